@@ -1,0 +1,163 @@
+//! `FAIRLOCK.ACQUIRE key owner [LEASE ms] [WAIT ms | NOWAIT | ENQUEUE] [PATIENCE ms] [ONCE]`
+//!
+//! Takes the lock, or waits in its queue. Replies the fencing token (integer > 0) once `owner`
+//! holds the lock; nil when it could not have it in time; with ENQUEUE the array
+//! `[position, retry-after]` instead of waiting. O(log N) with N waiters.
+//!
+//! The holder asking again adds one to its hold count (with ONCE it does not), gets a fresh lease
+//! and the same token. Where the client may not block (MULTI, scripts) it tries once.
+
+use std::borrow::Cow;
+use std::ffi::CStr;
+
+use crate::config;
+use crate::error::Error;
+use crate::lock::{Ask, Millis, Way, rules};
+use crate::server::{Args, Command, Ctx, Str};
+use crate::waiting::client::{self, Outcome};
+use crate::waiting::{LockId, Step, step};
+
+use super::args::{Cursor, is, once};
+
+/// The command.
+#[derive(Debug)]
+pub struct Acquire;
+
+/// What to do when the lock cannot be had at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wait {
+    /// Block, for milliseconds or (0) without limit.
+    Block(Millis),
+    /// NOWAIT.
+    Never,
+    /// ENQUEUE.
+    Enqueue,
+}
+
+#[derive(Debug)]
+struct Request<'a> {
+    lock: Str,
+    owner: Cow<'a, [u8]>,
+    lease: Millis,
+    patience: Millis,
+    wait: Wait,
+    once: bool,
+}
+
+impl Command for Acquire {
+    const NAME: &'static CStr = c"FAIRLOCK.ACQUIRE";
+    const FLAGS: &'static CStr = c"write deny-oom fast blocking";
+    const HAS_KEY: bool = true;
+    const CATEGORIES: &'static CStr = c"write fast blocking";
+    type Error = Error;
+
+    fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<(), Error> {
+        let request = parse(ctx, arguments)?;
+        let lock = || Str::new(None, request.lock.inner);
+        let acquired = step(ctx, lock(), |step| try_now(step, &request))?;
+        if let Some(token) = acquired {
+            ctx.reply_integer(token);
+            return Ok(());
+        }
+        match request.wait {
+            Wait::Never => ctx.reply_nil(),
+            Wait::Enqueue => {
+                let place = step(ctx, lock(), |step| join(step, &request, Way::Polling))?;
+                ctx.reply_array(2);
+                ctx.reply_integer(i64::try_from(place.position).unwrap_or(i64::MAX));
+                ctx.reply_integer(i64::try_from(place.retry_after).unwrap_or(i64::MAX));
+            }
+            Wait::Block(_) if ctx.flags().deny_blocking() => ctx.reply_nil(),
+            Wait::Block(timeout) => block(ctx, &request, timeout),
+        }
+        Ok(())
+    }
+}
+
+fn parse<'a>(ctx: &Ctx, arguments: &Args<'a>) -> Result<Request<'a>, Error> {
+    let mut cursor = Cursor::new(arguments, "fairlock.acquire");
+    let lock = cursor.lock()?;
+    let owner = cursor.owner(ctx)?;
+    let (mut lease, mut patience, mut wait, mut hold_once) = (None, None, None, None);
+    while let Some(option) = cursor.next() {
+        if is(option, "LEASE") {
+            once(&mut lease, "LEASE", cursor.duration("LEASE")?)?;
+        } else if is(option, "PATIENCE") {
+            once(&mut patience, "PATIENCE", cursor.duration("PATIENCE")?)?;
+        } else if is(option, "ONCE") {
+            once(&mut hold_once, "ONCE", true)?;
+        } else {
+            let asked = if is(option, "WAIT") {
+                Wait::Block(cursor.duration("WAIT")?)
+            } else if is(option, "NOWAIT") {
+                Wait::Never
+            } else if is(option, "ENQUEUE") {
+                Wait::Enqueue
+            } else {
+                return Err(Error::UnknownOption(
+                    "LEASE, WAIT, NOWAIT, ENQUEUE, PATIENCE or ONCE",
+                ));
+            };
+            if wait.replace(asked).is_some() {
+                return Err(Error::Contradiction);
+            }
+        }
+    }
+    Ok(Request {
+        lock,
+        owner,
+        lease: lease.unwrap_or_else(|| config::LEASE.get()),
+        patience: patience.unwrap_or_else(|| config::PATIENCE.get()),
+        wait: wait.unwrap_or(Wait::Block(0)),
+        once: hold_once.unwrap_or(false),
+    })
+}
+
+impl Request<'_> {
+    fn ask(&self) -> Ask<'_> {
+        Ask {
+            owner: &self.owner,
+            lease: self.lease,
+            patience: self.patience,
+            once: self.once,
+        }
+    }
+}
+
+fn try_now(step: &mut Step<'_, '_>, request: &Request<'_>) -> Result<Option<i64>, Error> {
+    let (rules, now) = (step.rules, step.now);
+    let acquired = rules::acquire(step.state, &request.ask(), &rules, now, &mut step.events)?;
+    Ok(acquired.map(|acquired| acquired.token))
+}
+
+fn join(
+    step: &mut Step<'_, '_>,
+    request: &Request<'_>,
+    way: Way,
+) -> Result<crate::lock::Place, Error> {
+    let (rules, now) = (step.rules, step.now);
+    let place = rules::join(
+        step.state,
+        &request.ask(),
+        way,
+        &rules,
+        now,
+        &mut step.events,
+    )?;
+    Ok(place)
+}
+
+/// Blocks the client and puts it in the queue. From here on it is told everything, refusals too,
+/// as a blocked client.
+fn block(ctx: &Ctx, request: &Request<'_>, timeout: Millis) {
+    let id = LockId::new(ctx.db(), request.lock.as_slice());
+    let Some(ticket) = client::block(ctx, id, &request.owner, timeout) else {
+        ctx.reply_nil();
+        return;
+    };
+    let lock = Str::new(None, request.lock.inner);
+    let joined = step(ctx, lock, |step| join(step, request, Way::Blocked(ticket)));
+    if let Err(error) = joined {
+        client::unblock(ctx, ticket, Outcome::Refused(error));
+    }
+}

@@ -1,0 +1,170 @@
+//! Reading arguments: a cursor over what the client sent, and the checks all commands share.
+
+use std::borrow::Cow;
+use std::cell::Cell;
+
+use crate::config::LONGEST;
+use crate::error::{Error, LONGEST_OWNER};
+use crate::keyspace::names::one_slot;
+use crate::lock::Millis;
+use crate::server::{Args, Ctx, Str};
+
+thread_local! {
+    static CLUSTER: Cell<bool> = const { Cell::new(false) };
+    static RUN: String = uuid::Uuid::new_v4().to_string();
+}
+
+/// Takes note of what does not change while the server runs.
+pub fn remember_server(ctx: &Ctx) {
+    CLUSTER.set(ctx.flags().cluster());
+}
+
+/// A position in a command's arguments.
+#[derive(Debug)]
+pub struct Cursor<'a> {
+    arguments: Args<'a>,
+    next: usize,
+    command: &'static str,
+}
+
+impl<'a> Cursor<'a> {
+    /// Before the first argument of a command of this name.
+    pub fn new(arguments: &Args<'a>, command: &'static str) -> Self {
+        Self {
+            arguments: *arguments,
+            next: 0,
+            command,
+        }
+    }
+
+    /// The next argument, if there is one.
+    pub fn next(&mut self) -> Option<&'a [u8]> {
+        let argument = self.arguments.get(self.next)?;
+        self.next += 1;
+        Some(argument)
+    }
+
+    fn require(&mut self) -> Result<&'a [u8], Error> {
+        self.next().ok_or(Error::Arity(self.command))
+    }
+
+    /// The lock's key.
+    pub fn lock(&mut self) -> Result<Str, Error> {
+        let index = self.next;
+        let key = self.require()?;
+        let braces = key.is_empty() || key.contains(&b'{') || key.contains(&b'}');
+        if braces && CLUSTER.get() && !one_slot(key) {
+            return Err(Error::CrossSlot);
+        }
+        self.arguments
+            .string(index)
+            .ok_or(Error::Arity(self.command))
+    }
+
+    /// The owner; `*` is the calling connection's own identity.
+    pub fn owner(&mut self, ctx: &Ctx) -> Result<Cow<'a, [u8]>, Error> {
+        let owner = self.require()?;
+        if owner == b"*" {
+            return if ctx.flags().in_script() {
+                Err(Error::OwnerInScript)
+            } else {
+                Ok(Cow::Owned(identity(ctx).into_bytes()))
+            };
+        }
+        if owner.is_empty() || owner.len() > LONGEST_OWNER {
+            return Err(Error::Owner);
+        }
+        Ok(Cow::Borrowed(owner))
+    }
+
+    /// The value of an option that is a duration.
+    pub fn duration(&mut self, option: &'static str) -> Result<Millis, Error> {
+        let value = self.next().ok_or(Error::NoValue(option))?;
+        let value = number(value).filter(|value| (1..=LONGEST).contains(value));
+        value
+            .and_then(|value| Millis::try_from(value).ok())
+            .ok_or(Error::Duration(option))
+    }
+
+    /// The value of TOKEN.
+    pub fn token(&mut self) -> Result<i64, Error> {
+        let value = self.next().ok_or(Error::NoValue("TOKEN"))?;
+        number(value).filter(|token| *token > 0).ok_or(Error::Token)
+    }
+
+    /// Offset and count of LIMIT; a count of -1 means all.
+    pub fn limit(&mut self) -> Result<(usize, usize), Error> {
+        let offset = self.next().ok_or(Error::NoValue("LIMIT"))?;
+        let offset = number(offset).and_then(|offset| usize::try_from(offset).ok());
+        let offset = offset.ok_or(Error::Limit("offset"))?;
+        let count = self.next().ok_or(Error::NoValue("LIMIT"))?;
+        let count = match number(count) {
+            Some(-1) => Some(usize::MAX),
+            count => count.and_then(|count| usize::try_from(count).ok()),
+        };
+        Ok((offset, count.ok_or(Error::Limit("count"))?))
+    }
+
+    /// No argument may be left.
+    pub fn finish(&mut self) -> Result<(), Error> {
+        match self.next() {
+            Some(_) => Err(Error::Arity(self.command)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// This connection's own identity: unique over all runs of all servers.
+fn identity(ctx: &Ctx) -> String {
+    RUN.with(|run| format!("{run}:{}", ctx.client_id()))
+}
+
+/// Sets an option that may be given once.
+pub fn once<T>(place: &mut Option<T>, option: &'static str, value: T) -> Result<(), Error> {
+    match place.replace(value) {
+        Some(_) => Err(Error::Twice(option)),
+        None => Ok(()),
+    }
+}
+
+/// Whether an argument is this keyword, in any case.
+pub fn is(argument: &[u8], keyword: &str) -> bool {
+    argument.eq_ignore_ascii_case(keyword.as_bytes())
+}
+
+fn number(bytes: &[u8]) -> Option<i64> {
+    let digits = bytes.strip_prefix(b"-").unwrap_or(bytes);
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    std::str::from_utf8(bytes).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_plain_decimals() {
+        assert_eq!(number(b"30000"), Some(30_000));
+        assert_eq!(number(b"-1"), Some(-1));
+        for text in [
+            &b""[..],
+            b"-",
+            b"+1",
+            b"1.5",
+            b"1e3",
+            b"0x10",
+            b" 1",
+            b"9223372036854775808",
+        ] {
+            assert_eq!(number(text), None, "{}", text.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn keywords_come_in_any_case() {
+        assert!(is(b"nOwAiT", "NOWAIT"));
+        assert!(!is(b"NOWAITS", "NOWAIT"));
+    }
+}

@@ -1,0 +1,37 @@
+//! `FAIRLOCK.BREAK key`
+//!
+//! Frees the lock whoever holds it, for operators; the next waiter is served. Replies 1, or 0 if
+//! nobody held it. O(log N) with N waiters.
+
+use std::ffi::CStr;
+
+use crate::error::Error;
+use crate::lock::rules;
+use crate::server::{Args, Command, Ctx};
+use crate::waiting::step;
+
+use super::args::Cursor;
+
+/// The command.
+#[derive(Debug)]
+pub struct Break;
+
+impl Command for Break {
+    const NAME: &'static CStr = c"FAIRLOCK.BREAK";
+    const FLAGS: &'static CStr = c"write admin";
+    const HAS_KEY: bool = true;
+    const CATEGORIES: &'static CStr = c"write admin dangerous";
+    type Error = Error;
+
+    fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<(), Error> {
+        let mut cursor = Cursor::new(arguments, "fairlock.break");
+        let lock = cursor.lock()?;
+        cursor.finish()?;
+        let broken = step(ctx, lock, |step| {
+            let (rules, now) = (step.rules, step.now);
+            Ok(rules::break_lock(step.state, &rules, now, &mut step.events))
+        })?;
+        ctx.reply_integer(i64::from(broken));
+        Ok(())
+    }
+}

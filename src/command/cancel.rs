@@ -1,0 +1,44 @@
+//! `FAIRLOCK.CANCEL key owner`
+//!
+//! Takes `owner` out of the queue; an ACQUIRE that is blocked for it replies nil. Replies 1, or 0
+//! if it was not in the queue. O(log N) with N waiters.
+
+use std::ffi::CStr;
+
+use crate::error::Error;
+use crate::lock::rules;
+use crate::server::{Args, Command, Ctx};
+use crate::waiting::step;
+
+use super::args::Cursor;
+
+/// The command.
+#[derive(Debug)]
+pub struct Cancel;
+
+impl Command for Cancel {
+    const NAME: &'static CStr = c"FAIRLOCK.CANCEL";
+    const FLAGS: &'static CStr = c"write fast";
+    const HAS_KEY: bool = true;
+    const CATEGORIES: &'static CStr = c"write fast";
+    type Error = Error;
+
+    fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<(), Error> {
+        let mut cursor = Cursor::new(arguments, "fairlock.cancel");
+        let lock = cursor.lock()?;
+        let owner = cursor.owner(ctx)?;
+        cursor.finish()?;
+        let cancelled = step(ctx, lock, |step| {
+            let (rules, now) = (step.rules, step.now);
+            Ok(rules::cancel(
+                step.state,
+                &owner,
+                &rules,
+                now,
+                &mut step.events,
+            ))
+        })?;
+        ctx.reply_integer(i64::from(cancelled));
+        Ok(())
+    }
+}

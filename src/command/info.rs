@@ -1,0 +1,73 @@
+//! `FAIRLOCK.INFO key`
+//!
+//! A map (RESP2: a flat array) of one lock:
+//!
+//! - `owner`: the holder, nil when the lock is free;
+//! - `holds`: its hold count, 0 when free;
+//! - `lease`: milliseconds until the lock frees itself; 0 when free, -1 if it is held without one;
+//! - `token`: the last fencing token, nil if none is known;
+//! - `session`: whether the lock is bound to a connection (RESP2: 1 or 0);
+//! - `waiting`: number of waiters;
+//! - `next`: the head of the queue, nil if nobody waits.
+//!
+//! Read-only, O(1).
+
+use std::ffi::CStr;
+
+use crate::error::Error;
+use crate::keyspace::{Names, view};
+use crate::server::{Args, Command, Ctx};
+use crate::waiting;
+
+use super::args::Cursor;
+
+/// The command.
+#[derive(Debug)]
+pub struct Info;
+
+impl Command for Info {
+    const NAME: &'static CStr = c"FAIRLOCK.INFO";
+    const FLAGS: &'static CStr = c"readonly fast";
+    const HAS_KEY: bool = true;
+    const CATEGORIES: &'static CStr = c"read fast";
+    type Error = Error;
+
+    fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<(), Error> {
+        let mut cursor = Cursor::new(arguments, "fairlock.info");
+        let lock = cursor.lock()?;
+        cursor.finish()?;
+        let view = view::lock(ctx, &Names::of(lock), waiting::now())?;
+        let holder = view.holder.as_ref();
+        let lease = match (holder, view.lease) {
+            (None, _) => 0,
+            (Some(_), None) => -1,
+            (Some(_), Some(lease)) => i64::try_from(lease).unwrap_or(i64::MAX),
+        };
+        ctx.reply_map(7);
+        ctx.reply_bytes(b"owner");
+        bytes_or_nil(ctx, holder.map(|(owner, _)| owner.as_slice()));
+        ctx.reply_bytes(b"holds");
+        ctx.reply_integer(holder.map_or(0, |(_, holds)| *holds));
+        ctx.reply_bytes(b"lease");
+        ctx.reply_integer(lease);
+        ctx.reply_bytes(b"token");
+        match view.token {
+            Some(token) => ctx.reply_integer(token),
+            None => ctx.reply_nil(),
+        }
+        ctx.reply_bytes(b"session");
+        ctx.reply_bool(false);
+        ctx.reply_bytes(b"waiting");
+        ctx.reply_integer(i64::try_from(view.waiting).unwrap_or(i64::MAX));
+        ctx.reply_bytes(b"next");
+        bytes_or_nil(ctx, view.next.as_deref());
+        Ok(())
+    }
+}
+
+fn bytes_or_nil(ctx: &Ctx, bytes: Option<&[u8]>) {
+    match bytes {
+        Some(bytes) => ctx.reply_bytes(bytes),
+        None => ctx.reply_nil(),
+    }
+}

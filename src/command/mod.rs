@@ -1,0 +1,16 @@
+//! The commands, one file each: what it is for, its arguments, its reply.
+//!
+//! A command parses everything before anything changes, lets [`crate::waiting::step`] decide over
+//! the lock's keys, and replies.
+
+pub mod acquire;
+mod args;
+pub mod break_lock;
+pub mod cancel;
+pub mod help;
+pub mod info;
+pub mod queue;
+pub mod release;
+pub mod renew;
+
+pub use args::remember_server;

@@ -1,0 +1,54 @@
+//! `FAIRLOCK.QUEUE key [LIMIT offset count]`
+//!
+//! The waiters in order, each as `[owner, "blocked" | "polling", ms to deadline]`; the deadline of
+//! a blocked waiter is -1. LIMIT shows `count` waiters (-1: all) from the 0-based `offset`.
+//! Read-only; a replica shows the keys it has, and nobody as blocked. O(offset + count).
+
+use std::ffi::CStr;
+
+use crate::error::Error;
+use crate::keyspace::{Names, view};
+use crate::server::{Args, Command, Ctx};
+use crate::waiting::{self, LockId};
+
+use super::args::{Cursor, is, once};
+
+/// The command.
+#[derive(Debug)]
+pub struct Queue;
+
+impl Command for Queue {
+    const NAME: &'static CStr = c"FAIRLOCK.QUEUE";
+    const FLAGS: &'static CStr = c"readonly";
+    const HAS_KEY: bool = true;
+    const CATEGORIES: &'static CStr = c"read slow";
+    type Error = Error;
+
+    fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<(), Error> {
+        let mut cursor = Cursor::new(arguments, "fairlock.queue");
+        let lock = cursor.lock()?;
+        let mut limit = None;
+        while let Some(option) = cursor.next() {
+            if !is(option, "LIMIT") {
+                return Err(Error::UnknownOption("LIMIT"));
+            }
+            once(&mut limit, "LIMIT", cursor.limit()?)?;
+        }
+        let (offset, count) = limit.unwrap_or((0, usize::MAX));
+        let id = LockId::new(ctx.db(), lock.as_slice());
+        let waiters = view::waiters(ctx, &Names::of(lock), offset, count, waiting::now())?;
+        ctx.reply_array(waiters.len());
+        for (owner, left) in waiters {
+            let blocked = waiting::is_blocked(&id, owner.as_slice());
+            ctx.reply_array(3);
+            ctx.reply_bytes(owner.as_slice());
+            ctx.reply_bytes(if blocked { b"blocked" } else { b"polling" });
+            ctx.reply_integer(if blocked {
+                -1
+            } else {
+                i64::try_from(left).unwrap_or(i64::MAX)
+            });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,51 @@
+//! `FAIRLOCK.RELEASE key owner [TOKEN token] [ALL]`
+//!
+//! Gives up one hold, or with ALL every hold. Replies the holds that remain; 0 means that the
+//! lock was freed and the next waiter has been served. Error `NOTHELD`, and nothing changed, if
+//! `owner` is not the holder or, with TOKEN, not by that acquisition. O(log N) with N waiters.
+
+use std::ffi::CStr;
+
+use crate::error::Error;
+use crate::lock::rules;
+use crate::server::{Args, Command, Ctx};
+use crate::waiting::step;
+
+use super::args::{Cursor, is, once};
+
+/// The command.
+#[derive(Debug)]
+pub struct Release;
+
+impl Command for Release {
+    const NAME: &'static CStr = c"FAIRLOCK.RELEASE";
+    const FLAGS: &'static CStr = c"write fast";
+    const HAS_KEY: bool = true;
+    const CATEGORIES: &'static CStr = c"write fast";
+    type Error = Error;
+
+    fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<(), Error> {
+        let mut cursor = Cursor::new(arguments, "fairlock.release");
+        let lock = cursor.lock()?;
+        let owner = cursor.owner(ctx)?;
+        let (mut token, mut all) = (None, None);
+        while let Some(option) = cursor.next() {
+            if is(option, "TOKEN") {
+                once(&mut token, "TOKEN", cursor.token()?)?;
+            } else if is(option, "ALL") {
+                once(&mut all, "ALL", true)?;
+            } else {
+                return Err(Error::UnknownOption("TOKEN or ALL"));
+            }
+        }
+        let left = step(ctx, lock, |step| {
+            let (rules, now, events) = (step.rules, step.now, &mut step.events);
+            let all = all.unwrap_or(false);
+            Ok(rules::release(
+                step.state, &owner, token, all, &rules, now, events,
+            )?)
+        })?;
+        ctx.reply_integer(left);
+        Ok(())
+    }
+}

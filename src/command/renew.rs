@@ -1,0 +1,51 @@
+//! `FAIRLOCK.RENEW key owner [LEASE ms]`
+//!
+//! Starts the holder's lease anew. Replies the lease now set, in milliseconds. Error `NOTHELD` if
+//! `owner` is not the holder. O(1).
+
+use std::ffi::CStr;
+
+use crate::config;
+use crate::error::Error;
+use crate::lock::rules;
+use crate::server::{Args, Command, Ctx};
+use crate::waiting::step;
+
+use super::args::{Cursor, is, once};
+
+/// The command.
+#[derive(Debug)]
+pub struct Renew;
+
+impl Command for Renew {
+    const NAME: &'static CStr = c"FAIRLOCK.RENEW";
+    const FLAGS: &'static CStr = c"write fast";
+    const HAS_KEY: bool = true;
+    const CATEGORIES: &'static CStr = c"write fast";
+    type Error = Error;
+
+    fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<(), Error> {
+        let mut cursor = Cursor::new(arguments, "fairlock.renew");
+        let lock = cursor.lock()?;
+        let owner = cursor.owner(ctx)?;
+        let mut lease = None;
+        while let Some(option) = cursor.next() {
+            if !is(option, "LEASE") {
+                return Err(Error::UnknownOption("LEASE"));
+            }
+            once(&mut lease, "LEASE", cursor.duration("LEASE")?)?;
+        }
+        let lease = lease.unwrap_or_else(|| config::LEASE.get());
+        step(ctx, lock, |step| {
+            Ok(rules::renew(
+                step.state,
+                &owner,
+                lease,
+                &step.rules,
+                step.now,
+            )?)
+        })?;
+        ctx.reply_integer(i64::try_from(lease).unwrap_or(i64::MAX));
+        Ok(())
+    }
+}

@@ -1,0 +1,117 @@
+//! Every text that a client can be refused with. Each is one line and begins with an upper-case
+//! code that clients can rely on.
+
+use std::fmt;
+
+use crate::config::LONGEST;
+use crate::lock::Refusal;
+
+/// Longest owner, in bytes.
+pub const LONGEST_OWNER: usize = 256;
+
+/// Why a command was refused. Nothing has changed then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// The lock's rules do not allow it.
+    Refused(Refusal),
+    /// The lock, queue or deadline key holds something else.
+    WrongType,
+    /// Too few or too many arguments for the command of this name.
+    Arity(&'static str),
+    /// An argument that is none of the command's options.
+    UnknownOption(&'static str),
+    /// An option was given twice.
+    Twice(&'static str),
+    /// An option came without its value.
+    NoValue(&'static str),
+    /// Options of which only one may be given.
+    Contradiction,
+    /// A duration that is no whole number in range.
+    Duration(&'static str),
+    /// A token that is no whole number in range.
+    Token,
+    /// LIMIT's offset or count is no whole number in range.
+    Limit(&'static str),
+    /// The owner has no bytes or too many.
+    Owner,
+    /// `*` where there is no connection that it could mean.
+    OwnerInScript,
+    /// In a cluster: the keys of this lock would be in different slots.
+    CrossSlot,
+    /// Another connection asks for the same owner and has taken its place.
+    TakenOver,
+}
+
+impl From<Refusal> for Error {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(refusal) => out.write_str(refused(*refusal)),
+            // The server's own text.
+            Self::WrongType => {
+                out.write_str("WRONGTYPE Operation against a key holding the wrong kind of value")
+            }
+            Self::Arity(name) => {
+                write!(out, "ERR wrong number of arguments for '{name}' command")
+            }
+            Self::UnknownOption(options) => {
+                write!(out, "ERR syntax error: unknown option, expected {options}")
+            }
+            Self::Twice(option) => write!(out, "ERR syntax error: {option} is given twice"),
+            Self::NoValue(option) => write!(out, "ERR syntax error: {option} needs a value"),
+            Self::Contradiction => {
+                out.write_str("ERR syntax error: only one of WAIT, NOWAIT and ENQUEUE can be given")
+            }
+            Self::Duration(option) => write!(
+                out,
+                "ERR {option} is not a whole number of milliseconds from 1 to {LONGEST}"
+            ),
+            Self::Token => write!(
+                out,
+                "ERR TOKEN is not a whole number from 1 to {}",
+                i64::MAX
+            ),
+            Self::Limit("count") => write!(
+                out,
+                "ERR LIMIT count is not a whole number from 0 to {}, or -1 for all",
+                i64::MAX
+            ),
+            Self::Limit(part) => write!(
+                out,
+                "ERR LIMIT {part} is not a whole number from 0 to {}",
+                i64::MAX
+            ),
+            Self::Owner => write!(out, "ERR owner is not 1 to {LONGEST_OWNER} bytes long"),
+            Self::OwnerInScript => out.write_str(
+                "ERR owner '*' is the identity of a connection and cannot be used in a script",
+            ),
+            Self::CrossSlot => out.write_str(
+                "CROSSSLOT key has braces that would put the queue, deadlines and token of the \
+                 lock in another slot; use none, or one pair around a part of the key",
+            ),
+            Self::TakenOver => {
+                out.write_str("TAKENOVER another connection asks for the same owner")
+            }
+        }
+    }
+}
+
+fn refused(refusal: Refusal) -> &'static str {
+    match refusal {
+        Refusal::NotHeld => "NOTHELD the owner does not hold the lock, or not by this token",
+        Refusal::QueueFull => "QUEUEFULL the lock has fairlock.max-waiters waiters",
+        Refusal::UnreadableHolds => "ERR the hold count in the lock's hash is not an integer",
+        Refusal::HoldsOverflow => "ERR the hold count cannot grow beyond 9223372036854775807",
+        Refusal::UnreadableToken => {
+            "ERR the token key of the lock does not hold an integer from 0 to 9223372036854775806"
+        }
+        Refusal::TokenType => {
+            "WRONGTYPE Operation against a key holding the wrong kind of value (the token key)"
+        }
+    }
+}

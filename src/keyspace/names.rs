@@ -1,0 +1,105 @@
+//! Names of the keys and channels of a lock.
+
+use crate::server::{Str, string};
+
+/// The names of a lock's four keys.
+#[derive(Debug)]
+pub struct Names {
+    /// The lock itself.
+    pub lock: Str,
+    /// The queue.
+    pub queue: Str,
+    /// The waiters' deadlines.
+    pub deadlines: Str,
+    /// The last fencing token.
+    pub token: Str,
+}
+
+impl Names {
+    /// The names that belong to a lock's key.
+    #[must_use]
+    pub fn of(lock: Str) -> Self {
+        let key = lock.as_slice();
+        let queue = string(&derived("redisson_lock_queue", key));
+        let deadlines = string(&derived("redisson_lock_timeout", key));
+        let token = string(&derived("redisson_lock_token", key));
+        Self {
+            lock,
+            queue,
+            deadlines,
+            token,
+        }
+    }
+
+    /// The channel on which a waiter of this lock is woken.
+    #[must_use]
+    pub fn channel(&self, owner: &[u8]) -> Str {
+        let mut name = derived("redisson_lock__channel", self.lock.as_slice());
+        name.push(b':');
+        name.extend_from_slice(owner);
+        string(&name)
+    }
+}
+
+/// Redisson's rule: the key goes in braces so that a cluster puts all keys of the lock in one
+/// slot, unless it has an opening brace itself.
+fn derived(prefix: &str, key: &[u8]) -> Vec<u8> {
+    let braces = !key.contains(&b'{');
+    let mut name = Vec::with_capacity(prefix.len() + key.len() + 3);
+    name.extend_from_slice(prefix.as_bytes());
+    name.push(b':');
+    if braces {
+        name.push(b'{');
+    }
+    name.extend_from_slice(key);
+    if braces {
+        name.push(b'}');
+    }
+    name
+}
+
+/// The part of a key that a cluster hashes: what is between the first `{` and the next `}`, or
+/// everything where that is empty or missing.
+fn hashed(key: &[u8]) -> &[u8] {
+    let tag = || {
+        let open = key.iter().position(|byte| *byte == b'{')?;
+        let rest = key.get(open + 1..)?;
+        let close = rest.iter().position(|byte| *byte == b'}')?;
+        rest.get(..close).filter(|tag| !tag.is_empty())
+    };
+    tag().unwrap_or(key)
+}
+
+/// Whether a cluster keeps all keys of this lock in one slot. Decided by what is hashed: four
+/// different names that hash alike by accident are not worth relying on.
+#[must_use]
+pub fn one_slot(key: &[u8]) -> bool {
+    hashed(&derived("redisson_lock_queue", key)) == hashed(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_follow_redissons_rule() {
+        assert_eq!(derived("p", b"orders"), b"p:{orders}");
+        assert_eq!(derived("p", b"shop{7}:x"), b"p:shop{7}:x");
+        assert_eq!(derived("p", b""), b"p:{}");
+        assert_eq!(derived("p", b"\xff\x00"), b"p:{\xff\x00}");
+    }
+
+    #[test]
+    fn a_cluster_takes_names_whose_keys_share_a_slot() {
+        for key in [&b"orders"[..], b"shop{7}:x", b"{a}", b"{a}{b", b"a{b}c}"] {
+            assert!(one_slot(key), "{}", key.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn a_cluster_refuses_names_whose_keys_would_be_elsewhere() {
+        for key in [&b"a{b"[..], b"{}x", b"a}b", b"x{}y", b"", b"}"] {
+            assert!(!one_slot(key), "{}", key.escape_ascii());
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Mending the queue after foreign writers: the list, the deadlines and what is known here are
+//! made to agree again, and no living waiter loses its place.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::lock::line::Line;
+use crate::lock::{Millis, Now, Owner, Presence, Rules};
+use crate::server::{Access, Ctx, Str, string};
+
+use super::stored::{FOUND, Stored, instant};
+use super::write;
+
+/// Makes list, deadlines and line agree. Walks the queue, so it is only for when they do not.
+pub fn repair(stored: &mut Stored<'_>, rules: &Rules, now: Now) {
+    let ctx = stored.ctx;
+    let listed = read_list(ctx, &stored.names.queue);
+    let deadlines = read_deadlines(ctx, &stored.names.deadlines);
+    let order = merge(&listed, &stored.known.line, &deadlines, now);
+
+    write_list(ctx, &stored.names.queue, &listed, &order);
+    let kept: HashSet<&Owner> = order.iter().collect();
+    let dropped: Vec<Str> = deadlines
+        .keys()
+        .filter(|owner| !kept.contains(owner))
+        .map(|owner| string(owner))
+        .collect();
+    write::remove_members(ctx, &stored.names.deadlines, &dropped);
+    for owner in order.iter().filter(|owner| !deadlines.contains_key(*owner)) {
+        let deadline = now.after(rules.patience);
+        write::set_score(ctx, &stored.names.deadlines, &string(owner), deadline);
+    }
+
+    let known = std::mem::take(&mut stored.known.line);
+    stored.known.line = Line::of(order.into_iter().map(|owner| {
+        let waiter = known.get(&owner).unwrap_or(FOUND);
+        (owner, waiter)
+    }));
+    let head = stored.known.line.nth(0);
+    if stored.known.turn.as_ref().map(|turn| &turn.owner) != head {
+        stored.known.turn = None;
+    }
+}
+
+fn read_list(ctx: &Ctx, name: &Str) -> Vec<Owner> {
+    let list = ctx.open(name, Access::Read);
+    (0..list.len())
+        .map_while(|index| list.list_get(index))
+        .map(|owner| Owner::from(owner.as_slice()))
+        .collect()
+}
+
+fn read_deadlines(ctx: &Ctx, name: &Str) -> HashMap<Owner, Millis> {
+    let members = ctx.open(name, Access::Read).members();
+    members
+        .into_iter()
+        .map(|(owner, score)| (Owner::from(owner), instant(score)))
+        .collect()
+}
+
+/// The queue as it should be: who is listed, in that order and once; waiters that live here but
+/// are not listed, before whoever came after them; then owners that have only a deadline, if it is
+/// not over, in the order of their deadlines.
+fn merge(
+    listed: &[Owner],
+    line: &Line,
+    deadlines: &HashMap<Owner, Millis>,
+    now: Now,
+) -> Vec<Owner> {
+    let is_listed: HashSet<&Owner> = listed.iter().collect();
+    let lives = |owner: &Owner| deadlines.get(owner).is_some_and(|at| *at > now.millis());
+
+    // Lost waiters, by the listed waiter that each of them stood before; `None`: at the end.
+    let mut lost_before: HashMap<Option<&Owner>, Vec<&Owner>> = HashMap::new();
+    let mut lost_since: Vec<&Owner> = Vec::new();
+    for (owner, waiter) in line.iter() {
+        if is_listed.contains(owner) {
+            lost_before.insert(Some(owner), std::mem::take(&mut lost_since));
+        } else if matches!(waiter.presence, Presence::Blocked(_)) || lives(owner) {
+            lost_since.push(owner);
+        }
+    }
+    lost_before.insert(None, lost_since);
+
+    let mut order = Vec::with_capacity(listed.len());
+    let mut placed: HashSet<&Owner> = HashSet::new();
+    let mut place = |owner| {
+        if placed.insert(owner) {
+            order.push(Owner::clone(owner));
+        }
+    };
+    for owner in listed {
+        let lost = lost_before.remove(&Some(owner)).unwrap_or_default();
+        lost.into_iter().for_each(&mut place);
+        place(owner);
+    }
+    let lost = lost_before.remove(&None).unwrap_or_default();
+    lost.into_iter().for_each(&mut place);
+    let mut unlisted: Vec<_> = deadlines.iter().filter(|(owner, _)| lives(owner)).collect();
+    unlisted.sort_by_key(|(owner, at)| (**at, Owner::clone(owner)));
+    unlisted.into_iter().for_each(|(owner, _)| place(owner));
+    order
+}
+
+fn write_list(ctx: &Ctx, name: &Str, listed: &[Owner], order: &[Owner]) {
+    match order.strip_prefix(listed) {
+        Some(more) => more
+            .iter()
+            .for_each(|owner| write::push(ctx, name, &string(owner))),
+        None => {
+            let owners: Vec<Str> = order.iter().map(|owner| string(owner)).collect();
+            write::rewrite_list(ctx, name, &owners);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lock::Waiter;
+
+    fn owner(name: &str) -> Owner {
+        Owner::from(name.as_bytes())
+    }
+
+    fn owners(names: &str) -> Vec<Owner> {
+        names.split_whitespace().map(owner).collect()
+    }
+
+    fn line(names: &str, presence: Presence) -> Line {
+        let waiter = Waiter { presence, lease: 1 };
+        Line::of(owners(names).into_iter().map(|owner| (owner, waiter)))
+    }
+
+    fn merged(listed: &str, line: &Line, deadlines: &[(&str, Millis)]) -> String {
+        let deadlines = deadlines
+            .iter()
+            .map(|(name, at)| (owner(name), *at))
+            .collect();
+        let order = merge(&owners(listed), line, &deadlines, Now::from_millis(100));
+        let names: Vec<_> = order
+            .iter()
+            .map(|owner| String::from_utf8_lossy(owner))
+            .collect();
+        names.join(" ")
+    }
+
+    #[test]
+    fn a_listed_order_stands_and_nobody_is_listed_twice() {
+        assert_eq!(merged("b a b c a", &Line::default(), &[]), "b a c");
+    }
+
+    #[test]
+    fn a_lost_blocked_waiter_is_back_in_its_place() {
+        let blocked = line("a b c d", Presence::Blocked(1));
+        assert_eq!(merged("a c d e", &blocked, &[]), "a b c d e");
+        assert_eq!(merged("c", &blocked, &[]), "a b c d");
+        assert_eq!(merged("", &blocked, &[]), "a b c d");
+    }
+
+    #[test]
+    fn a_lost_waiter_is_placed_before_the_next_that_is_still_listed() {
+        let blocked = line("a b c", Presence::Blocked(1));
+        assert_eq!(merged("c x a", &blocked, &[]), "b c x a");
+    }
+
+    #[test]
+    fn a_lost_polling_waiter_is_back_only_while_it_lives() {
+        let polling = line("a b c", Presence::Polling);
+        assert_eq!(merged("c", &polling, &[("a", 101), ("b", 100)]), "a c");
+    }
+
+    #[test]
+    fn owners_with_a_deadline_alone_join_in_its_order() {
+        let deadlines = [("late", 300), ("soon", 200), ("dead", 100)];
+        assert_eq!(merged("a", &Line::default(), &deadlines), "a soon late");
+    }
+
+    #[test]
+    fn a_gone_waiter_does_not_come_back() {
+        assert_eq!(merged("b", &line("a b", Presence::Gone), &[]), "b");
+    }
+}

@@ -1,0 +1,75 @@
+//! fairlock: native fair locks for Redis and Valkey.
+//!
+//! A server module that does what Redisson's fair lock does in Lua, natively and on the same keys:
+//! a hash for the lock, a list for its queue, a sorted set for the waiters' deadlines.
+//!
+//! The map, in reading order:
+//!
+//! - [`lock`]: the rules of the lock as a pure state machine; knows nothing of Redis.
+//! - [`keyspace`]: the lock's state in Redis's keys.
+//! - [`waiting`]: who is blocked on what; hand-off, timers, connections that close.
+//! - [`command`]: one file a command.
+//! - [`server`]: safe wrappers of the module API; the only room that says `unsafe`.
+//! - [`config`], [`error`]: every option; every text that a client can be refused with.
+//!
+//! Imports point one way: command, waiting → lock, keyspace, server; keyspace → lock, server;
+//! lock → std. `make check` holds them to it.
+
+pub mod command;
+pub mod config;
+pub mod error;
+pub mod keyspace;
+pub mod lock;
+pub mod server;
+pub mod waiting;
+
+use redis_module::{Context, RedisString, Status};
+
+use command::{acquire, break_lock, cancel, help, info, queue, release, renew};
+use server::{Ctx, ServerAlloc, command::register};
+
+/// All commands.
+fn register_commands(ctx: &Ctx) -> bool {
+    register::<acquire::Acquire>(ctx)
+        && register::<release::Release>(ctx)
+        && register::<renew::Renew>(ctx)
+        && register::<cancel::Cancel>(ctx)
+        && register::<break_lock::Break>(ctx)
+        && register::<queue::Queue>(ctx)
+        && register::<info::Info>(ctx)
+        && register::<help::Help>(ctx)
+}
+
+fn load(context: &Context, arguments: &[RedisString]) -> Status {
+    if let Some(function) = server::missing_function() {
+        context.log_warning(&format!(
+            "fairlock needs Redis 7.0 or Valkey: this server has no {function}"
+        ));
+        return Status::Err;
+    }
+    Ctx::of(context, |ctx| {
+        ctx.report_changes_explicitly();
+        command::remember_server(ctx);
+        let loaded = config::load(context, arguments)
+            && register_commands(ctx)
+            && server::on_before_sleep(ctx, waiting::sweep::sweep);
+        if loaded { Status::Ok } else { Status::Err }
+    })
+}
+
+/// What the server calls when it loads and unloads the module.
+#[allow(missing_docs)]
+mod entry {
+    use redis_module::redis_module;
+
+    use super::{ServerAlloc, load};
+
+    redis_module! {
+        name: "fairlock",
+        version: 1,
+        allocator: (ServerAlloc, ServerAlloc),
+        data_types: [],
+        init: load,
+        commands: [],
+    }
+}

@@ -1,0 +1,234 @@
+//! Who waits at which position, without walking the queue.
+//!
+//! Redisson's queue is a Redis list, and a list can drop an element from its middle cheaply only
+//! if the element's index is known: finding it by value walks the queue. With 10,000 waiters that
+//! disconnect at once, walking would cost 10,000 times 10,000 steps. So a [`Line`] stands beside
+//! the list. It remembers for each owner the slot it was given when it joined, and counts the
+//! occupied slots with a Fenwick tree; the number of occupied slots before an owner's slot is its
+//! index in the list. Joining, leaving from any place, the position of an owner and the owner at
+//! a position each cost the logarithm of the queue's length. Slots are given out once and never
+//! again; when most are empty they are numbered anew, which costs each of them O(1) over time.
+
+use std::collections::HashMap;
+
+use super::state::{Owner, Waiter};
+
+/// Fewer slots than this are never worth numbering anew.
+const SMALL: usize = 64;
+
+/// An ordered set of waiters that knows everyone's position.
+#[derive(Debug, Default)]
+pub struct Line {
+    places: HashMap<Owner, (usize, Waiter)>,
+    slots: Vec<Option<Owner>>,
+    /// `tree[i]` counts the occupied slots in the range of `i`, as usual for a Fenwick tree;
+    /// index 0 is not used.
+    tree: Vec<usize>,
+}
+
+/// The lowest set bit: the length of the range that a Fenwick node covers.
+fn span(node: usize) -> usize {
+    node & node.wrapping_neg()
+}
+
+impl Line {
+    /// A line of these waiters, first the head. Of an owner named twice the first place counts.
+    #[must_use]
+    pub fn of(waiters: impl IntoIterator<Item = (Owner, Waiter)>) -> Self {
+        let mut line = Self::default();
+        for (owner, waiter) in waiters {
+            line.push(owner, waiter);
+        }
+        line
+    }
+
+    /// Number of waiters.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Whether nobody waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// Adds a waiter at the end; nothing happens if it is in the line already.
+    pub fn push(&mut self, owner: Owner, waiter: Waiter) {
+        if self.places.contains_key(&owner) {
+            return;
+        }
+        if self.tree.is_empty() {
+            self.tree.push(0);
+        }
+        let slot = self.slots.len();
+        let node = slot + 1;
+        let before_range = self.count_before(node - span(node));
+        let occupied = self.count_before(slot) - before_range + 1;
+        self.tree.push(occupied);
+        self.slots.push(Some(Owner::clone(&owner)));
+        self.places.insert(owner, (slot, waiter));
+    }
+
+    /// Takes a waiter out, and tells which position it had.
+    pub fn remove(&mut self, owner: &[u8]) -> Option<usize> {
+        let (slot, _) = self.places.remove(owner)?;
+        let index = self.count_before(slot);
+        if let Some(place) = self.slots.get_mut(slot) {
+            *place = None;
+        }
+        let mut node = slot + 1;
+        while let Some(count) = self.tree.get_mut(node) {
+            *count -= 1;
+            node += span(node);
+        }
+        self.renumber_if_sparse();
+        Some(index)
+    }
+
+    /// 0-based position of a waiter.
+    #[must_use]
+    pub fn position(&self, owner: &[u8]) -> Option<usize> {
+        let (slot, _) = self.places.get(owner)?;
+        Some(self.count_before(*slot))
+    }
+
+    /// The waiter at a 0-based position.
+    #[must_use]
+    pub fn nth(&self, index: usize) -> Option<&Owner> {
+        if index >= self.len() {
+            return None;
+        }
+        // Descend to the last node whose prefix holds no more than `index` waiters.
+        let mut node = 0;
+        let mut left = index;
+        let mut step = self.slots.len().next_power_of_two();
+        while step > 0 {
+            if let Some(count) = self.tree.get(node + step)
+                && *count <= left
+            {
+                node += step;
+                left -= count;
+            }
+            step /= 2;
+        }
+        self.slots.get(node)?.as_ref()
+    }
+
+    /// What is known of a waiter.
+    #[must_use]
+    pub fn get(&self, owner: &[u8]) -> Option<Waiter> {
+        self.places.get(owner).map(|(_, waiter)| *waiter)
+    }
+
+    /// Changes what is known of a waiter; nothing happens if it is not in the line.
+    pub fn set(&mut self, owner: &[u8], waiter: Waiter) {
+        if let Some(place) = self.places.get_mut(owner) {
+            place.1 = waiter;
+        }
+    }
+
+    /// All waiters in order. Walks the line.
+    pub fn iter(&self) -> impl Iterator<Item = (&Owner, Waiter)> {
+        self.slots
+            .iter()
+            .flatten()
+            .filter_map(|owner| Some((owner, self.get(owner)?)))
+    }
+
+    /// Number of waiters in the slots before `slot`.
+    fn count_before(&self, slot: usize) -> usize {
+        let mut node = slot;
+        let mut sum = 0;
+        while node > 0 {
+            sum += self.tree.get(node).copied().unwrap_or(0);
+            node -= span(node);
+        }
+        sum
+    }
+
+    fn renumber_if_sparse(&mut self) {
+        if self.slots.len() < SMALL || self.len() * 2 > self.slots.len() {
+            return;
+        }
+        let waiters: Vec<_> = self
+            .iter()
+            .map(|(owner, waiter)| (Owner::clone(owner), waiter))
+            .collect();
+        *self = Self::of(waiters);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::state::Presence;
+    use super::*;
+
+    fn waiter(lease: u64) -> Waiter {
+        Waiter {
+            presence: Presence::Polling,
+            lease,
+        }
+    }
+
+    fn owner(name: u16) -> Owner {
+        Owner::from(name.to_be_bytes())
+    }
+
+    proptest! {
+        /// The naive oracle is a plain vector.
+        #[test]
+        fn a_line_agrees_with_a_vector(steps in prop::collection::vec((any::<bool>(), 0u16..200), 0..600)) {
+            let mut line = Line::default();
+            let mut oracle: Vec<u16> = Vec::new();
+            for (join, name) in steps {
+                if join {
+                    line.push(owner(name), waiter(u64::from(name)));
+                    if !oracle.contains(&name) {
+                        oracle.push(name);
+                    }
+                } else {
+                    let at = oracle.iter().position(|other| *other == name);
+                    prop_assert_eq!(line.remove(&owner(name)), at);
+                    if let Some(at) = at {
+                        oracle.remove(at);
+                    }
+                }
+                prop_assert_eq!(line.len(), oracle.len());
+                for (index, name) in oracle.iter().enumerate() {
+                    prop_assert_eq!(line.nth(index), Some(&owner(*name)));
+                    prop_assert_eq!(line.position(&owner(*name)), Some(index));
+                }
+                prop_assert_eq!(line.nth(oracle.len()), None);
+            }
+            let walked: Vec<_> = line.iter().map(|(owner, _)| Owner::clone(owner)).collect();
+            let expected: Vec<_> = oracle.into_iter().map(owner).collect();
+            prop_assert_eq!(walked, expected);
+        }
+    }
+
+    #[test]
+    fn a_long_line_that_is_served_from_the_head_stays_small() {
+        let mut line = Line::default();
+        for name in 0..20_000u16 {
+            line.push(owner(name), waiter(1));
+            if name >= 10 {
+                assert_eq!(line.remove(&owner(name - 10)), Some(0));
+            }
+        }
+        assert!(line.slots.len() < 4 * SMALL);
+    }
+
+    #[test]
+    fn what_is_known_of_a_waiter_can_change() {
+        let mut line = Line::of([(owner(1), waiter(1)), (owner(1), waiter(2))]);
+        assert_eq!(line.get(&owner(1)), Some(waiter(1)));
+        line.set(&owner(1), waiter(3));
+        line.set(&owner(2), waiter(4));
+        assert_eq!(line.get(&owner(1)), Some(waiter(3)));
+        assert_eq!(line.get(&owner(2)), None);
+    }
+}

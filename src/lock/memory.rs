@@ -1,0 +1,145 @@
+//! A lock's state in plain memory, for unit, property and model tests of the rules.
+
+use super::Refusal;
+use super::state::{Holds, Millis, Now, Owner, Presence, State, Turn, Waiter};
+
+/// One lock in memory. Everything is public: a test may put it in any state.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// The holder and its hold count.
+    pub holder: Option<(Owner, i64)>,
+    /// When the lock frees itself.
+    pub lease_end: Option<Millis>,
+    /// The last token and when it expires.
+    pub token: Option<(i64, Millis)>,
+    /// Greatest token ever issued.
+    pub greatest_token: i64,
+    /// The waiters in order, with their deadlines.
+    pub queue: Vec<(Owner, Waiter, Millis)>,
+    /// Whose turn it is.
+    pub turn: Option<Turn>,
+}
+
+impl Memory {
+    /// Lets time pass: what a key's expiry does in Redis.
+    pub fn expire(&mut self, now: Now) {
+        if self.lease_end.is_some_and(|end| end <= now.millis()) {
+            self.free();
+        }
+        if self.token.is_some_and(|(_, end)| end <= now.millis()) {
+            self.token = None;
+        }
+    }
+
+    /// What a restart of the server leaves: the keys, and no connections.
+    pub fn restart(&mut self) {
+        self.turn = None;
+        self.greatest_token = 0;
+        for (_, waiter, _) in &mut self.queue {
+            waiter.presence = Presence::Found;
+        }
+    }
+
+    fn find(&self, owner: &[u8]) -> Option<&(Owner, Waiter, Millis)> {
+        self.queue.iter().find(|entry| entry.0.as_ref() == owner)
+    }
+
+    fn find_mut(&mut self, owner: &[u8]) -> Option<&mut (Owner, Waiter, Millis)> {
+        self.queue
+            .iter_mut()
+            .find(|entry| entry.0.as_ref() == owner)
+    }
+}
+
+impl State for Memory {
+    fn is_held(&mut self) -> bool {
+        self.holder.is_some()
+    }
+
+    fn lease_end(&mut self) -> Option<Millis> {
+        self.lease_end
+    }
+
+    fn holds(&mut self, owner: &[u8]) -> Holds {
+        match &self.holder {
+            Some((holder, holds)) if holder.as_ref() == owner => Holds::Count(*holds),
+            _ => Holds::None,
+        }
+    }
+
+    fn set_holds(&mut self, owner: &[u8], holds: i64) {
+        self.holder = Some((Owner::from(owner), holds));
+    }
+
+    fn set_lease_end(&mut self, at: Millis) {
+        self.lease_end = Some(at);
+    }
+
+    fn free(&mut self) {
+        self.holder = None;
+        self.lease_end = None;
+    }
+
+    fn token(&mut self) -> Result<Option<i64>, Refusal> {
+        Ok(self.token.map(|(token, _)| token))
+    }
+
+    fn set_token(&mut self, token: i64, expires: Millis) {
+        self.token = Some((token, expires));
+        self.greatest_token = self.greatest_token.max(token);
+    }
+
+    fn greatest_token(&mut self) -> i64 {
+        self.greatest_token
+    }
+
+    fn waiting(&mut self) -> usize {
+        self.queue.len()
+    }
+
+    fn nth(&mut self, index: usize) -> Option<Owner> {
+        self.queue.get(index).map(|entry| Owner::clone(&entry.0))
+    }
+
+    fn position(&mut self, owner: &[u8]) -> Option<usize> {
+        self.queue
+            .iter()
+            .position(|entry| entry.0.as_ref() == owner)
+    }
+
+    fn waiter(&mut self, owner: &[u8]) -> Option<Waiter> {
+        self.find(owner).map(|entry| entry.1)
+    }
+
+    fn set_waiter(&mut self, owner: &[u8], waiter: Waiter) {
+        if let Some(entry) = self.find_mut(owner) {
+            entry.1 = waiter;
+        }
+    }
+
+    fn push(&mut self, owner: &[u8], waiter: Waiter, deadline: Millis) {
+        self.queue.push((Owner::from(owner), waiter, deadline));
+    }
+
+    fn remove(&mut self, owner: &[u8]) {
+        self.queue.retain(|entry| entry.0.as_ref() != owner);
+    }
+
+    fn deadline(&mut self, owner: &[u8]) -> Option<Millis> {
+        self.find(owner).map(|entry| entry.2)
+    }
+
+    fn set_deadline(&mut self, owner: &[u8], at: Millis) {
+        if let Some(entry) = self.find_mut(owner) {
+            entry.2 = at;
+        }
+    }
+
+    fn turn(&mut self) -> Option<Turn> {
+        self.turn.clone()
+    }
+
+    fn set_turn(&mut self, turn: Option<Turn>) {
+        self.turn = turn;
+    }
+}

@@ -1,0 +1,25 @@
+//! The lock itself: who holds it, who waits, whose turn it is.
+//!
+//! This room knows nothing of Redis. It has no clock, does no I/O and never panics: the time is
+//! an argument, the state of one lock sits behind the small trait [`State`], and a transition
+//! returns what happened as [`Event`]s for others to carry out (reply to a client, publish a
+//! wake-up). The same rules therefore run over Redis's keys in the server and over
+//! [`memory::Memory`] in the tests.
+//!
+//! Reading order: [`state`] (what a lock is made of), [`rules`] (the steps a client can take),
+//! [`turn`] (what happens when the lock is free), [`line`] (finding a waiter's position without
+//! walking the queue).
+
+#![forbid(unsafe_code)]
+
+pub mod line;
+pub mod memory;
+pub mod rules;
+pub mod state;
+pub mod turn;
+
+#[cfg(test)]
+mod properties;
+
+pub use rules::{Acquired, Ask, Place, Refusal, Rules, Way};
+pub use state::{Event, Holds, Millis, Now, Owner, Presence, State, Ticket, Turn, Waiter};

@@ -1,0 +1,328 @@
+//! The steps a client can take: acquire, join, release, renew, cancel, leave, break.
+//!
+//! Every step takes the state of one lock and the time, changes the state, and appends to
+//! `events` what others have to do. After a step that could free the lock or change the head,
+//! the head's turn has started (see [`super::turn`]): nobody waits while the lock is free.
+
+use super::state::{Event, Holds, Millis, Now, Presence, State, Ticket, Waiter};
+use super::turn::{grant, next_token, settle};
+
+/// The limits that apply to a step, from the configuration.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// Time a polling waiter has to take the lock once it is its turn.
+    pub turn: Millis,
+    /// Patience of a waiter that was found in the keys without a deadline.
+    pub patience: Millis,
+    /// How long a token outlives its last use.
+    pub token_ttl: Millis,
+    /// Most waiters a lock may have.
+    pub max_waiters: usize,
+}
+
+/// One request for the lock.
+#[derive(Clone, Copy, Debug)]
+pub struct Ask<'a> {
+    /// Who asks.
+    pub owner: &'a [u8],
+    /// Time until the lock frees itself, from the moment it is acquired.
+    pub lease: Millis,
+    /// How long a polling waiter may stay silent.
+    pub patience: Millis,
+    /// A holder that asks again keeps its hold count.
+    pub once: bool,
+}
+
+/// How a request waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Its connection is blocked until it is served.
+    Blocked(Ticket),
+    /// It asks again.
+    Polling,
+}
+
+/// A lock obtained at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Acquired {
+    /// The fencing token.
+    pub token: i64,
+    /// The owner held the lock before.
+    pub reentrant: bool,
+}
+
+/// A place in the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// 1 is the head.
+    pub position: usize,
+    /// Milliseconds after which asking again is worthwhile if no wake-up comes; at least 1.
+    pub retry_after: Millis,
+}
+
+/// Why a step changed nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The owner is not the holder, or not by this token.
+    NotHeld,
+    /// The lock has as many waiters as it may have.
+    QueueFull,
+    /// The stored hold count is no number.
+    UnreadableHolds,
+    /// The hold count cannot grow.
+    HoldsOverflow,
+    /// The stored token is no number, or cannot grow.
+    UnreadableToken,
+    /// The stored token has another type than a string.
+    TokenType,
+}
+
+/// Takes the lock if it can be had now: it is free and nobody alive is ahead, or `ask.owner`
+/// holds it already. `Ok(None)` if not; the queue then is as it was but for the dead.
+///
+/// # Errors
+/// [`Refusal::UnreadableHolds`], [`Refusal::HoldsOverflow`], [`Refusal::UnreadableToken`],
+/// [`Refusal::TokenType`].
+pub fn acquire<S: State>(
+    state: &mut S,
+    ask: &Ask<'_>,
+    rules: &Rules,
+    now: Now,
+    events: &mut Vec<Event>,
+) -> Result<Option<Acquired>, Refusal> {
+    match state.holds(ask.owner) {
+        Holds::Unreadable => Err(Refusal::UnreadableHolds),
+        Holds::Count(count) => hold_again(state, ask, count, rules, now).map(Some),
+        Holds::None if state.is_held() => Ok(None),
+        Holds::None => {
+            // The token is looked at first: if it is unusable, nothing may have changed.
+            next_token(state, now)?;
+            settle(state, rules, now, Some(ask.owner), events);
+            let ahead = state.nth(0).is_some_and(|head| head.as_ref() != ask.owner);
+            if ahead || state.is_held() {
+                return Ok(None);
+            }
+            let token = grant(state, ask.owner, ask.lease, rules, now)?;
+            replace_blocked(state, ask.owner, events);
+            state.remove(ask.owner);
+            Ok(Some(Acquired {
+                token,
+                reentrant: false,
+            }))
+        }
+    }
+}
+
+fn hold_again<S: State>(
+    state: &mut S,
+    ask: &Ask<'_>,
+    count: i64,
+    rules: &Rules,
+    now: Now,
+) -> Result<Acquired, Refusal> {
+    let token = match state.token()? {
+        Some(token) => token,
+        None => next_token(state, now)?,
+    };
+    if !ask.once {
+        let more = count.checked_add(1).ok_or(Refusal::HoldsOverflow)?;
+        state.set_holds(ask.owner, more);
+    }
+    extend(state, ask.lease, token, rules, now);
+    Ok(Acquired {
+        token,
+        reentrant: true,
+    })
+}
+
+/// Sets the lease anew and keeps the token at least as long.
+fn extend<S: State>(state: &mut S, lease: Millis, token: i64, rules: &Rules, now: Now) {
+    state.set_lease_end(now.after(lease));
+    state.set_token(token, token_expiry(lease, rules, now));
+}
+
+/// A token outlives its last use, and a lock that is held is in use.
+pub(super) fn token_expiry(lease: Millis, rules: &Rules, now: Now) -> Millis {
+    now.after(rules.token_ttl.max(lease))
+}
+
+/// Puts `ask.owner` in the queue, or lets it keep its place; to be called when [`acquire`] gave
+/// `Ok(None)`. A place held by another blocked request of the same owner is taken over.
+///
+/// # Errors
+/// [`Refusal::QueueFull`].
+pub fn join<S: State>(
+    state: &mut S,
+    ask: &Ask<'_>,
+    way: Way,
+    rules: &Rules,
+    now: Now,
+    events: &mut Vec<Event>,
+) -> Result<Place, Refusal> {
+    let presence = match way {
+        Way::Blocked(ticket) => Presence::Blocked(ticket),
+        Way::Polling => Presence::Polling,
+    };
+    let waiter = Waiter {
+        presence,
+        lease: ask.lease,
+    };
+    let deadline = now.after(ask.patience);
+    let index = if let Some(index) = state.position(ask.owner) {
+        replace_blocked(state, ask.owner, events);
+        state.set_waiter(ask.owner, waiter);
+        state.set_deadline(ask.owner, deadline);
+        index
+    } else {
+        let waiting = state.waiting();
+        if waiting >= rules.max_waiters {
+            return Err(Refusal::QueueFull);
+        }
+        state.push(ask.owner, waiter, deadline);
+        waiting
+    };
+    // A polling head that now blocks is served by the server itself.
+    settle(state, rules, now, None, events);
+    Ok(Place {
+        position: index.saturating_add(1),
+        retry_after: retry_after(state, ask.patience, now),
+    })
+}
+
+/// Tells a blocked request of `owner`, if there is one, that its place is taken over.
+fn replace_blocked<S: State>(state: &mut S, owner: &[u8], events: &mut Vec<Event>) {
+    if let Some(Presence::Blocked(ticket)) = state.waiter(owner).map(|waiter| waiter.presence) {
+        events.push(Event::TakenOver { ticket });
+    }
+}
+
+/// The lock may be free at the lease's end or the turn's end; half the patience bounds it so that
+/// the answer is itself a sign of life in time.
+fn retry_after<S: State>(state: &mut S, patience: Millis, now: Now) -> Millis {
+    let free_at = match state.turn() {
+        Some(turn) => Some(turn.until),
+        None => state.lease_end(),
+    };
+    let until_free = free_at.map_or(Millis::MAX, |at| at.saturating_sub(now.millis()));
+    until_free.min(patience / 2).max(1)
+}
+
+/// Gives up one hold, or all of them. Returns the holds that remain; 0 means the lock was freed
+/// and the next waiter's turn has started.
+///
+/// # Errors
+/// [`Refusal::NotHeld`] if `owner` does not hold the lock or `token` is given and is not the
+/// current one; [`Refusal::UnreadableHolds`] unless `all`.
+pub fn release<S: State>(
+    state: &mut S,
+    owner: &[u8],
+    token: Option<i64>,
+    all: bool,
+    rules: &Rules,
+    now: Now,
+    events: &mut Vec<Event>,
+) -> Result<i64, Refusal> {
+    let left = match state.holds(owner) {
+        Holds::None => return Err(Refusal::NotHeld),
+        Holds::Unreadable if !all => return Err(Refusal::UnreadableHolds),
+        Holds::Count(count) if !all => count.saturating_sub(1).max(0),
+        Holds::Unreadable | Holds::Count(_) => 0,
+    };
+    if token.is_some() && state.token()? != token {
+        return Err(Refusal::NotHeld);
+    }
+    if left > 0 {
+        state.set_holds(owner, left);
+    } else {
+        state.free();
+        settle(state, rules, now, None, events);
+    }
+    Ok(left)
+}
+
+/// Sets the holder's lease anew.
+///
+/// # Errors
+/// [`Refusal::NotHeld`] if `owner` does not hold the lock; [`Refusal::UnreadableToken`],
+/// [`Refusal::TokenType`].
+pub fn renew<S: State>(
+    state: &mut S,
+    owner: &[u8],
+    lease: Millis,
+    rules: &Rules,
+    now: Now,
+) -> Result<(), Refusal> {
+    if state.holds(owner) == Holds::None {
+        return Err(Refusal::NotHeld);
+    }
+    match state.token()? {
+        Some(token) => extend(state, lease, token, rules, now),
+        None => state.set_lease_end(now.after(lease)),
+    }
+    Ok(())
+}
+
+/// Takes `owner` out of the queue. Returns whether it was in it.
+pub fn cancel<S: State>(
+    state: &mut S,
+    owner: &[u8],
+    rules: &Rules,
+    now: Now,
+    events: &mut Vec<Event>,
+) -> bool {
+    let Some(waiter) = state.waiter(owner) else {
+        return false;
+    };
+    state.remove(owner);
+    if let Presence::Blocked(ticket) = waiter.presence {
+        events.push(Event::Cancelled { ticket });
+    }
+    settle(state, rules, now, None, events);
+    waiter.presence != Presence::Gone
+}
+
+/// A blocked request ended without the lock (time-out, closed connection): `owner` leaves the
+/// queue, unless its place is no longer that request's.
+pub fn leave<S: State>(
+    state: &mut S,
+    owner: &[u8],
+    ticket: Ticket,
+    rules: &Rules,
+    now: Now,
+    events: &mut Vec<Event>,
+) {
+    let presence = state.waiter(owner).map(|waiter| waiter.presence);
+    if presence == Some(Presence::Blocked(ticket)) {
+        state.remove(owner);
+        settle(state, rules, now, None, events);
+    }
+}
+
+/// Takes the lock back from a request whose client was gone before it could be told. Nothing
+/// happens if the lock has moved on since.
+pub fn take_back<S: State>(
+    state: &mut S,
+    owner: &[u8],
+    token: i64,
+    rules: &Rules,
+    now: Now,
+    events: &mut Vec<Event>,
+) {
+    // Not the holder any more, or by a later acquisition: the refusal is the right outcome.
+    let _ = release(state, owner, Some(token), true, rules, now, events);
+}
+
+/// Frees the lock whoever holds it. Returns whether anyone did.
+pub fn break_lock<S: State>(
+    state: &mut S,
+    rules: &Rules,
+    now: Now,
+    events: &mut Vec<Event>,
+) -> bool {
+    let held = state.is_held();
+    if held {
+        state.free();
+    }
+    settle(state, rules, now, None, events);
+    held
+}

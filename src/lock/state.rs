@@ -1,0 +1,180 @@
+//! What one lock is made of, as the rules see it.
+
+use std::rc::Rc;
+
+/// Milliseconds: a duration, or an instant of the server's clock since the Unix epoch.
+pub type Millis = u64;
+
+/// Whoever may hold or wait: any bytes.
+pub type Owner = Rc<[u8]>;
+
+/// Names one blocked request of this server run. A connection that asks again has a new one.
+pub type Ticket = u64;
+
+/// The server's clock, read once for a whole step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Now {
+    /// Microseconds since the Unix epoch.
+    pub micros: u64,
+}
+
+impl Now {
+    /// An instant from milliseconds, as tests like to write it.
+    #[must_use]
+    pub fn from_millis(millis: Millis) -> Self {
+        Self {
+            micros: millis.saturating_mul(1000),
+        }
+    }
+
+    /// The instant in whole milliseconds.
+    #[must_use]
+    pub fn millis(self) -> Millis {
+        self.micros / 1000
+    }
+
+    /// The instant `duration` from now.
+    #[must_use]
+    pub fn after(self, duration: Millis) -> Millis {
+        self.millis().saturating_add(duration)
+    }
+}
+
+/// How often an owner holds a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holds {
+    /// It is not the holder.
+    None,
+    /// It is the holder, with this hold count. Foreign writers can leave counts below 1.
+    Count(i64),
+    /// It is the holder, but a foreign writer left something that is no number.
+    Unreadable,
+}
+
+/// How this server sees a waiter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// Its connection is blocked here, under this ticket: alive as long as the connection is.
+    Blocked(Ticket),
+    /// It was blocked here and its connection has closed: to be removed at once.
+    Gone,
+    /// It asked with ENQUEUE since this server started or since it was last woken, and asks
+    /// again when woken. Alive until its deadline.
+    Polling,
+    /// Its place was found in the keys: a Redisson client, or an owner from before a restart.
+    /// Alive until its deadline; it may never answer.
+    Found,
+}
+
+/// A waiter's place in the queue, beyond the order itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiter {
+    /// How this server sees it.
+    pub presence: Presence,
+    /// The lease it asked for, used when the lock is handed to it.
+    pub lease: Millis,
+}
+
+/// The head's time to come and take the free lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// The polling waiter whose turn it is.
+    pub owner: Owner,
+    /// When the turn ends.
+    pub until: Millis,
+}
+
+/// One thing that happened in a step, for the server to carry out. In order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The lock was handed to a blocked waiter: reply with its token.
+    Granted {
+        /// The blocked request to reply to.
+        ticket: Ticket,
+        /// The new holder.
+        owner: Owner,
+        /// Its fencing token.
+        token: i64,
+    },
+    /// The lock could not be handed to a blocked waiter, which has left the queue: reply with
+    /// the error.
+    Refused {
+        /// The blocked request to reply to.
+        ticket: Ticket,
+        /// Why.
+        refusal: super::Refusal,
+    },
+    /// A second connection has taken a blocked waiter's place.
+    TakenOver {
+        /// The blocked request that lost its place.
+        ticket: Ticket,
+    },
+    /// A blocked waiter was taken out of the queue by CANCEL: reply nil.
+    Cancelled {
+        /// The blocked request to reply to.
+        ticket: Ticket,
+    },
+    /// A polling waiter should ask again: publish its wake-up.
+    WakeUp {
+        /// Whom to wake.
+        owner: Owner,
+    },
+    /// A dead waiter was dropped.
+    Reaped {
+        /// Who was dropped.
+        owner: Owner,
+    },
+}
+
+/// The state of one lock, wherever it is stored.
+///
+/// Implementations only store and fetch; every decision is in [`super::rules`] and
+/// [`super::turn`]. None of the queue's methods may cost more than the logarithm of its length.
+/// An owner is in the queue at most once, and has a deadline exactly while it is queued;
+/// whatever foreign writers did to that has been repaired before a step begins.
+pub trait State {
+    /// Whether anyone holds the lock.
+    fn is_held(&mut self) -> bool;
+    /// When the lock frees itself; `None` if it is free or has no lease.
+    fn lease_end(&mut self) -> Option<Millis>;
+    /// How often `owner` holds the lock.
+    fn holds(&mut self, owner: &[u8]) -> Holds;
+    /// Makes `owner` the holder, or changes its hold count.
+    fn set_holds(&mut self, owner: &[u8], holds: i64);
+    /// Sets when the lock frees itself. The lock is held.
+    fn set_lease_end(&mut self, at: Millis);
+    /// Frees the lock, whoever holds it.
+    fn free(&mut self);
+
+    /// The last fencing token, `Ok(None)` if none is known; an error if it is no number.
+    fn token(&mut self) -> Result<Option<i64>, super::Refusal>;
+    /// Stores the last fencing token and when it may be forgotten.
+    fn set_token(&mut self, token: i64, expires: Millis);
+    /// The greatest token this server run knows of for any lock, 0 at first. It keeps the
+    /// tokens of a lock growing when its key is lost and the clock has stepped back.
+    fn greatest_token(&mut self) -> i64;
+
+    /// Number of waiters.
+    fn waiting(&mut self) -> usize;
+    /// The waiter at a 0-based position.
+    fn nth(&mut self, index: usize) -> Option<Owner>;
+    /// 0-based position of a waiter.
+    fn position(&mut self, owner: &[u8]) -> Option<usize>;
+    /// A waiter as this server sees it.
+    fn waiter(&mut self, owner: &[u8]) -> Option<Waiter>;
+    /// Changes how this server sees a waiter; no effect on others.
+    fn set_waiter(&mut self, owner: &[u8], waiter: Waiter);
+    /// Adds `owner` at the end of the queue.
+    fn push(&mut self, owner: &[u8], waiter: Waiter, deadline: Millis);
+    /// Takes `owner` out of the queue, deadline and all.
+    fn remove(&mut self, owner: &[u8]);
+    /// The instant after which a polling waiter counts as dead.
+    fn deadline(&mut self, owner: &[u8]) -> Option<Millis>;
+    /// Sets that instant for an owner in the queue.
+    fn set_deadline(&mut self, owner: &[u8], at: Millis);
+
+    /// Whose turn it is, if the lock is free and a polling waiter was woken.
+    fn turn(&mut self) -> Option<Turn>;
+    /// Sets or ends the turn.
+    fn set_turn(&mut self, turn: Option<Turn>);
+}

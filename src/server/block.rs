@@ -1,0 +1,153 @@
+//! Blocking a client until the lock is handed to it.
+//!
+//! A blocked client ends in exactly one of three ways, and each of them calls the handler once:
+//!
+//! - the module unblocks it with an outcome: [`Blocking::reply`] runs before the event loop
+//!   sleeps. If the client has gone by then, [`Blocking::undelivered`] runs instead;
+//! - its time is up (also CLIENT UNBLOCK ... TIMEOUT): [`Blocking::timed_out`];
+//! - its connection closes (also CLIENT UNBLOCK ... ERROR): [`Blocking::disconnected`].
+//!
+//! The server's record of a blocked client lives until the module unblocks it, even where the
+//! client has gone. A [`Handle`] stands for that duty: it must be unblocked or discarded.
+
+use std::ffi::{c_int, c_void};
+use std::marker::PhantomData;
+use std::ptr::{NonNull, null_mut};
+
+use redis_module::raw;
+
+use super::api::api;
+use super::{Ctx, guard};
+
+/// What happens to clients that are blocked.
+pub trait Blocking: Sized {
+    /// What a client is told when it is unblocked.
+    type Outcome;
+
+    /// Replies the outcome to the client that was unblocked.
+    fn reply(ctx: &Ctx, outcome: &Self::Outcome);
+    /// The client had gone when its outcome was to be replied. The context belongs to no client:
+    /// it can start timers, and keys cannot be opened in it.
+    fn undelivered(ctx: &Ctx, outcome: Self::Outcome);
+    /// The client's time is up: reply to it and discard the handle of this id.
+    fn timed_out(ctx: &Ctx, id: Id);
+    /// The client's connection has closed: discard the handle of this id. This can happen in the
+    /// middle of another client's command: keys should not be opened.
+    fn disconnected(id: Id);
+}
+
+/// Identifies a blocked client among those blocked now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Id(usize);
+
+/// A blocked client that has not been unblocked yet.
+#[derive(Debug)]
+pub struct Handle<B: Blocking> {
+    raw: NonNull<raw::RedisModuleBlockedClient>,
+    handler: PhantomData<B>,
+}
+
+struct Delivery<B: Blocking> {
+    outcome: B::Outcome,
+    replied: bool,
+}
+
+impl Ctx {
+    /// Blocks the calling client, for `timeout` milliseconds or, with 0, without limit. To be
+    /// called only where [`super::Flags::deny_blocking`] is false.
+    #[must_use]
+    pub fn block<B: Blocking>(&self, timeout: u64) -> Option<Handle<B>> {
+        let timeout = i64::try_from(timeout).unwrap_or(i64::MAX);
+        // SAFETY: the callbacks have the signatures that the server expects and live as long as
+        // the module, which cannot be unloaded while clients are blocked.
+        unsafe {
+            let client = api!(RedisModule_BlockClient(
+                self.raw,
+                Some(reply::<B>),
+                Some(timed_out::<B>),
+                Some(free::<B>),
+                timeout,
+            ) or null_mut());
+            let client = NonNull::new(client)?;
+            api!(RedisModule_SetDisconnectCallback(client.as_ptr(), Some(disconnected::<B>)) or ());
+            Some(Handle {
+                raw: client,
+                handler: PhantomData,
+            })
+        }
+    }
+}
+
+impl<B: Blocking> Handle<B> {
+    /// Identifies this client until the handle is used up.
+    #[must_use]
+    pub fn id(&self) -> Id {
+        Id(self.raw.as_ptr().addr())
+    }
+
+    /// Lets the client go with an outcome.
+    pub fn unblock(self, outcome: B::Outcome) {
+        let delivery = Box::new(Delivery::<B> {
+            outcome,
+            replied: false,
+        });
+        self.end(Box::into_raw(delivery).cast());
+    }
+
+    /// Gives up the record of a client that has ended by itself.
+    pub fn discard(self) {
+        self.end(null_mut());
+    }
+
+    fn end(self, delivery: *mut c_void) {
+        // SAFETY: the handle is used up, so this happens once for each blocked client.
+        unsafe { api!(RedisModule_UnblockClient(self.raw.as_ptr(), delivery) or 0) };
+    }
+}
+
+extern "C" fn reply<B: Blocking>(
+    ctx: *mut raw::RedisModuleCtx,
+    _argv: *mut *mut raw::RedisModuleString,
+    _argc: c_int,
+) -> c_int {
+    // SAFETY: the context belongs to a client that `Handle::end` unblocked: its private data is a
+    // `Delivery` or null, and nobody else refers to it during this call.
+    unsafe {
+        let delivery = api!(RedisModule_GetBlockedClientPrivateData(ctx) or null_mut());
+        if let Some(delivery) = delivery.cast::<Delivery<B>>().as_mut() {
+            delivery.replied = true;
+            guard("a reply", || B::reply(&Ctx::new(ctx), &delivery.outcome));
+        }
+    }
+    raw::REDISMODULE_OK as c_int
+}
+
+extern "C" fn timed_out<B: Blocking>(
+    ctx: *mut raw::RedisModuleCtx,
+    _argv: *mut *mut raw::RedisModuleString,
+    _argc: c_int,
+) -> c_int {
+    // SAFETY: the context belongs to a blocked client.
+    let client = unsafe { api!(RedisModule_GetBlockedClientHandle(ctx) or null_mut()) };
+    guard("a time-out", || {
+        B::timed_out(&Ctx::new(ctx), Id(client.addr()))
+    });
+    raw::REDISMODULE_OK as c_int
+}
+
+extern "C" fn disconnected<B: Blocking>(
+    _ctx: *mut raw::RedisModuleCtx,
+    client: *mut raw::RedisModuleBlockedClient,
+) {
+    guard("a disconnect", || B::disconnected(Id(client.addr())));
+}
+
+extern "C" fn free<B: Blocking>(ctx: *mut raw::RedisModuleCtx, delivery: *mut c_void) {
+    // SAFETY: `Handle::end` made the box, and the server frees it once.
+    let delivery = unsafe { Box::from_raw(delivery.cast::<Delivery<B>>()) };
+    if !delivery.replied {
+        guard("an undelivered reply", || {
+            B::undelivered(&Ctx::new(ctx), delivery.outcome)
+        });
+    }
+}

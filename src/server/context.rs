@@ -1,0 +1,239 @@
+//! The context of one call that the server makes into the module.
+
+use std::ffi::{CStr, CString, c_char, c_int, c_long};
+
+use redis_module::raw;
+
+use super::api::api;
+use super::{Str, guard};
+
+/// What the module may do in this call: reply, read and write keys, replicate, announce.
+///
+/// Only ever lent to a callback for as long as it runs.
+#[derive(Debug)]
+pub struct Ctx {
+    pub(super) raw: *mut raw::RedisModuleCtx,
+}
+
+/// Circumstances of a call.
+#[derive(Clone, Copy, Debug)]
+pub struct Flags(c_int);
+
+impl Flags {
+    fn has(self, flag: u32) -> bool {
+        c_int::try_from(flag).is_ok_and(|flag| self.0 & flag != 0)
+    }
+
+    /// The caller is in a transaction or a script, or has asked not to be blocked.
+    #[must_use]
+    pub fn deny_blocking(self) -> bool {
+        self.has(raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING)
+            || self.has(raw::REDISMODULE_CTX_FLAGS_MULTI)
+            || self.in_script()
+    }
+
+    /// The command was called by a Lua script or a function.
+    #[must_use]
+    pub fn in_script(self) -> bool {
+        self.has(raw::REDISMODULE_CTX_FLAGS_LUA)
+    }
+
+    /// The server is a replica.
+    #[must_use]
+    pub fn replica(self) -> bool {
+        self.has(raw::REDISMODULE_CTX_FLAGS_SLAVE)
+    }
+
+    /// The server is part of a cluster.
+    #[must_use]
+    pub fn cluster(self) -> bool {
+        self.has(raw::REDISMODULE_CTX_FLAGS_CLUSTER)
+    }
+}
+
+impl Ctx {
+    /// The context that the server passed to a callback.
+    pub(super) fn new(raw: *mut raw::RedisModuleCtx) -> Self {
+        Self { raw }
+    }
+
+    /// Lends the context of a callback that `redis-module` has wrapped, such as the module's
+    /// initialisation.
+    pub fn of<T>(context: &redis_module::Context, body: impl FnOnce(&Self) -> T) -> T {
+        body(&Self::new(context.ctx))
+    }
+
+    /// Tells the server that only keys reported by [`Ctx::changed`] have changed: opening a key
+    /// for writing alone must not make a WATCH fail.
+    pub fn report_changes_explicitly(&self) {
+        let option = raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED;
+        // SAFETY: the context is valid for this call.
+        unsafe { api!(RedisModule_SetModuleOptions(self.raw, option as c_int) or ()) };
+    }
+
+    /// Circumstances of this call. Not free: the server computes its memory use for it.
+    #[must_use]
+    pub fn flags(&self) -> Flags {
+        // SAFETY: the context is valid for this call.
+        Flags(unsafe { api!(RedisModule_GetContextFlags(self.raw) or 0) })
+    }
+
+    /// Identifies the calling connection.
+    #[must_use]
+    pub fn client_id(&self) -> u64 {
+        // SAFETY: the context is valid for this call.
+        unsafe { api!(RedisModule_GetClientId(self.raw) or 0) }
+    }
+
+    /// The database that keys are opened in.
+    #[must_use]
+    pub fn db(&self) -> i32 {
+        // SAFETY: the context is valid for this call.
+        unsafe { api!(RedisModule_GetSelectedDb(self.raw) or 0) }
+    }
+
+    /// Changes the database that keys are opened in; false if there is no such database.
+    pub fn select_db(&self, db: i32) -> bool {
+        // SAFETY: the context is valid for this call.
+        let status = unsafe { api!(RedisModule_SelectDb(self.raw, db) or 1) };
+        status == raw::REDISMODULE_OK as c_int
+    }
+
+    /// Whether the server wants no new writes now: CLIENT PAUSE WRITE, or a failover under way.
+    #[must_use]
+    pub fn writes_paused(&self) -> bool {
+        // SAFETY: the function takes nothing and only reads the server's state.
+        unsafe { api!(RedisModule_AvoidReplicaTraffic() or 0) != 0 }
+    }
+
+    /// Sends a command to the replicas and the append-only file, with the others of this step in
+    /// one transaction.
+    pub fn replicate(&self, command: &CStr, arguments: &[&Str]) {
+        let mut argv: Vec<_> = arguments.iter().map(|argument| argument.inner).collect();
+        // SAFETY: "v" takes a vector of strings and its length; the strings live until the call
+        // returns, the server takes its own references.
+        unsafe {
+            let Some(replicate) = raw::RedisModule_Replicate else {
+                return;
+            };
+            replicate(
+                self.raw,
+                command.as_ptr(),
+                c"v".as_ptr(),
+                argv.as_mut_ptr(),
+                argv.len(),
+            );
+        }
+    }
+
+    /// Reports that a key has changed, to WATCH and client-side caches.
+    pub fn changed(&self, key: &Str) {
+        // SAFETY: context and string are valid for this call.
+        unsafe { api!(RedisModule_SignalModifiedKey(self.raw, key.inner) or 0) };
+    }
+
+    /// Emits a keyspace event of a class (one of `redis_module::NotifyEvent`).
+    pub fn notify(&self, class: redis_module::NotifyEvent, event: &CStr, key: &Str) {
+        // SAFETY: context, event name and string are valid for this call.
+        unsafe {
+            api!(RedisModule_NotifyKeyspaceEvent(
+                self.raw,
+                class.bits(),
+                event.as_ptr(),
+                key.inner,
+            ) or 0)
+        };
+    }
+
+    /// Publishes a message to this server's subscribers, and over the cluster bus.
+    pub fn publish(&self, channel: &Str, message: &Str) {
+        // SAFETY: context and strings are valid for this call.
+        unsafe {
+            api!(RedisModule_PublishMessage(self.raw, channel.inner, message.inner) or 0);
+        }
+    }
+
+    /// Writes a line to the server's log.
+    pub fn log_warning(&self, message: &str) {
+        redis_module::Context::new(self.raw).log_warning(message);
+    }
+
+    /// Replies an integer.
+    pub fn reply_integer(&self, value: i64) {
+        // SAFETY: the context is valid for this call; the same for the replies below.
+        unsafe { api!(RedisModule_ReplyWithLongLong(self.raw, value) or 0) };
+    }
+
+    /// Replies nil.
+    pub fn reply_nil(&self) {
+        // SAFETY: as above.
+        unsafe { api!(RedisModule_ReplyWithNull(self.raw) or 0) };
+    }
+
+    /// Replies a boolean (RESP3) or 0 and 1 (RESP2).
+    pub fn reply_bool(&self, value: bool) {
+        // SAFETY: as above.
+        unsafe { api!(RedisModule_ReplyWithBool(self.raw, c_int::from(value)) or 0) };
+    }
+
+    /// Replies a bulk string.
+    pub fn reply_bytes(&self, bytes: &[u8]) {
+        let start = bytes.as_ptr().cast::<c_char>();
+        // SAFETY: as above; the server copies the bytes.
+        unsafe { api!(RedisModule_ReplyWithStringBuffer(self.raw, start, bytes.len()) or 0) };
+    }
+
+    /// Begins an array; that many replies follow.
+    pub fn reply_array(&self, length: usize) {
+        let length = c_long::try_from(length).unwrap_or(c_long::MAX);
+        // SAFETY: as above.
+        unsafe { api!(RedisModule_ReplyWithArray(self.raw, length) or 0) };
+    }
+
+    /// Begins a map (RESP3) or a flat array (RESP2); twice that many replies follow.
+    pub fn reply_map(&self, length: usize) {
+        let length = c_long::try_from(length).unwrap_or(c_long::MAX);
+        // SAFETY: as above.
+        unsafe { api!(RedisModule_ReplyWithMap(self.raw, length) or 0) };
+    }
+
+    /// Replies an error: one line that begins with an upper-case code.
+    pub fn reply_error(&self, text: &str) {
+        let text = CString::new(text).unwrap_or_else(|_| c"ERR internal error".to_owned());
+        // SAFETY: as above; the server copies the text.
+        unsafe { api!(RedisModule_ReplyWithError(self.raw, text.as_ptr()) or 0) };
+    }
+}
+
+/// Calls `handler` each time the server is about to wait for events: after the commands of an
+/// event-loop turn, before the replies of clients that were unblocked in it. False if the server
+/// refuses.
+pub fn on_before_sleep(ctx: &Ctx, handler: fn(&Ctx)) -> bool {
+    BEFORE_SLEEP.set(Some(handler));
+    let event = raw::RedisModuleEvent {
+        id: raw::REDISMODULE_EVENT_EVENTLOOP,
+        dataver: 1,
+    };
+    // SAFETY: the callback has the signature that the server expects and lives as long as the
+    // module.
+    let status =
+        unsafe { api!(RedisModule_SubscribeToServerEvent(ctx.raw, event, Some(event_loop)) or 1) };
+    status == raw::REDISMODULE_OK as c_int
+}
+
+thread_local! {
+    static BEFORE_SLEEP: std::cell::Cell<Option<fn(&Ctx)>> = const { std::cell::Cell::new(None) };
+}
+
+extern "C" fn event_loop(
+    ctx: *mut raw::RedisModuleCtx,
+    _event: raw::RedisModuleEvent,
+    subevent: u64,
+    _data: *mut std::ffi::c_void,
+) {
+    if subevent == raw::REDISMODULE_SUBEVENT_EVENTLOOP_BEFORE_SLEEP
+        && let Some(handler) = BEFORE_SLEEP.get()
+    {
+        guard("the event loop", || handler(&Ctx::new(ctx)));
+    }
+}

@@ -1,0 +1,313 @@
+//! Direct access to one key. Nothing here replicates or announces: that is the keyspace's task.
+//!
+//! Methods do nothing, or find nothing, on a key of another type; callers look at
+//! [`Key::kind`] first.
+
+use std::ffi::{c_char, c_int, c_long, c_void};
+use std::marker::PhantomData;
+use std::ptr::{null, null_mut};
+
+use redis_module::raw;
+
+use super::api::api;
+use super::{Ctx, Str};
+
+/// What a key is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Reading only; works on replicas.
+    Read,
+    /// Reading and writing.
+    Write,
+}
+
+/// The type of the value at a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// There is no such key, or it has expired.
+    Empty,
+    /// A string.
+    String,
+    /// A list.
+    List,
+    /// A hash.
+    Hash,
+    /// A sorted set.
+    SortedSet,
+    /// Anything else.
+    Other,
+}
+
+/// An open key; closed when dropped.
+#[derive(Debug)]
+pub struct Key<'c> {
+    /// Null where a key opened for reading does not exist; the server's functions accept that.
+    raw: *mut raw::RedisModuleKey,
+    ctx: PhantomData<&'c Ctx>,
+}
+
+impl Ctx {
+    /// Opens a key of the selected database. An expired key is deleted by the server first.
+    #[must_use]
+    pub fn open(&self, name: &Str, access: Access) -> Key<'_> {
+        let mode = match access {
+            Access::Read => raw::REDISMODULE_READ,
+            Access::Write => raw::REDISMODULE_READ | raw::REDISMODULE_WRITE,
+        };
+        // SAFETY: context and name are valid; the handle cannot outlive the context's borrow.
+        let key =
+            unsafe { api!(RedisModule_OpenKey(self.raw, name.inner, mode as c_int) or null_mut()) };
+        Key {
+            raw: key,
+            ctx: PhantomData,
+        }
+    }
+}
+
+impl Drop for Key<'_> {
+    fn drop(&mut self) {
+        if !self.raw.is_null() {
+            // SAFETY: the handle came from OpenKey and is closed once.
+            unsafe { api!(RedisModule_CloseKey(self.raw) or ()) };
+        }
+    }
+}
+
+impl Key<'_> {
+    /// The type of the value.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        // SAFETY: KeyType accepts an open handle or null.
+        let kind = unsafe { api!(RedisModule_KeyType(self.raw) or 0) };
+        // The constants are isize in the bindings: they serve as enum discriminants there.
+        match kind as isize {
+            raw::REDISMODULE_KEYTYPE_EMPTY => Kind::Empty,
+            raw::REDISMODULE_KEYTYPE_STRING => Kind::String,
+            raw::REDISMODULE_KEYTYPE_LIST => Kind::List,
+            raw::REDISMODULE_KEYTYPE_HASH => Kind::Hash,
+            raw::REDISMODULE_KEYTYPE_ZSET => Kind::SortedSet,
+            _ => Kind::Other,
+        }
+    }
+
+    /// Number of elements, fields or bytes; 0 for no key.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        // SAFETY: ValueLength accepts an open handle or null.
+        unsafe { api!(RedisModule_ValueLength(self.raw) or 0) }
+    }
+
+    /// Deletes the key.
+    pub fn delete(&mut self) {
+        // SAFETY: an open handle; DeleteKey refuses one that is not open for writing.
+        unsafe { api!(RedisModule_DeleteKey(self.raw) or 0) };
+    }
+
+    /// The instant at which the key expires, in milliseconds since the Unix epoch.
+    #[must_use]
+    pub fn expires_at(&self) -> Option<u64> {
+        if self.raw.is_null() {
+            return None;
+        }
+        // SAFETY: an open handle.
+        let at = unsafe { api!(RedisModule_GetAbsExpire(self.raw) or -1) };
+        u64::try_from(at).ok()
+    }
+
+    /// Sets that instant.
+    pub fn set_expires_at(&mut self, at: u64) {
+        let at = i64::try_from(at).unwrap_or(i64::MAX);
+        // SAFETY: an open handle; SetAbsExpire refuses an empty key.
+        unsafe { api!(RedisModule_SetAbsExpire(self.raw, at) or 0) };
+    }
+
+    /// The value of a hash's field.
+    #[must_use]
+    pub fn hash_get(&self, field: &Str) -> Option<Str> {
+        if self.raw.is_null() {
+            return None;
+        }
+        let mut value: *mut raw::RedisModuleString = null_mut();
+        // SAFETY: the arguments are pairs of a field and a place for its value, ended by null.
+        unsafe {
+            let get = raw::RedisModule_HashGet?;
+            get(
+                self.raw,
+                raw::REDISMODULE_HASH_NONE as c_int,
+                field.inner,
+                &raw mut value,
+                null::<c_char>(),
+            );
+        }
+        adopt(value)
+    }
+
+    /// Sets a field of a hash; makes the hash if there is none.
+    pub fn hash_set(&mut self, field: &Str, value: &Str) {
+        // SAFETY: the arguments are pairs of a field and its value, ended by null; the server
+        // copies both.
+        unsafe {
+            let Some(set) = raw::RedisModule_HashSet else {
+                return;
+            };
+            set(
+                self.raw,
+                raw::REDISMODULE_HASH_NONE as c_int,
+                field.inner,
+                value.inner,
+                null::<c_char>(),
+            );
+        }
+    }
+
+    /// Some field of a hash with its value; the only one if it has one.
+    #[must_use]
+    pub fn hash_any(&self) -> Option<(Vec<u8>, Vec<u8>)> {
+        type Found = Option<(Vec<u8>, Vec<u8>)>;
+        extern "C" fn take(
+            _key: *mut raw::RedisModuleKey,
+            field: *mut raw::RedisModuleString,
+            value: *mut raw::RedisModuleString,
+            found: *mut c_void,
+        ) {
+            let read = || {
+                let field = Str::string_as_slice(field).to_vec();
+                let value = Str::string_as_slice(value).to_vec();
+                // SAFETY: `found` is the place that `hash_any` passed to ScanKey below.
+                unsafe { (*found.cast::<Found>()).get_or_insert((field, value)) };
+            };
+            super::guard("a scan", read);
+        }
+        if self.kind() != Kind::Hash {
+            return None;
+        }
+        let mut found: Found = None;
+        // SAFETY: the cursor is made and destroyed here; `found` outlives the scan.
+        unsafe {
+            let cursor = api!(RedisModule_ScanCursorCreate() or return None);
+            while found.is_none() {
+                let place = (&raw mut found).cast();
+                if api!(RedisModule_ScanKey(self.raw, cursor, Some(take), place) or 0) == 0 {
+                    break;
+                }
+            }
+            api!(RedisModule_ScanCursorDestroy(cursor) or ());
+        }
+        found
+    }
+
+    /// The element of a list at an index; negative counts from the end. Asking for one index
+    /// after the other on the same handle is cheap, jumping is not.
+    #[must_use]
+    pub fn list_get(&self, index: usize) -> Option<Str> {
+        let index = c_long::try_from(index).ok()?;
+        // SAFETY: ListGet accepts any handle and refuses other types.
+        adopt(unsafe { api!(RedisModule_ListGet(self.raw, index) or null_mut()) })
+    }
+
+    /// Adds an element at the end of a list; makes the list if there is none.
+    pub fn list_push(&mut self, element: &Str) {
+        let tail = raw::REDISMODULE_LIST_TAIL as c_int;
+        // SAFETY: ListPush accepts any handle and refuses other types; the server copies.
+        unsafe { api!(RedisModule_ListPush(self.raw, tail, element.inner) or 0) };
+    }
+
+    /// Deletes the element of a list at an index. On a handle on which no element was looked up,
+    /// the server jumps to the index; on any other it walks there.
+    pub fn list_delete(&mut self, index: usize) {
+        let Ok(index) = c_long::try_from(index) else {
+            return;
+        };
+        // SAFETY: ListDelete accepts any handle and refuses other types.
+        unsafe { api!(RedisModule_ListDelete(self.raw, index) or 0) };
+    }
+
+    /// The score of a sorted set's member.
+    #[must_use]
+    pub fn score(&self, member: &Str) -> Option<f64> {
+        if self.kind() != Kind::SortedSet {
+            return None;
+        }
+        let mut score = 0.0;
+        // SAFETY: an open handle of a sorted set, and a place for the score.
+        let status =
+            unsafe { api!(RedisModule_ZsetScore(self.raw, member.inner, &raw mut score) or 1) };
+        (status == raw::REDISMODULE_OK as c_int).then_some(score)
+    }
+
+    /// Sets the score of a sorted set's member; makes the set if there is none.
+    pub fn set_score(&mut self, member: &Str, score: f64) {
+        // SAFETY: ZsetAdd refuses other types; no flags are passed; the server copies.
+        unsafe { api!(RedisModule_ZsetAdd(self.raw, score, member.inner, null_mut()) or 0) };
+    }
+
+    /// Removes a member of a sorted set; true if it was there.
+    pub fn remove_member(&mut self, member: &Str) -> bool {
+        if self.kind() != Kind::SortedSet {
+            return false;
+        }
+        let mut removed: c_int = 0;
+        // SAFETY: an open handle of a sorted set, and a place for the answer.
+        unsafe { api!(RedisModule_ZsetRem(self.raw, member.inner, &raw mut removed) or 0) };
+        removed != 0
+    }
+
+    /// All members of a sorted set with their scores, lowest first.
+    #[must_use]
+    pub fn members(&mut self) -> Vec<(Vec<u8>, f64)> {
+        let mut members = Vec::new();
+        if self.kind() != Kind::SortedSet {
+            return members;
+        }
+        // SAFETY: an open handle of a sorted set; the range is stopped before it is used again.
+        unsafe {
+            let (low, high) = (f64::NEG_INFINITY, f64::INFINITY);
+            api!(RedisModule_ZsetFirstInScoreRange(self.raw, low, high, 0, 0) or 0);
+            while api!(RedisModule_ZsetRangeEndReached(self.raw) or 1) == 0 {
+                let mut score = 0.0;
+                let member = api!(RedisModule_ZsetRangeCurrentElement(self.raw, &raw mut score) or null_mut());
+                if let Some(member) = adopt(member) {
+                    members.push((member.as_slice().to_vec(), score));
+                }
+                api!(RedisModule_ZsetRangeNext(self.raw) or 0);
+            }
+            api!(RedisModule_ZsetRangeStop(self.raw) or ());
+        }
+        members
+    }
+
+    /// The bytes of a string.
+    #[must_use]
+    pub fn bytes(&self) -> Option<Vec<u8>> {
+        if self.kind() != Kind::String {
+            return None;
+        }
+        let mut length = 0;
+        // SAFETY: an open handle of a string; the bytes are copied before the key is used again.
+        unsafe {
+            let mode = raw::REDISMODULE_READ as c_int;
+            let start = api!(RedisModule_StringDMA(self.raw, &raw mut length, mode) or null_mut());
+            if start.is_null() {
+                return None;
+            }
+            Some(std::slice::from_raw_parts(start.cast::<u8>(), length).to_vec())
+        }
+    }
+
+    /// Makes the key a string with this value and no expiry.
+    pub fn set_string(&mut self, value: &Str) {
+        // SAFETY: an open handle; StringSet refuses one that is not open for writing.
+        unsafe { api!(RedisModule_StringSet(self.raw, value.inner) or 0) };
+    }
+}
+
+/// Takes over a string that the server made for us.
+fn adopt(string: *mut raw::RedisModuleString) -> Option<Str> {
+    if string.is_null() {
+        return None;
+    }
+    let shared = Str::new(None, string);
+    // SAFETY: our own reference keeps the string; the one that came with it is given up.
+    unsafe { api!(RedisModule_FreeString(null_mut(), string) or ()) };
+    Some(shared)
+}

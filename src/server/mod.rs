@@ -1,0 +1,53 @@
+//! The only room that says `unsafe`: safe wrappers of the server's module API.
+//!
+//! `redis-module` brings the generated bindings, strings and configuration; what its safe half
+//! lacks (lists, sorted sets, blocking with time-out and disconnect, replication without copies,
+//! the event loop) is wrapped here once. Every call into the module that the server makes runs
+//! under [`guard`], so that a panic ends in a log line and an error reply, never in the server.
+//!
+//! Everything here runs on the server's main thread; none of these types is `Send`.
+
+#![allow(unsafe_code)]
+
+mod alloc;
+mod api;
+pub mod block;
+pub mod clock;
+pub mod command;
+mod context;
+mod key;
+pub mod timer;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+pub use alloc::ServerAlloc;
+pub use api::missing_function;
+pub use command::{Args, Command};
+pub use context::{Ctx, Flags, on_before_sleep};
+pub use key::{Access, Key, Kind};
+pub use redis_module::RedisString as Str;
+
+/// A server string with these bytes.
+#[must_use]
+pub fn string(bytes: &[u8]) -> Str {
+    Str::create_from_slice(std::ptr::null_mut(), bytes)
+}
+
+/// Runs a callback of the server; a panic in it is logged and becomes `None`.
+fn guard<T>(what: &str, body: impl FnOnce() -> T) -> Option<T> {
+    let result = catch_unwind(AssertUnwindSafe(body));
+    if result.is_err() {
+        redis_module::logging::log_warning(format!(
+            "fairlock: panic in {what}; please report this as a bug"
+        ));
+    }
+    result.ok()
+}
+
+/// Sets the options that were made known from the configuration file. False if the server refuses
+/// a value.
+#[must_use]
+pub fn load_configuration(context: &redis_module::Context) -> bool {
+    // SAFETY: the context is that of the module's initialisation, as LoadConfigs requires.
+    unsafe { api::api!(RedisModule_LoadConfigs(context.ctx) or 0) == 0 }
+}
