@@ -21,14 +21,16 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Lets time pass: what a key's expiry does in Redis.
-    pub fn expire(&mut self, now: Now) {
-        if self.lease_end.is_some_and(|end| end <= now.millis()) {
-            self.free();
-        }
+    /// Lets time pass: what a key's expiry does in Redis. Returns whether the lease has ended.
+    pub fn expire(&mut self, now: Now) -> bool {
         if self.token.is_some_and(|(_, end)| end <= now.millis()) {
             self.token = None;
         }
+        let ended = self.lease_end.is_some_and(|end| end <= now.millis());
+        if ended {
+            self.free();
+        }
+        ended
     }
 
     /// What a restart of the server leaves: the keys, and no connections.

@@ -230,10 +230,15 @@ impl World {
             Action::LoseToken => self.state.token = None,
             Action::Restart => {
                 // No server starts within a millisecond, which is what a lost token relies on.
-                self.sleep(1, &mut events);
+                self.now = Now::from_millis(self.now.after(1));
+                if self.state.expire(self.now) {
+                    self.holder = None;
+                }
                 self.state.restart();
                 self.blocked.clear();
+                let kept = self.state.clone();
                 turn::settle(&mut self.state, &RULES, self.now, None, &mut events);
+                return self.check(&kept, &events, None, false);
             }
         }
         self.check(&before, &events, None, false)
@@ -320,10 +325,8 @@ impl World {
         let end = self.now.after(time);
         while let Some(due) = turn::next_due(&mut self.state).filter(|due| *due <= end) {
             self.now = Now::from_millis(due.max(self.now.millis()));
-            let held = self.state.is_held();
-            self.state.expire(self.now);
-            if held && !self.state.is_held() {
-                self.lease_ended(events);
+            if self.state.expire(self.now) {
+                self.holder = None;
             }
             turn::settle(&mut self.state, &RULES, self.now, None, events);
             if events
@@ -334,15 +337,9 @@ impl World {
             }
         }
         self.now = Now::from_millis(end);
-        let held = self.state.is_held();
-        self.state.expire(self.now);
-        if held && !self.state.is_held() {
-            self.lease_ended(events);
+        if self.state.expire(self.now) {
+            self.holder = None;
         }
-    }
-
-    fn lease_ended(&mut self, _events: &mut Vec<Event>) {
-        self.holder = None;
     }
 
     /// A client is told that it holds the lock now.
