@@ -81,8 +81,7 @@ fn drop_gone(ctx: &Ctx, lock: &LockId, owners: &[Owner]) {
     if !ctx.select_db(lock.db) {
         return;
     }
-    // Where a key has another type by now, they are dropped when they reach the head.
-    let _ = step(ctx, string(&lock.name), |step| {
+    let dropped = step(ctx, string(&lock.name), |step| {
         let mut gone = Vec::with_capacity(owners.len());
         for owner in owners {
             let waiter = step.state.waiter(owner);
@@ -94,4 +93,10 @@ fn drop_gone(ctx: &Ctx, lock: &LockId, owners: &[Owner]) {
         turn::settle(step.state, &step.rules, step.now, None, &mut step.events);
         Ok(())
     });
+    if dropped.is_err() {
+        // A key has another type by now. They leave as soon as the queue can be changed again.
+        owners
+            .iter()
+            .for_each(|owner| remove_gone(lock.clone(), Owner::clone(owner)));
+    }
 }

@@ -1,0 +1,41 @@
+//! `FAIRLOCK.BREAK`.
+
+use crate::server::Server;
+
+#[test]
+fn a_broken_lock_goes_to_the_next_waiter() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a");
+    client.int("FAIRLOCK.ACQUIRE k a");
+    let waiter = server.block("FAIRLOCK.ACQUIRE k b");
+    assert_eq!(client.run("FAIRLOCK.BREAK k"), "1");
+    assert!(waiter.int() > 0);
+    assert!(
+        client
+            .run("FAIRLOCK.RELEASE k a")
+            .starts_with("(error) NOTHELD ")
+    );
+}
+
+#[test]
+fn a_free_lock_cannot_be_broken() {
+    let server = Server::start();
+    assert_eq!(server.connect().run("FAIRLOCK.BREAK k"), "0");
+}
+
+#[test]
+fn breaking_is_for_administrators() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let flags = client.run("COMMAND INFO FAIRLOCK.BREAK");
+    assert!(flags.contains("admin"), "{flags}");
+    // Before Redis 7.2 the categories of a module's commands are not looked at, but the command
+    // itself can be taken from a user.
+    client.run("ACL SETUSER ann on nopass ~* +@all -fairlock.break");
+    assert_eq!(client.run("AUTH ann x"), "OK");
+    let error = client.run("FAIRLOCK.BREAK k");
+    assert!(error.starts_with("(error) NOPERM "), "{error}");
+    assert!(client.int("FAIRLOCK.ACQUIRE k a") > 0);
+    assert_eq!(client.run("FAIRLOCK.RELEASE k a"), "0");
+}

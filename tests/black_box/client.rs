@@ -1,0 +1,146 @@
+//! A client as tests like to use it, on the redis crate.
+
+use std::cell::OnceCell;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::Duration;
+
+use redis::{Connection, Value};
+
+/// A connection. Commands are words in one string; [`Client::raw`] takes any bytes.
+pub struct Client {
+    connection: Connection,
+}
+
+impl Client {
+    /// Connects to a server of this machine, speaking RESP2 or RESP3.
+    pub fn new(port: u16, resp: u8) -> Self {
+        let suffix = if resp == 3 { "?protocol=resp3" } else { "" };
+        let url = format!("redis://127.0.0.1:{port}/{suffix}");
+        let client = redis::Client::open(url).expect("a valid address");
+        let connection = client.get_connection().expect("a connection");
+        Self { connection }
+    }
+
+    /// Sends a command; the reply or the error's text.
+    pub fn raw(&mut self, arguments: &[&[u8]]) -> Result<Value, String> {
+        let mut command = redis::Cmd::new();
+        for argument in arguments {
+            command.arg(*argument);
+        }
+        let reply: Result<Value, _> = command.query(&mut self.connection);
+        reply.map_err(|error| match (error.code(), error.detail()) {
+            (Some(code), Some(detail)) => format!("{code} {detail}"),
+            (Some(code), None) => code.to_owned(),
+            _ => format!("not a reply: {error}"),
+        })
+    }
+
+    /// Sends words; the reply as text: `12`, `(nil)`, `a`, `[a, 1]`, or `(error) ...`.
+    pub fn run(&mut self, words: &str) -> String {
+        let words: Vec<&[u8]> = words.split(' ').map(str::as_bytes).collect();
+        match self.raw(&words) {
+            Ok(value) => show(&value),
+            Err(error) => format!("(error) {error}"),
+        }
+    }
+
+    /// The whole text of a bulk reply.
+    pub fn text(&mut self, words: &str) -> String {
+        self.run(words)
+    }
+
+    /// An integer reply.
+    #[track_caller]
+    pub fn int(&mut self, words: &str) -> i64 {
+        let reply = self.run(words);
+        reply.parse().unwrap_or_else(|_| panic!("{words}: {reply}"))
+    }
+
+    /// This connection's id.
+    pub fn id(&mut self) -> i64 {
+        self.int("CLIENT ID")
+    }
+}
+
+/// A reply as text.
+pub fn show(value: &Value) -> String {
+    match value {
+        Value::Nil => "(nil)".to_owned(),
+        Value::Int(number) => number.to_string(),
+        Value::Boolean(value) => value.to_string(),
+        Value::Double(value) => value.to_string(),
+        Value::Okay => "OK".to_owned(),
+        Value::SimpleString(text) => text.clone(),
+        Value::BulkString(bytes) => bytes.escape_ascii().to_string().replace("\\r\\n", "\n"),
+        Value::Array(items) | Value::Set(items) => {
+            let items: Vec<_> = items.iter().map(show).collect();
+            format!("[{}]", items.join(", "))
+        }
+        Value::Map(pairs) => {
+            let pairs: Vec<_> = pairs
+                .iter()
+                .map(|(key, value)| format!("{}: {}", show(key), show(value)))
+                .collect();
+            format!("{{{}}}", pairs.join(", "))
+        }
+        other => format!("{other:?}"),
+    }
+}
+
+/// A command under way on a connection of its own.
+pub struct Blocked {
+    replies: Receiver<String>,
+    reply: OnceCell<String>,
+    /// The connection's id.
+    pub id: i64,
+    port: u16,
+}
+
+impl Blocked {
+    /// Sends a command without waiting for its reply.
+    pub fn send(port: u16, words: &str) -> Self {
+        let mut client = Client::new(port, 2);
+        let id = client.id();
+        let words = words.to_owned();
+        let (sender, replies) = channel();
+        thread::spawn(move || sender.send(client.run(&words)));
+        Self {
+            replies,
+            reply: OnceCell::new(),
+            id,
+            port,
+        }
+    }
+
+    /// Whether the reply has come.
+    pub fn is_done(&self) -> bool {
+        if let Ok(reply) = self.replies.try_recv() {
+            let _ = self.reply.set(reply);
+        }
+        self.reply.get().is_some()
+    }
+
+    /// The reply.
+    #[track_caller]
+    pub fn reply(self) -> String {
+        if let Some(reply) = self.reply.into_inner() {
+            return reply;
+        }
+        let reply = self.replies.recv_timeout(Duration::from_secs(30));
+        reply.expect("a reply to the blocked command")
+    }
+
+    /// An integer reply.
+    #[track_caller]
+    pub fn int(self) -> i64 {
+        let reply = self.reply();
+        reply.parse().unwrap_or_else(|_| panic!("{reply}"))
+    }
+
+    /// Closes its connection, as a client that dies does.
+    pub fn disconnect(self) {
+        let killed = Client::new(self.port, 2).run(&format!("CLIENT KILL ID {}", self.id));
+        assert_eq!(killed, "1");
+    }
+}

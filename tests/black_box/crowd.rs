@@ -1,0 +1,112 @@
+//! Many waiters on one lock: each step costs no walk of the queue.
+//!
+//! No time limits here; a step that walked the queue would show as minutes.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use crate::server::{Server, wait_until};
+
+/// Bare connections, each blocked on the lock.
+fn block_crowd(server: &Server, size: usize) -> Vec<TcpStream> {
+    let crowd: Vec<TcpStream> = (0..size)
+        .map(|n| {
+            let mut socket = TcpStream::connect(("127.0.0.1", server.port)).expect("a connection");
+            write!(socket, "FAIRLOCK.ACQUIRE k w{n}\r\n").expect("sent");
+            socket
+        })
+        .collect();
+    wait_until("all are blocked", || server.blocked() == size);
+    crowd
+}
+
+/// The sockets of all tests here together.
+fn raise_file_limit() {
+    let limit = rlimit::increase_nofile_limit(16_000).expect("the limit of open files");
+    assert!(
+        limit >= 16_000,
+        "the hard limit of open files is {limit}, see ulimit -n -H"
+    );
+}
+
+#[test]
+fn ten_thousand_waiters_join_leave_and_are_served_in_order() {
+    raise_file_limit();
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    let mut crowd = block_crowd(&server, 10_000);
+    assert_eq!(client.int("LLEN redisson_lock_queue:{k}"), 10_000);
+
+    // From the middle, the head and the tail.
+    let order = client.run("FAIRLOCK.QUEUE k LIMIT 5000 1");
+    let middle = order
+        .trim_start_matches('[')
+        .split(',')
+        .next()
+        .expect("an owner")
+        .to_owned();
+    assert_eq!(client.run(&format!("FAIRLOCK.CANCEL k {middle}")), "1");
+    assert_eq!(client.int("ZCARD redisson_lock_timeout:{k}"), 9_999);
+    assert!(
+        !client
+            .run("FAIRLOCK.QUEUE k LIMIT 5000 1")
+            .contains(&format!("[{middle},"))
+    );
+
+    // Served from the head, a thousand times.
+    let mut holder = "a".to_owned();
+    for _ in 0..1_000 {
+        let next = client.run("LINDEX redisson_lock_queue:{k} 0");
+        assert_eq!(client.run(&format!("FAIRLOCK.RELEASE k {holder}")), "0");
+        assert_eq!(client.run("HKEYS k"), format!("[{next}]"));
+        let n: usize = next[1..].parse().expect("a number");
+        let mut reply = [0; 64];
+        let length = crowd[n].read(&mut reply).expect("a reply");
+        assert!(reply[..length].starts_with(b":"), "a token");
+        holder = next;
+    }
+
+    // Everybody hangs up at once.
+    crowd.clear();
+    wait_until("nobody waits", || {
+        client.run("LLEN redisson_lock_queue:{k}") == "0"
+    });
+    assert_eq!(client.run("ZCARD redisson_lock_timeout:{k}"), "0");
+    assert_eq!(client.run("HKEYS k"), format!("[{holder}]"));
+    assert_eq!(server.blocked(), 0);
+    assert_eq!(client.run(&format!("FAIRLOCK.RELEASE k {holder}")), "0");
+    assert_eq!(client.run("KEYS *"), "[redisson_lock_token:{k}]");
+}
+
+#[test]
+fn half_of_a_crowd_hangs_up_and_the_rest_keep_their_order() {
+    raise_file_limit();
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    let crowd = block_crowd(&server, 4_000);
+    let before = client.run("LRANGE redisson_lock_queue:{k} 0 -1");
+    let mut left = Vec::new();
+    for (n, socket) in crowd.into_iter().enumerate() {
+        if n % 2 == 0 {
+            left.push(socket);
+        }
+    }
+    wait_until("half have left", || {
+        client.int("LLEN redisson_lock_queue:{k}") == 2_000
+    });
+    let even = |name: &&str| {
+        name.trim_matches(['[', ']', 'w'])
+            .parse::<usize>()
+            .is_ok_and(|n| n % 2 == 0)
+    };
+    let expected: Vec<&str> = before
+        .trim_matches(['[', ']'])
+        .split(", ")
+        .filter(even)
+        .collect();
+    let after = client.run("LRANGE redisson_lock_queue:{k} 0 -1");
+    assert_eq!(after, format!("[{}]", expected.join(", ")));
+    assert_eq!(client.int("ZCARD redisson_lock_timeout:{k}"), 2_000);
+}

@@ -1,0 +1,199 @@
+//! Hand-off: every road on which a waiter becomes the holder.
+
+use std::time::{Duration, Instant};
+
+use crate::server::{Server, wait_until};
+
+#[test]
+fn waiters_are_served_in_the_order_in_which_they_joined() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k w0");
+    let waiters: Vec<_> = (1..=8)
+        .map(|n| server.block(&format!("FAIRLOCK.ACQUIRE k w{n}")))
+        .collect();
+    let mut last = 0;
+    for (n, waiter) in waiters.into_iter().enumerate() {
+        assert!(!waiter.is_done());
+        assert_eq!(client.run(&format!("FAIRLOCK.RELEASE k w{n}")), "0");
+        let token = waiter.int();
+        assert!(token > last);
+        last = token;
+        assert_eq!(client.run("HGETALL k"), format!("[w{}, 1]", n + 1));
+    }
+    assert_eq!(client.run("FAIRLOCK.RELEASE k w8"), "0");
+    assert_eq!(client.run("KEYS *"), "[redisson_lock_token:{k}]");
+}
+
+#[test]
+fn a_release_makes_the_head_the_holder_in_the_same_step() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a");
+    let waiter = server.block("FAIRLOCK.ACQUIRE k b LEASE 60000");
+    // In one transaction nothing can come between the release and the look.
+    client.run("MULTI");
+    client.run("FAIRLOCK.RELEASE k a");
+    client.run("HGETALL k");
+    client.run("PTTL k");
+    client.run("LLEN redisson_lock_queue:{k}");
+    client.run("ZCARD redisson_lock_timeout:{k}");
+    assert_eq!(client.run("EXEC"), "[0, [b, 1], 60000, 0, 0]");
+    assert!(waiter.int() > 0);
+}
+
+#[test]
+fn a_lease_that_runs_out_goes_to_the_head_by_itself() {
+    let server = Server::with(&["--hz", "1"]);
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 300");
+    let start = Instant::now();
+    let waiter = server.block("FAIRLOCK.ACQUIRE k b");
+    // Nobody touches the key: only the timer can notice.
+    assert!(waiter.int() > 0);
+    assert!(start.elapsed() >= Duration::from_millis(250));
+    assert_eq!(client.run("HGETALL k"), "[b, 1]");
+}
+
+#[test]
+fn a_hand_off_has_the_lease_that_the_waiter_asked_for() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 50");
+    let waiter = server.block("FAIRLOCK.ACQUIRE k b LEASE 77000");
+    waiter.int();
+    assert!((70_000..=77_000).contains(&client.int("PTTL k")));
+}
+
+#[test]
+fn leases_run_out_one_after_the_other() {
+    let server = Server::with(&["--hz", "1"]);
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 40");
+    let waiters: Vec<_> = (0..5)
+        .map(|n| server.block(&format!("FAIRLOCK.ACQUIRE k w{n} LEASE 40")))
+        .collect();
+    let tokens: Vec<i64> = waiters
+        .into_iter()
+        .map(crate::client::Blocked::int)
+        .collect();
+    assert!(tokens.is_sorted(), "{tokens:?}");
+    wait_until("the last lease has run out", || {
+        client.run("EXISTS k") == "0"
+    });
+}
+
+#[test]
+fn a_waiter_that_disconnects_leaves_the_queue() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a");
+    let first = server.block("FAIRLOCK.ACQUIRE k b");
+    let second = server.block("FAIRLOCK.ACQUIRE k c");
+    first.disconnect();
+    assert_eq!(client.run("FAIRLOCK.QUEUE k"), "[[c, blocked, -1]]");
+    assert_eq!(client.run("ZRANGE redisson_lock_timeout:{k} 0 -1"), "[c]");
+    client.int("FAIRLOCK.RELEASE k a");
+    assert!(second.int() > 0);
+}
+
+#[test]
+fn a_waiter_killed_in_the_same_transaction_is_skipped() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a");
+    let first = server.block("FAIRLOCK.ACQUIRE k b");
+    let second = server.block("FAIRLOCK.ACQUIRE k c");
+    client.run("MULTI");
+    client.run(&format!("CLIENT KILL ID {}", first.id));
+    client.run("FAIRLOCK.RELEASE k a");
+    assert_eq!(client.run("EXEC"), "[1, 0]");
+    assert!(second.int() > 0);
+    assert_eq!(client.run("HGETALL k"), "[c, 1]");
+}
+
+#[test]
+fn a_receiver_that_is_gone_before_its_reply_passes_the_lock_on() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a");
+    let first = server.block("FAIRLOCK.ACQUIRE k b");
+    let second = server.block("FAIRLOCK.ACQUIRE k c");
+    // Handed over, and killed before the event loop could reply.
+    client.run("MULTI");
+    client.run("FAIRLOCK.RELEASE k a");
+    client.run(&format!("CLIENT KILL ID {}", first.id));
+    assert_eq!(client.run("EXEC"), "[0, 1]");
+    assert!(second.int() > 0);
+    assert_eq!(client.run("HGETALL k"), "[c, 1]");
+}
+
+#[test]
+fn a_receiver_that_is_gone_with_nobody_behind_it_frees_the_lock() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a");
+    let only = server.block("FAIRLOCK.ACQUIRE k b");
+    client.run("MULTI");
+    client.run("FAIRLOCK.RELEASE k a");
+    client.run(&format!("CLIENT KILL ID {}", only.id));
+    assert_eq!(client.run("EXEC"), "[0, 1]");
+    wait_until("the lock is free", || client.run("EXISTS k") == "0");
+    assert_eq!(client.run("KEYS *"), "[redisson_lock_token:{k}]");
+}
+
+#[test]
+fn client_unblock_ends_a_wait() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a");
+    let one = server.block("FAIRLOCK.ACQUIRE k b");
+    let two = server.block("FAIRLOCK.ACQUIRE k c");
+    assert_eq!(client.run(&format!("CLIENT UNBLOCK {}", one.id)), "1");
+    assert_eq!(one.reply(), "(nil)");
+    assert_eq!(client.run(&format!("CLIENT UNBLOCK {} ERROR", two.id)), "1");
+    assert!(two.reply().starts_with("(error) UNBLOCKED "));
+    assert_eq!(client.run("FAIRLOCK.QUEUE k"), "[]");
+    assert_eq!(
+        client.run("EXISTS redisson_lock_queue:{k} redisson_lock_timeout:{k}"),
+        "0"
+    );
+}
+
+#[test]
+fn a_lock_that_others_delete_goes_to_the_waiter() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 60000");
+    let waiter = server.block("FAIRLOCK.ACQUIRE k b");
+    client.run("DEL k");
+    // The next command on the lock serves the head first.
+    assert_eq!(client.run("FAIRLOCK.ACQUIRE k c NOWAIT"), "(nil)");
+    assert!(waiter.int() > 0);
+}
+
+#[test]
+fn a_foreign_lock_without_a_lease_is_noticed_when_it_goes() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.run("HSET k a 1");
+    let waiter = server.block("FAIRLOCK.ACQUIRE k b");
+    client.run("DEL k");
+    assert!(waiter.int() > 0);
+}
+
+#[test]
+fn one_connection_can_release_what_another_waits_for_in_a_pipeline() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a");
+    let waiter = server.block("FAIRLOCK.ACQUIRE k b");
+    client.run("MULTI");
+    client.run("FAIRLOCK.RELEASE k a");
+    client.run("FAIRLOCK.RELEASE k b");
+    client.run("FAIRLOCK.ACQUIRE k c");
+    let replies = client.run("EXEC");
+    assert!(replies.starts_with("[0, 0, "), "{replies}");
+    assert!(waiter.int() > 0);
+    assert_eq!(client.run("HGETALL k"), "[c, 1]");
+}

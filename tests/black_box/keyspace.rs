@@ -1,0 +1,116 @@
+//! The keyspace: after any steps the four keys show what the contract's table says.
+
+use crate::server::Server;
+
+#[test]
+fn a_lock_with_waiters_has_the_four_keys_of_the_table() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let token = client.int("FAIRLOCK.ACQUIRE orders a LEASE 60000");
+    client.run("FAIRLOCK.ACQUIRE orders b ENQUEUE PATIENCE 70000");
+    let _blocked = server.block("FAIRLOCK.ACQUIRE orders c PATIENCE 80000");
+    assert_eq!(client.run("TYPE orders"), "hash");
+    assert_eq!(client.run("HGETALL orders"), "[a, 1]");
+    assert!((59_000..=60_000).contains(&client.int("PTTL orders")));
+    assert_eq!(
+        client.run("LRANGE redisson_lock_queue:{orders} 0 -1"),
+        "[b, c]"
+    );
+    assert_eq!(client.run("TTL redisson_lock_queue:{orders}"), "-1");
+    assert_eq!(
+        client.run("ZRANGE redisson_lock_timeout:{orders} 0 -1"),
+        "[b, c]"
+    );
+    let b = client.int("ZSCORE redisson_lock_timeout:{orders} b");
+    let c = client.int("ZSCORE redisson_lock_timeout:{orders} c");
+    assert!((9_000..=11_000).contains(&(c - b)), "{b} {c}");
+    assert_eq!(client.int("GET redisson_lock_token:{orders}"), token);
+    assert_eq!(client.int("DBSIZE"), 4);
+}
+
+#[test]
+fn a_name_with_a_brace_is_not_wrapped() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE shop{7}:x a");
+    client.run("FAIRLOCK.ACQUIRE shop{7}:x b ENQUEUE");
+    assert_eq!(
+        client.run("LRANGE redisson_lock_queue:shop{7}:x 0 -1"),
+        "[b]"
+    );
+    assert_eq!(client.run("ZCARD redisson_lock_timeout:shop{7}:x"), "1");
+    assert_eq!(client.run("EXISTS redisson_lock_token:shop{7}:x"), "1");
+}
+
+#[test]
+fn only_the_token_outlives_the_lock() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a");
+    client.run("FAIRLOCK.ACQUIRE k b ENQUEUE");
+    client.int("FAIRLOCK.RELEASE k a");
+    client.int("FAIRLOCK.ACQUIRE k b");
+    client.int("FAIRLOCK.RELEASE k b");
+    assert_eq!(client.run("KEYS *"), "[redisson_lock_token:{k}]");
+}
+
+#[test]
+fn a_refused_command_does_not_disturb_a_watch() {
+    let server = Server::start();
+    let (mut client, mut watcher) = (server.connect(), server.connect());
+    client.int("FAIRLOCK.ACQUIRE k a");
+    watcher.run("WATCH k redisson_lock_queue:{k} redisson_lock_token:{k}");
+    client.run("FAIRLOCK.ACQUIRE k b NOWAIT");
+    client.run("FAIRLOCK.RELEASE k b");
+    client.run("FAIRLOCK.RENEW k b");
+    client.run("FAIRLOCK.CANCEL k b");
+    watcher.run("MULTI");
+    watcher.run("PING");
+    assert_eq!(watcher.run("EXEC"), "[PONG]");
+    watcher.run("WATCH k");
+    client.run("FAIRLOCK.RENEW k a");
+    watcher.run("MULTI");
+    watcher.run("PING");
+    assert_eq!(watcher.run("EXEC"), "(nil)");
+}
+
+#[test]
+fn changes_are_announced_as_the_plain_commands_would() {
+    let server = Server::with(&["--notify-keyspace-events", "KEA"]);
+    let mut client = server.connect();
+    let mut listener = redis::Client::open(format!("redis://127.0.0.1:{}", server.port))
+        .and_then(|client| client.get_connection())
+        .expect("a connection");
+    let mut channel = listener.as_pubsub();
+    channel.psubscribe("__keyevent@0__:*").expect("subscribed");
+    client.int("FAIRLOCK.ACQUIRE k a");
+    client.run("FAIRLOCK.ACQUIRE k b ENQUEUE");
+    client.int("FAIRLOCK.CANCEL k b");
+    client.int("FAIRLOCK.RELEASE k a");
+    let mut events = Vec::new();
+    while events.last().map(String::as_str) != Some("del k") {
+        let message = channel.get_message().expect("an event");
+        let event = message
+            .get_channel_name()
+            .trim_start_matches("__keyevent@0__:")
+            .to_owned();
+        events.push(format!(
+            "{event} {}",
+            message.get_payload::<String>().expect("a key")
+        ));
+    }
+    let expected = [
+        "hset k",
+        "expire k",
+        "set redisson_lock_token:{k}",
+        "expire redisson_lock_token:{k}",
+        "zadd redisson_lock_timeout:{k}",
+        "rpush redisson_lock_queue:{k}",
+        "lpop redisson_lock_queue:{k}",
+        "del redisson_lock_queue:{k}",
+        "zrem redisson_lock_timeout:{k}",
+        "del redisson_lock_timeout:{k}",
+        "del k",
+    ];
+    assert_eq!(events, expected);
+}

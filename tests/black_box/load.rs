@@ -1,0 +1,94 @@
+//! Loading the module, and what the server knows of its commands.
+
+use std::fs;
+
+use tempfile::TempDir;
+
+use crate::server::Server;
+
+#[test]
+fn it_loads_from_the_command_line() {
+    let server = Server::start();
+    assert!(server.connect().run("MODULE LIST").contains("fairlock"));
+}
+
+#[test]
+fn it_loads_from_a_configuration_file() {
+    let plain = Server::start();
+    let list = plain.connect().run("MODULE LIST");
+    let path = list
+        .split("path, ")
+        .nth(1)
+        .expect("a path")
+        .split(',')
+        .next()
+        .expect("a path");
+    let dir = TempDir::new().expect("a directory");
+    let file = dir.path().join("redis.conf");
+    let text = format!("loadmodule {path}\nfairlock.lease 1234\nfairlock.turn 77\n");
+    fs::write(&file, text).expect("a file");
+    let server = Server::without_module(&["--include", file.to_str().expect("UTF-8")]);
+    let mut client = server.connect();
+    assert_eq!(
+        client.run("CONFIG GET fairlock.lease"),
+        "[fairlock.lease, 1234]"
+    );
+    assert_eq!(
+        client.run("CONFIG GET fairlock.turn"),
+        "[fairlock.turn, 77]"
+    );
+}
+
+#[test]
+fn commands_declare_their_key() {
+    let server = Server::start();
+    let mut client = server.connect();
+    for command in [
+        "ACQUIRE k a",
+        "RELEASE k a",
+        "RENEW k a",
+        "CANCEL k a",
+        "BREAK k",
+        "QUEUE k",
+        "INFO k",
+    ] {
+        let keys = client.run(&format!("COMMAND GETKEYS FAIRLOCK.{command}"));
+        assert_eq!(keys, "[k]", "{command}");
+    }
+}
+
+#[test]
+fn acl_key_patterns_apply_to_the_lock() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.run("ACL SETUSER ann on nopass ~mine:* +@all");
+    client.run("AUTH ann x");
+    assert!(client.int("FAIRLOCK.ACQUIRE mine:k a") > 0);
+    for command in [
+        "ACQUIRE k a",
+        "RELEASE k a",
+        "RENEW k a",
+        "CANCEL k a",
+        "BREAK k",
+        "QUEUE k",
+        "INFO k",
+    ] {
+        let error = client.run(&format!("FAIRLOCK.{command}"));
+        assert!(error.starts_with("(error) NOPERM "), "{command}: {error}");
+    }
+}
+
+#[test]
+fn reading_commands_are_read_only_and_the_others_write() {
+    let server = Server::start();
+    let mut client = server.connect();
+    for (command, flag) in [
+        ("ACQUIRE", "write"),
+        ("RELEASE", "write"),
+        ("QUEUE", "readonly"),
+        ("INFO", "readonly"),
+    ] {
+        let info = client.run(&format!("COMMAND INFO FAIRLOCK.{command}"));
+        assert!(info.contains(flag), "{command}: {info}");
+    }
+}

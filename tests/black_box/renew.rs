@@ -1,0 +1,65 @@
+//! `FAIRLOCK.RENEW`.
+
+use crate::server::Server;
+
+#[test]
+fn renewing_replies_the_lease_now_set() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 1000");
+    assert_eq!(client.run("FAIRLOCK.RENEW k a LEASE 60000"), "60000");
+    assert!((59_000..=60_000).contains(&client.int("PTTL k")));
+    assert_eq!(client.run("FAIRLOCK.RENEW k a"), "30000");
+    assert!((29_000..=30_000).contains(&client.int("PTTL k")));
+    assert_eq!(client.run("HGETALL k"), "[a, 1]");
+}
+
+#[test]
+fn only_the_holder_can_renew() {
+    let server = Server::start();
+    let mut client = server.connect();
+    assert!(
+        client
+            .run("FAIRLOCK.RENEW k a")
+            .starts_with("(error) NOTHELD ")
+    );
+    assert_eq!(client.run("EXISTS k"), "0");
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 5000");
+    assert!(
+        client
+            .run("FAIRLOCK.RENEW k b")
+            .starts_with("(error) NOTHELD ")
+    );
+    assert!(client.int("PTTL k") <= 5_000);
+}
+
+#[test]
+fn a_renewed_lease_holds_up_the_waiters() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 150");
+    let waiter = server.block("FAIRLOCK.ACQUIRE k b");
+    client.run("FAIRLOCK.RENEW k a LEASE 60000");
+    // The old lease's end comes and goes.
+    assert_eq!(
+        client
+            .run("FAIRLOCK.ACQUIRE other x WAIT 300")
+            .parse::<i64>()
+            .is_ok(),
+        true
+    );
+    assert_eq!(client.run("FAIRLOCK.ACQUIRE other y WAIT 300"), "(nil)");
+    assert!(!waiter.is_done());
+    client.int("FAIRLOCK.RELEASE k a");
+    assert!(waiter.int() > 0);
+}
+
+#[test]
+fn a_token_is_not_forgotten_before_its_lease_ends() {
+    let server = Server::with(&["--fairlock.token-ttl", "1000"]);
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 500");
+    assert!(client.int("PTTL redisson_lock_token:{k}") <= 1_000);
+    client.run("FAIRLOCK.RENEW k a LEASE 60000");
+    assert!(client.int("PTTL redisson_lock_token:{k}") > 50_000);
+}

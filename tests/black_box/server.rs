@@ -1,0 +1,217 @@
+//! A real redis-server with the module, for one test.
+//!
+//! Each server has a port chosen by the system and a temporary directory of its own, and is ended
+//! by its own handle, so tests run in parallel.
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use crate::client::{Blocked, Client};
+
+/// Longest a condition may take before the test is given up. Only ever reached on failure.
+const GIVE_UP: Duration = Duration::from_secs(30);
+
+/// Waits until a condition holds.
+#[track_caller]
+pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < GIVE_UP, "still not so: {what}");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// The module as this test run has built it.
+fn module() -> PathBuf {
+    let test = std::env::current_exe().expect("the path of this test");
+    let deps = test.parent().expect("the folder of this test");
+    let module = deps.join("libfairlock.so");
+    assert!(module.exists(), "no module at {}", module.display());
+    module
+}
+
+/// A server process; killed when dropped.
+pub struct Server {
+    process: Child,
+    pub port: u16,
+    dir: TempDir,
+    options: Vec<String>,
+}
+
+impl Server {
+    /// With the module, and no persistence.
+    pub fn start() -> Self {
+        Self::with(&[])
+    }
+
+    /// With the module and options such as `--appendonly yes`.
+    pub fn with(options: &[&str]) -> Self {
+        let module = module();
+        let mut all = vec!["--loadmodule", module.to_str().expect("a UTF-8 path")];
+        all.extend(options);
+        Self::without_module(&all)
+    }
+
+    /// A plain server.
+    pub fn without_module(options: &[&str]) -> Self {
+        Self::in_dir(TempDir::new().expect("a temporary directory"), options)
+    }
+
+    /// A plain server on what another one left in its directory.
+    pub fn in_dir(dir: TempDir, options: &[&str]) -> Self {
+        let options: Vec<String> = options.iter().map(ToString::to_string).collect();
+        // The port is free when it is chosen, and somebody may be faster: then the next one.
+        for _ in 0..20 {
+            let (process, port) = spawn(dir.path(), &options);
+            let mut server = Self {
+                process,
+                port,
+                dir: TempDir::new().expect("a temporary directory"),
+                options: options.clone(),
+            };
+            if server.is_up() {
+                server.dir = dir;
+                return server;
+            }
+        }
+        panic!("redis-server does not start:\n{}", log(dir.path()));
+    }
+
+    fn is_up(&mut self) -> bool {
+        let start = Instant::now();
+        while start.elapsed() < GIVE_UP {
+            if self
+                .process
+                .try_wait()
+                .expect("the server's state")
+                .is_some()
+            {
+                return false;
+            }
+            let url = format!("redis://127.0.0.1:{}", self.port);
+            let client = redis::Client::open(url).expect("a valid address");
+            if let Ok(mut connection) = client.get_connection() {
+                let id = redis::cmd("INFO")
+                    .arg("server")
+                    .query::<String>(&mut connection);
+                // Another server could have taken the port.
+                let ours = format!("process_id:{}\r", self.process.id());
+                if let Ok(info) = id {
+                    return info.contains(&ours);
+                }
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        false
+    }
+
+    /// A new connection, RESP2.
+    pub fn connect(&self) -> Client {
+        Client::new(self.port, 2)
+    }
+
+    /// A new connection, RESP3.
+    pub fn connect_resp3(&self) -> Client {
+        Client::new(self.port, 3)
+    }
+
+    /// Sends a command that is expected to block, on a connection of its own, and waits until the
+    /// server has blocked it.
+    pub fn block(&self, command: &str) -> Blocked {
+        let blocked = Blocked::send(self.port, command);
+        let mut client = self.connect();
+        let list = format!("CLIENT LIST ID {}", blocked.id);
+        wait_until(command, || {
+            client.text(&list).contains(" flags=b ") || blocked.is_done()
+        });
+        blocked
+    }
+
+    /// Clients blocked now.
+    pub fn blocked(&self) -> usize {
+        self.info("clients", "blocked_clients")
+            .parse()
+            .expect("a number")
+    }
+
+    /// A field of INFO.
+    pub fn info(&self, section: &str, field: &str) -> String {
+        let info = self.connect().text(&format!("INFO {section}"));
+        let line = info
+            .lines()
+            .find_map(|line| line.strip_prefix(&format!("{field}:")));
+        line.unwrap_or_default().to_owned()
+    }
+
+    /// What the server has logged.
+    pub fn log(&self) -> String {
+        log(self.dir.path())
+    }
+
+    /// The server's own directory.
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Kills the server without warning, and starts it again on what is on disk.
+    pub fn kill_and_restart(mut self) -> Self {
+        self.kill();
+        let options = self.options.clone();
+        self.reopen(&options)
+    }
+
+    /// Kills the server, and starts one without the module on what is on disk.
+    pub fn kill_and_restart_without_module(mut self, options: &[&str]) -> Self {
+        self.kill();
+        let options: Vec<String> = options.iter().map(ToString::to_string).collect();
+        self.reopen(&options)
+    }
+
+    fn reopen(mut self, options: &[String]) -> Self {
+        let dir = std::mem::replace(&mut self.dir, TempDir::new().expect("a directory"));
+        let options: Vec<&str> = options.iter().map(String::as_str).collect();
+        Self::in_dir(dir, &options)
+    }
+
+    fn kill(&mut self) {
+        // It may have ended by itself; then there is nothing to kill.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+        if thread::panicking() {
+            eprintln!("the server's log:\n{}", self.log());
+        }
+    }
+}
+
+fn log(dir: &Path) -> String {
+    fs::read_to_string(dir.join("log")).unwrap_or_default()
+}
+
+fn spawn(dir: &Path, options: &[String]) -> (Child, u16) {
+    let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = free.local_addr().expect("its address").port();
+    drop(free);
+    let process = Command::new("redis-server")
+        .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
+        .args(["--save", "", "--logfile", "log", "--maxclients", "20000"])
+        .arg("--dir")
+        .arg(dir)
+        .args(options)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("redis-server is installed");
+    (process, port)
+}
