@@ -97,20 +97,21 @@ fn merge(
     lost.into_iter().for_each(&mut place);
     let mut unlisted: Vec<_> = deadlines.iter().filter(|(owner, _)| lives(owner)).collect();
     unlisted.sort_by_key(|(owner, at)| (**at, Owner::clone(owner)));
-    unlisted.into_iter().for_each(|(owner, _)| place(owner));
+    for (owner, _) in unlisted {
+        place(owner);
+    }
     order
 }
 
 fn write_list(ctx: &Ctx, name: &Str, listed: &[Owner], order: &[Owner]) {
-    match order.strip_prefix(listed) {
-        Some(more) => more
-            .iter()
-            .for_each(|owner| write::push(ctx, name, &string(owner))),
-        None => {
-            let owners: Vec<Str> = order.iter().map(|owner| string(owner)).collect();
-            write::rewrite_list(ctx, name, &owners);
+    if let Some(more) = order.strip_prefix(listed) {
+        for owner in more {
+            write::push(ctx, name, &string(owner));
         }
+        return;
     }
+    let owners: Vec<Str> = order.iter().map(|owner| string(owner)).collect();
+    write::rewrite_list(ctx, name, &owners);
 }
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
 //! One lock in its keys, as the rules see it.
 
-use crate::error::Error;
 use crate::lock::line::Line;
 use crate::lock::{Holds, Millis, Now, Owner, Presence, Refusal, Rules, State, Turn, Waiter};
 use crate::server::{Access, Ctx, Key, Kind, Str, string};
@@ -35,8 +34,8 @@ impl<'c> Stored<'c> {
     /// Opens the keys. What others did to the queue since is mended first.
     ///
     /// # Errors
-    /// [`Error::WrongType`] if the lock, queue or deadline key holds something else, with
-    /// `known` unchanged; nothing has been written then.
+    /// `known` as it was, if the lock, queue or deadline key holds something else; nothing has
+    /// been written then.
     pub fn open(
         ctx: &'c Ctx,
         names: Names,
@@ -44,10 +43,10 @@ impl<'c> Stored<'c> {
         greatest: i64,
         rules: &Rules,
         now: Now,
-    ) -> Result<Self, (Error, Known)> {
+    ) -> Result<Self, Box<Known>> {
         let lock = ctx.open(&names.lock, Access::Write);
         if !matches!(lock.kind(), Kind::Empty | Kind::Hash) {
-            return Err((Error::WrongType, known));
+            return Err(Box::new(known));
         }
         let mut stored = Self {
             ctx,
@@ -58,30 +57,30 @@ impl<'c> Stored<'c> {
             token: None,
         };
         match stored.queue_is_as_known() {
-            Ok(true) => (),
-            Ok(false) => repair::repair(&mut stored, rules, now),
-            Err(error) => return Err((error, stored.known)),
+            Some(true) => (),
+            Some(false) => repair::repair(&mut stored, rules, now),
+            None => return Err(Box::new(stored.known)),
         }
         Ok(stored)
     }
 
     /// Whether the queue and the deadlines look as this server left them. It compares lengths and
     /// both ends: foreign scripts drop from the head and add at the tail, and a change that this
-    /// misses shows as soon as it reaches the head.
-    fn queue_is_as_known(&self) -> Result<bool, Error> {
+    /// misses shows as soon as it reaches the head. `None`: a key holds something else.
+    fn queue_is_as_known(&self) -> Option<bool> {
         let queue = self.ctx.open(&self.names.queue, Access::Write);
         let deadlines = self.ctx.open(&self.names.deadlines, Access::Write);
         let types_fit = matches!(queue.kind(), Kind::Empty | Kind::List)
             && matches!(deadlines.kind(), Kind::Empty | Kind::SortedSet);
         if !types_fit {
-            return Err(Error::WrongType);
+            return None;
         }
         let length = self.known.line.len();
         if queue.len() != length || deadlines.len() != length {
-            return Ok(false);
+            return Some(false);
         }
         let Some(last) = length.checked_sub(1) else {
-            return Ok(true);
+            return Some(true);
         };
         // A handle of its own for each end: on one, the server would walk from end to end.
         let end = self.ctx.open(&self.names.queue, Access::Read);
@@ -93,7 +92,8 @@ impl<'c> Stored<'c> {
             let head = self.known.line.nth(0);
             head.is_some_and(|head| deadlines.score(&string(head)).is_some())
         };
-        Ok(same(queue.list_get(0), 0) && same(end.list_get(last), last) && head_has_deadline())
+        let ends = same(queue.list_get(0), 0) && same(end.list_get(last), last);
+        Some(ends && head_has_deadline())
     }
 
     /// Takes many waiters out at once. Each by itself costs replicas a walk of the queue, so from

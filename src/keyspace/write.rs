@@ -23,13 +23,13 @@ fn score(at: Millis) -> f64 {
     at as f64
 }
 
-fn decimal(number: impl ToString) -> Str {
+fn decimal(number: Millis) -> Str {
     string(number.to_string().as_bytes())
 }
 
 /// HSET of one field.
 pub fn set_field(ctx: &Ctx, key: &mut Key<'_>, name: &Str, field: &Str, value: i64) {
-    let value = decimal(value);
+    let value = string(value.to_string().as_bytes());
     key.hash_set(field, &value);
     ctx.replicate(c"HSET", &[name, field, &value]);
     announce(ctx, NotifyEvent::HASH, c"hset", name);
@@ -51,7 +51,7 @@ pub fn delete(ctx: &Ctx, key: &mut Key<'_>, name: &Str) {
 
 /// SET with PXAT.
 pub fn set_number(ctx: &Ctx, key: &mut Key<'_>, name: &Str, value: i64, expires: Millis) {
-    let value = decimal(value);
+    let value = string(value.to_string().as_bytes());
     key.set_string(&value);
     key.set_expires_at(expires);
     ctx.replicate(c"SET", &[name, &value, &string(b"PXAT"), &decimal(expires)]);
@@ -118,7 +118,7 @@ pub fn remove_members(ctx: &Ctx, name: &Str, members: &[Str]) {
         .iter()
         .filter(|member| key.remove_member(member))
         .collect();
-    let empty = key.len() == 0;
+    let empty = key.is_empty();
     drop(key);
     for chunk in removed.chunks(CHUNK) {
         let mut arguments = vec![name];

@@ -1,6 +1,12 @@
 //! Calling the server's functions, which it hands over as a table of pointers when it loads us.
 
+use std::ffi::c_int;
+
 use redis_module::raw;
+
+/// What the server's functions return when all is well.
+#[allow(clippy::cast_possible_truncation)] // 0, which the bindings give a wider type.
+pub(super) const OK: c_int = raw::REDISMODULE_OK as c_int;
 
 /// Calls a function of the module API, or gives the default where the server lacks it. To be used
 /// inside `unsafe`, whose SAFETY line speaks for the call.

@@ -16,7 +16,7 @@ use std::ptr::{NonNull, null_mut};
 
 use redis_module::raw;
 
-use super::api::api;
+use super::api::{OK, api};
 use super::{Ctx, guard};
 
 /// What happens to clients that are blocked.
@@ -119,7 +119,7 @@ extern "C" fn reply<B: Blocking>(
             guard("a reply", || B::reply(&Ctx::new(ctx), &delivery.outcome));
         }
     }
-    raw::REDISMODULE_OK as c_int
+    OK
 }
 
 extern "C" fn timed_out<B: Blocking>(
@@ -130,9 +130,9 @@ extern "C" fn timed_out<B: Blocking>(
     // SAFETY: the context belongs to a blocked client.
     let client = unsafe { api!(RedisModule_GetBlockedClientHandle(ctx) or null_mut()) };
     guard("a time-out", || {
-        B::timed_out(&Ctx::new(ctx), Id(client.addr()))
+        B::timed_out(&Ctx::new(ctx), Id(client.addr()));
     });
-    raw::REDISMODULE_OK as c_int
+    OK
 }
 
 extern "C" fn disconnected<B: Blocking>(
@@ -147,7 +147,7 @@ extern "C" fn free<B: Blocking>(ctx: *mut raw::RedisModuleCtx, delivery: *mut c_
     let delivery = unsafe { Box::from_raw(delivery.cast::<Delivery<B>>()) };
     if !delivery.replied {
         guard("an undelivered reply", || {
-            B::undelivered(&Ctx::new(ctx), delivery.outcome)
+            B::undelivered(&Ctx::new(ctx), delivery.outcome);
         });
     }
 }

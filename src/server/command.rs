@@ -5,7 +5,7 @@ use std::fmt::Display;
 
 use redis_module::raw;
 
-use super::api::api;
+use super::api::{OK, api};
 use super::{Ctx, Str, guard};
 
 /// One command: what the server must know of it, and what it does.
@@ -74,7 +74,7 @@ pub fn register<C: Command>(ctx: &Ctx) -> bool {
             key,
             key,
         ) or 1);
-        if status != raw::REDISMODULE_OK as c_int {
+        if status != OK {
             return false;
         }
         let command = api!(RedisModule_GetCommand(ctx.raw, C::NAME.as_ptr()) or return true);
@@ -88,18 +88,18 @@ pub fn register<C: Command>(ctx: &Ctx) -> bool {
 
 extern "C" fn entry<C: Command>(
     ctx: *mut raw::RedisModuleCtx,
-    argv: *mut *mut raw::RedisModuleString,
-    argc: c_int,
+    arguments: *mut *mut raw::RedisModuleString,
+    count: c_int,
 ) -> c_int {
     let ctx = Ctx::new(ctx);
-    let count = usize::try_from(argc).unwrap_or(0);
-    // SAFETY: the server passes `argc` strings that live until the command returns.
-    let argv = unsafe { std::slice::from_raw_parts(argv, count) };
-    let arguments = Args(argv.get(1..).unwrap_or_default());
+    let count = usize::try_from(count).unwrap_or(0);
+    // SAFETY: the server passes `count` strings that live until the command returns.
+    let arguments = unsafe { std::slice::from_raw_parts(arguments, count) };
+    let arguments = Args(arguments.get(1..).unwrap_or_default());
     match guard("a command", || C::run(&ctx, &arguments)) {
         Some(Ok(())) => (),
         Some(Err(error)) => ctx.reply_error(&error.to_string()),
         None => ctx.reply_error("ERR internal error, see the server's log"),
     }
-    raw::REDISMODULE_OK as c_int
+    OK
 }

@@ -4,7 +4,7 @@ use std::ffi::{CStr, CString, c_char, c_int, c_long};
 
 use redis_module::raw;
 
-use super::api::api;
+use super::api::{OK, api};
 use super::{Str, guard};
 
 /// What the module may do in this call: reply, read and write keys, replicate, announce.
@@ -68,7 +68,7 @@ impl Ctx {
     pub fn report_changes_explicitly(&self) {
         let option = raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED;
         // SAFETY: the context is valid for this call.
-        unsafe { api!(RedisModule_SetModuleOptions(self.raw, option as c_int) or ()) };
+        unsafe { api!(RedisModule_SetModuleOptions(self.raw, option.cast_signed()) or ()) };
     }
 
     /// Circumstances of this call. Not free: the server computes its memory use for it.
@@ -93,10 +93,11 @@ impl Ctx {
     }
 
     /// Changes the database that keys are opened in; false if there is no such database.
+    #[must_use]
     pub fn select_db(&self, db: i32) -> bool {
         // SAFETY: the context is valid for this call.
         let status = unsafe { api!(RedisModule_SelectDb(self.raw, db) or 1) };
-        status == raw::REDISMODULE_OK as c_int
+        status == OK
     }
 
     /// Whether the server wants no new writes now: CLIENT PAUSE WRITE, or a failover under way.
@@ -218,7 +219,7 @@ pub fn on_before_sleep(ctx: &Ctx, handler: fn(&Ctx)) -> bool {
     // module.
     let status =
         unsafe { api!(RedisModule_SubscribeToServerEvent(ctx.raw, event, Some(event_loop)) or 1) };
-    status == raw::REDISMODULE_OK as c_int
+    status == OK
 }
 
 thread_local! {

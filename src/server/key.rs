@@ -9,7 +9,7 @@ use std::ptr::{null, null_mut};
 
 use redis_module::raw;
 
-use super::api::api;
+use super::api::{OK, api};
 use super::{Ctx, Str};
 
 /// What a key is opened for.
@@ -55,8 +55,9 @@ impl Ctx {
             Access::Write => raw::REDISMODULE_READ | raw::REDISMODULE_WRITE,
         };
         // SAFETY: context and name are valid; the handle cannot outlive the context's borrow.
-        let key =
-            unsafe { api!(RedisModule_OpenKey(self.raw, name.inner, mode as c_int) or null_mut()) };
+        let key = unsafe {
+            api!(RedisModule_OpenKey(self.raw, name.inner, mode.cast_signed()) or null_mut())
+        };
         Key {
             raw: key,
             ctx: PhantomData,
@@ -97,6 +98,12 @@ impl Key<'_> {
         unsafe { api!(RedisModule_ValueLength(self.raw) or 0) }
     }
 
+    /// Whether there is no such key.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.kind() == Kind::Empty
+    }
+
     /// Deletes the key.
     pub fn delete(&mut self) {
         // SAFETY: an open handle; DeleteKey refuses one that is not open for writing.
@@ -133,7 +140,7 @@ impl Key<'_> {
             let get = raw::RedisModule_HashGet?;
             get(
                 self.raw,
-                raw::REDISMODULE_HASH_NONE as c_int,
+                raw::REDISMODULE_HASH_NONE.cast_signed(),
                 field.inner,
                 &raw mut value,
                 null::<c_char>(),
@@ -152,7 +159,7 @@ impl Key<'_> {
             };
             set(
                 self.raw,
-                raw::REDISMODULE_HASH_NONE as c_int,
+                raw::REDISMODULE_HASH_NONE.cast_signed(),
                 field.inner,
                 value.inner,
                 null::<c_char>(),
@@ -207,6 +214,7 @@ impl Key<'_> {
 
     /// Adds an element at the end of a list; makes the list if there is none.
     pub fn list_push(&mut self, element: &Str) {
+        #[allow(clippy::cast_possible_truncation)] // -1, which the bindings give a wider type.
         let tail = raw::REDISMODULE_LIST_TAIL as c_int;
         // SAFETY: ListPush accepts any handle and refuses other types; the server copies.
         unsafe { api!(RedisModule_ListPush(self.raw, tail, element.inner) or 0) };
@@ -232,7 +240,7 @@ impl Key<'_> {
         // SAFETY: an open handle of a sorted set, and a place for the score.
         let status =
             unsafe { api!(RedisModule_ZsetScore(self.raw, member.inner, &raw mut score) or 1) };
-        (status == raw::REDISMODULE_OK as c_int).then_some(score)
+        (status == OK).then_some(score)
     }
 
     /// Sets the score of a sorted set's member; makes the set if there is none.
@@ -285,7 +293,7 @@ impl Key<'_> {
         let mut length = 0;
         // SAFETY: an open handle of a string; the bytes are copied before the key is used again.
         unsafe {
-            let mode = raw::REDISMODULE_READ as c_int;
+            let mode = raw::REDISMODULE_READ.cast_signed();
             let start = api!(RedisModule_StringDMA(self.raw, &raw mut length, mode) or null_mut());
             if start.is_null() {
                 return None;

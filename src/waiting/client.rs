@@ -71,6 +71,7 @@ impl Clients {
 
 /// Blocks the calling client on a lock for `timeout` milliseconds (0: without limit). `None` if
 /// the server cannot; nothing has been replied then.
+#[must_use]
 pub fn block(ctx: &Ctx, lock: LockId, owner: &[u8], timeout: u64) -> Option<Ticket> {
     let handle = ctx.block(timeout)?;
     let ticket = NEXT_TICKET.get();

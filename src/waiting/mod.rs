@@ -83,11 +83,11 @@ pub fn step<T>(
     let names = Names::of(lock);
     let mut state = match Stored::open(ctx, names, known, GREATEST_TOKEN.get(), &rules, now) {
         Ok(state) => state,
-        Err((error, known)) => {
+        Err(known) => {
             let due = now.after(RECHECK);
-            TABLE.with_borrow_mut(|table| table.put(id, known, due));
+            TABLE.with_borrow_mut(|table| table.put(id, *known, due));
             set_timer(ctx, now);
-            return Err(error);
+            return Err(Error::WrongType);
         }
     };
     let mut step = Step {

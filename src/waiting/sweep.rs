@@ -95,8 +95,8 @@ fn drop_gone(ctx: &Ctx, lock: &LockId, owners: &[Owner]) {
     });
     if dropped.is_err() {
         // A key has another type by now. They leave as soon as the queue can be changed again.
-        owners
-            .iter()
-            .for_each(|owner| remove_gone(lock.clone(), Owner::clone(owner)));
+        for owner in owners {
+            remove_gone(lock.clone(), Owner::clone(owner));
+        }
     }
 }

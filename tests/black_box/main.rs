@@ -1,7 +1,14 @@
 //! Black-box tests: a real redis-server with the module, talked to by a real client library.
 //! One file a command, then one a theme.
 
-#![allow(missing_docs, clippy::must_use_candidate)]
+#![allow(missing_docs)]
+// A test that cannot go on panics; that is its way of failing.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::must_use_candidate
+)]
 
 mod client;
 mod server;

@@ -1,0 +1,116 @@
+//! Random sequences of steps against the rules, over the in-memory state.
+//!
+//! A [`World`] does what a server does: it lets time pass, expires keys, closes connections,
+//! restarts. Beside the state it keeps a model of its own (who was told what) and compares the two
+//! after each step. The model never asks the rules; where they differ, a promise is broken.
+//!
+//! `make properties` runs 100,000 sequences; failing seeds are kept in `proptest-regressions/`.
+
+mod checks;
+mod world;
+
+use proptest::prelude::*;
+
+use super::{Millis, Rules};
+use world::World;
+
+const RULES: Rules = Rules {
+    turn: 50,
+    patience: 300,
+    token_ttl: 2_000,
+    max_waiters: 5,
+};
+
+/// How a client asks for the lock.
+#[derive(Clone, Copy, Debug)]
+enum Mode {
+    Try,
+    Poll,
+    Block,
+}
+
+#[derive(Clone, Debug)]
+enum Action {
+    Acquire {
+        owner: u8,
+        mode: Mode,
+        lease: Millis,
+        patience: Millis,
+        once: bool,
+    },
+    Release {
+        owner: u8,
+        all: bool,
+        token: Option<bool>,
+    },
+    ReleaseByHolder {
+        all: bool,
+    },
+    Renew {
+        owner: u8,
+        lease: Millis,
+    },
+    Cancel {
+        owner: u8,
+    },
+    Break,
+    /// The n-th blocked request's time is up.
+    TimeOut(usize),
+    /// The n-th blocked request's connection closes; the queue is swept now or later.
+    Disconnect(usize, bool),
+    /// The last hand-off's receiver turns out to be gone.
+    Undelivered,
+    Sleep(Millis),
+    /// Somebody deletes the lock's key.
+    ForeignDelete,
+    /// The token's key is lost.
+    LoseToken,
+    /// The server restarts: connections are lost, keys are kept.
+    Restart,
+}
+
+fn action() -> impl Strategy<Value = Action> {
+    let owner = 0..7u8;
+    let mode = prop_oneof![
+        Just(Mode::Try),
+        Just(Mode::Poll),
+        Just(Mode::Block),
+        Just(Mode::Block)
+    ];
+    let lease = prop_oneof![Just(10u64), Just(100), Just(1_000), Just(5_000)];
+    let patience = prop_oneof![Just(1u64), Just(40), Just(300), Just(2_000)];
+    let token = prop_oneof![Just(None), Just(Some(true)), Just(Some(false))];
+    prop_oneof![
+        8 => (owner.clone(), mode, lease.clone(), patience, any::<bool>()).prop_map(
+            |(owner, mode, lease, patience, once)| Action::Acquire { owner, mode, lease, patience, once }
+        ),
+        2 => (owner.clone(), any::<bool>(), token)
+            .prop_map(|(owner, all, token)| Action::Release { owner, all, token }),
+        4 => any::<bool>().prop_map(|all| Action::ReleaseByHolder { all }),
+        1 => (owner.clone(), lease).prop_map(|(owner, lease)| Action::Renew { owner, lease }),
+        1 => owner.prop_map(|owner| Action::Cancel { owner }),
+        1 => Just(Action::Break),
+        1 => (0..5usize).prop_map(Action::TimeOut),
+        2 => (0..5usize, any::<bool>()).prop_map(|(nth, swept)| Action::Disconnect(nth, swept)),
+        1 => Just(Action::Undelivered),
+        3 => prop_oneof![1..60u64, 1..3_000u64].prop_map(Action::Sleep),
+        1 => Just(Action::ForeignDelete),
+        1 => Just(Action::LoseToken),
+        1 => Just(Action::Restart),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(1_000),
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn the_lock_keeps_its_promises(actions in prop::collection::vec(action(), 1..60)) {
+        let mut world = World::new();
+        for action in &actions {
+            world.act(action)?;
+        }
+    }
+}
