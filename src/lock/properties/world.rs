@@ -109,7 +109,7 @@ impl World {
                     rules::take_back(&mut self.state, &owner, token, &RULES, self.now, events);
                 }
             }
-            Action::Sleep(time) => self.sleep(*time, &mut events),
+            Action::Sleep(time) => self.sleep(*time, &mut events)?,
             Action::ForeignDelete => {
                 self.state.free();
                 self.holder = None;
@@ -245,9 +245,12 @@ impl World {
     }
 
     /// Time passes; the server looks at the lock whenever it is due.
-    fn sleep(&mut self, time: Millis, events: &mut Vec<Event>) {
+    fn sleep(&mut self, time: Millis, events: &mut Vec<Event>) -> Checked {
         let end = self.now.after(time);
+        let mut looks = 0;
         while let Some(due) = turn::next_due(&mut self.state).filter(|due| *due <= end) {
+            looks += 1;
+            prop_assert!(looks < 1_000, "a lock that is due is not brought on");
             self.now = Now::from_millis(due.max(self.now.millis()));
             if self.state.expire(self.now) {
                 self.holder = None;
@@ -257,12 +260,13 @@ impl World {
                 .iter()
                 .any(|event| matches!(event, Event::Granted { .. }))
             {
-                return;
+                return Ok(());
             }
         }
         self.now = Now::from_millis(end);
         if self.state.expire(self.now) {
             self.holder = None;
         }
+        Ok(())
     }
 }
