@@ -32,4 +32,5 @@ mod redisson_keys;
 mod release;
 mod renew;
 mod replication;
+mod scripts;
 mod token;

@@ -1,0 +1,39 @@
+# What a newcomer types. CI calls the same targets.
+
+SHELL := /bin/bash
+# Right after `make setup` installed it, cargo is here and not on the PATH yet.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+
+MODULE = $${CARGO_TARGET_DIR:-target}/release/libfairlock.so
+
+.PHONY: help setup build run test check fmt lint properties
+
+help: ## List the targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+
+setup: ## Install what is missing: server, compiler, libclang
+	@scripts/setup
+
+build: setup ## Build the module in release mode
+	cargo build --release --locked
+
+run: build ## Start a server with the module, show it at work, keep it running (PORT=n to choose)
+	@scripts/run "$(MODULE)" $(PORT)
+
+test: setup ## Formatting, lints, all tests
+	cargo fmt --check
+	cargo clippy --locked --all-targets -- -D warnings
+	scripts/check-architecture
+	cargo test --locked
+
+check: ## The rules of the house: which room may use which
+	scripts/check-architecture
+
+fmt: ## Format the code
+	cargo fmt
+
+lint: ## Clippy, warnings are errors
+	cargo clippy --locked --all-targets -- -D warnings
+
+properties: ## The rules' properties, 100,000 random sequences of steps
+	PROPTEST_CASES=100000 cargo test --release --locked --lib lock::properties
