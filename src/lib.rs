@@ -52,7 +52,7 @@ fn load(context: &Context, arguments: &[RedisString]) -> Status {
         command::remember_server(ctx);
         let loaded = config::load(context, arguments)
             && register_commands(ctx)
-            && server::on_before_sleep(ctx, waiting::sweep::sweep);
+            && server::events::subscribe(ctx, waiting::EVENTS);
         if loaded { Status::Ok } else { Status::Err }
     })
 }

@@ -32,8 +32,8 @@ pub trait Blocking: Sized {
     /// The client's time is up: reply to it and discard the handle of this id.
     fn timed_out(ctx: &Ctx, id: Id);
     /// The client's connection has closed: discard the handle of this id. This can happen in the
-    /// middle of another client's command: keys should not be opened.
-    fn disconnected(id: Id);
+    /// middle of another client's command: keys should not be opened, timers can be started.
+    fn disconnected(ctx: &Ctx, id: Id);
 }
 
 /// Identifies a blocked client among those blocked now.
@@ -136,10 +136,12 @@ extern "C" fn timed_out<B: Blocking>(
 }
 
 extern "C" fn disconnected<B: Blocking>(
-    _ctx: *mut raw::RedisModuleCtx,
+    ctx: *mut raw::RedisModuleCtx,
     client: *mut raw::RedisModuleBlockedClient,
 ) {
-    guard("a disconnect", || B::disconnected(Id(client.addr())));
+    guard("a disconnect", || {
+        B::disconnected(&Ctx::new(ctx), Id(client.addr()));
+    });
 }
 
 extern "C" fn free<B: Blocking>(ctx: *mut raw::RedisModuleCtx, delivery: *mut c_void) {

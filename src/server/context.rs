@@ -2,10 +2,10 @@
 
 use std::ffi::{CStr, CString, c_char, c_int, c_long};
 
-use redis_module::raw;
+use redis_module::{RedisValue, raw};
 
+use super::Str;
 use super::api::{OK, api};
-use super::{Str, guard};
 
 /// What the module may do in this call: reply, read and write keys, replicate, announce.
 ///
@@ -159,6 +159,23 @@ impl Ctx {
         redis_module::Context::new(self.raw).log_warning(message);
     }
 
+    /// Whether a connection is being closed because everything has been written to it (QUIT), and
+    /// not because it broke. Not free: it asks for the connection's line of CLIENT LIST.
+    #[must_use]
+    pub fn closes_after_reply(&self, client: u64) -> bool {
+        let id = client.to_string();
+        let list = redis_module::Context::new(self.raw).call("CLIENT", &["LIST", "ID", &id]);
+        let line = match &list {
+            Ok(RedisValue::SimpleString(line) | RedisValue::BulkString(line)) => line.as_bytes(),
+            Ok(RedisValue::StringBuffer(line)) => line,
+            Ok(RedisValue::BulkRedisString(line)) => line.as_slice(),
+            _ => return false,
+        };
+        let flags = line.split(|byte| *byte == b' ');
+        let mut flags = flags.filter_map(|word| word.strip_prefix(b"flags="));
+        flags.any(|flags| flags.contains(&b'c'))
+    }
+
     /// Replies an integer.
     pub fn reply_integer(&self, value: i64) {
         // SAFETY: the context is valid for this call; the same for the replies below.
@@ -203,38 +220,5 @@ impl Ctx {
         let text = CString::new(text).unwrap_or_else(|_| c"ERR internal error".to_owned());
         // SAFETY: as above; the server copies the text.
         unsafe { api!(RedisModule_ReplyWithError(self.raw, text.as_ptr()) or 0) };
-    }
-}
-
-/// Calls `handler` each time the server is about to wait for events: after the commands of an
-/// event-loop turn, before the replies of clients that were unblocked in it. False if the server
-/// refuses.
-pub fn on_before_sleep(ctx: &Ctx, handler: fn(&Ctx)) -> bool {
-    BEFORE_SLEEP.set(Some(handler));
-    let event = raw::RedisModuleEvent {
-        id: raw::REDISMODULE_EVENT_EVENTLOOP,
-        dataver: 1,
-    };
-    // SAFETY: the callback has the signature that the server expects and lives as long as the
-    // module.
-    let status =
-        unsafe { api!(RedisModule_SubscribeToServerEvent(ctx.raw, event, Some(event_loop)) or 1) };
-    status == OK
-}
-
-thread_local! {
-    static BEFORE_SLEEP: std::cell::Cell<Option<fn(&Ctx)>> = const { std::cell::Cell::new(None) };
-}
-
-extern "C" fn event_loop(
-    ctx: *mut raw::RedisModuleCtx,
-    _event: raw::RedisModuleEvent,
-    subevent: u64,
-    _data: *mut std::ffi::c_void,
-) {
-    if subevent == raw::REDISMODULE_SUBEVENT_EVENTLOOP_BEFORE_SLEEP
-        && let Some(handler) = BEFORE_SLEEP.get()
-    {
-        guard("the event loop", || handler(&Ctx::new(ctx)));
     }
 }

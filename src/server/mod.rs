@@ -15,6 +15,7 @@ pub mod block;
 pub mod clock;
 pub mod command;
 mod context;
+pub mod events;
 mod key;
 pub mod timer;
 
@@ -23,7 +24,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 pub use alloc::ServerAlloc;
 pub use api::missing_function;
 pub use command::{Args, Command};
-pub use context::{Ctx, Flags, on_before_sleep};
+pub use context::{Ctx, Flags};
 pub use key::{Access, Key, Kind};
 pub use redis_module::RedisString as Str;
 

@@ -103,7 +103,10 @@ impl Blocking for Acquire {
 
     fn reply(ctx: &Ctx, outcome: &Outcome) {
         match outcome {
-            Outcome::Granted { token, .. } => ctx.reply_integer(*token),
+            Outcome::Granted { lock, owner, token } => {
+                ctx.reply_integer(*token);
+                sweep::delivered(ctx.client_id(), lock.clone(), Owner::clone(owner), *token);
+            }
             Outcome::Nil => ctx.reply_nil(),
             Outcome::Refused(error) => ctx.reply_error(&error.to_string()),
         }
@@ -140,17 +143,17 @@ impl Blocking for Acquire {
         });
         if left.is_err() {
             TABLE.with_borrow_mut(|table| table.mark_gone(&client.lock, &client.owner, ticket));
-            sweep::remove_gone(client.lock, client.owner);
+            sweep::remove_gone(ctx, client.lock, client.owner);
         }
     }
 
-    fn disconnected(id: Id) {
+    fn disconnected(ctx: &Ctx, id: Id) {
         let Some((ticket, client)) = CLIENTS.with_borrow_mut(|clients| clients.remove_id(id))
         else {
             return;
         };
         client.handle.discard();
         TABLE.with_borrow_mut(|table| table.mark_gone(&client.lock, &client.owner, ticket));
-        sweep::remove_gone(client.lock, client.owner);
+        sweep::remove_gone(ctx, client.lock, client.owner);
     }
 }

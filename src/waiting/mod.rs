@@ -20,6 +20,7 @@ use crate::config;
 use crate::error::Error;
 use crate::keyspace::{Names, Stored};
 use crate::lock::{Event, Now, Rules, turn};
+use crate::server::events::Events;
 use crate::server::{Ctx, Str, clock, string};
 
 use client::Outcome;
@@ -31,6 +32,13 @@ thread_local! {
     static TABLE: RefCell<Table> = RefCell::new(Table::default());
     static GREATEST_TOKEN: Cell<i64> = const { Cell::new(0) };
 }
+
+/// What the module does at the server's events.
+pub const EVENTS: Events = Events {
+    turn_begins: sweep::turn_begins,
+    turn_ends: sweep::sweep,
+    connection_closes: sweep::connection_closes,
+};
 
 /// Milliseconds after which a lock is looked at again when there is no telling when it will be
 /// free: it has waiters and no lease, or one of its keys has another type.

@@ -170,7 +170,7 @@ fn a_star_is_the_connections_own_identity() {
     let owner = owner.trim_matches(['[', ']']);
     let (run, id) = owner.split_once(':').expect("uuid:id");
     assert_eq!(run.len(), 36, "{run}");
-    assert_eq!(id, one.id().to_string());
+    assert_eq!(id, one.id.to_string());
     assert!(
         two.run("FAIRLOCK.RELEASE k *")
             .starts_with("(error) NOTHELD ")

@@ -10,6 +10,9 @@ use redis::{Connection, Value};
 /// A connection. Commands are words in one string; [`Client::raw`] takes any bytes.
 pub struct Client {
     connection: Connection,
+    /// The connection's id.
+    pub id: i64,
+    port: u16,
 }
 
 impl Client {
@@ -18,8 +21,14 @@ impl Client {
         let suffix = if resp == 3 { "?protocol=resp3" } else { "" };
         let url = format!("redis://127.0.0.1:{port}/{suffix}");
         let client = redis::Client::open(url).expect("a valid address");
-        let connection = client.get_connection().expect("a connection");
-        Self { connection }
+        let mut connection = client.get_connection().expect("a connection");
+        let id = redis::cmd("CLIENT").arg("ID").query(&mut connection);
+        let id = id.expect("an id");
+        Self {
+            connection,
+            id,
+            port,
+        }
     }
 
     /// Sends a command; the reply or the error's text.
@@ -55,11 +64,6 @@ impl Client {
     pub fn int(&mut self, words: &str) -> i64 {
         let reply = self.run(words);
         reply.parse().unwrap_or_else(|_| panic!("{words}: {reply}"))
-    }
-
-    /// This connection's id.
-    pub fn id(&mut self) -> i64 {
-        self.int("CLIENT ID")
     }
 }
 
@@ -98,10 +102,14 @@ pub struct Blocked {
 }
 
 impl Blocked {
-    /// Sends a command without waiting for its reply.
+    /// Sends a command on a connection of its own, without waiting for the reply.
     pub fn send(port: u16, words: &str) -> Self {
-        let mut client = Client::new(port, 2);
-        let id = client.id();
+        Self::send_on(Client::new(port, 2), words)
+    }
+
+    /// Sends a command without waiting for the reply.
+    pub fn send_on(mut client: Client, words: &str) -> Self {
+        let (id, port) = (client.id, client.port);
         let words = words.to_owned();
         let (sender, replies) = channel();
         thread::spawn(move || sender.send(client.run(&words)));

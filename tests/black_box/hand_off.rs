@@ -1,7 +1,10 @@
 //! Hand-off: every road on which a waiter becomes the holder.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
+use crate::client::Blocked;
 use crate::server::{Server, wait_until};
 
 #[test]
@@ -73,10 +76,7 @@ fn leases_run_out_one_after_the_other() {
     let waiters: Vec<_> = (0..5)
         .map(|n| server.block(&format!("FAIRLOCK.ACQUIRE k w{n} LEASE 40")))
         .collect();
-    let tokens: Vec<i64> = waiters
-        .into_iter()
-        .map(crate::client::Blocked::int)
-        .collect();
+    let tokens: Vec<i64> = waiters.into_iter().map(Blocked::int).collect();
     assert!(tokens.is_sorted(), "{tokens:?}");
     wait_until("the last lease has run out", || {
         client.run("EXISTS k") == "0"
@@ -196,4 +196,82 @@ fn one_connection_can_release_what_another_waits_for_in_a_pipeline() {
     assert!(replies.starts_with("[0, 0, "), "{replies}");
     assert!(waiter.int() > 0);
     assert_eq!(client.run("HGETALL k"), "[c, 1]");
+}
+
+/// Keeps the server busy while a waiter hangs up and the holder releases, so that both reach it in
+/// one turn of the event loop.
+fn hang_up_while_released(server: &Server, release_first: bool) {
+    let mut client = server.connect();
+    let mut second = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    let mut socket = TcpStream::connect(("127.0.0.1", server.port)).expect("a connection");
+    write!(socket, "FAIRLOCK.ACQUIRE k b LEASE 600000\r\n").expect("sent");
+    wait_until("b waits", || {
+        client.int("LLEN redisson_lock_queue:{k}") == 1
+    });
+    let behind = server.block("FAIRLOCK.ACQUIRE k c");
+    let sleeper = Blocked::send(server.port, "DEBUG SLEEP 0.3");
+    // The sleeper is past its CLIENT ID, so it is asleep or about to be: PING tells.
+    second.run("PING");
+    if release_first {
+        let releasing = Blocked::send_on(client, "FAIRLOCK.RELEASE k a");
+        drop(socket);
+        assert_eq!(releasing.reply(), "0");
+    } else {
+        drop(socket);
+        let releasing = Blocked::send_on(client, "FAIRLOCK.RELEASE k a");
+        assert_eq!(releasing.reply(), "0");
+    }
+    assert_eq!(sleeper.reply(), "OK");
+    assert!(behind.int() > 0);
+    assert_eq!(second.run("HGETALL k"), "[c, 1]");
+    assert_eq!(second.run("FAIRLOCK.QUEUE k"), "[]");
+}
+
+#[test]
+fn a_waiter_that_hangs_up_as_the_lock_is_released_is_skipped() {
+    let server = Server::with(&["--enable-debug-command", "yes"]);
+    for release_first in [true, false, true, false] {
+        hang_up_while_released(&server, release_first);
+        server.connect().run("FLUSHALL");
+    }
+}
+
+#[test]
+fn a_waiter_that_says_quit_behind_its_request_keeps_the_lock() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a");
+    let mut socket = TcpStream::connect(("127.0.0.1", server.port)).expect("a connection");
+    write!(socket, "FAIRLOCK.ACQUIRE k b\r\nQUIT\r\n").expect("sent");
+    wait_until("b waits", || {
+        client.int("LLEN redisson_lock_queue:{k}") == 1
+    });
+    let behind = server.block("FAIRLOCK.ACQUIRE k c");
+    client.int("FAIRLOCK.RELEASE k a");
+    let mut reply = String::new();
+    socket.read_to_string(&mut reply).expect("a reply");
+    assert!(
+        reply.starts_with(':') && reply.ends_with("+OK\r\n"),
+        "{reply}"
+    );
+    assert_eq!(client.run("HGETALL k"), "[b, 1]");
+    assert!(!behind.is_done());
+    client.int("FAIRLOCK.RELEASE k b");
+    assert!(behind.int() > 0);
+}
+
+#[test]
+fn a_waiter_that_hangs_up_has_left_before_the_next_command() {
+    let server = Server::with(&["--hz", "1"]);
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a");
+    let mut socket = TcpStream::connect(("127.0.0.1", server.port)).expect("a connection");
+    write!(socket, "FAIRLOCK.ACQUIRE k b\r\n").expect("sent");
+    wait_until("b waits", || {
+        client.int("LLEN redisson_lock_queue:{k}") == 1
+    });
+    drop(socket);
+    wait_until("the server has noticed", || server.blocked() == 0);
+    assert_eq!(client.run("LLEN redisson_lock_queue:{k}"), "0");
 }
