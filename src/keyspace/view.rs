@@ -34,10 +34,11 @@ fn open<'c>(ctx: &'c Ctx, name: &Str, kind: Kind) -> Result<Key<'c>, Error> {
 /// Reads a lock.
 ///
 /// # Errors
-/// [`Error::WrongType`] if the lock or queue key holds something else.
+/// [`Error::WrongType`] if the lock, queue or deadline key holds something else.
 pub fn lock(ctx: &Ctx, names: &Names, now: Now) -> Result<LockView, Error> {
     let lock = open(ctx, &names.lock, Kind::Hash)?;
     let queue = open(ctx, &names.queue, Kind::List)?;
+    open(ctx, &names.deadlines, Kind::SortedSet)?;
     let token = ctx.open(&names.token, Access::Read);
     let holder = lock
         .hash_any()
@@ -58,7 +59,7 @@ pub fn lock(ctx: &Ctx, names: &Names, now: Now) -> Result<LockView, Error> {
 /// that is over or missing.
 ///
 /// # Errors
-/// [`Error::WrongType`] if the queue or deadline key holds something else.
+/// [`Error::WrongType`] if the lock, queue or deadline key holds something else.
 pub fn waiters(
     ctx: &Ctx,
     names: &Names,
@@ -66,6 +67,7 @@ pub fn waiters(
     count: usize,
     now: Now,
 ) -> Result<Vec<(Str, Millis)>, Error> {
+    open(ctx, &names.lock, Kind::Hash)?;
     let queue = open(ctx, &names.queue, Kind::List)?;
     let deadlines = open(ctx, &names.deadlines, Kind::SortedSet)?;
     let end = queue.len().min(offset.saturating_add(count));

@@ -111,8 +111,8 @@ pub fn step<T>(
     if !state.known.line.is_empty() {
         let due = turn::next_due(&mut state).unwrap_or_else(|| now.after(RECHECK));
         TABLE.with_borrow_mut(|table| table.put(id, state.known, due));
-        set_timer(ctx, now);
     }
+    set_timer(ctx, now);
     decided
 }
 

@@ -6,11 +6,11 @@
 //! loop begins and when it ends. Many waiters of one lock then leave in one go. Until then the
 //! rules know them as gone and never hand a lock to them.
 //!
-//! The server closes broken connections at the very end of a turn, after replies were made. A
-//! waiter whose connection broke in the turn in which the lock was handed to it has therefore been
-//! "replied" to, and the reply was thrown away. So hand-offs are remembered to the end of their
-//! turn: if the receiver's connection closes in it, the lock is taken back. (Later the client may
-//! have read its token, and the lease decides.)
+//! At the end of a turn the server makes the replies of unblocked clients, then writes them, then
+//! closes what broke. A receiver can be killed, or its connection break, after its reply was made
+//! and before it was written. So hand-offs are remembered to the end of their turn: if the
+//! receiver's connection closes in it, the lock is taken back. (Later the client may have read its
+//! token, and the lease decides.)
 
 use std::cell::RefCell;
 use std::collections::HashMap;

@@ -78,10 +78,13 @@ impl Table {
             .collect()
     }
 
-    /// Sets the timer for the first lock that is due. A timer that rings too early does no harm,
-    /// so it is only set anew for an earlier time.
+    /// Sets the timer for the first lock that is due, and stops it if nobody waits. A timer that
+    /// rings too early does no harm, so it is only set anew for an earlier time.
     pub fn set_timer(&mut self, ctx: &Ctx, now: Millis) {
         let Some((due, _)) = self.by_due.first() else {
+            if let Some((_, timer)) = self.timer.take() {
+                timer::stop(ctx, &timer);
+            }
             return;
         };
         // A key lives through the millisecond in which it expires.

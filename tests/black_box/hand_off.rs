@@ -198,34 +198,37 @@ fn one_connection_can_release_what_another_waits_for_in_a_pipeline() {
     assert_eq!(client.run("HGETALL k"), "[c, 1]");
 }
 
+/// A bare connection on which a command was sent.
+fn send(server: &Server, command: &str) -> TcpStream {
+    let mut socket = TcpStream::connect(("127.0.0.1", server.port)).expect("a connection");
+    write!(socket, "{command}\r\n").expect("sent");
+    socket
+}
+
 /// Keeps the server busy while a waiter hangs up and the holder releases, so that both reach it in
-/// one turn of the event loop.
+/// one turn of the event loop. What is sent on this machine has arrived when it is sent.
 fn hang_up_while_released(server: &Server, release_first: bool) {
     let mut client = server.connect();
-    let mut second = server.connect();
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
-    let mut socket = TcpStream::connect(("127.0.0.1", server.port)).expect("a connection");
-    write!(socket, "FAIRLOCK.ACQUIRE k b LEASE 600000\r\n").expect("sent");
+    let waiter = send(server, "FAIRLOCK.ACQUIRE k b LEASE 600000");
     wait_until("b waits", || {
         client.int("LLEN redisson_lock_queue:{k}") == 1
     });
     let behind = server.block("FAIRLOCK.ACQUIRE k c");
-    let sleeper = Blocked::send(server.port, "DEBUG SLEEP 0.3");
-    // The sleeper is past its CLIENT ID, so it is asleep or about to be: PING tells.
-    second.run("PING");
+    // Connected before: the server accepts in one turn and reads in the next.
+    let mut releasing = send(server, "PING");
+    client.run("PING");
+    let _sleeper = send(server, "DEBUG SLEEP 0.2");
     if release_first {
-        let releasing = Blocked::send_on(client, "FAIRLOCK.RELEASE k a");
-        drop(socket);
-        assert_eq!(releasing.reply(), "0");
+        write!(releasing, "FAIRLOCK.RELEASE k a\r\n").expect("sent");
+        drop(waiter);
     } else {
-        drop(socket);
-        let releasing = Blocked::send_on(client, "FAIRLOCK.RELEASE k a");
-        assert_eq!(releasing.reply(), "0");
+        drop(waiter);
+        write!(releasing, "FAIRLOCK.RELEASE k a\r\n").expect("sent");
     }
-    assert_eq!(sleeper.reply(), "OK");
     assert!(behind.int() > 0);
-    assert_eq!(second.run("HGETALL k"), "[c, 1]");
-    assert_eq!(second.run("FAIRLOCK.QUEUE k"), "[]");
+    assert_eq!(client.run("HGETALL k"), "[c, 1]");
+    assert_eq!(client.run("FAIRLOCK.QUEUE k"), "[]");
 }
 
 #[test]
@@ -242,8 +245,7 @@ fn a_waiter_that_says_quit_behind_its_request_keeps_the_lock() {
     let server = Server::start();
     let mut client = server.connect();
     client.int("FAIRLOCK.ACQUIRE k a");
-    let mut socket = TcpStream::connect(("127.0.0.1", server.port)).expect("a connection");
-    write!(socket, "FAIRLOCK.ACQUIRE k b\r\nQUIT\r\n").expect("sent");
+    let mut socket = send(&server, "FAIRLOCK.ACQUIRE k b\r\nQUIT");
     wait_until("b waits", || {
         client.int("LLEN redisson_lock_queue:{k}") == 1
     });
@@ -266,12 +268,32 @@ fn a_waiter_that_hangs_up_has_left_before_the_next_command() {
     let server = Server::with(&["--hz", "1"]);
     let mut client = server.connect();
     client.int("FAIRLOCK.ACQUIRE k a");
-    let mut socket = TcpStream::connect(("127.0.0.1", server.port)).expect("a connection");
-    write!(socket, "FAIRLOCK.ACQUIRE k b\r\n").expect("sent");
+    let socket = send(&server, "FAIRLOCK.ACQUIRE k b");
     wait_until("b waits", || {
         client.int("LLEN redisson_lock_queue:{k}") == 1
     });
     drop(socket);
     wait_until("the server has noticed", || server.blocked() == 0);
     assert_eq!(client.run("LLEN redisson_lock_queue:{k}"), "0");
+}
+
+#[test]
+fn a_receiver_killed_after_its_reply_was_made_and_before_it_was_written_passes_the_lock_on() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a");
+    client.int("FAIRLOCK.ACQUIRE other a");
+    let first = server.block("FAIRLOCK.ACQUIRE k b");
+    let second = server.block("FAIRLOCK.ACQUIRE k c");
+    // Unblocked in the same turn, the killer's next command runs before any reply is written.
+    let kill = format!("CLIENT KILL ID {}", first.id);
+    let _killer = send(&server, &format!("FAIRLOCK.ACQUIRE other b\r\n{kill}"));
+    wait_until("the killer waits", || server.blocked() == 3);
+    client.run("MULTI");
+    client.run("FAIRLOCK.RELEASE k a");
+    client.run("FAIRLOCK.RELEASE other a");
+    assert_eq!(client.run("EXEC"), "[0, 0]");
+    assert!(second.int() > 0);
+    assert!(first.reply().starts_with("(error) not a reply"));
+    assert_eq!(client.run("HGETALL k"), "[c, 1]");
 }

@@ -92,3 +92,24 @@ fn reading_commands_are_read_only_and_the_others_write() {
         assert!(info.contains(flag), "{command}: {info}");
     }
 }
+
+#[test]
+fn it_can_be_unloaded_when_nobody_waits_and_loaded_again() {
+    let server = Server::with(&["--enable-module-command", "yes"]);
+    let mut client = server.connect();
+    let list = client.run("MODULE LIST");
+    let path = list.split("path, ").nth(1).expect("a path");
+    let path = path.split(',').next().expect("a path").to_owned();
+    client.int("FAIRLOCK.ACQUIRE k a");
+    let waiter = server.block("FAIRLOCK.ACQUIRE k b");
+    let error = client.run("MODULE UNLOAD fairlock");
+    assert!(error.contains("blocked clients"), "{error}");
+    assert_eq!(client.run("FAIRLOCK.RELEASE k a"), "0");
+    let token = waiter.int();
+    assert_eq!(client.run("MODULE UNLOAD fairlock"), "OK");
+    assert_eq!(client.run("HGETALL k"), "[b, 1]");
+    assert_eq!(client.run(&format!("MODULE LOAD {path}")), "OK");
+    let waiter = server.block("FAIRLOCK.ACQUIRE k c");
+    assert_eq!(client.run("FAIRLOCK.RELEASE k b"), "0");
+    assert_eq!(waiter.int(), token + 1);
+}
