@@ -11,7 +11,7 @@ MODULE = $${CARGO_TARGET_DIR:-target}/release/libfairlock.so
 help: ## List the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
-setup: ## Install what is missing: server, compiler, libclang
+setup: ## Install what is missing: server, compiler, libclang, Rust
 	@scripts/setup
 
 build: setup ## Build the module in release mode
