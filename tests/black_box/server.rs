@@ -83,7 +83,9 @@ impl Server {
         panic!("redis-server does not start:\n{}", log(dir.path()));
     }
 
+    /// Waits until it answers, with its data loaded. False if it has ended, or is not ours.
     fn is_up(&mut self) -> bool {
+        let ours = format!("process_id:{}\r", self.process.id());
         let start = Instant::now();
         while start.elapsed() < GIVE_UP {
             if self
@@ -97,13 +99,14 @@ impl Server {
             let url = format!("redis://127.0.0.1:{}", self.port);
             let client = redis::Client::open(url).expect("a valid address");
             if let Ok(mut connection) = client.get_connection() {
-                let id = redis::cmd("INFO")
-                    .arg("server")
-                    .query::<String>(&mut connection);
+                let info = redis::cmd("INFO").query::<String>(&mut connection);
+                let info = info.unwrap_or_default();
                 // Another server could have taken the port.
-                let ours = format!("process_id:{}\r", self.process.id());
-                if let Ok(info) = id {
-                    return info.contains(&ours);
+                if info.contains("process_id:") && !info.contains(&ours) {
+                    return false;
+                }
+                if info.contains(&ours) && info.contains("\nloading:0\r") {
+                    return true;
                 }
             }
             thread::sleep(Duration::from_millis(5));
