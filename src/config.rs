@@ -2,10 +2,13 @@
 //! and a test compares the two.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicI64, Ordering};
 
-use redis_module::configuration::{ConfigurationFlags, register_i64_configuration};
-use redis_module::{Context, RedisString};
+use redis_module::configuration::{
+    ConfigurationContext, ConfigurationFlags, ConfigurationValue, EnumConfigurationValue,
+    register_enum_configuration, register_i64_configuration,
+};
+use redis_module::{Context, RedisError, RedisString};
 
 /// Longest duration that an option or an argument may have, in milliseconds: with the time added
 /// it is still exact in a sorted set's score (a double), and far beyond any use.
@@ -58,39 +61,142 @@ pub static MAX_WAITERS: Number = Number::new("max-waiters", 100_000, 1, 10_000_0
 /// All numbers, in the order of the documentation.
 pub static NUMBERS: [&Number; 5] = [&LEASE, &PATIENCE, &TURN, &TOKEN_TTL, &MAX_WAITERS];
 
+/// With which command wake-ups are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pubsub {
+    /// SPUBLISH in a cluster, PUBLISH elsewhere.
+    Auto,
+    /// PUBLISH.
+    Publish,
+    /// SPUBLISH.
+    Spublish,
+    /// Both: for a cluster in which some clients subscribe in the one way, some in the other.
+    Both,
+}
+
+impl Pubsub {
+    const ALL: [(Self, &'static str); 4] = [
+        (Self::Auto, "auto"),
+        (Self::Publish, "publish"),
+        (Self::Spublish, "spublish"),
+        (Self::Both, "both"),
+    ];
+
+    fn named(name: &str) -> Option<Self> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|(_, known)| known.eq_ignore_ascii_case(name))
+            .map(|(value, _)| value)
+    }
+}
+
+impl From<Pubsub> for i32 {
+    fn from(value: Pubsub) -> Self {
+        value as Self
+    }
+}
+
+impl TryFrom<i32> for Pubsub {
+    type Error = RedisError;
+
+    fn try_from(number: i32) -> Result<Self, RedisError> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|(value, _)| i32::from(*value) == number)
+            .map(|(value, _)| value)
+            .ok_or(RedisError::Str("ERR no such value"))
+    }
+}
+
+impl EnumConfigurationValue for Pubsub {
+    fn get_options(&self) -> (Vec<String>, Vec<i32>) {
+        let all = Self::ALL.into_iter();
+        all.map(|(value, name)| (name.to_owned(), i32::from(value)))
+            .unzip()
+    }
+}
+
+/// A choice that CONFIG SET can change.
+#[derive(Debug)]
+pub struct Choice(AtomicI32);
+
+impl ConfigurationValue<Pubsub> for Choice {
+    fn get(&self, _: &ConfigurationContext) -> Pubsub {
+        pubsub()
+    }
+
+    fn set(&self, _: &ConfigurationContext, value: Pubsub) -> Result<(), RedisError> {
+        self.0.store(value.into(), Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+static PUBSUB: Choice = Choice(AtomicI32::new(Pubsub::Auto as i32));
+
+/// The name of the option after `fairlock.`.
+const PUBSUB_NAME: &str = "pubsub";
+
+/// With which command wake-ups are sent now.
+#[must_use]
+pub fn pubsub() -> Pubsub {
+    Pubsub::try_from(PUBSUB.0.load(Ordering::Relaxed)).unwrap_or(Pubsub::Auto)
+}
+
+/// What the module's arguments say.
+#[derive(Debug)]
+struct Given {
+    numbers: HashMap<&'static str, i64>,
+    pubsub: Pubsub,
+}
+
 /// Makes the options known to the server, with values from the module's arguments
 /// (`loadmodule libfairlock.so lease 10000`), the configuration file or the defaults. False, with
 /// a line in the log, if an argument or value is unusable.
 #[must_use]
 pub fn load(context: &Context, arguments: &[RedisString]) -> bool {
-    let Ok(given) = pairs(arguments).inspect_err(|problem| context.log_warning(problem)) else {
+    let Ok(given) = parse(arguments).inspect_err(|problem| context.log_warning(problem)) else {
         return false;
     };
     for number in NUMBERS {
-        let value = given.get(number.name).copied().unwrap_or(number.default);
+        let value = given.numbers.get(number.name);
         register_i64_configuration(
             context,
             number.name,
             &number.value,
-            value,
+            value.copied().unwrap_or(number.default),
             number.min,
             number.max,
             ConfigurationFlags::DEFAULT,
             None,
         );
     }
+    register_enum_configuration(
+        context,
+        PUBSUB_NAME,
+        &PUBSUB,
+        given.pubsub,
+        ConfigurationFlags::DEFAULT,
+        None,
+    );
     crate::server::load_configuration(context)
 }
 
-/// The module's arguments, as pairs of a name and a number in its range.
-fn pairs(arguments: &[RedisString]) -> Result<HashMap<&'static str, i64>, String> {
-    let mut given = HashMap::new();
+/// The module's arguments, as pairs of a name and a value in its range.
+fn parse(arguments: &[RedisString]) -> Result<Given, String> {
+    let mut given = Given {
+        numbers: HashMap::new(),
+        pubsub: Pubsub::Auto,
+    };
     for pair in arguments.chunks(2) {
         let [name, value] = pair else {
             return Err("fairlock: the last module argument has no value".to_owned());
         };
         let (name, value) = (name.to_string_lossy(), value.to_string_lossy());
         let short = name.strip_prefix("fairlock.").unwrap_or(&name);
+        if short.eq_ignore_ascii_case(PUBSUB_NAME) {
+            given.pubsub = Pubsub::named(&value).ok_or_else(|| {
+                format!("fairlock: {name} must be auto, publish, spublish or both")
+            })?;
+            continue;
+        }
         let number = NUMBERS
             .into_iter()
             .find(|number| number.name.eq_ignore_ascii_case(short))
@@ -101,7 +207,7 @@ fn pairs(arguments: &[RedisString]) -> Result<HashMap<&'static str, i64>, String
             .ok()
             .filter(|value| (min..=max).contains(value))
             .ok_or_else(|| format!("fairlock: {name} must be a number from {min} to {max}"))?;
-        given.insert(number.name, value);
+        given.numbers.insert(number.name, value);
     }
     Ok(given)
 }

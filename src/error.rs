@@ -36,6 +36,8 @@ pub enum Error {
     Owner,
     /// `*` where there is no connection that it could mean.
     OwnerInScript,
+    /// SESSION where there is no connection that the lock could be bound to.
+    SessionInScript,
     /// In a cluster: the keys of this lock would be in different slots.
     CrossSlot,
     /// Another connection asks for the same owner and has taken its place.
@@ -89,6 +91,9 @@ impl fmt::Display for Error {
             Self::Owner => write!(out, "ERR owner is not 1 to {LONGEST_OWNER} bytes long"),
             Self::OwnerInScript => out.write_str(
                 "ERR owner '*' is the identity of a connection and cannot be used in a script",
+            ),
+            Self::SessionInScript => out.write_str(
+                "ERR SESSION binds the lock to a connection and cannot be used in a script",
             ),
             Self::CrossSlot => out.write_str(
                 "CROSSSLOT key has braces that would put the queue, deadlines and token of the \

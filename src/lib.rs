@@ -49,10 +49,12 @@ fn load(context: &Context, arguments: &[RedisString]) -> Status {
     }
     Ctx::of(context, |ctx| {
         ctx.report_changes_explicitly();
-        command::remember_server(ctx);
+        server::remember_server(ctx);
+        waiting::start_afresh(ctx);
         let loaded = config::load(context, arguments)
             && register_commands(ctx)
-            && server::events::subscribe(ctx, waiting::EVENTS);
+            && server::events::subscribe(ctx, waiting::EVENTS)
+            && server::info::register(ctx, waiting::stats::write);
         if loaded { Status::Ok } else { Status::Err }
     })
 }

@@ -1,21 +1,24 @@
-//! `FAIRLOCK.ACQUIRE key owner [LEASE ms] [WAIT ms | NOWAIT | ENQUEUE] [PATIENCE ms] [ONCE]`
+//! `FAIRLOCK.ACQUIRE key owner [LEASE ms] [WAIT ms | NOWAIT | ENQUEUE] [PATIENCE ms] [SESSION] [ONCE]`
 //!
 //! Takes the lock, or waits in its queue. Replies the fencing token (integer > 0) once `owner`
 //! holds the lock; nil when it could not have it in time; with ENQUEUE the array
 //! `[position, retry-after]` instead of waiting. O(log N) with N waiters.
 //!
 //! The holder asking again adds one to its hold count (with ONCE it does not), gets a fresh lease
-//! and the same token. Where the client may not block (MULTI, scripts) it tries once.
+//! and the same token. With SESSION the lock lives as long as this connection: the server renews
+//! the lease and frees the lock when the connection closes. Where the client may not block (MULTI,
+//! scripts) it tries once.
 
 use std::borrow::Cow;
 use std::ffi::CStr;
 
 use crate::config;
 use crate::error::Error;
-use crate::lock::{Ask, Millis, Way, rules};
+use crate::keyspace::Stored;
+use crate::lock::{Ask, Connection, Millis, Now, Place, Rules, Way, rules};
 use crate::server::{Args, Command, Ctx, Str};
 use crate::waiting::client::{self, Outcome};
-use crate::waiting::{LockId, Step, step};
+use crate::waiting::{LockId, step};
 
 use super::args::{Cursor, is, once};
 
@@ -42,6 +45,7 @@ struct Request<'a> {
     patience: Millis,
     wait: Wait,
     once: bool,
+    session: Option<Connection>,
 }
 
 impl Command for Acquire {
@@ -54,7 +58,10 @@ impl Command for Acquire {
     fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<(), Error> {
         let request = parse(ctx, arguments)?;
         let lock = || Str::new(None, request.lock.inner);
-        let acquired = step(ctx, lock(), |step| try_now(step, &request))?;
+        let acquired = step(ctx, lock(), |state, rules, now| {
+            let acquired = rules::acquire(state, &request.ask(), rules, now)?;
+            Ok(acquired.map(|acquired| acquired.token))
+        })?;
         if let Some(token) = acquired {
             ctx.reply_integer(token);
             return Ok(());
@@ -62,7 +69,9 @@ impl Command for Acquire {
         match request.wait {
             Wait::Never => ctx.reply_nil(),
             Wait::Enqueue => {
-                let place = step(ctx, lock(), |step| join(step, &request, Way::Polling))?;
+                let place = step(ctx, lock(), |state, rules, now| {
+                    join(state, rules, now, &request, Way::Polling)
+                })?;
                 ctx.reply_array(2);
                 ctx.reply_integer(i64::try_from(place.position).unwrap_or(i64::MAX));
                 ctx.reply_integer(i64::try_from(place.retry_after).unwrap_or(i64::MAX));
@@ -78,7 +87,8 @@ fn parse<'a>(ctx: &Ctx, arguments: &Args<'a>) -> Result<Request<'a>, Error> {
     let mut cursor = Cursor::new(arguments, "fairlock.acquire");
     let lock = cursor.lock()?;
     let owner = cursor.owner(ctx)?;
-    let (mut lease, mut patience, mut wait, mut hold_once) = (None, None, None, None);
+    let (mut lease, mut patience, mut wait) = (None, None, None);
+    let (mut hold_once, mut session) = (None, None);
     while let Some(option) = cursor.next() {
         if is(option, "LEASE") {
             once(&mut lease, "LEASE", cursor.duration("LEASE")?)?;
@@ -86,6 +96,8 @@ fn parse<'a>(ctx: &Ctx, arguments: &Args<'a>) -> Result<Request<'a>, Error> {
             once(&mut patience, "PATIENCE", cursor.duration("PATIENCE")?)?;
         } else if is(option, "ONCE") {
             once(&mut hold_once, "ONCE", true)?;
+        } else if is(option, "SESSION") {
+            once(&mut session, "SESSION", Cursor::session(ctx)?)?;
         } else {
             let asked = if is(option, "WAIT") {
                 Wait::Block(cursor.duration("WAIT")?)
@@ -95,7 +107,7 @@ fn parse<'a>(ctx: &Ctx, arguments: &Args<'a>) -> Result<Request<'a>, Error> {
                 Wait::Enqueue
             } else {
                 return Err(Error::UnknownOption(
-                    "LEASE, WAIT, NOWAIT, ENQUEUE, PATIENCE or ONCE",
+                    "LEASE, WAIT, NOWAIT, ENQUEUE, PATIENCE, SESSION or ONCE",
                 ));
             };
             if wait.replace(asked).is_some() {
@@ -110,6 +122,7 @@ fn parse<'a>(ctx: &Ctx, arguments: &Args<'a>) -> Result<Request<'a>, Error> {
         patience: patience.unwrap_or_else(|| config::PATIENCE.get()),
         wait: wait.unwrap_or(Wait::Block(0)),
         once: hold_once.unwrap_or(false),
+        session,
     })
 }
 
@@ -120,31 +133,19 @@ impl Request<'_> {
             lease: self.lease,
             patience: self.patience,
             once: self.once,
+            session: self.session,
         }
     }
 }
 
-fn try_now(step: &mut Step<'_, '_>, request: &Request<'_>) -> Result<Option<i64>, Error> {
-    let (rules, now) = (step.rules, step.now);
-    let acquired = rules::acquire(step.state, &request.ask(), &rules, now, &mut step.events)?;
-    Ok(acquired.map(|acquired| acquired.token))
-}
-
 fn join(
-    step: &mut Step<'_, '_>,
+    state: &mut Stored<'_>,
+    rules: &Rules,
+    now: Now,
     request: &Request<'_>,
     way: Way,
-) -> Result<crate::lock::Place, Error> {
-    let (rules, now) = (step.rules, step.now);
-    let place = rules::join(
-        step.state,
-        &request.ask(),
-        way,
-        &rules,
-        now,
-        &mut step.events,
-    )?;
-    Ok(place)
+) -> Result<Place, Error> {
+    Ok(rules::join(state, &request.ask(), way, rules, now)?)
 }
 
 /// Blocks the client and puts it in the queue. From here on it is told everything, refusals too,
@@ -156,7 +157,9 @@ fn block(ctx: &Ctx, request: &Request<'_>, timeout: Millis) {
         return;
     };
     let lock = Str::new(None, request.lock.inner);
-    let joined = step(ctx, lock, |step| join(step, request, Way::Blocked(ticket)));
+    let joined = step(ctx, lock, |state, rules, now| {
+        join(state, rules, now, request, Way::Blocked(ticket))
+    });
     if let Err(error) = joined {
         client::unblock(ctx, ticket, Outcome::Refused(error));
     }

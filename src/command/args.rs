@@ -1,22 +1,15 @@
 //! Reading arguments: a cursor over what the client sent, and the checks all commands share.
 
 use std::borrow::Cow;
-use std::cell::Cell;
 
 use crate::config::LONGEST;
 use crate::error::{Error, LONGEST_OWNER};
 use crate::keyspace::names::one_slot;
 use crate::lock::Millis;
-use crate::server::{Args, Ctx, Str};
+use crate::server::{Args, Ctx, Str, in_cluster};
 
 thread_local! {
-    static CLUSTER: Cell<bool> = const { Cell::new(false) };
     static RUN: String = uuid::Uuid::new_v4().to_string();
-}
-
-/// Takes note of what does not change while the server runs.
-pub fn remember_server(ctx: &Ctx) {
-    CLUSTER.set(ctx.flags().cluster());
 }
 
 /// A position in a command's arguments.
@@ -53,7 +46,7 @@ impl<'a> Cursor<'a> {
         let index = self.next;
         let key = self.require()?;
         let braces = key.is_empty() || key.contains(&b'{') || key.contains(&b'}');
-        if braces && CLUSTER.get() && !one_slot(key) {
+        if braces && in_cluster() && !one_slot(key) {
             return Err(Error::CrossSlot);
         }
         self.arguments
@@ -75,6 +68,14 @@ impl<'a> Cursor<'a> {
             return Err(Error::Owner);
         }
         Ok(Cow::Borrowed(owner))
+    }
+
+    /// The connection that a session is to be bound to: the calling one.
+    pub fn session(ctx: &Ctx) -> Result<u64, Error> {
+        if ctx.flags().in_script() {
+            return Err(Error::SessionInScript);
+        }
+        Ok(ctx.client_id())
     }
 
     /// The value of an option that is a duration.

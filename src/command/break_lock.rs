@@ -27,9 +27,8 @@ impl Command for Break {
         let mut cursor = Cursor::new(arguments, "fairlock.break");
         let lock = cursor.lock()?;
         cursor.finish()?;
-        let broken = step(ctx, lock, |step| {
-            let (rules, now) = (step.rules, step.now);
-            Ok(rules::break_lock(step.state, &rules, now, &mut step.events))
+        let broken = step(ctx, lock, |state, rules, now| {
+            Ok(rules::break_lock(state, rules, now))
         })?;
         ctx.reply_integer(i64::from(broken));
         Ok(())

@@ -28,15 +28,8 @@ impl Command for Cancel {
         let lock = cursor.lock()?;
         let owner = cursor.owner(ctx)?;
         cursor.finish()?;
-        let cancelled = step(ctx, lock, |step| {
-            let (rules, now) = (step.rules, step.now);
-            Ok(rules::cancel(
-                step.state,
-                &owner,
-                &rules,
-                now,
-                &mut step.events,
-            ))
+        let cancelled = step(ctx, lock, |state, rules, now| {
+            Ok(rules::cancel(state, &owner, rules, now))
         })?;
         ctx.reply_integer(i64::from(cancelled));
         Ok(())

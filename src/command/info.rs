@@ -17,7 +17,7 @@ use std::ffi::CStr;
 use crate::error::Error;
 use crate::keyspace::{Names, view};
 use crate::server::{Args, Command, Ctx};
-use crate::waiting;
+use crate::waiting::{self, LockId};
 
 use super::args::Cursor;
 
@@ -36,6 +36,7 @@ impl Command for Info {
         let mut cursor = Cursor::new(arguments, "fairlock.info");
         let lock = cursor.lock()?;
         cursor.finish()?;
+        let id = LockId::new(ctx.db(), lock.as_slice());
         let view = view::lock(ctx, &Names::of(lock), waiting::now())?;
         let holder = view.holder.as_ref();
         let lease = match (holder, view.lease) {
@@ -56,7 +57,7 @@ impl Command for Info {
             None => ctx.reply_nil(),
         }
         ctx.reply_bytes(b"session");
-        ctx.reply_bool(false);
+        ctx.reply_bool(holder.is_some_and(|(owner, _)| waiting::is_session(&id, owner)));
         ctx.reply_bytes(b"waiting");
         ctx.reply_integer(i64::try_from(view.waiting).unwrap_or(i64::MAX));
         ctx.reply_bytes(b"next");

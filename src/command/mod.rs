@@ -12,5 +12,3 @@ pub mod info;
 pub mod queue;
 pub mod release;
 pub mod renew;
-
-pub use args::remember_server;

@@ -38,12 +38,11 @@ impl Command for Release {
                 return Err(Error::UnknownOption("TOKEN or ALL"));
             }
         }
-        let left = step(ctx, lock, |step| {
-            let (rules, now, events) = (step.rules, step.now, &mut step.events);
-            let all = all.unwrap_or(false);
-            Ok(rules::release(
-                step.state, &owner, token, all, &rules, now, events,
-            )?)
+        let all = all.unwrap_or(false);
+        let connection = Some(ctx.client_id());
+        let left = step(ctx, lock, |state, rules, now| {
+            let left = rules::release(state, &owner, token, all, connection, rules, now);
+            Ok(left?)
         })?;
         ctx.reply_integer(left);
         Ok(())

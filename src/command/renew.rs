@@ -1,7 +1,8 @@
 //! `FAIRLOCK.RENEW key owner [LEASE ms]`
 //!
-//! Starts the holder's lease anew. Replies the lease now set, in milliseconds. Error `NOTHELD` if
-//! `owner` is not the holder. O(1).
+//! Starts the holder's lease anew. Replies the lease now set, in milliseconds: the one asked for,
+//! or that of the lock's session if it is longer. Error `NOTHELD` if `owner` is not the holder.
+//! O(1).
 
 use std::ffi::CStr;
 
@@ -36,14 +37,8 @@ impl Command for Renew {
             once(&mut lease, "LEASE", cursor.duration("LEASE")?)?;
         }
         let lease = lease.unwrap_or_else(|| config::LEASE.get());
-        step(ctx, lock, |step| {
-            Ok(rules::renew(
-                step.state,
-                &owner,
-                lease,
-                &step.rules,
-                step.now,
-            )?)
+        let lease = step(ctx, lock, |state, rules, now| {
+            Ok(rules::renew(state, &owner, lease, rules, now)?)
         })?;
         ctx.reply_integer(i64::try_from(lease).unwrap_or(i64::MAX));
         Ok(())

@@ -58,6 +58,23 @@ fn derived(prefix: &str, key: &[u8]) -> Vec<u8> {
     name
 }
 
+/// The name inside a pair of braces that has no other opening brace in it.
+#[must_use]
+pub fn unbraced(name: &[u8]) -> Option<&[u8]> {
+    let inner = name.strip_prefix(b"{")?.strip_suffix(b"}")?;
+    (!inner.contains(&b'{')).then_some(inner)
+}
+
+/// The locks whose queue or deadlines a key may be: none for any other key; else the lock whose
+/// name was put in braces and the one whose name has braces of its own, as far as the key allows.
+#[must_use]
+pub fn locks_of(key: &[u8]) -> Option<[Option<&[u8]>; 2]> {
+    let rest = key.strip_prefix(b"redisson_lock_")?;
+    let queue = rest.strip_prefix(b"queue:");
+    let name = queue.or_else(|| rest.strip_prefix(b"timeout:"))?;
+    Some([unbraced(name), name.contains(&b'{').then_some(name)])
+}
+
 /// The part of a key that a cluster hashes: what is between the first `{` and the next `}`, or
 /// everything where that is empty or missing.
 fn hashed(key: &[u8]) -> &[u8] {
@@ -87,6 +104,29 @@ mod tests {
         assert_eq!(derived("p", b"shop{7}:x"), b"p:shop{7}:x");
         assert_eq!(derived("p", b""), b"p:{}");
         assert_eq!(derived("p", b"\xff\x00"), b"p:{\xff\x00}");
+    }
+
+    #[test]
+    fn a_queue_leads_back_to_its_lock() {
+        for key in [
+            &b"orders"[..],
+            b"shop{7}:x",
+            b"{a}",
+            b"a{b",
+            b"",
+            b"\xff\x00",
+            b"a}b",
+        ] {
+            for prefix in ["redisson_lock_queue", "redisson_lock_timeout"] {
+                let name = derived(prefix, key);
+                let [plain, braced] = locks_of(&name).expect("a lock's key");
+                let found = plain == Some(key) || braced == Some(key);
+                assert!(found, "{}", name.escape_ascii());
+            }
+        }
+        assert_eq!(locks_of(b"redisson_lock_token:{a}"), None);
+        assert_eq!(locks_of(b"orders"), None);
+        assert_eq!(locks_of(b"redisson_lock_queue:a"), Some([None, None]));
     }
 
     #[test]

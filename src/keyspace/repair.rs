@@ -4,17 +4,18 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::lock::line::Line;
-use crate::lock::{Millis, Now, Owner, Presence, Rules};
+use crate::lock::{Holds, Millis, Now, Owner, Presence, State, Waiter};
 use crate::server::{Access, Ctx, Str, string};
 
-use super::stored::{FOUND, Stored, instant};
+use super::stored::{Stored, found, instant};
 use super::write;
 
 /// Makes list, deadlines and line agree. Walks the queue, so it is only for when they do not.
-pub fn repair(stored: &mut Stored<'_>, rules: &Rules, now: Now) {
-    let ctx = stored.ctx;
+pub fn repair(stored: &mut Stored<'_>) {
+    let (ctx, now) = (stored.ctx, stored.now);
     let listed = read_list(ctx, &stored.names.queue);
     let deadlines = read_deadlines(ctx, &stored.names.deadlines);
+    forget_holder(stored, &listed);
     let order = merge(&listed, &stored.known.line, &deadlines, now);
 
     write_list(ctx, &stored.names.queue, &listed, &order);
@@ -25,20 +26,50 @@ pub fn repair(stored: &mut Stored<'_>, rules: &Rules, now: Now) {
         .map(|owner| string(owner))
         .collect();
     write::remove_members(ctx, &stored.names.deadlines, &dropped);
-    for owner in order.iter().filter(|owner| !deadlines.contains_key(*owner)) {
-        let deadline = now.after(rules.patience);
-        write::set_score(ctx, &stored.names.deadlines, &string(owner), deadline);
-    }
 
     let known = std::mem::take(&mut stored.known.line);
-    stored.known.line = Line::of(order.into_iter().map(|owner| {
-        let waiter = known.get(&owner).unwrap_or(FOUND);
-        (owner, waiter)
-    }));
+    let mut line = Line::default();
+    for owner in order {
+        let waiter = known.get(&owner).unwrap_or_else(|| found(now));
+        let waiter = if deadlines.contains_key(&owner) {
+            waiter
+        } else {
+            give_deadline(stored, &owner, waiter)
+        };
+        line.push(owner, waiter);
+    }
+    stored.known.line = line;
     let head = stored.known.line.nth(0);
     if stored.known.turn.as_ref().map(|turn| &turn.owner) != head {
         stored.known.turn = None;
     }
+}
+
+/// A polling waiter that has taken the lock by a script, which took it out of the queue, is not a
+/// lost one.
+fn forget_holder(stored: &mut Stored<'_>, listed: &[Owner]) {
+    let is_listed: HashSet<&Owner> = listed.iter().collect();
+    let unlisted = stored.known.line.iter().filter(|(owner, waiter)| {
+        waiter.presence == Presence::Polling && !is_listed.contains(owner)
+    });
+    let unlisted: Vec<Owner> = unlisted.map(|(owner, _)| Owner::clone(owner)).collect();
+    for owner in unlisted {
+        if stored.holds(&owner) != Holds::None {
+            stored.known.line.remove(&owner);
+        }
+    }
+}
+
+/// Gives a waiter without a deadline in the keys its own, or a fresh one if there is none.
+fn give_deadline(stored: &Stored<'_>, owner: &Owner, mut waiter: Waiter) -> Waiter {
+    let now = stored.now;
+    let patience = now.deadline_after(stored.rules.patience);
+    if waiter.presence != Presence::Polling {
+        waiter.deadline = patience;
+    }
+    let name = &stored.names.deadlines;
+    write::set_score(stored.ctx, name, &string(owner), waiter.deadline.wall);
+    waiter
 }
 
 fn read_list(ctx: &Ctx, name: &Str) -> Vec<Owner> {
@@ -68,6 +99,12 @@ fn merge(
 ) -> Vec<Owner> {
     let is_listed: HashSet<&Owner> = listed.iter().collect();
     let lives = |owner: &Owner| deadlines.get(owner).is_some_and(|at| *at > now.millis());
+    let is_lost = |owner: &Owner, waiter: &Waiter| match waiter.presence {
+        Presence::Blocked(_) => true,
+        Presence::Polling => waiter.deadline.tick > now.tick(),
+        Presence::Found => lives(owner),
+        Presence::Gone => false,
+    };
 
     // Lost waiters, by the listed waiter that each of them stood before; `None`: at the end.
     let mut lost_before: HashMap<Option<&Owner>, Vec<&Owner>> = HashMap::new();
@@ -75,7 +112,7 @@ fn merge(
     for (owner, waiter) in line.iter() {
         if is_listed.contains(owner) {
             lost_before.insert(Some(owner), std::mem::take(&mut lost_since));
-        } else if matches!(waiter.presence, Presence::Blocked(_)) || lives(owner) {
+        } else if is_lost(owner, &waiter) {
             lost_since.push(owner);
         }
     }
@@ -128,7 +165,12 @@ mod tests {
     }
 
     fn line(names: &str, presence: Presence) -> Line {
-        let waiter = Waiter { presence, lease: 1 };
+        let now = Now::from_millis(100);
+        let waiter = Waiter {
+            presence,
+            deadline: now.deadline_after(1),
+            ..found(now)
+        };
         Line::of(owners(names).into_iter().map(|owner| (owner, waiter)))
     }
 
@@ -165,9 +207,18 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_polling_waiter_is_back_only_while_it_lives() {
-        let polling = line("a b c", Presence::Polling);
-        assert_eq!(merged("c", &polling, &[("a", 101), ("b", 100)]), "a c");
+    fn a_lost_polling_waiter_is_back_until_its_deadline() {
+        let mut polling = line("a b c", Presence::Polling);
+        let mut dead = polling.get(b"b").expect("it is there");
+        dead.deadline.tick = 100;
+        polling.set(b"b", dead);
+        assert_eq!(merged("c", &polling, &[]), "a c");
+    }
+
+    #[test]
+    fn a_lost_waiter_that_was_found_is_back_only_while_its_deadline_stands() {
+        let found = line("a b c d", Presence::Found);
+        assert_eq!(merged("d", &found, &[("a", 101), ("b", 100)]), "a d");
     }
 
     #[test]

@@ -1,7 +1,14 @@
 //! One lock in its keys, as the rules see it.
 
+use std::ffi::CStr;
+
+use redis_module::NotifyEvent;
+
 use crate::lock::line::Line;
-use crate::lock::{Holds, Millis, Now, Owner, Presence, Refusal, Rules, State, Turn, Waiter};
+use crate::lock::{
+    Deadline, Event, Holds, Millis, Now, Owner, Presence, Refusal, Rules, Session, State, Turn,
+    Waiter,
+};
 use crate::server::{Access, Ctx, Key, Kind, Str, string};
 
 use super::{Names, repair, write};
@@ -14,6 +21,16 @@ pub struct Known {
     pub line: Line,
     /// The running turn.
     pub turn: Option<Turn>,
+    /// The connections that the lock is bound to.
+    pub session: Option<Session>,
+}
+
+impl Known {
+    /// Whether there is nothing that the keys do not say.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.line.is_empty() && self.session.is_none()
+    }
 }
 
 /// A lock's keys, open for one step.
@@ -24,8 +41,12 @@ pub struct Stored<'c> {
     pub names: Names,
     /// What is known beyond the keys.
     pub known: Known,
-    /// The greatest token of this server run.
+    /// The greatest token seen since the server started.
     pub greatest: i64,
+    /// What has happened so far.
+    pub events: Vec<Event>,
+    pub(super) rules: Rules,
+    pub(super) now: Now,
     lock: Key<'c>,
     token: Option<Result<Option<i64>, Refusal>>,
 }
@@ -34,8 +55,8 @@ impl<'c> Stored<'c> {
     /// Opens the keys. What others did to the queue since is mended first.
     ///
     /// # Errors
-    /// `known` as it was, if the lock, queue or deadline key holds something else; nothing has
-    /// been written then.
+    /// The lock's name and `known` as they were, if the lock, queue or deadline key holds
+    /// something else; nothing has been written then.
     pub fn open(
         ctx: &'c Ctx,
         names: Names,
@@ -43,23 +64,27 @@ impl<'c> Stored<'c> {
         greatest: i64,
         rules: &Rules,
         now: Now,
-    ) -> Result<Self, Box<Known>> {
+    ) -> Result<Self, Box<(Str, Known)>> {
         let lock = ctx.open(&names.lock, Access::Write);
         if !matches!(lock.kind(), Kind::Empty | Kind::Hash) {
-            return Err(Box::new(known));
+            drop(lock);
+            return Err(Box::new((names.lock, known)));
         }
         let mut stored = Self {
             ctx,
             names,
             known,
             greatest,
+            events: Vec::new(),
+            rules: *rules,
+            now,
             lock,
             token: None,
         };
         match stored.queue_is_as_known() {
             Some(true) => (),
-            Some(false) => repair::repair(&mut stored, rules, now),
-            None => return Err(Box::new(stored.known)),
+            Some(false) => repair::repair(&mut stored),
+            None => return Err(Box::new((stored.names.lock, stored.known))),
         }
         Ok(stored)
     }
@@ -96,30 +121,52 @@ impl<'c> Stored<'c> {
         Some(ends && head_has_deadline())
     }
 
-    /// Takes many waiters out at once. Each by itself costs replicas a walk of the queue, so from
-    /// some number on the list is written anew, which costs everyone one walk in all.
-    pub fn remove_all(&mut self, owners: &[Owner]) {
-        let waiting = self.known.line.len();
-        if owners.len() < 16 || owners.len() * 8 < waiting {
-            for owner in owners {
-                self.remove(owner);
+    /// Closes the keys and leaves what is to be kept: the names, what is known beyond the keys,
+    /// what has happened, and the greatest token.
+    #[must_use]
+    pub fn close(self) -> (Names, Known, Vec<Event>, i64) {
+        (self.names, self.known, self.events, self.greatest)
+    }
+
+    /// Queue and deadlines last as long as anyone waits: an expiry that somebody has put on them
+    /// (Redisson's `expire()` does) would throw the waiters away.
+    pub fn keep_queue(&mut self) {
+        for name in [&self.names.queue, &self.names.deadlines] {
+            let mut key = self.ctx.open(name, Access::Write);
+            if key.expires_at().is_some() {
+                write::persist(self.ctx, &mut key, name);
             }
-            return;
         }
-        let mut members = Vec::with_capacity(owners.len());
-        for owner in owners {
-            if self.known.line.remove(owner).is_some() {
-                members.push(string(owner));
-            }
+    }
+
+    /// The list's index of a waiter. The ends of the list were compared when the keys were
+    /// opened; if somebody has changed its middle, that shows here, and is mended.
+    fn index_in_list(&mut self, owner: &[u8]) -> Option<usize> {
+        let index = self.known.line.position(owner)?;
+        let queue = self.ctx.open(&self.names.queue, Access::Read);
+        let found = queue.list_get(index);
+        if found.is_some_and(|found| found.as_slice() == owner) {
+            return Some(index);
         }
-        let rest: Vec<Str> = self
-            .known
-            .line
-            .iter()
-            .map(|(owner, _)| string(owner))
-            .collect();
-        write::rewrite_list(self.ctx, &self.names.queue, &rest);
-        write::remove_members(self.ctx, &self.names.deadlines, &members);
+        drop(queue);
+        repair::repair(self);
+        self.known.line.position(owner)
+    }
+}
+
+/// The module's own event for what happened, on the lock's key.
+fn own_event(event: &Event) -> Option<&'static CStr> {
+    match event {
+        Event::Acquired { .. } | Event::Granted { .. } => Some(c"fairlock.acquire"),
+        Event::Released => Some(c"fairlock.release"),
+        Event::Enqueued => Some(c"fairlock.enqueue"),
+        Event::Cancelled { .. } | Event::Left | Event::Refused { .. } => Some(c"fairlock.cancel"),
+        Event::Reaped { .. } => Some(c"fairlock.reap"),
+        Event::HeldAgain
+        | Event::TakenOver { .. }
+        | Event::WakeUp { .. }
+        | Event::Bound { .. }
+        | Event::Unbound { .. } => None,
     }
 }
 
@@ -159,7 +206,10 @@ impl State for Stored<'_> {
             match key.kind() {
                 Kind::Empty => Ok(None),
                 Kind::String => match key.bytes().as_deref().and_then(number) {
-                    Some(token) if token >= 0 => Ok(Some(token)),
+                    Some(token) if token >= 0 => {
+                        self.greatest = self.greatest.max(token);
+                        Ok(Some(token))
+                    }
                     _ => Err(Refusal::UnreadableToken),
                 },
                 _ => Err(Refusal::TokenType),
@@ -211,13 +261,40 @@ impl State for Stored<'_> {
     }
 
     fn remove(&mut self, owner: &[u8]) {
-        let length = self.known.line.len();
-        let Some(index) = self.known.line.remove(owner) else {
+        let Some(index) = self.index_in_list(owner) else {
             return;
         };
+        let length = self.known.line.len();
+        self.known.line.remove(owner);
         let owner = string(owner);
         write::remove_at(self.ctx, &self.names.queue, index, length, &owner);
         write::remove_members(self.ctx, &self.names.deadlines, &[owner]);
+    }
+
+    /// Each by itself costs replicas a walk of the queue, so from some number on the list is
+    /// written anew, which costs everyone one walk in all.
+    fn remove_all(&mut self, owners: &[Owner]) {
+        let waiting = self.known.line.len();
+        if owners.len() < 16 || owners.len() * 8 < waiting {
+            for owner in owners {
+                self.remove(owner);
+            }
+            return;
+        }
+        let mut members = Vec::with_capacity(owners.len());
+        for owner in owners {
+            if self.known.line.remove(owner).is_some() {
+                members.push(string(owner));
+            }
+        }
+        let rest: Vec<Str> = self
+            .known
+            .line
+            .iter()
+            .map(|(owner, _)| string(owner))
+            .collect();
+        write::rewrite_list(self.ctx, &self.names.queue, &rest);
+        write::remove_members(self.ctx, &self.names.deadlines, &members);
     }
 
     fn deadline(&mut self, owner: &[u8]) -> Option<Millis> {
@@ -236,13 +313,30 @@ impl State for Stored<'_> {
     fn set_turn(&mut self, turn: Option<Turn>) {
         self.known.turn = turn;
     }
+
+    fn session(&mut self) -> &mut Option<Session> {
+        &mut self.known.session
+    }
+
+    /// Announced at once, between the key events of what it caused and of what it causes.
+    fn emit(&mut self, event: Event) {
+        if let Some(name) = own_event(&event) {
+            self.ctx.notify(NotifyEvent::MODULE, name, &self.names.lock);
+        }
+        self.events.push(event);
+    }
 }
 
 /// A waiter that was found in the keys; it takes the lock itself, so its lease is its own affair.
-pub(super) const FOUND: Waiter = Waiter {
-    presence: Presence::Found,
-    lease: 0,
-};
+pub(super) fn found(now: Now) -> Waiter {
+    Waiter {
+        presence: Presence::Found,
+        lease: 0,
+        session: None,
+        deadline: Deadline::default(),
+        since: now.steady,
+    }
+}
 
 /// A whole number as the server would read it in a command.
 pub(super) fn number(bytes: &[u8]) -> Option<i64> {

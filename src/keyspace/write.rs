@@ -42,6 +42,13 @@ pub fn set_expiry(ctx: &Ctx, key: &mut Key<'_>, name: &Str, at: Millis) {
     announce(ctx, NotifyEvent::GENERIC, c"expire", name);
 }
 
+/// PERSIST.
+pub fn persist(ctx: &Ctx, key: &mut Key<'_>, name: &Str) {
+    key.set_persistent();
+    ctx.replicate(c"PERSIST", &[name]);
+    announce(ctx, NotifyEvent::GENERIC, c"persist", name);
+}
+
 /// DEL.
 pub fn delete(ctx: &Ctx, key: &mut Key<'_>, name: &Str) {
     key.delete();

@@ -164,13 +164,16 @@ impl Line {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::state::Presence;
+    use super::super::state::{Deadline, Presence};
     use super::*;
 
     fn waiter(lease: u64) -> Waiter {
         Waiter {
             presence: Presence::Polling,
             lease,
+            session: None,
+            deadline: Deadline::default(),
+            since: 0,
         }
     }
 

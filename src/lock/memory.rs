@@ -1,7 +1,7 @@
 //! A lock's state in plain memory, for unit, property and model tests of the rules.
 
-use super::Refusal;
-use super::state::{Holds, Millis, Now, Owner, Presence, State, Turn, Waiter};
+use super::state::{Event, Holds, Millis, Now, Owner, Presence, State, Turn, Waiter};
+use super::{Refusal, Session};
 
 /// One lock in memory. Everything is public: a test may put it in any state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -12,12 +12,16 @@ pub struct Memory {
     pub lease_end: Option<Millis>,
     /// The last token and when it expires.
     pub token: Option<(i64, Millis)>,
-    /// Greatest token ever issued.
+    /// Greatest token seen since the start.
     pub greatest_token: i64,
     /// The waiters in order, with their deadlines.
     pub queue: Vec<(Owner, Waiter, Millis)>,
     /// Whose turn it is.
     pub turn: Option<Turn>,
+    /// The connections that the lock is bound to.
+    pub session: Option<Session>,
+    /// What has happened and was not taken yet.
+    pub events: Vec<Event>,
 }
 
 impl Memory {
@@ -36,6 +40,7 @@ impl Memory {
     /// What a restart of the server leaves: the keys, and no connections.
     pub fn restart(&mut self) {
         self.turn = None;
+        self.session = None;
         self.greatest_token = 0;
         for (_, waiter, _) in &mut self.queue {
             waiter.presence = Presence::Found;
@@ -83,7 +88,9 @@ impl State for Memory {
     }
 
     fn token(&mut self) -> Result<Option<i64>, Refusal> {
-        Ok(self.token.map(|(token, _)| token))
+        let token = self.token.map(|(token, _)| token);
+        self.greatest_token = self.greatest_token.max(token.unwrap_or(0));
+        Ok(token)
     }
 
     fn set_token(&mut self, token: i64, expires: Millis) {
@@ -143,5 +150,13 @@ impl State for Memory {
 
     fn set_turn(&mut self, turn: Option<Turn>) {
         self.turn = turn;
+    }
+
+    fn session(&mut self) -> &mut Option<Session> {
+        &mut self.session
+    }
+
+    fn emit(&mut self, event: Event) {
+        self.events.push(event);
     }
 }

@@ -7,7 +7,7 @@
 //! [`memory::Memory`] in the tests.
 //!
 //! Reading order: [`state`] (what a lock is made of), [`rules`] (the steps a client can take),
-//! [`turn`] (what happens when the lock is free), [`line`] (finding a waiter's position without
+//! [`turn`] (what happens when the lock is free), [`session`] (locks bound to connections), [`line`] (finding a waiter's position without
 //! walking the queue).
 
 #![forbid(unsafe_code)]
@@ -15,6 +15,7 @@
 pub mod line;
 pub mod memory;
 pub mod rules;
+pub mod session;
 pub mod state;
 pub mod turn;
 
@@ -22,4 +23,9 @@ pub mod turn;
 mod properties;
 
 pub use rules::{Acquired, Ask, Place, Refusal, Rules, Way};
-pub use state::{Event, Holds, Millis, Now, Owner, Presence, State, Ticket, Turn, Waiter};
+pub use session::Session;
+pub use state::{
+    Connection, Deadline, Event, Holds, Millis, Now, Owner, Presence, State, Tick, Ticket, Turn,
+    Waiter,
+};
+pub use turn::Due;

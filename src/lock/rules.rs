@@ -1,11 +1,14 @@
 //! The steps a client can take: acquire, join, release, renew, cancel, leave, break.
 //!
-//! Every step takes the state of one lock and the time, changes the state, and appends to
-//! `events` what others have to do. After a step that could free the lock or change the head,
+//! Every step takes the state of one lock and the time, changes the state, and emits as events
+//! what happened and what others have to do. After a step that could free the lock or change the head,
 //! the head's turn has started (see [`super::turn`]): nobody waits while the lock is free.
 
-use super::state::{Event, Holds, Millis, Now, Presence, State, Ticket, Waiter};
-use super::turn::{grant, next_token, settle};
+use super::session;
+use super::state::{
+    Connection, Event, Holds, Millis, Now, Owner, Presence, State, Tick, Ticket, Waiter,
+};
+use super::turn::{grant, keep_head_true, next_token, settle};
 
 /// The limits that apply to a step, from the configuration.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +21,9 @@ pub struct Rules {
     pub token_ttl: Millis,
     /// Most waiters a lock may have.
     pub max_waiters: usize,
+    /// Until then, waiters that were found in the keys count as alive: their server has just
+    /// started, and they may be on their way back.
+    pub grace: Tick,
 }
 
 /// One request for the lock.
@@ -31,6 +37,8 @@ pub struct Ask<'a> {
     pub patience: Millis,
     /// A holder that asks again keeps its hold count.
     pub once: bool,
+    /// The connection that the lock shall be bound to.
+    pub session: Option<Connection>,
 }
 
 /// How a request waits.
@@ -88,7 +96,6 @@ pub fn acquire<S: State>(
     ask: &Ask<'_>,
     rules: &Rules,
     now: Now,
-    events: &mut Vec<Event>,
 ) -> Result<Option<Acquired>, Refusal> {
     match state.holds(ask.owner) {
         Holds::Unreadable => Err(Refusal::UnreadableHolds),
@@ -97,14 +104,18 @@ pub fn acquire<S: State>(
         Holds::None => {
             // The token is looked at first: if it is unusable, nothing may have changed.
             next_token(state, now)?;
-            settle(state, rules, now, Some(ask.owner), events);
+            settle(state, rules, now, Some(ask.owner));
             let ahead = state.nth(0).is_some_and(|head| head.as_ref() != ask.owner);
             if ahead || state.is_held() {
                 return Ok(None);
             }
-            let token = grant(state, ask.owner, ask.lease, rules, now)?;
-            replace_blocked(state, ask.owner, events);
+            let token = grant(state, ask.owner, ask.lease, ask.session, rules, now)?;
+            replace_blocked(state, ask.owner);
+            let waiter = state.waiter(ask.owner);
             state.remove(ask.owner);
+            state.emit(Event::Acquired {
+                waited: waiter.map(|waiter| now.steady.saturating_sub(waiter.since)),
+            });
             Ok(Some(Acquired {
                 token,
                 reentrant: false,
@@ -128,17 +139,31 @@ fn hold_again<S: State>(
         let more = count.checked_add(1).ok_or(Refusal::HoldsOverflow)?;
         state.set_holds(ask.owner, more);
     }
+    if let Some(connection) = ask.session {
+        session::bind(state, ask.owner, connection, ask.lease, ask.once, now);
+    }
     extend(state, ask.lease, token, rules, now);
+    state.emit(Event::HeldAgain);
     Ok(Acquired {
         token,
         reentrant: true,
     })
 }
 
-/// Sets the lease anew and keeps the token at least as long.
-fn extend<S: State>(state: &mut S, lease: Millis, token: i64, rules: &Rules, now: Now) {
+/// Sets the lease anew and keeps the token at least as long. Returns the lease now set: a
+/// connection that relies on the lock keeps it from being too short to be renewed in time.
+fn extend<S: State>(state: &mut S, lease: Millis, token: i64, rules: &Rules, now: Now) -> Millis {
+    let lease = lease.max(session::least_lease(state));
     state.set_lease_end(now.after(lease));
     state.set_token(token, token_expiry(lease, rules, now));
+    lease
+}
+
+/// Frees the lock, whoever holds it, and every connection that it was bound to.
+pub(super) fn free<S: State>(state: &mut S) {
+    state.free();
+    session::end(state);
+    state.emit(Event::Released);
 }
 
 /// A token outlives its last use, and a lock that is held is in use.
@@ -157,32 +182,36 @@ pub fn join<S: State>(
     way: Way,
     rules: &Rules,
     now: Now,
-    events: &mut Vec<Event>,
 ) -> Result<Place, Refusal> {
     let presence = match way {
         Way::Blocked(ticket) => Presence::Blocked(ticket),
         Way::Polling => Presence::Polling,
     };
+    let deadline = now.deadline_after(ask.patience);
+    let place = state.position(ask.owner).zip(state.waiter(ask.owner));
     let waiter = Waiter {
         presence,
         lease: ask.lease,
+        session: ask.session,
+        deadline,
+        since: place.map_or(now.steady, |(_, waiter)| waiter.since),
     };
-    let deadline = now.after(ask.patience);
-    let index = if let Some(index) = state.position(ask.owner) {
-        replace_blocked(state, ask.owner, events);
+    let index = if let Some((index, _)) = place {
+        replace_blocked(state, ask.owner);
         state.set_waiter(ask.owner, waiter);
-        state.set_deadline(ask.owner, deadline);
+        state.set_deadline(ask.owner, deadline.wall);
         index
     } else {
         let waiting = state.waiting();
         if waiting >= rules.max_waiters {
             return Err(Refusal::QueueFull);
         }
-        state.push(ask.owner, waiter, deadline);
+        state.push(ask.owner, waiter, deadline.wall);
+        state.emit(Event::Enqueued);
         waiting
     };
     // A polling head that now blocks is served by the server itself.
-    settle(state, rules, now, None, events);
+    settle(state, rules, now, None);
     Ok(Place {
         position: index.saturating_add(1),
         retry_after: retry_after(state, ask.patience, now),
@@ -190,25 +219,26 @@ pub fn join<S: State>(
 }
 
 /// Tells a blocked request of `owner`, if there is one, that its place is taken over.
-fn replace_blocked<S: State>(state: &mut S, owner: &[u8], events: &mut Vec<Event>) {
+fn replace_blocked<S: State>(state: &mut S, owner: &[u8]) {
     if let Some(Presence::Blocked(ticket)) = state.waiter(owner).map(|waiter| waiter.presence) {
-        events.push(Event::TakenOver { ticket });
+        state.emit(Event::TakenOver { ticket });
     }
 }
 
 /// The lock may be free at the lease's end or the turn's end; half the patience bounds it so that
 /// the answer is itself a sign of life in time.
 fn retry_after<S: State>(state: &mut S, patience: Millis, now: Now) -> Millis {
-    let free_at = match state.turn() {
-        Some(turn) => Some(turn.until),
-        None => state.lease_end(),
+    let until_free = match state.turn() {
+        Some(turn) => Some(turn.until.saturating_sub(now.tick())),
+        None => state
+            .lease_end()
+            .map(|end| end.saturating_sub(now.millis())),
     };
-    let until_free = free_at.map_or(Millis::MAX, |at| at.saturating_sub(now.millis()));
-    until_free.min(patience / 2).max(1)
+    until_free.unwrap_or(Millis::MAX).min(patience / 2).max(1)
 }
 
 /// Gives up one hold, or all of them. Returns the holds that remain; 0 means the lock was freed
-/// and the next waiter's turn has started.
+/// and the next waiter's turn has started. `connection` is the one that asks.
 ///
 /// # Errors
 /// [`Refusal::NotHeld`] if `owner` does not hold the lock or `token` is given and is not the
@@ -218,9 +248,9 @@ pub fn release<S: State>(
     owner: &[u8],
     token: Option<i64>,
     all: bool,
+    connection: Option<Connection>,
     rules: &Rules,
     now: Now,
-    events: &mut Vec<Event>,
 ) -> Result<i64, Refusal> {
     let left = match state.holds(owner) {
         Holds::None => return Err(Refusal::NotHeld),
@@ -233,14 +263,15 @@ pub fn release<S: State>(
     }
     if left > 0 {
         state.set_holds(owner, left);
+        session::released(state, connection, left);
     } else {
-        state.free();
-        settle(state, rules, now, None, events);
+        free(state);
+        settle(state, rules, now, None);
     }
     Ok(left)
 }
 
-/// Sets the holder's lease anew.
+/// Sets the holder's lease anew. Returns the lease now set.
 ///
 /// # Errors
 /// [`Refusal::NotHeld`] if `owner` does not hold the lock; [`Refusal::UnreadableToken`],
@@ -251,78 +282,85 @@ pub fn renew<S: State>(
     lease: Millis,
     rules: &Rules,
     now: Now,
-) -> Result<(), Refusal> {
+) -> Result<Millis, Refusal> {
     if state.holds(owner) == Holds::None {
         return Err(Refusal::NotHeld);
     }
-    match state.token()? {
-        Some(token) => extend(state, lease, token, rules, now),
-        None => state.set_lease_end(now.after(lease)),
+    if let Some(token) = state.token()? {
+        return Ok(extend(state, lease, token, rules, now));
     }
-    Ok(())
+    let lease = lease.max(session::least_lease(state));
+    state.set_lease_end(now.after(lease));
+    Ok(lease)
 }
 
 /// Takes `owner` out of the queue. Returns whether it was in it.
-pub fn cancel<S: State>(
-    state: &mut S,
-    owner: &[u8],
-    rules: &Rules,
-    now: Now,
-    events: &mut Vec<Event>,
-) -> bool {
+pub fn cancel<S: State>(state: &mut S, owner: &[u8], rules: &Rules, now: Now) -> bool {
     let Some(waiter) = state.waiter(owner) else {
         return false;
     };
     state.remove(owner);
-    if let Presence::Blocked(ticket) = waiter.presence {
-        events.push(Event::Cancelled { ticket });
-    }
-    settle(state, rules, now, None, events);
+    state.emit(match waiter.presence {
+        Presence::Blocked(ticket) => Event::Cancelled {
+            ticket: Some(ticket),
+        },
+        Presence::Polling | Presence::Found => Event::Cancelled { ticket: None },
+        Presence::Gone => Event::Left,
+    });
+    settle(state, rules, now, None);
     waiter.presence != Presence::Gone
 }
 
 /// A blocked request ended without the lock (time-out, closed connection): `owner` leaves the
 /// queue, unless its place is no longer that request's.
-pub fn leave<S: State>(
-    state: &mut S,
-    owner: &[u8],
-    ticket: Ticket,
-    rules: &Rules,
-    now: Now,
-    events: &mut Vec<Event>,
-) {
+pub fn leave<S: State>(state: &mut S, owner: &[u8], ticket: Ticket, rules: &Rules, now: Now) {
     let presence = state.waiter(owner).map(|waiter| waiter.presence);
     if presence == Some(Presence::Blocked(ticket)) {
         state.remove(owner);
-        settle(state, rules, now, None, events);
+        state.emit(Event::Left);
+        settle(state, rules, now, None);
     }
 }
 
 /// Takes the lock back from a request whose client was gone before it could be told. Nothing
 /// happens if the lock has moved on since.
-pub fn take_back<S: State>(
-    state: &mut S,
-    owner: &[u8],
-    token: i64,
-    rules: &Rules,
-    now: Now,
-    events: &mut Vec<Event>,
-) {
+pub fn take_back<S: State>(state: &mut S, owner: &[u8], token: i64, rules: &Rules, now: Now) {
     // Not the holder any more, or by a later acquisition: the refusal is the right outcome.
-    let _ = release(state, owner, Some(token), true, rules, now, events);
+    let _ = release(state, owner, Some(token), true, None, rules, now);
 }
 
 /// Frees the lock whoever holds it. Returns whether anyone did.
-pub fn break_lock<S: State>(
-    state: &mut S,
-    rules: &Rules,
-    now: Now,
-    events: &mut Vec<Event>,
-) -> bool {
+pub fn break_lock<S: State>(state: &mut S, rules: &Rules, now: Now) -> bool {
     let held = state.is_held();
     if held {
-        state.free();
+        free(state);
     }
-    settle(state, rules, now, None, events);
+    settle(state, rules, now, None);
     held
+}
+
+/// Looks at a lock that is due, or whose keys somebody else has touched: whatever follows from
+/// the time and from the keys as they are now happens.
+pub fn look<S: State>(state: &mut S, rules: &Rules, now: Now) {
+    session::end_if_lost(state);
+    session::renew_if_due(state, rules, now);
+    settle(state, rules, now, None);
+    keep_head_true(state, rules, now);
+}
+
+/// The waiters whose connections have closed leave the queue.
+pub fn leave_gone<S: State>(state: &mut S, rules: &Rules, now: Now, owners: &[Owner]) {
+    let gone: Vec<Owner> = owners
+        .iter()
+        .filter(|owner| {
+            let waiter = state.waiter(owner);
+            waiter.is_some_and(|waiter| waiter.presence == Presence::Gone)
+        })
+        .map(Owner::clone)
+        .collect();
+    state.remove_all(&gone);
+    for _ in &gone {
+        state.emit(Event::Left);
+    }
+    settle(state, rules, now, None);
 }

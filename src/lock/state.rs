@@ -2,6 +2,8 @@
 
 use std::rc::Rc;
 
+use super::session::Session;
+
 /// Milliseconds: a duration, or an instant of the server's clock since the Unix epoch.
 pub type Millis = u64;
 
@@ -11,33 +13,73 @@ pub type Owner = Rc<[u8]>;
 /// Names one blocked request of this server run. A connection that asks again has a new one.
 pub type Ticket = u64;
 
-/// The server's clock, read once for a whole step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// Names one connection of this server run.
+pub type Connection = u64;
+
+/// An instant of the steady clock, in milliseconds since some moment of this server run. Wall
+/// clocks step; what is only counted here, and stored in no key, is counted by this one.
+pub type Tick = u64;
+
+/// The server's clocks, read once for a whole step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Now {
-    /// Microseconds since the Unix epoch.
+    /// The wall clock: microseconds since the Unix epoch. Keys expire by it. It can step.
     pub micros: u64,
+    /// The steady clock in microseconds.
+    pub steady: u64,
 }
 
 impl Now {
-    /// An instant from milliseconds, as tests like to write it.
+    /// An instant at which both clocks show these milliseconds, as tests like to write it.
     #[must_use]
     pub fn from_millis(millis: Millis) -> Self {
         Self {
             micros: millis.saturating_mul(1000),
+            steady: millis.saturating_mul(1000),
         }
     }
 
-    /// The instant in whole milliseconds.
+    /// The wall clock in whole milliseconds.
     #[must_use]
     pub fn millis(self) -> Millis {
         self.micros / 1000
     }
 
-    /// The instant `duration` from now.
+    /// `duration` from now, by the wall clock.
     #[must_use]
     pub fn after(self, duration: Millis) -> Millis {
         self.millis().saturating_add(duration)
     }
+
+    /// The steady clock in whole milliseconds.
+    #[must_use]
+    pub fn tick(self) -> Tick {
+        self.steady / 1000
+    }
+
+    /// `duration` from now, by the steady clock.
+    #[must_use]
+    pub fn tick_after(self, duration: Millis) -> Tick {
+        self.tick().saturating_add(duration)
+    }
+
+    /// The same instant from now on both clocks.
+    #[must_use]
+    pub fn deadline_after(self, duration: Millis) -> Deadline {
+        Deadline {
+            wall: self.after(duration),
+            tick: self.tick_after(duration),
+        }
+    }
+}
+
+/// When a polling waiter counts as dead.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Deadline {
+    /// As it stands in the keys, for other servers and for scripts.
+    pub wall: Millis,
+    /// As this server counts it.
+    pub tick: Tick,
 }
 
 /// How often an owner holds a lock.
@@ -73,6 +115,12 @@ pub struct Waiter {
     pub presence: Presence,
     /// The lease it asked for, used when the lock is handed to it.
     pub lease: Millis,
+    /// The connection that the lock shall be bound to when it is handed to it.
+    pub session: Option<Connection>,
+    /// When it counts as dead, as far as this server has set it; meaningless if it was found.
+    pub deadline: Deadline,
+    /// When it joined, by the steady clock in microseconds.
+    pub since: u64,
 }
 
 /// The head's time to come and take the free lock.
@@ -81,12 +129,19 @@ pub struct Turn {
     /// The polling waiter whose turn it is.
     pub owner: Owner,
     /// When the turn ends.
-    pub until: Millis,
+    pub until: Tick,
 }
 
-/// One thing that happened in a step, for the server to carry out. In order.
+/// One thing that happened in a step, for the server to carry out, announce and count. In order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
+    /// The owner that asked became the holder.
+    Acquired {
+        /// Microseconds it was queued, if it was.
+        waited: Option<u64>,
+    },
+    /// The holder asked again.
+    HeldAgain,
     /// The lock was handed to a blocked waiter: reply with its token.
     Granted {
         /// The blocked request to reply to.
@@ -95,7 +150,13 @@ pub enum Event {
         owner: Owner,
         /// Its fencing token.
         token: i64,
+        /// Microseconds it was queued.
+        waited: u64,
     },
+    /// The holder gave the lock up, or it was taken from the holder.
+    Released,
+    /// An owner joined the queue.
+    Enqueued,
     /// The lock could not be handed to a blocked waiter, which has left the queue: reply with
     /// the error.
     Refused {
@@ -104,16 +165,18 @@ pub enum Event {
         /// Why.
         refusal: super::Refusal,
     },
-    /// A second connection has taken a blocked waiter's place.
+    /// A second connection has taken a blocked waiter's place: reply with the error.
     TakenOver {
         /// The blocked request that lost its place.
         ticket: Ticket,
     },
-    /// A blocked waiter was taken out of the queue by CANCEL: reply nil.
+    /// A waiter was taken out of the queue by CANCEL. If it is blocked, reply nil.
     Cancelled {
         /// The blocked request to reply to.
-        ticket: Ticket,
+        ticket: Option<Ticket>,
     },
+    /// A waiter left the queue: its time was up, or its connection has closed.
+    Left,
     /// A polling waiter should ask again: publish its wake-up.
     WakeUp {
         /// Whom to wake.
@@ -123,6 +186,16 @@ pub enum Event {
     Reaped {
         /// Who was dropped.
         owner: Owner,
+    },
+    /// The lock is bound to a connection: tell when it closes.
+    Bound {
+        /// The connection.
+        connection: Connection,
+    },
+    /// The lock is not bound to a connection any more.
+    Unbound {
+        /// The connection.
+        connection: Connection,
     },
 }
 
@@ -168,7 +241,13 @@ pub trait State {
     fn push(&mut self, owner: &[u8], waiter: Waiter, deadline: Millis);
     /// Takes `owner` out of the queue, deadline and all.
     fn remove(&mut self, owner: &[u8]);
-    /// The instant after which a polling waiter counts as dead.
+    /// Takes many waiters out at once.
+    fn remove_all(&mut self, owners: &[Owner]) {
+        for owner in owners {
+            self.remove(owner);
+        }
+    }
+    /// The instant after which a polling waiter counts as dead, as the keys say.
     fn deadline(&mut self, owner: &[u8]) -> Option<Millis>;
     /// Sets that instant for an owner in the queue.
     fn set_deadline(&mut self, owner: &[u8], at: Millis);
@@ -177,4 +256,10 @@ pub trait State {
     fn turn(&mut self) -> Option<Turn>;
     /// Sets or ends the turn.
     fn set_turn(&mut self, turn: Option<Turn>);
+
+    /// The connections that the lock is bound to.
+    fn session(&mut self) -> &mut Option<Session>;
+
+    /// Takes note of what happened.
+    fn emit(&mut self, event: Event);
 }

@@ -7,7 +7,10 @@
 //!   of dead waiters costs one turn in total, not one each.
 
 use super::rules::{Refusal, Rules, token_expiry};
-use super::state::{Event, Millis, Now, Owner, Presence, State, Turn};
+use super::session;
+use super::state::{
+    Connection, Deadline, Event, Millis, Now, Owner, Presence, State, Tick, Turn, Waiter,
+};
 
 /// How many waiters behind a polling head are woken with it.
 pub const WOKEN_WITH_HEAD: usize = 16;
@@ -17,19 +20,13 @@ pub const WOKEN_WITH_HEAD: usize = 16;
 ///
 /// `asking` is the owner whose request is being decided. It is alive, whatever its deadline says,
 /// and serves itself if it is the head, so settling stops there.
-pub fn settle<S: State>(
-    state: &mut S,
-    rules: &Rules,
-    now: Now,
-    asking: Option<&[u8]>,
-    events: &mut Vec<Event>,
-) {
+pub fn settle<S: State>(state: &mut S, rules: &Rules, now: Now, asking: Option<&[u8]>) {
     while !state.is_held() {
         let Some(head) = state.nth(0) else { break };
         if asking == Some(head.as_ref()) {
             return;
         }
-        if !serve_head(state, &head, rules, now, events) {
+        if !serve_head(state, &head, rules, now) {
             return;
         }
     }
@@ -39,39 +36,37 @@ pub fn settle<S: State>(
 }
 
 /// Gives the head its turn. Returns false if the head is to be waited for.
-fn serve_head<S: State>(
-    state: &mut S,
-    head: &Owner,
-    rules: &Rules,
-    now: Now,
-    events: &mut Vec<Event>,
-) -> bool {
+fn serve_head<S: State>(state: &mut S, head: &Owner, rules: &Rules, now: Now) -> bool {
     let Some(waiter) = state.waiter(head) else {
         state.remove(head);
         return true;
     };
     match waiter.presence {
-        Presence::Gone => state.remove(head),
-        Presence::Blocked(ticket) => {
-            let granted = grant(state, head, waiter.lease, rules, now);
+        Presence::Gone => {
             state.remove(head);
-            events.push(match granted {
+            state.emit(Event::Left);
+        }
+        Presence::Blocked(ticket) => {
+            let granted = grant(state, head, waiter.lease, waiter.session, rules, now);
+            state.remove(head);
+            state.emit(match granted {
                 Ok(token) => Event::Granted {
                     ticket,
                     owner: Owner::clone(head),
                     token,
+                    waited: now.steady.saturating_sub(waiter.since),
                 },
                 Err(refusal) => Event::Refused { ticket, refusal },
             });
         }
         Presence::Polling | Presence::Found => {
-            if is_dead(state, head, rules, now) {
+            if is_dead(state, head, &waiter, rules, now) {
                 state.remove(head);
-                events.push(Event::Reaped {
+                state.emit(Event::Reaped {
                     owner: Owner::clone(head),
                 });
             } else {
-                start_turn(state, head, rules, now, events);
+                start_turn(state, head, rules, now);
                 return false;
             }
         }
@@ -80,9 +75,17 @@ fn serve_head<S: State>(
 }
 
 /// A polling head is dead once its turn, or before its turn its deadline, is over.
-fn is_dead<S: State>(state: &mut S, head: &Owner, rules: &Rules, now: Now) -> bool {
+fn is_dead<S: State>(
+    state: &mut S,
+    head: &Owner,
+    waiter: &Waiter,
+    rules: &Rules,
+    now: Now,
+) -> bool {
     match state.turn() {
-        Some(turn) if turn.owner == *head => turn.until <= now.millis(),
+        Some(turn) if turn.owner == *head => turn.until <= now.tick(),
+        _ if waiter.presence == Presence::Polling => waiter.deadline.tick <= now.tick(),
+        _ if rules.grace > now.tick() => false,
         _ => {
             let unknown = now.after(rules.patience);
             state.deadline(head).unwrap_or(unknown) <= now.millis()
@@ -91,42 +94,75 @@ fn is_dead<S: State>(state: &mut S, head: &Owner, rules: &Rules, now: Now) -> bo
 }
 
 /// Starts the turn of a polling head, unless it is running already.
-fn start_turn<S: State>(
-    state: &mut S,
-    head: &Owner,
-    rules: &Rules,
-    now: Now,
-    events: &mut Vec<Event>,
-) {
+fn start_turn<S: State>(state: &mut S, head: &Owner, rules: &Rules, now: Now) {
     if state.turn().is_some_and(|turn| turn.owner == *head) {
         return;
     }
-    let until = now.after(rules.turn);
+    let until = now.deadline_after(rules.turn);
     state.set_turn(Some(Turn {
         owner: Owner::clone(head),
-        until,
+        until: until.tick,
     }));
-    state.set_deadline(head, until);
-    wake(head, events);
+    pull_in(state, head, until);
+    wake(state, head);
     for index in 1..=WOKEN_WITH_HEAD {
         let Some(owner) = state.nth(index) else { break };
-        let presence = state.waiter(&owner).map(|waiter| waiter.presence);
-        match presence {
-            Some(Presence::Polling) => {
-                let deadline = state.deadline(&owner).unwrap_or(until).min(until);
-                state.set_deadline(&owner, deadline);
-                wake(&owner, events);
+        let waiter = state.waiter(&owner);
+        match waiter.map(|waiter| (waiter.presence, waiter.deadline)) {
+            Some((Presence::Polling, deadline)) => {
+                if deadline.tick > until.tick {
+                    pull_in(state, &owner, until);
+                }
+                wake(state, &owner);
             }
             // It keeps the deadline it has: it may be alive and never say so.
-            Some(Presence::Found) => wake(&owner, events),
+            Some((Presence::Found, _)) => wake(state, &owner),
             // Behind a waiter that the server serves itself, nobody needs to hurry.
             _ => break,
         }
     }
 }
 
-fn wake(owner: &Owner, events: &mut Vec<Event>) {
-    events.push(Event::WakeUp {
+/// Sets a polling waiter's deadline to the end of a turn.
+fn pull_in<S: State>(state: &mut S, owner: &Owner, until: Deadline) {
+    if let Some(mut waiter) = state.waiter(owner) {
+        waiter.deadline = until;
+        state.set_waiter(owner, waiter);
+        state.set_deadline(owner, until.wall);
+    }
+}
+
+/// Keeps the head's deadline in the keys true, whatever scripts did to it: they drop a head whose
+/// deadline is over and stop at one whose deadline is not, so it shields all behind it.
+///
+/// That of a blocked head is ahead of now; that of a polling head is the one it was given. A head
+/// that was found has no other than what the keys say.
+pub fn keep_head_true<S: State>(state: &mut S, rules: &Rules, now: Now) {
+    let Some(head) = state.nth(0) else { return };
+    let Some(mut waiter) = state.waiter(&head) else {
+        return;
+    };
+    let stored = state.deadline(&head);
+    match waiter.presence {
+        Presence::Blocked(_) => {
+            let over = waiter.deadline.tick <= now.tick();
+            if over || stored.is_none_or(|at| at <= now.millis()) {
+                waiter.deadline = now.deadline_after(rules.patience);
+                state.set_waiter(&head, waiter);
+                state.set_deadline(&head, waiter.deadline.wall);
+            }
+        }
+        Presence::Polling => {
+            if stored != Some(waiter.deadline.wall) {
+                state.set_deadline(&head, waiter.deadline.wall);
+            }
+        }
+        Presence::Found | Presence::Gone => (),
+    }
+}
+
+fn wake<S: State>(state: &mut S, owner: &Owner) {
+    state.emit(Event::WakeUp {
         owner: Owner::clone(owner),
     });
 }
@@ -136,14 +172,20 @@ pub(super) fn grant<S: State>(
     state: &mut S,
     owner: &[u8],
     lease: Millis,
+    connection: Option<Connection>,
     rules: &Rules,
     now: Now,
 ) -> Result<i64, Refusal> {
     let token = next_token(state, now)?;
+    // Whatever was bound to a connection here was lost without a word.
+    session::end(state);
     state.set_holds(owner, 1);
     state.set_lease_end(now.after(lease));
     state.set_token(token, token_expiry(lease, rules, now));
     state.set_turn(None);
+    if let Some(connection) = connection {
+        session::bind(state, owner, connection, lease, false, now);
+    }
     Ok(token)
 }
 
@@ -161,14 +203,36 @@ pub(super) fn next_token<S: State>(state: &mut S, now: Now) -> Result<i64, Refus
     .ok_or(Refusal::UnreadableToken)
 }
 
-/// When the lock has to be looked at again if nobody touches it before: the end of the lease or
-/// of the turn. `None` if nobody waits, or if it is held without a lease.
-pub fn next_due<S: State>(state: &mut S) -> Option<Millis> {
-    if state.waiting() == 0 {
-        return None;
-    }
-    match state.turn() {
-        Some(turn) => Some(turn.until),
-        None => state.lease_end(),
+/// When a lock has to be looked at again if nobody touches it before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Due {
+    /// By the wall clock: the lease ends and somebody waits for it.
+    pub wall: Option<Millis>,
+    /// By the steady clock: a turn ends, a session is to be renewed, or the deadline of a blocked
+    /// head would look over to scripts.
+    pub tick: Option<Tick>,
+}
+
+/// When the lock has to be looked at again. Nothing of it if nobody waits and it is not bound to
+/// a connection, or if it is held without a lease.
+pub fn next_due<S: State>(state: &mut S) -> Due {
+    let renew = state.session().as_ref().map(|session| session.renew_at);
+    let Some(head) = state.nth(0) else {
+        return Due {
+            wall: None,
+            tick: renew,
+        };
+    };
+    let head = state.waiter(&head);
+    let blocked = head.filter(|head| matches!(head.presence, Presence::Blocked(_)));
+    let turn = state.turn().map(|turn| turn.until);
+    let deadline = blocked.map(|head| head.deadline.tick);
+    Due {
+        wall: if turn.is_some() {
+            None
+        } else {
+            state.lease_end()
+        },
+        tick: [renew, turn, deadline].into_iter().flatten().min(),
     }
 }

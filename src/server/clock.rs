@@ -1,14 +1,24 @@
-//! The server's clock.
+//! The server's clocks.
 
 /// Microseconds since the Unix epoch, from the clock that the server uses for the expiry of keys.
 #[must_use]
-pub fn now_micros() -> u64 {
+pub fn wall_micros() -> u64 {
+    micros(libc::CLOCK_REALTIME)
+}
+
+/// Microseconds since some moment, from a clock that is never set.
+#[must_use]
+pub fn steady_micros() -> u64 {
+    micros(libc::CLOCK_MONOTONIC)
+}
+
+fn micros(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: `time` is a valid place for the result; CLOCK_REALTIME always exists.
-    unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &raw mut time) };
+    // SAFETY: `time` is a valid place for the result; both clocks always exist.
+    unsafe { libc::clock_gettime(clock, &raw mut time) };
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     let nanos = u64::try_from(time.tv_nsec).unwrap_or(0);
     seconds

@@ -1,5 +1,6 @@
 //! The context of one call that the server makes into the module.
 
+use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char, c_int, c_long};
 
 use redis_module::{RedisValue, raw};
@@ -49,6 +50,21 @@ impl Flags {
     pub fn cluster(self) -> bool {
         self.has(raw::REDISMODULE_CTX_FLAGS_CLUSTER)
     }
+}
+
+thread_local! {
+    static CLUSTER: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Takes note of what does not change while the server runs.
+pub fn remember_server(ctx: &Ctx) {
+    CLUSTER.set(ctx.flags().cluster());
+}
+
+/// Whether the server is part of a cluster. Unlike [`Ctx::flags`], this costs nothing.
+#[must_use]
+pub fn in_cluster() -> bool {
+    CLUSTER.get()
 }
 
 impl Ctx {
@@ -146,11 +162,21 @@ impl Ctx {
         };
     }
 
-    /// Publishes a message to this server's subscribers, and over the cluster bus.
-    pub fn publish(&self, channel: &Str, message: &Str) {
-        // SAFETY: context and strings are valid for this call.
+    /// Publishes a message with PUBLISH or SPUBLISH: to this server's subscribers, to those of the
+    /// cluster's other servers, and as a replicated command to those at replicas. It is not
+    /// written to the append-only file.
+    pub fn publish(&self, command: &CStr, channel: &Str, message: &Str) {
+        // SAFETY: the format says: replicate but to the file, two strings; they live until the
+        // call returns. The reply is freed, and may be null.
         unsafe {
-            api!(RedisModule_PublishMessage(self.raw, channel.inner, message.inner) or 0);
+            let Some(call) = raw::RedisModule_Call else {
+                return;
+            };
+            let (name, format) = (command.as_ptr(), c"!Ass".as_ptr());
+            let reply = call(self.raw, name, format, channel.inner, message.inner);
+            if !reply.is_null() {
+                api!(RedisModule_FreeCallReply(reply) or ());
+            }
         }
     }
 

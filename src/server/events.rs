@@ -1,12 +1,14 @@
-//! What the server tells the module about: turns of the event loop, connections that close.
+//! What the server tells the module about: turns of the event loop, connections that close, keys
+//! that change, databases that are flushed or swapped, and its own role.
 
 use std::cell::Cell;
-use std::ffi::c_void;
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ptr::null_mut;
 
-use redis_module::raw;
+use redis_module::{NotifyEvent, raw};
 
 use super::api::{OK, api};
-use super::{Ctx, guard};
+use super::{Ctx, Str, guard};
 
 /// Functions that the server's events call.
 #[derive(Clone, Copy, Debug)]
@@ -18,11 +20,30 @@ pub struct Events {
     pub turn_ends: fn(&Ctx),
     /// The connection with this id closes.
     pub connection_closes: fn(&Ctx, u64),
+    /// A key of the context's database has changed: class, event and key. This comes in the
+    /// middle of whatever changed it: nothing may be written.
+    pub key_changes: fn(&Ctx, NotifyEvent, &[u8], &[u8]),
+    /// A database was flushed, or with `None` all were.
+    pub flushed: fn(&Ctx, Option<i32>),
+    /// Two databases have changed places.
+    pub swapped: fn(&Ctx, i32, i32),
+    /// The server has become a replica (true) or the master.
+    pub role_changes: fn(&Ctx, bool),
 }
 
 thread_local! {
     static EVENTS: Cell<Option<Events>> = const { Cell::new(None) };
 }
+
+/// The classes of key events that can concern a lock: what deletes, replaces or expires keys,
+/// and what changes queues and deadlines. Strings and hashes are left out: they are most of what
+/// servers are used for, and nothing but those frees a lock.
+const CLASSES: NotifyEvent = NotifyEvent::GENERIC
+    .union(NotifyEvent::EXPIRED)
+    .union(NotifyEvent::EVICTED)
+    .union(NotifyEvent::LOADED)
+    .union(NotifyEvent::LIST)
+    .union(NotifyEvent::ZSET);
 
 /// Has the server call these functions from now on. False if it refuses.
 #[must_use]
@@ -30,6 +51,27 @@ pub fn subscribe(ctx: &Ctx, events: Events) -> bool {
     EVENTS.set(Some(events));
     listen(ctx, raw::REDISMODULE_EVENT_EVENTLOOP, event_loop)
         && listen(ctx, raw::REDISMODULE_EVENT_CLIENT_CHANGE, client_change)
+        && listen(ctx, raw::REDISMODULE_EVENT_FLUSHDB, flush)
+        && listen(ctx, raw::REDISMODULE_EVENT_SWAPDB, swap)
+        && listen(ctx, raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED, role)
+        && listen_to_keys(ctx)
+}
+
+fn listen_to_keys(ctx: &Ctx) -> bool {
+    let classes = CLASSES.bits();
+    // SAFETY: the callback has the signature that the server expects and lives as long as the
+    // module; the server forgets it when the module is unloaded.
+    let status = unsafe {
+        api!(RedisModule_SubscribeToKeyspaceEvents(ctx.raw, classes, Some(key_event)) or 1)
+    };
+    status == OK
+}
+
+/// Makes the next turn of the event loop begin at once, however little there is to do.
+pub fn hurry(_ctx: &Ctx) {
+    extern "C" fn nothing(_data: *mut c_void) {}
+    // SAFETY: the callback does nothing; that the event loop wakes up for it is all.
+    unsafe { api!(RedisModule_EventLoopAddOneShot(Some(nothing), null_mut()) or 0) };
 }
 
 type Callback = extern "C" fn(*mut raw::RedisModuleCtx, raw::RedisModuleEvent, u64, *mut c_void);
@@ -75,5 +117,70 @@ extern "C" fn client_change(
     let id = client.id;
     guard("a closing connection", || {
         (events.connection_closes)(&Ctx::new(ctx), id);
+    });
+}
+
+extern "C" fn key_event(
+    ctx: *mut raw::RedisModuleCtx,
+    class: c_int,
+    event: *const c_char,
+    key: *mut raw::RedisModuleString,
+) -> c_int {
+    let Some(events) = EVENTS.get() else {
+        return OK;
+    };
+    // SAFETY: the server passes the event's name as a C string that outlives this call.
+    let event = unsafe { CStr::from_ptr(event) };
+    guard("a key event", || {
+        let class = NotifyEvent::from_bits_truncate(class);
+        let key = Str::string_as_slice(key);
+        (events.key_changes)(&Ctx::new(ctx), class, event.to_bytes(), key);
+    });
+    OK
+}
+
+extern "C" fn flush(
+    ctx: *mut raw::RedisModuleCtx,
+    _event: raw::RedisModuleEvent,
+    subevent: u64,
+    data: *mut c_void,
+) {
+    let Some(events) = EVENTS.get() else { return };
+    if subevent != raw::REDISMODULE_SUBEVENT_FLUSHDB_END {
+        return;
+    }
+    // SAFETY: this event comes with its info of version 1, as was asked for.
+    let Some(info) = (unsafe { data.cast::<raw::RedisModuleFlushInfo>().as_ref() }) else {
+        return;
+    };
+    let db = (info.dbnum >= 0).then_some(info.dbnum);
+    guard("a flush", || (events.flushed)(&Ctx::new(ctx), db));
+}
+
+extern "C" fn swap(
+    ctx: *mut raw::RedisModuleCtx,
+    _event: raw::RedisModuleEvent,
+    _subevent: u64,
+    data: *mut c_void,
+) {
+    let Some(events) = EVENTS.get() else { return };
+    // SAFETY: this event comes with its info of version 1, as was asked for.
+    let Some(info) = (unsafe { data.cast::<raw::RedisModuleSwapDbInfo>().as_ref() }) else {
+        return;
+    };
+    let (one, other) = (info.dbnum_first, info.dbnum_second);
+    guard("a swap", || (events.swapped)(&Ctx::new(ctx), one, other));
+}
+
+extern "C" fn role(
+    ctx: *mut raw::RedisModuleCtx,
+    _event: raw::RedisModuleEvent,
+    subevent: u64,
+    _data: *mut c_void,
+) {
+    let Some(events) = EVENTS.get() else { return };
+    let replica = subevent == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_REPLICA;
+    guard("a change of role", || {
+        (events.role_changes)(&Ctx::new(ctx), replica);
     });
 }

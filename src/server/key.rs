@@ -128,6 +128,13 @@ impl Key<'_> {
         unsafe { api!(RedisModule_SetAbsExpire(self.raw, at) or 0) };
     }
 
+    /// Takes the expiry away.
+    pub fn set_persistent(&mut self) {
+        let never = raw::REDISMODULE_NO_EXPIRE.into();
+        // SAFETY: an open handle; SetAbsExpire refuses an empty key.
+        unsafe { api!(RedisModule_SetAbsExpire(self.raw, never) or 0) };
+    }
+
     /// The value of a hash's field.
     #[must_use]
     pub fn hash_get(&self, field: &Str) -> Option<Str> {

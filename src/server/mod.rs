@@ -16,6 +16,7 @@ pub mod clock;
 pub mod command;
 mod context;
 pub mod events;
+pub mod info;
 mod key;
 pub mod timer;
 
@@ -24,7 +25,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 pub use alloc::ServerAlloc;
 pub use api::missing_function;
 pub use command::{Args, Command};
-pub use context::{Ctx, Flags};
+pub use context::{Ctx, Flags, in_cluster, remember_server};
 pub use key::{Access, Key, Kind};
 pub use redis_module::RedisString as Str;
 

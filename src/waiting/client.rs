@@ -13,7 +13,7 @@ use crate::server::block::{Blocking, Handle, Id};
 use crate::server::{Ctx, string};
 
 use super::table::LockId;
-use super::{TABLE, step, sweep};
+use super::{TABLE, stats, step, sweep};
 
 /// What a blocked client is told when it is unblocked.
 #[derive(Debug)]
@@ -120,6 +120,7 @@ impl Blocking for Acquire {
 
     fn timed_out(ctx: &Ctx, id: Id) {
         ctx.reply_nil();
+        stats::timed_out();
         let Some((ticket, client)) = CLIENTS.with_borrow_mut(|clients| clients.remove_id(id))
         else {
             return;
@@ -130,15 +131,8 @@ impl Blocking for Acquire {
         }
         // If a key has another type by now there is no queue to leave; the place goes with the
         // client.
-        let left = step(ctx, string(&client.lock.name), |step| {
-            rules::leave(
-                step.state,
-                &client.owner,
-                ticket,
-                &step.rules,
-                step.now,
-                &mut step.events,
-            );
+        let left = step(ctx, string(&client.lock.name), |state, rules, now| {
+            rules::leave(state, &client.owner, ticket, rules, now);
             Ok(())
         });
         if left.is_err() {
@@ -153,7 +147,14 @@ impl Blocking for Acquire {
             return;
         };
         client.handle.discard();
+        stats::disconnected();
         TABLE.with_borrow_mut(|table| table.mark_gone(&client.lock, &client.owner, ticket));
         sweep::remove_gone(ctx, client.lock, client.owner);
     }
+}
+
+/// Number of clients blocked now.
+#[must_use]
+pub fn count() -> usize {
+    CLIENTS.with_borrow(|clients| clients.by_ticket.len())
 }

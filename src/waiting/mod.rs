@@ -1,27 +1,32 @@
 //! Who is blocked on what, and carrying out what the rules decide.
 //!
-//! Everything that changes a lock goes through [`step`]: it reads the clock once, opens the
+//! Everything that changes a lock goes through [`step`]: it reads the clocks once, opens the
 //! lock's keys together with what this server knows of its queue, lets the rules decide, carries
-//! out the events (replies, wake-ups) and asks the timer for the next due time. Commands, timers
-//! and connections that close are all callers of the same function.
+//! out the events (replies, wake-ups) and asks the timer for the next due time. Commands, timers,
+//! connections that close and keys that others change are all callers of the same function.
 //!
-//! - [`table`]: what is known of each lock with waiters, and when it is due;
+//! - [`table`]: what is known of each lock with waiters or a session, and when it is due;
 //! - [`client`]: the blocked clients, from blocking to the one way in which each of them ends;
-//! - [`sweep`]: work that has to wait until no command is running.
+//! - [`foreign`]: what others do to the keys and to the server;
+//! - [`session`]: which connection has which locks bound to it;
+//! - [`sweep`]: work that has to wait until no command is running;
+//! - [`stats`]: what INFO shows.
 
 pub mod client;
+pub mod foreign;
+pub mod session;
+pub mod stats;
 pub mod sweep;
 mod table;
 
 use std::cell::{Cell, RefCell};
-use std::rc::Rc;
 
-use crate::config;
+use crate::config::{self, Pubsub};
 use crate::error::Error;
 use crate::keyspace::{Names, Stored};
-use crate::lock::{Event, Now, Rules, turn};
+use crate::lock::{Event, Now, Rules, Tick, rules, turn};
 use crate::server::events::Events;
-use crate::server::{Ctx, Str, clock, string};
+use crate::server::{Ctx, Str, clock, in_cluster, string};
 
 use client::Outcome;
 pub use table::LockId;
@@ -31,17 +36,25 @@ thread_local! {
     /// Borrowed only for moments: never across a call that could come back to this module.
     static TABLE: RefCell<Table> = RefCell::new(Table::default());
     static GREATEST_TOKEN: Cell<i64> = const { Cell::new(0) };
+    static GRACE: Cell<Tick> = const { Cell::new(0) };
+    /// Whether a step is under way: the key events are its own then.
+    static STEPPING: Cell<bool> = const { Cell::new(false) };
 }
 
 /// What the module does at the server's events.
 pub const EVENTS: Events = Events {
     turn_begins: sweep::turn_begins,
-    turn_ends: sweep::sweep,
+    turn_ends: sweep::turn_ends,
     connection_closes: sweep::connection_closes,
+    key_changes: foreign::key_changes,
+    flushed: foreign::flushed,
+    swapped: foreign::swapped,
+    role_changes: foreign::role_changes,
 };
 
 /// Milliseconds after which a lock is looked at again when there is no telling when it will be
-/// free: it has waiters and no lease, or one of its keys has another type.
+/// free: it has waiters and no lease, or one of its keys has another type. Key events tell
+/// earlier; this is for what comes without one.
 const RECHECK: u64 = 1000;
 
 /// The rules as configured now.
@@ -52,28 +65,38 @@ pub fn rules() -> Rules {
         patience: config::PATIENCE.get(),
         token_ttl: config::TOKEN_TTL.get(),
         max_waiters: usize::try_from(config::MAX_WAITERS.get()).unwrap_or(usize::MAX),
+        grace: GRACE.get(),
     }
 }
 
-/// The server's clock.
+/// Waiters that are found in the keys count as alive for one turn from now.
+fn grant_grace() {
+    GRACE.set(now().tick_after(config::TURN.get()));
+}
+
+/// The server's clocks.
 #[must_use]
 pub fn now() -> Now {
     Now {
-        micros: clock::now_micros(),
+        micros: clock::wall_micros(),
+        steady: clock::steady_micros(),
     }
 }
 
-/// Everything a step of the rules needs.
-#[derive(Debug)]
-pub struct Step<'s, 'c> {
-    /// The lock.
-    pub state: &'s mut Stored<'c>,
-    /// The rules as configured.
-    pub rules: Rules,
-    /// The time of the step.
-    pub now: Now,
-    /// What happens in it.
-    pub events: Vec<Event>,
+/// Marks the time of a step, however it ends.
+struct Stepping;
+
+impl Stepping {
+    fn begin() -> Self {
+        STEPPING.set(true);
+        Self
+    }
+}
+
+impl Drop for Stepping {
+    fn drop(&mut self) {
+        STEPPING.set(false);
+    }
 }
 
 /// Lets the rules decide one step on a lock, in the selected database, and carries it out.
@@ -83,53 +106,66 @@ pub struct Step<'s, 'c> {
 pub fn step<T>(
     ctx: &Ctx,
     lock: Str,
-    decide: impl FnOnce(&mut Step<'_, '_>) -> Result<T, Error>,
+    decide: impl FnOnce(&mut Stored<'_>, &Rules, Now) -> Result<T, Error>,
 ) -> Result<T, Error> {
-    let id = LockId::new(ctx.db(), lock.as_slice());
-    let (rules, now) = (rules(), now());
-    let known = TABLE.with_borrow_mut(|table| table.take(&id));
+    let stepping = Stepping::begin();
+    let (rules, now, db) = (rules(), now(), ctx.db());
+    let otherwise = now.tick_after(RECHECK);
+    let known = TABLE.with_borrow_mut(|table| table.take(db, lock.as_slice()));
     let names = Names::of(lock);
-    let mut state = match Stored::open(ctx, names, known, GREATEST_TOKEN.get(), &rules, now) {
+    let opened = Stored::open(ctx, names, known, GREATEST_TOKEN.get(), &rules, now);
+    let mut state = match opened {
         Ok(state) => state,
-        Err(known) => {
-            let due = now.after(RECHECK);
-            TABLE.with_borrow_mut(|table| table.put(id, *known, due));
-            set_timer(ctx, now);
+        Err(unusable) => {
+            let (lock, known) = *unusable;
+            TABLE.with_borrow_mut(|table| {
+                let id = LockId::new(db, lock.as_slice());
+                table.put(id, known, turn::Due::default(), otherwise);
+                table.set_timer(ctx, now);
+            });
             return Err(Error::WrongType);
         }
     };
-    let mut step = Step {
-        state: &mut state,
-        rules,
-        now,
-        events: Vec::new(),
-    };
-    let decided = decide(&mut step);
-    let events = step.events;
-    GREATEST_TOKEN.set(state.greatest);
-    carry_out(ctx, &state.names, &id, events);
-    if !state.known.line.is_empty() {
-        let due = turn::next_due(&mut state).unwrap_or_else(|| now.after(RECHECK));
-        TABLE.with_borrow_mut(|table| table.put(id, state.known, due));
+    let decided = decide(&mut state, &rules, now);
+    let due = turn::next_due(&mut state);
+    let (names, known, events, greatest) = state.close();
+    GREATEST_TOKEN.set(greatest);
+    drop(stepping);
+
+    let is_known = !known.is_empty();
+    let id =
+        (is_known || events.iter().any(names_lock)).then(|| LockId::new(db, names.lock.as_slice()));
+    if let Some(id) = &id
+        && is_known
+    {
+        TABLE.with_borrow_mut(|table| table.put(id.clone(), known, due, otherwise));
     }
-    set_timer(ctx, now);
+    carry_out(ctx, &names, db, id.as_ref(), now, events);
+    TABLE.with_borrow_mut(|table| table.set_timer(ctx, now));
     decided
 }
 
-fn carry_out(ctx: &Ctx, names: &Names, id: &LockId, events: Vec<Event>) {
+/// Whether carrying an event out takes the lock's identity.
+fn names_lock(event: &Event) -> bool {
+    matches!(
+        event,
+        Event::Granted { .. } | Event::Bound { .. } | Event::Unbound { .. }
+    )
+}
+
+fn carry_out(ctx: &Ctx, names: &Names, db: i32, id: Option<&LockId>, now: Now, events: Vec<Event>) {
     for event in events {
+        stats::count(&event, db, names.lock.as_slice(), now);
         match event {
             Event::Granted {
                 ticket,
                 owner,
                 token,
+                ..
             } => {
-                let grant = Outcome::Granted {
-                    lock: id.clone(),
-                    owner,
-                    token,
-                };
-                client::unblock(ctx, ticket, grant);
+                if let Some(lock) = id.cloned() {
+                    client::unblock(ctx, ticket, Outcome::Granted { lock, owner, token });
+                }
             }
             Event::Refused { ticket, refusal } => {
                 client::unblock(ctx, ticket, Outcome::Refused(refusal.into()));
@@ -137,42 +173,76 @@ fn carry_out(ctx: &Ctx, names: &Names, id: &LockId, events: Vec<Event>) {
             Event::TakenOver { ticket } => {
                 client::unblock(ctx, ticket, Outcome::Refused(Error::TakenOver));
             }
-            Event::Cancelled { ticket } => client::unblock(ctx, ticket, Outcome::Nil),
-            Event::WakeUp { owner } => ctx.publish(&names.channel(&owner), &string(b"0")),
-            Event::Reaped { .. } => (),
+            Event::Cancelled {
+                ticket: Some(ticket),
+            } => client::unblock(ctx, ticket, Outcome::Nil),
+            Event::WakeUp { owner } => wake_up(ctx, &names.channel(&owner)),
+            Event::Bound { connection } => {
+                if let Some(id) = id {
+                    session::bound(connection, id);
+                }
+            }
+            Event::Unbound { connection } => {
+                if let Some(id) = id {
+                    session::unbound(connection, id);
+                }
+            }
+            Event::Cancelled { ticket: None }
+            | Event::Acquired { .. }
+            | Event::HeldAgain
+            | Event::Released
+            | Event::Enqueued
+            | Event::Left
+            | Event::Reaped { .. } => (),
         }
     }
 }
 
-/// Makes sure that the timer rings when the first lock is due.
-fn set_timer(ctx: &Ctx, now: Now) {
-    TABLE.with_borrow_mut(|table| table.set_timer(ctx, now.millis()));
+/// Sends a waiter its wake-up, in the way that its client listens.
+fn wake_up(ctx: &Ctx, channel: &Str) {
+    let message = string(b"0");
+    let (plain, sharded) = match config::pubsub() {
+        Pubsub::Auto => (!in_cluster(), in_cluster()),
+        Pubsub::Publish => (true, false),
+        Pubsub::Spublish => (false, true),
+        Pubsub::Both => (true, true),
+    };
+    if plain {
+        ctx.publish(c"PUBLISH", channel, &message);
+    }
+    if sharded {
+        ctx.publish(c"SPUBLISH", channel, &message);
+    }
 }
 
-/// The locks with waiters that are due are looked at: their lease or a turn has ended.
+/// The locks with waiters or sessions that are due are looked at: a lease or a turn has ended, or
+/// a lease is to be renewed.
 pub(crate) fn look_at_due_locks(ctx: &Ctx) {
     let now = now();
-    let due = TABLE.with_borrow_mut(|table| table.due(now.millis()));
-    if !due.is_empty() && (ctx.flags().replica() || ctx.writes_paused()) {
-        // A replica never grants; a paused server must not write.
-        let later = now.after(RECHECK.min(100));
-        TABLE.with_borrow_mut(|table| due.into_iter().for_each(|id| table.schedule(id, later)));
+    let due = TABLE.with_borrow_mut(|table| table.due(now));
+    if !due.is_empty() && ctx.writes_paused() {
+        // A paused server must not write.
+        let later = now.tick_after(100);
+        TABLE.with_borrow_mut(|table| due.iter().for_each(|id| table.postpone(id, later)));
     } else {
         for id in due {
-            settle(ctx, &id);
+            look(ctx, &id, false);
         }
     }
-    set_timer(ctx, now);
+    TABLE.with_borrow_mut(|table| table.set_timer(ctx, now));
 }
 
-/// Lets the head's turn start if the lock is free. Used outside commands.
-fn settle(ctx: &Ctx, id: &LockId) {
+/// Looks at a lock outside commands. `keep`: takes an expiry off the queue, if there is one.
+fn look(ctx: &Ctx, id: &LockId, keep: bool) {
     if !ctx.select_db(id.db) {
         return;
     }
     // A key of another type is not ours to report here; the lock is looked at again later.
-    let _ = step(ctx, string(&id.name), |step| {
-        turn::settle(step.state, &step.rules, step.now, None, &mut step.events);
+    let _ = step(ctx, string(&id.name), |state, rules, now| {
+        if keep {
+            state.keep_queue();
+        }
+        rules::look(state, rules, now);
         Ok(())
     });
 }
@@ -183,13 +253,22 @@ pub fn is_blocked(id: &LockId, owner: &[u8]) -> bool {
     TABLE.with_borrow(|table| table.is_blocked(id, owner))
 }
 
-impl LockId {
-    /// The lock of this name in this database.
-    #[must_use]
-    pub fn new(db: i32, name: &[u8]) -> Self {
-        Self {
-            db,
-            name: Rc::from(name),
-        }
-    }
+/// Whether the lock is bound to a connection of `owner` here.
+#[must_use]
+pub fn is_session(id: &LockId, owner: &[u8]) -> bool {
+    TABLE.with_borrow(|table| table.is_session(id, owner))
+}
+
+/// Number of locks with waiters or a session.
+fn tracked() -> usize {
+    TABLE.with_borrow(Table::len)
+}
+
+/// Forgets what an earlier load of the module may have left.
+pub fn start_afresh(ctx: &Ctx) {
+    TABLE.with_borrow_mut(|table| table.clear(ctx));
+    session::clear();
+    sweep::clear();
+    stats::clear();
+    foreign::clear();
 }

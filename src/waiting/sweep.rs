@@ -1,10 +1,11 @@
 //! Work that has to wait until no command is running: waiters whose connections have closed leave
-//! the queue, and locks whose receiver was gone before it could be told are taken back.
+//! the queue, locks bound to closed connections are given up, locks whose receiver was gone before
+//! it could be told are taken back, and locks whose keys others have touched are looked at.
 //!
-//! Connections can close in the middle of another client's command, and many at once. So the
-//! callbacks only take note, and the queue is changed between commands: when a turn of the event
-//! loop begins and when it ends. Many waiters of one lock then leave in one go. Until then the
-//! rules know them as gone and never hand a lock to them.
+//! All of this can come to notice in the middle of another client's command, and many at once. So
+//! the callbacks only take note, and the locks are changed between commands: when a turn of the
+//! event loop begins and when it ends. Many waiters of one lock then leave in one go. Until then
+//! the rules know them as gone and never hand a lock to them.
 //!
 //! At the end of a turn the server makes the replies of unblocked clients, then writes them, then
 //! closes what broke. A receiver can be killed, or its connection break, after its reply was made
@@ -12,58 +13,98 @@
 //! receiver's connection closes in it, the lock is taken back. (Later the client may have read its
 //! token, and the lease decides.)
 
-use std::cell::RefCell;
-use std::collections::HashMap;
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, VecDeque};
 
-use crate::lock::{Owner, Presence, State, rules, turn};
-use crate::server::timer::{self, Alarm};
-use crate::server::{Ctx, string};
+use crate::keyspace::Stored;
+use crate::lock::{Connection, Now, Owner, Rules, rules, session as lock_session};
+use crate::server::{Ctx, events, string};
 
-use super::step;
 use super::table::LockId;
+use super::{TABLE, foreign, grant_grace, look, look_at_due_locks, session, step};
+
+/// Locks that are dealt with in one go; a server that is handed a hundred thousand must answer
+/// other clients in between.
+const AT_ONCE: usize = 500;
 
 #[derive(Debug, Default)]
 struct Notes {
     gone: HashMap<LockId, Vec<Owner>>,
     lost: Vec<Grant>,
+    closed: VecDeque<(Connection, LockId)>,
+    /// Locks to look at, and whether an expiry was set on their queue.
+    touched: HashMap<LockId, bool>,
     /// Hand-offs of this turn, by the receiver's connection.
-    delivered: Vec<(u64, Grant)>,
+    delivered: Vec<(Connection, Grant)>,
 }
 
 /// A lock, its new holder and the token.
 type Grant = (LockId, Owner, i64);
 
 thread_local! {
-    static NOTES: RefCell<Notes> = RefCell::new(Notes::default());
+    static NOTES: RefCell<Notes> = RefCell::default();
+    /// Whether the hook at the end of this turn is still to come.
+    static IN_TURN: Cell<bool> = const { Cell::new(false) };
+    /// Whether the module has yet to see its first turn, with all data loaded.
+    static FRESH: Cell<bool> = const { Cell::new(true) };
+}
+
+impl Notes {
+    fn is_idle(&self) -> bool {
+        self.gone.is_empty()
+            && self.lost.is_empty()
+            && self.closed.is_empty()
+            && self.touched.is_empty()
+    }
+}
+
+/// Takes a note, and makes sure that it is looked at in this turn of the event loop or, if its
+/// hook has run already, in the next one, at once.
+fn note(ctx: &Ctx, take: impl FnOnce(&mut Notes)) {
+    let first = NOTES.with_borrow_mut(|notes| {
+        let first = notes.is_idle();
+        take(notes);
+        first
+    });
+    if first && !IN_TURN.get() {
+        events::hurry(ctx);
+    }
 }
 
 /// Takes note of a waiter whose connection has closed.
 pub fn remove_gone(ctx: &Ctx, lock: LockId, owner: Owner) {
-    let first = NOTES.with_borrow_mut(|notes| {
-        let first = notes.gone.is_empty();
-        notes.gone.entry(lock).or_default().push(owner);
-        first
-    });
-    if first {
-        wake_up(ctx);
-    }
+    note(ctx, |notes| notes.gone.entry(lock).or_default().push(owner));
 }
 
 /// Takes note of a lock whose receiver was gone.
 pub fn take_back(ctx: &Ctx, lock: LockId, owner: Owner, token: i64) {
-    NOTES.with_borrow_mut(|notes| notes.lost.push((lock, owner, token)));
-    wake_up(ctx);
+    note(ctx, |notes| notes.lost.push((lock, owner, token)));
+}
+
+/// Takes note of a lock whose keys somebody else has touched; `expires`: by setting an expiry.
+pub fn touched(ctx: &Ctx, lock: LockId, expires: bool) {
+    note(ctx, |notes| {
+        *notes.touched.entry(lock).or_default() |= expires;
+    });
 }
 
 /// Takes note of a hand-off that was replied to a connection.
-pub fn delivered(connection: u64, lock: LockId, owner: Owner, token: i64) {
+pub fn delivered(connection: Connection, lock: LockId, owner: Owner, token: i64) {
     let grant = (lock, owner, token);
     NOTES.with_borrow_mut(|notes| notes.delivered.push((connection, grant)));
 }
 
-/// A connection closes. If the lock was handed to it in this turn, it never read of it; unless
-/// it closes because it said QUIT after ACQUIRE and everything was written.
-pub fn connection_closes(ctx: &Ctx, connection: u64) {
+/// A connection closes. The locks that are bound to it are given up. If a lock was handed to it in
+/// this turn, it never read of it; unless it closes because it said QUIT after ACQUIRE and
+/// everything was written.
+pub fn connection_closes(ctx: &Ctx, connection: Connection) {
+    let locks = session::of(connection);
+    if !locks.is_empty() {
+        note(ctx, |notes| {
+            let closed = locks.into_iter().map(|lock| (connection, lock));
+            notes.closed.extend(closed);
+        });
+    }
     let grant = NOTES.with_borrow_mut(|notes| {
         let mut delivered = notes.delivered.iter();
         let index = delivered.position(|(receiver, _)| *receiver == connection)?;
@@ -76,35 +117,35 @@ pub fn connection_closes(ctx: &Ctx, connection: u64) {
     }
 }
 
-/// Does what was noted at the end of the last turn, before any command of this one.
+/// Does what was noted at the end of the last turn, and what has fallen due, before any command
+/// of this turn.
 pub fn turn_begins(ctx: &Ctx) {
+    IN_TURN.set(true);
     NOTES.with_borrow_mut(|notes| notes.delivered.clear());
     sweep(ctx);
-}
-
-/// What is noted after the event loop's hook has run must not wait for the next event: a timer
-/// makes it run at once. It rings once and needs no stopping.
-fn wake_up(ctx: &Ctx) {
-    let _ = timer::start::<Sweep>(ctx, 0);
-}
-
-struct Sweep;
-
-impl Alarm for Sweep {
-    fn ring(ctx: &Ctx) {
-        sweep(ctx);
+    if TABLE.with_borrow(|table| !table.is_empty()) {
+        look_at_due_locks(ctx);
     }
 }
 
-/// Does what was noted. Runs at the beginning and the end of each turn of the event loop.
-pub fn sweep(ctx: &Ctx) {
-    let idle = NOTES.with_borrow(|notes| notes.gone.is_empty() && notes.lost.is_empty());
-    if idle {
+/// Does what was noted in this turn, before its replies are written.
+pub fn turn_ends(ctx: &Ctx) {
+    sweep(ctx);
+    IN_TURN.set(false);
+}
+
+fn sweep(ctx: &Ctx) {
+    if FRESH.replace(false) {
+        grant_grace();
+    }
+    if NOTES.with_borrow(Notes::is_idle) {
         return;
     }
     if ctx.flags().replica() {
         // The keys are the master's. It learns of nobody here, and the deadlines pass.
-        NOTES.with_borrow_mut(|notes| (notes.gone.clear(), notes.lost.clear()));
+        forget_waiters();
+        let touched = NOTES.with_borrow_mut(|notes| std::mem::take(&mut notes.touched));
+        foreign::follow(ctx, touched.into_keys());
         return;
     }
     if ctx.writes_paused() {
@@ -118,38 +159,87 @@ pub fn sweep(ctx: &Ctx) {
         drop_gone(ctx, &lock, &owners);
     }
     for (lock, owner, token) in lost {
-        if ctx.select_db(lock.db) {
-            // Where a key has another type by now, there is no lock to take back.
-            let _ = step(ctx, string(&lock.name), |step| {
-                let (rules, now) = (step.rules, step.now);
-                rules::take_back(step.state, &owner, token, &rules, now, &mut step.events);
-                Ok(())
-            });
-        }
+        // Where a key has another type by now, there is no lock to take back.
+        change(ctx, &lock, |state, rules, now| {
+            rules::take_back(state, &owner, token, rules, now);
+        });
+    }
+    give_up_closed(ctx);
+    look_at_touched(ctx);
+    if !NOTES.with_borrow(Notes::is_idle) {
+        events::hurry(ctx);
     }
 }
 
+/// One step on a lock, outside commands. False if a key has another type.
+fn change(ctx: &Ctx, lock: &LockId, body: impl FnOnce(&mut Stored<'_>, &Rules, Now)) -> bool {
+    ctx.select_db(lock.db)
+        && step(ctx, string(&lock.name), |state, rules, now| {
+            body(state, rules, now);
+            Ok(())
+        })
+        .is_ok()
+}
+
 fn drop_gone(ctx: &Ctx, lock: &LockId, owners: &[Owner]) {
-    if !ctx.select_db(lock.db) {
-        return;
-    }
-    let dropped = step(ctx, string(&lock.name), |step| {
-        let mut gone = Vec::with_capacity(owners.len());
-        for owner in owners {
-            let waiter = step.state.waiter(owner);
-            if waiter.is_some_and(|waiter| waiter.presence == Presence::Gone) {
-                gone.push(Owner::clone(owner));
-            }
-        }
-        step.state.remove_all(&gone);
-        turn::settle(step.state, &step.rules, step.now, None, &mut step.events);
-        Ok(())
+    let dropped = change(ctx, lock, |state, rules, now| {
+        rules::leave_gone(state, rules, now, owners);
     });
-    if dropped.is_err() {
+    if !dropped {
         // A key has another type by now. They leave as soon as the queue can be changed again.
         NOTES.with_borrow_mut(|notes| {
             let gone = notes.gone.entry(lock.clone()).or_default();
             gone.extend(owners.iter().map(Owner::clone));
         });
     }
+}
+
+/// Some of the locks whose connections have closed are given up.
+fn give_up_closed(ctx: &Ctx) {
+    let batch: Vec<_> = NOTES.with_borrow_mut(|notes| {
+        let many = notes.closed.len().min(AT_ONCE);
+        notes.closed.drain(..many).collect()
+    });
+    for (connection, lock) in batch {
+        change(ctx, &lock, |state, rules, now| {
+            lock_session::connection_closed(state, connection, rules, now);
+        });
+        // If a key has another type now, the lock is lost in any case.
+        session::unbound(connection, &lock);
+    }
+}
+
+/// Some of the locks whose keys others have touched are looked at.
+fn look_at_touched(ctx: &Ctx) {
+    let batch: Vec<_> = NOTES.with_borrow_mut(|notes| {
+        if notes.touched.len() <= AT_ONCE {
+            return std::mem::take(&mut notes.touched).into_iter().collect();
+        }
+        let some: Vec<LockId> = notes.touched.keys().take(AT_ONCE).cloned().collect();
+        some.into_iter()
+            .filter_map(|lock| notes.touched.remove_entry(&lock))
+            .collect()
+    });
+    for (lock, expires) in batch {
+        let known = TABLE.with_borrow(|table| table.contains(lock.db, &lock.name));
+        if known || (foreign::has_queue(ctx, &lock) && foreign::is_meant(ctx, &lock)) {
+            look(ctx, &lock, expires);
+        }
+    }
+}
+
+/// Forgets who was here: the server is a replica now.
+pub fn forget_waiters() {
+    NOTES.with_borrow_mut(|notes| {
+        notes.gone.clear();
+        notes.lost.clear();
+        notes.closed.clear();
+        notes.delivered.clear();
+    });
+}
+
+/// Forgets all.
+pub fn clear() {
+    NOTES.set(Notes::default());
+    FRESH.set(true);
 }

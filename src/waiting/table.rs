@@ -1,10 +1,10 @@
-//! What this server knows of each lock with waiters, and when each is due.
+//! What this server knows of each lock with waiters or a session, and when each is due.
 
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 
 use crate::keyspace::Known;
-use crate::lock::{Millis, Presence};
+use crate::lock::{Due, Millis, Now, Presence, Session, Tick};
 use crate::server::Ctx;
 use crate::server::timer::{self, Alarm, Timer};
 
@@ -17,91 +17,182 @@ pub struct LockId {
     pub name: Rc<[u8]>,
 }
 
+impl LockId {
+    /// The lock of this name in this database.
+    #[must_use]
+    pub fn new(db: i32, name: &[u8]) -> Self {
+        let name = Rc::from(name);
+        Self { db, name }
+    }
+}
+
 #[derive(Debug, Default)]
 struct Record {
     known: Known,
-    due: Millis,
+    due: Due,
 }
 
-/// All locks with waiters. One timer of the server serves them all: it is set for the first that
-/// is due.
+/// The server's timer, as it was set.
+#[derive(Debug)]
+struct Armed {
+    at: Tick,
+    /// The wall clock less the steady clock when it was set, in milliseconds.
+    offset: i64,
+    timer: Timer,
+}
+
+/// All locks with waiters or a session. One timer of the server serves them all: it is set for
+/// the first that is due by either clock.
 #[derive(Debug, Default)]
 pub struct Table {
-    locks: HashMap<LockId, Record>,
-    by_due: BTreeSet<(Millis, LockId)>,
-    timer: Option<(Millis, Timer)>,
+    databases: HashMap<i32, HashMap<Rc<[u8]>, Record>>,
+    by_wall: BTreeSet<(Millis, LockId)>,
+    by_tick: BTreeSet<(Tick, LockId)>,
+    armed: Option<Armed>,
 }
 
-struct Due;
+struct Ring;
 
-impl Alarm for Due {
+impl Alarm for Ring {
     fn ring(ctx: &Ctx) {
-        super::TABLE.with_borrow_mut(|table| table.timer = None);
+        super::TABLE.with_borrow_mut(|table| table.armed = None);
         super::look_at_due_locks(ctx);
     }
 }
 
+/// The wall clock less the steady clock. It changes only when the wall clock is set or slewed.
+fn offset(now: Now) -> i64 {
+    now.millis().cast_signed() - now.tick().cast_signed()
+}
+
 impl Table {
+    /// Whether nobody waits and no lock is bound to a connection.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.by_wall.is_empty() && self.by_tick.is_empty()
+    }
+
+    /// Number of locks with waiters or a session.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.databases.values().map(HashMap::len).sum()
+    }
+
+    /// Whether a lock has waiters or a session that this server knows of.
+    #[must_use]
+    pub fn contains(&self, db: i32, name: &[u8]) -> bool {
+        self.databases
+            .get(&db)
+            .is_some_and(|locks| locks.contains_key(name))
+    }
+
     /// What is known of a lock, to be changed in a step. Nothing if it has no waiters.
-    pub fn take(&mut self, id: &LockId) -> Known {
-        let Some(record) = self.locks.remove(id) else {
+    pub fn take(&mut self, db: i32, name: &[u8]) -> Known {
+        let Some(locks) = self.databases.get_mut(&db) else {
             return Known::default();
         };
-        self.by_due.remove(&(record.due, id.clone()));
+        let Some((name, record)) = locks.remove_entry(name) else {
+            return Known::default();
+        };
+        self.unschedule(&LockId { db, name }, record.due);
         record.known
     }
 
-    /// Puts it back after the step. A lock without waiters is forgotten.
-    pub fn put(&mut self, id: LockId, known: Known, due: Millis) {
-        if known.line.is_empty() {
+    fn unschedule(&mut self, id: &LockId, due: Due) {
+        if let Some(at) = due.wall {
+            self.by_wall.remove(&(at, id.clone()));
+        }
+        if let Some(at) = due.tick {
+            self.by_tick.remove(&(at, id.clone()));
+        }
+    }
+
+    /// Puts it back after the step. A lock without waiters and session is forgotten. One that is
+    /// never due by itself is due at `otherwise`, so that every lock is in one of the schedules.
+    pub fn put(&mut self, id: LockId, known: Known, mut due: Due, otherwise: Tick) {
+        if known.is_empty() {
             return;
         }
-        self.by_due.insert((due, id.clone()));
-        self.locks.insert(id, Record { known, due });
+        if due == Due::default() {
+            due.tick = Some(otherwise);
+        }
+        self.schedule(&id, due);
+        let locks = self.databases.entry(id.db).or_default();
+        locks.insert(id.name, Record { known, due });
     }
 
-    /// Changes when a lock is due.
-    pub fn schedule(&mut self, id: LockId, due: Millis) {
-        if let Some(record) = self.locks.get_mut(&id) {
-            self.by_due.remove(&(record.due, id.clone()));
-            record.due = due;
-            self.by_due.insert((due, id));
+    fn schedule(&mut self, id: &LockId, due: Due) {
+        if let Some(at) = due.wall {
+            self.by_wall.insert((at, id.clone()));
+        }
+        if let Some(at) = due.tick {
+            self.by_tick.insert((at, id.clone()));
         }
     }
 
-    /// The locks that are due.
-    pub fn due(&self, now: Millis) -> Vec<LockId> {
-        self.by_due
-            .iter()
-            .take_while(|(due, _)| *due < now)
-            .map(|(_, id)| id.clone())
-            .collect()
+    /// Looks at a lock again later than it is due.
+    pub fn postpone(&mut self, id: &LockId, tick: Tick) {
+        let due = Due {
+            wall: None,
+            tick: Some(tick),
+        };
+        let locks = self.databases.get_mut(&id.db);
+        if let Some(record) = locks.and_then(|locks| locks.get_mut(&id.name)) {
+            let before = std::mem::replace(&mut record.due, due);
+            self.unschedule(id, before);
+            self.schedule(id, due);
+        }
     }
 
-    /// Sets the timer for the first lock that is due, and stops it if nobody waits. A timer that
-    /// rings too early does no harm, so it is only set anew for an earlier time.
-    pub fn set_timer(&mut self, ctx: &Ctx, now: Millis) {
-        let Some((due, _)) = self.by_due.first() else {
-            if let Some((_, timer)) = self.timer.take() {
-                timer::stop(ctx, &timer);
-            }
+    /// Some of the locks that are due, those whose lease has ended first. The rest come next time:
+    /// many at once must not keep the server from its clients.
+    #[must_use]
+    pub fn due(&self, now: Now) -> Vec<LockId> {
+        const AT_ONCE: usize = 100;
+        let (wall, tick) = (now.millis(), now.tick());
+        // A key lives through the millisecond in which it expires.
+        let ended = self.by_wall.iter().take_while(|(at, _)| *at < wall);
+        let others = self.by_tick.iter().take_while(|(at, _)| *at <= tick);
+        let ended = ended.take(AT_ONCE).map(|(_, id)| id.clone());
+        let others = others.take(AT_ONCE).map(|(_, id)| id.clone());
+        ended.chain(others).collect()
+    }
+
+    /// Sets the timer for the first lock that is due, and stops it if there is none. One that
+    /// rings too early does no harm, so it is set anew only to ring earlier; or if the wall clock
+    /// was set back meanwhile, because the server's timers wait for the wall clock.
+    pub fn set_timer(&mut self, ctx: &Ctx, now: Now) {
+        let wall = self.by_wall.first().map(|(at, _)| {
+            let left = at.saturating_add(1).saturating_sub(now.millis());
+            now.tick_after(left)
+        });
+        let tick = self.by_tick.first().map(|(at, _)| *at);
+        let Some(at) = wall.into_iter().chain(tick).min() else {
+            self.stop_timer(ctx);
             return;
         };
-        // A key lives through the millisecond in which it expires.
-        let due = due.saturating_add(1);
-        if let Some((set_for, timer)) = &self.timer {
-            if *set_for <= due {
+        let offset = offset(now);
+        if let Some(armed) = &self.armed {
+            if armed.at <= at && armed.offset <= offset {
                 return;
             }
-            timer::stop(ctx, timer);
+            self.stop_timer(ctx);
         }
-        let delay = due.saturating_sub(now).max(1);
-        self.timer = Some((due, timer::start::<Due>(ctx, delay)));
+        let delay = at.saturating_sub(now.tick()).max(1);
+        let timer = timer::start::<Ring>(ctx, delay);
+        self.armed = Some(Armed { at, offset, timer });
+    }
+
+    fn stop_timer(&mut self, ctx: &Ctx) {
+        if let Some(armed) = self.armed.take() {
+            timer::stop(ctx, &armed.timer);
+        }
     }
 
     /// Marks a blocked waiter whose connection has closed.
     pub fn mark_gone(&mut self, id: &LockId, owner: &[u8], ticket: u64) {
-        let Some(record) = self.locks.get_mut(id) else {
+        let locks = self.databases.get_mut(&id.db);
+        let Some(record) = locks.and_then(|locks| locks.get_mut(&id.name)) else {
             return;
         };
         let line = &mut record.known.line;
@@ -113,12 +204,80 @@ impl Table {
         }
     }
 
+    fn known(&self, id: &LockId) -> Option<&Known> {
+        let record = self.databases.get(&id.db)?.get(&id.name)?;
+        Some(&record.known)
+    }
+
     /// Whether an owner is blocked on a lock.
+    #[must_use]
     pub fn is_blocked(&self, id: &LockId, owner: &[u8]) -> bool {
-        let waiter = self
-            .locks
-            .get(id)
-            .and_then(|record| record.known.line.get(owner));
+        let waiter = self.known(id).and_then(|known| known.line.get(owner));
         waiter.is_some_and(|waiter| matches!(waiter.presence, Presence::Blocked(_)))
+    }
+
+    /// Whether a lock is bound to a connection for this owner.
+    #[must_use]
+    pub fn is_session(&self, id: &LockId, owner: &[u8]) -> bool {
+        let session = self.known(id).and_then(|known| known.session.as_ref());
+        session.is_some_and(|session| *session.owner == *owner)
+    }
+
+    /// All locks of a database, or of all.
+    #[must_use]
+    pub fn all(&self, db: Option<i32>) -> Vec<LockId> {
+        let databases = self.databases.iter();
+        let databases = databases.filter(|(number, _)| db.is_none_or(|db| **number == db));
+        databases
+            .flat_map(|(db, locks)| {
+                locks.keys().map(|name| LockId {
+                    db: *db,
+                    name: Rc::clone(name),
+                })
+            })
+            .collect()
+    }
+
+    /// Two databases have changed places. Waiters stay where their connections are; a session
+    /// goes with the key that it holds. Returns the locks that may have changed.
+    pub fn swap(&mut self, one: i32, other: i32) -> Vec<LockId> {
+        let mut touched = self.all(Some(one));
+        touched.extend(self.all(Some(other)));
+        let names: BTreeSet<Rc<[u8]>> = touched.into_iter().map(|id| id.name).collect();
+        let mut both = Vec::new();
+        for name in names {
+            let first = self.take_session(one, &name);
+            let second = self.take_session(other, &name);
+            self.put_session(one, &name, second);
+            self.put_session(other, &name, first);
+            for db in [one, other] {
+                let name = Rc::clone(&name);
+                both.push(LockId { db, name });
+            }
+        }
+        both
+    }
+
+    fn take_session(&mut self, db: i32, name: &[u8]) -> Option<Session> {
+        let record = self.databases.get_mut(&db)?.get_mut(name)?;
+        record.known.session.take()
+    }
+
+    fn put_session(&mut self, db: i32, name: &Rc<[u8]>, session: Option<Session>) {
+        let Some(session) = session else { return };
+        let id = LockId {
+            db,
+            name: Rc::clone(name),
+        };
+        let mut known = self.take(db, name);
+        known.session = Some(session);
+        // It is looked at in this very turn, which schedules it properly.
+        self.put(id, known, Due::default(), 0);
+    }
+
+    /// Forgets everything; the server is a replica now.
+    pub fn clear(&mut self, ctx: &Ctx) {
+        self.stop_timer(ctx);
+        *self = Self::default();
     }
 }

@@ -43,7 +43,7 @@ fn options_that_are_unknown_repeated_or_contradict_each_other_are_refused() {
     for (words, named) in [
         (
             "ACQUIRE k a SOON",
-            "LEASE, WAIT, NOWAIT, ENQUEUE, PATIENCE or ONCE",
+            "LEASE, WAIT, NOWAIT, ENQUEUE, PATIENCE, SESSION or ONCE",
         ),
         ("ACQUIRE k a LEASE", "LEASE needs a value"),
         ("ACQUIRE k a LEASE 5 LEASE 6", "LEASE is given twice"),

@@ -88,7 +88,7 @@ fn changes_are_announced_as_the_plain_commands_would() {
     client.int("FAIRLOCK.CANCEL k b");
     client.int("FAIRLOCK.RELEASE k a");
     let mut events = Vec::new();
-    while events.last().map(String::as_str) != Some("del k") {
+    while events.last().map(String::as_str) != Some("fairlock.release k") {
         let message = channel.get_message().expect("an event");
         let event = message
             .get_channel_name()
@@ -104,13 +104,17 @@ fn changes_are_announced_as_the_plain_commands_would() {
         "expire k",
         "set redisson_lock_token:{k}",
         "expire redisson_lock_token:{k}",
+        "fairlock.acquire k",
         "zadd redisson_lock_timeout:{k}",
         "rpush redisson_lock_queue:{k}",
+        "fairlock.enqueue k",
         "lpop redisson_lock_queue:{k}",
         "del redisson_lock_queue:{k}",
         "zrem redisson_lock_timeout:{k}",
         "del redisson_lock_timeout:{k}",
+        "fairlock.cancel k",
         "del k",
+        "fairlock.release k",
     ];
     assert_eq!(events, expected);
 }

@@ -162,6 +162,21 @@ impl Server {
         self.dir.path()
     }
 
+    /// Stops the process in its tracks, does something, and lets it go on: whatever was sent
+    /// meanwhile reaches it in one turn of its event loop.
+    pub fn while_stopped<T>(&self, body: impl FnOnce() -> T) -> T {
+        self.signal("STOP");
+        let result = body();
+        self.signal("CONT");
+        result
+    }
+
+    fn signal(&self, name: &str) {
+        let (flag, pid) = (format!("-{name}"), self.process.id().to_string());
+        let status = Command::new("kill").args([flag, pid]).status();
+        assert!(status.expect("kill is there").success());
+    }
+
     /// Kills the server without warning, and starts it again on what is on disk.
     pub fn kill_and_restart(mut self) -> Self {
         self.kill();

@@ -1,12 +1,17 @@
 //! Comparing the state after a step with what clients were told.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
 use super::world::{Checked, World};
 use crate::lock::memory::Memory;
-use crate::lock::{Event, Owner, Presence, Ticket};
+use crate::lock::{Connection, Event, Holds, Owner, Presence, State, Ticket};
+
+/// Whether a waiter got the lock.
+pub(super) fn is_grant(event: &Event) -> bool {
+    matches!(event, Event::Granted { .. })
+}
 
 impl World {
     /// A client is told that it holds the lock now.
@@ -14,9 +19,10 @@ impl World {
         &mut self,
         owner: &Owner,
         token: i64,
+        session: Option<Connection>,
         before: &Memory,
-        events: &[Event],
     ) -> Checked {
+        let events = self.state.events.clone();
         prop_assert!(
             self.holder.is_none(),
             "{:?} granted beside {:?}",
@@ -31,6 +37,10 @@ impl World {
         );
         self.last_token = token;
         self.holder = Some((Owner::clone(owner), 1));
+        self.bound = session
+            .into_iter()
+            .map(|connection| (connection, 1))
+            .collect();
         // Whoever stood before it was dead.
         for (ahead, waiter, _) in &before.queue {
             if ahead == owner {
@@ -59,27 +69,31 @@ impl World {
     pub(super) fn check(
         &mut self,
         before: &Memory,
-        events: &[Event],
         left: Option<&Owner>,
         unswept: bool,
     ) -> Checked {
         let mut served = BTreeSet::new();
-        for event in events {
+        let events = self.state.events.clone();
+        for event in &events {
             match event {
                 Event::Granted {
                     ticket,
                     owner,
                     token,
+                    ..
                 } => {
-                    self.answer(*ticket)?;
-                    let token = *token;
-                    self.told_granted(owner, token, before, events)?;
-                    self.handed_off = Some((Owner::clone(owner), token));
+                    let session = self.answer(*ticket)?;
+                    self.told_granted(owner, *token, session, before)?;
+                    self.handed_off = Some((Owner::clone(owner), *token));
                     served.insert(Owner::clone(owner));
                 }
                 Event::Refused { ticket, .. }
                 | Event::TakenOver { ticket }
-                | Event::Cancelled { ticket } => self.answer(*ticket)?,
+                | Event::Cancelled {
+                    ticket: Some(ticket),
+                } => {
+                    self.answer(*ticket)?;
+                }
                 Event::Reaped { owner } => {
                     self.check_dead(before, owner)?;
                     served.insert(Owner::clone(owner));
@@ -89,23 +103,83 @@ impl World {
                     // have dropped it since.
                     prop_assert!(before.queue.iter().any(|entry| entry.0 == *owner));
                 }
+                Event::Acquired { .. }
+                | Event::HeldAgain
+                | Event::Released
+                | Event::Enqueued
+                | Event::Cancelled { ticket: None }
+                | Event::Left
+                | Event::Bound { .. }
+                | Event::Unbound { .. } => (),
             }
         }
+        self.check_count(before, &events)?;
         self.check_order(before, &served, left)?;
-        self.check_rest(unswept)
+        self.check_rest(unswept)?;
+        self.check_session(before, &events)?;
+        self.state.events.clear();
+        Ok(())
     }
 
-    /// A blocked request gets its one answer.
-    fn answer(&mut self, ticket: Ticket) -> Checked {
-        let waiting = self.blocked.len();
-        self.blocked.retain(|(other, _)| *other != ticket);
-        prop_assert_eq!(
-            self.blocked.len() + 1,
-            waiting,
-            "ticket {} answered twice",
-            ticket
-        );
+    /// Each join and each way out of the queue is told once: subscribers can count.
+    fn check_count(&self, before: &Memory, events: &[Event]) -> Checked {
+        let mut expected = before.queue.len();
+        for event in events {
+            match event {
+                Event::Enqueued => expected += 1,
+                Event::Granted { .. }
+                | Event::Acquired { waited: Some(_) }
+                | Event::Refused { .. }
+                | Event::Cancelled { .. }
+                | Event::Left
+                | Event::Reaped { .. } => expected -= 1,
+                _ => (),
+            }
+        }
+        prop_assert_eq!(self.state.queue.len(), expected);
         Ok(())
+    }
+
+    /// The lock is bound to the connections that its holder relies on, and whoever keeps a list
+    /// of them by the events has the same.
+    fn check_session(&mut self, before: &Memory, events: &[Event]) -> Checked {
+        let connections = |state: &Memory| -> BTreeSet<Connection> {
+            let holders = state.session.iter().flat_map(|session| &session.holders);
+            holders.map(|(connection, _)| *connection).collect()
+        };
+        let mut told = connections(before);
+        for event in events {
+            match event {
+                Event::Bound { connection } => prop_assert!(told.insert(*connection)),
+                Event::Unbound { connection } => prop_assert!(told.remove(connection)),
+                _ => (),
+            }
+        }
+        prop_assert_eq!(&told, &connections(&self.state));
+        // One that nobody noticed the loss of yet does no harm, but it must not bind anyone else.
+        let bound: BTreeMap<_, _> = match self.state.session.clone() {
+            Some(session) if self.state.holds(&session.owner) != Holds::None => {
+                session.holders.into_iter().collect()
+            }
+            _ => BTreeMap::new(),
+        };
+        prop_assert_eq!(&bound, &self.bound);
+        prop_assert!(bound.values().sum::<i64>() <= self.stored_holds());
+        Ok(())
+    }
+
+    /// A blocked request gets its one answer. Returns the connection it wants the lock bound to.
+    fn answer(&mut self, ticket: Ticket) -> Result<Option<Connection>, TestCaseError> {
+        let index = self
+            .blocked
+            .iter()
+            .position(|(other, _, _)| *other == ticket);
+        let Some(index) = index else {
+            return Err(TestCaseError::fail(format!(
+                "ticket {ticket} answered twice"
+            )));
+        };
+        Ok(self.blocked.remove(index).2)
     }
 
     fn check_dead(&self, before: &Memory, owner: &Owner) -> Checked {
@@ -118,9 +192,9 @@ impl World {
             Presence::Polling | Presence::Found
         ));
         // Its deadline is over, or it had a turn or was woken with the head and did not come.
-        let woken_until = self.now.millis() >= before.turn.as_ref().map_or(0, |turn| turn.until);
+        let woken_until = self.now.tick() >= before.turn.as_ref().map_or(0, |turn| turn.until);
         prop_assert!(
-            *deadline <= self.now.millis() || woken_until,
+            self.is_over(waiter.presence, waiter.deadline, *deadline) || woken_until,
             "{:?} reaped alive",
             owner
         );
@@ -161,7 +235,7 @@ impl World {
             }
         }
         places.sort_unstable();
-        let mut asked: Vec<Ticket> = self.blocked.iter().map(|(ticket, _)| *ticket).collect();
+        let mut asked: Vec<Ticket> = self.blocked.iter().map(|blocked| blocked.0).collect();
         asked.sort_unstable();
         prop_assert_eq!(places, asked);
         // Nobody waits while the lock is free, but a polling head that has its turn.

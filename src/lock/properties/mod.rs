@@ -11,7 +11,7 @@ mod world;
 
 use proptest::prelude::*;
 
-use super::{Millis, Rules};
+use super::{Connection, Millis, Rules};
 use world::World;
 
 const RULES: Rules = Rules {
@@ -19,6 +19,7 @@ const RULES: Rules = Rules {
     patience: 300,
     token_ttl: 2_000,
     max_waiters: 5,
+    grace: 0,
 };
 
 /// How a client asks for the lock.
@@ -37,11 +38,13 @@ enum Action {
         lease: Millis,
         patience: Millis,
         once: bool,
+        session: Option<Connection>,
     },
     Release {
         owner: u8,
         all: bool,
         token: Option<bool>,
+        connection: Option<Connection>,
     },
     ReleaseByHolder {
         all: bool,
@@ -58,11 +61,19 @@ enum Action {
     TimeOut(usize),
     /// The n-th blocked request's connection closes; the queue is swept now or later.
     Disconnect(usize, bool),
+    /// A connection that the lock may be bound to closes.
+    CloseConnection(Connection),
     /// The last hand-off's receiver turns out to be gone.
     Undelivered,
     Sleep(Millis),
+    /// The wall clock is set this much ahead or back.
+    StepClock(i64),
     /// Somebody deletes the lock's key.
     ForeignDelete,
+    /// Somebody changes the deadline of the n-th waiter to so much from now.
+    ForeignScore(usize, i64),
+    /// Somebody sets the lock's expiry.
+    ForeignLease(Millis),
     /// The token's key is lost.
     LoseToken,
     /// The server restarts: connections are lost, keys are kept.
@@ -80,21 +91,29 @@ fn action() -> impl Strategy<Value = Action> {
     let lease = prop_oneof![Just(10u64), Just(100), Just(1_000), Just(5_000)];
     let patience = prop_oneof![Just(1u64), Just(40), Just(300), Just(2_000)];
     let token = prop_oneof![Just(None), Just(Some(true)), Just(Some(false))];
+    let connection = prop_oneof![Just(None), (1..4u64).prop_map(Some)];
     prop_oneof![
-        8 => (owner.clone(), mode, lease.clone(), patience, any::<bool>()).prop_map(
-            |(owner, mode, lease, patience, once)| Action::Acquire { owner, mode, lease, patience, once }
+        8 => (owner.clone(), mode, lease.clone(), patience, any::<bool>(), connection.clone()).prop_map(
+            |(owner, mode, lease, patience, once, session)| {
+                Action::Acquire { owner, mode, lease, patience, once, session }
+            }
         ),
-        2 => (owner.clone(), any::<bool>(), token)
-            .prop_map(|(owner, all, token)| Action::Release { owner, all, token }),
+        2 => (owner.clone(), any::<bool>(), token, connection).prop_map(
+            |(owner, all, token, connection)| Action::Release { owner, all, token, connection }
+        ),
         4 => any::<bool>().prop_map(|all| Action::ReleaseByHolder { all }),
-        1 => (owner.clone(), lease).prop_map(|(owner, lease)| Action::Renew { owner, lease }),
+        1 => (1..4u64).prop_map(Action::CloseConnection),
+        1 => (owner.clone(), lease.clone()).prop_map(|(owner, lease)| Action::Renew { owner, lease }),
         1 => owner.prop_map(|owner| Action::Cancel { owner }),
         1 => Just(Action::Break),
         1 => (0..5usize).prop_map(Action::TimeOut),
         2 => (0..5usize, any::<bool>()).prop_map(|(nth, swept)| Action::Disconnect(nth, swept)),
         1 => Just(Action::Undelivered),
         3 => prop_oneof![1..60u64, 1..3_000u64].prop_map(Action::Sleep),
+        1 => prop_oneof![-3_000..3_000i64, Just(-3_600_000), Just(3_600_000)].prop_map(Action::StepClock),
         1 => Just(Action::ForeignDelete),
+        1 => (0..5usize, -600..600i64).prop_map(|(nth, score)| Action::ForeignScore(nth, score)),
+        1 => lease.prop_map(Action::ForeignLease),
         1 => Just(Action::LoseToken),
         1 => Just(Action::Restart),
     ]

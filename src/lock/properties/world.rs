@@ -1,11 +1,16 @@
 //! What a server does with the rules, and what its clients are told.
 
+use std::collections::BTreeMap;
+
 use proptest::prelude::*;
 
 use super::{Action, Mode, RULES};
 use crate::lock::memory::Memory;
-use crate::lock::{Ask, Event, Millis, Now, Owner, Presence, Refusal, State, Ticket, Way};
-use crate::lock::{rules, turn};
+use crate::lock::{
+    Ask, Connection, Deadline, Holds, Millis, Now, Owner, Presence, Refusal, Rules, State, Ticket,
+    Way,
+};
+use crate::lock::{rules, session, turn};
 
 fn owner(name: u8) -> Owner {
     Owner::from([b'a' + name])
@@ -15,12 +20,16 @@ fn owner(name: u8) -> Owner {
 #[derive(Debug)]
 pub struct World {
     pub(super) state: Memory,
+    pub(super) rules: Rules,
     pub(super) now: Now,
     pub(super) next_ticket: Ticket,
-    /// Blocked requests without an answer, with their owners.
-    pub(super) blocked: Vec<(Ticket, Owner)>,
+    /// Blocked requests without an answer, with their owners and the connections that they want
+    /// the lock bound to.
+    pub(super) blocked: Vec<(Ticket, Owner, Option<Connection>)>,
     /// The holder as clients know it, with its holds.
     pub(super) holder: Option<(Owner, i64)>,
+    /// The connections that the holder relies on, with the holds they brought.
+    pub(super) bound: BTreeMap<Connection, i64>,
     pub(super) last_token: i64,
     /// The last hand-off, while nothing else has happened.
     pub(super) handed_off: Option<(Owner, i64)>,
@@ -32,18 +41,26 @@ impl World {
     pub fn new() -> Self {
         Self {
             state: Memory::default(),
+            rules: RULES,
             now: Now::from_millis(1_700_000_000_000),
             next_ticket: 1,
             blocked: Vec::new(),
             holder: None,
+            bound: BTreeMap::new(),
             last_token: 0,
             handed_off: None,
         }
     }
 
+    /// The lock is free, as its holder knows or will find out.
+    pub(super) fn freed(&mut self) {
+        self.holder = None;
+        self.bound.clear();
+    }
+
     pub fn act(&mut self, action: &Action) -> Checked {
         let before = self.state.clone();
-        let mut events = Vec::new();
+        let (rules, now) = (self.rules, self.now);
         let handed_off = self.handed_off.take();
         match action {
             Action::Acquire {
@@ -52,6 +69,7 @@ impl World {
                 lease,
                 patience,
                 once,
+                session,
             } => {
                 let owner = owner(*name);
                 let ask = Ask {
@@ -59,6 +77,7 @@ impl World {
                     lease: *lease,
                     patience: *patience,
                     once: *once,
+                    session: *session,
                 };
                 return self.acquire(&before, &ask, *mode);
             }
@@ -66,142 +85,172 @@ impl World {
                 owner: name,
                 all,
                 token,
-            } => self.release(&owner(*name), *all, *token, &mut events)?,
+                connection,
+            } => self.release(&owner(*name), *all, *token, *connection)?,
             Action::ReleaseByHolder { all } => {
                 if let Some((holder, _)) = self.holder.clone() {
-                    self.release(&holder, *all, None, &mut events)?;
+                    self.release(&holder, *all, None, None)?;
                 }
             }
-            Action::Renew { owner: name, lease } => {
-                let owner = owner(*name);
-                let renewed = rules::renew(&mut self.state, &owner, *lease, &RULES, self.now);
-                let is_holder = self
-                    .holder
-                    .as_ref()
-                    .is_some_and(|(holder, _)| *holder == owner);
-                prop_assert_eq!(renewed.is_ok(), is_holder);
-                if is_holder {
-                    prop_assert_eq!(self.state.lease_end, Some(self.now.after(*lease)));
-                }
-            }
+            Action::Renew { owner: name, lease } => self.renew(&owner(*name), *lease)?,
             Action::Cancel { owner: name } => {
                 let owner = owner(*name);
                 let was_waiting = before
                     .queue
                     .iter()
                     .any(|entry| entry.0 == owner && entry.1.presence != Presence::Gone);
-                let cancelled =
-                    rules::cancel(&mut self.state, &owner, &RULES, self.now, &mut events);
+                let cancelled = rules::cancel(&mut self.state, &owner, &rules, now);
                 prop_assert_eq!(cancelled, was_waiting);
-                return self.check(&before, &events, Some(&owner), false);
+                return self.check(&before, Some(&owner), false);
             }
             Action::Break => {
-                let held = rules::break_lock(&mut self.state, &RULES, self.now, &mut events);
-                prop_assert_eq!(held, self.holder.take().is_some());
+                let held = rules::break_lock(&mut self.state, &rules, now);
+                prop_assert_eq!(held, self.holder.is_some());
+                self.freed();
             }
             Action::TimeOut(nth) => return self.time_out(&before, *nth),
             Action::Disconnect(nth, swept) => return self.disconnect(&before, *nth, *swept),
+            Action::CloseConnection(connection) => self.close(*connection),
             Action::Restart => return self.restart(),
             Action::Undelivered => {
                 if let Some((owner, token)) = handed_off {
-                    self.holder = None;
-                    let events = &mut events;
-                    rules::take_back(&mut self.state, &owner, token, &RULES, self.now, events);
+                    self.freed();
+                    rules::take_back(&mut self.state, &owner, token, &rules, now);
                 }
             }
-            Action::Sleep(time) => self.sleep(*time, &mut events)?,
+            Action::Sleep(time) => self.sleep(*time)?,
+            Action::StepClock(step) => self.step_clock(*step),
             Action::ForeignDelete => {
                 self.state.free();
-                self.holder = None;
-                turn::settle(&mut self.state, &RULES, self.now, None, &mut events);
+                self.freed();
+                rules::look(&mut self.state, &rules, now);
             }
-            Action::LoseToken => self.state.token = None,
+            Action::ForeignScore(nth, score) => {
+                if let Some((_, _, stored)) = self.state.queue.get_mut(*nth) {
+                    *stored = now.millis().saturating_add_signed(*score);
+                }
+                rules::look(&mut self.state, &rules, now);
+            }
+            Action::ForeignLease(lease) => {
+                if self.state.holder.is_some() {
+                    self.state.lease_end = Some(now.after(*lease));
+                }
+                rules::look(&mut self.state, &rules, now);
+            }
+            Action::LoseToken => {
+                self.state.token = None;
+                self.mind_the_clock();
+            }
         }
-        self.check(&before, &events, None, false)
+        self.check(&before, None, false)
+    }
+
+    fn renew(&mut self, owner: &Owner, lease: Millis) -> Checked {
+        let renewed = rules::renew(&mut self.state, owner, lease, &self.rules, self.now);
+        let is_holder = self
+            .holder
+            .as_ref()
+            .is_some_and(|(holder, _)| holder == owner);
+        prop_assert_eq!(renewed.is_ok(), is_holder);
+        if let Ok(set) = renewed {
+            prop_assert!(set >= lease && (set == lease || !self.bound.is_empty()));
+            prop_assert_eq!(self.state.lease_end, Some(self.now.after(set)));
+        }
+        Ok(())
     }
 
     fn time_out(&mut self, before: &Memory, nth: usize) -> Checked {
         if self.blocked.is_empty() {
             return Ok(());
         }
-        let (ticket, owner) = self.blocked.remove(nth % self.blocked.len());
-        let mut events = Vec::new();
-        rules::leave(
-            &mut self.state,
-            &owner,
-            ticket,
-            &RULES,
-            self.now,
-            &mut events,
-        );
-        self.check(before, &events, Some(&owner), false)
+        let (ticket, owner, _) = self.blocked.remove(nth % self.blocked.len());
+        rules::leave(&mut self.state, &owner, ticket, &self.rules, self.now);
+        self.check(before, Some(&owner), false)
     }
 
     fn disconnect(&mut self, before: &Memory, nth: usize, swept: bool) -> Checked {
         if self.blocked.is_empty() {
             return Ok(());
         }
-        let (_, owner) = self.blocked.remove(nth % self.blocked.len());
-        let mut events = Vec::new();
+        let (_, owner, _) = self.blocked.remove(nth % self.blocked.len());
         if let Some(mut waiter) = self.state.waiter(&owner) {
             waiter.presence = Presence::Gone;
             self.state.set_waiter(&owner, waiter);
         }
         if swept {
-            self.state.remove(&owner);
-            turn::settle(&mut self.state, &RULES, self.now, None, &mut events);
+            let owners = [Owner::clone(&owner)];
+            rules::leave_gone(&mut self.state, &self.rules, self.now, &owners);
         }
-        self.check(before, &events, Some(&owner), !swept)
+        self.check(before, Some(&owner), !swept)
+    }
+
+    /// A connection closes that the lock may be bound to.
+    fn close(&mut self, connection: Connection) {
+        if let Some(holds) = self.bound.remove(&connection)
+            && let Some((_, total)) = &mut self.holder
+        {
+            *total -= holds;
+            if *total <= 0 {
+                self.freed();
+            }
+        }
+        session::connection_closed(&mut self.state, connection, &self.rules, self.now);
     }
 
     fn restart(&mut self) -> Checked {
-        // No server starts within a millisecond, which is what a lost token relies on.
-        self.now = Now::from_millis(self.now.after(1));
-        if self.state.expire(self.now) {
-            self.holder = None;
-        }
+        // No server starts within a millisecond, and none with a clock that is behind: that is
+        // what a lost token relies on.
+        let least = self.last_token.cast_unsigned() / 1000 + 1;
+        let time = self.now.after(1).max(least);
+        self.now = Now::from_millis(time);
+        self.rules.grace = self.now.tick_after(self.rules.turn);
+        self.expire();
         self.state.restart();
         self.blocked.clear();
+        self.bound.clear();
         let kept = self.state.clone();
-        let mut events = Vec::new();
-        turn::settle(&mut self.state, &RULES, self.now, None, &mut events);
-        self.check(&kept, &events, None, false)
+        rules::look(&mut self.state, &self.rules, self.now);
+        self.check(&kept, None, false)
     }
 
     fn acquire(&mut self, before: &Memory, ask: &Ask<'_>, mode: Mode) -> Checked {
-        let mut events = Vec::new();
-        let (state, now) = (&mut self.state, self.now);
-        let acquired = rules::acquire(state, ask, &RULES, now, &mut events);
+        let (rules, now) = (self.rules, self.now);
+        let acquired = rules::acquire(&mut self.state, ask, &rules, now);
         if let Ok(Some(acquired)) = acquired {
             let owner = Owner::from(ask.owner);
-            match &mut self.holder {
-                Some((holder, holds)) if *holder == owner => {
-                    prop_assert!(acquired.reentrant);
-                    *holds += i64::from(!ask.once);
-                    prop_assert_eq!(self.state.lease_end, Some(now.after(ask.lease)));
-                    return self.check(before, &events, None, false);
-                }
-                _ => {
-                    prop_assert!(!acquired.reentrant);
-                    self.told_granted(&owner, acquired.token, before, &events)?;
-                    return self.check(before, &events, Some(&owner), false);
-                }
+            let again = self
+                .holder
+                .as_ref()
+                .is_some_and(|(holder, _)| *holder == owner);
+            prop_assert_eq!(acquired.reentrant, again);
+            if again {
+                self.hold_again(ask);
+                let lease = self
+                    .state
+                    .session
+                    .as_ref()
+                    .map_or(0, |session| session.lease);
+                let end = now.after(ask.lease.max(lease));
+                prop_assert_eq!(self.state.lease_end, Some(end));
+                return self.check(before, None, false);
             }
+            self.told_granted(&owner, acquired.token, ask.session, before)?;
+            return self.check(before, Some(&owner), false);
         }
         prop_assert_eq!(acquired, Ok(None));
         let way = match mode {
-            Mode::Try => return self.check(before, &events, None, false),
+            Mode::Try => return self.check(before, None, false),
             Mode::Poll => Way::Polling,
             Mode::Block => {
-                self.blocked
-                    .push((self.next_ticket, Owner::from(ask.owner)));
+                let owner = Owner::from(ask.owner);
+                self.blocked.push((self.next_ticket, owner, ask.session));
                 Way::Blocked(self.next_ticket)
             }
         };
         self.next_ticket += 1;
         let was_waiting = self.state.position(ask.owner);
         let full = self.state.queue.len() >= RULES.max_waiters;
-        match rules::join(&mut self.state, ask, way, &RULES, now, &mut events) {
+        match rules::join(&mut self.state, ask, way, &rules, now) {
             Ok(place) => {
                 prop_assert!(was_waiting.is_some() || !full);
                 prop_assert_eq!(self.state.position(ask.owner), Some(place.position - 1));
@@ -217,7 +266,22 @@ impl World {
                 }
             }
         }
-        self.check(before, &events, None, false)
+        self.check(before, None, false)
+    }
+
+    fn hold_again(&mut self, ask: &Ask<'_>) {
+        let Some((_, holds)) = &mut self.holder else {
+            return;
+        };
+        *holds += i64::from(!ask.once);
+        match ask.session {
+            Some(connection) if ask.once && !self.bound.contains_key(&connection) => {
+                self.bound = BTreeMap::from([(connection, *holds)]);
+            }
+            Some(connection) if ask.once => self.bound = BTreeMap::from([(connection, *holds)]),
+            Some(connection) => *self.bound.entry(connection).or_default() += 1,
+            None => (),
+        }
     }
 
     fn release(
@@ -225,11 +289,12 @@ impl World {
         owner: &Owner,
         all: bool,
         token: Option<bool>,
-        events: &mut Vec<Event>,
+        connection: Option<Connection>,
     ) -> Checked {
         let current = self.state.token.map(|(token, _)| token);
         let token = token.map(|right| current.unwrap_or(7) + i64::from(!right));
-        let left = rules::release(&mut self.state, owner, token, all, &RULES, self.now, events);
+        let (rules, now) = (self.rules, self.now);
+        let left = rules::release(&mut self.state, owner, token, all, connection, &rules, now);
         let holds = match &self.holder {
             Some((holder, holds)) if holder == owner => *holds,
             _ => 0,
@@ -240,33 +305,112 @@ impl World {
         }
         let expected = if all { 0 } else { holds - 1 };
         prop_assert_eq!(left, Ok(expected));
-        self.holder = (expected > 0).then(|| (Owner::clone(owner), expected));
+        if expected == 0 {
+            self.freed();
+            return Ok(());
+        }
+        self.holder = Some((Owner::clone(owner), expected));
+        // The hold given up is the asking connection's, else one that no connection brought.
+        if let Some(holds) = connection.and_then(|connection| self.bound.get_mut(&connection)) {
+            *holds -= 1;
+        }
+        if self.bound.values().sum::<i64>() > expected {
+            let session = self.state.session.as_ref();
+            let sum: i64 = session.map_or(0, |session| session.holders.iter().map(|of| of.1).sum());
+            prop_assert_eq!(sum, expected, "all holds that remain are bound");
+            self.bound = session.map_or_else(BTreeMap::new, |session| {
+                session.holders.iter().copied().collect()
+            });
+        }
+        self.bound.retain(|_, holds| *holds > 0);
         Ok(())
     }
 
+    /// What the expiry of keys does.
+    pub(super) fn expire(&mut self) -> bool {
+        let ended = self.state.expire(self.now);
+        if ended {
+            self.freed();
+        }
+        ended
+    }
+
     /// Time passes; the server looks at the lock whenever it is due.
-    fn sleep(&mut self, time: Millis, events: &mut Vec<Event>) -> Checked {
-        let end = self.now.after(time);
+    fn sleep(&mut self, time: Millis) -> Checked {
+        let end = Now {
+            micros: self.now.micros + time * 1000,
+            steady: self.now.steady + time * 1000,
+        };
         let mut looks = 0;
-        while let Some(due) = turn::next_due(&mut self.state).filter(|due| *due <= end) {
+        while let Some(left) = self
+            .until_due()
+            .filter(|left| self.now.tick_after(*left) <= end.tick())
+        {
             looks += 1;
-            prop_assert!(looks < 1_000, "a lock that is due is not brought on");
-            self.now = Now::from_millis(due.max(self.now.millis()));
-            if self.state.expire(self.now) {
-                self.holder = None;
-            }
-            turn::settle(&mut self.state, &RULES, self.now, None, events);
-            if events
-                .iter()
-                .any(|event| matches!(event, Event::Granted { .. }))
-            {
+            prop_assert!(looks < 10_000, "a lock that is due is not brought on");
+            self.now.micros += left * 1000;
+            self.now.steady += left * 1000;
+            let relied_on = !self.bound.is_empty();
+            let ended = self.expire();
+            prop_assert!(
+                !(ended && relied_on),
+                "the lease ended, the connection did not"
+            );
+            rules::look(&mut self.state, &self.rules, self.now);
+            let granted = self.state.events.iter().any(super::checks::is_grant);
+            if granted {
                 return Ok(());
             }
         }
-        self.now = Now::from_millis(end);
-        if self.state.expire(self.now) {
-            self.holder = None;
-        }
+        self.now = end;
+        self.expire();
         Ok(())
+    }
+
+    /// Milliseconds until the server looks at the lock by itself.
+    fn until_due(&mut self) -> Option<Millis> {
+        let due = turn::next_due(&mut self.state);
+        let wall = due.wall.map(|at| at.saturating_sub(self.now.millis()));
+        let tick = due.tick.map(|at| at.saturating_sub(self.now.tick()));
+        wall.into_iter().chain(tick).min()
+    }
+
+    /// The wall clock is set; the server looks at its locks when it notices.
+    fn step_clock(&mut self, millis: i64) {
+        self.now.micros = self.now.micros.saturating_add_signed(millis * 1000);
+        self.mind_the_clock();
+        self.expire();
+        rules::look(&mut self.state, &self.rules, self.now);
+    }
+
+    /// Where the token's key was lost and the server has restarted since it was issued, nobody
+    /// remembers it but the clock, and no lock could do with a clock that is behind.
+    fn mind_the_clock(&mut self) {
+        if self.state.token.is_none() && self.state.greatest_token < self.last_token {
+            let least = self.last_token.cast_unsigned() + 1;
+            self.now.micros = self.now.micros.max(least);
+        }
+    }
+
+    /// Whether a polling waiter may be dropped now, as its clients understand the promise.
+    pub(super) fn is_over(&self, waiter: Presence, deadline: Deadline, stored: Millis) -> bool {
+        match waiter {
+            Presence::Polling => deadline.tick <= self.now.tick(),
+            Presence::Found => stored <= self.now.millis() && self.rules.grace <= self.now.tick(),
+            Presence::Blocked(_) | Presence::Gone => false,
+        }
+    }
+
+    /// The hold count as the state has it.
+    pub(super) fn stored_holds(&mut self) -> i64 {
+        let holder = self
+            .state
+            .holder
+            .as_ref()
+            .map(|(owner, _)| Owner::clone(owner));
+        match holder.map(|owner| self.state.holds(&owner)) {
+            Some(Holds::Count(count)) => count,
+            _ => 0,
+        }
     }
 }

@@ -1,0 +1,66 @@
+//! Which locks are bound to which connection.
+
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+
+use crate::lock::Connection;
+
+use super::table::LockId;
+
+thread_local! {
+    static BOUND: RefCell<HashMap<Connection, HashSet<LockId>>> = RefCell::default();
+}
+
+/// A lock is bound to a connection.
+pub fn bound(connection: Connection, lock: &LockId) {
+    BOUND.with_borrow_mut(|bound| bound.entry(connection).or_default().insert(lock.clone()));
+}
+
+/// A lock is not bound to a connection any more.
+pub fn unbound(connection: Connection, lock: &LockId) {
+    BOUND.with_borrow_mut(|bound| {
+        if let Some(locks) = bound.get_mut(&connection) {
+            locks.remove(lock);
+            if locks.is_empty() {
+                bound.remove(&connection);
+            }
+        }
+    });
+}
+
+/// The locks bound to a connection that closes. They stay bound until each has been looked at.
+#[must_use]
+pub fn of(connection: Connection) -> Vec<LockId> {
+    BOUND.with_borrow(|bound| {
+        let locks = bound.get(&connection);
+        locks.into_iter().flatten().cloned().collect()
+    })
+}
+
+/// Number of locks bound to connections; one bound to two counts twice.
+#[must_use]
+pub fn count() -> usize {
+    BOUND.with_borrow(|bound| bound.values().map(HashSet::len).sum())
+}
+
+/// Two databases have changed places, and the sessions with them.
+pub fn swap(one: i32, other: i32) {
+    let swapped = |mut lock: LockId| {
+        lock.db = match lock.db {
+            db if db == one => other,
+            db if db == other => one,
+            db => db,
+        };
+        lock
+    };
+    BOUND.with_borrow_mut(|bound| {
+        for locks in bound.values_mut() {
+            *locks = std::mem::take(locks).into_iter().map(swapped).collect();
+        }
+    });
+}
+
+/// Forgets all: the locks live on by their leases.
+pub fn clear() {
+    BOUND.with_borrow_mut(HashMap::clear);
+}

@@ -1,0 +1,242 @@
+//! Counting what happens, for INFO.
+//!
+//! How long a lock is held is measured from when this server made someone its holder, so that
+//! instant is remembered for every lock held: 16 bytes each, under a hash of its name. Should two
+//! names have the same 64 bits, one duration is wrong.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
+
+use hdrhistogram::Histogram;
+
+use crate::lock::{Event, Now};
+use crate::server::clock;
+use crate::server::info::Section;
+
+use super::{client, session};
+
+/// Durations of one kind.
+#[derive(Clone, Copy, Debug, Default)]
+struct Percentiles {
+    /// Half were no longer than this many microseconds.
+    p50: u64,
+    /// All but one in a hundred were no longer.
+    p99: u64,
+    /// The longest.
+    max: u64,
+}
+
+/// What has happened since the module was loaded.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counters {
+    /// Acquisitions without waiting.
+    immediate: u64,
+    /// Acquisitions by a waiter, blocked or polling.
+    handed_off: u64,
+    /// Acquisitions by the holder.
+    reentrant: u64,
+    /// Locks freed by RELEASE, BREAK, or a session's end.
+    releases: u64,
+    /// Blocked waiters whose time was up.
+    timeouts: u64,
+    /// Waiters taken out by CANCEL.
+    cancels: u64,
+    /// Blocked waiters whose connection closed.
+    disconnects: u64,
+    /// Locks acquired here whose lease ended.
+    lease_ends: u64,
+    /// Polling waiters that were dropped as dead.
+    reaped: u64,
+    /// Blocked waiters whose place a second connection took.
+    take_overs: u64,
+}
+
+/// Hashes what is a hash already.
+#[derive(Default)]
+struct Identity(u64);
+
+impl Hasher for Identity {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+}
+
+/// When each lock was acquired, by a hash of its database and name.
+type Held = HashMap<u64, u64, BuildHasherDefault<Identity>>;
+
+/// Durations in microseconds, to two digits.
+struct Durations(Option<Histogram<u64>>);
+
+impl Durations {
+    fn new() -> Self {
+        const LONGEST: u64 = 1 << 52;
+        Self(Histogram::new_with_bounds(1, LONGEST, 2).ok())
+    }
+
+    fn record(&mut self, micros: u64) {
+        if let Some(histogram) = &mut self.0 {
+            histogram.saturating_record(micros);
+        }
+    }
+
+    fn percentiles(&self) -> Percentiles {
+        let Some(histogram) = self.0.as_ref().filter(|histogram| !histogram.is_empty()) else {
+            return Percentiles::default();
+        };
+        Percentiles {
+            p50: histogram.value_at_quantile(0.5),
+            p99: histogram.value_at_quantile(0.99),
+            max: histogram.max(),
+        }
+    }
+}
+
+thread_local! {
+    static COUNTERS: Cell<Counters> = Cell::default();
+    static WAITS: RefCell<Durations> = RefCell::new(Durations::new());
+    static HOLDS: RefCell<Durations> = RefCell::new(Durations::new());
+    static HELD: RefCell<Held> = RefCell::default();
+    static STATE: RandomState = RandomState::new();
+}
+
+fn add(field: fn(&mut Counters) -> &mut u64) {
+    let mut counters = COUNTERS.get();
+    let count = field(&mut counters);
+    *count = count.wrapping_add(1);
+    COUNTERS.set(counters);
+}
+
+/// Counts one thing that happened to a lock.
+pub fn count(event: &Event, db: i32, lock: &[u8], now: Now) {
+    match event {
+        Event::Acquired { waited: None } => {
+            add(|counters| &mut counters.immediate);
+            held(db, lock, now);
+        }
+        Event::Acquired {
+            waited: Some(waited),
+        }
+        | Event::Granted { waited, .. } => {
+            add(|counters| &mut counters.handed_off);
+            WAITS.with_borrow_mut(|waits| waits.record(*waited));
+            held(db, lock, now);
+        }
+        Event::HeldAgain => add(|counters| &mut counters.reentrant),
+        Event::Released => {
+            add(|counters| &mut counters.releases);
+            record_hold(db, lock, now.steady);
+        }
+        Event::Cancelled { .. } => add(|counters| &mut counters.cancels),
+        Event::Reaped { .. } => add(|counters| &mut counters.reaped),
+        Event::TakenOver { .. } => add(|counters| &mut counters.take_overs),
+        Event::Enqueued
+        | Event::Refused { .. }
+        | Event::Left
+        | Event::WakeUp { .. }
+        | Event::Bound { .. }
+        | Event::Unbound { .. } => (),
+    }
+}
+
+/// A blocked client's time was up.
+pub fn timed_out() {
+    add(|counters| &mut counters.timeouts);
+}
+
+/// A blocked client's connection has closed.
+pub fn disconnected() {
+    add(|counters| &mut counters.disconnects);
+}
+
+fn hash(db: i32, lock: &[u8]) -> u64 {
+    STATE.with(|state| state.hash_one((db, lock)))
+}
+
+fn held(db: i32, lock: &[u8], now: Now) {
+    HELD.with_borrow_mut(|held| held.insert(hash(db, lock), now.steady));
+}
+
+fn record_hold(db: i32, lock: &[u8], steady: u64) -> bool {
+    let since = HELD.with_borrow_mut(|held| held.remove(&hash(db, lock)));
+    if let Some(since) = since {
+        HOLDS.with_borrow_mut(|holds| holds.record(steady.saturating_sub(since)));
+    }
+    since.is_some()
+}
+
+/// A key has expired: the lease has ended, if it is that of a lock acquired here.
+pub fn expired(db: i32, key: &[u8]) {
+    if HELD.with_borrow(HashMap::is_empty) {
+        return;
+    }
+    if record_hold(db, key, clock::steady_micros()) {
+        add(|counters| &mut counters.lease_ends);
+    }
+}
+
+/// Somebody else has changed a key: if it was a lock acquired here, nobody can tell how long it
+/// was held.
+pub fn taken_away(db: i32, key: &[u8]) {
+    HELD.with_borrow_mut(|held| {
+        if !held.is_empty() {
+            held.remove(&hash(db, key));
+        }
+    });
+}
+
+/// Somebody else has changed whole databases.
+pub fn forget_holders() {
+    HELD.with_borrow_mut(HashMap::clear);
+}
+
+/// Writes the section of INFO: counters since the module was loaded, and gauges.
+pub fn write(section: &mut Section) {
+    section.text("version", env!("CARGO_PKG_VERSION"));
+    let counters = COUNTERS.get();
+    for (name, count) in [
+        ("acquisitions_immediate", counters.immediate),
+        ("acquisitions_handed_off", counters.handed_off),
+        ("acquisitions_reentrant", counters.reentrant),
+        ("releases", counters.releases),
+        ("timeouts", counters.timeouts),
+        ("cancels", counters.cancels),
+        ("disconnects", counters.disconnects),
+        ("lease_ends", counters.lease_ends),
+        ("reaped_waiters", counters.reaped),
+        ("take_overs", counters.take_overs),
+        ("blocked_clients", number(client::count())),
+        ("session_locks", number(session::count())),
+        ("locks_with_waiters_or_session", number(super::tracked())),
+    ] {
+        section.number(name, count);
+    }
+    for (name, durations) in [("wait_time", &WAITS), ("hold_time", &HOLDS)] {
+        let percentiles = durations.with_borrow(Durations::percentiles);
+        section.number(&format!("{name}_p50_usec"), percentiles.p50);
+        section.number(&format!("{name}_p99_usec"), percentiles.p99);
+        section.number(&format!("{name}_max_usec"), percentiles.max);
+    }
+}
+
+fn number(count: usize) -> u64 {
+    u64::try_from(count).unwrap_or(u64::MAX)
+}
+
+/// Forgets all.
+pub fn clear() {
+    COUNTERS.set(Counters::default());
+    WAITS.set(Durations::new());
+    HOLDS.set(Durations::new());
+    forget_holders();
+}
