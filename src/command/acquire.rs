@@ -16,6 +16,7 @@ use crate::config;
 use crate::error::Error;
 use crate::keyspace::Stored;
 use crate::lock::{Ask, Connection, Millis, Now, Place, Rules, Way, rules};
+use crate::server::docs::{Argument, Docs, KeyUse};
 use crate::server::{Args, Command, Ctx, Str};
 use crate::waiting::client::{self, Outcome};
 use crate::waiting::{LockId, step};
@@ -49,9 +50,32 @@ struct Request<'a> {
 }
 
 impl Command for Acquire {
-    const NAME: &'static CStr = c"FAIRLOCK.ACQUIRE";
+    const NAME: &'static CStr = c"fairlock.acquire";
     const FLAGS: &'static CStr = c"write deny-oom fast blocking";
-    const HAS_KEY: bool = true;
+    const DOCS: Docs = Docs {
+        summary: c"Takes a fair lock, or waits in its queue.",
+        complexity: c"O(log(N)) with N the number of waiters.",
+        since: c"0.1.0",
+        arity: -3,
+        key: Some(KeyUse::Update),
+        arguments: &[
+            Argument::key(c"key"),
+            Argument::text(c"owner"),
+            Argument::number(c"lease").after(c"LEASE").optional(),
+            Argument::one_of(
+                c"way",
+                &[
+                    Argument::number(c"wait").after(c"WAIT"),
+                    Argument::keyword(c"nowait", c"NOWAIT"),
+                    Argument::keyword(c"enqueue", c"ENQUEUE"),
+                ],
+            )
+            .optional(),
+            Argument::number(c"patience").after(c"PATIENCE").optional(),
+            Argument::keyword(c"session", c"SESSION").optional(),
+            Argument::keyword(c"once", c"ONCE").optional(),
+        ],
+    };
     const CATEGORIES: &'static CStr = c"write fast blocking";
     type Error = Error;
 

@@ -7,6 +7,7 @@ use std::ffi::CStr;
 
 use crate::error::Error;
 use crate::lock::rules;
+use crate::server::docs::{Argument, Docs, KeyUse};
 use crate::server::{Args, Command, Ctx};
 use crate::waiting::step;
 
@@ -17,9 +18,16 @@ use super::args::Cursor;
 pub struct Break;
 
 impl Command for Break {
-    const NAME: &'static CStr = c"FAIRLOCK.BREAK";
+    const NAME: &'static CStr = c"fairlock.break";
     const FLAGS: &'static CStr = c"write admin";
-    const HAS_KEY: bool = true;
+    const DOCS: Docs = Docs {
+        summary: c"Frees a lock whoever holds it; the next waiter is served.",
+        complexity: c"O(log(N)) with N the number of waiters.",
+        since: c"0.1.0",
+        arity: 2,
+        key: Some(KeyUse::Delete),
+        arguments: &[Argument::key(c"key")],
+    };
     const CATEGORIES: &'static CStr = c"write admin dangerous";
     type Error = Error;
 

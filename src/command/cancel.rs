@@ -7,6 +7,7 @@ use std::ffi::CStr;
 
 use crate::error::Error;
 use crate::lock::rules;
+use crate::server::docs::{Argument, Docs, KeyUse};
 use crate::server::{Args, Command, Ctx};
 use crate::waiting::step;
 
@@ -17,9 +18,16 @@ use super::args::Cursor;
 pub struct Cancel;
 
 impl Command for Cancel {
-    const NAME: &'static CStr = c"FAIRLOCK.CANCEL";
+    const NAME: &'static CStr = c"fairlock.cancel";
     const FLAGS: &'static CStr = c"write fast";
-    const HAS_KEY: bool = true;
+    const DOCS: Docs = Docs {
+        summary: c"Takes an owner out of the queue.",
+        complexity: c"O(log(N)) with N the number of waiters.",
+        since: c"0.1.0",
+        arity: 3,
+        key: Some(KeyUse::Update),
+        arguments: &[Argument::key(c"key"), Argument::text(c"owner")],
+    };
     const CATEGORIES: &'static CStr = c"write fast";
     type Error = Error;
 

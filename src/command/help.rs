@@ -5,6 +5,7 @@
 use std::ffi::CStr;
 
 use crate::error::Error;
+use crate::server::docs::Docs;
 use crate::server::{Args, Command, Ctx};
 
 use super::args::Cursor;
@@ -13,10 +14,12 @@ use super::args::Cursor;
 #[derive(Debug)]
 pub struct Help;
 
-const LINES: [&str; 17] = [
-    "FAIRLOCK.ACQUIRE key owner [LEASE ms] [WAIT ms | NOWAIT | ENQUEUE] [PATIENCE ms] [ONCE]",
+const LINES: [&str; 19] = [
+    "FAIRLOCK.ACQUIRE key owner [LEASE ms] [WAIT ms | NOWAIT | ENQUEUE] [PATIENCE ms]",
+    "    [SESSION] [ONCE]",
     "    Take the lock, or wait in its queue. Replies the fencing token, nil if not in time, or",
-    "    with ENQUEUE [position, retry-after]. owner '*' is this connection.",
+    "    with ENQUEUE [position, retry-after]. owner '*' is this connection. SESSION: the lock",
+    "    lives as long as this connection. ONCE: the holder asking again adds no hold.",
     "FAIRLOCK.RELEASE key owner [TOKEN token] [ALL]",
     "    Give up one hold, or all. Replies the holds that remain; NOTHELD if not the holder.",
     "FAIRLOCK.RENEW key owner [LEASE ms]",
@@ -34,9 +37,16 @@ const LINES: [&str; 17] = [
 ];
 
 impl Command for Help {
-    const NAME: &'static CStr = c"FAIRLOCK.HELP";
+    const NAME: &'static CStr = c"fairlock.help";
     const FLAGS: &'static CStr = c"fast allow-loading allow-stale";
-    const HAS_KEY: bool = false;
+    const DOCS: Docs = Docs {
+        summary: c"Shows the commands with their arguments.",
+        complexity: c"O(1)",
+        since: c"0.1.0",
+        arity: 1,
+        key: None,
+        arguments: &[],
+    };
     const CATEGORIES: &'static CStr = c"fast connection";
     type Error = Error;
 

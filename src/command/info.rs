@@ -16,6 +16,7 @@ use std::ffi::CStr;
 
 use crate::error::Error;
 use crate::keyspace::{Names, view};
+use crate::server::docs::{Argument, Docs, KeyUse};
 use crate::server::{Args, Command, Ctx};
 use crate::waiting::{self, LockId};
 
@@ -26,9 +27,16 @@ use super::args::Cursor;
 pub struct Info;
 
 impl Command for Info {
-    const NAME: &'static CStr = c"FAIRLOCK.INFO";
+    const NAME: &'static CStr = c"fairlock.info";
     const FLAGS: &'static CStr = c"readonly fast";
-    const HAS_KEY: bool = true;
+    const DOCS: Docs = Docs {
+        summary: c"Shows who holds a lock, for how long, and who is next.",
+        complexity: c"O(1)",
+        since: c"0.1.0",
+        arity: 2,
+        key: Some(KeyUse::Read),
+        arguments: &[Argument::key(c"key")],
+    };
     const CATEGORIES: &'static CStr = c"read fast";
     type Error = Error;
 

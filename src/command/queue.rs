@@ -8,6 +8,7 @@ use std::ffi::CStr;
 
 use crate::error::Error;
 use crate::keyspace::{Names, view};
+use crate::server::docs::{Argument, Docs, KeyUse};
 use crate::server::{Args, Command, Ctx};
 use crate::waiting::{self, LockId};
 
@@ -18,9 +19,24 @@ use super::args::{Cursor, is, once};
 pub struct Queue;
 
 impl Command for Queue {
-    const NAME: &'static CStr = c"FAIRLOCK.QUEUE";
+    const NAME: &'static CStr = c"fairlock.queue";
     const FLAGS: &'static CStr = c"readonly";
-    const HAS_KEY: bool = true;
+    const DOCS: Docs = Docs {
+        summary: c"Lists the waiters in order.",
+        complexity: c"O(offset+count)",
+        since: c"0.1.0",
+        arity: -2,
+        key: Some(KeyUse::Read),
+        arguments: &[
+            Argument::key(c"key"),
+            Argument::block(
+                c"limit",
+                &[Argument::number(c"offset"), Argument::number(c"count")],
+            )
+            .after(c"LIMIT")
+            .optional(),
+        ],
+    };
     const CATEGORIES: &'static CStr = c"read slow";
     type Error = Error;
 

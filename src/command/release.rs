@@ -8,6 +8,7 @@ use std::ffi::CStr;
 
 use crate::error::Error;
 use crate::lock::rules;
+use crate::server::docs::{Argument, Docs, KeyUse};
 use crate::server::{Args, Command, Ctx};
 use crate::waiting::step;
 
@@ -18,9 +19,21 @@ use super::args::{Cursor, is, once};
 pub struct Release;
 
 impl Command for Release {
-    const NAME: &'static CStr = c"FAIRLOCK.RELEASE";
+    const NAME: &'static CStr = c"fairlock.release";
     const FLAGS: &'static CStr = c"write fast";
-    const HAS_KEY: bool = true;
+    const DOCS: Docs = Docs {
+        summary: c"Gives up one hold of a fair lock, or all; the next waiter is served.",
+        complexity: c"O(log(N)) with N the number of waiters.",
+        since: c"0.1.0",
+        arity: -3,
+        key: Some(KeyUse::Update),
+        arguments: &[
+            Argument::key(c"key"),
+            Argument::text(c"owner"),
+            Argument::number(c"token").after(c"TOKEN").optional(),
+            Argument::keyword(c"all", c"ALL").optional(),
+        ],
+    };
     const CATEGORIES: &'static CStr = c"write fast";
     type Error = Error;
 

@@ -9,6 +9,7 @@ use std::ffi::CStr;
 use crate::config;
 use crate::error::Error;
 use crate::lock::rules;
+use crate::server::docs::{Argument, Docs, KeyUse};
 use crate::server::{Args, Command, Ctx};
 use crate::waiting::step;
 
@@ -19,9 +20,20 @@ use super::args::{Cursor, is, once};
 pub struct Renew;
 
 impl Command for Renew {
-    const NAME: &'static CStr = c"FAIRLOCK.RENEW";
+    const NAME: &'static CStr = c"fairlock.renew";
     const FLAGS: &'static CStr = c"write fast";
-    const HAS_KEY: bool = true;
+    const DOCS: Docs = Docs {
+        summary: c"Starts the holder's lease anew.",
+        complexity: c"O(1)",
+        since: c"0.1.0",
+        arity: -3,
+        key: Some(KeyUse::Update),
+        arguments: &[
+            Argument::key(c"key"),
+            Argument::text(c"owner"),
+            Argument::number(c"lease").after(c"LEASE").optional(),
+        ],
+    };
     const CATEGORIES: &'static CStr = c"write fast";
     type Error = Error;
 

@@ -3,19 +3,22 @@
 use std::ffi::{CStr, c_int};
 use std::fmt::Display;
 
+use std::ptr::null_mut;
+
 use redis_module::raw;
 
 use super::api::{OK, api};
+use super::docs::{Docs, describe};
 use super::{Ctx, Str, guard};
 
 /// One command: what the server must know of it, and what it does.
 pub trait Command {
-    /// Its name, upper-case.
+    /// Its name, lower-case as those of the server's own.
     const NAME: &'static CStr;
     /// Flags as the server's documentation of `CreateCommand` lists them.
     const FLAGS: &'static CStr;
-    /// Whether its first argument is a key, the only one it has.
-    const HAS_KEY: bool;
+    /// What COMMAND DOCS and COMMAND INFO say of it; its key, if it has one, is its first argument.
+    const DOCS: Docs;
     /// ACL categories beyond those that follow from the flags, for servers that can set them.
     const CATEGORIES: &'static CStr;
     /// What it refuses with: one line that begins with an upper-case code.
@@ -62,7 +65,7 @@ impl<'a> Args<'a> {
 
 /// Makes a command known to the server. False if the server refuses.
 pub fn register<C: Command>(ctx: &Ctx) -> bool {
-    let key = c_int::from(C::HAS_KEY);
+    let key = c_int::from(C::DOCS.key.is_some());
     // SAFETY: names and flags are static; the entry has the signature that the server expects.
     unsafe {
         let status = api!(RedisModule_CreateCommand(
@@ -77,13 +80,14 @@ pub fn register<C: Command>(ctx: &Ctx) -> bool {
         if status != OK {
             return false;
         }
-        let command = api!(RedisModule_GetCommand(ctx.raw, C::NAME.as_ptr()) or return true);
-        if !command.is_null() && !C::CATEGORIES.is_empty() {
-            // Since Redis 7.2. Without it the categories that follow from the flags apply.
-            api!(RedisModule_SetCommandACLCategories(command, C::CATEGORIES.as_ptr()) or 0);
+        let command = api!(RedisModule_GetCommand(ctx.raw, C::NAME.as_ptr()) or null_mut());
+        if command.is_null() {
+            return false;
         }
+        // Since Redis 7.2. Without it the categories that follow from the flags apply.
+        api!(RedisModule_SetCommandACLCategories(command, C::CATEGORIES.as_ptr()) or 0);
+        describe(command, &C::DOCS)
     }
-    true
 }
 
 extern "C" fn entry<C: Command>(

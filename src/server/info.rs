@@ -37,17 +37,6 @@ impl Section {
         // SAFETY: the server copies the name; the context is valid during the callback.
         unsafe { api!(RedisModule_InfoAddFieldULongLong(self.raw, field.as_ptr(), value) or 0) };
     }
-
-    /// Adds a line with a text that has no line break in it.
-    pub fn text(&mut self, field: &str, value: &str) {
-        let (Ok(field), Ok(value)) = (CString::new(field), CString::new(value)) else {
-            return;
-        };
-        // SAFETY: as above; the server copies both.
-        unsafe {
-            api!(RedisModule_InfoAddFieldCString(self.raw, field.as_ptr(), value.as_ptr()) or 0)
-        };
-    }
 }
 
 extern "C" fn write(info: *mut raw::RedisModuleInfoCtx, _crashed: c_int) {

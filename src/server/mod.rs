@@ -15,6 +15,7 @@ pub mod block;
 pub mod clock;
 pub mod command;
 mod context;
+pub mod docs;
 pub mod events;
 pub mod info;
 mod key;

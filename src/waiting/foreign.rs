@@ -111,6 +111,7 @@ pub fn flushed(ctx: &Ctx, db: Option<i32>) {
 pub fn swapped(ctx: &Ctx, one: i32, other: i32) {
     stats::forget_holders();
     session::swap(one, other);
+    sweep::swap(one, other);
     let locks = TABLE.with_borrow_mut(|table| table.swap(one, other));
     for lock in locks {
         sweep::touched(ctx, lock, false);

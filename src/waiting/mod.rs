@@ -220,6 +220,9 @@ fn wake_up(ctx: &Ctx, channel: &Str) {
 pub(crate) fn look_at_due_locks(ctx: &Ctx) {
     let now = now();
     let due = TABLE.with_borrow_mut(|table| table.due(now));
+    if !due.is_empty() {
+        sweep::retry_stuck(ctx);
+    }
     if !due.is_empty() && ctx.writes_paused() {
         // A paused server must not write.
         let later = now.tick_after(100);

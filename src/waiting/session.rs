@@ -28,12 +28,12 @@ pub fn unbound(connection: Connection, lock: &LockId) {
     });
 }
 
-/// The locks bound to a connection that closes. They stay bound until each has been looked at.
+/// The locks bound to a connection that closes. Each of them is still to be given up.
 #[must_use]
-pub fn of(connection: Connection) -> Vec<LockId> {
-    BOUND.with_borrow(|bound| {
-        let locks = bound.get(&connection);
-        locks.into_iter().flatten().cloned().collect()
+pub fn take(connection: Connection) -> Vec<LockId> {
+    BOUND.with_borrow_mut(|bound| {
+        let locks = bound.remove(&connection);
+        locks.into_iter().flatten().collect()
     })
 }
 
@@ -45,17 +45,10 @@ pub fn count() -> usize {
 
 /// Two databases have changed places, and the sessions with them.
 pub fn swap(one: i32, other: i32) {
-    let swapped = |mut lock: LockId| {
-        lock.db = match lock.db {
-            db if db == one => other,
-            db if db == other => one,
-            db => db,
-        };
-        lock
-    };
     BOUND.with_borrow_mut(|bound| {
         for locks in bound.values_mut() {
-            *locks = std::mem::take(locks).into_iter().map(swapped).collect();
+            let swapped = std::mem::take(locks).into_iter();
+            *locks = swapped.map(|lock| lock.swapped(one, other)).collect();
         }
     });
 }

@@ -14,6 +14,7 @@ use crate::lock::{Event, Now};
 use crate::server::clock;
 use crate::server::info::Section;
 
+use super::table::give_back;
 use super::{client, session};
 
 /// Durations of one kind.
@@ -168,7 +169,11 @@ fn held(db: i32, lock: &[u8], now: Now) {
 }
 
 fn record_hold(db: i32, lock: &[u8], steady: u64) -> bool {
-    let since = HELD.with_borrow_mut(|held| held.remove(&hash(db, lock)));
+    let since = HELD.with_borrow_mut(|held| {
+        let since = held.remove(&hash(db, lock));
+        give_back(held);
+        since
+    });
     if let Some(since) = since {
         HOLDS.with_borrow_mut(|holds| holds.record(steady.saturating_sub(since)));
     }
@@ -202,7 +207,6 @@ pub fn forget_holders() {
 
 /// Writes the section of INFO: counters since the module was loaded, and gauges.
 pub fn write(section: &mut Section) {
-    section.text("version", env!("CARGO_PKG_VERSION"));
     let counters = COUNTERS.get();
     for (name, count) in [
         ("acquisitions_immediate", counters.immediate),

@@ -14,7 +14,7 @@
 //! token, and the lease decides.)
 
 use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 
 use crate::keyspace::Stored;
 use crate::lock::{Connection, Now, Owner, Rules, rules, session as lock_session};
@@ -25,15 +25,18 @@ use super::{TABLE, foreign, grant_grace, look, look_at_due_locks, session, step}
 
 /// Locks that are dealt with in one go; a server that is handed a hundred thousand must answer
 /// other clients in between.
-const AT_ONCE: usize = 500;
+const AT_ONCE: usize = 200;
 
 #[derive(Debug, Default)]
 struct Notes {
     gone: HashMap<LockId, Vec<Owner>>,
     lost: Vec<Grant>,
-    closed: VecDeque<(Connection, LockId)>,
+    closed: Vec<(Connection, LockId)>,
     /// Locks to look at, and whether an expiry was set on their queue.
     touched: HashMap<LockId, bool>,
+    /// Waiters and connections of locks that could not be changed, a key having another type.
+    stuck_gone: Vec<(LockId, Owner)>,
+    stuck_closed: Vec<(Connection, LockId)>,
     /// Hand-offs of this turn, by the receiver's connection.
     delivered: Vec<(Connection, Grant)>,
 }
@@ -98,7 +101,7 @@ pub fn delivered(connection: Connection, lock: LockId, owner: Owner, token: i64)
 /// this turn, it never read of it; unless it closes because it said QUIT after ACQUIRE and
 /// everything was written.
 pub fn connection_closes(ctx: &Ctx, connection: Connection) {
-    let locks = session::of(connection);
+    let locks = session::take(connection);
     if !locks.is_empty() {
         note(ctx, |notes| {
             let closed = locks.into_iter().map(|lock| (connection, lock));
@@ -151,6 +154,9 @@ fn sweep(ctx: &Ctx) {
     if ctx.writes_paused() {
         return;
     }
+    if NOTES.with_borrow(|notes| !notes.touched.is_empty()) {
+        retry_stuck(ctx);
+    }
     let (gone, lost) = NOTES.with_borrow_mut(|notes| {
         let Notes { gone, lost, .. } = notes;
         (std::mem::take(gone), std::mem::take(lost))
@@ -186,26 +192,43 @@ fn drop_gone(ctx: &Ctx, lock: &LockId, owners: &[Owner]) {
         rules::leave_gone(state, rules, now, owners);
     });
     if !dropped {
-        // A key has another type by now. They leave as soon as the queue can be changed again.
         NOTES.with_borrow_mut(|notes| {
-            let gone = notes.gone.entry(lock.clone()).or_default();
-            gone.extend(owners.iter().map(Owner::clone));
+            let gone = owners
+                .iter()
+                .map(|owner| (lock.clone(), Owner::clone(owner)));
+            notes.stuck_gone.extend(gone);
         });
+    }
+}
+
+/// Tries again what could not be done because a key had another type: when others touch a lock's
+/// keys, and whenever a lock is due, as such a lock is every second.
+pub fn retry_stuck(ctx: &Ctx) {
+    let (gone, closed) = NOTES.with_borrow_mut(|notes| {
+        let gone = std::mem::take(&mut notes.stuck_gone);
+        (gone, std::mem::take(&mut notes.stuck_closed))
+    });
+    for (lock, owner) in gone {
+        remove_gone(ctx, lock, owner);
+    }
+    if !closed.is_empty() {
+        note(ctx, |notes| notes.closed.extend(closed));
     }
 }
 
 /// Some of the locks whose connections have closed are given up.
 fn give_up_closed(ctx: &Ctx) {
     let batch: Vec<_> = NOTES.with_borrow_mut(|notes| {
-        let many = notes.closed.len().min(AT_ONCE);
-        notes.closed.drain(..many).collect()
+        let rest = notes.closed.len().saturating_sub(AT_ONCE);
+        notes.closed.split_off(rest)
     });
     for (connection, lock) in batch {
-        change(ctx, &lock, |state, rules, now| {
+        let given_up = change(ctx, &lock, |state, rules, now| {
             lock_session::connection_closed(state, connection, rules, now);
         });
-        // If a key has another type now, the lock is lost in any case.
-        session::unbound(connection, &lock);
+        if !given_up {
+            NOTES.with_borrow_mut(|notes| notes.stuck_closed.push((connection, lock)));
+        }
     }
 }
 
@@ -228,13 +251,23 @@ fn look_at_touched(ctx: &Ctx) {
     }
 }
 
+/// Two databases have changed places, and sessions go with their keys.
+pub fn swap(one: i32, other: i32) {
+    NOTES.with_borrow_mut(|notes| {
+        for (_, lock) in notes.closed.iter_mut().chain(&mut notes.stuck_closed) {
+            *lock = lock.clone().swapped(one, other);
+        }
+    });
+}
+
 /// Forgets who was here: the server is a replica now.
 pub fn forget_waiters() {
     NOTES.with_borrow_mut(|notes| {
-        notes.gone.clear();
-        notes.lost.clear();
-        notes.closed.clear();
-        notes.delivered.clear();
+        let touched = std::mem::take(&mut notes.touched);
+        *notes = Notes {
+            touched,
+            ..Notes::default()
+        };
     });
 }
 

@@ -1,6 +1,7 @@
 //! What this server knows of each lock with waiters or a session, and when each is due.
 
 use std::collections::{BTreeSet, HashMap};
+use std::hash::{BuildHasher, Hash};
 use std::rc::Rc;
 
 use crate::keyspace::Known;
@@ -23,6 +24,17 @@ impl LockId {
     pub fn new(db: i32, name: &[u8]) -> Self {
         let name = Rc::from(name);
         Self { db, name }
+    }
+
+    /// Where the lock is after two databases have changed places.
+    #[must_use]
+    pub fn swapped(mut self, one: i32, other: i32) -> Self {
+        if self.db == one {
+            self.db = other;
+        } else if self.db == other {
+            self.db = one;
+        }
+        self
     }
 }
 
@@ -60,6 +72,13 @@ impl Alarm for Ring {
     }
 }
 
+/// Gives memory back after a crowd has left.
+pub(super) fn give_back<K: Eq + Hash, V, S: BuildHasher>(map: &mut HashMap<K, V, S>) {
+    if map.capacity() > 1024 && map.capacity() / 8 > map.len() {
+        map.shrink_to(map.len() * 2);
+    }
+}
+
 /// The wall clock less the steady clock. It changes only when the wall clock is set or slewed.
 fn offset(now: Now) -> i64 {
     now.millis().cast_signed() - now.tick().cast_signed()
@@ -94,6 +113,7 @@ impl Table {
         let Some((name, record)) = locks.remove_entry(name) else {
             return Known::default();
         };
+        give_back(locks);
         self.unschedule(&LockId { db, name }, record.due);
         record.known
     }

@@ -1,0 +1,239 @@
+//! What COMMAND DOCS and COMMAND INFO say of a command.
+
+use std::ffi::{CStr, c_int};
+use std::mem::size_of;
+use std::ptr::{null, null_mut};
+
+use redis_module::raw;
+
+use super::api::{OK, api};
+
+/// A command as its documentation shows it.
+#[derive(Clone, Copy, Debug)]
+pub struct Docs {
+    /// What it does, in a line.
+    pub summary: &'static CStr,
+    /// What it costs.
+    pub complexity: &'static CStr,
+    /// The version of the module that brought it.
+    pub since: &'static CStr,
+    /// Number of arguments with the command's name; negative: at least so many.
+    pub arity: i32,
+    /// What it does with its key, if it has one.
+    pub key: Option<KeyUse>,
+    /// Its arguments.
+    pub arguments: &'static [Argument],
+}
+
+/// What a command does with its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyUse {
+    /// Reads it.
+    Read,
+    /// Reads and changes it.
+    Update,
+    /// Deletes it.
+    Delete,
+}
+
+/// One argument.
+#[derive(Clone, Copy, Debug)]
+pub struct Argument {
+    name: &'static CStr,
+    kind: Kind,
+    token: Option<&'static CStr>,
+    optional: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Key,
+    Text,
+    Number,
+    Keyword,
+    OneOf(&'static [Argument]),
+    Block(&'static [Argument]),
+}
+
+impl Argument {
+    const fn new(name: &'static CStr, kind: Kind) -> Self {
+        Self {
+            name,
+            kind,
+            token: None,
+            optional: false,
+        }
+    }
+
+    /// The key.
+    #[must_use]
+    pub const fn key(name: &'static CStr) -> Self {
+        Self::new(name, Kind::Key)
+    }
+
+    /// Any bytes.
+    #[must_use]
+    pub const fn text(name: &'static CStr) -> Self {
+        Self::new(name, Kind::Text)
+    }
+
+    /// A whole number.
+    #[must_use]
+    pub const fn number(name: &'static CStr) -> Self {
+        Self::new(name, Kind::Number)
+    }
+
+    /// A keyword by itself.
+    #[must_use]
+    pub const fn keyword(name: &'static CStr, keyword: &'static CStr) -> Self {
+        Self::new(name, Kind::Keyword).after(keyword)
+    }
+
+    /// One of several.
+    #[must_use]
+    pub const fn one_of(name: &'static CStr, choices: &'static [Self]) -> Self {
+        Self::new(name, Kind::OneOf(choices))
+    }
+
+    /// Several in a row.
+    #[must_use]
+    pub const fn block(name: &'static CStr, parts: &'static [Self]) -> Self {
+        Self::new(name, Kind::Block(parts))
+    }
+
+    /// It follows this keyword.
+    #[must_use]
+    pub const fn after(mut self, keyword: &'static CStr) -> Self {
+        self.token = Some(keyword);
+        self
+    }
+
+    /// It may be left out.
+    #[must_use]
+    pub const fn optional(mut self) -> Self {
+        self.optional = true;
+        self
+    }
+}
+
+/// The server's forms of all arguments, kept alive while it copies them.
+#[derive(Default)]
+struct Forms(Vec<Vec<raw::RedisModuleCommandArg>>);
+
+impl Forms {
+    /// Makes the form of a list of arguments: an array that ends with an empty one.
+    fn of(&mut self, arguments: &[Argument]) -> *mut raw::RedisModuleCommandArg {
+        let mut list: Vec<_> = arguments
+            .iter()
+            .map(|argument| self.one(argument))
+            .collect();
+        list.push(empty());
+        let start = list.as_mut_ptr();
+        // Moving the vector does not move its elements.
+        self.0.push(list);
+        start
+    }
+
+    fn one(&mut self, argument: &Argument) -> raw::RedisModuleCommandArg {
+        use raw::{
+            RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_BLOCK as BLOCK,
+            RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_INTEGER as INTEGER,
+            RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY as KEY,
+            RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_ONEOF as ONEOF,
+            RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_PURE_TOKEN as PURE_TOKEN,
+            RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING as STRING,
+        };
+        let (type_, parts) = match argument.kind {
+            Kind::Key => (KEY, None),
+            Kind::Text => (STRING, None),
+            Kind::Number => (INTEGER, None),
+            Kind::Keyword => (PURE_TOKEN, None),
+            Kind::OneOf(parts) => (ONEOF, Some(parts)),
+            Kind::Block(parts) => (BLOCK, Some(parts)),
+        };
+        let flags = if argument.optional {
+            raw::REDISMODULE_CMD_ARG_OPTIONAL
+        } else {
+            raw::REDISMODULE_CMD_ARG_NONE
+        };
+        raw::RedisModuleCommandArg {
+            name: argument.name.as_ptr(),
+            type_,
+            key_spec_index: if type_ == KEY { 0 } else { -1 },
+            token: argument.token.map_or(null(), CStr::as_ptr),
+            flags: flags.cast_signed(),
+            subargs: parts.map_or(null_mut(), |parts| self.of(parts)),
+            ..empty()
+        }
+    }
+}
+
+fn empty() -> raw::RedisModuleCommandArg {
+    raw::RedisModuleCommandArg {
+        name: null(),
+        type_: 0,
+        key_spec_index: -1,
+        token: null(),
+        summary: null(),
+        since: null(),
+        flags: 0,
+        deprecated_since: null(),
+        subargs: null_mut(),
+        display_text: null(),
+    }
+}
+
+/// The first argument is the only key; the second specification ends the list.
+fn key_specs(key: KeyUse) -> [raw::RedisModuleCommandKeySpec; 2] {
+    // SAFETY: the structure is plain data for which all zeros is the end of a list.
+    let end: raw::RedisModuleCommandKeySpec = unsafe { std::mem::zeroed() };
+    let mut first = end;
+    let flags = match key {
+        KeyUse::Read => raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS,
+        KeyUse::Update => {
+            raw::REDISMODULE_CMD_KEY_RW
+                | raw::REDISMODULE_CMD_KEY_ACCESS
+                | raw::REDISMODULE_CMD_KEY_UPDATE
+        }
+        KeyUse::Delete => raw::REDISMODULE_CMD_KEY_RM | raw::REDISMODULE_CMD_KEY_DELETE,
+    };
+    first.flags = flags.into();
+    first.begin_search_type = raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX;
+    first.bs.index = raw::RedisModuleCommandKeySpec__bindgen_ty_1__bindgen_ty_1 { pos: 1 };
+    first.find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_RANGE;
+    first.fk.range = raw::RedisModuleCommandKeySpec__bindgen_ty_2__bindgen_ty_1 {
+        lastkey: 0,
+        keystep: 1,
+        limit: 0,
+    };
+    [first, end]
+}
+
+/// Tells the server. False if it refuses.
+pub(super) fn describe(command: *mut raw::RedisModuleCommand, docs: &Docs) -> bool {
+    let version = raw::RedisModuleCommandInfoVersion {
+        version: 1,
+        sizeof_historyentry: size_of::<raw::RedisModuleCommandHistoryEntry>(),
+        sizeof_keyspec: size_of::<raw::RedisModuleCommandKeySpec>(),
+        sizeof_arg: size_of::<raw::RedisModuleCommandArg>(),
+    };
+    let mut forms = Forms::default();
+    let mut specs = docs.key.map(key_specs);
+    let info = raw::RedisModuleCommandInfo {
+        version: &raw const version,
+        summary: docs.summary.as_ptr(),
+        complexity: docs.complexity.as_ptr(),
+        since: docs.since.as_ptr(),
+        history: null_mut(),
+        tips: null(),
+        arity: c_int::from(docs.arity),
+        key_specs: specs
+            .as_mut()
+            .map_or(null_mut(), |specs| specs.as_mut_ptr()),
+        args: forms.of(docs.arguments),
+    };
+    // SAFETY: the command was just registered; the server copies everything that `info` points
+    // to, which lives until the call returns.
+    let status = unsafe { api!(RedisModule_SetCommandInfo(command, &raw const info) or 1) };
+    status == OK
+}
