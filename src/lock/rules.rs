@@ -311,17 +311,6 @@ pub fn cancel<S: State>(state: &mut S, owner: &[u8], rules: &Rules, now: Now) ->
     waiter.presence != Presence::Gone
 }
 
-/// A blocked request ended without the lock (time-out, closed connection): `owner` leaves the
-/// queue, unless its place is no longer that request's.
-pub fn leave<S: State>(state: &mut S, owner: &[u8], ticket: Ticket, rules: &Rules, now: Now) {
-    let presence = state.waiter(owner).map(|waiter| waiter.presence);
-    if presence == Some(Presence::Blocked(ticket)) {
-        state.remove(owner);
-        state.emit(Event::Left);
-        settle(state, rules, now, None);
-    }
-}
-
 /// Takes the lock back from a request whose client was gone before it could be told. Nothing
 /// happens if the lock has moved on since.
 pub fn take_back<S: State>(state: &mut S, owner: &[u8], token: i64, rules: &Rules, now: Now) {

@@ -175,7 +175,8 @@ pub enum Event {
         /// The blocked request to reply to.
         ticket: Option<Ticket>,
     },
-    /// A waiter left the queue: its time was up, or its connection has closed.
+    /// A blocked waiter left the queue: its time was up, or its connection has closed. It has been
+    /// told, or cannot be.
     Left,
     /// A polling waiter should ask again: publish its wake-up.
     WakeUp {

@@ -4,7 +4,7 @@
 //!
 //! - the module unblocks it with an outcome: [`Blocking::reply`] runs before the event loop
 //!   sleeps. If the client has gone by then, [`Blocking::undelivered`] runs instead;
-//! - its time is up (also CLIENT UNBLOCK ... TIMEOUT): [`Blocking::timed_out`];
+//! - CLIENT UNBLOCK ... TIMEOUT pretends that its time is up: [`Blocking::timed_out`];
 //! - its connection closes (also CLIENT UNBLOCK ... ERROR): [`Blocking::disconnected`].
 //!
 //! The server's record of a blocked client lives until the module unblocks it, even where the
@@ -53,11 +53,10 @@ struct Delivery<B: Blocking> {
 }
 
 impl Ctx {
-    /// Blocks the calling client, for `timeout` milliseconds or, with 0, without limit. To be
-    /// called only where [`super::Flags::deny_blocking`] is false.
+    /// Blocks the calling client, without limit of time. To be called only where
+    /// [`super::Flags::deny_blocking`] is false.
     #[must_use]
-    pub fn block<B: Blocking>(&self, timeout: u64) -> Option<Handle<B>> {
-        let timeout = i64::try_from(timeout).unwrap_or(i64::MAX);
+    pub fn block<B: Blocking>(&self) -> Option<Handle<B>> {
         // SAFETY: the callbacks have the signatures that the server expects and live as long as
         // the module, which cannot be unloaded while clients are blocked.
         unsafe {
@@ -66,7 +65,7 @@ impl Ctx {
                 Some(reply::<B>),
                 Some(timed_out::<B>),
                 Some(free::<B>),
-                timeout,
+                0,
             ) or null_mut());
             let client = NonNull::new(client)?;
             api!(RedisModule_SetDisconnectCallback(client.as_ptr(), Some(disconnected::<B>)) or ());

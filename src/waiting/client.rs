@@ -3,17 +3,20 @@
 //! A client that asks for a held lock is blocked under a new ticket, by which the rules know it.
 //! It ends in one of three ways, and each of them forgets the ticket first, so that none of the
 //! others can follow: it is unblocked with an [`Outcome`]; its time is up; its connection closes.
+//!
+//! How long a client waits is counted here, by the steady clock: the server's own time-outs go by
+//! the wall clock and would come an hour late if that is set back by an hour.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use crate::error::Error;
-use crate::lock::{Owner, Ticket, rules};
+use crate::lock::{Millis, Now, Owner, Tick, Ticket};
+use crate::server::Ctx;
 use crate::server::block::{Blocking, Handle, Id};
-use crate::server::{Ctx, string};
 
-use super::table::LockId;
-use super::{TABLE, stats, step, sweep};
+use super::table::{LockId, give_back};
+use super::{TABLE, now, stats, sweep};
 
 /// What a blocked client is told when it is unblocked.
 #[derive(Debug)]
@@ -38,11 +41,14 @@ struct Client {
     handle: Handle<Acquire>,
     lock: LockId,
     owner: Owner,
+    /// When its time is up, if ever.
+    until: Option<Tick>,
 }
 
 #[derive(Debug, Default)]
 struct Clients {
     by_ticket: HashMap<Ticket, Client>,
+    by_until: BTreeSet<(Tick, Ticket)>,
     tickets: HashMap<Id, Ticket>,
 }
 
@@ -54,32 +60,41 @@ thread_local! {
 impl Clients {
     fn add(&mut self, ticket: Ticket, client: Client) {
         self.tickets.insert(client.handle.id(), ticket);
+        if let Some(until) = client.until {
+            self.by_until.insert((until, ticket));
+        }
         self.by_ticket.insert(ticket, client);
     }
 
     fn remove(&mut self, ticket: Ticket) -> Option<Client> {
         let client = self.by_ticket.remove(&ticket)?;
         self.tickets.remove(&client.handle.id());
+        if let Some(until) = client.until {
+            self.by_until.remove(&(until, ticket));
+        }
+        give_back(&mut self.by_ticket);
+        give_back(&mut self.tickets);
         Some(client)
     }
 
     fn remove_id(&mut self, id: Id) -> Option<(Ticket, Client)> {
-        let ticket = self.tickets.remove(&id)?;
-        Some((ticket, self.by_ticket.remove(&ticket)?))
+        let ticket = *self.tickets.get(&id)?;
+        Some((ticket, self.remove(ticket)?))
     }
 }
 
 /// Blocks the calling client on a lock for `timeout` milliseconds (0: without limit). `None` if
 /// the server cannot; nothing has been replied then.
 #[must_use]
-pub fn block(ctx: &Ctx, lock: LockId, owner: &[u8], timeout: u64) -> Option<Ticket> {
-    let handle = ctx.block(timeout)?;
+pub fn block(ctx: &Ctx, lock: LockId, owner: &[u8], timeout: Millis) -> Option<Ticket> {
+    let handle = ctx.block()?;
     let ticket = NEXT_TICKET.get();
     NEXT_TICKET.set(ticket.wrapping_add(1));
     let client = Client {
         handle,
         lock,
         owner: Owner::from(owner),
+        until: (timeout > 0).then(|| now().tick_after(timeout)),
     };
     CLIENTS.with_borrow_mut(|clients| clients.add(ticket, client));
     Some(ticket)
@@ -121,36 +136,45 @@ impl Blocking for Acquire {
     fn timed_out(ctx: &Ctx, id: Id) {
         ctx.reply_nil();
         stats::timed_out();
-        let Some((ticket, client)) = CLIENTS.with_borrow_mut(|clients| clients.remove_id(id))
-        else {
-            return;
-        };
-        client.handle.discard();
-        if !ctx.select_db(client.lock.db) {
-            return;
-        }
-        // If a key has another type by now there is no queue to leave; the place goes with the
-        // client.
-        let left = step(ctx, string(&client.lock.name), |state, rules, now| {
-            rules::leave(state, &client.owner, ticket, rules, now);
-            Ok(())
-        });
-        if left.is_err() {
-            TABLE.with_borrow_mut(|table| table.mark_gone(&client.lock, &client.owner, ticket));
-            sweep::remove_gone(ctx, client.lock, client.owner);
-        }
+        leave(ctx, id);
     }
 
     fn disconnected(ctx: &Ctx, id: Id) {
-        let Some((ticket, client)) = CLIENTS.with_borrow_mut(|clients| clients.remove_id(id))
-        else {
-            return;
-        };
-        client.handle.discard();
         stats::disconnected();
-        TABLE.with_borrow_mut(|table| table.mark_gone(&client.lock, &client.owner, ticket));
-        sweep::remove_gone(ctx, client.lock, client.owner);
+        leave(ctx, id);
     }
+}
+
+/// A client has ended by itself: its place goes with it.
+fn leave(ctx: &Ctx, id: Id) {
+    if let Some((ticket, client)) = CLIENTS.with_borrow_mut(|clients| clients.remove_id(id)) {
+        client.handle.discard();
+        give_up_place(ctx, client.lock, client.owner, ticket);
+    }
+}
+
+fn give_up_place(ctx: &Ctx, lock: LockId, owner: Owner, ticket: Ticket) {
+    TABLE.with_borrow_mut(|table| table.mark_gone(&lock, &owner, ticket));
+    sweep::remove_gone(ctx, lock, owner);
+}
+
+/// Ends the clients whose time is up.
+pub fn time_out_due(ctx: &Ctx, now: Now) {
+    while let Some((ticket, client)) = CLIENTS.with_borrow_mut(|clients| {
+        let (until, ticket) = *clients.by_until.first()?;
+        let client = (until <= now.tick()).then(|| clients.remove(ticket))?;
+        Some((ticket, client?))
+    }) {
+        client.handle.unblock(Outcome::Nil);
+        stats::timed_out();
+        give_up_place(ctx, client.lock, client.owner, ticket);
+    }
+}
+
+/// When the first client's time is up.
+#[must_use]
+pub fn next_timeout() -> Option<Tick> {
+    CLIENTS.with_borrow(|clients| clients.by_until.first().map(|(until, _)| *until))
 }
 
 /// Number of clients blocked now.

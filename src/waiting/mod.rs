@@ -121,8 +121,8 @@ pub fn step<T>(
             TABLE.with_borrow_mut(|table| {
                 let id = LockId::new(db, lock.as_slice());
                 table.put(id, known, turn::Due::default(), otherwise);
-                table.set_timer(ctx, now);
             });
+            set_timer(ctx, now);
             return Err(Error::WrongType);
         }
     };
@@ -141,8 +141,14 @@ pub fn step<T>(
         TABLE.with_borrow_mut(|table| table.put(id.clone(), known, due, otherwise));
     }
     carry_out(ctx, &names, db, id.as_ref(), now, events);
-    TABLE.with_borrow_mut(|table| table.set_timer(ctx, now));
+    set_timer(ctx, now);
     decided
+}
+
+/// Makes sure that the timer rings when the first lock is due or the first client's time is up.
+fn set_timer(ctx: &Ctx, now: Now) {
+    let timeout = client::next_timeout();
+    TABLE.with_borrow_mut(|table| table.set_timer(ctx, now, timeout));
 }
 
 /// Whether carrying an event out takes the lock's identity.
@@ -219,6 +225,7 @@ fn wake_up(ctx: &Ctx, channel: &Str) {
 /// a lease is to be renewed.
 pub(crate) fn look_at_due_locks(ctx: &Ctx) {
     let now = now();
+    client::time_out_due(ctx, now);
     let due = TABLE.with_borrow_mut(|table| table.due(now));
     if !due.is_empty() {
         sweep::retry_stuck(ctx);
@@ -232,7 +239,7 @@ pub(crate) fn look_at_due_locks(ctx: &Ctx) {
             look(ctx, &id, false);
         }
     }
-    TABLE.with_borrow_mut(|table| table.set_timer(ctx, now));
+    set_timer(ctx, now);
 }
 
 /// Looks at a lock outside commands. `keep`: takes an expiry off the queue, if there is one.

@@ -181,13 +181,15 @@ impl Table {
     /// Sets the timer for the first lock that is due, and stops it if there is none. One that
     /// rings too early does no harm, so it is set anew only to ring earlier; or if the wall clock
     /// was set back meanwhile, because the server's timers wait for the wall clock.
-    pub fn set_timer(&mut self, ctx: &Ctx, now: Now) {
+    ///
+    /// `timeout` is when the first blocked client's time is up.
+    pub fn set_timer(&mut self, ctx: &Ctx, now: Now, timeout: Option<Tick>) {
         let wall = self.by_wall.first().map(|(at, _)| {
             let left = at.saturating_add(1).saturating_sub(now.millis());
             now.tick_after(left)
         });
         let tick = self.by_tick.first().map(|(at, _)| *at);
-        let Some(at) = wall.into_iter().chain(tick).min() else {
+        let Some(at) = [wall, tick, timeout].into_iter().flatten().min() else {
             self.stop_timer(ctx);
             return;
         };

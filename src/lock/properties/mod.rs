@@ -57,10 +57,9 @@ enum Action {
         owner: u8,
     },
     Break,
-    /// The n-th blocked request's time is up.
-    TimeOut(usize),
-    /// The n-th blocked request's connection closes; the queue is swept now or later.
-    Disconnect(usize, bool),
+    /// The n-th blocked request's time is up, or its connection closes; the queue is swept now or
+    /// later.
+    Leave(usize, bool),
     /// A connection that the lock may be bound to closes.
     CloseConnection(Connection),
     /// The last hand-off's receiver turns out to be gone.
@@ -106,8 +105,7 @@ fn action() -> impl Strategy<Value = Action> {
         1 => (owner.clone(), lease.clone()).prop_map(|(owner, lease)| Action::Renew { owner, lease }),
         1 => owner.prop_map(|owner| Action::Cancel { owner }),
         1 => Just(Action::Break),
-        1 => (0..5usize).prop_map(Action::TimeOut),
-        2 => (0..5usize, any::<bool>()).prop_map(|(nth, swept)| Action::Disconnect(nth, swept)),
+        3 => (0..5usize, any::<bool>()).prop_map(|(nth, swept)| Action::Leave(nth, swept)),
         1 => Just(Action::Undelivered),
         3 => prop_oneof![1..60u64, 1..3_000u64].prop_map(Action::Sleep),
         1 => prop_oneof![-3_000..3_000i64, Just(-3_600_000), Just(3_600_000)].prop_map(Action::StepClock),

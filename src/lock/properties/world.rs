@@ -108,8 +108,7 @@ impl World {
                 prop_assert_eq!(held, self.holder.is_some());
                 self.freed();
             }
-            Action::TimeOut(nth) => return self.time_out(&before, *nth),
-            Action::Disconnect(nth, swept) => return self.disconnect(&before, *nth, *swept),
+            Action::Leave(nth, swept) => return self.leave(&before, *nth, *swept),
             Action::CloseConnection(connection) => self.close(*connection),
             Action::Restart => return self.restart(),
             Action::Undelivered => {
@@ -159,16 +158,7 @@ impl World {
         Ok(())
     }
 
-    fn time_out(&mut self, before: &Memory, nth: usize) -> Checked {
-        if self.blocked.is_empty() {
-            return Ok(());
-        }
-        let (ticket, owner, _) = self.blocked.remove(nth % self.blocked.len());
-        rules::leave(&mut self.state, &owner, ticket, &self.rules, self.now);
-        self.check(before, Some(&owner), false)
-    }
-
-    fn disconnect(&mut self, before: &Memory, nth: usize, swept: bool) -> Checked {
+    fn leave(&mut self, before: &Memory, nth: usize, swept: bool) -> Checked {
         if self.blocked.is_empty() {
             return Ok(());
         }
