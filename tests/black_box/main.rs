@@ -11,6 +11,7 @@
 )]
 
 mod client;
+mod clock;
 mod server;
 
 mod acquire;

@@ -4,6 +4,7 @@
 //! by its own handle, so tests run in parallel.
 
 use std::fs;
+use std::io::Write;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -42,6 +43,21 @@ pub struct Server {
     pub port: u16,
     dir: TempDir,
     options: Vec<String>,
+    /// Whether its wall clock goes by the file `clock`.
+    movable_clock: bool,
+}
+
+/// The library that lets a test set the wall clock of one process, built into a directory.
+fn clock_library(dir: &Path) -> PathBuf {
+    let library = dir.join("movable_clock.so");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/black_box/movable_clock.c");
+    let built = Command::new("cc")
+        .args(["-O1", "-shared", "-fPIC", "-o"])
+        .arg(&library)
+        .arg(source)
+        .status();
+    assert!(built.expect("a C compiler").success());
+    library
 }
 
 impl Server {
@@ -60,20 +76,42 @@ impl Server {
 
     /// A plain server.
     pub fn without_module(options: &[&str]) -> Self {
-        Self::in_dir(TempDir::new().expect("a temporary directory"), options)
+        let dir = TempDir::new().expect("a temporary directory");
+        Self::in_dir(dir, options, false)
     }
 
-    /// A plain server on what another one left in its directory.
-    pub fn in_dir(dir: TempDir, options: &[&str]) -> Self {
+    /// With the module and options, and a wall clock that [`Server::set_clock`] can set.
+    pub fn with_movable_clock(options: &[&str]) -> Self {
+        let module = module();
+        let mut all = vec!["--loadmodule", module.to_str().expect("a UTF-8 path")];
+        all.extend(options);
+        let dir = TempDir::new().expect("a temporary directory");
+        fs::write(dir.path().join("clock"), 0_i64.to_ne_bytes()).expect("written");
+        Self::in_dir(dir, &all, true)
+    }
+
+    /// Sets the server's wall clock so many seconds ahead of this machine's, or behind.
+    pub fn set_clock(&self, seconds: i64) {
+        // In place: the server has the file mapped.
+        let mut clock = fs::File::options()
+            .write(true)
+            .open(self.dir().join("clock"));
+        let clock = clock.as_mut().expect("the clock");
+        clock.write_all(&seconds.to_ne_bytes()).expect("written");
+    }
+
+    /// A server on what another one left in its directory.
+    fn in_dir(dir: TempDir, options: &[&str], movable_clock: bool) -> Self {
         let options: Vec<String> = options.iter().map(ToString::to_string).collect();
         // The port is free when it is chosen, and somebody may be faster: then the next one.
         for _ in 0..20 {
-            let (process, port) = spawn(dir.path(), &options);
+            let (process, port) = spawn(dir.path(), &options, movable_clock);
             let mut server = Self {
                 process,
                 port,
                 dir: TempDir::new().expect("a temporary directory"),
                 options: options.clone(),
+                movable_clock,
             };
             if server.is_up() {
                 server.dir = dir;
@@ -194,7 +232,7 @@ impl Server {
     fn reopen(mut self, options: &[String]) -> Self {
         let dir = std::mem::replace(&mut self.dir, TempDir::new().expect("a directory"));
         let options: Vec<&str> = options.iter().map(String::as_str).collect();
-        Self::in_dir(dir, &options)
+        Self::in_dir(dir, &options, self.movable_clock)
     }
 
     fn kill(&mut self) {
@@ -217,11 +255,17 @@ fn log(dir: &Path) -> String {
     fs::read_to_string(dir.join("log")).unwrap_or_default()
 }
 
-fn spawn(dir: &Path, options: &[String]) -> (Child, u16) {
+fn spawn(dir: &Path, options: &[String], movable_clock: bool) -> (Child, u16) {
     let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = free.local_addr().expect("its address").port();
     drop(free);
-    let process = Command::new("redis-server")
+    let mut command = Command::new("redis-server");
+    if movable_clock {
+        command
+            .env("LD_PRELOAD", clock_library(dir))
+            .env("MOVABLE_CLOCK", dir.join("clock"));
+    }
+    let process = command
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
         .args(["--save", "", "--logfile", "log", "--maxclients", "20000"])
         .arg("--dir")

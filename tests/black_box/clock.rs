@@ -1,0 +1,118 @@
+//! The server's wall clock is set ahead or back while locks are held and waited for.
+
+use std::time::{Duration, Instant};
+
+use crate::server::{Server, wait_until};
+
+const HOUR: i64 = 3600;
+
+#[test]
+fn a_lease_ends_when_the_server_says_so_after_a_step_ahead() {
+    let server = Server::with_movable_clock(&[]);
+    let mut client = server.connect();
+    let token = client.int("FAIRLOCK.ACQUIRE k a LEASE 7200000");
+    let waiter = server.block("FAIRLOCK.ACQUIRE k b");
+    server.set_clock(HOUR);
+    // Half of the lease is over; the lock is held as long as the key is.
+    wait_until("the step is noticed", || client.int("PTTL k") < 3_700_000);
+    client.run("PING");
+    assert!(!waiter.is_done());
+    assert_eq!(client.run("HGETALL k"), "[a, 1]");
+    server.set_clock(3 * HOUR);
+    assert!(waiter.int() > token);
+}
+
+#[test]
+fn a_held_lock_stays_held_after_a_step_back() {
+    let server = Server::with_movable_clock(&[]);
+    let mut client = server.connect();
+    let token = client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    let waiter = server.block("FAIRLOCK.ACQUIRE k b");
+    server.set_clock(-HOUR);
+    wait_until("the step is noticed", || client.int("PTTL k") > 3_000_000);
+    assert_eq!(client.run("FAIRLOCK.ACQUIRE k c NOWAIT"), "(nil)");
+    assert_eq!(client.run("FAIRLOCK.RELEASE k a"), "0");
+    assert!(waiter.int() > token);
+}
+
+#[test]
+fn a_step_back_does_not_stall_whoever_waits_behind_a_dead_waiter() {
+    let server = Server::with_movable_clock(&["--fairlock.turn", "500"]);
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    client.run("FAIRLOCK.ACQUIRE k p ENQUEUE");
+    let waiter = server.block("FAIRLOCK.ACQUIRE k b");
+    client.int("FAIRLOCK.RELEASE k a");
+    // It is the turn of p, who does not come.
+    server.set_clock(-HOUR);
+    assert!(waiter.int() > 0);
+}
+
+#[test]
+fn a_wait_takes_as_long_as_it_says_whatever_the_clock_does() {
+    for step in [HOUR, -HOUR] {
+        let server = Server::with_movable_clock(&[]);
+        let mut client = server.connect();
+        client.int("FAIRLOCK.ACQUIRE k a LEASE 86400000");
+        let start = Instant::now();
+        let waiter = server.block("FAIRLOCK.ACQUIRE k b WAIT 1000");
+        server.set_clock(step);
+        assert_eq!(waiter.reply(), "(nil)");
+        let waited = start.elapsed();
+        assert!(waited >= Duration::from_secs(1), "{waited:?}");
+        assert_eq!(client.run("FAIRLOCK.QUEUE k"), "[]");
+    }
+}
+
+#[test]
+fn a_polling_waiter_outlives_a_step_ahead() {
+    let server = Server::with_movable_clock(&[]);
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 86400000");
+    client.run("FAIRLOCK.ACQUIRE k p ENQUEUE PATIENCE 60000");
+    let waiter = server.block("FAIRLOCK.ACQUIRE k b");
+    server.set_clock(HOUR);
+    wait_until("the step is noticed", || client.int("PTTL k") < 83_000_000);
+    client.int("FAIRLOCK.RELEASE k a");
+    // Its patience has 60 seconds, of which an hour has not passed.
+    assert!(client.int("FAIRLOCK.ACQUIRE k p ENQUEUE") > 0);
+    client.int("FAIRLOCK.RELEASE k p");
+    assert!(waiter.int() > 0);
+}
+
+#[test]
+fn tokens_grow_over_steps_of_the_clock() {
+    let server = Server::with_movable_clock(&["--fairlock.token-ttl", "1000"]);
+    let mut client = server.connect();
+    let mut last = 0;
+    // The token's key outlives some of the steps and not the others; once it is deleted.
+    for step in [0, HOUR, 2 * HOUR, -HOUR, -2 * HOUR, 0] {
+        server.set_clock(step);
+        for lose in [false, true] {
+            let token = client.int("FAIRLOCK.ACQUIRE k a NOWAIT");
+            assert!(token > last, "{token} after {last} at {step}");
+            last = token;
+            client.run("FAIRLOCK.RELEASE k a");
+            if lose {
+                client.run("DEL redisson_lock_token:{k}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_session_is_renewed_after_a_step_back() {
+    let server = Server::with_movable_clock(&[]);
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 2000");
+    server.set_clock(-HOUR);
+    wait_until("the step is noticed", || client.int("PTTL k") > 3_000_000);
+    // The expiry that stands is beyond what a renewal gives, and is left alone; what somebody
+    // else cuts short is renewed.
+    client.run("PEXPIRE k 1900");
+    for _ in 0..3 {
+        let end = client.int("PEXPIRETIME k");
+        wait_until("the lease is renewed", || client.int("PEXPIRETIME k") > end);
+    }
+    assert_eq!(client.run("HGETALL k"), "[a, 1]");
+}
