@@ -58,8 +58,8 @@ fn a_wait_takes_as_long_as_it_says_whatever_the_clock_does() {
         let waiter = server.block("FAIRLOCK.ACQUIRE k b WAIT 1000");
         server.set_clock(step);
         assert_eq!(waiter.reply(), "(nil)");
-        let waited = start.elapsed();
-        assert!(waited >= Duration::from_secs(1), "{waited:?}");
+        let elapsed = start.elapsed();
+        assert!(elapsed >= Duration::from_secs(1), "{elapsed:?}");
         assert_eq!(client.run("FAIRLOCK.QUEUE k"), "[]");
     }
 }

@@ -93,10 +93,9 @@ impl Server {
     /// Sets the server's wall clock so many seconds ahead of this machine's, or behind.
     pub fn set_clock(&self, seconds: i64) {
         // In place: the server has the file mapped.
-        let mut clock = fs::File::options()
-            .write(true)
-            .open(self.dir().join("clock"));
-        let clock = clock.as_mut().expect("the clock");
+        let path = self.dir().join("clock");
+        let clock = fs::File::options().write(true).open(path);
+        let mut clock = clock.expect("the clock");
         clock.write_all(&seconds.to_ne_bytes()).expect("written");
     }
 
