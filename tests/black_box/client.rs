@@ -92,10 +92,11 @@ pub fn show(value: &Value) -> String {
     }
 }
 
-/// A command under way on a connection of its own.
+/// A command under way on a connection of its own, which closes when this is dropped or its reply
+/// is taken.
 pub struct Blocked {
-    replies: Receiver<String>,
-    reply: OnceCell<String>,
+    replies: Receiver<(String, Client)>,
+    reply: OnceCell<(String, Client)>,
     /// The connection's id.
     pub id: i64,
     port: u16,
@@ -112,7 +113,11 @@ impl Blocked {
         let (id, port) = (client.id, client.port);
         let words = words.to_owned();
         let (sender, replies) = channel();
-        thread::spawn(move || sender.send(client.run(&words)));
+        thread::spawn(move || {
+            let reply = client.run(&words);
+            // Nobody may be there to take it any more.
+            let _ = sender.send((reply, client));
+        });
         Self {
             replies,
             reply: OnceCell::new(),
@@ -132,11 +137,11 @@ impl Blocked {
     /// The reply.
     #[track_caller]
     pub fn reply(self) -> String {
-        if let Some(reply) = self.reply.into_inner() {
+        if let Some((reply, _)) = self.reply.into_inner() {
             return reply;
         }
         let reply = self.replies.recv_timeout(Duration::from_secs(30));
-        reply.expect("a reply to the blocked command")
+        reply.expect("a reply to the blocked command").0
     }
 
     /// An integer reply.

@@ -15,14 +15,7 @@ fn it_loads_from_the_command_line() {
 #[test]
 fn it_loads_from_a_configuration_file() {
     let plain = Server::start();
-    let list = plain.connect().run("MODULE LIST");
-    let path = list
-        .split("path, ")
-        .nth(1)
-        .expect("a path")
-        .split(',')
-        .next()
-        .expect("a path");
+    let path = plain.module_path();
     let dir = TempDir::new().expect("a directory");
     let file = dir.path().join("redis.conf");
     let text = format!("loadmodule {path}\nfairlock.lease 1234\nfairlock.turn 77\n");

@@ -11,16 +11,17 @@
 )]
 
 mod client;
-mod clock;
 mod server;
 
 mod acquire;
 mod bad_input;
 mod break_lock;
 mod cancel;
+mod clock;
 mod cluster;
 mod config;
 mod crowd;
+mod events;
 mod hand_off;
 mod help;
 mod info;
@@ -34,4 +35,6 @@ mod release;
 mod renew;
 mod replication;
 mod scripts;
+mod session;
+mod stats;
 mod token;

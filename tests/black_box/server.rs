@@ -74,7 +74,7 @@ impl Server {
         Self::without_module(&all)
     }
 
-    /// A plain server.
+    /// A plain server; the first option can be the path of a configuration file.
     pub fn without_module(options: &[&str]) -> Self {
         let dir = TempDir::new().expect("a temporary directory");
         Self::in_dir(dir, options, false)
@@ -180,6 +180,13 @@ impl Server {
             .expect("a number")
     }
 
+    /// Where the module is that it has loaded.
+    pub fn module_path(&self) -> String {
+        let list = self.connect().run("MODULE LIST");
+        let path = list.split_once("path, ").expect("a path").1;
+        path.split_once(',').expect("a path").0.to_owned()
+    }
+
     /// A field of INFO.
     pub fn info(&self, section: &str, field: &str) -> String {
         let info = self.connect().text(&format!("INFO {section}"));
@@ -264,7 +271,11 @@ fn spawn(dir: &Path, options: &[String], movable_clock: bool) -> (Child, u16) {
             .env("LD_PRELOAD", clock_library(dir))
             .env("MOVABLE_CLOCK", dir.join("clock"));
     }
+    // A configuration file comes before all options.
+    let has_file = options.first().is_some_and(|first| !first.starts_with('-'));
+    let (file, options) = options.split_at(usize::from(has_file));
     let process = command
+        .args(file)
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
         .args(["--save", "", "--logfile", "log", "--maxclients", "20000"])
         .arg("--dir")
