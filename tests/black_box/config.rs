@@ -110,8 +110,11 @@ fn options_come_from_the_configuration_file_and_are_rewritten_to_it() {
         rewritten.contains("fairlock.pubsub, spublish"),
         "{rewritten}"
     );
-    let again = Server::without_module(&[conf]);
-    assert_eq!(again.connect().run(all), rewritten);
+    let again = Server::without_module(&[conf]).connect().run(all);
+    // In no particular order.
+    for option in rewritten.trim_matches(['[', ']']).split(", ") {
+        assert!(again.contains(option), "{again}");
+    }
 }
 
 #[test]

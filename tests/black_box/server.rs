@@ -258,7 +258,8 @@ impl Drop for Server {
 }
 
 fn log(dir: &Path) -> String {
-    fs::read_to_string(dir.join("log")).unwrap_or_default()
+    let read = |name| fs::read_to_string(dir.join(name)).unwrap_or_default();
+    read("errors") + &read("log")
 }
 
 fn spawn(dir: &Path, options: &[String], movable_clock: bool) -> (Child, u16) {
@@ -271,6 +272,7 @@ fn spawn(dir: &Path, options: &[String], movable_clock: bool) -> (Child, u16) {
             .env("LD_PRELOAD", clock_library(dir))
             .env("MOVABLE_CLOCK", dir.join("clock"));
     }
+    let errors = fs::File::create(dir.join("errors")).expect("a file");
     // A configuration file comes before all options.
     let has_file = options.first().is_some_and(|first| !first.starts_with('-'));
     let (file, options) = options.split_at(usize::from(has_file));
@@ -282,7 +284,7 @@ fn spawn(dir: &Path, options: &[String], movable_clock: bool) -> (Child, u16) {
         .arg(dir)
         .args(options)
         .stdout(Stdio::null())
-        .stderr(Stdio::null())
+        .stderr(errors)
         .spawn()
         .expect("redis-server is installed");
     (process, port)
