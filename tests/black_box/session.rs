@@ -254,6 +254,22 @@ fn each_connection_takes_its_own_holds_with_it() {
 }
 
 #[test]
+fn a_release_gives_up_a_hold_of_its_own_connection() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let mut first = server.connect();
+    let mut second = server.connect();
+    first.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 600000");
+    first.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 600000");
+    second.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 600000");
+    assert_eq!(first.run("FAIRLOCK.RELEASE k a"), "2");
+    drop(second);
+    wait_until("one is left", || client.run("HGETALL k") == "[a, 1]");
+    drop(first);
+    free(&mut client, "k");
+}
+
+#[test]
 fn its_lease_cannot_be_made_too_short_to_renew() {
     let server = Server::start();
     let mut client = server.connect();
