@@ -35,3 +35,4 @@ mod renew;
 mod replication;
 mod scripts;
 mod token;
+mod transactions;
