@@ -18,6 +18,7 @@ mod acquire;
 mod bad_input;
 mod break_lock;
 mod cancel;
+mod clients;
 mod cluster;
 mod config;
 mod crowd;
