@@ -158,7 +158,7 @@ impl Blocked {
 /// A bare connection, for tests of what comes back line by line, and when.
 pub struct Wire {
     socket: BufReader<TcpStream>,
-    /// The connection's id.
+    /// The connection's id; 0 if the server does not tell.
     pub id: i64,
 }
 
@@ -174,7 +174,7 @@ impl Wire {
         };
         wire.send("CLIENT ID");
         let id = wire.line();
-        wire.id = id.trim_start_matches(':').parse().expect("an id");
+        wire.id = id.trim_start_matches(':').parse().unwrap_or(0);
         wire
     }
 

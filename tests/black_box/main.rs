@@ -14,6 +14,7 @@ mod client;
 mod clock;
 mod server;
 
+mod acl;
 mod acquire;
 mod bad_input;
 mod break_lock;
