@@ -28,6 +28,7 @@ mod help;
 mod info;
 mod keyspace;
 mod load;
+mod operations;
 mod persistence;
 mod polling;
 mod queue;
