@@ -186,6 +186,25 @@ fn what_was_saved_on_shutdown_is_there_afterwards() {
     assert!(!c.is_done());
 }
 
+#[test]
+fn a_queue_that_was_loaded_is_served_though_nobody_asks() {
+    let mut server = Server::with(&["--fairlock.turn", "50"]);
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 1500");
+    client.run("FAIRLOCK.ACQUIRE k p ENQUEUE PATIENCE 600000");
+    client.run("FAIRLOCK.ACQUIRE k q ENQUEUE PATIENCE 600000");
+    client.run("SHUTDOWN SAVE");
+    assert_eq!(server.exit_code(), Some(0));
+    drop(client);
+    let server = server.kill_and_restart();
+    let mut client = server.connect();
+    // The lease ends, and each of the two is woken and dropped when its turn is over.
+    wait_until("both have had their turns", || {
+        client.run("EXISTS redisson_lock_queue:{k}") == "0"
+    });
+    assert!(client.int("FAIRLOCK.ACQUIRE k b") > 0);
+}
+
 /// Hands a lock from one to the next while a child process saves, and more join and leave.
 fn busy_while_saving(server: &Server, client: &mut Client, command: &str, running: &str) {
     client.int("FAIRLOCK.ACQUIRE k w LEASE 600000");
