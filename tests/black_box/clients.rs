@@ -154,7 +154,7 @@ fn client_unblock_gives_the_place_up_and_those_behind_move_up() {
 
 #[test]
 fn client_unblock_of_a_client_that_is_being_served_leaves_nobody_behind() {
-    for how in ["ERROR"] {
+    for how in ["ERROR", "TIMEOUT"] {
         let server = Server::start();
         let mut client = server.connect();
         client.int("FAIRLOCK.ACQUIRE k a");
