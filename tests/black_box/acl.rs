@@ -138,10 +138,10 @@ fn who_may_only_read_can_look_and_who_may_only_write_cannot_take() {
     let mut writer = user(&server, "%W~a +@all");
     for command in ALL {
         let reply = writer.run(&on(command, "a"));
-        let writes = command.starts_with("BREAK");
+        let deletes = command.starts_with("BREAK");
         assert_eq!(
             reply.starts_with("(error) NOPERM "),
-            !writes,
+            !deletes,
             "{command}: {reply}"
         );
     }
