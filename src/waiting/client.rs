@@ -4,6 +4,9 @@
 //! It ends in one of three ways, and each of them forgets the ticket first, so that none of the
 //! others can follow: it is unblocked with an [`Outcome`]; its time is up; its connection closes.
 //!
+//! An outcome is told when the turn of the event loop ends. Until then the server must not know
+//! that the client is unblocked: CLIENT UNBLOCK would let it go without any reply.
+//!
 //! How long a client waits is counted here, by the steady clock: the server's own time-outs go by
 //! the wall clock and would come an hour late if that is set back by an hour.
 
@@ -43,6 +46,8 @@ struct Client {
     owner: Owner,
     /// When its time is up, if ever.
     until: Option<Tick>,
+    /// What it is told when this turn ends.
+    outcome: Option<Outcome>,
 }
 
 #[derive(Debug, Default)]
@@ -50,6 +55,8 @@ struct Clients {
     by_ticket: HashMap<Ticket, Client>,
     by_until: BTreeSet<(Tick, Ticket)>,
     tickets: HashMap<Id, Ticket>,
+    /// Those with an outcome, in the order in which they got it.
+    ended: Vec<Ticket>,
 }
 
 thread_local! {
@@ -64,6 +71,20 @@ impl Clients {
             self.by_until.insert((until, ticket));
         }
         self.by_ticket.insert(ticket, client);
+    }
+
+    /// Gives a client its outcome; back if it has one or is gone.
+    fn end(&mut self, ticket: Ticket, outcome: Outcome) -> Result<(), Outcome> {
+        let client = self.by_ticket.get_mut(&ticket);
+        let Some(client) = client.filter(|client| client.outcome.is_none()) else {
+            return Err(outcome);
+        };
+        client.outcome = Some(outcome);
+        if let Some(until) = client.until.take() {
+            self.by_until.remove(&(until, ticket));
+        }
+        self.ended.push(ticket);
+        Ok(())
     }
 
     fn remove(&mut self, ticket: Ticket) -> Option<Client> {
@@ -95,6 +116,7 @@ pub fn block(ctx: &Ctx, lock: LockId, owner: &[u8], timeout: Millis) -> Option<T
         lock,
         owner: Owner::from(owner),
         until: (timeout > 0).then(|| now().tick_after(timeout)),
+        outcome: None,
     };
     CLIENTS.with_borrow_mut(|clients| clients.add(ticket, client));
     Some(ticket)
@@ -103,9 +125,24 @@ pub fn block(ctx: &Ctx, lock: LockId, owner: &[u8], timeout: Millis) -> Option<T
 /// Ends a blocked client with an outcome. If it has ended already and was granted the lock, the
 /// lock is taken back.
 pub fn unblock(ctx: &Ctx, ticket: Ticket, outcome: Outcome) {
-    match CLIENTS.with_borrow_mut(|clients| clients.remove(ticket)) {
-        Some(client) => client.handle.unblock(outcome),
-        None => Acquire::undelivered(ctx, outcome),
+    match CLIENTS.with_borrow_mut(|clients| clients.end(ticket, outcome)) {
+        Ok(()) => sweep::before_sleeping(ctx),
+        Err(outcome) => Acquire::undelivered(ctx, outcome),
+    }
+}
+
+/// Lets those go that have an outcome; the turn of the event loop ends.
+pub fn let_go() {
+    for ticket in CLIENTS.with_borrow_mut(|clients| std::mem::take(&mut clients.ended)) {
+        let client = CLIENTS.with_borrow_mut(|clients| clients.remove(ticket));
+        if let Some(Client {
+            handle,
+            outcome: Some(outcome),
+            ..
+        }) = client
+        {
+            handle.unblock(outcome);
+        }
     }
 }
 
@@ -134,23 +171,31 @@ impl Blocking for Acquire {
     }
 
     fn timed_out(ctx: &Ctx, id: Id) {
-        ctx.reply_nil();
-        stats::timed_out();
-        leave(ctx, id);
+        if let Some(outcome) = leave(ctx, id) {
+            Self::reply(ctx, &outcome);
+        } else {
+            ctx.reply_nil();
+            stats::timed_out();
+        }
     }
 
     fn disconnected(ctx: &Ctx, id: Id) {
         stats::disconnected();
-        leave(ctx, id);
+        if let Some(outcome) = leave(ctx, id) {
+            Self::undelivered(ctx, outcome);
+        }
     }
 }
 
-/// A client has ended by itself: its place goes with it.
-fn leave(ctx: &Ctx, id: Id) {
-    if let Some((ticket, client)) = CLIENTS.with_borrow_mut(|clients| clients.remove_id(id)) {
-        client.handle.discard();
+/// A client has ended by itself: its place goes with it, if it has not got its outcome in this
+/// very turn.
+fn leave(ctx: &Ctx, id: Id) -> Option<Outcome> {
+    let (ticket, client) = CLIENTS.with_borrow_mut(|clients| clients.remove_id(id))?;
+    client.handle.discard();
+    if client.outcome.is_none() {
         give_up_place(ctx, client.lock, client.owner, ticket);
     }
+    client.outcome
 }
 
 fn give_up_place(ctx: &Ctx, lock: LockId, owner: Owner, ticket: Ticket) {
@@ -160,14 +205,15 @@ fn give_up_place(ctx: &Ctx, lock: LockId, owner: Owner, ticket: Ticket) {
 
 /// Ends the clients whose time is up.
 pub fn time_out_due(ctx: &Ctx, now: Now) {
-    while let Some((ticket, client)) = CLIENTS.with_borrow_mut(|clients| {
+    while let Some((ticket, lock, owner)) = CLIENTS.with_borrow_mut(|clients| {
         let (until, ticket) = *clients.by_until.first()?;
-        let client = (until <= now.tick()).then(|| clients.remove(ticket))?;
-        Some((ticket, client?))
+        let client = clients.by_ticket.get(&ticket)?;
+        let place = (ticket, client.lock.clone(), Owner::clone(&client.owner));
+        (until <= now.tick()).then_some(place)
     }) {
-        client.handle.unblock(Outcome::Nil);
+        unblock(ctx, ticket, Outcome::Nil);
         stats::timed_out();
-        give_up_place(ctx, client.lock, client.owner, ticket);
+        give_up_place(ctx, lock, owner, ticket);
     }
 }
 

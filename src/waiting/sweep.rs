@@ -21,7 +21,7 @@ use crate::lock::{Connection, Now, Owner, Rules, rules, session as lock_session}
 use crate::server::{Ctx, events, string};
 
 use super::table::LockId;
-use super::{TABLE, foreign, grant_grace, look, look_at_due_locks, session, step};
+use super::{TABLE, client, foreign, grant_grace, look, look_at_due_locks, session, step};
 
 /// Locks that are dealt with in one go; a server that is handed a hundred thousand must answer
 /// other clients in between.
@@ -69,7 +69,14 @@ fn note(ctx: &Ctx, take: impl FnOnce(&mut Notes)) {
         take(notes);
         first
     });
-    if first && !IN_TURN.get() {
+    if first {
+        before_sleeping(ctx);
+    }
+}
+
+/// Makes sure that the end of a turn is still to come before the event loop waits.
+pub fn before_sleeping(ctx: &Ctx) {
+    if !IN_TURN.get() {
         events::hurry(ctx);
     }
 }
@@ -134,6 +141,7 @@ pub fn turn_begins(ctx: &Ctx) {
 /// Does what was noted in this turn, before its replies are written.
 pub fn turn_ends(ctx: &Ctx) {
     sweep(ctx);
+    client::let_go();
     IN_TURN.set(false);
 }
 

@@ -1,6 +1,8 @@
 //! A client as tests like to use it, on the redis crate.
 
 use std::cell::OnceCell;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
@@ -155,5 +157,44 @@ impl Blocked {
     pub fn disconnect(self) {
         let killed = Client::new(self.port, 2).run(&format!("CLIENT KILL ID {}", self.id));
         assert_eq!(killed, "1");
+    }
+}
+
+/// A bare connection, for tests of what comes back line by line, and when.
+pub struct Wire {
+    socket: BufReader<TcpStream>,
+    /// The connection's id; 0 if the server does not tell.
+    pub id: i64,
+}
+
+impl Wire {
+    /// Connects to a server of this machine.
+    pub fn new(port: u16) -> Self {
+        let socket = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
+        let timeout = Some(Duration::from_secs(30));
+        socket.set_read_timeout(timeout).expect("a timeout");
+        let mut wire = Self {
+            socket: BufReader::new(socket),
+            id: 0,
+        };
+        wire.send("CLIENT ID");
+        let id = wire.line();
+        wire.id = id.trim_start_matches(':').parse().unwrap_or(0);
+        wire
+    }
+
+    /// Sends commands, one a line, all at once.
+    pub fn send(&mut self, commands: &str) {
+        let bytes = format!("{}\r\n", commands.replace('\n', "\r\n"));
+        let sent = self.socket.get_mut().write_all(bytes.as_bytes());
+        sent.expect("sent");
+    }
+
+    /// The next line that comes back, as the protocol has it; empty when the connection is closed.
+    pub fn line(&mut self) -> String {
+        let mut line = String::new();
+        // A reset is a way of closing.
+        let _ = self.socket.read_line(&mut line);
+        line.trim_end().to_owned()
     }
 }

@@ -13,10 +13,12 @@
 mod client;
 mod server;
 
+mod acl;
 mod acquire;
 mod bad_input;
 mod break_lock;
 mod cancel;
+mod clients;
 mod clock;
 mod cluster;
 mod config;
@@ -27,6 +29,7 @@ mod help;
 mod info;
 mod keyspace;
 mod load;
+mod operations;
 mod persistence;
 mod polling;
 mod queue;
@@ -38,3 +41,4 @@ mod scripts;
 mod session;
 mod stats;
 mod token;
+mod transactions;

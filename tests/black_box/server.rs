@@ -215,10 +215,21 @@ impl Server {
         result
     }
 
-    fn signal(&self, name: &str) {
+    /// Sends the process a signal, such as `TERM`.
+    pub fn signal(&self, name: &str) {
         let (flag, pid) = (format!("-{name}"), self.process.id().to_string());
         let status = Command::new("kill").args([flag, pid]).status();
         assert!(status.expect("kill is there").success());
+    }
+
+    /// Waits until the process has ended by itself; its exit code, if it was not a signal's doing.
+    pub fn exit_code(&mut self) -> Option<i32> {
+        let mut ended = None;
+        wait_until("the server has ended", || {
+            ended = self.process.try_wait().expect("the server's state");
+            ended.is_some()
+        });
+        ended.and_then(|status| status.code())
     }
 
     /// Kills the server without warning, and starts it again on what is on disk.
