@@ -12,6 +12,7 @@
 
 mod client;
 mod clock;
+mod scene;
 mod server;
 
 mod acquire;
@@ -21,6 +22,7 @@ mod cancel;
 mod cluster;
 mod config;
 mod crowd;
+mod freedom;
 mod hand_off;
 mod help;
 mod info;
