@@ -12,6 +12,7 @@ use super::write;
 
 /// Makes list, deadlines and line agree. Walks the queue, so it is only for when they do not.
 pub fn repair(stored: &mut Stored<'_>) {
+    stored.mended = true;
     let (ctx, now) = (stored.ctx, stored.now);
     let listed = read_list(ctx, &stored.names.queue);
     let deadlines = read_deadlines(ctx, &stored.names.deadlines);

@@ -47,6 +47,8 @@ pub struct Stored<'c> {
     pub events: Vec<Event>,
     pub(super) rules: Rules,
     pub(super) now: Now,
+    /// Whether the queue was walked and mended in this step.
+    pub(super) mended: bool,
     lock: Key<'c>,
     token: Option<Result<Option<i64>, Refusal>>,
 }
@@ -78,6 +80,7 @@ impl<'c> Stored<'c> {
             events: Vec::new(),
             rules: *rules,
             now,
+            mended: false,
             lock,
             token: None,
         };
@@ -128,14 +131,18 @@ impl<'c> Stored<'c> {
         (self.names, self.known, self.events, self.greatest)
     }
 
-    /// Queue and deadlines last as long as anyone waits: an expiry that somebody has put on them
-    /// (Redisson's `expire()` does) would throw the waiters away.
-    pub fn keep_queue(&mut self) {
+    /// Somebody else has touched queue or deadlines: they are mended in their whole length, not
+    /// only where their ends show it. They last as long as anyone waits: an expiry that somebody
+    /// has put on them (Redisson's `expire()` does) would throw the waiters away.
+    pub fn check_queue(&mut self) {
         for name in [&self.names.queue, &self.names.deadlines] {
             let mut key = self.ctx.open(name, Access::Write);
             if key.expires_at().is_some() {
                 write::persist(self.ctx, &mut key, name);
             }
+        }
+        if !self.mended {
+            repair::repair(self);
         }
     }
 
