@@ -4,7 +4,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use crate::client::Client;
+use crate::client::{Blocked, Client};
 use crate::redisson_keys;
 use crate::scene::{Head, Scene, now};
 use crate::server::{Server, wait_until};
@@ -238,16 +238,20 @@ fn a_lock_that_expires_unnoticed_by_the_server_goes_to_the_head() {
 
 #[test]
 fn a_lock_whose_expiry_an_access_notices_goes_to_the_head() {
-    in_both_forms("EXISTS", LAZY, |scene| {
-        scene.step("DEBUG SET-ACTIVE-EXPIRE 0");
-        // All in one turn of the event loop: nothing else can notice before.
-        let mut socket = TcpStream::connect(("127.0.0.1", scene.server.port)).expect("connected");
-        let commands = "PEXPIRE k 5\r\nDEBUG SLEEP 0.1\r\nEXISTS k\r\nQUIT\r\n";
-        socket.write_all(commands.as_bytes()).expect("sent");
-        let mut replies = String::new();
-        socket.read_to_string(&mut replies).expect("replies");
-        assert_eq!(replies, ":1\r\n+OK\r\n:0\r\n+OK\r\n");
-    });
+    // A key of another type has no due time, as far as the lock is concerned.
+    for expire in ["PEXPIRE k 5", "SET k x PX 5"] {
+        in_both_forms(expire, LAZY, |scene| {
+            scene.step("DEBUG SET-ACTIVE-EXPIRE 0");
+            // All in one turn of the event loop: nothing else can notice before.
+            let mut socket =
+                TcpStream::connect(("127.0.0.1", scene.server.port)).expect("connected");
+            let commands = format!("{expire}\r\nDEBUG SLEEP 0.1\r\nEXISTS k\r\nQUIT\r\n");
+            socket.write_all(commands.as_bytes()).expect("sent");
+            let mut replies = String::new();
+            socket.read_to_string(&mut replies).expect("replies");
+            assert!(replies.ends_with("+OK\r\n:0\r\n+OK\r\n"), "{replies}");
+        });
+    }
 }
 
 #[test]
@@ -285,5 +289,50 @@ fn a_lock_that_is_evicted_goes_to_the_head() {
             let used: u64 = used.parse().expect("bytes");
             scene.step(&format!("CONFIG SET maxmemory {}", used - 16_000_000));
         });
+    }
+}
+
+#[test]
+fn a_lock_goes_to_the_head_in_its_own_database_only() {
+    let in_three = [
+        "DEL k",
+        "PEXPIRE k 1",
+        "RENAME k gone",
+        "FLUSHDB",
+        "SWAPDB 3 5",
+    ];
+    for command in in_three {
+        let mut scene = Scene::new(&[], false);
+        let mut there = scene.server.connect();
+        there.run("SELECT 3");
+        there.int("FAIRLOCK.ACQUIRE k x LEASE 600000");
+        there.run("FAIRLOCK.ACQUIRE k y ENQUEUE PATIENCE 600000");
+        there.run(command);
+        wait_until("y's turn has started", || there.run("EXISTS k") == "0");
+        assert!(there.int("FAIRLOCK.ACQUIRE k y ENQUEUE") > 0);
+        scene.nobody_is_served();
+    }
+}
+
+#[test]
+fn a_flush_of_all_databases_frees_the_locks_of_each() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let waiters: Vec<_> = (0..4)
+        .map(|db| {
+            let mut waiter = server.connect();
+            for client in [&mut client, &mut waiter] {
+                client.run(&format!("SELECT {db}"));
+            }
+            client.int("FAIRLOCK.ACQUIRE k a");
+            Blocked::send_on(waiter, "FAIRLOCK.ACQUIRE k b")
+        })
+        .collect();
+    wait_until("all wait", || server.blocked() == 4);
+    client.run("FLUSHALL");
+    for (db, waiter) in waiters.into_iter().enumerate() {
+        client.run(&format!("SELECT {db}"));
+        assert_eq!(client.run("HGETALL k"), "[b, 1]");
+        assert!(waiter.int() > 0);
     }
 }

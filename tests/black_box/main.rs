@@ -22,6 +22,8 @@ mod cancel;
 mod cluster;
 mod config;
 mod crowd;
+mod foreign_deadlines;
+mod foreign_queue;
 mod freedom;
 mod hand_off;
 mod help;

@@ -64,6 +64,11 @@ impl Scene {
     #[track_caller]
     pub fn nobody_is_served(&mut self) {
         assert_eq!(self.client.run("EXISTS k"), "1");
+        let reply = self.client.run("FAIRLOCK.ACQUIRE k d NOWAIT");
+        assert!(
+            reply == "(nil)" || reply.starts_with("(error) WRONGTYPE "),
+            "{reply}"
+        );
         match &self.head {
             Head::Blocked(_) => assert_eq!(self.server.blocked(), 2),
             Head::Polling(listener) => {
