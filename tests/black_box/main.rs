@@ -32,6 +32,7 @@ mod keyspace;
 mod load;
 mod persistence;
 mod polling;
+mod promotion;
 mod queue;
 mod redisson_keys;
 mod release;
