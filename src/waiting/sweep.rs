@@ -20,7 +20,7 @@ use crate::keyspace::Stored;
 use crate::lock::{Connection, Now, Owner, Rules, rules, session as lock_session};
 use crate::server::{Ctx, events, string};
 
-use super::table::LockId;
+use super::table::{LockId, Table};
 use super::{TABLE, foreign, grant_grace, look, look_at_due_locks, session, step};
 
 /// Locks that are dealt with in one go; a server that is handed a hundred thousand must answer
@@ -133,8 +133,13 @@ pub fn turn_begins(ctx: &Ctx) {
 
 /// Does what was noted in this turn, before its replies are written.
 pub fn turn_ends(ctx: &Ctx) {
+    let alarm = TABLE.with_borrow(Table::alarm);
     sweep(ctx);
     IN_TURN.set(false);
+    // Before 7.2 the server has already worked out how long it may sleep.
+    if TABLE.with_borrow(Table::alarm) != alarm {
+        events::hurry(ctx);
+    }
 }
 
 fn sweep(ctx: &Ctx) {
