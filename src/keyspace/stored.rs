@@ -33,6 +33,29 @@ impl Known {
     }
 }
 
+/// A lock of which some key holds something else.
+#[derive(Debug)]
+pub struct Unusable {
+    /// The lock's name.
+    pub lock: Str,
+    /// What was known of it.
+    pub known: Known,
+    /// When the first of its keys expires.
+    pub expires: Option<Millis>,
+}
+
+impl Unusable {
+    fn new(ctx: &Ctx, names: Names, known: Known) -> Box<Self> {
+        let keys = [&names.lock, &names.queue, &names.deadlines];
+        let expiries = keys.map(|name| ctx.open(name, Access::Read).expires_at());
+        Box::new(Self {
+            lock: names.lock,
+            known,
+            expires: expiries.into_iter().flatten().min(),
+        })
+    }
+}
+
 /// A lock's keys, open for one step.
 #[derive(Debug)]
 pub struct Stored<'c> {
@@ -57,8 +80,8 @@ impl<'c> Stored<'c> {
     /// Opens the keys. What others did to the queue since is mended first.
     ///
     /// # Errors
-    /// The lock's name and `known` as they were, if the lock, queue or deadline key holds
-    /// something else; nothing has been written then.
+    /// [`Unusable`] if the lock, queue or deadline key holds something else; nothing has been
+    /// written then.
     pub fn open(
         ctx: &'c Ctx,
         names: Names,
@@ -66,11 +89,11 @@ impl<'c> Stored<'c> {
         greatest: i64,
         rules: &Rules,
         now: Now,
-    ) -> Result<Self, Box<(Str, Known)>> {
+    ) -> Result<Self, Box<Unusable>> {
         let lock = ctx.open(&names.lock, Access::Write);
         if !matches!(lock.kind(), Kind::Empty | Kind::Hash) {
             drop(lock);
-            return Err(Box::new((names.lock, known)));
+            return Err(Unusable::new(ctx, names, known));
         }
         let mut stored = Self {
             ctx,
@@ -87,7 +110,7 @@ impl<'c> Stored<'c> {
         match stored.queue_is_as_known() {
             Some(true) => (),
             Some(false) => repair::repair(&mut stored),
-            None => return Err(Box::new((stored.names.lock, stored.known))),
+            None => return Err(Unusable::new(ctx, stored.names, stored.known)),
         }
         Ok(stored)
     }

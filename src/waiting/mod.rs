@@ -117,10 +117,13 @@ pub fn step<T>(
     let mut state = match opened {
         Ok(state) => state,
         Err(unusable) => {
-            let (lock, known) = *unusable;
+            let due = turn::Due {
+                wall: unusable.expires,
+                tick: Some(otherwise),
+            };
             TABLE.with_borrow_mut(|table| {
-                let id = LockId::new(db, lock.as_slice());
-                table.put(id, known, turn::Due::default(), otherwise);
+                let id = LockId::new(db, unusable.lock.as_slice());
+                table.put(id, unusable.known, due, otherwise);
             });
             set_timer(ctx, now);
             return Err(Error::WrongType);
