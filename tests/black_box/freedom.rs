@@ -3,10 +3,11 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::time::{Duration, Instant};
 
 use crate::client::{Blocked, Client, Listener};
 use crate::redisson_keys;
-use crate::scene::{Head, Scene, now};
+use crate::scene::{Head, OPTIONS, Scene, now};
 use crate::server::{Server, wait_until};
 
 /// Commands after the last of which `k`, held by `a`, is free. After each of those before, it is
@@ -234,6 +235,39 @@ fn a_lock_that_expires_unnoticed_by_the_server_goes_to_the_head() {
         scene.step("PEXPIRE k 900000");
         scene.step("PEXPIRE k 50");
     });
+}
+
+/// The shortest time in which the next waiter is served after a command, on a server that wakes up
+/// by itself only once a second: looking again then would do in the end.
+fn shortest_wait(command: &str) -> Option<Duration> {
+    let waits = (0..5).map(|_| {
+        let server = Server::with(&[OPTIONS, LAZY].concat());
+        let mut client = server.connect();
+        client.run("DEBUG SET-ACTIVE-EXPIRE 0");
+        client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+        let head = server.block("FAIRLOCK.ACQUIRE k b LEASE 50");
+        let next = server.block("FAIRLOCK.ACQUIRE k c");
+        let start = Instant::now();
+        client.run(command);
+        wait_until("all are served", || head.is_done() && next.is_done());
+        start.elapsed()
+    });
+    waits.min()
+}
+
+#[test]
+fn an_idle_server_knows_when_a_lease_ends_that_others_have_set() {
+    assert!(shortest_wait("PEXPIRE k 50") < Some(Duration::from_millis(500)));
+}
+
+#[test]
+fn an_idle_server_knows_when_a_lease_ends_that_began_with_a_hand_off() {
+    assert!(shortest_wait("DEL k") < Some(Duration::from_millis(500)));
+}
+
+#[test]
+fn an_idle_server_knows_when_a_key_of_another_type_expires() {
+    assert!(shortest_wait("SET k x PX 50") < Some(Duration::from_millis(500)));
 }
 
 #[test]

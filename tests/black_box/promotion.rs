@@ -32,6 +32,12 @@ fn promote(replica: &Server) -> Client {
     client
 }
 
+/// Begins to hand the master's role over, as soon as the master knows the replica to be there.
+fn fail_over(master: &mut Client, replica: &Server) {
+    let command = format!("FAILOVER TO 127.0.0.1 {}", replica.port);
+    wait_until("it begins", || master.run(&command) == "OK");
+}
+
 /// Waits until the server's clock is past an instant.
 fn wait_past(client: &mut Client, instant: i64) {
     wait_until("the time is over", || now(client) > instant);
@@ -95,7 +101,7 @@ fn a_failover_keeps_holder_and_queue() {
     let token = client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
     let waiters = ["b", "c"].map(|owner| old.block(&format!("FAIRLOCK.ACQUIRE k {owner}")));
     let end = client.int("PEXPIRETIME k");
-    client.run(&format!("FAILOVER TO 127.0.0.1 {}", new.port));
+    fail_over(&mut client, &new);
     wait_until("it is a replica", || {
         old.info("replication", "role") == "slave"
     });
@@ -131,7 +137,7 @@ fn a_failover_that_is_given_up_serves_who_was_due_meanwhile() {
         client.run("PEXPIRE k 200");
         let end = client.int("PEXPIRETIME k");
         // The replica cannot catch up; until it has, nothing may be written.
-        client.run(&format!("FAILOVER TO 127.0.0.1 {}", replica.port));
+        fail_over(&mut client, &replica);
         assert_ne!(
             master.info("replication", "master_failover_state"),
             "no-failover"

@@ -14,6 +14,9 @@ pub fn follow(replica: &Server, master: &Server) {
         .run(&format!("REPLICAOF 127.0.0.1 {}", master.port));
     wait_until("the replica is up to date", || {
         replica.info("replication", "master_link_status") == "up"
+            && master
+                .info("replication", "slave0")
+                .contains("state=online")
     });
 }
 

@@ -5,7 +5,8 @@ use crate::server::{Server, wait_until};
 
 /// Milliseconds; long enough for no turn to end while a test looks.
 const TURN: i64 = 60_000;
-const OPTIONS: &[&str] = &["--fairlock.turn", "60000", "--enable-debug-command", "yes"];
+/// What every scene's server is started with.
+pub const OPTIONS: &[&str] = &["--fairlock.turn", "60000", "--enable-debug-command", "yes"];
 
 /// Who waits for `k`, in order.
 pub const QUEUE: &str = "LRANGE redisson_lock_queue:{k} 0 -1";
