@@ -54,9 +54,9 @@ fn a_replica_does_nothing_when_leases_turns_and_patience_run_out() {
     client.int("FAIRLOCK.ACQUIRE free a");
     client.run("FAIRLOCK.ACQUIRE free q ENQUEUE");
     client.run("FAIRLOCK.ACQUIRE free r ENQUEUE");
-    client.run("CONFIG SET fairlock.turn 1000");
+    client.run("CONFIG SET fairlock.turn 4000");
     client.run("MULTI");
-    client.run("PEXPIRE k 1000");
+    client.run("PEXPIRE k 4000");
     client.run("FAIRLOCK.RELEASE free a");
     client.run("EXEC");
     let keys = client.int("DBSIZE");
@@ -132,9 +132,10 @@ fn a_failover_that_is_given_up_serves_who_was_due_meanwhile() {
     let mut client = master.connect();
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
     let waiter = master.block("FAIRLOCK.ACQUIRE k b");
+    let leaving = master.block("FAIRLOCK.ACQUIRE k c");
     same_keys(&master, &replica);
     replica.while_stopped(|| {
-        client.run("PEXPIRE k 200");
+        client.run("PEXPIRE k 1000");
         let end = client.int("PEXPIRETIME k");
         // The replica cannot catch up; until it has, nothing may be written.
         fail_over(&mut client, &replica);
@@ -142,12 +143,14 @@ fn a_failover_that_is_given_up_serves_who_was_due_meanwhile() {
             master.info("replication", "master_failover_state"),
             "no-failover"
         );
+        leaving.disconnect();
         wait_past(&mut client, end + 200);
-        assert_eq!(client.run(QUEUE), "[b]");
+        assert_eq!(client.run(QUEUE), "[b, c]");
         assert!(!waiter.is_done());
         assert_eq!(client.run("FAILOVER ABORT"), "OK");
     });
     assert!(waiter.int() > 0);
+    wait_until("c has left", || client.run(QUEUE) == "[]");
     same_keys(&master, &replica);
 }
 
