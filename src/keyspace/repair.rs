@@ -12,6 +12,7 @@ use super::write;
 
 /// Makes list, deadlines and line agree. Walks the queue, so it is only for when they do not.
 pub fn repair(stored: &mut Stored<'_>) {
+    stored.mended = true;
     let (ctx, now) = (stored.ctx, stored.now);
     let listed = read_list(ctx, &stored.names.queue);
     let deadlines = read_deadlines(ctx, &stored.names.deadlines);
@@ -89,8 +90,8 @@ fn read_deadlines(ctx: &Ctx, name: &Str) -> HashMap<Owner, Millis> {
 }
 
 /// The queue as it should be: who is listed, in that order and once; waiters that live here but
-/// are not listed, before whoever came after them; then owners that have only a deadline, if it is
-/// not over, in the order of their deadlines.
+/// are not listed, before whoever came after them, and before strangers that joined behind them;
+/// then owners that have only a deadline, if it is not over, in the order of their deadlines.
 fn merge(
     listed: &[Owner],
     line: &Line,
@@ -106,7 +107,7 @@ fn merge(
         Presence::Gone => false,
     };
 
-    // Lost waiters, by the listed waiter that each of them stood before; `None`: at the end.
+    // Lost waiters, by the listed waiter that each of them stood before; `None`: behind all of them.
     let mut lost_before: HashMap<Option<&Owner>, Vec<&Owner>> = HashMap::new();
     let mut lost_since: Vec<&Owner> = Vec::new();
     for (owner, waiter) in line.iter() {
@@ -125,13 +126,16 @@ fn merge(
             order.push(Owner::clone(owner));
         }
     };
-    for owner in listed {
+    let last_known = listed.iter().rposition(|owner| line.get(owner).is_some());
+    let (known, joined) = listed.split_at(last_known.map_or(0, |index| index + 1));
+    for owner in known {
         let lost = lost_before.remove(&Some(owner)).unwrap_or_default();
         lost.into_iter().for_each(&mut place);
         place(owner);
     }
     let lost = lost_before.remove(&None).unwrap_or_default();
     lost.into_iter().for_each(&mut place);
+    joined.iter().for_each(&mut place);
     let mut unlisted: Vec<_> = deadlines.iter().filter(|(owner, _)| lives(owner)).collect();
     unlisted.sort_by_key(|(owner, at)| (**at, Owner::clone(owner)));
     for (owner, _) in unlisted {
@@ -204,6 +208,13 @@ mod tests {
     fn a_lost_waiter_is_placed_before_the_next_that_is_still_listed() {
         let blocked = line("a b c", Presence::Blocked(1));
         assert_eq!(merged("c x a", &blocked, &[]), "b c x a");
+    }
+
+    #[test]
+    fn lost_waiters_are_placed_before_whoever_joined_since() {
+        let blocked = line("a b c", Presence::Blocked(1));
+        assert_eq!(merged("x y", &blocked, &[]), "a b c x y");
+        assert_eq!(merged("x a y", &blocked, &[]), "x a b c y");
     }
 
     #[test]

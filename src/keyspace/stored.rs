@@ -33,6 +33,29 @@ impl Known {
     }
 }
 
+/// A lock of which some key holds something else.
+#[derive(Debug)]
+pub struct Unusable {
+    /// The lock's name.
+    pub lock: Str,
+    /// What was known of it.
+    pub known: Known,
+    /// When the first of its keys expires.
+    pub expires: Option<Millis>,
+}
+
+impl Unusable {
+    fn new(ctx: &Ctx, names: Names, known: Known) -> Box<Self> {
+        let keys = [&names.lock, &names.queue, &names.deadlines];
+        let expiries = keys.map(|name| ctx.open(name, Access::Read).expires_at());
+        Box::new(Self {
+            lock: names.lock,
+            known,
+            expires: expiries.into_iter().flatten().min(),
+        })
+    }
+}
+
 /// A lock's keys, open for one step.
 #[derive(Debug)]
 pub struct Stored<'c> {
@@ -47,6 +70,8 @@ pub struct Stored<'c> {
     pub events: Vec<Event>,
     pub(super) rules: Rules,
     pub(super) now: Now,
+    /// Whether the queue was walked and mended in this step.
+    pub(super) mended: bool,
     lock: Key<'c>,
     token: Option<Result<Option<i64>, Refusal>>,
 }
@@ -55,8 +80,8 @@ impl<'c> Stored<'c> {
     /// Opens the keys. What others did to the queue since is mended first.
     ///
     /// # Errors
-    /// The lock's name and `known` as they were, if the lock, queue or deadline key holds
-    /// something else; nothing has been written then.
+    /// [`Unusable`] if the lock, queue or deadline key holds something else; nothing has been
+    /// written then.
     pub fn open(
         ctx: &'c Ctx,
         names: Names,
@@ -64,11 +89,11 @@ impl<'c> Stored<'c> {
         greatest: i64,
         rules: &Rules,
         now: Now,
-    ) -> Result<Self, Box<(Str, Known)>> {
+    ) -> Result<Self, Box<Unusable>> {
         let lock = ctx.open(&names.lock, Access::Write);
         if !matches!(lock.kind(), Kind::Empty | Kind::Hash) {
             drop(lock);
-            return Err(Box::new((names.lock, known)));
+            return Err(Unusable::new(ctx, names, known));
         }
         let mut stored = Self {
             ctx,
@@ -78,13 +103,14 @@ impl<'c> Stored<'c> {
             events: Vec::new(),
             rules: *rules,
             now,
+            mended: false,
             lock,
             token: None,
         };
         match stored.queue_is_as_known() {
             Some(true) => (),
             Some(false) => repair::repair(&mut stored),
-            None => return Err(Box::new((stored.names.lock, stored.known))),
+            None => return Err(Unusable::new(ctx, stored.names, stored.known)),
         }
         Ok(stored)
     }
@@ -128,14 +154,18 @@ impl<'c> Stored<'c> {
         (self.names, self.known, self.events, self.greatest)
     }
 
-    /// Queue and deadlines last as long as anyone waits: an expiry that somebody has put on them
-    /// (Redisson's `expire()` does) would throw the waiters away.
-    pub fn keep_queue(&mut self) {
+    /// Somebody else has touched queue or deadlines: they are mended in their whole length, not
+    /// only where their ends show it. They last as long as anyone waits: an expiry that somebody
+    /// has put on them (Redisson's `expire()` does) would throw the waiters away.
+    pub fn check_queue(&mut self) {
         for name in [&self.names.queue, &self.names.deadlines] {
             let mut key = self.ctx.open(name, Access::Write);
             if key.expires_at().is_some() {
                 write::persist(self.ctx, &mut key, name);
             }
+        }
+        if !self.mended {
+            repair::repair(self);
         }
     }
 

@@ -113,6 +113,7 @@ pub fn acquire<S: State>(
             replace_blocked(state, ask.owner);
             let waiter = state.waiter(ask.owner);
             state.remove(ask.owner);
+            keep_head_true(state, rules, now);
             state.emit(Event::Acquired {
                 waited: waiter.map(|waiter| now.steady.saturating_sub(waiter.since)),
             });
@@ -334,7 +335,6 @@ pub fn look<S: State>(state: &mut S, rules: &Rules, now: Now) {
     session::end_if_lost(state);
     session::renew_if_due(state, rules, now);
     settle(state, rules, now, None);
-    keep_head_true(state, rules, now);
 }
 
 /// The waiters whose connections have closed leave the queue.

@@ -16,11 +16,17 @@ use super::state::{
 pub const WOKEN_WITH_HEAD: usize = 16;
 
 /// Brings the lock to rest: afterwards it is held, or its queue is empty, or a polling head has
-/// its turn. Nothing happens while it is held.
+/// its turn; and whoever is the head now has its deadline in the keys.
 ///
 /// `asking` is the owner whose request is being decided. It is alive, whatever its deadline says,
 /// and serves itself if it is the head, so settling stops there.
 pub fn settle<S: State>(state: &mut S, rules: &Rules, now: Now, asking: Option<&[u8]>) {
+    serve(state, rules, now, asking);
+    keep_head_true(state, rules, now);
+}
+
+/// Serves one head after the other while the lock is free.
+fn serve<S: State>(state: &mut S, rules: &Rules, now: Now, asking: Option<&[u8]>) {
     while !state.is_held() {
         let Some(head) = state.nth(0) else { break };
         if asking == Some(head.as_ref()) {
@@ -137,7 +143,7 @@ fn pull_in<S: State>(state: &mut S, owner: &Owner, until: Deadline) {
 ///
 /// That of a blocked head is ahead of now; that of a polling head is the one it was given. A head
 /// that was found has no other than what the keys say.
-pub fn keep_head_true<S: State>(state: &mut S, rules: &Rules, now: Now) {
+pub(super) fn keep_head_true<S: State>(state: &mut S, rules: &Rules, now: Now) {
     let Some(head) = state.nth(0) else { return };
     let Some(mut waiter) = state.waiter(&head) else {
         return;

@@ -33,11 +33,10 @@ pub fn key_changes(ctx: &Ctx, class: NotifyEvent, event: &[u8], key: &[u8]) {
     if STEPPING.get() {
         return;
     }
-    let expires = event == b"expire";
     if let Some(locks) = names::locks_of(key) {
         let db = ctx.db();
         for name in locks.into_iter().flatten() {
-            sweep::touched(ctx, LockId::new(db, name), expires);
+            sweep::touched(ctx, LockId::new(db, name), true);
         }
         return;
     }
@@ -49,7 +48,7 @@ pub fn key_changes(ctx: &Ctx, class: NotifyEvent, event: &[u8], key: &[u8]) {
         return;
     }
     let db = ctx.db();
-    if !expires {
+    if event != b"expire" {
         stats::taken_away(db, key);
     }
     if TABLE.with_borrow(|table| table.contains(db, key)) {
@@ -114,7 +113,7 @@ pub fn swapped(ctx: &Ctx, one: i32, other: i32) {
     sweep::swap(one, other);
     let locks = TABLE.with_borrow_mut(|table| table.swap(one, other));
     for lock in locks {
-        sweep::touched(ctx, lock, false);
+        sweep::touched(ctx, lock, true);
     }
 }
 

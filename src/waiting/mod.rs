@@ -117,10 +117,13 @@ pub fn step<T>(
     let mut state = match opened {
         Ok(state) => state,
         Err(unusable) => {
-            let (lock, known) = *unusable;
+            let due = turn::Due {
+                wall: unusable.expires,
+                tick: Some(otherwise),
+            };
             TABLE.with_borrow_mut(|table| {
-                let id = LockId::new(db, lock.as_slice());
-                table.put(id, known, turn::Due::default(), otherwise);
+                let id = LockId::new(db, unusable.lock.as_slice());
+                table.put(id, unusable.known, due, otherwise);
             });
             set_timer(ctx, now);
             return Err(Error::WrongType);
@@ -242,15 +245,15 @@ pub(crate) fn look_at_due_locks(ctx: &Ctx) {
     set_timer(ctx, now);
 }
 
-/// Looks at a lock outside commands. `keep`: takes an expiry off the queue, if there is one.
-fn look(ctx: &Ctx, id: &LockId, keep: bool) {
+/// Looks at a lock outside commands. `queue`: somebody else has touched its queue or deadlines.
+fn look(ctx: &Ctx, id: &LockId, queue: bool) {
     if !ctx.select_db(id.db) {
         return;
     }
     // A key of another type is not ours to report here; the lock is looked at again later.
     let _ = step(ctx, string(&id.name), |state, rules, now| {
-        if keep {
-            state.keep_queue();
+        if queue {
+            state.check_queue();
         }
         rules::look(state, rules, now);
         Ok(())

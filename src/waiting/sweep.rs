@@ -20,7 +20,7 @@ use crate::keyspace::Stored;
 use crate::lock::{Connection, Now, Owner, Rules, rules, session as lock_session};
 use crate::server::{Ctx, events, string};
 
-use super::table::LockId;
+use super::table::{LockId, Table};
 use super::{TABLE, client, foreign, grant_grace, look, look_at_due_locks, session, step};
 
 /// Locks that are dealt with in one go; a server that is handed a hundred thousand must answer
@@ -32,7 +32,7 @@ struct Notes {
     gone: HashMap<LockId, Vec<Owner>>,
     lost: Vec<Grant>,
     closed: Vec<(Connection, LockId)>,
-    /// Locks to look at, and whether an expiry was set on their queue.
+    /// Locks to look at, and whether their queue or deadlines were touched.
     touched: HashMap<LockId, bool>,
     /// Waiters and connections of locks that could not be changed, a key having another type.
     stuck_gone: Vec<(LockId, Owner)>,
@@ -91,10 +91,10 @@ pub fn take_back(ctx: &Ctx, lock: LockId, owner: Owner, token: i64) {
     note(ctx, |notes| notes.lost.push((lock, owner, token)));
 }
 
-/// Takes note of a lock whose keys somebody else has touched; `expires`: by setting an expiry.
-pub fn touched(ctx: &Ctx, lock: LockId, expires: bool) {
+/// Takes note of a lock whose keys somebody else has touched; `queue`: its queue or deadlines.
+pub fn touched(ctx: &Ctx, lock: LockId, queue: bool) {
     note(ctx, |notes| {
-        *notes.touched.entry(lock).or_default() |= expires;
+        *notes.touched.entry(lock).or_default() |= queue;
     });
 }
 
@@ -140,9 +140,14 @@ pub fn turn_begins(ctx: &Ctx) {
 
 /// Does what was noted in this turn, before its replies are written.
 pub fn turn_ends(ctx: &Ctx) {
+    let alarm = TABLE.with_borrow(Table::alarm);
     sweep(ctx);
     client::let_go();
     IN_TURN.set(false);
+    // Before 7.2 the server has already worked out how long it may sleep.
+    if TABLE.with_borrow(Table::alarm) != alarm {
+        events::hurry(ctx);
+    }
 }
 
 fn sweep(ctx: &Ctx) {
@@ -251,10 +256,10 @@ fn look_at_touched(ctx: &Ctx) {
             .filter_map(|lock| notes.touched.remove_entry(&lock))
             .collect()
     });
-    for (lock, expires) in batch {
+    for (lock, queue) in batch {
         let known = TABLE.with_borrow(|table| table.contains(lock.db, &lock.name));
         if known || (foreign::has_queue(ctx, &lock) && foreign::is_meant(ctx, &lock)) {
-            look(ctx, &lock, expires);
+            look(ctx, &lock, queue);
         }
     }
 }

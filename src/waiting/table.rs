@@ -205,6 +205,12 @@ impl Table {
         self.armed = Some(Armed { at, offset, timer });
     }
 
+    /// When the timer rings, if it is set.
+    #[must_use]
+    pub fn alarm(&self) -> Option<Tick> {
+        self.armed.as_ref().map(|armed| armed.at)
+    }
+
     fn stop_timer(&mut self, ctx: &Ctx) {
         if let Some(armed) = self.armed.take() {
             timer::stop(ctx, &armed.timer);

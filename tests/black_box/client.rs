@@ -1,9 +1,10 @@
 //! A client as tests like to use it, on the redis crate.
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
+use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::Duration;
 
@@ -114,7 +115,7 @@ impl Blocked {
     pub fn send_on(mut client: Client, words: &str) -> Self {
         let (id, port) = (client.id, client.port);
         let words = words.to_owned();
-        let (sender, replies) = channel();
+        let (sender, replies) = mpsc::channel();
         thread::spawn(move || {
             let reply = client.run(&words);
             // Nobody may be there to take it any more.
@@ -196,5 +197,55 @@ impl Wire {
         // A reset is a way of closing.
         let _ = self.socket.read_line(&mut line);
         line.trim_end().to_owned()
+    }
+}
+
+/// A subscriber of one channel, on a connection of its own.
+pub struct Listener {
+    messages: Receiver<String>,
+    unread: RefCell<VecDeque<String>>,
+}
+
+impl Listener {
+    /// Subscribes to a channel.
+    pub fn new(port: u16, channel: &str) -> Self {
+        let client = redis::Client::open(format!("redis://127.0.0.1:{port}/"));
+        let client = client.expect("a valid address");
+        let mut connection = client.get_connection().expect("a connection");
+        let channel = channel.to_owned();
+        let (sender, messages) = mpsc::channel();
+        let (ready, subscribed) = mpsc::channel();
+        thread::spawn(move || {
+            let mut pubsub = connection.as_pubsub();
+            ready.send(pubsub.subscribe(&channel)).expect("a listener");
+            // Until the server ends, or the test does.
+            while let Ok(message) = pubsub.get_message() {
+                let text = message.get_payload().expect("a text");
+                if sender.send(text).is_err() {
+                    break;
+                }
+            }
+        });
+        let done = subscribed.recv().expect("a subscription");
+        done.expect("subscribed");
+        let unread = RefCell::default();
+        Self { messages, unread }
+    }
+
+    /// The next message.
+    #[track_caller]
+    pub fn message(&self) -> String {
+        if let Some(message) = self.unread.borrow_mut().pop_front() {
+            return message;
+        }
+        let message = self.messages.recv_timeout(Duration::from_secs(30));
+        message.expect("a message")
+    }
+
+    /// Whether nothing has come that was not read.
+    pub fn is_quiet(&self) -> bool {
+        let mut unread = self.unread.borrow_mut();
+        unread.extend(self.messages.try_iter());
+        unread.is_empty()
     }
 }

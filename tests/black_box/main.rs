@@ -11,6 +11,7 @@
 )]
 
 mod client;
+mod scene;
 mod server;
 
 mod acl;
@@ -24,6 +25,9 @@ mod cluster;
 mod config;
 mod crowd;
 mod events;
+mod foreign_deadlines;
+mod foreign_queue;
+mod freedom;
 mod hand_off;
 mod help;
 mod info;
@@ -32,6 +36,7 @@ mod load;
 mod operations;
 mod persistence;
 mod polling;
+mod promotion;
 mod queue;
 mod redisson_keys;
 mod release;

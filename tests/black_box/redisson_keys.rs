@@ -67,12 +67,13 @@ fn now() -> u128 {
         .as_millis()
 }
 
-fn try_lock(client: &mut Client, owner: &str, wait: u64) -> String {
+/// Asks for `k` as a script does.
+pub fn try_lock(client: &mut Client, owner: &str, wait: u64) -> String {
     try_lock_at(client, owner, wait, now())
 }
 
 /// As [`try_lock`], with the client's clock showing `now`.
-fn try_lock_at(client: &mut Client, owner: &str, wait: u64, now: u128) -> String {
+pub fn try_lock_at(client: &mut Client, owner: &str, wait: u64, now: u128) -> String {
     let (wait, now) = (wait.to_string(), now.to_string());
     let reply = client.raw(&[
         b"EVAL",
@@ -89,7 +90,8 @@ fn try_lock_at(client: &mut Client, owner: &str, wait: u64, now: u128) -> String
     show(&reply.expect("a reply"))
 }
 
-fn unlock(client: &mut Client, owner: &str) -> Value {
+/// Releases `k` as a script does.
+pub fn unlock(client: &mut Client, owner: &str) -> Value {
     let reply = client.raw(&[
         b"EVAL",
         UNLOCK.as_bytes(),

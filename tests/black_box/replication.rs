@@ -3,12 +3,20 @@
 use crate::client::Client;
 use crate::server::{Server, wait_until};
 
-fn follow(replica: &Server, master: &Server) {
+/// Makes a server the replica of another.
+pub fn follow(replica: &Server, master: &Server) {
+    // By default the master waits five seconds for more replicas to come.
+    master
+        .connect()
+        .run("CONFIG SET repl-diskless-sync-delay 0");
     replica
         .connect()
         .run(&format!("REPLICAOF 127.0.0.1 {}", master.port));
     wait_until("the replica is up to date", || {
         replica.info("replication", "master_link_status") == "up"
+            && master
+                .info("replication", "slave0")
+                .contains("state=online")
     });
 }
 
@@ -27,14 +35,16 @@ fn dump(client: &mut Client) -> Vec<String> {
     .collect()
 }
 
-fn same_keys(master: &Server, replica: &Server) {
+/// Waits until a replica has the same lock.
+pub fn same_keys(master: &Server, replica: &Server) {
     let (mut one, mut two) = (master.connect(), replica.connect());
     wait_until("the replica has what the master has", || {
         dump(&mut one) == dump(&mut two)
     });
 }
 
-fn exercise(master: &Server, check: impl Fn()) {
+/// Lets `k` be held and waited for in many ways, with a check after each step.
+pub fn exercise(master: &Server, check: impl Fn()) {
     let mut client = master.connect();
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
     check();

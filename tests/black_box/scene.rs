@@ -1,0 +1,150 @@
+//! One lock with its holder and two waiters, and what it looks like when the head's turn has come.
+
+use crate::client::{Blocked, Client, Listener};
+use crate::server::{Server, wait_until};
+
+/// Milliseconds; long enough for no turn to end while a test looks.
+const TURN: i64 = 60_000;
+/// What every scene's server is started with.
+pub const OPTIONS: &[&str] = &["--fairlock.turn", "60000", "--enable-debug-command", "yes"];
+
+/// Who waits for `k`, in order.
+pub const QUEUE: &str = "LRANGE redisson_lock_queue:{k} 0 -1";
+/// Who has a deadline, the first to come first.
+pub const DEADLINES: &str = "ZRANGE redisson_lock_timeout:{k} 0 -1";
+
+/// The waiter whose turn it shall be.
+pub enum Head {
+    Blocked(Blocked),
+    Polling(Listener),
+}
+
+/// `k` is held by `a` for ten minutes; `b` and then `c` wait.
+pub struct Scene {
+    pub server: Server,
+    /// Looks.
+    pub client: Client,
+    /// Takes the lock away.
+    pub other: Client,
+    pub head: Head,
+    pub next: Blocked,
+}
+
+impl Scene {
+    /// `polling`: the head does not block.
+    pub fn new(options: &[&str], polling: bool) -> Self {
+        let server = Server::with(&[OPTIONS, options].concat());
+        let (mut client, other) = (server.connect(), server.connect());
+        client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+        let head = if polling {
+            let listener = Listener::new(server.port, "redisson_lock__channel:{k}:b");
+            let place = client.run("FAIRLOCK.ACQUIRE k b ENQUEUE PATIENCE 600000");
+            assert!(place.starts_with("[1, "), "{place}");
+            Head::Polling(listener)
+        } else {
+            Head::Blocked(server.block("FAIRLOCK.ACQUIRE k b LEASE 600000"))
+        };
+        let next = server.block("FAIRLOCK.ACQUIRE k c LEASE 600000");
+        Self {
+            server,
+            client,
+            other,
+            head,
+            next,
+        }
+    }
+
+    /// One more command of the road.
+    #[track_caller]
+    pub fn step(&mut self, command: &str) {
+        let reply = self.other.run(command);
+        assert!(!reply.starts_with("(error)"), "{command}: {reply}");
+    }
+
+    /// Nobody's turn has started.
+    #[track_caller]
+    pub fn nobody_is_served(&mut self) {
+        assert_eq!(self.client.run("EXISTS k"), "1");
+        let reply = self.client.run("FAIRLOCK.ACQUIRE k d NOWAIT");
+        assert!(
+            reply == "(nil)" || reply.starts_with("(error) WRONGTYPE "),
+            "{reply}"
+        );
+        match &self.head {
+            Head::Blocked(_) => assert_eq!(self.server.blocked(), 2),
+            Head::Polling(listener) => {
+                assert_eq!(self.server.blocked(), 1);
+                assert!(listener.is_quiet());
+            }
+        }
+    }
+
+    /// The turn of `b` has started, before anything else could: the next command shows it. `c`
+    /// waits until `b` releases. `since` is the server's time before the lock became free.
+    #[track_caller]
+    pub fn the_head_is_served(self, since: i64) {
+        let Self {
+            server,
+            mut client,
+            other: _other,
+            head,
+            next,
+        } = self;
+        match head {
+            Head::Blocked(waiter) => is_the_holder(&mut client, waiter),
+            Head::Polling(listener) => is_woken(&mut client, &listener, since),
+        }
+        assert_eq!(client.run(QUEUE), "[c]");
+        assert_eq!(client.run(DEADLINES), "[c]");
+        assert_eq!(server.blocked(), 1);
+        assert!(!next.is_done());
+        assert_eq!(client.run("FAIRLOCK.RELEASE k b"), "0");
+        assert_eq!(next.int(), client.int("GET redisson_lock_token:{k}"));
+        assert_eq!(client.run("HGETALL k"), "[c, 1]");
+        assert_eq!(client.run(QUEUE), "[]");
+        assert_eq!(client.run(DEADLINES), "[]");
+    }
+
+    /// As [`Scene::the_head_is_served`], by the server itself: it gets no command meanwhile.
+    #[track_caller]
+    pub fn the_head_is_served_soon(self, since: i64) {
+        wait_until("the head's turn has started", || match &self.head {
+            Head::Blocked(waiter) => waiter.is_done(),
+            Head::Polling(listener) => !listener.is_quiet(),
+        });
+        self.the_head_is_served(since);
+    }
+}
+
+/// A blocked head holds the lock, and was told.
+#[track_caller]
+fn is_the_holder(client: &mut Client, waiter: Blocked) {
+    assert_eq!(client.run("HGETALL k"), "[b, 1]");
+    assert!((500_000..=600_000).contains(&client.int("PTTL k")));
+    assert_eq!(waiter.int(), client.int("GET redisson_lock_token:{k}"));
+}
+
+/// A polling head was told once and has a turn from now; it comes.
+#[track_caller]
+fn is_woken(client: &mut Client, listener: &Listener, since: i64) {
+    assert_eq!(client.run("EXISTS k"), "0");
+    assert_eq!(client.run(QUEUE), "[b, c]");
+    let end = client.int("ZSCORE redisson_lock_timeout:{k} b");
+    let ends = since + TURN..=now(client) + TURN;
+    assert!(ends.contains(&end), "{end} {ends:?}");
+    assert_eq!(listener.message(), "0");
+    assert_eq!(client.run("FAIRLOCK.ACQUIRE k d NOWAIT"), "(nil)");
+    client.int("FAIRLOCK.ACQUIRE k b ENQUEUE LEASE 600000");
+    assert!(listener.is_quiet());
+}
+
+/// The server's time in milliseconds.
+pub fn now(client: &mut Client) -> i64 {
+    let time = client.run("TIME");
+    let numbers: Vec<i64> = time
+        .trim_matches(['[', ']'])
+        .split(", ")
+        .filter_map(|number| number.parse().ok())
+        .collect();
+    numbers[0] * 1000 + numbers[1] / 1000
+}
