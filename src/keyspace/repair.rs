@@ -51,7 +51,8 @@ pub fn repair(stored: &mut Stored<'_>) {
 fn forget_holder(stored: &mut Stored<'_>, listed: &[Owner]) {
     let is_listed: HashSet<&Owner> = listed.iter().collect();
     let unlisted = stored.known.line.iter().filter(|(owner, waiter)| {
-        waiter.presence == Presence::Polling && !is_listed.contains(owner)
+        let polling = matches!(waiter.presence, Presence::Polling | Presence::Asked);
+        polling && !is_listed.contains(owner)
     });
     let unlisted: Vec<Owner> = unlisted.map(|(owner, _)| Owner::clone(owner)).collect();
     for owner in unlisted {
@@ -65,7 +66,7 @@ fn forget_holder(stored: &mut Stored<'_>, listed: &[Owner]) {
 fn give_deadline(stored: &Stored<'_>, owner: &Owner, mut waiter: Waiter) -> Waiter {
     let now = stored.now;
     let patience = now.deadline_after(stored.rules.patience);
-    if waiter.presence != Presence::Polling {
+    if !matches!(waiter.presence, Presence::Polling | Presence::Asked) {
         waiter.deadline = patience;
     }
     let name = &stored.names.deadlines;
@@ -102,7 +103,7 @@ fn merge(
     let lives = |owner: &Owner| deadlines.get(owner).is_some_and(|at| *at > now.millis());
     let is_lost = |owner: &Owner, waiter: &Waiter| match waiter.presence {
         Presence::Blocked(_) => true,
-        Presence::Polling => waiter.deadline.tick > now.tick(),
+        Presence::Polling | Presence::Asked => waiter.deadline.tick > now.tick(),
         Presence::Found => lives(owner),
         Presence::Gone => false,
     };

@@ -65,7 +65,7 @@ fn serve_head<S: State>(state: &mut S, head: &Owner, rules: &Rules, now: Now) ->
                 Err(refusal) => Event::Refused { ticket, refusal },
             });
         }
-        Presence::Polling | Presence::Found => {
+        Presence::Polling | Presence::Found | Presence::Asked => {
             if is_dead(state, head, &waiter, rules, now) {
                 state.remove(head);
                 state.emit(Event::Reaped {
@@ -91,6 +91,7 @@ fn is_dead<S: State>(
     match state.turn() {
         Some(turn) if turn.owner == *head => turn.until <= now.tick(),
         _ if waiter.presence == Presence::Polling => waiter.deadline.tick <= now.tick(),
+        _ if waiter.presence == Presence::Asked && waiter.deadline.tick > now.tick() => false,
         _ if rules.grace > now.tick() => false,
         _ => {
             let unknown = now.after(rules.patience);
@@ -115,7 +116,7 @@ fn start_turn<S: State>(state: &mut S, head: &Owner, rules: &Rules, now: Now) {
         let Some(owner) = state.nth(index) else { break };
         let waiter = state.waiter(&owner);
         match waiter.map(|waiter| (waiter.presence, waiter.deadline)) {
-            Some((Presence::Polling, deadline)) => {
+            Some((Presence::Polling | Presence::Asked, deadline)) => {
                 if deadline.tick > until.tick {
                     pull_in(state, &owner, until);
                 }
@@ -141,8 +142,9 @@ fn pull_in<S: State>(state: &mut S, owner: &Owner, until: Deadline) {
 /// Keeps the head's deadline in the keys true, whatever scripts did to it: they drop a head whose
 /// deadline is over and stop at one whose deadline is not, so it shields all behind it.
 ///
-/// That of a blocked head is ahead of now; that of a polling head is the one it was given. A head
-/// that was found has no other than what the keys say.
+/// That of a blocked head is ahead of now, as is that of a Redisson client that has asked in time;
+/// that of a polling head is the one it was given. A head that was found has no other than what
+/// the keys say.
 pub(super) fn keep_head_true<S: State>(state: &mut S, rules: &Rules, now: Now) {
     let Some(head) = state.nth(0) else { return };
     let Some(mut waiter) = state.waiter(&head) else {
@@ -161,6 +163,12 @@ pub(super) fn keep_head_true<S: State>(state: &mut S, rules: &Rules, now: Now) {
         Presence::Polling => {
             if stored != Some(waiter.deadline.wall) {
                 state.set_deadline(&head, waiter.deadline.wall);
+            }
+        }
+        Presence::Asked => {
+            let left = waiter.deadline.tick.saturating_sub(now.tick());
+            if left > 0 && stored.is_none_or(|at| at <= now.millis()) {
+                state.set_deadline(&head, now.after(left));
             }
         }
         Presence::Found | Presence::Gone => (),

@@ -14,6 +14,7 @@
 
 pub mod client;
 pub mod foreign;
+pub mod redisson;
 pub mod session;
 pub mod stats;
 pub mod sweep;

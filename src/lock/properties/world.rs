@@ -130,6 +130,17 @@ impl World {
                 }
                 rules::look(&mut self.state, &rules, now);
             }
+            Action::AskByScript(nth, alive) => {
+                let owner = self
+                    .state
+                    .queue
+                    .get(*nth)
+                    .map(|entry| Owner::clone(&entry.0));
+                if let Some(owner) = owner {
+                    rules::asked(&mut self.state, &owner, *alive, now);
+                }
+                rules::look(&mut self.state, &rules, now);
+            }
             Action::ForeignLease(lease) => {
                 if self.state.holder.is_some() {
                     self.state.lease_end = Some(now.after(*lease));
@@ -387,6 +398,10 @@ impl World {
         match waiter {
             Presence::Polling => deadline.tick <= self.now.tick(),
             Presence::Found => stored <= self.now.millis() && self.rules.grace <= self.now.tick(),
+            Presence::Asked => {
+                self.is_over(Presence::Polling, deadline, stored)
+                    && self.is_over(Presence::Found, deadline, stored)
+            }
             Presence::Blocked(_) | Presence::Gone => false,
         }
     }
