@@ -6,12 +6,12 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 
 MODULE = $${CARGO_TARGET_DIR:-target}/release/libfairlock.so
 
-.PHONY: help setup build run test check fmt lint properties
+.PHONY: help setup build run test test-redisson check fmt lint properties
 
 help: ## List the targets
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
 
-setup: ## Install what is missing: server, compiler, libclang, Rust
+setup: ## Install what is missing: server, compiler, libclang, Rust, Java, Maven
 	@scripts/setup
 
 build: setup ## Build the module in release mode
@@ -25,6 +25,9 @@ test: setup ## Formatting, lints, all tests
 	cargo clippy --locked --all-targets -- -D warnings
 	scripts/check-architecture
 	cargo test --locked
+
+test-redisson: setup ## The tests with real clients, all releases of Redisson, long fleets
+	REDISSON_RELEASES=all cargo test --locked --test redisson
 
 check: ## The rules of the house: which room may use which
 	scripts/check-architecture

@@ -1,0 +1,222 @@
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.lang.reflect.Method;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.ThreadLocalRandom;
+import java.util.concurrent.TimeUnit;
+
+import org.redisson.Redisson;
+import org.redisson.RedissonMultiLock;
+import org.redisson.api.RAtomicLong;
+import org.redisson.api.RLock;
+import org.redisson.api.RedissonClient;
+import org.redisson.config.Config;
+
+/**
+ * A Redisson client that does what it is told, line by line, so that tests in another language can
+ * drive a real one: {@code <id> <thread> <operation> <argument>...} on standard input is answered by
+ * {@code <id> <result>} on standard output when it is done. Each thread named is a Java thread of
+ * its own, because Redisson's owners are threads.
+ *
+ * Arguments: {@code single|replicated|cluster ADDRESS[,ADDRESS...] [SETTING=VALUE...]}. A setting is
+ * one of Config, such as {@code fairLockWaitTimeout=2000}, by its setter.
+ */
+public class Driver {
+    private final RedissonClient redisson;
+    private final Map<String, ExecutorService> threads = new ConcurrentHashMap<>();
+    private final Map<String, Thread> running = new ConcurrentHashMap<>();
+
+    private Driver(RedissonClient redisson) {
+        this.redisson = redisson;
+    }
+
+    public static void main(String[] arguments) throws Exception {
+        Driver driver = new Driver(Redisson.create(config(arguments)));
+        System.out.println("ready");
+        BufferedReader lines = new BufferedReader(new InputStreamReader(System.in));
+        for (String line = lines.readLine(); line != null; line = lines.readLine()) {
+            String[] words = line.split(" ");
+            driver.take(words);
+        }
+        // Whoever drives it has gone: like a killed process, it says goodbye to nobody.
+        Runtime.getRuntime().halt(0);
+    }
+
+    private static Config config(String[] arguments) throws Exception {
+        Config config = new Config();
+        config.setNettyThreads(4);
+        String[] addresses = arguments[1].split(",");
+        switch (arguments[0]) {
+            case "single":
+                config.useSingleServer().setAddress(addresses[0]).setConnectionMinimumIdleSize(1);
+                break;
+            case "replicated":
+                Object replicated = call(config, "useReplicatedServers");
+                call(replicated, "addNodeAddress", (Object) addresses);
+                break;
+            case "cluster":
+                config.useClusterServers().addNodeAddress(addresses);
+                break;
+            default:
+                throw new IllegalArgumentException(arguments[0]);
+        }
+        for (int i = 2; i < arguments.length; i++) {
+            String[] setting = arguments[i].split("=", 2);
+            set(config, setting[0], setting[1]);
+        }
+        return config;
+    }
+
+    /** Settings differ from release to release. One that a release lacks is left alone. */
+    private static void set(Config config, String name, String value) throws Exception {
+        String setter = "set" + Character.toUpperCase(name.charAt(0)) + name.substring(1);
+        for (Method method : Config.class.getMethods()) {
+            if (!method.getName().equals(setter)) {
+                continue;
+            }
+            Class<?> type = method.getParameterTypes()[0];
+            if (type == long.class) {
+                method.invoke(config, Long.parseLong(value));
+            } else if (type == int.class) {
+                method.invoke(config, Integer.parseInt(value));
+            } else if (type == boolean.class) {
+                method.invoke(config, Boolean.parseBoolean(value));
+            }
+        }
+    }
+
+    private void take(String[] words) {
+        String id = words[0];
+        String name = words[1];
+        if (words[2].equals("interrupt")) {
+            Thread thread = running.get(name);
+            if (thread != null) {
+                thread.interrupt();
+            }
+            answer(id, "done");
+            return;
+        }
+        ExecutorService thread = threads.computeIfAbsent(name, key -> Executors.newSingleThreadExecutor());
+        thread.execute(() -> {
+            running.put(name, Thread.currentThread());
+            try {
+                answer(id, run(words));
+            } catch (Throwable problem) {
+                answer(id, "failed " + problem.toString().replace('\n', ' '));
+            }
+        });
+    }
+
+    private static synchronized void answer(String id, String text) {
+        System.out.println(id + " " + text);
+        System.out.flush();
+    }
+
+    private String run(String[] words) throws Exception {
+        String operation = words[2];
+        RLock lock = lock(words[3]);
+        switch (operation) {
+            case "lock":
+                if (words.length > 4) {
+                    lock.lock(number(words, 4), TimeUnit.MILLISECONDS);
+                } else {
+                    lock.lock();
+                }
+                return "true";
+            case "tryLock":
+                return String.valueOf(tryLock(lock, words));
+            case "lockAsync":
+                lock.lockAsync().get();
+                return "true";
+            case "tryLockAsync":
+                return String.valueOf(lock
+                        .tryLockAsync(number(words, 4), number(words, 5), TimeUnit.MILLISECONDS)
+                        .get());
+            case "unlock":
+                lock.unlock();
+                return "done";
+            case "forceUnlock":
+                return String.valueOf(call(lock, "forceUnlock"));
+            case "isLocked":
+                return String.valueOf(lock.isLocked());
+            case "holdCount":
+                return String.valueOf(lock.getHoldCount());
+            case "expire":
+                return String.valueOf(call(lock, "expire", number(words, 4), TimeUnit.MILLISECONDS));
+            case "multiLock":
+                return String.valueOf(new RedissonMultiLock(lock, lock(words[4]))
+                        .tryLock(number(words, 5), number(words, 6), TimeUnit.MILLISECONDS));
+            case "loop":
+                return loop(lock, words);
+            default:
+                throw new IllegalArgumentException(operation);
+        }
+    }
+
+    /** A name that begins with {@code nonreentrant:} is that of a lock of that kind, since 4.4.0. */
+    private RLock lock(String name) throws Exception {
+        String kind = "nonreentrant:";
+        if (!name.startsWith(kind)) {
+            return redisson.getFairLock(name);
+        }
+        return (RLock) RedissonClient.class
+                .getMethod("getNonReentrantFairLock", String.class)
+                .invoke(redisson, name.substring(kind.length()));
+    }
+
+    private static boolean tryLock(RLock lock, String[] words) throws InterruptedException {
+        if (words.length == 4) {
+            return lock.tryLock();
+        }
+        return lock.tryLock(number(words, 4), number(words, 5), TimeUnit.MILLISECONDS);
+    }
+
+    /** Calls a method that is not in every release, or not of the same type. */
+    private static Object call(Object target, String name, Object... arguments) throws Exception {
+        for (Method method : target.getClass().getMethods()) {
+            if (method.getName().equals(name) && method.getParameterCount() == arguments.length) {
+                method.setAccessible(true);
+                return method.invoke(target, arguments);
+            }
+        }
+        throw new NoSuchMethodException(name);
+    }
+
+    /**
+     * Takes the lock so many times, waiting for at most {@code wait} ms each time (-1: without end),
+     * holds it for up to {@code hold} ms, and looks for anybody else inside by the shared counter
+     * {@code witness}. Answers {@code acquired/given up/seen together with others}.
+     */
+    private String loop(RLock lock, String[] words) throws Exception {
+        long times = number(words, 4);
+        long wait = number(words, 5);
+        long hold = number(words, 6);
+        RAtomicLong witness = redisson.getAtomicLong(words[7]);
+        int acquired = 0;
+        int givenUp = 0;
+        int together = 0;
+        for (int i = 0; i < times; i++) {
+            if (wait < 0) {
+                lock.lock();
+            } else if (!lock.tryLock(wait, -1, TimeUnit.MILLISECONDS)) {
+                givenUp++;
+                continue;
+            }
+            acquired++;
+            if (witness.incrementAndGet() != 1) {
+                together++;
+            }
+            Thread.sleep(ThreadLocalRandom.current().nextLong(hold + 1));
+            witness.decrementAndGet();
+            lock.unlock();
+        }
+        return acquired + "/" + givenUp + "/" + together;
+    }
+
+    private static long number(String[] words, int index) {
+        return Long.parseLong(words[index]);
+    }
+}

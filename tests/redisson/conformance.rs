@@ -1,0 +1,236 @@
+//! What Redisson's fair lock promises, on a server with the module: each release, two JVMs.
+
+use crate::client::Client;
+use crate::driver::{Answer, Driver};
+use crate::interception::INTERCEPTIONS;
+use crate::releases::each_release;
+use crate::server::{Server, wait_until};
+
+/// Who waits for `k`, in order.
+const QUEUE: &str = "LRANGE redisson_lock_queue:{k} 0 -1";
+
+/// A server with the module and two clients of it.
+pub struct Pair {
+    server: Server,
+    /// Looks.
+    pub client: Client,
+    pub a: Driver,
+    pub b: Driver,
+}
+
+/// Does something with each release, without interception and with it.
+pub fn each_pair(settings: &[&str], test: impl Fn(&mut Pair)) {
+    for interception in INTERCEPTIONS {
+        println!("interception {interception:?}");
+        each_release(|release| {
+            let server = interception.server(&[]);
+            let [a, b] = Driver::several([release, release], &server, settings);
+            let client = server.connect();
+            let mut pair = Pair {
+                server,
+                client,
+                a,
+                b,
+            };
+            test(&mut pair);
+            nothing_is_left(&mut pair.server.connect());
+        });
+    }
+}
+
+/// How many wait for a lock.
+pub fn waiting(client: &mut Client, lock: &str) -> i64 {
+    client.int(&format!("LLEN redisson_lock_queue:{{{lock}}}"))
+}
+
+/// Waits until so many wait for a lock.
+#[track_caller]
+pub fn wait_for_queue(client: &mut Client, lock: &str, length: i64) {
+    wait_until(&format!("{length} in the queue of {lock}"), || {
+        waiting(client, lock) == length
+    });
+}
+
+/// Has a thread ask for a lock, and waits until it stands in the queue.
+#[track_caller]
+pub fn queue(client: &mut Client, driver: &Driver, thread: &str, operation: &str) -> Answer {
+    let lock = operation.split(' ').nth(1).expect("a lock");
+    let before = waiting(client, lock);
+    let answer = driver.send(thread, operation);
+    wait_for_queue(client, lock, before + 1);
+    answer
+}
+
+/// Nothing is left in the keyspace but what expires by itself: tokens, and the latches by which
+/// an unlock that is sent twice is known.
+#[track_caller]
+pub fn nothing_is_left(client: &mut Client) {
+    let mut left = String::new();
+    wait_until("nothing is left", || {
+        left = client.run("KEYS *");
+        let keys = left.trim_matches(['[', ']']).split(", ");
+        keys.filter(|key| !key.is_empty()).all(|key| {
+            ["redisson_lock_token:", "redisson_unlock_latch:"]
+                .iter()
+                .any(|prefix| key.starts_with(prefix))
+        })
+    });
+}
+
+#[test]
+fn a_lock_is_held_by_one_thread_and_counts_its_holds() {
+    each_pair(&[], |pair| {
+        excludes(pair);
+        is_reentrant(pair);
+        only_its_holder_unlocks(pair);
+        is_broken_by_force(pair);
+        ends_with_its_lease(pair);
+    });
+}
+
+fn excludes(pair: &mut Pair) {
+    let Pair { a, b, client, .. } = pair;
+    assert_eq!(a.run("1", "lock k"), "true");
+    assert_eq!(b.run("1", "isLocked k"), "true");
+    assert_eq!(b.run("1", "holdCount k"), "0");
+    assert_eq!(b.run("1", "tryLock k"), "false");
+    assert_eq!(a.run("2", "tryLock k"), "false");
+    assert_eq!(client.run("FAIRLOCK.ACQUIRE k other NOWAIT"), "(nil)");
+    assert_eq!(a.run("1", "unlock k"), "done");
+    assert_eq!(b.run("1", "isLocked k"), "false");
+    assert_eq!(b.run("1", "tryLock k"), "true");
+    assert_eq!(b.run("1", "unlock k"), "done");
+}
+
+fn is_reentrant(pair: &mut Pair) {
+    let Pair { a, b, client, .. } = pair;
+    assert_eq!(a.run("1", "lock k"), "true");
+    assert_eq!(a.run("1", "tryLock k"), "true");
+    assert_eq!(a.run("1", "tryLock k 1000 60000"), "true");
+    assert_eq!(a.run("1", "holdCount k"), "3");
+    let waiter = queue(client, b, "1", "lock k");
+    for left in ["2", "1"] {
+        assert_eq!(a.run("1", "unlock k"), "done");
+        assert_eq!(a.run("1", "holdCount k"), left);
+        assert_eq!(waiter.poll(), None);
+    }
+    assert_eq!(a.run("1", "unlock k"), "done");
+    assert_eq!(waiter.get(), "true");
+    assert_eq!(b.run("1", "holdCount k"), "1");
+    assert_eq!(b.run("1", "unlock k"), "done");
+}
+
+fn only_its_holder_unlocks(pair: &mut Pair) {
+    let Pair { a, b, .. } = pair;
+    assert_eq!(a.run("1", "lock k"), "true");
+    for refused in [b.run("1", "unlock k"), a.run("2", "unlock k")] {
+        assert!(
+            refused.starts_with("failed java.lang.IllegalMonitorStateException"),
+            "{refused}"
+        );
+    }
+    assert_eq!(a.run("1", "holdCount k"), "1");
+    assert_eq!(a.run("1", "unlock k"), "done");
+}
+
+fn is_broken_by_force(pair: &mut Pair) {
+    let Pair { a, b, client, .. } = pair;
+    assert_eq!(a.run("1", "lock k"), "true");
+    let waiter = queue(client, b, "1", "lock k");
+    assert_eq!(b.run("2", "forceUnlock k"), "true");
+    assert_eq!(waiter.get(), "true");
+    assert_eq!(a.run("1", "holdCount k"), "0");
+    assert_eq!(b.run("1", "unlock k"), "done");
+    assert_eq!(b.run("2", "forceUnlock k"), "false");
+}
+
+fn ends_with_its_lease(pair: &mut Pair) {
+    let Pair { a, b, client, .. } = pair;
+    assert_eq!(a.run("1", "lock k 1000"), "true");
+    let lease = client.int("PTTL k");
+    assert!((1..=1000).contains(&lease), "{lease}");
+    let waiter = b.send("1", "lock k");
+    assert_eq!(waiter.get(), "true");
+    assert_eq!(a.run("1", "holdCount k"), "0");
+    assert_eq!(b.run("1", "unlock k"), "done");
+}
+
+#[test]
+fn threads_of_two_clients_are_served_in_the_order_they_asked() {
+    each_pair(&[], |pair| served_in_order(pair, 8));
+}
+
+#[test]
+fn a_short_patience_costs_nobody_a_place_while_the_lock_changes_hands() {
+    each_pair(&["fairLockWaitTimeout=2000"], |pair| {
+        served_in_order(pair, 4);
+    });
+}
+
+fn served_in_order(pair: &mut Pair, count: usize) {
+    let Pair { a, b, client, .. } = pair;
+    assert_eq!(a.run("holder", "lock k"), "true");
+    let driver = |n: usize| if n.is_multiple_of(2) { &*b } else { &*a };
+    let mut waiters = Vec::new();
+    for n in 0..count {
+        let operation = if n.is_multiple_of(3) {
+            "tryLock k 60000 60000"
+        } else {
+            "lock k"
+        };
+        waiters.push(queue(client, driver(n), &n.to_string(), operation));
+    }
+    assert_eq!(a.run("holder", "unlock k"), "done");
+    for (n, waiter) in waiters.into_iter().enumerate() {
+        // Who is served holds the lock until the test has it unlock: nobody else can be inside.
+        assert_eq!(waiter.get(), "true", "waiter {n}");
+        assert_eq!(driver(n).run(&n.to_string(), "holdCount k"), "1");
+        assert_eq!(client.run(QUEUE).matches(':').count(), count - n - 1);
+        assert_eq!(driver(n).run(&n.to_string(), "unlock k"), "done");
+    }
+}
+
+#[test]
+fn a_lock_without_a_lease_lasts_as_long_as_its_client() {
+    each_pair(&["lockWatchdogTimeout=1500"], |pair| {
+        let Pair { a, b, client, .. } = pair;
+        assert_eq!(a.run("1", "lock k"), "true");
+        let holder = client.run("HGETALL k");
+        let waiter = queue(client, b, "1", "lock k");
+        // The lease is renewed more than once: it goes up as it never does by itself.
+        for _ in 0..3 {
+            let mut least = client.int("PTTL k");
+            wait_until("the lease is renewed", || {
+                let left = client.int("PTTL k");
+                let renewed = left > least;
+                least = least.min(left);
+                renewed
+            });
+        }
+        assert_eq!(client.run("HGETALL k"), holder);
+        a.kill();
+        assert_eq!(waiter.get(), "true");
+        assert_eq!(b.run("1", "unlock k"), "done");
+    });
+}
+
+#[test]
+fn a_wait_that_is_given_up_leaves_nothing_behind() {
+    each_pair(&[], |pair| {
+        let Pair { a, b, client, .. } = pair;
+        assert_eq!(a.run("1", "lock k"), "true");
+        for operation in [
+            "tryLock k 200 1000",
+            "tryLock k 0 1000",
+            "tryLockAsync k 200 1000",
+        ] {
+            assert_eq!(b.run("1", operation), "false", "{operation}");
+            // An asynchronous one says no before it has left.
+            wait_until(operation, || client.run(QUEUE) == "[]");
+        }
+        assert_eq!(client.run("EXISTS redisson_lock_timeout:{k}"), "0");
+        assert_eq!(a.run("1", "unlock k"), "done");
+        assert_eq!(b.run("2", "tryLock k"), "true");
+        assert_eq!(b.run("2", "unlock k"), "done");
+    });
+}

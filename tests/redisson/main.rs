@@ -1,0 +1,28 @@
+//! Tests with real Redisson clients, of several releases, against real servers with the module
+//! and without it.
+//!
+//! The clients are JVMs that run `Driver.java`; `scripts/redisson` fetches the releases and
+//! compiles it. Two releases are enough for every day, an old and a new one;
+//! `REDISSON_RELEASES` names others (`all` or a list such as `3.16.8 4.7.0`).
+
+#![allow(missing_docs)]
+// A test that cannot go on panics; that is its way of failing.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::must_use_candidate
+)]
+
+#[path = "../black_box/client.rs"]
+#[allow(dead_code, reason = "the black-box tests use the rest")]
+mod client;
+#[path = "../black_box/server.rs"]
+#[allow(dead_code, reason = "the black-box tests use the rest")]
+mod server;
+
+mod driver;
+mod interception;
+mod releases;
+
+mod conformance;
