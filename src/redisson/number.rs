@@ -31,6 +31,13 @@ pub fn reply(number: f64) -> i64 {
     }
 }
 
+/// A time to live in whole milliseconds; what is out of range becomes the nearest end of it.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+pub fn duration(number: f64) -> u64 {
+    const LONGEST: u64 = 1 << 52;
+    (number as u64).min(LONGEST)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -143,18 +143,16 @@ impl Queue {
             waiters.join(owner, finite(ttl + wait + now)?);
             ttl
         };
-        let patience = if self == Self::BehindHead {
-            wait - now
-        } else {
-            wait
+        let alive = match self {
+            Self::BehindHead => reply.max(0.0) + wait - now,
+            // A client of these releases that is told less than nothing waits for its wake-up,
+            // however long, and asks no more before it.
+            Self::OwnScore if reply < 0.0 => f64::INFINITY,
+            _ => reply.max(0.0) + wait,
         };
-        let alive = number::reply(reply.max(0.0) + patience.max(0.0));
         Ok(Outcome {
             reply: Reply::Number(number::reply(reply)),
-            asked: Some((
-                Owner::from(owner.as_slice()),
-                u64::try_from(alive).unwrap_or(u64::MAX),
-            )),
+            asked: Some((Owner::from(owner.as_slice()), number::duration(alive))),
         })
     }
 

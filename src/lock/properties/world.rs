@@ -396,12 +396,8 @@ impl World {
     /// Whether a polling waiter may be dropped now, as its clients understand the promise.
     pub(super) fn is_over(&self, waiter: Presence, deadline: Deadline, stored: Millis) -> bool {
         match waiter {
-            Presence::Polling => deadline.tick <= self.now.tick(),
+            Presence::Polling | Presence::Asked => deadline.tick <= self.now.tick(),
             Presence::Found => stored <= self.now.millis() && self.rules.grace <= self.now.tick(),
-            Presence::Asked => {
-                self.is_over(Presence::Polling, deadline, stored)
-                    && self.is_over(Presence::Found, deadline, stored)
-            }
             Presence::Blocked(_) | Presence::Gone => false,
         }
     }
