@@ -137,6 +137,5 @@ fn reply(ctx: &Ctx, outcome: &Outcome) {
                 ctx.reply_integer(*number);
             }
         }
-        Reply::Error(text) => ctx.reply_error(text),
     }
 }

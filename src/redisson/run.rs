@@ -26,8 +26,6 @@ pub enum Reply {
     Number(i64),
     /// An array of integers.
     Numbers(Vec<i64>),
-    /// An error.
-    Error(String),
 }
 
 /// What has come of a script.

@@ -17,7 +17,7 @@ pub struct TryLock {
     wait: Option<usize>,
     /// A head without a score is an error.
     strict: bool,
-    /// A holder that asks again is refused, with the error in the fifth argument.
+    /// A holder that asks again is refused, with an error that servers word differently: by Lua.
     refuses_holder: bool,
     /// How it joins the queue.
     queue: Option<Queue>,
@@ -73,7 +73,6 @@ impl TryLock {
         let owner = string(call.argument(1)?);
         let now = call.number(self.now)?;
         let wait = self.wait.map(|index| call.number(index)).transpose()?;
-        let refusal = self.refusal(call)?;
         let mut lock = hash(call, 0)?;
         let waiters = Waiters::open(call, 1, 2)?;
 
@@ -91,8 +90,8 @@ impl TryLock {
             return Ok(Reply::Nil.into());
         }
         if lock.hash_get(&owner).is_some() {
-            if let Some(refusal) = refusal {
-                return Ok(Reply::Error(refusal).into());
+            if self.refuses_holder {
+                return Err(LeftToLua);
             }
             change_holds(call, &mut lock, &owner, 1)?;
             lease(call, 0, &mut lock, lease_time)?;
@@ -102,19 +101,6 @@ impl TryLock {
             None => Ok(Reply::Number(1).into()),
             Some(queue) => queue.wait(call, &waiters, &owner, pttl(&lock), now),
         }
-    }
-
-    /// The error for a holder that asks again: a code, as the releases so far have it.
-    fn refusal(&self, call: &Call<'_>) -> Result<Option<String>, LeftToLua> {
-        if !self.refuses_holder {
-            return Ok(None);
-        }
-        let text = call.argument(4)?;
-        let plain = |byte: &u8| byte.is_ascii_uppercase() || *byte == b'_';
-        if text.is_empty() || !text.iter().all(plain) {
-            return Err(LeftToLua);
-        }
-        Ok(Some(String::from_utf8_lossy(text).into_owned()))
     }
 }
 

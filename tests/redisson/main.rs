@@ -22,7 +22,12 @@ mod client;
 mod server;
 
 mod driver;
+mod harvest;
 mod interception;
+mod listener;
 mod releases;
+mod states;
 
 mod conformance;
+mod differential;
+mod fingerprints;
