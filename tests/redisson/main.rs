@@ -26,3 +26,4 @@ mod interception;
 mod releases;
 
 mod conformance;
+mod topologies;
