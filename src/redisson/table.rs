@@ -113,7 +113,7 @@ fn form(role: &str, first: &str) -> Option<(Role, Form)> {
         ("try-lock", "3.2.0") => Form::TryLock(try_lock),
         ("try-lock", "3.11.1") => Form::TryLock(try_lock.subtracting(3)),
         ("try-lock", "3.31.0") => Form::TryLock(try_lock.subtracting(3).lenient()),
-        ("try-lock-non-reentrant", "4.4.0") => {
+        ("try-lock-non-reentrant", "4.6.1") => {
             Form::TryLock(try_lock.subtracting(3).lenient().non_reentrant())
         }
         ("lock", "3.2.0") => Form::TryLock(try_lock.queueing(Queue::BehindHead)),
@@ -130,7 +130,7 @@ fn form(role: &str, first: &str) -> Option<(Role, Form)> {
             let lenient = try_lock.subtracting(2).lenient();
             Form::TryLock(lenient.queueing(Queue::LeaseIfTailHasNoScore))
         }
-        ("lock-non-reentrant", "4.4.0") => {
+        ("lock-non-reentrant", "4.6.1") => {
             let lenient = try_lock.subtracting(2).lenient().non_reentrant();
             Form::TryLock(lenient.queueing(Queue::LeaseIfTailHasNoScore))
         }

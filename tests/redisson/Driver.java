@@ -14,6 +14,7 @@ import org.redisson.api.RAtomicLong;
 import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
 import org.redisson.config.Config;
+import org.redisson.config.SingleServerConfig;
 
 /**
  * A Redisson client that does what it is told, line by line, so that tests in another language can
@@ -51,7 +52,7 @@ public class Driver {
         String[] addresses = arguments[1].split(",");
         switch (arguments[0]) {
             case "single":
-                config.useSingleServer().setAddress(addresses[0]).setConnectionMinimumIdleSize(1);
+                setAddress(config.useSingleServer().setConnectionMinimumIdleSize(1), addresses[0]);
                 break;
             case "replicated":
                 Object replicated = call(config, "useReplicatedServers");
@@ -68,6 +69,15 @@ public class Driver {
             set(config, setting[0], setting[1]);
         }
         return config;
+    }
+
+    /** Before 3.5 an address had no scheme. */
+    private static void setAddress(SingleServerConfig config, String address) {
+        try {
+            config.setAddress(address);
+        } catch (IllegalArgumentException refused) {
+            config.setAddress(address.substring("redis://".length()));
+        }
     }
 
     /** Settings differ from release to release. One that a release lacks is left alone. */

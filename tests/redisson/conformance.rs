@@ -40,7 +40,12 @@ pub fn each_pair(settings: &[&str], test: impl Fn(&mut Pair)) {
 
 /// How many wait for a lock.
 pub fn waiting(client: &mut Client, lock: &str) -> i64 {
-    client.int(&format!("LLEN redisson_lock_queue:{{{lock}}}"))
+    let name = if lock.contains('{') {
+        lock.to_owned()
+    } else {
+        format!("{{{lock}}}")
+    };
+    client.int(&format!("LLEN redisson_lock_queue:{name}"))
 }
 
 /// Waits until so many wait for a lock.

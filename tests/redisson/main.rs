@@ -31,3 +31,4 @@ mod states;
 mod conformance;
 mod differential;
 mod fingerprints;
+mod topologies;

@@ -1,0 +1,147 @@
+//! Redisson's clients and FAIRLOCK's own on one lock, on one server, on a master with replicas,
+//! and in a cluster.
+
+use crate::client::{Blocked, Client};
+use crate::conformance::{nothing_is_left, queue, wait_for_queue};
+use crate::driver::{Driver, Options};
+use crate::interception::{INTERCEPTIONS, Interception};
+use crate::releases::each_release;
+use crate::server::{Server, wait_until};
+
+/// Two clients of the same servers, connected.
+fn two_clients(release: &str, mode: &str, ports: &[u16]) -> [Driver; 2] {
+    let start = || {
+        Driver::spawn(&Options {
+            release,
+            mode,
+            ports,
+            settings: &[],
+            clock: None,
+        })
+    };
+    [start(), start()].map(|starting| starting.ready())
+}
+
+fn each_setting(test: impl Fn(&str, Interception)) {
+    for interception in INTERCEPTIONS {
+        println!("interception {interception:?}");
+        each_release(|release| test(release, *interception));
+    }
+}
+
+/// A lock goes from a Redisson client to another, to a client that blocks in the server, and back.
+fn goes_from_hand_to_hand(server: &Server, a: &Driver, b: &Driver, lock: &str) {
+    let mut client = server.connect();
+    assert_eq!(a.run("1", &format!("lock {lock}")), "true");
+    let second = queue(&mut client, b, "1", &format!("lock {lock}"));
+    let third = Blocked::send(server.port, &format!("FAIRLOCK.ACQUIRE {lock} blocked"));
+    wait_for_queue(&mut client, lock, 2);
+    let fourth = queue(&mut client, a, "2", &format!("tryLock {lock} 60000 60000"));
+    assert_eq!(b.run("2", &format!("tryLock {lock} 100 60000")), "false");
+
+    assert_eq!(a.run("1", &format!("unlock {lock}")), "done");
+    assert_eq!(second.get(), "true");
+    assert!(!third.is_done());
+    assert_eq!(b.run("1", &format!("unlock {lock}")), "done");
+    assert!(third.int() > 0);
+    assert_eq!(fourth.poll(), None);
+    assert_eq!(client.int(&format!("FAIRLOCK.RELEASE {lock} blocked")), 0);
+    assert_eq!(fourth.get(), "true");
+    assert_eq!(a.run("2", &format!("holdCount {lock}")), "1");
+    assert_eq!(a.run("2", &format!("unlock {lock}")), "done");
+    nothing_is_left(&mut client);
+}
+
+#[test]
+fn one_server() {
+    each_setting(|release, interception| {
+        let server = interception.server(&[]);
+        let [a, b] = two_clients(release, "single", &[server.port]);
+        goes_from_hand_to_hand(&server, &a, &b, "k");
+        goes_from_hand_to_hand(&server, &a, &b, "shop{7}:x");
+    });
+}
+
+#[test]
+fn a_master_with_two_replicas() {
+    each_setting(|release, interception| {
+        let servers = [(); 3].map(|()| interception.server(&[]));
+        let [master, replicas @ ..] = &servers;
+        for replica in replicas {
+            follow(replica, master);
+        }
+        let ports = servers.each_ref().map(|server| server.port);
+        let [a, b] = two_clients(release, "replicated", &ports);
+        goes_from_hand_to_hand(master, &a, &b, "k");
+        for replica in replicas {
+            nothing_is_left(&mut replica.connect());
+        }
+        // Since 3.12.5 clients wait for replicas, if they know of them.
+        let waits = commands(&mut master.connect(), "wait") > 0;
+        assert_eq!(waits, !release.starts_with("3.11."), "{release}");
+    });
+}
+
+fn follow(replica: &Server, master: &Server) {
+    // By default the master waits five seconds for more replicas to come.
+    let mut client = master.connect();
+    client.run("CONFIG SET repl-diskless-sync-delay 0");
+    let mut client = replica.connect();
+    client.run(&format!("REPLICAOF 127.0.0.1 {}", master.port));
+    wait_until("the replica is up to date", || {
+        replica.info("replication", "master_link_status") == "up"
+    });
+    wait_until("the master knows its replica", || {
+        let replication = master.connect().text("INFO replication");
+        let online = format!("port={},state=online", replica.port);
+        replication.contains(&online)
+    });
+}
+
+/// How often a server was sent a command.
+pub fn commands(client: &mut Client, command: &str) -> u64 {
+    let stats = client.text("INFO commandstats");
+    let calls = stats.lines().find_map(|line| {
+        let line = line.strip_prefix(&format!("cmdstat_{command}:calls="))?;
+        line.split(',').next()?.parse().ok()
+    });
+    calls.unwrap_or(0)
+}
+
+#[test]
+fn a_cluster_of_three_masters() {
+    each_setting(|release, interception| {
+        // Old clients hear one kind of message, new ones the other.
+        let options = ["--cluster-enabled", "yes", "--fairlock.pubsub", "both"];
+        let servers = [(); 3].map(|()| interception.server(&options));
+        join(&servers);
+        let ports = servers.each_ref().map(|server| server.port);
+        let [a, b] = two_clients(release, "cluster", &ports);
+        // One for each master.
+        for (server, lock) in servers.iter().zip(["b", "c", "a"]) {
+            assert_eq!(server.connect().run(&format!("EXISTS {lock}")), "0");
+            goes_from_hand_to_hand(server, &a, &b, lock);
+        }
+    });
+}
+
+/// Makes servers a cluster, each with a third of the slots.
+fn join(servers: &[Server; 3]) {
+    let ranges = ["0 5460", "5461 10922", "10923 16383"];
+    for (number, (server, range)) in servers.iter().zip(ranges).enumerate() {
+        let mut client = server.connect();
+        let epoch = format!("CLUSTER SET-CONFIG-EPOCH {}", number + 1);
+        assert_eq!(client.run(&epoch), "OK");
+        let slots = format!("CLUSTER ADDSLOTSRANGE {range}");
+        assert_eq!(client.run(&slots), "OK");
+        let meet = format!("CLUSTER MEET 127.0.0.1 {}", servers[0].port);
+        assert_eq!(client.run(&meet), "OK");
+    }
+    for server in servers {
+        let mut client = server.connect();
+        wait_until("the cluster is up", || {
+            let info = client.run("CLUSTER INFO");
+            info.contains("cluster_state:ok") && info.contains("cluster_known_nodes:3")
+        });
+    }
+}
