@@ -24,6 +24,9 @@ pub struct Rules {
     /// Until then, waiters that were found in the keys count as alive: their server has just
     /// started, and they may be on their way back.
     pub grace: Tick,
+    /// Whether Redisson's scripts are intercepted: a waiter of theirs that is gone from the keys
+    /// and did not say that it leaves was dropped, and is put back.
+    pub intercepts: bool,
 }
 
 /// One request for the lock.

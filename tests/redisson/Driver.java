@@ -14,7 +14,6 @@ import org.redisson.api.RAtomicLong;
 import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
 import org.redisson.config.Config;
-import org.redisson.config.SingleServerConfig;
 
 /**
  * A Redisson client that does what it is told, line by line, so that tests in another language can
@@ -35,7 +34,7 @@ public class Driver {
     }
 
     public static void main(String[] arguments) throws Exception {
-        Driver driver = new Driver(Redisson.create(config(arguments)));
+        Driver driver = new Driver(connect(arguments));
         System.out.println("ready");
         BufferedReader lines = new BufferedReader(new InputStreamReader(System.in));
         for (String line = lines.readLine(); line != null; line = lines.readLine()) {
@@ -46,13 +45,23 @@ public class Driver {
         Runtime.getRuntime().halt(0);
     }
 
+    private static RedissonClient connect(String[] arguments) throws Exception {
+        try {
+            return Redisson.create(config(arguments));
+        } catch (IllegalArgumentException refused) {
+            // Before 3.5 an address had no scheme.
+            arguments[1] = arguments[1].replace("redis://", "");
+            return Redisson.create(config(arguments));
+        }
+    }
+
     private static Config config(String[] arguments) throws Exception {
         Config config = new Config();
         config.setNettyThreads(4);
         String[] addresses = arguments[1].split(",");
         switch (arguments[0]) {
             case "single":
-                setAddress(config.useSingleServer().setConnectionMinimumIdleSize(1), addresses[0]);
+                config.useSingleServer().setAddress(addresses[0]).setConnectionMinimumIdleSize(1);
                 break;
             case "replicated":
                 Object replicated = call(config, "useReplicatedServers");
@@ -69,15 +78,6 @@ public class Driver {
             set(config, setting[0], setting[1]);
         }
         return config;
-    }
-
-    /** Before 3.5 an address had no scheme. */
-    private static void setAddress(SingleServerConfig config, String address) {
-        try {
-            config.setAddress(address);
-        } catch (IllegalArgumentException refused) {
-            config.setAddress(address.substring("redis://".length()));
-        }
     }
 
     /** Settings differ from release to release. One that a release lacks is left alone. */
