@@ -131,6 +131,7 @@ fn reply(ctx: &Ctx, outcome: &Outcome) {
     match &outcome.reply {
         Reply::Nil => ctx.reply_nil(),
         Reply::Number(number) => ctx.reply_integer(*number),
+        Reply::Error(text) => ctx.reply_error(text),
         Reply::Numbers(numbers) => {
             ctx.reply_array(numbers.len());
             for number in numbers {

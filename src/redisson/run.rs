@@ -17,6 +17,9 @@ pub struct Call<'c> {
     pub arguments: Vec<&'c [u8]>,
 }
 
+/// The server's own error where memory is full.
+const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
+
 /// What a script replies.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Reply {
@@ -26,6 +29,8 @@ pub enum Reply {
     Number(i64),
     /// An array of integers.
     Numbers(Vec<i64>),
+    /// An error.
+    Error(&'static str),
 }
 
 /// What has come of a script.
@@ -53,6 +58,12 @@ pub struct LeftToLua;
 const LONGEST: i64 = 1 << 52;
 
 impl Call<'_> {
+    /// The refusal of a script that would need more memory than there may be.
+    pub(super) fn out_of_memory(&self) -> Option<Outcome> {
+        let full = self.ctx.flags().out_of_memory();
+        full.then(|| Reply::Error(OUT_OF_MEMORY).into())
+    }
+
     /// KEYS, counted from 0.
     pub(super) fn key(&self, index: usize) -> Result<&Str, LeftToLua> {
         self.keys.get(index).ok_or(LeftToLua)

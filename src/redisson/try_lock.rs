@@ -80,6 +80,9 @@ impl TryLock {
         let head = waiters.head();
         let is_next = head.is_none_or(|head| head.as_slice() == owner.as_slice());
         if lock.is_empty() && is_next {
+            if let Some(refusal) = call.out_of_memory() {
+                return Ok(refusal);
+            }
             waiters.pop();
             waiters.remove_score(&owner);
             if let Some(wait) = wait {
@@ -92,6 +95,9 @@ impl TryLock {
         if lock.hash_get(&owner).is_some() {
             if self.refuses_holder {
                 return Err(LeftToLua);
+            }
+            if let Some(refusal) = call.out_of_memory() {
+                return Ok(refusal);
             }
             change_holds(call, &mut lock, &owner, 1)?;
             lease(call, 0, &mut lock, lease_time)?;
@@ -115,6 +121,11 @@ impl Queue {
         now: f64,
     ) -> Result<Outcome, LeftToLua> {
         let wait = call.number(2)?;
+        if (self == Self::BehindHead || waiters.score(owner).is_none())
+            && let Some(refusal) = call.out_of_memory()
+        {
+            return Ok(refusal);
+        }
         let reply = if self == Self::BehindHead {
             let ttl = self.behind(waiters, waiters.head(), owner, pttl, now)?;
             waiters.join(owner, finite(ttl + wait)?);

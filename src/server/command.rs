@@ -72,7 +72,7 @@ pub fn register<C: Command>(ctx: &Ctx) -> bool {
             ctx.raw,
             C::NAME.as_ptr(),
             Some(entry::<C>),
-            C::FLAGS.as_ptr(),
+            flags::<C>().as_ptr(),
             key,
             key,
             key,
@@ -90,6 +90,16 @@ pub fn register<C: Command>(ctx: &Ctx) -> bool {
     }
 }
 
+/// The flags of a command. Servers before 7.2 route a command in a cluster by the first and last
+/// of its keys, or as it tells when they ask; not by what is said of its keys elsewhere.
+fn flags<C: Command>() -> std::ffi::CString {
+    let mut flags = C::FLAGS.to_bytes().to_vec();
+    if C::DOCS.keys == Some(Keys::Numbered) {
+        flags.extend_from_slice(b" getkeys-api");
+    }
+    std::ffi::CString::new(flags).unwrap_or_default()
+}
+
 extern "C" fn entry<C: Command>(
     ctx: *mut raw::RedisModuleCtx,
     arguments: *mut *mut raw::RedisModuleString,
@@ -100,10 +110,26 @@ extern "C" fn entry<C: Command>(
     // SAFETY: the server passes `count` strings that live until the command returns.
     let arguments = unsafe { std::slice::from_raw_parts(arguments, count) };
     let arguments = Args(arguments.get(1..).unwrap_or_default());
+    if C::DOCS.keys == Some(Keys::Numbered) && ctx.asks_for_keys() {
+        guard("a command's keys", || report_keys(&ctx, &arguments));
+        return OK;
+    }
     match guard("a command", || C::run(&ctx, &arguments)) {
         Some(Ok(())) => (),
         Some(Err(error)) => ctx.reply_error(&error.to_string()),
         None => ctx.reply_error("ERR internal error, see the server's log"),
     }
     OK
+}
+
+/// Tells the server which arguments are keys: as many as the second one says, after it.
+fn report_keys(ctx: &Ctx, arguments: &Args<'_>) {
+    let number = arguments
+        .get(1)
+        .and_then(|text| std::str::from_utf8(text).ok());
+    let number: usize = number.and_then(|text| text.parse().ok()).unwrap_or(0);
+    if number <= arguments.len().saturating_sub(2) {
+        // Counted with the command's name.
+        (3..number.saturating_add(3)).for_each(|position| ctx.report_key(position));
+    }
 }

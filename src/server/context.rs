@@ -45,6 +45,12 @@ impl Flags {
         self.has(raw::REDISMODULE_CTX_FLAGS_SLAVE)
     }
 
+    /// The server uses more memory than it may.
+    #[must_use]
+    pub fn out_of_memory(self) -> bool {
+        self.has(raw::REDISMODULE_CTX_FLAGS_OOM)
+    }
+
     /// The server is part of a cluster.
     #[must_use]
     pub fn cluster(self) -> bool {
@@ -92,6 +98,25 @@ impl Ctx {
     pub fn flags(&self) -> Flags {
         // SAFETY: the context is valid for this call.
         Flags(unsafe { api!(RedisModule_GetContextFlags(self.raw) or 0) })
+    }
+
+    /// Whether the server calls a command only to ask for its keys.
+    #[must_use]
+    pub fn asks_for_keys(&self) -> bool {
+        // SAFETY: the context is valid for this call.
+        unsafe { api!(RedisModule_IsKeysPositionRequest(self.raw) or 0) != 0 }
+    }
+
+    /// Answers with the position of a key, which the command reads and changes.
+    pub(super) fn report_key(&self, position: usize) {
+        let flags = raw::REDISMODULE_CMD_KEY_RW
+            | raw::REDISMODULE_CMD_KEY_ACCESS
+            | raw::REDISMODULE_CMD_KEY_UPDATE;
+        let position = c_int::try_from(position).unwrap_or(c_int::MAX);
+        // SAFETY: the context is valid for this call, in which the server asks for keys.
+        unsafe {
+            api!(RedisModule_KeyAtPosWithFlags(self.raw, position, flags.cast_signed()) or ());
+        };
     }
 
     /// Identifies the calling connection.
@@ -186,25 +211,32 @@ impl Ctx {
     pub fn run_for_caller(&self, name: &CStr, arguments: &[Str]) {
         let mut argv: Vec<_> = arguments.iter().map(|argument| argument.inner).collect();
         let format = if self.user_name().is_some() {
-            c"!CE0v"
+            c"!C0v"
         } else {
-            c"!E0v"
+            c"!0v"
         };
-        // SAFETY: the format says: replicate, check permissions, errors as replies, the caller's
-        // protocol, and a vector of strings with its length; they live until the call returns. The
-        // reply is freed, and may be null.
+        // SAFETY: the format says: replicate, check permissions, the caller's protocol, and a
+        // vector of strings with its length; they live until the call returns. The reply is
+        // freed, and is null, with the reason in errno, where the command was not run.
         unsafe {
             let Some(call) = raw::RedisModule_Call else {
                 return;
             };
-            let (name, format) = (name.as_ptr(), format.as_ptr());
-            let reply = call(self.raw, name, format, argv.as_mut_ptr(), argv.len());
+            let format = format.as_ptr();
+            let reply = call(
+                self.raw,
+                name.as_ptr(),
+                format,
+                argv.as_mut_ptr(),
+                argv.len(),
+            );
             if reply.is_null() {
-                self.reply_error("ERR the script could not be run");
-                return;
+                let reason = std::io::Error::last_os_error();
+                self.reply_error(&not_run(name, &reason));
+            } else {
+                api!(RedisModule_ReplyWithCallReply(self.raw, reply) or 0);
+                api!(RedisModule_FreeCallReply(reply) or ());
             }
-            api!(RedisModule_ReplyWithCallReply(self.raw, reply) or 0);
-            api!(RedisModule_FreeCallReply(reply) or ());
         }
     }
 
@@ -274,5 +306,15 @@ impl Ctx {
         let text = CString::new(text).unwrap_or_else(|_| c"ERR internal error".to_owned());
         // SAFETY: as above; the server copies the text.
         unsafe { api!(RedisModule_ReplyWithError(self.raw, text.as_ptr()) or 0) };
+    }
+}
+
+/// Why a command was not run, as the server would have said it.
+fn not_run(name: &CStr, reason: &std::io::Error) -> String {
+    let name = name.to_string_lossy().to_lowercase();
+    if reason.kind() == std::io::ErrorKind::PermissionDenied {
+        format!("NOPERM this user has no permissions to run the '{name}' command")
+    } else {
+        format!("ERR the '{name}' command could not be run: {reason}")
     }
 }

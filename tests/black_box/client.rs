@@ -73,6 +73,30 @@ impl Client {
         }
     }
 
+    /// What a server announces in database 0 during some steps, as `event key`.
+    pub fn events(port: u16, steps: impl FnOnce()) -> Vec<String> {
+        const CHANNEL: &str = "__keyevent@0__:";
+        let mut client = Self::new(port, 2);
+        let mut channel = client.connection.as_pubsub();
+        channel
+            .psubscribe(format!("{CHANNEL}*"))
+            .expect("subscribed");
+        steps();
+        let last = format!("{CHANNEL}the-end");
+        Self::new(port, 2).run(&format!("PUBLISH {last} k"));
+        let mut events = Vec::new();
+        loop {
+            let message = channel.get_message().expect("an event");
+            let name = message.get_channel_name();
+            if name == last {
+                return events;
+            }
+            let event = name.trim_start_matches(CHANNEL);
+            let key: String = message.get_payload().expect("a key");
+            events.push(format!("{event} {key}"));
+        }
+    }
+
     /// The whole text of a bulk reply.
     pub fn text(&mut self, words: &str) -> String {
         self.run(words)
@@ -204,6 +228,19 @@ impl Wire {
     pub fn send(&mut self, commands: &str) {
         let bytes = format!("{}\r\n", commands.replace('\n', "\r\n"));
         let sent = self.socket.get_mut().write_all(bytes.as_bytes());
+        sent.expect("sent");
+    }
+
+    /// Sends one command of any words.
+    pub fn send_words(&mut self, words: &[Vec<u8>]) {
+        let mut command = redis::Cmd::new();
+        for word in words {
+            command.arg(word);
+        }
+        let sent = self
+            .socket
+            .get_mut()
+            .write_all(&command.get_packed_command());
         sent.expect("sent");
     }
 

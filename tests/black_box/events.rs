@@ -3,37 +3,12 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
+use crate::client::Client;
 use crate::server::{Server, wait_until};
-
-const CHANNEL: &str = "__keyevent@0__:";
-
-/// What is announced during some steps, as `event key`. Only events that begin with `prefix`.
-fn events(server: &Server, prefix: &str, steps: impl FnOnce()) -> Vec<String> {
-    let mut listener = redis::Client::open(format!("redis://127.0.0.1:{}", server.port))
-        .and_then(|client| client.get_connection())
-        .expect("a connection");
-    let mut channel = listener.as_pubsub();
-    let pattern = format!("{CHANNEL}{prefix}*");
-    channel.psubscribe(&pattern).expect("subscribed");
-    steps();
-    let last = format!("{CHANNEL}{prefix}:the-end");
-    server.connect().run(&format!("PUBLISH {last} k"));
-    let mut events = Vec::new();
-    loop {
-        let message = channel.get_message().expect("an event");
-        let name = message.get_channel_name();
-        if name == last {
-            return events;
-        }
-        let event = name.trim_start_matches(CHANNEL);
-        let key: String = message.get_payload().expect("a key");
-        events.push(format!("{event} {key}"));
-    }
-}
 
 /// The module's own events during some steps, without their prefix.
 fn own_events(server: &Server, steps: impl FnOnce()) -> Vec<String> {
-    let all = events(server, "fairlock.", steps);
+    let all = Client::events(server.port, steps);
     let names = all
         .iter()
         .map(|event| event.trim_start_matches("fairlock."));
@@ -49,7 +24,7 @@ fn announcing() -> Server {
 fn changes_are_announced_as_the_plain_commands_would() {
     let server = Server::with(&["--notify-keyspace-events", "KEA"]);
     let mut client = server.connect();
-    let events = events(&server, "", || {
+    let events = Client::events(server.port, || {
         client.int("FAIRLOCK.ACQUIRE k a");
         client.run("FAIRLOCK.ACQUIRE k b ENQUEUE");
         client.int("FAIRLOCK.CANCEL k b");
@@ -81,7 +56,7 @@ fn a_hand_off_is_announced_in_the_order_in_which_it_happens() {
     let mut client = server.connect();
     client.int("FAIRLOCK.ACQUIRE k a");
     let waiter = server.block("FAIRLOCK.ACQUIRE k b");
-    let events = events(&server, "", || {
+    let events = Client::events(server.port, || {
         client.int("FAIRLOCK.RELEASE k a");
         waiter.int();
     });

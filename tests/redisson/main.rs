@@ -31,4 +31,5 @@ mod states;
 mod conformance;
 mod differential;
 mod fingerprints;
+mod intercept;
 mod topologies;

@@ -1,0 +1,399 @@
+//! Interception as clients and operators see it: what is run natively, what is left to Lua, and
+//! who may.
+
+use std::sync::LazyLock;
+
+use redis::Value;
+
+use crate::client::{Client, show};
+use crate::harvest::{Script, harvest};
+use crate::releases::NEWEST;
+use crate::server::{Server, wait_until};
+
+static SCRIPTS: LazyLock<Vec<Script>> = LazyLock::new(|| harvest(NEWEST));
+
+fn script(role: &str) -> &'static Script {
+    let mut scripts = SCRIPTS.iter();
+    scripts.find(|script| script.role == role).expect("a role")
+}
+
+fn intercepting(options: &[&str]) -> Server {
+    Server::with(&[&["--fairlock.intercept-eval", "yes"], options].concat())
+}
+
+/// Both settings: with the same calls, the same has to come out.
+fn both(options: &[&str]) -> [Server; 2] {
+    [Server::with(options), intercepting(options)]
+}
+
+/// The call of a script by owner `a:1` on lock `k`, by digest.
+fn call(role: &str) -> Vec<Vec<u8>> {
+    call_by(role, "k", "a:1")
+}
+
+fn call_by(role: &str, lock: &str, owner: &str) -> Vec<Vec<u8>> {
+    let queue = format!("redisson_lock_queue:{{{lock}}}");
+    let scores = format!("redisson_lock_timeout:{{{lock}}}");
+    let channel = format!("redisson_lock__channel:{{{lock}}}");
+    let latch = format!("redisson_unlock_latch:{{{lock}}}:1f");
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let now = &now.expect("after 1970").as_millis().to_string();
+    let words = match role {
+        "try-lock" => vec!["3", lock, &queue, &scores, "30000", owner, now, "300000"],
+        "lock" => vec!["3", lock, &queue, &scores, "30000", owner, "300000", now],
+        "unlock" => vec![
+            "5", lock, &queue, &scores, &channel, &latch, "0", "30000", owner, now, "PUBLISH",
+            "13500",
+        ],
+        "force-unlock" => vec!["4", lock, &queue, &scores, &channel, "0", now, "PUBLISH"],
+        "leave" => vec!["2", &queue, &scores, owner, "300000"],
+        _ => vec!["1", lock, "30000", owner],
+    };
+    let name = [b"EVALSHA".to_vec(), script(role).sha1.clone().into_bytes()];
+    let words = words.into_iter().map(|word| word.as_bytes().to_vec());
+    name.into_iter().chain(words).collect()
+}
+
+fn by_text(role: &str) -> Vec<Vec<u8>> {
+    let mut words = call(role);
+    words[0] = b"EVAL".to_vec();
+    words[1].clone_from(&script(role).text);
+    words
+}
+
+fn send(client: &mut Client, words: &[Vec<u8>]) -> String {
+    let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+    match client.raw(&words) {
+        Ok(value) => show(&value),
+        Err(error) => format!("(error) {error}"),
+    }
+}
+
+fn load_all(client: &mut Client) {
+    for script in SCRIPTS.iter() {
+        client
+            .raw(&[b"SCRIPT", b"LOAD", &script.text])
+            .expect("loaded");
+    }
+}
+
+/// The first word of an error, or the reply.
+fn code(reply: &str) -> &str {
+    let error = reply.strip_prefix("(error) ");
+    error.map_or(reply, |error| error.split(' ').next().expect("a word"))
+}
+
+fn counters(server: &Server, kind: &str) -> Vec<String> {
+    let info = server.connect().text("INFO fairlock");
+    let prefix = format!("fairlock_scripts_{kind}_");
+    let lines = info.lines().filter_map(|line| line.strip_prefix(&prefix));
+    let counted = lines.filter(|line| !line.ends_with(":0"));
+    counted.map(str::to_owned).collect()
+}
+
+#[test]
+fn a_known_script_runs_natively_though_it_was_never_loaded() {
+    let server = intercepting(&[]);
+    let mut client = server.connect();
+    assert_eq!(send(&mut client, &call("try-lock")), "(nil)");
+    assert_eq!(send(&mut client, &by_text("lock")), "(nil)");
+    assert_eq!(client.run("HGETALL k"), "[a:1, 2]");
+    assert_eq!(send(&mut client, &call("renew")), "[1]");
+    assert_eq!(send(&mut client, &by_text("unlock")), "0");
+    client.run("DEL redisson_unlock_latch:{k}:1f");
+    assert_eq!(send(&mut client, &call("unlock")), "1");
+    assert_eq!(send(&mut client, &call("leave")), "(nil)");
+    assert_eq!(send(&mut client, &call("force-unlock")), "0");
+    let statistics = client.text("INFO commandstats");
+    for name in ["eval", "evalsha"] {
+        assert!(!statistics.contains(&format!("cmdstat_{name}:")));
+        assert!(statistics.contains(&format!("cmdstat_fairlock.{name}:")));
+    }
+    let native = counters(&server, "intercepted");
+    let expected = [
+        "try_lock:1",
+        "lock:1",
+        "unlock:2",
+        "force_unlock:1",
+        "leave:1",
+        "renew:1",
+    ];
+    assert_eq!(native, expected);
+    assert_eq!(counters(&server, "lua"), [""; 0]);
+}
+
+#[test]
+fn scripts_of_others_pass_untouched() {
+    let server = intercepting(&[]);
+    let mut client = server.connect();
+    let known = &script("lock").text;
+    // As long as a known one, and another.
+    let mut other = b"return KEYS[1] --".to_vec();
+    other.resize(known.len(), b'x');
+    let length = other.len();
+    for _ in 0..3 {
+        let reply = client.raw(&[b"EVAL", &other, b"1", b"k"]);
+        assert_eq!(show(&reply.expect("a reply")), "k", "{length}");
+    }
+    assert_eq!(client.run("EVAL return{1,2} 0"), "[1, 2]");
+    let unknown = client.run(&format!("EVALSHA {} 0", "0".repeat(40)));
+    assert_eq!(code(&unknown), "NOSCRIPT");
+    for wrong in ["EVAL", "EVALSHA", "EVAL x", "EVALSHA x 0"] {
+        let reply = client.run(wrong);
+        assert!(!reply.contains("fairlock"), "{reply}");
+    }
+    let few = format!("EVALSHA {}", script("lock").sha1);
+    assert!(client.run(&few).contains("'evalsha' command"));
+    assert_eq!(counters(&server, "intercepted"), [""; 0]);
+    assert_eq!(client.run("DBSIZE"), "0");
+}
+
+#[test]
+fn it_is_switched_on_and_off_while_clients_go_on() {
+    let server = Server::start();
+    let mut client = server.connect();
+    load_all(&mut client);
+    assert_eq!(send(&mut client, &call("lock")), "(nil)");
+    assert_eq!(counters(&server, "lua"), ["lock:1"]);
+    client.run("CONFIG SET fairlock.intercept-eval yes");
+    assert_eq!(send(&mut client, &call("lock")), "(nil)");
+    assert_eq!(counters(&server, "intercepted"), ["lock:1"]);
+    client.run("CONFIG SET fairlock.intercept-eval no");
+    assert_eq!(send(&mut client, &call("lock")), "(nil)");
+    assert_eq!(counters(&server, "lua"), ["lock:2"]);
+    assert_eq!(client.run("HGETALL k"), "[a:1, 3]");
+    let error = client.run("CONFIG SET fairlock.intercept-eval maybe");
+    assert_eq!(code(&error), "ERR");
+}
+
+#[test]
+fn what_it_does_not_know_is_left_to_the_script() {
+    let [lua, native] = both(&[]);
+    let (mut lua, mut client) = (lua.connect(), native.connect());
+    load_all(&mut lua);
+    load_all(&mut client);
+    let mut strange = call("lock");
+    strange[6] = b"soon".to_vec();
+    let mut short = call("unlock");
+    short.pop();
+    for words in [strange, short] {
+        let expected = send(&mut lua, &words);
+        assert_eq!(code(&expected), "ERR");
+        assert_eq!(send(&mut client, &words), expected);
+    }
+    for other in ["SET k x", "SET redisson_lock_queue:{k} x"] {
+        for client in [&mut lua, &mut client] {
+            client.run("FLUSHALL");
+            client.run(other);
+        }
+        let expected = send(&mut lua, &call("lock"));
+        assert_eq!(code(&expected), "WRONGTYPE");
+        assert_eq!(send(&mut client, &call("lock")), expected);
+    }
+    assert_eq!(counters(&native, "lua"), ["lock:3", "unlock:1"]);
+    assert_eq!(counters(&native, "intercepted"), [""; 0]);
+}
+
+#[test]
+fn events_are_those_of_the_script() {
+    let [lua, native] = both(&["--notify-keyspace-events", "KEA"]);
+    let [of_lua, of_native] = [lua, native].map(|server| {
+        let mut client = server.connect();
+        load_all(&mut client);
+        let log = Client::events(server.port, || {
+            for (role, owner) in [
+                ("try-lock", "a:1"),
+                ("lock", "a:1"),
+                ("renew", "a:1"),
+                ("lock", "b:1"),
+                ("lock", "c:1"),
+                ("leave", "c:1"),
+                ("leave", "b:1"),
+                ("unlock", "a:1"),
+            ] {
+                send(&mut client, &call_by(role, "k", owner));
+            }
+            client.run("DEL redisson_unlock_latch:{k}:1f");
+            send(&mut client, &call("unlock"));
+            send(&mut client, &call("force-unlock"));
+        });
+        let theirs = log
+            .into_iter()
+            .filter(|event| !event.starts_with("fairlock."));
+        theirs.collect::<Vec<_>>()
+    });
+    assert_eq!(of_native, of_lua);
+    assert!(of_native.len() > 15, "{of_native:?}");
+}
+
+#[test]
+fn in_a_transaction_it_runs_natively_too() {
+    let server = intercepting(&[]);
+    let mut client = server.connect();
+    client.run("MULTI");
+    assert_eq!(send(&mut client, &call("lock")), "QUEUED");
+    assert_eq!(send(&mut client, &call("unlock")), "QUEUED");
+    assert_eq!(client.run("EXEC"), "[(nil), 1]");
+    assert_eq!(counters(&server, "intercepted"), ["lock:1", "unlock:1"]);
+    // A watched lock that a script changed fails the transaction.
+    client.run("WATCH k");
+    send(&mut server.connect(), &call("lock"));
+    client.run("MULTI");
+    client.run("PING");
+    assert_eq!(client.run("EXEC"), "(nil)");
+}
+
+#[test]
+fn nothing_is_reachable_without_authentication() {
+    let server = intercepting(&[]);
+    server.connect().run("CONFIG SET requirepass secret");
+    // The client cannot ask for its id either.
+    let mut wire = crate::client::Wire::new(server.port);
+    for words in [call("lock"), by_text("lock")] {
+        wire.send_words(&words);
+        assert!(wire.line().starts_with("-NOAUTH "));
+    }
+}
+
+/// What users may and may not do, and the code that the script's call is answered with.
+const USERS: [(&str, &str, &str); 9] = [
+    ("all", "~* &* +@all", "1"),
+    ("no scripts", "~* &* +@all -eval -evalsha", "NOPERM"),
+    ("other keys", "~other* &* +@all", "NOPERM"),
+    ("reads only", "%R~* &* +@all", "NOPERM"),
+    ("no hashes", "~* &* +@all -hincrby", "ERR"),
+    ("no channels", "~* resetchannels +@all", "ERR"),
+    (
+        "its keys and channels",
+        "~k ~redisson_*{k}* &redisson_lock__channel:{k}* +@all",
+        "1",
+    ),
+    ("a selector", "~* &* +@all (+@all ~other*)", "1"),
+    (
+        "a selector for the scripts",
+        "~other* &* +@all (+@all ~*)",
+        "1",
+    ),
+];
+
+#[test]
+fn users_may_do_what_their_permissions_allow_the_script() {
+    let [lua, native] = both(&[]);
+    for (name, rules, expected) in USERS {
+        let [of_lua, of_native] = [&lua, &native].map(|server| unlock_as(server, rules));
+        assert_eq!(
+            code(&of_native),
+            code(&of_lua),
+            "{name}: {of_native} {of_lua}"
+        );
+        let found = code(&of_lua);
+        assert!(
+            found == expected || expected == "ERR" && found == "NOPERM",
+            "{name}: {of_lua}"
+        );
+    }
+    // Only who may do everything is served natively: the first.
+    let unlocked = counters(&native, "intercepted");
+    assert!(unlocked.contains(&"unlock:1".to_owned()), "{unlocked:?}");
+}
+
+/// A user with these permissions unlocks a lock for which somebody waits.
+fn unlock_as(server: &Server, rules: &str) -> String {
+    let mut admin = server.connect();
+    admin.run("FLUSHALL");
+    load_all(&mut admin);
+    admin.run(&format!("ACL SETUSER user reset on nopass {rules}"));
+    send(&mut admin, &call("lock"));
+    admin.run("RPUSH redisson_lock_queue:{k} b:1");
+    admin.run("ZADD redisson_lock_timeout:{k} 9999999999999 b:1");
+    let mut user = server.connect();
+    assert_eq!(user.run("AUTH user any"), "OK");
+    send(&mut user, &call("unlock"))
+}
+
+#[test]
+fn permissions_that_change_count_at_once() {
+    let server = intercepting(&[]);
+    let mut admin = server.connect();
+    admin.run("ACL SETUSER user on nopass ~* &* +@all");
+    let mut user = server.connect();
+    user.run("AUTH user any");
+    assert_eq!(send(&mut user, &call("lock")), "(nil)");
+    admin.run("ACL SETUSER user -evalsha");
+    assert_eq!(code(&send(&mut user, &call("lock"))), "NOPERM");
+    admin.run("ACL SETUSER user +evalsha");
+    assert_eq!(send(&mut user, &call("lock")), "(nil)");
+    // By a transaction, between whose steps the user asks.
+    admin.run("MULTI");
+    admin.run("ACL SETUSER user -evalsha");
+    assert_eq!(send(&mut user, &call("lock")), "(nil)");
+    admin.run("EXEC");
+    assert_eq!(code(&send(&mut user, &call("lock"))), "NOPERM");
+    assert_eq!(admin.run("HGETALL k"), "[a:1, 3]");
+}
+
+#[test]
+fn full_memory_refuses_the_lock_and_lets_it_be_given_up() {
+    let server = intercepting(&[]);
+    let mut client = server.connect();
+    load_all(&mut client);
+    assert_eq!(send(&mut client, &call("lock")), "(nil)");
+    client.run("CONFIG SET maxmemory 1");
+    assert_eq!(
+        code(&send(&mut client, &call_by("lock", "other", "a:1"))),
+        "OOM"
+    );
+    assert_eq!(send(&mut client, &call("unlock")), "1");
+    assert_eq!(client.run("EXISTS k other"), "0");
+}
+
+#[test]
+fn a_replica_leaves_scripts_alone() {
+    let master = Server::start();
+    let replica = intercepting(&["--repl-diskless-sync-delay", "0"]);
+    let mut client = replica.connect();
+    load_all(&mut client);
+    client.run(&format!("REPLICAOF 127.0.0.1 {}", master.port));
+    wait_until("it follows", || {
+        replica.info("replication", "master_link_status") == "up"
+    });
+    let reply = send(&mut client, &call("lock"));
+    assert_eq!(code(&reply), "READONLY");
+    assert!(reply.contains("script"), "{reply}");
+    client.run("REPLICAOF NO ONE");
+    assert_eq!(send(&mut client, &call("lock")), "(nil)");
+    assert_eq!(counters(&replica, "intercepted"), ["lock:1"]);
+}
+
+#[test]
+fn a_cluster_sends_scripts_where_their_keys_are() {
+    let server = intercepting(&["--cluster-enabled", "yes"]);
+    let mut client = server.connect();
+    let reply = send(&mut client, &call("lock"));
+    assert_eq!(code(&reply), "CLUSTERDOWN");
+    client.run("CLUSTER ADDSLOTSRANGE 0 16383");
+    wait_until("it is up", || {
+        client.text("CLUSTER INFO").contains("cluster_state:ok")
+    });
+    assert_eq!(send(&mut client, &call("lock")), "(nil)");
+    let mut apart = call("lock");
+    apart[4] = b"redisson_lock_queue:{elsewhere}".to_vec();
+    assert_eq!(code(&send(&mut client, &apart)), "CROSSSLOT");
+    assert_eq!(counters(&server, "intercepted"), ["lock:1"]);
+}
+
+#[test]
+fn its_commands_say_what_they_are() {
+    let server = intercepting(&[]);
+    let mut client = server.connect();
+    let keys = client.run("COMMAND GETKEYS FAIRLOCK.EVALSHA x 3 k q t 1 2");
+    assert_eq!(keys, "[k, q, t]");
+    let reply = client.raw(&[b"FAIRLOCK.EVAL", b"return 1", b"0"]);
+    let error = reply.expect_err("refused");
+    assert!(
+        error.starts_with("ERR script is none of Redisson's"),
+        "{error}"
+    );
+    let docs = client.raw(&[b"COMMAND", b"DOCS", b"fairlock.eval"]);
+    assert!(matches!(docs, Ok(Value::Array(_) | Value::Map(_))));
+}
