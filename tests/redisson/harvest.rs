@@ -33,6 +33,9 @@ const STEPS: [(&str, &str, &str); 8] = [
     ("lock-non-reentrant", "1", "lock nonreentrant:m"),
 ];
 
+/// The locks of these steps.
+const LOCKS: [&[u8]; 3] = [b"k", b"n", b"m"];
+
 /// All scripts of a release's fair lock.
 pub fn harvest(release: &str) -> Vec<Script> {
     let server = Server::without_module(&[]);
@@ -120,7 +123,11 @@ impl<'s> Monitor<'s> {
     fn unknown(&self, known: &[Script]) -> Vec<Words> {
         let mut found: Vec<Words> = Vec::new();
         for words in self.seen.lock().expect("no panic").iter() {
-            let is_eval = words[0].eq_ignore_ascii_case(b"eval");
+            // A client tries scripts of other kinds when it connects.
+            let is_ours = |key: &Vec<u8>| {
+                LOCKS.contains(&key.as_slice()) || key.starts_with(b"redisson_lock_")
+            };
+            let is_eval = words[0].eq_ignore_ascii_case(b"eval") && words[3..].iter().any(is_ours);
             let is_known = |text| known.iter().any(|script| &script.text == text);
             if is_eval && !is_known(&words[1]) && !found.iter().any(|call| call[1] == words[1]) {
                 found.push(words.clone());
