@@ -133,6 +133,13 @@ impl Ctx {
         unsafe { api!(RedisModule_GetSelectedDb(self.raw) or 0) }
     }
 
+    /// Number of keys in that database.
+    #[must_use]
+    pub fn keys(&self) -> u64 {
+        // SAFETY: the context is valid for this call.
+        unsafe { api!(RedisModule_DbSize(self.raw) or 0) }
+    }
+
     /// Changes the database that keys are opened in; false if there is no such database.
     #[must_use]
     pub fn select_db(&self, db: i32) -> bool {

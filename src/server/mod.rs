@@ -20,6 +20,7 @@ pub mod events;
 pub mod filter;
 pub mod info;
 mod key;
+pub mod scan;
 pub mod timer;
 pub mod user;
 

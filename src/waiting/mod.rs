@@ -13,6 +13,7 @@
 //! - [`stats`]: what INFO shows.
 
 pub mod client;
+mod discover;
 pub mod foreign;
 pub mod redisson;
 pub mod session;
@@ -286,4 +287,5 @@ pub fn start_afresh(ctx: &Ctx) {
     sweep::clear();
     stats::clear();
     foreign::clear();
+    discover::start(ctx);
 }

@@ -21,7 +21,9 @@ use crate::lock::{Connection, Millis, Now, Owner, Rules, rules, session as lock_
 use crate::server::{Ctx, events, string};
 
 use super::table::{LockId, Table};
-use super::{TABLE, client, foreign, grant_grace, look, look_at_due_locks, session, step};
+use super::{
+    TABLE, client, discover, foreign, grant_grace, look, look_at_due_locks, session, step,
+};
 
 /// Locks that are dealt with in one go; a server that is handed a hundred thousand must answer
 /// other clients in between.
@@ -151,6 +153,7 @@ pub fn turn_begins(ctx: &Ctx) {
 /// Does what was noted in this turn, before its replies are written.
 pub fn turn_ends(ctx: &Ctx) {
     let alarm = TABLE.with_borrow(Table::alarm);
+    discover::go_on(ctx);
     sweep(ctx);
     client::let_go();
     IN_TURN.set(false);

@@ -1,7 +1,7 @@
 //! What operators do to a server: unloading, reloading, shutting down, saving, running out of
 //! memory.
 
-use crate::client::{Blocked, Client, Wire};
+use crate::client::{Blocked, Client, Listener, Wire};
 use crate::server::{Server, wait_until};
 
 /// The path of the module that a server has loaded.
@@ -112,6 +112,33 @@ fn a_queue_that_was_there_before_the_module_is_served_by_it() {
     assert!(!waiter.is_done());
     assert_eq!(client.run("FAIRLOCK.RELEASE k p"), "0");
     assert!(waiter.int() > 0);
+}
+
+#[test]
+fn queues_that_were_there_before_the_module_are_found_by_it() {
+    let server = Server::without_module(&["--enable-module-command", "yes"]);
+    let path = Server::start().module_path();
+    let mut client = server.connect();
+    // One queue among many other keys, in another database.
+    client.run("SELECT 3");
+    for n in 0..5_000 {
+        client.run(&format!("SET other{n} x"));
+    }
+    client.run("HSET {k}x a 1");
+    client.run("PEXPIRE {k}x 600000");
+    client.run("RPUSH redisson_lock_queue:{k}x dead p");
+    client.run("ZADD redisson_lock_timeout:{k}x 99999999999999 dead 99999999999999 p");
+    let wake_ups = Listener::new(server.port, "redisson_lock__channel:{k}x:p");
+    assert_eq!(client.run(&format!("MODULE LOAD {path} turn 50")), "OK");
+    // No command of ours has touched the lock; the module knows it all the same.
+    wait_until("it is known", || {
+        server.info("fairlock", "fairlock_locks_with_waiters_or_session") == "1"
+    });
+    client.run("DEL {k}x");
+    assert_eq!(wake_ups.message(), "0");
+    wait_until("both are dropped", || {
+        client.run("LLEN redisson_lock_queue:{k}x") == "0"
+    });
 }
 
 #[test]
