@@ -1,5 +1,7 @@
 //! A lock's keys as Redisson's scripts use them.
 
+use std::cell::Cell;
+
 use crate::keyspace::write;
 use crate::server::{Access, Ctx, Key, Kind, Str, string};
 
@@ -17,20 +19,29 @@ pub struct Waiters<'a> {
     ctx: &'a Ctx,
     queue: &'a Str,
     scores: &'a Str,
+    /// Nobody was in the list when the script began: most locks are free. No script looks again
+    /// once it has added anyone.
+    nobody: bool,
+    /// Nobody has a score.
+    no_scores: Cell<bool>,
 }
 
 impl<'a> Waiters<'a> {
     /// Looks at both keys, which may not be there.
     pub fn open(call: &'a Call<'_>, queue: usize, scores: usize) -> Result<Self, LeftToLua> {
-        let waiters = Self {
+        let mut waiters = Self {
             ctx: call.ctx,
             queue: call.key(queue)?,
             scores: call.key(scores)?,
+            nobody: false,
+            no_scores: Cell::new(false),
         };
         let list = waiters.list().kind();
         let set = waiters.set().kind();
-        let fit = matches!(list, Kind::Empty | Kind::List)
-            && matches!(set, Kind::Empty | Kind::SortedSet);
+        waiters.nobody = list == Kind::Empty;
+        waiters.no_scores.set(set == Kind::Empty);
+        let fit =
+            (waiters.nobody || list == Kind::List) && matches!(set, Kind::Empty | Kind::SortedSet);
         fit.then_some(waiters).ok_or(LeftToLua)
     }
 
@@ -44,6 +55,9 @@ impl<'a> Waiters<'a> {
 
     /// The first in the list.
     pub fn head(&self) -> Option<Str> {
+        if self.nobody {
+            return None;
+        }
         self.list().list_get(0)
     }
 
@@ -63,6 +77,9 @@ impl<'a> Waiters<'a> {
 
     /// A waiter's score.
     pub fn score(&self, waiter: &Str) -> Option<f64> {
+        if self.no_scores.get() {
+            return None;
+        }
         self.set().score(waiter)
     }
 
@@ -84,14 +101,17 @@ impl<'a> Waiters<'a> {
 
     /// Takes the head out of the list.
     pub fn pop(&self) {
-        let length = self.list().len();
         if let Some(head) = self.head() {
+            let length = self.list().len();
             write::remove_at(self.ctx, self.queue, 0, length, &head);
         }
     }
 
     /// Takes a waiter out of the sorted set.
     pub fn remove_score(&self, waiter: &Str) {
+        if self.no_scores.get() {
+            return;
+        }
         write::remove_members(self.ctx, self.scores, std::slice::from_ref(waiter));
     }
 
@@ -102,6 +122,9 @@ impl<'a> Waiters<'a> {
 
     /// Lessens everybody's score, whether in the list or not.
     pub fn subtract_from_all(&self, wait: f64) {
+        if self.no_scores.get() {
+            return;
+        }
         let members = self.set().members();
         let lessened = members
             .into_iter()
@@ -118,6 +141,7 @@ impl<'a> Waiters<'a> {
     }
 
     fn set_scores(&self, scores: &[(Str, f64)]) {
+        self.no_scores.set(false);
         write::set_scores(self.ctx, self.scores, scores, c"zincr");
     }
 
