@@ -53,7 +53,7 @@ pub struct Options<'a> {
 
 /// A client; killed when dropped, without a goodbye to anybody.
 pub struct Driver {
-    process: Child,
+    process: Mutex<Child>,
     input: Mutex<ChildStdin>,
     pending: Pending,
     next: AtomicU64,
@@ -135,10 +135,11 @@ impl Driver {
     }
 
     /// Kills the JVM: connections break, and nobody renews, unlocks or leaves a queue.
-    pub fn kill(&mut self) {
+    pub fn kill(&self) {
+        let mut process = self.process.lock().expect("no panic elsewhere");
         // It may have ended by itself; then there is nothing to kill.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        let _ = process.kill();
+        let _ = process.wait();
     }
 }
 
@@ -198,7 +199,7 @@ impl Starting {
         let saying = Arc::clone(&said);
         thread::spawn(move || take_errors(errors, &saying));
         let driver = Driver {
-            process,
+            process: Mutex::new(process),
             input: Mutex::new(input),
             pending,
             next: AtomicU64::new(0),

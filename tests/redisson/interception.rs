@@ -13,6 +13,16 @@ pub enum Interception {
 pub const INTERCEPTIONS: &[Interception] = &[Interception::Off];
 
 impl Interception {
+    /// Whether a living owner keeps its place whatever scripts do. Run as Lua, they drop clients
+    /// of Redisson itself after subtracting from each other's scores; the server's own waiters
+    /// come back.
+    pub fn protects(self, owner: &str) -> bool {
+        let is_redisson = owner.contains(':');
+        match self {
+            Self::Off => !is_redisson,
+        }
+    }
+
     /// A server with the module, so set.
     pub fn server(self, options: &[&str]) -> Server {
         match self {

@@ -24,6 +24,11 @@ mod server;
 mod driver;
 mod interception;
 mod releases;
+mod replica;
+mod stream;
 
 mod conformance;
+mod fleet;
+mod participants;
+mod scenarios;
 mod topologies;
