@@ -204,7 +204,7 @@ fn judge(fleet: &Fleet, interception: Interception, seen: &Seen) {
 fn a_mixed_fleet_shares_a_lock_fairly() {
     let releases = releases();
     let releases: Vec<&str> = releases.iter().map(String::as_str).collect();
-    let wanted = if is_long_run() { 1500 } else { 400 };
+    let wanted = if is_long_run() { 500 } else { 400 };
     // Each release meets the next one; of two there is one meeting.
     let mut next = releases.iter().cycle().skip(1);
     let meetings = if releases.len() == 2 {

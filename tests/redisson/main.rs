@@ -28,6 +28,7 @@ mod replica;
 mod stream;
 
 mod conformance;
+mod deadlines;
 mod fleet;
 mod participants;
 mod scenarios;
