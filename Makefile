@@ -6,7 +6,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 
 MODULE = $${CARGO_TARGET_DIR:-target}/release/libfairlock.so
 
-.PHONY: help setup build run test test-redisson check fmt lint properties
+.PHONY: help setup build run test test-redisson fingerprints check fmt lint properties
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -28,6 +28,9 @@ test: setup ## Formatting, lints, all tests
 
 test-redisson: setup ## The tests with real clients, all releases of Redisson, long fleets
 	REDISSON_RELEASES=all cargo test --locked --test redisson
+
+fingerprints: setup ## Write the scripts of RELEASES="4.8.0 ..." of Redisson into the table of digests
+	RECORD_FINGERPRINTS=1 REDISSON_RELEASES="$(RELEASES)" cargo test --locked --test redisson fingerprints
 
 check: ## The rules of the house: which room may use which
 	scripts/check-architecture

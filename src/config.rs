@@ -2,11 +2,11 @@
 //! and a test compares the two.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicI32, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, Ordering};
 
 use redis_module::configuration::{
     ConfigurationContext, ConfigurationFlags, ConfigurationValue, EnumConfigurationValue,
-    register_enum_configuration, register_i64_configuration,
+    register_bool_configuration, register_enum_configuration, register_i64_configuration,
 };
 use redis_module::{Context, RedisError, RedisString};
 
@@ -60,6 +60,18 @@ pub static MAX_WAITERS: Number = Number::new("max-waiters", 100_000, 1, 10_000_0
 
 /// All numbers, in the order of the documentation.
 pub static NUMBERS: [&Number; 5] = [&LEASE, &PATIENCE, &TURN, &TOKEN_TTL, &MAX_WAITERS];
+
+/// Whether Redisson's fair-lock scripts are run natively.
+static INTERCEPT_EVAL: AtomicBool = AtomicBool::new(false);
+
+/// The name of the option after `fairlock.`.
+const INTERCEPT_EVAL_NAME: &str = "intercept-eval";
+
+/// Whether Redisson's fair-lock scripts are run natively now.
+#[must_use]
+pub fn intercept_eval() -> bool {
+    INTERCEPT_EVAL.load(Ordering::Relaxed)
+}
 
 /// With which command wake-ups are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,6 +157,7 @@ pub fn pubsub() -> Pubsub {
 struct Given {
     numbers: HashMap<&'static str, i64>,
     pubsub: Pubsub,
+    intercept_eval: bool,
 }
 
 /// Makes the options known to the server, with values from the module's arguments
@@ -176,6 +189,14 @@ pub fn load(context: &Context, arguments: &[RedisString]) -> bool {
         ConfigurationFlags::DEFAULT,
         None,
     );
+    register_bool_configuration(
+        context,
+        INTERCEPT_EVAL_NAME,
+        &INTERCEPT_EVAL,
+        given.intercept_eval,
+        ConfigurationFlags::DEFAULT,
+        None,
+    );
     crate::server::load_configuration(context)
 }
 
@@ -184,6 +205,7 @@ fn parse(arguments: &[RedisString]) -> Result<Given, String> {
     let mut given = Given {
         numbers: HashMap::new(),
         pubsub: Pubsub::Auto,
+        intercept_eval: false,
     };
     for pair in arguments.chunks(2) {
         let [name, value] = pair else {
@@ -195,6 +217,11 @@ fn parse(arguments: &[RedisString]) -> Result<Given, String> {
             given.pubsub = Pubsub::named(&value).ok_or_else(|| {
                 format!("fairlock: {name} must be auto, publish, spublish or both")
             })?;
+            continue;
+        }
+        if short.eq_ignore_ascii_case(INTERCEPT_EVAL_NAME) {
+            given.intercept_eval =
+                yes_or_no(&value).ok_or_else(|| format!("fairlock: {name} must be yes or no"))?;
             continue;
         }
         let number = NUMBERS
@@ -210,4 +237,9 @@ fn parse(arguments: &[RedisString]) -> Result<Given, String> {
         given.numbers.insert(number.name, value);
     }
     Ok(given)
+}
+
+fn yes_or_no(value: &str) -> Option<bool> {
+    let is = |word: &str| value.eq_ignore_ascii_case(word);
+    (is("yes") || is("no")).then(|| is("yes"))
 }

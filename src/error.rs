@@ -42,6 +42,8 @@ pub enum Error {
     CrossSlot,
     /// Another connection asks for the same owner and has taken its place.
     TakenOver,
+    /// No script of Redisson's fair lock.
+    UnknownScript,
 }
 
 impl From<Refusal> for Error {
@@ -99,6 +101,9 @@ impl fmt::Display for Error {
                 "CROSSSLOT key has braces that would put the queue, deadlines and token of the \
                  lock in another slot; use none, or one pair around a part of the key",
             ),
+            Self::UnknownScript => {
+                out.write_str("ERR script is none of Redisson's fair-lock scripts, use EVAL")
+            }
             Self::TakenOver => {
                 out.write_str("TAKENOVER another connection asks for the same owner")
             }

@@ -8,25 +8,30 @@
 //! - [`lock`]: the rules of the lock as a pure state machine; knows nothing of Redis.
 //! - [`keyspace`]: the lock's state in Redis's keys.
 //! - [`waiting`]: who is blocked on what; hand-off, timers, connections that close.
+//! - [`redisson`]: recognises Redisson's scripts and runs them natively.
 //! - [`command`]: one file a command.
 //! - [`server`]: safe wrappers of the module API; the only room that says `unsafe`.
 //! - [`config`], [`error`]: every option; every text that a client can be refused with.
 //!
-//! Imports point one way: command, waiting → lock, keyspace, server; keyspace → lock, server;
-//! lock → std. `make check` holds them to it.
+//! Imports point one way: command → waiting, redisson; waiting, redisson → lock, keyspace, server;
+//! keyspace → lock, server; lock → std. `make check` holds them to it.
 
 pub mod command;
 pub mod config;
 pub mod error;
 pub mod keyspace;
 pub mod lock;
+pub mod redisson;
 pub mod server;
 pub mod waiting;
 
 use redis_module::{Context, RedisString, Status};
 
-use command::{acquire, break_lock, cancel, help, info, queue, release, renew};
-use server::{Ctx, ServerAlloc, command::register};
+use command::{acquire, break_lock, cancel, eval, help, info, queue, release, renew};
+use server::command::register;
+use server::events::Events;
+use server::info::Section;
+use server::{Ctx, ServerAlloc};
 
 /// All commands.
 fn register_commands(ctx: &Ctx) -> bool {
@@ -38,6 +43,22 @@ fn register_commands(ctx: &Ctx) -> bool {
         && register::<queue::Queue>(ctx)
         && register::<info::Info>(ctx)
         && register::<help::Help>(ctx)
+        && register::<eval::Eval>(ctx)
+        && register::<eval::EvalSha>(ctx)
+}
+
+/// What the server tells of itself, and who is told.
+const EVENTS: Events = Events {
+    role_changes: |ctx, replica| {
+        redisson::filter::role_changes(replica);
+        (waiting::EVENTS.role_changes)(ctx, replica);
+    },
+    ..waiting::EVENTS
+};
+
+fn write_info(section: &mut Section) {
+    waiting::stats::write(section);
+    redisson::stats::write(section);
 }
 
 fn load(context: &Context, arguments: &[RedisString]) -> Status {
@@ -51,10 +72,12 @@ fn load(context: &Context, arguments: &[RedisString]) -> Status {
         ctx.report_changes_explicitly();
         server::remember_server(ctx);
         waiting::start_afresh(ctx);
+        redisson::filter::start_afresh(ctx);
         let loaded = config::load(context, arguments)
             && register_commands(ctx)
-            && server::events::subscribe(ctx, waiting::EVENTS)
-            && server::info::register(ctx, waiting::stats::write);
+            && server::events::subscribe(ctx, EVENTS)
+            && server::filter::register(ctx, redisson::filter::look)
+            && server::info::register(ctx, write_info);
         if loaded { Status::Ok } else { Status::Err }
     })
 }

@@ -16,7 +16,7 @@ use crate::config;
 use crate::error::Error;
 use crate::keyspace::Stored;
 use crate::lock::{Ask, Connection, Millis, Now, Place, Rules, Way, rules};
-use crate::server::docs::{Argument, Docs, KeyUse};
+use crate::server::docs::{Argument, Docs, KeyUse, Keys};
 use crate::server::{Args, Command, Ctx, Str};
 use crate::waiting::client::{self, Outcome};
 use crate::waiting::{LockId, step};
@@ -57,7 +57,7 @@ impl Command for Acquire {
         complexity: c"O(log(N)) with N the number of waiters.",
         since: c"0.1.0",
         arity: -3,
-        key: Some(KeyUse::Update),
+        keys: Some(Keys::First(KeyUse::Update)),
         arguments: &[
             Argument::key(c"key"),
             Argument::text(c"owner"),

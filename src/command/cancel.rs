@@ -7,7 +7,7 @@ use std::ffi::CStr;
 
 use crate::error::Error;
 use crate::lock::rules;
-use crate::server::docs::{Argument, Docs, KeyUse};
+use crate::server::docs::{Argument, Docs, KeyUse, Keys};
 use crate::server::{Args, Command, Ctx};
 use crate::waiting::step;
 
@@ -25,7 +25,7 @@ impl Command for Cancel {
         complexity: c"O(log(N)) with N the number of waiters.",
         since: c"0.1.0",
         arity: 3,
-        key: Some(KeyUse::Update),
+        keys: Some(Keys::First(KeyUse::Update)),
         arguments: &[Argument::key(c"key"), Argument::text(c"owner")],
     };
     const CATEGORIES: &'static CStr = c"write fast";

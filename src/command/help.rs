@@ -44,7 +44,7 @@ impl Command for Help {
         complexity: c"O(1)",
         since: c"0.1.0",
         arity: 1,
-        key: None,
+        keys: None,
         arguments: &[],
     };
     const CATEGORIES: &'static CStr = c"fast connection";

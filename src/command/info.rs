@@ -16,7 +16,7 @@ use std::ffi::CStr;
 
 use crate::error::Error;
 use crate::keyspace::{Names, view};
-use crate::server::docs::{Argument, Docs, KeyUse};
+use crate::server::docs::{Argument, Docs, KeyUse, Keys};
 use crate::server::{Args, Command, Ctx};
 use crate::waiting::{self, LockId};
 
@@ -34,7 +34,7 @@ impl Command for Info {
         complexity: c"O(1)",
         since: c"0.1.0",
         arity: 2,
-        key: Some(KeyUse::Read),
+        keys: Some(Keys::First(KeyUse::Read)),
         arguments: &[Argument::key(c"key")],
     };
     const CATEGORIES: &'static CStr = c"read fast";

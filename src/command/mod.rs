@@ -7,6 +7,7 @@ pub mod acquire;
 mod args;
 pub mod break_lock;
 pub mod cancel;
+pub mod eval;
 pub mod help;
 pub mod info;
 pub mod queue;

@@ -8,7 +8,7 @@ use std::ffi::CStr;
 
 use crate::error::Error;
 use crate::keyspace::{Names, view};
-use crate::server::docs::{Argument, Docs, KeyUse};
+use crate::server::docs::{Argument, Docs, KeyUse, Keys};
 use crate::server::{Args, Command, Ctx};
 use crate::waiting::{self, LockId};
 
@@ -26,7 +26,7 @@ impl Command for Queue {
         complexity: c"O(offset+count)",
         since: c"0.1.0",
         arity: -2,
-        key: Some(KeyUse::Read),
+        keys: Some(Keys::First(KeyUse::Read)),
         arguments: &[
             Argument::key(c"key"),
             Argument::block(

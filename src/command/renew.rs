@@ -9,7 +9,7 @@ use std::ffi::CStr;
 use crate::config;
 use crate::error::Error;
 use crate::lock::rules;
-use crate::server::docs::{Argument, Docs, KeyUse};
+use crate::server::docs::{Argument, Docs, KeyUse, Keys};
 use crate::server::{Args, Command, Ctx};
 use crate::waiting::step;
 
@@ -27,7 +27,7 @@ impl Command for Renew {
         complexity: c"O(1)",
         since: c"0.1.0",
         arity: -3,
-        key: Some(KeyUse::Update),
+        keys: Some(Keys::First(KeyUse::Update)),
         arguments: &[
             Argument::key(c"key"),
             Argument::text(c"owner"),

@@ -15,7 +15,7 @@ pub mod names;
 mod repair;
 pub mod stored;
 pub mod view;
-mod write;
+pub mod write;
 
 pub use names::Names;
 pub use stored::{Known, Stored};

@@ -17,7 +17,13 @@ pub fn repair(stored: &mut Stored<'_>) {
     let listed = read_list(ctx, &stored.names.queue);
     let deadlines = read_deadlines(ctx, &stored.names.deadlines);
     forget_holder(stored, &listed);
-    let order = merge(&listed, &stored.known.line, &deadlines, now);
+    let order = merge(
+        &listed,
+        &stored.known.line,
+        &deadlines,
+        stored.rules.intercepts,
+        now,
+    );
 
     write_list(ctx, &stored.names.queue, &listed, &order);
     let kept: HashSet<&Owner> = order.iter().collect();
@@ -51,7 +57,8 @@ pub fn repair(stored: &mut Stored<'_>) {
 fn forget_holder(stored: &mut Stored<'_>, listed: &[Owner]) {
     let is_listed: HashSet<&Owner> = listed.iter().collect();
     let unlisted = stored.known.line.iter().filter(|(owner, waiter)| {
-        waiter.presence == Presence::Polling && !is_listed.contains(owner)
+        let polling = matches!(waiter.presence, Presence::Polling | Presence::Asked);
+        polling && !is_listed.contains(owner)
     });
     let unlisted: Vec<Owner> = unlisted.map(|(owner, _)| Owner::clone(owner)).collect();
     for owner in unlisted {
@@ -65,7 +72,7 @@ fn forget_holder(stored: &mut Stored<'_>, listed: &[Owner]) {
 fn give_deadline(stored: &Stored<'_>, owner: &Owner, mut waiter: Waiter) -> Waiter {
     let now = stored.now;
     let patience = now.deadline_after(stored.rules.patience);
-    if waiter.presence != Presence::Polling {
+    if !matches!(waiter.presence, Presence::Polling | Presence::Asked) {
         waiter.deadline = patience;
     }
     let name = &stored.names.deadlines;
@@ -96,6 +103,7 @@ fn merge(
     listed: &[Owner],
     line: &Line,
     deadlines: &HashMap<Owner, Millis>,
+    intercepts: bool,
     now: Now,
 ) -> Vec<Owner> {
     let is_listed: HashSet<&Owner> = listed.iter().collect();
@@ -103,7 +111,8 @@ fn merge(
     let is_lost = |owner: &Owner, waiter: &Waiter| match waiter.presence {
         Presence::Blocked(_) => true,
         Presence::Polling => waiter.deadline.tick > now.tick(),
-        Presence::Found => lives(owner),
+        Presence::Asked if intercepts => waiter.deadline.tick > now.tick(),
+        Presence::Asked | Presence::Found => lives(owner),
         Presence::Gone => false,
     };
 
@@ -175,11 +184,21 @@ mod tests {
     }
 
     fn merged(listed: &str, line: &Line, deadlines: &[(&str, Millis)]) -> String {
+        merged_if(true, listed, line, deadlines)
+    }
+
+    fn merged_if(
+        intercepts: bool,
+        listed: &str,
+        line: &Line,
+        deadlines: &[(&str, Millis)],
+    ) -> String {
         let deadlines = deadlines
             .iter()
             .map(|(name, at)| (owner(name), *at))
             .collect();
-        let order = merge(&owners(listed), line, &deadlines, Now::from_millis(100));
+        let now = Now::from_millis(100);
+        let order = merge(&owners(listed), line, &deadlines, intercepts, now);
         let names: Vec<_> = order
             .iter()
             .map(|owner| String::from_utf8_lossy(owner))
@@ -198,6 +217,14 @@ mod tests {
         assert_eq!(merged("a c d e", &blocked, &[]), "a b c d e");
         assert_eq!(merged("c", &blocked, &[]), "a b c d");
         assert_eq!(merged("", &blocked, &[]), "a b c d");
+    }
+
+    #[test]
+    fn a_waiter_of_redissons_that_is_gone_was_dropped_if_it_would_have_said_that_it_leaves() {
+        let asked = line("a b c", Presence::Asked);
+        assert_eq!(merged_if(true, "a c", &asked, &[]), "a b c");
+        assert_eq!(merged_if(false, "a c", &asked, &[]), "a c");
+        assert_eq!(merged_if(false, "a c", &asked, &[("b", 101)]), "a b c");
     }
 
     #[test]

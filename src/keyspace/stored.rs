@@ -218,7 +218,8 @@ impl State for Stored<'_> {
 
     fn set_holds(&mut self, owner: &[u8], holds: i64) {
         let field = string(owner);
-        write::set_field(self.ctx, &mut self.lock, &self.names.lock, &field, holds);
+        let (lock, name) = (&mut self.lock, &self.names.lock);
+        write::set_field(self.ctx, lock, name, &field, holds, c"hset");
     }
 
     fn set_lease_end(&mut self, at: Millis) {

@@ -27,12 +27,12 @@ fn decimal(number: Millis) -> Str {
     string(number.to_string().as_bytes())
 }
 
-/// HSET of one field.
-pub fn set_field(ctx: &Ctx, key: &mut Key<'_>, name: &Str, field: &Str, value: i64) {
+/// HSET of one field, or whatever else is announced by this event.
+pub fn set_field(ctx: &Ctx, key: &mut Key<'_>, name: &Str, field: &Str, value: i64, event: &CStr) {
     let value = string(value.to_string().as_bytes());
     key.hash_set(field, &value);
     ctx.replicate(c"HSET", &[name, field, &value]);
-    announce(ctx, NotifyEvent::HASH, c"hset", name);
+    announce(ctx, NotifyEvent::HASH, event, name);
 }
 
 /// PEXPIREAT.
@@ -95,6 +95,30 @@ pub fn remove_at(ctx: &Ctx, name: &Str, index: usize, length: usize, element: &S
     }
 }
 
+/// LREM of every such element.
+pub fn remove_elements(ctx: &Ctx, name: &Str, element: &Str) {
+    let list = ctx.open(name, Access::Read);
+    let length = list.len();
+    let is_it = |index: &usize| {
+        let found = list.list_get(*index);
+        found.is_some_and(|found| found.as_slice() == element.as_slice())
+    };
+    let places: Vec<usize> = (0..length).filter(is_it).collect();
+    drop(list);
+    if places.is_empty() {
+        return;
+    }
+    // From the end, so that the places before stay what they are.
+    for index in places.iter().rev() {
+        ctx.open(name, Access::Write).list_delete(*index);
+    }
+    ctx.replicate(c"LREM", &[name, &string(b"0"), element]);
+    announce(ctx, NotifyEvent::LIST, c"lrem", name);
+    if places.len() == length {
+        ctx.notify(NotifyEvent::GENERIC, c"del", name);
+    }
+}
+
 /// Writes a list anew: DEL and RPUSH.
 pub fn rewrite_list(ctx: &Ctx, name: &Str, elements: &[Str]) {
     let mut key = ctx.open(name, Access::Write);
@@ -116,6 +140,31 @@ pub fn set_score(ctx: &Ctx, name: &Str, member: &Str, at: Millis) {
     ctx.open(name, Access::Write).set_score(member, score(at));
     ctx.replicate(c"ZADD", &[name, &decimal(at), member]);
     announce(ctx, NotifyEvent::ZSET, c"zadd", name);
+}
+
+/// ZADD of members with any scores; each is announced by this event.
+pub fn set_scores(ctx: &Ctx, name: &Str, scores: &[(Str, f64)], event: &CStr) {
+    let mut key = ctx.open(name, Access::Write);
+    for (member, score) in scores {
+        key.set_score(member, *score);
+    }
+    drop(key);
+    for chunk in scores.chunks(CHUNK) {
+        let written = chunk.iter().map(|(_, score)| exact(*score));
+        let written: Vec<Str> = written.collect();
+        let pairs = written.iter().zip(chunk);
+        let pairs = pairs.flat_map(|(score, (member, _))| [score, member]);
+        let arguments: Vec<&Str> = std::iter::once(name).chain(pairs).collect();
+        ctx.replicate(c"ZADD", &arguments);
+    }
+    for _ in scores {
+        announce(ctx, NotifyEvent::ZSET, event, name);
+    }
+}
+
+/// A score as text that is read as the same score.
+fn exact(score: f64) -> Str {
+    string(format!("{score:e}").as_bytes())
 }
 
 /// ZREM of members that may be there.

@@ -24,6 +24,9 @@ pub struct Rules {
     /// Until then, waiters that were found in the keys count as alive: their server has just
     /// started, and they may be on their way back.
     pub grace: Tick,
+    /// Whether Redisson's scripts are intercepted: a waiter of theirs that is gone from the keys
+    /// and did not say that it leaves was dropped, and is put back.
+    pub intercepts: bool,
 }
 
 /// One request for the lock.
@@ -295,6 +298,22 @@ pub fn renew<S: State>(
     Ok(lease)
 }
 
+/// A waiter of Redisson's has asked, by a script of its own: a sign of life for so long.
+pub fn asked<S: State>(state: &mut S, owner: &[u8], alive: Millis, now: Now) {
+    let Some(mut waiter) = state.waiter(owner) else {
+        return;
+    };
+    match waiter.presence {
+        Presence::Polling | Presence::Found | Presence::Asked => {
+            waiter.presence = Presence::Asked;
+            waiter.deadline = now.deadline_after(alive);
+            state.set_waiter(owner, waiter);
+        }
+        // A connection of ours waits for the same owner.
+        Presence::Blocked(_) | Presence::Gone => (),
+    }
+}
+
 /// Takes `owner` out of the queue. Returns whether it was in it.
 pub fn cancel<S: State>(state: &mut S, owner: &[u8], rules: &Rules, now: Now) -> bool {
     let Some(waiter) = state.waiter(owner) else {
@@ -305,7 +324,7 @@ pub fn cancel<S: State>(state: &mut S, owner: &[u8], rules: &Rules, now: Now) ->
         Presence::Blocked(ticket) => Event::Cancelled {
             ticket: Some(ticket),
         },
-        Presence::Polling | Presence::Found => Event::Cancelled { ticket: None },
+        Presence::Polling | Presence::Found | Presence::Asked => Event::Cancelled { ticket: None },
         Presence::Gone => Event::Left,
     });
     settle(state, rules, now, None);

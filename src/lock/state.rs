@@ -106,6 +106,9 @@ pub enum Presence {
     /// Its place was found in the keys: a Redisson client, or an owner from before a restart.
     /// Alive until its deadline; it may never answer.
     Found,
+    /// A Redisson client that was seen asking. Alive until its deadline here; what stands in the
+    /// keys is its script's affair.
+    Asked,
 }
 
 /// A waiter's place in the queue, beyond the order itself.

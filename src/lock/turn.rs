@@ -65,7 +65,7 @@ fn serve_head<S: State>(state: &mut S, head: &Owner, rules: &Rules, now: Now) ->
                 Err(refusal) => Event::Refused { ticket, refusal },
             });
         }
-        Presence::Polling | Presence::Found => {
+        Presence::Polling | Presence::Found | Presence::Asked => {
             if is_dead(state, head, &waiter, rules, now) {
                 state.remove(head);
                 state.emit(Event::Reaped {
@@ -90,7 +90,9 @@ fn is_dead<S: State>(
 ) -> bool {
     match state.turn() {
         Some(turn) if turn.owner == *head => turn.until <= now.tick(),
-        _ if waiter.presence == Presence::Polling => waiter.deadline.tick <= now.tick(),
+        _ if matches!(waiter.presence, Presence::Polling | Presence::Asked) => {
+            waiter.deadline.tick <= now.tick()
+        }
         _ if rules.grace > now.tick() => false,
         _ => {
             let unknown = now.after(rules.patience);
@@ -113,19 +115,25 @@ fn start_turn<S: State>(state: &mut S, head: &Owner, rules: &Rules, now: Now) {
     wake(state, head);
     for index in 1..=WOKEN_WITH_HEAD {
         let Some(owner) = state.nth(index) else { break };
-        let waiter = state.waiter(&owner);
-        match waiter.map(|waiter| (waiter.presence, waiter.deadline)) {
-            Some((Presence::Polling, deadline)) => {
-                if deadline.tick > until.tick {
-                    pull_in(state, &owner, until);
-                }
-                wake(state, &owner);
+        let Some(mut waiter) = state.waiter(&owner) else {
+            break;
+        };
+        match waiter.presence {
+            Presence::Polling if waiter.deadline.tick > until.tick => {
+                pull_in(state, &owner, until);
             }
-            // It keeps the deadline it has: it may be alive and never say so.
-            Some((Presence::Found, _)) => wake(state, &owner),
+            // Not its score: the next script lessens it, and the one after that would drop the
+            // waiter, however alive.
+            Presence::Asked => {
+                waiter.deadline.tick = waiter.deadline.tick.min(until.tick);
+                state.set_waiter(&owner, waiter);
+            }
+            // A waiter that was found keeps the deadline it has: it may be alive and never say so.
+            Presence::Polling | Presence::Found => (),
             // Behind a waiter that the server serves itself, nobody needs to hurry.
-            _ => break,
+            Presence::Blocked(_) | Presence::Gone => break,
         }
+        wake(state, &owner);
     }
 }
 
@@ -141,8 +149,9 @@ fn pull_in<S: State>(state: &mut S, owner: &Owner, until: Deadline) {
 /// Keeps the head's deadline in the keys true, whatever scripts did to it: they drop a head whose
 /// deadline is over and stop at one whose deadline is not, so it shields all behind it.
 ///
-/// That of a blocked head is ahead of now; that of a polling head is the one it was given. A head
-/// that was found has no other than what the keys say.
+/// That of a blocked head is ahead of now, as is that of a Redisson client that has asked in time;
+/// that of a polling head is the one it was given. A head that was found has no other than what
+/// the keys say.
 pub(super) fn keep_head_true<S: State>(state: &mut S, rules: &Rules, now: Now) {
     let Some(head) = state.nth(0) else { return };
     let Some(mut waiter) = state.waiter(&head) else {
@@ -161,6 +170,16 @@ pub(super) fn keep_head_true<S: State>(state: &mut S, rules: &Rules, now: Now) {
         Presence::Polling => {
             if stored != Some(waiter.deadline.wall) {
                 state.set_deadline(&head, waiter.deadline.wall);
+            }
+        }
+        Presence::Asked => {
+            let left = waiter.deadline.tick.saturating_sub(now.tick());
+            if left == 0 {
+                // It has been silent for too long: what the keys say is all there is.
+                waiter.presence = Presence::Found;
+                state.set_waiter(&head, waiter);
+            } else if stored.is_none_or(|at| at <= now.millis()) {
+                state.set_deadline(&head, now.after(left.min(rules.patience)));
             }
         }
         Presence::Found | Presence::Gone => (),
@@ -212,7 +231,8 @@ pub(super) fn next_token<S: State>(state: &mut S, now: Now) -> Result<i64, Refus
 /// When a lock has to be looked at again if nobody touches it before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Due {
-    /// By the wall clock: the lease ends and somebody waits for it.
+    /// By the wall clock: the lease ends and somebody waits for it, or the score of a head that
+    /// lives is over.
     pub wall: Option<Millis>,
     /// By the steady clock: a turn ends, a session is to be renewed, or the deadline of a blocked
     /// head would look over to scripts.
@@ -229,16 +249,18 @@ pub fn next_due<S: State>(state: &mut S) -> Due {
             tick: renew,
         };
     };
-    let head = state.waiter(&head);
-    let blocked = head.filter(|head| matches!(head.presence, Presence::Blocked(_)));
+    let presence = state
+        .waiter(&head)
+        .map(|head| (head.presence, head.deadline));
+    let (deadline, score) = match presence {
+        Some((Presence::Blocked(_), deadline)) => (Some(deadline.tick), None),
+        Some((Presence::Asked, _)) => (None, state.deadline(&head)),
+        _ => (None, None),
+    };
     let turn = state.turn().map(|turn| turn.until);
-    let deadline = blocked.map(|head| head.deadline.tick);
+    let wall = [state.lease_end(), score].into_iter().flatten().min();
     Due {
-        wall: if turn.is_some() {
-            None
-        } else {
-            state.lease_end()
-        },
+        wall: if turn.is_some() { None } else { wall },
         tick: [renew, turn, deadline].into_iter().flatten().min(),
     }
 }

@@ -8,7 +8,7 @@ use std::ptr::null_mut;
 use redis_module::raw;
 
 use super::api::{OK, api};
-use super::docs::{Docs, describe};
+use super::docs::{Docs, Keys, describe};
 use super::{Ctx, Str, guard};
 
 /// One command: what the server must know of it, and what it does.
@@ -65,7 +65,7 @@ impl<'a> Args<'a> {
 
 /// Makes a command known to the server. False if the server refuses.
 pub fn register<C: Command>(ctx: &Ctx) -> bool {
-    let key = c_int::from(C::DOCS.key.is_some());
+    let key = c_int::from(matches!(C::DOCS.keys, Some(Keys::First(_))));
     // SAFETY: names and flags are static; the entry has the signature that the server expects.
     unsafe {
         let status = api!(RedisModule_CreateCommand(

@@ -180,6 +180,34 @@ impl Ctx {
         }
     }
 
+    /// Runs a command of the server's own for the calling connection, with that connection's
+    /// permissions (or, if nobody calls, without limit), and replies what it replies. What it
+    /// changes is replicated with the rest of this step.
+    pub fn run_for_caller(&self, name: &CStr, arguments: &[Str]) {
+        let mut argv: Vec<_> = arguments.iter().map(|argument| argument.inner).collect();
+        let format = if self.user_name().is_some() {
+            c"!CE0v"
+        } else {
+            c"!E0v"
+        };
+        // SAFETY: the format says: replicate, check permissions, errors as replies, the caller's
+        // protocol, and a vector of strings with its length; they live until the call returns. The
+        // reply is freed, and may be null.
+        unsafe {
+            let Some(call) = raw::RedisModule_Call else {
+                return;
+            };
+            let (name, format) = (name.as_ptr(), format.as_ptr());
+            let reply = call(self.raw, name, format, argv.as_mut_ptr(), argv.len());
+            if reply.is_null() {
+                self.reply_error("ERR the script could not be run");
+                return;
+            }
+            api!(RedisModule_ReplyWithCallReply(self.raw, reply) or 0);
+            api!(RedisModule_FreeCallReply(reply) or ());
+        }
+    }
+
     /// Writes a line to the server's log.
     pub fn log_warning(&self, message: &str) {
         redis_module::Context::new(self.raw).log_warning(message);

@@ -19,10 +19,19 @@ pub struct Docs {
     pub since: &'static CStr,
     /// Number of arguments with the command's name; negative: at least so many.
     pub arity: i32,
-    /// What it does with its key, if it has one.
-    pub key: Option<KeyUse>,
+    /// Its keys, if it has any.
+    pub keys: Option<Keys>,
     /// Its arguments.
     pub arguments: &'static [Argument],
+}
+
+/// Which arguments are keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keys {
+    /// The first one.
+    First(KeyUse),
+    /// As many as the second argument says, after it. They are read and changed, as EVAL's are.
+    Numbered,
 }
 
 /// What a command does with its key.
@@ -43,6 +52,7 @@ pub struct Argument {
     kind: Kind,
     token: Option<&'static CStr>,
     optional: bool,
+    repeated: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -62,6 +72,7 @@ impl Argument {
             kind,
             token: None,
             optional: false,
+            repeated: false,
         }
     }
 
@@ -114,6 +125,13 @@ impl Argument {
         self.optional = true;
         self
     }
+
+    /// There may be several.
+    #[must_use]
+    pub const fn repeated(mut self) -> Self {
+        self.repeated = true;
+        self
+    }
 }
 
 /// The server's forms of all arguments, kept alive while it copies them.
@@ -151,11 +169,13 @@ impl Forms {
             Kind::OneOf(parts) => (ONEOF, Some(parts)),
             Kind::Block(parts) => (BLOCK, Some(parts)),
         };
-        let flags = if argument.optional {
-            raw::REDISMODULE_CMD_ARG_OPTIONAL
-        } else {
-            raw::REDISMODULE_CMD_ARG_NONE
-        };
+        let mut flags = raw::REDISMODULE_CMD_ARG_NONE;
+        if argument.optional {
+            flags |= raw::REDISMODULE_CMD_ARG_OPTIONAL;
+        }
+        if argument.repeated {
+            flags |= raw::REDISMODULE_CMD_ARG_MULTIPLE;
+        }
         raw::RedisModuleCommandArg {
             name: argument.name.as_ptr(),
             type_,
@@ -183,30 +203,45 @@ fn empty() -> raw::RedisModuleCommandArg {
     }
 }
 
-/// The first argument is the only key; the second specification ends the list.
-fn key_specs(key: KeyUse) -> [raw::RedisModuleCommandKeySpec; 2] {
+/// The one specification of keys, and another that ends the list.
+fn key_specs(keys: Keys) -> [raw::RedisModuleCommandKeySpec; 2] {
     // SAFETY: the structure is plain data for which all zeros is the end of a list.
     let end: raw::RedisModuleCommandKeySpec = unsafe { std::mem::zeroed() };
-    let mut first = end;
-    let flags = match key {
-        KeyUse::Read => raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS,
-        KeyUse::Update => {
-            raw::REDISMODULE_CMD_KEY_RW
-                | raw::REDISMODULE_CMD_KEY_ACCESS
-                | raw::REDISMODULE_CMD_KEY_UPDATE
-        }
-        KeyUse::Delete => raw::REDISMODULE_CMD_KEY_RM | raw::REDISMODULE_CMD_KEY_DELETE,
+    let mut spec = end;
+    spec.begin_search_type = raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX;
+    let update = raw::REDISMODULE_CMD_KEY_RW
+        | raw::REDISMODULE_CMD_KEY_ACCESS
+        | raw::REDISMODULE_CMD_KEY_UPDATE;
+    let (position, flags) = match keys {
+        Keys::First(KeyUse::Read) => (
+            1,
+            raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS,
+        ),
+        Keys::First(KeyUse::Update) => (1, update),
+        Keys::First(KeyUse::Delete) => (
+            1,
+            raw::REDISMODULE_CMD_KEY_RM | raw::REDISMODULE_CMD_KEY_DELETE,
+        ),
+        Keys::Numbered => (2, update),
     };
-    first.flags = flags.into();
-    first.begin_search_type = raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX;
-    first.bs.index = raw::RedisModuleCommandKeySpec__bindgen_ty_1__bindgen_ty_1 { pos: 1 };
-    first.find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_RANGE;
-    first.fk.range = raw::RedisModuleCommandKeySpec__bindgen_ty_2__bindgen_ty_1 {
-        lastkey: 0,
-        keystep: 1,
-        limit: 0,
-    };
-    [first, end]
+    spec.flags = flags.into();
+    spec.bs.index = raw::RedisModuleCommandKeySpec__bindgen_ty_1__bindgen_ty_1 { pos: position };
+    if keys == Keys::Numbered {
+        spec.find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_KEYNUM;
+        spec.fk.keynum = raw::RedisModuleCommandKeySpec__bindgen_ty_2__bindgen_ty_2 {
+            keynumidx: 0,
+            firstkey: 1,
+            keystep: 1,
+        };
+    } else {
+        spec.find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_RANGE;
+        spec.fk.range = raw::RedisModuleCommandKeySpec__bindgen_ty_2__bindgen_ty_1 {
+            lastkey: 0,
+            keystep: 1,
+            limit: 0,
+        };
+    }
+    [spec, end]
 }
 
 /// Tells the server. False if it refuses.
@@ -218,7 +253,7 @@ pub(super) fn describe(command: *mut raw::RedisModuleCommand, docs: &Docs) -> bo
         sizeof_arg: size_of::<raw::RedisModuleCommandArg>(),
     };
     let mut forms = Forms::default();
-    let mut specs = docs.key.map(key_specs);
+    let mut specs = docs.keys.map(key_specs);
     let info = raw::RedisModuleCommandInfo {
         version: &raw const version,
         summary: docs.summary.as_ptr(),

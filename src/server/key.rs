@@ -317,7 +317,7 @@ impl Key<'_> {
 }
 
 /// Takes over a string that the server made for us.
-fn adopt(string: *mut raw::RedisModuleString) -> Option<Str> {
+pub(super) fn adopt(string: *mut raw::RedisModuleString) -> Option<Str> {
     if string.is_null() {
         return None;
     }

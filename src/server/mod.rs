@@ -17,9 +17,11 @@ pub mod command;
 mod context;
 pub mod docs;
 pub mod events;
+pub mod filter;
 pub mod info;
 mod key;
 pub mod timer;
+pub mod user;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -14,6 +14,7 @@
 
 pub mod client;
 pub mod foreign;
+pub mod redisson;
 pub mod session;
 pub mod stats;
 pub mod sweep;
@@ -66,6 +67,7 @@ pub fn rules() -> Rules {
         token_ttl: config::TOKEN_TTL.get(),
         max_waiters: usize::try_from(config::MAX_WAITERS.get()).unwrap_or(usize::MAX),
         grace: GRACE.get(),
+        intercepts: config::intercept_eval(),
     }
 }
 

@@ -17,7 +17,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
 use crate::keyspace::Stored;
-use crate::lock::{Connection, Now, Owner, Rules, rules, session as lock_session};
+use crate::lock::{Connection, Millis, Now, Owner, Rules, rules, session as lock_session};
 use crate::server::{Ctx, events, string};
 
 use super::table::{LockId, Table};
@@ -34,6 +34,8 @@ struct Notes {
     closed: Vec<(Connection, LockId)>,
     /// Locks to look at, and whether their queue or deadlines were touched.
     touched: HashMap<LockId, bool>,
+    /// Waiters of Redisson's that have asked, and for how long that is a sign of life.
+    asked: HashMap<LockId, Vec<(Owner, Millis)>>,
     /// Waiters and connections of locks that could not be changed, a key having another type.
     stuck_gone: Vec<(LockId, Owner)>,
     stuck_closed: Vec<(Connection, LockId)>,
@@ -58,6 +60,7 @@ impl Notes {
             && self.lost.is_empty()
             && self.closed.is_empty()
             && self.touched.is_empty()
+            && self.asked.is_empty()
     }
 }
 
@@ -95,6 +98,13 @@ pub fn take_back(ctx: &Ctx, lock: LockId, owner: Owner, token: i64) {
 pub fn touched(ctx: &Ctx, lock: LockId, queue: bool) {
     note(ctx, |notes| {
         *notes.touched.entry(lock).or_default() |= queue;
+    });
+}
+
+/// Takes note of a waiter of Redisson's that has asked: a sign of life, good for so long.
+pub fn asked(ctx: &Ctx, lock: LockId, owner: Owner, alive: Millis) {
+    note(ctx, |notes| {
+        notes.asked.entry(lock).or_default().push((owner, alive));
     });
 }
 
@@ -184,6 +194,7 @@ fn sweep(ctx: &Ctx) {
         });
     }
     give_up_closed(ctx);
+    hear_who_asked(ctx);
     look_at_touched(ctx);
     if !NOTES.with_borrow(Notes::is_idle) {
         events::hurry(ctx);
@@ -242,6 +253,24 @@ fn give_up_closed(ctx: &Ctx) {
         if !given_up {
             NOTES.with_borrow_mut(|notes| notes.stuck_closed.push((connection, lock)));
         }
+    }
+}
+
+/// Waiters of Redisson's that have asked are alive. Their locks are looked at with that, if
+/// somebody has touched them.
+fn hear_who_asked(ctx: &Ctx) {
+    let asked = NOTES.with_borrow_mut(|notes| std::mem::take(&mut notes.asked));
+    for (lock, owners) in asked {
+        let touched = NOTES.with_borrow_mut(|notes| notes.touched.remove(&lock));
+        change(ctx, &lock, |state, rules, now| {
+            if touched == Some(true) {
+                state.check_queue();
+            }
+            for (owner, alive) in owners {
+                rules::asked(state, &owner, alive, now);
+            }
+            rules::look(state, rules, now);
+        });
     }
 }
 

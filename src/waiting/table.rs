@@ -232,6 +232,21 @@ impl Table {
         }
     }
 
+    /// Marks a waiter of Redisson's that is about to leave the queue.
+    pub fn mark_left(&mut self, id: &LockId, owner: &[u8]) {
+        let locks = self.databases.get_mut(&id.db);
+        let Some(record) = locks.and_then(|locks| locks.get_mut(&id.name)) else {
+            return;
+        };
+        let line = &mut record.known.line;
+        if let Some(mut waiter) = line.get(owner)
+            && waiter.presence == Presence::Asked
+        {
+            waiter.presence = Presence::Found;
+            line.set(owner, waiter);
+        }
+    }
+
     fn known(&self, id: &LockId) -> Option<&Known> {
         let record = self.databases.get(&id.db)?.get(&id.name)?;
         Some(&record.known)

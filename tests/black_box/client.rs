@@ -8,7 +8,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::Duration;
 
-use redis::{Connection, Value};
+use redis::{Connection, ConnectionLike, Value};
 
 /// A connection. Commands are words in one string; [`Client::raw`] takes any bytes.
 pub struct Client {
@@ -46,6 +46,22 @@ impl Client {
             (Some(code), None) => code.to_owned(),
             _ => format!("not a reply: {error}"),
         })
+    }
+
+    /// Sends commands all at once; their replies, errors among them.
+    pub fn pipeline(&mut self, commands: &[Vec<Vec<u8>>]) -> Vec<Value> {
+        let mut pipeline = redis::Pipeline::new();
+        for command in commands {
+            let words = pipeline.cmd(std::str::from_utf8(&command[0]).expect("a name"));
+            command[1..].iter().for_each(|word| {
+                words.arg(word);
+            });
+        }
+        let packed = pipeline.get_packed_pipeline();
+        let replies = self
+            .connection
+            .req_packed_commands(&packed, 0, commands.len());
+        replies.expect("replies")
     }
 
     /// Sends words; the reply as text: `12`, `(nil)`, `a`, `[a, 1]`, or `(error) ...`.

@@ -10,6 +10,7 @@
     clippy::must_use_candidate
 )]
 
+#[allow(dead_code, reason = "the tests with real clients use the rest")]
 mod client;
 mod scene;
 mod server;

@@ -34,7 +34,7 @@ public class Driver {
     }
 
     public static void main(String[] arguments) throws Exception {
-        Driver driver = new Driver(Redisson.create(config(arguments)));
+        Driver driver = new Driver(connect(arguments));
         System.out.println("ready");
         BufferedReader lines = new BufferedReader(new InputStreamReader(System.in));
         for (String line = lines.readLine(); line != null; line = lines.readLine()) {
@@ -43,6 +43,16 @@ public class Driver {
         }
         // Whoever drives it has gone: like a killed process, it says goodbye to nobody.
         Runtime.getRuntime().halt(0);
+    }
+
+    private static RedissonClient connect(String[] arguments) throws Exception {
+        try {
+            return Redisson.create(config(arguments));
+        } catch (IllegalArgumentException refused) {
+            // Before 3.5 an address had no scheme.
+            arguments[1] = arguments[1].replace("redis://", "");
+            return Redisson.create(config(arguments));
+        }
     }
 
     private static Config config(String[] arguments) throws Exception {

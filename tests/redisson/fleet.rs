@@ -49,6 +49,7 @@ impl Dice {
 /// What all participants share.
 pub struct Fleet {
     pub server: Server,
+    pub interception: Interception,
     pub jvms: [RwLock<Arc<Driver>>; 2],
     /// Connections that nobody else may break.
     ours: Mutex<Vec<i64>>,
@@ -145,6 +146,7 @@ fn run(interception: Interception, releases: [&str; 2], wanted: usize, seed: u64
     let jvms = releases.map(|release| RwLock::new(start(release, &server)));
     let fleet = Fleet {
         server,
+        interception,
         jvms,
         ours: Mutex::default(),
         acquired: AtomicUsize::new(0),
@@ -169,7 +171,7 @@ fn run(interception: Interception, releases: [&str; 2], wanted: usize, seed: u64
     let mut client = fleet.server.connect();
     client.run("DEL witness");
     nothing_is_left(&mut client);
-    judge(&fleet, interception, &stream.finish());
+    judge(&fleet, &stream.finish());
 }
 
 /// Kills clients and connections now and then.
@@ -184,14 +186,14 @@ fn disturb(fleet: &Fleet, releases: [&str; 2], mut dice: Dice) {
     }
 }
 
-fn judge(fleet: &Fleet, interception: Interception, seen: &Seen) {
+fn judge(fleet: &Fleet, seen: &Seen) {
     let problems = fleet.problems.lock().expect("no panic elsewhere");
     let excuses = fleet.excuses.lock().expect("no panic elsewhere");
     let allowed = |owner: &str| excuses.get(owner).copied().unwrap_or(0);
     let left = seen.left.iter();
     let (lost, lost_by_scripts): (Vec<_>, Vec<_>) = left
         .filter(|(owner, times)| times.len() > allowed(owner))
-        .partition(|(owner, _)| interception.protects(owner));
+        .partition(|(owner, _)| fleet.interception.protects(owner));
     let (served, by_scripts) = (seen.served.len(), lost_by_scripts.len());
     println!("served {served}, places lost to scripts by {by_scripts} owners");
     assert!(problems.is_empty(), "{}", problems.join("\n"));
@@ -206,13 +208,13 @@ fn a_mixed_fleet_shares_a_lock_fairly() {
     let releases: Vec<&str> = releases.iter().map(String::as_str).collect();
     let wanted = if is_long_run() { 500 } else { 400 };
     // Each release meets the next one; of two there is one meeting.
-    let mut next = releases.iter().cycle().skip(1);
     let meetings = if releases.len() == 2 {
         1
     } else {
         releases.len()
     };
     for interception in INTERCEPTIONS {
+        let mut next = releases.iter().cycle().skip(1);
         for (number, release) in releases.iter().take(meetings).enumerate() {
             let other = next.next().expect("a release");
             run(

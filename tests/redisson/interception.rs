@@ -7,10 +7,12 @@ use crate::server::Server;
 pub enum Interception {
     /// Redisson's scripts run as Lua, on keys that the module watches.
     Off,
+    /// Redisson's scripts run natively.
+    On,
 }
 
 /// Every setting that the tests run with.
-pub const INTERCEPTIONS: &[Interception] = &[Interception::Off];
+pub const INTERCEPTIONS: &[Interception] = &[Interception::Off, Interception::On];
 
 impl Interception {
     /// Whether a living owner keeps its place whatever scripts do. Run as Lua, they drop clients
@@ -20,13 +22,16 @@ impl Interception {
         let is_redisson = owner.contains(':');
         match self {
             Self::Off => !is_redisson,
+            Self::On => true,
         }
     }
 
     /// A server with the module, so set.
     pub fn server(self, options: &[&str]) -> Server {
-        match self {
-            Self::Off => Server::with(options),
-        }
+        let setting = match self {
+            Self::Off => "no",
+            Self::On => "yes",
+        };
+        Server::with(&[&["--fairlock.intercept-eval", setting], options].concat())
     }
 }

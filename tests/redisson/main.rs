@@ -22,13 +22,18 @@ mod client;
 mod server;
 
 mod driver;
+mod harvest;
 mod interception;
+mod listener;
 mod releases;
 mod replica;
+mod states;
 mod stream;
 
 mod conformance;
 mod deadlines;
+mod differential;
+mod fingerprints;
 mod fleet;
 mod participants;
 mod scenarios;

@@ -9,8 +9,8 @@ use crate::client::{Blocked, Listener};
 use crate::driver::Driver;
 use crate::fleet::{Dice, Fleet, LEASE, wait_for_replacement};
 
-/// Longest that a thread of a JVM waits, ms. Until 3.31.0 one that loses its place to others'
-/// scripts waits for ever otherwise.
+/// Longest that a thread of a JVM waits, ms, where scripts can cost it its place. Until 3.31.0 one
+/// that loses it waits for ever otherwise.
 const PATIENT: u64 = 10_000;
 
 /// A thread of a JVM.
@@ -20,7 +20,9 @@ pub fn redisson(fleet: &Fleet, jvm: usize, name: &str, mut dice: Dice) {
         let driver = Arc::clone(&fleet.jvms[jvm].read().expect("no panic elsewhere"));
         let owner = driver.run(name, "owner k");
         let operation = match dice.below(3) {
+            0 if fleet.interception.protects(&owner) => "lock k".to_owned(),
             0 => format!("tryLock k {PATIENT} -1"),
+            1 if fleet.interception.protects(&owner) => format!("lock k {LEASE}"),
             1 => format!("tryLock k {PATIENT} {LEASE}"),
             _ => format!("tryLock k {} {LEASE}", 1 + dice.below(300)),
         };

@@ -189,7 +189,7 @@ impl World {
         };
         prop_assert!(matches!(
             waiter.presence,
-            Presence::Polling | Presence::Found
+            Presence::Polling | Presence::Found | Presence::Asked
         ));
         // Its deadline is over, or it had a turn or was woken with the head and did not come.
         let woken_until = self.now.tick() >= before.turn.as_ref().map_or(0, |turn| turn.until);
@@ -245,7 +245,7 @@ impl World {
                 Some((head, waiter, _)) => {
                     prop_assert!(matches!(
                         waiter.presence,
-                        Presence::Polling | Presence::Found
+                        Presence::Polling | Presence::Found | Presence::Asked
                     ));
                     let turn = self.state.turn.as_ref();
                     prop_assert_eq!(turn.map(|turn| &turn.owner), Some(head));

@@ -20,6 +20,7 @@ const RULES: Rules = Rules {
     token_ttl: 2_000,
     max_waiters: 5,
     grace: 0,
+    intercepts: true,
 };
 
 /// How a client asks for the lock.
@@ -71,6 +72,8 @@ enum Action {
     ForeignDelete,
     /// Somebody changes the deadline of the n-th waiter to so much from now.
     ForeignScore(usize, i64),
+    /// The n-th waiter asks by a script, a sign of life for so long.
+    AskByScript(usize, Millis),
     /// Somebody sets the lock's expiry.
     ForeignLease(Millis),
     /// The token's key is lost.
@@ -111,6 +114,7 @@ fn action() -> impl Strategy<Value = Action> {
         1 => prop_oneof![-3_000..3_000i64, Just(-3_600_000), Just(3_600_000)].prop_map(Action::StepClock),
         1 => Just(Action::ForeignDelete),
         1 => (0..5usize, -600..600i64).prop_map(|(nth, score)| Action::ForeignScore(nth, score)),
+        2 => (0..5usize, 1..2_000u64).prop_map(|(nth, alive)| Action::AskByScript(nth, alive)),
         1 => lease.prop_map(Action::ForeignLease),
         1 => Just(Action::LoseToken),
         1 => Just(Action::Restart),

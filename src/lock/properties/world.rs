@@ -130,6 +130,17 @@ impl World {
                 }
                 rules::look(&mut self.state, &rules, now);
             }
+            Action::AskByScript(nth, alive) => {
+                let owner = self
+                    .state
+                    .queue
+                    .get(*nth)
+                    .map(|entry| Owner::clone(&entry.0));
+                if let Some(owner) = owner {
+                    rules::asked(&mut self.state, &owner, *alive, now);
+                }
+                rules::look(&mut self.state, &rules, now);
+            }
             Action::ForeignLease(lease) => {
                 if self.state.holder.is_some() {
                     self.state.lease_end = Some(now.after(*lease));
@@ -385,7 +396,7 @@ impl World {
     /// Whether a polling waiter may be dropped now, as its clients understand the promise.
     pub(super) fn is_over(&self, waiter: Presence, deadline: Deadline, stored: Millis) -> bool {
         match waiter {
-            Presence::Polling => deadline.tick <= self.now.tick(),
+            Presence::Polling | Presence::Asked => deadline.tick <= self.now.tick(),
             Presence::Found => stored <= self.now.millis() && self.rules.grace <= self.now.tick(),
             Presence::Blocked(_) | Presence::Gone => false,
         }

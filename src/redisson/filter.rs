@@ -1,0 +1,70 @@
+//! The command filter: which EVAL and EVALSHA are run natively.
+
+use std::cell::Cell;
+
+use crate::config;
+use crate::server::filter::Incoming;
+use crate::server::{Ctx, Str, string};
+
+use super::recognise::{by_digest, by_text};
+use super::table::Script;
+use super::{permission, stats};
+
+/// The commands that run a script natively, by their arguments those of EVAL and of EVALSHA.
+pub const EVAL: &std::ffi::CStr = c"fairlock.eval";
+/// As [`EVAL`], with the digest in the text's place.
+pub const EVALSHA: &std::ffi::CStr = c"fairlock.evalsha";
+
+thread_local! {
+    static EVAL_NAME: Str = string(EVAL.to_bytes());
+    static EVALSHA_NAME: Str = string(EVALSHA.to_bytes());
+    /// On a replica scripts are left alone: they write nothing there.
+    static IS_REPLICA: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Forgets what an earlier load of the module may have left.
+pub fn start_afresh(ctx: &Ctx) {
+    IS_REPLICA.set(ctx.flags().replica());
+    permission::forget();
+    stats::clear();
+}
+
+/// The server has become a replica, or the master.
+pub fn role_changes(replica: bool) {
+    IS_REPLICA.set(replica);
+}
+
+/// Looks at a command. Length and first letter come before anything else: most commands are none
+/// of ours.
+pub fn look(command: &mut Incoming) {
+    let Some(name) = command.argument(0) else {
+        return;
+    };
+    let is = |word: &[u8]| name.eq_ignore_ascii_case(word);
+    match (name.len(), name.first().map(u8::to_ascii_lowercase)) {
+        (7, Some(b'e')) if is(b"evalsha") => intercept(command, by_digest, &EVALSHA_NAME),
+        (4, Some(b'e')) if is(b"eval") => intercept(command, by_text, &EVAL_NAME),
+        (4, Some(b'e')) if is(b"exec") => permission::may_have_changed(true),
+        (3, Some(b'a')) if is(b"acl") => permission::may_have_changed(false),
+        _ => (),
+    }
+}
+
+fn intercept(
+    command: &mut Incoming,
+    recognise: fn(&[u8]) -> Option<&'static Script>,
+    own_name: &'static std::thread::LocalKey<Str>,
+) {
+    // Without a number of keys it is no call of a script at all.
+    if IS_REPLICA.get() || command.argument(2).is_none() {
+        return;
+    }
+    let Some(script) = command.argument(1).and_then(recognise) else {
+        return;
+    };
+    if config::intercept_eval() {
+        own_name.with(|name| command.rename(name));
+    } else {
+        stats::left_to_lua(script.role);
+    }
+}

@@ -1,0 +1,82 @@
+//! Who may have a script run natively.
+//!
+//! The server checks that a user may run our command on the script's keys. Lua checks each
+//! command that the script calls as well, so a user whose permissions do not cover all of them on
+//! any key and channel has its scripts run by Lua, with Lua's own checks. The answer is kept until
+//! somebody may have changed permissions: with the ACL command, which a transaction can put off
+//! until EXEC.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+
+use crate::server::user::User;
+use crate::server::{Ctx, Str, string};
+
+/// Most users whose answer is kept.
+const KEPT: usize = 1000;
+
+/// Everything that a script of Redisson's fair lock calls.
+const COMMANDS: [&[u8]; 22] = [
+    b"eval", b"evalsha", b"exists", b"get", b"set", b"del", b"hexists", b"hset", b"hincrby",
+    b"pexpire", b"pttl", b"lindex", b"lrange", b"lpop", b"lrem", b"rpush", b"zscore", b"zadd",
+    b"zrem", b"zrange", b"zincrby", b"publish",
+];
+
+thread_local! {
+    static ANSWERS: RefCell<HashMap<Vec<u8>, bool>> = RefCell::default();
+    /// Whether a transaction may hold an ACL command back.
+    static PENDING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Permissions may be about to change: by an ACL command, or (`exec`) by a transaction.
+pub fn may_have_changed(exec: bool) {
+    if exec && !PENDING.get() {
+        return;
+    }
+    PENDING.set(true);
+    ANSWERS.with_borrow_mut(HashMap::clear);
+}
+
+/// Forgets all.
+pub fn forget() {
+    PENDING.set(false);
+    ANSWERS.with_borrow_mut(HashMap::clear);
+}
+
+/// Whether the calling connection's user may do everything that scripts do, on any key and
+/// channel. Not so if nobody is connected.
+#[must_use]
+pub fn is_plain(ctx: &Ctx) -> bool {
+    let Some(name) = ctx.user_name() else {
+        return false;
+    };
+    let known = ANSWERS.with_borrow(|answers| answers.get(name.as_slice()).copied());
+    known.unwrap_or_else(|| {
+        let answer = may_do_all(&name);
+        ANSWERS.with_borrow_mut(|answers| {
+            if answers.len() >= KEPT {
+                answers.clear();
+            }
+            answers.insert(name.as_slice().to_vec(), answer);
+        });
+        answer
+    })
+}
+
+fn may_do_all(name: &Str) -> bool {
+    let Some(user) = User::named(name) else {
+        return false;
+    };
+    let Some(rules) = user.rules() else {
+        return false;
+    };
+    let rules: Vec<&[u8]> = rules.as_slice().split(|byte| *byte == b' ').collect();
+    let has = |rule: &[u8]| rules.contains(&rule);
+    // A selector, in parentheses, allows commands on some keys only.
+    let is_plain = !rules.iter().any(|rule| rule.starts_with(b"("));
+    let commands = || {
+        let mut commands = COMMANDS.iter().copied().chain([&b"spublish"[..]]);
+        commands.all(|command| user.may_run(&[&string(command)]))
+    };
+    is_plain && has(b"~*") && has(b"&*") && commands()
+}

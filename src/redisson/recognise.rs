@@ -1,0 +1,125 @@
+//! Which script a text or a digest is.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use sha1::{Digest as _, Sha1};
+
+use super::table::{Digest, Script, digest, scripts};
+
+/// How many texts of one length are remembered. Scripts of Redisson share a length only by
+/// chance; the rest is for the scripts of others, which need not be digested each time either.
+const TEXTS: usize = 4;
+
+#[derive(Default)]
+struct Texts {
+    known: Vec<(Box<[u8]>, Option<&'static Script>)>,
+    /// Which one makes room for the next.
+    oldest: usize,
+}
+
+struct Memory {
+    by_digest: HashMap<Digest, &'static Script>,
+    /// Of the lengths that a text in the table has.
+    by_length: HashMap<usize, Texts>,
+    longest: usize,
+}
+
+impl Memory {
+    fn new() -> Self {
+        Self {
+            by_digest: scripts()
+                .iter()
+                .map(|script| (script.digest, script))
+                .collect(),
+            by_length: scripts()
+                .iter()
+                .map(|script| (script.length, Texts::default()))
+                .collect(),
+            longest: scripts()
+                .iter()
+                .map(|script| script.length)
+                .max()
+                .unwrap_or(0),
+        }
+    }
+}
+
+thread_local! {
+    static MEMORY: RefCell<Memory> = RefCell::new(Memory::new());
+}
+
+/// The script with this digest, given as hexadecimal digits.
+#[must_use]
+pub fn by_digest(hex: &[u8]) -> Option<&'static Script> {
+    let digest = digest(hex)?;
+    MEMORY.with_borrow(|memory| memory.by_digest.get(&digest).copied())
+}
+
+/// The script with this text. A text seen before costs a comparison.
+#[must_use]
+pub fn by_text(text: &[u8]) -> Option<&'static Script> {
+    MEMORY.with_borrow_mut(|memory| {
+        if text.len() > memory.longest {
+            return None;
+        }
+        let Memory {
+            by_digest,
+            by_length,
+            ..
+        } = memory;
+        let texts = by_length.get_mut(&text.len())?;
+        if let Some((_, script)) = texts.known.iter().find(|(known, _)| **known == *text) {
+            return *script;
+        }
+        let digest: Digest = Sha1::digest(text).into();
+        let script = by_digest.get(&digest).copied();
+        texts.remember(text, script);
+        script
+    })
+}
+
+impl Texts {
+    fn remember(&mut self, text: &[u8], script: Option<&'static Script>) {
+        let entry = (Box::from(text), script);
+        if self.known.len() < TEXTS {
+            self.known.push(entry);
+        } else if let Some(oldest) = self.known.get_mut(self.oldest) {
+            *oldest = entry;
+            self.oldest = (self.oldest + 1) % TEXTS;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digests_of_the_table_are_recognised_and_no_others() {
+        for script in scripts() {
+            let digits = script.digest.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+            let digits = digits.filter_map(|digit| char::from_digit(digit.into(), 16));
+            let found = by_digest(digits.collect::<String>().as_bytes()).map(|found| found.digest);
+            assert_eq!(found, Some(script.digest));
+        }
+        assert!(by_digest(&[b'0'; 40]).is_none());
+        assert!(by_digest(b"").is_none());
+    }
+
+    #[test]
+    fn texts_of_others_are_not_taken_for_scripts_of_the_table() {
+        let lengths = scripts().iter().map(|script| script.length);
+        for length in lengths.chain([0, 1, 10_000]) {
+            // More than are remembered, each twice.
+            for round in 0..20_u8 {
+                let text = vec![b'a' + round % 10; length];
+                assert!(by_text(&text).is_none());
+            }
+        }
+        MEMORY.with_borrow(|memory| {
+            let most = memory.by_length.values().map(|texts| texts.known.len());
+            assert_eq!(most.max(), Some(TEXTS));
+        });
+    }
+}

@@ -1,0 +1,106 @@
+//! One call of a script: its keys and arguments, and what comes of it.
+
+use crate::lock::{Millis, Owner};
+use crate::server::{Ctx, Str};
+
+use super::number::{double, whole};
+use super::table::{Form, Script};
+
+/// The keys and arguments that a script is called with.
+#[derive(Debug)]
+pub struct Call<'c> {
+    /// The context of the call.
+    pub ctx: &'c Ctx,
+    /// KEYS.
+    pub keys: Vec<Str>,
+    /// ARGV.
+    pub arguments: Vec<&'c [u8]>,
+}
+
+/// What a script replies.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// Nil.
+    Nil,
+    /// An integer.
+    Number(i64),
+    /// An array of integers.
+    Numbers(Vec<i64>),
+}
+
+/// What has come of a script.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Its reply.
+    pub reply: Reply,
+    /// Who has asked for the lock and is in its queue, and for how long that is a sign of life.
+    pub asked: Option<(Owner, Millis)>,
+}
+
+impl From<Reply> for Outcome {
+    fn from(reply: Reply) -> Self {
+        Self { reply, asked: None }
+    }
+}
+
+/// The native form does not know this case: the script itself is to be run. What the native form
+/// has done by then the script would have done as well, and goes on from there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeftToLua;
+
+/// Longest time that the native forms take for a lease, in milliseconds. Beyond it the script's
+/// own error is wanted.
+const LONGEST: i64 = 1 << 52;
+
+impl Call<'_> {
+    /// KEYS, counted from 0.
+    pub(super) fn key(&self, index: usize) -> Result<&Str, LeftToLua> {
+        self.keys.get(index).ok_or(LeftToLua)
+    }
+
+    /// ARGV, counted from 0.
+    pub(super) fn argument(&self, index: usize) -> Result<&[u8], LeftToLua> {
+        self.arguments.get(index).copied().ok_or(LeftToLua)
+    }
+
+    /// An argument that is a whole number, as Lua holds it.
+    pub(super) fn number(&self, index: usize) -> Result<f64, LeftToLua> {
+        let number = whole(self.argument(index)?).ok_or(LeftToLua)?;
+        Ok(double(number))
+    }
+
+    /// An argument that is a time to live.
+    pub(super) fn duration(&self, index: usize) -> Result<Millis, LeftToLua> {
+        let number = whole(self.argument(index)?).filter(|number| (1..LONGEST).contains(number));
+        number
+            .and_then(|number| Millis::try_from(number).ok())
+            .ok_or(LeftToLua)
+    }
+}
+
+/// Runs the native form of a script.
+///
+/// # Errors
+/// [`LeftToLua`] if the script itself is to be run.
+pub fn run(script: &Script, call: &Call<'_>) -> Result<Outcome, LeftToLua> {
+    let fits = match script.keys {
+        Some(keys) => call.keys.len() == keys && call.arguments.len() == script.arguments,
+        None => !call.keys.is_empty() && call.arguments.len() == call.keys.len() + 1,
+    };
+    // One key under two names is nothing that a native form looks out for.
+    let one_by_one = call.keys.iter().enumerate();
+    let twice = script.keys.is_some()
+        && one_by_one.clone().any(|(index, key)| {
+            let mut earlier = call.keys.iter().take(index);
+            earlier.any(|other| other.as_slice() == key.as_slice())
+        });
+    if !fits || twice {
+        return Err(LeftToLua);
+    }
+    match &script.form {
+        Form::TryLock(form) => form.run(call),
+        Form::Unlock(form) => form.run(call).map(Outcome::from),
+        Form::Leave(form) => form.run(call).map(Outcome::from),
+        Form::Renew(form) => form.run(call).map(Outcome::from),
+    }
+}

@@ -1,0 +1,183 @@
+//! The table of scripts: facts, read from Redisson's releases by running them (see
+//! `tests/redisson`), and what each script does.
+
+use std::sync::LazyLock;
+
+use super::leave::Leave;
+use super::renew::Renew;
+use super::try_lock::{Queue, TryLock};
+use super::unlock::{Latch, Unlock};
+
+/// The table: SHA-1 of the text, its length in bytes, role, number of keys and of arguments, first
+/// and last release. A script that renews many locks has any number of keys, and one argument more.
+const TABLE: &str = include_str!("scripts.tsv");
+
+/// SHA-1 of a script's text.
+pub type Digest = [u8; 20];
+
+/// Roles, as INFO counts them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Takes the lock if it can be had now.
+    TryLock,
+    /// Takes the lock, or joins the queue.
+    Lock,
+    /// Gives up one hold.
+    Unlock,
+    /// Frees the lock whoever holds it.
+    ForceUnlock,
+    /// Leaves the queue.
+    Leave,
+    /// Renews the lease of one lock, or of many.
+    Renew,
+}
+
+/// One known script.
+#[derive(Clone, Copy, Debug)]
+pub struct Script {
+    /// SHA-1 of its text.
+    pub digest: Digest,
+    /// Length of its text in bytes.
+    pub length: usize,
+    /// Its role.
+    pub role: Role,
+    /// Number of keys; `None`: any.
+    pub keys: Option<usize>,
+    /// Number of arguments; meaningless if there is any number of keys.
+    pub arguments: usize,
+    /// What it does.
+    pub(super) form: Form,
+}
+
+/// What a script does.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Form {
+    TryLock(TryLock),
+    Unlock(Unlock),
+    Leave(Leave),
+    Renew(Renew),
+}
+
+/// All scripts that have a native form.
+static SCRIPTS: LazyLock<Vec<Script>> =
+    LazyLock::new(|| TABLE.lines().skip(1).filter_map(script).collect());
+
+/// All scripts that have a native form.
+#[must_use]
+pub fn scripts() -> &'static [Script] {
+    &SCRIPTS
+}
+
+/// One line of the table. `None` if nobody has written the native form of its script yet.
+fn script(line: &str) -> Option<Script> {
+    let mut words = line.split('\t');
+    let mut word = || words.next();
+    let digest = digest(word()?.as_bytes())?;
+    let length = word()?.parse().ok()?;
+    let role = word()?;
+    let keys = word()?.parse().ok();
+    let arguments = word()?.parse().unwrap_or(0);
+    let first = word()?;
+    let (role, form) = form(role, first)?;
+    Some(Script {
+        digest,
+        length,
+        role,
+        keys,
+        arguments,
+        form,
+    })
+}
+
+/// A digest from its 40 hexadecimal digits.
+#[must_use]
+pub fn digest(hex: &[u8]) -> Option<Digest> {
+    if hex.len() != 40 {
+        return None;
+    }
+    let mut digest = [0; 20];
+    for (byte, pair) in digest.iter_mut().zip(hex.chunks_exact(2)) {
+        for digit in pair {
+            let value = char::from(*digit).to_digit(16)?;
+            *byte = *byte << 4 | u8::try_from(value).ok()?;
+        }
+    }
+    Some(digest)
+}
+
+/// What the script of a role does, by the release that brought it.
+fn form(role: &str, first: &str) -> Option<(Role, Form)> {
+    let try_lock = TryLock::OLDEST;
+    let unlock = Unlock::OLDEST;
+    let form = match (role, first) {
+        ("try-lock", "3.2.0") => Form::TryLock(try_lock),
+        ("try-lock", "3.11.1") => Form::TryLock(try_lock.subtracting(3)),
+        ("try-lock", "3.31.0") => Form::TryLock(try_lock.subtracting(3).lenient()),
+        ("try-lock-non-reentrant", "4.6.1") => {
+            Form::TryLock(try_lock.subtracting(3).lenient().non_reentrant())
+        }
+        ("lock", "3.2.0") => Form::TryLock(try_lock.queueing(Queue::BehindHead)),
+        ("lock", "3.11.1") => Form::TryLock(try_lock.subtracting(2).queueing(Queue::OwnScore)),
+        ("lock", "3.31.0") => {
+            let lenient = try_lock.subtracting(2).lenient();
+            Form::TryLock(lenient.queueing(Queue::OwnScore))
+        }
+        ("lock", "3.32.0") => {
+            let lenient = try_lock.subtracting(2).lenient();
+            Form::TryLock(lenient.queueing(Queue::Lease))
+        }
+        ("lock", "3.45.0") => {
+            let lenient = try_lock.subtracting(2).lenient();
+            Form::TryLock(lenient.queueing(Queue::LeaseIfTailHasNoScore))
+        }
+        ("lock-non-reentrant", "4.6.1") => {
+            let lenient = try_lock.subtracting(2).lenient().non_reentrant();
+            Form::TryLock(lenient.queueing(Queue::LeaseIfTailHasNoScore))
+        }
+        ("unlock", "3.2.0" | "3.3.2") => Form::Unlock(unlock),
+        ("unlock", "3.22.0") => Form::Unlock(unlock.publishing(4)),
+        ("unlock", "3.24.0") => Form::Unlock(unlock.publishing(4).latched(Latch::OF_UNLOCK)),
+        ("unlock", "3.31.0") => {
+            let latched = unlock.publishing(4).latched(Latch::OF_UNLOCK);
+            Form::Unlock(latched.lenient())
+        }
+        ("force-unlock", "3.2.0") => Form::Unlock(unlock.forced()),
+        ("force-unlock", "3.22.0") => Form::Unlock(unlock.forced().publishing(2)),
+        ("force-unlock", "3.31.0") => Form::Unlock(unlock.forced().publishing(2).lenient()),
+        ("leave", "3.2.4") => Form::Leave(Leave::Only),
+        ("leave", "3.5.5") => Form::Leave(Leave::SubtractIfHead),
+        ("leave", "3.11.1") => Form::Leave(Leave::SubtractBehind),
+        ("renew", "3.2.0") => Form::Renew(Renew::One),
+        ("renew", "3.44.0") => Form::Renew(Renew::Many),
+        _ => return None,
+    };
+    let role = match role {
+        "lock" | "lock-non-reentrant" => Role::Lock,
+        "unlock" => Role::Unlock,
+        "force-unlock" => Role::ForceUnlock,
+        "leave" => Role::Leave,
+        "renew" => Role::Renew,
+        _ => Role::TryLock,
+    };
+    Some((role, form))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_of_the_table_has_a_native_form() {
+        assert_eq!(scripts().len(), TABLE.lines().count() - 1);
+    }
+
+    #[test]
+    fn digests_are_read_from_hexadecimal_digits_of_either_case() {
+        let lower = digest(b"8f6ed299ffd259f0539c20f89253998c0777ea75");
+        assert_eq!(lower.map(|digest| digest[0]), Some(0x8f));
+        assert_eq!(digest(b"8F6ED299FFD259F0539C20F89253998C0777EA75"), lower);
+        for wrong in [&b""[..], b"8f6ed2", &[b'g'; 40], &[b'0'; 41]] {
+            assert_eq!(digest(wrong), None);
+        }
+    }
+}

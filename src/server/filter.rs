@@ -1,0 +1,64 @@
+//! Looking at commands before the server does, and giving it others in their place.
+//!
+//! What is put in a command's place goes through all of the server's checks: authentication,
+//! permissions, slots, roles, memory. A filter sees every command of every client, and those of
+//! other modules, so it must be quick.
+
+use std::cell::Cell;
+use std::ffi::c_int;
+use std::ptr::null_mut;
+
+use redis_module::raw;
+
+use super::api::api;
+use super::{Ctx, Str, guard};
+
+/// A command on its way to the server.
+#[derive(Debug)]
+pub struct Incoming {
+    raw: *mut raw::RedisModuleCommandFilterCtx,
+}
+
+thread_local! {
+    static LOOK: Cell<Option<fn(&mut Incoming)>> = const { Cell::new(None) };
+}
+
+/// Has the server show every command to this function from now on. False if it refuses.
+#[must_use]
+pub fn register(ctx: &Ctx, look: fn(&mut Incoming)) -> bool {
+    LOOK.set(Some(look));
+    let not_own = raw::REDISMODULE_CMDFILTER_NOSELF.cast_signed();
+    // SAFETY: the callback has the signature that the server expects and lives as long as the
+    // module; the server forgets it when the module is unloaded.
+    let filter = unsafe {
+        api!(RedisModule_RegisterCommandFilter(ctx.raw, Some(entry), not_own) or null_mut())
+    };
+    !filter.is_null()
+}
+
+impl Incoming {
+    /// The bytes of an argument; the command's name is the first.
+    #[must_use]
+    pub fn argument(&self, index: c_int) -> Option<&[u8]> {
+        // SAFETY: the context is valid during the callback; the server answers null where there
+        // is no such argument, and the string lives as long as the command is not changed.
+        let string =
+            unsafe { api!(RedisModule_CommandFilterArgGet(self.raw, index) or null_mut()) };
+        (!string.is_null()).then(|| Str::string_as_slice(string))
+    }
+
+    /// Makes it another command, with the same arguments.
+    pub fn rename(&mut self, name: &Str) {
+        // SAFETY: the context is valid during the callback. The server takes one reference to the
+        // new string over, and gives its own to the old one up.
+        unsafe {
+            api!(RedisModule_RetainString(null_mut(), name.inner) or return);
+            api!(RedisModule_CommandFilterArgReplace(self.raw, 0, name.inner) or 0);
+        }
+    }
+}
+
+extern "C" fn entry(raw: *mut raw::RedisModuleCommandFilterCtx) {
+    let Some(look) = LOOK.get() else { return };
+    guard("a filter", || look(&mut Incoming { raw }));
+}

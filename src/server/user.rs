@@ -1,0 +1,64 @@
+//! What a connection's user may do.
+
+use std::ffi::c_int;
+use std::ptr::null_mut;
+
+use redis_module::raw;
+
+use super::api::{OK, api};
+use super::key::adopt;
+use super::{Ctx, Str};
+
+/// A user.
+#[derive(Debug)]
+pub struct User {
+    raw: *mut raw::RedisModuleUser,
+}
+
+impl Ctx {
+    /// The name of the calling connection's user. `None` for what is not a connection, such as
+    /// another module.
+    #[must_use]
+    pub fn user_name(&self) -> Option<Str> {
+        // SAFETY: the context is valid for this call; the server looks the connection up.
+        adopt(unsafe {
+            api!(RedisModule_GetClientUserNameById(self.raw, self.client_id()) or null_mut())
+        })
+    }
+}
+
+impl User {
+    /// The user with this name.
+    #[must_use]
+    pub fn named(name: &Str) -> Option<Self> {
+        // SAFETY: the string is valid; the server answers null if there is no such user.
+        let raw = unsafe { api!(RedisModule_GetModuleUserFromUserName(name.inner) or null_mut()) };
+        (!raw.is_null()).then_some(Self { raw })
+    }
+
+    /// The rules that make the user up, as ACL LIST shows them. `None` before Redis 7.0.6.
+    #[must_use]
+    pub fn rules(&self) -> Option<Str> {
+        // SAFETY: the user is valid as long as `self`.
+        adopt(unsafe { api!(RedisModule_GetModuleUserACLString(self.raw) or null_mut()) })
+    }
+
+    /// Whether the user may run a command with these arguments.
+    #[must_use]
+    pub fn may_run(&self, command: &[&Str]) -> bool {
+        let mut argv: Vec<_> = command.iter().map(|word| word.inner).collect();
+        let count = c_int::try_from(argv.len()).unwrap_or(c_int::MAX);
+        // SAFETY: the user and the strings are valid during the call, and there are as many.
+        let status = unsafe {
+            api!(RedisModule_ACLCheckCommandPermissions(self.raw, argv.as_mut_ptr(), count) or 1)
+        };
+        status == OK
+    }
+}
+
+impl Drop for User {
+    fn drop(&mut self) {
+        // SAFETY: the handle came from the server and is given back once; the user itself stays.
+        unsafe { api!(RedisModule_FreeModuleUser(self.raw) or ()) };
+    }
+}
