@@ -20,9 +20,9 @@ pub fn redisson(fleet: &Fleet, jvm: usize, name: &str, mut dice: Dice) {
         let driver = Arc::clone(&fleet.jvms[jvm].read().expect("no panic elsewhere"));
         let owner = driver.run(name, "owner k");
         let operation = match dice.below(3) {
-            0 if fleet.interception.protects(&owner) => "lock k".to_owned(),
+            0 if fleet.protected => "lock k".to_owned(),
             0 => format!("tryLock k {PATIENT} -1"),
-            1 if fleet.interception.protects(&owner) => format!("lock k {LEASE}"),
+            1 if fleet.protected => format!("lock k {LEASE}"),
             1 => format!("tryLock k {PATIENT} {LEASE}"),
             _ => format!("tryLock k {} {LEASE}", 1 + dice.below(300)),
         };

@@ -130,17 +130,19 @@ impl Watched {
         let before = self.keys.clone();
         // One that ends one hold and begins another has a moment in between.
         let mut freed = false;
+        let mut orders = vec![before.queue.clone()];
         for effect in &step {
             if let Err(problem) = self.keys.apply(effect) {
                 self.complain(&problem);
             }
             freed |= self.keys.holds.is_empty();
+            orders.push(self.keys.queue.clone());
         }
         self.remember(&step);
-        self.judge(&before, freed, at);
+        self.judge(&before, &orders, freed, at);
     }
 
-    fn judge(&mut self, before: &Keys, freed: bool, at: Instant) {
+    fn judge(&mut self, before: &Keys, orders: &[Vec<String>], freed: bool, at: Instant) {
         let after = self.keys.clone();
         if after.holds.len() > 1 {
             self.complain("two holders");
@@ -149,7 +151,10 @@ impl Watched {
         let is_new = holder.is_some() && (freed || holder != before.holds.keys().next().cloned());
         let served = holder.filter(|_| is_new);
         if let Some(owner) = &served {
-            self.judge_service(owner, before, &after, at);
+            self.judge_service(owner, orders, &after);
+            if before.queue.first() == Some(owner) {
+                self.judge_turn(before, at);
+            }
         }
         self.count_leavers(before, &after, served.as_ref());
         self.judge_lease(before, &after);
@@ -162,15 +167,16 @@ impl Watched {
         }
     }
 
-    /// Nobody who still waits stood before whoever was served.
-    fn judge_service(&mut self, owner: &str, before: &Keys, after: &Keys, at: Instant) {
-        let place = before.queue.iter().position(|other| other == owner);
-        let ahead = &before.queue[..place.unwrap_or(before.queue.len())];
+    /// Nobody who still waits stood before whoever was served when it last stood in the queue; it
+    /// may have been put back in the same step. A newcomer finds nobody there.
+    fn judge_service(&mut self, owner: &str, orders: &[Vec<String>], after: &Keys) {
+        let ahead = orders.iter().rev().find_map(|order| {
+            let place = order.iter().position(|other| other == owner)?;
+            order.get(..place)
+        });
+        let ahead = ahead.unwrap_or_else(|| orders.first().map_or(&[], Vec::as_slice));
         if let Some(passed) = ahead.iter().find(|other| after.queue.contains(other)) {
             self.complain(&format!("{owner} was served before {passed}"));
-        }
-        if place == Some(0) {
-            self.judge_turn(before, at);
         }
         let mut seen = self.seen.lock().expect("no panic elsewhere");
         seen.served.push(owner.to_owned());
@@ -207,6 +213,7 @@ impl Watched {
             match after.queue.iter().position(|other| *other == away.owner) {
                 // Scripts took it out, and the server has put it back: it never was away.
                 Some(place) if !after.queue[..place].iter().any(|o| away.behind.contains(o)) => (),
+                None if served == Some(&away.owner) => (),
                 None if !served.is_some_and(|owner| away.behind.contains(owner)) => {
                     self.away.push(away);
                 }
