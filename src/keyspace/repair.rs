@@ -116,17 +116,12 @@ fn merge(
         Presence::Gone => false,
     };
 
-    // Lost waiters, by the listed waiter that each of them stood before; `None`: behind all of them.
-    let mut lost_before: HashMap<Option<&Owner>, Vec<&Owner>> = HashMap::new();
-    let mut lost_since: Vec<&Owner> = Vec::new();
-    for (owner, waiter) in line.iter() {
-        if is_listed.contains(owner) {
-            lost_before.insert(Some(owner), std::mem::take(&mut lost_since));
-        } else if is_lost(owner, &waiter) {
-            lost_since.push(owner);
-        }
-    }
-    lost_before.insert(None, lost_since);
+    let ranks: HashMap<&Owner, usize> = line.iter().map(|(owner, _)| owner).zip(0..).collect();
+    let mut lost = line
+        .iter()
+        .filter(|(owner, waiter)| !is_listed.contains(owner) && is_lost(owner, waiter))
+        .map(|(owner, _)| owner)
+        .peekable();
 
     let mut order = Vec::with_capacity(listed.len());
     let mut placed: HashSet<&Owner> = HashSet::new();
@@ -138,12 +133,13 @@ fn merge(
     let last_known = listed.iter().rposition(|owner| line.get(owner).is_some());
     let (known, joined) = listed.split_at(last_known.map_or(0, |index| index + 1));
     for owner in known {
-        let lost = lost_before.remove(&Some(owner)).unwrap_or_default();
-        lost.into_iter().for_each(&mut place);
+        let here = ranks.get(owner);
+        while let Some(ahead) = lost.next_if(|owner| ranks.get(owner) < here) {
+            place(ahead);
+        }
         place(owner);
     }
-    let lost = lost_before.remove(&None).unwrap_or_default();
-    lost.into_iter().for_each(&mut place);
+    lost.for_each(&mut place);
     joined.iter().for_each(&mut place);
     let mut unlisted: Vec<_> = deadlines.iter().filter(|(owner, _)| lives(owner)).collect();
     unlisted.sort_by_key(|(owner, at)| (**at, Owner::clone(owner)));
@@ -235,6 +231,13 @@ mod tests {
     fn a_lost_waiter_is_placed_before_the_next_that_is_still_listed() {
         let blocked = line("a b c", Presence::Blocked(1));
         assert_eq!(merged("c x a", &blocked, &[]), "b c x a");
+    }
+
+    #[test]
+    fn a_lost_waiter_is_placed_before_all_that_came_after_it() {
+        // A script dropped a, b and c, and c has joined again by the same script.
+        let blocked = line("a b c d e", Presence::Blocked(1));
+        assert_eq!(merged("d e c", &blocked, &[]), "a b d e c");
     }
 
     #[test]

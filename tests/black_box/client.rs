@@ -177,14 +177,20 @@ impl Blocked {
         self.reply.get().is_some()
     }
 
-    /// The reply.
+    /// The reply; the connection closes.
     #[track_caller]
     pub fn reply(self) -> String {
-        if let Some((reply, _)) = self.reply.into_inner() {
+        self.reply_and_client().0
+    }
+
+    /// The reply, and the connection as it is.
+    #[track_caller]
+    pub fn reply_and_client(self) -> (String, Client) {
+        if let Some(reply) = self.reply.into_inner() {
             return reply;
         }
         let reply = self.replies.recv_timeout(Duration::from_secs(30));
-        reply.expect("a reply to the blocked command").0
+        reply.expect("a reply to the blocked command")
     }
 
     /// An integer reply.

@@ -48,7 +48,7 @@ pub struct Server {
 }
 
 /// The library that lets a test set the wall clock of one process, built into a directory.
-fn clock_library(dir: &Path) -> PathBuf {
+pub fn clock_library(dir: &Path) -> PathBuf {
     let library = dir.join("movable_clock.so");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/black_box/movable_clock.c");
     let built = Command::new("cc")

@@ -152,6 +152,8 @@ public class Driver {
                 return String.valueOf(call(lock, "forceUnlock"));
             case "isLocked":
                 return String.valueOf(lock.isLocked());
+            case "owner":
+                return owner(lock);
             case "holdCount":
                 return String.valueOf(lock.getHoldCount());
             case "expire":
@@ -182,6 +184,19 @@ public class Driver {
             return lock.tryLock();
         }
         return lock.tryLock(number(words, 4), number(words, 5), TimeUnit.MILLISECONDS);
+    }
+
+    /** What the lock's keys call this thread. */
+    private static String owner(RLock lock) throws Exception {
+        for (Class<?> type = lock.getClass(); type != null; type = type.getSuperclass()) {
+            for (Method method : type.getDeclaredMethods()) {
+                if (method.getName().equals("getLockName")) {
+                    method.setAccessible(true);
+                    return (String) method.invoke(lock, Thread.currentThread().getId());
+                }
+            }
+        }
+        throw new NoSuchMethodException("getLockName");
     }
 
     /** Calls a method that is not in every release, or not of the same type. */

@@ -35,7 +35,8 @@ const FRUGAL: [&str; 5] = [
     "-Xmx128m",
 ];
 
-type Pending = Arc<Mutex<HashMap<u64, Sender<String>>>>;
+/// Who waits for which answer; nothing once the client has ended.
+type Pending = Arc<Mutex<Option<HashMap<u64, Sender<String>>>>>;
 
 /// How a client is to be started.
 pub struct Options<'a> {
@@ -53,7 +54,7 @@ pub struct Options<'a> {
 
 /// A client; killed when dropped, without a goodbye to anybody.
 pub struct Driver {
-    process: Child,
+    process: Mutex<Child>,
     input: Mutex<ChildStdin>,
     pending: Pending,
     next: AtomicU64,
@@ -113,15 +114,15 @@ impl Driver {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (sender, receiver) = mpsc::channel();
         let mut pending = self.pending.lock().expect("no panic elsewhere");
-        pending.insert(id, sender);
+        if let Some(pending) = pending.as_mut() {
+            pending.insert(id, sender);
+        }
         drop(pending);
         let (operation_name, rest) = operation.split_once(' ').unwrap_or((operation, ""));
         let line = format!("{id} {thread} {operation_name} {rest}");
         let mut input = self.input.lock().expect("no panic elsewhere");
-        // A client that was killed takes nothing; its answers are gone.
-        if writeln!(input, "{}", line.trim_end()).is_err() {
-            self.pending.lock().expect("no panic elsewhere").remove(&id);
-        }
+        // A client that was killed takes nothing, and whoever waits learns that it has ended.
+        let _ = writeln!(input, "{}", line.trim_end());
         Answer {
             operation: format!("{thread}: {operation}"),
             receiver,
@@ -135,10 +136,11 @@ impl Driver {
     }
 
     /// Kills the JVM: connections break, and nobody renews, unlocks or leaves a queue.
-    pub fn kill(&mut self) {
+    pub fn kill(&self) {
+        let mut process = self.process.lock().expect("no panic elsewhere");
         // It may have ended by itself; then there is nothing to kill.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        let _ = process.kill();
+        let _ = process.wait();
     }
 }
 
@@ -191,14 +193,14 @@ impl Starting {
         let output = process.stdout.take().expect("a pipe");
         let errors = process.stderr.take().expect("a pipe");
         let (sender, ready) = mpsc::channel();
-        let pending = Pending::default();
+        let pending = Pending::new(Mutex::new(Some(HashMap::new())));
         let answers = Arc::clone(&pending);
         thread::spawn(move || take_answers(output, &sender, &answers));
         let said = Arc::default();
         let saying = Arc::clone(&said);
         thread::spawn(move || take_errors(errors, &saying));
         let driver = Driver {
-            process,
+            process: Mutex::new(process),
             input: Mutex::new(input),
             pending,
             next: AtomicU64::new(0),
@@ -228,13 +230,14 @@ fn take_answers(output: impl Read, ready: &Sender<()>, pending: &Pending) {
             continue;
         };
         let Ok(id) = id.parse() else { continue };
-        let waiting = pending.lock().expect("no panic elsewhere").remove(&id);
+        let mut pending = pending.lock().expect("no panic elsewhere");
+        let waiting = pending.as_mut().and_then(|pending| pending.remove(&id));
         if let Some(waiting) = waiting {
             // Not every answer is waited for.
             let _ = waiting.send(answer.to_owned());
         }
     }
-    pending.lock().expect("no panic elsewhere").clear();
+    *pending.lock().expect("no panic elsewhere") = None;
 }
 
 fn take_errors(errors: impl Read, said: &Mutex<String>) {

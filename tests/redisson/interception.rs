@@ -15,6 +15,17 @@ pub enum Interception {
 pub const INTERCEPTIONS: &[Interception] = &[Interception::Off, Interception::On];
 
 impl Interception {
+    /// Whether a living owner keeps its place whatever scripts do. Run as Lua, they drop clients
+    /// of Redisson itself after subtracting from each other's scores; the server's own waiters
+    /// come back.
+    pub fn protects(self, owner: &str) -> bool {
+        let is_redisson = owner.contains(':');
+        match self {
+            Self::Off => !is_redisson,
+            Self::On => true,
+        }
+    }
+
     /// A server with the module, so set.
     pub fn server(self, options: &[&str]) -> Server {
         let setting = match self {

@@ -26,10 +26,16 @@ mod harvest;
 mod interception;
 mod listener;
 mod releases;
+mod replica;
 mod states;
+mod stream;
 
 mod conformance;
+mod deadlines;
 mod differential;
 mod fingerprints;
+mod fleet;
 mod intercept;
+mod participants;
+mod scenarios;
 mod topologies;

@@ -26,6 +26,11 @@ pub fn releases() -> Vec<String> {
     }
 }
 
+/// Whether more than the daily tests was asked for.
+pub fn is_long_run() -> bool {
+    std::env::var("REDISSON_RELEASES").is_ok_and(|wanted| !wanted.trim().is_empty())
+}
+
 /// Does something with each release to test.
 pub fn each_release(test: impl Fn(&str)) {
     for release in releases() {

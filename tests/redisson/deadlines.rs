@@ -1,0 +1,191 @@
+//! What users have reported over the years: waiters that are alive and lose their places, because
+//! of the arithmetic on everybody's deadlines, the clients' clocks, or keys that expire.
+//!
+//! On a plain server the waiter is lost. With the module a waiter of the server's own keeps its
+//! place whatever Redisson's scripts do; a Redisson client does where the scripts run natively.
+
+use std::fs;
+use std::path::Path;
+
+use tempfile::TempDir;
+
+use crate::client::{Blocked, Client};
+use crate::conformance::{queue, wait_for_queue};
+use crate::driver::{Answer, Driver, Options};
+use crate::interception::INTERCEPTIONS;
+use crate::releases::NEWEST;
+use crate::scenarios::{QUEUE, SETTINGS, Side, comes_about};
+use crate::server::{Server, clock_library, wait_until};
+
+/// Far more than a waiter's patience.
+const TEN_MINUTES: i64 = 600;
+
+/// Who may lose its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Victim {
+    Redisson,
+    Blocked,
+}
+
+/// A waiter while it waits.
+#[allow(dead_code, reason = "held for as long as it waits")]
+enum Waiting {
+    Redisson(Answer),
+    Blocked(Blocked),
+}
+
+impl Victim {
+    /// Joins the queue of `k`.
+    fn join(self, server: &Server, driver: &Driver) -> Waiting {
+        let mut client = server.connect();
+        match self {
+            Self::Redisson => Waiting::Redisson(queue(&mut client, driver, "victim", "lock k")),
+            Self::Blocked => {
+                let before = client.int("LLEN redisson_lock_queue:{k}");
+                let blocked = Blocked::send(server.port, "FAIRLOCK.ACQUIRE k blocked");
+                wait_for_queue(&mut client, "k", before + 1);
+                Waiting::Blocked(blocked)
+            }
+        }
+    }
+
+    /// Plays a scenario with everybody whom it can concern. It answers whether the victim has
+    /// lost its place; it is told whether that is expected.
+    fn each(scenario: impl Fn(Side, Self, bool)) {
+        scenario(Side::Plain, Self::Redisson, true);
+        for interception in INTERCEPTIONS {
+            let side = Side::Module(*interception);
+            let is_lost = !interception.protects("uuid:1");
+            println!("{side:?}");
+            scenario(side, Self::Redisson, is_lost);
+            scenario(side, Self::Blocked, false);
+        }
+    }
+}
+
+/// The head of the queue.
+fn head(client: &mut Client) -> String {
+    client.run("LINDEX redisson_lock_queue:{k} 0")
+}
+
+#[test]
+fn a_waiter_outlives_its_patience() {
+    Victim::each(|side, victim, is_lost| {
+        let server = side.server();
+        let settings = [SETTINGS[0], "fairLockWaitTimeout=500"];
+        let [a, b] = Driver::several([NEWEST; 2], &server, &settings);
+        let mut client = server.connect();
+        assert_eq!(a.run("1", "lock k"), "true");
+        let _waiting = victim.join(&server, &b);
+        let first = head(&mut client);
+        let _next = queue(&mut client, &b, "2", "lock k");
+        // They ask again whenever the lease that they know of would be over, and drop each other.
+        let lost = comes_about(is_lost, || head(&mut client) != first);
+        assert_eq!(lost, is_lost, "{victim:?}");
+    });
+}
+
+#[test]
+fn a_waiter_ahead_that_gives_up_asynchronously_costs_nobody_a_place() {
+    Victim::each(|side, victim, is_lost| {
+        let server = side.server();
+        let [a, b] = Driver::several([NEWEST; 2], &server, SETTINGS);
+        let mut client = server.connect();
+        assert_eq!(a.run("1", "lock k"), "true");
+        // It adds two seconds to the deadlines of all behind it, and takes five minutes back.
+        let ahead = queue(&mut client, &a, "2", "tryLockAsync k 2000 1000");
+        let _waiting = victim.join(&server, &b);
+        assert_eq!(ahead.get(), "false");
+        wait_for_queue(&mut client, "k", 1);
+        let first = head(&mut client);
+        let _next = queue(&mut client, &b, "2", "lock k");
+        let lost = comes_about(is_lost, || head(&mut client) != first);
+        assert_eq!(lost, is_lost, "{victim:?}");
+    });
+}
+
+#[test]
+fn a_client_whose_clock_is_ahead_costs_nobody_a_place() {
+    Victim::each(|side, victim, is_lost| {
+        let server = side.server();
+        let [a] = Driver::several([NEWEST], &server, SETTINGS);
+        let fast = with_clock(&server, TEN_MINUTES);
+        let mut client = server.connect();
+        assert_eq!(a.run("1", "lock k"), "true");
+        let _waiting = victim.join(&server, &a);
+        let before = client.run(QUEUE);
+        assert_eq!(fast.driver.run("1", "tryLock k"), "false");
+        let lost = client.run(QUEUE) != before;
+        assert_eq!(lost, is_lost, "{victim:?}");
+    });
+}
+
+#[test]
+fn a_client_whose_clock_is_behind_costs_nobody_a_place() {
+    Victim::each(|side, victim, is_lost| {
+        let server = side.server();
+        let [a] = Driver::several([NEWEST], &server, SETTINGS);
+        let slow = with_clock(&server, -TEN_MINUTES);
+        let mut client = server.connect();
+        assert_eq!(a.run("1", "lock k"), "true");
+        // By its own clock it has five minutes, by the others' it is over.
+        let _waiting = victim.join(&server, &slow.driver);
+        let before = client.run(QUEUE);
+        assert_eq!(a.run("2", "tryLock k"), "false");
+        let lost = client.run(QUEUE) != before;
+        assert_eq!(lost, is_lost, "{victim:?}");
+    });
+}
+
+/// A client with a clock of its own, and the folder with that clock.
+struct OutOfTime {
+    driver: Driver,
+    _folder: TempDir,
+}
+
+fn with_clock(server: &Server, seconds: i64) -> OutOfTime {
+    let folder = TempDir::new().expect("a temporary directory");
+    let clock = folder.path().join("clock");
+    fs::write(&clock, seconds.to_ne_bytes()).expect("written");
+    let library = clock_library(folder.path());
+    let driver = start_with_clock(server, &library, &clock);
+    OutOfTime {
+        driver,
+        _folder: folder,
+    }
+}
+
+fn start_with_clock(server: &Server, library: &Path, clock: &Path) -> Driver {
+    let starting = Driver::spawn(&Options {
+        release: NEWEST,
+        mode: "single",
+        ports: &[server.port],
+        settings: SETTINGS,
+        clock: Some((library, clock)),
+    });
+    starting.ready()
+}
+
+#[test]
+fn an_expiry_set_on_the_lock_costs_nobody_a_place() {
+    Victim::each(|side, victim, is_lost| {
+        if side.has_module() && is_lost {
+            // Run as Lua, it depends on which of the two keys is seen to have expired first.
+            return;
+        }
+        let server = side.server();
+        let [a, b] = Driver::several([NEWEST; 2], &server, &[]);
+        let mut client = server.connect();
+        assert_eq!(a.run("1", "lock k 60000"), "true");
+        let _waiting = victim.join(&server, &b);
+        let first = head(&mut client);
+        // It is set on the queue and the deadlines as well; a multi-lock with a lease does it too.
+        assert_eq!(a.run("1", "expire k 1000"), "true");
+        assert_eq!(a.run("1", "lock k 60000"), "true");
+        wait_until("the expiry has passed", || {
+            client.int("PTTL redisson_lock_queue:{k}") < 0
+        });
+        let lost = head(&mut client) != first;
+        assert_eq!(lost, is_lost, "{victim:?}");
+    });
+}

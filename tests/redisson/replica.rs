@@ -1,0 +1,111 @@
+//! A replica that only listens: what a server replicates, command by command and with its time.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::time::Instant;
+
+/// A command as it was replicated.
+#[derive(Debug)]
+pub struct Effect {
+    pub at: Instant,
+    pub words: Vec<String>,
+}
+
+/// The connection to the master.
+pub struct Replica {
+    socket: BufReader<TcpStream>,
+    /// Bytes of the stream so far, by which a master knows how far its replicas are.
+    offset: u64,
+}
+
+impl Replica {
+    /// Asks for everything, and lets the first copy pass: what comes then is new.
+    pub fn follow(port: u16) -> Self {
+        let socket = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
+        let mut replica = Self {
+            socket: BufReader::new(socket),
+            offset: 0,
+        };
+        // Without any other capability, the copy comes as one string of known length.
+        for command in ["REPLCONF listening-port 1", "REPLCONF capa psync2"] {
+            replica.send(command);
+            assert_eq!(replica.line(), "+OK");
+        }
+        replica.send("PSYNC ? -1");
+        let reply = replica.line();
+        let offset = reply.rsplit(' ').next().and_then(|word| word.parse().ok());
+        replica.offset = offset.unwrap_or_else(|| panic!("no full copy: {reply}"));
+        replica.skip_copy();
+        replica.acknowledge();
+        replica
+    }
+
+    fn send(&mut self, command: &str) {
+        let sent = self.socket.get_mut().write_all(command.as_bytes());
+        sent.and_then(|()| self.socket.get_mut().write_all(b"\r\n"))
+            .expect("sent");
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.socket.read_line(&mut line).expect("a line");
+        line.trim_end().to_owned()
+    }
+
+    fn skip_copy(&mut self) {
+        // Empty lines tell that the master is still at it.
+        let length = loop {
+            let line = self.line();
+            if let Some(length) = line.strip_prefix('$') {
+                break length.parse().expect("a length");
+            }
+        };
+        let mut copy = self.socket.by_ref().take(length);
+        std::io::copy(&mut copy, &mut std::io::sink()).expect("the copy");
+    }
+
+    /// Tells the master how far we are; it waits for that where a client sends WAIT.
+    fn acknowledge(&mut self) {
+        let offset = self.offset.to_string();
+        let length = offset.len();
+        let command = format!("*3\r\n$8\r\nREPLCONF\r\n$3\r\nACK\r\n${length}\r\n{offset}");
+        self.send(&command);
+    }
+
+    /// The next command. Nothing when the master has closed the connection.
+    pub fn next(&mut self) -> Option<Effect> {
+        loop {
+            let words = self.command()?;
+            let word = words.first().map(|word| word.to_ascii_uppercase());
+            match word.as_deref() {
+                Some("PING" | "REPLCONF") => self.acknowledge(),
+                Some("SELECT" | "PUBLISH" | "SPUBLISH") => (),
+                _ => {
+                    let at = Instant::now();
+                    return Some(Effect { at, words });
+                }
+            }
+        }
+    }
+
+    fn command(&mut self) -> Option<Vec<String>> {
+        let count = self.header('*')?;
+        (0..count).map(|_| self.word()).collect()
+    }
+
+    fn word(&mut self) -> Option<String> {
+        let length = self.header('$')?;
+        let mut bytes = vec![0; usize::try_from(length).ok()? + 2];
+        self.socket.read_exact(&mut bytes).ok()?;
+        self.offset += length + 2;
+        bytes.truncate(bytes.len() - 2);
+        Some(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    fn header(&mut self, kind: char) -> Option<u64> {
+        let mut line = String::new();
+        let read = self.socket.read_line(&mut line).ok()?;
+        self.offset += read as u64;
+        line.trim_end().strip_prefix(kind)?.parse().ok()
+    }
+}

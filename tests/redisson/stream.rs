@@ -1,0 +1,358 @@
+//! An independent witness of one lock: it rebuilds holder and queue from what the server
+//! replicates, and holds every step to the rules of a fair lock.
+//!
+//! A step is a transaction, or a command alone. Whoever becomes the holder in it must have been
+//! the head, or nobody stood before it; whoever stood before it left the queue in that step or
+//! earlier. Who left without the lock is counted, for the test to say whether it had given up.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use crate::replica::{Effect, Replica};
+use crate::server::{Server, wait_until};
+
+/// What a busy machine may add to any promised time.
+const SLACK: Duration = Duration::from_secs(2);
+/// Written to the server to mark the stream's end.
+const END: &str = "end-of-stream";
+/// Steps that are shown when something is wrong.
+const SHOWN: usize = 30;
+
+/// What was seen.
+#[derive(Debug, Default)]
+pub struct Seen {
+    /// Who was served, in order.
+    pub served: Vec<String>,
+    /// How an owner has left the queue without the lock, each time.
+    pub left: HashMap<String, Vec<String>>,
+    /// Rules that were broken.
+    pub violations: Vec<String>,
+}
+
+/// A witness at work.
+pub struct Stream {
+    port: u16,
+    seen: Arc<Mutex<Seen>>,
+    reader: JoinHandle<()>,
+}
+
+impl Stream {
+    /// Watches a lock of a server whose turns have a length.
+    pub fn watch(server: &Server, lock: &str, turn: Duration) -> Self {
+        let mut replica = Replica::follow(server.port);
+        let seen = Arc::<Mutex<Seen>>::default();
+        let mut watched = Watched::new(lock, turn, Arc::clone(&seen));
+        let reader = thread::spawn(move || {
+            while let Some(effect) = replica.next() {
+                if effect.words.get(1).is_some_and(|key| key == END) {
+                    break;
+                }
+                watched.take(effect);
+            }
+        });
+        let port = server.port;
+        wait_until("the witness is there", || {
+            server.info("replication", "connected_slaves") != "0"
+        });
+        Self { port, seen, reader }
+    }
+
+    /// All that was seen up to now.
+    pub fn finish(self) -> Seen {
+        crate::client::Client::new(self.port, 2).run(&format!("SET {END} 1 PX 1"));
+        self.reader.join().expect("the witness");
+        std::mem::take(&mut *self.seen.lock().expect("no panic elsewhere"))
+    }
+}
+
+/// Somebody who has left the queue without the lock.
+struct Away {
+    owner: String,
+    how: String,
+    /// Who stood behind it.
+    behind: Vec<String>,
+}
+
+/// The lock as rebuilt.
+struct Watched {
+    turn: Duration,
+    keys: Keys,
+    step: Vec<Effect>,
+    in_transaction: bool,
+    /// Since when the lock has been free, or the head has been the head: its turn.
+    free_since: Instant,
+    head_since: Instant,
+    /// Who is out of the queue, and may yet be put back where it stood.
+    away: Vec<Away>,
+    history: Vec<String>,
+    seen: Arc<Mutex<Seen>>,
+}
+
+impl Watched {
+    fn new(lock: &str, turn: Duration, seen: Arc<Mutex<Seen>>) -> Self {
+        Self {
+            turn,
+            keys: Keys::new(lock),
+            step: Vec::new(),
+            in_transaction: false,
+            free_since: Instant::now(),
+            head_since: Instant::now(),
+            away: Vec::new(),
+            history: Vec::new(),
+            seen,
+        }
+    }
+
+    fn take(&mut self, effect: Effect) {
+        match effect.words[0].to_ascii_uppercase().as_str() {
+            "MULTI" => self.in_transaction = true,
+            "EXEC" => {
+                self.in_transaction = false;
+                self.end_step();
+            }
+            _ => {
+                self.step.push(effect);
+                if !self.in_transaction {
+                    self.end_step();
+                }
+            }
+        }
+    }
+
+    fn end_step(&mut self) {
+        let step = std::mem::take(&mut self.step);
+        let ours = step.iter().any(|effect| self.keys.concern(effect));
+        let Some(at) = step.first().map(|effect| effect.at).filter(|_| ours) else {
+            return;
+        };
+        let before = self.keys.clone();
+        // One that ends one hold and begins another has a moment in between.
+        let mut freed = false;
+        let mut orders = vec![before.queue.clone()];
+        for effect in &step {
+            if let Err(problem) = self.keys.apply(effect) {
+                self.complain(&problem);
+            }
+            freed |= self.keys.holds.is_empty();
+            orders.push(self.keys.queue.clone());
+        }
+        self.remember(&step);
+        self.judge(&before, &orders, freed, at);
+    }
+
+    fn judge(&mut self, before: &Keys, orders: &[Vec<String>], freed: bool, at: Instant) {
+        let after = self.keys.clone();
+        if after.holds.len() > 1 {
+            self.complain("two holders");
+        }
+        let holder = after.holds.keys().next().cloned();
+        let is_new = holder.is_some() && (freed || holder != before.holds.keys().next().cloned());
+        let served = holder.filter(|_| is_new);
+        if let Some(owner) = &served {
+            self.judge_service(owner, orders, &after);
+            if before.queue.first() == Some(owner) {
+                self.judge_turn(before, at);
+            }
+        }
+        self.count_leavers(before, &after, served.as_ref());
+        self.judge_lease(before, &after);
+        if after.holds.is_empty() && !before.holds.is_empty() || is_new {
+            self.free_since = at;
+        }
+        if before.queue.first() != after.queue.first() {
+            self.judge_turn(before, at);
+            self.head_since = at;
+        }
+    }
+
+    /// Nobody who still waits stood before whoever was served when it last stood in the queue; it
+    /// may have been put back in the same step. A newcomer finds nobody there.
+    fn judge_service(&mut self, owner: &str, orders: &[Vec<String>], after: &Keys) {
+        let ahead = orders.iter().rev().find_map(|order| {
+            let place = order.iter().position(|other| other == owner)?;
+            order.get(..place)
+        });
+        let ahead = ahead.unwrap_or_else(|| orders.first().map_or(&[], Vec::as_slice));
+        if let Some(passed) = ahead.iter().find(|other| after.queue.contains(other)) {
+            self.complain(&format!("{owner} was served before {passed}"));
+        }
+        let mut seen = self.seen.lock().expect("no panic elsewhere");
+        seen.served.push(owner.to_owned());
+    }
+
+    /// A head whose turn has come takes the lock or is dropped before its turn is over.
+    fn judge_turn(&mut self, before: &Keys, at: Instant) {
+        let Some(head) = before.queue.first().filter(|_| before.holds.is_empty()) else {
+            return;
+        };
+        let took = at - self.free_since.max(self.head_since);
+        if took > self.turn + SLACK {
+            self.complain(&format!("the turn of {head} took {took:?}"));
+        }
+    }
+
+    /// Somebody waits, and the lease is over.
+    fn judge_lease(&mut self, before: &Keys, after: &Keys) {
+        if before.queue.is_empty() || !after.holds.is_empty() {
+            return;
+        }
+        let Some(end) = before.lease_end else { return };
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let late = now.expect("after 1970").saturating_sub(end);
+        if late > SLACK {
+            self.complain(&format!("the end of a lease was noticed {late:?} late"));
+        }
+    }
+
+    fn count_leavers(&mut self, before: &Keys, after: &Keys, served: Option<&String>) {
+        let mut seen = self.seen.lock().expect("no panic elsewhere");
+        let away = std::mem::take(&mut self.away);
+        for away in away {
+            match after.queue.iter().position(|other| *other == away.owner) {
+                // Scripts took it out, and the server has put it back: it never was away.
+                Some(place) if !after.queue[..place].iter().any(|o| away.behind.contains(o)) => (),
+                None if served == Some(&away.owner) => (),
+                None if !served.is_some_and(|owner| away.behind.contains(owner)) => {
+                    self.away.push(away);
+                }
+                _ => seen.left.entry(away.owner).or_default().push(away.how),
+            }
+        }
+        let how = self.history.last().cloned().unwrap_or_default();
+        let since = self.free_since.max(self.head_since).elapsed();
+        for (place, owner) in before.queue.iter().enumerate() {
+            if !after.queue.contains(owner) && Some(owner) != served {
+                self.away.push(Away {
+                    owner: owner.clone(),
+                    how: format!("{since:?} into a turn or hold: {how}"),
+                    behind: before.queue[place + 1..].to_vec(),
+                });
+            }
+        }
+    }
+
+    fn remember(&mut self, step: &[Effect]) {
+        let words: Vec<_> = step.iter().map(|effect| effect.words.join(" ")).collect();
+        self.history.push(words.join("; "));
+        if self.history.len() > SHOWN {
+            self.history.remove(0);
+        }
+    }
+
+    fn complain(&self, problem: &str) {
+        let history = self.history.join("\n    ");
+        let mut seen = self.seen.lock().expect("no panic elsewhere");
+        seen.violations
+            .push(format!("{problem}\n  after:\n    {history}"));
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        let mut seen = self.seen.lock().expect("no panic elsewhere");
+        for away in self.away.drain(..) {
+            seen.left.entry(away.owner).or_default().push(away.how);
+        }
+    }
+}
+
+/// The lock's keys.
+#[derive(Clone, Debug)]
+struct Keys {
+    lock: String,
+    list: String,
+    holds: HashMap<String, i64>,
+    /// Since 1970.
+    lease_end: Option<Duration>,
+    queue: Vec<String>,
+}
+
+impl Keys {
+    fn new(lock: &str) -> Self {
+        Self {
+            lock: lock.to_owned(),
+            list: format!("redisson_lock_queue:{{{lock}}}"),
+            holds: HashMap::new(),
+            lease_end: None,
+            queue: Vec::new(),
+        }
+    }
+
+    fn concern(&self, effect: &Effect) -> bool {
+        let mut keys = effect.words.iter().skip(1);
+        keys.any(|key| *key == self.lock || *key == self.list)
+    }
+
+    fn apply(&mut self, effect: &Effect) -> Result<(), String> {
+        let words: Vec<&str> = effect.words.iter().map(String::as_str).collect();
+        let (name, rest) = words.split_first().ok_or("an empty command")?;
+        match (name.to_ascii_uppercase().as_str(), rest) {
+            ("DEL" | "UNLINK", keys) => keys.iter().for_each(|key| self.delete(key)),
+            (name, [key, rest @ ..]) if *key == self.lock => self.apply_to_lock(name, rest)?,
+            (name, [key, rest @ ..]) if *key == self.list => self.apply_to_queue(name, rest)?,
+            _ => (),
+        }
+        Ok(())
+    }
+
+    fn delete(&mut self, key: &str) {
+        if key == self.lock {
+            self.holds.clear();
+            self.lease_end = None;
+        } else if key == self.list {
+            self.queue.clear();
+        }
+    }
+
+    fn apply_to_lock(&mut self, name: &str, rest: &[&str]) -> Result<(), String> {
+        match (name, rest) {
+            ("HSET", [owner, count]) => {
+                self.holds.insert((*owner).to_owned(), number(count)?);
+            }
+            ("HINCRBY", [owner, by]) => {
+                *self.holds.entry((*owner).to_owned()).or_default() += number(by)?;
+            }
+            ("HDEL", [owner]) => drop(self.holds.remove(*owner)),
+            ("PEXPIREAT", [at, ..]) => {
+                let at = u64::try_from(number(at)?).map_err(|error| error.to_string())?;
+                self.lease_end = Some(Duration::from_millis(at));
+            }
+            _ => return Err(format!("an unexpected {name} {rest:?} of the lock")),
+        }
+        Ok(())
+    }
+
+    fn apply_to_queue(&mut self, name: &str, rest: &[&str]) -> Result<(), String> {
+        match (name, rest) {
+            ("RPUSH", owners) => self
+                .queue
+                .extend(owners.iter().map(|owner| (*owner).to_owned())),
+            ("LPOP", []) if !self.queue.is_empty() => drop(self.queue.remove(0)),
+            ("RPOP", []) => drop(self.queue.pop()),
+            ("LREM", [count, owner]) => self.remove(number(count)?, owner),
+            _ => return Err(format!("an unexpected {name} {rest:?} of the queue")),
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self, count: i64, owner: &str) {
+        if count == 0 {
+            self.queue.retain(|other| other != owner);
+            return;
+        }
+        let place = if count > 0 {
+            self.queue.iter().position(|other| other == owner)
+        } else {
+            self.queue.iter().rposition(|other| other == owner)
+        };
+        if let Some(place) = place {
+            self.queue.remove(place);
+        }
+    }
+}
+
+fn number(word: &str) -> Result<i64, String> {
+    word.parse().map_err(|_| format!("{word} is no number"))
+}
