@@ -100,6 +100,7 @@ fn eval(ctx: &Ctx, arguments: &Args<'_>, script: &Script, command: &CStr) {
             .filter_map(|index| arguments.string(index))
             .collect();
         ctx.run_for_caller(command, &words);
+        waiters::script_is_through(ctx);
         return;
     };
     stats::intercepted(script.role);
@@ -107,6 +108,7 @@ fn eval(ctx: &Ctx, arguments: &Args<'_>, script: &Script, command: &CStr) {
         waiters::asks(ctx, lock, Owner::clone(owner), *alive);
     }
     reply(ctx, &outcome);
+    waiters::script_is_through(ctx);
 }
 
 /// Keys and arguments. `None` if their number is not one that a script can have.

@@ -13,7 +13,9 @@
 //! plain enough to be judged at a glance ([`permission`]).
 //!
 //! The scripts change the keys as any stranger does: the module takes note by their key events
-//! and acts when the script is through, never inside one.
+//! and acts when the script is through, never inside one. It acts at once, not only at the end of
+//! the event loop's turn: the next script in the same turn would drop whoever this one has left
+//! without time.
 
 pub mod filter;
 mod keys;

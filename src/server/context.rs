@@ -29,8 +29,14 @@ impl Flags {
     #[must_use]
     pub fn deny_blocking(self) -> bool {
         self.has(raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING)
-            || self.has(raw::REDISMODULE_CTX_FLAGS_MULTI)
+            || self.in_transaction()
             || self.in_script()
+    }
+
+    /// The command is part of a transaction.
+    #[must_use]
+    pub fn in_transaction(self) -> bool {
+        self.has(raw::REDISMODULE_CTX_FLAGS_MULTI)
     }
 
     /// The command was called by a Lua script or a function.

@@ -13,6 +13,11 @@ pub fn asks(ctx: &Ctx, lock: &Str, owner: Owner, alive: Millis) {
     sweep::asked(ctx, LockId::new(ctx.db(), lock.as_slice()), owner, alive);
 }
 
+/// A script has run natively: the module's rules act on what it has left.
+pub fn script_is_through(ctx: &Ctx) {
+    sweep::attend(ctx);
+}
+
 /// A waiter is about to leave the queue with this key.
 pub fn leaves(ctx: &Ctx, queue: &Str, owner: &[u8]) {
     let locks = names::locks_of(queue.as_slice());

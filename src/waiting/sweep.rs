@@ -259,6 +259,20 @@ fn give_up_closed(ctx: &Ctx) {
     }
 }
 
+/// An intercepted script has run: what it touched is looked at before the next command, which may
+/// be another script that drops whom this one has left without time. A transaction is one step.
+pub fn attend(ctx: &Ctx) {
+    let quiet = NOTES.with_borrow(|notes| notes.asked.is_empty() && notes.touched.is_empty());
+    if quiet || ctx.flags().in_transaction() {
+        return;
+    }
+    let db = ctx.db();
+    hear_who_asked(ctx);
+    look_at_touched(ctx);
+    // The caller's database; there is one.
+    let _ = ctx.select_db(db);
+}
+
 /// Waiters of Redisson's that have asked are alive. Their locks are looked at with that, if
 /// somebody has touched them.
 fn hear_who_asked(ctx: &Ctx) {
