@@ -72,11 +72,17 @@ fn forget_holder(stored: &mut Stored<'_>, listed: &[Owner]) {
 fn give_deadline(stored: &Stored<'_>, owner: &Owner, mut waiter: Waiter) -> Waiter {
     let now = stored.now;
     let patience = now.deadline_after(stored.rules.patience);
-    if !matches!(waiter.presence, Presence::Polling | Presence::Asked) {
-        waiter.deadline = patience;
-    }
+    let score = match waiter.presence {
+        Presence::Polling => waiter.deadline.wall,
+        // Its own may be ages ahead, where scripts would line up everybody behind it.
+        Presence::Asked => patience.wall.min(waiter.deadline.wall),
+        _ => {
+            waiter.deadline = patience;
+            patience.wall
+        }
+    };
     let name = &stored.names.deadlines;
-    write::set_score(stored.ctx, name, &string(owner), waiter.deadline.wall);
+    write::set_score(stored.ctx, name, &string(owner), score);
     waiter
 }
 

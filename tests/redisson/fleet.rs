@@ -145,10 +145,7 @@ fn run(interception: Interception, releases: [&str; 2], wanted: usize, seed: u64
     let server = interception.server(&["--fairlock.turn", &turn]);
     let stream = Stream::watch(&server, "k", TURN);
     let jvms = releases.map(|release| RwLock::new(start(release, &server)));
-    // Until 3.13.2 clients count with five seconds where later ones subtract five minutes: some of
-    // the old ones still lose their places then.
-    let same_patience = releases.iter().all(|release| !release.starts_with("3.11."));
-    let protected = interception.protects("uuid:1") && same_patience;
+    let protected = interception.protects("uuid:1");
     let fleet = Fleet {
         server,
         protected,
