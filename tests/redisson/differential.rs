@@ -144,28 +144,49 @@ fn run(client: &mut Client, batch: &[Case]) -> Vec<Value> {
     results
 }
 
-/// Whether two replies are the same, but for the clock.
+/// Whether the answers to two cases are the same, but for the clock.
 fn agree(one: &Value, other: &Value, clock: bool) -> bool {
-    if one == other {
-        return true;
-    }
+    let (Value::Array(ones), Value::Array(others)) = (one, other) else {
+        return one == other;
+    };
+    // What is left of leases and latches goes by the clock in any case.
+    let times = ones.len().saturating_sub(Case::TIMES);
+    let pairs = ones.iter().zip(others).enumerate();
+    ones.len() == others.len()
+        && pairs
+            .map(|(index, (one, other))| (one, other, clock || index >= times))
+            .all(|(one, other, clock)| one == other || clock && close(one, other))
+}
+
+/// Whether two answers are the same but for a moment.
+fn close(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Array(ones), Value::Array(others)) => {
-            let pairs = ones.iter().zip(others);
-            // What is left of leases and latches goes by the clock in any case.
-            let last = ones.len().saturating_sub(Case::TIMES);
-            ones.len() == others.len()
-                && pairs.enumerate().all(|(index, (one, other))| {
-                    agree(one, other, clock || index >= last && last > 0)
-                })
+            // Scores that are equal on one side only are in another order.
+            let (ones, others) = (scores(ones), scores(others));
+            let mut pairs = ones.iter().zip(&others);
+            !ones.is_empty()
+                && ones.len() == others.len()
+                && pairs.all(|(one, other)| one.0 == other.0 && near(one.1, other.1))
         }
-        _ => {
-            clock
-                && number(one)
-                    .zip(number(other))
-                    .is_some_and(|(one, other)| (one - other).abs() <= CLOCK)
-        }
+        _ => number(one)
+            .zip(number(other))
+            .is_some_and(|(one, other)| near(one, other)),
     }
+}
+
+fn near(one: f64, other: f64) -> bool {
+    // Infinities are near themselves only.
+    one.total_cmp(&other).is_eq() || (one - other).abs() <= CLOCK
+}
+
+/// Members with their scores, by member; nothing if it is something else.
+fn scores(answer: &[Value]) -> Vec<(String, f64)> {
+    let pairs = answer.chunks_exact(2);
+    let pairs = pairs.map(|pair| Some((show(&pair[0]), number(&pair[1])?)));
+    let mut scores: Vec<_> = pairs.collect::<Option<_>>().unwrap_or_default();
+    scores.sort_by(|one, other| one.0.cmp(&other.0));
+    scores
 }
 
 #[allow(clippy::cast_precision_loss)]
