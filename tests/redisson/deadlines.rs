@@ -189,3 +189,29 @@ fn an_expiry_set_on_the_lock_costs_nobody_a_place() {
         assert_eq!(lost, is_lost, "{victim:?}");
     });
 }
+
+#[test]
+fn a_multi_lock_with_a_lease_takes_nobodys_place_with_it() {
+    Victim::each(|side, victim, is_lost| {
+        if side.has_module() && is_lost {
+            // As above.
+            return;
+        }
+        let server = side.server();
+        let [a, b] = Driver::several([NEWEST; 2], &server, &[]);
+        let mut client = server.connect();
+        assert_eq!(a.run("holder", "lock k 60000"), "true");
+        let multi = queue(&mut client, &a, "multi", "multiLock k other 60000 1500");
+        let _waiting = victim.join(&server, &b);
+        assert_eq!(a.run("holder", "unlock k"), "done");
+        // Once it has all of its locks, it sets its lease on all keys of each.
+        assert_eq!(multi.get(), "true");
+        let first = head(&mut client);
+        assert_eq!(a.run("multi", "lock k 60000"), "true");
+        wait_until("the expiry has passed", || {
+            client.int("PTTL redisson_lock_queue:{k}") < 0
+        });
+        let lost = head(&mut client) != first;
+        assert_eq!(lost, is_lost, "{victim:?}");
+    });
+}
