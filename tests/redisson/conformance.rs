@@ -3,7 +3,7 @@
 use crate::client::Client;
 use crate::driver::{Answer, Driver};
 use crate::interception::INTERCEPTIONS;
-use crate::releases::each_release;
+use crate::releases::{NEWEST, each_release};
 use crate::server::{Server, wait_until};
 
 /// Who waits for `k`, in order.
@@ -238,4 +238,31 @@ fn a_wait_that_is_given_up_leaves_nothing_behind() {
         assert_eq!(b.run("2", "tryLock k"), "true");
         assert_eq!(b.run("2", "unlock k"), "done");
     });
+}
+
+/// Since 4.6.1.
+#[test]
+fn a_non_reentrant_lock_refuses_its_holder_and_serves_others_in_order() {
+    for interception in INTERCEPTIONS {
+        println!("interception {interception:?}");
+        let server = interception.server(&[]);
+        let [a, b] = Driver::several([NEWEST; 2], &server, &[]);
+        let mut client = server.connect();
+        assert_eq!(a.run("1", "lock nonreentrant:k"), "true");
+        for again in ["lock", "tryLock"] {
+            let refused = a.run("1", &format!("{again} nonreentrant:k"));
+            assert!(refused.contains("IllegalMonitorState"), "{refused}");
+        }
+        let first = b.send("1", "lock nonreentrant:k");
+        wait_for_queue(&mut client, "k", 1);
+        let second = a.send("2", "lock nonreentrant:k");
+        wait_for_queue(&mut client, "k", 2);
+        assert_eq!(a.run("1", "unlock nonreentrant:k"), "done");
+        assert_eq!(first.get(), "true");
+        assert_eq!(waiting(&mut client, "k"), 1);
+        assert_eq!(b.run("1", "unlock nonreentrant:k"), "done");
+        assert_eq!(second.get(), "true");
+        assert_eq!(a.run("2", "unlock nonreentrant:k"), "done");
+        nothing_is_left(&mut client);
+    }
 }
