@@ -6,13 +6,16 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 
 MODULE = $${CARGO_TARGET_DIR:-target}/release/libfairlock.so
 
-.PHONY: help setup build run test test-redisson fingerprints check fmt lint properties
+.PHONY: help setup setup-tests build run test test-redisson fingerprints check fmt lint properties
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
 
-setup: ## Install what is missing: server, compiler, libclang, Rust, Java, Maven
+setup: ## Install what is missing: server, compiler, libclang, Rust
 	@scripts/setup
+
+setup-tests: ## Install what the tests need besides: a JDK, Maven
+	@scripts/setup --tests
 
 build: setup ## Build the module in release mode
 	cargo build --release --locked
@@ -20,16 +23,16 @@ build: setup ## Build the module in release mode
 run: build ## Start a server with the module, show it at work, keep it running (PORT=n to choose)
 	@scripts/run "$(MODULE)" $(PORT)
 
-test: setup ## Formatting, lints, all tests
+test: setup-tests ## Formatting, lints, all tests
 	cargo fmt --check
 	cargo clippy --locked --all-targets -- -D warnings
 	scripts/check-architecture
 	cargo test --locked
 
-test-redisson: setup ## The tests with real clients, all releases of Redisson, long fleets
+test-redisson: setup-tests ## The tests with real clients, all releases of Redisson, long fleets
 	REDISSON_RELEASES=all cargo test --locked --test redisson
 
-fingerprints: setup ## Write the scripts of RELEASES="4.8.0 ..." of Redisson into the table of digests
+fingerprints: setup-tests ## Write the scripts of RELEASES="4.8.0 ..." of Redisson into the table of digests
 	RECORD_FINGERPRINTS=1 REDISSON_RELEASES="$(RELEASES)" cargo test --locked --test redisson fingerprints
 
 check: ## The rules of the house: which room may use which
