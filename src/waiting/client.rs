@@ -115,7 +115,8 @@ pub fn block(ctx: &Ctx, lock: LockId, owner: &[u8], timeout: Millis) -> Option<T
         handle,
         lock,
         owner: Owner::from(owner),
-        until: (timeout > 0).then(|| now().tick_after(timeout)),
+        // The tick that is running now has begun already: never a part of it too early.
+        until: (timeout > 0).then(|| now().tick_after(timeout).saturating_add(1)),
         outcome: None,
     };
     CLIENTS.with_borrow_mut(|clients| clients.add(ticket, client));
