@@ -93,9 +93,7 @@ fn add(rows: &mut Vec<Row>, release: &str, script: &Script) {
         first: release.to_owned(),
         last: release.to_owned(),
     };
-    // The script that renews one lock says its owner behind the lease; the one that renews many
-    // was shown with one.
-    if script.role == "renew" && script.text.starts_with(b"local") {
+    if script.renews_many() {
         "n".clone_into(&mut found.keys);
         "n+1".clone_into(&mut found.arguments);
     }

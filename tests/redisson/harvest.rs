@@ -20,6 +20,13 @@ pub struct Script {
     pub arguments: usize,
 }
 
+impl Script {
+    /// Whether it takes any number of locks, though it was seen with one.
+    pub fn renews_many(&self) -> bool {
+        self.role == "renew" && self.text.starts_with(b"local")
+    }
+}
+
 /// What the client does in turn, and the role of a script that is new then. Where the lock is held
 /// long enough, its lease is renewed.
 const STEPS: [(&str, &str, &str); 8] = [

@@ -245,6 +245,12 @@ fn call(script: &Script, keys: &Keys, now: u64, random: &mut Random) -> Words {
     };
     names.truncate(script.keys);
     let mut arguments = arguments(script, now, random);
+    if script.renews_many() {
+        for _ in 0..random.below(4) {
+            names.push(random.pick(&[&keys.lock, &keys.lock, &keys.channel, &keys.queue]));
+            arguments.push(random.pick(&OWNERS).to_owned());
+        }
+    }
     if random.once_in(40) {
         let changed = random.below(arguments.len());
         random.pick(&STRANGE).clone_into(&mut arguments[changed]);
