@@ -71,6 +71,7 @@ fn load(context: &Context, arguments: &[RedisString]) -> Status {
     Ctx::of(context, |ctx| {
         ctx.report_changes_explicitly();
         server::remember_server(ctx);
+        server::user::remember_module(ctx);
         waiting::start_afresh(ctx);
         redisson::filter::start_afresh(ctx);
         let loaded = config::load(context, arguments)

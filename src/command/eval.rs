@@ -90,10 +90,12 @@ fn eval(ctx: &Ctx, arguments: &Args<'_>, script: &Script, command: &CStr) {
     {
         waiters::leaves(ctx, queue, owner);
     }
-    let outcome = call.filter(|_| permission::is_plain(ctx)).and_then(|call| {
-        let outcome = run(script, &call).ok()?;
-        Some((outcome, call.keys))
-    });
+    let outcome = call
+        .filter(|_| permission::is_plain(ctx.client_id()))
+        .and_then(|call| {
+            let outcome = run(script, &call).ok()?;
+            Some((outcome, call.keys))
+        });
     let Some((outcome, keys)) = outcome else {
         stats::left_to_lua(script.role);
         let words: Vec<Str> = (0..arguments.len())

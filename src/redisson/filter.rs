@@ -62,7 +62,13 @@ fn intercept(
     let Some(script) = command.argument(1).and_then(recognise) else {
         return;
     };
-    if config::intercept_eval() {
+    // Where the server tells whose command it is, that of a user who would not be served natively
+    // passes untouched. Before 7.2 our command finds out.
+    let untouched = || {
+        let client = command.client();
+        client.is_some_and(|client| !permission::is_plain(client))
+    };
+    if config::intercept_eval() && !untouched() {
         own_name.with(|name| command.rename(name));
     } else {
         stats::left_to_lua(script.role);

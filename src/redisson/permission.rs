@@ -9,17 +9,39 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
-use crate::server::user::User;
-use crate::server::{Ctx, Str, string};
+use crate::server::user::{User, user_of};
+use crate::server::{Str, string};
 
 /// Most users whose answer is kept.
 const KEPT: usize = 1000;
 
-/// Everything that a script of Redisson's fair lock calls.
-const COMMANDS: [&[u8]; 22] = [
-    b"eval", b"evalsha", b"exists", b"get", b"set", b"del", b"hexists", b"hset", b"hincrby",
-    b"pexpire", b"pttl", b"lindex", b"lrange", b"lpop", b"lrem", b"rpush", b"zscore", b"zadd",
-    b"zrem", b"zrange", b"zincrby", b"publish",
+/// Everything that a script of Redisson's fair lock calls, how it is called, and what it becomes.
+const COMMANDS: [&[u8]; 25] = [
+    b"fairlock.eval",
+    b"fairlock.evalsha",
+    b"spublish",
+    b"eval",
+    b"evalsha",
+    b"exists",
+    b"get",
+    b"set",
+    b"del",
+    b"hexists",
+    b"hset",
+    b"hincrby",
+    b"pexpire",
+    b"pttl",
+    b"lindex",
+    b"lrange",
+    b"lpop",
+    b"lrem",
+    b"rpush",
+    b"zscore",
+    b"zadd",
+    b"zrem",
+    b"zrange",
+    b"zincrby",
+    b"publish",
 ];
 
 thread_local! {
@@ -43,11 +65,11 @@ pub fn forget() {
     ANSWERS.with_borrow_mut(HashMap::clear);
 }
 
-/// Whether the calling connection's user may do everything that scripts do, on any key and
-/// channel. Not so if nobody is connected.
+/// Whether a connection's user may do everything that scripts do, on any key and channel. Not so
+/// if it is no connection.
 #[must_use]
-pub fn is_plain(ctx: &Ctx) -> bool {
-    let Some(name) = ctx.user_name() else {
+pub fn is_plain(client: u64) -> bool {
+    let Some(name) = user_of(client) else {
         return false;
     };
     let known = ANSWERS.with_borrow(|answers| answers.get(name.as_slice()).copied());
@@ -75,7 +97,7 @@ fn may_do_all(name: &Str) -> bool {
     // A selector, in parentheses, allows commands on some keys only.
     let is_plain = !rules.iter().any(|rule| rule.starts_with(b"("));
     let commands = || {
-        let mut commands = COMMANDS.iter().copied().chain([&b"spublish"[..]]);
+        let mut commands = COMMANDS.iter().copied();
         commands.all(|command| user.may_run(&[&string(command)]))
     };
     is_plain && has(b"~*") && has(b"&*") && commands()

@@ -47,6 +47,13 @@ impl Incoming {
         (!string.is_null()).then(|| Str::string_as_slice(string))
     }
 
+    /// The connection that sends it. `None` before Redis 7.2, which does not tell.
+    #[must_use]
+    pub fn client(&self) -> Option<u64> {
+        // SAFETY: the function is there or not; the context is valid during the callback.
+        unsafe { raw::RedisModule_CommandFilterGetClientId.map(|client| client(self.raw)) }
+    }
+
     /// Makes it another command, with the same arguments.
     pub fn rename(&mut self, name: &Str) {
         // SAFETY: the context is valid during the callback. The server takes one reference to the

@@ -1,5 +1,6 @@
 //! What a connection's user may do.
 
+use std::cell::Cell;
 use std::ffi::c_int;
 use std::ptr::null_mut;
 
@@ -15,15 +16,34 @@ pub struct User {
     raw: *mut raw::RedisModuleUser,
 }
 
+thread_local! {
+    /// A context that belongs to no call, for questions that need one and have none.
+    static NO_CALL: Cell<*mut raw::RedisModuleCtx> = const { Cell::new(null_mut()) };
+}
+
+/// Prepares [`user_of`]. To be called when the module is loaded.
+pub fn remember_module(ctx: &Ctx) {
+    // SAFETY: the context is that of the module's initialisation. The one that is made lives as
+    // long as the module.
+    NO_CALL.set(unsafe { api!(RedisModule_GetDetachedThreadSafeContext(ctx.raw) or null_mut()) });
+}
+
+/// The name of a connection's user. `None` for what is not a connection, such as another module.
+#[must_use]
+pub fn user_of(client: u64) -> Option<Str> {
+    let ctx = NO_CALL.get();
+    if ctx.is_null() {
+        return None;
+    }
+    // SAFETY: the context lives as long as the module; the server looks the connection up.
+    adopt(unsafe { api!(RedisModule_GetClientUserNameById(ctx, client) or null_mut()) })
+}
+
 impl Ctx {
-    /// The name of the calling connection's user. `None` for what is not a connection, such as
-    /// another module.
+    /// The name of the calling connection's user. `None` for what is not a connection.
     #[must_use]
     pub fn user_name(&self) -> Option<Str> {
-        // SAFETY: the context is valid for this call; the server looks the connection up.
-        adopt(unsafe {
-            api!(RedisModule_GetClientUserNameById(self.raw, self.client_id()) or null_mut())
-        })
+        user_of(self.client_id())
     }
 }
 

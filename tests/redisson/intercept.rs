@@ -312,6 +312,23 @@ fn unlock_as(server: &Server, rules: &str) -> String {
 }
 
 #[test]
+fn a_user_whose_commands_are_listed_needs_ours_before_7_2() {
+    let server = intercepting(&[]);
+    let mut admin = server.connect();
+    load_all(&mut admin);
+    let listed = "+evalsha +@hash +@list +@sortedset +@keyspace +@string +@pubsub";
+    admin.run(&format!("ACL SETUSER user on nopass ~* &* {listed}"));
+    let mut user = server.connect();
+    user.run("AUTH user any");
+    let reply = send(&mut user, &call("lock"));
+    let knows_clients = !server.info("server", "redis_version").starts_with("7.0.");
+    assert_eq!(code(&reply), if knows_clients { "(nil)" } else { "NOPERM" });
+    admin.run("ACL SETUSER user +fairlock.eval +fairlock.evalsha +eval +@all");
+    assert_eq!(send(&mut user, &call("lock")), "(nil)");
+    assert_eq!(counters(&server, "intercepted"), ["lock:1"]);
+}
+
+#[test]
 fn permissions_that_change_count_at_once() {
     let server = intercepting(&[]);
     let mut admin = server.connect();
