@@ -5,12 +5,6 @@ use crate::client::{Blocked, Client, Listener, Wire};
 use crate::server::{Server, wait_until};
 
 /// The path of the module that a server has loaded.
-fn module_path(client: &mut Client) -> String {
-    let list = client.run("MODULE LIST");
-    let path = list.split("path, ").nth(1).expect("a path");
-    path.split(',').next().expect("a path").to_owned()
-}
-
 fn owners(client: &mut Client) -> String {
     client.run("LRANGE redisson_lock_queue:{k} 0 -1")
 }
@@ -27,7 +21,7 @@ fn waiters(server: &Server, names: &[&str]) -> Vec<Blocked> {
 fn unloading_is_refused_while_anyone_relies_on_the_module() {
     let server = Server::with(&["--enable-module-command", "yes"]);
     let mut client = server.connect();
-    let path = module_path(&mut client);
+    let path = server.module_path();
     // A polling waiter.
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
     client.run("FAIRLOCK.ACQUIRE k p ENQUEUE");
@@ -65,7 +59,7 @@ fn unloading_is_refused_while_anyone_relies_on_the_module() {
 fn loading_again_begins_with_the_defaults_and_goes_on_with_the_keys() {
     let server = Server::with(&["--enable-module-command", "yes"]);
     let mut client = server.connect();
-    let path = module_path(&mut client);
+    let path = server.module_path();
     client.run("CONFIG SET fairlock.lease 5000");
     let token = client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
     for _ in 0..5 {
@@ -91,7 +85,7 @@ fn loading_again_begins_with_the_defaults_and_goes_on_with_the_keys() {
 fn a_queue_that_was_there_before_the_module_is_served_by_it() {
     let server = Server::with(&["--enable-module-command", "yes", "--fairlock.turn", "100"]);
     let mut client = server.connect();
-    let path = module_path(&mut client);
+    let path = server.module_path();
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
     assert_eq!(client.run("MODULE UNLOAD fairlock"), "OK");
     // As Redisson's scripts leave it.

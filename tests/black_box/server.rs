@@ -183,8 +183,12 @@ impl Server {
     /// Where the module is that it has loaded.
     pub fn module_path(&self) -> String {
         let list = self.connect().run("MODULE LIST");
-        let path = list.split_once("path, ").expect("a path").1;
-        path.split_once(',').expect("a path").0.to_owned()
+        // Newer servers bring modules of their own.
+        let paths = list
+            .split("path, ")
+            .filter_map(|rest| rest.split(',').next());
+        let ours = paths.filter(|path| path.ends_with("libfairlock.so")).last();
+        ours.expect("a path").to_owned()
     }
 
     /// A field of INFO.
