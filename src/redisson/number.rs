@@ -1,5 +1,7 @@
 //! Numbers as Redisson's scripts compute with them: Lua has doubles only.
 
+use crate::config::LONGEST;
+
 /// A whole number that Lua, the server and Rust read alike. Others are left to Lua.
 pub fn whole(bytes: &[u8]) -> Option<i64> {
     let digits = bytes.strip_prefix(b"-").unwrap_or(bytes);
@@ -34,8 +36,7 @@ pub fn reply(number: f64) -> i64 {
 /// A time to live in whole milliseconds; what is out of range becomes the nearest end of it.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 pub fn duration(number: f64) -> u64 {
-    const LONGEST: u64 = 1 << 52;
-    (number as u64).min(LONGEST)
+    (number as u64).min(LONGEST.cast_unsigned())
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! One call of a script: its keys and arguments, and what comes of it.
 
+use crate::config::LONGEST;
 use crate::lock::{Millis, Owner};
 use crate::server::{Ctx, Str};
 
@@ -53,10 +54,6 @@ impl From<Reply> for Outcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeftToLua;
 
-/// Longest time that the native forms take for a lease, in milliseconds. Beyond it the script's
-/// own error is wanted.
-const LONGEST: i64 = 1 << 52;
-
 impl Call<'_> {
     /// The refusal of a script that would need more memory than there may be.
     pub(super) fn out_of_memory(&self) -> Option<Outcome> {
@@ -80,7 +77,7 @@ impl Call<'_> {
         Ok(double(number))
     }
 
-    /// An argument that is a time to live.
+    /// An argument that is a time to live. Beyond the longest, the script's own error is wanted.
     pub(super) fn duration(&self, index: usize) -> Result<Millis, LeftToLua> {
         let number = whole(self.argument(index)?).filter(|number| (1..LONGEST).contains(number));
         number

@@ -56,6 +56,17 @@ pub fn wait_for_queue(client: &mut Client, lock: &str, length: i64) {
     });
 }
 
+/// Waits until the lease of `k` goes up, as it never does by itself.
+pub fn wait_for_renewal(client: &mut Client) {
+    let mut least = client.int("PTTL k");
+    wait_until("the lease is renewed", || {
+        let left = client.int("PTTL k");
+        let renewed = left > least;
+        least = least.min(left);
+        renewed
+    });
+}
+
 /// Has a thread ask for a lock, and waits until it stands in the queue.
 #[track_caller]
 pub fn queue(client: &mut Client, driver: &Driver, thread: &str, operation: &str) -> Answer {
@@ -202,15 +213,9 @@ fn a_lock_without_a_lease_lasts_as_long_as_its_client() {
         assert_eq!(a.run("1", "lock k"), "true");
         let holder = client.run("HGETALL k");
         let waiter = queue(client, b, "1", "lock k");
-        // The lease is renewed more than once: it goes up as it never does by itself.
+        // More than once.
         for _ in 0..3 {
-            let mut least = client.int("PTTL k");
-            wait_until("the lease is renewed", || {
-                let left = client.int("PTTL k");
-                let renewed = left > least;
-                least = least.min(left);
-                renewed
-            });
+            wait_for_renewal(client);
         }
         assert_eq!(client.run("HGETALL k"), holder);
         a.kill();

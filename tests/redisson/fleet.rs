@@ -23,7 +23,16 @@ pub const LEASE: u64 = 3000;
 /// Threads of each JVM that use the lock.
 const THREADS: usize = 3;
 
-/// Random numbers that a seed determines (splitmix64).
+/// The next of the random numbers that a seed determines (splitmix64).
+pub fn mix(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let mut mixed = *state;
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    mixed ^ (mixed >> 31)
+}
+
+/// Random numbers that a seed determines.
 pub struct Dice(u64);
 
 impl Dice {
@@ -34,11 +43,7 @@ impl Dice {
 
     /// Less than a limit.
     pub fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (mixed ^ (mixed >> 31)) % limit
+        mix(&mut self.0) % limit
     }
 
     pub fn one_in(&mut self, count: u64) -> bool {

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::client::Client;
-use crate::conformance::{nothing_is_left, queue, wait_for_queue};
+use crate::conformance::{nothing_is_left, queue, wait_for_queue, wait_for_renewal};
 use crate::driver::{Answer, Driver};
 use crate::interception::{INTERCEPTIONS, Interception};
 use crate::releases::{NEWEST, OLD, each_release};
@@ -130,13 +130,7 @@ fn scripts(client: &mut Client) -> u64 {
 /// The next thing that clients have to ask for is that the lease be renewed.
 fn nobody_spins(client: &mut Client) {
     let before = scripts(client);
-    let mut least = client.int("PTTL k");
-    wait_until("the lease is renewed", || {
-        let left = client.int("PTTL k");
-        let renewed = left > least;
-        least = least.min(left);
-        renewed
-    });
+    wait_for_renewal(client);
     let asked = scripts(client) - before;
     assert!(asked < 10, "{asked} scripts");
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::fleet::mix;
 use crate::harvest::Script;
 
 /// A command's words.
@@ -15,7 +16,7 @@ pub struct Case {
     pub goes_by_the_clock: bool,
 }
 
-/// Numbers that follow each other without an order (splitmix64): the same from the same seed.
+/// Numbers that follow each other without an order: the same from the same seed.
 #[derive(Debug)]
 pub struct Random(u64);
 
@@ -25,11 +26,7 @@ impl Random {
     }
 
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        mix(&mut self.0)
     }
 
     fn below(&mut self, limit: usize) -> usize {
