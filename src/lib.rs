@@ -77,7 +77,7 @@ fn load(context: &Context, arguments: &[RedisString]) -> Status {
         let loaded = config::load(context, arguments)
             && register_commands(ctx)
             && server::events::subscribe(ctx, EVENTS)
-            && server::filter::register(ctx, redisson::filter::look)
+            && server::filter::register::<redisson::filter::Scripts>(ctx)
             && server::info::register(ctx, write_info);
         if loaded { Status::Ok } else { Status::Err }
     })

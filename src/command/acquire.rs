@@ -15,9 +15,9 @@ use std::ffi::CStr;
 use crate::config;
 use crate::error::Error;
 use crate::keyspace::Stored;
-use crate::lock::{Ask, Connection, Millis, Now, Place, Rules, Way, rules};
+use crate::lock::{Ask, Connection, Millis, Now, Place, Rules, Ticket, Way, rules};
 use crate::server::docs::{Argument, Docs, KeyUse, Keys};
-use crate::server::{Args, Command, Ctx, Str};
+use crate::server::{Args, Command, Ctx};
 use crate::waiting::client::{self, Outcome};
 use crate::waiting::{LockId, step};
 
@@ -40,7 +40,7 @@ enum Wait {
 
 #[derive(Debug)]
 struct Request<'a> {
-    lock: Str,
+    lock: &'a [u8],
     owner: Cow<'a, [u8]>,
     lease: Millis,
     patience: Millis,
@@ -81,30 +81,33 @@ impl Command for Acquire {
 
     fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<(), Error> {
         let request = parse(ctx, arguments)?;
-        let lock = || Str::new(None, request.lock.inner);
-        let acquired = step(ctx, lock(), |state, rules, now| {
-            let acquired = rules::acquire(state, &request.ask(), rules, now)?;
-            Ok(acquired.map(|acquired| acquired.token))
+        let answer = step(ctx, request.lock, |state, rules, now| {
+            request.decide(ctx, state, rules, now)
         })?;
-        if let Some(token) = acquired {
-            ctx.reply_integer(token);
-            return Ok(());
-        }
-        match request.wait {
-            Wait::Never => ctx.reply_nil(),
-            Wait::Enqueue => {
-                let place = step(ctx, lock(), |state, rules, now| {
-                    join(state, rules, now, &request, Way::Polling)
-                })?;
+        match answer {
+            Answer::Token(token) => ctx.reply_integer(token),
+            Answer::Nil => ctx.reply_nil(),
+            Answer::Place(place) => {
                 ctx.reply_array(2);
                 ctx.reply_integer(i64::try_from(place.position).unwrap_or(i64::MAX));
                 ctx.reply_integer(i64::try_from(place.retry_after).unwrap_or(i64::MAX));
             }
-            Wait::Block(_) if ctx.flags().deny_blocking() => ctx.reply_nil(),
-            Wait::Block(timeout) => block(ctx, &request, timeout),
+            Answer::Later => (),
+            Answer::Refused(ticket, error) => client::unblock(ctx, ticket, Outcome::Refused(error)),
         }
         Ok(())
     }
+}
+
+/// What is replied, or done in its place.
+enum Answer {
+    Token(i64),
+    Nil,
+    Place(Place),
+    /// The client is blocked.
+    Later,
+    /// The client is blocked, and is to be told why it cannot wait.
+    Refused(Ticket, Error),
 }
 
 fn parse<'a>(ctx: &Ctx, arguments: &Args<'a>) -> Result<Request<'a>, Error> {
@@ -160,31 +163,47 @@ impl Request<'_> {
             session: self.session,
         }
     }
-}
 
-fn join(
-    state: &mut Stored<'_>,
-    rules: &Rules,
-    now: Now,
-    request: &Request<'_>,
-    way: Way,
-) -> Result<Place, Error> {
-    Ok(rules::join(state, &request.ask(), way, rules, now)?)
-}
+    /// Takes the lock, or waits as was asked.
+    fn decide(
+        &self,
+        ctx: &Ctx,
+        state: &mut Stored<'_>,
+        rules: &Rules,
+        now: Now,
+    ) -> Result<Answer, Error> {
+        let ask = self.ask();
+        if let Some(acquired) = rules::acquire(state, &ask, rules, now)? {
+            return Ok(Answer::Token(acquired.token));
+        }
+        match self.wait {
+            Wait::Never => Ok(Answer::Nil),
+            Wait::Enqueue => {
+                let place = rules::join(state, &ask, Way::Polling, rules, now)?;
+                Ok(Answer::Place(place))
+            }
+            Wait::Block(_) if ctx.flags().deny_blocking() => Ok(Answer::Nil),
+            Wait::Block(timeout) => Ok(self.block(ctx, timeout, state, rules, now)),
+        }
+    }
 
-/// Blocks the client and puts it in the queue. From here on it is told everything, refusals too,
-/// as a blocked client.
-fn block(ctx: &Ctx, request: &Request<'_>, timeout: Millis) {
-    let id = LockId::new(ctx.db(), request.lock.as_slice());
-    let Some(ticket) = client::block(ctx, id, &request.owner, timeout) else {
-        ctx.reply_nil();
-        return;
-    };
-    let lock = Str::new(None, request.lock.inner);
-    let joined = step(ctx, lock, |state, rules, now| {
-        join(state, rules, now, request, Way::Blocked(ticket))
-    });
-    if let Err(error) = joined {
-        client::unblock(ctx, ticket, Outcome::Refused(error));
+    /// Blocks the client and puts it in the queue. From here on it is told everything, refusals
+    /// too, as a blocked client.
+    fn block(
+        &self,
+        ctx: &Ctx,
+        timeout: Millis,
+        state: &mut Stored<'_>,
+        rules: &Rules,
+        now: Now,
+    ) -> Answer {
+        let id = LockId::new(ctx.db(), self.lock);
+        let Some(ticket) = client::block(ctx, id, &self.owner, timeout, now) else {
+            return Answer::Nil;
+        };
+        match rules::join(state, &self.ask(), Way::Blocked(ticket), rules, now) {
+            Ok(_) => Answer::Later,
+            Err(refusal) => Answer::Refused(ticket, refusal.into()),
+        }
     }
 }

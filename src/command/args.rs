@@ -6,7 +6,7 @@ use crate::config::LONGEST;
 use crate::error::{Error, LONGEST_OWNER};
 use crate::keyspace::names::one_slot;
 use crate::lock::Millis;
-use crate::server::{Args, Ctx, Str, in_cluster};
+use crate::server::{Args, Ctx, in_cluster};
 
 thread_local! {
     static RUN: String = uuid::Uuid::new_v4().to_string();
@@ -42,16 +42,13 @@ impl<'a> Cursor<'a> {
     }
 
     /// The lock's key.
-    pub fn lock(&mut self) -> Result<Str, Error> {
-        let index = self.next;
+    pub fn lock(&mut self) -> Result<&'a [u8], Error> {
         let key = self.require()?;
-        let braces = key.is_empty() || key.contains(&b'{') || key.contains(&b'}');
-        if braces && in_cluster() && !one_slot(key) {
+        let unbraced = || !key.is_empty() && !key.contains(&b'{') && !key.contains(&b'}');
+        if in_cluster() && !unbraced() && !one_slot(key) {
             return Err(Error::CrossSlot);
         }
-        self.arguments
-            .string(index)
-            .ok_or(Error::Arity(self.command))
+        Ok(key)
     }
 
     /// The owner; `*` is the calling connection's own identity.

@@ -44,7 +44,7 @@ impl Command for Info {
         let mut cursor = Cursor::new(arguments, "fairlock.info");
         let lock = cursor.lock()?;
         cursor.finish()?;
-        let id = LockId::new(ctx.db(), lock.as_slice());
+        let id = LockId::new(ctx.db(), lock);
         let view = view::lock(ctx, &Names::of(lock), waiting::now())?;
         let holder = view.holder.as_ref();
         let lease = match (holder, view.lease) {

@@ -51,7 +51,7 @@ impl Command for Queue {
             once(&mut limit, "LIMIT", cursor.limit()?)?;
         }
         let (offset, count) = limit.unwrap_or((0, usize::MAX));
-        let id = LockId::new(ctx.db(), lock.as_slice());
+        let id = LockId::new(ctx.db(), lock);
         let waiters = view::waiters(ctx, &Names::of(lock), offset, count, waiting::now())?;
         ctx.reply_array(waiters.len());
         for (owner, left) in waiters {

@@ -1,6 +1,24 @@
 //! Names of the keys and channels of a lock.
 
+use std::cell::RefCell;
+use std::hash::BuildHasher;
+use std::rc::Rc;
+
+use foldhash::fast::RandomState;
+
 use crate::server::{Str, string};
+
+/// How many locks' names are remembered, a power of two. Whoever releases a lock has acquired it,
+/// most often a moment ago.
+const REMEMBERED: usize = 1024;
+
+/// Longer names are not worth their memory.
+const LONGEST_REMEMBERED: usize = 200;
+
+thread_local! {
+    static HASHER: RandomState = RandomState::default();
+    static MEMORY: RefCell<Vec<Option<Rc<Names>>>> = RefCell::default();
+}
 
 /// The names of a lock's four keys.
 #[derive(Debug)]
@@ -18,16 +36,35 @@ pub struct Names {
 impl Names {
     /// The names that belong to a lock's key.
     #[must_use]
-    pub fn of(lock: Str) -> Self {
-        let key = lock.as_slice();
-        let queue = string(&derived("redisson_lock_queue", key));
-        let deadlines = string(&derived("redisson_lock_timeout", key));
-        let token = string(&derived("redisson_lock_token", key));
+    pub fn of(key: &[u8]) -> Rc<Self> {
+        if key.len() > LONGEST_REMEMBERED {
+            return Rc::new(Self::made(key));
+        }
+        let hash = HASHER.with(|hasher| hasher.hash_one(key));
+        #[allow(clippy::cast_possible_truncation)] // What is cut off is not needed.
+        let slot = hash as usize % REMEMBERED;
+        MEMORY.with_borrow_mut(|memory| {
+            if memory.is_empty() {
+                memory.resize(REMEMBERED, None);
+            }
+            let names = memory.get(slot).and_then(Option::as_ref);
+            if let Some(names) = names.filter(|names| names.lock.as_slice() == key) {
+                return Rc::clone(names);
+            }
+            let names = Rc::new(Self::made(key));
+            if let Some(place) = memory.get_mut(slot) {
+                *place = Some(Rc::clone(&names));
+            }
+            names
+        })
+    }
+
+    fn made(key: &[u8]) -> Self {
         Self {
-            lock,
-            queue,
-            deadlines,
-            token,
+            lock: string(key),
+            queue: string(&derived("redisson_lock_queue", key)),
+            deadlines: string(&derived("redisson_lock_timeout", key)),
+            token: string(&derived("redisson_lock_token", key)),
         }
     }
 

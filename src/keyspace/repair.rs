@@ -3,19 +3,17 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::lock::line::Line;
 use crate::lock::{Holds, Millis, Now, Owner, Presence, State, Waiter};
-use crate::server::{Access, Ctx, Str, string};
+use crate::server::{Key, Str, string};
 
-use super::stored::{Stored, found, instant};
+use super::stored::{Line, Stored, found, instant};
 use super::write;
 
 /// Makes list, deadlines and line agree. Walks the queue, so it is only for when they do not.
 pub fn repair(stored: &mut Stored<'_>) {
-    stored.mended = true;
-    let (ctx, now) = (stored.ctx, stored.now);
-    let listed = read_list(ctx, &stored.names.queue);
-    let deadlines = read_deadlines(ctx, &stored.names.deadlines);
+    let now = stored.now;
+    let listed = read_list(&mut stored.queue);
+    let deadlines = read_deadlines(&mut stored.deadlines);
     forget_holder(stored, &listed);
     let order = merge(
         &listed,
@@ -25,14 +23,14 @@ pub fn repair(stored: &mut Stored<'_>) {
         now,
     );
 
-    write_list(ctx, &stored.names.queue, &listed, &order);
+    write_list(&mut stored.queue, &listed, &order);
     let kept: HashSet<&Owner> = order.iter().collect();
     let dropped: Vec<Str> = deadlines
         .keys()
         .filter(|owner| !kept.contains(owner))
         .map(|owner| string(owner))
         .collect();
-    write::remove_members(ctx, &stored.names.deadlines, &dropped);
+    write::remove_members(&mut stored.deadlines, &dropped);
 
     let known = std::mem::take(&mut stored.known.line);
     let mut line = Line::default();
@@ -45,7 +43,7 @@ pub fn repair(stored: &mut Stored<'_>) {
         };
         line.push(owner, waiter);
     }
-    stored.known.line = line;
+    stored.set_line(line);
     let head = stored.known.line.nth(0);
     if stored.known.turn.as_ref().map(|turn| &turn.owner) != head {
         stored.known.turn = None;
@@ -69,7 +67,7 @@ fn forget_holder(stored: &mut Stored<'_>, listed: &[Owner]) {
 }
 
 /// Gives a waiter without a deadline in the keys its own, or a fresh one if there is none.
-fn give_deadline(stored: &Stored<'_>, owner: &Owner, mut waiter: Waiter) -> Waiter {
+fn give_deadline(stored: &mut Stored<'_>, owner: &Owner, mut waiter: Waiter) -> Waiter {
     let now = stored.now;
     let patience = now.deadline_after(stored.rules.patience);
     let score = match waiter.presence {
@@ -81,22 +79,20 @@ fn give_deadline(stored: &Stored<'_>, owner: &Owner, mut waiter: Waiter) -> Wait
             patience.wall
         }
     };
-    let name = &stored.names.deadlines;
-    write::set_score(stored.ctx, name, &string(owner), score);
+    write::set_score(&mut stored.deadlines, &string(owner), score);
     waiter
 }
 
-fn read_list(ctx: &Ctx, name: &Str) -> Vec<Owner> {
-    let list = ctx.open(name, Access::Read);
+fn read_list(list: &mut Key<'_>) -> Vec<Owner> {
     (0..list.len())
         .map_while(|index| list.list_get(index))
         .map(|owner| Owner::from(owner.as_slice()))
         .collect()
 }
 
-fn read_deadlines(ctx: &Ctx, name: &Str) -> HashMap<Owner, Millis> {
-    let members = ctx.open(name, Access::Read).members();
-    members
+fn read_deadlines(deadlines: &mut Key<'_>) -> HashMap<Owner, Millis> {
+    deadlines
+        .members()
         .into_iter()
         .map(|(owner, score)| (Owner::from(owner), instant(score)))
         .collect()
@@ -155,15 +151,15 @@ fn merge(
     order
 }
 
-fn write_list(ctx: &Ctx, name: &Str, listed: &[Owner], order: &[Owner]) {
+fn write_list(list: &mut Key<'_>, listed: &[Owner], order: &[Owner]) {
     if let Some(more) = order.strip_prefix(listed) {
         for owner in more {
-            write::push(ctx, name, &string(owner));
+            write::push(list, &string(owner));
         }
         return;
     }
     let owners: Vec<Str> = order.iter().map(|owner| string(owner)).collect();
-    write::rewrite_list(ctx, name, &owners);
+    write::rewrite_list(list, &owners);
 }
 
 #[cfg(test)]

@@ -1,17 +1,22 @@
 //! One lock in its keys, as the rules see it.
 
+use std::cell::Cell;
 use std::ffi::CStr;
+use std::rc::Rc;
 
+use foldhash::fast::RandomState;
 use redis_module::NotifyEvent;
 
-use crate::lock::line::Line;
 use crate::lock::{
     Deadline, Event, Holds, Millis, Now, Owner, Presence, Refusal, Rules, Session, State, Turn,
     Waiter,
 };
-use crate::server::{Access, Ctx, Key, Kind, Str, string};
+use crate::server::{Access, Ctx, Key, Kind, Str, share, string};
 
 use super::{Names, repair, write};
+
+/// The waiters of a lock in their order.
+pub type Line = crate::lock::line::Line<RandomState>;
 
 /// What this server knows of a lock beyond its keys: who is blocked here, everyone's position,
 /// whose turn it is. Lost in a restart, and made again from the keys.
@@ -23,6 +28,9 @@ pub struct Known {
     pub turn: Option<Turn>,
     /// The connections that the lock is bound to.
     pub session: Option<Session>,
+    /// Whether every score in the keys is the deadline that is known here: nobody else has
+    /// written any since somebody waits.
+    pub scores_are_ours: bool,
 }
 
 impl Known {
@@ -33,35 +41,27 @@ impl Known {
     }
 }
 
+thread_local! {
+    /// Room for the events of the next step.
+    static SPARE: Cell<Vec<Event>> = const { Cell::new(Vec::new()) };
+}
+
 /// A lock of which some key holds something else.
 #[derive(Debug)]
 pub struct Unusable {
-    /// The lock's name.
-    pub lock: Str,
     /// What was known of it.
     pub known: Known,
     /// When the first of its keys expires.
     pub expires: Option<Millis>,
 }
 
-impl Unusable {
-    fn new(ctx: &Ctx, names: Names, known: Known) -> Box<Self> {
-        let keys = [&names.lock, &names.queue, &names.deadlines];
-        let expiries = keys.map(|name| ctx.open(name, Access::Read).expires_at());
-        Box::new(Self {
-            lock: names.lock,
-            known,
-            expires: expiries.into_iter().flatten().min(),
-        })
-    }
-}
-
-/// A lock's keys, open for one step.
+/// A lock's keys, open for one step. Each has one handle, and all that the step does goes through
+/// these.
 #[derive(Debug)]
 pub struct Stored<'c> {
     pub(super) ctx: &'c Ctx,
     /// The names of the lock's keys.
-    pub names: Names,
+    pub names: Rc<Names>,
     /// What is known beyond the keys.
     pub known: Known,
     /// The greatest token seen since the server started.
@@ -70,117 +70,177 @@ pub struct Stored<'c> {
     pub events: Vec<Event>,
     pub(super) rules: Rules,
     pub(super) now: Now,
-    /// Whether the queue was walked and mended in this step.
-    pub(super) mended: bool,
     lock: Key<'c>,
-    token: Option<Result<Option<i64>, Refusal>>,
+    pub(super) queue: Key<'c>,
+    pub(super) deadlines: Key<'c>,
+    /// Opened when it is needed.
+    token: Option<Token<'c>>,
+    /// The owners that were last named to the server: most steps are about one or two.
+    named: [Option<Str>; 2],
+}
+
+/// The token's key and what is in it.
+#[derive(Debug)]
+struct Token<'c> {
+    key: Key<'c>,
+    last: Result<Option<i64>, Refusal>,
+}
+
+impl<'c> Token<'c> {
+    fn open(ctx: &'c Ctx, name: &Str) -> Self {
+        let key = ctx.open(name, Access::Write);
+        let last = match key.kind() {
+            Kind::Empty => Ok(None),
+            Kind::String => match key.read(number).flatten() {
+                Some(token) if token >= 0 => Ok(Some(token)),
+                _ => Err(Refusal::UnreadableToken),
+            },
+            _ => Err(Refusal::TokenType),
+        };
+        Self { key, last }
+    }
 }
 
 impl<'c> Stored<'c> {
-    /// Opens the keys. What others did to the queue since is mended first.
+    /// Opens the keys. What others did to the queue since is mended first: `touched` says that
+    /// they did something to it.
     ///
     /// # Errors
     /// [`Unusable`] if the lock, queue or deadline key holds something else; nothing has been
     /// written then.
     pub fn open(
         ctx: &'c Ctx,
-        names: Names,
+        names: Rc<Names>,
         known: Known,
         greatest: i64,
         rules: &Rules,
         now: Now,
+        touched: bool,
     ) -> Result<Self, Box<Unusable>> {
         let lock = ctx.open(&names.lock, Access::Write);
-        if !matches!(lock.kind(), Kind::Empty | Kind::Hash) {
-            drop(lock);
-            return Err(Unusable::new(ctx, names, known));
+        // Most often nobody waits and nobody will: to see that there is no key is cheaper.
+        let access = if known.line.is_empty() && !touched {
+            Access::Read
+        } else {
+            Access::Write
+        };
+        let queue = ctx.open(&names.queue, access);
+        let deadlines = ctx.open(&names.deadlines, access);
+        let fits = |key: &Key<'_>, kind| key.kind() == kind || key.is_empty();
+        if !(fits(&lock, Kind::Hash)
+            && fits(&queue, Kind::List)
+            && fits(&deadlines, Kind::SortedSet))
+        {
+            let expiries = [&lock, &queue, &deadlines].map(Key::expires_at);
+            return Err(Box::new(Unusable {
+                known,
+                expires: expiries.into_iter().flatten().min(),
+            }));
         }
         let mut stored = Self {
             ctx,
             names,
             known,
             greatest,
-            events: Vec::new(),
+            events: SPARE.take(),
             rules: *rules,
             now,
-            mended: false,
             lock,
+            queue,
+            deadlines,
             token: None,
+            named: [None, None],
         };
-        match stored.queue_is_as_known() {
-            Some(true) => (),
-            Some(false) => repair::repair(&mut stored),
-            None => return Err(Unusable::new(ctx, stored.names, stored.known)),
+        if touched {
+            stored.persist_queue();
+        }
+        if touched || !stored.queue_is_as_known() {
+            stored.repair();
         }
         Ok(stored)
     }
 
-    /// Whether the queue and the deadlines look as this server left them. It compares lengths and
-    /// both ends: foreign scripts drop from the head and add at the tail, and a change that this
-    /// misses shows as soon as it reaches the head. `None`: a key holds something else.
-    fn queue_is_as_known(&self) -> Option<bool> {
-        let queue = self.ctx.open(&self.names.queue, Access::Write);
-        let deadlines = self.ctx.open(&self.names.deadlines, Access::Write);
-        let types_fit = matches!(queue.kind(), Kind::Empty | Kind::List)
-            && matches!(deadlines.kind(), Kind::Empty | Kind::SortedSet);
-        if !types_fit {
-            return None;
-        }
+    /// Whether the queue and the deadlines look as this server left them, in length and at the
+    /// head, which may be served in this step. Key events tell of what others do; this is for
+    /// what comes without one, and makes sure that nobody who is not there is ever served.
+    fn queue_is_as_known(&mut self) -> bool {
         let length = self.known.line.len();
-        if queue.len() != length || deadlines.len() != length {
-            return Some(false);
+        if self.queue.len() != length || self.deadlines.len() != length {
+            return false;
         }
-        let Some(last) = length.checked_sub(1) else {
-            return Some(true);
+        let Some(head) = self.known.line.nth(0) else {
+            return true;
         };
-        // A handle of its own for each end: on one, the server would walk from end to end.
-        let end = self.ctx.open(&self.names.queue, Access::Read);
-        let same = |found: Option<Str>, index| {
-            let expected = self.known.line.nth(index);
-            found.is_some_and(|found| expected.is_some_and(|owner| **owner == *found.as_slice()))
-        };
-        let head_has_deadline = || {
-            let head = self.known.line.nth(0);
-            head.is_some_and(|head| deadlines.score(&string(head)).is_some())
-        };
-        let ends = same(queue.list_get(0), 0) && same(end.list_get(last), last);
-        Some(ends && head_has_deadline())
+        let found = self.queue.list_get(0);
+        found.is_some_and(|found| found.as_slice() == &**head)
+    }
+
+    /// Queue and deadlines last as long as anyone waits: an expiry that somebody has put on them
+    /// (Redisson's `expire()` does) would throw the waiters away.
+    fn persist_queue(&mut self) {
+        for key in [&mut self.queue, &mut self.deadlines] {
+            if key.expires_at().is_some() {
+                write::persist(key);
+            }
+        }
     }
 
     /// Closes the keys and leaves what is to be kept: the names, what is known beyond the keys,
     /// what has happened, and the greatest token.
     #[must_use]
-    pub fn close(self) -> (Names, Known, Vec<Event>, i64) {
+    pub fn close(self) -> (Rc<Names>, Known, Vec<Event>, i64) {
         (self.names, self.known, self.events, self.greatest)
     }
 
-    /// Somebody else has touched queue or deadlines: they are mended in their whole length, not
-    /// only where their ends show it. They last as long as anyone waits: an expiry that somebody
-    /// has put on them (Redisson's `expire()` does) would throw the waiters away.
-    pub fn check_queue(&mut self) {
-        for name in [&self.names.queue, &self.names.deadlines] {
-            let mut key = self.ctx.open(name, Access::Write);
-            if key.expires_at().is_some() {
-                write::persist(self.ctx, &mut key, name);
-            }
-        }
-        if !self.mended {
-            repair::repair(self);
-        }
-    }
-
-    /// The list's index of a waiter. The ends of the list were compared when the keys were
+    /// The list's index of a waiter. The head of the list was compared when the keys were
     /// opened; if somebody has changed its middle, that shows here, and is mended.
     fn index_in_list(&mut self, owner: &[u8]) -> Option<usize> {
         let index = self.known.line.position(owner)?;
-        let queue = self.ctx.open(&self.names.queue, Access::Read);
-        let found = queue.list_get(index);
+        let found = self.queue.list_get(index);
         if found.is_some_and(|found| found.as_slice() == owner) {
             return Some(index);
         }
-        drop(queue);
-        repair::repair(self);
+        self.repair();
         self.known.line.position(owner)
+    }
+
+    fn repair(&mut self) {
+        self.queue.make_writable();
+        self.deadlines.make_writable();
+        repair::repair(self);
+    }
+
+    /// An owner as a string of the server.
+    pub(super) fn named(&mut self, owner: &[u8]) -> Str {
+        let known = self.named.iter().flatten();
+        if let Some(name) = known.clone().find(|name| name.as_slice() == owner) {
+            return share(name);
+        }
+        let name = string(owner);
+        self.named.swap(0, 1);
+        self.named[0] = Some(share(&name));
+        name
+    }
+
+    fn token_key(&mut self) -> &mut Token<'c> {
+        let (ctx, name) = (self.ctx, &self.names.token);
+        let token = self.token.get_or_insert_with(|| Token::open(ctx, name));
+        if let Ok(Some(last)) = token.last {
+            self.greatest = self.greatest.max(last);
+        }
+        token
+    }
+
+    /// Gives the room for events back, for the next step.
+    pub fn give_back(mut events: Vec<Event>) {
+        events.clear();
+        SPARE.set(events);
+    }
+
+    /// The queue was walked, and the scores in the keys may be anybody's.
+    pub(super) fn set_line(&mut self, line: Line) {
+        self.known.line = line;
+        self.known.scores_are_ours = false;
     }
 }
 
@@ -210,53 +270,41 @@ impl State for Stored<'_> {
     }
 
     fn holds(&mut self, owner: &[u8]) -> Holds {
-        match self.lock.hash_get(&string(owner)) {
+        if self.lock.is_empty() {
+            return Holds::None;
+        }
+        let owner = self.named(owner);
+        match self.lock.hash_get(&owner) {
             None => Holds::None,
             Some(count) => number(count.as_slice()).map_or(Holds::Unreadable, Holds::Count),
         }
     }
 
     fn set_holds(&mut self, owner: &[u8], holds: i64) {
-        let field = string(owner);
-        let (lock, name) = (&mut self.lock, &self.names.lock);
-        write::set_field(self.ctx, lock, name, &field, holds, c"hset");
+        let field = self.named(owner);
+        write::set_field(&mut self.lock, &field, holds, c"hset");
     }
 
     fn set_lease_end(&mut self, at: Millis) {
-        write::set_expiry(self.ctx, &mut self.lock, &self.names.lock, at);
+        write::set_expiry(&mut self.lock, at);
     }
 
     fn free(&mut self) {
-        write::delete(self.ctx, &mut self.lock, &self.names.lock);
+        write::delete(&mut self.lock);
     }
 
     fn token(&mut self) -> Result<Option<i64>, Refusal> {
-        let (ctx, name) = (self.ctx, &self.names.token);
-        *self.token.get_or_insert_with(|| {
-            let key = ctx.open(name, Access::Read);
-            match key.kind() {
-                Kind::Empty => Ok(None),
-                Kind::String => match key.bytes().as_deref().and_then(number) {
-                    Some(token) if token >= 0 => {
-                        self.greatest = self.greatest.max(token);
-                        Ok(Some(token))
-                    }
-                    _ => Err(Refusal::UnreadableToken),
-                },
-                _ => Err(Refusal::TokenType),
-            }
-        })
+        self.token_key().last
     }
 
     fn set_token(&mut self, token: i64, expires: Millis) {
-        let name = &self.names.token;
-        let mut key = self.ctx.open(name, Access::Write);
-        if self.token == Some(Ok(Some(token))) && key.kind() == Kind::String {
-            write::set_expiry(self.ctx, &mut key, name, expires);
+        let stored = self.token_key();
+        if stored.last == Ok(Some(token)) {
+            write::set_expiry(&mut stored.key, expires);
         } else {
-            write::set_number(self.ctx, &mut key, name, token, expires);
+            write::set_number(&mut stored.key, token, expires);
         }
-        self.token = Some(Ok(Some(token)));
+        stored.last = Ok(Some(token));
         self.greatest = self.greatest.max(token);
     }
 
@@ -285,21 +333,25 @@ impl State for Stored<'_> {
     }
 
     fn push(&mut self, owner: &[u8], waiter: Waiter, deadline: Millis) {
+        if self.known.line.is_empty() {
+            self.known.scores_are_ours = true;
+            self.queue.make_writable();
+            self.deadlines.make_writable();
+        }
         self.known.line.push(Owner::from(owner), waiter);
-        let owner = string(owner);
-        write::set_score(self.ctx, &self.names.deadlines, &owner, deadline);
-        write::push(self.ctx, &self.names.queue, &owner);
+        let owner = self.named(owner);
+        write::set_score(&mut self.deadlines, &owner, deadline);
+        write::push(&mut self.queue, &owner);
     }
 
     fn remove(&mut self, owner: &[u8]) {
         let Some(index) = self.index_in_list(owner) else {
             return;
         };
-        let length = self.known.line.len();
         self.known.line.remove(owner);
-        let owner = string(owner);
-        write::remove_at(self.ctx, &self.names.queue, index, length, &owner);
-        write::remove_members(self.ctx, &self.names.deadlines, &[owner]);
+        let owner = self.named(owner);
+        write::remove_at(&mut self.queue, index, &owner);
+        write::remove_member(&mut self.deadlines, &owner);
     }
 
     /// Each by itself costs replicas a walk of the queue, so from some number on the list is
@@ -324,17 +376,22 @@ impl State for Stored<'_> {
             .iter()
             .map(|(owner, _)| string(owner))
             .collect();
-        write::rewrite_list(self.ctx, &self.names.queue, &rest);
-        write::remove_members(self.ctx, &self.names.deadlines, &members);
+        write::rewrite_list(&mut self.queue, &rest);
+        write::remove_members(&mut self.deadlines, &members);
     }
 
     fn deadline(&mut self, owner: &[u8]) -> Option<Millis> {
-        let deadlines = self.ctx.open(&self.names.deadlines, Access::Read);
-        deadlines.score(&string(owner)).map(instant)
+        if self.known.scores_are_ours {
+            let waiter = self.known.line.get(owner);
+            return waiter.map(|waiter| waiter.deadline.wall);
+        }
+        let owner = self.named(owner);
+        self.deadlines.score(&owner).map(instant)
     }
 
     fn set_deadline(&mut self, owner: &[u8], at: Millis) {
-        write::set_score(self.ctx, &self.names.deadlines, &string(owner), at);
+        let owner = self.named(owner);
+        write::set_score(&mut self.deadlines, &owner, at);
     }
 
     fn turn(&mut self) -> Option<Turn> {
@@ -370,11 +427,31 @@ pub(super) fn found(now: Now) -> Waiter {
 }
 
 /// A whole number as the server would read it in a command.
-pub(super) fn number(bytes: &[u8]) -> Option<i64> {
-    let text = std::str::from_utf8(bytes).ok()?;
-    let number: i64 = text.parse().ok()?;
-    // Rust also takes "+1" and "007", which the server does not.
-    (number.to_string() == text).then_some(number)
+#[must_use]
+pub fn number(bytes: &[u8]) -> Option<i64> {
+    let digits = bytes.strip_prefix(b"-").unwrap_or(bytes);
+    // Rust also takes "+1", "-0" and "007", which the server does not.
+    let plain = match digits {
+        [b'0'] => bytes.len() == 1,
+        [first, ..] => matches!(first, b'1'..=b'9'),
+        [] => false,
+    };
+    if !plain {
+        return None;
+    }
+    let negative = digits.len() < bytes.len();
+    digits.iter().try_fold(0_i64, |number, byte| {
+        let digit = i64::from(byte.wrapping_sub(b'0'));
+        if digit > 9 {
+            return None;
+        }
+        let number = number.checked_mul(10)?;
+        if negative {
+            number.checked_sub(digit)
+        } else {
+            number.checked_add(digit)
+        }
+    })
 }
 
 /// A score as an instant. Foreign scores can be fractions, negative, huge.
@@ -392,11 +469,15 @@ mod tests {
     fn numbers_are_read_as_the_server_reads_them() {
         assert_eq!(number(b"42"), Some(42));
         assert_eq!(number(b"-7"), Some(-7));
+        assert_eq!(number(b"0"), Some(0));
         assert_eq!(number(b"9223372036854775807"), Some(i64::MAX));
+        assert_eq!(number(b"-9223372036854775808"), Some(i64::MIN));
         for text in [
             &b""[..],
             b"+1",
             b"007",
+            b"-0",
+            b"-",
             b" 1",
             b"1.0",
             b"9223372036854775808",

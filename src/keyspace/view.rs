@@ -37,7 +37,7 @@ fn open<'c>(ctx: &'c Ctx, name: &Str, kind: Kind) -> Result<Key<'c>, Error> {
 /// [`Error::WrongType`] if the lock, queue or deadline key holds something else.
 pub fn lock(ctx: &Ctx, names: &Names, now: Now) -> Result<LockView, Error> {
     let lock = open(ctx, &names.lock, Kind::Hash)?;
-    let queue = open(ctx, &names.queue, Kind::List)?;
+    let mut queue = open(ctx, &names.queue, Kind::List)?;
     open(ctx, &names.deadlines, Kind::SortedSet)?;
     let token = ctx.open(&names.token, Access::Read);
     let holder = lock
@@ -48,7 +48,7 @@ pub fn lock(ctx: &Ctx, names: &Names, now: Now) -> Result<LockView, Error> {
             .expires_at()
             .filter(|_| holder.is_some())
             .map(|end| end.saturating_sub(now.millis())),
-        token: token.bytes().as_deref().and_then(number),
+        token: token.read(number).flatten(),
         waiting: queue.len(),
         next: queue.list_get(0).map(|owner| owner.as_slice().to_vec()),
         holder,
@@ -68,7 +68,7 @@ pub fn waiters(
     now: Now,
 ) -> Result<Vec<(Str, Millis)>, Error> {
     open(ctx, &names.lock, Kind::Hash)?;
-    let queue = open(ctx, &names.queue, Kind::List)?;
+    let mut queue = open(ctx, &names.queue, Kind::List)?;
     let deadlines = open(ctx, &names.deadlines, Kind::SortedSet)?;
     let end = queue.len().min(offset.saturating_add(count));
     let waiters = (offset..end)

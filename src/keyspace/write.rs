@@ -7,14 +7,24 @@ use std::ffi::CStr;
 use redis_module::NotifyEvent;
 
 use crate::lock::Millis;
-use crate::server::{Access, Ctx, Key, Str, string};
+use crate::server::{Key, Str, decimal, string};
 
 /// Owners in one replicated RPUSH or ZREM: enough to be cheap, and no giant command.
 const CHUNK: usize = 1000;
 
-fn announce(ctx: &Ctx, class: NotifyEvent, event: &CStr, key: &Str) {
-    ctx.changed(key);
-    ctx.notify(class, event, key);
+thread_local! {
+    static ONE: Str = string(b"1");
+    static PXAT: Str = string(b"PXAT");
+}
+
+fn announce(key: &Key<'_>, class: NotifyEvent, event: &CStr) {
+    key.ctx().changed(key.name());
+    key.ctx().notify(class, event, key.name());
+}
+
+/// The key has lost its last element, and with it itself.
+fn announce_end(key: &Key<'_>) {
+    key.ctx().notify(NotifyEvent::GENERIC, c"del", key.name());
 }
 
 /// Milliseconds as a score. Exact below 2^53.
@@ -23,61 +33,81 @@ fn score(at: Millis) -> f64 {
     at as f64
 }
 
-fn decimal(number: Millis) -> Str {
-    string(number.to_string().as_bytes())
+fn millis(at: Millis) -> Str {
+    decimal(i64::try_from(at).unwrap_or(i64::MAX))
 }
 
 /// HSET of one field, or whatever else is announced by this event.
-pub fn set_field(ctx: &Ctx, key: &mut Key<'_>, name: &Str, field: &Str, value: i64, event: &CStr) {
-    let value = string(value.to_string().as_bytes());
-    key.hash_set(field, &value);
-    ctx.replicate(c"HSET", &[name, field, &value]);
-    announce(ctx, NotifyEvent::HASH, event, name);
+pub fn set_field(key: &mut Key<'_>, field: &Str, value: i64, event: &CStr) {
+    let mut set = |value: &Str| {
+        key.hash_set(field, value);
+        key.ctx().replicate(c"HSET", &[key.name(), field, value]);
+    };
+    if value == 1 {
+        ONE.with(set);
+    } else {
+        set(&decimal(value));
+    }
+    announce_field(key, event);
+}
+
+/// A change of a field that nothing remains of, when the step is done, but its event.
+pub fn announce_field(key: &Key<'_>, event: &CStr) {
+    announce(key, NotifyEvent::HASH, event);
 }
 
 /// PEXPIREAT.
-pub fn set_expiry(ctx: &Ctx, key: &mut Key<'_>, name: &Str, at: Millis) {
+pub fn set_expiry(key: &mut Key<'_>, at: Millis) {
     key.set_expires_at(at);
-    ctx.replicate(c"PEXPIREAT", &[name, &decimal(at)]);
-    announce(ctx, NotifyEvent::GENERIC, c"expire", name);
+    key.ctx()
+        .replicate(c"PEXPIREAT", &[key.name(), &millis(at)]);
+    announce(key, NotifyEvent::GENERIC, c"expire");
 }
 
 /// PERSIST.
-pub fn persist(ctx: &Ctx, key: &mut Key<'_>, name: &Str) {
+pub fn persist(key: &mut Key<'_>) {
     key.set_persistent();
-    ctx.replicate(c"PERSIST", &[name]);
-    announce(ctx, NotifyEvent::GENERIC, c"persist", name);
+    key.ctx().replicate(c"PERSIST", &[key.name()]);
+    announce(key, NotifyEvent::GENERIC, c"persist");
 }
 
 /// DEL.
-pub fn delete(ctx: &Ctx, key: &mut Key<'_>, name: &Str) {
+pub fn delete(key: &mut Key<'_>) {
     key.delete();
-    ctx.replicate(c"DEL", &[name]);
-    announce(ctx, NotifyEvent::GENERIC, c"del", name);
+    key.ctx().replicate(c"DEL", &[key.name()]);
+    announce(key, NotifyEvent::GENERIC, c"del");
 }
 
 /// SET with PXAT.
-pub fn set_number(ctx: &Ctx, key: &mut Key<'_>, name: &Str, value: i64, expires: Millis) {
-    let value = string(value.to_string().as_bytes());
-    key.set_string(&value);
+pub fn set_number(key: &mut Key<'_>, value: i64, expires: Millis) {
+    let value = decimal(value);
+    // A number that replaces another is most often as long.
+    if !key.overwrite(value.as_slice()) {
+        key.set_string(&value);
+    }
     key.set_expires_at(expires);
-    ctx.replicate(c"SET", &[name, &value, &string(b"PXAT"), &decimal(expires)]);
-    announce(ctx, NotifyEvent::STRING, c"set", name);
-    ctx.notify(NotifyEvent::GENERIC, c"expire", name);
+    PXAT.with(|pxat| {
+        let arguments = [key.name(), &value, pxat, &millis(expires)];
+        key.ctx().replicate(c"SET", &arguments);
+    });
+    announce(key, NotifyEvent::STRING, c"set");
+    key.ctx()
+        .notify(NotifyEvent::GENERIC, c"expire", key.name());
 }
 
 /// RPUSH of one element.
-pub fn push(ctx: &Ctx, name: &Str, element: &Str) {
-    ctx.open(name, Access::Write).list_push(element);
-    ctx.replicate(c"RPUSH", &[name, element]);
-    announce(ctx, NotifyEvent::LIST, c"rpush", name);
+pub fn push(key: &mut Key<'_>, element: &Str) {
+    key.list_push(element);
+    key.ctx().replicate(c"RPUSH", &[key.name(), element]);
+    announce(key, NotifyEvent::LIST, c"rpush");
 }
 
 /// Removes the element of a list whose index is known: LPOP, RPOP, or LREM from the nearer end.
 /// Replicas have no index, so theirs is the only walk, of half a queue at most.
-pub fn remove_at(ctx: &Ctx, name: &Str, index: usize, length: usize, element: &Str) {
-    // A fresh handle: the server jumps to the index then, rather than walk there.
-    ctx.open(name, Access::Write).list_delete(index);
+pub fn remove_at(key: &mut Key<'_>, index: usize, element: &Str) {
+    let length = key.len();
+    key.list_delete(index);
+    let (ctx, name) = (key.ctx(), key.name());
     let event = if index == 0 {
         ctx.replicate(c"LPOP", &[name]);
         c"lpop"
@@ -89,76 +119,70 @@ pub fn remove_at(ctx: &Ctx, name: &Str, index: usize, length: usize, element: &S
         ctx.replicate(c"LREM", &[name, &string(direction), element]);
         c"lrem"
     };
-    announce(ctx, NotifyEvent::LIST, event, name);
+    announce(key, NotifyEvent::LIST, event);
     if length == 1 {
-        ctx.notify(NotifyEvent::GENERIC, c"del", name);
+        announce_end(key);
     }
 }
 
 /// LREM of every such element.
-pub fn remove_elements(ctx: &Ctx, name: &Str, element: &Str) {
-    let list = ctx.open(name, Access::Read);
-    let length = list.len();
-    let is_it = |index: &usize| {
-        let found = list.list_get(*index);
+pub fn remove_elements(key: &mut Key<'_>, element: &Str) {
+    let length = key.len();
+    let mut is_it = |index: &usize| {
+        let found = key.list_get(*index);
         found.is_some_and(|found| found.as_slice() == element.as_slice())
     };
-    let places: Vec<usize> = (0..length).filter(is_it).collect();
-    drop(list);
+    let places: Vec<usize> = (0..length).filter(&mut is_it).collect();
     if places.is_empty() {
         return;
     }
     // From the end, so that the places before stay what they are.
     for index in places.iter().rev() {
-        ctx.open(name, Access::Write).list_delete(*index);
+        key.list_delete(*index);
     }
-    ctx.replicate(c"LREM", &[name, &string(b"0"), element]);
-    announce(ctx, NotifyEvent::LIST, c"lrem", name);
+    let arguments = [key.name(), &string(b"0"), element];
+    key.ctx().replicate(c"LREM", &arguments);
+    announce(key, NotifyEvent::LIST, c"lrem");
     if places.len() == length {
-        ctx.notify(NotifyEvent::GENERIC, c"del", name);
+        announce_end(key);
     }
 }
 
 /// Writes a list anew: DEL and RPUSH.
-pub fn rewrite_list(ctx: &Ctx, name: &Str, elements: &[Str]) {
-    let mut key = ctx.open(name, Access::Write);
-    delete(ctx, &mut key, name);
+pub fn rewrite_list(key: &mut Key<'_>, elements: &[Str]) {
+    delete(key);
     for element in elements {
         key.list_push(element);
     }
-    drop(key);
     for chunk in elements.chunks(CHUNK) {
-        let mut arguments = vec![name];
-        arguments.extend(chunk);
-        ctx.replicate(c"RPUSH", &arguments);
-        announce(ctx, NotifyEvent::LIST, c"rpush", name);
+        let arguments: Vec<&Str> = std::iter::once(key.name()).chain(chunk).collect();
+        key.ctx().replicate(c"RPUSH", &arguments);
+        announce(key, NotifyEvent::LIST, c"rpush");
     }
 }
 
 /// ZADD of one member.
-pub fn set_score(ctx: &Ctx, name: &Str, member: &Str, at: Millis) {
-    ctx.open(name, Access::Write).set_score(member, score(at));
-    ctx.replicate(c"ZADD", &[name, &decimal(at), member]);
-    announce(ctx, NotifyEvent::ZSET, c"zadd", name);
+pub fn set_score(key: &mut Key<'_>, member: &Str, at: Millis) {
+    key.set_score(member, score(at));
+    let arguments = [key.name(), &millis(at), member];
+    key.ctx().replicate(c"ZADD", &arguments);
+    announce(key, NotifyEvent::ZSET, c"zadd");
 }
 
 /// ZADD of members with any scores; each is announced by this event.
-pub fn set_scores(ctx: &Ctx, name: &Str, scores: &[(Str, f64)], event: &CStr) {
-    let mut key = ctx.open(name, Access::Write);
+pub fn set_scores(key: &mut Key<'_>, scores: &[(Str, f64)], event: &CStr) {
     for (member, score) in scores {
         key.set_score(member, *score);
     }
-    drop(key);
     for chunk in scores.chunks(CHUNK) {
-        let written = chunk.iter().map(|(_, score)| exact(*score));
-        let written: Vec<Str> = written.collect();
+        let written: Vec<Str> = chunk.iter().map(|(_, score)| exact(*score)).collect();
         let pairs = written.iter().zip(chunk);
         let pairs = pairs.flat_map(|(score, (member, _))| [score, member]);
-        let arguments: Vec<&Str> = std::iter::once(name).chain(pairs).collect();
-        ctx.replicate(c"ZADD", &arguments);
+        let arguments: Vec<&Str> = std::iter::once(key.name()).chain(pairs).collect();
+        key.ctx().replicate(c"ZADD", &arguments);
     }
     for _ in scores {
-        announce(ctx, NotifyEvent::ZSET, event, name);
+        announce(key, NotifyEvent::ZSET, event);
     }
 }
 
@@ -167,22 +191,28 @@ fn exact(score: f64) -> Str {
     string(format!("{score:e}").as_bytes())
 }
 
-/// ZREM of members that may be there.
-pub fn remove_members(ctx: &Ctx, name: &Str, members: &[Str]) {
-    let mut key = ctx.open(name, Access::Write);
-    let removed: Vec<&Str> = members
-        .iter()
-        .filter(|member| key.remove_member(member))
-        .collect();
-    let empty = key.is_empty();
-    drop(key);
-    for chunk in removed.chunks(CHUNK) {
-        let mut arguments = vec![name];
-        arguments.extend(chunk);
-        ctx.replicate(c"ZREM", &arguments);
-        announce(ctx, NotifyEvent::ZSET, c"zrem", name);
+/// ZREM of one member that may be there.
+pub fn remove_member(key: &mut Key<'_>, member: &Str) {
+    if key.remove_member(member) {
+        announce_removal(key, &[member]);
     }
-    if empty && !removed.is_empty() {
-        ctx.notify(NotifyEvent::GENERIC, c"del", name);
+}
+
+/// ZREM of members that may be there.
+pub fn remove_members(key: &mut Key<'_>, members: &[Str]) {
+    let mut removed = Vec::with_capacity(members.len());
+    removed.extend(members.iter().filter(|member| key.remove_member(member)));
+    announce_removal(key, &removed);
+}
+
+fn announce_removal(key: &Key<'_>, removed: &[&Str]) {
+    for chunk in removed.chunks(CHUNK) {
+        let chunk = chunk.iter().copied();
+        let arguments: Vec<&Str> = std::iter::once(key.name()).chain(chunk).collect();
+        key.ctx().replicate(c"ZREM", &arguments);
+        announce(key, NotifyEvent::ZSET, c"zrem");
+    }
+    if !removed.is_empty() && key.is_empty() {
+        announce_end(key);
     }
 }

@@ -10,6 +10,7 @@
 //! again; when most are empty they are numbered anew, which costs each of them O(1) over time.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 
 use super::state::{Owner, Waiter};
 
@@ -18,9 +19,11 @@ const SMALL: usize = 64;
 
 /// An ordered set of waiters that knows everyone's position.
 #[derive(Debug, Default)]
-pub struct Line {
-    places: HashMap<Owner, (usize, Waiter)>,
+pub struct Line<S = RandomState> {
+    places: HashMap<Owner, (usize, Waiter), S>,
     slots: Vec<Option<Owner>>,
+    /// No slot before this one is occupied, so that the head is found at once.
+    first: usize,
     /// `tree[i]` counts the occupied slots in the range of `i`, as usual for a Fenwick tree;
     /// index 0 is not used.
     tree: Vec<usize>,
@@ -31,7 +34,7 @@ fn span(node: usize) -> usize {
     node & node.wrapping_neg()
 }
 
-impl Line {
+impl<S: BuildHasher + Default> Line<S> {
     /// A line of these waiters, first the head. Of an owner named twice the first place counts.
     #[must_use]
     pub fn of(waiters: impl IntoIterator<Item = (Owner, Waiter)>) -> Self {
@@ -78,6 +81,9 @@ impl Line {
         if let Some(place) = self.slots.get_mut(slot) {
             *place = None;
         }
+        while self.slots.get(self.first).is_some_and(Option::is_none) {
+            self.first += 1;
+        }
         let mut node = slot + 1;
         while let Some(count) = self.tree.get_mut(node) {
             *count -= 1;
@@ -99,6 +105,9 @@ impl Line {
     pub fn nth(&self, index: usize) -> Option<&Owner> {
         if index >= self.len() {
             return None;
+        }
+        if index == 0 {
+            return self.slots.get(self.first)?.as_ref();
         }
         // Descend to the last node whose prefix holds no more than `index` waiters.
         let mut node = 0;
@@ -185,7 +194,7 @@ mod tests {
         /// The naive oracle is a plain vector.
         #[test]
         fn a_line_agrees_with_a_vector(steps in prop::collection::vec((any::<bool>(), 0u16..200), 0..600)) {
-            let mut line = Line::default();
+            let mut line: Line = Line::default();
             let mut oracle: Vec<u16> = Vec::new();
             for (join, name) in steps {
                 if join {
@@ -215,7 +224,7 @@ mod tests {
 
     #[test]
     fn a_long_line_that_is_served_from_the_head_stays_small() {
-        let mut line = Line::default();
+        let mut line: Line = Line::default();
         for name in 0..20_000u16 {
             line.push(owner(name), waiter(1));
             if name >= 10 {
@@ -227,7 +236,7 @@ mod tests {
 
     #[test]
     fn what_is_known_of_a_waiter_can_change() {
-        let mut line = Line::of([(owner(1), waiter(1)), (owner(1), waiter(2))]);
+        let mut line: Line = Line::of([(owner(1), waiter(1)), (owner(1), waiter(2))]);
         assert_eq!(line.get(&owner(1)), Some(waiter(1)));
         line.set(&owner(1), waiter(3));
         line.set(&owner(2), waiter(4));

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use crate::config;
-use crate::server::filter::Incoming;
+use crate::server::filter::{Filter, Incoming};
 use crate::server::{Ctx, Str, string};
 
 use super::recognise::{by_digest, by_text};
@@ -34,20 +34,35 @@ pub fn role_changes(replica: bool) {
     IS_REPLICA.set(replica);
 }
 
-/// Looks at a command. Length and first letter come before anything else: most commands are none
-/// of ours.
-pub fn look(command: &mut Incoming) {
-    let Some(name) = command.argument(0) else {
-        return;
-    };
-    let is = |word: &[u8]| name.eq_ignore_ascii_case(word);
-    match (name.len(), name.first().map(u8::to_ascii_lowercase)) {
-        (7, Some(b'e')) if is(b"evalsha") => intercept(command, by_digest, &EVALSHA_NAME),
-        (4, Some(b'e')) if is(b"eval") => intercept(command, by_text, &EVAL_NAME),
-        (4, Some(b'e')) if is(b"exec") => permission::may_have_changed(true),
-        (3, Some(b'a')) if is(b"acl") => permission::may_have_changed(false),
-        _ => (),
+/// Looks for scripts, and for whatever may change permissions.
+#[derive(Debug)]
+pub struct Scripts;
+
+impl Filter for Scripts {
+    /// Length and first letter come before anything else: most commands are none of ours.
+    fn concerns(name: &[u8]) -> bool {
+        match name {
+            [b'e' | b'E', _, _, _] => is(name, b"eval") || is(name, b"exec"),
+            [b'e' | b'E', _, _, _, _, _, _] => is(name, b"evalsha"),
+            [b'a' | b'A', _, _] => is(name, b"acl"),
+            _ => false,
+        }
     }
+
+    fn look(command: &mut Incoming) {
+        let name = command.argument(0).unwrap_or_default();
+        if is(name, b"evalsha") {
+            intercept(command, by_digest, &EVALSHA_NAME);
+        } else if is(name, b"eval") {
+            intercept(command, by_text, &EVAL_NAME);
+        } else {
+            permission::may_have_changed(is(name, b"exec"));
+        }
+    }
+}
+
+fn is(name: &[u8], word: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(word)
 }
 
 fn intercept(

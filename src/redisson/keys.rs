@@ -1,91 +1,77 @@
 //! A lock's keys as Redisson's scripts use them.
 
-use std::cell::Cell;
-
 use crate::keyspace::write;
-use crate::server::{Access, Ctx, Key, Kind, Str, string};
+use crate::server::{Access, Key, Kind, Str, share, string};
 
 use super::run::{Call, LeftToLua};
 
 /// Opens a hash, which may not be there.
 pub fn hash<'c>(call: &Call<'c>, index: usize) -> Result<Key<'c>, LeftToLua> {
-    let key = call.ctx.open(call.key(index)?, Access::Write);
-    let fits = matches!(key.kind(), Kind::Empty | Kind::Hash);
+    open(call, index, Kind::Hash, Access::Write)
+}
+
+fn open<'c>(
+    call: &Call<'c>,
+    index: usize,
+    kind: Kind,
+    access: Access,
+) -> Result<Key<'c>, LeftToLua> {
+    let key = call.ctx.open(call.key(index)?, access);
+    let fits = key.kind() == kind || key.is_empty();
     fits.then_some(key).ok_or(LeftToLua)
 }
 
-/// The list of waiters and the sorted set of their scores.
-pub struct Waiters<'a> {
-    ctx: &'a Ctx,
-    queue: &'a Str,
-    scores: &'a Str,
-    /// Nobody was in the list when the script began: most locks are free. No script looks again
-    /// once it has added anyone.
-    nobody: bool,
-    /// Nobody has a score.
-    no_scores: Cell<bool>,
+/// The list of waiters and the sorted set of their scores, opened for writing when something is to
+/// be written: most locks have neither.
+pub struct Waiters<'c> {
+    queue: Key<'c>,
+    scores: Key<'c>,
 }
 
-impl<'a> Waiters<'a> {
+impl<'c> Waiters<'c> {
     /// Looks at both keys, which may not be there.
-    pub fn open(call: &'a Call<'_>, queue: usize, scores: usize) -> Result<Self, LeftToLua> {
-        let mut waiters = Self {
-            ctx: call.ctx,
-            queue: call.key(queue)?,
-            scores: call.key(scores)?,
-            nobody: false,
-            no_scores: Cell::new(false),
-        };
-        let list = waiters.list().kind();
-        let set = waiters.set().kind();
-        waiters.nobody = list == Kind::Empty;
-        waiters.no_scores.set(set == Kind::Empty);
-        let fit =
-            (waiters.nobody || list == Kind::List) && matches!(set, Kind::Empty | Kind::SortedSet);
-        fit.then_some(waiters).ok_or(LeftToLua)
+    pub fn open(call: &Call<'c>, queue: usize, scores: usize) -> Result<Self, LeftToLua> {
+        Ok(Self {
+            queue: open(call, queue, Kind::List, Access::Read)?,
+            scores: open(call, scores, Kind::SortedSet, Access::Read)?,
+        })
     }
 
-    fn list(&self) -> Key<'a> {
-        self.ctx.open(self.queue, Access::Write)
+    fn queue(&mut self) -> &mut Key<'c> {
+        self.queue.make_writable();
+        &mut self.queue
     }
 
-    fn set(&self) -> Key<'a> {
-        self.ctx.open(self.scores, Access::Write)
+    fn scores(&mut self) -> &mut Key<'c> {
+        self.scores.make_writable();
+        &mut self.scores
     }
 
     /// The first in the list.
-    pub fn head(&self) -> Option<Str> {
-        if self.nobody {
-            return None;
-        }
-        self.list().list_get(0)
+    pub fn head(&mut self) -> Option<Str> {
+        self.queue.list_get(0)
     }
 
     /// The last in the list.
-    pub fn tail(&self) -> Option<Str> {
-        let list = self.list();
-        list.list_get(list.len().checked_sub(1)?)
+    pub fn tail(&mut self) -> Option<Str> {
+        self.queue.list_get(self.queue.len().checked_sub(1)?)
     }
 
     /// All in the list.
-    pub fn all(&self) -> Vec<Str> {
-        let list = self.list();
-        (0..list.len())
-            .map_while(|index| list.list_get(index))
+    pub fn all(&mut self) -> Vec<Str> {
+        (0..self.queue.len())
+            .map_while(|index| self.queue.list_get(index))
             .collect()
     }
 
     /// A waiter's score.
     pub fn score(&self, waiter: &Str) -> Option<f64> {
-        if self.no_scores.get() {
-            return None;
-        }
-        self.set().score(waiter)
+        self.scores.score(waiter)
     }
 
     /// Drops heads whose score is not after `now`, up to the first one whose is. A head without a
     /// score ends it too; where `strict`, the script fails there.
-    pub fn drop_dead(&self, now: f64, strict: bool) -> Result<(), LeftToLua> {
+    pub fn drop_dead(&mut self, now: f64, strict: bool) -> Result<(), LeftToLua> {
         while let Some(head) = self.head() {
             match self.score(&head) {
                 Some(score) if score <= now => {
@@ -100,87 +86,73 @@ impl<'a> Waiters<'a> {
     }
 
     /// Takes the head out of the list.
-    pub fn pop(&self) {
+    pub fn pop(&mut self) {
         if let Some(head) = self.head() {
-            let length = self.list().len();
-            write::remove_at(self.ctx, self.queue, 0, length, &head);
+            write::remove_at(self.queue(), 0, &head);
         }
     }
 
     /// Takes a waiter out of the sorted set.
-    pub fn remove_score(&self, waiter: &Str) {
-        if self.no_scores.get() {
-            return;
+    pub fn remove_score(&mut self, waiter: &Str) {
+        if !self.scores.is_empty() {
+            write::remove_member(self.scores(), waiter);
         }
-        write::remove_members(self.ctx, self.scores, std::slice::from_ref(waiter));
     }
 
     /// Takes every entry of a waiter out of the list.
-    pub fn remove_entries(&self, waiter: &Str) {
-        write::remove_elements(self.ctx, self.queue, waiter);
+    pub fn remove_entries(&mut self, waiter: &Str) {
+        if !self.queue.is_empty() {
+            write::remove_elements(self.queue(), waiter);
+        }
     }
 
     /// Lessens everybody's score, whether in the list or not.
-    pub fn subtract_from_all(&self, wait: f64) {
-        if self.no_scores.get() {
+    pub fn subtract_from_all(&mut self, wait: f64) {
+        let members = self.scores.members();
+        if members.is_empty() {
             return;
         }
-        let members = self.set().members();
-        let lessened = members
+        let lessened: Vec<(Str, f64)> = members
             .into_iter()
-            .map(|(member, score)| (string(&member), score - wait));
-        self.set_scores(&lessened.collect::<Vec<_>>());
+            .map(|(member, score)| (string(&member), score - wait))
+            .collect();
+        write::set_scores(self.scores(), &lessened, c"zincr");
     }
 
     /// Lessens some scores; who has none is given one.
-    pub fn subtract_from(&self, waiters: &[Str], wait: f64) {
+    pub fn subtract_from(&mut self, waiters: &[Str], wait: f64) {
         for waiter in waiters {
             let score = self.score(waiter).unwrap_or(0.0) - wait;
-            self.set_scores(&[(Str::clone(waiter), score)]);
+            write::set_scores(self.scores(), &[(share(waiter), score)], c"zincr");
         }
-    }
-
-    fn set_scores(&self, scores: &[(Str, f64)]) {
-        self.no_scores.set(false);
-        write::set_scores(self.ctx, self.scores, scores, c"zincr");
     }
 
     /// Gives a waiter its score, and a place at the end of the list if it had no score.
-    pub fn join(&self, waiter: &Str, score: f64) {
+    pub fn join(&mut self, waiter: &Str, score: f64) {
         let is_new = self.score(waiter).is_none();
-        let scored = [(Str::clone(waiter), score)];
-        write::set_scores(self.ctx, self.scores, &scored, c"zadd");
+        write::set_scores(self.scores(), &[(share(waiter), score)], c"zadd");
         if is_new {
-            write::push(self.ctx, self.queue, waiter);
+            write::push(self.queue(), waiter);
         }
     }
 }
 
-/// One more hold of an owner, or one less, and its new number.
-pub fn change_holds(
-    call: &Call<'_>,
-    lock: &mut Key<'_>,
-    owner: &Str,
-    change: i64,
-) -> Result<i64, LeftToLua> {
-    let held = lock.hash_get(owner);
-    let held = held.and_then(|held| super::number::whole(held.as_slice()));
+/// So many holds more, or less, than are stored. Where the script would fail, or compute with what
+/// is no whole number, it is left to do so.
+pub fn changed(held: &Str, change: i64) -> Result<i64, LeftToLua> {
+    let held = super::number::whole(held.as_slice());
     let holds = held.and_then(|held| held.checked_add(change));
-    let holds = holds.ok_or(LeftToLua)?;
-    write::set_field(call.ctx, lock, call.key(0)?, owner, holds, c"hincrby");
-    Ok(holds)
+    holds.ok_or(LeftToLua)
+}
+
+/// Sets the holds of an owner, as HINCRBY.
+pub fn set_holds(lock: &mut Key<'_>, owner: &Str, holds: i64) {
+    write::set_field(lock, owner, holds, c"hincrby");
 }
 
 /// Starts the lease anew.
-pub fn lease(
-    call: &Call<'_>,
-    index: usize,
-    lock: &mut Key<'_>,
-    lease: u64,
-) -> Result<(), LeftToLua> {
-    let end = now().saturating_add(lease);
-    write::set_expiry(call.ctx, lock, call.key(index)?, end);
-    Ok(())
+pub fn lease(lock: &mut Key<'_>, lease: u64) {
+    write::set_expiry(lock, now().saturating_add(lease));
 }
 
 /// The server's clock in milliseconds.

@@ -18,7 +18,7 @@ pub enum Leave {
 
 impl Leave {
     pub fn run(self, call: &Call<'_>) -> Result<Reply, LeftToLua> {
-        let waiters = Waiters::open(call, 0, 1)?;
+        let mut waiters = Waiters::open(call, 0, 1)?;
         let owner = string(call.argument(0)?);
         let is_owner = |waiter: &Str| waiter.as_slice() == owner.as_slice();
         match self {

@@ -3,18 +3,7 @@
 use crate::config::LONGEST;
 
 /// A whole number that Lua, the server and Rust read alike. Others are left to Lua.
-pub fn whole(bytes: &[u8]) -> Option<i64> {
-    let digits = bytes.strip_prefix(b"-").unwrap_or(bytes);
-    let canonical = match digits {
-        [b'0'] => bytes.len() == 1,
-        [b'1'..=b'9', rest @ ..] => rest.iter().all(u8::is_ascii_digit),
-        _ => false,
-    };
-    if !canonical {
-        return None;
-    }
-    std::str::from_utf8(bytes).ok()?.parse().ok()
-}
+pub use crate::keyspace::stored::number as whole;
 
 /// As Lua holds it.
 #[allow(clippy::cast_precision_loss)]

@@ -9,6 +9,8 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
+use foldhash::fast::RandomState;
+
 use crate::server::user::{User, user_of};
 use crate::server::{Str, string};
 
@@ -45,7 +47,7 @@ const COMMANDS: [&[u8]; 25] = [
 ];
 
 thread_local! {
-    static ANSWERS: RefCell<HashMap<Vec<u8>, bool>> = RefCell::default();
+    static ANSWERS: RefCell<HashMap<Vec<u8>, bool, RandomState>> = RefCell::default();
     /// Whether a transaction may hold an ACL command back.
     static PENDING: Cell<bool> = const { Cell::new(false) };
 }

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
+use foldhash::fast::RandomState;
 use sha1::{Digest as _, Sha1};
 
 use super::table::{Digest, Script, digest, scripts};
@@ -19,9 +20,9 @@ struct Texts {
 }
 
 struct Memory {
-    by_digest: HashMap<Digest, &'static Script>,
+    by_digest: HashMap<Digest, &'static Script, RandomState>,
     /// Of the lengths that a text in the table has.
-    by_length: HashMap<usize, Texts>,
+    by_length: HashMap<usize, Texts, RandomState>,
     longest: usize,
 }
 

@@ -1,6 +1,6 @@
 //! The scripts that renew leases.
 
-use crate::server::{Key, string};
+use crate::server::string;
 
 use super::keys::{hash, lease};
 use super::run::{Call, LeftToLua, Reply};
@@ -17,15 +17,13 @@ pub enum Renew {
 impl Renew {
     pub fn run(self, call: &Call<'_>) -> Result<Reply, LeftToLua> {
         let lease_time = call.duration(0)?;
-        let locks: Result<Vec<Key<'_>>, _> = (0..call.keys.len())
-            .map(|index| hash(call, index))
-            .collect();
         let mut renewed = Vec::with_capacity(call.keys.len());
-        for (index, mut lock) in locks?.into_iter().enumerate() {
+        for index in 0..call.keys.len() {
+            let mut lock = hash(call, index)?;
             let owner = string(call.argument(index + 1)?);
             let held = lock.hash_get(&owner).is_some();
             if held {
-                lease(call, index, &mut lock, lease_time)?;
+                lease(&mut lock, lease_time);
             }
             renewed.push(i64::from(held));
         }

@@ -98,11 +98,20 @@ pub fn digest(hex: &[u8]) -> Option<Digest> {
     let mut digest = [0; 20];
     for (byte, pair) in digest.iter_mut().zip(hex.chunks_exact(2)) {
         for digit in pair {
-            let value = char::from(*digit).to_digit(16)?;
-            *byte = *byte << 4 | u8::try_from(value).ok()?;
+            *byte = *byte << 4 | value(*digit)?;
         }
     }
     Some(digest)
+}
+
+/// The value of a hexadecimal digit.
+fn value(digit: u8) -> Option<u8> {
+    match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        b'A'..=b'F' => Some(digit - b'A' + 10),
+        _ => None,
+    }
 }
 
 /// What the script of a role does, by the release that brought it.

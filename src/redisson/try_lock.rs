@@ -4,7 +4,7 @@ use crate::keyspace::write;
 use crate::lock::Owner;
 use crate::server::{Str, string};
 
-use super::keys::{Waiters, change_holds, hash, lease, pttl};
+use super::keys::{Waiters, changed, hash, lease, pttl, set_holds};
 use super::number;
 use super::run::{Call, LeftToLua, Outcome, Reply};
 
@@ -74,7 +74,7 @@ impl TryLock {
         let now = call.number(self.now)?;
         let wait = self.wait.map(|index| call.number(index)).transpose()?;
         let mut lock = hash(call, 0)?;
-        let waiters = Waiters::open(call, 1, 2)?;
+        let mut waiters = Waiters::open(call, 1, 2)?;
 
         waiters.drop_dead(now, self.strict)?;
         let head = waiters.head();
@@ -88,24 +88,25 @@ impl TryLock {
             if let Some(wait) = wait {
                 waiters.subtract_from_all(wait);
             }
-            write::set_field(call.ctx, &mut lock, call.key(0)?, &owner, 1, c"hset");
-            lease(call, 0, &mut lock, lease_time)?;
+            write::set_field(&mut lock, &owner, 1, c"hset");
+            lease(&mut lock, lease_time);
             return Ok(Reply::Nil.into());
         }
-        if lock.hash_get(&owner).is_some() {
+        if let Some(held) = lock.hash_get(&owner) {
             if self.refuses_holder {
                 return Err(LeftToLua);
             }
             if let Some(refusal) = call.out_of_memory() {
                 return Ok(refusal);
             }
-            change_holds(call, &mut lock, &owner, 1)?;
-            lease(call, 0, &mut lock, lease_time)?;
+            let holds = changed(&held, 1)?;
+            set_holds(&mut lock, &owner, holds);
+            lease(&mut lock, lease_time);
             return Ok(Reply::Nil.into());
         }
         match self.queue {
             None => Ok(Reply::Number(1).into()),
-            Some(queue) => queue.wait(call, &waiters, &owner, pttl(&lock), now),
+            Some(queue) => queue.wait(call, &mut waiters, &owner, pttl(&lock), now),
         }
     }
 }
@@ -115,7 +116,7 @@ impl Queue {
     fn wait(
         self,
         call: &Call<'_>,
-        waiters: &Waiters<'_>,
+        waiters: &mut Waiters<'_>,
         owner: &Str,
         pttl: f64,
         now: f64,
@@ -127,7 +128,8 @@ impl Queue {
             return Ok(refusal);
         }
         let reply = if self == Self::BehindHead {
-            let ttl = self.behind(waiters, waiters.head(), owner, pttl, now)?;
+            let head = waiters.head();
+            let ttl = self.behind(waiters, head, owner, pttl, now)?;
             waiters.join(owner, finite(ttl + wait)?);
             ttl
         } else if let Some(score) = waiters.score(owner) {
@@ -136,7 +138,8 @@ impl Queue {
                 _ => pttl.max(0.0),
             }
         } else {
-            let ttl = self.behind(waiters, waiters.tail(), owner, pttl, now)?;
+            let tail = waiters.tail();
+            let ttl = self.behind(waiters, tail, owner, pttl, now)?;
             waiters.join(owner, finite(ttl + wait + now)?);
             ttl
         };

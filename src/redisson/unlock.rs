@@ -3,7 +3,7 @@
 use crate::keyspace::write;
 use crate::server::{Access, Key, Kind, string};
 
-use super::keys::{Waiters, change_holds, hash, lease, now};
+use super::keys::{Waiters, changed, hash, lease, now, set_holds};
 use super::number::whole;
 use super::run::{Call, LeftToLua, Reply};
 
@@ -70,35 +70,39 @@ impl Unlock {
             return Ok(Reply::Number(reply));
         }
         let mut lock = hash(call, 0)?;
-        let waiters = Waiters::open(call, 1, 2)?;
+        let mut waiters = Waiters::open(call, 1, 2)?;
         if self.forced {
             waiters.drop_dead(time, self.strict)?;
             if lock.is_empty() {
                 return Ok(Reply::Number(0));
             }
-            write::delete(call.ctx, &mut lock, call.key(0)?);
-            self.wake_head(call, &waiters)?;
+            write::delete(&mut lock);
+            self.wake_head(call, &mut waiters)?;
             return Ok(Reply::Number(1));
         }
         let lease_time = call.duration(1)?;
         let owner = string(call.argument(2)?);
         waiters.drop_dead(time, self.strict)?;
         if lock.is_empty() {
-            self.wake_head(call, &waiters)?;
-            keep(call, &mut latch, 1)?;
+            self.wake_head(call, &mut waiters)?;
+            keep(&mut latch, 1);
             return Ok(Reply::Number(1));
         }
-        if lock.hash_get(&owner).is_none() {
+        let Some(held) = lock.hash_get(&owner) else {
             return Ok(Reply::Nil);
-        }
-        if change_holds(call, &mut lock, &owner, -1)? > 0 {
-            lease(call, 0, &mut lock, lease_time)?;
-            keep(call, &mut latch, 0)?;
+        };
+        let holds = changed(&held, -1)?;
+        if holds > 0 {
+            set_holds(&mut lock, &owner, holds);
+            lease(&mut lock, lease_time);
+            keep(&mut latch, 0);
             return Ok(Reply::Number(0));
         }
-        write::delete(call.ctx, &mut lock, call.key(0)?);
-        keep(call, &mut latch, 1)?;
-        self.wake_head(call, &waiters)?;
+        // The script counts to 0 and deletes what it has counted in: only the event shows.
+        write::announce_field(&lock, c"hincrby");
+        write::delete(&mut lock);
+        keep(&mut latch, 1);
+        self.wake_head(call, &mut waiters)?;
         Ok(Reply::Number(1))
     }
 
@@ -117,7 +121,7 @@ impl Unlock {
         }
     }
 
-    fn wake_head(&self, call: &Call<'_>, waiters: &Waiters<'_>) -> Result<(), LeftToLua> {
+    fn wake_head(&self, call: &Call<'_>, waiters: &mut Waiters<'_>) -> Result<(), LeftToLua> {
         if let Some(head) = waiters.head() {
             let channel = call.key(3)?.as_slice();
             let channel = string(&[channel, b":", head.as_slice()].concat());
@@ -131,7 +135,6 @@ impl Unlock {
 
 struct OpenLatch<'c> {
     key: Key<'c>,
-    index: usize,
     time: u64,
     reply: Option<i64>,
 }
@@ -142,14 +145,13 @@ impl<'c> OpenLatch<'c> {
         let reply = match key.kind() {
             Kind::Empty => None,
             Kind::String => {
-                let reply = key.bytes().and_then(|bytes| whole(&bytes));
+                let reply = key.read(whole).flatten();
                 Some(reply.ok_or(LeftToLua)?)
             }
             _ => return Err(LeftToLua),
         };
         Ok(Self {
             key,
-            index: latch.key,
             time: call.duration(latch.time)?,
             reply,
         })
@@ -157,11 +159,9 @@ impl<'c> OpenLatch<'c> {
 }
 
 /// Keeps the reply.
-fn keep(call: &Call<'_>, latch: &mut Option<OpenLatch<'_>>, reply: i64) -> Result<(), LeftToLua> {
+fn keep(latch: &mut Option<OpenLatch<'_>>, reply: i64) {
     if let Some(latch) = latch {
         let expires = now().saturating_add(latch.time);
-        let name = call.key(latch.index)?;
-        write::set_number(call.ctx, &mut latch.key, name, reply, expires);
+        write::set_number(&mut latch.key, reply, expires);
     }
-    Ok(())
 }

@@ -44,6 +44,7 @@ pub fn missing_function() -> Option<&'static str> {
         RedisModule_BlockClient,
         RedisModule_CloseKey,
         RedisModule_CreateCommand,
+        RedisModule_CreateStringFromLongLong,
         RedisModule_CreateTimer,
         RedisModule_DeleteKey,
         RedisModule_Free,

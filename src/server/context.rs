@@ -164,20 +164,28 @@ impl Ctx {
     /// Sends a command to the replicas and the append-only file, with the others of this step in
     /// one transaction.
     pub fn replicate(&self, command: &CStr, arguments: &[&Str]) {
-        let mut argv: Vec<_> = arguments.iter().map(|argument| argument.inner).collect();
-        // SAFETY: "v" takes a vector of strings and its length; the strings live until the call
-        // returns, the server takes its own references.
+        // SAFETY: the format has one letter for each string that follows, or "v" for a vector of
+        // strings and its length. The strings live until the call returns; the server takes its
+        // own references.
         unsafe {
             let Some(replicate) = raw::RedisModule_Replicate else {
                 return;
             };
-            replicate(
-                self.raw,
-                command.as_ptr(),
-                c"v".as_ptr(),
-                argv.as_mut_ptr(),
-                argv.len(),
-            );
+            let (ctx, name) = (self.raw, command.as_ptr());
+            // The server makes room for a vector a second time, so the short ones go without.
+            match arguments {
+                [a] => replicate(ctx, name, c"s".as_ptr(), a.inner),
+                [a, b] => replicate(ctx, name, c"ss".as_ptr(), a.inner, b.inner),
+                [a, b, c] => replicate(ctx, name, c"sss".as_ptr(), a.inner, b.inner, c.inner),
+                [a, b, c, d] => {
+                    let format = c"ssss".as_ptr();
+                    replicate(ctx, name, format, a.inner, b.inner, c.inner, d.inner)
+                }
+                _ => {
+                    let mut argv: Vec<_> = arguments.iter().map(|string| string.inner).collect();
+                    replicate(ctx, name, c"v".as_ptr(), argv.as_mut_ptr(), argv.len())
+                }
+            };
         }
     }
 

@@ -4,7 +4,6 @@
 //! permissions, slots, roles, memory. A filter sees every command of every client, and those of
 //! other modules, so it must be quick.
 
-use std::cell::Cell;
 use std::ffi::c_int;
 use std::ptr::null_mut;
 
@@ -19,19 +18,23 @@ pub struct Incoming {
     raw: *mut raw::RedisModuleCommandFilterCtx,
 }
 
-thread_local! {
-    static LOOK: Cell<Option<fn(&mut Incoming)>> = const { Cell::new(None) };
+/// A function that sees every command.
+pub trait Filter {
+    /// Whether a command of this name is of interest: asked for each command of each client, so
+    /// this must take next to no time, and must not panic.
+    fn concerns(name: &[u8]) -> bool;
+    /// Looks at such a command.
+    fn look(command: &mut Incoming);
 }
 
-/// Has the server show every command to this function from now on. False if it refuses.
+/// Has the server show every command to this filter from now on. False if it refuses.
 #[must_use]
-pub fn register(ctx: &Ctx, look: fn(&mut Incoming)) -> bool {
-    LOOK.set(Some(look));
+pub fn register<F: Filter>(ctx: &Ctx) -> bool {
     let not_own = raw::REDISMODULE_CMDFILTER_NOSELF.cast_signed();
     // SAFETY: the callback has the signature that the server expects and lives as long as the
     // module; the server forgets it when the module is unloaded.
     let filter = unsafe {
-        api!(RedisModule_RegisterCommandFilter(ctx.raw, Some(entry), not_own) or null_mut())
+        api!(RedisModule_RegisterCommandFilter(ctx.raw, Some(entry::<F>), not_own) or null_mut())
     };
     !filter.is_null()
 }
@@ -65,7 +68,9 @@ impl Incoming {
     }
 }
 
-extern "C" fn entry(raw: *mut raw::RedisModuleCommandFilterCtx) {
-    let Some(look) = LOOK.get() else { return };
-    guard("a filter", || look(&mut Incoming { raw }));
+extern "C" fn entry<F: Filter>(raw: *mut raw::RedisModuleCommandFilterCtx) {
+    let mut command = Incoming { raw };
+    if command.argument(0).is_some_and(F::concerns) {
+        guard("a filter", || F::look(&mut command));
+    }
 }

@@ -4,13 +4,12 @@
 //! [`Key::kind`] first.
 
 use std::ffi::{c_char, c_int, c_long, c_void};
-use std::marker::PhantomData;
 use std::ptr::{null, null_mut};
 
 use redis_module::raw;
 
 use super::api::{OK, api};
-use super::{Ctx, Str};
+use super::{Ctx, Str, share};
 
 /// What a key is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,42 +38,100 @@ pub enum Kind {
 }
 
 /// An open key; closed when dropped.
+///
+/// What is done to a key through one handle, another handle of the same key does not notice, and
+/// must not be used any more: whoever changes a key keeps to one handle of it.
 #[derive(Debug)]
 pub struct Key<'c> {
     /// Null where a key opened for reading does not exist; the server's functions accept that.
     raw: *mut raw::RedisModuleKey,
-    ctx: PhantomData<&'c Ctx>,
+    ctx: &'c Ctx,
+    name: Str,
+    access: Access,
+    /// Where in a list the handle stands.
+    place: Place,
 }
+
+/// Where a handle stands in a list: the server's functions step from there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// Nowhere: to any index it jumps.
+    Nowhere,
+    /// Where it jumped to.
+    Jumped(usize),
+    /// Where it stepped to.
+    Stepped(usize),
+    /// Where something was deleted.
+    Deleted,
+}
+
+/// Steps in a list that cost less than opening the key again.
+const NEAR: usize = 8;
 
 impl Ctx {
     /// Opens a key of the selected database. An expired key is deleted by the server first.
     #[must_use]
     pub fn open(&self, name: &Str, access: Access) -> Key<'_> {
-        let mode = match access {
-            Access::Read => raw::REDISMODULE_READ,
-            Access::Write => raw::REDISMODULE_READ | raw::REDISMODULE_WRITE,
-        };
-        // SAFETY: context and name are valid; the handle cannot outlive the context's borrow.
-        let key = unsafe {
-            api!(RedisModule_OpenKey(self.raw, name.inner, mode.cast_signed()) or null_mut())
-        };
         Key {
-            raw: key,
-            ctx: PhantomData,
+            raw: open(self, name, access),
+            ctx: self,
+            name: share(name),
+            access,
+            place: Place::Nowhere,
         }
+    }
+}
+
+fn open(ctx: &Ctx, name: &Str, access: Access) -> *mut raw::RedisModuleKey {
+    let mode = match access {
+        Access::Read => raw::REDISMODULE_READ,
+        Access::Write => raw::REDISMODULE_READ | raw::REDISMODULE_WRITE,
+    };
+    // SAFETY: context and name are valid; the handle is kept by a `Key`, which cannot outlive the
+    // context's borrow.
+    unsafe { api!(RedisModule_OpenKey(ctx.raw, name.inner, mode.cast_signed()) or null_mut()) }
+}
+
+fn close(key: *mut raw::RedisModuleKey) {
+    if !key.is_null() {
+        // SAFETY: the handle came from OpenKey, and its `Key` gives it up with this.
+        unsafe { api!(RedisModule_CloseKey(key) or ()) };
     }
 }
 
 impl Drop for Key<'_> {
     fn drop(&mut self) {
-        if !self.raw.is_null() {
-            // SAFETY: the handle came from OpenKey and is closed once.
-            unsafe { api!(RedisModule_CloseKey(self.raw) or ()) };
-        }
+        close(self.raw);
     }
 }
 
-impl Key<'_> {
+impl<'c> Key<'c> {
+    /// The context that it was opened in.
+    #[must_use]
+    pub fn ctx(&self) -> &'c Ctx {
+        self.ctx
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &Str {
+        &self.name
+    }
+
+    /// Opens it for writing, if it is not yet.
+    pub fn make_writable(&mut self) {
+        if self.access == Access::Read {
+            self.access = Access::Write;
+            self.open_again();
+        }
+    }
+
+    fn open_again(&mut self) {
+        self.place = Place::Nowhere;
+        close(self.raw);
+        self.raw = open(self.ctx, &self.name, self.access);
+    }
+
     /// The type of the value.
     #[must_use]
     pub fn kind(&self) -> Kind {
@@ -106,6 +163,8 @@ impl Key<'_> {
 
     /// Deletes the key.
     pub fn delete(&mut self) {
+        // The server would keep a place in a list that is not there any more.
+        self.stand_nowhere();
         // SAFETY: an open handle; DeleteKey refuses one that is not open for writing.
         unsafe { api!(RedisModule_DeleteKey(self.raw) or 0) };
     }
@@ -210,26 +269,53 @@ impl Key<'_> {
         found
     }
 
-    /// The element of a list at an index; negative counts from the end. Asking for one index
-    /// after the other on the same handle is cheap, jumping is not.
+    /// The element of a list at an index.
     #[must_use]
-    pub fn list_get(&self, index: usize) -> Option<Str> {
+    pub fn list_get(&mut self, index: usize) -> Option<Str> {
+        self.stand_near(index);
         let index = c_long::try_from(index).ok()?;
         // SAFETY: ListGet accepts any handle and refuses other types.
         adopt(unsafe { api!(RedisModule_ListGet(self.raw, index) or null_mut()) })
+    }
+
+    /// Stands at an index or a few steps before it. Backwards the server steps no cheaper.
+    fn stand_near(&mut self, index: usize) {
+        let here = match self.place {
+            Place::Jumped(here) | Place::Stepped(here) => Some(here),
+            Place::Nowhere | Place::Deleted => None,
+        };
+        match here.and_then(|here| index.checked_sub(here)) {
+            Some(0) => (),
+            Some(1..=NEAR) => self.place = Place::Stepped(index),
+            _ => {
+                self.stand_nowhere();
+                self.place = Place::Jumped(index);
+            }
+        }
+    }
+
+    fn stand_nowhere(&mut self) {
+        if self.place != Place::Nowhere {
+            self.open_again();
+        }
     }
 
     /// Adds an element at the end of a list; makes the list if there is none.
     pub fn list_push(&mut self, element: &Str) {
         #[allow(clippy::cast_possible_truncation)] // -1, which the bindings give a wider type.
         let tail = raw::REDISMODULE_LIST_TAIL as c_int;
+        self.place = Place::Nowhere;
         // SAFETY: ListPush accepts any handle and refuses other types; the server copies.
         unsafe { api!(RedisModule_ListPush(self.raw, tail, element.inner) or 0) };
     }
 
-    /// Deletes the element of a list at an index. On a handle on which no element was looked up,
-    /// the server jumps to the index; on any other it walks there.
+    /// Deletes the element of a list at an index. Only where the handle has jumped: after steps back,
+    /// Redis 7.0 deletes another one, or loses its place.
     pub fn list_delete(&mut self, index: usize) {
+        if self.place != Place::Jumped(index) {
+            self.stand_nowhere();
+        }
+        self.place = Place::Deleted;
         let Ok(index) = c_long::try_from(index) else {
             return;
         };
@@ -291,22 +377,42 @@ impl Key<'_> {
         members
     }
 
-    /// The bytes of a string.
+    /// What a function makes of the bytes of a string.
     #[must_use]
-    pub fn bytes(&self) -> Option<Vec<u8>> {
+    pub fn read<T>(&self, read: impl FnOnce(&[u8]) -> T) -> Option<T> {
         if self.kind() != Kind::String {
             return None;
         }
         let mut length = 0;
-        // SAFETY: an open handle of a string; the bytes are copied before the key is used again.
+        // SAFETY: an open handle of a string; the bytes are not used after the key is used again.
         unsafe {
             let mode = raw::REDISMODULE_READ.cast_signed();
             let start = api!(RedisModule_StringDMA(self.raw, &raw mut length, mode) or null_mut());
             if start.is_null() {
                 return None;
             }
-            Some(std::slice::from_raw_parts(start.cast::<u8>(), length).to_vec())
+            Some(read(std::slice::from_raw_parts(start.cast::<u8>(), length)))
         }
+    }
+
+    /// Writes these bytes over a string of the same length, whose expiry stays as it is. False,
+    /// and nothing is changed, if it has another length.
+    pub fn overwrite(&mut self, bytes: &[u8]) -> bool {
+        if self.kind() != Kind::String || self.len() != bytes.len() {
+            return false;
+        }
+        let mut length = 0;
+        // SAFETY: an open handle of a string; opened for writing, the server gives a place that
+        // belongs to this key alone. It is null if the key is not open for writing.
+        unsafe {
+            let mode = raw::REDISMODULE_WRITE.cast_signed();
+            let start = api!(RedisModule_StringDMA(self.raw, &raw mut length, mode) or null_mut());
+            if start.is_null() || length != bytes.len() {
+                return false;
+            }
+            std::slice::from_raw_parts_mut(start.cast::<u8>(), length).copy_from_slice(bytes);
+        }
+        true
     }
 
     /// Makes the key a string with this value and no expiry.
@@ -321,8 +427,5 @@ pub(super) fn adopt(string: *mut raw::RedisModuleString) -> Option<Str> {
     if string.is_null() {
         return None;
     }
-    let shared = Str::new(None, string);
-    // SAFETY: our own reference keeps the string; the one that came with it is given up.
-    unsafe { api!(RedisModule_FreeString(null_mut(), string) or ()) };
-    Some(shared)
+    Some(Str::from_redis_module_string(null_mut(), string))
 }

@@ -25,6 +25,7 @@ pub mod timer;
 pub mod user;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::null_mut;
 
 pub use alloc::ServerAlloc;
 pub use api::missing_function;
@@ -36,7 +37,23 @@ pub use redis_module::RedisString as Str;
 /// A server string with these bytes.
 #[must_use]
 pub fn string(bytes: &[u8]) -> Str {
-    Str::create_from_slice(std::ptr::null_mut(), bytes)
+    Str::create_from_slice(null_mut(), bytes)
+}
+
+/// A server string with a number in decimal digits.
+#[must_use]
+pub fn decimal(number: i64) -> Str {
+    // SAFETY: a plain call that makes a new string, which is ours; null does no harm to a `Str`.
+    let string = unsafe {
+        api::api!(RedisModule_CreateStringFromLongLong(null_mut(), number) or null_mut())
+    };
+    Str::from_redis_module_string(null_mut(), string)
+}
+
+/// The same string of the server, not a copy.
+#[must_use]
+pub fn share(string: &Str) -> Str {
+    Str::new(None, string.inner)
 }
 
 /// Runs a callback of the server; a panic in it is logged and becomes `None`.

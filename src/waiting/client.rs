@@ -13,13 +13,15 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
 
+use foldhash::fast::RandomState;
+
 use crate::error::Error;
 use crate::lock::{Millis, Now, Owner, Tick, Ticket};
 use crate::server::Ctx;
 use crate::server::block::{Blocking, Handle, Id};
 
 use super::table::{LockId, give_back};
-use super::{TABLE, now, stats, sweep};
+use super::{TABLE, stats, sweep};
 
 /// What a blocked client is told when it is unblocked.
 #[derive(Debug)]
@@ -52,9 +54,9 @@ struct Client {
 
 #[derive(Debug, Default)]
 struct Clients {
-    by_ticket: HashMap<Ticket, Client>,
+    by_ticket: HashMap<Ticket, Client, RandomState>,
     by_until: BTreeSet<(Tick, Ticket)>,
-    tickets: HashMap<Id, Ticket>,
+    tickets: HashMap<Id, Ticket, RandomState>,
     /// Those with an outcome, in the order in which they got it.
     ended: Vec<Ticket>,
 }
@@ -107,7 +109,7 @@ impl Clients {
 /// Blocks the calling client on a lock for `timeout` milliseconds (0: without limit). `None` if
 /// the server cannot; nothing has been replied then.
 #[must_use]
-pub fn block(ctx: &Ctx, lock: LockId, owner: &[u8], timeout: Millis) -> Option<Ticket> {
+pub fn block(ctx: &Ctx, lock: LockId, owner: &[u8], timeout: Millis, now: Now) -> Option<Ticket> {
     let handle = ctx.block()?;
     let ticket = NEXT_TICKET.get();
     NEXT_TICKET.set(ticket.wrapping_add(1));
@@ -116,7 +118,7 @@ pub fn block(ctx: &Ctx, lock: LockId, owner: &[u8], timeout: Millis) -> Option<T
         lock,
         owner: Owner::from(owner),
         // The tick that is running now has begun already: never a part of it too early.
-        until: (timeout > 0).then(|| now().tick_after(timeout).saturating_add(1)),
+        until: (timeout > 0).then(|| now.tick_after(timeout).saturating_add(1)),
         outcome: None,
     };
     CLIENTS.with_borrow_mut(|clients| clients.add(ticket, client));

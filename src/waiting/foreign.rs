@@ -73,7 +73,7 @@ pub fn follow(ctx: &Ctx, touched: impl IntoIterator<Item = LockId>) {
 /// Whether anyone is in a lock's queue, as the keys say.
 #[must_use]
 pub fn has_queue(ctx: &Ctx, lock: &LockId) -> bool {
-    let names = Names::of(string(&lock.name));
+    let names = Names::of(&lock.name);
     ctx.select_db(lock.db)
         && !(ctx.open(&names.queue, Access::Read).is_empty()
             && ctx.open(&names.deadlines, Access::Read).is_empty())

@@ -108,16 +108,27 @@ impl Drop for Stepping {
 /// What `decide` returns, or [`Error::WrongType`] if a key of the lock holds something else.
 pub fn step<T>(
     ctx: &Ctx,
-    lock: Str,
+    lock: &[u8],
+    decide: impl FnOnce(&mut Stored<'_>, &Rules, Now) -> Result<T, Error>,
+) -> Result<T, Error> {
+    let touched = sweep::queue_touched(ctx, lock);
+    step_on(ctx, lock, touched, decide)
+}
+
+/// As [`step`]; `touched`: somebody else has touched queue or deadlines.
+fn step_on<T>(
+    ctx: &Ctx,
+    lock: &[u8],
+    touched: bool,
     decide: impl FnOnce(&mut Stored<'_>, &Rules, Now) -> Result<T, Error>,
 ) -> Result<T, Error> {
     let stepping = Stepping::begin();
     let (rules, now, db) = (rules(), now(), ctx.db());
     let otherwise = now.tick_after(RECHECK);
-    let known = TABLE.with_borrow_mut(|table| table.take(db, lock.as_slice()));
+    let known = TABLE.with_borrow_mut(|table| table.take(db, lock));
     let names = Names::of(lock);
-    let opened = Stored::open(ctx, names, known, GREATEST_TOKEN.get(), &rules, now);
-    let mut state = match opened {
+    let greatest = GREATEST_TOKEN.get();
+    let mut state = match Stored::open(ctx, names, known, greatest, &rules, now, touched) {
         Ok(state) => state,
         Err(unusable) => {
             let due = turn::Due {
@@ -125,8 +136,7 @@ pub fn step<T>(
                 tick: Some(otherwise),
             };
             TABLE.with_borrow_mut(|table| {
-                let id = LockId::new(db, unusable.lock.as_slice());
-                table.put(id, unusable.known, due, otherwise);
+                table.put(db, lock, unusable.known, due, now, otherwise);
             });
             set_timer(ctx, now);
             return Err(Error::WrongType);
@@ -134,19 +144,13 @@ pub fn step<T>(
     };
     let decided = decide(&mut state, &rules, now);
     let due = turn::next_due(&mut state);
-    let (names, known, events, greatest) = state.close();
+    let (names, known, mut events, greatest) = state.close();
     GREATEST_TOKEN.set(greatest);
     drop(stepping);
 
-    let is_known = !known.is_empty();
-    let id =
-        (is_known || events.iter().any(names_lock)).then(|| LockId::new(db, names.lock.as_slice()));
-    if let Some(id) = &id
-        && is_known
-    {
-        TABLE.with_borrow_mut(|table| table.put(id.clone(), known, due, otherwise));
-    }
-    carry_out(ctx, &names, db, id.as_ref(), now, events);
+    TABLE.with_borrow_mut(|table| table.put(db, lock, known, due, now, otherwise));
+    carry_out(ctx, &names, db, now, &mut events);
+    Stored::give_back(events);
     set_timer(ctx, now);
     decided
 }
@@ -157,17 +161,11 @@ fn set_timer(ctx: &Ctx, now: Now) {
     TABLE.with_borrow_mut(|table| table.set_timer(ctx, now, timeout));
 }
 
-/// Whether carrying an event out takes the lock's identity.
-fn names_lock(event: &Event) -> bool {
-    matches!(
-        event,
-        Event::Granted { .. } | Event::Bound { .. } | Event::Unbound { .. }
-    )
-}
-
-fn carry_out(ctx: &Ctx, names: &Names, db: i32, id: Option<&LockId>, now: Now, events: Vec<Event>) {
-    for event in events {
-        stats::count(&event, db, names.lock.as_slice(), now);
+fn carry_out(ctx: &Ctx, names: &Names, db: i32, now: Now, events: &mut Vec<Event>) {
+    let name = names.lock.as_slice();
+    let id = || TABLE.with_borrow(|table| table.id(db, name));
+    for event in events.drain(..) {
+        stats::count(&event, db, name, now);
         match event {
             Event::Granted {
                 ticket,
@@ -175,9 +173,8 @@ fn carry_out(ctx: &Ctx, names: &Names, db: i32, id: Option<&LockId>, now: Now, e
                 token,
                 ..
             } => {
-                if let Some(lock) = id.cloned() {
-                    client::unblock(ctx, ticket, Outcome::Granted { lock, owner, token });
-                }
+                let lock = id();
+                client::unblock(ctx, ticket, Outcome::Granted { lock, owner, token });
             }
             Event::Refused { ticket, refusal } => {
                 client::unblock(ctx, ticket, Outcome::Refused(refusal.into()));
@@ -189,16 +186,8 @@ fn carry_out(ctx: &Ctx, names: &Names, db: i32, id: Option<&LockId>, now: Now, e
                 ticket: Some(ticket),
             } => client::unblock(ctx, ticket, Outcome::Nil),
             Event::WakeUp { owner } => wake_up(ctx, &names.channel(&owner)),
-            Event::Bound { connection } => {
-                if let Some(id) = id {
-                    session::bound(connection, id);
-                }
-            }
-            Event::Unbound { connection } => {
-                if let Some(id) = id {
-                    session::unbound(connection, id);
-                }
-            }
+            Event::Bound { connection } => session::bound(connection, &id()),
+            Event::Unbound { connection } => session::unbound(connection, &id()),
             Event::Cancelled { ticket: None }
             | Event::Acquired { .. }
             | Event::HeldAgain
@@ -231,6 +220,11 @@ fn wake_up(ctx: &Ctx, channel: &Str) {
 /// a lease is to be renewed.
 pub(crate) fn look_at_due_locks(ctx: &Ctx) {
     let now = now();
+    let nothing_due = client::next_timeout().is_none_or(|until| until > now.tick())
+        && TABLE.with_borrow(|table| table.is_armed(now) && !table.is_due(now));
+    if nothing_due {
+        return;
+    }
     client::time_out_due(ctx, now);
     let due = TABLE.with_borrow_mut(|table| table.due(now));
     if !due.is_empty() {
@@ -248,16 +242,13 @@ pub(crate) fn look_at_due_locks(ctx: &Ctx) {
     set_timer(ctx, now);
 }
 
-/// Looks at a lock outside commands. `queue`: somebody else has touched its queue or deadlines.
-fn look(ctx: &Ctx, id: &LockId, queue: bool) {
+/// Looks at a lock outside commands. `touched`: somebody else has touched its queue or deadlines.
+fn look(ctx: &Ctx, id: &LockId, touched: bool) {
     if !ctx.select_db(id.db) {
         return;
     }
     // A key of another type is not ours to report here; the lock is looked at again later.
-    let _ = step(ctx, string(&id.name), |state, rules, now| {
-        if queue {
-            state.check_queue();
-        }
+    let _ = step_on(ctx, &id.name, touched, |state, rules, now| {
         rules::look(state, rules, now);
         Ok(())
     });

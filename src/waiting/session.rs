@@ -3,12 +3,14 @@
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 
+use foldhash::fast::RandomState;
+
 use crate::lock::Connection;
 
 use super::table::LockId;
 
 thread_local! {
-    static BOUND: RefCell<HashMap<Connection, HashSet<LockId>>> = RefCell::default();
+    static BOUND: RefCell<HashMap<Connection, HashSet<LockId, RandomState>, RandomState>> = RefCell::default();
 }
 
 /// A lock is bound to a connection.

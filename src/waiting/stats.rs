@@ -6,8 +6,9 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
+use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
 
+use foldhash::fast::RandomState;
 use hdrhistogram::Histogram;
 
 use crate::lock::{Event, Now};
@@ -108,7 +109,7 @@ thread_local! {
     static WAITS: RefCell<Durations> = RefCell::new(Durations::new());
     static HOLDS: RefCell<Durations> = RefCell::new(Durations::new());
     static HELD: RefCell<Held> = RefCell::default();
-    static STATE: RandomState = RandomState::new();
+    static STATE: RandomState = RandomState::default();
 }
 
 fn add(field: fn(&mut Counters) -> &mut u64) {

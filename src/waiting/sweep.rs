@@ -16,13 +16,15 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
+use foldhash::fast::RandomState;
+
 use crate::keyspace::Stored;
 use crate::lock::{Connection, Millis, Now, Owner, Rules, rules, session as lock_session};
-use crate::server::{Ctx, events, string};
+use crate::server::{Ctx, events};
 
 use super::table::{LockId, Table};
 use super::{
-    TABLE, client, discover, foreign, grant_grace, look, look_at_due_locks, session, step,
+    TABLE, client, discover, foreign, grant_grace, look, look_at_due_locks, session, step, step_on,
 };
 
 /// Locks that are dealt with in one go; a server that is handed a hundred thousand must answer
@@ -31,13 +33,13 @@ const AT_ONCE: usize = 200;
 
 #[derive(Debug, Default)]
 struct Notes {
-    gone: HashMap<LockId, Vec<Owner>>,
+    gone: HashMap<LockId, Vec<Owner>, RandomState>,
     lost: Vec<Grant>,
     closed: Vec<(Connection, LockId)>,
     /// Locks to look at, and whether their queue or deadlines were touched.
-    touched: HashMap<LockId, bool>,
+    touched: HashMap<LockId, bool, RandomState>,
     /// Waiters of Redisson's that have asked, and for how long that is a sign of life.
-    asked: HashMap<LockId, Vec<(Owner, Millis)>>,
+    asked: HashMap<LockId, Vec<(Owner, Millis)>, RandomState>,
     /// Waiters and connections of locks that could not be changed, a key having another type.
     stuck_gone: Vec<(LockId, Owner)>,
     stuck_closed: Vec<(Connection, LockId)>,
@@ -101,6 +103,19 @@ pub fn touched(ctx: &Ctx, lock: LockId, queue: bool) {
     note(ctx, |notes| {
         *notes.touched.entry(lock).or_default() |= queue;
     });
+}
+
+/// Whether somebody else has touched a lock's queue or deadlines, to be dealt with now. It is still
+/// looked at when the turn ends.
+#[must_use]
+pub fn queue_touched(ctx: &Ctx, lock: &[u8]) -> bool {
+    NOTES.with_borrow_mut(|notes| {
+        if notes.touched.is_empty() {
+            return false;
+        }
+        let queue = notes.touched.get_mut(&LockId::new(ctx.db(), lock));
+        queue.is_some_and(std::mem::take)
+    })
 }
 
 /// Takes note of a waiter of Redisson's that has asked: a sign of life, good for so long.
@@ -207,7 +222,7 @@ fn sweep(ctx: &Ctx) {
 /// One step on a lock, outside commands. False if a key has another type.
 fn change(ctx: &Ctx, lock: &LockId, body: impl FnOnce(&mut Stored<'_>, &Rules, Now)) -> bool {
     ctx.select_db(lock.db)
-        && step(ctx, string(&lock.name), |state, rules, now| {
+        && step(ctx, &lock.name, |state, rules, now| {
             body(state, rules, now);
             Ok(())
         })
@@ -279,15 +294,22 @@ fn hear_who_asked(ctx: &Ctx) {
     let asked = NOTES.with_borrow_mut(|notes| std::mem::take(&mut notes.asked));
     for (lock, owners) in asked {
         let touched = NOTES.with_borrow_mut(|notes| notes.touched.remove(&lock));
-        change(ctx, &lock, |state, rules, now| {
-            if touched == Some(true) {
-                state.check_queue();
-            }
-            for (owner, alive) in owners {
-                rules::asked(state, &owner, alive, now);
-            }
-            rules::look(state, rules, now);
-        });
+        if !ctx.select_db(lock.db) {
+            continue;
+        }
+        // A key of another type is not ours to report here.
+        let _ = step_on(
+            ctx,
+            &lock.name,
+            touched == Some(true),
+            |state, rules, now| {
+                for (owner, alive) in owners {
+                    rules::asked(state, &owner, alive, now);
+                }
+                rules::look(state, rules, now);
+                Ok(())
+            },
+        );
     }
 }
 

@@ -4,6 +4,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasher, Hash};
 use std::rc::Rc;
 
+use foldhash::fast::RandomState;
+
 use crate::keyspace::Known;
 use crate::lock::{Due, Millis, Now, Presence, Session, Tick};
 use crate::server::Ctx;
@@ -38,10 +40,57 @@ impl LockId {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Record {
+    id: LockId,
     known: Known,
-    due: Due,
+    /// What it is scheduled for: when it is due or, where that has moved on since, an instant
+    /// before.
+    scheduled: Due,
+}
+
+impl Record {
+    fn new(id: LockId, known: Known) -> Self {
+        Self {
+            id,
+            known,
+            scheduled: Due::default(),
+        }
+    }
+}
+
+/// When locks are due, by each of the two clocks.
+#[derive(Debug, Default)]
+struct Schedule {
+    by_wall: BTreeSet<(Millis, LockId)>,
+    by_tick: BTreeSet<(Tick, LockId)>,
+}
+
+impl Schedule {
+    fn add(&mut self, id: &LockId, due: Due) {
+        if let Some(at) = due.wall {
+            self.by_wall.insert((at, id.clone()));
+        }
+        if let Some(at) = due.tick {
+            self.by_tick.insert((at, id.clone()));
+        }
+    }
+
+    fn remove(&mut self, id: &LockId, due: Due) {
+        if let Some(at) = due.wall {
+            self.by_wall.remove(&(at, id.clone()));
+        }
+        if let Some(at) = due.tick {
+            self.by_tick.remove(&(at, id.clone()));
+        }
+    }
+
+    /// Schedules a lock anew.
+    fn set(&mut self, record: &mut Record, due: Due) {
+        self.remove(&record.id, record.scheduled);
+        self.add(&record.id, due);
+        record.scheduled = due;
+    }
 }
 
 /// The server's timer, as it was set.
@@ -53,13 +102,14 @@ struct Armed {
     timer: Timer,
 }
 
+type Locks = HashMap<Rc<[u8]>, Record, RandomState>;
+
 /// All locks with waiters or a session. One timer of the server serves them all: it is set for
 /// the first that is due by either clock.
 #[derive(Debug, Default)]
 pub struct Table {
-    databases: HashMap<i32, HashMap<Rc<[u8]>, Record>>,
-    by_wall: BTreeSet<(Millis, LockId)>,
-    by_tick: BTreeSet<(Tick, LockId)>,
+    databases: HashMap<i32, Locks, RandomState>,
+    schedule: Schedule,
     armed: Option<Armed>,
 }
 
@@ -79,6 +129,17 @@ pub(super) fn give_back<K: Eq + Hash, V, S: BuildHasher>(map: &mut HashMap<K, V,
     }
 }
 
+/// Whether a lock that is due at another instant than it is scheduled for may stay there. To be
+/// looked at too early does no harm, and a lock that is handed on thousands of times a second need
+/// not move its lease's end in the schedule each time.
+fn stays(scheduled: Option<u64>, due: Option<u64>, now: u64) -> bool {
+    match (scheduled, due) {
+        (Some(scheduled), Some(due)) => scheduled == due || (now < scheduled && scheduled < due),
+        (Some(scheduled), None) => now < scheduled,
+        (None, due) => due.is_none(),
+    }
+}
+
 /// The wall clock less the steady clock. It changes only when the wall clock is set or slewed.
 fn offset(now: Now) -> i64 {
     now.millis().cast_signed() - now.tick().cast_signed()
@@ -88,7 +149,7 @@ impl Table {
     /// Whether nobody waits and no lock is bound to a connection.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.by_wall.is_empty() && self.by_tick.is_empty()
+        self.schedule.by_wall.is_empty() && self.schedule.by_tick.is_empty()
     }
 
     /// Number of locks with waiters or a session.
@@ -100,53 +161,69 @@ impl Table {
     /// Whether a lock has waiters or a session that this server knows of.
     #[must_use]
     pub fn contains(&self, db: i32, name: &[u8]) -> bool {
-        self.databases
-            .get(&db)
-            .is_some_and(|locks| locks.contains_key(name))
+        let locks = self.databases.get(&db);
+        locks.is_some_and(|locks| locks.contains_key(name))
     }
 
-    /// What is known of a lock, to be changed in a step. Nothing if it has no waiters.
+    fn record(&mut self, db: i32, name: &[u8]) -> Option<&mut Record> {
+        self.databases.get_mut(&db)?.get_mut(name)
+    }
+
+    /// The identity of a lock.
+    #[must_use]
+    pub fn id(&self, db: i32, name: &[u8]) -> LockId {
+        let record = self.databases.get(&db).and_then(|locks| locks.get(name));
+        record.map_or_else(|| LockId::new(db, name), |record| record.id.clone())
+    }
+
+    /// What is known of a lock, to be changed in a step and put back. Nothing if it has no waiters.
     pub fn take(&mut self, db: i32, name: &[u8]) -> Known {
-        let Some(locks) = self.databases.get_mut(&db) else {
-            return Known::default();
-        };
-        let Some((name, record)) = locks.remove_entry(name) else {
-            return Known::default();
-        };
-        give_back(locks);
-        self.unschedule(&LockId { db, name }, record.due);
-        record.known
-    }
-
-    fn unschedule(&mut self, id: &LockId, due: Due) {
-        if let Some(at) = due.wall {
-            self.by_wall.remove(&(at, id.clone()));
-        }
-        if let Some(at) = due.tick {
-            self.by_tick.remove(&(at, id.clone()));
-        }
+        let record = self.record(db, name);
+        record.map_or_else(Known::default, |record| std::mem::take(&mut record.known))
     }
 
     /// Puts it back after the step. A lock without waiters and session is forgotten. One that is
     /// never due by itself is due at `otherwise`, so that every lock is in one of the schedules.
-    pub fn put(&mut self, id: LockId, known: Known, mut due: Due, otherwise: Tick) {
+    pub fn put(
+        &mut self,
+        db: i32,
+        name: &[u8],
+        known: Known,
+        mut due: Due,
+        now: Now,
+        otherwise: Tick,
+    ) {
         if known.is_empty() {
+            self.forget(db, name);
             return;
         }
         if due == Due::default() {
             due.tick = Some(otherwise);
         }
-        self.schedule(&id, due);
-        let locks = self.databases.entry(id.db).or_default();
-        locks.insert(id.name, Record { known, due });
+        let locks = self.databases.entry(db).or_default();
+        if let Some(record) = locks.get_mut(name) {
+            record.known = known;
+            let scheduled = record.scheduled;
+            let stays = stays(scheduled.wall, due.wall, now.millis())
+                && stays(scheduled.tick, due.tick, now.tick());
+            if !stays {
+                self.schedule.set(record, due);
+            }
+            return;
+        }
+        let id = LockId::new(db, name);
+        let name = Rc::clone(&id.name);
+        let mut record = Record::new(id, known);
+        self.schedule.set(&mut record, due);
+        locks.insert(name, record);
     }
 
-    fn schedule(&mut self, id: &LockId, due: Due) {
-        if let Some(at) = due.wall {
-            self.by_wall.insert((at, id.clone()));
-        }
-        if let Some(at) = due.tick {
-            self.by_tick.insert((at, id.clone()));
+    fn forget(&mut self, db: i32, name: &[u8]) {
+        if let Some(locks) = self.databases.get_mut(&db)
+            && let Some(record) = locks.remove(name)
+        {
+            self.schedule.remove(&record.id, record.scheduled);
+            give_back(locks);
         }
     }
 
@@ -158,10 +235,33 @@ impl Table {
         };
         let locks = self.databases.get_mut(&id.db);
         if let Some(record) = locks.and_then(|locks| locks.get_mut(&id.name)) {
-            let before = std::mem::replace(&mut record.due, due);
-            self.unschedule(id, before);
-            self.schedule(id, due);
+            self.schedule.set(record, due);
         }
+    }
+
+    /// Whether any lock is due.
+    #[must_use]
+    pub fn is_due(&self, now: Now) -> bool {
+        // A key lives through the millisecond in which it expires.
+        let ended = self
+            .schedule
+            .by_wall
+            .first()
+            .is_some_and(|(at, _)| *at < now.millis());
+        ended
+            || self
+                .schedule
+                .by_tick
+                .first()
+                .is_some_and(|(at, _)| *at <= now.tick())
+    }
+
+    /// Whether the timer is set, and nobody has set the wall clock since.
+    #[must_use]
+    pub fn is_armed(&self, now: Now) -> bool {
+        let armed = self.armed.as_ref();
+        // A millisecond is what the two clocks' rounding makes.
+        armed.is_some_and(|armed| armed.offset.abs_diff(offset(now)) <= 1)
     }
 
     /// Some of the locks that are due, those whose lease has ended first. The rest come next time:
@@ -171,8 +271,16 @@ impl Table {
         const AT_ONCE: usize = 100;
         let (wall, tick) = (now.millis(), now.tick());
         // A key lives through the millisecond in which it expires.
-        let ended = self.by_wall.iter().take_while(|(at, _)| *at < wall);
-        let others = self.by_tick.iter().take_while(|(at, _)| *at <= tick);
+        let ended = self
+            .schedule
+            .by_wall
+            .iter()
+            .take_while(|(at, _)| *at < wall);
+        let others = self
+            .schedule
+            .by_tick
+            .iter()
+            .take_while(|(at, _)| *at <= tick);
         let ended = ended.take(AT_ONCE).map(|(_, id)| id.clone());
         let others = others.take(AT_ONCE).map(|(_, id)| id.clone());
         ended.chain(others).collect()
@@ -184,11 +292,11 @@ impl Table {
     ///
     /// `timeout` is when the first blocked client's time is up.
     pub fn set_timer(&mut self, ctx: &Ctx, now: Now, timeout: Option<Tick>) {
-        let wall = self.by_wall.first().map(|(at, _)| {
+        let wall = self.schedule.by_wall.first().map(|(at, _)| {
             let left = at.saturating_add(1).saturating_sub(now.millis());
             now.tick_after(left)
         });
-        let tick = self.by_tick.first().map(|(at, _)| *at);
+        let tick = self.schedule.by_tick.first().map(|(at, _)| *at);
         let Some(at) = [wall, tick, timeout].into_iter().flatten().min() else {
             self.stop_timer(ctx);
             return;
@@ -308,14 +416,20 @@ impl Table {
 
     fn put_session(&mut self, db: i32, name: &Rc<[u8]>, session: Option<Session>) {
         let Some(session) = session else { return };
-        let id = LockId {
-            db,
-            name: Rc::clone(name),
+        if let Some(record) = self.record(db, name) {
+            record.known.session = Some(session);
+            return;
+        }
+        let known = Known {
+            session: Some(session),
+            ..Known::default()
         };
-        let mut known = self.take(db, name);
-        known.session = Some(session);
         // It is looked at in this very turn, which schedules it properly.
-        self.put(id, known, Due::default(), 0);
+        let due = Due {
+            wall: None,
+            tick: Some(0),
+        };
+        self.put(db, name, known, due, super::now(), 0);
     }
 
     /// Forgets everything; the server is a replica now.

@@ -161,8 +161,8 @@ fn the_end_of_a_lease_is_noticed_whoever_has_left_meanwhile() {
         // From 3.32.0 on waiters ask again when the lease ends.
         let [a, b] = Driver::several([OLD; 2], &server, &[]);
         let mut client = server.connect();
-        assert_eq!(a.run("1", "lock k 1500"), "true");
-        let first = queue(&mut client, &a, "2", "tryLock k 600 60000");
+        assert_eq!(a.run("1", "lock k 4000"), "true");
+        let first = queue(&mut client, &a, "2", "tryLock k 2000 60000");
         let second = queue(&mut client, &b, "1", "lock k");
         assert_eq!(first.get(), "false");
         let holds_first = format!("HEXISTS k {}", a.run("1", "owner k"));

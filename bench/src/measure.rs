@@ -1,0 +1,92 @@
+//! Figures: what was measured several times, and what it comes to.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use crate::crowd::{Crowd, Member};
+use crate::server::Server;
+
+/// One figure, measured several times.
+#[derive(Clone, Debug, Default)]
+pub struct Figure(Vec<f64>);
+
+impl Figure {
+    /// Measured once more.
+    pub fn push(&mut self, value: f64) {
+        self.0.push(value);
+    }
+
+    fn sorted(&self) -> Vec<f64> {
+        let mut values = self.0.clone();
+        values.sort_by(f64::total_cmp);
+        values
+    }
+
+    /// The middle one; not a number if there is none.
+    pub fn median(&self) -> f64 {
+        let values = self.sorted();
+        let at = |index: usize| values.get(index).copied().unwrap_or(f64::NAN);
+        let middle = values.len() / 2;
+        if values.len() % 2 == 1 {
+            at(middle)
+        } else {
+            f64::midpoint(at(middle.wrapping_sub(1)), at(middle))
+        }
+    }
+
+    /// The least and the greatest.
+    pub fn range(&self) -> (f64, f64) {
+        let values = self.sorted();
+        let end = |value: Option<&f64>| value.copied().unwrap_or(f64::NAN);
+        (end(values.first()), end(values.last()))
+    }
+
+    /// Each of these figures by the one that was measured in the same round.
+    pub fn by(&self, other: &Self) -> Self {
+        let pairs = self.0.iter().zip(&other.0);
+        Self(pairs.map(|(this, other)| this / other).collect())
+    }
+}
+
+/// What a crowd did in some time.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample {
+    /// Units a second.
+    pub rate: f64,
+    /// Microseconds of the server's main thread for each.
+    pub cpu: f64,
+}
+
+/// Lets a crowd work for so long and measures it.
+pub fn sample<M: Member>(
+    server: &mut Server,
+    crowd: &mut Crowd<M>,
+    duration: Duration,
+) -> Result<Sample> {
+    // What was interrupted before gets going again.
+    crowd.run(duration / 10)?;
+    let (done, cpu, start) = (crowd.done(), server.cpu()?, Instant::now());
+    crowd.run(duration)?;
+    let elapsed = start.elapsed().as_secs_f64();
+    let cpu = server.cpu()? - cpu;
+    #[allow(clippy::cast_precision_loss)] // Far below 2^53.
+    let done = (crowd.done() - done) as f64;
+    Ok(Sample {
+        rate: done / elapsed,
+        cpu: cpu * 1e6 / done,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_in_the_middle() {
+        let figure = |values: &[f64]| Figure(values.to_vec()).median();
+        assert!((figure(&[3.0, 1.0, 2.0]) - 2.0).abs() < 1e-9);
+        assert!((figure(&[4.0, 1.0, 2.0, 3.0]) - 2.5).abs() < 1e-9);
+        assert!(figure(&[]).is_nan());
+    }
+}

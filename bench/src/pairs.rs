@@ -1,0 +1,256 @@
+//! Taking a lock and giving it back, with nobody else about: connections that send batch after
+//! batch of commands.
+
+use anyhow::{Result, bail};
+
+use crate::crowd::Member;
+use crate::redisson::Scripts;
+use crate::resp::{Reply, encode};
+
+/// Pairs in one batch: 16 commands where a pair is two.
+pub const PAIRS: usize = 8;
+/// Different batches of a connection: together 128 locks.
+const BATCHES: usize = 1;
+const LEASE: &[u8] = b"30000";
+
+/// What a command must be answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Exactly this integer.
+    Is(i64),
+    /// An integer above 0.
+    Positive,
+    /// Nil.
+    Nil,
+    /// A text: OK, or a value.
+    Text,
+}
+
+impl Answer {
+    fn fits(self, reply: Reply<'_>) -> bool {
+        match (self, reply) {
+            (Self::Is(wanted), Reply::Integer(number)) => wanted == number,
+            (Self::Positive, Reply::Integer(number)) => number > 0,
+            (Self::Nil, Reply::Nil) | (Self::Text, Reply::Text(_)) => true,
+            _ => false,
+        }
+    }
+}
+
+/// A connection that sends batches, one after the other has been answered.
+pub struct Batches {
+    batches: Vec<Vec<u8>>,
+    answers: Vec<Answer>,
+    /// Units done with a whole batch.
+    units: u64,
+    heard: usize,
+    sent: usize,
+    done: u64,
+}
+
+impl Batches {
+    /// Batches of `units` units each. `commands` encodes the commands of a batch's unit, which
+    /// must be answered so.
+    pub fn new(
+        number: usize,
+        units: usize,
+        answers: &[Answer],
+        mut commands: impl FnMut(&mut Vec<u8>, usize, usize),
+    ) -> Self {
+        let batch = |index| {
+            let mut out = Vec::new();
+            (0..units).for_each(|unit| commands(&mut out, index, unit));
+            out
+        };
+        Self {
+            batches: (0..number).map(batch).collect(),
+            answers: answers.repeat(units),
+            units: units as u64,
+            heard: 0,
+            sent: 0,
+            done: 0,
+        }
+    }
+
+    fn send(&mut self, out: &mut Vec<u8>) {
+        let index = self.sent % self.batches.len();
+        out.extend(self.batches.get(index).into_iter().flatten());
+        self.sent += 1;
+        self.heard = 0;
+    }
+}
+
+impl Member for Batches {
+    fn begin(&mut self, out: &mut Vec<u8>) {
+        self.send(out);
+    }
+
+    fn hear(&mut self, reply: Reply<'_>, out: &mut Vec<u8>) -> Result<()> {
+        let wanted = self.answers.get(self.heard);
+        if !wanted.is_some_and(|wanted| wanted.fits(reply)) {
+            bail!("{reply:?} where {wanted:?} was expected");
+        }
+        self.heard += 1;
+        if self.heard == self.answers.len() {
+            self.done += self.units;
+            self.send(out);
+        }
+        Ok(())
+    }
+
+    fn done(&self) -> u64 {
+        self.done
+    }
+}
+
+/// Who takes locks and gives them back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Manner {
+    /// `FAIRLOCK.ACQUIRE ... NOWAIT` and `FAIRLOCK.RELEASE`.
+    Fairlock,
+    /// Redisson's try-lock and unlock by EVALSHA, and the DEL of the latch that its client sends
+    /// after each unlock.
+    EvalSha,
+    /// The same by EVAL.
+    Eval,
+    /// `SET NX PX` and DEL.
+    Set,
+}
+
+/// A connection that does nothing but pairs.
+pub fn pairs(manner: Manner, scripts: &Scripts, connection: usize) -> Batches {
+    let owner = format!("8d2c4a43-5f0e-4c7b-9a86-3f2f6f2a{connection:04}:42");
+    let owner = owner.as_bytes();
+    let key = |batch: usize, unit: usize| format!("order:{connection}:{}", batch * PAIRS + unit);
+    match manner {
+        Manner::Fairlock => {
+            let answers = [Answer::Positive, Answer::Is(0)];
+            Batches::new(BATCHES, PAIRS, &answers, |out, batch, unit| {
+                let key = key(batch, unit);
+                encode(
+                    out,
+                    &[b"FAIRLOCK.ACQUIRE", key.as_bytes(), owner, b"NOWAIT"],
+                );
+                encode(out, &[b"FAIRLOCK.RELEASE", key.as_bytes(), owner]);
+            })
+        }
+        Manner::Set => Batches::new(
+            BATCHES,
+            PAIRS,
+            &[Answer::Text, Answer::Is(1)],
+            |out, batch, unit| {
+                let key = key(batch, unit);
+                encode(out, &[b"SET", key.as_bytes(), owner, b"NX", b"PX", LEASE]);
+                encode(out, &[b"DEL", key.as_bytes()]);
+            },
+        ),
+        Manner::Eval | Manner::EvalSha => {
+            let answers = [Answer::Nil, Answer::Is(1), Answer::Is(1)];
+            Batches::new(BATCHES, PAIRS, &answers, |out, batch, unit| {
+                let names = Names::of(&key(batch, unit), connection);
+                encode(out, &names.try_lock(manner, scripts, owner));
+                encode(out, &names.unlock(manner, scripts, owner));
+                encode(out, &[b"DEL", names.latch.as_bytes()]);
+            })
+        }
+    }
+}
+
+/// The keys and the channel of a lock as Redisson names them.
+pub struct Names {
+    lock: String,
+    queue: String,
+    scores: String,
+    channel: String,
+    latch: String,
+}
+
+/// A time that a client's clock could show.
+const NOW: &[u8] = b"1790000000000";
+const WAIT: &[u8] = b"300000";
+
+impl Names {
+    /// Those of a lock; the latch is of one client's unlocking.
+    pub fn of(lock: &str, client: usize) -> Self {
+        Self {
+            lock: lock.to_owned(),
+            queue: format!("redisson_lock_queue:{{{lock}}}"),
+            scores: format!("redisson_lock_timeout:{{{lock}}}"),
+            channel: format!("redisson_lock__channel:{{{lock}}}"),
+            latch: format!("redisson_unlock_latch:{{{lock}}}:{client:032}"),
+        }
+    }
+
+    /// The channel on which an owner is woken.
+    pub fn wake_up(&self, owner: &str) -> String {
+        format!("{}:{owner}", self.channel)
+    }
+
+    /// The key that tells a repeated unlock from a second one.
+    pub fn latch(&self) -> &[u8] {
+        self.latch.as_bytes()
+    }
+
+    fn try_lock<'a>(
+        &'a self,
+        manner: Manner,
+        scripts: &'a Scripts,
+        owner: &'a [u8],
+    ) -> Vec<&'a [u8]> {
+        let mut words = call(manner, &scripts.try_lock);
+        words.extend([
+            b"3",
+            self.lock.as_bytes(),
+            self.queue.as_bytes(),
+            self.scores.as_bytes(),
+        ]);
+        words.extend([LEASE, owner, NOW, WAIT]);
+        words
+    }
+
+    /// Takes the lock or joins the queue, at the client's time `now`.
+    pub fn lock<'a>(
+        &'a self,
+        scripts: &'a Scripts,
+        lease: &'a [u8],
+        owner: &'a [u8],
+        now: &'a [u8],
+    ) -> Vec<&'a [u8]> {
+        let mut words = call(Manner::EvalSha, &scripts.lock);
+        words.extend([
+            b"3",
+            self.lock.as_bytes(),
+            self.queue.as_bytes(),
+            self.scores.as_bytes(),
+        ]);
+        words.extend([lease, owner, WAIT, now]);
+        words
+    }
+
+    /// Gives up one hold.
+    pub fn unlock<'a>(
+        &'a self,
+        manner: Manner,
+        scripts: &'a Scripts,
+        owner: &'a [u8],
+    ) -> Vec<&'a [u8]> {
+        let mut words = call(manner, &scripts.unlock);
+        words.extend([
+            b"5",
+            self.lock.as_bytes(),
+            self.queue.as_bytes(),
+            self.scores.as_bytes(),
+        ]);
+        words.extend([self.channel.as_bytes(), self.latch.as_bytes()]);
+        words.extend([&b"0"[..], LEASE, owner, NOW, b"publish", b"13500"]);
+        words
+    }
+}
+
+fn call(manner: Manner, script: &crate::redisson::Script) -> Vec<&[u8]> {
+    if manner == Manner::Eval {
+        vec![b"EVAL", &script.text]
+    } else {
+        vec![b"EVALSHA", script.sha1.as_bytes()]
+    }
+}
