@@ -81,6 +81,15 @@ impl<M: Member> Crowd<M> {
         self.members().map(Member::done).sum()
     }
 
+    /// Has every member say something.
+    pub fn tell(&mut self, say: impl Fn(&M, &mut Vec<u8>)) -> Result<()> {
+        for connection in &mut self.connections {
+            say(&connection.member, &mut connection.output);
+            connection.flush()?;
+        }
+        Ok(())
+    }
+
     /// Lets them go on for so long.
     pub fn run(&mut self, duration: Duration) -> Result<()> {
         self.run_while(duration, |_| true).map(|_| ())

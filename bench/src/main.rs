@@ -1,113 +1,136 @@
-//! Benchmarks.
+//! Measures fairlock beside Redisson's scripts and the server's own commands: what `make bench`
+//! and `make bench-quick` run.
+//!
+//! - [`resp`], [`crowd`]: a client of many connections that is never the limit;
+//! - [`server`], [`redisson`]: what is measured, and Redisson's scripts from its jar;
+//! - [`pairs`], [`ring`], [`work`]: what clients do;
+//! - [`measure`], [`bench`]: figures, contestants in turn;
+//! - [`scene`]: what is measured, a file each;
+//! - [`report`], [`plot`]: tables, ratios, pictures.
+
+mod bench;
 mod crowd;
 mod measure;
 mod pairs;
+mod plot;
 mod redisson;
+mod report;
 mod resp;
 mod ring;
+mod scene;
 mod server;
-use anyhow::Result;
-use crowd::Crowd;
-use measure::{Figure, sample};
-use pairs::Manner;
-use server::{Kind, Server};
-use std::rc::Rc;
-use std::time::Duration;
+mod work;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+use clap::{Parser, Subcommand};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+
+use bench::Bench;
+
+/// The release whose scripts are measured.
+const REDISSON: &str = "4.7.0";
+
+/// Measures fairlock beside Redisson's scripts and the server's own commands.
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// Less of everything, and nothing written.
+    #[arg(long)]
+    quick: bool,
+    /// Only the scenes whose names begin like this.
+    #[arg(long)]
+    only: Option<String>,
+    /// Redisson's jar.
+    #[arg(long, default_value_os_t = jar())]
+    jar: PathBuf,
+    #[command(subcommand)]
+    part: Option<Part>,
+}
+
+fn jar() -> PathBuf {
+    format!("target/redisson/{REDISSON}/redisson-{REDISSON}.jar").into()
+}
+
+/// Processes that a run starts.
+#[derive(Debug, Subcommand)]
+enum Part {
+    /// Holds blocked clients until it is killed.
+    #[command(hide = true)]
+    Hold {
+        address: SocketAddr,
+        manner: String,
+        number: u32,
+    },
+}
+
+type Scene = (&'static str, fn(&mut Bench) -> Result<()>);
+
+fn scenes() -> [Scene; 8] {
+    [
+        ("uncontended", scene::uncontended::run),
+        ("hand-off", hand_off),
+        ("delay", scene::delay::run),
+        ("crowded", scene::crowded::run),
+        ("cut", scene::cut::run),
+        ("length", scene::length::run),
+        ("traffic", scene::traffic::run),
+        ("durable", scene::durable::run),
+    ]
+}
+
+const PICTURE: &str = "docs/hand-off.svg";
+
+fn hand_off(bench: &mut Bench) -> Result<()> {
+    let lines = scene::hand_off::run(bench)?;
+    if bench.quick {
+        return Ok(());
+    }
+    let axes = ["clients", "hand-offs a second"];
+    plot::draw(PICTURE.as_ref(), "Hand-offs of one lock", axes, &lines)
+}
+
 fn main() -> Result<()> {
-    let scripts = Rc::new(redisson::Scripts::of(std::path::Path::new(
-        "target/redisson/4.7.0/redisson-4.7.0.jar",
-    ))?);
-    let what = std::env::args().nth(1).unwrap_or_default();
-    let secs = Duration::from_millis(
-        std::env::args()
-            .nth(2)
-            .map_or(500, |s| s.parse().unwrap_or(500)),
-    );
-    let mut plain = Server::start(Kind::Plain, &[])?;
-    let mut module = Server::start(Kind::Module, &[])?;
-    let mut inter = Server::start(Kind::Intercepting, &[])?;
-    for s in [&mut plain, &mut module, &mut inter] {
-        for sc in [&scripts.try_lock, &scripts.lock, &scripts.unlock] {
-            let _: String = s.run(&[b"SCRIPT", b"LOAD", &sc.text])?;
+    let arguments = Arguments::parse();
+    allow_many_files()?;
+    if let Some(Part::Hold {
+        address,
+        manner,
+        number,
+    }) = arguments.part
+    {
+        return scene::cut::hold(address, &manner, number);
+    }
+    let scripts = redisson::Scripts::of(&arguments.jar)?;
+    let mut bench = Bench::new(arguments.quick, scripts);
+    let scenes = scenes();
+    let of = scenes.len() as u64;
+    for (index, (name, run)) in (0..).zip(scenes) {
+        let wanted = arguments.only.as_ref();
+        if wanted.is_none_or(|wanted| name.starts_with(wanted)) {
+            bench.begin(name, index, of);
+            run(&mut bench)?;
         }
     }
-    if what == "pairs" {
-        let c = |m, s: &Server| {
-            Crowd::connect(s.address(), (0..50).map(|i| pairs::pairs(m, &scripts, i)))
-        };
-        let mut all = vec![
-            ("fairlock", c(Manner::Fairlock, &module)?, 1),
-            ("set", c(Manner::Set, &plain)?, 0),
-            ("evalsha", c(Manner::EvalSha, &plain)?, 0),
-            ("eval", c(Manner::Eval, &plain)?, 0),
-            ("i-evalsha", c(Manner::EvalSha, &inter)?, 2),
-            ("i-eval", c(Manner::Eval, &inter)?, 2),
-        ];
-        let mut figs = vec![(Figure::default(), Figure::default()); all.len()];
-        for _ in 0..3 {
-            for (i, (_, crowd, s)) in all.iter_mut().enumerate() {
-                let s = match s {
-                    0 => &mut plain,
-                    1 => &mut module,
-                    _ => &mut inter,
-                };
-                let x = sample(s, crowd, secs)?;
-                figs[i].0.push(x.rate);
-                figs[i].1.push(x.cpu);
-            }
-        }
-        for ((n, ..), (r, c)) in all.iter().zip(&figs) {
-            println!(
-                "{n:10} {:9.0}/s {:?}  cpu {:.2} {:?}  x{:.2} rate of set {:.2}",
-                r.median(),
-                r.range(),
-                c.median(),
-                c.range(),
-                c.by(&figs[0].1).median(),
-                r.by(&figs[1].0).median()
-            );
-        }
-    } else {
-        for n in std::env::args()
-            .nth(3)
-            .map_or(vec![2usize, 16, 100, 1000], |s| {
-                s.split(",").map(|x| x.parse().unwrap_or(2)).collect()
-            })
-        {
-            let mut a = Crowd::connect(
-                module.address(),
-                (0..n).map(|i| ring::Fairlock::new(&format!("r{n}"), i)),
-            )?;
-            let mut b = Crowd::connect(
-                plain.address(),
-                (0..n).map(|_| ring::Token::new(&format!("t{n}"))),
-            )?;
-            let _: i64 = plain.run(&[b"RPUSH", format!("t{n}").as_bytes(), b"token"])?;
-            let mut c = Crowd::connect(
-                inter.address(),
-                (0..0).map(|i| ring::Redisson::new(&scripts, &format!("r{n}"), i)),
-            )?;
-            let mut d = Crowd::connect(
-                plain.address(),
-                (0..n).map(|i| ring::Redisson::new(&scripts, &format!("r{n}"), i)),
-            )?;
-            for _ in 0..3 {
-                let x = sample(&mut module, &mut a, secs)?;
-                let y = sample(&mut plain, &mut b, secs)?;
-                let z = sample(&mut plain, &mut d, secs)?;
-                println!(
-                    "{n} fair {:.0} {:.1}us blpop {:.0} {:.1}us lua {:.0} {:.1}us  ratios {:.2} {:.2}",
-                    x.rate,
-                    x.cpu,
-                    y.rate,
-                    y.cpu,
-                    z.rate,
-                    z.cpu,
-                    x.rate / y.rate,
-                    x.rate / z.rate
-                );
-            }
-            let _ = &mut c;
+    bench.end();
+    println!("{}", bench.report.markdown());
+    if !arguments.quick && arguments.only.is_none() {
+        let picture = "![Hand-offs a second by the number of clients](hand-off.svg)\n";
+        bench.report.write(".".as_ref(), picture)?;
+        println!("Written: docs/benchmarks.md, {PICTURE}, the table of README.md.");
+    }
+    Ok(())
+}
+
+/// Ten thousand connections take as many files, here and in the server.
+fn allow_many_files() -> Result<()> {
+    const NEEDED: u64 = 16_000;
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    if soft < NEEDED {
+        let wanted = hard.max(NEEDED);
+        if setrlimit(Resource::RLIMIT_NOFILE, wanted, wanted).is_err() {
+            bail!("{NEEDED} open files are needed, {hard} are allowed: see ulimit -n");
         }
     }
     Ok(())

@@ -12,6 +12,11 @@ use crate::server::Server;
 pub struct Figure(Vec<f64>);
 
 impl Figure {
+    /// Measured once.
+    pub fn of(value: f64) -> Self {
+        Self(vec![value])
+    }
+
     /// Measured once more.
     pub fn push(&mut self, value: f64) {
         self.0.push(value);

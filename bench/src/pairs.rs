@@ -9,8 +9,8 @@ use crate::resp::{Reply, encode};
 
 /// Pairs in one batch: 16 commands where a pair is two.
 pub const PAIRS: usize = 8;
-/// Different batches of a connection: together 128 locks.
-const BATCHES: usize = 1;
+/// Different batches of a connection: together 32 locks.
+const BATCHES: usize = 4;
 const LEASE: &[u8] = b"30000";
 
 /// What a command must be answered.
@@ -24,6 +24,8 @@ pub enum Answer {
     Nil,
     /// A text: OK, or a value.
     Text,
+    /// An array.
+    Array,
 }
 
 impl Answer {
@@ -31,7 +33,9 @@ impl Answer {
         match (self, reply) {
             (Self::Is(wanted), Reply::Integer(number)) => wanted == number,
             (Self::Positive, Reply::Integer(number)) => number > 0,
-            (Self::Nil, Reply::Nil) | (Self::Text, Reply::Text(_)) => true,
+            (Self::Nil, Reply::Nil)
+            | (Self::Text, Reply::Text(_))
+            | (Self::Array, Reply::Array(_)) => true,
             _ => false,
         }
     }

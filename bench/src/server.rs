@@ -79,11 +79,6 @@ impl Server {
         self.address
     }
 
-    /// Its process.
-    pub fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
     /// A command on a connection for such purposes.
     pub fn run<T: redis::FromRedisValue>(&mut self, words: &[&[u8]]) -> Result<T> {
         let mut command = redis::Cmd::new();

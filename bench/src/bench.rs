@@ -1,0 +1,130 @@
+//! What all scenes share: how long they measure, where they report.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use anyhow::Result;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::crowd::{Crowd, Member};
+use crate::measure::{Figure, Sample, sample};
+use crate::redisson::Scripts;
+use crate::report::Report;
+use crate::server::{Kind, Server};
+
+/// A run of the benchmarks.
+pub struct Bench {
+    /// Less of everything, for daily use.
+    pub quick: bool,
+    /// How often each contestant is measured.
+    pub rounds: usize,
+    /// How long each time.
+    pub window: Duration,
+    /// Redisson's.
+    pub scripts: Rc<Scripts>,
+    /// What was found.
+    pub report: Report,
+    progress: ProgressBar,
+}
+
+impl Bench {
+    /// A run that has not begun.
+    pub fn new(quick: bool, scripts: Scripts) -> Self {
+        let progress = ProgressBar::new(0);
+        let style = ProgressStyle::with_template("{elapsed_precise} {wide_bar} {msg}");
+        progress.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        let (rounds, window) = if quick { (3, 300) } else { (5, 1000) };
+        Self {
+            quick,
+            rounds,
+            window: Duration::from_millis(window),
+            scripts: Rc::new(scripts),
+            report: Report::default(),
+            progress,
+        }
+    }
+
+    /// Shows how far the run is: the scene that begins, and its place among them.
+    pub fn begin(&self, scene: &str, index: u64, of: u64) {
+        self.progress.set_length(of);
+        self.progress.set_position(index);
+        self.progress.set_message(scene.to_owned());
+        self.progress.tick();
+    }
+
+    /// Shows what is being measured.
+    pub fn say(&self, what: &str) {
+        self.progress.set_message(what.to_owned());
+        self.progress.tick();
+    }
+
+    /// Takes the progress bar away.
+    pub fn end(&self) {
+        self.progress.finish_and_clear();
+    }
+
+    /// A server that knows Redisson's scripts.
+    pub fn server(&self, kind: Kind, options: &[&str]) -> Result<Server> {
+        let mut server = Server::start(kind, options)?;
+        for script in [
+            &self.scripts.try_lock,
+            &self.scripts.lock,
+            &self.scripts.unlock,
+        ] {
+            let _: String = server.run(&[b"SCRIPT", b"LOAD", &script.text])?;
+        }
+        Ok(server)
+    }
+}
+
+/// One that takes part, with its figures.
+pub struct Contestant<M> {
+    /// What it does, for the report.
+    pub name: &'static str,
+    /// Its server, by its place in the list that the rounds are given.
+    pub server: usize,
+    /// Its clients.
+    pub crowd: Crowd<M>,
+    /// Units a second.
+    pub rate: Figure,
+    /// Microseconds of the server's main thread for a unit.
+    pub cpu: Figure,
+}
+
+impl<M: Member> Contestant<M> {
+    /// One that has not been measured yet.
+    pub fn new(name: &'static str, server: usize, crowd: Crowd<M>) -> Self {
+        Self {
+            name,
+            server,
+            crowd,
+            rate: Figure::default(),
+            cpu: Figure::default(),
+        }
+    }
+
+    /// Measures it once.
+    pub fn measure(&mut self, servers: &mut [Server], window: Duration) -> Result<()> {
+        if let Some(server) = servers.get_mut(self.server) {
+            let Sample { rate, cpu } = sample(server, &mut self.crowd, window)?;
+            self.rate.push(rate);
+            self.cpu.push(cpu);
+        }
+        Ok(())
+    }
+}
+
+/// Measures all contestants in turn, as often as there are rounds.
+pub fn rounds<M: Member>(
+    bench: &Bench,
+    servers: &mut [Server],
+    contestants: &mut [Contestant<M>],
+) -> Result<()> {
+    for round in 1..=bench.rounds {
+        for contestant in contestants.iter_mut() {
+            bench.say(&format!("{}, round {round}", contestant.name));
+            contestant.measure(servers, bench.window)?;
+        }
+    }
+    Ok(())
+}

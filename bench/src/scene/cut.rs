@@ -1,0 +1,147 @@
+//! Thousands of blocked clients whose connections break at once.
+
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+
+use crate::bench::Bench;
+use crate::measure::Figure;
+use crate::report::spread;
+use crate::resp::encode;
+use crate::server::{Kind, Server};
+
+/// Who is cut off.
+const CONTESTANTS: [(&str, Kind); 2] = [
+    ("blocked in ACQUIRE", Kind::Module),
+    ("blocked in BLPOP", Kind::Plain),
+];
+
+/// Runs the scene.
+pub fn run(bench: &mut Bench) -> Result<()> {
+    let number: u32 = if bench.quick { 1_000 } else { 10_000 };
+    let mut rows = Vec::new();
+    for (name, kind) in CONTESTANTS {
+        let mut gone = Figure::default();
+        let mut longest = Figure::default();
+        for _ in 0..if bench.quick { 1 } else { 3 } {
+            bench.say(&format!("{number} clients {name} are cut off"));
+            let (time, ping) = cut(bench, kind, number)?;
+            gone.push(time);
+            longest.push(ping);
+        }
+        rows.push(vec![
+            format!("{number} {name}"),
+            spread(&gone),
+            spread(&longest),
+        ]);
+        if kind == Kind::Module {
+            let what = format!("longest PING while {number} waiters are cut off");
+            bench.report.at_most(&what, &longest, 20.0, " ms");
+        }
+    }
+    bench.report.table(
+        "Waiters cut off",
+        "The process that holds all their connections is killed. Until INFO shows no blocked client any more, another connection \
+         sends one PING after\nthe other; BLPOP's clients show what closing the connections alone costs the server.",
+        &["clients", "all gone after, ms", "longest PING, ms"],
+        rows,
+    );
+    Ok(())
+}
+
+/// A process that holds connections; killed when dropped.
+struct Crowd(Child);
+
+impl Drop for Crowd {
+    fn drop(&mut self) {
+        // An error means that it has ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn cut(bench: &Bench, kind: Kind, number: u32) -> Result<(f64, f64)> {
+    let mut server = bench.server(kind, &[])?;
+    let manner = if kind == Kind::Module {
+        let _: i64 = server.run(&[b"FAIRLOCK.ACQUIRE", b"lock", b"holder"])?;
+        "acquire"
+    } else {
+        "blpop"
+    };
+    let program = std::env::current_exe()?;
+    let child = Command::new(program)
+        .args([
+            "hold",
+            &server.address().to_string(),
+            manner,
+            &number.to_string(),
+        ])
+        .stdin(Stdio::null())
+        .spawn()
+        .context("starting the clients")?;
+    let crowd = Crowd(child);
+    server.wait("blocked_clients", |blocked| blocked >= f64::from(number))?;
+    let stop = AtomicBool::new(false);
+    let address = server.address();
+    std::thread::scope(|scope| {
+        let pings = scope.spawn(|| longest_ping(address, &stop));
+        // Let it get going.
+        std::thread::sleep(Duration::from_millis(100));
+        let start = Instant::now();
+        drop(crowd);
+        let gone = all_gone(&mut server);
+        let elapsed = start.elapsed();
+        std::thread::sleep(Duration::from_millis(100));
+        stop.store(true, Ordering::Relaxed);
+        let longest = pings.join().map_err(|_| anyhow::anyhow!("PING failed"))??;
+        gone?;
+        Ok((elapsed.as_secs_f64() * 1e3, longest.as_secs_f64() * 1e3))
+    })
+}
+
+fn all_gone(server: &mut Server) -> Result<()> {
+    server.wait("blocked_clients", |blocked| blocked < 0.5)?;
+    let mut waiting = 1;
+    while waiting > 0 {
+        waiting = server.run(&[b"LLEN", b"redisson_lock_queue:{lock}"])?;
+    }
+    Ok(())
+}
+
+fn longest_ping(address: std::net::SocketAddr, stop: &AtomicBool) -> Result<Duration> {
+    let client = redis::Client::open(format!("redis://{address}"))?;
+    let mut connection = client.get_connection()?;
+    let mut longest = Duration::ZERO;
+    while !stop.load(Ordering::Relaxed) {
+        let start = Instant::now();
+        redis::cmd("PING").query::<String>(&mut connection)?;
+        longest = longest.max(start.elapsed());
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    Ok(longest)
+}
+
+/// What the process of the clients does: it connects them, blocks them, and waits to be killed.
+pub fn hold(address: std::net::SocketAddr, manner: &str, number: u32) -> Result<()> {
+    let mut connections = Vec::new();
+    for index in 0..number {
+        let mut connection = std::net::TcpStream::connect(address)?;
+        let owner = format!("owner:{index}");
+        let mut command = Vec::new();
+        if manner == "acquire" {
+            encode(
+                &mut command,
+                &[b"FAIRLOCK.ACQUIRE", b"lock", owner.as_bytes()],
+            );
+        } else {
+            encode(&mut command, &[b"BLPOP", b"lock", b"0"]);
+        }
+        std::io::Write::write_all(&mut connection, &command)?;
+        connections.push(connection);
+    }
+    loop {
+        std::thread::park();
+    }
+}
