@@ -6,7 +6,8 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 
 MODULE = $${CARGO_TARGET_DIR:-target}/release/libfairlock.so
 
-.PHONY: help setup setup-tests build run test test-redisson fingerprints check fmt lint properties
+.PHONY: help setup setup-tests build run test test-redisson fingerprints check fmt lint properties \
+    bench bench-quick bench-build instructions
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -24,10 +25,10 @@ run: build ## Start a server with the module, show it at work, keep it running (
 	@scripts/run "$(MODULE)" $(PORT)
 
 test: setup-tests ## Formatting, lints, all tests
-	cargo fmt --check
-	cargo clippy --locked --all-targets -- -D warnings
+	cargo fmt --all --check
+	cargo clippy --locked --workspace --all-targets -- -D warnings
 	scripts/check-architecture
-	cargo test --locked
+	cargo test --locked --workspace
 
 test-redisson: setup-tests ## The tests with real clients, all releases of Redisson, long fleets
 	REDISSON_RELEASES=all cargo test --locked --test redisson
@@ -39,10 +40,24 @@ check: ## The rules of the house: which room may use which
 	scripts/check-architecture
 
 fmt: ## Format the code
-	cargo fmt
+	cargo fmt --all
 
 lint: ## Clippy, warnings are errors
-	cargo clippy --locked --all-targets -- -D warnings
+	cargo clippy --locked --workspace --all-targets -- -D warnings
 
 properties: ## The rules' properties, 100,000 random sequences of steps
 	PROPTEST_CASES=100000 cargo test --release --locked --lib lock::properties
+
+bench-build: setup-tests
+	cargo build --release --locked --workspace
+	@scripts/redisson target/redisson 4.7.0
+
+bench: bench-build ## Measure everything beside Redisson's scripts and plain commands, and write docs/benchmarks.md
+	@$${CARGO_TARGET_DIR:-target}/release/fairlock-bench
+
+bench-quick: bench-build ## The same in less than a minute and a half, printed only
+	@$${CARGO_TARGET_DIR:-target}/release/fairlock-bench --quick
+
+instructions: bench-build ## Count the instructions of an uncontended pair (docs/performance.md)
+	@scripts/setup --counts
+	@$${CARGO_TARGET_DIR:-target}/release/fairlock-bench instructions

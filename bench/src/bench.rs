@@ -120,10 +120,21 @@ pub fn rounds<M: Member>(
     servers: &mut [Server],
     contestants: &mut [Contestant<M>],
 ) -> Result<()> {
-    for round in 1..=bench.rounds {
+    rounds_of(bench, servers, contestants, bench.rounds, bench.window)
+}
+
+/// The same with as many rounds, and as long, as is said.
+pub fn rounds_of<M: Member>(
+    bench: &Bench,
+    servers: &mut [Server],
+    contestants: &mut [Contestant<M>],
+    rounds: usize,
+    window: Duration,
+) -> Result<()> {
+    for round in 1..=rounds {
         for contestant in contestants.iter_mut() {
             bench.say(&format!("{}, round {round}", contestant.name));
-            contestant.measure(servers, bench.window)?;
+            contestant.measure(servers, window)?;
         }
     }
     Ok(())

@@ -5,11 +5,12 @@
 //! - [`server`], [`redisson`]: what is measured, and Redisson's scripts from its jar;
 //! - [`pairs`], [`ring`], [`work`]: what clients do;
 //! - [`measure`], [`bench`]: figures, contestants in turn;
-//! - [`scene`]: what is measured, a file each;
+//! - [`scene`]: what is measured, a file each; [`instructions`]: counted, not timed;
 //! - [`report`], [`plot`]: tables, ratios, pictures.
 
 mod bench;
 mod crowd;
+mod instructions;
 mod measure;
 mod pairs;
 mod plot;
@@ -53,9 +54,11 @@ fn jar() -> PathBuf {
     format!("target/redisson/{REDISSON}/redisson-{REDISSON}.jar").into()
 }
 
-/// Processes that a run starts.
+/// What is done in place of the benchmarks.
 #[derive(Debug, Subcommand)]
 enum Part {
+    /// Counts the instructions of uncontended pairs with callgrind.
+    Instructions,
     /// Holds blocked clients until it is killed.
     #[command(hide = true)]
     Hold {
@@ -104,6 +107,9 @@ fn main() -> Result<()> {
     }
     let scripts = redisson::Scripts::of(&arguments.jar)?;
     let mut bench = Bench::new(arguments.quick, scripts);
+    if let Some(Part::Instructions) = arguments.part {
+        return instructions::run(&bench);
+    }
     let scenes = scenes();
     let of = scenes.len() as u64;
     for (index, (name, run)) in (0..).zip(scenes) {

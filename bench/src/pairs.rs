@@ -43,7 +43,7 @@ impl Answer {
 
 /// A connection that sends batches, one after the other has been answered.
 pub struct Batches {
-    batches: Vec<Vec<u8>>,
+    encoded: Vec<Vec<u8>>,
     answers: Vec<Answer>,
     /// Units done with a whole batch.
     units: u64,
@@ -67,7 +67,7 @@ impl Batches {
             out
         };
         Self {
-            batches: (0..number).map(batch).collect(),
+            encoded: (0..number).map(batch).collect(),
             answers: answers.repeat(units),
             units: units as u64,
             heard: 0,
@@ -76,9 +76,16 @@ impl Batches {
         }
     }
 
+    /// The batches, each with the number of its answers.
+    pub fn into_batches(self) -> Vec<(Vec<u8>, usize)> {
+        let answers = self.answers.len();
+        let batches = self.encoded.into_iter();
+        batches.map(|batch| (batch, answers)).collect()
+    }
+
     fn send(&mut self, out: &mut Vec<u8>) {
-        let index = self.sent % self.batches.len();
-        out.extend(self.batches.get(index).into_iter().flatten());
+        let index = self.sent % self.encoded.len();
+        out.extend(self.encoded.get(index).into_iter().flatten());
         self.sent += 1;
         self.heard = 0;
     }

@@ -52,7 +52,7 @@ impl Scripts {
 
 fn known(text: &[u8], role: &str) -> Option<Script> {
     let digest = Sha1::digest(text);
-    let sha1: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    let sha1 = format!("{digest:x}");
     let line = TABLE.lines().find(|line| line.starts_with(&sha1))?;
     (line.split('\t').nth(2) == Some(role)).then(|| Script {
         text: text.to_vec(),

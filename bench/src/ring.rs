@@ -199,8 +199,8 @@ impl Member for Redisson {
             bail!("{reply:?} out of turn");
         }
         match (self.asked.remove(0), reply) {
-            (Asked::Hello, Reply::Array(_)) => (),
-            (Asked::Unlock | Asked::Latch, Reply::Integer(1)) => (),
+            (Asked::Hello, Reply::Array(_)) | (Asked::Unlock | Asked::Latch, Reply::Integer(1)) => {
+            }
             (Asked::Lock, Reply::Nil) => {
                 self.done += 1;
                 self.pass_on(out);

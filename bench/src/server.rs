@@ -42,12 +42,19 @@ pub struct Server {
 impl Server {
     /// Starts one, with more options for its command line.
     pub fn start(kind: Kind, options: &[&str]) -> Result<Self> {
+        Self::start_by(&[], kind, options)
+    }
+
+    /// Starts one by another program, which is given the server's command line.
+    pub fn start_by(by: &[&str], kind: Kind, options: &[&str]) -> Result<Self> {
         let directory = tempfile::tempdir()?;
         // The port is free now; should somebody else take it before the server does, the server
         // does not start, and says so.
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-        let mut command = Command::new("redis-server");
+        let mut line = by.iter().copied().chain(["redis-server"]);
+        let mut command = Command::new(line.next().unwrap_or_default());
         command
+            .args(line)
             .args(["--port", &address.port().to_string()])
             .args(["--bind", "127.0.0.1", "--save", "", "--maxclients", "15000"])
             .arg("--dir")
@@ -79,6 +86,11 @@ impl Server {
         self.address
     }
 
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// A command on a connection for such purposes.
     pub fn run<T: redis::FromRedisValue>(&mut self, words: &[&[u8]]) -> Result<T> {
         let mut command = redis::Cmd::new();
@@ -97,6 +109,14 @@ impl Server {
         value.parse().with_context(|| format!("{name} is {value}"))
     }
 
+    /// Ends it as SHUTDOWN does, and waits until it has.
+    pub fn shut_down(mut self) -> Result<()> {
+        // The answer to it is that the connection closes.
+        let _ = self.run::<()>(&[b"SHUTDOWN", b"NOSAVE"]);
+        self.child.wait()?;
+        Ok(())
+    }
+
     /// The processor time of its main thread so far, in seconds.
     pub fn cpu(&mut self) -> Result<f64> {
         let user = self.info("used_cpu_user_main_thread")?;
@@ -105,7 +125,7 @@ impl Server {
 
     /// Waits until a number of INFO is as wanted.
     pub fn wait(&mut self, name: &str, wanted: impl Fn(f64) -> bool) -> Result<()> {
-        let end = Instant::now() + Duration::from_secs(60);
+        let end = Instant::now() + Duration::from_mins(1);
         while !wanted(self.info(name)?) {
             if Instant::now() > end {
                 bail!("{name} is {} after a minute", self.info(name)?);

@@ -101,7 +101,7 @@ fn by(
     let start = Instant::now();
     let mut crowd = Crowd::connect(server.address(), members)?;
     let all = number as u64;
-    if !crowd.run_while(Duration::from_secs(120), |crowd| crowd.done() < all)? {
+    if !crowd.run_while(Duration::from_mins(2), |crowd| crowd.done() < all)? {
         bail!(
             "{} of {number} commands were answered in two minutes",
             crowd.done()

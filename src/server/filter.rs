@@ -45,9 +45,15 @@ impl Incoming {
     pub fn argument(&self, index: c_int) -> Option<&[u8]> {
         // SAFETY: the context is valid during the callback; the server answers null where there
         // is no such argument, and the string lives as long as the command is not changed.
-        let string =
-            unsafe { api!(RedisModule_CommandFilterArgGet(self.raw, index) or null_mut()) };
-        (!string.is_null()).then(|| Str::string_as_slice(string))
+        unsafe {
+            let string = api!(RedisModule_CommandFilterArgGet(self.raw, index) or null_mut());
+            if string.is_null() {
+                return None;
+            }
+            let mut length = 0;
+            let start = api!(RedisModule_StringPtrLen(string, &raw mut length) or return None);
+            Some(std::slice::from_raw_parts(start.cast::<u8>(), length))
+        }
     }
 
     /// The connection that sends it. `None` before Redis 7.2, which does not tell.

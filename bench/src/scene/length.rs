@@ -158,7 +158,11 @@ fn clients(server: &mut Server, step: Step, length: usize) -> Result<Crowd<Batch
             let _: i64 = server.run(&[&words[..], &[b"LEASE", LONG]].concat())?;
             let answers = [Answer::Is(0), Answer::Positive, Answer::Array];
             // As many batches as bring the lock back to the first.
-            let number = if length % 8 == 0 { length / 8 } else { length };
+            let number = if length.is_multiple_of(8) {
+                length / 8
+            } else {
+                length
+            };
             let batches = Batches::new(number, 8, &answers, move |out, batch, unit| {
                 let holder = owner((batch * 8 + unit) % length);
                 let next = owner((batch * 8 + unit + 1) % length);

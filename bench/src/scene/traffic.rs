@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use crate::bench::{Bench, Contestant, rounds};
+use crate::bench::{Bench, Contestant, rounds_of};
 use crate::crowd::Crowd;
 use crate::pairs::{Answer, Batches};
 use crate::report::{show, spread};
@@ -36,10 +36,9 @@ pub fn run(bench: &mut Bench) -> Result<()> {
                 let crowd = crowd(server, command, pipeline)?;
                 contestants.push(Contestant::new(name, index, crowd));
             }
-            // Differences of a percent need more rounds than ratios of several times.
-            for _ in 0..if bench.quick { 1 } else { 2 } {
-                rounds(bench, &mut servers, &mut contestants)?;
-            }
+            // Differences of a percent show in many short rounds: the machine's own moods last longer.
+            let (number, window) = (bench.rounds * 6, bench.window / 6);
+            rounds_of(bench, &mut servers, &mut contestants, number, window)?;
             rows.extend(report(bench, command, pipeline, &contestants));
         }
     }
@@ -53,6 +52,7 @@ pub fn run(bench: &mut Bench) -> Result<()> {
             "commands a second",
             "server CPU, µs each",
             "throughput, by that without the module",
+            "the same by CPU",
         ],
         rows,
     );
@@ -94,6 +94,7 @@ fn report(
             spread(&contestant.rate),
             spread(&contestant.cpu),
             show(contestant.rate.by(&plain.rate).median()),
+            show(plain.cpu.by(&contestant.cpu).median()),
         ]
     });
     let rows = rows.collect();
