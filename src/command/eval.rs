@@ -118,17 +118,18 @@ fn call<'c>(ctx: &'c Ctx, arguments: &Args<'c>) -> Option<Call<'c>> {
     let number = std::str::from_utf8(arguments.get(1)?).ok()?;
     let number: usize = number.parse().ok()?;
     let first_argument = number.checked_add(2)?;
-    let keys: Option<Vec<Str>> = (2..first_argument)
-        .take(arguments.len())
-        .map(|index| arguments.string(index))
-        .collect();
-    Some(Call {
+    let others = arguments.len().checked_sub(first_argument)?;
+    let mut call = Call {
         ctx,
-        keys: keys?,
-        arguments: (first_argument..arguments.len())
-            .filter_map(|index| arguments.get(index))
-            .collect(),
-    })
+        keys: Vec::with_capacity(number),
+        arguments: Vec::with_capacity(others),
+    };
+    call.keys
+        .extend((2..first_argument).filter_map(|index| arguments.string(index)));
+    let others = first_argument..arguments.len();
+    call.arguments
+        .extend(others.filter_map(|index| arguments.get(index)));
+    Some(call)
 }
 
 fn reply(ctx: &Ctx, outcome: &Outcome) {

@@ -37,6 +37,10 @@ pub enum Role {
 pub struct Script {
     /// SHA-1 of its text.
     pub digest: Digest,
+    /// The same in hexadecimal digits.
+    pub hex: &'static str,
+    /// The first of them, see [`start`].
+    pub start: u64,
     /// Length of its text in bytes.
     pub length: usize,
     /// Its role.
@@ -69,10 +73,14 @@ pub fn scripts() -> &'static [Script] {
 }
 
 /// One line of the table. `None` if nobody has written the native form of its script yet.
-fn script(line: &str) -> Option<Script> {
+fn script(line: &'static str) -> Option<Script> {
     let mut words = line.split('\t');
     let mut word = || words.next();
-    let digest = digest(word()?.as_bytes())?;
+    let hex = word()?;
+    let (digest, start) = (
+        digest(hex.as_bytes())?,
+        start(*hex.as_bytes().first_chunk()?),
+    );
     let length = word()?.parse().ok()?;
     let role = word()?;
     let keys = word()?.parse().ok();
@@ -81,12 +89,21 @@ fn script(line: &str) -> Option<Script> {
     let (role, form) = form(role, first)?;
     Some(Script {
         digest,
+        hex,
+        start,
         length,
         role,
         keys,
         arguments,
         form,
     })
+}
+
+/// The first eight hexadecimal digits of a digest, in either case, as one number to compare.
+#[must_use]
+pub fn start(digits: [u8; 8]) -> u64 {
+    // The bit that makes letters lower-case is set in digits.
+    u64::from_ne_bytes(digits) | 0x2020_2020_2020_2020
 }
 
 /// A digest from its 40 hexadecimal digits.
