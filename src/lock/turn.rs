@@ -231,8 +231,8 @@ pub(super) fn next_token<S: State>(state: &mut S, now: Now) -> Result<i64, Refus
 /// When a lock has to be looked at again if nobody touches it before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Due {
-    /// By the wall clock: the lease ends and somebody waits for it, or the score of a head that
-    /// lives is over.
+    /// By the wall clock, once this millisecond is over: the lease has ended and somebody waits for
+    /// it, or the score of a head that lives is over.
     pub wall: Option<Millis>,
     /// By the steady clock: a turn ends, a session is to be renewed, or the deadline of a blocked
     /// head would look over to scripts.

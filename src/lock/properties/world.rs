@@ -371,7 +371,10 @@ impl World {
     /// Milliseconds until the server looks at the lock by itself.
     fn until_due(&mut self) -> Option<Millis> {
         let due = turn::next_due(&mut self.state);
-        let wall = due.wall.map(|at| at.saturating_sub(self.now.millis()));
+        // A key lives through the millisecond in which it expires.
+        let wall = due
+            .wall
+            .map(|at| at.saturating_add(1).saturating_sub(self.now.millis()));
         let tick = due.tick.map(|at| at.saturating_sub(self.now.tick()));
         wall.into_iter().chain(tick).min()
     }
