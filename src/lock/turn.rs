@@ -241,7 +241,7 @@ pub struct Due {
 
 /// When the lock has to be looked at again. Nothing of it if nobody waits and it is not bound to
 /// a connection, or if it is held without a lease.
-pub fn next_due<S: State>(state: &mut S) -> Due {
+pub fn next_due<S: State>(state: &mut S, now: Now) -> Due {
     let renew = state.session().as_ref().map(|session| session.renew_at);
     let Some(head) = state.nth(0) else {
         return Due {
@@ -249,6 +249,14 @@ pub fn next_due<S: State>(state: &mut S) -> Due {
             tick: renew,
         };
     };
+    let turn = state.turn().map(|turn| turn.until);
+    if turn.is_none() && !state.is_held() {
+        // It was freed without a word, as a lease that ends does, and nobody has been served yet.
+        return Due {
+            wall: None,
+            tick: Some(now.tick()),
+        };
+    }
     let presence = state
         .waiter(&head)
         .map(|head| (head.presence, head.deadline));
@@ -257,7 +265,6 @@ pub fn next_due<S: State>(state: &mut S) -> Due {
         Some((Presence::Asked, _)) => (None, state.deadline(&head)),
         _ => (None, None),
     };
-    let turn = state.turn().map(|turn| turn.until);
     let wall = [state.lease_end(), score].into_iter().flatten().min();
     Due {
         wall: if turn.is_some() { None } else { wall },

@@ -133,7 +133,7 @@ pub fn step<T>(
         }
     };
     let decided = decide(&mut state, &rules, now);
-    let due = turn::next_due(&mut state);
+    let due = turn::next_due(&mut state, now);
     let (names, known, events, greatest) = state.close();
     GREATEST_TOKEN.set(greatest);
     drop(stepping);

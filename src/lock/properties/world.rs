@@ -370,7 +370,7 @@ impl World {
 
     /// Milliseconds until the server looks at the lock by itself.
     fn until_due(&mut self) -> Option<Millis> {
-        let due = turn::next_due(&mut self.state);
+        let due = turn::next_due(&mut self.state, self.now);
         // A key lives through the millisecond in which it expires.
         let wall = due
             .wall
