@@ -147,7 +147,10 @@ fn hold_again<S: State>(
         session::bind(state, ask.owner, connection, ask.lease, ask.once, now);
     }
     extend(state, ask.lease, token, rules, now);
-    state.emit(Event::HeldAgain);
+    state.emit(Event::HeldAgain {
+        token,
+        once: ask.once,
+    });
     Ok(Acquired {
         token,
         reentrant: true,
@@ -331,11 +334,19 @@ pub fn cancel<S: State>(state: &mut S, owner: &[u8], rules: &Rules, now: Now) ->
     waiter.presence != Presence::Gone
 }
 
-/// Takes the lock back from a request whose client was gone before it could be told. Nothing
-/// happens if the lock has moved on since.
-pub fn take_back<S: State>(state: &mut S, owner: &[u8], token: i64, rules: &Rules, now: Now) {
+/// Takes a hold back from a request whose client was gone before it could be told; `session` is the
+/// connection that the lock was bound to with it. The owner may have asked again meanwhile, on
+/// another connection: what that was told stands. Nothing happens if the lock has moved on since.
+pub fn take_back<S: State>(
+    state: &mut S,
+    owner: &[u8],
+    token: i64,
+    session: Option<Connection>,
+    rules: &Rules,
+    now: Now,
+) {
     // Not the holder any more, or by a later acquisition: the refusal is the right outcome.
-    let _ = release(state, owner, Some(token), true, None, rules, now);
+    let _ = release(state, owner, Some(token), false, session, rules, now);
 }
 
 /// Frees the lock whoever holds it. Returns whether anyone did.

@@ -60,6 +60,7 @@ fn serve_head<S: State>(state: &mut S, head: &Owner, rules: &Rules, now: Now) ->
                     ticket,
                     owner: Owner::clone(head),
                     token,
+                    session: waiter.session,
                     waited: now.steady.saturating_sub(waiter.since),
                 },
                 Err(refusal) => Event::Refused { ticket, refusal },

@@ -31,6 +31,7 @@ use crate::server::events::Events;
 use crate::server::{Ctx, Str, clock, in_cluster, string};
 
 use client::Outcome;
+use sweep::Grant;
 pub use table::LockId;
 use table::Table;
 
@@ -161,7 +162,10 @@ fn set_timer(ctx: &Ctx, now: Now) {
 fn names_lock(event: &Event) -> bool {
     matches!(
         event,
-        Event::Granted { .. } | Event::Bound { .. } | Event::Unbound { .. }
+        Event::Granted { .. }
+            | Event::HeldAgain { once: true, .. }
+            | Event::Bound { .. }
+            | Event::Unbound { .. }
     )
 }
 
@@ -173,10 +177,22 @@ fn carry_out(ctx: &Ctx, names: &Names, db: i32, id: Option<&LockId>, now: Now, e
                 ticket,
                 owner,
                 token,
+                session,
                 ..
             } => {
                 if let Some(lock) = id.cloned() {
-                    client::unblock(ctx, ticket, Outcome::Granted { lock, owner, token });
+                    let grant = Grant {
+                        lock,
+                        owner,
+                        token,
+                        session,
+                    };
+                    client::unblock(ctx, ticket, Outcome::Granted(grant));
+                }
+            }
+            Event::HeldAgain { token, once: true } => {
+                if let Some(lock) = id {
+                    sweep::holder_knows(lock, token);
                 }
             }
             Event::Refused { ticket, refusal } => {
@@ -201,7 +217,7 @@ fn carry_out(ctx: &Ctx, names: &Names, db: i32, id: Option<&LockId>, now: Now, e
             }
             Event::Cancelled { ticket: None }
             | Event::Acquired { .. }
-            | Event::HeldAgain
+            | Event::HeldAgain { .. }
             | Event::Released
             | Event::Enqueued
             | Event::Left

@@ -114,7 +114,7 @@ impl World {
             Action::Undelivered => {
                 if let Some((owner, token)) = handed_off {
                     self.freed();
-                    rules::take_back(&mut self.state, &owner, token, &rules, now);
+                    rules::take_back(&mut self.state, &owner, token, None, &rules, now);
                 }
             }
             Action::Sleep(time) => self.sleep(*time)?,
