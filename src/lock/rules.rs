@@ -4,6 +4,8 @@
 //! what happened and what others have to do. After a step that could free the lock or change the head,
 //! the head's turn has started (see [`super::turn`]): nobody waits while the lock is free.
 
+use std::collections::HashSet;
+
 use super::session;
 use super::state::{
     Connection, Event, Holds, Millis, Now, Owner, Presence, State, Tick, Ticket, Waiter,
@@ -367,13 +369,16 @@ pub fn look<S: State>(state: &mut S, rules: &Rules, now: Now) {
     settle(state, rules, now, None);
 }
 
-/// The waiters whose connections have closed leave the queue.
+/// The waiters whose connections have closed leave the queue. One may be named twice: it came back
+/// on another connection, and that has closed as well.
 pub fn leave_gone<S: State>(state: &mut S, rules: &Rules, now: Now, owners: &[Owner]) {
+    let mut named = HashSet::new();
     let gone: Vec<Owner> = owners
         .iter()
         .filter(|owner| {
             let waiter = state.waiter(owner);
-            waiter.is_some_and(|waiter| waiter.presence == Presence::Gone)
+            let gone = waiter.is_some_and(|waiter| waiter.presence == Presence::Gone);
+            gone && named.insert(Owner::clone(owner))
         })
         .map(Owner::clone)
         .collect();
