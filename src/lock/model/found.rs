@@ -127,9 +127,9 @@ fn a_lease_that_ends_before_a_command_that_changes_nothing_is_acted_on() {
         &BLOCKING,
         &[
             ask(A, 0, Wait::Block),
+            SILENCE,
+            SILENCE,
             ask(B, 0, Wait::Block),
-            SILENCE,
-            SILENCE,
             Step::of(Action::Stall),
             release(A),
             SILENCE,
@@ -161,14 +161,45 @@ fn a_head_lives_through_the_millisecond_of_its_score() {
 #[test]
 fn a_dead_head_does_not_expose_those_behind_it() {
     after(
+        &MIXED,
+        &[
+            ask(A, 0, Wait::Poll),
+            ask(B, 0, Wait::Poll),
+            ask(C, 0, Wait::Block),
+            SILENCE,
+            SILENCE,
+            ask(A, 0, Wait::Poll),
+            SILENCE,
+        ],
+    );
+}
+
+#[test]
+fn a_head_that_was_found_does_not_expose_those_behind_it() {
+    after(
         &SCRIPTS,
         &[
-            ask(A, 0, Wait::Block),
             Step::of(Action::LockByScript(C)),
+            Step::of(Action::LockByScript(D)),
+            ask(A, 0, Wait::Block),
             Step::of(Action::Restart),
             ask(B, 0, Wait::Block),
+            SILENCE,
+            Step::of(Action::LeaveByScript(D)),
+            SILENCE,
+        ],
+    );
+}
+
+#[test]
+fn a_clock_that_is_set_ahead_exposes_nobody() {
+    after(
+        &CLOCK,
+        &[
+            ask(A, 0, Wait::Block),
+            ask(B, 0, Wait::Poll),
             release(A),
-            Step::of(Action::LockByScript(C)),
+            Step::of(Action::SetClock(4)),
         ],
     );
 }
