@@ -137,7 +137,14 @@ const SCRIPTS: Scope = Scope {
     ..BLOCKING
 };
 
-/// The same, but nobody sees who asks by a script.
+/// The same with fewer of ours: all of it can be visited.
+const FEW: Scope = Scope {
+    name: "few",
+    owners: &[Kind::Ours, Kind::Redisson, Kind::Redisson],
+    ..SCRIPTS
+};
+
+/// Many again, but nobody sees who asks by a script.
 const LUA: Scope = Scope {
     name: "lua",
     rules: Rules {
@@ -221,6 +228,11 @@ fn sessions() {
 #[test]
 fn scripts() {
     explore(&SCRIPTS);
+}
+
+#[test]
+fn few() {
+    explore(&FEW);
 }
 
 #[test]
