@@ -6,7 +6,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 
 MODULE = $${CARGO_TARGET_DIR:-target}/release/libfairlock.so
 
-.PHONY: help setup setup-tests build run test test-redisson fingerprints check fmt lint properties \
+.PHONY: help setup setup-tests build run test test-redisson fingerprints check fmt lint properties model \
     bench bench-quick bench-build instructions
 
 help: ## List the targets
@@ -47,6 +47,9 @@ lint: ## Clippy, warnings are errors
 
 properties: ## The rules' properties, 100,000 random sequences of steps
 	PROPTEST_CASES=100000 cargo test --release --locked --lib lock::properties
+
+model: ## The rules in small worlds, all that can happen to a lock: millions of states
+	MODEL_STATES=$${MODEL_STATES:-3000000} cargo test --release --locked --lib lock::model -- --nocapture
 
 bench-build: setup-tests
 	cargo build --release --locked --workspace

@@ -252,7 +252,7 @@ fn own_event(event: &Event) -> Option<&'static CStr> {
         Event::Enqueued => Some(c"fairlock.enqueue"),
         Event::Cancelled { .. } | Event::Left | Event::Refused { .. } => Some(c"fairlock.cancel"),
         Event::Reaped { .. } => Some(c"fairlock.reap"),
-        Event::HeldAgain
+        Event::HeldAgain { .. }
         | Event::TakenOver { .. }
         | Event::WakeUp { .. }
         | Event::Bound { .. }

@@ -1,6 +1,6 @@
 //! A lock's state in plain memory, for unit, property and model tests of the rules.
 
-use super::state::{Event, Holds, Millis, Now, Owner, Presence, State, Turn, Waiter};
+use super::state::{Deadline, Event, Holds, Millis, Now, Owner, Presence, State, Turn, Waiter};
 use super::{Refusal, Session};
 
 /// One lock in memory. Everything is public: a test may put it in any state.
@@ -25,12 +25,13 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Lets time pass: what a key's expiry does in Redis. Returns whether the lease has ended.
+    /// Lets time pass: what a key's expiry does in Redis, where a key lives through the millisecond
+    /// in which it expires. Returns whether the lease has ended.
     pub fn expire(&mut self, now: Now) -> bool {
-        if self.token.is_some_and(|(_, end)| end <= now.millis()) {
+        if self.token.is_some_and(|(_, end)| end < now.millis()) {
             self.token = None;
         }
-        let ended = self.lease_end.is_some_and(|end| end <= now.millis());
+        let ended = self.lease_end.is_some_and(|end| end < now.millis());
         if ended {
             self.free();
         }
@@ -43,7 +44,13 @@ impl Memory {
         self.session = None;
         self.greatest_token = 0;
         for (_, waiter, _) in &mut self.queue {
-            waiter.presence = Presence::Found;
+            *waiter = Waiter {
+                presence: Presence::Found,
+                lease: 0,
+                session: None,
+                deadline: Deadline::default(),
+                since: 0,
+            };
         }
     }
 

@@ -7,8 +7,9 @@
 //! [`memory::Memory`] in the tests.
 //!
 //! Reading order: [`state`] (what a lock is made of), [`rules`] (the steps a client can take),
-//! [`turn`] (what happens when the lock is free), [`session`] (locks bound to connections), [`line`] (finding a waiter's position without
-//! walking the queue).
+//! [`turn`] (what happens when the lock is free), [`session`] (locks bound to connections), [`line`]
+//! (finding a waiter's position without walking the queue). What the rules promise is tested in
+//! `properties` (random steps) and in `model` (all steps, in small worlds).
 
 #![forbid(unsafe_code)]
 
@@ -19,6 +20,8 @@ pub mod session;
 pub mod state;
 pub mod turn;
 
+#[cfg(test)]
+mod model;
 #[cfg(test)]
 mod properties;
 

@@ -4,6 +4,8 @@
 //! what happened and what others have to do. After a step that could free the lock or change the head,
 //! the head's turn has started (see [`super::turn`]): nobody waits while the lock is free.
 
+use std::collections::HashSet;
+
 use super::session;
 use super::state::{
     Connection, Event, Holds, Millis, Now, Owner, Presence, State, Tick, Ticket, Waiter,
@@ -147,7 +149,10 @@ fn hold_again<S: State>(
         session::bind(state, ask.owner, connection, ask.lease, ask.once, now);
     }
     extend(state, ask.lease, token, rules, now);
-    state.emit(Event::HeldAgain);
+    state.emit(Event::HeldAgain {
+        token,
+        once: ask.once,
+    });
     Ok(Acquired {
         token,
         reentrant: true,
@@ -331,11 +336,19 @@ pub fn cancel<S: State>(state: &mut S, owner: &[u8], rules: &Rules, now: Now) ->
     waiter.presence != Presence::Gone
 }
 
-/// Takes the lock back from a request whose client was gone before it could be told. Nothing
-/// happens if the lock has moved on since.
-pub fn take_back<S: State>(state: &mut S, owner: &[u8], token: i64, rules: &Rules, now: Now) {
+/// Takes a hold back from a request whose client was gone before it could be told; `session` is the
+/// connection that the lock was bound to with it. The owner may have asked again meanwhile, on
+/// another connection: what that was told stands. Nothing happens if the lock has moved on since.
+pub fn take_back<S: State>(
+    state: &mut S,
+    owner: &[u8],
+    token: i64,
+    session: Option<Connection>,
+    rules: &Rules,
+    now: Now,
+) {
     // Not the holder any more, or by a later acquisition: the refusal is the right outcome.
-    let _ = release(state, owner, Some(token), true, None, rules, now);
+    let _ = release(state, owner, Some(token), false, session, rules, now);
 }
 
 /// Frees the lock whoever holds it. Returns whether anyone did.
@@ -356,13 +369,16 @@ pub fn look<S: State>(state: &mut S, rules: &Rules, now: Now) {
     settle(state, rules, now, None);
 }
 
-/// The waiters whose connections have closed leave the queue.
+/// The waiters whose connections have closed leave the queue. One may be named twice: it came back
+/// on another connection, and that has closed as well.
 pub fn leave_gone<S: State>(state: &mut S, rules: &Rules, now: Now, owners: &[Owner]) {
+    let mut named = HashSet::new();
     let gone: Vec<Owner> = owners
         .iter()
         .filter(|owner| {
             let waiter = state.waiter(owner);
-            waiter.is_some_and(|waiter| waiter.presence == Presence::Gone)
+            let gone = waiter.is_some_and(|waiter| waiter.presence == Presence::Gone);
+            gone && named.insert(Owner::clone(owner))
         })
         .map(Owner::clone)
         .collect();

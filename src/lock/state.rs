@@ -144,7 +144,12 @@ pub enum Event {
         waited: Option<u64>,
     },
     /// The holder asked again.
-    HeldAgain,
+    HeldAgain {
+        /// The fencing token that it was given.
+        token: i64,
+        /// It asked with ONCE: its hold count is what it was.
+        once: bool,
+    },
     /// The lock was handed to a blocked waiter: reply with its token.
     Granted {
         /// The blocked request to reply to.
@@ -153,6 +158,8 @@ pub enum Event {
         owner: Owner,
         /// Its fencing token.
         token: i64,
+        /// The connection that the lock is bound to.
+        session: Option<Connection>,
         /// Microseconds it was queued.
         waited: u64,
     },

@@ -60,6 +60,7 @@ fn serve_head<S: State>(state: &mut S, head: &Owner, rules: &Rules, now: Now) ->
                     ticket,
                     owner: Owner::clone(head),
                     token,
+                    session: waiter.session,
                     waited: now.steady.saturating_sub(waiter.since),
                 },
                 Err(refusal) => Event::Refused { ticket, refusal },
@@ -147,42 +148,68 @@ fn pull_in<S: State>(state: &mut S, owner: &Owner, until: Deadline) {
 }
 
 /// Keeps the head's deadline in the keys true, whatever scripts did to it: they drop a head whose
-/// deadline is over and stop at one whose deadline is not, so it shields all behind it.
-///
-/// That of a blocked head is ahead of now, as is that of a Redisson client that has asked in time;
-/// that of a polling head is the one it was given. A head that was found has no other than what
-/// the keys say.
+/// deadline is over and stop at one whose deadline is not, so it shields all behind it. A head that
+/// is dead, or that was found and may be at any time, shields nobody for long: then that of the
+/// first who lives behind it is kept true as well.
 pub(super) fn keep_head_true<S: State>(state: &mut S, rules: &Rules, now: Now) {
-    let Some(head) = state.nth(0) else { return };
-    let Some(mut waiter) = state.waiter(&head) else {
-        return;
-    };
-    let stored = state.deadline(&head);
+    for index in 0..=WOKEN_WITH_HEAD {
+        let Some(owner) = state.nth(index) else {
+            return;
+        };
+        let Some(waiter) = state.waiter(&owner) else {
+            return;
+        };
+        if keep_true(state, &owner, waiter, rules, now) {
+            return;
+        }
+    }
+}
+
+/// Keeps a waiter's deadline in the keys true. Returns whether the waiter lives for sure.
+///
+/// That of a blocked waiter is ahead of now, as is that of a Redisson client that has asked in
+/// time; that of a polling one is the one it was given. A waiter that was found has no other than
+/// what the keys say.
+fn keep_true<S: State>(
+    state: &mut S,
+    owner: &Owner,
+    mut waiter: Waiter,
+    rules: &Rules,
+    now: Now,
+) -> bool {
+    let stored = state.deadline(owner);
+    let left = waiter.deadline.tick.saturating_sub(now.tick());
     match waiter.presence {
         Presence::Blocked(_) => {
-            let over = waiter.deadline.tick <= now.tick();
-            if over || stored.is_none_or(|at| at <= now.millis()) {
+            if left == 0 || stored.is_none_or(|at| at <= now.millis()) {
                 waiter.deadline = now.deadline_after(rules.patience);
-                state.set_waiter(&head, waiter);
-                state.set_deadline(&head, waiter.deadline.wall);
+                state.set_waiter(owner, waiter);
+                state.set_deadline(owner, waiter.deadline.wall);
             }
+            true
         }
         Presence::Polling => {
-            if stored != Some(waiter.deadline.wall) {
-                state.set_deadline(&head, waiter.deadline.wall);
+            if left > 0 && waiter.deadline.wall <= now.millis() {
+                // The wall clock was set ahead.
+                waiter.deadline.wall = now.after(left);
+                state.set_waiter(owner, waiter);
             }
+            if stored != Some(waiter.deadline.wall) {
+                state.set_deadline(owner, waiter.deadline.wall);
+            }
+            left > 0
         }
         Presence::Asked => {
-            let left = waiter.deadline.tick.saturating_sub(now.tick());
             if left == 0 {
                 // It has been silent for too long: what the keys say is all there is.
                 waiter.presence = Presence::Found;
-                state.set_waiter(&head, waiter);
+                state.set_waiter(owner, waiter);
             } else if stored.is_none_or(|at| at <= now.millis()) {
-                state.set_deadline(&head, now.after(left.min(rules.patience)));
+                state.set_deadline(owner, now.after(left.min(rules.patience)));
             }
+            left > 0
         }
-        Presence::Found | Presence::Gone => (),
+        Presence::Found | Presence::Gone => false,
     }
 }
 
@@ -231,36 +258,59 @@ pub(super) fn next_token<S: State>(state: &mut S, now: Now) -> Result<i64, Refus
 /// When a lock has to be looked at again if nobody touches it before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Due {
-    /// By the wall clock: the lease ends and somebody waits for it, or the score of a head that
-    /// lives is over.
+    /// By the wall clock, once this millisecond is over: the lease has ended and somebody waits for
+    /// it, or the score of a head that lives is over.
     pub wall: Option<Millis>,
-    /// By the steady clock: a turn ends, a session is to be renewed, or the deadline of a blocked
-    /// head would look over to scripts.
+    /// By the steady clock: a turn ends, a session is to be renewed, or the deadline of a head
+    /// that lives is over.
     pub tick: Option<Tick>,
 }
 
 /// When the lock has to be looked at again. Nothing of it if nobody waits and it is not bound to
-/// a connection, or if it is held without a lease.
-pub fn next_due<S: State>(state: &mut S) -> Due {
+/// a connection, or if it is held without a lease and whoever waits was found in the keys.
+pub fn next_due<S: State>(state: &mut S, now: Now) -> Due {
     let renew = state.session().as_ref().map(|session| session.renew_at);
-    let Some(head) = state.nth(0) else {
+    if state.nth(0).is_none() {
         return Due {
             wall: None,
             tick: renew,
         };
-    };
-    let presence = state
-        .waiter(&head)
-        .map(|head| (head.presence, head.deadline));
-    let (deadline, score) = match presence {
-        Some((Presence::Blocked(_), deadline)) => (Some(deadline.tick), None),
-        Some((Presence::Asked, _)) => (None, state.deadline(&head)),
-        _ => (None, None),
-    };
+    }
     let turn = state.turn().map(|turn| turn.until);
-    let wall = [state.lease_end(), score].into_iter().flatten().min();
+    if turn.is_none() && !state.is_held() {
+        // It was freed without a word, as a lease that ends does, and nobody has been served yet.
+        return Due {
+            wall: None,
+            tick: Some(now.tick()),
+        };
+    }
+    let (deadline, score) = shield_ends(state, now);
     Due {
-        wall: if turn.is_some() { None } else { wall },
+        wall: [state.lease_end(), score].into_iter().flatten().min(),
         tick: [renew, turn, deadline].into_iter().flatten().min(),
     }
+}
+
+/// When the first waiter that lives for sure does not shield those behind it from scripts any
+/// more, by this server's count or by the keys.
+fn shield_ends<S: State>(state: &mut S, now: Now) -> (Option<Tick>, Option<Millis>) {
+    for index in 0..=WOKEN_WITH_HEAD {
+        let Some(owner) = state.nth(index) else { break };
+        let Some(waiter) = state.waiter(&owner) else {
+            break;
+        };
+        let deadline = waiter.deadline.tick;
+        let lives = match waiter.presence {
+            Presence::Blocked(_) => true,
+            Presence::Polling | Presence::Asked => deadline > now.tick(),
+            Presence::Found | Presence::Gone => false,
+        };
+        if lives {
+            // A key lives through the millisecond in which it expires; scripts drop a head whose
+            // score is that.
+            let score = state.deadline(&owner);
+            return (Some(deadline), score.map(|at| at.saturating_sub(1)));
+        }
+    }
+    (None, None)
 }

@@ -20,6 +20,7 @@ use crate::lock::{Millis, Now, Owner, Tick, Ticket};
 use crate::server::Ctx;
 use crate::server::block::{Blocking, Handle, Id};
 
+use super::sweep::Grant;
 use super::table::{LockId, give_back};
 use super::{TABLE, stats, sweep};
 
@@ -27,14 +28,7 @@ use super::{TABLE, stats, sweep};
 #[derive(Debug)]
 pub enum Outcome {
     /// It holds the lock.
-    Granted {
-        /// The lock.
-        lock: LockId,
-        /// The owner it asked for.
-        owner: Owner,
-        /// The fencing token.
-        token: i64,
-    },
+    Granted(Grant),
     /// It was taken out of the queue.
     Nil,
     /// It cannot have the lock.
@@ -158,9 +152,9 @@ impl Blocking for Acquire {
 
     fn reply(ctx: &Ctx, outcome: &Outcome) {
         match outcome {
-            Outcome::Granted { lock, owner, token } => {
-                ctx.reply_integer(*token);
-                sweep::delivered(ctx.client_id(), lock.clone(), Owner::clone(owner), *token);
+            Outcome::Granted(grant) => {
+                ctx.reply_integer(grant.token);
+                sweep::delivered(ctx.client_id(), grant.clone());
             }
             Outcome::Nil => ctx.reply_nil(),
             Outcome::Refused(error) => ctx.reply_error(&error.to_string()),
@@ -168,8 +162,8 @@ impl Blocking for Acquire {
     }
 
     fn undelivered(ctx: &Ctx, outcome: Outcome) {
-        if let Outcome::Granted { lock, owner, token } = outcome {
-            sweep::take_back(ctx, lock, owner, token);
+        if let Outcome::Granted(grant) = outcome {
+            sweep::take_back(ctx, grant);
         }
     }
 

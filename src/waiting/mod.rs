@@ -31,6 +31,7 @@ use crate::server::events::Events;
 use crate::server::{Ctx, Str, clock, in_cluster, string};
 
 use client::Outcome;
+use sweep::Grant;
 pub use table::LockId;
 use table::Table;
 
@@ -143,7 +144,7 @@ fn step_on<T>(
         }
     };
     let decided = decide(&mut state, &rules, now);
-    let due = turn::next_due(&mut state);
+    let due = turn::next_due(&mut state, now);
     let (names, known, mut events, greatest) = state.close();
     GREATEST_TOKEN.set(greatest);
     drop(stepping);
@@ -171,10 +172,19 @@ fn carry_out(ctx: &Ctx, names: &Names, db: i32, now: Now, events: &mut Vec<Event
                 ticket,
                 owner,
                 token,
+                session,
                 ..
             } => {
-                let lock = id();
-                client::unblock(ctx, ticket, Outcome::Granted { lock, owner, token });
+                let grant = Grant {
+                    lock: id(),
+                    owner,
+                    token,
+                    session,
+                };
+                client::unblock(ctx, ticket, Outcome::Granted(grant));
+            }
+            Event::HeldAgain { token, once: true } => {
+                sweep::holder_knows(&id(), token);
             }
             Event::Refused { ticket, refusal } => {
                 client::unblock(ctx, ticket, Outcome::Refused(refusal.into()));
@@ -190,7 +200,7 @@ fn carry_out(ctx: &Ctx, names: &Names, db: i32, now: Now, events: &mut Vec<Event
             Event::Unbound { connection } => session::unbound(connection, &id()),
             Event::Cancelled { ticket: None }
             | Event::Acquired { .. }
-            | Event::HeldAgain
+            | Event::HeldAgain { .. }
             | Event::Released
             | Event::Enqueued
             | Event::Left

@@ -134,7 +134,7 @@ pub fn count(event: &Event, db: i32, lock: &[u8], now: Now) {
             WAITS.with_borrow_mut(|waits| waits.record(*waited));
             held(db, lock, now);
         }
-        Event::HeldAgain => add(|counters| &mut counters.reentrant),
+        Event::HeldAgain { .. } => add(|counters| &mut counters.reentrant),
         Event::Released => {
             add(|counters| &mut counters.releases);
             record_hold(db, lock, now.steady);

@@ -45,10 +45,22 @@ struct Notes {
     stuck_closed: Vec<(Connection, LockId)>,
     /// Hand-offs of this turn, by the receiver's connection.
     delivered: Vec<(Connection, Grant)>,
+    /// Locks whose holders have asked again with ONCE in this turn, and their tokens.
+    known: Vec<(LockId, i64)>,
 }
 
-/// A lock, its new holder and the token.
-type Grant = (LockId, Owner, i64);
+/// A hand-off.
+#[derive(Clone, Debug)]
+pub struct Grant {
+    /// The lock.
+    pub lock: LockId,
+    /// Its new holder.
+    pub owner: Owner,
+    /// The token.
+    pub token: i64,
+    /// The connection that the lock is bound to.
+    pub session: Option<Connection>,
+}
 
 thread_local! {
     static NOTES: RefCell<Notes> = RefCell::default();
@@ -94,8 +106,14 @@ pub fn remove_gone(ctx: &Ctx, lock: LockId, owner: Owner) {
 }
 
 /// Takes note of a lock whose receiver was gone.
-pub fn take_back(ctx: &Ctx, lock: LockId, owner: Owner, token: i64) {
-    note(ctx, |notes| notes.lost.push((lock, owner, token)));
+pub fn take_back(ctx: &Ctx, grant: Grant) {
+    note(ctx, |notes| notes.lost.push(grant));
+}
+
+/// The holder has asked again with ONCE: it knows now, on whatever connection, that it holds the
+/// lock. A hand-off with this token is not taken back if its receiver is gone.
+pub fn holder_knows(lock: &LockId, token: i64) {
+    NOTES.with_borrow_mut(|notes| notes.known.push((lock.clone(), token)));
 }
 
 /// Takes note of a lock whose keys somebody else has touched; `queue`: its queue or deadlines.
@@ -126,8 +144,7 @@ pub fn asked(ctx: &Ctx, lock: LockId, owner: Owner, alive: Millis) {
 }
 
 /// Takes note of a hand-off that was replied to a connection.
-pub fn delivered(connection: Connection, lock: LockId, owner: Owner, token: i64) {
-    let grant = (lock, owner, token);
+pub fn delivered(connection: Connection, grant: Grant) {
     NOTES.with_borrow_mut(|notes| notes.delivered.push((connection, grant)));
 }
 
@@ -147,10 +164,10 @@ pub fn connection_closes(ctx: &Ctx, connection: Connection) {
         let index = delivered.position(|(receiver, _)| *receiver == connection)?;
         Some(notes.delivered.swap_remove(index).1)
     });
-    if let Some((lock, owner, token)) = grant
+    if let Some(grant) = grant
         && !ctx.closes_after_reply(connection)
     {
-        take_back(ctx, lock, owner, token);
+        take_back(ctx, grant);
     }
 }
 
@@ -160,6 +177,11 @@ pub fn turn_begins(ctx: &Ctx) {
     IN_TURN.set(true);
     NOTES.with_borrow_mut(|notes| notes.delivered.clear());
     sweep(ctx);
+    NOTES.with_borrow_mut(|notes| {
+        if notes.lost.is_empty() {
+            notes.known.clear();
+        }
+    });
     if TABLE.with_borrow(|table| !table.is_empty()) {
         look_at_due_locks(ctx);
     }
@@ -199,16 +221,24 @@ fn sweep(ctx: &Ctx) {
         retry_stuck(ctx);
     }
     let (gone, lost) = NOTES.with_borrow_mut(|notes| {
-        let Notes { gone, lost, .. } = notes;
+        let Notes {
+            gone, lost, known, ..
+        } = notes;
+        let is_known = |grant: &Grant| {
+            let mut known = known.iter();
+            known.any(|(lock, token)| (lock, token) == (&grant.lock, &grant.token))
+        };
+        lost.retain(|grant| !is_known(grant));
         (std::mem::take(gone), std::mem::take(lost))
     });
     for (lock, owners) in gone {
         drop_gone(ctx, &lock, &owners);
     }
-    for (lock, owner, token) in lost {
+    for grant in lost {
+        let Grant { owner, token, .. } = &grant;
         // Where a key has another type by now, there is no lock to take back.
-        change(ctx, &lock, |state, rules, now| {
-            rules::take_back(state, &owner, token, rules, now);
+        change(ctx, &grant.lock, |state, rules, now| {
+            rules::take_back(state, owner, *token, grant.session, rules, now);
         });
     }
     give_up_closed(ctx);

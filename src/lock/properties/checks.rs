@@ -104,7 +104,7 @@ impl World {
                     prop_assert!(before.queue.iter().any(|entry| entry.0 == *owner));
                 }
                 Event::Acquired { .. }
-                | Event::HeldAgain
+                | Event::HeldAgain { .. }
                 | Event::Released
                 | Event::Enqueued
                 | Event::Cancelled { ticket: None }

@@ -114,7 +114,7 @@ impl World {
             Action::Undelivered => {
                 if let Some((owner, token)) = handed_off {
                     self.freed();
-                    rules::take_back(&mut self.state, &owner, token, &rules, now);
+                    rules::take_back(&mut self.state, &owner, token, None, &rules, now);
                 }
             }
             Action::Sleep(time) => self.sleep(*time)?,
@@ -370,8 +370,11 @@ impl World {
 
     /// Milliseconds until the server looks at the lock by itself.
     fn until_due(&mut self) -> Option<Millis> {
-        let due = turn::next_due(&mut self.state);
-        let wall = due.wall.map(|at| at.saturating_sub(self.now.millis()));
+        let due = turn::next_due(&mut self.state, self.now);
+        // A key lives through the millisecond in which it expires.
+        let wall = due
+            .wall
+            .map(|at| at.saturating_add(1).saturating_sub(self.now.millis()));
         let tick = due.tick.map(|at| at.saturating_sub(self.now.tick()));
         wall.into_iter().chain(tick).min()
     }

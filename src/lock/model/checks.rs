@@ -1,0 +1,243 @@
+//! Comparing the state after a step with what clients were told.
+
+use std::collections::BTreeSet;
+
+use super::life::Life;
+use super::scope::Scope;
+use super::told::{Checked, Place, ensure, index};
+use super::world::World;
+use crate::lock::memory::Memory;
+use crate::lock::{Connection, Event, Holds, Millis, Presence, State, Waiter};
+
+impl World {
+    /// Compares the state after a step with what clients were told, and with the state before.
+    pub(super) fn check(&mut self, before: &Memory, scope: &Scope) -> Checked {
+        self.check_holder()?;
+        self.check_queue()?;
+        self.check_requests()?;
+        self.check_session(before)?;
+        self.check_turn(before)?;
+        if !self.stirred {
+            return self.check_rest(scope);
+        }
+        // Others have changed something. The server has seen to it, or will at once.
+        let pending = self.touched || self.is_overdue();
+        self.stirred = pending;
+        if pending {
+            Ok(())
+        } else {
+            self.check_rest(scope)
+        }
+    }
+
+    /// What holds whenever the server has seen what others did.
+    fn check_rest(&self, scope: &Scope) -> Checked {
+        self.check_head(scope)?;
+        self.check_scores()?;
+        self.check_due()
+    }
+
+    fn check_holder(&self) -> Checked {
+        let told = self.told.holder.map(|holder| (holder.owner, holder.holds));
+        let held = self.state.holder.as_ref();
+        let held = held.map(|(owner, holds)| (index(owner), *holds));
+        ensure!(told == held, "{told:?} was told, {held:?} holds the lock");
+        ensure!(
+            held.is_some() == self.state.lease_end.is_some(),
+            "lease: {:?}",
+            self.state.lease_end
+        );
+        let token = self.state.token.map(|(token, _)| token);
+        let last = self.told.last_token;
+        ensure!(
+            token.is_none_or(|token| token == last),
+            "{token:?} is kept, the last was {last}"
+        );
+        Ok(())
+    }
+
+    /// The queue is what the owners have joined, in that order.
+    fn check_queue(&mut self) -> Checked {
+        let queue = self.state.queue.iter();
+        let queued: Vec<usize> = queue.map(|entry| index(&entry.0)).collect();
+        let places = self.told.places.iter();
+        let joined: Vec<usize> = places.map(|place| place.owner).collect();
+        ensure!(queued == joined, "joined: {joined:?}, queued: {queued:?}");
+        for (place, (_, waiter, _)) in self.told.places.iter_mut().zip(&self.state.queue) {
+            if let Life::Asked(until) = place.life
+                && until <= self.now.tick()
+                && waiter.presence == Presence::Found
+            {
+                // What the keys say is all there is after that.
+                place.life = Life::Found(0, None);
+            }
+            ensure!(agree(*place, waiter), "{place:?}, but {waiter:?}");
+        }
+        Ok(())
+    }
+
+    /// Every blocked request has its place, and no place is blocked for nobody.
+    fn check_requests(&self) -> Checked {
+        let mut blocked = BTreeSet::new();
+        for place in &self.told.places {
+            if let Life::Blocked(ticket) = place.life {
+                blocked.insert((place.owner, ticket));
+            }
+        }
+        let mut asked = BTreeSet::new();
+        for (owner, slots) in self.told.slots.iter().enumerate() {
+            asked.extend(slots.iter().filter_map(|slot| Some((owner, slot.blocked?))));
+        }
+        ensure!(blocked == asked, "blocked: {asked:?}, queued: {blocked:?}");
+        Ok(())
+    }
+
+    /// The lock is bound to the connections that its holder relies on, and whoever keeps a list
+    /// of them by the events has the same.
+    fn check_session(&mut self, before: &Memory) -> Checked {
+        let mut heard = connections(before);
+        for event in &self.state.events {
+            let fits = match event {
+                Event::Bound { connection } => heard.insert(*connection),
+                Event::Unbound { connection } => heard.remove(connection),
+                _ => true,
+            };
+            ensure!(fits, "twice: {event:?}");
+        }
+        let known = connections(&self.state);
+        ensure!(heard == known, "heard of {heard:?}, bound: {known:?}");
+        // One that nobody noticed the loss of yet does no harm, but it must not bind anyone else.
+        let bound = match self.state.session.clone() {
+            Some(of) if self.stirred && self.state.holds(&of.owner) == Holds::None => Vec::new(),
+            session => session.map_or_else(Vec::new, |session| session.holders),
+        };
+        let told = &self.told.bound;
+        ensure!(&bound == told, "relied on: {told:?}, bound: {bound:?}");
+        Ok(())
+    }
+
+    /// Whoever gets a turn is woken, and with it those who poll right behind it. A turn that runs
+    /// is not made longer.
+    fn check_turn(&self, before: &Memory) -> Checked {
+        let Some(turn) = self.state.turn.as_ref() else {
+            return Ok(());
+        };
+        // By a script of its own, a waiter may have left and joined again.
+        let since = |state: &Memory| {
+            let mut queue = state.queue.iter();
+            let entry = queue.find(|(owner, _, _)| *owner == turn.owner);
+            entry.map(|(_, waiter, _)| waiter.since)
+        };
+        let ran = before.turn.as_ref();
+        let ran = ran.filter(|ran| ran.owner == turn.owner && since(before) == since(&self.state));
+        if let Some(ran) = ran {
+            ensure!(ran == turn, "{ran:?} has become {turn:?}");
+            return Ok(());
+        }
+        let mut woken = BTreeSet::new();
+        for event in &self.state.events {
+            if let Event::WakeUp { owner } = event {
+                woken.insert(index(owner));
+            }
+        }
+        // Whoever polls since this very step has asked just now.
+        let polled = |owner| {
+            let mut queue = before.queue.iter();
+            let entry = queue.find(|entry| index(&entry.0) == owner);
+            entry.is_some_and(|(_, of, _)| {
+                !matches!(of.presence, Presence::Blocked(_) | Presence::Gone)
+            })
+        };
+        let polls = |place: &&Place| {
+            polled(place.owner) && !matches!(place.life, Life::Blocked(_) | Life::Left)
+        };
+        for place in self.told.places.iter().take_while(polls) {
+            ensure!(woken.contains(&place.owner), "not woken: {place:?}");
+        }
+        Ok(())
+    }
+
+    /// Nobody waits while the lock is free, but a polling head that has its turn.
+    fn check_head(&self, scope: &Scope) -> Checked {
+        let turn = self.state.turn.as_ref();
+        let head = self.told.places.first();
+        let Some(head) = head.filter(|_| self.told.holder.is_none()) else {
+            ensure!(turn.is_none(), "a turn, and nobody to take it: {turn:?}");
+            return Ok(());
+        };
+        let polling = !matches!(head.life, Life::Blocked(_) | Life::Left);
+        ensure!(polling, "the lock is free, {head:?} waits");
+        let turn = turn.ok_or("the lock is free, nobody has a turn")?;
+        ensure!(index(&turn.owner) == head.owner, "{turn:?}, but {head:?}");
+        let left = turn.until.saturating_sub(self.now.tick());
+        ensure!(
+            (1..=scope.rules.turn).contains(&left),
+            "the turn ends in {left} ms"
+        );
+        Ok(())
+    }
+
+    /// Scripts drop heads whose scores are over, up to the first whose score is not. Nobody who
+    /// lives for sure may be among them.
+    fn check_scores(&self) -> Checked {
+        let now = self.now;
+        let queue = self.state.queue.iter();
+        for (owner, waiter, _) in queue.take_while(|(_, _, score)| *score <= now.millis()) {
+            let lives = match waiter.presence {
+                Presence::Blocked(_) => true,
+                Presence::Polling | Presence::Asked => waiter.deadline.tick > now.tick(),
+                Presence::Gone | Presence::Found => false,
+            };
+            ensure!(!lives, "scripts would drop {owner:?}: {waiter:?}");
+        }
+        let Some((_, head, score)) = self.state.queue.first() else {
+            return Ok(());
+        };
+        // Of a script that has been silent for too long, what the keys say is all there is.
+        let silent = head.presence == Presence::Asked && head.deadline.tick <= now.tick();
+        ensure!(!silent, "the head is over: {head:?}");
+        let given = head.presence != Presence::Polling || *score == head.deadline.wall;
+        ensure!(
+            given,
+            "the head was given another score than {score}: {head:?}"
+        );
+        Ok(())
+    }
+
+    /// The server knows when to look at the lock again: nobody waits for something that it is not
+    /// told of.
+    fn check_due(&self) -> Checked {
+        let wall = |at: Millis| at.cast_signed() - self.now.millis().cast_signed();
+        let tick = |at: u64| at.cast_signed() - self.now.tick().cast_signed();
+        let dues = [self.due.wall.map(wall), self.due.tick.map(tick)];
+        let due = dues.into_iter().flatten().min().unwrap_or(i64::MAX);
+        let renewal = self.state.session.as_ref().map(|of| tick(of.renew_at));
+        if let Some((end, renewal)) = self.state.lease_end.map(wall).zip(renewal) {
+            ensure!(renewal <= end, "renewed in {renewal} ms, ends in {end}");
+        }
+        let waiting = !self.state.queue.is_empty();
+        let end = self.state.lease_end.map(wall).filter(|_| waiting);
+        let turn = self.state.turn.as_ref().map(|turn| tick(turn.until));
+        for latest in [renewal, end, turn].into_iter().flatten() {
+            ensure!(due <= latest, "due in {due} ms, it should be {latest}");
+        }
+        Ok(())
+    }
+}
+
+fn connections(state: &Memory) -> BTreeSet<Connection> {
+    let holders = state.session.iter().flat_map(|of| &of.holders);
+    holders.map(|(connection, _)| *connection).collect()
+}
+
+/// Whether the server sees a waiter as it was told.
+fn agree(place: Place, waiter: &Waiter) -> bool {
+    match (place.life, waiter.presence) {
+        (Life::Blocked(told), Presence::Blocked(ticket)) => told == ticket,
+        (Life::Left, Presence::Gone) | (Life::Found(..), Presence::Found) => true,
+        (Life::Polling(until), Presence::Polling) | (Life::Asked(until), Presence::Asked) => {
+            waiter.deadline.tick == until
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,68 @@
+//! What a small world has in it.
+
+use crate::lock::{Millis, Rules};
+
+/// Who an owner is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// It uses the commands.
+    Ours,
+    /// It uses Redisson's scripts.
+    Redisson,
+}
+
+/// How an owner waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// NOWAIT.
+    Try,
+    /// ENQUEUE.
+    Poll,
+    /// Neither: its connection is blocked.
+    Block,
+}
+
+/// What can happen beside asking and releasing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    Break,
+    Cancel,
+    TimeOut,
+    Close,
+    /// The receiver of a hand-off is gone before it can be told.
+    Undelivered,
+    Delete,
+    LoseToken,
+    Restart,
+    Stall,
+}
+
+/// A small world.
+#[derive(Clone, Copy, Debug)]
+pub struct Scope {
+    pub name: &'static str,
+    pub owners: &'static [Kind],
+    /// Connections of each owner that uses the commands.
+    pub slots: usize,
+    pub waits: &'static [Wait],
+    pub sessions: bool,
+    pub once: bool,
+    pub most_holds: i64,
+    pub faults: &'static [Fault],
+    /// How often the wall clock may be set.
+    pub clock_steps: u8,
+    pub lease: Millis,
+    /// With which leases the holder may renew its own.
+    pub renewals: &'static [Millis],
+    /// How long an owner that polls may be silent.
+    pub patience: Millis,
+    /// What scripts add to the scores of newcomers, and subtract when the lock is taken.
+    pub wait: Millis,
+    pub rules: Rules,
+}
+
+impl Scope {
+    pub fn has(&self, fault: Fault) -> bool {
+        self.faults.contains(&fault)
+    }
+}

@@ -1,0 +1,248 @@
+//! What a server does with the rules for each step, and what the answer must be.
+
+use super::action::{Action, Step};
+use super::life::Life;
+use super::scope::{Scope, Wait};
+use super::told::{Asking, Checked, ensure};
+use super::world::{NAMES, World};
+use crate::lock::rules;
+use crate::lock::{Acquired, Ask, Millis, Refusal, Way};
+
+impl World {
+    pub(super) fn acquire(&mut self, step: Step, scope: &Scope) -> Checked {
+        let Action::Acquire {
+            owner,
+            slot,
+            wait,
+            once,
+            session,
+        } = step.action
+        else {
+            return Ok(());
+        };
+        let connection = self.told.slots[owner][slot].connection;
+        let ask = Ask {
+            owner: NAMES[owner],
+            lease: scope.lease,
+            patience: scope.patience,
+            once,
+            session: session.then_some(connection),
+        };
+        let (rules, now) = (self.rules(scope), self.now);
+        let is_next = self.told.is_next(owner, now, self.grace);
+        let token_is_lost = self.state.token.is_none();
+        let acquired = rules::acquire(&mut self.state, &ask, &rules, now);
+        let acquired = acquired.map_err(|refusal| format!("refused: {refusal:?}"))?;
+        let mut asking = Asking {
+            owner,
+            life: Life::Polling(now.tick_after(ask.patience)),
+            session: ask.session,
+        };
+        if self.told.is_holder(owner) {
+            let acquired = acquired.ok_or("the holder is refused")?;
+            self.hear(Some(asking), None, step, scope)?;
+            return self.held_again(&ask, acquired, token_is_lost);
+        }
+        ensure!(
+            acquired.is_some() == is_next,
+            "acquired: {acquired:?}, next: {is_next}"
+        );
+        let last = self.told.last_token;
+        self.hear(Some(asking), None, step, scope)?;
+        if let Some(Acquired { token, reentrant }) = acquired {
+            ensure!(
+                self.told.is_holder(owner) && !reentrant,
+                "acquired in silence"
+            );
+            ensure!(token > last, "token {token} after {last}");
+            self.told.last_token = token;
+            if let Some(holder) = &mut self.told.holder {
+                holder.token = Some(token);
+            }
+            return Ok(());
+        }
+        ensure!(!self.told.is_holder(owner), "acquired, and told nil");
+        match wait {
+            Wait::Try => return Ok(()),
+            Wait::Poll => (),
+            Wait::Block => {
+                let ticket = self.number();
+                asking.life = Life::Blocked(ticket);
+                self.told.slots[owner][slot].blocked = Some(ticket);
+                self.told.slots[owner][slot].session = session;
+            }
+        }
+        self.join(&ask, asking, step, scope)
+    }
+
+    fn join(&mut self, ask: &Ask<'_>, asking: Asking, step: Step, scope: &Scope) -> Checked {
+        let (rules, now) = (self.rules(scope), self.now);
+        let way = match asking.life {
+            Life::Blocked(ticket) => Way::Blocked(ticket),
+            _ => Way::Polling,
+        };
+        let mut places = self.told.places.iter();
+        let position = places.position(|place| place.owner == asking.owner);
+        let waiting = self.told.places.len();
+        let joined = rules::join(&mut self.state, ask, way, &rules, now);
+        let full = position.is_none() && waiting >= rules.max_waiters;
+        if full {
+            ensure!(
+                joined == Err(Refusal::QueueFull),
+                "beyond the limit: {joined:?}"
+            );
+            for slot in &mut self.told.slots[asking.owner] {
+                if Life::Blocked(slot.blocked.unwrap_or(0)) == asking.life {
+                    slot.blocked = None;
+                    slot.session = false;
+                }
+            }
+            return self.hear(None, None, step, scope).map(drop);
+        }
+        let place = joined.map_err(|refusal| format!("refused: {refusal:?}"))?;
+        let expected = position.unwrap_or(waiting) + 1;
+        ensure!(
+            place.position == expected,
+            "{place:?} instead of {expected}"
+        );
+        let most = (ask.patience / 2).max(1);
+        ensure!((1..=most).contains(&place.retry_after), "{place:?}");
+        if let Some(index) = position {
+            self.told.places[index].life = asking.life;
+        }
+        self.hear(Some(asking), None, step, scope)?;
+        Ok(())
+    }
+
+    /// The holder has asked again.
+    fn held_again(&mut self, ask: &Ask<'_>, acquired: Acquired, token_is_lost: bool) -> Checked {
+        let last = self.told.last_token;
+        let Some(holder) = &mut self.told.holder else {
+            return Err("the holder is gone".into());
+        };
+        ensure!(acquired.reentrant, "the holder acquires anew");
+        let token = acquired.token;
+        if token_is_lost {
+            ensure!(token > last, "token {token} after {last}");
+        } else {
+            ensure!(Some(token) == holder.token, "another token");
+        }
+        self.told.last_token = token;
+        holder.token = Some(token);
+        holder.holds += i64::from(!ask.once);
+        if ask.once {
+            holder.untold = false;
+        }
+        let holds = holder.holds;
+        if let Some(connection) = ask.session {
+            let bound = &mut self.told.bound;
+            if ask.once {
+                *bound = vec![(connection, holds)];
+            } else if let Some((_, brought)) = bound.iter_mut().find(|of| of.0 == connection) {
+                *brought += 1;
+            } else {
+                bound.push((connection, 1));
+            }
+        }
+        self.check_lease(ask.lease)
+    }
+
+    fn check_lease(&self, lease: u64) -> Checked {
+        let relied_on = match &self.state.session {
+            Some(session) if !self.told.bound.is_empty() => session.lease,
+            _ => 0,
+        };
+        let end = self.now.after(lease.max(relied_on));
+        ensure!(
+            self.state.lease_end == Some(end),
+            "the lease was not renewed"
+        );
+        Ok(())
+    }
+
+    pub(super) fn release(&mut self, step: Step, scope: &Scope) -> Checked {
+        let Action::Release {
+            owner,
+            slot,
+            token,
+            all,
+        } = step.action
+        else {
+            return Ok(());
+        };
+        let connection = self.told.slots[owner][slot].connection;
+        let before = self.told.holder;
+        let holds = self.told.holds(owner);
+        let its = before.and_then(|holder| holder.token).unwrap_or(0);
+        let token = token.map(|right| if right { its } else { its - 1 });
+        // Where the token's key was lost, nobody can tell which acquisition is meant.
+        let known = self.state.token.map(|(token, _)| token);
+        let (rules, now) = (self.rules(scope), self.now);
+        let left = rules::release(
+            &mut self.state,
+            NAMES[owner],
+            token,
+            all,
+            Some(connection),
+            &rules,
+            now,
+        );
+        if holds == 0 || (token.is_some() && (token != Some(its) || known != token)) {
+            ensure!(
+                left == Err(Refusal::NotHeld),
+                "not held, released: {left:?}"
+            );
+            return self.unchanged(step, scope);
+        }
+        let expected = if all { 0 } else { holds - 1 };
+        ensure!(left == Ok(expected), "{left:?} instead of {expected}");
+        if expected > 0 {
+            self.told.give_up(1, Some(connection));
+        }
+        self.freed_if(expected == 0, step, scope)
+    }
+
+    fn unchanged(&mut self, step: Step, scope: &Scope) -> Checked {
+        ensure!(self.state.events.is_empty(), "something has changed");
+        self.hear(None, None, step, scope).map(drop)
+    }
+
+    /// Lets clients hear what happened: the lock was given up once, or not.
+    pub(super) fn freed_if(&mut self, expected: bool, step: Step, scope: &Scope) -> Checked {
+        let freed = self.hear(None, None, step, scope)?;
+        ensure!(
+            freed == usize::from(expected),
+            "given up {freed} times, expected: {expected}"
+        );
+        Ok(())
+    }
+
+    pub(super) fn renew(&mut self, owner: usize, lease: Millis, scope: &Scope) -> Checked {
+        let rules = self.rules(scope);
+        let renewed = rules::renew(&mut self.state, NAMES[owner], lease, &rules, self.now);
+        let renewed = renewed.map_err(|refusal| format!("not renewed: {refusal:?}"))?;
+        let fits = renewed == lease || (renewed > lease && !self.told.bound.is_empty());
+        ensure!(fits, "renewed for {renewed} ms");
+        self.remember_due();
+        self.check_lease(lease)
+    }
+
+    pub(super) fn cancel(&mut self, owner: usize, step: Step, scope: &Scope) -> Checked {
+        let rules = self.rules(scope);
+        let place = self.told.place(owner);
+        let expected = place.is_some_and(|place| place.life != Life::Left);
+        let cancelled = rules::cancel(&mut self.state, NAMES[owner], &rules, self.now);
+        ensure!(cancelled == expected, "cancelled: {cancelled}");
+        self.hear(None, Some(owner), step, scope)?;
+        let waits = self.told.place(owner).is_some();
+        ensure!(!waits, "cancelled, and still in the queue");
+        Ok(())
+    }
+
+    pub(super) fn break_lock(&mut self, step: Step, scope: &Scope) -> Checked {
+        let rules = self.rules(scope);
+        let broken = rules::break_lock(&mut self.state, &rules, self.now);
+        ensure!(broken, "nothing to break");
+        self.freed_if(true, step, scope)
+    }
+}
