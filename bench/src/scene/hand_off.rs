@@ -4,12 +4,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-use crate::bench::{Bench, Contestant};
+use crate::bench::Bench;
 use crate::crowd::{Crowd, Member};
-use crate::measure::Figure;
+use crate::measure::{Figure, Sample, sample};
 use crate::report::{show, spread};
 use crate::ring::{Fairlock, Redisson, Token};
-use crate::server::Kind;
+use crate::server::{Kind, Server};
 
 /// How many clients, and how many times the scripts' hand-offs there are to be.
 const SIZES: [(usize, f64); 5] = [
@@ -24,11 +24,41 @@ const SIZES: [(usize, f64); 5] = [
 struct Race {
     clients: usize,
     times_scripts: f64,
-    fairlock: Figure,
-    token: Figure,
-    scripts: Figure,
-    cpu: [f64; 3],
+    fairlock: Contest,
+    token: Contest,
+    scripts: Contest,
     unfairness: u64,
+}
+
+impl Race {
+    fn by_token(&self) -> Figure {
+        self.fairlock.rate.by(&self.token.rate)
+    }
+
+    fn by_scripts(&self) -> Figure {
+        self.fairlock.rate.by(&self.scripts.rate)
+    }
+}
+
+/// The figures of one contestant.
+#[derive(Default)]
+struct Contest {
+    rate: Figure,
+    cpu: Figure,
+}
+
+impl Contest {
+    fn measure<M: Member>(
+        &mut self,
+        bench: &Bench,
+        server: &mut Server,
+        crowd: &mut Crowd<M>,
+    ) -> Result<()> {
+        let Sample { rate, cpu } = sample(server, crowd, bench.window)?;
+        self.rate.push(rate);
+        self.cpu.push(cpu);
+        Ok(())
+    }
 }
 
 /// Runs the scene. Returns the lines of its picture.
@@ -45,60 +75,82 @@ pub fn run(bench: &mut Bench) -> Result<Vec<crate::plot::Line>> {
 }
 
 fn race(bench: &Bench, clients: usize, times_scripts: f64) -> Result<Race> {
-    bench.say(&format!("hand-offs, {clients} clients connect"));
-    let mut servers = [
-        bench.server(Kind::Module, &[])?,
-        bench.server(Kind::Plain, &[])?,
-        bench.server(Kind::Plain, &[])?,
-    ];
-    let [ours, tokens, scripts] = &mut servers;
-    let members = (0..clients).map(|number| Fairlock::new("ring", number));
-    let crowd = Crowd::connect(ours.address(), members)?;
-    let mut fairlock = Contestant::new("fairlock", 0, crowd);
-    let members = (0..clients).map(|_| Token::new("ring"));
-    let mut token = Contestant::new(
-        "BLPOP, RPUSH",
-        1,
-        Crowd::connect(tokens.address(), members)?,
-    );
-    tokens.wait("blocked_clients", |blocked| blocked >= number(clients))?;
-    let _: i64 = tokens.run(&[b"RPUSH", b"ring", b"token"])?;
-    let members = (0..clients).map(|number| Redisson::new(&bench.scripts, "ring", number));
-    let mut lua = Contestant::new(
-        "Redisson's scripts",
-        2,
-        Crowd::connect(scripts.address(), members)?,
-    );
-    all_wait(&mut fairlock.crowd, clients, || {
-        Ok(ours.info("blocked_clients")? + 1.0)
-    })?;
-    all_wait(&mut lua.crowd, clients, || {
-        let queued: f64 = scripts.run(&[b"LLEN", b"redisson_lock_queue:{ring}"])?;
-        Ok(queued + 1.0)
-    })?;
-
-    let before: Vec<u64> = fairlock.crowd.members().map(Member::done).collect();
+    let mut ours = bench.server(Kind::Module, &[])?;
+    let mut tokens = bench.server(Kind::Plain, &[])?;
+    let mut scripts = bench.server(Kind::Plain, &[])?;
+    let mut race = Race {
+        clients,
+        times_scripts,
+        fairlock: Contest::default(),
+        token: Contest::default(),
+        scripts: Contest::default(),
+        unfairness: 0,
+    };
     for round in 1..=bench.rounds.min(3) {
         bench.say(&format!("hand-offs, {clients} clients, round {round}"));
-        fairlock.measure(&mut servers, bench.window)?;
-        token.measure(&mut servers, bench.window)?;
-        lua.measure(&mut servers, bench.window)?;
+        // The clients of one contestant at a time: all would be more files than a process may have.
+        let key = format!("ring:{round}");
+        let mut crowd = fairlock(&mut ours, &key, clients)?;
+        let before: Vec<u64> = crowd.members().map(Member::done).collect();
+        race.fairlock.measure(bench, &mut ours, &mut crowd)?;
+        race.unfairness = race.unfairness.max(unfairness(&crowd, &before));
+        drop(crowd);
+        let mut crowd = token(&mut tokens, &key, clients)?;
+        race.token.measure(bench, &mut tokens, &mut crowd)?;
+        drop(crowd);
+        let mut crowd = redisson(bench, &mut scripts, &key, clients)?;
+        race.scripts.measure(bench, &mut scripts, &mut crowd)?;
     }
-    let after = fairlock.crowd.members().map(Member::done);
+    Ok(race)
+}
+
+/// Clients of fairlock: one holds the lock, all others wait.
+fn fairlock(server: &mut Server, key: &str, clients: usize) -> Result<Crowd<Fairlock>> {
+    server.wait("blocked_clients", |blocked| blocked < 0.5)?;
+    let members = (0..clients).map(|number| Fairlock::new(key, number));
+    let mut crowd = Crowd::connect(server.address(), members)?;
+    all_wait(&mut crowd, clients, || {
+        Ok(server.info("blocked_clients")? + 1.0)
+    })?;
+    Ok(crowd)
+}
+
+/// Clients of a list with one token: one has it, all others wait.
+fn token(server: &mut Server, key: &str, clients: usize) -> Result<Crowd<Token>> {
+    server.wait("blocked_clients", |blocked| blocked < 0.5)?;
+    let members = (0..clients).map(|_| Token::new(key));
+    let crowd = Crowd::connect(server.address(), members)?;
+    server.wait("blocked_clients", |blocked| blocked >= number(clients))?;
+    let _: i64 = server.run(&[b"RPUSH", key.as_bytes(), b"token"])?;
+    Ok(crowd)
+}
+
+/// Clients of Redisson's scripts: one holds the lock, all others are in the queue.
+fn redisson(
+    bench: &Bench,
+    server: &mut Server,
+    key: &str,
+    clients: usize,
+) -> Result<Crowd<Redisson>> {
+    let members = (0..clients).map(|number| Redisson::new(&bench.scripts, key, number));
+    let mut crowd = Crowd::connect(server.address(), members)?;
+    let queue = format!("redisson_lock_queue:{{{key}}}");
+    all_wait(&mut crowd, clients, || {
+        let queued: f64 = server.run(&[b"LLEN", queue.as_bytes()])?;
+        Ok(queued + 1.0)
+    })?;
+    Ok(crowd)
+}
+
+/// By how much the members differ in what they have done since.
+fn unfairness(crowd: &Crowd<Fairlock>, before: &[u64]) -> u64 {
+    let after = crowd.members().map(Member::done);
     let gained: Vec<u64> = after
         .zip(before)
         .map(|(after, before)| after - before)
         .collect();
     let most = gained.iter().max().copied().unwrap_or(0);
-    Ok(Race {
-        clients,
-        times_scripts,
-        unfairness: most - gained.iter().min().copied().unwrap_or(0),
-        cpu: [fairlock.cpu.median(), token.cpu.median(), lua.cpu.median()],
-        fairlock: fairlock.rate,
-        token: token.rate,
-        scripts: lua.rate,
-    })
+    most - gained.iter().min().copied().unwrap_or(0)
 }
 
 #[allow(clippy::cast_precision_loss)] // Far below 2^53.
@@ -124,15 +176,15 @@ fn all_wait<M: Member>(
 
 fn report(bench: &mut Bench, races: &[Race]) {
     let rows = races.iter().map(|race| {
-        let [fairlock, token, scripts] = race.cpu.map(show);
+        let cpu = [&race.fairlock, &race.token, &race.scripts].map(|contest| &contest.cpu);
         vec![
             race.clients.to_string(),
-            spread(&race.fairlock),
-            spread(&race.token),
-            spread(&race.scripts),
-            show(race.fairlock.by(&race.token).median()),
-            show(race.fairlock.by(&race.scripts).median()),
-            format!("{fairlock} / {token} / {scripts}"),
+            spread(&race.fairlock.rate),
+            spread(&race.token.rate),
+            spread(&race.scripts.rate),
+            show(race.by_token().median()),
+            show(race.by_scripts().median()),
+            cpu.map(|figure| show(figure.median())).join(" / "),
             race.unfairness.to_string(),
         ]
     });
@@ -159,15 +211,15 @@ fn report(bench: &mut Bench, races: &[Race]) {
             "hand-offs among {} clients, by BLPOP and RPUSH",
             race.clients
         );
-        report.at_least(&what, &race.fairlock.by(&race.token), 0.9);
+        report.at_least(&what, &race.by_token(), 0.9);
     }
     for race in races {
         let what = format!("hand-offs among {} clients, by the scripts", race.clients);
-        report.at_least(&what, &race.fairlock.by(&race.scripts), race.times_scripts);
+        report.at_least(&what, &race.by_scripts(), race.times_scripts);
     }
     let of = |clients| races.iter().find(|race| race.clients == clients);
     if let (Some(many), Some(some)) = (of(10_000), of(100)) {
-        let flat = many.fairlock.by(&some.fairlock);
+        let flat = many.fairlock.rate.by(&some.fairlock.rate);
         report.at_least(
             "hand-offs among 10,000 clients, by those among 100",
             &flat,
@@ -193,8 +245,8 @@ fn lines(races: &[Race]) -> Vec<crate::plot::Line> {
         points.collect()
     };
     vec![
-        ("fairlock", line(|race| &race.fairlock)),
-        ("BLPOP, RPUSH", line(|race| &race.token)),
-        ("Redisson's scripts", line(|race| &race.scripts)),
+        ("fairlock", line(|race| &race.fairlock.rate)),
+        ("BLPOP, RPUSH", line(|race| &race.token.rate)),
+        ("Redisson's scripts", line(|race| &race.scripts.rate)),
     ]
 }
