@@ -23,11 +23,14 @@ mod server;
 mod work;
 
 use std::net::SocketAddr;
+use std::num::NonZero;
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use clap::{Parser, Subcommand};
+use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::unistd::Pid;
 
 use bench::Bench;
 
@@ -105,6 +108,7 @@ fn main() -> Result<()> {
     {
         return scene::cut::hold(address, &manner, number);
     }
+    keep_off_the_servers_core();
     let scripts = redisson::Scripts::of(&arguments.jar)?;
     let mut bench = Bench::new(arguments.quick, scripts);
     if let Some(Part::Instructions) = arguments.part {
@@ -127,6 +131,17 @@ fn main() -> Result<()> {
         println!("Written: docs/benchmarks.md, {PICTURE}, the table of README.md.");
     }
     Ok(())
+}
+
+/// Servers run on the first core. Where there is only one, or we may not choose, figures are as
+/// noisy as they are.
+fn keep_off_the_servers_core() {
+    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let mut others = CpuSet::new();
+    let set = (1..cores).try_for_each(|core| others.set(core));
+    if cores > 1 && set.is_ok() {
+        let _ = sched_setaffinity(Pid::from_raw(0), &others);
+    }
 }
 
 /// Ten thousand connections take as many files, here and in the server.

@@ -57,6 +57,8 @@ impl Server {
             .args(line)
             .args(["--port", &address.port().to_string()])
             .args(["--bind", "127.0.0.1", "--save", "", "--maxclients", "15000"])
+            // Its clients have the other core, see `main`.
+            .args(["--server_cpulist", "0"])
             .arg("--dir")
             .arg(directory.path())
             .args(options)

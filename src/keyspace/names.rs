@@ -10,7 +10,7 @@ use crate::server::{Str, string};
 
 /// How many locks' names are remembered, a power of two. Whoever releases a lock has acquired it,
 /// most often a moment ago.
-const REMEMBERED: usize = 1024;
+const REMEMBERED: usize = 256;
 
 /// Longer names are not worth their memory.
 const LONGEST_REMEMBERED: usize = 200;

@@ -438,3 +438,30 @@ impl Table {
         *self = Self::default();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::stays;
+
+    #[test]
+    fn a_lock_is_looked_at_too_early_rather_than_too_late() {
+        // Scheduled, due, now.
+        for (scheduled, due, now, expected) in [
+            (None, None, 5, true),
+            (None, Some(9), 5, false),
+            (Some(9), Some(9), 5, true),
+            (Some(9), Some(20), 5, true),
+            (Some(9), Some(8), 5, false),
+            (Some(9), None, 5, true),
+            // What is over has been looked at, and would be again at once.
+            (Some(5), Some(20), 5, false),
+            (Some(5), None, 5, false),
+        ] {
+            assert_eq!(
+                stays(scheduled, due, now),
+                expected,
+                "{scheduled:?} {due:?}"
+            );
+        }
+    }
+}

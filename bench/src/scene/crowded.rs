@@ -33,7 +33,7 @@ pub fn run(bench: &mut Bench) -> Result<()> {
 fn memory(server: &mut Server) -> Result<f64> {
     let mut least = f64::INFINITY;
     let mut same = 0;
-    while same < 3 {
+    while same < 2 {
         std::thread::sleep(Duration::from_secs(1));
         let now = server.info("used_memory")?;
         same = if now > least * 0.999 { same + 1 } else { 0 };

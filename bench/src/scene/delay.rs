@@ -29,7 +29,7 @@ const BATCH: u64 = 10;
 
 /// Runs the scene.
 pub fn run(bench: &mut Bench) -> Result<()> {
-    let time = if bench.quick { 1 } else { 8 };
+    let time = if bench.quick { 1 } else { 5 };
     let mut rows = Vec::new();
     for (name, ours) in [("fairlock", true), ("BLPOP, RPUSH", false)] {
         for load in [0, OTHERS] {

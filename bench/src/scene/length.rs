@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use crate::bench::{Bench, Contestant, rounds};
+use crate::bench::{Bench, Contestant, rounds_of};
 use crate::crowd::Crowd;
 use crate::measure::Figure;
 use crate::pairs::{Answer, Batches};
@@ -53,7 +53,13 @@ pub fn run(bench: &mut Bench) -> Result<()> {
             ));
             servers.push(server);
         }
-        rounds(bench, &mut servers, &mut contestants)?;
+        rounds_of(
+            bench,
+            &mut servers,
+            &mut contestants,
+            bench.rounds,
+            bench.window / 2,
+        )?;
         let cpu: Vec<&Figure> = contestants
             .iter()
             .map(|contestant| &contestant.cpu)
