@@ -120,6 +120,14 @@ impl Report {
         table(&header, &rows.collect::<Vec<_>>())
     }
 
+    /// What was measured, for readers who do not know the goals.
+    fn summary(&self) -> String {
+        let header = ["what, as a ratio", "measured"].map(str::to_owned);
+        let rows = self.goals.iter();
+        let rows = rows.map(|goal| vec![goal.what.clone(), goal.measured.clone()]);
+        table(&header, &rows.collect::<Vec<_>>())
+    }
+
     /// All of it as Markdown.
     pub fn markdown(&self) -> String {
         let mut out = String::new();
@@ -154,7 +162,7 @@ impl Report {
         let [begin, end] = MARKS;
         let (before, rest) = readme.split_once(begin).context("a mark in README.md")?;
         let (_, after) = rest.split_once(end).context("a mark in README.md")?;
-        let readme = format!("{before}{begin}{}{end}{after}", self.goals());
+        let readme = format!("{before}{begin}{}{end}{after}", self.summary());
         Ok(std::fs::write(path, readme)?)
     }
 }
