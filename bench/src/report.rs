@@ -184,7 +184,10 @@ fn machine(root: &Path) -> Result<String> {
     let memory = std::fs::read_to_string("/proc/meminfo")?;
     let kilobytes = memory.split_whitespace().nth(1).unwrap_or("0");
     let gigabytes = kilobytes.parse::<u64>().unwrap_or(0) / (1024 * 1024);
-    let cores = cpu.lines().filter(|line| line.starts_with("processor")).count();
+    let cores = cpu
+        .lines()
+        .filter(|line| line.starts_with("processor"))
+        .count();
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease")?;
     let server = output(root, "redis-server", &["--version"])?;
     let server = server.split(" sha=").next().unwrap_or_default();
