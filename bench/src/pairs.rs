@@ -202,6 +202,12 @@ impl Names {
         self.latch.as_bytes()
     }
 
+    /// The number of a script's keys, and the three that all of them begin with.
+    fn keys<'a>(&'a self, number: &'static [u8]) -> [&'a [u8]; 4] {
+        let [lock, queue, scores] = [&self.lock, &self.queue, &self.scores];
+        [number, lock.as_bytes(), queue.as_bytes(), scores.as_bytes()]
+    }
+
     fn try_lock<'a>(
         &'a self,
         manner: Manner,
@@ -209,12 +215,7 @@ impl Names {
         owner: &'a [u8],
     ) -> Vec<&'a [u8]> {
         let mut words = call(manner, &scripts.try_lock);
-        words.extend([
-            b"3",
-            self.lock.as_bytes(),
-            self.queue.as_bytes(),
-            self.scores.as_bytes(),
-        ]);
+        words.extend(self.keys(b"3"));
         words.extend([LEASE, owner, NOW, WAIT]);
         words
     }
@@ -228,12 +229,7 @@ impl Names {
         now: &'a [u8],
     ) -> Vec<&'a [u8]> {
         let mut words = call(Manner::EvalSha, &scripts.lock);
-        words.extend([
-            b"3",
-            self.lock.as_bytes(),
-            self.queue.as_bytes(),
-            self.scores.as_bytes(),
-        ]);
+        words.extend(self.keys(b"3"));
         words.extend([lease, owner, WAIT, now]);
         words
     }
@@ -246,12 +242,7 @@ impl Names {
         owner: &'a [u8],
     ) -> Vec<&'a [u8]> {
         let mut words = call(manner, &scripts.unlock);
-        words.extend([
-            b"5",
-            self.lock.as_bytes(),
-            self.queue.as_bytes(),
-            self.scores.as_bytes(),
-        ]);
+        words.extend(self.keys(b"5"));
         words.extend([self.channel.as_bytes(), self.latch.as_bytes()]);
         words.extend([&b"0"[..], LEASE, owner, NOW, b"publish", b"13500"]);
         words

@@ -126,11 +126,7 @@ impl<'c> Stored<'c> {
         };
         let queue = ctx.open(&names.queue, access);
         let deadlines = ctx.open(&names.deadlines, access);
-        let fits = |key: &Key<'_>, kind| key.kind() == kind || key.is_empty();
-        if !(fits(&lock, Kind::Hash)
-            && fits(&queue, Kind::List)
-            && fits(&deadlines, Kind::SortedSet))
-        {
+        if !(lock.fits(Kind::Hash) && queue.fits(Kind::List) && deadlines.fits(Kind::SortedSet)) {
             let expiries = [&lock, &queue, &deadlines].map(Key::expires_at);
             return Err(Box::new(Unusable {
                 known,
@@ -155,7 +151,7 @@ impl<'c> Stored<'c> {
             stored.persist_queue();
         }
         if touched || !stored.queue_is_as_known() {
-            stored.repair();
+            repair::repair(&mut stored);
         }
         Ok(stored)
     }
@@ -200,14 +196,8 @@ impl<'c> Stored<'c> {
         if found.is_some_and(|found| found.as_slice() == owner) {
             return Some(index);
         }
-        self.repair();
-        self.known.line.position(owner)
-    }
-
-    fn repair(&mut self) {
-        self.queue.make_writable();
-        self.deadlines.make_writable();
         repair::repair(self);
+        self.known.line.position(owner)
     }
 
     /// An owner as a string of the server.
@@ -231,9 +221,8 @@ impl<'c> Stored<'c> {
         token
     }
 
-    /// Gives the room for events back, for the next step.
-    pub fn give_back(mut events: Vec<Event>) {
-        events.clear();
+    /// Gives the room for events back, empty, for the next step.
+    pub fn give_back(events: Vec<Event>) {
         SPARE.set(events);
     }
 
@@ -335,8 +324,6 @@ impl State for Stored<'_> {
     fn push(&mut self, owner: &[u8], waiter: Waiter, deadline: Millis) {
         if self.known.line.is_empty() {
             self.known.scores_are_ours = true;
-            self.queue.make_writable();
-            self.deadlines.make_writable();
         }
         self.known.line.push(Owner::from(owner), waiter);
         let owner = self.named(owner);

@@ -24,7 +24,7 @@ pub struct LockView {
 
 fn open<'c>(ctx: &'c Ctx, name: &Str, kind: Kind) -> Result<Key<'c>, Error> {
     let key = ctx.open(name, Access::Read);
-    if key.kind() == kind || key.kind() == Kind::Empty {
+    if key.fits(kind) {
         Ok(key)
     } else {
         Err(Error::WrongType)

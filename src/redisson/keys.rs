@@ -17,12 +17,11 @@ fn open<'c>(
     access: Access,
 ) -> Result<Key<'c>, LeftToLua> {
     let key = call.ctx.open(call.key(index)?, access);
-    let fits = key.kind() == kind || key.is_empty();
-    fits.then_some(key).ok_or(LeftToLua)
+    key.fits(kind).then_some(key).ok_or(LeftToLua)
 }
 
-/// The list of waiters and the sorted set of their scores, opened for writing when something is to
-/// be written: most locks have neither.
+/// The list of waiters and the sorted set of their scores, opened for reading: most locks have
+/// neither.
 pub struct Waiters<'c> {
     queue: Key<'c>,
     scores: Key<'c>,
@@ -35,16 +34,6 @@ impl<'c> Waiters<'c> {
             queue: open(call, queue, Kind::List, Access::Read)?,
             scores: open(call, scores, Kind::SortedSet, Access::Read)?,
         })
-    }
-
-    fn queue(&mut self) -> &mut Key<'c> {
-        self.queue.make_writable();
-        &mut self.queue
-    }
-
-    fn scores(&mut self) -> &mut Key<'c> {
-        self.scores.make_writable();
-        &mut self.scores
     }
 
     /// The first in the list.
@@ -88,22 +77,18 @@ impl<'c> Waiters<'c> {
     /// Takes the head out of the list.
     pub fn pop(&mut self) {
         if let Some(head) = self.head() {
-            write::remove_at(self.queue(), 0, &head);
+            write::remove_at(&mut self.queue, 0, &head);
         }
     }
 
     /// Takes a waiter out of the sorted set.
     pub fn remove_score(&mut self, waiter: &Str) {
-        if !self.scores.is_empty() {
-            write::remove_member(self.scores(), waiter);
-        }
+        write::remove_member(&mut self.scores, waiter);
     }
 
     /// Takes every entry of a waiter out of the list.
     pub fn remove_entries(&mut self, waiter: &Str) {
-        if !self.queue.is_empty() {
-            write::remove_elements(self.queue(), waiter);
-        }
+        write::remove_elements(&mut self.queue, waiter);
     }
 
     /// Lessens everybody's score, whether in the list or not.
@@ -116,23 +101,23 @@ impl<'c> Waiters<'c> {
             .into_iter()
             .map(|(member, score)| (string(&member), score - wait))
             .collect();
-        write::set_scores(self.scores(), &lessened, c"zincr");
+        write::set_scores(&mut self.scores, &lessened, c"zincr");
     }
 
     /// Lessens some scores; who has none is given one.
     pub fn subtract_from(&mut self, waiters: &[Str], wait: f64) {
         for waiter in waiters {
             let score = self.score(waiter).unwrap_or(0.0) - wait;
-            write::set_scores(self.scores(), &[(share(waiter), score)], c"zincr");
+            write::set_scores(&mut self.scores, &[(share(waiter), score)], c"zincr");
         }
     }
 
     /// Gives a waiter its score, and a place at the end of the list if it had no score.
     pub fn join(&mut self, waiter: &Str, score: f64) {
         let is_new = self.score(waiter).is_none();
-        write::set_scores(self.scores(), &[(share(waiter), score)], c"zadd");
+        write::set_scores(&mut self.scores, &[(share(waiter), score)], c"zadd");
         if is_new {
-            write::push(self.queue(), waiter);
+            write::push(&mut self.queue, waiter);
         }
     }
 }

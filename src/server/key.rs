@@ -14,7 +14,7 @@ use super::{Ctx, Str, share};
 /// What a key is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Reading only; works on replicas.
+    /// Reading; works on replicas. The first change opens the key again, for writing.
     Read,
     /// Reading and writing.
     Write,
@@ -118,8 +118,8 @@ impl<'c> Key<'c> {
         &self.name
     }
 
-    /// Opens it for writing, if it is not yet.
-    pub fn make_writable(&mut self) {
+    /// Opens it for writing, if it is not yet: whatever changes a key calls this first.
+    fn make_writable(&mut self) {
         if self.access == Access::Read {
             self.access = Access::Write;
             self.open_again();
@@ -148,6 +148,13 @@ impl<'c> Key<'c> {
         }
     }
 
+    /// Whether the key is of a type, or could become so: there is none.
+    #[must_use]
+    pub fn fits(&self, kind: Kind) -> bool {
+        let found = self.kind();
+        found == kind || found == Kind::Empty
+    }
+
     /// Number of elements, fields or bytes; 0 for no key.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -163,6 +170,7 @@ impl<'c> Key<'c> {
 
     /// Deletes the key.
     pub fn delete(&mut self) {
+        self.make_writable();
         // The server would keep a place in a list that is not there any more.
         self.stand_nowhere();
         // SAFETY: an open handle; DeleteKey refuses one that is not open for writing.
@@ -182,6 +190,7 @@ impl<'c> Key<'c> {
 
     /// Sets that instant.
     pub fn set_expires_at(&mut self, at: u64) {
+        self.make_writable();
         let at = i64::try_from(at).unwrap_or(i64::MAX);
         // SAFETY: an open handle; SetAbsExpire refuses an empty key.
         unsafe { api!(RedisModule_SetAbsExpire(self.raw, at) or 0) };
@@ -189,6 +198,7 @@ impl<'c> Key<'c> {
 
     /// Takes the expiry away.
     pub fn set_persistent(&mut self) {
+        self.make_writable();
         let never = raw::REDISMODULE_NO_EXPIRE.into();
         // SAFETY: an open handle; SetAbsExpire refuses an empty key.
         unsafe { api!(RedisModule_SetAbsExpire(self.raw, never) or 0) };
@@ -217,6 +227,7 @@ impl<'c> Key<'c> {
 
     /// Sets a field of a hash; makes the hash if there is none.
     pub fn hash_set(&mut self, field: &Str, value: &Str) {
+        self.make_writable();
         // SAFETY: the arguments are pairs of a field and its value, ended by null; the server
         // copies both.
         unsafe {
@@ -302,6 +313,7 @@ impl<'c> Key<'c> {
 
     /// Adds an element at the end of a list; makes the list if there is none.
     pub fn list_push(&mut self, element: &Str) {
+        self.make_writable();
         #[allow(clippy::cast_possible_truncation)] // -1, which the bindings give a wider type.
         let tail = raw::REDISMODULE_LIST_TAIL as c_int;
         self.place = Place::Nowhere;
@@ -312,6 +324,7 @@ impl<'c> Key<'c> {
     /// Deletes the element of a list at an index. Only where the handle has jumped: after steps back,
     /// Redis 7.0 deletes another one, or loses its place.
     pub fn list_delete(&mut self, index: usize) {
+        self.make_writable();
         if self.place != Place::Jumped(index) {
             self.stand_nowhere();
         }
@@ -338,6 +351,7 @@ impl<'c> Key<'c> {
 
     /// Sets the score of a sorted set's member; makes the set if there is none.
     pub fn set_score(&mut self, member: &Str, score: f64) {
+        self.make_writable();
         // SAFETY: ZsetAdd refuses other types; no flags are passed; the server copies.
         unsafe { api!(RedisModule_ZsetAdd(self.raw, score, member.inner, null_mut()) or 0) };
     }
@@ -347,6 +361,7 @@ impl<'c> Key<'c> {
         if self.kind() != Kind::SortedSet {
             return false;
         }
+        self.make_writable();
         let mut removed: c_int = 0;
         // SAFETY: an open handle of a sorted set, and a place for the answer.
         unsafe { api!(RedisModule_ZsetRem(self.raw, member.inner, &raw mut removed) or 0) };
@@ -401,6 +416,7 @@ impl<'c> Key<'c> {
         if self.kind() != Kind::String || self.len() != bytes.len() {
             return false;
         }
+        self.make_writable();
         let mut length = 0;
         // SAFETY: an open handle of a string; opened for writing, the server gives a place that
         // belongs to this key alone. It is null if the key is not open for writing.
@@ -417,6 +433,7 @@ impl<'c> Key<'c> {
 
     /// Makes the key a string with this value and no expiry.
     pub fn set_string(&mut self, value: &Str) {
+        self.make_writable();
         // SAFETY: an open handle; StringSet refuses one that is not open for writing.
         unsafe { api!(RedisModule_StringSet(self.raw, value.inner) or 0) };
     }

@@ -85,6 +85,21 @@ impl Schedule {
         }
     }
 
+    /// The locks that are due by the wall clock. A key lives through the millisecond in which it
+    /// expires.
+    fn ended(&self, now: Now) -> impl Iterator<Item = &LockId> {
+        let due = self.by_wall.iter();
+        due.take_while(move |(at, _)| *at < now.millis())
+            .map(|(_, id)| id)
+    }
+
+    /// The locks that are due by the steady clock.
+    fn over(&self, now: Now) -> impl Iterator<Item = &LockId> {
+        let due = self.by_tick.iter();
+        due.take_while(move |(at, _)| *at <= now.tick())
+            .map(|(_, id)| id)
+    }
+
     /// Schedules a lock anew.
     fn set(&mut self, record: &mut Record, due: Due) {
         self.remove(&record.id, record.scheduled);
@@ -242,18 +257,7 @@ impl Table {
     /// Whether any lock is due.
     #[must_use]
     pub fn is_due(&self, now: Now) -> bool {
-        // A key lives through the millisecond in which it expires.
-        let ended = self
-            .schedule
-            .by_wall
-            .first()
-            .is_some_and(|(at, _)| *at < now.millis());
-        ended
-            || self
-                .schedule
-                .by_tick
-                .first()
-                .is_some_and(|(at, _)| *at <= now.tick())
+        self.schedule.ended(now).next().is_some() || self.schedule.over(now).next().is_some()
     }
 
     /// Whether the timer is set, and nobody has set the wall clock since.
@@ -269,21 +273,9 @@ impl Table {
     #[must_use]
     pub fn due(&self, now: Now) -> Vec<LockId> {
         const AT_ONCE: usize = 100;
-        let (wall, tick) = (now.millis(), now.tick());
-        // A key lives through the millisecond in which it expires.
-        let ended = self
-            .schedule
-            .by_wall
-            .iter()
-            .take_while(|(at, _)| *at < wall);
-        let others = self
-            .schedule
-            .by_tick
-            .iter()
-            .take_while(|(at, _)| *at <= tick);
-        let ended = ended.take(AT_ONCE).map(|(_, id)| id.clone());
-        let others = others.take(AT_ONCE).map(|(_, id)| id.clone());
-        ended.chain(others).collect()
+        let ended = self.schedule.ended(now).take(AT_ONCE);
+        let others = self.schedule.over(now).take(AT_ONCE);
+        ended.chain(others).cloned().collect()
     }
 
     /// Sets the timer for the first lock that is due, and stops it if there is none. One that
@@ -327,8 +319,7 @@ impl Table {
 
     /// Marks a blocked waiter whose connection has closed.
     pub fn mark_gone(&mut self, id: &LockId, owner: &[u8], ticket: u64) {
-        let locks = self.databases.get_mut(&id.db);
-        let Some(record) = locks.and_then(|locks| locks.get_mut(&id.name)) else {
+        let Some(record) = self.record(id.db, &id.name) else {
             return;
         };
         let line = &mut record.known.line;
@@ -342,8 +333,7 @@ impl Table {
 
     /// Marks a waiter of Redisson's that is about to leave the queue.
     pub fn mark_left(&mut self, id: &LockId, owner: &[u8]) {
-        let locks = self.databases.get_mut(&id.db);
-        let Some(record) = locks.and_then(|locks| locks.get_mut(&id.name)) else {
+        let Some(record) = self.record(id.db, &id.name) else {
             return;
         };
         let line = &mut record.known.line;
@@ -410,8 +400,7 @@ impl Table {
     }
 
     fn take_session(&mut self, db: i32, name: &[u8]) -> Option<Session> {
-        let record = self.databases.get_mut(&db)?.get_mut(name)?;
-        record.known.session.take()
+        self.record(db, name)?.known.session.take()
     }
 
     fn put_session(&mut self, db: i32, name: &Rc<[u8]>, session: Option<Session>) {
