@@ -58,7 +58,7 @@ bench-build: setup-tests
 bench: bench-build ## Measure everything beside Redisson's scripts and plain commands, and write docs/benchmarks.md
 	@$${CARGO_TARGET_DIR:-target}/release/fairlock-bench
 
-bench-quick: bench-build ## The same in less than a minute and a half, printed only
+bench-quick: bench-build ## Less of the same in under a minute, printed only
 	@$${CARGO_TARGET_DIR:-target}/release/fairlock-bench --quick
 
 instructions: bench-build ## Count the instructions of an uncontended pair (docs/performance.md)

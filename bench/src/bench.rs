@@ -33,7 +33,7 @@ impl Bench {
         let progress = ProgressBar::new(0);
         let style = ProgressStyle::with_template("{elapsed_precise} {wide_bar} {msg}");
         progress.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        let (rounds, window) = if quick { (3, 300) } else { (4, 1000) };
+        let (rounds, window) = if quick { (3, 200) } else { (4, 1000) };
         Self {
             quick,
             rounds,

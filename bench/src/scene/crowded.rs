@@ -21,11 +21,13 @@ const LEASE: &[u8] = b"600000";
 
 /// Runs the scene.
 pub fn run(bench: &mut Bench) -> Result<()> {
-    let number = if bench.quick { 10_000 } else { 100_000 };
-    let waiters = if bench.quick { 1_000 } else { 10_000 };
-    locks(bench, number)?;
-    waiters_of_one_lock(bench, waiters)?;
-    rings(bench, waiters)
+    if bench.quick {
+        // The server takes its time to give memory back, and a quick run has none.
+        return rings(bench, 1_000);
+    }
+    locks(bench, 100_000)?;
+    waiters_of_one_lock(bench, 10_000)?;
+    rings(bench, 10_000)
 }
 
 /// Bytes that the server uses when it has given back what it can: buffers of clients that have
