@@ -32,6 +32,8 @@ pub enum Error {
     Token,
     /// LIMIT's offset or count is no whole number in range.
     Limit(&'static str),
+    /// COUNT is no whole number in range.
+    Count,
     /// The owner has no bytes or too many.
     Owner,
     /// `*` where there is no connection that it could mean.
@@ -88,6 +90,11 @@ impl fmt::Display for Error {
             Self::Limit(part) => write!(
                 out,
                 "ERR LIMIT {part} is not a whole number from 0 to {}",
+                i64::MAX
+            ),
+            Self::Count => write!(
+                out,
+                "ERR COUNT is not a whole number from 0 to {}, or -1 for all",
                 i64::MAX
             ),
             Self::Owner => write!(out, "ERR owner is not 1 to {LONGEST_OWNER} bytes long"),

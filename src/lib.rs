@@ -27,7 +27,7 @@ pub mod waiting;
 
 use redis_module::{Context, RedisString, Status};
 
-use command::{acquire, break_lock, cancel, eval, help, info, queue, release, renew};
+use command::{acquire, break_lock, cancel, eval, help, info, locks, queue, release, renew};
 use server::command::register;
 use server::events::Events;
 use server::info::Section;
@@ -42,6 +42,7 @@ fn register_commands(ctx: &Ctx) -> bool {
         && register::<break_lock::Break>(ctx)
         && register::<queue::Queue>(ctx)
         && register::<info::Info>(ctx)
+        && register::<locks::Locks>(ctx)
         && register::<help::Help>(ctx)
         && register::<eval::Eval>(ctx)
         && register::<eval::EvalSha>(ctx)

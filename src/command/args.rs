@@ -96,11 +96,13 @@ impl<'a> Cursor<'a> {
         let offset = number(offset).and_then(|offset| usize::try_from(offset).ok());
         let offset = offset.ok_or(Error::Limit("offset"))?;
         let count = self.next().ok_or(Error::NoValue("LIMIT"))?;
-        let count = match number(count) {
-            Some(-1) => Some(usize::MAX),
-            count => count.and_then(|count| usize::try_from(count).ok()),
-        };
-        Ok((offset, count.ok_or(Error::Limit("count"))?))
+        Ok((offset, how_many(count).ok_or(Error::Limit("count"))?))
+    }
+
+    /// The value of COUNT; -1 means all.
+    pub fn count(&mut self) -> Result<usize, Error> {
+        let count = self.next().ok_or(Error::NoValue("COUNT"))?;
+        how_many(count).ok_or(Error::Count)
     }
 
     /// No argument may be left.
@@ -128,6 +130,14 @@ pub fn once<T>(place: &mut Option<T>, option: &'static str, value: T) -> Result<
 /// Whether an argument is this keyword, in any case.
 pub fn is(argument: &[u8], keyword: &str) -> bool {
     argument.eq_ignore_ascii_case(keyword.as_bytes())
+}
+
+/// A number of things, -1 for all.
+fn how_many(bytes: &[u8]) -> Option<usize> {
+    match number(bytes)? {
+        -1 => Some(usize::MAX),
+        count => usize::try_from(count).ok(),
+    }
 }
 
 fn number(bytes: &[u8]) -> Option<i64> {

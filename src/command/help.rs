@@ -14,7 +14,7 @@ use super::args::Cursor;
 #[derive(Debug)]
 pub struct Help;
 
-const LINES: [&str; 19] = [
+const LINES: [&str; 22] = [
     "FAIRLOCK.ACQUIRE key owner [LEASE ms] [WAIT ms | NOWAIT | ENQUEUE] [PATIENCE ms]",
     "    [SESSION] [ONCE]",
     "    Take the lock, or wait in its queue. Replies the fencing token, nil if not in time, or",
@@ -32,6 +32,9 @@ const LINES: [&str; 19] = [
     "    The waiters in order: owner, blocked or polling, ms to its deadline (-1 if blocked).",
     "FAIRLOCK.INFO key",
     "    The lock: owner, holds, lease, token, session, waiting, next.",
+    "FAIRLOCK.LOCKS [COUNT count]",
+    "    The locks with waiters or a session, most waiters first: what INFO says, the lock's name,",
+    "    and held: ms since the holder got it (-1: not known).",
     "FAIRLOCK.HELP",
     "    This text.",
 ];

@@ -15,12 +15,16 @@
 use std::ffi::CStr;
 
 use crate::error::Error;
+use crate::keyspace::view::LockView;
 use crate::keyspace::{Names, view};
 use crate::server::docs::{Argument, Docs, KeyUse, Keys};
 use crate::server::{Args, Command, Ctx};
 use crate::waiting::{self, LockId};
 
 use super::args::Cursor;
+
+/// How many fields that are.
+pub const FIELDS: usize = 7;
 
 /// The command.
 #[derive(Debug)]
@@ -46,32 +50,36 @@ impl Command for Info {
         cursor.finish()?;
         let id = LockId::new(ctx.db(), lock);
         let view = view::lock(ctx, &Names::of(lock), waiting::now())?;
-        let holder = view.holder.as_ref();
-        let lease = match (holder, view.lease) {
-            (None, _) => 0,
-            (Some(_), None) => -1,
-            (Some(_), Some(lease)) => i64::try_from(lease).unwrap_or(i64::MAX),
-        };
-        ctx.reply_map(7);
-        ctx.reply_bytes(b"owner");
-        bytes_or_nil(ctx, holder.map(|(owner, _)| owner.as_slice()));
-        ctx.reply_bytes(b"holds");
-        ctx.reply_integer(holder.map_or(0, |(_, holds)| *holds));
-        ctx.reply_bytes(b"lease");
-        ctx.reply_integer(lease);
-        ctx.reply_bytes(b"token");
-        match view.token {
-            Some(token) => ctx.reply_integer(token),
-            None => ctx.reply_nil(),
-        }
-        ctx.reply_bytes(b"session");
-        ctx.reply_bool(holder.is_some_and(|(owner, _)| waiting::is_session(&id, owner)));
-        ctx.reply_bytes(b"waiting");
-        ctx.reply_integer(i64::try_from(view.waiting).unwrap_or(i64::MAX));
-        ctx.reply_bytes(b"next");
-        bytes_or_nil(ctx, view.next.as_deref());
+        ctx.reply_map(FIELDS);
+        fields(ctx, &id, &view);
         Ok(())
     }
+}
+
+/// Replies the fields of a lock, each after its name.
+pub fn fields(ctx: &Ctx, id: &LockId, view: &LockView) {
+    let holder = view.holder.as_ref();
+    ctx.reply_bytes(b"owner");
+    bytes_or_nil(ctx, holder.map(|(owner, _)| owner.as_slice()));
+    ctx.reply_bytes(b"holds");
+    ctx.reply_integer(holder.map_or(0, |(_, holds)| *holds));
+    ctx.reply_bytes(b"lease");
+    ctx.reply_integer(match (holder, view.lease) {
+        (None, _) => 0,
+        (Some(_), None) => -1,
+        (Some(_), Some(lease)) => i64::try_from(lease).unwrap_or(i64::MAX),
+    });
+    ctx.reply_bytes(b"token");
+    match view.token {
+        Some(token) => ctx.reply_integer(token),
+        None => ctx.reply_nil(),
+    }
+    ctx.reply_bytes(b"session");
+    ctx.reply_bool(holder.is_some_and(|(owner, _)| waiting::is_session(id, owner)));
+    ctx.reply_bytes(b"waiting");
+    ctx.reply_integer(i64::try_from(view.waiting).unwrap_or(i64::MAX));
+    ctx.reply_bytes(b"next");
+    bytes_or_nil(ctx, view.next.as_deref());
 }
 
 fn bytes_or_nil(ctx: &Ctx, bytes: Option<&[u8]>) {

@@ -10,6 +10,7 @@ pub mod cancel;
 pub mod eval;
 pub mod help;
 pub mod info;
+pub mod locks;
 pub mod queue;
 pub mod release;
 pub mod renew;

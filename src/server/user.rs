@@ -63,6 +63,16 @@ impl User {
         adopt(unsafe { api!(RedisModule_GetModuleUserACLString(self.raw) or null_mut()) })
     }
 
+    /// Whether the user may read a key.
+    #[must_use]
+    pub fn may_read(&self, key: &Str) -> bool {
+        let access = raw::REDISMODULE_CMD_KEY_ACCESS.cast_signed();
+        // SAFETY: the user and the string are valid during the call.
+        let status =
+            unsafe { api!(RedisModule_ACLCheckKeyPermissions(self.raw, key.inner, access) or 1) };
+        status == OK
+    }
+
     /// Whether the user may run a command with these arguments.
     #[must_use]
     pub fn may_run(&self, command: &[&Str]) -> bool {

@@ -22,6 +22,7 @@ pub mod sweep;
 mod table;
 
 use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 
 use crate::config::{self, Pubsub};
 use crate::error::Error;
@@ -274,6 +275,17 @@ pub fn is_blocked(id: &LockId, owner: &[u8]) -> bool {
 #[must_use]
 pub fn is_session(id: &LockId, owner: &[u8]) -> bool {
     TABLE.with_borrow(|table| table.is_session(id, owner))
+}
+
+/// The names of a database's locks with waiters or a session: most waiters first, and in the order
+/// of their names where they have as many.
+#[must_use]
+pub fn busiest(db: i32) -> Vec<Rc<[u8]>> {
+    let mut locks: Vec<_> = TABLE.with_borrow(|table| table.waiters(db).collect());
+    locks.sort_unstable_by(|(name, waiters), (other, others)| {
+        others.cmp(waiters).then_with(|| name.cmp(other))
+    });
+    locks.into_iter().map(|(name, _)| name).collect()
 }
 
 /// Number of locks with waiters or a session.

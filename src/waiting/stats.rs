@@ -169,6 +169,14 @@ fn held(db: i32, lock: &[u8], now: Now) {
     HELD.with_borrow_mut(|held| held.insert(hash(db, lock), now.steady));
 }
 
+/// Microseconds since this server made somebody the holder of a lock. `None` if it did not, or if
+/// others have changed the lock since.
+#[must_use]
+pub fn held_for(db: i32, lock: &[u8], now: Now) -> Option<u64> {
+    let since = HELD.with_borrow(|held| held.get(&hash(db, lock)).copied())?;
+    Some(now.steady.saturating_sub(since))
+}
+
 fn record_hold(db: i32, lock: &[u8], steady: u64) -> bool {
     let since = HELD.with_borrow_mut(|held| {
         let since = held.remove(&hash(db, lock));

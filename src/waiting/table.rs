@@ -364,6 +364,12 @@ impl Table {
         session.is_some_and(|session| *session.owner == *owner)
     }
 
+    /// The locks of a database with the number of their waiters.
+    pub fn waiters(&self, db: i32) -> impl Iterator<Item = (Rc<[u8]>, usize)> {
+        let locks = self.databases.get(&db).into_iter().flatten();
+        locks.map(|(name, record)| (Rc::clone(name), record.known.line.len()))
+    }
+
     /// All locks of a database, or of all.
     #[must_use]
     pub fn all(&self, db: Option<i32>) -> Vec<LockId> {

@@ -34,6 +34,7 @@ mod help;
 mod info;
 mod keyspace;
 mod load;
+mod locks;
 mod operations;
 mod persistence;
 mod polling;

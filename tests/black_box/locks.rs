@@ -1,0 +1,180 @@
+//! `FAIRLOCK.LOCKS`.
+
+use crate::client::Client;
+use crate::server::{Server, wait_until};
+
+/// The names of the locks that a client is shown, in order.
+fn names(client: &mut Client, command: &str) -> Vec<String> {
+    let reply = client.run(command);
+    let locks = reply.split("name, ").skip(1);
+    locks
+        .filter_map(|lock| lock.split(',').next())
+        .map(ToOwned::to_owned)
+        .collect()
+}
+
+#[test]
+fn it_lists_locks_with_waiters_or_a_session_the_busiest_first() {
+    let server = Server::start();
+    let mut client = server.connect();
+    assert_eq!(client.run("FAIRLOCK.LOCKS"), "[]");
+    for (lock, waiters) in [("one", 1), ("three", 3), ("also-one", 1)] {
+        client.int(&format!("FAIRLOCK.ACQUIRE {lock} a"));
+        for waiter in 0..waiters {
+            client.run(&format!("FAIRLOCK.ACQUIRE {lock} w{waiter} ENQUEUE"));
+        }
+    }
+    client.int("FAIRLOCK.ACQUIRE bound a SESSION");
+    client.int("FAIRLOCK.ACQUIRE alone a");
+    let all = ["three", "also-one", "one", "bound"];
+    assert_eq!(names(&mut client, "FAIRLOCK.LOCKS"), all);
+    assert_eq!(names(&mut client, "FAIRLOCK.LOCKS COUNT -1"), all);
+    assert_eq!(names(&mut client, "fairlock.locks count 2"), all[..2]);
+    assert_eq!(client.run("FAIRLOCK.LOCKS COUNT 0"), "[]");
+}
+
+#[test]
+fn it_says_what_info_says_and_for_how_long_the_lock_is_held() {
+    let server = Server::start();
+    let mut client = server.connect_resp3();
+    client.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 600000");
+    client.run("FAIRLOCK.ACQUIRE k b ENQUEUE");
+    wait_until("held for a while", || {
+        let list = client.run("FAIRLOCK.LOCKS");
+        let held = list.split("held: ").nth(1).expect("held");
+        let held: i64 = held.trim_end_matches("}]").parse().expect("a number");
+        held > 20
+    });
+    let list = client.run("FAIRLOCK.LOCKS");
+    assert!(
+        list.starts_with("[{name: k, owner: a, holds: 1, lease: "),
+        "{list}"
+    );
+    assert!(
+        list.contains(", session: true, waiting: 1, next: b, held: "),
+        "{list}"
+    );
+}
+
+#[test]
+fn a_lock_that_others_have_taken_is_held_for_nobody_knows_how_long() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.run("HSET k a 1");
+    client.run("PEXPIRE k 60000");
+    client.run("FAIRLOCK.ACQUIRE k b ENQUEUE");
+    let list = client.run("FAIRLOCK.LOCKS");
+    assert!(list.contains("owner, a, "), "{list}");
+    assert!(list.ends_with("next, b, held, -1]]"), "{list}");
+}
+
+#[test]
+fn a_lock_is_listed_for_as_long_as_somebody_waits_or_is_bound() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a");
+    client.run("FAIRLOCK.ACQUIRE k b ENQUEUE");
+    assert_eq!(names(&mut client, "FAIRLOCK.LOCKS"), ["k"]);
+    client.run("FAIRLOCK.CANCEL k b");
+    assert_eq!(client.run("FAIRLOCK.LOCKS"), "[]");
+    let mut bound = server.connect();
+    bound.int("FAIRLOCK.ACQUIRE s a SESSION");
+    assert_eq!(names(&mut client, "FAIRLOCK.LOCKS"), ["s"]);
+    drop(bound);
+    wait_until("the session is over", || {
+        client.run("FAIRLOCK.LOCKS") == "[]"
+    });
+}
+
+#[test]
+fn each_database_has_its_own() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a SESSION");
+    client.run("SELECT 1");
+    assert_eq!(client.run("FAIRLOCK.LOCKS"), "[]");
+    client.run("SELECT 0");
+    client.run("SWAPDB 0 1");
+    assert_eq!(client.run("FAIRLOCK.LOCKS"), "[]");
+    client.run("SELECT 1");
+    assert_eq!(names(&mut client, "FAIRLOCK.LOCKS"), ["k"]);
+}
+
+#[test]
+fn a_lock_of_which_a_key_holds_something_else_is_not_listed() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE good a SESSION");
+    client.int("FAIRLOCK.ACQUIRE bad a SESSION");
+    client.run("FAIRLOCK.ACQUIRE bad b ENQUEUE");
+    client.run("SET redisson_lock_queue:{bad} x");
+    assert_eq!(names(&mut client, "FAIRLOCK.LOCKS"), ["good"]);
+}
+
+#[test]
+fn a_user_is_shown_only_what_the_user_may_read() {
+    let server = Server::start();
+    let mut client = server.connect();
+    for lock in ["mine", "yours", "written"] {
+        client.int(&format!("FAIRLOCK.ACQUIRE {lock} a SESSION"));
+    }
+    client.run("ACL SETUSER ann on >secret +@all ~mine %W~written");
+    client.run("ACL SETUSER bob on >secret +@all -fairlock.locks ~*");
+    let mut ann = server.connect();
+    ann.run("AUTH ann secret");
+    assert_eq!(names(&mut ann, "FAIRLOCK.LOCKS"), ["mine"]);
+    ann.run("MULTI");
+    ann.run("FAIRLOCK.LOCKS");
+    assert_eq!(names(&mut ann, "EXEC"), ["mine"]);
+    let script = b"return redis.call('FAIRLOCK.LOCKS')";
+    let in_script = ann.raw(&[b"EVAL", script, b"0"]);
+    let refused = in_script.expect_err("refused");
+    assert!(refused.contains("not allowed from script"), "{refused}");
+    let mut bob = server.connect();
+    bob.run("AUTH bob secret");
+    let refused = bob.run("FAIRLOCK.LOCKS");
+    assert!(refused.starts_with("(error) NOPERM"), "{refused}");
+}
+
+#[test]
+fn what_it_cannot_read_is_refused() {
+    let server = Server::start();
+    let mut client = server.connect();
+    for (command, error) in [
+        (
+            "FAIRLOCK.LOCKS x",
+            "(error) ERR syntax error: unknown option, expected COUNT",
+        ),
+        (
+            "FAIRLOCK.LOCKS COUNT",
+            "(error) ERR syntax error: COUNT needs a value",
+        ),
+        (
+            "FAIRLOCK.LOCKS COUNT 1 COUNT 2",
+            "(error) ERR syntax error: COUNT is given twice",
+        ),
+        (
+            "FAIRLOCK.LOCKS COUNT -2",
+            "(error) ERR COUNT is not a whole number from 0 to 9223372036854775807, or -1 for all",
+        ),
+        (
+            "FAIRLOCK.LOCKS COUNT x",
+            "(error) ERR COUNT is not a whole number from 0 to 9223372036854775807, or -1 for all",
+        ),
+    ] {
+        assert_eq!(client.run(command), error, "{command}");
+    }
+}
+
+#[test]
+fn a_replica_knows_of_no_waiters() {
+    let master = Server::start();
+    let replica = Server::start();
+    let mut client = master.connect();
+    client.int("FAIRLOCK.ACQUIRE k a SESSION");
+    client.run("FAIRLOCK.ACQUIRE k b ENQUEUE");
+    let mut reader = replica.connect();
+    reader.run(&format!("REPLICAOF 127.0.0.1 {}", master.port));
+    wait_until("the replica has the lock", || reader.run("EXISTS k") == "1");
+    assert_eq!(reader.run("FAIRLOCK.LOCKS"), "[]");
+}
