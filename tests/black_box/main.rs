@@ -25,6 +25,7 @@ mod clock;
 mod cluster;
 mod config;
 mod crowd;
+mod documents;
 mod events;
 mod foreign_deadlines;
 mod foreign_queue;
