@@ -54,7 +54,7 @@ impl Command for Acquire {
     const FLAGS: &'static CStr = c"write deny-oom fast blocking";
     const DOCS: Docs = Docs {
         summary: c"Takes a fair lock, or waits in its queue.",
-        complexity: c"O(log(N)) with N the number of waiters.",
+        complexity: c"O(log(N)) with N the number of waiters",
         since: c"0.1.0",
         arity: -3,
         keys: Some(Keys::First(KeyUse::Update)),

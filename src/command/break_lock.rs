@@ -22,7 +22,7 @@ impl Command for Break {
     const FLAGS: &'static CStr = c"write admin";
     const DOCS: Docs = Docs {
         summary: c"Frees a lock whoever holds it; the next waiter is served.",
-        complexity: c"O(log(N)) with N the number of waiters.",
+        complexity: c"O(log(N)) with N the number of waiters",
         since: c"0.1.0",
         arity: 2,
         keys: Some(Keys::First(KeyUse::Delete)),

@@ -22,7 +22,7 @@ impl Command for Cancel {
     const FLAGS: &'static CStr = c"write fast";
     const DOCS: Docs = Docs {
         summary: c"Takes an owner out of the queue.",
-        complexity: c"O(log(N)) with N the number of waiters.",
+        complexity: c"O(log(N)) with N the number of waiters",
         since: c"0.1.0",
         arity: 3,
         keys: Some(Keys::First(KeyUse::Update)),

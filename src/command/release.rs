@@ -23,7 +23,7 @@ impl Command for Release {
     const FLAGS: &'static CStr = c"write fast";
     const DOCS: Docs = Docs {
         summary: c"Gives up one hold of a fair lock, or all; the next waiter is served.",
-        complexity: c"O(log(N)) with N the number of waiters.",
+        complexity: c"O(log(N)) with N the number of waiters",
         since: c"0.1.0",
         arity: -3,
         keys: Some(Keys::First(KeyUse::Update)),
