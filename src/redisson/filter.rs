@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use crate::config;
 use crate::server::filter::{Filter, Incoming};
-use crate::server::{Ctx, Str, string};
+use crate::server::{Ctx, Str, selected, string};
 
 use super::recognise::{by_digest, by_text};
 use super::table::Script;
@@ -34,7 +34,7 @@ pub fn role_changes(replica: bool) {
     IS_REPLICA.set(replica);
 }
 
-/// Looks for scripts, and for whatever may change permissions.
+/// Looks for scripts, and for whatever may change permissions or, on some servers, a client's database.
 #[derive(Debug)]
 pub struct Scripts;
 
@@ -43,6 +43,7 @@ impl Filter for Scripts {
     fn concerns(name: &[u8]) -> bool {
         match name {
             [b'e' | b'E', _, _, _] => is(name, b"eval") || is(name, b"exec"),
+            [b'c' | b'C', _, _, _] => is(name, b"copy"),
             [b'e' | b'E', _, _, _, _, _, _] => is(name, b"evalsha"),
             [b'a' | b'A', _, _] => is(name, b"acl"),
             _ => false,
@@ -55,6 +56,8 @@ impl Filter for Scripts {
             intercept(command, by_digest, &EVALSHA_NAME);
         } else if is(name, b"eval") {
             intercept(command, by_text, &EVAL_NAME);
+        } else if is(name, b"copy") {
+            selected::before_copy(command);
         } else {
             permission::may_have_changed(is(name, b"exec"));
         }

@@ -8,7 +8,7 @@ use std::ptr::null_mut;
 use redis_module::{NotifyEvent, raw};
 
 use super::api::{OK, api};
-use super::{Ctx, Str, guard};
+use super::{Ctx, Str, guard, selected};
 
 /// Functions that the server's events call.
 #[derive(Clone, Copy, Debug)]
@@ -134,7 +134,9 @@ extern "C" fn key_event(
     guard("a key event", || {
         let class = NotifyEvent::from_bits_truncate(class);
         let key = Str::string_as_slice(key);
-        (events.key_changes)(&Ctx::new(ctx), class, event.to_bytes(), key);
+        let ctx = Ctx::new(ctx);
+        (events.key_changes)(&ctx, class, event.to_bytes(), key);
+        selected::restore(&ctx, event.to_bytes());
     });
     OK
 }

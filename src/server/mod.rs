@@ -21,6 +21,7 @@ pub mod filter;
 pub mod info;
 mod key;
 pub mod scan;
+pub mod selected;
 pub mod timer;
 pub mod user;
 

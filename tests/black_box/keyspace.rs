@@ -73,3 +73,26 @@ fn a_refused_command_does_not_disturb_a_watch() {
     watcher.run("PING");
     assert_eq!(watcher.run("EXEC"), "(nil)");
 }
+
+#[test]
+fn a_client_stays_in_its_database_whatever_it_moves_and_copies() {
+    let server = Server::start();
+    let (mut client, mut other) = (server.connect(), server.connect());
+    for command in ["COPY x y DB 3", "COPY x y DB 4", "MOVE x 5", "MOVE x 6"] {
+        client.run("SELECT 2");
+        client.run("SET x 1");
+        assert_eq!(client.run(command), "1");
+        let list = other.text(&format!("CLIENT LIST ID {}", client.id));
+        assert!(list.contains(" db=2 "), "{command}: {list}");
+    }
+    client.run("SET x 1");
+    client.run("MULTI");
+    client.run("MOVE x 7");
+    client.run("SET here 1");
+    assert_eq!(client.run("EXEC"), "[1, OK]");
+    other.run("SELECT 2");
+    assert_eq!(other.run("EXISTS here"), "1");
+    let script = "redis.call('MOVE', 'here', 7) return redis.call('EXISTS', 'y')";
+    let run = client.raw(&[b"EVAL", script.as_bytes(), b"0"]);
+    assert_eq!(run, Ok(redis::Value::Int(0)));
+}

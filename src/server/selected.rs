@@ -1,0 +1,64 @@
+//! Which database a client has selected.
+//!
+//! Valkey 8.1 and 9.0 report a key event to modules as the client whose command makes it, select the
+//! event's database for that client, and leave it there (valkey-io/valkey, pull request 4024). Where
+//! any module listens to key events, a client that moves or copies a key to another database would
+//! find itself in that database. Here it is put back. Other servers report as a client of their own,
+//! for which this makes no difference.
+
+use std::cell::Cell;
+
+use redis_module::raw;
+
+use super::Ctx;
+use super::api::{OK, api};
+use super::filter::Incoming;
+
+thread_local! {
+    /// The database that the key which is being moved comes from.
+    static MOVED_FROM: Cell<Option<i32>> = const { Cell::new(None) };
+    /// The client that has sent a COPY last, and its database.
+    static COPIED_BY: Cell<Option<(u64, i32)>> = const { Cell::new(None) };
+}
+
+/// A COPY is about to run, or to be queued.
+pub fn before_copy(command: &Incoming) {
+    let client = command.client();
+    COPIED_BY.set(client.and_then(|client| Some((client, selected_by(client)?))));
+}
+
+/// After a key event: back to where the command began. A MOVE tells that by its first event. A COPY
+/// does not, and in a transaction or a script SELECT can have come before it, so there it is left.
+pub(super) fn restore(ctx: &Ctx, event: &[u8]) {
+    let began_in = match event {
+        b"move_from" => {
+            MOVED_FROM.set(Some(ctx.db()));
+            None
+        }
+        b"move_to" => MOVED_FROM.take(),
+        b"copy_to" => COPIED_BY
+            .take()
+            .filter(|(client, _)| *client == ctx.client_id() && !ctx.flags().in_transaction())
+            .map(|(_, db)| db),
+        _ => None,
+    };
+    if let Some(db) = began_in {
+        // It was selected a moment ago.
+        let _ = ctx.select_db(db);
+    }
+}
+
+fn selected_by(client: u64) -> Option<i32> {
+    let mut info = raw::RedisModuleClientInfo {
+        version: u64::from(raw::REDISMODULE_CLIENTINFO_VERSION),
+        flags: 0,
+        id: 0,
+        addr: [0; 46],
+        port: 0,
+        db: 0,
+    };
+    let place = (&raw mut info).cast();
+    // SAFETY: `place` has room for the info of the version that it says.
+    let status = unsafe { api!(RedisModule_GetClientInfoById(place, client) or 1) };
+    (status == OK).then(|| i32::from(info.db))
+}
