@@ -28,7 +28,7 @@ impl Command for Break {
         keys: Some(Keys::First(KeyUse::Delete)),
         arguments: &[Argument::key(c"key")],
     };
-    const CATEGORIES: &'static CStr = c"write admin dangerous";
+    const CATEGORIES: &'static CStr = c"write slow admin dangerous";
     type Error = Error;
 
     fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<(), Error> {

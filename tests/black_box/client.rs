@@ -252,10 +252,16 @@ impl Wire {
 
     /// The next line that comes back, as the protocol has it; empty when the connection is closed.
     pub fn line(&mut self) -> String {
+        self.line_if_open().unwrap_or_default()
+    }
+
+    /// The next line that comes back, which can be an empty string; `None` when the connection is
+    /// closed.
+    pub fn line_if_open(&mut self) -> Option<String> {
         let mut line = String::new();
         // A reset is a way of closing.
         let _ = self.socket.read_line(&mut line);
-        line.trim_end().to_owned()
+        (!line.is_empty()).then(|| line.trim_end().to_owned())
     }
 }
 

@@ -520,8 +520,8 @@ fn a_waiter_that_tracks_the_lock_gets_its_token_and_the_invalidation() {
     client.int("FAIRLOCK.RELEASE k a");
     let (mut token, mut invalidation) = (false, false);
     while !(token && invalidation) {
-        let line = wire.line();
-        assert!(!line.is_empty());
+        // In the greeting newer servers have empty strings.
+        let line = wire.line_if_open().expect("a line");
         token |= line.starts_with(':') && line.len() > 10;
         invalidation |= line == "invalidate";
     }

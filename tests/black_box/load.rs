@@ -90,9 +90,7 @@ fn reading_commands_are_read_only_and_the_others_write() {
 fn it_can_be_unloaded_when_nobody_waits_and_loaded_again() {
     let server = Server::with(&["--enable-module-command", "yes"]);
     let mut client = server.connect();
-    let list = client.run("MODULE LIST");
-    let path = list.split("path, ").nth(1).expect("a path");
-    let path = path.split(',').next().expect("a path").to_owned();
+    let path = server.module_path();
     client.int("FAIRLOCK.ACQUIRE k a");
     let waiter = server.block("FAIRLOCK.ACQUIRE k b");
     let error = client.run("MODULE UNLOAD fairlock");

@@ -200,6 +200,12 @@ impl Server {
         line.unwrap_or_default().to_owned()
     }
 
+    /// Whether it knows the ACL categories of a module's commands, and tells a module that looks at
+    /// commands whose they are: Redis does since 7.2, and all of Valkey, which calls itself 7.2.4.
+    pub fn knows_7_2(&self) -> bool {
+        !self.info("server", "redis_version").starts_with("7.0.")
+    }
+
     /// What the server has logged.
     pub fn log(&self) -> String {
         log(self.dir.path())
