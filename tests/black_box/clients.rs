@@ -204,16 +204,15 @@ fn a_lease_that_ends_while_writes_are_paused_is_acted_on_after_the_pause() {
 fn nothing_is_written_while_writes_are_paused() {
     let server = Server::with(&["--appendonly", "yes", "--appendfsync", "always"]);
     let mut client = server.connect();
-    client.int("FAIRLOCK.ACQUIRE k a LEASE 100");
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
     client.int("FAIRLOCK.ACQUIRE j a SESSION LEASE 600000");
     let (id, mut looking) = (client.id, server.connect());
     let mut waiters = vec![
         server.block("FAIRLOCK.ACQUIRE k b"),
-        server.block("FAIRLOCK.ACQUIRE k c WAIT 50"),
+        server.block("FAIRLOCK.ACQUIRE k c WAIT 2000"),
         server.block("FAIRLOCK.ACQUIRE k d"),
         server.block("FAIRLOCK.ACQUIRE j e"),
     ];
-    let before = server.info("persistence", "aof_current_size");
     let dump = |client: &mut Client| {
         [
             "LRANGE redisson_lock_queue:{k} 0 -1",
@@ -223,7 +222,12 @@ fn nothing_is_written_while_writes_are_paused() {
         .map(|command| client.run(command))
     };
     let kept = dump(&mut looking);
+    // One behind the other, so that the lease does not end before.
+    looking.run("MULTI");
+    looking.run("PEXPIRE k 100");
     looking.run("CLIENT PAUSE 600000 WRITE");
+    assert_eq!(looking.run("EXEC"), "[1, OK]");
+    let before = server.info("persistence", "aof_current_size");
     // A lease ends, a wait is over, a waiter hangs up, a session ends.
     waiters.remove(2).disconnect();
     assert_eq!(waiters.remove(1).reply(), "(nil)");

@@ -314,7 +314,7 @@ fn a_watch_on_the_lock_notices_a_change_of_holder_and_not_a_waiter() {
     }));
     let mut waiters = Vec::new();
     assert!(goes_through(&server, "k", || {
-        waiters.push(server.block("FAIRLOCK.ACQUIRE k b LEASE 200"));
+        waiters.push(server.block("FAIRLOCK.ACQUIRE k b LEASE 2000"));
         waiters.push(server.block("FAIRLOCK.ACQUIRE k c LEASE 600000"));
         waiters.push(server.block("FAIRLOCK.ACQUIRE k d"));
     }));
