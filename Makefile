@@ -6,7 +6,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 
 MODULE = $${CARGO_TARGET_DIR:-target}/release/libfairlock.so
 
-.PHONY: help setup setup-tests build run test test-redisson fingerprints check fmt lint properties model \
+.PHONY: help setup setup-tests build run test test-redisson test-matrix fingerprints check fmt lint properties model \
     bench bench-quick bench-build instructions
 
 help: ## List the targets
@@ -32,6 +32,18 @@ test: setup-tests ## Formatting, lints, all tests
 
 test-redisson: setup-tests ## The tests with real clients, all releases of Redisson, long fleets
 	REDISSON_RELEASES=all cargo test --locked --test redisson
+
+# Servers that are unpacked beside the system, and what the tests with real clients are narrowed to.
+SERVERS ?= redis-7.0 redis-8.0 valkey-8.1
+REDISSON_TESTS ?=
+
+test-matrix: setup-tests ## The tests with servers on SERVERS="redis-8.0 valkey-8.1", one build for all
+	scripts/servers $(SERVERS)
+	@set -e; for server in $(SERVERS); do ( \
+	    export PATH="$$PWD/target/servers/$$server:$$PATH"; redis-server --version; \
+	    cargo test --locked --test black_box; \
+	    cargo test --locked --test redisson -- $(REDISSON_TESTS) \
+	); done
 
 fingerprints: setup-tests ## Write the scripts of RELEASES="4.8.0 ..." of Redisson into the table of digests
 	RECORD_FINGERPRINTS=1 REDISSON_RELEASES="$(RELEASES)" cargo test --locked --test redisson fingerprints

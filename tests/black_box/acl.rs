@@ -320,6 +320,7 @@ const TABLE: &[(&str, i64, &str, &str, &str)] = &[
     ),
     ("queue", -2, "readonly", "@read @slow", "RO access"),
     ("info", 2, "readonly fast", "@fast @read", "RO access"),
+    ("locks", -1, "noscript readonly", "@read @slow", ""),
     ("help", 1, "fast loading stale", "@connection @fast", ""),
 ];
 
