@@ -47,7 +47,7 @@ impl Cli {
         let (sender, receiver) = channel();
         thread::spawn(move || {
             let lines = output.lines().map_while(Result::ok);
-            for line in lines.filter(|line| !says_how_long_it_took(line) && !line.is_empty()) {
+            for line in lines.filter(|line| !is_remark(line) && !line.is_empty()) {
                 if sender.send(line).is_err() {
                     return;
                 }
@@ -88,8 +88,12 @@ impl Drop for Cli {
     }
 }
 
-/// `(1.60s)`, which redis-cli adds where it took a while.
-fn says_how_long_it_took(line: &str) -> bool {
+/// What redis-cli adds to the server's answer: `(1.60s)` where it took a while, and in some of its
+/// versions that it is listening.
+fn is_remark(line: &str) -> bool {
+    if line.starts_with("Reading messages... ") {
+        return true;
+    }
     let time = line
         .strip_prefix('(')
         .and_then(|line| line.strip_suffix("s)"));
@@ -153,9 +157,19 @@ impl Tokens {
                 }
                 page == here || page >= LEAST_TIME && page.abs_diff(here) <= SLACK
             }
-            _ => without_identity(page) == without_identity(here),
+            _ => in_any_servers_words(page) == in_any_servers_words(here),
         }
     }
+}
+
+/// A line of which only the code is left where each server has words of its own: for what a user
+/// may not do. The connection's own identity is taken out.
+fn in_any_servers_words(line: &str) -> String {
+    const NOT_PERMITTED: &str = "(error) NOPERM ";
+    if line.starts_with(NOT_PERMITTED) {
+        return NOT_PERMITTED.to_owned();
+    }
+    without_identity(line)
 }
 
 /// A line without the connection's own identity, `"<uuid>:<number>"`, that may be in it.
@@ -223,7 +237,7 @@ fn transcripts(page: &str) -> Vec<(usize, Vec<&str>)> {
         match &mut inside {
             None if line == "```redis" => inside = Some((number + 2, Vec::new())),
             Some(_) if line == "```" => found.extend(inside.take()),
-            Some((_, lines)) if !line.is_empty() => lines.push(line),
+            Some((_, lines)) if !line.is_empty() && !is_remark(line) => lines.push(line),
             _ => (),
         }
     }
@@ -378,6 +392,8 @@ fn answers_are_alike_only_if_they_say_the_same() {
     assert!(!tokens.is_alike("(integer) 59000", "(integer) 30000"));
     assert!(!tokens.is_alike("(integer) 1", "(integer) 0"));
     assert!(!tokens.is_alike("(nil)", "(integer) 0"));
+    assert!(tokens.is_alike("(error) NOPERM this user", "(error) NOPERM User u"));
+    assert!(!tokens.is_alike("(error) ERR this user", "(error) ERR User u"));
     assert_eq!(
         tokens.put_into("RELEASE k a TOKEN 1795222021229276"),
         "RELEASE k a TOKEN 1800000000000005"
