@@ -46,6 +46,12 @@ pub enum Error {
     TakenOver,
     /// No script of Redisson's fair lock.
     UnknownScript,
+    /// The user may not use the lock that has the same queue.
+    NoPermissionForTwin,
+    /// The user may not run the command of this name.
+    NoPermission(&'static str),
+    /// The user may not have the lock any more for which its connection has waited.
+    PermissionGone,
 }
 
 impl From<Refusal> for Error {
@@ -110,6 +116,18 @@ impl fmt::Display for Error {
             ),
             Self::UnknownScript => {
                 out.write_str("ERR script is none of Redisson's fair-lock scripts, use EVAL")
+            }
+            Self::NoPermissionForTwin => out.write_str(
+                "NOPERM the lock 'key' and the lock '{key}' have one queue: this user may not use \
+                 both",
+            ),
+            // The server's own text.
+            Self::NoPermission(name) => write!(
+                out,
+                "NOPERM this user has no permissions to run the '{name}' command"
+            ),
+            Self::PermissionGone => {
+                out.write_str("NOPERM this user has lost the permission to acquire the lock")
             }
             Self::TakenOver => {
                 out.write_str("TAKENOVER another connection asks for the same owner")

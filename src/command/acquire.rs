@@ -19,7 +19,7 @@ use crate::lock::{Ask, Connection, Millis, Now, Place, Rules, Ticket, Way, rules
 use crate::server::docs::{Argument, Docs, KeyUse, Keys};
 use crate::server::{Args, Command, Ctx};
 use crate::waiting::client::{self, Outcome};
-use crate::waiting::{LockId, step};
+use crate::waiting::{self, step};
 
 use super::args::{Cursor, is, once};
 
@@ -112,7 +112,7 @@ enum Answer {
 
 fn parse<'a>(ctx: &Ctx, arguments: &Args<'a>) -> Result<Request<'a>, Error> {
     let mut cursor = Cursor::new(arguments, "fairlock.acquire");
-    let lock = cursor.lock()?;
+    let lock = cursor.lock(ctx)?;
     let owner = cursor.owner(ctx)?;
     let (mut lease, mut patience, mut wait) = (None, None, None);
     let (mut hold_once, mut session) = (None, None);
@@ -197,7 +197,7 @@ impl Request<'_> {
         rules: &Rules,
         now: Now,
     ) -> Answer {
-        let id = LockId::new(ctx.db(), self.lock);
+        let id = waiting::lock_id(ctx.db(), self.lock);
         let Some(ticket) = client::block(ctx, id, &self.owner, timeout, now) else {
             return Answer::Nil;
         };

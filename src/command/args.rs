@@ -6,7 +6,8 @@ use crate::config::LONGEST;
 use crate::error::{Error, LONGEST_OWNER};
 use crate::keyspace::names::one_slot;
 use crate::lock::Millis;
-use crate::server::{Args, Ctx, in_cluster};
+use crate::server::{Args, Ctx, Str, in_cluster, string};
+use crate::waiting;
 
 thread_local! {
     static RUN: String = uuid::Uuid::new_v4().to_string();
@@ -41,14 +42,25 @@ impl<'a> Cursor<'a> {
         self.next().ok_or(Error::Arity(self.command))
     }
 
-    /// The lock's key.
-    pub fn lock(&mut self) -> Result<&'a [u8], Error> {
+    /// The lock's key. The server has looked at the user's permission for it; where the lock has
+    /// its queue in common with another one, that one's is wanted too.
+    pub fn lock(&mut self, ctx: &Ctx) -> Result<&'a [u8], Error> {
         let key = self.require()?;
         let unbraced = || !key.is_empty() && !key.contains(&b'{') && !key.contains(&b'}');
         if in_cluster() && !unbraced() && !one_slot(key) {
             return Err(Error::CrossSlot);
         }
-        Ok(key)
+        match waiting::shares_queue_with(ctx, key) {
+            Some(twin) if !self.may_be_run_on(ctx, &twin) => Err(Error::NoPermissionForTwin),
+            _ => Ok(key),
+        }
+    }
+
+    /// Whether the caller could run the command with this key as its first argument.
+    fn may_be_run_on(&self, ctx: &Ctx, key: &[u8]) -> bool {
+        let others = (1..self.arguments.len()).filter_map(|index| self.arguments.string(index));
+        let arguments: Vec<Str> = std::iter::once(string(key)).chain(others).collect();
+        ctx.may_run(self.command, &arguments)
     }
 
     /// The owner; `*` is the calling connection's own identity.

@@ -33,8 +33,11 @@ impl Command for Break {
 
     fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<(), Error> {
         let mut cursor = Cursor::new(arguments, "fairlock.break");
-        let lock = cursor.lock()?;
+        let lock = cursor.lock(ctx)?;
         cursor.finish()?;
+        if !ctx.may_administrate("fairlock.break") {
+            return Err(Error::NoPermission("fairlock.break"));
+        }
         let broken = step(ctx, lock, |state, rules, now| {
             Ok(rules::break_lock(state, rules, now))
         })?;

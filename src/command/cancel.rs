@@ -33,7 +33,7 @@ impl Command for Cancel {
 
     fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<(), Error> {
         let mut cursor = Cursor::new(arguments, "fairlock.cancel");
-        let lock = cursor.lock()?;
+        let lock = cursor.lock(ctx)?;
         let owner = cursor.owner(ctx)?;
         cursor.finish()?;
         let cancelled = step(ctx, lock, |state, rules, now| {

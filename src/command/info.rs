@@ -46,7 +46,7 @@ impl Command for Info {
 
     fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<(), Error> {
         let mut cursor = Cursor::new(arguments, "fairlock.info");
-        let lock = cursor.lock()?;
+        let lock = cursor.lock(ctx)?;
         cursor.finish()?;
         let id = LockId::new(ctx.db(), lock);
         let view = view::lock(ctx, &Names::of(lock), waiting::now())?;

@@ -21,7 +21,7 @@ use crate::keyspace::view::{self, LockView};
 use crate::lock::Now;
 use crate::server::docs::{Argument, Docs};
 use crate::server::user::User;
-use crate::server::{Args, Command, Ctx};
+use crate::server::{Args, Command, Ctx, string};
 use crate::waiting::{self, LockId, stats};
 
 use super::args::{Cursor, is, once};
@@ -78,9 +78,14 @@ fn visible(ctx: &Ctx, count: usize, now: Now) -> Vec<(LockId, LockView)> {
     let user = ctx.user_name().map(|name| User::named(&name));
     let locks = waiting::busiest(db).into_iter().filter_map(|name| {
         let names = Names::of(&name);
-        let may_read = user
-            .as_ref()
-            .is_none_or(|user| user.as_ref().is_some_and(|user| user.may_read(&names.lock)));
+        // What is shown of a lock is in its queue, which another lock may have in common with it.
+        let twin = waiting::shares_queue_with(ctx, &name);
+        let may_read = user.as_ref().is_none_or(|user| {
+            let twin = twin.as_deref().map(string);
+            let all = std::iter::once(&names.lock).chain(&twin);
+            user.as_ref()
+                .is_some_and(|user| all.into_iter().all(|lock| user.may_read(lock)))
+        });
         let view = may_read.then(|| view::lock(ctx, &names, now))?.ok()?;
         Some((LockId { db, name }, view))
     });

@@ -42,7 +42,7 @@ impl Command for Queue {
 
     fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<(), Error> {
         let mut cursor = Cursor::new(arguments, "fairlock.queue");
-        let lock = cursor.lock()?;
+        let lock = cursor.lock(ctx)?;
         let mut limit = None;
         while let Some(option) = cursor.next() {
             if !is(option, "LIMIT") {

@@ -39,7 +39,7 @@ impl Command for Release {
 
     fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<(), Error> {
         let mut cursor = Cursor::new(arguments, "fairlock.release");
-        let lock = cursor.lock()?;
+        let lock = cursor.lock(ctx)?;
         let owner = cursor.owner(ctx)?;
         let (mut token, mut all) = (None, None);
         while let Some(option) = cursor.next() {

@@ -39,7 +39,7 @@ impl Command for Renew {
 
     fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<(), Error> {
         let mut cursor = Cursor::new(arguments, "fairlock.renew");
-        let lock = cursor.lock()?;
+        let lock = cursor.lock(ctx)?;
         let owner = cursor.owner(ctx)?;
         let mut lease = None;
         while let Some(option) = cursor.next() {

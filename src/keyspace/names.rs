@@ -102,6 +102,17 @@ pub fn unbraced(name: &[u8]) -> Option<&[u8]> {
     (!inner.contains(&b'{')).then_some(inner)
 }
 
+/// The other lock that has the same queue, deadlines, token and channels, by Redisson's rule for
+/// names: that of `a` is `{a}`, and the other way round.
+#[must_use]
+pub fn twin(name: &[u8]) -> Option<Vec<u8>> {
+    match unbraced(name) {
+        Some(inner) => Some(inner.to_vec()),
+        None if name.contains(&b'{') => None,
+        None => Some([b"{", name, b"}"].concat()),
+    }
+}
+
 /// The locks whose queue or deadlines a key may be: none for any other key; else the lock whose
 /// name was put in braces and the one whose name has braces of its own, as far as the key allows.
 #[must_use]
@@ -164,6 +175,26 @@ mod tests {
         assert_eq!(locks_of(b"redisson_lock_token:{a}"), None);
         assert_eq!(locks_of(b"orders"), None);
         assert_eq!(locks_of(b"redisson_lock_queue:a"), Some([None, None]));
+    }
+
+    #[test]
+    fn twins_have_the_same_keys_and_nobody_else_has() {
+        for (name, expected) in [
+            (&b"a"[..], Some(&b"{a}"[..])),
+            (b"", Some(b"{}")),
+            (b"a}b", Some(b"{a}b}")),
+            (b"{a}b", None),
+            (b"a{b}", None),
+            (b"{a{b}", None),
+            (b"{", None),
+        ] {
+            let twin = twin(name);
+            assert_eq!(twin.as_deref(), expected, "{}", name.escape_ascii());
+            if let Some(twin) = twin {
+                assert_eq!(derived("p", &twin), derived("p", name));
+                assert_eq!(super::twin(&twin).as_deref(), Some(name));
+            }
+        }
     }
 
     #[test]

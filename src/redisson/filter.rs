@@ -52,6 +52,7 @@ impl Filter for Scripts {
 
     fn look(command: &mut Incoming) {
         let name = command.argument(0).unwrap_or_default();
+        permission::transaction_is_through();
         if is(name, b"evalsha") {
             intercept(command, by_digest, &EVALSHA_NAME);
         } else if is(name, b"eval") {

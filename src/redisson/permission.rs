@@ -11,7 +11,7 @@ use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
 
-use crate::server::user::{User, user_of};
+use crate::server::user::{self, User, user_of};
 use crate::server::{Str, string};
 
 /// Most users whose answer is kept.
@@ -50,6 +50,8 @@ thread_local! {
     static ANSWERS: RefCell<HashMap<Vec<u8>, bool, RandomState>> = RefCell::default();
     /// Whether a transaction may hold an ACL command back.
     static PENDING: Cell<bool> = const { Cell::new(false) };
+    /// Whether such a transaction may be under way.
+    static EXECUTING: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Permissions may be about to change: by an ACL command, or (`exec`) by a transaction.
@@ -58,12 +60,23 @@ pub fn may_have_changed(exec: bool) {
         return;
     }
     PENDING.set(true);
+    EXECUTING.set(exec);
+    user::may_have_changed();
     ANSWERS.with_borrow_mut(HashMap::clear);
+}
+
+/// A script arrives: the transaction that came before is through. What was answered between its
+/// commands may not be true any more.
+pub fn transaction_is_through() {
+    if EXECUTING.take() {
+        ANSWERS.with_borrow_mut(HashMap::clear);
+    }
 }
 
 /// Forgets all.
 pub fn forget() {
     PENDING.set(false);
+    EXECUTING.set(false);
     ANSWERS.with_borrow_mut(HashMap::clear);
 }
 
@@ -74,6 +87,9 @@ pub fn is_plain(client: u64) -> bool {
     let Some(name) = user_of(client) else {
         return false;
     };
+    if EXECUTING.get() {
+        return may_do_all(&name);
+    }
     let known = ANSWERS.with_borrow(|answers| answers.get(name.as_slice()).copied());
     known.unwrap_or_else(|| {
         let answer = may_do_all(&name);

@@ -1,8 +1,8 @@
 //! Registering commands, and the entry through which the server calls them.
 
-use std::ffi::{CStr, c_int};
+use std::cell::Cell;
+use std::ffi::{CStr, CString, c_int};
 use std::fmt::Display;
-
 use std::ptr::null_mut;
 
 use redis_module::raw;
@@ -63,6 +63,44 @@ impl<'a> Args<'a> {
     }
 }
 
+thread_local! {
+    /// Whether commands are called only to see if the server lets the caller run them.
+    static PROBING: Cell<bool> = const { Cell::new(false) };
+}
+
+impl Ctx {
+    /// Whether the caller, a connection or a script, may run one of the module's commands with
+    /// these arguments. Nothing is run; a refusal is in ACL LOG as any other.
+    #[must_use]
+    pub fn may_run(&self, name: &str, arguments: &[Str]) -> bool {
+        let Ok(name) = CString::new(name) else {
+            return false;
+        };
+        let mut argv: Vec<_> = arguments.iter().map(|argument| argument.inner).collect();
+        PROBING.set(true);
+        // SAFETY: the format says: with the caller's permissions, and a vector of strings with its
+        // length; they live until the call returns. The reply is freed, and is null, with the
+        // reason in errno, where the command was not run.
+        let may = unsafe {
+            let (ctx, name, format) = (self.raw, name.as_ptr(), c"Cv".as_ptr());
+            match raw::RedisModule_Call {
+                Some(call) => {
+                    let reply = call(ctx, name, format, argv.as_mut_ptr(), argv.len());
+                    let reason = std::io::Error::last_os_error().kind();
+                    if !reply.is_null() {
+                        api!(RedisModule_FreeCallReply(reply) or ());
+                    }
+                    // What is called without a user, such as by another module, has no limits.
+                    !reply.is_null() || reason != std::io::ErrorKind::PermissionDenied
+                }
+                None => false,
+            }
+        };
+        PROBING.set(false);
+        may
+    }
+}
+
 /// Makes a command known to the server. False if the server refuses.
 pub fn register<C: Command>(ctx: &Ctx) -> bool {
     let key = c_int::from(matches!(C::DOCS.keys, Some(Keys::First(_))));
@@ -106,6 +144,10 @@ extern "C" fn entry<C: Command>(
     count: c_int,
 ) -> c_int {
     let ctx = Ctx::new(ctx);
+    if PROBING.get() {
+        ctx.reply_nil();
+        return OK;
+    }
     let count = usize::try_from(count).unwrap_or(0);
     // SAFETY: the server passes `count` strings that live until the command returns.
     let arguments = unsafe { std::slice::from_raw_parts(arguments, count) };

@@ -8,7 +8,7 @@ use redis_module::raw;
 
 use super::api::{OK, api};
 use super::key::adopt;
-use super::{Ctx, Str};
+use super::{Ctx, Str, string};
 
 /// A user.
 #[derive(Debug)]
@@ -19,7 +19,22 @@ pub struct User {
 thread_local! {
     /// A context that belongs to no call, for questions that need one and have none.
     static NO_CALL: Cell<*mut raw::RedisModuleCtx> = const { Cell::new(null_mut()) };
+    static CHANGES: Cell<u64> = const { Cell::new(0) };
 }
+
+/// How often permissions may have changed: as long as this stays the same, so do they.
+#[must_use]
+pub fn changes() -> u64 {
+    CHANGES.get()
+}
+
+/// Permissions may be about to change.
+pub fn may_have_changed() {
+    CHANGES.set(CHANGES.get().wrapping_add(1));
+}
+
+/// Some commands of the server's that are both `@admin` and `@dangerous`.
+const ADMIN: [&[u8]; 4] = [b"debug", b"failover", b"replicaof", b"shutdown"];
 
 /// Prepares [`user_of`]. To be called when the module is loaded.
 pub fn remember_module(ctx: &Ctx) {
@@ -47,6 +62,28 @@ impl Ctx {
     }
 }
 
+impl Ctx {
+    /// Whether the calling connection may run an admin command of ours by its user's categories.
+    /// Since Redis 7.2 the server itself sees to that. Before, it knows no categories of a module's
+    /// commands: a user counts as one who may administrate if any of the server's own such commands
+    /// was left to it, or if its rules name this one. Scripts have no user to ask for there.
+    #[must_use]
+    pub fn may_administrate(&self, command: &str) -> bool {
+        // SAFETY: the table of functions is written once, before this, and only read afterwards.
+        let function = unsafe { raw::RedisModule_SetCommandACLCategories };
+        if function.is_some() {
+            return true;
+        }
+        let Some(name) = self.user_name() else {
+            return !self.flags().in_script();
+        };
+        User::named(&name).is_some_and(|user| {
+            let mut admin = ADMIN.iter();
+            admin.any(|word| user.may_run(&[&string(word)])) || user.was_named(command)
+        })
+    }
+}
+
 impl User {
     /// The user with this name.
     #[must_use]
@@ -71,6 +108,15 @@ impl User {
         let status =
             unsafe { api!(RedisModule_ACLCheckKeyPermissions(self.raw, key.inner, access) or 1) };
         status == OK
+    }
+
+    /// Whether the user's rules name this command.
+    fn was_named(&self, command: &str) -> bool {
+        let Some(rules) = self.rules() else {
+            return false;
+        };
+        let mut words = rules.as_slice().split(|byte| b" ()".contains(byte));
+        words.any(|word| word.strip_prefix(b"+") == Some(command.as_bytes()))
     }
 
     /// Whether the user may run a command with these arguments.

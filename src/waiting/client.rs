@@ -16,9 +16,11 @@ use std::collections::{BTreeSet, HashMap};
 use foldhash::fast::RandomState;
 
 use crate::error::Error;
-use crate::lock::{Millis, Now, Owner, Tick, Ticket};
-use crate::server::Ctx;
+use crate::keyspace::{Names, names};
+use crate::lock::{Connection, Millis, Now, Owner, Tick, Ticket};
 use crate::server::block::{Blocking, Handle, Id};
+use crate::server::user::{self, User};
+use crate::server::{Ctx, Str, string};
 
 use super::sweep::Grant;
 use super::table::{LockId, give_back};
@@ -42,6 +44,9 @@ struct Client {
     owner: Owner,
     /// When its time is up, if ever.
     until: Option<Tick>,
+    connection: Connection,
+    /// How often permissions had changed when it was allowed to wait.
+    allowed_at: u64,
     /// What it is told when this turn ends.
     outcome: Option<Outcome>,
 }
@@ -113,10 +118,33 @@ pub fn block(ctx: &Ctx, lock: LockId, owner: &[u8], timeout: Millis, now: Now) -
         owner: Owner::from(owner),
         // The tick that is running now has begun already: never a part of it too early.
         until: (timeout > 0).then(|| now.tick_after(timeout).saturating_add(1)),
+        connection: ctx.client_id(),
+        allowed_at: user::changes(),
         outcome: None,
     };
     CLIENTS.with_borrow_mut(|clients| clients.add(ticket, client));
     Some(ticket)
+}
+
+/// Whether a blocked client's user may still acquire the lock: permissions can change while it
+/// waits. The server looks at them when the command comes.
+#[must_use]
+pub fn may_still_acquire(ticket: Ticket, names: &Names, owner: &[u8]) -> bool {
+    let connection = CLIENTS.with_borrow(|clients| {
+        let client = clients.by_ticket.get(&ticket);
+        let changed = client.filter(|client| client.allowed_at != user::changes());
+        changed.map(|client| client.connection)
+    });
+    let Some(user) = connection.and_then(user::user_of) else {
+        return true;
+    };
+    let (command, owner) = (string(b"fairlock.acquire"), string(owner));
+    let may = |lock: &Str| {
+        let user = User::named(&user);
+        user.is_some_and(|user| user.may_run(&[&command, lock, &owner]))
+    };
+    let shared = names::unbraced(names.lock.as_slice());
+    may(&names.lock) && shared.is_none_or(|lock| may(&string(lock)))
 }
 
 /// Ends a blocked client with an outcome. If it has ended already and was granted the lock, the

@@ -26,7 +26,7 @@ use std::rc::Rc;
 
 use crate::config::{self, Pubsub};
 use crate::error::Error;
-use crate::keyspace::{Names, Stored};
+use crate::keyspace::{Names, Stored, names};
 use crate::lock::{Event, Now, Rules, Tick, rules, turn};
 use crate::server::events::Events;
 use crate::server::{Ctx, Str, clock, in_cluster, string};
@@ -176,13 +176,19 @@ fn carry_out(ctx: &Ctx, names: &Names, db: i32, now: Now, events: &mut Vec<Event
                 session,
                 ..
             } => {
+                let may_have_it = client::may_still_acquire(ticket, names, &owner);
                 let grant = Grant {
                     lock: id(),
                     owner,
                     token,
                     session,
                 };
-                client::unblock(ctx, ticket, Outcome::Granted(grant));
+                if may_have_it {
+                    client::unblock(ctx, ticket, Outcome::Granted(grant));
+                } else {
+                    client::unblock(ctx, ticket, Outcome::Refused(Error::PermissionGone));
+                    sweep::take_back(ctx, grant);
+                }
             }
             Event::HeldAgain { token, once: true } => {
                 sweep::holder_knows(&id(), token);
@@ -265,10 +271,25 @@ fn look(ctx: &Ctx, id: &LockId, touched: bool) {
     });
 }
 
+/// The identity of a lock. All that wait for it share its name, which can be long.
+#[must_use]
+pub fn lock_id(db: i32, name: &[u8]) -> LockId {
+    TABLE.with_borrow(|table| table.id(db, name))
+}
+
 /// Whether `owner` is blocked on this lock here.
 #[must_use]
 pub fn is_blocked(id: &LockId, owner: &[u8]) -> bool {
     TABLE.with_borrow(|table| table.is_blocked(id, owner))
+}
+
+/// The other lock that has the same queue as this one, if using the one is using the other: the
+/// queue is that of the lock without braces, unless that with braces has waiters or a session.
+#[must_use]
+pub fn shares_queue_with(ctx: &Ctx, lock: &[u8]) -> Option<Vec<u8>> {
+    let shares = names::unbraced(lock).is_some()
+        || TABLE.with_borrow(|table| table.contains_braced(|| ctx.db(), lock));
+    if shares { names::twin(lock) } else { None }
 }
 
 /// Whether the lock is bound to a connection of `owner` here.

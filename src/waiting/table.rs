@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use foldhash::fast::RandomState;
 
-use crate::keyspace::Known;
+use crate::keyspace::{Known, names};
 use crate::lock::{Due, Millis, Now, Presence, Session, Tick};
 use crate::server::Ctx;
 use crate::server::timer::{self, Alarm, Timer};
@@ -126,6 +126,8 @@ pub struct Table {
     databases: HashMap<i32, Locks, RandomState>,
     schedule: Schedule,
     armed: Option<Armed>,
+    /// Number of locks whose whole name is in braces.
+    braced: usize,
 }
 
 struct Ring;
@@ -180,6 +182,12 @@ impl Table {
         locks.is_some_and(|locks| locks.contains_key(name))
     }
 
+    /// Whether the lock of this name in braces has waiters or a session.
+    #[must_use]
+    pub fn contains_braced(&self, db: impl FnOnce() -> i32, name: &[u8]) -> bool {
+        self.braced > 0 && self.contains(db(), &[b"{", name, b"}"].concat())
+    }
+
     fn record(&mut self, db: i32, name: &[u8]) -> Option<&mut Record> {
         self.databases.get_mut(&db)?.get_mut(name)
     }
@@ -230,6 +238,7 @@ impl Table {
         let name = Rc::clone(&id.name);
         let mut record = Record::new(id, known);
         self.schedule.set(&mut record, due);
+        self.braced += usize::from(names::unbraced(&name).is_some());
         locks.insert(name, record);
     }
 
@@ -238,6 +247,7 @@ impl Table {
             && let Some(record) = locks.remove(name)
         {
             self.schedule.remove(&record.id, record.scheduled);
+            self.braced -= usize::from(names::unbraced(name).is_some());
             give_back(locks);
         }
     }

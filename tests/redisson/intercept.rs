@@ -354,6 +354,25 @@ fn permissions_that_change_count_at_once() {
 }
 
 #[test]
+fn permissions_that_change_in_a_transaction_with_scripts_count_after_it() {
+    let server = intercepting(&[]);
+    let mut admin = server.connect();
+    load_all(&mut admin);
+    admin.run("ACL SETUSER user on nopass ~* &* +@all");
+    let mut user = server.connect();
+    user.run("AUTH user any");
+    user.run("MULTI");
+    assert_eq!(send(&mut user, &call("lock")), "QUEUED");
+    user.run("ACL SETUSER user -hincrby");
+    assert_eq!(send(&mut user, &call("lock")), "QUEUED");
+    user.run("EXEC");
+    // By Lua, which may not run HINCRBY for this user.
+    let reply = send(&mut user, &call("lock"));
+    assert!(matches!(code(&reply), "ERR" | "NOPERM"), "{reply}");
+    assert_eq!(admin.run("HGETALL k"), "[a:1, 1]");
+}
+
+#[test]
 fn full_memory_refuses_the_lock_and_lets_it_be_given_up() {
     let server = intercepting(&[]);
     let mut client = server.connect();
