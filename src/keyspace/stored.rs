@@ -223,7 +223,10 @@ impl<'c> Stored<'c> {
 
     /// Gives the room for events back, empty, for the next step.
     pub fn give_back(events: Vec<Event>) {
-        SPARE.set(events);
+        // Not that of a step that dropped a hundred thousand waiters.
+        if events.capacity() <= 1024 {
+            SPARE.set(events);
+        }
     }
 
     /// The queue was walked, and the scores in the keys may be anybody's.

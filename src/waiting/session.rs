@@ -25,6 +25,8 @@ pub fn unbound(connection: Connection, lock: &LockId) {
             locks.remove(lock);
             if locks.is_empty() {
                 bound.remove(&connection);
+            } else if locks.capacity() > 1024 && locks.capacity() / 8 > locks.len() {
+                locks.shrink_to(locks.len() * 2);
             }
         }
     });

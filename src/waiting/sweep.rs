@@ -14,7 +14,7 @@
 //! token, and the lease decides.)
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use foldhash::fast::RandomState;
 
@@ -22,7 +22,7 @@ use crate::keyspace::Stored;
 use crate::lock::{Connection, Millis, Now, Owner, Rules, rules, session as lock_session};
 use crate::server::{Ctx, events};
 
-use super::table::{LockId, Table};
+use super::table::{LockId, Table, give_back};
 use super::{
     TABLE, client, discover, foreign, grant_grace, look, look_at_due_locks, session, step, step_on,
 };
@@ -46,7 +46,7 @@ struct Notes {
     /// Hand-offs of this turn, by the receiver's connection.
     delivered: Vec<(Connection, Grant)>,
     /// Locks whose holders have asked again with ONCE in this turn, and their tokens.
-    known: Vec<(LockId, i64)>,
+    known: HashSet<(LockId, i64), RandomState>,
 }
 
 /// A hand-off.
@@ -113,7 +113,9 @@ pub fn take_back(ctx: &Ctx, grant: Grant) {
 /// The holder has asked again with ONCE: it knows now, on whatever connection, that it holds the
 /// lock. A hand-off with this token is not taken back if its receiver is gone.
 pub fn holder_knows(lock: &LockId, token: i64) {
-    NOTES.with_borrow_mut(|notes| notes.known.push((lock.clone(), token)));
+    NOTES.with_borrow_mut(|notes| {
+        notes.known.insert((lock.clone(), token));
+    });
 }
 
 /// Takes note of a lock whose keys somebody else has touched; `queue`: its queue or deadlines.
@@ -178,8 +180,8 @@ pub fn turn_begins(ctx: &Ctx) {
     NOTES.with_borrow_mut(|notes| notes.delivered.clear());
     sweep(ctx);
     NOTES.with_borrow_mut(|notes| {
-        if notes.lost.is_empty() {
-            notes.known.clear();
+        if notes.lost.is_empty() && !notes.known.is_empty() {
+            notes.known = HashSet::default();
         }
     });
     if TABLE.with_borrow(|table| !table.is_empty()) {
@@ -224,11 +226,7 @@ fn sweep(ctx: &Ctx) {
         let Notes {
             gone, lost, known, ..
         } = notes;
-        let is_known = |grant: &Grant| {
-            let mut known = known.iter();
-            known.any(|(lock, token)| (lock, token) == (&grant.lock, &grant.token))
-        };
-        lost.retain(|grant| !is_known(grant));
+        lost.retain(|grant| !known.contains(&(grant.lock.clone(), grant.token)));
         (std::mem::take(gone), std::mem::take(lost))
     });
     for (lock, owners) in gone {
@@ -292,7 +290,11 @@ pub fn retry_stuck(ctx: &Ctx) {
 fn give_up_closed(ctx: &Ctx) {
     let batch: Vec<_> = NOTES.with_borrow_mut(|notes| {
         let rest = notes.closed.len().saturating_sub(AT_ONCE);
-        notes.closed.split_off(rest)
+        let batch = notes.closed.split_off(rest);
+        if rest == 0 {
+            notes.closed = Vec::new();
+        }
+        batch
     });
     for (connection, lock) in batch {
         let given_up = change(ctx, &lock, |state, rules, now| {
@@ -343,23 +345,28 @@ fn hear_who_asked(ctx: &Ctx) {
     }
 }
 
-/// Some of the locks whose keys others have touched are looked at.
+/// Some of the locks whose keys others have touched are looked at; of those that turn out to have
+/// no queue, which is soon seen, so many that they cannot add up however fast somebody makes them.
 fn look_at_touched(ctx: &Ctx) {
-    let batch: Vec<_> = NOTES.with_borrow_mut(|notes| {
-        if notes.touched.len() <= AT_ONCE {
-            return std::mem::take(&mut notes.touched).into_iter().collect();
-        }
-        let some: Vec<LockId> = notes.touched.keys().take(AT_ONCE).cloned().collect();
-        some.into_iter()
-            .filter_map(|lock| notes.touched.remove_entry(&lock))
-            .collect()
+    let batch: Vec<LockId> = NOTES.with_borrow(|notes| {
+        let most = AT_ONCE.max(notes.touched.len() / 8);
+        notes.touched.keys().take(most).cloned().collect()
     });
-    for (lock, queue) in batch {
+    let mut looked = 0;
+    for lock in batch {
+        let Some(queue) = NOTES.with_borrow_mut(|notes| notes.touched.remove(&lock)) else {
+            continue;
+        };
         let known = TABLE.with_borrow(|table| table.contains(lock.db, &lock.name));
         if known || (foreign::has_queue(ctx, &lock) && foreign::is_meant(ctx, &lock)) {
             look(ctx, &lock, queue);
+            looked += 1;
+        }
+        if looked == AT_ONCE {
+            break;
         }
     }
+    NOTES.with_borrow_mut(|notes| give_back(&mut notes.touched));
 }
 
 /// Two databases have changed places, and sessions go with their keys.
