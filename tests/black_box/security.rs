@@ -75,12 +75,15 @@ fn a_name_in_braces_opens_no_other_lock() {
         ann.run(&format!("FAIRLOCK.CANCEL {other} w"));
         let reply = ann.run("EXEC");
         assert!(!reply.starts_with("[1"), "{reply}");
+        assert_eq!(ann.run("FAIRLOCK.LOCKS"), "[]");
         assert_eq!(contents(&mut admin), before);
         assert!(!blocked.is_done());
         // Who may use both is not refused.
         let mut both = user(&server, "bob", "~a ~{a} +@all");
         let reply = both.run(&format!("FAIRLOCK.INFO {other}"));
         assert!(reply.starts_with("[owner, "), "{reply}");
+        let listed = both.run("FAIRLOCK.LOCKS");
+        assert!(listed.contains(&format!("name, {used}, ")), "{listed}");
     }
 }
 
@@ -461,6 +464,12 @@ fn the_users_of_the_document_can_do_their_work_and_no_more() {
         watcher
             .run("FAIRLOCK.INFO app:1")
             .starts_with("[owner, b, ")
+    );
+    admin.int("FAIRLOCK.ACQUIRE other o SESSION");
+    let listed = watcher.run("FAIRLOCK.LOCKS");
+    assert!(
+        listed.contains("app:1") && !listed.contains("other"),
+        "{listed}"
     );
     assert_eq!(blocker.run("FAIRLOCK.RELEASE app:1 b"), "0");
     let message: Vec<_> = (0..7).map(|_| wakes.line()).collect();
