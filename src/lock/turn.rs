@@ -276,21 +276,26 @@ pub(super) fn grant<S: State>(
 /// Ten years in microseconds: no clock steps back by more.
 const FARTHEST_STEP_BACK: i64 = 10 * 365 * 86_400 * 1_000_000;
 
-/// The token of the next acquisition: one more than the last, or the time in microseconds where
-/// the last is not known. Fewer than one acquisition of a lock takes place in a microsecond, so
-/// the time is ahead of every token that was lost, and the greatest token of this server run
-/// makes up for a clock that stepped back. What somebody wrote into one lock's token key must not
-/// use up the tokens of all others: beyond any such step it does not count.
+/// The token of the next acquisition: the time in microseconds, or one more than the last where
+/// the time is not ahead of that. So tokens grow although some were lost: with their key, with the
+/// last second of a file, or with a master whose replica had not heard of them. The clock has gone
+/// on since.
+///
+/// A clock that stepped back is made up for by the last token or, where that is not known, the
+/// greatest of this server run. What somebody wrote into one lock's token key must not use up the
+/// tokens of all others: beyond any such step it does not count.
 pub(super) fn next_token<S: State>(state: &mut S, now: Now) -> Result<i64, Refusal> {
-    match state.token()? {
-        Some(last) => last.checked_add(1).filter(|next| *next > 0),
-        None => i64::try_from(now.micros).ok().map(|time| {
+    let time = i64::try_from(now.micros).map_err(|_| Refusal::UnreadableToken)?;
+    let last = match state.token()? {
+        Some(last) => last,
+        None => {
             let greatest = state.greatest_token();
-            let counts = greatest.min(time.saturating_add(FARTHEST_STEP_BACK));
-            time.max(counts.saturating_add(1))
-        }),
-    }
-    .ok_or(Refusal::UnreadableToken)
+            greatest.min(time.saturating_add(FARTHEST_STEP_BACK))
+        }
+    };
+    let next = last.checked_add(1).filter(|next| *next > 0);
+    next.map(|next| next.max(time))
+        .ok_or(Refusal::UnreadableToken)
 }
 
 /// When a lock has to be looked at again if nobody touches it before.

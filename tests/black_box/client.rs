@@ -255,6 +255,14 @@ impl Wire {
         self.line_if_open().unwrap_or_default()
     }
 
+    /// A token, or another integer, that comes back.
+    #[track_caller]
+    pub fn token(&mut self) -> i64 {
+        let line = self.line();
+        let token = line.strip_prefix(':').and_then(|token| token.parse().ok());
+        token.unwrap_or_else(|| panic!("no token: {line}"))
+    }
+
     /// The next line that comes back, which can be an empty string; `None` when the connection is
     /// closed.
     pub fn line_if_open(&mut self) -> Option<String> {

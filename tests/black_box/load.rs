@@ -102,5 +102,5 @@ fn it_can_be_unloaded_when_nobody_waits_and_loaded_again() {
     assert_eq!(client.run(&format!("MODULE LOAD {path}")), "OK");
     let waiter = server.block("FAIRLOCK.ACQUIRE k c");
     assert_eq!(client.run("FAIRLOCK.RELEASE k b"), "0");
-    assert_eq!(waiter.int(), token + 1);
+    assert!(waiter.int() > token);
 }
