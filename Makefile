@@ -7,7 +7,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 MODULE = $${CARGO_TARGET_DIR:-target}/release/libfairlock.so
 
 .PHONY: help setup setup-tests build run test test-redisson test-matrix fingerprints check fmt lint properties model \
-    bench bench-quick bench-build instructions
+    fuzz fuzz-coverage test-valgrind bench bench-quick bench-build instructions
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -62,6 +62,9 @@ properties: ## The rules' properties, 100,000 random sequences of steps
 
 model: ## The rules in small worlds, all that can happen to a lock: millions of states
 	MODEL_STATES=$${MODEL_STATES:-3000000} cargo test --release --locked --lib lock::model -- --nocapture
+
+fuzz: setup-tests ## Ten million random commands on random contents of keys (FUZZ_COMMANDS, FUZZ_SEED)
+	FUZZ_COMMANDS=$${FUZZ_COMMANDS:-10000000} cargo test --release --locked --test fuzz -- --nocapture
 
 bench-build: setup-tests
 	cargo build --release --locked --workspace
