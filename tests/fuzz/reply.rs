@@ -74,9 +74,7 @@ pub fn fault(command: &[Vec<u8>], reply: &Reply) -> Option<String> {
     if has_panicked(reply) {
         return Some("a panic".to_owned());
     }
-    let Some(name) = name.strip_prefix(b"FAIRLOCK.") else {
-        return None;
-    };
+    let name = name.strip_prefix(b"FAIRLOCK.")?;
     if *reply == Reply::Status(b"QUEUED".to_vec()) {
         return None;
     }
@@ -127,14 +125,13 @@ fn fits(name: &[u8], command: &[Vec<u8>], reply: &Reply) -> bool {
             enqueue && items.len() == 2 && items.iter().all(positive)
         }
         (b"ACQUIRE", Reply::Int(token)) => *token > 0,
-        (b"ACQUIRE", Reply::Nil) => true,
         (b"RELEASE", Reply::Int(left)) => *left >= 0,
         (b"RENEW", Reply::Int(lease)) => *lease > 0,
         (b"CANCEL" | b"BREAK", Reply::Int(done)) => (0..=1).contains(done),
         (b"QUEUE", Reply::Items(items)) => items.iter().all(is_waiter),
         (b"INFO", Reply::Items(items)) => items.len() == 14,
         (b"HELP", Reply::Items(items)) => !items.is_empty(),
-        (b"EVAL" | b"EVALSHA", _) => true,
+        (b"ACQUIRE", Reply::Nil) | (b"EVAL" | b"EVALSHA", _) => true,
         // No command of that name.
         _ => false,
     }

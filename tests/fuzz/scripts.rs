@@ -124,7 +124,8 @@ fn keys(rng: &mut Rng, role: &str, lock: &[u8]) -> Words {
     }
     if once_in(rng, 40) {
         let at = rng.usize(..keys.len());
-        keys[at] = keys[0].clone();
+        let first = keys[0].clone();
+        keys[at] = first;
     }
     keys
 }
