@@ -22,6 +22,7 @@ pub const FAIRLOCK: &[&str] = &[
     "3 FAIRLOCK.BREAK {lock}",
     "5 FAIRLOCK.QUEUE {lock} [LIMIT {count} {count}]",
     "5 FAIRLOCK.INFO {lock}",
+    "1 FAIRLOCK.LOCKS [COUNT {count}]",
     "1 FAIRLOCK.HELP",
     "1 FAIRLOCK.EVAL {bytes} {count} {lock} {owner}",
 ];

@@ -130,11 +130,17 @@ fn fits(name: &[u8], command: &[Vec<u8>], reply: &Reply) -> bool {
         (b"CANCEL" | b"BREAK", Reply::Int(done)) => (0..=1).contains(done),
         (b"QUEUE", Reply::Items(items)) => items.iter().all(is_waiter),
         (b"INFO", Reply::Items(items)) => items.len() == 14,
+        (b"LOCKS", Reply::Items(items)) => items.iter().all(is_lock),
         (b"HELP", Reply::Items(items)) => !items.is_empty(),
         (b"ACQUIRE", Reply::Nil) | (b"EVAL" | b"EVALSHA", _) => true,
         // No command of that name.
         _ => false,
     }
+}
+
+/// Nine fields with their names.
+fn is_lock(reply: &Reply) -> bool {
+    matches!(reply, Reply::Items(items) if items.len() == 18)
 }
 
 fn is_waiter(reply: &Reply) -> bool {

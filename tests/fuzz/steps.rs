@@ -106,13 +106,20 @@ pub fn step(rng: &mut Rng, material: &Material) -> Step {
             let user = pick(rng, &["AUTH reader x", "AUTH limited x", "AUTH none x"]);
             within(user, commands(rng, material, 4), "AUTH default x")
         }
-        95 if once_in(rng, 4) => Step::Send(vec![words("DEBUG RELOAD")]),
+        95 if once_in(rng, 4) => reload(),
         96..=145 => {
             let form = form(rng, SERVER);
             Step::Send(vec![fill(rng, form, &material.dumps)])
         }
         _ => Step::Send(commands(rng, material, 16)),
     }
+}
+
+/// The server forgets what has expired when it loads its own data, and tells no replica: so
+/// everything is deleted before anything else happens. Who waits is still there.
+fn reload() -> Step {
+    let all = ["MULTI", "DEBUG RELOAD", "FLUSHALL", "EXEC"];
+    Step::Send(all.map(words).to_vec())
 }
 
 fn transaction(rng: &mut Rng, material: &Material) -> Step {
