@@ -251,11 +251,19 @@ impl Stage {
             if differences.is_empty() {
                 break;
             }
-            assert!(
-                start.elapsed() < give_up(),
-                "the replica has something else: {differences:#?}"
-            );
+            if start.elapsed() > give_up() {
+                let kept = self.keep_append_only_file();
+                panic!("the replica has something else, see {kept}: {differences:#?}");
+            }
         }
+    }
+
+    /// Keeps what was written for whoever looks for the cause.
+    fn keep_append_only_file(&self) -> String {
+        let name = format!("fuzz-{}", std::process::id());
+        let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        copy_folder(&self.server.dir().join("appendonlydir"), &kept);
+        kept.display().to_string()
     }
 
     /// A server without the module reads from the append-only file what this one has.
@@ -266,10 +274,11 @@ impl Stage {
             let copy = tempfile::tempdir().expect("a temporary directory");
             let folder = copy.path().join("appendonlydir");
             copy_folder(&self.server.dir().join("appendonlydir"), &folder);
-            let now = now(&mut self.control);
             // A lease may have ended meanwhile.
             if data(&mut self.control) == before {
-                let differences = differences(&before, &loaded(copy.path()), now);
+                let loaded = loaded(copy.path());
+                // Whatever has expired by now may have done so while it was loaded.
+                let differences = differences(&before, &loaded, now(&mut self.control));
                 assert!(
                     differences.is_empty(),
                     "read from the file: {differences:#?}"

@@ -106,7 +106,7 @@ pub fn step(rng: &mut Rng, material: &Material) -> Step {
             let user = pick(rng, &["AUTH reader x", "AUTH limited x", "AUTH none x"]);
             within(user, commands(rng, material, 4), "AUTH default x")
         }
-        95 if once_in(rng, 4) => reload(),
+        95 => reload(),
         96..=145 => {
             let form = form(rng, SERVER);
             Step::Send(vec![fill(rng, form, &material.dumps)])
