@@ -253,7 +253,13 @@ impl Stage {
             }
             if start.elapsed() > give_up() {
                 let kept = self.keep_append_only_file();
-                panic!("the replica has something else, see {kept}: {differences:#?}");
+                let offset = |server: &Server| server.info("replication", "master_repl_offset");
+                panic!(
+                    "the replica ({}) has something else than its master ({}), see {kept}: \
+                     {differences:#?}",
+                    offset(&self.replica),
+                    offset(&self.server)
+                );
             }
         }
     }
