@@ -239,6 +239,9 @@ impl Stage {
             self.clients[client].check();
         }
         self.control.run("CLIENT UNPAUSE");
+        // Who has limited the memory may have been killed. What is evicted comes back while somebody
+        // waits, and is evicted again.
+        self.control.run("CONFIG SET maxmemory 0");
     }
 
     /// The replica has what the server has.
