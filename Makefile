@@ -4,10 +4,12 @@ SHELL := /bin/bash
 # Right after `make setup` installed it, cargo is here and not on the PATH yet.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
+ASAN = target/asan
 MODULE = $${CARGO_TARGET_DIR:-target}/release/libfairlock.so
 
 .PHONY: help setup setup-tests build run test test-redisson test-matrix fingerprints check fmt lint properties model \
-    bench bench-quick bench-build instructions
+    fuzz fuzz-coverage test-asan \
+    test-valgrind bench bench-quick bench-build instructions
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -62,6 +64,27 @@ properties: ## The rules' properties, 100,000 random sequences of steps
 
 model: ## The rules in small worlds, all that can happen to a lock: millions of states
 	MODEL_STATES=$${MODEL_STATES:-3000000} cargo test --release --locked --lib lock::model -- --nocapture
+
+fuzz: setup-tests ## Ten million random commands on random contents of keys (FUZZ_COMMANDS, FUZZ_SEED)
+	FUZZ_COMMANDS=$${FUZZ_COMMANDS:-10000000} cargo test --locked --test fuzz -- --nocapture
+
+fuzz-coverage: setup ## Arguments, scripts and rules by the code that is reached (FUZZ_SECONDS each)
+	@scripts/setup --fuzz
+	@scripts/fuzz-coverage $${FUZZ_SECONDS:-600}
+
+# The compiler takes this flag on its stable release only when it is told to.
+test-asan: setup-tests ## The black-box tests with a module that is built for the address sanitiser
+	@scripts/asan-runtime $(CURDIR)/$(ASAN)/runtime.so
+	FAIRLOCK_TEST_WRAPPER="$(CURDIR)/scripts/with-asan $(CURDIR)/$(ASAN)/runtime.so" \
+	    RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address CARGO_TARGET_DIR=$(ASAN) \
+	    ASAN_OPTIONS=detect_leaks=0 \
+	    cargo test --locked --target $$(rustc -vV | sed -n 's/^host: //p') --test black_box
+
+test-valgrind: setup-tests ## The black-box tests with the server under valgrind; takes long
+	@scripts/setup --counts
+	FAIRLOCK_TEST_WRAPPER="valgrind -q --soname-synonyms=somalloc=*jemalloc* --leak-check=full \
+	    --show-leak-kinds=definite --errors-for-leak-kinds=definite --child-silent-after-fork=yes \
+	    --num-callers=30" cargo test --locked --test black_box
 
 bench-build: setup-tests
 	cargo build --release --locked --workspace

@@ -143,7 +143,7 @@ fn refused(refusal: Refusal) -> &'static str {
         Refusal::UnreadableHolds => "ERR the hold count in the lock's hash is not an integer",
         Refusal::HoldsOverflow => "ERR the hold count cannot grow beyond 9223372036854775807",
         Refusal::UnreadableToken => {
-            "ERR the token key of the lock does not hold an integer from 0 to 9223372036854775806"
+            "ERR the token key of the lock does not hold an integer from 1 to 9223372036854775806"
         }
         Refusal::TokenType => {
             "WRONGTYPE Operation against a key holding the wrong kind of value (the token key)"

@@ -80,8 +80,18 @@ fn load(context: &Context, arguments: &[RedisString]) -> Status {
             && server::events::subscribe(ctx, EVENTS)
             && server::filter::register::<redisson::filter::Scripts>(ctx)
             && server::info::register(ctx, write_info);
-        if loaded { Status::Ok } else { Status::Err }
+        if loaded {
+            return Status::Ok;
+        }
+        // The server does not say that it unloads what could not be loaded.
+        server::user::forget_module();
+        Status::Err
     })
+}
+
+fn unload(_: &Context) -> Status {
+    server::user::forget_module();
+    Status::Ok
 }
 
 /// What the server calls when it loads and unloads the module.
@@ -89,7 +99,7 @@ fn load(context: &Context, arguments: &[RedisString]) -> Status {
 mod entry {
     use redis_module::redis_module;
 
-    use super::{ServerAlloc, load};
+    use super::{ServerAlloc, load, unload};
 
     redis_module! {
         name: "fairlock",
@@ -97,6 +107,7 @@ mod entry {
         allocator: (ServerAlloc, ServerAlloc),
         data_types: [],
         init: load,
+        deinit: unload,
         commands: [],
     }
 }

@@ -21,7 +21,7 @@ use crate::server::{Args, Command, Ctx};
 use crate::waiting::client::{self, Outcome};
 use crate::waiting::{self, step};
 
-use super::args::{Cursor, is, once};
+use super::args::{Caller, Cursor, Words, is, once};
 
 /// The command.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub struct Acquire;
 
 /// What to do when the lock cannot be had at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wait {
+pub enum Wait {
     /// Block, for milliseconds or (0) without limit.
     Block(Millis),
     /// NOWAIT.
@@ -38,15 +38,23 @@ enum Wait {
     Enqueue,
 }
 
-#[derive(Debug)]
-struct Request<'a> {
-    lock: &'a [u8],
-    owner: Cow<'a, [u8]>,
-    lease: Millis,
-    patience: Millis,
-    wait: Wait,
-    once: bool,
-    session: Option<Connection>,
+/// What is asked for.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Request<'a> {
+    /// The lock's key.
+    pub lock: &'a [u8],
+    /// Who shall hold it.
+    pub owner: Cow<'a, [u8]>,
+    /// LEASE, or what is configured.
+    pub lease: Millis,
+    /// PATIENCE, or what is configured.
+    pub patience: Millis,
+    /// WAIT, NOWAIT or ENQUEUE; blocking without limit if none of them is given.
+    pub wait: Wait,
+    /// ONCE.
+    pub once: bool,
+    /// SESSION: the calling connection.
+    pub session: Option<Connection>,
 }
 
 impl Command for Acquire {
@@ -80,7 +88,7 @@ impl Command for Acquire {
     type Error = Error;
 
     fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<(), Error> {
-        let request = parse(ctx, arguments)?;
+        let request = parse(ctx, *arguments)?;
         let answer = step(ctx, request.lock, |state, rules, now| {
             request.decide(ctx, state, rules, now)
         })?;
@@ -110,10 +118,14 @@ enum Answer {
     Refused(Ticket, Error),
 }
 
-fn parse<'a>(ctx: &Ctx, arguments: &Args<'a>) -> Result<Request<'a>, Error> {
-    let mut cursor = Cursor::new(arguments, "fairlock.acquire");
-    let lock = cursor.lock(ctx)?;
-    let owner = cursor.owner(ctx)?;
+/// Reads the arguments.
+///
+/// # Errors
+/// Whatever is wrong with them.
+pub fn parse<'a>(caller: &impl Caller, arguments: impl Words<'a>) -> Result<Request<'a>, Error> {
+    let mut cursor = Cursor::new(caller, arguments, "fairlock.acquire");
+    let lock = cursor.lock()?;
+    let owner = cursor.owner()?;
     let (mut lease, mut patience, mut wait) = (None, None, None);
     let (mut hold_once, mut session) = (None, None);
     while let Some(option) = cursor.next() {
@@ -124,7 +136,7 @@ fn parse<'a>(ctx: &Ctx, arguments: &Args<'a>) -> Result<Request<'a>, Error> {
         } else if is(option, "ONCE") {
             once(&mut hold_once, "ONCE", true)?;
         } else if is(option, "SESSION") {
-            once(&mut session, "SESSION", Cursor::session(ctx)?)?;
+            once(&mut session, "SESSION", cursor.session()?)?;
         } else {
             let asked = if is(option, "WAIT") {
                 Wait::Block(cursor.duration("WAIT")?)

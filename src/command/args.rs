@@ -1,11 +1,14 @@
 //! Reading arguments: a cursor over what the client sent, and the checks all commands share.
+//!
+//! Nothing here needs a server: the fuzzer of the arguments (`fuzz/`) brings plain bytes and a
+//! caller of its own.
 
 use std::borrow::Cow;
 
 use crate::config::LONGEST;
 use crate::error::{Error, LONGEST_OWNER};
 use crate::keyspace::names::one_slot;
-use crate::lock::Millis;
+use crate::lock::{Connection, Millis};
 use crate::server::{Args, Ctx, Str, in_cluster, string};
 use crate::waiting;
 
@@ -13,19 +16,85 @@ thread_local! {
     static RUN: String = uuid::Uuid::new_v4().to_string();
 }
 
+/// A command's arguments, whoever keeps them.
+pub trait Words<'a>: Copy {
+    /// The bytes of an argument.
+    fn get(self, index: usize) -> Option<&'a [u8]>;
+}
+
+impl<'a> Words<'a> for Args<'a> {
+    fn get(self, index: usize) -> Option<&'a [u8]> {
+        Args::get(&self, index)
+    }
+}
+
+impl<'a> Words<'a> for &[&'a [u8]] {
+    fn get(self, index: usize) -> Option<&'a [u8]> {
+        <[_]>::get(self, index).copied()
+    }
+}
+
+/// Whose arguments they are: what some of them mean depends on it.
+pub trait Caller {
+    /// It is a script or a function.
+    fn in_script(&self) -> bool;
+    /// Its server is part of a cluster.
+    fn in_cluster(&self) -> bool;
+    /// Its connection.
+    fn connection(&self) -> Connection;
+    /// Whether it could run the command, with these further arguments, on the lock that has its
+    /// queue in common with this one; true if there is none.
+    fn may_use_twin(
+        &self,
+        lock: &[u8],
+        command: &'static str,
+        others: &mut dyn Iterator<Item = &[u8]>,
+    ) -> bool;
+}
+
+impl Caller for Ctx {
+    fn in_script(&self) -> bool {
+        self.flags().in_script()
+    }
+
+    fn in_cluster(&self) -> bool {
+        in_cluster()
+    }
+
+    fn connection(&self) -> Connection {
+        self.client_id()
+    }
+
+    fn may_use_twin(
+        &self,
+        lock: &[u8],
+        command: &'static str,
+        others: &mut dyn Iterator<Item = &[u8]>,
+    ) -> bool {
+        waiting::shares_queue_with(self, lock).is_none_or(|twin| {
+            let arguments: Vec<Str> = std::iter::once(string(&twin))
+                .chain(others.map(string))
+                .collect();
+            self.may_run(command, &arguments)
+        })
+    }
+}
+
 /// A position in a command's arguments.
 #[derive(Debug)]
-pub struct Cursor<'a> {
-    arguments: Args<'a>,
+pub(super) struct Cursor<'c, C, W> {
+    caller: &'c C,
+    arguments: W,
     next: usize,
     command: &'static str,
 }
 
-impl<'a> Cursor<'a> {
+impl<'c, 'a, C: Caller, W: Words<'a>> Cursor<'c, C, W> {
     /// Before the first argument of a command of this name.
-    pub fn new(arguments: &Args<'a>, command: &'static str) -> Self {
+    pub fn new(caller: &'c C, arguments: W, command: &'static str) -> Self {
         Self {
-            arguments: *arguments,
+            caller,
+            arguments,
             next: 0,
             command,
         }
@@ -44,33 +113,29 @@ impl<'a> Cursor<'a> {
 
     /// The lock's key. The server has looked at the user's permission for it; where the lock has
     /// its queue in common with another one, that one's is wanted too.
-    pub fn lock(&mut self, ctx: &Ctx) -> Result<&'a [u8], Error> {
+    pub fn lock(&mut self) -> Result<&'a [u8], Error> {
         let key = self.require()?;
         let unbraced = || !key.is_empty() && !key.contains(&b'{') && !key.contains(&b'}');
-        if in_cluster() && !unbraced() && !one_slot(key) {
+        if self.caller.in_cluster() && !unbraced() && !one_slot(key) {
             return Err(Error::CrossSlot);
         }
-        match waiting::shares_queue_with(ctx, key) {
-            Some(twin) if !self.may_be_run_on(ctx, &twin) => Err(Error::NoPermissionForTwin),
-            _ => Ok(key),
+        let arguments = self.arguments;
+        let mut others = (1..).map_while(|index| arguments.get(index));
+        if self.caller.may_use_twin(key, self.command, &mut others) {
+            Ok(key)
+        } else {
+            Err(Error::NoPermissionForTwin)
         }
-    }
-
-    /// Whether the caller could run the command with this key as its first argument.
-    fn may_be_run_on(&self, ctx: &Ctx, key: &[u8]) -> bool {
-        let others = (1..self.arguments.len()).filter_map(|index| self.arguments.string(index));
-        let arguments: Vec<Str> = std::iter::once(string(key)).chain(others).collect();
-        ctx.may_run(self.command, &arguments)
     }
 
     /// The owner; `*` is the calling connection's own identity.
-    pub fn owner(&mut self, ctx: &Ctx) -> Result<Cow<'a, [u8]>, Error> {
+    pub fn owner(&mut self) -> Result<Cow<'a, [u8]>, Error> {
         let owner = self.require()?;
         if owner == b"*" {
-            return if ctx.flags().in_script() {
+            return if self.caller.in_script() {
                 Err(Error::OwnerInScript)
             } else {
-                Ok(Cow::Owned(identity(ctx).into_bytes()))
+                Ok(Cow::Owned(identity(self.caller).into_bytes()))
             };
         }
         if owner.is_empty() || owner.len() > LONGEST_OWNER {
@@ -80,11 +145,11 @@ impl<'a> Cursor<'a> {
     }
 
     /// The connection that a session is to be bound to: the calling one.
-    pub fn session(ctx: &Ctx) -> Result<u64, Error> {
-        if ctx.flags().in_script() {
+    pub fn session(&self) -> Result<Connection, Error> {
+        if self.caller.in_script() {
             return Err(Error::SessionInScript);
         }
-        Ok(ctx.client_id())
+        Ok(self.caller.connection())
     }
 
     /// The value of an option that is a duration.
@@ -127,12 +192,12 @@ impl<'a> Cursor<'a> {
 }
 
 /// This connection's own identity: unique over all runs of all servers.
-fn identity(ctx: &Ctx) -> String {
-    RUN.with(|run| format!("{run}:{}", ctx.client_id()))
+fn identity(caller: &impl Caller) -> String {
+    RUN.with(|run| format!("{run}:{}", caller.connection()))
 }
 
 /// Sets an option that may be given once.
-pub fn once<T>(place: &mut Option<T>, option: &'static str, value: T) -> Result<(), Error> {
+pub(super) fn once<T>(place: &mut Option<T>, option: &'static str, value: T) -> Result<(), Error> {
     match place.replace(value) {
         Some(_) => Err(Error::Twice(option)),
         None => Ok(()),
@@ -140,7 +205,7 @@ pub fn once<T>(place: &mut Option<T>, option: &'static str, value: T) -> Result<
 }
 
 /// Whether an argument is this keyword, in any case.
-pub fn is(argument: &[u8], keyword: &str) -> bool {
+pub(super) fn is(argument: &[u8], keyword: &str) -> bool {
     argument.eq_ignore_ascii_case(keyword.as_bytes())
 }
 

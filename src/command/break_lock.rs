@@ -32,8 +32,8 @@ impl Command for Break {
     type Error = Error;
 
     fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<(), Error> {
-        let mut cursor = Cursor::new(arguments, "fairlock.break");
-        let lock = cursor.lock(ctx)?;
+        let mut cursor = Cursor::new(ctx, *arguments, "fairlock.break");
+        let lock = cursor.lock()?;
         cursor.finish()?;
         if !ctx.may_administrate("fairlock.break") {
             return Err(Error::NoPermission("fairlock.break"));

@@ -32,9 +32,9 @@ impl Command for Cancel {
     type Error = Error;
 
     fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<(), Error> {
-        let mut cursor = Cursor::new(arguments, "fairlock.cancel");
-        let lock = cursor.lock(ctx)?;
-        let owner = cursor.owner(ctx)?;
+        let mut cursor = Cursor::new(ctx, *arguments, "fairlock.cancel");
+        let lock = cursor.lock()?;
+        let owner = cursor.owner()?;
         cursor.finish()?;
         let cancelled = step(ctx, lock, |state, rules, now| {
             Ok(rules::cancel(state, &owner, rules, now))

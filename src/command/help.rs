@@ -54,7 +54,7 @@ impl Command for Help {
     type Error = Error;
 
     fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<(), Error> {
-        Cursor::new(arguments, "fairlock.help").finish()?;
+        Cursor::new(ctx, *arguments, "fairlock.help").finish()?;
         ctx.reply_array(LINES.len());
         for line in LINES {
             ctx.reply_bytes(line.as_bytes());

@@ -45,8 +45,8 @@ impl Command for Info {
     type Error = Error;
 
     fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<(), Error> {
-        let mut cursor = Cursor::new(arguments, "fairlock.info");
-        let lock = cursor.lock(ctx)?;
+        let mut cursor = Cursor::new(ctx, *arguments, "fairlock.info");
+        let lock = cursor.lock()?;
         cursor.finish()?;
         let id = LockId::new(ctx.db(), lock);
         let view = view::lock(ctx, &Names::of(lock), waiting::now())?;

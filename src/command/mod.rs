@@ -4,7 +4,7 @@
 //! the lock's keys, and replies.
 
 pub mod acquire;
-mod args;
+pub mod args;
 pub mod break_lock;
 pub mod cancel;
 pub mod eval;

@@ -12,11 +12,22 @@ use crate::server::docs::{Argument, Docs, KeyUse, Keys};
 use crate::server::{Args, Command, Ctx};
 use crate::waiting::{self, LockId};
 
-use super::args::{Cursor, is, once};
+use super::args::{Caller, Cursor, Words, is, once};
 
 /// The command.
 #[derive(Debug)]
 pub struct Queue;
+
+/// What is asked for.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Request<'a> {
+    /// The lock's key.
+    pub lock: &'a [u8],
+    /// LIMIT's offset, counted from 0.
+    pub offset: usize,
+    /// LIMIT's count; as many as there can be if none is given.
+    pub count: usize,
+}
 
 impl Command for Queue {
     const NAME: &'static CStr = c"fairlock.queue";
@@ -41,16 +52,11 @@ impl Command for Queue {
     type Error = Error;
 
     fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<(), Error> {
-        let mut cursor = Cursor::new(arguments, "fairlock.queue");
-        let lock = cursor.lock(ctx)?;
-        let mut limit = None;
-        while let Some(option) = cursor.next() {
-            if !is(option, "LIMIT") {
-                return Err(Error::UnknownOption("LIMIT"));
-            }
-            once(&mut limit, "LIMIT", cursor.limit()?)?;
-        }
-        let (offset, count) = limit.unwrap_or((0, usize::MAX));
+        let Request {
+            lock,
+            offset,
+            count,
+        } = parse(ctx, *arguments)?;
         let id = LockId::new(ctx.db(), lock);
         let waiters = view::waiters(ctx, &Names::of(lock), offset, count, waiting::now())?;
         ctx.reply_array(waiters.len());
@@ -67,4 +73,26 @@ impl Command for Queue {
         }
         Ok(())
     }
+}
+
+/// Reads the arguments.
+///
+/// # Errors
+/// Whatever is wrong with them.
+pub fn parse<'a>(caller: &impl Caller, arguments: impl Words<'a>) -> Result<Request<'a>, Error> {
+    let mut cursor = Cursor::new(caller, arguments, "fairlock.queue");
+    let lock = cursor.lock()?;
+    let mut limit = None;
+    while let Some(option) = cursor.next() {
+        if !is(option, "LIMIT") {
+            return Err(Error::UnknownOption("LIMIT"));
+        }
+        once(&mut limit, "LIMIT", cursor.limit()?)?;
+    }
+    let (offset, count) = limit.unwrap_or((0, usize::MAX));
+    Ok(Request {
+        lock,
+        offset,
+        count,
+    })
 }

@@ -4,6 +4,7 @@
 //! lock was freed and the next waiter has been served. Error `NOTHELD`, and nothing changed, if
 //! `owner` is not the holder or, with TOKEN, not by that acquisition. O(log N) with N waiters.
 
+use std::borrow::Cow;
 use std::ffi::CStr;
 
 use crate::error::Error;
@@ -12,11 +13,24 @@ use crate::server::docs::{Argument, Docs, KeyUse, Keys};
 use crate::server::{Args, Command, Ctx};
 use crate::waiting::step;
 
-use super::args::{Cursor, is, once};
+use super::args::{Caller, Cursor, Words, is, once};
 
 /// The command.
 #[derive(Debug)]
 pub struct Release;
+
+/// What is asked for.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Request<'a> {
+    /// The lock's key.
+    pub lock: &'a [u8],
+    /// Who holds it.
+    pub owner: Cow<'a, [u8]>,
+    /// TOKEN.
+    pub token: Option<i64>,
+    /// ALL.
+    pub all: bool,
+}
 
 impl Command for Release {
     const NAME: &'static CStr = c"fairlock.release";
@@ -38,26 +52,42 @@ impl Command for Release {
     type Error = Error;
 
     fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<(), Error> {
-        let mut cursor = Cursor::new(arguments, "fairlock.release");
-        let lock = cursor.lock(ctx)?;
-        let owner = cursor.owner(ctx)?;
-        let (mut token, mut all) = (None, None);
-        while let Some(option) = cursor.next() {
-            if is(option, "TOKEN") {
-                once(&mut token, "TOKEN", cursor.token()?)?;
-            } else if is(option, "ALL") {
-                once(&mut all, "ALL", true)?;
-            } else {
-                return Err(Error::UnknownOption("TOKEN or ALL"));
-            }
-        }
-        let all = all.unwrap_or(false);
+        let request = parse(ctx, *arguments)?;
+        let Request {
+            lock, token, all, ..
+        } = request;
         let connection = Some(ctx.client_id());
         let left = step(ctx, lock, |state, rules, now| {
-            let left = rules::release(state, &owner, token, all, connection, rules, now);
+            let left = rules::release(state, &request.owner, token, all, connection, rules, now);
             Ok(left?)
         })?;
         ctx.reply_integer(left);
         Ok(())
     }
+}
+
+/// Reads the arguments.
+///
+/// # Errors
+/// Whatever is wrong with them.
+pub fn parse<'a>(caller: &impl Caller, arguments: impl Words<'a>) -> Result<Request<'a>, Error> {
+    let mut cursor = Cursor::new(caller, arguments, "fairlock.release");
+    let lock = cursor.lock()?;
+    let owner = cursor.owner()?;
+    let (mut token, mut all) = (None, None);
+    while let Some(option) = cursor.next() {
+        if is(option, "TOKEN") {
+            once(&mut token, "TOKEN", cursor.token()?)?;
+        } else if is(option, "ALL") {
+            once(&mut all, "ALL", true)?;
+        } else {
+            return Err(Error::UnknownOption("TOKEN or ALL"));
+        }
+    }
+    Ok(Request {
+        lock,
+        owner,
+        token,
+        all: all.unwrap_or(false),
+    })
 }

@@ -4,20 +4,32 @@
 //! or that of the lock's session if it is longer. Error `NOTHELD` if `owner` is not the holder.
 //! O(1).
 
+use std::borrow::Cow;
 use std::ffi::CStr;
 
 use crate::config;
 use crate::error::Error;
-use crate::lock::rules;
+use crate::lock::{Millis, rules};
 use crate::server::docs::{Argument, Docs, KeyUse, Keys};
 use crate::server::{Args, Command, Ctx};
 use crate::waiting::step;
 
-use super::args::{Cursor, is, once};
+use super::args::{Caller, Cursor, Words, is, once};
 
 /// The command.
 #[derive(Debug)]
 pub struct Renew;
+
+/// What is asked for.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Request<'a> {
+    /// The lock's key.
+    pub lock: &'a [u8],
+    /// Who holds it.
+    pub owner: Cow<'a, [u8]>,
+    /// LEASE, or what is configured.
+    pub lease: Millis,
+}
 
 impl Command for Renew {
     const NAME: &'static CStr = c"fairlock.renew";
@@ -38,21 +50,34 @@ impl Command for Renew {
     type Error = Error;
 
     fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<(), Error> {
-        let mut cursor = Cursor::new(arguments, "fairlock.renew");
-        let lock = cursor.lock(ctx)?;
-        let owner = cursor.owner(ctx)?;
-        let mut lease = None;
-        while let Some(option) = cursor.next() {
-            if !is(option, "LEASE") {
-                return Err(Error::UnknownOption("LEASE"));
-            }
-            once(&mut lease, "LEASE", cursor.duration("LEASE")?)?;
-        }
-        let lease = lease.unwrap_or_else(|| config::LEASE.get());
-        let lease = step(ctx, lock, |state, rules, now| {
-            Ok(rules::renew(state, &owner, lease, rules, now)?)
+        let request = parse(ctx, *arguments)?;
+        let lease = step(ctx, request.lock, |state, rules, now| {
+            let Request { owner, lease, .. } = &request;
+            Ok(rules::renew(state, owner, *lease, rules, now)?)
         })?;
         ctx.reply_integer(i64::try_from(lease).unwrap_or(i64::MAX));
         Ok(())
     }
+}
+
+/// Reads the arguments.
+///
+/// # Errors
+/// Whatever is wrong with them.
+pub fn parse<'a>(caller: &impl Caller, arguments: impl Words<'a>) -> Result<Request<'a>, Error> {
+    let mut cursor = Cursor::new(caller, arguments, "fairlock.renew");
+    let lock = cursor.lock()?;
+    let owner = cursor.owner()?;
+    let mut lease = None;
+    while let Some(option) = cursor.next() {
+        if !is(option, "LEASE") {
+            return Err(Error::UnknownOption("LEASE"));
+        }
+        once(&mut lease, "LEASE", cursor.duration("LEASE")?)?;
+    }
+    Ok(Request {
+        lock,
+        owner,
+        lease: lease.unwrap_or_else(|| config::LEASE.get()),
+    })
 }

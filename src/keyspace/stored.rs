@@ -92,7 +92,7 @@ impl<'c> Token<'c> {
         let last = match key.kind() {
             Kind::Empty => Ok(None),
             Kind::String => match key.read(number).flatten() {
-                Some(token) if token >= 0 => Ok(Some(token)),
+                Some(token) if token > 0 => Ok(Some(token)),
                 _ => Err(Refusal::UnreadableToken),
             },
             _ => Err(Refusal::TokenType),

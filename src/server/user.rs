@@ -38,9 +38,19 @@ const ADMIN: [&[u8]; 4] = [b"debug", b"failover", b"replicaof", b"shutdown"];
 
 /// Prepares [`user_of`]. To be called when the module is loaded.
 pub fn remember_module(ctx: &Ctx) {
-    // SAFETY: the context is that of the module's initialisation. The one that is made lives as
-    // long as the module.
+    // SAFETY: the context is that of the module's initialisation. The one that is made lives
+    // until [`forget_module`].
     NO_CALL.set(unsafe { api!(RedisModule_GetDetachedThreadSafeContext(ctx.raw) or null_mut()) });
+}
+
+/// Gives back what [`remember_module`] took. To be called when the module is unloaded, or cannot
+/// be loaded.
+pub fn forget_module() {
+    let ctx = NO_CALL.take();
+    if !ctx.is_null() {
+        // SAFETY: the context was made by the server and is given back once.
+        unsafe { api!(RedisModule_FreeThreadSafeContext(ctx) or ()) };
+    }
 }
 
 /// The name of a connection's user. `None` for what is not a connection, such as another module.
@@ -50,7 +60,7 @@ pub fn user_of(client: u64) -> Option<Str> {
     if ctx.is_null() {
         return None;
     }
-    // SAFETY: the context lives as long as the module; the server looks the connection up.
+    // SAFETY: the context was not given back yet; the server looks the connection up.
     adopt(unsafe { api!(RedisModule_GetClientUserNameById(ctx, client) or null_mut()) })
 }
 

@@ -6,9 +6,10 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
-use std::time::Duration;
 
 use redis::{Connection, ConnectionLike, Value};
+
+use crate::server::give_up;
 
 /// A connection. Commands are words in one string; [`Client::raw`] takes any bytes.
 pub struct Client {
@@ -189,7 +190,7 @@ impl Blocked {
         if let Some(reply) = self.reply.into_inner() {
             return reply;
         }
-        let reply = self.replies.recv_timeout(Duration::from_secs(30));
+        let reply = self.replies.recv_timeout(give_up());
         reply.expect("a reply to the blocked command")
     }
 
@@ -218,7 +219,7 @@ impl Wire {
     /// Connects to a server of this machine.
     pub fn new(port: u16) -> Self {
         let socket = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
-        let timeout = Some(Duration::from_secs(30));
+        let timeout = Some(give_up());
         socket.set_read_timeout(timeout).expect("a timeout");
         let mut wire = Self {
             socket: BufReader::new(socket),
@@ -311,7 +312,7 @@ impl Listener {
         if let Some(message) = self.unread.borrow_mut().pop_front() {
             return message;
         }
-        let message = self.messages.recv_timeout(Duration::from_secs(30));
+        let message = self.messages.recv_timeout(give_up());
         message.expect("a message")
     }
 

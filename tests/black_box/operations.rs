@@ -468,3 +468,25 @@ fn keys_that_are_freed_lazily_are_free_at_once() {
         assert_eq!(client.run("HGETALL k"), format!("[{name}, 1]"), "{way}");
     }
 }
+
+#[test]
+fn a_module_that_is_loaded_and_gone_again_leaves_no_memory_behind() {
+    let path = Server::start().module_path();
+    let server = Server::without_module(&["--enable-module-command", "yes"]);
+    let mut client = server.connect();
+    let mut rounds = |number: usize| {
+        for _ in 0..number {
+            let refused = client.run(&format!("MODULE LOAD {path} lease never"));
+            assert!(refused.starts_with("(error) ERR "), "{refused}");
+            assert_eq!(client.run(&format!("MODULE LOAD {path}")), "OK");
+            client.int("FAIRLOCK.ACQUIRE k a");
+            client.run("DEL k redisson_lock_token:{k}");
+            assert_eq!(client.run("MODULE UNLOAD fairlock"), "OK");
+        }
+        let used = server.info("memory", "used_memory_dataset");
+        used.parse::<i64>().expect("a number of bytes")
+    };
+    let before = rounds(5);
+    let grown = rounds(50) - before;
+    assert!(grown < 100_000, "{grown} bytes");
+}

@@ -15,15 +15,26 @@ use tempfile::TempDir;
 
 use crate::client::{Blocked, Client};
 
-/// Longest a condition may take before the test is given up. Only ever reached on failure.
-const GIVE_UP: Duration = Duration::from_secs(30);
+/// The program that servers run under, with its options, if `FAIRLOCK_TEST_WRAPPER` names one: one
+/// that checks their memory (`make test-valgrind`). What it finds it writes to standard error, in
+/// lines that begin with `==`.
+fn wrapper() -> Vec<String> {
+    let wrapper = std::env::var("FAIRLOCK_TEST_WRAPPER").unwrap_or_default();
+    wrapper.split_whitespace().map(str::to_owned).collect()
+}
+
+/// Longest a condition may take before the test is given up. Only ever reached on failure. A server
+/// under a wrapper is slow.
+pub fn give_up() -> Duration {
+    Duration::from_secs(if wrapper().is_empty() { 30 } else { 300 })
+}
 
 /// Waits until a condition holds.
 #[track_caller]
 pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
-    let start = Instant::now();
+    let (start, longest) = (Instant::now(), give_up());
     while !condition() {
-        assert!(start.elapsed() < GIVE_UP, "still not so: {what}");
+        assert!(start.elapsed() < longest, "still not so: {what}");
         thread::sleep(Duration::from_millis(1));
     }
 }
@@ -124,7 +135,7 @@ impl Server {
     fn is_up(&mut self) -> bool {
         let ours = format!("process_id:{}\r", self.process.id());
         let start = Instant::now();
-        while start.elapsed() < GIVE_UP {
+        while start.elapsed() < give_up() {
             if self
                 .process
                 .try_wait()
@@ -291,11 +302,36 @@ impl Server {
         // It may have ended by itself; then there is nothing to kill.
         let _ = self.process.kill();
         let _ = self.process.wait();
+        self.check_findings();
+    }
+
+    /// Has the server end by itself, so that its wrapper tells what has leaked.
+    fn end(&mut self) {
+        if matches!(self.process.try_wait(), Ok(None)) {
+            self.signal("TERM");
+            let start = Instant::now();
+            while matches!(self.process.try_wait(), Ok(None)) && start.elapsed() < give_up() {
+                thread::sleep(Duration::from_millis(10));
+            }
+        }
+    }
+
+    /// Whatever the wrapper has found fails the test.
+    fn check_findings(&self) {
+        let errors = fs::read_to_string(self.dir().join("errors")).unwrap_or_default();
+        let found = errors.lines().any(|line| line.starts_with("=="));
+        assert!(
+            wrapper().is_empty() || !found || thread::panicking(),
+            "the server's wrapper has found something:\n{errors}"
+        );
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
+        if !wrapper().is_empty() && !thread::panicking() {
+            self.end();
+        }
         self.kill();
         if thread::panicking() {
             eprintln!("the server's log:\n{}", self.log());
@@ -312,7 +348,10 @@ fn spawn(dir: &Path, options: &[String], movable_clock: bool) -> (Child, u16) {
     let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = free.local_addr().expect("its address").port();
     drop(free);
-    let mut command = Command::new("redis-server");
+    let mut words = wrapper();
+    words.push("redis-server".to_owned());
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]);
     if movable_clock {
         command
             .env("LD_PRELOAD", clock_library(dir))

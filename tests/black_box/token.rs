@@ -98,6 +98,7 @@ fn an_unusable_token_refuses_the_lock_and_changes_nothing() {
     for token in [
         "x",
         "-5",
+        "0",
         "1.5",
         "9223372036854775807",
         "9223372036854775808",
@@ -110,6 +111,22 @@ fn an_unusable_token_refuses_the_lock_and_changes_nothing() {
         );
         assert_eq!(client.run("EXISTS k"), "0");
         assert_eq!(client.run("GET redisson_lock_token:{k}"), token);
+    }
+}
+
+#[test]
+fn a_holder_that_asks_again_is_told_of_an_unusable_token() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a");
+    for token in ["x", "-5", "0"] {
+        client.run(&format!("SET redisson_lock_token:{{k}} {token}"));
+        let error = client.run("FAIRLOCK.ACQUIRE k a");
+        assert!(
+            error.starts_with("(error) ERR ") && error.contains("token"),
+            "{error}"
+        );
+        assert_eq!(client.run("HGETALL k"), "[a, 1]");
     }
 }
 

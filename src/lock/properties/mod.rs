@@ -4,7 +4,8 @@
 //! restarts. Beside the state it keeps a model of its own (who was told what) and compares the two
 //! after each step. The model never asks the rules; where they differ, a promise is broken.
 //!
-//! `make properties` runs 100,000 sequences; failing seeds are kept in `proptest-regressions/`.
+//! `make properties` runs 100,000 sequences; failing seeds are kept in `proptest-regressions/`. The
+//! fuzzer in `fuzz/` takes the same steps, by the code that they reach.
 
 mod checks;
 mod world;
@@ -12,7 +13,7 @@ mod world;
 use proptest::prelude::*;
 
 use super::{Connection, Millis, Rules};
-use world::World;
+pub use world::World;
 
 const RULES: Rules = Rules {
     turn: 50,
@@ -25,14 +26,17 @@ const RULES: Rules = Rules {
 
 /// How a client asks for the lock.
 #[derive(Clone, Copy, Debug)]
-enum Mode {
+#[allow(missing_docs)]
+pub enum Mode {
     Try,
     Poll,
     Block,
 }
 
+/// One step.
 #[derive(Clone, Debug)]
-enum Action {
+#[allow(missing_docs)]
+pub enum Action {
     Acquire {
         owner: u8,
         mode: Mode,

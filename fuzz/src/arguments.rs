@@ -1,0 +1,216 @@
+//! Arguments of commands: whatever the parsers take, a plain reading of the syntax takes as well,
+//! and the other way round.
+
+use fairlock::command::args::Caller;
+use fairlock::command::{acquire, queue, release, renew};
+use fairlock::error::Error;
+
+/// Longest duration, as the documentation has it.
+const LONGEST: u64 = 4_503_599_627_370_496;
+
+/// A caller of any kind.
+struct Anybody {
+    in_script: bool,
+    in_cluster: bool,
+}
+
+impl Caller for Anybody {
+    fn in_script(&self) -> bool {
+        self.in_script
+    }
+
+    fn in_cluster(&self) -> bool {
+        self.in_cluster
+    }
+
+    fn connection(&self) -> u64 {
+        7
+    }
+
+    fn may_use_twin(&self, _: &[u8], _: &'static str, _: &mut dyn Iterator<Item = &[u8]>) -> bool {
+        true
+    }
+}
+
+/// The first byte says which command it is and who calls it, the words come line by line.
+pub fn check(data: &[u8]) {
+    let Some((kind, rest)) = data.split_first() else {
+        return;
+    };
+    let caller = Anybody {
+        in_script: kind & 4 > 0,
+        in_cluster: kind & 8 > 0,
+    };
+    let words: Vec<&[u8]> = rest.split(|byte| *byte == b'\n').collect();
+    let words = words.as_slice();
+    match kind % 4 {
+        0 => check_acquire(&caller, words),
+        1 => {
+            let parsed = release::parse(&caller, words);
+            let token = parsed.as_ref().ok().and_then(|request| request.token);
+            assert!(token.is_none_or(|token| token > 0));
+            judge(
+                parsed,
+                &caller,
+                words,
+                true,
+                &[("TOKEN", &[TOKEN]), ("ALL", &[])],
+            );
+        }
+        2 => {
+            let parsed = renew::parse(&caller, words);
+            judge(parsed, &caller, words, true, &[("LEASE", &[DURATION])]);
+        }
+        _ => {
+            let parsed = queue::parse(&caller, words);
+            judge(
+                parsed,
+                &caller,
+                words,
+                false,
+                &[("LIMIT", &[OFFSET, COUNT])],
+            );
+        }
+    }
+}
+
+fn check_acquire(caller: &Anybody, words: &[&[u8]]) {
+    let parsed = acquire::parse(caller, words);
+    if let Ok(request) = &parsed {
+        assert!((1..=256).contains(&request.owner.len()));
+        assert!((1..=LONGEST).contains(&request.lease));
+        assert!((1..=LONGEST).contains(&request.patience));
+        let given = |option: &str| {
+            let mut options = words[2..].iter();
+            options.any(|word| word.eq_ignore_ascii_case(option.as_bytes()))
+        };
+        assert_eq!(request.session.is_some(), given("SESSION"));
+        assert_eq!(request.once, given("ONCE"));
+        match request.wait {
+            acquire::Wait::Block(0) => assert!(!given("WAIT")),
+            acquire::Wait::Block(time) => assert!(given("WAIT") && time <= LONGEST),
+            acquire::Wait::Never => assert!(given("NOWAIT")),
+            acquire::Wait::Enqueue => assert!(given("ENQUEUE")),
+        }
+    }
+    let options: &[Rule] = &[
+        ("LEASE", &[DURATION]),
+        ("WAIT", &[DURATION]),
+        ("NOWAIT", &[]),
+        ("ENQUEUE", &[]),
+        ("PATIENCE", &[DURATION]),
+        ("SESSION", &[]),
+        ("ONCE", &[]),
+    ];
+    judge(parsed, caller, words, true, options);
+}
+
+/// An option, and which numbers it takes.
+type Rule = (&'static str, &'static [std::ops::RangeInclusive<i128>]);
+
+const DURATION: std::ops::RangeInclusive<i128> = 1..=1 << 52;
+const TOKEN: std::ops::RangeInclusive<i128> = 1..=i64::MAX as i128;
+const OFFSET: std::ops::RangeInclusive<i128> = 0..=i64::MAX as i128;
+const COUNT: std::ops::RangeInclusive<i128> = -1..=i64::MAX as i128;
+
+/// Holds what a parser says to what is right.
+fn judge<T>(
+    parsed: Result<T, Error>,
+    caller: &Anybody,
+    words: &[&[u8]],
+    has_owner: bool,
+    options: &[Rule],
+) {
+    let right = is_right(caller, words, has_owner, options);
+    assert_eq!(parsed.is_ok(), right, "{:?}", parsed.err());
+    if let Err(error) = parsed {
+        let text = error.to_string();
+        let code = text.split(' ').next().unwrap_or_default();
+        assert!(code.bytes().all(|byte| byte.is_ascii_uppercase()), "{text}");
+        assert!(!text.contains(['\r', '\n']), "{text}");
+    }
+}
+
+fn is_right(caller: &Anybody, words: &[&[u8]], has_owner: bool, options: &[Rule]) -> bool {
+    let Some((lock, mut rest)) = words.split_first() else {
+        return false;
+    };
+    if caller.in_cluster && !keeps_its_slot(lock) {
+        return false;
+    }
+    if has_owner {
+        let Some((owner, others)) = rest.split_first() else {
+            return false;
+        };
+        let refused = owner == b"*" && caller.in_script;
+        if refused || !(1..=256).contains(&owner.len()) {
+            return false;
+        }
+        rest = others;
+    }
+    let mut seen: Vec<&str> = Vec::new();
+    while let Some((word, others)) = rest.split_first() {
+        let is_it = |rule: &&Rule| word.eq_ignore_ascii_case(rule.0.as_bytes());
+        let Some((name, ranges)) = options.iter().find(is_it) else {
+            return false;
+        };
+        if others.len() < ranges.len() || (*name == "SESSION" && caller.in_script) {
+            return false;
+        }
+        let (values, others) = others.split_at(ranges.len());
+        let fit = |(value, range): (&&[u8], &std::ops::RangeInclusive<i128>)| {
+            plain(value).is_some_and(|value| range.contains(&value))
+        };
+        if !values.iter().zip(*ranges).all(fit) {
+            return false;
+        }
+        seen.push(if ["WAIT", "NOWAIT", "ENQUEUE"].contains(name) {
+            "how to wait"
+        } else {
+            name
+        });
+        rest = others;
+    }
+    let given = seen.len();
+    seen.sort_unstable();
+    seen.dedup();
+    seen.len() == given
+}
+
+/// A whole number in decimal digits, however many.
+fn plain(text: &[u8]) -> Option<i128> {
+    let (sign, digits) = match text.strip_prefix(b"-") {
+        Some(digits) => (-1, digits),
+        None => (1, text),
+    };
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let add = |sum: i128, digit: &u8| {
+        sum.saturating_mul(10)
+            .saturating_add(i128::from(digit - b'0'))
+    };
+    Some(sign * digits.iter().fold(0, add))
+}
+
+/// Whether a lock and the keys derived from it are hashed by the same bytes, as a cluster does.
+fn keeps_its_slot(lock: &[u8]) -> bool {
+    let derived = if lock.contains(&b'{') {
+        [b"queue:", lock].concat()
+    } else {
+        [b"queue:{", lock, b"}"].concat()
+    };
+    hashed(lock) == hashed(&derived)
+}
+
+/// The part of a key by which its slot is chosen.
+fn hashed(key: &[u8]) -> &[u8] {
+    let Some(open) = key.iter().position(|byte| *byte == b'{') else {
+        return key;
+    };
+    let rest = &key[open + 1..];
+    match rest.iter().position(|byte| *byte == b'}') {
+        None | Some(0) => key,
+        Some(close) => &rest[..close],
+    }
+}

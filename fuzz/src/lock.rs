@@ -1,0 +1,4 @@
+pub use fairlock::lock::*;
+
+#[path = "../../src/lock/properties/mod.rs"]
+pub mod properties;

@@ -1,0 +1,100 @@
+//! A fuzzer on the wire: random commands on random contents of a lock's four keys, against a real
+//! server with a replica and an append-only file.
+//!
+//! [`words`] has what commands are made of, [`grammar`] their forms, [`steps`] what a client does
+//! with them, [`connection`] sends them and holds each reply to its command, [`round`] has
+//! several clients go on at a time and looks at what is left when all is said.
+//!
+//! `FUZZ_COMMANDS` says how many commands (`make fuzz`: ten million), `FUZZ_SEED` which ones: the
+//! seed that a failure tells begins with the round that failed.
+
+#![allow(missing_docs)]
+// A test that cannot go on panics; that is its way of failing.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::must_use_candidate
+)]
+
+#[path = "../black_box/client.rs"]
+#[allow(dead_code, reason = "the black-box tests use the rest")]
+mod client;
+#[path = "../redisson/driver.rs"]
+#[allow(dead_code, reason = "the tests with real clients use the rest")]
+mod driver;
+#[path = "../redisson/harvest.rs"]
+#[allow(dead_code, reason = "the tests with real clients use the rest")]
+mod harvest;
+#[path = "../redisson/releases.rs"]
+#[allow(dead_code, reason = "the tests with real clients use the rest")]
+mod releases;
+#[path = "../black_box/server.rs"]
+#[allow(dead_code, reason = "the black-box tests use the rest")]
+mod server;
+
+mod connection;
+mod data;
+mod grammar;
+mod reply;
+mod round;
+mod scripts;
+mod steps;
+mod words;
+
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use round::Stage;
+
+/// A few seconds' worth.
+const DAILY: usize = 100_000;
+/// Commands of one round, after which everything is looked at and deleted.
+const ROUND: usize = 20_000;
+/// Rounds after which the append-only file is loaded.
+const LOADED: usize = 10;
+/// Bytes by which what the server keeps may differ when all is deleted: what it remembers of
+/// errors, names and scripts has bounds, and is there after the first rounds.
+const SLACK: i64 = 512 * 1024;
+/// Rounds until all that is remembered has reached its bounds.
+const WARM: usize = 5;
+
+fn number(variable: &str) -> Option<u64> {
+    let value = std::env::var(variable).ok()?;
+    Some(value.parse().expect("a whole number"))
+}
+
+#[test]
+fn no_command_and_no_content_of_a_key_breaks_the_server() {
+    let commands = number("FUZZ_COMMANDS").map_or(DAILY, |number| {
+        usize::try_from(number).expect("a number of commands")
+    });
+    let clock = SystemTime::now().duration_since(UNIX_EPOCH);
+    let seed = number("FUZZ_SEED").unwrap_or(clock.expect("after 1970").as_secs());
+    println!("FUZZ_SEED={seed} FUZZ_COMMANDS={commands}");
+    let (start, mut stage) = (Instant::now(), Stage::new());
+    let (mut sent, mut kept) = (0, Vec::new());
+    for round in 0.. {
+        sent += stage.play(seed.wrapping_add(round as u64), ROUND.min(commands - sent));
+        stage.check_replica();
+        if round % LOADED == 0 || sent >= commands {
+            stage.check_append_only_file();
+        }
+        kept.push(stage.clean());
+        if sent >= commands {
+            break;
+        }
+        if round % 50 == 49 {
+            println!("{sent} commands, {:?}", start.elapsed());
+        }
+    }
+    println!(
+        "{sent} commands in {:?}, {} rounds",
+        start.elapsed(),
+        kept.len()
+    );
+    println!("answers: {}", stage.answers());
+    println!("bytes of data kept after rounds: {kept:?}");
+    let warm = kept.iter().skip(WARM).take(WARM).min();
+    let grown = kept.last().zip(warm).map_or(0, |(last, warm)| last - warm);
+    assert!(grown < SLACK, "{grown} bytes more are kept than before");
+}

@@ -1,0 +1,158 @@
+//! Replies, and whether one is what its command promises.
+//!
+//! The protocol is read here: client libraries take no error whose text is not UTF-8, and the
+//! server repeats what it was sent.
+
+use std::io::{self, BufRead};
+
+/// A reply as far as it matters here.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reply {
+    Nil,
+    Int(i64),
+    Status(Vec<u8>),
+    Error(Vec<u8>),
+    Bulk(Vec<u8>),
+    Items(Vec<Reply>),
+    /// A message that answers nothing.
+    Push,
+    /// Numbers, truths and texts of RESP3.
+    Other,
+}
+
+fn line(from: &mut impl BufRead) -> io::Result<Vec<u8>> {
+    let mut line = Vec::new();
+    from.read_until(b'\n', &mut line)?;
+    if line.pop() != Some(b'\n') || line.pop() != Some(b'\r') {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(line)
+}
+
+fn invalid(line: &[u8]) -> io::Error {
+    let text = format!("no reply: {}", line.escape_ascii());
+    io::Error::new(io::ErrorKind::InvalidData, text)
+}
+
+/// Reads one reply.
+pub fn read(from: &mut impl BufRead) -> io::Result<Reply> {
+    let line = line(from)?;
+    let (kind, rest) = line.split_first().ok_or_else(|| invalid(&line))?;
+    let number = || {
+        let text = std::str::from_utf8(rest).ok();
+        let number = text.and_then(|text| text.parse::<i64>().ok());
+        number.ok_or_else(|| invalid(&line))
+    };
+    let several = |from: &mut _, times: i64| {
+        let items = (0..number()? * times).map(|_| read(from));
+        items.collect::<io::Result<Vec<_>>>().map(Reply::Items)
+    };
+    match kind {
+        b'_' => Ok(Reply::Nil),
+        b':' => Ok(Reply::Int(number()?)),
+        b'+' => Ok(Reply::Status(rest.to_vec())),
+        b'-' => Ok(Reply::Error(rest.to_vec())),
+        b',' | b'#' | b'(' => Ok(Reply::Other),
+        b'$' | b'*' if number()? == -1 => Ok(Reply::Nil),
+        b'$' | b'=' => {
+            let length = usize::try_from(number()?).map_err(|_| invalid(&line))?;
+            let mut bytes = vec![0; length + 2];
+            from.read_exact(&mut bytes)?;
+            bytes.truncate(length);
+            Ok(Reply::Bulk(bytes))
+        }
+        b'*' | b'~' => several(from, 1),
+        b'%' => several(from, 2),
+        b'>' => several(from, 1).map(|_| Reply::Push),
+        _ => Err(invalid(&line)),
+    }
+}
+
+/// What is wrong with the reply to a command, if anything is.
+pub fn fault(command: &[Vec<u8>], reply: &Reply) -> Option<String> {
+    let name = command[0].to_ascii_uppercase();
+    if has_panicked(reply) {
+        return Some("a panic".to_owned());
+    }
+    let name = name.strip_prefix(b"FAIRLOCK.")?;
+    if *reply == Reply::Status(b"QUEUED".to_vec()) {
+        return None;
+    }
+    let fits = match reply {
+        Reply::Error(text) => is_error(text, name),
+        reply => fits(name, command, reply),
+    };
+    (!fits).then(|| "not a reply to this command".to_owned())
+}
+
+fn has_panicked(reply: &Reply) -> bool {
+    match reply {
+        Reply::Error(text) | Reply::Bulk(text) => {
+            let text = text.escape_ascii().to_string();
+            text.contains("ERR internal error") || text.contains("panic in")
+        }
+        Reply::Items(items) => items.iter().any(has_panicked),
+        _ => false,
+    }
+}
+
+/// Errors that a command of the module's can have, of its own or for a reason of the server's.
+fn is_error(text: &[u8], name: &[u8]) -> bool {
+    const CODES: &[&[u8]] = &[
+        b"ERR",
+        b"WRONGTYPE",
+        b"NOTHELD",
+        b"TAKENOVER",
+        b"QUEUEFULL",
+        b"UNBLOCKED",
+        b"OOM",
+        b"NOPERM",
+        b"NOREPLICAS",
+        b"MISCONF",
+    ];
+    // A script's own error has any code.
+    name.starts_with(b"EVAL")
+        || CODES.contains(&text.split(|byte| *byte == b' ').next().unwrap_or_default())
+}
+
+fn fits(name: &[u8], command: &[Vec<u8>], reply: &Reply) -> bool {
+    let positive = |reply: &Reply| matches!(reply, Reply::Int(1..));
+    match (name, reply) {
+        (b"ACQUIRE", Reply::Items(items)) => {
+            let enqueue = command
+                .iter()
+                .any(|word| word.eq_ignore_ascii_case(b"ENQUEUE"));
+            enqueue && items.len() == 2 && items.iter().all(positive)
+        }
+        (b"ACQUIRE", Reply::Int(token)) => *token > 0,
+        (b"RELEASE", Reply::Int(left)) => *left >= 0,
+        (b"RENEW", Reply::Int(lease)) => *lease > 0,
+        (b"CANCEL" | b"BREAK", Reply::Int(done)) => (0..=1).contains(done),
+        (b"QUEUE", Reply::Items(items)) => items.iter().all(is_waiter),
+        (b"INFO", Reply::Items(items)) => items.len() == 14,
+        (b"LOCKS", Reply::Items(items)) => items.iter().all(is_lock),
+        (b"HELP", Reply::Items(items)) => !items.is_empty(),
+        (b"ACQUIRE", Reply::Nil) | (b"EVAL" | b"EVALSHA", _) => true,
+        // No command of that name.
+        _ => false,
+    }
+}
+
+/// Nine fields with their names.
+fn is_lock(reply: &Reply) -> bool {
+    matches!(reply, Reply::Items(items) if items.len() == 18)
+}
+
+fn is_waiter(reply: &Reply) -> bool {
+    let Reply::Items(items) = reply else {
+        return false;
+    };
+    match items.as_slice() {
+        [Reply::Bulk(_), Reply::Bulk(way), Reply::Int(left)] => match way.as_slice() {
+            b"blocked" => *left == -1,
+            b"polling" => *left >= 0,
+            _ => false,
+        },
+        _ => false,
+    }
+}

@@ -1,0 +1,448 @@
+//! Several clients at a time, for so many commands; then everything is looked at and deleted.
+
+use std::fs;
+use std::io::Write;
+use std::net::TcpStream;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fastrand::Rng;
+use redis::Value;
+
+use crate::client::Client;
+use crate::connection::{Answers, Connection, pack};
+use crate::data::{DATABASES, Data, data, differences};
+use crate::scripts::{LIBRARY, redisson};
+use crate::server::{Server, give_up, wait_until};
+use crate::steps::{Material, Step, step};
+use crate::words::Words;
+
+/// Clients at a time.
+const CLIENTS: usize = 8;
+/// Most commands of one client without a reply. Whoever is blocked is unblocked then.
+const UNANSWERED: usize = 100;
+
+const OPTIONS: &[&str] = &[
+    "--enable-debug-command",
+    "yes",
+    "--databases",
+    "4",
+    "--slowlog-max-len",
+    "0",
+    "--latency-tracking",
+    "no",
+    "--acllog-max-len",
+    "0",
+    "--repl-diskless-sync-delay",
+    "0",
+    "--repl-backlog-size",
+    "1mb",
+    "--client-output-buffer-limit",
+    "replica 0 0 0",
+    "--auto-aof-rewrite-min-size",
+    "32mb",
+];
+
+/// Values whose DUMP keys are made of.
+const VALUES: &[&str] = &[
+    "HSET v a 1",
+    "HSET v u:1 2 b x",
+    "HSET v a 9223372036854775807",
+    "RPUSH v a b a",
+    "RPUSH v u:1 v:1 a",
+    "ZADD v 1 a 2 b",
+    "ZADD v inf a -inf b 99999999999999 u:1",
+    "SET v 5",
+    "SET v 9223372036854775807",
+    "SET v x",
+    "SADD v a b",
+    "XADD v * a b",
+];
+
+/// The servers, and what commands are made from.
+pub struct Stage {
+    server: Server,
+    replica: Server,
+    control: Client,
+    material: Material,
+    clients: Vec<Connection>,
+    /// Connections whose places others have taken. Whoever was to kill one may have ended first.
+    former: Vec<Connection>,
+    answers: Answers,
+}
+
+impl Stage {
+    pub fn new() -> Self {
+        let options = [OPTIONS, &["--appendonly", "yes", "--appendfsync", "no"]].concat();
+        let (server, replica) = (Server::with(&options), Server::with(OPTIONS));
+        let mut control = server.connect();
+        let replicaof = format!("REPLICAOF 127.0.0.1 {}", server.port);
+        assert_eq!(replica.connect().run(&replicaof), "OK");
+        wait_until("the replica is up to date", || {
+            replica.info("replication", "master_link_status") == "up"
+        });
+        let material = Material {
+            dumps: VALUES
+                .iter()
+                .map(|value| dump(&mut control, value))
+                .collect(),
+            scripts: redisson(),
+            rubbish: 0,
+        };
+        for user in [
+            "reader on >x ~* +@read +fairlock.queue +fairlock.info",
+            "limited on >x %R~k ~l* &* +@all -fairlock.break -eval",
+            "none on >x",
+        ] {
+            control.run(&format!("ACL SETUSER {user} +auth"));
+        }
+        Self {
+            server,
+            replica,
+            control,
+            material,
+            clients: Vec::new(),
+            former: Vec::new(),
+            answers: Answers::default(),
+        }
+    }
+
+    /// Sends so many random commands; returns how many it were when all are answered.
+    pub fn play(&mut self, seed: u64, commands: usize) -> usize {
+        println!("round FUZZ_SEED={seed}");
+        let mut rng = Rng::with_seed(seed);
+        self.prepare(&mut rng);
+        let mut sent = 0;
+        while sent < commands {
+            let client = rng.usize(..CLIENTS);
+            self.make_room(client);
+            match step(&mut rng, &self.material) {
+                Step::Send(commands) => {
+                    sent += commands.len();
+                    self.clients[client].send(commands);
+                }
+                Step::Unanswered(commands) => {
+                    sent += commands.len() + 2;
+                    self.send_unanswered(client, &commands);
+                }
+                Step::HangUp => {
+                    self.clients[client].close();
+                    self.replace(client);
+                }
+                Step::Kill => {
+                    let other = rng.usize(..CLIENTS);
+                    sent += 1;
+                    self.kill(client, other);
+                }
+                Step::Unblock(error) => self.unblock(client, error),
+                Step::Garbage(bytes) => garbage(self.server.port, &bytes),
+            }
+        }
+        self.wait_for_answers();
+        sent
+    }
+
+    fn prepare(&mut self, rng: &mut Rng) {
+        self.material.rubbish = rng.usize(3..30);
+        let intercept = if rng.bool() { "yes" } else { "no" };
+        let turn = rng.usize(1..100);
+        let set = format!("fairlock.intercept-eval {intercept} fairlock.turn {turn}");
+        assert_eq!(self.control.run(&format!("CONFIG SET {set}")), "OK");
+        for script in &self.material.scripts {
+            if let Some(text) = &script.text {
+                let loaded = self.control.raw(&[b"SCRIPT", b"LOAD", text]);
+                loaded.expect("loaded");
+            }
+        }
+        let library = LIBRARY.as_bytes();
+        let loaded = self
+            .control
+            .raw(&[b"FUNCTION", b"LOAD", b"REPLACE", library]);
+        loaded.expect("loaded");
+        let port = self.server.port;
+        self.clients = (0..CLIENTS).map(|_| Connection::new(port)).collect();
+    }
+
+    /// A client with too many commands under way is blocked, or slow.
+    fn make_room(&mut self, client: usize) {
+        let start = Instant::now();
+        while self.clients[client].unanswered() > UNANSWERED {
+            self.nudge(client, start);
+        }
+        self.clients[client].check();
+    }
+
+    /// Lets a client that may be blocked go on.
+    fn nudge(&mut self, client: usize, start: Instant) {
+        let connection = &self.clients[client];
+        connection.check();
+        assert!(
+            start.elapsed() < give_up(),
+            "client {} is not answered: {}",
+            connection.id,
+            connection.oldest()
+        );
+        self.unblock(client, false);
+        thread::sleep(Duration::from_micros(100));
+    }
+
+    /// Unblocks a client that is blocked. No client may be postponed by a pause meanwhile: servers
+    /// up to 7.0 do not survive that one of these is unblocked.
+    fn unblock(&mut self, client: usize, error: bool) {
+        let id = self.clients[client].id.to_string();
+        let way = if error { "ERROR" } else { "TIMEOUT" };
+        let commands = [
+            "CLIENT UNPAUSE".to_owned(),
+            format!("CLIENT UNBLOCK {id} {way}"),
+        ];
+        let split = |line: &String| -> Words {
+            line.split(' ')
+                .map(|word| word.as_bytes().to_vec())
+                .collect()
+        };
+        let commands: Vec<Words> = commands.iter().map(split).collect();
+        self.control.pipeline(&commands);
+    }
+
+    fn send_unanswered(&mut self, client: usize, commands: &[Words]) {
+        let connection = &mut self.clients[client];
+        connection.write(b"CLIENT REPLY OFF\r\n");
+        let bytes: Vec<u8> = commands.iter().flat_map(pack).collect();
+        connection.write(&bytes);
+        let on = ["CLIENT", "REPLY", "ON"];
+        connection.send(vec![on.map(|word| word.as_bytes().to_vec()).to_vec()]);
+    }
+
+    /// One client kills another; whether it is answered itself depends on who it is.
+    fn kill(&mut self, client: usize, other: usize) {
+        let id = self.clients[other].id;
+        let kill = format!("CLIENT KILL ID {id} SKIPME no");
+        let words = kill.split(' ').map(|word| word.as_bytes().to_vec());
+        self.clients[client].send(vec![words.collect()]);
+        self.replace(other);
+    }
+
+    /// A new connection takes the place of one that is to be closed.
+    fn replace(&mut self, client: usize) {
+        let new = Connection::new(self.server.port);
+        self.former
+            .push(std::mem::replace(&mut self.clients[client], new));
+    }
+
+    fn wait_for_answers(&mut self) {
+        let start = Instant::now();
+        for client in 0..CLIENTS {
+            while self.clients[client].unanswered() > 0 {
+                self.nudge(client, start);
+            }
+            self.clients[client].check();
+        }
+        self.control.run("CLIENT UNPAUSE");
+        // Who has limited the memory may have been killed. What is evicted comes back while somebody
+        // waits, and is evicted again.
+        self.control.run("CONFIG SET maxmemory 0");
+    }
+
+    /// The replica has what the server has.
+    pub fn check_replica(&mut self) {
+        let mut replica = self.replica.connect();
+        let start = Instant::now();
+        loop {
+            let (ours, its) = (data(&mut self.control), data(&mut replica));
+            let differences = differences(&ours, &its, now(&mut self.control));
+            if differences.is_empty() {
+                break;
+            }
+            if start.elapsed() > give_up() {
+                let kept = self.keep_append_only_file();
+                let offset = |server: &Server| server.info("replication", "master_repl_offset");
+                panic!(
+                    "the replica ({}) has something else than its master ({}), see {kept}: \
+                     {differences:#?}",
+                    offset(&self.replica),
+                    offset(&self.server)
+                );
+            }
+        }
+    }
+
+    /// Keeps what was written for whoever looks for the cause.
+    fn keep_append_only_file(&self) -> String {
+        let name = format!("fuzz-{}", std::process::id());
+        let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        copy_folder(&self.server.dir().join("appendonlydir"), &kept);
+        kept.display().to_string()
+    }
+
+    /// A server without the module reads from the append-only file what this one has.
+    pub fn check_append_only_file(&mut self) {
+        let start = Instant::now();
+        loop {
+            let before = data(&mut self.control);
+            let copy = tempfile::tempdir().expect("a temporary directory");
+            let folder = copy.path().join("appendonlydir");
+            copy_folder(&self.server.dir().join("appendonlydir"), &folder);
+            // A lease may have ended meanwhile.
+            if data(&mut self.control) == before {
+                let loaded = loaded(copy.path());
+                // Whatever has expired by now may have done so while it was loaded.
+                let differences = differences(&before, &loaded, now(&mut self.control));
+                assert!(
+                    differences.is_empty(),
+                    "read from the file: {differences:#?}"
+                );
+                return;
+            }
+            assert!(
+                start.elapsed() < give_up(),
+                "the data does not come to rest"
+            );
+        }
+    }
+
+    /// Deletes everything; the bytes that the server still keeps.
+    pub fn clean(&mut self) -> i64 {
+        for connection in self.clients.drain(..).chain(self.former.drain(..)) {
+            let answers = connection.answers();
+            self.answers.errors += answers.errors;
+            self.answers.others += answers.others;
+            connection.close();
+        }
+        for command in [
+            "CONFIG SET maxmemory 0 maxmemory-policy noeviction fairlock.lease 30000",
+            "CONFIG SET fairlock.patience 300000 fairlock.turn 5000 fairlock.max-waiters 100000",
+            "CONFIG SET fairlock.pubsub auto fairlock.intercept-eval no",
+            "CONFIG SET fairlock.token-ttl 86400000 notify-keyspace-events KEA",
+            "DEBUG SET-ACTIVE-EXPIRE 1",
+            "SCRIPT FLUSH",
+            "FUNCTION FLUSH",
+            "FLUSHALL",
+            "CONFIG RESETSTAT",
+        ] {
+            assert_eq!(self.control.run(command), "OK", "{command}");
+        }
+        let gauges = [
+            ("clients", "connected_clients", "2"),
+            ("fairlock", "fairlock_blocked_clients", "0"),
+            ("fairlock", "fairlock_session_locks", "0"),
+        ];
+        for (section, gauge, expected) in gauges {
+            wait_until(gauge, || self.server.info(section, gauge) == expected);
+        }
+        wait_until("nothing is left", || {
+            self.cancel_all();
+            data(&mut self.control).is_empty()
+                && self
+                    .server
+                    .info("fairlock", "fairlock_locks_with_waiters_or_session")
+                    == "0"
+        });
+        assert!(!self.server.log().contains("panic"), "the server's log");
+        let kept = self.server.info("memory", "used_memory_dataset");
+        kept.parse().expect("a number of bytes")
+    }
+
+    /// Waiters that poll are alive until their patience is over, and come back where others have
+    /// deleted them: they have to leave.
+    fn cancel_all(&mut self) {
+        for (database, key) in queues(&mut self.control) {
+            let control = &mut self.control;
+            control.run(&format!("SELECT {database}"));
+            let lock = lock_of(&key);
+            let queue = control.raw(&[b"LRANGE", &key, b"0", b"-1"]);
+            let Ok(Value::Array(owners)) = queue else {
+                continue;
+            };
+            for owner in owners {
+                if let Value::BulkString(owner) = owner {
+                    // Its lease or patience may end first.
+                    let _ = control.raw(&[b"FAIRLOCK.CANCEL", &lock, &owner]);
+                }
+            }
+        }
+        self.control.run("SELECT 0");
+    }
+
+    /// How many answers were errors.
+    pub fn answers(&self) -> String {
+        let Answers { errors, others } = self.answers;
+        format!("{errors} errors, {others} others")
+    }
+}
+
+fn dump(client: &mut Client, value: &str) -> Vec<u8> {
+    client.run("DEL v");
+    client.run(value);
+    let dump = client.raw(&[b"DUMP", b"v"]);
+    client.run("DEL v");
+    match dump {
+        Ok(Value::BulkString(bytes)) => bytes,
+        other => panic!("{value}: {other:?}"),
+    }
+}
+
+/// Sends what is no command and leaves; the server may close the connection first.
+fn garbage(port: u16, bytes: &[u8]) {
+    let mut socket = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
+    let _ = socket.write_all(bytes);
+}
+
+fn copy_folder(from: &Path, to: &Path) {
+    fs::create_dir(to).expect("a folder");
+    for entry in fs::read_dir(from).expect("the folder") {
+        let entry = entry.expect("an entry");
+        // One that a rewrite has made needless may be gone.
+        let _ = fs::copy(entry.path(), to.join(entry.file_name()));
+    }
+}
+
+/// What a server without the module makes of a directory.
+fn loaded(dir: &Path) -> Data {
+    let dir = dir.to_str().expect("a UTF-8 path");
+    let databases = DATABASES.to_string();
+    let server = Server::without_module(&[
+        "--dir",
+        dir,
+        "--appendonly",
+        "yes",
+        "--databases",
+        &databases,
+        "--enable-debug-command",
+        "yes",
+    ]);
+    data(&mut server.connect())
+}
+
+/// The queues' keys, by database.
+fn queues(client: &mut Client) -> Vec<(usize, Vec<u8>)> {
+    let mut queues = Vec::new();
+    for database in 0..DATABASES {
+        client.run(&format!("SELECT {database}"));
+        if let Ok(Value::Array(keys)) = client.raw(&[b"KEYS", b"redisson_lock_queue:*"]) {
+            queues.extend(keys.into_iter().filter_map(|key| match key {
+                Value::BulkString(key) => Some((database, key)),
+                _ => None,
+            }));
+        }
+    }
+    client.run("SELECT 0");
+    queues
+}
+
+/// The lock that a queue is of.
+fn lock_of(queue: &[u8]) -> Vec<u8> {
+    let name = &queue[b"redisson_lock_queue:".len()..];
+    let inner = name
+        .strip_prefix(b"{")
+        .and_then(|name| name.strip_suffix(b"}"));
+    inner.unwrap_or(name).to_vec()
+}
+
+fn now(client: &mut Client) -> i64 {
+    let time = client.run("TIME");
+    let seconds = time.trim_matches(['[', ']']).split(", ").next();
+    let seconds: i64 = seconds.and_then(|text| text.parse().ok()).expect("a time");
+    // What is about to expire may do so while it is looked at.
+    (seconds + 2) * 1000
+}
