@@ -151,5 +151,5 @@ fn tokens_of_a_foreign_counter_go_on_growing() {
     let server = Server::start();
     let mut client = server.connect();
     client.run("SET redisson_lock_token:{k} 41");
-    assert_eq!(client.int("FAIRLOCK.ACQUIRE k a"), 42);
+    assert!(client.int("FAIRLOCK.ACQUIRE k a") > 41);
 }
