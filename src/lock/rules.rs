@@ -26,6 +26,9 @@ pub struct Rules {
     /// Until then, waiters that were found in the keys count as alive: their server has just
     /// started, and they may be on their way back.
     pub grace: Tick,
+    /// The least that the next token of any lock may be: a server that has become the master may
+    /// not have heard of the last tokens that the old one gave.
+    pub least_token: i64,
     /// Whether Redisson's scripts are intercepted: a waiter of theirs that is gone from the keys
     /// and did not say that it leaves was dropped, and is put back.
     pub intercepts: bool,
@@ -88,6 +91,8 @@ pub enum Refusal {
     UnreadableToken,
     /// The stored token has another type than a string.
     TokenType,
+    /// Some of the lock's keys may be where this server cannot see them.
+    Moving,
 }
 
 /// Takes the lock if it can be had now: it is free and nobody alive is ahead, or `ask.owner`
@@ -108,7 +113,7 @@ pub fn acquire<S: State>(
         Holds::None if state.is_held() => Ok(None),
         Holds::None => {
             // The token is looked at first: if it is unusable, nothing may have changed.
-            next_token(state, now)?;
+            next_token(state, rules, now)?;
             settle(state, rules, now, Some(ask.owner));
             let ahead = state.nth(0).is_some_and(|head| head.as_ref() != ask.owner);
             if ahead || state.is_held() {
@@ -139,7 +144,7 @@ fn hold_again<S: State>(
 ) -> Result<Acquired, Refusal> {
     let token = match state.token()? {
         Some(token) => token,
-        None => next_token(state, now)?,
+        None => next_token(state, rules, now)?,
     };
     if !ask.once {
         let more = count.checked_add(1).ok_or(Refusal::HoldsOverflow)?;

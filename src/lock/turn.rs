@@ -260,7 +260,7 @@ pub(super) fn grant<S: State>(
     rules: &Rules,
     now: Now,
 ) -> Result<i64, Refusal> {
-    let token = next_token(state, now)?;
+    let token = next_token(state, rules, now)?;
     // Whatever was bound to a connection here was lost without a word.
     session::end(state);
     state.set_holds(owner, 1);
@@ -281,9 +281,12 @@ const FARTHEST_STEP_BACK: i64 = 10 * 365 * 86_400 * 1_000_000;
 /// the time is ahead of every token that was lost, and the greatest token of this server run
 /// makes up for a clock that stepped back. What somebody wrote into one lock's token key must not
 /// use up the tokens of all others: beyond any such step it does not count.
-pub(super) fn next_token<S: State>(state: &mut S, now: Now) -> Result<i64, Refusal> {
+pub(super) fn next_token<S: State>(state: &mut S, rules: &Rules, now: Now) -> Result<i64, Refusal> {
     match state.token()? {
-        Some(last) => last.checked_add(1).filter(|next| *next > 0),
+        Some(last) => last
+            .checked_add(1)
+            .filter(|next| *next > 0)
+            .map(|next| next.max(rules.least_token)),
         None => i64::try_from(now.micros).ok().map(|time| {
             let greatest = state.greatest_token();
             let counts = greatest.min(time.saturating_add(FARTHEST_STEP_BACK));

@@ -18,7 +18,7 @@ use crate::keyspace::{Names, names};
 use crate::server::{Access, Ctx, string};
 
 use super::table::LockId;
-use super::{STEPPING, TABLE, grant_grace, session, stats, sweep};
+use super::{STEPPING, TABLE, grant_grace, moving, session, stats, surpass_old_master, sweep};
 
 thread_local! {
     /// On a replica: the locks that have a queue.
@@ -127,10 +127,12 @@ pub fn role_changes(ctx: &Ctx, replica: bool) {
         });
         FOLLOWED.with_borrow_mut(|followed| followed.extend(locks));
         session::clear();
+        moving::clear();
         sweep::forget_waiters();
         stats::forget_holders();
     } else {
         grant_grace();
+        surpass_old_master();
         let followed = FOLLOWED.with_borrow_mut(std::mem::take);
         for lock in followed {
             sweep::touched(ctx, lock, false);

@@ -8,6 +8,7 @@
 //! - [`table`]: what is known of each lock with waiters or a session, and when it is due;
 //! - [`client`]: the blocked clients, from blocking to the one way in which each of them ends;
 //! - [`foreign`]: what others do to the keys and to the server;
+//! - [`moving`]: locks whose slot is between two nodes of a cluster;
 //! - [`session`]: which connection has which locks bound to it;
 //! - [`sweep`]: work that has to wait until no command is running;
 //! - [`stats`]: what INFO shows.
@@ -15,6 +16,7 @@
 pub mod client;
 mod discover;
 pub mod foreign;
+mod moving;
 pub mod redisson;
 pub mod session;
 pub mod stats;
@@ -26,8 +28,9 @@ use std::rc::Rc;
 
 use crate::config::{self, Pubsub};
 use crate::error::Error;
-use crate::keyspace::{Names, Stored, names};
+use crate::keyspace::{Names, Queue, Stored, names};
 use crate::lock::{Event, Now, Rules, Tick, rules, turn};
+use crate::server::cluster::Place;
 use crate::server::events::Events;
 use crate::server::{Ctx, Str, clock, in_cluster, string};
 
@@ -40,6 +43,7 @@ thread_local! {
     /// Borrowed only for moments: never across a call that could come back to this module.
     static TABLE: RefCell<Table> = RefCell::new(Table::default());
     static GREATEST_TOKEN: Cell<i64> = const { Cell::new(0) };
+    static LEAST_TOKEN: Cell<i64> = const { Cell::new(0) };
     static GRACE: Cell<Tick> = const { Cell::new(0) };
     /// Whether a step is under way: the key events are its own then.
     static STEPPING: Cell<bool> = const { Cell::new(false) };
@@ -70,6 +74,7 @@ pub fn rules() -> Rules {
         token_ttl: config::TOKEN_TTL.get(),
         max_waiters: usize::try_from(config::MAX_WAITERS.get()).unwrap_or(usize::MAX),
         grace: GRACE.get(),
+        least_token: LEAST_TOKEN.get(),
         intercepts: config::intercept_eval(),
     }
 }
@@ -77,6 +82,12 @@ pub fn rules() -> Rules {
 /// Waiters that are found in the keys count as alive for one turn from now.
 fn grant_grace() {
     GRACE.set(now().tick_after(config::TURN.get()));
+}
+
+/// The last tokens that the old master gave may never have come here. It counts up from an earlier
+/// time in microseconds, and slower than time goes.
+fn surpass_old_master() {
+    LEAST_TOKEN.set(i64::try_from(now().micros).unwrap_or(0));
 }
 
 /// The server's clocks.
@@ -129,8 +140,14 @@ fn step_on<T>(
     let otherwise = now.tick_after(RECHECK);
     let known = TABLE.with_borrow_mut(|table| table.take(db, lock));
     let names = Names::of(lock);
+    let frozen = moving::place_of(ctx, &names) != Place::Here;
+    let queue = match (frozen, touched) {
+        (true, _) => Queue::Hidden,
+        (false, true) => Queue::Touched,
+        (false, false) => Queue::AsLeft,
+    };
     let greatest = GREATEST_TOKEN.get();
-    let mut state = match Stored::open(ctx, names, known, greatest, &rules, now, touched) {
+    let mut state = match Stored::open(ctx, names, known, greatest, &rules, now, queue) {
         Ok(state) => state,
         Err(unusable) => {
             let due = turn::Due {
@@ -151,6 +168,11 @@ fn step_on<T>(
     drop(stepping);
 
     TABLE.with_borrow_mut(|table| table.put(db, lock, known, due, now, otherwise));
+    if frozen {
+        moving::freeze(ctx, LockId::new(db, lock));
+    } else {
+        moving::keep_watch(ctx);
+    }
     carry_out(ctx, &names, db, now, &mut events);
     Stored::give_back(events);
     set_timer(ctx, now);
@@ -317,9 +339,11 @@ fn tracked() -> usize {
 /// Forgets what an earlier load of the module may have left.
 pub fn start_afresh(ctx: &Ctx) {
     TABLE.with_borrow_mut(|table| table.clear(ctx));
+    LEAST_TOKEN.set(0);
     session::clear();
     sweep::clear();
     stats::clear();
     foreign::clear();
+    moving::clear();
     discover::start(ctx);
 }

@@ -49,6 +49,7 @@ const RULES: Rules = Rules {
     token_ttl: 1_000_000,
     max_waiters: 4,
     grace: 0,
+    least_token: 0,
     intercepts: true,
 };
 

@@ -20,6 +20,7 @@ const RULES: Rules = Rules {
     token_ttl: 2_000,
     max_waiters: 5,
     grace: 0,
+    least_token: 0,
     intercepts: true,
 };
 
