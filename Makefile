@@ -6,7 +6,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 
 MODULE = $${CARGO_TARGET_DIR:-target}/release/libfairlock.so
 
-.PHONY: help setup setup-tests build run test test-redisson test-matrix fingerprints check fmt lint properties model \
+.PHONY: help setup setup-tests build run cluster test test-redisson test-matrix fingerprints check fmt lint properties model \
     bench bench-quick bench-build instructions
 
 help: ## List the targets
@@ -23,6 +23,9 @@ build: setup ## Build the module in release mode
 
 run: build ## Start a server with the module, show it at work, keep it running (PORT=n to choose)
 	@scripts/run "$(MODULE)" $(PORT)
+
+cluster: build ## Start a cluster of six nodes with the module, show it at work, keep it running (PORT=n)
+	@scripts/cluster "$(MODULE)" $(PORT)
 
 test: setup-tests ## Formatting, lints, all tests
 	cargo fmt --all --check
