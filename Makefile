@@ -7,9 +7,8 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 ASAN = target/asan
 MODULE = $${CARGO_TARGET_DIR:-target}/release/libfairlock.so
 
-.PHONY: help setup setup-tests build run test test-redisson test-matrix fingerprints check fmt lint properties model \
-    fuzz fuzz-coverage test-asan \
-    test-valgrind bench bench-quick bench-build instructions
+.PHONY: help setup setup-tests build run cluster test test-redisson test-matrix fingerprints check fmt lint properties \
+    model fuzz fuzz-coverage test-asan test-valgrind bench bench-quick bench-build instructions
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -25,6 +24,9 @@ build: setup ## Build the module in release mode
 
 run: build ## Start a server with the module, show it at work, keep it running (PORT=n to choose)
 	@scripts/run "$(MODULE)" $(PORT)
+
+cluster: build ## Start a cluster of six nodes with the module, show it at work, keep it running (PORT=n)
+	@scripts/cluster "$(MODULE)" $(PORT)
 
 test: setup-tests ## Formatting, lints, all tests
 	cargo fmt --all --check

@@ -136,6 +136,12 @@ impl fmt::Display for Error {
     }
 }
 
+/// What a blocked client is told when its lock is at another node now, as by the server itself.
+#[must_use]
+pub fn moved(slot: u16, node: &str) -> String {
+    format!("MOVED {slot} {node}")
+}
+
 fn refused(refusal: Refusal) -> &'static str {
     match refusal {
         Refusal::NotHeld => "NOTHELD the owner does not hold the lock, or not by this token",
@@ -145,6 +151,7 @@ fn refused(refusal: Refusal) -> &'static str {
         Refusal::UnreadableToken => {
             "ERR the token key of the lock does not hold an integer from 1 to 9223372036854775806"
         }
+        Refusal::Moving => "TRYAGAIN the lock is on its way to another node of the cluster",
         Refusal::TokenType => {
             "WRONGTYPE Operation against a key holding the wrong kind of value (the token key)"
         }

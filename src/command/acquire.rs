@@ -15,7 +15,7 @@ use std::ffi::CStr;
 use crate::config;
 use crate::error::Error;
 use crate::keyspace::Stored;
-use crate::lock::{Ask, Connection, Millis, Now, Place, Rules, Ticket, Way, rules};
+use crate::lock::{Ask, Connection, Holds, Millis, Now, Place, Rules, State, Ticket, Way, rules};
 use crate::server::docs::{Argument, Docs, KeyUse, Keys};
 use crate::server::{Args, Command, Ctx};
 use crate::waiting::client::{self, Outcome};
@@ -185,6 +185,11 @@ impl Request<'_> {
         now: Now,
     ) -> Result<Answer, Error> {
         let ask = self.ask();
+        if let Err(moving) = state.require_queue()
+            && state.holds(&self.owner) == Holds::None
+        {
+            return Err(moving.into());
+        }
         if let Some(acquired) = rules::acquire(state, &ask, rules, now)? {
             return Ok(Answer::Token(acquired.token));
         }

@@ -37,6 +37,7 @@ impl Command for Cancel {
         let owner = cursor.owner()?;
         cursor.finish()?;
         let cancelled = step(ctx, lock, |state, rules, now| {
+            state.require_queue()?;
             Ok(rules::cancel(state, &owner, rules, now))
         })?;
         ctx.reply_integer(i64::from(cancelled));

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::hash::BuildHasher;
 use std::rc::Rc;
 
+use crc::{CRC_16_XMODEM, Crc};
 use foldhash::fast::RandomState;
 
 use crate::server::{Str, string};
@@ -135,6 +136,18 @@ fn hashed(key: &[u8]) -> &[u8] {
     tag().unwrap_or(key)
 }
 
+/// A cluster's slots are numbered by this.
+const CRC: Crc<u16> = Crc::<u16>::new(&CRC_16_XMODEM);
+
+/// Number of a cluster's slots.
+const SLOTS: u16 = 16_384;
+
+/// The slot of a cluster that a key is in.
+#[must_use]
+pub fn slot(key: &[u8]) -> u16 {
+    CRC.checksum(hashed(key)) % SLOTS
+}
+
 /// Whether a cluster keeps all keys of this lock in one slot. Decided by what is hashed: four
 /// different names that hash alike by accident are not worth relying on.
 #[must_use]
@@ -194,6 +207,20 @@ mod tests {
                 assert_eq!(derived("p", &twin), derived("p", name));
                 assert_eq!(super::twin(&twin).as_deref(), Some(name));
             }
+        }
+    }
+
+    #[test]
+    fn slots_are_numbered_as_the_server_does() {
+        // By CLUSTER KEYSLOT.
+        for (key, expected) in [
+            (&b"orders"[..], 105),
+            (b"redisson_lock_queue:{orders}", 105),
+            (b"shop{7}:x", 1716),
+            (b"a", 15_495),
+            (b"", 0),
+        ] {
+            assert_eq!(slot(key), expected, "{}", key.escape_ascii());
         }
     }
 

@@ -46,6 +46,18 @@ thread_local! {
     static SPARE: Cell<Vec<Event>> = const { Cell::new(Vec::new()) };
 }
 
+/// What is to be made of a lock's queue and deadlines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Queue {
+    /// As this server left them, most likely.
+    AsLeft,
+    /// Somebody else did something to them: they are mended.
+    Touched,
+    /// Some keys may be at another node of the cluster. To the rules nobody waits, and what is
+    /// known of the queue stays as it is; holder and token are those that are here.
+    Hidden,
+}
+
 /// A lock of which some key holds something else.
 #[derive(Debug)]
 pub struct Unusable {
@@ -70,6 +82,8 @@ pub struct Stored<'c> {
     pub events: Vec<Event>,
     pub(super) rules: Rules,
     pub(super) now: Now,
+    /// Whether the queue is hidden.
+    frozen: bool,
     lock: Key<'c>,
     pub(super) queue: Key<'c>,
     pub(super) deadlines: Key<'c>,
@@ -102,8 +116,7 @@ impl<'c> Token<'c> {
 }
 
 impl<'c> Stored<'c> {
-    /// Opens the keys. What others did to the queue since is mended first: `touched` says that
-    /// they did something to it.
+    /// Opens the keys. What others did to the queue since is mended first.
     ///
     /// # Errors
     /// [`Unusable`] if the lock, queue or deadline key holds something else; nothing has been
@@ -115,11 +128,13 @@ impl<'c> Stored<'c> {
         greatest: i64,
         rules: &Rules,
         now: Now,
-        touched: bool,
+        state: Queue,
     ) -> Result<Self, Box<Unusable>> {
+        let touched = state == Queue::Touched;
+        let frozen = state == Queue::Hidden;
         let lock = ctx.open(&names.lock, Access::Write);
         // Most often nobody waits and nobody will: to see that there is no key is cheaper.
-        let access = if known.line.is_empty() && !touched {
+        let access = if frozen || (known.line.is_empty() && !touched) {
             Access::Read
         } else {
             Access::Write
@@ -141,6 +156,7 @@ impl<'c> Stored<'c> {
             events: SPARE.take(),
             rules: *rules,
             now,
+            frozen,
             lock,
             queue,
             deadlines,
@@ -150,10 +166,27 @@ impl<'c> Stored<'c> {
         if touched {
             stored.persist_queue();
         }
-        if touched || !stored.queue_is_as_known() {
+        if !frozen && (touched || !stored.queue_is_as_known()) {
             repair::repair(&mut stored);
         }
         Ok(stored)
+    }
+
+    /// Refuses what cannot be decided without the queue, where it is hidden.
+    ///
+    /// # Errors
+    /// [`Refusal::Moving`].
+    pub fn require_queue(&self) -> Result<(), Refusal> {
+        if self.frozen {
+            Err(Refusal::Moving)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// What is known of the queue, as far as the rules may see it.
+    fn line(&self) -> Option<&Line> {
+        (!self.frozen).then_some(&self.known.line)
     }
 
     /// Whether the queue and the deadlines look as this server left them, in length and at the
@@ -286,7 +319,12 @@ impl State for Stored<'_> {
     }
 
     fn token(&mut self) -> Result<Option<i64>, Refusal> {
-        self.token_key().last
+        let token = self.token_key().last?;
+        if token.is_none() {
+            // It may be where the queue is.
+            self.require_queue()?;
+        }
+        Ok(token)
     }
 
     fn set_token(&mut self, token: i64, expires: Millis) {
@@ -305,19 +343,19 @@ impl State for Stored<'_> {
     }
 
     fn waiting(&mut self) -> usize {
-        self.known.line.len()
+        self.line().map_or(0, Line::len)
     }
 
     fn nth(&mut self, index: usize) -> Option<Owner> {
-        self.known.line.nth(index).map(Owner::clone)
+        self.line()?.nth(index).map(Owner::clone)
     }
 
     fn position(&mut self, owner: &[u8]) -> Option<usize> {
-        self.known.line.position(owner)
+        self.line()?.position(owner)
     }
 
     fn waiter(&mut self, owner: &[u8]) -> Option<Waiter> {
-        self.known.line.get(owner)
+        self.line()?.get(owner)
     }
 
     fn set_waiter(&mut self, owner: &[u8], waiter: Waiter) {
@@ -335,6 +373,9 @@ impl State for Stored<'_> {
     }
 
     fn remove(&mut self, owner: &[u8]) {
+        if self.frozen {
+            return;
+        }
         let Some(index) = self.index_in_list(owner) else {
             return;
         };

@@ -88,6 +88,8 @@ pub enum Refusal {
     UnreadableToken,
     /// The stored token has another type than a string.
     TokenType,
+    /// Some of the lock's keys may be where this server cannot see them.
+    Moving,
 }
 
 /// Takes the lock if it can be had now: it is free and nobody alive is ahead, or `ask.owner`

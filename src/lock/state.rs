@@ -126,6 +126,17 @@ pub struct Waiter {
     pub since: u64,
 }
 
+impl Waiter {
+    /// The ticket under which its connection is blocked here, if it is.
+    #[must_use]
+    pub fn ticket(&self) -> Option<Ticket> {
+        match self.presence {
+            Presence::Blocked(ticket) => Some(ticket),
+            _ => None,
+        }
+    }
+}
+
 /// The head's time to come and take the free lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Turn {

@@ -13,6 +13,7 @@ mod alloc;
 mod api;
 pub mod block;
 pub mod clock;
+pub mod cluster;
 pub mod command;
 mod context;
 pub mod docs;

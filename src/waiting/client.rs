@@ -15,7 +15,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use foldhash::fast::RandomState;
 
-use crate::error::Error;
+use crate::error::{Error, moved};
 use crate::keyspace::{Names, names};
 use crate::lock::{Connection, Millis, Now, Owner, Tick, Ticket};
 use crate::server::block::{Blocking, Handle, Id};
@@ -24,7 +24,7 @@ use crate::server::{Ctx, Str, string};
 
 use super::sweep::Grant;
 use super::table::{LockId, give_back};
-use super::{TABLE, stats, sweep};
+use super::{TABLE, moving, stats, sweep};
 
 /// What a blocked client is told when it is unblocked.
 #[derive(Debug)]
@@ -35,6 +35,13 @@ pub enum Outcome {
     Nil,
     /// It cannot have the lock.
     Refused(Error),
+    /// The lock is at another node of the cluster now.
+    Moved {
+        /// The lock's slot.
+        slot: u16,
+        /// The node's address.
+        node: String,
+    },
 }
 
 #[derive(Debug)]
@@ -186,6 +193,7 @@ impl Blocking for Acquire {
             }
             Outcome::Nil => ctx.reply_nil(),
             Outcome::Refused(error) => ctx.reply_error(&error.to_string()),
+            Outcome::Moved { slot, node } => ctx.reply_error(&moved(*slot, node)),
         }
     }
 
@@ -196,7 +204,7 @@ impl Blocking for Acquire {
     }
 
     fn timed_out(ctx: &Ctx, id: Id) {
-        if let Some(outcome) = leave(ctx, id) {
+        if let Some(outcome) = leave(ctx, id, give_up_place) {
             Self::reply(ctx, &outcome);
         } else {
             ctx.reply_nil();
@@ -206,21 +214,34 @@ impl Blocking for Acquire {
 
     fn disconnected(ctx: &Ctx, id: Id) {
         stats::disconnected();
-        if let Some(outcome) = leave(ctx, id) {
+        // Not the client's doing: the server lets all go while the cluster is down.
+        let place = if ctx.cluster_is_down() {
+            keep_place
+        } else {
+            give_up_place
+        };
+        if let Some(outcome) = leave(ctx, id, place) {
             Self::undelivered(ctx, outcome);
         }
     }
 }
 
-/// A client has ended by itself: its place goes with it, if it has not got its outcome in this
-/// very turn.
-fn leave(ctx: &Ctx, id: Id) -> Option<Outcome> {
+/// A client has ended by itself: what becomes of its place is to be decided, if it has not got its
+/// outcome in this very turn.
+fn leave(ctx: &Ctx, id: Id, place: fn(&Ctx, LockId, Owner, Ticket)) -> Option<Outcome> {
     let (ticket, client) = CLIENTS.with_borrow_mut(|clients| clients.remove_id(id))?;
     client.handle.discard();
     if client.outcome.is_none() {
-        give_up_place(ctx, client.lock, client.owner, ticket);
+        place(ctx, client.lock, client.owner, ticket);
     }
     client.outcome
+}
+
+/// The waiter stays in the queue, as one who asks again.
+#[allow(clippy::needless_pass_by_value)] // As the one who gives it up.
+fn keep_place(ctx: &Ctx, lock: LockId, owner: Owner, ticket: Ticket) {
+    TABLE.with_borrow_mut(|table| table.mark_let_go(&lock, &owner, ticket));
+    moving::freeze(ctx, lock);
 }
 
 fn give_up_place(ctx: &Ctx, lock: LockId, owner: Owner, ticket: Ticket) {

@@ -18,7 +18,7 @@ use crate::keyspace::{Names, names};
 use crate::server::{Access, Ctx, string};
 
 use super::table::LockId;
-use super::{STEPPING, TABLE, grant_grace, session, stats, sweep};
+use super::{STEPPING, TABLE, grant_grace, moving, session, stats, sweep};
 
 thread_local! {
     /// On a replica: the locks that have a queue.
@@ -127,6 +127,7 @@ pub fn role_changes(ctx: &Ctx, replica: bool) {
         });
         FOLLOWED.with_borrow_mut(|followed| followed.extend(locks));
         session::clear();
+        moving::clear();
         sweep::forget_waiters();
         stats::forget_holders();
     } else {

@@ -8,6 +8,7 @@
 //! - [`table`]: what is known of each lock with waiters or a session, and when it is due;
 //! - [`client`]: the blocked clients, from blocking to the one way in which each of them ends;
 //! - [`foreign`]: what others do to the keys and to the server;
+//! - [`moving`]: locks whose slot is between two nodes of a cluster;
 //! - [`session`]: which connection has which locks bound to it;
 //! - [`sweep`]: work that has to wait until no command is running;
 //! - [`stats`]: what INFO shows.
@@ -15,6 +16,7 @@
 pub mod client;
 mod discover;
 pub mod foreign;
+mod moving;
 pub mod redisson;
 pub mod session;
 pub mod stats;
@@ -26,8 +28,9 @@ use std::rc::Rc;
 
 use crate::config::{self, Pubsub};
 use crate::error::Error;
-use crate::keyspace::{Names, Stored, names};
+use crate::keyspace::{Names, Queue, Stored, names};
 use crate::lock::{Event, Now, Rules, Tick, rules, turn};
+use crate::server::cluster::Place;
 use crate::server::events::Events;
 use crate::server::{Ctx, Str, clock, in_cluster, string};
 
@@ -129,8 +132,14 @@ fn step_on<T>(
     let otherwise = now.tick_after(RECHECK);
     let known = TABLE.with_borrow_mut(|table| table.take(db, lock));
     let names = Names::of(lock);
+    let frozen = moving::place_of(ctx, &names) != Place::Here;
+    let queue = match (frozen, touched) {
+        (true, _) => Queue::Hidden,
+        (false, true) => Queue::Touched,
+        (false, false) => Queue::AsLeft,
+    };
     let greatest = GREATEST_TOKEN.get();
-    let mut state = match Stored::open(ctx, names, known, greatest, &rules, now, touched) {
+    let mut state = match Stored::open(ctx, names, known, greatest, &rules, now, queue) {
         Ok(state) => state,
         Err(unusable) => {
             let due = turn::Due {
@@ -151,6 +160,11 @@ fn step_on<T>(
     drop(stepping);
 
     TABLE.with_borrow_mut(|table| table.put(db, lock, known, due, now, otherwise));
+    if frozen {
+        moving::freeze(ctx, LockId::new(db, lock));
+    } else {
+        moving::keep_watch(ctx);
+    }
     carry_out(ctx, &names, db, now, &mut events);
     Stored::give_back(events);
     set_timer(ctx, now);
@@ -321,5 +335,6 @@ pub fn start_afresh(ctx: &Ctx) {
     sweep::clear();
     stats::clear();
     foreign::clear();
+    moving::clear();
     discover::start(ctx);
 }

@@ -18,9 +18,9 @@ use std::collections::{HashMap, HashSet};
 
 use foldhash::fast::RandomState;
 
-use crate::keyspace::Stored;
+use crate::keyspace::{Stored, names};
 use crate::lock::{Connection, Millis, Now, Owner, Rules, rules, session as lock_session};
-use crate::server::{Ctx, events};
+use crate::server::{Ctx, events, in_cluster};
 
 use super::table::{LockId, Table, give_back};
 use super::{
@@ -358,7 +358,8 @@ fn look_at_touched(ctx: &Ctx) {
             continue;
         };
         let known = TABLE.with_borrow(|table| table.contains(lock.db, &lock.name));
-        if known || (foreign::has_queue(ctx, &lock) && foreign::is_meant(ctx, &lock)) {
+        let found = || foreign::has_queue(ctx, &lock) && foreign::is_meant(ctx, &lock);
+        if known || (found() && (!in_cluster() || names::one_slot(&lock.name))) {
             look(ctx, &lock, queue);
             looked += 1;
         }

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use foldhash::fast::RandomState;
 
 use crate::keyspace::{Known, names};
-use crate::lock::{Due, Millis, Now, Presence, Session, Tick};
+use crate::lock::{Due, Millis, Now, Owner, Presence, Session, Tick, Ticket};
 use crate::server::Ctx;
 use crate::server::timer::{self, Alarm, Timer};
 
@@ -328,31 +328,50 @@ impl Table {
     }
 
     /// Marks a blocked waiter whose connection has closed.
-    pub fn mark_gone(&mut self, id: &LockId, owner: &[u8], ticket: u64) {
-        let Some(record) = self.record(id.db, &id.name) else {
-            return;
-        };
-        let line = &mut record.known.line;
-        if let Some(mut waiter) = line.get(owner)
-            && waiter.presence == Presence::Blocked(ticket)
-        {
-            waiter.presence = Presence::Gone;
-            line.set(owner, waiter);
-        }
+    pub fn mark_gone(&mut self, id: &LockId, owner: &[u8], ticket: Ticket) {
+        self.mark(id, owner, Presence::Blocked(ticket), Presence::Gone);
+    }
+
+    /// Marks a blocked waiter that the server let go and that may come back.
+    pub fn mark_let_go(&mut self, id: &LockId, owner: &[u8], ticket: Ticket) {
+        self.mark(id, owner, Presence::Blocked(ticket), Presence::Found);
     }
 
     /// Marks a waiter of Redisson's that is about to leave the queue.
     pub fn mark_left(&mut self, id: &LockId, owner: &[u8]) {
+        self.mark(id, owner, Presence::Asked, Presence::Found);
+    }
+
+    fn mark(&mut self, id: &LockId, owner: &[u8], from: Presence, to: Presence) {
         let Some(record) = self.record(id.db, &id.name) else {
             return;
         };
         let line = &mut record.known.line;
         if let Some(mut waiter) = line.get(owner)
-            && waiter.presence == Presence::Asked
+            && waiter.presence == from
         {
-            waiter.presence = Presence::Found;
+            waiter.presence = to;
             line.set(owner, waiter);
         }
+    }
+
+    /// The waiters of a lock that are marked as gone.
+    #[must_use]
+    pub fn gone(&self, id: &LockId) -> Vec<Owner> {
+        let waiters = self
+            .known(id)
+            .into_iter()
+            .flat_map(|known| known.line.iter());
+        let gone = waiters.filter(|(_, waiter)| waiter.presence == Presence::Gone);
+        gone.map(|(owner, _)| Owner::clone(owner)).collect()
+    }
+
+    /// What is known of a lock that has left this server; it is forgotten.
+    #[must_use]
+    pub fn remove(&mut self, id: &LockId) -> Known {
+        let known = self.take(id.db, &id.name);
+        self.forget(id.db, &id.name);
+        known
     }
 
     fn known(&self, id: &LockId) -> Option<&Known> {

@@ -394,6 +394,24 @@ fn tokens_grow_from_master_to_master() {
 }
 
 #[test]
+fn a_new_master_gives_greater_tokens_than_those_that_it_has_not_heard_of() {
+    let (old, new) = pair(&[]);
+    let mut client = old.connect();
+    client.int("FAIRLOCK.ACQUIRE k a");
+    client.int("FAIRLOCK.RELEASE k a");
+    same_keys(&old, &new);
+    // The last that the replica hears of.
+    new.connect().run("REPLICAOF 127.0.0.1 1");
+    let mut last = 0;
+    for _ in 0..10 {
+        last = client.int("FAIRLOCK.ACQUIRE k a");
+        client.int("FAIRLOCK.RELEASE k a");
+    }
+    let mut client = promote(&new);
+    assert!(client.int("FAIRLOCK.ACQUIRE k a") > last);
+}
+
+#[test]
 fn scripts_go_on_with_the_lock_at_a_server_without_the_module_and_back() {
     let (master, plain) = (Server::start(), Server::without_module(&[]));
     follow(&plain, &master);

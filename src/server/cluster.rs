@@ -1,0 +1,136 @@
+//! What this node of a cluster knows of slots: whether keys are here, and which node has a slot.
+
+use std::ops::RangeInclusive;
+use std::ptr::null_mut;
+use std::slice;
+
+use redis_module::{RedisValue, raw};
+
+use super::api::api;
+use super::{Ctx, Str, in_cluster};
+
+/// Where keys of one slot are, as far as this node knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Here, all of them that there are.
+    Here,
+    /// Some may be at another node: the slot is being moved, or has left.
+    Moving,
+    /// The cluster is down for this node: it must not decide anything.
+    Down,
+}
+
+/// Slots of one node.
+#[derive(Debug)]
+pub struct Range {
+    /// The slots.
+    pub slots: RangeInclusive<i64>,
+    /// Where clients reach the node, as `host:port`; `None`: it is this one.
+    pub elsewhere: Option<String>,
+}
+
+/// Length of a node's id.
+const ID: usize = raw::REDISMODULE_NODE_ID_LEN as usize;
+
+impl Ctx {
+    /// Where these keys are. The server is asked whether it would serve a command on all of them
+    /// now: it does so in a slot of its own, and where a slot is being moved only if each of them
+    /// is here.
+    #[must_use]
+    pub fn place_of(&self, [a, b, c, d]: [&Str; 4]) -> Place {
+        if !in_cluster() {
+            return Place::Here;
+        }
+        // SAFETY: the format says: four strings; they live until the call returns. The reply is
+        // freed, and is null, with the reason in errno, where the command was not run.
+        unsafe {
+            let Some(call) = raw::RedisModule_Call else {
+                return Place::Here;
+            };
+            let (name, format) = (c"EXISTS".as_ptr(), c"ssss".as_ptr());
+            let reply = call(self.raw, name, format, a.inner, b.inner, c.inner, d.inner);
+            if !reply.is_null() {
+                api!(RedisModule_FreeCallReply(reply) or ());
+                return Place::Here;
+            }
+        }
+        match std::io::Error::last_os_error().raw_os_error() {
+            Some(libc::ENETDOWN | libc::EROFS) => Place::Down,
+            _ => Place::Moving,
+        }
+    }
+
+    /// Whether the cluster is down for this node. Unlike [`Ctx::place_of`], this touches no key.
+    #[must_use]
+    pub fn cluster_is_down(&self) -> bool {
+        if !in_cluster() {
+            return false;
+        }
+        let info = redis_module::Context::new(self.raw).call("CLUSTER", &["INFO"]);
+        let info = info.ok();
+        let lines = info.iter().filter_map(text);
+        lines
+            .into_iter()
+            .any(|info| info.starts_with(b"cluster_state:fail"))
+    }
+
+    /// Which node has which slots.
+    #[must_use]
+    pub fn slots(&self) -> Vec<Range> {
+        let ours = own_id();
+        let slots = redis_module::Context::new(self.raw).call("CLUSTER", &["SLOTS"]);
+        let Ok(RedisValue::Array(ranges)) = slots else {
+            return Vec::new();
+        };
+        let ranges = ranges.iter();
+        ranges.filter_map(|range| read_range(range, ours)).collect()
+    }
+}
+
+/// This node's id.
+fn own_id() -> &'static [u8] {
+    // SAFETY: in a cluster the server answers with the id's characters, which it keeps as long as
+    // it runs; else with null.
+    unsafe {
+        let id = api!(RedisModule_GetMyClusterID() or null_mut());
+        if id.is_null() {
+            return &[];
+        }
+        slice::from_raw_parts(id.cast::<u8>(), ID)
+    }
+}
+
+/// One entry of CLUSTER SLOTS: first and last slot, then the master as host, port and id.
+fn read_range(entry: &RedisValue, ours: &[u8]) -> Option<Range> {
+    let RedisValue::Array(entry) = entry else {
+        return None;
+    };
+    let [
+        RedisValue::Integer(first),
+        RedisValue::Integer(last),
+        RedisValue::Array(node),
+        ..,
+    ] = &entry[..]
+    else {
+        return None;
+    };
+    let [host, RedisValue::Integer(port), id, ..] = &node[..] else {
+        return None;
+    };
+    let is_ours = text(id)? == ours;
+    // A node whose address is not known is reached where this one was.
+    let host = String::from_utf8_lossy(text(host).unwrap_or_default());
+    Some(Range {
+        slots: *first..=*last,
+        elsewhere: (!is_ours).then(|| format!("{host}:{port}")),
+    })
+}
+
+fn text(value: &RedisValue) -> Option<&[u8]> {
+    match value {
+        RedisValue::SimpleString(text) | RedisValue::BulkString(text) => Some(text.as_bytes()),
+        RedisValue::StringBuffer(text) => Some(text),
+        RedisValue::BulkRedisString(text) => Some(text.as_slice()),
+        _ => None,
+    }
+}

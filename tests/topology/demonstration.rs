@@ -1,0 +1,34 @@
+//! `make cluster` shows what it says, on any machine, and leaves nothing behind.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use tempfile::TempDir;
+
+use crate::server::Server;
+
+#[test]
+fn the_cluster_that_is_started_for_users_shows_what_it_promises() {
+    let module = Server::start().module_path();
+    let work = TempDir::new().expect("a temporary directory");
+    let output = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/cluster"))
+        .arg(module)
+        .env("DEMO_ONLY", "1")
+        .env("TMPDIR", work.path())
+        .stdin(Stdio::null())
+        .output()
+        .expect("the script starts");
+    let shown = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{shown}\n{errors}");
+    for promise in [
+        "(error) MOVED ",
+        "bob holds the lock now, token ",
+        "carol holds the lock now, token ",
+        "dave holds the lock now, token ",
+    ] {
+        assert!(shown.contains(promise), "{promise}: {shown}");
+    }
+    let left = work.path().read_dir().expect("a directory").count();
+    assert_eq!(left, 0, "it leaves its directory behind");
+}

@@ -1,0 +1,151 @@
+//! A node of a cluster fails, or hands its role over, while clients hold and wait.
+
+use crate::client::Blocked;
+use crate::cluster::{Cluster, Node, QUEUE, Scene, goes_on};
+use crate::server::{Server, wait_until};
+
+/// Three masters, each with a replica; the scene at the master of `k`, and its replica has it.
+fn with_scene() -> (Cluster, Scene, usize) {
+    let cluster = Cluster::start(3, 1, &["--fairlock.turn", "60000"]);
+    let home = cluster.home("k");
+    let scene = Scene::new(&cluster.masters[home]);
+    let replica = &cluster.replicas[home];
+    wait_until("the replica has all", || {
+        let mut reader = replica.connect();
+        reader.run("READONLY");
+        reader.run(QUEUE) == "[b, c, d]"
+    });
+    (cluster, scene, home)
+}
+
+fn is_master(node: &Node) -> bool {
+    node.info("replication", "role") == "master"
+        && node.run("CLUSTER INFO").contains("cluster_state:ok")
+}
+
+/// The replica takes over by this command, and the lock goes on there.
+fn fails_over_by(command: &str) {
+    let (cluster, scene, home) = with_scene();
+    let (old, new) = (&cluster.masters[home], &cluster.replicas[home]);
+    assert_eq!(new.run(command), "OK");
+    for waiter in scene.blocked {
+        assert!(waiter.reply().starts_with("(error) UNBLOCKED "));
+    }
+    wait_until("the replica is the master", || is_master(new));
+    goes_on(new, scene.token);
+    // The old one sends everybody there.
+    let reply = old.connect().run("FAIRLOCK.ACQUIRE k x");
+    assert!(
+        reply.starts_with("(error) MOVED ") && reply.ends_with(&new.address()),
+        "{reply}"
+    );
+}
+
+#[test]
+fn a_planned_failover_keeps_every_place() {
+    fails_over_by("CLUSTER FAILOVER");
+}
+
+#[test]
+fn a_forced_failover_keeps_every_place() {
+    fails_over_by("CLUSTER FAILOVER FORCE");
+}
+
+#[test]
+fn a_takeover_keeps_every_place() {
+    fails_over_by("CLUSTER FAILOVER TAKEOVER");
+}
+
+/// A lock of another master with a holder and blocked waiters `b` and `c`.
+fn elsewhere(node: &Server, lock: &str) -> [Blocked; 2] {
+    node.connect()
+        .int(&format!("FAIRLOCK.ACQUIRE {lock} a LEASE 600000"));
+    ["b", "c"].map(|owner| node.block(&format!("FAIRLOCK.ACQUIRE {lock} {owner} LEASE 600000")))
+}
+
+/// A dead master takes the whole cluster down for a moment (cluster-require-full-coverage), and
+/// the other masters send their blocked clients away: that is no reason to lose a place either.
+#[test]
+fn a_master_that_is_killed_costs_nobody_the_place() {
+    let (mut cluster, scene, home) = with_scene();
+    let other = (home + 1) % 3;
+    let lock = cluster.lock_of(other);
+    let [b, c] = elsewhere(&cluster.masters[other], &lock);
+    let dead = cluster.masters.swap_remove(home);
+    // It moved to where the dead one was, if it was the last.
+    let neighbour = if other == cluster.masters.len() {
+        home
+    } else {
+        other
+    };
+    dead.signal("KILL");
+    let new = &cluster.replicas[home];
+    wait_until("the replica is the master", || is_master(new));
+    for waiter in scene.blocked {
+        assert!(waiter.reply().starts_with("(error) "));
+    }
+    goes_on(new, scene.token);
+    let neighbour = &cluster.masters[neighbour];
+    wait_until("the cluster is up", || {
+        neighbour.run("CLUSTER INFO").contains("cluster_state:ok")
+    });
+    goes_on_elsewhere(neighbour, &lock, [b, c]);
+}
+
+/// Whoever was sent away comes back, the last first.
+fn goes_on_elsewhere(node: &Server, lock: &str, waiters: [Blocked; 2]) {
+    let mut client = node.connect();
+    let queue = format!("LRANGE redisson_lock_queue:{{{lock}}} 0 -1");
+    assert_eq!(client.run(&queue), "[b, c]");
+    let [b, c] = waiters;
+    let [c, b] = [(c, "c"), (b, "b")].map(|(waiter, owner)| {
+        if waiter.is_done() {
+            let reply = waiter.reply();
+            assert!(reply.starts_with("(error) CLUSTERDOWN "), "{reply}");
+            node.block(&format!("FAIRLOCK.ACQUIRE {lock} {owner} LEASE 600000"))
+        } else {
+            waiter
+        }
+    });
+    assert_eq!(client.run(&queue), "[b, c]");
+    assert_eq!(client.run(&format!("FAIRLOCK.RELEASE {lock} a")), "0");
+    let token = b.int();
+    assert!(!c.is_done());
+    assert_eq!(client.run(&format!("FAIRLOCK.RELEASE {lock} b")), "0");
+    assert!(c.int() > token);
+}
+
+/// A node that knows the cluster to be down lets its clients go, and takes none of their places.
+/// It hands no lock on either: somebody else may be doing that by now.
+#[test]
+fn a_node_that_is_cut_off_hands_nothing_on() {
+    let cluster = Cluster::start(3, 0, &["--fairlock.turn", "60000"]);
+    let node = &cluster.masters[0];
+    let lock = cluster.lock_of(0);
+    let mut client = node.connect();
+    let waiters = elsewhere(node, &lock);
+    client.run(&format!("PEXPIRE {lock} 20000"));
+    let replies: Vec<String> = cluster.masters[1].while_stopped(|| {
+        cluster.masters[2].while_stopped(|| {
+            let replies = waiters.map(Blocked::reply).to_vec();
+            let expire = format!("PEXPIRE {lock} 1");
+            let refused = client.run(&expire);
+            assert!(refused.starts_with("(error) CLUSTERDOWN "), "{refused}");
+            replies
+        })
+    });
+    for reply in &replies {
+        assert!(reply.starts_with("(error) CLUSTERDOWN "), "{reply}");
+    }
+    wait_until("the cluster is up", || {
+        node.run("CLUSTER INFO").contains("cluster_state:ok")
+    });
+    let queue = format!("LRANGE redisson_lock_queue:{{{lock}}} 0 -1");
+    assert_eq!(client.run(&queue), "[b, c]");
+    let c = node.block(&format!("FAIRLOCK.ACQUIRE {lock} c"));
+    let b = node.block(&format!("FAIRLOCK.ACQUIRE {lock} b"));
+    client.run(&format!("FAIRLOCK.RELEASE {lock} a"));
+    b.int();
+    client.run(&format!("FAIRLOCK.RELEASE {lock} b"));
+    c.int();
+}

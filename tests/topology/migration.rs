@@ -1,0 +1,299 @@
+//! A slot moves from one node to another, with a lock that is held and waited for in it.
+//!
+//! While it moves, no node sees all of the lock: only its holder is served, and nobody is told
+//! anything wrong. When it has moved, everybody is where the lock is, in the order of the queue.
+
+use crate::cluster::{Cluster, Move, QUEUE, Scene, goes_on, keys_of};
+use crate::server::wait_until;
+
+/// The lock `k` is the first of two masters'.
+const HOME: usize = 0;
+const AWAY: usize = 1;
+
+fn two_masters(options: &[&str]) -> Cluster {
+    let cluster = Cluster::start(2, 0, options);
+    assert_eq!(cluster.home("k"), HOME);
+    cluster
+}
+
+fn begin(cluster: &Cluster) -> Move<'_> {
+    Move::begin(cluster, cluster.slot("k"), HOME, AWAY)
+}
+
+#[test]
+fn everybody_keeps_the_place_in_whichever_order_the_keys_move() {
+    let cluster = two_masters(&["--fairlock.turn", "60000"]);
+    let [lock, queue, deadlines, token] = keys_of("k");
+    let orders = [
+        [&lock, &queue, &deadlines, &token],
+        [&token, &deadlines, &queue, &lock],
+        [&queue, &lock, &token, &deadlines],
+        [&deadlines, &token, &lock, &queue],
+    ];
+    for (round, order) in orders.iter().enumerate() {
+        let (from, to) = if round % 2 == 0 {
+            (HOME, AWAY)
+        } else {
+            (AWAY, HOME)
+        };
+        let scene = Scene::new(&cluster.masters[from]);
+        let slot = cluster.slot("k");
+        let moving = Move::begin(&cluster, slot, from, to);
+        for (done, key) in order.iter().enumerate() {
+            moving.keys(&[(*key).clone()]);
+            nobody_is_served(&moving, order[done + 1..].contains(&&lock));
+            scene.all_wait();
+            let left: usize = moving.from.run("DBSIZE").parse().expect("a number");
+            assert_eq!(left, order.len() - done - 1, "after {key}");
+        }
+        let node = moving.to;
+        moving.finish();
+        for waiter in scene.blocked {
+            assert_eq!(
+                waiter.reply(),
+                format!("(error) MOVED {slot} {}", node.address())
+            );
+        }
+        goes_on(node, scene.token);
+        assert_eq!(cluster.masters[from].run("DBSIZE"), "0");
+        node.run("FLUSHALL");
+    }
+}
+
+/// A newcomer is told to come again, at the node where it is sent to; the holder is not.
+fn nobody_is_served(moving: &Move<'_>, lock_is_at_home: bool) {
+    let ask = "FAIRLOCK.ACQUIRE k x ENQUEUE";
+    let at_home = moving.from.connect().run(ask);
+    let there = moving.to.asking(ask);
+    if lock_is_at_home {
+        assert!(at_home.starts_with("(error) TRYAGAIN "), "{at_home}");
+    } else {
+        assert!(at_home.starts_with("(error) ASK "), "{at_home}");
+    }
+    let complete = there.starts_with("[4, ");
+    assert!(
+        complete || there.starts_with("(error) TRYAGAIN "),
+        "{there}"
+    );
+    if complete {
+        assert_eq!(moving.to.asking("FAIRLOCK.CANCEL k x"), "1");
+    }
+}
+
+#[test]
+fn a_holder_renews_and_releases_wherever_its_key_is() {
+    let cluster = two_masters(&["--fairlock.turn", "60000"]);
+    let [lock, queue, deadlines, token] = keys_of("k");
+    let scene = Scene::new(&cluster.masters[HOME]);
+    let moving = begin(&cluster);
+    moving.keys(&[queue, deadlines]);
+    let mut home = moving.from.connect();
+    assert_eq!(home.run("FAIRLOCK.RENEW k a LEASE 500000"), "500000");
+    let again = home.int("FAIRLOCK.ACQUIRE k a LEASE 500000");
+    assert_eq!(again, scene.token);
+    assert_eq!(home.run("FAIRLOCK.RELEASE k a"), "1");
+    moving.keys(&[token]);
+    // Whether the token is there is not known any more, nor what comes after it.
+    let unknown = home.run("FAIRLOCK.ACQUIRE k a");
+    assert!(unknown.starts_with("(error) TRYAGAIN "), "{unknown}");
+    moving.keys(&[lock]);
+    assert_eq!(
+        moving.to.asking("FAIRLOCK.RENEW k a LEASE 400000"),
+        "400000"
+    );
+    assert_eq!(moving.to.asking("FAIRLOCK.RELEASE k b"), NOT_HELD);
+    let to = moving.to;
+    moving.finish();
+    goes_on(to, scene.token);
+}
+
+const NOT_HELD: &str = "(error) NOTHELD the owner does not hold the lock, or not by this token";
+
+#[test]
+fn a_lock_that_is_released_while_half_of_it_has_moved_goes_to_the_head_when_all_has() {
+    let cluster = two_masters(&["--fairlock.turn", "60000"]);
+    let [lock, queue, deadlines, token] = keys_of("k");
+    let scene = Scene::new(&cluster.masters[HOME]);
+    let moving = begin(&cluster);
+    moving.keys(&[lock, token]);
+    assert_eq!(moving.to.asking("FAIRLOCK.RELEASE k a"), "0");
+    scene.all_wait();
+    let newcomer = moving.to.asking("FAIRLOCK.ACQUIRE k x NOWAIT");
+    assert!(newcomer.starts_with("(error) TRYAGAIN "), "{newcomer}");
+    moving.keys(&[queue, deadlines]);
+    let to = moving.to;
+    moving.finish();
+    // Nobody overtakes those who are on their way.
+    let mut client = to.connect();
+    assert_eq!(client.run("FAIRLOCK.ACQUIRE k x NOWAIT"), "(nil)");
+    let [b, _d] = scene.blocked;
+    assert!(b.reply().starts_with("(error) MOVED "));
+    assert!(client.int("FAIRLOCK.ACQUIRE k b") > scene.token);
+    assert_eq!(client.run(QUEUE), "[c, d]");
+}
+
+#[test]
+fn a_migration_that_is_given_up_leaves_everybody_in_place() {
+    let cluster = two_masters(&[]);
+    let scene = Scene::new(&cluster.masters[HOME]);
+    let moving = begin(&cluster);
+    let home = moving.from;
+    let mut client = home.connect();
+    // As long as all keys are here nothing is different; one that is not may have moved.
+    assert!(
+        client
+            .run("FAIRLOCK.ACQUIRE k x ENQUEUE")
+            .starts_with("[4, ")
+    );
+    assert_eq!(client.run("FAIRLOCK.CANCEL k x"), "1");
+    assert_eq!(client.run("DEL redisson_lock_token:{k}"), "1");
+    let newcomer = client.run("FAIRLOCK.ACQUIRE k x ENQUEUE");
+    assert!(newcomer.starts_with("(error) TRYAGAIN "), "{newcomer}");
+    assert_eq!(client.run("FAIRLOCK.RELEASE k a"), "0");
+    scene.all_wait();
+    moving.give_up();
+    let [b, d] = scene.blocked;
+    assert!(b.int() > scene.token);
+    assert_eq!(client.run("FAIRLOCK.RELEASE k b"), "0");
+    client.int("FAIRLOCK.ACQUIRE k c ENQUEUE");
+    assert_eq!(client.run("FAIRLOCK.RELEASE k c"), "0");
+    d.int();
+}
+
+#[test]
+fn a_lease_that_ends_on_the_way_serves_the_head_when_the_lock_has_arrived() {
+    let cluster = two_masters(&[]);
+    let home = &cluster.masters[HOME];
+    let mut client = home.connect();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 3000");
+    let waiter = home.block("FAIRLOCK.ACQUIRE k b");
+    let moving = begin(&cluster);
+    let keys = keys_of("k");
+    moving.keys(&keys[1..]);
+    wait_until("the lease has ended", || client.run("DBSIZE") == "0");
+    assert!(!waiter.is_done());
+    moving.keys(&keys[..1]);
+    moving.finish();
+    assert!(waiter.reply().starts_with("(error) MOVED "));
+    assert!(cluster.masters[AWAY].connect().int("FAIRLOCK.ACQUIRE k b") > 0);
+}
+
+#[test]
+fn a_waiter_whose_time_is_up_or_who_hangs_up_on_the_way_costs_one_turn() {
+    let cluster = two_masters(&["--fairlock.turn", "200"]);
+    let home = &cluster.masters[HOME];
+    home.connect().int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    let short = home.block("FAIRLOCK.ACQUIRE k b WAIT 1500");
+    let dying = home.block("FAIRLOCK.ACQUIRE k c");
+    let last = home.block("FAIRLOCK.ACQUIRE k d");
+    let moving = begin(&cluster);
+    moving.keys(&keys_of("k"));
+    dying.disconnect();
+    assert_eq!(short.reply(), "(nil)");
+    assert!(!last.is_done());
+    let away = moving.to;
+    moving.finish();
+    assert!(last.reply().starts_with("(error) MOVED "));
+    let last = away.block("FAIRLOCK.ACQUIRE k d");
+    assert_eq!(away.run(QUEUE), "[b, c, d]");
+    assert_eq!(away.run("FAIRLOCK.RELEASE k a"), "0");
+    last.int();
+    assert_eq!(away.run(QUEUE), "[]");
+}
+
+#[test]
+fn a_waiter_who_hangs_up_before_the_move_is_given_up_has_left() {
+    let cluster = two_masters(&[]);
+    let home = &cluster.masters[HOME];
+    home.connect().int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    let dying = home.block("FAIRLOCK.ACQUIRE k b");
+    let next = home.block("FAIRLOCK.ACQUIRE k c");
+    let moving = begin(&cluster);
+    home.run("DEL redisson_lock_token:{k}");
+    dying.disconnect();
+    moving.give_up();
+    wait_until("b has left", || home.run(QUEUE) == "[c]");
+    assert_eq!(home.run("FAIRLOCK.RELEASE k a"), "0");
+    next.int();
+}
+
+#[test]
+fn a_session_ends_where_its_slot_leaves_and_the_lock_lives_on_by_its_lease() {
+    let cluster = two_masters(&[]);
+    let home = &cluster.masters[HOME];
+    let mut holder = home.connect();
+    holder.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 4000");
+    let moving = begin(&cluster);
+    moving.keys(&keys_of("k"));
+    let away = moving.to;
+    moving.finish();
+    let session = "fairlock_session_locks";
+    wait_until("the session has ended", || {
+        home.info("fairlock", session) == "0"
+    });
+    // The connection has no say any more.
+    let waiter = away.block("FAIRLOCK.ACQUIRE k b");
+    let end = away.run("PEXPIRETIME k");
+    drop(holder);
+    assert_eq!(home.run("PING"), "PONG");
+    assert_eq!(away.run("HGETALL k"), "[a, 1]");
+    assert_eq!(away.run("PEXPIRETIME k"), end);
+    waiter.int();
+}
+
+#[test]
+fn a_session_that_ends_before_its_key_has_moved_frees_the_lock() {
+    let cluster = two_masters(&[]);
+    let home = &cluster.masters[HOME];
+    let mut holder = home.connect();
+    let id = holder.id;
+    holder.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 600000");
+    let moving = begin(&cluster);
+    home.run(&format!("CLIENT KILL ID {id}"));
+    wait_until("it is free", || {
+        home.run("EXISTS redisson_lock_token:{k}") == "1" && home.run("DBSIZE") == "1"
+    });
+    moving.give_up();
+    home.connect().int("FAIRLOCK.ACQUIRE k b");
+}
+
+#[test]
+fn a_free_lock_cannot_be_taken_while_its_slot_moves() {
+    let cluster = two_masters(&[]);
+    let moving = begin(&cluster);
+    for command in ["NOWAIT", "ENQUEUE", "WAIT 100", ""] {
+        let ask = format!("FAIRLOCK.ACQUIRE k x {command}");
+        let ask = ask.trim_end();
+        let reply = moving.from.connect().run(ask);
+        assert!(reply.starts_with("(error) ASK "), "{reply}");
+        let reply = moving.to.asking(ask);
+        assert!(reply.starts_with("(error) TRYAGAIN "), "{reply}");
+        let reply = moving.to.connect().run(ask);
+        assert!(reply.starts_with("(error) MOVED "), "{reply}");
+    }
+    let to = moving.to;
+    moving.finish();
+    assert!(to.connect().int("FAIRLOCK.ACQUIRE k x") > 0);
+}
+
+#[test]
+fn waiters_of_a_slot_that_is_taken_away_are_sent_after_it() {
+    let cluster = two_masters(&[]);
+    let (home, away) = (&cluster.masters[HOME], &cluster.masters[AWAY]);
+    let scene = Scene::new(home);
+    let slot = cluster.slot("k");
+    // As after a partition: the other node claims it, and it counts.
+    away.run(&format!("CLUSTER SETSLOT {slot} IMPORTING {}", home.id));
+    away.run(&format!("CLUSTER SETSLOT {slot} NODE {}", away.id));
+    for waiter in scene.blocked {
+        assert_eq!(
+            waiter.reply(),
+            format!("(error) MOVED {slot} {}", away.address())
+        );
+    }
+    assert_eq!(
+        home.info("fairlock", "fairlock_acquisitions_handed_off"),
+        "0"
+    );
+    assert_eq!(home.run("DBSIZE"), "0");
+}

@@ -1,0 +1,148 @@
+//! Every command goes to the node of its lock's key, and finds all of the lock there.
+
+use redis::cluster::{ClusterClient, ClusterConnection};
+
+use crate::cluster::Cluster;
+
+const COMMANDS: [&str; 8] = [
+    "ACQUIRE {} a",
+    "ACQUIRE {} a NOWAIT",
+    "RELEASE {} a",
+    "RENEW {} a",
+    "CANCEL {} a",
+    "BREAK {}",
+    "QUEUE {}",
+    "INFO {}",
+];
+
+fn three_masters() -> Cluster {
+    Cluster::start(3, 0, &[])
+}
+
+fn client(cluster: &Cluster) -> ClusterConnection {
+    let nodes = cluster.masters.iter();
+    let nodes = nodes.map(|node| format!("redis://{}/", node.address()));
+    let client = ClusterClient::new(nodes).expect("valid addresses");
+    client.get_connection().expect("a connection")
+}
+
+fn run<T: redis::FromRedisValue>(connection: &mut ClusterConnection, words: &str) -> T {
+    let mut words = words.split(' ');
+    let mut command = redis::cmd(words.next().expect("a command"));
+    words.for_each(|word| {
+        command.arg(word);
+    });
+    command.query(connection).expect("a reply")
+}
+
+#[test]
+fn every_command_is_sent_to_the_node_of_its_lock() {
+    let cluster = three_masters();
+    for lock in ["orders", "shop{7}:x", "{a}"] {
+        let (slot, home) = (cluster.slot(lock), cluster.home(lock));
+        let moved = format!("(error) MOVED {slot} {}", cluster.masters[home].address());
+        for (number, node) in cluster.masters.iter().enumerate() {
+            for command in COMMANDS {
+                let command = format!("FAIRLOCK.{}", command.replacen("{}", lock, 1));
+                let reply = node.connect().run(&command);
+                assert_eq!(reply == moved, number != home, "{command}: {reply}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_replica_shows_the_lock_to_those_who_ask_it_to_and_sends_others_to_its_master() {
+    let cluster = Cluster::start(3, 1, &[]);
+    let home = cluster.home("orders");
+    let (master, replica) = (&cluster.masters[home], &cluster.replicas[home]);
+    let mut client = master.connect();
+    client.int("FAIRLOCK.ACQUIRE orders a");
+    client.run("FAIRLOCK.ACQUIRE orders b ENQUEUE");
+    assert_eq!(client.run("WAIT 1 30000"), "1");
+    let mut reader = replica.connect();
+    let moved = format!(
+        "(error) MOVED {} {}",
+        cluster.slot("orders"),
+        master.address()
+    );
+    assert_eq!(reader.run("FAIRLOCK.QUEUE orders"), moved);
+    reader.run("READONLY");
+    assert!(
+        reader
+            .run("FAIRLOCK.QUEUE orders")
+            .starts_with("[[b, polling, ")
+    );
+    assert!(
+        reader
+            .run("FAIRLOCK.INFO orders")
+            .starts_with("[owner, a, ")
+    );
+    assert_eq!(reader.run("FAIRLOCK.ACQUIRE orders b ENQUEUE"), moved);
+}
+
+#[test]
+fn a_cluster_client_uses_locks_of_all_nodes() {
+    let cluster = three_masters();
+    let mut connection = client(&cluster);
+    let plain: Vec<String> = (0..3).map(|node| cluster.lock_of(node)).collect();
+    let tagged = ["{a}", "a{b}c", "{user}:1", "x{y}{z}", "a{b}}"].map(str::to_owned);
+    for lock in plain.iter().chain(&tagged) {
+        let token: i64 = run(&mut connection, &format!("FAIRLOCK.ACQUIRE {lock} a"));
+        let place: (i64, i64) = run(
+            &mut connection,
+            &format!("FAIRLOCK.ACQUIRE {lock} b ENQUEUE"),
+        );
+        assert_eq!(place.0, 1);
+        // Lock, queue, deadlines and token, all in the slot of the name.
+        let slot = cluster.slot(lock);
+        let node = &cluster.masters[cluster.home(lock)];
+        assert_eq!(
+            node.run(&format!("CLUSTER COUNTKEYSINSLOT {slot}")),
+            "4",
+            "{lock}"
+        );
+        let left: i64 = run(&mut connection, &format!("FAIRLOCK.RELEASE {lock} a"));
+        assert_eq!(left, 0);
+        let next: i64 = run(&mut connection, &format!("FAIRLOCK.ACQUIRE {lock} b"));
+        assert_eq!(next, token + 1);
+        let left: i64 = run(&mut connection, &format!("FAIRLOCK.RELEASE {lock} b"));
+        assert_eq!(left, 0);
+        node.run("FLUSHALL");
+    }
+}
+
+#[test]
+fn a_blocked_cluster_client_is_served() {
+    let cluster = three_masters();
+    for node in 0..3 {
+        let lock = cluster.lock_of(node);
+        let mut holder = client(&cluster);
+        let token: i64 = run(&mut holder, &format!("FAIRLOCK.ACQUIRE {lock} a"));
+        let mut waiter = client(&cluster);
+        let ask = format!("FAIRLOCK.ACQUIRE {lock} b WAIT 30000");
+        let waiting = std::thread::spawn(move || run::<i64>(&mut waiter, &ask));
+        crate::server::wait_until("b waits", || cluster.masters[node].blocked() == 1);
+        let left: i64 = run(&mut holder, &format!("FAIRLOCK.RELEASE {lock} a"));
+        assert_eq!(left, 0);
+        assert_eq!(waiting.join().expect("a token"), token + 1);
+    }
+}
+
+#[test]
+fn a_name_whose_keys_would_be_elsewhere_is_refused_by_every_node() {
+    let cluster = three_masters();
+    for lock in ["a{b", "{}x", "a}b", "x{}y"] {
+        let home = cluster.home(lock);
+        for (number, node) in cluster.masters.iter().enumerate() {
+            for command in COMMANDS {
+                let command = format!("FAIRLOCK.{}", command.replacen("{}", lock, 1));
+                let reply = node.connect().run(&command);
+                let code = if number == home { "CROSSSLOT" } else { "MOVED" };
+                let refused = reply.starts_with(&format!("(error) {code} "));
+                assert!(refused, "{command}: {reply}");
+            }
+            assert_eq!(node.run("DBSIZE"), "0");
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! A master, two replicas and three sentinels.
+
+use std::fs;
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+
+use tempfile::TempDir;
+
+use crate::client::Client;
+use crate::cluster::{QUEUE, Scene, goes_on};
+use crate::server::{Server, wait_until};
+
+const SENTINELS: usize = 3;
+
+/// A sentinel; killed when dropped.
+struct Sentinel {
+    process: Child,
+    port: u16,
+    _dir: TempDir,
+}
+
+impl Sentinel {
+    fn start(master: u16) -> Self {
+        // The port is free when it is chosen, and somebody may be faster: then the next one.
+        for _ in 0..20 {
+            let mut sentinel = Self::spawn(master);
+            let mut is_up = false;
+            wait_until("the sentinel has started", || {
+                is_up = redis::Client::open(format!("redis://127.0.0.1:{}/", sentinel.port))
+                    .and_then(|client| client.get_connection())
+                    .and_then(|mut connection| redis::cmd("INFO").query(&mut connection))
+                    .is_ok_and(|info: String| {
+                        info.contains(&format!("process_id:{}\r", sentinel.process.id()))
+                    });
+                is_up || sentinel.process.try_wait().expect("its state").is_some()
+            });
+            if is_up {
+                return sentinel;
+            }
+        }
+        panic!("no sentinel starts");
+    }
+
+    fn spawn(master: u16) -> Self {
+        let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let port = free.local_addr().expect("its address").port();
+        let dir = TempDir::new().expect("a temporary directory");
+        let file = dir.path().join("sentinel.conf");
+        let configuration = format!(
+            "port {port}\nbind 127.0.0.1\ndir {}\nlogfile log\n\
+             sentinel monitor fair 127.0.0.1 {master} 2\n\
+             sentinel down-after-milliseconds fair 2000\n\
+             sentinel failover-timeout fair 20000\n\
+             sentinel parallel-syncs fair 2\n",
+            dir.path().display()
+        );
+        fs::write(&file, configuration).expect("written");
+        drop(free);
+        let process = Command::new("redis-server")
+            .arg(&file)
+            .arg("--sentinel")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("redis-server is installed");
+        Self {
+            process,
+            port,
+            _dir: dir,
+        }
+    }
+
+    fn connect(&self) -> Client {
+        Client::new(self.port, 2)
+    }
+
+    /// A field of what it knows of the master.
+    fn knows(&self, field: &str) -> String {
+        let known = self.connect().run("SENTINEL MASTER fair");
+        let mut words = known.trim_matches(['[', ']']).split(", ");
+        words.find(|word| *word == field);
+        words.next().unwrap_or_default().to_owned()
+    }
+}
+
+impl Drop for Sentinel {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+struct Installation {
+    servers: Vec<Server>,
+    sentinels: Vec<Sentinel>,
+}
+
+impl Installation {
+    fn start() -> Self {
+        let options = [
+            "--repl-diskless-sync-delay",
+            "0",
+            "--fairlock.turn",
+            "60000",
+        ];
+        let servers: Vec<Server> = (0..3).map(|_| Server::with(&options)).collect();
+        let master = servers[0].port;
+        for replica in &servers[1..] {
+            assert_eq!(
+                replica
+                    .connect()
+                    .run(&format!("REPLICAOF 127.0.0.1 {master}")),
+                "OK"
+            );
+        }
+        for replica in &servers[1..] {
+            wait_until("it is up to date", || {
+                replica.info("replication", "master_link_status") == "up"
+            });
+        }
+        let sentinels: Vec<_> = (0..SENTINELS).map(|_| Sentinel::start(master)).collect();
+        let installation = Self { servers, sentinels };
+        installation.is_ready();
+        installation
+    }
+
+    fn is_ready(&self) {
+        for sentinel in &self.sentinels {
+            wait_until("the sentinel knows all", || {
+                sentinel.knows("num-slaves") == "2" && sentinel.knows("num-other-sentinels") == "2"
+            });
+            wait_until("a failover would be possible", || {
+                sentinel
+                    .connect()
+                    .run("SENTINEL CKQUORUM fair")
+                    .starts_with("OK ")
+            });
+        }
+        // Only a replica whose state it has heard is a candidate.
+        wait_until("the replicas are candidates", || {
+            let replicas = self.sentinels[0].connect().run("SENTINEL REPLICAS fair");
+            replicas.matches("master-link-status, ok").count() == 2
+        });
+    }
+
+    /// The master's port, as a client finds it.
+    fn master(&self) -> u16 {
+        master_by(&self.ports())
+    }
+
+    fn ports(&self) -> Vec<u16> {
+        self.sentinels
+            .iter()
+            .map(|sentinel| sentinel.port)
+            .collect()
+    }
+
+    fn server(&self, port: u16) -> &Server {
+        let mut servers = self.servers.iter();
+        servers
+            .find(|server| server.port == port)
+            .expect("one of ours")
+    }
+
+    /// Waits until the sentinels name another master, and it is one.
+    fn new_master(&self, old: u16) -> &Server {
+        let mut port = old;
+        wait_until("there is a new master", || {
+            port = self.master();
+            port != old && self.server(port).info("replication", "role") == "master"
+        });
+        self.server(port)
+    }
+}
+
+/// The master's port, by the first sentinel that answers.
+fn master_by(sentinels: &[u16]) -> u16 {
+    let mut client = Client::new(sentinels[0], 2);
+    let address = client.run("SENTINEL GET-MASTER-ADDR-BY-NAME fair");
+    let port = address.trim_matches(['[', ']']).rsplit(", ").next();
+    port.and_then(|port| port.parse().ok()).expect("a port")
+}
+
+/// Clients that take and release locks of their own, and find the master again when they lose it.
+struct Load {
+    stop: AtomicBool,
+    rounds: [AtomicUsize; 4],
+}
+
+impl Load {
+    fn new() -> Self {
+        Self {
+            stop: AtomicBool::new(false),
+            rounds: Default::default(),
+        }
+    }
+
+    /// One client, until it is stopped. A failover may lose what it did last, but no acquisition
+    /// has a smaller token than one before it.
+    fn work(&self, number: usize, sentinels: &[u16]) {
+        let mut last = 0;
+        while !self.stop.load(Ordering::Relaxed) {
+            let url = format!("redis://127.0.0.1:{}/", master_by(sentinels));
+            let client = redis::Client::open(url).expect("a valid address");
+            if let Ok(mut connection) = client.get_connection() {
+                // Some failures are expected; they show in that nothing is done.
+                let _ = self.work_at(&mut connection, number, &mut last);
+            }
+        }
+    }
+
+    fn work_at(
+        &self,
+        connection: &mut redis::Connection,
+        number: usize,
+        last: &mut i64,
+    ) -> redis::RedisResult<()> {
+        let lock = format!("load-{number}");
+        let mut release = redis::cmd("FAIRLOCK.RELEASE");
+        release.arg(&lock).arg("a");
+        // Its last release may have been lost, and then it would be given its old token.
+        match release.query::<i64>(connection) {
+            Err(error) if error.code() != Some("NOTHELD") => return Err(error),
+            _ => (),
+        }
+        while !self.stop.load(Ordering::Relaxed) {
+            let mut ask = redis::cmd("FAIRLOCK.ACQUIRE");
+            ask.arg(&lock).arg("a").arg("LEASE").arg(60_000);
+            let token: i64 = ask.query(connection)?;
+            assert!(token > *last, "{token} after {last}");
+            *last = token;
+            release.query::<i64>(connection)?;
+            self.rounds[number].fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Waits until each client has done more.
+    fn goes_on(&self) {
+        for rounds in &self.rounds {
+            let before = rounds.load(Ordering::Relaxed);
+            wait_until("the load goes on", || {
+                rounds.load(Ordering::Relaxed) > before + 10
+            });
+        }
+    }
+}
+
+/// Ends the load however the test ends.
+struct Ending<'l>(&'l Load);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A failover under load; waiters that ask again at the new master have kept their places.
+fn fails_over(begin: impl FnOnce(&Installation, &Server)) {
+    let installation = Installation::start();
+    let old = installation.master();
+    let scene = Scene::new(installation.server(old));
+    for replica in &installation.servers[1..] {
+        wait_until("the replica has all", || {
+            replica.connect().run(QUEUE) == "[b, c, d]"
+        });
+    }
+    let load = Load::new();
+    let ports = installation.ports();
+    thread::scope(|scope| {
+        let _ending = Ending(&load);
+        for number in 0..load.rounds.len() {
+            let (load, ports) = (&load, &ports);
+            scope.spawn(move || load.work(number, ports));
+        }
+        load.goes_on();
+        scene.all_wait();
+        begin(&installation, installation.server(old));
+        let new = installation.new_master(old);
+        for waiter in scene.blocked {
+            let reply = waiter.reply();
+            assert!(reply.starts_with("(error) "), "{reply}");
+        }
+        goes_on(new, scene.token);
+        load.goes_on();
+    });
+}
+
+#[test]
+fn a_master_that_is_killed_is_replaced_and_everybody_keeps_the_place() {
+    fails_over(|_, master| master.signal("KILL"));
+}
+
+#[test]
+fn a_failover_on_demand_keeps_every_place() {
+    fails_over(|installation, _| {
+        let mut sentinel = installation.sentinels[0].connect();
+        assert_eq!(sentinel.run("SENTINEL FAILOVER fair"), "OK");
+    });
+}
