@@ -143,7 +143,7 @@ impl Harmer {
             }
             Act::Config { option, value } => {
                 self.run(&["CONFIG", "SET", option, value]);
-                Harm::Config
+                Harm::Config { option, value }
             }
             Act::OutOfMemory { ms } => {
                 self.run(&["CONFIG", "SET", "maxmemory", "1"]);

@@ -46,7 +46,10 @@ pub enum Request {
     Renew {
         lease: Micros,
     },
-    Cancel,
+    /// Takes an owner out of the queue, who need not be the one who asks.
+    Cancel {
+        owner: usize,
+    },
     /// Not a command: the client closes its connection.
     Close,
 }
@@ -123,7 +126,10 @@ pub enum Harm {
         lock: usize,
     },
     /// CONFIG SET of something that takes nothing from anybody.
-    Config,
+    Config {
+        option: &'static str,
+        value: &'static str,
+    },
     /// No memory may be used any more.
     OutOfMemory,
     RewriteAof,
@@ -173,6 +179,8 @@ pub struct History {
     pub scripted: Vec<usize>,
     /// What a polling waiter has to come for the lock.
     pub turn: Micros,
+    /// The rest of a longer one: there may be holders from before.
+    pub resumed: bool,
 }
 
 /// Writes a history down.

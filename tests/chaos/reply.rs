@@ -27,6 +27,7 @@ impl Reply {
             Some(b'-') => Self::Error(rest.to_owned()),
             Some(b':') => Self::Int(number(rest)?),
             Some(b'_') => Self::Nil,
+            Some(b'#') => Self::Int(i64::from(rest == "t")),
             Some(b'$' | b'=') => read_text(from, number(rest)?)?,
             Some(b'*' | b'~') => read_many(from, number(rest)?)?.map_or(Self::Nil, Self::Many),
             Some(b'%') => read_many(from, number(rest)? * 2)?.map_or(Self::Nil, Self::Many),

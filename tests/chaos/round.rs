@@ -1,6 +1,7 @@
 //! One round: servers, clients, a plan, and at the end the question whether all is well.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -62,10 +63,48 @@ pub fn run(disk: Disk, seed: u64, milliseconds: u64, scripts: &Scripts) -> Vec<V
     });
     report(&history);
     let mut found = checker::check(&history);
+    if !found.is_empty() {
+        println!(
+            "  the history is in {}",
+            keep(&history, disk, seed).display()
+        );
+    }
     if harmer.master().log().contains("BUG REPORT") {
         found.push(Violation::Crash);
     }
     found
+}
+
+/// Writes a history down, a line for everything, in the order in which it ended.
+fn keep(history: &History, disk: Disk, seed: u64) -> PathBuf {
+    let mut lines: Vec<(u64, String)> = Vec::new();
+    lines.extend(
+        history
+            .calls
+            .iter()
+            .map(|call| (call.answered, format!("{call:?}"))),
+    );
+    lines.extend(
+        history
+            .sights
+            .iter()
+            .map(|sight| (sight.to, format!("{sight:?}"))),
+    );
+    lines.extend(
+        history
+            .faults
+            .iter()
+            .map(|fault| (fault.to, format!("{fault:?}"))),
+    );
+    lines.sort();
+    let text: String = lines
+        .iter()
+        .map(|(at, line)| format!("{at} {line}\n"))
+        .collect();
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let path = folder.join(format!("chaos-{disk:?}-{seed}.txt"));
+    std::fs::write(&path, text).expect("written");
+    path
 }
 
 /// Lets everybody come to an end; whoever waits for too long is cut off, and says so.

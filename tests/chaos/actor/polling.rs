@@ -62,7 +62,14 @@ fn acquire(actor: &mut Actor, lock: usize, lease: u64) -> Result<Option<i64>, Ov
             Answer::NotNow if actor.dice.one_in(60) => {
                 if actor.dice.one_in(2) {
                     let words = ["FAIRLOCK.CANCEL", &lock_name, &name];
-                    actor.call(lock, Request::Cancel, &words, done)?;
+                    actor.call(
+                        lock,
+                        Request::Cancel {
+                            owner: actor.number,
+                        },
+                        &words,
+                        done,
+                    )?;
                 }
                 quiet(actor, lock);
                 return Ok(None);

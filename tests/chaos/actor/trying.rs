@@ -53,7 +53,7 @@ pub fn run(actor: &mut Actor) -> Result<(), Over> {
 fn cancel(actor: &mut Actor, lock: usize) -> Result<(), Over> {
     let other = actor.choose(0, actor.world.clients());
     let words = ["FAIRLOCK.CANCEL", &lock_name(lock), &owner(other)];
-    actor.call(lock, Request::Cancel, &words, done)?;
+    actor.call(lock, Request::Cancel { owner: other }, &words, done)?;
     Ok(())
 }
 

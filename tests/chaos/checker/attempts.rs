@@ -1,6 +1,6 @@
 //! Requests put together to attempts: a client that waits may have to ask more than once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::history::{Answer, Harm, History, Micros, Request, Way};
 
@@ -24,7 +24,11 @@ pub struct Attempt {
 pub fn of_lock(history: &History, lock: usize) -> BTreeMap<usize, Vec<Attempt>> {
     let mut attempts: BTreeMap<(usize, u64), Attempt> = BTreeMap::new();
     let mut lost: BTreeMap<(usize, u64), Micros> = BTreeMap::new();
+    let mut cancelled: BTreeSet<usize> = BTreeSet::new();
     for call in history.calls.iter().filter(|call| call.lock == lock) {
+        if let Request::Cancel { owner } = call.request {
+            cancelled.insert(owner);
+        }
         let Request::Acquire { way, .. } = call.request else {
             continue;
         };
@@ -42,9 +46,12 @@ pub fn of_lock(history: &History, lock: usize) -> BTreeMap<usize, Vec<Attempt>> 
             // A second hold.
             continue;
         }
-        if let Some(at) = lost.remove(&key)
-            && !place_is_kept(history, attempt, at, call.invoked)
-        {
+        let is_cancelled = cancelled.remove(&call.client);
+        let is_lost = lost
+            .remove(&key)
+            .is_some_and(|at| !place_is_kept(history, attempt, at, call.invoked));
+        let is_moved = attempt.placed_since < places_since(history, lock, call.invoked);
+        if is_cancelled || is_lost || is_moved {
             attempt.placed_since = call.invoked;
         }
         attempt.ended = call.answered;
@@ -63,6 +70,21 @@ pub fn of_lock(history: &History, lock: usize) -> BTreeMap<usize, Vec<Attempt>> 
     by_client
 }
 
+/// When places were last lost before an instant: by a kill that loses writes; and, where Redisson's
+/// scripts run as well, by any restart, as they may drop who has not come back yet.
+fn places_since(history: &History, lock: usize, at: Micros) -> Micros {
+    let scripted = history.scripted.contains(&lock);
+    let losses = history.faults.iter().filter(|fault| match fault.harm {
+        Harm::Kill { lost_since } => lost_since.is_some() || scripted,
+        Harm::Failover => scripted,
+        _ => false,
+    });
+    let ends = losses
+        .filter(|fault| fault.from <= at)
+        .map(|fault| fault.to);
+    ends.max().unwrap_or(0)
+}
+
 fn is_interruption(answer: &Answer) -> bool {
     match answer {
         Answer::Lost => true,
@@ -72,8 +94,7 @@ fn is_interruption(answer: &Answer) -> bool {
 }
 
 /// Who lost its connection has left the queue, unless it was the server that went away with all
-/// data kept, and it came back within half a turn. (Where Redisson's scripts run as well, they may
-/// drop who has not come back yet.)
+/// data kept, and it came back within half a turn.
 fn place_is_kept(history: &History, attempt: &Attempt, lost: Micros, back: Micros) -> bool {
     let came_back = |to: Micros| back <= to + history.turn / 2;
     history.faults.iter().any(|fault| {

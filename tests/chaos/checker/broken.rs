@@ -261,6 +261,45 @@ fn a_waiter_that_was_overtaken_is_found() {
 }
 
 #[test]
+fn a_waiter_that_somebody_took_out_has_lost_its_place() {
+    let cancel = Call {
+        client: 3,
+        request: Request::Cancel { owner: 1 },
+        ..ask(3, 12, 13, Answer::Done)
+    };
+    let polling = |call: Call| Call {
+        request: Request::Acquire {
+            way: Way::Polling,
+            lease: LEASE,
+            session: false,
+            once: true,
+            limit: None,
+        },
+        ..call
+    };
+    let calls = vec![
+        polling(ask(1, 4, 5, Answer::NotNow)),
+        cancel,
+        grant(2, 5, 20, 11),
+        release(2, 30, Answer::Left(0)),
+        polling(grant(1, 14, 31, 12)),
+        release(1, 40, Answer::Left(0)),
+    ];
+    let sights = vec![sight(10, Some(9), &[1, 2])];
+    let is_free = |calls: Vec<Call>| check(&history(calls, sights.clone(), vec![]));
+    assert_eq!(is_free(calls.clone()), []);
+    let others = calls.into_iter().filter(|call| call.client != 3).collect();
+    assert!(matches!(
+        is_free(others)[..],
+        [Violation::Overtaken {
+            waiter: 1,
+            by: 2,
+            ..
+        }]
+    ));
+}
+
+#[test]
 fn a_script_that_overtakes_is_found_by_the_replies() {
     let mut script = ask(2, 5, 20, Answer::Granted(None));
     if let Request::Acquire { way, .. } = &mut script.request {

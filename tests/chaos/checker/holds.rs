@@ -41,7 +41,7 @@ struct Ledger<'h> {
     faults: &'h [Fault],
     found: Vec<Violation>,
     holds: HashMap<(usize, usize), Hold>,
-    /// May hold the lock without knowing it: a reply was lost.
+    /// May hold the lock without knowing it, as a reply was lost.
     doubtful: HashSet<(usize, usize)>,
 }
 
@@ -51,13 +51,18 @@ pub fn check(history: &History) -> Vec<Violation> {
         faults: &history.faults,
         found: Vec::new(),
         holds: HashMap::new(),
-        doubtful: HashSet::new(),
+        doubtful: if history.resumed {
+            everybody(history)
+        } else {
+            HashSet::new()
+        },
     };
     for call in &history.calls {
         let key = (call.lock, call.client);
         let was = ledger.holds.remove(&key);
         let is = ledger.step(was, call);
-        if call.answer == Answer::Lost {
+        // A session takes only its own holds with it.
+        if call.answer == Answer::Lost || call.request == Request::Close {
             ledger.doubtful.insert(key);
         }
         if let Some(hold) = was
@@ -76,6 +81,11 @@ pub fn check(history: &History) -> Vec<Violation> {
         .into_iter()
         .flat_map(|(lock, times)| overlaps(lock, times));
     ledger.found.into_iter().chain(overlaps).collect()
+}
+
+fn everybody(history: &History) -> HashSet<(usize, usize)> {
+    let calls = history.calls.iter();
+    calls.map(|call| (call.lock, call.client)).collect()
 }
 
 impl Ledger<'_> {
@@ -121,7 +131,13 @@ impl Ledger<'_> {
             return was;
         };
         let read = call.answered - call.unread;
-        let is_known = token.is_some() && !self.doubtful.contains(&(call.lock, call.client));
+        // A server that has lost what happened last can know of a hold that was over.
+        let same = was.filter(|hold| token.is_some() && hold.token == token);
+        let again = same.filter(|hold| certain_end(hold, call, self.faults) == call.invoked);
+        let is_known = token.is_some()
+            && !self.doubtful.contains(&(call.lock, call.client))
+            && same.is_none()
+            && !self.is_restored(call);
         let new = Hold {
             granted: call.invoked.max(read.saturating_sub(SLACK)),
             from: call.answered,
@@ -134,12 +150,28 @@ impl Ledger<'_> {
             count: is_known.then_some(1),
             token,
         };
-        let again = was.filter(|hold| token.is_some() && hold.token == token);
-        Some(again.map_or(new, |hold| Hold {
-            session: hold.session || session,
-            count: hold.count.map(|count| count + i64::from(!once)),
-            ..hold.renewed(call, lease)
+        Some(again.map_or(new, |hold| {
+            Hold {
+                session: hold.session || session,
+                count: hold
+                    .count
+                    .filter(|_| !self.is_restored(call))
+                    .map(|count| count + i64::from(!once)),
+                ..hold.renewed(call, lease)
+            }
         }))
+    }
+
+    /// A server that has lost what happened last may know of holds that were given up.
+    fn is_restored(&self, call: &Call) -> bool {
+        self.faults.iter().any(|fault| {
+            matches!(
+                fault.harm,
+                Harm::Kill {
+                    lost_since: Some(_)
+                }
+            ) && fault.from < call.answered
+        })
     }
 
     /// What the server has not noticed, it may still serve.

@@ -76,7 +76,7 @@ fn served_from<'a>(attempts: &'a [Attempt], sight: &Sight) -> Option<&'a Attempt
 
 fn is_overtaken(history: &History, lock: usize, ahead: &Attempt, behind: &Attempt) -> bool {
     let (from, to) = (ahead.ended.min(behind.ended), ahead.ended.max(behind.ended));
-    if tokens_are_lost(history, lock, from.saturating_sub(SLACK), to) {
+    if tokens_are_lost(history, from.saturating_sub(SLACK), to) {
         return false;
     }
     match (ahead.token, behind.token) {
@@ -91,14 +91,14 @@ fn is_overtaken(history: &History, lock: usize, ahead: &Attempt, behind: &Attemp
     }
 }
 
-fn tokens_are_lost(history: &History, lock: usize, from: Micros, to: Micros) -> bool {
-    let scripted = history.scripted.contains(&lock);
+fn tokens_are_lost(history: &History, from: Micros, to: Micros) -> bool {
     history.faults.iter().any(|fault| {
-        let loses = match fault.harm {
-            Harm::Kill { lost_since } => lost_since.is_some() || scripted,
-            Harm::Failover => scripted,
-            _ => false,
-        };
+        let loses = matches!(
+            fault.harm,
+            Harm::Kill {
+                lost_since: Some(_)
+            }
+        );
         loses && fault.is_between(from, to)
     })
 }
