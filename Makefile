@@ -7,6 +7,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 MODULE = $${CARGO_TARGET_DIR:-target}/release/libfairlock.so
 
 .PHONY: help setup setup-tests build run test test-redisson fingerprints check fmt lint properties model \
+    chaos soak \
     bench bench-quick bench-build instructions
 
 help: ## List the targets
@@ -50,6 +51,13 @@ properties: ## The rules' properties, 100,000 random sequences of steps
 
 model: ## The rules in small worlds, all that can happen to a lock: millions of states
 	MODEL_STATES=$${MODEL_STATES:-3000000} cargo test --release --locked --lib lock::model -- --nocapture
+
+chaos: setup-tests ## Faults under load, for CHAOS_SECONDS (an hour); CHAOS_SEED=n for the same plan again
+	CHAOS_SECONDS=$${CHAOS_SECONDS:-3600} CHAOS_SEED=$${CHAOS_SEED:-$$(date +%s)} \
+	    cargo test --locked --test chaos guarantees -- --nocapture --test-threads=1
+
+soak: setup-tests ## Mixed load for SOAK_SECONDS (an hour): memory, descriptors, latency to docs/soak.md
+	SOAK_SECONDS=$${SOAK_SECONDS:-3600} cargo test --release --locked --test chaos soak -- --nocapture
 
 bench-build: setup-tests
 	cargo build --release --locked --workspace

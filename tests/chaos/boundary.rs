@@ -110,6 +110,24 @@ fn an_owner_that_wait_has_confirmed_is_the_only_one_after_the_failover() {
 }
 
 #[test]
+fn a_master_that_must_have_a_replica_locks_nothing_without_one_but_still_hands_over() {
+    let master = Server::start();
+    let mut client = master.connect();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 3000");
+    let waiter = master.block("FAIRLOCK.ACQUIRE k b");
+    client.run("CONFIG SET min-replicas-to-write 1");
+    for command in ["ACQUIRE other c NOWAIT", "ACQUIRE k c", "RELEASE k a"] {
+        let error = client.run(&format!("FAIRLOCK.{command}"));
+        assert!(
+            error.starts_with("(error) NOREPLICAS "),
+            "{command}: {error}"
+        );
+    }
+    // Who was in the queue before is served by the server itself when the lease ends.
+    assert!(waiter.int() > 0);
+}
+
+#[test]
 fn a_restart_from_an_old_snapshot_gives_the_lock_to_a_second_owner_with_the_same_token() {
     let server = Server::start();
     let mut client = server.connect();

@@ -274,6 +274,7 @@ impl Harmer {
 
     fn set_clock(&mut self, seconds: i64) {
         let from = self.world.recorder.now();
+        self.world.set_clock(seconds);
         for server in self.master.iter().chain(&self.replica) {
             server.set_clock(seconds);
             server.connect().run("PING");

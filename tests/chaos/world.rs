@@ -2,8 +2,8 @@
 
 use std::net::TcpStream;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU16, AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::history::Recorder;
 use crate::redisson::Scripts;
@@ -40,6 +40,8 @@ pub struct World {
     /// Where the master is.
     port: AtomicU16,
     reins: Vec<Reins>,
+    /// Seconds that the server's wall clock is ahead.
+    ahead: AtomicI64,
     /// Nobody begins anything new.
     over: AtomicBool,
     /// Nobody waits any more.
@@ -60,6 +62,7 @@ impl World {
             locks,
             scripts,
             port: AtomicU16::new(0),
+            ahead: AtomicI64::new(0),
             reins: (0..clients).map(|_| Reins::default()).collect(),
             over: AtomicBool::new(false),
             closing: AtomicBool::new(false),
@@ -80,6 +83,17 @@ impl World {
 
     pub fn is_closing(&self) -> bool {
         self.closing.load(Ordering::SeqCst)
+    }
+
+    pub fn set_clock(&self, seconds: i64) {
+        self.ahead.store(seconds, Ordering::SeqCst);
+    }
+
+    /// Milliseconds by the wall clock of clients that agree with the server's.
+    pub fn clock(&self) -> i64 {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let now = now.expect("after 1970").as_millis();
+        i64::try_from(now).expect("milliseconds") + self.ahead.load(Ordering::SeqCst) * 1000
     }
 
     /// From now on nobody begins anything new.

@@ -2,7 +2,7 @@
 //! configured at the moment.
 
 use std::thread;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use super::polling::{listen, quiet, script_acquired};
 use super::{Actor, Fate, LEASE, Over, SCRIPTED, SHORT_LEASE, refused};
@@ -37,11 +37,6 @@ pub fn run(actor: &mut Actor) -> Result<(), Over> {
     Ok(())
 }
 
-fn now() -> String {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.expect("after 1970").as_millis().to_string()
-}
-
 fn acquire(actor: &mut Actor, lock: usize, lease: u64) -> Result<(), Over> {
     let request = Request::Acquire {
         way: Way::Script,
@@ -57,7 +52,7 @@ fn acquire(actor: &mut Actor, lock: usize, lease: u64) -> Result<(), Over> {
     loop {
         listen(actor, lock, retry_after)?;
         retry_after = Duration::from_millis(500);
-        let now = now();
+        let now = actor.world.clock().to_string();
         let words = [
             "EVAL", &text, "3", &name, &queue, &deadlines, &lease, &owner, WAIT, &now,
         ];
@@ -82,7 +77,7 @@ fn unlock(actor: &mut Actor, lock: usize) -> Result<(), Over> {
             "redisson_unlock_latch:{{{name}}}:{:016x}",
             actor.dice.below(u64::MAX)
         );
-        let now = now();
+        let now = actor.world.clock().to_string();
         let words = [
             "EVAL", &text, "5", &name, &queue, &deadlines, &channel, &latch, "0", &lease, &owner,
             &now, "PUBLISH", LATCH_TTL,

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::history::{Answer, Harm, History, Micros, Request, Way};
+use super::SLACK;
+use crate::history::{Answer, Fault, Harm, History, Micros, Part, Request, Way};
 
 /// What a client did to get a lock once.
 #[derive(Clone, Debug)]
@@ -51,7 +52,8 @@ pub fn of_lock(history: &History, lock: usize) -> BTreeMap<usize, Vec<Attempt>> 
             .remove(&key)
             .is_some_and(|at| !place_is_kept(history, attempt, at, call.invoked));
         let is_moved = attempt.placed_since < places_since(history, lock, call.invoked);
-        if is_cancelled || is_lost || is_moved {
+        let is_wiped = is_wiped(history, lock, attempt.ended, call.invoked);
+        if is_cancelled || is_lost || is_moved || is_wiped {
             attempt.placed_since = call.invoked;
         }
         attempt.ended = call.answered;
@@ -83,6 +85,27 @@ fn places_since(history: &History, lock: usize, at: Micros) -> Micros {
         .filter(|fault| fault.from <= at)
         .map(|fault| fault.to);
     ends.max().unwrap_or(0)
+}
+
+/// A new server, or one that has become the master, knows of who waits from the keys alone, until
+/// they ask again: if the keys go before that, so do their places.
+fn is_wiped(history: &History, lock: usize, last: Micros, back: Micros) -> bool {
+    let restarts = history.faults.iter().filter(|fault| {
+        let is_restart = matches!(fault.harm, Harm::Kill { .. } | Harm::Failover);
+        is_restart && fault.is_between(last.saturating_sub(SLACK), back)
+    });
+    let wipes = |fault: &&Fault| match fault.harm {
+        Harm::FlushAll => true,
+        Harm::Delete { lock: other, key } => {
+            other == lock && matches!(key, Part::Queue | Part::Deadlines)
+        }
+        _ => false,
+    };
+    let from = restarts.map(|fault| fault.from).min();
+    from.is_some_and(|from| {
+        let mut wipes = history.faults.iter().filter(wipes);
+        wipes.any(|fault| fault.is_between(from, back))
+    })
 }
 
 fn is_interruption(answer: &Answer) -> bool {

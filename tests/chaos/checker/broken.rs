@@ -359,6 +359,34 @@ fn who_came_back_on_a_new_connection_has_a_new_place_unless_the_server_went_away
 }
 
 #[test]
+fn a_place_is_gone_if_the_keys_go_before_the_server_knows_who_waits() {
+    let calls = vec![
+        ask(1, 4, 12, Answer::Lost),
+        ask(2, 5, 12, Answer::Lost),
+        grant(2, 17, 20, 11),
+        release(2, 30, Answer::Left(0)),
+        grant(1, 18, 31, 12),
+        release(1, 40, Answer::Left(0)),
+    ];
+    let sights = vec![sight(10, Some(9), &[1, 2])];
+    let kill = fault(Harm::Kill { lost_since: None }, 11, 13);
+    found_unless(
+        &history(calls, sights, vec![kill]),
+        |found| {
+            matches!(
+                found,
+                Violation::Overtaken {
+                    waiter: 1,
+                    by: 2,
+                    ..
+                }
+            )
+        },
+        fault(Harm::FlushAll, 14, 15),
+    );
+}
+
+#[test]
 fn a_grant_that_was_not_told_is_found() {
     let calls = vec![grant(1, 0, 1000, 10), release(1, 1001, Answer::Left(0))];
     let sights = vec![sight(10, Some(1), &[]), sight(900, Some(1), &[])];
