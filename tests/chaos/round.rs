@@ -97,13 +97,13 @@ fn keep(history: &History, disk: Disk, seed: u64) -> PathBuf {
             .map(|fault| (fault.to, format!("{fault:?}"))),
     );
     lines.sort();
-    let text: String = lines
+    let lines: Vec<String> = lines
         .iter()
-        .map(|(at, line)| format!("{at} {line}\n"))
+        .map(|(at, line)| format!("{at} {line}"))
         .collect();
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let path = folder.join(format!("chaos-{disk:?}-{seed}.txt"));
-    std::fs::write(&path, text).expect("written");
+    std::fs::write(&path, lines.join("\n")).expect("written");
     path
 }
 

@@ -8,7 +8,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::{SLACK, Violation};
-use crate::history::{Answer, Call, Fault, Harm, History, Micros, Request, Way};
+use crate::history::{Answer, Call, Fault, Harm, History, Micros, Part, Request, Way};
 
 /// Shorter leases are for holds that are not meant to be safe.
 const LONG_LEASE: Micros = 2_000_000;
@@ -141,7 +141,7 @@ impl Ledger<'_> {
         let new = Hold {
             granted: call.invoked.max(read.saturating_sub(SLACK)),
             from: call.answered,
-            safe_until: if session {
+            safe_until: if session && lease >= LONG_LEASE {
                 Micros::MAX
             } else {
                 safe_until(call, lease)
@@ -162,15 +162,16 @@ impl Ledger<'_> {
         }))
     }
 
-    /// A server that has lost what happened last may know of holds that were given up.
+    /// A server that has lost what happened last may know of holds that were given up. So does one
+    /// that refused a release by a token that was deleted.
     fn is_restored(&self, call: &Call) -> bool {
         self.faults.iter().any(|fault| {
-            matches!(
-                fault.harm,
-                Harm::Kill {
-                    lost_since: Some(_)
-                }
-            ) && fault.from < call.answered
+            let is_loss = match fault.harm {
+                Harm::Kill { lost_since } => lost_since.is_some(),
+                Harm::Delete { lock, key } => lock == call.lock && key == Part::Token,
+                _ => false,
+            };
+            is_loss && fault.from < call.answered
         })
     }
 

@@ -159,7 +159,10 @@ impl Fault {
             } => true,
             Harm::ClockStep { seconds } => seconds > 0,
             Harm::Break { lock: broken } => broken == lock,
-            Harm::Delete { lock: other, key } => other == lock && key == Part::Lock,
+            // Without its token a lock cannot be released by token.
+            Harm::Delete { lock: other, key } => {
+                other == lock && matches!(key, Part::Lock | Part::Token)
+            }
             // The connection that the lock lives by.
             Harm::Kill { lost_since: None } | Harm::Failover => session,
             Harm::ClientKill { client: other } | Harm::HalfOpen { client: other } => {

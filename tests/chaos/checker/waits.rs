@@ -55,36 +55,40 @@ fn late(history: &History, call: &Call) -> Option<Violation> {
 
 /// An observer sees a blocked waiter hold the lock for a while, and the waiter was not told.
 fn lost_grants(history: &History, lock: usize, sights: &[&Sight]) -> Vec<Violation> {
-    let mut found = Vec::new();
-    for call in history.calls.iter().filter(|call| call.lock == lock) {
+    let calls = history.calls.iter().filter(|call| call.lock == lock);
+    let lost = calls.filter_map(|call| {
         let Request::Acquire {
             way: Way::Blocked, ..
         } = call.request
         else {
-            continue;
+            return None;
         };
-        let told = call.answered - call.unread;
         let first = sights.partition_point(|sight| sight.from < call.invoked);
+        let told = call.answered - call.unread;
         let during = sights[first..].iter().take_while(|sight| sight.to < told);
         let mut holding = during.filter(|sight| sight.holder == Some(call.client));
-        let Some(seen) = holding.next() else { continue };
-        let last = holding.last().unwrap_or(seen);
-        let disturbed = history.faults.iter().any(|fault| {
-            let hit = match fault.harm {
-                Harm::ClientKill { client } | Harm::HalfOpen { client } => client == call.client,
-                _ => fault.delays(),
-            };
-            hit && fault.is_between(seen.from, call.answered)
-        });
-        if last.from > seen.to + SOON && !disturbed {
-            found.push(Violation::LostGrant {
-                lock,
-                client: call.client,
-                at: seen.from,
-            });
-        }
-    }
-    found
+        let seen = holding.next()?;
+        let until = disturbed_from(history, call, seen.from);
+        let last = holding.take_while(|sight| sight.to < until).last()?;
+        (last.from > seen.to + SOON).then_some(Violation::LostGrant {
+            lock,
+            client: call.client,
+            at: seen.from,
+        })
+    });
+    lost.collect()
+}
+
+/// When a call is first disturbed, after an instant, by something that keeps its reply from it.
+fn disturbed_from(history: &History, call: &Call, after: Micros) -> Micros {
+    let hits = history.faults.iter().filter(|fault| {
+        let is_hit = match fault.harm {
+            Harm::ClientKill { client } | Harm::HalfOpen { client } => client == call.client,
+            _ => fault.delays(),
+        };
+        is_hit && fault.is_between(after, call.answered)
+    });
+    hits.map(|fault| fault.from).min().unwrap_or(Micros::MAX)
 }
 
 /// An observer sees the lock free for a while, with a living waiter at the head.
