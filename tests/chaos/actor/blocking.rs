@@ -87,14 +87,18 @@ pub fn hold(
         }
         return Ok(());
     }
-    if fate == Fate::Release && actor.dice.one_in(8) {
-        more(actor, lock, lease)?;
-    }
-    actor.release(lock, Some(token))
+    // Who asks again may have lost the lock meanwhile, and has it anew by another token.
+    let again = fate == Fate::Release && actor.dice.one_in(8);
+    let newer = if again {
+        more(actor, lock, lease)?
+    } else {
+        None
+    };
+    actor.release(lock, newer.or(Some(token)))
 }
 
-/// One more hold, or a fresh lease.
-fn more(actor: &mut Actor, lock: usize, lease: u64) -> Result<(), Over> {
+/// One more hold, and its token, or a fresh lease.
+fn more(actor: &mut Actor, lock: usize, lease: u64) -> Result<Option<i64>, Over> {
     let (lock_name, name, ms) = (lock_name(lock), actor.name.clone(), lease.to_string());
     let lease = lease * 1000;
     if actor.dice.one_in(2) {
@@ -116,7 +120,9 @@ fn more(actor: &mut Actor, lock: usize, lease: u64) -> Result<(), Over> {
             once: false,
             limit: None,
         };
-        actor.call(lock, request, &words, acquired)?;
+        if let Answer::Granted(token) = actor.call(lock, request, &words, acquired)? {
+            return Ok(token);
+        }
     }
-    Ok(())
+    Ok(None)
 }
