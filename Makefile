@@ -8,7 +8,7 @@ ASAN = target/asan
 MODULE = $${CARGO_TARGET_DIR:-target}/release/libfairlock.so
 
 .PHONY: help setup setup-tests build run cluster test test-redisson test-matrix fingerprints check fmt lint properties \
-    model fuzz fuzz-coverage test-asan test-valgrind bench bench-quick bench-build instructions
+    model chaos soak fuzz fuzz-coverage test-asan test-valgrind bench bench-quick bench-build instructions
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -66,6 +66,13 @@ properties: ## The rules' properties, 100,000 random sequences of steps
 
 model: ## The rules in small worlds, all that can happen to a lock: millions of states
 	MODEL_STATES=$${MODEL_STATES:-3000000} cargo test --release --locked --lib lock::model -- --nocapture
+
+chaos: setup-tests ## Faults under load, for CHAOS_SECONDS (an hour); CHAOS_SEED=n for the same plan again
+	CHAOS_SECONDS=$${CHAOS_SECONDS:-3600} CHAOS_SEED=$${CHAOS_SEED:-$$(date +%s)} \
+	    cargo test --locked --test chaos guarantees -- --nocapture --test-threads=1
+
+soak: setup-tests ## Mixed load for SOAK_SECONDS (an hour): memory, descriptors, latency to docs/soak.md
+	SOAK_SECONDS=$${SOAK_SECONDS:-3600} cargo test --release --locked --test chaos soak -- --nocapture
 
 fuzz: setup-tests ## Ten million random commands on random contents of keys (FUZZ_COMMANDS, FUZZ_SEED)
 	FUZZ_COMMANDS=$${FUZZ_COMMANDS:-10000000} cargo test --locked --test fuzz -- --nocapture

@@ -10,9 +10,10 @@
     clippy::must_use_candidate
 )]
 
-#[allow(dead_code, reason = "the tests with real clients use the rest")]
+#[allow(dead_code, reason = "other test binaries use the rest")]
 mod client;
 mod scene;
+#[allow(dead_code, reason = "other test binaries use the rest")]
 mod server;
 
 mod acl;

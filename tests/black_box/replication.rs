@@ -1,24 +1,8 @@
 //! Replicas hold the same keys, with the module and without it.
 
 use crate::client::Client;
+pub use crate::server::follow;
 use crate::server::{Server, wait_until};
-
-/// Makes a server the replica of another.
-pub fn follow(replica: &Server, master: &Server) {
-    // By default the master waits five seconds for more replicas to come.
-    master
-        .connect()
-        .run("CONFIG SET repl-diskless-sync-delay 0");
-    replica
-        .connect()
-        .run(&format!("REPLICAOF 127.0.0.1 {}", master.port));
-    wait_until("the replica is up to date", || {
-        replica.info("replication", "master_link_status") == "up"
-            && master
-                .info("replication", "slave0")
-                .contains("state=online")
-    });
-}
 
 fn dump(client: &mut Client) -> Vec<String> {
     [

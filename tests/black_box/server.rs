@@ -268,6 +268,11 @@ impl Server {
         assert!(status.expect("kill is there").success());
     }
 
+    /// The process's id.
+    pub fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
     /// Waits until the process has ended by itself; its exit code, if it was not a signal's doing.
     pub fn exit_code(&mut self) -> Option<i32> {
         let mut ended = None;
@@ -337,6 +342,23 @@ impl Drop for Server {
             eprintln!("the server's log:\n{}", self.log());
         }
     }
+}
+
+/// Makes a server the replica of another.
+pub fn follow(replica: &Server, master: &Server) {
+    // By default the master waits five seconds for more replicas to come.
+    master
+        .connect()
+        .run("CONFIG SET repl-diskless-sync-delay 0");
+    replica
+        .connect()
+        .run(&format!("REPLICAOF 127.0.0.1 {}", master.port));
+    wait_until("the replica is up to date", || {
+        replica.info("replication", "master_link_status") == "up"
+            && master
+                .info("replication", "slave0")
+                .contains("state=online")
+    });
 }
 
 fn log(dir: &Path) -> String {

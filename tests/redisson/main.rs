@@ -17,6 +17,8 @@
 #[path = "../black_box/client.rs"]
 #[allow(dead_code, reason = "the black-box tests use the rest")]
 mod client;
+#[path = "../black_box/dice.rs"]
+mod dice;
 #[path = "../black_box/server.rs"]
 #[allow(dead_code, reason = "the black-box tests use the rest")]
 mod server;

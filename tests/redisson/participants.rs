@@ -6,8 +6,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::client::{Blocked, Listener};
+use crate::dice::Dice;
 use crate::driver::Driver;
-use crate::fleet::{Dice, Fleet, LEASE, wait_for_replacement};
+use crate::fleet::{Fleet, LEASE, wait_for_replacement};
 
 /// Longest that a thread of a JVM waits, ms, where scripts can cost it its place. Until 3.31.0 one
 /// that loses it waits for ever otherwise.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::fleet::mix;
+use crate::dice::mix;
 use crate::harvest::Script;
 
 /// A command's words.

@@ -1,0 +1,128 @@
+//! Blocks until it holds the lock, some with WAIT, some with a session.
+
+use std::thread;
+use std::time::Duration;
+
+use super::{Actor, Fate, LEASE, Over, SHORT_LEASE, acquired, done};
+use crate::history::{Answer, Request, Way};
+use crate::world::lock_name;
+
+/// One attempt.
+pub fn run(actor: &mut Actor) -> Result<(), Over> {
+    actor.think();
+    actor.attempt += 1;
+    let lock = actor.choose(0, actor.world.locks);
+    let fate = actor.fate();
+    let session = actor.dice.one_in(4);
+    let lease = if fate == Fate::Release {
+        LEASE
+    } else {
+        SHORT_LEASE
+    };
+    let limit = actor.dice.one_in(4).then(|| 1 + actor.dice.below(300));
+    if let Some(token) = acquire(actor, lock, lease, limit, session)? {
+        hold(actor, lock, token, lease, fate, session)?;
+    }
+    Ok(())
+}
+
+fn acquire(
+    actor: &mut Actor,
+    lock: usize,
+    lease: u64,
+    limit: Option<u64>,
+    session: bool,
+) -> Result<Option<i64>, Over> {
+    let mut request = Request::Acquire {
+        way: Way::Blocked,
+        lease: lease * 1000,
+        session,
+        once: false,
+        limit: limit.map(|ms| ms * 1000),
+    };
+    let (lock_name, name) = (lock_name(lock), actor.name.clone());
+    let (lease, limit) = (lease.to_string(), limit.map(|ms| ms.to_string()));
+    let mut words = vec!["FAIRLOCK.ACQUIRE", &lock_name, &name, "LEASE", &lease];
+    if let Some(limit) = &limit {
+        words.extend(["WAIT", limit]);
+    }
+    if session {
+        words.push("SESSION");
+    }
+    loop {
+        match actor.call(lock, request, &words, acquired)? {
+            Answer::Granted(token) => return Ok(token),
+            Answer::Lost if actor.dice.one_in(8) => return Ok(None),
+            Answer::Lost | Answer::Refused(_) => (),
+            _ => return Ok(None),
+        }
+        // What was lost may have been done.
+        if let Request::Acquire { once, .. } = &mut request
+            && !*once
+        {
+            *once = true;
+            words.push("ONCE");
+        }
+    }
+}
+
+/// Holds the lock for a while, asks again, renews, and ends as fate has it.
+pub fn hold(
+    actor: &mut Actor,
+    lock: usize,
+    token: i64,
+    lease: u64,
+    fate: Fate,
+    session: bool,
+) -> Result<(), Over> {
+    let mut ms = actor.dice.below(actor.world.load.hold);
+    if fate == Fate::Overstay {
+        ms += lease * 2;
+    }
+    thread::sleep(Duration::from_millis(ms));
+    if fate == Fate::Die {
+        // A session ends with its connection, any other lock with its lease.
+        if session || actor.dice.one_in(2) {
+            actor.close(lock);
+        }
+        return Ok(());
+    }
+    // Who asks again may have lost the lock meanwhile, and has it anew by another token.
+    let again = fate == Fate::Release && actor.dice.one_in(8);
+    let newer = if again {
+        more(actor, lock, lease)?
+    } else {
+        None
+    };
+    actor.release(lock, newer.or(Some(token)))
+}
+
+/// One more hold, and its token, or a fresh lease.
+fn more(actor: &mut Actor, lock: usize, lease: u64) -> Result<Option<i64>, Over> {
+    let (lock_name, name, ms) = (lock_name(lock), actor.name.clone(), lease.to_string());
+    let lease = lease * 1000;
+    if actor.dice.one_in(2) {
+        let words = ["FAIRLOCK.RENEW", &lock_name, &name, "LEASE", &ms];
+        actor.call(lock, Request::Renew { lease }, &words, done)?;
+    } else {
+        let words = [
+            "FAIRLOCK.ACQUIRE",
+            &lock_name,
+            &name,
+            "LEASE",
+            &ms,
+            "NOWAIT",
+        ];
+        let request = Request::Acquire {
+            way: Way::Trying,
+            lease,
+            session: false,
+            once: false,
+            limit: None,
+        };
+        if let Answer::Granted(token) = actor.call(lock, request, &words, acquired)? {
+            return Ok(token);
+        }
+    }
+    Ok(None)
+}

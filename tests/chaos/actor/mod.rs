@@ -1,0 +1,239 @@
+//! Clients of all kinds. Each is one owner with one connection; it writes down whatever it asks for
+//! and whatever comes of it, and comes back when its connection breaks, as clients do.
+
+mod blocking;
+mod observer;
+mod polling;
+mod scripted;
+mod trying;
+
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use crate::dice::Dice;
+use crate::history::{Answer, Call, Request, micros};
+use crate::reply::Reply;
+use crate::wire::{Gone, Wire};
+use crate::world::{World, lock_name, owner};
+
+/// Milliseconds; of every hold that is to be released. Longer than all faults but a kill.
+pub const LEASE: u64 = 4000;
+/// Of a hold that its owner is going to overstay or to die with.
+const SHORT_LEASE: u64 = 400;
+/// The locks from 0 up to this one are used by scripts as well.
+pub const SCRIPTED: usize = 2;
+
+/// All is over, and nobody waits any more.
+#[derive(Clone, Copy, Debug)]
+pub struct Over;
+
+/// How a hold is to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Release,
+    /// The owner goes away and never releases.
+    Die,
+    /// The owner holds on after its lease.
+    Overstay,
+}
+
+/// One client.
+pub struct Actor {
+    world: Arc<World>,
+    number: usize,
+    name: String,
+    dice: Dice,
+    wire: Option<Wire>,
+    attempt: u64,
+}
+
+/// Starts a round's clients: of each kind in turn.
+pub fn start(world: &Arc<World>, seed: u64) -> Vec<JoinHandle<()>> {
+    let kinds = [
+        blocking::run,
+        polling::run,
+        blocking::run,
+        scripted::run,
+        blocking::run,
+        polling::run,
+        trying::run,
+        scripted::run,
+    ];
+    let start = |number| {
+        let mut actor = Actor {
+            world: Arc::clone(world),
+            number,
+            name: owner(number),
+            dice: Dice::new(seed, number),
+            wire: None,
+            attempt: 0,
+        };
+        let run = kinds[number % kinds.len()];
+        thread::spawn(move || while !actor.world.is_over() && run(&mut actor).is_ok() {})
+    };
+    let mut threads: Vec<_> = (0..world.clients()).map(start).collect();
+    let world = Arc::clone(world);
+    threads.push(thread::spawn(move || observer::run(&world)));
+    threads
+}
+
+impl Actor {
+    /// A pause between two attempts.
+    fn think(&mut self) {
+        let ms = self.dice.below(self.world.load.think);
+        thread::sleep(Duration::from_millis(ms));
+    }
+
+    /// A lock to ask for.
+    fn choose(&mut self, from: usize, to: usize) -> usize {
+        from + usize::try_from(self.dice.below((to - from) as u64)).expect("small")
+    }
+
+    fn fate(&mut self) -> Fate {
+        if !self.dice.one_in(self.world.load.deaths) {
+            return Fate::Release;
+        }
+        if self.dice.one_in(2) {
+            Fate::Die
+        } else {
+            Fate::Overstay
+        }
+    }
+
+    /// The connection, a new one if it was lost.
+    fn wire(&mut self) -> Result<&mut Wire, Over> {
+        if self.wire.is_none() {
+            self.wire = Some(self.world.connect_client(self.number).ok_or(Over)?);
+        }
+        self.wire.as_mut().ok_or(Over)
+    }
+
+    /// Asks, and writes down what came of it.
+    fn call(
+        &mut self,
+        lock: usize,
+        request: Request,
+        words: &[&str],
+        read: fn(Reply) -> Answer,
+    ) -> Result<Answer, Over> {
+        self.wire()?;
+        let invoked = self.world.recorder.now();
+        let unread = self.world.slowness(self.number);
+        let reply = self.exchange(words, unread);
+        let answer = if let Ok(reply) = reply {
+            read(reply)
+        } else {
+            self.wire = None;
+            if self.world.is_closing() {
+                Answer::Never
+            } else {
+                Answer::Lost
+            }
+        };
+        let answered = self.world.recorder.now();
+        // A master that has become a replica is not the master any more.
+        if let Answer::Refused(error) = &answer {
+            if is_moved(error) {
+                self.wire = None;
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        self.world.recorder.call(Call {
+            client: self.number,
+            lock,
+            attempt: self.attempt,
+            request,
+            invoked,
+            answered,
+            unread: micros(unread),
+            answer: answer.clone(),
+        });
+        if answer == Answer::Never {
+            Err(Over)
+        } else {
+            Ok(answer)
+        }
+    }
+
+    fn exchange(&mut self, words: &[&str], unread: Duration) -> Result<Reply, Gone> {
+        let wire = self.wire.as_mut().ok_or(Gone)?;
+        wire.send(words)?;
+        if !unread.is_zero() {
+            thread::sleep(unread);
+        }
+        wire.reply()
+    }
+
+    /// Closes the connection, and says so.
+    fn close(&mut self, lock: usize) {
+        let now = self.world.recorder.now();
+        self.world.recorder.call(Call {
+            client: self.number,
+            lock,
+            attempt: self.attempt,
+            request: Request::Close,
+            invoked: now,
+            answered: now,
+            unread: 0,
+            answer: Answer::Done,
+        });
+        self.wire = None;
+    }
+
+    /// Releases, as often as it takes to know that it was done.
+    fn release(&mut self, lock: usize, token: Option<i64>) -> Result<(), Over> {
+        let (lock_name, name) = (lock_name(lock), self.name.clone());
+        let token = token.map(|token| token.to_string());
+        let mut words = vec!["FAIRLOCK.RELEASE", &lock_name, &name];
+        if let Some(token) = token.as_deref().filter(|_| self.dice.one_in(2)) {
+            words.extend(["TOKEN", token]);
+        }
+        loop {
+            match self.call(lock, Request::Release, &words, released)? {
+                Answer::Left(1..) | Answer::Lost | Answer::Refused(_) => (),
+                _ => return Ok(()),
+            }
+        }
+    }
+}
+
+/// The reply to ACQUIRE.
+fn acquired(reply: Reply) -> Answer {
+    match reply {
+        Reply::Int(token) => Answer::Granted(Some(token)),
+        Reply::Nil | Reply::Many(_) => Answer::NotNow,
+        other => refused(other),
+    }
+}
+
+/// The reply to RELEASE.
+fn released(reply: Reply) -> Answer {
+    match reply {
+        Reply::Int(left) => Answer::Left(left),
+        other => done(other),
+    }
+}
+
+/// Any reply that is no error will do.
+fn done(reply: Reply) -> Answer {
+    match reply {
+        error if error.is_error("NOTHELD") => Answer::NotHeld,
+        Reply::Error(_) => refused(reply),
+        _ => Answer::Done,
+    }
+}
+
+fn refused(reply: Reply) -> Answer {
+    Answer::Refused(match reply {
+        Reply::Error(error) => error,
+        other => format!("a reply of an unexpected kind: {other:?}"),
+    })
+}
+
+/// Whether an error says that somebody else is the master now.
+fn is_moved(error: &str) -> bool {
+    ["READONLY", "UNBLOCKED", "LOADING", "MASTERDOWN"]
+        .iter()
+        .any(|code| error.starts_with(code))
+}

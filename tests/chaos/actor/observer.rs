@@ -1,0 +1,59 @@
+//! Reads the keys, by plain commands: who holds a lock and who waits for it at an instant.
+
+use std::thread;
+use std::time::Duration;
+
+use crate::history::{Micros, Sight};
+use crate::reply::Reply;
+use crate::wire::{Gone, Wire};
+use crate::world::{World, client_of, key, lock_name};
+
+/// Looks at all locks in turn until nobody begins anything any more.
+pub fn run(world: &World) {
+    while !world.is_over() {
+        let Some(mut wire) = world.connect() else {
+            return;
+        };
+        while !world.is_over() && look(world, &mut wire) == Ok(()) {
+            thread::sleep(Duration::from_millis(world.load.look));
+        }
+    }
+}
+
+fn look(world: &World, wire: &mut Wire) -> Result<(), Gone> {
+    for lock in 0..world.locks {
+        let from = world.recorder.now();
+        let (name, queue) = (lock_name(lock), key("queue", lock));
+        wire.send(&["MULTI"])?;
+        wire.send(&["ROLE"])?;
+        wire.send(&["HKEYS", &name])?;
+        wire.send(&["LRANGE", &queue, "0", "-1"])?;
+        wire.send(&["EXEC"])?;
+        for _ in 0..4 {
+            wire.reply()?;
+        }
+        let reply = wire.reply()?;
+        let sight = sight(lock, from, world.recorder.now(), &reply).ok_or(Gone)?;
+        world.recorder.sight(sight);
+    }
+    Ok(())
+}
+
+/// `None` unless it is the master's.
+fn sight(lock: usize, from: Micros, to: Micros, reply: &Reply) -> Option<Sight> {
+    let [role, holder, queue] = reply.many() else {
+        return None;
+    };
+    (role.many().first()?.text() == "master").then(|| Sight {
+        lock,
+        from,
+        to,
+        holder: owners(holder).first().copied(),
+        queue: owners(queue),
+    })
+}
+
+fn owners(reply: &Reply) -> Vec<usize> {
+    let names = reply.many().iter();
+    names.filter_map(|name| client_of(name.text())).collect()
+}

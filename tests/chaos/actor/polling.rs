@@ -1,0 +1,118 @@
+//! Joins the queue, and asks again when it is woken or told to.
+
+use std::time::Duration;
+
+use super::blocking::hold;
+use super::{Actor, Fate, LEASE, Over, SHORT_LEASE, acquired, done};
+use crate::history::{Answer, Request, Way};
+use crate::reply::Reply;
+use crate::wire::Gone;
+use crate::world::{key, lock_name};
+
+/// Milliseconds.
+const PATIENCE: &str = "6000";
+
+/// One attempt.
+pub fn run(actor: &mut Actor) -> Result<(), Over> {
+    actor.think();
+    actor.attempt += 1;
+    let lock = actor.choose(0, actor.world.locks);
+    let fate = actor.fate();
+    let lease = if fate == Fate::Release {
+        LEASE
+    } else {
+        SHORT_LEASE
+    };
+    if let Some(token) = acquire(actor, lock, lease)? {
+        hold(actor, lock, token, lease, fate, false)?;
+    }
+    Ok(())
+}
+
+fn acquire(actor: &mut Actor, lock: usize, lease: u64) -> Result<Option<i64>, Over> {
+    let request = Request::Acquire {
+        way: Way::Polling,
+        lease: lease * 1000,
+        session: false,
+        once: true,
+        limit: None,
+    };
+    let (lock_name, name, lease) = (lock_name(lock), actor.name.clone(), lease.to_string());
+    let words = [
+        "FAIRLOCK.ACQUIRE",
+        &lock_name,
+        &name,
+        "ENQUEUE",
+        "LEASE",
+        &lease,
+        "PATIENCE",
+        PATIENCE,
+        "ONCE",
+    ];
+    let mut retry_after = Duration::ZERO;
+    loop {
+        listen(actor, lock, retry_after)?;
+        retry_after = Duration::from_secs(1);
+        match actor.call(lock, request, &words, acquired)? {
+            Answer::Granted(token) => {
+                quiet(actor, lock);
+                return Ok(token);
+            }
+            // Gives up, with a word or without.
+            Answer::NotNow if actor.dice.one_in(60) => {
+                if actor.dice.one_in(2) {
+                    let words = ["FAIRLOCK.CANCEL", &lock_name, &name];
+                    actor.call(
+                        lock,
+                        Request::Cancel {
+                            owner: actor.number,
+                        },
+                        &words,
+                        done,
+                    )?;
+                }
+                quiet(actor, lock);
+                return Ok(None);
+            }
+            Answer::Lost | Answer::Refused(_) => retry_after = Duration::ZERO,
+            _ => (),
+        }
+    }
+}
+
+/// Waits for a wake-up; on a new connection it only subscribes, and has to ask first.
+pub fn listen(actor: &mut Actor, lock: usize, at_most: Duration) -> Result<(), Over> {
+    let channel = format!("{}:{}", key("_channel", lock), actor.name);
+    loop {
+        let is_new = actor.wire.is_none() || at_most.is_zero();
+        let wire = actor.wire()?;
+        let heard = if is_new {
+            wire.subscribe("SUBSCRIBE", &channel)
+        } else {
+            wire.wake_up(at_most)
+        };
+        match heard {
+            Ok(()) => return Ok(()),
+            Err(Gone) => actor.wire = None,
+        }
+    }
+}
+
+/// Subscribes no longer.
+pub fn quiet(actor: &mut Actor, lock: usize) {
+    let channel = format!("{}:{}", key("_channel", lock), actor.name);
+    if let Some(wire) = &mut actor.wire
+        && wire.subscribe("UNSUBSCRIBE", &channel) == Err(Gone)
+    {
+        actor.wire = None;
+    }
+}
+
+/// The reply to a script that asks for a lock: nil once it is held, else when to ask again.
+pub fn script_acquired(reply: Reply) -> Answer {
+    match reply {
+        Reply::Nil => Answer::Granted(None),
+        Reply::Int(_) => Answer::NotNow,
+        other => super::refused(other),
+    }
+}

@@ -1,0 +1,97 @@
+//! Tries once and never waits: NOWAIT, whole transactions; and takes others out of the queue.
+
+use super::blocking::hold;
+use super::{Actor, Fate, LEASE, Over, SHORT_LEASE, acquired, done, refused};
+use crate::history::{Answer, Request, Way};
+use crate::reply::Reply;
+use crate::world::{lock_name, owner};
+
+/// One attempt.
+pub fn run(actor: &mut Actor) -> Result<(), Over> {
+    actor.think();
+    actor.attempt += 1;
+    let lock = actor.choose(0, actor.world.locks);
+    if actor.dice.one_in(20) {
+        return cancel(actor, lock);
+    }
+    if actor.dice.one_in(4) {
+        return transaction(actor, lock);
+    }
+    let fate = actor.fate();
+    let lease = if fate == Fate::Release {
+        LEASE
+    } else {
+        SHORT_LEASE
+    };
+    let request = Request::Acquire {
+        way: Way::Trying,
+        lease: lease * 1000,
+        session: false,
+        once: true,
+        limit: None,
+    };
+    let (lock_name, name, ms) = (lock_name(lock), actor.name.clone(), lease.to_string());
+    let words = [
+        "FAIRLOCK.ACQUIRE",
+        &lock_name,
+        &name,
+        "NOWAIT",
+        "ONCE",
+        "LEASE",
+        &ms,
+    ];
+    loop {
+        match actor.call(lock, request, &words, acquired)? {
+            Answer::Granted(Some(token)) => return hold(actor, lock, token, lease, fate, false),
+            Answer::Lost => (),
+            _ => return Ok(()),
+        }
+    }
+}
+
+/// Takes another owner out of the queue, who may be there or not.
+fn cancel(actor: &mut Actor, lock: usize) -> Result<(), Over> {
+    let other = actor.choose(0, actor.world.clients());
+    let words = ["FAIRLOCK.CANCEL", &lock_name(lock), &owner(other)];
+    actor.call(lock, Request::Cancel { owner: other }, &words, done)?;
+    Ok(())
+}
+
+/// The lock is taken and released in one step.
+fn transaction(actor: &mut Actor, lock: usize) -> Result<(), Over> {
+    let (lock_name, name, ms) = (lock_name(lock), actor.name.clone(), LEASE.to_string());
+    let wire = actor.wire()?;
+    let steps: [&[&str]; 3] = [
+        &["MULTI"],
+        &["FAIRLOCK.ACQUIRE", &lock_name, &name, "LEASE", &ms],
+        &["FAIRLOCK.RELEASE", &lock_name, &name],
+    ];
+    for words in steps {
+        if !matches!(wire.ask(words), Ok(Reply::Text(_))) {
+            // Refused, as it would be outside: what follows would not be in a transaction.
+            actor.wire = None;
+            return Ok(());
+        }
+    }
+    let request = Request::Acquire {
+        way: Way::Transaction,
+        lease: LEASE * 1000,
+        session: false,
+        once: false,
+        limit: None,
+    };
+    actor.call(lock, request, &["EXEC"], executed)?;
+    Ok(())
+}
+
+/// Either both or neither.
+fn executed(reply: Reply) -> Answer {
+    match reply.many() {
+        // More than none are left where the owner has held the lock before.
+        [Reply::Int(token), Reply::Int(_)] => Answer::Granted(Some(*token)),
+        [Reply::Nil, error] if error.is_error("NOTHELD") => Answer::NotNow,
+        [error, _] if error.is_error("OOM") => Answer::Refused("OOM".to_owned()),
+        [] => refused(reply),
+        steps => Answer::Refused(format!("half a transaction: {steps:?}")),
+    }
+}

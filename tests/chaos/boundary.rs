@@ -1,0 +1,182 @@
+//! What no lock can promise on a server whose replicas, or whose disk, are behind: shown, so that
+//! nobody has to find out. And what fencing tokens and WAIT do about it.
+
+use crate::client::Client;
+use crate::server::{Server, follow};
+
+/// Short enough to wait for its end, long enough for the steps before it; milliseconds.
+const LEASE: &str = "3000";
+
+/// A master and its replica, both with the lock held by `a`; and a's token.
+fn held_on_both() -> (Server, Server, i64) {
+    let (master, replica) = (Server::start(), Server::start());
+    follow(&replica, &master);
+    let mut client = master.connect();
+    let token = client.int(&format!("FAIRLOCK.ACQUIRE k a LEASE {LEASE}"));
+    assert_eq!(client.run("WAIT 1 0"), "1");
+    (master, replica, token)
+}
+
+/// From now on nothing reaches the replica any more.
+fn cut_off(master: &Server, replica: &Server) {
+    replica.signal("STOP");
+    assert_eq!(master.connect().run("CLIENT KILL TYPE replica"), "1");
+}
+
+/// The master is lost, and its replica becomes one.
+fn fail_over(master: Server, replica: &Server) -> Client {
+    drop(master);
+    replica.signal("CONT");
+    let mut client = replica.connect();
+    assert_eq!(client.run("REPLICAOF NO ONE"), "OK");
+    client
+}
+
+/// a gives the lock up, b gets it and is told so. Its connection and its token.
+fn passes_to_b(server: &Server, token: i64) -> (Client, i64) {
+    let mut client = server.connect();
+    assert_eq!(
+        client.run(&format!("FAIRLOCK.RELEASE k a TOKEN {token}")),
+        "0"
+    );
+    let token = client.int("FAIRLOCK.ACQUIRE k b LEASE 600000");
+    (client, token)
+}
+
+/// c gets the lock as soon as the lease of a has ended, which nobody but this server believes to
+/// hold it. Its token.
+fn passes_to_c(client: &mut Client) -> i64 {
+    assert_eq!(client.run("HGETALL k"), "[a, 1]");
+    client.int("FAIRLOCK.ACQUIRE k c LEASE 600000")
+}
+
+#[test]
+fn a_failover_that_loses_writes_gives_the_lock_to_a_second_owner_with_the_same_token() {
+    let (master, replica, token) = held_on_both();
+    cut_off(&master, &replica);
+    let (_, of_b) = passes_to_b(&master, token);
+    let mut client = fail_over(master, &replica);
+    let of_c = passes_to_c(&mut client);
+    // Now b and c both hold the lock, and no number tells them apart. A store that remembers whose
+    // a token is refuses the second of them to come; it cannot tell which one should be.
+    assert_eq!(of_b, of_c);
+    assert!(
+        client
+            .run("FAIRLOCK.RELEASE k b")
+            .starts_with("(error) NOTHELD ")
+    );
+}
+
+#[test]
+fn a_failover_that_loses_a_lock_altogether_gives_the_second_owner_a_greater_token() {
+    let (master, replica, _) = held_on_both();
+    cut_off(&master, &replica);
+    let of_b = master
+        .connect()
+        .int("FAIRLOCK.ACQUIRE other b LEASE 600000");
+    let mut client = fail_over(master, &replica);
+    let of_c = client.int("FAIRLOCK.ACQUIRE other c LEASE 600000");
+    // Both hold it; a store that has seen the token of c refuses b.
+    assert!(of_c > of_b);
+}
+
+#[test]
+fn wait_tells_an_owner_that_its_lock_would_not_survive_a_failover() {
+    let (master, replica, token) = held_on_both();
+    cut_off(&master, &replica);
+    let (mut b, _) = passes_to_b(&master, token);
+    // b must not use the lock: no replica knows of it.
+    assert_eq!(b.run("WAIT 1 50"), "0");
+    replica.signal("CONT");
+}
+
+#[test]
+fn an_owner_that_wait_has_confirmed_is_the_only_one_after_the_failover() {
+    let (master, replica, token) = held_on_both();
+    let mut b = master.connect();
+    assert_eq!(b.run(&format!("FAIRLOCK.RELEASE k a TOKEN {token}")), "0");
+    let of_b = b.int("FAIRLOCK.ACQUIRE k b LEASE 600000");
+    assert_eq!(b.run("WAIT 1 0"), "1");
+    // Whatever comes after it may be lost.
+    cut_off(&master, &replica);
+    master.connect().run("FAIRLOCK.ACQUIRE k b LEASE 600000");
+    let mut client = fail_over(master, &replica);
+    assert_eq!(client.run("FAIRLOCK.ACQUIRE k c NOWAIT"), "(nil)");
+    assert_eq!(
+        client.run(&format!("FAIRLOCK.RELEASE k b TOKEN {of_b}")),
+        "0"
+    );
+    assert!(client.int("FAIRLOCK.ACQUIRE k c NOWAIT") > of_b);
+}
+
+#[test]
+fn a_master_that_must_have_a_replica_locks_nothing_without_one_but_still_hands_over() {
+    let master = Server::start();
+    let mut client = master.connect();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 3000");
+    let waiter = master.block("FAIRLOCK.ACQUIRE k b");
+    client.run("CONFIG SET min-replicas-to-write 1");
+    for command in ["ACQUIRE other c NOWAIT", "ACQUIRE k c", "RELEASE k a"] {
+        let error = client.run(&format!("FAIRLOCK.{command}"));
+        assert!(
+            error.starts_with("(error) NOREPLICAS "),
+            "{command}: {error}"
+        );
+    }
+    // Who was in the queue before is served by the server itself when the lease ends.
+    assert!(waiter.int() > 0);
+}
+
+#[test]
+fn a_restart_from_an_old_snapshot_gives_the_lock_to_a_second_owner_with_the_same_token() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let token = client.int(&format!("FAIRLOCK.ACQUIRE k a LEASE {LEASE}"));
+    assert_eq!(client.run("SAVE"), "OK");
+    let (_, of_b) = passes_to_b(&server, token);
+    drop(client);
+    let server = server.kill_and_restart();
+    assert_eq!(of_b, passes_to_c(&mut server.connect()));
+}
+
+#[test]
+fn without_any_persistence_a_restart_frees_every_lock_and_tokens_still_grow() {
+    let server = Server::start();
+    let of_a = server.connect().int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    let server = server.kill_and_restart();
+    assert!(server.connect().int("FAIRLOCK.ACQUIRE k b LEASE 600000") > of_a);
+}
+
+/// What a lock protects: it refuses who comes with a smaller token than it has seen.
+#[derive(Default)]
+struct Store {
+    greatest: i64,
+    text: &'static str,
+}
+
+impl Store {
+    fn write(&mut self, token: i64, text: &'static str) -> bool {
+        let accepted = token >= self.greatest;
+        if accepted {
+            (self.greatest, self.text) = (token, text);
+        }
+        accepted
+    }
+}
+
+#[test]
+fn a_holder_that_slept_through_its_lease_is_stopped_by_its_token() {
+    let server = Server::start();
+    let mut store = Store::default();
+    let mut client = server.connect();
+    let of_a = client.int("FAIRLOCK.ACQUIRE k a LEASE 100");
+    // a sleeps. Its lease ends, and b is next.
+    let of_b = client.int("FAIRLOCK.ACQUIRE k b");
+    assert!(store.write(of_b, "b"));
+    // a wakes up, and still takes itself for the holder.
+    assert!(!store.write(of_a, "a"));
+    assert_eq!(store.text, "b");
+    let error = client.run(&format!("FAIRLOCK.RELEASE k a TOKEN {of_a}"));
+    assert!(error.starts_with("(error) NOTHELD "), "{error}");
+    assert!(store.write(of_b, "b again"));
+}

@@ -1,0 +1,193 @@
+//! Finds in a history what should not be. It knows what is promised, and nothing of how it is kept.
+//!
+//! Whatever it reports is certain: where a reply was lost, or a fault took something away, that
+//! part of the history is no evidence. What counts as evidence is said at each rule, and is as
+//! much a part of the promise as the rule.
+//!
+//! - [`holds`]: one holder at a time; a holder is not robbed; hold counts are right.
+//! - [`tokens`]: tokens grow.
+//! - [`order`]: first come, first served.
+//! - [`waits`]: no grant lost, no waiter forgotten, nobody told too late.
+
+mod attempts;
+mod holds;
+mod order;
+mod tokens;
+mod waits;
+
+#[cfg(test)]
+mod broken;
+
+use crate::history::{Answer, Call, Fault, Harm, History, Micros, Part};
+
+/// What should not be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Violation {
+    /// Two clients held a lock at an instant.
+    TwoHolders {
+        lock: usize,
+        clients: [usize; 2],
+        at: Micros,
+    },
+    /// A holder was told that it is none, though nothing had taken the lock from it.
+    Robbed {
+        lock: usize,
+        client: usize,
+        at: Micros,
+    },
+    /// A release left another number of holds than there were.
+    WrongHolds {
+        lock: usize,
+        client: usize,
+        at: Micros,
+        left: i64,
+        expected: i64,
+    },
+    /// An acquisition has no greater token than one that was over before it began.
+    TokenNotGrown {
+        lock: usize,
+        client: usize,
+        at: Micros,
+        token: i64,
+        after: i64,
+    },
+    /// Of two that were in the queue at once, the one behind was served first.
+    Overtaken {
+        lock: usize,
+        waiter: usize,
+        by: usize,
+        at: Micros,
+    },
+    /// A waiter holds the lock and was not told.
+    LostGrant {
+        lock: usize,
+        client: usize,
+        at: Micros,
+    },
+    /// The lock was free while somebody waited for it.
+    Stalled {
+        lock: usize,
+        waiter: usize,
+        at: Micros,
+    },
+    /// There was no reply, however long one waited.
+    Forgotten {
+        lock: usize,
+        client: usize,
+        at: Micros,
+    },
+    /// WAIT was over long before the reply came.
+    Late {
+        lock: usize,
+        client: usize,
+        at: Micros,
+    },
+    /// The lock was given to an owner whose connection was closed and who had not asked since.
+    GivenToNobody {
+        lock: usize,
+        client: usize,
+        at: Micros,
+    },
+    /// An error that nobody should get here.
+    UnexpectedError {
+        lock: usize,
+        client: usize,
+        at: Micros,
+        error: String,
+    },
+    /// There when all had gone.
+    LeftBehind(String),
+    /// The server crashed.
+    Crash,
+}
+
+/// Longest that a reply is on its way, or a thread of this process is not run: what is less apart
+/// is no evidence.
+const SLACK: Micros = 1_500_000;
+
+/// All that is wrong with a history.
+pub fn check(history: &History) -> Vec<Violation> {
+    let mut found = holds::check(history);
+    found.extend(tokens::check(history));
+    found.extend(order::check(history));
+    found.extend(waits::check(history));
+    found.extend(history.calls.iter().filter_map(unexpected));
+    let left = history.left_behind.iter();
+    found.extend(left.map(|what| Violation::LeftBehind(what.clone())));
+    found
+}
+
+/// Errors that tell a client to ask again, elsewhere or later.
+const EXPECTED: [&str; 9] = [
+    "READONLY",
+    "UNBLOCKED",
+    "LOADING",
+    "MASTERDOWN",
+    "OOM",
+    "TAKENOVER",
+    "NOREPLICAS",
+    "BUSY",
+    "MISCONF",
+];
+
+fn unexpected(call: &Call) -> Option<Violation> {
+    let Answer::Refused(error) = &call.answer else {
+        return None;
+    };
+    // A script reports what its commands report, in words of its own.
+    let is_expected = EXPECTED.iter().any(|code| error.contains(code));
+    (!is_expected).then(|| Violation::UnexpectedError {
+        lock: call.lock,
+        client: call.client,
+        at: call.answered,
+        error: error.clone(),
+    })
+}
+
+impl Fault {
+    /// Whether it was going on at some time between two instants.
+    fn is_between(&self, from: Micros, to: Micros) -> bool {
+        self.from <= to && from <= self.to
+    }
+
+    /// Whether it takes a lock from its holder.
+    fn ends_hold(&self, lock: usize, client: usize, session: bool) -> bool {
+        match self.harm {
+            Harm::FlushAll
+            | Harm::Kill {
+                lost_since: Some(_),
+            } => true,
+            Harm::ClockStep { seconds } => seconds > 0,
+            Harm::Break { lock: broken } => broken == lock,
+            // Without its token a lock cannot be released by token.
+            Harm::Delete { lock: other, key } => {
+                other == lock && matches!(key, Part::Lock | Part::Token)
+            }
+            // The connection that the lock lives by.
+            Harm::Kill { lost_since: None } | Harm::Failover => session,
+            Harm::ClientKill { client: other } | Harm::HalfOpen { client: other } => {
+                session && other == client
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether the server does nothing for a while, or nothing in time.
+    fn delays(&self) -> bool {
+        matches!(
+            self.harm,
+            Harm::Kill { .. }
+                | Harm::Pause
+                | Harm::Failover
+                | Harm::OutOfMemory
+                | Harm::ClockStep { .. }
+        )
+    }
+}
+
+/// How much of the time between two instants the server was delayed.
+fn delayed(faults: &[Fault], from: Micros, to: Micros) -> Micros {
+    let delays = faults.iter().filter(|fault| fault.delays());
+    let overlaps = delays.map(|fault| fault.to.min(to).saturating_sub(fault.from.max(from)));
+    overlaps.sum()
+}

@@ -1,0 +1,104 @@
+//! First come, first served: of two that an observer saw in the queue at one instant, the one ahead
+//! is served first, if both are served from the places they had then.
+//!
+//! Who was served first shows in the tokens, which grow with each acquisition. Redisson's scripts
+//! leave none; then the replies tell: who read "granted" first was granted first, as nobody could
+//! have been granted in between.
+//!
+//! Only who waits by the module's own commands is certain not to be overtaken; a client that waits
+//! by Redisson's scripts may be behind, not ahead: scripts of others can drop it.
+
+use std::collections::BTreeMap;
+
+use super::attempts::{Attempt, of_lock};
+use super::{SLACK, Violation};
+use crate::history::{Harm, History, Micros, Sight};
+
+pub fn check(history: &History) -> Vec<Violation> {
+    let mut locks: Vec<usize> = history.sights.iter().map(|sight| sight.lock).collect();
+    locks.sort_unstable();
+    locks.dedup();
+    let mut found = Vec::new();
+    for lock in locks {
+        let attempts = of_lock(history, lock);
+        let mut seen: Option<&Sight> = None;
+        for sight in history.sights.iter().filter(|sight| sight.lock == lock) {
+            if seen.is_some_and(|seen| seen.queue == sight.queue) {
+                continue;
+            }
+            seen = Some(sight);
+            for violation in check_sight(history, &attempts, sight) {
+                if !found.contains(&violation) {
+                    found.push(violation);
+                }
+            }
+        }
+    }
+    found
+}
+
+/// Everybody against who was ahead and was served last.
+fn check_sight(
+    history: &History,
+    attempts: &BTreeMap<usize, Vec<Attempt>>,
+    sight: &Sight,
+) -> Vec<Violation> {
+    let served: Vec<&Attempt> = (sight.queue.iter())
+        .filter_map(|client| served_from(attempts.get(client)?, sight))
+        .collect();
+    let mut found = Vec::new();
+    let mut last: Option<&Attempt> = None;
+    for attempt in served {
+        if let Some(ahead) = last
+            && is_overtaken(history, sight.lock, ahead, attempt)
+        {
+            found.push(Violation::Overtaken {
+                lock: sight.lock,
+                waiter: ahead.client,
+                by: attempt.client,
+                at: attempt.ended,
+            });
+        }
+        let is_later = last.is_none_or(|ahead| ahead.token < attempt.token);
+        if attempt.protected && is_later {
+            last = Some(attempt);
+        }
+    }
+    found
+}
+
+/// The attempt that was going on at a sight, and later granted from the place it had.
+fn served_from<'a>(attempts: &'a [Attempt], sight: &Sight) -> Option<&'a Attempt> {
+    attempts.iter().find(|attempt| {
+        attempt.granted && attempt.placed_since <= sight.from && sight.to <= attempt.ended
+    })
+}
+
+fn is_overtaken(history: &History, lock: usize, ahead: &Attempt, behind: &Attempt) -> bool {
+    let (from, to) = (ahead.ended.min(behind.ended), ahead.ended.max(behind.ended));
+    if tokens_are_lost(history, from.saturating_sub(SLACK), to) {
+        return false;
+    }
+    match (ahead.token, behind.token) {
+        (Some(first), Some(second)) => second < first,
+        _ => {
+            behind.ended < ahead.ended
+                && !history.faults.iter().any(|fault| {
+                    fault.is_between(from.saturating_sub(SLACK), to)
+                        && (fault.delays() || fault.ends_hold(lock, ahead.client, false))
+                })
+        }
+    }
+}
+
+fn tokens_are_lost(history: &History, from: Micros, to: Micros) -> bool {
+    history.faults.iter().any(|fault| {
+        let loses = matches!(
+            fault.harm,
+            Harm::Kill {
+                lost_since: Some(_)
+            }
+        );
+        loses && fault.is_between(from, to)
+    })
+}

@@ -1,0 +1,199 @@
+//! Nobody is forgotten: who waits is served when the lock is free, is told when it is served, and
+//! is told when its time is up.
+
+use std::collections::BTreeMap;
+
+use super::attempts::{Attempt, of_lock};
+use super::{SLACK, Violation, delayed};
+use crate::history::{Answer, Call, Harm, History, Micros, Request, Sight, Way};
+
+/// A server acts on what happens in the same turn of its event loop; half a second is for observer
+/// and clients, which share a small machine with it.
+const SOON: Micros = 700_000;
+
+pub fn check(history: &History) -> Vec<Violation> {
+    let mut found: Vec<Violation> = history.calls.iter().filter_map(forgotten).collect();
+    found.extend(history.calls.iter().filter_map(|call| late(history, call)));
+    let mut locks: BTreeMap<usize, Vec<&Sight>> = BTreeMap::new();
+    for sight in &history.sights {
+        locks.entry(sight.lock).or_default().push(sight);
+    }
+    for (lock, sights) in locks {
+        let attempts = of_lock(history, lock);
+        found.extend(lost_grants(history, lock, &sights));
+        found.extend(stalls(history, &attempts, &sights));
+        found.extend(given_to_nobody(history, lock, &sights));
+    }
+    found
+}
+
+fn forgotten(call: &Call) -> Option<Violation> {
+    (call.answer == Answer::Never).then_some(Violation::Forgotten {
+        lock: call.lock,
+        client: call.client,
+        at: call.invoked,
+    })
+}
+
+/// WAIT ends within a second and a half, not counting the time in which the server was delayed.
+fn late(history: &History, call: &Call) -> Option<Violation> {
+    let Request::Acquire {
+        limit: Some(limit), ..
+    } = call.request
+    else {
+        return None;
+    };
+    let delay = delayed(&history.faults, call.invoked, call.answered) + call.unread;
+    let is_late = call.answered - call.invoked > limit + delay + SLACK;
+    let is_answered = !matches!(call.answer, Answer::Lost | Answer::Never);
+    (is_late && is_answered).then_some(Violation::Late {
+        lock: call.lock,
+        client: call.client,
+        at: call.invoked,
+    })
+}
+
+/// An observer sees a blocked waiter hold the lock for a while, and the waiter was not told.
+fn lost_grants(history: &History, lock: usize, sights: &[&Sight]) -> Vec<Violation> {
+    let calls = history.calls.iter().filter(|call| call.lock == lock);
+    let lost = calls.filter_map(|call| {
+        let Request::Acquire {
+            way: Way::Blocked, ..
+        } = call.request
+        else {
+            return None;
+        };
+        let first = sights.partition_point(|sight| sight.from < call.invoked);
+        let told = call.answered - call.unread;
+        let during = sights[first..].iter().take_while(|sight| sight.to < told);
+        let mut holding = during.filter(|sight| sight.holder == Some(call.client));
+        let seen = holding.next()?;
+        let until = disturbed_from(history, call, seen.from);
+        let last = holding.take_while(|sight| sight.to < until).last()?;
+        (last.from > seen.to + SOON).then_some(Violation::LostGrant {
+            lock,
+            client: call.client,
+            at: seen.from,
+        })
+    });
+    lost.collect()
+}
+
+/// When a call is first disturbed, after an instant, by something that keeps its reply from it.
+fn disturbed_from(history: &History, call: &Call, after: Micros) -> Micros {
+    let hits = history.faults.iter().filter(|fault| {
+        let is_hit = match fault.harm {
+            Harm::ClientKill { client } | Harm::HalfOpen { client } => client == call.client,
+            _ => fault.delays(),
+        };
+        is_hit && fault.is_between(after, call.answered)
+    });
+    hits.map(|fault| fault.from).min().unwrap_or(Micros::MAX)
+}
+
+/// An observer sees the lock free for a while, with a living waiter at the head.
+fn stalls(
+    history: &History,
+    attempts: &BTreeMap<usize, Vec<Attempt>>,
+    sights: &[&Sight],
+) -> Vec<Violation> {
+    let mut found = Vec::new();
+    let mut since: Option<&Sight> = None;
+    for sight in sights {
+        let head = sight.queue.first().filter(|_| sight.holder.is_none());
+        let same = since.is_some_and(|since| head.is_some() && since.queue.first() == head);
+        if !same {
+            since = head.map(|_| *sight);
+            continue;
+        }
+        let (Some(begin), Some(head)) = (since, head) else {
+            continue;
+        };
+        let waits = attempts.get(head).is_some_and(|attempts| {
+            attempts.iter().any(|attempt| {
+                attempt.way == Way::Blocked
+                    && attempt.placed_since < begin.from
+                    && sight.to < attempt.ended
+            })
+        });
+        let longest = if waits { SOON } else { history.turn + SLACK };
+        let stood = sight.from.saturating_sub(begin.to);
+        if stood > longest && !is_disturbed(history, *head, begin.from, sight.to) {
+            found.push(Violation::Stalled {
+                lock: sight.lock,
+                waiter: *head,
+                at: begin.from,
+            });
+            since = None;
+        }
+    }
+    found
+}
+
+fn is_disturbed(history: &History, client: usize, from: Micros, to: Micros) -> bool {
+    history.faults.iter().any(|fault| {
+        let hit = match fault.harm {
+            Harm::ClientKill { client: other } | Harm::HalfOpen { client: other } => {
+                other == client
+            }
+            _ => fault.delays(),
+        };
+        // After a restart nobody is taken for dead for as long as a turn.
+        hit && fault.is_between(from.saturating_sub(history.turn), to)
+    })
+}
+
+/// A client has closed its connection; later an observer sees it without the lock, and later still
+/// with it, and it had not asked again.
+fn given_to_nobody(history: &History, lock: usize, sights: &[&Sight]) -> Vec<Violation> {
+    let mut found = Vec::new();
+    let mine: Vec<&Call> = history
+        .calls
+        .iter()
+        .filter(|call| call.lock == lock)
+        .collect();
+    for fault in &history.faults {
+        let Harm::ClientKill { client } = fault.harm else {
+            continue;
+        };
+        let next = (mine.iter())
+            .filter(|call| call.client == client && call.invoked > fault.from)
+            .map(|call| call.invoked)
+            .min()
+            .unwrap_or(Micros::MAX);
+        // The request may have been written before and not been read yet.
+        let lost = mine.iter().find(|call| {
+            call.client == client && call.invoked <= fault.from && fault.from <= call.answered
+        });
+        let is_blocked = lost.is_some_and(|call| {
+            call.answer == Answer::Lost
+                && matches!(
+                    call.request,
+                    Request::Acquire {
+                        way: Way::Blocked,
+                        ..
+                    }
+                )
+        });
+        if !is_blocked {
+            continue;
+        }
+        let first = sights.partition_point(|sight| sight.from <= fault.to);
+        let before_next = sights[first..].iter().take_while(|sight| sight.to < next);
+        let holds: Vec<bool> = before_next
+            .map(|sight| sight.holder == Some(client))
+            .collect();
+        let without = holds.iter().position(|holds| !holds);
+        if let Some(without) = without
+            && holds[without..].contains(&true)
+            && delayed(&history.faults, fault.from, fault.to + SOON) == 0
+        {
+            found.push(Violation::GivenToNobody {
+                lock,
+                client,
+                at: fault.to,
+            });
+        }
+    }
+    found
+}

@@ -1,0 +1,93 @@
+//! What is promised under faults, by what the server keeps on disk.
+
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use crate::harm::Disk;
+use crate::redisson::Scripts;
+use crate::round;
+
+/// The release whose scripts are used.
+const REDISSON: &str = "4.7.0";
+/// Milliseconds that a round takes besides its plan, about.
+const AROUND: u64 = 3000;
+/// A longer run is many rounds, each with its own seed: seconds.
+const ROUND: u64 = 60;
+
+/// Waits until no other round is going on: they measure time, and two would disturb each other.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The number in an environment variable.
+pub fn number(variable: &str, default: u64) -> u64 {
+    let value = std::env::var(variable).ok();
+    value.map_or(default, |value| value.parse().expect("a number"))
+}
+
+/// Redisson's scripts, from its jar.
+pub fn scripts() -> &'static Scripts {
+    static SCRIPTS: OnceLock<Scripts> = OnceLock::new();
+    SCRIPTS.get_or_init(|| {
+        let root = env!("CARGO_MANIFEST_DIR");
+        let fetched = Command::new(format!("{root}/scripts/redisson"))
+            .args([&format!("{root}/target/redisson"), REDISSON])
+            .status();
+        assert!(fetched.expect("the script").success());
+        let jar = format!("{root}/target/redisson/{REDISSON}/redisson-{REDISSON}.jar");
+        Scripts::of(jar.as_ref()).expect("the scripts")
+    })
+}
+
+/// A quarter of `CHAOS_SECONDS`, in rounds that begin with `CHAOS_SEED` and count it up.
+fn keeps_its_promises(disk: Disk) {
+    let scripts = scripts();
+    let _alone = alone();
+    let seconds = number("CHAOS_SECONDS", ROUND);
+    let seed = number("CHAOS_SEED", 1);
+    let rounds = seconds.div_ceil(ROUND);
+    let length = (seconds * 1000 / 4 / rounds)
+        .saturating_sub(AROUND)
+        .max(1000);
+    for seed in seed..seed + rounds {
+        println!("{disk:?}: {length} ms, CHAOS_SEED={seed}");
+        let found = round::run(disk, seed, length, scripts);
+        assert!(
+            found.is_empty(),
+            "{disk:?}, CHAOS_SEED={seed} CHAOS_SECONDS={}: {} violations\n{}",
+            seconds.min(ROUND),
+            found.len(),
+            list(&found)
+        );
+    }
+}
+
+fn list<T: std::fmt::Debug>(found: &[T]) -> String {
+    let lines: Vec<_> = found
+        .iter()
+        .take(20)
+        .map(|one| format!("{one:?}"))
+        .collect();
+    lines.join("\n")
+}
+
+#[test]
+fn with_every_write_on_disk_nothing_acknowledged_is_lost() {
+    keeps_its_promises(Disk::Always);
+}
+
+#[test]
+fn with_a_disk_that_is_a_second_behind_all_else_is_kept() {
+    keeps_its_promises(Disk::Everysec);
+}
+
+#[test]
+fn with_snapshots_all_since_the_last_one_is_lost_and_the_locks_go_on() {
+    keeps_its_promises(Disk::Snapshots);
+}
+
+#[test]
+fn a_failover_that_is_asked_for_loses_nothing() {
+    keeps_its_promises(Disk::Replica);
+}

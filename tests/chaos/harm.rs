@@ -1,0 +1,315 @@
+//! Carries a plan out: does to the server, its data and its clients what the plan says, and writes
+//! down from when to when.
+
+use std::collections::VecDeque;
+use std::fs::{self, File};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use crate::dice::Dice;
+use crate::history::{Harm, Micros, Part};
+use crate::plan::{Act, Plan};
+use crate::reply::Reply;
+use crate::server::{Server, wait_until};
+use crate::wire::Wire;
+use crate::world::{World, key, lock_name};
+
+/// What a server keeps on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Disk {
+    /// Every write, before its reply.
+    Always,
+    /// The append-only file, but for the last second or so.
+    Everysec,
+    /// What the last snapshot has.
+    Snapshots,
+    /// Nothing: the replica has it.
+    Replica,
+}
+
+impl Disk {
+    pub fn options(self) -> &'static [&'static str] {
+        match self {
+            Self::Always => &["--appendonly", "yes", "--appendfsync", "always"],
+            Self::Everysec => &["--appendonly", "yes", "--appendfsync", "everysec"],
+            Self::Snapshots | Self::Replica => &[],
+        }
+    }
+}
+
+/// A connection that the server still takes for open, and until when.
+struct HalfOpen {
+    client: usize,
+    from: Micros,
+    until: Micros,
+    _socket: TcpStream,
+}
+
+/// Who does the harm.
+pub struct Harmer {
+    world: Arc<World>,
+    disk: Disk,
+    dice: Dice,
+    /// The master, always there but while it is being restarted.
+    master: Option<Server>,
+    replica: Option<Server>,
+    half_open: Vec<HalfOpen>,
+    clock: i64,
+    /// Snapshots: before the last one was begun.
+    saved: Micros,
+    /// Everysec: how large the append-only file was lately.
+    sizes: VecDeque<(Micros, PathBuf, u64)>,
+}
+
+impl Harmer {
+    pub fn new(
+        world: Arc<World>,
+        disk: Disk,
+        seed: u64,
+        master: Server,
+        replica: Option<Server>,
+    ) -> Self {
+        world.set_port(master.port);
+        Self {
+            world,
+            disk,
+            dice: Dice::new(seed, usize::MAX - 1),
+            master: Some(master),
+            replica,
+            half_open: Vec::new(),
+            clock: 0,
+            saved: 0,
+            sizes: VecDeque::new(),
+        }
+    }
+
+    pub fn master(&self) -> &Server {
+        self.master.as_ref().expect("a master")
+    }
+
+    /// Does all of it, in order, and repairs what does not repair itself.
+    pub fn carry_out(&mut self, plan: &Plan) {
+        let began = self.world.recorder.now();
+        for (at, act) in plan {
+            let due = began + at * 1000;
+            while self.world.recorder.now() < due {
+                self.keep_watch();
+                thread::sleep(Duration::from_millis(5));
+            }
+            self.act(act);
+        }
+        while !self.half_open.is_empty() {
+            self.keep_watch();
+            thread::sleep(Duration::from_millis(5));
+        }
+        self.set_clock(0);
+    }
+
+    fn act(&mut self, act: &Act) {
+        let from = self.world.recorder.now();
+        let harm = match *act {
+            Act::Kill => self.kill(),
+            Act::Pause { ms } => {
+                self.master()
+                    .while_stopped(|| thread::sleep(Duration::from_millis(ms)));
+                Harm::Pause
+            }
+            Act::ClientKill { client } => {
+                if let Some(id) = self.world.connection_of(client) {
+                    self.run(&["CLIENT", "KILL", "ID", &id.to_string()]);
+                }
+                Harm::ClientKill { client }
+            }
+            Act::HalfOpen { client, ms } => return self.cut(client, ms),
+            Act::SlowReader { client, ms } => {
+                self.world.slow_down(client, ms);
+                Harm::SlowReader { client }
+            }
+            Act::ClockStep { seconds } => return self.set_clock(seconds),
+            Act::FlushAll => {
+                self.run(&["FLUSHALL"]);
+                Harm::FlushAll
+            }
+            Act::Delete { lock, key: part } => {
+                self.run(&["DEL", &key_of(lock, part)]);
+                Harm::Delete { lock, key: part }
+            }
+            Act::Break { lock } => {
+                self.run(&["FAIRLOCK.BREAK", &lock_name(lock)]);
+                Harm::Break { lock }
+            }
+            Act::Config { option, value } => {
+                self.run(&["CONFIG", "SET", option, value]);
+                Harm::Config { option, value }
+            }
+            Act::OutOfMemory { ms } => {
+                self.run(&["CONFIG", "SET", "maxmemory", "1"]);
+                thread::sleep(Duration::from_millis(ms));
+                self.run(&["CONFIG", "SET", "maxmemory", "0"]);
+                Harm::OutOfMemory
+            }
+            Act::RewriteAof => {
+                self.run(&["BGREWRITEAOF"]);
+                Harm::RewriteAof
+            }
+            Act::Snapshot => {
+                self.snapshot(from);
+                Harm::Snapshot
+            }
+            Act::Failover => {
+                self.fail_over();
+                Harm::Failover
+            }
+        };
+        self.world.recorder.fault(harm, from);
+    }
+
+    /// A command at the master.
+    fn run(&self, words: &[&str]) -> Reply {
+        let wire = Wire::connect(self.master().port);
+        let reply = wire.and_then(|mut wire| wire.ask(words));
+        reply.unwrap_or_else(|_| panic!("the server is gone at {words:?}"))
+    }
+
+    /// What has to be done between faults.
+    fn keep_watch(&mut self) {
+        let now = self.world.recorder.now();
+        let (ended, open) = self.half_open.drain(..).partition(|cut| cut.until <= now);
+        self.half_open = open;
+        let ended: Vec<HalfOpen> = ended;
+        for HalfOpen { client, from, .. } in ended {
+            self.world.recorder.fault(Harm::HalfOpen { client }, from);
+        }
+        if self.disk == Disk::Everysec {
+            self.sizes.extend(self.append_only_file(now));
+            while self
+                .sizes
+                .front()
+                .is_some_and(|(at, ..)| at + 1_000_000 < now)
+            {
+                self.sizes.pop_front();
+            }
+        }
+    }
+
+    /// The append-only file that is being written, and its size.
+    fn append_only_file(&self, now: Micros) -> Option<(Micros, PathBuf, u64)> {
+        let files = fs::read_dir(self.master().dir().join("appendonlydir")).ok()?;
+        let paths = files.flatten().map(|file| file.path());
+        let number = |path: &PathBuf| {
+            let name = path.file_name()?.to_str()?.strip_suffix(".incr.aof")?;
+            name.rsplit('.').next()?.parse::<u64>().ok()
+        };
+        let (_, last) = paths
+            .filter_map(|path| Some((number(&path)?, path)))
+            .max()?;
+        let size = fs::metadata(&last).ok()?.len();
+        Some((now, last, size))
+    }
+
+    /// Kills the server and starts it again on what is on disk. As a process that is killed loses
+    /// nothing that it has written, a machine that loses power is imitated: what was written
+    /// within the last second is cut off the end of the file.
+    fn kill(&mut self) -> Harm {
+        let mut server = self.master.take().expect("a master");
+        server.signal("KILL");
+        server.exit_code();
+        let lost_since = match self.disk {
+            Disk::Always | Disk::Replica => None,
+            Disk::Everysec => Some(self.lose_the_last_second(&server)),
+            Disk::Snapshots => Some(self.saved),
+        };
+        let server = server.kill_and_restart();
+        self.sizes.clear();
+        self.world.set_port(server.port);
+        self.master = Some(server);
+        Harm::Kill { lost_since }
+    }
+
+    /// Since when writes may be lost.
+    fn lose_the_last_second(&mut self, _killed: &Server) -> Micros {
+        // While the disk is busy, the server puts writes off for up to two seconds.
+        const PUT_OFF: Micros = 2_000_000;
+        let now = self.world.recorder.now();
+        let index = self.dice.below(self.sizes.len().max(1) as u64);
+        let chosen = self.sizes.get(usize::try_from(index).expect("small"));
+        let since = chosen.map_or(now, |(at, path, size)| {
+            let file = File::options().write(true).open(path);
+            // A file that was rewritten meanwhile is gone.
+            if let Ok(file) = file {
+                file.set_len(*size).expect("cut off");
+            }
+            *at
+        });
+        since.saturating_sub(PUT_OFF)
+    }
+
+    fn snapshot(&mut self, from: Micros) {
+        let server = self.master();
+        let is_idle = || server.info("persistence", "rdb_bgsave_in_progress") == "0";
+        // Not while the append-only file is rewritten.
+        wait_until("a snapshot is begun", || {
+            !matches!(self.run(&["BGSAVE"]), Reply::Error(_))
+        });
+        wait_until("the snapshot is there", is_idle);
+        if server.info("persistence", "rdb_last_bgsave_status") == "ok" {
+            self.saved = from;
+        }
+    }
+
+    fn cut(&mut self, client: usize, ms: u64) {
+        let from = self.world.recorder.now();
+        if let Some(socket) = self.world.cut(client) {
+            self.half_open.push(HalfOpen {
+                client,
+                from,
+                until: from + ms * 1000,
+                _socket: socket,
+            });
+        }
+    }
+
+    fn set_clock(&mut self, seconds: i64) {
+        let from = self.world.recorder.now();
+        self.world.set_clock(seconds);
+        for server in self.master.iter().chain(&self.replica) {
+            server.set_clock(seconds);
+            server.connect().run("PING");
+        }
+        let step = seconds - self.clock;
+        self.clock = seconds;
+        self.world
+            .recorder
+            .fault(Harm::ClockStep { seconds: step }, from);
+    }
+
+    /// The replica becomes the master, and the master its replica.
+    fn fail_over(&mut self) {
+        let (old, new) = (self.master.take(), self.replica.take());
+        let (old, new) = (old.expect("a master"), new.expect("a replica"));
+        let command = format!("FAILOVER TO 127.0.0.1 {}", new.port);
+        let mut client = old.connect();
+        wait_until("the failover begins", || client.run(&command) == "OK");
+        wait_until("the replica is the master", || {
+            new.info("replication", "role") == "master"
+                && old.info("replication", "role") == "slave"
+        });
+        self.world.set_port(new.port);
+        wait_until("the old master follows", || {
+            old.info("replication", "master_link_status") == "up"
+        });
+        (self.master, self.replica) = (Some(new), Some(old));
+    }
+}
+
+fn key_of(lock: usize, part: Part) -> String {
+    match part {
+        Part::Lock => lock_name(lock),
+        Part::Queue => key("queue", lock),
+        Part::Deadlines => key("timeout", lock),
+        Part::Token => key("token", lock),
+    }
+}

@@ -1,0 +1,222 @@
+//! What happened, as the clients saw it: the only thing that the checker is told.
+//!
+//! All times are microseconds by one steady clock, that of this process, since the round began. A
+//! client is a number, and it is the owner of that number too: it has one request at a time.
+
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// Microseconds since the round began.
+pub type Micros = u64;
+
+/// Microseconds of a duration.
+pub fn micros(duration: Duration) -> Micros {
+    u64::try_from(duration.as_micros()).expect("not that long")
+}
+
+/// How a client asks for a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// ACQUIRE that blocks.
+    Blocked,
+    /// ENQUEUE, and asking again when woken.
+    Polling,
+    /// NOWAIT.
+    Trying,
+    /// Redisson's script, which leaves no token.
+    Script,
+    /// ACQUIRE and RELEASE in one MULTI.
+    Transaction,
+}
+
+/// What a client asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request {
+    Acquire {
+        way: Way,
+        lease: Micros,
+        /// The lock is to live as long as the connection.
+        session: bool,
+        /// A holder that asks again keeps its hold count.
+        once: bool,
+        /// WAIT.
+        limit: Option<Micros>,
+    },
+    Release,
+    Renew {
+        lease: Micros,
+    },
+    /// Takes an owner out of the queue, who need not be the one who asks.
+    Cancel {
+        owner: usize,
+    },
+    /// Not a command: the client closes its connection.
+    Close,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// The lock is held, by this token if it has one.
+    Granted(Option<i64>),
+    /// Not in time, or in the queue now.
+    NotNow,
+    /// Released; so many holds remain.
+    Left(i64),
+    NotHeld,
+    Done,
+    /// The connection broke before the reply came: it may have been carried out, or not.
+    Lost,
+    /// There was no reply when the round was over.
+    Never,
+    /// An error.
+    Refused(String),
+}
+
+/// One request of one client, and its reply.
+#[derive(Clone, Debug)]
+pub struct Call {
+    pub client: usize,
+    pub lock: usize,
+    /// Requests with the same number belong to one attempt to get the lock.
+    pub attempt: u64,
+    pub request: Request,
+    /// Before the request was written.
+    pub invoked: Micros,
+    /// After the reply was read.
+    pub answered: Micros,
+    /// For so long before that the client did not read.
+    pub unread: Micros,
+    pub answer: Answer,
+}
+
+/// What was done to the server, its data or its clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Harm {
+    /// Killed and started again. Everything since `lost_since` may be lost; `None`: nothing is.
+    Kill {
+        lost_since: Option<Micros>,
+    },
+    /// Stopped for a while.
+    Pause,
+    /// The client's connection was closed by the server.
+    ClientKill {
+        client: usize,
+    },
+    /// The client has lost its connection, and the server does not know until the fault ends.
+    HalfOpen {
+        client: usize,
+    },
+    /// The client does not read for a while.
+    SlowReader {
+        client: usize,
+    },
+    /// The server's wall clock was set, by so many seconds.
+    ClockStep {
+        seconds: i64,
+    },
+    FlushAll,
+    /// One of the lock's keys was deleted.
+    Delete {
+        lock: usize,
+        key: Part,
+    },
+    /// BREAK.
+    Break {
+        lock: usize,
+    },
+    /// CONFIG SET of something that takes nothing from anybody.
+    Config {
+        option: &'static str,
+        value: &'static str,
+    },
+    /// No memory may be used any more.
+    OutOfMemory,
+    RewriteAof,
+    Snapshot,
+    /// The replica became the master, with everything the master had.
+    Failover,
+}
+
+/// One of a lock's keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    Lock,
+    Queue,
+    Deadlines,
+    Token,
+}
+
+/// A fault, from before it was begun to after it was over.
+#[derive(Clone, Copy, Debug)]
+pub struct Fault {
+    pub harm: Harm,
+    pub from: Micros,
+    pub to: Micros,
+}
+
+/// What an observer read of a lock's keys at an instant between two.
+#[derive(Clone, Debug)]
+pub struct Sight {
+    pub lock: usize,
+    pub from: Micros,
+    pub to: Micros,
+    pub holder: Option<usize>,
+    pub queue: Vec<usize>,
+}
+
+/// All of a round.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    /// In the order in which they were answered.
+    pub calls: Vec<Call>,
+    pub faults: Vec<Fault>,
+    /// In order.
+    pub sights: Vec<Sight>,
+    /// Keys that are there when everybody has gone and every lease has ended.
+    pub left_behind: Vec<String>,
+    /// Locks that clients use by Redisson's scripts too.
+    pub scripted: Vec<usize>,
+    /// What a polling waiter has to come for the lock.
+    pub turn: Micros,
+    /// The rest of a longer one: there may be holders from before.
+    pub resumed: bool,
+}
+
+/// Writes a history down.
+pub struct Recorder {
+    began: Instant,
+    history: Mutex<History>,
+}
+
+impl Recorder {
+    pub fn new(history: History) -> Self {
+        Self {
+            began: Instant::now(),
+            history: Mutex::new(history),
+        }
+    }
+
+    /// Now.
+    pub fn now(&self) -> Micros {
+        micros(self.began.elapsed())
+    }
+
+    pub fn call(&self, call: Call) {
+        self.with(|history| history.calls.push(call));
+    }
+
+    /// A fault that has just ended.
+    pub fn fault(&self, harm: Harm, from: Micros) {
+        let to = self.now();
+        self.with(|history| history.faults.push(Fault { harm, from, to }));
+    }
+
+    pub fn sight(&self, sight: Sight) {
+        self.with(|history| history.sights.push(sight));
+    }
+
+    pub fn with<T>(&self, body: impl FnOnce(&mut History) -> T) -> T {
+        body(&mut self.history.lock().expect("no panic elsewhere"))
+    }
+}

@@ -1,0 +1,48 @@
+//! Chaos: a real server under load from many clients, with faults, and a checker that is told
+//! nothing but what the clients saw.
+//!
+//! - [`plan`]: which fault when, a pure function of a seed.
+//! - [`actor`]: clients of all kinds; what they ask for is drawn from the seed too.
+//! - [`harm`]: carries the plan out.
+//! - [`history`]: what the clients, an observer of the keys and whoever does the harm write down.
+//! - [`checker`]: finds in a history what should not be; it knows nothing of the product's code.
+//! - [`guarantees`]: rounds for each way of keeping data; [`boundary`]: what no lock on
+//!   asynchronous replication can promise, shown; [`soak`]: long and calm.
+//!
+//! A seed reproduces the plan and the choices of every client, not how the threads and the server
+//! interleave: a round that found something is repeated with the same seed until it is found again.
+//! See `docs/chaos.md`.
+
+#![allow(missing_docs)]
+// A test that cannot go on panics; that is its way of failing.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::must_use_candidate
+)]
+
+#[path = "../black_box/client.rs"]
+#[allow(dead_code, reason = "the black-box tests use the rest")]
+mod client;
+#[path = "../black_box/dice.rs"]
+mod dice;
+#[path = "../../bench/src/redisson.rs"]
+#[allow(dead_code, reason = "benchmarks use the rest")]
+mod redisson;
+#[path = "../black_box/server.rs"]
+#[allow(dead_code, reason = "the black-box tests use the rest")]
+mod server;
+
+mod actor;
+mod boundary;
+mod checker;
+mod guarantees;
+mod harm;
+mod history;
+mod plan;
+mod reply;
+mod round;
+mod soak;
+mod wire;
+mod world;

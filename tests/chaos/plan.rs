@@ -1,0 +1,215 @@
+//! What is going to happen: which fault when, to whom. A pure function of the seed.
+
+use crate::dice::Dice;
+use crate::history::Part;
+
+/// One fault that is to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Act {
+    Kill,
+    Pause {
+        ms: u64,
+    },
+    ClientKill {
+        client: usize,
+    },
+    HalfOpen {
+        client: usize,
+        ms: u64,
+    },
+    SlowReader {
+        client: usize,
+        ms: u64,
+    },
+    ClockStep {
+        seconds: i64,
+    },
+    FlushAll,
+    Delete {
+        lock: usize,
+        key: Part,
+    },
+    Break {
+        lock: usize,
+    },
+    Config {
+        option: &'static str,
+        value: &'static str,
+    },
+    OutOfMemory {
+        ms: u64,
+    },
+    RewriteAof,
+    Snapshot,
+    Failover,
+}
+
+/// What there is to do harm to.
+#[derive(Clone, Copy, Debug)]
+pub struct Scene {
+    pub clients: usize,
+    pub locks: usize,
+    /// There is a replica that can become the master.
+    pub pair: bool,
+    /// There is an append-only file.
+    pub aof: bool,
+}
+
+/// Harmless to every promise, and all of them are to be kept while it is so.
+const OPTIONS: [(&str, &str); 11] = [
+    ("fairlock.intercept-eval", "yes"),
+    ("fairlock.intercept-eval", "no"),
+    ("fairlock.turn", "2000"),
+    ("fairlock.turn", "4000"),
+    ("fairlock.pubsub", "both"),
+    ("fairlock.pubsub", "publish"),
+    ("fairlock.lease", "1000"),
+    ("fairlock.patience", "60000"),
+    ("notify-keyspace-events", "KEAd"),
+    ("notify-keyspace-events", ""),
+    ("hz", "100"),
+];
+
+/// Milliseconds after the begin, and what is to happen then. One after the other, in order.
+pub type Plan = Vec<(u64, Act)>;
+
+/// The plan of a round that lasts so many milliseconds: every kind of fault there is for this
+/// scene once, in an order that the seed decides, and then any of them.
+pub fn plan(seed: u64, scene: Scene, length: u64) -> Plan {
+    let mut dice = Dice::new(seed, usize::MAX);
+    let mut plan = Plan::new();
+    let mut first = shuffled(kinds(scene), &mut dice);
+    let any = kinds(scene);
+    // The load gets going first.
+    let mut at = 300;
+    while at < length {
+        let kind = first.pop().unwrap_or_else(|| pick(&any, &mut dice));
+        plan.push((at, act(kind, scene, &mut dice)));
+        // What takes long delays what comes after it.
+        at += 50 + dice.below(450);
+    }
+    plan
+}
+
+/// Numbers of the kinds, see [`act`].
+fn kinds(scene: Scene) -> Vec<u64> {
+    let mut kinds: Vec<u64> = (0..12).collect();
+    if scene.pair {
+        kinds.push(12);
+    } else {
+        // A kill takes time, and is what most of this is about.
+        kinds.extend([13, 13]);
+    }
+    if scene.aof {
+        kinds.push(14);
+    }
+    kinds
+}
+
+fn act(kind: u64, scene: Scene, dice: &mut Dice) -> Act {
+    let client = index(scene.clients, dice);
+    let lock = index(scene.locks, dice);
+    match kind {
+        0 => Act::Pause {
+            ms: 20 + dice.below(600),
+        },
+        1 | 2 => Act::ClientKill { client },
+        3 | 4 => Act::HalfOpen {
+            client,
+            ms: 100 + dice.below(900),
+        },
+        5 => Act::SlowReader {
+            client,
+            ms: 50 + dice.below(700),
+        },
+        6 => Act::ClockStep {
+            seconds: i64::try_from(dice.below(7)).expect("small") - 3,
+        },
+        7 => Act::FlushAll,
+        8 => Act::Delete {
+            lock,
+            key: pick(
+                &[
+                    Part::Lock,
+                    Part::Lock,
+                    Part::Queue,
+                    Part::Deadlines,
+                    Part::Token,
+                ],
+                dice,
+            ),
+        },
+        9 => Act::Break { lock },
+        10 => {
+            let (option, value) = pick(&OPTIONS, dice);
+            Act::Config { option, value }
+        }
+        11 if dice.one_in(2) => Act::OutOfMemory {
+            ms: 50 + dice.below(200),
+        },
+        11 => Act::Snapshot,
+        12 => Act::Failover,
+        13 => Act::Kill,
+        _ => Act::RewriteAof,
+    }
+}
+
+fn index(count: usize, dice: &mut Dice) -> usize {
+    usize::try_from(dice.below(count as u64)).expect("small")
+}
+
+fn pick<T: Copy>(from: &[T], dice: &mut Dice) -> T {
+    from[index(from.len(), dice)]
+}
+
+fn shuffled(mut kinds: Vec<u64>, dice: &mut Dice) -> Vec<u64> {
+    for last in (1..kinds.len()).rev() {
+        kinds.swap(last, index(last + 1, dice));
+    }
+    kinds
+}
+
+const SCENE: Scene = Scene {
+    clients: 10,
+    locks: 3,
+    pair: false,
+    aof: true,
+};
+
+#[test]
+fn a_plan_is_a_function_of_its_seed() {
+    assert_eq!(plan(7, SCENE, 10_000), plan(7, SCENE, 10_000));
+    assert_ne!(plan(7, SCENE, 10_000), plan(8, SCENE, 10_000));
+}
+
+#[test]
+fn every_kind_of_fault_is_in_a_plan_that_is_long_enough() {
+    let has = |plan: &Plan, kind: fn(&Act) -> bool| plan.iter().any(|(_, act)| kind(act));
+    let alone = plan(7, SCENE, 60_000);
+    let pair = plan(
+        7,
+        Scene {
+            pair: true,
+            ..SCENE
+        },
+        60_000,
+    );
+    for wanted in [
+        |act: &Act| matches!(act, Act::Pause { .. }),
+        |act: &Act| matches!(act, Act::ClientKill { .. }),
+        |act: &Act| matches!(act, Act::HalfOpen { .. }),
+        |act: &Act| matches!(act, Act::SlowReader { .. }),
+        |act: &Act| matches!(act, Act::ClockStep { .. }),
+        |act: &Act| matches!(act, Act::FlushAll),
+        |act: &Act| matches!(act, Act::Delete { .. }),
+        |act: &Act| matches!(act, Act::Break { .. }),
+        |act: &Act| matches!(act, Act::Config { .. }),
+        |act: &Act| matches!(act, Act::OutOfMemory { .. }),
+        |act: &Act| matches!(act, Act::Snapshot),
+        |act: &Act| matches!(act, Act::RewriteAof),
+    ] {
+        assert!(has(&alone, wanted) && has(&pair, wanted));
+    }
+    assert!(has(&alone, |act| matches!(act, Act::Kill)));
+    assert!(has(&pair, |act| matches!(act, Act::Failover)));
+}

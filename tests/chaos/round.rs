@@ -1,0 +1,176 @@
+//! One round: servers, clients, a plan, and at the end the question whether all is well.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crate::actor::{self, LEASE, SCRIPTED};
+use crate::checker::{self, Violation};
+use crate::harm::{Disk, Harmer};
+use crate::history::{Answer, History, Recorder, Request};
+use crate::plan::{Scene, plan};
+use crate::redisson::Scripts;
+use crate::server::{Server, follow};
+use crate::world::{Load, World, command};
+
+pub const CLIENTS: usize = 32;
+pub const LOCKS: usize = 4;
+/// Milliseconds that a polling waiter has to come.
+const TURN: u64 = 3000;
+/// Longest that whoever waits at the end may go on waiting: holders that died, each with a lease,
+/// and waiters that died, each row of them with a turn.
+const LAST_WAIT: Duration = Duration::from_secs(25);
+
+const BUSY: Load = Load {
+    think: 10,
+    hold: 4,
+    deaths: 40,
+    look: 4,
+};
+
+/// Runs a round and checks its history. Returns what was found wrong.
+pub fn run(disk: Disk, seed: u64, milliseconds: u64, scripts: &Scripts) -> Vec<Violation> {
+    let turn = TURN.to_string();
+    let options = [disk.options(), &["--fairlock.turn", &turn]].concat();
+    let master = Server::with_movable_clock(&options);
+    let replica = (disk == Disk::Replica).then(|| {
+        let replica = Server::with_movable_clock(&options);
+        follow(&replica, &master);
+        replica
+    });
+    let scene = Scene {
+        clients: CLIENTS,
+        locks: LOCKS,
+        pair: replica.is_some(),
+        aof: matches!(disk, Disk::Always | Disk::Everysec),
+    };
+    let recorder = Recorder::new(History {
+        scripted: (0..SCRIPTED).collect(),
+        turn: TURN * 1000,
+        ..History::default()
+    });
+    let world = Arc::new(World::new(recorder, BUSY, scripts.clone(), CLIENTS, LOCKS));
+    let mut harmer = Harmer::new(Arc::clone(&world), disk, seed, master, replica);
+    let threads = actor::start(&world, seed);
+    harmer.carry_out(&plan(seed, scene, milliseconds));
+    finish(&world, threads, LAST_WAIT);
+    let left = left_behind(&world, harmer.master());
+    let history = world.recorder.with(|history| {
+        history.left_behind = left;
+        std::mem::take(history)
+    });
+    report(&history);
+    let mut found = checker::check(&history);
+    if !found.is_empty() {
+        println!(
+            "  the history is in {}",
+            keep(&history, disk, seed).display()
+        );
+    }
+    if harmer.master().log().contains("BUG REPORT") {
+        found.push(Violation::Crash);
+    }
+    found
+}
+
+/// Writes a history down, a line for everything, in the order in which it ended.
+fn keep(history: &History, disk: Disk, seed: u64) -> PathBuf {
+    let mut lines: Vec<(u64, String)> = Vec::new();
+    lines.extend(
+        history
+            .calls
+            .iter()
+            .map(|call| (call.answered, format!("{call:?}"))),
+    );
+    lines.extend(
+        history
+            .sights
+            .iter()
+            .map(|sight| (sight.to, format!("{sight:?}"))),
+    );
+    lines.extend(
+        history
+            .faults
+            .iter()
+            .map(|fault| (fault.to, format!("{fault:?}"))),
+    );
+    lines.sort();
+    let lines: Vec<String> = lines
+        .iter()
+        .map(|(at, line)| format!("{at} {line}"))
+        .collect();
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let path = folder.join(format!("chaos-{disk:?}-{seed}.txt"));
+    std::fs::write(&path, lines.join("\n")).expect("written");
+    path
+}
+
+/// Lets everybody come to an end; whoever waits for too long is cut off, and says so.
+pub fn finish(world: &World, threads: Vec<JoinHandle<()>>, wait: Duration) {
+    world.end();
+    let start = Instant::now();
+    while start.elapsed() < wait && !threads.iter().all(JoinHandle::is_finished) {
+        thread::sleep(Duration::from_millis(10));
+    }
+    world.close();
+    for thread in threads {
+        thread.join().expect("no panic in a client");
+    }
+}
+
+/// What is there that should not be, once everything had the time to go.
+pub fn left_behind(world: &World, server: &Server) -> Vec<String> {
+    let start = Instant::now();
+    let longest = Duration::from_millis(2 * LEASE + 2 * TURN);
+    loop {
+        let mut left = Vec::new();
+        if let Some(crate::reply::Reply::Many(keys)) = command(world, &["KEYS", "*"]) {
+            let keys = keys.iter().map(|key| key.text().to_owned());
+            left.extend(keys.filter(|key| !key.starts_with("redisson_lock_token:")));
+        }
+        for gauge in [
+            "blocked_clients",
+            "session_locks",
+            "locks_with_waiters_or_session",
+        ] {
+            let count = server.info("fairlock", &format!("fairlock_{gauge}"));
+            if count != "0" {
+                left.push(format!("{gauge}: {count}"));
+            }
+        }
+        if left.is_empty() || start.elapsed() > longest {
+            return left;
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// What a round consisted of, so that one can see that it was not idle.
+fn report(history: &History) {
+    let mut grants = BTreeMap::<String, usize>::new();
+    let mut ends = BTreeMap::<&str, usize>::new();
+    for call in &history.calls {
+        match (&call.request, &call.answer) {
+            (Request::Acquire { way, .. }, Answer::Granted(_)) => {
+                *grants.entry(format!("{way:?}")).or_default() += 1;
+            }
+            (_, Answer::Lost) => *ends.entry("lost").or_default() += 1,
+            (_, Answer::NotHeld) => *ends.entry("not held").or_default() += 1,
+            (_, Answer::Refused(_)) => *ends.entry("refused").or_default() += 1,
+            _ => (),
+        }
+    }
+    let mut faults = BTreeMap::<String, usize>::new();
+    for fault in &history.faults {
+        let name = format!("{:?}", fault.harm);
+        let name = name.split(' ').next().unwrap_or_default().to_owned();
+        *faults.entry(name).or_default() += 1;
+    }
+    println!(
+        "  {} calls; granted {grants:?}; {ends:?}; faults {faults:?}; {} sights",
+        history.calls.len(),
+        history.sights.len()
+    );
+}

@@ -1,0 +1,112 @@
+//! A soak: hours of mixed load with all features and nothing done to the server. Memory and file
+//! descriptors have to stay where they are; latency is measured from the first minute to the last.
+//!
+//! A few seconds long among the other tests, as long as `SOAK_SECONDS` says by `make soak`, which
+//! also writes `docs/soak.md` and its picture.
+
+mod paper;
+mod passers;
+mod probe;
+
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::actor::{self, SCRIPTED};
+use crate::checker::{self, Violation};
+use crate::guarantees::{alone, number, scripts};
+use crate::history::{History, Recorder};
+use crate::round::{finish, left_behind};
+use crate::server::Server;
+use crate::world::{Load, World};
+
+use probe::{Probe, Row};
+
+const CLIENTS: usize = 24;
+const LOCKS: usize = 4;
+const LOAD: Load = Load {
+    think: 160,
+    hold: 16,
+    deaths: 100,
+    look: 100,
+};
+/// Among the other tests, seconds.
+const SHORT: u64 = 6;
+/// Rows that are printed, whatever the length.
+const ROWS: u64 = 360;
+const OPTIONS: &[&str] = &[
+    "--appendonly",
+    "yes",
+    "--appendfsync",
+    "everysec",
+    "--auto-aof-rewrite-min-size",
+    "4mb",
+    // Of names that are used once, so that there is something that could add up.
+    "--fairlock.token-ttl",
+    "5000",
+    "--fairlock.turn",
+    "3000",
+];
+
+#[test]
+fn memory_and_descriptors_stay_where_they_are() {
+    let scripts = scripts();
+    let _alone = alone();
+    let seconds = number("SOAK_SECONDS", SHORT);
+    let server = Server::with(OPTIONS);
+    let recorder = Recorder::new(history());
+    let world = Arc::new(World::new(recorder, LOAD, scripts.clone(), CLIENTS, LOCKS));
+    world.set_port(server.port);
+    let mut threads = actor::start(&world, number("CHAOS_SEED", 1));
+    threads.push(passers::start(&world));
+    let (rows, found) = rows(&world, &server, seconds);
+    finish(&world, threads, Duration::from_secs(25));
+    let left = left_behind(&world, &server);
+    assert!(left.is_empty(), "left behind: {left:?}");
+    if std::env::var_os("SOAK_SECONDS").is_some() {
+        paper::write(&rows, seconds, &server);
+    }
+    assert!(found.is_empty(), "{} violations: {found:?}", found.len());
+    probe::is_flat(&rows);
+}
+
+fn history() -> History {
+    History {
+        scripted: (0..SCRIPTED).collect(),
+        turn: 3_000_000,
+        resumed: true,
+        ..History::default()
+    }
+}
+
+/// One row after the other, printed as they come. What happened in each is checked as in chaos.
+fn rows(world: &World, server: &Server, seconds: u64) -> (Vec<Row>, Vec<Violation>) {
+    let every = Duration::from_millis((seconds * 1000 / ROWS).max(500));
+    let (start, length) = (Instant::now(), Duration::from_secs(seconds));
+    let mut probe = Probe::new(server);
+    let (mut rows, mut all_found) = (Vec::new(), Vec::new());
+    println!("{}", Row::TITLES);
+    let mut begins = start;
+    while start.elapsed() < length {
+        begins += every;
+        thread::sleep(begins.saturating_duration_since(Instant::now()));
+        change_mode(server, rows.len());
+        let history = world.recorder.with(|now| std::mem::replace(now, history()));
+        let found = checker::check(&history);
+        if !found.is_empty() {
+            println!("{found:?}");
+            all_found.extend(found);
+        }
+        let row = probe.row(start.elapsed(), &history);
+        println!("{row}");
+        rows.push(row);
+    }
+    (rows, all_found)
+}
+
+/// Scripts run natively and as Lua in turn.
+fn change_mode(server: &Server, row: usize) {
+    let value = if row.is_multiple_of(2) { "yes" } else { "no" };
+    let set = format!("CONFIG SET fairlock.intercept-eval {value}");
+    assert_eq!(server.connect().run(&set), "OK");
+}

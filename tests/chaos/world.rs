@@ -1,0 +1,197 @@
+//! What clients, observers and whoever does the harm share.
+
+use std::net::TcpStream;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU16, AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::history::Recorder;
+use crate::redisson::Scripts;
+use crate::reply::Reply;
+use crate::wire::{Gone, Handle, Wire};
+
+/// How busy the clients are; milliseconds, drawn below these limits.
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    /// Between two attempts.
+    pub think: u64,
+    /// How long a lock is held.
+    pub hold: u64,
+    /// One attempt in so many ends with the client's death or with a hold beyond its lease.
+    pub deaths: u64,
+    /// Between two looks at the keys.
+    pub look: u64,
+}
+
+/// What others can do to a client.
+#[derive(Debug, Default)]
+struct Reins {
+    handle: Mutex<Option<Handle>>,
+    /// Milliseconds for which it does not read its next reply.
+    slow: AtomicU64,
+}
+
+/// The shared world.
+pub struct World {
+    pub recorder: Recorder,
+    pub load: Load,
+    pub locks: usize,
+    pub scripts: Scripts,
+    /// Where the master is.
+    port: AtomicU16,
+    reins: Vec<Reins>,
+    /// Seconds that the server's wall clock is ahead.
+    ahead: AtomicI64,
+    /// Nobody begins anything new.
+    over: AtomicBool,
+    /// Nobody waits any more.
+    closing: AtomicBool,
+}
+
+impl World {
+    pub fn new(
+        recorder: Recorder,
+        load: Load,
+        scripts: Scripts,
+        clients: usize,
+        locks: usize,
+    ) -> Self {
+        Self {
+            recorder,
+            load,
+            locks,
+            scripts,
+            port: AtomicU16::new(0),
+            ahead: AtomicI64::new(0),
+            reins: (0..clients).map(|_| Reins::default()).collect(),
+            over: AtomicBool::new(false),
+            closing: AtomicBool::new(false),
+        }
+    }
+
+    pub fn clients(&self) -> usize {
+        self.reins.len()
+    }
+
+    pub fn set_port(&self, port: u16) {
+        self.port.store(port, Ordering::SeqCst);
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.over.load(Ordering::SeqCst)
+    }
+
+    pub fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::SeqCst)
+    }
+
+    pub fn set_clock(&self, seconds: i64) {
+        self.ahead.store(seconds, Ordering::SeqCst);
+    }
+
+    /// Milliseconds by the wall clock of clients that agree with the server's.
+    pub fn clock(&self) -> i64 {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let now = now.expect("after 1970").as_millis();
+        i64::try_from(now).expect("milliseconds") + self.ahead.load(Ordering::SeqCst) * 1000
+    }
+
+    /// From now on nobody begins anything new.
+    pub fn end(&self) {
+        self.over.store(true, Ordering::SeqCst);
+    }
+
+    /// Whoever still waits has been forgotten: its connection ends.
+    pub fn close(&self) {
+        self.end();
+        self.closing.store(true, Ordering::SeqCst);
+        for reins in &self.reins {
+            if let Some(handle) = &*reins.handle.lock().expect("no panic elsewhere") {
+                handle.close();
+            }
+        }
+    }
+
+    /// Connects to the master, wherever it is by now. `None` when all is over.
+    pub fn connect(&self) -> Option<Wire> {
+        while !self.is_closing() {
+            if let Ok(wire) = Wire::connect(self.port.load(Ordering::SeqCst)) {
+                return Some(wire);
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        None
+    }
+
+    /// Connects one of the clients.
+    pub fn connect_client(&self, client: usize) -> Option<Wire> {
+        let wire = self.connect()?;
+        if let Ok(handle) = wire.handle() {
+            *self.reins[client]
+                .handle
+                .lock()
+                .expect("no panic elsewhere") = Some(handle);
+        }
+        // It may have been closed while nobody could.
+        (!self.is_closing()).then_some(wire)
+    }
+
+    /// The id of a client's connection.
+    pub fn connection_of(&self, client: usize) -> Option<i64> {
+        let handle = self.reins[client]
+            .handle
+            .lock()
+            .expect("no panic elsewhere");
+        handle.as_ref().map(|handle| handle.id)
+    }
+
+    /// Cuts a client's connection off, see [`Handle::cut`].
+    pub fn cut(&self, client: usize) -> Option<TcpStream> {
+        let handle = self.reins[client]
+            .handle
+            .lock()
+            .expect("no panic elsewhere")
+            .take();
+        handle.map(Handle::cut)
+    }
+
+    /// The client does not read its next reply for so many milliseconds.
+    pub fn slow_down(&self, client: usize, ms: u64) {
+        self.reins[client].slow.store(ms, Ordering::SeqCst);
+    }
+
+    /// For how long the client is not to read now.
+    pub fn slowness(&self, client: usize) -> Duration {
+        Duration::from_millis(self.reins[client].slow.swap(0, Ordering::SeqCst))
+    }
+}
+
+/// The name of a lock.
+pub fn lock_name(lock: usize) -> String {
+    format!("lock{lock}")
+}
+
+/// The owner that a client is.
+pub fn owner(client: usize) -> String {
+    format!("c{client}")
+}
+
+/// The client that an owner is.
+pub fn client_of(owner: &str) -> Option<usize> {
+    owner.strip_prefix('c')?.parse().ok()
+}
+
+/// The name of one of a lock's keys, as Redisson has it.
+pub fn key(prefix: &str, lock: usize) -> String {
+    format!("redisson_lock_{prefix}:{{{}}}", lock_name(lock))
+}
+
+/// Runs a command until the server has carried it out; the reply.
+pub fn command(world: &World, words: &[&str]) -> Option<Reply> {
+    loop {
+        match world.connect()?.ask(words) {
+            Ok(reply) => return Some(reply),
+            Err(Gone) => std::thread::sleep(Duration::from_millis(5)),
+        }
+    }
+}
