@@ -51,15 +51,14 @@ fn passes_to_c(client: &mut Client) -> i64 {
 }
 
 #[test]
-fn a_failover_that_loses_writes_gives_the_lock_to_a_second_owner_with_the_same_token() {
+fn a_failover_that_loses_writes_gives_the_lock_to_a_second_owner_with_a_greater_token() {
     let (master, replica, token) = held_on_both();
     cut_off(&master, &replica);
     let (_, of_b) = passes_to_b(&master, token);
     let mut client = fail_over(master, &replica);
     let of_c = passes_to_c(&mut client);
-    // Now b and c both hold the lock, and no number tells them apart. A store that remembers whose
-    // a token is refuses the second of them to come; it cannot tell which one should be.
-    assert_eq!(of_b, of_c);
+    // Now b and c both believe to hold the lock; a store that has seen the token of c refuses b.
+    assert!(of_c > of_b);
     assert!(
         client
             .run("FAIRLOCK.RELEASE k b")
@@ -128,7 +127,7 @@ fn a_master_that_must_have_a_replica_locks_nothing_without_one_but_still_hands_o
 }
 
 #[test]
-fn a_restart_from_an_old_snapshot_gives_the_lock_to_a_second_owner_with_the_same_token() {
+fn a_restart_from_an_old_snapshot_gives_the_lock_to_a_second_owner_with_a_greater_token() {
     let server = Server::start();
     let mut client = server.connect();
     let token = client.int(&format!("FAIRLOCK.ACQUIRE k a LEASE {LEASE}"));
@@ -136,7 +135,7 @@ fn a_restart_from_an_old_snapshot_gives_the_lock_to_a_second_owner_with_the_same
     let (_, of_b) = passes_to_b(&server, token);
     drop(client);
     let server = server.kill_and_restart();
-    assert_eq!(of_b, passes_to_c(&mut server.connect()));
+    assert!(passes_to_c(&mut server.connect()) > of_b);
 }
 
 #[test]
