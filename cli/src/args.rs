@@ -1,0 +1,212 @@
+//! The command line.
+
+#![allow(clippy::doc_markdown, reason = "it is printed as help")]
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use clap::{Parser, ValueEnum};
+
+/// Longest duration that the server takes, in milliseconds.
+const LONGEST: u128 = 4_503_599_627_370_496;
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  64   the command line cannot be understood
+  69   no server can be reached, or it refuses
+  75   exec: the lock could not be had in time
+  76   exec: the lock was lost before the command had ended
+  78   watch: the server does not announce events, see --enable-events
+  126  exec: the command cannot be run
+  127  exec: the command is not there
+  else exec: the command's own status; 128 and the signal's number if it died of one";
+
+/// Runs commands under fairlock's locks, and shows what the locks do.
+#[derive(Debug, Parser)]
+#[command(name = "fairlock", version, after_help = EXIT_CODES)]
+pub struct Args {
+    /// The server, or any node of a cluster: redis://USER:PASSWORD@HOST:PORT/DB, rediss:// for TLS,
+    /// unix:///PATH for a socket.
+    #[arg(
+        long,
+        global = true,
+        env = "FAIRLOCK_URL",
+        hide_env_values = true,
+        default_value = "redis://127.0.0.1:6379"
+    )]
+    pub url: String,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Subcommand,
+}
+
+/// What to do.
+#[derive(Debug, clap::Subcommand)]
+pub enum Subcommand {
+    /// Runs a command while holding a lock, as flock(1) does.
+    ///
+    /// The lock lives as long as this process is connected. The command finds FAIRLOCK_KEY,
+    /// FAIRLOCK_OWNER and FAIRLOCK_TOKEN, the fencing token, in its environment. If the lock is lost
+    /// while the command runs, the command is sent SIGTERM, and SIGKILL after --grace.
+    Exec(ExecArgs),
+    /// Shows the locks with waiters or a session, and how fast they change hands.
+    ///
+    /// With a terminal a screen: n, o, h, l, w sort, / filters, q quits. Without one, or with --once or
+    /// --json, lines. The keyspace is not searched. In a cluster all masters are shown.
+    Top(TopArgs),
+    /// Prints what happens to locks, as it happens.
+    ///
+    /// A line an event, with what the lock is like when the event has come. The server has to announce
+    /// such events: --enable-events sees to that.
+    Watch(WatchArgs),
+}
+
+/// Runs a command while holding a lock, as flock(1) does.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXIT_CODES)]
+pub struct ExecArgs {
+    /// The lock.
+    #[arg(value_parser = clap::builder::OsStringValueParser::new())]
+    pub key: OsString,
+    /// How long to wait for the lock at most, such as 500ms, 10s or 2m; 0 tries once. Without it,
+    /// as long as it takes.
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub wait: Option<Duration>,
+    /// How long the lock outlives a server that dies [default: the server's fairlock.lease].
+    #[arg(long, value_name = "DURATION", value_parser = positive)]
+    pub lease: Option<Duration>,
+    /// Who asks [default: HOST:PID:UUID]. Two that ask as one owner hold the lock together.
+    #[arg(long)]
+    pub owner: Option<OsString>,
+    /// What to do with the command if the lock is lost.
+    #[arg(long, value_enum, default_value_t = OnLoss::Terminate)]
+    pub on_loss: OnLoss,
+    /// How long after SIGTERM the command gets SIGKILL; at most a third of the lease.
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration)]
+    pub grace: Duration,
+    /// How long to go on asking if the server goes away during the wait.
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration)]
+    pub reconnect: Duration,
+    /// The command and its arguments.
+    #[arg(last = true, required = true, num_args = 1..)]
+    pub command: Vec<OsString>,
+}
+
+/// What to do with the command if the lock is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum OnLoss {
+    /// End it.
+    Terminate,
+    /// Let it go on; the exit code is 76 all the same.
+    Ignore,
+}
+
+/// The locks with waiters or a session, and how fast they change hands.
+#[derive(Debug, clap::Args)]
+pub struct TopArgs {
+    /// Time between two looks.
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = positive)]
+    pub interval: Duration,
+    /// What to sort by.
+    #[arg(long, value_enum, default_value_t = Sort::Waiting)]
+    pub sort: Sort,
+    /// Sort the other way round.
+    #[arg(long)]
+    pub reverse: bool,
+    /// Show only locks whose name, holder or next waiter contains this, whatever its case.
+    #[arg(long, default_value = "", hide_default_value = true)]
+    pub filter: String,
+    /// How many locks to ask each server for, the busiest first.
+    #[arg(long, value_name = "COUNT", default_value_t = 1000)]
+    pub limit: u32,
+    /// Print one look and end.
+    #[arg(long)]
+    pub once: bool,
+    /// Print an object of JSON a look.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What to sort by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Sort {
+    /// Most waiters first.
+    Waiting,
+    /// Held for longest first.
+    Held,
+    /// The lease that ends first first.
+    Lease,
+    /// By the lock's name.
+    Name,
+    /// By the holder.
+    Holder,
+}
+
+/// What happens to locks, as it happens.
+#[derive(Debug, clap::Args)]
+pub struct WatchArgs {
+    /// The locks.
+    #[arg(required = true, value_name = "KEY")]
+    pub keys: Vec<OsString>,
+    /// Print only the module's own events, not those of plain commands on the key.
+    #[arg(long)]
+    pub own: bool,
+    /// Make the server announce the events, if it does not, by CONFIG SET notify-keyspace-events.
+    #[arg(long)]
+    pub enable_events: bool,
+    /// Print an object of JSON an event.
+    #[arg(long)]
+    pub json: bool,
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let duration = humantime::parse_duration(text)
+        .map_err(|error| format!("{error}; write 500ms, 10s or 2m"))?;
+    if duration.as_millis() > LONGEST {
+        return Err(format!("longer than {LONGEST}ms"));
+    }
+    Ok(duration)
+}
+
+fn positive(text: &str) -> Result<Duration, String> {
+    let duration = duration(text)?;
+    if duration.as_millis() == 0 {
+        return Err("shorter than 1ms".to_owned());
+    }
+    Ok(duration)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        use clap::CommandFactory as _;
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn durations_have_units_and_a_range() {
+        assert_eq!(duration("0"), Ok(Duration::ZERO));
+        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(duration("1m 30s"), Ok(Duration::from_secs(90)));
+        for text in ["", "10", "-1s", "ten", "1000000000 years"] {
+            assert!(duration(text).is_err(), "{text}");
+        }
+        assert!(positive("0").is_err());
+        assert!(positive("1us").is_err());
+        assert_eq!(positive("1ms"), Ok(Duration::from_millis(1)));
+    }
+
+    #[test]
+    fn what_follows_the_dashes_is_the_commands() {
+        let line = "fairlock exec k --wait 0 -- sh -c true --wait 5";
+        let args = Args::try_parse_from(line.split(' ')).expect("a command line");
+        let Subcommand::Exec(exec) = args.command else {
+            panic!("another subcommand");
+        };
+        assert_eq!(exec.wait, Some(Duration::ZERO));
+        assert_eq!(exec.command, ["sh", "-c", "true", "--wait", "5"]);
+    }
+}

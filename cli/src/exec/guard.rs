@@ -1,0 +1,234 @@
+//! Noticing that the lock is lost.
+//!
+//! The server tells when the connection ends and, as clients that cache are told, when the lock's
+//! key changes; then, and each second, it is asked who holds the lock. Where it does not answer
+//! at all, the lock counts as lost in time for the command to be ended before the lease can be.
+
+use std::fmt;
+use std::time::Duration;
+
+use redis::PushKind;
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+
+use crate::failure::{Failure, LOST};
+use crate::lock::Lock;
+use crate::server::{Link, REPLY, Sender, Trouble};
+use crate::text::word;
+
+/// Longest time between two looks.
+const LOOK: Duration = Duration::from_secs(1);
+/// A lease without an end.
+const FOREVER: Duration = Duration::from_hours(24);
+
+/// Why the lock counts as lost.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// The connection has ended, and the lock with it.
+    Closed(String),
+    /// Nobody holds it any more.
+    Free,
+    /// Somebody else holds it.
+    Taken(Vec<u8>),
+    /// It was acquired anew as the same owner.
+    AcquiredAnew(i64),
+    /// The lease may be over soon, and nobody knows better.
+    Unsafe(String),
+    /// The release could not be confirmed.
+    Unconfirmed(String),
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Closed(address) => write!(
+                out,
+                "the connection to the server at {address} has ended (killed, or the server is gone)"
+            ),
+            Self::Free => out.write_str("it was freed (FAIRLOCK.BREAK, DEL, or its lease ended)"),
+            Self::Taken(owner) => write!(out, "{} holds it now", word(owner)),
+            Self::AcquiredAnew(token) => {
+                write!(
+                    out,
+                    "it was acquired anew as the same owner, with token {token}"
+                )
+            }
+            Self::Unsafe(why) => write!(out, "its lease may end soon, and {why}"),
+            Self::Unconfirmed(why) => out.write_str(why),
+        }
+    }
+}
+
+/// Watches over a lock that is held.
+#[derive(Debug)]
+pub struct Guard {
+    link: Link,
+    sender: Sender,
+    key: Vec<u8>,
+    owner: Vec<u8>,
+    token: i64,
+    grace: Duration,
+    /// What a busy machine may be late by: a signal that is due now may come so much later.
+    margin: Duration,
+    /// Time between two looks.
+    look: Duration,
+    /// Until when the lock is held for sure, with time to end the command.
+    safe_until: Instant,
+}
+
+impl Guard {
+    /// Looks at the lock for the first time. `grace` is what ending the command may take.
+    pub async fn new(
+        link: Link,
+        key: &[u8],
+        owner: &[u8],
+        token: i64,
+        grace: Duration,
+    ) -> Result<Self, Failure> {
+        let mut sender = link.sender();
+        // Whoever may not is told of changes by the next look.
+        let _ = sender
+            .ask(redis::cmd("CLIENT").arg("TRACKING").arg("ON"))
+            .await;
+        let now = Instant::now();
+        let lock = sender.lock(key).await.map_err(Trouble::into_failure)?;
+        let lease = lease_of(&lock);
+        let mut guard = Self {
+            link,
+            sender,
+            key: key.to_vec(),
+            owner: owner.to_vec(),
+            token,
+            grace: grace.min(lease / 3),
+            margin: lease / 10,
+            look: LOOK.min(lease / 6).max(Duration::from_millis(1)),
+            safe_until: now,
+        };
+        if let Some(loss) = guard.judge(&lock, now) {
+            let text = format!("the lock {} was lost at once: {loss}", word(key));
+            return Err(Failure::new(LOST, text));
+        }
+        Ok(guard)
+    }
+
+    /// What ending the command may take, so that it is over before the lease.
+    #[must_use]
+    pub fn grace(&self) -> Duration {
+        self.grace
+    }
+
+    /// Waits until the lock is lost.
+    pub async fn lost(&mut self) -> Loss {
+        let silent = format!(
+            "the server at {} does not answer",
+            self.link.target.address()
+        );
+        loop {
+            let next_look = (Instant::now() + self.look).min(self.safe_until);
+            tokio::select! {
+                push = self.link.pushes.recv() => {
+                    if push.is_none_or(|push| push.kind == PushKind::Disconnection) {
+                        return Loss::Closed(self.link.target.address());
+                    }
+                }
+                () = sleep_until(next_look) => (),
+            }
+            let asked = Instant::now();
+            let answer = timeout_at(self.safe_until, self.sender.lock_for_long(&self.key)).await;
+            let why = match answer {
+                Ok(Ok(lock)) => {
+                    if let Some(loss) = self.judge(&lock, asked) {
+                        return loss;
+                    }
+                    "the server does not renew it".to_owned()
+                }
+                // The end of the connection is told by itself.
+                Ok(Err(trouble)) => trouble.text(),
+                Err(_) => silent.clone(),
+            };
+            if Instant::now() >= self.safe_until {
+                return Loss::Unsafe(why);
+            }
+        }
+    }
+
+    /// What the server's answer to a question means.
+    fn judge(&mut self, lock: &Lock, asked: Instant) -> Option<Loss> {
+        let loss = judge(lock, &self.owner, self.token);
+        if loss.is_none() {
+            let needed = self.grace + self.margin;
+            self.safe_until = asked + lease_of(lock).saturating_sub(needed);
+        }
+        loss
+    }
+
+    /// Gives the lock back; an error if it had been lost by then.
+    pub async fn release(mut self) -> Result<(), Loss> {
+        let mut command = redis::cmd("FAIRLOCK.RELEASE");
+        command
+            .arg(&self.key)
+            .arg(&self.owner)
+            .arg("TOKEN")
+            .arg(self.token);
+        let reply = timeout(REPLY, self.sender.ask(&command)).await;
+        let address = self.link.target.address();
+        match reply {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(trouble)) if trouble.code() == Some("NOTHELD") => Err(Loss::Unconfirmed(
+                "the server says that it is not held any more".to_owned(),
+            )),
+            Ok(Err(trouble)) => Err(Loss::Unconfirmed(trouble.text())),
+            Err(_) => Err(Loss::Unconfirmed(format!(
+                "the server at {address} does not answer"
+            ))),
+        }
+    }
+}
+
+fn lease_of(lock: &Lock) -> Duration {
+    u64::try_from(lock.lease).map_or(FOREVER, Duration::from_millis)
+}
+
+fn judge(lock: &Lock, owner: &[u8], token: i64) -> Option<Loss> {
+    match (&lock.owner, lock.token) {
+        (None, _) => Some(Loss::Free),
+        (Some(holder), _) if holder != owner => Some(Loss::Taken(holder.clone())),
+        (Some(_), Some(other)) if other != token => Some(Loss::AcquiredAnew(other)),
+        // The token's key may have been deleted or evicted.
+        (Some(_), _) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lock(owner: Option<&str>, token: Option<i64>) -> Lock {
+        Lock {
+            owner: owner.map(|owner| owner.as_bytes().to_vec()),
+            token,
+            ..Lock::default()
+        }
+    }
+
+    #[test]
+    fn a_lock_is_held_by_owner_and_token() {
+        for (owner, token, expected) in [
+            (Some("a"), Some(7), None),
+            (Some("a"), None, None),
+            (Some("a"), Some(8), Some(Loss::AcquiredAnew(8))),
+            (Some("b"), Some(7), Some(Loss::Taken(b"b".to_vec()))),
+            (None, Some(7), Some(Loss::Free)),
+        ] {
+            assert_eq!(judge(&lock(owner, token), b"a", 7), expected);
+        }
+    }
+
+    #[test]
+    fn a_lease_without_end_is_long() {
+        let endless = Lock {
+            lease: -1,
+            ..Lock::default()
+        };
+        assert_eq!(lease_of(&endless), FOREVER);
+    }
+}

@@ -1,0 +1,187 @@
+//! Asking for the lock, and asking again when the server goes away meanwhile.
+
+use std::os::unix::ffi::OsStrExt as _;
+use std::time::Duration;
+
+use redis::{Cmd, Value};
+use tokio::time::{Instant, sleep};
+
+use crate::args::ExecArgs;
+use crate::failure::Failure;
+use crate::server::{Link, Seeds, Target, Trouble};
+use crate::text::{duration, word};
+
+/// Pauses between attempts to reach a server that has gone away.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// What is asked for.
+#[derive(Debug)]
+pub struct Request {
+    /// The lock.
+    pub key: Vec<u8>,
+    /// Who asks.
+    pub owner: Vec<u8>,
+    wait: Option<Duration>,
+    lease: Option<Duration>,
+    reconnect: Duration,
+}
+
+/// The lock is held by this connection.
+#[derive(Debug)]
+pub struct Held {
+    /// The connection.
+    pub link: Link,
+    /// The fencing token.
+    pub token: i64,
+}
+
+impl Request {
+    /// What the command line asks for.
+    #[must_use]
+    pub fn new(args: &ExecArgs) -> Self {
+        let owner = args.owner.as_ref();
+        Self {
+            key: args.key.as_bytes().to_vec(),
+            owner: owner.map_or_else(unique_owner, |owner| owner.as_bytes().to_vec()),
+            wait: args.wait,
+            lease: args.lease,
+            reconnect: args.reconnect,
+        }
+    }
+
+    /// Waits for the lock. `None` if it could not be had in time.
+    pub async fn acquire(&self, target: Target) -> Result<Option<Held>, Failure> {
+        let start = Instant::now();
+        let mut seeds = Seeds::new(target);
+        // Since when there is nobody to wait at. The owner's place in the queue outlives a
+        // failover, so that asking again finds it.
+        let mut gone: Option<Instant> = None;
+        loop {
+            let left = self.wait.map(|wait| wait.saturating_sub(start.elapsed()));
+            let mut was_asked = false;
+            let trouble = match self.attempt(&mut seeds, left, &mut was_asked).await {
+                Ok(held) => return Ok(held),
+                Err(Trouble::Elsewhere(_)) if was_asked => continue,
+                Err(trouble) => trouble,
+            };
+            if was_asked {
+                gone = None;
+            }
+            let first_attempt = gone.is_none() && !was_asked;
+            let text = match trouble {
+                Trouble::Passing(text) if !first_attempt => text,
+                other => return Err(other.into_failure()),
+            };
+            if gone.is_none() {
+                let reconnect = duration(self.reconnect);
+                eprintln!(
+                    "fairlock: waiting for the lock {} was cut short: {text}. Asking again for {reconnect}",
+                    word(&self.key)
+                );
+            }
+            let since = *gone.get_or_insert_with(Instant::now);
+            let time_is_up = left.is_some_and(|left| left.is_zero());
+            if since.elapsed() >= self.reconnect || time_is_up {
+                return Err(Trouble::Passing(text).into_failure());
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
+    /// Asks once. `was_asked` tells whether the server got as far as letting it wait.
+    async fn attempt(
+        &self,
+        seeds: &mut Seeds,
+        left: Option<Duration>,
+        was_asked: &mut bool,
+    ) -> Result<Option<Held>, Trouble> {
+        let mut link = seeds.connect_for(&self.key).await?;
+        let reply = link.wait_for(&self.command(left)).await;
+        match reply {
+            Ok(Value::Int(token)) => Ok(Some(Held { link, token })),
+            Ok(Value::Nil) => Ok(None),
+            Ok(_) => Err(Trouble::odd("FAIRLOCK.ACQUIRE", &link.target)),
+            Err(error) => {
+                *was_asked = error.is_io_error()
+                    || error.redirect_node().is_some()
+                    || error.code() == Some("UNBLOCKED");
+                Err(Trouble::of(&error, &link.target))
+            }
+        }
+    }
+
+    /// Not with ONCE: who asks again after a lost connection gets a hold of its own, and the server
+    /// takes the other one back when it notices that the connection is gone.
+    fn command(&self, left: Option<Duration>) -> Cmd {
+        let mut command = redis::cmd("FAIRLOCK.ACQUIRE");
+        command.arg(&self.key).arg(&self.owner).arg("SESSION");
+        if let Some(lease) = self.lease {
+            command.arg("LEASE").arg(whole_millis(lease));
+        }
+        match left.map(whole_millis) {
+            None => &mut command,
+            Some(0) => command.arg("NOWAIT"),
+            Some(millis) => command.arg("WAIT").arg(millis),
+        };
+        command
+    }
+}
+
+fn whole_millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Says to people where to look, and to the server that it is nobody else.
+fn unique_owner() -> Vec<u8> {
+    let host = nix::unistd::gethostname();
+    let host = host.map_or_else(
+        |_| "host".to_owned(),
+        |host| host.to_string_lossy().into_owned(),
+    );
+    let (pid, uuid) = (std::process::id(), uuid::Uuid::new_v4());
+    format!("{host}:{pid}:{uuid}").into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sent(wait: Option<Duration>, left: Option<Duration>) -> String {
+        let request = Request {
+            key: b"k".to_vec(),
+            owner: b"a".to_vec(),
+            wait,
+            lease: Some(Duration::from_secs(2)),
+            reconnect: Duration::ZERO,
+        };
+        let command = request.command(left);
+        let words = command.args_iter().map(|word| match word {
+            redis::Arg::Simple(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+            _ => "?".to_owned(),
+        });
+        words.collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn it_asks_for_what_is_left_of_the_wait() {
+        let start = "FAIRLOCK.ACQUIRE k a SESSION LEASE 2000";
+        assert_eq!(sent(None, None), start);
+        let wait = Some(Duration::from_secs(5));
+        assert_eq!(
+            sent(wait, Some(Duration::from_millis(1500))),
+            format!("{start} WAIT 1500")
+        );
+        assert_eq!(sent(wait, Some(Duration::ZERO)), format!("{start} NOWAIT"));
+        assert_eq!(
+            sent(wait, Some(Duration::from_micros(10))),
+            format!("{start} NOWAIT")
+        );
+    }
+
+    #[test]
+    fn owners_are_unique_and_short_enough() {
+        let (one, other) = (unique_owner(), unique_owner());
+        assert_ne!(one, other);
+        assert!(one.len() <= 256);
+    }
+}

@@ -1,0 +1,92 @@
+//! Signals that are for the command.
+
+use std::fs;
+use std::io;
+use std::thread;
+
+use nix::sys::signal::Signal;
+use signal_hook::iterator::SignalsInfo;
+use signal_hook::iterator::exfiltrator::origin::WithOrigin;
+use signal_hook::low_level::siginfo::Cause;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+/// What is passed on.
+const PASSED_ON: [Signal; 6] = [
+    Signal::SIGHUP,
+    Signal::SIGINT,
+    Signal::SIGQUIT,
+    Signal::SIGTERM,
+    Signal::SIGUSR1,
+    Signal::SIGUSR2,
+];
+
+/// A signal that this process got.
+#[derive(Clone, Copy, Debug)]
+pub struct Caught {
+    /// Which one.
+    pub signal: Signal,
+    /// Whether it was the kernel that sent it, as for a key of the terminal.
+    pub from_kernel: bool,
+}
+
+/// Signals as they come.
+#[derive(Debug)]
+pub struct Signals {
+    caught: UnboundedReceiver<Caught>,
+}
+
+impl Signals {
+    /// From here on the signals do not end this process. What it was told to ignore, as by nohup,
+    /// stays ignored: here, and by the command.
+    pub fn listen() -> io::Result<Self> {
+        let ignored = fs::read_to_string("/proc/self/status")
+            .ok()
+            .and_then(|status| ignored(&status))
+            .unwrap_or(0);
+        let heard = PASSED_ON.map(|signal| signal as i32);
+        let heard = heard
+            .into_iter()
+            .filter(|signal| ignored >> (signal - 1) & 1 == 0);
+        let mut signals = SignalsInfo::<WithOrigin>::new(heard)?;
+        let (sender, caught) = unbounded_channel();
+        thread::spawn(move || {
+            for origin in signals.forever() {
+                let Ok(signal) = Signal::try_from(origin.signal) else {
+                    continue;
+                };
+                let from_kernel = origin.cause == Cause::Kernel;
+                // After the command has ended nobody listens.
+                let _ = sender.send(Caught {
+                    signal,
+                    from_kernel,
+                });
+            }
+        });
+        Ok(Self { caught })
+    }
+
+    /// The next one.
+    pub async fn next(&mut self) -> Option<Caught> {
+        self.caught.recv().await
+    }
+}
+
+/// The signals that a process ignores, a bit each, of its `/proc/.../status`.
+fn ignored(status: &str) -> Option<u64> {
+    let mask = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))?;
+    u64::from_str_radix(mask.trim(), 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_ignored_is_read_from_the_process_status() {
+        let status = "Name:\tx\nSigBlk:\t0000000000000000\nSigIgn:\t0000000000000003\n";
+        assert_eq!(ignored(status), Some(0b11));
+        assert_eq!(ignored("Name:\tx\n"), None);
+    }
+}

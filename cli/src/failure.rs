@@ -1,0 +1,53 @@
+//! Exit codes, and what an operator is told when something cannot be done.
+
+use std::fmt;
+use std::io;
+
+/// The command line cannot be understood (`EX_USAGE`).
+pub const USAGE: u8 = 64;
+/// No server can be reached, or it refuses (`EX_UNAVAILABLE`).
+pub const UNAVAILABLE: u8 = 69;
+/// The lock could not be had in time (`EX_TEMPFAIL`).
+pub const NOT_ACQUIRED: u8 = 75;
+/// The lock was lost before the command had ended.
+pub const LOST: u8 = 76;
+/// The server does not announce what `watch` is to print (`EX_CONFIG`).
+pub const NO_EVENTS: u8 = 78;
+/// The command is there but cannot be run, as shells have it.
+pub const NOT_RUNNABLE: u8 = 126;
+/// The command is not there, as shells have it.
+pub const NOT_FOUND: u8 = 127;
+/// What a command that died of a signal ends with is this and the signal's number, as in shells.
+pub const SIGNALLED: u8 = 128;
+
+/// Why the program ends, and with which exit code.
+#[derive(Debug)]
+pub struct Failure {
+    /// The exit code.
+    pub code: u8,
+    /// What is wrong, and what to do about it.
+    pub text: String,
+}
+
+impl Failure {
+    /// A failure with one of the codes above.
+    pub fn new(code: u8, text: impl Into<String>) -> Self {
+        let text = text.into();
+        Self { code, text }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// This machine's own troubles: no terminal, no process, no more files.
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::new(1, error.to_string())
+    }
+}

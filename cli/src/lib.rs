@@ -1,0 +1,21 @@
+//! `fairlock`, the command line beside the module: runs a command under a lock, shows what the
+//! locks do, and prints what happens to one.
+//!
+//! The map, in reading order:
+//!
+//! - [`args`]: the command line. [`failure`]: exit codes, and what an operator is told.
+//! - [`server`]: addresses, connections, the nodes of a cluster. [`lock`]: what a server replies.
+//! - [`exec`]: a command under a lock. [`top`]: the screen of all locks. [`watch`]: events.
+//! - [`text`]: names and durations as people read them.
+//!
+//! What is computed (rates, order, filters, the screen, when a lock counts as lost) is apart from
+//! what is asked of a server or a terminal, and has its tests beside it.
+
+pub mod args;
+pub mod exec;
+pub mod failure;
+pub mod lock;
+pub mod server;
+pub mod text;
+pub mod top;
+pub mod watch;

@@ -1,0 +1,139 @@
+//! What a server replies about a lock.
+
+use redis::Value;
+
+/// A lock as FAIRLOCK.INFO and FAIRLOCK.LOCKS describe it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lock {
+    /// Its key; FAIRLOCK.INFO does not say it.
+    pub name: Vec<u8>,
+    /// The holder, if there is one.
+    pub owner: Option<Vec<u8>>,
+    /// How often the holder holds it.
+    pub holds: i64,
+    /// Milliseconds until it frees itself; -1 if never.
+    pub lease: i64,
+    /// The last fencing token, if one is known.
+    pub token: Option<i64>,
+    /// Whether it is bound to a connection.
+    pub session: bool,
+    /// Number of waiters.
+    pub waiting: i64,
+    /// The head of the queue.
+    pub next: Option<Vec<u8>>,
+    /// Milliseconds since the holder got it; -1 if the server does not know. FAIRLOCK.INFO does
+    /// not say it.
+    pub held: i64,
+}
+
+impl Lock {
+    /// Reads a map, or the flat array that it is in RESP2. What is not known yet is passed over.
+    #[must_use]
+    pub fn read(reply: &Value) -> Option<Self> {
+        let mut lock = Self::default();
+        for (field, value) in reply.as_map_iter()? {
+            let Value::BulkString(field) = field else {
+                return None;
+            };
+            match field.as_slice() {
+                b"name" => lock.name = bytes(value)?,
+                b"owner" => lock.owner = bytes(value),
+                b"holds" => lock.holds = number(value)?,
+                b"lease" => lock.lease = number(value)?,
+                b"token" => lock.token = number(value),
+                b"session" => lock.session = truth(value)?,
+                b"waiting" => lock.waiting = number(value)?,
+                b"next" => lock.next = bytes(value),
+                b"held" => lock.held = number(value)?,
+                _ => (),
+            }
+        }
+        Some(lock)
+    }
+
+    /// Reads the reply of FAIRLOCK.LOCKS.
+    #[must_use]
+    pub fn read_all(reply: &Value) -> Option<Vec<Self>> {
+        let Value::Array(locks) = reply else {
+            return None;
+        };
+        locks.iter().map(Self::read).collect()
+    }
+}
+
+fn bytes(value: &Value) -> Option<Vec<u8>> {
+    match value {
+        Value::BulkString(bytes) => Some(bytes.clone()),
+        _ => None,
+    }
+}
+
+fn number(value: &Value) -> Option<i64> {
+    match value {
+        Value::Int(number) => Some(*number),
+        _ => None,
+    }
+}
+
+fn truth(value: &Value) -> Option<bool> {
+    match value {
+        Value::Boolean(truth) => Some(*truth),
+        Value::Int(number) => Some(*number != 0),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(text: &str) -> Value {
+        Value::BulkString(text.as_bytes().to_vec())
+    }
+
+    #[test]
+    fn both_protocols_say_the_same() {
+        let fields = [
+            (text("name"), text("k")),
+            (text("owner"), text("a")),
+            (text("holds"), Value::Int(2)),
+            (text("lease"), Value::Int(900)),
+            (text("token"), Value::Nil),
+            (text("waiting"), Value::Int(1)),
+            (text("next"), text("b")),
+            (text("held"), Value::Int(-1)),
+            (text("of a later release"), Value::Int(1)),
+        ];
+        let session = text("session");
+        let mut map = fields.to_vec();
+        map.push((session.clone(), Value::Boolean(true)));
+        let mut flat: Vec<Value> = fields.into_iter().flat_map(|(k, v)| [k, v]).collect();
+        flat.extend([session, Value::Int(1)]);
+        let expected = Lock {
+            name: b"k".to_vec(),
+            owner: Some(b"a".to_vec()),
+            holds: 2,
+            lease: 900,
+            token: None,
+            session: true,
+            waiting: 1,
+            next: Some(b"b".to_vec()),
+            held: -1,
+        };
+        let map = Value::Map(map);
+        assert_eq!(Lock::read(&map).as_ref(), Some(&expected));
+        assert_eq!(Lock::read(&Value::Array(flat)), Some(expected.clone()));
+        let all = Lock::read_all(&Value::Array(vec![map]));
+        assert_eq!(all, Some(vec![expected]));
+    }
+
+    #[test]
+    fn what_is_no_lock_is_not_read() {
+        assert_eq!(Lock::read(&Value::Int(1)), None);
+        assert_eq!(
+            Lock::read(&Value::Array(vec![text("holds"), text("x")])),
+            None
+        );
+        assert_eq!(Lock::read_all(&Value::Nil), None);
+    }
+}

@@ -1,0 +1,57 @@
+//! The program: reads the command line, and ends with the code that `fairlock --help` lists.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use fairlock_cli::args::{Args, Subcommand};
+use fairlock_cli::failure::{self, Failure};
+use fairlock_cli::server::Target;
+use fairlock_cli::{exec, top, watch};
+
+fn main() -> ExitCode {
+    if let Some(code) = exec::stand_in::run() {
+        return code;
+    }
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => return usage(&error),
+    };
+    match run(args) {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => {
+            eprintln!("fairlock: {failure}");
+            ExitCode::from(failure.code)
+        }
+    }
+}
+
+/// What clap has to say: the help that was asked for, or what is wrong.
+fn usage(error: &clap::Error) -> ExitCode {
+    // Nobody may be there to read it any more.
+    let _ = error.print();
+    let code = if error.use_stderr() {
+        failure::USAGE
+    } else {
+        0
+    };
+    ExitCode::from(code)
+}
+
+fn run(args: Args) -> Result<u8, Failure> {
+    let target = Target::parse(&args.url)?;
+    // One thread is enough; and what the kernel tells the command when its parent dies, it tells
+    // when the thread dies that started it.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let result = runtime.block_on(async {
+        match args.command {
+            Subcommand::Exec(args) => exec::run(&args, target).await,
+            Subcommand::Top(args) => top::run(&args, target).await,
+            Subcommand::Watch(args) => watch::run(args, target).await,
+        }
+    });
+    // A thread may be waiting for a key that nobody will press.
+    runtime.shutdown_background();
+    result
+}

@@ -1,0 +1,275 @@
+//! Servers: where they are, connections to them, and what their refusals mean.
+
+mod cluster;
+mod trouble;
+
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
+use redis::{
+    AsyncConnectionConfig, Cmd, ConnectionAddr, ConnectionInfo, IntoConnectionInfo as _,
+    ProtocolVersion, PushInfo, RedisError, Value,
+};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::time::timeout;
+
+use crate::failure::{Failure, USAGE};
+use crate::lock::Lock;
+
+pub use cluster::masters;
+pub use trouble::Trouble;
+
+/// How long a server may take to accept a connection.
+const CONNECT: Duration = Duration::from_secs(5);
+/// How long a server may take to reply to a command that does not block.
+pub const REPLY: Duration = Duration::from_secs(5);
+/// A key can move on while one is on the way to where it was.
+const REDIRECTIONS: usize = 8;
+
+/// Where a server is, and as whom to talk to it.
+#[derive(Clone, Debug)]
+pub struct Target {
+    info: ConnectionInfo,
+}
+
+impl Target {
+    /// Reads a URL.
+    pub fn parse(url: &str) -> Result<Self, Failure> {
+        let info = url.into_connection_info().map_err(|error| {
+            // Not the URL itself, which can have a password.
+            let why = error.detail().map_or_else(|| error.to_string(), ToOwned::to_owned);
+            Failure::new(
+                USAGE,
+                format!("--url or FAIRLOCK_URL is not a Redis URL ({why}): write redis://HOST:PORT, redis://USER:PASSWORD@HOST:PORT/DB, rediss:// for TLS, or unix:///PATH"),
+            )
+        })?;
+        let settings = info.redis_settings().clone();
+        // In the third version, connections tell of changes while they are asked other things.
+        let settings = settings
+            .set_protocol(ProtocolVersion::RESP3)
+            .set_lib_name("fairlock", env!("CARGO_PKG_VERSION"));
+        // A peer that is gone without a word is noticed within half a minute.
+        let keepalive = TcpKeepalive::new()
+            .with_time(Duration::from_secs(10))
+            .with_interval(Duration::from_secs(5))
+            .with_retries(3);
+        let tcp = TcpSettings::default()
+            .set_nodelay(true)
+            .set_keepalive(keepalive);
+        let info = info.set_redis_settings(settings).set_tcp_settings(tcp);
+        Ok(Self { info })
+    }
+
+    /// Another server, for the same user.
+    #[must_use]
+    pub fn at(&self, host: &str, port: u16) -> Self {
+        let host = host.to_owned();
+        let addr = match self.info.addr() {
+            ConnectionAddr::TcpTls {
+                insecure,
+                tls_params,
+                ..
+            } => ConnectionAddr::TcpTls {
+                host,
+                port,
+                insecure: *insecure,
+                tls_params: tls_params.clone(),
+            },
+            _ => ConnectionAddr::Tcp(host, port),
+        };
+        let info = self.info.clone().set_addr(addr);
+        Self { info }
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn address(&self) -> String {
+        self.info.addr().to_string()
+    }
+
+    /// The host's name, as far as it has one.
+    fn host(&self) -> &str {
+        match self.info.addr() {
+            ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => host,
+            _ => "127.0.0.1",
+        }
+    }
+
+    /// The database's number.
+    #[must_use]
+    pub fn db(&self) -> i64 {
+        self.info.redis_settings().db()
+    }
+
+    /// Connects.
+    pub async fn connect(&self) -> Result<Link, Trouble> {
+        let trouble = |error: &RedisError| Trouble::of(error, self);
+        let client = redis::Client::open(self.info.clone()).map_err(|error| trouble(&error))?;
+        let (sender, pushes) = unbounded_channel();
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(CONNECT))
+            // Waiting for a lock takes as long as it takes.
+            .set_response_timeout(None)
+            .set_push_sender(sender);
+        let connecting = client.get_multiplexed_async_connection_with_config(&config);
+        let connection = timeout(CONNECT + REPLY, connecting)
+            .await
+            .map_err(|_| Trouble::silent(self))?
+            .map_err(|error| trouble(&error))?;
+        Ok(Link {
+            connection,
+            pushes,
+            target: self.clone(),
+        })
+    }
+}
+
+/// A connection.
+#[derive(Debug)]
+pub struct Link {
+    connection: MultiplexedConnection,
+    /// What the server says unasked, the end of the connection included.
+    pub pushes: UnboundedReceiver<PushInfo>,
+    /// Where it leads.
+    pub target: Target,
+}
+
+impl Link {
+    /// A way to send commands, beside this one.
+    #[must_use]
+    pub fn sender(&self) -> Sender {
+        Sender {
+            connection: self.connection.clone(),
+            target: self.target.clone(),
+        }
+    }
+
+    /// Sends a command and waits for its reply, however long that takes.
+    pub async fn wait_for(&mut self, command: &Cmd) -> Result<Value, RedisError> {
+        command.query_async(&mut self.connection).await
+    }
+
+    /// Sends a command that does not block.
+    pub async fn ask(&self, command: &Cmd) -> Result<Value, Trouble> {
+        self.sender().ask(command).await
+    }
+
+    /// What the server says of a lock.
+    pub async fn lock(&self, key: &[u8]) -> Result<Lock, Trouble> {
+        self.sender().lock(key).await
+    }
+}
+
+/// Sends commands on a connection that is used for others as well.
+#[derive(Clone, Debug)]
+pub struct Sender {
+    connection: MultiplexedConnection,
+    target: Target,
+}
+
+impl Sender {
+    /// Sends a command that does not block.
+    pub async fn ask(&mut self, command: &Cmd) -> Result<Value, Trouble> {
+        let reply = timeout(REPLY, self.ask_for_long(command)).await;
+        reply.unwrap_or_else(|_| Err(Trouble::silent(&self.target)))
+    }
+
+    async fn ask_for_long(&mut self, command: &Cmd) -> Result<Value, Trouble> {
+        let reply = command.query_async(&mut self.connection).await;
+        reply.map_err(|error| Trouble::of(&error, &self.target))
+    }
+
+    /// What the server says of a lock.
+    pub async fn lock(&mut self, key: &[u8]) -> Result<Lock, Trouble> {
+        let reply = timeout(REPLY, self.lock_for_long(key)).await;
+        reply.unwrap_or_else(|_| Err(Trouble::silent(&self.target)))
+    }
+
+    /// As [`Sender::lock`], however long it takes.
+    pub async fn lock_for_long(&mut self, key: &[u8]) -> Result<Lock, Trouble> {
+        let mut command = redis::cmd("FAIRLOCK.INFO");
+        let reply = self.ask_for_long(command.arg(key)).await?;
+        Lock::read(&reply).ok_or_else(|| Trouble::odd("FAIRLOCK.INFO", &self.target))
+    }
+}
+
+/// The servers that may know where a lock is: the one that was given, and those that it named.
+#[derive(Debug)]
+pub struct Seeds {
+    targets: Vec<Target>,
+}
+
+impl Seeds {
+    /// One server to begin with.
+    #[must_use]
+    pub fn new(target: Target) -> Self {
+        let targets = vec![target];
+        Self { targets }
+    }
+
+    /// Connects to the first that answers. Where none does, the first one's trouble is told.
+    pub async fn connect(&self) -> Result<Link, Trouble> {
+        let mut first = None;
+        for target in &self.targets {
+            match target.connect().await {
+                Ok(link) => return Ok(link),
+                Err(trouble) => first = first.or(Some(trouble)),
+            }
+        }
+        Err(first.unwrap_or_else(|| Trouble::Passing("there is no server to ask".to_owned())))
+    }
+
+    /// Keeps in mind whom else to ask when one is gone.
+    pub fn remember(&mut self, masters: Vec<Target>) {
+        self.targets.truncate(1);
+        let given = self.targets.first().map(Target::address);
+        let others = masters
+            .into_iter()
+            .filter(|master| Some(master.address()) != given);
+        self.targets.extend(others);
+    }
+
+    /// Connects to the server that has a lock, which is asked about it, so that it is known to
+    /// have the module, and the user to be allowed.
+    pub async fn connect_for(&mut self, key: &[u8]) -> Result<Link, Trouble> {
+        let mut link = self.connect().await?;
+        for _ in 0..REDIRECTIONS {
+            match link.lock(key).await {
+                Ok(_) => {
+                    let masters = masters(&link).await;
+                    self.remember(masters.unwrap_or_default());
+                    return Ok(link);
+                }
+                Err(Trouble::Elsewhere(target)) => link = target.connect().await?,
+                Err(trouble) => return Err(trouble),
+            }
+        }
+        let text = "the nodes of the cluster do not agree on where the lock is: see CLUSTER NODES";
+        Err(Trouble::Passing(text.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_is_never_shown() {
+        let target = Target::parse("redis://ann:secret@example.org:7000/2").expect("a URL");
+        assert_eq!(target.address(), "example.org:7000");
+        assert_eq!(target.db(), 2);
+        let failure = Target::parse("http://ann:secret@example.org").expect_err("no Redis URL");
+        assert_eq!(failure.code, USAGE);
+        assert!(!failure.text.contains("secret"), "{failure}");
+    }
+
+    #[test]
+    fn other_nodes_are_asked_by_the_same_user_in_the_same_way() {
+        let target = Target::parse("rediss://ann:secret@example.org:7000").expect("a URL");
+        let other = target.at("10.0.0.2", 7001);
+        assert_eq!(other.address(), "10.0.0.2:7001");
+        assert!(matches!(other.info.addr(), ConnectionAddr::TcpTls { .. }));
+        assert_eq!(other.info.redis_settings().username(), Some("ann"));
+    }
+}

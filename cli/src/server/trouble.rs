@@ -1,0 +1,158 @@
+//! What a server's refusals mean, and what to do about them.
+
+use redis::{ErrorKind, RedisError, ServerErrorKind};
+
+use crate::failure::{Failure, NOT_ACQUIRED, UNAVAILABLE};
+
+use super::Target;
+
+/// Refusals that pass by themselves: a failover, a restart, a slot that is being moved.
+const PASSING: &[&str] = &[
+    "UNBLOCKED",
+    "LOADING",
+    "MASTERDOWN",
+    "CLUSTERDOWN",
+    "TRYAGAIN",
+    "ASK",
+    "READONLY",
+    "BUSY",
+];
+
+/// Why a server did not do what it was asked.
+#[derive(Debug)]
+pub enum Trouble {
+    /// May be better in a moment.
+    Passing(String),
+    /// Another node has the key.
+    Elsewhere(Box<Target>),
+    /// Will be the same again; the code is the server's.
+    Lasting(Option<String>, Failure),
+}
+
+impl Trouble {
+    /// Why this server did not do it.
+    #[must_use]
+    pub fn of(error: &RedisError, target: &Target) -> Self {
+        if error.kind() == ErrorKind::Server(ServerErrorKind::Moved)
+            && let Some((host, port)) = moved(error)
+        {
+            // An empty host means the one that was asked.
+            let host = if host.is_empty() { target.host() } else { host };
+            return Self::Elsewhere(Box::new(target.at(host, port)));
+        }
+        let address = target.address();
+        let text = explain(error, &address);
+        match error.code() {
+            Some(code) if PASSING.contains(&code) => Self::Passing(text),
+            Some(code) => {
+                let exit = match code {
+                    "QUEUEFULL" | "TAKENOVER" => NOT_ACQUIRED,
+                    _ => UNAVAILABLE,
+                };
+                Self::Lasting(Some(code.to_owned()), Failure::new(exit, text))
+            }
+            None if error.is_io_error() => Self::Passing(text),
+            None => Self::Lasting(None, Failure::new(UNAVAILABLE, text)),
+        }
+    }
+
+    /// The server does not reply.
+    #[must_use]
+    pub fn silent(target: &Target) -> Self {
+        Self::Passing(format!(
+            "the server at {} does not reply: is it stopped, or busy with one long command?",
+            target.address()
+        ))
+    }
+
+    /// The server replied what it should not.
+    #[must_use]
+    pub fn odd(command: &str, target: &Target) -> Self {
+        let text = format!(
+            "the server at {} replied to {command} what this program does not understand: are they of the same release?",
+            target.address()
+        );
+        Self::Lasting(None, Failure::new(UNAVAILABLE, text))
+    }
+
+    /// The server's code, if it refused for good.
+    #[must_use]
+    pub fn code(&self) -> Option<&str> {
+        match self {
+            Self::Lasting(code, _) => code.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// What an operator is told.
+    #[must_use]
+    pub fn text(&self) -> String {
+        match self {
+            Self::Passing(text) => text.clone(),
+            Self::Elsewhere(target) => format!("{} has the key now", target.address()),
+            Self::Lasting(_, failure) => failure.text.clone(),
+        }
+    }
+
+    /// As the reason to end for.
+    #[must_use]
+    pub fn into_failure(self) -> Failure {
+        match self {
+            Self::Lasting(_, failure) => failure,
+            other => Failure::new(UNAVAILABLE, other.text()),
+        }
+    }
+}
+
+/// The host and port that MOVED names.
+fn moved(error: &RedisError) -> Option<(&str, u16)> {
+    let (node, _) = error.redirect_node()?;
+    let (host, port) = node.rsplit_once(':')?;
+    Some((host, port.parse().ok()?))
+}
+
+fn explain(error: &RedisError, address: &str) -> String {
+    let server_text = || {
+        let code = error.code().unwrap_or_default();
+        format!("{code} {}", error.detail().unwrap_or_default())
+    };
+    match error.code() {
+        Some("NOAUTH") => needs_user(address),
+        Some("WRONGPASS") => wrong_user(address),
+        Some("ERR") if error.detail().is_some_and(|text| text.starts_with("unknown command") && text.to_ascii_lowercase().contains("fairlock.")) => format!(
+            "the server at {address} does not have the fairlock module: load it, by `loadmodule /path/to/libfairlock.so` in its redis.conf"
+        ),
+        Some("NOPERM") => format!(
+            "the user may not do this on the server at {address} ({}): see ACL WHOAMI and ACL GETUSER there",
+            server_text()
+        ),
+        Some("READONLY") => format!(
+            "the server at {address} is a replica: give its master's address, which `redis-cli INFO replication` shows there as master_host and master_port"
+        ),
+        Some("QUEUEFULL") => format!(
+            "the lock's queue at {address} is full ({}): `fairlock top` shows who waits",
+            server_text()
+        ),
+        Some("TAKENOVER") => {
+            "another process waits for the lock as the same owner and has taken this one's place: give each its own --owner, or none".to_owned()
+        }
+        Some(_) => format!("the server at {address} refuses: {}", server_text()),
+        None if error.kind() == ErrorKind::AuthenticationFailed => wrong_user(address),
+        None if error.is_io_error() => format!(
+            "cannot reach the server at {address} ({error}): does it run, and is that the address? --url or FAIRLOCK_URL says where it is"
+        ),
+        None => format!("cannot talk to the server at {address}: {error}"),
+    }
+}
+
+fn needs_user(address: &str) -> String {
+    format!(
+        "the server at {address} wants a password: give it in the URL, redis://USER:PASSWORD@{address} (the default user: redis://:PASSWORD@{address}), best by FAIRLOCK_URL"
+    )
+}
+
+fn wrong_user(address: &str) -> String {
+    format!(
+        "the server at {address} does not accept this user and password, or wants one: give them in the URL, redis://USER:PASSWORD@{address}, best by FAIRLOCK_URL"
+    )
+}

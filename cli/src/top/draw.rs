@@ -1,0 +1,350 @@
+//! The board, painted for a terminal.
+
+use std::time::Duration;
+
+use ratatui::Frame;
+use ratatui::layout::{Alignment, Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style, Stylize as _};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Cell, Paragraph, Row as TableRow, Table, TableState, Wrap};
+
+use crate::args::Sort;
+use crate::text::{duration, escape, millis};
+
+use super::board::{Board, Row};
+use super::plain::rate;
+
+/// Cells of a full lease bar.
+const BAR: usize = 10;
+/// A cell that is filled by so many eighths.
+const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
+/// More lines of notices than this would hide the locks.
+const NOTICES: usize = 4;
+
+/// Paints the whole screen.
+pub fn draw(frame: &mut Frame<'_>, board: &Board) {
+    let notices = board.notices();
+    let lines = lines_of(&notices, frame.area().width);
+    let [title, figures, notice, table, detail, keys] = Layout::vertical([
+        Constraint::Length(1),
+        Constraint::Length(2),
+        Constraint::Length(lines),
+        Constraint::Min(3),
+        Constraint::Length(2),
+        Constraint::Length(1),
+    ])
+    .areas(frame.area());
+    draw_title(frame, title, board);
+    frame.render_widget(Paragraph::new(figures_of(board)), figures);
+    let notices = notices.into_iter().map(|text| Line::from(text).yellow());
+    let notices = Paragraph::new(notices.collect::<Vec<_>>());
+    frame.render_widget(notices.wrap(Wrap { trim: true }), notice);
+    let rows = board.rows();
+    draw_table(frame, table, board, &rows);
+    if let Some(row) = rows.get(board.selected) {
+        frame.render_widget(Paragraph::new(detail_of(row)), detail);
+    }
+    frame.render_widget(Paragraph::new(keys_of(board)), keys);
+}
+
+/// How many lines the notices take; words are not broken, so a line is not always full.
+fn lines_of(notices: &[String], width: u16) -> u16 {
+    let width = usize::from(width - width / 8).max(1);
+    let lines = notices
+        .iter()
+        .map(|text| text.chars().count().div_ceil(width));
+    u16::try_from(lines.sum::<usize>().min(NOTICES)).unwrap_or(0)
+}
+
+fn draw_title(frame: &mut Frame<'_>, area: Rect, board: &Board) {
+    let nodes = &board.reading().nodes;
+    let whom = match nodes.as_slice() {
+        [] => "no server".to_owned(),
+        [node] => node.address.clone(),
+        nodes => format!("{} masters", nodes.len()),
+    };
+    let style = Style::new().bg(Color::Blue).fg(Color::White);
+    let left = Line::from(vec![
+        " fairlock top ".bold(),
+        format!(" {whom}  database {} ", board.db).into(),
+    ]);
+    frame.render_widget(Paragraph::new(left).style(style), area);
+    if board.paused {
+        let right = Paragraph::new(" PAUSED ".bold()).style(style);
+        frame.render_widget(right.alignment(Alignment::Right), area);
+    }
+}
+
+fn figures_of(board: &Board) -> Vec<Line<'static>> {
+    let summary = board.summary();
+    let usec = |usec| duration(Duration::from_micros(usec));
+    let figure = |name: &'static str, value: String| {
+        [
+            Span::from(name).dim(),
+            " ".into(),
+            value.bold(),
+            "   ".into(),
+        ]
+    };
+    let worst = match board.reading().nodes.len() {
+        0 | 1 => "wait",
+        _ => "worst wait",
+    };
+    let first = [
+        figure(" hand-offs", rate(summary.hand_offs_per_second)),
+        figure("acquisitions", rate(summary.acquisitions_per_second)),
+        figure(worst, format!("p50 {}", usec(summary.wait_p50_usec))),
+        figure("p99", usec(summary.wait_p99_usec)),
+        figure("max", usec(summary.wait_max_usec)),
+    ];
+    let second = [
+        figure(" blocked", summary.blocked_clients.to_string()),
+        figure("sessions", summary.session_locks.to_string()),
+        figure("locks", summary.locks.to_string()),
+        figure("shown", board.rows().len().to_string()),
+    ];
+    vec![
+        first.into_iter().flatten().collect(),
+        second.into_iter().flatten().collect(),
+    ]
+}
+
+fn draw_table(frame: &mut Frame<'_>, area: Rect, board: &Board, rows: &[&Row]) {
+    let heads = [
+        ("LOCK", Some(Sort::Name)),
+        ("HOLDER", Some(Sort::Holder)),
+        ("HELD", Some(Sort::Held)),
+        ("LEASE", Some(Sort::Lease)),
+        ("WAITING", Some(Sort::Waiting)),
+        ("NEXT", None),
+    ];
+    let heads = heads.map(|(name, sort)| {
+        if sort != Some(board.sort) {
+            return Cell::from(name);
+        }
+        let arrow = if board.reverse { '▲' } else { '▼' };
+        Cell::from(format!("{name} {arrow}")).bold()
+    });
+    let widths = [
+        Constraint::Fill(3),
+        Constraint::Fill(3),
+        Constraint::Length(7),
+        Constraint::Length(20),
+        Constraint::Length(9),
+        Constraint::Fill(2),
+    ];
+    let header = TableRow::new(heads).style(Style::new().fg(Color::Cyan));
+    let table = Table::new(rows.iter().map(|row| row_of(row)), widths)
+        .header(header)
+        .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED));
+    let selected = (!rows.is_empty()).then_some(board.selected);
+    let mut state = TableState::new().with_selected(selected);
+    frame.render_stateful_widget(table, area, &mut state);
+}
+
+fn row_of(row: &Row) -> TableRow<'static> {
+    let lock = &row.lock;
+    let name = |bytes: &Option<Vec<u8>>| bytes.as_deref().map_or_else(|| "-".to_owned(), escape);
+    let holder = match lock.owner {
+        Some(_) => Cell::from(name(&lock.owner)),
+        None => Cell::from("(free)").dim(),
+    };
+    let held = match lock.owner {
+        Some(_) => millis(lock.held),
+        None => String::new(),
+    };
+    TableRow::new([
+        Cell::from(escape(&lock.name)),
+        holder,
+        Cell::from(held),
+        Cell::from(lease_of(row)),
+        Cell::from(Line::from(lock.waiting.to_string()).alignment(Alignment::Left)),
+        Cell::from(name(&lock.next)),
+    ])
+}
+
+/// The bar and what remains in figures; `s` for one that the server renews.
+fn lease_of(row: &Row) -> Line<'static> {
+    let lock = &row.lock;
+    if lock.owner.is_none() {
+        return Line::default();
+    }
+    if lock.lease < 0 {
+        return Line::from("has no end".red());
+    }
+    let left = eighths_left(lock.lease, row.whole_lease);
+    let colour = match left {
+        0..=7 => Color::Red,
+        8..=26 => Color::Yellow,
+        _ => Color::Green,
+    };
+    let session = if lock.session { " s" } else { "" };
+    Line::from(vec![
+        Span::styled(bar(left), Style::new().fg(colour)),
+        format!(" {}", millis(lock.lease)).into(),
+        session.dim(),
+    ])
+}
+
+/// How much of a bar is filled, in eighths of a cell.
+fn eighths_left(lease: i64, whole: i64) -> usize {
+    let full = i128::try_from(BAR * 8).unwrap_or(0);
+    let left = i128::from(lease.max(0)) * full / i128::from(whole.max(1));
+    usize::try_from(left.min(full)).unwrap_or(0)
+}
+
+fn bar(eighths: usize) -> String {
+    let mut bar = "█".repeat(eighths / 8);
+    let rest = EIGHTHS
+        .get(eighths % 8)
+        .filter(|_| !eighths.is_multiple_of(8));
+    bar.extend(rest);
+    let empty = BAR.saturating_sub(bar.chars().count());
+    bar + &"·".repeat(empty)
+}
+
+/// All of the selected lock, for where the columns are too narrow.
+fn detail_of(row: &Row) -> Vec<Line<'static>> {
+    let lock = &row.lock;
+    let name = |bytes: &Option<Vec<u8>>| bytes.as_deref().map_or_else(|| "-".to_owned(), escape);
+    let token = lock
+        .token
+        .map_or_else(|| "-".to_owned(), |token| token.to_string());
+    vec![
+        Line::from(vec![
+            " ".into(),
+            escape(&lock.name).bold(),
+            format!("  at {}  token {token}  holds {}", row.node, lock.holds).into(),
+        ]),
+        Line::from(format!(
+            " holder {}  next {}",
+            name(&lock.owner),
+            name(&lock.next)
+        )),
+    ]
+}
+
+fn keys_of(board: &Board) -> Line<'static> {
+    if board.typing {
+        return Line::from(vec![
+            " filter: ".bold(),
+            board.filter.clone().into(),
+            "█".dim(),
+            "   Enter keeps it, Esc drops it".dim(),
+        ]);
+    }
+    let filter = match board.filter.as_str() {
+        "" => "/ filter".to_owned(),
+        filter => format!("/ filter: {filter}"),
+    };
+    Line::from(format!(
+        " q quit  sort: n name o holder h held l lease w waiting r reverse  {filter}  space pause"
+    ))
+    .dim()
+}
+
+#[cfg(test)]
+mod tests {
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+
+    use super::super::board::tests::{board, lock, reading};
+    use super::*;
+    use crate::lock::Lock;
+
+    fn screen(board: &Board) -> Vec<String> {
+        let mut terminal = Terminal::new(TestBackend::new(100, 12)).expect("a terminal");
+        terminal.draw(|frame| draw(frame, board)).expect("drawn");
+        let buffer = terminal.backend().buffer();
+        let rows = buffer.content().chunks(100);
+        let rows = rows.map(|row| {
+            row.iter()
+                .map(ratatui::buffer::Cell::symbol)
+                .collect::<String>()
+        });
+        rows.map(|row| row.trim_end().to_owned()).collect()
+    }
+
+    #[test]
+    fn every_lock_is_a_row_and_the_selected_one_is_told_in_full() {
+        let mut board = board("");
+        let mut free = lock("free", "", 1, 0, 0);
+        free.owner = None;
+        let bound = Lock {
+            session: true,
+            ..lock("orders", "alice", 3, 20_000, 1_500)
+        };
+        board.show(reading(vec![lock("orders", "alice", 3, 40_000, 0)]));
+        board.show(reading(vec![bound, free]));
+        let screen = screen(&board);
+        assert_eq!(screen[0], " fairlock top  127.0.0.1:6379  database 0");
+        assert!(screen[1].starts_with(" hand-offs ?   acquisitions ?   wait p50 0us"));
+        assert_eq!(screen[2], " blocked 0   sessions 0   locks 0   shown 2");
+        assert_eq!(
+            screen[3].split_whitespace().collect::<Vec<_>>(),
+            ["LOCK", "HOLDER", "HELD", "LEASE", "WAITING", "▼", "NEXT"]
+        );
+        assert_eq!(
+            screen[4].split_whitespace().collect::<Vec<_>>(),
+            [
+                "orders",
+                "alice",
+                "1.5s",
+                "█████·····",
+                "20.0s",
+                "s",
+                "3",
+                "next-one"
+            ]
+        );
+        assert_eq!(
+            screen[5].split_whitespace().collect::<Vec<_>>(),
+            ["free", "(free)", "1", "next-one"]
+        );
+        assert_eq!(screen[9], " orders  at 127.0.0.1:6379  token 7  holds 1");
+        assert_eq!(screen[10], " holder alice  next next-one");
+        assert!(screen[11].starts_with(" q quit"));
+    }
+
+    #[test]
+    fn a_bar_shrinks_with_what_is_left() {
+        for (lease, whole, expected) in [
+            (30_000, 30_000, "██████████"),
+            (15_000, 30_000, "█████·····"),
+            (1_000, 30_000, "▎·········"),
+            (0, 30_000, "··········"),
+            (9, 0, "██████████"),
+        ] {
+            assert_eq!(
+                bar(eighths_left(lease, whole)),
+                expected,
+                "{lease} of {whole}"
+            );
+        }
+    }
+
+    #[test]
+    fn notices_and_the_filter_have_their_lines() {
+        let mut board = board("");
+        board.show(reading(Vec::new()));
+        board.trouble = Some("nobody there".to_owned());
+        board.typing = true;
+        board.filter = "ord".to_owned();
+        board.paused = true;
+        let screen = screen(&board);
+        assert!(screen[0].ends_with("PAUSED"));
+        assert_eq!(screen[3], "nobody there");
+        board.trouble = Some("a long story ".repeat(10));
+        let long = self::screen(&board);
+        assert_eq!(long.join(" ").matches("story").count(), 10);
+        assert!(screen[11].starts_with(" filter: ord█"));
+    }
+
+    #[test]
+    fn names_cannot_play_with_the_terminal() {
+        let mut board = board("");
+        board.show(reading(vec![lock("a\x1b[2Jb\n", "\u{9b}x", 0, 1, 1)]));
+        let screen = screen(&board);
+        assert!(screen[4].starts_with("a\\u{1b}[2Jb\\n"), "{}", screen[4]);
+    }
+}

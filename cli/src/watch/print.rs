@@ -1,0 +1,116 @@
+//! An event as a line.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+use crate::lock::Lock;
+use crate::text::{escape, millis, now, quote};
+
+/// An event, and what the lock was like when it was seen.
+#[derive(Clone, Debug, Serialize)]
+pub struct Seen {
+    time: String,
+    event: String,
+    key: String,
+    owner: Option<String>,
+    holds: i64,
+    lease_ms: Option<i64>,
+    token: Option<i64>,
+    session: bool,
+    waiting: i64,
+    next: Option<String>,
+}
+
+impl Seen {
+    /// Just now.
+    #[must_use]
+    pub fn new(event: &str, key: &[u8], lock: &Lock) -> Self {
+        Self {
+            time: now(),
+            event: escape(event.as_bytes()),
+            key: escape(key),
+            owner: lock.owner.as_deref().map(escape),
+            holds: lock.holds,
+            lease_ms: (lock.lease >= 0).then_some(lock.lease),
+            token: lock.token,
+            session: lock.session,
+            waiting: lock.waiting,
+            next: lock.next.as_deref().map(escape),
+        }
+    }
+
+    /// A line for people.
+    #[must_use]
+    pub fn line(&self) -> String {
+        let Self {
+            time,
+            event,
+            key,
+            waiting,
+            ..
+        } = self;
+        let mut line = format!("{time} {} {event}", quote(key));
+        // Writing to a string does not fail.
+        match &self.owner {
+            None => line.push_str(" free"),
+            Some(owner) => {
+                let token = self
+                    .token
+                    .map_or_else(|| "-".to_owned(), |token| token.to_string());
+                let lease = self.lease_ms.map_or_else(|| "none".to_owned(), millis);
+                let _ = write!(line, " holder={} token={token} lease={lease}", quote(owner));
+            }
+        }
+        let _ = write!(line, " waiting={waiting}");
+        if let Some(next) = &self.next {
+            let _ = write!(line, " next={}", quote(next));
+        }
+        line
+    }
+
+    /// A line of JSON.
+    pub fn json(&self) -> std::io::Result<String> {
+        Ok(serde_json::to_string(self)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn held() -> Lock {
+        Lock {
+            owner: Some(b"al ice".to_vec()),
+            holds: 1,
+            lease: 2_500,
+            token: Some(7),
+            waiting: 2,
+            next: Some(b"bob".to_vec()),
+            ..Lock::default()
+        }
+    }
+
+    #[test]
+    fn a_line_says_who_holds_it_and_who_waits() {
+        let line = Seen::new("fairlock.acquire", b"k", &held()).line();
+        let (_, line) = line.split_once(' ').expect("a time");
+        assert_eq!(
+            line,
+            "k fairlock.acquire holder=\"al ice\" token=7 lease=2.5s waiting=2 next=bob"
+        );
+        let line = Seen::new("del", b"k", &Lock::default()).line();
+        assert!(line.ends_with(" k del free waiting=0"), "{line}");
+    }
+
+    #[test]
+    fn a_line_of_json_says_the_same() {
+        let json = Seen::new("fairlock.release", b"k", &held())
+            .json()
+            .expect("JSON");
+        let seen: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+        assert_eq!(seen["event"], "fairlock.release");
+        assert_eq!(seen["lease_ms"], 2_500);
+        assert_eq!(seen["waiting"], 2);
+    }
+}

@@ -1,0 +1,131 @@
+//! A cluster of three masters: any of its nodes will do.
+
+use serde_json::Value;
+
+use crate::program::{Program, connection, kill_connection};
+use crate::server::{Server, wait_until};
+
+/// A lock on each of the masters.
+const LOCKS: [&str; 3] = ["b", "c", "a"];
+
+/// Three masters, each with a third of the slots.
+fn cluster() -> [Server; 3] {
+    let servers = [(); 3].map(|()| Server::with(&["--cluster-enabled", "yes"]));
+    let ranges = ["0 5460", "5461 10922", "10923 16383"];
+    for (number, (server, range)) in servers.iter().zip(ranges).enumerate() {
+        let mut client = server.connect();
+        let first = servers[0].port;
+        for command in [
+            format!("SET-CONFIG-EPOCH {}", number + 1),
+            format!("ADDSLOTSRANGE {range}"),
+            format!("MEET 127.0.0.1 {first}"),
+        ] {
+            assert_eq!(client.run(&format!("CLUSTER {command}")), "OK");
+        }
+    }
+    for server in &servers {
+        let mut client = server.connect();
+        wait_until("the cluster is up", || {
+            let info = client.run("CLUSTER INFO");
+            let slots = client.run("CLUSTER SLOTS");
+            info.contains("cluster_state:ok")
+                && info.contains("cluster_known_nodes:3")
+                && servers
+                    .iter()
+                    .all(|server| slots.contains(&server.port.to_string()))
+        });
+    }
+    servers
+}
+
+#[test]
+fn a_lock_is_found_wherever_it_is() {
+    let servers = cluster();
+    for asked in &servers {
+        for (server, lock) in servers.iter().zip(LOCKS) {
+            let script = format!("redis-cli -p {} EXISTS {lock}; exit 9", server.port);
+            let ended = Program::ended(asked.port, &["exec", lock, "--", "sh", "-c", &script]);
+            assert_eq!((ended.code, ended.out.as_str()), (9, "1\n"), "{ended:?}");
+        }
+    }
+}
+
+#[test]
+fn a_lock_is_lost_and_waited_for_at_its_own_master() {
+    let servers = cluster();
+    let [asked, master, _] = &servers;
+    let mut client = master.connect();
+    let script = "echo ready; exec sleep 100";
+    let holder = Program::start(asked.port, &["exec", "c", "--", "sh", "-c", script]);
+    holder.wait_for("ready\n");
+    let waiter = Program::start(asked.port, &["exec", "c", "--", "true"]);
+    wait_until("it waits", || master.blocked() == 1);
+    kill_connection(&mut client, connection(master, " flags=b "));
+    waiter.wait_for_error("was cut short");
+    wait_until("it waits again", || master.blocked() == 1);
+    client.run("FAIRLOCK.BREAK c");
+    assert_eq!(holder.end().code, 76);
+    assert_eq!(waiter.end().code, 0);
+}
+
+#[test]
+fn the_board_has_the_locks_of_all_masters() {
+    let servers = cluster();
+    let mut holders = servers.each_ref().map(Server::connect);
+    for (holder, lock) in holders.iter_mut().zip(LOCKS) {
+        holder.int(&format!("FAIRLOCK.ACQUIRE {lock} me SESSION"));
+    }
+    let args = [
+        "top",
+        "--once",
+        "--json",
+        "--interval",
+        "10ms",
+        "--sort",
+        "name",
+    ];
+    for server in &servers {
+        let ended = Program::ended(server.port, &args);
+        assert_eq!(ended.code, 0, "{ended:?}");
+        let look: Value = serde_json::from_str(&ended.out).expect("JSON");
+        assert_eq!(look["nodes"].as_array().map(Vec::len), Some(3));
+        assert_eq!(look["summary"]["session_locks"], 3);
+        let locks = look["locks"].as_array().expect("locks");
+        let names: Vec<_> = locks.iter().map(|lock| lock["name"].as_str()).collect();
+        assert_eq!(names, [Some("a"), Some("b"), Some("c")]);
+        let node = format!("127.0.0.1:{}", servers[0].port);
+        assert_eq!(locks[1]["node"], node);
+    }
+}
+
+#[test]
+fn a_master_that_is_gone_does_not_hide_the_others() {
+    let mut servers = cluster();
+    let mut holder = servers[0].connect();
+    holder.int("FAIRLOCK.ACQUIRE b me SESSION");
+    servers[2].signal("KILL");
+    servers[2].exit_code();
+    let gone = format!("127.0.0.1:{}", servers[2].port);
+    let ended = Program::ended(servers[1].port, &["top", "--once", "--interval", "10ms"]);
+    assert_eq!(ended.code, 69, "{ended:?}");
+    assert!(ended.out.contains("\nb holder=me "), "{ended:?}");
+    assert!(
+        ended
+            .out
+            .contains(&format!("cannot reach the server at {gone}")),
+        "{ended:?}"
+    );
+}
+
+#[test]
+fn a_lock_is_watched_at_its_own_master() {
+    let servers = cluster();
+    let args = ["watch", "a", "b", "--own", "--enable-events"];
+    let program = Program::start(servers[1].port, &args);
+    program.wait_for(" a watching free");
+    program.wait_for(" b watching free");
+    servers[2].connect().int("FAIRLOCK.ACQUIRE a me");
+    program.wait_for(" a fairlock.acquire holder=me ");
+    servers[0].connect().int("FAIRLOCK.ACQUIRE b you");
+    program.wait_for(" b fairlock.acquire holder=you ");
+}

@@ -1,0 +1,161 @@
+//! `fairlock exec` when the lock is lost.
+
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use crate::program::{Program, connection, is_alive, kill_connection, pid_in};
+use crate::server::{Server, wait_until};
+
+/// Runs `sleep` under the lock `k` until something happens to the lock.
+fn lose(happens: impl FnOnce(&Server)) -> (i32, String) {
+    let server = Server::start();
+    let script = "echo ready; exec sleep 100";
+    let args = ["exec", "k", "--owner", "me", "--", "sh", "-c", script];
+    let program = Program::start(server.port, &args);
+    program.wait_for("ready\n");
+    happens(&server);
+    let ended = program.end();
+    (ended.code, ended.errors)
+}
+
+#[test]
+fn it_is_lost_when_its_connection_is_killed() {
+    let (code, errors) = lose(|server| {
+        let id = connection(server, "cmd=fairlock.info ");
+        kill_connection(&mut server.connect(), id);
+    });
+    assert_eq!(code, 76, "{errors}");
+    assert!(
+        errors.contains("the connection to the server at 127.0.0.1:"),
+        "{errors}"
+    );
+}
+
+#[test]
+fn it_is_lost_when_it_is_broken() {
+    let (code, errors) = lose(|server| {
+        assert_eq!(server.connect().run("FAIRLOCK.BREAK k"), "1");
+    });
+    assert_eq!(code, 76, "{errors}");
+    assert!(errors.contains("lost the lock k: it was freed"), "{errors}");
+}
+
+#[test]
+fn it_is_lost_when_another_holds_it() {
+    let (code, errors) = lose(|server| {
+        let mut client = server.connect();
+        let waiter = server.block("FAIRLOCK.ACQUIRE k an\u{1b}other LEASE 600000");
+        client.run("DEL k");
+        assert!(waiter.int() > 0);
+    });
+    assert_eq!(code, 76, "{errors}");
+    assert!(errors.contains("an\\u{1b}other holds it now"), "{errors}");
+}
+
+#[test]
+fn it_is_lost_when_it_is_acquired_anew_as_the_same_owner() {
+    let (code, errors) = lose(|server| {
+        let mut client = server.connect();
+        client.run("MULTI");
+        client.run("FAIRLOCK.BREAK k");
+        client.run("FAIRLOCK.ACQUIRE k me LEASE 600000");
+        client.run("EXEC");
+    });
+    assert_eq!(code, 76, "{errors}");
+    assert!(
+        errors.contains("acquired anew as the same owner"),
+        "{errors}"
+    );
+}
+
+#[test]
+fn it_is_lost_when_the_server_is_killed() {
+    let (code, errors) = lose(|server| server.signal("KILL"));
+    assert_eq!(code, 76, "{errors}");
+    assert!(errors.contains("the server is gone"), "{errors}");
+}
+
+#[test]
+fn without_an_answer_the_command_ends_before_the_lease_can() {
+    const LEASE: Duration = Duration::from_secs(6);
+    let server = Server::start();
+    let dir = TempDir::new().expect("a directory");
+    let file = dir.path().join("pid");
+    // It does not end by SIGTERM.
+    let script = format!("trap '' TERM; echo $$ > {}; sleep 100; :", file.display());
+    let args = [
+        "exec", "k", "--lease", "6s", "--grace", "500ms", "--", "sh", "-c", &script,
+    ];
+    let program = Program::start(server.port, &args);
+    let command = pid_in(&file);
+    let (ended, took) = server.while_stopped(|| {
+        let start = Instant::now();
+        wait_until("the command has ended", || !is_alive(command));
+        let took = start.elapsed();
+        (program.end(), took)
+    });
+    assert_eq!(ended.code, 76, "{ended:?}");
+    assert!(ended.errors.contains("its lease may end soon"), "{ended:?}");
+    assert!(took < LEASE, "{took:?}");
+}
+
+#[test]
+fn a_command_that_ignores_the_signal_is_killed_and_what_it_started_too() {
+    let server = Server::start();
+    let dir = TempDir::new().expect("a directory");
+    let (own, started) = (dir.path().join("own"), dir.path().join("started"));
+    let script = format!(
+        "trap '' TERM; sleep 100 & echo $! > {}; echo $$ > {}; wait",
+        started.display(),
+        own.display()
+    );
+    let args = ["exec", "k", "--grace", "100ms", "--", "sh", "-c", &script];
+    let program = Program::start(server.port, &args);
+    let (own, started) = (pid_in(&own), pid_in(&started));
+    server.connect().run("FAIRLOCK.BREAK k");
+    let ended = program.end();
+    assert_eq!(ended.code, 76, "{ended:?}");
+    assert!(!is_alive(own));
+    wait_until("what it started has ended", || !is_alive(started));
+}
+
+#[test]
+fn a_command_can_be_let_go_on() {
+    let server = Server::start();
+    let script = "echo ready; read line; echo \"got $line\"";
+    let args = ["exec", "k", "--on-loss", "ignore", "--", "sh", "-c", script];
+    let mut program = Program::start(server.port, &args);
+    program.wait_for("ready\n");
+    server.connect().run("FAIRLOCK.BREAK k");
+    program.wait_for_error("the command goes on");
+    program.type_in("on\n");
+    let ended = program.end();
+    assert_eq!(ended.out, "ready\ngot on\n");
+    assert_eq!(ended.code, 76, "{ended:?}");
+}
+
+#[test]
+fn a_lock_that_was_lost_just_before_the_end_is_reported() {
+    let server = Server::start();
+    let script = format!("redis-cli -p {} FAIRLOCK.BREAK k", server.port);
+    let ended = Program::ended(server.port, &["exec", "k", "--", "sh", "-c", &script]);
+    assert_eq!(ended.code, 76, "{ended:?}");
+    assert!(ended.errors.contains("lost"), "{ended:?}");
+}
+
+#[test]
+fn when_the_program_itself_is_killed_the_command_ends_and_the_lock_is_free() {
+    let server = Server::start();
+    let dir = TempDir::new().expect("a directory");
+    let file = dir.path().join("pid");
+    let script = format!("echo $$ > {}; exec sleep 100", file.display());
+    let program = Program::start(server.port, &["exec", "k", "--", "sh", "-c", &script]);
+    let command = pid_in(&file);
+    program.signal("KILL");
+    assert_eq!(program.code(), -1);
+    wait_until("the command has ended", || !is_alive(command));
+    wait_until("the lock is free", || {
+        server.connect().run("EXISTS k") == "0"
+    });
+}

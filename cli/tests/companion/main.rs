@@ -1,0 +1,29 @@
+//! Black-box tests of the companion: the program itself, and real servers with the module.
+
+#![allow(missing_docs)]
+// A test that cannot go on panics; that is its way of failing.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::must_use_candidate
+)]
+
+#[path = "../../../tests/black_box/client.rs"]
+#[allow(dead_code, reason = "the module's own tests use the rest")]
+mod client;
+#[path = "../../../tests/black_box/server.rs"]
+#[allow(dead_code, reason = "the module's own tests use the rest")]
+mod server;
+
+mod program;
+
+mod cluster;
+mod exec;
+mod loss;
+mod picture;
+mod refusals;
+mod signals;
+mod terminal;
+mod top;
+mod watch;

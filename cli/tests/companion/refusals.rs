@@ -1,0 +1,147 @@
+//! What an operator is told when it cannot be done.
+
+use crate::program::{Ended, Program};
+use crate::server::Server;
+
+const ALL: [&[&str]; 3] = [
+    &["exec", "k", "--", "true"],
+    &["top", "--once"],
+    &["watch", "k"],
+];
+
+fn each(port: u16, check: impl Fn(&Ended)) {
+    for args in ALL {
+        check(&Program::ended(port, args));
+    }
+}
+
+#[test]
+fn there_is_no_server() {
+    // A port that was free a moment ago, of a server that has ended.
+    let server = Server::start();
+    let port = server.port;
+    drop(server);
+    each(port, |ended| {
+        assert_eq!(ended.code, 69, "{ended:?}");
+        assert!(
+            ended
+                .errors
+                .contains("cannot reach the server at 127.0.0.1:"),
+            "{ended:?}"
+        );
+        assert!(ended.errors.contains("FAIRLOCK_URL"), "{ended:?}");
+    });
+}
+
+#[test]
+fn the_server_has_no_module() {
+    let server = Server::without_module(&[]);
+    each(server.port, |ended| {
+        assert_eq!(ended.code, 69, "{ended:?}");
+        assert!(
+            ended.errors.contains("does not have the fairlock module"),
+            "{ended:?}"
+        );
+        assert!(ended.errors.contains("loadmodule"), "{ended:?}");
+    });
+}
+
+#[test]
+fn the_server_wants_a_password() {
+    let server = Server::start();
+    server.connect().run("CONFIG SET requirepass secret");
+    each(server.port, |ended| {
+        assert_eq!(ended.code, 69, "{ended:?}");
+        assert!(
+            ended.errors.contains("redis://:PASSWORD@127.0.0.1:"),
+            "{ended:?}"
+        );
+    });
+    let url = format!("redis://:secret@127.0.0.1:{}", server.port);
+    let ended = Program::ended(1, &["--url", &url, "exec", "k", "--", "true"]);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    let url = format!("redis://:wrong@127.0.0.1:{}", server.port);
+    let ended = Program::ended(1, &["--url", &url, "exec", "k", "--", "true"]);
+    assert_eq!(ended.code, 69, "{ended:?}");
+    assert!(
+        ended
+            .errors
+            .contains("does not accept this user and password"),
+        "{ended:?}"
+    );
+    assert!(!ended.errors.contains("wrong@"), "{ended:?}");
+}
+
+#[test]
+fn the_user_may_not() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.run("ACL SETUSER ann on >secret ~k +fairlock.info");
+    let url = format!("redis://ann:secret@127.0.0.1:{}", server.port);
+    let ended = Program::ended(1, &["--url", &url, "exec", "k", "--", "true"]);
+    assert_eq!(ended.code, 69, "{ended:?}");
+    assert!(ended.errors.contains("fairlock.acquire"), "{ended:?}");
+    assert!(ended.errors.contains("ACL"), "{ended:?}");
+}
+
+#[test]
+fn a_user_needs_little_for_a_command_under_a_lock() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let commands = "+fairlock.info +fairlock.acquire +fairlock.release";
+    client.run(&format!("ACL SETUSER ann on >secret ~k {commands}"));
+    let url = format!("redis://ann:secret@127.0.0.1:{}", server.port);
+    let ended = Program::ended(1, &["--url", &url, "exec", "k", "--", "true"]);
+    assert_eq!((ended.code, ended.errors.as_str()), (0, ""), "{ended:?}");
+}
+
+#[test]
+fn the_server_is_a_replica() {
+    let (master, replica) = (Server::start(), Server::start());
+    replica
+        .connect()
+        .run(&format!("REPLICAOF 127.0.0.1 {}", master.port));
+    let ended = Program::ended(replica.port, &["exec", "k", "--", "true"]);
+    assert_eq!(ended.code, 69, "{ended:?}");
+    assert!(ended.errors.contains("is a replica"), "{ended:?}");
+    let ended = Program::ended(replica.port, &["top", "--once", "--interval", "10ms"]);
+    assert!(ended.out.contains("is a replica"), "{ended:?}");
+}
+
+#[test]
+fn another_key_holds_something_else() {
+    let server = Server::start();
+    server.connect().run("SET k x");
+    let ended = Program::ended(server.port, &["exec", "k", "--", "true"]);
+    assert_eq!(ended.code, 69, "{ended:?}");
+    assert!(ended.errors.contains("WRONGTYPE"), "{ended:?}");
+}
+
+#[test]
+fn the_command_line_cannot_be_understood() {
+    for args in [
+        &["exec", "k"][..],
+        &["exec", "k", "--wait", "10", "--", "true"],
+        &["exec", "k", "--lease", "0", "--", "true"],
+        &["watch"],
+        &["top", "--sort", "age"],
+        &["--url", "http://x", "top"],
+        &["sell"],
+        &[],
+    ] {
+        let ended = Program::ended(1, args);
+        assert_eq!(ended.code, 64, "{args:?}: {ended:?}");
+        assert!(!ended.errors.is_empty(), "{args:?}");
+    }
+}
+
+#[test]
+fn the_help_has_the_exit_codes() {
+    for args in [&["--help"][..], &["exec", "--help"]] {
+        let ended = Program::ended(1, args);
+        assert_eq!(ended.code, 0);
+        for code in ["64", "69", "75", "76", "78", "126", "127"] {
+            assert!(ended.out.contains(&format!("  {code}")), "{}", ended.out);
+        }
+    }
+}

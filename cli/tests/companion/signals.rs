@@ -1,0 +1,49 @@
+//! Signals that `fairlock exec` gets.
+
+use crate::program::Program;
+use crate::server::{Server, wait_until};
+
+#[test]
+fn they_are_passed_on_to_the_command() {
+    let server = Server::start();
+    for signal in ["HUP", "INT", "QUIT", "TERM", "USR1", "USR2"] {
+        let script = format!(
+            "trap 'echo {signal}; exit 5' {signal}; echo ready; while :; do sleep 0.05; done"
+        );
+        let program = Program::start(server.port, &["exec", "k", "--", "sh", "-c", &script]);
+        program.wait_for("ready\n");
+        program.signal(signal);
+        let ended = program.end();
+        assert_eq!((ended.code, ended.out), (5, format!("ready\n{signal}\n")));
+    }
+    assert_eq!(server.connect().run("EXISTS k"), "0");
+}
+
+#[test]
+fn during_the_wait_they_end_it_and_the_place_is_given_up() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    let program = Program::start(server.port, &["exec", "k", "--", "true"]);
+    wait_until("it waits", || server.blocked() == 1);
+    program.signal("INT");
+    assert_eq!(program.end().code, -1);
+    wait_until("nobody waits", || {
+        client.run("FAIRLOCK.INFO k").contains("waiting, 0")
+    });
+}
+
+#[test]
+fn what_was_ignored_stays_ignored() {
+    let server = Server::start();
+    let script = "trap '' HUP; exec \"$FAIRLOCK\" exec k -- sh -c 'grep SigIgn /proc/self/status; read line'";
+    let mut program = Program::start_by(&["sh", "-c", script], server.port);
+    program.wait_for("SigIgn:");
+    program.signal("HUP");
+    program.type_in("\n");
+    let ended = program.end();
+    assert_eq!(ended.code, 0, "{ended:?}");
+    let mask = ended.out.trim().rsplit('\t').next().expect("a mask");
+    let mask = u64::from_str_radix(mask, 16).expect("a number");
+    assert_eq!(mask & 1, 1, "{mask:x}");
+}

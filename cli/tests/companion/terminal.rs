@@ -1,0 +1,64 @@
+//! With a terminal.
+
+use crate::program::{self, Program};
+use crate::server::{Server, wait_until};
+
+#[test]
+fn top_has_a_screen_and_gives_the_terminal_back() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE orders ann SESSION");
+    client.int("FAIRLOCK.ACQUIRE stock bob SESSION");
+    let line = format!(
+        "stty rows 24 cols 100; {} top --interval 50ms",
+        program::PATH
+    );
+    let mut program = Program::in_terminal(server.port, &line);
+    program.wait_for("\u{1b}[?1049h");
+    program.wait_for("orders");
+    program.wait_for("stock");
+    program.type_in("/ord");
+    program.wait_for("filter:");
+    program.type_in("\rq");
+    let ended = program.end();
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert!(ended.out.contains("\u{1b}[?1049l"), "{ended:?}");
+}
+
+#[test]
+fn top_gives_the_terminal_back_when_it_is_told_to_end() {
+    let server = Server::start();
+    let top = format!("sh -c 'echo pid=$$.; exec {} top'", program::PATH);
+    let line = format!("stty rows 24 cols 100; {top}; echo ended $?");
+    let program = Program::in_terminal(server.port, &line);
+    program.wait_for("\u{1b}[?1049h");
+    let out = program.out();
+    let pid = out
+        .split("pid=")
+        .nth(1)
+        .and_then(|rest| rest.split('.').next());
+    let pid = pid.and_then(|pid| pid.parse().ok());
+    program::send_signal(pid.expect("a process number"), "TERM");
+    let ended = program.end();
+    assert!(ended.out.contains("\u{1b}[?1049l"), "{ended:?}");
+    assert!(ended.out.contains("ended 143"), "{ended:?}");
+}
+
+#[test]
+fn control_c_reaches_the_command_once() {
+    let server = Server::start();
+    let script = "trap \"echo got-it\" INT; echo re\"\"ady; while :; do sleep 0.05; done";
+    let line = format!("{} exec k -- sh -c '{script}'", program::PATH);
+    let mut program = Program::in_terminal(server.port, &line);
+    program.wait_for("ready");
+    program.type_in("\u{3}");
+    program.wait_for("got-it");
+    // Whatever else was sent is there by the time that the second one is.
+    program.type_in("\u{3}");
+    wait_until("the second", || {
+        program.out().matches("got-it").count() >= 2
+    });
+    program.type_in("\u{1c}");
+    let ended = program.end();
+    assert_eq!(ended.out.matches("got-it").count(), 2, "{ended:?}");
+}
