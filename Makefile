@@ -7,8 +7,9 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 ASAN = target/asan
 MODULE = $${CARGO_TARGET_DIR:-target}/release/libfairlock.so
 
-.PHONY: help setup setup-tests build run cluster test test-redisson test-matrix fingerprints check fmt lint properties \
-    model chaos soak fuzz fuzz-coverage test-asan test-valgrind bench bench-quick bench-build instructions
+.PHONY: help setup setup-tests build module companion run cluster test test-redisson test-matrix fingerprints check fmt \
+    lint picture properties model chaos soak fuzz fuzz-coverage test-asan test-valgrind \
+    bench bench-quick bench-build instructions
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -19,13 +20,18 @@ setup: ## Install what is missing: server, compiler, libclang, Rust
 setup-tests: ## Install what the tests need besides: a JDK, Maven
 	@scripts/setup --tests
 
-build: setup ## Build the module in release mode
+build: module companion ## Build the module and the companion in release mode
+
+module: setup ## Build the module only
 	cargo build --release --locked
 
-run: build ## Start a server with the module, show it at work, keep it running (PORT=n to choose)
+companion: setup ## Build the companion only
+	cargo build --release --locked --package fairlock-cli
+
+run: module ## Start a server with the module, show it at work, keep it running (PORT=n to choose)
 	@scripts/run "$(MODULE)" $(PORT)
 
-cluster: build ## Start a cluster of six nodes with the module, show it at work, keep it running (PORT=n)
+cluster: module ## Start a cluster of six nodes with the module, show it at work, keep it running (PORT=n)
 	@scripts/cluster "$(MODULE)" $(PORT)
 
 test: setup-tests ## Formatting, lints, all tests
@@ -60,6 +66,9 @@ fmt: ## Format the code
 
 lint: ## Clippy, warnings are errors
 	cargo clippy --locked --workspace --all-targets -- -D warnings
+
+picture: setup-tests ## Draw docs/fairlock-top.svg from a live server
+	FAIRLOCK_PICTURE=$(CURDIR)/docs/fairlock-top.svg cargo test --locked --package fairlock-cli --test companion picture
 
 properties: ## The rules' properties, 100,000 random sequences of steps
 	PROPTEST_CASES=100000 cargo test --release --locked --lib lock::properties
