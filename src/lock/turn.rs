@@ -286,12 +286,11 @@ const FARTHEST_STEP_BACK: i64 = 10 * 365 * 86_400 * 1_000_000;
 /// tokens of all others: beyond any such step it does not count.
 pub(super) fn next_token<S: State>(state: &mut S, now: Now) -> Result<i64, Refusal> {
     let time = i64::try_from(now.micros).map_err(|_| Refusal::UnreadableToken)?;
-    let last = match state.token()? {
-        Some(last) => last,
-        None => {
-            let greatest = state.greatest_token();
-            greatest.min(time.saturating_add(FARTHEST_STEP_BACK))
-        }
+    let last = if let Some(last) = state.token()? {
+        last
+    } else {
+        let greatest = state.greatest_token();
+        greatest.min(time.saturating_add(FARTHEST_STEP_BACK))
     };
     let next = last.checked_add(1).filter(|next| *next > 0);
     next.map(|next| next.max(time))

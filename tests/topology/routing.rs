@@ -105,7 +105,7 @@ fn a_cluster_client_uses_locks_of_all_nodes() {
         let left: i64 = run(&mut connection, &format!("FAIRLOCK.RELEASE {lock} a"));
         assert_eq!(left, 0);
         let next: i64 = run(&mut connection, &format!("FAIRLOCK.ACQUIRE {lock} b"));
-        assert_eq!(next, token + 1);
+        assert!(next > token);
         let left: i64 = run(&mut connection, &format!("FAIRLOCK.RELEASE {lock} b"));
         assert_eq!(left, 0);
         node.run("FLUSHALL");
@@ -125,7 +125,7 @@ fn a_blocked_cluster_client_is_served() {
         crate::server::wait_until("b waits", || cluster.masters[node].blocked() == 1);
         let left: i64 = run(&mut holder, &format!("FAIRLOCK.RELEASE {lock} a"));
         assert_eq!(left, 0);
-        assert_eq!(waiting.join().expect("a token"), token + 1);
+        assert!(waiting.join().expect("a token") > token);
     }
 }
 
