@@ -2,8 +2,9 @@
 
 The upper half is to copy; the lower half shows it at work, and fails if anything is not as it says.
 
-A blocked ACQUIRE takes a connection of the client's pool for as long as it waits. Where waiters are
-many, `Queue` lets all of them share a client's connections, and one more for the wake-ups.
+A blocked ACQUIRE takes a connection of the client's pool for as long as it waits, and a release
+needs one, too: the pool has 100 unless you say otherwise. Where waiters are many, `Queue` lets all
+of them share a client's connections, and one more for the wake-ups.
 
 Timeouts. redis-py gives up a command after `socket_timeout`, 5 seconds unless you say otherwise. It
 then closes the connection, by which a waiter loses its place in the queue, and may ask again at its
@@ -195,7 +196,9 @@ async def many_workers_lose_nothing(app, locks):
 
     async def work():
         for _ in range(5):
-            async with fairlock(locks, LOCK, wait=LONGEST_WAIT, lease=10) as token:
+            # In a queue nobody asks again before half of this lease is over unless woken, and by
+            # then it is too late.
+            async with fairlock(locks, LOCK, wait=LONGEST_WAIT, lease=120) as token:
                 amount = int(await app.hget(STOCK, "amount") or 0)
                 await asyncio.sleep(0.002)  # Time enough for others to write, if they could.
                 await write(keys=[STOCK], args=[token, amount + 1])
@@ -244,19 +247,22 @@ async def a_holder_past_its_lease_cannot_write(app, locks):
     expect(await app.hget(STOCK, "amount") == "7", "the newer value stays")
 
 
-async def a_wait_outlives_the_timeout(app, locks, queue):
-    # Somebody has it for a second; ordinary commands give up after half of that.
-    await app.execute_command("FAIRLOCK.ACQUIRE", LOCK, "somebody", "LEASE", 1000)
-    try:
-        await app.execute_command("FAIRLOCK.ACQUIRE", LOCK, "impatient", "WAIT", 10000)
-        expect(False, "this client should have given up")
-    except redis.TimeoutError:
-        print("an ordinary client gives up")
-    async with fairlock(locks, LOCK, wait=LONGEST_WAIT, lease=10):
-        print("the client for locks waits")
-    await app.execute_command("FAIRLOCK.ACQUIRE", LOCK, "somebody", "LEASE", 1000)
-    async with fairlock(queue, LOCK, wait=LONGEST_WAIT, lease=10):
-        print("a queue waits, on the ordinary client")
+async def a_wait_outlives_the_timeout(url, app, locks):
+    # Somebody has it for three seconds; this client gives up after two.
+    take = ["FAIRLOCK.ACQUIRE", LOCK, "somebody", "LEASE", 3000, "ONCE", "WAIT", 1000]
+    hasty = redis.Redis.from_url(url, socket_timeout=2, retry=None)
+    async with hasty, Queue(hasty) as queue:
+        await app.execute_command(*take)
+        try:
+            await hasty.execute_command("FAIRLOCK.ACQUIRE", LOCK, "hasty", "WAIT", 10000)
+            expect(False, "this client should have given up")
+        except redis.TimeoutError:
+            print("an ordinary client gives up")
+        for waiting, who in ((locks, "the client for locks"), (queue, "a queue")):
+            await app.execute_command(*take)
+            start = time.monotonic()
+            async with fairlock(waiting, LOCK, wait=LONGEST_WAIT, lease=10):
+                expect(time.monotonic() - start > 2, f"{who} waits")
 
 
 async def a_session_ends_with_its_connection(url, locks):
@@ -267,7 +273,8 @@ async def a_session_ends_with_its_connection(url, locks):
 
         async def succeed():
             async with fairlock(locks, LOCK, wait=LONGEST_WAIT, lease=10):
-                expect(time.monotonic() - start < 20, "the next one has it at once, not in a minute")
+                waited = time.monotonic() - start
+                expect(waited < 20, "then it has the lock at once, not when a minute's lease ends")
 
         successor = asyncio.create_task(succeed())
         await asyncio.sleep(0.2)
@@ -285,7 +292,7 @@ def expect(is_so, what):
 async def main():
     default = os.environ.get("FAIRLOCK_URL", "redis://127.0.0.1:6379")
     url = sys.argv[1] if len(sys.argv) > 1 else default
-    app = redis.Redis.from_url(url, decode_responses=True, socket_timeout=0.5, retry=None)
+    app = redis.Redis.from_url(url, decode_responses=True)
     blocking = redis.Redis.from_url(url, socket_timeout=LONGEST_WAIT + 5)
     async with app, blocking, Queue(app) as queue:
         for locks in (blocking, queue):
@@ -294,7 +301,7 @@ async def main():
             await who_does_not_get_it_in_time_goes_on(app, locks)
             await a_holder_past_its_lease_cannot_write(app, locks)
             await a_session_ends_with_its_connection(url, locks)
-        await a_wait_outlives_the_timeout(app, blocking, queue)
+        await a_wait_outlives_the_timeout(url, app, blocking)
 
 
 if __name__ == "__main__":

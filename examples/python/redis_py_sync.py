@@ -6,6 +6,9 @@ Timeouts. redis-py gives up a command after `socket_timeout`, 5 seconds unless y
 then closes the connection, by which a waiter loses its place in the queue, and may ask again at its
 end. So locks have a client of their own, whose `socket_timeout` is longer than any wait; with
 `socket_timeout=None` it never gives up, and `wait=None` is possible.
+
+Each thread that waits has a connection of the pool, and whoever releases needs one, too: let
+`max_connections`, which is 100 unless you say otherwise, be more than the threads that wait.
 """
 
 import os
@@ -140,7 +143,8 @@ def who_does_not_get_it_in_time_goes_on(locks):
                 expect(False, "two hold the lock")
         except NotInTime:
             print("not in time: somebody else has the lock")
-    expect(locks.execute_command("FAIRLOCK.QUEUE", LOCK) == [], "whoever gave up has left the queue")
+    queue = locks.execute_command("FAIRLOCK.QUEUE", LOCK)
+    expect(queue == [], "whoever gave up has left the queue")
 
 
 def a_holder_past_its_lease_cannot_write(app, locks):
@@ -162,27 +166,32 @@ def a_holder_past_its_lease_cannot_write(app, locks):
     expect(app.hget(STOCK, "amount") == "7", "the newer value stays")
 
 
-def a_wait_outlives_the_timeout(app, locks):
-    # Somebody has it for a second; ordinary commands give up after half of that.
-    locks.execute_command("FAIRLOCK.ACQUIRE", LOCK, "somebody", "LEASE", 1000)
+def a_wait_outlives_the_timeout(url, locks):
+    # Somebody has it for three seconds; this client gives up after two.
+    locks.execute_command("FAIRLOCK.ACQUIRE", LOCK, "somebody", "LEASE", 3000)
+    hasty = redis.Redis.from_url(url, socket_timeout=2, retry=None)
     try:
-        app.execute_command("FAIRLOCK.ACQUIRE", LOCK, "impatient", "WAIT", 10000)
+        hasty.execute_command("FAIRLOCK.ACQUIRE", LOCK, "hasty", "WAIT", 10000)
         expect(False, "this client should have given up")
     except redis.TimeoutError:
         print("an ordinary client gives up")
+    locks.execute_command("FAIRLOCK.ACQUIRE", LOCK, "somebody", "LEASE", 3000, "ONCE", "WAIT", 1000)
+    start = time.monotonic()
     with fairlock(locks, LOCK, wait=LONGEST_WAIT, lease=10):
-        print("the client for locks waits")
+        expect(time.monotonic() - start > 2, "the client for locks waits")
 
 
 def a_session_ends_with_its_connection(url, locks):
     with session_lock(url, LOCK, wait=LONGEST_WAIT, lease=60) as connection:
-        expect(connection.execute_command("FAIRLOCK.RENEW", LOCK, "*") == 60000, "the session holds")
+        renewed = connection.execute_command("FAIRLOCK.RENEW", LOCK, "*")
+        expect(renewed == 60000, "the session holds")
         # As when the process dies: the connection ends, and nobody releases.
         threading.Timer(0.2, connection.close).start()
         start = time.monotonic()
         with fairlock(locks, LOCK, wait=LONGEST_WAIT, lease=10):
             waited = time.monotonic() - start
-            expect(waited < 20, "the next one has the lock at once, not when a minute's lease ends")
+            expect(waited > 0.15, "the next one waits as long as the connection is open")
+            expect(waited < 20, "then it has the lock at once, not when a minute's lease ends")
 
 
 def expect(is_so, what):
@@ -194,13 +203,13 @@ def expect(is_so, what):
 def main():
     default = os.environ.get("FAIRLOCK_URL", "redis://127.0.0.1:6379")
     url = sys.argv[1] if len(sys.argv) > 1 else default
-    app = redis.Redis.from_url(url, decode_responses=True, socket_timeout=0.5, retry=None)
+    app = redis.Redis.from_url(url, decode_responses=True)
     locks = redis.Redis.from_url(url, socket_timeout=LONGEST_WAIT + 5)
     app.delete(STOCK)
     many_workers_lose_nothing(app, locks)
     who_does_not_get_it_in_time_goes_on(locks)
     a_holder_past_its_lease_cannot_write(app, locks)
-    a_wait_outlives_the_timeout(app, locks)
+    a_wait_outlives_the_timeout(url, locks)
     a_session_ends_with_its_connection(url, locks)
 
 
