@@ -38,16 +38,19 @@ type Locks struct {
 	waiting *redis.Client
 }
 
-// NewLocks takes locks at the server of a client. At most so many goroutines can wait at a time.
-func NewLocks(client *redis.Client, waiters int) *Locks {
-	options := optionsOf(client)
-	options.ReadTimeout = -1
-	options.PoolSize = waiters
-	return &Locks{client: client, waiting: redis.NewClient(options)}
+// NewLocks takes locks at a server. At most so many goroutines can wait at a time.
+func NewLocks(options redis.Options, waiters int) *Locks {
+	patient := options
+	patient.ReadTimeout = -1
+	patient.PoolSize = waiters
+	return &Locks{client: redis.NewClient(&options), waiting: redis.NewClient(&patient)}
 }
 
-// Close closes the connections of those who wait.
-func (l *Locks) Close() error { return l.waiting.Close() }
+// Close closes the connections.
+func (l *Locks) Close() {
+	l.client.Close()
+	l.waiting.Close()
+}
 
 // Hold works while it holds the lock, and hands the work the fencing token. QUEUEFULL and other refusals
 // are returned as they are.
@@ -132,15 +135,14 @@ type Session struct {
 
 // AcquireSession waits for the lock at most so long.
 func AcquireSession(
-	ctx context.Context, client *redis.Client, name string, wait, lease time.Duration,
+	ctx context.Context, options redis.Options, name string, wait, lease time.Duration,
 ) (*Session, error) {
-	options := optionsOf(client)
 	options.ReadTimeout = wait + 5*time.Second
 	// One connection, which is not closed for being idle; another would be another session.
 	options.PoolSize = 1
 	options.ConnMaxIdleTime = -1
 	options.MaxRetries = -1
-	connection := redis.NewClient(options)
+	connection := redis.NewClient(&options)
 	err := connection.Do(ctx, "FAIRLOCK.ACQUIRE", name, "*", "SESSION",
 		"WAIT", wait.Milliseconds(), "LEASE", lease.Milliseconds()).Err()
 	if errors.Is(err, redis.Nil) {
@@ -160,13 +162,6 @@ func (s *Session) Check(ctx context.Context) error {
 
 // Close ends the session, and frees the lock.
 func (s *Session) Close() error { return s.connection.Close() }
-
-// optionsOf are the options for another client of the same server.
-func optionsOf(client *redis.Client) *redis.Options {
-	options := *client.Options()
-	options.PushNotificationProcessor = nil // Each client makes its own.
-	return &options
-}
 
 func newOwner() string {
 	var random [16]byte
@@ -200,11 +195,12 @@ func main() {
 	if len(os.Args) > 1 {
 		url = os.Args[1]
 	}
-	options, err := redis.ParseURL(url)
+	parsed, err := redis.ParseURL(url)
 	must(err)
-	client := redis.NewClient(options)
+	options := *parsed // Not those of a client, which has made them its own.
+	client := redis.NewClient(parsed)
 	defer client.Close()
-	locks := NewLocks(client, 16)
+	locks := NewLocks(options, 16)
 	defer locks.Close()
 	ctx := context.Background()
 	must(client.Del(ctx, stock).Err())
@@ -212,8 +208,8 @@ func main() {
 	manyWorkersLoseNothing(ctx, client, locks)
 	whoeverGivesUpLeavesTheQueue(ctx, client, locks)
 	aHolderPastItsLeaseCannotWrite(ctx, client, locks)
-	aWaitOutlivesTheTimeout(ctx, client, locks)
-	aSessionEndsWithItsConnection(ctx, client, locks)
+	aWaitOutlivesTheTimeout(ctx, options, client)
+	aSessionEndsWithItsConnection(ctx, options, locks)
 }
 
 func manyWorkersLoseNothing(ctx context.Context, client *redis.Client, locks *Locks) {
@@ -265,18 +261,18 @@ func aHolderPastItsLeaseCannotWrite(ctx context.Context, client *redis.Client, l
 	expect(amount(ctx, client) == 7, "the newer value stays")
 }
 
-func aWaitOutlivesTheTimeout(ctx context.Context, client *redis.Client, locks *Locks) {
-	options := optionsOf(client)
+func aWaitOutlivesTheTimeout(ctx context.Context, options redis.Options, client *redis.Client) {
 	options.ReadTimeout = 2 * time.Second
 	options.MaxRetries = -1
-	ordinary := redis.NewClient(options)
+	hasty := options
+	ordinary := redis.NewClient(&hasty)
 	defer ordinary.Close()
 	// Somebody has it for three seconds.
 	must(client.Do(ctx, "FAIRLOCK.ACQUIRE", lock, "somebody", "LEASE", 3000).Err())
 	err := ordinary.Do(ctx, "FAIRLOCK.ACQUIRE", lock, "hasty", "WAIT", 10000).Err()
 	var timeout net.Error
 	expect(errors.As(err, &timeout) && timeout.Timeout(), "an ordinary client gives up after two seconds")
-	patient := NewLocks(ordinary, 1)
+	patient := NewLocks(options, 1)
 	defer patient.Close()
 	must(client.Do(ctx, "FAIRLOCK.ACQUIRE", lock, "somebody", "LEASE", 3000, "ONCE").Err())
 	start := time.Now()
@@ -284,8 +280,8 @@ func aWaitOutlivesTheTimeout(ctx context.Context, client *redis.Client, locks *L
 	expect(time.Since(start) > 2*time.Second, "the client for those who wait does not")
 }
 
-func aSessionEndsWithItsConnection(ctx context.Context, client *redis.Client, locks *Locks) {
-	session, err := AcquireSession(ctx, client, lock, wait, time.Minute)
+func aSessionEndsWithItsConnection(ctx context.Context, options redis.Options, locks *Locks) {
+	session, err := AcquireSession(ctx, options, lock, wait, time.Minute)
 	must(err)
 	expect(session.Check(ctx) == nil, "the session holds")
 	start := time.Now()
