@@ -17,7 +17,7 @@ help: ## List the targets
 setup: ## Install what is missing: server, compiler, libclang, Rust
 	@scripts/setup
 
-setup-tests: ## Install what the tests need besides: a JDK, Maven
+setup-tests: ## Install what the tests need besides: Java, Python, Node and Go
 	@scripts/setup --tests
 
 build: module companion ## Build the module and the companion in release mode
