@@ -12,7 +12,7 @@ MODULE = $${CARGO_TARGET_DIR:-target}/release/libfairlock.so
     bench bench-quick bench-build instructions
 
 help: ## List the targets
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
 
 setup: ## Install what is missing: server, compiler, libclang, Rust
 	@scripts/setup
@@ -117,3 +117,53 @@ bench-quick: bench-build ## Less of the same in under a minute, printed only
 instructions: bench-build ## Count the instructions of an uncontended pair (docs/performance.md)
 	@scripts/setup --counts
 	@$${CARGO_TARGET_DIR:-target}/release/fairlock-bench instructions
+
+# Installing, packaging, releasing.
+
+# Where `make install` puts things, below DESTDIR. The services of Redis and Valkey in Debian may execute
+# only what is in /usr/lib and /lib.
+DESTDIR ?=
+prefix ?= /usr/local
+bindir ?= $(prefix)/bin
+mandir ?= $(prefix)/share/man
+moduledir ?= /usr/lib/redis/modules
+confdir ?= /etc/redis
+COMPANION = $(dir $(MODULE))fairlock
+INSTALL = DESTDIR="$(DESTDIR)" bindir="$(bindir)" mandir="$(mandir)" moduledir="$(moduledir)" \
+    confdir="$(confdir)" MODULE="$(MODULE)" COMPANION="$(COMPANION)" scripts/install
+
+# Built from their sources, into target/tools, when first needed.
+CARGO_DEB = cargo-deb 3.8.0
+CARGO_DENY = cargo-deny 0.20.2
+# What `make deny` looks at. "bans licenses sources" needs no database of known faults.
+DENY ?= all
+
+.PHONY: install uninstall manual deny release deb test-deb test-reproducible
+
+# As root there may be no cargo; then what was built before is installed.
+install: ## Install module, options, companion (DESTDIR, prefix, moduledir, confdir, ...)
+	@if command -v cargo >/dev/null || [ ! -e "$(MODULE)" ]; then $(MAKE) --no-print-directory build; fi
+	@$(INSTALL)
+
+uninstall: ## Take away what `make install` put there
+	@$(INSTALL) --uninstall
+
+manual: setup ## Write the companion's manual (packaging/man) after a change of its command line
+	RECORD_MANUAL=1 cargo test --locked --package fairlock-cli --test manual
+
+deny: setup ## Check licences, sources, versions and known faults of all dependencies (DENY="licenses ...")
+	@"$$(scripts/tool $(CARGO_DENY))" --locked --workspace check --hide-inclusion-graph $(DENY)
+
+release: setup ## Build what is published, the same bytes everywhere (docs/releasing.md)
+	@scripts/release
+
+deb: release ## Make the Debian package, beside the rest of the release
+	@scripts/setup --package
+	@scripts/deb "$$(scripts/tool $(CARGO_DEB))"
+
+test-deb: deb ## Install the package on clean Debian systems with SERVERS, use it, purge it (as root)
+	@scripts/test-deb "$${CARGO_TARGET_DIR:-target}"/reproducible/dist/fairlock_*.deb $(SERVERS)
+
+test-reproducible: setup ## Build the release twice, in different places, and compare
+	@scripts/setup --package
+	@scripts/test-reproducible "$$(scripts/tool $(CARGO_DEB))"

@@ -62,6 +62,20 @@ fn write_info(section: &mut Section) {
     redisson::stats::write(section);
 }
 
+/// The release as MODULE LIST shows it, by the custom of modules: 10203 is 1.2.3.
+const VERSION: i32 = 10_000 * number(env!("CARGO_PKG_VERSION_MAJOR"))
+    + 100 * number(env!("CARGO_PKG_VERSION_MINOR"))
+    + number(env!("CARGO_PKG_VERSION_PATCH"));
+
+/// A part of the version.
+#[expect(clippy::panic, reason = "what is no number does not compile")]
+const fn number(part: &str) -> i32 {
+    let Ok(number) = i32::from_str_radix(part, 10) else {
+        panic!("a part of the version is no number")
+    };
+    number
+}
+
 fn load(context: &Context, arguments: &[RedisString]) -> Status {
     if let Some(function) = server::missing_function() {
         context.log_warning(&format!(
@@ -99,11 +113,11 @@ fn unload(_: &Context) -> Status {
 mod entry {
     use redis_module::redis_module;
 
-    use super::{ServerAlloc, load, unload};
+    use super::{ServerAlloc, VERSION, load, unload};
 
     redis_module! {
         name: "fairlock",
-        version: 1,
+        version: VERSION,
         allocator: (ServerAlloc, ServerAlloc),
         data_types: [],
         init: load,

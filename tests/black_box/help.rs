@@ -1,4 +1,4 @@
-//! `FAIRLOCK.HELP`.
+//! `FAIRLOCK.HELP`, and what the server says of the module.
 
 use crate::server::Server;
 
@@ -14,4 +14,18 @@ fn help_names_every_command() {
         let shown = !command.starts_with("fairlock.eval");
         assert_eq!(help.contains(&command.to_uppercase()), shown, "{command}");
     }
+}
+
+#[test]
+fn the_server_knows_the_release() {
+    let server = Server::start();
+    let modules = server.connect().run("MODULE LIST");
+    let parts = env!("CARGO_PKG_VERSION").split('.');
+    let release = parts.fold(0, |all, part| {
+        all * 100 + part.parse::<i32>().expect("a number")
+    });
+    assert!(
+        modules.contains(&format!("name, fairlock, ver, {release},")),
+        "{modules}"
+    );
 }

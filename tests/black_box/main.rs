@@ -34,6 +34,7 @@ mod freedom;
 mod hand_off;
 mod help;
 mod info;
+mod install;
 mod keyspace;
 mod limits;
 mod load;
