@@ -46,6 +46,14 @@ pub fn data(client: &mut Client) -> Data {
     data
 }
 
+/// Leaves out of some data what has changed from one look to the next: a session with a short lease is
+/// renewed all the time.
+pub fn at_rest(data: Data, before: &Data, after: &Data) -> Data {
+    let mut data = data;
+    data.retain(|key, _| before.get(key) == after.get(key));
+    data
+}
+
 /// What differs, but for what has expired by a point in time.
 pub fn differences(one: &Data, other: &Data, now: i64) -> Vec<String> {
     let lives = |entry: Option<&(String, i64)>| {

@@ -12,7 +12,7 @@ use redis::Value;
 
 use crate::client::Client;
 use crate::connection::{Answers, Connection, pack};
-use crate::data::{DATABASES, Data, data, differences};
+use crate::data::{DATABASES, Data, at_rest, data, differences};
 use crate::scripts::{LIBRARY, redisson};
 use crate::server::{Server, give_up, wait_until};
 use crate::steps::{Material, Step, step};
@@ -249,7 +249,11 @@ impl Stage {
         let mut replica = self.replica.connect();
         let start = Instant::now();
         loop {
-            let (ours, its) = (data(&mut self.control), data(&mut replica));
+            let before = data(&mut self.control);
+            let its = data(&mut replica);
+            let after = data(&mut self.control);
+            let its = at_rest(its, &before, &after);
+            let ours = at_rest(before.clone(), &before, &after);
             let differences = differences(&ours, &its, now(&mut self.control));
             if differences.is_empty() {
                 break;
@@ -277,28 +281,19 @@ impl Stage {
 
     /// A server without the module reads from the append-only file what this one has.
     pub fn check_append_only_file(&mut self) {
-        let start = Instant::now();
-        loop {
-            let before = data(&mut self.control);
-            let copy = tempfile::tempdir().expect("a temporary directory");
-            let folder = copy.path().join("appendonlydir");
-            copy_folder(&self.server.dir().join("appendonlydir"), &folder);
-            // A lease may have ended meanwhile.
-            if data(&mut self.control) == before {
-                let loaded = loaded(copy.path());
-                // Whatever has expired by now may have done so while it was loaded.
-                let differences = differences(&before, &loaded, now(&mut self.control));
-                assert!(
-                    differences.is_empty(),
-                    "read from the file: {differences:#?}"
-                );
-                return;
-            }
-            assert!(
-                start.elapsed() < give_up(),
-                "the data does not come to rest"
-            );
-        }
+        let before = data(&mut self.control);
+        let copy = tempfile::tempdir().expect("a temporary directory");
+        let folder = copy.path().join("appendonlydir");
+        copy_folder(&self.server.dir().join("appendonlydir"), &folder);
+        let after = data(&mut self.control);
+        let read = at_rest(loaded(copy.path()), &before, &after);
+        let ours = at_rest(before.clone(), &before, &after);
+        // Whatever has expired by now may have done so while it was loaded.
+        let differences = differences(&ours, &read, now(&mut self.control));
+        assert!(
+            differences.is_empty(),
+            "read from the file: {differences:#?}"
+        );
     }
 
     /// Deletes everything; the bytes that the server still keeps.
