@@ -3,6 +3,7 @@
 #![allow(clippy::doc_markdown, reason = "it is printed as help")]
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
@@ -59,6 +60,11 @@ pub enum Subcommand {
     /// A line an event, with what the lock is like when the event has come. The server has to announce
     /// such events: --enable-events sees to that.
     Watch(WatchArgs),
+    /// Prints what INFO fairlock says, as Prometheus reads it.
+    ///
+    /// In a cluster it is that of all masters. With --textfile it is written into a file for
+    /// node_exporter, again and again until SIGTERM, which takes the file away.
+    Metrics(MetricsArgs),
 }
 
 /// Runs a command while holding a lock, as flock(1) does.
@@ -159,6 +165,26 @@ pub struct WatchArgs {
     pub json: bool,
 }
 
+/// What INFO fairlock says, as Prometheus reads it.
+#[derive(Debug, clap::Args)]
+pub struct MetricsArgs {
+    /// Write into this file, in the folder that node_exporter's --collector.textfile.directory names.
+    /// Its name must end in .prom.
+    #[arg(long, value_name = "PATH", value_parser = prom)]
+    pub textfile: Option<PathBuf>,
+    /// Time between two looks.
+    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = positive, requires = "textfile")]
+    pub interval: Duration,
+}
+
+fn prom(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    if path.extension().is_none_or(|extension| extension != "prom") {
+        return Err("node_exporter reads only files whose names end in .prom".to_owned());
+    }
+    Ok(path)
+}
+
 fn duration(text: &str) -> Result<Duration, String> {
     let duration = humantime::parse_duration(text)
         .map_err(|error| format!("{error}; write 500ms, 10s or 2m"))?;
@@ -197,6 +223,14 @@ mod tests {
         assert!(positive("0").is_err());
         assert!(positive("1us").is_err());
         assert_eq!(positive("1ms"), Ok(Duration::from_millis(1)));
+    }
+
+    #[test]
+    fn what_is_written_for_node_exporter_is_named_so() {
+        assert_eq!(prom("a/b.prom"), Ok(PathBuf::from("a/b.prom")));
+        for text in ["b", "b.txt", ".prom", "prom", "a.prom/b", ""] {
+            assert!(prom(text).is_err(), "{text}");
+        }
     }
 
     #[test]

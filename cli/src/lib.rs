@@ -6,6 +6,7 @@
 //! - [`args`]: the command line. [`failure`]: exit codes, and what an operator is told.
 //! - [`server`]: addresses, connections, the nodes of a cluster. [`lock`]: what a server replies.
 //! - [`exec`]: a command under a lock. [`top`]: the screen of all locks. [`watch`]: events.
+//!   [`metrics`]: figures for Prometheus.
 //! - [`text`]: names and durations as people read them.
 //!
 //! What is computed (rates, order, filters, the screen, when a lock counts as lost) is apart from
@@ -15,6 +16,7 @@ pub mod args;
 pub mod exec;
 pub mod failure;
 pub mod lock;
+pub mod metrics;
 pub mod server;
 pub mod text;
 pub mod top;

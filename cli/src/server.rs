@@ -1,6 +1,7 @@
 //! Servers: where they are, connections to them, and what their refusals mean.
 
 mod cluster;
+mod everyone;
 mod trouble;
 
 use std::time::Duration;
@@ -18,6 +19,7 @@ use crate::failure::{Failure, USAGE};
 use crate::lock::Lock;
 
 pub use cluster::masters;
+pub use everyone::{Answer, Everyone};
 pub use trouble::Trouble;
 
 /// How long a server may take to accept a connection.
@@ -178,6 +180,21 @@ impl Sender {
     async fn ask_for_long(&mut self, command: &Cmd) -> Result<Value, Trouble> {
         let reply = command.query_async(&mut self.connection).await;
         reply.map_err(|error| Trouble::of(&error, &self.target))
+    }
+
+    /// What the server says of itself.
+    pub async fn info(&mut self, sections: &[&str]) -> Result<String, Trouble> {
+        match self.ask(redis::cmd("INFO").arg(sections)).await? {
+            Value::VerbatimString { text, .. } => Ok(text),
+            Value::BulkString(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+            _ => Err(Trouble::odd("INFO", &self.target)),
+        }
+    }
+
+    /// Where they go.
+    #[must_use]
+    pub fn target(&self) -> &Target {
+        &self.target
     }
 
     /// What the server says of a lock.

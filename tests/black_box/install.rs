@@ -96,6 +96,7 @@ fn installing_and_uninstalling_leaves_nothing() {
         ("usr/lib/redis/modules/libfairlock.so", 0o755),
         ("usr/local/bin/fairlock", 0o755),
         ("usr/local/share/man/man1/fairlock-exec.1", 0o644),
+        ("usr/local/share/man/man1/fairlock-metrics.1", 0o644),
         ("usr/local/share/man/man1/fairlock-top.1", 0o644),
         ("usr/local/share/man/man1/fairlock-watch.1", 0o644),
         ("usr/local/share/man/man1/fairlock.1", 0o644),

@@ -75,6 +75,13 @@ impl Trouble {
         Self::Lasting(None, Failure::new(UNAVAILABLE, text))
     }
 
+    /// The server is one without the module.
+    #[must_use]
+    pub fn no_module(target: &Target) -> Self {
+        let text = without_module(&target.address());
+        Self::Lasting(None, Failure::new(UNAVAILABLE, text))
+    }
+
     /// The server's code, if it refused for good.
     #[must_use]
     pub fn code(&self) -> Option<&str> {
@@ -119,9 +126,7 @@ fn explain(error: &RedisError, address: &str) -> String {
     match error.code() {
         Some("NOAUTH") => needs_user(address),
         Some("WRONGPASS") => wrong_user(address),
-        Some("ERR") if error.detail().is_some_and(|text| text.starts_with("unknown command") && text.to_ascii_lowercase().contains("fairlock.")) => format!(
-            "the server at {address} does not have the fairlock module: load it, by `loadmodule /path/to/libfairlock.so` in its redis.conf"
-        ),
+        Some("ERR") if error.detail().is_some_and(|text| text.starts_with("unknown command") && text.to_ascii_lowercase().contains("fairlock.")) => without_module(address),
         Some("NOPERM") => format!(
             "the user may not do this on the server at {address} ({}): see ACL WHOAMI and ACL GETUSER there",
             server_text()
@@ -143,6 +148,12 @@ fn explain(error: &RedisError, address: &str) -> String {
         ),
         None => format!("cannot talk to the server at {address}: {error}"),
     }
+}
+
+fn without_module(address: &str) -> String {
+    format!(
+        "the server at {address} does not have the fairlock module: load it, by `loadmodule /path/to/libfairlock.so` in its redis.conf"
+    )
 }
 
 fn needs_user(address: &str) -> String {

@@ -9,7 +9,7 @@ use crate::server::{Server, wait_until};
 const LOCKS: [&str; 3] = ["b", "c", "a"];
 
 /// Three masters, each with a third of the slots.
-fn cluster() -> [Server; 3] {
+pub fn cluster() -> [Server; 3] {
     let servers = [(); 3].map(|()| Server::with(&["--cluster-enabled", "yes"]));
     let ranges = ["0 5460", "5461 10922", "10923 16383"];
     for (number, (server, range)) in servers.iter().zip(ranges).enumerate() {

@@ -4,6 +4,7 @@
 // A test that cannot go on panics; that is its way of failing.
 #![allow(
     clippy::expect_used,
+    clippy::float_cmp,
     clippy::panic,
     clippy::indexing_slicing,
     clippy::must_use_candidate
@@ -17,11 +18,14 @@ mod client;
 mod server;
 
 mod program;
+mod scrape;
 
 mod cluster;
 mod exec;
 mod loss;
+mod metrics;
 mod picture;
+mod queries;
 mod refusals;
 mod signals;
 mod terminal;

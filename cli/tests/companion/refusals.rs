@@ -3,10 +3,11 @@
 use crate::program::{Ended, Program};
 use crate::server::Server;
 
-const ALL: [&[&str]; 3] = [
+const ALL: [&[&str]; 4] = [
     &["exec", "k", "--", "true"],
     &["top", "--once"],
     &["watch", "k"],
+    &["metrics"],
 ];
 
 fn each(port: u16, check: impl Fn(&Ended)) {
@@ -125,6 +126,8 @@ fn the_command_line_cannot_be_understood() {
         &["exec", "k", "--lease", "0", "--", "true"],
         &["watch"],
         &["top", "--sort", "age"],
+        &["metrics", "--textfile", "fairlock.txt"],
+        &["metrics", "--interval", "5s"],
         &["--url", "http://x", "top"],
         &["sell"],
         &[],

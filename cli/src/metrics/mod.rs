@@ -1,0 +1,78 @@
+//! `fairlock metrics`: what `INFO fairlock` says on all masters, for Prometheus.
+//!
+//! [`families`] is the table of metrics; [`exposition`] writes them as text; `textfile` keeps a file
+//! of them for `node_exporter`.
+
+pub mod exposition;
+pub mod families;
+mod textfile;
+
+use std::io::{self, Write as _};
+use std::time::SystemTime;
+
+use crate::args::MetricsArgs;
+use crate::failure::{Failure, UNAVAILABLE};
+use crate::server::{Answer, Everyone, Sender, Target, Trouble};
+
+use exposition::{Node, Said};
+
+/// Prints the metrics, or keeps a file of them until told to stop; the exit code.
+pub async fn run(args: &MetricsArgs, target: Target) -> Result<u8, Failure> {
+    let mut masters = Everyone::new(target);
+    match &args.textfile {
+        Some(path) => textfile::keep(path, args.interval, &mut masters).await,
+        None => print(&mut masters).await,
+    }
+}
+
+/// Prints one look, of the servers that do not answer as well: whoever collects it is to know.
+async fn print(masters: &mut Everyone) -> Result<u8, Failure> {
+    let Look { text, troubles } = look(masters).await;
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        // As `fairlock metrics | head -1` does.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => (),
+        done => done?,
+    }
+    for trouble in &troubles {
+        eprintln!("fairlock: {trouble}");
+    }
+    Ok(if troubles.is_empty() { 0 } else { UNAVAILABLE })
+}
+
+/// What the servers say.
+struct Look {
+    /// As Prometheus reads it.
+    text: String,
+    /// What to tell an operator of those that do not answer.
+    troubles: Vec<String>,
+}
+
+async fn look(masters: &mut Everyone) -> Look {
+    let mut troubles = Vec::new();
+    let nodes: Vec<Node> = match masters.ask(said).await {
+        Ok(answers) => {
+            let node = |Answer { address, said }| {
+                let told = |trouble: Trouble| troubles.push(trouble.text());
+                let said = said.map_err(told).ok();
+                Node { address, said }
+            };
+            answers.into_iter().map(node).collect()
+        }
+        Err(trouble) => {
+            troubles.push(trouble.text());
+            let node = |address| {
+                let said = None;
+                Node { address, said }
+            };
+            masters.known().map(node).collect()
+        }
+    };
+    let text = exposition::text(&nodes, SystemTime::now());
+    Look { text, troubles }
+}
+
+async fn said(mut server: Sender) -> Result<Said, Trouble> {
+    let info = server.info(&["replication", "fairlock"]).await?;
+    Said::read(&info).ok_or_else(|| Trouble::no_module(server.target()))
+}
