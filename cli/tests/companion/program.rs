@@ -37,21 +37,21 @@ pub struct Ended {
 impl Program {
     /// Starts it for a server. It has no terminal, as from cron, wherever the tests run.
     pub fn start<S: AsRef<OsStr>>(port: u16, args: &[S]) -> Self {
-        let mut command = Command::new("setsid");
+        let mut command = with_all_signals("setsid");
         command.arg(PATH).args(args);
         Self::run(command, port)
     }
 
     /// Starts another program, which is to become it.
     pub fn start_by(by: &[&str], port: u16) -> Self {
-        let mut command = Command::new("setsid");
+        let mut command = with_all_signals("setsid");
         command.args(by);
         Self::run(command, port)
     }
 
     /// Starts it with a terminal, in which `line` is typed as a command.
     pub fn in_terminal(port: u16, line: &str) -> Self {
-        let mut command = Command::new("script");
+        let mut command = with_all_signals("script");
         command
             .args(["-qfec", line, "/dev/null"])
             .env("TERM", "xterm-256color");
@@ -196,6 +196,13 @@ pub fn send_signal(pid: u32, name: &str) {
         .args([format!("-{name}"), pid.to_string()])
         .status();
     assert!(status.expect("kill is there").success());
+}
+
+/// A program that ignores no signal, though whoever runs the tests may do so, as nohup does.
+fn with_all_signals(program: &str) -> Command {
+    let mut command = Command::new("env");
+    command.args(["--default-signal", program]);
+    command
 }
 
 /// Whether a process is there and has not ended.
