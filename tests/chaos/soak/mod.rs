@@ -64,7 +64,7 @@ fn memory_and_descriptors_stay_where_they_are() {
     let left = left_behind(&world, &server);
     assert!(left.is_empty(), "left behind: {left:?}");
     if std::env::var_os("SOAK_SECONDS").is_some() {
-        paper::write(&rows, seconds, &server);
+        paper::write(&rows, &found, seconds, &server);
     }
     assert!(found.is_empty(), "{} violations: {found:?}", found.len());
     probe::is_flat(&rows);

@@ -9,6 +9,7 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 
 use super::probe::{Figure, MORE_FDS, MORE_MB, MORE_PERCENT, Row, ends};
+use crate::checker::Violation;
 use crate::server::Server;
 
 /// Lines of the table.
@@ -17,14 +18,18 @@ const LINES: usize = 12;
 /// One chart: its title and its lines, each with a name.
 type Chart = (&'static str, Vec<(&'static str, Figure)>);
 
-pub fn write(rows: &[Row], seconds: u64, server: &Server) {
+pub fn write(rows: &[Row], found: &[Violation], seconds: u64, server: &Server) {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
-    fs::write(docs.join("soak.md"), text(rows, seconds, server)).expect("written");
+    fs::write(docs.join("soak.md"), text(rows, found, seconds, server)).expect("written");
     draw(&docs.join("soak.svg"), rows).expect("drawn");
 }
 
-fn text(rows: &[Row], seconds: u64, server: &Server) -> String {
+fn text(rows: &[Row], found: &[Violation], seconds: u64, server: &Server) -> String {
     let version = server.info("server", "redis_version");
+    let what_was_found = match found {
+        [] => "nothing".to_owned(),
+        found => format!("`{found:?}`"),
+    };
     let mut text = format!(
         "# Soak
 
@@ -35,7 +40,8 @@ and die; beside them locks of 50 new names a second. What the clients saw was ch
 [chaos](chaos.md).
 
 It fails if the median of the last tenth is above that of the second tenth (the first is for warming up) by more
-than {MORE_PERCENT} % and {MORE_MB} MB for memory, or {MORE_FDS} for file descriptors.
+than {MORE_PERCENT} % and {MORE_MB} MB for memory, or {MORE_FDS} for file descriptors; or if the checker has found anything.
+Here it has found {what_was_found}.
 
 ![Memory, descriptors, latency over time](soak.svg)
 
