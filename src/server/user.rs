@@ -70,9 +70,7 @@ impl Ctx {
     pub fn user_name(&self) -> Option<Str> {
         user_of(self.client_id())
     }
-}
 
-impl Ctx {
     /// Whether the calling connection may run an admin command of ours by its user's categories.
     /// Since Redis 7.2 the server itself sees to that. Before, it knows no categories of a module's
     /// commands: a user counts as one who may administrate if any of the server's own such commands

@@ -7,7 +7,7 @@ use foldhash::fast::RandomState;
 
 use crate::lock::Connection;
 
-use super::table::LockId;
+use super::table::{LockId, is_too_roomy};
 
 thread_local! {
     static BOUND: RefCell<HashMap<Connection, HashSet<LockId, RandomState>, RandomState>> = RefCell::default();
@@ -25,7 +25,7 @@ pub fn unbound(connection: Connection, lock: &LockId) {
             locks.remove(lock);
             if locks.is_empty() {
                 bound.remove(&connection);
-            } else if locks.capacity() > 1024 && locks.capacity() / 8 > locks.len() {
+            } else if is_too_roomy(locks.capacity(), locks.len()) {
                 locks.shrink_to(locks.len() * 2);
             }
         }

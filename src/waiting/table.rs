@@ -139,9 +139,14 @@ impl Alarm for Ring {
     }
 }
 
+/// Whether so few are left of a crowd that its room is worth giving back.
+pub(super) fn is_too_roomy(capacity: usize, len: usize) -> bool {
+    capacity > 1024 && capacity / 8 > len
+}
+
 /// Gives memory back after a crowd has left.
 pub(super) fn give_back<K: Eq + Hash, V, S: BuildHasher>(map: &mut HashMap<K, V, S>) {
-    if map.capacity() > 1024 && map.capacity() / 8 > map.len() {
+    if is_too_roomy(map.capacity(), map.len()) {
         map.shrink_to(map.len() * 2);
     }
 }

@@ -46,16 +46,10 @@ pub fn data(client: &mut Client) -> Data {
     data
 }
 
-/// Leaves out of some data what has changed from one look to the next: a session with a short lease is
-/// renewed all the time.
-pub fn at_rest(data: Data, before: &Data, after: &Data) -> Data {
-    let mut data = data;
-    data.retain(|key, _| before.get(key) == after.get(key));
-    data
-}
-
-/// What differs, but for what has expired by a point in time.
-pub fn differences(one: &Data, other: &Data, now: i64) -> Vec<String> {
+/// How other data differs from what two looks at a server have found, but for what has expired by a
+/// point in time, and for what has changed from one look to the next: a session with a short lease
+/// is renewed all the time.
+pub fn differences([one, later]: [&Data; 2], other: &Data, now: i64) -> Vec<String> {
     let lives = |entry: Option<&(String, i64)>| {
         let entry = entry.filter(|(_, expires)| *expires == -1 || *expires > now);
         entry.cloned()
@@ -65,6 +59,7 @@ pub fn differences(one: &Data, other: &Data, now: i64) -> Vec<String> {
     keys.dedup();
     let pairs = keys
         .into_iter()
+        .filter(|key| one.get(*key) == later.get(*key))
         .map(|key| (key, lives(one.get(key)), lives(other.get(key))));
     pairs
         .filter(|(_, one, other)| one != other)

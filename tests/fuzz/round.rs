@@ -12,7 +12,7 @@ use redis::Value;
 
 use crate::client::Client;
 use crate::connection::{Answers, Connection, pack};
-use crate::data::{DATABASES, Data, at_rest, data, differences};
+use crate::data::{DATABASES, Data, data, differences};
 use crate::scripts::{LIBRARY, redisson};
 use crate::server::{Server, give_up, wait_until};
 use crate::steps::{Material, Step, step};
@@ -252,9 +252,7 @@ impl Stage {
             let before = data(&mut self.control);
             let its = data(&mut replica);
             let after = data(&mut self.control);
-            let its = at_rest(its, &before, &after);
-            let ours = at_rest(before.clone(), &before, &after);
-            let differences = differences(&ours, &its, now(&mut self.control));
+            let differences = differences([&before, &after], &its, now(&mut self.control));
             if differences.is_empty() {
                 break;
             }
@@ -286,10 +284,9 @@ impl Stage {
         let folder = copy.path().join("appendonlydir");
         copy_folder(&self.server.dir().join("appendonlydir"), &folder);
         let after = data(&mut self.control);
-        let read = at_rest(loaded(copy.path()), &before, &after);
-        let ours = at_rest(before.clone(), &before, &after);
+        let read = loaded(copy.path());
         // Whatever has expired by now may have done so while it was loaded.
-        let differences = differences(&ours, &read, now(&mut self.control));
+        let differences = differences([&before, &after], &read, now(&mut self.control));
         assert!(
             differences.is_empty(),
             "read from the file: {differences:#?}"
