@@ -7,6 +7,7 @@ use std::slice;
 use redis_module::{RedisValue, raw};
 
 use super::api::api;
+use super::context::text;
 use super::{Ctx, Str, in_cluster};
 
 /// Where keys of one slot are, as far as this node knows.
@@ -124,13 +125,4 @@ fn read_range(entry: &RedisValue, ours: &[u8]) -> Option<Range> {
         slots: *first..=*last,
         elsewhere: (!is_ours).then(|| format!("{host}:{port}")),
     })
-}
-
-fn text(value: &RedisValue) -> Option<&[u8]> {
-    match value {
-        RedisValue::SimpleString(text) | RedisValue::BulkString(text) => Some(text.as_bytes()),
-        RedisValue::StringBuffer(text) => Some(text),
-        RedisValue::BulkRedisString(text) => Some(text.as_slice()),
-        _ => None,
-    }
 }

@@ -272,11 +272,8 @@ impl Ctx {
     pub fn closes_after_reply(&self, client: u64) -> bool {
         let id = client.to_string();
         let list = redis_module::Context::new(self.raw).call("CLIENT", &["LIST", "ID", &id]);
-        let line = match &list {
-            Ok(RedisValue::SimpleString(line) | RedisValue::BulkString(line)) => line.as_bytes(),
-            Ok(RedisValue::StringBuffer(line)) => line,
-            Ok(RedisValue::BulkRedisString(line)) => line.as_slice(),
-            _ => return false,
+        let Some(line) = list.as_ref().ok().and_then(text) else {
+            return false;
         };
         let flags = line.split(|byte| *byte == b' ');
         let mut flags = flags.filter_map(|word| word.strip_prefix(b"flags="));
@@ -327,6 +324,16 @@ impl Ctx {
         let text = CString::new(text).unwrap_or_else(|_| c"ERR internal error".to_owned());
         // SAFETY: as above; the server copies the text.
         unsafe { api!(RedisModule_ReplyWithError(self.raw, text.as_ptr()) or 0) };
+    }
+}
+
+/// The bytes of a reply that is a string of any kind.
+pub(super) fn text(value: &RedisValue) -> Option<&[u8]> {
+    match value {
+        RedisValue::SimpleString(text) | RedisValue::BulkString(text) => Some(text.as_bytes()),
+        RedisValue::StringBuffer(text) => Some(text),
+        RedisValue::BulkRedisString(text) => Some(text.as_slice()),
+        _ => None,
     }
 }
 
