@@ -1,7 +1,10 @@
 //! What no lock can promise on a server whose replicas, or whose disk, are behind: shown, so that
 //! nobody has to find out. And what fencing tokens and WAIT do about it.
 
-use crate::client::Client;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::client::{Client, show};
+use crate::guarantees::scripts;
 use crate::server::{Server, follow};
 
 /// Short enough to wait for its end, long enough for the steps before it; milliseconds.
@@ -124,6 +127,46 @@ fn a_master_that_must_have_a_replica_locks_nothing_without_one_but_still_hands_o
     }
     // Who was in the queue before is served by the server itself when the lease ends.
     assert!(waiter.int() > 0);
+}
+
+/// Asks for `k` by Redisson's script, from a client whose clock is an hour ahead.
+fn ask_by_script(client: &mut Client, owner: &str) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now = now.expect("after 1970") + Duration::from_hours(1);
+    let now = now.as_millis().to_string();
+    let reply = client.raw(&[
+        b"EVAL",
+        &scripts().lock.text,
+        b"3",
+        b"k",
+        b"redisson_lock_queue:{k}",
+        b"redisson_lock_timeout:{k}",
+        b"60000",
+        owner.as_bytes(),
+        b"300000",
+        now.as_bytes(),
+    ]);
+    show(&reply.expect("a reply"))
+}
+
+#[test]
+fn scripts_may_drop_a_poller_that_has_not_asked_at_the_new_master_yet() {
+    const POLL: &str = "FAIRLOCK.ACQUIRE k p ENQUEUE PATIENCE 60000";
+    for (asks, queue) in [(false, "[s]"), (true, "[p, s]")] {
+        let (master, replica, _) = held_on_both();
+        let mut client = master.connect();
+        client.run("FAIRLOCK.RENEW k a LEASE 600000");
+        client.run(POLL);
+        assert_eq!(client.run("WAIT 1 0"), "1");
+        let mut client = fail_over(master, &replica);
+        if asks {
+            client.run(POLL);
+        }
+        // By its client's clock the score of the head has passed.
+        ask_by_script(&mut client, "s");
+        let found = client.run("LRANGE redisson_lock_queue:{k} 0 -1");
+        assert_eq!(found, queue);
+    }
 }
 
 #[test]

@@ -72,7 +72,7 @@ impl Harmer {
         master: Server,
         replica: Option<Server>,
     ) -> Self {
-        world.set_port(master.port);
+        world.set_master(&master);
         Self {
             world,
             disk,
@@ -118,9 +118,11 @@ impl Harmer {
                 Harm::Pause
             }
             Act::ClientKill { client } => {
-                if let Some(id) = self.world.connection_of(client) {
-                    self.run(&["CLIENT", "KILL", "ID", &id.to_string()]);
-                }
+                // It may have none at the moment, and then nothing is done to it.
+                let Some(id) = self.world.connection_of(client) else {
+                    return;
+                };
+                self.run(&["CLIENT", "KILL", "ID", &id.to_string()]);
                 Harm::ClientKill { client }
             }
             Act::HalfOpen { client, ms } => return self.cut(client, ms),
@@ -224,7 +226,7 @@ impl Harmer {
         };
         let server = server.kill_and_restart();
         self.sizes.clear();
-        self.world.set_port(server.port);
+        self.world.set_master(&server);
         self.master = Some(server);
         Harm::Kill { lost_since }
     }
@@ -297,7 +299,7 @@ impl Harmer {
             new.info("replication", "role") == "master"
                 && old.info("replication", "role") == "slave"
         });
-        self.world.set_port(new.port);
+        self.world.set_master(&new);
         wait_until("the old master follows", || {
             old.info("replication", "master_link_status") == "up"
         });

@@ -165,6 +165,14 @@ pub struct Sight {
     pub queue: Vec<usize>,
 }
 
+/// A time in which the machine kept the server or its clients from running: it had no processor
+/// for them, or the disk was not done. The server itself is not asked, see `witness`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stall {
+    pub from: Micros,
+    pub to: Micros,
+}
+
 /// All of a round.
 #[derive(Clone, Debug, Default)]
 pub struct History {
@@ -173,6 +181,8 @@ pub struct History {
     pub faults: Vec<Fault>,
     /// In order.
     pub sights: Vec<Sight>,
+    /// In order, none of them beginning before the last has ended.
+    pub stalls: Vec<Stall>,
     /// Keys that are there when everybody has gone and every lease has ended.
     pub left_behind: Vec<String>,
     /// Locks that clients use by Redisson's scripts too.
@@ -214,6 +224,14 @@ impl Recorder {
 
     pub fn sight(&self, sight: Sight) {
         self.with(|history| history.sights.push(sight));
+    }
+
+    /// One that began after the last one had ended, or as it did.
+    pub fn stall(&self, stall: Stall) {
+        self.with(|history| match history.stalls.last_mut() {
+            Some(last) if last.to == stall.from => last.to = stall.to,
+            _ => history.stalls.push(stall),
+        });
     }
 
     pub fn with<T>(&self, body: impl FnOnce(&mut History) -> T) -> T {

@@ -5,6 +5,7 @@
 //! - [`actor`]: clients of all kinds; what they ask for is drawn from the seed too.
 //! - [`harm`]: carries the plan out.
 //! - [`history`]: what the clients, an observer of the keys and whoever does the harm write down.
+//! - [`witness`]: watches whether the machine lets server and clients run.
 //! - [`checker`]: finds in a history what should not be; it knows nothing of the product's code.
 //! - [`guarantees`]: rounds for each way of keeping data; [`boundary`]: what no lock on
 //!   asynchronous replication can promise, shown; [`soak`]: long and calm.
@@ -45,4 +46,5 @@ mod reply;
 mod round;
 mod soak;
 mod wire;
+mod witness;
 mod world;

@@ -9,10 +9,11 @@ use std::time::{Duration, Instant};
 use crate::actor::{self, LEASE, SCRIPTED};
 use crate::checker::{self, Violation};
 use crate::harm::{Disk, Harmer};
-use crate::history::{Answer, History, Recorder, Request};
+use crate::history::{Answer, History, Recorder, Request, Sight, Stall};
 use crate::plan::{Scene, plan};
 use crate::redisson::Scripts;
 use crate::server::{Server, follow};
+use crate::witness;
 use crate::world::{Load, World, command};
 
 pub const CLIENTS: usize = 32;
@@ -52,10 +53,12 @@ pub fn run(disk: Disk, seed: u64, milliseconds: u64, scripts: &Scripts) -> Vec<V
         ..History::default()
     });
     let world = Arc::new(World::new(recorder, BUSY, scripts.clone(), CLIENTS, LOCKS));
+    let witness = witness::start(&world);
     let mut harmer = Harmer::new(Arc::clone(&world), disk, seed, master, replica);
     let threads = actor::start(&world, seed);
     harmer.carry_out(&plan(seed, scene, milliseconds));
     finish(&world, threads, LAST_WAIT);
+    witness.join().expect("no panic in the witness");
     let left = left_behind(&world, harmer.master());
     let history = world.recorder.with(|history| {
         history.left_behind = left;
@@ -63,48 +66,43 @@ pub fn run(disk: Disk, seed: u64, milliseconds: u64, scripts: &Scripts) -> Vec<V
     });
     report(&history);
     let mut found = checker::check(&history);
-    if !found.is_empty() {
-        println!(
-            "  the history is in {}",
-            keep(&history, disk, seed).display()
-        );
-    }
     if harmer.master().log().contains("BUG REPORT") {
         found.push(Violation::Crash);
+    }
+    if !found.is_empty() {
+        let path = keep(&history, &found, disk, seed);
+        println!("  the history is in {}", path.display());
     }
     found
 }
 
-/// Writes a history down, a line for everything, in the order in which it ended.
-fn keep(history: &History, disk: Disk, seed: u64) -> PathBuf {
-    let mut lines: Vec<(u64, String)> = Vec::new();
-    lines.extend(
-        history
-            .calls
-            .iter()
-            .map(|call| (call.answered, format!("{call:?}"))),
-    );
-    lines.extend(
-        history
-            .sights
-            .iter()
-            .map(|sight| (sight.to, format!("{sight:?}"))),
-    );
-    lines.extend(
-        history
-            .faults
-            .iter()
-            .map(|fault| (fault.to, format!("{fault:?}"))),
-    );
-    lines.sort();
-    let lines: Vec<String> = lines
-        .iter()
-        .map(|(at, line)| format!("{at} {line}"))
-        .collect();
+/// Writes a history down, and what was found in it.
+fn keep(history: &History, found: &[Violation], disk: Disk, seed: u64) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let path = folder.join(format!("chaos-{disk:?}-{seed}.txt"));
-    std::fs::write(&path, lines.join("\n")).expect("written");
+    std::fs::write(&path, text(history, found)).expect("written");
     path
+}
+
+/// What was found, what was left behind, and then a line for everything that happened, in the order in
+/// which it ended.
+fn text(history: &History, found: &[Violation]) -> String {
+    let mut lines: Vec<(u64, String)> = Vec::new();
+    let calls = history.calls.iter();
+    lines.extend(calls.map(|call| (call.answered, format!("{call:?}"))));
+    let sights = history.sights.iter();
+    lines.extend(sights.map(|sight| (sight.to, format!("{sight:?}"))));
+    let faults = history.faults.iter();
+    lines.extend(faults.map(|fault| (fault.to, format!("{fault:?}"))));
+    let stalls = history.stalls.iter();
+    lines.extend(stalls.map(|stall| (stall.to, format!("{stall:?}"))));
+    lines.sort();
+    let found = found.iter().map(|found| format!("found: {found:?}"));
+    let left = history.left_behind.iter();
+    let left = left.map(|what| format!("left behind: {what}"));
+    let happened = lines.iter().map(|(at, line)| format!("{at} {line}"));
+    let all: Vec<String> = found.chain(left).chain(happened).collect();
+    all.join("\n") + "\n"
 }
 
 /// Lets everybody come to an end; whoever waits for too long is cut off, and says so.
@@ -168,9 +166,34 @@ fn report(history: &History) {
         let name = name.split(' ').next().unwrap_or_default().to_owned();
         *faults.entry(name).or_default() += 1;
     }
+    let stalls = history.stalls.iter().map(|stall| stall.to - stall.from);
     println!(
-        "  {} calls; granted {grants:?}; {ends:?}; faults {faults:?}; {} sights",
+        "  {} calls; granted {grants:?}; {ends:?}; faults {faults:?}; {} sights; stood still {} ms",
         history.calls.len(),
-        history.sights.len()
+        history.sights.len(),
+        stalls.sum::<u64>() / 1000
+    );
+}
+
+#[test]
+fn a_history_that_is_kept_says_what_was_found_and_what_was_left_behind() {
+    let history = History {
+        sights: vec![Sight {
+            lock: 0,
+            from: 6,
+            to: 7,
+            holder: None,
+            queue: vec![],
+        }],
+        stalls: vec![Stall { from: 1, to: 5 }],
+        left_behind: vec!["lock0".to_owned()],
+        ..History::default()
+    };
+    assert_eq!(
+        text(&history, &[Violation::Crash]),
+        "found: Crash\n\
+         left behind: lock0\n\
+         5 Stall { from: 1, to: 5 }\n\
+         7 Sight { lock: 0, from: 6, to: 7, holder: None, queue: [] }\n"
     );
 }

@@ -2,12 +2,13 @@
 
 use std::net::TcpStream;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU16, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::history::Recorder;
 use crate::redisson::Scripts;
 use crate::reply::Reply;
+use crate::server::Server;
 use crate::wire::{Gone, Handle, Wire};
 
 /// How busy the clients are; milliseconds, drawn below these limits.
@@ -39,6 +40,8 @@ pub struct World {
     pub scripts: Scripts,
     /// Where the master is.
     port: AtomicU16,
+    /// Its process.
+    server: AtomicU32,
     reins: Vec<Reins>,
     /// Seconds that the server's wall clock is ahead.
     ahead: AtomicI64,
@@ -62,6 +65,7 @@ impl World {
             locks,
             scripts,
             port: AtomicU16::new(0),
+            server: AtomicU32::new(0),
             ahead: AtomicI64::new(0),
             reins: (0..clients).map(|_| Reins::default()).collect(),
             over: AtomicBool::new(false),
@@ -73,8 +77,15 @@ impl World {
         self.reins.len()
     }
 
-    pub fn set_port(&self, port: u16) {
-        self.port.store(port, Ordering::SeqCst);
+    /// From now on this is the master.
+    pub fn set_master(&self, server: &Server) {
+        self.port.store(server.port, Ordering::SeqCst);
+        self.server.store(server.pid(), Ordering::SeqCst);
+    }
+
+    /// The master's process.
+    pub fn server(&self) -> u32 {
+        self.server.load(Ordering::SeqCst)
     }
 
     pub fn is_over(&self) -> bool {

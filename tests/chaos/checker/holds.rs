@@ -2,12 +2,13 @@
 //! that it gives it up, is inside. Two may not be inside at once.
 //!
 //! The time inside ends with the lease, of which only the first half counts (the other half is for
-//! a reply that was on its way, a server that was paused, a thread that was not run), and with any
-//! fault that takes locks away. A session's ends with its connection only.
+//! a reply that was on its way, a server that was paused, a thread that was not run), less what the
+//! machine stood still before the reply was read; and with any fault that takes locks away. A
+//! session's ends with its connection only.
 
 use std::collections::{HashMap, HashSet};
 
-use super::{SLACK, Violation};
+use super::{SLACK, Violation, stalled};
 use crate::history::{Answer, Call, Fault, Harm, History, Micros, Part, Request, Way};
 
 /// Shorter leases are for holds that are not meant to be safe.
@@ -38,7 +39,7 @@ struct Hold {
 
 /// What is known on the way through a history, by lock and client.
 struct Ledger<'h> {
-    faults: &'h [Fault],
+    history: &'h History,
     found: Vec<Violation>,
     holds: HashMap<(usize, usize), Hold>,
     /// May hold the lock without knowing it, as a reply was lost.
@@ -48,7 +49,7 @@ struct Ledger<'h> {
 pub fn check(history: &History) -> Vec<Violation> {
     let mut inside: HashMap<usize, Vec<Inside>> = HashMap::new();
     let mut ledger = Ledger {
-        faults: &history.faults,
+        history,
         found: Vec::new(),
         holds: HashMap::new(),
         doubtful: if history.resumed {
@@ -100,7 +101,9 @@ impl Ledger<'_> {
                 _,
             ) => was,
             (Request::Acquire { .. }, Answer::Granted(token)) => self.granted(was, call, *token),
-            (Request::Renew { lease }, Answer::Done) => was.map(|hold| hold.renewed(call, lease)),
+            (Request::Renew { lease }, Answer::Done) => {
+                was.map(|hold| hold.renewed(self.history, call, lease))
+            }
             // Nobody knows how many holds there are now, or the session has ended.
             (Request::Acquire { .. } | Request::Renew { .. }, Answer::Lost) => {
                 was.filter(|hold| !hold.session).map(|hold| Hold {
@@ -109,7 +112,7 @@ impl Ledger<'_> {
                 })
             }
             (Request::Release, answer) => {
-                let is = release(was?, call, answer, self.faults, &mut self.found);
+                let is = release(was?, call, answer, &self.history.faults, &mut self.found);
                 if is.is_none() && *answer != Answer::Lost && !self.was_ever_cut(call) {
                     self.doubtful.remove(&(call.lock, call.client));
                 }
@@ -131,20 +134,23 @@ impl Ledger<'_> {
             return was;
         };
         let read = call.answered - call.unread;
+        let delay = SLACK + stalled(self.history, call.invoked, call.answered);
+        let earliest = read.saturating_sub(delay);
         // A server that has lost what happened last can know of a hold that was over.
         let same = was.filter(|hold| token.is_some() && hold.token == token);
-        let again = same.filter(|hold| certain_end(hold, call, self.faults) == call.invoked);
+        let again =
+            same.filter(|hold| certain_end(hold, call, &self.history.faults) == call.invoked);
         let is_known = token.is_some()
             && !self.doubtful.contains(&(call.lock, call.client))
             && same.is_none()
             && !self.is_restored(call);
         let new = Hold {
-            granted: call.invoked.max(read.saturating_sub(SLACK)),
+            granted: call.invoked.max(earliest),
             from: call.answered,
             safe_until: if session && lease >= LONG_LEASE {
                 Micros::MAX
             } else {
-                safe_until(call, lease)
+                safe_until(self.history, call, lease)
             },
             session,
             count: is_known.then_some(1),
@@ -157,7 +163,7 @@ impl Ledger<'_> {
                     .count
                     .filter(|_| !self.is_restored(call))
                     .map(|count| count + i64::from(!once)),
-                ..hold.renewed(call, lease)
+                ..hold.renewed(self.history, call, lease)
             }
         }))
     }
@@ -165,7 +171,7 @@ impl Ledger<'_> {
     /// A server that has lost what happened last may know of holds that were given up. So does one
     /// that refused a release by a token that was deleted.
     fn is_restored(&self, call: &Call) -> bool {
-        self.faults.iter().any(|fault| {
+        self.history.faults.iter().any(|fault| {
             let is_loss = match fault.harm {
                 Harm::Kill { lost_since } => lost_since.is_some(),
                 Harm::Delete { lock, key } => lock == call.lock && key == Part::Token,
@@ -177,7 +183,7 @@ impl Ledger<'_> {
 
     /// What the server has not noticed, it may still serve.
     fn was_ever_cut(&self, call: &Call) -> bool {
-        self.faults.iter().any(|fault| {
+        self.history.faults.iter().any(|fault| {
             let is_cut = matches!(fault.harm, Harm::HalfOpen { client } if client == call.client);
             is_cut && fault.from < call.answered
         })
@@ -186,22 +192,24 @@ impl Ledger<'_> {
 
 impl Hold {
     /// With a fresh lease, which can be shorter.
-    fn renewed(self, call: &Call, lease: Micros) -> Self {
+    fn renewed(self, history: &History, call: &Call, lease: Micros) -> Self {
         let safe_until = if self.session {
             self.safe_until
         } else {
-            safe_until(call, lease)
+            safe_until(history, call, lease)
         };
         Self { safe_until, ..self }
     }
 }
 
-fn safe_until(call: &Call, lease: Micros) -> Micros {
+fn safe_until(history: &History, call: &Call, lease: Micros) -> Micros {
     if lease < LONG_LEASE {
-        call.invoked + lease / 2
-    } else {
-        call.answered - call.unread + lease / 2
+        return call.invoked + lease / 2;
     }
+    let read = call.answered - call.unread;
+    // What was lost before that is no part of this lease.
+    let from = call.invoked.max(read.saturating_sub(lease));
+    (read + lease / 2).saturating_sub(stalled(history, from, read))
 }
 
 fn release(

@@ -6,12 +6,13 @@
 //!
 //! - [`holds`]: one holder at a time; a holder is not robbed; hold counts are right.
 //! - [`tokens`]: tokens grow.
-//! - [`order`]: first come, first served.
+//! - [`order`]: first come, first served, by [`attempts`] that keep their [`places`].
 //! - [`waits`]: no grant lost, no waiter forgotten, nobody told too late.
 
 mod attempts;
 mod holds;
 mod order;
+mod places;
 mod tokens;
 mod waits;
 
@@ -105,6 +106,10 @@ pub enum Violation {
 /// is no evidence.
 const SLACK: Micros = 1_500_000;
 
+/// A server acts on what happens in the same turn of its event loop; half a second is for observer
+/// and clients, which share a small machine with it.
+const SOON: Micros = 700_000;
+
 /// All that is wrong with a history.
 pub fn check(history: &History) -> Vec<Violation> {
     let mut found = holds::check(history);
@@ -185,9 +190,39 @@ impl Fault {
     }
 }
 
-/// How much of the time between two instants the server was delayed.
-fn delayed(faults: &[Fault], from: Micros, to: Micros) -> Micros {
-    let delays = faults.iter().filter(|fault| fault.delays());
-    let overlaps = delays.map(|fault| fault.to.min(to).saturating_sub(fault.from.max(from)));
-    overlaps.sum()
+/// How much of the time between two instants nothing could be done, by a fault or by the machine.
+fn delayed(history: &History, from: Micros, to: Micros) -> Micros {
+    let delays = history.faults.iter().filter(|fault| fault.delays());
+    let delays = delays.map(|fault| (fault.from, fault.to));
+    overlap(delays.chain(stalls(history, from, to)), from, to)
+}
+
+/// How much of the time between two instants the machine stood still.
+fn stalled(history: &History, from: Micros, to: Micros) -> Micros {
+    overlap(stalls(history, from, to), from, to)
+}
+
+fn stalls(
+    history: &History,
+    from: Micros,
+    to: Micros,
+) -> impl Iterator<Item = (Micros, Micros)> + '_ {
+    let first = history.stalls.partition_point(|stall| stall.to <= from);
+    let during = history.stalls[first..].iter();
+    during
+        .take_while(move |stall| stall.from < to)
+        .map(|stall| (stall.from, stall.to))
+}
+
+/// What such times have in common with the time between two instants, each moment counted once.
+fn overlap(times: impl Iterator<Item = (Micros, Micros)>, from: Micros, to: Micros) -> Micros {
+    let mut times: Vec<_> = times.collect();
+    times.sort_unstable();
+    let (mut sum, mut counted) = (0, from);
+    for (begin, end) in times {
+        let end = end.min(to);
+        sum += end.saturating_sub(begin.max(counted));
+        counted = counted.max(end);
+    }
+    sum
 }

@@ -2,8 +2,8 @@
 //! is served first, if both are served from the places they had then.
 //!
 //! Who was served first shows in the tokens, which grow with each acquisition. Redisson's scripts
-//! leave none; then the replies tell: who read "granted" first was granted first, as nobody could
-//! have been granted in between.
+//! leave none; then the replies tell: who could read "granted" first was granted first, as nobody can
+//! have been granted in between, unless the lease was over before its holder was told.
 //!
 //! Only who waits by the module's own commands is certain not to be overtaken; a client that waits
 //! by Redisson's scripts may be behind, not ahead: scripts of others can drop it.
@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 
 use super::attempts::{Attempt, of_lock};
-use super::{SLACK, Violation};
+use super::{SLACK, Violation, stalled};
 use crate::history::{Harm, History, Micros, Sight};
 
 pub fn check(history: &History) -> Vec<Violation> {
@@ -75,20 +75,21 @@ fn served_from<'a>(attempts: &'a [Attempt], sight: &Sight) -> Option<&'a Attempt
 }
 
 fn is_overtaken(history: &History, lock: usize, ahead: &Attempt, behind: &Attempt) -> bool {
-    let (from, to) = (ahead.ended.min(behind.ended), ahead.ended.max(behind.ended));
-    if tokens_are_lost(history, from.saturating_sub(SLACK), to) {
+    let from = ahead.ended.min(behind.ended).saturating_sub(SLACK);
+    let to = ahead.ended.max(behind.ended);
+    if tokens_are_lost(history, from, to) {
         return false;
     }
-    match (ahead.token, behind.token) {
-        (Some(first), Some(second)) => second < first,
-        _ => {
-            behind.ended < ahead.ended
-                && !history.faults.iter().any(|fault| {
-                    fault.is_between(from.saturating_sub(SLACK), to)
-                        && (fault.delays() || fault.ends_hold(lock, ahead.client, false))
-                })
-        }
+    if let (Some(first), Some(second)) = (ahead.token, behind.token) {
+        return second < first;
     }
+    let delay = SLACK + ahead.unread + stalled(history, from, to);
+    behind.ended < ahead.ended - ahead.unread
+        && ahead.lease > delay
+        && !history.faults.iter().any(|fault| {
+            fault.is_between(from, to)
+                && (fault.delays() || fault.ends_hold(lock, ahead.client, false))
+        })
 }
 
 fn tokens_are_lost(history: &History, from: Micros, to: Micros) -> bool {

@@ -4,12 +4,8 @@
 use std::collections::BTreeMap;
 
 use super::attempts::{Attempt, of_lock};
-use super::{SLACK, Violation, delayed};
+use super::{SLACK, SOON, Violation, delayed, stalled};
 use crate::history::{Answer, Call, Harm, History, Micros, Request, Sight, Way};
-
-/// A server acts on what happens in the same turn of its event loop; half a second is for observer
-/// and clients, which share a small machine with it.
-const SOON: Micros = 700_000;
 
 pub fn check(history: &History) -> Vec<Violation> {
     let mut found: Vec<Violation> = history.calls.iter().filter_map(forgotten).collect();
@@ -35,7 +31,7 @@ fn forgotten(call: &Call) -> Option<Violation> {
     })
 }
 
-/// WAIT ends within a second and a half, not counting the time in which the server was delayed.
+/// WAIT ends within a second and a half, not counting the time in which nothing could be done.
 fn late(history: &History, call: &Call) -> Option<Violation> {
     let Request::Acquire {
         limit: Some(limit), ..
@@ -43,7 +39,7 @@ fn late(history: &History, call: &Call) -> Option<Violation> {
     else {
         return None;
     };
-    let delay = delayed(&history.faults, call.invoked, call.answered) + call.unread;
+    let delay = delayed(history, call.invoked, call.answered) + call.unread;
     let is_late = call.answered - call.invoked > limit + delay + SLACK;
     let is_answered = !matches!(call.answer, Answer::Lost | Answer::Never);
     (is_late && is_answered).then_some(Violation::Late {
@@ -70,7 +66,8 @@ fn lost_grants(history: &History, lock: usize, sights: &[&Sight]) -> Vec<Violati
         let seen = holding.next()?;
         let until = disturbed_from(history, call, seen.from);
         let last = holding.take_while(|sight| sight.to < until).last()?;
-        (last.from > seen.to + SOON).then_some(Violation::LostGrant {
+        let longest = SOON + stalled(history, seen.to, last.from);
+        (last.from > seen.to + longest).then_some(Violation::LostGrant {
             lock,
             client: call.client,
             at: seen.from,
@@ -118,7 +115,9 @@ fn stalls(
         });
         let longest = if waits { SOON } else { history.turn + SLACK };
         let stood = sight.from.saturating_sub(begin.to);
-        if stood > longest && !is_disturbed(history, *head, begin.from, sight.to) {
+        if stood > longest + stalled(history, begin.to, sight.from)
+            && !is_disturbed(history, *head, begin.from, sight.to)
+        {
             found.push(Violation::Stalled {
                 lock: sight.lock,
                 waiter: *head,
@@ -186,7 +185,8 @@ fn given_to_nobody(history: &History, lock: usize, sights: &[&Sight]) -> Vec<Vio
         let without = holds.iter().position(|holds| !holds);
         if let Some(without) = without
             && holds[without..].contains(&true)
-            && delayed(&history.faults, fault.from, fault.to + SOON) == 0
+            && !(history.faults.iter())
+                .any(|other| other.delays() && other.is_between(fault.from, fault.to + SOON))
         {
             found.push(Violation::GivenToNobody {
                 lock,

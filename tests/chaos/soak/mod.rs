@@ -18,6 +18,7 @@ use crate::guarantees::{alone, number, scripts};
 use crate::history::{History, Recorder};
 use crate::round::{finish, left_behind};
 use crate::server::Server;
+use crate::witness;
 use crate::world::{Load, World};
 
 use probe::{Probe, Row};
@@ -56,11 +57,13 @@ fn memory_and_descriptors_stay_where_they_are() {
     let server = Server::with(OPTIONS);
     let recorder = Recorder::new(history());
     let world = Arc::new(World::new(recorder, LOAD, scripts.clone(), CLIENTS, LOCKS));
-    world.set_port(server.port);
+    world.set_master(&server);
     let mut threads = actor::start(&world, number("CHAOS_SEED", 1));
     threads.push(passers::start(&world));
+    let witness = witness::start(&world);
     let (rows, found) = rows(&world, &server, seconds);
     finish(&world, threads, Duration::from_secs(25));
+    witness.join().expect("no panic in the witness");
     let left = left_behind(&world, &server);
     assert!(left.is_empty(), "left behind: {left:?}");
     if std::env::var_os("SOAK_SECONDS").is_some() {
