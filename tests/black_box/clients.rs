@@ -189,10 +189,14 @@ fn a_lease_that_ends_while_writes_are_paused_is_acted_on_after_the_pause() {
     for mode in ["WRITE", "ALL"] {
         let server = Server::start();
         let mut client = server.connect();
-        client.int("FAIRLOCK.ACQUIRE k a LEASE 150");
+        client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
         let waiter = server.block("FAIRLOCK.ACQUIRE k b");
+        // One behind the other, so that the lease does not end before the pause.
+        client.run("MULTI");
+        client.run("PEXPIRE k 150");
+        client.run(&format!("CLIENT PAUSE 600 {mode}"));
         let start = Instant::now();
-        assert_eq!(client.run(&format!("CLIENT PAUSE 600 {mode}")), "OK");
+        assert_eq!(client.run("EXEC"), "[1, OK]");
         assert!(waiter.int() > 0);
         let elapsed = start.elapsed();
         assert!(elapsed >= Duration::from_millis(600), "{mode}: {elapsed:?}");
