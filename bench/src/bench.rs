@@ -1,5 +1,6 @@
 //! What all scenes share: how long they measure, where they report.
 
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -16,12 +17,16 @@ use crate::server::{Kind, Server};
 pub struct Bench {
     /// Less of everything, for daily use.
     pub quick: bool,
+    /// No ring of more clients than these.
+    pub most_clients: usize,
     /// How often each contestant is measured.
     pub rounds: usize,
     /// How long each time.
     pub window: Duration,
     /// Redisson's.
     pub scripts: Rc<Scripts>,
+    /// The folder with its jars.
+    pub jars: PathBuf,
     /// What was found.
     pub report: Report,
     progress: ProgressBar,
@@ -29,16 +34,18 @@ pub struct Bench {
 
 impl Bench {
     /// A run that has not begun.
-    pub fn new(quick: bool, scripts: Scripts) -> Self {
+    pub fn new(quick: bool, scripts: Scripts, jars: PathBuf) -> Self {
         let progress = ProgressBar::new(0);
         let style = ProgressStyle::with_template("{elapsed_precise} {wide_bar} {msg}");
         progress.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         let (rounds, window) = if quick { (3, 200) } else { (4, 1000) };
         Self {
             quick,
+            most_clients: usize::MAX,
             rounds,
             window: Duration::from_millis(window),
             scripts: Rc::new(scripts),
+            jars,
             report: Report::default(),
             progress,
         }
@@ -58,6 +65,11 @@ impl Bench {
         self.progress.tick();
     }
 
+    /// Says something that stays on the screen.
+    pub fn note(&self, what: &str) {
+        self.progress.suspend(|| eprintln!("{what}"));
+    }
+
     /// Takes the progress bar away.
     pub fn end(&self) {
         self.progress.finish_and_clear();
@@ -66,13 +78,7 @@ impl Bench {
     /// A server that knows Redisson's scripts.
     pub fn server(&self, kind: Kind, options: &[&str]) -> Result<Server> {
         let mut server = Server::start(kind, options)?;
-        for script in [
-            &self.scripts.try_lock,
-            &self.scripts.lock,
-            &self.scripts.unlock,
-        ] {
-            let _: String = server.run(&[b"SCRIPT", b"LOAD", &script.text])?;
-        }
+        server.load(&self.scripts)?;
         Ok(server)
     }
 }

@@ -1,6 +1,7 @@
 //! Many connections driven by one thread: each is a small state machine that answers replies with
 //! the next commands at once.
 
+use std::collections::BTreeSet;
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -22,6 +23,25 @@ pub trait Member {
     fn hear(&mut self, reply: Reply<'_>, out: &mut Vec<u8>) -> Result<()>;
     /// What it has done so far, in the unit that is measured.
     fn done(&self) -> u64;
+    /// What it has sent and heard so far, if that is counted.
+    fn traffic(&self) -> Traffic {
+        Traffic::default()
+    }
+    /// When it wants to go on even if no reply comes.
+    fn due(&self) -> Option<Instant> {
+        None
+    }
+    /// That time has come.
+    fn time_up(&mut self, _out: &mut Vec<u8>) {}
+}
+
+/// What a client of a lock has sent and heard.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Commands or scripts that ask for the lock or give it back.
+    pub calls: u64,
+    /// Wake-up messages.
+    pub messages: u64,
 }
 
 struct Connection<M> {
@@ -29,6 +49,8 @@ struct Connection<M> {
     input: Vec<u8>,
     output: Vec<u8>,
     member: M,
+    /// What the crowd has noted of when the member is due.
+    due: Option<Instant>,
 }
 
 /// Connections with their members.
@@ -36,6 +58,8 @@ pub struct Crowd<M> {
     poll: Poll,
     events: Events,
     connections: Vec<Connection<M>>,
+    /// Members that want to go on at a time, by their place among the connections.
+    due: BTreeSet<(Instant, usize)>,
 }
 
 impl<M: Member> Crowd<M> {
@@ -57,12 +81,14 @@ impl<M: Member> Crowd<M> {
                 input: Vec::new(),
                 output: Vec::new(),
                 member,
+                due: None,
             });
         }
         let mut crowd = Self {
             poll,
             events: Events::with_capacity(1024),
             connections,
+            due: BTreeSet::new(),
         };
         for connection in &mut crowd.connections {
             connection.member.begin(&mut connection.output);
@@ -79,6 +105,17 @@ impl<M: Member> Crowd<M> {
     /// What all have done.
     pub fn done(&self) -> u64 {
         self.members().map(Member::done).sum()
+    }
+
+    /// What all have sent and heard.
+    pub fn traffic(&self) -> Traffic {
+        let add = |sum: Traffic, more: Traffic| Traffic {
+            calls: sum.calls + more.calls,
+            messages: sum.messages + more.messages,
+        };
+        self.members()
+            .map(Member::traffic)
+            .fold(Traffic::default(), add)
     }
 
     /// Has every member say something.
@@ -113,13 +150,38 @@ impl<M: Member> Crowd<M> {
     }
 
     fn turn(&mut self, longest: Duration) -> Result<()> {
+        let first = self.due.first().map(|(due, _)| *due);
+        let until_due = first.map(|due| due.saturating_duration_since(Instant::now()));
+        let longest = until_due.map_or(longest, |until_due| until_due.min(longest));
         match self.poll.poll(&mut self.events, Some(longest)) {
             Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(()),
             other => other?,
         }
         for event in &self.events {
-            if let Some(connection) = self.connections.get_mut(event.token().0) {
+            let place = event.token().0;
+            if let Some(connection) = self.connections.get_mut(place) {
                 connection.ready()?;
+                connection.note_due(place, &mut self.due);
+            }
+        }
+        self.wake_due()
+    }
+
+    /// Lets those go on whose time has come.
+    fn wake_due(&mut self) -> Result<()> {
+        if self.due.is_empty() {
+            return Ok(());
+        }
+        let now = Instant::now();
+        while let Some(&(due, place)) = self.due.first()
+            && due <= now
+        {
+            self.due.pop_first();
+            if let Some(connection) = self.connections.get_mut(place) {
+                connection.due = None;
+                connection.member.time_up(&mut connection.output);
+                connection.flush()?;
+                connection.note_due(place, &mut self.due);
             }
         }
         Ok(())
@@ -151,6 +213,18 @@ impl<M: Member> Connection<M> {
         self.flush()
     }
 
+    fn note_due(&mut self, place: usize, all: &mut BTreeSet<(Instant, usize)>) {
+        let due = self.member.due();
+        if due == self.due {
+            return;
+        }
+        if let Some(before) = self.due {
+            all.remove(&(before, place));
+        }
+        all.extend(due.map(|due| (due, place)));
+        self.due = due;
+    }
+
     fn flush(&mut self) -> Result<()> {
         while !self.output.is_empty() {
             match self.stream.write(&self.output) {
@@ -160,5 +234,56 @@ impl<M: Member> Connection<M> {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Is due twice, a few milliseconds apart.
+    struct Patient {
+        next: Option<Instant>,
+        done: u64,
+    }
+
+    impl Member for Patient {
+        fn begin(&mut self, out: &mut Vec<u8>) {
+            out.extend(b"PING\r\n");
+        }
+
+        fn hear(&mut self, _reply: Reply<'_>, _out: &mut Vec<u8>) -> Result<()> {
+            self.next = Some(Instant::now() + Duration::from_millis(5));
+            Ok(())
+        }
+
+        fn done(&self) -> u64 {
+            self.done
+        }
+
+        fn due(&self) -> Option<Instant> {
+            self.next
+        }
+
+        fn time_up(&mut self, _out: &mut Vec<u8>) {
+            self.done += 1;
+            let again = self.done < 2;
+            self.next = again.then(|| Instant::now() + Duration::from_millis(5));
+        }
+    }
+
+    #[test]
+    fn a_member_goes_on_when_it_is_due() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let member = Patient {
+            next: None,
+            done: 0,
+        };
+        let mut crowd = Crowd::connect(listener.local_addr().unwrap(), [member]).unwrap();
+        let (mut server, _) = listener.accept().unwrap();
+        server.write_all(b"+PONG\r\n").unwrap();
+        let longest = Duration::from_secs(20);
+        assert!(crowd.run_while(longest, |crowd| crowd.done() < 2).unwrap());
+        assert!(crowd.due.is_empty());
     }
 }

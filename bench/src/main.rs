@@ -4,6 +4,7 @@
 //! - [`resp`], [`crowd`]: a client of many connections that is never the limit;
 //! - [`server`], [`redisson`]: what is measured, and Redisson's scripts from its jar;
 //! - [`pairs`], [`ring`], [`work`]: what clients do;
+//! - [`jvm`], [`postgres`]: Redisson itself, and a database with a lock;
 //! - [`measure`], [`bench`]: figures, contestants in turn;
 //! - [`scene`]: what is measured, a file each; [`instructions`]: counted, not timed;
 //! - [`report`], [`plot`]: tables, ratios, pictures.
@@ -11,9 +12,11 @@
 mod bench;
 mod crowd;
 mod instructions;
+mod jvm;
 mod measure;
 mod pairs;
 mod plot;
+mod postgres;
 mod redisson;
 mod report;
 mod resp;
@@ -46,6 +49,9 @@ struct Arguments {
     /// Only the scenes whose names begin like this.
     #[arg(long)]
     only: Option<String>,
+    /// With --only: no lock that more clients than these want.
+    #[arg(long, requires = "only")]
+    clients: Option<usize>,
     /// Redisson's jar.
     #[arg(long, default_value_os_t = jar())]
     jar: PathBuf,
@@ -60,7 +66,7 @@ fn jar() -> PathBuf {
 /// What is done in place of the benchmarks.
 #[derive(Debug, Subcommand)]
 enum Part {
-    /// Counts the instructions of uncontended pairs with callgrind.
+    /// Counts the instructions of uncontended pairs and of hand-offs with callgrind.
     Instructions,
     /// Holds blocked clients until it is killed.
     #[command(hide = true)]
@@ -73,10 +79,13 @@ enum Part {
 
 type Scene = (&'static str, fn(&mut Bench) -> Result<()>);
 
-fn scenes() -> [Scene; 8] {
+fn scenes() -> [Scene; 11] {
     [
         ("uncontended", scene::uncontended::run),
         ("hand-off", hand_off),
+        ("clients", scene::clients::run),
+        ("jvm", scene::jvm::run),
+        ("postgres", scene::postgres::run),
         ("delay", scene::delay::run),
         ("crowded", scene::crowded::run),
         ("cut", scene::cut::run),
@@ -110,7 +119,9 @@ fn main() -> Result<()> {
     }
     keep_off_the_servers_core();
     let scripts = redisson::Scripts::of(&arguments.jar)?;
-    let mut bench = Bench::new(arguments.quick, scripts);
+    let jars = arguments.jar.with_file_name("");
+    let mut bench = Bench::new(arguments.quick, scripts, jars);
+    bench.most_clients = arguments.clients.unwrap_or(bench.most_clients);
     if let Some(Part::Instructions) = arguments.part {
         return instructions::run(&bench);
     }

@@ -83,6 +83,52 @@ pub fn sample<M: Member>(
     })
 }
 
+/// What the hand-offs of some time came to.
+#[derive(Clone, Copy, Debug)]
+pub struct HandOffs {
+    /// Hand-offs a second.
+    pub rate: f64,
+    /// Microseconds of the server's process for each.
+    pub cpu: f64,
+    /// Commands or scripts that ask or release, for each.
+    pub calls: f64,
+    /// Wake-up messages that clients heard, for each.
+    pub messages: f64,
+}
+
+/// Fewer hand-offs than these say nothing.
+const FEWEST: u64 = 8;
+
+/// Lets a crowd hand a lock on for so long, or for a little longer where hand-offs are slow.
+pub fn hand_offs<M: Member>(
+    server: &Server,
+    crowd: &mut Crowd<M>,
+    duration: Duration,
+) -> Result<HandOffs> {
+    // What was interrupted before gets going again.
+    crowd.run(duration / 10)?;
+    let (done, traffic) = (crowd.done(), crowd.traffic());
+    let (cpu, start) = (server.process_cpu()?, Instant::now());
+    crowd.run(duration)?;
+    let enough = done + FEWEST;
+    crowd.run_while(Duration::from_secs(30), |crowd| crowd.done() < enough)?;
+    let (cpu, elapsed) = (server.process_cpu()? - cpu, start.elapsed().as_secs_f64());
+    let after = crowd.traffic();
+    #[allow(clippy::cast_precision_loss)] // Far below 2^53.
+    let [done, calls, messages] = [
+        crowd.done() - done,
+        after.calls - traffic.calls,
+        after.messages - traffic.messages,
+    ]
+    .map(|number| number as f64);
+    Ok(HandOffs {
+        rate: done / elapsed,
+        cpu: cpu * 1e6 / done,
+        calls: calls / done,
+        messages: messages / done,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -35,7 +35,7 @@ impl Answer {
             (Self::Positive, Reply::Integer(number)) => number > 0,
             (Self::Nil, Reply::Nil)
             | (Self::Text, Reply::Text(_))
-            | (Self::Array, Reply::Array(_)) => true,
+            | (Self::Array, Reply::Array(_) | Reply::Pair(..)) => true,
             _ => false,
         }
     }

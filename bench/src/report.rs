@@ -9,13 +9,14 @@ use anyhow::{Context as _, Result};
 
 use crate::measure::Figure;
 
-/// A ratio and what it is to reach.
+/// A figure for the summary, and what it is to reach.
 #[derive(Clone, Debug)]
 struct Goal {
     what: String,
     measured: String,
     wanted: String,
-    reached: bool,
+    /// Unknown where there is no goal.
+    reached: Option<bool>,
 }
 
 /// A part of the report.
@@ -39,18 +40,10 @@ const MARKS: [&str; 2] = ["<!-- benchmarks: begin -->\n", "<!-- benchmarks: end 
 
 /// A number with as many digits as it deserves.
 pub fn show(value: f64) -> String {
-    if value.is_nan() {
+    if !value.is_finite() {
         "-".to_owned()
     } else if value >= 1000.0 {
-        let digits = format!("{value:.0}");
-        let mut shown = String::new();
-        for (index, digit) in digits.chars().enumerate() {
-            if index > 0 && (digits.len() - index) % 3 == 0 {
-                shown.push(',');
-            }
-            shown.push(digit);
-        }
-        shown
+        in_thousands(&format!("{value:.0}"))
     } else if value >= 100.0 {
         format!("{value:.0}")
     } else if value >= 10.0 {
@@ -60,35 +53,69 @@ pub fn show(value: f64) -> String {
     }
 }
 
+/// A whole number: 100, or 10,000.
+pub fn grouped(number: usize) -> String {
+    in_thousands(&number.to_string())
+}
+
+fn in_thousands(digits: &str) -> String {
+    let mut shown = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            shown.push(',');
+        }
+        shown.push(digit);
+    }
+    shown
+}
+
+/// The unit of a ratio.
+pub const TIMES: &str = "×";
+
 /// A figure: its median, its least and its greatest.
 pub fn spread(figure: &Figure) -> String {
+    with_unit(figure, "")
+}
+
+fn with_unit(figure: &Figure, unit: &str) -> String {
     let (least, greatest) = figure.range();
-    format!(
-        "{} ({} to {})",
-        show(figure.median()),
-        show(least),
-        show(greatest)
-    )
+    let [median, least, greatest] = [figure.median(), least, greatest].map(show);
+    format!("{median}{unit} ({least} to {greatest})")
 }
 
 impl Report {
     /// A ratio that is to be at least so much.
     pub fn at_least(&mut self, what: &str, ratio: &Figure, wanted: f64) {
-        self.goals.push(Goal {
-            what: what.to_owned(),
-            measured: spread(ratio),
-            wanted: format!("at least {}", show(wanted)),
-            reached: ratio.median() >= wanted,
-        });
+        let reached = Some(ratio.median() >= wanted);
+        let wanted = format!("at least {}{TIMES}", show(wanted));
+        self.goal(what, ratio, TIMES, wanted, reached);
     }
 
     /// A figure that is to be at most so much.
     pub fn at_most(&mut self, what: &str, figure: &Figure, wanted: f64, unit: &str) {
+        let reached = Some(figure.median() <= wanted);
+        let wanted = format!("at most {}{unit}", show(wanted));
+        self.goal(what, figure, unit, wanted, reached);
+    }
+
+    /// A ratio without a goal.
+    pub fn ratio(&mut self, what: &str, ratio: &Figure) {
+        self.goal(what, ratio, TIMES, String::new(), None);
+    }
+
+    fn goal(
+        &mut self,
+        what: &str,
+        figure: &Figure,
+        unit: &str,
+        wanted: String,
+        reached: Option<bool>,
+    ) {
         self.goals.push(Goal {
             what: what.to_owned(),
-            measured: format!("{}{unit}", spread(figure)),
-            wanted: format!("at most {}{unit}", show(wanted)),
-            reached: figure.median() <= wanted,
+            measured: with_unit(figure, unit),
+            wanted,
+            reached,
         });
     }
 
@@ -105,10 +132,10 @@ impl Report {
     fn goals(&self) -> String {
         let header = ["what", "measured", "goal", ""].map(str::to_owned);
         let rows = self.goals.iter().map(|goal| {
-            let verdict = if goal.reached {
-                "reached"
-            } else {
-                "**missed**"
+            let verdict = match goal.reached {
+                Some(true) => "reached",
+                Some(false) => "**missed**",
+                None => "",
             };
             vec![
                 goal.what.clone(),
@@ -122,7 +149,7 @@ impl Report {
 
     /// What was measured, for readers who do not know the goals.
     fn summary(&self) -> String {
-        let header = ["what, as a ratio", "measured"].map(str::to_owned);
+        let header = ["what", "measured"].map(str::to_owned);
         let rows = self.goals.iter();
         let rows = rows.map(|goal| vec![goal.what.clone(), goal.measured.clone()]);
         table(&header, &rows.collect::<Vec<_>>())
@@ -132,7 +159,7 @@ impl Report {
     pub fn markdown(&self) -> String {
         let mut out = String::new();
         if !self.goals.is_empty() {
-            let _ = write!(out, "## Ratios\n\n{}\n", self.goals());
+            let _ = write!(out, "## Summary\n\n{}\n", self.goals());
         }
         for section in &self.sections {
             let Section {
@@ -150,9 +177,9 @@ impl Report {
     pub fn write(&self, root: &Path, pictures: &str) -> Result<()> {
         let text = format!(
             "# Benchmarks\n\nWritten by `make bench`; do not edit. Figures are medians, with the least and the \
-             greatest in parentheses; contestants\nwere measured in turn, in the same run, each with a server \
-             of its own. A ratio is the median of the rounds' ratios.\nHow fast a machine is shows in the \
-             absolute figures only.\n\n{}\n{pictures}\n{}",
+             greatest in parentheses. Everything in a table\nwas measured in turn, in the same run, on servers \
+             of its own. A ratio is the median of the rounds' ratios, so it depends less\non the machine than \
+             the absolute figures do.\n\n{}\n{pictures}\n{}",
             machine(root)?,
             self.markdown()
         );
@@ -223,5 +250,7 @@ mod tests {
         ] {
             assert_eq!(show(value), shown);
         }
+        assert_eq!(grouped(100), "100");
+        assert_eq!(grouped(10_000), "10,000");
     }
 }

@@ -14,6 +14,8 @@ pub enum Reply<'a> {
     Text(&'a [u8]),
     /// An array or a map of that many elements, which were skipped.
     Array(usize),
+    /// An array of two integers.
+    Pair(i64, i64),
     /// A pushed message, skipped.
     Push,
     /// An error.
@@ -53,13 +55,18 @@ pub fn first(input: &[u8]) -> Option<(Reply<'_>, usize)> {
             };
             let each = if *kind == b'%' { 2 } else { 1 };
             let mut length = end;
+            let mut last = [Reply::Nil; 2];
             for _ in 0..elements * each {
-                length += first(input.get(length..)?)?.1;
+                let (element, more) = first(input.get(length..)?)?;
+                last = [last[1], element];
+                length += more;
             }
-            let reply = if *kind == b'>' {
-                Reply::Push
-            } else {
-                Reply::Array(elements)
+            let reply = match (kind, last) {
+                (b'>', _) => Reply::Push,
+                (b'*', [Reply::Integer(one), Reply::Integer(other)]) if elements == 2 => {
+                    Reply::Pair(one, other)
+                }
+                _ => Reply::Array(elements),
             };
             (reply, length)
         }
@@ -88,6 +95,7 @@ mod tests {
             (b"$3\r\na\nb\r\n", Reply::Text(b"a\nb")),
             (b"-ERR no\r\n", Reply::Error(b"ERR no")),
             (b"*2\r\n:1\r\n$1\r\nx\r\n", Reply::Array(2)),
+            (b"*2\r\n:1\r\n:-2\r\n", Reply::Pair(1, -2)),
             (b"%1\r\n+a\r\n*1\r\n:1\r\n", Reply::Array(1)),
             (b">3\r\n+message\r\n$1\r\nc\r\n$1\r\n0\r\n", Reply::Push),
         ] {

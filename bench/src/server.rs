@@ -6,8 +6,12 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
+use nix::time::{clock_getcpuclockid, clock_gettime};
+use nix::unistd::Pid;
 use redis::Connection;
 use tempfile::TempDir;
+
+use crate::redisson::Scripts;
 
 /// What a server is started with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +97,14 @@ impl Server {
         self.child.id()
     }
 
+    /// Makes it know Redisson's scripts, as it does after their first use.
+    pub fn load(&mut self, scripts: &Scripts) -> Result<()> {
+        for script in [&scripts.try_lock, &scripts.lock, &scripts.unlock] {
+            let _: String = self.run(&[b"SCRIPT", b"LOAD", &script.text])?;
+        }
+        Ok(())
+    }
+
     /// A command on a connection for such purposes.
     pub fn run<T: redis::FromRedisValue>(&mut self, words: &[&[u8]]) -> Result<T> {
         let mut command = redis::Cmd::new();
@@ -125,6 +137,12 @@ impl Server {
         Ok(user + self.info("used_cpu_sys_main_thread")?)
     }
 
+    /// The processor time of all its threads so far, in seconds. The server takes no notice of the
+    /// question.
+    pub fn process_cpu(&self) -> Result<f64> {
+        process_cpu(self.pid())
+    }
+
     /// Waits until a number of INFO is as wanted.
     pub fn wait(&mut self, name: &str, wanted: impl Fn(f64) -> bool) -> Result<()> {
         let end = Instant::now() + Duration::from_mins(1);
@@ -145,6 +163,13 @@ impl Drop for Server {
         let _ = self.child.wait();
         let _ = self.directory.path();
     }
+}
+
+/// The processor time that a process has taken so far, in seconds.
+pub fn process_cpu(pid: u32) -> Result<f64> {
+    let pid = Pid::from_raw(i32::try_from(pid)?);
+    let time = clock_gettime(clock_getcpuclockid(pid)?)?;
+    Ok(Duration::from(time).as_secs_f64())
 }
 
 fn connect(address: SocketAddr) -> Result<Connection> {

@@ -9,7 +9,7 @@ use crate::crowd::{Crowd, Member};
 use crate::pairs::Manner;
 use crate::report::{show, spread};
 use crate::resp::{Reply, encode};
-use crate::ring::Fairlock;
+use crate::ring::blocking::Fairlock;
 use crate::server::{Kind, Server};
 use crate::work::{self, Done};
 

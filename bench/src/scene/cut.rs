@@ -8,11 +8,11 @@ use anyhow::{Context as _, Result};
 
 use crate::bench::Bench;
 use crate::measure::Figure;
-use crate::report::spread;
+use crate::report::{TIMES, grouped, spread};
 use crate::resp::encode;
 use crate::server::{Kind, Server};
 
-/// Who is cut off.
+/// The clients that are cut off.
 const CONTESTANTS: [(&str, Kind); 2] = [
     ("blocked in ACQUIRE", Kind::Module),
     ("blocked in BLPOP", Kind::Plain),
@@ -21,35 +21,38 @@ const CONTESTANTS: [(&str, Kind); 2] = [
 /// Runs the scene.
 pub fn run(bench: &mut Bench) -> Result<()> {
     let number: u32 = if bench.quick { 1_000 } else { 10_000 };
+    let clients = grouped(number as usize);
     let mut rows = Vec::new();
     let mut ours = Figure::default();
     for (name, kind) in CONTESTANTS {
         let mut gone = Figure::default();
         let mut longest = Figure::default();
         for _ in 0..if bench.quick { 1 } else { 3 } {
-            bench.say(&format!("{number} clients {name} are cut off"));
+            bench.say(&format!("{clients} clients {name} are cut off"));
             let (time, ping) = cut(bench, kind, number)?;
             gone.push(time);
             longest.push(ping);
         }
         rows.push(vec![
-            format!("{number} {name}"),
+            format!("{clients} {name}"),
             spread(&gone),
             spread(&longest),
         ]);
         if kind == Kind::Module {
-            let what = format!("longest PING while {number} waiters are cut off");
+            let what = format!("Longest PING while {clients} blocked clients disconnect");
             bench.report.at_most(&what, &longest, 20.0, " ms");
             ours = longest;
         } else {
-            let what = format!("longest PING while {number} waiters are cut off, by BLPOP's");
-            bench.report.at_most(&what, &ours.by(&longest), 1.5, "");
+            let what = format!(
+                "Longest PING while {clients} blocked clients disconnect: fairlock ÷ BLPOP"
+            );
+            bench.report.at_most(&what, &ours.by(&longest), 1.5, TIMES);
         }
     }
     bench.report.table(
         "Waiters cut off",
-        "The process that holds all their connections is killed. Until INFO shows no blocked client any more, another connection \
-         sends one PING after\nthe other; BLPOP's clients show what closing the connections alone costs the server.",
+        "The process that holds all their connections is killed. Another connection sends one PING after the other until INFO \
+         shows no\nblocked client any more. BLPOP shows what closing the connections alone costs the server.",
         &["clients", "all gone after, ms", "longest PING, ms"],
         rows,
     );

@@ -61,9 +61,9 @@ pub fn run(bench: &mut Bench) -> Result<()> {
     }
     bench.report.table(
         "With an append-only file or a replica",
-        "The same pairs as above. What a step of fairlock's changes is written as the plain commands with that effect, in one \
+        "The same pairs as of an uncontended lock. Each step of fairlock is written as the plain commands with its effect, in one \
          transaction.",
-        &["server", "who", "pairs a second", "server CPU, µs a pair", "throughput of fairlock, times"],
+        &["server", "commands", "pairs a second", "server CPU, µs a pair", "throughput: fairlock ÷ this"],
         rows,
     );
     Ok(())

@@ -6,7 +6,7 @@ use crate::bench::{Bench, Contestant, rounds_of};
 use crate::crowd::Crowd;
 use crate::measure::Figure;
 use crate::pairs::{Answer, Batches};
-use crate::report::{show, spread};
+use crate::report::{TIMES, grouped, show, spread};
 use crate::resp::encode;
 use crate::server::{Kind, Server};
 use crate::work;
@@ -32,7 +32,7 @@ const STEPS: [(Step, &str); 4] = [
     (Step::Join, "join and cancel at the end"),
     (Step::Cancel, "cancel in the middle and join"),
     (Step::TimeOut, "join, block and time out"),
-    (Step::HandOff, "hand-off to a polling head"),
+    (Step::HandOff, "hand off to a polling head"),
 ];
 
 /// Runs the scene. Returns the lines of its picture.
@@ -70,20 +70,21 @@ pub fn run(bench: &mut Bench) -> Result<()> {
             row.extend(cpu.iter().map(|figure| spread(figure)));
             row.push(show(growth.median()));
             rows.push(row);
-            let what = format!("CPU of \"{name}\" with the longest queue, by that with 10 waiters");
-            bench.report.at_most(&what, &growth, 2.0, "");
+            let most = if bench.quick { "1,000" } else { "100,000" };
+            let what = format!("CPU to {name}: {most} waiters ÷ 10");
+            bench.report.at_most(&what, &growth, 2.0, TIMES);
         }
     }
     let mut header = vec!["step".to_owned()];
     let lengths = LENGTHS
         .iter()
         .filter(|length| !bench.quick || **length <= 10_000);
-    header.extend(lengths.map(|length| format!("{length} waiters")));
-    header.push("longest by shortest".to_owned());
+    header.extend(lengths.map(|length| format!("{} waiters", grouped(*length))));
+    header.push("longest queue ÷ shortest".to_owned());
     let header: Vec<&str> = header.iter().map(String::as_str).collect();
     bench.report.table(
         "The length of the queue",
-        "Server CPU in µs for a step behind so many polling waiters (ENQUEUE).",
+        "Server CPU in µs of a step, by the number of polling waiters (ENQUEUE) in the queue.",
         &header,
         rows,
     );

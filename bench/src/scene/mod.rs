@@ -1,10 +1,13 @@
 //! What is measured, a file each.
 
+pub mod clients;
 pub mod crowded;
 pub mod cut;
 pub mod delay;
 pub mod durable;
 pub mod hand_off;
+pub mod jvm;
 pub mod length;
+pub mod postgres;
 pub mod traffic;
 pub mod uncontended;

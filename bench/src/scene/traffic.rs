@@ -1,4 +1,4 @@
-//! What the module costs those who have nothing to do with locks.
+//! What the module costs commands that have nothing to do with locks.
 
 use anyhow::Result;
 
@@ -13,9 +13,9 @@ const CONNECTIONS: usize = 50;
 
 /// Servers by what they are started with.
 const KINDS: [(&str, Kind); 3] = [
-    ("without the module", Kind::Plain),
-    ("with the module", Kind::Module),
-    ("with the module, intercepting", Kind::Intercepting),
+    ("no module", Kind::Plain),
+    ("interception off", Kind::Module),
+    ("interception on", Kind::Intercepting),
 ];
 
 /// How many commands go in one write.
@@ -44,15 +44,15 @@ pub fn run(bench: &mut Bench) -> Result<()> {
     }
     bench.report.table(
         "Unrelated traffic",
-        &format!("{CONNECTIONS} connections that send GET or SET, one or 16 in each write."),
+        &format!("{CONNECTIONS} connections send GET or SET, one or 16 in each write."),
         &[
             "command",
             "in a write",
             "server",
             "commands a second",
             "server CPU, µs each",
-            "throughput, by that without the module",
-            "the same by CPU",
+            "throughput ÷ no module",
+            "CPU of no module ÷ this",
         ],
         rows,
     );
@@ -100,7 +100,11 @@ fn report(
     let rows = rows.collect();
     for contestant in contestants.iter().skip(1) {
         let name = contestant.name;
-        let what = format!("{command}, {pipeline} in a write, {name}, by without");
+        let write = match pipeline {
+            1 => "one in each write".to_owned(),
+            _ => format!("{pipeline} in each write"),
+        };
+        let what = format!("{command} throughput, {write}: {name} ÷ no module");
         let ratio = contestant.rate.by(&plain.rate);
         bench.report.at_least(&what, &ratio, 0.98);
     }

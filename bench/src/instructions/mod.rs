@@ -1,19 +1,25 @@
 //! How many instructions of the server a step takes, and in which of its functions: counted by
 //! callgrind, so that two runs agree to a tenth of a percent however busy the machine is.
+//!
+//! - here: uncontended pairs, and other clients' traffic;
+//! - [`hand_off`]: a lock that 16 clients want;
+//! - [`callgrind`]: a server that is counted.
 
-use std::collections::BTreeMap;
+mod callgrind;
+mod hand_off;
+
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 
 use crate::bench::Bench;
 use crate::pairs::{Manner, pairs};
 use crate::report::show;
 use crate::resp::encode;
 use crate::server::{Kind, Server};
+
+use callgrind::{Callgrind, Counts};
 
 /// How often each is counted.
 const TIMES: usize = 2_000;
@@ -46,7 +52,7 @@ const AREAS: [(&str, &str); 12] = [
     ("... telling WATCH and caches", "RM_SignalModifiedKey"),
 ];
 
-/// Counts, and prints a table of totals and one of where fairlock's go.
+/// Counts, and prints a table of totals, one of where fairlock's go, and one of hand-offs.
 pub fn run(bench: &Bench) -> Result<()> {
     let mut rows = Vec::new();
     let mut ours = Counts::default();
@@ -77,6 +83,7 @@ pub fn run(bench: &Bench) -> Result<()> {
             ours = counts;
         }
     }
+    let hand_offs = hand_off::rows(bench)?;
     bench.end();
     println!("| pair | instructions |\n|---|---|");
     for (name, instructions) in rows {
@@ -89,6 +96,13 @@ pub fn run(bench: &Bench) -> Result<()> {
             show(ours.area(functions))
         );
     }
+    println!(
+        "\n| hand-off among {} clients | instructions |\n|---|---|",
+        hand_off::CLIENTS
+    );
+    for (name, instructions) in hand_offs {
+        println!("| {name} | {} |", show(instructions));
+    }
     Ok(())
 }
 
@@ -98,58 +112,16 @@ enum Step {
     Traffic,
 }
 
-/// Instructions for one step, by function, with all that it calls.
-#[derive(Debug, Default)]
-struct Counts(BTreeMap<String, f64>);
-
-impl Counts {
-    fn total(&self) -> f64 {
-        self.of("PROGRAM TOTALS")
-    }
-
-    fn of(&self, function: &str) -> f64 {
-        self.0.get(function).copied().unwrap_or(0.0)
-    }
-
-    /// Sums and differences of functions, as the table writes them.
-    fn area(&self, functions: &str) -> f64 {
-        let mut words = functions.split(' ');
-        let mut sum = words.next().map_or(0.0, |first| self.of(first));
-        while let (Some(sign), Some(function)) = (words.next(), words.next()) {
-            let count = self.of(function);
-            sum += if sign == "-" { -count } else { count };
-        }
-        sum
-    }
-}
-
 fn count(bench: &Bench, kind: Kind, step: Step) -> Result<Counts> {
-    let directory = tempfile::tempdir()?;
-    let out = format!("--callgrind-out-file={}/out", directory.path().display());
-    let by = [
-        "valgrind",
-        "-q",
-        "--tool=callgrind",
-        "--instr-atstart=no",
-        &out,
-    ];
-    let mut server = Server::start_by(&by, kind, &["--hz", "1"])?;
-    for script in [&bench.scripts.try_lock, &bench.scripts.unlock] {
-        let _: String = server.run(&[b"SCRIPT", b"LOAD", &script.text])?;
-    }
-    let mut client = Client::connect(&server)?;
+    let callgrind = Callgrind::start(bench, kind)?;
+    let mut client = Client::connect(&callgrind.server)?;
     let batches = batches(bench, step);
     // What is set up once is there before anything is counted.
     client.send(&batches, TIMES / 4)?;
-    control(&server, "on")?;
+    callgrind.count(true)?;
     client.send(&batches, TIMES)?;
-    control(&server, "off")?;
-    server.shut_down()?;
-    let counts = annotate(&directory.path().join("out"))?;
-    if counts.total() <= 0.0 {
-        bail!("callgrind has counted nothing");
-    }
-    Ok(counts)
+    callgrind.count(false)?;
+    callgrind.finish(TIMES)
 }
 
 /// Eight steps each.
@@ -196,38 +168,4 @@ impl Client {
         }
         Ok(())
     }
-}
-
-fn control(server: &Server, instrumentation: &str) -> Result<()> {
-    let pid = server.pid().to_string();
-    let mut command = Command::new("callgrind_control");
-    command
-        .args(["-i", instrumentation, &pid])
-        .stdout(Stdio::null());
-    let status = command.stderr(Stdio::null()).status()?;
-    if !status.success() {
-        bail!("callgrind_control -i {instrumentation}: {status}");
-    }
-    Ok(())
-}
-
-fn annotate(out: &Path) -> Result<Counts> {
-    let mut command = Command::new("callgrind_annotate");
-    command.args(["--inclusive=yes", "--threshold=100"]);
-    let output = command.arg(PathBuf::from(out)).output();
-    let output = output.context("callgrind_annotate")?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    let counts = text.lines().filter_map(|line| {
-        let (count, rest) = line.trim_start().split_once(" (")?;
-        let count: f64 = count.replace(',', "").parse().ok()?;
-        let (_, place) = rest.split_once(")  ")?;
-        // FILE:FUNCTION [OBJECT], but for the sum of all.
-        let function = place.split(" [").next()?;
-        let function = function
-            .rsplit_once(':')
-            .map_or(function, |(_, function)| function);
-        #[allow(clippy::cast_precision_loss)] // Far below 2^53.
-        Some((function.to_owned(), count / TIMES as f64))
-    });
-    Ok(Counts(counts.collect()))
 }

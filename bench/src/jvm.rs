@@ -1,0 +1,179 @@
+//! Real Redisson clients: a JVM that runs `java/Throughput.java`.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use tempfile::TempDir;
+
+use crate::server::Server;
+
+const SOURCE: &str = include_str!("../java/Throughput.java");
+
+/// All cores there are; taskset leaves out those that are not.
+const ALL_CORES: &str = "0-1023";
+
+/// The JVM; killed when dropped.
+pub struct Jvm {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+    _classes: TempDir,
+}
+
+/// What threads did in some time.
+#[derive(Clone, Copy, Debug)]
+pub struct Pairs {
+    /// Pairs of lock and unlock a second.
+    pub rate: f64,
+    /// Microseconds of the server's process for each.
+    pub cpu: f64,
+    /// Scripts that the server was sent for each, natively run or not.
+    pub scripts: f64,
+}
+
+/// Which locks threads take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Locks {
+    /// All of them the same.
+    One,
+    /// Each its own.
+    Own,
+}
+
+impl Jvm {
+    /// Starts one with a client for each server. `jars` is the folder with Redisson and all it needs.
+    pub fn start(jars: &Path, servers: &[Server]) -> Result<Self> {
+        let classes = compile(jars)?;
+        let path = format!("{}:{}", classes.path().display(), class_path(jars));
+        let addresses = servers.iter().map(Server::address);
+        // Unlike our own clients it takes more time than the server: on the cores that the server
+        // leaves alone, it would be all that is measured.
+        let mut child = Command::new("taskset")
+            .args(["-c", ALL_CORES, "java"])
+            .args(["-Xmx512m", "-cp", &path, "Throughput"])
+            .args(addresses.map(|address| format!("redis://{address}")))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            // It says that no logger is configured.
+            .stderr(Stdio::null())
+            .spawn()
+            .context("starting java")?;
+        let input = child.stdin.take().context("a pipe")?;
+        let output = BufReader::new(child.stdout.take().context("a pipe")?);
+        let mut jvm = Self {
+            child,
+            input,
+            output,
+            _classes: classes,
+        };
+        jvm.expect("ready")?;
+        Ok(jvm)
+    }
+
+    /// Lets threads of a client lock and unlock for so long; `server` is the one of that client.
+    pub fn run(
+        &mut self,
+        client: usize,
+        server: &mut Server,
+        (threads, locks): (usize, Locks),
+        time: Duration,
+    ) -> Result<Pairs> {
+        let locks = match locks {
+            Locks::One => "one",
+            Locks::Own => "own",
+        };
+        let time = time.as_millis();
+        writeln!(self.input, "{client} {threads} {locks} {time}")?;
+        self.expect("begin")?;
+        let (cpu, scripts) = (server.process_cpu()?, scripts(server)?);
+        let line = self.line()?;
+        let (cpu, scripts) = (
+            server.process_cpu()? - cpu,
+            self::scripts(server)? - scripts,
+        );
+        let (pairs, nanos) = line.split_once(' ').context("pairs and nanoseconds")?;
+        let (pairs, nanos): (f64, f64) = (pairs.parse()?, nanos.parse()?);
+        self.expect("rest")?;
+        Ok(Pairs {
+            rate: pairs * 1e9 / nanos,
+            cpu: cpu * 1e6 / pairs,
+            scripts: scripts / pairs,
+        })
+    }
+
+    fn line(&mut self) -> Result<String> {
+        let mut line = String::new();
+        if self.output.read_line(&mut line)? == 0 {
+            bail!("the JVM has ended: {:?}", self.child.wait()?);
+        }
+        Ok(line.trim_end().to_owned())
+    }
+
+    fn expect(&mut self, wanted: &str) -> Result<()> {
+        let line = self.line()?;
+        if line != wanted {
+            bail!("the JVM said {line:?} where {wanted:?} was expected");
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Jvm {
+    fn drop(&mut self) {
+        // An error means that it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn class_path(jars: &Path) -> String {
+    format!("{}/*", jars.display())
+}
+
+fn compile(jars: &Path) -> Result<TempDir> {
+    let directory = tempfile::tempdir()?;
+    let source = directory.path().join("Throughput.java");
+    std::fs::write(&source, SOURCE)?;
+    let status = Command::new("javac")
+        .args(["-nowarn", "-cp", &class_path(jars), "-d"])
+        .arg(directory.path())
+        .arg(source)
+        .status()
+        .context("starting javac")?;
+    if !status.success() {
+        bail!("javac: {status}");
+    }
+    Ok(directory)
+}
+
+/// How many scripts a server has been sent.
+fn scripts(server: &mut Server) -> Result<f64> {
+    let info: String = server.run(&[b"INFO", b"commandstats"])?;
+    Ok(scripts_in(&info))
+}
+
+/// Intercepted ones are counted under the module's commands.
+fn scripts_in(info: &str) -> f64 {
+    let calls = info.lines().filter_map(|line| {
+        let (name, figures) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+        let script = matches!(name.rsplit('.').next()?, "eval" | "evalsha");
+        let calls = figures.split(',').next()?.parse::<f64>().ok()?;
+        script.then_some(calls)
+    });
+    calls.sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scripts_are_counted_by_both_names() {
+        let info = "# Commandstats\r\ncmdstat_evalsha:calls=3,usec=1\r\ncmdstat_del:calls=5,usec=1\r\n\
+                    cmdstat_fairlock.evalsha:calls=20,usec=1\r\ncmdstat_script|load:calls=7,usec=1\r\n";
+        assert!((scripts_in(info) - 23.0).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,15 @@
+//! One lock, many clients, no pause: each client releases the lock as soon as it has it, and asks
+//! again. So there is always one holder, and all other clients wait.
+//!
+//! - [`blocking`]: the server blocks the client until it has the lock, or a token of a list;
+//! - [`polling`], [`redisson`]: the client asks, waits for a message, and asks again ([`wait`]);
+//! - [`gather`]: brings the clients together until all but the holder wait.
+
+pub mod blocking;
+pub mod gather;
+pub mod polling;
+pub mod redisson;
+mod wait;
+
+/// Longer than any scene, so that no lease ends within one.
+const LEASE: &[u8] = b"600000";

@@ -1,0 +1,182 @@
+//! Real Redisson clients: what their users get from loading the module, and from interception.
+
+use anyhow::Result;
+
+use crate::bench::Bench;
+use crate::jvm::{Jvm, Locks, Pairs};
+use crate::measure::Figure;
+use crate::report::{show, spread};
+use crate::server::{Kind, Server};
+
+/// In the order of [`Contests::all`].
+const SERVERS: [(&str, Kind); 3] = [
+    ("no module", Kind::Plain),
+    ("interception off", Kind::Module),
+    ("interception on", Kind::Intercepting),
+];
+
+/// What threads do, and how much throughput interception is to gain.
+#[derive(Clone, Copy, Debug)]
+struct Load {
+    name: &'static str,
+    threads: usize,
+    locks: Locks,
+    wanted: Option<f64>,
+}
+
+const LOADS: [Load; 4] = [
+    Load {
+        name: "1 thread",
+        threads: 1,
+        locks: Locks::One,
+        wanted: None,
+    },
+    Load {
+        name: "8 threads on one lock",
+        threads: 8,
+        locks: Locks::One,
+        wanted: Some(1.15),
+    },
+    Load {
+        name: "64 threads on one lock",
+        threads: 64,
+        locks: Locks::One,
+        wanted: Some(2.5),
+    },
+    Load {
+        name: "64 threads, each with a lock of its own",
+        threads: 64,
+        locks: Locks::Own,
+        wanted: Some(1.15),
+    },
+];
+
+/// A module that does nothing may cost so much.
+const LOADED: f64 = 0.97;
+
+/// The figures of one server.
+#[derive(Debug, Default)]
+struct Contest {
+    rate: Figure,
+    cpu: Figure,
+    scripts: Figure,
+}
+
+impl Contest {
+    fn push(&mut self, measured: Pairs) {
+        self.rate.push(measured.rate);
+        self.cpu.push(measured.cpu);
+        self.scripts.push(measured.scripts);
+    }
+}
+
+/// What is known of one load, by server.
+type Contests = [Contest; SERVERS.len()];
+
+/// Runs the scene.
+pub fn run(bench: &mut Bench) -> Result<()> {
+    if bench.quick {
+        // A JVM takes longer to warm up than a quick run may last.
+        return Ok(());
+    }
+    let servers: Result<Vec<Server>> = SERVERS
+        .iter()
+        .map(|(_, kind)| bench.server(*kind, &[]))
+        .collect();
+    let mut servers = servers?;
+    let mut jvm = Jvm::start(&bench.jars, &servers)?;
+    let mut loads: [Contests; LOADS.len()] = Default::default();
+    // The compiler of the JVM is to be done before anything counts.
+    round(bench, &mut jvm, &mut servers, "warming up", |_, _, _| ())?;
+    for number in 1..=bench.rounds {
+        let name = format!("round {number}");
+        round(
+            bench,
+            &mut jvm,
+            &mut servers,
+            &name,
+            |load, server, pairs| {
+                let contest = loads.get_mut(load).and_then(|load| load.get_mut(server));
+                if let Some(contest) = contest {
+                    contest.push(pairs);
+                }
+            },
+        )?;
+    }
+    report(bench, &loads);
+    Ok(())
+}
+
+/// Each load with each server, once.
+fn round(
+    bench: &Bench,
+    jvm: &mut Jvm,
+    servers: &mut [Server],
+    name: &str,
+    mut measured: impl FnMut(usize, usize, Pairs),
+) -> Result<()> {
+    for (
+        load,
+        Load {
+            name: what,
+            threads,
+            locks,
+            ..
+        },
+    ) in LOADS.into_iter().enumerate()
+    {
+        for (client, server) in servers.iter_mut().enumerate() {
+            bench.say(&format!("Redisson in a JVM, {what}, {name}"));
+            let pairs = jvm.run(client, server, (threads, locks), 3 * bench.window)?;
+            measured(load, client, pairs);
+        }
+    }
+    Ok(())
+}
+
+fn report(bench: &mut Bench, loads: &[Contests]) {
+    let rows = LOADS.iter().zip(loads).flat_map(|(load, contests)| {
+        let [plain, ..] = contests;
+        let named = SERVERS.iter().zip(contests);
+        named.map(move |((name, _), contest)| {
+            vec![
+                load.name.to_owned(),
+                (*name).to_owned(),
+                spread(&contest.rate),
+                show(contest.rate.by(&plain.rate).median()),
+                spread(&contest.cpu),
+                show(contest.scripts.median()),
+            ]
+        })
+    });
+    let text = format!(
+        "Redisson {} in a JVM, with its default settings. Threads call lock() and unlock() of a fair lock, back to back; a pair is \
+         one of each. The JVM uses\nall cores, the server the first. Where threads want one lock, a pair is also a hand-off.",
+        crate::REDISSON
+    );
+    bench.report.table(
+        "Real Redisson clients",
+        &text,
+        &[
+            "threads",
+            "server",
+            "pairs a second",
+            "÷ no module",
+            "server CPU, µs a pair",
+            "scripts a pair",
+        ],
+        rows.collect(),
+    );
+    for (load, [plain, loaded, intercepted]) in LOADS.iter().zip(loads) {
+        let name = load.name;
+        let what = format!("Redisson, {name}: throughput, interception on ÷ no module");
+        let ratio = intercepted.rate.by(&plain.rate);
+        match load.wanted {
+            Some(wanted) => bench.report.at_least(&what, &ratio, wanted),
+            None => bench.report.ratio(&what, &ratio),
+        }
+        let what = format!("Redisson, {name}: throughput, interception off ÷ no module");
+        let ratio = loaded.rate.by(&plain.rate);
+        bench.report.at_least(&what, &ratio, LOADED);
+    }
+}

@@ -1,0 +1,69 @@
+//! PostgreSQL's advisory lock beside a blocking hand-off.
+
+use anyhow::Result;
+
+use crate::bench::Bench;
+use crate::measure::{Figure, hand_offs};
+use crate::postgres::{Postgres, installed};
+use crate::report::{show, spread};
+use crate::ring::gather;
+use crate::server::Kind;
+
+/// Clients on one lock, and how much more PostgreSQL is to take.
+const SIZES: [(u32, Option<f64>); 2] = [(2, Some(1.0)), (16, None)];
+
+/// How many hand-offs are measured each time: a second of processor time, or more.
+const TIMES: u32 = 24_000;
+
+/// Runs the scene.
+pub fn run(bench: &mut Bench) -> Result<()> {
+    if bench.quick {
+        // To set a database up takes longer than all the rest of this.
+        return Ok(());
+    }
+    let Some(programs) = installed() else {
+        bench.note("PostgreSQL's advisory lock was left out: no PostgreSQL server is installed.");
+        return Ok(());
+    };
+    let postgres = Postgres::start(&programs)?;
+    let mut rows = Vec::new();
+    for (clients, wanted) in SIZES {
+        let (theirs, ours) = compare(bench, &postgres, clients)?;
+        let ratio = theirs.by(&ours);
+        rows.push(vec![
+            clients.to_string(),
+            spread(&theirs),
+            spread(&ours),
+            show(ratio.median()),
+        ]);
+        let what = format!(
+            "Blocking clients, {clients} on one lock: CPU of a hand-off, pg_advisory_lock ÷ fairlock"
+        );
+        match wanted {
+            Some(wanted) => bench.report.at_least(&what, &ratio, wanted),
+            None => bench.report.ratio(&what, &ratio),
+        }
+    }
+    bench.report.table(
+        "PostgreSQL's advisory lock",
+        "The same closed loop among sessions of PostgreSQL, run by pgbench: pg_advisory_unlock and pg_advisory_lock in one write. \
+         Server CPU in µs of a\nhand-off; of PostgreSQL, that of the sessions' processes.",
+        &["clients", "pg_advisory_lock", "FAIRLOCK.ACQUIRE, blocking", "÷ fairlock"],
+        rows,
+    );
+    Ok(())
+}
+
+fn compare(bench: &Bench, postgres: &Postgres, clients: u32) -> Result<(Figure, Figure)> {
+    let (mut theirs, mut ours) = (Figure::default(), Figure::default());
+    for round in 1..=bench.rounds.min(3) {
+        bench.say(&format!(
+            "PostgreSQL's advisory lock, {clients} clients, round {round}"
+        ));
+        theirs.push(postgres.hand_off(clients, TIMES)?);
+        let mut server = bench.server(Kind::Module, &[])?;
+        let mut crowd = gather::fairlock(&mut server, "ring", clients as usize)?;
+        ours.push(hand_offs(&server, &mut crowd, bench.window)?.cpu);
+    }
+    Ok((theirs, ours))
+}
