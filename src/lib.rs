@@ -28,6 +28,7 @@ pub mod waiting;
 use redis_module::{Context, RedisString, Status};
 
 use command::{acquire, break_lock, cancel, eval, help, info, locks, queue, release, renew};
+use redisson::filter::Hooks;
 use server::command::register;
 use server::events::Events;
 use server::info::Section;
@@ -57,8 +58,16 @@ const EVENTS: Events = Events {
     ..waiting::EVENTS
 };
 
+/// What the filter tells of scripts, and who is told.
+const HOOKS: Hooks = Hooks {
+    intercepts: waiting::intercepts,
+    publishes: waiting::scripts::publishes,
+    asks: waiting::scripts::asks,
+    touches: waiting::scripts::touches,
+};
+
 fn write_info(section: &mut Section) {
-    waiting::stats::write(section);
+    waiting::write_info(section);
     redisson::stats::write(section);
 }
 
@@ -88,7 +97,7 @@ fn load(context: &Context, arguments: &[RedisString]) -> Status {
         server::remember_server(ctx);
         server::user::remember_module(ctx);
         waiting::start_afresh(ctx);
-        redisson::filter::start_afresh(ctx);
+        redisson::filter::start_afresh(ctx, HOOKS);
         let loaded = config::load(context, arguments)
             && register_commands(ctx)
             && server::events::subscribe(ctx, EVENTS)

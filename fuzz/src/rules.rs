@@ -3,6 +3,7 @@
 use arbitrary::{Result, Unstructured};
 
 use crate::lock::properties::{Action, Mode, World};
+use crate::lock::scripts::Told;
 use crate::lock::{Connection, Millis};
 
 /// Takes the steps that the bytes say.
@@ -22,7 +23,7 @@ pub fn check(data: &[u8]) {
 }
 
 fn action(bytes: &mut Unstructured<'_>) -> Result<Action> {
-    Ok(match bytes.int_in_range(0..=16_u8)? {
+    Ok(match bytes.int_in_range(0..=17_u8)? {
         0 => Action::Release {
             owner: owner(bytes)?,
             all: bytes.arbitrary()?,
@@ -47,10 +48,11 @@ fn action(bytes: &mut Unstructured<'_>) -> Result<Action> {
         9 => Action::StepClock(*bytes.choose(&[-3_600_000, -3_000, -1, 1, 3_000, 3_600_000])?),
         10 => Action::ForeignDelete,
         11 => Action::ForeignScore(nth(bytes)?, bytes.int_in_range(-600..=600)?),
-        12 => Action::AskByScript(nth(bytes)?, bytes.int_in_range(1..=2_000)?),
+        12 => script(bytes)?,
         13 => Action::ForeignLease(lease(bytes)?),
         14 => Action::LoseToken,
         15 => Action::Restart,
+        16 => Action::LineUp,
         _ => Action::Acquire {
             owner: owner(bytes)?,
             mode: *bytes.choose(&[Mode::Try, Mode::Poll, Mode::Block])?,
@@ -58,6 +60,27 @@ fn action(bytes: &mut Unstructured<'_>) -> Result<Action> {
             patience: *bytes.choose(&[1, 40, 300, 2_000])?,
             once: bytes.arbitrary()?,
             session: connection(bytes)?,
+        },
+    })
+}
+
+/// A step by a script of Redisson's.
+fn script(bytes: &mut Unstructured<'_>) -> Result<Action> {
+    let owner = owner(bytes)?;
+    let skew = *bytes.choose(&[0, 0, 0, -3_000, -1, 1, 2_999])?;
+    Ok(match bytes.int_in_range(0..=4_u8)? {
+        0 => Action::ScriptLeave { owner },
+        1 => Action::ScriptUnlock {
+            owner,
+            forced: bytes.arbitrary()?,
+            skew,
+        },
+        _ => Action::ScriptLock {
+            owner,
+            lease: lease(bytes)?,
+            patience: *bytes.choose(&[None, Some(0), Some(40), Some(300)])?,
+            told: *bytes.choose(&[Told::BehindHead, Told::BehindPrevious, Told::Lease])?,
+            skew,
         },
     })
 }

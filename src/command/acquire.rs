@@ -18,8 +18,7 @@ use crate::keyspace::Stored;
 use crate::lock::{Ask, Connection, Holds, Millis, Now, Place, Rules, State, Ticket, Way, rules};
 use crate::server::docs::{Argument, Docs, KeyUse, Keys};
 use crate::server::{Args, Command, Ctx};
-use crate::waiting::client::{self, Outcome};
-use crate::waiting::{self, step};
+use crate::waiting::{self, Outcome, step};
 
 use super::args::{Caller, Cursor, Words, is, once};
 
@@ -101,7 +100,7 @@ impl Command for Acquire {
                 ctx.reply_integer(i64::try_from(place.retry_after).unwrap_or(i64::MAX));
             }
             Answer::Later => (),
-            Answer::Refused(ticket, error) => client::unblock(ctx, ticket, Outcome::Refused(error)),
+            Answer::Refused(ticket, error) => waiting::unblock(ticket, Outcome::Refused(error)),
         }
         Ok(())
     }
@@ -215,7 +214,7 @@ impl Request<'_> {
         now: Now,
     ) -> Answer {
         let id = waiting::lock_id(ctx.db(), self.lock);
-        let Some(ticket) = client::block(ctx, id, &self.owner, timeout, now) else {
+        let Some(ticket) = waiting::block(ctx, id, &self.owner, timeout, now) else {
             return Answer::Nil;
         };
         match rules::join(state, &self.ask(), Way::Blocked(ticket), rules, now) {

@@ -12,8 +12,16 @@ use crate::lock::{Connection, Millis};
 use crate::server::{Args, Ctx, Str, in_cluster, string};
 use crate::waiting;
 
+/// A UUID of this server run, of a version that Redisson does not use for its clients: so owners that
+/// `*` has named are told from theirs after a restart.
+fn run_id() -> String {
+    let random = uuid::Uuid::new_v4().into_bytes();
+    let id = uuid::Builder::from_custom_bytes(random).into_uuid();
+    id.to_string()
+}
+
 thread_local! {
-    static RUN: String = uuid::Uuid::new_v4().to_string();
+    static RUN: String = run_id();
 }
 
 /// A command's arguments, whoever keeps them.

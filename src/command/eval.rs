@@ -7,12 +7,11 @@
 use std::ffi::CStr;
 
 use crate::error::Error;
-use crate::lock::Owner;
 use crate::redisson::table::{Role, Script};
-use crate::redisson::{Call, Outcome, Reply, filter, permission, recognise, run, stats};
+use crate::redisson::{Call, Native, Reply, Step, filter, native, permission, recognise, stats};
 use crate::server::docs::{Argument, Docs, Keys};
-use crate::server::{Args, Command, Ctx, Str};
-use crate::waiting::redisson as waiters;
+use crate::server::{Args, Command, Ctx, Str, string};
+use crate::waiting::scripts;
 
 /// By the script's text.
 #[derive(Debug)]
@@ -29,8 +28,7 @@ const fn docs(script: &'static [Argument]) -> Docs {
     Docs {
         summary:
             c"Runs one of Redisson's fair-lock scripts natively. An intercepted EVAL becomes this.",
-        complexity:
-            c"O(1), and O(N) in the number of waiters where the script changes all their scores",
+        complexity: c"O(log(N)) with N the number of waiters",
         since: c"0.1.0",
         arity: -3,
         keys: Some(Keys::Numbered),
@@ -84,33 +82,64 @@ impl Command for EvalSha {
 /// Runs a script, natively if that may be.
 fn eval(ctx: &Ctx, arguments: &Args<'_>, script: &Script, command: &CStr) {
     let call = call(ctx, arguments);
-    if script.role == Role::Leave
-        && let Some(call) = &call
-        && let (Some(queue), Some(owner)) = (call.keys.first(), call.arguments.first())
-    {
-        waiters::leaves(ctx, queue, owner);
-    }
-    let outcome = call
-        .filter(|_| permission::is_plain(ctx.client_id()))
-        .and_then(|call| {
-            let outcome = run(script, &call).ok()?;
-            Some((outcome, call.keys))
-        });
-    let Some((outcome, keys)) = outcome else {
-        stats::left_to_lua(script.role);
-        let words: Vec<Str> = (0..arguments.len())
-            .filter_map(|index| arguments.string(index))
-            .collect();
-        ctx.run_for_caller(command, &words);
-        waiters::script_is_through(ctx);
+    if let Some(native_reply) = call.as_ref().and_then(|call| run(ctx, script, call)) {
+        stats::intercepted(script.role);
+        reply(ctx, &native_reply);
         return;
-    };
-    stats::intercepted(script.role);
-    if let (Some((owner, alive)), Some(lock)) = (outcome.asked.as_ref(), keys.first()) {
-        waiters::asks(ctx, lock, Owner::clone(owner), *alive);
     }
-    reply(ctx, &outcome);
-    waiters::script_is_through(ctx);
+    stats::left_to_lua(script.role);
+    if let Some(call) = &call {
+        will_run_as_lua(ctx, script, call);
+    }
+    let words: Vec<Str> = (0..arguments.len())
+        .filter_map(|index| arguments.string(index))
+        .collect();
+    ctx.run_for_caller(command, &words);
+    scripts::have_run(ctx);
+}
+
+/// Runs the native form of a script. `None` if the script itself is to be run.
+fn run(ctx: &Ctx, script: &Script, call: &Call<'_>) -> Option<Reply> {
+    if !permission::is_plain(ctx.client_id()) {
+        return None;
+    }
+    match native(script, call).ok()? {
+        Native::Done(reply) => Some(reply),
+        Native::Step(step) => take(ctx, step),
+    }
+}
+
+/// Takes a step of the rules. Its wake-ups go out as the script says.
+fn take(ctx: &Ctx, mut step: Step<'_>) -> Option<Reply> {
+    let wake = |ctx: &Ctx, owner: &[u8]| {
+        let Some(how) = step.wake_up() else {
+            return false;
+        };
+        let channel = [how.channel.as_slice(), b":", owner].concat();
+        ctx.publish(how.command, &string(&channel), &how.message);
+        true
+    };
+    let decided = scripts::step(ctx, step.lock.as_slice(), &wake, |state, rules, now| {
+        step.decide(state, rules, now)
+    });
+    // A key of another type: the script has its own error for that.
+    let reply = decided.ok()?.ok()?;
+    step.finish(&reply);
+    Some(reply)
+}
+
+/// The module learns what a script is about to do to the queue as Lua.
+fn will_run_as_lua(ctx: &Ctx, script: &Script, call: &Call<'_>) {
+    let key = call.keys.first().map(Str::as_slice);
+    match (script.role, key) {
+        (Role::Leave, Some(queue)) => {
+            if let Some(owner) = call.arguments.first() {
+                scripts::leaves(ctx, queue, owner);
+            }
+        }
+        (Role::Renew, _) | (_, None) => (),
+        (_, Some(lock)) => scripts::touches(lock),
+    }
 }
 
 /// Keys and arguments. `None` if their number is not one that a script can have.
@@ -132,8 +161,8 @@ fn call<'c>(ctx: &'c Ctx, arguments: &Args<'c>) -> Option<Call<'c>> {
     Some(call)
 }
 
-fn reply(ctx: &Ctx, outcome: &Outcome) {
-    match &outcome.reply {
+fn reply(ctx: &Ctx, reply: &Reply) {
+    match reply {
         Reply::Nil => ctx.reply_nil(),
         Reply::Number(number) => ctx.reply_integer(*number),
         Reply::Error(text) => ctx.reply_error(text),

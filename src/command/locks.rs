@@ -22,7 +22,7 @@ use crate::lock::Now;
 use crate::server::docs::{Argument, Docs};
 use crate::server::user::User;
 use crate::server::{Args, Command, Ctx, string};
-use crate::waiting::{self, LockId, stats};
+use crate::waiting::{self, LockId};
 
 use super::args::{Cursor, is, once};
 use super::info;
@@ -96,7 +96,7 @@ fn held(id: &LockId, view: &LockView, now: Now) -> i64 {
     if view.holder.is_none() {
         return 0;
     }
-    let held = stats::held_for(id.db, &id.name, now);
+    let held = waiting::held_for(id, now);
     held.map_or(-1, |micros| {
         i64::try_from(micros / 1000).unwrap_or(i64::MAX)
     })

@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::keyspace::{Names, view};
 use crate::server::docs::{Argument, Docs, KeyUse, Keys};
 use crate::server::{Args, Command, Ctx};
-use crate::waiting::{self, LockId};
+use crate::waiting::{self, LockId, Seen};
 
 use super::args::{Caller, Cursor, Words, is, once};
 
@@ -58,18 +58,21 @@ impl Command for Queue {
             count,
         } = parse(ctx, *arguments)?;
         let id = LockId::new(ctx.db(), lock);
-        let waiters = view::waiters(ctx, &Names::of(lock), offset, count, waiting::now())?;
+        let now = waiting::now();
+        let waiters = view::waiters(ctx, &Names::of(lock), offset, count, now)?;
         ctx.reply_array(waiters.len());
         for (owner, left) in waiters {
-            let blocked = waiting::is_blocked(&id, owner.as_slice());
+            let (state, left) = match waiting::seen(&id, owner.as_slice(), now) {
+                Seen::Blocked => ("blocked", None),
+                Seen::Asking(left) => ("polling", Some(left)),
+                // All that is known is its score.
+                Seen::Never => ("polling", Some(left)),
+            };
+            let left = left.map_or(-1, |left| i64::try_from(left).unwrap_or(i64::MAX));
             ctx.reply_array(3);
             ctx.reply_bytes(owner.as_slice());
-            ctx.reply_bytes(if blocked { b"blocked" } else { b"polling" });
-            ctx.reply_integer(if blocked {
-                -1
-            } else {
-                i64::try_from(left).unwrap_or(i64::MAX)
-            });
+            ctx.reply_bytes(state.as_bytes());
+            ctx.reply_integer(left);
         }
         Ok(())
     }

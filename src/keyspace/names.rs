@@ -114,13 +114,19 @@ pub fn twin(name: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
+/// If a key is a queue, or the deadlines of one, by its name: what both names have in common.
+#[must_use]
+pub fn queue_of(key: &[u8]) -> Option<&[u8]> {
+    let rest = key.strip_prefix(b"redisson_lock_")?;
+    rest.strip_prefix(b"queue:")
+        .or_else(|| rest.strip_prefix(b"timeout:"))
+}
+
 /// The locks whose queue or deadlines a key may be: none for any other key; else the lock whose
 /// name was put in braces and the one whose name has braces of its own, as far as the key allows.
 #[must_use]
 pub fn locks_of(key: &[u8]) -> Option<[Option<&[u8]>; 2]> {
-    let rest = key.strip_prefix(b"redisson_lock_")?;
-    let queue = rest.strip_prefix(b"queue:");
-    let name = queue.or_else(|| rest.strip_prefix(b"timeout:"))?;
+    let name = queue_of(key)?;
     Some([unbraced(name), name.contains(&b'{').then_some(name)])
 }
 

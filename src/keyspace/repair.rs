@@ -1,49 +1,42 @@
-//! Mending the queue after foreign writers: the list, the deadlines and what is known here are
+//! Mending the queue after foreign writers: the list, the scores and what is known here are
 //! made to agree again, and no living waiter loses its place.
 
 use std::collections::{HashMap, HashSet};
 
-use crate::lock::{Holds, Millis, Now, Owner, Presence, State, Waiter};
+use crate::lock::{Holds, Millis, Now, Owner, Presence, State, Waiter, score};
 use crate::server::{Key, Str, string};
 
-use super::stored::{Line, Stored, found, instant};
+use super::stored::{Line, Stored, instant};
 use super::write;
 
-/// Makes list, deadlines and line agree. Walks the queue, so it is only for when they do not.
-pub fn repair(stored: &mut Stored<'_>) {
+/// Makes list, scores and line agree. Walks the queue, so it is only for when they do not.
+/// `by_script`: scripts of Redisson's may have dropped waiters that live.
+pub fn repair(stored: &mut Stored<'_>, by_script: bool) {
     let now = stored.now;
     let listed = read_list(&mut stored.queue);
-    let deadlines = read_deadlines(&mut stored.deadlines);
+    let scores = read_scores(&mut stored.scores);
     forget_holder(stored, &listed);
-    let order = merge(
-        &listed,
-        &stored.known.line,
-        &deadlines,
-        stored.rules.intercepts,
-        now,
-    );
+    let order = merge(&listed, &stored.known.line, &scores, by_script, now);
 
     write_list(&mut stored.queue, &listed, &order);
     let kept: HashSet<&Owner> = order.iter().collect();
-    let dropped: Vec<Str> = deadlines
+    let dropped: Vec<Str> = scores
         .keys()
         .filter(|owner| !kept.contains(owner))
         .map(|owner| string(owner))
         .collect();
-    write::remove_members(&mut stored.deadlines, &dropped);
+    write::remove_members(&mut stored.scores, &dropped);
 
     let known = std::mem::take(&mut stored.known.line);
     let mut line = Line::default();
-    for owner in order {
-        let waiter = known.get(&owner).unwrap_or_else(|| found(now));
-        let waiter = if deadlines.contains_key(&owner) {
-            waiter
-        } else {
-            give_deadline(stored, &owner, waiter)
-        };
-        line.push(owner, waiter);
+    for (index, owner) in order.into_iter().enumerate() {
+        let waiter = known.get(&owner);
+        let waiter = waiter.unwrap_or_else(|| Waiter::found(0, now));
+        let score = scores.get(&owner).copied();
+        let score = score.unwrap_or_else(|| give_score(stored, &owner, waiter, index));
+        line.push(owner, Waiter { score, ..waiter });
     }
-    stored.set_line(line);
+    stored.known.line = line;
     let head = stored.known.line.nth(0);
     if stored.known.turn.as_ref().map(|turn| &turn.owner) != head {
         stored.known.turn = None;
@@ -66,21 +59,18 @@ fn forget_holder(stored: &mut Stored<'_>, listed: &[Owner]) {
     }
 }
 
-/// Gives a waiter without a deadline in the keys its own, or a fresh one if there is none.
-fn give_deadline(stored: &mut Stored<'_>, owner: &Owner, mut waiter: Waiter) -> Waiter {
+/// Gives a waiter that has no score in the keys the one that it would have in a queue that has just
+/// formed.
+fn give_score(stored: &mut Stored<'_>, owner: &Owner, waiter: Waiter, index: usize) -> Millis {
     let now = stored.now;
-    let patience = now.deadline_after(stored.rules.patience);
-    let score = match waiter.presence {
-        Presence::Polling => waiter.deadline.wall,
-        // Its own may be ages ahead, where scripts would line up everybody behind it.
-        Presence::Asked => patience.wall.min(waiter.deadline.wall),
-        _ => {
-            waiter.deadline = patience;
-            patience.wall
-        }
+    let patience = match waiter.presence {
+        Presence::Found => stored.rules.patience,
+        _ => waiter.patience,
     };
-    write::set_score(&mut stored.deadlines, &string(owner), score);
-    waiter
+    let left = score::lease_left(stored, now);
+    let at = now.after(score::ahead(left, patience.max(1), index));
+    write::set_score(&mut stored.scores, &string(owner), at);
+    at
 }
 
 fn read_list(list: &mut Key<'_>) -> Vec<Owner> {
@@ -90,8 +80,8 @@ fn read_list(list: &mut Key<'_>) -> Vec<Owner> {
         .collect()
 }
 
-fn read_deadlines(deadlines: &mut Key<'_>) -> HashMap<Owner, Millis> {
-    deadlines
+fn read_scores(scores: &mut Key<'_>) -> HashMap<Owner, Millis> {
+    scores
         .members()
         .into_iter()
         .map(|(owner, score)| (Owner::from(owner), instant(score)))
@@ -100,20 +90,20 @@ fn read_deadlines(deadlines: &mut Key<'_>) -> HashMap<Owner, Millis> {
 
 /// The queue as it should be: who is listed, in that order and once; waiters that live here but
 /// are not listed, before whoever came after them, and before strangers that joined behind them;
-/// then owners that have only a deadline, if it is not over, in the order of their deadlines.
+/// then owners that have only a score, if it is not over, in the order of their scores.
 fn merge(
     listed: &[Owner],
     line: &Line,
-    deadlines: &HashMap<Owner, Millis>,
-    intercepts: bool,
+    scores: &HashMap<Owner, Millis>,
+    by_script: bool,
     now: Now,
 ) -> Vec<Owner> {
     let is_listed: HashSet<&Owner> = listed.iter().collect();
-    let lives = |owner: &Owner| deadlines.get(owner).is_some_and(|at| *at > now.millis());
+    let lives = |owner: &Owner| scores.get(owner).is_some_and(|at| *at > now.millis());
     let is_lost = |owner: &Owner, waiter: &Waiter| match waiter.presence {
         Presence::Blocked(_) => true,
-        Presence::Polling => waiter.deadline.tick > now.tick(),
-        Presence::Asked if intercepts => waiter.deadline.tick > now.tick(),
+        Presence::Polling => waiter.lives(now),
+        Presence::Asked if by_script => waiter.lives(now),
         Presence::Asked | Presence::Found => lives(owner),
         Presence::Gone => false,
     };
@@ -143,7 +133,7 @@ fn merge(
     }
     lost.for_each(&mut place);
     joined.iter().for_each(&mut place);
-    let mut unlisted: Vec<_> = deadlines.iter().filter(|(owner, _)| lives(owner)).collect();
+    let mut unlisted: Vec<_> = scores.iter().filter(|(owner, _)| lives(owner)).collect();
     unlisted.sort_by_key(|(owner, at)| (**at, Owner::clone(owner)));
     for (owner, _) in unlisted {
         place(owner);
@@ -179,28 +169,20 @@ mod tests {
         let now = Now::from_millis(100);
         let waiter = Waiter {
             presence,
-            deadline: now.deadline_after(1),
-            ..found(now)
+            deadline: now.tick_after(1),
+            ..Waiter::found(0, now)
         };
         Line::of(owners(names).into_iter().map(|owner| (owner, waiter)))
     }
 
-    fn merged(listed: &str, line: &Line, deadlines: &[(&str, Millis)]) -> String {
-        merged_if(true, listed, line, deadlines)
+    fn merged(listed: &str, line: &Line, scores: &[(&str, Millis)]) -> String {
+        merged_after(true, listed, line, scores)
     }
 
-    fn merged_if(
-        intercepts: bool,
-        listed: &str,
-        line: &Line,
-        deadlines: &[(&str, Millis)],
-    ) -> String {
-        let deadlines = deadlines
-            .iter()
-            .map(|(name, at)| (owner(name), *at))
-            .collect();
+    fn merged_after(script: bool, listed: &str, line: &Line, scores: &[(&str, Millis)]) -> String {
+        let scores = scores.iter().map(|(name, at)| (owner(name), *at)).collect();
         let now = Now::from_millis(100);
-        let order = merge(&owners(listed), line, &deadlines, intercepts, now);
+        let order = merge(&owners(listed), line, &scores, script, now);
         let names: Vec<_> = order
             .iter()
             .map(|owner| String::from_utf8_lossy(owner))
@@ -222,11 +204,11 @@ mod tests {
     }
 
     #[test]
-    fn a_waiter_of_redissons_that_is_gone_was_dropped_if_it_would_have_said_that_it_leaves() {
+    fn a_waiter_of_redissons_is_put_back_only_if_a_script_may_have_dropped_it() {
         let asked = line("a b c", Presence::Asked);
-        assert_eq!(merged_if(true, "a c", &asked, &[]), "a b c");
-        assert_eq!(merged_if(false, "a c", &asked, &[]), "a c");
-        assert_eq!(merged_if(false, "a c", &asked, &[("b", 101)]), "a b c");
+        assert_eq!(merged_after(true, "a c", &asked, &[]), "a b c");
+        assert_eq!(merged_after(false, "a c", &asked, &[]), "a c");
+        assert_eq!(merged_after(false, "a c", &asked, &[("b", 101)]), "a b c");
     }
 
     #[test]
@@ -253,21 +235,21 @@ mod tests {
     fn a_lost_polling_waiter_is_back_until_its_deadline() {
         let mut polling = line("a b c", Presence::Polling);
         let mut dead = polling.get(b"b").expect("it is there");
-        dead.deadline.tick = 100;
+        dead.deadline = 100;
         polling.set(b"b", dead);
         assert_eq!(merged("c", &polling, &[]), "a c");
     }
 
     #[test]
-    fn a_lost_waiter_that_was_found_is_back_only_while_its_deadline_stands() {
+    fn a_lost_waiter_that_was_found_is_back_only_while_its_score_stands() {
         let found = line("a b c d", Presence::Found);
         assert_eq!(merged("d", &found, &[("a", 101), ("b", 100)]), "a d");
     }
 
     #[test]
-    fn owners_with_a_deadline_alone_join_in_its_order() {
-        let deadlines = [("late", 300), ("soon", 200), ("dead", 100)];
-        assert_eq!(merged("a", &Line::default(), &deadlines), "a soon late");
+    fn owners_with_a_score_alone_join_in_its_order() {
+        let scores = [("late", 300), ("soon", 200), ("dead", 100)];
+        assert_eq!(merged("a", &Line::default(), &scores), "a soon late");
     }
 
     #[test]

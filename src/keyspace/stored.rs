@@ -7,10 +7,7 @@ use std::rc::Rc;
 use foldhash::fast::RandomState;
 use redis_module::NotifyEvent;
 
-use crate::lock::{
-    Deadline, Event, Holds, Millis, Now, Owner, Presence, Refusal, Rules, Session, State, Turn,
-    Waiter,
-};
+use crate::lock::{Event, Holds, Millis, Now, Owner, Refusal, Rules, Session, State, Turn, Waiter};
 use crate::server::{Access, Ctx, Key, Kind, Str, share, string};
 
 use super::{Names, repair, write};
@@ -28,9 +25,8 @@ pub struct Known {
     pub turn: Option<Turn>,
     /// The connections that the lock is bound to.
     pub session: Option<Session>,
-    /// Whether every score in the keys is the deadline that is known here: nobody else has
-    /// written any since somebody waits.
-    pub scores_are_ours: bool,
+    /// Among the waiters that were found may be some of ours, from before a restart or a failover.
+    pub may_be_ours: bool,
 }
 
 impl Known {
@@ -53,6 +49,9 @@ pub enum Queue {
     AsLeft,
     /// Somebody else did something to them: they are mended.
     Touched,
+    /// As before, and it may have been a script of Redisson's, run as Lua although scripts are
+    /// intercepted: if it dropped waiters of Redisson's that live, they are put back.
+    TouchedByScript,
     /// Some keys may be at another node of the cluster. To the rules nobody waits, and what is
     /// known of the queue stays as it is; holder and token are those that are here.
     Hidden,
@@ -86,7 +85,7 @@ pub struct Stored<'c> {
     frozen: bool,
     lock: Key<'c>,
     pub(super) queue: Key<'c>,
-    pub(super) deadlines: Key<'c>,
+    pub(super) scores: Key<'c>,
     /// Opened when it is needed.
     token: Option<Token<'c>>,
     /// The owners that were last named to the server: most steps are about one or two.
@@ -130,7 +129,7 @@ impl<'c> Stored<'c> {
         now: Now,
         state: Queue,
     ) -> Result<Self, Box<Unusable>> {
-        let touched = state == Queue::Touched;
+        let touched = matches!(state, Queue::Touched | Queue::TouchedByScript);
         let frozen = state == Queue::Hidden;
         let lock = ctx.open(&names.lock, Access::Write);
         // Most often nobody waits and nobody will: to see that there is no key is cheaper.
@@ -140,9 +139,9 @@ impl<'c> Stored<'c> {
             Access::Write
         };
         let queue = ctx.open(&names.queue, access);
-        let deadlines = ctx.open(&names.deadlines, access);
-        if !(lock.fits(Kind::Hash) && queue.fits(Kind::List) && deadlines.fits(Kind::SortedSet)) {
-            let expiries = [&lock, &queue, &deadlines].map(Key::expires_at);
+        let scores = ctx.open(&names.deadlines, access);
+        if !(lock.fits(Kind::Hash) && queue.fits(Kind::List) && scores.fits(Kind::SortedSet)) {
+            let expiries = [&lock, &queue, &scores].map(Key::expires_at);
             return Err(Box::new(Unusable {
                 known,
                 expires: expiries.into_iter().flatten().min(),
@@ -159,7 +158,7 @@ impl<'c> Stored<'c> {
             frozen,
             lock,
             queue,
-            deadlines,
+            scores,
             token: None,
             named: [None, None],
         };
@@ -167,7 +166,7 @@ impl<'c> Stored<'c> {
             stored.persist_queue();
         }
         if !frozen && (touched || !stored.queue_is_as_known()) {
-            repair::repair(&mut stored);
+            repair::repair(&mut stored, state == Queue::TouchedByScript);
         }
         Ok(stored)
     }
@@ -194,7 +193,7 @@ impl<'c> Stored<'c> {
     /// what comes without one, and makes sure that nobody who is not there is ever served.
     fn queue_is_as_known(&mut self) -> bool {
         let length = self.known.line.len();
-        if self.queue.len() != length || self.deadlines.len() != length {
+        if self.queue.len() != length || self.scores.len() != length {
             return false;
         }
         let Some(head) = self.known.line.nth(0) else {
@@ -207,7 +206,7 @@ impl<'c> Stored<'c> {
     /// Queue and deadlines last as long as anyone waits: an expiry that somebody has put on them
     /// (Redisson's `expire()` does) would throw the waiters away.
     fn persist_queue(&mut self) {
-        for key in [&mut self.queue, &mut self.deadlines] {
+        for key in [&mut self.queue, &mut self.scores] {
             if key.expires_at().is_some() {
                 write::persist(key);
             }
@@ -229,8 +228,19 @@ impl<'c> Stored<'c> {
         if found.is_some_and(|found| found.as_slice() == owner) {
             return Some(index);
         }
-        repair::repair(self);
+        repair::repair(self, false);
         self.known.line.position(owner)
+    }
+
+    /// Takes an owner out of what is known of the queue. Returns its index in the list, where it still is,
+    /// and its name.
+    fn forget_place(&mut self, owner: &[u8]) -> Option<(usize, Str)> {
+        if self.frozen {
+            return None;
+        }
+        let index = self.index_in_list(owner)?;
+        self.known.line.remove(owner);
+        Some((index, self.named(owner)))
     }
 
     /// An owner as a string of the server.
@@ -260,12 +270,6 @@ impl<'c> Stored<'c> {
         if events.capacity() <= 1024 {
             SPARE.set(events);
         }
-    }
-
-    /// The queue was walked, and the scores in the keys may be anybody's.
-    pub(super) fn set_line(&mut self, line: Line) {
-        self.known.line = line;
-        self.known.scores_are_ours = false;
     }
 }
 
@@ -307,7 +311,12 @@ impl State for Stored<'_> {
 
     fn set_holds(&mut self, owner: &[u8], holds: i64) {
         let field = self.named(owner);
-        write::set_field(&mut self.lock, &field, holds, c"hset");
+        let event = if self.lock.is_empty() {
+            c"hset"
+        } else {
+            c"hincrby"
+        };
+        write::set_field(&mut self.lock, &field, holds, event);
     }
 
     fn set_lease_end(&mut self, at: Millis) {
@@ -316,6 +325,10 @@ impl State for Stored<'_> {
 
     fn free(&mut self) {
         write::delete(&mut self.lock);
+    }
+
+    fn count_down(&mut self) {
+        write::announce_field(&self.lock, c"hincrby");
     }
 
     fn token(&mut self) -> Result<Option<i64>, Refusal> {
@@ -346,6 +359,10 @@ impl State for Stored<'_> {
         self.line().map_or(0, Line::len)
     }
 
+    fn scripted(&mut self) -> usize {
+        self.line().map_or(0, Line::scripted)
+    }
+
     fn nth(&mut self, index: usize) -> Option<Owner> {
         self.line()?.nth(index).map(Owner::clone)
     }
@@ -359,30 +376,29 @@ impl State for Stored<'_> {
     }
 
     fn set_waiter(&mut self, owner: &[u8], waiter: Waiter) {
-        self.known.line.set(owner, waiter);
+        let score = self.known.line.get(owner).map_or(0, |known| known.score);
+        self.known.line.set(owner, Waiter { score, ..waiter });
     }
 
-    fn push(&mut self, owner: &[u8], waiter: Waiter, deadline: Millis) {
-        if self.known.line.is_empty() {
-            self.known.scores_are_ours = true;
-        }
+    fn push(&mut self, owner: &[u8], waiter: Waiter) {
         self.known.line.push(Owner::from(owner), waiter);
         let owner = self.named(owner);
-        write::set_score(&mut self.deadlines, &owner, deadline);
+        write::set_score(&mut self.scores, &owner, waiter.score);
         write::push(&mut self.queue, &owner);
     }
 
     fn remove(&mut self, owner: &[u8]) {
-        if self.frozen {
-            return;
+        if let Some((index, owner)) = self.forget_place(owner) {
+            write::remove_at(&mut self.queue, index, &owner);
+            write::remove_member(&mut self.scores, &owner);
         }
-        let Some(index) = self.index_in_list(owner) else {
-            return;
-        };
-        self.known.line.remove(owner);
-        let owner = self.named(owner);
-        write::remove_at(&mut self.queue, index, &owner);
-        write::remove_member(&mut self.deadlines, &owner);
+    }
+
+    fn withdraw(&mut self, owner: &[u8]) {
+        if let Some((index, owner)) = self.forget_place(owner) {
+            write::remove_member(&mut self.scores, &owner);
+            write::withdraw_at(&mut self.queue, index, &owner);
+        }
     }
 
     /// Each by itself costs replicas a walk of the queue, so from some number on the list is
@@ -408,21 +424,46 @@ impl State for Stored<'_> {
             .map(|(owner, _)| string(owner))
             .collect();
         write::rewrite_list(&mut self.queue, &rest);
-        write::remove_members(&mut self.deadlines, &members);
+        write::remove_members(&mut self.scores, &members);
     }
 
-    fn deadline(&mut self, owner: &[u8]) -> Option<Millis> {
-        if self.known.scores_are_ours {
-            let waiter = self.known.line.get(owner);
-            return waiter.map(|waiter| waiter.deadline.wall);
+    fn set_score(&mut self, owner: &[u8], at: Millis) {
+        let Some(waiter) = self.known.line.get(owner) else {
+            return;
+        };
+        self.known.line.set(
+            owner,
+            Waiter {
+                score: at,
+                ..waiter
+            },
+        );
+        let owner = self.named(owner);
+        write::set_score(&mut self.scores, &owner, at);
+    }
+
+    fn lessen_scores(&mut self, lessening: &dyn Fn(usize) -> Millis) {
+        let waiters: Vec<(Owner, Waiter)> = self
+            .known
+            .line
+            .iter()
+            .map(|(owner, waiter)| (Owner::clone(owner), waiter))
+            .collect();
+        let mut lessened = Vec::with_capacity(waiters.len());
+        for (index, (owner, waiter)) in waiters.into_iter().enumerate() {
+            let less = lessening(index);
+            if less > 0 {
+                let name = string(&owner);
+                let score = self.scores.score(&name).unwrap_or(0.0) - write::score(less);
+                let waiter = Waiter {
+                    score: instant(score),
+                    ..waiter
+                };
+                self.known.line.set(&owner, waiter);
+                lessened.push((name, score));
+            }
         }
-        let owner = self.named(owner);
-        self.deadlines.score(&owner).map(instant)
-    }
-
-    fn set_deadline(&mut self, owner: &[u8], at: Millis) {
-        let owner = self.named(owner);
-        write::set_score(&mut self.deadlines, &owner, at);
+        write::set_scores(&mut self.scores, &lessened, c"zincr");
     }
 
     fn turn(&mut self) -> Option<Turn> {
@@ -443,17 +484,6 @@ impl State for Stored<'_> {
             self.ctx.notify(NotifyEvent::MODULE, name, &self.names.lock);
         }
         self.events.push(event);
-    }
-}
-
-/// A waiter that was found in the keys; it takes the lock itself, so its lease is its own affair.
-pub(super) fn found(now: Now) -> Waiter {
-    Waiter {
-        presence: Presence::Found,
-        lease: 0,
-        session: None,
-        deadline: Deadline::default(),
-        since: now.steady,
     }
 }
 

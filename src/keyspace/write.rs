@@ -29,8 +29,9 @@ fn announce_end(key: &Key<'_>) {
 
 /// Milliseconds as a score. Exact below 2^53.
 #[allow(clippy::cast_precision_loss)]
-fn score(at: Millis) -> f64 {
-    at as f64
+pub(super) fn score(at: Millis) -> f64 {
+    // What replicas are told is an integer.
+    at.min(i64::MAX.cast_unsigned()) as f64
 }
 
 fn millis(at: Millis) -> Str {
@@ -105,10 +106,28 @@ pub fn push(key: &mut Key<'_>, element: &Str) {
 /// Removes the element of a list whose index is known: LPOP, RPOP, or LREM from the nearer end.
 /// Replicas have no index, so theirs is the only walk, of half a queue at most.
 pub fn remove_at(key: &mut Key<'_>, index: usize, element: &Str) {
+    let event = take_out(key, index, element);
+    announce_removed(key, event);
+}
+
+/// As [`remove_at`], announced as the LREM that it is for others.
+pub fn withdraw_at(key: &mut Key<'_>, index: usize, element: &Str) {
+    take_out(key, index, element);
+    announce_removed(key, c"lrem");
+}
+
+fn announce_removed(key: &Key<'_>, event: &CStr) {
+    announce(key, NotifyEvent::LIST, event);
+    if key.is_empty() {
+        announce_end(key);
+    }
+}
+
+fn take_out(key: &mut Key<'_>, index: usize, element: &Str) -> &'static CStr {
     let length = key.len();
     key.list_delete(index);
     let (ctx, name) = (key.ctx(), key.name());
-    let event = if index == 0 {
+    if index == 0 {
         ctx.replicate(c"LPOP", &[name]);
         c"lpop"
     } else if index + 1 == length {
@@ -118,33 +137,6 @@ pub fn remove_at(key: &mut Key<'_>, index: usize, element: &Str) {
         let direction: &[u8] = if index < length / 2 { b"1" } else { b"-1" };
         ctx.replicate(c"LREM", &[name, &string(direction), element]);
         c"lrem"
-    };
-    announce(key, NotifyEvent::LIST, event);
-    if length == 1 {
-        announce_end(key);
-    }
-}
-
-/// LREM of every such element.
-pub fn remove_elements(key: &mut Key<'_>, element: &Str) {
-    let length = key.len();
-    let mut is_it = |index: &usize| {
-        let found = key.list_get(*index);
-        found.is_some_and(|found| found.as_slice() == element.as_slice())
-    };
-    let places: Vec<usize> = (0..length).filter(&mut is_it).collect();
-    if places.is_empty() {
-        return;
-    }
-    // From the end, so that the places before stay what they are.
-    for index in places.iter().rev() {
-        key.list_delete(*index);
-    }
-    let arguments = [key.name(), &string(b"0"), element];
-    key.ctx().replicate(c"LREM", &arguments);
-    announce(key, NotifyEvent::LIST, c"lrem");
-    if places.len() == length {
-        announce_end(key);
     }
 }
 

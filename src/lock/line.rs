@@ -27,6 +27,8 @@ pub struct Line<S = RandomState> {
     /// `tree[i]` counts the occupied slots in the range of `i`, as usual for a Fenwick tree;
     /// index 0 is not used.
     tree: Vec<usize>,
+    /// Number of waiters that are known by scripts only.
+    scripted: usize,
 }
 
 /// The lowest set bit: the length of the range that a Fenwick node covers.
@@ -71,12 +73,20 @@ impl<S: BuildHasher + Default> Line<S> {
         let occupied = self.count_before(slot) - before_range + 1;
         self.tree.push(occupied);
         self.slots.push(Some(Owner::clone(&owner)));
+        self.scripted += usize::from(waiter.presence.is_scripted());
         self.places.insert(owner, (slot, waiter));
+    }
+
+    /// Number of waiters that are known by scripts only.
+    #[must_use]
+    pub fn scripted(&self) -> usize {
+        self.scripted
     }
 
     /// Takes a waiter out, and tells which position it had.
     pub fn remove(&mut self, owner: &[u8]) -> Option<usize> {
-        let (slot, _) = self.places.remove(owner)?;
+        let (slot, waiter) = self.places.remove(owner)?;
+        self.scripted -= usize::from(waiter.presence.is_scripted());
         let index = self.count_before(slot);
         if let Some(place) = self.slots.get_mut(slot) {
             *place = None;
@@ -133,8 +143,10 @@ impl<S: BuildHasher + Default> Line<S> {
 
     /// Changes what is known of a waiter; nothing happens if it is not in the line.
     pub fn set(&mut self, owner: &[u8], waiter: Waiter) {
-        if let Some(place) = self.places.get_mut(owner) {
-            place.1 = waiter;
+        if let Some((_, known)) = self.places.get_mut(owner) {
+            self.scripted -= usize::from(known.presence.is_scripted());
+            self.scripted += usize::from(waiter.presence.is_scripted());
+            *known = waiter;
         }
     }
 
@@ -173,15 +185,17 @@ impl<S: BuildHasher + Default> Line<S> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::state::{Deadline, Presence};
+    use super::super::state::Presence;
     use super::*;
 
     fn waiter(lease: u64) -> Waiter {
         Waiter {
             presence: Presence::Polling,
             lease,
+            patience: 0,
             session: None,
-            deadline: Deadline::default(),
+            deadline: 0,
+            score: 0,
             since: 0,
         }
     }
@@ -232,6 +246,23 @@ mod tests {
             }
         }
         assert!(line.slots.len() < 4 * SMALL);
+    }
+
+    #[test]
+    fn waiters_known_by_scripts_only_are_counted() {
+        let with = |presence| Waiter {
+            presence,
+            ..waiter(1)
+        };
+        let mut line: Line = Line::default();
+        line.push(owner(1), with(Presence::Found));
+        line.push(owner(2), with(Presence::Polling));
+        line.push(owner(3), with(Presence::Asked));
+        assert_eq!(line.scripted(), 2);
+        line.set(&owner(2), with(Presence::Found));
+        line.set(&owner(1), with(Presence::Blocked(1)));
+        line.remove(&owner(3));
+        assert_eq!(line.scripted(), 1);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! A lock's state in plain memory, for unit, property and model tests of the rules.
 
-use super::state::{Deadline, Event, Holds, Millis, Now, Owner, Presence, State, Turn, Waiter};
+use super::state::{Event, Holds, Millis, Now, Owner, State, Turn, Waiter};
 use super::{Refusal, Session};
 
 /// One lock in memory. Everything is public: a test may put it in any state.
@@ -14,8 +14,8 @@ pub struct Memory {
     pub token: Option<(i64, Millis)>,
     /// Greatest token seen since the start.
     pub greatest_token: i64,
-    /// The waiters in order, with their deadlines.
-    pub queue: Vec<(Owner, Waiter, Millis)>,
+    /// The waiters in order.
+    pub queue: Vec<(Owner, Waiter)>,
     /// Whose turn it is.
     pub turn: Option<Turn>,
     /// The connections that the lock is bound to.
@@ -39,26 +39,27 @@ impl Memory {
     }
 
     /// What a restart of the server leaves: the keys, and no connections.
-    pub fn restart(&mut self) {
+    pub fn restart(&mut self, now: Now) {
         self.turn = None;
         self.session = None;
         self.greatest_token = 0;
-        for (_, waiter, _) in &mut self.queue {
-            *waiter = Waiter {
-                presence: Presence::Found,
-                lease: 0,
-                session: None,
-                deadline: Deadline::default(),
-                since: 0,
-            };
+        for (_, waiter) in &mut self.queue {
+            *waiter = Waiter::found(waiter.score, now);
         }
     }
 
-    fn find(&self, owner: &[u8]) -> Option<&(Owner, Waiter, Millis)> {
+    /// 0-based position of an owner in the queue.
+    #[must_use]
+    pub fn position_of(&self, owner: &[u8]) -> Option<usize> {
+        let mut queue = self.queue.iter();
+        queue.position(|entry| entry.0.as_ref() == owner)
+    }
+
+    fn find(&self, owner: &[u8]) -> Option<&(Owner, Waiter)> {
         self.queue.iter().find(|entry| entry.0.as_ref() == owner)
     }
 
-    fn find_mut(&mut self, owner: &[u8]) -> Option<&mut (Owner, Waiter, Millis)> {
+    fn find_mut(&mut self, owner: &[u8]) -> Option<&mut (Owner, Waiter)> {
         self.queue
             .iter_mut()
             .find(|entry| entry.0.as_ref() == owner)
@@ -113,14 +114,17 @@ impl State for Memory {
         self.queue.len()
     }
 
+    fn scripted(&mut self) -> usize {
+        let scripted = |entry: &&(Owner, Waiter)| entry.1.presence.is_scripted();
+        self.queue.iter().filter(scripted).count()
+    }
+
     fn nth(&mut self, index: usize) -> Option<Owner> {
         self.queue.get(index).map(|entry| Owner::clone(&entry.0))
     }
 
     fn position(&mut self, owner: &[u8]) -> Option<usize> {
-        self.queue
-            .iter()
-            .position(|entry| entry.0.as_ref() == owner)
+        self.position_of(owner)
     }
 
     fn waiter(&mut self, owner: &[u8]) -> Option<Waiter> {
@@ -129,25 +133,28 @@ impl State for Memory {
 
     fn set_waiter(&mut self, owner: &[u8], waiter: Waiter) {
         if let Some(entry) = self.find_mut(owner) {
-            entry.1 = waiter;
+            let score = entry.1.score;
+            entry.1 = Waiter { score, ..waiter };
         }
     }
 
-    fn push(&mut self, owner: &[u8], waiter: Waiter, deadline: Millis) {
-        self.queue.push((Owner::from(owner), waiter, deadline));
+    fn push(&mut self, owner: &[u8], waiter: Waiter) {
+        self.queue.push((Owner::from(owner), waiter));
     }
 
     fn remove(&mut self, owner: &[u8]) {
         self.queue.retain(|entry| entry.0.as_ref() != owner);
     }
 
-    fn deadline(&mut self, owner: &[u8]) -> Option<Millis> {
-        self.find(owner).map(|entry| entry.2)
+    fn set_score(&mut self, owner: &[u8], at: Millis) {
+        if let Some(entry) = self.find_mut(owner) {
+            entry.1.score = at;
+        }
     }
 
-    fn set_deadline(&mut self, owner: &[u8], at: Millis) {
-        if let Some(entry) = self.find_mut(owner) {
-            entry.2 = at;
+    fn lessen_scores(&mut self, lessening: &dyn Fn(usize) -> Millis) {
+        for (index, (_, waiter)) in self.queue.iter_mut().enumerate() {
+            waiter.score = waiter.score.saturating_sub(lessening(index));
         }
     }
 

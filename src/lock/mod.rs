@@ -7,8 +7,9 @@
 //! [`memory::Memory`] in the tests.
 //!
 //! Reading order: [`state`] (what a lock is made of), [`rules`] (the steps a client can take),
-//! [`turn`] (what happens when the lock is free), [`session`] (locks bound to connections), [`line`]
-//! (finding a waiter's position without walking the queue). What the rules promise is tested in
+//! [`turn`] (what happens when the lock is free), [`score`] (the waiters' times in the keys), [`scripts`]
+//! (the steps of Redisson's scripts), [`session`] (locks bound to connections), [`line`] (finding a
+//! waiter's position without walking the queue). What the rules promise is tested in
 //! `properties` (random steps) and in `model` (all steps, in small worlds).
 
 #![forbid(unsafe_code)]
@@ -16,6 +17,8 @@
 pub mod line;
 pub mod memory;
 pub mod rules;
+pub mod score;
+pub mod scripts;
 pub mod session;
 pub mod state;
 pub mod turn;
@@ -28,7 +31,6 @@ mod properties;
 pub use rules::{Acquired, Ask, Place, Refusal, Rules, Way};
 pub use session::Session;
 pub use state::{
-    Connection, Deadline, Event, Holds, Millis, Now, Owner, Presence, State, Tick, Ticket, Turn,
-    Waiter,
+    Connection, Event, Holds, Millis, Now, Owner, Presence, State, Tick, Ticket, Turn, Waiter,
 };
 pub use turn::Due;

@@ -6,11 +6,12 @@
 
 use std::collections::HashSet;
 
+use super::score;
 use super::session;
 use super::state::{
     Connection, Event, Holds, Millis, Now, Owner, Presence, State, Tick, Ticket, Waiter,
 };
-use super::turn::{grant, keep_head_true, next_token, settle};
+use super::turn::{grant, next_token, settle};
 
 /// The limits that apply to a step, from the configuration.
 #[derive(Clone, Copy, Debug)]
@@ -26,9 +27,12 @@ pub struct Rules {
     /// Until then, waiters that were found in the keys count as alive: their server has just
     /// started, and they may be on their way back.
     pub grace: Tick,
-    /// Whether Redisson's scripts are intercepted: a waiter of theirs that is gone from the keys
-    /// and did not say that it leaves was dropped, and is put back.
+    /// Whether Redisson's scripts are intercepted: the rules see all that its waiters do. Else Lua may
+    /// be at work on the same queue.
     pub intercepts: bool,
+    /// Whether waiters that were found in the keys ask again when they are woken, if they live: the rules
+    /// see who asks by a script, or they are our own from before a restart.
+    pub found_answer: bool,
 }
 
 /// One request for the lock.
@@ -88,6 +92,8 @@ pub enum Refusal {
     UnreadableToken,
     /// The stored token has another type than a string.
     TokenType,
+    /// The server may not use more memory.
+    MemoryFull,
     /// Some of the lock's keys may be where this server cannot see them.
     Moving,
 }
@@ -117,19 +123,33 @@ pub fn acquire<S: State>(
                 return Ok(None);
             }
             let token = grant(state, ask.owner, ask.lease, ask.session, rules, now)?;
-            replace_blocked(state, ask.owner);
-            let waiter = state.waiter(ask.owner);
-            state.remove(ask.owner);
-            keep_head_true(state, rules, now);
-            state.emit(Event::Acquired {
-                waited: waiter.map(|waiter| now.steady.saturating_sub(waiter.since)),
-            });
+            leave_for_lock(state, ask.owner, ask.patience, rules, now);
             Ok(Some(Acquired {
                 token,
                 reentrant: false,
             }))
         }
     }
+}
+
+/// An owner that takes the lock leaves the queue, if it was in it.
+pub(super) fn leave_for_lock<S: State>(
+    state: &mut S,
+    owner: &[u8],
+    patience: Millis,
+    rules: &Rules,
+    now: Now,
+) {
+    replace_blocked(state, owner);
+    let waiter = state.waiter(owner);
+    if waiter.is_some() {
+        state.remove(owner);
+        score::lessen_behind(state, 0, patience, rules);
+    }
+    score::keep_head_true(state, rules, now);
+    state.emit(Event::Acquired {
+        waited: waiter.map(|waiter| now.steady.saturating_sub(waiter.since)),
+    });
 }
 
 fn hold_again<S: State>(
@@ -198,26 +218,28 @@ pub fn join<S: State>(
         Way::Blocked(ticket) => Presence::Blocked(ticket),
         Way::Polling => Presence::Polling,
     };
-    let deadline = now.deadline_after(ask.patience);
-    let place = state.position(ask.owner).zip(state.waiter(ask.owner));
-    let waiter = Waiter {
+    let known = state.position(ask.owner).zip(state.waiter(ask.owner));
+    let mut waiter = Waiter {
         presence,
         lease: ask.lease,
+        patience: ask.patience,
         session: ask.session,
-        deadline,
-        since: place.map_or(now.steady, |(_, waiter)| waiter.since),
+        deadline: now.tick_after(ask.patience),
+        score: 0,
+        since: known.map_or(now.steady, |(_, waiter)| waiter.since),
     };
-    let index = if let Some((index, _)) = place {
+    let index = if let Some((index, _)) = known {
         replace_blocked(state, ask.owner);
         state.set_waiter(ask.owner, waiter);
-        state.set_deadline(ask.owner, deadline.wall);
+        score::refresh(state, ask.owner, index, rules, now);
         index
     } else {
         let waiting = state.waiting();
         if waiting >= rules.max_waiters {
             return Err(Refusal::QueueFull);
         }
-        state.push(ask.owner, waiter, deadline.wall);
+        waiter.score = score::of_newcomer(state, ask.patience, rules, now);
+        state.push(ask.owner, waiter);
         state.emit(Event::Enqueued);
         waiting
     };
@@ -305,15 +327,18 @@ pub fn renew<S: State>(
     Ok(lease)
 }
 
-/// A waiter of Redisson's has asked, by a script of its own: a sign of life for so long.
-pub fn asked<S: State>(state: &mut S, owner: &[u8], alive: Millis, now: Now) {
+/// A waiter of Redisson's has asked by a script, and sleeps for so long, or until the lease ends: it
+/// asks again within its patience after that.
+pub fn asked<S: State>(state: &mut S, owner: &[u8], patience: Millis, sleeps: Millis, now: Now) {
     let Some(mut waiter) = state.waiter(owner) else {
         return;
     };
     match waiter.presence {
         Presence::Polling | Presence::Found | Presence::Asked => {
+            let sleeps = sleeps.max(score::lease_left(state, now));
             waiter.presence = Presence::Asked;
-            waiter.deadline = now.deadline_after(alive);
+            waiter.patience = patience;
+            waiter.deadline = now.tick_after(sleeps.saturating_add(patience));
             state.set_waiter(owner, waiter);
         }
         // A connection of ours waits for the same owner.
@@ -323,10 +348,22 @@ pub fn asked<S: State>(state: &mut S, owner: &[u8], alive: Millis, now: Now) {
 
 /// Takes `owner` out of the queue. Returns whether it was in it.
 pub fn cancel<S: State>(state: &mut S, owner: &[u8], rules: &Rules, now: Now) -> bool {
-    let Some(waiter) = state.waiter(owner) else {
+    leave(state, owner, S::remove, rules, now)
+}
+
+/// As [`cancel`], with what takes an owner out.
+pub(super) fn leave<S: State>(
+    state: &mut S,
+    owner: &[u8],
+    take_out: impl FnOnce(&mut S, &[u8]),
+    rules: &Rules,
+    now: Now,
+) -> bool {
+    let Some((index, waiter)) = state.position(owner).zip(state.waiter(owner)) else {
         return false;
     };
-    state.remove(owner);
+    take_out(state, owner);
+    score::lessen_behind(state, index, waiter.patience, rules);
     state.emit(match waiter.presence {
         Presence::Blocked(ticket) => Event::Cancelled {
             ticket: Some(ticket),
@@ -375,15 +412,17 @@ pub fn look<S: State>(state: &mut S, rules: &Rules, now: Now) {
 /// on another connection, and that has closed as well.
 pub fn leave_gone<S: State>(state: &mut S, rules: &Rules, now: Now, owners: &[Owner]) {
     let mut named = HashSet::new();
-    let gone: Vec<Owner> = owners
+    let gone: Vec<(usize, Owner, Millis)> = owners
         .iter()
-        .filter(|owner| {
-            let waiter = state.waiter(owner);
-            let gone = waiter.is_some_and(|waiter| waiter.presence == Presence::Gone);
-            gone && named.insert(Owner::clone(owner))
+        .filter_map(|owner| {
+            let waiter = state.waiter(owner)?;
+            let gone = waiter.presence == Presence::Gone && named.insert(Owner::clone(owner));
+            let index = state.position(owner).filter(|_| gone)?;
+            Some((index, Owner::clone(owner), waiter.patience))
         })
-        .map(Owner::clone)
         .collect();
+    score::lessen_behind_all(state, &gone, rules);
+    let gone: Vec<Owner> = gone.into_iter().map(|(_, owner, _)| owner).collect();
     state.remove_all(&gone);
     for _ in &gone {
         state.emit(Event::Left);

@@ -62,24 +62,6 @@ impl Now {
     pub fn tick_after(self, duration: Millis) -> Tick {
         self.tick().saturating_add(duration)
     }
-
-    /// The same instant from now on both clocks.
-    #[must_use]
-    pub fn deadline_after(self, duration: Millis) -> Deadline {
-        Deadline {
-            wall: self.after(duration),
-            tick: self.tick_after(duration),
-        }
-    }
-}
-
-/// When a polling waiter counts as dead.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Deadline {
-    /// As it stands in the keys, for other servers and for scripts.
-    pub wall: Millis,
-    /// As this server counts it.
-    pub tick: Tick,
 }
 
 /// How often an owner holds a lock.
@@ -100,15 +82,22 @@ pub enum Presence {
     Blocked(Ticket),
     /// It was blocked here and its connection has closed: to be removed at once.
     Gone,
-    /// It asked with ENQUEUE since this server started or since it was last woken, and asks
-    /// again when woken. Alive until its deadline.
+    /// It asked with ENQUEUE since this server started, or was woken, and asks again when woken. Alive
+    /// until its deadline.
     Polling,
     /// Its place was found in the keys: a Redisson client, or an owner from before a restart.
     /// Alive until its deadline; it may never answer.
     Found,
-    /// A Redisson client that was seen asking. Alive until its deadline here; what stands in the
-    /// keys is its script's affair.
+    /// A Redisson client that was seen asking. Alive until its deadline.
     Asked,
+}
+
+impl Presence {
+    /// Whether the waiter is known by scripts only: it joined by one, or was found in the keys.
+    #[must_use]
+    pub fn is_scripted(self) -> bool {
+        matches!(self, Self::Found | Self::Asked)
+    }
 }
 
 /// A waiter's place in the queue, beyond the order itself.
@@ -118,15 +107,44 @@ pub struct Waiter {
     pub presence: Presence,
     /// The lease it asked for, used when the lock is handed to it.
     pub lease: Millis,
+    /// How long it may stay silent; 0 if it was found, when its score is all that is known.
+    pub patience: Millis,
     /// The connection that the lock shall be bound to when it is handed to it.
     pub session: Option<Connection>,
-    /// When it counts as dead, as far as this server has set it; meaningless if it was found.
-    pub deadline: Deadline,
+    /// When a waiter that asked here counts as dead. No key tells; other servers go by the score.
+    pub deadline: Tick,
+    /// The instant in the keys after which scripts, and servers that know nothing else of the
+    /// waiter, count it as dead (see [`super::score`]).
+    pub score: Millis,
     /// When it joined, by the steady clock in microseconds.
     pub since: u64,
 }
 
 impl Waiter {
+    /// A waiter that was found in the keys. It takes the lock itself, so its lease is its own affair.
+    #[must_use]
+    pub fn found(score: Millis, now: Now) -> Self {
+        Self {
+            presence: Presence::Found,
+            lease: 0,
+            patience: 0,
+            session: None,
+            deadline: 0,
+            score,
+            since: now.steady,
+        }
+    }
+
+    /// Whether it lives for sure: its connection is blocked here, or it asked here in time.
+    #[must_use]
+    pub fn lives(&self, now: Now) -> bool {
+        match self.presence {
+            Presence::Blocked(_) => true,
+            Presence::Polling | Presence::Asked => self.deadline > now.tick(),
+            Presence::Found | Presence::Gone => false,
+        }
+    }
+
     /// The ticket under which its connection is blocked here, if it is.
     #[must_use]
     pub fn ticket(&self) -> Option<Ticket> {
@@ -142,6 +160,8 @@ impl Waiter {
 pub struct Turn {
     /// The polling waiter whose turn it is.
     pub owner: Owner,
+    /// When the polling waiters right behind it are woken, if it is still silent; none once they are.
+    pub wakes_next: Option<Tick>,
     /// When the turn ends.
     pub until: Tick,
 }
@@ -225,8 +245,8 @@ pub enum Event {
 ///
 /// Implementations only store and fetch; every decision is in [`super::rules`] and
 /// [`super::turn`]. None of the queue's methods may cost more than the logarithm of its length.
-/// An owner is in the queue at most once, and has a deadline exactly while it is queued;
-/// whatever foreign writers did to that has been repaired before a step begins.
+/// An owner is in the queue at most once, and has a score exactly while it is queued; whatever
+/// foreign writers did to that has been repaired before a step begins.
 pub trait State {
     /// Whether anyone holds the lock.
     fn is_held(&mut self) -> bool;
@@ -240,6 +260,8 @@ pub trait State {
     fn set_lease_end(&mut self, at: Millis);
     /// Frees the lock, whoever holds it.
     fn free(&mut self);
+    /// The lock is about to be freed by a script, which counts down to 0 first: others may listen for that.
+    fn count_down(&mut self) {}
 
     /// The last fencing token, `Ok(None)` if none is known; an error if it is no number.
     fn token(&mut self) -> Result<Option<i64>, super::Refusal>;
@@ -251,28 +273,35 @@ pub trait State {
 
     /// Number of waiters.
     fn waiting(&mut self) -> usize;
+    /// Number of waiters that are known by scripts only.
+    fn scripted(&mut self) -> usize;
     /// The waiter at a 0-based position.
     fn nth(&mut self, index: usize) -> Option<Owner>;
     /// 0-based position of a waiter.
     fn position(&mut self, owner: &[u8]) -> Option<usize>;
     /// A waiter as this server sees it.
     fn waiter(&mut self, owner: &[u8]) -> Option<Waiter>;
-    /// Changes how this server sees a waiter; no effect on others.
+    /// Changes how this server sees a waiter, but for its score; no effect on others.
     fn set_waiter(&mut self, owner: &[u8], waiter: Waiter);
-    /// Adds `owner` at the end of the queue.
-    fn push(&mut self, owner: &[u8], waiter: Waiter, deadline: Millis);
-    /// Takes `owner` out of the queue, deadline and all.
+    /// Adds `owner` at the end of the queue, with its score.
+    fn push(&mut self, owner: &[u8], waiter: Waiter);
+    /// Takes `owner` out of the queue, score and all.
     fn remove(&mut self, owner: &[u8]);
+    /// Takes `owner` out of the queue, which it leaves by a script.
+    fn withdraw(&mut self, owner: &[u8]) {
+        self.remove(owner);
+    }
     /// Takes many waiters out at once.
     fn remove_all(&mut self, owners: &[Owner]) {
         for owner in owners {
             self.remove(owner);
         }
     }
-    /// The instant after which a polling waiter counts as dead, as the keys say.
-    fn deadline(&mut self, owner: &[u8]) -> Option<Millis>;
-    /// Sets that instant for an owner in the queue.
-    fn set_deadline(&mut self, owner: &[u8], at: Millis);
+    /// Sets the score of an owner in the queue.
+    fn set_score(&mut self, owner: &[u8], at: Millis);
+    /// Lessens the score of each waiter by what `lessening` says for its 0-based position. Walks
+    /// the queue.
+    fn lessen_scores(&mut self, lessening: &dyn Fn(usize) -> Millis);
 
     /// Whose turn it is, if the lock is free and a polling waiter was woken.
     fn turn(&mut self) -> Option<Turn>;

@@ -1,28 +1,29 @@
 //! What happens when the lock is free: the head's turn.
 //!
 //! - A blocked head is made the holder in the same step (direct hand-off).
-//! - A polling head is woken and has a turn to come; then it is dropped and the next turn starts.
-//!   The polling waiters right behind it are woken as well and their deadlines pulled in to the
-//!   end of the same turn: the living answer by asking again, the dead run out together, so a row
-//!   of dead waiters costs one turn in total, not one each.
+//! - A polling head is woken, and nobody else. It has a turn to come: `fairlock.turn`, or its own
+//!   patience if that is shorter. Then it is dropped and the next turn starts.
+//! - A head that has been silent for a tenth of its turn may be dead, and others behind it as well.
+//!   Then the polling waiters right behind it are woken too, and have until the end of the same
+//!   turn: the living ask again, and the dead run out together. So a hand-off to a living waiter costs one
+//!   message, and a row of dead waiters one turn.
 
 use super::rules::{Refusal, Rules, token_expiry};
+use super::score;
 use super::session;
-use super::state::{
-    Connection, Deadline, Event, Millis, Now, Owner, Presence, State, Tick, Turn, Waiter,
-};
+use super::state::{Connection, Event, Millis, Now, Owner, Presence, State, Tick, Turn, Waiter};
 
-/// How many waiters behind a polling head are woken with it.
-pub const WOKEN_WITH_HEAD: usize = 16;
+/// How many waiters behind a silent head are woken.
+pub const WOKEN_BEHIND: usize = 16;
 
 /// Brings the lock to rest: afterwards it is held, or its queue is empty, or a polling head has
-/// its turn; and whoever is the head now has its deadline in the keys.
+/// its turn; and the head's score is true.
 ///
 /// `asking` is the owner whose request is being decided. It is alive, whatever its deadline says,
 /// and serves itself if it is the head, so settling stops there.
 pub fn settle<S: State>(state: &mut S, rules: &Rules, now: Now, asking: Option<&[u8]>) {
     serve(state, rules, now, asking);
-    keep_head_true(state, rules, now);
+    score::keep_head_true(state, rules, now);
 }
 
 /// Serves one head after the other while the lock is free.
@@ -61,6 +62,7 @@ fn serve_head<S: State>(
         Presence::Blocked(ticket) => {
             let granted = grant(state, head, waiter.lease, waiter.session, rules, now);
             state.remove(head);
+            score::lessen_behind(state, 0, waiter.patience, rules);
             state.emit(match granted {
                 Ok(token) => Event::Granted {
                     ticket,
@@ -76,7 +78,7 @@ fn serve_head<S: State>(
             if is_dead(state, head, &waiter, rules, now) {
                 reap(state, head, rules, now, asking);
             } else {
-                start_turn(state, head, rules, now);
+                wait_for(state, head, waiter, rules, now);
                 return false;
             }
         }
@@ -113,7 +115,9 @@ fn reap<S: State>(state: &mut S, head: &Owner, rules: &Rules, now: Now, asking: 
     }
 }
 
-/// A polling head is dead once its turn, or before its turn its deadline, is over.
+/// A polling head is dead once its turn, or before its turn its deadline, is over. Of a waiter that
+/// was found the score is all that is known; so it is of a silent waiter of Redisson's where its scripts
+/// run as Lua, for it may have asked unseen.
 fn is_dead<S: State>(
     state: &mut S,
     head: &Owner,
@@ -121,48 +125,77 @@ fn is_dead<S: State>(
     rules: &Rules,
     now: Now,
 ) -> bool {
-    match state.turn() {
-        Some(turn) if turn.owner == *head => turn.until <= now.tick(),
-        _ if matches!(waiter.presence, Presence::Polling | Presence::Asked) => {
-            waiter.deadline.tick <= now.tick()
-        }
-        _ if rules.grace > now.tick() => false,
-        _ => {
-            let unknown = now.after(rules.patience);
-            state.deadline(head).unwrap_or(unknown) <= now.millis()
-        }
+    if let Some(turn) = state.turn().filter(|turn| turn.owner == *head) {
+        return turn.until <= now.tick();
+    }
+    let goes_by_score = match waiter.presence {
+        Presence::Polling => false,
+        Presence::Asked => !rules.intercepts && !waiter.lives(now),
+        _ => true,
+    };
+    if goes_by_score {
+        rules.grace <= now.tick() && waiter.score <= now.millis()
+    } else {
+        !waiter.lives(now)
     }
 }
 
-/// Starts the turn of a polling head, unless it is running already.
-fn start_turn<S: State>(state: &mut S, head: &Owner, rules: &Rules, now: Now) {
-    if state.turn().is_some_and(|turn| turn.owner == *head) {
+/// A polling head is to come: starts its turn, or goes on with it.
+fn wait_for<S: State>(state: &mut S, head: &Owner, waiter: Waiter, rules: &Rules, now: Now) {
+    let running = state.turn().filter(|turn| turn.owner == *head);
+    let Some(mut turn) = running else {
+        start_turn(state, head, waiter, rules, now);
         return;
+    };
+    if turn.wakes_next.is_some_and(|at| at <= now.tick()) {
+        turn.wakes_next = None;
+        wake_behind(state, rules, turn.until);
+        state.set_turn(Some(turn));
     }
-    let until = now.deadline_after(rules.turn);
+}
+
+fn start_turn<S: State>(state: &mut S, head: &Owner, mut waiter: Waiter, rules: &Rules, now: Now) {
+    let own = match waiter.presence {
+        Presence::Polling => waiter.patience,
+        Presence::Asked if waiter.lives(now) => {
+            let left = waiter.deadline.saturating_sub(now.tick());
+            left.min(waiter.patience)
+        }
+        _ if rules.grace > now.tick() => rules.turn,
+        _ => waiter.score.saturating_sub(now.millis()),
+    };
+    let length = rules.turn.min(own).max(1);
+    let until = now.tick_after(length);
     state.set_turn(Some(Turn {
         owner: Owner::clone(head),
-        until: until.tick,
+        wakes_next: Some(now.tick_after((length / 10).max(1))),
+        until,
     }));
-    pull_in(state, head, until);
+    waiter.deadline = until;
+    state.set_waiter(head, waiter);
     wake(state, head);
-    for index in 1..=WOKEN_WITH_HEAD {
+}
+
+/// Wakes the polling waiters right behind a silent head. They have until the end of its turn to
+/// ask again. One that was found and may live without ever saying so keeps its own time.
+fn wake_behind<S: State>(state: &mut S, rules: &Rules, until: Tick) {
+    for index in 1..=WOKEN_BEHIND {
         let Some(owner) = state.nth(index) else { break };
         let Some(mut waiter) = state.waiter(&owner) else {
             break;
         };
         match waiter.presence {
-            Presence::Polling if waiter.deadline.tick > until.tick => {
-                pull_in(state, &owner, until);
-            }
-            // Not its score: the next script lessens it, and the one after that would drop the
-            // waiter, however alive.
-            Presence::Asked => {
-                waiter.deadline.tick = waiter.deadline.tick.min(until.tick);
+            Presence::Polling | Presence::Asked => {
+                waiter.deadline = waiter.deadline.min(until);
                 state.set_waiter(&owner, waiter);
             }
-            // A waiter that was found keeps the deadline it has: it may be alive and never say so.
-            Presence::Polling | Presence::Found => (),
+            Presence::Found if rules.found_answer => {
+                waiter.presence = Presence::Polling;
+                waiter.patience = rules.patience;
+                waiter.deadline = until;
+                state.set_waiter(&owner, waiter);
+            }
+            Presence::Found => (),
             // Behind a waiter that the server serves itself, nobody needs to hurry.
             Presence::Blocked(_) | Presence::Gone => break,
         }
@@ -170,82 +203,7 @@ fn start_turn<S: State>(state: &mut S, head: &Owner, rules: &Rules, now: Now) {
     }
 }
 
-/// Sets a polling waiter's deadline to the end of a turn.
-fn pull_in<S: State>(state: &mut S, owner: &Owner, until: Deadline) {
-    if let Some(mut waiter) = state.waiter(owner) {
-        waiter.deadline = until;
-        state.set_waiter(owner, waiter);
-        state.set_deadline(owner, until.wall);
-    }
-}
-
-/// Keeps the head's deadline in the keys true, whatever scripts did to it: they drop a head whose
-/// deadline is over and stop at one whose deadline is not, so it shields all behind it. A head that
-/// is dead, or that was found and may be at any time, shields nobody for long: then that of the
-/// first who lives behind it is kept true as well.
-pub(super) fn keep_head_true<S: State>(state: &mut S, rules: &Rules, now: Now) {
-    for index in 0..=WOKEN_WITH_HEAD {
-        let Some(owner) = state.nth(index) else {
-            return;
-        };
-        let Some(waiter) = state.waiter(&owner) else {
-            return;
-        };
-        if keep_true(state, &owner, waiter, rules, now) {
-            return;
-        }
-    }
-}
-
-/// Keeps a waiter's deadline in the keys true. Returns whether the waiter lives for sure.
-///
-/// That of a blocked waiter is ahead of now, as is that of a Redisson client that has asked in
-/// time; that of a polling one is the one it was given. A waiter that was found has no other than
-/// what the keys say.
-fn keep_true<S: State>(
-    state: &mut S,
-    owner: &Owner,
-    mut waiter: Waiter,
-    rules: &Rules,
-    now: Now,
-) -> bool {
-    let stored = state.deadline(owner);
-    let left = waiter.deadline.tick.saturating_sub(now.tick());
-    match waiter.presence {
-        Presence::Blocked(_) => {
-            if left == 0 || stored.is_none_or(|at| at <= now.millis()) {
-                waiter.deadline = now.deadline_after(rules.patience);
-                state.set_waiter(owner, waiter);
-                state.set_deadline(owner, waiter.deadline.wall);
-            }
-            true
-        }
-        Presence::Polling => {
-            if left > 0 && waiter.deadline.wall <= now.millis() {
-                // The wall clock was set ahead.
-                waiter.deadline.wall = now.after(left);
-                state.set_waiter(owner, waiter);
-            }
-            if stored != Some(waiter.deadline.wall) {
-                state.set_deadline(owner, waiter.deadline.wall);
-            }
-            left > 0
-        }
-        Presence::Asked => {
-            if left == 0 {
-                // It has been silent for too long: what the keys say is all there is.
-                waiter.presence = Presence::Found;
-                state.set_waiter(owner, waiter);
-            } else if stored.is_none_or(|at| at <= now.millis()) {
-                state.set_deadline(owner, now.after(left.min(rules.patience)));
-            }
-            left > 0
-        }
-        Presence::Found | Presence::Gone => false,
-    }
-}
-
-fn wake<S: State>(state: &mut S, owner: &Owner) {
+pub(super) fn wake<S: State>(state: &mut S, owner: &Owner) {
     state.emit(Event::WakeUp {
         owner: Owner::clone(owner),
     });
@@ -297,20 +255,31 @@ pub(super) fn next_token<S: State>(state: &mut S, now: Now) -> Result<i64, Refus
         .ok_or(Refusal::UnreadableToken)
 }
 
+/// Whether the queue can be left to Redisson's scripts, which run as Lua: none but theirs wait, and no
+/// turn is running that these rules have started.
+pub fn leaves_to_scripts<S: State>(state: &mut S, rules: &Rules) -> bool {
+    let waiting = state.waiting();
+    !rules.intercepts
+        && waiting > 0
+        && waiting == state.scripted()
+        && state.turn().is_none()
+        && state.session().is_none()
+}
+
 /// When a lock has to be looked at again if nobody touches it before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Due {
     /// By the wall clock, once this millisecond is over: the lease has ended and somebody waits for
     /// it, or the score of a head that lives is over.
     pub wall: Option<Millis>,
-    /// By the steady clock: a turn ends, a session is to be renewed, or the deadline of a head
-    /// that lives is over.
+    /// By the steady clock: a turn ends, those behind a silent head are to be woken, a session is to
+    /// be renewed, or the deadline of a head that lives is over.
     pub tick: Option<Tick>,
 }
 
 /// When the lock has to be looked at again. Nothing of it if nobody waits and it is not bound to
 /// a connection, or if it is held without a lease and whoever waits was found in the keys.
-pub fn next_due<S: State>(state: &mut S, now: Now) -> Due {
+pub fn next_due<S: State>(state: &mut S, rules: &Rules, now: Now) -> Due {
     let renew = state.session().as_ref().map(|session| session.renew_at);
     if state.nth(0).is_none() {
         return Due {
@@ -318,7 +287,7 @@ pub fn next_due<S: State>(state: &mut S, now: Now) -> Due {
             tick: renew,
         };
     }
-    let turn = state.turn().map(|turn| turn.until);
+    let turn = state.turn();
     if turn.is_none() && !state.is_held() {
         // It was freed without a word, as a lease that ends does, and nobody has been served yet.
         return Due {
@@ -326,33 +295,14 @@ pub fn next_due<S: State>(state: &mut S, now: Now) -> Due {
             tick: Some(now.tick()),
         };
     }
-    let (deadline, score) = shield_ends(state, now);
+    let turn_ends = turn.as_ref().map(|turn| turn.until);
+    let wakes_next = turn.and_then(|turn| turn.wakes_next);
+    let (deadline, score) = score::shield_ends(state, rules, now);
     Due {
         wall: [state.lease_end(), score].into_iter().flatten().min(),
-        tick: [renew, turn, deadline].into_iter().flatten().min(),
+        tick: [renew, turn_ends, wakes_next, deadline]
+            .into_iter()
+            .flatten()
+            .min(),
     }
-}
-
-/// When the first waiter that lives for sure does not shield those behind it from scripts any
-/// more, by this server's count or by the keys.
-fn shield_ends<S: State>(state: &mut S, now: Now) -> (Option<Tick>, Option<Millis>) {
-    for index in 0..=WOKEN_WITH_HEAD {
-        let Some(owner) = state.nth(index) else { break };
-        let Some(waiter) = state.waiter(&owner) else {
-            break;
-        };
-        let deadline = waiter.deadline.tick;
-        let lives = match waiter.presence {
-            Presence::Blocked(_) => true,
-            Presence::Polling | Presence::Asked => deadline > now.tick(),
-            Presence::Found | Presence::Gone => false,
-        };
-        if lives {
-            // A key lives through the millisecond in which it expires; scripts drop a head whose
-            // score is that.
-            let score = state.deadline(&owner);
-            return (Some(deadline), score.map(|at| at.saturating_sub(1)));
-        }
-    }
-    (None, None)
 }

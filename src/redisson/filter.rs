@@ -2,13 +2,25 @@
 
 use std::cell::Cell;
 
-use crate::config;
 use crate::server::filter::{Filter, Incoming};
 use crate::server::{Ctx, Str, selected, string};
 
 use super::recognise::{by_digest, by_text};
-use super::table::Script;
+use super::table::{Form, Role, Script};
 use super::{permission, stats};
+
+/// Those who want to know what the filter sees.
+#[derive(Clone, Copy, Debug)]
+pub struct Hooks {
+    /// Whether scripts run natively.
+    pub intercepts: fn() -> bool,
+    /// Somebody publishes on this channel.
+    pub publishes: fn(&[u8]),
+    /// A script that runs as Lua asks for a lock, for an owner with this patience.
+    pub asks: fn(&[u8], &[u8], u64),
+    /// A script is about to work on a lock as Lua, although scripts are intercepted.
+    pub touches: fn(&[u8]),
+}
 
 /// The commands that run a script natively, by their arguments those of EVAL and of EVALSHA.
 pub const EVAL: &std::ffi::CStr = c"fairlock.eval";
@@ -20,10 +32,12 @@ thread_local! {
     static EVALSHA_NAME: Str = string(EVALSHA.to_bytes());
     /// On a replica scripts are left alone: they write nothing there.
     static IS_REPLICA: Cell<bool> = const { Cell::new(false) };
+    static HOOKS: Cell<Option<Hooks>> = const { Cell::new(None) };
 }
 
 /// Forgets what an earlier load of the module may have left.
-pub fn start_afresh(ctx: &Ctx) {
+pub fn start_afresh(ctx: &Ctx, hooks: Hooks) {
+    HOOKS.set(Some(hooks));
     IS_REPLICA.set(ctx.flags().replica());
     permission::forget();
     stats::clear();
@@ -34,7 +48,8 @@ pub fn role_changes(replica: bool) {
     IS_REPLICA.set(replica);
 }
 
-/// Looks for scripts, and for whatever may change permissions or, on some servers, a client's database.
+/// Looks for scripts and wake-ups, and for whatever may change permissions or, on some servers, a client's
+/// database.
 #[derive(Debug)]
 pub struct Scripts;
 
@@ -46,12 +61,20 @@ impl Filter for Scripts {
             [b'c' | b'C', _, _, _] => is(name, b"copy"),
             [b'e' | b'E', _, _, _, _, _, _] => is(name, b"evalsha"),
             [b'a' | b'A', _, _] => is(name, b"acl"),
+            [b'p' | b'P', _, _, _, _, _, _] => is(name, b"publish"),
+            [b's' | b'S', _, _, _, _, _, _, _] => is(name, b"spublish"),
             _ => false,
         }
     }
 
     fn look(command: &mut Incoming) {
         let name = command.argument(0).unwrap_or_default();
+        if is(name, b"publish") || is(name, b"spublish") {
+            if let (Some(hooks), Some(channel)) = (HOOKS.get(), command.argument(1)) {
+                (hooks.publishes)(channel);
+            }
+            return;
+        }
         permission::transaction_is_through();
         if is(name, b"evalsha") {
             intercept(command, by_digest, &EVALSHA_NAME);
@@ -87,9 +110,19 @@ fn intercept(
         let client = command.client();
         client.is_some_and(|client| !permission::is_plain(client))
     };
-    if config::intercept_eval() && !untouched() {
+    let Some(hooks) = HOOKS.get() else { return };
+    let intercepts = (hooks.intercepts)();
+    if intercepts && !untouched() {
         own_name.with(|name| command.rename(name));
-    } else {
-        stats::left_to_lua(script.role);
+        return;
+    }
+    stats::left_to_lua(script.role);
+    if intercepts && !matches!(script.role, Role::Leave | Role::Renew) {
+        command.argument(3).map(hooks.touches);
+    }
+    if let Form::TryLock(form) = &script.form
+        && let Some((lock, owner, patience)) = form.asks(command)
+    {
+        (hooks.asks)(lock, owner, patience);
     }
 }

@@ -1,44 +1,35 @@
-//! The scripts by which a waiter leaves the queue.
+//! The scripts by which a waiter leaves the queue. They differ in whose scores they lessen, and natively
+//! scores stay as they are.
 
-use crate::server::{Str, string};
+use crate::keyspace::names;
+use crate::server::{Access, Str, string};
 
-use super::keys::Waiters;
-use super::run::{Call, LeftToLua, Reply};
+use super::run::{Call, LeftToLua};
 
-/// One such script. Keys: queue, scores. Arguments: owner, and the wait to subtract.
+/// One such script. Keys: queue, scores. Arguments: owner, and since 3.5.5 the wait to subtract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Leave {
-    /// It takes the owner out.
-    Only,
-    /// If the owner is the head, everybody's score is lessened first.
-    SubtractIfHead,
-    /// The scores of those behind the owner are lessened first.
-    SubtractBehind,
-}
+pub struct Leave;
 
 impl Leave {
-    pub fn run(self, call: &Call<'_>) -> Result<Reply, LeftToLua> {
-        let mut waiters = Waiters::open(call, 0, 1)?;
-        let owner = string(call.argument(0)?);
-        let is_owner = |waiter: &Str| waiter.as_slice() == owner.as_slice();
-        match self {
-            Self::Only => (),
-            Self::SubtractIfHead => {
-                let wait = call.number(1)?;
-                if waiters.head().as_ref().is_some_and(is_owner) {
-                    waiters.subtract_from_all(wait);
-                }
-            }
-            Self::SubtractBehind => {
-                let wait = call.number(1)?;
-                let all = waiters.all();
-                let place = all.iter().position(is_owner);
-                let behind = place.and_then(|place| all.get(place + 1..));
-                waiters.subtract_from(behind.unwrap_or_default(), wait);
-            }
+    /// Reads a call: who leaves.
+    pub fn read<'c>(call: &Call<'c>) -> Result<&'c [u8], LeftToLua> {
+        if call.arguments.len() > 1 {
+            call.millis(1)?;
         }
-        waiters.remove_score(&owner);
-        waiters.remove_entries(&owner);
-        Ok(Reply::Nil)
+        call.argument(0)
+    }
+
+    /// The lock whose queue the owner leaves: the script is not told. Where two locks have the queue
+    /// in common, it is that which is held.
+    pub fn lock(call: &Call<'_>) -> Result<Str, LeftToLua> {
+        let [plain, braced] = names::locks_of(call.key(0)?.as_slice()).ok_or(LeftToLua)?;
+        let plain = plain.map(string);
+        let braced = braced.map(string);
+        let is_held = |lock: &Str| !call.ctx.open(lock, Access::Read).is_empty();
+        match (plain, braced) {
+            (Some(plain), Some(braced)) if is_held(&braced) && !is_held(&plain) => Ok(braced),
+            (Some(lock), _) | (None, Some(lock)) => Ok(lock),
+            (None, None) => Err(LeftToLua),
+        }
     }
 }

@@ -1,8 +1,8 @@
 //! The scripts that renew leases.
 
-use crate::server::string;
+use crate::keyspace::write;
+use crate::server::{Access, Kind, clock, string};
 
-use super::keys::{hash, lease};
 use super::run::{Call, LeftToLua, Reply};
 
 /// One such script. Keys: locks. Arguments: lease, and an owner for each lock.
@@ -15,15 +15,21 @@ pub enum Renew {
 }
 
 impl Renew {
+    /// Does as the script does. A lock that is renewed makes a key event, by which the module
+    /// notices.
     pub fn run(self, call: &Call<'_>) -> Result<Reply, LeftToLua> {
-        let lease_time = call.duration(0)?;
+        let lease = call.duration(0)?;
         let mut renewed = Vec::with_capacity(call.keys.len());
-        for index in 0..call.keys.len() {
-            let mut lock = hash(call, index)?;
+        for (index, key) in call.keys.iter().enumerate() {
+            let mut lock = call.ctx.open(key, Access::Write);
+            if !lock.fits(Kind::Hash) {
+                return Err(LeftToLua);
+            }
             let owner = string(call.argument(index + 1)?);
             let held = lock.hash_get(&owner).is_some();
             if held {
-                lease(&mut lock, lease_time);
+                let now = clock::wall_micros() / 1000;
+                write::set_expiry(&mut lock, now.saturating_add(lease));
             }
             renewed.push(i64::from(held));
         }

@@ -3,9 +3,11 @@
 
 use std::sync::LazyLock;
 
+use crate::lock::scripts::Told;
+
 use super::leave::Leave;
 use super::renew::Renew;
-use super::try_lock::{Queue, TryLock};
+use super::try_lock::TryLock;
 use super::unlock::{Latch, Unlock};
 
 /// The table: SHA-1 of the text, its length in bytes, role, number of keys and of arguments, first
@@ -133,46 +135,25 @@ fn value(digit: u8) -> Option<u8> {
 
 /// What the script of a role does, by the release that brought it.
 fn form(role: &str, first: &str) -> Option<(Role, Form)> {
-    let try_lock = TryLock::OLDEST;
+    let try_lock = TryLock::AT_ONCE;
     let unlock = Unlock::OLDEST;
     let form = match (role, first) {
-        ("try-lock", "3.2.0") => Form::TryLock(try_lock),
-        ("try-lock", "3.11.1") => Form::TryLock(try_lock.subtracting(3)),
-        ("try-lock", "3.31.0") => Form::TryLock(try_lock.subtracting(3).lenient()),
-        ("try-lock-non-reentrant", "4.6.1") => {
-            Form::TryLock(try_lock.subtracting(3).lenient().non_reentrant())
-        }
-        ("lock", "3.2.0") => Form::TryLock(try_lock.queueing(Queue::BehindHead)),
-        ("lock", "3.11.1") => Form::TryLock(try_lock.subtracting(2).queueing(Queue::OwnScore)),
-        ("lock", "3.31.0") => {
-            let lenient = try_lock.subtracting(2).lenient();
-            Form::TryLock(lenient.queueing(Queue::OwnScore))
-        }
-        ("lock", "3.32.0") => {
-            let lenient = try_lock.subtracting(2).lenient();
-            Form::TryLock(lenient.queueing(Queue::Lease))
-        }
-        ("lock", "3.45.0") => {
-            let lenient = try_lock.subtracting(2).lenient();
-            Form::TryLock(lenient.queueing(Queue::LeaseIfTailHasNoScore))
-        }
+        ("try-lock", "3.2.0" | "3.11.1" | "3.31.0") => Form::TryLock(try_lock),
+        ("try-lock-non-reentrant", "4.6.1") => Form::TryLock(try_lock.non_reentrant()),
+        ("lock", "3.2.0") => Form::TryLock(try_lock.queueing(Told::BehindHead)),
+        ("lock", "3.11.1" | "3.31.0") => Form::TryLock(try_lock.queueing(Told::BehindPrevious)),
+        ("lock", "3.32.0" | "3.45.0") => Form::TryLock(try_lock.queueing(Told::Lease)),
         ("lock-non-reentrant", "4.6.1") => {
-            let lenient = try_lock.subtracting(2).lenient().non_reentrant();
-            Form::TryLock(lenient.queueing(Queue::LeaseIfTailHasNoScore))
+            Form::TryLock(try_lock.non_reentrant().queueing(Told::Lease))
         }
         ("unlock", "3.2.0" | "3.3.2") => Form::Unlock(unlock),
         ("unlock", "3.22.0") => Form::Unlock(unlock.publishing(4)),
-        ("unlock", "3.24.0") => Form::Unlock(unlock.publishing(4).latched(Latch::OF_UNLOCK)),
-        ("unlock", "3.31.0") => {
-            let latched = unlock.publishing(4).latched(Latch::OF_UNLOCK);
-            Form::Unlock(latched.lenient())
+        ("unlock", "3.24.0" | "3.31.0") => {
+            Form::Unlock(unlock.publishing(4).latched(Latch::OF_UNLOCK))
         }
         ("force-unlock", "3.2.0") => Form::Unlock(unlock.forced()),
-        ("force-unlock", "3.22.0") => Form::Unlock(unlock.forced().publishing(2)),
-        ("force-unlock", "3.31.0") => Form::Unlock(unlock.forced().publishing(2).lenient()),
-        ("leave", "3.2.4") => Form::Leave(Leave::Only),
-        ("leave", "3.5.5") => Form::Leave(Leave::SubtractIfHead),
-        ("leave", "3.11.1") => Form::Leave(Leave::SubtractBehind),
+        ("force-unlock", "3.22.0" | "3.31.0") => Form::Unlock(unlock.forced().publishing(2)),
+        ("leave", "3.2.4" | "3.5.5" | "3.11.1") => Form::Leave(Leave),
         ("renew", "3.2.0") => Form::Renew(Renew::One),
         ("renew", "3.44.0") => Form::Renew(Renew::Many),
         _ => return None,

@@ -1,11 +1,14 @@
 //! The scripts that give up a hold, or free the lock whoever holds it.
 
-use crate::keyspace::write;
-use crate::server::{Access, Key, Kind, string};
+use std::ffi::CStr;
 
-use super::keys::{Waiters, changed, hash, lease, now, set_holds};
-use super::number::whole;
-use super::run::{Call, LeftToLua, Reply};
+use crate::keyspace::stored::number as whole;
+use crate::keyspace::write;
+use crate::lock::scripts::{self, Unlocked};
+use crate::lock::{Millis, Now, Rules, State};
+use crate::server::{Access, Key, Kind, clock, share, string};
+
+use super::run::{Call, LeftToLua, Reply, WakeUp, refused};
 
 /// One such script. Keys: lock, queue, scores, channel, and the latch where there is one.
 /// Arguments: message, lease, owner, the client's time, and others; where forced message and time.
@@ -17,8 +20,6 @@ pub struct Unlock {
     publish: Option<usize>,
     /// Where its reply is kept, so that asking again gives it again.
     latch: Option<Latch>,
-    /// A head without a score is an error.
-    strict: bool,
 }
 
 /// A key that keeps the reply of an unlock for a while.
@@ -32,13 +33,23 @@ impl Latch {
     pub const OF_UNLOCK: Self = Self { key: 4, time: 5 };
 }
 
+/// A call of such a script.
+#[derive(Debug)]
+pub struct Unlocking<'c> {
+    /// Who gives a hold up, and the lease for those that remain; `None` where forced.
+    holder: Option<(&'c [u8], Millis)>,
+    client: Millis,
+    latch: Option<OpenLatch<'c>>,
+    /// How the head is woken.
+    pub wake_up: WakeUp,
+}
+
 impl Unlock {
     /// That of the first releases.
     pub const OLDEST: Self = Self {
         forced: false,
         publish: None,
         latch: None,
-        strict: true,
     };
 
     pub const fn forced(mut self) -> Self {
@@ -56,58 +67,29 @@ impl Unlock {
         self
     }
 
-    pub const fn lenient(mut self) -> Self {
-        self.strict = false;
-        self
-    }
-
-    pub fn run(&self, call: &Call<'_>) -> Result<Reply, LeftToLua> {
-        let time = call.number(if self.forced { 1 } else { 3 })?;
-        self.publish_command(call)?;
-        let latch = self.latch.map(|latch| OpenLatch::open(call, latch));
-        let mut latch = latch.transpose()?;
-        if let Some(reply) = latch.as_ref().and_then(|latch| latch.reply) {
-            return Ok(Reply::Number(reply));
-        }
-        let mut lock = hash(call, 0)?;
-        let mut waiters = Waiters::open(call, 1, 2)?;
-        if self.forced {
-            waiters.drop_dead(time, self.strict)?;
-            if lock.is_empty() {
-                return Ok(Reply::Number(0));
-            }
-            write::delete(&mut lock);
-            self.wake_head(call, &mut waiters)?;
-            return Ok(Reply::Number(1));
-        }
-        let lease_time = call.duration(1)?;
-        let owner = string(call.argument(2)?);
-        waiters.drop_dead(time, self.strict)?;
-        if lock.is_empty() {
-            self.wake_head(call, &mut waiters)?;
-            keep(&mut latch, 1);
-            return Ok(Reply::Number(1));
-        }
-        let Some(held) = lock.hash_get(&owner) else {
-            return Ok(Reply::Nil);
+    /// Reads a call.
+    pub fn read<'c>(&self, call: &Call<'c>) -> Result<Unlocking<'c>, LeftToLua> {
+        let client = call.millis(if self.forced { 1 } else { 3 })?;
+        let holder = if self.forced {
+            None
+        } else {
+            Some((call.argument(2)?, call.duration(1)?))
         };
-        let holds = changed(&held, -1)?;
-        if holds > 0 {
-            set_holds(&mut lock, &owner, holds);
-            lease(&mut lock, lease_time);
-            keep(&mut latch, 0);
-            return Ok(Reply::Number(0));
-        }
-        // The script counts to 0 and deletes what it has counted in: only the event shows.
-        write::announce_field(&lock, c"hincrby");
-        write::delete(&mut lock);
-        keep(&mut latch, 1);
-        self.wake_head(call, &mut waiters)?;
-        Ok(Reply::Number(1))
+        let latch = self.latch.map(|latch| OpenLatch::open(call, latch));
+        Ok(Unlocking {
+            holder,
+            client,
+            latch: latch.transpose()?,
+            wake_up: WakeUp {
+                command: self.publish_command(call)?,
+                channel: share(call.key(3)?),
+                message: string(call.argument(0)?),
+            },
+        })
     }
 
     /// With which command it publishes.
-    fn publish_command(&self, call: &Call<'_>) -> Result<&'static std::ffi::CStr, LeftToLua> {
+    fn publish_command(&self, call: &Call<'_>) -> Result<&'static CStr, LeftToLua> {
         let Some(index) = self.publish else {
             return Ok(c"PUBLISH");
         };
@@ -120,28 +102,61 @@ impl Unlock {
             Err(LeftToLua)
         }
     }
+}
 
-    fn wake_head(&self, call: &Call<'_>, waiters: &mut Waiters<'_>) -> Result<(), LeftToLua> {
-        if let Some(head) = waiters.head() {
-            let channel = call.key(3)?.as_slice();
-            let channel = string(&[channel, b":", head.as_slice()].concat());
-            let message = string(call.argument(0)?);
-            call.ctx
-                .publish(self.publish_command(call)?, &channel, &message);
+impl Unlocking<'_> {
+    /// The reply to an earlier call of the same unlock.
+    pub fn kept_reply(&self) -> Option<i64> {
+        self.latch.as_ref()?.reply
+    }
+
+    /// Takes the step.
+    pub fn decide<S: State>(
+        &self,
+        state: &mut S,
+        rules: &Rules,
+        now: Now,
+    ) -> Result<Reply, LeftToLua> {
+        let Some((owner, lease)) = self.holder else {
+            let freed = scripts::force_unlock(state, self.client, rules, now);
+            return Ok(Reply::Number(freed.into()));
+        };
+        match scripts::unlock(state, owner, lease, self.client, rules, now) {
+            Ok(Unlocked::NotHeld) => Ok(Reply::Nil),
+            Ok(Unlocked::HeldStill) => Ok(Reply::Number(0)),
+            Ok(Unlocked::Freed) => Ok(Reply::Number(1)),
+            Err(refusal) => refused(refusal),
         }
-        Ok(())
+    }
+
+    /// Keeps the reply.
+    pub fn keep(&mut self, reply: i64) {
+        if let Some(latch) = &mut self.latch {
+            let expires = (clock::wall_micros() / 1000).saturating_add(latch.time);
+            write::set_number(&mut latch.key, reply, expires);
+        }
     }
 }
 
+#[derive(Debug)]
 struct OpenLatch<'c> {
     key: Key<'c>,
-    time: u64,
+    time: Millis,
     reply: Option<i64>,
 }
 
 impl<'c> OpenLatch<'c> {
     fn open(call: &Call<'c>, latch: Latch) -> Result<Self, LeftToLua> {
-        let key = call.ctx.open(call.key(latch.key)?, Access::Write);
+        let name = call.key(latch.key)?;
+        // One key under two names is nothing that a native form looks out for.
+        let others = call.keys.iter().take(latch.key);
+        if others
+            .into_iter()
+            .any(|other| other.as_slice() == name.as_slice())
+        {
+            return Err(LeftToLua);
+        }
+        let key = call.ctx.open(name, Access::Write);
         let reply = match key.kind() {
             Kind::Empty => None,
             Kind::String => {
@@ -155,13 +170,5 @@ impl<'c> OpenLatch<'c> {
             time: call.duration(latch.time)?,
             reply,
         })
-    }
-}
-
-/// Keeps the reply.
-fn keep(latch: &mut Option<OpenLatch<'_>>, reply: i64) {
-    if let Some(latch) = latch {
-        let expires = now().saturating_add(latch.time);
-        write::set_number(&mut latch.key, reply, expires);
     }
 }

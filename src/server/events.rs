@@ -1,4 +1,4 @@
-//! What the server tells the module about: turns of the event loop, connections that close, keys
+//! What the server tells the module about: iterations of the event loop, connections that close, keys
 //! that change, databases that are flushed or swapped, and its own role.
 
 use std::cell::Cell;
@@ -13,11 +13,11 @@ use super::{Ctx, Str, guard, selected};
 /// Functions that the server's events call.
 #[derive(Clone, Copy, Debug)]
 pub struct Events {
-    /// The event loop has events to deal with: the first thing in each of its turns.
-    pub turn_begins: fn(&Ctx),
-    /// The event loop is about to wait: after the commands of a turn, before the replies of
+    /// The event loop has events to deal with: the first thing in each of its iterations.
+    pub after_sleep: fn(&Ctx),
+    /// The event loop is about to wait: after the commands of an iteration, before the replies of
     /// clients that were unblocked in it.
-    pub turn_ends: fn(&Ctx),
+    pub before_sleep: fn(&Ctx),
     /// The connection with this id closes.
     pub connection_closes: fn(&Ctx, u64),
     /// A key of the context's database has changed: class, event and key. This comes in the
@@ -67,8 +67,8 @@ fn listen_to_keys(ctx: &Ctx) -> bool {
     status == OK
 }
 
-/// Makes the next turn of the event loop begin at once, however little there is to do.
-pub fn hurry(_ctx: &Ctx) {
+/// Makes the next iteration of the event loop begin at once, however little there is to do.
+pub fn hurry() {
     extern "C" fn nothing(_data: *mut c_void) {}
     // SAFETY: the callback does nothing; that the event loop wakes up for it is all.
     unsafe { api!(RedisModule_EventLoopAddOneShot(Some(nothing), null_mut()) or 0) };
@@ -93,8 +93,8 @@ extern "C" fn event_loop(
 ) {
     let Some(events) = EVENTS.get() else { return };
     let handler = match subevent {
-        raw::REDISMODULE_SUBEVENT_EVENTLOOP_BEFORE_SLEEP => events.turn_ends,
-        raw::REDISMODULE_SUBEVENT_EVENTLOOP_AFTER_SLEEP => events.turn_begins,
+        raw::REDISMODULE_SUBEVENT_EVENTLOOP_BEFORE_SLEEP => events.before_sleep,
+        raw::REDISMODULE_SUBEVENT_EVENTLOOP_AFTER_SLEEP => events.after_sleep,
         _ => return,
     };
     guard("the event loop", || handler(&Ctx::new(ctx)));

@@ -1,66 +1,71 @@
 //! What others do: to a lock's keys, to whole databases, to the server's role.
 //!
 //! A key event can come in the middle of anything, and the server forbids writing in it (before
-//! 7.2). So only the lock's name is noted, and the lock is looked at when the turn of the event
-//! loop ends, before anybody's reply is written. What is found then decides, not what the event
+//! 7.2). So only the lock's name is noted, and the lock is looked at when the iteration of the
+//! event loop ends, before anybody's reply is written. What is found then decides, not what the event
 //! said: several commands may have run since.
 //!
 //! A lock is known here from the first event of its queue on, whoever made it, so that the queues
 //! of scripts are served like any other. A replica notes which locks have a queue and leaves them
 //! alone; when it becomes the master it looks at all of them.
 
-use std::cell::RefCell;
-use std::collections::HashSet;
-
 use redis_module::NotifyEvent;
 
 use crate::keyspace::{Names, names};
 use crate::server::{Access, Ctx, string};
 
-use super::table::LockId;
-use super::{STEPPING, TABLE, grant_grace, moving, session, stats, sweep};
-
-thread_local! {
-    /// On a replica: the locks that have a queue.
-    static FOLLOWED: RefCell<HashSet<LockId>> = RefCell::default();
-}
+use super::deferred::Notes;
+use super::frozen::Frozen;
+use super::given::{self, grant_grace};
+use super::id::LockId;
+use super::session::Sessions;
+use super::state::{followed, frozen, note, notes, sessions, stats, table, waiting};
+use super::stats::Stats;
+use super::touch::Touch;
 
 /// A key was changed, by us or by anyone.
 pub fn key_changes(ctx: &Ctx, class: NotifyEvent, event: &[u8], key: &[u8]) {
     if class == NotifyEvent::EXPIRED {
-        stats::expired(ctx.db(), key);
+        stats(|stats| stats.expired(ctx.db(), key));
     }
-    if STEPPING.get() {
+    if waiting(|waiting| waiting.stepping.get()) {
         return;
     }
-    if let Some(locks) = names::locks_of(key) {
-        let db = ctx.db();
-        for name in locks.into_iter().flatten() {
-            sweep::touched(ctx, LockId::new(db, name), true);
-        }
+    if names::queue_of(key).is_some() {
+        // What is read from the append-only file comes as it came from clients.
+        let loading = !waiting(|waiting| waiting.begun.get());
+        let touch = if loading || class == NotifyEvent::LOADED {
+            Touch::LOADED
+        } else {
+            Touch::QUEUE
+        };
+        note(|notes| notes.touch_queue_key(ctx.db(), key, touch));
         return;
     }
-    if !NotifyEvent::GENERIC
+    if NotifyEvent::GENERIC
         .union(NotifyEvent::EVICTED)
         .union(NotifyEvent::EXPIRED)
         .contains(class)
     {
-        return;
+        lock_changes(ctx.db(), event, key);
     }
-    let db = ctx.db();
+}
+
+/// A key that may be a lock's was deleted, replaced or given another lease.
+fn lock_changes(db: i32, event: &[u8], key: &[u8]) {
     if event != b"expire" {
-        stats::taken_away(db, key);
+        stats(|stats| stats.taken_away(db, key));
     }
-    if TABLE.with_borrow(|table| table.contains(db, key)) {
-        sweep::touched(ctx, LockId::new(db, key), false);
+    if table(|table| table.contains(db, key)) {
+        note(|notes| notes.touch(LockId::new(db, key), Touch::LOCK));
     }
 }
 
 /// Looks at the locks whose keys were touched, on a replica: only which have a queue is noted.
-pub fn follow(ctx: &Ctx, touched: impl IntoIterator<Item = LockId>) {
-    for lock in touched {
+pub fn follow(ctx: &Ctx, touched: impl IntoIterator<Item = (LockId, Touch)>) {
+    for (lock, _) in touched {
         let queued = has_queue(ctx, &lock);
-        FOLLOWED.with_borrow_mut(|followed| {
+        followed(|followed| {
             if queued {
                 followed.insert(lock);
             } else {
@@ -85,7 +90,7 @@ pub fn has_queue(ctx: &Ctx, lock: &LockId) -> bool {
 #[must_use]
 pub fn is_meant(ctx: &Ctx, lock: &LockId) -> bool {
     let is_held = |name: &[u8]| !ctx.open(&string(name), Access::Read).is_empty();
-    let is_known = |name: &[u8]| TABLE.with_borrow(|table| table.contains(lock.db, name));
+    let is_known = |name: &[u8]| table(|table| table.contains(lock.db, name));
     let name = &*lock.name;
     if let Some(inner) = names::unbraced(name) {
         return is_held(name) && !is_held(inner) && !is_known(inner);
@@ -98,48 +103,46 @@ pub fn is_meant(ctx: &Ctx, lock: &LockId) -> bool {
 }
 
 /// A database was flushed; `None`: all were.
-pub fn flushed(ctx: &Ctx, db: Option<i32>) {
-    stats::forget_holders();
-    let locks = TABLE.with_borrow(|table| table.all(db));
-    for lock in locks {
-        sweep::touched(ctx, lock, false);
-    }
+pub fn flushed(_: &Ctx, db: Option<i32>) {
+    stats(Stats::forget_holders);
+    touch_all(table(|table| table.all(db)), Touch::LOCK);
 }
 
 /// Two databases have changed places.
-pub fn swapped(ctx: &Ctx, one: i32, other: i32) {
-    stats::forget_holders();
-    session::swap(one, other);
-    sweep::swap(one, other);
-    let locks = TABLE.with_borrow_mut(|table| table.swap(one, other));
-    for lock in locks {
-        sweep::touched(ctx, lock, true);
-    }
+pub fn swapped(_: &Ctx, one: i32, other: i32) {
+    stats(Stats::forget_holders);
+    sessions(|sessions| sessions.swap(one, other));
+    notes(|notes| notes.swap(one, other));
+    let now = given::now();
+    touch_all(table(|table| table.swap(one, other, now)), Touch::QUEUE);
 }
 
 /// The server has become a replica, or the master.
 pub fn role_changes(ctx: &Ctx, replica: bool) {
     if replica {
-        let locks = TABLE.with_borrow_mut(|table| {
-            let locks = table.all(None);
-            table.clear(ctx);
-            locks
-        });
-        FOLLOWED.with_borrow_mut(|followed| followed.extend(locks));
-        session::clear();
-        moving::clear();
-        sweep::forget_waiters();
-        stats::forget_holders();
+        becomes_replica(ctx);
     } else {
         grant_grace();
-        let followed = FOLLOWED.with_borrow_mut(std::mem::take);
-        for lock in followed {
-            sweep::touched(ctx, lock, false);
-        }
+        touch_all(followed(std::mem::take), Touch::LOADED);
     }
 }
 
-/// Forgets all.
-pub fn clear() {
-    FOLLOWED.with_borrow_mut(HashSet::clear);
+/// Nobody waits at a replica: which locks have a queue is all that is kept.
+fn becomes_replica(ctx: &Ctx) {
+    let locks = table(|table| {
+        let locks = table.all(None);
+        table.clear(ctx);
+        locks
+    });
+    followed(|followed| followed.extend(locks));
+    sessions(Sessions::clear);
+    frozen(Frozen::clear);
+    notes(Notes::forget_waiters);
+    stats(Stats::forget_holders);
+}
+
+fn touch_all(locks: impl IntoIterator<Item = LockId>, touch: Touch) {
+    for lock in locks {
+        note(|notes| notes.touch(lock, touch));
+    }
 }

@@ -12,43 +12,31 @@
 //! Keys that are moved make events, by which that is noticed at once. Slots can also leave without
 //! a word, so once a second the slots of all locks with waiters are looked at.
 
-use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use crate::keyspace::{Names, names};
+use crate::server::Ctx;
 use crate::server::cluster::{Place, Range};
-use crate::server::timer::{self, Alarm, Timer};
-use crate::server::{Ctx, in_cluster};
+use crate::server::timer::Alarm;
 
-use super::client::Outcome;
+use super::blocked::Outcome;
+use super::effects::unblock;
 use super::foreign::has_queue;
-use super::table::LockId;
-use super::{TABLE, client, grant_grace, session, sweep};
-
-/// Milliseconds between two looks at frozen locks.
-const SOON: u64 = 100;
-/// Milliseconds between two looks at the slots of all locks with waiters.
-const SELDOM: u64 = 1000;
-
-thread_local! {
-    static FROZEN: RefCell<HashSet<LockId>> = RefCell::default();
-    static ALARM: RefCell<Option<(u64, Timer)>> = const { RefCell::new(None) };
-    /// Milliseconds since the slots of all locks were looked at.
-    static SINCE: Cell<u64> = const { Cell::new(0) };
-}
-
-struct Round;
+use super::frozen::{Frozen, Round, place_of};
+use super::given::grant_grace;
+use super::id::LockId;
+use super::state::{frozen, note, sessions, table};
+use super::step::keep_watch;
+use super::touch::Touch;
 
 impl Alarm for Round {
     fn ring(ctx: &Ctx) {
-        let passed = ALARM.take().map_or(0, |(delay, _)| delay);
+        let passed = frozen(Frozen::rang);
         if ctx.flags().replica() {
-            clear();
+            frozen(Frozen::clear);
             return;
         }
-        SINCE.set(SINCE.get().saturating_add(passed));
-        if SINCE.get() >= SELDOM {
-            SINCE.set(0);
+        if frozen(|frozen| frozen.are_slots_due(passed)) {
             look_at_slots(ctx);
         }
         look_at_frozen(ctx);
@@ -56,47 +44,9 @@ impl Alarm for Round {
     }
 }
 
-/// Whether all keys of a lock are here.
-#[must_use]
-pub fn place_of(ctx: &Ctx, names: &Names) -> Place {
-    ctx.place_of([&names.lock, &names.queue, &names.deadlines, &names.token])
-}
-
-/// Takes note of a frozen lock.
-pub fn freeze(ctx: &Ctx, lock: LockId) {
-    FROZEN.with_borrow_mut(|frozen| frozen.insert(lock));
-    set_alarm(ctx, SOON);
-}
-
-/// In a cluster, sees to it that the locks with waiters are watched.
-pub fn keep_watch(ctx: &Ctx) {
-    if !in_cluster() {
-        return;
-    }
-    if FROZEN.with_borrow(|frozen| !frozen.is_empty()) {
-        set_alarm(ctx, SOON);
-    } else if TABLE.with_borrow(|table| !table.is_empty()) {
-        set_alarm(ctx, SELDOM);
-    }
-}
-
-fn set_alarm(ctx: &Ctx, delay: u64) {
-    ALARM.with_borrow_mut(|alarm| {
-        if let Some((set, _)) = alarm
-            && *set <= delay
-        {
-            return;
-        }
-        if let Some((_, timer)) = alarm.take() {
-            timer::stop(ctx, &timer);
-        }
-        *alarm = Some((delay, timer::start::<Round>(ctx, delay)));
-    });
-}
-
 /// Looks at the locks of slots that are not wholly here, as one lock of each slot shows.
 fn look_at_slots(ctx: &Ctx) {
-    let locks = TABLE.with_borrow(|table| table.all(None));
+    let locks = table(|table| table.all(None));
     let mut here = HashMap::new();
     for lock in locks {
         let slot = names::slot(&lock.name);
@@ -104,7 +54,7 @@ fn look_at_slots(ctx: &Ctx) {
             ctx.select_db(lock.db) && place_of(ctx, &Names::of(&lock.name)) == Place::Here
         });
         if !*here {
-            sweep::touched(ctx, lock, false);
+            note(|notes| notes.touch(lock, Touch::LOCK));
         }
     }
 }
@@ -112,24 +62,19 @@ fn look_at_slots(ctx: &Ctx) {
 fn look_at_frozen(ctx: &Ctx) {
     let mut slots = None;
     let mut back = false;
-    for lock in FROZEN.take() {
-        let place = if ctx.select_db(lock.db) {
-            place_of(ctx, &Names::of(&lock.name))
-        } else {
-            Place::Here
-        };
-        match place {
+    for lock in frozen(Frozen::take) {
+        match place(ctx, &lock) {
             Place::Here => {
                 back = true;
-                thaw(ctx, lock);
+                thaw(lock);
             }
-            Place::Down => stay(lock),
+            Place::Down => frozen(|frozen| frozen.stay(lock)),
             Place::Moving => {
                 let slots = slots.get_or_insert_with(|| ctx.slots());
                 match node_of(slots, &lock) {
                     // Where it arrives, the queue can be here before the slot is.
-                    Some(node) if !has_queue(ctx, &lock) => leave(ctx, &lock, node),
-                    _ => stay(lock),
+                    Some(node) if !has_queue(ctx, &lock) => leave(&lock, node),
+                    _ => frozen(|frozen| frozen.stay(lock)),
                 }
             }
         }
@@ -139,8 +84,12 @@ fn look_at_frozen(ctx: &Ctx) {
     }
 }
 
-fn stay(lock: LockId) {
-    FROZEN.with_borrow_mut(|frozen| frozen.insert(lock));
+fn place(ctx: &Ctx, lock: &LockId) -> Place {
+    if ctx.select_db(lock.db) {
+        place_of(ctx, &Names::of(&lock.name))
+    } else {
+        Place::Here
+    }
 }
 
 /// The address of the other node that has this lock's slot.
@@ -151,28 +100,22 @@ fn node_of<'s>(ranges: &'s [Range], lock: &LockId) -> Option<&'s str> {
 }
 
 /// All keys of the lock are here: it goes on.
-fn thaw(ctx: &Ctx, lock: LockId) {
-    for owner in TABLE.with_borrow(|table| table.gone(&lock)) {
-        sweep::remove_gone(ctx, lock.clone(), owner);
+fn thaw(lock: LockId) {
+    for owner in table(|table| table.gone(&lock)) {
+        note(|notes| notes.remove_gone(lock.clone(), owner));
     }
-    sweep::touched(ctx, lock, true);
+    note(|notes| notes.touch(lock, Touch::QUEUE));
 }
 
 /// The lock is another node's now.
-fn leave(ctx: &Ctx, lock: &LockId, node: &str) {
-    let known = TABLE.with_borrow_mut(|table| table.remove(lock));
+fn leave(lock: &LockId, node: &str) {
+    let known = table(|table| table.remove(lock));
     for (connection, _) in known.session.iter().flat_map(|session| &session.holders) {
-        session::unbound(*connection, lock);
+        sessions(|sessions| sessions.unbind(*connection, lock));
     }
     let slot = names::slot(&lock.name);
     for ticket in known.line.iter().filter_map(|(_, waiter)| waiter.ticket()) {
         let node = node.to_owned();
-        client::unblock(ctx, ticket, Outcome::Moved { slot, node });
+        unblock(ticket, Outcome::Moved { slot, node });
     }
-}
-
-/// Forgets all.
-pub fn clear() {
-    FROZEN.with_borrow_mut(HashSet::clear);
-    SINCE.set(0);
 }

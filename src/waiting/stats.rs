@@ -1,10 +1,9 @@
-//! Counting what happens, for INFO.
+//! Counting what happens, for INFO. Knows events and instants, and no lock's state.
 //!
 //! How long a lock is held is measured from when this server made someone its holder, so that
 //! instant is remembered for every lock held: 16 bytes each, under a hash of its name. Should two
 //! names have the same 64 bits, one duration is wrong.
 
-use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
 
@@ -15,8 +14,7 @@ use crate::lock::{Event, Now};
 use crate::server::clock;
 use crate::server::info::Section;
 
-use super::table::give_back;
-use super::{client, session};
+use super::shrink::give_back;
 
 /// Durations of one kind.
 #[derive(Clone, Copy, Debug, Default)]
@@ -80,12 +78,14 @@ type Held = HashMap<u64, u64, BuildHasherDefault<Identity>>;
 /// Durations in microseconds, to two digits.
 struct Durations(Option<Histogram<u64>>);
 
-impl Durations {
-    fn new() -> Self {
+impl Default for Durations {
+    fn default() -> Self {
         const LONGEST: u64 = 1 << 52;
         Self(Histogram::new_with_bounds(1, LONGEST, 2).ok())
     }
+}
 
+impl Durations {
     fn record(&mut self, micros: u64) {
         if let Some(histogram) = &mut self.0 {
             histogram.saturating_record(micros);
@@ -104,152 +104,156 @@ impl Durations {
     }
 }
 
-thread_local! {
-    static COUNTERS: Cell<Counters> = Cell::default();
-    static WAITS: RefCell<Durations> = RefCell::new(Durations::new());
-    static HOLDS: RefCell<Durations> = RefCell::new(Durations::new());
-    static HELD: RefCell<Held> = RefCell::default();
-    static STATE: RandomState = RandomState::default();
+/// What is counted and measured.
+#[derive(Default)]
+pub struct Stats {
+    counters: Counters,
+    waits: Durations,
+    holds: Durations,
+    held: Held,
+    hasher: RandomState,
 }
 
-fn add(field: fn(&mut Counters) -> &mut u64) {
-    let mut counters = COUNTERS.get();
-    let count = field(&mut counters);
+/// How many there are now.
+#[derive(Clone, Copy, Debug)]
+pub struct Gauges {
+    /// Clients blocked in ACQUIRE.
+    pub blocked: usize,
+    /// Locks bound to connections.
+    pub sessions: usize,
+    /// Locks with waiters or a session.
+    pub tracked: usize,
+}
+
+fn add(count: &mut u64) {
     *count = count.wrapping_add(1);
-    COUNTERS.set(counters);
 }
 
-/// Counts one thing that happened to a lock.
-pub fn count(event: &Event, db: i32, lock: &[u8], now: Now) {
-    match event {
-        Event::Acquired { waited: None } => {
-            add(|counters| &mut counters.immediate);
-            held(db, lock, now);
+impl Stats {
+    /// Counts one thing that happened to a lock.
+    pub fn count(&mut self, event: &Event, db: i32, lock: &[u8], now: Now) {
+        let counters = &mut self.counters;
+        match event {
+            Event::Acquired { waited: None } => {
+                add(&mut counters.immediate);
+                self.held(db, lock, now);
+            }
+            Event::Acquired {
+                waited: Some(waited),
+            }
+            | Event::Granted { waited, .. } => {
+                add(&mut counters.handed_off);
+                self.waits.record(*waited);
+                self.held(db, lock, now);
+            }
+            Event::HeldAgain { .. } => add(&mut counters.reentrant),
+            Event::Released => {
+                add(&mut counters.releases);
+                self.record_hold(db, lock, now.steady);
+            }
+            Event::Cancelled { .. } => add(&mut counters.cancels),
+            Event::Reaped { .. } => add(&mut counters.reaped),
+            Event::TakenOver { .. } => add(&mut counters.take_overs),
+            Event::Enqueued
+            | Event::Refused { .. }
+            | Event::Left
+            | Event::WakeUp { .. }
+            | Event::Bound { .. }
+            | Event::Unbound { .. } => (),
         }
-        Event::Acquired {
-            waited: Some(waited),
+    }
+
+    /// A blocked client's time was up.
+    pub fn timed_out(&mut self) {
+        add(&mut self.counters.timeouts);
+    }
+
+    /// A blocked client's connection has closed.
+    pub fn disconnected(&mut self) {
+        add(&mut self.counters.disconnects);
+    }
+
+    fn hash(&self, db: i32, lock: &[u8]) -> u64 {
+        self.hasher.hash_one((db, lock))
+    }
+
+    fn held(&mut self, db: i32, lock: &[u8], now: Now) {
+        self.held.insert(self.hash(db, lock), now.steady);
+    }
+
+    /// Microseconds since this server made somebody the holder of a lock. `None` if it did not, or
+    /// if others have changed the lock since.
+    pub fn held_for(&self, db: i32, lock: &[u8], now: Now) -> Option<u64> {
+        let since = self.held.get(&self.hash(db, lock))?;
+        Some(now.steady.saturating_sub(*since))
+    }
+
+    fn record_hold(&mut self, db: i32, lock: &[u8], steady: u64) -> bool {
+        let since = self.held.remove(&self.hash(db, lock));
+        give_back(&mut self.held);
+        if let Some(since) = since {
+            self.holds.record(steady.saturating_sub(since));
         }
-        | Event::Granted { waited, .. } => {
-            add(|counters| &mut counters.handed_off);
-            WAITS.with_borrow_mut(|waits| waits.record(*waited));
-            held(db, lock, now);
+        since.is_some()
+    }
+
+    /// A key has expired: the lease has ended, if it is that of a lock acquired here.
+    pub fn expired(&mut self, db: i32, key: &[u8]) {
+        if self.held.is_empty() {
+            return;
         }
-        Event::HeldAgain { .. } => add(|counters| &mut counters.reentrant),
-        Event::Released => {
-            add(|counters| &mut counters.releases);
-            record_hold(db, lock, now.steady);
+        if self.record_hold(db, key, clock::steady_micros()) {
+            add(&mut self.counters.lease_ends);
         }
-        Event::Cancelled { .. } => add(|counters| &mut counters.cancels),
-        Event::Reaped { .. } => add(|counters| &mut counters.reaped),
-        Event::TakenOver { .. } => add(|counters| &mut counters.take_overs),
-        Event::Enqueued
-        | Event::Refused { .. }
-        | Event::Left
-        | Event::WakeUp { .. }
-        | Event::Bound { .. }
-        | Event::Unbound { .. } => (),
     }
-}
 
-/// A blocked client's time was up.
-pub fn timed_out() {
-    add(|counters| &mut counters.timeouts);
-}
-
-/// A blocked client's connection has closed.
-pub fn disconnected() {
-    add(|counters| &mut counters.disconnects);
-}
-
-fn hash(db: i32, lock: &[u8]) -> u64 {
-    STATE.with(|state| state.hash_one((db, lock)))
-}
-
-fn held(db: i32, lock: &[u8], now: Now) {
-    HELD.with_borrow_mut(|held| held.insert(hash(db, lock), now.steady));
-}
-
-/// Microseconds since this server made somebody the holder of a lock. `None` if it did not, or if
-/// others have changed the lock since.
-#[must_use]
-pub fn held_for(db: i32, lock: &[u8], now: Now) -> Option<u64> {
-    let since = HELD.with_borrow(|held| held.get(&hash(db, lock)).copied())?;
-    Some(now.steady.saturating_sub(since))
-}
-
-fn record_hold(db: i32, lock: &[u8], steady: u64) -> bool {
-    let since = HELD.with_borrow_mut(|held| {
-        let since = held.remove(&hash(db, lock));
-        give_back(held);
-        since
-    });
-    if let Some(since) = since {
-        HOLDS.with_borrow_mut(|holds| holds.record(steady.saturating_sub(since)));
-    }
-    since.is_some()
-}
-
-/// A key has expired: the lease has ended, if it is that of a lock acquired here.
-pub fn expired(db: i32, key: &[u8]) {
-    if HELD.with_borrow(HashMap::is_empty) {
-        return;
-    }
-    if record_hold(db, key, clock::steady_micros()) {
-        add(|counters| &mut counters.lease_ends);
-    }
-}
-
-/// Somebody else has changed a key: if it was a lock acquired here, nobody can tell how long it
-/// was held.
-pub fn taken_away(db: i32, key: &[u8]) {
-    HELD.with_borrow_mut(|held| {
-        if !held.is_empty() {
-            held.remove(&hash(db, key));
+    /// Somebody else has changed a key: if it was a lock acquired here, nobody can tell how long
+    /// it was held.
+    pub fn taken_away(&mut self, db: i32, key: &[u8]) {
+        if !self.held.is_empty() {
+            self.held.remove(&self.hash(db, key));
         }
-    });
-}
-
-/// Somebody else has changed whole databases.
-pub fn forget_holders() {
-    HELD.with_borrow_mut(HashMap::clear);
-}
-
-/// Writes the section of INFO: counters since the module was loaded, and gauges.
-pub fn write(section: &mut Section) {
-    let counters = COUNTERS.get();
-    for (name, count) in [
-        ("acquisitions_immediate", counters.immediate),
-        ("acquisitions_handed_off", counters.handed_off),
-        ("acquisitions_reentrant", counters.reentrant),
-        ("releases", counters.releases),
-        ("timeouts", counters.timeouts),
-        ("cancels", counters.cancels),
-        ("disconnects", counters.disconnects),
-        ("lease_ends", counters.lease_ends),
-        ("reaped_waiters", counters.reaped),
-        ("take_overs", counters.take_overs),
-        ("blocked_clients", number(client::count())),
-        ("session_locks", number(session::count())),
-        ("locks_with_waiters_or_session", number(super::tracked())),
-    ] {
-        section.number(name, count);
     }
-    for (name, durations) in [("wait_time", &WAITS), ("hold_time", &HOLDS)] {
-        let percentiles = durations.with_borrow(Durations::percentiles);
-        section.number(&format!("{name}_p50_usec"), percentiles.p50);
-        section.number(&format!("{name}_p99_usec"), percentiles.p99);
-        section.number(&format!("{name}_max_usec"), percentiles.max);
+
+    /// Somebody else has changed whole databases.
+    pub fn forget_holders(&mut self) {
+        self.held.clear();
+    }
+
+    /// Writes the section of INFO: counters since the module was loaded, and gauges.
+    pub fn write(&self, section: &mut Section, gauges: Gauges) {
+        let counters = &self.counters;
+        for (name, count) in [
+            ("acquisitions_immediate", counters.immediate),
+            ("acquisitions_handed_off", counters.handed_off),
+            ("acquisitions_reentrant", counters.reentrant),
+            ("releases", counters.releases),
+            ("timeouts", counters.timeouts),
+            ("cancels", counters.cancels),
+            ("disconnects", counters.disconnects),
+            ("lease_ends", counters.lease_ends),
+            ("reaped_waiters", counters.reaped),
+            ("take_overs", counters.take_overs),
+            ("blocked_clients", number(gauges.blocked)),
+            ("session_locks", number(gauges.sessions)),
+            ("locks_with_waiters_or_session", number(gauges.tracked)),
+        ] {
+            section.number(name, count);
+        }
+        for (name, durations) in [("wait_time", &self.waits), ("hold_time", &self.holds)] {
+            let percentiles = durations.percentiles();
+            section.number(&format!("{name}_p50_usec"), percentiles.p50);
+            section.number(&format!("{name}_p99_usec"), percentiles.p99);
+            section.number(&format!("{name}_max_usec"), percentiles.max);
+        }
+    }
+
+    /// Forgets all.
+    pub fn clear(&mut self) {
+        *self = Self::default();
     }
 }
 
 fn number(count: usize) -> u64 {
     u64::try_from(count).unwrap_or(u64::MAX)
-}
-
-/// Forgets all.
-pub fn clear() {
-    COUNTERS.set(Counters::default());
-    WAITS.set(Durations::new());
-    HOLDS.set(Durations::new());
-    forget_holders();
 }

@@ -23,7 +23,8 @@ fn a_lock_with_waiters_has_the_four_keys_of_the_table() {
     );
     let b = client.int("ZSCORE redisson_lock_timeout:{orders} b");
     let c = client.int("ZSCORE redisson_lock_timeout:{orders} c");
-    assert!((9_000..=11_000).contains(&(c - b)), "{b} {c}");
+    // The lease's end, and each one's patience times its position.
+    assert!((89_000..=91_000).contains(&(c - b)), "{b} {c}");
     assert_eq!(client.int("GET redisson_lock_token:{orders}"), token);
     assert_eq!(client.int("DBSIZE"), 4);
 }

@@ -2,6 +2,7 @@
 //! memory.
 
 use crate::client::{Blocked, Client, Listener, Wire};
+use crate::scene::now;
 use crate::server::{Server, wait_until};
 
 /// The path of the module that a server has loaded.
@@ -224,6 +225,41 @@ fn a_queue_that_was_loaded_is_served_though_nobody_asks() {
         client.run("EXISTS redisson_lock_queue:{k}") == "0"
     });
     assert!(client.int("FAIRLOCK.ACQUIRE k b") > 0);
+}
+
+#[test]
+fn waiters_that_died_with_the_server_cost_one_turn() {
+    let server = Server::with(&["--fairlock.turn", "1000", "--appendonly", "yes"]);
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    for n in 0..8 {
+        client.run(&format!("FAIRLOCK.ACQUIRE k dead{n} ENQUEUE"));
+    }
+    drop(client);
+    let server = server.kill_and_restart();
+    let mut client = server.connect();
+    let waiter = server.block("FAIRLOCK.ACQUIRE k b");
+    let freed = now(&mut client);
+    client.int("FAIRLOCK.RELEASE k a");
+    assert!(waiter.int() > 0);
+    // Eight turns would have taken 8 s.
+    assert!(now(&mut client) < freed + 4_000);
+}
+
+#[test]
+fn a_queue_from_the_file_of_commands_is_served_though_nobody_asks() {
+    let server = Server::with(&["--fairlock.turn", "50", "--appendonly", "yes"]);
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 1500");
+    client.run("FAIRLOCK.ACQUIRE k p ENQUEUE PATIENCE 600000");
+    // One that is named after its connection is gone with it.
+    client.run("FAIRLOCK.ACQUIRE k * ENQUEUE PATIENCE 600000");
+    drop(client);
+    let server = server.kill_and_restart();
+    let mut client = server.connect();
+    wait_until("both have had their turns", || {
+        client.run("EXISTS redisson_lock_queue:{k}") == "0"
+    });
 }
 
 /// Hands a lock from one to the next while a child process saves, and more join and leave.

@@ -1,5 +1,7 @@
 //! Waiters that do not block: ENQUEUE, wake-ups, turns.
 
+use crate::client::{Client, Listener};
+use crate::scene::now;
 use crate::server::{Server, wait_until};
 
 #[test]
@@ -35,16 +37,9 @@ fn asking_again_is_a_sign_of_life() {
     let mut client = server.connect();
     client.int("FAIRLOCK.ACQUIRE k a");
     client.run("FAIRLOCK.ACQUIRE k b ENQUEUE PATIENCE 10000");
-    let first: f64 = client
-        .run("ZSCORE redisson_lock_timeout:{k} b")
-        .parse()
-        .expect("a score");
+    assert!((1..=10_000).contains(&left(&mut client, 0)));
     client.run("FAIRLOCK.ACQUIRE k b ENQUEUE PATIENCE 60000");
-    let second: f64 = client
-        .run("ZSCORE redisson_lock_timeout:{k} b")
-        .parse()
-        .expect("a score");
-    assert!(second >= first + 49_000.0, "{first} {second}");
+    assert!((50_000..=60_000).contains(&left(&mut client, 0)));
 }
 
 #[test]
@@ -97,26 +92,26 @@ fn dead_waiters_in_a_row_cost_one_turn() {
         client.run(&format!("FAIRLOCK.ACQUIRE k dead{n} ENQUEUE"));
     }
     let waiter = server.block("FAIRLOCK.ACQUIRE k alive");
+    let freed = now(&mut client);
     client.int("FAIRLOCK.RELEASE k a");
-    // One turn is running, for all of them: their deadlines are its end.
-    let first = client.run("ZSCORE redisson_lock_timeout:{k} dead0");
-    assert_eq!(client.run("ZSCORE redisson_lock_timeout:{k} dead9"), first);
-    let until: u64 = first.parse().expect("ms");
+    // Once the head has been silent for a tenth of its turn, all have until the end of that turn.
+    wait_until("the last of them has no longer than a turn", || {
+        client
+            .run("FAIRLOCK.QUEUE k")
+            .matches(", polling, ")
+            .count()
+            < 10
+            || left(&mut client, 9) <= 400
+    });
     assert!(waiter.int() > 0);
-    let now = client.run("TIME");
-    let seconds: u64 = now[1..]
-        .split(',')
-        .next()
-        .and_then(|s| s.parse().ok())
-        .expect("seconds");
     // Ten turns would have taken 4 s.
-    assert!(seconds * 1000 <= until + 1_500, "{now} {until}");
+    assert!(now(&mut client) <= freed + 2_000);
     assert_eq!(client.run("FAIRLOCK.QUEUE k"), "[]");
 }
 
 #[test]
 fn a_woken_waiter_that_asks_again_keeps_its_place() {
-    let server = Server::with(&["--fairlock.turn", "100"]);
+    let server = Server::with(&["--fairlock.turn", "2000"]);
     let mut client = server.connect();
     client.int("FAIRLOCK.ACQUIRE k a");
     for owner in ["dead", "alive"] {
@@ -124,7 +119,10 @@ fn a_woken_waiter_that_asks_again_keeps_its_place() {
             "FAIRLOCK.ACQUIRE k {owner} ENQUEUE PATIENCE 60000"
         ));
     }
+    let listener = Listener::new(server.port, "redisson_lock__channel:{k}:alive");
     client.int("FAIRLOCK.RELEASE k a");
+    // It is the other one's turn, which is silent.
+    assert_eq!(listener.message(), "0");
     let asked = client.run("FAIRLOCK.ACQUIRE k alive ENQUEUE PATIENCE 60000");
     assert!(asked.starts_with("[2, "), "{asked}");
     wait_until("the dead head is gone", || {
@@ -140,17 +138,52 @@ fn a_waiter_whose_deadline_is_over_is_passed_by() {
     client.int("FAIRLOCK.ACQUIRE k a");
     client.run("FAIRLOCK.ACQUIRE k b ENQUEUE PATIENCE 1");
     client.run("FAIRLOCK.ACQUIRE k c ENQUEUE PATIENCE 60000");
-    let deadline: i64 = client.int("ZSCORE redisson_lock_timeout:{k} b");
-    wait_until("b's deadline is over", || {
-        let now = client.run("TIME");
-        let numbers: Vec<i64> = now
-            .trim_matches(['[', ']'])
-            .split(", ")
-            .filter_map(|n| n.parse().ok())
-            .collect();
-        numbers[0] * 1000 + numbers[1] / 1000 > deadline
-    });
+    wait_until("b's deadline is over", || left(&mut client, 0) == 0);
     client.int("FAIRLOCK.RELEASE k a");
     assert_eq!(client.run("LRANGE redisson_lock_queue:{k} 0 -1"), "[c]");
     assert!(client.int("FAIRLOCK.ACQUIRE k c NOWAIT") > 0);
+}
+
+/// Milliseconds that the waiter at a 0-based position has to ask again.
+fn left(client: &mut Client, index: usize) -> i64 {
+    let waiter = client.run(&format!("FAIRLOCK.QUEUE k LIMIT {index} 1"));
+    let left = waiter.trim_end_matches(']').rsplit(", ").next();
+    let left = left.and_then(|left| left.parse().ok());
+    left.unwrap_or_else(|| panic!("no number in {waiter}"))
+}
+
+#[test]
+fn a_hand_off_to_a_living_waiter_costs_one_message() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a");
+    let owners = ["p", "q", "r"];
+    let listeners = owners.map(|owner| {
+        Listener::new(
+            server.port,
+            &format!("redisson_lock__channel:{{k}}:{owner}"),
+        )
+    });
+    for owner in owners {
+        client.run(&format!("FAIRLOCK.ACQUIRE k {owner} ENQUEUE"));
+    }
+    let mut holder = "a";
+    for (owner, listener) in owners.iter().zip(&listeners) {
+        client.int(&format!("FAIRLOCK.RELEASE k {holder}"));
+        assert_eq!(listener.message(), "0");
+        assert!(listeners.iter().all(Listener::is_quiet));
+        assert!(client.int(&format!("FAIRLOCK.ACQUIRE k {owner} ENQUEUE")) > 0);
+        holder = owner;
+    }
+}
+
+#[test]
+fn a_turn_is_no_longer_than_the_waiters_own_patience() {
+    let server = Server::with(&["--fairlock.turn", "600000"]);
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a");
+    client.run("FAIRLOCK.ACQUIRE k dead ENQUEUE PATIENCE 100");
+    let waiter = server.block("FAIRLOCK.ACQUIRE k b");
+    client.int("FAIRLOCK.RELEASE k a");
+    assert!(waiter.int() > 0);
 }

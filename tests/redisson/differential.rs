@@ -1,6 +1,8 @@
 //! Every known script against its native form: random states and arguments, run by Lua on one
-//! server and natively on the other, leave the same reply, keys, scores, lease and messages; and
-//! what the native form replicates makes the replica's data equal to its master's.
+//! server and natively on the other, leave the same holder, queue, lease, latch and messages, and get the same
+//! reply; and what the native form replicates makes the replica's data equal to its master's.
+//!
+//! Scores, and what is computed from them, go by the native form's own rules.
 //!
 //! Each case is one transaction (state, script, what is left), so that nothing else acts between.
 //! `DIFFERENTIAL_CASES` says how many cases there are for each release, `DIFFERENTIAL_SEED` which.
@@ -9,7 +11,7 @@ use redis::Value;
 
 use crate::client::{Client, show};
 use crate::harvest::{Script, harvest};
-use crate::listener::Listener;
+use crate::listener::{Listener, Message};
 use crate::releases::releases;
 use crate::server::{Server, wait_until};
 use crate::states::{Case, Random};
@@ -19,13 +21,15 @@ const BATCH: usize = 500;
 /// Milliseconds that two servers may differ by where their clocks come in: the second one runs a
 /// case after the first.
 const CLOCK: f64 = 1000.0;
+/// Milliseconds within which a case is run once it was made, however busy the machine.
+const MINUTE: f64 = 60_000.0;
 
-/// A turn is longer than the test: the module's rules wake waiters on both sides, and nothing else.
+/// No grace for waiters that are found: it is a turn from the start.
 const OPTIONS: [&str; 6] = [
     "--repl-diskless-sync-delay",
     "0",
     "--fairlock.turn",
-    "3600000",
+    "1",
     "--enable-debug-command",
     "yes",
 ];
@@ -59,6 +63,10 @@ fn compare(scripts: &[Script], cases: usize, random: &mut Random) {
         replica: Server::without_module(&["--enable-debug-command", "yes"]),
     };
     let (mut lua, mut native) = (sides.lua.connect(), sides.native.connect());
+    for client in [&mut lua, &mut native] {
+        // From now on no turn ends before the test does.
+        client.run("CONFIG SET fairlock.turn 3600000");
+    }
     for script in scripts {
         for client in [&mut lua, &mut native] {
             client
@@ -88,15 +96,15 @@ impl Sides {
     }
 
     fn compare_batch(&self, lua: &mut Client, native: &mut Client, batch: &[Case]) {
-        let heard = [&self.lua, &self.native].map(|server| Listener::to_scripts(server.port));
+        let heard = [&self.lua, &self.native].map(|server| Listener::new(server.port));
         let expected = run(lua, batch);
         let found = run(native, batch);
         for ((case, expected), found) in batch.iter().zip(&expected).zip(&found) {
-            let same = agree(expected, found, case.goes_by_the_clock);
+            let same = agree(case, expected, found);
             let (expected, found) = (show(expected), show(found));
             assert!(same, "{case}\nLua:    {expected}\nnative: {found}");
         }
-        let [of_lua, of_native] = heard.map(Listener::finish);
+        let [of_lua, of_native] = heard.map(|listener| of_scripts(&listener));
         assert_eq!(of_lua, of_native, "messages");
         wait_until("the replica has what its master has", || {
             let digest = |server: &Server| server.connect().run("DEBUG DIGEST");
@@ -122,6 +130,13 @@ impl Sides {
     }
 }
 
+/// The messages of scripts: all but the module's own, which say 0.
+fn of_scripts(listener: &Listener) -> Vec<Message> {
+    let mut messages = listener.until_now();
+    messages.retain(|(_, text)| text != "0");
+    messages
+}
+
 /// Runs cases; what EXEC replied to each.
 fn run(client: &mut Client, batch: &[Case]) -> Vec<Value> {
     let commands: Vec<_> = batch
@@ -144,18 +159,99 @@ fn run(client: &mut Client, batch: &[Case]) -> Vec<Value> {
     results
 }
 
-/// Whether the answers to two cases are the same, but for the clock.
-fn agree(one: &Value, other: &Value, clock: bool) -> bool {
+/// Whether the answers to a case are the same, but for the clock and for scores.
+fn agree(case: &Case, one: &Value, other: &Value) -> bool {
     let (Value::Array(ones), Value::Array(others)) = (one, other) else {
         return one == other;
     };
     // What is left of leases and latches goes by the clock in any case.
     let times = ones.len().saturating_sub(Case::TIMES);
-    let pairs = ones.iter().zip(others).enumerate();
-    ones.len() == others.len()
-        && pairs
-            .map(|(index, (one, other))| (one, other, clock || index >= times))
-            .all(|(one, other, clock)| one == other || clock && close(one, other))
+    let reply = ones.len().saturating_sub(Case::QUESTIONS + 1);
+    let same = |(index, (one, other)): (usize, (&Value, &Value))| {
+        let clock = case.goes_by_the_clock || index >= times;
+        one == other
+            || clock && close(one, other)
+            || index == reply && told_by_rule(case, one, other, others)
+            || index == reply + Case::SCORES && scored_by_rule(case, one, other, others)
+    };
+    ones.len() == others.len() && ones.iter().zip(others).enumerate().all(same)
+}
+
+/// Whether what a waiter was told natively is what its rules say, where Lua goes by scores.
+fn told_by_rule(case: &Case, lua: &Value, native: &Value, after: &[Value]) -> bool {
+    let (Value::Int(lua), Value::Int(told)) = (lua, native) else {
+        return false;
+    };
+    if *lua > 0 && near(to_float(*lua), to_float(*told)) {
+        // Lua has doubles only.
+        return true;
+    }
+    let lock_is_free =
+        matches!(answer(after, Case::HOLDER), Some(Value::Array(holder)) if holder.is_empty());
+    if *lua <= 0 && (*told == 0 || lock_is_free && *told > 0) {
+        // Less than nothing, computed from a score; or what is left of another's turn.
+        return true;
+    }
+    let queue = answer(after, Case::QUEUE).map(show).unwrap_or_default();
+    let queue: Vec<&str> = queue.trim_matches(['[', ']']).split(", ").collect();
+    let position = queue.iter().position(|owner| *owner == case.owner);
+    let lease = match answer(after, Case::LEASE) {
+        Some(Value::Int(lease)) => to_float(*lease).max(0.0),
+        _ => 0.0,
+    };
+    let position = position.and_then(|position| u32::try_from(position).ok());
+    position.is_some_and(|position| {
+        let by_position = lease + case.wait * f64::from(position);
+        // Not at once, at another's turn.
+        let waits_for_turn = by_position == 0.0 && lock_is_free && *told > 0;
+        let same = near(by_position.min(to_float(i64::MAX)), to_float(*told));
+        case.goes_by_position && (same || waits_for_turn)
+    })
+}
+
+/// Whether the scores are what the rules say: those of others stay, and the caller's is that of a queue
+/// that has just formed.
+fn scored_by_rule(case: &Case, lua: &Value, native: &Value, after: &[Value]) -> bool {
+    let (Value::Array(lua), Value::Array(native)) = (lua, native) else {
+        return false;
+    };
+    let (lua, native) = (scores(lua), scores(native));
+    let lease = match answer(after, Case::LEASE) {
+        Some(Value::Int(lease)) => to_float(*lease).max(0.0),
+        _ => 0.0,
+    };
+    let members = |scores: &[(String, f64)]| -> Vec<String> {
+        scores.iter().map(|(owner, _)| owner.clone()).collect()
+    };
+    let stays = |owner: &str, score: f64| {
+        let mut before = case.scores.iter();
+        before.any(|(other, before)| other == owner && near(*before, score))
+    };
+    let formed = |score: f64| {
+        let most = to_float(i64::MAX);
+        (1..=6).any(|position| {
+            let ahead = lease + case.wait * f64::from(position);
+            let by_client = (case.client + ahead).min(most);
+            // By the server's clock, where the client's had to be made up for; that has gone on since the
+            // case was made.
+            let by_server = (case.now + ahead).min(most);
+            near(by_client, score) || (-CLOCK..MINUTE).contains(&(score - by_server))
+        })
+    };
+    members(&lua) == members(&native)
+        && native
+            .iter()
+            .all(|(owner, score)| stays(owner, *score) || *owner == case.owner && formed(*score))
+}
+
+/// The answer to one of the questions after the call.
+fn answer(after: &[Value], question: usize) -> Option<&Value> {
+    after.get(after.len().checked_sub(Case::QUESTIONS)? + question)
+}
+
+#[allow(clippy::cast_precision_loss)]
+fn to_float(number: i64) -> f64 {
+    number as f64
 }
 
 /// Whether two answers are the same but for a moment.
@@ -177,7 +273,8 @@ fn close(one: &Value, other: &Value) -> bool {
 
 fn near(one: f64, other: f64) -> bool {
     // Infinities are near themselves only.
-    one.total_cmp(&other).is_eq() || (one - other).abs() <= CLOCK
+    let exact = one.abs().max(other.abs()) * f64::EPSILON * 4.0;
+    one.total_cmp(&other).is_eq() || (one - other).abs() <= CLOCK + exact
 }
 
 /// Members with their scores, by member; nothing if it is something else.

@@ -3,10 +3,11 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::thread;
 
 use crate::driver::Driver;
+use crate::releases::NEWEST;
 use crate::server::{Server, wait_until};
 
 /// One script as a client sent it.
@@ -42,6 +43,15 @@ const STEPS: [(&str, &str, &str); 8] = [
 
 /// The locks of these steps.
 const LOCKS: [&[u8]; 3] = [b"k", b"n", b"m"];
+
+/// Those of the newest release.
+pub static SCRIPTS: LazyLock<Vec<Script>> = LazyLock::new(|| harvest(NEWEST));
+
+/// The newest release's script for something.
+pub fn script(role: &str) -> &'static Script {
+    let mut scripts = SCRIPTS.iter();
+    scripts.find(|script| script.role == role).expect("a role")
+}
 
 /// All scripts of a release's fair lock.
 pub fn harvest(release: &str) -> Vec<Script> {

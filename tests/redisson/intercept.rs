@@ -1,21 +1,11 @@
 //! Interception as clients and operators see it: what is run natively, what is left to Lua, and
 //! who may.
 
-use std::sync::LazyLock;
-
 use redis::Value;
 
 use crate::client::{Client, show};
-use crate::harvest::{Script, harvest};
-use crate::releases::NEWEST;
+use crate::harvest::{SCRIPTS, script};
 use crate::server::{Server, wait_until};
-
-static SCRIPTS: LazyLock<Vec<Script>> = LazyLock::new(|| harvest(NEWEST));
-
-fn script(role: &str) -> &'static Script {
-    let mut scripts = SCRIPTS.iter();
-    scripts.find(|script| script.role == role).expect("a role")
-}
 
 fn intercepting(options: &[&str]) -> Server {
     Server::with(&[&["--fairlock.intercept-eval", "yes"], options].concat())

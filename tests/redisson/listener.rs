@@ -1,49 +1,60 @@
 //! What is published on the channels of waiters.
 
-use std::thread::{self, JoinHandle};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread;
 
-use redis::Msg;
+use redis::{Connection, Msg};
 
 use crate::client::Client;
+use crate::server::give_up;
 
-/// The end of what is listened to.
-const END: &str = "redisson_lock__channel:the-end";
+/// A message with its channel.
+pub type Message = (String, String);
 
-/// Writes down messages until it is told to finish.
+/// Marks the moment up to which messages are wanted.
+const NOW: &str = "redisson_lock__channel:now";
+
+/// Writes down all messages, from its start on.
 pub struct Listener {
     port: u16,
-    listening: JoinHandle<Vec<(String, String)>>,
+    messages: Receiver<Message>,
 }
 
 impl Listener {
-    /// Listens to the messages of scripts: all but the module's own, which say 0.
-    pub fn to_scripts(port: u16) -> Self {
+    pub fn new(port: u16) -> Self {
         let client = redis::Client::open(format!("redis://127.0.0.1:{port}/"));
         let client = client.expect("a valid address");
-        let mut connection = client.get_connection().expect("a connection");
-        let (ready, subscribed) = std::sync::mpsc::channel();
-        let listening = thread::spawn(move || {
-            let mut channel = connection.as_pubsub();
-            let done = channel.psubscribe("redisson_lock__channel:*");
-            ready.send(done).expect("a test");
-            let message = |message: Msg| {
-                let text: String = message.get_payload().expect("a text");
-                (message.get_channel_name().to_owned(), text)
-            };
-            std::iter::from_fn(|| channel.get_message().ok())
-                .map(message)
-                .take_while(|(channel, _)| channel != END)
-                .filter(|(_, text)| text != "0")
-                .collect()
-        });
-        let done = subscribed.recv().expect("a listener");
-        done.expect("subscribed");
-        Self { port, listening }
+        let connection = client.get_connection().expect("a connection");
+        let (ready, subscribed) = mpsc::channel();
+        let (sender, messages) = mpsc::channel();
+        thread::spawn(move || listen(connection, &ready, &sender));
+        subscribed.recv().expect("a listener");
+        Self { port, messages }
     }
 
-    /// What was published, in order.
-    pub fn finish(self) -> Vec<(String, String)> {
-        Client::new(self.port, 2).run(&format!("PUBLISH {END} 1"));
-        self.listening.join().expect("no panic")
+    /// What was published since it was asked last, in order.
+    pub fn until_now(&self) -> Vec<Message> {
+        Client::new(self.port, 2).run(&format!("PUBLISH {NOW} 1"));
+        let next = || self.messages.recv_timeout(give_up()).expect("a message");
+        std::iter::repeat_with(next)
+            .take_while(|(channel, _)| channel != NOW)
+            .collect()
+    }
+}
+
+/// Until the server ends, or the test does.
+fn listen(mut connection: Connection, ready: &Sender<()>, messages: &Sender<Message>) {
+    let mut channel = connection.as_pubsub();
+    let done = channel.psubscribe("redisson_lock__channel:*");
+    done.expect("subscribed");
+    ready.send(()).expect("a test");
+    let message = |message: Msg| {
+        let text: String = message.get_payload().expect("a text");
+        (message.get_channel_name().to_owned(), text)
+    };
+    while let Ok(next) = channel.get_message() {
+        if messages.send(message(next)).is_err() {
+            break;
+        }
     }
 }

@@ -24,20 +24,28 @@ mod dice;
 mod server;
 
 mod driver;
+mod hand;
 mod harvest;
 mod interception;
+mod keys;
 mod listener;
 mod releases;
 mod replica;
+mod stage;
 mod states;
 mod stream;
+mod trace;
+mod view;
 
+mod alone;
 mod conformance;
 mod deadlines;
 mod differential;
 mod fingerprints;
 mod fleet;
+mod harm;
 mod intercept;
 mod participants;
+mod places;
 mod scenarios;
 mod topologies;

@@ -14,6 +14,18 @@ pub struct Case {
     pub commands: Vec<Words>,
     /// Scores and replies depend on how long the lease still is.
     pub goes_by_the_clock: bool,
+    /// Who calls the script.
+    pub owner: String,
+    /// What it adds to scores, if it joins the queue.
+    pub wait: f64,
+    /// The time by its clock.
+    pub client: f64,
+    /// The time by the server's.
+    pub now: f64,
+    /// The script tells a waiter that asks again when the one before it is over (3.11.1 to 3.31.0).
+    pub goes_by_position: bool,
+    /// The waiters' scores before the call.
+    pub scores: Vec<(String, f64)>,
 }
 
 /// Numbers that follow each other without an order: the same from the same seed.
@@ -103,16 +115,40 @@ impl fmt::Display for Case {
 }
 
 impl Case {
+    /// How many questions are asked after the call.
+    pub const QUESTIONS: usize = 9;
     /// How many of the last answers say how much time is left.
     pub const TIMES: usize = 2;
+    /// The questions after holder, queue and lease; and scores, counted from the reply.
+    pub const HOLDER: usize = 0;
+    pub const QUEUE: usize = 1;
+    pub const LEASE: usize = 7;
+    pub const SCORES: usize = 3;
 
     /// A case for a script; each has a lock of its own, by its number.
     pub fn new(script: &Script, number: usize, random: &mut Random) -> Self {
         let keys = Keys::of(number);
         let now = now();
         let mut commands = vec![words("MULTI")];
-        let goes_by_the_clock = state(&keys, now, random, &mut commands);
-        commands.push(call(script, &keys, now, random));
+        let owner = random.pick(&OWNERS);
+        let (goes_by_the_clock, known) =
+            state(&keys, now, owner, script.role, random, &mut commands);
+        let arguments = arguments(script, owner, now, random);
+        let (call, arguments) = call(script, arguments, &keys, random);
+        commands.push(call);
+        let caller = match script.role {
+            "leave" | "renew" => owner,
+            _ => arguments.get(1).map_or(owner, String::as_str),
+        };
+        let number = |index: usize| arguments.get(index).and_then(|text| text.parse().ok());
+        let (wait, client) = match (script.role, script.text.len()) {
+            ("lock", 1181) => (5000.0, number(3)),
+            ("lock" | "lock-non-reentrant", _) => (number(2).unwrap_or(0.0), number(3)),
+            ("unlock", _) => (0.0, number(3)),
+            ("force-unlock", _) => (0.0, number(1)),
+            _ => (0.0, number(2)),
+        };
+        let goes_by_position = script.role == "lock" && matches!(script.text.len(), 1453 | 1474);
         let Keys {
             lock,
             queue,
@@ -137,6 +173,12 @@ impl Case {
         Self {
             commands,
             goes_by_the_clock,
+            owner: caller.to_owned(),
+            wait,
+            client: client.unwrap_or(0.0),
+            now: now.to_string().parse().expect("a number"),
+            goes_by_position,
+            scores: known,
         }
     }
 }
@@ -149,17 +191,22 @@ fn now() -> u64 {
         .expect("small")
 }
 
-/// Whatever the keys may look like. Returns whether the lock has a lease.
-fn state(keys: &Keys, now: u64, random: &mut Random, commands: &mut Vec<Words>) -> bool {
+/// Whatever the keys may look like: each waiter once, with a score. (What is made of others is tested where
+/// queues are mended.) Returns whether the lock has a lease, and the scores.
+fn state(
+    keys: &Keys,
+    now: u64,
+    caller: &str,
+    role: &str,
+    random: &mut Random,
+    commands: &mut Vec<Words>,
+) -> (bool, Vec<(String, f64)>) {
     let Keys {
-        lock,
-        queue,
-        scores,
-        latch,
-        ..
+        lock, queue, latch, ..
     } = keys;
     let mut add = |line: String| commands.push(words(&line));
-    match random.below(12) {
+    let holder = random.below(12);
+    match holder {
         0..4 => (),
         4 if random.once_in(4) => add(format!("SET {lock} x")),
         4 if random.once_in(4) => add(format!(
@@ -181,22 +228,31 @@ fn state(keys: &Keys, now: u64, random: &mut Random, commands: &mut Vec<Words>) 
             random.pick(&["30000", "600000", "90000000"])
         ));
     }
-    let waiting = random.pick(&[0, 0, 1, 2, 3, 5]);
-    for _ in 0..waiting {
-        // Sometimes twice.
-        add(format!("RPUSH {queue} {}", random.pick(&OWNERS)));
+    let mut waiting: Vec<&str> = OWNERS.to_vec();
+    for index in (1..waiting.len()).rev() {
+        waiting.swap(index, random.below(index + 1));
     }
-    if waiting == 0 && random.once_in(40) {
+    waiting.truncate(random.pick(&[0, 0, 1, 2, 3, 5]));
+    let mut scores = Vec::new();
+    for owner in &waiting {
+        // Who asks lives, and would lose its place by a script that finds its score over.
+        // Natively no step leaves a dead head behind when the lock is free; a script that leaves does.
+        let all_live = role == "leave" && holder < 4;
+        let score = if *owner == caller || all_live {
+            (now + 900_000).to_string()
+        } else {
+            score(now, random)
+        };
+        add(format!("RPUSH {queue} {owner}"));
+        add(format!("ZADD {} {score} {owner}", keys.scores));
+        scores.push(((*owner).to_owned(), score.parse().expect("a number")));
+    }
+    if waiting.is_empty() && random.once_in(40) {
         add(format!("SET {queue} x"));
     }
-    for owner in OWNERS.iter().take(waiting + 1) {
-        if !random.once_in(6) {
-            add(format!("ZADD {scores} {} {owner}", score(now, random)));
-        }
-    }
     if random.once_in(60) {
-        add(format!("DEL {scores}"));
-        add(format!("SADD {scores} x"));
+        add(format!("DEL {}", keys.scores));
+        add(format!("SADD {} x", keys.scores));
     }
     match random.below(20) {
         0 => add(format!("SET {latch} 1 PX 50000")),
@@ -205,30 +261,35 @@ fn state(keys: &Keys, now: u64, random: &mut Random, commands: &mut Vec<Words>) 
         3 if random.once_in(4) => add(format!("RPUSH {latch} x")),
         _ => (),
     }
-    leased
+    (leased, scores)
 }
 
-/// The end of a waiter's time: over, ahead, far away, not whole.
+/// The end of a waiter's time: long over, ahead, far away, not whole. One that is over by some clocks
+/// only says nothing: natively the server's counts as well.
 fn score(now: u64, random: &mut Random) -> String {
     let at = |offset: i64| now.saturating_add_signed(offset);
     match random.below(16) {
         0..5 => at(300_000).to_string(),
         5..8 => at(5_000).to_string(),
-        8 => at(-5_000).to_string(),
-        9 => at(-1).to_string(),
-        10 => now.to_string(),
+        8 => at(-700_000).to_string(),
+        9 => at(900_000).to_string(),
+        10 => at(-650_000).to_string(),
         11 => format!("{}.25", at(60_000)),
-        12 => at(-600_000).to_string(),
+        12 => at(-3_600_000).to_string(),
         13 => random.pick(&["0", "-300000", "1", "0.5"]).to_owned(),
-        14 => random
-            .pick(&["9223372036854775807", "1e18", "9007199254740993"])
-            .to_owned(),
-        _ => random.pick(&["inf", "-inf", "1e308"]).to_owned(),
+        14 => random.pick(&["1e18", "9007199254740993"]).to_owned(),
+        _ => at(86_400_000).to_string(),
     }
 }
 
-/// The script with its keys and arguments, once in a while with some that it does not expect.
-fn call(script: &Script, keys: &Keys, now: u64, random: &mut Random) -> Words {
+/// The script with its keys and arguments, once in a while with some that it does not expect; and those
+/// arguments.
+fn call(
+    script: &Script,
+    mut arguments: Vec<String>,
+    keys: &Keys,
+    random: &mut Random,
+) -> (Words, Vec<String>) {
     let mut names = match script.role {
         "leave" => vec![&keys.queue, &keys.scores],
         "renew" => vec![&keys.lock; script.keys],
@@ -241,7 +302,6 @@ fn call(script: &Script, keys: &Keys, now: u64, random: &mut Random) -> Words {
         ],
     };
     names.truncate(script.keys);
-    let mut arguments = arguments(script, now, random);
     if script.renews_many() {
         for _ in 0..random.below(4) {
             names.push(random.pick(&[&keys.lock, &keys.lock, &keys.channel, &keys.queue]));
@@ -250,7 +310,16 @@ fn call(script: &Script, keys: &Keys, now: u64, random: &mut Random) -> Words {
     }
     if random.once_in(40) {
         let changed = random.below(arguments.len());
-        random.pick(&STRANGE).clone_into(&mut arguments[changed]);
+        let strange = random.pick(&STRANGE);
+        // By a clock that is years off, Lua drops its own caller, or leaves the dead.
+        let clock = match script.role {
+            "force-unlock" => 1,
+            "try-lock" | "try-lock-non-reentrant" => 2,
+            _ => 3,
+        };
+        let is_time = changed == clock && strange.parse::<f64>().is_ok();
+        let strange = if is_time { "x" } else { strange };
+        strange.clone_into(&mut arguments[changed]);
     }
     match random.below(180) {
         0..3 => drop(arguments.pop()),
@@ -265,8 +334,12 @@ fn call(script: &Script, keys: &Keys, now: u64, random: &mut Random) -> Words {
     };
     words.push(names.len().to_string().into_bytes());
     words.extend(names.into_iter().map(|name| name.clone().into_bytes()));
-    words.extend(arguments.into_iter().map(String::into_bytes));
-    words
+    words.extend(
+        arguments
+            .iter()
+            .map(|argument| argument.clone().into_bytes()),
+    );
+    (words, arguments)
 }
 
 const STRANGE: [&str; 12] = [
@@ -285,9 +358,9 @@ const STRANGE: [&str; 12] = [
 ];
 
 /// ARGV in the script's order.
-fn arguments(script: &Script, now: u64, random: &mut Random) -> Vec<String> {
+fn arguments(script: &Script, owner: &str, now: u64, random: &mut Random) -> Vec<String> {
     let lease = random.pick(&["30000", "1000", "600000"]).to_owned();
-    let owner = random.pick(&OWNERS).to_owned();
+    let owner = owner.to_owned();
     let wait = random
         .pick(&["300000", "5000", "300000", "0", "9223372036854775807"])
         .to_owned();

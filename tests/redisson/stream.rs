@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use crate::keys::Keys;
 use crate::replica::{Effect, Replica};
 use crate::server::{Server, wait_until};
 
@@ -25,10 +26,17 @@ const SHOWN: usize = 30;
 pub struct Seen {
     /// Who was served, in order.
     pub served: Vec<String>,
-    /// How an owner has left the queue without the lock, each time.
-    pub left: HashMap<String, Vec<String>>,
+    /// When and how an owner has left the queue without the lock, each time.
+    pub left: HashMap<String, Vec<Left>>,
     /// Rules that were broken.
     pub violations: Vec<String>,
+}
+
+/// Once that an owner has left the queue without the lock.
+#[derive(Clone, Debug)]
+pub struct Left {
+    pub at: Instant,
+    pub how: String,
 }
 
 /// A witness at work.
@@ -46,7 +54,8 @@ impl Stream {
         let mut watched = Watched::new(lock, turn, Arc::clone(&seen));
         let reader = thread::spawn(move || {
             while let Some(effect) = replica.next() {
-                if effect.words.get(1).is_some_and(|key| key == END) {
+                // That the mark expires may be seen by the next witness.
+                if effect.words[0] == "SET" && effect.words[1] == END {
                     break;
                 }
                 watched.take(effect);
@@ -70,7 +79,7 @@ impl Stream {
 /// Somebody who has left the queue without the lock.
 struct Away {
     owner: String,
-    how: String,
+    left: Left,
     /// Who stood behind it.
     behind: Vec<String>,
 }
@@ -156,7 +165,7 @@ impl Watched {
                 self.judge_turn(before, at);
             }
         }
-        self.count_leavers(before, &after, served.as_ref());
+        self.count_leavers(before, &after, served.as_ref(), at);
         self.judge_lease(before, &after);
         if after.holds.is_empty() && !before.holds.is_empty() || is_new {
             self.free_since = at;
@@ -206,7 +215,7 @@ impl Watched {
         }
     }
 
-    fn count_leavers(&mut self, before: &Keys, after: &Keys, served: Option<&String>) {
+    fn count_leavers(&mut self, before: &Keys, after: &Keys, served: Option<&String>, at: Instant) {
         let mut seen = self.seen.lock().expect("no panic elsewhere");
         let away = std::mem::take(&mut self.away);
         for away in away {
@@ -217,7 +226,7 @@ impl Watched {
                 None if !served.is_some_and(|owner| away.behind.contains(owner)) => {
                     self.away.push(away);
                 }
-                _ => seen.left.entry(away.owner).or_default().push(away.how),
+                _ => seen.left.entry(away.owner).or_default().push(away.left),
             }
         }
         let how = self.history.last().cloned().unwrap_or_default();
@@ -226,7 +235,10 @@ impl Watched {
             if !after.queue.contains(owner) && Some(owner) != served {
                 self.away.push(Away {
                     owner: owner.clone(),
-                    how: format!("{since:?} into a turn or hold: {how}"),
+                    left: Left {
+                        at,
+                        how: format!("{since:?} into a turn or hold: {how}"),
+                    },
                     behind: before.queue[place + 1..].to_vec(),
                 });
             }
@@ -253,106 +265,7 @@ impl Drop for Watched {
     fn drop(&mut self) {
         let mut seen = self.seen.lock().expect("no panic elsewhere");
         for away in self.away.drain(..) {
-            seen.left.entry(away.owner).or_default().push(away.how);
+            seen.left.entry(away.owner).or_default().push(away.left);
         }
     }
-}
-
-/// The lock's keys.
-#[derive(Clone, Debug)]
-struct Keys {
-    lock: String,
-    list: String,
-    holds: HashMap<String, i64>,
-    /// Since 1970.
-    lease_end: Option<Duration>,
-    queue: Vec<String>,
-}
-
-impl Keys {
-    fn new(lock: &str) -> Self {
-        Self {
-            lock: lock.to_owned(),
-            list: format!("redisson_lock_queue:{{{lock}}}"),
-            holds: HashMap::new(),
-            lease_end: None,
-            queue: Vec::new(),
-        }
-    }
-
-    fn concern(&self, effect: &Effect) -> bool {
-        let mut keys = effect.words.iter().skip(1);
-        keys.any(|key| *key == self.lock || *key == self.list)
-    }
-
-    fn apply(&mut self, effect: &Effect) -> Result<(), String> {
-        let words: Vec<&str> = effect.words.iter().map(String::as_str).collect();
-        let (name, rest) = words.split_first().ok_or("an empty command")?;
-        match (name.to_ascii_uppercase().as_str(), rest) {
-            ("DEL" | "UNLINK", keys) => keys.iter().for_each(|key| self.delete(key)),
-            (name, [key, rest @ ..]) if *key == self.lock => self.apply_to_lock(name, rest)?,
-            (name, [key, rest @ ..]) if *key == self.list => self.apply_to_queue(name, rest)?,
-            _ => (),
-        }
-        Ok(())
-    }
-
-    fn delete(&mut self, key: &str) {
-        if key == self.lock {
-            self.holds.clear();
-            self.lease_end = None;
-        } else if key == self.list {
-            self.queue.clear();
-        }
-    }
-
-    fn apply_to_lock(&mut self, name: &str, rest: &[&str]) -> Result<(), String> {
-        match (name, rest) {
-            ("HSET", [owner, count]) => {
-                self.holds.insert((*owner).to_owned(), number(count)?);
-            }
-            ("HINCRBY", [owner, by]) => {
-                *self.holds.entry((*owner).to_owned()).or_default() += number(by)?;
-            }
-            ("HDEL", [owner]) => drop(self.holds.remove(*owner)),
-            ("PEXPIREAT", [at, ..]) => {
-                let at = u64::try_from(number(at)?).map_err(|error| error.to_string())?;
-                self.lease_end = Some(Duration::from_millis(at));
-            }
-            _ => return Err(format!("an unexpected {name} {rest:?} of the lock")),
-        }
-        Ok(())
-    }
-
-    fn apply_to_queue(&mut self, name: &str, rest: &[&str]) -> Result<(), String> {
-        match (name, rest) {
-            ("RPUSH", owners) => self
-                .queue
-                .extend(owners.iter().map(|owner| (*owner).to_owned())),
-            ("LPOP", []) if !self.queue.is_empty() => drop(self.queue.remove(0)),
-            ("RPOP", []) => drop(self.queue.pop()),
-            ("LREM", [count, owner]) => self.remove(number(count)?, owner),
-            _ => return Err(format!("an unexpected {name} {rest:?} of the queue")),
-        }
-        Ok(())
-    }
-
-    fn remove(&mut self, count: i64, owner: &str) {
-        if count == 0 {
-            self.queue.retain(|other| other != owner);
-            return;
-        }
-        let place = if count > 0 {
-            self.queue.iter().position(|other| other == owner)
-        } else {
-            self.queue.iter().rposition(|other| other == owner)
-        };
-        if let Some(place) = place {
-            self.queue.remove(place);
-        }
-    }
-}
-
-fn number(word: &str) -> Result<i64, String> {
-    word.parse().map_err(|_| format!("{word} is no number"))
 }

@@ -71,13 +71,15 @@ impl World {
     }
 
     /// What is there once.
-    fn common(&self) -> [u8; 16] {
+    fn common(&self) -> [u8; 17] {
         let last = self.told.last_token;
         let session = self.state.session.as_ref();
         let turn = self.state.turn.as_ref();
         [
             self.state.lease_end.map_or(0, |at| self.wall(at, -1)),
             turn.map_or(0, |turn| self.tick(turn.until)),
+            turn.and_then(|turn| turn.wakes_next)
+                .map_or(0, |at| self.tick(at)),
             session.map_or(0, |of| self.tick(of.renew_at)),
             u8::from(session.is_some_and(|of| of.token_kept > 0)),
             u8::from(self.state.token.is_some()),
@@ -107,10 +109,10 @@ impl World {
         }
         let mut queue = self.state.queue.iter();
         if let Some(place) = queue.position(|entry| index(&entry.0) == owner) {
-            let (_, waiter, deadline) = &self.state.queue[place];
+            let (_, waiter) = &self.state.queue[place];
             about[4] = u8::try_from(place + 1).unwrap_or(u8::MAX);
             about[5] = self.life(owner);
-            about[6..9].copy_from_slice(&self.waiter(waiter, *deadline));
+            about[6..8].copy_from_slice(&self.waiter(waiter));
             about[9] = presence(waiter.presence);
         }
         let turn = self.state.turn.as_ref();
@@ -144,16 +146,11 @@ impl World {
 
     /// What the rules and the keys know of a waiter's time. A score that is over by more makes
     /// scripts give smaller ones: the least is low enough that this does not go on for ever.
-    fn waiter(&self, waiter: &Waiter, score: u64) -> [u8; 3] {
-        let deadline = waiter.deadline;
-        let score = self.wall(score, -8);
+    fn waiter(&self, waiter: &Waiter) -> [u8; 2] {
+        let score = self.wall(waiter.score, -8);
         match waiter.presence {
-            Presence::Found | Presence::Gone => [0, 0, score],
-            _ => [
-                self.tick(deadline.tick),
-                self.wall(deadline.wall, -8),
-                score,
-            ],
+            Presence::Polling | Presence::Asked => [self.tick(waiter.deadline), score],
+            Presence::Blocked(_) | Presence::Found | Presence::Gone => [0, score],
         }
     }
 

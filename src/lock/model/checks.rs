@@ -7,7 +7,7 @@ use super::scope::Scope;
 use super::told::{Checked, Place, ensure, index};
 use super::world::World;
 use crate::lock::memory::Memory;
-use crate::lock::{Connection, Event, Holds, Millis, Presence, State, Waiter};
+use crate::lock::{Connection, Event, Holds, Millis, Owner, Presence, State, Waiter};
 
 impl World {
     /// Compares the state after a step with what clients were told, and with the state before.
@@ -33,7 +33,7 @@ impl World {
     /// What holds whenever the server has seen what others did.
     fn check_rest(&self, scope: &Scope) -> Checked {
         self.check_head(scope)?;
-        self.check_scores()?;
+        self.check_scores(scope)?;
         self.check_due()
     }
 
@@ -57,20 +57,13 @@ impl World {
     }
 
     /// The queue is what the owners have joined, in that order.
-    fn check_queue(&mut self) -> Checked {
+    fn check_queue(&self) -> Checked {
         let queue = self.state.queue.iter();
         let queued: Vec<usize> = queue.map(|entry| index(&entry.0)).collect();
         let places = self.told.places.iter();
         let joined: Vec<usize> = places.map(|place| place.owner).collect();
         ensure!(queued == joined, "joined: {joined:?}, queued: {queued:?}");
-        for (place, (_, waiter, _)) in self.told.places.iter_mut().zip(&self.state.queue) {
-            if let Life::Asked(until) = place.life
-                && until <= self.now.tick()
-                && waiter.presence == Presence::Found
-            {
-                // What the keys say is all there is after that.
-                place.life = Life::Found(0, None);
-            }
+        for (place, (_, waiter)) in self.told.places.iter().zip(&self.state.queue) {
             ensure!(agree(*place, waiter), "{place:?}, but {waiter:?}");
         }
         Ok(())
@@ -116,44 +109,53 @@ impl World {
         Ok(())
     }
 
-    /// Whoever gets a turn is woken, and with it those who poll right behind it. A turn that runs
-    /// is not made longer.
+    /// Waking is exact: whoever gets a turn is woken, and nobody else; but those that poll right behind
+    /// a head that has been silent for a tenth of its turn. A turn that runs is not made longer.
     fn check_turn(&self, before: &Memory) -> Checked {
-        let Some(turn) = self.state.turn.as_ref() else {
-            return Ok(());
-        };
-        // By a script of its own, a waiter may have left and joined again.
-        let since = |state: &Memory| {
-            let mut queue = state.queue.iter();
-            let entry = queue.find(|(owner, _, _)| *owner == turn.owner);
-            entry.map(|(_, waiter, _)| waiter.since)
-        };
-        let ran = before.turn.as_ref();
-        let ran = ran.filter(|ran| ran.owner == turn.owner && since(before) == since(&self.state));
-        if let Some(ran) = ran {
-            ensure!(ran == turn, "{ran:?} has become {turn:?}");
-            return Ok(());
-        }
         let mut woken = BTreeSet::new();
         for event in &self.state.events {
             if let Event::WakeUp { owner } = event {
                 woken.insert(index(owner));
             }
         }
-        // Whoever polls since this very step has asked just now.
-        let polled = |owner| {
-            let mut queue = before.queue.iter();
-            let entry = queue.find(|entry| index(&entry.0) == owner);
-            entry.is_some_and(|(_, of, _)| {
-                !matches!(of.presence, Presence::Blocked(_) | Presence::Gone)
-            })
+        let Some(turn) = self.state.turn.as_ref() else {
+            return Ok(());
         };
-        let polls = |place: &&Place| {
-            polled(place.owner) && !matches!(place.life, Life::Blocked(_) | Life::Left)
+        let head = index(&turn.owner);
+        // By a script of its own, a waiter may have left and joined again.
+        let since = |state: &Memory| {
+            let mut queue = state.queue.iter();
+            let entry = queue.find(|(owner, _)| *owner == turn.owner);
+            entry.map(|(_, waiter)| waiter.since)
         };
-        for place in self.told.places.iter().take_while(polls) {
-            ensure!(woken.contains(&place.owner), "not woken: {place:?}");
+        let ran = before.turn.as_ref();
+        let ran = ran.filter(|ran| ran.owner == turn.owner && since(before) == since(&self.state));
+        let Some(ran) = ran else {
+            ensure!(
+                woken.contains(&head),
+                "a turn, and nobody is woken: {turn:?}"
+            );
+            // Those that were reaped in this step had been woken before.
+            let others = woken.iter().filter(|owner| **owner != head);
+            let waits = |owner: &&usize| self.told.place(**owner).is_some();
+            ensure!(others.filter(waits).count() == 0, "woken: {woken:?}");
+            return Ok(());
+        };
+        ensure!(ran.until == turn.until, "{ran:?} has become {turn:?}");
+        let is_silent = ran.wakes_next.is_some_and(|at| at <= self.now.tick());
+        let looked = ran.wakes_next.is_some() && turn.wakes_next.is_none();
+        ensure!(!looked || is_silent, "not silent for long enough: {ran:?}");
+        let others: BTreeSet<usize> = woken.into_iter().filter(|of| *of != head).collect();
+        if !looked {
+            ensure!(others.is_empty(), "woken: {others:?}");
+            return Ok(());
         }
+        // Whoever asks in this very step need not be woken, and may be.
+        let (before, after) = (polling_behind(before), polling_behind(&self.state));
+        let missing = before.intersection(&after).find(|of| !others.contains(of));
+        ensure!(missing.is_none(), "{missing:?} is not woken");
+        let all: BTreeSet<usize> = before.union(&after).copied().collect();
+        ensure!(others.is_subset(&all), "woken: {others:?}, behind: {all:?}");
         Ok(())
     }
 
@@ -179,28 +181,14 @@ impl World {
 
     /// Scripts drop heads whose scores are over, up to the first whose score is not. Nobody who
     /// lives for sure may be among them.
-    fn check_scores(&self) -> Checked {
+    fn check_scores(&self, scope: &Scope) -> Checked {
         let now = self.now;
         let queue = self.state.queue.iter();
-        for (owner, waiter, _) in queue.take_while(|(_, _, score)| *score <= now.millis()) {
-            let lives = match waiter.presence {
-                Presence::Blocked(_) => true,
-                Presence::Polling | Presence::Asked => waiter.deadline.tick > now.tick(),
-                Presence::Gone | Presence::Found => false,
-            };
+        for (owner, waiter) in queue.take_while(|(_, waiter)| waiter.score <= now.millis()) {
+            let by_lua = waiter.presence == Presence::Asked && !scope.rules.intercepts;
+            let lives = waiter.lives(now) && !by_lua;
             ensure!(!lives, "scripts would drop {owner:?}: {waiter:?}");
         }
-        let Some((_, head, score)) = self.state.queue.first() else {
-            return Ok(());
-        };
-        // Of a script that has been silent for too long, what the keys say is all there is.
-        let silent = head.presence == Presence::Asked && head.deadline.tick <= now.tick();
-        ensure!(!silent, "the head is over: {head:?}");
-        let given = head.presence != Presence::Polling || *score == head.deadline.wall;
-        ensure!(
-            given,
-            "the head was given another score than {score}: {head:?}"
-        );
         Ok(())
     }
 
@@ -225,6 +213,15 @@ impl World {
     }
 }
 
+/// Those that poll right behind the head.
+fn polling_behind(state: &Memory) -> BTreeSet<usize> {
+    let polls = |entry: &&(Owner, Waiter)| {
+        !matches!(entry.1.presence, Presence::Blocked(_) | Presence::Gone)
+    };
+    let behind = state.queue.iter().skip(1).take_while(polls);
+    behind.map(|entry| index(&entry.0)).collect()
+}
+
 fn connections(state: &Memory) -> BTreeSet<Connection> {
     let holders = state.session.iter().flat_map(|of| &of.holders);
     holders.map(|(connection, _)| *connection).collect()
@@ -236,7 +233,7 @@ fn agree(place: Place, waiter: &Waiter) -> bool {
         (Life::Blocked(told), Presence::Blocked(ticket)) => told == ticket,
         (Life::Left, Presence::Gone) | (Life::Found(..), Presence::Found) => true,
         (Life::Polling(until), Presence::Polling) | (Life::Asked(until), Presence::Asked) => {
-            waiter.deadline.tick == until
+            waiter.deadline == until
         }
         _ => false,
     }

@@ -16,7 +16,8 @@ impl World {
         self.now = Now::from_millis(self.now.after(1).max(least));
         self.grace = self.now.tick_after(scope.rules.turn);
         self.expire();
-        self.state.restart();
+        self.state.restart(self.now);
+        self.told.turn = None;
         self.gone.clear();
         self.undelivered.clear();
         self.closed.clear();
@@ -61,14 +62,14 @@ impl World {
 
     /// Whoever was found in the keys lives by what stands there.
     pub(super) fn read_deadlines(&mut self) {
-        for (owner, waiter, deadline) in &self.state.queue {
+        for (owner, waiter) in &self.state.queue {
             if waiter.presence != Presence::Found {
                 continue;
             }
             let places = &mut self.told.places;
             let place = places.iter_mut().find(|of| of.owner == index(owner));
             if let Some(Life::Found(known, _)) = place.map(|place| &mut place.life) {
-                *known = *deadline;
+                *known = waiter.score;
             }
         }
     }

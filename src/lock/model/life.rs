@@ -1,5 +1,6 @@
 //! Until when an owner in the queue counts as alive.
 
+use super::told::Scene;
 use crate::lock::{Millis, Now, Tick, Ticket};
 
 /// Why an owner in the queue counts as alive, and until when.
@@ -31,13 +32,25 @@ impl Life {
         }
     }
 
-    /// Whether scripts must not cost it its place.
-    pub fn is_shielded(self, now: Now, intercepts: bool) -> bool {
+    /// How long its turn is: as configured, or its own patience if that is shorter.
+    pub fn turn(self, scene: &Scene) -> Millis {
+        let now = scene.now;
+        let own = match self {
+            Self::Polling(_) => scene.patience,
+            Self::Asked(until) if until > now.tick() => scene.wait.min(until - now.tick()),
+            Self::Found(..) if scene.grace > now.tick() => scene.turn,
+            Self::Found(score, _) => score.saturating_sub(now.millis()),
+            _ => 0,
+        };
+        scene.turn.min(own).max(1)
+    }
+
+    /// Whether scripts that run as Lua must not cost it its place.
+    pub fn is_shielded(self, now: Now) -> bool {
         match self {
             Self::Blocked(_) => true,
             Self::Polling(until) => until > now.tick(),
-            Self::Asked(until) => intercepts && until > now.tick(),
-            Self::Left | Self::Found(..) => false,
+            Self::Asked(_) | Self::Left | Self::Found(..) => false,
         }
     }
 }

@@ -50,6 +50,7 @@ const RULES: Rules = Rules {
     max_waiters: 4,
     grace: 0,
     intercepts: true,
+    found_answer: true,
 };
 
 /// Who blocks, and all that can come between.
@@ -149,6 +150,7 @@ const LUA: Scope = Scope {
     name: "lua",
     rules: Rules {
         intercepts: false,
+        found_answer: false,
         ..RULES
     },
     ..SCRIPTS

@@ -1,29 +1,85 @@
-//! Owners that use Redisson's scripts: what these do to the keys, and how the server mends the
-//! queue behind them.
+//! Owners that use Redisson's scripts: as steps of the rules where they are intercepted; else as Lua, with
+//! what it does to the keys, and how the server mends the queue behind it.
 
 use super::action::Step;
 use super::life::Life;
 use super::scope::Scope;
-use super::told::{Checked, Holder, Place, ensure, index};
+use super::told::{Asking, Checked, Holder, Place, ensure, index};
 use super::world::{NAMES, World};
-use crate::lock::rules;
-use crate::lock::{Deadline, Millis, Owner, Presence, State, Waiter};
+use crate::lock::scripts::{self, Told, Tried, TryLock, Unlocked, Wait};
+use crate::lock::{Millis, Owner, Presence, State, Waiter, score};
 
-type Entry = (Owner, Waiter, Millis);
+type Entry = (Owner, Waiter);
 
 impl World {
     /// The script that takes the lock or joins the queue, in its newest form.
     pub(super) fn lock_by_script(&mut self, owner: usize, step: Step, scope: &Scope) -> Checked {
-        let (wait, now) = (scope.wait, self.now.millis());
+        if scope.rules.intercepts {
+            self.lock_natively(owner, step, scope)
+        } else {
+            self.lock_by_lua(owner, scope)
+        }
+    }
+
+    fn lock_natively(&mut self, owner: usize, step: Step, scope: &Scope) -> Checked {
+        let (rules, now) = (self.rules(scope), self.now);
+        let is_next = self.told.is_next(owner, now, self.grace);
+        let known = self.told.place(owner).is_some();
+        let call = TryLock {
+            owner: NAMES[owner],
+            lease: scope.lease,
+            client: now.millis(),
+            wait: Some(Wait {
+                patience: scope.wait,
+                told: Told::Lease,
+            }),
+            memory_is_full: false,
+        };
+        let tried = scripts::try_lock(&mut self.state, &call, &rules, now);
+        let tried = tried.map_err(|refusal| format!("refused: {refusal:?}"))?;
+        // What is left now: the lease of another may have begun in this step.
+        let left = self.lease_left();
+        let life = Life::Asked(now.tick_after(left + scope.wait));
+        let asking = Asking {
+            owner,
+            life,
+            session: None,
+            by_script: true,
+        };
+        self.hear(Some(asking), None, step, scope)?;
+        ensure!(
+            (tried == Tried::Acquired) == is_next,
+            "{tried:?}, next: {is_next}"
+        );
+        let Tried::Waits(told) = tried else {
+            return Ok(());
+        };
+        ensure!(
+            told > 0 || self.state.turn.is_none(),
+            "told {told} at another's turn"
+        );
+        let mut places = self.told.places.iter_mut();
+        let place = places.find(|place| place.owner == owner);
+        let place = place.ok_or("it waits without a place")?;
+        place.life = life;
+        if let Some(sleeps) = Millis::try_from(told).ok().filter(|_| known) {
+            place.life = Life::Asked(now.tick_after(left.max(sleeps) + scope.wait));
+        }
+        Ok(())
+    }
+
+    fn lease_left(&mut self) -> Millis {
+        score::lease_left(&mut self.state, self.now)
+    }
+
+    fn lock_by_lua(&mut self, owner: usize, scope: &Scope) -> Checked {
+        let wait = scope.wait;
         let dropped = self.drop_dead();
         let head = self.state.queue.first().map(|entry| index(&entry.0));
-        let mut asked = None;
         if self.state.holder.is_none() && head.is_none_or(|head| head == owner) {
-            self.check_overtaking(owner, scope)?;
+            self.check_overtaking(owner)?;
             self.state.remove(NAMES[owner]);
-            for (_, _, score) in &mut self.state.queue {
-                *score = score.saturating_sub(wait);
-            }
+            self.state.lessen_scores(&|_| wait);
             self.state.set_holds(NAMES[owner], 1);
             self.state.set_lease_end(self.now.after(scope.lease));
             self.told.remove(owner);
@@ -33,33 +89,19 @@ impl World {
                 token: None,
                 untold: false,
             });
-        } else {
-            let mut ttl = self
-                .state
-                .lease_end
-                .map_or(0, |end| end.saturating_sub(now));
-            if self.state.position(NAMES[owner]).is_none() {
-                if let Some((_, _, score)) = self.state.queue.last() {
-                    // Less than nothing is possible; it only makes the new score smaller.
-                    ttl = score.saturating_sub(now);
-                }
-                self.join_by_script(owner, self.now.after(ttl + wait));
-            }
-            asked = Some(ttl + wait);
+        } else if self.state.position(NAMES[owner]).is_none() {
+            let last = self.state.queue.last().map(|entry| entry.1.score);
+            let until_free = self.now.after(self.lease_left());
+            self.join_by_script(owner, last.unwrap_or(until_free) + wait);
         }
-        self.mend(dropped, scope);
-        self.script_is_through(asked.map(|alive| (owner, alive)), step, scope)
+        self.mend(dropped);
+        self.touch();
+        Ok(())
     }
 
     fn join_by_script(&mut self, owner: usize, score: Millis) {
-        let found = Waiter {
-            presence: Presence::Found,
-            lease: 0,
-            session: None,
-            deadline: Deadline::default(),
-            since: self.now.steady,
-        };
-        self.state.push(NAMES[owner], found, score);
+        let found = Waiter::found(score, self.now);
+        self.state.push(NAMES[owner], found);
         // It may have been dropped as dead a moment ago.
         self.told.remove(owner);
         let life = Life::Found(score, None);
@@ -67,35 +109,55 @@ impl World {
     }
 
     /// The script that gives up the lock.
-    pub(super) fn unlock_by_script(&mut self, _: usize, step: Step, scope: &Scope) -> Checked {
+    pub(super) fn unlock_by_script(&mut self, owner: usize, step: Step, scope: &Scope) -> Checked {
+        let (rules, now) = (self.rules(scope), self.now);
+        if scope.rules.intercepts {
+            let (name, time) = (NAMES[owner], now.millis());
+            let unlocked = scripts::unlock(&mut self.state, name, scope.lease, time, &rules, now);
+            ensure!(unlocked == Ok(Unlocked::Freed), "{unlocked:?}");
+            return self.freed_if(true, step, scope);
+        }
         let dropped = self.drop_dead();
         self.state.free();
         self.told.freed();
-        self.mend(dropped, scope);
-        self.script_is_through(None, step, scope)
+        self.mend(dropped);
+        self.touch();
+        Ok(())
     }
 
     /// The script by which a waiter leaves the queue.
     pub(super) fn leave_by_script(&mut self, owner: usize, step: Step, scope: &Scope) -> Checked {
-        let position = self.state.position(NAMES[owner]).unwrap_or(0);
-        for (_, _, score) in self.state.queue.iter_mut().skip(position + 1) {
-            *score = score.saturating_sub(scope.wait);
+        if scope.rules.intercepts {
+            let rules = self.rules(scope);
+            scripts::leave(&mut self.state, NAMES[owner], &rules, self.now);
+            return self.hear(None, Some(owner), step, scope).map(drop);
         }
+        let position = self.state.position(NAMES[owner]).unwrap_or(0);
+        let wait = scope.wait;
+        self.state
+            .lessen_scores(&|index| if index > position { wait } else { 0 });
         self.state.remove(NAMES[owner]);
         self.told.remove(owner);
-        self.mend(Vec::new(), scope);
-        self.script_is_through(None, step, scope)
+        self.mend(Vec::new());
+        self.touch();
+        Ok(())
+    }
+
+    /// The server looks at what scripts have done as Lua at the end of the turn.
+    fn touch(&mut self) {
+        self.touched = true;
+        self.stirred = true;
     }
 
     /// Nobody who is served by this server, and alive, may be ahead of a script that takes the
     /// lock.
-    fn check_overtaking(&self, owner: usize, scope: &Scope) -> Checked {
-        if self.touched && !scope.rules.intercepts {
-            // Two scripts in one turn of the event loop: the server cannot act between them.
+    fn check_overtaking(&self, owner: usize) -> Checked {
+        if self.touched {
+            // Two scripts in one iteration of the event loop: the server cannot act between them.
             return Ok(());
         }
         for place in self.told.places.iter().take_while(|of| of.owner != owner) {
-            let shielded = place.life.is_shielded(self.now, scope.rules.intercepts);
+            let shielded = place.life.is_shielded(self.now);
             ensure!(!shielded, "a script of {owner} overtakes {place:?}");
         }
         Ok(())
@@ -105,34 +167,26 @@ impl World {
     fn drop_dead(&mut self) -> Vec<Entry> {
         let now = self.now.millis();
         let queue = &mut self.state.queue;
-        let lives = queue.iter().position(|(_, _, score)| *score > now);
+        let lives = queue.iter().position(|(_, waiter)| waiter.score > now);
         let dead = lives.unwrap_or(queue.len());
         queue.drain(..dead).collect()
     }
 
     /// The server puts back whom scripts must not drop; the others are gone.
-    fn mend(&mut self, dropped: Vec<Entry>, scope: &Scope) {
+    fn mend(&mut self, dropped: Vec<Entry>) {
         let now = self.now;
-        let patience = now.deadline_after(scope.rules.patience);
+        let left = self.lease_left();
         let mut kept = Vec::new();
-        for (owner, mut waiter, _) in dropped {
-            let lives = waiter.deadline.tick > now.tick();
+        for (owner, mut waiter) in dropped {
             let has_joined_again = self.state.position(&owner).is_some();
-            let given = match waiter.presence {
-                Presence::Blocked(_) => {
-                    waiter.deadline = patience;
-                    Some(patience.wall)
+            if waiter.lives(now) && waiter.presence != Presence::Asked {
+                if !has_joined_again && !self.told.is_holder(index(&owner)) {
+                    let patience = waiter.patience.max(1);
+                    waiter.score = now.after(score::ahead(left, patience, kept.len()));
+                    kept.push((owner, waiter));
                 }
-                Presence::Polling if lives => Some(waiter.deadline.wall),
-                Presence::Asked if lives && scope.rules.intercepts => {
-                    Some(patience.wall.min(waiter.deadline.wall))
-                }
-                _ => None,
-            };
-            match given {
-                _ if has_joined_again || self.told.is_holder(index(&owner)) => (),
-                Some(deadline) => kept.push((owner, waiter, deadline)),
-                None => self.told.remove(index(&owner)),
+            } else if !has_joined_again && !self.told.is_holder(index(&owner)) {
+                self.told.remove(index(&owner));
             }
         }
         kept.append(&mut self.state.queue);
@@ -141,31 +195,5 @@ impl World {
         if self.state.turn.as_ref().map(|turn| &turn.owner) != head {
             self.state.turn = None;
         }
-    }
-
-    /// Where scripts are intercepted, the lock is looked at at once, and whoever has asked is known
-    /// to live; else at the end of the turn.
-    fn script_is_through(
-        &mut self,
-        asked: Option<(usize, Millis)>,
-        step: Step,
-        scope: &Scope,
-    ) -> Checked {
-        if !scope.rules.intercepts {
-            self.touched = true;
-            self.stirred = true;
-            return Ok(());
-        }
-        if let Some((owner, alive)) = asked {
-            rules::asked(&mut self.state, NAMES[owner], alive, self.now);
-            let until = self.now.tick_after(alive);
-            let mut places = self.told.places.iter_mut();
-            if let Some(place) = places.find(|place| place.owner == owner) {
-                place.life = Life::Asked(until);
-            }
-        }
-        self.touched = false;
-        self.read_deadlines();
-        self.look(step, scope)
     }
 }

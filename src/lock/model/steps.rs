@@ -37,6 +37,7 @@ impl World {
             owner,
             life: Life::Polling(now.tick_after(ask.patience)),
             session: ask.session,
+            by_script: false,
         };
         if self.told.is_holder(owner) {
             let acquired = acquired.ok_or("the holder is refused")?;
@@ -223,7 +224,7 @@ impl World {
         let renewed = renewed.map_err(|refusal| format!("not renewed: {refusal:?}"))?;
         let fits = renewed == lease || (renewed > lease && !self.told.bound.is_empty());
         ensure!(fits, "renewed for {renewed} ms");
-        self.remember_due();
+        self.remember_due(scope);
         self.check_lease(lease)
     }
 

@@ -53,6 +53,8 @@ pub struct Told {
     pub places: Vec<Place>,
     pub slots: Vec<[Slot; 2]>,
     pub last_token: i64,
+    /// Who has been given a turn, and until when.
+    pub turn: Option<(usize, Tick)>,
 }
 
 /// A request that is being decided.
@@ -63,6 +65,8 @@ pub struct Asking {
     pub life: Life,
     /// The connection that the lock shall be bound to.
     pub session: Option<Connection>,
+    /// It asks by a script of Redisson's, which gets no token.
+    pub by_script: bool,
 }
 
 /// When and why something is heard.
@@ -71,6 +75,11 @@ pub struct Scene {
     pub now: Now,
     pub grace: Tick,
     pub turn: Millis,
+    /// Whether whoever was found asks again when it is woken.
+    pub found_answer: bool,
+    /// The patience of those who poll, and of those who use scripts.
+    pub patience: Millis,
+    pub wait: Millis,
     pub asking: Option<Asking>,
     /// Who is taken out of the queue.
     pub cancelled: Option<usize>,
@@ -157,8 +166,15 @@ impl Told {
             }
             Event::Acquired { .. } => {
                 let asking = scene.asking.ok_or("nobody asks")?;
-                // The token is in the reply.
-                self.acquired(asking.owner, self.last_token + 1, asking.session)?;
+                // The token is in the reply, or there is none.
+                let token = self.last_token;
+                self.acquired(asking.owner, token + 1, asking.session)?;
+                if asking.by_script {
+                    self.last_token = token;
+                    if let Some(holder) = &mut self.holder {
+                        holder.token = None;
+                    }
+                }
             }
             Event::Released => {
                 ensure!(self.holder.is_some(), "released, and nobody holds it");
@@ -219,6 +235,7 @@ impl Told {
         let first = self.places.first().map_or(owner, |place| place.owner);
         ensure!(first == owner, "{owner} is served before {first}");
         self.remove(owner);
+        self.turn = None;
         self.last_token = token;
         self.holder = Some(Holder {
             owner,
@@ -239,20 +256,35 @@ impl Told {
         Ok(())
     }
 
-    /// The head has a turn from now on; who is woken with it has no longer than that.
+    /// The head is woken as its turn begins; those behind it once it has been silent, and they
+    /// have no longer than that turn.
     fn woken(&mut self, owner: usize, scene: &Scene) -> Checked {
-        let until = scene.now.tick_after(scene.turn);
+        let now = scene.now;
         let is_head = self.places.first().is_some_and(|head| head.owner == owner);
+        let running = self.turn.filter(|(_, until)| *until > now.tick());
         let mut places = self.places.iter_mut();
         let place = places.find(|place| place.owner == owner);
         let place = place.ok_or("somebody is woken who does not wait")?;
+        if is_head && running.is_some_and(|(of, _)| of == owner) {
+            // By a script that found the lock free.
+            return Ok(());
+        }
+        let until = match running.filter(|_| !is_head) {
+            Some((_, until)) => until,
+            None if is_head => now.tick_after(place.life.turn(scene)),
+            None => return Err(format!("{owner} is woken at nobody's turn")),
+        };
         match &mut place.life {
             Life::Polling(end) | Life::Asked(end) => {
                 *end = if is_head { until } else { until.min(*end) };
             }
             Life::Found(_, end) if is_head => *end = Some(until),
+            life @ Life::Found(..) if scene.found_answer => *life = Life::Polling(until),
             Life::Found(..) => (),
             Life::Blocked(_) | Life::Left => return Err("a blocked waiter is woken".into()),
+        }
+        if is_head {
+            self.turn = Some((owner, until));
         }
         Ok(())
     }

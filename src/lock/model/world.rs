@@ -97,7 +97,7 @@ impl World {
         world.act(step, scope)?;
         let mut before = self.state.clone();
         if step.action == Action::Restart {
-            before.restart();
+            before.restart(self.now);
         }
         world.check(&before, scope)?;
         let granted = |event: &Event| matches!(event, Event::Granted { .. });
@@ -160,6 +160,9 @@ impl World {
             now: self.now,
             grace: self.grace,
             turn: scope.rules.turn,
+            found_answer: scope.rules.found_answer,
+            patience: scope.patience,
+            wait: scope.wait,
             asking,
             cancelled,
             undelivered: step.undelivered,
@@ -193,7 +196,7 @@ impl World {
         let holders = session.map_or(&[][..], |session| &session.holders);
         self.closed
             .retain(|closed| holders.iter().any(|(bound, _)| bound == closed));
-        self.remember_due();
+        self.remember_due(scope);
         Ok(freed)
     }
 
@@ -220,12 +223,13 @@ impl World {
         }
     }
 
-    pub(super) fn remember_due(&mut self) {
+    pub(super) fn remember_due(&mut self, scope: &Scope) {
+        let rules = self.rules(scope);
         let idle = self.state.queue.is_empty() && self.state.session.is_none();
         self.due = if idle {
             Due::default()
         } else {
-            turn::next_due(&mut self.state, self.now)
+            turn::next_due(&mut self.state, &rules, self.now)
         };
     }
 

@@ -22,7 +22,6 @@ impl World {
         session: Option<Connection>,
         before: &Memory,
     ) -> Checked {
-        let events = self.state.events.clone();
         prop_assert!(
             self.holder.is_none(),
             "{:?} granted beside {:?}",
@@ -41,8 +40,13 @@ impl World {
             .into_iter()
             .map(|connection| (connection, 1))
             .collect();
-        // Whoever stood before it was dead.
-        for (ahead, waiter, _) in &before.queue {
+        self.check_overtaken(owner, before)
+    }
+
+    /// Whoever stood before the owner that got the lock was dead.
+    pub(super) fn check_overtaken(&self, owner: &Owner, before: &Memory) -> Checked {
+        let events = &self.state.events;
+        for (ahead, waiter) in &before.queue {
             if ahead == owner {
                 break;
             }
@@ -183,8 +187,7 @@ impl World {
     }
 
     fn check_dead(&self, before: &Memory, owner: &Owner) -> Checked {
-        let Some((_, waiter, deadline)) = before.queue.iter().find(|entry| entry.0 == *owner)
-        else {
+        let Some((_, waiter)) = before.queue.iter().find(|entry| entry.0 == *owner) else {
             return Err(TestCaseError::fail(format!("{owner:?} reaped, not queued")));
         };
         prop_assert!(matches!(
@@ -194,7 +197,7 @@ impl World {
         // Its deadline is over, or it had a turn or was woken with the head and did not come.
         let woken_until = self.now.tick() >= before.turn.as_ref().map_or(0, |turn| turn.until);
         prop_assert!(
-            self.is_over(waiter.presence, waiter.deadline, *deadline) || woken_until,
+            self.is_over(waiter) || woken_until,
             "{:?} reaped alive",
             owner
         );
@@ -210,7 +213,7 @@ impl World {
     ) -> Checked {
         let now: Vec<&Owner> = self.state.queue.iter().map(|entry| &entry.0).collect();
         let mut stayed = Vec::new();
-        for (owner, waiter, _) in &before.queue {
+        for (owner, waiter) in &before.queue {
             if now.contains(&owner) {
                 stayed.push(owner);
             } else {
@@ -229,7 +232,7 @@ impl World {
         prop_assert_eq!(self.state.holder.is_some(), self.state.lease_end.is_some());
         // Every blocked request has its place, and no place is blocked for nobody.
         let mut places: Vec<Ticket> = Vec::new();
-        for (_, waiter, _) in &self.state.queue {
+        for (_, waiter) in &self.state.queue {
             if let Presence::Blocked(ticket) = waiter.presence {
                 places.push(ticket);
             }
@@ -242,7 +245,7 @@ impl World {
         if self.state.holder.is_none() && !unswept {
             match self.state.queue.first() {
                 None => prop_assert!(self.state.turn.is_none()),
-                Some((head, waiter, _)) => {
+                Some((head, waiter)) => {
                     prop_assert!(matches!(
                         waiter.presence,
                         Presence::Polling | Presence::Found | Presence::Asked

@@ -8,11 +8,13 @@
 //! fuzzer in `fuzz/` takes the same steps, by the code that they reach.
 
 mod checks;
+mod scripts;
 mod world;
 
 use proptest::prelude::*;
 
 use super::{Connection, Millis, Rules};
+use crate::lock::scripts::Told;
 pub use world::World;
 
 const RULES: Rules = Rules {
@@ -22,6 +24,7 @@ const RULES: Rules = Rules {
     max_waiters: 5,
     grace: 0,
     intercepts: true,
+    found_answer: true,
 };
 
 /// How a client asks for the lock.
@@ -74,10 +77,28 @@ pub enum Action {
     StepClock(i64),
     /// Somebody deletes the lock's key.
     ForeignDelete,
-    /// Somebody changes the deadline of the n-th waiter to so much from now.
+    /// Somebody changes the score of the n-th waiter to so much from now.
     ForeignScore(usize, i64),
-    /// The n-th waiter asks by a script, a sign of life for so long.
-    AskByScript(usize, Millis),
+    /// An owner asks by a script of Redisson's, with a clock that is ahead or behind.
+    ScriptLock {
+        owner: u8,
+        lease: Millis,
+        patience: Option<Millis>,
+        told: Told,
+        skew: i64,
+    },
+    /// An owner gives a hold up by such a script; `forced`: all of whoever holds the lock.
+    ScriptUnlock {
+        owner: u8,
+        forced: bool,
+        skew: i64,
+    },
+    /// An owner leaves the queue by such a script.
+    ScriptLeave {
+        owner: u8,
+    },
+    /// Scripts are to run as Lua from now on, or natively after all: their scores are lined up.
+    LineUp,
     /// Somebody sets the lock's expiry.
     ForeignLease(Millis),
     /// The token's key is lost.
@@ -98,6 +119,13 @@ fn action() -> impl Strategy<Value = Action> {
     let patience = prop_oneof![Just(1u64), Just(40), Just(300), Just(2_000)];
     let token = prop_oneof![Just(None), Just(Some(true)), Just(Some(false))];
     let connection = prop_oneof![Just(None), (1..4u64).prop_map(Some)];
+    let patience_by_script = prop::option::of(prop_oneof![Just(0u64), Just(40), Just(300)]);
+    let told = prop_oneof![
+        Just(Told::BehindHead),
+        Just(Told::BehindPrevious),
+        Just(Told::Lease)
+    ];
+    let skew = prop_oneof![4 => Just(0i64), 1 => -3_000..3_000i64];
     prop_oneof![
         8 => (owner.clone(), mode, lease.clone(), patience, any::<bool>(), connection.clone()).prop_map(
             |(owner, mode, lease, patience, once, session)| {
@@ -110,7 +138,7 @@ fn action() -> impl Strategy<Value = Action> {
         4 => any::<bool>().prop_map(|all| Action::ReleaseByHolder { all }),
         1 => (1..4u64).prop_map(Action::CloseConnection),
         1 => (owner.clone(), lease.clone()).prop_map(|(owner, lease)| Action::Renew { owner, lease }),
-        1 => owner.prop_map(|owner| Action::Cancel { owner }),
+        1 => owner.clone().prop_map(|owner| Action::Cancel { owner }),
         1 => Just(Action::Break),
         3 => (0..5usize, any::<bool>()).prop_map(|(nth, swept)| Action::Leave(nth, swept)),
         1 => Just(Action::Undelivered),
@@ -118,7 +146,16 @@ fn action() -> impl Strategy<Value = Action> {
         1 => prop_oneof![-3_000..3_000i64, Just(-3_600_000), Just(3_600_000)].prop_map(Action::StepClock),
         1 => Just(Action::ForeignDelete),
         1 => (0..5usize, -600..600i64).prop_map(|(nth, score)| Action::ForeignScore(nth, score)),
-        2 => (0..5usize, 1..2_000u64).prop_map(|(nth, alive)| Action::AskByScript(nth, alive)),
+        6 => (owner.clone(), lease.clone(), patience_by_script, told, skew.clone()).prop_map(
+            |(owner, lease, patience, told, skew)| {
+                Action::ScriptLock { owner, lease, patience, told, skew }
+            }
+        ),
+        3 => (owner.clone(), prop::bool::weighted(0.2), skew).prop_map(
+            |(owner, forced, skew)| Action::ScriptUnlock { owner, forced, skew }
+        ),
+        1 => owner.clone().prop_map(|owner| Action::ScriptLeave { owner }),
+        1 => Just(Action::LineUp),
         1 => lease.prop_map(Action::ForeignLease),
         1 => Just(Action::LoseToken),
         1 => Just(Action::Restart),

@@ -7,12 +7,12 @@ use proptest::prelude::*;
 use super::{Action, Mode, RULES};
 use crate::lock::memory::Memory;
 use crate::lock::{
-    Ask, Connection, Deadline, Holds, Millis, Now, Owner, Presence, Refusal, Rules, State, Ticket,
+    Ask, Connection, Holds, Millis, Now, Owner, Presence, Refusal, Rules, State, Ticket, Waiter,
     Way,
 };
 use crate::lock::{rules, session, turn};
 
-fn owner(name: u8) -> Owner {
+pub(super) fn owner(name: u8) -> Owner {
     Owner::from([b'a' + name])
 }
 
@@ -125,22 +125,15 @@ impl World {
                 rules::look(&mut self.state, &rules, now);
             }
             Action::ForeignScore(nth, score) => {
-                if let Some((_, _, stored)) = self.state.queue.get_mut(*nth) {
-                    *stored = now.millis().saturating_add_signed(*score);
+                if let Some((_, waiter)) = self.state.queue.get_mut(*nth) {
+                    waiter.score = now.millis().saturating_add_signed(*score);
                 }
                 rules::look(&mut self.state, &rules, now);
             }
-            Action::AskByScript(nth, alive) => {
-                let owner = self
-                    .state
-                    .queue
-                    .get(*nth)
-                    .map(|entry| Owner::clone(&entry.0));
-                if let Some(owner) = owner {
-                    rules::asked(&mut self.state, &owner, *alive, now);
-                }
-                rules::look(&mut self.state, &rules, now);
-            }
+            Action::ScriptLock { .. }
+            | Action::ScriptUnlock { .. }
+            | Action::ScriptLeave { .. }
+            | Action::LineUp => return self.act_by_script(action, &before),
             Action::ForeignLease(lease) => {
                 if self.state.holder.is_some() {
                     self.state.lease_end = Some(now.after(*lease));
@@ -206,7 +199,7 @@ impl World {
         self.now = Now::from_millis(time);
         self.rules.grace = self.now.tick_after(self.rules.turn);
         self.expire();
-        self.state.restart();
+        self.state.restart(self.now);
         self.blocked.clear();
         self.bound.clear();
         let kept = self.state.clone();
@@ -310,6 +303,12 @@ impl World {
             self.freed();
             return Ok(());
         }
+        self.gave_up_one(owner, connection)
+    }
+
+    /// The holder has one hold less, and some left.
+    pub(super) fn gave_up_one(&mut self, owner: &Owner, connection: Option<Connection>) -> Checked {
+        let expected = self.holder.as_ref().map_or(0, |(_, holds)| holds - 1);
         self.holder = Some((Owner::clone(owner), expected));
         // The hold given up is the asking connection's, else one that no connection brought.
         if let Some(holds) = connection.and_then(|connection| self.bound.get_mut(&connection)) {
@@ -370,7 +369,7 @@ impl World {
 
     /// Milliseconds until the server looks at the lock by itself.
     fn until_due(&mut self) -> Option<Millis> {
-        let due = turn::next_due(&mut self.state, self.now);
+        let due = turn::next_due(&mut self.state, &self.rules, self.now);
         // A key lives through the millisecond in which it expires.
         let wall = due
             .wall
@@ -397,10 +396,13 @@ impl World {
     }
 
     /// Whether a polling waiter may be dropped now, as its clients understand the promise.
-    pub(super) fn is_over(&self, waiter: Presence, deadline: Deadline, stored: Millis) -> bool {
-        match waiter {
-            Presence::Polling | Presence::Asked => deadline.tick <= self.now.tick(),
-            Presence::Found => stored <= self.now.millis() && self.rules.grace <= self.now.tick(),
+    pub(super) fn is_over(&self, waiter: &Waiter) -> bool {
+        match waiter.presence {
+            Presence::Polling | Presence::Asked => waiter.deadline <= self.now.tick(),
+            // By a script it may be over by its client's clock, which is not far ahead.
+            Presence::Found => {
+                waiter.score <= self.now.after(3_000) && self.rules.grace <= self.now.tick()
+            }
             Presence::Blocked(_) | Presence::Gone => false,
         }
     }

@@ -1,0 +1,147 @@
+//! Who is blocked: each client under its ticket, and by when its time is up.
+//!
+//! A client that asks for a held lock is blocked under a new ticket, by which the rules know it.
+//! It ends in one of three ways, and each of them forgets the ticket first, so that none of the
+//! others can follow: it is unblocked with an [`Outcome`]; its time is up; its connection closes.
+//!
+//! How long a client waits is counted here, by the steady clock: the server's own time-outs go by
+//! the wall clock and would come an hour late if that is set back by an hour.
+
+use std::collections::{BTreeSet, HashMap};
+
+use foldhash::fast::RandomState;
+
+use crate::error::Error;
+use crate::lock::{Connection, Owner, Tick, Ticket};
+use crate::server::block::{Handle, Id};
+
+use super::deferred::Grant;
+use super::id::LockId;
+use super::shrink::give_back;
+
+/// What a blocked client is told when it is unblocked.
+#[derive(Debug)]
+pub enum Outcome {
+    /// It holds the lock.
+    Granted(Grant),
+    /// It was taken out of the queue.
+    Nil,
+    /// It cannot have the lock.
+    Refused(Error),
+    /// The lock is at another node of the cluster now.
+    Moved {
+        /// The lock's slot.
+        slot: u16,
+        /// The node's address.
+        node: String,
+    },
+}
+
+/// Clients blocked in ACQUIRE. What the server calls when one of them ends is in
+/// [`clients`](super::clients).
+#[derive(Debug)]
+pub struct Acquire;
+
+/// A blocked client.
+#[derive(Debug)]
+pub struct Client {
+    /// The server's record of it.
+    pub handle: Handle<Acquire>,
+    /// The lock that it waits for.
+    pub lock: LockId,
+    /// For whom.
+    pub owner: Owner,
+    /// When its time is up, if ever.
+    pub until: Option<Tick>,
+    /// Its connection.
+    pub connection: Connection,
+    /// How often permissions had changed when it was allowed to wait.
+    pub allowed_at: u64,
+    /// What it is told when this iteration of the event loop ends.
+    pub outcome: Option<Outcome>,
+}
+
+/// All blocked clients.
+#[derive(Debug, Default)]
+pub struct Blocked {
+    by_ticket: HashMap<Ticket, Client, RandomState>,
+    by_until: BTreeSet<(Tick, Ticket)>,
+    tickets: HashMap<Id, Ticket, RandomState>,
+    /// Those with an outcome, in the order in which they got it.
+    ended: Vec<Ticket>,
+    last_ticket: Ticket,
+}
+
+impl Blocked {
+    /// Adds a client under a new ticket.
+    pub fn add(&mut self, client: Client) -> Ticket {
+        self.last_ticket = self.last_ticket.wrapping_add(1);
+        let ticket = self.last_ticket;
+        self.tickets.insert(client.handle.id(), ticket);
+        if let Some(until) = client.until {
+            self.by_until.insert((until, ticket));
+        }
+        self.by_ticket.insert(ticket, client);
+        ticket
+    }
+
+    /// The client with this ticket.
+    pub fn get(&self, ticket: Ticket) -> Option<&Client> {
+        self.by_ticket.get(&ticket)
+    }
+
+    /// Gives a client its outcome; back if it has one or is gone.
+    pub fn end(&mut self, ticket: Ticket, outcome: Outcome) -> Result<(), Outcome> {
+        let client = self.by_ticket.get_mut(&ticket);
+        let Some(client) = client.filter(|client| client.outcome.is_none()) else {
+            return Err(outcome);
+        };
+        client.outcome = Some(outcome);
+        if let Some(until) = client.until.take() {
+            self.by_until.remove(&(until, ticket));
+        }
+        self.ended.push(ticket);
+        Ok(())
+    }
+
+    /// Those with an outcome, in the order in which they got it. They are still to be removed.
+    pub fn take_ended(&mut self) -> Vec<Ticket> {
+        std::mem::take(&mut self.ended)
+    }
+
+    /// Forgets a client.
+    pub fn remove(&mut self, ticket: Ticket) -> Option<Client> {
+        let client = self.by_ticket.remove(&ticket)?;
+        self.tickets.remove(&client.handle.id());
+        if let Some(until) = client.until {
+            self.by_until.remove(&(until, ticket));
+        }
+        give_back(&mut self.by_ticket);
+        give_back(&mut self.tickets);
+        Some(client)
+    }
+
+    /// Forgets the client with this record of the server's.
+    pub fn remove_id(&mut self, id: Id) -> Option<(Ticket, Client)> {
+        let ticket = *self.tickets.get(&id)?;
+        Some((ticket, self.remove(ticket)?))
+    }
+
+    /// The first client whose time is up.
+    pub fn first_due(&self, now: Tick) -> Option<(Ticket, LockId, Owner)> {
+        let (until, ticket) = *self.by_until.first()?;
+        let client = self.by_ticket.get(&ticket)?;
+        let place = (ticket, client.lock.clone(), Owner::clone(&client.owner));
+        (until <= now).then_some(place)
+    }
+
+    /// When the first client's time is up.
+    pub fn next_timeout(&self) -> Option<Tick> {
+        self.by_until.first().map(|(until, _)| *until)
+    }
+
+    /// Number of clients blocked now.
+    pub fn count(&self) -> usize {
+        self.by_ticket.len()
+    }
+}

@@ -1,0 +1,145 @@
+//! The blocked clients, from blocking to the one way in which each of them ends.
+//!
+//! Here is what the server calls when a client's reply is to be made, its time is up or its
+//! connection closes. Who is blocked, and the rule that each ends once, is in
+//! [`blocked`](super::blocked).
+//!
+//! At the end of an iteration the server makes the replies of unblocked clients, then writes them,
+//! then closes what broke. A receiver can be killed, or its connection break, after its reply was
+//! made and before it was written. So hand-offs are remembered to the end of their iteration: if
+//! the receiver's connection closes in it, the lock is taken back. (Later the client may have read
+//! its token, and the lease decides.)
+
+use crate::error::moved;
+use crate::lock::{Connection, Millis, Now, Owner, Ticket};
+use crate::server::Ctx;
+use crate::server::block::{Blocking, Id};
+use crate::server::user;
+
+use super::blocked::{Acquire, Blocked, Client, Outcome};
+use super::effects::{unblock, undelivered};
+use super::id::LockId;
+use super::state::{blocked, frozen, note, notes, sessions, stats, table};
+use super::stats::Stats;
+
+/// Blocks the calling client on a lock for `timeout` milliseconds (0: without limit). `None` if
+/// the server cannot; nothing has been replied then.
+#[must_use]
+pub fn block(ctx: &Ctx, lock: LockId, owner: &[u8], timeout: Millis, now: Now) -> Option<Ticket> {
+    let client = Client {
+        handle: ctx.block()?,
+        lock,
+        owner: Owner::from(owner),
+        // The tick that is running now has begun already: never a part of it too early.
+        until: (timeout > 0).then(|| now.tick_after(timeout).saturating_add(1)),
+        connection: ctx.client_id(),
+        allowed_at: user::changes(),
+        outcome: None,
+    };
+    Some(blocked(|blocked| blocked.add(client)))
+}
+
+/// Unblocks every client that has an outcome; the iteration of the event loop ends.
+pub fn let_go() {
+    for ticket in blocked(Blocked::take_ended) {
+        let client = blocked(|blocked| blocked.remove(ticket));
+        if let Some(Client {
+            handle,
+            outcome: Some(outcome),
+            ..
+        }) = client
+        {
+            handle.unblock(outcome);
+        }
+    }
+}
+
+/// Ends the clients whose time is up.
+pub fn time_out_due(now: Now) {
+    while let Some((ticket, lock, owner)) = blocked(|blocked| blocked.first_due(now.tick())) {
+        unblock(ticket, Outcome::Nil);
+        stats(Stats::timed_out);
+        give_up_place(lock, owner, ticket);
+    }
+}
+
+impl Blocking for Acquire {
+    type Outcome = Outcome;
+
+    fn reply(ctx: &Ctx, outcome: &Outcome) {
+        match outcome {
+            Outcome::Granted(grant) => {
+                ctx.reply_integer(grant.token);
+                notes(|notes| notes.deliver(ctx.client_id(), grant.clone()));
+            }
+            Outcome::Nil => ctx.reply_nil(),
+            Outcome::Refused(error) => ctx.reply_error(&error.to_string()),
+            Outcome::Moved { slot, node } => ctx.reply_error(&moved(*slot, node)),
+        }
+    }
+
+    fn undelivered(_: &Ctx, outcome: Outcome) {
+        undelivered(outcome);
+    }
+
+    fn timed_out(ctx: &Ctx, id: Id) {
+        if let Some(outcome) = leave(id, give_up_place) {
+            Self::reply(ctx, &outcome);
+        } else {
+            ctx.reply_nil();
+            stats(Stats::timed_out);
+        }
+    }
+
+    fn disconnected(ctx: &Ctx, id: Id) {
+        stats(Stats::disconnected);
+        // Not the client's doing: the server lets all go while the cluster is down.
+        let outcome = if ctx.cluster_is_down() {
+            leave(id, |lock, owner, ticket| {
+                keep_place(ctx, lock, &owner, ticket);
+            })
+        } else {
+            leave(id, give_up_place)
+        };
+        if let Some(outcome) = outcome {
+            undelivered(outcome);
+        }
+    }
+}
+
+/// A client has ended by itself: what becomes of its place is to be decided, if it has not got its
+/// outcome in this very iteration.
+fn leave(id: Id, place: impl FnOnce(LockId, Owner, Ticket)) -> Option<Outcome> {
+    let (ticket, client) = blocked(|blocked| blocked.remove_id(id))?;
+    client.handle.discard();
+    if client.outcome.is_none() {
+        place(client.lock, client.owner, ticket);
+    }
+    client.outcome
+}
+
+/// Keeps the place as one that was found; the client is expected to reconnect.
+fn keep_place(ctx: &Ctx, lock: LockId, owner: &[u8], ticket: Ticket) {
+    table(|table| table.mark_let_go(&lock, owner, ticket));
+    frozen(|frozen| frozen.freeze(ctx, lock));
+}
+
+fn give_up_place(lock: LockId, owner: Owner, ticket: Ticket) {
+    table(|table| table.mark_gone(&lock, &owner, ticket));
+    note(|notes| notes.remove_gone(lock, owner));
+}
+
+/// A connection closes. The locks that are bound to it are given up. If a lock was handed to it in
+/// this iteration, it never read of it; unless it closes because it said QUIT after ACQUIRE and
+/// everything was written.
+pub fn connection_closes(ctx: &Ctx, connection: Connection) {
+    let locks = sessions(|sessions| sessions.take(connection));
+    if !locks.is_empty() {
+        note(|notes| notes.give_up(connection, locks));
+    }
+    if let Some(grant) = notes(|notes| notes.take_delivered(connection))
+        && !ctx.closes_after_reply(connection)
+    {
+        note(|notes| notes.take_back(grant));
+    }
+}

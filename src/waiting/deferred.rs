@@ -1,0 +1,304 @@
+//! Notes of work that has to wait until no command is running.
+//!
+//! A connection that closes, a key that others change, a hand-off that cannot be told: all of this
+//! can come to notice in the middle of another client's command, and many at once. So the
+//! callbacks only take a note here, and the locks are changed between commands: when an iteration
+//! of the event loop begins and when it ends. Many waiters of one lock then leave in one go. Until
+//! then the rules know them as gone and never hand a lock to them.
+//!
+//! These are the notes only. What becomes of them is in [`noted`](super::noted) and
+//! [`touched`](super::touched).
+
+use std::collections::{HashMap, HashSet};
+
+use foldhash::fast::RandomState;
+
+use crate::keyspace::{Queue, names};
+use crate::lock::{Connection, Millis, Owner};
+
+use super::id::LockId;
+use super::shrink::give_back;
+use super::touch::Touch;
+
+/// Locks that are dealt with in one go; a server that is handed a hundred thousand must answer
+/// other clients in between.
+pub const AT_ONCE: usize = 200;
+
+/// What is still to be done.
+#[derive(Debug, Default)]
+pub struct Notes {
+    gone: HashMap<LockId, Vec<Owner>, RandomState>,
+    lost: Vec<Grant>,
+    closed: Vec<(Connection, LockId)>,
+    /// Locks to look at, and how they were touched.
+    touched: HashMap<LockId, Touch, RandomState>,
+    /// The last of them, for a script can touch one queue thousands of times.
+    last_touched: Option<(i32, Box<[u8]>)>,
+    /// Waiters of Redisson's that have asked, and their patience.
+    asked: Asked,
+    /// Channels on which others have sent wake-ups.
+    published: HashSet<Box<[u8]>, RandomState>,
+    /// Locks whose scores are to be lined up before scripts run as Lua.
+    lined_up: Option<Vec<LockId>>,
+    /// Waiters and connections of locks that could not be changed, a key having another type.
+    stuck_gone: Vec<(LockId, Owner)>,
+    stuck_closed: Vec<(Connection, LockId)>,
+    /// Hand-offs of this iteration, by the receiver's connection.
+    delivered: Vec<(Connection, Grant)>,
+    /// Locks whose holders have asked again with ONCE in this iteration, and their tokens.
+    known: HashSet<(LockId, i64), RandomState>,
+}
+
+/// Waiters of Redisson's that have asked, by their locks, and their patience.
+pub type Asked = HashMap<LockId, Vec<(Owner, Millis)>, RandomState>;
+
+/// A hand-off.
+#[derive(Clone, Debug)]
+pub struct Grant {
+    /// The lock.
+    pub lock: LockId,
+    /// Its new holder.
+    pub owner: Owner,
+    /// The token.
+    pub token: i64,
+    /// The connection that the lock is bound to.
+    pub session: Option<Connection>,
+}
+
+/// Taking notes.
+impl Notes {
+    /// A waiter's connection has closed.
+    pub fn remove_gone(&mut self, lock: LockId, owner: Owner) {
+        self.gone.entry(lock).or_default().push(owner);
+    }
+
+    /// The receiver of a hand-off was gone.
+    pub fn take_back(&mut self, grant: Grant) {
+        self.lost.push(grant);
+    }
+
+    /// Locks were bound to a connection that has closed.
+    pub fn give_up(&mut self, connection: Connection, locks: Vec<LockId>) {
+        let closed = locks.into_iter().map(|lock| (connection, lock));
+        self.closed.extend(closed);
+    }
+
+    /// Somebody else has touched a lock's keys.
+    pub fn touch(&mut self, lock: LockId, touch: Touch) {
+        self.touched.entry(lock).or_default().add(touch);
+    }
+
+    /// Somebody else has touched a key of a queue or of scores.
+    pub fn touch_queue_key(&mut self, db: i32, key: &[u8], touch: Touch) {
+        let Some(of) = names::queue_of(key) else {
+            return;
+        };
+        let last = self.last_touched.as_ref();
+        let noted = last.is_some_and(|(last_db, last)| *last_db == db && **last == *of);
+        if noted && !touch.loaded {
+            return;
+        }
+        let Some(locks) = names::locks_of(key) else {
+            return;
+        };
+        for name in locks.into_iter().flatten() {
+            self.touch(LockId::new(db, name), touch);
+        }
+        self.last_touched = Some((db, Box::from(of)));
+    }
+
+    /// A waiter of Redisson's has asked.
+    pub fn asks(&mut self, lock: LockId, owner: Owner, patience: Millis) {
+        self.asked.entry(lock).or_default().push((owner, patience));
+    }
+
+    /// The scores of these locks are to be lined up; with `None`, of none any more.
+    pub fn line_up(&mut self, locks: Option<Vec<LockId>>) {
+        self.lined_up = locks;
+    }
+
+    /// Somebody else has sent a wake-up.
+    pub fn publish(&mut self, channel: &[u8]) {
+        self.published.insert(Box::from(channel));
+    }
+
+    /// A hand-off was replied to a connection.
+    pub fn deliver(&mut self, connection: Connection, grant: Grant) {
+        self.delivered.push((connection, grant));
+    }
+
+    /// The holder has asked again with ONCE: it knows now, on whatever connection, that it holds
+    /// the lock. A hand-off with this token is not taken back if its receiver is gone.
+    pub fn holder_knows(&mut self, lock: LockId, token: i64) {
+        self.known.insert((lock, token));
+    }
+
+    /// A waiter whose connection has closed could not leave: a key has another type.
+    pub fn gone_is_stuck(&mut self, lock: LockId, owner: Owner) {
+        self.stuck_gone.push((lock, owner));
+    }
+
+    /// A lock bound to a closed connection could not be given up: a key has another type.
+    pub fn closed_is_stuck(&mut self, connection: Connection, lock: LockId) {
+        self.stuck_closed.push((connection, lock));
+    }
+
+    /// Tries again what could not be done because a key had another type: when others touch a
+    /// lock's keys, and whenever a lock is due, as such a lock is every second.
+    pub fn retry_stuck(&mut self) {
+        for (lock, owner) in std::mem::take(&mut self.stuck_gone) {
+            self.remove_gone(lock, owner);
+        }
+        let closed = std::mem::take(&mut self.stuck_closed);
+        self.closed.extend(closed);
+    }
+}
+
+/// Reading them.
+impl Notes {
+    /// Whether there is nothing to do.
+    pub fn is_idle(&self) -> bool {
+        self.gone.is_empty()
+            && self.lost.is_empty()
+            && self.closed.is_empty()
+            && self.touched.is_empty()
+            && self.asked.is_empty()
+            && self.lined_up.is_none()
+    }
+
+    /// Whether somebody else has touched a lock's keys.
+    pub fn has_touched(&self) -> bool {
+        !self.touched.is_empty()
+    }
+
+    /// Whether a waiter of Redisson's has asked.
+    pub fn has_asked(&self) -> bool {
+        !self.asked.is_empty()
+    }
+
+    /// Whether scores are being lined up.
+    pub fn is_lining_up(&self) -> bool {
+        self.lined_up.is_some()
+    }
+
+    /// Whether somebody else has sent a wake-up on this channel since the last iteration.
+    pub fn is_published(&self, channel: &[u8]) -> bool {
+        self.published.contains(channel)
+    }
+
+    /// What others did to a lock's queue, to be dealt with now. The lock is still looked at when
+    /// the iteration ends.
+    pub fn queue_touched(&mut self, db: impl FnOnce() -> i32, lock: &[u8]) -> Queue {
+        if self.touched.is_empty() {
+            return Queue::AsLeft;
+        }
+        self.last_touched = None;
+        let touch = self.touched.get_mut(&LockId::new(db(), lock));
+        touch.map_or(Queue::AsLeft, |touch| std::mem::take(touch).state())
+    }
+
+    /// The hand-off of this iteration to a connection, which is forgotten.
+    pub fn take_delivered(&mut self, connection: Connection) -> Option<Grant> {
+        let mut delivered = self.delivered.iter();
+        let index = delivered.position(|(receiver, _)| *receiver == connection)?;
+        Some(self.delivered.swap_remove(index).1)
+    }
+
+    /// The waiters that are gone, by their locks.
+    pub fn take_gone(&mut self) -> impl Iterator<Item = (LockId, Vec<Owner>)> + use<> {
+        std::mem::take(&mut self.gone).into_iter()
+    }
+
+    /// The hand-offs whose receivers were gone, less those that the holder knows of by now.
+    pub fn take_lost(&mut self) -> Vec<Grant> {
+        let known = &self.known;
+        let unknown = |grant: &Grant| !known.contains(&(grant.lock.clone(), grant.token));
+        self.lost.retain(unknown);
+        std::mem::take(&mut self.lost)
+    }
+
+    /// Some of the locks whose connections have closed.
+    pub fn take_some_closed(&mut self) -> Vec<(Connection, LockId)> {
+        let rest = self.closed.len().saturating_sub(AT_ONCE);
+        let batch = self.closed.split_off(rest);
+        if rest == 0 {
+            self.closed = Vec::new();
+        }
+        batch
+    }
+
+    /// Who has asked.
+    pub fn take_asked(&mut self) -> Asked {
+        std::mem::take(&mut self.asked)
+    }
+
+    /// Some of the locks that were touched: those without a queue are soon seen to have none, so
+    /// the batch grows with the notes, and they cannot add up however fast somebody makes them.
+    pub fn some_touched(&self) -> Vec<LockId> {
+        let most = AT_ONCE.max(self.touched.len() / 8);
+        self.touched.keys().take(most).cloned().collect()
+    }
+
+    /// How a lock was touched; the note is dropped.
+    pub fn take_touch(&mut self, lock: &LockId) -> Option<Touch> {
+        self.touched.remove(lock)
+    }
+
+    /// All locks that were touched.
+    pub fn take_touched(&mut self) -> impl Iterator<Item = (LockId, Touch)> + use<> {
+        std::mem::take(&mut self.touched).into_iter()
+    }
+
+    /// Gives memory back after a crowd of touched locks.
+    pub fn shrink_touched(&mut self) {
+        give_back(&mut self.touched);
+    }
+
+    /// Some of the locks whose scores are to be lined up.
+    pub fn take_some_to_line_up(&mut self) -> Option<Vec<LockId>> {
+        let locks = self.lined_up.as_mut()?;
+        let rest = locks.len().saturating_sub(AT_ONCE);
+        Some(locks.split_off(rest))
+    }
+
+    /// Whether all scores have been lined up.
+    pub fn has_lined_up(&self) -> bool {
+        self.lined_up.as_ref().is_some_and(Vec::is_empty)
+    }
+}
+
+/// Forgetting them.
+impl Notes {
+    /// An iteration begins: later a receiver may have read its token, and the lease decides.
+    pub fn forget_delivered(&mut self) {
+        self.delivered.clear();
+    }
+
+    /// What holders know is forgotten once no hand-off is to be taken back.
+    pub fn forget_known(&mut self) {
+        if self.lost.is_empty() && !self.known.is_empty() {
+            self.known = HashSet::default();
+        }
+    }
+
+    /// An iteration ends: what was seen of keys and channels holds no longer.
+    pub fn forget_seen(&mut self) {
+        self.last_touched = None;
+        self.published.clear();
+    }
+
+    /// Two databases have changed places, and sessions go with their keys.
+    pub fn swap(&mut self, one: i32, other: i32) {
+        for (_, lock) in self.closed.iter_mut().chain(&mut self.stuck_closed) {
+            *lock = lock.clone().swapped(one, other);
+        }
+    }
+
+    /// Forgets who was here: the server is a replica now.
+    pub fn forget_waiters(&mut self) {
+        *self = Self {
+            touched: std::mem::take(&mut self.touched),
+            ..Self::default()
+        };
+    }
+}

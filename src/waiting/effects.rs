@@ -1,0 +1,171 @@
+//! Carrying out what a step has decided: blocked clients are unblocked, wake-ups published,
+//! sessions bound, and everything counted.
+//!
+//! Nothing is decided here, except that a client whose user may not acquire the lock any more is
+//! refused.
+
+use crate::config::{self, Pubsub};
+use crate::error::Error;
+use crate::keyspace::{Names, names};
+use crate::lock::{Event, Now, Ticket};
+use crate::server::user::{self, User};
+use crate::server::{Ctx, Str, in_cluster, string};
+
+use super::blocked::Outcome;
+use super::deferred::Grant;
+use super::id::LockId;
+use super::state::{before_sleeping, blocked, note, notes, sessions, stats, table};
+
+/// Sends an owner its wake-up; false if it does not know how.
+pub type WakeBy<'a> = &'a dyn Fn(&Ctx, &[u8]) -> bool;
+
+/// The lock on which a step was taken, and when.
+pub struct Scene<'a> {
+    /// Its keys.
+    pub names: &'a Names,
+    /// Its database.
+    pub db: i32,
+    /// The time of the step.
+    pub now: Now,
+    /// How wake-ups are sent, if not as configured.
+    pub wake: Option<WakeBy<'a>>,
+}
+
+impl Scene<'_> {
+    fn name(&self) -> &[u8] {
+        self.names.lock.as_slice()
+    }
+
+    fn lock(&self) -> LockId {
+        table(|table| table.id(self.db, self.name()))
+    }
+}
+
+/// Carries out what has happened in a step, in its order.
+pub fn carry_out(ctx: &Ctx, scene: &Scene<'_>, events: &mut Vec<Event>) {
+    for event in events.drain(..) {
+        stats(|stats| stats.count(&event, scene.db, scene.name(), scene.now));
+        carry_out_one(ctx, scene, event);
+    }
+}
+
+fn carry_out_one(ctx: &Ctx, scene: &Scene<'_>, event: Event) {
+    match event {
+        Event::Granted {
+            ticket,
+            owner,
+            token,
+            session,
+            ..
+        } => {
+            let grant = Grant {
+                lock: scene.lock(),
+                owner,
+                token,
+                session,
+            };
+            hand_over(scene.names, ticket, grant);
+        }
+        Event::HeldAgain { token, once: true } => {
+            let lock = scene.lock();
+            notes(|notes| notes.holder_knows(lock, token));
+        }
+        Event::Refused { ticket, refusal } => unblock(ticket, Outcome::Refused(refusal.into())),
+        Event::TakenOver { ticket } => unblock(ticket, Outcome::Refused(Error::TakenOver)),
+        Event::Cancelled {
+            ticket: Some(ticket),
+        } => unblock(ticket, Outcome::Nil),
+        Event::WakeUp { owner } => wake(ctx, scene, &owner),
+        Event::Bound { connection } => {
+            let lock = scene.lock();
+            sessions(|sessions| sessions.bind(connection, &lock));
+        }
+        Event::Unbound { connection } => {
+            let lock = scene.lock();
+            sessions(|sessions| sessions.unbind(connection, &lock));
+        }
+        Event::Cancelled { ticket: None }
+        | Event::Acquired { .. }
+        | Event::HeldAgain { .. }
+        | Event::Released
+        | Event::Enqueued
+        | Event::Left
+        | Event::Reaped { .. } => (),
+    }
+}
+
+/// A blocked client has become the holder.
+fn hand_over(names: &Names, ticket: Ticket, grant: Grant) {
+    if may_still_acquire(ticket, names, &grant.owner) {
+        unblock(ticket, Outcome::Granted(grant));
+    } else {
+        unblock(ticket, Outcome::Refused(Error::PermissionGone));
+        note(|notes| notes.take_back(grant));
+    }
+}
+
+/// Whether a blocked client's user may still acquire the lock: permissions can change while it
+/// waits. The server looks at them when the command comes.
+fn may_still_acquire(ticket: Ticket, names: &Names, owner: &[u8]) -> bool {
+    let connection = blocked(|blocked| {
+        let client = blocked.get(ticket);
+        let changed = client.filter(|client| client.allowed_at != user::changes());
+        changed.map(|client| client.connection)
+    });
+    let Some(user) = connection.and_then(user::user_of) else {
+        return true;
+    };
+    let (command, owner) = (string(b"fairlock.acquire"), string(owner));
+    let may = |lock: &Str| {
+        let user = User::named(&user);
+        user.is_some_and(|user| user.may_run(&[&command, lock, &owner]))
+    };
+    let shared = names::unbraced(names.lock.as_slice());
+    may(&names.lock) && shared.is_none_or(|lock| may(&string(lock)))
+}
+
+/// Ends a blocked client with an outcome. If it has ended already and was granted the lock, the
+/// lock is taken back.
+///
+/// The outcome is told when the iteration of the event loop ends. Until then the server must not
+/// know that the client is unblocked: CLIENT UNBLOCK would let it go without any reply.
+pub fn unblock(ticket: Ticket, outcome: Outcome) {
+    match blocked(|blocked| blocked.end(ticket, outcome)) {
+        Ok(()) => before_sleeping(),
+        Err(outcome) => undelivered(outcome),
+    }
+}
+
+/// Nobody was there to be told.
+pub fn undelivered(outcome: Outcome) {
+    if let Outcome::Granted(grant) = outcome {
+        note(|notes| notes.take_back(grant));
+    }
+}
+
+/// Wakes a waiter, unless somebody else just has.
+fn wake(ctx: &Ctx, scene: &Scene<'_>, owner: &[u8]) {
+    let channel = scene.names.channel(owner);
+    let sent = notes(|notes| notes.is_published(channel.as_slice()))
+        || scene.wake.is_some_and(|wake| wake(ctx, owner));
+    if !sent {
+        publish_wake_up(ctx, &channel);
+    }
+}
+
+/// Sends a waiter its wake-up, in the way that its client listens.
+pub fn publish_wake_up(ctx: &Ctx, channel: &Str) {
+    let message = string(b"0");
+    let (plain, sharded) = match config::pubsub() {
+        Pubsub::Auto => (!in_cluster(), in_cluster()),
+        Pubsub::Publish => (true, false),
+        Pubsub::Spublish => (false, true),
+        Pubsub::Both => (true, true),
+    };
+    if plain {
+        ctx.publish(c"PUBLISH", channel, &message);
+    }
+    if sharded {
+        ctx.publish(c"SPUBLISH", channel, &message);
+    }
+}

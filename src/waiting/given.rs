@@ -1,0 +1,78 @@
+//! What every step is given: the time, and the rules as configured now.
+
+use crate::config;
+use crate::lock::{Now, Rules};
+use crate::server::clock;
+
+use super::state::{note, notes, table, waiting};
+
+/// The server's clocks.
+#[must_use]
+pub fn now() -> Now {
+    Now {
+        micros: clock::wall_micros(),
+        steady: clock::steady_micros(),
+    }
+}
+
+/// The rules as configured now.
+#[must_use]
+pub fn rules() -> Rules {
+    let intercepts = intercepts();
+    Rules {
+        turn: config::TURN.get(),
+        patience: config::PATIENCE.get(),
+        token_ttl: config::TOKEN_TTL.get(),
+        max_waiters: usize::try_from(config::MAX_WAITERS.get()).unwrap_or(usize::MAX),
+        grace: waiting(|waiting| waiting.grace.get()),
+        intercepts,
+        found_answer: intercepts,
+    }
+}
+
+/// Waiters that are found in the keys count as alive for one turn from now.
+pub fn grant_grace() {
+    let until = now().tick_after(config::TURN.get());
+    waiting(|waiting| waiting.grace.set(until));
+}
+
+/// Whether Redisson's scripts run natively. They do from the moment in which they shall, and once they shall
+/// not any more until all scores are such that Lua costs nobody its place.
+#[must_use]
+pub fn intercepts() -> bool {
+    let wanted = config::intercept_eval();
+    let now = waiting(|waiting| waiting.intercepts.get());
+    match (wanted, now) {
+        (false, false) => return false,
+        (false, true) if table(|table| table.is_empty()) => {
+            intercept_no_more();
+            return false;
+        }
+        (false, true) => line_up(),
+        (true, _) => {
+            waiting(|waiting| waiting.intercepts.set(true));
+            notes(|notes| notes.line_up(None));
+        }
+    }
+    true
+}
+
+/// Notices that scripts are to run in the other way.
+pub fn follow_configuration() {
+    let _ = intercepts();
+}
+
+/// All scores are lined up, and scripts run as Lua from now on.
+pub fn intercept_no_more() {
+    notes(|notes| notes.line_up(None));
+    waiting(|waiting| waiting.intercepts.set(false));
+}
+
+/// Scripts are to run as Lua: all scores are lined up first.
+fn line_up() {
+    if notes(|notes| notes.is_lining_up()) {
+        return;
+    }
+    let locks = table(|table| table.all_known());
+    note(|notes| notes.line_up(Some(locks)));
+}

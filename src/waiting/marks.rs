@@ -1,0 +1,110 @@
+//! What the table knows of single waiters and sessions: marks on those that leave without the rules'
+//! doing, questions about one owner, and sessions that change places with their databases.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use crate::keyspace::Known;
+use crate::lock::{Due, Now, Owner, Presence, Session, Ticket, Waiter};
+
+use super::id::LockId;
+use super::table::Table;
+
+impl Table {
+    /// Marks a blocked waiter whose connection has closed.
+    pub fn mark_gone(&mut self, id: &LockId, owner: &[u8], ticket: Ticket) {
+        self.mark(id, owner, Presence::Blocked(ticket), Presence::Gone);
+    }
+
+    /// Marks a blocked waiter that the server let go and that may come back.
+    pub fn mark_let_go(&mut self, id: &LockId, owner: &[u8], ticket: Ticket) {
+        if let Some(record) = self.record(id.db, &id.name) {
+            record.known.may_be_ours = true;
+        }
+        self.mark(id, owner, Presence::Blocked(ticket), Presence::Found);
+    }
+
+    /// Marks a waiter of Redisson's that is about to leave the queue.
+    pub fn mark_left(&mut self, id: &LockId, owner: &[u8]) {
+        self.mark(id, owner, Presence::Asked, Presence::Found);
+    }
+
+    fn mark(&mut self, id: &LockId, owner: &[u8], from: Presence, to: Presence) {
+        let Some(record) = self.record(id.db, &id.name) else {
+            return;
+        };
+        let line = &mut record.known.line;
+        if let Some(mut waiter) = line.get(owner)
+            && waiter.presence == from
+        {
+            waiter.presence = to;
+            line.set(owner, waiter);
+        }
+    }
+
+    /// The waiters of a lock that are marked as gone.
+    #[must_use]
+    pub fn gone(&self, id: &LockId) -> Vec<Owner> {
+        let waiters = self
+            .known(id)
+            .into_iter()
+            .flat_map(|known| known.line.iter());
+        let gone = waiters.filter(|(_, waiter)| waiter.presence == Presence::Gone);
+        gone.map(|(owner, _)| Owner::clone(owner)).collect()
+    }
+
+    /// What is known of an owner in a lock's queue.
+    #[must_use]
+    pub fn waiter(&self, id: &LockId, owner: &[u8]) -> Option<Waiter> {
+        self.known(id)?.line.get(owner)
+    }
+
+    /// Whether a lock is bound to a connection for this owner.
+    #[must_use]
+    pub fn is_session(&self, id: &LockId, owner: &[u8]) -> bool {
+        let session = self.known(id).and_then(|known| known.session.as_ref());
+        session.is_some_and(|session| *session.owner == *owner)
+    }
+
+    /// Two databases have changed places. Waiters stay where their connections are; a session
+    /// goes with the key that it holds. Returns the locks that may have changed.
+    pub fn swap(&mut self, one: i32, other: i32, now: Now) -> Vec<LockId> {
+        let mut touched = self.all(Some(one));
+        touched.extend(self.all(Some(other)));
+        let names: BTreeSet<Rc<[u8]>> = touched.into_iter().map(|id| id.name).collect();
+        let mut both = Vec::new();
+        for name in names {
+            let first = self.take_session(one, &name);
+            let second = self.take_session(other, &name);
+            self.put_session(one, &name, second, now);
+            self.put_session(other, &name, first, now);
+            for db in [one, other] {
+                let name = Rc::clone(&name);
+                both.push(LockId { db, name });
+            }
+        }
+        both
+    }
+
+    fn take_session(&mut self, db: i32, name: &[u8]) -> Option<Session> {
+        self.record(db, name)?.known.session.take()
+    }
+
+    fn put_session(&mut self, db: i32, name: &Rc<[u8]>, session: Option<Session>, now: Now) {
+        let Some(session) = session else { return };
+        if let Some(record) = self.record(db, name) {
+            record.known.session = Some(session);
+            return;
+        }
+        let known = Known {
+            session: Some(session),
+            ..Known::default()
+        };
+        // It is looked at in this very iteration, which schedules it properly.
+        let due = Due {
+            wall: None,
+            tick: Some(0),
+        };
+        self.put(db, name, known, due, now, 0);
+    }
+}

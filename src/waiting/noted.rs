@@ -1,0 +1,67 @@
+//! Doing what was noted of waiters, hand-offs, sessions and scores: waiters whose connections have
+//! closed leave the queue, locks whose receiver was gone are taken back, locks bound to closed
+//! connections are given up, and scores are lined up before scripts run as Lua.
+//!
+//! Each is a step on a lock, and is taken between commands only.
+
+use crate::lock::{Owner, rules, score, session as lock_session};
+use crate::server::Ctx;
+
+use super::deferred::{Grant, Notes};
+use super::given::intercept_no_more;
+use super::id::LockId;
+use super::state::notes;
+use super::step::change;
+
+/// Waiters leave the queues, and locks are taken back, whose connections have closed.
+pub fn drop_gone_and_lost(ctx: &Ctx) {
+    let (gone, lost) = notes(|notes| (notes.take_gone(), notes.take_lost()));
+    for (lock, owners) in gone {
+        drop_gone(ctx, &lock, &owners);
+    }
+    for grant in lost {
+        let Grant { owner, token, .. } = &grant;
+        // Where a key has another type by now, there is no lock to take back.
+        change(ctx, &grant.lock, |state, rules, now| {
+            rules::take_back(state, owner, *token, grant.session, rules, now);
+        });
+    }
+}
+
+fn drop_gone(ctx: &Ctx, lock: &LockId, owners: &[Owner]) {
+    let dropped = change(ctx, lock, |state, rules, now| {
+        rules::leave_gone(state, rules, now, owners);
+    });
+    if !dropped {
+        notes(|notes| {
+            for owner in owners {
+                notes.gone_is_stuck(lock.clone(), Owner::clone(owner));
+            }
+        });
+    }
+}
+
+/// Some of the locks whose connections have closed are given up.
+pub fn give_up_closed(ctx: &Ctx) {
+    for (connection, lock) in notes(Notes::take_some_closed) {
+        let given_up = change(ctx, &lock, |state, rules, now| {
+            lock_session::connection_closed(state, connection, rules, now);
+        });
+        if !given_up {
+            notes(|notes| notes.closed_is_stuck(connection, lock));
+        }
+    }
+}
+
+/// The scores of some locks are lined up; once all are, scripts run as Lua.
+pub fn line_scores_up(ctx: &Ctx) {
+    let Some(batch) = notes(Notes::take_some_to_line_up) else {
+        return;
+    };
+    for lock in batch {
+        change(ctx, &lock, |state, _, now| score::line_up(state, now));
+    }
+    if notes(|notes| notes.has_lined_up()) {
+        intercept_no_more();
+    }
+}

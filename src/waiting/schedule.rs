@@ -1,0 +1,193 @@
+//! When locks are due, and the one timer for the first of them.
+//!
+//! A lock is due by the wall clock when its lease ends, and by the steady clock for all else. Only
+//! instants are kept here: what is done with a lock that is due is decided above.
+
+use std::collections::BTreeSet;
+
+use crate::lock::{Due, Millis, Now, Tick};
+use crate::server::Ctx;
+use crate::server::timer::{self, Timer};
+
+use super::id::LockId;
+
+/// When locks are due, by each of the two clocks.
+#[derive(Debug, Default)]
+pub struct Schedule {
+    by_wall: BTreeSet<(Millis, LockId)>,
+    by_tick: BTreeSet<(Tick, LockId)>,
+    armed: Option<Armed>,
+}
+
+/// The server's timer, as it was set.
+#[derive(Debug)]
+struct Armed {
+    at: Tick,
+    /// The wall clock less the steady clock when it was set, in milliseconds.
+    offset: i64,
+    timer: Timer,
+}
+
+/// What the timer does when it rings: the event loop implements it.
+pub struct Ring;
+
+/// Whether a lock that is due at another instant than it is scheduled for may stay there. To be
+/// looked at too early does no harm, and a lock that is handed on thousands of times a second need
+/// not move its lease's end in the schedule each time.
+pub fn may_stay(scheduled: Due, due: Due, now: Now) -> bool {
+    stays(scheduled.wall, due.wall, now.millis()) && stays(scheduled.tick, due.tick, now.tick())
+}
+
+fn stays(scheduled: Option<u64>, due: Option<u64>, now: u64) -> bool {
+    match (scheduled, due) {
+        (Some(scheduled), Some(due)) => scheduled == due || (now < scheduled && scheduled < due),
+        (Some(scheduled), None) => now < scheduled,
+        (None, due) => due.is_none(),
+    }
+}
+
+/// The wall clock less the steady clock. It changes only when the wall clock is set or slewed.
+fn offset(now: Now) -> i64 {
+    now.millis().cast_signed() - now.tick().cast_signed()
+}
+
+impl Schedule {
+    fn add(&mut self, id: &LockId, due: Due) {
+        if let Some(at) = due.wall {
+            self.by_wall.insert((at, id.clone()));
+        }
+        if let Some(at) = due.tick {
+            self.by_tick.insert((at, id.clone()));
+        }
+    }
+
+    /// Takes out a lock that was scheduled for `due`.
+    pub fn remove(&mut self, id: &LockId, due: Due) {
+        if let Some(at) = due.wall {
+            self.by_wall.remove(&(at, id.clone()));
+        }
+        if let Some(at) = due.tick {
+            self.by_tick.remove(&(at, id.clone()));
+        }
+    }
+
+    /// Schedules a lock anew; `scheduled`: what it was scheduled for, and is from now on.
+    pub fn set(&mut self, id: &LockId, scheduled: &mut Due, due: Due) {
+        self.remove(id, *scheduled);
+        self.add(id, due);
+        *scheduled = due;
+    }
+
+    /// The locks that are due by the wall clock. A key lives through the millisecond in which it
+    /// expires.
+    fn ended(&self, now: Now) -> impl Iterator<Item = &LockId> {
+        let due = self.by_wall.iter();
+        due.take_while(move |(at, _)| *at < now.millis())
+            .map(|(_, id)| id)
+    }
+
+    /// The locks that are due by the steady clock.
+    fn over(&self, now: Now) -> impl Iterator<Item = &LockId> {
+        let due = self.by_tick.iter();
+        due.take_while(move |(at, _)| *at <= now.tick())
+            .map(|(_, id)| id)
+    }
+
+    /// Whether any lock is due.
+    pub fn is_due(&self, now: Now) -> bool {
+        self.ended(now).next().is_some() || self.over(now).next().is_some()
+    }
+
+    /// Some of the locks that are due, those whose lease has ended first. The rest come next time:
+    /// many at once must not keep the server from its clients.
+    pub fn due(&self, now: Now) -> Vec<LockId> {
+        const AT_ONCE: usize = 100;
+        let ended = self.ended(now).take(AT_ONCE);
+        let others = self.over(now).take(AT_ONCE);
+        ended.chain(others).cloned().collect()
+    }
+
+    /// Whether the timer is set, and nobody has set the wall clock since.
+    pub fn is_armed(&self, now: Now) -> bool {
+        let armed = self.armed.as_ref();
+        // A millisecond is what the two clocks' rounding makes.
+        armed.is_some_and(|armed| armed.offset.abs_diff(offset(now)) <= 1)
+    }
+
+    /// When the timer rings, if it is set.
+    pub fn alarm(&self) -> Option<Tick> {
+        self.armed.as_ref().map(|armed| armed.at)
+    }
+
+    /// The timer has rung.
+    pub fn rang(&mut self) {
+        self.armed = None;
+    }
+
+    /// Sets the timer for the first lock that is due, and stops it if there is none. One that
+    /// rings too early does no harm, so it is set anew only to ring earlier; or if the wall clock
+    /// was set back meanwhile, because the server's timers wait for the wall clock.
+    ///
+    /// `timeout` is when the first blocked client's time is up.
+    pub fn set_timer(&mut self, ctx: &Ctx, now: Now, timeout: Option<Tick>) {
+        let Some(at) = self.first(now).into_iter().chain(timeout).min() else {
+            self.stop_timer(ctx);
+            return;
+        };
+        let offset = offset(now);
+        if let Some(armed) = &self.armed {
+            // A millisecond is what the two clocks' rounding makes.
+            if armed.at <= at && armed.offset <= offset.saturating_add(1) {
+                return;
+            }
+            self.stop_timer(ctx);
+        }
+        let delay = at.saturating_sub(now.tick()).max(1);
+        let timer = timer::start::<Ring>(ctx, delay);
+        self.armed = Some(Armed { at, offset, timer });
+    }
+
+    /// When the first lock is due, by the steady clock.
+    fn first(&self, now: Now) -> Option<Tick> {
+        let wall = self.by_wall.first().map(|(at, _)| {
+            let left = at.saturating_add(1).saturating_sub(now.millis());
+            now.tick_after(left)
+        });
+        let tick = self.by_tick.first().map(|(at, _)| *at);
+        wall.into_iter().chain(tick).min()
+    }
+
+    /// Stops the timer, if it is set.
+    pub fn stop_timer(&mut self, ctx: &Ctx) {
+        if let Some(armed) = self.armed.take() {
+            timer::stop(ctx, &armed.timer);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::stays;
+
+    #[test]
+    fn a_lock_is_looked_at_too_early_rather_than_too_late() {
+        // Scheduled, due, now.
+        for (scheduled, due, now, expected) in [
+            (None, None, 5, true),
+            (None, Some(9), 5, false),
+            (Some(9), Some(9), 5, true),
+            (Some(9), Some(20), 5, true),
+            (Some(9), Some(8), 5, false),
+            (Some(9), None, 5, true),
+            // What is over has been looked at, and would be again at once.
+            (Some(5), Some(20), 5, false),
+            (Some(5), None, 5, false),
+        ] {
+            assert_eq!(
+                stays(scheduled, due, now),
+                expected,
+                "{scheduled:?} {due:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Redisson's own clients, as their scripts show them.
+
+use crate::error::Error;
+use crate::keyspace::{Stored, names};
+use crate::lock::{Millis, Now, Owner, Rules};
+use crate::server::Ctx;
+
+use super::effects::WakeBy;
+use super::id::LockId;
+use super::state::{note, notes, table};
+use super::step::{queue_touched, step_on};
+use super::touch::Touch;
+use super::touched;
+
+/// Takes the step that a script has become. If the lock becomes free, the head is woken by `wake`; that
+/// may say that it does not know how, and then it is woken as by any other step.
+///
+/// # Errors
+/// As [`super::step()`].
+pub fn step<T>(
+    ctx: &Ctx,
+    lock: &[u8],
+    wake: WakeBy<'_>,
+    decide: impl FnOnce(&mut Stored<'_>, &Rules, Now) -> T,
+) -> Result<T, Error> {
+    let queue = queue_touched(ctx, lock);
+    step_on(ctx, lock, queue, Some(wake), |state, rules, now| {
+        // Without its queue a lock is left to the script.
+        state.require_queue()?;
+        Ok(decide(state, rules, now))
+    })
+}
+
+/// A script is about to work on a lock as Lua, although scripts are intercepted: waiters that it drops,
+/// and that live, are put back.
+pub fn touches(lock: &[u8]) {
+    for lock in table(|table| table.known_of(lock)) {
+        note(|notes| notes.touch(lock, Touch::BY_SCRIPT));
+    }
+}
+
+/// Such a script has run: the module's rules act on what it has left.
+pub fn have_run(ctx: &Ctx) {
+    touched::attend(ctx);
+}
+
+/// A waiter is about to leave the queue with this key by a script that runs as Lua.
+pub fn leaves(ctx: &Ctx, queue: &[u8], owner: &[u8]) {
+    let locks = names::locks_of(queue);
+    for lock in locks.into_iter().flatten().flatten() {
+        let id = LockId::new(ctx.db(), lock);
+        table(|table| table.mark_left(&id, owner));
+    }
+}
+
+/// A waiter has been seen asking by a script that runs as Lua: a sign of life. A filter cannot tell the
+/// database, so it counts in each in which the lock has waiters of ours.
+pub fn asks(lock: &[u8], owner: &[u8], patience: Millis) {
+    let locks = table(|table| table.known_of(lock));
+    for lock in locks {
+        note(|notes| notes.asks(lock, Owner::from(owner), patience));
+    }
+}
+
+/// Somebody publishes. If it is a wake-up, the module need not send it once more.
+pub fn publishes(channel: &[u8]) {
+    let is_wake_up = channel.starts_with(b"redisson_lock__channel:");
+    if is_wake_up && table(|table| !table.is_empty()) {
+        notes(|notes| notes.publish(channel));
+    }
+}

@@ -1,0 +1,123 @@
+//! All that the room remembers, in one struct behind one thread-local: the server calls the module
+//! on its main thread only.
+//!
+//! Each part is borrowed only for a moment, inside one of the short functions below, and never
+//! across a call that can come back into the module. The parts themselves know nothing of this
+//! file, nor of each other.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
+
+use crate::lock::Tick;
+use crate::server::scan::KeyScan;
+use crate::server::{Ctx, events};
+
+use super::blocked::Blocked;
+use super::deferred::Notes;
+use super::frozen::Frozen;
+use super::id::LockId;
+use super::session::Sessions;
+use super::stats::Stats;
+use super::table::Table;
+
+/// The state of the room.
+#[derive(Default)]
+pub struct Waiting {
+    table: RefCell<Table>,
+    blocked: RefCell<Blocked>,
+    notes: RefCell<Notes>,
+    sessions: RefCell<Sessions>,
+    frozen: RefCell<Frozen>,
+    stats: RefCell<Stats>,
+    /// On a replica: the locks that have a queue.
+    followed: RefCell<HashSet<LockId>>,
+    /// The walk over the keys that were there before the module.
+    pub scan: Cell<Option<KeyScan>>,
+    /// The greatest token that was seen.
+    pub greatest_token: Cell<i64>,
+    /// Until when waiters that are found in the keys count as alive.
+    pub grace: Cell<Tick>,
+    /// Whether Redisson's scripts run natively. Once they are to run as Lua, all scores are lined up first.
+    pub intercepts: Cell<bool>,
+    /// Whether a step is under way: the key events are its own then.
+    pub stepping: Cell<bool>,
+    /// Whether the hook at the end of this iteration is still to come.
+    pub in_iteration: Cell<bool>,
+    /// Whether the module has seen its first iteration, with all data loaded.
+    pub begun: Cell<bool>,
+}
+
+thread_local! {
+    static WAITING: Waiting = Waiting::default();
+}
+
+/// For what is set and read in one go.
+pub fn waiting<T>(body: impl FnOnce(&Waiting) -> T) -> T {
+    WAITING.with(body)
+}
+
+/// What is known of each lock.
+pub fn table<T>(body: impl FnOnce(&mut Table) -> T) -> T {
+    waiting(|waiting| body(&mut waiting.table.borrow_mut()))
+}
+
+/// The blocked clients.
+pub fn blocked<T>(body: impl FnOnce(&mut Blocked) -> T) -> T {
+    waiting(|waiting| body(&mut waiting.blocked.borrow_mut()))
+}
+
+/// Which locks are bound to which connection.
+pub fn sessions<T>(body: impl FnOnce(&mut Sessions) -> T) -> T {
+    waiting(|waiting| body(&mut waiting.sessions.borrow_mut()))
+}
+
+/// The locks whose slots are between two nodes.
+pub fn frozen<T>(body: impl FnOnce(&mut Frozen) -> T) -> T {
+    waiting(|waiting| body(&mut waiting.frozen.borrow_mut()))
+}
+
+/// What is counted.
+pub fn stats<T>(body: impl FnOnce(&mut Stats) -> T) -> T {
+    waiting(|waiting| body(&mut waiting.stats.borrow_mut()))
+}
+
+/// On a replica: the locks that have a queue.
+pub fn followed<T>(body: impl FnOnce(&mut HashSet<LockId>) -> T) -> T {
+    waiting(|waiting| body(&mut waiting.followed.borrow_mut()))
+}
+
+/// The notes, to read them or to take one that is no work to be done.
+pub fn notes<T>(body: impl FnOnce(&mut Notes) -> T) -> T {
+    waiting(|waiting| body(&mut waiting.notes.borrow_mut()))
+}
+
+/// Takes a note of work, and makes sure that it is done in this iteration of the event loop or, if
+/// its hook has run already, in the next one, at once.
+pub fn note(take: impl FnOnce(&mut Notes)) {
+    let first = notes(|notes| {
+        let was_idle = notes.is_idle();
+        take(notes);
+        was_idle && !notes.is_idle()
+    });
+    if first {
+        before_sleeping();
+    }
+}
+
+/// Makes sure that the end of an iteration is still to come before the event loop waits.
+pub fn before_sleeping() {
+    if !waiting(|waiting| waiting.in_iteration.get()) {
+        events::hurry();
+    }
+}
+
+/// Forgets what an earlier load of the module may have left.
+pub fn start_afresh(ctx: &Ctx) {
+    table(|table| table.clear(ctx));
+    sessions(Sessions::clear);
+    notes(|notes| *notes = Notes::default());
+    waiting(|waiting| waiting.begun.set(false));
+    stats(Stats::clear);
+    followed(HashSet::clear);
+    frozen(Frozen::clear);
+}

@@ -1,0 +1,172 @@
+//! One step on a lock: all that changes a lock goes through here.
+//!
+//! A step reads the clocks once, opens the lock's keys together with what this server knows of its
+//! queue, lets the rules decide, has the effects carried out, and sets the timer for the next lock
+//! that is due. Who takes the step (a command, a timer, a connection that closes) it does not know.
+
+use crate::error::Error;
+use crate::keyspace::stored::Unusable;
+use crate::keyspace::{Known, Names, Queue, Stored};
+use crate::lock::{Due, Now, Rules, rules, turn};
+use crate::server::cluster::Place;
+use crate::server::{Ctx, in_cluster};
+
+use super::effects::{Scene, WakeBy, carry_out};
+use super::frozen::place_of;
+use super::given;
+use super::id::LockId;
+use super::state::{blocked, frozen, notes, table, waiting};
+use super::table::Watch;
+
+/// Milliseconds after which a lock is looked at again when there is no telling when it will be
+/// free: it has waiters and no lease, or one of its keys has another type. Key events tell
+/// earlier; this is for what comes without one.
+const RECHECK: u64 = 1000;
+
+/// Marks the time of a step, however it ends.
+struct Stepping;
+
+impl Stepping {
+    fn begin() -> Self {
+        waiting(|waiting| waiting.stepping.set(true));
+        Self
+    }
+}
+
+impl Drop for Stepping {
+    fn drop(&mut self) {
+        waiting(|waiting| waiting.stepping.set(false));
+    }
+}
+
+/// Lets the rules decide one step on a lock, in the selected database, and carries it out.
+///
+/// # Errors
+/// What `decide` returns, or [`Error::WrongType`] if a key of the lock holds something else.
+pub fn step<T>(
+    ctx: &Ctx,
+    lock: &[u8],
+    decide: impl FnOnce(&mut Stored<'_>, &Rules, Now) -> Result<T, Error>,
+) -> Result<T, Error> {
+    step_on(ctx, lock, queue_touched(ctx, lock), None, decide)
+}
+
+/// What others did to a lock's queue, to be dealt with now.
+pub fn queue_touched(ctx: &Ctx, lock: &[u8]) -> Queue {
+    notes(|notes| notes.queue_touched(|| ctx.db(), lock))
+}
+
+/// As [`step`]; `queue`: what others may have done to it; `wake`: how wake-ups are sent, if not as
+/// configured.
+pub fn step_on<T>(
+    ctx: &Ctx,
+    lock: &[u8],
+    queue: Queue,
+    wake: Option<WakeBy<'_>>,
+    decide: impl FnOnce(&mut Stored<'_>, &Rules, Now) -> Result<T, Error>,
+) -> Result<T, Error> {
+    let stepping = Stepping::begin();
+    let (mut rules, now, db) = (given::rules(), given::now(), ctx.db());
+    let known = table(|table| table.take(db, lock));
+    rules.found_answer |= known.may_be_ours;
+    let names = Names::of(lock);
+    let is_frozen = place_of(ctx, &names) != Place::Here;
+    let queue = if is_frozen { Queue::Hidden } else { queue };
+    let greatest = waiting(|waiting| waiting.greatest_token.get());
+    let mut state = match Stored::open(ctx, names, known, greatest, &rules, now, queue) {
+        Ok(state) => state,
+        Err(unusable) => {
+            look_again_later(ctx, db, lock, *unusable, now);
+            return Err(Error::WrongType);
+        }
+    };
+    let decided = decide(&mut state, &rules, now);
+    let due = turn::next_due(&mut state, &rules, now);
+    let is_scripts =
+        !is_frozen && !state.known.may_be_ours && turn::leaves_to_scripts(&mut state, &rules);
+    let (names, known, mut events, greatest) = state.close();
+    waiting(|waiting| waiting.greatest_token.set(greatest));
+    drop(stepping);
+
+    if is_scripts {
+        leave_to_scripts(db, lock, &known, due, now);
+    } else {
+        keep(db, lock, known, due, now);
+    }
+    if is_frozen {
+        frozen(|frozen| frozen.freeze(ctx, LockId::new(db, lock)));
+    } else {
+        keep_watch(ctx);
+    }
+    let scene = Scene {
+        names: &names,
+        db,
+        now,
+        wake,
+    };
+    carry_out(ctx, &scene, &mut events);
+    Stored::give_back(events);
+    set_timer(ctx, now);
+    decided
+}
+
+/// A key of the lock has another type: nothing can be decided until that changes.
+fn look_again_later(ctx: &Ctx, db: i32, lock: &[u8], unusable: Unusable, now: Now) {
+    let due = Due {
+        wall: unusable.expires,
+        tick: Some(now.tick_after(RECHECK)),
+    };
+    keep(db, lock, unusable.known, due, now);
+    set_timer(ctx, now);
+}
+
+/// The step is over: what is known goes back into the table.
+fn keep(db: i32, lock: &[u8], known: Known, due: Due, now: Now) {
+    let otherwise = now.tick_after(RECHECK);
+    table(|table| table.put(db, lock, known, due, now, otherwise));
+}
+
+/// None of ours waits there any more: the lock is only watched.
+fn leave_to_scripts(db: i32, lock: &[u8], known: &Known, due: Due, now: Now) {
+    let watch = Watch {
+        woken: None,
+        waiting: known.line.len(),
+    };
+    table(|table| table.watch(&LockId::new(db, lock), watch, due.wall, now));
+}
+
+/// In a cluster, sees to it that the slots of locks with waiters are watched.
+pub fn keep_watch(ctx: &Ctx) {
+    if in_cluster() {
+        let waiters = table(|table| !table.is_empty());
+        frozen(|frozen| frozen.keep_watch(ctx, waiters));
+    }
+}
+
+/// Makes sure that the timer rings when the first lock is due or the first client's time is up.
+pub fn set_timer(ctx: &Ctx, now: Now) {
+    let timeout = blocked(|blocked| blocked.next_timeout());
+    table(|table| table.schedule.set_timer(ctx, now, timeout));
+}
+
+/// Looks at a lock outside commands. `queue`: what others may have done to it.
+pub fn look(ctx: &Ctx, id: &LockId, queue: Queue) {
+    if !ctx.select_db(id.db) {
+        return;
+    }
+    // A key of another type is not ours to report here; the lock is looked at again later.
+    let _ = step_on(ctx, &id.name, queue, None, |state, rules, now| {
+        rules::look(state, rules, now);
+        Ok(())
+    });
+}
+
+/// One step on a lock, outside commands. False if a key has another type.
+pub fn change(ctx: &Ctx, lock: &LockId, body: impl FnOnce(&mut Stored<'_>, &Rules, Now)) -> bool {
+    ctx.select_db(lock.db)
+        && step(ctx, &lock.name, |state, rules, now| {
+            body(state, rules, now);
+            Ok(())
+        })
+        .is_ok()
+}

@@ -1,0 +1,56 @@
+//! How a lock's keys were touched by others, and what that says of its queue.
+
+use crate::keyspace::Queue;
+
+/// How somebody else has touched a lock's keys.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Touch {
+    /// Its queue or scores.
+    queue: bool,
+    /// A script of Redisson's did, which ran as Lua although scripts are intercepted.
+    by_script: bool,
+    /// They were loaded, or were there before the module.
+    pub loaded: bool,
+}
+
+impl Touch {
+    /// Its hash was touched, or its slot has moved.
+    pub const LOCK: Self = Self {
+        queue: false,
+        by_script: false,
+        loaded: false,
+    };
+    /// Its queue or scores were touched.
+    pub const QUEUE: Self = Self {
+        queue: true,
+        ..Self::LOCK
+    };
+    /// As before, by a script that ran as Lua although scripts are intercepted.
+    pub const BY_SCRIPT: Self = Self {
+        by_script: true,
+        ..Self::QUEUE
+    };
+    /// They were loaded, or were there before the module.
+    pub const LOADED: Self = Self {
+        loaded: true,
+        ..Self::QUEUE
+    };
+
+    /// It was touched in this way as well.
+    pub fn add(&mut self, other: Self) {
+        self.queue |= other.queue;
+        self.by_script |= other.by_script;
+        self.loaded |= other.loaded;
+    }
+
+    /// What is to be made of the queue.
+    pub fn state(self) -> Queue {
+        match self {
+            Self {
+                by_script: true, ..
+            } => Queue::TouchedByScript,
+            Self { queue: true, .. } => Queue::Touched,
+            _ => Queue::AsLeft,
+        }
+    }
+}

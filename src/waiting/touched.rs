@@ -1,0 +1,93 @@
+//! Looking at the locks whose keys others have touched: between commands, and after a script that
+//! runs as Lua although scripts are intercepted.
+//!
+//! What is found in the keys decides, not what the event said: several commands may have run since.
+
+use crate::keyspace::names;
+use crate::lock::rules;
+use crate::server::{Ctx, in_cluster};
+
+use super::deferred::{AT_ONCE, Notes};
+use super::foreign;
+use super::id::LockId;
+use super::state::{notes, table};
+use super::step::{change, look, step_on};
+use super::touch::Touch;
+use super::watch;
+
+/// Processes what the script touched before another script can drop an expired waiter; in MULTI,
+/// not before EXEC ends.
+pub fn attend(ctx: &Ctx) {
+    let quiet = notes(|notes| !notes.has_asked() && !notes.has_touched());
+    if quiet || ctx.flags().in_transaction() {
+        return;
+    }
+    let db = ctx.db();
+    hear_who_asked(ctx);
+    look_at_touched(ctx);
+    // The caller's database; there is one.
+    let _ = ctx.select_db(db);
+}
+
+/// Waiters of Redisson's that have asked are alive. Their locks are looked at with that, if
+/// somebody has touched them.
+pub fn hear_who_asked(ctx: &Ctx) {
+    for (lock, owners) in notes(Notes::take_asked) {
+        let touch = notes(|notes| notes.take_touch(&lock));
+        if !ctx.select_db(lock.db) {
+            continue;
+        }
+        let queue = touch.unwrap_or_default().state();
+        // A key of another type is not ours to report here.
+        let _ = step_on(ctx, &lock.name, queue, None, |state, rules, now| {
+            for (owner, patience) in owners {
+                rules::asked(state, &owner, patience, 0, now);
+            }
+            rules::look(state, rules, now);
+            Ok(())
+        });
+    }
+}
+
+/// Looks at some of the locks whose keys others have touched: at most so many that have a queue.
+/// Those without one are cheap.
+pub fn look_at_touched(ctx: &Ctx) {
+    let mut looked = 0;
+    for lock in notes(|notes| notes.some_touched()) {
+        let Some(touch) = notes(|notes| notes.take_touch(&lock)) else {
+            continue;
+        };
+        looked += usize::from(look_at(ctx, &lock, touch));
+        if looked == AT_ONCE {
+            break;
+        }
+    }
+    notes(Notes::shrink_touched);
+}
+
+/// Looks at a lock that others have touched. False if it has no queue.
+fn look_at(ctx: &Ctx, lock: &LockId, touch: Touch) -> bool {
+    if table(|table| table.is_known(lock)) {
+        look(ctx, lock, touch.state());
+        return true;
+    }
+    if table(|table| table.is_watched(lock)) && !touch.loaded {
+        watch::look(ctx, lock);
+        return true;
+    }
+    let one_slot = || !in_cluster() || names::one_slot(&lock.name);
+    if !(foreign::has_queue(ctx, lock) && foreign::is_meant(ctx, lock) && one_slot()) {
+        watch::forget(lock);
+        return false;
+    }
+    if touch.loaded && watch::may_be_ours(ctx, lock) {
+        // Where a key has another type, there is nothing to be found.
+        change(ctx, lock, |state, rules, now| {
+            state.known.may_be_ours = true;
+            rules::look(state, rules, now);
+        });
+    } else {
+        watch::look(ctx, lock);
+    }
+    true
+}

@@ -1,0 +1,258 @@
+//! Fleets of nothing but Redisson's clients, with waits that are given up and nobody killed: who
+//! has a place in the queue keeps it until it is served or gives up.
+//!
+//! Redisson's scripts promise that almost, so on a plain server no place is lost in most runs.
+//! With the module no more are lost, and none where the scripts run natively; nor is any when
+//! that is switched on and off at random meanwhile.
+
+use std::collections::HashMap;
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Barrier, Mutex};
+use std::thread::{self, ScopedJoinHandle};
+use std::time::{Duration, Instant};
+
+use crate::conformance::nothing_is_left;
+use crate::dice::Dice;
+use crate::driver::Driver;
+use crate::interception::Interception;
+use crate::releases::each_release;
+use crate::scenarios::Side;
+use crate::server::Server;
+use crate::stream::{Left, Seen, Stream};
+
+const SEEDS: std::ops::Range<u64> = 1..5;
+/// Of a fleet, half of them in each JVM.
+const THREADS: usize = 8;
+/// How often each thread asks for the lock.
+const ROUNDS: usize = 25;
+/// Far longer than whoever is woken takes to come.
+const TURN: Duration = Duration::from_secs(5);
+/// Shorter than that: where Lua runs the scripts, there are no turns that a client could miss.
+const NO_TURN: Duration = Duration::from_millis(20);
+/// Clients count whole milliseconds, and may be early by so many.
+const ROUNDED: u64 = 2;
+/// How often a plain server may show what chance does there.
+const TRIES: usize = 3;
+
+/// Two JVMs on a server.
+struct Fleet {
+    server: Server,
+    jvms: [Driver; 2],
+}
+
+/// What has happened to a fleet on its way.
+#[derive(Default)]
+struct Course {
+    is_over: AtomicBool,
+    /// Owners whose waits have ended, and when a wait was over at the earliest.
+    gave_up: Mutex<HashMap<String, Vec<Instant>>>,
+    problems: Mutex<Vec<String>>,
+}
+
+impl Course {
+    fn expect(&self, owner: &str, found: &str, expected: &str) {
+        if found != expected {
+            let mut problems = self.problems.lock().expect("no panic elsewhere");
+            problems.push(format!("{owner}: {found}, not {expected}"));
+        }
+    }
+}
+
+impl Fleet {
+    fn new(side: Side, release: &str) -> Self {
+        let turn = if side.is_native() { TURN } else { NO_TURN };
+        let server = side.server_with_turn(turn);
+        let jvms = Driver::several([release; 2], &server, &[]);
+        Self { server, jvms }
+    }
+
+    /// Runs it once. How those have left that have lost their places.
+    fn run(&self, seed: u64, meanwhile: impl Fn(&Self, &Course) + Sync) -> Vec<String> {
+        let stream = Stream::watch(&self.server, "k", TURN);
+        let course = Course::default();
+        // In every second fleet all ask at the same time, again and again: then the queue runs
+        // empty, and some join while it is the turn of the only one that has waited before.
+        let together = seed.is_multiple_of(2).then(|| Barrier::new(THREADS));
+        thread::scope(|scope| {
+            let course = &course;
+            let together = &together;
+            let threads: Vec<_> = (0..THREADS)
+                .map(|number| {
+                    let mut dice = Dice::new(seed, number);
+                    scope.spawn(move || {
+                        for _ in 0..ROUNDS {
+                            together.as_ref().map(Barrier::wait);
+                            self.take_part(course, number, &mut dice);
+                        }
+                    })
+                })
+                .collect();
+            scope.spawn(|| meanwhile(self, course));
+            let ended: Vec<_> = threads.into_iter().map(ScopedJoinHandle::join).collect();
+            course.is_over.store(true, Ordering::Relaxed);
+            for result in ended {
+                result.unwrap_or_else(|problem| resume_unwind(problem));
+            }
+        });
+        let mut client = self.server.connect();
+        client.run("DEL witness");
+        nothing_is_left(&mut client);
+        lost(stream.finish(), course)
+    }
+
+    /// A thread takes the lock, or gives up.
+    fn take_part(&self, course: &Course, number: usize, dice: &mut Dice) {
+        let driver = &self.jvms[number % 2];
+        let thread = number.to_string();
+        let owner = driver.run(&thread, "owner k");
+        let wait = 200 + dice.below(2800);
+        let operation = match dice.below(2) {
+            0 => "lock k".to_owned(),
+            _ => format!("tryLock k {wait} -1"),
+        };
+        let asked = Instant::now();
+        match driver.run(&thread, &operation).as_str() {
+            "true" => {
+                self.inside(course, &owner, dice);
+                let unlocked = driver.run(&thread, "unlock k");
+                course.expect(&owner, &unlocked, "done");
+            }
+            "false" => {
+                let mut gave_up = course.gave_up.lock().expect("no panic elsewhere");
+                let waits = gave_up.entry(owner).or_default();
+                waits.push(asked + Duration::from_millis(wait - ROUNDED));
+            }
+            other => course.expect(&owner, other, "true or false"),
+        }
+    }
+
+    /// The critical section: nobody else is in it. It is short or takes a moment, and now and then
+    /// it is longer than somebody waits.
+    fn inside(&self, course: &Course, owner: &str, dice: &mut Dice) {
+        let mut client = self.server.connect();
+        course.expect(owner, &client.run("INCR witness"), "1");
+        let hold = match dice.below(20) {
+            0 => 300,
+            1..8 => 0,
+            _ => dice.below(30),
+        };
+        thread::sleep(Duration::from_millis(hold));
+        client.run("DECR witness");
+    }
+}
+
+/// Whoever has left the queue without the lock before a wait of its own was over.
+fn lost(seen: Seen, course: Course) -> Vec<String> {
+    let problems = course.problems.into_inner().expect("no panic elsewhere");
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+    assert!(seen.violations.is_empty(), "{}", seen.violations.join("\n"));
+    assert!(seen.served.len() >= ROUNDS, "{}", seen.served.len());
+    let mut gave_up = course.gave_up.into_inner().expect("no panic elsewhere");
+    let mut lost = Vec::new();
+    for (owner, times) in seen.left {
+        let mut waits = gave_up.remove(&owner).unwrap_or_default();
+        lost.extend(times.into_iter().filter_map(|left| {
+            let is_lost = !excused(&mut waits, &left);
+            is_lost.then(|| format!("{owner}: {}", left.how))
+        }));
+    }
+    lost
+}
+
+/// Each wait that is over excuses one way out of the queue.
+fn excused(waits: &mut Vec<Instant>, left: &Left) -> bool {
+    let over = waits.iter().position(|over| *over <= left.at);
+    over.is_some_and(|over| {
+        waits.remove(over);
+        true
+    })
+}
+
+/// Where the head gives up when it is just its turn, nobody tells the next one. A plain server
+/// would let that one sleep for as long as a lease; the module wakes it, so here the test does.
+fn wake_who_sleeps(fleet: &Fleet, course: &Course) {
+    let mut client = fleet.server.connect();
+    let mut before = String::new();
+    while !course.is_over.load(Ordering::Relaxed) {
+        let head = match client.run("EXISTS k").as_str() {
+            "0" => client.run("LINDEX redisson_lock_queue:{k} 0"),
+            _ => String::new(),
+        };
+        if head.contains(':') && head == before {
+            client.run(&format!("PUBLISH redisson_lock__channel:{{k}}:{head} 0"));
+        }
+        before = head;
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// How many places were lost, with the first few of them for whoever reads a failed test.
+fn count(side: Side, seed: u64, lost: &[String]) -> usize {
+    println!("{side:?}, seed {seed}: {} lost", lost.len());
+    lost.iter().take(3).for_each(|how| println!("    {how}"));
+    lost.len()
+}
+
+#[test]
+fn the_module_costs_redissons_clients_no_places() {
+    let sides = [
+        Side::Plain,
+        Side::Module(Interception::Off),
+        Side::Module(Interception::On),
+    ];
+    each_release(|release| {
+        let fleets = sides.map(|side| (side, Fleet::new(side, release)));
+        for seed in SEEDS {
+            let [plain, off, on] = lost_by_each(&fleets, seed);
+            assert_eq!(on, 0, "with interception");
+            let [(side, plain_fleet), ..] = &fleets;
+            let chance = || count(*side, seed, &plain_fleet.run(seed, wake_who_sleeps));
+            let no_more = off <= plain || (1..TRIES).any(|_| off <= chance());
+            assert!(no_more, "{off} lost without interception");
+        }
+    });
+}
+
+/// Runs fleets on all sides at the same time.
+fn lost_by_each(fleets: &[(Side, Fleet); 3], seed: u64) -> [usize; 3] {
+    thread::scope(|scope| {
+        let running = fleets.each_ref().map(|(side, fleet)| {
+            scope.spawn(move || {
+                let lost = if side.has_module() {
+                    fleet.run(seed, |_, _| ())
+                } else {
+                    fleet.run(seed, wake_who_sleeps)
+                };
+                count(*side, seed, &lost)
+            })
+        });
+        let results = running.map(ScopedJoinHandle::join);
+        results.map(|lost| lost.unwrap_or_else(|problem| resume_unwind(problem)))
+    })
+}
+
+#[test]
+fn switching_interception_on_and_off_drops_nobody() {
+    each_release(|release| {
+        let side = Side::Module(Interception::On);
+        let fleet = Fleet::new(side, release);
+        for seed in SEEDS {
+            let lost = fleet.run(seed, |fleet, course| {
+                switch(fleet, course, Dice::new(seed, 100));
+            });
+            assert_eq!(count(side, seed, &lost), 0);
+        }
+    });
+}
+
+fn switch(fleet: &Fleet, course: &Course, mut dice: Dice) {
+    let mut client = fleet.server.connect();
+    while !course.is_over.load(Ordering::Relaxed) {
+        for setting in ["yes", "no"] {
+            let set = format!("CONFIG SET fairlock.intercept-eval {setting}");
+            assert_eq!(client.run(&set), "OK");
+            thread::sleep(Duration::from_millis(dice.below(120)));
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! A client of Redisson's newest release in the test's own hand: it asks when the test says so,
+//! for any owner, with any patience and lease.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::client::{Client, show};
+use crate::harvest::script;
+use crate::scenarios::QUEUE;
+use crate::server::Server;
+
+/// Milliseconds: what `lock()` asks with.
+pub const PATIENCE: u64 = 300_000;
+const LEASE: u64 = 30_000;
+/// Milliseconds for which an unlock that is sent twice is known.
+const LATCH: &str = "13500";
+/// What a script says when the owner has the lock.
+pub const ACQUIRED: &str = "(nil)";
+
+/// The owners' connection.
+pub struct Hand {
+    pub client: Client,
+    /// Requests so far; each has a latch of its own.
+    requests: usize,
+}
+
+impl Hand {
+    pub fn of(server: &Server) -> Self {
+        let client = server.connect();
+        Self {
+            client,
+            requests: 0,
+        }
+    }
+
+    /// Asks for `k`: [`ACQUIRED`], or the owner stands in the queue.
+    pub fn lock(&mut self, owner: &str, patience: u64) -> String {
+        self.lock_for(owner, patience, LEASE)
+    }
+
+    pub fn lock_for(&mut self, owner: &str, patience: u64, lease: u64) -> String {
+        let [lease, patience] = [lease, patience].map(|number| number.to_string());
+        self.eval("lock", &[&lease, owner, &patience, &now().to_string()])
+    }
+
+    /// Asks for `k` once, and does not wait.
+    pub fn try_lock(&mut self, owner: &str) -> String {
+        let [lease, patience] = [LEASE, PATIENCE].map(|number| number.to_string());
+        self.eval("try-lock", &[&lease, owner, &now().to_string(), &patience])
+    }
+
+    #[track_caller]
+    pub fn unlock(&mut self, owner: &str) {
+        let (lease, now) = (LEASE.to_string(), now().to_string());
+        let arguments = ["0", &lease, owner, &now, "PUBLISH", LATCH];
+        assert_eq!(self.eval("unlock", &arguments), "1", "{owner}");
+    }
+
+    /// The queue of `k`.
+    pub fn queue(&mut self) -> String {
+        self.client.run(QUEUE)
+    }
+
+    /// How many milliseconds a waiter's deadline is away.
+    pub fn patience_left(&mut self, owner: &str) -> i64 {
+        let score = format!("ZSCORE redisson_lock_timeout:{{k}} {owner}");
+        let score = self.client.int(&score);
+        score - i64::try_from(now()).expect("small")
+    }
+
+    fn eval(&mut self, role: &str, arguments: &[&str]) -> String {
+        let script = script(role);
+        self.requests += 1;
+        let latch = format!("redisson_unlock_latch:{{k}}:{:x}", self.requests);
+        let keys = [
+            "k",
+            "redisson_lock_queue:{k}",
+            "redisson_lock_timeout:{k}",
+            "redisson_lock__channel:{k}",
+            &latch,
+        ];
+        let count = script.keys.to_string();
+        let mut words: Vec<&[u8]> = vec![b"EVAL", &script.text, count.as_bytes()];
+        words.extend(keys[..script.keys].iter().map(|key| key.as_bytes()));
+        words.extend(arguments.iter().map(|word| word.as_bytes()));
+        match self.client.raw(&words) {
+            Ok(value) => show(&value),
+            Err(error) => panic!("{role}: {error}"),
+        }
+    }
+}
+
+/// Milliseconds since 1970.
+fn now() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now = now.expect("after 1970").as_millis();
+    now.try_into().expect("small")
+}

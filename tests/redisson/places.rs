@@ -1,0 +1,138 @@
+//! What a turn, a dead waiter and a deleted queue cost the others, step by step: the same on a
+//! plain server and on one with the module, or better.
+
+use std::time::{Duration, Instant};
+
+use crate::conformance::{nothing_is_left, queue, wait_for_queue};
+use crate::driver::Driver;
+use crate::hand::{ACQUIRED, Hand, PATIENCE};
+use crate::interception::{INTERCEPTIONS, Interception};
+use crate::releases::NEWEST;
+use crate::scenarios::{SETTINGS, Side, scripts};
+use crate::server::wait_until;
+use crate::stage::pass;
+
+/// Long enough for whoever comes at once.
+const TURN: Duration = Duration::from_secs(1);
+/// No test waits for its end.
+const LONG_TURN: Duration = Duration::from_secs(10);
+
+#[test]
+fn whoever_joins_during_a_turn_keeps_its_place() {
+    Side::each(|side| {
+        let server = side.server_with_turn(TURN);
+        let mut hand = Hand::of(&server);
+        assert_eq!(hand.lock("jvm:101", PATIENCE), ACQUIRED);
+        assert_ne!(hand.lock("jvm:102", PATIENCE), ACQUIRED);
+        hand.unlock("jvm:101");
+        assert_ne!(hand.lock("jvm:103", PATIENCE), ACQUIRED);
+        assert_eq!(hand.lock("jvm:102", PATIENCE), ACQUIRED);
+        // Whoever takes the lock lessens the deadlines of those behind by its own patience.
+        pass(&mut hand.client, TURN * 3 / 2);
+        assert_ne!(hand.lock("jvm:104", PATIENCE), ACQUIRED);
+        assert_eq!(hand.queue(), "[jvm:103, jvm:104]");
+    });
+}
+
+#[test]
+fn whoever_waits_behind_a_blocked_waiter_keeps_its_place() {
+    for interception in INTERCEPTIONS {
+        println!("interception {interception:?}");
+        let server = interception.server(&[]);
+        let mut hand = Hand::of(&server);
+        assert_eq!(hand.lock("jvm:101", PATIENCE), ACQUIRED);
+        for (owner, patience) in [
+            ("jvm:102", 600_000),
+            ("jvm:103", 900_000),
+            ("jvm:104", 1_200_000),
+        ] {
+            assert_ne!(hand.lock(owner, patience), ACQUIRED);
+        }
+        let blocked = server.block("FAIRLOCK.ACQUIRE k blocked PATIENCE 300000");
+        assert_ne!(hand.lock("jvm:105", 600_000), ACQUIRED);
+        let everybody = "[jvm:102, jvm:103, jvm:104, blocked, jvm:105]";
+        assert_eq!(hand.queue(), everybody);
+        let next = [
+            ("jvm:101", "jvm:102", 600_000),
+            ("jvm:102", "jvm:103", 900_000),
+            ("jvm:103", "jvm:104", 1_200_000),
+        ];
+        for (holder, next, patience) in next {
+            hand.unlock(holder);
+            assert_eq!(hand.lock(next, patience), ACQUIRED);
+        }
+        assert_eq!(hand.queue(), "[blocked, jvm:105]");
+        hand.unlock("jvm:104");
+        assert!(blocked.int() > 0);
+        assert_eq!(hand.queue(), "[jvm:105]");
+        let left = hand.patience_left("jvm:105");
+        assert!(left > 0, "{left}");
+        if *interception == Interception::Off {
+            // Its own patience, from the end of the first lease on.
+            assert!((600_000..=630_000).contains(&left), "{left}");
+        }
+    }
+}
+
+#[test]
+fn a_dead_waiter_costs_no_more_than_its_own_patience() {
+    Side::each(|side| {
+        let server = side.server_with_turn(LONG_TURN);
+        let [living] = Driver::several([NEWEST], &server, &[]);
+        let mut hand = Hand::of(&server);
+        assert_eq!(hand.lock_for("jvm:1", PATIENCE, 1000), ACQUIRED);
+        assert_ne!(hand.lock("dead:1", 200), ACQUIRED);
+        let waiter = queue(&mut hand.client, &living, "1", "lock k");
+        wait_until("the lease is over", || {
+            hand.client.run("HEXISTS k jvm:1") == "0"
+        });
+        let over = Instant::now();
+        assert_eq!(waiter.get(), "true");
+        let took = over.elapsed();
+        assert!(took < LONG_TURN / 2, "{took:?}");
+    });
+}
+
+#[test]
+fn the_waiters_of_a_dead_client_do_not_come_back_into_a_deleted_queue() {
+    Side::each(|side| {
+        let server = side.server();
+        let dead = Driver::several([NEWEST; 2], &server, SETTINGS);
+        let mut hand = Hand::of(&server);
+        let removals = [
+            "DEL k redisson_lock_queue:{k} redisson_lock_timeout:{k}",
+            "FLUSHALL",
+        ];
+        for (driver, removal) in dead.iter().zip(removals) {
+            assert_eq!(hand.lock("jvm:1", PATIENCE), ACQUIRED);
+            for thread in ["1", "2", "3"] {
+                queue(&mut hand.client, driver, thread, "lock k");
+            }
+            driver.kill();
+            hand.client.run(removal);
+            assert_eq!(hand.try_lock("jvm:2"), ACQUIRED, "{removal}");
+            wait_for_queue(&mut hand.client, "k", 0);
+            pass(&mut hand.client, TURN);
+            assert_eq!(hand.queue(), "[]", "{removal}");
+            hand.unlock("jvm:2");
+            nothing_is_left(&mut hand.client);
+        }
+    });
+}
+
+/// From 3.32.0 on, Lua tells whoever waits behind a dead head to come back in 0 ms.
+#[test]
+fn nobody_spins_while_it_is_the_turn_of_a_dead_head() {
+    let turn = (2 * TURN).as_millis().to_string();
+    let server = Interception::On.server(&["--fairlock.turn", &turn]);
+    let [living] = Driver::several([NEWEST], &server, &[]);
+    let mut hand = Hand::of(&server);
+    assert_eq!(hand.lock("jvm:1", PATIENCE), ACQUIRED);
+    assert_ne!(hand.lock("dead:1", PATIENCE), ACQUIRED);
+    let waiter = queue(&mut hand.client, &living, "1", "lock k");
+    let before = scripts(&mut hand.client);
+    hand.unlock("jvm:1");
+    assert_eq!(waiter.get(), "true");
+    let asked = scripts(&mut hand.client) - before;
+    assert!(asked < 20, "{asked} scripts");
+}
