@@ -114,7 +114,7 @@ bench: bench-build ## Measure everything beside Redisson's scripts and plain com
 bench-quick: bench-build ## Less of the same in under a minute, printed only
 	@$${CARGO_TARGET_DIR:-target}/release/fairlock-bench --quick
 
-instructions: bench-build ## Count the instructions of an uncontended pair (docs/performance.md)
+instructions: bench-build ## Count the instructions of a pair and of a hand-off (docs/performance.md)
 	@scripts/setup --counts
 	@$${CARGO_TARGET_DIR:-target}/release/fairlock-bench instructions
 
