@@ -24,6 +24,8 @@ use super::watch;
 
 /// Milliseconds after which a lock that is due is looked at again while writes are paused.
 const PAUSE: u64 = 100;
+/// Milliseconds that the server sleeps at most, with `hz` at its least.
+const NAP: u64 = 1000;
 
 /// Does what was noted at the end of the last iteration, and what has fallen due, before any
 /// command of this one.
@@ -47,10 +49,15 @@ pub fn before_sleep(ctx: &Ctx) {
     clients::let_go();
     notes(Notes::forget_seen);
     waiting(|waiting| waiting.in_iteration.set(false));
-    // Before 7.2 the server has already worked out how long it may sleep.
-    if alarm() != before {
+    if alarm() != before && may_oversleep() {
         events::hurry();
     }
+}
+
+/// Whether the server may sleep past the alarm. Before 7.2 it works out how long to sleep before it comes
+/// here; but it wakes up for a job of its own at least once in [`NAP`].
+fn may_oversleep() -> bool {
+    alarm().is_some_and(|alarm| alarm <= given::now().tick_after(NAP))
 }
 
 fn alarm() -> Option<Tick> {
