@@ -33,32 +33,42 @@ pub struct Events {
 
 thread_local! {
     static EVENTS: Cell<Option<Events>> = const { Cell::new(None) };
+    /// Whether the server tells of sorted sets.
+    static HEARS_SCORES: Cell<bool> = const { Cell::new(false) };
 }
 
 /// The classes of key events that can concern a lock: what deletes, replaces or expires keys,
-/// and what changes queues and deadlines. Strings and hashes are left out: they are most of what
-/// servers are used for, and nothing but those frees a lock.
+/// and what changes queues. Strings and hashes are left out: they are most of what servers are used for,
+/// and nothing but those frees a lock. Sorted sets come in with [`hear_scores`].
 const CLASSES: NotifyEvent = NotifyEvent::GENERIC
     .union(NotifyEvent::EXPIRED)
     .union(NotifyEvent::EVICTED)
     .union(NotifyEvent::LOADED)
-    .union(NotifyEvent::LIST)
-    .union(NotifyEvent::ZSET);
+    .union(NotifyEvent::LIST);
 
 /// Has the server call these functions from now on. False if it refuses.
 #[must_use]
 pub fn subscribe(ctx: &Ctx, events: Events) -> bool {
     EVENTS.set(Some(events));
+    HEARS_SCORES.set(false);
     listen(ctx, raw::REDISMODULE_EVENT_EVENTLOOP, event_loop)
         && listen(ctx, raw::REDISMODULE_EVENT_CLIENT_CHANGE, client_change)
         && listen(ctx, raw::REDISMODULE_EVENT_FLUSHDB, flush)
         && listen(ctx, raw::REDISMODULE_EVENT_SWAPDB, swap)
         && listen(ctx, raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED, role)
-        && listen_to_keys(ctx)
+        && listen_to_keys(ctx, CLASSES)
 }
 
-fn listen_to_keys(ctx: &Ctx) -> bool {
-    let classes = CLASSES.bits();
+/// Has the server tell of sorted sets as well from now on. A script of Redisson's rewrites the score of
+/// every waiter, so as long as only such scripts are at work, nobody shall pay for being told.
+pub fn hear_scores(ctx: &Ctx) {
+    if !HEARS_SCORES.replace(true) {
+        HEARS_SCORES.set(listen_to_keys(ctx, NotifyEvent::ZSET));
+    }
+}
+
+fn listen_to_keys(ctx: &Ctx, classes: NotifyEvent) -> bool {
+    let classes = classes.bits();
     // SAFETY: the callback has the signature that the server expects and lives as long as the
     // module; the server forgets it when the module is unloaded.
     let status = unsafe {

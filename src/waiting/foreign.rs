@@ -93,7 +93,7 @@ pub fn is_meant(ctx: &Ctx, lock: &LockId) -> bool {
     let is_known = |name: &[u8]| table(|table| table.contains(lock.db, name));
     let name = &*lock.name;
     if let Some(inner) = names::unbraced(name) {
-        return is_held(name) && !is_held(inner) && !is_known(inner);
+        return !is_known(inner) && is_held(name) && !is_held(inner);
     }
     if name.contains(&b'{') {
         return true;

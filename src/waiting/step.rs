@@ -9,7 +9,7 @@ use crate::keyspace::stored::Unusable;
 use crate::keyspace::{Known, Names, Queue, Stored};
 use crate::lock::{Due, Now, Rules, rules, turn};
 use crate::server::cluster::Place;
-use crate::server::{Ctx, in_cluster};
+use crate::server::{Ctx, events, in_cluster};
 
 use super::effects::{Scene, WakeBy, carry_out};
 use super::frozen::place_of;
@@ -84,13 +84,16 @@ pub fn step_on<T>(
     let due = turn::next_due(&mut state, &rules, now);
     let is_scripts =
         !is_frozen && !state.known.may_be_ours && turn::leaves_to_scripts(&mut state, &rules);
-    let (names, known, mut events, greatest) = state.close();
+    let (names, known, mut happened, greatest) = state.close();
     waiting(|waiting| waiting.greatest_token.set(greatest));
     drop(stepping);
 
     if is_scripts {
         leave_to_scripts(db, lock, &known, due, now);
     } else {
+        if !known.line.is_empty() {
+            events::hear_scores(ctx);
+        }
         keep(db, lock, known, due, now);
     }
     if is_frozen {
@@ -104,8 +107,8 @@ pub fn step_on<T>(
         now,
         wake,
     };
-    carry_out(ctx, &scene, &mut events);
-    Stored::give_back(events);
+    carry_out(ctx, &scene, &mut happened);
+    Stored::give_back(happened);
     set_timer(ctx, now);
     decided
 }

@@ -76,7 +76,12 @@ fn look_at(ctx: &Ctx, lock: &LockId, touch: Touch) -> bool {
         return true;
     }
     let one_slot = || !in_cluster() || names::one_slot(&lock.name);
-    if !(foreign::has_queue(ctx, lock) && foreign::is_meant(ctx, lock) && one_slot()) {
+    // Each event of a queue that is known also names the lock in braces: what tells that apart comes first.
+    let is_its = ctx.select_db(lock.db)
+        && foreign::is_meant(ctx, lock)
+        && foreign::has_queue(ctx, lock)
+        && one_slot();
+    if !is_its {
         watch::forget(lock);
         return false;
     }

@@ -26,6 +26,10 @@ pub fn rows(bench: &Bench) -> Result<Vec<(&'static str, f64)>> {
             "Redisson's scripts by EVALSHA, DEL",
             scripts(bench, Kind::Plain)?,
         ),
+        (
+            "the same, the module loaded and interception off",
+            scripts(bench, Kind::Module)?,
+        ),
         ("the same, intercepted", scripts(bench, Kind::Intercepting)?),
     ];
     Ok(rows.into())
