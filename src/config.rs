@@ -53,13 +53,13 @@ pub static LEASE: Number = Number::new("lease", 30_000, 1, LONGEST);
 pub static PATIENCE: Number = Number::new("patience", 300_000, 1, LONGEST);
 /// Milliseconds a polling waiter has to take the lock once it is its turn.
 pub static TURN: Number = Number::new("turn", 5_000, 1, LONGEST);
-/// Milliseconds a lock's token outlives its last use.
-pub static TOKEN_TTL: Number = Number::new("token-ttl", 86_400_000, 1, LONGEST);
+/// Milliseconds by which the clocks of servers that follow each other may differ; a day at most.
+pub static CLOCK_SKEW: Number = Number::new("clock-skew", 10_000, 0, 86_400_000);
 /// Most waiters that a lock may have.
 pub static MAX_WAITERS: Number = Number::new("max-waiters", 100_000, 1, 10_000_000);
 
 /// All numbers, in the order of the documentation.
-pub static NUMBERS: [&Number; 5] = [&LEASE, &PATIENCE, &TURN, &TOKEN_TTL, &MAX_WAITERS];
+pub static NUMBERS: [&Number; 5] = [&LEASE, &PATIENCE, &TURN, &CLOCK_SKEW, &MAX_WAITERS];
 
 /// Whether Redisson's fair-lock scripts are run natively.
 static INTERCEPT_EVAL: AtomicBool = AtomicBool::new(false);

@@ -148,14 +148,8 @@ fn refused(refusal: Refusal) -> &'static str {
         Refusal::QueueFull => "QUEUEFULL the lock has fairlock.max-waiters waiters",
         Refusal::UnreadableHolds => "ERR the hold count in the lock's hash is not an integer",
         Refusal::HoldsOverflow => "ERR the hold count cannot grow beyond 9223372036854775807",
-        Refusal::UnreadableToken => {
-            "ERR the token key of the lock does not hold an integer from 1 to 9223372036854775806"
-        }
         // The server's own text.
         Refusal::MemoryFull => "OOM command not allowed when used memory > 'maxmemory'.",
         Refusal::Moving => "TRYAGAIN the lock is on its way to another node of the cluster",
-        Refusal::TokenType => {
-            "WRONGTYPE Operation against a key holding the wrong kind of value (the token key)"
-        }
     }
 }

@@ -64,6 +64,7 @@ const HOOKS: Hooks = Hooks {
     publishes: waiting::scripts::publishes,
     asks: waiting::scripts::asks,
     touches: waiting::scripts::touches,
+    takes_fields: waiting::scripts::takes_fields,
 };
 
 fn write_info(section: &mut Section) {

@@ -5,7 +5,7 @@
 //! - `owner`: the holder, nil when the lock is free;
 //! - `holds`: its hold count, 0 when free;
 //! - `lease`: milliseconds until the lock frees itself; 0 when free, -1 if it is held without one;
-//! - `token`: the last fencing token, nil if none is known;
+//! - `token`: the holder's fencing token, nil if it has none;
 //! - `session`: whether the lock is bound to a connection (RESP2: 1 or 0);
 //! - `waiting`: number of waiters;
 //! - `next`: the head of the queue, nil if nobody waits.

@@ -51,9 +51,9 @@ impl Command for Renew {
 
     fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<(), Error> {
         let request = parse(ctx, *arguments)?;
-        let lease = step(ctx, request.lock, |state, rules, now| {
+        let lease = step(ctx, request.lock, |state, _, now| {
             let Request { owner, lease, .. } = &request;
-            Ok(rules::renew(state, owner, *lease, rules, now)?)
+            Ok(rules::renew(state, owner, *lease, now)?)
         })?;
         ctx.reply_integer(i64::try_from(lease).unwrap_or(i64::MAX));
         Ok(())

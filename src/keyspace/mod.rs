@@ -2,10 +2,10 @@
 //!
 //! | what | key | type |
 //! |---|---|---|
-//! | lock | `K` | hash: owner → hold count; its expiry is the lease |
+//! | lock | `K` | hash: owner → hold count, and the token in a field without a name; its expiry is the lease |
 //! | queue | `redisson_lock_queue:{K}` | list of owners, head first |
 //! | deadlines | `redisson_lock_timeout:{K}` | sorted set: owner → ms timestamp |
-//! | token | `redisson_lock_token:{K}` | string: the last fencing token |
+//! | token | `fairlock_token:{K}` | string: the last fencing token, while it is ahead of the clock |
 //!
 //! [`names`] derives the names, [`write`] changes one key at a time and says so to replicas,
 //! WATCH and subscribers, [`stored`] puts both together as the [`crate::lock::State`] of a lock,

@@ -30,7 +30,7 @@ pub struct Names {
     pub queue: Str,
     /// The waiters' deadlines.
     pub deadlines: Str,
-    /// The last fencing token.
+    /// The last fencing token, where it is ahead of the clock.
     pub token: Str,
 }
 
@@ -65,7 +65,7 @@ impl Names {
             lock: string(key),
             queue: string(&derived("redisson_lock_queue", key)),
             deadlines: string(&derived("redisson_lock_timeout", key)),
-            token: string(&derived("redisson_lock_token", key)),
+            token: string(&derived("fairlock_token", key)),
         }
     }
 
@@ -191,7 +191,7 @@ mod tests {
                 assert!(found, "{}", name.escape_ascii());
             }
         }
-        assert_eq!(locks_of(b"redisson_lock_token:{a}"), None);
+        assert_eq!(locks_of(b"fairlock_token:{a}"), None);
         assert_eq!(locks_of(b"orders"), None);
         assert_eq!(locks_of(b"redisson_lock_queue:a"), Some([None, None]));
     }

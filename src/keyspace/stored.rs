@@ -75,7 +75,7 @@ pub struct Stored<'c> {
     pub names: Rc<Names>,
     /// What is known beyond the keys.
     pub known: Known,
-    /// The greatest token seen since the server started.
+    /// The greatest token that was given since the server started.
     pub greatest: i64,
     /// What has happened so far.
     pub events: Vec<Event>,
@@ -86,32 +86,29 @@ pub struct Stored<'c> {
     lock: Key<'c>,
     pub(super) queue: Key<'c>,
     pub(super) scores: Key<'c>,
-    /// Opened when it is needed.
-    token: Option<Token<'c>>,
+    /// The holder's token, once it was read; 0 if it has none.
+    token: Option<i64>,
     /// The owners that were last named to the server: most steps are about one or two.
     named: [Option<Str>; 2],
 }
 
-/// The token's key and what is in it.
-#[derive(Debug)]
-struct Token<'c> {
-    key: Key<'c>,
-    last: Result<Option<i64>, Refusal>,
+thread_local! {
+    /// The field of a lock's hash that holds its token: no owner is named like that.
+    static TOKEN: Str = string(b"");
 }
 
-impl<'c> Token<'c> {
-    fn open(ctx: &'c Ctx, name: &Str) -> Self {
-        let key = ctx.open(name, Access::Write);
-        let last = match key.kind() {
-            Kind::Empty => Ok(None),
-            Kind::String => match key.read(number).flatten() {
-                Some(token) if token > 0 => Ok(Some(token)),
-                _ => Err(Refusal::UnreadableToken),
-            },
-            _ => Err(Refusal::TokenType),
-        };
-        Self { key, last }
-    }
+/// Microseconds in which no server restarts.
+const AS_GOOD_AS_NOW: u64 = 1000;
+
+/// A token as it is written; 0 if it is none.
+fn read_token(text: &Str) -> i64 {
+    number(text.as_slice()).unwrap_or(0).max(0)
+}
+
+/// The token of whoever holds the lock with this key.
+pub(super) fn token_of(lock: &Key<'_>) -> Option<i64> {
+    let token = TOKEN.with(|field| lock.hash_get(field));
+    token.as_ref().map(read_token).filter(|token| *token > 0)
 }
 
 impl<'c> Stored<'c> {
@@ -162,6 +159,11 @@ impl<'c> Stored<'c> {
             token: None,
             named: [None, None],
         };
+        if stored.lock.len() == 1 && stored.token().is_some() {
+            // Somebody took the owner out: it is nobody's lock.
+            write::delete(&mut stored.lock);
+            stored.token = Some(0);
+        }
         if touched {
             stored.persist_queue();
         }
@@ -255,13 +257,25 @@ impl<'c> Stored<'c> {
         name
     }
 
-    fn token_key(&mut self) -> &mut Token<'c> {
-        let (ctx, name) = (self.ctx, &self.names.token);
-        let token = self.token.get_or_insert_with(|| Token::open(ctx, name));
-        if let Ok(Some(last)) = token.last {
-            self.greatest = self.greatest.max(last);
+    /// The holder has been given this token. What was kept for one lock, by whomever, is no other lock's
+    /// affair.
+    fn given(&mut self, token: i64) {
+        self.token = Some(token);
+        let time = i64::try_from(self.now.micros).unwrap_or(i64::MAX);
+        if token <= time.max(self.greatest.saturating_add(1)) {
+            self.greatest = self.greatest.max(token);
         }
-        token
+        self.keep_if_ahead(token);
+    }
+
+    /// Keeps a token for as long as it is ahead of the clock: should the server restart, its clock would
+    /// not do.
+    fn keep_if_ahead(&self, token: i64) {
+        let micros = token.max(0).cast_unsigned();
+        if micros > self.now.micros.saturating_add(AS_GOOD_AS_NOW) {
+            let mut key = self.ctx.open(&self.names.token, Access::Write);
+            write::set_number(&mut key, token, micros / 1000 + 1);
+        }
     }
 
     /// Gives the room for events back, empty, for the next step.
@@ -279,7 +293,7 @@ fn own_event(event: &Event) -> Option<&'static CStr> {
         Event::Acquired { .. } | Event::Granted { .. } => Some(c"fairlock.acquire"),
         Event::Released => Some(c"fairlock.release"),
         Event::Enqueued => Some(c"fairlock.enqueue"),
-        Event::Cancelled { .. } | Event::Left | Event::Refused { .. } => Some(c"fairlock.cancel"),
+        Event::Cancelled { .. } | Event::Left => Some(c"fairlock.cancel"),
         Event::Reaped { .. } => Some(c"fairlock.reap"),
         Event::HeldAgain { .. }
         | Event::TakenOver { .. }
@@ -303,10 +317,18 @@ impl State for Stored<'_> {
             return Holds::None;
         }
         let owner = self.named(owner);
-        match self.lock.hash_get(&owner) {
+        let [holds, token] = TOKEN.with(|field| self.lock.hash_get_two([&owner, field]));
+        self.token = Some(token.as_ref().map_or(0, read_token));
+        match holds {
             None => Holds::None,
             Some(count) => number(count.as_slice()).map_or(Holds::Unreadable, Holds::Count),
         }
+    }
+
+    fn take(&mut self, owner: &[u8], token: i64) {
+        let owner = self.named(owner);
+        TOKEN.with(|field| write::take_lock(&mut self.lock, &owner, field, token));
+        self.given(token);
     }
 
     fn set_holds(&mut self, owner: &[u8], holds: i64) {
@@ -324,6 +346,11 @@ impl State for Stored<'_> {
     }
 
     fn free(&mut self) {
+        if let Some(token) = self.token() {
+            // The clock may have been set back since it was given.
+            self.keep_if_ahead(token);
+        }
+        self.token = Some(0);
         write::delete(&mut self.lock);
     }
 
@@ -331,28 +358,23 @@ impl State for Stored<'_> {
         write::announce_field(&self.lock, c"hincrby");
     }
 
-    fn token(&mut self) -> Result<Option<i64>, Refusal> {
-        let token = self.token_key().last?;
-        if token.is_none() {
-            // It may be where the queue is.
-            self.require_queue()?;
-        }
-        Ok(token)
+    fn token(&mut self) -> Option<i64> {
+        let lock = &self.lock;
+        let token = *self
+            .token
+            .get_or_insert_with(|| token_of(lock).unwrap_or(0));
+        (token > 0).then_some(token)
     }
 
-    fn set_token(&mut self, token: i64, expires: Millis) {
-        let stored = self.token_key();
-        if stored.last == Ok(Some(token)) {
-            write::set_expiry(&mut stored.key, expires);
-        } else {
-            write::set_number(&mut stored.key, token, expires);
-        }
-        stored.last = Ok(Some(token));
-        self.greatest = self.greatest.max(token);
+    fn set_token(&mut self, token: i64) {
+        TOKEN.with(|field| write::set_field(&mut self.lock, field, token, c"hset"));
+        self.given(token);
     }
 
-    fn greatest_token(&mut self) -> i64 {
-        self.greatest
+    fn last_token(&mut self) -> i64 {
+        let key = self.ctx.open(&self.names.token, Access::Read);
+        let kept = key.read(number).flatten();
+        self.greatest.max(kept.unwrap_or(0))
     }
 
     fn waiting(&mut self) -> usize {

@@ -5,7 +5,7 @@ use crate::lock::{Millis, Now};
 use crate::server::{Access, Ctx, Key, Kind, Str};
 
 use super::Names;
-use super::stored::{instant, number};
+use super::stored::{self, instant, number};
 
 /// A lock as its keys say.
 #[derive(Debug, Default)]
@@ -14,7 +14,7 @@ pub struct LockView {
     pub holder: Option<(Vec<u8>, i64)>,
     /// Milliseconds until the lock frees itself, if it is held and has a lease.
     pub lease: Option<Millis>,
-    /// The last fencing token, if one is known.
+    /// The holder's fencing token, if it has one.
     pub token: Option<i64>,
     /// Number of waiters.
     pub waiting: usize,
@@ -39,16 +39,15 @@ pub fn lock(ctx: &Ctx, names: &Names, now: Now) -> Result<LockView, Error> {
     let lock = open(ctx, &names.lock, Kind::Hash)?;
     let mut queue = open(ctx, &names.queue, Kind::List)?;
     open(ctx, &names.deadlines, Kind::SortedSet)?;
-    let token = ctx.open(&names.token, Access::Read);
     let holder = lock
-        .hash_any()
+        .hash_named()
         .map(|(owner, holds)| (owner, number(&holds).unwrap_or(0)));
     Ok(LockView {
         lease: lock
             .expires_at()
             .filter(|_| holder.is_some())
             .map(|end| end.saturating_sub(now.millis())),
-        token: token.read(number).flatten(),
+        token: stored::token_of(&lock),
         waiting: queue.len(),
         next: queue.list_get(0).map(|owner| owner.as_slice().to_vec()),
         holder,

@@ -38,6 +38,17 @@ fn millis(at: Millis) -> Str {
     decimal(i64::try_from(at).unwrap_or(i64::MAX))
 }
 
+/// HSET of a new lock's fields: its owner, once, and its token.
+pub fn take_lock(key: &mut Key<'_>, owner: &Str, token_field: &Str, token: i64) {
+    let token = decimal(token);
+    ONE.with(|one| {
+        key.hash_set_two(&[(owner, one), (token_field, &token)]);
+        let arguments = [key.name(), owner, one, token_field, &token];
+        key.ctx().replicate(c"HSET", &arguments);
+    });
+    announce_field(key, c"hset");
+}
+
 /// HSET of one field, or whatever else is announced by this event.
 pub fn set_field(key: &mut Key<'_>, field: &Str, value: i64, event: &CStr) {
     let mut set = |value: &Str| {

@@ -1,7 +1,7 @@
 //! A lock's state in plain memory, for unit, property and model tests of the rules.
 
+use super::Session;
 use super::state::{Event, Holds, Millis, Now, Owner, State, Turn, Waiter};
-use super::{Refusal, Session};
 
 /// One lock in memory. Everything is public: a test may put it in any state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -10,8 +10,8 @@ pub struct Memory {
     pub holder: Option<(Owner, i64)>,
     /// When the lock frees itself.
     pub lease_end: Option<Millis>,
-    /// The last token and when it expires.
-    pub token: Option<(i64, Millis)>,
+    /// The holder's token.
+    pub token: Option<i64>,
     /// Greatest token seen since the start.
     pub greatest_token: i64,
     /// The waiters in order.
@@ -28,9 +28,6 @@ impl Memory {
     /// Lets time pass: what a key's expiry does in Redis, where a key lives through the millisecond
     /// in which it expires. Returns whether the lease has ended.
     pub fn expire(&mut self, now: Now) -> bool {
-        if self.token.is_some_and(|(_, end)| end < now.millis()) {
-            self.token = None;
-        }
         let ended = self.lease_end.is_some_and(|end| end < now.millis());
         if ended {
             self.free();
@@ -42,7 +39,7 @@ impl Memory {
     pub fn restart(&mut self, now: Now) {
         self.turn = None;
         self.session = None;
-        self.greatest_token = 0;
+        self.greatest_token = self.token.unwrap_or(0);
         for (_, waiter) in &mut self.queue {
             *waiter = Waiter::found(waiter.score, now);
         }
@@ -82,6 +79,11 @@ impl State for Memory {
         }
     }
 
+    fn take(&mut self, owner: &[u8], token: i64) {
+        self.set_holds(owner, 1);
+        self.set_token(token);
+    }
+
     fn set_holds(&mut self, owner: &[u8], holds: i64) {
         self.holder = Some((Owner::from(owner), holds));
     }
@@ -93,20 +95,19 @@ impl State for Memory {
     fn free(&mut self) {
         self.holder = None;
         self.lease_end = None;
+        self.token = None;
     }
 
-    fn token(&mut self) -> Result<Option<i64>, Refusal> {
-        let token = self.token.map(|(token, _)| token);
-        self.greatest_token = self.greatest_token.max(token.unwrap_or(0));
-        Ok(token)
+    fn token(&mut self) -> Option<i64> {
+        self.token
     }
 
-    fn set_token(&mut self, token: i64, expires: Millis) {
-        self.token = Some((token, expires));
+    fn set_token(&mut self, token: i64) {
+        self.token = Some(token);
         self.greatest_token = self.greatest_token.max(token);
     }
 
-    fn greatest_token(&mut self) -> i64 {
+    fn last_token(&mut self) -> i64 {
         self.greatest_token
     }
 

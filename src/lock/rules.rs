@@ -20,8 +20,6 @@ pub struct Rules {
     pub turn: Millis,
     /// Patience of a waiter that was found in the keys without a deadline.
     pub patience: Millis,
-    /// How long a token outlives its last use.
-    pub token_ttl: Millis,
     /// Most waiters a lock may have.
     pub max_waiters: usize,
     /// Until then, waiters that were found in the keys count as alive: their server has just
@@ -88,10 +86,6 @@ pub enum Refusal {
     UnreadableHolds,
     /// The hold count cannot grow.
     HoldsOverflow,
-    /// The stored token is no number, or cannot grow.
-    UnreadableToken,
-    /// The stored token has another type than a string.
-    TokenType,
     /// The server may not use more memory.
     MemoryFull,
     /// Some of the lock's keys may be where this server cannot see them.
@@ -102,8 +96,7 @@ pub enum Refusal {
 /// holds it already. `Ok(None)` if not; the queue then is as it was but for the dead.
 ///
 /// # Errors
-/// [`Refusal::UnreadableHolds`], [`Refusal::HoldsOverflow`], [`Refusal::UnreadableToken`],
-/// [`Refusal::TokenType`].
+/// [`Refusal::UnreadableHolds`], [`Refusal::HoldsOverflow`].
 pub fn acquire<S: State>(
     state: &mut S,
     ask: &Ask<'_>,
@@ -112,17 +105,15 @@ pub fn acquire<S: State>(
 ) -> Result<Option<Acquired>, Refusal> {
     match state.holds(ask.owner) {
         Holds::Unreadable => Err(Refusal::UnreadableHolds),
-        Holds::Count(count) => hold_again(state, ask, count, rules, now).map(Some),
+        Holds::Count(count) => hold_again(state, ask, count, now).map(Some),
         Holds::None if state.is_held() => Ok(None),
         Holds::None => {
-            // The token is looked at first: if it is unusable, nothing may have changed.
-            next_token(state, now)?;
             settle(state, rules, now, Some(ask.owner));
             let ahead = state.nth(0).is_some_and(|head| head.as_ref() != ask.owner);
             if ahead || state.is_held() {
                 return Ok(None);
             }
-            let token = grant(state, ask.owner, ask.lease, ask.session, rules, now)?;
+            let token = grant(state, ask.owner, ask.lease, ask.session, now);
             leave_for_lock(state, ask.owner, ask.patience, rules, now);
             Ok(Some(Acquired {
                 token,
@@ -156,21 +147,22 @@ fn hold_again<S: State>(
     state: &mut S,
     ask: &Ask<'_>,
     count: i64,
-    rules: &Rules,
     now: Now,
 ) -> Result<Acquired, Refusal> {
-    let token = match state.token()? {
-        Some(token) => token,
-        None => next_token(state, now)?,
-    };
     if !ask.once {
         let more = count.checked_add(1).ok_or(Refusal::HoldsOverflow)?;
         state.set_holds(ask.owner, more);
     }
+    // A holder that came by a script has none.
+    let token = state.token().unwrap_or_else(|| {
+        let token = next_token(state, now);
+        state.set_token(token);
+        token
+    });
     if let Some(connection) = ask.session {
         session::bind(state, ask.owner, connection, ask.lease, ask.once, now);
     }
-    extend(state, ask.lease, token, rules, now);
+    extend(state, ask.lease, now);
     state.emit(Event::HeldAgain {
         token,
         once: ask.once,
@@ -181,12 +173,11 @@ fn hold_again<S: State>(
     })
 }
 
-/// Sets the lease anew and keeps the token at least as long. Returns the lease now set: a
-/// connection that relies on the lock keeps it from being too short to be renewed in time.
-fn extend<S: State>(state: &mut S, lease: Millis, token: i64, rules: &Rules, now: Now) -> Millis {
+/// Sets the lease anew. Returns the lease now set: a connection that relies on the lock keeps it from
+/// being too short to be renewed in time.
+pub(super) fn extend<S: State>(state: &mut S, lease: Millis, now: Now) -> Millis {
     let lease = lease.max(session::least_lease(state));
     state.set_lease_end(now.after(lease));
-    state.set_token(token, token_expiry(lease, rules, now));
     lease
 }
 
@@ -195,11 +186,6 @@ pub(super) fn free<S: State>(state: &mut S) {
     state.free();
     session::end(state);
     state.emit(Event::Released);
-}
-
-/// A token outlives its last use, and a lock that is held is in use.
-pub(super) fn token_expiry(lease: Millis, rules: &Rules, now: Now) -> Millis {
-    now.after(rules.token_ttl.max(lease))
 }
 
 /// Puts `ask.owner` in the queue, or lets it keep its place; to be called when [`acquire`] gave
@@ -291,7 +277,7 @@ pub fn release<S: State>(
         Holds::Count(count) if !all => count.saturating_sub(1).max(0),
         Holds::Unreadable | Holds::Count(_) => 0,
     };
-    if token.is_some() && state.token()? != token {
+    if token.is_some() && state.token() != token {
         return Err(Refusal::NotHeld);
     }
     if left > 0 {
@@ -307,24 +293,17 @@ pub fn release<S: State>(
 /// Sets the holder's lease anew. Returns the lease now set.
 ///
 /// # Errors
-/// [`Refusal::NotHeld`] if `owner` does not hold the lock; [`Refusal::UnreadableToken`],
-/// [`Refusal::TokenType`].
+/// [`Refusal::NotHeld`] if `owner` does not hold the lock.
 pub fn renew<S: State>(
     state: &mut S,
     owner: &[u8],
     lease: Millis,
-    rules: &Rules,
     now: Now,
 ) -> Result<Millis, Refusal> {
     if state.holds(owner) == Holds::None {
         return Err(Refusal::NotHeld);
     }
-    if let Some(token) = state.token()? {
-        return Ok(extend(state, lease, token, rules, now));
-    }
-    let lease = lease.max(session::least_lease(state));
-    state.set_lease_end(now.after(lease));
-    Ok(lease)
+    Ok(extend(state, lease, now))
 }
 
 /// A waiter of Redisson's has asked by a script, and sleeps for so long, or until the lease ends: it
@@ -404,7 +383,7 @@ pub fn break_lock<S: State>(state: &mut S, rules: &Rules, now: Now) -> bool {
 /// the time and from the keys as they are now happens.
 pub fn look<S: State>(state: &mut S, rules: &Rules, now: Now) {
     session::end_if_lost(state);
-    session::renew_if_due(state, rules, now);
+    session::renew_if_due(state, now);
     settle(state, rules, now, None);
 }
 

@@ -14,7 +14,7 @@
 //! Recognising scripts, their arguments and replies, and the latch that makes an unlock safe to
 //! repeat are the affair of the server-facing side.
 
-use super::rules::{Refusal, Rules, asked, free, leave_for_lock};
+use super::rules::{Refusal, Rules, asked, extend, free, leave_for_lock};
 use super::score;
 use super::session;
 use super::state::{Event, Holds, Millis, Now, Owner, Presence, State, Waiter};
@@ -101,7 +101,7 @@ pub fn try_lock<S: State>(
     settle(state, rules, now, Some(call.owner));
     if let Some(holds) = holds {
         state.set_holds(call.owner, holds);
-        start_lease(state, call.lease, now);
+        extend(state, call.lease, now);
         return Ok(Tried::Acquired);
     }
     let is_next = |state: &mut S| state.nth(0).is_none_or(|head| *head == *call.owner);
@@ -156,12 +156,6 @@ fn first_alive<S: State>(
         }
     }
     None
-}
-
-/// Sets the lease anew. While a connection relies on the lock it is not made too short to be renewed.
-fn start_lease<S: State>(state: &mut S, lease: Millis, now: Now) {
-    let lease = lease.max(session::least_lease(state));
-    state.set_lease_end(now.after(lease));
 }
 
 /// Puts the owner in the queue, or lets it keep its place. Returns what it is told.
@@ -281,7 +275,7 @@ pub fn unlock<S: State>(
             let left = count.saturating_sub(1);
             state.set_holds(owner, left);
             session::released(state, None, left);
-            start_lease(state, lease, now);
+            extend(state, lease, now);
             Unlocked::HeldStill
         }
         Holds::Count(_) => {

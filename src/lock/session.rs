@@ -6,7 +6,7 @@
 //! any (ACQUIRE without SESSION), so a session counts which connection brought how many holds:
 //! a connection that closes takes its own holds with it and nobody else's.
 
-use super::rules::{Rules, free, token_expiry};
+use super::rules::{Rules, free};
 use super::state::{Connection, Event, Holds, Millis, Now, Owner, State, Tick};
 use super::turn::settle;
 
@@ -19,8 +19,6 @@ pub struct Session {
     pub lease: Millis,
     /// When the lease is to be renewed next.
     pub renew_at: Tick,
-    /// Until when the token's key is kept, so that it need not be touched at each renewal.
-    pub token_kept: Millis,
     /// The connections and their holds, never empty.
     pub holders: Vec<(Connection, i64)>,
 }
@@ -50,7 +48,6 @@ pub(super) fn bind<S: State>(
         owner: Owner::from(owner),
         lease,
         renew_at: 0,
-        token_kept: 0,
         holders: Vec::with_capacity(1),
     });
     if moved {
@@ -157,7 +154,7 @@ pub fn end_if_lost<S: State>(state: &mut S) {
 }
 
 /// Renews the lease if it is time, or if somebody has cut it short. It is never made shorter.
-pub fn renew_if_due<S: State>(state: &mut S, rules: &Rules, now: Now) {
+pub fn renew_if_due<S: State>(state: &mut S, now: Now) {
     let Some(mut session) = state.session().take() else {
         return;
     };
@@ -170,13 +167,6 @@ pub fn renew_if_due<S: State>(state: &mut S, rules: &Rules, now: Now) {
     let renewed = now.after(session.lease);
     if end.is_none_or(|end| end < renewed) {
         state.set_lease_end(renewed);
-    }
-    if session.token_kept < now.after(rules.token_ttl / 2).max(renewed) {
-        // An unusable token key is not this step's to report; the lease is what counts.
-        if let Ok(Some(token)) = state.token() {
-            session.token_kept = token_expiry(session.lease, rules, now);
-            state.set_token(token, session.token_kept);
-        }
     }
     session.renew_at = now.tick_after(session.interval());
     *state.session() = Some(session);

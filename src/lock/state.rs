@@ -198,14 +198,6 @@ pub enum Event {
     Released,
     /// An owner joined the queue.
     Enqueued,
-    /// The lock could not be handed to a blocked waiter, which has left the queue: reply with
-    /// the error.
-    Refused {
-        /// The blocked request to reply to.
-        ticket: Ticket,
-        /// Why.
-        refusal: super::Refusal,
-    },
     /// A second connection has taken a blocked waiter's place: reply with the error.
     TakenOver {
         /// The blocked request that lost its place.
@@ -254,7 +246,9 @@ pub trait State {
     fn lease_end(&mut self) -> Option<Millis>;
     /// How often `owner` holds the lock.
     fn holds(&mut self, owner: &[u8]) -> Holds;
-    /// Makes `owner` the holder, or changes its hold count.
+    /// Makes `owner` the holder of a free lock, once, by this fencing token.
+    fn take(&mut self, owner: &[u8], token: i64);
+    /// Makes `owner` the holder of a free lock without a token, or changes its hold count.
     fn set_holds(&mut self, owner: &[u8], holds: i64);
     /// Sets when the lock frees itself. The lock is held.
     fn set_lease_end(&mut self, at: Millis);
@@ -263,13 +257,13 @@ pub trait State {
     /// The lock is about to be freed by a script, which counts down to 0 first: others may listen for that.
     fn count_down(&mut self) {}
 
-    /// The last fencing token, `Ok(None)` if none is known; an error if it is no number.
-    fn token(&mut self) -> Result<Option<i64>, super::Refusal>;
-    /// Stores the last fencing token and when it may be forgotten.
-    fn set_token(&mut self, token: i64, expires: Millis);
-    /// The greatest token this server run knows of for any lock, 0 at first. It keeps the
-    /// tokens of a lock growing when its key is lost and the clock has stepped back.
-    fn greatest_token(&mut self) -> i64;
+    /// The holder's fencing token; none if the lock is free or was taken by a script.
+    fn token(&mut self) -> Option<i64>;
+    /// Gives the holder, which has none, a fencing token.
+    fn set_token(&mut self, token: i64);
+    /// The greatest token that this lock may have had: given by this server run to any lock, or kept for
+    /// this one; 0 if there is none. It keeps tokens growing where the clock has stepped back.
+    fn last_token(&mut self) -> i64;
 
     /// Number of waiters.
     fn waiting(&mut self) -> usize;

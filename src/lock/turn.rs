@@ -8,7 +8,7 @@
 //!   turn: the living ask again, and the dead run out together. So a hand-off to a living waiter costs one
 //!   message, and a row of dead waiters one turn.
 
-use super::rules::{Refusal, Rules, token_expiry};
+use super::rules::Rules;
 use super::score;
 use super::session;
 use super::state::{Connection, Event, Millis, Now, Owner, Presence, State, Tick, Turn, Waiter};
@@ -60,18 +60,15 @@ fn serve_head<S: State>(
             state.emit(Event::Left);
         }
         Presence::Blocked(ticket) => {
-            let granted = grant(state, head, waiter.lease, waiter.session, rules, now);
+            let token = grant(state, head, waiter.lease, waiter.session, now);
             state.remove(head);
             score::lessen_behind(state, 0, waiter.patience, rules);
-            state.emit(match granted {
-                Ok(token) => Event::Granted {
-                    ticket,
-                    owner: Owner::clone(head),
-                    token,
-                    session: waiter.session,
-                    waited: now.steady.saturating_sub(waiter.since),
-                },
-                Err(refusal) => Event::Refused { ticket, refusal },
+            state.emit(Event::Granted {
+                ticket,
+                owner: Owner::clone(head),
+                token,
+                session: waiter.session,
+                waited: now.steady.saturating_sub(waiter.since),
             });
         }
         Presence::Polling | Presence::Found | Presence::Asked => {
@@ -215,44 +212,34 @@ pub(super) fn grant<S: State>(
     owner: &[u8],
     lease: Millis,
     connection: Option<Connection>,
-    rules: &Rules,
     now: Now,
-) -> Result<i64, Refusal> {
-    let token = next_token(state, now)?;
+) -> i64 {
+    let token = next_token(state, now);
     // Whatever was bound to a connection here was lost without a word.
     session::end(state);
-    state.set_holds(owner, 1);
+    state.take(owner, token);
     state.set_lease_end(now.after(lease));
-    state.set_token(token, token_expiry(lease, rules, now));
     state.set_turn(None);
     if let Some(connection) = connection {
         session::bind(state, owner, connection, lease, false, now);
     }
-    Ok(token)
+    token
 }
 
 /// Ten years in microseconds: no clock steps back by more.
 const FARTHEST_STEP_BACK: i64 = 10 * 365 * 86_400 * 1_000_000;
 
-/// The token of the next acquisition: the time in microseconds, or one more than the last where
-/// the time is not ahead of that. So tokens grow although some were lost: with their key, with the
-/// last second of a file, or with a master whose replica had not heard of them. The clock has gone
-/// on since.
-///
-/// A clock that stepped back is made up for by the last token or, where that is not known, the
-/// greatest of this server run. What somebody wrote into one lock's token key must not use up the
-/// tokens of all others: beyond any such step it does not count.
-pub(super) fn next_token<S: State>(state: &mut S, now: Now) -> Result<i64, Refusal> {
-    let time = i64::try_from(now.micros).map_err(|_| Refusal::UnreadableToken)?;
-    let last = if let Some(last) = state.token()? {
-        last
+/// The token of the next acquisition: the time in microseconds, or one more than the last token where the
+/// time is not ahead of that. So nothing has to be kept for a lock that is free: the clock has gone on since.
+/// Beyond any step of a clock a token was not given by a server, and does not count.
+pub(super) fn next_token<S: State>(state: &mut S, now: Now) -> i64 {
+    let time = i64::try_from(now.micros).unwrap_or(i64::MAX / 2);
+    let last = state.last_token();
+    if last < time.saturating_add(FARTHEST_STEP_BACK) {
+        time.max(last.saturating_add(1))
     } else {
-        let greatest = state.greatest_token();
-        greatest.min(time.saturating_add(FARTHEST_STEP_BACK))
-    };
-    let next = last.checked_add(1).filter(|next| *next > 0);
-    next.map(|next| next.max(time))
-        .ok_or(Refusal::UnreadableToken)
+        time
+    }
 }
 
 /// Whether the queue can be left to Redisson's scripts, which run as Lua: none but theirs wait, and no

@@ -20,6 +20,8 @@ pub struct Hooks {
     pub asks: fn(&[u8], &[u8], u64),
     /// A script is about to work on a lock as Lua, although scripts are intercepted.
     pub touches: fn(&[u8]),
+    /// Somebody takes fields out of a hash: a lock's owner may be one of them.
+    pub takes_fields: fn(&[u8]),
 }
 
 /// The commands that run a script natively, by their arguments those of EVAL and of EVALSHA.
@@ -59,6 +61,7 @@ impl Filter for Scripts {
         match name {
             [b'e' | b'E', _, _, _] => is(name, b"eval") || is(name, b"exec"),
             [b'c' | b'C', _, _, _] => is(name, b"copy"),
+            [b'h' | b'H', _, _, _] => is(name, b"hdel"),
             [b'e' | b'E', _, _, _, _, _, _] => is(name, b"evalsha"),
             [b'a' | b'A', _, _] => is(name, b"acl"),
             [b'p' | b'P', _, _, _, _, _, _] => is(name, b"publish"),
@@ -72,6 +75,12 @@ impl Filter for Scripts {
         if is(name, b"publish") || is(name, b"spublish") {
             if let (Some(hooks), Some(channel)) = (HOOKS.get(), command.argument(1)) {
                 (hooks.publishes)(channel);
+            }
+            return;
+        }
+        if is(name, b"hdel") {
+            if let (Some(hooks), Some(key)) = (HOOKS.get(), command.argument(1)) {
+                (hooks.takes_fields)(key);
             }
             return;
         }

@@ -38,18 +38,18 @@ impl Ctx {
     /// now: it does so in a slot of its own, and where a slot is being moved only if each of them
     /// is here.
     #[must_use]
-    pub fn place_of(&self, [a, b, c, d]: [&Str; 4]) -> Place {
+    pub fn place_of(&self, [a, b, c]: [&Str; 3]) -> Place {
         if !in_cluster() {
             return Place::Here;
         }
-        // SAFETY: the format says: four strings; they live until the call returns. The reply is
+        // SAFETY: the format says: three strings; they live until the call returns. The reply is
         // freed, and is null, with the reason in errno, where the command was not run.
         unsafe {
             let Some(call) = raw::RedisModule_Call else {
                 return Place::Here;
             };
-            let (name, format) = (c"EXISTS".as_ptr(), c"ssss".as_ptr());
-            let reply = call(self.raw, name, format, a.inner, b.inner, c.inner, d.inner);
+            let (name, format) = (c"EXISTS".as_ptr(), c"sss".as_ptr());
+            let reply = call(self.raw, name, format, a.inner, b.inner, c.inner);
             if !reply.is_null() {
                 api!(RedisModule_FreeCallReply(reply) or ());
                 return Place::Here;

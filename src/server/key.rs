@@ -225,6 +225,53 @@ impl<'c> Key<'c> {
         adopt(value)
     }
 
+    /// The values of two fields of a hash.
+    #[must_use]
+    pub fn hash_get_two(&self, [one, other]: [&Str; 2]) -> [Option<Str>; 2] {
+        if self.raw.is_null() {
+            return [None, None];
+        }
+        let mut values: [*mut raw::RedisModuleString; 2] = [null_mut(); 2];
+        let [first, second] = &mut values;
+        // SAFETY: the arguments are pairs of a field and a place for its value, ended by null.
+        unsafe {
+            let Some(get) = raw::RedisModule_HashGet else {
+                return [None, None];
+            };
+            get(
+                self.raw,
+                raw::REDISMODULE_HASH_NONE.cast_signed(),
+                one.inner,
+                &raw mut *first,
+                other.inner,
+                &raw mut *second,
+                null::<c_char>(),
+            );
+        }
+        values.map(adopt)
+    }
+
+    /// Sets two fields of a hash; makes the hash if there is none.
+    pub fn hash_set_two(&mut self, [one, other]: &[(&Str, &Str); 2]) {
+        self.make_writable();
+        // SAFETY: the arguments are pairs of a field and its value, ended by null; the server
+        // copies all of them.
+        unsafe {
+            let Some(set) = raw::RedisModule_HashSet else {
+                return;
+            };
+            set(
+                self.raw,
+                raw::REDISMODULE_HASH_NONE.cast_signed(),
+                one.0.inner,
+                one.1.inner,
+                other.0.inner,
+                other.1.inner,
+                null::<c_char>(),
+            );
+        }
+    }
+
     /// Sets a field of a hash; makes the hash if there is none.
     pub fn hash_set(&mut self, field: &Str, value: &Str) {
         self.make_writable();
@@ -244,9 +291,9 @@ impl<'c> Key<'c> {
         }
     }
 
-    /// Some field of a hash with its value; the only one if it has one.
+    /// Some field of a hash that has a name, with its value; the only one if it has one.
     #[must_use]
-    pub fn hash_any(&self) -> Option<(Vec<u8>, Vec<u8>)> {
+    pub fn hash_named(&self) -> Option<(Vec<u8>, Vec<u8>)> {
         type Found = Option<(Vec<u8>, Vec<u8>)>;
         extern "C" fn take(
             _key: *mut raw::RedisModuleKey,
@@ -256,8 +303,11 @@ impl<'c> Key<'c> {
         ) {
             let read = || {
                 let field = Str::string_as_slice(field).to_vec();
+                if field.is_empty() {
+                    return;
+                }
                 let value = Str::string_as_slice(value).to_vec();
-                // SAFETY: `found` is the place that `hash_any` passed to ScanKey below.
+                // SAFETY: `found` is the place that `hash_named` passed to ScanKey below.
                 unsafe { (*found.cast::<Found>()).get_or_insert((field, value)) };
             };
             super::guard("a scan", read);

@@ -70,7 +70,6 @@ fn carry_out_one(ctx: &Ctx, scene: &Scene<'_>, event: Event) {
             let lock = scene.lock();
             notes(|notes| notes.holder_knows(lock, token));
         }
-        Event::Refused { ticket, refusal } => unblock(ticket, Outcome::Refused(refusal.into())),
         Event::TakenOver { ticket } => unblock(ticket, Outcome::Refused(Error::TakenOver)),
         Event::Cancelled {
             ticket: Some(ticket),

@@ -16,7 +16,7 @@ use crate::server::{Access, Ctx, string};
 
 use super::deferred::Notes;
 use super::frozen::Frozen;
-use super::given::{self, grant_grace};
+use super::given::{self, grant_grace, succeed};
 use super::id::LockId;
 use super::session::Sessions;
 use super::state::{followed, frozen, note, notes, sessions, stats, table, waiting};
@@ -123,6 +123,7 @@ pub fn role_changes(ctx: &Ctx, replica: bool) {
         becomes_replica(ctx);
     } else {
         grant_grace();
+        succeed();
         touch_all(followed(std::mem::take), Touch::LOADED);
     }
 }

@@ -32,7 +32,7 @@ pub struct Round;
 
 /// Whether all keys of a lock are here.
 pub fn place_of(ctx: &Ctx, names: &Names) -> Place {
-    ctx.place_of([&names.lock, &names.queue, &names.deadlines, &names.token])
+    ctx.place_of([&names.lock, &names.queue, &names.deadlines])
 }
 
 impl Frozen {

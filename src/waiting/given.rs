@@ -22,7 +22,6 @@ pub fn rules() -> Rules {
     Rules {
         turn: config::TURN.get(),
         patience: config::PATIENCE.get(),
-        token_ttl: config::TOKEN_TTL.get(),
         max_waiters: usize::try_from(config::MAX_WAITERS.get()).unwrap_or(usize::MAX),
         grace: waiting(|waiting| waiting.grace.get()),
         intercepts,
@@ -34,6 +33,17 @@ pub fn rules() -> Rules {
 pub fn grant_grace() {
     let until = now().tick_after(config::TURN.get());
     waiting(|waiting| waiting.grace.set(until));
+}
+
+/// Tokens go on ahead of this server's clock: another server has given them so far, and its clock may
+/// have been ahead.
+pub fn succeed() {
+    let skew = config::CLOCK_SKEW.get().saturating_mul(1000);
+    let ahead = i64::try_from(now().micros.saturating_add(skew)).unwrap_or(0);
+    waiting(|waiting| {
+        let greatest = waiting.greatest_token.get();
+        waiting.greatest_token.set(greatest.max(ahead));
+    });
 }
 
 /// Whether Redisson's scripts run natively. They do from the moment in which they shall, and once they shall

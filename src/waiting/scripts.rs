@@ -1,4 +1,5 @@
-//! Redisson's own clients, as their scripts show them.
+//! What the command filter shows: Redisson's own clients, by their scripts, and what comes without a key
+//! event.
 
 use crate::error::Error;
 use crate::keyspace::{Stored, names};
@@ -59,6 +60,14 @@ pub fn asks(lock: &[u8], owner: &[u8], patience: Millis) {
     let locks = table(|table| table.known_of(lock));
     for lock in locks {
         note(|notes| notes.asks(lock, Owner::from(owner), patience));
+    }
+}
+
+/// Somebody takes fields out of a hash. If it is a lock with waiters it is looked at: the events of hashes
+/// are not listened to.
+pub fn takes_fields(key: &[u8]) {
+    for lock in table(|table| table.known_of(key)) {
+        note(|notes| notes.touch(lock, Touch::LOCK));
     }
 }
 

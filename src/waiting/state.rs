@@ -33,7 +33,7 @@ pub struct Waiting {
     followed: RefCell<HashSet<LockId>>,
     /// The walk over the keys that were there before the module.
     pub scan: Cell<Option<KeyScan>>,
-    /// The greatest token that was seen.
+    /// The greatest token that was given, or may have been given by the server before this one.
     pub greatest_token: Cell<i64>,
     /// Until when waiters that are found in the keys count as alive.
     pub grace: Cell<Tick>,

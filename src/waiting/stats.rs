@@ -155,7 +155,6 @@ impl Stats {
             Event::Reaped { .. } => add(&mut counters.reaped),
             Event::TakenOver { .. } => add(&mut counters.take_overs),
             Event::Enqueued
-            | Event::Refused { .. }
             | Event::Left
             | Event::WakeUp { .. }
             | Event::Bound { .. }

@@ -200,13 +200,9 @@ fn a_lock_queue_or_deadline_key_of_another_type_is_refused_and_left_alone() {
         assert_eq!(client.run("DBSIZE"), "1");
         client.run("FLUSHALL");
     }
-    client.run("RPUSH redisson_lock_token:{k} value");
-    let error = client.run("FAIRLOCK.ACQUIRE k a");
-    assert!(
-        error.starts_with("(error) WRONGTYPE ") && error.contains("token"),
-        "{error}"
-    );
-    assert_eq!(client.run("DBSIZE"), "1");
+    // What is kept of a token is looked at, and nobody's lock depends on it.
+    client.run("RPUSH fairlock_token:{k} value");
+    assert!(client.int("FAIRLOCK.ACQUIRE k a") > 0);
 }
 
 #[test]
@@ -280,7 +276,7 @@ fn a_queue_that_others_empty_keeps_its_blocked_waiters() {
     client.int("FAIRLOCK.RELEASE k b");
     assert!(two.int() > 0);
     client.int("FAIRLOCK.RELEASE k c");
-    assert_eq!(client.run("KEYS *"), "[redisson_lock_token:{k}]");
+    assert_eq!(client.run("KEYS *"), "[]");
 }
 
 #[test]

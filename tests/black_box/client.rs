@@ -74,6 +74,34 @@ impl Client {
         }
     }
 
+    /// Who holds a lock and how often, as `[a, 1]`: its hash without the field that has no name, which is
+    /// the token.
+    pub fn holders(&mut self, lock: &str) -> String {
+        let fields = self.run(&format!("HGETALL {lock}"));
+        let Some(list) = fields
+            .strip_prefix('[')
+            .and_then(|list| list.strip_suffix(']'))
+        else {
+            return fields;
+        };
+        let words: Vec<&str> = list.split(", ").collect();
+        let named = words.chunks(2).filter(|field| !field[0].is_empty());
+        format!(
+            "[{}]",
+            named.flatten().copied().collect::<Vec<_>>().join(", ")
+        )
+    }
+
+    /// The token in a lock's hash.
+    pub fn token(&mut self, lock: &str) -> i64 {
+        let token = self.raw(&[b"HGET", lock.as_bytes(), b""]);
+        token
+            .map(|token| show(&token))
+            .unwrap_or_default()
+            .parse()
+            .unwrap_or(0)
+    }
+
     /// What a server announces in database 0 during some steps, as `event key`.
     pub fn events(port: u16, steps: impl FnOnce()) -> Vec<String> {
         const CHANNEL: &str = "__keyevent@0__:";

@@ -98,7 +98,7 @@ fn killing_all_normal_clients_leaves_nobody_in_the_queue() {
     for waiter in waiters {
         assert!(waiter.reply().starts_with("(error) not a reply"));
     }
-    assert_eq!(client.run("HGETALL k"), "[a, 1]");
+    assert_eq!(client.holders("k"), "[a, 1]");
     // Nor is the killer spared if it does not ask for it, and its session ends with it.
     client.run("CLIENT KILL TYPE normal SKIPME no");
     let mut client = server.connect();
@@ -122,7 +122,7 @@ fn a_queue_whose_receivers_are_killed_one_after_the_other_stays_in_order() {
     client.run(&format!("CLIENT KILL ID {}", waiters[2].id));
     assert_eq!(client.run("EXEC"), "[0, 1, 0, 1, 1]");
     assert!(waiters.remove(3).int() > 0);
-    assert_eq!(client.run("HGETALL k"), "[w3, 1]");
+    assert_eq!(client.holders("k"), "[w3, 1]");
     assert_eq!(owners(&mut client), "[w4, w5]");
 }
 
@@ -168,7 +168,7 @@ fn client_unblock_of_a_client_that_is_being_served_leaves_nobody_behind() {
         // Whatever b is told is true: it holds the lock, or the next one does.
         let reply = wire.line();
         if reply.starts_with(':') {
-            assert_eq!(client.run("HGETALL k"), "[b, 1]");
+            assert_eq!(client.holders("k"), "[b, 1]");
             assert_eq!(client.run("FAIRLOCK.RELEASE k b"), "0");
         } else {
             assert!(
@@ -177,7 +177,7 @@ fn client_unblock_of_a_client_that_is_being_served_leaves_nobody_behind() {
             );
         }
         assert!(behind.int() > 0);
-        assert_eq!(client.run("HGETALL k"), "[c, 1]");
+        assert_eq!(client.holders("k"), "[c, 1]");
         // Exactly one reply.
         wire.send("PING");
         assert_eq!(wire.line(), "+PONG");
@@ -200,7 +200,7 @@ fn a_lease_that_ends_while_writes_are_paused_is_acted_on_after_the_pause() {
         assert!(waiter.int() > 0);
         let elapsed = start.elapsed();
         assert!(elapsed >= Duration::from_millis(600), "{mode}: {elapsed:?}");
-        assert_eq!(client.run("HGETALL k"), "[b, 1]");
+        assert_eq!(client.holders("k"), "[b, 1]");
     }
 }
 
@@ -249,8 +249,8 @@ fn nothing_is_written_while_writes_are_paused() {
     }
     assert!(acquire.int() > 0);
     assert!(release.reply().starts_with("(error) NOTHELD "));
-    assert_eq!(looking.run("HKEYS k"), "[b]");
-    assert_eq!(looking.run("HKEYS j"), "[e]");
+    assert_eq!(looking.holders("k"), "[b, 1]");
+    assert_eq!(looking.holders("j"), "[e, 1]");
     assert_eq!(owners(&mut looking), "[]");
 }
 
@@ -277,12 +277,12 @@ fn with_replies_off_the_lock_is_taken_all_the_same() {
     let mut client = server.connect();
     let mut wire = Wire::new(server.port);
     wire.send("CLIENT REPLY OFF\nFAIRLOCK.ACQUIRE k b");
-    wait_until("b holds", || client.run("HKEYS k") == "[b]");
+    wait_until("b holds", || client.holders("k") == "[b, 1]");
     client.run("FAIRLOCK.BREAK k");
     client.int("FAIRLOCK.ACQUIRE k a");
     block(&server, &mut wire, "FAIRLOCK.ACQUIRE k b");
     client.int("FAIRLOCK.RELEASE k a");
-    assert_eq!(client.run("HGETALL k"), "[b, 1]");
+    assert_eq!(client.holders("k"), "[b, 1]");
     // Not told is not gone: the lock stays with it.
     wire.send("CLIENT REPLY ON\nFAIRLOCK.RELEASE k b");
     assert_eq!(wire.line(), "+OK");
@@ -379,7 +379,7 @@ fn each_database_has_its_own_queue_of_one_name() {
     clients[1].run("FLUSHDB");
     assert!(waiters.remove(1).int() > 0);
     assert!(waiters.iter().all(|waiter| !waiter.is_done()));
-    assert_eq!(clients[1].run("HGETALL k"), "[b, 1]");
+    assert_eq!(clients[1].holders("k"), "[b, 1]");
     clients[2].int("FAIRLOCK.RELEASE k a");
     assert!(waiters.remove(1).int() > 0);
     assert!(!waiters[0].is_done());
@@ -395,14 +395,14 @@ fn after_a_swap_waiters_wait_in_their_own_database() {
     let waiter = server.block("FAIRLOCK.ACQUIRE k b");
     assert_eq!(zero.run("SWAPDB 0 1"), "OK");
     // Another holder, the same waiters.
-    assert_eq!(zero.run("HKEYS k"), "[c]");
+    assert_eq!(zero.holders("k"), "[c, 1]");
     assert_eq!(zero.run("FAIRLOCK.QUEUE k"), "[[b, blocked, -1]]");
     assert_eq!(one.run("FAIRLOCK.RELEASE k a"), "0");
     zero.run("PING");
     assert!(!waiter.is_done());
     assert_eq!(zero.run("FAIRLOCK.RELEASE k c"), "0");
     assert!(waiter.int() > 0);
-    assert_eq!(zero.run("HGETALL k"), "[b, 1]");
+    assert_eq!(zero.holders("k"), "[b, 1]");
 }
 
 #[test]
@@ -417,10 +417,10 @@ fn a_swap_that_brings_a_free_lock_serves_the_waiter_at_once() {
     session.int("FAIRLOCK.ACQUIRE s a SESSION LEASE 600000");
     assert_eq!(zero.run("SWAPDB 1 0"), "OK");
     assert!(waiter.int() > 0);
-    assert_eq!(zero.run("HGETALL k"), "[b, 1]");
+    assert_eq!(zero.holders("k"), "[b, 1]");
     // Locks go with their keys, those of sessions too.
-    assert_eq!(one.run("HGETALL k"), "[a, 1]");
-    assert_eq!(one.run("HKEYS s"), "[a]");
+    assert_eq!(one.holders("k"), "[a, 1]");
+    assert_eq!(one.holders("s"), "[a, 1]");
     drop(session);
     wait_until("the session has ended", || one.run("EXISTS s") == "0");
 }
@@ -506,7 +506,7 @@ fn a_waiter_that_is_evicted_for_its_memory_leaves_the_queue_and_one_exempted_sta
         greedy.send(&filler);
     }
     wait_until("c is evicted", || owners(&mut client) == "[b, d]");
-    assert_eq!(client.run("HKEYS k"), "[a]");
+    assert_eq!(client.holders("k"), "[a, 1]");
     client.int("FAIRLOCK.RELEASE k a");
     let reply = exempt.line();
     assert!(reply.starts_with(':'), "{reply}");

@@ -53,7 +53,6 @@ fn every_number_has_its_range() {
         ("lease", longest),
         ("patience", longest),
         ("turn", longest),
-        ("token-ttl", longest),
         ("max-waiters", 10_000_000),
     ] {
         let name = format!("fairlock.{name}");

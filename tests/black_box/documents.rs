@@ -147,7 +147,8 @@ impl Tokens {
     /// Whether an answer is what the page says.
     fn is_alike(&mut self, page: &str, here: &str) -> bool {
         let number = |line: &str| -> Option<(String, i64)> {
-            let (start, number) = line.split_once("(integer) ")?;
+            let text = || line.strip_suffix('"')?.split_once('"');
+            let (start, number) = line.split_once("(integer) ").or_else(text)?;
             Some((start.to_owned(), number.parse().ok()?))
         };
         match (number(page), number(here)) {
@@ -391,6 +392,8 @@ fn answers_are_alike_only_if_they_say_the_same() {
     assert!(!tokens.is_alike("1) (integer) 59000", "2) (integer) 59000"));
     assert!(!tokens.is_alike("(integer) 59000", "(integer) 30000"));
     assert!(!tokens.is_alike("(integer) 1", "(integer) 0"));
+    assert!(tokens.is_alike("2) \"1795222021229276\"", "2) \"1800000000000005\""));
+    assert!(!tokens.is_alike("2) \"1\"", "2) \"2\""));
     assert!(!tokens.is_alike("(nil)", "(integer) 0"));
     assert!(tokens.is_alike("(error) NOPERM this user", "(error) NOPERM User u"));
     assert!(!tokens.is_alike("(error) ERR this user", "(error) ERR User u"));

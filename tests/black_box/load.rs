@@ -98,7 +98,7 @@ fn it_can_be_unloaded_when_nobody_waits_and_loaded_again() {
     assert_eq!(client.run("FAIRLOCK.RELEASE k a"), "0");
     let token = waiter.int();
     assert_eq!(client.run("MODULE UNLOAD fairlock"), "OK");
-    assert_eq!(client.run("HGETALL k"), "[b, 1]");
+    assert_eq!(client.holders("k"), "[b, 1]");
     assert_eq!(client.run(&format!("MODULE LOAD {path}")), "OK");
     let waiter = server.block("FAIRLOCK.ACQUIRE k c");
     assert_eq!(client.run("FAIRLOCK.RELEASE k b"), "0");

@@ -11,8 +11,8 @@ fn keys(client: &mut crate::client::Client) -> Vec<String> {
         "PEXPIRETIME k",
         "LRANGE redisson_lock_queue:{k} 0 -1",
         "ZRANGE redisson_lock_timeout:{k} 0 -1 WITHSCORES",
-        "GET redisson_lock_token:{k}",
-        "PEXPIRETIME redisson_lock_token:{k}",
+        "GET fairlock_token:{k}",
+        "PEXPIRETIME fairlock_token:{k}",
         "DBSIZE",
     ]
     .iter()
@@ -126,7 +126,7 @@ fn tokens_grow_across_restarts() {
     let mut client = server.connect();
     let second = client.int("FAIRLOCK.ACQUIRE k a LEASE 1");
     assert!(second > first);
-    client.run("DEL redisson_lock_token:{k}");
+    client.run("DEL fairlock_token:{k}");
     drop(client);
     let server = server.kill_and_restart();
     assert!(server.connect().int("FAIRLOCK.ACQUIRE k b") > second);
@@ -167,9 +167,9 @@ fn the_append_only_file_holds_plain_commands_one_transaction_a_step() {
             .collect();
         words.join(" ")
     };
-    let expected = "MULTI HSET PEXPIREAT SET EXEC \
+    let expected = "MULTI HSET PEXPIREAT EXEC \
                     MULTI ZADD RPUSH EXEC \
-                    MULTI DEL HSET PEXPIREAT SET LPOP ZREM EXEC \
+                    MULTI DEL HSET PEXPIREAT LPOP ZREM EXEC \
                     DEL";
     wait_until("it is written", || read().ends_with("EXEC DEL"));
     assert_eq!(read(), expected);

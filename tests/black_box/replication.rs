@@ -10,8 +10,8 @@ fn dump(client: &mut Client) -> Vec<String> {
         "PEXPIRETIME k",
         "LRANGE redisson_lock_queue:{k} 0 -1",
         "ZRANGE redisson_lock_timeout:{k} 0 -1 WITHSCORES",
-        "GET redisson_lock_token:{k}",
-        "PEXPIRETIME redisson_lock_token:{k}",
+        "GET fairlock_token:{k}",
+        "PEXPIRETIME fairlock_token:{k}",
         "DBSIZE",
     ]
     .iter()

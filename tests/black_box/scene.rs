@@ -99,8 +99,8 @@ impl Scene {
         assert_eq!(server.blocked(), 1);
         assert!(!next.is_done());
         assert_eq!(client.run("FAIRLOCK.RELEASE k b"), "0");
-        assert_eq!(next.int(), client.int("GET redisson_lock_token:{k}"));
-        assert_eq!(client.run("HGETALL k"), "[c, 1]");
+        assert_eq!(next.int(), client.token("k"));
+        assert_eq!(client.holders("k"), "[c, 1]");
         assert_eq!(client.run(QUEUE), "[]");
         assert_eq!(client.run(DEADLINES), "[]");
     }
@@ -119,9 +119,9 @@ impl Scene {
 /// A blocked head holds the lock, and was told.
 #[track_caller]
 fn is_the_holder(client: &mut Client, waiter: Blocked) {
-    assert_eq!(client.run("HGETALL k"), "[b, 1]");
+    assert_eq!(client.holders("k"), "[b, 1]");
     assert!((500_000..=600_000).contains(&client.int("PTTL k")));
-    assert_eq!(waiter.int(), client.int("GET redisson_lock_token:{k}"));
+    assert_eq!(waiter.int(), client.token("k"));
 }
 
 /// A polling head was told once and has a turn from now; it comes.

@@ -152,11 +152,7 @@ fn names_and_owners_reach_no_key_and_no_channel_of_other_locks() {
     }
     let keys = admin.run("KEYS *");
     for key in keys.trim_matches(['[', ']']).split(", ") {
-        let own = [
-            "app:",
-            "redisson_lock_token:{app:",
-            "redisson_lock_token:app:",
-        ];
+        let own = ["app:", "fairlock_token:{app:", "fairlock_token:app:"];
         assert!(
             key.contains("victim}") && !key.contains("app:")
                 || key == "victim"
@@ -178,11 +174,7 @@ fn a_lock_that_is_named_like_the_queue_of_another_changes_nothing_of_it() {
     admin.run("FAIRLOCK.ACQUIRE a w ENQUEUE");
     let blocked = server.block("FAIRLOCK.ACQUIRE a b");
     let before = contents(&mut admin);
-    for key in [
-        "redisson_lock_queue:{a}",
-        "redisson_lock_timeout:{a}",
-        "redisson_lock_token:{a}",
-    ] {
+    for key in ["redisson_lock_queue:{a}", "redisson_lock_timeout:{a}"] {
         // Who may use the lock may not use its keys as locks.
         let mut ann = user(&server, "ann", "~a +@all");
         // Nor do those help who may use the keys: they have other types.
@@ -207,16 +199,22 @@ fn a_lock_that_is_named_like_the_queue_of_another_changes_nothing_of_it() {
 fn what_one_user_writes_into_its_token_does_not_use_up_those_of_others() {
     let server = Server::start();
     let mut admin = server.connect();
-    let mut ann = user(&server, "ann", "~app ~redisson_lock_token:{app} +@all");
-    ann.run("SET redisson_lock_token:{app} 9223372036854775806");
-    assert_eq!(ann.int("FAIRLOCK.ACQUIRE app o"), i64::MAX);
-    let mut last = 0;
-    for _ in 0..10 {
+    let mut ann = user(&server, "ann", "~app ~fairlock_token:{app} +@all");
+    let now = admin.int("FAIRLOCK.ACQUIRE app o");
+    admin.int("FAIRLOCK.RELEASE app o");
+    let year = 365 * 86_400 * 1_000_000;
+    for (forged, counts) in [
+        (i64::MAX - 1, false),
+        (now + 20 * year, false),
+        (now + year, true),
+    ] {
+        ann.run(&format!("SET fairlock_token:{{app}} {forged}"));
+        // Beyond any step of a clock it does not count, not even there.
+        assert_eq!(ann.int("FAIRLOCK.ACQUIRE app o") == forged + 1, counts);
+        ann.int("FAIRLOCK.RELEASE app o");
         let token = admin.int("FAIRLOCK.ACQUIRE other o");
-        assert!(token > last && token < i64::MAX / 2, "{token}");
-        last = token;
+        assert!((now..now + year / 2).contains(&token), "{token}");
         admin.int("FAIRLOCK.RELEASE other o");
-        admin.run("DEL redisson_lock_token:{other}");
     }
 }
 
@@ -242,7 +240,7 @@ fn who_loses_the_permission_while_waiting_does_not_get_the_lock() {
         let reply = waits.reply();
         assert!(reply.starts_with(REFUSED), "{change}: {reply}");
         assert!(next.int() > 0);
-        assert_eq!(admin.run("HGETALL a"), "[next, 1]");
+        assert_eq!(admin.holders("a"), "[next, 1]");
         assert_eq!(admin.run("FAIRLOCK.QUEUE a"), "[]");
         admin.int("FAIRLOCK.RELEASE a next");
     }
@@ -278,7 +276,7 @@ fn a_user_that_is_deleted_waits_no_more_and_its_sessions_end() {
     wait_until("it has left", || admin.run("FAIRLOCK.QUEUE a") == "[]");
     wait_until("its session has ended", || admin.run("EXISTS s") == "0");
     assert!(waits.reply().starts_with("(error)"));
-    assert_eq!(admin.run("HKEYS a"), "[o]");
+    assert_eq!(admin.holders("a"), "[o, 1]");
 }
 
 #[test]
@@ -294,7 +292,7 @@ fn sessions_belong_to_the_connection_and_to_no_user() {
         let reply = ann.run(&format!("FAIRLOCK.{command}"));
         assert!(reply.starts_with(REFUSED), "{command}: {reply}");
     }
-    assert_eq!(admin.run("HGETALL a"), "[ann, 1]");
+    assert_eq!(admin.holders("a"), "[ann, 1]");
     drop(ann);
     wait_until("its session has ended", || admin.run("EXISTS a") == "0");
     // An operator ends what a user's connections hold.

@@ -1,155 +1,162 @@
-//! Fencing tokens: they grow whatever happens.
+//! Fencing tokens: they grow whatever happens, and nothing is left of them.
 
-use crate::server::Server;
+use crate::server::{Server, wait_until};
+
+const HOUR: i64 = 3_600_000;
+/// A minute in microseconds.
+const MINUTE: i64 = 60_000_000;
+
+/// The time in microseconds.
+fn time(client: &mut crate::client::Client) -> i64 {
+    let time = client.run("TIME");
+    let parts = time.trim_matches(['[', ']']).split_once(", ");
+    let (seconds, micros) = parts.expect("seconds and microseconds");
+    let number = |text: &str| text.parse::<i64>().expect("a number");
+    number(seconds) * 1_000_000 + number(micros)
+}
 
 #[test]
-fn tokens_grow_from_one_acquisition_to_the_next() {
+fn tokens_grow_from_one_acquisition_to_the_next_and_leave_nothing_behind() {
     let server = Server::start();
     let mut client = server.connect();
     let mut last = 0;
     for _ in 0..100 {
         let token = client.int("FAIRLOCK.ACQUIRE k a");
         assert!(token > last);
+        assert_eq!(client.token("k"), token);
         last = token;
         client.int("FAIRLOCK.RELEASE k a");
+        assert_eq!(client.int("DBSIZE"), 0);
     }
-    assert_eq!(client.int("GET redisson_lock_token:{k}"), last);
 }
 
 #[test]
-fn a_lock_never_seen_before_starts_at_the_time_in_microseconds() {
+fn a_token_is_the_time_in_microseconds() {
     let server = Server::start();
     let mut client = server.connect();
-    let before: i64 = client
-        .run("TIME")
-        .trim_matches(['[', ']'])
-        .replace(", ", "")
-        .parse()
-        .unwrap_or(0);
+    let before = time(&mut client);
     let token = client.int("FAIRLOCK.ACQUIRE k a");
-    // TIME does not pad its microseconds: the sixth digit of them may be missing.
+    let after = time(&mut client);
     assert!(
-        token > 1_700_000_000_000_000 && before > 0,
-        "{before} {token}"
+        (before..=after).contains(&token),
+        "{before} {token} {after}"
     );
 }
 
 #[test]
-fn tokens_grow_after_their_key_was_deleted() {
+fn the_holders_token_is_the_second_field_of_its_hash() {
     let server = Server::start();
     let mut client = server.connect();
-    let mut last = 0;
-    for _ in 0..20 {
-        let token = client.int("FAIRLOCK.ACQUIRE k a");
-        assert!(token > last);
-        last = token;
-        client.int("FAIRLOCK.RELEASE k a");
-        client.run("DEL redisson_lock_token:{k}");
-    }
-}
-
-#[test]
-fn tokens_grow_after_the_last_of_them_were_lost() {
-    let server = Server::start();
-    let mut client = server.connect();
-    let first = client.int("FAIRLOCK.ACQUIRE k a");
+    let token = client.int("FAIRLOCK.ACQUIRE k a");
+    assert_eq!(client.run("HGETALL k"), format!("[a, 1, , {token}]"));
+    assert_eq!(client.int("FAIRLOCK.ACQUIRE k a"), token);
+    assert_eq!(client.run("HGETALL k"), format!("[a, 2, , {token}]"));
+    assert!(
+        client
+            .run("FAIRLOCK.INFO k")
+            .contains(&format!("token, {token}"))
+    );
     client.int("FAIRLOCK.RELEASE k a");
-    let mut last = first;
-    for _ in 0..20 {
-        last = client.int("FAIRLOCK.ACQUIRE k a");
-        client.int("FAIRLOCK.RELEASE k a");
-    }
-    // What an old snapshot brings back, or a replica that had not heard of the rest.
-    client.run(&format!("SET redisson_lock_token:{{k}} {first}"));
-    assert!(client.int("FAIRLOCK.ACQUIRE k b") > last);
+    assert_eq!(client.run("HGETALL k"), format!("[a, 1, , {token}]"));
 }
 
 #[test]
-fn tokens_grow_after_their_key_has_expired() {
-    let server = Server::with(&["--fairlock.token-ttl", "1"]);
+fn a_lock_that_a_script_took_has_no_token_until_its_holder_asks() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.run("HSET k a 1");
+    client.run("PEXPIRE k 600000");
+    assert!(client.run("FAIRLOCK.INFO k").contains("token, (nil)"));
+    assert_eq!(client.run("FAIRLOCK.RENEW k a LEASE 700000"), "700000");
+    assert_eq!(client.holders("k"), "[a, 1]");
+    let refused = client.run("FAIRLOCK.RELEASE k a TOKEN 1");
+    assert!(refused.starts_with("(error) NOTHELD "), "{refused}");
+    let token = client.int("FAIRLOCK.ACQUIRE k a");
+    assert_eq!(client.run("HGETALL k"), format!("[a, 2, , {token}]"));
+    assert_eq!(
+        client.run(&format!("FAIRLOCK.RELEASE k a ALL TOKEN {token}")),
+        "0"
+    );
+}
+
+#[test]
+fn a_token_that_is_no_number_is_none() {
+    let server = Server::start();
+    let mut client = server.connect();
+    for token in [&b"x"[..], b"-5", b"0", b"1.5", b"9223372036854775808"] {
+        client.run("HSET k a 1");
+        let set = client.raw(&[b"HSET", b"k", b"", token]);
+        assert!(set.is_ok());
+        assert!(client.run("FAIRLOCK.INFO k").contains("token, (nil)"));
+        assert!(client.int("FAIRLOCK.ACQUIRE k a") > 0);
+        assert_eq!(client.run("FAIRLOCK.RELEASE k a ALL"), "0");
+    }
+}
+
+#[test]
+fn a_token_whose_owner_somebody_took_out_is_nobodys_lock() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    let waiter = server.block("FAIRLOCK.ACQUIRE k b");
+    assert_eq!(client.run("HDEL k a"), "1");
+    assert!(waiter.int() > 0);
+    assert_eq!(client.run("HDEL k b"), "1");
+    // Without waiters it is noticed when somebody asks.
+    assert!(client.run("FAIRLOCK.INFO k").starts_with("[owner, (nil), "));
+    assert!(client.int("FAIRLOCK.ACQUIRE k c NOWAIT") > 0);
+    assert_eq!(client.holders("k"), "[c, 1]");
+}
+
+#[test]
+fn a_token_ahead_of_the_clock_is_kept_until_the_clock_has_passed_it() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let ahead = client.int("FAIRLOCK.ACQUIRE k a") + MINUTE;
+    client.int("FAIRLOCK.RELEASE k a");
+    // As it is after the clock was set back by a minute, and the server has restarted.
+    client.run(&format!("SET fairlock_token:{{k}} {ahead}"));
+    assert_eq!(client.int("FAIRLOCK.ACQUIRE k a"), ahead + 1);
+    assert_eq!(client.int("GET fairlock_token:{k}"), ahead + 1);
+    let end = client.int("PEXPIRETIME fairlock_token:{k}");
+    assert_eq!(end, (ahead + 1) / 1000 + 1);
+    client.int("FAIRLOCK.RELEASE k a");
+    assert_eq!(client.int("FAIRLOCK.ACQUIRE k b"), ahead + 2);
+    // That of one lock is no other's affair.
+    assert!(client.int("FAIRLOCK.ACQUIRE other a") < ahead);
+}
+
+#[test]
+fn the_token_of_a_lock_that_is_freed_behind_its_clock_is_kept() {
+    let server = Server::with_movable_clock(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let mut client = server.connect();
+    let token = client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    assert_eq!(client.int("DBSIZE"), 1);
+    server.set_clock(-HOUR);
+    wait_until("the step is noticed", || client.int("PTTL k") > HOUR);
+    client.int("FAIRLOCK.RELEASE k a");
+    assert_eq!(client.int("GET fairlock_token:{k}"), token);
+    let next = client.int("FAIRLOCK.ACQUIRE k b");
+    assert_eq!(next, token + 1);
+}
+
+#[test]
+fn tokens_grow_whatever_others_delete() {
+    let server = Server::start();
     let mut client = server.connect();
     let mut last = 0;
-    for _ in 0..20 {
-        let token = client.int("FAIRLOCK.ACQUIRE k a LEASE 1");
-        assert!(token > last);
-        last = token;
-        crate::server::wait_until("it has expired", || {
-            client.run("EXISTS redisson_lock_token:{k}") == "0"
-        });
-    }
-}
-
-#[test]
-fn the_token_key_expires_after_its_last_use() {
-    let server = Server::start();
-    let mut client = server.connect();
-    client.int("FAIRLOCK.ACQUIRE k a");
-    let left = client.int("PTTL redisson_lock_token:{k}");
-    assert!((86_390_000..=86_400_000).contains(&left), "{left}");
-    client.run("PEXPIRE redisson_lock_token:{k} 50000");
-    client.int("FAIRLOCK.ACQUIRE k a");
-    assert!(client.int("PTTL redisson_lock_token:{k}") > 86_000_000);
-}
-
-#[test]
-fn an_unusable_token_refuses_the_lock_and_changes_nothing() {
-    let server = Server::start();
-    let mut client = server.connect();
-    for token in [
-        "x",
-        "-5",
-        "0",
-        "1.5",
-        "9223372036854775807",
-        "9223372036854775808",
+    for way in [
+        "DEL k",
+        "FLUSHALL",
+        "FAIRLOCK.BREAK k",
+        "UNLINK k",
+        "RENAME k l",
     ] {
-        client.run(&format!("SET redisson_lock_token:{{k}} {token}"));
-        let error = client.run("FAIRLOCK.ACQUIRE k a");
-        assert!(
-            error.starts_with("(error) ERR ") && error.contains("token"),
-            "{error}"
-        );
-        assert_eq!(client.run("EXISTS k"), "0");
-        assert_eq!(client.run("GET redisson_lock_token:{k}"), token);
+        for _ in 0..5 {
+            let token = client.int("FAIRLOCK.ACQUIRE k a");
+            assert!(token > last, "{way}");
+            last = token;
+            client.run(way);
+        }
     }
-}
-
-#[test]
-fn a_holder_that_asks_again_is_told_of_an_unusable_token() {
-    let server = Server::start();
-    let mut client = server.connect();
-    client.int("FAIRLOCK.ACQUIRE k a");
-    for token in ["x", "-5", "0"] {
-        client.run(&format!("SET redisson_lock_token:{{k}} {token}"));
-        let error = client.run("FAIRLOCK.ACQUIRE k a");
-        assert!(
-            error.starts_with("(error) ERR ") && error.contains("token"),
-            "{error}"
-        );
-        assert_eq!(client.run("HGETALL k"), "[a, 1]");
-    }
-}
-
-#[test]
-fn a_waiter_is_told_of_an_unusable_token_and_does_not_hang() {
-    let server = Server::start();
-    let mut client = server.connect();
-    client.int("FAIRLOCK.ACQUIRE k a");
-    let one = server.block("FAIRLOCK.ACQUIRE k b");
-    let two = server.block("FAIRLOCK.ACQUIRE k c");
-    client.run("SET redisson_lock_token:{k} x");
-    assert_eq!(client.run("FAIRLOCK.RELEASE k a"), "0");
-    for waiter in [one, two] {
-        let error = waiter.reply();
-        assert!(error.contains("token"), "{error}");
-    }
-    assert_eq!(client.run("KEYS *"), "[redisson_lock_token:{k}]");
-}
-
-#[test]
-fn tokens_of_a_foreign_counter_go_on_growing() {
-    let server = Server::start();
-    let mut client = server.connect();
-    client.run("SET redisson_lock_token:{k} 41");
-    assert!(client.int("FAIRLOCK.ACQUIRE k a") > 41);
 }

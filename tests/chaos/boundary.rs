@@ -49,7 +49,7 @@ fn passes_to_b(server: &Server, token: i64) -> (Client, i64) {
 /// c gets the lock as soon as the lease of a has ended, which nobody but this server believes to
 /// hold it. Its token.
 fn passes_to_c(client: &mut Client) -> i64 {
-    assert_eq!(client.run("HGETALL k"), "[a, 1]");
+    assert_eq!(client.holders("k"), "[a, 1]");
     client.int("FAIRLOCK.ACQUIRE k c LEASE 600000")
 }
 

@@ -114,7 +114,7 @@ pub const SERVER: &[&str] = &[
     "2 CONFIG SET fairlock.lease {ms}",
     "2 CONFIG SET fairlock.patience {ms}",
     "3 CONFIG SET fairlock.turn {ms}",
-    "1 CONFIG SET fairlock.token-ttl {ms}",
+    "1 CONFIG SET fairlock.clock-skew {ms}",
     "2 CONFIG SET fairlock.max-waiters {count}",
     "1 CONFIG SET fairlock.max-waiters 1000",
     "2 CONFIG SET fairlock.intercept-eval yes",
@@ -209,7 +209,7 @@ fn stand_in(rng: &mut Rng, word: &str, name: &[u8], dumps: &Dumps) -> Vec<u8> {
         "{lock}" => name.to_vec(),
         "{queue}" => derived("redisson_lock_queue", name),
         "{deadlines}" => derived("redisson_lock_timeout", name),
-        "{token}" => derived("redisson_lock_token", name),
+        "{token}" => derived("fairlock_token", name),
         "{any}" => {
             let other = once_in(rng, 8).then(|| lock(rng));
             any_key(rng, other.as_deref().unwrap_or(name))

@@ -305,7 +305,7 @@ impl Stage {
             "CONFIG SET maxmemory 0 maxmemory-policy noeviction fairlock.lease 30000",
             "CONFIG SET fairlock.patience 300000 fairlock.turn 5000 fairlock.max-waiters 100000",
             "CONFIG SET fairlock.pubsub auto fairlock.intercept-eval no",
-            "CONFIG SET fairlock.token-ttl 86400000 notify-keyspace-events KEA",
+            "CONFIG SET fairlock.clock-skew 10000 notify-keyspace-events KEA",
             "DEBUG SET-ACTIVE-EXPIRE 1",
             "SCRIPT FLUSH",
             "FUNCTION FLUSH",

@@ -101,7 +101,7 @@ pub fn any_key(rng: &mut Rng, lock: &[u8]) -> Vec<u8> {
         0 => lock.to_vec(),
         1 => derived("redisson_lock_queue", lock),
         2 => derived("redisson_lock_timeout", lock),
-        _ => derived("redisson_lock_token", lock),
+        _ => derived("fairlock_token", lock),
     }
 }
 

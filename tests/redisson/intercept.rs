@@ -87,7 +87,7 @@ fn a_known_script_runs_natively_though_it_was_never_loaded() {
     let mut client = server.connect();
     assert_eq!(send(&mut client, &call("try-lock")), "(nil)");
     assert_eq!(send(&mut client, &by_text("lock")), "(nil)");
-    assert_eq!(client.run("HGETALL k"), "[a:1, 2]");
+    assert_eq!(client.holders("k"), "[a:1, 2]");
     assert_eq!(send(&mut client, &call("renew")), "[1]");
     assert_eq!(send(&mut client, &by_text("unlock")), "0");
     client.run("DEL redisson_unlock_latch:{k}:1f");
@@ -151,7 +151,7 @@ fn it_is_switched_on_and_off_while_clients_go_on() {
     client.run("CONFIG SET fairlock.intercept-eval no");
     assert_eq!(send(&mut client, &call("lock")), "(nil)");
     assert_eq!(counters(&server, "lua"), ["lock:2"]);
-    assert_eq!(client.run("HGETALL k"), "[a:1, 3]");
+    assert_eq!(client.holders("k"), "[a:1, 3]");
     let error = client.run("CONFIG SET fairlock.intercept-eval maybe");
     assert_eq!(code(&error), "ERR");
 }
@@ -340,7 +340,7 @@ fn permissions_that_change_count_at_once() {
     assert_eq!(send(&mut user, &call("lock")), "(nil)");
     admin.run("EXEC");
     assert_eq!(code(&send(&mut user, &call("lock"))), "NOPERM");
-    assert_eq!(admin.run("HGETALL k"), "[a:1, 3]");
+    assert_eq!(admin.holders("k"), "[a:1, 3]");
 }
 
 #[test]
@@ -359,7 +359,7 @@ fn permissions_that_change_in_a_transaction_with_scripts_count_after_it() {
     // By Lua, which may not run HINCRBY for this user.
     let reply = send(&mut user, &call("lock"));
     assert!(matches!(code(&reply), "ERR" | "NOPERM"), "{reply}");
-    assert_eq!(admin.run("HGETALL k"), "[a:1, 1]");
+    assert_eq!(admin.holders("k"), "[a:1, 1]");
 }
 
 #[test]

@@ -71,7 +71,7 @@ impl World {
     }
 
     /// What is there once.
-    fn common(&self) -> [u8; 17] {
+    fn common(&self) -> [u8; 16] {
         let last = self.told.last_token;
         let session = self.state.session.as_ref();
         let turn = self.state.turn.as_ref();
@@ -81,7 +81,6 @@ impl World {
             turn.and_then(|turn| turn.wakes_next)
                 .map_or(0, |at| self.tick(at)),
             session.map_or(0, |of| self.tick(of.renew_at)),
-            u8::from(session.is_some_and(|of| of.token_kept > 0)),
             u8::from(self.state.token.is_some()),
             u8::from(self.state.greatest_token >= last),
             u8::from(last > 0),

@@ -47,7 +47,7 @@ impl World {
             "lease: {:?}",
             self.state.lease_end
         );
-        let token = self.state.token.map(|(token, _)| token);
+        let token = self.state.token;
         let last = self.told.last_token;
         ensure!(
             token.is_none_or(|token| token == last),

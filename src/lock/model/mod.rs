@@ -46,7 +46,6 @@ use scope::{Fault, Kind, Scope, Wait};
 const RULES: Rules = Rules {
     turn: 2,
     patience: 3,
-    token_ttl: 1_000_000,
     max_waiters: 4,
     grace: 0,
     intercepts: true,

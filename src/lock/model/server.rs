@@ -80,7 +80,7 @@ impl World {
         let rules = self.rules(scope);
         let holder = self.told.holder;
         let its = holder.filter(|of| of.owner == owner && of.token == Some(token));
-        let known = self.state.token.is_some_and(|(known, _)| known == token);
+        let known = self.state.token == Some(token);
         let untold = its.filter(|of| known && of.untold);
         rules::take_back(
             &mut self.state,

@@ -177,7 +177,7 @@ impl World {
         let its = before.and_then(|holder| holder.token).unwrap_or(0);
         let token = token.map(|right| if right { its } else { its - 1 });
         // Where the token's key was lost, nobody can tell which acquisition is meant.
-        let known = self.state.token.map(|(token, _)| token);
+        let known = self.state.token;
         let (rules, now) = (self.rules(scope), self.now);
         let left = rules::release(
             &mut self.state,
@@ -219,8 +219,7 @@ impl World {
     }
 
     pub(super) fn renew(&mut self, owner: usize, lease: Millis, scope: &Scope) -> Checked {
-        let rules = self.rules(scope);
-        let renewed = rules::renew(&mut self.state, NAMES[owner], lease, &rules, self.now);
+        let renewed = rules::renew(&mut self.state, NAMES[owner], lease, self.now);
         let renewed = renewed.map_err(|refusal| format!("not renewed: {refusal:?}"))?;
         let fits = renewed == lease || (renewed > lease && !self.told.bound.is_empty());
         ensure!(fits, "renewed for {renewed} ms");

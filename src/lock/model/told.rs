@@ -202,7 +202,6 @@ impl Told {
             Event::Left => self.has_left(scene.cancelled)?,
             Event::WakeUp { owner } => self.woken(index(owner), scene)?,
             Event::Reaped { owner } => self.reaped(index(owner), scene)?,
-            Event::Refused { .. } => return Err("refused without a reason".into()),
             Event::HeldAgain { .. } | Event::Bound { .. } | Event::Unbound { .. } => (),
         }
         Ok(false)

@@ -91,8 +91,7 @@ impl World {
                     self.handed_off = Some((Owner::clone(owner), *token));
                     served.insert(Owner::clone(owner));
                 }
-                Event::Refused { ticket, .. }
-                | Event::TakenOver { ticket }
+                Event::TakenOver { ticket }
                 | Event::Cancelled {
                     ticket: Some(ticket),
                 } => {
@@ -133,7 +132,6 @@ impl World {
                 Event::Enqueued => expected += 1,
                 Event::Granted { .. }
                 | Event::Acquired { waited: Some(_) }
-                | Event::Refused { .. }
                 | Event::Cancelled { .. }
                 | Event::Left
                 | Event::Reaped { .. } => expected -= 1,

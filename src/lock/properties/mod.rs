@@ -20,7 +20,6 @@ pub use world::World;
 const RULES: Rules = Rules {
     turn: 50,
     patience: 300,
-    token_ttl: 2_000,
     max_waiters: 5,
     grace: 0,
     intercepts: true,

@@ -149,7 +149,7 @@ impl World {
     }
 
     fn renew(&mut self, owner: &Owner, lease: Millis) -> Checked {
-        let renewed = rules::renew(&mut self.state, owner, lease, &self.rules, self.now);
+        let renewed = rules::renew(&mut self.state, owner, lease, self.now);
         let is_holder = self
             .holder
             .as_ref()
@@ -285,7 +285,7 @@ impl World {
         token: Option<bool>,
         connection: Option<Connection>,
     ) -> Checked {
-        let current = self.state.token.map(|(token, _)| token);
+        let current = self.state.token;
         let token = token.map(|right| current.unwrap_or(7) + i64::from(!right));
         let (rules, now) = (self.rules, self.now);
         let left = rules::release(&mut self.state, owner, token, all, connection, &rules, now);

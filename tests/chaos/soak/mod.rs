@@ -42,9 +42,6 @@ const OPTIONS: &[&str] = &[
     "everysec",
     "--auto-aof-rewrite-min-size",
     "4mb",
-    // Of names that are used once, so that there is something that could add up.
-    "--fairlock.token-ttl",
-    "5000",
     "--fairlock.turn",
     "3000",
 ];
