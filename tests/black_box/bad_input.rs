@@ -5,7 +5,8 @@ use std::cell::RefCell;
 use proptest::prelude::*;
 use redis::Value;
 
-use crate::server::Server;
+use crate::scene::now;
+use crate::server::{Server, wait_until};
 
 const WRONGTYPE: &str = "(error) WRONGTYPE Operation against a key holding the wrong kind of value";
 
@@ -209,11 +210,15 @@ fn a_lock_queue_or_deadline_key_of_another_type_is_refused_and_left_alone() {
 fn a_key_that_changes_its_type_under_waiters_stalls_nobody_for_ever() {
     let server = Server::start();
     let mut client = server.connect();
-    client.int("FAIRLOCK.ACQUIRE k a LEASE 100");
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
     let waiter = server.block("FAIRLOCK.ACQUIRE k b");
     let patient = server.block("FAIRLOCK.ACQUIRE k c WAIT 150");
-    client.run("SET k value");
+    // At once, so that the lease does not end before.
+    let replies = client.at_once(&["PEXPIRE k 100", "SET k value"]);
+    assert_eq!(replies, "[1, OK]");
+    let over = now(&mut client) + 150;
     assert_eq!(patient.reply(), "(nil)");
+    wait_until("the lease would be over", || now(&mut client) > over);
     assert!(!waiter.is_done());
     client.run("DEL k");
     assert!(waiter.int() > 0);

@@ -102,6 +102,16 @@ impl Client {
             .unwrap_or(0)
     }
 
+    /// Runs commands as one transaction, so that no time passes between them; the reply of EXEC.
+    #[track_caller]
+    pub fn at_once(&mut self, commands: &[&str]) -> String {
+        assert_eq!(self.run("MULTI"), "OK");
+        for command in commands {
+            assert_eq!(self.run(command), "QUEUED", "{command}");
+        }
+        self.run("EXEC")
+    }
+
     /// What a server announces in database 0 during some steps, as `event key`.
     pub fn events(port: u16, steps: impl FnOnce()) -> Vec<String> {
         const CHANNEL: &str = "__keyevent@0__:";

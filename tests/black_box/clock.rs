@@ -104,12 +104,12 @@ fn tokens_grow_over_steps_of_the_clock() {
 fn a_session_is_renewed_after_a_step_back() {
     let server = Server::with_movable_clock(&[]);
     let mut client = server.connect();
-    client.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 2000");
+    client.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 6000");
     server.set_clock(-HOUR);
     wait_until("the step is noticed", || client.int("PTTL k") > 3_000_000);
     // The expiry that stands is beyond what a renewal gives, and is left alone; what somebody
     // else cuts short is renewed.
-    client.run("PEXPIRE k 1900");
+    client.run("PEXPIRE k 5900");
     for _ in 0..3 {
         let end = client.int("PEXPIRETIME k");
         wait_until("the lease is renewed", || client.int("PEXPIRETIME k") > end);

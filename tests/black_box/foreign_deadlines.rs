@@ -143,7 +143,7 @@ fn no_score_ends_the_turn_of_a_polling_head() {
 
 #[test]
 fn scores_of_scripts_are_their_own_affair() {
-    let server = Server::start();
+    let server = Server::with(&["--fairlock.turn", "60000"]);
     let mut client = server.connect();
     client.int("FAIRLOCK.ACQUIRE k a LEASE 3600000");
     let listener = Listener::new(server.port, "redisson_lock__channel:{k}:u:1");

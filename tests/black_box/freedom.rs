@@ -3,6 +3,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::client::{Blocked, Client, Listener};
@@ -238,10 +239,10 @@ fn a_lock_that_expires_unnoticed_by_the_server_goes_to_the_head() {
     });
 }
 
-/// The shortest time in which the next waiter is served after a command, on a server that wakes up
-/// by itself only once a second: looking again then would do in the end.
-fn shortest_wait(command: &str) -> Option<Duration> {
-    let waits = (0..5).map(|_| {
+/// Whether the next waiter is served soon after a command, on a server that wakes up by itself only
+/// once a second: looking again then would do in the end. A busy machine may be late now and then.
+fn is_served_soon(command: &str) -> bool {
+    (0..8).any(|_| {
         let server = Server::with(&[OPTIONS, LAZY].concat());
         let mut client = server.connect();
         client.run("DEBUG SET-ACTIVE-EXPIRE 0");
@@ -251,24 +252,23 @@ fn shortest_wait(command: &str) -> Option<Duration> {
         let start = Instant::now();
         client.run(command);
         wait_until("all are served", || head.is_done() && next.is_done());
-        start.elapsed()
-    });
-    waits.min()
+        start.elapsed() < Duration::from_millis(500)
+    })
 }
 
 #[test]
 fn an_idle_server_knows_when_a_lease_ends_that_others_have_set() {
-    assert!(shortest_wait("PEXPIRE k 50") < Some(Duration::from_millis(500)));
+    assert!(is_served_soon("PEXPIRE k 50"));
 }
 
 #[test]
 fn an_idle_server_knows_when_a_lease_ends_that_began_with_a_hand_off() {
-    assert!(shortest_wait("DEL k") < Some(Duration::from_millis(500)));
+    assert!(is_served_soon("DEL k"));
 }
 
 #[test]
 fn an_idle_server_knows_when_a_key_of_another_type_expires() {
-    assert!(shortest_wait("SET k x PX 50") < Some(Duration::from_millis(500)));
+    assert!(is_served_soon("SET k x PX 50"));
 }
 
 #[test]
@@ -277,14 +277,15 @@ fn a_lock_whose_expiry_an_access_notices_goes_to_the_head() {
     for expire in ["PEXPIRE k 50", "SET k x PX 50"] {
         in_both_forms(expire, LAZY, |scene| {
             scene.step("DEBUG SET-ACTIVE-EXPIRE 0");
-            scene.step(expire);
             // In one turn of the event loop: the key expires in it and is asked for.
             let mut socket =
                 TcpStream::connect(("127.0.0.1", scene.server.port)).expect("connected");
-            let commands = "DEBUG SLEEP 0.1\r\nEXISTS k\r\nQUIT\r\n";
+            let commands = format!("{expire}\r\nDEBUG SLEEP 0.1\r\nEXISTS k\r\nQUIT\r\n");
             socket.write_all(commands.as_bytes()).expect("sent");
             let mut replies = String::new();
             socket.read_to_string(&mut replies).expect("replies");
+            let (set, replies) = replies.split_once("\r\n").expect("replies");
+            assert!([":1", "+OK"].contains(&set), "{set}");
             assert_eq!(replies, "+OK\r\n:0\r\n+OK\r\n");
         });
     }
@@ -292,9 +293,10 @@ fn a_lock_whose_expiry_an_access_notices_goes_to_the_head() {
 
 #[test]
 fn a_lock_whose_lease_others_prolong_stays_held() {
-    for longer in ["PERSIST k", "PEXPIRE k 600000"] {
+    let is_prolonged = |longer| {
         in_both_forms(longer, &[], |scene| {
-            scene.step("PEXPIRE k 300");
+            // Not over before it is prolonged, however busy the machine.
+            scene.step("PEXPIRE k 3000");
             let end = scene.client.int("PEXPIRETIME k");
             scene.step(longer);
             wait_until("the old lease is over", || {
@@ -303,7 +305,12 @@ fn a_lock_whose_lease_others_prolong_stays_held() {
             scene.nobody_is_served();
             scene.step("DEL k");
         });
-    }
+    };
+    thread::scope(|scope| {
+        for longer in ["PERSIST k", "PEXPIRE k 600000"] {
+            scope.spawn(move || is_prolonged(longer));
+        }
+    });
 }
 
 #[test]

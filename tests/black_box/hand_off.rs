@@ -46,7 +46,7 @@ fn a_release_makes_the_head_the_holder_in_the_same_step() {
     let lease = lease.and_then(|rest| rest.strip_suffix(", 0, 0]"));
     let lease: u64 = lease.and_then(|ms| ms.parse().ok()).expect(&replies);
     // Its milliseconds have begun to run.
-    assert!((59_000..=60_000).contains(&lease), "{replies}");
+    assert!((50_000..=60_000).contains(&lease), "{replies}");
     assert!(waiter.int() > 0);
 }
 
@@ -54,9 +54,11 @@ fn a_release_makes_the_head_the_holder_in_the_same_step() {
 fn a_lease_that_runs_out_goes_to_the_head_by_itself() {
     let server = Server::with(&["--hz", "1"]);
     let mut client = server.connect();
-    client.int("FAIRLOCK.ACQUIRE k a LEASE 300");
-    let start = Instant::now();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
     let waiter = server.block("FAIRLOCK.ACQUIRE k b");
+    // Only now is it short, so that it does not end before.
+    let start = Instant::now();
+    client.int("FAIRLOCK.RENEW k a LEASE 300");
     // Nobody touches the key: only the timer can notice.
     assert!(waiter.int() > 0);
     assert!(start.elapsed() >= Duration::from_millis(250));
@@ -67,8 +69,9 @@ fn a_lease_that_runs_out_goes_to_the_head_by_itself() {
 fn a_hand_off_has_the_lease_that_the_waiter_asked_for() {
     let server = Server::start();
     let mut client = server.connect();
-    client.int("FAIRLOCK.ACQUIRE k a LEASE 50");
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
     let waiter = server.block("FAIRLOCK.ACQUIRE k b LEASE 77000");
+    client.int("FAIRLOCK.RENEW k a LEASE 50");
     waiter.int();
     assert!((70_000..=77_000).contains(&client.int("PTTL k")));
 }
@@ -77,10 +80,11 @@ fn a_hand_off_has_the_lease_that_the_waiter_asked_for() {
 fn leases_run_out_one_after_the_other() {
     let server = Server::with(&["--hz", "1"]);
     let mut client = server.connect();
-    client.int("FAIRLOCK.ACQUIRE k a LEASE 40");
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
     let waiters: Vec<_> = (0..5)
         .map(|n| server.block(&format!("FAIRLOCK.ACQUIRE k w{n} LEASE 40")))
         .collect();
+    client.int("FAIRLOCK.RENEW k a LEASE 40");
     let tokens: Vec<i64> = waiters.into_iter().map(Blocked::int).collect();
     assert!(tokens.is_sorted(), "{tokens:?}");
     wait_until("the last lease has run out", || {

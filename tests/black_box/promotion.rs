@@ -33,8 +33,17 @@ fn promote(replica: &Server) -> Client {
 
 /// Begins to hand the master's role over, as soon as the master knows the replica to be there.
 fn fail_over(master: &mut Client, replica: &Server) {
-    let command = format!("FAILOVER TO 127.0.0.1 {}", replica.port);
-    wait_until("it begins", || master.run(&command) == "OK");
+    fail_over_behind("PING", master, replica);
+}
+
+/// As [`fail_over`], in the same moment as another command.
+fn fail_over_behind(command: &str, master: &mut Client, replica: &Server) {
+    let begin = format!("FAILOVER TO 127.0.0.1 {}", replica.port);
+    let words = |command: &str| command.split(' ').map(Vec::from).collect();
+    let commands = [command, &begin].map(words);
+    wait_until("it begins", || {
+        master.pipeline(&commands).pop() == Some(redis::Value::Okay)
+    });
 }
 
 /// Waits until the server's clock is past an instant.
@@ -53,12 +62,12 @@ fn a_replica_does_nothing_when_leases_turns_and_patience_run_out() {
     client.int("FAIRLOCK.ACQUIRE free a");
     client.run("FAIRLOCK.ACQUIRE free q ENQUEUE");
     client.run("FAIRLOCK.ACQUIRE free r ENQUEUE");
-    client.run("CONFIG SET fairlock.turn 4000");
-    client.run("MULTI");
-    client.run("PEXPIRE k 4000");
-    client.run("FAIRLOCK.RELEASE free a");
-    client.run("EXEC");
-    let turn_ends = now(&mut client) + 4000;
+    // Until then a busy machine has to get to where the master is stopped.
+    client.run("CONFIG SET fairlock.turn 7000");
+    client.at_once(&["PEXPIRE k 7000", "FAIRLOCK.RELEASE free a"]);
+    let turn_ends = now(&mut client) + 7000;
+    // What begins later is short again.
+    client.run("CONFIG SET fairlock.turn 100");
     let keys = client.int("DBSIZE");
     for replica in [&middle, &last] {
         let free = "LRANGE redisson_lock_queue:{free} 0 -1";
@@ -100,8 +109,8 @@ fn a_failover_keeps_holder_and_queue() {
     let waiters = ["b", "c"].map(|owner| old.block(&format!("FAIRLOCK.ACQUIRE k {owner}")));
     let end = client.int("PEXPIRETIME k");
     fail_over(&mut client, &new);
-    wait_until("it is a replica", || {
-        old.info("replication", "role") == "slave"
+    wait_until("they have changed roles", || {
+        old.info("replication", "role") == "slave" && new.info("replication", "role") == "master"
     });
     for waiter in waiters {
         assert!(waiter.reply().starts_with("(error) UNBLOCKED "));
@@ -133,10 +142,10 @@ fn a_failover_that_is_given_up_serves_who_was_due_meanwhile() {
     let leaving = master.block("FAIRLOCK.ACQUIRE k c");
     same_keys(&master, &replica);
     replica.while_stopped(|| {
-        client.run("PEXPIRE k 1000");
+        // The replica cannot catch up; until it has, nothing may be written. The lease does not end
+        // before that.
+        fail_over_behind("PEXPIRE k 1000", &mut client, &replica);
         let end = client.int("PEXPIRETIME k");
-        // The replica cannot catch up; until it has, nothing may be written.
-        fail_over(&mut client, &replica);
         assert_ne!(
             master.info("replication", "master_failover_state"),
             "no-failover"
@@ -199,10 +208,14 @@ fn an_owner_whose_deadline_passed_in_a_failover_finds_its_place() {
     let (old, new) = pair(&["--fairlock.turn", "1"]);
     let mut client = old.connect();
     // What stands in the keys is the end of the lease, and the patience.
-    client.int("FAIRLOCK.ACQUIRE k a LEASE 600");
-    client.run("FAIRLOCK.ACQUIRE k p ENQUEUE PATIENCE 1");
-    client.run("FAIRLOCK.ACQUIRE k q ENQUEUE PATIENCE 600000");
-    client.int("FAIRLOCK.RENEW k a LEASE 600000");
+    // At once, so that this lease does not end.
+    client.at_once(&[
+        "FAIRLOCK.ACQUIRE k a LEASE 600",
+        "FAIRLOCK.ACQUIRE k p ENQUEUE PATIENCE 1",
+        "FAIRLOCK.ACQUIRE k q ENQUEUE PATIENCE 600000",
+        "FAIRLOCK.RENEW k a LEASE 600000",
+    ]);
+    assert_eq!(client.run(QUEUE), "[p, q]");
     let deadline = client.int("ZSCORE redisson_lock_timeout:{k} p");
     same_keys(&old, &new);
     drop(old);
@@ -331,7 +344,7 @@ fn a_wake_up_is_not_in_the_append_only_file() {
 fn a_session_ends_with_its_master_and_the_lock_with_its_lease() {
     let (old, new) = pair(&[]);
     let mut holder = old.connect();
-    holder.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 2000");
+    holder.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 600000");
     same_keys(&old, &new);
     let mut client = promote(&new);
     follow(&old, &new);
@@ -343,6 +356,10 @@ fn a_session_ends_with_its_master_and_the_lock_with_its_lease() {
     old.connect().run("PING");
     assert_eq!(client.holders("k"), "[a, 1]");
     assert_eq!(client.int("PEXPIRETIME k"), end);
+    // Nor does the server that it is at by now renew what is cut short.
+    let cut = client.at_once(&["PEXPIRE k 1000", "PEXPIRETIME k"]);
+    let end = cut.trim_matches(['[', ']']).rsplit(", ").next();
+    let end: i64 = end.and_then(|end| end.parse().ok()).expect("an instant");
     assert!(waiter.int() > 0);
     assert!(now(&mut client) >= end);
     same_keys(&new, &old);
@@ -352,7 +369,7 @@ fn a_session_ends_with_its_master_and_the_lock_with_its_lease() {
 fn a_master_that_is_one_again_does_not_renew_the_sessions_it_had() {
     let (old, new) = pair(&[]);
     let mut holder = old.connect();
-    holder.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 3000");
+    holder.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 600000");
     let waiter = old.block("FAIRLOCK.ACQUIRE k b");
     same_keys(&old, &new);
     promote(&new);
@@ -362,6 +379,7 @@ fn a_master_that_is_one_again_does_not_renew_the_sessions_it_had() {
     let waiter = old.block("FAIRLOCK.ACQUIRE k b");
     assert_eq!(client.holders("k"), "[a, 1]");
     // By the lease, though the connection is open.
+    client.run("PEXPIRE k 1000");
     assert!(waiter.int() > 0);
     assert_eq!(holder.run("PING"), "PONG");
 }

@@ -114,7 +114,7 @@ fn acquisitions_and_releases_are_counted() {
 
 #[test]
 fn a_polling_waiter_that_takes_the_lock_was_handed_it() {
-    let server = Server::start();
+    let server = Server::with(&["--fairlock.turn", "60000"]);
     let mut client = server.connect();
     client.int("FAIRLOCK.ACQUIRE k a");
     client.run("FAIRLOCK.ACQUIRE k b ENQUEUE");
@@ -170,9 +170,12 @@ fn lease_ends_and_reaped_waiters_are_counted() {
     let server = Server::with(&["--fairlock.turn", "50"]);
     let mut client = server.connect();
     let ended = counts(&server, || {
-        client.int("FAIRLOCK.ACQUIRE k a LEASE 50");
+        client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
         client.run("FAIRLOCK.ACQUIRE k dead ENQUEUE");
-        server.block("FAIRLOCK.ACQUIRE k b").int();
+        let waiter = server.block("FAIRLOCK.ACQUIRE k b");
+        // Only when all wait for its end.
+        client.int("FAIRLOCK.RENEW k a LEASE 50");
+        waiter.int();
     });
     let expected = [
         "acquisitions_handed_off +1",
@@ -224,7 +227,9 @@ fn wait_and_hold_times_are_measured() {
     let mut client = server.connect();
     let first = server.connect().int("FAIRLOCK.ACQUIRE k a LEASE 600000");
     let waiter = server.block("FAIRLOCK.ACQUIRE k b LEASE 600000");
-    wait_until("some time has passed", || client.int("PTTL k") < 599_800);
+    // Since the waiter began to wait, not only since the holder began to hold.
+    let left = client.int("PTTL k");
+    wait_until("some time has passed", || client.int("PTTL k") < left - 200);
     client.int("FAIRLOCK.RELEASE k a");
     assert!(waiter.int() > first);
     let times = stats(&server);

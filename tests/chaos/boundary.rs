@@ -7,8 +7,8 @@ use crate::client::{Client, show};
 use crate::guarantees::scripts;
 use crate::server::{Server, follow};
 
-/// Short enough to wait for its end, long enough for the steps before it; milliseconds.
-const LEASE: &str = "3000";
+/// Long enough for all steps before its end, for which nobody waits; milliseconds.
+const LEASE: &str = "600000";
 
 /// A master and its replica, both with the lock held by `a`; and a's token.
 fn held_on_both() -> (Server, Server, i64) {
@@ -50,6 +50,7 @@ fn passes_to_b(server: &Server, token: i64) -> (Client, i64) {
 /// hold it. Its token.
 fn passes_to_c(client: &mut Client) -> i64 {
     assert_eq!(client.holders("k"), "[a, 1]");
+    client.run("PEXPIRE k 500");
     client.int("FAIRLOCK.ACQUIRE k c LEASE 600000")
 }
 
@@ -115,9 +116,11 @@ fn an_owner_that_wait_has_confirmed_is_the_only_one_after_the_failover() {
 fn a_master_that_must_have_a_replica_locks_nothing_without_one_but_still_hands_over() {
     let master = Server::start();
     let mut client = master.connect();
-    client.int("FAIRLOCK.ACQUIRE k a LEASE 3000");
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
     let waiter = master.block("FAIRLOCK.ACQUIRE k b");
-    client.run("CONFIG SET min-replicas-to-write 1");
+    // At once, so that the lease does not end before.
+    let both = ["PEXPIRE k 1000", "CONFIG SET min-replicas-to-write 1"];
+    assert_eq!(client.at_once(&both), "[1, OK]");
     for command in ["ACQUIRE other c NOWAIT", "ACQUIRE k c", "RELEASE k a"] {
         let error = client.run(&format!("FAIRLOCK.{command}"));
         assert!(
@@ -155,7 +158,6 @@ fn scripts_may_drop_a_poller_that_has_not_asked_at_the_new_master_yet() {
     for (asks, queue) in [(false, "[s]"), (true, "[p, s]")] {
         let (master, replica, _) = held_on_both();
         let mut client = master.connect();
-        client.run("FAIRLOCK.RENEW k a LEASE 600000");
         client.run(POLL);
         assert_eq!(client.run("WAIT 1 0"), "1");
         let mut client = fail_over(master, &replica);

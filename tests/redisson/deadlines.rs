@@ -94,8 +94,8 @@ fn a_waiter_ahead_that_gives_up_asynchronously_costs_nobody_a_place() {
         let [a, b] = Driver::several([NEWEST; 2], &server, SETTINGS);
         let mut client = server.connect();
         assert_eq!(a.run("1", "lock k"), "true");
-        // It adds two seconds to the deadlines of all behind it, and takes five minutes back.
-        let ahead = queue(&mut client, &a, "2", "tryLockAsync k 2000 1000");
+        // It adds four seconds to the deadlines of all behind it, and takes five minutes back.
+        let ahead = queue(&mut client, &a, "2", "tryLockAsync k 4000 1000");
         let _waiting = victim.join(&server, &b);
         assert_eq!(ahead.get(), "false");
         wait_for_queue(&mut client, "k", 1);
@@ -186,7 +186,8 @@ fn an_expiry_set_on_the_lock_costs_nobody_a_place() {
         let _waiting = victim.join(&server, &b);
         let first = head(&mut client);
         // It is set on the queue and the deadlines as well; a multi-lock with a lease does it too.
-        assert_eq!(a.run("1", "expire k 1000"), "true");
+        // The lock's own is longer again before it has passed.
+        assert_eq!(a.run("1", "expire k 3000"), "true");
         assert_eq!(a.run("1", "lock k 60000"), "true");
         wait_until("the expiry has passed", || {
             client.int("PTTL redisson_lock_queue:{k}") < 0
@@ -203,7 +204,7 @@ fn a_multi_lock_with_a_lease_takes_nobodys_place_with_it() {
         let [a, b] = Driver::several([NEWEST; 2], &server, &[]);
         let mut client = server.connect();
         assert_eq!(a.run("holder", "lock k 60000"), "true");
-        let multi = queue(&mut client, &a, "multi", "multiLock k other 60000 1500");
+        let multi = queue(&mut client, &a, "multi", "multiLock k other 60000 4000");
         let _waiting = victim.join(&server, &b);
         assert_eq!(a.run("holder", "unlock k"), "done");
         // Once it has all of its locks, it sets its lease on all keys of each.

@@ -7,6 +7,8 @@
 //! Each case is one transaction (state, script, what is left), so that nothing else acts between.
 //! `DIFFERENTIAL_CASES` says how many cases there are for each release, `DIFFERENTIAL_SEED` which.
 
+use std::time::Instant;
+
 use redis::Value;
 
 use crate::client::{Client, show};
@@ -19,7 +21,7 @@ use crate::states::{Case, Random};
 /// Cases that are run before everything is compared and forgotten.
 const BATCH: usize = 500;
 /// Milliseconds that two servers may differ by where their clocks come in: the second one runs a
-/// case after the first.
+/// case after the first. To it comes what running them takes.
 const CLOCK: f64 = 1000.0;
 /// Milliseconds within which a case is run once it was made, however busy the machine.
 const MINUTE: f64 = 60_000.0;
@@ -97,10 +99,12 @@ impl Sides {
 
     fn compare_batch(&self, lua: &mut Client, native: &mut Client, batch: &[Case]) {
         let heard = [&self.lua, &self.native].map(|server| Listener::new(server.port));
+        let start = Instant::now();
         let expected = run(lua, batch);
         let found = run(native, batch);
+        let apart = CLOCK + start.elapsed().as_secs_f64() * 1000.0;
         for ((case, expected), found) in batch.iter().zip(&expected).zip(&found) {
-            let same = agree(case, expected, found);
+            let same = agree(case, apart, expected, found);
             let (expected, found) = (show(expected), show(found));
             assert!(same, "{case}\nLua:    {expected}\nnative: {found}");
         }
@@ -160,7 +164,7 @@ fn run(client: &mut Client, batch: &[Case]) -> Vec<Value> {
 }
 
 /// Whether the answers to a case are the same, but for the clock and for scores.
-fn agree(case: &Case, one: &Value, other: &Value) -> bool {
+fn agree(case: &Case, apart: f64, one: &Value, other: &Value) -> bool {
     let (Value::Array(ones), Value::Array(others)) = (one, other) else {
         return one == other;
     };
@@ -170,19 +174,19 @@ fn agree(case: &Case, one: &Value, other: &Value) -> bool {
     let same = |(index, (one, other)): (usize, (&Value, &Value))| {
         let clock = case.goes_by_the_clock || index >= times;
         one == other
-            || clock && close(one, other)
-            || index == reply && told_by_rule(case, one, other, others)
-            || index == reply + Case::SCORES && scored_by_rule(case, one, other, others)
+            || clock && close(apart, one, other)
+            || index == reply && told_by_rule(case, apart, one, other, others)
+            || index == reply + Case::SCORES && scored_by_rule(case, apart, one, other, others)
     };
     ones.len() == others.len() && ones.iter().zip(others).enumerate().all(same)
 }
 
 /// Whether what a waiter was told natively is what its rules say, where Lua goes by scores.
-fn told_by_rule(case: &Case, lua: &Value, native: &Value, after: &[Value]) -> bool {
+fn told_by_rule(case: &Case, apart: f64, lua: &Value, native: &Value, after: &[Value]) -> bool {
     let (Value::Int(lua), Value::Int(told)) = (lua, native) else {
         return false;
     };
-    if *lua > 0 && near(to_float(*lua), to_float(*told)) {
+    if *lua > 0 && near(apart, to_float(*lua), to_float(*told)) {
         // Lua has doubles only.
         return true;
     }
@@ -204,14 +208,14 @@ fn told_by_rule(case: &Case, lua: &Value, native: &Value, after: &[Value]) -> bo
         let by_position = lease + case.wait * f64::from(position);
         // Not at once, at another's turn.
         let waits_for_turn = by_position == 0.0 && lock_is_free && *told > 0;
-        let same = near(by_position.min(to_float(i64::MAX)), to_float(*told));
+        let same = near(apart, by_position.min(to_float(i64::MAX)), to_float(*told));
         case.goes_by_position && (same || waits_for_turn)
     })
 }
 
 /// Whether the scores are what the rules say: those of others stay, and the caller's is that of a queue
 /// that has just formed.
-fn scored_by_rule(case: &Case, lua: &Value, native: &Value, after: &[Value]) -> bool {
+fn scored_by_rule(case: &Case, apart: f64, lua: &Value, native: &Value, after: &[Value]) -> bool {
     let (Value::Array(lua), Value::Array(native)) = (lua, native) else {
         return false;
     };
@@ -225,7 +229,7 @@ fn scored_by_rule(case: &Case, lua: &Value, native: &Value, after: &[Value]) -> 
     };
     let stays = |owner: &str, score: f64| {
         let mut before = case.scores.iter();
-        before.any(|(other, before)| other == owner && near(*before, score))
+        before.any(|(other, before)| other == owner && near(apart, *before, score))
     };
     let formed = |score: f64| {
         let most = to_float(i64::MAX);
@@ -235,7 +239,7 @@ fn scored_by_rule(case: &Case, lua: &Value, native: &Value, after: &[Value]) -> 
             // By the server's clock, where the client's had to be made up for; that has gone on since the
             // case was made.
             let by_server = (case.now + ahead).min(most);
-            near(by_client, score) || (-CLOCK..MINUTE).contains(&(score - by_server))
+            near(apart, by_client, score) || (-apart..MINUTE).contains(&(score - by_server))
         })
     };
     members(&lua) == members(&native)
@@ -255,7 +259,7 @@ fn to_float(number: i64) -> f64 {
 }
 
 /// Whether two answers are the same but for a moment.
-fn close(one: &Value, other: &Value) -> bool {
+fn close(apart: f64, one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Array(ones), Value::Array(others)) => {
             // Scores that are equal on one side only are in another order.
@@ -263,18 +267,18 @@ fn close(one: &Value, other: &Value) -> bool {
             let mut pairs = ones.iter().zip(&others);
             !ones.is_empty()
                 && ones.len() == others.len()
-                && pairs.all(|(one, other)| one.0 == other.0 && near(one.1, other.1))
+                && pairs.all(|(one, other)| one.0 == other.0 && near(apart, one.1, other.1))
         }
         _ => number(one)
             .zip(number(other))
-            .is_some_and(|(one, other)| near(one, other)),
+            .is_some_and(|(one, other)| near(apart, one, other)),
     }
 }
 
-fn near(one: f64, other: f64) -> bool {
+fn near(apart: f64, one: f64, other: f64) -> bool {
     // Infinities are near themselves only.
     let exact = one.abs().max(other.abs()) * f64::EPSILON * 4.0;
-    one.total_cmp(&other).is_eq() || (one - other).abs() <= CLOCK + exact
+    one.total_cmp(&other).is_eq() || (one - other).abs() <= apart + exact
 }
 
 /// Members with their scores, by member; nothing if it is something else.

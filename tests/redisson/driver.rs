@@ -1,5 +1,6 @@
 //! A real Redisson client: a JVM that does what it is told, line by line (see `Driver.java`).
 
+use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
@@ -66,6 +67,8 @@ pub struct Driver {
 pub struct Answer {
     operation: String,
     receiver: Receiver<String>,
+    /// What has come and was not taken yet.
+    early: OnceCell<String>,
 }
 
 impl Driver {
@@ -126,6 +129,7 @@ impl Driver {
         Answer {
             operation: format!("{thread}: {operation}"),
             receiver,
+            early: OnceCell::new(),
         }
     }
 
@@ -158,6 +162,9 @@ impl Answer {
     /// The answer: `true`, `false`, `done`, `failed ...`, or `gone` when the client was killed.
     #[track_caller]
     pub fn get(self) -> String {
+        if let Some(answer) = self.early.into_inner() {
+            return answer;
+        }
         match self.receiver.recv_timeout(GIVE_UP) {
             Ok(answer) => answer,
             Err(mpsc::RecvTimeoutError::Disconnected) => "gone".to_owned(),
@@ -165,8 +172,21 @@ impl Answer {
         }
     }
 
+    /// Whether the answer has come.
+    pub fn has_come(&self) -> bool {
+        if self.early.get().is_none()
+            && let Some(answer) = self.poll()
+        {
+            let _ = self.early.set(answer);
+        }
+        self.early.get().is_some()
+    }
+
     /// The answer, if it has come.
     pub fn poll(&self) -> Option<String> {
+        if let Some(answer) = self.early.get() {
+            return Some(answer.clone());
+        }
         match self.receiver.try_recv() {
             Ok(answer) => Some(answer),
             Err(TryRecvError::Disconnected) => Some("gone".to_owned()),

@@ -117,7 +117,7 @@ pub fn polling(fleet: &Fleet, number: usize, mut dice: Dice) {
         let owner = format!("polling-{number}-{life}");
         let channel = format!("redisson_lock__channel:{{k}}:{owner}");
         let listener = Listener::new(fleet.server.port, &channel);
-        let ask = format!("FAIRLOCK.ACQUIRE k {owner} LEASE {LEASE} ENQUEUE PATIENCE 4000");
+        let ask = format!("FAIRLOCK.ACQUIRE k {owner} LEASE {LEASE} ENQUEUE PATIENCE 8000");
         loop {
             if !fleet.goes_on() {
                 fleet.excuse(&owner);

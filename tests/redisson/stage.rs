@@ -96,11 +96,13 @@ impl Stage {
     pub fn joins(&mut self, thread: &str, operation: &str) {
         let before = (waiting(&mut self.client, "k"), self.scripts());
         let answer = self.driver(thread).send(thread, operation);
-        self.busy.insert(thread.to_owned(), answer);
         wait_until(operation, || {
-            // It asks to join, and once more after it has subscribed.
+            // It asks to join, and once more after it has subscribed. On a busy machine a short wait
+            // may be over by then.
             waiting(&mut self.client, "k") > before.0 && self.scripts() >= before.1 + 2
+                || answer.has_come()
         });
+        self.busy.insert(thread.to_owned(), answer);
     }
 
     /// Waits until the answer of a thread has come.

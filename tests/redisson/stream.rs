@@ -15,7 +15,7 @@ use crate::replica::{Effect, Replica};
 use crate::server::{Server, wait_until};
 
 /// What a busy machine may add to any promised time.
-const SLACK: Duration = Duration::from_secs(2);
+const SLACK: Duration = Duration::from_secs(5);
 /// Written to the server to mark the stream's end.
 const END: &str = "end-of-stream";
 /// Steps that are shown when something is wrong.

@@ -97,6 +97,11 @@ fn goes_on_elsewhere(node: &Server, lock: &str, waiters: [Blocked; 2]) {
     let mut client = node.connect();
     let queue = format!("LRANGE redisson_lock_queue:{{{lock}}} 0 -1");
     assert_eq!(client.run(&queue), "[b, c]");
+    // What the server has said may still be on its way.
+    wait_until("each waits, or was told not to", || {
+        let told = waiters.iter().filter(|waiter| waiter.is_done()).count();
+        told + node.blocked() == waiters.len()
+    });
     let [b, c] = waiters;
     let [c, b] = [(c, "c"), (b, "b")].map(|(waiter, owner)| {
         if waiter.is_done() {

@@ -164,11 +164,13 @@ fn a_lease_that_ends_on_the_way_serves_the_head_when_the_lock_has_arrived() {
     let cluster = two_masters(&[]);
     let home = &cluster.masters[HOME];
     let mut client = home.connect();
-    client.int("FAIRLOCK.ACQUIRE k a LEASE 3000");
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
     let waiter = home.block("FAIRLOCK.ACQUIRE k b");
     let moving = begin(&cluster);
     let keys = keys_of("k");
     moving.keys(&keys[1..]);
+    // Only now is it short, so that it does not end before.
+    assert_eq!(client.run("PEXPIRE k 300"), "1");
     wait_until("the lease has ended", || client.run("DBSIZE") == "0");
     assert!(!waiter.is_done());
     moving.keys(&keys[..1]);
@@ -182,7 +184,8 @@ fn a_waiter_whose_time_is_up_or_who_hangs_up_on_the_way_costs_one_turn() {
     let cluster = two_masters(&["--fairlock.turn", "200"]);
     let home = &cluster.masters[HOME];
     home.connect().int("FAIRLOCK.ACQUIRE k a LEASE 600000");
-    let short = home.block("FAIRLOCK.ACQUIRE k b WAIT 1500");
+    // Not over before the keys have moved.
+    let short = home.block("FAIRLOCK.ACQUIRE k b WAIT 6000");
     let dying = home.block("FAIRLOCK.ACQUIRE k c");
     let last = home.block("FAIRLOCK.ACQUIRE k d");
     let moving = begin(&cluster);
@@ -221,7 +224,7 @@ fn a_session_ends_where_its_slot_leaves_and_the_lock_lives_on_by_its_lease() {
     let cluster = two_masters(&[]);
     let home = &cluster.masters[HOME];
     let mut holder = home.connect();
-    holder.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 4000");
+    holder.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 600000");
     let moving = begin(&cluster);
     moving.keys(&keys_of("k"));
     let away = moving.to;
@@ -237,6 +240,8 @@ fn a_session_ends_where_its_slot_leaves_and_the_lock_lives_on_by_its_lease() {
     assert_eq!(home.run("PING"), "PONG");
     assert_eq!(away.connect().holders("k"), "[a, 1]");
     assert_eq!(away.run("PEXPIRETIME k"), end);
+    // What is cut short is not renewed.
+    away.run("PEXPIRE k 1000");
     waiter.int();
 }
 

@@ -48,10 +48,11 @@ impl Sentinel {
         let port = free.local_addr().expect("its address").port();
         let dir = TempDir::new().expect("a temporary directory");
         let file = dir.path().join("sentinel.conf");
+        // A busy machine must not make a master look dead.
         let configuration = format!(
             "port {port}\nbind 127.0.0.1\ndir {}\nlogfile log\n\
              sentinel monitor fair 127.0.0.1 {master} 2\n\
-             sentinel down-after-milliseconds fair 2000\n\
+             sentinel down-after-milliseconds fair 5000\n\
              sentinel failover-timeout fair 20000\n\
              sentinel parallel-syncs fair 2\n",
             dir.path().display()

@@ -113,7 +113,10 @@ fn lose_locks(server: &Server, client: &mut Client) {
     let second = server.block("FAIRLOCK.ACQUIRE k e WAIT 50");
     first.reply();
     second.reply();
-    client.int("FAIRLOCK.ACQUIRE short a LEASE 50");
+    client.int("FAIRLOCK.ACQUIRE short a LEASE 600000");
     client.run("FAIRLOCK.ACQUIRE short dead ENQUEUE");
-    server.block("FAIRLOCK.ACQUIRE short b").int();
+    let waiter = server.block("FAIRLOCK.ACQUIRE short b");
+    // Only when all wait for its end.
+    client.int("FAIRLOCK.RENEW short a LEASE 50");
+    waiter.int();
 }
