@@ -16,7 +16,8 @@ use std::collections::HashMap;
 
 use crate::keyspace::{Names, names};
 use crate::server::Ctx;
-use crate::server::cluster::{Place, Range};
+use crate::server::cluster::Place;
+use crate::server::nodes::Range;
 use crate::server::timer::Alarm;
 
 use super::blocked::Outcome;
@@ -70,7 +71,7 @@ fn look_at_frozen(ctx: &Ctx) {
             }
             Place::Down => frozen(|frozen| frozen.stay(lock)),
             Place::Moving => {
-                let slots = slots.get_or_insert_with(|| ctx.slots());
+                let slots = slots.get_or_insert_with(|| ctx.slots_elsewhere());
                 match node_of(slots, &lock) {
                     // Where it arrives, the queue can be here before the slot is.
                     Some(node) if !has_queue(ctx, &lock) => leave(&lock, node),
@@ -94,9 +95,9 @@ fn place(ctx: &Ctx, lock: &LockId) -> Place {
 
 /// The address of the other node that has this lock's slot.
 fn node_of<'s>(ranges: &'s [Range], lock: &LockId) -> Option<&'s str> {
-    let slot = i64::from(names::slot(&lock.name));
+    let slot = names::slot(&lock.name);
     let range = ranges.iter().find(|range| range.slots.contains(&slot))?;
-    range.elsewhere.as_deref()
+    Some(&range.node)
 }
 
 /// All keys of the lock are here: it goes on.
