@@ -2,8 +2,8 @@
 //! or the cluster is down for this node.
 //!
 //! Such a lock is frozen: its holder can release and renew it where its key is, and nothing else
-//! happens, for nobody here can see the whole queue. Waiters stay blocked, as in BLPOP. Frozen
-//! locks are looked at ten times a second, until
+//! happens, for nobody here can see the whole queue. Waiters stay blocked, as in BLPOP, unless the
+//! cluster is down: then they are sent away. Frozen locks are looked at ten times a second, until
 //!
 //! - all keys are here: the lock goes on, whichever way it came. Who waits in it may have been
 //!   sent here by the node that had it before, and has a turn's time to come;
@@ -26,6 +26,7 @@ use super::foreign::has_queue;
 use super::frozen::{Frozen, Round, place_of};
 use super::given::grant_grace;
 use super::id::LockId;
+use super::sent_away;
 use super::state::{frozen, note, sessions, table};
 use super::step::keep_watch;
 use super::touch::Touch;
@@ -40,7 +41,11 @@ impl Alarm for Round {
         if frozen(|frozen| frozen.are_slots_due(passed)) {
             look_at_slots(ctx);
         }
-        look_at_frozen(ctx);
+        if ctx.cluster_is_down() {
+            sent_away::while_down(ctx);
+        } else {
+            look_at_frozen(ctx);
+        }
         keep_watch(ctx);
     }
 }
