@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::client::Blocked;
+use crate::client::{Blocked, Wire};
 use crate::cluster::{Cluster, Node, QUEUE, Scene, goes_on};
 use crate::server::{Server, wait_until};
 
@@ -208,4 +208,36 @@ fn a_node_that_is_cut_off_hands_nothing_on() {
     b.int();
     client.run(&format!("FAIRLOCK.RELEASE {lock} b"));
     c.int();
+}
+
+/// Some servers send clients away by themselves as well.
+#[test]
+fn a_client_is_sent_away_once() {
+    let cluster = Cluster::start(3, 1, &[]);
+    let (home, replica) = (&cluster.masters[0], &cluster.replicas[0]);
+    let lock = cluster.lock_of(0);
+    let mut holder = home.connect();
+    holder.int(&format!("FAIRLOCK.ACQUIRE {lock} a LEASE 600000"));
+    let ask = format!("FAIRLOCK.ACQUIRE {lock} b");
+    let mut waiter = Wire::new(home.port);
+    waiter.send(&ask);
+    wait_until("b waits", || home.blocked() == 1);
+    let reply =
+        cluster.masters[1].while_stopped(|| cluster.masters[2].while_stopped(|| waiter.line()));
+    assert!(reply.starts_with("-CLUSTERDOWN "), "{reply}");
+    waiter.send("PING");
+    assert_eq!(waiter.line(), "+PONG");
+    cluster.is_ready();
+    waiter.send(&ask);
+    wait_until("b waits again", || home.blocked() == 1);
+    assert_eq!(replica.run("CLUSTER FAILOVER TAKEOVER"), "OK");
+    let reply = waiter.line();
+    if reply.starts_with("-UNBLOCKED ") {
+        // The server's own doing, which closes the connection.
+        assert_eq!(waiter.line_if_open(), None);
+    } else {
+        assert!(reply.starts_with("-MOVED "), "{reply}");
+        waiter.send("PING");
+        assert_eq!(waiter.line(), "+PONG");
+    }
 }
