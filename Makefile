@@ -52,6 +52,7 @@ test-matrix: setup-tests ## The tests with servers on SERVERS="redis-8.0 valkey-
 	@set -e; for server in $(SERVERS); do ( \
 	    export PATH="$$PWD/target/servers/$$server:$$PATH"; redis-server --version; \
 	    cargo test --locked --test black_box; \
+	    cargo test --locked --test topology; \
 	    cargo test --locked --test redisson -- $(REDISSON_TESTS) \
 	); done
 

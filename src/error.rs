@@ -42,6 +42,12 @@ pub enum Error {
     SessionInScript,
     /// In a cluster: the keys of this lock would be in different slots.
     CrossSlot,
+    /// The server cannot block the client.
+    CannotBlock,
+    /// The server has become a replica while the client waited.
+    Unblocked,
+    /// The cluster is down for this node.
+    ClusterDown,
     /// Another connection asks for the same owner and has taken its place.
     TakenOver,
     /// No script of Redisson's fair lock.
@@ -129,6 +135,16 @@ impl fmt::Display for Error {
             Self::PermissionGone => {
                 out.write_str("NOPERM this user has lost the permission to acquire the lock")
             }
+            Self::CannotBlock => out.write_str(
+                "ERR the server does not let this connection wait, as where it has subscriptions: \
+                 use ENQUEUE or another connection",
+            ),
+            // The server's own texts.
+            Self::Unblocked => out.write_str(
+                "UNBLOCKED force unblock from blocking operation, instance state changed \
+                 (master -> replica?)",
+            ),
+            Self::ClusterDown => out.write_str("CLUSTERDOWN The cluster is down"),
             Self::TakenOver => {
                 out.write_str("TAKENOVER another connection asks for the same owner")
             }

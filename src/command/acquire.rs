@@ -199,7 +199,7 @@ impl Request<'_> {
                 Ok(Answer::Place(place))
             }
             Wait::Block(_) if ctx.flags().deny_blocking() => Ok(Answer::Nil),
-            Wait::Block(timeout) => Ok(self.block(ctx, timeout, state, rules, now)),
+            Wait::Block(timeout) => self.block(ctx, timeout, state, rules, now),
         }
     }
 
@@ -212,14 +212,14 @@ impl Request<'_> {
         state: &mut Stored<'_>,
         rules: &Rules,
         now: Now,
-    ) -> Answer {
+    ) -> Result<Answer, Error> {
         let id = waiting::lock_id(ctx.db(), self.lock);
-        let Some(ticket) = waiting::block(ctx, id, &self.owner, timeout, now) else {
-            return Answer::Nil;
-        };
-        match rules::join(state, &self.ask(), Way::Blocked(ticket), rules, now) {
+        let ticket = waiting::block(ctx, id, &self.owner, timeout, now);
+        let ticket = ticket.ok_or(Error::CannotBlock)?;
+        let joined = rules::join(state, &self.ask(), Way::Blocked(ticket), rules, now);
+        Ok(match joined {
             Ok(_) => Answer::Later,
             Err(refusal) => Answer::Refused(ticket, refusal.into()),
-        }
+        })
     }
 }

@@ -1,10 +1,9 @@
-//! What this node of a cluster knows of slots: whether keys are here, and which node has a slot.
+//! What this node of a cluster knows of itself: whether keys are here, and whether the cluster is up.
 
-use std::ops::RangeInclusive;
 use std::ptr::null_mut;
 use std::slice;
 
-use redis_module::{RedisValue, raw};
+use redis_module::raw;
 
 use super::api::api;
 use super::context::text;
@@ -19,15 +18,6 @@ pub enum Place {
     Moving,
     /// The cluster is down for this node: it must not decide anything.
     Down,
-}
-
-/// Slots of one node.
-#[derive(Debug)]
-pub struct Range {
-    /// The slots.
-    pub slots: RangeInclusive<i64>,
-    /// Where clients reach the node, as `host:port`; `None`: it is this one.
-    pub elsewhere: Option<String>,
 }
 
 /// Length of a node's id.
@@ -74,22 +64,10 @@ impl Ctx {
             .into_iter()
             .any(|info| info.starts_with(b"cluster_state:fail"))
     }
-
-    /// Which node has which slots.
-    #[must_use]
-    pub fn slots(&self) -> Vec<Range> {
-        let ours = own_id();
-        let slots = redis_module::Context::new(self.raw).call("CLUSTER", &["SLOTS"]);
-        let Ok(RedisValue::Array(ranges)) = slots else {
-            return Vec::new();
-        };
-        let ranges = ranges.iter();
-        ranges.filter_map(|range| read_range(range, ours)).collect()
-    }
 }
 
 /// This node's id.
-fn own_id() -> &'static [u8] {
+pub(super) fn own_id() -> &'static [u8] {
     // SAFETY: in a cluster the server answers with the id's characters, which it keeps as long as
     // it runs; else with null.
     unsafe {
@@ -99,30 +77,4 @@ fn own_id() -> &'static [u8] {
         }
         slice::from_raw_parts(id.cast::<u8>(), ID)
     }
-}
-
-/// One entry of CLUSTER SLOTS: first and last slot, then the master as host, port and id.
-fn read_range(entry: &RedisValue, ours: &[u8]) -> Option<Range> {
-    let RedisValue::Array(entry) = entry else {
-        return None;
-    };
-    let [
-        RedisValue::Integer(first),
-        RedisValue::Integer(last),
-        RedisValue::Array(node),
-        ..,
-    ] = &entry[..]
-    else {
-        return None;
-    };
-    let [host, RedisValue::Integer(port), id, ..] = &node[..] else {
-        return None;
-    };
-    let is_ours = text(id)? == ours;
-    // A node whose address is not known is reached where this one was.
-    let host = String::from_utf8_lossy(text(host).unwrap_or_default());
-    Some(Range {
-        slots: *first..=*last,
-        elsewhere: (!is_ours).then(|| format!("{host}:{port}")),
-    })
 }

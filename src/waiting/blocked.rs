@@ -135,6 +135,16 @@ impl Blocked {
         (until <= now).then_some(place)
     }
 
+    /// All who have no outcome yet.
+    pub fn waiting(&self) -> Vec<(Ticket, LockId, Owner)> {
+        let clients = self.by_ticket.iter();
+        let waiting = clients.filter(|(_, client)| client.outcome.is_none());
+        let place = |(ticket, client): (&Ticket, &Client)| {
+            (*ticket, client.lock.clone(), Owner::clone(&client.owner))
+        };
+        waiting.map(place).collect()
+    }
+
     /// When the first client's time is up.
     pub fn next_timeout(&self) -> Option<Tick> {
         self.by_until.first().map(|(until, _)| *until)

@@ -19,7 +19,8 @@ use crate::server::user;
 use super::blocked::{Acquire, Blocked, Client, Outcome};
 use super::effects::{unblock, undelivered};
 use super::id::LockId;
-use super::state::{blocked, frozen, note, notes, sessions, stats, table};
+use super::sent_away::keep_place;
+use super::state::{blocked, note, notes, sessions, stats, table};
 use super::stats::Stats;
 
 /// Blocks the calling client on a lock for `timeout` milliseconds (0: without limit). `None` if
@@ -116,12 +117,6 @@ fn leave(id: Id, place: impl FnOnce(LockId, Owner, Ticket)) -> Option<Outcome> {
         place(client.lock, client.owner, ticket);
     }
     client.outcome
-}
-
-/// Keeps the place as one that was found; the client is expected to reconnect.
-fn keep_place(ctx: &Ctx, lock: LockId, owner: &[u8], ticket: Ticket) {
-    table(|table| table.mark_let_go(&lock, owner, ticket));
-    frozen(|frozen| frozen.freeze(ctx, lock));
 }
 
 fn give_up_place(lock: LockId, owner: Owner, ticket: Ticket) {

@@ -18,6 +18,7 @@ use super::deferred::Notes;
 use super::frozen::Frozen;
 use super::given::{self, grant_grace, succeed};
 use super::id::LockId;
+use super::sent_away;
 use super::session::Sessions;
 use super::state::{followed, frozen, note, notes, sessions, stats, table, waiting};
 use super::stats::Stats;
@@ -130,6 +131,7 @@ pub fn role_changes(ctx: &Ctx, replica: bool) {
 
 /// Nobody waits at a replica: which locks have a queue is all that is kept.
 fn becomes_replica(ctx: &Ctx) {
+    sent_away::to_the_master(ctx);
     let locks = table(|table| {
         let locks = table.all(None);
         table.clear(ctx);

@@ -16,6 +16,7 @@
 //! - [`noted`]: doing what was noted of waiters, hand-offs, sessions and scores;
 //! - [`touched`]: looking at the locks whose keys others have touched;
 //! - [`foreign`]: what others do to the keys and to the server;
+//! - [`sent_away`]: blocked clients that this server cannot serve any more;
 //! - [`watch`]: locks that only scripts work on, as Lua.
 //!
 //! One step:
@@ -52,6 +53,7 @@ mod moving;
 mod noted;
 mod schedule;
 pub mod scripts;
+mod sent_away;
 mod session;
 mod shrink;
 mod state;

@@ -2,8 +2,8 @@
 //! or the cluster is down for this node.
 //!
 //! Such a lock is frozen: its holder can release and renew it where its key is, and nothing else
-//! happens, for nobody here can see the whole queue. Waiters stay blocked, as in BLPOP. Frozen
-//! locks are looked at ten times a second, until
+//! happens, for nobody here can see the whole queue. Waiters stay blocked, as in BLPOP, unless the
+//! cluster is down: then they are sent away. Frozen locks are looked at ten times a second, until
 //!
 //! - all keys are here: the lock goes on, whichever way it came. Who waits in it may have been
 //!   sent here by the node that had it before, and has a turn's time to come;
@@ -16,7 +16,8 @@ use std::collections::HashMap;
 
 use crate::keyspace::{Names, names};
 use crate::server::Ctx;
-use crate::server::cluster::{Place, Range};
+use crate::server::cluster::Place;
+use crate::server::nodes::Range;
 use crate::server::timer::Alarm;
 
 use super::blocked::Outcome;
@@ -25,6 +26,7 @@ use super::foreign::has_queue;
 use super::frozen::{Frozen, Round, place_of};
 use super::given::grant_grace;
 use super::id::LockId;
+use super::sent_away;
 use super::state::{frozen, note, sessions, table};
 use super::step::keep_watch;
 use super::touch::Touch;
@@ -39,7 +41,11 @@ impl Alarm for Round {
         if frozen(|frozen| frozen.are_slots_due(passed)) {
             look_at_slots(ctx);
         }
-        look_at_frozen(ctx);
+        if ctx.cluster_is_down() {
+            sent_away::while_down(ctx);
+        } else {
+            look_at_frozen(ctx);
+        }
         keep_watch(ctx);
     }
 }
@@ -70,7 +76,7 @@ fn look_at_frozen(ctx: &Ctx) {
             }
             Place::Down => frozen(|frozen| frozen.stay(lock)),
             Place::Moving => {
-                let slots = slots.get_or_insert_with(|| ctx.slots());
+                let slots = slots.get_or_insert_with(|| ctx.slots_elsewhere());
                 match node_of(slots, &lock) {
                     // Where it arrives, the queue can be here before the slot is.
                     Some(node) if !has_queue(ctx, &lock) => leave(&lock, node),
@@ -94,9 +100,9 @@ fn place(ctx: &Ctx, lock: &LockId) -> Place {
 
 /// The address of the other node that has this lock's slot.
 fn node_of<'s>(ranges: &'s [Range], lock: &LockId) -> Option<&'s str> {
-    let slot = i64::from(names::slot(&lock.name));
+    let slot = names::slot(&lock.name);
     let range = ranges.iter().find(|range| range.slots.contains(&slot))?;
-    range.elsewhere.as_deref()
+    Some(&range.node)
 }
 
 /// All keys of the lock are here: it goes on.

@@ -184,6 +184,48 @@ fn client_unblock_of_a_client_that_is_being_served_leaves_nobody_behind() {
     }
 }
 
+/// Reads up to this line.
+fn wait_for(wire: &mut Wire, line: &str) {
+    while wire.line_if_open().expect("an open connection") != line {}
+}
+
+/// A server that does not block such a connection (Valkey) is no reason to be told nil, as if the time
+/// were up. Others block it.
+#[test]
+fn a_connection_with_subscriptions_waits_or_is_told_why_it_cannot() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    let mut wire = Wire::new(server.port);
+    wire.send("HELLO 3\nSUBSCRIBE channel");
+    let (list, unblock) = (
+        format!("CLIENT LIST ID {}", wire.id),
+        format!("CLIENT UNBLOCK {}", wire.id),
+    );
+    for wait in ["", " WAIT 600000"] {
+        wire.send("ECHO again");
+        wait_for(&mut wire, "again");
+        wire.send(&format!("FAIRLOCK.ACQUIRE k b{wait}"));
+        wait_until("the command has run", || {
+            client.text(&list).contains(" cmd=fairlock.acquire ")
+        });
+        let is_blocked = client.run(&unblock) == "1";
+        let expected = if is_blocked {
+            "_"
+        } else {
+            "-ERR the server does not let this connection wait, as where it has subscriptions: \
+             use ENQUEUE or another connection"
+        };
+        assert_eq!(wire.line(), expected);
+        assert_eq!(client.run("FAIRLOCK.QUEUE k"), "[]");
+    }
+    // What does not wait works.
+    wire.send("FAIRLOCK.ACQUIRE k b NOWAIT\nFAIRLOCK.ACQUIRE k b ENQUEUE");
+    assert_eq!(wire.line(), "_");
+    assert_eq!(wire.line(), "*2");
+    assert_eq!(wire.line(), ":1");
+}
+
 #[test]
 fn a_lease_that_ends_while_writes_are_paused_is_acted_on_after_the_pause() {
     for mode in ["WRITE", "ALL"] {

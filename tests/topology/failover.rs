@@ -1,6 +1,8 @@
 //! A node of a cluster fails, or hands its role over, while clients hold and wait.
 
-use crate::client::Blocked;
+use std::time::{Duration, Instant};
+
+use crate::client::{Blocked, Wire};
 use crate::cluster::{Cluster, Node, QUEUE, Scene, goes_on};
 use crate::server::{Server, wait_until};
 
@@ -23,13 +25,25 @@ fn is_master(node: &Node) -> bool {
         && node.run("CLUSTER INFO").contains("cluster_state:ok")
 }
 
+/// A blocked client is told what BLPOP is told: that the server has become a replica, or, by newer
+/// ones, where the master is.
+#[track_caller]
+fn is_sent_away(waiter: Blocked, master: &Node, slot: usize) {
+    let reply = waiter.reply();
+    let moved = format!("(error) MOVED {slot} {}", master.address());
+    assert!(
+        reply == moved || reply.starts_with("(error) UNBLOCKED "),
+        "{reply}"
+    );
+}
+
 /// The replica takes over by this command, and the lock goes on there.
 fn fails_over_by(command: &str) {
     let (cluster, scene, home) = with_scene();
     let (old, new) = (&cluster.masters[home], &cluster.replicas[home]);
     assert_eq!(new.run(command), "OK");
     for waiter in scene.blocked {
-        assert!(waiter.reply().starts_with("(error) UNBLOCKED "));
+        is_sent_away(waiter, new, cluster.slot("k"));
     }
     wait_until("the replica is the master", || is_master(new));
     goes_on(new, scene.token);
@@ -54,6 +68,52 @@ fn a_forced_failover_keeps_every_place() {
 #[test]
 fn a_takeover_keeps_every_place() {
     fails_over_by("CLUSTER FAILOVER TAKEOVER");
+}
+
+/// Nobody is left behind at the old master: when it is the master again, it waits for no client
+/// that it has sent away for longer than for a turn.
+#[test]
+fn who_was_sent_away_and_stays_away_costs_a_turn_after_failing_back() {
+    let cluster = Cluster::start(3, 1, &["--fairlock.turn", "200"]);
+    let (home, slot) = (cluster.home("k"), cluster.slot("k"));
+    let (old, new) = (&cluster.masters[home], &cluster.replicas[home]);
+    let mut holder = old.connect();
+    holder.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    let forever = old.block("FAIRLOCK.ACQUIRE k b");
+    let with_limit = old.block("FAIRLOCK.ACQUIRE k c WAIT 600000");
+    assert_eq!(holder.run("WAIT 1 30000"), "1");
+    hands_over(old, new);
+    for waiter in [forever, with_limit] {
+        is_sent_away(waiter, new, slot);
+    }
+    assert_eq!(old.blocked(), 0);
+    hands_over(new, old);
+    let newcomer = old.block("FAIRLOCK.ACQUIRE k x");
+    assert_eq!(old.connect().run("FAIRLOCK.RELEASE k a"), "0");
+    newcomer.int();
+}
+
+/// The replica of a master takes its place, and both know.
+fn hands_over(master: &Node, replica: &Node) {
+    wait_until("the replica is connected", || {
+        replica.info("replication", "master_link_status") == "up"
+    });
+    // It does not listen to whom it does not know as its replica.
+    let knows = format!("slave {}", master.id);
+    wait_until("the master knows", || {
+        let nodes = master.run("CLUSTER NODES");
+        let mut replicas = nodes.split("\\n").filter(|line| line.contains(&knows));
+        replicas.any(|line| line.starts_with(&replica.id))
+    });
+    let mut asked: Option<Instant> = None;
+    wait_until("they have changed places", || {
+        // The servers give up after five seconds, on a machine that is too busy.
+        if asked.is_none_or(|asked| asked.elapsed() > Duration::from_secs(8)) {
+            replica.connect().run("CLUSTER FAILOVER");
+            asked = Some(Instant::now());
+        }
+        is_master(replica) && master.info("replication", "role") == "slave"
+    });
 }
 
 /// A lock of another master with a holder and blocked waiters `b` and `c`.
@@ -153,4 +213,36 @@ fn a_node_that_is_cut_off_hands_nothing_on() {
     b.int();
     client.run(&format!("FAIRLOCK.RELEASE {lock} b"));
     c.int();
+}
+
+/// Some servers send clients away by themselves as well.
+#[test]
+fn a_client_is_sent_away_once() {
+    let cluster = Cluster::start(3, 1, &[]);
+    let (home, replica) = (&cluster.masters[0], &cluster.replicas[0]);
+    let lock = cluster.lock_of(0);
+    let mut holder = home.connect();
+    holder.int(&format!("FAIRLOCK.ACQUIRE {lock} a LEASE 600000"));
+    let ask = format!("FAIRLOCK.ACQUIRE {lock} b");
+    let mut waiter = Wire::new(home.port);
+    waiter.send(&ask);
+    wait_until("b waits", || home.blocked() == 1);
+    let reply =
+        cluster.masters[1].while_stopped(|| cluster.masters[2].while_stopped(|| waiter.line()));
+    assert!(reply.starts_with("-CLUSTERDOWN "), "{reply}");
+    waiter.send("PING");
+    assert_eq!(waiter.line(), "+PONG");
+    cluster.is_ready();
+    waiter.send(&ask);
+    wait_until("b waits again", || home.blocked() == 1);
+    assert_eq!(replica.run("CLUSTER FAILOVER TAKEOVER"), "OK");
+    let reply = waiter.line();
+    if reply.starts_with("-UNBLOCKED ") {
+        // The server's own doing, which closes the connection.
+        assert_eq!(waiter.line_if_open(), None);
+    } else {
+        assert!(reply.starts_with("-MOVED "), "{reply}");
+        waiter.send("PING");
+        assert_eq!(waiter.line(), "+PONG");
+    }
 }

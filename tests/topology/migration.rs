@@ -299,3 +299,35 @@ fn waiters_of_a_slot_that_is_taken_away_are_sent_after_it() {
     );
     assert_eq!(home.run("DBSIZE"), "0");
 }
+
+/// By address, by name, or not at all, as the server is configured.
+#[test]
+fn waiters_are_sent_to_where_the_server_sends_newcomers() {
+    for options in [
+        ["ip", "localhost"],
+        ["hostname", "localhost"],
+        ["hostname", ""],
+        ["unknown-endpoint", "localhost"],
+    ] {
+        let [endpoint, hostname] = options;
+        let cluster = two_masters(&[
+            "--cluster-preferred-endpoint-type",
+            endpoint,
+            "--cluster-announce-hostname",
+            hostname,
+        ]);
+        let home = &cluster.masters[HOME];
+        wait_until("the name is known", || {
+            home.run("CLUSTER NODES").matches(",localhost").count()
+                == 2 * usize::from(!hostname.is_empty())
+        });
+        home.connect().int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+        let waiter = home.block("FAIRLOCK.ACQUIRE k b");
+        let moving = begin(&cluster);
+        moving.keys(&keys_of("k"));
+        moving.finish();
+        let newcomer = home.connect().run("FAIRLOCK.ACQUIRE k x");
+        assert!(newcomer.starts_with("(error) MOVED "), "{newcomer}");
+        assert_eq!(waiter.reply(), newcomer, "{options:?}");
+    }
+}

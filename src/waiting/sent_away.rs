@@ -1,0 +1,56 @@
+//! Sending blocked clients away that this server cannot serve any more: it has become a replica,
+//! or the cluster is down for it.
+//!
+//! Redis does that by itself, as with BLPOP. Valkey leaves clients that a module has blocked to the
+//! module, from 8 on while the cluster is down, from 9 on in a cluster also when it becomes a
+//! replica. So whoever is still blocked here is told what the server would say.
+
+use crate::error::Error;
+use crate::keyspace::names;
+use crate::lock::Ticket;
+use crate::server::{Ctx, in_cluster};
+
+use super::blocked::Outcome;
+use super::effects::unblock;
+use super::id::LockId;
+use super::state::{blocked, frozen, stats, table};
+use super::stats::Stats;
+
+/// The server has become a replica: whoever waits here shall go to its master.
+pub fn to_the_master(ctx: &Ctx) {
+    let waiting = blocked(|blocked| blocked.waiting());
+    if waiting.is_empty() {
+        return;
+    }
+    let master = if in_cluster() { ctx.master() } else { None };
+    for (ticket, lock, _) in waiting {
+        let outcome = match master.clone() {
+            Some(node) => Outcome::Moved {
+                slot: names::slot(&lock.name),
+                node,
+            },
+            None => Outcome::Refused(Error::Unblocked),
+        };
+        send_away(ticket, outcome);
+    }
+}
+
+/// The cluster is down for this node: whoever waits here keeps its place and shall ask again.
+pub fn while_down(ctx: &Ctx) {
+    for (ticket, lock, owner) in blocked(|blocked| blocked.waiting()) {
+        keep_place(ctx, lock, &owner, ticket);
+        send_away(ticket, Outcome::Refused(Error::ClusterDown));
+    }
+}
+
+/// Counted as where the server does it: as a client that has gone.
+fn send_away(ticket: Ticket, outcome: Outcome) {
+    stats(Stats::disconnected);
+    unblock(ticket, outcome);
+}
+
+/// Keeps the place as one that was found; the client is expected to reconnect.
+pub fn keep_place(ctx: &Ctx, lock: LockId, owner: &[u8], ticket: Ticket) {
+    table(|table| table.mark_let_go(&lock, owner, ticket));
+    frozen(|frozen| frozen.freeze(ctx, lock));
+}
