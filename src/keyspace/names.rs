@@ -114,6 +114,12 @@ pub fn twin(name: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
+/// Whether a key is the token of some lock, kept while it is ahead of the clock.
+#[must_use]
+pub fn is_token(key: &[u8]) -> bool {
+    key.starts_with(b"fairlock_token:")
+}
+
 /// If a key is a queue, or the deadlines of one, by its name: what both names have in common.
 #[must_use]
 pub fn queue_of(key: &[u8]) -> Option<&[u8]> {

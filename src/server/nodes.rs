@@ -6,9 +6,11 @@
 //! server keeps them, in its cluster configuration file, which it writes before it waits again
 //! after a change. That is also where names of hosts are.
 
+use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::fs;
 use std::ops::RangeInclusive;
+use std::os::unix::fs::MetadataExt as _;
 use std::ptr::null_mut;
 
 use redis_module::{RedisValue, raw};
@@ -52,6 +54,18 @@ struct Line<'f> {
     hostname: &'f str,
     is_ours: bool,
     slots: Vec<RangeInclusive<u16>>,
+}
+
+/// The cluster configuration file, and how it was when it was last looked at: its number, size, and when it
+/// was written.
+#[derive(Debug)]
+struct Seen {
+    name: String,
+    stamp: Option<[i64; 4]>,
+}
+
+thread_local! {
+    static SEEN: RefCell<Option<Seen>> = const { RefCell::new(None) };
 }
 
 /// Room for what the server writes of a node: an address of at most 46 bytes, or an id of 40.
@@ -111,12 +125,39 @@ impl Ctx {
         })
     }
 
-    /// The server's cluster configuration file; empty if it cannot be read. The server has changed
-    /// into the directory that its name starts from.
+    /// Whether slots may have come to this node, or left it, since this was asked last. False the first
+    /// time.
+    #[must_use]
+    pub fn slots_may_have_changed(&self) -> bool {
+        SEEN.with_borrow_mut(|seen| {
+            let known = seen.is_some();
+            let seen = seen.get_or_insert_with(|| Seen {
+                name: self.nodes_file_name(),
+                stamp: None,
+            });
+            let stamp = fs::metadata(&seen.name).ok().map(|file| {
+                let number = file.ino().cast_signed();
+                [
+                    number,
+                    file.size().cast_signed(),
+                    file.mtime(),
+                    file.mtime_nsec(),
+                ]
+            });
+            std::mem::replace(&mut seen.stamp, stamp) != stamp && known
+        })
+    }
+
+    /// The server's cluster configuration file; empty if it cannot be read.
     fn nodes_file(&self) -> String {
-        let name = self.setting("cluster-config-file");
-        let file = fs::read(name.as_deref().unwrap_or("nodes.conf")).unwrap_or_default();
+        let file = fs::read(self.nodes_file_name()).unwrap_or_default();
         String::from_utf8_lossy(&file).into_owned()
+    }
+
+    /// The server has changed into the directory that the name starts from.
+    fn nodes_file_name(&self) -> String {
+        let name = self.setting("cluster-config-file");
+        name.unwrap_or_else(|| "nodes.conf".to_owned())
     }
 
     fn endpoint(&self) -> Endpoint {

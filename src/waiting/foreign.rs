@@ -11,12 +11,13 @@
 
 use redis_module::NotifyEvent;
 
+use crate::keyspace::stored::number;
 use crate::keyspace::{Names, names};
 use crate::server::{Access, Ctx, string};
 
 use super::deferred::Notes;
 use super::frozen::Frozen;
-use super::given::{self, grant_grace, succeed};
+use super::given::{self, grant_grace, learn, succeed};
 use super::id::LockId;
 use super::sent_away;
 use super::session::Sessions;
@@ -41,6 +42,15 @@ pub fn key_changes(ctx: &Ctx, class: NotifyEvent, event: &[u8], key: &[u8]) {
             Touch::QUEUE
         };
         note(|notes| notes.touch_queue_key(ctx.db(), key, touch));
+        return;
+    }
+    if names::is_token(key) {
+        learn(
+            ctx.open(&string(key), Access::Read)
+                .read(number)
+                .flatten()
+                .unwrap_or(0),
+        );
         return;
     }
     if NotifyEvent::GENERIC

@@ -2,7 +2,7 @@
 
 use crate::config;
 use crate::lock::{Now, Rules};
-use crate::server::clock;
+use crate::server::{Ctx, clock, in_cluster};
 
 use super::state::{note, notes, table, waiting};
 
@@ -44,6 +44,26 @@ pub fn succeed() {
         let greatest = waiting.greatest_token.get();
         waiting.greatest_token.set(greatest.max(ahead));
     });
+}
+
+/// The greatest token that this server has to go on behind, as its keys say: the master has given it, or a
+/// run before this one. What is farther ahead than servers' clocks may be apart counts for its own lock only.
+pub fn learn(token: i64) {
+    let skew = config::CLOCK_SKEW.get().saturating_mul(2000);
+    let farthest = i64::try_from(now().micros.saturating_add(skew)).unwrap_or(0);
+    waiting(|waiting| {
+        let greatest = waiting.greatest_token.get();
+        waiting
+            .greatest_token
+            .set(greatest.max(token.min(farthest)));
+    });
+}
+
+/// In a cluster, whether slots have come from another server.
+pub fn follow_slots(ctx: &Ctx) {
+    if in_cluster() && ctx.slots_may_have_changed() {
+        succeed();
+    }
 }
 
 /// Whether Redisson's scripts run natively. They do from the moment in which they shall, and once they shall

@@ -10,7 +10,7 @@ use std::collections::HashSet;
 
 use crate::lock::Tick;
 use crate::server::scan::KeyScan;
-use crate::server::{Ctx, events};
+use crate::server::{Ctx, events, in_cluster};
 
 use super::blocked::Blocked;
 use super::deferred::Notes;
@@ -113,6 +113,10 @@ pub fn before_sleeping() {
 
 /// Forgets what an earlier load of the module may have left.
 pub fn start_afresh(ctx: &Ctx) {
+    if in_cluster() {
+        // From here on changes are noticed.
+        let _ = ctx.slots_may_have_changed();
+    }
     table(|table| table.clear(ctx));
     sessions(Sessions::clear);
     notes(|notes| *notes = Notes::default());

@@ -66,6 +66,7 @@ pub fn step_on<T>(
     decide: impl FnOnce(&mut Stored<'_>, &Rules, Now) -> Result<T, Error>,
 ) -> Result<T, Error> {
     let stepping = Stepping::begin();
+    given::follow_slots(ctx);
     let (mut rules, now, db) = (given::rules(), given::now(), ctx.db());
     let known = table(|table| table.take(db, lock));
     rules.found_answer |= known.may_be_ours;

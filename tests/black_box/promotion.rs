@@ -409,6 +409,55 @@ fn tokens_grow_from_master_to_master() {
 }
 
 #[test]
+fn tokens_grow_in_both_directions_between_clocks_that_differ() {
+    for flush in [false, true] {
+        let servers = [5, 0].map(|ahead| {
+            let server = Server::with_movable_clock(&[]);
+            server.set_clock(ahead);
+            server
+        });
+        follow(&servers[1], &servers[0]);
+        let (mut last, mut master) = (0, 0);
+        for _ in 0..5 {
+            let (old, new) = (&servers[master], &servers[1 - master]);
+            let mut client = old.connect();
+            for _ in 0..3 {
+                let token = client.int("FAIRLOCK.ACQUIRE k a");
+                assert!(token > last, "{token} after {last}, flush: {flush}");
+                last = token;
+                client.run("FAIRLOCK.RELEASE k a");
+            }
+            same_keys(old, new);
+            fail_over(&mut client, new);
+            wait_until("they have changed roles", || {
+                old.info("replication", "role") == "slave"
+                    && new.info("replication", "role") == "master"
+            });
+            master = 1 - master;
+            if flush {
+                new.connect().run("FLUSHALL");
+            }
+        }
+    }
+}
+
+#[test]
+fn tokens_grow_after_a_restart_and_a_flush_though_they_were_ahead_of_the_clock() {
+    let server = Server::with(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let mut client = server.connect();
+    // A replica that is promoted gives tokens ahead of its clock.
+    client.run("REPLICAOF 127.0.0.1 1");
+    client.run("REPLICAOF NO ONE");
+    let last = client.int("FAIRLOCK.ACQUIRE k a");
+    client.int("FAIRLOCK.RELEASE k a");
+    assert_eq!(client.int("GET fairlock_token:{k}"), last);
+    let server = server.kill_and_restart();
+    let mut client = server.connect();
+    client.run("FLUSHALL");
+    assert!(client.int("FAIRLOCK.ACQUIRE k a") > last);
+}
+
+#[test]
 fn a_new_master_gives_greater_tokens_than_those_that_it_has_not_heard_of() {
     let (old, new) = pair(&[]);
     let mut client = old.connect();

@@ -38,7 +38,7 @@ impl Node {
             "--repl-diskless-sync-delay",
             "0",
         ];
-        let server = Server::with(&[&cluster[..], options].concat());
+        let server = Server::with_movable_clock(&[&cluster[..], options].concat());
         let id = server.connect().run("CLUSTER MYID");
         Self { server, id }
     }

@@ -22,7 +22,9 @@ fn begin(cluster: &Cluster) -> Move<'_> {
 
 #[test]
 fn everybody_keeps_the_place_in_whichever_order_the_keys_move() {
-    let cluster = two_masters(&["--fairlock.turn", "60000"]);
+    // No token is ahead of the clock, and kept.
+    let options = ["--fairlock.turn", "60000", "--fairlock.clock-skew", "0"];
+    let cluster = two_masters(&options);
     let [lock, queue, deadlines] = keys_of("k");
     let orders = [
         [&lock, &queue, &deadlines],
@@ -329,5 +331,26 @@ fn waiters_are_sent_to_where_the_server_sends_newcomers() {
         let newcomer = home.connect().run("FAIRLOCK.ACQUIRE k x");
         assert!(newcomer.starts_with("(error) MOVED "), "{newcomer}");
         assert_eq!(waiter.reply(), newcomer, "{options:?}");
+    }
+}
+
+#[test]
+fn tokens_grow_while_a_slot_moves_between_servers_whose_clocks_differ() {
+    let cluster = two_masters(&[]);
+    cluster.masters[HOME].set_clock(5);
+    let (mut from, mut to, mut last) = (HOME, AWAY, 0);
+    for _ in 0..4 {
+        let mut client = cluster.masters[from].connect();
+        let token = client.int("FAIRLOCK.ACQUIRE k a");
+        assert!(token > last, "{token} after {last}");
+        last = token;
+        client.int("FAIRLOCK.RELEASE k a");
+        let moving = Move::begin(&cluster, cluster.slot("k"), from, to);
+        // There where the token is ahead of the clock.
+        if client.run("EXISTS fairlock_token:{k}") == "1" {
+            moving.keys(&["fairlock_token:{k}".to_owned()]);
+        }
+        moving.finish();
+        std::mem::swap(&mut from, &mut to);
     }
 }
