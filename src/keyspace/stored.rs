@@ -159,10 +159,8 @@ impl<'c> Stored<'c> {
             token: None,
             named: [None, None],
         };
-        if stored.lock.len() == 1 && stored.token().is_some() {
-            // Somebody took the owner out: it is nobody's lock.
-            write::delete(&mut stored.lock);
-            stored.token = Some(0);
+        if touched || stored.known.line.is_empty() {
+            stored.delete_if_nobodys();
         }
         if touched {
             stored.persist_queue();
@@ -203,6 +201,14 @@ impl<'c> Stored<'c> {
         };
         let found = self.queue.list_get(0);
         found.is_some_and(|found| found.as_slice() == &**head)
+    }
+
+    /// Somebody took the owner out of the lock's hash, and left the token.
+    fn delete_if_nobodys(&mut self) {
+        if self.lock.len() == 1 && self.token().is_some() {
+            write::delete(&mut self.lock);
+            self.token = Some(0);
+        }
     }
 
     /// Queue and deadlines last as long as anyone waits: an expiry that somebody has put on them
@@ -317,9 +323,7 @@ impl State for Stored<'_> {
             return Holds::None;
         }
         let owner = self.named(owner);
-        let [holds, token] = TOKEN.with(|field| self.lock.hash_get_two([&owner, field]));
-        self.token = Some(token.as_ref().map_or(0, read_token));
-        match holds {
+        match self.lock.hash_get(&owner) {
             None => Holds::None,
             Some(count) => number(count.as_slice()).map_or(Holds::Unreadable, Holds::Count),
         }

@@ -225,32 +225,6 @@ impl<'c> Key<'c> {
         adopt(value)
     }
 
-    /// The values of two fields of a hash.
-    #[must_use]
-    pub fn hash_get_two(&self, [one, other]: [&Str; 2]) -> [Option<Str>; 2] {
-        if self.raw.is_null() {
-            return [None, None];
-        }
-        let mut values: [*mut raw::RedisModuleString; 2] = [null_mut(); 2];
-        let [first, second] = &mut values;
-        // SAFETY: the arguments are pairs of a field and a place for its value, ended by null.
-        unsafe {
-            let Some(get) = raw::RedisModule_HashGet else {
-                return [None, None];
-            };
-            get(
-                self.raw,
-                raw::REDISMODULE_HASH_NONE.cast_signed(),
-                one.inner,
-                &raw mut *first,
-                other.inner,
-                &raw mut *second,
-                null::<c_char>(),
-            );
-        }
-        values.map(adopt)
-    }
-
     /// Sets two fields of a hash; makes the hash if there is none.
     pub fn hash_set_two(&mut self, [one, other]: &[(&Str, &Str); 2]) {
         self.make_writable();

@@ -67,7 +67,7 @@ pub fn asks(lock: &[u8], owner: &[u8], patience: Millis) {
 /// are not listened to.
 pub fn takes_fields(key: &[u8]) {
     for lock in table(|table| table.known_of(key)) {
-        note(|notes| notes.touch(lock, Touch::LOCK));
+        note(|notes| notes.touch(lock, Touch::QUEUE));
     }
 }
 

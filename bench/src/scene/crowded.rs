@@ -72,12 +72,6 @@ fn locks(bench: &mut Bench, number: usize) -> Result<()> {
         })?;
         let (acquire_rate, release_rate) = (acquired.rate, released.rate);
         drop((acquired, released));
-        let tokens = memory(&mut server)?;
-        let forgotten = work::all(&server, number, |index, out| {
-            let key = format!("redisson_lock_token:{{lock:{index}}}");
-            encode(out, &[b"DEL", key.as_bytes()]);
-        })?;
-        drop(forgotten);
         let after = memory(&mut server)?;
         let each = |bytes: f64| show(bytes / float(number));
         rows.push(vec![
@@ -86,14 +80,13 @@ fn locks(bench: &mut Bench, number: usize) -> Result<()> {
             show(release_rate),
             spread(&pairs.rate),
             each(held - before),
-            each(tokens - before),
             each(after - before),
         ]);
     }
     bench.report.table(
         "Many locks",
-        "Bytes are the server's used_memory for each lock: while all are held, when all are released and only the last tokens \
-         are kept (for\n`fairlock.token-ttl`, a day), and when those are gone too. The owner has 39 bytes, the names 9 to 10.",
+        "Bytes are the server's used_memory for each lock: while all are held, and when all are released. The owner has 39 bytes, \
+         the names 9 to 10.",
         &[
             "what",
             "acquired a second",
@@ -101,7 +94,6 @@ fn locks(bench: &mut Bench, number: usize) -> Result<()> {
             "pairs a second beside them",
             "bytes each, held",
             "released",
-            "forgotten",
         ],
         rows,
     );
