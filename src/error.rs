@@ -48,6 +48,8 @@ pub enum Error {
     Unblocked,
     /// The cluster is down for this node.
     ClusterDown,
+    /// The server is a replica, though one that takes writes.
+    Replica,
     /// Another connection asks for the same owner and has taken its place.
     TakenOver,
     /// No script of Redisson's fair lock.
@@ -145,6 +147,7 @@ impl fmt::Display for Error {
                  (master -> replica?)",
             ),
             Self::ClusterDown => out.write_str("CLUSTERDOWN The cluster is down"),
+            Self::Replica => out.write_str("READONLY this server is a replica: ask its master"),
             Self::TakenOver => {
                 out.write_str("TAKENOVER another connection asks for the same owner")
             }

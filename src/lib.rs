@@ -105,6 +105,8 @@ fn load(context: &Context, arguments: &[RedisString]) -> Status {
             && server::filter::register::<redisson::filter::Scripts>(ctx)
             && server::info::register(ctx, write_info);
         if loaded {
+            // Last: what is begun here goes on in the event loop, and must find the module loaded.
+            waiting::look_for_queues(ctx);
             return Status::Ok;
         }
         // The server does not say that it unloads what could not be loaded.

@@ -47,6 +47,8 @@ pub struct Batches {
     answers: Vec<Answer>,
     /// Units done with a whole batch.
     units: u64,
+    /// Where each unit's number is written when a batch is sent, so that its lock was never used before.
+    numbers: Vec<Vec<usize>>,
     heard: usize,
     sent: usize,
     done: u64,
@@ -70,6 +72,7 @@ impl Batches {
             encoded: (0..number).map(batch).collect(),
             answers: answers.repeat(units),
             units: units as u64,
+            numbers: Vec::new(),
             heard: 0,
             sent: 0,
             done: 0,
@@ -85,7 +88,17 @@ impl Batches {
 
     fn send(&mut self, out: &mut Vec<u8>) {
         let index = self.sent % self.encoded.len();
+        let begin = out.len();
         out.extend(self.encoded.get(index).into_iter().flatten());
+        for (unit, places) in self.numbers.iter().enumerate() {
+            let number = format!("{:010}", self.sent * self.numbers.len() + unit);
+            for place in places {
+                let place = begin + place;
+                if let Some(room) = out.get_mut(place..place + NUMBER.len()) {
+                    room.copy_from_slice(number.as_bytes());
+                }
+            }
+        }
         self.sent += 1;
         self.heard = 0;
     }
@@ -124,6 +137,8 @@ pub enum Manner {
     EvalSha,
     /// The same by EVAL.
     Eval,
+    /// As the first, on names that never come again.
+    Fresh,
     /// `SET NX PX` and DEL.
     Set,
 }
@@ -145,6 +160,7 @@ pub fn pairs(manner: Manner, scripts: &Scripts, connection: usize) -> Batches {
                 encode(out, &[b"FAIRLOCK.RELEASE", key.as_bytes(), owner]);
             })
         }
+        Manner::Fresh => fresh(owner, connection),
         Manner::Set => Batches::new(
             BATCHES,
             PAIRS,
@@ -165,6 +181,32 @@ pub fn pairs(manner: Manner, scripts: &Scripts, connection: usize) -> Batches {
             })
         }
     }
+}
+
+/// What stands in a name until its number is known.
+const NUMBER: &[u8; 10] = b"##########";
+
+/// Pairs on names of which each is used once.
+fn fresh(owner: &[u8], connection: usize) -> Batches {
+    let mut places: Vec<Vec<usize>> = vec![Vec::new(); PAIRS];
+    let name = [format!("order:{connection:04}:").as_bytes(), NUMBER].concat();
+    let answers = [Answer::Positive, Answer::Is(0)];
+    let mut batches = Batches::new(1, PAIRS, &answers, |out, _, unit| {
+        for words in [
+            &[b"FAIRLOCK.ACQUIRE", &name[..], owner, b"NOWAIT"][..],
+            &[b"FAIRLOCK.RELEASE", &name[..], owner],
+        ] {
+            let begin = out.len();
+            encode(out, words);
+            let mut windows = out.windows(NUMBER.len()).skip(begin);
+            let place = windows.position(|window| window == NUMBER);
+            if let Some(places) = places.get_mut(unit) {
+                places.extend(place.map(|place| begin + place));
+            }
+        }
+    });
+    batches.numbers = places;
+    batches
 }
 
 /// The keys and the channel of a lock as Redisson names them.

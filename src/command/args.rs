@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use crate::config::LONGEST;
 use crate::error::{Error, LONGEST_OWNER};
 use crate::keyspace::names::one_slot;
+use crate::keyspace::stored::number;
 use crate::lock::{Connection, Millis};
 use crate::server::{Args, Ctx, Str, in_cluster, string};
 use crate::waiting;
@@ -225,35 +226,9 @@ fn how_many(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-fn number(bytes: &[u8]) -> Option<i64> {
-    let digits = bytes.strip_prefix(b"-").unwrap_or(bytes);
-    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
-        return None;
-    }
-    std::str::from_utf8(bytes).ok()?.parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_are_plain_decimals() {
-        assert_eq!(number(b"30000"), Some(30_000));
-        assert_eq!(number(b"-1"), Some(-1));
-        for text in [
-            &b""[..],
-            b"-",
-            b"+1",
-            b"1.5",
-            b"1e3",
-            b"0x10",
-            b" 1",
-            b"9223372036854775808",
-        ] {
-            assert_eq!(number(text), None, "{}", text.escape_ascii());
-        }
-    }
 
     #[test]
     fn keywords_come_in_any_case() {

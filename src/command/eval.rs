@@ -7,6 +7,7 @@
 use std::ffi::CStr;
 
 use crate::error::Error;
+use crate::keyspace::stored::number;
 use crate::redisson::table::{Role, Script};
 use crate::redisson::{Call, Native, Reply, Step, filter, native, permission, recognise, stats};
 use crate::server::docs::{Argument, Docs, Keys};
@@ -144,8 +145,7 @@ fn will_run_as_lua(ctx: &Ctx, script: &Script, call: &Call<'_>) {
 
 /// Keys and arguments. `None` if their number is not one that a script can have.
 fn call<'c>(ctx: &'c Ctx, arguments: &Args<'c>) -> Option<Call<'c>> {
-    let number = std::str::from_utf8(arguments.get(1)?).ok()?;
-    let number: usize = number.parse().ok()?;
+    let number = usize::try_from(number(arguments.get(1)?)?).ok()?;
     let first_argument = number.checked_add(2)?;
     let others = arguments.len().checked_sub(first_argument)?;
     let mut call = Call {

@@ -130,6 +130,7 @@ pub fn swapped(_: &Ctx, one: i32, other: i32) {
 
 /// The server has become a replica, or the master.
 pub fn role_changes(ctx: &Ctx, replica: bool) {
+    waiting(|waiting| waiting.replica.set(replica));
     if replica {
         becomes_replica(ctx);
     } else {

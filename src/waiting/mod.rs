@@ -91,11 +91,8 @@ pub const EVENTS: Events = Events {
     role_changes: foreign::role_changes,
 };
 
-/// Forgets what an earlier load of the module may have left, and looks for queues that are there.
-pub fn start_afresh(ctx: &Ctx) {
-    state::start_afresh(ctx);
-    discovery::start(ctx);
-}
+pub use discovery::start as look_for_queues;
+pub use state::start_afresh;
 
 /// The identity of a lock. All that wait for it share its name, which can be long.
 #[must_use]

@@ -39,6 +39,8 @@ pub struct Waiting {
     pub grace: Cell<Tick>,
     /// Whether Redisson's scripts run natively. Once they are to run as Lua, all scores are lined up first.
     pub intercepts: Cell<bool>,
+    /// Whether the server is a replica. Its keys are the master's, also where it takes writes.
+    pub replica: Cell<bool>,
     /// Whether a step is under way: the key events are its own then.
     pub stepping: Cell<bool>,
     /// Whether the hook at the end of this iteration is still to come.
@@ -113,6 +115,7 @@ pub fn before_sleeping() {
 
 /// Forgets what an earlier load of the module may have left.
 pub fn start_afresh(ctx: &Ctx) {
+    waiting(|waiting| waiting.replica.set(ctx.flags().replica()));
     if in_cluster() {
         // From here on changes are noticed.
         let _ = ctx.slots_may_have_changed();

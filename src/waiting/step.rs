@@ -42,7 +42,8 @@ impl Drop for Stepping {
 /// Lets the rules decide one step on a lock, in the selected database, and carries it out.
 ///
 /// # Errors
-/// What `decide` returns, or [`Error::WrongType`] if a key of the lock holds something else.
+/// What `decide` returns; [`Error::WrongType`] if a key of the lock holds something else,
+/// [`Error::Replica`] at a replica.
 pub fn step<T>(
     ctx: &Ctx,
     lock: &[u8],
@@ -65,6 +66,9 @@ pub fn step_on<T>(
     wake: Option<WakeBy<'_>>,
     decide: impl FnOnce(&mut Stored<'_>, &Rules, Now) -> Result<T, Error>,
 ) -> Result<T, Error> {
+    if waiting(|waiting| waiting.replica.get()) {
+        return Err(Error::Replica);
+    }
     let stepping = Stepping::begin();
     given::follow_slots(ctx);
     let (mut rules, now, db) = (given::rules(), given::now(), ctx.db());

@@ -512,6 +512,8 @@ fn a_module_that_is_loaded_and_gone_again_leaves_no_memory_behind() {
     let path = Server::start().module_path();
     let server = Server::without_module(&["--enable-module-command", "yes"]);
     let mut client = server.connect();
+    // With keys there is something to look for once the module is loaded.
+    client.run("SET other value");
     let mut rounds = |number: usize| {
         for _ in 0..number {
             let refused = client.run(&format!("MODULE LOAD {path} lease never"));

@@ -93,6 +93,35 @@ fn a_replica_shows_the_lock_and_refuses_to_change_it() {
 }
 
 #[test]
+fn a_replica_that_takes_writes_grants_nothing_either() {
+    let (master, replica) = (
+        Server::start(),
+        Server::with(&["--replica-read-only", "no"]),
+    );
+    follow(&replica, &master);
+    let mut client = master.connect();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    client.run("FAIRLOCK.ACQUIRE k b ENQUEUE PATIENCE 600000");
+    same_keys(&master, &replica);
+    let mut writer = replica.connect();
+    assert_eq!(writer.run("SET other value"), "OK");
+    for command in [
+        "ACQUIRE k c",
+        "ACQUIRE free c",
+        "RELEASE k a",
+        "RENEW k a",
+        "CANCEL k b",
+        "BREAK k",
+    ] {
+        let error = writer.run(&format!("FAIRLOCK.{command}"));
+        assert!(error.starts_with("(error) READONLY "), "{command}: {error}");
+    }
+    assert_eq!(writer.run("DEL k"), "1");
+    assert_eq!(writer.run("LRANGE redisson_lock_queue:{k} 0 -1"), "[b]");
+    assert_eq!(writer.run("EXISTS k"), "0");
+}
+
+#[test]
 fn the_waiters_of_a_master_that_becomes_a_replica_are_told() {
     let (old, new) = (Server::start(), Server::start());
     follow(&new, &old);

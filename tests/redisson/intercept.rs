@@ -166,7 +166,12 @@ fn what_it_does_not_know_is_left_to_the_script() {
     strange[6] = b"soon".to_vec();
     let mut short = call("unlock");
     short.pop();
-    for words in [strange, short] {
+    let [padded, signed] = ["03", "+3"].map(|number| {
+        let mut words = call("lock");
+        words[2] = number.as_bytes().to_vec();
+        words
+    });
+    for words in [strange, short, padded, signed] {
         let expected = send(&mut lua, &words);
         assert_eq!(code(&expected), "ERR");
         assert_eq!(send(&mut client, &words), expected);
@@ -180,7 +185,7 @@ fn what_it_does_not_know_is_left_to_the_script() {
         assert_eq!(code(&expected), "WRONGTYPE");
         assert_eq!(send(&mut client, &call("lock")), expected);
     }
-    assert_eq!(counters(&native, "lua"), ["lock:3", "unlock:1"]);
+    assert_eq!(counters(&native, "lua"), ["lock:5", "unlock:1"]);
     assert_eq!(counters(&native, "intercepted"), [""; 0]);
 }
 

@@ -13,8 +13,9 @@ use crate::server::{Kind, Server};
 pub const CONNECTIONS: usize = 50;
 
 /// Who takes part, in which manner, on which of the servers.
-const CONTESTANTS: [(&str, Manner, usize); 6] = [
+const CONTESTANTS: [(&str, Manner, usize); 7] = [
     ("FAIRLOCK.ACQUIRE NOWAIT, RELEASE", Manner::Fairlock, 1),
+    ("the same, on names that never come again", Manner::Fresh, 1),
     ("SET NX PX, DEL", Manner::Set, 0),
     ("Redisson's scripts by EVALSHA", Manner::EvalSha, 0),
     ("Redisson's scripts by EVAL", Manner::Eval, 0),
@@ -50,7 +51,16 @@ pub fn run(bench: &mut Bench) -> Result<()> {
 }
 
 fn report(bench: &mut Bench, contestants: &[Contestant<Batches>]) {
-    let [fairlock, set, evalsha, eval, native_evalsha, native_eval] = contestants else {
+    let [
+        fairlock,
+        fresh,
+        set,
+        evalsha,
+        eval,
+        native_evalsha,
+        native_eval,
+    ] = contestants
+    else {
         return;
     };
     let ratio = |this: &Figure, other: &Figure| show(this.by(other).median());
@@ -101,6 +111,12 @@ fn report(bench: &mut Bench, contestants: &[Contestant<Batches>]) {
         &fairlock.rate,
         &set.rate,
         0.6,
+    );
+    goal(
+        "Lock/unlock CPU: names that come again ÷ names that never do",
+        &fairlock.cpu,
+        &fresh.cpu,
+        0.9,
     );
     goal(
         "Lock/unlock CPU: Redisson's scripts (EVAL) ÷ fairlock",
