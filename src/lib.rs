@@ -94,6 +94,13 @@ fn load(context: &Context, arguments: &[RedisString]) -> Status {
         return Status::Err;
     }
     Ctx::of(context, |ctx| {
+        if let Some(command) = ctx.missing_command() {
+            context.log_warning(&format!(
+                "fairlock needs the command {command}, which this server's configuration has renamed \
+                 (rename-command): without it replicas and files would not hear of locks"
+            ));
+            return Status::Err;
+        }
         ctx.report_changes_explicitly();
         server::remember_server(ctx);
         server::user::remember_module(ctx);

@@ -91,10 +91,17 @@ impl Filter for Scripts {
             intercept(command, by_text, &EVAL_NAME);
         } else if is(name, b"copy") {
             selected::before_copy(command);
-        } else {
-            permission::may_have_changed(is(name, b"exec"));
+        } else if is(name, b"exec") {
+            permission::may_have_changed(true);
+        } else if command.argument(1).is_some_and(changes_users) {
+            permission::may_have_changed(false);
         }
     }
+}
+
+/// Whether an ACL command changes users, by its second word.
+fn changes_users(word: &[u8]) -> bool {
+    is(word, b"setuser") || is(word, b"deluser") || is(word, b"load")
 }
 
 fn is(name: &[u8], word: &[u8]) -> bool {

@@ -21,6 +21,7 @@ pub mod events;
 pub mod filter;
 pub mod info;
 mod key;
+mod needs;
 pub mod nodes;
 pub mod scan;
 pub mod selected;

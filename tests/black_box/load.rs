@@ -87,6 +87,38 @@ fn reading_commands_are_read_only_and_the_others_write() {
 }
 
 #[test]
+fn it_is_not_loaded_where_a_command_that_it_needs_was_renamed() {
+    let path = Server::start().module_path();
+    for command in ["HSET", "DEL", "LPOP", "PUBLISH"] {
+        let renamed = [
+            "--rename-command",
+            command,
+            "hidden",
+            "--enable-module-command",
+            "yes",
+        ];
+        let server = Server::without_module(&renamed);
+        let refused = server.connect().run(&format!("MODULE LOAD {path}"));
+        assert!(refused.starts_with("(error) ERR "), "{refused}");
+        let log = server.log();
+        assert!(
+            log.contains(&format!("fairlock needs the command {command}")),
+            "{log}"
+        );
+    }
+    // Others may be.
+    let renamed = [
+        "--rename-command",
+        "KEYS",
+        "",
+        "--enable-module-command",
+        "yes",
+    ];
+    let server = Server::without_module(&renamed);
+    assert_eq!(server.connect().run(&format!("MODULE LOAD {path}")), "OK");
+}
+
+#[test]
 fn it_can_be_unloaded_when_nobody_waits_and_loaded_again() {
     let server = Server::with(&["--enable-module-command", "yes"]);
     let mut client = server.connect();
