@@ -165,7 +165,10 @@ fn refused(refusal: Refusal) -> &'static str {
     match refusal {
         Refusal::NotHeld => "NOTHELD the owner does not hold the lock, or not by this token",
         Refusal::QueueFull => "QUEUEFULL the lock has fairlock.max-waiters waiters",
-        Refusal::UnreadableHolds => "ERR the hold count in the lock's hash is not an integer",
+        Refusal::NotALock => "NOTALOCK the key holds a hash that is no lock: it is left as it is",
+        Refusal::NoLease => {
+            "NOTALOCK the hash has no expiry, so it may be somebody's data: say FORCE if it is a lock"
+        }
         Refusal::HoldsOverflow => "ERR the hold count cannot grow beyond 9223372036854775807",
         // The server's own text.
         Refusal::MemoryFull => "OOM command not allowed when used memory > 'maxmemory'.",

@@ -88,6 +88,8 @@ pub struct Stored<'c> {
     pub(super) scores: Key<'c>,
     /// The holder's token, once it was read; 0 if it has none.
     token: Option<i64>,
+    /// An owner that was asked about has a hold count.
+    is_counted: bool,
     /// The owners that were last named to the server: most steps are about one or two.
     named: [Option<Str>; 2],
 }
@@ -103,6 +105,11 @@ const AS_GOOD_AS_NOW: u64 = 1000;
 /// A token as it is written; 0 if it is none.
 fn read_token(text: &Str) -> i64 {
     number(text.as_slice()).unwrap_or(0).max(0)
+}
+
+/// A hold count, from 1.
+fn hold_count(text: &[u8]) -> Option<i64> {
+    number(text).filter(|count| *count >= 1)
 }
 
 /// The token of whoever holds the lock with this key.
@@ -157,6 +164,7 @@ impl<'c> Stored<'c> {
             queue,
             scores,
             token: None,
+            is_counted: false,
             named: [None, None],
         };
         if touched || stored.known.line.is_empty() {
@@ -325,8 +333,27 @@ impl State for Stored<'_> {
         let owner = self.named(owner);
         match self.lock.hash_get(&owner) {
             None => Holds::None,
-            Some(count) => number(count.as_slice()).map_or(Holds::Unreadable, Holds::Count),
+            Some(count) => {
+                let count = hold_count(count.as_slice());
+                self.is_counted = count.is_some();
+                count.map_or(Holds::Unreadable, Holds::Count)
+            }
         }
+    }
+
+    fn is_lock(&mut self) -> bool {
+        let fields = self.lock.len();
+        let named = match fields {
+            2 if self.token().is_some() => 1,
+            2 => 2 - usize::from(TOKEN.with(|field| self.lock.hash_get(field)).is_some()),
+            _ => fields,
+        };
+        let count = || {
+            self.lock
+                .hash_named()
+                .and_then(|(_, count)| hold_count(&count))
+        };
+        named == 1 && (self.is_counted || count().is_some())
     }
 
     fn take(&mut self, owner: &[u8], token: i64) {

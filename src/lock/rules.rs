@@ -82,8 +82,10 @@ pub enum Refusal {
     NotHeld,
     /// The lock has as many waiters as it may have.
     QueueFull,
-    /// The stored hold count is no number.
-    UnreadableHolds,
+    /// What the lock's key holds is no lock: it is somebody's data.
+    NotALock,
+    /// It has no lease, as no lock is left by its holder: it may be somebody's data.
+    NoLease,
     /// The hold count cannot grow.
     HoldsOverflow,
     /// The server may not use more memory.
@@ -96,7 +98,7 @@ pub enum Refusal {
 /// holds it already. `Ok(None)` if not; the queue then is as it was but for the dead.
 ///
 /// # Errors
-/// [`Refusal::UnreadableHolds`], [`Refusal::HoldsOverflow`].
+/// [`Refusal::NotALock`], [`Refusal::HoldsOverflow`].
 pub fn acquire<S: State>(
     state: &mut S,
     ask: &Ask<'_>,
@@ -104,9 +106,18 @@ pub fn acquire<S: State>(
     now: Now,
 ) -> Result<Option<Acquired>, Refusal> {
     match state.holds(ask.owner) {
-        Holds::Unreadable => Err(Refusal::UnreadableHolds),
-        Holds::Count(count) => hold_again(state, ask, count, now).map(Some),
-        Holds::None if state.is_held() => Ok(None),
+        Holds::Unreadable => Err(Refusal::NotALock),
+        Holds::Count(count) => {
+            require_lock(state)?;
+            hold_again(state, ask, count, now).map(Some)
+        }
+        Holds::None if state.is_held() => {
+            // Where somebody waits it was one when the first of them came.
+            if state.waiting() == 0 {
+                require_lock(state)?;
+            }
+            Ok(None)
+        }
         Holds::None => {
             settle(state, rules, now, Some(ask.owner));
             let ahead = state.nth(0).is_some_and(|head| head.as_ref() != ask.owner);
@@ -120,6 +131,20 @@ pub fn acquire<S: State>(
                 reentrant: false,
             }))
         }
+    }
+}
+
+/// Refuses what would change somebody's data. The key is not empty.
+fn require_lock<S: State>(state: &mut S) -> Result<(), Refusal> {
+    state.is_lock().then_some(()).ok_or(Refusal::NotALock)
+}
+
+/// The owner does not hold the lock: it is free, somebody else's, or no lock at all.
+fn not_held<S: State>(state: &mut S) -> Refusal {
+    if state.is_held() && !state.is_lock() {
+        Refusal::NotALock
+    } else {
+        Refusal::NotHeld
     }
 }
 
@@ -261,7 +286,7 @@ fn retry_after<S: State>(state: &mut S, patience: Millis, now: Now) -> Millis {
 ///
 /// # Errors
 /// [`Refusal::NotHeld`] if `owner` does not hold the lock or `token` is given and is not the
-/// current one; [`Refusal::UnreadableHolds`] unless `all`.
+/// current one; [`Refusal::NotALock`].
 pub fn release<S: State>(
     state: &mut S,
     owner: &[u8],
@@ -272,11 +297,12 @@ pub fn release<S: State>(
     now: Now,
 ) -> Result<i64, Refusal> {
     let left = match state.holds(owner) {
-        Holds::None => return Err(Refusal::NotHeld),
-        Holds::Unreadable if !all => return Err(Refusal::UnreadableHolds),
+        Holds::None => return Err(not_held(state)),
+        Holds::Unreadable => return Err(Refusal::NotALock),
         Holds::Count(count) if !all => count.saturating_sub(1).max(0),
-        Holds::Unreadable | Holds::Count(_) => 0,
+        Holds::Count(_) => 0,
     };
+    require_lock(state)?;
     if token.is_some() && state.token() != token {
         return Err(Refusal::NotHeld);
     }
@@ -293,15 +319,17 @@ pub fn release<S: State>(
 /// Sets the holder's lease anew. Returns the lease now set.
 ///
 /// # Errors
-/// [`Refusal::NotHeld`] if `owner` does not hold the lock.
+/// [`Refusal::NotHeld`] if `owner` does not hold the lock; [`Refusal::NotALock`].
 pub fn renew<S: State>(
     state: &mut S,
     owner: &[u8],
     lease: Millis,
     now: Now,
 ) -> Result<Millis, Refusal> {
-    if state.holds(owner) == Holds::None {
-        return Err(Refusal::NotHeld);
+    match state.holds(owner) {
+        Holds::None => return Err(not_held(state)),
+        Holds::Unreadable => return Err(Refusal::NotALock),
+        Holds::Count(_) => require_lock(state)?,
     }
     Ok(extend(state, lease, now))
 }
@@ -369,14 +397,26 @@ pub fn take_back<S: State>(
     let _ = release(state, owner, Some(token), false, session, rules, now);
 }
 
-/// Frees the lock whoever holds it. Returns whether anyone did.
-pub fn break_lock<S: State>(state: &mut S, rules: &Rules, now: Now) -> bool {
+/// Frees the lock whoever holds it; without a lease only by `force`. Returns whether anyone did.
+///
+/// # Errors
+/// [`Refusal::NotALock`], [`Refusal::NoLease`].
+pub fn break_lock<S: State>(
+    state: &mut S,
+    force: bool,
+    rules: &Rules,
+    now: Now,
+) -> Result<bool, Refusal> {
     let held = state.is_held();
     if held {
+        require_lock(state)?;
+        if state.lease_end().is_none() && !force {
+            return Err(Refusal::NoLease);
+        }
         free(state);
     }
     settle(state, rules, now, None);
-    held
+    Ok(held)
 }
 
 /// Looks at a lock that is due, or whose keys somebody else has touched: whatever follows from

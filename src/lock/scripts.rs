@@ -81,7 +81,7 @@ pub enum Unlocked {
 /// waits, if the script does.
 ///
 /// # Errors
-/// [`Refusal::MemoryFull`], [`Refusal::UnreadableHolds`], [`Refusal::HoldsOverflow`]; nothing has
+/// [`Refusal::MemoryFull`], [`Refusal::NotALock`], [`Refusal::HoldsOverflow`]; nothing has
 /// changed then.
 pub fn try_lock<S: State>(
     state: &mut S,
@@ -90,7 +90,7 @@ pub fn try_lock<S: State>(
     now: Now,
 ) -> Result<Tried, Refusal> {
     let holds = match state.holds(call.owner) {
-        Holds::Unreadable => return Err(Refusal::UnreadableHolds),
+        Holds::Unreadable => return Err(Refusal::NotALock),
         Holds::Count(count) => Some(count.checked_add(1).ok_or(Refusal::HoldsOverflow)?),
         Holds::None => None,
     };
@@ -250,7 +250,7 @@ fn whole(duration: Millis) -> i64 {
 /// Gives up one hold. If it was the last one, the lock is free and the head's turn has started.
 ///
 /// # Errors
-/// [`Refusal::UnreadableHolds`], [`Refusal::HoldsOverflow`]; nothing has changed then.
+/// [`Refusal::NotALock`], [`Refusal::HoldsOverflow`]; nothing has changed then.
 pub fn unlock<S: State>(
     state: &mut S,
     owner: &[u8],
@@ -261,7 +261,7 @@ pub fn unlock<S: State>(
 ) -> Result<Unlocked, Refusal> {
     let holds = state.holds(owner);
     match holds {
-        Holds::Unreadable => return Err(Refusal::UnreadableHolds),
+        Holds::Unreadable => return Err(Refusal::NotALock),
         Holds::Count(i64::MIN) => return Err(Refusal::HoldsOverflow),
         Holds::Count(_) | Holds::None => (),
     }

@@ -127,12 +127,15 @@ pub fn connection_closed<S: State>(state: &mut S, connection: Connection, rules:
         return;
     };
     let given_up = std::mem::take(holds);
-    let left = match state.holds(&session.owner) {
-        Holds::Count(count) => count.saturating_sub(given_up),
-        Holds::None | Holds::Unreadable => 0,
-    };
+    let holds = state.holds(&session.owner);
     let owner = Owner::clone(&session.owner);
     keep(state, session);
+    let Holds::Count(count) = holds else {
+        // Somebody has put something else there.
+        end(state);
+        return;
+    };
+    let left = count.saturating_sub(given_up);
     if left > 0 {
         state.set_holds(&owner, left);
     } else {

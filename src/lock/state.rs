@@ -69,9 +69,9 @@ impl Now {
 pub enum Holds {
     /// It is not the holder.
     None,
-    /// It is the holder, with this hold count. Foreign writers can leave counts below 1.
+    /// It is the holder, with this hold count, from 1.
     Count(i64),
-    /// It is the holder, but a foreign writer left something that is no number.
+    /// There is something of this name that is no hold count.
     Unreadable,
 }
 
@@ -246,6 +246,10 @@ pub trait State {
     fn lease_end(&mut self) -> Option<Millis>;
     /// How often `owner` holds the lock.
     fn holds(&mut self, owner: &[u8]) -> Holds;
+    /// Whether what is held is a lock: it has one holder, with a hold count.
+    fn is_lock(&mut self) -> bool {
+        true
+    }
     /// Makes `owner` the holder of a free lock, once, by this fencing token.
     fn take(&mut self, owner: &[u8], token: i64);
     /// Makes `owner` the holder of a free lock without a token, or changes its hold count.

@@ -313,7 +313,7 @@ const TABLE: &[(&str, i64, &str, &str, &str)] = &[
     ),
     (
         "break",
-        2,
+        -2,
         "write admin",
         "@admin @dangerous @slow @write",
         "RM delete",
@@ -422,7 +422,7 @@ const SYNTAX: &[(&str, &str)] = &[
     ("RELEASE", "key owner [TOKEN token] [ALL]"),
     ("RENEW", "key owner [LEASE lease]"),
     ("CANCEL", "key owner"),
-    ("BREAK", "key"),
+    ("BREAK", "key [FORCE]"),
     ("QUEUE", "key [LIMIT offset count]"),
     ("INFO", "key"),
     ("HELP", ""),

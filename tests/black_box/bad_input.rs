@@ -23,7 +23,6 @@ fn arguments_that_are_missing_or_too_many_are_refused() {
         "FAIRLOCK.CANCEL k",
         "FAIRLOCK.CANCEL k a b",
         "FAIRLOCK.BREAK",
-        "FAIRLOCK.BREAK k a",
         "FAIRLOCK.QUEUE",
         "FAIRLOCK.INFO",
         "FAIRLOCK.INFO k a",
@@ -49,6 +48,8 @@ fn options_that_are_unknown_repeated_or_contradict_each_other_are_refused() {
         ("ACQUIRE k a LEASE", "LEASE needs a value"),
         ("ACQUIRE k a LEASE 5 LEASE 6", "LEASE is given twice"),
         ("ACQUIRE k a ONCE ONCE", "ONCE is given twice"),
+        ("BREAK k a", "unknown option, expected FORCE"),
+        ("BREAK k FORCE force", "FORCE is given twice"),
         (
             "ACQUIRE k a PATIENCE 5 patience 6",
             "PATIENCE is given twice",

@@ -312,6 +312,6 @@ fn key_of(lock: usize, part: Part) -> String {
         Part::Lock => lock_name(lock),
         Part::Queue => key("queue", lock),
         Part::Deadlines => key("timeout", lock),
-        Part::Token => key("token", lock),
+        Part::Token => format!("fairlock_token:{{{}}}", lock_name(lock)),
     }
 }

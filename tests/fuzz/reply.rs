@@ -102,6 +102,7 @@ fn is_error(text: &[u8], name: &[u8]) -> bool {
         b"ERR",
         b"WRONGTYPE",
         b"NOTHELD",
+        b"NOTALOCK",
         b"TAKENOVER",
         b"QUEUEFULL",
         b"UNBLOCKED",

@@ -241,8 +241,8 @@ impl World {
 
     pub(super) fn break_lock(&mut self, step: Step, scope: &Scope) -> Checked {
         let rules = self.rules(scope);
-        let broken = rules::break_lock(&mut self.state, &rules, self.now);
-        ensure!(broken, "nothing to break");
+        let broken = rules::break_lock(&mut self.state, false, &rules, self.now);
+        ensure!(broken == Ok(true), "nothing to break: {broken:?}");
         self.freed_if(true, step, scope)
     }
 }

@@ -104,8 +104,8 @@ impl World {
                 return self.check(&before, Some(&owner), false);
             }
             Action::Break => {
-                let held = rules::break_lock(&mut self.state, &rules, now);
-                prop_assert_eq!(held, self.holder.is_some());
+                let held = rules::break_lock(&mut self.state, true, &rules, now);
+                prop_assert_eq!(held, Ok(self.holder.is_some()));
                 self.freed();
             }
             Action::Leave(nth, swept) => return self.leave(&before, *nth, *swept),

@@ -1,11 +1,11 @@
 //! Tokens grow: an acquisition that began after another one was told its token has a greater one.
 //!
 //! A kill that loses writes loses tokens: what was granted in the time that it may have taken away
-//! is no bound for what comes after it. Nor is anything before a kill if a token's key was deleted
-//! and the clock was set: both together leave nothing to go by.
+//! is no bound for what comes after it. Nor is anything before a kill if the clock was set: nothing is kept of a
+//! lock that is free but the time.
 
 use super::Violation;
-use crate::history::{Answer, Call, Fault, Harm, History, Micros, Part, Request};
+use crate::history::{Answer, Call, Fault, Harm, History, Micros, Request};
 
 /// A token, and who was told.
 #[derive(Clone, Copy)]
@@ -47,7 +47,7 @@ fn check_lock(history: &History, lock: usize) -> Vec<Violation> {
         .collect();
     told.sort_by_key(|told| told.at);
     let kills: Vec<(&Fault, Micros)> = (history.faults.iter())
-        .filter_map(|fault| Some((fault, lost_since(history, fault, lock)?)))
+        .filter_map(|fault| Some((fault, lost_since(history, fault)?)))
         .collect();
     for call in mine() {
         let Some(token) = token_of(call) else {
@@ -79,26 +79,15 @@ fn check_lock(history: &History, lock: usize) -> Vec<Violation> {
     found
 }
 
-/// Since when a fault may have taken tokens of a lock away.
-fn lost_since(history: &History, fault: &Fault, lock: usize) -> Option<Micros> {
+/// Since when a fault may have taken tokens away.
+fn lost_since(history: &History, fault: &Fault) -> Option<Micros> {
     let Harm::Kill { lost_since } = fault.harm else {
         return None;
     };
-    let before = || {
-        history
-            .faults
-            .iter()
-            .filter(|other| other.from < fault.from)
-    };
-    let clock_was_set = before().any(|other| matches!(other.harm, Harm::ClockStep { .. }));
-    let token_was_lost = before().any(|other| match other.harm {
-        Harm::FlushAll => true,
-        Harm::Delete { lock: other, key } => other == lock && key == Part::Token,
-        _ => false,
-    });
-    if clock_was_set && (token_was_lost || lost_since.is_some()) {
-        Some(0)
-    } else {
-        lost_since
-    }
+    let mut before = history
+        .faults
+        .iter()
+        .filter(|other| other.from < fault.from);
+    let clock_was_set = before.any(|other| matches!(other.harm, Harm::ClockStep { .. }));
+    if clock_was_set { Some(0) } else { lost_since }
 }
