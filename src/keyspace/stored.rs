@@ -112,6 +112,14 @@ fn hold_count(text: &[u8]) -> Option<i64> {
     number(text).filter(|count| *count >= 1)
 }
 
+/// The greatest token that keys may tell for all locks: that of a server that went on ahead of its clock,
+/// which was itself ahead.
+#[must_use]
+pub fn farthest_token(rules: &Rules, now: Now) -> i64 {
+    let skew = rules.clock_skew.saturating_mul(2 * 1000);
+    i64::try_from(now.micros.saturating_add(skew)).unwrap_or(0)
+}
+
 /// The token of whoever holds the lock with this key.
 pub(super) fn token_of(lock: &Key<'_>) -> Option<i64> {
     let token = TOKEN.with(|field| lock.hash_get(field));
@@ -271,12 +279,12 @@ impl<'c> Stored<'c> {
         name
     }
 
-    /// The holder has been given this token. What was kept for one lock, by whomever, is no other lock's
+    /// The holder has been given this token. What somebody has put far ahead for one lock is no other lock's
     /// affair.
     fn given(&mut self, token: i64) {
         self.token = Some(token);
-        let time = i64::try_from(self.now.micros).unwrap_or(i64::MAX);
-        if token <= time.max(self.greatest.saturating_add(1)) {
+        let next = self.greatest.saturating_add(1);
+        if token <= next.max(farthest_token(&self.rules, self.now)) {
             self.greatest = self.greatest.max(token);
         }
         self.keep_if_ahead(token);

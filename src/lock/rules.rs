@@ -20,6 +20,8 @@ pub struct Rules {
     pub turn: Millis,
     /// Patience of a waiter that was found in the keys without a deadline.
     pub patience: Millis,
+    /// By how much the clocks of servers that follow each other may differ.
+    pub clock_skew: Millis,
     /// Most waiters a lock may have.
     pub max_waiters: usize,
     /// Until then, waiters that were found in the keys count as alive: their server has just

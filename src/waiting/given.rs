@@ -1,6 +1,7 @@
 //! What every step is given: the time, and the rules as configured now.
 
 use crate::config;
+use crate::keyspace::stored::farthest_token;
 use crate::lock::{Now, Rules};
 use crate::server::{Ctx, clock, in_cluster};
 
@@ -22,6 +23,7 @@ pub fn rules() -> Rules {
     Rules {
         turn: config::TURN.get(),
         patience: config::PATIENCE.get(),
+        clock_skew: config::CLOCK_SKEW.get(),
         max_waiters: usize::try_from(config::MAX_WAITERS.get()).unwrap_or(usize::MAX),
         grace: waiting(|waiting| waiting.grace.get()),
         intercepts,
@@ -47,10 +49,9 @@ pub fn succeed() {
 }
 
 /// The greatest token that this server has to go on behind, as its keys say: the master has given it, or a
-/// run before this one. What is farther ahead than servers' clocks may be apart counts for its own lock only.
+/// run before this one.
 pub fn learn(token: i64) {
-    let skew = config::CLOCK_SKEW.get().saturating_mul(2000);
-    let farthest = i64::try_from(now().micros.saturating_add(skew)).unwrap_or(0);
+    let farthest = farthest_token(&rules(), now());
     waiting(|waiting| {
         let greatest = waiting.greatest_token.get();
         waiting

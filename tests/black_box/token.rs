@@ -122,8 +122,20 @@ fn a_token_ahead_of_the_clock_is_kept_until_the_clock_has_passed_it() {
     assert_eq!(end, (ahead + 1) / 1000 + 1);
     client.int("FAIRLOCK.RELEASE k a");
     assert_eq!(client.int("FAIRLOCK.ACQUIRE k b"), ahead + 2);
-    // That of one lock is no other's affair.
+    // What is farther ahead than servers' clocks may be apart is no other lock's affair.
     assert!(client.int("FAIRLOCK.ACQUIRE other a") < ahead);
+}
+
+#[test]
+fn a_token_that_was_ahead_is_remembered_though_all_keys_are_gone() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let ahead = client.int("FAIRLOCK.ACQUIRE k a") + 5_000_000;
+    client.int("FAIRLOCK.RELEASE k a");
+    client.run(&format!("SET fairlock_token:{{k}} {ahead}"));
+    assert_eq!(client.int("FAIRLOCK.ACQUIRE k a"), ahead + 1);
+    client.run("FLUSHALL");
+    assert_eq!(client.int("FAIRLOCK.ACQUIRE k a"), ahead + 2);
 }
 
 #[test]

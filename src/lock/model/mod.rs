@@ -46,6 +46,7 @@ use scope::{Fault, Kind, Scope, Wait};
 const RULES: Rules = Rules {
     turn: 2,
     patience: 3,
+    clock_skew: 0,
     max_waiters: 4,
     grace: 0,
     intercepts: true,

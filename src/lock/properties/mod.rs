@@ -20,6 +20,7 @@ pub use world::World;
 const RULES: Rules = Rules {
     turn: 50,
     patience: 300,
+    clock_skew: 0,
     max_waiters: 5,
     grace: 0,
     intercepts: true,
