@@ -17,7 +17,7 @@ use crate::server::{Access, Ctx, string};
 
 use super::deferred::Notes;
 use super::frozen::Frozen;
-use super::given::{self, grant_grace, learn, succeed};
+use super::given::{self, go_ahead_of_the_clock, grant_grace, learn};
 use super::id::LockId;
 use super::sent_away;
 use super::session::Sessions;
@@ -135,7 +135,7 @@ pub fn role_changes(ctx: &Ctx, replica: bool) {
         becomes_replica(ctx);
     } else {
         grant_grace();
-        succeed();
+        go_ahead_of_the_clock();
         touch_all(followed(std::mem::take), Touch::LOADED);
     }
 }

@@ -39,7 +39,7 @@ pub fn grant_grace() {
 
 /// Tokens go on ahead of this server's clock: another server has given them so far, and its clock may
 /// have been ahead.
-pub fn succeed() {
+pub fn go_ahead_of_the_clock() {
     let skew = config::CLOCK_SKEW.get().saturating_mul(1000);
     let ahead = i64::try_from(now().micros.saturating_add(skew)).unwrap_or(0);
     waiting(|waiting| {
@@ -63,7 +63,7 @@ pub fn learn(token: i64) {
 /// In a cluster, whether slots have come from another server.
 pub fn follow_slots(ctx: &Ctx) {
     if in_cluster() && ctx.slots_may_have_changed() {
-        succeed();
+        go_ahead_of_the_clock();
     }
 }
 
