@@ -55,7 +55,10 @@ impl Keys {
 
     fn apply_to_lock(&mut self, name: &str, rest: &[&str]) -> Result<(), String> {
         match (name, rest) {
-            ("HSET", [owner, count]) => {
+            // A token for a holder that came by a script.
+            ("HSET", ["", _]) => (),
+            // Taken by ACQUIRE the token comes with it.
+            ("HSET", [owner, count] | [owner, count, "", _]) => {
                 self.holds.insert((*owner).to_owned(), number(count)?);
             }
             ("HINCRBY", [owner, by]) => {
