@@ -43,16 +43,17 @@ test: setup-tests ## Formatting, lints, all tests
 test-redisson: setup-tests ## The tests with real clients, all releases of Redisson, long fleets
 	REDISSON_RELEASES=all cargo test --locked --test redisson
 
-# Servers that are unpacked beside the system, and what the tests with real clients are narrowed to.
+# Servers that are unpacked beside the system, the tests that need no JVM, and what those with real clients
+# are narrowed to.
 SERVERS ?= redis-7.0 redis-8.0 valkey-8.1
+MATRIX_TESTS ?= black_box topology
 REDISSON_TESTS ?=
 
 test-matrix: setup-tests ## The tests with servers on SERVERS="redis-8.0 valkey-8.1", one build for all
 	scripts/servers $(SERVERS)
 	@set -e; for server in $(SERVERS); do ( \
 	    export PATH="$$PWD/target/servers/$$server:$$PATH"; redis-server --version; \
-	    cargo test --locked --test black_box; \
-	    cargo test --locked --test topology; \
+	    for test in $(MATRIX_TESTS); do cargo test --locked --test $$test; done; \
 	    cargo test --locked --test redisson -- $(REDISSON_TESTS) \
 	); done
 

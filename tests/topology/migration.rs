@@ -10,8 +10,10 @@ use crate::server::wait_until;
 const HOME: usize = 0;
 const AWAY: usize = 1;
 
+/// No token is ahead of the clock there, and kept in a key that would have to move too.
 fn two_masters(options: &[&str]) -> Cluster {
-    let cluster = Cluster::start(2, 0, options);
+    let options = [&["--fairlock.clock-skew", "0"], options].concat();
+    let cluster = Cluster::start(2, 0, &options);
     assert_eq!(cluster.home("k"), HOME);
     cluster
 }
@@ -22,9 +24,7 @@ fn begin(cluster: &Cluster) -> Move<'_> {
 
 #[test]
 fn everybody_keeps_the_place_in_whichever_order_the_keys_move() {
-    // No token is ahead of the clock, and kept.
-    let options = ["--fairlock.turn", "60000", "--fairlock.clock-skew", "0"];
-    let cluster = two_masters(&options);
+    let cluster = two_masters(&["--fairlock.turn", "60000"]);
     let [lock, queue, deadlines] = keys_of("k");
     let orders = [
         [&lock, &queue, &deadlines],
@@ -336,7 +336,7 @@ fn waiters_are_sent_to_where_the_server_sends_newcomers() {
 
 #[test]
 fn tokens_grow_while_a_slot_moves_between_servers_whose_clocks_differ() {
-    let cluster = two_masters(&[]);
+    let cluster = Cluster::start(2, 0, &[]);
     cluster.masters[HOME].set_clock(5);
     let (mut from, mut to, mut last) = (HOME, AWAY, 0);
     for _ in 0..4 {
