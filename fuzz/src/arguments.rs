@@ -177,13 +177,16 @@ fn is_right(caller: &Anybody, words: &[&[u8]], has_owner: bool, options: &[Rule]
     seen.len() == given
 }
 
-/// A whole number in decimal digits, however many.
+/// A whole number in decimal digits, however many, as the server writes it.
 fn plain(text: &[u8]) -> Option<i128> {
     let (sign, digits) = match text.strip_prefix(b"-") {
         Some(digits) => (-1, digits),
         None => (1, text),
     };
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    if digits.starts_with(b"0") && text != b"0" {
         return None;
     }
     let add = |sum: i128, digit: &u8| {
