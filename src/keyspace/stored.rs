@@ -102,11 +102,6 @@ thread_local! {
 /// Microseconds in which no server restarts.
 const AS_GOOD_AS_NOW: u64 = 1000;
 
-/// A token as it is written; 0 if it is none.
-fn read_token(text: &Str) -> i64 {
-    number(text.as_slice()).unwrap_or(0).max(0)
-}
-
 /// A hold count, from 1.
 fn hold_count(text: &[u8]) -> Option<i64> {
     number(text).filter(|count| *count >= 1)
@@ -122,8 +117,8 @@ pub fn farthest_token(rules: &Rules, now: Now) -> i64 {
 
 /// The token of whoever holds the lock with this key.
 pub(super) fn token_of(lock: &Key<'_>) -> Option<i64> {
-    let token = TOKEN.with(|field| lock.hash_get(field));
-    token.as_ref().map(read_token).filter(|token| *token > 0)
+    let token = TOKEN.with(|field| lock.hash_get(field))?;
+    number(token.as_slice()).filter(|token| *token > 0)
 }
 
 impl<'c> Stored<'c> {

@@ -73,16 +73,10 @@ impl Filter for Scripts {
     fn look(command: &mut Incoming) {
         let name = command.argument(0).unwrap_or_default();
         if is(name, b"publish") || is(name, b"spublish") {
-            if let (Some(hooks), Some(channel)) = (HOOKS.get(), command.argument(1)) {
-                (hooks.publishes)(channel);
-            }
-            return;
+            return tell(command, |hooks| hooks.publishes);
         }
         if is(name, b"hdel") {
-            if let (Some(hooks), Some(key)) = (HOOKS.get(), command.argument(1)) {
-                (hooks.takes_fields)(key);
-            }
-            return;
+            return tell(command, |hooks| hooks.takes_fields);
         }
         permission::transaction_is_through();
         if is(name, b"evalsha") {
@@ -96,6 +90,13 @@ impl Filter for Scripts {
         } else if command.argument(1).is_some_and(changes_users) {
             permission::may_have_changed(false);
         }
+    }
+}
+
+/// Tells the first argument: a channel or a key.
+fn tell(command: &Incoming, whom: fn(Hooks) -> fn(&[u8])) {
+    if let (Some(hooks), Some(argument)) = (HOOKS.get(), command.argument(1)) {
+        whom(hooks)(argument);
     }
 }
 

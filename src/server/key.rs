@@ -225,27 +225,6 @@ impl<'c> Key<'c> {
         adopt(value)
     }
 
-    /// Sets two fields of a hash; makes the hash if there is none.
-    pub fn hash_set_two(&mut self, [one, other]: &[(&Str, &Str); 2]) {
-        self.make_writable();
-        // SAFETY: the arguments are pairs of a field and its value, ended by null; the server
-        // copies all of them.
-        unsafe {
-            let Some(set) = raw::RedisModule_HashSet else {
-                return;
-            };
-            set(
-                self.raw,
-                raw::REDISMODULE_HASH_NONE.cast_signed(),
-                one.0.inner,
-                one.1.inner,
-                other.0.inner,
-                other.1.inner,
-                null::<c_char>(),
-            );
-        }
-    }
-
     /// Sets a field of a hash; makes the hash if there is none.
     pub fn hash_set(&mut self, field: &Str, value: &Str) {
         self.make_writable();

@@ -41,22 +41,19 @@ pub fn grant_grace() {
 /// have been ahead.
 pub fn go_ahead_of_the_clock() {
     let skew = config::CLOCK_SKEW.get().saturating_mul(1000);
-    let ahead = i64::try_from(now().micros.saturating_add(skew)).unwrap_or(0);
-    waiting(|waiting| {
-        let greatest = waiting.greatest_token.get();
-        waiting.greatest_token.set(greatest.max(ahead));
-    });
+    go_on_behind(i64::try_from(now().micros.saturating_add(skew)).unwrap_or(0));
 }
 
 /// The greatest token that this server has to go on behind, as its keys say: the master has given it, or a
 /// run before this one.
 pub fn learn(token: i64) {
-    let farthest = farthest_token(&rules(), now());
+    go_on_behind(token.min(farthest_token(&rules(), now())));
+}
+
+fn go_on_behind(token: i64) {
     waiting(|waiting| {
-        let greatest = waiting.greatest_token.get();
-        waiting
-            .greatest_token
-            .set(greatest.max(token.min(farthest)));
+        let greatest = &waiting.greatest_token;
+        greatest.set(greatest.get().max(token));
     });
 }
 
