@@ -58,7 +58,8 @@ fn wait_gives_nil_in_time_and_gives_up_the_place() {
     client.int("FAIRLOCK.ACQUIRE k a");
     let start = Instant::now();
     assert_eq!(client.run("FAIRLOCK.ACQUIRE k b WAIT 50"), "(nil)");
-    assert!(start.elapsed() >= Duration::from_millis(50));
+    // The server counts whole milliseconds: the one in which it began may be nearly over.
+    assert!(start.elapsed() >= Duration::from_millis(49));
     assert_eq!(client.run("FAIRLOCK.QUEUE k"), "[]");
     assert_eq!(client.run("EXISTS redisson_lock_timeout:{k}"), "0");
 }

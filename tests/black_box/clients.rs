@@ -241,7 +241,8 @@ fn a_lease_that_ends_while_writes_are_paused_is_acted_on_after_the_pause() {
         assert_eq!(client.run("EXEC"), "[1, OK]");
         assert!(waiter.int() > 0);
         let elapsed = start.elapsed();
-        assert!(elapsed >= Duration::from_millis(600), "{mode}: {elapsed:?}");
+        // The server counts whole milliseconds: the one in which it began may be nearly over.
+        assert!(elapsed >= Duration::from_millis(599), "{mode}: {elapsed:?}");
         assert_eq!(client.holders("k"), "[b, 1]");
     }
 }
