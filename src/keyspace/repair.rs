@@ -169,7 +169,7 @@ mod tests {
         let now = Now::from_millis(100);
         let waiter = Waiter {
             presence,
-            deadline: now.tick_after(1),
+            deadline: now.listening_after(1),
             ..Waiter::found(0, now)
         };
         Line::of(owners(names).into_iter().map(|owner| (owner, waiter)))

@@ -31,6 +31,7 @@ mod properties;
 pub use rules::{Acquired, Ask, Place, Refusal, Rules, Way};
 pub use session::Session;
 pub use state::{
-    Connection, Event, Holds, Millis, Now, Owner, Presence, State, Tick, Ticket, Turn, Waiter,
+    Connection, Event, Heard, Holds, Millis, Now, Owner, Presence, State, Tick, Ticket, Turn,
+    Waiter,
 };
 pub use turn::Due;

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use super::score;
 use super::session;
 use super::state::{
-    Connection, Event, Holds, Millis, Now, Owner, Presence, State, Tick, Ticket, Waiter,
+    Connection, Event, Heard, Holds, Millis, Now, Owner, Presence, State, Ticket, Waiter,
 };
 use super::turn::{grant, next_token, settle};
 
@@ -26,7 +26,7 @@ pub struct Rules {
     pub max_waiters: usize,
     /// Until then, waiters that were found in the keys count as alive: their server has just
     /// started, and they may be on their way back.
-    pub grace: Tick,
+    pub grace: Heard,
     /// Whether Redisson's scripts are intercepted: the rules see all that its waiters do. Else Lua may
     /// be at work on the same queue.
     pub intercepts: bool,
@@ -237,7 +237,7 @@ pub fn join<S: State>(
         lease: ask.lease,
         patience: ask.patience,
         session: ask.session,
-        deadline: now.tick_after(ask.patience),
+        deadline: now.listening_after(ask.patience),
         score: 0,
         since: known.map_or(now.steady, |(_, waiter)| waiter.since),
     };
@@ -275,7 +275,7 @@ fn replace_blocked<S: State>(state: &mut S, owner: &[u8]) {
 /// the answer is itself a sign of life in time.
 fn retry_after<S: State>(state: &mut S, patience: Millis, now: Now) -> Millis {
     let until_free = match state.turn() {
-        Some(turn) => Some(turn.until.saturating_sub(now.tick())),
+        Some(turn) => Some(now.left_until(turn.until)),
         None => state
             .lease_end()
             .map(|end| end.saturating_sub(now.millis())),
@@ -347,7 +347,7 @@ pub fn asked<S: State>(state: &mut S, owner: &[u8], patience: Millis, sleeps: Mi
             let sleeps = sleeps.max(score::lease_left(state, now));
             waiter.presence = Presence::Asked;
             waiter.patience = patience;
-            waiter.deadline = now.tick_after(sleeps.saturating_add(patience));
+            waiter.deadline = now.listening_after(sleeps.saturating_add(patience));
             state.set_waiter(owner, waiter);
         }
         // A connection of ours waits for the same owner.

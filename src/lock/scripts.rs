@@ -217,7 +217,7 @@ fn told<S: State>(
     };
     let told = if index.is_some() { told.max(0) } else { told };
     match state.turn() {
-        Some(turn) if told <= 0 => whole(turn.until.saturating_sub(now.tick()).max(1)),
+        Some(turn) if told <= 0 => whole(now.left_until(turn.until).max(1)),
         _ => told,
     }
 }
@@ -331,7 +331,7 @@ fn drop_dead<S: State>(
         let waiter = state.waiter(&head);
         let over = waiter.is_some_and(|waiter| is_over(&waiter, client, rules, now));
         let turn = state.turn().filter(|turn| turn.owner == head);
-        let is_waited_for = turn.is_some_and(|turn| turn.until > now.tick());
+        let is_waited_for = turn.is_some_and(|turn| !now.is_over(turn.until));
         if !over || is_waited_for || asking == Some(head.as_ref()) {
             return;
         }
@@ -343,7 +343,7 @@ fn drop_dead<S: State>(
 /// Whether a script may drop a waiter.
 fn is_over(waiter: &Waiter, client: Millis, rules: &Rules, now: Now) -> bool {
     match waiter.presence {
-        Presence::Found if rules.grace > now.tick() => false,
+        Presence::Found if !now.is_over(rules.grace) => false,
         Presence::Gone => false,
         _ => waiter.score <= client && !waiter.lives(now),
     }

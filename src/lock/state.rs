@@ -20,6 +20,11 @@ pub type Connection = u64;
 /// clocks step; what is only counted here, and stored in no key, is counted by this one.
 pub type Tick = u64;
 
+/// An instant of the listening clock, in milliseconds: the steady clock less the time in which the server
+/// did not listen to its clients, because it stood still or because writes were paused. Turns and the
+/// deadlines of polling waiters are counted by it, for a waiter can only ask a server that listens.
+pub type Heard = u64;
+
 /// The server's clocks, read once for a whole step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Now {
@@ -27,6 +32,10 @@ pub struct Now {
     pub micros: u64,
     /// The steady clock in microseconds.
     pub steady: u64,
+    /// How far the listening clock is behind the steady clock: for how long the server has not listened.
+    pub deaf: Millis,
+    /// Everything that clients sent before this instant has been read.
+    pub heard: Heard,
 }
 
 impl Now {
@@ -36,6 +45,34 @@ impl Now {
         Self {
             micros: millis.saturating_mul(1000),
             steady: millis.saturating_mul(1000),
+            deaf: 0,
+            heard: millis,
+        }
+    }
+
+    /// So many milliseconds later, with the server listening all the time.
+    #[cfg(test)]
+    #[must_use]
+    pub fn later(self, time: Millis) -> Self {
+        let later = Self {
+            deaf: self.deaf,
+            ..self.after_stall(time)
+        };
+        Self {
+            heard: later.listening(),
+            ..later
+        }
+    }
+
+    /// So many milliseconds later, in which the server stood still.
+    #[cfg(test)]
+    #[must_use]
+    pub fn after_stall(self, time: Millis) -> Self {
+        Self {
+            micros: self.micros + time * 1000,
+            steady: self.steady + time * 1000,
+            deaf: self.deaf + time,
+            heard: self.heard,
         }
     }
 
@@ -61,6 +98,36 @@ impl Now {
     #[must_use]
     pub fn tick_after(self, duration: Millis) -> Tick {
         self.tick().saturating_add(duration)
+    }
+
+    /// The listening clock.
+    #[must_use]
+    pub fn listening(self) -> Heard {
+        self.tick().saturating_sub(self.deaf)
+    }
+
+    /// `duration` from now, by the listening clock.
+    #[must_use]
+    pub fn listening_after(self, duration: Millis) -> Heard {
+        self.listening().saturating_add(duration)
+    }
+
+    /// What is left until an instant of the listening clock.
+    #[must_use]
+    pub fn left_until(self, instant: Heard) -> Millis {
+        instant.saturating_sub(self.listening())
+    }
+
+    /// Whether an instant of the listening clock is over, and all that was sent before it has been read.
+    #[must_use]
+    pub fn is_over(self, instant: Heard) -> bool {
+        instant <= self.heard
+    }
+
+    /// When an instant of the listening clock is by the steady clock, if the server listens until then.
+    #[must_use]
+    pub fn tick_at(self, instant: Heard) -> Tick {
+        instant.saturating_add(self.deaf)
     }
 }
 
@@ -112,7 +179,7 @@ pub struct Waiter {
     /// The connection that the lock shall be bound to when it is handed to it.
     pub session: Option<Connection>,
     /// When a waiter that asked here counts as dead. No key tells; other servers go by the score.
-    pub deadline: Tick,
+    pub deadline: Heard,
     /// The instant in the keys after which scripts, and servers that know nothing else of the
     /// waiter, count it as dead (see [`super::score`]).
     pub score: Millis,
@@ -140,7 +207,7 @@ impl Waiter {
     pub fn lives(&self, now: Now) -> bool {
         match self.presence {
             Presence::Blocked(_) => true,
-            Presence::Polling | Presence::Asked => self.deadline > now.tick(),
+            Presence::Polling | Presence::Asked => !now.is_over(self.deadline),
             Presence::Found | Presence::Gone => false,
         }
     }
@@ -161,9 +228,9 @@ pub struct Turn {
     /// The polling waiter whose turn it is.
     pub owner: Owner,
     /// When the polling waiters right behind it are woken, if it is still silent; none once they are.
-    pub wakes_next: Option<Tick>,
+    pub wakes_next: Option<Heard>,
     /// When the turn ends.
-    pub until: Tick,
+    pub until: Heard,
 }
 
 /// One thing that happened in a step, for the server to carry out, announce and count. In order.

@@ -11,7 +11,9 @@
 use super::rules::Rules;
 use super::score;
 use super::session;
-use super::state::{Connection, Event, Millis, Now, Owner, Presence, State, Tick, Turn, Waiter};
+use super::state::{
+    Connection, Event, Heard, Millis, Now, Owner, Presence, State, Tick, Turn, Waiter,
+};
 
 /// How many waiters behind a silent head are woken.
 pub const WOKEN_BEHIND: usize = 16;
@@ -123,7 +125,7 @@ fn is_dead<S: State>(
     now: Now,
 ) -> bool {
     if let Some(turn) = state.turn().filter(|turn| turn.owner == *head) {
-        return turn.until <= now.tick();
+        return now.is_over(turn.until);
     }
     let goes_by_score = match waiter.presence {
         Presence::Polling => false,
@@ -131,7 +133,7 @@ fn is_dead<S: State>(
         _ => true,
     };
     if goes_by_score {
-        rules.grace <= now.tick() && waiter.score <= now.millis()
+        now.is_over(rules.grace) && waiter.score <= now.millis()
     } else {
         !waiter.lives(now)
     }
@@ -144,7 +146,7 @@ fn wait_for<S: State>(state: &mut S, head: &Owner, waiter: Waiter, rules: &Rules
         start_turn(state, head, waiter, rules, now);
         return;
     };
-    if turn.wakes_next.is_some_and(|at| at <= now.tick()) {
+    if turn.wakes_next.is_some_and(|at| now.is_over(at)) {
         turn.wakes_next = None;
         wake_behind(state, rules, turn.until);
         state.set_turn(Some(turn));
@@ -155,17 +157,17 @@ fn start_turn<S: State>(state: &mut S, head: &Owner, mut waiter: Waiter, rules: 
     let own = match waiter.presence {
         Presence::Polling => waiter.patience,
         Presence::Asked if waiter.lives(now) => {
-            let left = waiter.deadline.saturating_sub(now.tick());
+            let left = now.left_until(waiter.deadline);
             left.min(waiter.patience)
         }
-        _ if rules.grace > now.tick() => rules.turn,
+        _ if !now.is_over(rules.grace) => rules.turn,
         _ => waiter.score.saturating_sub(now.millis()),
     };
     let length = rules.turn.min(own).max(1);
-    let until = now.tick_after(length);
+    let until = now.listening_after(length);
     state.set_turn(Some(Turn {
         owner: Owner::clone(head),
-        wakes_next: Some(now.tick_after((length / 10).max(1))),
+        wakes_next: Some(now.listening_after((length / 10).max(1))),
         until,
     }));
     waiter.deadline = until;
@@ -175,7 +177,7 @@ fn start_turn<S: State>(state: &mut S, head: &Owner, mut waiter: Waiter, rules: 
 
 /// Wakes the polling waiters right behind a silent head. They have until the end of its turn to
 /// ask again. One that was found and may live without ever saying so keeps its own time.
-fn wake_behind<S: State>(state: &mut S, rules: &Rules, until: Tick) {
+fn wake_behind<S: State>(state: &mut S, rules: &Rules, until: Heard) {
     for index in 1..=WOKEN_BEHIND {
         let Some(owner) = state.nth(index) else { break };
         let Some(mut waiter) = state.waiter(&owner) else {
@@ -287,9 +289,11 @@ pub fn next_due<S: State>(state: &mut S, rules: &Rules, now: Now) -> Due {
     let (deadline, score) = score::shield_ends(state, rules, now);
     Due {
         wall: [state.lease_end(), score].into_iter().flatten().min(),
-        tick: [renew, turn_ends, wakes_next, deadline]
+        tick: [turn_ends, wakes_next, deadline]
             .into_iter()
             .flatten()
+            .map(|instant| now.tick_at(instant))
+            .chain(renew)
             .min(),
     }
 }

@@ -11,7 +11,7 @@
 //! its token, and the lease decides.)
 
 use crate::error::moved;
-use crate::lock::{Connection, Millis, Now, Owner, Ticket};
+use crate::lock::{Connection, Millis, Now, Owner, Tick, Ticket};
 use crate::server::Ctx;
 use crate::server::block::{Blocking, Id};
 use crate::server::user;
@@ -55,9 +55,9 @@ pub fn let_go() {
     }
 }
 
-/// Ends the clients whose time is up.
-pub fn time_out_due(now: Now) {
-    while let Some((ticket, lock, owner)) = blocked(|blocked| blocked.first_due(now.tick())) {
+/// Ends the clients whose time was up at an instant of the steady clock.
+pub fn time_out_due(at: Tick) {
+    while let Some((ticket, lock, owner)) = blocked(|blocked| blocked.first_due(at)) {
         unblock(ticket, Outcome::Nil);
         stats(Stats::timed_out);
         give_up_place(lock, owner, ticket);

@@ -15,6 +15,7 @@ use super::discovery;
 use super::foreign;
 use super::given;
 use super::id::LockId;
+use super::listening::Listening;
 use super::noted;
 use super::schedule::Ring;
 use super::state::{blocked, note, notes, table, waiting};
@@ -24,18 +25,35 @@ use super::watch;
 
 /// Milliseconds after which a lock that is due is looked at again while writes are paused.
 const PAUSE: u64 = 100;
-/// Milliseconds that the server sleeps at most, with `hz` at its least.
+/// Milliseconds that the server sleeps at most, with `hz` at its least: it has a job of its own to do then.
 const NAP: u64 = 1000;
 
 /// Does what was noted at the end of the last iteration, and what has fallen due, before any
 /// command of this one.
 pub fn after_sleep(ctx: &Ctx) {
     waiting(|waiting| waiting.in_iteration.set(true));
+    let began = given::tick();
+    begin_to_listen(ctx, began);
     notes(Notes::forget_delivered);
     do_what_was_noted(ctx);
     notes(Notes::forget_known);
-    if table(|table| !table.is_empty()) {
+    if is_anybody_waiting() {
         look_at_due_locks(ctx);
+    }
+    listening(|listening| listening.reads(began));
+}
+
+fn is_anybody_waiting() -> bool {
+    table(|table| !table.is_empty())
+}
+
+/// An iteration begins: notices for how long the server has not listened.
+fn begin_to_listen(ctx: &Ctx, began: Tick) {
+    if is_anybody_waiting() {
+        listening(|listening| listening.begins(began, ctx.writes_paused()));
+        given::make_up_for(waiting(|waiting| waiting.listening.get().missed()));
+    } else {
+        listening(Listening::rests);
     }
 }
 
@@ -49,15 +67,30 @@ pub fn before_sleep(ctx: &Ctx) {
     clients::let_go();
     notes(Notes::forget_seen);
     waiting(|waiting| waiting.in_iteration.set(false));
-    if alarm() != before && may_oversleep() {
-        events::hurry();
+    let alarm = alarm();
+    if is_anybody_waiting() || alarm != before {
+        end_iteration(ctx, alarm, alarm != before);
     }
 }
 
-/// Whether the server may sleep past the alarm. Before 7.2 it works out how long to sleep before it comes
-/// here; but it wakes up for a job of its own at least once in [`NAP`].
-fn may_oversleep() -> bool {
-    alarm().is_some_and(|alarm| alarm <= given::now().tick_after(NAP))
+/// The server goes to sleep, until the alarm at the longest.
+fn end_iteration(ctx: &Ctx, alarm: Option<Tick>, is_new: bool) {
+    let now = given::tick();
+    let own_job = now.saturating_add(NAP);
+    let wakes = alarm.map_or(own_job, |alarm| alarm.min(own_job));
+    // Before 7.2 the server works out how long to sleep before it comes here: it may sleep past the alarm.
+    if is_new && wakes < own_job {
+        events::hurry();
+    }
+    listening(|listening| listening.ends(now, ctx.writes_paused(), wakes));
+}
+
+fn listening(change: impl FnOnce(&mut Listening)) {
+    waiting(|waiting| {
+        let mut listening = waiting.listening.get();
+        change(&mut listening);
+        waiting.listening.set(listening);
+    });
 }
 
 fn alarm() -> Option<Tick> {
@@ -67,6 +100,9 @@ fn alarm() -> Option<Tick> {
 impl Alarm for Ring {
     fn ring(ctx: &Ctx) {
         table(|table| table.schedule.rang());
+        // Not before what has come in time was read: it may serve those whose time is up.
+        let now = given::tick();
+        clients::time_out_due(waiting(|waiting| waiting.listening.get().read_until(now)));
         look_at_due_locks(ctx);
     }
 }
@@ -114,7 +150,6 @@ fn look_at_due_locks(ctx: &Ctx) {
     if is_nothing_due(now) {
         return;
     }
-    clients::time_out_due(now);
     let due = table(|table| table.schedule.due(now));
     if !due.is_empty() {
         note(Notes::retry_stuck);

@@ -2,7 +2,7 @@
 
 use crate::config;
 use crate::keyspace::stored::farthest_token;
-use crate::lock::{Now, Rules};
+use crate::lock::{Millis, Now, Rules, Tick};
 use crate::server::{Ctx, clock, in_cluster};
 
 use super::state::{note, notes, table, waiting};
@@ -10,10 +10,20 @@ use super::state::{note, notes, table, waiting};
 /// The server's clocks.
 #[must_use]
 pub fn now() -> Now {
+    let steady = clock::steady_micros();
+    let (tick, listening) = (steady / 1000, waiting(|waiting| waiting.listening.get()));
     Now {
         micros: clock::wall_micros(),
-        steady: clock::steady_micros(),
+        steady,
+        deaf: listening.deaf(tick),
+        heard: listening.heard(tick),
     }
+}
+
+/// The steady clock alone.
+#[must_use]
+pub fn tick() -> Tick {
+    clock::steady_micros() / 1000
 }
 
 /// The rules as configured now.
@@ -33,8 +43,20 @@ pub fn rules() -> Rules {
 
 /// Waiters that are found in the keys count as alive for one turn from now.
 pub fn grant_grace() {
-    let until = now().tick_after(config::TURN.get());
-    waiting(|waiting| waiting.grace.set(until));
+    grant_grace_of(config::TURN.get());
+}
+
+/// The server has not listened for so long: waiters of which only the score in the keys is known could not
+/// ask meanwhile. They count as alive for as long, and for one turn at most.
+pub fn make_up_for(missed: Millis) {
+    if missed > 0 {
+        grant_grace_of(missed.min(config::TURN.get()));
+    }
+}
+
+fn grant_grace_of(time: Millis) {
+    let until = now().listening_after(time);
+    waiting(|waiting| waiting.grace.set(waiting.grace.get().max(until)));
 }
 
 /// Tokens go on ahead of this server's clock: another server has given them so far, and its clock may

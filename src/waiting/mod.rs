@@ -30,6 +30,7 @@
 //! - [`blocked`]: who is blocked, by ticket and by time;
 //! - [`deferred`]: notes of work that has to wait until no command is running;
 //! - [`touch`]: how a lock's keys were touched;
+//! - [`listening`]: for how long the server has not listened to its clients;
 //! - [`session`]: which connection has which locks bound to it;
 //! - [`stats`]: what INFO shows;
 //! - [`marks`]: marks on single waiters in the table, and sessions in it;
@@ -48,6 +49,7 @@ mod foreign;
 mod frozen;
 mod given;
 mod id;
+mod listening;
 mod marks;
 mod moving;
 mod noted;
@@ -115,7 +117,7 @@ pub enum Seen {
 #[must_use]
 pub fn seen(id: &LockId, owner: &[u8], now: Now) -> Seen {
     let waiter = state::table(|table| table.waiter(id, owner));
-    let left = |waiter: Waiter| waiter.deadline.saturating_sub(now.tick());
+    let left = |waiter: Waiter| now.left_until(waiter.deadline);
     match waiter.map(|waiter| (waiter.presence, waiter)) {
         Some((Presence::Blocked(_), _)) => Seen::Blocked,
         Some((Presence::Polling | Presence::Asked, waiter)) => Seen::Asking(left(waiter)),

@@ -8,7 +8,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 
-use crate::lock::Tick;
+use crate::lock::Heard;
 use crate::server::scan::KeyScan;
 use crate::server::{Ctx, events, in_cluster};
 
@@ -16,6 +16,7 @@ use super::blocked::Blocked;
 use super::deferred::Notes;
 use super::frozen::Frozen;
 use super::id::LockId;
+use super::listening::Listening;
 use super::session::Sessions;
 use super::stats::Stats;
 use super::table::Table;
@@ -36,7 +37,9 @@ pub struct Waiting {
     /// The greatest token that was given, or may have been given by the server before this one.
     pub greatest_token: Cell<i64>,
     /// Until when waiters that are found in the keys count as alive.
-    pub grace: Cell<Tick>,
+    pub grace: Cell<Heard>,
+    /// For how long the server has not listened to its clients.
+    pub listening: Cell<Listening>,
     /// Whether Redisson's scripts run natively. Once they are to run as Lua, all scores are lined up first.
     pub intercepts: Cell<bool>,
     /// Whether the server is a replica. Its keys are the master's, also where it takes writes.

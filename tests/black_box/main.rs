@@ -52,6 +52,7 @@ mod replication;
 mod scripts;
 mod security;
 mod session;
+mod stalls;
 mod stats;
 mod token;
 mod transactions;

@@ -130,8 +130,7 @@ impl World {
 
     /// A millisecond passes.
     pub(super) fn pass(&mut self) -> bool {
-        self.now.micros += 1000;
-        self.now.steady += 1000;
+        self.now = self.now.later(1);
         self.expire()
     }
 

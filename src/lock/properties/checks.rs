@@ -193,7 +193,8 @@ impl World {
             Presence::Polling | Presence::Found | Presence::Asked
         ));
         // Its deadline is over, or it had a turn or was woken with the head and did not come.
-        let woken_until = self.now.tick() >= before.turn.as_ref().map_or(0, |turn| turn.until);
+        let turn = before.turn.as_ref();
+        let woken_until = turn.is_none_or(|turn| self.now.is_over(turn.until));
         prop_assert!(
             self.is_over(waiter) || woken_until,
             "{:?} reaped alive",

@@ -73,6 +73,8 @@ pub enum Action {
     /// The last hand-off's receiver turns out to be gone.
     Undelivered,
     Sleep(Millis),
+    /// The server stands still for so long.
+    Stall(Millis),
     /// The wall clock is set this much ahead or back.
     StepClock(i64),
     /// Somebody deletes the lock's key.
@@ -143,6 +145,7 @@ fn action() -> impl Strategy<Value = Action> {
         3 => (0..5usize, any::<bool>()).prop_map(|(nth, swept)| Action::Leave(nth, swept)),
         1 => Just(Action::Undelivered),
         3 => prop_oneof![1..60u64, 1..3_000u64].prop_map(Action::Sleep),
+        1 => prop_oneof![1..60u64, 1..9_000u64].prop_map(Action::Stall),
         1 => prop_oneof![-3_000..3_000i64, Just(-3_600_000), Just(3_600_000)].prop_map(Action::StepClock),
         1 => Just(Action::ForeignDelete),
         1 => (0..5usize, -600..600i64).prop_map(|(nth, score)| Action::ForeignScore(nth, score)),

@@ -118,6 +118,7 @@ impl World {
                 }
             }
             Action::Sleep(time) => self.sleep(*time)?,
+            Action::Stall(time) => self.stall(*time),
             Action::StepClock(step) => self.step_clock(*step),
             Action::ForeignDelete => {
                 self.state.free();
@@ -197,7 +198,7 @@ impl World {
         let least = self.last_token.cast_unsigned() / 1000 + 1;
         let time = self.now.after(1).max(least);
         self.now = Now::from_millis(time);
-        self.rules.grace = self.now.tick_after(self.rules.turn);
+        self.rules.grace = self.now.listening_after(self.rules.turn);
         self.expire();
         self.state.restart(self.now);
         self.blocked.clear();
@@ -337,10 +338,7 @@ impl World {
 
     /// Time passes; the server looks at the lock whenever it is due.
     fn sleep(&mut self, time: Millis) -> Checked {
-        let end = Now {
-            micros: self.now.micros + time * 1000,
-            steady: self.now.steady + time * 1000,
-        };
+        let end = self.now.later(time);
         let mut looks = 0;
         while let Some(left) = self
             .until_due()
@@ -348,8 +346,7 @@ impl World {
         {
             looks += 1;
             prop_assert!(looks < 10_000, "a lock that is due is not brought on");
-            self.now.micros += left * 1000;
-            self.now.steady += left * 1000;
+            self.now = self.now.later(left);
             let relied_on = !self.bound.is_empty();
             let ended = self.expire();
             prop_assert!(
@@ -378,6 +375,13 @@ impl World {
         wall.into_iter().chain(tick).min()
     }
 
+    /// The server stands still. What was sent to it meanwhile is unread when it looks at the lock.
+    fn stall(&mut self, time: Millis) {
+        self.now = self.now.after_stall(time);
+        self.expire();
+        rules::look(&mut self.state, &self.rules, self.now);
+    }
+
     /// The wall clock is set; the server looks at its locks when it notices.
     fn step_clock(&mut self, millis: i64) {
         self.now.micros = self.now.micros.saturating_add_signed(millis * 1000);
@@ -398,10 +402,10 @@ impl World {
     /// Whether a polling waiter may be dropped now, as its clients understand the promise.
     pub(super) fn is_over(&self, waiter: &Waiter) -> bool {
         match waiter.presence {
-            Presence::Polling | Presence::Asked => waiter.deadline <= self.now.tick(),
+            Presence::Polling | Presence::Asked => self.now.is_over(waiter.deadline),
             // By a script it may be over by its client's clock, which is not far ahead.
             Presence::Found => {
-                waiter.score <= self.now.after(3_000) && self.rules.grace <= self.now.tick()
+                waiter.score <= self.now.after(3_000) && self.now.is_over(self.rules.grace)
             }
             Presence::Blocked(_) | Presence::Gone => false,
         }
