@@ -278,11 +278,16 @@ impl<'c> Stored<'c> {
     /// affair.
     fn given(&mut self, token: i64) {
         self.token = Some(token);
+        self.go_on_behind(token);
+        self.keep_if_ahead(token);
+    }
+
+    /// All tokens from now on are greater than this one, unless no server can have given it.
+    fn go_on_behind(&mut self, token: i64) {
         let next = self.greatest.saturating_add(1);
         if token <= next.max(farthest_token(&self.rules, self.now)) {
             self.greatest = self.greatest.max(token);
         }
-        self.keep_if_ahead(token);
     }
 
     /// Keeps a token for as long as it is ahead of the clock: should the server restart, its clock would
@@ -393,10 +398,13 @@ impl State for Stored<'_> {
     }
 
     fn token(&mut self) -> Option<i64> {
-        let lock = &self.lock;
-        let token = *self
-            .token
-            .get_or_insert_with(|| token_of(lock).unwrap_or(0));
+        let token = self.token.unwrap_or_else(|| {
+            let token = token_of(&self.lock).unwrap_or(0);
+            // It may be ahead of the clock, from before a restart, and the holder is about to be told.
+            self.go_on_behind(token);
+            token
+        });
+        self.token = Some(token);
         (token > 0).then_some(token)
     }
 
