@@ -274,15 +274,20 @@ impl<'c> Stored<'c> {
         name
     }
 
-    /// The holder has been given this token. What somebody has put far ahead for one lock is no other lock's
-    /// affair.
+    /// The holder has been given this token.
     fn given(&mut self, token: i64) {
         self.token = Some(token);
+        self.learn(token);
+        self.keep_if_ahead(token);
+    }
+
+    /// All tokens from now on are greater than this one, which the holder has. What somebody has put far
+    /// ahead for one lock is no other lock's affair.
+    fn learn(&mut self, token: i64) {
         let next = self.greatest.saturating_add(1);
         if token <= next.max(farthest_token(&self.rules, self.now)) {
             self.greatest = self.greatest.max(token);
         }
-        self.keep_if_ahead(token);
     }
 
     /// Keeps a token for as long as it is ahead of the clock: should the server restart, its clock would
@@ -393,11 +398,13 @@ impl State for Stored<'_> {
     }
 
     fn token(&mut self) -> Option<i64> {
-        let lock = &self.lock;
-        let token = *self
-            .token
-            .get_or_insert_with(|| token_of(lock).unwrap_or(0));
-        (token > 0).then_some(token)
+        if self.token.is_none() {
+            let token = token_of(&self.lock).unwrap_or(0);
+            self.token = Some(token);
+            // A run of the server before this one may have given it, by a clock that was ahead.
+            self.learn(token);
+        }
+        self.token.filter(|token| *token > 0)
     }
 
     fn set_token(&mut self, token: i64) {
