@@ -109,9 +109,10 @@ fn load(context: &Context, arguments: &[RedisString]) -> Status {
         let loaded = config::load(context, arguments)
             && register_commands(ctx)
             && server::events::subscribe(ctx, EVENTS)
-            && server::filter::register::<redisson::filter::Scripts>(ctx)
+            && redisson::filter::register(ctx)
             && server::info::register(ctx, write_info);
         if loaded {
+            redisson::renamed::tell(ctx);
             // Last: what is begun here goes on in the event loop, and must find the module loaded.
             waiting::look_for_queues(ctx);
             return Status::Ok;

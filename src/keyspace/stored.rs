@@ -274,16 +274,16 @@ impl<'c> Stored<'c> {
         name
     }
 
-    /// The holder has been given this token. What somebody has put far ahead for one lock is no other lock's
-    /// affair.
+    /// The holder has been given this token.
     fn given(&mut self, token: i64) {
         self.token = Some(token);
-        self.go_on_behind(token);
+        self.learn(token);
         self.keep_if_ahead(token);
     }
 
-    /// All tokens from now on are greater than this one, unless no server can have given it.
-    fn go_on_behind(&mut self, token: i64) {
+    /// All tokens from now on are greater than this one, which the holder has. What somebody has put far
+    /// ahead for one lock is no other lock's affair.
+    fn learn(&mut self, token: i64) {
         let next = self.greatest.saturating_add(1);
         if token <= next.max(farthest_token(&self.rules, self.now)) {
             self.greatest = self.greatest.max(token);
@@ -398,14 +398,13 @@ impl State for Stored<'_> {
     }
 
     fn token(&mut self) -> Option<i64> {
-        let token = self.token.unwrap_or_else(|| {
+        if self.token.is_none() {
             let token = token_of(&self.lock).unwrap_or(0);
-            // It may be ahead of the clock, from before a restart, and the holder is about to be told.
-            self.go_on_behind(token);
-            token
-        });
-        self.token = Some(token);
-        (token > 0).then_some(token)
+            self.token = Some(token);
+            // A run of the server before this one may have given it, by a clock that was ahead.
+            self.learn(token);
+        }
+        self.token.filter(|token| *token > 0)
     }
 
     fn set_token(&mut self, token: i64) {

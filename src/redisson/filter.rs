@@ -2,12 +2,12 @@
 
 use std::cell::Cell;
 
-use crate::server::filter::{Filter, Incoming};
+use crate::server::filter::{self, Filter, Incoming};
 use crate::server::{Ctx, Str, selected, string};
 
 use super::recognise::{by_digest, by_text};
 use super::table::{Form, Role, Script};
-use super::{permission, stats};
+use super::{permission, renamed, stats};
 
 /// Those who want to know what the filter sees.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +43,12 @@ pub fn start_afresh(ctx: &Ctx, hooks: Hooks) {
     IS_REPLICA.set(ctx.flags().replica());
     permission::forget();
     stats::clear();
+}
+
+/// Has the server show commands from now on. False if it refuses.
+#[must_use]
+pub fn register(ctx: &Ctx) -> bool {
+    filter::register::<Scripts>(ctx) && renamed::register(ctx)
 }
 
 /// The server has become a replica, or the master.
@@ -101,7 +107,7 @@ fn tell(command: &Incoming, whom: fn(Hooks) -> fn(&[u8])) {
 }
 
 /// Whether an ACL command changes users, by its second word.
-fn changes_users(word: &[u8]) -> bool {
+pub fn changes_users(word: &[u8]) -> bool {
     is(word, b"setuser") || is(word, b"deluser") || is(word, b"load")
 }
 

@@ -15,6 +15,7 @@ pub mod filter;
 mod leave;
 pub mod permission;
 pub mod recognise;
+pub mod renamed;
 mod renew;
 mod run;
 pub mod stats;

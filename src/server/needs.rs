@@ -31,7 +31,9 @@ impl Ctx {
         commands.find(|command| !self.has_command(command))
     }
 
-    fn has_command(&self, name: &str) -> bool {
+    /// Whether a command is there under this name. What rename-command does holds until the server ends.
+    #[must_use]
+    pub fn has_command(&self, name: &str) -> bool {
         let name = string(name.as_bytes());
         let (mut words, mut keys) = ([name.inner], 0);
         // SAFETY: one word, which lives until the call returns, and a place for the number of keys. The

@@ -102,6 +102,22 @@ fn tokens_grow_over_steps_of_the_clock() {
 }
 
 #[test]
+fn what_is_told_of_a_token_after_a_step_back_and_a_restart_outlives_the_keys() {
+    let aof = ["--appendonly", "yes", "--appendfsync", "always"];
+    let server = Server::with_movable_clock(&aof);
+    let token = server.connect().int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    server.set_clock(-5);
+    let server = server.kill_and_restart();
+    let mut client = server.connect();
+    assert_eq!(client.int("FAIRLOCK.ACQUIRE k a ONCE"), token);
+    // Kept in a key, as it is ahead of the clock.
+    assert_eq!(client.run("FAIRLOCK.RELEASE k a"), "0");
+    assert_eq!(client.run("FLUSHALL"), "OK");
+    let next = client.int("FAIRLOCK.ACQUIRE k b");
+    assert!(next > token, "{next} after {token}");
+}
+
+#[test]
 fn a_session_is_renewed_after_a_step_back() {
     let server = Server::with_movable_clock(&[]);
     let mut client = server.connect();

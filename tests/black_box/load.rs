@@ -4,7 +4,8 @@ use std::fs;
 
 use tempfile::TempDir;
 
-use crate::server::Server;
+use crate::client::Blocked;
+use crate::server::{Server, wait_until};
 
 #[test]
 fn it_loads_from_the_command_line() {
@@ -116,6 +117,65 @@ fn it_is_not_loaded_where_a_command_that_it_needs_was_renamed() {
     ];
     let server = Server::without_module(&renamed);
     assert_eq!(server.connect().run(&format!("MODULE LOAD {path}")), "OK");
+}
+
+/// A waiter of the user ann, who may acquire the lock `k`, held by `a`.
+fn ann_waits(server: &Server) -> Blocked {
+    let mut ann = server.connect();
+    assert_eq!(ann.run("AUTH ann x"), "OK");
+    let waiter = Blocked::send_on(ann, "FAIRLOCK.ACQUIRE k ann");
+    wait_until("ann waits", || server.blocked() == 1);
+    waiter
+}
+
+/// The release of `k` serves nobody, for the waiter has lost its permission.
+fn is_refused(server: &Server, waiter: Blocked) {
+    let mut admin = server.connect();
+    assert_eq!(admin.run("FAIRLOCK.RELEASE k a"), "0");
+    let reply = waiter.reply();
+    assert!(reply.starts_with("(error) NOPERM "), "{reply}");
+    assert_eq!(admin.run("EXISTS k"), "0");
+}
+
+#[test]
+fn permissions_that_a_renamed_command_changes_are_noticed() {
+    const MAY: &str = "users SETUSER ann reset on nopass ~k +fairlock.acquire";
+    const MAY_NOT: &str = "users setuser ann -fairlock.acquire";
+    // What is renamed to itself keeps its name.
+    for exec in ["EXEC", "go"] {
+        let renamed = ["--rename-command", "ACL", "users"];
+        let renamed = [renamed, ["--rename-command", "EXEC", exec]].concat();
+        let server = Server::with(&renamed);
+        let mut admin = server.connect();
+        assert_eq!(admin.run(MAY), "OK");
+        admin.int("FAIRLOCK.ACQUIRE k a");
+        let waiter = ann_waits(&server);
+        assert_eq!(admin.run(MAY_NOT), "OK");
+        is_refused(&server, waiter);
+
+        // By a transaction that was begun before ann asks.
+        assert_eq!(admin.run(MAY), "OK");
+        admin.int("FAIRLOCK.ACQUIRE k a");
+        admin.run("MULTI");
+        admin.run(MAY_NOT);
+        let waiter = ann_waits(&server);
+        assert_eq!(admin.run(exec), "[OK]");
+        is_refused(&server, waiter);
+    }
+}
+
+#[test]
+fn what_it_does_not_see_under_another_name_is_in_the_log() {
+    let renamed = ["--rename-command", "EVALSHA", "hidden"];
+    let server = Server::with(&renamed);
+    let log = server.log();
+    assert!(
+        log.contains("fairlock does not see the command EVALSHA"),
+        "{log}"
+    );
+    assert!(!log.contains("does not see the command EVAL,"), "{log}");
+    let server = Server::start();
+    assert!(!server.log().contains("does not see"), "{}", server.log());
 }
 
 #[test]

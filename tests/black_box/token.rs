@@ -127,20 +127,6 @@ fn a_token_ahead_of_the_clock_is_kept_until_the_clock_has_passed_it() {
 }
 
 #[test]
-fn a_token_that_a_holder_was_told_is_remembered_though_all_keys_are_gone() {
-    let server = Server::start();
-    let mut client = server.connect();
-    let ahead = client.int("FAIRLOCK.ACQUIRE k a") + 3_000_000;
-    // As it is after the clock was set back by three seconds, and the server has restarted.
-    client
-        .raw(&["HSET", "k", "", &ahead.to_string()].map(str::as_bytes))
-        .expect("set");
-    assert_eq!(client.int("FAIRLOCK.ACQUIRE k a ONCE"), ahead);
-    client.run("FLUSHALL");
-    assert!(client.int("FAIRLOCK.ACQUIRE k b") > ahead);
-}
-
-#[test]
 fn a_token_that_was_ahead_is_remembered_though_all_keys_are_gone() {
     let server = Server::start();
     let mut client = server.connect();

@@ -329,21 +329,34 @@ fn a_user_whose_commands_are_listed_needs_ours_before_7_2() {
 
 #[test]
 fn permissions_that_change_count_at_once() {
-    let server = intercepting(&[]);
+    permissions_change(&intercepting(&[]), "ACL", "EXEC");
+}
+
+#[test]
+fn permissions_that_change_under_another_name_count_at_once() {
+    let acl = ["--rename-command", "ACL", "users"];
+    permissions_change(&intercepting(&acl), "users", "EXEC");
+    let exec = ["--rename-command", "EXEC", "go"];
+    permissions_change(&intercepting(&[acl, exec].concat()), "users", "go");
+}
+
+/// On a server that calls ACL and EXEC so.
+fn permissions_change(server: &Server, acl: &str, exec: &str) {
     let mut admin = server.connect();
-    admin.run("ACL SETUSER user on nopass ~* &* +@all");
+    let mut set = |rules: &str| admin.run(&format!("{acl} SETUSER user {rules}"));
+    set("on nopass ~* &* +@all");
     let mut user = server.connect();
     user.run("AUTH user any");
     assert_eq!(send(&mut user, &call("lock")), "(nil)");
-    admin.run("ACL SETUSER user -evalsha");
+    set("-evalsha");
     assert_eq!(code(&send(&mut user, &call("lock"))), "NOPERM");
-    admin.run("ACL SETUSER user +evalsha");
+    set("+evalsha");
     assert_eq!(send(&mut user, &call("lock")), "(nil)");
     // By a transaction, between whose steps the user asks.
     admin.run("MULTI");
-    admin.run("ACL SETUSER user -evalsha");
+    admin.run(&format!("{acl} SETUSER user -evalsha"));
     assert_eq!(send(&mut user, &call("lock")), "(nil)");
-    admin.run("EXEC");
+    admin.run(exec);
     assert_eq!(code(&send(&mut user, &call("lock"))), "NOPERM");
     assert_eq!(admin.holders("k"), "[a:1, 3]");
 }
