@@ -2,13 +2,12 @@
 
 use std::cell::Cell;
 use std::ffi::CStr;
-use std::rc::Rc;
 
 use foldhash::fast::RandomState;
 use redis_module::NotifyEvent;
 
 use crate::lock::{Event, Holds, Millis, Now, Owner, Refusal, Rules, Session, State, Turn, Waiter};
-use crate::server::{Access, Ctx, Key, Kind, Str, share, string};
+use crate::server::{Access, Ctx, Key, Kind, Str, string};
 
 use super::{Names, repair, write};
 
@@ -72,7 +71,7 @@ pub struct Unusable {
 pub struct Stored<'c> {
     pub(super) ctx: &'c Ctx,
     /// The names of the lock's keys.
-    pub names: Rc<Names>,
+    pub names: &'c Names,
     /// What is known beyond the keys.
     pub known: Known,
     /// The greatest token that was given since the server started.
@@ -90,8 +89,30 @@ pub struct Stored<'c> {
     token: Option<i64>,
     /// An owner that was asked about has a hold count.
     is_counted: bool,
-    /// The owners that were last named to the server: most steps are about one or two.
-    named: [Option<Str>; 2],
+    /// The owners of this step, as strings of the server.
+    named: Named,
+}
+
+/// The owners that were last named to the server: most steps are about one or two.
+#[derive(Debug, Default)]
+pub(super) struct Named([Option<Str>; 2]);
+
+impl Named {
+    /// An owner as a string of the server.
+    pub fn get(&mut self, owner: &[u8]) -> &Str {
+        let is_it = |name: &Option<Str>| {
+            let name = name.as_ref();
+            name.is_some_and(|name| name.as_slice() == owner)
+        };
+        let [last, before] = &mut self.0;
+        if !is_it(last) {
+            std::mem::swap(last, before);
+            if !is_it(last) {
+                *last = None;
+            }
+        }
+        last.get_or_insert_with(|| string(owner))
+    }
 }
 
 thread_local! {
@@ -129,7 +150,7 @@ impl<'c> Stored<'c> {
     /// written then.
     pub fn open(
         ctx: &'c Ctx,
-        names: Rc<Names>,
+        names: &'c Names,
         known: Known,
         greatest: i64,
         rules: &Rules,
@@ -168,7 +189,7 @@ impl<'c> Stored<'c> {
             scores,
             token: None,
             is_counted: false,
-            named: [None, None],
+            named: Named::default(),
         };
         if touched || stored.known.line.is_empty() {
             stored.delete_if_nobodys();
@@ -232,11 +253,11 @@ impl<'c> Stored<'c> {
         }
     }
 
-    /// Closes the keys and leaves what is to be kept: the names, what is known beyond the keys,
-    /// what has happened, and the greatest token.
+    /// Closes the keys and leaves what is to be kept: what is known beyond the keys, what has
+    /// happened, and the greatest token.
     #[must_use]
-    pub fn close(self) -> (Rc<Names>, Known, Vec<Event>, i64) {
-        (self.names, self.known, self.events, self.greatest)
+    pub fn close(self) -> (Known, Vec<Event>, i64) {
+        (self.known, self.events, self.greatest)
     }
 
     /// The list's index of a waiter. The head of the list was compared when the keys were
@@ -251,27 +272,19 @@ impl<'c> Stored<'c> {
         self.known.line.position(owner)
     }
 
-    /// Takes an owner out of what is known of the queue. Returns its index in the list, where it still is,
-    /// and its name.
-    fn forget_place(&mut self, owner: &[u8]) -> Option<(usize, Str)> {
+    /// Takes an owner out of what is known of the queue. Returns its index in the list, where it still is.
+    fn forget_place(&mut self, owner: &[u8]) -> Option<usize> {
         if self.frozen {
             return None;
         }
         let index = self.index_in_list(owner)?;
         self.known.line.remove(owner);
-        Some((index, self.named(owner)))
+        Some(index)
     }
 
-    /// An owner as a string of the server.
-    pub(super) fn named(&mut self, owner: &[u8]) -> Str {
-        let known = self.named.iter().flatten();
-        if let Some(name) = known.clone().find(|name| name.as_slice() == owner) {
-            return share(name);
-        }
-        let name = string(owner);
-        self.named.swap(0, 1);
-        self.named[0] = Some(share(&name));
-        name
+    /// Takes over what the caller calls an owner, so that no string is made of it.
+    pub fn learn_name(&mut self, owner: Str) {
+        self.named.0[0] = Some(owner);
     }
 
     /// The holder has been given this token. What somebody has put far ahead for one lock is no other lock's
@@ -333,8 +346,7 @@ impl State for Stored<'_> {
         if self.lock.is_empty() {
             return Holds::None;
         }
-        let owner = self.named(owner);
-        match self.lock.hash_get(&owner) {
+        match self.lock.hash_get(self.named.get(owner)) {
             None => Holds::None,
             Some(count) => {
                 let count = hold_count(count.as_slice());
@@ -360,19 +372,19 @@ impl State for Stored<'_> {
     }
 
     fn take(&mut self, owner: &[u8], token: i64) {
-        let owner = self.named(owner);
-        TOKEN.with(|field| write::take_lock(&mut self.lock, &owner, field, token));
+        let owner = self.named.get(owner);
+        TOKEN.with(|field| write::take_lock(&mut self.lock, owner, field, token));
         self.given(token);
     }
 
     fn set_holds(&mut self, owner: &[u8], holds: i64) {
-        let field = self.named(owner);
         let event = if self.lock.is_empty() {
             c"hset"
         } else {
             c"hincrby"
         };
-        write::set_field(&mut self.lock, &field, holds, event);
+        let field = self.named.get(owner);
+        write::set_field(&mut self.lock, field, holds, event);
     }
 
     fn set_lease_end(&mut self, at: Millis) {
@@ -438,22 +450,24 @@ impl State for Stored<'_> {
 
     fn push(&mut self, owner: &[u8], waiter: Waiter) {
         self.known.line.push(Owner::from(owner), waiter);
-        let owner = self.named(owner);
-        write::set_score(&mut self.scores, &owner, waiter.score);
-        write::push(&mut self.queue, &owner);
+        let owner = self.named.get(owner);
+        write::set_score(&mut self.scores, owner, waiter.score);
+        write::push(&mut self.queue, owner);
     }
 
     fn remove(&mut self, owner: &[u8]) {
-        if let Some((index, owner)) = self.forget_place(owner) {
-            write::remove_at(&mut self.queue, index, &owner);
-            write::remove_member(&mut self.scores, &owner);
+        if let Some(index) = self.forget_place(owner) {
+            let owner = self.named.get(owner);
+            write::remove_at(&mut self.queue, index, owner);
+            write::remove_member(&mut self.scores, owner);
         }
     }
 
     fn withdraw(&mut self, owner: &[u8]) {
-        if let Some((index, owner)) = self.forget_place(owner) {
-            write::remove_member(&mut self.scores, &owner);
-            write::withdraw_at(&mut self.queue, index, &owner);
+        if let Some(index) = self.forget_place(owner) {
+            let owner = self.named.get(owner);
+            write::remove_member(&mut self.scores, owner);
+            write::withdraw_at(&mut self.queue, index, owner);
         }
     }
 
@@ -494,8 +508,7 @@ impl State for Stored<'_> {
                 ..waiter
             },
         );
-        let owner = self.named(owner);
-        write::set_score(&mut self.scores, &owner, at);
+        write::set_score(&mut self.scores, self.named.get(owner), at);
     }
 
     fn lessen_scores(&mut self, lessening: &dyn Fn(usize) -> Millis) {

@@ -1,5 +1,6 @@
 //! The scripts that give up a hold, or free the lock whoever holds it.
 
+use std::borrow::Cow;
 use std::ffi::CStr;
 
 use crate::keyspace::stored::number as whole;
@@ -156,7 +157,7 @@ impl<'c> OpenLatch<'c> {
         {
             return Err(LeftToLua);
         }
-        let key = call.ctx.open(name, Access::Write);
+        let key = call.ctx.open_named(Cow::Owned(share(name)), Access::Write);
         let reply = match key.kind() {
             Kind::Empty => None,
             Kind::String => {

@@ -78,7 +78,7 @@ pub fn step_on<T>(
     let is_frozen = place_of(ctx, &names) != Place::Here;
     let queue = if is_frozen { Queue::Hidden } else { queue };
     let greatest = waiting(|waiting| waiting.greatest_token.get());
-    let mut state = match Stored::open(ctx, names, known, greatest, &rules, now, queue) {
+    let mut state = match Stored::open(ctx, &names, known, greatest, &rules, now, queue) {
         Ok(state) => state,
         Err(unusable) => {
             look_again_later(ctx, db, lock, *unusable, now);
@@ -89,7 +89,7 @@ pub fn step_on<T>(
     let due = turn::next_due(&mut state, &rules, now);
     let is_scripts =
         !is_frozen && !state.known.may_be_ours && turn::leaves_to_scripts(&mut state, &rules);
-    let (names, known, mut happened, greatest) = state.close();
+    let (known, mut happened, greatest) = state.close();
     waiting(|waiting| waiting.greatest_token.set(greatest));
     drop(stepping);
 
