@@ -87,6 +87,10 @@ pub struct Stored<'c> {
     pub(super) scores: Key<'c>,
     /// The holder's token, once it was read; 0 if it has none.
     token: Option<i64>,
+    /// When the lock frees itself, once it was read.
+    lease_end: Option<Option<Millis>>,
+    /// The list begins with the head that is known.
+    is_head_known: bool,
     /// An owner that was asked about has a hold count.
     is_counted: bool,
     /// The owners of this step, as strings of the server.
@@ -188,6 +192,8 @@ impl<'c> Stored<'c> {
             queue,
             scores,
             token: None,
+            lease_end: None,
+            is_head_known: false,
             is_counted: false,
             named: Named::default(),
         };
@@ -232,15 +238,21 @@ impl<'c> Stored<'c> {
             return true;
         };
         let found = self.queue.list_get(0);
-        found.is_some_and(|found| found.as_slice() == &**head)
+        self.is_head_known = found.is_some_and(|found| found.as_slice() == &**head);
+        self.is_head_known
     }
 
     /// Somebody took the owner out of the lock's hash, and left the token.
     fn delete_if_nobodys(&mut self) {
         if self.lock.len() == 1 && self.token().is_some() {
-            write::delete(&mut self.lock);
-            self.token = Some(0);
+            self.delete_lock();
         }
+    }
+
+    fn delete_lock(&mut self) {
+        write::delete(&mut self.lock);
+        self.token = Some(0);
+        self.lease_end = Some(None);
     }
 
     /// Queue and deadlines last as long as anyone waits: an expiry that somebody has put on them
@@ -264,6 +276,9 @@ impl<'c> Stored<'c> {
     /// opened; if somebody has changed its middle, that shows here, and is mended.
     fn index_in_list(&mut self, owner: &[u8]) -> Option<usize> {
         let index = self.known.line.position(owner)?;
+        if index == 0 && self.is_head_known {
+            return Some(index);
+        }
         let found = self.queue.list_get(index);
         if found.is_some_and(|found| found.as_slice() == owner) {
             return Some(index);
@@ -278,6 +293,7 @@ impl<'c> Stored<'c> {
             return None;
         }
         let index = self.index_in_list(owner)?;
+        self.is_head_known &= index > 0;
         self.known.line.remove(owner);
         Some(index)
     }
@@ -339,7 +355,8 @@ impl State for Stored<'_> {
     }
 
     fn lease_end(&mut self) -> Option<Millis> {
-        self.lock.expires_at()
+        let lock = &self.lock;
+        *self.lease_end.get_or_insert_with(|| lock.expires_at())
     }
 
     fn holds(&mut self, owner: &[u8]) -> Holds {
@@ -389,6 +406,7 @@ impl State for Stored<'_> {
 
     fn set_lease_end(&mut self, at: Millis) {
         write::set_expiry(&mut self.lock, at);
+        self.lease_end = Some(Some(at));
     }
 
     fn free(&mut self) {
@@ -396,8 +414,7 @@ impl State for Stored<'_> {
             // The clock may have been set back since it was given.
             self.keep_if_ahead(token);
         }
-        self.token = Some(0);
-        write::delete(&mut self.lock);
+        self.delete_lock();
     }
 
     fn count_down(&mut self) {
@@ -474,6 +491,7 @@ impl State for Stored<'_> {
     /// Each by itself costs replicas a walk of the queue, so from some number on the list is
     /// written anew, which costs everyone one walk in all.
     fn remove_all(&mut self, owners: &[Owner]) {
+        self.is_head_known = false;
         let waiting = self.known.line.len();
         if owners.len() < 16 || owners.len() * 8 < waiting {
             for owner in owners {

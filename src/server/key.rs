@@ -251,6 +251,28 @@ impl<'c> Key<'c> {
         }
     }
 
+    /// Sets two fields of a hash; makes the hash if there is none.
+    pub fn hash_set_two(&mut self, fields: [(&Str, &Str); 2]) {
+        self.make_writable();
+        let [(first, its), (second, others)] = fields;
+        // SAFETY: the arguments are pairs of a field and its value, ended by null; the server
+        // copies all of them.
+        unsafe {
+            let Some(set) = raw::RedisModule_HashSet else {
+                return;
+            };
+            set(
+                self.raw,
+                raw::REDISMODULE_HASH_NONE.cast_signed(),
+                first.inner,
+                its.inner,
+                second.inner,
+                others.inner,
+                null::<c_char>(),
+            );
+        }
+    }
+
     /// Some field of a hash that has a name, with its value; the only one if it has one.
     #[must_use]
     pub fn hash_named(&self) -> Option<(Vec<u8>, Vec<u8>)> {
