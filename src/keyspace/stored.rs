@@ -226,19 +226,25 @@ impl<'c> Stored<'c> {
         (!self.frozen).then_some(&self.known.line)
     }
 
-    /// Whether the queue and the deadlines look as this server left them, in length and at the
-    /// head, which may be served in this step. Key events tell of what others do; this is for
-    /// what comes without one, and makes sure that nobody who is not there is ever served.
+    /// Whether the queue and the deadlines look as this server left them, in length and, where the
+    /// lock is free, at the head. Key events tell of what others do; this is for what comes
+    /// without one.
     fn queue_is_as_known(&mut self) -> bool {
         let length = self.known.line.len();
-        if self.queue.len() != length || self.scores.len() != length {
-            return false;
-        }
+        let is_as_long = self.queue.len() == length && self.scores.len() == length;
+        is_as_long && (self.is_held() || self.head_is_as_known())
+    }
+
+    /// Whether the list begins with the head that is known. To be asked before the head is served: nobody
+    /// who is not there ever is.
+    fn head_is_as_known(&mut self) -> bool {
         let Some(head) = self.known.line.nth(0) else {
             return true;
         };
-        let found = self.queue.list_get(0);
-        self.is_head_known = found.is_some_and(|found| found.as_slice() == &**head);
+        if !self.is_head_known {
+            let found = self.queue.list_get(0);
+            self.is_head_known = found.is_some_and(|found| found.as_slice() == &**head);
+        }
         self.is_head_known
     }
 
@@ -415,6 +421,9 @@ impl State for Stored<'_> {
             self.keep_if_ahead(token);
         }
         self.delete_lock();
+        if !self.frozen && !self.head_is_as_known() {
+            repair::repair(self, false);
+        }
     }
 
     fn count_down(&mut self) {

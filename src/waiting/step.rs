@@ -49,7 +49,8 @@ pub fn step<T>(
     lock: &[u8],
     decide: impl FnOnce(&mut Stored<'_>, &Rules, Now) -> Result<T, Error>,
 ) -> Result<T, Error> {
-    step_on(ctx, lock, queue_touched(ctx, lock), None, decide)
+    let queue = queue_touched(ctx, lock);
+    step_on(ctx, &Names::of(lock), queue, None, decide)
 }
 
 /// What others did to a lock's queue, to be dealt with now.
@@ -61,7 +62,7 @@ pub fn queue_touched(ctx: &Ctx, lock: &[u8]) -> Queue {
 /// configured.
 pub fn step_on<T>(
     ctx: &Ctx,
-    lock: &[u8],
+    names: &Names,
     queue: Queue,
     wake: Option<WakeBy<'_>>,
     decide: impl FnOnce(&mut Stored<'_>, &Rules, Now) -> Result<T, Error>,
@@ -69,16 +70,16 @@ pub fn step_on<T>(
     if waiting(|waiting| waiting.replica.get()) {
         return Err(Error::Replica);
     }
+    let lock = names.lock.as_slice();
     let stepping = Stepping::begin();
     given::follow_slots(ctx);
     let (mut rules, now, db) = (given::rules(), given::now(), ctx.db());
     let known = table(|table| table.take(db, lock));
     rules.found_answer |= known.may_be_ours;
-    let names = Names::of(lock);
-    let is_frozen = place_of(ctx, &names) != Place::Here;
+    let is_frozen = place_of(ctx, names) != Place::Here;
     let queue = if is_frozen { Queue::Hidden } else { queue };
     let greatest = waiting(|waiting| waiting.greatest_token.get());
-    let mut state = match Stored::open(ctx, &names, known, greatest, &rules, now, queue) {
+    let mut state = match Stored::open(ctx, names, known, greatest, &rules, now, queue) {
         Ok(state) => state,
         Err(unusable) => {
             look_again_later(ctx, db, lock, *unusable, now);
@@ -107,7 +108,7 @@ pub fn step_on<T>(
         keep_watch(ctx);
     }
     let scene = Scene {
-        names: &names,
+        names,
         db,
         now,
         wake,
@@ -163,10 +164,16 @@ pub fn look(ctx: &Ctx, id: &LockId, queue: Queue) {
         return;
     }
     // A key of another type is not ours to report here; the lock is looked at again later.
-    let _ = step_on(ctx, &id.name, queue, None, |state, rules, now| {
-        rules::look(state, rules, now);
-        Ok(())
-    });
+    let _ = step_on(
+        ctx,
+        &Names::of(&id.name),
+        queue,
+        None,
+        |state, rules, now| {
+            rules::look(state, rules, now);
+            Ok(())
+        },
+    );
 }
 
 /// One step on a lock, outside commands. False if a key has another type.
