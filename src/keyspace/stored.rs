@@ -59,8 +59,6 @@ pub enum Queue {
 /// A lock of which some key holds something else.
 #[derive(Debug)]
 pub struct Unusable {
-    /// What was known of it.
-    pub known: Known,
     /// When the first of its keys expires.
     pub expires: Option<Millis>,
 }
@@ -73,12 +71,12 @@ pub struct Stored<'c> {
     /// The names of the lock's keys.
     pub names: &'c Names,
     /// What is known beyond the keys.
-    pub known: Known,
+    pub known: &'c mut Known,
     /// The greatest token that was given since the server started.
     pub greatest: i64,
     /// What has happened so far.
     pub events: Vec<Event>,
-    pub(super) rules: Rules,
+    pub(super) rules: &'c Rules,
     pub(super) now: Now,
     /// Whether the queue is hidden.
     frozen: bool,
@@ -155,12 +153,12 @@ impl<'c> Stored<'c> {
     pub fn open(
         ctx: &'c Ctx,
         names: &'c Names,
-        known: Known,
+        known: &'c mut Known,
         greatest: i64,
-        rules: &Rules,
+        rules: &'c Rules,
         now: Now,
         state: Queue,
-    ) -> Result<Self, Box<Unusable>> {
+    ) -> Result<Self, Unusable> {
         let touched = matches!(state, Queue::Touched | Queue::TouchedByScript);
         let frozen = state == Queue::Hidden;
         let lock = ctx.open(&names.lock, Access::Write);
@@ -174,10 +172,9 @@ impl<'c> Stored<'c> {
         let scores = ctx.open(&names.deadlines, access);
         if !(lock.fits(Kind::Hash) && queue.fits(Kind::List) && scores.fits(Kind::SortedSet)) {
             let expiries = [&lock, &queue, &scores].map(Key::expires_at);
-            return Err(Box::new(Unusable {
-                known,
+            return Err(Unusable {
                 expires: expiries.into_iter().flatten().min(),
-            }));
+            });
         }
         let mut stored = Self {
             ctx,
@@ -185,7 +182,7 @@ impl<'c> Stored<'c> {
             known,
             greatest,
             events: SPARE.take(),
-            rules: *rules,
+            rules,
             now,
             frozen,
             lock,
@@ -271,11 +268,10 @@ impl<'c> Stored<'c> {
         }
     }
 
-    /// Closes the keys and leaves what is to be kept: what is known beyond the keys, what has
-    /// happened, and the greatest token.
+    /// Closes the keys and leaves what is to be kept: what has happened, and the greatest token.
     #[must_use]
-    pub fn close(self) -> (Known, Vec<Event>, i64) {
-        (self.known, self.events, self.greatest)
+    pub fn close(self) -> (Vec<Event>, i64) {
+        (self.events, self.greatest)
     }
 
     /// The list's index of a waiter. The head of the list was compared when the keys were
@@ -314,7 +310,7 @@ impl<'c> Stored<'c> {
     fn given(&mut self, token: i64) {
         self.token = Some(token);
         let next = self.greatest.saturating_add(1);
-        if token <= next.max(farthest_token(&self.rules, self.now)) {
+        if token <= next.max(farthest_token(self.rules, self.now)) {
             self.greatest = self.greatest.max(token);
         }
         self.keep_if_ahead(token);

@@ -7,7 +7,7 @@
 use crate::error::Error;
 use crate::keyspace::stored::Unusable;
 use crate::keyspace::{Known, Names, Queue, Stored};
-use crate::lock::{Due, Now, Rules, rules, turn};
+use crate::lock::{Due, Event, Now, Rules, rules, turn};
 use crate::server::cluster::Place;
 use crate::server::{Ctx, events, in_cluster};
 
@@ -27,9 +27,13 @@ const RECHECK: u64 = 1000;
 struct Stepping;
 
 impl Stepping {
-    fn begin() -> Self {
-        waiting(|waiting| waiting.stepping.set(true));
-        Self
+    /// None is taken at a replica.
+    fn begin() -> Option<Self> {
+        waiting(|waiting| {
+            let may = !waiting.replica.get();
+            waiting.stepping.set(may);
+            may.then_some(Self)
+        })
     }
 }
 
@@ -67,32 +71,30 @@ pub fn step_on<T>(
     wake: Option<WakeBy<'_>>,
     decide: impl FnOnce(&mut Stored<'_>, &Rules, Now) -> Result<T, Error>,
 ) -> Result<T, Error> {
-    if waiting(|waiting| waiting.replica.get()) {
+    let Some(stepping) = Stepping::begin() else {
         return Err(Error::Replica);
-    }
+    };
     let lock = names.lock.as_slice();
-    let stepping = Stepping::begin();
     given::follow_slots(ctx);
     let (mut rules, now, db) = (given::rules(), given::now(), ctx.db());
-    let known = table(|table| table.take(db, lock));
+    let mut known = table(|table| table.take(db, lock));
     rules.found_answer |= known.may_be_ours;
     let is_frozen = place_of(ctx, names) != Place::Here;
     let queue = if is_frozen { Queue::Hidden } else { queue };
-    let greatest = waiting(|waiting| waiting.greatest_token.get());
-    let mut state = match Stored::open(ctx, names, known, greatest, &rules, now, queue) {
-        Ok(state) => state,
+    let taken = take(ctx, names, &mut known, (&rules, now), queue, decide);
+    drop(stepping);
+    let Taken {
+        decided,
+        due,
+        is_scripts,
+        mut happened,
+    } = match taken {
+        Ok(taken) => taken,
         Err(unusable) => {
-            look_again_later(ctx, db, lock, *unusable, now);
+            look_again_later(ctx, db, lock, known, &unusable, now);
             return Err(Error::WrongType);
         }
     };
-    let decided = decide(&mut state, &rules, now);
-    let due = turn::next_due(&mut state, &rules, now);
-    let is_scripts =
-        !is_frozen && !state.known.may_be_ours && turn::leaves_to_scripts(&mut state, &rules);
-    let (known, mut happened, greatest) = state.close();
-    waiting(|waiting| waiting.greatest_token.set(greatest));
-    drop(stepping);
 
     if is_scripts {
         leave_to_scripts(db, lock, &known, due, now);
@@ -119,13 +121,48 @@ pub fn step_on<T>(
     decided
 }
 
+/// A step that was taken, but for its effects on others.
+struct Taken<T> {
+    decided: Result<T, Error>,
+    due: Due,
+    /// None of ours waits there any more.
+    is_scripts: bool,
+    happened: Vec<Event>,
+}
+
+/// Opens the keys, and lets the rules decide.
+fn take<T>(
+    ctx: &Ctx,
+    names: &Names,
+    known: &mut Known,
+    (rules, now): (&Rules, Now),
+    queue: Queue,
+    decide: impl FnOnce(&mut Stored<'_>, &Rules, Now) -> Result<T, Error>,
+) -> Result<Taken<T>, Unusable> {
+    let greatest = waiting(|waiting| waiting.greatest_token.get());
+    let mut state = Stored::open(ctx, names, known, greatest, rules, now, queue)?;
+    let decided = decide(&mut state, rules, now);
+    let due = turn::next_due(&mut state, rules, now);
+    let is_scripts = queue != Queue::Hidden
+        && !state.known.may_be_ours
+        && turn::leaves_to_scripts(&mut state, rules);
+    let (happened, greatest) = state.close();
+    waiting(|waiting| waiting.greatest_token.set(greatest));
+    Ok(Taken {
+        decided,
+        due,
+        is_scripts,
+        happened,
+    })
+}
+
 /// A key of the lock has another type: nothing can be decided until that changes.
-fn look_again_later(ctx: &Ctx, db: i32, lock: &[u8], unusable: Unusable, now: Now) {
+fn look_again_later(ctx: &Ctx, db: i32, lock: &[u8], known: Known, unusable: &Unusable, now: Now) {
     let due = Due {
         wall: unusable.expires,
         tick: Some(now.tick_after(RECHECK)),
     };
-    keep(db, lock, unusable.known, due, now);
+    keep(db, lock, known, due, now);
     set_timer(ctx, now);
 }
 
