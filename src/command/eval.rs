@@ -121,7 +121,7 @@ fn take(ctx: &Ctx, mut step: Step<'_>) -> Option<Reply> {
         true
     };
     let decided = scripts::step(ctx, &step.names, &wake, |state, rules, now| {
-        owner.map(|owner| state.learn_name(owner));
+        state.learn_name(owner);
         step.decide(state, rules, now)
     });
     // A key of another type: the script has its own error for that.

@@ -85,14 +85,22 @@ pub struct Stored<'c> {
     pub(super) scores: Key<'c>,
     /// The holder's token, once it was read; 0 if it has none.
     token: Option<i64>,
-    /// When the lock frees itself, once it was read.
-    lease_end: Option<Option<Millis>>,
+    lease_end: LeaseEnd,
     /// The list begins with the head that is known.
     is_head_known: bool,
     /// An owner that was asked about has a hold count.
     is_counted: bool,
     /// The owners of this step, as strings of the server.
     named: Named,
+}
+
+/// When a lock frees itself.
+#[derive(Clone, Copy, Debug)]
+enum LeaseEnd {
+    /// It was not read yet.
+    Unread,
+    /// Then, or never.
+    Is(Option<Millis>),
 }
 
 /// The owners that were last named to the server: most steps are about one or two.
@@ -189,7 +197,7 @@ impl<'c> Stored<'c> {
             queue,
             scores,
             token: None,
-            lease_end: None,
+            lease_end: LeaseEnd::Unread,
             is_head_known: false,
             is_counted: false,
             named: Named::default(),
@@ -255,7 +263,7 @@ impl<'c> Stored<'c> {
     fn delete_lock(&mut self) {
         write::delete(&mut self.lock);
         self.token = Some(0);
-        self.lease_end = Some(None);
+        self.lease_end = LeaseEnd::Is(None);
     }
 
     /// Queue and deadlines last as long as anyone waits: an expiry that somebody has put on them
@@ -301,8 +309,9 @@ impl<'c> Stored<'c> {
     }
 
     /// Takes over what the caller calls an owner, so that no string is made of it.
-    pub fn learn_name(&mut self, owner: Str) {
-        self.named.0[0] = Some(owner);
+    pub fn learn_name(&mut self, owner: Option<Str>) {
+        let [last, _] = &mut self.named.0;
+        *last = owner;
     }
 
     /// The holder has been given this token. What somebody has put far ahead for one lock is no other lock's
@@ -357,8 +366,12 @@ impl State for Stored<'_> {
     }
 
     fn lease_end(&mut self) -> Option<Millis> {
-        let lock = &self.lock;
-        *self.lease_end.get_or_insert_with(|| lock.expires_at())
+        if let LeaseEnd::Is(at) = self.lease_end {
+            return at;
+        }
+        let at = self.lock.expires_at();
+        self.lease_end = LeaseEnd::Is(at);
+        at
     }
 
     fn holds(&mut self, owner: &[u8]) -> Holds {
@@ -408,7 +421,7 @@ impl State for Stored<'_> {
 
     fn set_lease_end(&mut self, at: Millis) {
         write::set_expiry(&mut self.lock, at);
-        self.lease_end = Some(Some(at));
+        self.lease_end = LeaseEnd::Is(Some(at));
     }
 
     fn free(&mut self) {
@@ -579,6 +592,9 @@ impl State for Stored<'_> {
     }
 }
 
+/// Any number of so many digits is one of 64 bits.
+const NEVER_TOO_MANY: usize = 18;
+
 /// A whole number as the server would read it in a command.
 #[must_use]
 pub fn number(bytes: &[u8]) -> Option<i64> {
@@ -593,6 +609,13 @@ pub fn number(bytes: &[u8]) -> Option<i64> {
         return None;
     }
     let negative = digits.len() < bytes.len();
+    if digits.len() <= NEVER_TOO_MANY {
+        let number = digits.iter().try_fold(0_i64, |number, byte| {
+            let digit = byte.wrapping_sub(b'0');
+            (digit <= 9).then(|| number * 10 + i64::from(digit))
+        })?;
+        return Some(if negative { -number } else { number });
+    }
     digits.iter().try_fold(0_i64, |number, byte| {
         let digit = i64::from(byte.wrapping_sub(b'0'));
         if digit > 9 {
@@ -623,6 +646,11 @@ mod tests {
         assert_eq!(number(b"42"), Some(42));
         assert_eq!(number(b"-7"), Some(-7));
         assert_eq!(number(b"0"), Some(0));
+        assert_eq!(number(b"999999999999999999"), Some(999_999_999_999_999_999));
+        assert_eq!(
+            number(b"-999999999999999999"),
+            Some(-999_999_999_999_999_999)
+        );
         assert_eq!(number(b"9223372036854775807"), Some(i64::MAX));
         assert_eq!(number(b"-9223372036854775808"), Some(i64::MIN));
         for text in [
@@ -635,6 +663,7 @@ mod tests {
             b"1.0",
             b"1e3",
             b"0x10",
+            b"12345678901234567x",
             b"9223372036854775808",
             b"\xff",
         ] {
