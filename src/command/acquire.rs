@@ -89,6 +89,7 @@ impl Command for Acquire {
     fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<(), Error> {
         let request = parse(ctx, *arguments)?;
         let answer = step(ctx, request.lock, |state, rules, now| {
+            state.learn_name(arguments.string(1));
             request.decide(ctx, state, rules, now)
         })?;
         match answer {

@@ -7,7 +7,6 @@
 use std::ffi::CStr;
 
 use crate::error::Error;
-use crate::keyspace::stored::number;
 use crate::redisson::table::{Role, Script};
 use crate::redisson::{Call, Native, Reply, Step, filter, native, permission, recognise, stats};
 use crate::server::docs::{Argument, Docs, Keys};
@@ -82,7 +81,7 @@ impl Command for EvalSha {
 
 /// Runs a script, natively if that may be.
 fn eval(ctx: &Ctx, arguments: &Args<'_>, script: &Script, command: &CStr) {
-    let call = call(ctx, arguments);
+    let call = Call::read(ctx, *arguments);
     if let Some(native_reply) = call.as_ref().and_then(|call| run(ctx, script, call)) {
         stats::intercepted(script.role);
         reply(ctx, &native_reply);
@@ -112,15 +111,17 @@ fn run(ctx: &Ctx, script: &Script, call: &Call<'_>) -> Option<Reply> {
 
 /// Takes a step of the rules. Its wake-ups go out as the script says.
 fn take(ctx: &Ctx, mut step: Step<'_>) -> Option<Reply> {
+    let (owner, wake_up) = (step.owner.take(), step.wake_up());
     let wake = |ctx: &Ctx, owner: &[u8]| {
-        let Some(how) = step.wake_up() else {
+        let Some(how) = wake_up else {
             return false;
         };
-        let channel = [how.channel.as_slice(), b":", owner].concat();
-        ctx.publish(how.command, &string(&channel), &how.message);
+        let channel = [how.channel, b":", owner].concat();
+        ctx.publish(how.command, &string(&channel), &string(how.message));
         true
     };
-    let decided = scripts::step(ctx, step.lock.as_slice(), &wake, |state, rules, now| {
+    let decided = scripts::step(ctx, &step.names, &wake, |state, rules, now| {
+        state.learn_name(owner);
         step.decide(state, rules, now)
     });
     // A key of another type: the script has its own error for that.
@@ -131,34 +132,15 @@ fn take(ctx: &Ctx, mut step: Step<'_>) -> Option<Reply> {
 
 /// The module learns what a script is about to do to the queue as Lua.
 fn will_run_as_lua(ctx: &Ctx, script: &Script, call: &Call<'_>) {
-    let key = call.keys.first().map(Str::as_slice);
-    match (script.role, key) {
-        (Role::Leave, Some(queue)) => {
-            if let Some(owner) = call.arguments.first() {
+    match (script.role, call.key(0)) {
+        (Role::Leave, Ok(queue)) => {
+            if let Ok(owner) = call.argument(0) {
                 scripts::leaves(ctx, queue, owner);
             }
         }
-        (Role::Renew, _) | (_, None) => (),
-        (_, Some(lock)) => scripts::touches(lock),
+        (Role::Renew, _) | (_, Err(_)) => (),
+        (_, Ok(lock)) => scripts::touches(lock),
     }
-}
-
-/// Keys and arguments. `None` if their number is not one that a script can have.
-fn call<'c>(ctx: &'c Ctx, arguments: &Args<'c>) -> Option<Call<'c>> {
-    let number = usize::try_from(number(arguments.get(1)?)?).ok()?;
-    let first_argument = number.checked_add(2)?;
-    let others = arguments.len().checked_sub(first_argument)?;
-    let mut call = Call {
-        ctx,
-        keys: Vec::with_capacity(number),
-        arguments: Vec::with_capacity(others),
-    };
-    call.keys
-        .extend((2..first_argument).filter_map(|index| arguments.string(index)));
-    let others = first_argument..arguments.len();
-    call.arguments
-        .extend(others.filter_map(|index| arguments.get(index)));
-    Some(call)
 }
 
 fn reply(ctx: &Ctx, reply: &Reply) {

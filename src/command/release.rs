@@ -58,6 +58,7 @@ impl Command for Release {
         } = request;
         let connection = Some(ctx.client_id());
         let left = step(ctx, lock, |state, rules, now| {
+            state.learn_name(arguments.string(1));
             let left = rules::release(state, &request.owner, token, all, connection, rules, now);
             Ok(left?)
         })?;

@@ -16,9 +16,15 @@ const REMEMBERED: usize = 256;
 /// Longer names are not worth their memory.
 const LONGEST_REMEMBERED: usize = 200;
 
+/// The names that are remembered, by their hashes.
+#[derive(Default)]
+struct Memory {
+    hasher: RandomState,
+    names: Vec<Option<Rc<Names>>>,
+}
+
 thread_local! {
-    static HASHER: RandomState = RandomState::default();
-    static MEMORY: RefCell<Vec<Option<Rc<Names>>>> = RefCell::default();
+    static MEMORY: RefCell<Memory> = RefCell::default();
 }
 
 /// The names of a lock's four keys.
@@ -41,19 +47,18 @@ impl Names {
         if key.len() > LONGEST_REMEMBERED {
             return Rc::new(Self::made(key));
         }
-        let hash = HASHER.with(|hasher| hasher.hash_one(key));
-        #[allow(clippy::cast_possible_truncation)] // What is cut off is not needed.
-        let slot = hash as usize % REMEMBERED;
         MEMORY.with_borrow_mut(|memory| {
-            if memory.is_empty() {
-                memory.resize(REMEMBERED, None);
+            #[allow(clippy::cast_possible_truncation)] // What is cut off is not needed.
+            let slot = memory.hasher.hash_one(key) as usize % REMEMBERED;
+            if memory.names.is_empty() {
+                memory.names.resize(REMEMBERED, None);
             }
-            let names = memory.get(slot).and_then(Option::as_ref);
+            let names = memory.names.get(slot).and_then(Option::as_ref);
             if let Some(names) = names.filter(|names| names.lock.as_slice() == key) {
                 return Rc::clone(names);
             }
             let names = Rc::new(Self::made(key));
-            if let Some(place) = memory.get_mut(slot) {
+            if let Some(place) = memory.names.get_mut(slot) {
                 *place = Some(Rc::clone(&names));
             }
             names

@@ -2,13 +2,12 @@
 
 use std::cell::Cell;
 use std::ffi::CStr;
-use std::rc::Rc;
 
 use foldhash::fast::RandomState;
 use redis_module::NotifyEvent;
 
 use crate::lock::{Event, Holds, Millis, Now, Owner, Refusal, Rules, Session, State, Turn, Waiter};
-use crate::server::{Access, Ctx, Key, Kind, Str, share, string};
+use crate::server::{Access, Ctx, Key, Kind, Str, string};
 
 use super::{Names, repair, write};
 
@@ -60,8 +59,6 @@ pub enum Queue {
 /// A lock of which some key holds something else.
 #[derive(Debug)]
 pub struct Unusable {
-    /// What was known of it.
-    pub known: Known,
     /// When the first of its keys expires.
     pub expires: Option<Millis>,
 }
@@ -72,14 +69,14 @@ pub struct Unusable {
 pub struct Stored<'c> {
     pub(super) ctx: &'c Ctx,
     /// The names of the lock's keys.
-    pub names: Rc<Names>,
+    pub names: &'c Names,
     /// What is known beyond the keys.
-    pub known: Known,
+    pub known: &'c mut Known,
     /// The greatest token that was given since the server started.
     pub greatest: i64,
     /// What has happened so far.
     pub events: Vec<Event>,
-    pub(super) rules: Rules,
+    pub(super) rules: &'c Rules,
     pub(super) now: Now,
     /// Whether the queue is hidden.
     frozen: bool,
@@ -88,10 +85,44 @@ pub struct Stored<'c> {
     pub(super) scores: Key<'c>,
     /// The holder's token, once it was read; 0 if it has none.
     token: Option<i64>,
+    lease_end: LeaseEnd,
+    /// The list begins with the head that is known.
+    is_head_known: bool,
     /// An owner that was asked about has a hold count.
     is_counted: bool,
-    /// The owners that were last named to the server: most steps are about one or two.
-    named: [Option<Str>; 2],
+    /// The owners of this step, as strings of the server.
+    named: Named,
+}
+
+/// When a lock frees itself.
+#[derive(Clone, Copy, Debug)]
+enum LeaseEnd {
+    /// It was not read yet.
+    Unread,
+    /// Then, or never.
+    Is(Option<Millis>),
+}
+
+/// The owners that were last named to the server: most steps are about one or two.
+#[derive(Debug, Default)]
+pub(super) struct Named([Option<Str>; 2]);
+
+impl Named {
+    /// An owner as a string of the server.
+    pub fn get(&mut self, owner: &[u8]) -> &Str {
+        let is_it = |name: &Option<Str>| {
+            let name = name.as_ref();
+            name.is_some_and(|name| name.as_slice() == owner)
+        };
+        let [last, before] = &mut self.0;
+        if !is_it(last) {
+            std::mem::swap(last, before);
+            if !is_it(last) {
+                *last = None;
+            }
+        }
+        last.get_or_insert_with(|| string(owner))
+    }
 }
 
 thread_local! {
@@ -129,13 +160,13 @@ impl<'c> Stored<'c> {
     /// written then.
     pub fn open(
         ctx: &'c Ctx,
-        names: Rc<Names>,
-        known: Known,
+        names: &'c Names,
+        known: &'c mut Known,
         greatest: i64,
-        rules: &Rules,
+        rules: &'c Rules,
         now: Now,
         state: Queue,
-    ) -> Result<Self, Box<Unusable>> {
+    ) -> Result<Self, Unusable> {
         let touched = matches!(state, Queue::Touched | Queue::TouchedByScript);
         let frozen = state == Queue::Hidden;
         let lock = ctx.open(&names.lock, Access::Write);
@@ -149,10 +180,9 @@ impl<'c> Stored<'c> {
         let scores = ctx.open(&names.deadlines, access);
         if !(lock.fits(Kind::Hash) && queue.fits(Kind::List) && scores.fits(Kind::SortedSet)) {
             let expiries = [&lock, &queue, &scores].map(Key::expires_at);
-            return Err(Box::new(Unusable {
-                known,
+            return Err(Unusable {
                 expires: expiries.into_iter().flatten().min(),
-            }));
+            });
         }
         let mut stored = Self {
             ctx,
@@ -160,15 +190,17 @@ impl<'c> Stored<'c> {
             known,
             greatest,
             events: SPARE.take(),
-            rules: *rules,
+            rules,
             now,
             frozen,
             lock,
             queue,
             scores,
             token: None,
+            lease_end: LeaseEnd::Unread,
+            is_head_known: false,
             is_counted: false,
-            named: [None, None],
+            named: Named::default(),
         };
         if touched || stored.known.line.is_empty() {
             stored.delete_if_nobodys();
@@ -199,27 +231,39 @@ impl<'c> Stored<'c> {
         (!self.frozen).then_some(&self.known.line)
     }
 
-    /// Whether the queue and the deadlines look as this server left them, in length and at the
-    /// head, which may be served in this step. Key events tell of what others do; this is for
-    /// what comes without one, and makes sure that nobody who is not there is ever served.
+    /// Whether the queue and the deadlines look as this server left them, in length and, where the
+    /// lock is free, at the head. Key events tell of what others do; this is for what comes
+    /// without one.
     fn queue_is_as_known(&mut self) -> bool {
         let length = self.known.line.len();
-        if self.queue.len() != length || self.scores.len() != length {
-            return false;
-        }
+        let is_as_long = self.queue.len() == length && self.scores.len() == length;
+        is_as_long && (self.is_held() || self.head_is_as_known())
+    }
+
+    /// Whether the list begins with the head that is known. To be asked before the head is served: nobody
+    /// who is not there ever is.
+    fn head_is_as_known(&mut self) -> bool {
         let Some(head) = self.known.line.nth(0) else {
             return true;
         };
-        let found = self.queue.list_get(0);
-        found.is_some_and(|found| found.as_slice() == &**head)
+        if !self.is_head_known {
+            let found = self.queue.list_get(0);
+            self.is_head_known = found.is_some_and(|found| found.as_slice() == &**head);
+        }
+        self.is_head_known
     }
 
     /// Somebody took the owner out of the lock's hash, and left the token.
     fn delete_if_nobodys(&mut self) {
         if self.lock.len() == 1 && self.token().is_some() {
-            write::delete(&mut self.lock);
-            self.token = Some(0);
+            self.delete_lock();
         }
+    }
+
+    fn delete_lock(&mut self) {
+        write::delete(&mut self.lock);
+        self.token = Some(0);
+        self.lease_end = LeaseEnd::Is(None);
     }
 
     /// Queue and deadlines last as long as anyone waits: an expiry that somebody has put on them
@@ -232,17 +276,19 @@ impl<'c> Stored<'c> {
         }
     }
 
-    /// Closes the keys and leaves what is to be kept: the names, what is known beyond the keys,
-    /// what has happened, and the greatest token.
+    /// Closes the keys and leaves what is to be kept: what has happened, and the greatest token.
     #[must_use]
-    pub fn close(self) -> (Rc<Names>, Known, Vec<Event>, i64) {
-        (self.names, self.known, self.events, self.greatest)
+    pub fn close(self) -> (Vec<Event>, i64) {
+        (self.events, self.greatest)
     }
 
     /// The list's index of a waiter. The head of the list was compared when the keys were
     /// opened; if somebody has changed its middle, that shows here, and is mended.
     fn index_in_list(&mut self, owner: &[u8]) -> Option<usize> {
         let index = self.known.line.position(owner)?;
+        if index == 0 && self.is_head_known {
+            return Some(index);
+        }
         let found = self.queue.list_get(index);
         if found.is_some_and(|found| found.as_slice() == owner) {
             return Some(index);
@@ -251,27 +297,21 @@ impl<'c> Stored<'c> {
         self.known.line.position(owner)
     }
 
-    /// Takes an owner out of what is known of the queue. Returns its index in the list, where it still is,
-    /// and its name.
-    fn forget_place(&mut self, owner: &[u8]) -> Option<(usize, Str)> {
+    /// Takes an owner out of what is known of the queue. Returns its index in the list, where it still is.
+    fn forget_place(&mut self, owner: &[u8]) -> Option<usize> {
         if self.frozen {
             return None;
         }
         let index = self.index_in_list(owner)?;
+        self.is_head_known &= index > 0;
         self.known.line.remove(owner);
-        Some((index, self.named(owner)))
+        Some(index)
     }
 
-    /// An owner as a string of the server.
-    pub(super) fn named(&mut self, owner: &[u8]) -> Str {
-        let known = self.named.iter().flatten();
-        if let Some(name) = known.clone().find(|name| name.as_slice() == owner) {
-            return share(name);
-        }
-        let name = string(owner);
-        self.named.swap(0, 1);
-        self.named[0] = Some(share(&name));
-        name
+    /// Takes over what the caller calls an owner, so that no string is made of it.
+    pub fn learn_name(&mut self, owner: Option<Str>) {
+        let [last, _] = &mut self.named.0;
+        *last = owner;
     }
 
     /// The holder has been given this token.
@@ -285,7 +325,7 @@ impl<'c> Stored<'c> {
     /// ahead for one lock is no other lock's affair.
     fn learn(&mut self, token: i64) {
         let next = self.greatest.saturating_add(1);
-        if token <= next.max(farthest_token(&self.rules, self.now)) {
+        if token <= next.max(farthest_token(self.rules, self.now)) {
             self.greatest = self.greatest.max(token);
         }
     }
@@ -331,15 +371,19 @@ impl State for Stored<'_> {
     }
 
     fn lease_end(&mut self) -> Option<Millis> {
-        self.lock.expires_at()
+        if let LeaseEnd::Is(at) = self.lease_end {
+            return at;
+        }
+        let at = self.lock.expires_at();
+        self.lease_end = LeaseEnd::Is(at);
+        at
     }
 
     fn holds(&mut self, owner: &[u8]) -> Holds {
         if self.lock.is_empty() {
             return Holds::None;
         }
-        let owner = self.named(owner);
-        match self.lock.hash_get(&owner) {
+        match self.lock.hash_get(self.named.get(owner)) {
             None => Holds::None,
             Some(count) => {
                 let count = hold_count(count.as_slice());
@@ -365,23 +409,24 @@ impl State for Stored<'_> {
     }
 
     fn take(&mut self, owner: &[u8], token: i64) {
-        let owner = self.named(owner);
-        TOKEN.with(|field| write::take_lock(&mut self.lock, &owner, field, token));
+        let owner = self.named.get(owner);
+        TOKEN.with(|field| write::take_lock(&mut self.lock, owner, field, token));
         self.given(token);
     }
 
     fn set_holds(&mut self, owner: &[u8], holds: i64) {
-        let field = self.named(owner);
         let event = if self.lock.is_empty() {
             c"hset"
         } else {
             c"hincrby"
         };
-        write::set_field(&mut self.lock, &field, holds, event);
+        let field = self.named.get(owner);
+        write::set_field(&mut self.lock, field, holds, event);
     }
 
     fn set_lease_end(&mut self, at: Millis) {
         write::set_expiry(&mut self.lock, at);
+        self.lease_end = LeaseEnd::Is(Some(at));
     }
 
     fn free(&mut self) {
@@ -389,8 +434,10 @@ impl State for Stored<'_> {
             // The clock may have been set back since it was given.
             self.keep_if_ahead(token);
         }
-        self.token = Some(0);
-        write::delete(&mut self.lock);
+        self.delete_lock();
+        if !self.frozen && !self.head_is_as_known() {
+            repair::repair(self, false);
+        }
     }
 
     fn count_down(&mut self) {
@@ -445,28 +492,31 @@ impl State for Stored<'_> {
 
     fn push(&mut self, owner: &[u8], waiter: Waiter) {
         self.known.line.push(Owner::from(owner), waiter);
-        let owner = self.named(owner);
-        write::set_score(&mut self.scores, &owner, waiter.score);
-        write::push(&mut self.queue, &owner);
+        let owner = self.named.get(owner);
+        write::set_score(&mut self.scores, owner, waiter.score);
+        write::push(&mut self.queue, owner);
     }
 
     fn remove(&mut self, owner: &[u8]) {
-        if let Some((index, owner)) = self.forget_place(owner) {
-            write::remove_at(&mut self.queue, index, &owner);
-            write::remove_member(&mut self.scores, &owner);
+        if let Some(index) = self.forget_place(owner) {
+            let owner = self.named.get(owner);
+            write::remove_at(&mut self.queue, index, owner);
+            write::remove_member(&mut self.scores, owner);
         }
     }
 
     fn withdraw(&mut self, owner: &[u8]) {
-        if let Some((index, owner)) = self.forget_place(owner) {
-            write::remove_member(&mut self.scores, &owner);
-            write::withdraw_at(&mut self.queue, index, &owner);
+        if let Some(index) = self.forget_place(owner) {
+            let owner = self.named.get(owner);
+            write::remove_member(&mut self.scores, owner);
+            write::withdraw_at(&mut self.queue, index, owner);
         }
     }
 
     /// Each by itself costs replicas a walk of the queue, so from some number on the list is
     /// written anew, which costs everyone one walk in all.
     fn remove_all(&mut self, owners: &[Owner]) {
+        self.is_head_known = false;
         let waiting = self.known.line.len();
         if owners.len() < 16 || owners.len() * 8 < waiting {
             for owner in owners {
@@ -501,8 +551,7 @@ impl State for Stored<'_> {
                 ..waiter
             },
         );
-        let owner = self.named(owner);
-        write::set_score(&mut self.scores, &owner, at);
+        write::set_score(&mut self.scores, self.named.get(owner), at);
     }
 
     fn lessen_scores(&mut self, lessening: &dyn Fn(usize) -> Millis) {
@@ -550,6 +599,9 @@ impl State for Stored<'_> {
     }
 }
 
+/// Any number of so many digits is one of 64 bits.
+const NEVER_TOO_MANY: usize = 18;
+
 /// A whole number as the server would read it in a command.
 #[must_use]
 pub fn number(bytes: &[u8]) -> Option<i64> {
@@ -564,6 +616,13 @@ pub fn number(bytes: &[u8]) -> Option<i64> {
         return None;
     }
     let negative = digits.len() < bytes.len();
+    if digits.len() <= NEVER_TOO_MANY {
+        let number = digits.iter().try_fold(0_i64, |number, byte| {
+            let digit = byte.wrapping_sub(b'0');
+            (digit <= 9).then(|| number * 10 + i64::from(digit))
+        })?;
+        return Some(if negative { -number } else { number });
+    }
     digits.iter().try_fold(0_i64, |number, byte| {
         let digit = i64::from(byte.wrapping_sub(b'0'));
         if digit > 9 {
@@ -594,6 +653,11 @@ mod tests {
         assert_eq!(number(b"42"), Some(42));
         assert_eq!(number(b"-7"), Some(-7));
         assert_eq!(number(b"0"), Some(0));
+        assert_eq!(number(b"999999999999999999"), Some(999_999_999_999_999_999));
+        assert_eq!(
+            number(b"-999999999999999999"),
+            Some(-999_999_999_999_999_999)
+        );
         assert_eq!(number(b"9223372036854775807"), Some(i64::MAX));
         assert_eq!(number(b"-9223372036854775808"), Some(i64::MIN));
         for text in [
@@ -606,6 +670,7 @@ mod tests {
             b"1.0",
             b"1e3",
             b"0x10",
+            b"12345678901234567x",
             b"9223372036854775808",
             b"\xff",
         ] {

@@ -22,7 +22,7 @@ pub struct LockView {
     pub next: Option<Vec<u8>>,
 }
 
-fn open<'c>(ctx: &'c Ctx, name: &Str, kind: Kind) -> Result<Key<'c>, Error> {
+fn open<'c>(ctx: &'c Ctx, name: &'c Str, kind: Kind) -> Result<Key<'c>, Error> {
     let key = ctx.open(name, Access::Read);
     if key.fits(kind) {
         Ok(key)

@@ -42,8 +42,7 @@ fn millis(at: Millis) -> Str {
 pub fn take_lock(key: &mut Key<'_>, owner: &Str, token_field: &Str, token: i64) {
     let token = decimal(token);
     ONE.with(|one| {
-        key.hash_set(owner, one);
-        key.hash_set(token_field, &token);
+        key.hash_set_two([(owner, one), (token_field, &token)]);
         let arguments = [key.name(), owner, one, token_field, &token];
         key.ctx().replicate(c"HSET", &arguments);
     });

@@ -10,6 +10,7 @@
 //! again; when most are empty they are numbered anew, which costs each of them O(1) over time.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::hash::{BuildHasher, RandomState};
 
 use super::state::{Owner, Waiter};
@@ -61,20 +62,20 @@ impl<S: BuildHasher + Default> Line<S> {
 
     /// Adds a waiter at the end; nothing happens if it is in the line already.
     pub fn push(&mut self, owner: Owner, waiter: Waiter) {
-        if self.places.contains_key(&owner) {
+        let slot = self.slots.len();
+        let Entry::Vacant(place) = self.places.entry(Owner::clone(&owner)) else {
             return;
-        }
+        };
+        place.insert((slot, waiter));
         if self.tree.is_empty() {
             self.tree.push(0);
         }
-        let slot = self.slots.len();
         let node = slot + 1;
         let before_range = self.count_before(node - span(node));
         let occupied = self.count_before(slot) - before_range + 1;
         self.tree.push(occupied);
-        self.slots.push(Some(Owner::clone(&owner)));
+        self.slots.push(Some(owner));
         self.scripted += usize::from(waiter.presence.is_scripted());
-        self.places.insert(owner, (slot, waiter));
     }
 
     /// Number of waiters that are known by scripts only.

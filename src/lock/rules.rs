@@ -158,9 +158,9 @@ pub(super) fn leave_for_lock<S: State>(
     rules: &Rules,
     now: Now,
 ) {
-    replace_blocked(state, owner);
     let waiter = state.waiter(owner);
-    if waiter.is_some() {
+    if let Some(waiter) = waiter {
+        replace_blocked(state, waiter);
         state.remove(owner);
         score::lessen_behind(state, 0, patience, rules);
     }
@@ -231,7 +231,9 @@ pub fn join<S: State>(
         Way::Blocked(ticket) => Presence::Blocked(ticket),
         Way::Polling => Presence::Polling,
     };
-    let known = state.position(ask.owner).zip(state.waiter(ask.owner));
+    let known = state
+        .waiter(ask.owner)
+        .and_then(|waiter| Some((state.position(ask.owner)?, waiter)));
     let mut waiter = Waiter {
         presence,
         lease: ask.lease,
@@ -241,8 +243,8 @@ pub fn join<S: State>(
         score: 0,
         since: known.map_or(now.steady, |(_, waiter)| waiter.since),
     };
-    let index = if let Some((index, _)) = known {
-        replace_blocked(state, ask.owner);
+    let index = if let Some((index, known)) = known {
+        replace_blocked(state, known);
         state.set_waiter(ask.owner, waiter);
         score::refresh(state, ask.owner, index, rules, now);
         index
@@ -264,9 +266,9 @@ pub fn join<S: State>(
     })
 }
 
-/// Tells a blocked request of `owner`, if there is one, that its place is taken over.
-fn replace_blocked<S: State>(state: &mut S, owner: &[u8]) {
-    if let Some(Presence::Blocked(ticket)) = state.waiter(owner).map(|waiter| waiter.presence) {
+/// Tells a waiter's blocked request, if it has one, that its place is taken over.
+fn replace_blocked<S: State>(state: &mut S, waiter: Waiter) {
+    if let Presence::Blocked(ticket) = waiter.presence {
         state.emit(Event::TakenOver { ticket });
     }
 }

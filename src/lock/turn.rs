@@ -270,7 +270,7 @@ pub struct Due {
 /// a connection, or if it is held without a lease and whoever waits was found in the keys.
 pub fn next_due<S: State>(state: &mut S, rules: &Rules, now: Now) -> Due {
     let renew = state.session().as_ref().map(|session| session.renew_at);
-    if state.nth(0).is_none() {
+    if state.waiting() == 0 {
         return Due {
             wall: None,
             tick: renew,

@@ -78,6 +78,10 @@ impl Filter for Scripts {
 
     fn look(command: &mut Incoming) {
         let name = command.argument(0).unwrap_or_default();
+        if is(name, b"evalsha") {
+            permission::transaction_is_through();
+            return intercept(command, by_digest, &EVALSHA_NAME);
+        }
         if is(name, b"publish") || is(name, b"spublish") {
             return tell(command, |hooks| hooks.publishes);
         }
@@ -85,9 +89,7 @@ impl Filter for Scripts {
             return tell(command, |hooks| hooks.takes_fields);
         }
         permission::transaction_is_through();
-        if is(name, b"evalsha") {
-            intercept(command, by_digest, &EVALSHA_NAME);
-        } else if is(name, b"eval") {
+        if is(name, b"eval") {
             intercept(command, by_text, &EVAL_NAME);
         } else if is(name, b"copy") {
             selected::before_copy(command);

@@ -2,7 +2,7 @@
 //! scores stay as they are.
 
 use crate::keyspace::names;
-use crate::server::{Access, Str, string};
+use crate::server::{Access, string};
 
 use super::run::{Call, LeftToLua};
 
@@ -11,23 +11,24 @@ use super::run::{Call, LeftToLua};
 pub struct Leave;
 
 impl Leave {
+    /// Which argument is the owner.
+    pub const OWNER: usize = 0;
+
     /// Reads a call: who leaves.
     pub fn read<'c>(call: &Call<'c>) -> Result<&'c [u8], LeftToLua> {
-        if call.arguments.len() > 1 {
+        if call.arguments > 1 {
             call.millis(1)?;
         }
-        call.argument(0)
+        call.argument(Self::OWNER)
     }
 
     /// The lock whose queue the owner leaves: the script is not told. Where two locks have the queue
     /// in common, it is that which is held.
-    pub fn lock(call: &Call<'_>) -> Result<Str, LeftToLua> {
-        let [plain, braced] = names::locks_of(call.key(0)?.as_slice()).ok_or(LeftToLua)?;
-        let plain = plain.map(string);
-        let braced = braced.map(string);
-        let is_held = |lock: &Str| !call.ctx.open(lock, Access::Read).is_empty();
+    pub fn lock<'c>(call: &Call<'c>) -> Result<&'c [u8], LeftToLua> {
+        let [plain, braced] = names::locks_of(call.key(0)?).ok_or(LeftToLua)?;
+        let is_held = |lock: &[u8]| !call.ctx.open(&string(lock), Access::Read).is_empty();
         match (plain, braced) {
-            (Some(plain), Some(braced)) if is_held(&braced) && !is_held(&plain) => Ok(braced),
+            (Some(plain), Some(braced)) if is_held(braced) && !is_held(plain) => Ok(braced),
             (Some(lock), _) | (None, Some(lock)) => Ok(lock),
             (None, None) => Err(LeftToLua),
         }

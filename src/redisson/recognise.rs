@@ -56,7 +56,11 @@ thread_local! {
 pub fn by_digest(hex: &[u8]) -> Option<&'static Script> {
     let start = hex.first_chunk().copied().map(start)?;
     let mut scripts = scripts().iter().filter(|script| script.start == start);
-    scripts.find(|script| hex.eq_ignore_ascii_case(script.hex.as_bytes()))
+    // Clients send small letters.
+    scripts.find(|script| {
+        let digits = script.hex.as_bytes();
+        hex == digits || hex.eq_ignore_ascii_case(digits)
+    })
 }
 
 /// The script with this text. A text seen before costs a comparison.

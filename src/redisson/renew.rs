@@ -19,9 +19,10 @@ impl Renew {
     /// notices.
     pub fn run(self, call: &Call<'_>) -> Result<Reply, LeftToLua> {
         let lease = call.duration(0)?;
-        let mut renewed = Vec::with_capacity(call.keys.len());
-        for (index, key) in call.keys.iter().enumerate() {
-            let mut lock = call.ctx.open(key, Access::Write);
+        let mut renewed = Vec::with_capacity(call.keys);
+        for index in 0..call.keys {
+            let key = call.key_name(index)?;
+            let mut lock = call.ctx.open(&key, Access::Write);
             if !lock.fits(Kind::Hash) {
                 return Err(LeftToLua);
             }

@@ -1,26 +1,33 @@
 //! One call of a script: its keys and arguments, and what it becomes.
 
+use std::rc::Rc;
+
 use crate::config::LONGEST;
 use crate::keyspace::Names;
 use crate::keyspace::stored::number as whole;
 use crate::lock::{Millis, Now, Refusal, Rules, State};
-use crate::server::{Ctx, Str};
+use crate::server::{Args, Ctx, Str};
 
 use super::leave::Leave;
 use super::table::{Form, Script};
 use super::try_lock::Try;
 use super::unlock::Unlocking;
 
-/// The keys and arguments that a script is called with.
+/// The keys and arguments that a script is called with, where the server keeps them.
 #[derive(Debug)]
 pub struct Call<'c> {
     /// The context of the call.
     pub ctx: &'c Ctx,
-    /// KEYS.
-    pub keys: Vec<Str>,
-    /// ARGV.
-    pub arguments: Vec<&'c [u8]>,
+    /// The script, the number of keys, KEYS and ARGV.
+    words: Args<'c>,
+    /// Number of KEYS.
+    pub keys: usize,
+    /// Number of ARGV.
+    pub arguments: usize,
 }
+
+/// What comes before KEYS: the script and their number.
+const BEFORE_KEYS: usize = 2;
 
 /// The server's own error where memory is full.
 const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
@@ -50,8 +57,10 @@ pub enum Native<'c> {
 /// A call that is a step of the rules, on the lock of these names.
 #[derive(Debug)]
 pub struct Step<'c> {
-    /// The lock's key.
-    pub lock: Str,
+    /// The lock's keys.
+    pub names: Rc<Names>,
+    /// Whose script it is, as the caller has it.
+    pub owner: Option<Str>,
     kind: Kind<'c>,
 }
 
@@ -63,14 +72,14 @@ enum Kind<'c> {
 }
 
 /// How a script sends wake-ups.
-#[derive(Debug)]
-pub struct WakeUp {
+#[derive(Clone, Copy, Debug)]
+pub struct WakeUp<'c> {
     /// PUBLISH or SPUBLISH.
     pub command: &'static std::ffi::CStr,
     /// The channel, but for the colon and the owner at its end.
-    pub channel: Str,
+    pub channel: &'c [u8],
     /// The message.
-    pub message: Str,
+    pub message: &'c [u8],
 }
 
 /// The native form does not know this case: the script itself is to be run. Nothing has changed.
@@ -78,14 +87,53 @@ pub struct WakeUp {
 pub struct LeftToLua;
 
 impl<'c> Call<'c> {
+    /// What follows the command's name. `None` if the number of keys is not one that a script can have.
+    #[must_use]
+    pub fn read(ctx: &'c Ctx, words: Args<'c>) -> Option<Self> {
+        let keys = usize::try_from(whole(words.get(1)?)?).ok()?;
+        let arguments = words.len().checked_sub(keys.checked_add(BEFORE_KEYS)?)?;
+        Some(Self {
+            ctx,
+            words,
+            keys,
+            arguments,
+        })
+    }
+
+    /// Where a key is among the words.
+    fn place_of_key(&self, index: usize) -> Result<usize, LeftToLua> {
+        let is_there = index < self.keys;
+        is_there.then_some(BEFORE_KEYS + index).ok_or(LeftToLua)
+    }
+
     /// KEYS, counted from 0.
-    pub(super) fn key(&self, index: usize) -> Result<&Str, LeftToLua> {
-        self.keys.get(index).ok_or(LeftToLua)
+    pub fn key(&self, index: usize) -> Result<&'c [u8], LeftToLua> {
+        self.words.get(self.place_of_key(index)?).ok_or(LeftToLua)
+    }
+
+    /// A key as a string of the server.
+    pub(super) fn key_name(&self, index: usize) -> Result<Str, LeftToLua> {
+        let place = self.place_of_key(index)?;
+        self.words.string(place).ok_or(LeftToLua)
+    }
+
+    /// Where an argument is among the words: beyond them, if there is none.
+    fn place_of_argument(&self, index: usize) -> usize {
+        BEFORE_KEYS + self.keys + index
     }
 
     /// ARGV, counted from 0.
-    pub(super) fn argument(&self, index: usize) -> Result<&'c [u8], LeftToLua> {
-        self.arguments.get(index).copied().ok_or(LeftToLua)
+    pub fn argument(&self, index: usize) -> Result<&'c [u8], LeftToLua> {
+        self.words
+            .get(self.place_of_argument(index))
+            .ok_or(LeftToLua)
+    }
+
+    /// An argument as a string of the server.
+    pub(super) fn argument_name(&self, index: usize) -> Result<Str, LeftToLua> {
+        self.words
+            .string(self.place_of_argument(index))
+            .ok_or(LeftToLua)
     }
 
     /// An argument that is a whole number of milliseconds, not below 0.
@@ -106,16 +154,14 @@ impl<'c> Call<'c> {
 
     /// The lock whose queue and scores these keys are. Keys that do not belong together (a client
     /// that maps names, before 3.52.0) make no lock that the rules know.
-    fn lock(&self, lock: usize, queue: usize, scores: usize) -> Result<Str, LeftToLua> {
-        let key = self.key(lock)?;
-        self.fits(key, queue, scores)
+    fn lock(&self, lock: usize, queue: usize, scores: usize) -> Result<Rc<Names>, LeftToLua> {
+        self.fits(Names::of(self.key(lock)?), queue, scores)
     }
 
-    fn fits(&self, lock: &Str, queue: usize, scores: usize) -> Result<Str, LeftToLua> {
-        let names = Names::of(lock.as_slice());
-        let fits = self.key(queue)?.as_slice() == names.queue.as_slice()
-            && self.key(scores)?.as_slice() == names.deadlines.as_slice();
-        fits.then(|| crate::server::share(lock)).ok_or(LeftToLua)
+    fn fits(&self, names: Rc<Names>, queue: usize, scores: usize) -> Result<Rc<Names>, LeftToLua> {
+        let fits = self.key(queue)? == names.queue.as_slice()
+            && self.key(scores)? == names.deadlines.as_slice();
+        fits.then_some(names).ok_or(LeftToLua)
     }
 }
 
@@ -125,37 +171,42 @@ impl<'c> Call<'c> {
 /// [`LeftToLua`] if the script itself is to be run.
 pub fn native<'c>(script: &Script, call: &Call<'c>) -> Result<Native<'c>, LeftToLua> {
     let fits = match script.keys {
-        Some(keys) => call.keys.len() == keys && call.arguments.len() == script.arguments,
-        None => !call.keys.is_empty() && call.arguments.len() == call.keys.len() + 1,
+        Some(keys) => call.keys == keys && call.arguments == script.arguments,
+        None => call.keys > 0 && call.arguments == call.keys + 1,
     };
     if !fits {
         return Err(LeftToLua);
     }
-    let (lock, kind) = match &script.form {
+    let (names, kind) = match &script.form {
         Form::TryLock(form) => (call.lock(0, 1, 2)?, Kind::Try(form.read(call)?)),
         Form::Unlock(form) => {
-            let lock = call.lock(0, 1, 2)?;
+            let names = call.lock(0, 1, 2)?;
             let unlocking = form.read(call)?;
             if let Some(reply) = unlocking.kept_reply() {
                 return Ok(Native::Done(Reply::Number(reply)));
             }
-            (lock, Kind::Unlock(unlocking))
+            (names, Kind::Unlock(unlocking))
         }
         Form::Leave(Leave) => {
-            let lock = Leave::lock(call)?;
-            (call.fits(&lock, 0, 1)?, Kind::Leave(Leave::read(call)?))
+            let names = Names::of(Leave::lock(call)?);
+            (call.fits(names, 0, 1)?, Kind::Leave(Leave::read(call)?))
         }
         Form::Renew(form) => return form.run(call).map(Native::Done),
     };
-    Ok(Native::Step(Step { lock, kind }))
+    let owner = script.form.owner();
+    Ok(Native::Step(Step {
+        names,
+        owner: owner.and_then(|index| call.argument_name(index).ok()),
+        kind,
+    }))
 }
 
-impl Step<'_> {
+impl<'c> Step<'c> {
     /// How the head is woken, if the lock becomes free.
     #[must_use]
-    pub fn wake_up(&self) -> Option<&WakeUp> {
+    pub fn wake_up(&self) -> Option<WakeUp<'c>> {
         match &self.kind {
-            Kind::Unlock(unlocking) => Some(&unlocking.wake_up),
+            Kind::Unlock(unlocking) => Some(unlocking.wake_up),
             Kind::Try(_) | Kind::Leave(_) => None,
         }
     }

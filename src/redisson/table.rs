@@ -64,6 +64,18 @@ pub(super) enum Form {
     Renew(Renew),
 }
 
+impl Form {
+    /// Which argument is the owner, if one is.
+    pub(super) fn owner(&self) -> Option<usize> {
+        match self {
+            Self::TryLock(_) => Some(TryLock::OWNER),
+            Self::Unlock(form) => form.owner(),
+            Self::Leave(Leave) => Some(Leave::OWNER),
+            Self::Renew(_) => None,
+        }
+    }
+}
+
 /// All scripts that have a native form.
 static SCRIPTS: LazyLock<Vec<Script>> =
     LazyLock::new(|| TABLE.lines().skip(1).filter_map(script).collect());

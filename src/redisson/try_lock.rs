@@ -26,6 +26,9 @@ pub struct Try<'c> {
 }
 
 impl TryLock {
+    /// Which argument is the owner.
+    pub const OWNER: usize = 1;
+
     /// One that does not wait.
     pub const AT_ONCE: Self = Self {
         now: 2,
@@ -65,7 +68,7 @@ impl TryLock {
     /// Reads a call.
     pub fn read<'c>(&self, call: &Call<'c>) -> Result<Try<'c>, LeftToLua> {
         let client = call.millis(self.now)?;
-        if self.told.is_none() && call.arguments.len() > 3 {
+        if self.told.is_none() && call.arguments > 3 {
             // What the script subtracts from scores.
             call.millis(3)?;
         }
@@ -78,7 +81,7 @@ impl TryLock {
             Ok(Wait { patience, told })
         });
         let request = Request {
-            owner: call.argument(1)?,
+            owner: call.argument(Self::OWNER)?,
             lease: call.duration(0)?,
             client,
             wait: wait.transpose()?,

@@ -1,12 +1,13 @@
 //! The scripts that give up a hold, or free the lock whoever holds it.
 
+use std::borrow::Cow;
 use std::ffi::CStr;
 
 use crate::keyspace::stored::number as whole;
 use crate::keyspace::write;
 use crate::lock::scripts::{self, Unlocked};
 use crate::lock::{Millis, Now, Rules, State};
-use crate::server::{Access, Key, Kind, clock, share, string};
+use crate::server::{Access, Key, Kind, clock};
 
 use super::run::{Call, LeftToLua, Reply, WakeUp, refused};
 
@@ -41,7 +42,7 @@ pub struct Unlocking<'c> {
     client: Millis,
     latch: Option<OpenLatch<'c>>,
     /// How the head is woken.
-    pub wake_up: WakeUp,
+    pub wake_up: WakeUp<'c>,
 }
 
 impl Unlock {
@@ -51,6 +52,14 @@ impl Unlock {
         publish: None,
         latch: None,
     };
+
+    /// Which argument is the owner, where there is one.
+    const OWNER: usize = 2;
+
+    /// Which argument is the owner, if one is.
+    pub fn owner(&self) -> Option<usize> {
+        (!self.forced).then_some(Self::OWNER)
+    }
 
     pub const fn forced(mut self) -> Self {
         self.forced = true;
@@ -73,7 +82,7 @@ impl Unlock {
         let holder = if self.forced {
             None
         } else {
-            Some((call.argument(2)?, call.duration(1)?))
+            Some((call.argument(Self::OWNER)?, call.duration(1)?))
         };
         let latch = self.latch.map(|latch| OpenLatch::open(call, latch));
         Ok(Unlocking {
@@ -82,8 +91,8 @@ impl Unlock {
             latch: latch.transpose()?,
             wake_up: WakeUp {
                 command: self.publish_command(call)?,
-                channel: share(call.key(3)?),
-                message: string(call.argument(0)?),
+                channel: call.key(3)?,
+                message: call.argument(0)?,
             },
         })
     }
@@ -149,14 +158,11 @@ impl<'c> OpenLatch<'c> {
     fn open(call: &Call<'c>, latch: Latch) -> Result<Self, LeftToLua> {
         let name = call.key(latch.key)?;
         // One key under two names is nothing that a native form looks out for.
-        let others = call.keys.iter().take(latch.key);
-        if others
-            .into_iter()
-            .any(|other| other.as_slice() == name.as_slice())
-        {
+        if (0..latch.key).any(|other| call.key(other) == Ok(name)) {
             return Err(LeftToLua);
         }
-        let key = call.ctx.open(name, Access::Write);
+        let name = Cow::Owned(call.key_name(latch.key)?);
+        let key = call.ctx.open_named(name, Access::Write);
         let reply = match key.kind() {
             Kind::Empty => None,
             Kind::String => {

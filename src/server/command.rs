@@ -1,9 +1,9 @@
 //! Registering commands, and the entry through which the server calls them.
 
-use std::cell::Cell;
 use std::ffi::{CStr, CString, c_int};
 use std::fmt::Display;
 use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use redis_module::raw;
 
@@ -63,10 +63,8 @@ impl<'a> Args<'a> {
     }
 }
 
-thread_local! {
-    /// Whether commands are called only to see if the server lets the caller run them.
-    static PROBING: Cell<bool> = const { Cell::new(false) };
-}
+/// Whether commands are called only to see if the server lets the caller run them.
+static PROBING: AtomicBool = AtomicBool::new(false);
 
 impl Ctx {
     /// Whether the caller, a connection or a script, may run one of the module's commands with
@@ -77,7 +75,7 @@ impl Ctx {
             return false;
         };
         let mut argv: Vec<_> = arguments.iter().map(|argument| argument.inner).collect();
-        PROBING.set(true);
+        PROBING.store(true, Ordering::Relaxed);
         // SAFETY: the format says: with the caller's permissions, and a vector of strings with its
         // length; they live until the call returns. The reply is freed, and is null, with the
         // reason in errno, where the command was not run.
@@ -96,7 +94,7 @@ impl Ctx {
                 None => false,
             }
         };
-        PROBING.set(false);
+        PROBING.store(false, Ordering::Relaxed);
         may
     }
 }
@@ -144,7 +142,7 @@ extern "C" fn entry<C: Command>(
     count: c_int,
 ) -> c_int {
     let ctx = Ctx::new(ctx);
-    if PROBING.get() {
+    if PROBING.load(Ordering::Relaxed) {
         ctx.reply_nil();
         return OK;
     }

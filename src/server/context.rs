@@ -1,7 +1,7 @@
 //! The context of one call that the server makes into the module.
 
-use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char, c_int, c_long};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use redis_module::{RedisValue, raw};
 
@@ -64,19 +64,18 @@ impl Flags {
     }
 }
 
-thread_local! {
-    static CLUSTER: Cell<bool> = const { Cell::new(false) };
-}
+/// Unlike what belongs to a thread, this is found without a call.
+static CLUSTER: AtomicBool = AtomicBool::new(false);
 
 /// Takes note of what does not change while the server runs.
 pub fn remember_server(ctx: &Ctx) {
-    CLUSTER.set(ctx.flags().cluster());
+    CLUSTER.store(ctx.flags().cluster(), Ordering::Relaxed);
 }
 
 /// Whether the server is part of a cluster. Unlike [`Ctx::flags`], this costs nothing.
 #[must_use]
 pub fn in_cluster() -> bool {
-    CLUSTER.get()
+    CLUSTER.load(Ordering::Relaxed)
 }
 
 impl Ctx {

@@ -3,13 +3,14 @@
 //! Methods do nothing, or find nothing, on a key of another type; callers look at
 //! [`Key::kind`] first.
 
+use std::borrow::Cow;
 use std::ffi::{c_char, c_int, c_long, c_void};
 use std::ptr::{null, null_mut};
 
 use redis_module::raw;
 
 use super::api::{OK, api};
-use super::{Ctx, Str, share};
+use super::{Ctx, Str};
 
 /// What a key is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +47,7 @@ pub struct Key<'c> {
     /// Null where a key opened for reading does not exist; the server's functions accept that.
     raw: *mut raw::RedisModuleKey,
     ctx: &'c Ctx,
-    name: Str,
+    name: Cow<'c, Str>,
     access: Access,
     /// Where in a list the handle stands.
     place: Place,
@@ -71,11 +72,17 @@ const NEAR: usize = 8;
 impl Ctx {
     /// Opens a key of the selected database. An expired key is deleted by the server first.
     #[must_use]
-    pub fn open(&self, name: &Str, access: Access) -> Key<'_> {
+    pub fn open<'c>(&'c self, name: &'c Str, access: Access) -> Key<'c> {
+        self.open_named(Cow::Borrowed(name), access)
+    }
+
+    /// As [`Ctx::open`], where nobody else keeps the name.
+    #[must_use]
+    pub fn open_named<'c>(&'c self, name: Cow<'c, Str>, access: Access) -> Key<'c> {
         Key {
-            raw: open(self, name, access),
+            raw: open(self, &name, access),
             ctx: self,
-            name: share(name),
+            name,
             access,
             place: Place::Nowhere,
         }
@@ -239,6 +246,28 @@ impl<'c> Key<'c> {
                 raw::REDISMODULE_HASH_NONE.cast_signed(),
                 field.inner,
                 value.inner,
+                null::<c_char>(),
+            );
+        }
+    }
+
+    /// Sets two fields of a hash; makes the hash if there is none.
+    pub fn hash_set_two(&mut self, fields: [(&Str, &Str); 2]) {
+        self.make_writable();
+        let [(first, its), (second, others)] = fields;
+        // SAFETY: the arguments are pairs of a field and its value, ended by null; the server
+        // copies all of them.
+        unsafe {
+            let Some(set) = raw::RedisModule_HashSet else {
+                return;
+            };
+            set(
+                self.raw,
+                raw::REDISMODULE_HASH_NONE.cast_signed(),
+                first.inner,
+                its.inner,
+                second.inner,
+                others.inner,
                 null::<c_char>(),
             );
         }

@@ -31,11 +31,19 @@ struct Armed {
 /// What the timer does when it rings: the event loop implements it.
 pub struct Ring;
 
-/// Whether a lock that is due at another instant than it is scheduled for may stay there. To be
-/// looked at too early does no harm, and a lock that is handed on thousands of times a second need
-/// not move its lease's end in the schedule each time.
-pub fn may_stay(scheduled: Due, due: Due, now: Now) -> bool {
-    stays(scheduled.wall, due.wall, now.millis()) && stays(scheduled.tick, due.tick, now.tick())
+/// When a lock is to be scheduled that is due at other instants than it is scheduled for: by each clock
+/// it stays where it is, if it may. To be looked at too early does no harm, and a lock that is
+/// handed on thousands of times a second need not move its lease's end, or the end of its turns,
+/// in the schedule each time.
+pub fn settled(scheduled: Due, due: Due, now: Now) -> Due {
+    let settled = |scheduled, due, now| {
+        let may_stay = stays(scheduled, due, now);
+        if may_stay { scheduled } else { due }
+    };
+    Due {
+        wall: settled(scheduled.wall, due.wall, now.millis()),
+        tick: settled(scheduled.tick, due.tick, now.tick()),
+    }
 }
 
 fn stays(scheduled: Option<u64>, due: Option<u64>, now: u64) -> bool {
@@ -73,6 +81,9 @@ impl Schedule {
 
     /// Schedules a lock anew; `scheduled`: what it was scheduled for, and is from now on.
     pub fn set(&mut self, id: &LockId, scheduled: &mut Due, due: Due) {
+        if *scheduled == due {
+            return;
+        }
         self.remove(id, *scheduled);
         self.add(id, due);
         *scheduled = due;
@@ -167,7 +178,18 @@ impl Schedule {
 
 #[cfg(test)]
 mod tests {
-    use super::stays;
+    use super::{Due, Now, settled, stays};
+
+    #[test]
+    fn by_each_clock_a_lock_stays_where_it_may() {
+        let due = |wall, tick| Due {
+            wall: Some(wall),
+            tick: Some(tick),
+        };
+        let now = Now::from_millis(5);
+        assert_eq!(settled(due(20, 9), due(10, 30), now), due(10, 9));
+        assert_eq!(settled(due(10, 9), due(20, 8), now), due(10, 8));
+    }
 
     #[test]
     fn a_lock_is_looked_at_too_early_rather_than_too_late() {

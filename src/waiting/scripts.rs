@@ -2,7 +2,7 @@
 //! event.
 
 use crate::error::Error;
-use crate::keyspace::{Stored, names};
+use crate::keyspace::{Names, Stored, names};
 use crate::lock::{Millis, Now, Owner, Rules};
 use crate::server::Ctx;
 
@@ -20,12 +20,12 @@ use super::touched;
 /// As [`super::step()`].
 pub fn step<T>(
     ctx: &Ctx,
-    lock: &[u8],
+    names: &Names,
     wake: WakeBy<'_>,
     decide: impl FnOnce(&mut Stored<'_>, &Rules, Now) -> T,
 ) -> Result<T, Error> {
-    let queue = queue_touched(ctx, lock);
-    step_on(ctx, lock, queue, Some(wake), |state, rules, now| {
+    let queue = queue_touched(ctx, names.lock.as_slice());
+    step_on(ctx, names, queue, Some(wake), |state, rules, now| {
         // Without its queue a lock is left to the script.
         state.require_queue()?;
         Ok(decide(state, rules, now))

@@ -7,7 +7,7 @@
 use crate::error::Error;
 use crate::keyspace::stored::Unusable;
 use crate::keyspace::{Known, Names, Queue, Stored};
-use crate::lock::{Due, Now, Rules, rules, turn};
+use crate::lock::{Due, Event, Now, Rules, rules, turn};
 use crate::server::cluster::Place;
 use crate::server::{Ctx, events, in_cluster};
 
@@ -27,9 +27,13 @@ const RECHECK: u64 = 1000;
 struct Stepping;
 
 impl Stepping {
-    fn begin() -> Self {
-        waiting(|waiting| waiting.stepping.set(true));
-        Self
+    /// None is taken at a replica.
+    fn begin() -> Option<Self> {
+        waiting(|waiting| {
+            let may = !waiting.replica.get();
+            waiting.stepping.set(may);
+            may.then_some(Self)
+        })
     }
 }
 
@@ -49,7 +53,8 @@ pub fn step<T>(
     lock: &[u8],
     decide: impl FnOnce(&mut Stored<'_>, &Rules, Now) -> Result<T, Error>,
 ) -> Result<T, Error> {
-    step_on(ctx, lock, queue_touched(ctx, lock), None, decide)
+    let queue = queue_touched(ctx, lock);
+    step_on(ctx, &Names::of(lock), queue, None, decide)
 }
 
 /// What others did to a lock's queue, to be dealt with now.
@@ -61,37 +66,35 @@ pub fn queue_touched(ctx: &Ctx, lock: &[u8]) -> Queue {
 /// configured.
 pub fn step_on<T>(
     ctx: &Ctx,
-    lock: &[u8],
+    names: &Names,
     queue: Queue,
     wake: Option<WakeBy<'_>>,
     decide: impl FnOnce(&mut Stored<'_>, &Rules, Now) -> Result<T, Error>,
 ) -> Result<T, Error> {
-    if waiting(|waiting| waiting.replica.get()) {
+    let Some(stepping) = Stepping::begin() else {
         return Err(Error::Replica);
-    }
-    let stepping = Stepping::begin();
+    };
+    let lock = names.lock.as_slice();
     given::follow_slots(ctx);
     let (mut rules, now, db) = (given::rules(), given::now(), ctx.db());
-    let known = table(|table| table.take(db, lock));
+    let mut known = table(|table| table.take(db, lock));
     rules.found_answer |= known.may_be_ours;
-    let names = Names::of(lock);
-    let is_frozen = place_of(ctx, &names) != Place::Here;
+    let is_frozen = place_of(ctx, names) != Place::Here;
     let queue = if is_frozen { Queue::Hidden } else { queue };
-    let greatest = waiting(|waiting| waiting.greatest_token.get());
-    let mut state = match Stored::open(ctx, names, known, greatest, &rules, now, queue) {
-        Ok(state) => state,
+    let taken = take(ctx, names, &mut known, (&rules, now), queue, decide);
+    drop(stepping);
+    let Taken {
+        decided,
+        due,
+        is_scripts,
+        mut happened,
+    } = match taken {
+        Ok(taken) => taken,
         Err(unusable) => {
-            look_again_later(ctx, db, lock, *unusable, now);
+            look_again_later(ctx, db, lock, known, &unusable, now);
             return Err(Error::WrongType);
         }
     };
-    let decided = decide(&mut state, &rules, now);
-    let due = turn::next_due(&mut state, &rules, now);
-    let is_scripts =
-        !is_frozen && !state.known.may_be_ours && turn::leaves_to_scripts(&mut state, &rules);
-    let (names, known, mut happened, greatest) = state.close();
-    waiting(|waiting| waiting.greatest_token.set(greatest));
-    drop(stepping);
 
     if is_scripts {
         leave_to_scripts(db, lock, &known, due, now);
@@ -107,7 +110,7 @@ pub fn step_on<T>(
         keep_watch(ctx);
     }
     let scene = Scene {
-        names: &names,
+        names,
         db,
         now,
         wake,
@@ -118,13 +121,48 @@ pub fn step_on<T>(
     decided
 }
 
+/// A step that was taken, but for its effects on others.
+struct Taken<T> {
+    decided: Result<T, Error>,
+    due: Due,
+    /// None of ours waits there any more.
+    is_scripts: bool,
+    happened: Vec<Event>,
+}
+
+/// Opens the keys, and lets the rules decide.
+fn take<T>(
+    ctx: &Ctx,
+    names: &Names,
+    known: &mut Known,
+    (rules, now): (&Rules, Now),
+    queue: Queue,
+    decide: impl FnOnce(&mut Stored<'_>, &Rules, Now) -> Result<T, Error>,
+) -> Result<Taken<T>, Unusable> {
+    let greatest = waiting(|waiting| waiting.greatest_token.get());
+    let mut state = Stored::open(ctx, names, known, greatest, rules, now, queue)?;
+    let decided = decide(&mut state, rules, now);
+    let due = turn::next_due(&mut state, rules, now);
+    let is_scripts = queue != Queue::Hidden
+        && !state.known.may_be_ours
+        && turn::leaves_to_scripts(&mut state, rules);
+    let (happened, greatest) = state.close();
+    waiting(|waiting| waiting.greatest_token.set(greatest));
+    Ok(Taken {
+        decided,
+        due,
+        is_scripts,
+        happened,
+    })
+}
+
 /// A key of the lock has another type: nothing can be decided until that changes.
-fn look_again_later(ctx: &Ctx, db: i32, lock: &[u8], unusable: Unusable, now: Now) {
+fn look_again_later(ctx: &Ctx, db: i32, lock: &[u8], known: Known, unusable: &Unusable, now: Now) {
     let due = Due {
         wall: unusable.expires,
         tick: Some(now.tick_after(RECHECK)),
     };
-    keep(db, lock, unusable.known, due, now);
+    keep(db, lock, known, due, now);
     set_timer(ctx, now);
 }
 
@@ -163,10 +201,16 @@ pub fn look(ctx: &Ctx, id: &LockId, queue: Queue) {
         return;
     }
     // A key of another type is not ours to report here; the lock is looked at again later.
-    let _ = step_on(ctx, &id.name, queue, None, |state, rules, now| {
-        rules::look(state, rules, now);
-        Ok(())
-    });
+    let _ = step_on(
+        ctx,
+        &Names::of(&id.name),
+        queue,
+        None,
+        |state, rules, now| {
+            rules::look(state, rules, now);
+            Ok(())
+        },
+    );
 }
 
 /// One step on a lock, outside commands. False if a key has another type.

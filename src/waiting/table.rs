@@ -13,7 +13,7 @@ use crate::lock::{Due, Millis, Now, Owner, Tick};
 use crate::server::Ctx;
 
 use super::id::LockId;
-use super::schedule::{Schedule, may_stay};
+use super::schedule::{Schedule, settled};
 use super::shrink::give_back;
 
 /// A lock whose queue is the scripts' own affair (see [`super::watch`]).
@@ -188,9 +188,8 @@ impl Table {
         if let Some(record) = locks.get_mut(name) {
             record.known = known;
             record.watch = watch;
-            if !may_stay(record.scheduled, due, now) {
-                self.schedule.set(&record.id, &mut record.scheduled, due);
-            }
+            let due = settled(record.scheduled, due, now);
+            self.schedule.set(&record.id, &mut record.scheduled, due);
             return;
         }
         let id = LockId::new(db, name);

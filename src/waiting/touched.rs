@@ -3,7 +3,7 @@
 //!
 //! What is found in the keys decides, not what the event said: several commands may have run since.
 
-use crate::keyspace::names;
+use crate::keyspace::{Names, names};
 use crate::lock::rules;
 use crate::server::{Ctx, in_cluster};
 
@@ -39,13 +39,19 @@ pub fn hear_who_asked(ctx: &Ctx) {
         }
         let queue = touch.unwrap_or_default().state();
         // A key of another type is not ours to report here.
-        let _ = step_on(ctx, &lock.name, queue, None, |state, rules, now| {
-            for (owner, patience) in owners {
-                rules::asked(state, &owner, patience, 0, now);
-            }
-            rules::look(state, rules, now);
-            Ok(())
-        });
+        let _ = step_on(
+            ctx,
+            &Names::of(&lock.name),
+            queue,
+            None,
+            |state, rules, now| {
+                for (owner, patience) in owners {
+                    rules::asked(state, &owner, patience, 0, now);
+                }
+                rules::look(state, rules, now);
+                Ok(())
+            },
+        );
     }
 }
 

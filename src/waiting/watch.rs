@@ -76,7 +76,8 @@ pub fn may_be_ours(ctx: &Ctx, lock: &LockId) -> bool {
     if !ctx.select_db(lock.db) {
         return false;
     }
-    let mut queue = ctx.open(&Names::of(&lock.name).queue, Access::Read);
+    let names = Names::of(&lock.name);
+    let mut queue = ctx.open(&names.queue, Access::Read);
     (0..queue.len())
         .map_while(|index| queue.list_get(index))
         .any(|owner| !is_redissons(owner.as_slice()))
