@@ -154,13 +154,6 @@ impl Ctx {
         status == OK
     }
 
-    /// Whether the server wants no new writes now: CLIENT PAUSE WRITE, or a failover under way.
-    #[must_use]
-    pub fn writes_paused(&self) -> bool {
-        // SAFETY: the function takes nothing and only reads the server's state.
-        unsafe { api!(RedisModule_AvoidReplicaTraffic() or 0) != 0 }
-    }
-
     /// Sends a command to the replicas and the append-only file, with the others of this step in
     /// one transaction.
     pub fn replicate(&self, command: &CStr, arguments: &[&Str]) {

@@ -23,6 +23,7 @@ pub mod info;
 mod key;
 mod needs;
 pub mod nodes;
+mod pause;
 pub mod scan;
 pub mod selected;
 pub mod timer;

@@ -46,7 +46,7 @@ pub fn before_sleep(ctx: &Ctx) {
     given::follow_configuration();
     discovery::go_on(ctx);
     do_what_was_noted(ctx);
-    clients::let_go();
+    clients::let_go(ctx);
     notes(Notes::forget_seen);
     waiting(|waiting| waiting.in_iteration.set(false));
     if alarm() != before && may_oversleep() {

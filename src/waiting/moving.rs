@@ -27,7 +27,7 @@ use super::frozen::{Frozen, Round, place_of};
 use super::given::grant_grace;
 use super::id::LockId;
 use super::sent_away;
-use super::state::{frozen, note, sessions, table};
+use super::state::{blocked, frozen, note, sessions, table};
 use super::step::keep_watch;
 use super::touch::Touch;
 
@@ -120,7 +120,10 @@ fn leave(lock: &LockId, node: &str) {
         sessions(|sessions| sessions.unbind(*connection, lock));
     }
     let slot = names::slot(&lock.name);
-    for ticket in known.line.iter().filter_map(|(_, waiter)| waiter.ticket()) {
+    // Those whose time was up while writes were paused have not left: their places have moved, too.
+    let mut tickets = blocked(|blocked| blocked.held_back_from(lock));
+    tickets.extend(known.line.iter().filter_map(|(_, waiter)| waiter.ticket()));
+    for ticket in tickets {
         let node = node.to_owned();
         unblock(ticket, Outcome::Moved { slot, node });
     }
