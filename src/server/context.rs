@@ -91,14 +91,6 @@ impl Ctx {
         body(&Self::new(context.ctx))
     }
 
-    /// Tells the server that only keys reported by [`Ctx::changed`] have changed: opening a key
-    /// for writing alone must not make a WATCH fail.
-    pub fn report_changes_explicitly(&self) {
-        let option = raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED;
-        // SAFETY: the context is valid for this call.
-        unsafe { api!(RedisModule_SetModuleOptions(self.raw, option.cast_signed()) or ()) };
-    }
-
     /// Circumstances of this call. Not free: the server computes its memory use for it.
     #[must_use]
     pub fn flags(&self) -> Flags {

@@ -21,6 +21,7 @@ pub mod events;
 pub mod filter;
 pub mod info;
 mod key;
+pub mod migration;
 mod needs;
 pub mod nodes;
 mod pause;
