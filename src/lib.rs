@@ -101,7 +101,7 @@ fn load(context: &Context, arguments: &[RedisString]) -> Status {
             ));
             return Status::Err;
         }
-        ctx.report_changes_explicitly();
+        ctx.declare_options();
         server::remember_server(ctx);
         server::user::remember_module(ctx);
         waiting::start_afresh(ctx);
@@ -113,6 +113,7 @@ fn load(context: &Context, arguments: &[RedisString]) -> Status {
             && server::info::register(ctx, write_info);
         if loaded {
             redisson::renamed::tell(ctx);
+            ctx.hear_of_imports(waiting::slots_are_imported);
             // Last: what is begun here goes on in the event loop, and must find the module loaded.
             waiting::look_for_queues(ctx);
             return Status::Ok;

@@ -90,14 +90,6 @@ impl Ctx {
         body(&Self::new(context.ctx))
     }
 
-    /// Tells the server that only keys reported by [`Ctx::changed`] have changed: opening a key
-    /// for writing alone must not make a WATCH fail.
-    pub fn report_changes_explicitly(&self) {
-        let option = raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED;
-        // SAFETY: the context is valid for this call.
-        unsafe { api!(RedisModule_SetModuleOptions(self.raw, option.cast_signed()) or ()) };
-    }
-
     /// Circumstances of this call. Not free: the server computes its memory use for it.
     #[must_use]
     pub fn flags(&self) -> Flags {
@@ -151,13 +143,6 @@ impl Ctx {
         // SAFETY: the context is valid for this call.
         let status = unsafe { api!(RedisModule_SelectDb(self.raw, db) or 1) };
         status == OK
-    }
-
-    /// Whether the server wants no new writes now: CLIENT PAUSE WRITE, or a failover under way.
-    #[must_use]
-    pub fn writes_paused(&self) -> bool {
-        // SAFETY: the function takes nothing and only reads the server's state.
-        unsafe { api!(RedisModule_AvoidReplicaTraffic() or 0) != 0 }
     }
 
     /// Sends a command to the replicas and the append-only file, with the others of this step in

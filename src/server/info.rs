@@ -1,7 +1,8 @@
-//! The module's section of INFO.
+//! The module's section of INFO, and what the server says of itself in its own.
 
 use std::cell::Cell;
-use std::ffi::{CString, c_int};
+use std::ffi::{CStr, CString, c_int};
+use std::ptr::null_mut;
 
 use redis_module::raw;
 
@@ -26,6 +27,27 @@ pub fn register(ctx: &Ctx, writer: fn(&mut Section)) -> bool {
     // module.
     let status = unsafe { api!(RedisModule_RegisterInfoFunc(ctx.raw, Some(write)) or 1) };
     status == OK
+}
+
+impl Ctx {
+    /// A field of a section of the server's own, if it has that. Not free: the section is written for it.
+    #[must_use]
+    pub fn info(&self, section: &CStr, field: &CStr) -> Option<String> {
+        // SAFETY: both names end with a null. The data is null or ours to free; the text in it ends with a
+        // null, and is copied before that.
+        unsafe {
+            let data = api!(RedisModule_GetServerInfo(null_mut(), section.as_ptr()) or null_mut());
+            if data.is_null() {
+                return None;
+            }
+            let text =
+                api!(RedisModule_ServerInfoGetFieldC(data, field.as_ptr()) or std::ptr::null());
+            let text =
+                (!text.is_null()).then(|| CStr::from_ptr(text).to_string_lossy().into_owned());
+            api!(RedisModule_FreeServerInfo(null_mut(), data) or ());
+            text
+        }
+    }
 }
 
 impl Section {

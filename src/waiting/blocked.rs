@@ -26,6 +26,8 @@ pub enum Outcome {
     Granted(Grant),
     /// It was taken out of the queue.
     Nil,
+    /// Its time is up.
+    Over,
     /// It cannot have the lock.
     Refused(Error),
     /// The lock is at another node of the cluster now.
@@ -59,6 +61,16 @@ pub struct Client {
     pub allowed_at: u64,
     /// What it is told when this iteration of the event loop ends.
     pub outcome: Option<Outcome>,
+    /// It was to be told, and is told later: its leaving could not be written then.
+    pub held_back: bool,
+}
+
+impl Client {
+    /// Whether it is still open what it will be told: that its time is up is told last, once nothing
+    /// else can come.
+    fn waits(&self) -> bool {
+        matches!(self.outcome, None | Some(Outcome::Over))
+    }
 }
 
 /// All blocked clients.
@@ -93,15 +105,33 @@ impl Blocked {
     /// Gives a client its outcome; back if it has one or is gone.
     pub fn end(&mut self, ticket: Ticket, outcome: Outcome) -> Result<(), Outcome> {
         let client = self.by_ticket.get_mut(&ticket);
-        let Some(client) = client.filter(|client| client.outcome.is_none()) else {
+        let Some(client) = client.filter(|client| client.waits()) else {
             return Err(outcome);
         };
-        client.outcome = Some(outcome);
+        if client.outcome.replace(outcome).is_none() {
+            self.ended.push(ticket);
+        }
         if let Some(until) = client.until.take() {
             self.by_until.remove(&(until, ticket));
         }
-        self.ended.push(ticket);
         Ok(())
+    }
+
+    /// A client is told what it is to be told at the end of a later iteration.
+    pub fn hold_back(&mut self, ticket: Ticket) {
+        if let Some(client) = self.by_ticket.get_mut(&ticket) {
+            client.held_back = true;
+            self.ended.push(ticket);
+        }
+    }
+
+    /// Those that wait for a lock and are held back.
+    pub fn held_back_from(&self, lock: &LockId) -> Vec<Ticket> {
+        let is_held_back = |ticket: &&Ticket| {
+            let client = self.by_ticket.get(ticket);
+            client.is_some_and(|client| client.held_back && client.lock == *lock)
+        };
+        self.ended.iter().filter(is_held_back).copied().collect()
     }
 
     /// Those with an outcome, in the order in which they got it. They are still to be removed.
@@ -135,10 +165,10 @@ impl Blocked {
         (until <= now).then_some(place)
     }
 
-    /// All who have no outcome yet.
+    /// All of whom it is still open what they will be told.
     pub fn waiting(&self) -> Vec<(Ticket, LockId, Owner)> {
         let clients = self.by_ticket.iter();
-        let waiting = clients.filter(|(_, client)| client.outcome.is_none());
+        let waiting = clients.filter(|(_, client)| client.waits());
         let place = |(ticket, client): (&Ticket, &Client)| {
             (*ticket, client.lock.clone(), Owner::clone(&client.owner))
         };

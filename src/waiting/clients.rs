@@ -10,14 +10,17 @@
 //! the receiver's connection closes in it, the lock is taken back. (Later the client may have read
 //! its token, and the lease decides.)
 
-use crate::error::moved;
+use crate::error::{Error, moved};
+use crate::keyspace::Names;
 use crate::lock::{Connection, Millis, Now, Owner, Tick, Ticket};
 use crate::server::Ctx;
 use crate::server::block::{Blocking, Id};
+use crate::server::cluster::Place;
 use crate::server::user;
 
 use super::blocked::{Acquire, Blocked, Client, Outcome};
 use super::effects::{unblock, undelivered};
+use super::frozen::place_of;
 use super::id::LockId;
 use super::sent_away::keep_place;
 use super::state::{blocked, note, notes, sessions, stats, table};
@@ -36,13 +39,18 @@ pub fn block(ctx: &Ctx, lock: LockId, owner: &[u8], timeout: Millis, now: Now) -
         connection: ctx.client_id(),
         allowed_at: user::changes(),
         outcome: None,
+        held_back: false,
     };
     Some(blocked(|blocked| blocked.add(client)))
 }
 
 /// Unblocks every client that has an outcome; the iteration of the event loop ends.
-pub fn let_go() {
+pub fn let_go(ctx: &Ctx) {
     for ticket in blocked(Blocked::take_ended) {
+        if must_wait(ctx, ticket) {
+            blocked(|blocked| blocked.hold_back(ticket));
+            continue;
+        }
         let client = blocked(|blocked| blocked.remove(ticket));
         if let Some(Client {
             handle,
@@ -55,10 +63,30 @@ pub fn let_go() {
     }
 }
 
+/// Whether a client whose time is up cannot be told yet. While writes are paused for another server to
+/// take over, its leaving cannot be written, and perhaps never will be: then its place is its own at the
+/// other server, and it is told to ask there (UNBLOCKED or MOVED).
+fn must_wait(ctx: &Ctx, ticket: Ticket) -> bool {
+    let over = blocked(|blocked| {
+        let client = blocked.get(ticket)?;
+        let is_over = matches!(client.outcome, Some(Outcome::Over));
+        is_over.then(|| (client.held_back, client.lock.clone()))
+    });
+    let Some((held_back, lock)) = over else {
+        return false;
+    };
+    ctx.is_handing_over() || (held_back && !is_here(ctx, &lock))
+}
+
+/// Whether all keys of a lock are at this node.
+fn is_here(ctx: &Ctx, lock: &LockId) -> bool {
+    ctx.select_db(lock.db) && place_of(ctx, &Names::of(&lock.name)) == Place::Here
+}
+
 /// Ends the clients whose time was up at an instant of the steady clock.
 pub fn time_out_due(at: Tick) {
     while let Some((ticket, lock, owner)) = blocked(|blocked| blocked.first_due(at)) {
-        unblock(ticket, Outcome::Nil);
+        unblock(ticket, Outcome::Over);
         stats(Stats::timed_out);
         give_up_place(lock, owner, ticket);
     }
@@ -73,7 +101,7 @@ impl Blocking for Acquire {
                 ctx.reply_integer(grant.token);
                 notes(|notes| notes.deliver(ctx.client_id(), grant.clone()));
             }
-            Outcome::Nil => ctx.reply_nil(),
+            Outcome::Nil | Outcome::Over => ctx.reply_nil(),
             Outcome::Refused(error) => ctx.reply_error(&error.to_string()),
             Outcome::Moved { slot, node } => ctx.reply_error(&moved(*slot, node)),
         }
@@ -84,7 +112,13 @@ impl Blocking for Acquire {
     }
 
     fn timed_out(ctx: &Ctx, id: Id) {
-        if let Some(outcome) = leave(id, give_up_place) {
+        let outcome = leave(id, give_up_place);
+        let is_over = matches!(outcome, None | Some(Outcome::Over));
+        if is_over && ctx.is_handing_over() {
+            // Whether it has left is not known yet.
+            ctx.reply_error(&Error::Unblocked.to_string());
+            stats(Stats::disconnected);
+        } else if let Some(outcome) = outcome {
             Self::reply(ctx, &outcome);
         } else {
             ctx.reply_nil();

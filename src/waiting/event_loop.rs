@@ -6,9 +6,11 @@
 
 use crate::keyspace::Queue;
 use crate::lock::{Now, Tick};
+use crate::server::migration::Import;
 use crate::server::timer::Alarm;
 use crate::server::{Ctx, events};
 
+use super::arriving::Arriving;
 use super::clients;
 use super::deferred::Notes;
 use super::discovery;
@@ -16,9 +18,10 @@ use super::foreign;
 use super::given;
 use super::id::LockId;
 use super::listening::Listening;
+use super::moving;
 use super::noted;
 use super::schedule::Ring;
-use super::state::{blocked, note, notes, table, waiting};
+use super::state::{arriving, before_sleeping, blocked, note, notes, table, waiting};
 use super::step::{look, set_timer};
 use super::touched;
 use super::watch;
@@ -62,9 +65,12 @@ pub fn before_sleep(ctx: &Ctx) {
     let before = alarm();
     // CONFIG SET may have changed it.
     given::follow_configuration();
+    if waiting(|waiting| waiting.slots_have_come.take()) {
+        moving::look_at_arriving(ctx);
+    }
     discovery::go_on(ctx);
     do_what_was_noted(ctx);
-    clients::let_go();
+    clients::let_go(ctx);
     notes(Notes::forget_seen);
     waiting(|waiting| waiting.in_iteration.set(false));
     let alarm = alarm();
@@ -104,6 +110,26 @@ impl Alarm for Ring {
         let now = given::tick();
         clients::time_out_due(waiting(|waiting| waiting.listening.get().read_until(now)));
         look_at_due_locks(ctx);
+    }
+}
+
+/// Slots are imported, from the first key to the last (see [`crate::server::migration`]). Once they are here
+/// their locks are looked at in this very iteration.
+pub fn slots_are_imported(ctx: &Ctx, import: Import) {
+    match import {
+        Import::Started => arriving(Arriving::begins),
+        Import::Aborted => {
+            arriving(Arriving::ends);
+        }
+        Import::Completed => {
+            // The next token may be asked for before the server has written down that they are its own.
+            given::go_ahead_of_the_clock();
+            waiting(|waiting| waiting.slots_have_come.set(true));
+            before_sleeping();
+            if !arriving(Arriving::ends) {
+                discovery::start(ctx);
+            }
+        }
     }
 }
 

@@ -15,13 +15,14 @@ use crate::keyspace::stored::number;
 use crate::keyspace::{Names, names};
 use crate::server::{Access, Ctx, string};
 
+use super::arriving::Arriving;
 use super::deferred::Notes;
 use super::frozen::Frozen;
 use super::given::{self, go_ahead_of_the_clock, grant_grace, learn};
 use super::id::LockId;
 use super::sent_away;
 use super::session::Sessions;
-use super::state::{followed, frozen, note, notes, sessions, stats, table, waiting};
+use super::state::{arriving, followed, frozen, note, notes, sessions, stats, table, waiting};
 use super::stats::Stats;
 use super::touch::Touch;
 
@@ -104,7 +105,7 @@ pub fn is_meant(ctx: &Ctx, lock: &LockId) -> bool {
     let is_known = |name: &[u8]| table(|table| table.contains(lock.db, name));
     let name = &*lock.name;
     if let Some(inner) = names::unbraced(name) {
-        return !is_known(inner) && is_held(name) && !is_held(inner);
+        return !is_twin_known(lock) && is_held(name) && !is_held(inner);
     }
     if name.contains(&b'{') {
         return true;
@@ -113,10 +114,19 @@ pub fn is_meant(ctx: &Ctx, lock: &LockId) -> bool {
     !is_known(&braced) && (is_held(name) || !is_held(&braced))
 }
 
+/// Whether a lock in braces has the queue of the lock without, which is known.
+#[must_use]
+pub fn is_twin_known(lock: &LockId) -> bool {
+    let inner = names::unbraced(&lock.name);
+    inner.is_some_and(|inner| table(|table| table.contains(lock.db, inner)))
+}
+
 /// A database was flushed; `None`: all were.
 pub fn flushed(_: &Ctx, db: Option<i32>) {
     stats(Stats::forget_holders);
     touch_all(table(|table| table.all(db)), Touch::LOCK);
+    // What has no queue any more is not on its way any more.
+    touch_all(arriving(Arriving::take_all), Touch::QUEUE);
 }
 
 /// Two databases have changed places.
@@ -149,6 +159,7 @@ fn becomes_replica(ctx: &Ctx) {
         locks
     });
     followed(|followed| followed.extend(locks));
+    followed(|followed| followed.extend(arriving(Arriving::take_all)));
     sessions(Sessions::clear);
     frozen(Frozen::clear);
     notes(Notes::forget_waiters);

@@ -52,9 +52,10 @@ impl Frozen {
         std::mem::take(&mut self.locks)
     }
 
-    /// Sets the timer where there is something to look at; `waiters`: whether any lock has some.
-    pub fn keep_watch(&mut self, ctx: &Ctx, waiters: bool) {
-        if !self.locks.is_empty() {
+    /// Sets the timer where there is something to look at; `waiters`: whether any lock has some; `arriving`:
+    /// whether there are some whose slot is not here yet.
+    pub fn keep_watch(&mut self, ctx: &Ctx, waiters: bool, arriving: bool) {
+        if arriving || !self.locks.is_empty() {
             self.set_alarm(ctx, SOON);
         } else if waiters {
             self.set_alarm(ctx, SELDOM);

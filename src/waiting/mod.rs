@@ -27,6 +27,7 @@
 //! What is remembered:
 //! - [`state`]: all of it, in one struct behind one thread-local;
 //! - [`frozen`]: which locks are frozen while their slots move;
+//! - [`arriving`]: which locks have keys here before their slot is here;
 //! - [`blocked`]: who is blocked, by ticket and by time;
 //! - [`deferred`]: notes of work that has to wait until no command is running;
 //! - [`touch`]: how a lock's keys were touched;
@@ -39,6 +40,7 @@
 //! - [`shrink`]: giving memory back;
 //! - [`id`]: the identity of a lock.
 
+mod arriving;
 mod blocked;
 mod clients;
 mod deferred;
@@ -94,6 +96,7 @@ pub const EVENTS: Events = Events {
 };
 
 pub use discovery::start as look_for_queues;
+pub use event_loop::slots_are_imported;
 pub use state::start_afresh;
 
 /// The identity of a lock. All that wait for it share its name, which can be long.

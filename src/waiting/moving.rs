@@ -9,6 +9,9 @@
 //!   sent here by the node that had it before, and has a turn's time to come;
 //! - the slot is another node's: blocked waiters are told so (MOVED) and find their places there.
 //!
+//! Where they arrive, locks that have only keys here are left alone until their slot is here as well
+//! ([`arriving`](super::arriving)).
+//!
 //! Keys that are moved make events, by which that is noticed at once. Slots can also leave without
 //! a word, so once a second the slots of all locks with waiters are looked at.
 
@@ -24,10 +27,10 @@ use super::blocked::Outcome;
 use super::effects::unblock;
 use super::foreign::has_queue;
 use super::frozen::{Frozen, Round, place_of};
-use super::given::grant_grace;
+use super::given::{go_ahead_of_the_clock, grant_grace};
 use super::id::LockId;
 use super::sent_away;
-use super::state::{frozen, note, sessions, table};
+use super::state::{arriving, blocked, frozen, note, sessions, table};
 use super::step::keep_watch;
 use super::touch::Touch;
 
@@ -38,6 +41,7 @@ impl Alarm for Round {
             frozen(Frozen::clear);
             return;
         }
+        look_at_arriving(ctx);
         if frozen(|frozen| frozen.are_slots_due(passed)) {
             look_at_slots(ctx);
         }
@@ -90,6 +94,24 @@ fn look_at_frozen(ctx: &Ctx) {
     }
 }
 
+/// Locks whose slot has become this node's own are looked at as if they had just been loaded.
+pub fn look_at_arriving(ctx: &Ctx) {
+    let mut arrived = false;
+    for lock in arriving(|arriving| arriving.one_of_each_slot()) {
+        if place(ctx, &lock) == Place::Here {
+            arrived = true;
+            for lock in arriving(|arriving| arriving.take_slot_of(&lock)) {
+                note(|notes| notes.touch(lock, Touch::LOADED));
+            }
+        }
+    }
+    if arrived {
+        // Their waiters are on their way here.
+        grant_grace();
+        go_ahead_of_the_clock();
+    }
+}
+
 fn place(ctx: &Ctx, lock: &LockId) -> Place {
     if ctx.select_db(lock.db) {
         place_of(ctx, &Names::of(&lock.name))
@@ -120,7 +142,10 @@ fn leave(lock: &LockId, node: &str) {
         sessions(|sessions| sessions.unbind(*connection, lock));
     }
     let slot = names::slot(&lock.name);
-    for ticket in known.line.iter().filter_map(|(_, waiter)| waiter.ticket()) {
+    // Those whose time was up while writes were paused have not left: their places have moved, too.
+    let mut tickets = blocked(|blocked| blocked.held_back_from(lock));
+    tickets.extend(known.line.iter().filter_map(|(_, waiter)| waiter.ticket()));
+    for ticket in tickets {
         let node = node.to_owned();
         unblock(ticket, Outcome::Moved { slot, node });
     }

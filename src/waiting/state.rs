@@ -12,6 +12,7 @@ use crate::lock::Heard;
 use crate::server::scan::KeyScan;
 use crate::server::{Ctx, events, in_cluster};
 
+use super::arriving::Arriving;
 use super::blocked::Blocked;
 use super::deferred::Notes;
 use super::frozen::Frozen;
@@ -29,6 +30,7 @@ pub struct Waiting {
     notes: RefCell<Notes>,
     sessions: RefCell<Sessions>,
     frozen: RefCell<Frozen>,
+    arriving: RefCell<Arriving>,
     stats: RefCell<Stats>,
     /// On a replica: the locks that have a queue.
     followed: RefCell<HashSet<LockId>>,
@@ -50,6 +52,8 @@ pub struct Waiting {
     pub in_iteration: Cell<bool>,
     /// Whether the module has seen its first iteration, with all data loaded.
     pub begun: Cell<bool>,
+    /// Whether slots have come with all their keys, in this iteration.
+    pub slots_have_come: Cell<bool>,
 }
 
 thread_local! {
@@ -79,6 +83,11 @@ pub fn sessions<T>(body: impl FnOnce(&mut Sessions) -> T) -> T {
 /// The locks whose slots are between two nodes.
 pub fn frozen<T>(body: impl FnOnce(&mut Frozen) -> T) -> T {
     waiting(|waiting| body(&mut waiting.frozen.borrow_mut()))
+}
+
+/// The locks whose slots are not here yet.
+pub fn arriving<T>(body: impl FnOnce(&mut Arriving) -> T) -> T {
+    waiting(|waiting| body(&mut waiting.arriving.borrow_mut()))
 }
 
 /// What is counted.
@@ -130,4 +139,5 @@ pub fn start_afresh(ctx: &Ctx) {
     stats(Stats::clear);
     followed(HashSet::clear);
     frozen(Frozen::clear);
+    arriving(|arriving| *arriving = Arriving::default());
 }

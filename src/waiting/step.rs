@@ -15,7 +15,7 @@ use super::effects::{Scene, WakeBy, carry_out};
 use super::frozen::place_of;
 use super::given;
 use super::id::LockId;
-use super::state::{blocked, frozen, notes, table, waiting};
+use super::state::{arriving, blocked, frozen, notes, table, waiting};
 use super::table::Watch;
 
 /// Milliseconds after which a lock is looked at again when there is no telling when it will be
@@ -185,7 +185,8 @@ fn leave_to_scripts(db: i32, lock: &[u8], known: &Known, due: Due, now: Now) {
 pub fn keep_watch(ctx: &Ctx) {
     if in_cluster() {
         let waiters = table(|table| !table.is_empty());
-        frozen(|frozen| frozen.keep_watch(ctx, waiters));
+        let arriving = arriving(|arriving| !arriving.is_empty());
+        frozen(|frozen| frozen.keep_watch(ctx, waiters, arriving));
     }
 }
 

@@ -5,13 +5,15 @@
 
 use crate::keyspace::{Names, names};
 use crate::lock::rules;
+use crate::server::cluster::Place;
 use crate::server::{Ctx, in_cluster};
 
 use super::deferred::{AT_ONCE, Notes};
 use super::foreign;
+use super::frozen::place_of;
 use super::id::LockId;
-use super::state::{notes, table};
-use super::step::{change, look, step_on};
+use super::state::{arriving, notes, table};
+use super::step::{change, keep_watch, look, step_on};
 use super::touch::Touch;
 use super::watch;
 
@@ -81,12 +83,12 @@ fn look_at(ctx: &Ctx, lock: &LockId, touch: Touch) -> bool {
         watch::look(ctx, lock);
         return true;
     }
-    let one_slot = || !in_cluster() || names::one_slot(&lock.name);
     // Each event of a queue that is known also names the lock in braces: what tells that apart comes first.
     let is_its = ctx.select_db(lock.db)
+        && !foreign::is_twin_known(lock)
+        && is_here(ctx, lock)
         && foreign::is_meant(ctx, lock)
-        && foreign::has_queue(ctx, lock)
-        && one_slot();
+        && foreign::has_queue(ctx, lock);
     if !is_its {
         watch::forget(lock);
         return false;
@@ -101,4 +103,22 @@ fn look_at(ctx: &Ctx, lock: &LockId, touch: Touch) -> bool {
         watch::look(ctx, lock);
     }
     true
+}
+
+/// Whether a lock is this node's. One whose slot is not is remembered for as long as it has waiters.
+fn is_here(ctx: &Ctx, lock: &LockId) -> bool {
+    if !in_cluster() {
+        return true;
+    }
+    if !names::one_slot(&lock.name) {
+        return false;
+    }
+    let is_here = place_of(ctx, &Names::of(&lock.name)) == Place::Here;
+    if !is_here && foreign::has_queue(ctx, lock) {
+        arriving(|arriving| arriving.add(lock));
+        keep_watch(ctx);
+    } else {
+        arriving(|arriving| arriving.remove(lock));
+    }
+    is_here
 }

@@ -32,6 +32,7 @@ mod foreign_deadlines;
 mod foreign_queue;
 mod freedom;
 mod hand_off;
+mod handing_over;
 mod help;
 mod info;
 mod install;

@@ -9,10 +9,10 @@ use crate::scene::{DEADLINES, QUEUE, now};
 use crate::server::{Server, wait_until};
 
 /// Milliseconds.
-const LONG_TURN: &[&str] = &["--fairlock.turn", "60000"];
+pub const LONG_TURN: &[&str] = &["--fairlock.turn", "60000"];
 const SHORT_TURN: &[&str] = &["--fairlock.turn", "100"];
 
-fn pair(options: &[&str]) -> (Server, Server) {
+pub fn pair(options: &[&str]) -> (Server, Server) {
     let (master, replica) = (Server::with(options), Server::with(options));
     follow(&replica, &master);
     (master, replica)
@@ -37,7 +37,7 @@ fn fail_over(master: &mut Client, replica: &Server) {
 }
 
 /// As [`fail_over`], in the same moment as another command.
-fn fail_over_behind(command: &str, master: &mut Client, replica: &Server) {
+pub fn fail_over_behind(command: &str, master: &mut Client, replica: &Server) {
     let begin = format!("FAILOVER TO 127.0.0.1 {}", replica.port);
     let words = |command: &str| command.split(' ').map(Vec::from).collect();
     let commands = [command, &begin].map(words);

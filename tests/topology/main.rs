@@ -18,6 +18,7 @@ mod client;
 #[allow(dead_code, reason = "the black-box tests use the rest")]
 mod server;
 
+mod atomic;
 mod cluster;
 
 mod demonstration;

@@ -3,6 +3,7 @@
 //! While it moves, no node sees all of the lock: only its holder is served, and nobody is told
 //! anything wrong. When it has moved, everybody is where the lock is, in the order of the queue.
 
+use crate::client::Listener;
 use crate::cluster::{Cluster, Move, QUEUE, Scene, goes_on, keys_of};
 use crate::server::wait_until;
 
@@ -278,6 +279,29 @@ fn a_free_lock_cannot_be_taken_while_its_slot_moves() {
     let to = moving.to;
     moving.finish();
     assert!(to.connect().int("FAIRLOCK.ACQUIRE k x") > 0);
+}
+
+/// The head is silent, and the next one is woken for it.
+#[test]
+fn a_queue_that_has_arrived_is_looked_after_though_nobody_asks() {
+    let cluster = two_masters(&["--fairlock.turn", "200", "--fairlock.pubsub", "publish"]);
+    let home = &cluster.masters[HOME];
+    home.connect().int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    for owner in ["p", "q"] {
+        home.run(&format!(
+            "FAIRLOCK.ACQUIRE k {owner} ENQUEUE PATIENCE 600000"
+        ));
+    }
+    let moving = begin(&cluster);
+    let away = moving.to;
+    let next = Listener::new(away.port, "redisson_lock__channel:{k}:q");
+    moving.keys(&keys_of("k"));
+    moving.finish();
+    wait_until("the queue is known", || {
+        away.run("FAIRLOCK.LOCKS").starts_with("[[name, k, ")
+    });
+    away.run("PEXPIRE k 1");
+    assert_eq!(next.message(), "0");
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::thread;
 
 use redis::cluster::ClusterClient;
 
+use crate::atomic::{Migration, two_masters};
 use crate::cluster::Cluster;
 use crate::server::wait_until;
 
@@ -86,9 +87,9 @@ fn reshard(cluster: &Cluster, from: usize, to: usize) {
     );
 }
 
-#[test]
-fn locks_that_are_used_move_with_their_slots() {
-    let cluster = Cluster::start(2, 0, &[]);
+/// Does something to a cluster whose locks are in use. It is given a function that waits until they have
+/// been used some more.
+fn under_load(cluster: &Cluster, body: impl FnOnce(&dyn Fn(&str))) {
     let nodes = cluster
         .masters
         .iter()
@@ -110,25 +111,46 @@ fn locks_that_are_used_move_with_their_slots() {
                 scope.spawn(move || work(load, client, worker))
             })
             .collect();
-        let more = |what: &str| {
+        body(&|what| {
             let before = load.rounds.load(Ordering::Relaxed);
             wait_until(what, || {
                 load.rounds.load(Ordering::Relaxed) > before + 20 * WORKERS
                     || workers.iter().any(thread::ScopedJoinHandle::is_finished)
             });
-        };
+        });
+    });
+    let blocked = cluster.masters.iter().map(|node| node.blocked());
+    assert_eq!(blocked.sum::<usize>(), 0);
+}
+
+#[test]
+fn locks_that_are_used_move_with_their_slots() {
+    let cluster = Cluster::start(2, 0, &[]);
+    under_load(&cluster, |more| {
         more("they work");
         reshard(&cluster, 0, 1);
         more("they work at the other node");
         reshard(&cluster, 1, 0);
         more("they work again");
     });
-    assert_eq!(
-        cluster
-            .masters
-            .iter()
-            .map(|node| node.blocked())
-            .sum::<usize>(),
-        0
-    );
+}
+
+#[test]
+fn locks_that_are_used_move_with_slots_that_move_as_a_whole() {
+    let Some(cluster) = two_masters(&[]) else {
+        return;
+    };
+    let slots = 0..=SLOTS - 1;
+    under_load(&cluster, |more| {
+        more("they work");
+        for (from, to) in [(0, 1), (1, 0), (0, 1)] {
+            let migration = Migration::of_slots_held_open(&cluster, &slots, from, to);
+            more("they work while the slots are on their way");
+            migration.cancel();
+            more("they work where they were");
+            Migration::of_slots(&cluster, &slots, from, to).finish();
+            more("they work at the other node");
+        }
+    });
+    assert_eq!(cluster.masters[0].run("DBSIZE"), "0");
 }

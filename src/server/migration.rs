@@ -1,0 +1,97 @@
+//! Atomic slot migration (CLUSTER MIGRATESLOTS), which Valkey has from 9.0 on.
+//!
+//! Before a slot is a node's own, its keys are there already, hidden from clients: keys of another server,
+//! which make key events here. Valkey refuses such migrations unless all modules have declared that they
+//! can tell these keys from the server's own. It tells modules when a migration begins and how it ends.
+
+use std::cell::Cell;
+use std::ffi::{c_int, c_void};
+
+use redis_module::raw;
+
+use super::api::{OK, api};
+use super::{Ctx, guard};
+
+/// Valkey's number for "this module can handle atomic slot migrations".
+const HANDLES_ATOMIC_MIGRATION: c_int = 1 << 5;
+/// Valkey's number for the events of such migrations.
+const EVENT: u64 = 19;
+/// Its kinds of them that are about slots on their way to this node.
+const IMPORT_STARTED: u64 = 0;
+const IMPORT_ABORTED: u64 = 2;
+const IMPORT_COMPLETED: u64 = 4;
+
+/// What becomes of slots on their way to this node, or to its master.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Import {
+    /// They are on their way.
+    Started,
+    /// They stay where they are.
+    Aborted,
+    /// They are this node's own.
+    Completed,
+}
+
+type Told = fn(&Ctx, Import);
+
+thread_local! {
+    static TOLD: Cell<Option<Told>> = const { Cell::new(None) };
+}
+
+impl Ctx {
+    /// Declares what the server may rely on:
+    ///
+    /// - only keys reported by [`Ctx::changed`] have changed: opening a key for writing alone must not make
+    ///   a WATCH fail;
+    /// - where the server knows it, that slots can come with their keys while they are still another's.
+    pub fn declare_options(&self) {
+        let mut options = raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED.cast_signed();
+        if self.knows_atomic_migration() {
+            options |= HANDLES_ATOMIC_MIGRATION;
+        }
+        // SAFETY: the context is valid for this call.
+        unsafe { api!(RedisModule_SetModuleOptions(self.raw, options) or ()) };
+    }
+
+    /// The numbers above are Valkey's: another server may mean something else by them.
+    fn knows_atomic_migration(&self) -> bool {
+        // SAFETY: the function takes nothing and only reads the server's state.
+        let known = unsafe { api!(RedisModule_GetModuleOptionsAll() or 0) };
+        known & HANDLES_ATOMIC_MIGRATION != 0 && self.info(c"server", c"valkey_version").is_some()
+    }
+
+    /// Has the server call this function for slots on their way, if it has such migrations.
+    pub fn hear_of_imports(&self, told: Told) {
+        if !self.knows_atomic_migration() {
+            return;
+        }
+        TOLD.set(Some(told));
+        let event = raw::RedisModuleEvent {
+            id: EVENT,
+            dataver: 1,
+        };
+        // SAFETY: the callback has the signature that the server expects and lives as long as the module;
+        // the server forgets it when the module is unloaded.
+        let status =
+            unsafe { api!(RedisModule_SubscribeToServerEvent(self.raw, event, Some(import)) or 1) };
+        if status != OK {
+            self.log_warning("fairlock: the server does not tell of slot migrations");
+        }
+    }
+}
+
+extern "C" fn import(
+    ctx: *mut raw::RedisModuleCtx,
+    _event: raw::RedisModuleEvent,
+    subevent: u64,
+    _data: *mut c_void,
+) {
+    let Some(told) = TOLD.get() else { return };
+    let what = match subevent {
+        IMPORT_STARTED => Import::Started,
+        IMPORT_ABORTED => Import::Aborted,
+        IMPORT_COMPLETED => Import::Completed,
+        _ => return,
+    };
+    guard("a slot migration", || told(&Ctx::new(ctx), what));
+}

@@ -1,0 +1,34 @@
+//! Pauses of writes: whether there is one, and what for.
+
+use super::api::api;
+use super::{Ctx, in_cluster};
+
+impl Ctx {
+    /// Whether the server wants no new writes now: CLIENT PAUSE WRITE, or a failover under way.
+    #[must_use]
+    pub fn writes_paused(&self) -> bool {
+        // SAFETY: the function takes nothing and only reads the server's state.
+        unsafe { api!(RedisModule_AvoidReplicaTraffic() or 0) != 0 }
+    }
+
+    /// Whether writes are paused so that another server can take over: by FAILOVER, CLUSTER FAILOVER or
+    /// CLUSTER MIGRATESLOTS. Valkey tells what a pause is for, since 8.1; Redis tells of FAILOVER, and in a
+    /// cluster of nothing, so there any pause may be such a one. Not free.
+    #[must_use]
+    pub fn is_handing_over(&self) -> bool {
+        if !self.writes_paused() {
+            return false;
+        }
+        match self.info(c"clients", c"paused_reason").as_deref() {
+            Some("failover_in_progress" | "slot_migration_in_progress") => true,
+            Some(_) => self.is_failing_over(),
+            None => in_cluster() || self.is_failing_over(),
+        }
+    }
+
+    /// FAILOVER is under way. Where there are two reasons for a pause, only one is told.
+    fn is_failing_over(&self) -> bool {
+        let state = self.info(c"replication", c"master_failover_state");
+        state.is_some_and(|state| state != "no-failover")
+    }
+}

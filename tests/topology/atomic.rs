@@ -1,0 +1,453 @@
+//! A slot moves as a whole (CLUSTER MIGRATESLOTS, Valkey 9.0 and newer), with locks that are held and waited
+//! for in it.
+//!
+//! Until it is the other node's, everything goes on where it was, and at the other node nothing happens,
+//! though the keys are there already. Other servers do not have it: there each test says that it was skipped.
+
+use std::ops::RangeInclusive;
+
+use crate::client::Listener;
+use crate::cluster::{Cluster, Node, QUEUE, Scene, goes_on};
+use crate::server::{Server, wait_until};
+
+/// The lock `k` is the first of two masters'.
+const HOME: usize = 0;
+const AWAY: usize = 1;
+
+const LONG_TURN: &[&str] = &["--fairlock.turn", "60000"];
+
+/// Two masters; `None` where the server has no such migrations.
+pub fn two_masters(options: &[&str]) -> Option<Cluster> {
+    if !is_known() {
+        return None;
+    }
+    let options = [&["--enable-debug-command", "yes"], options].concat();
+    let cluster = Cluster::start(2, 0, &options);
+    assert_eq!(cluster.home("k"), HOME);
+    Some(cluster)
+}
+
+fn is_known() -> bool {
+    let server = Server::without_module(&[]);
+    let command = server.connect().run("COMMAND INFO CLUSTER|MIGRATESLOTS");
+    let known = command.contains("migrateslots");
+    if !known {
+        eprintln!("skipped: this server has no CLUSTER MIGRATESLOTS");
+    }
+    known
+}
+
+/// Slots on their way from one node to another, by default that of `k`.
+pub struct Migration<'c> {
+    from: &'c Node,
+    to: &'c Node,
+    /// The first of them.
+    slot: usize,
+}
+
+/// What the source can be kept from doing.
+const PAUSE: &str = "PAUSE";
+/// What the target can be kept from doing.
+const FAILOVER: &str = "FAILOVER";
+
+fn prevent(node: &Node, what: &str, on: bool) {
+    let on = u8::from(on);
+    node.run(&format!("DEBUG SLOTMIGRATION PREVENT-{what} {on}"));
+}
+
+/// Waits until a node's newest migration is in this state.
+fn wait_for(node: &Node, state: &str) {
+    wait_until(state, || newest_state(node) == state);
+}
+
+fn newest_state(node: &Node) -> String {
+    let all = node.run("CLUSTER GETSLOTMIGRATIONS");
+    let state = all.split("state, ").nth(1).unwrap_or_default();
+    state.split(',').next().unwrap_or_default().to_owned()
+}
+
+impl<'c> Migration<'c> {
+    fn begin(cluster: &'c Cluster, from: usize, to: usize) -> Self {
+        let slot = cluster.slot("k");
+        Self::of_slots(cluster, &(slot..=slot), from, to)
+    }
+
+    pub fn of_slots(
+        cluster: &'c Cluster,
+        slots: &RangeInclusive<usize>,
+        from: usize,
+        to: usize,
+    ) -> Self {
+        let (from, to) = (&cluster.masters[from], &cluster.masters[to]);
+        let (first, last) = (slots.start(), slots.end());
+        let command = format!(
+            "CLUSTER MIGRATESLOTS SLOTSRANGE {first} {last} NODE {}",
+            to.id
+        );
+        assert_eq!(from.run(&command), "OK");
+        let slot = *first;
+        Self { from, to, slot }
+    }
+
+    /// All keys are there, and whatever happens at the source follows.
+    fn held_open(cluster: &'c Cluster, from: usize, to: usize) -> Self {
+        let slot = cluster.slot("k");
+        Self::of_slots_held_open(cluster, &(slot..=slot), from, to)
+    }
+
+    pub fn of_slots_held_open(
+        cluster: &'c Cluster,
+        slots: &RangeInclusive<usize>,
+        from: usize,
+        to: usize,
+    ) -> Self {
+        prevent(&cluster.masters[from], PAUSE, true);
+        let migration = Self::of_slots(cluster, slots, from, to);
+        wait_for(migration.from, "waiting-to-pause");
+        migration
+    }
+
+    /// Writes are paused at the source.
+    fn held_paused(cluster: &'c Cluster, from: usize, to: usize) -> Self {
+        prevent(&cluster.masters[to], FAILOVER, true);
+        let migration = Self::begin(cluster, from, to);
+        wait_for(migration.to, "failover-granted");
+        migration
+    }
+
+    /// It is given up; the target drops the keys.
+    pub fn cancel(&self) {
+        assert_eq!(self.from.run("CLUSTER CANCELSLOTMIGRATIONS"), "OK");
+        wait_for(self.from, "cancelled");
+        wait_for(self.to, "failed");
+    }
+
+    /// It goes on, and succeeds.
+    pub fn finish(&self) {
+        prevent(self.from, PAUSE, false);
+        prevent(self.to, FAILOVER, false);
+        wait_for(self.from, "success");
+        wait_for(self.to, "success");
+    }
+
+    /// Keys of the slot at the target.
+    fn keys_there(&self) -> usize {
+        let count = self
+            .to
+            .run(&format!("CLUSTER COUNTKEYSINSLOT {}", self.slot));
+        count.parse().expect("a number")
+    }
+
+    /// Waits until the target has heard of all that was done at the source.
+    fn is_up_to_date(&self) {
+        self.from.run("SET {k}:mark 1");
+        let marked = |there: usize| there == self.keys_there();
+        let all = self
+            .from
+            .run(&format!("CLUSTER COUNTKEYSINSLOT {}", self.slot));
+        let all = all.parse().expect("a number");
+        wait_until("all keys are there", || marked(all));
+        self.from.run("DEL {k}:mark");
+        wait_until("and no other", || marked(all - 1));
+    }
+
+    /// The target has done nothing with what is there, and shows nothing of it.
+    #[track_caller]
+    fn nothing_happens_there(&self) {
+        assert_eq!(self.to.run("FAIRLOCK.LOCKS"), "[]");
+        let info = self.to.connect().text("INFO fairlock");
+        for line in info.lines().filter(|line| line.starts_with("fairlock_")) {
+            assert!(line.ends_with(":0"), "{line}");
+        }
+        assert_eq!(self.to.run("DBSIZE"), "0");
+    }
+
+    /// Nothing of the slot is left at the target.
+    fn is_forgotten_there(&self) {
+        wait_until("the keys are gone", || self.keys_there() == 0);
+        self.nothing_happens_there();
+    }
+}
+
+#[test]
+fn everything_goes_on_at_the_other_node() {
+    let Some(cluster) = two_masters(LONG_TURN) else {
+        return;
+    };
+    for (from, to) in [(HOME, AWAY), (AWAY, HOME)] {
+        let scene = Scene::new(&cluster.masters[from]);
+        let migration = Migration::begin(&cluster, from, to);
+        migration.finish();
+        for waiter in scene.blocked {
+            assert_eq!(
+                waiter.reply(),
+                format!(
+                    "(error) MOVED {} {}",
+                    migration.slot,
+                    migration.to.address()
+                )
+            );
+        }
+        goes_on(migration.to, scene.token);
+        assert_eq!(migration.from.run("DBSIZE"), "0");
+        assert_eq!(migration.from.run("FAIRLOCK.LOCKS"), "[]");
+        migration.to.run("FLUSHALL");
+    }
+}
+
+/// Whatever happens at the source while the keys are at both nodes, the target only follows.
+#[test]
+fn the_source_serves_its_clients_until_the_slot_has_left() {
+    let Some(cluster) = two_masters(&[]) else {
+        return;
+    };
+    let home = &cluster.masters[HOME];
+    let mut client = home.connect();
+    let token = client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    let waiters = ["b", "c", "d"].map(|owner| home.block(&format!("FAIRLOCK.ACQUIRE k {owner}")));
+    let [b, c, d] = waiters;
+    let migration = Migration::held_open(&cluster, HOME, AWAY);
+    migration.nothing_happens_there();
+    // Handed on, by a command and by a lease that ends.
+    assert_eq!(client.run("FAIRLOCK.RELEASE k a"), "0");
+    let token_of_b = b.int();
+    assert!(token_of_b > token);
+    client.run("PEXPIRE k 50");
+    let token_of_c = c.int();
+    assert!(token_of_c > token_of_b);
+    // A newcomer joins, one leaves, one hangs up.
+    client.run("FAIRLOCK.ACQUIRE k x ENQUEUE PATIENCE 600000");
+    client.run("FAIRLOCK.ACQUIRE k y ENQUEUE PATIENCE 600000");
+    assert_eq!(client.run("FAIRLOCK.CANCEL k x"), "1");
+    d.disconnect();
+    wait_until("d has left", || client.run(QUEUE) == "[y]");
+    migration.is_up_to_date();
+    migration.nothing_happens_there();
+    migration.finish();
+    let mut client = migration.to.connect();
+    assert_eq!(client.run(QUEUE), "[y]");
+    assert_eq!(client.holders("k"), "[c, 1]");
+    assert_eq!(client.run("FAIRLOCK.RELEASE k c"), "0");
+    assert!(client.int("FAIRLOCK.ACQUIRE k y ENQUEUE") > token_of_c);
+}
+
+/// Nobody needs to ask there first.
+#[test]
+fn a_queue_that_has_arrived_is_looked_after_at_once() {
+    let Some(cluster) = two_masters(&["--fairlock.pubsub", "publish"]) else {
+        return;
+    };
+    for waiter in ["p", "0a1b2c3d-0000-4000-8000-00000000000f:42"] {
+        let mut client = cluster.masters[HOME].connect();
+        client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+        client.run(&format!(
+            "FAIRLOCK.ACQUIRE k {waiter} ENQUEUE PATIENCE 600000"
+        ));
+        let migration = Migration::held_open(&cluster, HOME, AWAY);
+        let channel = format!("redisson_lock__channel:{{k}}:{waiter}");
+        let listener = Listener::new(migration.to.port, &channel);
+        // The lease ends only there.
+        client.run("PEXPIRE k 2500");
+        migration.finish();
+        wait_until("the queue is known", || {
+            migration
+                .to
+                .run("FAIRLOCK.LOCKS")
+                .starts_with("[[name, k, ")
+        });
+        assert_eq!(listener.message(), "0");
+        assert!(
+            migration
+                .to
+                .connect()
+                .int(&format!("FAIRLOCK.ACQUIRE k {waiter} ENQUEUE"))
+                > 0
+        );
+        migration.to.run("FLUSHALL");
+        let back = Migration::begin(&cluster, AWAY, HOME);
+        back.finish();
+    }
+}
+
+#[test]
+fn a_migration_that_is_cancelled_leaves_nothing_behind() {
+    let Some(cluster) = two_masters(LONG_TURN) else {
+        return;
+    };
+    // To the target the lease is over before the lock is there.
+    cluster.masters[AWAY].set_clock(3600);
+    wait_until("the cluster is up", || {
+        let mut nodes = cluster.nodes();
+        nodes.all(|node| node.run("CLUSTER INFO").contains("cluster_state:ok"))
+    });
+    let scene = Scene::new(&cluster.masters[HOME]);
+    let mut client = cluster.masters[HOME].connect();
+    let free = client.run("FAIRLOCK.ACQUIRE {k}:free p ENQUEUE");
+    assert!(free.parse::<i64>().is_ok(), "{free}");
+    client.run("FAIRLOCK.ACQUIRE {k}:free q ENQUEUE PATIENCE 1");
+    for _ in 0..2 {
+        let migration = Migration::held_open(&cluster, HOME, AWAY);
+        migration.is_up_to_date();
+        migration.nothing_happens_there();
+        migration.cancel();
+        migration.is_forgotten_there();
+    }
+    scene.all_wait();
+    drop(scene.blocked);
+}
+
+#[test]
+fn a_target_that_dies_costs_nobody_anything() {
+    let Some(cluster) = two_masters(&[]) else {
+        return;
+    };
+    let scene = Scene::new(&cluster.masters[HOME]);
+    let migration = Migration::held_open(&cluster, HOME, AWAY);
+    migration.is_up_to_date();
+    migration.to.signal("KILL");
+    wait_for(migration.from, "failed");
+    // The cluster goes down later than this.
+    let mut client = migration.from.connect();
+    assert_eq!(client.run("FAIRLOCK.RELEASE k a"), "0");
+    let [b, _d] = scene.blocked;
+    assert!(b.int() > scene.token);
+    assert_eq!(client.run(QUEUE), "[c, d]");
+}
+
+/// The lock is released by the session's end as long as it is the source's.
+#[test]
+fn a_session_ends_with_its_connection_before_and_with_its_slot_after() {
+    let Some(cluster) = two_masters(LONG_TURN) else {
+        return;
+    };
+    let home = &cluster.masters[HOME];
+    let (mut client, mut second) = (home.connect(), home.connect());
+    client.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 600000");
+    let waiting = home.block("FAIRLOCK.ACQUIRE k c LEASE 600000");
+    second.int("FAIRLOCK.ACQUIRE {k}:2 b SESSION LEASE 600000");
+    let migration = Migration::held_open(&cluster, HOME, AWAY);
+    let kill = format!("CLIENT KILL ID {}", client.id);
+    assert_eq!(home.run(&kill), "1");
+    let token = waiting.int();
+    migration.is_up_to_date();
+    migration.nothing_happens_there();
+    migration.finish();
+    wait_until("the session has ended", || {
+        home.info("fairlock", "fairlock_session_locks") == "0"
+    });
+    let mut away = migration.to.connect();
+    assert_eq!(away.holders("k"), "[c, 1]");
+    assert_eq!(away.token("k"), token);
+    assert_eq!(away.holders("{k}:2"), "[b, 1]");
+    let end = away.int("PEXPIRETIME {k}:2");
+    drop(second);
+    assert_eq!(home.run("PING"), "PONG");
+    assert_eq!(away.int("PEXPIRETIME {k}:2"), end);
+    // What is cut short is not renewed.
+    away.run("PEXPIRE {k}:2 1000");
+    assert!(away.int("FAIRLOCK.ACQUIRE {k}:2 d") > 0);
+}
+
+/// What cannot be written at the source any more is not said to have happened.
+#[test]
+fn a_wait_that_runs_out_while_the_slot_is_handed_over_goes_on_there() {
+    let Some(cluster) = two_masters(LONG_TURN) else {
+        return;
+    };
+    let home = &cluster.masters[HOME];
+    home.connect().int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    // Not over before the pause begins, and over before the server gives up.
+    let b = home.block("FAIRLOCK.ACQUIRE k b WAIT 3000");
+    let c = home.block("FAIRLOCK.ACQUIRE k c");
+    let migration = Migration::held_paused(&cluster, HOME, AWAY);
+    wait_until("the time is up", || {
+        home.info("fairlock", "fairlock_timeouts") == "1"
+    });
+    let unblocked = home.block("FAIRLOCK.QUEUE k");
+    assert_eq!(unblocked.reply().matches("blocked").count(), 1);
+    migration.finish();
+    for waiter in [b, c] {
+        let reply = waiter.reply();
+        assert!(reply.starts_with("(error) MOVED "), "{reply}");
+    }
+    let mut away = migration.to.connect();
+    let _newcomer = migration.to.block("FAIRLOCK.ACQUIRE k d");
+    let b = migration.to.block("FAIRLOCK.ACQUIRE k b");
+    assert_eq!(away.run(QUEUE), "[b, c, d]");
+    assert_eq!(away.run("FAIRLOCK.RELEASE k a"), "0");
+    b.int();
+}
+
+#[test]
+fn tokens_grow_from_node_to_node_though_their_clocks_differ() {
+    let Some(cluster) = two_masters(&[]) else {
+        return;
+    };
+    cluster.masters[HOME].set_clock(5);
+    let (mut from, mut to, mut last) = (HOME, AWAY, 0);
+    for _ in 0..4 {
+        let mut client = cluster.masters[from].connect();
+        for _ in 0..3 {
+            let token = client.int("FAIRLOCK.ACQUIRE k a");
+            assert!(token > last, "{token} after {last}");
+            last = token;
+            client.int("FAIRLOCK.RELEASE k a");
+        }
+        Migration::begin(&cluster, from, to).finish();
+        std::mem::swap(&mut from, &mut to);
+    }
+}
+
+/// The replica of the target has followed, and takes over.
+#[test]
+fn a_replica_that_has_followed_takes_over_what_has_arrived() {
+    if !is_known() {
+        return;
+    }
+    let options = [&["--enable-debug-command", "yes"], LONG_TURN].concat();
+    let cluster = Cluster::start(2, 1, &options);
+    let scene = Scene::new(&cluster.masters[HOME]);
+    let migration = Migration::held_open(&cluster, HOME, AWAY);
+    migration.is_up_to_date();
+    migration.nothing_happens_there();
+    migration.finish();
+    for waiter in scene.blocked {
+        assert!(waiter.reply().starts_with("(error) MOVED "));
+    }
+    assert_eq!(migration.to.connect().run("WAIT 1 30000"), "1");
+    let replica = &cluster.replicas[AWAY];
+    assert_eq!(replica.run("CLUSTER FAILOVER TAKEOVER"), "OK");
+    wait_until("the replica is the master", || {
+        replica.info("replication", "role") == "master"
+    });
+    wait_until("the queue is known", || {
+        replica.run("FAIRLOCK.LOCKS").starts_with("[[name, k, ")
+    });
+    goes_on(replica, scene.token);
+}
+
+/// The target fails over in the middle: the new master takes the keys back.
+#[test]
+fn a_target_that_fails_over_in_the_middle_leaves_nothing_behind() {
+    if !is_known() {
+        return;
+    }
+    let cluster = Cluster::start(2, 1, &["--enable-debug-command", "yes"]);
+    let scene = Scene::new(&cluster.masters[HOME]);
+    let migration = Migration::held_open(&cluster, HOME, AWAY);
+    migration.is_up_to_date();
+    let replica = &cluster.replicas[AWAY];
+    let count = format!("CLUSTER COUNTKEYSINSLOT {}", migration.slot);
+    wait_until("the replica follows", || replica.run(&count) != "0");
+    assert_eq!(replica.run("CLUSTER FAILOVER TAKEOVER"), "OK");
+    wait_for(migration.from, "failed");
+    wait_until("the keys are gone", || replica.run(&count) == "0");
+    wait_until("the replica is the master", || {
+        replica.info("replication", "role") == "master"
+    });
+    assert_eq!(replica.run("FAIRLOCK.LOCKS"), "[]");
+    let known = "fairlock_locks_with_waiters_or_session";
+    assert_eq!(replica.info("fairlock", known), "0");
+    scene.all_wait();
+    assert_eq!(migration.from.connect().run(QUEUE), "[b, c, d]");
+}
