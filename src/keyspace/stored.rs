@@ -2,7 +2,6 @@
 
 use std::cell::Cell;
 use std::ffi::CStr;
-use std::rc::Rc;
 
 use foldhash::fast::RandomState;
 use redis_module::NotifyEvent;
@@ -27,6 +26,8 @@ pub struct Known {
     pub session: Option<Session>,
     /// Among the waiters that were found may be some of ours, from before a restart or a failover.
     pub may_be_ours: bool,
+    /// The last step was cut short by a panic: the queue is mended before the next.
+    pub cut_short: bool,
 }
 
 impl Known {
@@ -60,10 +61,40 @@ pub enum Queue {
 /// A lock of which some key holds something else.
 #[derive(Debug)]
 pub struct Unusable {
-    /// What was known of it.
-    pub known: Known,
     /// When the first of its keys expires.
     pub expires: Option<Millis>,
+}
+
+/// What a step changes beyond the keys. It is only lent to [`Stored`], so that it is there after the
+/// step, however that ends.
+#[derive(Debug)]
+pub struct Taken {
+    /// What is known beyond the keys.
+    pub known: Known,
+    /// The greatest token that was given since the server started.
+    pub greatest: i64,
+    /// What has happened so far.
+    pub events: Vec<Event>,
+}
+
+impl Taken {
+    /// As a step begins.
+    #[must_use]
+    pub fn new(known: Known, greatest: i64) -> Self {
+        Self {
+            known,
+            greatest,
+            events: SPARE.take(),
+        }
+    }
+
+    /// Gives the room for events back, empty, for the next step.
+    pub fn give_back(events: Vec<Event>) {
+        // Not that of a step that dropped a hundred thousand waiters.
+        if events.capacity() <= 1024 {
+            SPARE.set(events);
+        }
+    }
 }
 
 /// A lock's keys, open for one step. Each has one handle, and all that the step does goes through
@@ -72,13 +103,11 @@ pub struct Unusable {
 pub struct Stored<'c> {
     pub(super) ctx: &'c Ctx,
     /// The names of the lock's keys.
-    pub names: Rc<Names>,
+    pub names: &'c Names,
     /// What is known beyond the keys.
-    pub known: Known,
-    /// The greatest token that was given since the server started.
-    pub greatest: i64,
-    /// What has happened so far.
-    pub events: Vec<Event>,
+    pub known: &'c mut Known,
+    greatest: &'c mut i64,
+    events: &'c mut Vec<Event>,
     pub(super) rules: Rules,
     pub(super) now: Now,
     /// Whether the queue is hidden.
@@ -129,13 +158,17 @@ impl<'c> Stored<'c> {
     /// written then.
     pub fn open(
         ctx: &'c Ctx,
-        names: Rc<Names>,
-        known: Known,
-        greatest: i64,
+        names: &'c Names,
+        taken: &'c mut Taken,
         rules: &Rules,
         now: Now,
         state: Queue,
-    ) -> Result<Self, Box<Unusable>> {
+    ) -> Result<Self, Unusable> {
+        let Taken {
+            known,
+            greatest,
+            events,
+        } = taken;
         let touched = matches!(state, Queue::Touched | Queue::TouchedByScript);
         let frozen = state == Queue::Hidden;
         let lock = ctx.open(&names.lock, Access::Write);
@@ -149,17 +182,16 @@ impl<'c> Stored<'c> {
         let scores = ctx.open(&names.deadlines, access);
         if !(lock.fits(Kind::Hash) && queue.fits(Kind::List) && scores.fits(Kind::SortedSet)) {
             let expiries = [&lock, &queue, &scores].map(Key::expires_at);
-            return Err(Box::new(Unusable {
-                known,
+            return Err(Unusable {
                 expires: expiries.into_iter().flatten().min(),
-            }));
+            });
         }
         let mut stored = Self {
             ctx,
             names,
             known,
             greatest,
-            events: SPARE.take(),
+            events,
             rules: *rules,
             now,
             frozen,
@@ -232,13 +264,6 @@ impl<'c> Stored<'c> {
         }
     }
 
-    /// Closes the keys and leaves what is to be kept: the names, what is known beyond the keys,
-    /// what has happened, and the greatest token.
-    #[must_use]
-    pub fn close(self) -> (Rc<Names>, Known, Vec<Event>, i64) {
-        (self.names, self.known, self.events, self.greatest)
-    }
-
     /// The list's index of a waiter. The head of the list was compared when the keys were
     /// opened; if somebody has changed its middle, that shows here, and is mended.
     fn index_in_list(&mut self, owner: &[u8]) -> Option<usize> {
@@ -278,9 +303,9 @@ impl<'c> Stored<'c> {
     /// affair.
     fn given(&mut self, token: i64) {
         self.token = Some(token);
-        let next = self.greatest.saturating_add(1);
+        let next = (*self.greatest).saturating_add(1);
         if token <= next.max(farthest_token(&self.rules, self.now)) {
-            self.greatest = self.greatest.max(token);
+            *self.greatest = (*self.greatest).max(token);
         }
         self.keep_if_ahead(token);
     }
@@ -292,14 +317,6 @@ impl<'c> Stored<'c> {
         if micros > self.now.micros.saturating_add(AS_GOOD_AS_NOW) {
             let mut key = self.ctx.open(&self.names.token, Access::Write);
             write::set_number(&mut key, token, micros / 1000 + 1);
-        }
-    }
-
-    /// Gives the room for events back, empty, for the next step.
-    pub fn give_back(events: Vec<Event>) {
-        // Not that of a step that dropped a hundred thousand waiters.
-        if events.capacity() <= 1024 {
-            SPARE.set(events);
         }
     }
 }
@@ -408,7 +425,7 @@ impl State for Stored<'_> {
     fn last_token(&mut self) -> i64 {
         let key = self.ctx.open(&self.names.token, Access::Read);
         let kept = key.read(number).flatten();
-        self.greatest.max(kept.unwrap_or(0))
+        (*self.greatest).max(kept.unwrap_or(0))
     }
 
     fn waiting(&mut self) -> usize {
@@ -534,7 +551,7 @@ impl State for Stored<'_> {
         &mut self.known.session
     }
 
-    /// Announced at once, between the key events of what it caused and of what it causes.
+    /// Announced between the key events of what it caused and of what it causes.
     fn emit(&mut self, event: Event) {
         if let Some(name) = own_event(&event) {
             self.ctx.notify(NotifyEvent::MODULE, name, &self.names.lock);

@@ -11,6 +11,7 @@
 //! its token, and the lease decides.)
 
 use crate::error::moved;
+use crate::fault;
 use crate::lock::{Connection, Millis, Now, Owner, Ticket};
 use crate::server::Ctx;
 use crate::server::block::{Blocking, Id};
@@ -70,6 +71,7 @@ impl Blocking for Acquire {
     fn reply(ctx: &Ctx, outcome: &Outcome) {
         match outcome {
             Outcome::Granted(grant) => {
+                fault::point("in-a-reply", &grant.owner);
                 ctx.reply_integer(grant.token);
                 notes(|notes| notes.deliver(ctx.client_id(), grant.clone()));
             }
