@@ -5,6 +5,7 @@ use std::fmt;
 
 use crate::config::LONGEST;
 use crate::lock::Refusal;
+use crate::server::INTERNAL_ERROR;
 
 /// Longest owner, in bytes.
 pub const LONGEST_OWNER: usize = 256;
@@ -40,6 +41,14 @@ pub enum Error {
     OwnerInScript,
     /// SESSION where there is no connection that the lock could be bound to.
     SessionInScript,
+    /// `*` from another module, which is no connection.
+    OwnerOfModule,
+    /// SESSION from another module.
+    SessionOfModule,
+    /// Another module calls from an event of a step that is not over.
+    InsideStep,
+    /// A panic, of which the log tells.
+    Internal,
     /// In a cluster: the keys of this lock would be in different slots.
     CrossSlot,
     /// The server cannot block the client.
@@ -118,6 +127,17 @@ impl fmt::Display for Error {
             Self::SessionInScript => out.write_str(
                 "ERR SESSION binds the lock to a connection and cannot be used in a script",
             ),
+            Self::OwnerOfModule => out.write_str(
+                "ERR owner '*' is the identity of a connection and cannot be used by another module",
+            ),
+            Self::SessionOfModule => out.write_str(
+                "ERR SESSION binds the lock to a connection and cannot be used by another module",
+            ),
+            Self::InsideStep => out.write_str(
+                "ERR FAIRLOCK commands cannot be called from a key event of a FAIRLOCK command: \
+                 call them later, from a timer or a post-notification job",
+            ),
+            Self::Internal => out.write_str(INTERNAL_ERROR),
             Self::CrossSlot => out.write_str(
                 "CROSSSLOT key has braces that would put the queue, deadlines and token of the \
                  lock in another slot; use none, or one pair around a part of the key",

@@ -19,6 +19,7 @@
 pub mod command;
 pub mod config;
 pub mod error;
+mod fault;
 pub mod keyspace;
 pub mod lock;
 pub mod redisson;

@@ -14,6 +14,7 @@ use std::ffi::CStr;
 
 use crate::config;
 use crate::error::Error;
+use crate::fault;
 use crate::keyspace::Stored;
 use crate::lock::{Ask, Connection, Holds, Millis, Now, Place, Rules, State, Ticket, Way, rules};
 use crate::server::docs::{Argument, Docs, KeyUse, Keys};
@@ -196,7 +197,9 @@ impl Request<'_> {
         match self.wait {
             Wait::Never => Ok(Answer::Nil),
             Wait::Enqueue => {
+                fault::point("before-joining", &self.owner);
                 let place = rules::join(state, &ask, Way::Polling, rules, now)?;
+                fault::point("after-joining", &self.owner);
                 Ok(Answer::Place(place))
             }
             Wait::Block(_) if ctx.flags().deny_blocking() => Ok(Answer::Nil),
@@ -217,7 +220,9 @@ impl Request<'_> {
         let id = waiting::lock_id(ctx.db(), self.lock);
         let ticket = waiting::block(ctx, id, &self.owner, timeout, now);
         let ticket = ticket.ok_or(Error::CannotBlock)?;
+        fault::point("before-joining", &self.owner);
         let joined = rules::join(state, &self.ask(), Way::Blocked(ticket), rules, now);
+        fault::point("after-joining", &self.owner);
         Ok(match joined {
             Ok(_) => Answer::Later,
             Err(refusal) => Answer::Refused(ticket, refusal.into()),

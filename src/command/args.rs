@@ -47,6 +47,10 @@ impl<'a> Words<'a> for &[&'a [u8]] {
 pub trait Caller {
     /// It is a script or a function.
     fn in_script(&self) -> bool;
+    /// It is a connection, or a script that one has sent; not another module.
+    fn is_of_connection(&self) -> bool {
+        true
+    }
     /// Its server is part of a cluster.
     fn in_cluster(&self) -> bool;
     /// Its connection.
@@ -64,6 +68,11 @@ pub trait Caller {
 impl Caller for Ctx {
     fn in_script(&self) -> bool {
         self.flags().in_script()
+    }
+
+    fn is_of_connection(&self) -> bool {
+        // Only a connection has a user of its own.
+        self.in_script() || self.user_name().is_some()
     }
 
     fn in_cluster(&self) -> bool {
@@ -143,6 +152,8 @@ impl<'c, 'a, C: Caller, W: Words<'a>> Cursor<'c, C, W> {
         if owner == b"*" {
             return if self.caller.in_script() {
                 Err(Error::OwnerInScript)
+            } else if !self.caller.is_of_connection() {
+                Err(Error::OwnerOfModule)
             } else {
                 Ok(Cow::Owned(identity(self.caller).into_bytes()))
             };
@@ -157,6 +168,9 @@ impl<'c, 'a, C: Caller, W: Words<'a>> Cursor<'c, C, W> {
     pub fn session(&self) -> Result<Connection, Error> {
         if self.caller.in_script() {
             return Err(Error::SessionInScript);
+        }
+        if !self.caller.is_of_connection() {
+            return Err(Error::SessionOfModule);
         }
         Ok(self.caller.connection())
     }

@@ -11,7 +11,7 @@ use crate::redisson::table::{Role, Script};
 use crate::redisson::{Call, Native, Reply, Step, filter, native, permission, recognise, stats};
 use crate::server::docs::{Argument, Docs, Keys};
 use crate::server::{Args, Command, Ctx, Str, string};
-use crate::waiting::scripts;
+use crate::waiting::{self, scripts};
 
 /// By the script's text.
 #[derive(Debug)]
@@ -50,8 +50,8 @@ impl Command for Eval {
 
     fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<(), Error> {
         let script = arguments.get(0).and_then(recognise::by_text);
-        eval(ctx, arguments, script.ok_or(Error::UnknownScript)?, c"EVAL");
-        Ok(())
+        let script = script.ok_or(Error::UnknownScript)?;
+        eval(ctx, arguments, script, c"EVAL")
     }
 }
 
@@ -69,23 +69,22 @@ impl Command for EvalSha {
 
     fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<(), Error> {
         let script = arguments.get(0).and_then(recognise::by_digest);
-        eval(
-            ctx,
-            arguments,
-            script.ok_or(Error::UnknownScript)?,
-            c"EVALSHA",
-        );
-        Ok(())
+        let script = script.ok_or(Error::UnknownScript)?;
+        eval(ctx, arguments, script, c"EVALSHA")
     }
 }
 
 /// Runs a script, natively if that may be.
-fn eval(ctx: &Ctx, arguments: &Args<'_>, script: &Script, command: &CStr) {
+///
+/// # Errors
+/// [`Error::InsideStep`].
+fn eval(ctx: &Ctx, arguments: &Args<'_>, script: &Script, command: &CStr) -> Result<(), Error> {
+    waiting::require_rest()?;
     let call = Call::read(ctx, *arguments);
     if let Some(native_reply) = call.as_ref().and_then(|call| run(ctx, script, call)) {
         stats::intercepted(script.role);
         reply(ctx, &native_reply);
-        return;
+        return Ok(());
     }
     stats::left_to_lua(script.role);
     if let Some(call) = &call {
@@ -96,6 +95,7 @@ fn eval(ctx: &Ctx, arguments: &Args<'_>, script: &Script, command: &CStr) {
         .collect();
     ctx.run_for_caller(command, &words);
     scripts::have_run(ctx);
+    Ok(())
 }
 
 /// Runs the native form of a script. `None` if the script itself is to be run.

@@ -45,6 +45,7 @@ impl Command for Info {
     type Error = Error;
 
     fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<(), Error> {
+        waiting::require_rest()?;
         let mut cursor = Cursor::new(ctx, *arguments, "fairlock.info");
         let lock = cursor.lock()?;
         cursor.finish()?;

@@ -48,6 +48,7 @@ impl Command for Locks {
     type Error = Error;
 
     fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<(), Error> {
+        waiting::require_rest()?;
         let mut cursor = Cursor::new(ctx, *arguments, "fairlock.locks");
         let mut count = None;
         while let Some(option) = cursor.next() {

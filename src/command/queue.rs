@@ -52,6 +52,7 @@ impl Command for Queue {
     type Error = Error;
 
     fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<(), Error> {
+        waiting::require_rest()?;
         let Request {
             lock,
             offset,

@@ -18,4 +18,4 @@ pub mod view;
 pub mod write;
 
 pub use names::Names;
-pub use stored::{Known, Queue, Stored};
+pub use stored::{Known, Queue, Stored, Taken};

@@ -26,6 +26,8 @@ pub struct Known {
     pub session: Option<Session>,
     /// Among the waiters that were found may be some of ours, from before a restart or a failover.
     pub may_be_ours: bool,
+    /// The last step was cut short by a panic: the queue is mended before the next.
+    pub cut_short: bool,
 }
 
 impl Known {
@@ -63,6 +65,38 @@ pub struct Unusable {
     pub expires: Option<Millis>,
 }
 
+/// What a step changes beyond the keys. It is only lent to [`Stored`], so that it is there after the
+/// step, however that ends.
+#[derive(Debug)]
+pub struct Taken {
+    /// What is known beyond the keys.
+    pub known: Known,
+    /// The greatest token that was given since the server started.
+    pub greatest: i64,
+    /// What has happened so far.
+    pub events: Vec<Event>,
+}
+
+impl Taken {
+    /// As a step begins.
+    #[must_use]
+    pub fn new(known: Known, greatest: i64) -> Self {
+        Self {
+            known,
+            greatest,
+            events: SPARE.take(),
+        }
+    }
+
+    /// Gives the room for events back, empty, for the next step.
+    pub fn give_back(events: Vec<Event>) {
+        // Not that of a step that dropped a hundred thousand waiters.
+        if events.capacity() <= 1024 {
+            SPARE.set(events);
+        }
+    }
+}
+
 /// A lock's keys, open for one step. Each has one handle, and all that the step does goes through
 /// these.
 #[derive(Debug)]
@@ -72,10 +106,8 @@ pub struct Stored<'c> {
     pub names: &'c Names,
     /// What is known beyond the keys.
     pub known: &'c mut Known,
-    /// The greatest token that was given since the server started.
-    pub greatest: i64,
-    /// What has happened so far.
-    pub events: Vec<Event>,
+    greatest: &'c mut i64,
+    events: &'c mut Vec<Event>,
     pub(super) rules: &'c Rules,
     pub(super) now: Now,
     /// Whether the queue is hidden.
@@ -161,12 +193,16 @@ impl<'c> Stored<'c> {
     pub fn open(
         ctx: &'c Ctx,
         names: &'c Names,
-        known: &'c mut Known,
-        greatest: i64,
+        taken: &'c mut Taken,
         rules: &'c Rules,
         now: Now,
         state: Queue,
     ) -> Result<Self, Unusable> {
+        let Taken {
+            known,
+            greatest,
+            events,
+        } = taken;
         let touched = matches!(state, Queue::Touched | Queue::TouchedByScript);
         let frozen = state == Queue::Hidden;
         let lock = ctx.open(&names.lock, Access::Write);
@@ -189,7 +225,7 @@ impl<'c> Stored<'c> {
             names,
             known,
             greatest,
-            events: SPARE.take(),
+            events,
             rules,
             now,
             frozen,
@@ -276,12 +312,6 @@ impl<'c> Stored<'c> {
         }
     }
 
-    /// Closes the keys and leaves what is to be kept: what has happened, and the greatest token.
-    #[must_use]
-    pub fn close(self) -> (Vec<Event>, i64) {
-        (self.events, self.greatest)
-    }
-
     /// The list's index of a waiter. The head of the list was compared when the keys were
     /// opened; if somebody has changed its middle, that shows here, and is mended.
     fn index_in_list(&mut self, owner: &[u8]) -> Option<usize> {
@@ -324,9 +354,9 @@ impl<'c> Stored<'c> {
     /// All tokens from now on are greater than this one, which the holder has. What somebody has put far
     /// ahead for one lock is no other lock's affair.
     fn learn(&mut self, token: i64) {
-        let next = self.greatest.saturating_add(1);
+        let next = (*self.greatest).saturating_add(1);
         if token <= next.max(farthest_token(self.rules, self.now)) {
-            self.greatest = self.greatest.max(token);
+            *self.greatest = (*self.greatest).max(token);
         }
     }
 
@@ -337,14 +367,6 @@ impl<'c> Stored<'c> {
         if micros > self.now.micros.saturating_add(AS_GOOD_AS_NOW) {
             let mut key = self.ctx.open(&self.names.token, Access::Write);
             write::set_number(&mut key, token, micros / 1000 + 1);
-        }
-    }
-
-    /// Gives the room for events back, empty, for the next step.
-    pub fn give_back(events: Vec<Event>) {
-        // Not that of a step that dropped a hundred thousand waiters.
-        if events.capacity() <= 1024 {
-            SPARE.set(events);
         }
     }
 }
@@ -462,7 +484,7 @@ impl State for Stored<'_> {
     fn last_token(&mut self) -> i64 {
         let key = self.ctx.open(&self.names.token, Access::Read);
         let kept = key.read(number).flatten();
-        self.greatest.max(kept.unwrap_or(0))
+        (*self.greatest).max(kept.unwrap_or(0))
     }
 
     fn waiting(&mut self) -> usize {
@@ -590,7 +612,7 @@ impl State for Stored<'_> {
         &mut self.known.session
     }
 
-    /// Announced at once, between the key events of what it caused and of what it causes.
+    /// Announced between the key events of what it caused and of what it causes.
     fn emit(&mut self, event: Event) {
         if let Some(name) = own_event(&event) {
             self.ctx.notify(NotifyEvent::MODULE, name, &self.names.lock);

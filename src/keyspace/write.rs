@@ -17,7 +17,7 @@ thread_local! {
     static PXAT: Str = string(b"PXAT");
 }
 
-fn announce(key: &Key<'_>, class: NotifyEvent, event: &CStr) {
+fn announce(key: &Key<'_>, class: NotifyEvent, event: &'static CStr) {
     key.ctx().changed(key.name());
     key.ctx().notify(class, event, key.name());
 }
@@ -50,7 +50,7 @@ pub fn take_lock(key: &mut Key<'_>, owner: &Str, token_field: &Str, token: i64) 
 }
 
 /// HSET of one field, or whatever else is announced by this event.
-pub fn set_field(key: &mut Key<'_>, field: &Str, value: i64, event: &CStr) {
+pub fn set_field(key: &mut Key<'_>, field: &Str, value: i64, event: &'static CStr) {
     let mut set = |value: &Str| {
         key.hash_set(field, value);
         key.ctx().replicate(c"HSET", &[key.name(), field, value]);
@@ -64,7 +64,7 @@ pub fn set_field(key: &mut Key<'_>, field: &Str, value: i64, event: &CStr) {
 }
 
 /// A change of a field that nothing remains of, when the step is done, but its event.
-pub fn announce_field(key: &Key<'_>, event: &CStr) {
+pub fn announce_field(key: &Key<'_>, event: &'static CStr) {
     announce(key, NotifyEvent::HASH, event);
 }
 
@@ -127,7 +127,7 @@ pub fn withdraw_at(key: &mut Key<'_>, index: usize, element: &Str) {
     announce_removed(key, c"lrem");
 }
 
-fn announce_removed(key: &Key<'_>, event: &CStr) {
+fn announce_removed(key: &Key<'_>, event: &'static CStr) {
     announce(key, NotifyEvent::LIST, event);
     if key.is_empty() {
         announce_end(key);
@@ -173,7 +173,7 @@ pub fn set_score(key: &mut Key<'_>, member: &Str, at: Millis) {
 }
 
 /// ZADD of members with any scores; each is announced by this event.
-pub fn set_scores(key: &mut Key<'_>, scores: &[(Str, f64)], event: &CStr) {
+pub fn set_scores(key: &mut Key<'_>, scores: &[(Str, f64)], event: &'static CStr) {
     for (member, score) in scores {
         key.set_score(member, *score);
     }

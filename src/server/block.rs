@@ -68,6 +68,7 @@ impl Ctx {
                 0,
             ) or null_mut());
             let client = NonNull::new(client)?;
+            self.will_be_replied();
             api!(RedisModule_SetDisconnectCallback(client.as_ptr(), Some(disconnected::<B>)) or ());
             Some(Handle {
                 raw: client,
@@ -114,8 +115,11 @@ extern "C" fn reply<B: Blocking>(
     unsafe {
         let delivery = api!(RedisModule_GetBlockedClientPrivateData(ctx) or null_mut());
         if let Some(delivery) = delivery.cast::<Delivery<B>>().as_mut() {
-            delivery.replied = true;
-            guard("a reply", || B::reply(&Ctx::new(ctx), &delivery.outcome));
+            let ctx = Ctx::new(ctx);
+            guard("a reply", || B::reply(&ctx, &delivery.outcome));
+            // After a panic the client may not have heard of it: then it counts as one that is gone.
+            delivery.replied = ctx.is_replied();
+            ctx.make_up();
         }
     }
     OK
@@ -128,9 +132,9 @@ extern "C" fn timed_out<B: Blocking>(
 ) -> c_int {
     // SAFETY: the context belongs to a blocked client.
     let client = unsafe { api!(RedisModule_GetBlockedClientHandle(ctx) or null_mut()) };
-    guard("a time-out", || {
-        B::timed_out(&Ctx::new(ctx), Id(client.addr()));
-    });
+    let ctx = Ctx::new(ctx);
+    guard("a time-out", || B::timed_out(&ctx, Id(client.addr())));
+    ctx.make_up();
     OK
 }
 

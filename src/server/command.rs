@@ -157,7 +157,7 @@ extern "C" fn entry<C: Command>(
     match guard("a command", || C::run(&ctx, &arguments)) {
         Some(Ok(())) => (),
         Some(Err(error)) => ctx.reply_error(&error.to_string()),
-        None => ctx.reply_error("ERR internal error, see the server's log"),
+        None => ctx.make_up(),
     }
     OK
 }

@@ -1,5 +1,6 @@
 //! The context of one call that the server makes into the module.
 
+use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char, c_int, c_long};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -8,12 +9,17 @@ use redis_module::{RedisValue, raw};
 use super::Str;
 use super::api::{OK, api};
 
+/// What a client is told after a panic.
+pub const INTERNAL_ERROR: &str = "ERR internal error, see the server's log";
+
 /// What the module may do in this call: reply, read and write keys, replicate, announce.
 ///
 /// Only ever lent to a callback for as long as it runs.
 #[derive(Debug)]
 pub struct Ctx {
     pub(super) raw: *mut raw::RedisModuleCtx,
+    /// How many replies the caller is still to be given.
+    owed: Cell<usize>,
 }
 
 /// Circumstances of a call.
@@ -81,7 +87,10 @@ pub fn in_cluster() -> bool {
 impl Ctx {
     /// The context that the server passed to a callback.
     pub(super) fn new(raw: *mut raw::RedisModuleCtx) -> Self {
-        Self { raw }
+        Self {
+            raw,
+            owed: Cell::new(1),
+        }
     }
 
     /// Lends the context of a callback that `redis-module` has wrapped, such as the module's
@@ -179,19 +188,6 @@ impl Ctx {
         unsafe { api!(RedisModule_SignalModifiedKey(self.raw, key.inner) or 0) };
     }
 
-    /// Emits a keyspace event of a class (one of `redis_module::NotifyEvent`).
-    pub fn notify(&self, class: redis_module::NotifyEvent, event: &CStr, key: &Str) {
-        // SAFETY: context, event name and string are valid for this call.
-        unsafe {
-            api!(RedisModule_NotifyKeyspaceEvent(
-                self.raw,
-                class.bits(),
-                event.as_ptr(),
-                key.inner,
-            ) or 0)
-        };
-    }
-
     /// Publishes a message with PUBLISH or SPUBLISH: to this server's subscribers, to those of the
     /// cluster's other servers, and as a replicated command to those at replicas. It is not
     /// written to the append-only file.
@@ -239,6 +235,7 @@ impl Ctx {
                 let reason = std::io::Error::last_os_error();
                 self.reply_error(&not_run(name, &reason));
             } else {
+                self.replied(0);
                 api!(RedisModule_ReplyWithCallReply(self.raw, reply) or 0);
                 api!(RedisModule_FreeCallReply(reply) or ());
             }
@@ -264,26 +261,54 @@ impl Ctx {
         flags.any(|flags| flags.contains(&b'c'))
     }
 
+    /// So many replies of those that are owed have been given, and so many more are to follow.
+    fn replied(&self, more: usize) {
+        let others = self.owed.get().saturating_sub(1);
+        self.owed.set(others.saturating_add(more));
+    }
+
+    /// The caller is blocked: whoever unblocks it replies.
+    pub(super) fn will_be_replied(&self) {
+        self.owed.set(0);
+    }
+
+    /// Whether the caller has been given all of its reply.
+    pub(super) fn is_replied(&self) -> bool {
+        self.owed.get() == 0
+    }
+
+    /// Replies an error in place of whatever is still owed after a panic. A caller without an answer
+    /// would wait for ever, and one with half of an array would take the next replies for the rest of it.
+    pub(super) fn make_up(&self) {
+        while self.owed.get() > 0 {
+            self.reply_error(INTERNAL_ERROR);
+        }
+    }
+
     /// Replies an integer.
     pub fn reply_integer(&self, value: i64) {
+        self.replied(0);
         // SAFETY: the context is valid for this call; the same for the replies below.
         unsafe { api!(RedisModule_ReplyWithLongLong(self.raw, value) or 0) };
     }
 
     /// Replies nil.
     pub fn reply_nil(&self) {
+        self.replied(0);
         // SAFETY: as above.
         unsafe { api!(RedisModule_ReplyWithNull(self.raw) or 0) };
     }
 
     /// Replies a boolean (RESP3) or 0 and 1 (RESP2).
     pub fn reply_bool(&self, value: bool) {
+        self.replied(0);
         // SAFETY: as above.
         unsafe { api!(RedisModule_ReplyWithBool(self.raw, c_int::from(value)) or 0) };
     }
 
     /// Replies a bulk string.
     pub fn reply_bytes(&self, bytes: &[u8]) {
+        self.replied(0);
         let start = bytes.as_ptr().cast::<c_char>();
         // SAFETY: as above; the server copies the bytes.
         unsafe { api!(RedisModule_ReplyWithStringBuffer(self.raw, start, bytes.len()) or 0) };
@@ -291,6 +316,7 @@ impl Ctx {
 
     /// Begins an array; that many replies follow.
     pub fn reply_array(&self, length: usize) {
+        self.replied(length);
         let length = c_long::try_from(length).unwrap_or(c_long::MAX);
         // SAFETY: as above.
         unsafe { api!(RedisModule_ReplyWithArray(self.raw, length) or 0) };
@@ -298,6 +324,7 @@ impl Ctx {
 
     /// Begins a map (RESP3) or a flat array (RESP2); twice that many replies follow.
     pub fn reply_map(&self, length: usize) {
+        self.replied(length.saturating_mul(2));
         let length = c_long::try_from(length).unwrap_or(c_long::MAX);
         // SAFETY: as above.
         unsafe { api!(RedisModule_ReplyWithMap(self.raw, length) or 0) };
@@ -305,6 +332,7 @@ impl Ctx {
 
     /// Replies an error: one line that begins with an upper-case code.
     pub fn reply_error(&self, text: &str) {
+        self.replied(0);
         let text = CString::new(text).unwrap_or_else(|_| c"ERR internal error".to_owned());
         // SAFETY: as above; the server copies the text.
         unsafe { api!(RedisModule_ReplyWithError(self.raw, text.as_ptr()) or 0) };

@@ -8,7 +8,7 @@ use std::ptr::null_mut;
 use redis_module::{NotifyEvent, raw};
 
 use super::api::{OK, api};
-use super::{Ctx, Str, guard, selected};
+use super::{Ctx, Str, announce, guard, selected};
 
 /// Functions that the server's events call.
 #[derive(Clone, Copy, Debug)]
@@ -20,8 +20,8 @@ pub struct Events {
     pub before_sleep: fn(&Ctx),
     /// The connection with this id closes.
     pub connection_closes: fn(&Ctx, u64),
-    /// A key of the context's database has changed: class, event and key. This comes in the
-    /// middle of whatever changed it: nothing may be written.
+    /// Somebody else has changed a key of the context's database: class, event and key. This comes
+    /// in the middle of whatever changed it: nothing may be written.
     pub key_changes: fn(&Ctx, NotifyEvent, &[u8], &[u8]),
     /// A database was flushed, or with `None` all were.
     pub flushed: fn(&Ctx, Option<i32>),
@@ -139,6 +139,9 @@ extern "C" fn key_event(
     let Some(events) = EVENTS.get() else {
         return OK;
     };
+    if announce::is_own(event) {
+        return OK;
+    }
     // SAFETY: the server passes the event's name as a C string that outlives this call.
     let event = unsafe { CStr::from_ptr(event) };
     guard("a key event", || {

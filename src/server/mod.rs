@@ -10,6 +10,7 @@
 #![allow(unsafe_code)]
 
 mod alloc;
+mod announce;
 mod api;
 pub mod block;
 pub mod clock;
@@ -36,7 +37,7 @@ use std::ptr::null_mut;
 pub use alloc::ServerAlloc;
 pub use api::missing_function;
 pub use command::{Args, Command};
-pub use context::{Ctx, Flags, in_cluster, remember_server};
+pub use context::{Ctx, Flags, INTERNAL_ERROR, in_cluster, remember_server};
 pub use key::{Access, Key, Kind};
 pub use redis_module::RedisString as Str;
 

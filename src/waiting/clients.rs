@@ -11,6 +11,7 @@
 //! its token, and the lease decides.)
 
 use crate::error::{Error, moved};
+use crate::fault;
 use crate::keyspace::Names;
 use crate::lock::{Connection, Millis, Now, Owner, Tick, Ticket};
 use crate::server::Ctx;
@@ -98,6 +99,7 @@ impl Blocking for Acquire {
     fn reply(ctx: &Ctx, outcome: &Outcome) {
         match outcome {
             Outcome::Granted(grant) => {
+                fault::point("in-a-reply", &grant.owner);
                 ctx.reply_integer(grant.token);
                 notes(|notes| notes.deliver(ctx.client_id(), grant.clone()));
             }

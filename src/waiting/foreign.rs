@@ -26,13 +26,14 @@ use super::state::{arriving, followed, frozen, note, notes, sessions, stats, tab
 use super::stats::Stats;
 use super::touch::Touch;
 
-/// A key was changed, by us or by anyone.
+/// Somebody else has changed a key.
 pub fn key_changes(ctx: &Ctx, class: NotifyEvent, event: &[u8], key: &[u8]) {
     if class == NotifyEvent::EXPIRED {
         stats(|stats| stats.expired(ctx.db(), key));
-    }
-    if waiting(|waiting| waiting.stepping.get()) {
-        return;
+        if waiting(|waiting| waiting.stepping.get()) {
+            // The step has found it so, and goes on from there.
+            return;
+        }
     }
     if names::queue_of(key).is_some() {
         // What is read from the append-only file comes as it came from clients.

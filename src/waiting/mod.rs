@@ -82,7 +82,7 @@ pub use deferred::Grant;
 pub use effects::{WakeBy, unblock};
 pub use given::{intercepts, now, rules};
 pub use id::LockId;
-pub use step::step;
+pub use step::{require_rest, step};
 
 /// What the module does at the server's events.
 pub const EVENTS: Events = Events {

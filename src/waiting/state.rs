@@ -46,7 +46,7 @@ pub struct Waiting {
     pub intercepts: Cell<bool>,
     /// Whether the server is a replica. Its keys are the master's, also where it takes writes.
     pub replica: Cell<bool>,
-    /// Whether a step is under way: the key events are its own then.
+    /// Whether a step is under way: there is none in a step.
     pub stepping: Cell<bool>,
     /// Whether the hook at the end of this iteration is still to come.
     pub in_iteration: Cell<bool>,

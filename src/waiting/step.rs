@@ -4,14 +4,17 @@
 //! queue, lets the rules decide, has the effects carried out, and sets the timer for the next lock
 //! that is due. Who takes the step (a command, a timer, a connection that closes) it does not know.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
 use crate::error::Error;
 use crate::keyspace::stored::Unusable;
-use crate::keyspace::{Known, Names, Queue, Stored};
-use crate::lock::{Due, Event, Now, Rules, rules, turn};
+use crate::keyspace::{Known, Names, Queue, Stored, Taken};
+use crate::lock::{Due, Now, Rules, rules, turn};
 use crate::server::cluster::Place;
 use crate::server::{Ctx, events, in_cluster};
 
-use super::effects::{Scene, WakeBy, carry_out};
+use super::blocked::Outcome;
+use super::effects::{Scene, WakeBy, carry_out, unblock};
 use super::frozen::place_of;
 use super::given;
 use super::id::LockId;
@@ -43,11 +46,24 @@ impl Drop for Stepping {
     }
 }
 
+/// Refuses what another module calls from an event of a step: what is known of the lock is taken out
+/// then, and a second step, or a look at it, would find half of the truth.
+///
+/// # Errors
+/// [`Error::InsideStep`].
+pub fn require_rest() -> Result<(), Error> {
+    if waiting(|waiting| waiting.stepping.get()) {
+        Err(Error::InsideStep)
+    } else {
+        Ok(())
+    }
+}
+
 /// Lets the rules decide one step on a lock, in the selected database, and carries it out.
 ///
 /// # Errors
 /// What `decide` returns; [`Error::WrongType`] if a key of the lock holds something else,
-/// [`Error::Replica`] at a replica.
+/// [`Error::Replica`] at a replica, [`Error::InsideStep`].
 pub fn step<T>(
     ctx: &Ctx,
     lock: &[u8],
@@ -71,44 +87,68 @@ pub fn step_on<T>(
     wake: Option<WakeBy<'_>>,
     decide: impl FnOnce(&mut Stored<'_>, &Rules, Now) -> Result<T, Error>,
 ) -> Result<T, Error> {
+    require_rest()?;
     let Some(stepping) = Stepping::begin() else {
         return Err(Error::Replica);
     };
     let lock = names.lock.as_slice();
     given::follow_slots(ctx);
     let (mut rules, now, db) = (given::rules(), given::now(), ctx.db());
-    let mut known = table(|table| table.take(db, lock));
-    rules.found_answer |= known.may_be_ours;
+    let mut taken = Taken::new(
+        table(|table| table.take(db, lock)),
+        waiting(|waiting| waiting.greatest_token.get()),
+    );
+    rules.found_answer |= taken.known.may_be_ours;
     let is_frozen = place_of(ctx, names) != Place::Here;
-    let queue = if is_frozen { Queue::Hidden } else { queue };
-    let taken = take(ctx, names, &mut known, (&rules, now), queue, decide);
-    drop(stepping);
+    let queue = match queue {
+        _ if is_frozen => Queue::Hidden,
+        Queue::AsLeft if taken.known.cut_short => Queue::Touched,
+        queue => queue,
+    };
+    // A panic may come in the middle of anything but what follows it here.
+    let end = catch_unwind(AssertUnwindSafe(|| {
+        decide_on(ctx, names, &mut taken, (&rules, now), queue, decide)
+    }));
+    waiting(|waiting| waiting.greatest_token.set(taken.greatest));
     let Taken {
-        decided,
-        due,
-        is_scripts,
-        mut happened,
-    } = match taken {
-        Ok(taken) => taken,
-        Err(unusable) => {
-            look_again_later(ctx, db, lock, known, &unusable, now);
-            return Err(Error::WrongType);
+        mut known,
+        events: mut happened,
+        ..
+    } = taken;
+
+    let decided = match end {
+        Ok(Ok(Decided {
+            decided,
+            due,
+            is_scripts,
+        })) => {
+            if is_scripts {
+                leave_to_scripts(db, lock, &known, due, now);
+            } else {
+                if !known.line.is_empty() {
+                    events::hear_scores(ctx);
+                }
+                keep(db, lock, known, due, now);
+            }
+            Ok(decided)
+        }
+        Ok(Err(unusable)) => {
+            look_again_later(db, lock, known, &unusable, now);
+            Ok(Err(Error::WrongType))
+        }
+        Err(panic) => {
+            known.cut_short = true;
+            keep(db, lock, known, soon(now), now);
+            Err(panic)
         }
     };
-
-    if is_scripts {
-        leave_to_scripts(db, lock, &known, due, now);
-    } else {
-        if !known.line.is_empty() {
-            events::hear_scores(ctx);
-        }
-        keep(db, lock, known, due, now);
-    }
     if is_frozen {
         frozen(|frozen| frozen.freeze(ctx, LockId::new(db, lock)));
     } else {
         keep_watch(ctx);
     }
+    ctx.announce();
+    drop(stepping);
     let scene = Scene {
         names,
         db,
@@ -116,54 +156,74 @@ pub fn step_on<T>(
         wake,
     };
     carry_out(ctx, &scene, &mut happened);
-    Stored::give_back(happened);
+    Taken::give_back(happened);
     set_timer(ctx, now);
-    decided
+    decided.unwrap_or_else(|panic| {
+        refuse_unplaced(&LockId::new(db, lock));
+        resume_unwind(panic)
+    })
 }
 
-/// A step that was taken, but for its effects on others.
-struct Taken<T> {
+/// Tells the blocked clients that a panic has left without a place in the queue. With that the lock is
+/// as right as keys and clients can be made: what the step had done is done, announced and told; what is
+/// known of the lock is back in the table; and before its next step the queue is mended from the keys,
+/// as after a foreign writer.
+fn refuse_unplaced(lock: &LockId) {
+    let blocked = blocked(|blocked| blocked.waiting());
+    for (ticket, _, owner) in blocked.into_iter().filter(|(_, of, _)| of == lock) {
+        let waiter = table(|table| table.waiter(lock, &owner));
+        if waiter.and_then(|waiter| waiter.ticket()) != Some(ticket) {
+            unblock(ticket, Outcome::Refused(Error::Internal));
+        }
+    }
+}
+
+/// When a lock is looked at again if nothing tells earlier.
+fn soon(now: Now) -> Due {
+    Due {
+        wall: None,
+        tick: Some(now.tick_after(RECHECK)),
+    }
+}
+
+/// What came of a step, but for its effects on others.
+struct Decided<T> {
     decided: Result<T, Error>,
     due: Due,
     /// None of ours waits there any more.
     is_scripts: bool,
-    happened: Vec<Event>,
 }
 
 /// Opens the keys, and lets the rules decide.
-fn take<T>(
+fn decide_on<T>(
     ctx: &Ctx,
     names: &Names,
-    known: &mut Known,
+    taken: &mut Taken,
     (rules, now): (&Rules, Now),
     queue: Queue,
     decide: impl FnOnce(&mut Stored<'_>, &Rules, Now) -> Result<T, Error>,
-) -> Result<Taken<T>, Unusable> {
-    let greatest = waiting(|waiting| waiting.greatest_token.get());
-    let mut state = Stored::open(ctx, names, known, greatest, rules, now, queue)?;
+) -> Result<Decided<T>, Unusable> {
+    let is_frozen = queue == Queue::Hidden;
+    let mut state = Stored::open(ctx, names, taken, rules, now, queue)?;
+    state.known.cut_short &= is_frozen;
     let decided = decide(&mut state, rules, now);
     let due = turn::next_due(&mut state, rules, now);
-    let is_scripts = queue != Queue::Hidden
-        && !state.known.may_be_ours
-        && turn::leaves_to_scripts(&mut state, rules);
-    let (happened, greatest) = state.close();
-    waiting(|waiting| waiting.greatest_token.set(greatest));
-    Ok(Taken {
+    let is_scripts =
+        !is_frozen && !state.known.may_be_ours && turn::leaves_to_scripts(&mut state, rules);
+    Ok(Decided {
         decided,
         due,
         is_scripts,
-        happened,
     })
 }
 
 /// A key of the lock has another type: nothing can be decided until that changes.
-fn look_again_later(ctx: &Ctx, db: i32, lock: &[u8], known: Known, unusable: &Unusable, now: Now) {
+fn look_again_later(db: i32, lock: &[u8], known: Known, unusable: &Unusable, now: Now) {
     let due = Due {
         wall: unusable.expires,
-        tick: Some(now.tick_after(RECHECK)),
+        ..soon(now)
     };
     keep(db, lock, known, due, now);
-    set_timer(ctx, now);
 }
 
 /// The step is over: what is known goes back into the table.

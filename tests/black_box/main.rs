@@ -42,6 +42,8 @@ mod load;
 mod locks;
 mod not_a_lock;
 mod operations;
+mod other_module;
+mod panics;
 mod persistence;
 mod polling;
 mod promotion;

@@ -1,0 +1,68 @@
+//! Key events of the module's own changes.
+//!
+//! Other modules are told of an event at once, and can run any command from there: one that deletes a
+//! key while it is open here would leave this module with a handle of what is no more. So events are
+//! only taken down while keys are open, and told in their order once these are closed.
+//!
+//! The server tells this module, too. By the very string that names an event, its own are told from those of
+//! commands that another module runs from one of them.
+
+use std::cell::{Cell, RefCell};
+use std::ffi::{CStr, c_char};
+use std::ptr::null;
+
+use redis_module::NotifyEvent;
+
+use super::api::api;
+use super::{Ctx, Str, share};
+
+/// A key event that is still to be told.
+struct Announcement {
+    class: NotifyEvent,
+    event: &'static CStr,
+    key: Str,
+}
+
+thread_local! {
+    static ANNOUNCEMENTS: RefCell<Vec<Announcement>> = const { RefCell::new(Vec::new()) };
+    /// The event that is being told now.
+    static TELLING: Cell<*const c_char> = const { Cell::new(null()) };
+}
+
+/// More room than this is given back.
+const ROOM: usize = 1024;
+
+impl Ctx {
+    /// Takes down a keyspace event of a class, to be told by [`Ctx::announce`].
+    pub fn notify(&self, class: NotifyEvent, event: &'static CStr, key: &Str) {
+        let key = share(key);
+        ANNOUNCEMENTS.with_borrow_mut(|all| all.push(Announcement { class, event, key }));
+    }
+
+    /// Tells the events that were taken down. The database must be the one in which they happened, and
+    /// no key may be open.
+    pub fn announce(&self) {
+        let mut all = ANNOUNCEMENTS.take();
+        for Announcement { class, event, key } in all.drain(..) {
+            TELLING.set(event.as_ptr());
+            // SAFETY: context, event name and string are valid for this call.
+            unsafe {
+                api!(RedisModule_NotifyKeyspaceEvent(
+                    self.raw,
+                    class.bits(),
+                    event.as_ptr(),
+                    key.inner,
+                ) or 0)
+            };
+            TELLING.set(null());
+        }
+        if all.capacity() <= ROOM {
+            ANNOUNCEMENTS.set(all);
+        }
+    }
+}
+
+/// Whether an event that the server tells is the one that is being announced here.
+pub(super) fn is_own(event: *const c_char) -> bool {
+    TELLING.get() == event
+}
