@@ -83,7 +83,8 @@ pub fn before_sleep(ctx: &Ctx) {
 fn end_iteration(ctx: &Ctx, alarm: Option<Tick>, is_new: bool) {
     let now = given::tick();
     let own_job = now.saturating_add(NAP);
-    let wakes = alarm.map_or(own_job, |alarm| alarm.min(own_job));
+    // What is overdue is looked at in the next iteration, at once.
+    let wakes = alarm.map_or(own_job, |alarm| alarm.clamp(now, own_job));
     // Before 7.2 the server works out how long to sleep before it comes here: it may sleep past the alarm.
     if is_new && wakes < own_job {
         events::hurry();

@@ -12,6 +12,8 @@ const TURN: &str = "2000";
 /// Longer than a turn.
 const STALL: Duration = Duration::from_millis(3000);
 
+const RELEASE_AND_ASK: &str = "FAIRLOCK.RELEASE k a\nFAIRLOCK.ACQUIRE k p ENQUEUE";
+
 fn server() -> Server {
     Server::with(&["--fairlock.turn", TURN, "--enable-debug-command", "yes"])
 }
@@ -85,17 +87,15 @@ fn a_woken_waiter_that_asks_while_writes_are_paused_gets_the_lock() {
 #[test]
 fn patience_does_not_run_out_while_the_server_stands_still() {
     let server = server();
-    let client = two_behind_a_holder(&server, 2000);
-    let other = server.connect();
-    let (released, asked) = server.while_stopped(|| {
+    let _client = two_behind_a_holder(&server, 2000);
+    let mut wire = Wire::new(server.port);
+    server.while_stopped(|| {
         sleep(STALL);
-        // Read first, so that the waiter's request is still unread when the lock is free.
-        let released = Blocked::send_on(client, "FAIRLOCK.RELEASE k a");
-        sleep(STALL / 10);
-        (released, ask(other, "p"))
+        // The waiter's request is still to be read when the lock is free.
+        wire.send(RELEASE_AND_ASK);
     });
-    assert_eq!(released.reply(), "0");
-    assert!(asked.int() > 0);
+    assert_eq!(wire.line(), ":0");
+    assert!(wire.token() > 0);
     assert_eq!(queue(&server), "[q]");
 }
 
@@ -104,13 +104,11 @@ fn patience_does_not_run_out_while_writes_are_paused() {
     for mode in ["WRITE", "ALL"] {
         let server = server();
         let mut client = two_behind_a_holder(&server, 2000);
-        let other = server.connect();
+        let mut wire = Wire::new(server.port);
         client.run(&format!("CLIENT PAUSE 3000 {mode}"));
-        let released = Blocked::send_on(client, "FAIRLOCK.RELEASE k a");
-        sleep(STALL / 10);
-        let asked = ask(other, "p");
-        assert_eq!(released.reply(), "0", "{mode}");
-        assert!(asked.int() > 0, "{mode}");
+        wire.send(RELEASE_AND_ASK);
+        assert_eq!(wire.line(), ":0", "{mode}");
+        assert!(wire.token() > 0, "{mode}");
         assert_eq!(queue(&server), "[q]", "{mode}");
     }
 }
@@ -162,6 +160,17 @@ fn a_release_that_came_in_time_serves_a_waiter_whose_time_ended_unheard() {
     });
     assert_eq!(released.reply(), "0");
     assert!(waiter.int() > 0);
+}
+
+#[test]
+fn a_wait_that_ended_unheard_is_over_after_the_stall() {
+    let server = server();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    let waiter = server.block("FAIRLOCK.ACQUIRE k b WAIT 1000");
+    server.while_stopped(|| sleep(STALL));
+    assert_eq!(waiter.reply(), "(nil)");
+    assert_eq!(client.run("FAIRLOCK.QUEUE k"), "[]");
 }
 
 #[test]
