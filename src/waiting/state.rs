@@ -49,8 +49,9 @@ pub struct Waiting {
     pub in_iteration: Cell<bool>,
     /// Whether the module has seen its first iteration, with all data loaded.
     pub begun: Cell<bool>,
-    /// Whether slots have come with all their keys, in this iteration.
+    /// Whether slots have come with all their keys in this iteration, or have gone or may come back.
     pub slots_have_come: Cell<bool>,
+    pub slots_have_gone: Cell<bool>,
 }
 
 thread_local! {

@@ -116,6 +116,40 @@ fn hands_over(master: &Node, replica: &Node) {
     });
 }
 
+/// Somebody whose WAIT has run out is told nil and has left, or is sent to the new master and has the place.
+#[test]
+fn a_wait_that_runs_out_in_a_planned_failover_is_told_what_is_true() {
+    let cluster = Cluster::start(3, 1, &["--fairlock.turn", "60000"]);
+    let home = cluster.home("k");
+    let mut nodes = [&cluster.masters[home], &cluster.replicas[home]];
+    let ask = "FAIRLOCK.ACQUIRE k a LEASE 600000";
+    nodes[0].connect().int(ask);
+    for attempt in 0..10 {
+        let [old, new] = nodes;
+        let owner = format!("b{attempt}");
+        // Over before the replica gives up, after five seconds.
+        let waiter = old.block(&format!("FAIRLOCK.ACQUIRE k {owner} WAIT 2500"));
+        let timeouts = || old.info("fairlock", "fairlock_timeouts");
+        let before = timeouts();
+        assert_eq!(new.run("CLUSTER FAILOVER"), "OK");
+        // It has asked the master to pause, most likely, and does not go on before the time is up.
+        new.while_stopped(|| wait_until("the time is up", || timeouts() != before));
+        let reply = waiter.reply();
+        if reply != "(nil)" {
+            let moved = reply.starts_with("(error) MOVED ");
+            assert!(moved || reply.starts_with("(error) UNBLOCKED "), "{reply}");
+            wait_until("the replica is the master", || is_master(new));
+            assert_eq!(new.run(QUEUE), format!("[{owner}]"));
+            return;
+        }
+        wait_until("it has left", || {
+            nodes.sort_by_key(|node| !is_master(node));
+            nodes[0].connect().run(QUEUE) == "[]"
+        });
+    }
+    panic!("no pause was long enough");
+}
+
 /// A lock of another master with a holder and blocked waiters `b` and `c`.
 fn elsewhere(node: &Server, lock: &str) -> [Blocked; 2] {
     node.connect()
