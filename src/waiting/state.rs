@@ -49,8 +49,9 @@ pub struct Waiting {
     pub in_iteration: Cell<bool>,
     /// Whether the module has seen its first iteration, with all data loaded.
     pub begun: Cell<bool>,
-    /// Whether slots have come with all their keys in this iteration, or have gone or may come back.
+    /// Whether slots have come with all their keys, in this iteration.
     pub slots_have_come: Cell<bool>,
+    /// Whether slots have gone in this iteration, or begin to come.
     pub slots_have_gone: Cell<bool>,
 }
 

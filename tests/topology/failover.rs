@@ -125,26 +125,40 @@ fn a_wait_that_runs_out_in_a_planned_failover_is_told_what_is_true() {
     let ask = "FAIRLOCK.ACQUIRE k a LEASE 600000";
     nodes[0].connect().int(ask);
     for attempt in 0..10 {
+        wait_until("one is the other's replica", || {
+            nodes.sort_by_key(|node| !is_master(node));
+            is_master(nodes[0]) && nodes[1].info("replication", "master_link_status") == "up"
+        });
         let [old, new] = nodes;
         let owner = format!("b{attempt}");
         // Over before the replica gives up, after five seconds.
         let waiter = old.block(&format!("FAIRLOCK.ACQUIRE k {owner} WAIT 2500"));
         let timeouts = || old.info("fairlock", "fairlock_timeouts");
         let before = timeouts();
-        assert_eq!(new.run("CLUSTER FAILOVER"), "OK");
-        // It has asked the master to pause, most likely, and does not go on before the time is up.
-        new.while_stopped(|| wait_until("the time is up", || timeouts() != before));
+        new.connect().run("CLUSTER FAILOVER");
+        // With this answered it has asked the master to pause. It does not go on before the time is up.
+        new.run("PING");
+        let is_over = new.while_stopped(|| {
+            wait_until("the time is up, or it was faster", || {
+                timeouts() != before || waiter.is_done()
+            });
+            timeouts() != before
+        });
         let reply = waiter.reply();
-        if reply != "(nil)" {
+        let is_nil = reply == "(nil)";
+        if !is_nil {
             let moved = reply.starts_with("(error) MOVED ");
             assert!(moved || reply.starts_with("(error) UNBLOCKED "), "{reply}");
             wait_until("the replica is the master", || is_master(new));
             assert_eq!(new.run(QUEUE), format!("[{owner}]"));
-            return;
+            if is_over {
+                return;
+            }
+            new.run(&format!("FAIRLOCK.CANCEL k {owner}"));
         }
         wait_until("it has left", || {
-            nodes.sort_by_key(|node| !is_master(node));
-            nodes[0].connect().run(QUEUE) == "[]"
+            let masters = nodes.iter().filter(|node| is_master(node));
+            masters.map(|node| node.connect().run(QUEUE)).eq(["[]"])
         });
     }
     panic!("no pause was long enough");
