@@ -114,7 +114,7 @@ fn load(context: &Context, arguments: &[RedisString]) -> Status {
             && server::info::register(ctx, write_info);
         if loaded {
             redisson::renamed::tell(ctx);
-            ctx.hear_of_imports(waiting::slots_are_imported);
+            ctx.hear_of_migrations(waiting::slots_migrate);
             // Last: what is begun here goes on in the event loop, and must find the module loaded.
             waiting::look_for_queues(ctx);
             return Status::Ok;

@@ -16,23 +16,26 @@ use super::{Ctx, guard};
 const HANDLES_ATOMIC_MIGRATION: c_int = 1 << 5;
 /// Valkey's number for the events of such migrations.
 const EVENT: u64 = 19;
-/// Its kinds of them that are about slots on their way to this node.
+/// Its kinds of them that matter here.
 const IMPORT_STARTED: u64 = 0;
 const IMPORT_ABORTED: u64 = 2;
 const IMPORT_COMPLETED: u64 = 4;
+const EXPORT_COMPLETED: u64 = 5;
 
-/// What becomes of slots on their way to this node, or to its master.
+/// What becomes of slots on their way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Import {
-    /// They are on their way.
-    Started,
+pub enum Migration {
+    /// Slots are on their way to this node, or to its master. No key is here yet.
+    ImportStarted,
     /// They stay where they are.
-    Aborted,
+    ImportAborted,
     /// They are this node's own.
-    Completed,
+    ImportCompleted,
+    /// Slots of this node are another's own.
+    ExportCompleted,
 }
 
-type Told = fn(&Ctx, Import);
+type Told = fn(&Ctx, Migration);
 
 thread_local! {
     static TOLD: Cell<Option<Told>> = const { Cell::new(None) };
@@ -61,7 +64,7 @@ impl Ctx {
     }
 
     /// Has the server call this function for slots on their way, if it has such migrations.
-    pub fn hear_of_imports(&self, told: Told) {
+    pub fn hear_of_migrations(&self, told: Told) {
         if !self.knows_atomic_migration() {
             return;
         }
@@ -72,15 +75,16 @@ impl Ctx {
         };
         // SAFETY: the callback has the signature that the server expects and lives as long as the module;
         // the server forgets it when the module is unloaded.
-        let status =
-            unsafe { api!(RedisModule_SubscribeToServerEvent(self.raw, event, Some(import)) or 1) };
+        let status = unsafe {
+            api!(RedisModule_SubscribeToServerEvent(self.raw, event, Some(migration)) or 1)
+        };
         if status != OK {
             self.log_warning("fairlock: the server does not tell of slot migrations");
         }
     }
 }
 
-extern "C" fn import(
+extern "C" fn migration(
     ctx: *mut raw::RedisModuleCtx,
     _event: raw::RedisModuleEvent,
     subevent: u64,
@@ -88,9 +92,10 @@ extern "C" fn import(
 ) {
     let Some(told) = TOLD.get() else { return };
     let what = match subevent {
-        IMPORT_STARTED => Import::Started,
-        IMPORT_ABORTED => Import::Aborted,
-        IMPORT_COMPLETED => Import::Completed,
+        IMPORT_STARTED => Migration::ImportStarted,
+        IMPORT_ABORTED => Migration::ImportAborted,
+        IMPORT_COMPLETED => Migration::ImportCompleted,
+        EXPORT_COMPLETED => Migration::ExportCompleted,
         _ => return,
     };
     guard("a slot migration", || told(&Ctx::new(ctx), what));

@@ -6,7 +6,7 @@
 
 use crate::keyspace::Queue;
 use crate::lock::{Now, Tick};
-use crate::server::migration::Import;
+use crate::server::migration::Migration;
 use crate::server::timer::Alarm;
 use crate::server::{Ctx, events};
 
@@ -68,8 +68,15 @@ pub fn before_sleep(ctx: &Ctx) {
     if waiting(|waiting| waiting.slots_have_come.take()) {
         moving::look_at_arriving(ctx);
     }
+    let have_gone = waiting(|waiting| waiting.slots_have_gone.take());
+    if have_gone {
+        moving::look_at_slots(ctx);
+    }
     discovery::go_on(ctx);
     do_what_was_noted(ctx);
+    if have_gone {
+        moving::send_after_slots(ctx);
+    }
     clients::let_go(ctx);
     notes(Notes::forget_seen);
     waiting(|waiting| waiting.in_iteration.set(false));
@@ -114,24 +121,29 @@ impl Alarm for Ring {
     }
 }
 
-/// Slots are imported, from the first key to the last (see [`crate::server::migration`]). Once they are here
-/// their locks are looked at in this very iteration.
-pub fn slots_are_imported(ctx: &Ctx, import: Import) {
-    match import {
-        Import::Started => arriving(Arriving::begins),
-        Import::Aborted => {
+/// Slots move as a whole (see [`crate::server::migration`]). What becomes of their locks is seen to in this
+/// very iteration.
+pub fn slots_migrate(ctx: &Ctx, what: Migration) {
+    match what {
+        Migration::ImportStarted => {
+            arriving(Arriving::begins);
+            // Should they have been here a moment ago, what was known of them is forgotten before they are back.
+            waiting(|waiting| waiting.slots_have_gone.set(true));
+        }
+        Migration::ImportAborted => {
             arriving(Arriving::ends);
         }
-        Import::Completed => {
+        Migration::ImportCompleted => {
             // The next token may be asked for before the server has written down that they are its own.
             given::go_ahead_of_the_clock();
             waiting(|waiting| waiting.slots_have_come.set(true));
-            before_sleeping();
             if !arriving(Arriving::ends) {
                 discovery::start(ctx);
             }
         }
+        Migration::ExportCompleted => waiting(|waiting| waiting.slots_have_gone.set(true)),
     }
+    before_sleeping();
 }
 
 fn do_what_was_noted(ctx: &Ctx) {

@@ -96,7 +96,7 @@ pub const EVENTS: Events = Events {
 };
 
 pub use discovery::start as look_for_queues;
-pub use event_loop::slots_are_imported;
+pub use event_loop::slots_migrate;
 pub use state::start_afresh;
 
 /// The identity of a lock. All that wait for it share its name, which can be long.

@@ -55,7 +55,7 @@ impl Alarm for Round {
 }
 
 /// Looks at the locks of slots that are not wholly here, as one lock of each slot shows.
-fn look_at_slots(ctx: &Ctx) {
+pub fn look_at_slots(ctx: &Ctx) {
     let locks = table(|table| table.all(None));
     let mut here = HashMap::new();
     for lock in locks {
@@ -66,6 +66,14 @@ fn look_at_slots(ctx: &Ctx) {
         if !*here {
             note(|notes| notes.touch(lock, Touch::LOCK));
         }
+    }
+}
+
+/// Sends away who waits for locks of slots that have left, without waiting for the timer.
+pub fn send_after_slots(ctx: &Ctx) {
+    if !ctx.flags().replica() && !ctx.cluster_is_down() {
+        look_at_frozen(ctx);
+        keep_watch(ctx);
     }
 }
 

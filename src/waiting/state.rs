@@ -54,6 +54,8 @@ pub struct Waiting {
     pub begun: Cell<bool>,
     /// Whether slots have come with all their keys, in this iteration.
     pub slots_have_come: Cell<bool>,
+    /// Whether slots have gone in this iteration, or begin to come.
+    pub slots_have_gone: Cell<bool>,
 }
 
 thread_local! {

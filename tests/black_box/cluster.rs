@@ -1,15 +1,21 @@
-//! Names in a cluster.
+//! Names in a cluster, and pauses of writes there.
 
 use crate::server::{Server, wait_until};
 
-#[test]
-fn a_cluster_refuses_names_whose_keys_would_be_in_other_slots() {
+fn cluster_of_one() -> Server {
     let server = Server::with(&["--cluster-enabled", "yes"]);
     let mut client = server.connect();
     client.run("CLUSTER ADDSLOTSRANGE 0 16383");
     wait_until("the cluster is up", || {
         client.run("CLUSTER INFO").contains("cluster_state:ok")
     });
+    server
+}
+
+#[test]
+fn a_cluster_refuses_names_whose_keys_would_be_in_other_slots() {
+    let server = cluster_of_one();
+    let mut client = server.connect();
     for key in ["a{b", "{}x", "a}b", "x{}y"] {
         for command in [
             "ACQUIRE {} a",
@@ -46,4 +52,27 @@ fn outside_a_cluster_any_name_will_do() {
         assert!(client.int(&format!("FAIRLOCK.ACQUIRE {key} a")) > 0);
         assert_eq!(client.run(&format!("FAIRLOCK.RELEASE {key} a")), "0");
     }
+}
+
+/// Valkey tells what a pause is for, since 8.1. Redis does not: it could be for a replica that takes over.
+#[test]
+fn a_wait_that_runs_out_in_a_pause_is_answered_when_it_is_known_that_it_has_left() {
+    let server = cluster_of_one();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    // Not over before the pause begins.
+    let waiter = server.block("FAIRLOCK.ACQUIRE k b WAIT 6000");
+    assert_eq!(client.run("CLIENT PAUSE 600000 WRITE"), "OK");
+    wait_until("the time is up", || {
+        server.info("fairlock", "fairlock_timeouts") == "1"
+    });
+    if server.info("clients", "paused_reason").is_empty() {
+        assert!(!waiter.is_done());
+        assert_eq!(client.run("CLIENT UNPAUSE"), "OK");
+    }
+    assert_eq!(waiter.reply(), "(nil)");
+    assert_eq!(client.run("CLIENT UNPAUSE"), "OK");
+    wait_until("b has left", || {
+        client.run("LRANGE redisson_lock_queue:{k} 0 -1") == "[]"
+    });
 }

@@ -4,170 +4,12 @@
 //! Until it is the other node's, everything goes on where it was, and at the other node nothing happens,
 //! though the keys are there already. Other servers do not have it: there each test says that it was skipped.
 
-use std::ops::RangeInclusive;
-
 use crate::client::Listener;
-use crate::cluster::{Cluster, Node, QUEUE, Scene, goes_on};
-use crate::server::{Server, wait_until};
-
-/// The lock `k` is the first of two masters'.
-const HOME: usize = 0;
-const AWAY: usize = 1;
+use crate::cluster::{Cluster, QUEUE, Scene, goes_on};
+use crate::server::wait_until;
+use crate::slots::{AWAY, HOME, Migration, PAUSE, is_known, prevent, two_masters, wait_for};
 
 const LONG_TURN: &[&str] = &["--fairlock.turn", "60000"];
-
-/// Two masters; `None` where the server has no such migrations.
-pub fn two_masters(options: &[&str]) -> Option<Cluster> {
-    if !is_known() {
-        return None;
-    }
-    let options = [&["--enable-debug-command", "yes"], options].concat();
-    let cluster = Cluster::start(2, 0, &options);
-    assert_eq!(cluster.home("k"), HOME);
-    Some(cluster)
-}
-
-fn is_known() -> bool {
-    let server = Server::without_module(&[]);
-    let command = server.connect().run("COMMAND INFO CLUSTER|MIGRATESLOTS");
-    let known = command.contains("migrateslots");
-    if !known {
-        eprintln!("skipped: this server has no CLUSTER MIGRATESLOTS");
-    }
-    known
-}
-
-/// Slots on their way from one node to another, by default that of `k`.
-pub struct Migration<'c> {
-    from: &'c Node,
-    to: &'c Node,
-    /// The first of them.
-    slot: usize,
-}
-
-/// What the source can be kept from doing.
-const PAUSE: &str = "PAUSE";
-/// What the target can be kept from doing.
-const FAILOVER: &str = "FAILOVER";
-
-fn prevent(node: &Node, what: &str, on: bool) {
-    let on = u8::from(on);
-    node.run(&format!("DEBUG SLOTMIGRATION PREVENT-{what} {on}"));
-}
-
-/// Waits until a node's newest migration is in this state.
-fn wait_for(node: &Node, state: &str) {
-    wait_until(state, || newest_state(node) == state);
-}
-
-fn newest_state(node: &Node) -> String {
-    let all = node.run("CLUSTER GETSLOTMIGRATIONS");
-    let state = all.split("state, ").nth(1).unwrap_or_default();
-    state.split(',').next().unwrap_or_default().to_owned()
-}
-
-impl<'c> Migration<'c> {
-    fn begin(cluster: &'c Cluster, from: usize, to: usize) -> Self {
-        let slot = cluster.slot("k");
-        Self::of_slots(cluster, &(slot..=slot), from, to)
-    }
-
-    pub fn of_slots(
-        cluster: &'c Cluster,
-        slots: &RangeInclusive<usize>,
-        from: usize,
-        to: usize,
-    ) -> Self {
-        let (from, to) = (&cluster.masters[from], &cluster.masters[to]);
-        let (first, last) = (slots.start(), slots.end());
-        let command = format!(
-            "CLUSTER MIGRATESLOTS SLOTSRANGE {first} {last} NODE {}",
-            to.id
-        );
-        assert_eq!(from.run(&command), "OK");
-        let slot = *first;
-        Self { from, to, slot }
-    }
-
-    /// All keys are there, and whatever happens at the source follows.
-    fn held_open(cluster: &'c Cluster, from: usize, to: usize) -> Self {
-        let slot = cluster.slot("k");
-        Self::of_slots_held_open(cluster, &(slot..=slot), from, to)
-    }
-
-    pub fn of_slots_held_open(
-        cluster: &'c Cluster,
-        slots: &RangeInclusive<usize>,
-        from: usize,
-        to: usize,
-    ) -> Self {
-        prevent(&cluster.masters[from], PAUSE, true);
-        let migration = Self::of_slots(cluster, slots, from, to);
-        wait_for(migration.from, "waiting-to-pause");
-        migration
-    }
-
-    /// Writes are paused at the source.
-    fn held_paused(cluster: &'c Cluster, from: usize, to: usize) -> Self {
-        prevent(&cluster.masters[to], FAILOVER, true);
-        let migration = Self::begin(cluster, from, to);
-        wait_for(migration.to, "failover-granted");
-        migration
-    }
-
-    /// It is given up; the target drops the keys.
-    pub fn cancel(&self) {
-        assert_eq!(self.from.run("CLUSTER CANCELSLOTMIGRATIONS"), "OK");
-        wait_for(self.from, "cancelled");
-        wait_for(self.to, "failed");
-    }
-
-    /// It goes on, and succeeds.
-    pub fn finish(&self) {
-        prevent(self.from, PAUSE, false);
-        prevent(self.to, FAILOVER, false);
-        wait_for(self.from, "success");
-        wait_for(self.to, "success");
-    }
-
-    /// Keys of the slot at the target.
-    fn keys_there(&self) -> usize {
-        let count = self
-            .to
-            .run(&format!("CLUSTER COUNTKEYSINSLOT {}", self.slot));
-        count.parse().expect("a number")
-    }
-
-    /// Waits until the target has heard of all that was done at the source.
-    fn is_up_to_date(&self) {
-        self.from.run("SET {k}:mark 1");
-        let marked = |there: usize| there == self.keys_there();
-        let all = self
-            .from
-            .run(&format!("CLUSTER COUNTKEYSINSLOT {}", self.slot));
-        let all = all.parse().expect("a number");
-        wait_until("all keys are there", || marked(all));
-        self.from.run("DEL {k}:mark");
-        wait_until("and no other", || marked(all - 1));
-    }
-
-    /// The target has done nothing with what is there, and shows nothing of it.
-    #[track_caller]
-    fn nothing_happens_there(&self) {
-        assert_eq!(self.to.run("FAIRLOCK.LOCKS"), "[]");
-        let info = self.to.connect().text("INFO fairlock");
-        for line in info.lines().filter(|line| line.starts_with("fairlock_")) {
-            assert!(line.ends_with(":0"), "{line}");
-        }
-        assert_eq!(self.to.run("DBSIZE"), "0");
-    }
-
-    /// Nothing of the slot is left at the target.
-    fn is_forgotten_there(&self) {
-        wait_until("the keys are gone", || self.keys_there() == 0);
-        self.nothing_happens_there();
-    }
-}
 
 #[test]
 fn everything_goes_on_at_the_other_node() {
@@ -198,7 +40,7 @@ fn everything_goes_on_at_the_other_node() {
 /// Whatever happens at the source while the keys are at both nodes, the target only follows.
 #[test]
 fn the_source_serves_its_clients_until_the_slot_has_left() {
-    let Some(cluster) = two_masters(&[]) else {
+    let Some(cluster) = two_masters(&["--fairlock.pubsub", "both"]) else {
         return;
     };
     let home = &cluster.masters[HOME];
@@ -221,6 +63,12 @@ fn the_source_serves_its_clients_until_the_slot_has_left() {
     assert_eq!(client.run("FAIRLOCK.CANCEL k x"), "1");
     d.disconnect();
     wait_until("d has left", || client.run(QUEUE) == "[y]");
+    // A waiter is woken, and the target hears of that message as well.
+    client.int("FAIRLOCK.ACQUIRE {k}:2 a");
+    client.run("FAIRLOCK.ACQUIRE {k}:2 p ENQUEUE PATIENCE 600000");
+    let woken = Listener::new(home.port, "redisson_lock__channel:{k}:2:p");
+    assert_eq!(client.run("FAIRLOCK.RELEASE {k}:2 a"), "0");
+    assert_eq!(woken.message(), "0");
     migration.is_up_to_date();
     migration.nothing_happens_there();
     migration.finish();
@@ -229,6 +77,54 @@ fn the_source_serves_its_clients_until_the_slot_has_left() {
     assert_eq!(client.holders("k"), "[c, 1]");
     assert_eq!(client.run("FAIRLOCK.RELEASE k c"), "0");
     assert!(client.int("FAIRLOCK.ACQUIRE k y ENQUEUE") > token_of_c);
+}
+
+/// What the source knew is forgotten before the first key is back.
+#[test]
+fn a_slot_that_comes_back_at_once_is_left_alone_until_it_is_here() {
+    let Some(cluster) = two_masters(LONG_TURN) else {
+        return;
+    };
+    let mut holder = cluster.masters[HOME].connect();
+    for _ in 0..3 {
+        holder.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 600000");
+        let waiter = cluster.masters[HOME].block("FAIRLOCK.ACQUIRE k b");
+        prevent(&cluster.masters[AWAY], PAUSE, true);
+        Migration::begin(&cluster, HOME, AWAY).finish_quickly();
+        let back = Migration::held_open(&cluster, AWAY, HOME);
+        let reply = waiter.reply();
+        assert!(reply.starts_with("(error) MOVED "), "{reply}");
+        assert_eq!(back.to.run("FAIRLOCK.LOCKS"), "[]");
+        let known = "fairlock_locks_with_waiters_or_session";
+        assert_eq!(back.to.info("fairlock", known), "0");
+        back.finish();
+        assert_eq!(holder.holders("k"), "[a, 1]");
+        assert_eq!(
+            holder.run("FAIRLOCK.INFO k").matches("session, 0").count(),
+            1
+        );
+        holder.run("FLUSHALL");
+    }
+}
+
+/// A module that comes later finds them, too.
+#[test]
+fn a_module_that_is_loaded_in_the_middle_finds_the_queue_when_it_has_arrived() {
+    let Some(cluster) = two_masters(&["--enable-module-command", "yes"]) else {
+        return;
+    };
+    let scene = Scene::new(&cluster.masters[HOME]);
+    let away = &cluster.masters[AWAY];
+    let module = away.module_path();
+    assert_eq!(away.run("MODULE UNLOAD fairlock"), "OK");
+    let migration = Migration::held_open(&cluster, HOME, AWAY);
+    away.run("SET {a}:1 1");
+    assert_eq!(away.run(&format!("MODULE LOAD {module}")), "OK");
+    migration.finish();
+    wait_until("the queue is known", || {
+        away.run("FAIRLOCK.LOCKS").starts_with("[[name, k, ")
+    });
+    goes_on(away, scene.token);
 }
 
 /// Nobody needs to ask there first.
@@ -356,15 +252,14 @@ fn a_wait_that_runs_out_while_the_slot_is_handed_over_goes_on_there() {
     };
     let home = &cluster.masters[HOME];
     home.connect().int("FAIRLOCK.ACQUIRE k a LEASE 600000");
-    // Not over before the pause begins, and over before the server gives up.
-    let b = home.block("FAIRLOCK.ACQUIRE k b WAIT 3000");
+    // Not over before the pause begins, and over before the server gives up, ten seconds after.
+    let b = home.block("FAIRLOCK.ACQUIRE k b WAIT 5000");
     let c = home.block("FAIRLOCK.ACQUIRE k c");
     let migration = Migration::held_paused(&cluster, HOME, AWAY);
     wait_until("the time is up", || {
         home.info("fairlock", "fairlock_timeouts") == "1"
     });
-    let unblocked = home.block("FAIRLOCK.QUEUE k");
-    assert_eq!(unblocked.reply().matches("blocked").count(), 1);
+    assert!(!b.is_done());
     migration.finish();
     for waiter in [b, c] {
         let reply = waiter.reply();

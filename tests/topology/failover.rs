@@ -116,6 +116,54 @@ fn hands_over(master: &Node, replica: &Node) {
     });
 }
 
+/// Somebody whose WAIT has run out is told nil and has left, or is sent to the new master and has the place.
+#[test]
+fn a_wait_that_runs_out_in_a_planned_failover_is_told_what_is_true() {
+    let cluster = Cluster::start(3, 1, &["--fairlock.turn", "60000"]);
+    let home = cluster.home("k");
+    let mut nodes = [&cluster.masters[home], &cluster.replicas[home]];
+    let ask = "FAIRLOCK.ACQUIRE k a LEASE 600000";
+    nodes[0].connect().int(ask);
+    for attempt in 0..10 {
+        wait_until("one is the other's replica", || {
+            nodes.sort_by_key(|node| !is_master(node));
+            is_master(nodes[0]) && nodes[1].info("replication", "master_link_status") == "up"
+        });
+        let [old, new] = nodes;
+        let owner = format!("b{attempt}");
+        // Over before the replica gives up, after five seconds.
+        let waiter = old.block(&format!("FAIRLOCK.ACQUIRE k {owner} WAIT 2500"));
+        let timeouts = || old.info("fairlock", "fairlock_timeouts");
+        let before = timeouts();
+        new.connect().run("CLUSTER FAILOVER");
+        // With this answered it has asked the master to pause. It does not go on before the time is up.
+        new.run("PING");
+        let is_over = new.while_stopped(|| {
+            wait_until("the time is up, or it was faster", || {
+                timeouts() != before || waiter.is_done()
+            });
+            timeouts() != before
+        });
+        let reply = waiter.reply();
+        let is_nil = reply == "(nil)";
+        if !is_nil {
+            let moved = reply.starts_with("(error) MOVED ");
+            assert!(moved || reply.starts_with("(error) UNBLOCKED "), "{reply}");
+            wait_until("the replica is the master", || is_master(new));
+            assert_eq!(new.run(QUEUE), format!("[{owner}]"));
+            if is_over {
+                return;
+            }
+            new.run(&format!("FAIRLOCK.CANCEL k {owner}"));
+        }
+        wait_until("it has left", || {
+            let masters = nodes.iter().filter(|node| is_master(node));
+            masters.map(|node| node.connect().run(QUEUE)).eq(["[]"])
+        });
+    }
+    panic!("no pause was long enough");
+}
+
 /// A lock of another master with a holder and blocked waiters `b` and `c`.
 fn elsewhere(node: &Server, lock: &str) -> [Blocked; 2] {
     node.connect()

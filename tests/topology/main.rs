@@ -18,9 +18,10 @@ mod client;
 #[allow(dead_code, reason = "the black-box tests use the rest")]
 mod server;
 
-mod atomic;
 mod cluster;
+mod slots;
 
+mod atomic;
 mod demonstration;
 mod failover;
 mod migration;

@@ -6,9 +6,9 @@ use std::thread;
 
 use redis::cluster::ClusterClient;
 
-use crate::atomic::{Migration, two_masters};
 use crate::cluster::Cluster;
 use crate::server::wait_until;
+use crate::slots::{Migration, two_masters};
 
 /// Locks in the first slots of the first node, which are those that move.
 const LOCKS: [&str; 6] = [

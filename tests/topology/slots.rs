@@ -1,0 +1,168 @@
+//! A slot on its way as a whole, by CLUSTER MIGRATESLOTS of Valkey 9.0 and newer, held open where a test wants it.
+
+use std::ops::RangeInclusive;
+
+use crate::cluster::{Cluster, Node};
+use crate::server::{Server, wait_until};
+
+/// The lock `k` is the first of two masters'.
+pub const HOME: usize = 0;
+pub const AWAY: usize = 1;
+
+/// Two masters; `None` where the server has no such migrations.
+pub fn two_masters(options: &[&str]) -> Option<Cluster> {
+    if !is_known() {
+        return None;
+    }
+    let options = [&["--enable-debug-command", "yes"], options].concat();
+    let cluster = Cluster::start(2, 0, &options);
+    assert_eq!(cluster.home("k"), HOME);
+    Some(cluster)
+}
+
+pub fn is_known() -> bool {
+    let server = Server::without_module(&[]);
+    let command = server.connect().run("COMMAND INFO CLUSTER|MIGRATESLOTS");
+    let known = command.contains("migrateslots");
+    if !known {
+        eprintln!("skipped: this server has no CLUSTER MIGRATESLOTS");
+    }
+    known
+}
+
+/// Slots on their way from one node to another, by default that of `k`.
+pub struct Migration<'c> {
+    pub from: &'c Node,
+    pub to: &'c Node,
+    /// The first of them.
+    pub slot: usize,
+}
+
+/// What the source can be kept from doing.
+pub const PAUSE: &str = "PAUSE";
+/// What the target can be kept from doing.
+const FAILOVER: &str = "FAILOVER";
+
+pub fn prevent(node: &Node, what: &str, on: bool) {
+    let on = u8::from(on);
+    node.run(&format!("DEBUG SLOTMIGRATION PREVENT-{what} {on}"));
+}
+
+/// Waits until a node's newest migration is in this state.
+pub fn wait_for(node: &Node, state: &str) {
+    wait_until(state, || newest_state(node) == state);
+}
+
+fn newest_state(node: &Node) -> String {
+    let all = node.run("CLUSTER GETSLOTMIGRATIONS");
+    let state = all.split("state, ").nth(1).unwrap_or_default();
+    state.split(',').next().unwrap_or_default().to_owned()
+}
+
+impl<'c> Migration<'c> {
+    pub fn begin(cluster: &'c Cluster, from: usize, to: usize) -> Self {
+        let slot = cluster.slot("k");
+        Self::of_slots(cluster, &(slot..=slot), from, to)
+    }
+
+    pub fn of_slots(
+        cluster: &'c Cluster,
+        slots: &RangeInclusive<usize>,
+        from: usize,
+        to: usize,
+    ) -> Self {
+        let (from, to) = (&cluster.masters[from], &cluster.masters[to]);
+        let (first, last) = (slots.start(), slots.end());
+        let command = format!(
+            "CLUSTER MIGRATESLOTS SLOTSRANGE {first} {last} NODE {}",
+            to.id
+        );
+        assert_eq!(from.run(&command), "OK");
+        let slot = *first;
+        Self { from, to, slot }
+    }
+
+    /// All keys are there, and whatever happens at the source follows.
+    pub fn held_open(cluster: &'c Cluster, from: usize, to: usize) -> Self {
+        let slot = cluster.slot("k");
+        Self::of_slots_held_open(cluster, &(slot..=slot), from, to)
+    }
+
+    pub fn of_slots_held_open(
+        cluster: &'c Cluster,
+        slots: &RangeInclusive<usize>,
+        from: usize,
+        to: usize,
+    ) -> Self {
+        prevent(&cluster.masters[from], PAUSE, true);
+        let migration = Self::of_slots(cluster, slots, from, to);
+        wait_for(migration.from, "waiting-to-pause");
+        migration
+    }
+
+    /// Writes are paused at the source.
+    pub fn held_paused(cluster: &'c Cluster, from: usize, to: usize) -> Self {
+        prevent(&cluster.masters[to], FAILOVER, true);
+        let migration = Self::begin(cluster, from, to);
+        wait_for(migration.to, "failover-granted");
+        migration
+    }
+
+    /// It is given up; the target drops the keys.
+    pub fn cancel(&self) {
+        assert_eq!(self.from.run("CLUSTER CANCELSLOTMIGRATIONS"), "OK");
+        wait_for(self.from, "cancelled");
+        wait_for(self.to, "failed");
+    }
+
+    /// It goes on, and succeeds.
+    pub fn finish(&self) {
+        prevent(self.from, PAUSE, false);
+        prevent(self.to, FAILOVER, false);
+        wait_for(self.from, "success");
+        wait_for(self.to, "success");
+    }
+
+    /// As [`Migration::finish`], of one that was not held up: no time is lost.
+    pub fn finish_quickly(&self) {
+        wait_for(self.from, "success");
+    }
+
+    /// Keys of the slot at the target.
+    pub fn keys_there(&self) -> usize {
+        let count = self
+            .to
+            .run(&format!("CLUSTER COUNTKEYSINSLOT {}", self.slot));
+        count.parse().expect("a number")
+    }
+
+    /// Waits until the target has heard of all that was done at the source.
+    pub fn is_up_to_date(&self) {
+        self.from.run("SET {k}:mark 1");
+        let marked = |there: usize| there == self.keys_there();
+        let all = self
+            .from
+            .run(&format!("CLUSTER COUNTKEYSINSLOT {}", self.slot));
+        let all = all.parse().expect("a number");
+        wait_until("all keys are there", || marked(all));
+        self.from.run("DEL {k}:mark");
+        wait_until("and no other", || marked(all - 1));
+    }
+
+    /// The target has done nothing with what is there, and shows nothing of it.
+    #[track_caller]
+    pub fn nothing_happens_there(&self) {
+        assert_eq!(self.to.run("FAIRLOCK.LOCKS"), "[]");
+        let info = self.to.connect().text("INFO fairlock");
+        for line in info.lines().filter(|line| line.starts_with("fairlock_")) {
+            assert!(line.ends_with(":0"), "{line}");
+        }
+        assert_eq!(self.to.run("DBSIZE"), "0");
+    }
+
+    /// Nothing of the slot is left at the target.
+    pub fn is_forgotten_there(&self) {
+        wait_until("the keys are gone", || self.keys_there() == 0);
+        self.nothing_happens_there();
+    }
+}
