@@ -39,6 +39,7 @@ mod keyspace;
 mod limits;
 mod load;
 mod locks;
+mod matrix;
 mod not_a_lock;
 mod operations;
 mod persistence;
