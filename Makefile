@@ -7,12 +7,12 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 ASAN = target/asan
 MODULE = $${CARGO_TARGET_DIR:-target}/release/libfairlock.so
 
-.PHONY: help setup setup-tests build module companion run cluster test test-redisson test-matrix fingerprints check fmt \
+.PHONY: help setup setup-tests build module companion run cluster test test-redisson test-matrix test-arm64 fingerprints check fmt \
     lint picture properties model chaos soak fuzz fuzz-coverage test-asan test-valgrind \
     bench bench-quick bench-build instructions
 
 help: ## List the targets
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
+	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
 
 setup: ## Install what is missing: server, compiler, libclang, Rust
 	@scripts/setup
@@ -43,19 +43,20 @@ test: setup-tests ## Formatting, lints, all tests
 test-redisson: setup-tests ## The tests with real clients, all releases of Redisson, long fleets
 	REDISSON_RELEASES=all cargo test --locked --test redisson
 
-# Servers that are unpacked beside the system, the tests that need no JVM, and what those with real clients
-# are narrowed to.
-SERVERS ?= redis-7.0 redis-8.0 valkey-8.1
-MATRIX_TESTS ?= black_box topology
+# Servers that are unpacked beside the system, the suites that are run on them, what the one with real clients
+# is narrowed to, and servers that need not be there (CI). Where nothing is said the script says which.
+SERVERS ?=
+MATRIX_TESTS ?=
 REDISSON_TESTS ?=
+MAY_LACK ?=
 
-test-matrix: setup-tests ## The tests with servers on SERVERS="redis-8.0 valkey-8.1", one build for all
-	scripts/servers $(SERVERS)
-	@set -e; for server in $(SERVERS); do ( \
-	    export PATH="$$PWD/target/servers/$$server:$$PATH"; redis-server --version; \
-	    for test in $(MATRIX_TESTS); do cargo test --locked --test $$test; done; \
-	    cargo test --locked --test redisson -- $(REDISSON_TESTS) \
-	); done
+test-matrix: setup-tests ## All suites with a server on SERVERS="redis-8.0 valkey-8.1", one build for all
+	SERVERS="$(SERVERS)" MATRIX_TESTS="$(MATRIX_TESTS)" REDISSON_TESTS="$(REDISSON_TESTS)" MAY_LACK="$(MAY_LACK)" \
+	    scripts/test-matrix
+
+test-arm64: setup-tests ## The black-box tests with module and server for arm64, emulated
+	@scripts/setup --arm64
+	@scripts/test-arm64 $(ARM64_TESTS)
 
 fingerprints: setup-tests ## Write the scripts of RELEASES="4.8.0 ..." of Redisson into the table of digests
 	RECORD_FINGERPRINTS=1 REDISSON_RELEASES="$(RELEASES)" cargo test --locked --test redisson fingerprints

@@ -109,7 +109,7 @@ fn tell(command: &Incoming, whom: fn(Hooks) -> fn(&[u8])) {
 }
 
 /// Whether an ACL command changes users, by its second word.
-pub fn changes_users(word: &[u8]) -> bool {
+pub(super) fn changes_users(word: &[u8]) -> bool {
     is(word, b"setuser") || is(word, b"deluser") || is(word, b"load")
 }
 

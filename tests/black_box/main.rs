@@ -40,6 +40,7 @@ mod keyspace;
 mod limits;
 mod load;
 mod locks;
+mod matrix;
 mod not_a_lock;
 mod operations;
 mod other_module;

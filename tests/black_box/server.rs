@@ -23,10 +23,17 @@ fn wrapper() -> Vec<String> {
     wrapper.split_whitespace().map(str::to_owned).collect()
 }
 
+/// The module that servers load, if `FAIRLOCK_TEST_MODULE` names one: one for an emulated server, of a
+/// kind of machine that the tests themselves are not built for (`make test-arm64`).
+fn foreign_module() -> Option<PathBuf> {
+    std::env::var_os("FAIRLOCK_TEST_MODULE").map(PathBuf::from)
+}
+
 /// Longest a condition may take before the test is given up. Only ever reached on failure. A server
-/// under a wrapper is slow.
+/// under a wrapper, or an emulated one, is slow.
 pub fn give_up() -> Duration {
-    Duration::from_secs(if wrapper().is_empty() { 30 } else { 300 })
+    let is_slow = !wrapper().is_empty() || foreign_module().is_some();
+    Duration::from_secs(if is_slow { 300 } else { 30 })
 }
 
 /// Waits until a condition holds.
@@ -39,11 +46,13 @@ pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// The module as this test run has built it.
+/// The module as this test run has built it, unless it is to be another.
 fn module() -> PathBuf {
-    let test = std::env::current_exe().expect("the path of this test");
-    let deps = test.parent().expect("the folder of this test");
-    let module = deps.join("libfairlock.so");
+    let module = foreign_module().unwrap_or_else(|| {
+        let test = std::env::current_exe().expect("the path of this test");
+        let deps = test.parent().expect("the folder of this test");
+        deps.join("libfairlock.so")
+    });
     assert!(module.exists(), "no module at {}", module.display());
     module
 }

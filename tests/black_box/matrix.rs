@@ -1,0 +1,77 @@
+//! `make test-matrix` goes on after a failure, and tells all of them at its end.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use tempfile::TempDir;
+
+fn program(path: &Path, text: &str) {
+    fs::write(path, format!("#!/bin/sh\n{text}\n")).expect("written");
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("set");
+}
+
+/// Runs the matrix on servers `old` and `new`, of which a stand-in for scripts/servers knows `old`, and a
+/// stand-in for cargo fails as it is told. Whether it succeeds, what it says, and what it has run.
+fn matrix(cargo: &str, may_lack: &str) -> (bool, String, String) {
+    let dir = TempDir::new().expect("a directory");
+    let scripts = dir.path().join("scripts");
+    fs::create_dir(&scripts).expect("made");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/test-matrix");
+    fs::copy(script, scripts.join("test-matrix")).expect("copied");
+    program(&scripts.join("servers"), "[ \"$1\" != new ]");
+    program(
+        &scripts.join("cargo"),
+        &format!("echo \"$5 ${{PATH%%:*}} $7\" >>ran\n{cargo}"),
+    );
+    let path = std::env::var("PATH").expect("a path");
+    let output = Command::new(scripts.join("test-matrix"))
+        .env("PATH", format!("{}:{path}", scripts.display()))
+        .env("SERVERS", "new old older")
+        .env("MATRIX_TESTS", "black_box redisson")
+        .env("REDISSON_TESTS", "intercept::")
+        .env("MAY_LACK", may_lack)
+        .output()
+        .expect("run");
+    let said = [output.stdout, output.stderr].concat();
+    let ran = fs::read_to_string(dir.path().join("ran")).expect("what was run");
+    let root = format!("{}/target/servers/", dir.path().display());
+    (
+        output.status.success(),
+        String::from_utf8(said).expect("UTF-8"),
+        ran.replace(&root, ""),
+    )
+}
+
+const ALL: &str = "black_box old \nredisson old intercept::\n\
+                   black_box older \nredisson older intercept::\n";
+
+#[test]
+fn a_server_that_may_be_missing_is_no_failure_and_is_named() {
+    let (passed, said, ran) = matrix("true", "new");
+    assert!(passed, "{said}");
+    assert_eq!(ran, ALL);
+    assert!(said.contains("NOT RUN: there is no new"), "{said}");
+    assert!(said.contains("redisson intercept:: on older"), "{said}");
+}
+
+#[test]
+fn a_server_that_must_not_be_missing_is_a_failure_after_all_others_were_tried() {
+    let (passed, said, ran) = matrix("true", "");
+    assert!(!passed, "{said}");
+    assert_eq!(ran, ALL);
+    assert!(said.contains("FAILED: no new"), "{said}");
+}
+
+#[test]
+fn a_suite_that_fails_stops_nothing_and_is_named_at_the_end() {
+    let (passed, said, ran) = matrix("[ \"$5\" != black_box ]", "new");
+    assert!(!passed, "{said}");
+    assert_eq!(ran, ALL);
+    for server in ["old", "older"] {
+        let failure = format!("FAILED: black_box on {server}\n");
+        assert!(said.contains(&failure), "{said}");
+    }
+    assert!(!said.contains("FAILED: redisson"), "{said}");
+}
