@@ -478,6 +478,10 @@ impl State for Stored<'_> {
         self.line()?.get(owner)
     }
 
+    fn waiter_at(&mut self, index: usize) -> Option<(Owner, Waiter)> {
+        self.line()?.at(index).cloned()
+    }
+
     fn set_waiter(&mut self, owner: &[u8], waiter: Waiter) {
         let score = self.known.line.get(owner).map_or(0, |known| known.score);
         self.known.line.set(owner, Waiter { score, ..waiter });

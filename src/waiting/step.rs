@@ -91,7 +91,7 @@ pub fn step_on<T>(
     } = match taken {
         Ok(taken) => taken,
         Err(unusable) => {
-            look_again_later(ctx, db, lock, known, &unusable, now);
+            look_again_later(ctx, db, lock, &mut known, &unusable, now);
             return Err(Error::WrongType);
         }
     };
@@ -102,7 +102,7 @@ pub fn step_on<T>(
         if !known.line.is_empty() {
             events::hear_scores(ctx);
         }
-        keep(db, lock, known, due, now);
+        keep(db, lock, &mut known, due, now);
     }
     if is_frozen {
         frozen(|frozen| frozen.freeze(ctx, LockId::new(db, lock)));
@@ -157,7 +157,14 @@ fn take<T>(
 }
 
 /// A key of the lock has another type: nothing can be decided until that changes.
-fn look_again_later(ctx: &Ctx, db: i32, lock: &[u8], known: Known, unusable: &Unusable, now: Now) {
+fn look_again_later(
+    ctx: &Ctx,
+    db: i32,
+    lock: &[u8],
+    known: &mut Known,
+    unusable: &Unusable,
+    now: Now,
+) {
     let due = Due {
         wall: unusable.expires,
         tick: Some(now.tick_after(RECHECK)),
@@ -167,7 +174,7 @@ fn look_again_later(ctx: &Ctx, db: i32, lock: &[u8], known: Known, unusable: &Un
 }
 
 /// The step is over: what is known goes back into the table.
-fn keep(db: i32, lock: &[u8], known: Known, due: Due, now: Now) {
+fn keep(db: i32, lock: &[u8], known: &mut Known, due: Due, now: Now) {
     let otherwise = now.tick_after(RECHECK);
     table(|table| table.put(db, lock, known, due, now, otherwise));
 }
