@@ -74,7 +74,7 @@ pub fn step_on<T>(
     let Some(stepping) = Stepping::begin() else {
         return Err(Error::Replica);
     };
-    let lock = names.lock.as_slice();
+    let lock = names.name();
     given::follow_slots(ctx);
     let (mut rules, now, db) = (given::rules(), given::now(), ctx.db());
     let mut known = table(|table| table.take(db, lock));
