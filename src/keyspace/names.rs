@@ -30,6 +30,8 @@ thread_local! {
 /// The names of a lock's four keys.
 #[derive(Debug)]
 pub struct Names {
+    /// The bytes of `lock`, without a call of the server.
+    name: Box<[u8]>,
     /// The lock itself.
     pub lock: Str,
     /// The queue.
@@ -54,7 +56,7 @@ impl Names {
                 memory.names.resize(REMEMBERED, None);
             }
             let names = memory.names.get(slot).and_then(Option::as_ref);
-            if let Some(names) = names.filter(|names| names.lock.as_slice() == key) {
+            if let Some(names) = names.filter(|names| *names.name == *key) {
                 return Rc::clone(names);
             }
             let names = Rc::new(Self::made(key));
@@ -67,6 +69,7 @@ impl Names {
 
     fn made(key: &[u8]) -> Self {
         Self {
+            name: Box::from(key),
             lock: string(key),
             queue: string(&derived("redisson_lock_queue", key)),
             deadlines: string(&derived("redisson_lock_timeout", key)),
@@ -74,10 +77,16 @@ impl Names {
         }
     }
 
+    /// The lock's name.
+    #[must_use]
+    pub fn name(&self) -> &[u8] {
+        &self.name
+    }
+
     /// The channel on which a waiter of this lock is woken.
     #[must_use]
     pub fn channel(&self, owner: &[u8]) -> Str {
-        let mut name = derived("redisson_lock__channel", self.lock.as_slice());
+        let mut name = derived("redisson_lock__channel", &self.name);
         name.push(b':');
         name.extend_from_slice(owner);
         string(&name)

@@ -507,6 +507,10 @@ impl State for Stored<'_> {
         self.line()?.get(owner)
     }
 
+    fn waiter_at(&mut self, index: usize) -> Option<(Owner, Waiter)> {
+        self.line()?.at(index).cloned()
+    }
+
     fn set_waiter(&mut self, owner: &[u8], waiter: Waiter) {
         let score = self.known.line.get(owner).map_or(0, |known| known.score);
         self.known.line.set(owner, Waiter { score, ..waiter });
@@ -639,11 +643,19 @@ pub fn number(bytes: &[u8]) -> Option<i64> {
     }
     let negative = digits.len() < bytes.len();
     if digits.len() <= NEVER_TOO_MANY {
-        let number = digits.iter().try_fold(0_i64, |number, byte| {
+        let (mut number, mut are_digits) = (0_i64, true);
+        for byte in digits {
             let digit = byte.wrapping_sub(b'0');
-            (digit <= 9).then(|| number * 10 + i64::from(digit))
-        })?;
-        return Some(if negative { -number } else { number });
+            are_digits &= digit <= 9;
+            // What wraps is not made of digits alone.
+            number = number.wrapping_mul(10).wrapping_add(i64::from(digit));
+        }
+        let signed = if negative {
+            number.wrapping_neg()
+        } else {
+            number
+        };
+        return are_digits.then_some(signed);
     }
     digits.iter().try_fold(0_i64, |number, byte| {
         let digit = i64::from(byte.wrapping_sub(b'0'));
@@ -693,6 +705,7 @@ mod tests {
             b"1e3",
             b"0x10",
             b"12345678901234567x",
+            b"9\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff",
             b"9223372036854775808",
             b"\xff",
         ] {

@@ -21,8 +21,8 @@ const SMALL: usize = 64;
 /// An ordered set of waiters that knows everyone's position.
 #[derive(Debug, Default)]
 pub struct Line<S = RandomState> {
-    places: HashMap<Owner, (usize, Waiter), S>,
-    slots: Vec<Option<Owner>>,
+    places: HashMap<Owner, usize, S>,
+    slots: Vec<Option<(Owner, Waiter)>>,
     /// No slot before this one is occupied, so that the head is found at once.
     first: usize,
     /// `tree[i]` counts the occupied slots in the range of `i`, as usual for a Fenwick tree;
@@ -66,7 +66,7 @@ impl<S: BuildHasher + Default> Line<S> {
         let Entry::Vacant(place) = self.places.entry(Owner::clone(&owner)) else {
             return;
         };
-        place.insert((slot, waiter));
+        place.insert(slot);
         if self.tree.is_empty() {
             self.tree.push(0);
         }
@@ -74,8 +74,8 @@ impl<S: BuildHasher + Default> Line<S> {
         let before_range = self.count_before(node - span(node));
         let occupied = self.count_before(slot) - before_range + 1;
         self.tree.push(occupied);
-        self.slots.push(Some(owner));
         self.scripted += usize::from(waiter.presence.is_scripted());
+        self.slots.push(Some((owner, waiter)));
     }
 
     /// Number of waiters that are known by scripts only.
@@ -86,12 +86,11 @@ impl<S: BuildHasher + Default> Line<S> {
 
     /// Takes a waiter out, and tells which position it had.
     pub fn remove(&mut self, owner: &[u8]) -> Option<usize> {
-        let (slot, waiter) = self.places.remove(owner)?;
-        self.scripted -= usize::from(waiter.presence.is_scripted());
+        let slot = self.places.remove(owner)?;
         let index = self.count_before(slot);
-        if let Some(place) = self.slots.get_mut(slot) {
-            *place = None;
-        }
+        let left = self.slots.get_mut(slot).and_then(Option::take);
+        let was_scripted = left.is_some_and(|(_, waiter)| waiter.presence.is_scripted());
+        self.scripted -= usize::from(was_scripted);
         while self.slots.get(self.first).is_some_and(Option::is_none) {
             self.first += 1;
         }
@@ -107,13 +106,19 @@ impl<S: BuildHasher + Default> Line<S> {
     /// 0-based position of a waiter.
     #[must_use]
     pub fn position(&self, owner: &[u8]) -> Option<usize> {
-        let (slot, _) = self.places.get(owner)?;
+        let slot = self.places.get(owner)?;
         Some(self.count_before(*slot))
+    }
+
+    /// The owner at a 0-based position.
+    #[must_use]
+    pub fn nth(&self, index: usize) -> Option<&Owner> {
+        self.at(index).map(|(owner, _)| owner)
     }
 
     /// The waiter at a 0-based position.
     #[must_use]
-    pub fn nth(&self, index: usize) -> Option<&Owner> {
+    pub fn at(&self, index: usize) -> Option<&(Owner, Waiter)> {
         if index >= self.len() {
             return None;
         }
@@ -139,12 +144,16 @@ impl<S: BuildHasher + Default> Line<S> {
     /// What is known of a waiter.
     #[must_use]
     pub fn get(&self, owner: &[u8]) -> Option<Waiter> {
-        self.places.get(owner).map(|(_, waiter)| *waiter)
+        let slot = self.places.get(owner)?;
+        let place = self.slots.get(*slot)?.as_ref();
+        place.map(|(_, waiter)| *waiter)
     }
 
     /// Changes what is known of a waiter; nothing happens if it is not in the line.
     pub fn set(&mut self, owner: &[u8], waiter: Waiter) {
-        if let Some((_, known)) = self.places.get_mut(owner) {
+        let slot = self.places.get(owner);
+        let place = slot.and_then(|slot| self.slots.get_mut(*slot));
+        if let Some((_, known)) = place.and_then(Option::as_mut) {
             self.scripted -= usize::from(known.presence.is_scripted());
             self.scripted += usize::from(waiter.presence.is_scripted());
             *known = waiter;
@@ -153,10 +162,8 @@ impl<S: BuildHasher + Default> Line<S> {
 
     /// All waiters in order. Walks the line.
     pub fn iter(&self) -> impl Iterator<Item = (&Owner, Waiter)> {
-        self.slots
-            .iter()
-            .flatten()
-            .filter_map(|owner| Some((owner, self.get(owner)?)))
+        let waiters = self.slots.iter().flatten();
+        waiters.map(|(owner, waiter)| (owner, *waiter))
     }
 
     /// Number of waiters in the slots before `slot`.

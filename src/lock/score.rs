@@ -122,10 +122,7 @@ pub(super) fn lessen_behind_all<S: State>(
 /// first waiter behind it that lives is kept ahead as well.
 pub(super) fn keep_head_true<S: State>(state: &mut S, rules: &Rules, now: Now) {
     for index in 0..=WOKEN_BEHIND {
-        let Some(owner) = state.nth(index) else {
-            return;
-        };
-        let Some(waiter) = state.waiter(&owner) else {
+        let Some((owner, waiter)) = state.waiter_at(index) else {
             return;
         };
         if is_shield(&waiter, rules, now) {
@@ -167,8 +164,9 @@ pub(super) fn shield_ends<S: State>(
     now: Now,
 ) -> (Option<Millis>, Option<Millis>) {
     for index in 0..=WOKEN_BEHIND {
-        let waiter = state.nth(index).and_then(|owner| state.waiter(&owner));
-        let Some(waiter) = waiter else { break };
+        let Some((_, waiter)) = state.waiter_at(index) else {
+            break;
+        };
         if is_shield(&waiter, rules, now) {
             let deadline = waiter.ticket().is_none().then_some(waiter.deadline);
             // Scripts drop a head in the very millisecond of its score; what is due by the wall

@@ -149,8 +149,7 @@ fn first_alive<S: State>(
     now: Now,
 ) -> Option<Owner> {
     for index in 0..state.waiting() {
-        let owner = state.nth(index)?;
-        let waiter = state.waiter(&owner)?;
+        let (owner, waiter) = state.waiter_at(index)?;
         if *owner == *call.owner || !is_over(&waiter, call.client, rules, now) {
             return Some(owner);
         }
@@ -225,8 +224,7 @@ fn told<S: State>(
 /// The time until a waiter's patience would be over in a queue that has just formed. Of one that
 /// was found in the keys, what its score says.
 fn time_of<S: State>(state: &mut S, index: usize, client: Millis, now: Now) -> Option<i64> {
-    let owner = state.nth(index)?;
-    let waiter = state.waiter(&owner)?;
+    let (_, waiter) = state.waiter_at(index)?;
     let left = score::lease_left(state, now);
     Some(whole(match waiter.presence {
         Presence::Found => waiter.score.saturating_sub(client),
@@ -327,12 +325,12 @@ fn drop_dead<S: State>(
     rules: &Rules,
     now: Now,
 ) {
-    while let Some(head) = state.nth(0) {
-        let waiter = state.waiter(&head);
-        let over = waiter.is_some_and(|waiter| is_over(&waiter, client, rules, now));
+    while let Some((head, waiter)) = state.waiter_at(0) {
+        if !is_over(&waiter, client, rules, now) || asking == Some(head.as_ref()) {
+            return;
+        }
         let turn = state.turn().filter(|turn| turn.owner == head);
-        let is_waited_for = turn.is_some_and(|turn| !now.is_over(turn.until));
-        if !over || is_waited_for || asking == Some(head.as_ref()) {
+        if turn.is_some_and(|turn| !now.is_over(turn.until)) {
             return;
         }
         state.remove(&head);

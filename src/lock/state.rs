@@ -346,6 +346,12 @@ pub trait State {
     fn position(&mut self, owner: &[u8]) -> Option<usize>;
     /// A waiter as this server sees it.
     fn waiter(&mut self, owner: &[u8]) -> Option<Waiter>;
+    /// Owner and waiter at a 0-based position.
+    fn waiter_at(&mut self, index: usize) -> Option<(Owner, Waiter)> {
+        let owner = self.nth(index)?;
+        let waiter = self.waiter(&owner)?;
+        Some((owner, waiter))
+    }
     /// Changes how this server sees a waiter, but for its score; no effect on others.
     fn set_waiter(&mut self, owner: &[u8], waiter: Waiter);
     /// Adds `owner` at the end of the queue, with its score.

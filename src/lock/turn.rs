@@ -31,11 +31,13 @@ pub fn settle<S: State>(state: &mut S, rules: &Rules, now: Now, asking: Option<&
 /// Serves one head after the other while the lock is free.
 fn serve<S: State>(state: &mut S, rules: &Rules, now: Now, asking: Option<&[u8]>) {
     while !state.is_held() {
-        let Some(head) = state.nth(0) else { break };
+        let Some((head, waiter)) = state.waiter_at(0) else {
+            break;
+        };
         if asking == Some(head.as_ref()) {
             return;
         }
-        if !serve_head(state, &head, rules, now, asking) {
+        if !serve_head(state, &head, waiter, rules, now, asking) {
             return;
         }
     }
@@ -48,14 +50,11 @@ fn serve<S: State>(state: &mut S, rules: &Rules, now: Now, asking: Option<&[u8]>
 fn serve_head<S: State>(
     state: &mut S,
     head: &Owner,
+    waiter: Waiter,
     rules: &Rules,
     now: Now,
     asking: Option<&[u8]>,
 ) -> bool {
-    let Some(waiter) = state.waiter(head) else {
-        state.remove(head);
-        return true;
-    };
     match waiter.presence {
         Presence::Gone => {
             state.remove(head);

@@ -33,7 +33,7 @@ pub struct Scene<'a> {
 
 impl Scene<'_> {
     fn name(&self) -> &[u8] {
-        self.names.lock.as_slice()
+        self.names.name()
     }
 
     fn lock(&self) -> LockId {
@@ -119,7 +119,7 @@ fn may_still_acquire(ticket: Ticket, names: &Names, owner: &[u8]) -> bool {
         let user = User::named(&user);
         user.is_some_and(|user| user.may_run(&[&command, lock, &owner]))
     };
-    let shared = names::unbraced(names.lock.as_slice());
+    let shared = names::unbraced(names.name());
     may(&names.lock) && shared.is_none_or(|lock| may(&string(lock)))
 }
 

@@ -96,7 +96,7 @@ impl Table {
             record.known.session = Some(session);
             return;
         }
-        let known = Known {
+        let mut known = Known {
             session: Some(session),
             ..Known::default()
         };
@@ -105,6 +105,6 @@ impl Table {
             wall: None,
             tick: Some(0),
         };
-        self.put(db, name, known, due, now, 0);
+        self.put(db, name, &mut known, due, now, 0);
     }
 }

@@ -24,7 +24,7 @@ pub fn step<T>(
     wake: WakeBy<'_>,
     decide: impl FnOnce(&mut Stored<'_>, &Rules, Now) -> T,
 ) -> Result<T, Error> {
-    let queue = queue_touched(ctx, names.lock.as_slice());
+    let queue = queue_touched(ctx, names.name());
     step_on(ctx, names, queue, Some(wake), |state, rules, now| {
         // Without its queue a lock is left to the script.
         state.require_queue()?;

@@ -91,7 +91,7 @@ pub fn step_on<T>(
     let Some(stepping) = Stepping::begin() else {
         return Err(Error::Replica);
     };
-    let lock = names.lock.as_slice();
+    let lock = names.name();
     given::follow_slots(ctx);
     let (mut rules, now, db) = (given::rules(), given::now(), ctx.db());
     let mut taken = Taken::new(
@@ -128,17 +128,17 @@ pub fn step_on<T>(
                 if !known.line.is_empty() {
                     events::hear_scores(ctx);
                 }
-                keep(db, lock, known, due, now);
+                keep(db, lock, &mut known, due, now);
             }
             Ok(decided)
         }
         Ok(Err(unusable)) => {
-            look_again_later(db, lock, known, &unusable, now);
+            look_again_later(db, lock, &mut known, &unusable, now);
             Ok(Err(Error::WrongType))
         }
         Err(panic) => {
             known.cut_short = true;
-            keep(db, lock, known, soon(now), now);
+            keep(db, lock, &mut known, soon(now), now);
             Err(panic)
         }
     };
@@ -218,7 +218,7 @@ fn decide_on<T>(
 }
 
 /// A key of the lock has another type: nothing can be decided until that changes.
-fn look_again_later(db: i32, lock: &[u8], known: Known, unusable: &Unusable, now: Now) {
+fn look_again_later(db: i32, lock: &[u8], known: &mut Known, unusable: &Unusable, now: Now) {
     let due = Due {
         wall: unusable.expires,
         ..soon(now)
@@ -227,7 +227,7 @@ fn look_again_later(db: i32, lock: &[u8], known: Known, unusable: &Unusable, now
 }
 
 /// The step is over: what is known goes back into the table.
-fn keep(db: i32, lock: &[u8], known: Known, due: Due, now: Now) {
+fn keep(db: i32, lock: &[u8], known: &mut Known, due: Due, now: Now) {
     let otherwise = now.tick_after(RECHECK);
     table(|table| table.put(db, lock, known, due, now, otherwise));
 }

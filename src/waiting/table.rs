@@ -160,7 +160,7 @@ impl Table {
         &mut self,
         db: i32,
         name: &[u8],
-        known: Known,
+        known: &mut Known,
         mut due: Due,
         now: Now,
         otherwise: Tick,
@@ -172,7 +172,7 @@ impl Table {
         if due == Due::default() {
             due.tick = Some(otherwise);
         }
-        self.set(db, name, known, None, due, now);
+        self.set(db, name, std::mem::take(known), None, due, now);
     }
 
     fn set(

@@ -45,10 +45,7 @@ const AREAS: [(&str, &str); 12] = [
     ("... setting a field of the hash", "RM_HashSet"),
     ("... deleting the lock", "RM_DeleteKey"),
     ("... setting expiries", "RM_SetAbsExpire"),
-    (
-        "... making strings",
-        "RM_CreateString + RM_CreateStringFromLongLong",
-    ),
+    ("... making strings", "RM_CreateString"),
     ("... telling WATCH and caches", "RM_SignalModifiedKey"),
 ];
 
