@@ -7,7 +7,7 @@
 //! How long a client waits is counted here, by the steady clock: the server's own time-outs go by
 //! the wall clock and would come an hour late if that is set back by an hour.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use foldhash::fast::RandomState;
 
@@ -68,7 +68,7 @@ pub struct Blocked {
     by_until: BTreeSet<(Tick, Ticket)>,
     tickets: HashMap<Id, Ticket, RandomState>,
     /// Those with an outcome, in the order in which they got it.
-    ended: Vec<Ticket>,
+    ended: VecDeque<Ticket>,
     last_ticket: Ticket,
 }
 
@@ -100,13 +100,17 @@ impl Blocked {
         if let Some(until) = client.until.take() {
             self.by_until.remove(&(until, ticket));
         }
-        self.ended.push(ticket);
+        self.ended.push_back(ticket);
         Ok(())
     }
 
-    /// Those with an outcome, in the order in which they got it. They are still to be removed.
-    pub fn take_ended(&mut self) -> Vec<Ticket> {
-        std::mem::take(&mut self.ended)
+    /// The first with an outcome, in the order in which they got it. It is still to be removed.
+    pub fn take_ended(&mut self) -> Option<Ticket> {
+        let first = self.ended.pop_front();
+        if self.ended.is_empty() {
+            self.ended = VecDeque::new();
+        }
+        first
     }
 
     /// Forgets a client.

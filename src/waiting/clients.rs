@@ -43,7 +43,7 @@ pub fn block(ctx: &Ctx, lock: LockId, owner: &[u8], timeout: Millis, now: Now) -
 
 /// Unblocks every client that has an outcome; the iteration of the event loop ends.
 pub fn let_go() {
-    for ticket in blocked(Blocked::take_ended) {
+    while let Some(ticket) = blocked(Blocked::take_ended) {
         let client = blocked(|blocked| blocked.remove(ticket));
         if let Some(Client {
             handle,
@@ -56,9 +56,17 @@ pub fn let_go() {
     }
 }
 
-/// Ends the clients whose time is up.
+/// So many clients are let go at once because their time is up: the server has as much work with each
+/// as the module.
+const TIMED_OUT_AT_ONCE: usize = 200;
+
+/// Ends the clients whose time is up: some of them, the rest in the next iterations.
 pub fn time_out_due(now: Now) {
-    while let Some((ticket, lock, owner)) = blocked(|blocked| blocked.first_due(now.tick())) {
+    for _ in 0..TIMED_OUT_AT_ONCE {
+        let due = blocked(|blocked| blocked.first_due(now.tick()));
+        let Some((ticket, lock, owner)) = due else {
+            break;
+        };
         unblock(ticket, Outcome::Nil);
         stats(Stats::timed_out);
         give_up_place(lock, owner, ticket);

@@ -35,6 +35,7 @@
 //! - [`marks`]: marks on single waiters in the table, and sessions in it;
 //! - [`table`]: what is known of each lock with waiters or a session;
 //! - [`schedule`]: when each of them is due;
+//! - [`slice`](mod@slice): how long an iteration may work;
 //! - [`shrink`]: giving memory back;
 //! - [`id`]: the identity of a lock.
 
@@ -56,6 +57,7 @@ pub mod scripts;
 mod sent_away;
 mod session;
 mod shrink;
+mod slice;
 mod state;
 mod stats;
 mod step;

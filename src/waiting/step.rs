@@ -131,7 +131,7 @@ pub fn step_on<T>(
             Ok(decided)
         }
         Ok(Err(unusable)) => {
-            look_again_later(db, lock, known, unusable, now);
+            look_again_later(db, lock, known, &unusable, now);
             Ok(Err(Error::WrongType))
         }
         Err(panic) => {
@@ -185,7 +185,7 @@ fn soon(now: Now) -> Due {
 }
 
 /// A key of the lock has another type: nothing can be decided until that changes.
-fn look_again_later(db: i32, lock: &[u8], known: Known, unusable: Unusable, now: Now) {
+fn look_again_later(db: i32, lock: &[u8], known: Known, unusable: &Unusable, now: Now) {
     let due = Due {
         wall: unusable.expires,
         ..soon(now)
