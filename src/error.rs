@@ -35,6 +35,8 @@ pub enum Error {
     Limit(&'static str),
     /// COUNT is no whole number in range.
     Count,
+    /// AFTER's cursor is none, or was forgotten.
+    After,
     /// The owner has no bytes or too many.
     Owner,
     /// `*` where there is no connection that it could mean.
@@ -119,6 +121,9 @@ impl fmt::Display for Error {
                 out,
                 "ERR COUNT is not a whole number from 0 to {}, or -1 for all",
                 i64::MAX
+            ),
+            Self::After => out.write_str(
+                "ERR AFTER is not a cursor that FAIRLOCK.LOCKS has replied of late: begin without it",
             ),
             Self::Owner => write!(out, "ERR owner is not 1 to {LONGEST_OWNER} bytes long"),
             Self::OwnerInScript => out.write_str(

@@ -79,7 +79,7 @@ enum Part {
 
 type Scene = (&'static str, fn(&mut Bench) -> Result<()>);
 
-fn scenes() -> [Scene; 11] {
+fn scenes() -> [Scene; 12] {
     [
         ("uncontended", scene::uncontended::run),
         ("hand-off", hand_off),
@@ -89,6 +89,7 @@ fn scenes() -> [Scene; 11] {
         ("delay", scene::delay::run),
         ("crowded", scene::crowded::run),
         ("cut", scene::cut::run),
+        ("pieces", scene::pieces::run),
         ("length", scene::length::run),
         ("traffic", scene::traffic::run),
         ("durable", scene::durable::run),

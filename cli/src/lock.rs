@@ -50,15 +50,39 @@ impl Lock {
         }
         Some(lock)
     }
+}
 
-    /// Reads the reply of FAIRLOCK.LOCKS.
+/// What FAIRLOCK.LOCKS replies.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listing {
+    /// The locks.
+    pub locks: Vec<Lock>,
+    /// If there are more: the cursor behind these.
+    pub more: Option<Vec<u8>>,
+}
+
+impl Listing {
+    /// Reads the reply.
     #[must_use]
-    pub fn read_all(reply: &Value) -> Option<Vec<Self>> {
-        let Value::Array(locks) = reply else {
+    pub fn read(reply: &Value) -> Option<Self> {
+        let Value::Array(all) = reply else {
             return None;
         };
-        locks.iter().map(Self::read).collect()
+        let (mut locks, mut more) = (all.as_slice(), None);
+        if let Some((last, others)) = all.split_last()
+            && let Some(cursor) = cursor(last)
+        {
+            (locks, more) = (others, Some(cursor));
+        }
+        let locks = locks.iter().map(Lock::read).collect::<Option<_>>()?;
+        Some(Self { locks, more })
     }
+}
+
+/// The cursor, if this is what follows a listing that was cut short.
+fn cursor(reply: &Value) -> Option<Vec<u8>> {
+    let (field, cursor) = reply.as_map_iter()?.next()?;
+    (bytes(field)? == b"more").then(|| bytes(cursor))?
 }
 
 fn bytes(value: &Value) -> Option<Vec<u8>> {
@@ -123,8 +147,19 @@ mod tests {
         let map = Value::Map(map);
         assert_eq!(Lock::read(&map).as_ref(), Some(&expected));
         assert_eq!(Lock::read(&Value::Array(flat)), Some(expected.clone()));
-        let all = Lock::read_all(&Value::Array(vec![map]));
-        assert_eq!(all, Some(vec![expected]));
+        let all = Listing::read(&Value::Array(vec![map.clone()]));
+        let locks = vec![expected];
+        let (more, listing) = (None, all.expect("a listing"));
+        assert_eq!(listing, Listing { locks, more });
+        for rest in [
+            Value::Map(vec![(text("more"), text("0:k"))]),
+            Value::Array(vec![text("more"), text("0:k")]),
+        ] {
+            let cut = Listing::read(&Value::Array(vec![map.clone(), rest]));
+            let more = Some(b"0:k".to_vec());
+            let locks = listing.locks.clone();
+            assert_eq!(cut, Some(Listing { locks, more }));
+        }
     }
 
     #[test]
@@ -134,6 +169,6 @@ mod tests {
             Lock::read(&Value::Array(vec![text("holds"), text("x")])),
             None
         );
-        assert_eq!(Lock::read_all(&Value::Nil), None);
+        assert_eq!(Listing::read(&Value::Nil), None);
     }
 }

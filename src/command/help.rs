@@ -32,9 +32,9 @@ const LINES: [&str; 22] = [
     "    The waiters in order: owner, blocked or polling, ms to its deadline (-1 if blocked).",
     "FAIRLOCK.INFO key",
     "    The lock: owner, holds, lease, token, session, waiting, next.",
-    "FAIRLOCK.LOCKS [COUNT count]",
+    "FAIRLOCK.LOCKS [COUNT count] [AFTER cursor]",
     "    The locks with waiters or a session, most waiters first: what INFO says, the lock's name,",
-    "    and held: ms since the holder got it (-1: not known).",
+    "    and held: ms since the holder got it (-1: not known). Last, if there are more: the cursor.",
     "FAIRLOCK.HELP",
     "    This text.",
 ];

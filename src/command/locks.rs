@@ -1,19 +1,24 @@
-//! `FAIRLOCK.LOCKS [COUNT count]`
+//! `FAIRLOCK.LOCKS [COUNT count] [AFTER cursor]`
 //!
 //! The locks of the selected database that have waiters or are bound to a connection, as this
-//! server knows them: the one with most waiters first, `count` of them (100 if not given, -1: all).
-//! Each is a map (RESP2: a flat array) of
+//! server knows them: the one with most waiters first, then by name, `count` of them (100 if not given,
+//! at most 1000). Each is a map (RESP2: a flat array) of
 //!
 //! - `name`: the lock's key;
 //! - all that FAIRLOCK.INFO replies: `owner`, `holds`, `lease`, `token`, `session`, `waiting`, `next`;
 //! - `held`: milliseconds since this server made the holder the holder; 0 when free, -1 if others did.
 //!
+//! If there are more, one more map follows, of one field: `more`, the cursor that AFTER takes to go on
+//! behind these. With COUNT 0 nothing follows.
+//!
 //! Only locks whose key the user may read are shown. Not for scripts, in which the server does not
 //! tell whose they are. A replica knows of none; in a cluster each server knows its own.
 //!
-//! Read-only, O(N log N) in the number of such locks: the keyspace is not searched.
+//! Read-only, O(log N + count) with N such locks: the keyspace is not searched. A user who may read few of
+//! many locks is told of `more` before `count` are found, so that nobody else waits for the search.
 
 use std::ffi::CStr;
+use std::rc::Rc;
 
 use crate::error::Error;
 use crate::keyspace::Names;
@@ -22,12 +27,19 @@ use crate::lock::Now;
 use crate::server::docs::{Argument, Docs};
 use crate::server::user::User;
 use crate::server::{Args, Command, Ctx, string};
-use crate::waiting::{self, LockId};
+use crate::waiting::{self, Busy, LockId};
 
 use super::args::{Cursor, is, once};
+use super::cursor::{hidden, place, shown};
 use super::info;
 
 const DEFAULT_COUNT: usize = 100;
+/// Locks that are listed at most: a few milliseconds of the server's time.
+const MOST: usize = 1000;
+/// Locks that are looked at to find those that the user may read.
+const LOOKED_AT: usize = 4 * MOST;
+/// Locks that are taken from the table at once.
+const CHUNK: usize = 100;
 
 /// The command.
 #[derive(Debug)]
@@ -38,11 +50,14 @@ impl Command for Locks {
     const FLAGS: &'static CStr = c"readonly deny-script";
     const DOCS: Docs = Docs {
         summary: c"Lists the locks with waiters or a session.",
-        complexity: c"O(N log N) in the number of such locks",
+        complexity: c"O(log(N)+count) with N the number of such locks",
         since: c"0.1.0",
         arity: -1,
         keys: None,
-        arguments: &[Argument::number(c"count").after(c"COUNT").optional()],
+        arguments: &[
+            Argument::number(c"count").after(c"COUNT").optional(),
+            Argument::text(c"cursor").after(c"AFTER").optional(),
+        ],
     };
     const CATEGORIES: &'static CStr = c"read slow";
     type Error = Error;
@@ -51,16 +66,23 @@ impl Command for Locks {
         waiting::require_rest()?;
         let mut cursor = Cursor::new(ctx, *arguments, "fairlock.locks");
         let mut count = None;
+        let mut after = None;
         while let Some(option) = cursor.next() {
-            if !is(option, "COUNT") {
-                return Err(Error::UnknownOption("COUNT"));
+            if is(option, "COUNT") {
+                once(&mut count, "COUNT", cursor.count()?)?;
+            } else if is(option, "AFTER") {
+                let word = cursor.next().ok_or(Error::NoValue("AFTER"))?;
+                let place = place(word).ok_or(Error::After)?;
+                once(&mut after, "AFTER", place)?;
+            } else {
+                return Err(Error::UnknownOption("COUNT or AFTER"));
             }
-            once(&mut count, "COUNT", cursor.count()?)?;
         }
         let now = waiting::now();
-        let locks = visible(ctx, count.unwrap_or(DEFAULT_COUNT), now);
-        ctx.reply_array(locks.len());
-        for (id, view) in locks {
+        let listing = list(ctx, count.unwrap_or(DEFAULT_COUNT), after, now);
+        let more = listing.more.filter(|_| count != Some(0));
+        ctx.reply_array(listing.locks.len() + usize::from(more.is_some()));
+        for (id, view) in listing.locks {
             ctx.reply_map(info::FIELDS + 2);
             ctx.reply_bytes(b"name");
             ctx.reply_bytes(&id.name);
@@ -68,29 +90,73 @@ impl Command for Locks {
             ctx.reply_bytes(b"held");
             ctx.reply_integer(held(&id, &view, now));
         }
+        if let Some(cursor) = more {
+            ctx.reply_map(1);
+            ctx.reply_bytes(b"more");
+            ctx.reply_bytes(&cursor);
+        }
         Ok(())
     }
 }
 
+/// What is listed.
+struct Listing {
+    locks: Vec<(LockId, LockView)>,
+    /// The cursor of the rest, if there is any.
+    more: Option<Vec<u8>>,
+}
+
 /// The busiest locks that the caller may read. One of whose keys holds something else is not shown.
-fn visible(ctx: &Ctx, count: usize, now: Now) -> Vec<(LockId, LockView)> {
+fn list(ctx: &Ctx, count: usize, after: Option<Busy>, now: Now) -> Listing {
     let db = ctx.db();
     // Who is no connection is another module, which may do everything.
     let user = ctx.user_name().map(|name| User::named(&name));
-    let locks = waiting::busiest(db).into_iter().filter_map(|name| {
-        let names = Names::of(&name);
-        // What is shown of a lock is in its queue, which another lock may have in common with it.
-        let twin = waiting::shares_queue_with(ctx, &name);
-        let may_read = user.as_ref().is_none_or(|user| {
-            let twin = twin.as_deref().map(string);
-            let all = std::iter::once(&names.lock).chain(&twin);
-            user.as_ref()
-                .is_some_and(|user| all.into_iter().all(|lock| user.may_read(lock)))
-        });
-        let view = may_read.then(|| view::lock(ctx, &names, now))?.ok()?;
-        Some((LockId { db, name }, view))
+    let count = count.min(MOST);
+    let mut locks: Vec<(LockId, LockView)> = Vec::new();
+    let (mut looked, mut after) = (0, after);
+    loop {
+        let chunk = waiting::busiest(db, after.as_ref(), CHUNK);
+        let is_last = chunk.len() < CHUNK;
+        for (waiters, name) in chunk {
+            if looked == LOOKED_AT || locks.len() == count {
+                let is_shown =
+                    |place: &Busy| locks.last().is_some_and(|(id, _)| id.name == place.1);
+                let more = after.map(|place| {
+                    if is_shown(&place) {
+                        shown(&place)
+                    } else {
+                        hidden(place)
+                    }
+                });
+                return Listing { locks, more };
+            }
+            looked += 1;
+            let view = view(ctx, user.as_ref(), &name, now);
+            let id = LockId {
+                db,
+                name: Rc::clone(&name),
+            };
+            locks.extend(view.map(|view| (id, view)));
+            after = Some((waiters, name));
+        }
+        if is_last {
+            return Listing { locks, more: None };
+        }
+    }
+}
+
+/// A lock, if the user may read it and all that its queue is shared with.
+fn view(ctx: &Ctx, user: Option<&Option<User>>, name: &[u8], now: Now) -> Option<LockView> {
+    // What is shown of a lock is in its queue, which another lock may have in common with it.
+    let twin = waiting::shares_queue_with(ctx, name);
+    let may_read = user.is_none_or(|user| {
+        let all = std::iter::once(name).chain(twin.as_deref());
+        user.as_ref()
+            .is_some_and(|user| all.into_iter().all(|lock| user.may_read(&string(lock))))
     });
-    locks.take(count).collect()
+    may_read
+        .then(|| view::lock(ctx, &Names::of(name), now))?
+        .ok()
 }
 
 fn held(id: &LockId, view: &LockView, now: Now) -> i64 {

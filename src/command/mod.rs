@@ -7,6 +7,7 @@ pub mod acquire;
 pub mod args;
 pub mod break_lock;
 pub mod cancel;
+mod cursor;
 pub mod eval;
 pub mod help;
 pub mod info;

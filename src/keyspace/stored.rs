@@ -338,6 +338,25 @@ impl<'c> Stored<'c> {
         Some(index)
     }
 
+    /// Whether these are the first in the queue, in this order, for the list as well.
+    fn are_first(&mut self, owners: &[Owner]) -> bool {
+        owners.iter().enumerate().all(|(index, owner)| {
+            let listed = self.queue.list_get(index);
+            self.known.line.nth(index) == Some(owner)
+                && listed.is_some_and(|listed| listed.as_slice() == &**owner)
+        })
+    }
+
+    fn remove_first(&mut self, owners: &[Owner]) {
+        let mut members = Vec::with_capacity(owners.len());
+        for owner in owners {
+            self.known.line.remove(owner);
+            members.push(string(owner));
+        }
+        write::remove_first(&mut self.queue, owners.len());
+        write::remove_members(&mut self.scores, &members);
+    }
+
     /// Takes over what the caller calls an owner, so that no string is made of it.
     pub fn learn_name(&mut self, owner: Option<Str>) {
         let [last, _] = &mut self.named.0;
@@ -540,10 +559,14 @@ impl State for Stored<'_> {
     }
 
     /// Each by itself costs replicas a walk of the queue, so from some number on the list is
-    /// written anew, which costs everyone one walk in all.
+    /// written anew, which costs everyone one walk in all. A row at the head costs none.
     fn remove_all(&mut self, owners: &[Owner]) {
         self.is_head_known = false;
         let waiting = self.known.line.len();
+        if owners.len() >= 16 && self.are_first(owners) {
+            self.remove_first(owners);
+            return;
+        }
         if owners.len() < 16 || owners.len() * 8 < waiting {
             for owner in owners {
                 self.remove(owner);

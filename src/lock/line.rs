@@ -7,7 +7,9 @@
 //! occupied slots with a Fenwick tree; the number of occupied slots before an owner's slot is its
 //! index in the list. Joining, leaving from any place, the position of an owner and the owner at
 //! a position each cost the logarithm of the queue's length. Slots are given out once and never
-//! again; when most are empty they are numbered anew, which costs each of them O(1) over time.
+//! again. Those of waiters that were served, at the front, are dropped when they are half of all: the
+//! rest keep their numbers, so that a million waiters cost milliseconds then. Where most in the middle
+//! are empty they are numbered anew. Both cost each slot O(1) over time.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -21,8 +23,11 @@ const SMALL: usize = 64;
 /// An ordered set of waiters that knows everyone's position.
 #[derive(Debug, Default)]
 pub struct Line<S = RandomState> {
+    /// The number of each owner's slot.
     places: HashMap<Owner, usize, S>,
     slots: Vec<Option<(Owner, Waiter)>>,
+    /// The number of the first slot that was not dropped.
+    base: usize,
     /// No slot before this one is occupied, so that the head is found at once.
     first: usize,
     /// `tree[i]` counts the occupied slots in the range of `i`, as usual for a Fenwick tree;
@@ -66,7 +71,7 @@ impl<S: BuildHasher + Default> Line<S> {
         let Entry::Vacant(place) = self.places.entry(Owner::clone(&owner)) else {
             return;
         };
-        place.insert(slot);
+        place.insert(self.base + slot);
         if self.tree.is_empty() {
             self.tree.push(0);
         }
@@ -86,7 +91,8 @@ impl<S: BuildHasher + Default> Line<S> {
 
     /// Takes a waiter out, and tells which position it had.
     pub fn remove(&mut self, owner: &[u8]) -> Option<usize> {
-        let slot = self.places.remove(owner)?;
+        let number = self.places.remove(owner)?;
+        let slot = number - self.base;
         let index = self.count_before(slot);
         let left = self.slots.get_mut(slot).and_then(Option::take);
         let was_scripted = left.is_some_and(|(_, waiter)| waiter.presence.is_scripted());
@@ -99,6 +105,7 @@ impl<S: BuildHasher + Default> Line<S> {
             *count -= 1;
             node += span(node);
         }
+        self.drop_front();
         self.renumber_if_sparse();
         Some(index)
     }
@@ -106,8 +113,8 @@ impl<S: BuildHasher + Default> Line<S> {
     /// 0-based position of a waiter.
     #[must_use]
     pub fn position(&self, owner: &[u8]) -> Option<usize> {
-        let slot = self.places.get(owner)?;
-        Some(self.count_before(*slot))
+        let number = self.places.get(owner)?;
+        Some(self.count_before(number - self.base))
     }
 
     /// The owner at a 0-based position.
@@ -144,15 +151,15 @@ impl<S: BuildHasher + Default> Line<S> {
     /// What is known of a waiter.
     #[must_use]
     pub fn get(&self, owner: &[u8]) -> Option<Waiter> {
-        let slot = self.places.get(owner)?;
-        let place = self.slots.get(*slot)?.as_ref();
+        let number = self.places.get(owner)?;
+        let place = self.slots.get(number - self.base)?.as_ref();
         place.map(|(_, waiter)| *waiter)
     }
 
     /// Changes what is known of a waiter; nothing happens if it is not in the line.
     pub fn set(&mut self, owner: &[u8], waiter: Waiter) {
-        let slot = self.places.get(owner);
-        let place = slot.and_then(|slot| self.slots.get_mut(*slot));
+        let number = self.places.get(owner);
+        let place = number.and_then(|number| self.slots.get_mut(number - self.base));
         if let Some((_, known)) = place.and_then(Option::as_mut) {
             self.scripted -= usize::from(known.presence.is_scripted());
             self.scripted += usize::from(waiter.presence.is_scripted());
@@ -175,6 +182,37 @@ impl<S: BuildHasher + Default> Line<S> {
             node -= span(node);
         }
         sum
+    }
+
+    /// Drops the empty slots at the front, once they are half of all.
+    fn drop_front(&mut self) {
+        if self.first < SMALL || self.first * 2 < self.slots.len() {
+            return;
+        }
+        self.slots.drain(..self.first);
+        self.base += self.first;
+        self.first = 0;
+        if self.slots.capacity() / 4 > self.slots.len() {
+            self.slots.shrink_to(self.slots.len() * 2);
+        }
+        if self.places.capacity() / 8 > self.places.len() {
+            self.places.shrink_to(self.places.len() * 2);
+        }
+        self.tree = self.counted();
+    }
+
+    /// The tree for the slots as they are.
+    fn counted(&self) -> Vec<usize> {
+        let mut tree = Vec::with_capacity(self.slots.len() + 1);
+        tree.push(0);
+        tree.extend(self.slots.iter().map(|slot| usize::from(slot.is_some())));
+        for node in 1..tree.len() {
+            let count = tree.get(node).copied().unwrap_or(0);
+            if let Some(next) = tree.get_mut(node + span(node)) {
+                *next += count;
+            }
+        }
+        tree
     }
 
     fn renumber_if_sparse(&mut self) {

@@ -74,11 +74,10 @@ fn serve_head<S: State>(
         }
         Presence::Polling | Presence::Found | Presence::Asked => {
             if is_dead(state, head, &waiter, rules, now) {
-                reap(state, head, rules, now, asking);
-            } else {
-                wait_for(state, head, waiter, rules, now);
-                return false;
+                return reap(state, head, rules, now, asking);
             }
+            wait_for(state, head, waiter, rules, now);
+            return false;
         }
     }
     true
@@ -87,10 +86,21 @@ fn serve_head<S: State>(
 /// From so many dead waiters on it is cheaper to take them out of the keys together.
 const MANY: usize = 16;
 
+/// So many dead waiters are taken out in one step. The next step, which is due at once, goes on.
+pub const REAPED_AT_ONCE: usize = 1000;
+
 /// Drops the head, which is dead, and with it a long row of dead waiters right behind it: a crowd
-/// of them must not keep the server from everybody else.
-fn reap<S: State>(state: &mut S, head: &Owner, rules: &Rules, now: Now, asking: Option<&[u8]>) {
+/// of them must not keep the server from everybody else. Returns false if the row goes on behind these:
+/// the next of them has a turn then that is over, so that nobody is served before it is dropped.
+fn reap<S: State>(
+    state: &mut S,
+    head: &Owner,
+    rules: &Rules,
+    now: Now,
+    asking: Option<&[u8]>,
+) -> bool {
     let mut dead = vec![Owner::clone(head)];
+    let mut goes_on = None;
     while let Some(next) = state.nth(dead.len()) {
         let waiter = state.waiter(&next).filter(|waiter| {
             let presence = waiter.presence;
@@ -98,6 +108,10 @@ fn reap<S: State>(state: &mut S, head: &Owner, rules: &Rules, now: Now, asking: 
                 && asking != Some(next.as_ref())
         });
         if !waiter.is_some_and(|waiter| is_dead(state, &next, &waiter, rules, now)) {
+            break;
+        }
+        if dead.len() == REAPED_AT_ONCE {
+            goes_on = Some(next);
             break;
         }
         dead.push(next);
@@ -111,6 +125,13 @@ fn reap<S: State>(state: &mut S, head: &Owner, rules: &Rules, now: Now, asking: 
     for owner in dead {
         state.emit(Event::Reaped { owner });
     }
+    let Some(owner) = goes_on else { return true };
+    state.set_turn(Some(Turn {
+        owner,
+        wakes_next: None,
+        until: now.tick(),
+    }));
+    false
 }
 
 /// A polling head is dead once its turn, or before its turn its deadline, is over. Of a waiter that

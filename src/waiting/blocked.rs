@@ -7,7 +7,7 @@
 //! How long a client waits is counted here, by the steady clock: the server's own time-outs go by
 //! the wall clock and would come an hour late if that is set back by an hour.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use foldhash::fast::RandomState;
 
@@ -80,7 +80,7 @@ pub struct Blocked {
     by_until: BTreeSet<(Tick, Ticket)>,
     tickets: HashMap<Id, Ticket, RandomState>,
     /// Those with an outcome, in the order in which they got it.
-    ended: Vec<Ticket>,
+    ended: VecDeque<Ticket>,
     last_ticket: Ticket,
 }
 
@@ -109,7 +109,7 @@ impl Blocked {
             return Err(outcome);
         };
         if client.outcome.replace(outcome).is_none() {
-            self.ended.push(ticket);
+            self.ended.push_back(ticket);
         }
         if let Some(until) = client.until.take() {
             self.by_until.remove(&(until, ticket));
@@ -117,11 +117,13 @@ impl Blocked {
         Ok(())
     }
 
-    /// A client is told what it is to be told at the end of a later iteration.
-    pub fn hold_back(&mut self, ticket: Ticket) {
-        if let Some(client) = self.by_ticket.get_mut(&ticket) {
-            client.held_back = true;
-            self.ended.push(ticket);
+    /// Clients are told what they are to be told at the end of a later iteration.
+    pub fn hold_back(&mut self, tickets: Vec<Ticket>) {
+        for ticket in tickets {
+            if let Some(client) = self.by_ticket.get_mut(&ticket) {
+                client.held_back = true;
+                self.ended.push_back(ticket);
+            }
         }
     }
 
@@ -134,9 +136,13 @@ impl Blocked {
         self.ended.iter().filter(is_held_back).copied().collect()
     }
 
-    /// Those with an outcome, in the order in which they got it. They are still to be removed.
-    pub fn take_ended(&mut self) -> Vec<Ticket> {
-        std::mem::take(&mut self.ended)
+    /// The first with an outcome, in the order in which they got it. It is still to be removed.
+    pub fn take_ended(&mut self) -> Option<Ticket> {
+        let first = self.ended.pop_front();
+        if self.ended.is_empty() {
+            self.ended = VecDeque::new();
+        }
+        first
     }
 
     /// Forgets a client.

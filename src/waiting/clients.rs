@@ -47,9 +47,10 @@ pub fn block(ctx: &Ctx, lock: LockId, owner: &[u8], timeout: Millis, now: Now) -
 
 /// Unblocks every client that has an outcome; the iteration of the event loop ends.
 pub fn let_go(ctx: &Ctx) {
-    for ticket in blocked(Blocked::take_ended) {
+    let mut held_back = Vec::new();
+    while let Some(ticket) = blocked(Blocked::take_ended) {
         if must_wait(ctx, ticket) {
-            blocked(|blocked| blocked.hold_back(ticket));
+            held_back.push(ticket);
             continue;
         }
         let client = blocked(|blocked| blocked.remove(ticket));
@@ -62,6 +63,7 @@ pub fn let_go(ctx: &Ctx) {
             handle.unblock(outcome);
         }
     }
+    blocked(|blocked| blocked.hold_back(held_back));
 }
 
 /// Whether a client whose time is up cannot be told yet. While writes are paused for another server to
@@ -84,9 +86,17 @@ fn is_here(ctx: &Ctx, lock: &LockId) -> bool {
     ctx.select_db(lock.db) && place_of(ctx, &Names::of(&lock.name)) == Place::Here
 }
 
-/// Ends the clients whose time was up at an instant of the steady clock.
+/// So many clients are let go at once because their time is up: the server has as much work with each
+/// as the module.
+const TIMED_OUT_AT_ONCE: usize = 200;
+
+/// Ends the clients whose time was up at an instant of the steady clock: some of them, the rest in the next
+/// iterations.
 pub fn time_out_due(at: Tick) {
-    while let Some((ticket, lock, owner)) = blocked(|blocked| blocked.first_due(at)) {
+    for _ in 0..TIMED_OUT_AT_ONCE {
+        let Some((ticket, lock, owner)) = blocked(|blocked| blocked.first_due(at)) else {
+            break;
+        };
         unblock(ticket, Outcome::Over);
         stats(Stats::timed_out);
         give_up_place(lock, owner, ticket);

@@ -9,7 +9,7 @@
 //! These are the notes only. What becomes of them is in [`noted`](super::noted) and
 //! [`touched`](super::touched).
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use foldhash::fast::RandomState;
 
@@ -27,7 +27,7 @@ pub const AT_ONCE: usize = 200;
 /// What is still to be done.
 #[derive(Debug, Default)]
 pub struct Notes {
-    gone: HashMap<LockId, Vec<Owner>, RandomState>,
+    gone: HashMap<LockId, VecDeque<Owner>, RandomState>,
     lost: Vec<Grant>,
     closed: Vec<(Connection, LockId)>,
     /// Locks to look at, and how they were touched.
@@ -69,7 +69,7 @@ pub struct Grant {
 impl Notes {
     /// A waiter's connection has closed.
     pub fn remove_gone(&mut self, lock: LockId, owner: Owner) {
-        self.gone.entry(lock).or_default().push(owner);
+        self.gone.entry(lock).or_default().push_back(owner);
     }
 
     /// The receiver of a hand-off was gone.
@@ -204,9 +204,17 @@ impl Notes {
         Some(self.delivered.swap_remove(index).1)
     }
 
-    /// The waiters that are gone, by their locks.
-    pub fn take_gone(&mut self) -> impl Iterator<Item = (LockId, Vec<Owner>)> + use<> {
-        std::mem::take(&mut self.gone).into_iter()
+    /// Some of the waiters of a lock that are gone, in the order in which they went.
+    pub fn take_some_gone(&mut self) -> Option<(LockId, Vec<Owner>)> {
+        let (lock, owners) = self.gone.iter_mut().next()?;
+        let lock = lock.clone();
+        if owners.len() > AT_ONCE {
+            let some = owners.drain(..AT_ONCE).collect();
+            return Some((lock, some));
+        }
+        let owners = self.gone.remove(&lock)?;
+        give_back(&mut self.gone);
+        Some((lock, owners.into()))
     }
 
     /// The hand-offs whose receivers were gone, less those that the holder knows of by now.
@@ -217,14 +225,13 @@ impl Notes {
         std::mem::take(&mut self.lost)
     }
 
-    /// Some of the locks whose connections have closed.
-    pub fn take_some_closed(&mut self) -> Vec<(Connection, LockId)> {
-        let rest = self.closed.len().saturating_sub(AT_ONCE);
-        let batch = self.closed.split_off(rest);
-        if rest == 0 {
+    /// A lock whose connection has closed.
+    pub fn take_closed(&mut self) -> Option<(Connection, LockId)> {
+        let last = self.closed.pop();
+        if self.closed.is_empty() {
             self.closed = Vec::new();
         }
-        batch
+        last
     }
 
     /// Who has asked.

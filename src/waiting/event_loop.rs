@@ -21,6 +21,7 @@ use super::listening::Listening;
 use super::moving;
 use super::noted;
 use super::schedule::Ring;
+use super::slice::Slice;
 use super::state::{arriving, before_sleeping, blocked, note, notes, table, waiting};
 use super::step::{look, set_timer};
 use super::touched;
@@ -163,10 +164,11 @@ fn do_what_was_noted(ctx: &Ctx) {
     if notes(|notes| notes.has_touched()) {
         note(Notes::retry_stuck);
     }
-    noted::drop_gone_and_lost(ctx);
-    noted::give_up_closed(ctx);
+    let slice = Slice::begin();
+    noted::drop_gone_and_lost(ctx, slice);
+    noted::give_up_closed(ctx, slice);
     touched::hear_who_asked(ctx);
-    touched::look_at_touched(ctx);
+    touched::look_at_touched(ctx, slice);
     noted::line_scores_up(ctx);
     if !notes(|notes| notes.is_idle()) {
         events::hurry();
@@ -198,16 +200,26 @@ fn look_at_due_locks(ctx: &Ctx) {
         let later = now.tick_after(PAUSE);
         table(|table| due.iter().for_each(|id| table.postpone(id, later)));
     } else {
-        for id in due {
+        let slice = Slice::begin();
+        let mut due = due.into_iter();
+        while let Some(id) = due.next().filter(|_| !slice.is_over()) {
             look_at_due(ctx, &id);
         }
     }
     set_timer(ctx, now);
+    if is_time_up(now) || table(|table| table.schedule.is_due(now)) {
+        // The timer would wait for a millisecond.
+        events::hurry();
+    }
+}
+
+/// Whether the time of a blocked client is up.
+fn is_time_up(now: Now) -> bool {
+    blocked(|blocked| blocked.next_timeout()).is_some_and(|until| until <= now.tick())
 }
 
 fn is_nothing_due(now: Now) -> bool {
-    blocked(|blocked| blocked.next_timeout()).is_none_or(|until| until > now.tick())
-        && table(|table| table.schedule.is_armed(now) && !table.schedule.is_due(now))
+    !is_time_up(now) && table(|table| table.schedule.is_armed(now) && !table.schedule.is_due(now))
 }
 
 fn look_at_due(ctx: &Ctx, id: &LockId) {

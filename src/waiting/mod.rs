@@ -37,6 +37,7 @@
 //! - [`marks`]: marks on single waiters in the table, and sessions in it;
 //! - [`table`]: what is known of each lock with waiters or a session;
 //! - [`schedule`]: when each of them is due;
+//! - [`slice`](mod@slice): how long an iteration may work;
 //! - [`shrink`]: giving memory back;
 //! - [`id`]: the identity of a lock.
 
@@ -60,6 +61,7 @@ pub mod scripts;
 mod sent_away;
 mod session;
 mod shrink;
+mod slice;
 mod state;
 mod stats;
 mod step;
@@ -67,8 +69,6 @@ mod table;
 mod touch;
 mod touched;
 mod watch;
-
-use std::rc::Rc;
 
 use crate::keyspace::names;
 use crate::lock::{Millis, Now, Presence, Waiter};
@@ -83,6 +83,7 @@ pub use effects::{WakeBy, unblock};
 pub use given::{intercepts, now, rules};
 pub use id::LockId;
 pub use step::{require_rest, step};
+pub use table::Busy;
 
 /// What the module does at the server's events.
 pub const EVENTS: Events = Events {
@@ -143,15 +144,11 @@ pub fn is_session(id: &LockId, owner: &[u8]) -> bool {
     state::table(|table| table.is_session(id, owner))
 }
 
-/// The names of a database's locks with waiters or a session: most waiters first, and in the order
-/// of their names where they have as many.
+/// Some of a database's locks with waiters or a session, with the number of their waiters: most waiters
+/// first, then by name; so many at most, of those behind one with so many waiters and this name.
 #[must_use]
-pub fn busiest(db: i32) -> Vec<Rc<[u8]>> {
-    let mut locks: Vec<_> = state::table(|table| table.waiters(db).collect());
-    locks.sort_unstable_by(|(name, waiters), (other, others)| {
-        others.cmp(waiters).then_with(|| name.cmp(other))
-    });
-    locks.into_iter().map(|(name, _)| name).collect()
+pub fn busiest(db: i32, behind: Option<&Busy>, most: usize) -> Vec<Busy> {
+    state::table(|table| table.busiest(db, behind).take(most).collect())
 }
 
 /// Microseconds since this server made somebody the holder of a lock. `None` if it did not, or if

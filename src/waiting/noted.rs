@@ -10,15 +10,15 @@ use crate::server::Ctx;
 use super::deferred::{Grant, Notes};
 use super::given::intercept_no_more;
 use super::id::LockId;
+use super::slice::Slice;
 use super::state::notes;
 use super::step::change;
 
-/// Waiters leave the queues, and locks are taken back, whose connections have closed.
-pub fn drop_gone_and_lost(ctx: &Ctx) {
-    let (gone, lost) = notes(|notes| (notes.take_gone(), notes.take_lost()));
-    for (lock, owners) in gone {
-        drop_gone(ctx, &lock, &owners);
-    }
+/// Locks are taken back whose receivers have gone, and waiters leave the queues whose connections have
+/// closed: as many as there is time for. Those that are left are known as gone, and no lock goes to them.
+pub fn drop_gone_and_lost(ctx: &Ctx, slice: Slice) {
+    let lost = notes(Notes::take_lost);
+    drop_some_gone(ctx);
     for grant in lost {
         let Grant { owner, token, .. } = &grant;
         // Where a key has another type by now, there is no lock to take back.
@@ -26,6 +26,16 @@ pub fn drop_gone_and_lost(ctx: &Ctx) {
             rules::take_back(state, owner, *token, grant.session, rules, now);
         });
     }
+    while !slice.is_over() && drop_some_gone(ctx) {}
+}
+
+/// Some waiters leave the queue of a lock. False if none are left to leave any.
+fn drop_some_gone(ctx: &Ctx) -> bool {
+    let some = notes(Notes::take_some_gone);
+    if let Some((lock, owners)) = &some {
+        drop_gone(ctx, lock, owners);
+    }
+    some.is_some()
 }
 
 fn drop_gone(ctx: &Ctx, lock: &LockId, owners: &[Owner]) {
@@ -42,12 +52,16 @@ fn drop_gone(ctx: &Ctx, lock: &LockId, owners: &[Owner]) {
 }
 
 /// Some of the locks whose connections have closed are given up.
-pub fn give_up_closed(ctx: &Ctx) {
-    for (connection, lock) in notes(Notes::take_some_closed) {
-        let given_up = change(ctx, &lock, |state, rules, now| {
+pub fn give_up_closed(ctx: &Ctx, slice: Slice) {
+    let mut given_up = 0;
+    while (given_up == 0 || !slice.is_over())
+        && let Some((connection, lock)) = notes(Notes::take_closed)
+    {
+        given_up += 1;
+        let done = change(ctx, &lock, |state, rules, now| {
             lock_session::connection_closed(state, connection, rules, now);
         });
-        if !given_up {
+        if !done {
             notes(|notes| notes.closed_is_stuck(connection, lock));
         }
     }

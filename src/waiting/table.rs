@@ -3,7 +3,9 @@
 //! A table of data: it reads no key and no clock, and tells nobody. Each lock in it is also in the
 //! [`schedule`](super::schedule), so that none is forgotten.
 
-use std::collections::HashMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, HashMap};
+use std::ops::Bound;
 use std::rc::Rc;
 
 use foldhash::fast::RandomState;
@@ -36,6 +38,8 @@ pub struct Record {
     /// What it is scheduled for: when it is due or, where that has moved on since, an instant
     /// before.
     scheduled: Due,
+    /// Number of waiters, as it is listed by.
+    listed: usize,
 }
 
 impl Record {
@@ -45,8 +49,19 @@ impl Record {
             known,
             watch: None,
             scheduled: Due::default(),
+            listed: 0,
         }
     }
+}
+
+/// A lock's name, with the number of its waiters before it.
+pub type Busy = (usize, Rc<[u8]>);
+
+/// Most waiters first, then by name.
+type Rank = (i32, Reverse<usize>, Rc<[u8]>);
+
+fn rank(id: &LockId, waiters: usize) -> Rank {
+    (id.db, Reverse(waiters), Rc::clone(&id.name))
 }
 
 type Locks = HashMap<Rc<[u8]>, Record, RandomState>;
@@ -58,6 +73,8 @@ pub struct Table {
     databases: HashMap<i32, Locks, RandomState>,
     /// When each of them is due.
     pub schedule: Schedule,
+    /// All of them, each database's in the order in which they are listed.
+    order: BTreeSet<Rank>,
     /// Number of locks whose whole name is in braces.
     braced: usize,
 }
@@ -184,10 +201,18 @@ impl Table {
         due: Due,
         now: Now,
     ) {
+        let waiters = watch
+            .as_ref()
+            .map_or(known.line.len(), |watch| watch.waiting);
         let locks = self.databases.entry(db).or_default();
         if let Some(record) = locks.get_mut(name) {
             record.known = known;
             record.watch = watch;
+            if record.listed != waiters {
+                self.order.remove(&rank(&record.id, record.listed));
+                self.order.insert(rank(&record.id, waiters));
+                record.listed = waiters;
+            }
             let due = settled(record.scheduled, due, now);
             self.schedule.set(&record.id, &mut record.scheduled, due);
             return;
@@ -196,6 +221,8 @@ impl Table {
         let name = Rc::clone(&id.name);
         let mut record = Record::new(id, known);
         record.watch = watch;
+        record.listed = waiters;
+        self.order.insert(rank(&record.id, waiters));
         self.schedule.set(&record.id, &mut record.scheduled, due);
         self.braced += usize::from(names::unbraced(&name).is_some());
         locks.insert(name, record);
@@ -207,6 +234,7 @@ impl Table {
             && let Some(record) = locks.remove(name)
         {
             self.schedule.remove(&record.id, record.scheduled);
+            self.order.remove(&rank(&record.id, record.listed));
             self.braced -= usize::from(names::unbraced(name).is_some());
             give_back(locks);
         }
@@ -238,13 +266,17 @@ impl Table {
         Some(&record.known)
     }
 
-    /// The locks of a database with the number of their waiters.
-    pub fn waiters(&self, db: i32) -> impl Iterator<Item = (Rc<[u8]>, usize)> {
-        let locks = self.databases.get(&db).into_iter().flatten();
-        locks.map(|(name, record)| {
-            let watched = record.watch.as_ref().map(|watch| watch.waiting);
-            (Rc::clone(name), watched.unwrap_or(record.known.line.len()))
-        })
+    /// The locks of a database with the number of their waiters, most waiters first, then by name;
+    /// those behind one with so many waiters and this name.
+    pub fn busiest(&self, db: i32, behind: Option<&Busy>) -> impl Iterator<Item = Busy> {
+        let begin = match behind {
+            Some((waiters, name)) => Bound::Excluded((db, Reverse(*waiters), Rc::clone(name))),
+            None => Bound::Included((db, Reverse(usize::MAX), Rc::default())),
+        };
+        let locks = self.order.range((begin, Bound::Unbounded));
+        locks
+            .take_while(move |(of, ..)| *of == db)
+            .map(|(_, waiters, name)| (waiters.0, Rc::clone(name)))
     }
 
     /// All locks of a database, or of all.

@@ -12,6 +12,7 @@ use super::deferred::{AT_ONCE, Notes};
 use super::foreign;
 use super::frozen::place_of;
 use super::id::LockId;
+use super::slice::Slice;
 use super::state::{arriving, notes, table};
 use super::step::{change, keep_watch, look, step_on};
 use super::touch::Touch;
@@ -26,7 +27,7 @@ pub fn attend(ctx: &Ctx) {
     }
     let db = ctx.db();
     hear_who_asked(ctx);
-    look_at_touched(ctx);
+    look_at_touched(ctx, Slice::begin());
     // The caller's database; there is one.
     let _ = ctx.select_db(db);
 }
@@ -57,16 +58,16 @@ pub fn hear_who_asked(ctx: &Ctx) {
     }
 }
 
-/// Looks at some of the locks whose keys others have touched: at most so many that have a queue.
-/// Those without one are cheap.
-pub fn look_at_touched(ctx: &Ctx) {
+/// Looks at some of the locks whose keys others have touched: as many as there is time for, and at most
+/// so many that have a queue. Those without one are cheap.
+pub fn look_at_touched(ctx: &Ctx, slice: Slice) {
     let mut looked = 0;
     for lock in notes(|notes| notes.some_touched()) {
         let Some(touch) = notes(|notes| notes.take_touch(&lock)) else {
             continue;
         };
         looked += usize::from(look_at(ctx, &lock, touch));
-        if looked == AT_ONCE {
+        if looked == AT_ONCE || (looked > 0 && slice.is_over()) {
             break;
         }
     }

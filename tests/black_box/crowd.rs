@@ -110,3 +110,103 @@ fn half_of_a_crowd_hangs_up_and_the_rest_keep_their_order() {
     assert_eq!(after, format!("[{}]", expected.join(", ")));
     assert_eq!(client.int("ZCARD redisson_lock_timeout:{k}"), 2_000);
 }
+
+/// So many waiters that have not asked for longer than their patience.
+fn queue_dead(client: &mut crate::client::Client, number: usize) {
+    let ask = |n: usize| {
+        let words = format!("FAIRLOCK.ACQUIRE k dead{n} ENQUEUE PATIENCE 1");
+        words
+            .split(' ')
+            .map(|word| word.as_bytes().to_vec())
+            .collect()
+    };
+    let commands: Vec<Vec<Vec<u8>>> = (0..number).map(ask).collect();
+    client.pipeline(&commands);
+}
+
+#[test]
+fn a_crowd_of_dead_waiters_is_dropped_in_pieces_and_nobody_jumps_the_queue() {
+    let server = Server::with(&["--fairlock.turn", "600000"]);
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    queue_dead(&mut client, 2_500);
+    let living = server.block("FAIRLOCK.ACQUIRE k b");
+    let behind = server.block("FAIRLOCK.ACQUIRE k c");
+    // No time for a second piece passes in a transaction.
+    let replies = client.at_once(&[
+        "FAIRLOCK.RELEASE k a",
+        "LLEN redisson_lock_queue:{k}",
+        "ZCARD redisson_lock_timeout:{k}",
+        "EXISTS k",
+        "FAIRLOCK.CANCEL k dead2400",
+        "LINDEX redisson_lock_queue:{k} 0",
+    ]);
+    assert_eq!(replies, "[0, 1502, 1502, 0, 1, dead2000]");
+    assert!(living.int() > 0);
+    assert_eq!(client.run("LRANGE redisson_lock_queue:{k} 0 -1"), "[c]");
+    assert_eq!(client.holders("k"), "[b, 1]");
+    assert_eq!(
+        server.info("fairlock", "fairlock_reaped_waiters"),
+        "2499",
+        "one was cancelled"
+    );
+
+    // Whoever comes between two pieces waits behind those that live.
+    assert_eq!(client.run("FAIRLOCK.CANCEL k c"), "1");
+    assert_eq!(behind.reply(), "(nil)");
+    queue_dead(&mut client, 2_500);
+    let living = server.block("FAIRLOCK.ACQUIRE k d");
+    let replies = client.at_once(&[
+        "FAIRLOCK.RELEASE k b",
+        "FAIRLOCK.ACQUIRE k new NOWAIT",
+        "FAIRLOCK.ACQUIRE k new",
+        "EXISTS k",
+    ]);
+    assert_eq!(replies, "[0, (nil), (nil), 1]");
+    assert!(living.int() > 0);
+    assert_eq!(client.run("FAIRLOCK.RELEASE k d"), "0");
+    assert_eq!(client.run("KEYS *"), "[]");
+}
+
+#[test]
+fn a_dead_waiter_that_asks_between_two_pieces_is_alive() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    queue_dead(&mut client, 1_500);
+    let replies = client.at_once(&[
+        "FAIRLOCK.RELEASE k a",
+        "FAIRLOCK.ACQUIRE k dead1000 ENQUEUE PATIENCE 600000",
+        "HEXISTS k dead1000",
+    ]);
+    assert!(replies.starts_with("[0, 1"), "{replies}");
+    assert!(replies.ends_with(", 1]"), "{replies}");
+    assert_eq!(client.run("FAIRLOCK.RELEASE k dead1000"), "0");
+    wait_until("the rest are dropped", || client.run("KEYS *") == "[]");
+}
+
+#[test]
+fn waits_that_end_together_all_end() {
+    raise_file_limit();
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    let mut crowd: Vec<TcpStream> = (0..1_000)
+        .map(|_| TcpStream::connect(("127.0.0.1", server.port)).expect("a connection"))
+        .collect();
+    server.while_stopped(|| {
+        for (n, socket) in crowd.iter_mut().enumerate() {
+            write!(socket, "FAIRLOCK.ACQUIRE k w{n} WAIT 50\r\n").expect("sent");
+        }
+    });
+    for socket in &mut crowd {
+        let mut reply = [0; 64];
+        let length = socket.read(&mut reply).expect("a reply");
+        assert_eq!(&reply[..length], b"$-1\r\n");
+    }
+    wait_until("nobody waits", || client.run("FAIRLOCK.QUEUE k") == "[]");
+    assert_eq!(server.info("fairlock", "fairlock_timeouts"), "1000");
+    assert_eq!(client.holders("k"), "[a, 1]");
+    assert_eq!(client.run("FAIRLOCK.RELEASE k a"), "0");
+    assert_eq!(client.run("KEYS *"), "[]");
+}

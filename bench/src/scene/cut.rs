@@ -60,7 +60,21 @@ pub fn run(bench: &mut Bench) -> Result<()> {
 }
 
 /// A process that holds connections; killed when dropped.
-struct Crowd(Child);
+pub struct Crowd(Child);
+
+impl Crowd {
+    /// Starts it; its clients block in this manner.
+    pub fn start(server: &Server, manner: &str, number: u32) -> Result<Self> {
+        let program = std::env::current_exe()?;
+        let (address, number) = (server.address().to_string(), number.to_string());
+        let child = Command::new(program)
+            .args(["hold", &address, manner, &number])
+            .stdin(Stdio::null())
+            .spawn()
+            .context("starting the clients")?;
+        Ok(Self(child))
+    }
+}
 
 impl Drop for Crowd {
     fn drop(&mut self) {
@@ -70,7 +84,8 @@ impl Drop for Crowd {
     }
 }
 
-fn cut(bench: &Bench, kind: Kind, number: u32) -> Result<(f64, f64)> {
+/// Cuts so many blocked clients off: milliseconds until all are gone, and of the longest PING.
+pub fn cut(bench: &Bench, kind: Kind, number: u32) -> Result<(f64, f64)> {
     let mut server = bench.server(kind, &[])?;
     let manner = if kind == Kind::Module {
         let _: i64 = server.run(&[b"FAIRLOCK.ACQUIRE", b"lock", b"holder"])?;
@@ -78,18 +93,7 @@ fn cut(bench: &Bench, kind: Kind, number: u32) -> Result<(f64, f64)> {
     } else {
         "blpop"
     };
-    let program = std::env::current_exe()?;
-    let child = Command::new(program)
-        .args([
-            "hold",
-            &server.address().to_string(),
-            manner,
-            &number.to_string(),
-        ])
-        .stdin(Stdio::null())
-        .spawn()
-        .context("starting the clients")?;
-    let crowd = Crowd(child);
+    let crowd = Crowd::start(&server, manner, number)?;
     server.wait("blocked_clients", |blocked| blocked >= f64::from(number))?;
     let stop = AtomicBool::new(false);
     let address = server.address();
@@ -118,7 +122,8 @@ fn all_gone(server: &mut Server) -> Result<()> {
     Ok(())
 }
 
-fn longest_ping(address: std::net::SocketAddr, stop: &AtomicBool) -> Result<Duration> {
+/// The longest PING until it is to stop.
+pub fn longest_ping(address: std::net::SocketAddr, stop: &AtomicBool) -> Result<Duration> {
     let client = redis::Client::open(format!("redis://{address}"))?;
     let mut connection = client.get_connection()?;
     let mut longest = Duration::ZERO;
@@ -133,6 +138,9 @@ fn longest_ping(address: std::net::SocketAddr, stop: &AtomicBool) -> Result<Dura
 
 /// What the process of the clients does: it connects them, blocks them, and waits to be killed.
 pub fn hold(address: std::net::SocketAddr, manner: &str, number: u32) -> Result<()> {
+    /// Long enough for all to be blocked before the first has waited so long.
+    const WAIT: Duration = Duration::from_secs(6);
+    let start = Instant::now();
     let mut connections = Vec::new();
     for index in 0..number {
         let mut connection = std::net::TcpStream::connect(address)?;
@@ -142,6 +150,14 @@ pub fn hold(address: std::net::SocketAddr, manner: &str, number: u32) -> Result<
             encode(
                 &mut command,
                 &[b"FAIRLOCK.ACQUIRE", b"lock", owner.as_bytes()],
+            );
+        } else if manner == "wait" {
+            let left = WAIT.saturating_sub(start.elapsed()).as_millis().max(1);
+            let left = left.to_string();
+            let [lock, owner] = [&b"lock"[..], owner.as_bytes()];
+            encode(
+                &mut command,
+                &[b"FAIRLOCK.ACQUIRE", lock, owner, b"WAIT", left.as_bytes()],
             );
         } else {
             encode(&mut command, &[b"BLPOP", b"lock", b"0"]);

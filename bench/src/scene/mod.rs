@@ -8,6 +8,7 @@ pub mod durable;
 pub mod hand_off;
 pub mod jvm;
 pub mod length;
+pub mod pieces;
 pub mod postgres;
 pub mod traffic;
 pub mod uncontended;

@@ -130,7 +130,7 @@ impl Board {
                     "{} is a replica, which knows of no waiters: give its master's address",
                     node.address
                 )),
-                Ok(said) if said.locks.len() >= self.limit as usize => notices.push(format!(
+                Ok(said) if said.is_cut_short => notices.push(format!(
                     "of {} only the {} busiest locks are shown: --limit",
                     node.address, self.limit
                 )),
@@ -233,6 +233,7 @@ pub(super) mod tests {
         let said = Ok(Said {
             counters,
             locks,
+            is_cut_short: false,
             is_replica: false,
         });
         Reading {
@@ -339,6 +340,13 @@ pub(super) mod tests {
     fn an_operator_is_told_what_is_not_shown() {
         let mut board = board("--limit 3");
         board.show(three());
+        assert!(board.notices().is_empty());
+        let mut reading = three();
+        reading.nodes[0].said = reading.nodes[0].said.clone().map(|said| Said {
+            is_cut_short: true,
+            ..said
+        });
+        board.show(reading);
         assert!(board.notices()[0].contains("only the 3 busiest"));
         assert!(!board.has_trouble());
         let mut reading = three();

@@ -2,7 +2,7 @@
 
 use tokio::time::Instant;
 
-use crate::lock::Lock;
+use crate::lock::Listing;
 use crate::server::{Answer, Everyone, Sender, Target, Trouble};
 
 use super::reading::{Counters, Node, Reading, Said, is_replica};
@@ -43,15 +43,33 @@ impl Collector {
 
 async fn said(mut server: Sender, limit: u32) -> Result<Said, Trouble> {
     // First the locks: where the module is missing, that says so best.
-    let mut command = redis::cmd("FAIRLOCK.LOCKS");
-    let reply = server.ask(command.arg("COUNT").arg(limit)).await?;
-    let locks = Lock::read_all(&reply);
-    let locks = locks.ok_or_else(|| Trouble::odd("FAIRLOCK.LOCKS", server.target()))?;
+    let Listing { locks, more } = listing(&mut server, limit as usize).await?;
     let info = server.info(&["replication", "fairlock"]).await?;
     let counters = Counters::read(&info);
     Ok(Said {
         counters: counters.ok_or_else(|| Trouble::odd("INFO fairlock", server.target()))?,
         locks,
+        is_cut_short: more.is_some(),
         is_replica: is_replica(&info),
     })
+}
+
+/// So many locks. The server gives some at a time.
+async fn listing(server: &mut Sender, limit: usize) -> Result<Listing, Trouble> {
+    let mut all = Listing::default();
+    loop {
+        let mut command = redis::cmd("FAIRLOCK.LOCKS");
+        command.arg("COUNT").arg(limit - all.locks.len());
+        if let Some(cursor) = &all.more {
+            command.arg("AFTER").arg(cursor.as_slice());
+        }
+        let reply = server.ask(&command).await?;
+        let some = Listing::read(&reply);
+        let some = some.ok_or_else(|| Trouble::odd("FAIRLOCK.LOCKS", server.target()))?;
+        all.locks.extend(some.locks);
+        all.more = some.more;
+        if all.more.is_none() || all.locks.len() >= limit {
+            return Ok(all);
+        }
+    }
 }

@@ -41,6 +41,8 @@ pub struct Said {
     pub counters: Counters,
     /// Its locks with waiters or a session.
     pub locks: Vec<Lock>,
+    /// It has more.
+    pub is_cut_short: bool,
     /// It is a replica, which knows of no waiters.
     pub is_replica: bool,
 }

@@ -63,6 +63,8 @@ fn lines_are_sorted_and_filtered() {
     let limited = once(&server, &["--limit", "1"]);
     assert!(limited.contains("\n! of 127.0.0.1:"), "{limited}");
     assert_eq!(names(&limited), ["!", "stock"]);
+    // Nothing is left out where there are just as many.
+    assert_eq!(names(&once(&server, &["--limit", "3"])).len(), 3);
 }
 
 #[test]

@@ -1,0 +1,171 @@
+//! Much that is to be done at once: how long another client waits for its PING meanwhile.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+
+use crate::bench::Bench;
+use crate::measure::Figure;
+use crate::report::{grouped, spread};
+use crate::resp::encode;
+use crate::server::{Kind, Server};
+use crate::work;
+
+use super::cut::{self, Crowd, longest_ping};
+
+/// No work of the module is to take longer, in milliseconds.
+const GOAL: f64 = 10.0;
+const OWNER: &[u8] = b"owner";
+/// Longer than the scene.
+const LEASE: &[u8] = b"600000";
+
+/// What is to be done at once: milliseconds until it is, and of the longest PING.
+type Measured = (f64, f64);
+type Piece = fn(&Bench, u32) -> Result<Measured>;
+
+const PIECES: [(&str, u32, Piece); 6] = [
+    ("blocked clients are cut off", 10_000, |bench, number| {
+        cut::cut(bench, Kind::Module, number)
+    }),
+    ("WAITs end together", 12_000, waits),
+    ("dead polling waiters at a release", 100_000, reaped),
+    ("dead polling waiters at a release", 1_000_000, reaped),
+    ("sessions: FAIRLOCK.LOCKS", 300_000, |bench, number| {
+        listed(bench, number, b"100")
+    }),
+    (
+        "sessions: FAIRLOCK.LOCKS COUNT -1",
+        300_000,
+        |bench, number| listed(bench, number, b"-1"),
+    ),
+];
+
+/// Runs the scene.
+pub fn run(bench: &mut Bench) -> Result<()> {
+    let mut rows = Vec::new();
+    for (name, number, piece) in PIECES {
+        let number = if bench.quick { number / 100 } else { number };
+        let what = format!("{} {name}", grouped(number as usize));
+        let (mut done, mut longest) = (Figure::default(), Figure::default());
+        for _ in 0..if bench.quick { 1 } else { 3 } {
+            bench.say(&what);
+            let (time, ping) = piece(bench, number)?;
+            done.push(time);
+            longest.push(ping);
+        }
+        // What a server does with so many connections is not the module's.
+        if !name.starts_with("blocked") {
+            let goal = format!("Longest PING: {what}");
+            bench.report.at_most(&goal, &longest, GOAL, " ms");
+        }
+        rows.push(vec![what, spread(&done), spread(&longest)]);
+    }
+    bench.report.table(
+        "Much at once",
+        "Another connection sends one PING after the other meanwhile. What closing so many connections costs the server alone is \
+         in the table\nof waiters that are cut off.",
+        &["what", "done after, ms", "longest PING, ms"],
+        rows,
+    );
+    Ok(())
+}
+
+/// Does something, and waits until all of it is done.
+fn beside_pings(
+    server: &mut Server,
+    mut act: impl FnMut(&mut Server) -> Result<()>,
+) -> Result<Measured> {
+    let stop = AtomicBool::new(false);
+    let address = server.address();
+    std::thread::scope(|scope| {
+        let pings = scope.spawn(|| longest_ping(address, &stop));
+        // Let it get going.
+        std::thread::sleep(Duration::from_millis(100));
+        let start = Instant::now();
+        let acted = act(server);
+        let elapsed = start.elapsed();
+        std::thread::sleep(Duration::from_millis(50));
+        stop.store(true, Ordering::Relaxed);
+        let longest = pings.join().map_err(|_| anyhow::anyhow!("PING failed"))??;
+        acted?;
+        Ok((elapsed.as_secs_f64() * 1e3, longest.as_secs_f64() * 1e3))
+    })
+}
+
+fn hold_lock(server: &mut Server) -> Result<()> {
+    let _: i64 = server.run(&[b"FAIRLOCK.ACQUIRE", b"lock", OWNER, b"LEASE", LEASE])?;
+    Ok(())
+}
+
+fn nobody_waits(server: &mut Server) -> Result<()> {
+    let mut waiting = 1;
+    while waiting > 0 {
+        waiting = server.run(&[b"LLEN", b"redisson_lock_queue:{lock}"])?;
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
+}
+
+/// Blocked clients, all of whose time is up at the same instant.
+fn waits(bench: &Bench, number: u32) -> Result<Measured> {
+    let mut server = bench.server(Kind::Module, &[])?;
+    hold_lock(&mut server)?;
+    let crowd = Crowd::start(&server, "wait", number)?;
+    server.wait("blocked_clients", |blocked| blocked >= f64::from(number))?;
+    let measured = beside_pings(&mut server, |server| {
+        server.wait("blocked_clients", |blocked| blocked < 0.5)?;
+        nobody_waits(server)
+    });
+    drop(crowd);
+    measured
+}
+
+/// Waiters that have been silent for longer than their patience.
+fn reaped(bench: &Bench, number: u32) -> Result<Measured> {
+    let mut server = bench.server(Kind::Module, &["--fairlock.max-waiters", "2000000"])?;
+    hold_lock(&mut server)?;
+    let joined = work::all(&server, number as usize, |index, out| {
+        let owner = format!("dead:{index}");
+        let patience: [&[u8]; 3] = [b"ENQUEUE", b"PATIENCE", b"1"];
+        let [enqueue, patience, millis] = patience;
+        let words = [b"FAIRLOCK.ACQUIRE", &b"lock"[..], owner.as_bytes()];
+        let [command, lock, owner] = words;
+        encode(out, &[command, lock, owner, enqueue, patience, millis]);
+    })?;
+    beside_pings(&mut server, |server| {
+        let left: i64 = server.run(&[b"FAIRLOCK.RELEASE", b"lock", OWNER])?;
+        anyhow::ensure!(left == 0, "the lock was not freed");
+        nobody_waits(server)
+    })
+    .inspect(|_| drop(joined))
+}
+
+/// A listing among many locks that are bound to connections.
+fn listed(bench: &Bench, number: u32, count: &[u8]) -> Result<Measured> {
+    let mut server = bench.server(Kind::Module, &[])?;
+    let held = work::all(&server, number as usize, |index, out| {
+        let key = format!("lock:{index}");
+        let lease: [&[u8]; 4] = [b"NOWAIT", b"SESSION", b"LEASE", LEASE];
+        let [nowait, session, lease, millis] = lease;
+        let key = key.as_bytes();
+        encode(
+            out,
+            &[
+                b"FAIRLOCK.ACQUIRE",
+                key,
+                OWNER,
+                nowait,
+                session,
+                lease,
+                millis,
+            ],
+        );
+    })?;
+    let measured = beside_pings(&mut server, |server| {
+        let listed: redis::Value = server.run(&[b"FAIRLOCK.LOCKS", b"COUNT", count])?;
+        listed.as_sequence().context("a list").map(|_| ())
+    });
+    drop(held);
+    measured
+}

@@ -1,0 +1,83 @@
+//! Where a listing of locks was cut short, as a word that the client sends to go on from there.
+//!
+//! It is the number of waiters and the name of the last lock that was listed. A search through many
+//! locks that the user may not read can end at one of those. Its name is not for that user, so such a place
+//! is kept here under a random word, for as long as not too many others have come since.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use crate::keyspace::stored::number;
+use crate::waiting::Busy;
+
+/// Places that are kept.
+const KEPT: usize = 64;
+
+thread_local! {
+    static PLACES: RefCell<VecDeque<(String, Busy)>> = const { RefCell::new(VecDeque::new()) };
+}
+
+/// The word for a place that the client may know.
+#[must_use]
+pub fn shown((waiters, name): &Busy) -> Vec<u8> {
+    [format!("{waiters}:").as_bytes(), name].concat()
+}
+
+/// The word for a place that it may not know.
+#[must_use]
+pub fn hidden(place: Busy) -> Vec<u8> {
+    let word = format!("*{}", uuid::Uuid::new_v4());
+    let bytes = word.clone().into_bytes();
+    PLACES.with_borrow_mut(|places| {
+        places.truncate(KEPT - 1);
+        places.push_front((word, place));
+    });
+    bytes
+}
+
+/// The place that a word stands for.
+#[must_use]
+pub fn place(word: &[u8]) -> Option<Busy> {
+    if word.starts_with(b"*") {
+        return PLACES.with_borrow(|places| {
+            let kept = places.iter().find(|(kept, _)| kept.as_bytes() == word);
+            kept.map(|(_, (waiters, name))| (*waiters, Rc::clone(name)))
+        });
+    }
+    let colon = word.iter().position(|byte| *byte == b':')?;
+    let (waiters, name) = word.split_at_checked(colon)?;
+    let waiters = usize::try_from(number(waiters)?).ok()?;
+    Some((waiters, Rc::from(name.get(1..)?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_stands_for_its_place() {
+        for name in [&b"k"[..], b"", b"a:b:\xff"] {
+            let at: Busy = (7, Rc::from(name));
+            assert_eq!(place(&shown(&at)), Some(at.clone()));
+            let word = hidden(at.clone());
+            assert_eq!(word.len(), 37);
+            assert_eq!(place(&word), Some(at));
+        }
+        for word in [&b""[..], b"7", b":k", b"-1:k", b"07:k", b"*", b"x:k"] {
+            assert_eq!(place(word), None, "{}", word.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn the_oldest_place_is_forgotten() {
+        let first = hidden((1, Rc::from(*b"first")));
+        for _ in 1..KEPT {
+            assert!(place(&first).is_some());
+            let _ = hidden((1, Rc::from(*b"another")));
+        }
+        assert!(place(&first).is_some());
+        let _ = hidden((1, Rc::from(*b"one more")));
+        assert_eq!(place(&first), None);
+    }
+}

@@ -1,0 +1,33 @@
+//! How long the work of one iteration of the event loop may take, so that other clients are answered in
+//! between however much there is to do.
+//!
+//! What is left over stays noted, or due, and the next iteration comes at once. No piece is ever so small
+//! that nothing gets done.
+
+use crate::server::clock;
+
+/// Microseconds for all the work of one hook of an iteration. One step more may follow, which has its own
+/// bound, and the server has some work of its own with each client that is let go.
+const LONGEST: u64 = 3000;
+
+/// A stretch of work.
+#[derive(Clone, Copy, Debug)]
+pub struct Slice {
+    ends: u64,
+}
+
+impl Slice {
+    /// It begins now.
+    #[must_use]
+    pub fn begin() -> Self {
+        Self {
+            ends: clock::steady_micros().saturating_add(LONGEST),
+        }
+    }
+
+    /// Whether the rest is to be left to the next iteration.
+    #[must_use]
+    pub fn is_over(self) -> bool {
+        clock::steady_micros() >= self.ends
+    }
+}
