@@ -31,10 +31,10 @@ pub mod user;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null_mut;
 
-pub use alloc::ServerAlloc;
-pub use api::missing_function;
+pub use alloc::{ServerAlloc, is_aligned};
+pub use api::find_functions;
 pub use command::{Args, Command};
-pub use context::{Ctx, Flags, in_cluster, remember_server};
+pub use context::{Ctx, Flags, in_cluster};
 pub use key::{Access, Key, Kind};
 pub use redis_module::RedisString as Str;
 
@@ -48,9 +48,7 @@ pub fn string(bytes: &[u8]) -> Str {
 #[must_use]
 pub fn decimal(number: i64) -> Str {
     // SAFETY: a plain call that makes a new string, which is ours; null does no harm to a `Str`.
-    let string = unsafe {
-        api::api!(RedisModule_CreateStringFromLongLong(null_mut(), number) or null_mut())
-    };
+    let string = unsafe { api::api!(CreateStringFromLongLong(null_mut(), number)) };
     Str::from_redis_module_string(null_mut(), string)
 }
 
@@ -60,11 +58,21 @@ pub fn share(string: &Str) -> Str {
     Str::new(None, string.inner)
 }
 
+/// Takes note of what does not change while the server runs, and forgets what an earlier load of the
+/// module may have left: the module's code and state stay where they are when it is unloaded.
+pub fn start_afresh(ctx: &Ctx) {
+    context::remember_server(ctx);
+    nodes::start_afresh();
+    selected::start_afresh();
+}
+
 /// Runs a callback of the server; a panic in it is logged and becomes `None`.
 fn guard<T>(what: &str, body: impl FnOnce() -> T) -> Option<T> {
     let result = catch_unwind(AssertUnwindSafe(body));
     if result.is_err() {
-        redis_module::logging::log_warning(format!(
+        // Without the call's own context, which may be what went wrong.
+        let nobody = Ctx::new(null_mut());
+        nobody.log_warning(&format!(
             "fairlock: panic in {what}; please report this as a bug"
         ));
     }
@@ -76,5 +84,5 @@ fn guard<T>(what: &str, body: impl FnOnce() -> T) -> Option<T> {
 #[must_use]
 pub fn load_configuration(context: &redis_module::Context) -> bool {
     // SAFETY: the context is that of the module's initialisation, as LoadConfigs requires.
-    unsafe { api::api!(RedisModule_LoadConfigs(context.ctx) or 0) == 0 }
+    unsafe { api::api!(LoadConfigs(context.ctx)) == 0 }
 }

@@ -123,7 +123,11 @@ pub fn start_afresh(ctx: &Ctx) {
     table(|table| table.clear(ctx));
     sessions(Sessions::clear);
     notes(|notes| *notes = Notes::default());
-    waiting(|waiting| waiting.begun.set(false));
+    waiting(|waiting| {
+        waiting.begun.set(false);
+        waiting.in_iteration.set(false);
+        waiting.intercepts.set(false);
+    });
     stats(Stats::clear);
     followed(HashSet::clear);
     frozen(Frozen::clear);
