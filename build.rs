@@ -15,11 +15,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     let out = env::var("OUT_DIR")?;
     let write = |file: &str, text: &str| fs::write(Path::new(&out).join(file), text);
 
-    // Types and constants. The server's objects are redis-module's types, so that both can be mixed.
+    // Types and constants. The server's objects are redis-module's types: so both can be mixed.
     let objects = objects(&header);
     let types = bindings().allowlist_file(HEADER).blocklist_type(TABLES);
-    let types = types.blocklist_type(objects.join("|")).generate()?;
-    write("types.rs", &types.to_string())?;
+    let types = types
+        .blocklist_type(objects.join("|"))
+        .generate()?
+        .to_string();
+    write("types.rs", &types)?;
     let objects = format!("pub use redis_module::raw::{{{}}};", objects.join(","));
     write("objects.rs", &objects)?;
 
@@ -31,10 +34,16 @@ fn main() -> Result<(), Box<dyn Error>> {
     // Lists, of which api.rs makes the names of the functions and the comparison.
     let functions = TABLES.split('|').map(|table| functions(&header, table));
     write("functions.rs", &functions.collect::<String>())?;
-    write("same.rs", &constants_and_fields(&types.to_string()))?;
+    write("same.rs", &constants_and_fields(&types))?;
 
-    // The commit, which INFO shows.
-    println!("cargo::rustc-env=FAIRLOCK_COMMIT={}", commit());
+    // The commit, which INFO shows. A release asks again after each one.
+    let commit = git("--no-optional-locks describe --always --dirty --abbrev=40 --exclude=*");
+    let commit = commit.unwrap_or_else(|| "unknown".to_owned());
+    println!("cargo::rustc-env=FAIRLOCK_COMMIT={commit}");
+    let log = git("rev-parse --git-path logs/HEAD").unwrap_or_default();
+    if env::var("PROFILE")? == "release" && Path::new(&log).exists() {
+        println!("cargo::rerun-if-changed={log}");
+    }
 
     // Once loaded, the code stays mapped: after MODULE UNLOAD, or a load that was refused, the server may
     // still have a callback to call, and a thread a destructor.
@@ -81,18 +90,10 @@ fn constants_and_fields(types: &str) -> String {
     list.concat()
 }
 
-/// What git says; "unknown" in a tarball. Its folder is named, so that it looks in none above.
-fn commit() -> String {
-    let git = |words: &str| {
-        let mut git = Command::new("git");
-        let git = git.arg("--git-dir=.git").args(words.split(' '));
-        let text = String::from_utf8(git.output().ok()?.stdout).ok()?;
-        text.lines().next().map(str::to_owned)
-    };
-    // In a release also where no source has changed since.
-    if env::var("PROFILE").is_ok_and(|profile| profile == "release") {
-        git("rev-parse --git-path logs/HEAD").map(|log| println!("cargo::rerun-if-changed={log}"));
-    }
-    let commit = git("--no-optional-locks describe --always --dirty --abbrev=40 --exclude=*");
-    commit.unwrap_or_else(|| "unknown".to_owned())
+/// What git says of this repository, and of none above it.
+fn git(words: &str) -> Option<String> {
+    let mut git = Command::new("git");
+    let git = git.arg("--git-dir=.git").args(words.split(' '));
+    let text = String::from_utf8(git.output().ok()?.stdout).ok()?;
+    text.lines().next().map(str::to_owned)
 }
