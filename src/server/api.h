@@ -4,7 +4,7 @@
  * redis-module declares as well is held against it when the crate is compiled, so neither can change
  * unseen. To use one more function: declare it here, in the list that it belongs to.
  *
- * Constants have the type in which they are used. */
+ * Constants have the type in which they are used. Classes of key events are redis-module's NotifyEvent. */
 
 #include <stddef.h>
 #include <stdint.h>

@@ -6,13 +6,8 @@ use std::mem::MaybeUninit;
 use std::ptr::null_mut;
 
 /// What `build.rs` has made of `api.h`: types and constants, and the two tables of functions.
-#[allow(
-    missing_docs,
-    non_camel_case_types,
-    non_snake_case,
-    non_upper_case_globals
-)]
-#[allow(dead_code, clippy::all, clippy::pedantic)] // Some functions are called by redis-module only.
+#[allow(missing_docs, nonstandard_style, clippy::all, clippy::pedantic)]
+#[allow(dead_code)] // Some functions are called by redis-module only.
 pub(super) mod raw {
     include!(concat!(env!("OUT_DIR"), "/objects.rs"));
     include!(concat!(env!("OUT_DIR"), "/types.rs"));
@@ -31,8 +26,13 @@ pub(super) mod raw {
 
 /// The same as redis-module has it: this compiles only if both agree on the value of each constant, the
 /// size of each structure, the place of each field, and the signature of each function.
-#[allow(missing_docs, non_camel_case_types, non_snake_case)]
-#[allow(dead_code, clippy::all, clippy::pedantic)]
+#[allow(
+    missing_docs,
+    nonstandard_style,
+    clippy::all,
+    clippy::pedantic,
+    dead_code
+)]
 mod same {
     use std::mem::offset_of;
 
@@ -157,4 +157,32 @@ unsafe fn find(names: &[&'static str], table: *mut *mut c_void) -> Option<&'stat
         unsafe { table.add(index).write(function) };
     }
     missing
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_function_is_listed_once_under_the_name_that_the_server_knows() {
+        let mut names = [raw::Required::NAMES, raw::Optional::NAMES].concat();
+        assert!(names.len() > 80);
+        for name in &names {
+            let name = name
+                .strip_suffix('\0')
+                .and_then(|name| name.strip_prefix("RedisModule_"));
+            let is_word = |name: &str| name.bytes().all(|letter| letter.is_ascii_alphanumeric());
+            assert!(
+                name.is_some_and(|name| !name.is_empty() && is_word(name)),
+                "{name:?}"
+            );
+        }
+        names.sort_unstable();
+        assert!(names.is_sorted_by(|name, next| name != next));
+    }
+
+    #[test]
+    fn without_a_server_the_first_required_function_is_missing() {
+        assert_eq!(find_functions(), Err("RedisModule_Alloc"));
+    }
 }

@@ -1,9 +1,10 @@
 //! The only room that says `unsafe`: safe wrappers of the server's module API.
 //!
-//! `redis-module` brings the generated bindings, strings and configuration; what its safe half
-//! lacks (lists, sorted sets, blocking with time-out and disconnect, replication without copies,
-//! the event loop) is wrapped here once. Every call into the module that the server makes runs
-//! under [`guard`], so that a panic ends in a log line and an error reply, never in the server.
+//! `redis-module` brings strings, configuration and the module's entry; what its safe half lacks
+//! (lists, sorted sets, blocking with time-out and disconnect, replication without copies, the event
+//! loop) is wrapped here once. `api.h` lists all that is used of the server's interface. Every call
+//! into the module that the server makes runs under [`guard`], so that a panic ends in a log line
+//! and an error reply, never in the server.
 //!
 //! Everything here runs on the server's main thread; none of these types is `Send`.
 

@@ -113,7 +113,8 @@ pub fn before_sleeping() {
     }
 }
 
-/// Forgets what an earlier load of the module may have left.
+/// Forgets what an earlier load of the module may have left, but not the greatest token: in one run of a
+/// server tokens grow over all loads.
 pub fn start_afresh(ctx: &Ctx) {
     waiting(|waiting| waiting.replica.set(ctx.flags().replica()));
     if in_cluster() {

@@ -343,3 +343,20 @@ fn a_module_that_is_loaded_again_begins_afresh() {
         assert!(options.contains(&format!("fairlock.{option}")), "{options}");
     }
 }
+
+#[test]
+fn tokens_grow_over_all_loads_of_one_run() {
+    const HOUR: i64 = 3600;
+    let server = Server::with_movable_clock(&["--enable-module-command", "yes"]);
+    let path = server.module_path();
+    let mut client = server.connect();
+    server.set_clock(HOUR);
+    let token = client.int("FAIRLOCK.ACQUIRE k a NOWAIT");
+    client.run("FLUSHALL");
+    wait_until("its timer has fired", || {
+        client.run("MODULE UNLOAD fairlock") == "OK"
+    });
+    server.set_clock(0);
+    assert_eq!(client.run(&format!("MODULE LOAD {path}")), "OK");
+    assert!(client.int("FAIRLOCK.ACQUIRE k a NOWAIT") > token);
+}
