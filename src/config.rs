@@ -10,6 +10,8 @@ use redis_module::configuration::{
 };
 use redis_module::{Context, RedisError, RedisString};
 
+use crate::server::Ctx;
+
 /// Longest duration that an option or an argument may have, in milliseconds: with the time added
 /// it is still exact in a sorted set's score (a double), and far beyond any use.
 pub const LONGEST: i64 = 1 << 52;
@@ -164,8 +166,8 @@ struct Given {
 /// (`loadmodule libfairlock.so lease 10000`), the configuration file or the defaults. False, with
 /// a line in the log, if an argument or value is unusable.
 #[must_use]
-pub fn load(context: &Context, arguments: &[RedisString]) -> bool {
-    let Ok(given) = parse(arguments).inspect_err(|problem| context.log_warning(problem)) else {
+pub fn load(ctx: &Ctx, context: &Context, arguments: &[RedisString]) -> bool {
+    let Ok(given) = parse(arguments).inspect_err(|problem| ctx.log_warning(problem)) else {
         return false;
     };
     for number in NUMBERS {

@@ -69,6 +69,7 @@ const HOOKS: Hooks = Hooks {
 };
 
 fn write_info(section: &mut Section) {
+    section.text(c"commit", env!("FAIRLOCK_COMMIT"));
     waiting::write_info(section);
     redisson::stats::write(section);
 }
@@ -88,41 +89,60 @@ const fn number(part: &str) -> i32 {
 }
 
 fn load(context: &Context, arguments: &[RedisString]) -> Status {
-    if let Some(function) = server::missing_function() {
-        context.log_warning(&format!(
-            "fairlock needs Redis 7.0 or Valkey: this server has no {function}"
-        ));
-        return Status::Err;
-    }
-    Ctx::of(context, |ctx| {
-        if let Some(command) = ctx.missing_command() {
-            context.log_warning(&format!(
-                "fairlock needs the command {command}, which this server's configuration has renamed \
-                 (rename-command): without it replicas and files would not hear of locks"
+    let missing = server::find_functions().err();
+    let loaded = Ctx::of(context, |ctx| match missing {
+        Some(function) => {
+            ctx.log_warning(&format!(
+                "fairlock needs Redis 7.0 or Valkey: this server has no {function}"
             ));
-            return Status::Err;
+            false
         }
-        ctx.declare_options();
-        server::remember_server(ctx);
-        server::user::remember_module(ctx);
-        waiting::start_afresh(ctx);
-        redisson::filter::start_afresh(ctx, HOOKS);
-        let loaded = config::load(context, arguments)
-            && register_commands(ctx)
-            && server::events::subscribe(ctx, EVENTS)
-            && redisson::filter::register(ctx)
-            && server::info::register(ctx, write_info);
-        if loaded {
-            redisson::renamed::tell(ctx);
-            ctx.hear_of_migrations(waiting::slots_migrate);
-            // Last: what is begun here goes on in the event loop, and must find the module loaded.
-            waiting::look_for_queues(ctx);
-            return Status::Ok;
-        }
-        // The server does not say that it unloads what could not be loaded.
-        server::user::forget_module();
-        Status::Err
-    })
+        None => has_what_is_needed(ctx) && begin(ctx, context, arguments),
+    });
+    if loaded == Some(true) {
+        return Status::Ok;
+    }
+    // The server does not say that it unloads what could not be loaded.
+    server::user::forget_module();
+    Status::Err
+}
+
+/// Whether the server has, beside its functions, what the module cannot do without.
+fn has_what_is_needed(ctx: &Ctx) -> bool {
+    if let Some(command) = ctx.missing_command() {
+        ctx.log_warning(&format!(
+            "fairlock needs the command {command}, which this server's configuration has renamed \
+             (rename-command): without it replicas and files would not hear of locks"
+        ));
+        return false;
+    }
+    if !server::is_aligned() {
+        ctx.log_warning(
+            "fairlock needs memory that is aligned for any type: this server's allocator gives less",
+        );
+        return false;
+    }
+    true
+}
+
+fn begin(ctx: &Ctx, context: &Context, arguments: &[RedisString]) -> bool {
+    ctx.declare_options();
+    server::start_afresh(ctx);
+    server::user::remember_module(ctx);
+    waiting::start_afresh(ctx);
+    redisson::filter::start_afresh(ctx, HOOKS);
+    let begun = config::load(ctx, context, arguments)
+        && register_commands(ctx)
+        && server::events::subscribe(ctx, EVENTS)
+        && redisson::filter::register(ctx)
+        && server::info::register(ctx, write_info);
+    if begun {
+        redisson::renamed::tell(ctx);
+        ctx.hear_of_migrations(waiting::slots_migrate);
+        // Last: what is begun here goes on in the event loop, and must find the module loaded.
+        waiting::look_for_queues(ctx);
+    }
+    begun
 }
 
 fn unload(_: &Context) -> Status {

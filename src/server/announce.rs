@@ -47,12 +47,12 @@ impl Ctx {
             TELLING.set(event.as_ptr());
             // SAFETY: context, event name and string are valid for this call.
             unsafe {
-                api!(RedisModule_NotifyKeyspaceEvent(
+                api!(NotifyKeyspaceEvent(
                     self.raw,
                     class.bits(),
                     event.as_ptr(),
                     key.inner,
-                ) or 0)
+                ))
             };
             TELLING.set(null());
         }

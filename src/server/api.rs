@@ -1,91 +1,188 @@
-//! Calling the server's functions, which it hands over as a table of pointers when it loads us.
+//! Calling the server's functions, of which `api.h` lists all: the required ones, without which the
+//! module is not loaded, and the optional ones, for which a caller says what is done without.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
+use std::mem::MaybeUninit;
+use std::ptr::null_mut;
 
-use redis_module::raw;
+/// What `build.rs` has made of `api.h`: types and constants, and the two tables of functions.
+#[allow(missing_docs, nonstandard_style, clippy::all, clippy::pedantic)]
+#[allow(dead_code)] // Some functions are called by redis-module only.
+pub(super) mod raw {
+    include!(concat!(env!("OUT_DIR"), "/objects.rs"));
+    include!(concat!(env!("OUT_DIR"), "/types.rs"));
+    include!(concat!(env!("OUT_DIR"), "/tables.rs"));
+
+    macro_rules! functions {
+        ($table:ident: $($field:ident $name:ident)*) => {
+            impl $table {
+                /// The names that the server knows the functions by, each with a null at its end.
+                pub const NAMES: &[&str] = &[$(concat!(stringify!($name), "\0")),*];
+            }
+        };
+    }
+    include!(concat!(env!("OUT_DIR"), "/functions.rs"));
+}
+
+/// The same as redis-module has it: this compiles only if both agree on the value of each constant, the
+/// size of each structure, the place of each field, and the signature of each function.
+#[allow(
+    missing_docs,
+    nonstandard_style,
+    clippy::all,
+    clippy::pedantic,
+    dead_code
+)]
+mod same {
+    use std::mem::offset_of;
+
+    use redis_module::raw as theirs;
+    use redis_module::raw::*;
+
+    use super::raw as ours;
+
+    macro_rules! constant {
+        ($name:ident) => {
+            const _: () = assert!(ours::$name as i128 == theirs::$name as i128);
+        };
+    }
+    macro_rules! structure {
+        ($name:ident) => {
+            const _: () = assert!(size_of::<ours::$name>() == size_of::<theirs::$name>());
+            const _: () = assert!(align_of::<ours::$name>() == align_of::<theirs::$name>());
+        };
+    }
+    macro_rules! field {
+        ($of:ident $name:ident) => {
+            const _: () = assert!(offset_of!(ours::$of, $name) == offset_of!(theirs::$of, $name));
+        };
+    }
+    include!(concat!(env!("OUT_DIR"), "/same.rs"));
+
+    /// redis-module does not name this one.
+    type RedisModuleFreeFunc = ours::RedisModuleFreeFunc;
+    include!(concat!(env!("OUT_DIR"), "/tables.rs"));
+
+    macro_rules! functions {
+        ($table:ident: $($field:ident $name:ident)*) => {
+            // SAFETY: it is never called, only compiled.
+            const _: fn() -> $table = || unsafe { $table { $($field: theirs::$name),* } };
+        };
+    }
+    include!(concat!(env!("OUT_DIR"), "/functions.rs"));
+}
 
 /// What the server's functions return when all is well.
-#[allow(clippy::cast_possible_truncation)] // 0, which the bindings give a wider type.
-pub(super) const OK: c_int = raw::REDISMODULE_OK as c_int;
+pub(super) const OK: c_int = raw::REDISMODULE_OK;
 
-/// Calls a function of the module API, or gives the default where the server lacks it. To be used
-/// inside `unsafe`, whose SAFETY line speaks for the call.
+/// The server's functions: null until [`find_functions`] has asked for them.
+// SAFETY: of these structures, which hold nothing but optional functions, all zeros is a value.
+pub(super) static mut REQUIRED: raw::Required = unsafe { MaybeUninit::zeroed().assume_init() };
+/// As [`REQUIRED`], and null where the server has no such function.
+// SAFETY: as above.
+pub(super) static mut OPTIONAL: raw::Optional = unsafe { MaybeUninit::zeroed().assume_init() };
+
+/// Calls a function of the server. An optional one has a default for servers that lack it:
+/// `api!(GetModuleUserACLString(user) or null_mut())`. To be used inside `unsafe`, whose SAFETY line
+/// speaks for the call.
 macro_rules! api {
+    ($function:ident($($argument:expr),* $(,)?)) => {
+        $crate::server::api::api!($function)($($argument),*)
+    };
     ($function:ident($($argument:expr),* $(,)?) or $default:expr) => {
-        match redis_module::raw::$function {
+        match $crate::server::api::OPTIONAL.$function {
             Some(function) => function($($argument),*),
             None => $default,
+        }
+    };
+    ($function:ident) => {
+        match $crate::server::api::REQUIRED.$function {
+            Some(function) => function,
+            None => $crate::server::api::not_loaded(),
         }
     };
 }
 pub(super) use api;
 
-macro_rules! first_missing {
-    ($($function:ident),* $(,)?) => {{
-        // SAFETY: the table is written once, before this is called, and only read afterwards.
-        unsafe {
-            $({
-                let function = raw::$function;
-                if function.is_none() {
-                    return Some(stringify!($function));
-                }
-            })*
-        }
-        None
-    }};
+/// Where no server has loaded the module there is nothing to call. In a server this is never reached:
+/// one that lacks a required function has not loaded the module.
+#[cold]
+pub(super) fn not_loaded() -> ! {
+    eprintln!("fairlock: a function of the server's was called outside of a server");
+    std::process::abort()
 }
 
-/// The first function that fairlock cannot do without and this server does not have. All are in
-/// Redis 7.0.
-#[must_use]
-pub fn missing_function() -> Option<&'static str> {
-    first_missing!(
-        RedisModule_Alloc,
-        RedisModule_BlockClient,
-        RedisModule_CloseKey,
-        RedisModule_CreateCommand,
-        RedisModule_CreateStringFromLongLong,
-        RedisModule_CreateTimer,
-        RedisModule_DeleteKey,
-        RedisModule_Free,
-        RedisModule_GetAbsExpire,
-        RedisModule_GetBlockedClientHandle,
-        RedisModule_GetBlockedClientPrivateData,
-        RedisModule_GetClientId,
-        RedisModule_GetContextFlags,
-        RedisModule_GetSelectedDb,
-        RedisModule_HashGet,
-        RedisModule_HashSet,
-        RedisModule_KeyType,
-        RedisModule_ListDelete,
-        RedisModule_ListGet,
-        RedisModule_ListPush,
-        RedisModule_NotifyKeyspaceEvent,
-        RedisModule_OpenKey,
-        RedisModule_PublishMessage,
-        RedisModule_Replicate,
-        RedisModule_ReplyWithArray,
-        RedisModule_ReplyWithBool,
-        RedisModule_ReplyWithError,
-        RedisModule_ReplyWithLongLong,
-        RedisModule_ReplyWithMap,
-        RedisModule_ReplyWithNull,
-        RedisModule_ReplyWithStringBuffer,
-        RedisModule_ScanKey,
-        RedisModule_SelectDb,
-        RedisModule_SetAbsExpire,
-        RedisModule_SetDisconnectCallback,
-        RedisModule_SetModuleOptions,
-        RedisModule_SignalModifiedKey,
-        RedisModule_StopTimer,
-        RedisModule_StringDMA,
-        RedisModule_StringPtrLen,
-        RedisModule_StringSet,
-        RedisModule_SubscribeToServerEvent,
-        RedisModule_UnblockClient,
-        RedisModule_ValueLength,
-        RedisModule_ZsetAdd,
-        RedisModule_ZsetRem,
-        RedisModule_ZsetScore,
-    )
+/// Asks the server for its functions: to be called first when the module is loaded.
+///
+/// # Errors
+/// The name of a required function that the server does not have.
+pub fn find_functions() -> Result<(), &'static str> {
+    let (required, optional) = (&raw mut REQUIRED, &raw mut OPTIONAL);
+    // SAFETY: each table has as many places as there are names, which the assertions below make sure of.
+    // Nobody else uses them during this call: it is on the main thread, and calls nothing of ours.
+    unsafe {
+        find(raw::Optional::NAMES, optional.cast());
+        match find(raw::Required::NAMES, required.cast()) {
+            Some(missing) => Err(missing.trim_end_matches('\0')),
+            None => Ok(()),
+        }
+    }
+}
+
+const POINTER: usize = size_of::<*mut c_void>();
+const _: () = assert!(size_of::<raw::Required>() == raw::Required::NAMES.len() * POINTER);
+const _: () = assert!(size_of::<raw::Optional>() == raw::Optional::NAMES.len() * POINTER);
+
+/// Fills a table; the first name that the server does not know.
+///
+/// # Safety
+/// There is a place for each of the names, each with a null at its end, and nobody else uses the table
+/// during this call.
+unsafe fn find(names: &[&'static str], table: *mut *mut c_void) -> Option<&'static str> {
+    // SAFETY: redis-module sets it anew whenever the server loads the module, before it calls anything of
+    // ours.
+    let get = unsafe { redis_module::raw::RedisModule_GetApi };
+    let mut missing = None;
+    for (index, name) in names.iter().enumerate() {
+        let mut function: *mut c_void = null_mut();
+        // SAFETY: the name ends with a null, and the server writes the function's address into the place
+        // that it is given, or nothing.
+        let status =
+            get.map(|get| unsafe { get(name.as_ptr().cast(), (&raw mut function).cast()) });
+        if status != Some(OK) || function.is_null() {
+            function = null_mut();
+            missing = missing.or(Some(*name));
+        }
+        // SAFETY: the place is in the table, and made for the address of a function, or null.
+        unsafe { table.add(index).write(function) };
+    }
+    missing
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_function_is_listed_once_under_the_name_that_the_server_knows() {
+        let mut names = [raw::Required::NAMES, raw::Optional::NAMES].concat();
+        assert!(names.len() > 80);
+        for name in &names {
+            let name = name
+                .strip_suffix('\0')
+                .and_then(|name| name.strip_prefix("RedisModule_"));
+            let is_word = |name: &str| name.bytes().all(|letter| letter.is_ascii_alphanumeric());
+            assert!(
+                name.is_some_and(|name| !name.is_empty() && is_word(name)),
+                "{name:?}"
+            );
+        }
+        names.sort_unstable();
+        assert!(names.is_sorted_by(|name, next| name != next));
+    }
+
+    #[test]
+    fn without_a_server_the_first_required_function_is_missing() {
+        assert_eq!(find_functions(), Err("RedisModule_Alloc"));
+    }
 }

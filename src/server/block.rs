@@ -14,9 +14,7 @@ use std::ffi::{c_int, c_void};
 use std::marker::PhantomData;
 use std::ptr::{NonNull, null_mut};
 
-use redis_module::raw;
-
-use super::api::{OK, api};
+use super::api::{OK, api, raw};
 use super::{Ctx, guard};
 
 /// What happens to clients that are blocked.
@@ -60,16 +58,19 @@ impl Ctx {
         // SAFETY: the callbacks have the signatures that the server expects and live as long as
         // the module, which cannot be unloaded while clients are blocked.
         unsafe {
-            let client = api!(RedisModule_BlockClient(
+            let client = api!(BlockClient(
                 self.raw,
                 Some(reply::<B>),
                 Some(timed_out::<B>),
                 Some(free::<B>),
                 0,
-            ) or null_mut());
+            ));
             let client = NonNull::new(client)?;
             self.will_be_replied();
-            api!(RedisModule_SetDisconnectCallback(client.as_ptr(), Some(disconnected::<B>)) or ());
+            api!(SetDisconnectCallback(
+                client.as_ptr(),
+                Some(disconnected::<B>)
+            ));
             Some(Handle {
                 raw: client,
                 handler: PhantomData,
@@ -101,7 +102,7 @@ impl<B: Blocking> Handle<B> {
 
     fn end(self, delivery: *mut c_void) {
         // SAFETY: the handle is used up, so this happens once for each blocked client.
-        unsafe { api!(RedisModule_UnblockClient(self.raw.as_ptr(), delivery) or 0) };
+        unsafe { api!(UnblockClient(self.raw.as_ptr(), delivery)) };
     }
 }
 
@@ -113,7 +114,7 @@ extern "C" fn reply<B: Blocking>(
     // SAFETY: the context belongs to a client that `Handle::end` unblocked: its private data is a
     // `Delivery` or null, and nobody else refers to it during this call.
     unsafe {
-        let delivery = api!(RedisModule_GetBlockedClientPrivateData(ctx) or null_mut());
+        let delivery = api!(GetBlockedClientPrivateData(ctx));
         if let Some(delivery) = delivery.cast::<Delivery<B>>().as_mut() {
             let ctx = Ctx::new(ctx);
             guard("a reply", || B::reply(&ctx, &delivery.outcome));
@@ -131,7 +132,7 @@ extern "C" fn timed_out<B: Blocking>(
     _argc: c_int,
 ) -> c_int {
     // SAFETY: the context belongs to a blocked client.
-    let client = unsafe { api!(RedisModule_GetBlockedClientHandle(ctx) or null_mut()) };
+    let client = unsafe { api!(GetBlockedClientHandle(ctx)) };
     let ctx = Ctx::new(ctx);
     guard("a time-out", || B::timed_out(&ctx, Id(client.addr())));
     ctx.make_up();

@@ -1,11 +1,8 @@
 //! What this node of a cluster knows of itself: whether keys are here, and whether the cluster is up.
 
-use std::ptr::null_mut;
 use std::slice;
 
-use redis_module::raw;
-
-use super::api::api;
+use super::api::{api, raw};
 use super::context::text;
 use super::{Ctx, Str, in_cluster};
 
@@ -21,7 +18,7 @@ pub enum Place {
 }
 
 /// Length of a node's id.
-const ID: usize = raw::REDISMODULE_NODE_ID_LEN as usize;
+const ID: usize = raw::REDISMODULE_NODE_ID_LEN;
 
 impl Ctx {
     /// Where these keys are. The server is asked whether it would serve a command on all of them
@@ -35,13 +32,10 @@ impl Ctx {
         // SAFETY: the format says: three strings; they live until the call returns. The reply is
         // freed, and is null, with the reason in errno, where the command was not run.
         unsafe {
-            let Some(call) = raw::RedisModule_Call else {
-                return Place::Here;
-            };
             let (name, format) = (c"EXISTS".as_ptr(), c"sss".as_ptr());
-            let reply = call(self.raw, name, format, a.inner, b.inner, c.inner);
+            let reply = api!(Call(self.raw, name, format, a.inner, b.inner, c.inner));
             if !reply.is_null() {
-                api!(RedisModule_FreeCallReply(reply) or ());
+                api!(FreeCallReply(reply));
                 return Place::Here;
             }
         }
@@ -71,7 +65,7 @@ pub(super) fn own_id() -> &'static [u8] {
     // SAFETY: in a cluster the server answers with the id's characters, which it keeps as long as
     // it runs; else with null.
     unsafe {
-        let id = api!(RedisModule_GetMyClusterID() or null_mut());
+        let id = api!(GetMyClusterID());
         if id.is_null() {
             return &[];
         }

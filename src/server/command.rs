@@ -2,12 +2,9 @@
 
 use std::ffi::{CStr, CString, c_int};
 use std::fmt::Display;
-use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use redis_module::raw;
-
-use super::api::{OK, api};
+use super::api::{OK, api, raw};
 use super::docs::{Docs, Keys, describe};
 use super::{Ctx, Str, guard};
 
@@ -81,18 +78,13 @@ impl Ctx {
         // reason in errno, where the command was not run.
         let may = unsafe {
             let (ctx, name, format) = (self.raw, name.as_ptr(), c"Cv".as_ptr());
-            match raw::RedisModule_Call {
-                Some(call) => {
-                    let reply = call(ctx, name, format, argv.as_mut_ptr(), argv.len());
-                    let reason = std::io::Error::last_os_error().kind();
-                    if !reply.is_null() {
-                        api!(RedisModule_FreeCallReply(reply) or ());
-                    }
-                    // What is called without a user, such as by another module, has no limits.
-                    !reply.is_null() || reason != std::io::ErrorKind::PermissionDenied
-                }
-                None => false,
+            let reply = api!(Call(ctx, name, format, argv.as_mut_ptr(), argv.len()));
+            let reason = std::io::Error::last_os_error().kind();
+            if !reply.is_null() {
+                api!(FreeCallReply(reply));
             }
+            // What is called without a user, such as by another module, has no limits.
+            !reply.is_null() || reason != std::io::ErrorKind::PermissionDenied
         };
         PROBING.store(false, Ordering::Relaxed);
         may
@@ -104,7 +96,7 @@ pub fn register<C: Command>(ctx: &Ctx) -> bool {
     let key = c_int::from(matches!(C::DOCS.keys, Some(Keys::First(_))));
     // SAFETY: names and flags are static; the entry has the signature that the server expects.
     unsafe {
-        let status = api!(RedisModule_CreateCommand(
+        let status = api!(CreateCommand(
             ctx.raw,
             C::NAME.as_ptr(),
             Some(entry::<C>),
@@ -112,16 +104,16 @@ pub fn register<C: Command>(ctx: &Ctx) -> bool {
             key,
             key,
             key,
-        ) or 1);
+        ));
         if status != OK {
             return false;
         }
-        let command = api!(RedisModule_GetCommand(ctx.raw, C::NAME.as_ptr()) or null_mut());
+        let command = api!(GetCommand(ctx.raw, C::NAME.as_ptr()));
         if command.is_null() {
             return false;
         }
         // Since Redis 7.2. Without it the categories that follow from the flags apply.
-        api!(RedisModule_SetCommandACLCategories(command, C::CATEGORIES.as_ptr()) or 0);
+        api!(SetCommandACLCategories(command, C::CATEGORIES.as_ptr()) or 0);
         describe(command, &C::DOCS)
     }
 }

@@ -4,10 +4,10 @@ use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char, c_int, c_long};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use redis_module::{RedisValue, raw};
+use redis_module::RedisValue;
 
-use super::Str;
-use super::api::{OK, api};
+use super::api::{OK, REQUIRED, api, raw};
+use super::{Str, guard};
 
 /// What a client is told after a panic.
 pub const INTERNAL_ERROR: &str = "ERR internal error, see the server's log";
@@ -27,8 +27,8 @@ pub struct Ctx {
 pub struct Flags(c_int);
 
 impl Flags {
-    fn has(self, flag: u32) -> bool {
-        c_int::try_from(flag).is_ok_and(|flag| self.0 & flag != 0)
+    fn has(self, flag: c_int) -> bool {
+        self.0 & flag != 0
     }
 
     /// The caller is in a transaction or a script, or has asked not to be blocked.
@@ -74,7 +74,7 @@ impl Flags {
 static CLUSTER: AtomicBool = AtomicBool::new(false);
 
 /// Takes note of what does not change while the server runs.
-pub fn remember_server(ctx: &Ctx) {
+pub(super) fn remember_server(ctx: &Ctx) {
     CLUSTER.store(ctx.flags().cluster(), Ordering::Relaxed);
 }
 
@@ -93,24 +93,26 @@ impl Ctx {
         }
     }
 
-    /// Lends the context of a callback that `redis-module` has wrapped, such as the module's
-    /// initialisation.
-    pub fn of<T>(context: &redis_module::Context, body: impl FnOnce(&Self) -> T) -> T {
-        body(&Self::new(context.ctx))
+    /// Lends the context of a callback that `redis-module` has wrapped: the module's initialisation.
+    /// `None` if the body panics.
+    pub fn of<T>(context: &redis_module::Context, body: impl FnOnce(&Self) -> T) -> Option<T> {
+        guard("the module's initialisation", || {
+            body(&Self::new(context.ctx))
+        })
     }
 
     /// Circumstances of this call. Not free: the server computes its memory use for it.
     #[must_use]
     pub fn flags(&self) -> Flags {
         // SAFETY: the context is valid for this call.
-        Flags(unsafe { api!(RedisModule_GetContextFlags(self.raw) or 0) })
+        Flags(unsafe { api!(GetContextFlags(self.raw)) })
     }
 
     /// Whether the server calls a command only to ask for its keys.
     #[must_use]
     pub fn asks_for_keys(&self) -> bool {
         // SAFETY: the context is valid for this call.
-        unsafe { api!(RedisModule_IsKeysPositionRequest(self.raw) or 0) != 0 }
+        unsafe { api!(IsKeysPositionRequest(self.raw)) != 0 }
     }
 
     /// Answers with the position of a key, which the command reads and changes.
@@ -121,7 +123,7 @@ impl Ctx {
         let position = c_int::try_from(position).unwrap_or(c_int::MAX);
         // SAFETY: the context is valid for this call, in which the server asks for keys.
         unsafe {
-            api!(RedisModule_KeyAtPosWithFlags(self.raw, position, flags.cast_signed()) or ());
+            api!(KeyAtPosWithFlags(self.raw, position, flags.into()));
         };
     }
 
@@ -129,28 +131,28 @@ impl Ctx {
     #[must_use]
     pub fn client_id(&self) -> u64 {
         // SAFETY: the context is valid for this call.
-        unsafe { api!(RedisModule_GetClientId(self.raw) or 0) }
+        unsafe { api!(GetClientId(self.raw)) }
     }
 
     /// The database that keys are opened in.
     #[must_use]
     pub fn db(&self) -> i32 {
         // SAFETY: the context is valid for this call.
-        unsafe { api!(RedisModule_GetSelectedDb(self.raw) or 0) }
+        unsafe { api!(GetSelectedDb(self.raw)) }
     }
 
     /// Number of keys in that database.
     #[must_use]
     pub fn keys(&self) -> u64 {
         // SAFETY: the context is valid for this call.
-        unsafe { api!(RedisModule_DbSize(self.raw) or 0) }
+        unsafe { api!(DbSize(self.raw)) }
     }
 
     /// Changes the database that keys are opened in; false if there is no such database.
     #[must_use]
     pub fn select_db(&self, db: i32) -> bool {
         // SAFETY: the context is valid for this call.
-        let status = unsafe { api!(RedisModule_SelectDb(self.raw, db) or 1) };
+        let status = unsafe { api!(SelectDb(self.raw, db)) };
         status == OK
     }
 
@@ -161,9 +163,7 @@ impl Ctx {
         // strings and its length. The strings live until the call returns; the server takes its
         // own references.
         unsafe {
-            let Some(replicate) = raw::RedisModule_Replicate else {
-                return;
-            };
+            let replicate = api!(Replicate);
             let (ctx, name) = (self.raw, command.as_ptr());
             // The server makes room for a vector a second time, so the short ones go without.
             match arguments {
@@ -185,7 +185,7 @@ impl Ctx {
     /// Reports that a key has changed, to WATCH and client-side caches.
     pub fn changed(&self, key: &Str) {
         // SAFETY: context and string are valid for this call.
-        unsafe { api!(RedisModule_SignalModifiedKey(self.raw, key.inner) or 0) };
+        unsafe { api!(SignalModifiedKey(self.raw, key.inner)) };
     }
 
     /// Publishes a message with PUBLISH or SPUBLISH: to this server's subscribers, to those of the
@@ -195,13 +195,10 @@ impl Ctx {
         // SAFETY: the format says: replicate but to the file, two strings; they live until the
         // call returns. The reply is freed, and may be null.
         unsafe {
-            let Some(call) = raw::RedisModule_Call else {
-                return;
-            };
             let (name, format) = (command.as_ptr(), c"!Ass".as_ptr());
-            let reply = call(self.raw, name, format, channel.inner, message.inner);
+            let reply = api!(Call(self.raw, name, format, channel.inner, message.inner));
             if !reply.is_null() {
-                api!(RedisModule_FreeCallReply(reply) or ());
+                api!(FreeCallReply(reply));
             }
         }
     }
@@ -220,31 +217,34 @@ impl Ctx {
         // vector of strings with its length; they live until the call returns. The reply is
         // freed, and is null, with the reason in errno, where the command was not run.
         unsafe {
-            let Some(call) = raw::RedisModule_Call else {
-                return;
-            };
-            let format = format.as_ptr();
-            let reply = call(
-                self.raw,
-                name.as_ptr(),
-                format,
-                argv.as_mut_ptr(),
-                argv.len(),
-            );
+            let (word, format) = (name.as_ptr(), format.as_ptr());
+            let reply = api!(Call(self.raw, word, format, argv.as_mut_ptr(), argv.len()));
             if reply.is_null() {
                 let reason = std::io::Error::last_os_error();
                 self.reply_error(&not_run(name, &reason));
             } else {
                 self.replied(0);
-                api!(RedisModule_ReplyWithCallReply(self.raw, reply) or 0);
-                api!(RedisModule_FreeCallReply(reply) or ());
+                api!(ReplyWithCallReply(self.raw, reply));
+                api!(FreeCallReply(reply));
             }
         }
     }
 
-    /// Writes a line to the server's log.
+    /// Writes a line to the server's log. The line is no format, whatever is in it.
     pub fn log_warning(&self, message: &str) {
-        redis_module::Context::new(self.raw).log_warning(message);
+        let message = CString::new(message.replace('\0', "\\0")).unwrap_or_default();
+        // SAFETY: the format says: one string, which lives until the call returns. The context may be
+        // null. The function may be what the server lacks, which is then not said.
+        unsafe {
+            if let Some(log) = REQUIRED.Log {
+                log(
+                    self.raw,
+                    c"warning".as_ptr(),
+                    c"%s".as_ptr(),
+                    message.as_ptr(),
+                );
+            }
+        }
     }
 
     /// Whether a connection is being closed because everything has been written to it (QUIT), and
@@ -289,21 +289,21 @@ impl Ctx {
     pub fn reply_integer(&self, value: i64) {
         self.replied(0);
         // SAFETY: the context is valid for this call; the same for the replies below.
-        unsafe { api!(RedisModule_ReplyWithLongLong(self.raw, value) or 0) };
+        unsafe { api!(ReplyWithLongLong(self.raw, value)) };
     }
 
     /// Replies nil.
     pub fn reply_nil(&self) {
         self.replied(0);
         // SAFETY: as above.
-        unsafe { api!(RedisModule_ReplyWithNull(self.raw) or 0) };
+        unsafe { api!(ReplyWithNull(self.raw)) };
     }
 
     /// Replies a boolean (RESP3) or 0 and 1 (RESP2).
     pub fn reply_bool(&self, value: bool) {
         self.replied(0);
         // SAFETY: as above.
-        unsafe { api!(RedisModule_ReplyWithBool(self.raw, c_int::from(value)) or 0) };
+        unsafe { api!(ReplyWithBool(self.raw, c_int::from(value))) };
     }
 
     /// Replies a bulk string.
@@ -311,7 +311,7 @@ impl Ctx {
         self.replied(0);
         let start = bytes.as_ptr().cast::<c_char>();
         // SAFETY: as above; the server copies the bytes.
-        unsafe { api!(RedisModule_ReplyWithStringBuffer(self.raw, start, bytes.len()) or 0) };
+        unsafe { api!(ReplyWithStringBuffer(self.raw, start, bytes.len())) };
     }
 
     /// Begins an array; that many replies follow.
@@ -319,7 +319,7 @@ impl Ctx {
         self.replied(length);
         let length = c_long::try_from(length).unwrap_or(c_long::MAX);
         // SAFETY: as above.
-        unsafe { api!(RedisModule_ReplyWithArray(self.raw, length) or 0) };
+        unsafe { api!(ReplyWithArray(self.raw, length)) };
     }
 
     /// Begins a map (RESP3) or a flat array (RESP2); twice that many replies follow.
@@ -327,7 +327,7 @@ impl Ctx {
         self.replied(length.saturating_mul(2));
         let length = c_long::try_from(length).unwrap_or(c_long::MAX);
         // SAFETY: as above.
-        unsafe { api!(RedisModule_ReplyWithMap(self.raw, length) or 0) };
+        unsafe { api!(ReplyWithMap(self.raw, length)) };
     }
 
     /// Replies an error: one line that begins with an upper-case code.
@@ -335,7 +335,7 @@ impl Ctx {
         self.replied(0);
         let text = CString::new(text).unwrap_or_else(|_| c"ERR internal error".to_owned());
         // SAFETY: as above; the server copies the text.
-        unsafe { api!(RedisModule_ReplyWithError(self.raw, text.as_ptr()) or 0) };
+        unsafe { api!(ReplyWithError(self.raw, text.as_ptr())) };
     }
 }
 

@@ -4,9 +4,7 @@ use std::ffi::{CStr, c_int};
 use std::mem::size_of;
 use std::ptr::{null, null_mut};
 
-use redis_module::raw;
-
-use super::api::{OK, api};
+use super::api::{OK, api, raw};
 
 /// A command as its documentation shows it.
 #[derive(Clone, Copy, Debug)]
@@ -181,7 +179,7 @@ impl Forms {
             type_,
             key_spec_index: if type_ == KEY { 0 } else { -1 },
             token: argument.token.map_or(null(), CStr::as_ptr),
-            flags: flags.cast_signed(),
+            flags,
             subargs: parts.map_or(null_mut(), |parts| self.of(parts)),
             ..empty()
         }
@@ -269,6 +267,6 @@ pub(super) fn describe(command: *mut raw::RedisModuleCommand, docs: &Docs) -> bo
     };
     // SAFETY: the command was just registered; the server copies everything that `info` points
     // to, which lives until the call returns.
-    let status = unsafe { api!(RedisModule_SetCommandInfo(command, &raw const info) or 1) };
+    let status = unsafe { api!(SetCommandInfo(command, &raw const info)) };
     status == OK
 }

@@ -5,9 +5,9 @@ use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::null_mut;
 
-use redis_module::{NotifyEvent, raw};
+use redis_module::NotifyEvent;
 
-use super::api::{OK, api};
+use super::api::{OK, api, raw};
 use super::{Ctx, Str, announce, guard, selected};
 
 /// Functions that the server's events call.
@@ -71,9 +71,7 @@ fn listen_to_keys(ctx: &Ctx, classes: NotifyEvent) -> bool {
     let classes = classes.bits();
     // SAFETY: the callback has the signature that the server expects and lives as long as the
     // module; the server forgets it when the module is unloaded.
-    let status = unsafe {
-        api!(RedisModule_SubscribeToKeyspaceEvents(ctx.raw, classes, Some(key_event)) or 1)
-    };
+    let status = unsafe { api!(SubscribeToKeyspaceEvents(ctx.raw, classes, Some(key_event))) };
     status == OK
 }
 
@@ -81,7 +79,7 @@ fn listen_to_keys(ctx: &Ctx, classes: NotifyEvent) -> bool {
 pub fn hurry() {
     extern "C" fn nothing(_data: *mut c_void) {}
     // SAFETY: the callback does nothing; that the event loop wakes up for it is all.
-    unsafe { api!(RedisModule_EventLoopAddOneShot(Some(nothing), null_mut()) or 0) };
+    unsafe { api!(EventLoopAddOneShot(Some(nothing), null_mut())) };
 }
 
 type Callback = extern "C" fn(*mut raw::RedisModuleCtx, raw::RedisModuleEvent, u64, *mut c_void);
@@ -90,8 +88,7 @@ fn listen(ctx: &Ctx, id: u64, callback: Callback) -> bool {
     let event = raw::RedisModuleEvent { id, dataver: 1 };
     // SAFETY: the callback has the signature that the server expects and lives as long as the
     // module; the server forgets it when the module is unloaded.
-    let status =
-        unsafe { api!(RedisModule_SubscribeToServerEvent(ctx.raw, event, Some(callback)) or 1) };
+    let status = unsafe { api!(SubscribeToServerEvent(ctx.raw, event, Some(callback))) };
     status == OK
 }
 

@@ -7,9 +7,7 @@
 use std::ffi::c_int;
 use std::ptr::null_mut;
 
-use redis_module::raw;
-
-use super::api::api;
+use super::api::{api, raw};
 use super::{Ctx, Str, guard};
 
 /// A command on its way to the server.
@@ -30,12 +28,10 @@ pub trait Filter {
 /// Has the server show every command to this filter from now on. False if it refuses.
 #[must_use]
 pub fn register<F: Filter>(ctx: &Ctx) -> bool {
-    let not_own = raw::REDISMODULE_CMDFILTER_NOSELF.cast_signed();
+    let not_own = raw::REDISMODULE_CMDFILTER_NOSELF;
     // SAFETY: the callback has the signature that the server expects and lives as long as the
     // module; the server forgets it when the module is unloaded.
-    let filter = unsafe {
-        api!(RedisModule_RegisterCommandFilter(ctx.raw, Some(entry::<F>), not_own) or null_mut())
-    };
+    let filter = unsafe { api!(RegisterCommandFilter(ctx.raw, Some(entry::<F>), not_own)) };
     !filter.is_null()
 }
 
@@ -46,12 +42,12 @@ impl Incoming {
         // SAFETY: the context is valid during the callback; the server answers null where there
         // is no such argument, and the string lives as long as the command is not changed.
         unsafe {
-            let string = api!(RedisModule_CommandFilterArgGet(self.raw, index) or null_mut());
+            let string = api!(CommandFilterArgGet(self.raw, index));
             if string.is_null() {
                 return None;
             }
             let mut length = 0;
-            let start = api!(RedisModule_StringPtrLen(string, &raw mut length) or return None);
+            let start = api!(StringPtrLen(string, &raw mut length));
             Some(std::slice::from_raw_parts(start.cast::<u8>(), length))
         }
     }
@@ -60,7 +56,7 @@ impl Incoming {
     #[must_use]
     pub fn client(&self) -> Option<u64> {
         // SAFETY: the function is there or not; the context is valid during the callback.
-        unsafe { raw::RedisModule_CommandFilterGetClientId.map(|client| client(self.raw)) }
+        unsafe { Some(api!(CommandFilterGetClientId(self.raw) or return None)) }
     }
 
     /// Makes it another command, with the same arguments.
@@ -68,8 +64,8 @@ impl Incoming {
         // SAFETY: the context is valid during the callback. The server takes one reference to the
         // new string over, and gives its own to the old one up.
         unsafe {
-            api!(RedisModule_RetainString(null_mut(), name.inner) or return);
-            api!(RedisModule_CommandFilterArgReplace(self.raw, 0, name.inner) or 0);
+            api!(RetainString(null_mut(), name.inner));
+            api!(CommandFilterArgReplace(self.raw, 0, name.inner));
         }
     }
 }

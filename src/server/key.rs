@@ -7,9 +7,7 @@ use std::borrow::Cow;
 use std::ffi::{c_char, c_int, c_long, c_void};
 use std::ptr::{null, null_mut};
 
-use redis_module::raw;
-
-use super::api::{OK, api};
+use super::api::{OK, api, raw};
 use super::{Ctx, Str};
 
 /// What a key is opened for.
@@ -96,13 +94,13 @@ fn open(ctx: &Ctx, name: &Str, access: Access) -> *mut raw::RedisModuleKey {
     };
     // SAFETY: context and name are valid; the handle is kept by a `Key`, which cannot outlive the
     // context's borrow.
-    unsafe { api!(RedisModule_OpenKey(ctx.raw, name.inner, mode.cast_signed()) or null_mut()) }
+    unsafe { api!(OpenKey(ctx.raw, name.inner, mode)) }
 }
 
 fn close(key: *mut raw::RedisModuleKey) {
     if !key.is_null() {
         // SAFETY: the handle came from OpenKey, and its `Key` gives it up with this.
-        unsafe { api!(RedisModule_CloseKey(key) or ()) };
+        unsafe { api!(CloseKey(key)) };
     }
 }
 
@@ -143,9 +141,8 @@ impl<'c> Key<'c> {
     #[must_use]
     pub fn kind(&self) -> Kind {
         // SAFETY: KeyType accepts an open handle or null.
-        let kind = unsafe { api!(RedisModule_KeyType(self.raw) or 0) };
-        // The constants are isize in the bindings: they serve as enum discriminants there.
-        match kind as isize {
+        let kind = unsafe { api!(KeyType(self.raw)) };
+        match kind {
             raw::REDISMODULE_KEYTYPE_EMPTY => Kind::Empty,
             raw::REDISMODULE_KEYTYPE_STRING => Kind::String,
             raw::REDISMODULE_KEYTYPE_LIST => Kind::List,
@@ -166,7 +163,7 @@ impl<'c> Key<'c> {
     #[must_use]
     pub fn len(&self) -> usize {
         // SAFETY: ValueLength accepts an open handle or null.
-        unsafe { api!(RedisModule_ValueLength(self.raw) or 0) }
+        unsafe { api!(ValueLength(self.raw)) }
     }
 
     /// Whether there is no such key.
@@ -181,7 +178,7 @@ impl<'c> Key<'c> {
         // The server would keep a place in a list that is not there any more.
         self.stand_nowhere();
         // SAFETY: an open handle; DeleteKey refuses one that is not open for writing.
-        unsafe { api!(RedisModule_DeleteKey(self.raw) or 0) };
+        unsafe { api!(DeleteKey(self.raw)) };
     }
 
     /// The instant at which the key expires, in milliseconds since the Unix epoch.
@@ -191,7 +188,7 @@ impl<'c> Key<'c> {
             return None;
         }
         // SAFETY: an open handle.
-        let at = unsafe { api!(RedisModule_GetAbsExpire(self.raw) or -1) };
+        let at = unsafe { api!(GetAbsExpire(self.raw)) };
         u64::try_from(at).ok()
     }
 
@@ -200,15 +197,15 @@ impl<'c> Key<'c> {
         self.make_writable();
         let at = i64::try_from(at).unwrap_or(i64::MAX);
         // SAFETY: an open handle; SetAbsExpire refuses an empty key.
-        unsafe { api!(RedisModule_SetAbsExpire(self.raw, at) or 0) };
+        unsafe { api!(SetAbsExpire(self.raw, at)) };
     }
 
     /// Takes the expiry away.
     pub fn set_persistent(&mut self) {
         self.make_writable();
-        let never = raw::REDISMODULE_NO_EXPIRE.into();
+        let never = raw::REDISMODULE_NO_EXPIRE;
         // SAFETY: an open handle; SetAbsExpire refuses an empty key.
-        unsafe { api!(RedisModule_SetAbsExpire(self.raw, never) or 0) };
+        unsafe { api!(SetAbsExpire(self.raw, never)) };
     }
 
     /// The value of a hash's field.
@@ -220,14 +217,8 @@ impl<'c> Key<'c> {
         let mut value: *mut raw::RedisModuleString = null_mut();
         // SAFETY: the arguments are pairs of a field and a place for its value, ended by null.
         unsafe {
-            let get = raw::RedisModule_HashGet?;
-            get(
-                self.raw,
-                raw::REDISMODULE_HASH_NONE.cast_signed(),
-                field.inner,
-                &raw mut value,
-                null::<c_char>(),
-            );
+            let (none, end) = (raw::REDISMODULE_HASH_NONE, null::<c_char>());
+            api!(HashGet(self.raw, none, field.inner, &raw mut value, end));
         }
         adopt(value)
     }
@@ -238,16 +229,8 @@ impl<'c> Key<'c> {
         // SAFETY: the arguments are pairs of a field and its value, ended by null; the server
         // copies both.
         unsafe {
-            let Some(set) = raw::RedisModule_HashSet else {
-                return;
-            };
-            set(
-                self.raw,
-                raw::REDISMODULE_HASH_NONE.cast_signed(),
-                field.inner,
-                value.inner,
-                null::<c_char>(),
-            );
+            let (none, end) = (raw::REDISMODULE_HASH_NONE, null::<c_char>());
+            api!(HashSet(self.raw, none, field.inner, value.inner, end));
         }
     }
 
@@ -258,18 +241,15 @@ impl<'c> Key<'c> {
         // SAFETY: the arguments are pairs of a field and its value, ended by null; the server
         // copies all of them.
         unsafe {
-            let Some(set) = raw::RedisModule_HashSet else {
-                return;
-            };
-            set(
+            api!(HashSet(
                 self.raw,
-                raw::REDISMODULE_HASH_NONE.cast_signed(),
+                raw::REDISMODULE_HASH_NONE,
                 first.inner,
                 its.inner,
                 second.inner,
                 others.inner,
                 null::<c_char>(),
-            );
+            ));
         }
     }
 
@@ -300,14 +280,14 @@ impl<'c> Key<'c> {
         let mut found: Found = None;
         // SAFETY: the cursor is made and destroyed here; `found` outlives the scan.
         unsafe {
-            let cursor = api!(RedisModule_ScanCursorCreate() or return None);
+            let cursor = api!(ScanCursorCreate());
             while found.is_none() {
                 let place = (&raw mut found).cast();
-                if api!(RedisModule_ScanKey(self.raw, cursor, Some(take), place) or 0) == 0 {
+                if api!(ScanKey(self.raw, cursor, Some(take), place)) == 0 {
                     break;
                 }
             }
-            api!(RedisModule_ScanCursorDestroy(cursor) or ());
+            api!(ScanCursorDestroy(cursor));
         }
         found
     }
@@ -318,7 +298,7 @@ impl<'c> Key<'c> {
         self.stand_near(index);
         let index = c_long::try_from(index).ok()?;
         // SAFETY: ListGet accepts any handle and refuses other types.
-        adopt(unsafe { api!(RedisModule_ListGet(self.raw, index) or null_mut()) })
+        adopt(unsafe { api!(ListGet(self.raw, index)) })
     }
 
     /// Stands at an index or a few steps before it. Backwards the server steps no cheaper.
@@ -346,11 +326,10 @@ impl<'c> Key<'c> {
     /// Adds an element at the end of a list; makes the list if there is none.
     pub fn list_push(&mut self, element: &Str) {
         self.make_writable();
-        #[allow(clippy::cast_possible_truncation)] // -1, which the bindings give a wider type.
-        let tail = raw::REDISMODULE_LIST_TAIL as c_int;
+        let tail = raw::REDISMODULE_LIST_TAIL;
         self.place = Place::Nowhere;
         // SAFETY: ListPush accepts any handle and refuses other types; the server copies.
-        unsafe { api!(RedisModule_ListPush(self.raw, tail, element.inner) or 0) };
+        unsafe { api!(ListPush(self.raw, tail, element.inner)) };
     }
 
     /// Deletes the element of a list at an index. Only where the handle has jumped: after steps back,
@@ -365,7 +344,7 @@ impl<'c> Key<'c> {
             return;
         };
         // SAFETY: ListDelete accepts any handle and refuses other types.
-        unsafe { api!(RedisModule_ListDelete(self.raw, index) or 0) };
+        unsafe { api!(ListDelete(self.raw, index)) };
     }
 
     /// The score of a sorted set's member.
@@ -376,8 +355,7 @@ impl<'c> Key<'c> {
         }
         let mut score = 0.0;
         // SAFETY: an open handle of a sorted set, and a place for the score.
-        let status =
-            unsafe { api!(RedisModule_ZsetScore(self.raw, member.inner, &raw mut score) or 1) };
+        let status = unsafe { api!(ZsetScore(self.raw, member.inner, &raw mut score)) };
         (status == OK).then_some(score)
     }
 
@@ -385,7 +363,7 @@ impl<'c> Key<'c> {
     pub fn set_score(&mut self, member: &Str, score: f64) {
         self.make_writable();
         // SAFETY: ZsetAdd refuses other types; no flags are passed; the server copies.
-        unsafe { api!(RedisModule_ZsetAdd(self.raw, score, member.inner, null_mut()) or 0) };
+        unsafe { api!(ZsetAdd(self.raw, score, member.inner, null_mut())) };
     }
 
     /// Removes a member of a sorted set; true if it was there.
@@ -396,7 +374,7 @@ impl<'c> Key<'c> {
         self.make_writable();
         let mut removed: c_int = 0;
         // SAFETY: an open handle of a sorted set, and a place for the answer.
-        unsafe { api!(RedisModule_ZsetRem(self.raw, member.inner, &raw mut removed) or 0) };
+        unsafe { api!(ZsetRem(self.raw, member.inner, &raw mut removed)) };
         removed != 0
     }
 
@@ -410,16 +388,16 @@ impl<'c> Key<'c> {
         // SAFETY: an open handle of a sorted set; the range is stopped before it is used again.
         unsafe {
             let (low, high) = (f64::NEG_INFINITY, f64::INFINITY);
-            api!(RedisModule_ZsetFirstInScoreRange(self.raw, low, high, 0, 0) or 0);
-            while api!(RedisModule_ZsetRangeEndReached(self.raw) or 1) == 0 {
+            api!(ZsetFirstInScoreRange(self.raw, low, high, 0, 0));
+            while api!(ZsetRangeEndReached(self.raw)) == 0 {
                 let mut score = 0.0;
-                let member = api!(RedisModule_ZsetRangeCurrentElement(self.raw, &raw mut score) or null_mut());
+                let member = api!(ZsetRangeCurrentElement(self.raw, &raw mut score));
                 if let Some(member) = adopt(member) {
                     members.push((member.as_slice().to_vec(), score));
                 }
-                api!(RedisModule_ZsetRangeNext(self.raw) or 0);
+                api!(ZsetRangeNext(self.raw));
             }
-            api!(RedisModule_ZsetRangeStop(self.raw) or ());
+            api!(ZsetRangeStop(self.raw));
         }
         members
     }
@@ -433,8 +411,8 @@ impl<'c> Key<'c> {
         let mut length = 0;
         // SAFETY: an open handle of a string; the bytes are not used after the key is used again.
         unsafe {
-            let mode = raw::REDISMODULE_READ.cast_signed();
-            let start = api!(RedisModule_StringDMA(self.raw, &raw mut length, mode) or null_mut());
+            let mode = raw::REDISMODULE_READ;
+            let start = api!(StringDMA(self.raw, &raw mut length, mode));
             if start.is_null() {
                 return None;
             }
@@ -453,8 +431,8 @@ impl<'c> Key<'c> {
         // SAFETY: an open handle of a string; opened for writing, the server gives a place that
         // belongs to this key alone. It is null if the key is not open for writing.
         unsafe {
-            let mode = raw::REDISMODULE_WRITE.cast_signed();
-            let start = api!(RedisModule_StringDMA(self.raw, &raw mut length, mode) or null_mut());
+            let mode = raw::REDISMODULE_WRITE;
+            let start = api!(StringDMA(self.raw, &raw mut length, mode));
             if start.is_null() || length != bytes.len() {
                 return false;
             }
@@ -467,7 +445,7 @@ impl<'c> Key<'c> {
     pub fn set_string(&mut self, value: &Str) {
         self.make_writable();
         // SAFETY: an open handle; StringSet refuses one that is not open for writing.
-        unsafe { api!(RedisModule_StringSet(self.raw, value.inner) or 0) };
+        unsafe { api!(StringSet(self.raw, value.inner)) };
     }
 }
 

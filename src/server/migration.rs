@@ -7,9 +7,7 @@
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 
-use redis_module::raw;
-
-use super::api::{OK, api};
+use super::api::{OK, api, raw};
 use super::{Ctx, guard};
 
 /// Valkey's number for "this module can handle atomic slot migrations".
@@ -48,18 +46,18 @@ impl Ctx {
     ///   a WATCH fail;
     /// - where the server knows it, that slots can come with their keys while they are still another's.
     pub fn declare_options(&self) {
-        let mut options = raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED.cast_signed();
+        let mut options = raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED;
         if self.knows_atomic_migration() {
             options |= HANDLES_ATOMIC_MIGRATION;
         }
         // SAFETY: the context is valid for this call.
-        unsafe { api!(RedisModule_SetModuleOptions(self.raw, options) or ()) };
+        unsafe { api!(SetModuleOptions(self.raw, options)) };
     }
 
     /// The numbers above are Valkey's: another server may mean something else by them.
     fn knows_atomic_migration(&self) -> bool {
         // SAFETY: the function takes nothing and only reads the server's state.
-        let known = unsafe { api!(RedisModule_GetModuleOptionsAll() or 0) };
+        let known = unsafe { api!(GetModuleOptionsAll() or 0) };
         known & HANDLES_ATOMIC_MIGRATION != 0 && self.info(c"server", c"valkey_version").is_some()
     }
 
@@ -75,9 +73,7 @@ impl Ctx {
         };
         // SAFETY: the callback has the signature that the server expects and lives as long as the module;
         // the server forgets it when the module is unloaded.
-        let status = unsafe {
-            api!(RedisModule_SubscribeToServerEvent(self.raw, event, Some(migration)) or 1)
-        };
+        let status = unsafe { api!(SubscribeToServerEvent(self.raw, event, Some(migration))) };
         if status != OK {
             self.log_warning("fairlock: the server does not tell of slot migrations");
         }

@@ -1,9 +1,10 @@
 //! The only room that says `unsafe`: safe wrappers of the server's module API.
 //!
-//! `redis-module` brings the generated bindings, strings and configuration; what its safe half
-//! lacks (lists, sorted sets, blocking with time-out and disconnect, replication without copies,
-//! the event loop) is wrapped here once. Every call into the module that the server makes runs
-//! under [`guard`], so that a panic ends in a log line and an error reply, never in the server.
+//! `redis-module` brings strings, configuration and the module's entry; what its safe half lacks
+//! (lists, sorted sets, blocking with time-out and disconnect, replication without copies, the event
+//! loop) is wrapped here once. `api.h` lists all that is used of the server's interface. Every call
+//! into the module that the server makes runs under [`guard`], so that a panic ends in a log line
+//! and an error reply, never in the server.
 //!
 //! Everything here runs on the server's main thread; none of these types is `Send`.
 
@@ -34,10 +35,10 @@ pub mod user;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null_mut;
 
-pub use alloc::ServerAlloc;
-pub use api::missing_function;
+pub use alloc::{ServerAlloc, is_aligned};
+pub use api::find_functions;
 pub use command::{Args, Command};
-pub use context::{Ctx, Flags, INTERNAL_ERROR, in_cluster, remember_server};
+pub use context::{Ctx, Flags, INTERNAL_ERROR, in_cluster};
 pub use key::{Access, Key, Kind};
 pub use redis_module::RedisString as Str;
 
@@ -102,11 +103,21 @@ pub fn share(string: &Str) -> Str {
     Str::new(None, string.inner)
 }
 
+/// Takes note of what does not change while the server runs, and forgets what an earlier load of the
+/// module may have left: the module's code and state stay where they are when it is unloaded.
+pub fn start_afresh(ctx: &Ctx) {
+    context::remember_server(ctx);
+    nodes::start_afresh();
+    selected::start_afresh();
+}
+
 /// Runs a callback of the server; a panic in it is logged and becomes `None`.
 fn guard<T>(what: &str, body: impl FnOnce() -> T) -> Option<T> {
     let result = catch_unwind(AssertUnwindSafe(body));
     if result.is_err() {
-        redis_module::logging::log_warning(format!(
+        // Without the call's own context, which may be what went wrong.
+        let nobody = Ctx::new(null_mut());
+        nobody.log_warning(&format!(
             "fairlock: panic in {what}; please report this as a bug"
         ));
     }
@@ -118,7 +129,7 @@ fn guard<T>(what: &str, body: impl FnOnce() -> T) -> Option<T> {
 #[must_use]
 pub fn load_configuration(context: &redis_module::Context) -> bool {
     // SAFETY: the context is that of the module's initialisation, as LoadConfigs requires.
-    unsafe { api::api!(RedisModule_LoadConfigs(context.ctx) or 0) == 0 }
+    unsafe { api::api!(LoadConfigs(context.ctx)) == 0 }
 }
 
 #[cfg(test)]

@@ -39,14 +39,14 @@ impl Ctx {
         // SAFETY: one word, which lives until the call returns, and a place for the number of keys. The
         // list of keys is null or ours to free.
         unsafe {
-            let list = api!(RedisModule_GetCommandKeys(
+            let list = api!(GetCommandKeys(
                 self.raw,
                 words.as_mut_ptr(),
                 1,
                 &raw mut keys
-            ) or return true);
+            ));
             if !list.is_null() {
-                api!(RedisModule_Free(list.cast()) or ());
+                api!(Free(list.cast()));
                 return true;
             }
         }

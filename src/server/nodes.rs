@@ -13,10 +13,10 @@ use std::ops::RangeInclusive;
 use std::os::unix::fs::MetadataExt as _;
 use std::ptr::null_mut;
 
-use redis_module::{RedisValue, raw};
+use redis_module::RedisValue;
 
 use super::Ctx;
-use super::api::{OK, api};
+use super::api::{OK, api, raw};
 use super::cluster::own_id;
 use super::context::text;
 
@@ -68,6 +68,11 @@ thread_local! {
     static SEEN: RefCell<Option<Seen>> = const { RefCell::new(None) };
 }
 
+/// Forgets what an earlier load of the module may have left.
+pub(super) fn start_afresh() {
+    SEEN.set(None);
+}
+
 /// Room for what the server writes of a node: an address of at most 46 bytes, or an id of 40.
 const ROOM: usize = 64;
 
@@ -109,14 +114,14 @@ impl Ctx {
         // SAFETY: the id ends with a null, and there is room for all that the server writes. What
         // it does not write stays null.
         let status = unsafe {
-            api!(RedisModule_GetClusterNodeInfo(
+            api!(GetClusterNodeInfo(
                 self.raw,
                 id.as_ptr(),
                 address_at.cast::<c_char>(),
                 master_at.cast::<c_char>(),
                 &raw mut port,
                 null_mut(),
-            ) or 1)
+            ))
         };
         (status == OK).then(|| Node {
             address: until_null(&address),
@@ -202,7 +207,7 @@ fn until_null(bytes: &[u8]) -> String {
 fn read_line(line: &str) -> Option<Line<'_>> {
     let mut words = line.split(' ');
     let id = words.next()?;
-    if id.len() != raw::REDISMODULE_NODE_ID_LEN as usize {
+    if id.len() != raw::REDISMODULE_NODE_ID_LEN {
         return None;
     }
     let hostname = words.next()?.split(',').nth(1).unwrap_or_default();

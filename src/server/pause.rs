@@ -8,7 +8,7 @@ impl Ctx {
     #[must_use]
     pub fn writes_paused(&self) -> bool {
         // SAFETY: the function takes nothing and only reads the server's state.
-        unsafe { api!(RedisModule_AvoidReplicaTraffic() or 0) != 0 }
+        unsafe { api!(AvoidReplicaTraffic()) != 0 }
     }
 
     /// Whether writes are paused so that another server can take over: by FAILOVER, CLUSTER FAILOVER or

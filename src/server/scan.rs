@@ -1,11 +1,8 @@
 //! Walking over all keys, a few at a time.
 
 use std::ffi::c_void;
-use std::ptr::null_mut;
 
-use redis_module::raw;
-
-use super::api::api;
+use super::api::{api, raw};
 use super::{Ctx, Str, guard};
 
 /// A walk over the keys of all databases. It can be put down between its steps: keys that are
@@ -22,7 +19,7 @@ type Told<'a> = &'a mut dyn FnMut(&Ctx, &[u8]);
 impl Default for KeyScan {
     fn default() -> Self {
         // SAFETY: the function takes nothing; the cursor is destroyed when this is dropped.
-        let cursor = unsafe { api!(RedisModule_ScanCursorCreate() or null_mut()) };
+        let cursor = unsafe { api!(ScanCursorCreate()) };
         Self { cursor, db: 0 }
     }
 }
@@ -30,7 +27,7 @@ impl Default for KeyScan {
 impl Drop for KeyScan {
     fn drop(&mut self) {
         // SAFETY: the cursor came from ScanCursorCreate and is destroyed once.
-        unsafe { api!(RedisModule_ScanCursorDestroy(self.cursor) or ()) };
+        unsafe { api!(ScanCursorDestroy(self.cursor)) };
     }
 }
 
@@ -43,11 +40,11 @@ impl KeyScan {
         let place = (&raw mut found).cast::<c_void>();
         // SAFETY: context and cursor are valid; the callback gets the place of `found`, which
         // outlives the call.
-        let more = unsafe { api!(RedisModule_Scan(ctx.raw, self.cursor, Some(tell), place) or 0) };
+        let more = unsafe { api!(Scan(ctx.raw, self.cursor, Some(tell), place)) };
         if more == 0 {
             self.db += 1;
             // SAFETY: as above; a cursor that has come to its end begins anew.
-            unsafe { api!(RedisModule_ScanCursorRestart(self.cursor) or ()) };
+            unsafe { api!(ScanCursorRestart(self.cursor)) };
         }
         true
     }

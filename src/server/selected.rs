@@ -8,10 +8,8 @@
 
 use std::cell::Cell;
 
-use redis_module::raw;
-
 use super::Ctx;
-use super::api::{OK, api};
+use super::api::{OK, api, raw};
 use super::filter::Incoming;
 
 thread_local! {
@@ -19,6 +17,12 @@ thread_local! {
     static MOVED_FROM: Cell<Option<i32>> = const { Cell::new(None) };
     /// The client that has sent a COPY last, and its database.
     static COPIED_BY: Cell<Option<(u64, i32)>> = const { Cell::new(None) };
+}
+
+/// Forgets what an earlier load of the module may have left.
+pub(super) fn start_afresh() {
+    MOVED_FROM.set(None);
+    COPIED_BY.set(None);
 }
 
 /// A COPY is about to run, or to be queued.
@@ -50,7 +54,7 @@ pub(super) fn restore(ctx: &Ctx, event: &[u8]) {
 
 fn selected_by(client: u64) -> Option<i32> {
     let mut info = raw::RedisModuleClientInfo {
-        version: u64::from(raw::REDISMODULE_CLIENTINFO_VERSION),
+        version: raw::REDISMODULE_CLIENTINFO_VERSION,
         flags: 0,
         id: 0,
         addr: [0; 46],
@@ -59,6 +63,6 @@ fn selected_by(client: u64) -> Option<i32> {
     };
     let place = (&raw mut info).cast();
     // SAFETY: `place` has room for the info of the version that it says.
-    let status = unsafe { api!(RedisModule_GetClientInfoById(place, client) or 1) };
+    let status = unsafe { api!(GetClientInfoById(place, client)) };
     (status == OK).then(|| i32::from(info.db))
 }

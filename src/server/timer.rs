@@ -3,9 +3,7 @@
 use std::ffi::c_void;
 use std::ptr::null_mut;
 
-use redis_module::raw;
-
-use super::api::api;
+use super::api::{api, raw};
 use super::{Ctx, guard};
 
 /// A timer that has not fired yet.
@@ -23,15 +21,14 @@ pub trait Alarm {
 pub fn start<A: Alarm>(ctx: &Ctx, delay: u64) -> Timer {
     let delay = i64::try_from(delay).unwrap_or(i64::MAX);
     // SAFETY: the callback has the signature that the server expects; no data is passed.
-    let id =
-        unsafe { api!(RedisModule_CreateTimer(ctx.raw, delay, Some(ring::<A>), null_mut()) or 0) };
+    let id = unsafe { api!(CreateTimer(ctx.raw, delay, Some(ring::<A>), null_mut())) };
     Timer(id)
 }
 
 /// Stops a timer before it fires.
 pub fn stop(ctx: &Ctx, timer: &Timer) {
     // SAFETY: an id that is not known any more is refused by the server.
-    unsafe { api!(RedisModule_StopTimer(ctx.raw, timer.0, null_mut()) or 0) };
+    unsafe { api!(StopTimer(ctx.raw, timer.0, null_mut())) };
 }
 
 extern "C" fn ring<A: Alarm>(ctx: *mut raw::RedisModuleCtx, _data: *mut c_void) {

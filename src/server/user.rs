@@ -4,9 +4,7 @@ use std::cell::Cell;
 use std::ffi::c_int;
 use std::ptr::null_mut;
 
-use redis_module::raw;
-
-use super::api::{OK, api};
+use super::api::{OK, OPTIONAL, api, raw};
 use super::key::adopt;
 use super::{Ctx, Str, string};
 
@@ -40,7 +38,7 @@ const ADMIN: [&[u8]; 4] = [b"debug", b"failover", b"replicaof", b"shutdown"];
 pub fn remember_module(ctx: &Ctx) {
     // SAFETY: the context is that of the module's initialisation. The one that is made lives
     // until [`forget_module`].
-    NO_CALL.set(unsafe { api!(RedisModule_GetDetachedThreadSafeContext(ctx.raw) or null_mut()) });
+    NO_CALL.set(unsafe { api!(GetDetachedThreadSafeContext(ctx.raw)) });
 }
 
 /// Gives back what [`remember_module`] took. To be called when the module is unloaded, or cannot
@@ -49,7 +47,7 @@ pub fn forget_module() {
     let ctx = NO_CALL.take();
     if !ctx.is_null() {
         // SAFETY: the context was made by the server and is given back once.
-        unsafe { api!(RedisModule_FreeThreadSafeContext(ctx) or ()) };
+        unsafe { api!(FreeThreadSafeContext(ctx)) };
     }
 }
 
@@ -61,7 +59,7 @@ pub fn user_of(client: u64) -> Option<Str> {
         return None;
     }
     // SAFETY: the context was not given back yet; the server looks the connection up.
-    adopt(unsafe { api!(RedisModule_GetClientUserNameById(ctx, client) or null_mut()) })
+    adopt(unsafe { api!(GetClientUserNameById(ctx, client)) })
 }
 
 impl Ctx {
@@ -78,8 +76,7 @@ impl Ctx {
     #[must_use]
     pub fn may_administrate(&self, command: &str) -> bool {
         // SAFETY: the table of functions is written once, before this, and only read afterwards.
-        let function = unsafe { raw::RedisModule_SetCommandACLCategories };
-        if function.is_some() {
+        if unsafe { OPTIONAL.SetCommandACLCategories }.is_some() {
             return true;
         }
         let Some(name) = self.user_name() else {
@@ -97,7 +94,7 @@ impl User {
     #[must_use]
     pub fn named(name: &Str) -> Option<Self> {
         // SAFETY: the string is valid; the server answers null if there is no such user.
-        let raw = unsafe { api!(RedisModule_GetModuleUserFromUserName(name.inner) or null_mut()) };
+        let raw = unsafe { api!(GetModuleUserFromUserName(name.inner)) };
         (!raw.is_null()).then_some(Self { raw })
     }
 
@@ -105,16 +102,15 @@ impl User {
     #[must_use]
     pub fn rules(&self) -> Option<Str> {
         // SAFETY: the user is valid as long as `self`.
-        adopt(unsafe { api!(RedisModule_GetModuleUserACLString(self.raw) or null_mut()) })
+        adopt(unsafe { api!(GetModuleUserACLString(self.raw) or null_mut()) })
     }
 
     /// Whether the user may read a key.
     #[must_use]
     pub fn may_read(&self, key: &Str) -> bool {
-        let access = raw::REDISMODULE_CMD_KEY_ACCESS.cast_signed();
+        let access = raw::REDISMODULE_CMD_KEY_ACCESS.into();
         // SAFETY: the user and the string are valid during the call.
-        let status =
-            unsafe { api!(RedisModule_ACLCheckKeyPermissions(self.raw, key.inner, access) or 1) };
+        let status = unsafe { api!(ACLCheckKeyPermissions(self.raw, key.inner, access)) };
         status == OK
     }
 
@@ -134,7 +130,11 @@ impl User {
         let count = c_int::try_from(argv.len()).unwrap_or(c_int::MAX);
         // SAFETY: the user and the strings are valid during the call, and there are as many.
         let status = unsafe {
-            api!(RedisModule_ACLCheckCommandPermissions(self.raw, argv.as_mut_ptr(), count) or 1)
+            api!(ACLCheckCommandPermissions(
+                self.raw,
+                argv.as_mut_ptr(),
+                count
+            ))
         };
         status == OK
     }
@@ -143,6 +143,6 @@ impl User {
 impl Drop for User {
     fn drop(&mut self) {
         // SAFETY: the handle came from the server and is given back once; the user itself stays.
-        unsafe { api!(RedisModule_FreeModuleUser(self.raw) or ()) };
+        unsafe { api!(FreeModuleUser(self.raw)) };
     }
 }

@@ -127,7 +127,8 @@ pub fn before_sleeping() {
     }
 }
 
-/// Forgets what an earlier load of the module may have left.
+/// Forgets what an earlier load of the module may have left, but not the greatest token: in one run of a
+/// server tokens grow over all loads.
 pub fn start_afresh(ctx: &Ctx) {
     waiting(|waiting| waiting.replica.set(ctx.flags().replica()));
     if in_cluster() {
@@ -137,7 +138,11 @@ pub fn start_afresh(ctx: &Ctx) {
     table(|table| table.clear(ctx));
     sessions(Sessions::clear);
     notes(|notes| *notes = Notes::default());
-    waiting(|waiting| waiting.begun.set(false));
+    waiting(|waiting| {
+        waiting.begun.set(false);
+        waiting.in_iteration.set(false);
+        waiting.intercepts.set(false);
+    });
     stats(Stats::clear);
     followed(HashSet::clear);
     frozen(Frozen::clear);

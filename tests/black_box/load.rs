@@ -5,7 +5,7 @@ use std::fs;
 use tempfile::TempDir;
 
 use crate::client::Blocked;
-use crate::server::{Server, wait_until};
+use crate::server::{Server, library, wait_until};
 
 #[test]
 fn it_loads_from_the_command_line() {
@@ -195,4 +195,228 @@ fn it_can_be_unloaded_when_nobody_waits_and_loaded_again() {
     let waiter = server.block("FAIRLOCK.ACQUIRE k c");
     assert_eq!(client.run("FAIRLOCK.RELEASE k b"), "0");
     assert!(waiter.int() > token);
+}
+
+/// A server that can load modules, and none is.
+fn plain() -> Server {
+    Server::without_module(&["--enable-module-command", "yes"])
+}
+
+fn is_mapped(server: &Server) -> bool {
+    let maps = fs::read_to_string(format!("/proc/{}/maps", server.pid())).expect("its memory");
+    maps.contains("libfairlock.so")
+}
+
+#[track_caller]
+fn does_not_load(server: &Server, arguments: &str) {
+    let refused = server.connect().run(&format!("MODULE LOAD {arguments}"));
+    assert!(refused.starts_with("(error) ERR "), "{refused}");
+}
+
+/// The names of one list of functions in the page that declares the interface.
+fn functions(list: &str) -> Vec<&'static str> {
+    let page = include_str!("../../src/server/api.h");
+    let fields = page.split(&format!("struct {list} {{")).nth(1);
+    let fields = fields.and_then(|rest| rest.split("\n};").next());
+    let names = fields.expect("a list").split("(*").skip(1);
+    names.filter_map(|name| name.split(')').next()).collect()
+}
+
+#[test]
+fn a_server_that_lacks_a_required_function_is_told_which() {
+    let path = Server::start().module_path();
+    let server = plain();
+    let hiding = library("hiding", server.dir());
+    let mut client = server.connect();
+    // So that what redis-module itself asks for is there from now on.
+    assert_eq!(client.run(&format!("MODULE LOAD {path}")), "OK");
+    assert_eq!(client.run("MODULE UNLOAD fairlock"), "OK");
+    let required = functions("Required");
+    assert!(required.len() > 80, "{required:?}");
+    for function in required {
+        let name = format!("RedisModule_{function}");
+        does_not_load(&server, &format!("{} {path} {name}", hiding.display()));
+        let told = server
+            .log()
+            .contains(&format!("this server has no {name}\n"));
+        // Without this one nothing can be told.
+        assert!(told || function == "Log", "{name}");
+    }
+    assert_eq!(
+        client.run("MODULE UNLOAD fairlock").split(' ').next(),
+        Some("(error)")
+    );
+    assert_eq!(client.run(&format!("MODULE LOAD {path}")), "OK");
+}
+
+#[test]
+fn a_server_may_lack_an_optional_function() {
+    let path = Server::start().module_path();
+    for function in functions("Optional") {
+        let server = plain();
+        let hiding = library("hiding", server.dir());
+        let load = format!(
+            "MODULE LOAD {} {path} RedisModule_{function}",
+            hiding.display()
+        );
+        let mut client = server.connect();
+        assert_eq!(client.run(&load), "OK", "{function}");
+        assert!(client.int("FAIRLOCK.ACQUIRE k a") > 0);
+        assert_eq!(client.run("CONFIG SET fairlock.intercept-eval yes"), "OK");
+        assert_eq!(client.run("EVAL return(1) 0"), "1");
+        assert_eq!(client.run("COPY k l"), "1");
+        assert_eq!(client.run("FAIRLOCK.BREAK k"), "1");
+        assert_eq!(client.run("MODULE UNLOAD fairlock"), "OK");
+    }
+}
+
+#[test]
+fn a_server_whose_memory_is_not_aligned_does_not_load() {
+    let path = Server::start().module_path();
+    let server = plain();
+    let hiding = library("hiding", server.dir());
+    does_not_load(
+        &server,
+        &format!("{} {path} RedisModule_Alloc-", hiding.display()),
+    );
+    assert!(
+        server
+            .log()
+            .contains("fairlock needs memory that is aligned")
+    );
+}
+
+#[test]
+fn an_argument_is_logged_as_it_is() {
+    let path = Server::start().module_path();
+    let server = plain();
+    does_not_load(&server, &format!("{path} %s%n%s%n%s%n%d 1"));
+    assert!(server.log().contains("there is no option '%s%n%s%n%s%n%d'"));
+    let words: [&[u8]; 5] = [b"MODULE", b"LOAD", path.as_bytes(), b"a\0b\xff", b"1"];
+    assert!(server.connect().raw(&words).is_err());
+    assert!(server.log().contains("there is no option 'a\\0b"));
+    assert_eq!(server.connect().run(&format!("MODULE LOAD {path}")), "OK");
+}
+
+#[test]
+fn its_code_stays_where_it_is_when_it_is_refused_or_unloaded() {
+    let path = Server::start().module_path();
+    let renamed = ["--rename-command", "HSET", "hidden"];
+    let server =
+        Server::without_module(&[&renamed[..], &["--enable-module-command", "yes"]].concat());
+    assert!(!is_mapped(&server));
+    does_not_load(&server, &path);
+    assert!(is_mapped(&server));
+    let server = plain();
+    let mut client = server.connect();
+    client.run(&format!("MODULE LOAD {path}"));
+    assert_eq!(client.run("MODULE UNLOAD fairlock"), "OK");
+    assert!(is_mapped(&server));
+}
+
+#[test]
+fn it_can_be_refused_loaded_and_unloaded_many_times_in_one_iteration() {
+    let path = Server::start().module_path();
+    let server = plain();
+    let mut client = server.connect();
+    // With keys, loading begins a walk over them that goes on in the event loop; with a queue among
+    // them, it finds what is to be done.
+    client.run("SET other value");
+    client.run("HSET k a 1");
+    client.run("RPUSH redisson_lock_queue:{k} b");
+    let words = |command: &str| {
+        command
+            .split(' ')
+            .map(|word| word.as_bytes().to_vec())
+            .collect()
+    };
+    let bad = format!("MODULE LOAD {path} lease never");
+    let load = format!("MODULE LOAD {path}");
+    let round = [
+        &bad,
+        &bad,
+        &load,
+        "FAIRLOCK.ACQUIRE k c NOWAIT",
+        "DEL l",
+        "FAIRLOCK.ACQUIRE l a LEASE 600000",
+        "FAIRLOCK.RELEASE l a",
+        "MODULE UNLOAD fairlock",
+        &bad,
+        &load,
+        "MODULE UNLOAD fairlock",
+    ];
+    for _ in 0..5 {
+        let round: Vec<Vec<Vec<u8>>> = round.iter().map(|command| words(command)).collect();
+        let ok = redis::Value::Okay;
+        let replies = client.pipeline(&round);
+        assert_eq!(
+            replies.iter().filter(|reply| **reply == ok).count(),
+            4,
+            "{replies:?}"
+        );
+        // In another iteration, with what the last one has left to the event loop.
+        assert_eq!(client.run("PING"), "PONG");
+    }
+    assert_eq!(client.run(&load), "OK");
+    client.run("DEL k");
+    assert!(client.int("FAIRLOCK.ACQUIRE k b ENQUEUE") > 0);
+}
+
+#[test]
+fn a_module_that_is_loaded_again_begins_afresh() {
+    let server = Server::with(&["--enable-module-command", "yes", "--fairlock.turn", "77"]);
+    let path = server.module_path();
+    let mut client = server.connect();
+    let fresh = client.text("INFO fairlock");
+    for option in [
+        "lease 1234",
+        "patience 99",
+        "max-waiters 5",
+        "pubsub both",
+        "intercept-eval yes",
+    ] {
+        assert_eq!(client.run(&format!("CONFIG SET fairlock.{option}")), "OK");
+    }
+    client.int("FAIRLOCK.ACQUIRE k a");
+    client.run("FAIRLOCK.ACQUIRE k b ENQUEUE");
+    client.int("FAIRLOCK.CANCEL k b");
+    client.int("FAIRLOCK.ACQUIRE s a SESSION");
+    client.int("FAIRLOCK.RELEASE k a");
+    client.int("FAIRLOCK.RELEASE s a");
+    // Redisson's tryLock().
+    client.run("EVALSHA d20501c26a30adf6fb0fe9883bbbcc497e6157e2 3 k q t 30000 u:1 5000 1");
+    assert_ne!(client.text("INFO fairlock"), fresh);
+    wait_until("its timer has fired", || {
+        client.run("MODULE UNLOAD fairlock") == "OK"
+    });
+    assert_eq!(client.run(&format!("MODULE LOAD {path} patience 88")), "OK");
+    assert_eq!(client.text("INFO fairlock"), fresh);
+    let options = client.run("CONFIG GET fairlock.*");
+    for option in [
+        "lease, 30000",
+        "patience, 88",
+        "turn, 5000",
+        "max-waiters, 100000",
+        "pubsub, auto",
+        "intercept-eval, no",
+    ] {
+        assert!(options.contains(&format!("fairlock.{option}")), "{options}");
+    }
+}
+
+#[test]
+fn tokens_grow_over_all_loads_of_one_run() {
+    const HOUR: i64 = 3600;
+    let server = Server::with_movable_clock(&["--enable-module-command", "yes"]);
+    let path = server.module_path();
+    let mut client = server.connect();
+    server.set_clock(HOUR);
+    let token = client.int("FAIRLOCK.ACQUIRE k a NOWAIT");
+    client.run("FLUSHALL");
+    wait_until("its timer has fired", || {
+        client.run("MODULE UNLOAD fairlock") == "OK"
+    });
+    server.set_clock(0);
+    assert_eq!(client.run(&format!("MODULE LOAD {path}")), "OK");
+    assert!(client.int("FAIRLOCK.ACQUIRE k a NOWAIT") > token);
 }

@@ -69,8 +69,14 @@ pub struct Server {
 
 /// The library that lets a test set the wall clock of one process, built into a directory.
 pub fn clock_library(dir: &Path) -> PathBuf {
-    let library = dir.join("movable_clock.so");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/black_box/movable_clock.c");
+    library("movable_clock", dir)
+}
+
+/// A library of the tests' own, built into a directory.
+pub fn library(name: &str, dir: &Path) -> PathBuf {
+    let library = dir.join(format!("{name}.so"));
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/black_box");
+    let source = sources.join(format!("{name}.c"));
     let built = Command::new("cc")
         .args(["-O1", "-shared", "-fPIC", "-o"])
         .arg(&library)
