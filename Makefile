@@ -54,9 +54,9 @@ test-matrix: setup-tests ## All suites with a server on SERVERS="redis-8.0 valke
 	SERVERS="$(SERVERS)" MATRIX_TESTS="$(MATRIX_TESTS)" REDISSON_TESTS="$(REDISSON_TESTS)" MAY_LACK="$(MAY_LACK)" \
 	    scripts/test-matrix
 
-test-arm64: setup-tests ## The black-box tests with module and server for arm64, emulated
+test-arm64: setup-tests ## The black-box tests with module and server for arm64, emulated (SERVERS=redis-7.0)
 	@scripts/setup --arm64
-	@scripts/test-arm64 $(ARM64_TESTS)
+	@SERVERS="$(SERVERS)" scripts/test-arm64 $(ARM64_TESTS)
 
 fingerprints: setup-tests ## Write the scripts of RELEASES="4.8.0 ..." of Redisson into the table of digests
 	RECORD_FINGERPRINTS=1 REDISSON_RELEASES="$(RELEASES)" cargo test --locked --test redisson fingerprints

@@ -147,7 +147,7 @@ fn a_call_of_a_script_with_a_hundred_thousand_keys_costs_a_look_at_each() {
 fn huge_arguments_are_refused_and_not_kept() {
     let server = Server::start();
     let mut client = server.connect();
-    client.int("FAIRLOCK.ACQUIRE k a");
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
     let before = memory(&server);
     let huge = vec![b'9'; 64 << 20];
     let huge = huge.as_slice();
