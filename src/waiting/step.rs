@@ -5,6 +5,7 @@
 //! that is due. Who takes the step (a command, a timer, a connection that closes) it does not know.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::thread;
 
 use crate::error::Error;
 use crate::keyspace::stored::Unusable;
@@ -101,7 +102,6 @@ pub fn step_on<T>(
         Queue::AsLeft if taken.known.cut_short => Queue::Touched,
         queue => queue,
     };
-    // A panic may come in the middle of anything but what follows it here.
     let end = catch_unwind(AssertUnwindSafe(|| {
         let mut state = Stored::open(ctx, &names, &mut taken, &rules, now, queue)?;
         state.known.cut_short &= is_frozen;
@@ -112,34 +112,8 @@ pub fn step_on<T>(
         Ok((decided, due, is_scripts))
     }));
     waiting(|waiting| waiting.greatest_token.set(taken.greatest));
-    let Taken {
-        mut known,
-        events: mut happened,
-        ..
-    } = taken;
-
-    let decided = match end {
-        Ok(Ok((decided, due, is_scripts))) => {
-            if is_scripts {
-                leave_to_scripts(db, lock, &known, due, now);
-            } else {
-                if !known.line.is_empty() {
-                    events::hear_scores(ctx);
-                }
-                keep(db, lock, known, due, now);
-            }
-            Ok(decided)
-        }
-        Ok(Err(unusable)) => {
-            look_again_later(db, lock, known, &unusable, now);
-            Ok(Err(Error::WrongType))
-        }
-        Err(panic) => {
-            known.cut_short = true;
-            keep(db, lock, known, soon(now), now);
-            Err(panic)
-        }
-    };
+    let mut happened = taken.events;
+    let decided = put_back(ctx, (db, lock), taken.known, end, now);
     if is_frozen {
         frozen(|frozen| frozen.freeze(ctx, LockId::new(db, lock)));
     } else {
@@ -160,6 +134,42 @@ pub fn step_on<T>(
         refuse_unplaced(&LockId::new(db, lock));
         resume_unwind(panic)
     })
+}
+
+/// How the part of a step ends in which a panic may come: what was decided, when the lock is due, and
+/// whether it is left to scripts.
+type End<T> = thread::Result<Result<(Result<T, Error>, Due, bool), Unusable>>;
+
+/// What is known of the lock goes back into the table, however the step has ended. A panic is handed on.
+fn put_back<T>(
+    ctx: &Ctx,
+    (db, lock): (i32, &[u8]),
+    mut known: Known,
+    end: End<T>,
+    now: Now,
+) -> thread::Result<Result<T, Error>> {
+    match end {
+        Ok(Ok((decided, due, true))) => {
+            leave_to_scripts(db, lock, &known, due, now);
+            Ok(decided)
+        }
+        Ok(Ok((decided, due, false))) => {
+            if !known.line.is_empty() {
+                events::hear_scores(ctx);
+            }
+            keep(db, lock, known, due, now);
+            Ok(decided)
+        }
+        Ok(Err(unusable)) => {
+            look_again_later(db, lock, known, &unusable, now);
+            Ok(Err(Error::WrongType))
+        }
+        Err(panic) => {
+            known.cut_short = true;
+            keep(db, lock, known, soon(now), now);
+            Err(panic)
+        }
+    }
 }
 
 /// Tells the blocked clients that a panic has left without a place in the queue. With that the lock is
