@@ -104,7 +104,10 @@ fn run(ctx: &Ctx, script: &Script, call: &Call<'_>) -> Option<Reply> {
         return None;
     }
     match native(script, call).ok()? {
-        Native::Done(reply) => Some(reply),
+        Native::Done(reply) => {
+            ctx.announce_to_all();
+            Some(reply)
+        }
         Native::Step(step) => take(ctx, step),
     }
 }
@@ -127,6 +130,8 @@ fn take(ctx: &Ctx, mut step: Step<'_>) -> Option<Reply> {
     // A key of another type: the script has its own error for that.
     let reply = decided.ok()?.ok()?;
     step.finish(&reply);
+    // What it has written beside the step.
+    ctx.announce_to_all();
     Some(reply)
 }
 

@@ -42,9 +42,18 @@ impl Ctx {
     /// Tells the events that were taken down. The database must be the one in which they happened, and
     /// no key may be open.
     pub fn announce(&self) {
+        self.tell_all(true);
+    }
+
+    /// As [`Ctx::announce`], of what was changed outside a step: this module is told as well.
+    pub fn announce_to_all(&self) {
+        self.tell_all(false);
+    }
+
+    fn tell_all(&self, own: bool) {
         let mut all = ANNOUNCEMENTS.take();
         for Announcement { class, event, key } in all.drain(..) {
-            TELLING.set(event.as_ptr());
+            TELLING.set(if own { event.as_ptr() } else { null() });
             // SAFETY: context, event name and string are valid for this call.
             unsafe {
                 api!(NotifyKeyspaceEvent(

@@ -5,6 +5,7 @@
 //! that is due. Who takes the step (a command, a timer, a connection that closes) it does not know.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::thread;
 
 use crate::error::Error;
 use crate::keyspace::stored::Unusable;
@@ -105,43 +106,12 @@ pub fn step_on<T>(
         Queue::AsLeft if taken.known.cut_short => Queue::Touched,
         queue => queue,
     };
-    // A panic may come in the middle of anything but what follows it here.
     let end = catch_unwind(AssertUnwindSafe(|| {
         decide_on(ctx, names, &mut taken, (&rules, now), queue, decide)
     }));
     waiting(|waiting| waiting.greatest_token.set(taken.greatest));
-    let Taken {
-        mut known,
-        events: mut happened,
-        ..
-    } = taken;
-
-    let decided = match end {
-        Ok(Ok(Decided {
-            decided,
-            due,
-            is_scripts,
-        })) => {
-            if is_scripts {
-                leave_to_scripts(db, lock, &known, due, now);
-            } else {
-                if !known.line.is_empty() {
-                    events::hear_scores(ctx);
-                }
-                keep(db, lock, &mut known, due, now);
-            }
-            Ok(decided)
-        }
-        Ok(Err(unusable)) => {
-            look_again_later(db, lock, &mut known, &unusable, now);
-            Ok(Err(Error::WrongType))
-        }
-        Err(panic) => {
-            known.cut_short = true;
-            keep(db, lock, &mut known, soon(now), now);
-            Err(panic)
-        }
-    };
+    let mut happened = taken.events;
+    let decided = put_back(ctx, (db, lock), &mut taken.known, end, now);
     if is_frozen {
         frozen(|frozen| frozen.freeze(ctx, LockId::new(db, lock)));
     } else {
@@ -162,6 +132,41 @@ pub fn step_on<T>(
         refuse_unplaced(&LockId::new(db, lock));
         resume_unwind(panic)
     })
+}
+
+/// How the part of a step ends in which a panic may come.
+type End<T> = thread::Result<Result<Decided<T>, Unusable>>;
+
+/// What is known of the lock goes back into the table, however the step has ended. A panic is handed on.
+fn put_back<T>(
+    ctx: &Ctx,
+    (db, lock): (i32, &[u8]),
+    known: &mut Known,
+    end: End<T>,
+    now: Now,
+) -> thread::Result<Result<T, Error>> {
+    match end {
+        Ok(Ok(step)) => {
+            if step.is_scripts {
+                leave_to_scripts(db, lock, known, step.due, now);
+            } else {
+                if !known.line.is_empty() {
+                    events::hear_scores(ctx);
+                }
+                keep(db, lock, known, step.due, now);
+            }
+            Ok(step.decided)
+        }
+        Ok(Err(unusable)) => {
+            look_again_later(db, lock, known, &unusable, now);
+            Ok(Err(Error::WrongType))
+        }
+        Err(panic) => {
+            known.cut_short = true;
+            keep(db, lock, known, soon(now), now);
+            Err(panic)
+        }
+    }
 }
 
 /// Tells the blocked clients that a panic has left without a place in the queue. With that the lock is

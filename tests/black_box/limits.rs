@@ -110,7 +110,7 @@ fn a_transaction_is_bounded_as_its_commands_are() {
 }
 
 #[test]
-fn a_hundred_thousand_dead_waiters_are_dropped_in_one_go() {
+fn a_hundred_thousand_dead_waiters_are_dropped_in_pieces() {
     let server = Server::start();
     let mut client = server.connect();
     client.int("FAIRLOCK.ACQUIRE k holder LEASE 600000");
@@ -119,10 +119,12 @@ fn a_hundred_thousand_dead_waiters_are_dropped_in_one_go() {
     assert_eq!(client.int("LLEN redisson_lock_queue:{k}"), 100_000);
     assert_eq!(client.run("FAIRLOCK.RELEASE k holder"), "0");
     let spent = spent(&server, "fairlock.release");
-    println!("100,000 dead waiters: {spent} microseconds");
-    assert!(spent < 5_000_000, "{spent}");
+    println!("the first of 100,000 dead waiters: {spent} microseconds");
+    assert!(spent < 1_000_000, "{spent}");
+    wait_until("all are dropped", || {
+        client.run("EXISTS redisson_lock_queue:{k}") == "0"
+    });
     assert!(client.int("FAIRLOCK.ACQUIRE k next NOWAIT") > 0);
-    assert_eq!(client.run("EXISTS redisson_lock_queue:{k}"), "0");
 }
 
 #[test]

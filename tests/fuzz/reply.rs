@@ -131,12 +131,22 @@ fn fits(name: &[u8], command: &[Vec<u8>], reply: &Reply) -> bool {
         (b"CANCEL" | b"BREAK", Reply::Int(done)) => (0..=1).contains(done),
         (b"QUEUE", Reply::Items(items)) => items.iter().all(is_waiter),
         (b"INFO", Reply::Items(items)) => items.len() == 14,
-        (b"LOCKS", Reply::Items(items)) => items.iter().all(is_lock),
+        (b"LOCKS", Reply::Items(items)) => is_listing(items),
         (b"HELP", Reply::Items(items)) => !items.is_empty(),
         (b"ACQUIRE", Reply::Nil) | (b"EVAL" | b"EVALSHA", _) => true,
         // No command of that name.
         _ => false,
     }
+}
+
+/// Locks; behind them, where there are more, one field with the cursor.
+fn is_listing(items: &[Reply]) -> bool {
+    let is_cursor = |last: &Reply| matches!(last, Reply::Items(items) if items.len() == 2);
+    let locks = match items.split_last() {
+        Some((last, locks)) if is_cursor(last) => locks,
+        _ => items,
+    };
+    locks.iter().all(is_lock)
 }
 
 /// Nine fields with their names.

@@ -140,10 +140,12 @@ pub fn longest_ping(address: std::net::SocketAddr, stop: &AtomicBool) -> Result<
 pub fn hold(address: std::net::SocketAddr, manner: &str, number: u32) -> Result<()> {
     /// Long enough for all to be blocked before the first has waited so long.
     const WAIT: Duration = Duration::from_secs(6);
-    let start = Instant::now();
     let mut connections = Vec::new();
-    for index in 0..number {
-        let mut connection = std::net::TcpStream::connect(address)?;
+    for _ in 0..number {
+        connections.push(std::net::TcpStream::connect(address)?);
+    }
+    let start = Instant::now();
+    for (index, connection) in connections.iter_mut().enumerate() {
         let owner = format!("owner:{index}");
         let mut command = Vec::new();
         if manner == "acquire" {
@@ -162,8 +164,7 @@ pub fn hold(address: std::net::SocketAddr, manner: &str, number: u32) -> Result<
         } else {
             encode(&mut command, &[b"BLPOP", b"lock", b"0"]);
         }
-        std::io::Write::write_all(&mut connection, &command)?;
-        connections.push(connection);
+        std::io::Write::write_all(connection, &command)?;
     }
     loop {
         std::thread::park();
