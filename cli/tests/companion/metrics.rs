@@ -14,12 +14,12 @@ use crate::program::{PATH, Program};
 use crate::scrape::{Busy, read, samples, value};
 use crate::server::{Server, follow, wait_until};
 
-/// The fields of INFO fairlock, without their prefix, and their values.
+/// The fields of INFO fairlock, without their prefix, and their values; not the commit, which is no number.
 fn fields(server: &Server) -> Vec<(String, f64)> {
     let info = server.connect().text("INFO fairlock");
     let pairs = info.lines().filter_map(|line| {
         let (name, number) = line.strip_prefix("fairlock_")?.split_once(':')?;
-        Some((name.to_owned(), number.parse().expect("a number")))
+        (name != "commit").then(|| (name.to_owned(), number.parse().expect("a number")))
     });
     pairs.collect()
 }
