@@ -129,7 +129,7 @@ fn reap<S: State>(
     state.set_turn(Some(Turn {
         owner,
         wakes_next: None,
-        until: now.tick(),
+        until: now.heard,
     }));
     false
 }
