@@ -50,8 +50,7 @@ impl Now {
         }
     }
 
-    /// So many milliseconds later, with the server listening all the time.
-    #[cfg(test)]
+    /// So many milliseconds later, with the server listening all the time; for tests and tools.
     #[must_use]
     pub fn later(self, time: Millis) -> Self {
         let later = Self {
@@ -65,13 +64,12 @@ impl Now {
     }
 
     /// So many milliseconds later, in which the server stood still.
-    #[cfg(test)]
     #[must_use]
     pub fn after_stall(self, time: Millis) -> Self {
         Self {
-            micros: self.micros + time * 1000,
-            steady: self.steady + time * 1000,
-            deaf: self.deaf + time,
+            micros: self.micros.saturating_add(time.saturating_mul(1000)),
+            steady: self.steady.saturating_add(time.saturating_mul(1000)),
+            deaf: self.deaf.saturating_add(time),
             heard: self.heard,
         }
     }

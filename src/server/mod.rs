@@ -52,49 +52,7 @@ pub fn string(bytes: &[u8]) -> Str {
 /// takes as long again.
 #[must_use]
 pub fn decimal(number: i64) -> Str {
-    let mut room = [0; MOST_DIGITS];
-    string(digits(number, &mut room))
-}
-
-/// As many as a number of 64 bits has, and its sign.
-const MOST_DIGITS: usize = 20;
-
-/// All numbers of two digits, as text.
-const PAIRS: [[u8; 2]; 100] = {
-    let mut pairs = [[b'0'; 2]; 100];
-    let mut rest: &mut [[u8; 2]] = &mut pairs;
-    let mut number = 0;
-    while let [pair, others @ ..] = rest {
-        *pair = [b'0' + number / 10, b'0' + number % 10];
-        number += 1;
-        rest = others;
-    }
-    pairs
-};
-
-/// Writes a number at the end of the room.
-fn digits(number: i64, room: &mut [u8; MOST_DIGITS]) -> &[u8] {
-    let mut rest = number.unsigned_abs();
-    let mut start = room.len();
-    for place in room.rchunks_exact_mut(2) {
-        let [low, ..] = (rest % 100).to_le_bytes();
-        let pair = PAIRS.get(usize::from(low)).copied().unwrap_or_default();
-        place.copy_from_slice(&pair);
-        start -= 2;
-        rest /= 100;
-        if rest == 0 {
-            start += usize::from(low < 10);
-            break;
-        }
-    }
-    if number < 0
-        && let Some(before) = start.checked_sub(1)
-        && let Some(place) = room.get_mut(before)
-    {
-        *place = b'-';
-        start = before;
-    }
-    room.get(start..).unwrap_or_default()
+    string(itoa::Buffer::new().format(number).as_bytes())
 }
 
 /// The same string of the server, not a copy.
@@ -130,29 +88,4 @@ fn guard<T>(what: &str, body: impl FnOnce() -> T) -> Option<T> {
 pub fn load_configuration(context: &redis_module::Context) -> bool {
     // SAFETY: the context is that of the module's initialisation, as LoadConfigs requires.
     unsafe { api::api!(LoadConfigs(context.ctx)) == 0 }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{MOST_DIGITS, digits};
-
-    #[test]
-    fn numbers_are_written_as_everywhere() {
-        for number in [
-            0,
-            7,
-            10,
-            42,
-            100,
-            -1,
-            -10,
-            1_700_000_000_000,
-            i64::MAX,
-            i64::MIN,
-        ] {
-            let mut room = [0; MOST_DIGITS];
-            let written = String::from_utf8_lossy(digits(number, &mut room)).into_owned();
-            assert_eq!(written, number.to_string());
-        }
-    }
 }

@@ -155,7 +155,7 @@ fn put_back<T>(
                 }
                 keep(db, lock, known, step.due, now);
             }
-            Ok(step.decided)
+            Ok(step.answer)
         }
         Ok(Err(unusable)) => {
             look_again_later(db, lock, known, &unusable, now);
@@ -193,7 +193,7 @@ fn soon(now: Now) -> Due {
 
 /// What came of a step, but for its effects on others.
 struct Decided<T> {
-    decided: Result<T, Error>,
+    answer: Result<T, Error>,
     due: Due,
     /// None of ours waits there any more.
     is_scripts: bool,
@@ -211,12 +211,12 @@ fn decide_on<T>(
     let is_frozen = queue == Queue::Hidden;
     let mut state = Stored::open(ctx, names, taken, rules, now, queue)?;
     state.known.cut_short &= is_frozen;
-    let decided = decide(&mut state, rules, now);
+    let answer = decide(&mut state, rules, now);
     let due = turn::next_due(&mut state, rules, now);
     let is_scripts =
         !is_frozen && !state.known.may_be_ours && turn::leaves_to_scripts(&mut state, rules);
     Ok(Decided {
-        decided,
+        answer,
         due,
         is_scripts,
     })

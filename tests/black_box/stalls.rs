@@ -10,7 +10,7 @@ use crate::server::{Server, wait_until};
 
 const TURN: &str = "2000";
 /// Longer than a turn.
-const STALL: Duration = Duration::from_millis(3000);
+const STALL: Duration = Duration::from_secs(3);
 
 const RELEASE_AND_ASK: &str = "FAIRLOCK.RELEASE k a\nFAIRLOCK.ACQUIRE k p ENQUEUE";
 
