@@ -38,7 +38,7 @@ test: setup-tests ## Formatting, lints, all tests
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	scripts/check-architecture
-	cargo test --locked --workspace
+	cargo test --locked --workspace --no-fail-fast
 
 test-redisson: setup-tests ## The tests with real clients, all releases of Redisson, long fleets
 	REDISSON_RELEASES=all cargo test --locked --test redisson
