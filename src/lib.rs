@@ -126,6 +126,7 @@ fn has_what_is_needed(ctx: &Ctx) -> bool {
 }
 
 fn begin(ctx: &Ctx, context: &Context, arguments: &[RedisString]) -> bool {
+    server::log_panics();
     ctx.declare_options();
     server::start_afresh(ctx);
     server::user::remember_module(ctx);

@@ -69,6 +69,16 @@ pub fn start_afresh(ctx: &Ctx) {
     selected::start_afresh();
 }
 
+/// Has panics written to the server's log, with their place and without a backtrace, whatever the environment
+/// asks for: naming the functions in one makes the C library allocate memory that is freed from here, and a
+/// server that brings an allocator of its own may not allow that. Debian's Valkey 8.1 ended there.
+pub fn log_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        let text = format!("fairlock: {panic}").replace('\n', " ");
+        Ctx::new(null_mut()).log_warning(&text);
+    }));
+}
+
 /// Runs a callback of the server; a panic in it is logged and becomes `None`.
 fn guard<T>(what: &str, body: impl FnOnce() -> T) -> Option<T> {
     let result = catch_unwind(AssertUnwindSafe(body));

@@ -47,7 +47,9 @@ fn a_panic_in_a_step_loses_no_place_in_the_queue() {
         assert!(third.int() > 0);
         assert_eq!(client.run("FAIRLOCK.RELEASE k d"), "0");
         assert_eq!(client.run("KEYS *"), "[]");
-        assert!(server.log().contains("panic in a command"));
+        let log = server.log();
+        assert!(log.contains("panic in a command"), "{log}");
+        assert!(log.contains("panicked at src/fault.rs"), "{log}");
     }
 }
 

@@ -388,7 +388,8 @@ fn spawn(dir: &Path, options: &[String], movable_clock: bool) -> (Child, u16) {
     let mut words = wrapper();
     words.push("redis-server".to_owned());
     let mut command = Command::new(&words[0]);
-    command.args(&words[1..]);
+    // As it is set on many machines: a panic must not end the server for it.
+    command.args(&words[1..]).env("RUST_BACKTRACE", "1");
     if movable_clock {
         command
             .env("LD_PRELOAD", clock_library(dir))
