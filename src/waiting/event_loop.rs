@@ -74,6 +74,7 @@ pub fn before_sleep(ctx: &Ctx) {
         moving::look_at_slots(ctx);
     }
     discovery::go_on(ctx);
+    time_out_due();
     do_what_was_noted(ctx);
     if have_gone {
         moving::send_after_slots(ctx);
@@ -84,6 +85,14 @@ pub fn before_sleep(ctx: &Ctx) {
     let alarm = alarm();
     if is_anybody_waiting() || alarm != before {
         end_iteration(ctx, alarm, alarm != before);
+    }
+}
+
+/// Ends the clients whose time is up, not before what has come in time was read: it may serve them.
+fn time_out_due() {
+    if blocked(|blocked| blocked.next_timeout()).is_some() {
+        let now = given::tick();
+        clients::time_out_due(waiting(|waiting| waiting.listening.get().read_until(now)));
     }
 }
 
@@ -115,9 +124,6 @@ fn alarm() -> Option<Tick> {
 impl Alarm for Ring {
     fn ring(ctx: &Ctx) {
         table(|table| table.schedule.rang());
-        // Not before what has come in time was read: it may serve those whose time is up.
-        let now = given::tick();
-        clients::time_out_due(waiting(|waiting| waiting.listening.get().read_until(now)));
         look_at_due_locks(ctx);
     }
 }
