@@ -45,8 +45,7 @@ pub(super) fn of_newcomer<S: State>(
 ) -> Millis {
     let waiting = state.waiting();
     if scripts_count(state, rules)
-        && let Some(last) = state.nth(waiting.saturating_sub(1))
-        && let Some(last) = state.waiter(&last)
+        && let Some((_, last)) = state.waiter_at(waiting.saturating_sub(1))
     {
         return last.score.saturating_add(patience);
     }

@@ -101,13 +101,10 @@ fn reap<S: State>(
 ) -> bool {
     let mut dead = vec![Owner::clone(head)];
     let mut goes_on = None;
-    while let Some(next) = state.nth(dead.len()) {
-        let waiter = state.waiter(&next).filter(|waiter| {
-            let presence = waiter.presence;
-            !matches!(presence, Presence::Blocked(_) | Presence::Gone)
-                && asking != Some(next.as_ref())
-        });
-        if !waiter.is_some_and(|waiter| is_dead(state, &next, &waiter, rules, now)) {
+    while let Some((next, waiter)) = state.waiter_at(dead.len()) {
+        let is_spared = matches!(waiter.presence, Presence::Blocked(_) | Presence::Gone)
+            || asking == Some(next.as_ref());
+        if is_spared || !is_dead(state, &next, &waiter, rules, now) {
             break;
         }
         if dead.len() == REAPED_AT_ONCE {
@@ -199,8 +196,7 @@ fn start_turn<S: State>(state: &mut S, head: &Owner, mut waiter: Waiter, rules: 
 /// ask again. One that was found and may live without ever saying so keeps its own time.
 fn wake_behind<S: State>(state: &mut S, rules: &Rules, until: Heard) {
     for index in 1..=WOKEN_BEHIND {
-        let Some(owner) = state.nth(index) else { break };
-        let Some(mut waiter) = state.waiter(&owner) else {
+        let Some((owner, mut waiter)) = state.waiter_at(index) else {
             break;
         };
         match waiter.presence {

@@ -82,9 +82,11 @@ pub fn hurry() {
     unsafe { api!(EventLoopAddOneShot(Some(nothing), null_mut())) };
 }
 
-type Callback = extern "C" fn(*mut raw::RedisModuleCtx, raw::RedisModuleEvent, u64, *mut c_void);
+pub(super) type Callback =
+    extern "C" fn(*mut raw::RedisModuleCtx, raw::RedisModuleEvent, u64, *mut c_void);
 
-fn listen(ctx: &Ctx, id: u64, callback: Callback) -> bool {
+/// Has the server call this at an event. False if it does not.
+pub(super) fn listen(ctx: &Ctx, id: u64, callback: Callback) -> bool {
     let event = raw::RedisModuleEvent { id, dataver: 1 };
     // SAFETY: the callback has the signature that the server expects and lives as long as the
     // module; the server forgets it when the module is unloaded.

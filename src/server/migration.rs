@@ -7,7 +7,8 @@
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 
-use super::api::{OK, api, raw};
+use super::api::{api, raw};
+use super::events::listen;
 use super::{Ctx, guard};
 
 /// Valkey's number for "this module can handle atomic slot migrations".
@@ -67,14 +68,7 @@ impl Ctx {
             return;
         }
         TOLD.set(Some(told));
-        let event = raw::RedisModuleEvent {
-            id: EVENT,
-            dataver: 1,
-        };
-        // SAFETY: the callback has the signature that the server expects and lives as long as the module;
-        // the server forgets it when the module is unloaded.
-        let status = unsafe { api!(SubscribeToServerEvent(self.raw, event, Some(migration))) };
-        if status != OK {
+        if !listen(self, EVENT, migration) {
             self.log_warning("fairlock: the server does not tell of slot migrations");
         }
     }

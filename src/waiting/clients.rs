@@ -12,16 +12,14 @@
 
 use crate::error::{Error, moved};
 use crate::fault;
-use crate::keyspace::Names;
 use crate::lock::{Connection, Millis, Now, Owner, Tick, Ticket};
 use crate::server::Ctx;
 use crate::server::block::{Blocking, Id};
-use crate::server::cluster::Place;
 use crate::server::user;
 
 use super::blocked::{Acquire, Blocked, Client, Outcome};
 use super::effects::{unblock, undelivered};
-use super::frozen::place_of;
+use super::frozen::is_here;
 use super::id::LockId;
 use super::sent_away::keep_place;
 use super::state::{blocked, note, notes, sessions, stats, table};
@@ -79,11 +77,6 @@ fn must_wait(ctx: &Ctx, ticket: Ticket) -> bool {
         return false;
     };
     ctx.is_handing_over() || (held_back && !is_here(ctx, &lock))
-}
-
-/// Whether all keys of a lock are at this node.
-fn is_here(ctx: &Ctx, lock: &LockId) -> bool {
-    ctx.select_db(lock.db) && place_of(ctx, &Names::of(&lock.name)) == Place::Here
 }
 
 /// So many clients are let go at once because their time is up: the server has as much work with each

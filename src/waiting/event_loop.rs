@@ -103,7 +103,8 @@ fn end_iteration(ctx: &Ctx, alarm: Option<Tick>, is_new: bool) {
     // What is overdue is looked at in the next iteration, at once.
     let wakes = alarm.map_or(own_job, |alarm| alarm.clamp(now, own_job));
     // Before 7.2 the server works out how long to sleep before it comes here: it may sleep past the alarm.
-    if is_new && wakes < own_job {
+    // Clients whose time is up, and who were left for the next iteration, wait for no timer.
+    if is_time_up(now) || (is_new && wakes < own_job) {
         events::hurry();
     }
     listening(|listening| listening.ends(now, ctx.writes_paused(), wakes));
@@ -213,19 +214,19 @@ fn look_at_due_locks(ctx: &Ctx) {
         }
     }
     set_timer(ctx, now);
-    if is_time_up(now) || table(|table| table.schedule.is_due(now)) {
+    if table(|table| table.schedule.is_due(now)) {
         // The timer would wait for a millisecond.
         events::hurry();
     }
 }
 
 /// Whether the time of a blocked client is up.
-fn is_time_up(now: Now) -> bool {
-    blocked(|blocked| blocked.next_timeout()).is_some_and(|until| until <= now.tick())
+fn is_time_up(now: Tick) -> bool {
+    blocked(|blocked| blocked.next_timeout()).is_some_and(|until| until <= now)
 }
 
 fn is_nothing_due(now: Now) -> bool {
-    !is_time_up(now) && table(|table| table.schedule.is_armed(now) && !table.schedule.is_due(now))
+    table(|table| table.schedule.is_armed(now) && !table.schedule.is_due(now))
 }
 
 fn look_at_due(ctx: &Ctx, id: &LockId) {

@@ -30,9 +30,14 @@ pub struct Frozen {
 /// What the timer does when it rings: [`moving`](super::moving) implements it.
 pub struct Round;
 
-/// Whether all keys of a lock are here.
+/// Where the keys of a lock are.
 pub fn place_of(ctx: &Ctx, names: &Names) -> Place {
     ctx.place_of([&names.lock, &names.queue, &names.deadlines])
+}
+
+/// Whether all keys of a lock, in whatever database, are at this node. Selects the database.
+pub fn is_here(ctx: &Ctx, lock: &LockId) -> bool {
+    ctx.select_db(lock.db) && place_of(ctx, &Names::of(&lock.name)) == Place::Here
 }
 
 impl Frozen {

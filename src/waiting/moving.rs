@@ -26,7 +26,7 @@ use crate::server::timer::Alarm;
 use super::blocked::Outcome;
 use super::effects::unblock;
 use super::foreign::has_queue;
-use super::frozen::{Frozen, Round, place_of};
+use super::frozen::{Frozen, Round, is_here, place_of};
 use super::given::{go_ahead_of_the_clock, grant_grace};
 use super::id::LockId;
 use super::sent_away;
@@ -60,9 +60,7 @@ pub fn look_at_slots(ctx: &Ctx) {
     let mut here = HashMap::new();
     for lock in locks {
         let slot = names::slot(&lock.name);
-        let here = here.entry(slot).or_insert_with(|| {
-            ctx.select_db(lock.db) && place_of(ctx, &Names::of(&lock.name)) == Place::Here
-        });
+        let here = here.entry(slot).or_insert_with(|| is_here(ctx, &lock));
         if !*here {
             note(|notes| notes.touch(lock, Touch::LOCK));
         }

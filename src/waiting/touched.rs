@@ -5,12 +5,11 @@
 
 use crate::keyspace::{Names, names};
 use crate::lock::rules;
-use crate::server::cluster::Place;
 use crate::server::{Ctx, in_cluster};
 
 use super::deferred::{AT_ONCE, Notes};
 use super::foreign;
-use super::frozen::place_of;
+use super::frozen;
 use super::id::LockId;
 use super::slice::Slice;
 use super::state::{arriving, notes, table};
@@ -114,7 +113,7 @@ fn is_here(ctx: &Ctx, lock: &LockId) -> bool {
     if !names::one_slot(&lock.name) {
         return false;
     }
-    let is_here = place_of(ctx, &Names::of(&lock.name)) == Place::Here;
+    let is_here = frozen::is_here(ctx, lock);
     if !is_here && foreign::has_queue(ctx, lock) {
         arriving(|arriving| arriving.add(lock));
         keep_watch(ctx);

@@ -95,6 +95,28 @@ pub fn cut(bench: &Bench, kind: Kind, number: u32) -> Result<(f64, f64)> {
     };
     let crowd = Crowd::start(&server, manner, number)?;
     server.wait("blocked_clients", |blocked| blocked >= f64::from(number))?;
+    beside_pings(&mut server, |server| {
+        drop(crowd);
+        server.wait("blocked_clients", |blocked| blocked < 0.5)?;
+        nobody_waits(server)
+    })
+}
+
+/// Waits until the lock's queue is empty.
+pub fn nobody_waits(server: &mut Server) -> Result<()> {
+    let mut waiting = 1;
+    while waiting > 0 {
+        waiting = server.run(&[b"LLEN", b"redisson_lock_queue:{lock}"])?;
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
+}
+
+/// Does something, and waits until all of it is done: milliseconds until it is, and of the longest PING.
+pub fn beside_pings(
+    server: &mut Server,
+    act: impl FnOnce(&mut Server) -> Result<()>,
+) -> Result<(f64, f64)> {
     let stop = AtomicBool::new(false);
     let address = server.address();
     std::thread::scope(|scope| {
@@ -102,28 +124,18 @@ pub fn cut(bench: &Bench, kind: Kind, number: u32) -> Result<(f64, f64)> {
         // Let it get going.
         std::thread::sleep(Duration::from_millis(100));
         let start = Instant::now();
-        drop(crowd);
-        let gone = all_gone(&mut server);
+        let acted = act(server);
         let elapsed = start.elapsed();
         std::thread::sleep(Duration::from_millis(100));
         stop.store(true, Ordering::Relaxed);
         let longest = pings.join().map_err(|_| anyhow::anyhow!("PING failed"))??;
-        gone?;
+        acted?;
         Ok((elapsed.as_secs_f64() * 1e3, longest.as_secs_f64() * 1e3))
     })
 }
 
-fn all_gone(server: &mut Server) -> Result<()> {
-    server.wait("blocked_clients", |blocked| blocked < 0.5)?;
-    let mut waiting = 1;
-    while waiting > 0 {
-        waiting = server.run(&[b"LLEN", b"redisson_lock_queue:{lock}"])?;
-    }
-    Ok(())
-}
-
 /// The longest PING until it is to stop.
-pub fn longest_ping(address: std::net::SocketAddr, stop: &AtomicBool) -> Result<Duration> {
+fn longest_ping(address: std::net::SocketAddr, stop: &AtomicBool) -> Result<Duration> {
     let client = redis::Client::open(format!("redis://{address}"))?;
     let mut connection = client.get_connection()?;
     let mut longest = Duration::ZERO;

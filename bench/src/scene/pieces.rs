@@ -1,8 +1,5 @@
 //! Much that is to be done at once: how long another client waits for its PING meanwhile.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
-
 use anyhow::{Context as _, Result};
 
 use crate::bench::Bench;
@@ -12,7 +9,7 @@ use crate::resp::encode;
 use crate::server::{Kind, Server};
 use crate::work;
 
-use super::cut::{self, Crowd, longest_ping};
+use super::cut::{self, Crowd, beside_pings, nobody_waits};
 
 /// No work of the module is to take longer, in milliseconds.
 const GOAL: f64 = 10.0;
@@ -71,39 +68,8 @@ pub fn run(bench: &mut Bench) -> Result<()> {
     Ok(())
 }
 
-/// Does something, and waits until all of it is done.
-fn beside_pings(
-    server: &mut Server,
-    mut act: impl FnMut(&mut Server) -> Result<()>,
-) -> Result<Measured> {
-    let stop = AtomicBool::new(false);
-    let address = server.address();
-    std::thread::scope(|scope| {
-        let pings = scope.spawn(|| longest_ping(address, &stop));
-        // Let it get going.
-        std::thread::sleep(Duration::from_millis(100));
-        let start = Instant::now();
-        let acted = act(server);
-        let elapsed = start.elapsed();
-        std::thread::sleep(Duration::from_millis(50));
-        stop.store(true, Ordering::Relaxed);
-        let longest = pings.join().map_err(|_| anyhow::anyhow!("PING failed"))??;
-        acted?;
-        Ok((elapsed.as_secs_f64() * 1e3, longest.as_secs_f64() * 1e3))
-    })
-}
-
 fn hold_lock(server: &mut Server) -> Result<()> {
     let _: i64 = server.run(&[b"FAIRLOCK.ACQUIRE", b"lock", OWNER, b"LEASE", LEASE])?;
-    Ok(())
-}
-
-fn nobody_waits(server: &mut Server) -> Result<()> {
-    let mut waiting = 1;
-    while waiting > 0 {
-        waiting = server.run(&[b"LLEN", b"redisson_lock_queue:{lock}"])?;
-        std::thread::sleep(Duration::from_millis(1));
-    }
     Ok(())
 }
 
