@@ -15,8 +15,8 @@ use std::ffi::CStr;
 use crate::config;
 use crate::error::Error;
 use crate::fault;
-use crate::keyspace::Stored;
-use crate::lock::{Ask, Connection, Holds, Millis, Now, Place, Rules, State, Ticket, Way, rules};
+use crate::keyspace::OpenLock;
+use crate::lock::{Ask, Connection, Holds, Millis, Now, Place, Rules, State, Ticket, WaitMode, rules};
 use crate::server::docs::{Argument, Docs, KeyUse, Keys};
 use crate::server::{Args, Command, Ctx};
 use crate::waiting::{self, Outcome, step};
@@ -181,7 +181,7 @@ impl Request<'_> {
     fn decide(
         &self,
         ctx: &Ctx,
-        state: &mut Stored<'_>,
+        state: &mut OpenLock<'_>,
         rules: &Rules,
         now: Now,
     ) -> Result<Answer, Error> {
@@ -198,7 +198,7 @@ impl Request<'_> {
             Wait::Never => Ok(Answer::Nil),
             Wait::Enqueue => {
                 fault::point("before-joining", &self.owner);
-                let place = rules::join(state, &ask, Way::Polling, rules, now)?;
+                let place = rules::join(state, &ask, WaitMode::Polling, rules, now)?;
                 fault::point("after-joining", &self.owner);
                 Ok(Answer::Place(place))
             }
@@ -213,7 +213,7 @@ impl Request<'_> {
         &self,
         ctx: &Ctx,
         timeout: Millis,
-        state: &mut Stored<'_>,
+        state: &mut OpenLock<'_>,
         rules: &Rules,
         now: Now,
     ) -> Result<Answer, Error> {
@@ -221,7 +221,7 @@ impl Request<'_> {
         let ticket = waiting::block(ctx, id, &self.owner, timeout, now);
         let ticket = ticket.ok_or(Error::CannotBlock)?;
         fault::point("before-joining", &self.owner);
-        let joined = rules::join(state, &self.ask(), Way::Blocked(ticket), rules, now);
+        let joined = rules::join(state, &self.ask(), WaitMode::Blocked(ticket), rules, now);
         fault::point("after-joining", &self.owner);
         Ok(match joined {
             Ok(_) => Answer::Later,

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use crate::config::LONGEST;
 use crate::error::{Error, LONGEST_OWNER};
 use crate::keyspace::names::one_slot;
-use crate::keyspace::stored::number;
+use crate::keyspace::open_lock::number;
 use crate::lock::{Connection, Millis};
 use crate::server::{Args, Ctx, Str, in_cluster, string};
 use crate::waiting;

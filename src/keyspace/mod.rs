@@ -8,14 +8,14 @@
 //! | token | `fairlock_token:{K}` | string: the last fencing token, while it is ahead of the clock |
 //!
 //! [`names`] derives the names, [`write`] changes one key at a time and says so to replicas,
-//! WATCH and subscribers, [`stored`] puts both together as the [`crate::lock::State`] of a lock,
+//! WATCH and subscribers, [`open_lock`] puts both together as the [`crate::lock::State`] of a lock,
 //! [`repair`] mends what foreign writers left, and [`view`] reads without changing anything.
 
 pub mod names;
 mod repair;
-pub mod stored;
+pub mod open_lock;
 pub mod view;
 pub mod write;
 
 pub use names::Names;
-pub use stored::{Known, Queue, Stored, Taken};
+pub use open_lock::{Tracked, QueueView, OpenLock, Taken};

@@ -18,13 +18,13 @@ const LONGEST_REMEMBERED: usize = 200;
 
 /// The names that are remembered, by their hashes.
 #[derive(Default)]
-struct Memory {
+struct NameCache {
     hasher: RandomState,
     names: Vec<Option<Rc<Names>>>,
 }
 
 thread_local! {
-    static MEMORY: RefCell<Memory> = RefCell::default();
+    static CACHE: RefCell<NameCache> = RefCell::default();
 }
 
 /// The names of a lock's four keys.
@@ -49,7 +49,7 @@ impl Names {
         if key.len() > LONGEST_REMEMBERED {
             return Rc::new(Self::made(key));
         }
-        MEMORY.with_borrow_mut(|memory| {
+        CACHE.with_borrow_mut(|memory| {
             #[allow(clippy::cast_possible_truncation)] // What is cut off is not needed.
             let slot = memory.hasher.hash_one(key) as usize % REMEMBERED;
             if memory.names.is_empty() {

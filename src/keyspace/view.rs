@@ -5,7 +5,7 @@ use crate::lock::{Millis, Now};
 use crate::server::{Access, Ctx, Key, Kind, Str};
 
 use super::Names;
-use super::stored::{self, instant, number};
+use super::open_lock::{self, instant, number};
 
 /// A lock as its keys say.
 #[derive(Debug, Default)]
@@ -47,7 +47,7 @@ pub fn lock(ctx: &Ctx, names: &Names, now: Now) -> Result<LockView, Error> {
             .expires_at()
             .filter(|_| holder.is_some())
             .map(|end| end.saturating_sub(now.millis())),
-        token: stored::token_of(&lock),
+        token: open_lock::token_of(&lock),
         waiting: queue.len(),
         next: queue.list_get(0).map(|owner| owner.as_slice().to_vec()),
         holder,

@@ -28,7 +28,7 @@ mod model;
 #[cfg(test)]
 mod properties;
 
-pub use rules::{Acquired, Ask, Place, Refusal, Rules, Way};
+pub use rules::{Acquired, Ask, Place, Refusal, Rules, WaitMode};
 pub use session::Session;
 pub use state::{
     Connection, Event, Heard, Holds, Millis, Now, Owner, Presence, State, Tick, Ticket, Turn,

@@ -52,7 +52,7 @@ pub struct Ask<'a> {
 
 /// How a request waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum WaitMode {
     /// Its connection is blocked until it is served.
     Blocked(Ticket),
     /// It asks again.
@@ -164,7 +164,7 @@ pub(super) fn leave_for_lock<S: State>(
         state.remove(owner);
         score::lessen_behind(state, 0, patience, rules);
     }
-    score::keep_head_true(state, rules, now);
+    score::refresh_head_score(state, rules, now);
     state.emit(Event::Acquired {
         waited: waiter.map(|waiter| now.steady.saturating_sub(waiter.since)),
     });
@@ -223,13 +223,13 @@ pub(super) fn free<S: State>(state: &mut S) {
 pub fn join<S: State>(
     state: &mut S,
     ask: &Ask<'_>,
-    way: Way,
+    way: WaitMode,
     rules: &Rules,
     now: Now,
 ) -> Result<Place, Refusal> {
     let presence = match way {
-        Way::Blocked(ticket) => Presence::Blocked(ticket),
-        Way::Polling => Presence::Polling,
+        WaitMode::Blocked(ticket) => Presence::Blocked(ticket),
+        WaitMode::Polling => Presence::Polling,
     };
     let known = state
         .waiter(ask.owner)

@@ -119,7 +119,7 @@ pub(super) fn lessen_behind_all<S: State>(
 /// Keeps the score of the head ahead of now, as long as it lives: scripts stop at it, so it
 /// protects all behind it. A head that may be dead protects nobody for long; then the score of the
 /// first waiter behind it that lives is kept ahead as well.
-pub(super) fn keep_head_true<S: State>(state: &mut S, rules: &Rules, now: Now) {
+pub(super) fn refresh_head_score<S: State>(state: &mut S, rules: &Rules, now: Now) {
     for index in 0..=WOKEN_BEHIND {
         let Some((owner, waiter)) = state.waiter_at(index) else {
             return;

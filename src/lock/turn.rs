@@ -25,7 +25,7 @@ pub const WOKEN_BEHIND: usize = 16;
 /// and serves itself if it is the head, so settling stops there.
 pub fn settle<S: State>(state: &mut S, rules: &Rules, now: Now, asking: Option<&[u8]>) {
     serve(state, rules, now, asking);
-    score::keep_head_true(state, rules, now);
+    score::refresh_head_score(state, rules, now);
 }
 
 /// Serves one head after the other while the lock is free.

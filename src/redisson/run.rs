@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use crate::config::LONGEST;
 use crate::keyspace::Names;
-use crate::keyspace::stored::number as whole;
+use crate::keyspace::open_lock::number as whole;
 use crate::lock::{Millis, Now, Refusal, Rules, State};
 use crate::server::{Args, Ctx, Str};
 

@@ -1,6 +1,6 @@
 //! The scripts that take the lock: with a queue behind it, and without.
 
-use crate::keyspace::stored::number as whole;
+use crate::keyspace::open_lock::number as whole;
 use crate::lock::scripts::{self, Told, Tried, TryLock as Request, Wait};
 use crate::lock::{Holds, Millis, Now, Rules, State};
 use crate::server::filter::Incoming;

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::ffi::CStr;
 
-use crate::keyspace::stored::number as whole;
+use crate::keyspace::open_lock::number as whole;
 use crate::keyspace::write;
 use crate::lock::scripts::{self, Unlocked};
 use crate::lock::{Millis, Now, Rules, State};

@@ -48,12 +48,12 @@ pub struct Key<'c> {
     name: Cow<'c, Str>,
     access: Access,
     /// Where in a list the handle stands.
-    place: Place,
+    cursor: ListCursor,
 }
 
 /// Where a handle stands in a list: the server's functions step from there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum ListCursor {
     /// Nowhere: to any index it jumps.
     Nowhere,
     /// Where it jumped to.
@@ -82,7 +82,7 @@ impl Ctx {
             ctx: self,
             name,
             access,
-            place: Place::Nowhere,
+            cursor: ListCursor::Nowhere,
         }
     }
 }
@@ -132,7 +132,7 @@ impl<'c> Key<'c> {
     }
 
     fn open_again(&mut self) {
-        self.place = Place::Nowhere;
+        self.cursor = ListCursor::Nowhere;
         close(self.raw);
         self.raw = open(self.ctx, &self.name, self.access);
     }
@@ -175,7 +175,7 @@ impl<'c> Key<'c> {
     /// Deletes the key.
     pub fn delete(&mut self) {
         self.make_writable();
-        // The server would keep a place in a list that is not there any more.
+        // The server would keep a cursor in a list that is not there any more.
         self.stand_nowhere();
         // SAFETY: an open handle; DeleteKey refuses one that is not open for writing.
         unsafe { api!(DeleteKey(self.raw)) };
@@ -215,7 +215,7 @@ impl<'c> Key<'c> {
             return None;
         }
         let mut value: *mut raw::RedisModuleString = null_mut();
-        // SAFETY: the arguments are pairs of a field and a place for its value, ended by null.
+        // SAFETY: the arguments are pairs of a field and a cursor for its value, ended by null.
         unsafe {
             let (none, end) = (raw::REDISMODULE_HASH_NONE, null::<c_char>());
             api!(HashGet(self.raw, none, field.inner, &raw mut value, end));
@@ -269,7 +269,7 @@ impl<'c> Key<'c> {
                     return;
                 }
                 let value = Str::string_as_slice(value).to_vec();
-                // SAFETY: `found` is the place that `hash_named` passed to ScanKey below.
+                // SAFETY: `found` is the cursor that `hash_named` passed to ScanKey below.
                 unsafe { (*found.cast::<Found>()).get_or_insert((field, value)) };
             };
             super::guard("a scan", read);
@@ -282,8 +282,8 @@ impl<'c> Key<'c> {
         unsafe {
             let cursor = api!(ScanCursorCreate());
             while found.is_none() {
-                let place = (&raw mut found).cast();
-                if api!(ScanKey(self.raw, cursor, Some(take), place)) == 0 {
+                let cursor = (&raw mut found).cast();
+                if api!(ScanKey(self.raw, cursor, Some(take), cursor)) == 0 {
                     break;
                 }
             }
@@ -303,22 +303,22 @@ impl<'c> Key<'c> {
 
     /// Stands at an index or a few steps before it. Backwards the server steps no cheaper.
     fn stand_near(&mut self, index: usize) {
-        let here = match self.place {
-            Place::Jumped(here) | Place::Stepped(here) => Some(here),
-            Place::Nowhere | Place::Deleted => None,
+        let here = match self.cursor {
+            ListCursor::Jumped(here) | ListCursor::Stepped(here) => Some(here),
+            ListCursor::Nowhere | ListCursor::Deleted => None,
         };
         match here.and_then(|here| index.checked_sub(here)) {
             Some(0) => (),
-            Some(1..=NEAR) => self.place = Place::Stepped(index),
+            Some(1..=NEAR) => self.cursor = ListCursor::Stepped(index),
             _ => {
                 self.stand_nowhere();
-                self.place = Place::Jumped(index);
+                self.cursor = ListCursor::Jumped(index);
             }
         }
     }
 
     fn stand_nowhere(&mut self) {
-        if self.place != Place::Nowhere {
+        if self.cursor != ListCursor::Nowhere {
             self.open_again();
         }
     }
@@ -327,19 +327,19 @@ impl<'c> Key<'c> {
     pub fn list_push(&mut self, element: &Str) {
         self.make_writable();
         let tail = raw::REDISMODULE_LIST_TAIL;
-        self.place = Place::Nowhere;
+        self.cursor = ListCursor::Nowhere;
         // SAFETY: ListPush accepts any handle and refuses other types; the server copies.
         unsafe { api!(ListPush(self.raw, tail, element.inner)) };
     }
 
     /// Deletes the element of a list at an index. Only where the handle has jumped: after steps back,
-    /// Redis 7.0 deletes another one, or loses its place.
+    /// Redis 7.0 deletes another one, or loses its cursor.
     pub fn list_delete(&mut self, index: usize) {
         self.make_writable();
-        if self.place != Place::Jumped(index) {
+        if self.cursor != ListCursor::Jumped(index) {
             self.stand_nowhere();
         }
-        self.place = Place::Deleted;
+        self.cursor = ListCursor::Deleted;
         let Ok(index) = c_long::try_from(index) else {
             return;
         };
@@ -354,7 +354,7 @@ impl<'c> Key<'c> {
             return None;
         }
         let mut score = 0.0;
-        // SAFETY: an open handle of a sorted set, and a place for the score.
+        // SAFETY: an open handle of a sorted set, and a cursor for the score.
         let status = unsafe { api!(ZsetScore(self.raw, member.inner, &raw mut score)) };
         (status == OK).then_some(score)
     }
@@ -373,7 +373,7 @@ impl<'c> Key<'c> {
         }
         self.make_writable();
         let mut removed: c_int = 0;
-        // SAFETY: an open handle of a sorted set, and a place for the answer.
+        // SAFETY: an open handle of a sorted set, and a cursor for the answer.
         unsafe { api!(ZsetRem(self.raw, member.inner, &raw mut removed)) };
         removed != 0
     }
@@ -428,7 +428,7 @@ impl<'c> Key<'c> {
         }
         self.make_writable();
         let mut length = 0;
-        // SAFETY: an open handle of a string; opened for writing, the server gives a place that
+        // SAFETY: an open handle of a string; opened for writing, the server gives a cursor that
         // belongs to this key alone. It is null if the key is not open for writing.
         unsafe {
             let mode = raw::REDISMODULE_WRITE;

@@ -11,7 +11,7 @@
 
 use redis_module::NotifyEvent;
 
-use crate::keyspace::stored::number;
+use crate::keyspace::open_lock::number;
 use crate::keyspace::{Names, names};
 use crate::server::{Access, Ctx, string};
 
@@ -103,21 +103,21 @@ pub fn has_queue(ctx: &Ctx, lock: &LockId) -> bool {
 #[must_use]
 pub fn is_meant(ctx: &Ctx, lock: &LockId) -> bool {
     let is_held = |name: &[u8]| !ctx.open(&string(name), Access::Read).is_empty();
-    let is_known = |name: &[u8]| table(|table| table.contains(lock.db, name));
+    let is_tracked = |name: &[u8]| table(|table| table.contains(lock.db, name));
     let name = &*lock.name;
     if let Some(inner) = names::unbraced(name) {
-        return !is_twin_known(lock) && is_held(name) && !is_held(inner);
+        return !is_twin_tracked(lock) && is_held(name) && !is_held(inner);
     }
     if name.contains(&b'{') {
         return true;
     }
     let braced = [b"{", name, b"}"].concat();
-    !is_known(&braced) && (is_held(name) || !is_held(&braced))
+    !is_tracked(&braced) && (is_held(name) || !is_held(&braced))
 }
 
 /// Whether a lock in braces has the queue of the lock without, which is known.
 #[must_use]
-pub fn is_twin_known(lock: &LockId) -> bool {
+pub fn is_twin_tracked(lock: &LockId) -> bool {
     let inner = names::unbraced(&lock.name);
     inner.is_some_and(|inner| table(|table| table.contains(lock.db, inner)))
 }

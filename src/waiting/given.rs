@@ -1,7 +1,7 @@
 //! What every step is given: the time, and the rules as configured now.
 
 use crate::config;
-use crate::keyspace::stored::farthest_token;
+use crate::keyspace::open_lock::farthest_token;
 use crate::lock::{Millis, Now, Rules, Tick};
 use crate::server::{Ctx, clock, in_cluster};
 
@@ -123,6 +123,6 @@ fn line_up() {
     if notes(|notes| notes.is_lining_up()) {
         return;
     }
-    let locks = table(|table| table.all_known());
+    let locks = table(|table| table.all_tracked());
     note(|notes| notes.line_up(Some(locks)));
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use crate::keyspace::Known;
+use crate::keyspace::Tracked;
 use crate::lock::{Due, Now, Owner, Presence, Session, Ticket, Waiter};
 
 use super::id::LockId;
@@ -19,7 +19,7 @@ impl Table {
     /// Marks a blocked waiter that the server let go and that may come back.
     pub fn mark_let_go(&mut self, id: &LockId, owner: &[u8], ticket: Ticket) {
         if let Some(record) = self.record(id.db, &id.name) {
-            record.known.may_be_ours = true;
+            record.tracked.may_be_ours = true;
         }
         self.mark(id, owner, Presence::Blocked(ticket), Presence::Found);
     }
@@ -33,7 +33,7 @@ impl Table {
         let Some(record) = self.record(id.db, &id.name) else {
             return;
         };
-        let line = &mut record.known.line;
+        let line = &mut record.tracked.line;
         if let Some(mut waiter) = line.get(owner)
             && waiter.presence == from
         {
@@ -46,23 +46,23 @@ impl Table {
     #[must_use]
     pub fn gone(&self, id: &LockId) -> Vec<Owner> {
         let waiters = self
-            .known(id)
+            .tracked(id)
             .into_iter()
-            .flat_map(|known| known.line.iter());
+            .flat_map(|tracked| tracked.line.iter());
         let gone = waiters.filter(|(_, waiter)| waiter.presence == Presence::Gone);
         gone.map(|(owner, _)| Owner::clone(owner)).collect()
     }
 
-    /// What is known of an owner in a lock's queue.
+    /// What is tracked of an owner in a lock's queue.
     #[must_use]
     pub fn waiter(&self, id: &LockId, owner: &[u8]) -> Option<Waiter> {
-        self.known(id)?.line.get(owner)
+        self.tracked(id)?.line.get(owner)
     }
 
     /// Whether a lock is bound to a connection for this owner.
     #[must_use]
     pub fn is_session(&self, id: &LockId, owner: &[u8]) -> bool {
-        let session = self.known(id).and_then(|known| known.session.as_ref());
+        let session = self.tracked(id).and_then(|tracked| tracked.session.as_ref());
         session.is_some_and(|session| *session.owner == *owner)
     }
 
@@ -87,24 +87,24 @@ impl Table {
     }
 
     fn take_session(&mut self, db: i32, name: &[u8]) -> Option<Session> {
-        self.record(db, name)?.known.session.take()
+        self.record(db, name)?.tracked.session.take()
     }
 
     fn put_session(&mut self, db: i32, name: &Rc<[u8]>, session: Option<Session>, now: Now) {
         let Some(session) = session else { return };
         if let Some(record) = self.record(db, name) {
-            record.known.session = Some(session);
+            record.tracked.session = Some(session);
             return;
         }
-        let mut known = Known {
+        let mut tracked = Tracked {
             session: Some(session),
-            ..Known::default()
+            ..Tracked::default()
         };
         // It is looked at in this very iteration, which schedules it properly.
         let due = Due {
             wall: None,
             tick: Some(0),
         };
-        self.put(db, name, &mut known, due, now, 0);
+        self.put(db, name, &mut tracked, due, now, 0);
     }
 }

@@ -25,7 +25,7 @@ pub fn attend(ctx: &Ctx) {
         return;
     }
     let db = ctx.db();
-    hear_who_asked(ctx);
+    apply_polls(ctx);
     look_at_touched(ctx, Slice::begin());
     // The caller's database; there is one.
     let _ = ctx.select_db(db);
@@ -33,7 +33,7 @@ pub fn attend(ctx: &Ctx) {
 
 /// Waiters of Redisson's that have asked are alive. Their locks are looked at with that, if
 /// somebody has touched them.
-pub fn hear_who_asked(ctx: &Ctx) {
+pub fn apply_polls(ctx: &Ctx) {
     for (lock, owners) in notes(Notes::take_asked) {
         let touch = notes(|notes| notes.take_touch(&lock));
         if !ctx.select_db(lock.db) {
@@ -75,7 +75,7 @@ pub fn look_at_touched(ctx: &Ctx, slice: Slice) {
 
 /// Looks at a lock that others have touched. False if it has no queue.
 fn look_at(ctx: &Ctx, lock: &LockId, touch: Touch) -> bool {
-    if table(|table| table.is_known(lock)) {
+    if table(|table| table.is_tracked(lock)) {
         look(ctx, lock, touch.state());
         return true;
     }
@@ -85,7 +85,7 @@ fn look_at(ctx: &Ctx, lock: &LockId, touch: Touch) -> bool {
     }
     // Each event of a queue that is known also names the lock in braces: what tells that apart comes first.
     let is_its = ctx.select_db(lock.db)
-        && !foreign::is_twin_known(lock)
+        && !foreign::is_twin_tracked(lock)
         && is_here(ctx, lock)
         && foreign::is_meant(ctx, lock)
         && foreign::has_queue(ctx, lock);
@@ -96,7 +96,7 @@ fn look_at(ctx: &Ctx, lock: &LockId, touch: Touch) -> bool {
     if touch.loaded && watch::may_be_ours(ctx, lock) {
         // Where a key has another type, there is nothing to be found.
         change(ctx, lock, |state, rules, now| {
-            state.known.may_be_ours = true;
+            state.tracked.may_be_ours = true;
             rules::look(state, rules, now);
         });
     } else {

@@ -83,11 +83,11 @@ impl World {
                 Kind::Ours => self.commands(owner, scope, &mut actions),
                 Kind::Redisson => self.scripts(owner, &mut actions),
             }
-            if self.told.is_holder(owner) {
+            if self.oracle.is_holder(owner) {
                 let leases = scope.renewals.iter();
                 actions.extend(leases.map(|lease| Action::Renew(owner, *lease)));
             }
-            if scope.has(Fault::Cancel) && self.told.place(owner).is_some() {
+            if scope.has(Fault::Cancel) && self.oracle.queued(owner).is_some() {
                 actions.push(Action::Cancel(owner));
             }
         }
@@ -97,7 +97,7 @@ impl World {
 
     fn commands(&self, owner: usize, scope: &Scope, actions: &mut Vec<Action>) {
         for slot in self.distinct_slots(owner, scope) {
-            if self.told.slots[owner][slot].blocked.is_some() {
+            if self.oracle.slots[owner][slot].blocked.is_some() {
                 if self.gone.len() > 2 {
                     continue;
                 }
@@ -111,7 +111,7 @@ impl World {
             }
             self.requests(owner, slot, scope, actions);
             self.releases(owner, slot, scope, actions);
-            let bound = self.told.holds_of(self.told.slots[owner][slot].connection) > 0;
+            let bound = self.oracle.holds_of(self.oracle.slots[owner][slot].connection) > 0;
             if bound && scope.has(Fault::Close) && self.closed.len() < 2 {
                 actions.push(Action::Close(owner, slot));
             }
@@ -119,7 +119,7 @@ impl World {
     }
 
     fn requests(&self, owner: usize, slot: usize, scope: &Scope, actions: &mut Vec<Action>) {
-        let holds = self.told.holds(owner);
+        let holds = self.oracle.holds(owner);
         for wait in scope.waits {
             for (once, session) in [(false, false), (true, false), (false, true), (true, true)] {
                 // The holder is answered at once, however it would wait; and ONCE says something
@@ -154,7 +154,7 @@ impl World {
             });
         };
         release(None, false);
-        let holds = self.told.holds(owner);
+        let holds = self.oracle.holds(owner);
         if holds > 0 {
             release(Some(true), false);
             release(Some(false), true);
@@ -169,12 +169,12 @@ impl World {
         if self.is_overdue() {
             return;
         }
-        if self.told.is_holder(owner) {
+        if self.oracle.is_holder(owner) {
             actions.push(Action::UnlockByScript(owner));
             return;
         }
         actions.push(Action::LockByScript(owner));
-        if self.told.place(owner).is_some() {
+        if self.oracle.queued(owner).is_some() {
             actions.push(Action::LeaveByScript(owner));
         }
     }

@@ -8,7 +8,7 @@ use std::hash::{DefaultHasher, Hasher};
 
 use super::life::Life;
 use super::scope::Scope;
-use super::told::{Slot, index};
+use super::oracle::{Slot, index};
 use super::world::World;
 use crate::lock::{Presence, Waiter};
 
@@ -51,7 +51,7 @@ impl World {
 
     /// One connection of each sort.
     pub fn distinct_slots(&self, owner: usize, scope: &Scope) -> Vec<usize> {
-        let slots = self.told.slots[owner].map(|slot| self.slot(slot));
+        let slots = self.oracle.slots[owner].map(|slot| self.slot(slot));
         let first = |slot: &usize| !slots[..*slot].contains(&slots[*slot]);
         (0..scope.slots).filter(first).collect()
     }
@@ -72,7 +72,7 @@ impl World {
 
     /// What is there once.
     fn common(&self) -> [u8; 16] {
-        let last = self.told.last_token;
+        let last = self.oracle.last_token;
         let session = self.state.session.as_ref();
         let turn = self.state.turn.as_ref();
         [
@@ -101,10 +101,10 @@ impl World {
         let mut profile = [0; PROFILE];
         let (about, slots) = profile.split_at_mut(16);
         about[0] = scope.owners[owner] as u8;
-        if let Some(holder) = self.told.holder.filter(|of| of.owner == owner) {
+        if let Some(holder) = self.oracle.holder.filter(|of| of.owner == owner) {
             about[1] = holder.holds.try_into().unwrap_or(u8::MAX);
             about[2] = 1 + u8::from(holder.untold);
-            about[3] = u8::from(holder.token.is_some_and(|of| of == self.told.last_token));
+            about[3] = u8::from(holder.token.is_some_and(|of| of == self.oracle.last_token));
         }
         let mut queue = self.state.queue.iter();
         if let Some(place) = queue.position(|entry| index(&entry.0) == owner) {
@@ -121,11 +121,11 @@ impl World {
         let notes = self.gone.iter().filter(|gone| **gone == owner);
         about[12] = notes.count().try_into().unwrap_or(u8::MAX);
         for lost in self.undelivered.iter().filter(|lost| lost.owner == owner) {
-            about[13] = 1 + u8::from(lost.token == self.told.last_token);
+            about[13] = 1 + u8::from(lost.token == self.oracle.last_token);
             let bound = lost.session.map_or(0, |session| self.bound(session).0);
             about[14] = bound + u8::from(lost.session.is_some());
         }
-        let mut known = self.told.slots[owner].map(|slot| self.slot(slot));
+        let mut known = self.oracle.slots[owner].map(|slot| self.slot(slot));
         known.sort_unstable();
         slots[..8].copy_from_slice(&known.concat());
         if about[11] > 0 {
@@ -135,7 +135,7 @@ impl World {
     }
 
     fn life(&self, owner: usize) -> u8 {
-        match self.told.place(owner).map(|place| place.life) {
+        match self.oracle.queued(owner).map(|place| place.life) {
             Some(Life::Polling(until) | Life::Asked(until) | Life::Found(_, Some(until))) => {
                 self.tick(until)
             }

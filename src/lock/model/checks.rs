@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::life::Life;
 use super::scope::Scope;
-use super::told::{Checked, Place, ensure, index};
+use super::oracle::{Checked, Queued, ensure, index};
 use super::world::World;
 use crate::lock::memory::Memory;
 use crate::lock::{Connection, Event, Holds, Millis, Owner, Presence, State, Waiter};
@@ -38,7 +38,7 @@ impl World {
     }
 
     fn check_holder(&self) -> Checked {
-        let told = self.told.holder.map(|holder| (holder.owner, holder.holds));
+        let told = self.oracle.holder.map(|holder| (holder.owner, holder.holds));
         let held = self.state.holder.as_ref();
         let held = held.map(|(owner, holds)| (index(owner), *holds));
         ensure!(told == held, "{told:?} was told, {held:?} holds the lock");
@@ -48,7 +48,7 @@ impl World {
             self.state.lease_end
         );
         let token = self.state.token;
-        let last = self.told.last_token;
+        let last = self.oracle.last_token;
         ensure!(
             token.is_none_or(|token| token == last),
             "{token:?} is kept, the last was {last}"
@@ -60,10 +60,10 @@ impl World {
     fn check_queue(&self) -> Checked {
         let queue = self.state.queue.iter();
         let queued: Vec<usize> = queue.map(|entry| index(&entry.0)).collect();
-        let places = self.told.places.iter();
-        let joined: Vec<usize> = places.map(|place| place.owner).collect();
+        let queue = self.oracle.queue.iter();
+        let joined: Vec<usize> = queue.map(|place| place.owner).collect();
         ensure!(queued == joined, "joined: {joined:?}, queued: {queued:?}");
-        for (place, (_, waiter)) in self.told.places.iter().zip(&self.state.queue) {
+        for (place, (_, waiter)) in self.oracle.queue.iter().zip(&self.state.queue) {
             ensure!(agree(*place, waiter), "{place:?}, but {waiter:?}");
         }
         Ok(())
@@ -72,13 +72,13 @@ impl World {
     /// Every blocked request has its place, and no place is blocked for nobody.
     fn check_requests(&self) -> Checked {
         let mut blocked = BTreeSet::new();
-        for place in &self.told.places {
+        for place in &self.oracle.queue {
             if let Life::Blocked(ticket) = place.life {
                 blocked.insert((place.owner, ticket));
             }
         }
         let mut asked = BTreeSet::new();
-        for (owner, slots) in self.told.slots.iter().enumerate() {
+        for (owner, slots) in self.oracle.slots.iter().enumerate() {
             asked.extend(slots.iter().filter_map(|slot| Some((owner, slot.blocked?))));
         }
         ensure!(blocked == asked, "blocked: {asked:?}, queued: {blocked:?}");
@@ -104,7 +104,7 @@ impl World {
             Some(of) if self.stirred && self.state.holds(&of.owner) == Holds::None => Vec::new(),
             session => session.map_or_else(Vec::new, |session| session.holders),
         };
-        let told = &self.told.bound;
+        let told = &self.oracle.bound;
         ensure!(&bound == told, "relied on: {told:?}, bound: {bound:?}");
         Ok(())
     }
@@ -137,7 +137,7 @@ impl World {
             );
             // Those that were reaped in this step had been woken before.
             let others = woken.iter().filter(|owner| **owner != head);
-            let waits = |owner: &&usize| self.told.place(**owner).is_some();
+            let waits = |owner: &&usize| self.oracle.queued(**owner).is_some();
             ensure!(others.filter(waits).count() == 0, "woken: {woken:?}");
             return Ok(());
         };
@@ -162,8 +162,8 @@ impl World {
     /// Nobody waits while the lock is free, but a polling head that has its turn.
     fn check_head(&self, scope: &Scope) -> Checked {
         let turn = self.state.turn.as_ref();
-        let head = self.told.places.first();
-        let Some(head) = head.filter(|_| self.told.holder.is_none()) else {
+        let head = self.oracle.queue.first();
+        let Some(head) = head.filter(|_| self.oracle.holder.is_none()) else {
             ensure!(turn.is_none(), "a turn, and nobody to take it: {turn:?}");
             return Ok(());
         };
@@ -228,7 +228,7 @@ fn connections(state: &Memory) -> BTreeSet<Connection> {
 }
 
 /// Whether the server sees a waiter as it was told.
-fn agree(place: Place, waiter: &Waiter) -> bool {
+fn agree(place: Queued, waiter: &Waiter) -> bool {
     match (place.life, waiter.presence) {
         (Life::Blocked(told), Presence::Blocked(ticket)) => told == ticket,
         (Life::Left, Presence::Gone) | (Life::Found(..), Presence::Found) => true,

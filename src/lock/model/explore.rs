@@ -225,13 +225,13 @@ enum End {
 impl World {
     /// Whether silence may go on for ever: nobody waits, or the holder's connection is open.
     fn is_quiet(&self) -> bool {
-        let stays = !self.told.bound.is_empty() && !self.is_noted();
-        self.told.places.is_empty() || stays
+        let stays = !self.oracle.bound.is_empty() && !self.is_noted();
+        self.oracle.queue.is_empty() || stays
     }
 
     /// Whether the lock is free and somebody waits.
     fn is_idle(&self) -> bool {
-        self.told.holder.is_none() && !self.told.places.is_empty()
+        self.oracle.holder.is_none() && !self.oracle.queue.is_empty()
     }
 
     /// Whether all who wait have no longer than the turn that is running.
@@ -239,8 +239,8 @@ impl World {
         let Some(turn) = self.state.turn.as_ref() else {
             return false;
         };
-        let mut places = self.told.places.iter();
-        places.all(|place| match place.life {
+        let mut queue = self.oracle.queue.iter();
+        queue.all(|place| match place.life {
             Life::Polling(until) | Life::Asked(until) => until <= turn.until,
             _ => false,
         })
@@ -250,12 +250,12 @@ impl World {
     fn summary(&self) -> String {
         let name = |owner: usize| char::from(super::world::NAMES[owner][0]);
         let holder = self
-            .told
+            .oracle
             .holder
             .map(|of| format!("{} x{}", name(of.owner), of.holds));
         let queue: Vec<String> = self
-            .told
-            .places
+            .oracle
+            .queue
             .iter()
             .map(|place| format!("{} {:?}", name(place.owner), place.life))
             .collect();
@@ -269,7 +269,7 @@ impl World {
             self.state
                 .turn
                 .as_ref()
-                .map(|turn| (super::told::index(&turn.owner), turn.until)),
+                .map(|turn| (super::oracle::index(&turn.owner), turn.until)),
         )
     }
 }

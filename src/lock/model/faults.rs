@@ -3,7 +3,7 @@
 use super::action::Step;
 use super::life::Life;
 use super::scope::Scope;
-use super::told::{Checked, index};
+use super::oracle::{Checked, index};
 use super::world::World;
 use crate::lock::{Now, Presence};
 
@@ -12,21 +12,21 @@ impl World {
     pub(super) fn restart(&mut self, scope: &Scope) -> Checked {
         // No server starts within a millisecond, and none with a clock that is behind: that is
         // what a lost token relies on.
-        let least = self.told.last_token.cast_unsigned() / 1000 + 1;
+        let least = self.oracle.last_token.cast_unsigned() / 1000 + 1;
         self.now = Now::from_millis(self.now.after(1).max(least));
         self.grace = self.now.tick_after(scope.rules.turn);
         self.expire();
         self.state.restart(self.now);
-        self.told.turn = None;
+        self.oracle.turn = None;
         self.gone.clear();
         self.undelivered.clear();
         self.closed.clear();
         self.touched = false;
-        self.told.bound.clear();
-        for owner in 0..self.told.slots.len() {
-            self.told.slots[owner] = self.slots();
+        self.oracle.bound.clear();
+        for owner in 0..self.oracle.slots.len() {
+            self.oracle.slots[owner] = self.slots();
         }
-        for place in &mut self.told.places {
+        for place in &mut self.oracle.queue {
             place.life = Life::Found(0, None);
         }
         self.read_deadlines();
@@ -46,7 +46,7 @@ impl World {
     /// Whether the token's key can be lost: somebody has to remember the token, or the clock is
     /// ahead of it, which no lock could do without.
     pub(super) fn may_lose_token(&self) -> bool {
-        let last = self.told.last_token;
+        let last = self.oracle.last_token;
         let remembered = self.state.greatest_token >= last;
         self.state.token.is_some() && (remembered || self.now.micros > last.cast_unsigned())
     }
@@ -54,7 +54,7 @@ impl World {
     /// Where the token's key was lost and the server has restarted since it was issued, nobody
     /// remembers it but the clock, and no lock could do with a clock that is behind.
     fn mind_the_clock(&mut self) {
-        let last = self.told.last_token;
+        let last = self.oracle.last_token;
         if self.state.token.is_none() && self.state.greatest_token < last {
             self.now.micros = self.now.micros.max(last.cast_unsigned() + 1);
         }
@@ -66,8 +66,8 @@ impl World {
             if waiter.presence != Presence::Found {
                 continue;
             }
-            let places = &mut self.told.places;
-            let place = places.iter_mut().find(|of| of.owner == index(owner));
+            let queue = &mut self.oracle.queue;
+            let place = queue.iter_mut().find(|of| of.owner == index(owner));
             if let Some(Life::Found(known, _)) = place.map(|place| &mut place.life) {
                 *known = waiter.score;
             }

@@ -71,7 +71,7 @@ fn a_hand_off_that_nobody_got_takes_no_other_hold_with_it() {
             SILENCE,
         ],
     );
-    assert_eq!(world.told.holds(B), 1);
+    assert_eq!(world.oracle.holds(B), 1);
 }
 
 #[test]
@@ -86,8 +86,8 @@ fn a_hand_off_that_nobody_got_takes_no_other_connections_hold_with_it() {
             SILENCE,
         ],
     );
-    assert_eq!(world.told.holds(B), 1);
-    assert_eq!(world.told.holds_of(world.told.slots[B][1].connection), 1);
+    assert_eq!(world.oracle.holds(B), 1);
+    assert_eq!(world.oracle.holds_of(world.oracle.slots[B][1].connection), 1);
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn a_hand_off_that_its_owner_has_asked_about_since_stands() {
             SILENCE,
         ],
     );
-    assert_eq!(world.told.holds(B), 1);
+    assert_eq!(world.oracle.holds(B), 1);
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn a_lease_that_ends_before_a_command_that_changes_nothing_is_acted_on() {
             SILENCE,
         ],
     );
-    assert_eq!(world.told.holds(B), 1);
+    assert_eq!(world.oracle.holds(B), 1);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Until when an owner in the queue counts as alive.
 
-use super::told::Scene;
+use super::oracle::Scene;
 use crate::lock::{Millis, Now, Tick, Ticket};
 
 /// Why an owner in the queue counts as alive, and until when.

@@ -9,7 +9,7 @@
 //!
 //! - [`scope`]: what a small world has in it; [`action`]: what can happen next;
 //! - [`world`], [`steps`], [`server`], [`script`], [`faults`]: what a server does with the rules then;
-//! - [`told`], [`life`]: what everybody was told, a model that never asks the rules;
+//! - [`oracle`], [`life`]: what everybody was told, a model that never asks the rules;
 //! - [`checks`]: the promises, compared with the model after each step;
 //! - [`canon`]: which worlds are the same; [`explore`]: the search, and that silence ends;
 //! - [`found`]: what it has found.
@@ -34,7 +34,7 @@ mod scope;
 mod script;
 mod server;
 mod steps;
-mod told;
+mod oracle;
 mod world;
 
 use super::Rules;

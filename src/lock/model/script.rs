@@ -4,7 +4,7 @@
 use super::action::Step;
 use super::life::Life;
 use super::scope::Scope;
-use super::told::{Asking, Checked, Holder, Place, ensure, index};
+use super::oracle::{Asking, Checked, Holder, Queued, ensure, index};
 use super::world::{NAMES, World};
 use crate::lock::scripts::{self, Told, Tried, TryLock, Unlocked, Wait};
 use crate::lock::{Millis, Owner, Presence, State, Waiter, score};
@@ -23,8 +23,8 @@ impl World {
 
     fn lock_natively(&mut self, owner: usize, step: Step, scope: &Scope) -> Checked {
         let (rules, now) = (self.rules(scope), self.now);
-        let is_next = self.told.is_next(owner, now, self.grace);
-        let known = self.told.place(owner).is_some();
+        let is_next = self.oracle.is_next(owner, now, self.grace);
+        let known = self.oracle.queued(owner).is_some();
         let call = TryLock {
             owner: NAMES[owner],
             lease: scope.lease,
@@ -58,8 +58,8 @@ impl World {
             told > 0 || self.state.turn.is_none(),
             "told {told} at another's turn"
         );
-        let mut places = self.told.places.iter_mut();
-        let place = places.find(|place| place.owner == owner);
+        let mut queue = self.oracle.queue.iter_mut();
+        let place = queue.find(|place| place.owner == owner);
         let place = place.ok_or("it waits without a place")?;
         place.life = life;
         if let Some(sleeps) = Millis::try_from(told).ok().filter(|_| known) {
@@ -82,8 +82,8 @@ impl World {
             self.state.lessen_scores(&|_| wait);
             self.state.set_holds(NAMES[owner], 1);
             self.state.set_lease_end(self.now.after(scope.lease));
-            self.told.remove(owner);
-            self.told.holder = Some(Holder {
+            self.oracle.remove(owner);
+            self.oracle.holder = Some(Holder {
                 owner,
                 holds: 1,
                 token: None,
@@ -103,9 +103,9 @@ impl World {
         let found = Waiter::found(score, self.now);
         self.state.push(NAMES[owner], found);
         // It may have been dropped as dead a moment ago.
-        self.told.remove(owner);
+        self.oracle.remove(owner);
         let life = Life::Found(score, None);
-        self.told.places.push(Place { owner, life });
+        self.oracle.queue.push(Queued { owner, life });
     }
 
     /// The script that gives up the lock.
@@ -119,7 +119,7 @@ impl World {
         }
         let dropped = self.drop_dead();
         self.state.free();
-        self.told.freed();
+        self.oracle.freed();
         self.mend(dropped);
         self.touch();
         Ok(())
@@ -137,7 +137,7 @@ impl World {
         self.state
             .lessen_scores(&|index| if index > position { wait } else { 0 });
         self.state.remove(NAMES[owner]);
-        self.told.remove(owner);
+        self.oracle.remove(owner);
         self.mend(Vec::new());
         self.touch();
         Ok(())
@@ -156,7 +156,7 @@ impl World {
             // Two scripts in one iteration of the event loop: the server cannot act between them.
             return Ok(());
         }
-        for place in self.told.places.iter().take_while(|of| of.owner != owner) {
+        for place in self.oracle.queue.iter().take_while(|of| of.owner != owner) {
             let shielded = place.life.is_shielded(self.now);
             ensure!(!shielded, "a script of {owner} overtakes {place:?}");
         }
@@ -180,13 +180,13 @@ impl World {
         for (owner, mut waiter) in dropped {
             let has_joined_again = self.state.position(&owner).is_some();
             if waiter.lives(now) && waiter.presence != Presence::Asked {
-                if !has_joined_again && !self.told.is_holder(index(&owner)) {
+                if !has_joined_again && !self.oracle.is_holder(index(&owner)) {
                     let patience = waiter.patience.max(1);
                     waiter.score = now.after(score::ahead(left, patience, kept.len()));
                     kept.push((owner, waiter));
                 }
-            } else if !has_joined_again && !self.told.is_holder(index(&owner)) {
-                self.told.remove(index(&owner));
+            } else if !has_joined_again && !self.oracle.is_holder(index(&owner)) {
+                self.oracle.remove(index(&owner));
             }
         }
         kept.append(&mut self.state.queue);

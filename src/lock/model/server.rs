@@ -4,7 +4,7 @@
 use super::action::Step;
 use super::life::Life;
 use super::scope::Scope;
-use super::told::{Checked, ensure};
+use super::oracle::{Checked, ensure};
 use super::world::{Lost, NAMES, World};
 use crate::lock::{Owner, Presence, State};
 use crate::lock::{rules, session};
@@ -12,10 +12,10 @@ use crate::lock::{rules, session};
 impl World {
     /// A blocked request ends by itself: its place is marked, and swept later.
     pub(super) fn leave(&mut self, owner: usize, slot: usize) {
-        let slot = &mut self.told.slots[owner][slot];
+        let slot = &mut self.oracle.slots[owner][slot];
         let ticket = slot.blocked.take().unwrap_or(0);
         slot.session = false;
-        for place in &mut self.told.places {
+        for place in &mut self.oracle.queue {
             if place.owner == owner {
                 place.life = Life::Left;
             }
@@ -30,11 +30,11 @@ impl World {
     }
 
     pub(super) fn close(&mut self, owner: usize, slot: usize) {
-        let of = self.told.slots[owner][slot];
+        let of = self.oracle.slots[owner][slot];
         if of.blocked.is_some() {
             self.leave(owner, slot);
         }
-        if self.told.holds_of(of.connection) > 0 {
+        if self.oracle.holds_of(of.connection) > 0 {
             self.close_bound(owner, of.connection);
         }
     }
@@ -55,12 +55,12 @@ impl World {
             self.take_back(lost, step, scope)?;
         }
         for connection in std::mem::take(&mut self.closed) {
-            let brought = self.told.holds_of(connection);
+            let brought = self.oracle.holds_of(connection);
             session::connection_closed(&mut self.state, connection, &rules, now);
-            let all = self.told.holder.map_or(0, |holder| holder.holds) <= brought;
+            let all = self.oracle.holder.map_or(0, |holder| holder.holds) <= brought;
             if brought > 0 && !all {
-                self.told.bound.retain(|bound| bound.0 != connection);
-                self.told.give_up(brought, None);
+                self.oracle.bound.retain(|bound| bound.0 != connection);
+                self.oracle.give_up(brought, None);
             }
             self.freed_if(brought > 0 && all, step, scope)?;
         }
@@ -78,7 +78,7 @@ impl World {
             session,
         } = lost;
         let rules = self.rules(scope);
-        let holder = self.told.holder;
+        let holder = self.oracle.holder;
         let its = holder.filter(|of| of.owner == owner && of.token == Some(token));
         let known = self.state.token == Some(token);
         let untold = its.filter(|of| known && of.untold);
@@ -92,8 +92,8 @@ impl World {
         );
         let all = untold.is_some_and(|of| of.holds == 1);
         if untold.is_some() && !all {
-            self.told.give_up(1, session);
-            if let Some(holder) = &mut self.told.holder {
+            self.oracle.give_up(1, session);
+            if let Some(holder) = &mut self.oracle.holder {
                 holder.untold = false;
             }
         }
@@ -115,7 +115,7 @@ impl World {
             return self.sweep(step, scope);
         }
         let punctual = !self.is_overdue();
-        let relied_on = !self.told.bound.is_empty();
+        let relied_on = !self.oracle.bound.is_empty();
         let ended = self.pass();
         ensure!(
             !(ended && relied_on && punctual),
@@ -142,7 +142,7 @@ impl World {
             .is_some_and(|end| end < self.now.millis());
         if ended {
             self.state.free();
-            self.told.freed();
+            self.oracle.freed();
         }
         ended
     }

@@ -3,10 +3,10 @@
 use super::action::{Action, Step};
 use super::life::Life;
 use super::scope::{Scope, Wait};
-use super::told::{Asking, Checked, ensure};
+use super::oracle::{Asking, Checked, ensure};
 use super::world::{NAMES, World};
 use crate::lock::rules;
-use crate::lock::{Acquired, Ask, Millis, Refusal, Way};
+use crate::lock::{Acquired, Ask, Millis, Refusal, WaitMode};
 
 impl World {
     pub(super) fn acquire(&mut self, step: Step, scope: &Scope) -> Checked {
@@ -20,7 +20,7 @@ impl World {
         else {
             return Ok(());
         };
-        let connection = self.told.slots[owner][slot].connection;
+        let connection = self.oracle.slots[owner][slot].connection;
         let ask = Ask {
             owner: NAMES[owner],
             lease: scope.lease,
@@ -29,7 +29,7 @@ impl World {
             session: session.then_some(connection),
         };
         let (rules, now) = (self.rules(scope), self.now);
-        let is_next = self.told.is_next(owner, now, self.grace);
+        let is_next = self.oracle.is_next(owner, now, self.grace);
         let token_is_lost = self.state.token.is_none();
         let acquired = rules::acquire(&mut self.state, &ask, &rules, now);
         let acquired = acquired.map_err(|refusal| format!("refused: {refusal:?}"))?;
@@ -39,7 +39,7 @@ impl World {
             session: ask.session,
             by_script: false,
         };
-        if self.told.is_holder(owner) {
+        if self.oracle.is_holder(owner) {
             let acquired = acquired.ok_or("the holder is refused")?;
             self.hear(Some(asking), None, step, scope)?;
             return self.held_again(&ask, acquired, token_is_lost);
@@ -48,29 +48,29 @@ impl World {
             acquired.is_some() == is_next,
             "acquired: {acquired:?}, next: {is_next}"
         );
-        let last = self.told.last_token;
+        let last = self.oracle.last_token;
         self.hear(Some(asking), None, step, scope)?;
         if let Some(Acquired { token, reentrant }) = acquired {
             ensure!(
-                self.told.is_holder(owner) && !reentrant,
+                self.oracle.is_holder(owner) && !reentrant,
                 "acquired in silence"
             );
             ensure!(token > last, "token {token} after {last}");
-            self.told.last_token = token;
-            if let Some(holder) = &mut self.told.holder {
+            self.oracle.last_token = token;
+            if let Some(holder) = &mut self.oracle.holder {
                 holder.token = Some(token);
             }
             return Ok(());
         }
-        ensure!(!self.told.is_holder(owner), "acquired, and told nil");
+        ensure!(!self.oracle.is_holder(owner), "acquired, and told nil");
         match wait {
             Wait::Try => return Ok(()),
             Wait::Poll => (),
             Wait::Block => {
                 let ticket = self.number();
                 asking.life = Life::Blocked(ticket);
-                self.told.slots[owner][slot].blocked = Some(ticket);
-                self.told.slots[owner][slot].session = session;
+                self.oracle.slots[owner][slot].blocked = Some(ticket);
+                self.oracle.slots[owner][slot].session = session;
             }
         }
         self.join(&ask, asking, step, scope)
@@ -79,12 +79,12 @@ impl World {
     fn join(&mut self, ask: &Ask<'_>, asking: Asking, step: Step, scope: &Scope) -> Checked {
         let (rules, now) = (self.rules(scope), self.now);
         let way = match asking.life {
-            Life::Blocked(ticket) => Way::Blocked(ticket),
-            _ => Way::Polling,
+            Life::Blocked(ticket) => WaitMode::Blocked(ticket),
+            _ => WaitMode::Polling,
         };
-        let mut places = self.told.places.iter();
-        let position = places.position(|place| place.owner == asking.owner);
-        let waiting = self.told.places.len();
+        let mut queue = self.oracle.queue.iter();
+        let position = queue.position(|place| place.owner == asking.owner);
+        let waiting = self.oracle.queue.len();
         let joined = rules::join(&mut self.state, ask, way, &rules, now);
         let full = position.is_none() && waiting >= rules.max_waiters;
         if full {
@@ -92,7 +92,7 @@ impl World {
                 joined == Err(Refusal::QueueFull),
                 "beyond the limit: {joined:?}"
             );
-            for slot in &mut self.told.slots[asking.owner] {
+            for slot in &mut self.oracle.slots[asking.owner] {
                 if Life::Blocked(slot.blocked.unwrap_or(0)) == asking.life {
                     slot.blocked = None;
                     slot.session = false;
@@ -109,7 +109,7 @@ impl World {
         let most = (ask.patience / 2).max(1);
         ensure!((1..=most).contains(&place.retry_after), "{place:?}");
         if let Some(index) = position {
-            self.told.places[index].life = asking.life;
+            self.oracle.queue[index].life = asking.life;
         }
         self.hear(Some(asking), None, step, scope)?;
         Ok(())
@@ -117,8 +117,8 @@ impl World {
 
     /// The holder has asked again.
     fn held_again(&mut self, ask: &Ask<'_>, acquired: Acquired, token_is_lost: bool) -> Checked {
-        let last = self.told.last_token;
-        let Some(holder) = &mut self.told.holder else {
+        let last = self.oracle.last_token;
+        let Some(holder) = &mut self.oracle.holder else {
             return Err("the holder is gone".into());
         };
         ensure!(acquired.reentrant, "the holder acquires anew");
@@ -128,7 +128,7 @@ impl World {
         } else {
             ensure!(Some(token) == holder.token, "another token");
         }
-        self.told.last_token = token;
+        self.oracle.last_token = token;
         holder.token = Some(token);
         holder.holds += i64::from(!ask.once);
         if ask.once {
@@ -136,7 +136,7 @@ impl World {
         }
         let holds = holder.holds;
         if let Some(connection) = ask.session {
-            let bound = &mut self.told.bound;
+            let bound = &mut self.oracle.bound;
             if ask.once {
                 *bound = vec![(connection, holds)];
             } else if let Some((_, brought)) = bound.iter_mut().find(|of| of.0 == connection) {
@@ -150,7 +150,7 @@ impl World {
 
     fn check_lease(&self, lease: u64) -> Checked {
         let relied_on = match &self.state.session {
-            Some(session) if !self.told.bound.is_empty() => session.lease,
+            Some(session) if !self.oracle.bound.is_empty() => session.lease,
             _ => 0,
         };
         let end = self.now.after(lease.max(relied_on));
@@ -171,9 +171,9 @@ impl World {
         else {
             return Ok(());
         };
-        let connection = self.told.slots[owner][slot].connection;
-        let before = self.told.holder;
-        let holds = self.told.holds(owner);
+        let connection = self.oracle.slots[owner][slot].connection;
+        let before = self.oracle.holder;
+        let holds = self.oracle.holds(owner);
         let its = before.and_then(|holder| holder.token).unwrap_or(0);
         let token = token.map(|right| if right { its } else { its - 1 });
         // Where the token's key was lost, nobody can tell which acquisition is meant.
@@ -198,7 +198,7 @@ impl World {
         let expected = if all { 0 } else { holds - 1 };
         ensure!(left == Ok(expected), "{left:?} instead of {expected}");
         if expected > 0 {
-            self.told.give_up(1, Some(connection));
+            self.oracle.give_up(1, Some(connection));
         }
         self.freed_if(expected == 0, step, scope)
     }
@@ -221,7 +221,7 @@ impl World {
     pub(super) fn renew(&mut self, owner: usize, lease: Millis, scope: &Scope) -> Checked {
         let renewed = rules::renew(&mut self.state, NAMES[owner], lease, self.now);
         let renewed = renewed.map_err(|refusal| format!("not renewed: {refusal:?}"))?;
-        let fits = renewed == lease || (renewed > lease && !self.told.bound.is_empty());
+        let fits = renewed == lease || (renewed > lease && !self.oracle.bound.is_empty());
         ensure!(fits, "renewed for {renewed} ms");
         self.remember_due(scope);
         self.check_lease(lease)
@@ -229,12 +229,12 @@ impl World {
 
     pub(super) fn cancel(&mut self, owner: usize, step: Step, scope: &Scope) -> Checked {
         let rules = self.rules(scope);
-        let place = self.told.place(owner);
+        let place = self.oracle.queued(owner);
         let expected = place.is_some_and(|place| place.life != Life::Left);
         let cancelled = rules::cancel(&mut self.state, NAMES[owner], &rules, self.now);
         ensure!(cancelled == expected, "cancelled: {cancelled}");
         self.hear(None, Some(owner), step, scope)?;
-        let waits = self.told.place(owner).is_some();
+        let waits = self.oracle.queued(owner).is_some();
         ensure!(!waits, "cancelled, and still in the queue");
         Ok(())
     }

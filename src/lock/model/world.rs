@@ -2,7 +2,7 @@
 
 use super::action::{Action, Step};
 use super::scope::Scope;
-use super::told::{Asking, Checked, Scene, Slot, Told, index};
+use super::oracle::{Asking, Checked, Scene, Slot, Told, index};
 use crate::lock::memory::Memory;
 use crate::lock::turn;
 use crate::lock::{Connection, Due, Event, Now, Rules, State, Tick};
@@ -39,7 +39,7 @@ pub struct World {
     pub stirred: bool,
     /// How often the wall clock was set.
     pub clock_steps: u8,
-    pub told: Told,
+    pub oracle: Oracle,
     /// How many of the step's events have been heard.
     heard: usize,
     /// Tickets and connections have numbers of their own.
@@ -60,11 +60,11 @@ impl World {
             touched: false,
             stirred: false,
             clock_steps: 0,
-            told: Told::default(),
+            oracle: Oracle::default(),
             heard: 0,
             last_number: 0,
         };
-        world.told.slots = scope.owners.iter().map(|_| world.slots()).collect();
+        world.oracle.slots = scope.owners.iter().map(|_| world.slots()).collect();
         world
     }
 
@@ -127,7 +127,7 @@ impl World {
             Action::LeaveByScript(owner) => self.leave_by_script(owner, step, scope),
             Action::Delete => {
                 self.state.free();
-                self.told.freed();
+                self.oracle.freed();
                 self.touched = true;
                 self.stirred = true;
                 Ok(())
@@ -170,7 +170,7 @@ impl World {
         let mut freed = 0;
         let events = self.state.events.split_off(self.heard);
         for event in &events {
-            freed += usize::from(self.told.hear(event, &scene)?);
+            freed += usize::from(self.oracle.hear(event, &scene)?);
             match event {
                 Event::Granted {
                     owner,
@@ -216,7 +216,7 @@ impl World {
     pub(super) fn close_bound(&mut self, owner: usize, connection: Connection) {
         self.closed.push(connection);
         let fresh = self.number();
-        for slot in &mut self.told.slots[owner] {
+        for slot in &mut self.oracle.slots[owner] {
             if slot.connection == connection {
                 slot.connection = fresh;
             }

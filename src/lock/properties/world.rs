@@ -8,7 +8,7 @@ use super::{Action, Mode, RULES};
 use crate::lock::memory::Memory;
 use crate::lock::{
     Ask, Connection, Holds, Millis, Now, Owner, Presence, Refusal, Rules, State, Ticket, Waiter,
-    Way,
+    WaitMode,
 };
 use crate::lock::{rules, session, turn};
 
@@ -235,11 +235,11 @@ impl World {
         prop_assert_eq!(acquired, Ok(None));
         let way = match mode {
             Mode::Try => return self.check(before, None, false),
-            Mode::Poll => Way::Polling,
+            Mode::Poll => WaitMode::Polling,
             Mode::Block => {
                 let owner = Owner::from(ask.owner);
                 self.blocked.push((self.next_ticket, owner, ask.session));
-                Way::Blocked(self.next_ticket)
+                WaitMode::Blocked(self.next_ticket)
             }
         };
         self.next_ticket += 1;

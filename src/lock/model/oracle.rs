@@ -18,7 +18,7 @@ pub(super) use ensure;
 
 /// A place in the queue, in the order of joining.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct Queued {
     pub owner: usize,
     pub life: Life,
 }
@@ -46,11 +46,11 @@ pub struct Holder {
 
 /// What clients know.
 #[derive(Clone, Debug, Default)]
-pub struct Told {
+pub struct Oracle {
     pub holder: Option<Holder>,
     /// The connections that the holder relies on and the holds they brought, in that order.
     pub bound: Vec<(Connection, i64)>,
-    pub places: Vec<Place>,
+    pub queue: Vec<Queued>,
     pub slots: Vec<[Slot; 2]>,
     pub last_token: i64,
     /// Who has been given a turn, and until when.
@@ -87,7 +87,7 @@ pub struct Scene {
     pub undelivered: bool,
 }
 
-impl Told {
+impl Oracle {
     pub fn is_holder(&self, owner: usize) -> bool {
         self.holder.is_some_and(|holder| holder.owner == owner)
     }
@@ -105,13 +105,13 @@ impl Told {
         found.map_or(0, |(_, holds)| *holds)
     }
 
-    pub fn place(&self, owner: usize) -> Option<Place> {
-        let mut places = self.places.iter().copied();
-        places.find(|place| place.owner == owner)
+    pub fn queued(&self, owner: usize) -> Option<Queued> {
+        let mut queue = self.queue.iter().copied();
+        queue.find(|place| place.owner == owner)
     }
 
     pub fn remove(&mut self, owner: usize) {
-        self.places.retain(|place| place.owner != owner);
+        self.queue.retain(|place| place.owner != owner);
     }
 
     pub fn freed(&mut self) {
@@ -143,7 +143,7 @@ impl Told {
 
     /// A request for a free lock is answered at once exactly if nobody alive is ahead.
     pub fn is_next(&self, owner: usize, now: Now, grace: Tick) -> bool {
-        let mut ahead = self.places.iter().take_while(|place| place.owner != owner);
+        let mut ahead = self.queue.iter().take_while(|place| place.owner != owner);
         self.holder.is_none() && !ahead.any(|place| place.life.lasts(now, grace))
     }
 
@@ -183,8 +183,8 @@ impl Told {
             }
             Event::Enqueued => {
                 let Asking { owner, life, .. } = scene.asking.ok_or("nobody asks")?;
-                ensure!(self.place(owner).is_none(), "{owner} joins twice");
-                self.places.push(Place { owner, life });
+                ensure!(self.queued(owner).is_none(), "{owner} joins twice");
+                self.queue.push(Queued { owner, life });
             }
             Event::TakenOver { ticket } => {
                 let (owner, _) = self.answer(*ticket)?;
@@ -231,7 +231,7 @@ impl Told {
             "token {token} after {}",
             self.last_token
         );
-        let first = self.places.first().map_or(owner, |place| place.owner);
+        let first = self.queue.first().map_or(owner, |place| place.owner);
         ensure!(first == owner, "{owner} is served before {first}");
         self.remove(owner);
         self.turn = None;
@@ -248,9 +248,9 @@ impl Told {
 
     /// Whoever is cancelled leaves first; else those who had left by themselves, the first first.
     fn has_left(&mut self, cancelled: Option<usize>) -> Checked {
-        let left = |owner: &usize| self.place(*owner).is_some_and(|of| of.life == Life::Left);
-        let mut places = self.places.iter().map(|place| place.owner);
-        let leaves = cancelled.filter(left).or_else(|| places.find(left));
+        let left = |owner: &usize| self.queued(*owner).is_some_and(|of| of.life == Life::Left);
+        let mut queue = self.queue.iter().map(|place| place.owner);
+        let leaves = cancelled.filter(left).or_else(|| queue.find(left));
         self.remove(leaves.ok_or("nobody has left")?);
         Ok(())
     }
@@ -259,10 +259,10 @@ impl Told {
     /// have no longer than that turn.
     fn woken(&mut self, owner: usize, scene: &Scene) -> Checked {
         let now = scene.now;
-        let is_head = self.places.first().is_some_and(|head| head.owner == owner);
+        let is_head = self.queue.first().is_some_and(|head| head.owner == owner);
         let running = self.turn.filter(|(_, until)| *until > now.tick());
-        let mut places = self.places.iter_mut();
-        let place = places.find(|place| place.owner == owner);
+        let mut queue = self.queue.iter_mut();
+        let place = queue.find(|place| place.owner == owner);
         let place = place.ok_or("somebody is woken who does not wait")?;
         if is_head && running.is_some_and(|(of, _)| of == owner) {
             // By a script that found the lock free.
@@ -289,7 +289,7 @@ impl Told {
     }
 
     fn reaped(&mut self, owner: usize, scene: &Scene) -> Checked {
-        let place = self.place(owner).ok_or("somebody is reaped twice")?;
+        let place = self.queued(owner).ok_or("somebody is reaped twice")?;
         ensure!(
             !place.life.lasts(scene.now, scene.grace),
             "{owner} is reaped alive"

@@ -17,7 +17,7 @@ pub type Line = crate::lock::line::Line<RandomState>;
 /// What this server knows of a lock beyond its keys: who is blocked here, everyone's position,
 /// whose turn it is. Lost in a restart, and made again from the keys.
 #[derive(Debug, Default)]
-pub struct Known {
+pub struct Tracked {
     /// The queue's order.
     pub line: Line,
     /// The running turn.
@@ -30,7 +30,7 @@ pub struct Known {
     pub cut_short: bool,
 }
 
-impl Known {
+impl Tracked {
     /// Whether there is nothing that the keys do not say.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -45,7 +45,7 @@ thread_local! {
 
 /// What is to be made of a lock's queue and deadlines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Queue {
+pub enum QueueView {
     /// As this server left them, most likely.
     AsLeft,
     /// Somebody else did something to them: they are mended.
@@ -65,12 +65,12 @@ pub struct Unusable {
     pub expires: Option<Millis>,
 }
 
-/// What a step changes beyond the keys. It is only lent to [`Stored`], so that it is there after the
+/// What a step changes beyond the keys. It is only lent to [`OpenLock`], so that it is there after the
 /// step, however that ends.
 #[derive(Debug)]
 pub struct Taken {
-    /// What is known beyond the keys.
-    pub known: Known,
+    /// What is tracked beyond the keys.
+    pub tracked: Tracked,
     /// The greatest token that was given since the server started.
     pub greatest: i64,
     /// What has happened so far.
@@ -80,9 +80,9 @@ pub struct Taken {
 impl Taken {
     /// As a step begins.
     #[must_use]
-    pub fn new(known: Known, greatest: i64) -> Self {
+    pub fn new(tracked: Tracked, greatest: i64) -> Self {
         Self {
-            known,
+            tracked,
             greatest,
             events: SPARE.take(),
         }
@@ -100,12 +100,12 @@ impl Taken {
 /// A lock's keys, open for one step. Each has one handle, and all that the step does goes through
 /// these.
 #[derive(Debug)]
-pub struct Stored<'c> {
+pub struct OpenLock<'c> {
     pub(super) ctx: &'c Ctx,
     /// The names of the lock's keys.
     pub names: &'c Names,
     /// What is known beyond the keys.
-    pub known: &'c mut Known,
+    pub tracked: &'c mut Tracked,
     greatest: &'c mut i64,
     events: &'c mut Vec<Event>,
     pub(super) rules: &'c Rules,
@@ -184,7 +184,7 @@ pub(super) fn token_of(lock: &Key<'_>) -> Option<i64> {
     number(token.as_slice()).filter(|token| *token > 0)
 }
 
-impl<'c> Stored<'c> {
+impl<'c> OpenLock<'c> {
     /// Opens the keys. What others did to the queue since is mended first.
     ///
     /// # Errors
@@ -196,18 +196,18 @@ impl<'c> Stored<'c> {
         taken: &'c mut Taken,
         rules: &'c Rules,
         now: Now,
-        state: Queue,
+        state: QueueView,
     ) -> Result<Self, Unusable> {
         let Taken {
-            known,
+            tracked,
             greatest,
             events,
         } = taken;
-        let touched = matches!(state, Queue::Touched | Queue::TouchedByScript);
-        let frozen = state == Queue::Hidden;
+        let touched = matches!(state, QueueView::Touched | QueueView::TouchedByScript);
+        let frozen = state == QueueView::Hidden;
         let lock = ctx.open(&names.lock, Access::Write);
         // Most often nobody waits and nobody will: to see that there is no key is cheaper.
-        let access = if frozen || (known.line.is_empty() && !touched) {
+        let access = if frozen || (tracked.line.is_empty() && !touched) {
             Access::Read
         } else {
             Access::Write
@@ -223,7 +223,7 @@ impl<'c> Stored<'c> {
         let mut stored = Self {
             ctx,
             names,
-            known,
+            tracked,
             greatest,
             events,
             rules,
@@ -238,14 +238,14 @@ impl<'c> Stored<'c> {
             is_counted: false,
             named: Named::default(),
         };
-        if touched || stored.known.line.is_empty() {
+        if touched || lock.tracked.line.is_empty() {
             stored.delete_if_nobodys();
         }
         if touched {
             stored.persist_queue();
         }
         if !frozen && (touched || !stored.queue_is_as_known()) {
-            repair::repair(&mut stored, state == Queue::TouchedByScript);
+            repair::repair(&mut stored, state == QueueView::TouchedByScript);
         }
         Ok(stored)
     }
@@ -264,14 +264,14 @@ impl<'c> Stored<'c> {
 
     /// What is known of the queue, as far as the rules may see it.
     fn line(&self) -> Option<&Line> {
-        (!self.frozen).then_some(&self.known.line)
+        (!self.frozen).then_some(&self.tracked.line)
     }
 
     /// Whether the queue and the deadlines look as this server left them, in length and, where the
     /// lock is free, at the head. Key events tell of what others do; this is for what comes
     /// without one.
     fn queue_is_as_known(&mut self) -> bool {
-        let length = self.known.line.len();
+        let length = self.tracked.line.len();
         let is_as_long = self.queue.len() == length && self.scores.len() == length;
         is_as_long && (self.is_held() || self.head_is_as_known())
     }
@@ -279,7 +279,7 @@ impl<'c> Stored<'c> {
     /// Whether the list begins with the head that is known. To be asked before the head is served: nobody
     /// who is not there ever is.
     fn head_is_as_known(&mut self) -> bool {
-        let Some(head) = self.known.line.nth(0) else {
+        let Some(head) = self.tracked.line.nth(0) else {
             return true;
         };
         if !self.is_head_known {
@@ -302,7 +302,7 @@ impl<'c> Stored<'c> {
         self.lease_end = LeaseEnd::Is(None);
     }
 
-    /// Queue and deadlines last as long as anyone waits: an expiry that somebody has put on them
+    /// QueueView and deadlines last as long as anyone waits: an expiry that somebody has put on them
     /// (Redisson's `expire()` does) would throw the waiters away.
     fn persist_queue(&mut self) {
         for key in [&mut self.queue, &mut self.scores] {
@@ -315,7 +315,7 @@ impl<'c> Stored<'c> {
     /// The list's index of a waiter. The head of the list was compared when the keys were
     /// opened; if somebody has changed its middle, that shows here, and is mended.
     fn index_in_list(&mut self, owner: &[u8]) -> Option<usize> {
-        let index = self.known.line.position(owner)?;
+        let index = self.tracked.line.position(owner)?;
         if index == 0 && self.is_head_known {
             return Some(index);
         }
@@ -324,7 +324,7 @@ impl<'c> Stored<'c> {
             return Some(index);
         }
         repair::repair(self, false);
-        self.known.line.position(owner)
+        self.tracked.line.position(owner)
     }
 
     /// Takes an owner out of what is known of the queue. Returns its index in the list, where it still is.
@@ -334,7 +334,7 @@ impl<'c> Stored<'c> {
         }
         let index = self.index_in_list(owner)?;
         self.is_head_known &= index > 0;
-        self.known.line.remove(owner);
+        self.tracked.line.remove(owner);
         Some(index)
     }
 
@@ -342,7 +342,7 @@ impl<'c> Stored<'c> {
     fn are_first(&mut self, owners: &[Owner]) -> bool {
         owners.iter().enumerate().all(|(index, owner)| {
             let listed = self.queue.list_get(index);
-            self.known.line.nth(index) == Some(owner)
+            self.tracked.line.nth(index) == Some(owner)
                 && listed.is_some_and(|listed| listed.as_slice() == &**owner)
         })
     }
@@ -350,7 +350,7 @@ impl<'c> Stored<'c> {
     fn remove_first(&mut self, owners: &[Owner]) {
         let mut members = Vec::with_capacity(owners.len());
         for owner in owners {
-            self.known.line.remove(owner);
+            self.tracked.line.remove(owner);
             members.push(string(owner));
         }
         write::remove_first(&mut self.queue, owners.len());
@@ -406,7 +406,7 @@ fn own_event(event: &Event) -> Option<&'static CStr> {
     }
 }
 
-impl State for Stored<'_> {
+impl State for OpenLock<'_> {
     fn is_held(&mut self) -> bool {
         self.lock.kind() != Kind::Empty
     }
@@ -531,12 +531,12 @@ impl State for Stored<'_> {
     }
 
     fn set_waiter(&mut self, owner: &[u8], waiter: Waiter) {
-        let score = self.known.line.get(owner).map_or(0, |known| known.score);
-        self.known.line.set(owner, Waiter { score, ..waiter });
+        let score = self.tracked.line.get(owner).map_or(0, |known| known.score);
+        self.tracked.line.set(owner, Waiter { score, ..waiter });
     }
 
     fn push(&mut self, owner: &[u8], waiter: Waiter) {
-        self.known.line.push(Owner::from(owner), waiter);
+        self.tracked.line.push(Owner::from(owner), waiter);
         let owner = self.named.get(owner);
         write::set_score(&mut self.scores, owner, waiter.score);
         write::push(&mut self.queue, owner);
@@ -562,7 +562,7 @@ impl State for Stored<'_> {
     /// written anew, which costs everyone one walk in all. A row at the head costs none.
     fn remove_all(&mut self, owners: &[Owner]) {
         self.is_head_known = false;
-        let waiting = self.known.line.len();
+        let waiting = self.tracked.line.len();
         if owners.len() >= 16 && self.are_first(owners) {
             self.remove_first(owners);
             return;
@@ -575,12 +575,12 @@ impl State for Stored<'_> {
         }
         let mut members = Vec::with_capacity(owners.len());
         for owner in owners {
-            if self.known.line.remove(owner).is_some() {
+            if self.tracked.line.remove(owner).is_some() {
                 members.push(string(owner));
             }
         }
         let rest: Vec<Str> = self
-            .known
+            .tracked
             .line
             .iter()
             .map(|(owner, _)| string(owner))
@@ -590,10 +590,10 @@ impl State for Stored<'_> {
     }
 
     fn set_score(&mut self, owner: &[u8], at: Millis) {
-        let Some(waiter) = self.known.line.get(owner) else {
+        let Some(waiter) = self.tracked.line.get(owner) else {
             return;
         };
-        self.known.line.set(
+        self.tracked.line.set(
             owner,
             Waiter {
                 score: at,
@@ -605,7 +605,7 @@ impl State for Stored<'_> {
 
     fn lessen_scores(&mut self, lessening: &dyn Fn(usize) -> Millis) {
         let waiters: Vec<(Owner, Waiter)> = self
-            .known
+            .tracked
             .line
             .iter()
             .map(|(owner, waiter)| (Owner::clone(owner), waiter))
@@ -620,7 +620,7 @@ impl State for Stored<'_> {
                     score: instant(score),
                     ..waiter
                 };
-                self.known.line.set(&owner, waiter);
+                self.tracked.line.set(&owner, waiter);
                 lessened.push((name, score));
             }
         }
@@ -628,15 +628,15 @@ impl State for Stored<'_> {
     }
 
     fn turn(&mut self) -> Option<Turn> {
-        self.known.turn.clone()
+        self.tracked.turn.clone()
     }
 
     fn set_turn(&mut self, turn: Option<Turn>) {
-        self.known.turn = turn;
+        self.tracked.turn = turn;
     }
 
     fn session(&mut self) -> &mut Option<Session> {
-        &mut self.known.session
+        &mut self.tracked.session
     }
 
     /// Announced between the key events of what it caused and of what it causes.
