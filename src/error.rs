@@ -10,6 +10,9 @@ use crate::server::INTERNAL_ERROR;
 /// Longest owner, in bytes.
 pub const LONGEST_OWNER: usize = 256;
 
+/// Greatest limit of SHARED.
+pub const MOST_HOLDERS: i64 = 1_000_000;
+
 /// Why a command was refused. Nothing has changed then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
@@ -29,6 +32,10 @@ pub enum Error {
     Contradiction,
     /// A duration that is no whole number in range.
     Duration(&'static str),
+    /// WAIT with 0.
+    WaitForNothing,
+    /// SHARED's limit is no whole number in range.
+    HolderLimit,
     /// A token that is no whole number in range.
     Token,
     /// LIMIT's offset or count is no whole number in range.
@@ -101,6 +108,15 @@ impl fmt::Display for Error {
             Self::Duration(option) => write!(
                 out,
                 "ERR {option} is not a whole number of milliseconds from 1 to {LONGEST}"
+            ),
+            Self::WaitForNothing => write!(
+                out,
+                "ERR WAIT is not a whole number of milliseconds from 1 to {LONGEST}: \
+                 to try once say NOWAIT"
+            ),
+            Self::HolderLimit => write!(
+                out,
+                "ERR SHARED limit is not a whole number from 1 to {MOST_HOLDERS}"
             ),
             Self::Token => write!(
                 out,
@@ -188,7 +204,11 @@ pub fn moved(slot: u16, node: &str) -> String {
 
 fn refused(refusal: Refusal) -> &'static str {
     match refusal {
-        Refusal::NotHeld => "NOTHELD the owner does not hold the lock, or not by this token",
+        Refusal::NotHeld => "NOTHELD the owner does not hold the lock",
+        Refusal::OtherToken => "NOTHELD the owner holds the lock by another token",
+        Refusal::OtherLimit => {
+            "ERR the owner holds the lock SHARED with another limit: release it before asking anew"
+        }
         Refusal::QueueFull => "QUEUEFULL the lock has fairlock.max-waiters waiters",
         Refusal::NotALock => "NOTALOCK the key holds a hash that is no lock: it is left as it is",
         Refusal::NoLease => {

@@ -28,7 +28,9 @@ pub mod waiting;
 
 use redis_module::{Context, RedisString, Status};
 
-use command::{acquire, break_lock, cancel, eval, help, info, locks, queue, release, renew};
+use command::{
+    acquire, break_lock, cancel, eval, help, holders, info, locks, queue, release, renew,
+};
 use redisson::filter::Hooks;
 use server::command::register;
 use server::events::Events;
@@ -43,6 +45,7 @@ fn register_commands(ctx: &Ctx) -> bool {
         && register::<cancel::Cancel>(ctx)
         && register::<break_lock::Break>(ctx)
         && register::<queue::Queue>(ctx)
+        && register::<holders::Holders>(ctx)
         && register::<info::Info>(ctx)
         && register::<locks::Locks>(ctx)
         && register::<help::Help>(ctx)

@@ -10,6 +10,7 @@ pub mod cancel;
 mod cursor;
 pub mod eval;
 pub mod help;
+pub mod holders;
 pub mod info;
 pub mod locks;
 pub mod queue;

@@ -6,7 +6,9 @@ use std::collections::{HashMap, HashSet};
 use crate::lock::{Holds, Millis, Now, Owner, Presence, State, Waiter, score};
 use crate::server::{Key, Str, string};
 
-use super::open_lock::{Line, OpenLock, instant};
+use super::number::instant;
+use super::open_lock::OpenLock;
+use super::tracked::Line;
 use super::write;
 
 /// Makes list, scores and line agree. Walks the queue, so it is only for when they do not.

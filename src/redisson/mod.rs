@@ -23,4 +23,4 @@ pub mod table;
 mod try_lock;
 mod unlock;
 
-pub use run::{Call, Native, Reply, Step, WakeUp, native};
+pub use run::{Call, Native, NativeStep, Reply, WakeUp, native};

@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 use std::ffi::CStr;
 
-use crate::keyspace::open_lock::number as whole;
+use crate::keyspace::number::number as whole;
 use crate::keyspace::write;
-use crate::lock::scripts::{self, Unlocked};
-use crate::lock::{Millis, Now, Rules, State};
+use crate::lock::scripts::Unlocked;
+use crate::lock::{Millis, State, Step};
 use crate::server::{Access, Key, Kind, clock};
 
 use super::run::{Call, LeftToLua, Reply, WakeUp, refused};
@@ -120,17 +120,12 @@ impl Unlocking<'_> {
     }
 
     /// Takes the step.
-    pub fn decide<S: State>(
-        &self,
-        state: &mut S,
-        rules: &Rules,
-        now: Now,
-    ) -> Result<Reply, LeftToLua> {
+    pub fn decide<S: State>(&self, step: &mut Step<'_, S>) -> Result<Reply, LeftToLua> {
         let Some((owner, lease)) = self.holder else {
-            let freed = scripts::force_unlock(state, self.client, rules, now);
+            let freed = step.force_unlock(self.client);
             return Ok(Reply::Number(freed.into()));
         };
-        match scripts::unlock(state, owner, lease, self.client, rules, now) {
+        match step.unlock(owner, lease, self.client) {
             Ok(Unlocked::NotHeld) => Ok(Reply::Nil),
             Ok(Unlocked::HeldStill) => Ok(Reply::Number(0)),
             Ok(Unlocked::Freed) => Ok(Reply::Number(1)),

@@ -25,15 +25,14 @@ impl Ctx {
     /// now: it does so in a slot of its own, and where a slot is being moved only if each of them
     /// is here.
     #[must_use]
-    pub fn slot_state(&self, [a, b, c]: [&Str; 3]) -> SlotState {
-        if !in_cluster() {
-            return SlotState::Here;
-        }
-        // SAFETY: the format says: three strings; they live until the call returns. The reply is
+    pub fn slot_state(&self, [a, b, c, d]: [&Str; 4]) -> SlotState {
+        // SAFETY: the format says: four strings; they live until the call returns. The reply is
         // freed, and is null, with the reason in errno, where the command was not run.
         unsafe {
-            let (name, format) = (c"EXISTS".as_ptr(), c"sss".as_ptr());
-            let reply = api!(Call(self.raw, name, format, a.inner, b.inner, c.inner));
+            let (name, format) = (c"EXISTS".as_ptr(), c"ssss".as_ptr());
+            let reply = api!(Call(
+                self.raw, name, format, a.inner, b.inner, c.inner, d.inner
+            ));
             if !reply.is_null() {
                 api!(FreeCallReply(reply));
                 return SlotState::Here;

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 use std::ffi::{c_char, c_int, c_long, c_void};
-use std::ptr::{null, null_mut};
+use std::ptr::{null, null_mut, without_provenance_mut};
 
 use super::api::{OK, api, raw};
 use super::{Ctx, Str};
@@ -253,43 +253,79 @@ impl<'c> Key<'c> {
         }
     }
 
+    /// Takes a field out of a hash; true if it was there.
+    pub fn hash_remove(&mut self, field: &Str) -> bool {
+        if self.kind() != Kind::Hash {
+            return false;
+        }
+        self.make_writable();
+        // The server's name for "no value": the field is to be deleted.
+        let delete = without_provenance_mut::<raw::RedisModuleString>(1);
+        // SAFETY: the arguments are pairs of a field and its value, ended by null.
+        let removed = unsafe {
+            let (none, end) = (raw::REDISMODULE_HASH_NONE, null::<c_char>());
+            api!(HashSet(self.raw, none, field.inner, delete, end))
+        };
+        removed != 0
+    }
+
     /// Some field of a hash that has a name, with its value; the only one if it has one.
     #[must_use]
     pub fn hash_named(&self) -> Option<(Vec<u8>, Vec<u8>)> {
-        type Found = Option<(Vec<u8>, Vec<u8>)>;
+        let mut found = None;
+        self.scan_hash(&mut |field, value| {
+            if found.is_none() && !field.is_empty() {
+                found = Some((field.to_vec(), value.to_vec()));
+            }
+            found.is_none()
+        });
+        found
+    }
+
+    /// All fields of a hash with their values. Walks it.
+    #[must_use]
+    pub fn hash_fields(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let mut fields = Vec::with_capacity(self.len());
+        self.scan_hash(&mut |field, value| {
+            fields.push((field.to_vec(), value.to_vec()));
+            true
+        });
+        fields
+    }
+
+    /// Shows the fields of a hash with their values, until it is told that this was enough.
+    fn scan_hash(&self, show: &mut dyn FnMut(&[u8], &[u8]) -> bool) {
+        type Scan<'s> = (&'s mut dyn FnMut(&[u8], &[u8]) -> bool, bool);
         extern "C" fn take(
             _key: *mut raw::RedisModuleKey,
             field: *mut raw::RedisModuleString,
             value: *mut raw::RedisModuleString,
-            found: *mut c_void,
+            scan: *mut c_void,
         ) {
             let read = || {
-                let field = Str::string_as_slice(field).to_vec();
-                if field.is_empty() {
-                    return;
+                // SAFETY: `scan` is the cursor that `scan_hash` passed to ScanKey below.
+                let (show, goes_on) = unsafe { &mut *scan.cast::<Scan<'_>>() };
+                if *goes_on {
+                    *goes_on = show(Str::string_as_slice(field), Str::string_as_slice(value));
                 }
-                let value = Str::string_as_slice(value).to_vec();
-                // SAFETY: `found` is the cursor that `hash_named` passed to ScanKey below.
-                unsafe { (*found.cast::<Found>()).get_or_insert((field, value)) };
             };
             super::guard("a scan", read);
         }
         if self.kind() != Kind::Hash {
-            return None;
+            return;
         }
-        let mut found: Found = None;
-        // SAFETY: the cursor is made and destroyed here; `found` outlives the scan.
+        let mut scan: Scan<'_> = (show, true);
+        // SAFETY: the cursor is made and destroyed here; `scan` outlives the walk.
         unsafe {
             let cursor = api!(ScanCursorCreate());
-            while found.is_none() {
-                let cursor = (&raw mut found).cast();
-                if api!(ScanKey(self.raw, cursor, Some(take), cursor)) == 0 {
+            while scan.1 {
+                let shown = (&raw mut scan).cast();
+                if api!(ScanKey(self.raw, cursor, Some(take), shown)) == 0 {
                     break;
                 }
             }
             api!(ScanCursorDestroy(cursor));
         }
-        found
     }
 
     /// The element of a list at an index.

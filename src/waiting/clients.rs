@@ -17,7 +17,7 @@ use crate::server::Ctx;
 use crate::server::block::{Blocking, Id};
 use crate::server::user;
 
-use super::blocked::{BlockedAcquire, Blocked, Client, Outcome};
+use super::blocked::{Blocked, BlockedAcquire, Client, Outcome};
 use super::effects::{unblock, undelivered};
 use super::frozen::is_here;
 use super::id::LockId;

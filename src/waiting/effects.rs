@@ -86,7 +86,8 @@ fn carry_out_one(ctx: &Ctx, scene: &Scene<'_>, event: Event) {
         Event::Cancelled { ticket: None }
         | Event::Acquired { .. }
         | Event::HeldAgain { .. }
-        | Event::Released
+        | Event::Released { .. }
+        | Event::LeaseEnded { .. }
         | Event::Enqueued
         | Event::Left
         | Event::Reaped { .. } => (),

@@ -11,7 +11,7 @@
 
 use redis_module::NotifyEvent;
 
-use crate::keyspace::open_lock::number;
+use crate::keyspace::number::number;
 use crate::keyspace::{Names, names};
 use crate::server::{Access, Ctx, string};
 
@@ -77,7 +77,7 @@ fn lock_changes(db: i32, event: &[u8], key: &[u8]) {
 /// Looks at the locks whose keys were touched, on a replica: only which have a queue is noted.
 pub fn follow(ctx: &Ctx, touched: impl IntoIterator<Item = (LockId, Touch)>) {
     for (lock, _) in touched {
-        let queued = has_queue(ctx, &lock);
+        let queued = is_ours_to_track(ctx, &lock);
         followed(|followed| {
             if queued {
                 followed.insert(lock);
@@ -88,13 +88,20 @@ pub fn follow(ctx: &Ctx, touched: impl IntoIterator<Item = (LockId, Touch)>) {
     }
 }
 
-/// Whether anyone is in a lock's queue, as the keys say.
+/// Whether a lock has waiters or shared holders, as the keys say.
 #[must_use]
-pub fn has_queue(ctx: &Ctx, lock: &LockId) -> bool {
+pub fn is_ours_to_track(ctx: &Ctx, lock: &LockId) -> bool {
     let names = Names::of(&lock.name);
+    let is_there = |key| !ctx.open(key, Access::Read).is_empty();
     ctx.select_db(lock.db)
-        && !(ctx.open(&names.queue, Access::Read).is_empty()
-            && ctx.open(&names.deadlines, Access::Read).is_empty())
+        && (is_there(&names.queue) || is_there(&names.deadlines) || is_there(names.shared()))
+}
+
+/// Whether several may hold a lock together, as the keys say.
+#[must_use]
+pub fn has_shared_holders(ctx: &Ctx, lock: &LockId) -> bool {
+    let names = Names::of(&lock.name);
+    ctx.select_db(lock.db) && !ctx.open(names.shared(), Access::Read).is_empty()
 }
 
 /// Whether a queue that nobody here waits in is this lock's. By Redisson's rule for names the

@@ -71,7 +71,7 @@ mod touched;
 mod watch;
 
 use crate::keyspace::names;
-use crate::lock::{Millis, Now, Presence, Waiter};
+use crate::lock::{Limit, Millis, Now, Presence, Waiter};
 use crate::server::Ctx;
 use crate::server::events::Events;
 use crate::server::info::Section;
@@ -109,10 +109,10 @@ pub fn lock_id(db: i32, name: &[u8]) -> LockId {
 /// What this server has seen of an owner in a lock's queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
-    /// Its connection is blocked here.
-    Blocked,
+    /// Its connection is blocked here; it tolerates this many holders.
+    Blocked(Limit),
     /// It asked here, and has so many milliseconds to ask again.
-    Asking(Millis),
+    Asking(Millis, Limit),
     /// Nothing.
     Never,
 }
@@ -123,8 +123,10 @@ pub fn seen(id: &LockId, owner: &[u8], now: Now) -> Seen {
     let waiter = state::table(|table| table.waiter(id, owner));
     let left = |waiter: Waiter| now.left_until(waiter.deadline);
     match waiter.map(|waiter| (waiter.presence, waiter)) {
-        Some((Presence::Blocked(_), _)) => Seen::Blocked,
-        Some((Presence::Polling | Presence::Asked, waiter)) => Seen::Asking(left(waiter)),
+        Some((Presence::Blocked(_), waiter)) => Seen::Blocked(waiter.limit),
+        Some((Presence::Polling | Presence::Asked, waiter)) => {
+            Seen::Asking(left(waiter), waiter.limit)
+        }
         _ => Seen::Never,
     }
 }
@@ -151,10 +153,14 @@ pub fn busiest(db: i32, behind: Option<&Busy>, most: usize) -> Vec<Busy> {
     state::table(|table| table.busiest(db, behind).take(most).collect())
 }
 
-/// Microseconds since this server made somebody the holder of a lock. `None` if it did not, or if
+/// Microseconds since this server made `owner` a holder of a lock. `None` if it did not, or if
 /// others have changed the lock since.
 #[must_use]
-pub fn held_for(id: &LockId, now: Now) -> Option<u64> {
+pub fn held_for(id: &LockId, owner: &[u8], now: Now) -> Option<u64> {
+    if state::table(|table| table.is_shared(id)) {
+        let since = state::table(|table| table.shared_since(id, owner))?;
+        return Some(now.steady.saturating_sub(since));
+    }
     state::stats(|stats| stats.held_for(id.db, &id.name, now))
 }
 

@@ -25,7 +25,7 @@ use crate::server::timer::Alarm;
 
 use super::blocked::Outcome;
 use super::effects::unblock;
-use super::foreign::has_queue;
+use super::foreign::is_ours_to_track;
 use super::frozen::{Frozen, Round, is_here, slot_state};
 use super::given::{go_ahead_of_the_clock, grant_grace};
 use super::id::LockId;
@@ -89,7 +89,7 @@ fn look_at_frozen(ctx: &Ctx) {
                 let slots = slots.get_or_insert_with(|| ctx.slots_elsewhere());
                 match node_of(slots, &lock) {
                     // Where it arrives, the queue can be here before the slot is.
-                    Some(node) if !has_queue(ctx, &lock) => leave(&lock, node),
+                    Some(node) if !is_ours_to_track(ctx, &lock) => leave(&lock, node),
                     _ => frozen(|frozen| frozen.stay(lock)),
                 }
             }
@@ -120,7 +120,8 @@ pub fn look_at_arriving(ctx: &Ctx) {
 
 fn slot_state_of(ctx: &Ctx, lock: &LockId) -> SlotState {
     if ctx.select_db(lock.db) {
-        slot_state(ctx, &Names::of(&lock.name))
+        let tracked = table(|table| table.is_shared(lock));
+        slot_state(ctx, &Names::of(&lock.name), tracked)
     } else {
         SlotState::Here
     }
@@ -144,13 +145,18 @@ fn thaw(lock: LockId) {
 /// The lock is another node's now.
 fn leave(lock: &LockId, node: &str) {
     let tracked = table(|table| table.remove(lock));
-    for (connection, _) in tracked.session.iter().flat_map(|session| &session.holders) {
-        sessions(|sessions| sessions.unbind(*connection, lock));
+    for connection in tracked.connections() {
+        sessions(|sessions| sessions.unbind(connection, lock));
     }
     let slot = names::slot(&lock.name);
     // Those whose time was up while writes were paused have not left: their places have moved, too.
     let mut tickets = blocked(|blocked| blocked.held_back_from(lock));
-    tickets.extend(tracked.line.iter().filter_map(|(_, waiter)| waiter.ticket()));
+    tickets.extend(
+        tracked
+            .line
+            .iter()
+            .filter_map(|(_, waiter)| waiter.ticket()),
+    );
     for ticket in tickets {
         let node = node.to_owned();
         unblock(ticket, Outcome::Moved { slot, node });

@@ -3,7 +3,7 @@
 
 use crate::error::Error;
 use crate::keyspace::{Names, OpenLock, names};
-use crate::lock::{Millis, Now, Owner, Rules};
+use crate::lock::{Millis, Owner, Step};
 use crate::server::Ctx;
 
 use super::effects::WakeBy;
@@ -22,13 +22,13 @@ pub fn step<T>(
     ctx: &Ctx,
     names: &Names,
     wake: WakeBy<'_>,
-    decide: impl FnOnce(&mut OpenLock<'_>, &Rules, Now) -> T,
+    decide: impl FnOnce(&mut Step<'_, OpenLock<'_>>) -> T,
 ) -> Result<T, Error> {
     let queue = queue_touched(ctx, names.name());
-    step_on(ctx, names, queue, Some(wake), |state, rules, now| {
+    step_on(ctx, names, queue, Some(wake), |step| {
         // Without its queue a lock is left to the script.
-        state.require_queue()?;
-        Ok(decide(state, rules, now))
+        step.state.require_queue()?;
+        Ok(decide(step))
     })
 }
 

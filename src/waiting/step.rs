@@ -8,9 +8,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::thread;
 
 use crate::error::Error;
-use crate::keyspace::open_lock::Unusable;
-use crate::keyspace::{Tracked, Names, QueueView, OpenLock, Taken};
-use crate::lock::{Due, Now, Rules, rules, turn};
+use crate::keyspace::tracked::Unusable;
+use crate::keyspace::{Names, OpenLock, QueueView, Taken, Tracked};
+use crate::lock::{Due, Now, Rules, Step};
 use crate::server::cluster::SlotState;
 use crate::server::{Ctx, events, in_cluster};
 
@@ -68,7 +68,7 @@ pub fn require_rest() -> Result<(), Error> {
 pub fn step<T>(
     ctx: &Ctx,
     lock: &[u8],
-    decide: impl FnOnce(&mut OpenLock<'_>, &Rules, Now) -> Result<T, Error>,
+    decide: impl FnOnce(&mut Step<'_, OpenLock<'_>>) -> Result<T, Error>,
 ) -> Result<T, Error> {
     let queue = queue_touched(ctx, lock);
     step_on(ctx, &Names::of(lock), queue, None, decide)
@@ -86,7 +86,7 @@ pub fn step_on<T>(
     names: &Names,
     queue: QueueView,
     wake: Option<WakeBy<'_>>,
-    decide: impl FnOnce(&mut OpenLock<'_>, &Rules, Now) -> Result<T, Error>,
+    decide: impl FnOnce(&mut Step<'_, OpenLock<'_>>) -> Result<T, Error>,
 ) -> Result<T, Error> {
     require_rest()?;
     let Some(stepping) = Stepping::begin() else {
@@ -100,7 +100,9 @@ pub fn step_on<T>(
         waiting(|waiting| waiting.greatest_token.get()),
     );
     rules.found_answer |= taken.tracked.may_be_ours;
-    let is_frozen = slot_state(ctx, names) != SlotState::Here;
+    taken.may_be_shared = waiting(|waiting| waiting.is_scanning.get());
+    let is_shared = taken.tracked.shared.is_some();
+    let is_frozen = slot_state(ctx, names, is_shared) != SlotState::Here;
     let queue = match queue {
         _ if is_frozen => QueueView::Hidden,
         QueueView::AsLeft if taken.tracked.cut_short => QueueView::Touched,
@@ -206,15 +208,15 @@ fn decide_on<T>(
     taken: &mut Taken,
     (rules, now): (&Rules, Now),
     queue: QueueView,
-    decide: impl FnOnce(&mut OpenLock<'_>, &Rules, Now) -> Result<T, Error>,
+    decide: impl FnOnce(&mut Step<'_, OpenLock<'_>>) -> Result<T, Error>,
 ) -> Result<Decided<T>, Unusable> {
     let is_frozen = queue == QueueView::Hidden;
     let mut state = OpenLock::open(ctx, names, taken, rules, now, queue)?;
     state.tracked.cut_short &= is_frozen;
-    let answer = decide(&mut state, rules, now);
-    let due = turn::next_due(&mut state, rules, now);
-    let is_scripts =
-        !is_frozen && !state.tracked.may_be_ours && turn::leaves_to_scripts(&mut state, rules);
+    let mut step = Step::new(&mut state, rules, now);
+    let answer = decide(&mut step);
+    let due = step.next_due();
+    let is_scripts = !is_frozen && !step.state.tracked.may_be_ours && step.leaves_to_scripts();
     Ok(Decided {
         answer,
         due,
@@ -267,23 +269,17 @@ pub fn look(ctx: &Ctx, id: &LockId, queue: QueueView) {
         return;
     }
     // A key of another type is not ours to report here; the lock is looked at again later.
-    let _ = step_on(
-        ctx,
-        &Names::of(&id.name),
-        queue,
-        None,
-        |state, rules, now| {
-            rules::look(state, rules, now);
-            Ok(())
-        },
-    );
+    let _ = step_on(ctx, &Names::of(&id.name), queue, None, |step| {
+        step.look();
+        Ok(())
+    });
 }
 
 /// One step on a lock, outside commands. False if a key has another type.
-pub fn change(ctx: &Ctx, lock: &LockId, body: impl FnOnce(&mut OpenLock<'_>, &Rules, Now)) -> bool {
+pub fn change(ctx: &Ctx, lock: &LockId, body: impl FnOnce(&mut Step<'_, OpenLock<'_>>)) -> bool {
     ctx.select_db(lock.db)
-        && step(ctx, &lock.name, |state, rules, now| {
-            body(state, rules, now);
+        && step(ctx, &lock.name, |step| {
+            body(step);
             Ok(())
         })
         .is_ok()

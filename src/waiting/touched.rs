@@ -4,7 +4,6 @@
 //! What is found in the keys decides, not what the event said: several commands may have run since.
 
 use crate::keyspace::{Names, names};
-use crate::lock::rules;
 use crate::server::{Ctx, in_cluster};
 
 use super::deferred::{AT_ONCE, Notes};
@@ -41,19 +40,13 @@ pub fn apply_polls(ctx: &Ctx) {
         }
         let queue = touch.unwrap_or_default().state();
         // A key of another type is not ours to report here.
-        let _ = step_on(
-            ctx,
-            &Names::of(&lock.name),
-            queue,
-            None,
-            |state, rules, now| {
-                for (owner, patience) in owners {
-                    rules::asked(state, &owner, patience, 0, now);
-                }
-                rules::look(state, rules, now);
-                Ok(())
-            },
-        );
+        let _ = step_on(ctx, &Names::of(&lock.name), queue, None, |step| {
+            for (owner, patience) in owners {
+                step.asked(&owner, patience, 0);
+            }
+            step.look();
+            Ok(())
+        });
     }
 }
 
@@ -88,16 +81,17 @@ fn look_at(ctx: &Ctx, lock: &LockId, touch: Touch) -> bool {
         && !foreign::is_twin_tracked(lock)
         && is_here(ctx, lock)
         && foreign::is_meant(ctx, lock)
-        && foreign::has_queue(ctx, lock);
+        && foreign::is_ours_to_track(ctx, lock);
     if !is_its {
         watch::forget(lock);
         return false;
     }
-    if touch.loaded && watch::may_be_ours(ctx, lock) {
+    let may_be_ours = touch.loaded && watch::may_be_ours(ctx, lock);
+    if may_be_ours || foreign::has_shared_holders(ctx, lock) {
         // Where a key has another type, there is nothing to be found.
-        change(ctx, lock, |state, rules, now| {
-            state.tracked.may_be_ours = true;
-            rules::look(state, rules, now);
+        change(ctx, lock, |step| {
+            step.state.tracked.may_be_ours |= may_be_ours;
+            step.look();
         });
     } else {
         watch::look(ctx, lock);
@@ -114,7 +108,7 @@ fn is_here(ctx: &Ctx, lock: &LockId) -> bool {
         return false;
     }
     let is_here = frozen::is_here(ctx, lock);
-    if !is_here && foreign::has_queue(ctx, lock) {
+    if !is_here && foreign::is_ours_to_track(ctx, lock) {
         arriving(|arriving| arriving.add(lock));
         keep_watch(ctx);
     } else {

@@ -111,7 +111,10 @@ impl World {
             }
             self.requests(owner, slot, scope, actions);
             self.releases(owner, slot, scope, actions);
-            let bound = self.oracle.holds_of(self.oracle.slots[owner][slot].connection) > 0;
+            let bound = self
+                .oracle
+                .holds_of(self.oracle.slots[owner][slot].connection)
+                > 0;
             if bound && scope.has(Fault::Close) && self.closed.len() < 2 {
                 actions.push(Action::Close(owner, slot));
             }

@@ -7,8 +7,8 @@
 use std::hash::{DefaultHasher, Hasher};
 
 use super::life::Life;
-use super::scope::Scope;
 use super::oracle::{Slot, index};
+use super::scope::Scope;
 use super::world::World;
 use crate::lock::{Presence, Waiter};
 

@@ -6,11 +6,11 @@ use proptest::prelude::*;
 
 use super::{Action, Mode, RULES};
 use crate::lock::memory::Memory;
+use crate::lock::{self, Given};
 use crate::lock::{
-    Ask, Connection, Holds, Millis, Now, Owner, Presence, Refusal, Rules, State, Ticket, Waiter,
-    WaitMode,
+    Ask, Connection, Holds, Limit, Millis, Now, Owner, Presence, Refusal, Rules, State, Ticket,
+    WaitMode, Waiter,
 };
-use crate::lock::{rules, session, turn};
 
 pub(super) fn owner(name: u8) -> Owner {
     Owner::from([b'a' + name])
@@ -75,9 +75,11 @@ impl World {
                 let ask = Ask {
                     owner: &owner,
                     lease: *lease,
+                    keeps_longer_lease: false,
                     patience: *patience,
                     once: *once,
                     session: *session,
+                    limit: Limit::EXCLUSIVE,
                 };
                 return self.acquire(&before, &ask, *mode);
             }
@@ -99,12 +101,15 @@ impl World {
                     .queue
                     .iter()
                     .any(|entry| entry.0 == owner && entry.1.presence != Presence::Gone);
-                let cancelled = rules::cancel(&mut self.state, &owner, &rules, now);
+                let cancelled = lock::Step::new(&mut self.state, &rules, now).cancel(&owner);
                 prop_assert_eq!(cancelled, was_waiting);
                 return self.check(&before, Some(&owner), false);
             }
             Action::Break => {
-                let held = rules::break_lock(&mut self.state, true, &rules, now);
+                let held = lock::Step::new(&mut self.state, &rules, now).break_lock(&lock::Break {
+                    owner: None,
+                    force: true,
+                });
                 prop_assert_eq!(held, Ok(self.holder.is_some()));
                 self.freed();
             }
@@ -114,7 +119,7 @@ impl World {
             Action::Undelivered => {
                 if let Some((owner, token)) = handed_off {
                     self.freed();
-                    rules::take_back(&mut self.state, &owner, token, None, &rules, now);
+                    lock::Step::new(&mut self.state, &rules, now).take_back(&owner, token, None);
                 }
             }
             Action::Sleep(time) => self.sleep(*time)?,
@@ -123,13 +128,13 @@ impl World {
             Action::ForeignDelete => {
                 self.state.free();
                 self.freed();
-                rules::look(&mut self.state, &rules, now);
+                lock::Step::new(&mut self.state, &rules, now).look();
             }
             Action::ForeignScore(nth, score) => {
                 if let Some((_, waiter)) = self.state.queue.get_mut(*nth) {
                     waiter.score = now.millis().saturating_add_signed(*score);
                 }
-                rules::look(&mut self.state, &rules, now);
+                lock::Step::new(&mut self.state, &rules, now).look();
             }
             Action::ScriptLock { .. }
             | Action::ScriptUnlock { .. }
@@ -139,7 +144,7 @@ impl World {
                 if self.state.holder.is_some() {
                     self.state.lease_end = Some(now.after(*lease));
                 }
-                rules::look(&mut self.state, &rules, now);
+                lock::Step::new(&mut self.state, &rules, now).look();
             }
             Action::LoseToken => {
                 self.state.token = None;
@@ -150,7 +155,7 @@ impl World {
     }
 
     fn renew(&mut self, owner: &Owner, lease: Millis) -> Checked {
-        let renewed = rules::renew(&mut self.state, owner, lease, self.now);
+        let renewed = lock::Step::new(&mut self.state, &self.rules, self.now).renew(owner, lease);
         let is_holder = self
             .holder
             .as_ref()
@@ -174,7 +179,7 @@ impl World {
         }
         if swept {
             let owners = [Owner::clone(&owner)];
-            rules::leave_gone(&mut self.state, &self.rules, self.now, &owners);
+            lock::Step::new(&mut self.state, &self.rules, self.now).leave_gone(&owners);
         }
         self.check(before, Some(&owner), !swept)
     }
@@ -189,7 +194,7 @@ impl World {
                 self.freed();
             }
         }
-        session::connection_closed(&mut self.state, connection, &self.rules, self.now);
+        lock::Step::new(&mut self.state, &self.rules, self.now).connection_closed(connection);
     }
 
     fn restart(&mut self) -> Checked {
@@ -204,13 +209,13 @@ impl World {
         self.blocked.clear();
         self.bound.clear();
         let kept = self.state.clone();
-        rules::look(&mut self.state, &self.rules, self.now);
+        lock::Step::new(&mut self.state, &self.rules, self.now).look();
         self.check(&kept, None, false)
     }
 
     fn acquire(&mut self, before: &Memory, ask: &Ask<'_>, mode: Mode) -> Checked {
         let (rules, now) = (self.rules, self.now);
-        let acquired = rules::acquire(&mut self.state, ask, &rules, now);
+        let acquired = lock::Step::new(&mut self.state, &rules, now).acquire(ask);
         if let Ok(Some(acquired)) = acquired {
             let owner = Owner::from(ask.owner);
             let again = self
@@ -245,7 +250,11 @@ impl World {
         self.next_ticket += 1;
         let was_waiting = self.state.position(ask.owner);
         let full = self.state.queue.len() >= RULES.max_waiters;
-        match rules::join(&mut self.state, ask, way, &rules, now) {
+        let mut rules_step = lock::Step::new(&mut self.state, &rules, now);
+        let joined = rules_step
+            .require_room(ask.owner)
+            .map(|()| rules_step.join(ask, way));
+        match joined {
             Ok(place) => {
                 prop_assert!(was_waiting.is_some() || !full);
                 prop_assert_eq!(self.state.position(ask.owner), Some(place.position - 1));
@@ -289,13 +298,22 @@ impl World {
         let current = self.state.token;
         let token = token.map(|right| current.unwrap_or(7) + i64::from(!right));
         let (rules, now) = (self.rules, self.now);
-        let left = rules::release(&mut self.state, owner, token, all, connection, &rules, now);
+        let left = lock::Step::new(&mut self.state, &rules, now).release(&lock::Release {
+            owner: owner,
+            token,
+            holds: if all { Given::All } else { Given::One },
+            connection: connection,
+        });
         let holds = match &self.holder {
             Some((holder, holds)) if holder == owner => *holds,
             _ => 0,
         };
-        if holds == 0 || (token.is_some() && token != current) {
+        if holds == 0 {
             prop_assert_eq!(left, Err(Refusal::NotHeld));
+            return Ok(());
+        }
+        if token.is_some() && token != current {
+            prop_assert_eq!(left, Err(Refusal::OtherToken));
             return Ok(());
         }
         let expected = if all { 0 } else { holds - 1 };
@@ -353,7 +371,7 @@ impl World {
                 !(ended && relied_on),
                 "the lease ended, the connection did not"
             );
-            rules::look(&mut self.state, &self.rules, self.now);
+            lock::Step::new(&mut self.state, &self.rules, self.now).look();
             let granted = self.state.events.iter().any(super::checks::is_grant);
             if granted {
                 return Ok(());
@@ -366,7 +384,7 @@ impl World {
 
     /// Milliseconds until the server looks at the lock by itself.
     fn until_due(&mut self) -> Option<Millis> {
-        let due = turn::next_due(&mut self.state, &self.rules, self.now);
+        let due = lock::Step::new(&mut self.state, &self.rules, self.now).next_due();
         // A key lives through the millisecond in which it expires.
         let wall = due
             .wall
@@ -379,7 +397,7 @@ impl World {
     fn stall(&mut self, time: Millis) {
         self.now = self.now.after_stall(time);
         self.expire();
-        rules::look(&mut self.state, &self.rules, self.now);
+        lock::Step::new(&mut self.state, &self.rules, self.now).look();
     }
 
     /// The wall clock is set; the server looks at its locks when it notices.
@@ -387,7 +405,7 @@ impl World {
         self.now.micros = self.now.micros.saturating_add_signed(millis * 1000);
         self.mind_the_clock();
         self.expire();
-        rules::look(&mut self.state, &self.rules, self.now);
+        lock::Step::new(&mut self.state, &self.rules, self.now).look();
     }
 
     /// Where the token's key was lost and the server has restarted since it was issued, nobody

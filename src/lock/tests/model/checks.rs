@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::life::Life;
-use super::scope::Scope;
 use super::oracle::{Checked, Queued, ensure, index};
+use super::scope::Scope;
 use super::world::World;
 use crate::lock::memory::Memory;
 use crate::lock::{Connection, Event, Holds, Millis, Owner, Presence, State, Waiter};
@@ -38,7 +38,10 @@ impl World {
     }
 
     fn check_holder(&self) -> Checked {
-        let told = self.oracle.holder.map(|holder| (holder.owner, holder.holds));
+        let told = self
+            .oracle
+            .holder
+            .map(|holder| (holder.owner, holder.holds));
         let held = self.state.holder.as_ref();
         let held = held.map(|(owner, holds)| (index(owner), *holds));
         ensure!(told == held, "{told:?} was told, {held:?} holds the lock");

@@ -87,7 +87,10 @@ fn a_hand_off_that_nobody_got_takes_no_other_connections_hold_with_it() {
         ],
     );
     assert_eq!(world.oracle.holds(B), 1);
-    assert_eq!(world.oracle.holds_of(world.oracle.slots[B][1].connection), 1);
+    assert_eq!(
+        world.oracle.holds_of(world.oracle.slots[B][1].connection),
+        1
+    );
 }
 
 #[test]

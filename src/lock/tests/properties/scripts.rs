@@ -4,10 +4,10 @@ use proptest::prelude::*;
 
 use super::Action;
 use super::world::{Checked, World, owner};
+use crate::lock;
 use crate::lock::memory::Memory;
 use crate::lock::scripts::{Tried, TryLock, Unlocked, Wait};
 use crate::lock::{Owner, Presence, State};
-use crate::lock::{score, scripts};
 
 impl World {
     pub(super) fn act_by_script(&mut self, action: &Action, before: &Memory) -> Checked {
@@ -39,11 +39,11 @@ impl World {
             } => self.unlock_by_script(&owner(*name), *forced, *skew)?,
             Action::ScriptLeave { owner: name } => {
                 let owner = owner(*name);
-                scripts::leave(&mut self.state, &owner, &self.rules, self.now);
+                lock::Step::new(&mut self.state, &self.rules, self.now).leave_by_script(&owner);
                 return self.check(before, Some(&owner), false);
             }
             _ => {
-                score::line_up(&mut self.state, self.now);
+                lock::Step::new(&mut self.state, &self.rules, self.now).line_up();
                 self.check_scores()?;
             }
         }
@@ -52,7 +52,7 @@ impl World {
 
     fn lock_by_script(&mut self, before: &Memory, call: &TryLock<'_>) -> Checked {
         let owner = Owner::from(call.owner);
-        let tried = scripts::try_lock(&mut self.state, call, &self.rules, self.now);
+        let tried = lock::Step::new(&mut self.state, &self.rules, self.now).try_lock(call);
         match (tried, &mut self.holder) {
             (Ok(Tried::Acquired), Some((holder, holds))) => {
                 prop_assert_eq!(&*holder, &owner);
@@ -79,12 +79,12 @@ impl World {
         let (rules, now) = (self.rules, self.now);
         let client = now.millis().saturating_add_signed(skew);
         if forced {
-            let freed = scripts::force_unlock(&mut self.state, client, &rules, now);
+            let freed = lock::Step::new(&mut self.state, &rules, now).force_unlock(client);
             prop_assert_eq!(freed, self.holder.is_some());
             self.freed();
             return Ok(());
         }
-        let unlocked = scripts::unlock(&mut self.state, owner, 1_000, client, &rules, now);
+        let unlocked = lock::Step::new(&mut self.state, &rules, now).unlock(owner, 1_000, client);
         let holds = self.holder.as_ref();
         let holds = holds.filter(|(holder, _)| holder == owner).map(|of| of.1);
         match holds {

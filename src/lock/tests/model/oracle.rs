@@ -176,7 +176,7 @@ impl Oracle {
                     }
                 }
             }
-            Event::Released => {
+            Event::Released { .. } | Event::LeaseEnded { .. } => {
                 ensure!(self.holder.is_some(), "released, and nobody holds it");
                 self.freed();
                 return Ok(true);

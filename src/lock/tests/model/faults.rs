@@ -2,8 +2,8 @@
 
 use super::action::Step;
 use super::life::Life;
-use super::scope::Scope;
 use super::oracle::{Checked, index};
+use super::scope::Scope;
 use super::world::World;
 use crate::lock::{Now, Presence};
 

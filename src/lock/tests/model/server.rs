@@ -3,11 +3,11 @@
 
 use super::action::Step;
 use super::life::Life;
-use super::scope::Scope;
 use super::oracle::{Checked, ensure};
+use super::scope::Scope;
 use super::world::{Lost, NAMES, World};
+use crate::lock;
 use crate::lock::{Owner, Presence, State};
-use crate::lock::{rules, session};
 
 impl World {
     /// A blocked request ends by itself: its place is marked, and swept later.
@@ -48,7 +48,7 @@ impl World {
             .map(|of| Owner::from(NAMES[of]))
             .collect();
         if !gone.is_empty() {
-            rules::leave_gone(&mut self.state, &rules, now, &gone);
+            lock::Step::new(&mut self.state, &rules, now).leave_gone(&gone);
             self.hear(None, None, step, scope)?;
         }
         for lost in std::mem::take(&mut self.undelivered) {
@@ -56,7 +56,7 @@ impl World {
         }
         for connection in std::mem::take(&mut self.closed) {
             let brought = self.oracle.holds_of(connection);
-            session::connection_closed(&mut self.state, connection, &rules, now);
+            lock::Step::new(&mut self.state, &rules, now).connection_closed(connection);
             let all = self.oracle.holder.map_or(0, |holder| holder.holds) <= brought;
             if brought > 0 && !all {
                 self.oracle.bound.retain(|bound| bound.0 != connection);
@@ -82,14 +82,7 @@ impl World {
         let its = holder.filter(|of| of.owner == owner && of.token == Some(token));
         let known = self.state.token == Some(token);
         let untold = its.filter(|of| known && of.untold);
-        rules::take_back(
-            &mut self.state,
-            NAMES[owner],
-            token,
-            session,
-            &rules,
-            self.now,
-        );
+        lock::Step::new(&mut self.state, &rules, self.now).take_back(NAMES[owner], token, session);
         let all = untold.is_some_and(|of| of.holds == 1);
         if untold.is_some() && !all {
             self.oracle.give_up(1, session);
@@ -103,7 +96,7 @@ impl World {
     pub(super) fn look(&mut self, step: Step, scope: &Scope) -> Checked {
         let rules = self.rules(scope);
         let (holder, end) = (self.state.holder.clone(), self.state.lease_end);
-        rules::look(&mut self.state, &rules, self.now);
+        lock::Step::new(&mut self.state, &rules, self.now).look();
         let shorter = self.state.holder == holder && self.state.lease_end < end;
         ensure!(!shorter, "the lease has become shorter: {end:?}");
         self.freed_if(false, step, scope)

@@ -3,10 +3,11 @@
 
 use super::action::Step;
 use super::life::Life;
-use super::scope::Scope;
 use super::oracle::{Asking, Checked, Holder, Queued, ensure, index};
+use super::scope::Scope;
 use super::world::{NAMES, World};
-use crate::lock::scripts::{self, Told, Tried, TryLock, Unlocked, Wait};
+use crate::lock;
+use crate::lock::scripts::{Told, Tried, TryLock, Unlocked, Wait};
 use crate::lock::{Millis, Owner, Presence, State, Waiter, score};
 
 type Entry = (Owner, Waiter);
@@ -35,7 +36,7 @@ impl World {
             }),
             memory_is_full: false,
         };
-        let tried = scripts::try_lock(&mut self.state, &call, &rules, now);
+        let tried = lock::Step::new(&mut self.state, &rules, now).try_lock(&call);
         let tried = tried.map_err(|refusal| format!("refused: {refusal:?}"))?;
         // What is left now: the lease of another may have begun in this step.
         let left = self.lease_left();
@@ -113,7 +114,8 @@ impl World {
         let (rules, now) = (self.rules(scope), self.now);
         if scope.rules.intercepts {
             let (name, time) = (NAMES[owner], now.millis());
-            let unlocked = scripts::unlock(&mut self.state, name, scope.lease, time, &rules, now);
+            let unlocked =
+                lock::Step::new(&mut self.state, &rules, now).unlock(name, scope.lease, time);
             ensure!(unlocked == Ok(Unlocked::Freed), "{unlocked:?}");
             return self.freed_if(true, step, scope);
         }
@@ -129,7 +131,7 @@ impl World {
     pub(super) fn leave_by_script(&mut self, owner: usize, step: Step, scope: &Scope) -> Checked {
         if scope.rules.intercepts {
             let rules = self.rules(scope);
-            scripts::leave(&mut self.state, NAMES[owner], &rules, self.now);
+            lock::Step::new(&mut self.state, &rules, self.now).leave_by_script(NAMES[owner]);
             return self.hear(None, Some(owner), step, scope).map(drop);
         }
         let position = self.state.position(NAMES[owner]).unwrap_or(0);

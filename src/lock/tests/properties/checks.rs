@@ -108,7 +108,8 @@ impl World {
                 }
                 Event::Acquired { .. }
                 | Event::HeldAgain { .. }
-                | Event::Released
+                | Event::Released { .. }
+                | Event::LeaseEnded { .. }
                 | Event::Enqueued
                 | Event::Cancelled { ticket: None }
                 | Event::Left
@@ -131,7 +132,9 @@ impl World {
             match event {
                 Event::Enqueued => expected += 1,
                 Event::Granted { .. }
-                | Event::Acquired { waited: Some(_) }
+                | Event::Acquired {
+                    waited: Some(_), ..
+                }
                 | Event::Cancelled { .. }
                 | Event::Left
                 | Event::Reaped { .. } => expected -= 1,

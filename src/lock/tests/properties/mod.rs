@@ -13,8 +13,8 @@ mod world;
 
 use proptest::prelude::*;
 
-use super::{Connection, Millis, Rules};
 use crate::lock::scripts::Told;
+use crate::lock::{Connection, Millis, Rules};
 pub use world::World;
 
 const RULES: Rules = Rules {

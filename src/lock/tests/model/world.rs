@@ -1,10 +1,10 @@
 //! A small world: the state of one lock, the server around it, and what clients were told.
 
 use super::action::{Action, Step};
+use super::oracle::{Asking, Checked, Oracle, Scene, Slot, index};
 use super::scope::Scope;
-use super::oracle::{Asking, Checked, Scene, Slot, Told, index};
+use crate::lock;
 use crate::lock::memory::Memory;
-use crate::lock::turn;
 use crate::lock::{Connection, Due, Event, Now, Rules, State, Tick};
 
 /// What the owners are called.
@@ -229,7 +229,7 @@ impl World {
         self.due = if idle {
             Due::default()
         } else {
-            turn::next_due(&mut self.state, &rules, self.now)
+            lock::Step::new(&mut self.state, &rules, self.now).next_due()
         };
     }
 

@@ -30,14 +30,14 @@ mod explore;
 mod faults;
 mod found;
 mod life;
+mod oracle;
 mod scope;
 mod script;
 mod server;
 mod steps;
-mod oracle;
 mod world;
 
-use super::Rules;
+use crate::lock::Rules;
 use explore::Explorer;
 use scope::{Fault, Kind, Scope, Wait};
 

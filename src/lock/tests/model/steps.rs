@@ -2,11 +2,11 @@
 
 use super::action::{Action, Step};
 use super::life::Life;
-use super::scope::{Scope, Wait};
 use super::oracle::{Asking, Checked, ensure};
+use super::scope::{Scope, Wait};
 use super::world::{NAMES, World};
-use crate::lock::rules;
-use crate::lock::{Acquired, Ask, Millis, Refusal, WaitMode};
+use crate::lock::{self, Given};
+use crate::lock::{Acquired, Ask, Limit, Millis, Refusal, WaitMode};
 
 impl World {
     pub(super) fn acquire(&mut self, step: Step, scope: &Scope) -> Checked {
@@ -24,14 +24,16 @@ impl World {
         let ask = Ask {
             owner: NAMES[owner],
             lease: scope.lease,
+            keeps_longer_lease: false,
             patience: scope.patience,
             once,
             session: session.then_some(connection),
+            limit: Limit::EXCLUSIVE,
         };
         let (rules, now) = (self.rules(scope), self.now);
         let is_next = self.oracle.is_next(owner, now, self.grace);
         let token_is_lost = self.state.token.is_none();
-        let acquired = rules::acquire(&mut self.state, &ask, &rules, now);
+        let acquired = lock::Step::new(&mut self.state, &rules, now).acquire(&ask);
         let acquired = acquired.map_err(|refusal| format!("refused: {refusal:?}"))?;
         let mut asking = Asking {
             owner,
@@ -85,7 +87,10 @@ impl World {
         let mut queue = self.oracle.queue.iter();
         let position = queue.position(|place| place.owner == asking.owner);
         let waiting = self.oracle.queue.len();
-        let joined = rules::join(&mut self.state, ask, way, &rules, now);
+        let mut rules_step = lock::Step::new(&mut self.state, &rules, now);
+        let joined = rules_step
+            .require_room(ask.owner)
+            .map(|()| rules_step.join(ask, way));
         let full = position.is_none() && waiting >= rules.max_waiters;
         if full {
             ensure!(
@@ -179,20 +184,19 @@ impl World {
         // Where the token's key was lost, nobody can tell which acquisition is meant.
         let known = self.state.token;
         let (rules, now) = (self.rules(scope), self.now);
-        let left = rules::release(
-            &mut self.state,
-            NAMES[owner],
+        let left = lock::Step::new(&mut self.state, &rules, now).release(&lock::Release {
+            owner: NAMES[owner],
             token,
-            all,
-            Some(connection),
-            &rules,
-            now,
-        );
+            holds: if all { Given::All } else { Given::One },
+            connection: Some(connection),
+        });
         if holds == 0 || (token.is_some() && (token != Some(its) || known != token)) {
-            ensure!(
-                left == Err(Refusal::NotHeld),
-                "not held, released: {left:?}"
-            );
+            let refused = if holds == 0 {
+                Refusal::NotHeld
+            } else {
+                Refusal::OtherToken
+            };
+            ensure!(left == Err(refused), "not held, released: {left:?}");
             return self.unchanged(step, scope);
         }
         let expected = if all { 0 } else { holds - 1 };
@@ -219,7 +223,8 @@ impl World {
     }
 
     pub(super) fn renew(&mut self, owner: usize, lease: Millis, scope: &Scope) -> Checked {
-        let renewed = rules::renew(&mut self.state, NAMES[owner], lease, self.now);
+        let rules = self.rules(scope);
+        let renewed = lock::Step::new(&mut self.state, &rules, self.now).renew(NAMES[owner], lease);
         let renewed = renewed.map_err(|refusal| format!("not renewed: {refusal:?}"))?;
         let fits = renewed == lease || (renewed > lease && !self.oracle.bound.is_empty());
         ensure!(fits, "renewed for {renewed} ms");
@@ -231,7 +236,7 @@ impl World {
         let rules = self.rules(scope);
         let place = self.oracle.queued(owner);
         let expected = place.is_some_and(|place| place.life != Life::Left);
-        let cancelled = rules::cancel(&mut self.state, NAMES[owner], &rules, self.now);
+        let cancelled = lock::Step::new(&mut self.state, &rules, self.now).cancel(NAMES[owner]);
         ensure!(cancelled == expected, "cancelled: {cancelled}");
         self.hear(None, Some(owner), step, scope)?;
         let waits = self.oracle.queued(owner).is_some();
@@ -241,7 +246,10 @@ impl World {
 
     pub(super) fn break_lock(&mut self, step: Step, scope: &Scope) -> Checked {
         let rules = self.rules(scope);
-        let broken = rules::break_lock(&mut self.state, false, &rules, self.now);
+        let broken = lock::Step::new(&mut self.state, &rules, self.now).break_lock(&lock::Break {
+            owner: None,
+            force: false,
+        });
         ensure!(broken == Ok(true), "nothing to break: {broken:?}");
         self.freed_if(true, step, scope)
     }
