@@ -3,10 +3,8 @@
 
 use std::process::Command;
 
+use fairlock_testing::{Client, Server, Wire, show, wait_until};
 use redis::Value;
-
-use crate::client::{Client, Wire, show};
-use crate::server::{Server, wait_until};
 
 /// Each command on lock `K`, as it is called.
 const ALL: &[&str] = &[

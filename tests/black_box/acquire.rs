@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::server::{Server, wait_until};
+use fairlock_testing::{Server, wait_until};
 
 #[test]
 fn a_free_lock_is_acquired_with_a_token() {

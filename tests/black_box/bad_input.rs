@@ -2,11 +2,11 @@
 
 use std::cell::RefCell;
 
+use fairlock_testing::{Server, wait_until};
 use proptest::prelude::*;
 use redis::Value;
 
 use crate::scene::now;
-use crate::server::{Server, wait_until};
 
 const WRONGTYPE: &str = "(error) WRONGTYPE Operation against a key holding the wrong kind of value";
 

@@ -1,6 +1,6 @@
 //! `FAIRLOCK.BREAK`.
 
-use crate::server::Server;
+use fairlock_testing::Server;
 
 #[test]
 fn a_broken_lock_goes_to_the_next_waiter() {

@@ -1,6 +1,6 @@
 //! `FAIRLOCK.CANCEL`.
 
-use crate::server::Server;
+use fairlock_testing::Server;
 
 #[test]
 fn a_cancelled_request_replies_nil_and_leaves_no_trace() {

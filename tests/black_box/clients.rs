@@ -2,8 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::client::{Blocked, Client, Wire};
-use crate::server::{Server, wait_until};
+use fairlock_testing::{Blocked, Client, Server, Wire, wait_until};
 
 /// The line of CLIENT LIST of a connection.
 fn line_of(client: &mut Client, id: i64) -> String {

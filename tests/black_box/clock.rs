@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::server::{Server, wait_until};
+use fairlock_testing::{Server, wait_until};
 
 const HOUR: i64 = 3600;
 

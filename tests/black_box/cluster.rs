@@ -1,6 +1,6 @@
 //! Names in a cluster, and pauses of writes there.
 
-use crate::server::{Server, wait_until};
+use fairlock_testing::{Server, wait_until};
 
 fn cluster_of_one() -> Server {
     let server = Server::with(&["--cluster-enabled", "yes"]);

@@ -1,6 +1,6 @@
 //! Options.
 
-use crate::server::Server;
+use fairlock_testing::Server;
 
 #[test]
 fn every_option_is_documented_in_the_example_with_its_default() {

@@ -5,7 +5,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use crate::server::{Server, wait_until};
+use fairlock_testing::{Client, Server, wait_until};
 
 /// Bare connections, each blocked on the lock.
 fn block_crowd(server: &Server, size: usize) -> Vec<TcpStream> {
@@ -112,7 +112,7 @@ fn half_of_a_crowd_hangs_up_and_the_rest_keep_their_order() {
 }
 
 /// So many waiters that have not asked for longer than their patience.
-fn queue_dead(client: &mut crate::client::Client, number: usize) {
+fn queue_dead(client: &mut Client, number: usize) {
     let ask = |n: usize| {
         let words = format!("FAIRLOCK.ACQUIRE k dead{n} ENQUEUE PATIENCE 1");
         words

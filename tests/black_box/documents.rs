@@ -15,7 +15,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
 
-use crate::server::{Server, wait_until};
+use fairlock_testing::{Server, wait_until};
 
 /// Longest that an answer may take. Only ever reached on failure.
 const GIVE_UP: Duration = Duration::from_secs(30);

@@ -3,8 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-use crate::client::Client;
-use crate::server::{Server, wait_until};
+use fairlock_testing::{Client, Server, wait_until};
 
 /// The module's own events during some steps, without their prefix.
 fn own_events(server: &Server, steps: impl FnOnce()) -> Vec<String> {

@@ -1,10 +1,10 @@
 //! Deadlines that others change while waiters poll: the head's is true again at once, whatever
 //! scripts in the manner of Redisson did to everybody's.
 
-use crate::client::{Client, Listener};
+use fairlock_testing::{Client, Listener, Server};
+
 use crate::redisson_keys::{try_lock, try_lock_at};
 use crate::scene::{QUEUE, now};
-use crate::server::Server;
 
 /// Milliseconds.
 const HOUR: i64 = 3_600_000;

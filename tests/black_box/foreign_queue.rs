@@ -1,9 +1,9 @@
 //! Others change or delete the queue and the deadlines while clients are blocked: nobody loses a
 //! place, nobody hangs, nobody is served twice.
 
-use crate::client::{Blocked, Client};
+use fairlock_testing::{Blocked, Client, Server, wait_until};
+
 use crate::scene::{DEADLINES, QUEUE, now};
-use crate::server::{Server, wait_until};
 
 /// Commands, and the queue as the next command finds it. Whoever is no `w` never comes for the
 /// lock.

@@ -6,10 +6,10 @@ use std::net::TcpStream;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::client::{Blocked, Client, Listener};
+use fairlock_testing::{Blocked, Client, Listener, Server, wait_until};
+
 use crate::redisson_keys;
 use crate::scene::{OPTIONS, Scene, now};
-use crate::server::{Server, wait_until};
 
 /// Commands after the last of which `k`, held by `a`, is free. After each of those before, it is
 /// held, by whomever.

@@ -4,8 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use crate::client::Blocked;
-use crate::server::{Server, wait_until};
+use fairlock_testing::{Blocked, Server, wait_until};
 
 #[test]
 fn waiters_are_served_in_the_order_in_which_they_joined() {

@@ -1,11 +1,11 @@
 //! Who leaves a queue while writes are paused for FAILOVER: the leaving is written, or the waiter is told
 //! that its place is still its own.
 
-use crate::client::{Blocked, Client};
+use fairlock_testing::{Blocked, Client, Server, wait_until};
+
 use crate::promotion::{LONG_TURN, fail_over_behind, pair};
 use crate::replication::same_keys;
 use crate::scene::QUEUE;
-use crate::server::{Server, wait_until};
 
 const UNBLOCKED: &str = "(error) UNBLOCKED ";
 

@@ -1,6 +1,6 @@
 //! `FAIRLOCK.HELP`, and what the server says of the module.
 
-use crate::server::Server;
+use fairlock_testing::Server;
 
 #[test]
 fn help_names_every_command() {

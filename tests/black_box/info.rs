@@ -1,6 +1,6 @@
 //! `FAIRLOCK.INFO`.
 
-use crate::server::Server;
+use fairlock_testing::Server;
 
 #[test]
 fn a_free_lock_has_no_owner() {

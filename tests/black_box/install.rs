@@ -6,9 +6,8 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use fairlock_testing::Server;
 use tempfile::TempDir;
-
-use crate::server::Server;
 
 const COMPANION: &str = "#!/bin/sh\necho the companion\n";
 

@@ -1,6 +1,6 @@
 //! The keyspace: after any steps the four keys show what the contract's table says.
 
-use crate::server::Server;
+use fairlock_testing::Server;
 
 #[test]
 fn a_lock_with_waiters_has_the_three_keys_of_the_table() {

@@ -4,10 +4,8 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use fairlock_testing::{Blocked, Client, Server, wait_until};
 use redis::Value;
-
-use crate::client::{Blocked, Client};
-use crate::server::{Server, wait_until};
 
 const MAX_WAITERS: usize = 100_000;
 

@@ -2,10 +2,12 @@
 
 use std::fs;
 
+use fairlock_testing::native::library;
+use fairlock_testing::{Blocked, Server, wait_until};
 use tempfile::TempDir;
 
-use crate::client::Blocked;
-use crate::server::{Server, library, wait_until};
+/// Loads the module, and keeps one of the server's functions from it.
+const HIDING: &str = "tests/black_box/hiding.c";
 
 #[test]
 fn it_loads_from_the_command_line() {
@@ -226,7 +228,7 @@ fn functions(list: &str) -> Vec<&'static str> {
 fn a_server_that_lacks_a_required_function_is_told_which() {
     let path = Server::start().module_path();
     let server = plain();
-    let hiding = library("hiding", server.dir());
+    let hiding = library(HIDING, server.dir());
     let mut client = server.connect();
     // So that what redis-module itself asks for is there from now on.
     assert_eq!(client.run(&format!("MODULE LOAD {path}")), "OK");
@@ -254,7 +256,7 @@ fn a_server_may_lack_an_optional_function() {
     let path = Server::start().module_path();
     for function in functions("Optional") {
         let server = plain();
-        let hiding = library("hiding", server.dir());
+        let hiding = library(HIDING, server.dir());
         let load = format!(
             "MODULE LOAD {} {path} RedisModule_{function}",
             hiding.display()
@@ -274,7 +276,7 @@ fn a_server_may_lack_an_optional_function() {
 fn a_server_whose_memory_is_not_aligned_does_not_load() {
     let path = Server::start().module_path();
     let server = plain();
-    let hiding = library("hiding", server.dir());
+    let hiding = library(HIDING, server.dir());
     does_not_load(
         &server,
         &format!("{} {path} RedisModule_Alloc-", hiding.display()),

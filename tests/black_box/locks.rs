@@ -1,7 +1,6 @@
 //! `FAIRLOCK.LOCKS`.
 
-use crate::client::Client;
-use crate::server::{Server, wait_until};
+use fairlock_testing::{Client, Server, wait_until};
 
 /// The names of the locks that a client is shown, in order.
 fn names(client: &mut Client, command: &str) -> Vec<String> {

@@ -10,11 +10,7 @@
     clippy::must_use_candidate
 )]
 
-#[allow(dead_code, reason = "other test binaries use the rest")]
-mod client;
 mod scene;
-#[allow(dead_code, reason = "other test binaries use the rest")]
-mod server;
 
 mod acl;
 mod acquire;

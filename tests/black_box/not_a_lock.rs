@@ -1,6 +1,6 @@
 //! Hashes that are no locks: somebody's data, which no command of ours changes.
 
-use crate::server::Server;
+use fairlock_testing::{Server, wait_until};
 
 const NOT_A_LOCK: &str = "(error) NOTALOCK ";
 
@@ -69,7 +69,7 @@ fn a_session_that_ends_takes_nobodys_data_with_it() {
     holder.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 600000");
     client.run("HSET k a data");
     drop(holder);
-    crate::server::wait_until("the session has ended", || {
+    wait_until("the session has ended", || {
         server.info("fairlock", "fairlock_session_locks") == "0"
     });
     assert_eq!(client.run("HGET k a"), "data");

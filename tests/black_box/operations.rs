@@ -1,9 +1,9 @@
 //! What operators do to a server: unloading, reloading, shutting down, saving, running out of
 //! memory.
 
-use crate::client::{Blocked, Client, Listener, Wire};
+use fairlock_testing::{Blocked, Client, Listener, Server, Wire, wait_until};
+
 use crate::scene::now;
-use crate::server::{Server, wait_until};
 
 /// The path of the module that a server has loaded.
 fn owners(client: &mut Client) -> String {

@@ -1,34 +1,17 @@
 //! Another module calls FAIRLOCK commands: at any time as a client that cannot block, and from a key
 //! event of a FAIRLOCK command not at all.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
+use fairlock_testing::native::library;
+use fairlock_testing::{Blocked, Client, Server, wait_until};
 use tempfile::TempDir;
 
-use crate::client::Client;
-use crate::server::{Server, wait_until};
-
 const REFUSED: &str = "-ERR FAIRLOCK commands cannot be called from a key event";
-
-/// Builds the other module into a directory.
-fn nosy_module(dir: &Path) -> PathBuf {
-    let module = dir.join("nosy.so");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/black_box/nosy_module.c");
-    let built = Command::new("cc")
-        .args(["-O1", "-Wall", "-Werror", "-shared", "-fPIC", "-o"])
-        .arg(&module)
-        .arg(source)
-        .status();
-    assert!(built.expect("a C compiler").success());
-    module
-}
 
 /// A server with both modules; `first`: the other one is loaded before fairlock, and so is told of
 /// events before it.
 fn start(first: bool) -> (Server, TempDir) {
     let dir = TempDir::new().expect("a directory");
-    let nosy = nosy_module(dir.path());
+    let nosy = library("tests/black_box/nosy_module.c", dir.path());
     let option = ["--loadmodule", nosy.to_str().expect("UTF-8")];
     let server = if first {
         let ours = Server::start().module_path();
@@ -66,7 +49,7 @@ fn a_call_from_a_key_event_of_a_step_is_refused_and_the_step_goes_on() {
             assert_eq!(client.holders("k"), format!("[{holder}, 1]"));
         }
         assert_eq!(client.run("FAIRLOCK.RELEASE k c"), "0");
-        let tokens = waiters.map(crate::client::Blocked::int);
+        let tokens = waiters.map(Blocked::int);
         assert!(tokens[0] < tokens[1]);
         assert_eq!(client.run("KEYS *"), "[]");
     }

@@ -3,8 +3,7 @@
 //! A debug build panics where the owner of a command is named after a point of the code.
 #![cfg(debug_assertions)]
 
-use crate::client::{Blocked, Wire};
-use crate::server::Server;
+use fairlock_testing::{Blocked, Server, Wire, wait_until};
 
 const INTERNAL: &str = "(error) ERR internal error, see the server's log";
 
@@ -70,7 +69,7 @@ fn a_client_that_was_to_be_blocked_is_answered_once() {
     // This one has its place by then, and is served.
     let panics = owner("after-joining");
     wire.send(&format!("FAIRLOCK.ACQUIRE k {panics}\nECHO next"));
-    crate::server::wait_until("it waits", || {
+    wait_until("it waits", || {
         client.run("FAIRLOCK.QUEUE k") == format!("[[{panics}, blocked, -1]]")
     });
     assert_eq!(client.run("FAIRLOCK.RELEASE k a"), "0");

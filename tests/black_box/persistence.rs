@@ -1,11 +1,11 @@
 //! Restarts: the append-only file, snapshots, and servers without the module.
 
-use crate::server::{Server, wait_until};
+use fairlock_testing::{Client, Server, wait_until};
 
 const AOF: &[&str] = &["--appendonly", "yes", "--appendfsync", "always"];
 
 /// What the keys of lock `k` hold; the instants at which they expire, not how long they still have.
-fn keys(client: &mut crate::client::Client) -> Vec<String> {
+fn keys(client: &mut Client) -> Vec<String> {
     [
         "HGETALL k",
         "PEXPIRETIME k",

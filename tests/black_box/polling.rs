@@ -1,8 +1,8 @@
 //! Waiters that do not block: ENQUEUE, wake-ups, turns.
 
-use crate::client::{Client, Listener};
+use fairlock_testing::{Client, Listener, Server, wait_until};
+
 use crate::scene::now;
-use crate::server::{Server, wait_until};
 
 #[test]
 fn enqueue_replies_position_and_when_to_ask_again() {

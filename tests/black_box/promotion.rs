@@ -2,11 +2,11 @@
 
 use std::fs;
 
-use crate::client::{Client, Listener};
+use fairlock_testing::{Client, Listener, Server, follow, wait_until};
+
 use crate::redisson_keys;
-use crate::replication::{exercise, follow, same_keys};
+use crate::replication::{exercise, same_keys};
 use crate::scene::{DEADLINES, QUEUE, now};
-use crate::server::{Server, wait_until};
 
 /// Milliseconds.
 pub const LONG_TURN: &[&str] = &["--fairlock.turn", "60000"];

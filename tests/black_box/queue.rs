@@ -1,6 +1,6 @@
 //! `FAIRLOCK.QUEUE`.
 
-use crate::server::Server;
+use fairlock_testing::Server;
 
 #[test]
 fn nobody_waits_for_an_unknown_lock() {

@@ -3,10 +3,8 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use fairlock_testing::{Client, Server, show};
 use redis::Value;
-
-use crate::client::{Client, show};
-use crate::server::Server;
 
 /// KEYS lock, queue, deadlines; ARGV lease, owner, wait, now. Nil when acquired, else ms to wait.
 const TRY_LOCK: &str = "

@@ -1,6 +1,6 @@
 //! `FAIRLOCK.RELEASE`.
 
-use crate::server::Server;
+use fairlock_testing::Server;
 
 #[test]
 fn a_release_replies_the_holds_that_remain() {

@@ -1,8 +1,7 @@
 //! `FAIRLOCK.RENEW`.
 
+use fairlock_testing::Server;
 use redis::Value;
-
-use crate::server::Server;
 
 #[test]
 fn renewing_replies_the_lease_now_set() {

@@ -1,8 +1,6 @@
 //! Replicas hold the same keys, with the module and without it.
 
-use crate::client::Client;
-pub use crate::server::follow;
-use crate::server::{Server, wait_until};
+use fairlock_testing::{Client, Server, follow, wait_until};
 
 fn dump(client: &mut Client) -> Vec<String> {
     [

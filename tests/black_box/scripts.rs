@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::server::Server;
+use fairlock_testing::Server;
 
 #[test]
 fn the_demonstration_shows_what_it_says() {

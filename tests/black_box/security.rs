@@ -4,8 +4,7 @@
 use std::io::{Read, Write};
 use std::net::{IpAddr, TcpStream, UdpSocket};
 
-use crate::client::{Client, Listener, Wire};
-use crate::server::{Server, wait_until};
+use fairlock_testing::{Blocked, Client, Listener, Server, Wire, wait_until};
 
 /// A connection of a user with these permissions.
 fn user(server: &Server, name: &str, permissions: &str) -> Client {
@@ -232,7 +231,7 @@ fn who_loses_the_permission_while_waiting_does_not_get_the_lock() {
     ] {
         admin.int("FAIRLOCK.ACQUIRE a o");
         let ann = user(&server, "ann", "~a +fairlock.acquire");
-        let waits = crate::client::Blocked::send_on(ann, "FAIRLOCK.ACQUIRE a ann");
+        let waits = Blocked::send_on(ann, "FAIRLOCK.ACQUIRE a ann");
         wait_until("it waits", || server.blocked() == 1);
         let next = server.block("FAIRLOCK.ACQUIRE a next");
         admin.run(&format!("ACL SETUSER ann {change}"));
@@ -252,7 +251,7 @@ fn who_keeps_the_permission_gets_the_lock_though_others_change() {
     let mut admin = server.connect();
     admin.int("FAIRLOCK.ACQUIRE {a} o");
     let ann = user(&server, "ann", "~a ~{a} +fairlock.acquire");
-    let waits = crate::client::Blocked::send_on(ann, "FAIRLOCK.ACQUIRE {a} ann");
+    let waits = Blocked::send_on(ann, "FAIRLOCK.ACQUIRE {a} ann");
     wait_until("it waits", || server.blocked() == 1);
     admin.run("ACL SETUSER ann +fairlock.release");
     admin.run("ACL SETUSER bob on");
@@ -267,7 +266,7 @@ fn a_user_that_is_deleted_waits_no_more_and_its_sessions_end() {
     admin.int("FAIRLOCK.ACQUIRE a o");
     let mut holds = user(&server, "ann", "~* +fairlock.acquire");
     holds.int("FAIRLOCK.ACQUIRE s ann SESSION LEASE 600000");
-    let waits = crate::client::Blocked::send_on(
+    let waits = Blocked::send_on(
         user(&server, "ann", "~* +fairlock.acquire"),
         "FAIRLOCK.ACQUIRE a ann",
     );

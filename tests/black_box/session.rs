@@ -3,8 +3,7 @@
 //! A server that gets no processor for two thirds of a lease cannot renew it: leases that are to be
 //! renewed are long enough for a busy machine.
 
-use crate::client::Client;
-use crate::server::{Server, wait_until};
+use fairlock_testing::{Client, Server, wait_until};
 
 /// Waits until the server has set the end of the lease anew, so many times.
 fn renewed(client: &mut Client, key: &str, times: usize) {

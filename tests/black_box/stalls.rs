@@ -5,8 +5,7 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use crate::client::{Blocked, Client, Wire};
-use crate::server::{Server, wait_until};
+use fairlock_testing::{Blocked, Client, Server, Wire, wait_until};
 
 const TURN: &str = "2000";
 /// Longer than a turn.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::server::{Server, wait_until};
+use fairlock_testing::{Server, wait_until};
 
 fn stats(server: &Server) -> BTreeMap<String, i64> {
     let info = server.connect().text("INFO fairlock");

@@ -1,13 +1,13 @@
 //! Fencing tokens: they grow whatever happens, and nothing is left of them.
 
-use crate::server::{Server, wait_until};
+use fairlock_testing::{Client, Server, wait_until};
 
 const HOUR: i64 = 3600;
 /// A minute in microseconds.
 const MINUTE: i64 = 60_000_000;
 
 /// The time in microseconds.
-fn time(client: &mut crate::client::Client) -> i64 {
+fn time(client: &mut Client) -> i64 {
     let time = client.run("TIME");
     let parts = time.trim_matches(['[', ']']).split_once(", ");
     let (seconds, micros) = parts.expect("seconds and microseconds");

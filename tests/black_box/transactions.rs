@@ -2,10 +2,8 @@
 
 use std::fs;
 
+use fairlock_testing::{Client, Server, Wire, show, wait_until};
 use redis::Value;
-
-use crate::client::{Client, Wire, show};
-use crate::server::{Server, wait_until};
 
 const SESSION_REFUSED: &str =
     "SESSION binds the lock to a connection and cannot be used in a script";

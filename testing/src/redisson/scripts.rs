@@ -1,13 +1,16 @@
-//! Redisson's scripts, taken from its jar: the compiler leaves each as one constant of the class.
+//! Scripts of a release, taken from its jar: the compiler leaves each as one constant of the class.
 
 use std::io::Read as _;
 use std::path::Path;
+use std::sync::LazyLock;
 
 use anyhow::{Context as _, Result};
 use sha1::{Digest as _, Sha1};
 
+use crate::redisson::{NEWEST, jar};
+
 /// SHA-1, length and role of the scripts that the module knows.
-const TABLE: &str = include_str!("../../src/redisson/scripts.tsv");
+const TABLE: &str = include_str!("../../../src/redisson/scripts.tsv");
 
 /// One script.
 #[derive(Clone, Debug)]
@@ -30,6 +33,13 @@ pub struct Scripts {
 }
 
 impl Scripts {
+    /// Those of the newest release, which is fetched when it is not there.
+    pub fn newest() -> &'static Self {
+        static SCRIPTS: LazyLock<Scripts> =
+            LazyLock::new(|| Scripts::of(&jar(NEWEST)).expect("its scripts"));
+        &SCRIPTS
+    }
+
     /// Those of a release's jar.
     pub fn of(jar: &Path) -> Result<Self> {
         let file = std::fs::File::open(jar).with_context(|| jar.display().to_string())?;

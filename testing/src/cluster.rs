@@ -1,19 +1,17 @@
 //! A cluster of real servers with the module.
 
-use std::ops::Deref;
+use std::ops::{Deref, DerefMut};
 
-use crate::client::Blocked;
-use crate::server::{Server, wait_until};
+use crate::server::Server;
+use crate::wait::wait_until;
 
 /// Milliseconds; a busy machine must not make a node look dead.
 const NODE_TIMEOUT: &str = "4000";
 
-/// Who waits for the lock `k`, in order.
-pub const QUEUE: &str = "LRANGE redisson_lock_queue:{k} 0 -1";
-
 /// A node.
 pub struct Node {
     server: Server,
+    /// By which other nodes know it.
     pub id: String,
 }
 
@@ -22,6 +20,12 @@ impl Deref for Node {
 
     fn deref(&self) -> &Server {
         &self.server
+    }
+}
+
+impl DerefMut for Node {
+    fn deref_mut(&mut self) -> &mut Server {
+        &mut self.server
     }
 }
 
@@ -74,7 +78,9 @@ impl Node {
 
 /// Masters that share the slots, and their replicas.
 pub struct Cluster {
+    /// In the order of their slots.
     pub masters: Vec<Node>,
+    /// Those of the first master, the second and so on, and round again.
     pub replicas: Vec<Node>,
 }
 
@@ -128,6 +134,7 @@ impl Cluster {
         wait_until("the cluster is up", || self.nodes().all(Node::is_ok));
     }
 
+    /// All of them.
     pub fn nodes(&self) -> impl Iterator<Item = &Node> {
         self.masters.iter().chain(&self.replicas)
     }
@@ -153,119 +160,4 @@ impl Cluster {
             .find(|name| self.home(name) == master)
             .expect("a name")
     }
-}
-
-/// The keys of a lock without braces in its name.
-pub fn keys_of(lock: &str) -> [String; 3] {
-    let derived = |what| format!("redisson_lock_{what}:{{{lock}}}");
-    [lock.to_owned(), derived("queue"), derived("timeout")]
-}
-
-/// A slot on its way from one master to another, by the steps that redis-cli takes.
-pub struct Move<'c> {
-    pub cluster: &'c Cluster,
-    pub slot: usize,
-    pub from: &'c Node,
-    pub to: &'c Node,
-}
-
-impl<'c> Move<'c> {
-    /// Opens the slot at both nodes.
-    pub fn begin(cluster: &'c Cluster, slot: usize, from: usize, to: usize) -> Self {
-        let (from, to) = (&cluster.masters[from], &cluster.masters[to]);
-        to.run(&format!("CLUSTER SETSLOT {slot} IMPORTING {}", from.id));
-        from.run(&format!("CLUSTER SETSLOT {slot} MIGRATING {}", to.id));
-        Self {
-            cluster,
-            slot,
-            from,
-            to,
-        }
-    }
-
-    /// Moves keys. Those that are not there do not matter.
-    #[track_caller]
-    pub fn keys(&self, keys: &[String]) {
-        migrate(self.from, self.to, keys);
-    }
-
-    /// The slot is the new master's.
-    pub fn finish(self) {
-        let node = format!("CLUSTER SETSLOT {} NODE {}", self.slot, self.to.id);
-        for master in [self.to, self.from]
-            .into_iter()
-            .chain(&self.cluster.masters)
-        {
-            master.run(&node);
-        }
-    }
-
-    /// The slot stays where it was; no key has moved yet.
-    pub fn give_up(self) {
-        for node in [self.to, self.from] {
-            node.run(&format!("CLUSTER SETSLOT {} STABLE", self.slot));
-        }
-    }
-}
-
-#[track_caller]
-fn migrate(from: &Node, to: &Node, keys: &[String]) {
-    let keys = keys.join(" ");
-    // The key before the word KEYS is empty.
-    let reply = from.run(&format!(
-        "MIGRATE 127.0.0.1 {}  0 30000 KEYS {keys}",
-        to.port
-    ));
-    assert!(reply == "OK" || reply == "NOKEY", "{reply}");
-}
-
-/// The lock `k` with a holder `a`; `b` and `d` are blocked, `c` polls between them.
-pub struct Scene {
-    pub token: i64,
-    pub blocked: [Blocked; 2],
-}
-
-impl Scene {
-    pub fn new(node: &Server) -> Self {
-        let mut client = node.connect();
-        let token = client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
-        let first = node.block("FAIRLOCK.ACQUIRE k b LEASE 600000");
-        client.run("FAIRLOCK.ACQUIRE k c ENQUEUE PATIENCE 600000 LEASE 600000");
-        let last = node.block("FAIRLOCK.ACQUIRE k d LEASE 600000");
-        Self {
-            token,
-            blocked: [first, last],
-        }
-    }
-
-    /// Nobody has been told anything.
-    #[track_caller]
-    pub fn all_wait(&self) {
-        assert!(self.blocked.iter().all(|waiter| !waiter.is_done()));
-    }
-}
-
-/// The lock of [`Scene`] goes on at another server: who comes back, the last first, finds its
-/// place. It is free in the end.
-#[track_caller]
-pub fn goes_on(new: &Server, token: i64) {
-    let d = new.block("FAIRLOCK.ACQUIRE k d LEASE 600000");
-    let b = new.block("FAIRLOCK.ACQUIRE k b LEASE 600000");
-    let mut client = new.connect();
-    assert_eq!(client.run(QUEUE), "[b, c, d]");
-    assert_eq!(client.holders("k"), "[a, 1]");
-    assert_eq!(
-        client.run(&format!("FAIRLOCK.RELEASE k a TOKEN {token}")),
-        "0"
-    );
-    let token_of_b = b.int();
-    assert!(token_of_b > token);
-    assert!(!d.is_done());
-    assert_eq!(client.run("FAIRLOCK.RELEASE k b"), "0");
-    let token_of_c = client.int("FAIRLOCK.ACQUIRE k c ENQUEUE LEASE 600000");
-    assert!(token_of_c > token_of_b);
-    assert_eq!(client.run("FAIRLOCK.RELEASE k c"), "0");
-    assert!(d.int() > token_of_c);
-    assert_eq!(client.run("FAIRLOCK.RELEASE k d"), "0");
-    assert_eq!(client.run(QUEUE), "[]");
 }

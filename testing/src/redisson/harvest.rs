@@ -6,18 +6,23 @@ use std::net::TcpStream;
 use std::sync::{Arc, LazyLock, Mutex};
 use std::thread;
 
-use crate::driver::Driver;
-use crate::releases::NEWEST;
-use crate::server::{Server, wait_until};
+use crate::client::show;
+use crate::redisson::{Driver, NEWEST};
+use crate::server::Server;
+use crate::wait::wait_until;
 
 /// One script as a client sent it.
 #[derive(Clone, Debug)]
 pub struct Script {
     /// What it is for, in the words of `src/redisson/scripts.tsv`.
     pub role: &'static str,
+    /// What the client sent.
     pub text: Vec<u8>,
+    /// Its SHA-1 in hexadecimal digits.
     pub sha1: String,
+    /// How many keys it was called with.
     pub keys: usize,
+    /// How many arguments it was called with.
     pub arguments: usize,
 }
 
@@ -82,7 +87,7 @@ pub fn harvest(release: &str) -> Vec<Script> {
                 role,
                 keys: number(&call[2]),
                 arguments: call.len() - 3 - number(&call[2]),
-                sha1: crate::client::show(&sha1.expect("a digest")),
+                sha1: show(&sha1.expect("a digest")),
                 text: call[1].clone(),
             });
         }

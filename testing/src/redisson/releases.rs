@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::paths;
+
 /// Those whose scripts or client differ from the one before in something that matters here.
 const ALL: &[&str] = &[
     "3.11.0", "3.11.1", "3.16.8", "3.24.0", "3.31.0", "3.32.0", "3.37.0", "3.45.0", "3.52.0",
@@ -40,15 +42,21 @@ pub fn each_release(test: impl Fn(&str)) {
     }
 }
 
-/// The folder with a release and the driver compiled for it. It is fetched when it is not there.
-pub fn class_path(release: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("redisson");
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/redisson");
+/// The folder with a release, all that it needs and the driver compiled for it: a class path. It is
+/// fetched when it is not there.
+pub fn folder(release: &str) -> PathBuf {
+    let folder = paths::target().join("redisson");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("redisson/fetch");
     // It does nothing where nothing is missing, and several may run at a time.
     let fetched = Command::new(script).arg(&folder).arg(release).status();
     assert!(
-        fetched.expect("scripts/redisson").success(),
+        fetched.expect("the script").success(),
         "Redisson {release} is not to be had"
     );
     folder.join(release)
+}
+
+/// A release's own jar.
+pub fn jar(release: &str) -> PathBuf {
+    folder(release).join(format!("redisson-{release}.jar"))
 }

@@ -3,7 +3,6 @@
 use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
@@ -11,7 +10,8 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use crate::releases::class_path;
+use crate::clock::MovableClock;
+use crate::redisson::releases;
 use crate::server::Server;
 
 /// Longest a test waits for an answer. Only ever reached on failure.
@@ -45,12 +45,13 @@ pub struct Options<'a> {
     pub release: &'a str,
     /// `single`, `replicated` or `cluster`.
     pub mode: &'a str,
+    /// Those of its servers, on 127.0.0.1.
     pub ports: &'a [u16],
     /// Settings of `Config`, such as `fairLockWaitTimeout=2000`. A release that has not one of
     /// them leaves it alone.
     pub settings: &'a [&'a str],
-    /// A library that is loaded before all others, and the file its clock goes by.
-    pub clock: Option<(&'a Path, &'a Path)>,
+    /// The wall clock that it goes by, if that is not the machine's.
+    pub clock: Option<&'a MovableClock>,
 }
 
 /// A client; killed when dropped, without a goodbye to anybody.
@@ -101,13 +102,11 @@ impl Driver {
         }
         command
             .arg("-cp")
-            .arg(class_path(options.release).join("*"))
+            .arg(releases::folder(options.release).join("*"))
             .args(["Driver", options.mode, &addresses.join(",")])
             .args(options.settings);
-        if let Some((library, file)) = options.clock {
-            command
-                .env("LD_PRELOAD", library)
-                .env("MOVABLE_CLOCK", file);
+        if let Some(clock) = options.clock {
+            clock.give_to(&mut command);
         }
         Starting::new(&mut command)
     }
