@@ -3,7 +3,7 @@
 
 use fairlock_testing::{Client, Listener, Server};
 
-use crate::redisson_keys::{try_lock, try_lock_at};
+use super::redisson_keys::{try_lock, try_lock_at};
 use crate::scene::{QUEUE, now};
 
 /// Milliseconds.

@@ -4,8 +4,8 @@ use std::fs;
 
 use fairlock_testing::{Client, Listener, Server, follow, wait_until};
 
-use crate::redisson_keys;
-use crate::replication::{exercise, same_keys};
+use super::replication::{exercise, same_keys};
+use crate::foreign::redisson_keys;
 use crate::scene::{DEADLINES, QUEUE, now};
 
 /// Milliseconds.

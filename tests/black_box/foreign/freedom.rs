@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use fairlock_testing::{Blocked, Client, Listener, Server, wait_until};
 
-use crate::redisson_keys;
+use super::redisson_keys;
 use crate::scene::{OPTIONS, Scene, now};
 
 /// Commands after the last of which `k`, held by `a`, is free. After each of those before, it is

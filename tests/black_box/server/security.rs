@@ -414,7 +414,7 @@ fn nothing_is_smuggled_into_replies_files_replicas_or_the_log() {
 
 /// What SECURITY.md tells operators to set.
 fn users_of_the_document() -> Vec<&'static str> {
-    const TEXT: &str = include_str!("../../SECURITY.md");
+    const TEXT: &str = include_str!("../../../SECURITY.md");
     let (_, rest) = TEXT.split_once("<!-- users: begin -->").expect("a begin");
     let (users, _) = rest.split_once("<!-- users: end -->").expect("an end");
     users

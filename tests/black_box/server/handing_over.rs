@@ -3,8 +3,8 @@
 
 use fairlock_testing::{Blocked, Client, Server, wait_until};
 
-use crate::promotion::{LONG_TURN, fail_over_behind, pair};
-use crate::replication::same_keys;
+use super::promotion::{LONG_TURN, fail_over_behind, pair};
+use super::replication::same_keys;
 use crate::scene::QUEUE;
 
 const UNBLOCKED: &str = "(error) UNBLOCKED ";

@@ -251,19 +251,26 @@ fn root() -> &'static Path {
 
 /// All pages.
 fn pages() -> Vec<PathBuf> {
-    let mut pages = vec![root().join("README.md")];
-    let mut folders = vec![root().join("docs")];
+    let mut pages = files(&root().join("docs"), "md");
+    pages.push(root().join("README.md"));
+    pages
+}
+
+/// All files of a kind in a folder and those below.
+fn files(folder: &Path, kind: &str) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).expect("a folder") {
             let path = entry.expect("an entry").path();
             if path.is_dir() {
                 folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "md") {
-                pages.push(path);
+            } else if path.extension().is_some_and(|extension| extension == kind) {
+                files.push(path);
             }
         }
     }
-    pages
+    files
 }
 
 fn text(path: &Path) -> String {
@@ -371,6 +378,36 @@ fn links_between_pages_lead_somewhere() {
             assert!(folder.join(file).exists(), "{}: {link}", path.display());
         }
     }
+}
+
+#[test]
+fn tests_that_pages_name_are_there() {
+    let mut named = 0;
+    let suites = files(&root().join("tests"), "rs");
+    for page in ["docs/guarantees.md", "docs/testing.md"] {
+        let text = text(&root().join(page));
+        let is_in_name = |letter: char| matches!(letter, 'a'..='z' | '0'..='9' | '_' | ':');
+        let words = text.split(|letter| !is_in_name(letter));
+        for word in words.filter(|word| word.contains("::")) {
+            assert!(is_there(word, &suites), "{page}: {word}");
+            named += 1;
+        }
+    }
+    assert!(named > 60, "only {named} tests are named");
+}
+
+/// Whether there is a suite or a file of that name, or a test as `file::test`; folders may come before it.
+fn is_there(name: &str, suites: &[PathBuf]) -> bool {
+    let name = name.trim_end_matches("::").replace("::", "/");
+    let (file, test) = name.rsplit_once('/').unwrap_or((&name, ""));
+    let is_file = |path: &PathBuf| {
+        let names = [format!("{name}.rs"), format!("{name}/main.rs")];
+        names.iter().any(|name| path.ends_with(name))
+    };
+    let has_test = |path: &PathBuf| {
+        path.ends_with(format!("{file}.rs")) && text(path).contains(&format!("fn {test}("))
+    };
+    suites.iter().any(|path| is_file(path) || has_test(path))
 }
 
 #[test]

@@ -7,7 +7,7 @@ fn every_option_is_documented_in_the_example_with_its_default() {
     let server = Server::start();
     let all = server.connect().run("CONFIG GET fairlock.*");
     let words: Vec<&str> = all.trim_matches(['[', ']']).split(", ").collect();
-    let example = include_str!("../../redis.conf.example");
+    let example = include_str!("../../../redis.conf.example");
     for pair in words.chunks(2) {
         let line = format!("# {} {}", pair[0], pair[1]);
         assert!(

@@ -11,7 +11,7 @@ const REFUSED: &str = "-ERR FAIRLOCK commands cannot be called from a key event"
 /// events before it.
 fn start(first: bool) -> (Server, TempDir) {
     let dir = TempDir::new().expect("a directory");
-    let nosy = library("tests/black_box/nosy_module.c", dir.path());
+    let nosy = library("tests/black_box/foreign/nosy_module.c", dir.path());
     let option = ["--loadmodule", nosy.to_str().expect("UTF-8")];
     let server = if first {
         let ours = Server::start().module_path();

@@ -7,7 +7,7 @@ use fairlock_testing::{Blocked, Server, wait_until};
 use tempfile::TempDir;
 
 /// Loads the module, and keeps one of the server's functions from it.
-const HIDING: &str = "tests/black_box/hiding.c";
+const HIDING: &str = "tests/black_box/server/hiding.c";
 
 #[test]
 fn it_loads_from_the_command_line() {
@@ -217,7 +217,7 @@ fn does_not_load(server: &Server, arguments: &str) {
 
 /// The names of one list of functions in the page that declares the interface.
 fn functions(list: &str) -> Vec<&'static str> {
-    let page = include_str!("../../src/server/api.h");
+    let page = include_str!("../../../src/server/api.h");
     let fields = page.split(&format!("struct {list} {{")).nth(1);
     let fields = fields.and_then(|rest| rest.split("\n};").next());
     let names = fields.expect("a list").split("(*").skip(1);
