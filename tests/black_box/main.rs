@@ -28,6 +28,7 @@ mod config;
 mod crowd;
 mod documents;
 mod events;
+mod figures;
 mod foreign_deadlines;
 mod foreign_queue;
 mod freedom;
