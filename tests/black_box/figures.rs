@@ -33,13 +33,7 @@ const UNITS: [&str; 18] = [
 ];
 
 /// What was not measured: the program, or the server, sets it.
-const SET: [&str; 5] = [
-    "256 bytes",
-    "200 bytes",
-    "16 bytes",
-    "80 kB",
-    "512 MB",
-];
+const SET: [&str; 5] = ["256 bytes", "200 bytes", "16 bytes", "80 kB", "512 MB"];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -96,7 +90,9 @@ fn links(text: &str) -> Vec<(&str, &str)> {
         let target = text.get(end + 2..)?.split(')').next()?;
         Some((shown, target))
     };
-    text.match_indices("](").filter_map(|(end, _)| link(end)).collect()
+    text.match_indices("](")
+        .filter_map(|(end, _)| link(end))
+        .collect()
 }
 
 /// A text without its links and its code, each of which leaves a mark.
@@ -189,12 +185,15 @@ fn fault(page: &Path, shown: &str, target: &str) -> Option<String> {
     };
     let there = numbers(place);
     let stands = |number: &String| {
-        there.iter().any(|measured| {
-            measured == number || is_page(&path) && is_rounded(measured, number)
-        })
+        there
+            .iter()
+            .any(|measured| measured == number || is_page(&path) && is_rounded(measured, number))
     };
     let missing = numbers(shown).into_iter().find(|number| !stands(number))?;
-    Some(format!("{}: {missing} of [{shown}] is not in {target}", page.display()))
+    Some(format!(
+        "{}: {missing} of [{shown}] is not in {target}",
+        page.display()
+    ))
 }
 
 #[test]
@@ -230,7 +229,9 @@ fn what_was_measured_is_a_link_to_where() {
 
 /// The first figure of a line that looks as if it had been measured.
 fn measured(line: &str) -> Option<String> {
-    let line = SET.iter().fold(line.to_owned(), |line, set| line.replace(set, "#"));
+    let line = SET
+        .iter()
+        .fold(line.to_owned(), |line, set| line.replace(set, "#"));
     let with_unit = |unit: &str| {
         let mut places = line.match_indices(unit);
         places.find_map(|(at, _)| figure_before(line.get(..at)?, unit))
@@ -283,7 +284,12 @@ fn a_figure_is_compared_in_as_many_digits_as_it_has() {
     ] {
         assert!(is_rounded(measured, shown), "{measured} {shown}");
     }
-    for (measured, shown) in [("37009", "36000"), ("8669", "8000"), ("10.3", "10.4"), ("208", "20")] {
+    for (measured, shown) in [
+        ("37009", "36000"),
+        ("8669", "8000"),
+        ("10.3", "10.4"),
+        ("208", "20"),
+    ] {
         assert!(!is_rounded(measured, shown), "{measured} {shown}");
     }
     assert_eq!(numbers("1,234 to 40_000, 5.6."), ["1234", "40000", "5.6"]);
@@ -292,8 +298,14 @@ fn a_figure_is_compared_in_as_many_digits_as_it_has() {
 #[test]
 fn what_looks_measured_is_noticed_and_what_is_set_is_not() {
     let figure = |line: &str| measured(&without_links_and_code(line));
-    assert_eq!(figure("it takes 920 bytes each").as_deref(), Some("920 bytes"));
-    assert_eq!(figure("a pair is 3.8 times the other").as_deref(), Some("3.8 times the"));
+    assert_eq!(
+        figure("it takes 920 bytes each").as_deref(),
+        Some("920 bytes")
+    );
+    assert_eq!(
+        figure("a pair is 3.8 times the other").as_deref(),
+        Some("3.8 times the")
+    );
     assert_eq!(figure("| in a second 5 % more").as_deref(), Some("5 %"));
     for line in [
         "an owner is 1 to 256 bytes",
@@ -312,5 +324,8 @@ fn a_section_ends_where_the_next_of_its_depth_begins() {
     assert!(found.contains("2\n") || found.ends_with('2'), "{found}");
     assert!(!found.contains("Next"), "{found}");
     assert_eq!(section(page, "none"), None);
-    assert_eq!(links("a [b](c#d) and [1 to 2](e)"), [("b", "c#d"), ("1 to 2", "e")]);
+    assert_eq!(
+        links("a [b](c#d) and [1 to 2](e)"),
+        [("b", "c#d"), ("1 to 2", "e")]
+    );
 }
