@@ -155,6 +155,14 @@ impl<'c, 'a, C: Caller, W: Words<'a>> Cursor<'c, C, W> {
         Ok(Cow::Borrowed(owner))
     }
 
+    /// The value of an option that is an owner.
+    pub fn owner_after(&mut self, option: &'static str) -> Result<Cow<'a, [u8]>, Error> {
+        if self.peek().is_none() {
+            return Err(Error::NoValue(option));
+        }
+        self.owner()
+    }
+
     /// The connection that a session is to be bound to: the calling one.
     pub fn session(&self) -> Result<Connection, Error> {
         if self.caller.in_script() {

@@ -45,7 +45,7 @@ impl Command for Break {
         let (mut owner, mut force) = (None, None);
         while let Some(option) = cursor.next() {
             if is(option, "OWNER") {
-                once(&mut owner, "OWNER", cursor.owner()?)?;
+                once(&mut owner, "OWNER", cursor.owner_after("OWNER")?)?;
             } else if is(option, "FORCE") {
                 once(&mut force, "FORCE", true)?;
             } else {

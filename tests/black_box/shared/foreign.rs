@@ -90,7 +90,10 @@ fn a_key_of_another_type_is_refused() {
         "FAIRLOCK.HOLDERS k",
         "FAIRLOCK.INFO k",
     ] {
-        assert!(client.run(command).starts_with("WRONGTYPE"), "{command}");
+        assert!(
+            client.run(command).starts_with("(error) WRONGTYPE"),
+            "{command}"
+        );
     }
     assert_eq!(client.run("GET redisson_lock_shared:{k}"), "text");
     assert_eq!(client.run("EXISTS k"), "0");
@@ -121,7 +124,10 @@ fn more_than_one_owner_without_the_other_key_is_somebodys_data() {
         "FAIRLOCK.RELEASE k a",
         "FAIRLOCK.BREAK k",
     ] {
-        assert!(client.run(command).starts_with("NOTALOCK"), "{command}");
+        assert!(
+            client.run(command).starts_with("(error) NOTALOCK"),
+            "{command}"
+        );
     }
     assert_eq!(client.run("HGETALL k"), "[a, 1, b, 1]");
 }
@@ -146,7 +152,11 @@ fn full_memory_refuses_new_holders_and_lets_the_others_go() {
     let server = Server::start();
     let mut client = two_of_two(&server);
     client.run("CONFIG SET maxmemory 1");
-    assert!(client.run("FAIRLOCK.ACQUIRE k c SHARED").starts_with("OOM"));
+    assert!(
+        client
+            .run("FAIRLOCK.ACQUIRE k c SHARED")
+            .starts_with("(error) OOM")
+    );
     assert_eq!(client.run("FAIRLOCK.RELEASE k a"), "0");
     assert_eq!(client.run("FAIRLOCK.RELEASE k b"), "0");
     assert_eq!(client.run("DBSIZE"), "0");

@@ -86,7 +86,7 @@ fn asking_in_another_way_is_an_error_and_changes_nothing() {
     ] {
         let reply = client.run(&format!("FAIRLOCK.ACQUIRE k a {other}"));
         assert!(
-            reply.starts_with("ERR the owner holds the lock SHARED"),
+            reply.starts_with("(error) ERR the owner holds the lock SHARED"),
             "{reply}"
         );
     }
@@ -132,10 +132,13 @@ fn a_release_counts_for_the_token_that_it_names() {
     let a = client.int("FAIRLOCK.ACQUIRE k a SHARED");
     let b = client.int("FAIRLOCK.ACQUIRE k b SHARED");
     let reply = client.run(&format!("FAIRLOCK.RELEASE k a TOKEN {b}"));
-    assert_eq!(reply, "NOTHELD the owner holds the lock by another token");
+    assert_eq!(
+        reply,
+        "(error) NOTHELD the owner holds the lock by another token"
+    );
     assert_eq!(
         client.run("FAIRLOCK.RELEASE k c"),
-        "NOTHELD the owner does not hold the lock"
+        "(error) NOTHELD the owner does not hold the lock"
     );
     assert_eq!(client.run(&format!("FAIRLOCK.RELEASE k a TOKEN {a}")), "0");
     assert_eq!(names(&mut client), ["b"]);
@@ -154,7 +157,7 @@ fn a_lease_that_ends_takes_that_holder_out_and_no_other() {
     assert_eq!(client.run("HEXISTS redisson_lock_shared:{k} b"), "0");
     assert_eq!(
         client.run("FAIRLOCK.RELEASE k b"),
-        "NOTHELD the owner does not hold the lock"
+        "(error) NOTHELD the owner does not hold the lock"
     );
     assert_eq!(server.info("fairlock", "fairlock_lease_ends"), "1");
 }
@@ -177,7 +180,9 @@ fn a_reader_asking_for_the_lock_finds_its_own_ended_lease_ended() {
     client.int("FAIRLOCK.ACQUIRE k a SHARED LEASE 600000");
     let first = client.int("FAIRLOCK.ACQUIRE k b SHARED LEASE 1");
     wait_until("the lease has ended", || {
-        client.run("FAIRLOCK.RENEW k b").starts_with("NOTHELD")
+        client
+            .run("FAIRLOCK.RENEW k b")
+            .starts_with("(error) NOTHELD")
     });
     assert!(client.int("FAIRLOCK.ACQUIRE k b SHARED") > first);
 }
@@ -204,7 +209,11 @@ fn renew_is_by_owner_and_the_key_lasts_as_long_as_the_last_lease() {
     client.int("FAIRLOCK.ACQUIRE k b SHARED LEASE 200000");
     assert_eq!(client.run("FAIRLOCK.RENEW k a LEASE 900000"), "900000");
     assert!((800_000..=900_000).contains(&client.int("PTTL k")));
-    assert!(client.run("FAIRLOCK.RENEW k c").starts_with("NOTHELD"));
+    assert!(
+        client
+            .run("FAIRLOCK.RENEW k c")
+            .starts_with("(error) NOTHELD")
+    );
     client.run("FAIRLOCK.RELEASE k a");
     assert!((100_000..=200_000).contains(&client.int("PTTL k")));
     // The other key outlives it.

@@ -16,7 +16,7 @@ fn keys(client: &mut Client) -> Vec<String> {
     .iter()
     .map(|command| client.run(command))
     .map(|reply| {
-        if reply.starts_with("ERR unknown command") {
+        if reply.starts_with("(error) ERR unknown command") {
             String::new()
         } else {
             reply
