@@ -67,6 +67,18 @@ impl<'c> OpenLock<'c> {
         Ok(())
     }
 
+    /// A holder may be added that holds the lock together with others: opens the key, if it is not yet.
+    ///
+    /// # Errors
+    /// [`Unusable`] if the key holds something else.
+    pub fn expect_shared(&mut self) -> Result<(), Unusable> {
+        if self.shared.is_none() && !self.frozen {
+            self.open_shared()?;
+            self.mend_shared_if_touched();
+        }
+        Ok(())
+    }
+
     /// If the lock's holders are not as this server left them, what the keys say and what is tracked are made to
     /// agree.
     pub(super) fn mend_shared_if_touched(&mut self) {

@@ -88,10 +88,12 @@ fn look_at(ctx: &Ctx, lock: &LockId, touch: Touch) -> bool {
     }
     let may_be_ours = touch.loaded && watch::may_be_ours(ctx, lock);
     if may_be_ours || foreign::has_shared_holders(ctx, lock) {
+        let names = Names::of(&lock.name);
         // Where a key has another type, there is nothing to be found.
-        change(ctx, lock, |step| {
+        let _ = step_on(ctx, &names, touch.state(), None, |step| {
             step.state.tracked.may_be_ours |= may_be_ours;
             step.look();
+            Ok(())
         });
     } else {
         watch::look(ctx, lock);
