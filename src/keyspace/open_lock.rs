@@ -234,7 +234,7 @@ impl<'c> OpenLock<'c> {
         self.lease_end = LeaseEnd::Is(None);
     }
 
-    /// QueueView and deadlines last as long as anyone waits: an expiry that somebody has put on them
+    /// Queue and deadlines last as long as anyone waits: an expiry that somebody has put on them
     /// (Redisson's `expire()` does) would throw the waiters away.
     fn persist_queue(&mut self) {
         for key in [&mut self.queue, &mut self.scores] {

@@ -51,7 +51,22 @@ fn named_holders(lock: &Key<'_>) -> Vec<Owner> {
     holders.map(|(name, _)| Owner::from(name)).collect()
 }
 
-impl<'c> OpenLock<'c> {
+/// Somebody has given the lock another expiry: no lease is longer than that, and the last one as long.
+fn fit_leases(holders: &mut SharedHolders, expiry: Option<Millis>) {
+    let (Some(expiry), Some(last)) = (expiry, holders.last_end()) else {
+        return;
+    };
+    if expiry > last
+        && let Some(owner) = holders.last()
+    {
+        holders.set_lease_end(&owner, expiry);
+    }
+    while let Some(owner) = holders.last().filter(|_| holders.last_end() > Some(expiry)) {
+        holders.set_lease_end(&owner, expiry);
+    }
+}
+
+impl OpenLock<'_> {
     /// Opens the key of the shared holders.
     ///
     /// # Errors
@@ -137,7 +152,7 @@ impl<'c> OpenLock<'c> {
             lost.lease_end = 0;
             mended.insert(owner, lost);
         }
-        self.fit_leases(&mut mended, expiry);
+        fit_leases(&mut mended, expiry);
         self.write_mended(&mended, &written);
         self.tracked.shared = Some(Box::new(mended));
         self.set_expiry_of_shared();
@@ -149,21 +164,6 @@ impl<'c> OpenLock<'c> {
         let entries = fields.into_iter().flatten();
         let read = entries.filter_map(|(name, text)| Some((Owner::from(name), read_entry(&text)?)));
         read.collect()
-    }
-
-    /// Somebody has given the lock another expiry: no lease is longer than that, and the last one as long.
-    fn fit_leases(&self, holders: &mut SharedHolders, expiry: Option<Millis>) {
-        let (Some(expiry), Some(last)) = (expiry, holders.last_end()) else {
-            return;
-        };
-        if expiry > last
-            && let Some(owner) = holders.last()
-        {
-            holders.set_lease_end(&owner, expiry);
-        }
-        while let Some(owner) = holders.last().filter(|_| holders.last_end() > Some(expiry)) {
-            holders.set_lease_end(&owner, expiry);
-        }
     }
 
     fn write_mended(&mut self, holders: &SharedHolders, written: &HashMap<Owner, SharedHolder>) {

@@ -12,7 +12,7 @@ use super::frozen;
 use super::id::LockId;
 use super::slice::Slice;
 use super::state::{arriving, notes, table};
-use super::step::{change, keep_watch, look, step_on};
+use super::step::{keep_watch, look, step_on};
 use super::touch::Touch;
 use super::watch;
 
