@@ -2,7 +2,7 @@
 
 use crate::lock::Millis;
 
-/// Any number of so many digits is one of 64 bits.
+/// A number with this many digits always fits 64 bits.
 const NEVER_TOO_MANY: usize = 18;
 
 /// A whole number as the server would read it in a command.

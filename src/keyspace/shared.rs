@@ -117,7 +117,7 @@ impl OpenLock<'_> {
     /// Makes the lock's hash, the other key and what is tracked agree.
     fn mend_shared(&mut self) {
         if self.lock.is_empty() {
-            // The rules tell the holders, if any are tracked. What nobody tracks may be the twin's.
+            // The rules end the holders that are tracked. If none are, the key may be the twin's.
             if self.tracked.shared.is_none() && !self.twin_is_held() {
                 self.forget_shared();
             }

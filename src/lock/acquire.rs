@@ -261,7 +261,7 @@ impl<S: State> Step<'_, S> {
                 waiter.deadline = self.now.listening_after(sleeps.saturating_add(patience));
                 self.state.set_waiter(owner, waiter);
             }
-            // A connection of ours waits for the same owner.
+            // A blocked connection waits for the same owner.
             Presence::Blocked(_) | Presence::Gone => (),
         }
     }

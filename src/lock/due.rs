@@ -4,7 +4,7 @@ use super::clock::{Millis, Tick};
 use super::state::State;
 use super::step::Step;
 
-/// When a lock has to be looked at again if nobody touches it before.
+/// When a lock has to be looked at again if no command touches it before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Due {
     /// By the wall clock, once this millisecond is over: a lease has ended, or the score of a head that lives
@@ -29,7 +29,7 @@ impl<S: State> Step<'_, S> {
         }
         let turn = self.state.turn();
         if turn.is_none() && !self.state.is_held() {
-            // It was freed without a word, as a lease that ends does, and nobody has been served yet.
+            // It became free without a command, as when a lease ends, and the head has not been served yet.
             return Due {
                 wall: None,
                 tick: Some(self.now.tick()),

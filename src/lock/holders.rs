@@ -88,7 +88,7 @@ impl SharedHolders {
         least.map_or(Limit::NONE, |(limit, _)| *limit)
     }
 
-    /// Whether one more, that tolerates so many, may hold the lock with them.
+    /// Whether one more holder with this limit may join them.
     #[must_use]
     pub fn have_room(&self, limit: Limit) -> bool {
         self.least_limit()

@@ -226,7 +226,7 @@ impl Stats {
         }
     }
 
-    /// Somebody else has changed a key: if it was a lock acquired here, nobody can tell how long
+    /// Somebody else has changed a key: if it was a lock acquired here, it is not known for how long
     /// it was held.
     pub fn taken_away(&mut self, db: i32, key: &[u8]) {
         if !self.held.is_empty() {

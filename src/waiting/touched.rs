@@ -51,7 +51,7 @@ pub fn apply_polls(ctx: &Ctx) {
 }
 
 /// Looks at some of the locks whose keys others have touched: as many as there is time for, and at most
-/// so many that have a queue. Those without one are cheap.
+/// `AT_ONCE` that have a queue. Names without a queue are cheap.
 pub fn look_at_touched(ctx: &Ctx, slice: Slice) {
     let mut looked = 0;
     for lock in notes(|notes| notes.some_touched()) {
