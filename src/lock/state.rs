@@ -209,7 +209,7 @@ impl Waiter {
     }
 }
 
-/// The head's time to come and take the free lock.
+/// The head's time to come and take the lock, which it can have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Turn {
     /// The polling waiter whose turn it is.
@@ -305,7 +305,7 @@ pub trait State {
     /// the queue.
     fn lessen_scores(&mut self, lessening: &dyn Fn(usize) -> Millis);
 
-    /// Whose turn it is, if the lock is free and a polling waiter was woken.
+    /// Whose turn it is, if a polling head can have the lock and was woken.
     fn turn(&mut self) -> Option<Turn>;
     /// Sets or ends the turn.
     fn set_turn(&mut self, turn: Option<Turn>);
