@@ -213,7 +213,7 @@ impl Play {
                     let blocked = format!("{place}: {line}");
                     self.waiting.insert(speaking.clone());
                     // All of them: who waits first is served first.
-                    let waiting = i64::try_from(self.waiting.len()).expect("a few");
+                    let waiting = self.waiting.len();
                     wait_until(&blocked, || self.server.blocked() >= waiting);
                 }
                 Line::Late(name, answer) => {
