@@ -109,7 +109,6 @@ test-valgrind: setup-tests ## The black-box tests with the server under valgrind
 
 bench-build: setup-tests
 	cargo build --release --locked --workspace
-	@scripts/redisson target/redisson 4.7.0
 
 bench: bench-build ## Measure everything beside Redisson's scripts and plain commands, and write docs/benchmarks.md
 	@$${CARGO_TARGET_DIR:-target}/release/fairlock-bench

@@ -1,15 +1,14 @@
 //! What all scenes share: how long they measure, where they report.
 
-use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::Result;
+use fairlock_testing::redisson::Scripts;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::crowd::{Crowd, Member};
 use crate::measure::{Figure, Sample, sample};
-use crate::redisson::Scripts;
 use crate::report::Report;
 use crate::server::{Kind, Server};
 
@@ -25,8 +24,6 @@ pub struct Bench {
     pub window: Duration,
     /// Redisson's.
     pub scripts: Rc<Scripts>,
-    /// The folder with its jars.
-    pub jars: PathBuf,
     /// What was found.
     pub report: Report,
     progress: ProgressBar,
@@ -34,7 +31,7 @@ pub struct Bench {
 
 impl Bench {
     /// A run that has not begun.
-    pub fn new(quick: bool, scripts: Scripts, jars: PathBuf) -> Self {
+    pub fn new(quick: bool, scripts: Scripts) -> Self {
         let progress = ProgressBar::new(0);
         let style = ProgressStyle::with_template("{elapsed_precise} {wide_bar} {msg}");
         progress.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
@@ -45,7 +42,6 @@ impl Bench {
             rounds,
             window: Duration::from_millis(window),
             scripts: Rc::new(scripts),
-            jars,
             report: Report::default(),
             progress,
         }

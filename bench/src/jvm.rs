@@ -1,11 +1,11 @@
 //! Real Redisson clients: a JVM that runs `java/Throughput.java`.
 
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use fairlock_testing::redisson::{NEWEST, folder};
 use tempfile::TempDir;
 
 use crate::server::Server;
@@ -44,10 +44,11 @@ pub enum Locks {
 }
 
 impl Jvm {
-    /// Starts one with a client for each server. `jars` is the folder with Redisson and all it needs.
-    pub fn start(jars: &Path, servers: &[Server]) -> Result<Self> {
-        let classes = compile(jars)?;
-        let path = format!("{}:{}", classes.path().display(), class_path(jars));
+    /// Starts one with a client of Redisson's newest release for each server.
+    pub fn start(servers: &[Server]) -> Result<Self> {
+        let jars = format!("{}/*", folder(NEWEST).display());
+        let classes = compile(&jars)?;
+        let path = format!("{}:{jars}", classes.path().display());
         let addresses = servers.iter().map(Server::address);
         // Unlike our own clients it takes more time than the server: on the cores that the server
         // leaves alone, it would be all that is measured.
@@ -129,16 +130,12 @@ impl Drop for Jvm {
     }
 }
 
-fn class_path(jars: &Path) -> String {
-    format!("{}/*", jars.display())
-}
-
-fn compile(jars: &Path) -> Result<TempDir> {
+fn compile(jars: &str) -> Result<TempDir> {
     let directory = tempfile::tempdir()?;
     let source = directory.path().join("Throughput.java");
     std::fs::write(&source, SOURCE)?;
     let status = Command::new("javac")
-        .args(["-nowarn", "-cp", &class_path(jars), "-d"])
+        .args(["-nowarn", "-cp", jars, "-d"])
         .arg(directory.path())
         .arg(source)
         .status()

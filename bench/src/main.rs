@@ -2,7 +2,7 @@
 //! and `make bench-quick` run.
 //!
 //! - [`resp`], [`crowd`]: a client of many connections that is never the limit;
-//! - [`server`], [`redisson`]: what is measured, and Redisson's scripts from its jar;
+//! - [`server`]: what is measured;
 //! - [`pairs`], [`ring`], [`work`]: what clients do;
 //! - [`jvm`], [`postgres`]: Redisson itself, and a database with a lock;
 //! - [`measure`], [`bench`]: figures, contestants in turn;
@@ -17,7 +17,6 @@ mod measure;
 mod pairs;
 mod plot;
 mod postgres;
-mod redisson;
 mod report;
 mod resp;
 mod ring;
@@ -27,18 +26,15 @@ mod work;
 
 use std::net::SocketAddr;
 use std::num::NonZero;
-use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use clap::{Parser, Subcommand};
+use fairlock_testing::redisson::Scripts;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::Pid;
 
 use bench::Bench;
-
-/// The release whose scripts are measured.
-const REDISSON: &str = "4.7.0";
 
 /// Measures fairlock beside Redisson's scripts and the server's own commands.
 #[derive(Debug, Parser)]
@@ -52,15 +48,8 @@ struct Arguments {
     /// With --only: no lock that more clients than these want.
     #[arg(long, requires = "only")]
     clients: Option<usize>,
-    /// Redisson's jar.
-    #[arg(long, default_value_os_t = jar())]
-    jar: PathBuf,
     #[command(subcommand)]
     part: Option<Part>,
-}
-
-fn jar() -> PathBuf {
-    format!("target/redisson/{REDISSON}/redisson-{REDISSON}.jar").into()
 }
 
 /// What is done in place of the benchmarks.
@@ -119,9 +108,7 @@ fn main() -> Result<()> {
         return scene::cut::hold(address, &manner, number);
     }
     keep_off_the_servers_core();
-    let scripts = redisson::Scripts::of(&arguments.jar)?;
-    let jars = arguments.jar.with_file_name("");
-    let mut bench = Bench::new(arguments.quick, scripts, jars);
+    let mut bench = Bench::new(arguments.quick, Scripts::newest().clone());
     bench.most_clients = arguments.clients.unwrap_or(bench.most_clients);
     if let Some(Part::Instructions) = arguments.part {
         return instructions::run(&bench);

@@ -2,9 +2,9 @@
 //! batch of commands.
 
 use anyhow::{Result, bail};
+use fairlock_testing::redisson::scripts::{Script, Scripts};
 
 use crate::crowd::Member;
-use crate::redisson::Scripts;
 use crate::resp::{Reply, encode};
 
 /// Pairs in one batch: 16 commands where a pair is two.
@@ -291,7 +291,7 @@ impl Names {
     }
 }
 
-fn call(manner: Manner, script: &crate::redisson::Script) -> Vec<&[u8]> {
+fn call(manner: Manner, script: &Script) -> Vec<&[u8]> {
     if manner == Manner::Eval {
         vec![b"EVAL", &script.text]
     } else {

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, Result};
+use fairlock_testing::redisson::NEWEST;
 
 use crate::measure::Figure;
 
@@ -219,7 +220,7 @@ fn machine(root: &Path) -> Result<String> {
     let server = output(root, "redis-server", &["--version"])?;
     let server = server.split(" sha=").next().unwrap_or_default();
     let commit = output(root, "git", &["describe", "--always", "--dirty"])?;
-    let redisson = crate::REDISSON;
+    let redisson = NEWEST;
     Ok(format!(
         "Machine: {cores} cores, {model}, {gigabytes} GB, Linux {}. Server: {server}. Scripts: Redisson \
          {redisson}.\nfairlock: {commit}.\n",

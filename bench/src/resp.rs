@@ -1,5 +1,5 @@
 //! Just enough of the protocol for a client that must never be the limit: commands are encoded
-//! once, replies are looked at where they lie.
+//! once, replies are looked at where they lie. (What tests read replies with takes each apart.)
 
 use std::io::Write as _;
 

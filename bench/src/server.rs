@@ -1,17 +1,17 @@
-//! The servers that are measured: each its own process, port and directory.
+//! The servers that are measured.
 
-use std::net::{SocketAddr, TcpListener};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
+use fairlock_testing::redisson::Scripts;
+use fairlock_testing::{self as testing, Launch};
 use nix::time::{clock_getcpuclockid, clock_gettime};
 use nix::unistd::Pid;
 use redis::Connection;
-use tempfile::TempDir;
 
-use crate::redisson::Scripts;
+/// Its clients have the other core, see `main`.
+const OPTIONS: [&str; 4] = ["--maxclients", "15000", "--server_cpulist", "0"];
 
 /// What a server is started with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,22 +24,9 @@ pub enum Kind {
     Intercepting,
 }
 
-/// The module that is measured.
-pub fn module() -> Result<PathBuf> {
-    let program = std::env::current_exe()?;
-    let directory = program.parent().context("a directory")?;
-    let module = directory.join("libfairlock.so");
-    if !module.exists() {
-        bail!("{} is missing: build it first", module.display());
-    }
-    Ok(module)
-}
-
 /// A running server; ends when dropped.
 pub struct Server {
-    child: Child,
-    directory: TempDir,
-    address: SocketAddr,
+    server: testing::Server,
     admin: Connection,
 }
 
@@ -51,50 +38,30 @@ impl Server {
 
     /// Starts one by another program, which is given the server's command line.
     pub fn start_by(by: &[&str], kind: Kind, options: &[&str]) -> Result<Self> {
-        let directory = tempfile::tempdir()?;
-        // The port is free now; should somebody else take it before the server does, the server
-        // does not start, and says so.
-        let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-        let mut line = by.iter().copied().chain(["redis-server"]);
-        let mut command = Command::new(line.next().unwrap_or_default());
-        command
-            .args(line)
-            .args(["--port", &address.port().to_string()])
-            .args(["--bind", "127.0.0.1", "--save", "", "--maxclients", "15000"])
-            // Its clients have the other core, see `main`.
-            .args(["--server_cpulist", "0"])
-            .arg("--dir")
-            .arg(directory.path())
-            .args(options)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        if kind != Kind::Plain {
-            let intercepts = if kind == Kind::Intercepting {
-                "yes"
-            } else {
-                "no"
-            };
-            command.arg("--loadmodule").arg(module()?);
-            command.args(["--fairlock.intercept-eval", intercepts]);
-        }
-        let child = command.spawn().context("starting redis-server")?;
-        let admin = connect(address)?;
-        Ok(Self {
-            child,
-            directory,
-            address,
-            admin,
-        })
+        let options = [&OPTIONS[..], options].concat();
+        let module = |intercept| {
+            let option = ["--fairlock.intercept-eval", intercept];
+            Launch::with_module(&[&options[..], &option].concat())
+        };
+        let launch = match kind {
+            Kind::Plain => Launch::plain(&options),
+            Kind::Module => module("no"),
+            Kind::Intercepting => module("yes"),
+        };
+        let server = testing::Server::launch(&launch.under(by));
+        let client = redis::Client::open(format!("redis://127.0.0.1:{}", server.port))?;
+        let admin = client.get_connection()?;
+        Ok(Self { server, admin })
     }
 
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        (Ipv4Addr::LOCALHOST, self.server.port).into()
     }
 
     /// Its process.
     pub fn pid(&self) -> u32 {
-        self.child.id()
+        self.server.pid()
     }
 
     /// Makes it know Redisson's scripts, as it does after their first use.
@@ -127,8 +94,10 @@ impl Server {
     pub fn shut_down(mut self) -> Result<()> {
         // The answer to it is that the connection closes.
         let _ = self.run::<()>(&[b"SHUTDOWN", b"NOSAVE"]);
-        self.child.wait()?;
-        Ok(())
+        match self.server.exit_code() {
+            Some(0) => Ok(()),
+            code => bail!("the server has ended with {code:?}"),
+        }
     }
 
     /// The processor time of its main thread so far, in seconds.
@@ -156,30 +125,9 @@ impl Server {
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        // It has nothing to save. An error means that it has ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        let _ = self.directory.path();
-    }
-}
-
 /// The processor time that a process has taken so far, in seconds.
 pub fn process_cpu(pid: u32) -> Result<f64> {
     let pid = Pid::from_raw(i32::try_from(pid)?);
     let time = clock_gettime(clock_getcpuclockid(pid)?)?;
     Ok(Duration::from(time).as_secs_f64())
-}
-
-fn connect(address: SocketAddr) -> Result<Connection> {
-    let client = redis::Client::open(format!("redis://{address}"))?;
-    let end = Instant::now() + Duration::from_secs(20);
-    loop {
-        match client.get_connection() {
-            Ok(connection) => return Ok(connection),
-            Err(error) if Instant::now() > end => return Err(error).context("no server"),
-            Err(_) => std::thread::sleep(Duration::from_millis(10)),
-        }
-    }
 }

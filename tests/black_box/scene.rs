@@ -1,7 +1,6 @@
 //! One lock with its holder and two waiters, and what it looks like when the head's turn has come.
 
-use crate::client::{Blocked, Client, Listener};
-use crate::server::{Server, wait_until};
+use fairlock_testing::{Blocked, Client, Listener, Server, wait_until};
 
 /// Milliseconds; long enough for no turn to end while a test looks.
 const TURN: i64 = 60_000;

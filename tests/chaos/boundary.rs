@@ -3,9 +3,8 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::client::{Client, show};
-use crate::guarantees::scripts;
-use crate::server::{Server, follow};
+use fairlock_testing::redisson::Scripts;
+use fairlock_testing::{Client, Server, follow, show};
 
 /// Long enough for all steps before its end, for which nobody waits; milliseconds.
 const LEASE: &str = "600000";
@@ -139,7 +138,7 @@ fn ask_by_script(client: &mut Client, owner: &str) -> String {
     let now = now.as_millis().to_string();
     let reply = client.raw(&[
         b"EVAL",
-        &scripts().lock.text,
+        &Scripts::newest().lock.text,
         b"3",
         b"k",
         b"redisson_lock_queue:{k}",

@@ -1,14 +1,12 @@
 //! What is promised under faults, by what the server keeps on disk.
 
-use std::process::Command;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use fairlock_testing::redisson::Scripts;
 
 use crate::harm::Disk;
-use crate::redisson::Scripts;
 use crate::round;
 
-/// The release whose scripts are used.
-const REDISSON: &str = "4.7.0";
 /// Milliseconds that a round takes besides its plan, about.
 const AROUND: u64 = 3000;
 /// A longer run is many rounds, each with its own seed: seconds.
@@ -26,23 +24,9 @@ pub fn number(variable: &str, default: u64) -> u64 {
     value.map_or(default, |value| value.parse().expect("a number"))
 }
 
-/// Redisson's scripts, from its jar.
-pub fn scripts() -> &'static Scripts {
-    static SCRIPTS: OnceLock<Scripts> = OnceLock::new();
-    SCRIPTS.get_or_init(|| {
-        let root = env!("CARGO_MANIFEST_DIR");
-        let fetched = Command::new(format!("{root}/scripts/redisson"))
-            .args([&format!("{root}/target/redisson"), REDISSON])
-            .status();
-        assert!(fetched.expect("the script").success());
-        let jar = format!("{root}/target/redisson/{REDISSON}/redisson-{REDISSON}.jar");
-        Scripts::of(jar.as_ref()).expect("the scripts")
-    })
-}
-
 /// A quarter of `CHAOS_SECONDS`, in rounds that begin with `CHAOS_SEED` and count it up.
 fn keeps_its_promises(disk: Disk) {
-    let scripts = scripts();
+    let scripts = Scripts::newest();
     let _alone = alone();
     let seconds = number("CHAOS_SECONDS", ROUND);
     let seed = number("CHAOS_SEED", 1);

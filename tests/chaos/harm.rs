@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use crate::dice::Dice;
+use fairlock_testing::resp::Reply;
+use fairlock_testing::{Dice, Server, wait_until};
+
 use crate::history::{Harm, Micros, Part};
 use crate::plan::{Act, Plan};
-use crate::reply::Reply;
-use crate::server::{Server, wait_until};
 use crate::wire::Wire;
 use crate::world::{World, key, lock_name};
 

@@ -23,18 +23,6 @@
     clippy::must_use_candidate
 )]
 
-#[path = "../black_box/client.rs"]
-#[allow(dead_code, reason = "the black-box tests use the rest")]
-mod client;
-#[path = "../black_box/dice.rs"]
-mod dice;
-#[path = "../../bench/src/redisson.rs"]
-#[allow(dead_code, reason = "benchmarks use the rest")]
-mod redisson;
-#[path = "../black_box/server.rs"]
-#[allow(dead_code, reason = "the black-box tests use the rest")]
-mod server;
-
 mod actor;
 mod boundary;
 mod checker;
@@ -42,7 +30,6 @@ mod guarantees;
 mod harm;
 mod history;
 mod plan;
-mod reply;
 mod round;
 mod soak;
 mod wire;

@@ -1,6 +1,7 @@
 //! What is going to happen: which fault when, to whom. A pure function of the seed.
 
-use crate::dice::Dice;
+use fairlock_testing::Dice;
+
 use crate::history::Part;
 
 /// One fault that is to be.
@@ -83,7 +84,7 @@ pub fn plan(seed: u64, scene: Scene, length: u64) -> Plan {
     // The load gets going first.
     let mut at = 300;
     while at < length {
-        let kind = first.pop().unwrap_or_else(|| pick(&any, &mut dice));
+        let kind = first.pop().unwrap_or_else(|| dice.pick(&any));
         plan.push((at, act(kind, scene, &mut dice)));
         // What takes long delays what comes after it.
         at += 50 + dice.below(450);
@@ -107,8 +108,8 @@ fn kinds(scene: Scene) -> Vec<u64> {
 }
 
 fn act(kind: u64, scene: Scene, dice: &mut Dice) -> Act {
-    let client = index(scene.clients, dice);
-    let lock = index(scene.locks, dice);
+    let client = dice.index(scene.clients);
+    let lock = dice.index(scene.locks);
     match kind {
         0 => Act::Pause {
             ms: 20 + dice.below(600),
@@ -128,20 +129,17 @@ fn act(kind: u64, scene: Scene, dice: &mut Dice) -> Act {
         7 => Act::FlushAll,
         8 => Act::Delete {
             lock,
-            key: pick(
-                &[
-                    Part::Lock,
-                    Part::Lock,
-                    Part::Queue,
-                    Part::Deadlines,
-                    Part::Token,
-                ],
-                dice,
-            ),
+            key: dice.pick(&[
+                Part::Lock,
+                Part::Lock,
+                Part::Queue,
+                Part::Deadlines,
+                Part::Token,
+            ]),
         },
         9 => Act::Break { lock },
         10 => {
-            let (option, value) = pick(&OPTIONS, dice);
+            let (option, value) = dice.pick(&OPTIONS);
             Act::Config { option, value }
         }
         11 if dice.one_in(2) => Act::OutOfMemory {
@@ -154,17 +152,9 @@ fn act(kind: u64, scene: Scene, dice: &mut Dice) -> Act {
     }
 }
 
-fn index(count: usize, dice: &mut Dice) -> usize {
-    usize::try_from(dice.below(count as u64)).expect("small")
-}
-
-fn pick<T: Copy>(from: &[T], dice: &mut Dice) -> T {
-    from[index(from.len(), dice)]
-}
-
 fn shuffled(mut kinds: Vec<u64>, dice: &mut Dice) -> Vec<u64> {
     for last in (1..kinds.len()).rev() {
-        kinds.swap(last, index(last + 1, dice));
+        kinds.swap(last, dice.index(last + 1));
     }
     kinds
 }

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use fairlock_testing::redisson::Scripts;
+use fairlock_testing::{Server, follow};
+
 use crate::actor::{self, LEASE, SCRIPTED};
 use crate::checker::{self, Violation};
 use crate::harm::{Disk, Harmer};
 use crate::history::{Answer, History, Recorder, Request, Sight, Stall};
 use crate::plan::{Scene, plan};
-use crate::redisson::Scripts;
-use crate::server::{Server, follow};
 use crate::witness;
 use crate::world::{Load, World, command};
 
@@ -124,8 +125,8 @@ pub fn left_behind(world: &World, server: &Server) -> Vec<String> {
     let longest = Duration::from_millis(2 * LEASE + 2 * TURN);
     loop {
         let mut left = Vec::new();
-        if let Some(crate::reply::Reply::Many(keys)) = command(world, &["KEYS", "*"]) {
-            let keys = keys.iter().map(|key| key.text().to_owned());
+        if let Some(keys) = command(world, &["KEYS", "*"]) {
+            let keys = keys.items().iter().map(|key| key.text().into_owned());
             // A token is kept where it is ahead of the clock: after a failover, or a step back.
             left.extend(keys.filter(|key| !key.starts_with("fairlock_token:")));
         }

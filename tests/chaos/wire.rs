@@ -9,9 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use fairlock_testing::resp::Reply;
 use redis::Cmd;
-
-use crate::reply::Reply;
 
 /// Longest that a reply may take; a waiter that waits longer counts as forgotten.
 const GIVE_UP: Duration = Duration::from_mins(1);

@@ -5,10 +5,11 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use fairlock_testing::Server;
+use fairlock_testing::redisson::Scripts;
+use fairlock_testing::resp::Reply;
+
 use crate::history::Recorder;
-use crate::redisson::Scripts;
-use crate::reply::Reply;
-use crate::server::Server;
 use crate::wire::{Gone, Handle, Wire};
 
 /// How busy the clients are; milliseconds, drawn below these limits.

@@ -12,17 +12,10 @@
     clippy::must_use_candidate
 )]
 
-#[path = "../black_box/client.rs"]
-#[allow(dead_code, reason = "the black-box tests use the rest")]
-mod client;
-#[path = "../black_box/server.rs"]
-#[allow(dead_code, reason = "the black-box tests use the rest")]
-mod server;
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use server::{Server, wait_until};
+use fairlock_testing::{Server, wait_until};
 
 /// What every recipe shows, in its own words.
 const SHOWN: [&str; 9] = [

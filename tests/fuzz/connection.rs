@@ -7,7 +7,9 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use crate::reply::{Reply, fault, read};
+use fairlock_testing::resp::Reply;
+
+use crate::reply::fault;
 use crate::words::Words;
 
 /// What has been sent and come back.
@@ -50,14 +52,14 @@ impl Connection {
         let mut socket = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
         let mut reader = BufReader::new(socket.try_clone().expect("a second handle"));
         socket.write_all(b"CLIENT ID\r\n").expect("sent");
-        let Ok(Reply::Int(id)) = read(&mut reader) else {
+        let Ok(Reply::Int(id)) = Reply::read(&mut reader) else {
             panic!("no id");
         };
         let traffic = Arc::new(Mutex::new(Traffic::default()));
         let shared = Arc::clone(&traffic);
         thread::spawn(move || {
             loop {
-                let reply = read(&mut reader);
+                let reply = Reply::read(&mut reader);
                 if !take(&shared, reply) {
                     break;
                 }
@@ -121,7 +123,7 @@ impl Connection {
 fn take(traffic: &Mutex<Traffic>, reply: std::io::Result<Reply>) -> bool {
     let mut traffic = traffic.lock().unwrap_or_else(PoisonError::into_inner);
     let reply = match reply {
-        Ok(Reply::Push) => return true,
+        Ok(Reply::Push(_)) => return true,
         Ok(reply) => reply,
         Err(error) => {
             traffic.fault.get_or_insert(format!("closed: {error}"));

@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use fairlock_testing::{Client, show};
 use redis::Value;
-
-use crate::client::{Client, show};
 
 /// Databases of the servers.
 pub const DATABASES: usize = 4;

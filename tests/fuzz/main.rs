@@ -17,22 +17,6 @@
     clippy::must_use_candidate
 )]
 
-#[path = "../black_box/client.rs"]
-#[allow(dead_code, reason = "the black-box tests use the rest")]
-mod client;
-#[path = "../redisson/driver.rs"]
-#[allow(dead_code, reason = "the tests with real clients use the rest")]
-mod driver;
-#[path = "../redisson/harvest.rs"]
-#[allow(dead_code, reason = "the tests with real clients use the rest")]
-mod harvest;
-#[path = "../redisson/releases.rs"]
-#[allow(dead_code, reason = "the tests with real clients use the rest")]
-mod releases;
-#[path = "../black_box/server.rs"]
-#[allow(dead_code, reason = "the black-box tests use the rest")]
-mod server;
-
 mod connection;
 mod data;
 mod grammar;

@@ -7,14 +7,13 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use fairlock_testing::{Client, Server, give_up, wait_until};
 use fastrand::Rng;
 use redis::Value;
 
-use crate::client::Client;
 use crate::connection::{Answers, Connection, pack};
 use crate::data::{DATABASES, Data, data, differences};
 use crate::scripts::{LIBRARY, redisson};
-use crate::server::{Server, give_up, wait_until};
 use crate::steps::{Material, Step, step};
 use crate::words::Words;
 

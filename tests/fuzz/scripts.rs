@@ -1,9 +1,9 @@
 //! Redisson's scripts, called rightly and nearly so, and other people's that call the module.
 
+use fairlock_testing::redisson::harvest::harvest;
+use fairlock_testing::redisson::{NEWEST, OLD};
 use fastrand::Rng;
 
-use crate::harvest::harvest;
-use crate::releases::{NEWEST, OLD};
 use crate::words::{
     Words, bytes, count, derived, duration, lock, moment, once_in, owner, pick, wild,
 };

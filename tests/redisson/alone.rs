@@ -12,13 +12,12 @@ use std::sync::{Barrier, Mutex};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
+use fairlock_testing::redisson::{Driver, each_release};
+use fairlock_testing::{Dice, Server};
+
 use crate::conformance::nothing_is_left;
-use crate::dice::Dice;
-use crate::driver::Driver;
 use crate::interception::Interception;
-use crate::releases::each_release;
 use crate::scenarios::Side;
-use crate::server::Server;
 use crate::stream::{Left, Seen, Stream};
 
 const SEEDS: std::ops::Range<u64> = 1..5;

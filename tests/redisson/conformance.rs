@@ -1,10 +1,9 @@
 //! What Redisson's fair lock promises, on a server with the module: each release, two JVMs.
 
-use crate::client::Client;
-use crate::driver::{Answer, Driver};
+use fairlock_testing::redisson::{Answer, Driver, NEWEST, each_release};
+use fairlock_testing::{Client, Server, wait_until};
+
 use crate::interception::INTERCEPTIONS;
-use crate::releases::{NEWEST, each_release};
-use crate::server::{Server, wait_until};
 
 /// Who waits for `k`, in order.
 const QUEUE: &str = "LRANGE redisson_lock_queue:{k} 0 -1";

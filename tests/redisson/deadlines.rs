@@ -4,18 +4,13 @@
 //! On a plain server the waiter is lost. With the module a waiter of the server's own keeps its
 //! place whatever Redisson's scripts do; a Redisson client does where the scripts run natively.
 
-use std::fs;
-use std::path::Path;
-
+use fairlock_testing::redisson::{Answer, Driver, NEWEST, Options};
+use fairlock_testing::{Blocked, Client, MovableClock, Server, wait_until};
 use tempfile::TempDir;
 
-use crate::client::{Blocked, Client};
 use crate::conformance::{queue, wait_for_queue};
-use crate::driver::{Answer, Driver, Options};
 use crate::interception::INTERCEPTIONS;
-use crate::releases::NEWEST;
 use crate::scenarios::{QUEUE, SETTINGS, Side, comes_about};
-use crate::server::{Server, clock_library, wait_until};
 
 /// Far more than a waiter's patience.
 const TEN_MINUTES: i64 = 600;
@@ -155,23 +150,22 @@ struct OutOfTime {
 
 fn with_clock(server: &Server, seconds: i64) -> OutOfTime {
     let folder = TempDir::new().expect("a temporary directory");
-    let clock = folder.path().join("clock");
-    fs::write(&clock, seconds.to_ne_bytes()).expect("written");
-    let library = clock_library(folder.path());
-    let driver = start_with_clock(server, &library, &clock);
+    let clock = MovableClock::new(folder.path());
+    clock.set(seconds);
+    let driver = start_with_clock(server, &clock);
     OutOfTime {
         driver,
         _folder: folder,
     }
 }
 
-fn start_with_clock(server: &Server, library: &Path, clock: &Path) -> Driver {
+fn start_with_clock(server: &Server, clock: &MovableClock) -> Driver {
     let starting = Driver::spawn(&Options {
         release: NEWEST,
         mode: "single",
         ports: &[server.port],
         settings: SETTINGS,
-        clock: Some((library, clock)),
+        clock: Some(clock),
     });
     starting.ready()
 }

@@ -9,14 +9,13 @@
 
 use std::time::Instant;
 
+use fairlock_testing::redisson::harvest::{Script, harvest};
+use fairlock_testing::redisson::releases;
+use fairlock_testing::{Client, Dice, Server, show, wait_until};
 use redis::Value;
 
-use crate::client::{Client, show};
-use crate::harvest::{Script, harvest};
 use crate::listener::{Listener, Message};
-use crate::releases::releases;
-use crate::server::{Server, wait_until};
-use crate::states::{Case, Random};
+use crate::states::Case;
 
 /// Cases that are run before everything is compared and forgotten.
 const BATCH: usize = 500;
@@ -54,11 +53,11 @@ fn native_forms_do_what_the_scripts_do() {
     for (release, seed) in releases().iter().zip(seed..) {
         let scripts = harvest(release);
         println!("Redisson {release}, seed {seed}");
-        compare(&scripts, cases, &mut Random::new(seed));
+        compare(&scripts, cases, &mut Dice::new(seed, 0));
     }
 }
 
-fn compare(scripts: &[Script], cases: usize, random: &mut Random) {
+fn compare(scripts: &[Script], cases: usize, dice: &mut Dice) {
     let sides = Sides {
         lua: Server::with(&OPTIONS),
         native: Server::with(&[&OPTIONS[..], &["--fairlock.intercept-eval", "yes"]].concat()),
@@ -80,7 +79,7 @@ fn compare(scripts: &[Script], cases: usize, random: &mut Random) {
     let mut done = 0;
     while done < cases {
         let batch: Vec<Case> = (0..BATCH)
-            .map(|n| Case::new(&scripts[n % scripts.len()], done + n, random))
+            .map(|n| Case::new(&scripts[n % scripts.len()], done + n, dice))
             .collect();
         sides.compare_batch(&mut lua, &mut native, &batch);
         done += batch.len();

@@ -5,8 +5,8 @@
 
 use std::path::Path;
 
-use crate::harvest::{Script, harvest};
-use crate::releases::releases;
+use fairlock_testing::redisson::harvest::{Script, harvest};
+use fairlock_testing::redisson::releases;
 
 const TABLE: &str = "src/redisson/scripts.tsv";
 const HEADER: &str = "sha1\tbytes\trole\tkeys\targuments\tfirst\tlast";

@@ -7,14 +7,12 @@ use std::sync::{Arc, Mutex, RwLock};
 use std::thread;
 use std::time::Duration;
 
-use crate::client::Client;
+use fairlock_testing::redisson::{Driver, is_long_run, releases};
+use fairlock_testing::{Client, Dice, Server, wait_until};
+
 use crate::conformance::nothing_is_left;
-use crate::dice::Dice;
-use crate::driver::Driver;
 use crate::interception::{INTERCEPTIONS, Interception};
 use crate::participants::{blocking, polling, redisson};
-use crate::releases::{is_long_run, releases};
-use crate::server::{Server, wait_until};
 use crate::stream::{Seen, Stream};
 
 /// What a polling waiter has to come for the lock, on a busy machine too.

@@ -3,10 +3,10 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::client::{Client, show};
-use crate::harvest::script;
+use fairlock_testing::redisson::harvest::script;
+use fairlock_testing::{Client, Server, show};
+
 use crate::scenarios::QUEUE;
-use crate::server::Server;
 
 /// Milliseconds: what `lock()` asks with.
 pub const PATIENCE: u64 = 300_000;

@@ -10,9 +10,10 @@ use std::panic::resume_unwind;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use fairlock_testing::Server;
+use fairlock_testing::redisson::{NEWEST, OLD, is_long_run, releases};
+
 use crate::interception::Interception;
-use crate::releases::{NEWEST, OLD, is_long_run, releases};
-use crate::server::Server;
 use crate::stage::{Look, Stage, TURN};
 
 /// Patience of five minutes with the script that knew five seconds: what is used most, for long.

@@ -1,11 +1,9 @@
 //! Interception as clients and operators see it: what is run natively, what is left to Lua, and
 //! who may.
 
+use fairlock_testing::redisson::harvest::{SCRIPTS, script};
+use fairlock_testing::{Client, Server, Wire, show, wait_until};
 use redis::Value;
-
-use crate::client::{Client, show};
-use crate::harvest::{SCRIPTS, script};
-use crate::server::{Server, wait_until};
 
 fn intercepting(options: &[&str]) -> Server {
     Server::with(&[&["--fairlock.intercept-eval", "yes"], options].concat())
@@ -243,7 +241,7 @@ fn nothing_is_reachable_without_authentication() {
     let server = intercepting(&[]);
     server.connect().run("CONFIG SET requirepass secret");
     // The client cannot ask for its id either.
-    let mut wire = crate::client::Wire::new(server.port);
+    let mut wire = Wire::new(server.port);
     for words in [call("lock"), by_text("lock")] {
         wire.send_words(&words);
         assert!(wire.line().starts_with("-NOAUTH "));

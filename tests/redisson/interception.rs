@@ -1,6 +1,6 @@
 //! Whether the server runs Redisson's scripts natively.
 
-use crate::server::Server;
+use fairlock_testing::Server;
 
 /// What `fairlock.intercept-eval` is set to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

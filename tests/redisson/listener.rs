@@ -3,10 +3,8 @@
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 
+use fairlock_testing::{Client, give_up};
 use redis::{Connection, Msg};
-
-use crate::client::Client;
-use crate::server::give_up;
 
 /// A message with its channel.
 pub type Message = (String, String);

@@ -1,8 +1,8 @@
 //! Tests with real Redisson clients, of several releases, against real servers with the module
 //! and without it.
 //!
-//! The clients are JVMs that run `Driver.java`; `scripts/redisson` fetches the releases and
-//! compiles it. Two releases are enough for every day, an old and a new one;
+//! The clients are JVMs that run `Driver.java`; `testing/redisson/fetch` fetches the releases
+//! and compiles it. Two releases are enough for every day, an old and a new one;
 //! `REDISSON_RELEASES` names others (`all` or a list such as `3.16.8 4.7.0`).
 
 #![allow(missing_docs)]
@@ -14,22 +14,10 @@
     clippy::must_use_candidate
 )]
 
-#[path = "../black_box/client.rs"]
-#[allow(dead_code, reason = "the black-box tests use the rest")]
-mod client;
-#[path = "../black_box/dice.rs"]
-mod dice;
-#[path = "../black_box/server.rs"]
-#[allow(dead_code, reason = "the black-box tests use the rest")]
-mod server;
-
-mod driver;
 mod hand;
-mod harvest;
 mod interception;
 mod keys;
 mod listener;
-mod releases;
 mod replica;
 mod stage;
 mod states;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::client::{Blocked, Listener};
-use crate::dice::Dice;
-use crate::driver::Driver;
+use fairlock_testing::redisson::Driver;
+use fairlock_testing::{Blocked, Dice, Listener};
+
 use crate::fleet::{Fleet, LEASE, wait_for_replacement};
 
 /// Longest that a thread of a JVM waits, ms, where scripts can cost it its place. Until 3.31.0 one

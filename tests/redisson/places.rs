@@ -3,13 +3,13 @@
 
 use std::time::{Duration, Instant};
 
+use fairlock_testing::redisson::{Driver, NEWEST};
+use fairlock_testing::wait_until;
+
 use crate::conformance::{nothing_is_left, queue, wait_for_queue};
-use crate::driver::Driver;
 use crate::hand::{ACQUIRED, Hand, PATIENCE};
 use crate::interception::{INTERCEPTIONS, Interception};
-use crate::releases::NEWEST;
 use crate::scenarios::{SETTINGS, Side, scripts};
-use crate::server::wait_until;
 use crate::stage::pass;
 
 /// Long enough for whoever comes at once.

@@ -7,12 +7,11 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::client::Client;
+use fairlock_testing::redisson::{Answer, Driver, NEWEST, OLD, each_release};
+use fairlock_testing::{Client, Server, wait_until};
+
 use crate::conformance::{nothing_is_left, queue, wait_for_queue, wait_for_renewal};
-use crate::driver::{Answer, Driver};
 use crate::interception::{INTERCEPTIONS, Interception};
-use crate::releases::{NEWEST, OLD, each_release};
-use crate::server::{Server, wait_until};
 use crate::topologies::commands;
 
 /// Who waits for `k`, in order.

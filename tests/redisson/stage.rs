@@ -5,11 +5,11 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use crate::client::Client;
+use fairlock_testing::redisson::{Answer, Driver};
+use fairlock_testing::{Client, Server, wait_until};
+
 use crate::conformance::waiting;
-use crate::driver::{Answer, Driver};
 use crate::listener::{Listener, Message};
-use crate::server::{Server, wait_until};
 use crate::topologies::commands;
 use crate::trace::Trace;
 use crate::view::{KEYS, Names, View, name};

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use crate::dice::mix;
-use crate::harvest::Script;
+use fairlock_testing::Dice;
+use fairlock_testing::redisson::harvest::Script;
 
 /// A command's words.
 pub type Words = Vec<Vec<u8>>;
@@ -26,34 +26,6 @@ pub struct Case {
     pub goes_by_position: bool,
     /// The waiters' scores before the call.
     pub scores: Vec<(String, f64)>,
-}
-
-/// Numbers that follow each other without an order: the same from the same seed.
-#[derive(Debug)]
-pub struct Random(u64);
-
-impl Random {
-    pub fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    fn next(&mut self) -> u64 {
-        mix(&mut self.0)
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        let limit = u64::try_from(limit).expect("small");
-        usize::try_from(self.next() % limit).expect("small")
-    }
-
-    /// True once in so many times.
-    fn once_in(&mut self, times: usize) -> bool {
-        self.below(times) == 0
-    }
-
-    fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
-        choices[self.below(choices.len())]
-    }
 }
 
 const OWNERS: [&str; 5] = ["a:1", "b:1", "c:1", "d:1", "e:1"];
@@ -126,15 +98,14 @@ impl Case {
     pub const SCORES: usize = 3;
 
     /// A case for a script; each has a lock of its own, by its number.
-    pub fn new(script: &Script, number: usize, random: &mut Random) -> Self {
+    pub fn new(script: &Script, number: usize, dice: &mut Dice) -> Self {
         let keys = Keys::of(number);
         let now = now();
         let mut commands = vec![words("MULTI")];
-        let owner = random.pick(&OWNERS);
-        let (goes_by_the_clock, known) =
-            state(&keys, now, owner, script.role, random, &mut commands);
-        let arguments = arguments(script, owner, now, random);
-        let (call, arguments) = call(script, arguments, &keys, random);
+        let owner = dice.pick(&OWNERS);
+        let (goes_by_the_clock, known) = state(&keys, now, owner, script.role, dice, &mut commands);
+        let arguments = arguments(script, owner, now, dice);
+        let (call, arguments) = call(script, arguments, &keys, dice);
         commands.push(call);
         let caller = match script.role {
             "leave" | "renew" => owner,
@@ -198,41 +169,41 @@ fn state(
     now: u64,
     caller: &str,
     role: &str,
-    random: &mut Random,
+    dice: &mut Dice,
     commands: &mut Vec<Words>,
 ) -> (bool, Vec<(String, f64)>) {
     let Keys {
         lock, queue, latch, ..
     } = keys;
     let mut add = |line: String| commands.push(words(&line));
-    let holder = random.below(12);
+    let holder = dice.index(12);
     match holder {
         0..4 => (),
-        4 if random.once_in(4) => add(format!("SET {lock} x")),
-        4 if random.once_in(4) => add(format!(
+        4 if dice.one_in(4) => add(format!("SET {lock} x")),
+        4 if dice.one_in(4) => add(format!(
             "HSET {lock} {} {}",
             OWNERS[0],
-            random.pick(&["x", "1.5", "9223372036854775807", "-9223372036854775808"])
+            dice.pick(&["x", "1.5", "9223372036854775807", "-9223372036854775808"])
         )),
         4 => add(format!("HSET {lock} {} 1 {} 2", OWNERS[1], OWNERS[3])),
         _ => add(format!(
             "HSET {lock} {} {}",
-            random.pick(&OWNERS),
-            random.pick(&["1", "1", "2", "3", "0", "-1"])
+            dice.pick(&OWNERS),
+            dice.pick(&["1", "1", "2", "3", "0", "-1"])
         )),
     }
-    let leased = random.once_in(2);
+    let leased = dice.one_in(2);
     if leased {
         add(format!(
             "PEXPIRE {lock} {}",
-            random.pick(&["30000", "600000", "90000000"])
+            dice.pick(&["30000", "600000", "90000000"])
         ));
     }
     let mut waiting: Vec<&str> = OWNERS.to_vec();
     for index in (1..waiting.len()).rev() {
-        waiting.swap(index, random.below(index + 1));
+        waiting.swap(index, dice.index(index + 1));
     }
-    waiting.truncate(random.pick(&[0, 0, 1, 2, 3, 5]));
+    waiting.truncate(dice.pick(&[0, 0, 1, 2, 3, 5]));
     let mut scores = Vec::new();
     for owner in &waiting {
         // Who asks lives, and would lose its place by a script that finds its score over.
@@ -241,24 +212,24 @@ fn state(
         let score = if *owner == caller || all_live {
             (now + 900_000).to_string()
         } else {
-            score(now, random)
+            score(now, dice)
         };
         add(format!("RPUSH {queue} {owner}"));
         add(format!("ZADD {} {score} {owner}", keys.scores));
         scores.push(((*owner).to_owned(), score.parse().expect("a number")));
     }
-    if waiting.is_empty() && random.once_in(40) {
+    if waiting.is_empty() && dice.one_in(40) {
         add(format!("SET {queue} x"));
     }
-    if random.once_in(60) {
+    if dice.one_in(60) {
         add(format!("DEL {}", keys.scores));
         add(format!("SADD {} x", keys.scores));
     }
-    match random.below(20) {
+    match dice.index(20) {
         0 => add(format!("SET {latch} 1 PX 50000")),
         1 => add(format!("SET {latch} 0")),
-        2 if random.once_in(4) => add(format!("SET {latch} {}", random.pick(&["x", "1.5", "07"]))),
-        3 if random.once_in(4) => add(format!("RPUSH {latch} x")),
+        2 if dice.one_in(4) => add(format!("SET {latch} {}", dice.pick(&["x", "1.5", "07"]))),
+        3 if dice.one_in(4) => add(format!("RPUSH {latch} x")),
         _ => (),
     }
     (leased, scores)
@@ -266,9 +237,9 @@ fn state(
 
 /// The end of a waiter's time: long over, ahead, far away, not whole. One that is over by some clocks
 /// only says nothing: natively the server's counts as well.
-fn score(now: u64, random: &mut Random) -> String {
+fn score(now: u64, dice: &mut Dice) -> String {
     let at = |offset: i64| now.saturating_add_signed(offset);
-    match random.below(16) {
+    match dice.index(16) {
         0..5 => at(300_000).to_string(),
         5..8 => at(5_000).to_string(),
         8 => at(-700_000).to_string(),
@@ -276,8 +247,8 @@ fn score(now: u64, random: &mut Random) -> String {
         10 => at(-650_000).to_string(),
         11 => format!("{}.25", at(60_000)),
         12 => at(-3_600_000).to_string(),
-        13 => random.pick(&["0", "-300000", "1", "0.5"]).to_owned(),
-        14 => random.pick(&["1e18", "9007199254740993"]).to_owned(),
+        13 => dice.pick(&["0", "-300000", "1", "0.5"]).to_owned(),
+        14 => dice.pick(&["1e18", "9007199254740993"]).to_owned(),
         _ => at(86_400_000).to_string(),
     }
 }
@@ -288,7 +259,7 @@ fn call(
     script: &Script,
     mut arguments: Vec<String>,
     keys: &Keys,
-    random: &mut Random,
+    dice: &mut Dice,
 ) -> (Words, Vec<String>) {
     let mut names = match script.role {
         "leave" => vec![&keys.queue, &keys.scores],
@@ -303,14 +274,14 @@ fn call(
     };
     names.truncate(script.keys);
     if script.renews_many() {
-        for _ in 0..random.below(4) {
-            names.push(random.pick(&[&keys.lock, &keys.lock, &keys.channel, &keys.queue]));
-            arguments.push(random.pick(&OWNERS).to_owned());
+        for _ in 0..dice.index(4) {
+            names.push(dice.pick(&[&keys.lock, &keys.lock, &keys.channel, &keys.queue]));
+            arguments.push(dice.pick(&OWNERS).to_owned());
         }
     }
-    if random.once_in(40) {
-        let changed = random.below(arguments.len());
-        let strange = random.pick(&STRANGE);
+    if dice.one_in(40) {
+        let changed = dice.index(arguments.len());
+        let strange = dice.pick(&STRANGE);
         // By a clock that is years off, Lua drops its own caller, or leaves the dead.
         let clock = match script.role {
             "force-unlock" => 1,
@@ -321,13 +292,13 @@ fn call(
         let strange = if is_time { "x" } else { strange };
         strange.clone_into(&mut arguments[changed]);
     }
-    match random.below(180) {
+    match dice.index(180) {
         0..3 => drop(arguments.pop()),
         3..6 => arguments.push("more".to_owned()),
         6..9 => drop(names.pop()),
         _ => (),
     }
-    let mut words = if random.once_in(2) {
+    let mut words = if dice.one_in(2) {
         vec![b"EVALSHA".to_vec(), script.sha1.clone().into_bytes()]
     } else {
         vec![b"EVAL".to_vec(), script.text.clone()]
@@ -358,20 +329,20 @@ const STRANGE: [&str; 12] = [
 ];
 
 /// ARGV in the script's order.
-fn arguments(script: &Script, owner: &str, now: u64, random: &mut Random) -> Vec<String> {
-    let lease = random.pick(&["30000", "1000", "600000"]).to_owned();
+fn arguments(script: &Script, owner: &str, now: u64, dice: &mut Dice) -> Vec<String> {
+    let lease = dice.pick(&["30000", "1000", "600000"]).to_owned();
     let owner = owner.to_owned();
-    let wait = random
+    let wait = dice
         .pick(&["300000", "5000", "300000", "0", "9223372036854775807"])
         .to_owned();
-    let skew = random.pick(&[0, 0, 0, 0, 3, -600_000, 600_000]);
+    let skew = dice.pick(&[0, 0, 0, 0, 3, -600_000, 600_000]);
     let time = now.saturating_add_signed(skew);
     // Not the module's own message, so that a listener can tell them apart.
     let message = "7".to_owned();
-    let publish = random
+    let publish = dice
         .pick(&["PUBLISH", "PUBLISH", "SPUBLISH", "publish"])
         .to_owned();
-    let latch = random.pick(&["13500", "20000"]).to_owned();
+    let latch = dice.pick(&["13500", "20000"]).to_owned();
     let now = time.to_string();
     let mut arguments = match script.role {
         "try-lock" | "try-lock-non-reentrant" => vec![lease, owner, now, wait],

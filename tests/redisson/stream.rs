@@ -10,9 +10,10 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use fairlock_testing::{Client, Server, wait_until};
+
 use crate::keys::Keys;
 use crate::replica::{Effect, Replica};
-use crate::server::{Server, wait_until};
 
 /// What a busy machine may add to any promised time.
 const SLACK: Duration = Duration::from_secs(5);
@@ -70,7 +71,7 @@ impl Stream {
 
     /// All that was seen up to now.
     pub fn finish(self) -> Seen {
-        crate::client::Client::new(self.port, 2).run(&format!("SET {END} 1 PX 1"));
+        Client::new(self.port, 2).run(&format!("SET {END} 1 PX 1"));
         self.reader.join().expect("the witness");
         std::mem::take(&mut *self.seen.lock().expect("no panic elsewhere"))
     }

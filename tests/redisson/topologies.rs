@@ -1,12 +1,11 @@
 //! Redisson's clients and FAIRLOCK's own on one lock, on one server, on a master with replicas,
 //! and in a cluster.
 
-use crate::client::{Blocked, Client};
+use fairlock_testing::redisson::{Driver, Options, each_release};
+use fairlock_testing::{Blocked, Client, Server, wait_until};
+
 use crate::conformance::{nothing_is_left, queue, wait_for_queue};
-use crate::driver::{Driver, Options};
 use crate::interception::{INTERCEPTIONS, Interception};
-use crate::releases::each_release;
-use crate::server::{Server, wait_until};
 
 /// Two clients of the same servers, connected.
 fn two_clients(release: &str, mode: &str, ports: &[u16]) -> [Driver; 2] {

@@ -6,9 +6,9 @@
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 
-use crate::client::Client;
+use fairlock_testing::{Client, Server, give_up, wait_until};
+
 use crate::replica::Replica;
-use crate::server::{Server, give_up, wait_until};
 
 /// Written to the server to mark the moment up to which writes are wanted.
 pub const NOW: &str = "trace-until-now";

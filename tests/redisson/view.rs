@@ -3,9 +3,8 @@
 
 use std::collections::HashMap;
 
+use fairlock_testing::{Client, show};
 use redis::Value;
-
-use crate::client::{Client, show};
 
 /// The keys of `k`: itself, its queue, its deadlines.
 pub const KEYS: [&str; 3] = ["k", "redisson_lock_queue:{k}", "redisson_lock_timeout:{k}"];

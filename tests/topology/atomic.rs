@@ -4,9 +4,10 @@
 //! Until it is the other node's, everything goes on where it was, and at the other node nothing happens,
 //! though the keys are there already. Other servers do not have it: there each test says that it was skipped.
 
-use crate::client::Listener;
-use crate::cluster::{Cluster, QUEUE, Scene, goes_on};
-use crate::server::wait_until;
+use fairlock_testing::cluster::Cluster;
+use fairlock_testing::{Listener, wait_until};
+
+use crate::scene::{QUEUE, Scene, goes_on};
 use crate::slots::{AWAY, HOME, Migration, PAUSE, is_known, prevent, two_masters, wait_for};
 
 const LONG_TURN: &[&str] = &["--fairlock.turn", "60000"];

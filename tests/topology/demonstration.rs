@@ -3,9 +3,8 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use fairlock_testing::Server;
 use tempfile::TempDir;
-
-use crate::server::Server;
 
 #[test]
 fn the_cluster_that_is_started_for_users_shows_what_it_promises() {

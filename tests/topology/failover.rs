@@ -2,9 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use crate::client::{Blocked, Wire};
-use crate::cluster::{Cluster, Node, QUEUE, Scene, goes_on};
-use crate::server::{Server, wait_until};
+use fairlock_testing::cluster::{Cluster, Node};
+use fairlock_testing::{Blocked, Server, Wire, wait_until};
+
+use crate::scene::{QUEUE, Scene, goes_on};
 
 /// Three masters, each with a replica; the scene at the master of `k`, and its replica has it.
 fn with_scene() -> (Cluster, Scene, usize) {

@@ -11,14 +11,8 @@
     clippy::must_use_candidate
 )]
 
-#[path = "../black_box/client.rs"]
-#[allow(dead_code, reason = "the black-box tests use the rest")]
-mod client;
-#[path = "../black_box/server.rs"]
-#[allow(dead_code, reason = "the black-box tests use the rest")]
-mod server;
-
-mod cluster;
+mod moving;
+mod scene;
 mod slots;
 
 mod atomic;

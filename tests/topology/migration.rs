@@ -3,9 +3,11 @@
 //! While it moves, no node sees all of the lock: only its holder is served, and nobody is told
 //! anything wrong. When it has moved, everybody is where the lock is, in the order of the queue.
 
-use crate::client::Listener;
-use crate::cluster::{Cluster, Move, QUEUE, Scene, goes_on, keys_of};
-use crate::server::wait_until;
+use fairlock_testing::cluster::Cluster;
+use fairlock_testing::{Listener, wait_until};
+
+use crate::moving::{Move, keys_of};
+use crate::scene::{QUEUE, Scene, goes_on};
 
 /// The lock `k` is the first of two masters'.
 const HOME: usize = 0;

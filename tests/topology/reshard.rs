@@ -4,10 +4,10 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
+use fairlock_testing::cluster::Cluster;
+use fairlock_testing::wait_until;
 use redis::cluster::ClusterClient;
 
-use crate::cluster::Cluster;
-use crate::server::wait_until;
 use crate::slots::{Migration, two_masters};
 
 /// Locks in the first slots of the first node, which are those that move.

@@ -1,8 +1,8 @@
 //! Every command goes to the node of its lock's key, and finds all of the lock there.
 
+use fairlock_testing::cluster::Cluster;
+use fairlock_testing::wait_until;
 use redis::cluster::{ClusterClient, ClusterConnection};
-
-use crate::cluster::Cluster;
 
 const COMMANDS: [&str; 8] = [
     "ACQUIRE {} a",
@@ -123,7 +123,7 @@ fn a_blocked_cluster_client_is_served() {
         let mut waiter = client(&cluster);
         let ask = format!("FAIRLOCK.ACQUIRE {lock} b WAIT 30000");
         let waiting = std::thread::spawn(move || run::<i64>(&mut waiter, &ask));
-        crate::server::wait_until("b waits", || cluster.masters[node].blocked() == 1);
+        wait_until("b waits", || cluster.masters[node].blocked() == 1);
         let left: i64 = run(&mut holder, &format!("FAIRLOCK.RELEASE {lock} a"));
         assert_eq!(left, 0);
         assert!(waiting.join().expect("a token") > token);

@@ -7,11 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use fairlock_testing::{Client, Server, wait_until};
 use tempfile::TempDir;
 
-use crate::client::Client;
-use crate::cluster::{QUEUE, Scene, goes_on};
-use crate::server::{Server, wait_until};
+use crate::scene::{QUEUE, Scene, goes_on};
 
 const SENTINELS: usize = 3;
 

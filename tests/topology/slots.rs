@@ -2,8 +2,8 @@
 
 use std::ops::RangeInclusive;
 
-use crate::cluster::{Cluster, Node};
-use crate::server::{Server, wait_until};
+use fairlock_testing::cluster::{Cluster, Node};
+use fairlock_testing::{Server, wait_until};
 
 /// The lock `k` is the first of two masters'.
 pub const HOME: usize = 0;

@@ -8,12 +8,12 @@ use std::rc::Rc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, bail};
+use fairlock_testing::redisson::Scripts;
 
 use super::LEASE;
 use super::wait::Wait;
 use crate::crowd::{Member, Traffic};
 use crate::pairs::{Manner, Names};
-use crate::redisson::Scripts;
 use crate::resp::{Reply, encode};
 
 /// One client.

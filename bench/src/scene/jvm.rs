@@ -1,6 +1,7 @@
 //! Real Redisson clients: what their users get from loading the module, and from interception.
 
 use anyhow::Result;
+use fairlock_testing::redisson::NEWEST;
 
 use crate::bench::Bench;
 use crate::jvm::{Jvm, Locks, Pairs};
@@ -84,7 +85,7 @@ pub fn run(bench: &mut Bench) -> Result<()> {
         .map(|(_, kind)| bench.server(*kind, &[]))
         .collect();
     let mut servers = servers?;
-    let mut jvm = Jvm::start(&bench.jars, &servers)?;
+    let mut jvm = Jvm::start(&servers)?;
     let mut loads: [Contests; LOADS.len()] = Default::default();
     // The compiler of the JVM is to be done before anything counts.
     round(bench, &mut jvm, &mut servers, "warming up", |_, _, _| ())?;
@@ -150,9 +151,8 @@ fn report(bench: &mut Bench, loads: &[Contests]) {
         })
     });
     let text = format!(
-        "Redisson {} in a JVM, with its default settings. Threads call lock() and unlock() of a fair lock, back to back; a pair is \
-         one of each. The JVM uses\nall cores, the server the first. Where threads want one lock, a pair is also a hand-off.",
-        crate::REDISSON
+        "Redisson {NEWEST} in a JVM, with its default settings. Threads call lock() and unlock() of a fair lock, back to back; a pair is \
+         one of each. The JVM uses\nall cores, the server the first. Where threads want one lock, a pair is also a hand-off."
     );
     bench.report.table(
         "Real Redisson clients",

@@ -1,41 +1,20 @@
 //! A cluster of three masters: any of its nodes will do.
 
+use fairlock_testing::cluster::{Cluster, Node};
+use fairlock_testing::wait_until;
 use serde_json::Value;
 
 use crate::program::{Program, connection, kill_connection};
-use crate::server::{Server, wait_until};
 
 /// A lock on each of the masters.
 const LOCKS: [&str; 3] = ["b", "c", "a"];
 
-/// Three masters, each with a third of the slots.
-pub fn cluster() -> [Server; 3] {
-    let servers = [(); 3].map(|()| Server::with(&["--cluster-enabled", "yes"]));
-    let ranges = ["0 5460", "5461 10922", "10923 16383"];
-    for (number, (server, range)) in servers.iter().zip(ranges).enumerate() {
-        let mut client = server.connect();
-        let first = servers[0].port;
-        for command in [
-            format!("SET-CONFIG-EPOCH {}", number + 1),
-            format!("ADDSLOTSRANGE {range}"),
-            format!("MEET 127.0.0.1 {first}"),
-        ] {
-            assert_eq!(client.run(&format!("CLUSTER {command}")), "OK");
-        }
-    }
-    for server in &servers {
-        let mut client = server.connect();
-        wait_until("the cluster is up", || {
-            let info = client.run("CLUSTER INFO");
-            let slots = client.run("CLUSTER SLOTS");
-            info.contains("cluster_state:ok")
-                && info.contains("cluster_known_nodes:3")
-                && servers
-                    .iter()
-                    .all(|server| slots.contains(&server.port.to_string()))
-        });
-    }
-    servers
+/// Three masters, each with a third of the slots. One that is gone is not given up by the others while
+/// a test looks.
+pub fn cluster() -> [Node; 3] {
+    let cluster = Cluster::start(3, 0, &["--cluster-node-timeout", "15000"]);
+    let masters = cluster.masters.try_into();
+    masters.unwrap_or_else(|_| panic!("three masters"))
 }
 
 #[test]
@@ -71,7 +50,7 @@ fn a_lock_is_lost_and_waited_for_at_its_own_master() {
 #[test]
 fn the_board_has_the_locks_of_all_masters() {
     let servers = cluster();
-    let mut holders = servers.each_ref().map(Server::connect);
+    let mut holders = servers.each_ref().map(|node| node.connect());
     for (holder, lock) in holders.iter_mut().zip(LOCKS) {
         holder.int(&format!("FAIRLOCK.ACQUIRE {lock} me SESSION"));
     }

@@ -4,10 +4,10 @@ use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 
+use fairlock_testing::{Server, wait_until};
 use tempfile::TempDir;
 
 use crate::program::{Program, connection, kill_connection};
-use crate::server::{Server, wait_until};
 
 #[test]
 fn the_commands_status_is_passed_on() {

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use fairlock_testing::{Server, wait_until};
 use tempfile::TempDir;
 
 use crate::program::{Program, connection, is_alive, kill_connection, pid_in};
-use crate::server::{Server, wait_until};
 
 /// Runs `sleep` under the lock `k` until something happens to the lock.
 fn lose(happens: impl FnOnce(&Server)) -> (i32, String) {

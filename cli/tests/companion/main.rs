@@ -10,13 +10,6 @@
     clippy::must_use_candidate
 )]
 
-#[path = "../../../tests/black_box/client.rs"]
-#[allow(dead_code, reason = "the module's own tests use the rest")]
-mod client;
-#[path = "../../../tests/black_box/server.rs"]
-#[allow(dead_code, reason = "the module's own tests use the rest")]
-mod server;
-
 mod program;
 mod scrape;
 

@@ -7,12 +7,12 @@ use std::path::Path;
 use std::process::Command;
 
 use fairlock_cli::metrics::families::FAMILIES;
+use fairlock_testing::{Server, follow, wait_until};
 use prometheus_parse::Sample;
 
 use crate::cluster::cluster;
 use crate::program::{PATH, Program};
 use crate::scrape::{Busy, read, samples, value};
-use crate::server::{Server, follow, wait_until};
 
 /// The fields of INFO fairlock, without their prefix, and their values; not the commit, which is no number.
 fn fields(server: &Server) -> Vec<(String, f64)> {

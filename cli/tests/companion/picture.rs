@@ -9,11 +9,9 @@ use fairlock_cli::server::Target;
 use fairlock_cli::top::board::Board;
 use fairlock_cli::top::collect::Collector;
 use fairlock_cli::top::{draw, picture};
+use fairlock_testing::{Blocked, Client, Server, wait_until};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
-
-use crate::client::{Blocked, Client};
-use crate::server::{Server, wait_until};
 
 /// Locks of several kinds; what holds and waits.
 fn scene(server: &Server) -> (Vec<Client>, Vec<Blocked>) {

@@ -8,8 +8,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use crate::client::Client;
-use crate::server::{Server, wait_until};
+use fairlock_testing::{Client, Server, wait_until};
 
 /// Where the program is.
 pub const PATH: &str = env!("CARGO_BIN_EXE_fairlock");

@@ -1,7 +1,8 @@
 //! What an operator is told when it cannot be done.
 
+use fairlock_testing::Server;
+
 use crate::program::{Ended, Program};
-use crate::server::Server;
 
 const ALL: [&[&str]; 4] = [
     &["exec", "k", "--", "true"],

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use fairlock_testing::{Blocked, Client, Server, wait_until};
 use prometheus_parse::{Sample, Scrape, Value};
 
-use crate::client::{Blocked, Client};
 use crate::program::Program;
-use crate::server::{Server, wait_until};
 
 /// The digest of the script by which Redisson's watchdog renewed a lease up to release 3.43.0.
 const RENEW: &str = "8e19a1ddbdee9138df9f32a480c57addab4353d1";

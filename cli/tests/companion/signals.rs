@@ -1,7 +1,8 @@
 //! Signals that `fairlock exec` gets.
 
+use fairlock_testing::{Server, wait_until};
+
 use crate::program::Program;
-use crate::server::{Server, wait_until};
 
 #[test]
 fn they_are_passed_on_to_the_command() {

@@ -1,7 +1,8 @@
 //! With a terminal.
 
+use fairlock_testing::{Server, wait_until};
+
 use crate::program::{self, Program};
-use crate::server::{Server, wait_until};
 
 #[test]
 fn top_has_a_screen_and_gives_the_terminal_back() {

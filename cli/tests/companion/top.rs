@@ -1,10 +1,9 @@
 //! `fairlock top` as lines and JSON.
 
+use fairlock_testing::{Client, Server, wait_until};
 use serde_json::Value;
 
-use crate::client::Client;
 use crate::program::Program;
-use crate::server::{Server, wait_until};
 
 /// `stock` has two waiters, `mail` one, `bound` a session.
 fn scene(server: &Server) -> Client {

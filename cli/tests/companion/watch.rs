@@ -1,9 +1,9 @@
 //! `fairlock watch`.
 
+use fairlock_testing::{Server, wait_until};
 use serde_json::Value;
 
 use crate::program::{Program, connection, kill_connection};
-use crate::server::{Server, wait_until};
 
 fn announcing() -> Server {
     Server::with(&["--notify-keyspace-events", "Kd"])

@@ -1,6 +1,9 @@
 //! Clients of all kinds. Each is one owner with one connection; it writes down whatever it asks for
 //! and whatever comes of it, and comes back when its connection breaks, as clients do.
 
+use fairlock_testing::Dice;
+use fairlock_testing::resp::Reply;
+
 mod blocking;
 mod observer;
 mod polling;
@@ -11,9 +14,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use crate::dice::Dice;
 use crate::history::{Answer, Call, Request, micros};
-use crate::reply::Reply;
 use crate::wire::{Gone, Wire};
 use crate::world::{World, lock_name, owner};
 
@@ -202,7 +203,7 @@ impl Actor {
 fn acquired(reply: Reply) -> Answer {
     match reply {
         Reply::Int(token) => Answer::Granted(Some(token)),
-        Reply::Nil | Reply::Many(_) => Answer::NotNow,
+        Reply::Nil | Reply::Items(_) => Answer::NotNow,
         other => refused(other),
     }
 }
@@ -226,7 +227,7 @@ fn done(reply: Reply) -> Answer {
 
 fn refused(reply: Reply) -> Answer {
     Answer::Refused(match reply {
-        Reply::Error(error) => error,
+        Reply::Error(_) => reply.text().into_owned(),
         other => format!("a reply of an unexpected kind: {other:?}"),
     })
 }

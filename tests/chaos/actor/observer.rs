@@ -3,8 +3,9 @@
 use std::thread;
 use std::time::Duration;
 
+use fairlock_testing::resp::Reply;
+
 use crate::history::{Micros, Sight};
-use crate::reply::Reply;
 use crate::wire::{Gone, Wire};
 use crate::world::{World, client_of, key, lock_name};
 
@@ -41,10 +42,10 @@ fn look(world: &World, wire: &mut Wire) -> Result<(), Gone> {
 
 /// `None` unless it is the master's.
 fn sight(lock: usize, from: Micros, to: Micros, reply: &Reply) -> Option<Sight> {
-    let [role, holder, queue] = reply.many() else {
+    let [role, holder, queue] = reply.items() else {
         return None;
     };
-    (role.many().first()?.text() == "master").then(|| Sight {
+    (role.items().first()?.text() == "master").then(|| Sight {
         lock,
         from,
         to,
@@ -54,6 +55,6 @@ fn sight(lock: usize, from: Micros, to: Micros, reply: &Reply) -> Option<Sight> 
 }
 
 fn owners(reply: &Reply) -> Vec<usize> {
-    let names = reply.many().iter();
-    names.filter_map(|name| client_of(name.text())).collect()
+    let names = reply.items().iter();
+    names.filter_map(|name| client_of(&name.text())).collect()
 }

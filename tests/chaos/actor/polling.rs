@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use fairlock_testing::resp::Reply;
+
 use super::blocking::hold;
 use super::{Actor, Fate, LEASE, Over, SHORT_LEASE, acquired, done};
 use crate::history::{Answer, Request, Way};
-use crate::reply::Reply;
 use crate::wire::Gone;
 use crate::world::{key, lock_name};
 

@@ -4,10 +4,11 @@
 use std::thread;
 use std::time::Duration;
 
+use fairlock_testing::resp::Reply;
+
 use super::polling::{listen, quiet, script_acquired};
 use super::{Actor, Fate, LEASE, Over, SCRIPTED, SHORT_LEASE, refused};
 use crate::history::{Answer, Request, Way};
-use crate::reply::Reply;
 use crate::world::{key, lock_name};
 
 /// Redisson's fairLockWaitTimeout, milliseconds.

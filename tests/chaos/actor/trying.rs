@@ -1,9 +1,10 @@
 //! Tries once and never waits: NOWAIT, whole transactions; and takes others out of the queue.
 
+use fairlock_testing::resp::Reply;
+
 use super::blocking::hold;
 use super::{Actor, Fate, LEASE, Over, SHORT_LEASE, acquired, done, refused};
 use crate::history::{Answer, Request, Way};
-use crate::reply::Reply;
 use crate::world::{lock_name, owner};
 
 /// One attempt.
@@ -67,7 +68,7 @@ fn transaction(actor: &mut Actor, lock: usize) -> Result<(), Over> {
         &["FAIRLOCK.RELEASE", &lock_name, &name],
     ];
     for words in steps {
-        if !matches!(wire.ask(words), Ok(Reply::Text(_))) {
+        if !matches!(wire.ask(words), Ok(Reply::Status(_))) {
             // Refused, as it would be outside: what follows would not be in a transaction.
             actor.wire = None;
             return Ok(());
@@ -86,7 +87,7 @@ fn transaction(actor: &mut Actor, lock: usize) -> Result<(), Over> {
 
 /// Either both or neither.
 fn executed(reply: Reply) -> Answer {
-    match reply.many() {
+    match reply.items() {
         // More than none are left where the owner has held the lock before.
         [Reply::Int(token), Reply::Int(_)] => Answer::Granted(Some(*token)),
         [Reply::Nil, error] if error.is_error("NOTHELD") => Answer::NotNow,

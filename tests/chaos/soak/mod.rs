@@ -12,12 +12,14 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use fairlock_testing::Server;
+use fairlock_testing::redisson::Scripts;
+
 use crate::actor::{self, SCRIPTED};
 use crate::checker::{self, Violation};
-use crate::guarantees::{alone, number, scripts};
+use crate::guarantees::{alone, number};
 use crate::history::{History, Recorder};
 use crate::round::{finish, left_behind};
-use crate::server::Server;
 use crate::witness;
 use crate::world::{Load, World};
 
@@ -48,7 +50,7 @@ const OPTIONS: &[&str] = &[
 
 #[test]
 fn memory_and_descriptors_stay_where_they_are() {
-    let scripts = scripts();
+    let scripts = Scripts::newest();
     let _alone = alone();
     let seconds = number("SOAK_SECONDS", SHORT);
     let server = Server::with(OPTIONS);

@@ -5,12 +5,12 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Result, anyhow};
+use fairlock_testing::Server;
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
 use super::probe::{Figure, MORE_FDS, MORE_MB, MORE_PERCENT, Row, ends};
 use crate::checker::Violation;
-use crate::server::Server;
 
 /// Lines of the table.
 const LINES: usize = 12;

@@ -4,10 +4,10 @@ use std::fmt;
 use std::fs;
 use std::time::Duration;
 
+use fairlock_testing::Server;
 use hdrhistogram::Histogram;
 
 use crate::history::{Answer, Call, History, Request, Way};
-use crate::server::Server;
 
 /// Memory may be this much more at the end than at the start, in percent and besides in MB: the
 /// server's own buffers and the allocator's pages come and go.

@@ -1,0 +1,176 @@
+//! A client as tests like to use it, on the redis crate.
+//!
+//! Commands are words in one string, and replies are text: tests read like a session of redis-cli.
+
+mod blocked;
+mod listener;
+mod wire;
+
+use redis::{Connection, ConnectionLike, Value};
+
+pub use blocked::Blocked;
+pub use listener::Listener;
+pub use wire::Wire;
+
+/// A connection. Commands are words in one string; [`Client::raw`] takes any bytes.
+pub struct Client {
+    connection: Connection,
+    /// The connection's id.
+    pub id: i64,
+    port: u16,
+}
+
+impl Client {
+    /// Connects to a server of this machine, speaking RESP2 or RESP3.
+    pub fn new(port: u16, resp: u8) -> Self {
+        let suffix = if resp == 3 { "?protocol=resp3" } else { "" };
+        let url = format!("redis://127.0.0.1:{port}/{suffix}");
+        let client = redis::Client::open(url).expect("a valid address");
+        let mut connection = client.get_connection().expect("a connection");
+        let id = redis::cmd("CLIENT").arg("ID").query(&mut connection);
+        let id = id.expect("an id");
+        Self {
+            connection,
+            id,
+            port,
+        }
+    }
+
+    /// Sends a command; the reply or the error's text.
+    pub fn raw(&mut self, arguments: &[&[u8]]) -> Result<Value, String> {
+        let mut command = redis::Cmd::new();
+        for argument in arguments {
+            command.arg(*argument);
+        }
+        let reply: Result<Value, _> = command.query(&mut self.connection);
+        reply.map_err(|error| match (error.code(), error.detail()) {
+            (Some(code), Some(detail)) => format!("{code} {detail}"),
+            (Some(code), None) => code.to_owned(),
+            _ => format!("not a reply: {error}"),
+        })
+    }
+
+    /// Sends commands all at once; their replies, errors among them.
+    pub fn pipeline(&mut self, commands: &[Vec<Vec<u8>>]) -> Vec<Value> {
+        let mut pipeline = redis::Pipeline::new();
+        for command in commands {
+            let words = pipeline.cmd(std::str::from_utf8(&command[0]).expect("a name"));
+            command[1..].iter().for_each(|word| {
+                words.arg(word);
+            });
+        }
+        let packed = pipeline.get_packed_pipeline();
+        let replies = self
+            .connection
+            .req_packed_commands(&packed, 0, commands.len());
+        replies.expect("replies")
+    }
+
+    /// Sends words; the reply as text: `12`, `(nil)`, `a`, `[a, 1]`, or `(error) ...`.
+    pub fn run(&mut self, words: &str) -> String {
+        let words: Vec<&[u8]> = words.split(' ').map(str::as_bytes).collect();
+        match self.raw(&words) {
+            Ok(value) => show(&value),
+            Err(error) => format!("(error) {error}"),
+        }
+    }
+
+    /// Who holds a lock and how often, as `[a, 1]`: its hash without the field that has no name, which is
+    /// the token.
+    pub fn holders(&mut self, lock: &str) -> String {
+        let fields = self.run(&format!("HGETALL {lock}"));
+        let Some(list) = fields
+            .strip_prefix('[')
+            .and_then(|list| list.strip_suffix(']'))
+        else {
+            return fields;
+        };
+        let words: Vec<&str> = list.split(", ").collect();
+        let named = words.chunks(2).filter(|field| !field[0].is_empty());
+        format!(
+            "[{}]",
+            named.flatten().copied().collect::<Vec<_>>().join(", ")
+        )
+    }
+
+    /// The token in a lock's hash.
+    pub fn token(&mut self, lock: &str) -> i64 {
+        let token = self.raw(&[b"HGET", lock.as_bytes(), b""]);
+        token
+            .map(|token| show(&token))
+            .unwrap_or_default()
+            .parse()
+            .unwrap_or(0)
+    }
+
+    /// Runs commands as one transaction, so that no time passes between them; the reply of EXEC.
+    #[track_caller]
+    pub fn at_once(&mut self, commands: &[&str]) -> String {
+        assert_eq!(self.run("MULTI"), "OK");
+        for command in commands {
+            assert_eq!(self.run(command), "QUEUED", "{command}");
+        }
+        self.run("EXEC")
+    }
+
+    /// What a server announces in database 0 during some steps, as `event key`.
+    pub fn events(port: u16, steps: impl FnOnce()) -> Vec<String> {
+        const CHANNEL: &str = "__keyevent@0__:";
+        let mut client = Self::new(port, 2);
+        let mut channel = client.connection.as_pubsub();
+        channel
+            .psubscribe(format!("{CHANNEL}*"))
+            .expect("subscribed");
+        steps();
+        let last = format!("{CHANNEL}the-end");
+        Self::new(port, 2).run(&format!("PUBLISH {last} k"));
+        let mut events = Vec::new();
+        loop {
+            let message = channel.get_message().expect("an event");
+            let name = message.get_channel_name();
+            if name == last {
+                return events;
+            }
+            let event = name.trim_start_matches(CHANNEL);
+            let key: String = message.get_payload().expect("a key");
+            events.push(format!("{event} {key}"));
+        }
+    }
+
+    /// The whole text of a bulk reply.
+    pub fn text(&mut self, words: &str) -> String {
+        self.run(words)
+    }
+
+    /// An integer reply.
+    #[track_caller]
+    pub fn int(&mut self, words: &str) -> i64 {
+        let reply = self.run(words);
+        reply.parse().unwrap_or_else(|_| panic!("{words}: {reply}"))
+    }
+}
+
+/// A reply as text.
+pub fn show(value: &Value) -> String {
+    match value {
+        Value::Nil => "(nil)".to_owned(),
+        Value::Int(number) => number.to_string(),
+        Value::Boolean(value) => value.to_string(),
+        Value::Double(value) => value.to_string(),
+        Value::Okay => "OK".to_owned(),
+        Value::SimpleString(text) => text.clone(),
+        Value::BulkString(bytes) => bytes.escape_ascii().to_string().replace("\\r\\n", "\n"),
+        Value::Array(items) | Value::Set(items) => {
+            let items: Vec<_> = items.iter().map(show).collect();
+            format!("[{}]", items.join(", "))
+        }
+        Value::Map(pairs) => {
+            let pairs: Vec<_> = pairs
+                .iter()
+                .map(|(key, value)| format!("{}: {}", show(key), show(value)))
+                .collect();
+            format!("{{{}}}", pairs.join(", "))
+        }
+        other => format!("{other:?}"),
+    }
+}

@@ -1,0 +1,72 @@
+//! A connection on which tests see line by line what comes back, and when.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+
+use crate::wait::give_up;
+
+/// A bare connection, for tests of what comes back line by line, and when.
+pub struct Wire {
+    socket: BufReader<TcpStream>,
+    /// The connection's id; 0 if the server does not tell.
+    pub id: i64,
+}
+
+impl Wire {
+    /// Connects to a server of this machine.
+    pub fn new(port: u16) -> Self {
+        let socket = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
+        let timeout = Some(give_up());
+        socket.set_read_timeout(timeout).expect("a timeout");
+        let mut wire = Self {
+            socket: BufReader::new(socket),
+            id: 0,
+        };
+        wire.send("CLIENT ID");
+        let id = wire.line();
+        wire.id = id.trim_start_matches(':').parse().unwrap_or(0);
+        wire
+    }
+
+    /// Sends commands, one a line, all at once.
+    pub fn send(&mut self, commands: &str) {
+        let bytes = format!("{}\r\n", commands.replace('\n', "\r\n"));
+        // A connection that was closed shows that by what it replies.
+        let _ = self.socket.get_mut().write_all(bytes.as_bytes());
+    }
+
+    /// Sends one command of any words.
+    pub fn send_words(&mut self, words: &[Vec<u8>]) {
+        let mut command = redis::Cmd::new();
+        for word in words {
+            command.arg(word);
+        }
+        let sent = self
+            .socket
+            .get_mut()
+            .write_all(&command.get_packed_command());
+        sent.expect("sent");
+    }
+
+    /// The next line that comes back, as the protocol has it; empty when the connection is closed.
+    pub fn line(&mut self) -> String {
+        self.line_if_open().unwrap_or_default()
+    }
+
+    /// A token, or another integer, that comes back.
+    #[track_caller]
+    pub fn token(&mut self) -> i64 {
+        let line = self.line();
+        let token = line.strip_prefix(':').and_then(|token| token.parse().ok());
+        token.unwrap_or_else(|| panic!("no token: {line}"))
+    }
+
+    /// The next line that comes back, which can be an empty string; `None` when the connection is
+    /// closed.
+    pub fn line_if_open(&mut self) -> Option<String> {
+        let mut line = String::new();
+        // A reset is a way of closing.
+        let _ = self.socket.read_line(&mut line);
+        (!line.is_empty()).then(|| line.trim_end().to_owned())
+    }
+}

@@ -1,0 +1,163 @@
+//! A cluster of real servers with the module.
+
+use std::ops::{Deref, DerefMut};
+
+use crate::server::Server;
+use crate::wait::wait_until;
+
+/// Milliseconds; a busy machine must not make a node look dead.
+const NODE_TIMEOUT: &str = "4000";
+
+/// A node.
+pub struct Node {
+    server: Server,
+    /// By which other nodes know it.
+    pub id: String,
+}
+
+impl Deref for Node {
+    type Target = Server;
+
+    fn deref(&self) -> &Server {
+        &self.server
+    }
+}
+
+impl DerefMut for Node {
+    fn deref_mut(&mut self) -> &mut Server {
+        &mut self.server
+    }
+}
+
+impl Node {
+    fn start(options: &[&str]) -> Self {
+        let cluster = [
+            "--cluster-enabled",
+            "yes",
+            "--cluster-node-timeout",
+            NODE_TIMEOUT,
+            // A replica that has fallen behind for a moment is still a candidate.
+            "--cluster-replica-validity-factor",
+            "0",
+            "--repl-diskless-sync-delay",
+            "0",
+        ];
+        let server = Server::with_movable_clock(&[&cluster[..], options].concat());
+        let id = server.connect().run("CLUSTER MYID");
+        Self { server, id }
+    }
+
+    /// Where clients reach it.
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// Runs a command that must not fail.
+    #[track_caller]
+    pub fn run(&self, command: &str) -> String {
+        let reply = self.connect().run(command);
+        assert!(!reply.starts_with("(error)"), "{command}: {reply}");
+        reply
+    }
+
+    /// Runs a command as a client that was sent here by ASK.
+    pub fn asking(&self, command: &str) -> String {
+        let mut client = self.connect();
+        assert_eq!(client.run("ASKING"), "OK");
+        client.run(command)
+    }
+
+    fn is_ok(&self) -> bool {
+        self.run("CLUSTER INFO").contains("cluster_state:ok")
+    }
+
+    fn knows(&self, other: &Self) -> bool {
+        self.run("CLUSTER NODES").contains(&other.id)
+    }
+}
+
+/// Masters that share the slots, and their replicas.
+pub struct Cluster {
+    /// In the order of their slots.
+    pub masters: Vec<Node>,
+    /// Those of the first master, the second and so on, and round again.
+    pub replicas: Vec<Node>,
+}
+
+impl Cluster {
+    /// Starts masters with equal shares of the slots, each with so many replicas.
+    pub fn start(masters: usize, replicas: usize, options: &[&str]) -> Self {
+        let start = |count| (0..count).map(|_| Node::start(options)).collect();
+        let cluster = Self {
+            masters: start(masters),
+            replicas: start(masters * replicas),
+        };
+        for (number, master) in cluster.masters.iter().enumerate() {
+            let first = number * 16_384 / masters;
+            let last = (number + 1) * 16_384 / masters - 1;
+            master.run(&format!("CLUSTER ADDSLOTSRANGE {first} {last}"));
+            master.run(&format!("CLUSTER SET-CONFIG-EPOCH {}", number + 1));
+        }
+        let first = &cluster.masters[0];
+        for node in cluster.nodes() {
+            first.run(&format!("CLUSTER MEET 127.0.0.1 {}", node.port));
+        }
+        wait_until("the nodes know each other", || {
+            let mut pairs = cluster
+                .nodes()
+                .flat_map(|a| cluster.nodes().map(move |b| (a, b)));
+            pairs.all(|(a, b)| a.knows(b))
+        });
+        for (number, replica) in cluster.replicas.iter().enumerate() {
+            let master = &cluster.masters[number % masters].id;
+            replica.run(&format!("CLUSTER REPLICATE {master}"));
+        }
+        cluster.is_ready();
+        cluster
+    }
+
+    /// Waits until all nodes are content.
+    pub fn is_ready(&self) {
+        wait_until("the replicas are up to date", || {
+            let mut links = self
+                .replicas
+                .iter()
+                .map(|node| node.info("replication", "master_link_status"));
+            links.all(|status| status == "up")
+        });
+        let replicas = self.replicas.len();
+        wait_until("all agree on who is whose replica", || {
+            let agrees =
+                |node: &Node| node.run("CLUSTER NODES").matches("slave ").count() == replicas;
+            self.nodes().all(agrees)
+        });
+        wait_until("the cluster is up", || self.nodes().all(Node::is_ok));
+    }
+
+    /// All of them.
+    pub fn nodes(&self) -> impl Iterator<Item = &Node> {
+        self.masters.iter().chain(&self.replicas)
+    }
+
+    /// The slot of a key.
+    pub fn slot(&self, key: &str) -> usize {
+        let slot = self.masters[0].run(&format!("CLUSTER KEYSLOT {key}"));
+        slot.parse().expect("a slot")
+    }
+
+    /// The number of the master that a slot was given at the start.
+    pub fn home(&self, key: &str) -> usize {
+        let masters = self.masters.len();
+        let slot = self.slot(key);
+        let home = (0..masters).find(|number| slot < (number + 1) * 16_384 / masters);
+        home.expect("a master")
+    }
+
+    /// A lock whose slot is this master's.
+    pub fn lock_of(&self, master: usize) -> String {
+        let mut names = (0..).map(|number| format!("lock-{number}"));
+        names
+            .find(|name| self.home(name) == master)
+            .expect("a name")
+    }
+}

@@ -1,0 +1,36 @@
+//! What the tests of the module, of the companion and the benchmarks share. None of it is part of
+//! what is shipped.
+//!
+//! - [`Server`]: a real server for one test, with the module or without; [`cluster`]: several;
+//! - [`Client`]: a connection as tests like it; [`Blocked`], [`Listener`], [`Wire`]: others;
+//! - [`wait_until`]: tests wait for conditions, never for time;
+//! - [`redisson`]: its releases, its scripts, and real clients in a JVM;
+//! - [`resp`]: the protocol, for tests that read what comes back themselves;
+//! - [`dice`]: random numbers that a seed determines; [`clock`]: a wall clock that a test sets;
+//! - [`native`]: libraries in C that a test has built; [`paths`]: where things lie.
+
+// What cannot go on panics; that is a test's way of failing.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::missing_panics_doc,
+    clippy::must_use_candidate
+)]
+
+pub mod client;
+pub mod clock;
+pub mod cluster;
+pub mod dice;
+pub mod native;
+pub mod paths;
+pub mod redisson;
+pub mod resp;
+pub mod server;
+mod wait;
+
+pub use client::{Blocked, Client, Listener, Wire, show};
+pub use clock::MovableClock;
+pub use dice::Dice;
+pub use server::{Launch, Server, follow};
+pub use wait::{give_up, wait_until};

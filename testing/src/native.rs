@@ -1,0 +1,20 @@
+//! Libraries in C that a test has built: modules that behave in some way, and what is preloaded.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::paths;
+
+/// Builds a library from one source of the repository into a directory.
+pub fn library(source: &str, dir: &Path) -> PathBuf {
+    let source = paths::root().join(source);
+    let name = source.file_stem().expect("the name of a source");
+    let library = dir.join(name).with_extension("so");
+    let built = Command::new("cc")
+        .args(["-O1", "-Wall", "-Werror", "-shared", "-fPIC", "-o"])
+        .arg(&library)
+        .arg(&source)
+        .status();
+    assert!(built.expect("a C compiler").success());
+    library
+}

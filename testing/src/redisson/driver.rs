@@ -1,0 +1,272 @@
+//! A real Redisson client: a JVM that does what it is told, line by line (see `Driver.java`).
+
+use std::cell::OnceCell;
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use crate::clock::MovableClock;
+use crate::redisson::releases;
+use crate::server::Server;
+
+/// Longest a test waits for an answer. Only ever reached on failure.
+const GIVE_UP: Duration = Duration::from_mins(1);
+/// What old releases reach into.
+const OPENED: [&str; 8] = [
+    "lang",
+    "util",
+    "math",
+    "net",
+    "text",
+    "util.concurrent",
+    "io",
+    "nio",
+];
+/// A client is short-lived, and one of several on a small machine.
+const FRUGAL: [&str; 5] = [
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:-UsePerfData",
+    "-Xshare:auto",
+    "-Xmx128m",
+];
+
+/// Who waits for which answer; nothing once the client has ended.
+type Pending = Arc<Mutex<Option<HashMap<u64, Sender<String>>>>>;
+
+/// How a client is to be started.
+pub struct Options<'a> {
+    /// Its release.
+    pub release: &'a str,
+    /// `single`, `replicated` or `cluster`.
+    pub mode: &'a str,
+    /// Those of its servers, on 127.0.0.1.
+    pub ports: &'a [u16],
+    /// Settings of `Config`, such as `fairLockWaitTimeout=2000`. A release that has not one of
+    /// them leaves it alone.
+    pub settings: &'a [&'a str],
+    /// The wall clock that it goes by, if that is not the machine's.
+    pub clock: Option<&'a MovableClock>,
+}
+
+/// A client; killed when dropped, without a goodbye to anybody.
+pub struct Driver {
+    process: Mutex<Child>,
+    input: Mutex<ChildStdin>,
+    pending: Pending,
+    next: AtomicU64,
+    /// What the JVM had to say.
+    errors: Arc<Mutex<String>>,
+}
+
+/// The answer to an operation, when it comes.
+pub struct Answer {
+    operation: String,
+    receiver: Receiver<String>,
+    /// What has come and was not taken yet.
+    early: OnceCell<String>,
+}
+
+impl Driver {
+    /// Clients of one server, one for each release, that start at the same time.
+    pub fn several<const N: usize>(
+        releases: [&str; N],
+        server: &Server,
+        settings: &[&str],
+    ) -> [Self; N] {
+        let ports = &[server.port];
+        let started = releases.map(|release| {
+            Self::spawn(&Options {
+                release,
+                mode: "single",
+                ports,
+                settings,
+                clock: None,
+            })
+        });
+        started.map(Starting::ready)
+    }
+
+    /// Starts a client without waiting until it is connected.
+    pub fn spawn(options: &Options<'_>) -> Starting {
+        let addresses: Vec<String> = options.ports.iter().copied().map(address).collect();
+        let mut command = Command::new("java");
+        command.args(FRUGAL);
+        for package in OPENED {
+            command.arg(format!("--add-opens=java.base/java.{package}=ALL-UNNAMED"));
+        }
+        command
+            .arg("-cp")
+            .arg(releases::folder(options.release).join("*"))
+            .args(["Driver", options.mode, &addresses.join(",")])
+            .args(options.settings);
+        if let Some(clock) = options.clock {
+            clock.give_to(&mut command);
+        }
+        Starting::new(&mut command)
+    }
+
+    /// Lets a thread of the client do something: `lock k`, `tryLock k 200 1000`, `unlock k`, ...
+    pub fn send(&self, thread: &str, operation: &str) -> Answer {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let (sender, receiver) = mpsc::channel();
+        let mut pending = self.pending.lock().expect("no panic elsewhere");
+        if let Some(pending) = pending.as_mut() {
+            pending.insert(id, sender);
+        }
+        drop(pending);
+        let (operation_name, rest) = operation.split_once(' ').unwrap_or((operation, ""));
+        let line = format!("{id} {thread} {operation_name} {rest}");
+        let mut input = self.input.lock().expect("no panic elsewhere");
+        // A client that was killed takes nothing, and whoever waits learns that it has ended.
+        let _ = writeln!(input, "{}", line.trim_end());
+        Answer {
+            operation: format!("{thread}: {operation}"),
+            receiver,
+            early: OnceCell::new(),
+        }
+    }
+
+    /// Lets a thread of the client do something, and waits until it is done.
+    #[track_caller]
+    pub fn run(&self, thread: &str, operation: &str) -> String {
+        self.send(thread, operation).get()
+    }
+
+    /// Kills the JVM: connections break, and nobody renews, unlocks or leaves a queue.
+    pub fn kill(&self) {
+        let mut process = self.process.lock().expect("no panic elsewhere");
+        // It may have ended by itself; then there is nothing to kill.
+        let _ = process.kill();
+        let _ = process.wait();
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.kill();
+        if thread::panicking() {
+            let errors = self.errors.lock().map(|text| text.clone());
+            println!("a client said:\n{}", errors.unwrap_or_default());
+        }
+    }
+}
+
+impl Answer {
+    /// The answer: `true`, `false`, `done`, `failed ...`, or `gone` when the client was killed.
+    #[track_caller]
+    pub fn get(self) -> String {
+        if let Some(answer) = self.early.into_inner() {
+            return answer;
+        }
+        match self.receiver.recv_timeout(GIVE_UP) {
+            Ok(answer) => answer,
+            Err(mpsc::RecvTimeoutError::Disconnected) => "gone".to_owned(),
+            Err(mpsc::RecvTimeoutError::Timeout) => panic!("no answer to {}", self.operation),
+        }
+    }
+
+    /// Whether the answer has come.
+    pub fn has_come(&self) -> bool {
+        if self.early.get().is_none()
+            && let Some(answer) = self.poll()
+        {
+            let _ = self.early.set(answer);
+        }
+        self.early.get().is_some()
+    }
+
+    /// The answer, if it has come.
+    pub fn poll(&self) -> Option<String> {
+        if let Some(answer) = self.early.get() {
+            return Some(answer.clone());
+        }
+        match self.receiver.try_recv() {
+            Ok(answer) => Some(answer),
+            Err(TryRecvError::Disconnected) => Some("gone".to_owned()),
+            Err(TryRecvError::Empty) => None,
+        }
+    }
+}
+
+/// A client that may not be connected yet.
+pub struct Starting {
+    driver: Driver,
+    ready: Receiver<()>,
+}
+
+impl Starting {
+    fn new(command: &mut Command) -> Self {
+        let mut process = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("java is installed");
+        let input = process.stdin.take().expect("a pipe");
+        let output = process.stdout.take().expect("a pipe");
+        let errors = process.stderr.take().expect("a pipe");
+        let (sender, ready) = mpsc::channel();
+        let pending = Pending::new(Mutex::new(Some(HashMap::new())));
+        let answers = Arc::clone(&pending);
+        thread::spawn(move || take_answers(output, &sender, &answers));
+        let said = Arc::default();
+        let saying = Arc::clone(&said);
+        thread::spawn(move || take_errors(errors, &saying));
+        let driver = Driver {
+            process: Mutex::new(process),
+            input: Mutex::new(input),
+            pending,
+            next: AtomicU64::new(0),
+            errors: said,
+        };
+        Self { driver, ready }
+    }
+
+    /// Waits until it is connected.
+    #[track_caller]
+    pub fn ready(self) -> Driver {
+        let ready = self.ready.recv_timeout(GIVE_UP);
+        assert!(ready.is_ok(), "the client does not start");
+        self.driver
+    }
+}
+
+/// Hands the answers out until the client ends; then whoever still waits for one learns of it.
+fn take_answers(output: impl Read, ready: &Sender<()>, pending: &Pending) {
+    for line in BufReader::new(output).lines().map_while(Result::ok) {
+        if line == "ready" {
+            // The test may have failed meanwhile.
+            let _ = ready.send(());
+            continue;
+        }
+        let Some((id, answer)) = line.split_once(' ') else {
+            continue;
+        };
+        let Ok(id) = id.parse() else { continue };
+        let mut pending = pending.lock().expect("no panic elsewhere");
+        let waiting = pending.as_mut().and_then(|pending| pending.remove(&id));
+        if let Some(waiting) = waiting {
+            // Not every answer is waited for.
+            let _ = waiting.send(answer.to_owned());
+        }
+    }
+    *pending.lock().expect("no panic elsewhere") = None;
+}
+
+fn take_errors(errors: impl Read, said: &Mutex<String>) {
+    for line in BufReader::new(errors).lines().map_while(Result::ok) {
+        let mut said = said.lock().expect("no panic elsewhere");
+        said.push_str(&line);
+        said.push('\n');
+    }
+}
+
+fn address(port: u16) -> String {
+    format!("redis://127.0.0.1:{port}")
+}

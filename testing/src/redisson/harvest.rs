@@ -1,0 +1,200 @@
+//! The scripts of a release, taken from a real client at work: what MONITOR shows on a plain
+//! server while it locks, waits, gives up and unlocks.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::sync::{Arc, LazyLock, Mutex};
+use std::thread;
+
+use crate::client::show;
+use crate::redisson::{Driver, NEWEST};
+use crate::server::Server;
+use crate::wait::wait_until;
+
+/// One script as a client sent it.
+#[derive(Clone, Debug)]
+pub struct Script {
+    /// What it is for, in the words of `src/redisson/scripts.tsv`.
+    pub role: &'static str,
+    /// What the client sent.
+    pub text: Vec<u8>,
+    /// Its SHA-1 in hexadecimal digits.
+    pub sha1: String,
+    /// How many keys it was called with.
+    pub keys: usize,
+    /// How many arguments it was called with.
+    pub arguments: usize,
+}
+
+impl Script {
+    /// Whether it takes any number of locks, though it was seen with one.
+    pub fn renews_many(&self) -> bool {
+        self.role == "renew" && self.text.starts_with(b"local")
+    }
+}
+
+/// What the client does in turn, and the role of a script that is new then. Where the lock is held
+/// long enough, its lease is renewed.
+const STEPS: [(&str, &str, &str); 8] = [
+    ("try-lock", "1", "tryLock k"),
+    ("renew", "", ""),
+    ("unlock", "1", "unlock k"),
+    ("lock", "1", "lock k"),
+    ("leave", "2", "tryLock k 100 -1"),
+    ("force-unlock", "2", "forceUnlock k"),
+    ("try-lock-non-reentrant", "1", "tryLock nonreentrant:n"),
+    ("lock-non-reentrant", "1", "lock nonreentrant:m"),
+];
+
+/// The locks of these steps.
+const LOCKS: [&[u8]; 3] = [b"k", b"n", b"m"];
+
+/// Those of the newest release.
+pub static SCRIPTS: LazyLock<Vec<Script>> = LazyLock::new(|| harvest(NEWEST));
+
+/// The newest release's script for something.
+pub fn script(role: &str) -> &'static Script {
+    let mut scripts = SCRIPTS.iter();
+    scripts.find(|script| script.role == role).expect("a role")
+}
+
+/// All scripts of a release's fair lock.
+pub fn harvest(release: &str) -> Vec<Script> {
+    let server = Server::without_module(&[]);
+    let settings = ["lockWatchdogTimeout=600", "useScriptCache=false"];
+    let [driver] = Driver::several([release], &server, &settings);
+    let monitor = Monitor::start(&server);
+    let mut scripts: Vec<Script> = Vec::new();
+    for (role, thread, operation) in STEPS {
+        if role == "renew" {
+            wait_until("the lease is renewed", || {
+                !monitor.unknown(&scripts).is_empty()
+            });
+        } else {
+            // A release that has no such lock says so, and sends nothing.
+            driver.run(thread, operation);
+        }
+        monitor.catch_up();
+        let found = monitor.unknown(&scripts);
+        assert!(
+            found.len() <= 1,
+            "{release}: {} scripts of {role}",
+            found.len()
+        );
+        for call in found {
+            let sha1 = server.connect().raw(&[b"SCRIPT", b"LOAD", &call[1]]);
+            scripts.push(Script {
+                role,
+                keys: number(&call[2]),
+                arguments: call.len() - 3 - number(&call[2]),
+                sha1: show(&sha1.expect("a digest")),
+                text: call[1].clone(),
+            });
+        }
+    }
+    scripts
+}
+
+fn number(text: &[u8]) -> usize {
+    let text = std::str::from_utf8(text).expect("digits");
+    text.parse().expect("a number")
+}
+
+/// A command as MONITOR shows it.
+type Words = Vec<Vec<u8>>;
+
+/// Writes down what a server is sent.
+struct Monitor<'s> {
+    server: &'s Server,
+    seen: Arc<Mutex<Vec<Words>>>,
+}
+
+impl<'s> Monitor<'s> {
+    fn start(server: &'s Server) -> Self {
+        let mut socket = TcpStream::connect(("127.0.0.1", server.port)).expect("a connection");
+        socket.write_all(b"MONITOR\r\n").expect("sent");
+        let mut lines = BufReader::new(socket).lines();
+        assert_eq!(lines.next().expect("a reply").expect("a line"), "+OK");
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let taken = Arc::clone(&seen);
+        thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                let (_, command) = line.split_once("] ").expect("a command");
+                // What scripts call is shown as well, as coming from them.
+                if !line.contains(" lua] ") {
+                    taken.lock().expect("no panic").push(words(command));
+                }
+            }
+        });
+        Self { server, seen }
+    }
+
+    /// Waits until it has seen all that was sent so far.
+    fn catch_up(&self) {
+        let before = self.seen.lock().expect("no panic").len();
+        let marker = format!("seen-{before}");
+        self.server.connect().run(&format!("ECHO {marker}"));
+        wait_until("the monitor has caught up", || {
+            let seen = self.seen.lock().expect("no panic");
+            seen.iter()
+                .any(|words| words.last().is_some_and(|word| word == marker.as_bytes()))
+        });
+    }
+
+    /// Calls of scripts that are not known yet, one of each.
+    fn unknown(&self, known: &[Script]) -> Vec<Words> {
+        let mut found: Vec<Words> = Vec::new();
+        for words in self.seen.lock().expect("no panic").iter() {
+            // A client tries scripts of other kinds when it connects.
+            let is_ours = |key: &Vec<u8>| {
+                LOCKS.contains(&key.as_slice()) || key.starts_with(b"redisson_lock_")
+            };
+            let is_eval = words[0].eq_ignore_ascii_case(b"eval") && words[3..].iter().any(is_ours);
+            let is_known = |text| known.iter().any(|script| &script.text == text);
+            if is_eval && !is_known(&words[1]) && !found.iter().any(|call| call[1] == words[1]) {
+                found.push(words.clone());
+            }
+        }
+        found
+    }
+}
+
+/// The words of a command, as `"SET" "k" "a\nb"`.
+fn words(line: &str) -> Words {
+    let mut words = Vec::new();
+    let mut bytes = line.bytes();
+    while let Some(byte) = bytes.next() {
+        if byte == b'"' {
+            words.push(word(&mut bytes));
+        }
+    }
+    words
+}
+
+/// The rest of a word, up to its closing quote.
+fn word(bytes: &mut impl Iterator<Item = u8>) -> Vec<u8> {
+    let mut word = Vec::new();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'"' => break,
+            b'\\' => word.push(escaped(bytes)),
+            other => word.push(other),
+        }
+    }
+    word
+}
+
+fn escaped(bytes: &mut impl Iterator<Item = u8>) -> u8 {
+    match bytes.next().expect("something escaped") {
+        b'n' => b'\n',
+        b'r' => b'\r',
+        b't' => b'\t',
+        b'a' => 7,
+        b'b' => 8,
+        b'x' => {
+            let digits: String = bytes.take(2).map(char::from).collect();
+            u8::from_str_radix(&digits, 16).expect("hexadecimal digits")
+        }
+        other => other,
+    }
+}

@@ -1,0 +1,15 @@
+//! Redisson: its releases, the scripts of its fair lock, and real clients.
+//!
+//! - [`releases()`]: which there are, and where they are fetched to;
+//! - [`scripts`]: three scripts of a release, from its jar alone;
+//! - [`Driver`]: a client, a JVM that does what a test tells it;
+//! - [`harvest`]: all scripts of a release, from what such a client sends.
+
+mod driver;
+pub mod harvest;
+mod releases;
+pub mod scripts;
+
+pub use driver::{Answer, Driver, Options, Starting};
+pub use releases::{NEWEST, OLD, each_release, folder, is_long_run, jar, releases};
+pub use scripts::Scripts;

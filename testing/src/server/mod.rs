@@ -1,0 +1,265 @@
+//! A real redis-server, with the module or without.
+//!
+//! Each server has a port chosen by the system and a temporary directory of its own, and is ended
+//! by its own handle, so tests run in parallel.
+
+mod launch;
+mod process;
+
+use std::fs;
+use std::path::Path;
+use std::process::Child;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use crate::client::{Blocked, Client};
+use crate::clock::MovableClock;
+use crate::wait::{give_up, wait_until};
+
+pub use launch::{Launch, module};
+pub(crate) use launch::{foreign_module, wrapper};
+
+/// A server process; killed when dropped.
+pub struct Server {
+    process: Child,
+    /// Where it listens, on 127.0.0.1.
+    pub port: u16,
+    dir: TempDir,
+    launch: Launch,
+}
+
+impl Server {
+    /// With the module, and no persistence.
+    pub fn start() -> Self {
+        Self::with(&[])
+    }
+
+    /// With the module and options such as `--appendonly yes`.
+    pub fn with(options: &[&str]) -> Self {
+        Self::launch(&Launch::with_module(options))
+    }
+
+    /// A plain server; the first option can be the path of a configuration file.
+    pub fn without_module(options: &[&str]) -> Self {
+        Self::launch(&Launch::plain(options))
+    }
+
+    /// Started in some way, in a directory of its own.
+    pub fn launch(launch: &Launch) -> Self {
+        let dir = TempDir::new().expect("a temporary directory");
+        Self::in_dir(dir, launch)
+    }
+
+    /// With the module and options, and a wall clock that [`Server::set_clock`] can set.
+    pub fn with_movable_clock(options: &[&str]) -> Self {
+        let dir = TempDir::new().expect("a temporary directory");
+        let clock = MovableClock::new(dir.path());
+        Self::in_dir(dir, &Launch::with_module(options).by(clock))
+    }
+
+    /// Sets the server's wall clock so many seconds ahead of this machine's, or behind.
+    pub fn set_clock(&self, seconds: i64) {
+        let clock = self.launch.clock.as_ref();
+        clock.expect("a clock that can be set").set(seconds);
+    }
+
+    /// A server on what another one left in its directory.
+    fn in_dir(dir: TempDir, launch: &Launch) -> Self {
+        // The port is free when it is chosen, and somebody may be faster: then the next one.
+        for _ in 0..20 {
+            let (process, port) = launch.spawn(dir.path());
+            let mut server = Self {
+                process,
+                port,
+                dir: TempDir::new().expect("a temporary directory"),
+                launch: launch.clone(),
+            };
+            if server.is_up() {
+                server.dir = dir;
+                return server;
+            }
+        }
+        panic!("redis-server does not start:\n{}", log(dir.path()));
+    }
+
+    /// Waits until it answers, with its data loaded. False if it has ended, or is not ours.
+    fn is_up(&mut self) -> bool {
+        let ours = format!("process_id:{}\r", self.process.id());
+        let start = Instant::now();
+        while start.elapsed() < give_up() {
+            if self
+                .process
+                .try_wait()
+                .expect("the server's state")
+                .is_some()
+            {
+                return false;
+            }
+            let url = format!("redis://127.0.0.1:{}", self.port);
+            let client = redis::Client::open(url).expect("a valid address");
+            if let Ok(mut connection) = client.get_connection() {
+                let info = redis::cmd("INFO").query::<String>(&mut connection);
+                let info = info.unwrap_or_default();
+                // Another server could have taken the port.
+                if info.contains("process_id:") && !info.contains(&ours) {
+                    return false;
+                }
+                if info.contains(&ours) && info.contains("\nloading:0\r") {
+                    return true;
+                }
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        false
+    }
+
+    /// A new connection, RESP2.
+    pub fn connect(&self) -> Client {
+        Client::new(self.port, 2)
+    }
+
+    /// A new connection, RESP3.
+    pub fn connect_resp3(&self) -> Client {
+        Client::new(self.port, 3)
+    }
+
+    /// Sends a command that is expected to block, on a connection of its own, and waits until the
+    /// server has blocked it.
+    pub fn block(&self, command: &str) -> Blocked {
+        let blocked = Blocked::send(self.port, command);
+        let mut client = self.connect();
+        let list = format!("CLIENT LIST ID {}", blocked.id);
+        wait_until(command, || {
+            client.text(&list).contains(" flags=b ") || blocked.is_done()
+        });
+        blocked
+    }
+
+    /// Clients blocked now.
+    pub fn blocked(&self) -> usize {
+        self.info("clients", "blocked_clients")
+            .parse()
+            .expect("a number")
+    }
+
+    /// Where the module is that it has loaded.
+    pub fn module_path(&self) -> String {
+        let list = self.connect().run("MODULE LIST");
+        // Newer servers bring modules of their own.
+        let paths = list
+            .split("path, ")
+            .filter_map(|rest| rest.split(',').next());
+        let ours = paths.filter(|path| path.ends_with("libfairlock.so")).last();
+        ours.expect("a path").to_owned()
+    }
+
+    /// A field of INFO.
+    pub fn info(&self, section: &str, field: &str) -> String {
+        let info = self.connect().text(&format!("INFO {section}"));
+        let line = info
+            .lines()
+            .find_map(|line| line.strip_prefix(&format!("{field}:")));
+        line.unwrap_or_default().to_owned()
+    }
+
+    /// Whether it knows the ACL categories of a module's commands, and tells a module that looks at
+    /// commands whose they are: Redis does since 7.2, and all of Valkey, which calls itself 7.2.4.
+    pub fn knows_7_2(&self) -> bool {
+        !self.info("server", "redis_version").starts_with("7.0.")
+    }
+
+    /// What the server has logged.
+    pub fn log(&self) -> String {
+        log(self.dir.path())
+    }
+
+    /// The server's own directory.
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Kills the server without warning, and starts it again on what is on disk.
+    #[must_use]
+    pub fn kill_and_restart(self) -> Self {
+        let launch = self.launch.clone();
+        self.kill_and_launch(&launch)
+    }
+
+    /// Kills the server, and starts one without the module on what is on disk.
+    #[must_use]
+    pub fn kill_and_restart_without_module(self, options: &[&str]) -> Self {
+        let mut launch = Launch::plain(options);
+        launch.clock.clone_from(&self.launch.clock);
+        self.kill_and_launch(&launch)
+    }
+
+    fn kill_and_launch(mut self, launch: &Launch) -> Self {
+        self.kill();
+        let dir = std::mem::replace(&mut self.dir, TempDir::new().expect("a directory"));
+        Self::in_dir(dir, launch)
+    }
+
+    fn kill(&mut self) {
+        // It may have ended by itself; then there is nothing to kill.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        self.check_findings();
+    }
+
+    /// Has the server end by itself, so that its wrapper tells what has leaked.
+    fn end(&mut self) {
+        if matches!(self.process.try_wait(), Ok(None)) {
+            self.signal("TERM");
+            let start = Instant::now();
+            while matches!(self.process.try_wait(), Ok(None)) && start.elapsed() < give_up() {
+                thread::sleep(Duration::from_millis(10));
+            }
+        }
+    }
+
+    /// Whatever the wrapper has found fails the test.
+    fn check_findings(&self) {
+        let errors = fs::read_to_string(self.dir().join("errors")).unwrap_or_default();
+        let found = errors.lines().any(|line| line.starts_with("=="));
+        assert!(
+            wrapper().is_empty() || !found || thread::panicking(),
+            "the server's wrapper has found something:\n{errors}"
+        );
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if !wrapper().is_empty() && !thread::panicking() {
+            self.end();
+        }
+        self.kill();
+        if thread::panicking() {
+            eprintln!("the server's log:\n{}", self.log());
+        }
+    }
+}
+
+/// Makes a server the replica of another.
+pub fn follow(replica: &Server, master: &Server) {
+    // By default the master waits five seconds for more replicas to come.
+    master
+        .connect()
+        .run("CONFIG SET repl-diskless-sync-delay 0");
+    replica
+        .connect()
+        .run(&format!("REPLICAOF 127.0.0.1 {}", master.port));
+    wait_until("the replica is up to date", || {
+        replica.info("replication", "master_link_status") == "up"
+            && master
+                .info("replication", "slave0")
+                .contains("state=online")
+    });
+}
+
+fn log(dir: &Path) -> String {
+    let read = |name| fs::read_to_string(dir.join(name)).unwrap_or_default();
+    read("errors") + &read("log")
+}

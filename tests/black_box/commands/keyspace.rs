@@ -1,0 +1,99 @@
+//! The keyspace: after any steps the four keys show what the contract's table says.
+
+use fairlock_testing::Server;
+
+#[test]
+fn a_lock_with_waiters_has_the_three_keys_of_the_table() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let token = client.int("FAIRLOCK.ACQUIRE orders a LEASE 60000");
+    client.run("FAIRLOCK.ACQUIRE orders b ENQUEUE PATIENCE 70000");
+    let _blocked = server.block("FAIRLOCK.ACQUIRE orders c PATIENCE 80000");
+    assert_eq!(client.run("TYPE orders"), "hash");
+    assert_eq!(client.holders("orders"), "[a, 1]");
+    assert!((50_000..=60_000).contains(&client.int("PTTL orders")));
+    assert_eq!(
+        client.run("LRANGE redisson_lock_queue:{orders} 0 -1"),
+        "[b, c]"
+    );
+    assert_eq!(client.run("TTL redisson_lock_queue:{orders}"), "-1");
+    assert_eq!(
+        client.run("ZRANGE redisson_lock_timeout:{orders} 0 -1"),
+        "[b, c]"
+    );
+    let b = client.int("ZSCORE redisson_lock_timeout:{orders} b");
+    let c = client.int("ZSCORE redisson_lock_timeout:{orders} c");
+    // The lease's end, and each one's patience times its position.
+    assert!((89_000..=91_000).contains(&(c - b)), "{b} {c}");
+    assert_eq!(client.token("orders"), token);
+    assert_eq!(client.int("DBSIZE"), 3);
+}
+
+#[test]
+fn a_name_with_a_brace_is_not_wrapped() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE shop{7}:x a");
+    client.run("FAIRLOCK.ACQUIRE shop{7}:x b ENQUEUE");
+    assert_eq!(
+        client.run("LRANGE redisson_lock_queue:shop{7}:x 0 -1"),
+        "[b]"
+    );
+    assert_eq!(client.run("ZCARD redisson_lock_timeout:shop{7}:x"), "1");
+    assert_eq!(client.int("DBSIZE"), 3);
+}
+
+#[test]
+fn nothing_outlives_the_lock() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a");
+    client.run("FAIRLOCK.ACQUIRE k b ENQUEUE");
+    client.int("FAIRLOCK.RELEASE k a");
+    client.int("FAIRLOCK.ACQUIRE k b");
+    client.int("FAIRLOCK.RELEASE k b");
+    assert_eq!(client.run("KEYS *"), "[]");
+}
+
+#[test]
+fn a_refused_command_does_not_disturb_a_watch() {
+    let server = Server::start();
+    let (mut client, mut watcher) = (server.connect(), server.connect());
+    client.int("FAIRLOCK.ACQUIRE k a");
+    watcher.run("WATCH k redisson_lock_queue:{k} fairlock_token:{k}");
+    client.run("FAIRLOCK.ACQUIRE k b NOWAIT");
+    client.run("FAIRLOCK.RELEASE k b");
+    client.run("FAIRLOCK.RENEW k b");
+    client.run("FAIRLOCK.CANCEL k b");
+    watcher.run("MULTI");
+    watcher.run("PING");
+    assert_eq!(watcher.run("EXEC"), "[PONG]");
+    watcher.run("WATCH k");
+    client.run("FAIRLOCK.RENEW k a");
+    watcher.run("MULTI");
+    watcher.run("PING");
+    assert_eq!(watcher.run("EXEC"), "(nil)");
+}
+
+#[test]
+fn a_client_stays_in_its_database_whatever_it_moves_and_copies() {
+    let server = Server::start();
+    let (mut client, mut other) = (server.connect(), server.connect());
+    for command in ["COPY x y DB 3", "COPY x y DB 4", "MOVE x 5", "MOVE x 6"] {
+        client.run("SELECT 2");
+        client.run("SET x 1");
+        assert_eq!(client.run(command), "1");
+        let list = other.text(&format!("CLIENT LIST ID {}", client.id));
+        assert!(list.contains(" db=2 "), "{command}: {list}");
+    }
+    client.run("SET x 1");
+    client.run("MULTI");
+    client.run("MOVE x 7");
+    client.run("SET here 1");
+    assert_eq!(client.run("EXEC"), "[1, OK]");
+    other.run("SELECT 2");
+    assert_eq!(other.run("EXISTS here"), "1");
+    let script = "redis.call('MOVE', 'here', 7) return redis.call('EXISTS', 'y')";
+    let run = client.raw(&[b"EVAL", script.as_bytes(), b"0"]);
+    assert_eq!(run, Ok(redis::Value::Int(0)));
+}

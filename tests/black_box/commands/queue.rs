@@ -1,0 +1,68 @@
+//! `FAIRLOCK.QUEUE`.
+
+use fairlock_testing::Server;
+
+#[test]
+fn nobody_waits_for_an_unknown_lock() {
+    let server = Server::start();
+    assert_eq!(server.connect().run("FAIRLOCK.QUEUE k"), "[]");
+}
+
+#[test]
+fn waiters_are_shown_in_order() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a");
+    let _blocked = server.block("FAIRLOCK.ACQUIRE k b");
+    client.run("FAIRLOCK.ACQUIRE k c ENQUEUE PATIENCE 60000");
+    let queue = client.run("FAIRLOCK.QUEUE k");
+    let rest = queue
+        .strip_prefix("[[b, blocked, -1], [c, polling, ")
+        .expect("two waiters");
+    let left: i64 = rest.trim_end_matches(']').parse().expect("ms");
+    assert!((50_000..=60_000).contains(&left), "{left}");
+}
+
+#[test]
+fn limit_shows_a_part() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a");
+    for owner in 0..5 {
+        client.run(&format!("FAIRLOCK.ACQUIRE k w{owner} ENQUEUE"));
+    }
+    let owners = |reply: String| {
+        let owners: Vec<_> = reply
+            .split(['[', ','])
+            .filter(|word| word.starts_with('w'))
+            .map(str::to_owned)
+            .collect();
+        owners.join(" ")
+    };
+    assert_eq!(owners(client.run("FAIRLOCK.QUEUE k LIMIT 1 2")), "w1 w2");
+    assert_eq!(owners(client.run("FAIRLOCK.QUEUE k limit 3 -1")), "w3 w4");
+    assert_eq!(owners(client.run("FAIRLOCK.QUEUE k LIMIT 0 0")), "");
+    assert_eq!(owners(client.run("FAIRLOCK.QUEUE k LIMIT 9 1")), "");
+}
+
+#[test]
+fn a_waiter_that_is_dead_or_has_no_deadline_has_nothing_left() {
+    let server = Server::start();
+    let mut client = server.connect();
+    // In one transaction: a moment later the server would have mended it.
+    for words in [
+        "MULTI",
+        "HSET k a 1",
+        "RPUSH redisson_lock_queue:{k} b c",
+        "ZADD redisson_lock_timeout:{k} 5 b",
+        "FAIRLOCK.QUEUE k",
+        "ZCARD redisson_lock_timeout:{k}",
+    ] {
+        client.run(words);
+    }
+    // QUEUE is read-only: it has mended nothing.
+    assert_eq!(
+        client.run("EXEC"),
+        "[1, 2, 1, [[b, polling, 0], [c, polling, 0]], 1]"
+    );
+}

@@ -1,0 +1,402 @@
+//! Locks that live as long as a connection.
+//!
+//! A server that gets no processor for two thirds of a lease cannot renew it: leases that are to be
+//! renewed are long enough for a busy machine.
+
+use fairlock_testing::{Client, Server, wait_until};
+
+/// Waits until the server has set the end of the lease anew, so many times.
+fn renewed(client: &mut Client, key: &str, times: usize) {
+    for _ in 0..times {
+        let end = client.int(&format!("PEXPIRETIME {key}"));
+        wait_until("the lease is renewed", || {
+            client.int(&format!("PEXPIRETIME {key}")) > end
+        });
+    }
+}
+
+fn free(client: &mut Client, key: &str) {
+    wait_until("the lock is free", || {
+        client.run(&format!("EXISTS {key}")) == "0"
+    });
+}
+
+fn sessions(server: &Server) -> String {
+    server.info("fairlock", "fairlock_session_locks")
+}
+
+#[test]
+fn the_lease_is_renewed_while_the_connection_is_open() {
+    let server = Server::start();
+    let mut holder = server.connect();
+    let mut client = server.connect();
+    holder.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 3600");
+    // More than two leases.
+    renewed(&mut client, "k", 7);
+    assert_eq!(client.holders("k"), "[a, 1]");
+    assert!(client.run("FAIRLOCK.INFO k").contains("session, 1"));
+}
+
+#[test]
+fn it_is_freed_when_the_connection_closes() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let mut holder = server.connect();
+    holder.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 600000");
+    let waiter = server.block("FAIRLOCK.ACQUIRE k b LEASE 600000");
+    drop(holder);
+    assert!(waiter.int() > 0);
+    assert_eq!(client.holders("k"), "[b, 1]");
+    assert_eq!(sessions(&server), "0");
+}
+
+#[test]
+fn it_is_freed_when_the_connection_is_killed() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let mut holder = server.connect();
+    holder.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 600000");
+    client.run(&format!("CLIENT KILL ID {}", holder.id));
+    free(&mut client, "k");
+}
+
+#[test]
+fn it_is_freed_when_the_connection_has_been_silent_for_too_long() {
+    let server = Server::with(&["--timeout", "1"]);
+    let mut holder = server.connect();
+    holder.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 600000");
+    // Whoever looks must not be silent for as long.
+    wait_until("the lock is free", || {
+        server.connect().run("EXISTS k") == "0"
+    });
+}
+
+#[test]
+fn it_is_freed_when_the_client_says_quit() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let mut holder = server.connect();
+    holder.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 600000");
+    assert_eq!(holder.run("QUIT"), "OK");
+    free(&mut client, "k");
+}
+
+#[test]
+fn one_connection_can_have_many() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let mut holder = server.connect();
+    for n in 0..2_000 {
+        holder.int(&format!("FAIRLOCK.ACQUIRE k{n} a SESSION LEASE 600000"));
+    }
+    assert_eq!(sessions(&server), "2000");
+    holder.int("FAIRLOCK.RELEASE k7 a");
+    assert_eq!(sessions(&server), "1999");
+    let waiter = server.block("FAIRLOCK.ACQUIRE k1000 b LEASE 600000");
+    drop(holder);
+    waiter.int();
+    wait_until("all others are free", || {
+        // The lock of b is not.
+        client.int("DBSIZE") == 1
+    });
+    assert_eq!(sessions(&server), "0");
+}
+
+#[test]
+fn many_on_one_connection_are_all_renewed() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let mut holder = server.connect();
+    for n in 0..3_000 {
+        holder.int(&format!("FAIRLOCK.ACQUIRE k{n} a SESSION LEASE 3600"));
+    }
+    // Whoever was not renewed is gone by the time that the last one was for the third time.
+    renewed(&mut client, "k2999", 3);
+    renewed(&mut client, "k0", 1);
+    assert_eq!(client.int("DBSIZE"), 3_000);
+}
+
+#[test]
+fn other_holders_and_connections_do_not_end_it() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let mut holder = server.connect();
+    holder.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 3600");
+    let mut other = server.connect();
+    other.int("FAIRLOCK.ACQUIRE other b SESSION");
+    assert_eq!(other.run("FAIRLOCK.ACQUIRE k b NOWAIT SESSION"), "(nil)");
+    drop(other);
+    free(&mut client, "other");
+    renewed(&mut client, "k", 4);
+    assert_eq!(client.holders("k"), "[a, 1]");
+}
+
+#[test]
+fn a_lock_without_session_outlives_its_connection() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let mut holder = server.connect();
+    holder.int("FAIRLOCK.ACQUIRE plain a LEASE 600000");
+    holder.int("FAIRLOCK.ACQUIRE bound a LEASE 600000 SESSION");
+    drop(holder);
+    free(&mut client, "bound");
+    assert_eq!(client.holders("plain"), "[a, 1]");
+}
+
+#[test]
+fn a_release_ends_it() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let mut holder = server.connect();
+    holder.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 3600");
+    holder.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 3600");
+    assert_eq!(holder.run("FAIRLOCK.RELEASE k a"), "1");
+    renewed(&mut client, "k", 4);
+    assert_eq!(holder.run("FAIRLOCK.RELEASE k a"), "0");
+    // The next one has a lease like any other.
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 200");
+    assert_eq!(sessions(&server), "0");
+    free(&mut client, "k");
+}
+
+#[test]
+fn any_connection_can_release_it() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let mut holder = server.connect();
+    holder.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 600000");
+    assert_eq!(client.run("FAIRLOCK.RELEASE k a"), "0");
+    assert_eq!(sessions(&server), "0");
+    // The session that has ended does not end anything else.
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    drop(holder);
+    let mut last = server.connect();
+    last.int("FAIRLOCK.ACQUIRE other b SESSION");
+    drop(last);
+    free(&mut client, "other");
+    assert_eq!(client.holders("k"), "[a, 1]");
+}
+
+#[test]
+fn break_ends_it() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let mut holder = server.connect();
+    holder.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 600000");
+    assert_eq!(client.run("FAIRLOCK.BREAK k"), "1");
+    assert_eq!(sessions(&server), "0");
+    client.int("FAIRLOCK.ACQUIRE k b LEASE 200");
+    free(&mut client, "k");
+}
+
+#[test]
+fn a_blocked_request_is_bound_when_it_is_served() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    let waiter = server.block("FAIRLOCK.ACQUIRE k b SESSION LEASE 3600");
+    assert_eq!(sessions(&server), "0");
+    client.int("FAIRLOCK.RELEASE k a");
+    assert_eq!(client.holders("k"), "[b, 1]");
+    assert_eq!(sessions(&server), "1");
+    renewed(&mut client, "k", 4);
+    drop(waiter);
+    free(&mut client, "k");
+}
+
+#[test]
+fn a_polling_request_is_bound_when_it_takes_the_lock() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let mut poller = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    poller.run("FAIRLOCK.ACQUIRE k p ENQUEUE SESSION");
+    client.int("FAIRLOCK.RELEASE k a");
+    poller.int("FAIRLOCK.ACQUIRE k p ENQUEUE SESSION LEASE 600000");
+    assert_eq!(sessions(&server), "1");
+    drop(poller);
+    free(&mut client, "k");
+}
+
+#[test]
+fn with_once_the_owners_next_connection_takes_it_over() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let mut first = server.connect();
+    let token = first.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 600000");
+    let mut second = server.connect();
+    let again = second.int("FAIRLOCK.ACQUIRE k a SESSION ONCE LEASE 600000");
+    assert_eq!(again, token);
+    assert_eq!(sessions(&server), "1");
+    let id = first.id;
+    drop(first);
+    wait_until("the first is gone", || {
+        client.run(&format!("CLIENT LIST ID {id}")).is_empty()
+    });
+    assert_eq!(client.holders("k"), "[a, 1]");
+    drop(second);
+    free(&mut client, "k");
+}
+
+#[test]
+fn each_connection_takes_its_own_holds_with_it() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let mut first = server.connect();
+    let mut second = server.connect();
+    first.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 600000");
+    second.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 600000");
+    second.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 600000");
+    // And one of no connection.
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    assert_eq!(client.holders("k"), "[a, 4]");
+    drop(second);
+    wait_until("two holds are gone", || client.holders("k") == "[a, 2]");
+    drop(first);
+    wait_until("three are gone", || client.holders("k") == "[a, 1]");
+    assert_eq!(client.run("FAIRLOCK.RELEASE k a"), "0");
+}
+
+#[test]
+fn a_release_gives_up_a_hold_of_its_own_connection() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let mut first = server.connect();
+    let mut second = server.connect();
+    first.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 600000");
+    first.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 600000");
+    second.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 600000");
+    assert_eq!(first.run("FAIRLOCK.RELEASE k a"), "2");
+    drop(second);
+    wait_until("one is left", || client.holders("k") == "[a, 1]");
+    drop(first);
+    free(&mut client, "k");
+}
+
+#[test]
+fn its_lease_cannot_be_made_too_short_to_renew() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let mut holder = server.connect();
+    holder.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 60000");
+    // The reply is the lease that is set now.
+    assert_eq!(client.run("FAIRLOCK.RENEW k a LEASE 10"), "60000");
+    assert_eq!(client.run("FAIRLOCK.RENEW k a LEASE 90000"), "90000");
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 10");
+    assert!(client.int("PTTL k") > 50_000);
+}
+
+#[test]
+fn a_lease_that_others_cut_short_is_renewed() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let mut holder = server.connect();
+    holder.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 60000");
+    client.run("PEXPIRE k 10000");
+    wait_until("it is renewed", || client.int("PTTL k") > 50_000);
+}
+
+#[test]
+fn whoever_takes_the_key_is_not_renewed() {
+    for road in [
+        "DEL k",
+        "RENAME k elsewhere",
+        "FLUSHALL",
+        "COPY other k REPLACE",
+    ] {
+        let server = Server::start();
+        let mut client = server.connect();
+        let mut holder = server.connect();
+        client.run("HSET other b 1");
+        holder.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 300");
+        client.run(road);
+        client.run("HSET k b 1");
+        client.run("PEXPIRE k 200");
+        client.run("PEXPIRE elsewhere 200");
+        free(&mut client, "k");
+        free(&mut client, "elsewhere");
+        wait_until(road, || sessions(&server) == "0");
+    }
+}
+
+#[test]
+fn it_moves_with_its_database() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let mut holder = server.connect();
+    holder.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 3600");
+    client.run("SWAPDB 0 1");
+    client.run("SELECT 1");
+    renewed(&mut client, "k", 4);
+    assert_eq!(client.holders("k"), "[a, 1]");
+    drop(holder);
+    free(&mut client, "k");
+}
+
+#[test]
+fn it_ends_with_its_lease_if_the_server_dies() {
+    let server = Server::with(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let mut holder = server.connect();
+    holder.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 600000");
+    let end = holder.int("PEXPIRETIME k");
+    let server = server.kill_and_restart();
+    let mut client = server.connect();
+    assert_eq!(client.run("FAIRLOCK.ACQUIRE k b NOWAIT"), "(nil)");
+    assert_eq!(client.int("PEXPIRETIME k"), end);
+    // Cut short, it is not renewed either.
+    client.run("PEXPIRE k 1000");
+    assert!(client.int("FAIRLOCK.ACQUIRE k b WAIT 20000") > 0);
+}
+
+#[test]
+fn its_holder_can_come_back_after_a_restart() {
+    let server = Server::with(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let mut holder = server.connect();
+    let token = holder.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 20000");
+    let server = server.kill_and_restart();
+    let mut holder = server.connect();
+    let again = holder.int("FAIRLOCK.ACQUIRE k a SESSION ONCE LEASE 3600");
+    assert_eq!(again, token);
+    let mut client = server.connect();
+    renewed(&mut client, "k", 4);
+    drop(holder);
+    free(&mut client, "k");
+}
+
+#[test]
+fn renewals_are_replicated() {
+    let server = Server::with(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let replica = Server::start();
+    let mut client = replica.connect();
+    client.run(&format!("REPLICAOF 127.0.0.1 {}", server.port));
+    let mut holder = server.connect();
+    holder.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 3600");
+    wait_until("it is there", || client.run("EXISTS k") == "1");
+    renewed(&mut client, "k", 4);
+    drop(holder);
+    free(&mut client, "k");
+}
+
+#[test]
+fn a_master_that_becomes_a_replica_leaves_the_lock_to_its_lease() {
+    let server = Server::start();
+    let other = Server::start();
+    let mut client = server.connect();
+    let mut holder = server.connect();
+    holder.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 600000");
+    other
+        .connect()
+        .run(&format!("REPLICAOF 127.0.0.1 {}", server.port));
+    wait_until("the replica is up to date", || {
+        other.connect().run("EXISTS k") == "1"
+    });
+    other.connect().run("REPLICAOF NO ONE");
+    client.run(&format!("REPLICAOF 127.0.0.1 {}", other.port));
+    drop(holder);
+    assert_eq!(sessions(&server), "0");
+    wait_until("it has caught up", || {
+        server.info("replication", "master_link_status") == "up"
+    });
+    assert_eq!(client.holders("k"), "[a, 1]");
+    assert_eq!(other.connect().holders("k"), "[a, 1]");
+}

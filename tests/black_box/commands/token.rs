@@ -1,0 +1,174 @@
+//! Fencing tokens: they grow whatever happens, and nothing is left of them.
+
+use fairlock_testing::{Client, Server, wait_until};
+
+const HOUR: i64 = 3600;
+/// A minute in microseconds.
+const MINUTE: i64 = 60_000_000;
+
+/// The time in microseconds.
+fn time(client: &mut Client) -> i64 {
+    let time = client.run("TIME");
+    let parts = time.trim_matches(['[', ']']).split_once(", ");
+    let (seconds, micros) = parts.expect("seconds and microseconds");
+    let number = |text: &str| text.parse::<i64>().expect("a number");
+    number(seconds) * 1_000_000 + number(micros)
+}
+
+#[test]
+fn tokens_grow_from_one_acquisition_to_the_next_and_leave_nothing_behind() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let mut last = 0;
+    for _ in 0..100 {
+        let token = client.int("FAIRLOCK.ACQUIRE k a");
+        assert!(token > last);
+        assert_eq!(client.token("k"), token);
+        last = token;
+        client.int("FAIRLOCK.RELEASE k a");
+        assert_eq!(client.int("DBSIZE"), 0);
+    }
+}
+
+#[test]
+fn a_token_is_the_time_in_microseconds() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let before = time(&mut client);
+    let token = client.int("FAIRLOCK.ACQUIRE k a");
+    let after = time(&mut client);
+    assert!(
+        (before..=after).contains(&token),
+        "{before} {token} {after}"
+    );
+}
+
+#[test]
+fn the_holders_token_is_the_second_field_of_its_hash() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let token = client.int("FAIRLOCK.ACQUIRE k a");
+    assert_eq!(client.run("HGETALL k"), format!("[a, 1, , {token}]"));
+    assert_eq!(client.int("FAIRLOCK.ACQUIRE k a"), token);
+    assert_eq!(client.run("HGETALL k"), format!("[a, 2, , {token}]"));
+    assert!(
+        client
+            .run("FAIRLOCK.INFO k")
+            .contains(&format!("token, {token}"))
+    );
+    client.int("FAIRLOCK.RELEASE k a");
+    assert_eq!(client.run("HGETALL k"), format!("[a, 1, , {token}]"));
+}
+
+#[test]
+fn a_lock_that_a_script_took_has_no_token_until_its_holder_asks() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.run("HSET k a 1");
+    client.run("PEXPIRE k 600000");
+    assert!(client.run("FAIRLOCK.INFO k").contains("token, (nil)"));
+    assert_eq!(client.run("FAIRLOCK.RENEW k a LEASE 700000"), "700000");
+    assert_eq!(client.holders("k"), "[a, 1]");
+    let refused = client.run("FAIRLOCK.RELEASE k a TOKEN 1");
+    assert!(refused.starts_with("(error) NOTHELD "), "{refused}");
+    let token = client.int("FAIRLOCK.ACQUIRE k a");
+    assert_eq!(client.run("HGETALL k"), format!("[a, 2, , {token}]"));
+    assert_eq!(
+        client.run(&format!("FAIRLOCK.RELEASE k a ALL TOKEN {token}")),
+        "0"
+    );
+}
+
+#[test]
+fn a_token_that_is_no_number_is_none() {
+    let server = Server::start();
+    let mut client = server.connect();
+    for token in [&b"x"[..], b"-5", b"0", b"1.5", b"9223372036854775808"] {
+        client.run("HSET k a 1");
+        let set = client.raw(&[b"HSET", b"k", b"", token]);
+        assert!(set.is_ok());
+        assert!(client.run("FAIRLOCK.INFO k").contains("token, (nil)"));
+        assert!(client.int("FAIRLOCK.ACQUIRE k a") > 0);
+        assert_eq!(client.run("FAIRLOCK.RELEASE k a ALL"), "0");
+    }
+}
+
+#[test]
+fn a_token_whose_owner_somebody_took_out_is_nobodys_lock() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    let waiter = server.block("FAIRLOCK.ACQUIRE k b");
+    assert_eq!(client.run("HDEL k a"), "1");
+    assert!(waiter.int() > 0);
+    assert_eq!(client.run("HDEL k b"), "1");
+    // Without waiters it is noticed when somebody asks.
+    assert!(client.run("FAIRLOCK.INFO k").starts_with("[owner, (nil), "));
+    assert!(client.int("FAIRLOCK.ACQUIRE k c NOWAIT") > 0);
+    assert_eq!(client.holders("k"), "[c, 1]");
+}
+
+#[test]
+fn a_token_ahead_of_the_clock_is_kept_until_the_clock_has_passed_it() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let ahead = client.int("FAIRLOCK.ACQUIRE k a") + MINUTE;
+    client.int("FAIRLOCK.RELEASE k a");
+    // As it is after the clock was set back by a minute, and the server has restarted.
+    client.run(&format!("SET fairlock_token:{{k}} {ahead}"));
+    assert_eq!(client.int("FAIRLOCK.ACQUIRE k a"), ahead + 1);
+    assert_eq!(client.int("GET fairlock_token:{k}"), ahead + 1);
+    let end = client.int("PEXPIRETIME fairlock_token:{k}");
+    assert_eq!(end, (ahead + 1) / 1000 + 1);
+    client.int("FAIRLOCK.RELEASE k a");
+    assert_eq!(client.int("FAIRLOCK.ACQUIRE k b"), ahead + 2);
+    // What is farther ahead than servers' clocks may be apart is no other lock's affair.
+    assert!(client.int("FAIRLOCK.ACQUIRE other a") < ahead);
+}
+
+#[test]
+fn a_token_that_was_ahead_is_remembered_though_all_keys_are_gone() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let ahead = client.int("FAIRLOCK.ACQUIRE k a") + 5_000_000;
+    client.int("FAIRLOCK.RELEASE k a");
+    client.run(&format!("SET fairlock_token:{{k}} {ahead}"));
+    assert_eq!(client.int("FAIRLOCK.ACQUIRE k a"), ahead + 1);
+    client.run("FLUSHALL");
+    assert_eq!(client.int("FAIRLOCK.ACQUIRE k a"), ahead + 2);
+}
+
+#[test]
+fn the_token_of_a_lock_that_is_freed_behind_its_clock_is_kept() {
+    let server = Server::with_movable_clock(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let mut client = server.connect();
+    let token = client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    assert_eq!(client.int("DBSIZE"), 1);
+    server.set_clock(-HOUR);
+    wait_until("the step is noticed", || client.int("PTTL k") > HOUR * 1000);
+    client.int("FAIRLOCK.RELEASE k a");
+    assert_eq!(client.int("GET fairlock_token:{k}"), token);
+    let next = client.int("FAIRLOCK.ACQUIRE k b");
+    assert_eq!(next, token + 1);
+}
+
+#[test]
+fn tokens_grow_whatever_others_delete() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let mut last = 0;
+    for way in [
+        "DEL k",
+        "FLUSHALL",
+        "FAIRLOCK.BREAK k",
+        "UNLINK k",
+        "RENAME k l",
+    ] {
+        for _ in 0..5 {
+            let token = client.int("FAIRLOCK.ACQUIRE k a");
+            assert!(token > last, "{way}");
+            last = token;
+            client.run(way);
+        }
+    }
+}

@@ -1,0 +1,481 @@
+//! Transactions, scripts, functions and pipelines: the commands inside of something larger.
+
+use std::fs;
+
+use fairlock_testing::{Client, Server, Wire, show, wait_until};
+use redis::Value;
+
+const SESSION_REFUSED: &str =
+    "SESSION binds the lock to a connection and cannot be used in a script";
+
+/// Calls one command of this module with whatever it is given.
+const CALL: &str = "return redis.call(ARGV[1], KEYS[1], unpack(ARGV, 2))";
+
+/// The same as a function, and as one that has promised not to write.
+const LIBRARY: &str = "#!lua name=locks
+    local function call(keys, args) return redis.call(args[1], keys[1], unpack(args, 2)) end
+    redis.register_function('call', call)
+    redis.register_function{function_name='look', callback=call, flags={'no-writes'}}";
+
+/// Sends `how script-or-function 1 k words...`.
+fn call(client: &mut Client, how: &str, what: &str, words: &str) -> String {
+    let mut arguments = vec![how.as_bytes(), what.as_bytes(), b"1", b"k"];
+    arguments.extend(words.split(' ').map(str::as_bytes));
+    match client.raw(&arguments) {
+        Ok(value) => show(&value),
+        Err(error) => format!("(error) {error}"),
+    }
+}
+
+/// The commands between MULTI and EXEC; the reply of EXEC.
+#[track_caller]
+fn exec(client: &mut Client, commands: &[&str]) -> String {
+    client.at_once(commands)
+}
+
+fn load_library(client: &mut Client) {
+    let loaded = client.raw(&[b"FUNCTION", b"LOAD", LIBRARY.as_bytes()]);
+    assert_eq!(show(&loaded.expect("loaded")), "locks");
+}
+
+fn is_place(reply: &str, position: u32) -> bool {
+    reply.starts_with(&format!("[{position}, ")) && reply.ends_with(']')
+}
+
+#[test]
+fn enqueue_queues_in_a_transaction_a_script_and_a_function() {
+    let server = Server::start();
+    let mut client = server.connect();
+    load_library(&mut client);
+    client.int("FAIRLOCK.ACQUIRE k a");
+    let replies = exec(&mut client, &["FAIRLOCK.ACQUIRE k b ENQUEUE"]);
+    assert!(replies.starts_with("[[1, "), "{replies}");
+    let reply = call(&mut client, "EVAL", CALL, "FAIRLOCK.ACQUIRE c ENQUEUE");
+    assert!(is_place(&reply, 2), "{reply}");
+    let reply = call(&mut client, "FCALL", "call", "FAIRLOCK.ACQUIRE d ENQUEUE");
+    assert!(is_place(&reply, 3), "{reply}");
+    for (holder, next) in [("a", "b"), ("b", "c"), ("c", "d")] {
+        assert_eq!(client.run(&format!("FAIRLOCK.RELEASE k {holder}")), "0");
+        assert!(client.int(&format!("FAIRLOCK.ACQUIRE k {next} ENQUEUE")) > 0);
+    }
+}
+
+#[test]
+fn in_a_script_or_function_even_a_long_wait_is_over_at_once() {
+    let server = Server::start();
+    let mut client = server.connect();
+    load_library(&mut client);
+    client.int("FAIRLOCK.ACQUIRE k a");
+    for words in ["FAIRLOCK.ACQUIRE b", "FAIRLOCK.ACQUIRE b WAIT 3600000"] {
+        assert_eq!(call(&mut client, "EVAL", CALL, words), "(nil)");
+        assert_eq!(call(&mut client, "FCALL", "call", words), "(nil)");
+    }
+    assert_eq!(client.run("FAIRLOCK.QUEUE k"), "[]");
+    // Nor does a script in a transaction wait.
+    client.run("MULTI");
+    assert_eq!(
+        call(&mut client, "EVAL", CALL, "FAIRLOCK.ACQUIRE b"),
+        "QUEUED"
+    );
+    assert_eq!(client.run("EXEC"), "[(nil)]");
+}
+
+#[test]
+fn scripts_and_functions_take_hold_and_release_as_clients_do() {
+    let server = Server::start();
+    let mut client = server.connect();
+    load_library(&mut client);
+    for (how, what) in [("EVAL", CALL), ("FCALL", "call")] {
+        let token: i64 = call(&mut client, how, what, "FAIRLOCK.ACQUIRE a LEASE 60000")
+            .parse()
+            .expect("a token");
+        assert_eq!(client.int("FAIRLOCK.ACQUIRE k a"), token);
+        assert_eq!(call(&mut client, how, what, "FAIRLOCK.RELEASE a"), "1");
+        assert_eq!(
+            call(&mut client, how, what, "FAIRLOCK.RENEW a LEASE 70000"),
+            "70000"
+        );
+        assert_eq!(call(&mut client, how, what, "FAIRLOCK.QUEUE"), "[]");
+        assert_eq!(call(&mut client, how, what, "FAIRLOCK.RELEASE a"), "0");
+        let error = call(&mut client, how, what, "FAIRLOCK.RELEASE a");
+        assert!(error.starts_with("(error) NOTHELD "), "{error}");
+    }
+}
+
+#[test]
+fn a_script_or_function_that_may_not_write_can_only_look() {
+    let server = Server::start();
+    let mut client = server.connect();
+    load_library(&mut client);
+    client.int("FAIRLOCK.ACQUIRE k a");
+    client.run("FAIRLOCK.ACQUIRE k b ENQUEUE");
+    let before = client.run("FAIRLOCK.INFO k");
+    for (how, what) in [("EVAL_RO", CALL), ("FCALL", "look"), ("FCALL_RO", "look")] {
+        for words in [
+            "FAIRLOCK.ACQUIRE c NOWAIT",
+            "FAIRLOCK.RELEASE a",
+            "FAIRLOCK.RENEW a",
+            "FAIRLOCK.CANCEL b",
+            "FAIRLOCK.BREAK",
+        ] {
+            let error = call(&mut client, how, what, words);
+            assert!(
+                error.contains("Write commands are not allowed from read-only scripts"),
+                "{how} {words}: {error}"
+            );
+        }
+        assert!(call(&mut client, how, what, "FAIRLOCK.INFO").starts_with("[owner, a, holds, 1, "));
+        assert!(call(&mut client, how, what, "FAIRLOCK.QUEUE").starts_with("[[b, polling, "));
+    }
+    // All but the lease, which goes down.
+    let start = before.split("lease").next().expect("a start");
+    assert!(client.run("FAIRLOCK.INFO k").starts_with(start));
+}
+
+#[test]
+fn a_session_in_a_transaction_is_bound_to_the_connection() {
+    let server = Server::start();
+    let (mut client, mut other) = (server.connect(), server.connect());
+    let replies = exec(&mut client, &["FAIRLOCK.ACQUIRE k a SESSION LEASE 600000"]);
+    assert!(!replies.contains("nil"), "{replies}");
+    assert!(other.run("FAIRLOCK.INFO k").contains("session, 1"));
+    let waiter = server.block("FAIRLOCK.ACQUIRE k b");
+    drop(client);
+    assert!(waiter.int() > 0);
+    assert_eq!(other.holders("k"), "[b, 1]");
+}
+
+#[test]
+fn a_session_in_a_script_or_function_is_refused() {
+    let server = Server::start();
+    let mut client = server.connect();
+    load_library(&mut client);
+    for words in [
+        "FAIRLOCK.ACQUIRE a SESSION",
+        "FAIRLOCK.ACQUIRE a ENQUEUE SESSION",
+    ] {
+        for (how, what) in [("EVAL", CALL), ("FCALL", "call")] {
+            let error = call(&mut client, how, what, words);
+            assert!(
+                error.starts_with("(error) ERR ") && error.contains(SESSION_REFUSED),
+                "{how} {words}: {error}"
+            );
+        }
+    }
+    assert_eq!(client.run("DBSIZE"), "0");
+}
+
+#[test]
+fn a_release_inside_serves_the_waiter_exactly_once() {
+    let server = Server::start();
+    let mut client = server.connect();
+    load_library(&mut client);
+    for way in ["EXEC", "EVAL", "FCALL"] {
+        let token = client.int("FAIRLOCK.ACQUIRE k a");
+        let mut waiter = Wire::new(server.port);
+        waiter.send("FAIRLOCK.ACQUIRE k b\nPING");
+        wait_until("b waits", || server.blocked() == 1);
+        let released = match way {
+            "EXEC" => exec(&mut client, &["FAIRLOCK.RELEASE k a"]),
+            "EVAL" => call(&mut client, "EVAL", CALL, "FAIRLOCK.RELEASE a"),
+            _ => call(&mut client, "FCALL", "call", "FAIRLOCK.RELEASE a"),
+        };
+        assert_eq!(released.trim_matches(['[', ']']), "0");
+        assert!(waiter.token() > token, "{way}");
+        assert_eq!(waiter.line(), "+PONG", "{way}");
+        assert_eq!(client.holders("k"), "[b, 1]");
+        assert_eq!(client.run("FAIRLOCK.QUEUE k"), "[]");
+        assert_eq!(client.run("FAIRLOCK.RELEASE k b"), "0");
+    }
+}
+
+#[test]
+fn an_acquire_behind_a_release_does_not_overtake_the_waiter() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let script = "redis.call('FAIRLOCK.RELEASE', KEYS[1], 'a')
+        return redis.call('FAIRLOCK.ACQUIRE', KEYS[1], 'c')";
+    for scripted in [false, true] {
+        client.int("FAIRLOCK.ACQUIRE k a");
+        let waiter = server.block("FAIRLOCK.ACQUIRE k b");
+        if scripted {
+            assert_eq!(call(&mut client, "EVAL", script, ""), "(nil)");
+        } else {
+            let commands = ["FAIRLOCK.RELEASE k a", "FAIRLOCK.ACQUIRE k c"];
+            assert_eq!(exec(&mut client, &commands), "[0, (nil)]");
+        }
+        assert!(waiter.int() > 0);
+        assert_eq!(client.holders("k"), "[b, 1]");
+        assert_eq!(client.run("FAIRLOCK.RELEASE k b"), "0");
+    }
+}
+
+#[test]
+fn an_acquire_behind_a_del_does_not_overtake_the_waiter() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a");
+    let waiter = server.block("FAIRLOCK.ACQUIRE k b");
+    let commands = ["DEL k", "FAIRLOCK.ACQUIRE k c", "HMGET k b c"];
+    assert_eq!(exec(&mut client, &commands), "[1, (nil), [1, (nil)]]");
+    assert!(waiter.int() > 0);
+}
+
+#[test]
+fn an_acquire_behind_a_release_does_not_overtake_a_polling_waiter() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a");
+    client.run("FAIRLOCK.ACQUIRE k b ENQUEUE");
+    let replies = exec(
+        &mut client,
+        &[
+            "FAIRLOCK.RELEASE k a",
+            "FAIRLOCK.ACQUIRE k c",
+            "FAIRLOCK.ACQUIRE k b",
+            "HMGET k a b c",
+        ],
+    );
+    assert!(replies.starts_with("[0, (nil), "), "{replies}");
+    assert!(replies.ends_with(", [(nil), 1, (nil)]]"), "{replies}");
+}
+
+#[test]
+fn one_transaction_can_serve_a_whole_queue_in_order() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let token = client.int("FAIRLOCK.ACQUIRE k w0");
+    let waiters: Vec<_> = (1..=5)
+        .map(|n| server.block(&format!("FAIRLOCK.ACQUIRE k w{n}")))
+        .collect();
+    let releases: Vec<_> = (0..5).map(|n| format!("FAIRLOCK.RELEASE k w{n}")).collect();
+    let releases: Vec<&str> = releases.iter().map(String::as_str).collect();
+    assert_eq!(exec(&mut client, &releases), "[0, 0, 0, 0, 0]");
+    waiters.into_iter().fold(token, |last, waiter| {
+        let token = waiter.int();
+        assert!(token > last);
+        token
+    });
+    assert_eq!(client.holders("k"), "[w5, 1]");
+}
+
+#[test]
+fn an_error_inside_costs_only_its_own_command() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.run("MULTI");
+    client.run("FAIRLOCK.ACQUIRE k a");
+    client.run("FAIRLOCK.RELEASE k stranger");
+    client.run("FAIRLOCK.ACQUIRE k a LEASE 0");
+    client.run("FAIRLOCK.ACQUIRE k a");
+    // The client library makes one error of the whole reply.
+    let error = client.run("EXEC");
+    assert!(error.contains("NOTHELD"), "{error}");
+    assert_eq!(client.holders("k"), "[a, 2]");
+}
+
+#[test]
+fn what_is_discarded_or_aborted_has_not_happened() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a");
+    let waiter = server.block("FAIRLOCK.ACQUIRE k b");
+    client.run("MULTI");
+    client.run("FAIRLOCK.RELEASE k a");
+    client.run("FAIRLOCK.ACQUIRE other c SESSION");
+    assert_eq!(client.run("DISCARD"), "OK");
+    client.run("MULTI");
+    client.run("FAIRLOCK.RELEASE k a");
+    // Refused when it is queued, and with it everything.
+    assert!(client.run("FAIRLOCK.ACQUIRE k").starts_with("(error) ERR "));
+    assert!(client.run("EXEC").starts_with("(error) EXECABORT "));
+    assert_eq!(client.holders("k"), "[a, 1]");
+    assert_eq!(client.run("EXISTS other"), "0");
+    assert!(!waiter.is_done());
+}
+
+/// Whether a transaction that watches `keys` still goes through after `meanwhile`.
+fn goes_through(server: &Server, keys: &str, meanwhile: impl FnOnce()) -> bool {
+    let mut client = server.connect();
+    client.run(&format!("WATCH {keys}"));
+    meanwhile();
+    exec(&mut client, &["PING"]) == "[PONG]"
+}
+
+#[test]
+fn a_watch_on_the_lock_notices_a_change_of_holder_and_not_a_waiter() {
+    let server = Server::start();
+    let mut client = server.connect();
+    assert!(!goes_through(&server, "k", || {
+        client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    }));
+    let mut waiters = Vec::new();
+    assert!(goes_through(&server, "k", || {
+        waiters.push(server.block("FAIRLOCK.ACQUIRE k b LEASE 600000"));
+        waiters.push(server.block("FAIRLOCK.ACQUIRE k c LEASE 600000"));
+        waiters.push(server.block("FAIRLOCK.ACQUIRE k d"));
+    }));
+    // Handed over by a release.
+    assert!(!goes_through(&server, "k", || {
+        client.int("FAIRLOCK.RELEASE k a");
+    }));
+    waiters.remove(0).int();
+    // Handed over by the server itself, when a lease ends: after the watch began, as both come in
+    // one write.
+    let mut watcher = server.connect();
+    let words = |command: &str| command.split(' ').map(Vec::from).collect();
+    let replies = watcher.pipeline(&["PEXPIRE k 300", "WATCH k"].map(words));
+    assert_eq!(replies, [Value::Int(1), Value::Okay]);
+    waiters.remove(0).int();
+    assert_eq!(exec(&mut watcher, &["PING"]), "(nil)");
+    assert!(!goes_through(&server, "redisson_lock_queue:{k}", || {
+        waiters.remove(0).disconnect();
+        wait_until("d has left", || client.run("FAIRLOCK.QUEUE k") == "[]");
+    }));
+    assert!(!goes_through(&server, "redisson_lock_queue:{k}", || {
+        client.run("FAIRLOCK.ACQUIRE k e ENQUEUE");
+    }));
+}
+
+#[test]
+fn a_transaction_that_watches_the_lock_takes_it_only_if_nobody_else_has() {
+    let server = Server::start();
+    let (mut client, mut other) = (server.connect(), server.connect());
+    client.run("WATCH k");
+    other.int("FAIRLOCK.ACQUIRE k b");
+    other.int("FAIRLOCK.RELEASE k b");
+    assert_eq!(exec(&mut client, &["FAIRLOCK.ACQUIRE k a"]), "(nil)");
+    assert_eq!(client.run("EXISTS k"), "0");
+    client.run("WATCH k");
+    let replies = exec(&mut client, &["FAIRLOCK.ACQUIRE k a"]);
+    assert_ne!(replies, "(nil)");
+    assert_eq!(client.holders("k"), "[a, 1]");
+}
+
+#[test]
+fn commands_behind_an_acquire_that_blocks_wait_with_it_and_run_in_order() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let token = client.int("FAIRLOCK.ACQUIRE k a");
+    let mut wire = Wire::new(server.port);
+    wire.send(
+        "APPEND log 1\nFAIRLOCK.ACQUIRE k b\nAPPEND log 2\nFAIRLOCK.ACQUIRE k b\n\
+         FAIRLOCK.ACQUIRE j b\nFAIRLOCK.RELEASE k b ALL\nAPPEND log 3",
+    );
+    assert_eq!(wire.line(), ":1");
+    wait_until("b waits", || server.blocked() == 1);
+    assert_eq!(client.run("GET log"), "1");
+    assert_eq!(client.run("EXISTS j"), "0");
+    client.int("FAIRLOCK.RELEASE k a");
+    let next = wire.token();
+    assert!(next > token);
+    assert_eq!(wire.line(), ":2");
+    assert_eq!(wire.token(), next);
+    let other = wire.line();
+    assert!(other.len() > 10, "{other}");
+    assert_eq!(wire.line(), ":0");
+    assert_eq!(wire.line(), ":3");
+    assert_eq!(client.run("GET log"), "123");
+    assert_eq!(client.run("EXISTS k"), "0");
+}
+
+#[test]
+fn commands_behind_an_acquire_run_when_its_time_is_up() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a");
+    let mut wire = Wire::new(server.port);
+    wire.send(
+        "FAIRLOCK.ACQUIRE k b WAIT 30\nFAIRLOCK.ACQUIRE k b WAIT 30\nLLEN redisson_lock_queue:{k}",
+    );
+    assert_eq!(wire.line(), "$-1");
+    assert_eq!(wire.line(), "$-1");
+    assert_eq!(wire.line(), ":0");
+}
+
+#[test]
+fn a_thousand_pairs_of_acquire_and_release_in_one_pipeline() {
+    let server = Server::start();
+    let mut wire = Wire::new(server.port);
+    let pair = "FAIRLOCK.ACQUIRE k a NOWAIT\nFAIRLOCK.RELEASE k a";
+    wire.send(&vec![pair; 1000].join("\n"));
+    let mut last = 0;
+    for _ in 0..1000 {
+        let token: i64 = wire
+            .line()
+            .trim_start_matches(':')
+            .parse()
+            .expect("a token");
+        assert!(token > last, "{token} after {last}");
+        last = token;
+        assert_eq!(wire.line(), ":0");
+    }
+    assert_eq!(server.connect().run("KEYS *"), "[]");
+}
+
+#[test]
+fn a_pipeline_of_pairs_lets_a_waiter_in_between() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a");
+    let waiter = server.block("FAIRLOCK.ACQUIRE k b");
+    let mut wire = Wire::new(server.port);
+    let pair = "FAIRLOCK.RELEASE k a\nFAIRLOCK.ACQUIRE k a NOWAIT";
+    wire.send(&vec![pair; 100].join("\n"));
+    assert_eq!(wire.line(), ":0");
+    // From here on it is the waiter's, however often the former holder asks.
+    for _ in 0..99 {
+        assert_eq!(wire.line(), "$-1");
+        assert!(wire.line().starts_with("-NOTHELD "));
+    }
+    assert_eq!(wire.line(), "$-1");
+    assert!(waiter.int() > 0);
+    assert_eq!(client.holders("k"), "[b, 1]");
+}
+
+#[test]
+fn what_scripts_and_transactions_do_is_kept_as_plain_commands() {
+    let options = ["--appendonly", "yes", "--appendfsync", "always"];
+    let server = Server::with(&options);
+    let mut client = server.connect();
+    load_library(&mut client);
+    call(&mut client, "EVAL", CALL, "FAIRLOCK.ACQUIRE a LEASE 600000");
+    let waiter = server.block("FAIRLOCK.ACQUIRE k b LEASE 600000");
+    call(&mut client, "FCALL", "call", "FAIRLOCK.ACQUIRE c ENQUEUE");
+    exec(
+        &mut client,
+        &["FAIRLOCK.RELEASE k a", "FAIRLOCK.ACQUIRE k d ENQUEUE"],
+    );
+    let token = waiter.int();
+    let folder = server.dir().join("appendonlydir");
+    for file in fs::read_dir(folder).expect("the folder").flatten() {
+        let bytes = fs::read(file.path()).expect("its bytes");
+        let text = String::from_utf8_lossy(&bytes).to_uppercase();
+        for word in ["\nEVAL", "\nFCALL", "\nFAIRLOCK"] {
+            // The library itself is kept, with the names in its text.
+            assert!(!text.contains(&format!("{word}\r")), "{word}");
+            assert!(!text.contains(&format!("{word}.")), "{word}");
+        }
+    }
+    drop(client);
+    let server = server.kill_and_restart_without_module(&options);
+    let mut client = server.connect();
+    assert_eq!(client.holders("k"), "[b, 1]");
+    assert_eq!(client.run("LRANGE redisson_lock_queue:{k} 0 -1"), "[c, d]");
+    assert_eq!(client.token("k"), token);
+}
+
+#[test]
+fn a_script_sees_its_own_hold_and_gives_it_up_before_it_ends() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let script = "local token = redis.call('FAIRLOCK.ACQUIRE', KEYS[1], 'a')
+        local again = redis.call('FAIRLOCK.ACQUIRE', KEYS[1], 'a', 'ONCE')
+        local other = redis.call('FAIRLOCK.ACQUIRE', KEYS[1], 'b')
+        local left = redis.call('FAIRLOCK.RELEASE', KEYS[1], 'a', 'TOKEN', token)
+        return {token == again, other == false, left, redis.call('EXISTS', KEYS[1])}";
+    let reply = client.raw(&[b"EVAL", script.as_bytes(), b"1", b"k"]);
+    let one = Value::Int(1);
+    let expected = Value::Array(vec![one.clone(), one, Value::Int(0), Value::Int(0)]);
+    assert_eq!(reply, Ok(expected));
+}

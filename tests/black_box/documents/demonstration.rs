@@ -1,0 +1,19 @@
+//! What a newcomer runs.
+
+use std::process::Command;
+
+use fairlock_testing::Server;
+
+#[test]
+fn the_demonstration_shows_what_it_says() {
+    let server = Server::start();
+    let output = Command::new("scripts/demo")
+        .arg(server.port.to_string())
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .expect("the script");
+    let shown = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{shown}{errors}");
+    assert!(shown.contains("dave holds the lock now"), "{shown}");
+}

@@ -1,0 +1,178 @@
+//! `make install` and `make uninstall`, and what they make of a server.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use fairlock_testing::Server;
+use tempfile::TempDir;
+
+const COMPANION: &str = "#!/bin/sh\necho the companion\n";
+
+/// A system to install into.
+struct Root {
+    dir: TempDir,
+    /// What is installed as the module.
+    module: String,
+}
+
+impl Root {
+    fn new() -> Self {
+        let module = Server::start().module_path();
+        let dir = TempDir::new().expect("a temporary directory");
+        fs::write(dir.path().join("companion"), COMPANION).expect("written");
+        Self { dir, module }
+    }
+
+    /// What the Makefile runs, with its folders. Returns what it says.
+    fn run(&self, arguments: &[&str]) -> String {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/install");
+        let output = Command::new(script)
+            .args(arguments)
+            .env("DESTDIR", self.dir.path().join("root"))
+            .env("bindir", "/usr/local/bin")
+            .env("mandir", "/usr/local/share/man")
+            .env("moduledir", "/usr/lib/redis/modules")
+            .env("confdir", "/etc/redis")
+            .env("MODULE", &self.module)
+            .env("COMPANION", self.dir.path().join("companion"))
+            .output()
+            .expect("the script is there");
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).expect("text")
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.dir.path().join("root").join(path)
+    }
+
+    fn module(&self) -> PathBuf {
+        self.path("usr/lib/redis/modules/libfairlock.so")
+    }
+
+    fn snippet(&self) -> PathBuf {
+        self.path("etc/redis/fairlock.conf")
+    }
+
+    /// All files that are there, with their modes.
+    fn files(&self) -> BTreeMap<String, u32> {
+        let mut files = BTreeMap::new();
+        let mut folders = vec![self.path("")];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).expect("a folder") {
+                let path = entry.expect("an entry").path();
+                if path.is_dir() {
+                    folders.push(path);
+                    continue;
+                }
+                let mode = fs::metadata(&path).expect("a file").permissions().mode();
+                let name = path.strip_prefix(self.path("")).expect("below");
+                files.insert(name.to_string_lossy().into_owned(), mode & 0o777);
+            }
+        }
+        files
+    }
+}
+
+fn append(path: &Path, text: &str) {
+    let old = fs::read_to_string(path).expect("a file");
+    fs::write(path, old + text).expect("written");
+}
+
+#[test]
+fn installing_and_uninstalling_leaves_nothing() {
+    let root = Root::new();
+    let said = root.run(&[]);
+    // Where they belong, not below the folder that stands for the root.
+    assert!(
+        said.contains("\n    include /etc/redis/fairlock.conf\n    loadmodule /usr/lib/redis/modules/libfairlock.so\n"),
+        "{said}"
+    );
+    let expected = [
+        ("etc/redis/fairlock.conf", 0o644),
+        ("usr/lib/redis/modules/libfairlock.so", 0o755),
+        ("usr/local/bin/fairlock", 0o755),
+        ("usr/local/share/man/man1/fairlock-exec.1", 0o644),
+        ("usr/local/share/man/man1/fairlock-metrics.1", 0o644),
+        ("usr/local/share/man/man1/fairlock-top.1", 0o644),
+        ("usr/local/share/man/man1/fairlock-watch.1", 0o644),
+        ("usr/local/share/man/man1/fairlock.1", 0o644),
+    ];
+    let expected = expected.map(|(name, mode)| (name.to_owned(), mode));
+    assert_eq!(root.files(), BTreeMap::from(expected));
+    let companion = fs::read_to_string(root.path("usr/local/bin/fairlock"));
+    assert_eq!(companion.expect("a file"), COMPANION);
+    root.run(&["--uninstall"]);
+    assert_eq!(root.files(), BTreeMap::new());
+}
+
+#[test]
+fn the_installed_module_is_replaced_by_renaming() {
+    let root = Root::new();
+    root.run(&[]);
+    let number = || fs::metadata(root.module()).expect("a file").ino();
+    let old = fs::File::open(root.module()).expect("a file");
+    root.run(&[]);
+    assert_ne!(number(), old.metadata().expect("a file").ino());
+    // Whoever has the old one mapped still has all of it.
+    let size = fs::metadata(&root.module).expect("the module").len();
+    assert_eq!(old.metadata().expect("a file").len(), size);
+}
+
+#[test]
+fn a_snippet_that_was_changed_is_kept() {
+    let root = Root::new();
+    root.run(&[]);
+    let new = fs::read_to_string(root.snippet()).expect("a file");
+    append(&root.snippet(), "fairlock.lease 12345\n");
+    let changed = fs::read_to_string(root.snippet()).expect("a file");
+    let said = root.run(&[]);
+    assert!(said.contains("fairlock.conf differs"), "{said}");
+    let read = |path| fs::read_to_string(path).expect("a file");
+    assert_eq!(read(root.snippet()), changed);
+    assert_eq!(read(root.path("etc/redis/fairlock.conf.dist")), new);
+    root.run(&["--uninstall"]);
+    let left = BTreeMap::from([("etc/redis/fairlock.conf".to_owned(), 0o644)]);
+    assert_eq!(root.files(), left);
+    assert_eq!(read(root.snippet()), changed);
+}
+
+#[test]
+fn a_server_loads_what_is_installed_and_starts_again_after_config_rewrite() {
+    let root = Root::new();
+    root.run(&[]);
+    // All options are there.
+    let snippet = fs::read_to_string(root.snippet()).expect("a file");
+    let plain = Server::start();
+    let options = plain.connect().run("CONFIG GET fairlock.*");
+    let words: Vec<&str> = options.trim_matches(['[', ']']).split(", ").collect();
+    for pair in words.chunks(2) {
+        let line = format!("# {} {}", pair[0], pair[1]);
+        assert!(snippet.lines().any(|other| other == line), "{line}");
+    }
+    // As the script says, and one of them set.
+    append(&root.snippet(), "fairlock.lease 12345\n");
+    let main = root.path("etc/redis/redis.conf");
+    let lines = format!(
+        "include {}\nloadmodule {}\n",
+        root.snippet().display(),
+        root.module().display()
+    );
+    fs::write(&main, lines).expect("written");
+    let server = Server::without_module(&[main.to_str().expect("UTF-8")]);
+    let mut client = server.connect();
+    let help = client.run("FAIRLOCK.HELP");
+    assert!(help.contains("FAIRLOCK.ACQUIRE"), "{help}");
+    let lease = "[fairlock.lease, 12345]";
+    assert_eq!(client.run("CONFIG GET fairlock.lease"), lease);
+    assert_eq!(client.run("CONFIG SET fairlock.turn 777"), "OK");
+    assert_eq!(client.run("CONFIG REWRITE"), "OK");
+    let server = server.kill_and_restart();
+    let mut client = server.connect();
+    assert_eq!(client.run("CONFIG GET fairlock.lease"), lease);
+    let turn = "[fairlock.turn, 777]";
+    assert_eq!(client.run("CONFIG GET fairlock.turn"), turn);
+    assert!(client.int("FAIRLOCK.ACQUIRE k a") > 0);
+}

@@ -1,0 +1,383 @@
+//! Every road by which a lock can become free that is no command of ours: the head's turn starts
+//! at once, and nobody else's.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fairlock_testing::{Blocked, Client, Listener, Server, wait_until};
+
+use super::redisson_keys;
+use crate::scene::{OPTIONS, Scene, now};
+
+/// Commands after the last of which `k`, held by `a`, is free. After each of those before, it is
+/// held, by whomever.
+struct Road {
+    name: &'static str,
+    steps: &'static [&'static str],
+}
+
+const fn road(name: &'static str, steps: &'static [&'static str]) -> Road {
+    Road { name, steps }
+}
+
+const DELETED: &[Road] = &[
+    road("DEL", &["DEL k"]),
+    road("DEL among others", &["DEL x k y"]),
+    road("UNLINK", &["UNLINK k"]),
+    road("an expiry in the past", &["PEXPIREAT k 1"]),
+    road("HDEL of the only field", &["HDEL k a"]),
+    road(
+        "HDEL of the last field, not of the holder's",
+        &["HSET k x 1", "HDEL k a", "HDEL k x"],
+    ),
+    road("DEL in MULTI", &["MULTI", "DEL k", "EXEC"]),
+    road("DEL in a script", &["EVAL redis.call('DEL',KEYS[1]) 1 k"]),
+    road(
+        "taken again where it was deleted, then deleted",
+        &[
+            "EVAL redis.call('DEL','k');redis.call('HSET','k','x',1) 0",
+            "DEL k",
+        ],
+    ),
+    road(
+        "the same in a transaction",
+        &["MULTI", "DEL k", "HSET k x 1", "EXEC", "DEL k"],
+    ),
+];
+
+const REPLACED: &[Road] = &[
+    road("SET over it, DEL", &["SET k x", "DEL k"]),
+    road("SET over it, GETDEL", &["SET k x", "GETDEL k"]),
+    road("SET over it, GETEX", &["SET k x", "GETEX k PXAT 1"]),
+    road(
+        "RENAME of a hash over it, DEL",
+        &["HSET other x 1", "RENAME other k", "DEL k"],
+    ),
+    road(
+        "RENAME of a list over it, LPOP of its only element",
+        &["RPUSH other x", "RENAME other k", "LPOP k"],
+    ),
+    road(
+        "COPY over it, UNLINK",
+        &["HSET other x 1", "COPY other k REPLACE", "UNLINK k"],
+    ),
+    road(
+        "the result of SORT over it, which is empty",
+        &["SORT other STORE k"],
+    ),
+    road("SINTERSTORE over it, empty", &["SINTERSTORE k other"]),
+];
+
+const AWAY: &[Road] = &[
+    road("RENAME away", &["RENAME k gone"]),
+    road("RENAMENX away", &["RENAMENX k gone"]),
+    road("MOVE to another database", &["MOVE k 1"]),
+    road("FLUSHDB", &["FLUSHDB"]),
+    road("FLUSHDB ASYNC", &["FLUSHDB ASYNC"]),
+    road("FLUSHALL", &["FLUSHALL"]),
+    road("FLUSHALL ASYNC", &["FLUSHALL ASYNC"]),
+    road("FLUSHALL from another database", &["SELECT 3", "FLUSHALL"]),
+    road("SWAPDB with an empty database", &["SWAPDB 0 1"]),
+    road("SWAPDB the other way round", &["SWAPDB 1 0"]),
+    road(
+        "SWAPDB with a database in which the lock is held, DEL",
+        &["SELECT 1", "HSET k x 1", "SELECT 0", "SWAPDB 0 1", "DEL k"],
+    ),
+    road(
+        "SWAPDB with a database in which the lock is free",
+        &["SELECT 1", "SET other x", "SELECT 0", "SWAPDB 0 1"],
+    ),
+];
+
+/// Takes `k` away from `a`, with the head of the queue blocked and with it polling. `go` leaves
+/// the lock free.
+fn in_both_forms(name: &str, options: &[&str], go: impl Fn(&mut Scene)) {
+    for polling in [false, true] {
+        println!("{name}, polling: {polling}");
+        let mut scene = Scene::new(options, polling);
+        let since = now(&mut scene.client);
+        go(&mut scene);
+        scene.the_head_is_served(since);
+    }
+}
+
+/// As [`in_both_forms`], where `go` leaves it to the server to free the lock.
+fn soon_in_both_forms(name: &str, options: &[&str], go: impl Fn(&mut Scene)) {
+    for polling in [false, true] {
+        println!("{name}, polling: {polling}");
+        let mut scene = Scene::new(options, polling);
+        let since = now(&mut scene.client);
+        go(&mut scene);
+        scene.the_head_is_served_soon(since);
+    }
+}
+
+fn travel(roads: &[Road]) {
+    for road in roads {
+        in_both_forms(road.name, &[], |scene| {
+            for (index, step) in road.steps.iter().enumerate() {
+                if index > 0 {
+                    scene.nobody_is_served();
+                }
+                scene.step(step);
+            }
+        });
+    }
+}
+
+#[test]
+fn a_lock_that_is_deleted_goes_to_the_head() {
+    travel(DELETED);
+}
+
+#[test]
+fn a_lock_that_is_replaced_and_then_removed_goes_to_the_head() {
+    travel(REPLACED);
+}
+
+#[test]
+fn a_lock_that_is_taken_elsewhere_goes_to_the_head() {
+    travel(AWAY);
+}
+
+#[test]
+fn a_lock_that_a_function_deletes_goes_to_the_head() {
+    const LIBRARY: &[u8] = b"#!lua name=locks
+        redis.register_function('free', function(keys) return redis.call('DEL', keys[1]) end)";
+    in_both_forms("a function", &[], |scene| {
+        let loaded = scene.other.raw(&[b"FUNCTION", b"LOAD", LIBRARY]);
+        loaded.expect("a library");
+        scene.step("FCALL free 1 k");
+    });
+}
+
+#[test]
+fn a_lock_that_is_restored_over_and_then_removed_goes_to_the_head() {
+    in_both_forms("RESTORE, DEL", &[], |scene| {
+        restore(&mut scene.other, b"0");
+        assert_eq!(scene.client.holders("k"), "[x, 1]");
+        scene.nobody_is_served();
+        scene.step("DEL k");
+    });
+    // What has expired already is deleted rather than restored.
+    in_both_forms("RESTORE of an expired lock", &[], |scene| {
+        restore(&mut scene.other, b"1");
+    });
+    soon_in_both_forms("RESTORE with a short lease", &[], |scene| {
+        let soon = now(&mut scene.client) + 50;
+        restore(&mut scene.other, soon.to_string().as_bytes());
+    });
+}
+
+/// Restores a lock that `x` holds over `k`, expiring at an instant (0: never).
+#[track_caller]
+fn restore(client: &mut Client, expiry: &[u8]) {
+    client.run("HSET other x 1");
+    let Ok(redis::Value::BulkString(dump)) = client.raw(&[b"DUMP", b"other"]) else {
+        panic!("no dump");
+    };
+    let restored = client.raw(&[b"RESTORE", b"k", expiry, &dump, b"REPLACE", b"ABSTTL"]);
+    restored.expect("restored");
+}
+
+#[test]
+fn a_lock_that_is_migrated_to_another_server_goes_to_the_head() {
+    let target = Server::start();
+    in_both_forms("MIGRATE", &[], |scene| {
+        target.connect().run("DEL k");
+        scene.step(&format!("MIGRATE 127.0.0.1 {} k 0 5000", target.port));
+        assert_eq!(target.connect().holders("k"), "[a, 1]");
+    });
+}
+
+#[test]
+fn a_lock_that_a_script_in_the_manner_of_redisson_releases_goes_to_the_head() {
+    for polling in [false, true] {
+        let mut scene = Scene::new(&[], polling);
+        let since = now(&mut scene.client);
+        assert_eq!(
+            redisson_keys::unlock(&mut scene.other, "a"),
+            redis::Value::Int(1)
+        );
+        // The script wakes the head itself: one message is enough.
+        scene.the_head_is_served(since);
+    }
+}
+
+#[test]
+fn a_lock_that_expires_goes_to_the_head() {
+    soon_in_both_forms("PEXPIRE", &[], |scene| scene.step("PEXPIRE k 1"));
+    soon_in_both_forms("SET with an expiry", &[], |scene| {
+        scene.step("SET k x PX 20");
+    });
+    soon_in_both_forms("RENAME of what expires", &[], |scene| {
+        // Both at once: it must not expire in between.
+        scene.step("SET other x");
+        scene.step("MULTI");
+        scene.step("PEXPIRE other 20");
+        scene.step("RENAME other k");
+        scene.step("EXEC");
+    });
+}
+
+/// The server deletes no expired key until somebody asks for it.
+const LAZY: &[&str] = &["--hz", "1"];
+
+#[test]
+fn a_lock_that_expires_unnoticed_by_the_server_goes_to_the_head() {
+    soon_in_both_forms("PEXPIRE", LAZY, |scene| {
+        scene.step("DEBUG SET-ACTIVE-EXPIRE 0");
+        scene.step("PEXPIRE k 1");
+    });
+    soon_in_both_forms("longer, then shorter", LAZY, |scene| {
+        scene.step("DEBUG SET-ACTIVE-EXPIRE 0");
+        scene.step("PERSIST k");
+        scene.step("PEXPIRE k 900000");
+        scene.step("PEXPIRE k 50");
+    });
+}
+
+/// Whether the next waiter is served soon after a command, on a server that wakes up by itself only
+/// once a second: looking again then would do in the end. A busy machine may be late now and then.
+fn is_served_soon(command: &str) -> bool {
+    (0..8).any(|_| {
+        let server = Server::with(&[OPTIONS, LAZY].concat());
+        let mut client = server.connect();
+        client.run("DEBUG SET-ACTIVE-EXPIRE 0");
+        client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+        let head = server.block("FAIRLOCK.ACQUIRE k b LEASE 50");
+        let next = server.block("FAIRLOCK.ACQUIRE k c");
+        let start = Instant::now();
+        client.run(command);
+        wait_until("all are served", || head.is_done() && next.is_done());
+        start.elapsed() < Duration::from_millis(500)
+    })
+}
+
+#[test]
+fn an_idle_server_knows_when_a_lease_ends_that_others_have_set() {
+    assert!(is_served_soon("PEXPIRE k 50"));
+}
+
+#[test]
+fn an_idle_server_knows_when_a_lease_ends_that_began_with_a_hand_off() {
+    assert!(is_served_soon("DEL k"));
+}
+
+#[test]
+fn an_idle_server_knows_when_a_key_of_another_type_expires() {
+    assert!(is_served_soon("SET k x PX 50"));
+}
+
+#[test]
+fn a_lock_whose_expiry_an_access_notices_goes_to_the_head() {
+    // A key of another type has no due time, as far as the lock is concerned.
+    for expire in ["PEXPIRE k 50", "SET k x PX 50"] {
+        in_both_forms(expire, LAZY, |scene| {
+            scene.step("DEBUG SET-ACTIVE-EXPIRE 0");
+            // In one turn of the event loop: the key expires in it and is asked for.
+            let mut socket =
+                TcpStream::connect(("127.0.0.1", scene.server.port)).expect("connected");
+            let commands = format!("{expire}\r\nDEBUG SLEEP 0.1\r\nEXISTS k\r\nQUIT\r\n");
+            socket.write_all(commands.as_bytes()).expect("sent");
+            let mut replies = String::new();
+            socket.read_to_string(&mut replies).expect("replies");
+            let (set, replies) = replies.split_once("\r\n").expect("replies");
+            assert!([":1", "+OK"].contains(&set), "{set}");
+            assert_eq!(replies, "+OK\r\n:0\r\n+OK\r\n");
+        });
+    }
+}
+
+#[test]
+fn a_lock_whose_lease_others_prolong_stays_held() {
+    let is_prolonged = |longer| {
+        in_both_forms(longer, &[], |scene| {
+            // Not over before it is prolonged, however busy the machine.
+            scene.step("PEXPIRE k 3000");
+            let end = scene.client.int("PEXPIRETIME k");
+            scene.step(longer);
+            wait_until("the old lease is over", || {
+                now(&mut scene.client) > end + 20
+            });
+            scene.nobody_is_served();
+            scene.step("DEL k");
+        });
+    };
+    thread::scope(|scope| {
+        for longer in ["PERSIST k", "PEXPIRE k 600000"] {
+            scope.spawn(move || is_prolonged(longer));
+        }
+    });
+}
+
+#[test]
+fn a_lock_that_is_evicted_goes_to_the_head() {
+    let policies = [
+        "allkeys-lru",
+        "allkeys-lfu",
+        "allkeys-random",
+        "volatile-ttl",
+    ];
+    for policy in policies {
+        let options = ["--maxmemory-policy", policy];
+        soon_in_both_forms(policy, &options, |scene| {
+            // Whatever else is evicted, queue and deadlines for all that is known: only without
+            // the lock is there memory enough.
+            let field = "EVAL redis.call('HSET','k','x',string.rep('x',32000000)) 0";
+            scene.step(field);
+            let used = scene.server.info("memory", "used_memory");
+            let used: u64 = used.parse().expect("bytes");
+            scene.step(&format!("CONFIG SET maxmemory {}", used - 16_000_000));
+        });
+    }
+}
+
+#[test]
+fn a_lock_goes_to_the_head_in_its_own_database_only() {
+    let in_three = [
+        "DEL k",
+        "PEXPIRE k 1",
+        "RENAME k gone",
+        "FLUSHDB",
+        "SWAPDB 3 5",
+    ];
+    for command in in_three {
+        let mut scene = Scene::new(&[], false);
+        let mut there = scene.server.connect();
+        there.run("SELECT 3");
+        there.int("FAIRLOCK.ACQUIRE k x LEASE 600000");
+        there.run("FAIRLOCK.ACQUIRE k y ENQUEUE PATIENCE 600000");
+        let channel = "redisson_lock__channel:{k}:y";
+        let listener = Listener::new(scene.server.port, channel);
+        there.run(command);
+        assert_eq!(listener.message(), "0");
+        assert!(there.int("FAIRLOCK.ACQUIRE k y ENQUEUE") > 0);
+        scene.nobody_is_served();
+    }
+}
+
+#[test]
+fn a_flush_of_all_databases_frees_the_locks_of_each() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let waiters: Vec<_> = (0..4)
+        .map(|db| {
+            let mut waiter = server.connect();
+            for client in [&mut client, &mut waiter] {
+                client.run(&format!("SELECT {db}"));
+            }
+            client.int("FAIRLOCK.ACQUIRE k a");
+            Blocked::send_on(waiter, "FAIRLOCK.ACQUIRE k b")
+        })
+        .collect();
+    wait_until("all wait", || server.blocked() == 4);
+    client.run("FLUSHALL");
+    for (db, waiter) in waiters.into_iter().enumerate() {
+        client.run(&format!("SELECT {db}"));
+        assert_eq!(client.holders("k"), "[b, 1]");
+        assert!(waiter.int() > 0);
+    }
+}

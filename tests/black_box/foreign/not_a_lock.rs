@@ -1,0 +1,93 @@
+//! Hashes that are no locks: somebody's data, which no command of ours changes.
+
+use fairlock_testing::{Server, wait_until};
+
+const NOT_A_LOCK: &str = "(error) NOTALOCK ";
+
+#[test]
+fn a_hash_that_is_no_lock_is_refused_and_stays_as_it_is() {
+    let server = Server::start();
+    let mut client = server.connect();
+    for data in [
+        "name Ann",
+        "a 0",
+        "a -1",
+        "a 1.5",
+        "a 01",
+        "a many",
+        "a 1 b 1",
+        "a 1 b 1 c 1",
+        "name Ann visits 7",
+    ] {
+        client.run(&format!("HSET k {data}"));
+        client.run("PEXPIRE k 600000");
+        let before = client.run("HGETALL k");
+        let end = client.run("PEXPIRETIME k");
+        for command in [
+            "ACQUIRE k a",
+            "ACQUIRE k a NOWAIT",
+            "ACQUIRE k z ENQUEUE",
+            "ACQUIRE k name WAIT 60000",
+            "RELEASE k a",
+            "RELEASE k a ALL",
+            "RELEASE k name",
+            "RELEASE k z",
+            "RENEW k a",
+            "RENEW k z",
+            "BREAK k",
+            "BREAK k FORCE",
+        ] {
+            let reply = client.run(&format!("FAIRLOCK.{command}"));
+            assert!(reply.starts_with(NOT_A_LOCK), "{data}, {command}: {reply}");
+        }
+        assert_eq!(client.run("HGETALL k"), before);
+        assert_eq!(client.run("PEXPIRETIME k"), end);
+        assert_eq!(client.run("DBSIZE"), "1");
+        client.run("DEL k");
+    }
+}
+
+#[test]
+fn a_lock_that_turns_into_data_under_its_owner_is_left_alone() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    client.run("HSET k name Ann");
+    let before = client.run("HGETALL k");
+    for command in ["ACQUIRE k a", "RELEASE k a", "RENEW k a", "BREAK k FORCE"] {
+        let reply = client.run(&format!("FAIRLOCK.{command}"));
+        assert!(reply.starts_with(NOT_A_LOCK), "{command}: {reply}");
+    }
+    assert_eq!(client.run("HGETALL k"), before);
+}
+
+#[test]
+fn a_session_that_ends_takes_nobodys_data_with_it() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let mut holder = server.connect();
+    holder.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 600000");
+    client.run("HSET k a data");
+    drop(holder);
+    wait_until("the session has ended", || {
+        server.info("fairlock", "fairlock_session_locks") == "0"
+    });
+    assert_eq!(client.run("HGET k a"), "data");
+}
+
+#[test]
+fn a_lock_without_an_expiry_is_broken_by_force_only() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.run("HSET k a 1");
+    let waiter = server.block("FAIRLOCK.ACQUIRE k b");
+    let reply = client.run("FAIRLOCK.BREAK k");
+    assert!(
+        reply.starts_with(NOT_A_LOCK) && reply.contains("FORCE"),
+        "{reply}"
+    );
+    assert_eq!(client.holders("k"), "[a, 1]");
+    assert_eq!(client.run("FAIRLOCK.BREAK k FORCE"), "1");
+    assert!(waiter.int() > 0);
+    assert_eq!(client.run("FAIRLOCK.BREAK free FORCE"), "0");
+}

@@ -1,0 +1,154 @@
+//! Another module calls FAIRLOCK commands: at any time as a client that cannot block, and from a key
+//! event of a FAIRLOCK command not at all.
+
+use fairlock_testing::native::library;
+use fairlock_testing::{Blocked, Client, Server, wait_until};
+use tempfile::TempDir;
+
+const REFUSED: &str = "-ERR FAIRLOCK commands cannot be called from a key event";
+
+/// A server with both modules; `first`: the other one is loaded before fairlock, and so is told of
+/// events before it.
+fn start(first: bool) -> (Server, TempDir) {
+    let dir = TempDir::new().expect("a directory");
+    let nosy = library("tests/black_box/foreign/nosy_module.c", dir.path());
+    let option = ["--loadmodule", nosy.to_str().expect("UTF-8")];
+    let server = if first {
+        let ours = Server::start().module_path();
+        let [flag, nosy] = option;
+        Server::without_module(&[flag, nosy, flag, &ours])
+    } else {
+        Server::with(&option)
+    };
+    (server, dir)
+}
+
+/// What each call has replied from the event.
+fn said(client: &mut Client) -> String {
+    client.run("NOSY.SAID")
+}
+
+#[test]
+fn a_call_from_a_key_event_of_a_step_is_refused_and_the_step_goes_on() {
+    for first in [false, true] {
+        let (server, _dir) = start(first);
+        let mut client = server.connect();
+        client.int("FAIRLOCK.ACQUIRE k a");
+        let waiters = ["b", "c"].map(|owner| server.block(&format!("FAIRLOCK.ACQUIRE k {owner}")));
+        let mut holder = "a";
+        for (event, command) in [
+            ("lpop", "FAIRLOCK.ACQUIRE k x ENQUEUE"),
+            ("fairlock.acquire", "FAIRLOCK.QUEUE k"),
+        ] {
+            assert_eq!(client.run(&format!("NOSY.ON {event} {command}")), "OK");
+            assert_eq!(client.run(&format!("FAIRLOCK.RELEASE k {holder}")), "0");
+            let said = said(&mut client);
+            assert!(said.starts_with(REFUSED), "{event} {command}: {said}");
+            assert_eq!(said.matches("-ERR").count(), 1, "{said}");
+            holder = if holder == "a" { "b" } else { "c" };
+            assert_eq!(client.holders("k"), format!("[{holder}, 1]"));
+        }
+        assert_eq!(client.run("FAIRLOCK.RELEASE k c"), "0");
+        let tokens = waiters.map(Blocked::int);
+        assert!(tokens[0] < tokens[1]);
+        assert_eq!(client.run("KEYS *"), "[]");
+    }
+}
+
+#[test]
+fn every_command_that_looks_at_locks_is_refused_there() {
+    let (server, _dir) = start(false);
+    let mut client = server.connect();
+    client.run("CONFIG SET fairlock.intercept-eval yes");
+    for command in [
+        "FAIRLOCK.ACQUIRE k x",
+        "FAIRLOCK.ACQUIRE k x NOWAIT",
+        "FAIRLOCK.ACQUIRE other x",
+        "FAIRLOCK.RELEASE k a",
+        "FAIRLOCK.RENEW k a",
+        "FAIRLOCK.CANCEL k a",
+        "FAIRLOCK.BREAK k",
+        "FAIRLOCK.QUEUE k",
+        "FAIRLOCK.INFO k",
+        "FAIRLOCK.LOCKS",
+    ] {
+        client.run(&format!("NOSY.ON hset {command}"));
+        client.int("FAIRLOCK.ACQUIRE k a");
+        let said = said(&mut client);
+        assert!(said.starts_with(REFUSED), "{command}: {said}");
+        assert_eq!(client.run("FAIRLOCK.RELEASE k a"), "0");
+    }
+    client.run("NOSY.ON hset FAIRLOCK.HELP");
+    client.int("FAIRLOCK.ACQUIRE k a");
+    assert!(said(&mut client).starts_with('*'));
+    assert_eq!(client.run("EXISTS other"), "0");
+}
+
+#[test]
+fn a_key_that_another_module_deletes_from_an_event_is_noticed() {
+    for first in [false, true] {
+        let (server, _dir) = start(first);
+        let mut client = server.connect();
+        client.int("FAIRLOCK.ACQUIRE k a");
+        let waiter = server.block("FAIRLOCK.ACQUIRE k b");
+        // Whatever the step holds open is closed by then.
+        client.run("NOSY.ON expire DEL k");
+        assert_eq!(client.run("FAIRLOCK.RENEW k a LEASE 600000"), "600000");
+        assert!(waiter.int() > 0);
+        assert_eq!(client.holders("k"), "[b, 1]");
+        // The same while a queue is at work.
+        client.run("NOSY.ON rpush DEL redisson_lock_queue:{k}");
+        let waiter = server.block("FAIRLOCK.ACQUIRE k c");
+        wait_until("the waiter is back in its place", || {
+            client.run("LRANGE redisson_lock_queue:{k} 0 -1") == "[c]"
+        });
+        assert_eq!(client.run("FAIRLOCK.RELEASE k b"), "0");
+        assert!(waiter.int() > 0);
+    }
+}
+
+#[test]
+fn events_of_others_are_a_time_as_any_other() {
+    let (server, _dir) = start(false);
+    let mut client = server.connect();
+    client.run("NOSY.ON set FAIRLOCK.ACQUIRE k nosy");
+    client.run("SET other x");
+    assert!(said(&mut client).starts_with(':'));
+    assert_eq!(client.holders("k"), "[nosy, 1]");
+    client.run("NOSY.ON set FAIRLOCK.ACQUIRE k b");
+    client.run("SET other x");
+    // It could not wait there.
+    assert!(["$-1\\r\\n", "$-1\n", "_\n"].contains(&&*said(&mut client)));
+    client.run("NOSY.ON set FAIRLOCK.RELEASE k nosy");
+    let script: &[u8] = b"redis.call('SET', 'other', 'y')";
+    let waiter = server.block("FAIRLOCK.ACQUIRE k b");
+    client.raw(&[b"EVAL", script, b"0"]).expect("it runs");
+    assert!(said(&mut client).starts_with(":0"));
+    assert!(waiter.int() > 0);
+}
+
+#[test]
+fn another_module_uses_locks_as_a_client_that_cannot_block() {
+    let (server, _dir) = start(false);
+    let mut client = server.connect();
+    let mut call = |command: &str| client.run(&format!("NOSY.CALL {command}"));
+    assert!(call("FAIRLOCK.ACQUIRE k a").parse::<i64>().is_ok());
+    assert_eq!(call("FAIRLOCK.ACQUIRE k b"), "(nil)");
+    assert_eq!(call("FAIRLOCK.ACQUIRE k b WAIT 600000"), "(nil)");
+    assert_eq!(call("FAIRLOCK.QUEUE k"), "[]");
+    let place = call("FAIRLOCK.ACQUIRE k b ENQUEUE");
+    assert!(place.starts_with("[1, "), "{place}");
+    assert_eq!(call("FAIRLOCK.RELEASE k a"), "0");
+    assert!(call("FAIRLOCK.ACQUIRE k b ENQUEUE").parse::<i64>().is_ok());
+    assert_eq!(call("FAIRLOCK.RELEASE k b"), "0");
+    // It is no connection that a lock could be bound to, or be named after.
+    assert_eq!(
+        call("FAIRLOCK.ACQUIRE k a SESSION"),
+        "(error) ERR SESSION binds the lock to a connection and cannot be used by another module"
+    );
+    assert_eq!(
+        call("FAIRLOCK.ACQUIRE k *"),
+        "(error) ERR owner '*' is the identity of a connection and cannot be used by another module"
+    );
+    assert_eq!(client.run("KEYS *"), "[]");
+}

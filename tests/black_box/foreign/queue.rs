@@ -1,0 +1,385 @@
+//! Others change or delete the queue and the deadlines while clients are blocked: nobody loses a
+//! place, nobody hangs, nobody is served twice.
+
+use fairlock_testing::{Blocked, Client, Server, wait_until};
+
+use crate::scene::{DEADLINES, QUEUE, now};
+
+/// Commands, and the queue as the next command finds it. Whoever is no `w` never comes for the
+/// lock.
+struct Harm {
+    name: &'static str,
+    steps: &'static [&'static str],
+    queue: &'static str,
+}
+
+const fn harm(name: &'static str, steps: &'static [&'static str], queue: &'static str) -> Harm {
+    Harm { name, steps, queue }
+}
+
+const ALL: &str = "[w1, w2, w3, w4, w5]";
+
+/// `Q` and `Z` stand for the names of queue and deadlines.
+const DELETED: &[Harm] = &[
+    harm("the queue", &["DEL Q"], ALL),
+    harm("the deadlines", &["DEL Z"], ALL),
+    harm("both", &["DEL Q Z"], ALL),
+    harm("both, one after the other", &["UNLINK Z", "UNLINK Q"], ALL),
+    harm("the queue renamed away", &["RENAME Q gone"], ALL),
+    harm("the queue renamed and kept", &["RENAMENX Q gone"], ALL),
+    harm(
+        "the queue away and back",
+        &["RENAME Q gone", "RENAME gone Q"],
+        ALL,
+    ),
+    harm("both in another database", &["MOVE Q 1", "MOVE Z 1"], ALL),
+    harm(
+        "an expiry in the past",
+        &["PEXPIREAT Q 1", "PEXPIREAT Z 1"],
+        ALL,
+    ),
+    harm("an expiry of the queue", &["PEXPIRE Q 100"], ALL),
+    harm("an expiry of the deadlines", &["PEXPIRE Z 100"], ALL),
+    harm(
+        "an empty result stored over the queue",
+        &["SORT none STORE Q"],
+        ALL,
+    ),
+    harm(
+        "an empty result stored over the deadlines",
+        &["ZUNIONSTORE Z 1 none"],
+        ALL,
+    ),
+];
+
+const ENTRIES: &[Harm] = &[
+    harm("LPOP", &["LPOP Q"], ALL),
+    harm("LPOP of three", &["LPOP Q 3"], ALL),
+    harm("RPOP", &["RPOP Q"], ALL),
+    harm("LREM in the middle", &["LREM Q 0 w3"], ALL),
+    harm("LREM of two", &["LREM Q 0 w2", "LREM Q 0 w4"], ALL),
+    harm("LTRIM to the middle", &["LTRIM Q 2 2"], ALL),
+    harm("LTRIM to nothing", &["LTRIM Q 9 9"], ALL),
+    harm("LMPOP", &["LMPOP 1 Q RIGHT COUNT 4"], ALL),
+    harm("an entry twice", &["RPUSH Q w2 w1"], ALL),
+    harm(
+        "an entry twice, the first ahead",
+        &["LPUSH Q w3"],
+        "[w3, w1, w2, w4, w5]",
+    ),
+    harm(
+        "a stranger ahead",
+        &["LPUSH Q x"],
+        "[x, w1, w2, w3, w4, w5]",
+    ),
+    harm(
+        "a stranger behind",
+        &["RPUSH Q x"],
+        "[w1, w2, w3, w4, w5, x]",
+    ),
+    harm(
+        "a stranger between",
+        &["LINSERT Q BEFORE w3 x"],
+        "[w1, w2, x, w3, w4, w5]",
+    ),
+    harm(
+        "LSET of the head",
+        &["LSET Q 0 x"],
+        "[x, w1, w2, w3, w4, w5]",
+    ),
+    harm(
+        "LSET of the last",
+        &["LSET Q -1 x"],
+        "[w1, w2, w3, w4, w5, x]",
+    ),
+    harm(
+        "LSET in the middle",
+        &["LSET Q 2 x"],
+        "[w1, w2, x, w3, w4, w5]",
+    ),
+    harm("LSET to another waiter", &["LSET Q 2 w4"], ALL),
+    harm(
+        "a list of strangers copied over it",
+        &["RPUSH other x y", "COPY other Q REPLACE"],
+        "[w1, w2, w3, w4, w5, x, y]",
+    ),
+];
+
+/// The order in which others list waiters stands: the keys are what counts.
+const REORDERED: &[Harm] = &[
+    harm(
+        "the last to the front",
+        &["LMOVE Q Q RIGHT LEFT"],
+        "[w5, w1, w2, w3, w4]",
+    ),
+    harm(
+        "SORT over itself",
+        &["SORT Q ALPHA DESC STORE Q"],
+        "[w5, w4, w3, w2, w1]",
+    ),
+    harm(
+        "two change places",
+        &["MULTI", "LSET Q 1 w4", "LSET Q 3 w2", "EXEC"],
+        "[w1, w4, w3, w2, w5]",
+    ),
+];
+
+const SCORES: &[Harm] = &[
+    harm("ZREM of the head", &["ZREM Z w1"], ALL),
+    harm("ZREM in the middle", &["ZREM Z w3"], ALL),
+    harm("ZREM of all", &["ZREM Z w1 w2 w3 w4 w5"], ALL),
+    harm("the oldest popped", &["ZPOPMIN Z 2"], ALL),
+    harm(
+        "another for one of them",
+        &["MULTI", "ZREM Z w3", "ZADD Z 1 x", "EXEC"],
+        ALL,
+    ),
+    harm("scores of 0", &["ZADD Z 0 w1 0 w2 0 w3 0 w4 0 w5"], ALL),
+    harm("far in the future", &["ZADD Z 1e300 w1 1e15 w3"], ALL),
+    harm("fractions", &["ZADD Z 0.5 w1 1.25 w2"], ALL),
+    harm("negative", &["ZADD Z -1e15 w1 -7.75 w4"], ALL),
+    harm("infinite", &["ZADD Z -inf w1 inf w2 -inf w3"], ALL),
+    harm("infinite at the head", &["ZADD Z inf w1"], ALL),
+    harm("a deadline alone, over", &["ZADD Z 5 x"], ALL),
+    harm(
+        "a deadline alone, ahead",
+        &["ZADD Z 9e15 x"],
+        "[w1, w2, w3, w4, w5, x]",
+    ),
+];
+
+const TYPES: &[Harm] = &[
+    harm("the queue a string", &["SET Q x", "DEL Q"], ALL),
+    harm("the deadlines a string", &["SET Z x", "DEL Z"], ALL),
+    harm("a string that expires", &["SET Q x", "PEXPIREAT Q 1"], ALL),
+    harm(
+        "the lock in the queue's place",
+        &["COPY k Q REPLACE", "RENAME Q gone"],
+        ALL,
+    ),
+    harm(
+        "both exchanged",
+        &["RENAME Q x", "RENAME Z Q", "RENAME x Z", "DEL Q Z"],
+        ALL,
+    ),
+];
+
+/// `w0` holds `k`; `w1` to `w5` are blocked.
+struct Line {
+    server: Server,
+    client: Client,
+    waiters: Vec<Blocked>,
+}
+
+impl Line {
+    fn new() -> Self {
+        // Strangers cost a turn.
+        let server = Server::with(&["--fairlock.turn", "100"]);
+        let mut client = server.connect();
+        client.int("FAIRLOCK.ACQUIRE k w0 LEASE 600000");
+        let waiters = (1..=5)
+            .map(|n| server.block(&format!("FAIRLOCK.ACQUIRE k w{n} LEASE 600000")))
+            .collect();
+        Self {
+            server,
+            client,
+            waiters,
+        }
+    }
+
+    #[track_caller]
+    fn suffer(&mut self, steps: &[&str]) {
+        for step in steps {
+            let words: Vec<_> = step
+                .split(' ')
+                .map(|word| match word {
+                    "Q" => "redisson_lock_queue:{k}",
+                    "Z" => "redisson_lock_timeout:{k}",
+                    other => other,
+                })
+                .map(str::as_bytes)
+                .collect();
+            let reply = self.client.raw(&words);
+            reply.unwrap_or_else(|error| panic!("{step}: {error}"));
+        }
+    }
+
+    /// The keys are whole, in this order; the head's deadline is ahead.
+    #[track_caller]
+    fn is_whole(&mut self, queue: &str) {
+        let client = &mut self.client;
+        assert_eq!(client.run(QUEUE), queue);
+        let head = queue[1..].split([',', ']']).next().expect("a head");
+        let ahead = format!(
+            "ZRANGEBYSCORE redisson_lock_timeout:{{k}} ({} inf",
+            now(client)
+        );
+        assert!(names(&client.run(&ahead)).iter().any(|name| name == head));
+        let mut with_deadlines = names(&client.run(DEADLINES));
+        let mut waiting = names(queue);
+        with_deadlines.sort();
+        waiting.sort();
+        assert_eq!(with_deadlines, waiting);
+        for key in ["queue", "timeout"] {
+            assert_eq!(client.int(&format!("PTTL redisson_lock_{key}:{{k}}")), -1);
+        }
+        assert_eq!(client.holders("k"), "[w0, 1]");
+        assert_eq!(self.server.blocked(), 5);
+    }
+
+    /// Everyone is served in this order, once, and nothing is left.
+    #[track_caller]
+    fn serve(mut self, queue: &str) {
+        let order = names(queue);
+        let order = order.iter().filter_map(|name| name.strip_prefix('w'));
+        let mut waiters: Vec<_> = self.waiters.into_iter().map(Some).collect();
+        let (mut holder, mut last) = ("0", 0);
+        for next in order {
+            assert!(waiters.iter().flatten().all(|waiter| !waiter.is_done()));
+            let release = format!("FAIRLOCK.RELEASE k w{holder}");
+            assert_eq!(self.client.run(&release), "0");
+            let index = next.parse::<usize>().expect("a number") - 1;
+            let token = waiters[index].take().expect("served once").int();
+            assert!(token > last);
+            assert_eq!(self.client.holders("k"), format!("[w{next}, 1]"));
+            (holder, last) = (next, token);
+        }
+        assert!(waiters.iter().all(Option::is_none));
+        assert_eq!(
+            self.client.run(&format!("FAIRLOCK.RELEASE k w{holder}")),
+            "0"
+        );
+        nothing_is_left(&mut self.client);
+    }
+}
+
+/// Only the token's key remains, once strangers have had their turn.
+#[track_caller]
+fn nothing_is_left(client: &mut Client) {
+    client.run("DEL gone other");
+    wait_until("the queue is empty", || client.run(QUEUE) == "[]");
+    assert_eq!(client.run("KEYS *"), "[]");
+}
+
+fn names(list: &str) -> Vec<String> {
+    let names = list.trim_matches(['[', ']']).split(", ");
+    names.map(str::to_owned).collect()
+}
+
+fn is_repaired(harms: &[Harm]) {
+    for harm in harms {
+        println!("{}", harm.name);
+        let mut line = Line::new();
+        line.suffer(harm.steps);
+        line.is_whole(harm.queue);
+        line.serve(harm.queue);
+    }
+}
+
+#[test]
+fn a_queue_that_others_delete_is_there_again() {
+    is_repaired(DELETED);
+}
+
+#[test]
+fn waiters_whose_entries_others_change_are_in_their_places() {
+    is_repaired(ENTRIES);
+}
+
+#[test]
+fn a_queue_that_others_put_in_another_order_has_that_order() {
+    is_repaired(REORDERED);
+}
+
+#[test]
+fn deadlines_that_others_change_cost_nobody_a_place() {
+    is_repaired(SCORES);
+}
+
+#[test]
+fn waiters_outlive_a_key_of_another_type() {
+    is_repaired(TYPES);
+}
+
+#[test]
+fn a_queue_that_a_script_reverses_is_served_from_its_new_head() {
+    const REVERSE: &[u8] = b"
+        local names = redis.call('LRANGE', KEYS[1], 0, -1)
+        redis.call('DEL', KEYS[1])
+        for _, name in ipairs(names) do redis.call('LPUSH', KEYS[1], name) end";
+    let mut line = Line::new();
+    let queue = b"redisson_lock_queue:{k}";
+    let done = line.client.raw(&[b"EVAL", REVERSE, b"1", queue]);
+    done.expect("a reply");
+    line.is_whole("[w5, w4, w3, w2, w1]");
+    line.serve("[w5, w4, w3, w2, w1]");
+}
+
+#[test]
+fn a_server_that_is_flushed_serves_its_waiters_in_the_order_of_their_arrival() {
+    for flush in ["FLUSHALL", "FLUSHDB ASYNC", "SWAPDB 0 9"] {
+        let mut line = Line::new();
+        line.suffer(&[flush]);
+        // The lock is gone as well: the head holds it now.
+        assert_eq!(line.client.run(QUEUE), "[w2, w3, w4, w5]");
+        assert_eq!(line.client.holders("k"), "[w1, 1]");
+        assert!(line.waiters.remove(0).int() > 0);
+        assert_eq!(line.server.blocked(), 4);
+        for (n, waiter) in (2..).zip(line.waiters) {
+            let holder = n - 1;
+            line.client.int(&format!("FAIRLOCK.RELEASE k w{holder}"));
+            assert!(waiter.int() > 0);
+            assert_eq!(line.client.holders("k"), format!("[w{n}, 1]"));
+        }
+        line.client.int("FAIRLOCK.RELEASE k w5");
+        nothing_is_left(&mut line.client);
+    }
+}
+
+#[test]
+fn a_queue_of_another_type_holds_everything_up_until_it_is_gone() {
+    for key in ["Q", "Z"] {
+        let mut line = Line::new();
+        line.suffer(&[&format!("SET {key} x")]);
+        for command in ["RELEASE k w0", "ACQUIRE k w0", "CANCEL k w1", "QUEUE k"] {
+            let reply = line.client.run(&format!("FAIRLOCK.{command}"));
+            assert!(
+                reply.starts_with("(error) WRONGTYPE "),
+                "{command}: {reply}"
+            );
+        }
+        assert_eq!(line.client.holders("k"), "[w0, 1]");
+        // Nobody can be served; nor is anybody told otherwise.
+        line.suffer(&["DEL k"]);
+        assert_eq!(line.client.run("EXISTS k"), "0");
+        assert_eq!(line.server.blocked(), 5);
+        line.suffer(&[&format!("DEL {key}")]);
+        assert_eq!(line.client.holders("k"), "[w1, 1]");
+        assert_eq!(line.client.run(QUEUE), "[w2, w3, w4, w5]");
+        assert!(line.waiters.remove(0).int() > 0);
+        assert_eq!(line.server.blocked(), 4);
+    }
+}
+
+#[test]
+fn a_waiter_that_leaves_while_its_entry_is_gone_stays_away() {
+    let mut line = Line::new();
+    let ids: Vec<i64> = line.waiters.iter().map(|waiter| waiter.id).collect();
+    // In one step: its entry goes, it goes, and so does the one before it.
+    line.suffer(&[
+        "MULTI",
+        "LREM Q 0 w3",
+        &format!("CLIENT KILL ID {}", ids[2]),
+        &format!("CLIENT UNBLOCK {}", ids[1]),
+        "EXEC",
+    ]);
+    wait_until("both are gone", || line.server.blocked() == 3);
+    assert_eq!(line.client.run(QUEUE), "[w1, w4, w5]");
+    let gone = line.waiters.drain(1..3);
+    let replies: Vec<String> = gone.map(Blocked::reply).collect();
+    assert_eq!(replies[0], "(nil)");
+    line.client.int("FAIRLOCK.RELEASE k w0");
+    assert!(line.waiters.remove(0).int() > 0);
+    line.client.int("FAIRLOCK.RELEASE k w1");
+    assert!(line.waiters.remove(0).int() > 0);
+}

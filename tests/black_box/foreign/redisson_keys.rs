@@ -1,0 +1,220 @@
+//! The same keys, used by scripts in the manner of Redisson's: what one side leaves, the other
+//! understands. The scripts are written for these tests from the algorithm's description.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use fairlock_testing::{Client, Server, show};
+use redis::Value;
+
+/// KEYS lock, queue, deadlines; ARGV lease, owner, wait, now. Nil when acquired, else ms to wait.
+const TRY_LOCK: &str = "
+    local lock, queue, deadlines = KEYS[1], KEYS[2], KEYS[3]
+    local lease, owner, wait, now = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+    local head = redis.call('LINDEX', queue, 0)
+    while head do
+        local score = redis.call('ZSCORE', deadlines, head)
+        if not score or tonumber(score) > now then break end
+        redis.call('ZREM', deadlines, head)
+        redis.call('LPOP', queue)
+        head = redis.call('LINDEX', queue, 0)
+    end
+    local free = redis.call('EXISTS', lock) == 0
+    if free and (not head or head == owner) then
+        redis.call('LPOP', queue)
+        redis.call('ZREM', deadlines, owner)
+        for _, other in ipairs(redis.call('ZRANGE', deadlines, 0, -1)) do
+            redis.call('ZINCRBY', deadlines, -wait, other)
+        end
+        redis.call('HSET', lock, owner, 1)
+        redis.call('PEXPIRE', lock, lease)
+        return nil
+    end
+    if redis.call('HEXISTS', lock, owner) == 1 then
+        redis.call('HINCRBY', lock, owner, 1)
+        redis.call('PEXPIRE', lock, lease)
+        return nil
+    end
+    if redis.call('ZSCORE', deadlines, owner) then
+        return math.max(0, redis.call('PTTL', lock))
+    end
+    local last = redis.call('LINDEX', queue, -1)
+    local score = last and last ~= owner and redis.call('ZSCORE', deadlines, last)
+    local left = score and (tonumber(score) - now) or redis.call('PTTL', lock)
+    if redis.call('ZADD', deadlines, left + wait + now, owner) == 1 then
+        redis.call('RPUSH', queue, owner)
+    end
+    return left";
+
+/// KEYS lock, queue, deadlines, channel; ARGV owner, lease. Nil: not the holder, 0: still held.
+const UNLOCK: &str = "
+    local lock, queue, deadlines, channel = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+    if redis.call('HEXISTS', lock, ARGV[1]) == 0 then return nil end
+    if redis.call('HINCRBY', lock, ARGV[1], -1) > 0 then
+        redis.call('PEXPIRE', lock, ARGV[2])
+        return 0
+    end
+    redis.call('DEL', lock)
+    local head = redis.call('LINDEX', queue, 0)
+    if head then redis.call('PUBLISH', channel .. ':' .. head, '0') end
+    return 1";
+
+fn now() -> u128 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .expect("after 1970")
+        .as_millis()
+}
+
+/// Asks for `k` as a script does.
+pub fn try_lock(client: &mut Client, owner: &str, wait: u64) -> String {
+    try_lock_at(client, owner, wait, now())
+}
+
+/// As [`try_lock`], with the client's clock showing `now`.
+pub fn try_lock_at(client: &mut Client, owner: &str, wait: u64, now: u128) -> String {
+    let (wait, now) = (wait.to_string(), now.to_string());
+    let reply = client.raw(&[
+        b"EVAL",
+        TRY_LOCK.as_bytes(),
+        b"3",
+        b"k",
+        b"redisson_lock_queue:{k}",
+        b"redisson_lock_timeout:{k}",
+        b"30000",
+        owner.as_bytes(),
+        wait.as_bytes(),
+        now.as_bytes(),
+    ]);
+    show(&reply.expect("a reply"))
+}
+
+/// Releases `k` as a script does.
+pub fn unlock(client: &mut Client, owner: &str) -> Value {
+    let reply = client.raw(&[
+        b"EVAL",
+        UNLOCK.as_bytes(),
+        b"4",
+        b"k",
+        b"redisson_lock_queue:{k}",
+        b"redisson_lock_timeout:{k}",
+        b"redisson_lock__channel:{k}",
+        owner.as_bytes(),
+        b"30000",
+    ]);
+    reply.expect("a reply")
+}
+
+#[test]
+fn a_lock_that_a_script_took_is_held() {
+    let server = Server::start();
+    let mut client = server.connect();
+    assert_eq!(try_lock(&mut client, "u:1", 300_000), "(nil)");
+    assert_eq!(client.run("FAIRLOCK.ACQUIRE k b NOWAIT"), "(nil)");
+    assert!(
+        client
+            .run("FAIRLOCK.INFO k")
+            .starts_with("[owner, u:1, holds, 1, lease, ")
+    );
+    assert!(
+        client
+            .run("FAIRLOCK.RELEASE k b")
+            .starts_with("(error) NOTHELD ")
+    );
+    // One owner is one holder, by whichever road it asks.
+    assert!(client.int("FAIRLOCK.ACQUIRE k u:1") > 0);
+    assert_eq!(client.holders("k"), "[u:1, 2]");
+    assert_eq!(unlock(&mut client, "u:1"), Value::Int(0));
+    assert_eq!(client.run("FAIRLOCK.RELEASE k u:1"), "0");
+}
+
+#[test]
+fn a_lock_that_a_command_took_is_held_for_scripts() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a");
+    let left: i64 = try_lock(&mut client, "u:1", 300_000).parse().expect("ms");
+    assert!((20_000..=30_000).contains(&left), "{left}");
+    assert_eq!(unlock(&mut client, "u:1"), Value::Nil);
+    assert_eq!(unlock(&mut client, "a"), Value::Int(1));
+    assert_eq!(client.run("EXISTS k"), "0");
+}
+
+#[test]
+fn scripts_and_commands_wait_in_one_queue() {
+    let server = Server::with(&["--fairlock.turn", "60000"]);
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a");
+    try_lock(&mut client, "u:1", 300_000);
+    client.run("FAIRLOCK.ACQUIRE k b ENQUEUE");
+    try_lock(&mut client, "u:2", 300_000);
+    let blocked = server.block("FAIRLOCK.ACQUIRE k c");
+    assert_eq!(
+        client.run("LRANGE redisson_lock_queue:{k} 0 -1"),
+        "[u:1, b, u:2, c]"
+    );
+
+    client.int("FAIRLOCK.RELEASE k a");
+    assert_eq!(client.run("FAIRLOCK.ACQUIRE k b NOWAIT"), "(nil)");
+    assert_eq!(try_lock(&mut client, "u:1", 300_000), "(nil)");
+    assert_eq!(unlock(&mut client, "u:1"), Value::Int(1));
+    assert!(client.int("FAIRLOCK.ACQUIRE k b ENQUEUE") > 0);
+    assert_eq!(client.run("FAIRLOCK.RELEASE k b"), "0");
+    assert_eq!(try_lock(&mut client, "u:2", 300_000), "(nil)");
+    assert_eq!(unlock(&mut client, "u:2"), Value::Int(1));
+    // The script freed the lock behind the module's back: the server notices by itself.
+    assert!(blocked.int() > 0);
+    assert_eq!(client.run("FAIRLOCK.RELEASE k c"), "0");
+    assert_eq!(client.run("KEYS *"), "[]");
+}
+
+#[test]
+fn a_script_in_the_queue_is_woken_by_a_release() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let mut listener = redis::Client::open(format!("redis://127.0.0.1:{}", server.port))
+        .and_then(|client| client.get_connection())
+        .expect("a connection");
+    let mut channel = listener.as_pubsub();
+    channel
+        .subscribe("redisson_lock__channel:{k}:u:1")
+        .expect("subscribed");
+    client.int("FAIRLOCK.ACQUIRE k a");
+    try_lock(&mut client, "u:1", 300_000);
+    client.int("FAIRLOCK.RELEASE k a");
+    let message = channel.get_message().expect("a wake-up");
+    assert_eq!(message.get_payload::<String>(), Ok("0".to_owned()));
+    assert_eq!(try_lock(&mut client, "u:1", 300_000), "(nil)");
+}
+
+#[test]
+fn a_script_that_joined_and_died_costs_one_turn() {
+    let server = Server::with(&["--fairlock.turn", "50"]);
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a");
+    try_lock(&mut client, "u:1", 300_000);
+    let waiter = server.block("FAIRLOCK.ACQUIRE k b");
+    client.int("FAIRLOCK.RELEASE k a");
+    assert!(waiter.int() > 0);
+}
+
+#[test]
+fn waiters_that_a_script_drops_keep_their_places() {
+    let server = Server::with(&["--fairlock.turn", "60000"]);
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a");
+    let first = server.block("FAIRLOCK.ACQUIRE k b");
+    client.run("FAIRLOCK.ACQUIRE k p ENQUEUE");
+    let second = server.block("FAIRLOCK.ACQUIRE k c PATIENCE 7200000");
+    // A client whose clock is an hour ahead purges whom it takes for dead, and joins.
+    try_lock_at(&mut client, "u:1", 300_000, now() + 3_600_000);
+    assert_eq!(
+        client.run("LRANGE redisson_lock_queue:{k} 0 -1"),
+        "[b, p, c, u:1]"
+    );
+    client.int("FAIRLOCK.RELEASE k a");
+    assert!(first.int() > 0);
+    client.int("FAIRLOCK.RELEASE k b");
+    assert!(client.int("FAIRLOCK.ACQUIRE k p ENQUEUE") > 0);
+    client.int("FAIRLOCK.RELEASE k p");
+    assert!(second.int() > 0);
+}

@@ -1,0 +1,510 @@
+//! Who may do what, and what the server knows of each command: users, key patterns, flags, keys,
+//! documentation.
+
+use std::process::Command;
+
+use fairlock_testing::{Client, Server, Wire, show, wait_until};
+use redis::Value;
+
+/// Each command on lock `K`, as it is called.
+const ALL: &[&str] = &[
+    "ACQUIRE K o NOWAIT",
+    "ACQUIRE K o ENQUEUE",
+    "RELEASE K o",
+    "RENEW K o",
+    "CANCEL K o",
+    "BREAK K",
+    "QUEUE K",
+    "INFO K",
+];
+
+fn on(command: &str, key: &str) -> String {
+    format!("FAIRLOCK.{}", command.replace(" K", &format!(" {key}")))
+}
+
+/// A connection of a user with these permissions.
+fn user(server: &Server, permissions: &str) -> Client {
+    let mut client = server.connect();
+    let set = client.run(&format!("ACL SETUSER ann reset on nopass {permissions}"));
+    assert_eq!(set, "OK");
+    assert_eq!(client.run("AUTH ann x"), "OK");
+    client
+}
+
+#[test]
+fn a_pattern_for_the_lock_is_enough() {
+    let server = Server::start();
+    let mut admin = server.connect();
+    let mut ann = user(&server, "~a +@all");
+    // The queue, the deadlines and the token are the lock's own affair.
+    admin.int("FAIRLOCK.ACQUIRE a x");
+    assert!(ann.run("FAIRLOCK.ACQUIRE a o ENQUEUE").starts_with("[1, "));
+    assert!(ann.run("FAIRLOCK.QUEUE a").starts_with("[[o, polling, "));
+    assert_eq!(admin.run("FAIRLOCK.RELEASE a x"), "0");
+    let token = ann.int("FAIRLOCK.ACQUIRE a o");
+    assert!(ann.run("FAIRLOCK.INFO a").contains(&token.to_string()));
+    assert_eq!(ann.run("FAIRLOCK.RENEW a o LEASE 5000"), "5000");
+    assert_eq!(ann.run("FAIRLOCK.RELEASE a o"), "0");
+    assert_eq!(ann.run("FAIRLOCK.CANCEL a o"), "0");
+    assert_eq!(ann.run("FAIRLOCK.BREAK a"), "0");
+    // By themselves they stay out of reach.
+    for command in [
+        "GET fairlock_token:{a}",
+        "DEL redisson_lock_queue:{a}",
+        "FAIRLOCK.ACQUIRE redisson_lock_queue:{a} o",
+    ] {
+        let error = ann.run(command);
+        assert!(error.starts_with("(error) NOPERM "), "{command}: {error}");
+    }
+}
+
+#[test]
+fn a_blocked_waiter_needs_no_more_than_the_lock_either() {
+    let server = Server::start();
+    let mut admin = server.connect();
+    user(&server, "~a +fairlock.acquire");
+    admin.int("FAIRLOCK.ACQUIRE a x");
+    let mut ann = Wire::new(server.port);
+    ann.send("AUTH ann x\nFAIRLOCK.ACQUIRE a o SESSION");
+    assert_eq!(ann.line(), "+OK");
+    wait_until("it waits", || server.blocked() == 1);
+    admin.int("FAIRLOCK.RELEASE a x");
+    assert!(ann.line().starts_with(':'));
+    drop(ann);
+    wait_until("its session has ended", || admin.run("EXISTS a") == "0");
+}
+
+#[test]
+fn a_refusal_tells_nothing_of_the_lock() {
+    let server = Server::start();
+    let mut admin = server.connect();
+    let mut ann = user(&server, "~a +@all");
+    let mut ask = || {
+        let mut replies = Vec::new();
+        for command in ALL {
+            replies.push(ann.run(&on(command, "b")));
+        }
+        // Bad arguments are not looked at before the key is.
+        for command in [
+            "ACQUIRE b o LEASE x",
+            "ACQUIRE b o SOON",
+            "RELEASE b o TOKEN 0",
+        ] {
+            replies.push(ann.run(&format!("FAIRLOCK.{command}")));
+        }
+        let long = "o".repeat(1000);
+        replies.push(ann.run(&format!("FAIRLOCK.ACQUIRE b {long}")));
+        replies
+    };
+    let refusals = ask();
+    for refusal in &refusals {
+        assert!(refusal.starts_with("(error) NOPERM "), "{refusal}");
+        assert_eq!(refusal, &refusals[0]);
+    }
+    for state in [
+        "FAIRLOCK.ACQUIRE b o",
+        "FAIRLOCK.ACQUIRE b p ENQUEUE",
+        "FAIRLOCK.BREAK b",
+        "DEL redisson_lock_queue:{b} redisson_lock_timeout:{b}",
+        "SET b value",
+        "SET redisson_lock_queue:{b} value",
+        "SET fairlock_token:{b} value",
+    ] {
+        admin.run(state);
+        let before = admin.run("DBSIZE");
+        assert_eq!(ask(), refusals, "{state}");
+        assert_eq!(admin.run("DBSIZE"), before, "{state}");
+    }
+}
+
+#[test]
+fn who_may_only_read_can_look_and_who_may_only_write_cannot_take() {
+    let server = Server::start();
+    let mut admin = server.connect();
+    admin.int("FAIRLOCK.ACQUIRE a o");
+    let mut reader = user(&server, "%R~a +@all");
+    for command in ALL {
+        let reply = reader.run(&on(command, "a"));
+        let reads = command.starts_with("QUEUE") || command.starts_with("INFO");
+        assert_eq!(
+            reply.starts_with("(error) NOPERM "),
+            !reads,
+            "{command}: {reply}"
+        );
+    }
+    // All that change a lock also say what they found; BREAK alone asks nothing.
+    let mut writer = user(&server, "%W~a +@all");
+    for command in ALL {
+        let reply = writer.run(&on(command, "a"));
+        let deletes = command.starts_with("BREAK");
+        assert_eq!(
+            reply.starts_with("(error) NOPERM "),
+            !deletes,
+            "{command}: {reply}"
+        );
+    }
+    let mut both = user(&server, "%RW~a +@all");
+    assert!(both.int("FAIRLOCK.ACQUIRE a o") > 0);
+}
+
+#[test]
+fn permissions_go_by_command() {
+    let server = Server::start();
+    let mut ann = user(&server, "~* -@all +fairlock.acquire +fairlock.help");
+    assert!(ann.int("FAIRLOCK.ACQUIRE a o") > 0);
+    assert!(!ann.run("FAIRLOCK.HELP").contains("NOPERM"));
+    for command in &ALL[2..] {
+        let command = on(command, "a");
+        let error = ann.run(&command);
+        assert!(
+            error.starts_with("(error) NOPERM ")
+                && error.contains(" has no permissions to run the 'fairlock."),
+            "{command}: {error}"
+        );
+    }
+    let mut ann = user(&server, "~* +@all -fairlock.break");
+    assert!(ann.run("FAIRLOCK.BREAK a").starts_with("(error) NOPERM "));
+    assert_eq!(ann.run("FAIRLOCK.RELEASE a o"), "0");
+    // Nobody, until he has said who he is.
+    server.connect().run("CONFIG SET requirepass secret");
+    let mut nobody = Wire::new(server.port);
+    for command in ALL {
+        nobody.send(&on(command, "a"));
+        let error = nobody.line();
+        assert!(error.starts_with("-NOAUTH "), "{error}");
+    }
+}
+
+#[test]
+fn wake_ups_go_out_whatever_channels_the_releasing_user_may_use() {
+    let server = Server::start();
+    let mut admin = server.connect();
+    admin.int("FAIRLOCK.ACQUIRE a o");
+    admin.run("FAIRLOCK.ACQUIRE a p ENQUEUE");
+    let mut listener = Wire::new(server.port);
+    listener.send("SUBSCRIBE redisson_lock__channel:{a}:p");
+    for _ in 0..6 {
+        listener.line();
+    }
+    let mut ann = user(&server, "~a resetchannels -@all +fairlock.release");
+    let error = ann.run("PUBLISH redisson_lock__channel:{a}:p 0");
+    assert!(error.starts_with("(error) NOPERM "), "{error}");
+    assert_eq!(ann.run("FAIRLOCK.RELEASE a o"), "0");
+    let message: Vec<_> = (0..7).map(|_| listener.line()).collect();
+    assert_eq!(message[2], "message");
+    assert_eq!(message[6], "0");
+}
+
+#[test]
+fn transactions_and_scripts_are_no_way_around() {
+    let server = Server::start();
+    let mut admin = server.connect();
+    admin.int("FAIRLOCK.ACQUIRE b x");
+    let mut ann = user(&server, "~a ~k +@all -fairlock.break");
+    ann.run("MULTI");
+    assert_eq!(ann.run("FAIRLOCK.ACQUIRE a o"), "QUEUED");
+    assert!(
+        ann.run("FAIRLOCK.RELEASE b x")
+            .starts_with("(error) NOPERM ")
+    );
+    assert!(ann.run("EXEC").starts_with("(error) EXECABORT "));
+    assert_eq!(admin.run("EXISTS a"), "0");
+    // Not even when the key is not declared.
+    let script = b"return redis.call(unpack(ARGV))";
+    for (words, expected) in [
+        ("FAIRLOCK.RELEASE b x", "(error)"),
+        ("FAIRLOCK.INFO b", "(error)"),
+        ("FAIRLOCK.BREAK a", "(error)"),
+        ("FAIRLOCK.RENEW b x LEASE 1", "(error)"),
+        ("FAIRLOCK.INFO a", "[owner, (nil), "),
+    ] {
+        let mut arguments: Vec<&[u8]> = vec![b"EVAL", script, b"1", b"k"];
+        arguments.extend(words.split(' ').map(str::as_bytes));
+        let reply = match ann.raw(&arguments) {
+            Ok(value) => show(&value),
+            Err(error) => format!("(error) {error}"),
+        };
+        assert!(reply.starts_with(expected), "{words}: {reply}");
+        assert!(
+            expected != "(error)"
+                || reply.contains("ACL")
+                || reply.contains("user executing the script can't"),
+            "{reply}"
+        );
+    }
+    assert_eq!(admin.holders("b"), "[x, 1]");
+    assert!(admin.int("PTTL b") > 1_000);
+}
+
+#[test]
+fn a_dry_run_tells_who_may_do_what_and_does_nothing() {
+    let server = Server::start();
+    let mut admin = server.connect();
+    user(&server, "~a %R~r +@all -fairlock.break");
+    for (command, allowed) in [
+        ("acquire a o", true),
+        ("acquire b o", false),
+        ("acquire r o", false),
+        ("release a o", true),
+        ("release r o", false),
+        ("queue r", true),
+        ("info r", true),
+        ("info b", false),
+        ("break a", false),
+        ("help", true),
+    ] {
+        let reply = admin.run(&format!("ACL DRYRUN ann FAIRLOCK.{command}"));
+        assert_eq!(reply == "OK", allowed, "{command}: {reply}");
+    }
+    assert_eq!(admin.run("DBSIZE"), "0");
+}
+
+/// Items of an array, or pairs of a map one after the other.
+fn items(value: &Value) -> Vec<Value> {
+    match value {
+        Value::Array(items) | Value::Set(items) => items.clone(),
+        Value::Map(pairs) => pairs
+            .iter()
+            .flat_map(|(key, value)| [key.clone(), value.clone()])
+            .collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// What a map has under a key.
+fn get(map: &Value, key: &str) -> Value {
+    let items = items(map);
+    let mut pairs = items.chunks_exact(2);
+    let pair = pairs.find(|pair| show(&pair[0]) == key);
+    pair.map_or(Value::Nil, |pair| pair[1].clone())
+}
+
+/// Arity, flags, ACL categories and use of the key of each command.
+const TABLE: &[(&str, i64, &str, &str, &str)] = &[
+    (
+        "acquire",
+        -3,
+        "write denyoom blocking fast",
+        "@blocking @fast @write",
+        "RW access update",
+    ),
+    (
+        "release",
+        -3,
+        "write fast",
+        "@fast @write",
+        "RW access update",
+    ),
+    (
+        "renew",
+        -3,
+        "write fast",
+        "@fast @write",
+        "RW access update",
+    ),
+    (
+        "cancel",
+        3,
+        "write fast",
+        "@fast @write",
+        "RW access update",
+    ),
+    (
+        "break",
+        -2,
+        "write admin",
+        "@admin @dangerous @slow @write",
+        "RM delete",
+    ),
+    ("queue", -2, "readonly", "@read @slow", "RO access"),
+    ("info", 2, "readonly fast", "@fast @read", "RO access"),
+    ("locks", -1, "noscript readonly", "@read @slow", ""),
+    ("help", 1, "fast loading stale", "@connection @fast", ""),
+];
+
+#[test]
+fn command_info_has_arity_flags_keys_and_categories() {
+    let server = Server::start();
+    let mut client = server.connect();
+    for (name, arity, flags, categories, key) in TABLE {
+        let name = format!("fairlock.{name}");
+        let reply = client.raw(&[b"COMMAND", b"INFO", name.as_bytes()]);
+        let info = items(&items(&reply.expect("a reply"))[0]);
+        assert_eq!(show(&info[0]), name);
+        assert_eq!(info[1], Value::Int(*arity), "{name}");
+        let mut has: Vec<_> = items(&info[2]).iter().map(show).collect();
+        // Every command of a module has it.
+        has.retain(|flag| flag != "module");
+        has.sort();
+        let mut wanted: Vec<_> = flags.split(' ').collect();
+        wanted.sort_unstable();
+        assert_eq!(has, wanted, "{name}");
+        let has_key = i64::from(!key.is_empty());
+        assert_eq!(info[3..6], vec![Value::Int(has_key); 3], "{name}");
+        let mut known: Vec<_> = items(&info[6]).iter().map(show).collect();
+        known.sort();
+        // A server that knows none of a module's commands shows none.
+        let wanted: Vec<_> = if server.knows_7_2() {
+            categories.split(' ').collect()
+        } else {
+            Vec::new()
+        };
+        assert_eq!(known, wanted, "{name}");
+        let specs = items(&info[8]);
+        assert_eq!(specs.len(), usize::from(!key.is_empty()), "{name}");
+        for spec in &specs {
+            let flags: Vec<_> = items(&get(spec, "flags")).iter().map(show).collect();
+            assert_eq!(flags.join(" "), *key, "{name}");
+            let begin = get(&get(&get(spec, "begin_search"), "spec"), "index");
+            assert_eq!(begin, Value::Int(1), "{name}");
+        }
+    }
+}
+
+#[test]
+fn the_keys_of_each_command_are_found_with_their_use() {
+    let server = Server::start();
+    let mut client = server.connect();
+    for (name, _, _, _, key) in TABLE.iter().filter(|(_, _, _, _, key)| !key.is_empty()) {
+        let owner = if matches!(*name, "break" | "queue" | "info") {
+            ""
+        } else {
+            " o"
+        };
+        let command = format!("FAIRLOCK.{name} k{owner}");
+        let reply = client.run(&format!("COMMAND GETKEYSANDFLAGS {command}"));
+        let flags = key.replace(' ', ", ");
+        assert_eq!(reply, format!("[[k, [{flags}]]]"), "{command}");
+    }
+    // Whatever follows is no key.
+    for command in [
+        "ACQUIRE k LEASE LEASE 5 WAIT 5 SESSION",
+        "QUEUE k LIMIT 0 5",
+    ] {
+        let keys = client.run(&format!("COMMAND GETKEYS FAIRLOCK.{command}"));
+        assert_eq!(keys, "[k]");
+    }
+}
+
+/// The arguments of COMMAND DOCS as the usual notation has them.
+fn syntax(argument: &Value) -> String {
+    let text = |key: &str| match get(argument, key) {
+        Value::Nil => None,
+        value => Some(show(&value)),
+    };
+    let (kind, name) = (text("type").expect("a type"), text("name").expect("a name"));
+    let parts = items(&get(argument, "arguments"));
+    let parts: Vec<_> = parts.iter().map(syntax).collect();
+    let value = match kind.as_str() {
+        "pure-token" => None,
+        "oneof" => Some(parts.join("|")),
+        "block" => Some(parts.join(" ")),
+        "key" | "string" | "integer" => Some(name),
+        other => panic!("an argument of type {other}"),
+    };
+    let whole: Vec<_> = [text("token"), value].into_iter().flatten().collect();
+    let whole = whole.join(" ");
+    let flags: Vec<_> = items(&get(argument, "flags")).iter().map(show).collect();
+    match flags.as_slice() {
+        [] => whole,
+        [flag] if flag == "optional" => format!("[{whole}]"),
+        other => panic!("flags {other:?}"),
+    }
+}
+
+const SYNTAX: &[(&str, &str)] = &[
+    (
+        "ACQUIRE",
+        "key owner [LEASE lease] [WAIT wait|NOWAIT|ENQUEUE] [PATIENCE patience] [SESSION] [ONCE]",
+    ),
+    ("RELEASE", "key owner [TOKEN token] [ALL]"),
+    ("RENEW", "key owner [LEASE lease]"),
+    ("CANCEL", "key owner"),
+    ("BREAK", "key [FORCE]"),
+    ("QUEUE", "key [LIMIT offset count]"),
+    ("INFO", "key"),
+    ("HELP", ""),
+];
+
+#[test]
+fn each_command_is_documented_with_its_syntax() {
+    let server = Server::start();
+    for mut client in [server.connect(), server.connect_resp3()] {
+        for (command, expected) in SYNTAX {
+            let name = format!("fairlock.{}", command.to_lowercase());
+            let reply = client.raw(&[b"COMMAND", b"DOCS", name.as_bytes()]);
+            let docs = get(&reply.expect("a reply"), &name);
+            for key in ["summary", "complexity"] {
+                let text = show(&get(&docs, key));
+                assert!(
+                    text.len() > 3 && !text.contains('\n'),
+                    "{name} {key}: {text}"
+                );
+            }
+            let summary = show(&get(&docs, "summary"));
+            assert!(summary.ends_with('.'), "{summary}");
+            let since = show(&get(&docs, "since"));
+            assert_eq!(since.split('.').count(), 3, "{since}");
+            assert_eq!(show(&get(&docs, "group")), "module");
+            assert_eq!(show(&get(&docs, "module")), "fairlock");
+            let arguments = items(&get(&docs, "arguments"));
+            let arguments: Vec<_> = arguments.iter().map(syntax).collect();
+            assert_eq!(arguments.join(" "), *expected, "{name}");
+        }
+    }
+}
+
+#[test]
+fn all_that_is_documented_is_taken() {
+    let server = Server::start();
+    let mut client = server.connect();
+    for option in [
+        "",
+        " LEASE 5000",
+        " WAIT 5",
+        " NOWAIT",
+        " ENQUEUE",
+        " PATIENCE 5",
+        " SESSION",
+        " ONCE",
+    ] {
+        assert!(
+            client.int(&format!("FAIRLOCK.ACQUIRE k a{option}")) > 0,
+            "{option}"
+        );
+    }
+    let token = client.int("FAIRLOCK.ACQUIRE k a LEASE 60000 WAIT 5 PATIENCE 5 SESSION ONCE");
+    assert_eq!(client.run("FAIRLOCK.QUEUE k LIMIT 0 5"), "[]");
+    assert_eq!(client.run("FAIRLOCK.RENEW k a LEASE 60000"), "60000");
+    assert_eq!(
+        client.run(&format!("FAIRLOCK.RELEASE k a TOKEN {token} ALL")),
+        "0"
+    );
+}
+
+#[test]
+fn redis_cli_helps_with_each_command() {
+    let server = Server::start();
+    for (command, expected) in SYNTAX {
+        let output = Command::new("sh")
+            .arg("-c")
+            .arg(format!(
+                "echo HELP FAIRLOCK.{command} | redis-cli -p {}",
+                server.port
+            ))
+            .output()
+            .expect("redis-cli");
+        let shown = String::from_utf8_lossy(&output.stdout);
+        // It writes in colours.
+        let plain: String = shown
+            .split("\u{1b}[")
+            .map(|part| part.split_once('m').map_or(part, |(_, text)| text))
+            .collect();
+        assert!(
+            plain.contains(format!("FAIRLOCK.{command} {expected}").trim_end()),
+            "{plain}"
+        );
+        assert!(plain.contains("summary: "), "{plain}");
+        assert!(plain.contains("group: module"), "{plain}");
+    }
+}

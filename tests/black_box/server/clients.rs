@@ -1,0 +1,580 @@
+//! What operators do to connections: CLIENT commands, ACL changes, databases, limits, statistics.
+
+use std::time::{Duration, Instant};
+
+use fairlock_testing::{Blocked, Client, Server, Wire, wait_until};
+
+/// The line of CLIENT LIST of a connection.
+fn line_of(client: &mut Client, id: i64) -> String {
+    client.text(&format!("CLIENT LIST ID {id}"))
+}
+
+/// Sends an ACQUIRE on a bare connection and waits until it is blocked.
+fn block(server: &Server, wire: &mut Wire, command: &str) {
+    let before = server.blocked();
+    wire.send(command);
+    wait_until(command, || server.blocked() == before + 1);
+}
+
+fn owners(client: &mut Client) -> String {
+    client.run("LRANGE redisson_lock_queue:{k} 0 -1")
+}
+
+#[test]
+fn client_list_shows_a_blocked_waiter_as_such() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a");
+    let waiter = server.block("FAIRLOCK.ACQUIRE k b");
+    let line = line_of(&mut client, waiter.id);
+    assert!(line.contains(" flags=b "), "{line}");
+    assert!(line.contains(" cmd=fairlock.acquire "), "{line}");
+    client.int("FAIRLOCK.RELEASE k a");
+    let id = waiter.id;
+    // Its connection is closed with the test's client, or shows that nothing blocks it.
+    waiter.int();
+    wait_until("it is not blocked", || {
+        !line_of(&mut client, id).contains(" flags=b ")
+    });
+}
+
+#[test]
+fn a_client_that_is_not_to_be_evicted_waits_like_any_other() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a");
+    let mut waiting = server.connect();
+    assert_eq!(waiting.run("CLIENT NO-EVICT on"), "OK");
+    let waiter = Blocked::send_on(waiting, "FAIRLOCK.ACQUIRE k b");
+    wait_until("b waits", || server.blocked() == 1);
+    let line = line_of(&mut client, waiter.id);
+    assert!(line.contains(" flags=be "), "{line}");
+    client.int("FAIRLOCK.RELEASE k a");
+    assert!(waiter.int() > 0);
+}
+
+#[test]
+fn a_killed_waiter_has_left_before_the_next_command_however_it_was_killed() {
+    let server = Server::with(&["--hz", "1"]);
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    client.run("ACL SETUSER ann on nopass ~* +@all");
+    let behind = server.block("FAIRLOCK.ACQUIRE k z");
+    for how in ["ID", "ADDR", "old", "USER"] {
+        let mut wire = Wire::new(server.port);
+        wire.send("AUTH ann x");
+        assert_eq!(wire.line(), "+OK");
+        block(&server, &mut wire, "FAIRLOCK.ACQUIRE k b");
+        assert_eq!(owners(&mut client), "[z, b]");
+        let line = line_of(&mut client, wire.id);
+        let address = line.split(" addr=").nth(1).expect("an address");
+        let address = address.split(' ').next().expect("an address");
+        let kill = match how {
+            "ID" => format!("CLIENT KILL ID {}", wire.id),
+            "ADDR" => format!("CLIENT KILL ADDR {address}"),
+            "old" => format!("CLIENT KILL {address}"),
+            _ => "CLIENT KILL USER ann".to_owned(),
+        };
+        let killed = client.run(&kill);
+        assert!(["1", "OK"].contains(&killed.as_str()), "{how}: {killed}");
+        assert_eq!(owners(&mut client), "[z]", "{how}");
+        assert_eq!(wire.line(), "");
+    }
+    assert!(!behind.is_done());
+}
+
+#[test]
+fn killing_all_normal_clients_leaves_nobody_in_the_queue() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    let waiters: Vec<_> = (0..20)
+        .map(|n| server.block(&format!("FAIRLOCK.ACQUIRE k w{n}")))
+        .collect();
+    client.int("FAIRLOCK.ACQUIRE mine c SESSION LEASE 600000");
+    client.run("CLIENT KILL TYPE normal SKIPME yes");
+    assert_eq!(client.run("FAIRLOCK.QUEUE k"), "[]");
+    for waiter in waiters {
+        assert!(waiter.reply().starts_with("(error) not a reply"));
+    }
+    assert_eq!(client.holders("k"), "[a, 1]");
+    // Nor is the killer spared if it does not ask for it, and its session ends with it.
+    client.run("CLIENT KILL TYPE normal SKIPME no");
+    let mut client = server.connect();
+    wait_until("the session has ended", || client.run("EXISTS mine") == "0");
+}
+
+#[test]
+fn a_queue_whose_receivers_are_killed_one_after_the_other_stays_in_order() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a");
+    let mut waiters: Vec<_> = (0..6)
+        .map(|n| server.block(&format!("FAIRLOCK.ACQUIRE k w{n}")))
+        .collect();
+    // Three are handed the lock and killed before they can be told, all in one step.
+    client.run("MULTI");
+    client.run("FAIRLOCK.RELEASE k a");
+    client.run(&format!("CLIENT KILL ID {}", waiters[0].id));
+    client.run("FAIRLOCK.RELEASE k w0");
+    client.run(&format!("CLIENT KILL ID {}", waiters[1].id));
+    client.run(&format!("CLIENT KILL ID {}", waiters[2].id));
+    assert_eq!(client.run("EXEC"), "[0, 1, 0, 1, 1]");
+    assert!(waiters.remove(3).int() > 0);
+    assert_eq!(client.holders("k"), "[w3, 1]");
+    assert_eq!(owners(&mut client), "[w4, w5]");
+}
+
+#[test]
+fn client_unblock_gives_the_place_up_and_those_behind_move_up() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    for (how, expected) in [
+        ("", "$-1"),
+        (" TIMEOUT", "$-1"),
+        (" ERROR", "-UNBLOCKED client unblocked via CLIENT UNBLOCK"),
+    ] {
+        let mut wire = Wire::new(server.port);
+        block(&server, &mut wire, "FAIRLOCK.ACQUIRE k b WAIT 600000");
+        let behind = server.block("FAIRLOCK.ACQUIRE k c");
+        let unblock = format!("CLIENT UNBLOCK {}{how}", wire.id);
+        assert_eq!(client.run(&unblock), "1");
+        assert_eq!(client.run("FAIRLOCK.QUEUE k"), "[[c, blocked, -1]]");
+        assert_eq!(wire.line(), expected, "{how}");
+        // Once is enough: it does not block any more, and its connection goes on.
+        assert_eq!(client.run(&unblock), "0");
+        wire.send("PING");
+        assert_eq!(wire.line(), "+PONG");
+        behind.disconnect();
+        wait_until("c has left", || client.run("FAIRLOCK.QUEUE k") == "[]");
+    }
+}
+
+#[test]
+fn client_unblock_of_a_client_that_is_being_served_leaves_nobody_behind() {
+    for how in ["ERROR", "TIMEOUT"] {
+        let server = Server::start();
+        let mut client = server.connect();
+        client.int("FAIRLOCK.ACQUIRE k a");
+        let mut wire = Wire::new(server.port);
+        block(&server, &mut wire, "FAIRLOCK.ACQUIRE k b");
+        let behind = server.block("FAIRLOCK.ACQUIRE k c");
+        client.run("MULTI");
+        client.run("FAIRLOCK.RELEASE k a");
+        client.run(&format!("CLIENT UNBLOCK {} {how}", wire.id));
+        client.run("EXEC");
+        // Whatever b is told is true: it holds the lock, or the next one does.
+        let reply = wire.line();
+        if reply.starts_with(':') {
+            assert_eq!(client.holders("k"), "[b, 1]");
+            assert_eq!(client.run("FAIRLOCK.RELEASE k b"), "0");
+        } else {
+            assert!(
+                ["$-1", "-UNBLOCKED client unblocked via CLIENT UNBLOCK"].contains(&reply.as_str()),
+                "{reply}"
+            );
+        }
+        assert!(behind.int() > 0);
+        assert_eq!(client.holders("k"), "[c, 1]");
+        // Exactly one reply.
+        wire.send("PING");
+        assert_eq!(wire.line(), "+PONG");
+    }
+}
+
+/// Reads up to this line.
+fn wait_for(wire: &mut Wire, line: &str) {
+    while wire.line_if_open().expect("an open connection") != line {}
+}
+
+/// A server that does not block such a connection (Valkey) is no reason to be told nil, as if the time
+/// were up. Others block it.
+#[test]
+fn a_connection_with_subscriptions_waits_or_is_told_why_it_cannot() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    let mut wire = Wire::new(server.port);
+    wire.send("HELLO 3\nSUBSCRIBE channel");
+    let (list, unblock) = (
+        format!("CLIENT LIST ID {}", wire.id),
+        format!("CLIENT UNBLOCK {}", wire.id),
+    );
+    for wait in ["", " WAIT 600000"] {
+        wire.send("ECHO again");
+        wait_for(&mut wire, "again");
+        wire.send(&format!("FAIRLOCK.ACQUIRE k b{wait}"));
+        wait_until("the command has run", || {
+            client.text(&list).contains(" cmd=fairlock.acquire ")
+        });
+        let is_blocked = client.run(&unblock) == "1";
+        let expected = if is_blocked {
+            "_"
+        } else {
+            "-ERR the server does not let this connection wait, as where it has subscriptions: \
+             use ENQUEUE or another connection"
+        };
+        assert_eq!(wire.line(), expected);
+        assert_eq!(client.run("FAIRLOCK.QUEUE k"), "[]");
+    }
+    // What does not wait works.
+    wire.send("FAIRLOCK.ACQUIRE k b NOWAIT\nFAIRLOCK.ACQUIRE k b ENQUEUE");
+    assert_eq!(wire.line(), "_");
+    assert_eq!(wire.line(), "*2");
+    assert_eq!(wire.line(), ":1");
+}
+
+#[test]
+fn a_lease_that_ends_while_writes_are_paused_is_acted_on_after_the_pause() {
+    for mode in ["WRITE", "ALL"] {
+        let server = Server::start();
+        let mut client = server.connect();
+        client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+        let waiter = server.block("FAIRLOCK.ACQUIRE k b");
+        // One behind the other, so that the lease does not end before the pause.
+        client.run("MULTI");
+        client.run("PEXPIRE k 150");
+        client.run(&format!("CLIENT PAUSE 600 {mode}"));
+        let start = Instant::now();
+        assert_eq!(client.run("EXEC"), "[1, OK]");
+        assert!(waiter.int() > 0);
+        let elapsed = start.elapsed();
+        // The server counts whole milliseconds: the one in which it began may be nearly over.
+        assert!(elapsed >= Duration::from_millis(599), "{mode}: {elapsed:?}");
+        assert_eq!(client.holders("k"), "[b, 1]");
+    }
+}
+
+#[test]
+fn nothing_is_written_while_writes_are_paused() {
+    let server = Server::with(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    client.int("FAIRLOCK.ACQUIRE j a SESSION LEASE 600000");
+    let (id, mut looking) = (client.id, server.connect());
+    let mut waiters = vec![
+        server.block("FAIRLOCK.ACQUIRE k b"),
+        // Not over before the pause begins.
+        server.block("FAIRLOCK.ACQUIRE k c WAIT 6000"),
+        server.block("FAIRLOCK.ACQUIRE k d"),
+        server.block("FAIRLOCK.ACQUIRE j e"),
+    ];
+    let dump = |client: &mut Client| {
+        [
+            "LRANGE redisson_lock_queue:{k} 0 -1",
+            "LRANGE redisson_lock_queue:{j} 0 -1",
+            "HKEYS j",
+        ]
+        .map(|command| client.run(command))
+    };
+    let kept = dump(&mut looking);
+    // One behind the other, so that the lease does not end before.
+    let pause = ["PEXPIRE k 100", "CLIENT PAUSE 600000 WRITE"];
+    assert_eq!(looking.at_once(&pause), "[1, OK]");
+    let before = server.info("persistence", "aof_current_size");
+    // A lease ends, a wait is over, a waiter hangs up, a session ends.
+    waiters.remove(2).disconnect();
+    assert_eq!(waiters.remove(1).reply(), "(nil)");
+    looking.run(&format!("CLIENT KILL ID {id}"));
+    wait_until("the lease is over", || looking.run("EXISTS k") == "0");
+    // What would write waits for the pause to be over.
+    let release = Blocked::send(server.port, "FAIRLOCK.RELEASE j f");
+    let acquire = Blocked::send(server.port, "FAIRLOCK.ACQUIRE free f");
+    wait_until("the writers wait", || server.blocked() == 4);
+    assert_eq!(dump(&mut looking), kept);
+    assert_eq!(server.info("persistence", "aof_current_size"), before);
+    assert_eq!(looking.run("CLIENT UNPAUSE"), "OK");
+    for waiter in waiters {
+        assert!(waiter.int() > 0);
+    }
+    assert!(acquire.int() > 0);
+    assert!(release.reply().starts_with("(error) NOTHELD "));
+    assert_eq!(looking.holders("k"), "[b, 1]");
+    assert_eq!(looking.holders("j"), "[e, 1]");
+    assert_eq!(owners(&mut looking), "[]");
+}
+
+#[test]
+fn a_release_that_waits_for_the_end_of_a_pause_hands_over_then() {
+    for mode in ["WRITE", "ALL"] {
+        let server = Server::start();
+        let mut client = server.connect();
+        client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+        let first = server.block("FAIRLOCK.ACQUIRE k b");
+        client.run(&format!("CLIENT PAUSE 300 {mode}"));
+        let late = Blocked::send(server.port, "FAIRLOCK.ACQUIRE k c");
+        assert_eq!(client.run("FAIRLOCK.RELEASE k a"), "0");
+        assert!(first.int() > 0);
+        assert!(!late.is_done());
+        assert_eq!(client.run("FAIRLOCK.RELEASE k b"), "0");
+        assert!(late.int() > 0);
+    }
+}
+
+#[test]
+fn with_replies_off_the_lock_is_taken_all_the_same() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let mut wire = Wire::new(server.port);
+    wire.send("CLIENT REPLY OFF\nFAIRLOCK.ACQUIRE k b");
+    wait_until("b holds", || client.holders("k") == "[b, 1]");
+    client.run("FAIRLOCK.BREAK k");
+    client.int("FAIRLOCK.ACQUIRE k a");
+    block(&server, &mut wire, "FAIRLOCK.ACQUIRE k b");
+    client.int("FAIRLOCK.RELEASE k a");
+    assert_eq!(client.holders("k"), "[b, 1]");
+    // Not told is not gone: the lock stays with it.
+    wire.send("CLIENT REPLY ON\nFAIRLOCK.RELEASE k b");
+    assert_eq!(wire.line(), "+OK");
+    assert_eq!(wire.line(), ":0");
+}
+
+#[test]
+fn a_skipped_reply_is_that_of_the_acquire_blocked_or_not() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let mut wire = Wire::new(server.port);
+    wire.send("CLIENT REPLY SKIP\nFAIRLOCK.ACQUIRE k b\nFAIRLOCK.RELEASE k b");
+    assert_eq!(wire.line(), ":0");
+    client.int("FAIRLOCK.ACQUIRE k a");
+    block(
+        &server,
+        &mut wire,
+        "CLIENT REPLY SKIP\nFAIRLOCK.ACQUIRE k b\nPING\nFAIRLOCK.RELEASE k b",
+    );
+    client.int("FAIRLOCK.RELEASE k a");
+    assert_eq!(wire.line(), "+PONG");
+    assert_eq!(wire.line(), ":0");
+}
+
+#[test]
+fn reset_keeps_the_connections_session_and_identity() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k * SESSION LEASE 600000");
+    client.run("SELECT 3");
+    client.int("FAIRLOCK.ACQUIRE k * SESSION LEASE 600000");
+    assert_eq!(client.run("RESET"), "RESET");
+    assert!(client.run("FAIRLOCK.INFO k").contains("session, 1"));
+    let waiter = server.block("FAIRLOCK.ACQUIRE k b");
+    // It is still the same connection, in database 0 again.
+    assert_eq!(client.run("FAIRLOCK.RELEASE k *"), "0");
+    assert!(waiter.int() > 0);
+    drop(client);
+    let mut other = server.connect();
+    other.run("SELECT 3");
+    wait_until("it is free", || other.run("EXISTS k") == "0");
+}
+
+#[test]
+fn a_waiter_whose_user_is_changed_waits_on_and_is_served_if_it_still_may_be() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    let mut waiters = Vec::new();
+    for user in ["off", "keys", "commands", "gone"] {
+        client.run(&format!("ACL SETUSER {user} on nopass ~k +@all"));
+        let mut wire = Wire::new(server.port);
+        wire.send(&format!("AUTH {user} x"));
+        assert_eq!(wire.line(), "+OK");
+        block(&server, &mut wire, &format!("FAIRLOCK.ACQUIRE k {user}"));
+        waiters.push(wire);
+    }
+    for change in ["off off", "keys resetkeys", "commands -@all"] {
+        assert_eq!(client.run(&format!("ACL SETUSER {change}")), "OK");
+    }
+    assert_eq!(owners(&mut client), "[off, keys, commands, gone]");
+    assert_eq!(client.run("ACL DELUSER gone"), "1");
+    assert_eq!(waiters.pop().expect("the last").line(), "");
+    assert_eq!(owners(&mut client), "[off, keys, commands]");
+    // Who may log in no more may go on.
+    assert_eq!(client.run("FAIRLOCK.RELEASE k a"), "0");
+    let reply = waiters[0].line();
+    assert!(reply.starts_with(':'), "{reply}");
+    // As with the blocked commands of newer servers: what is allowed when it is served counts.
+    assert_eq!(client.run("FAIRLOCK.RELEASE k off"), "0");
+    for waiter in &mut waiters[1..] {
+        let error = waiter.line();
+        assert!(error.starts_with("-NOPERM "), "{error}");
+    }
+    wait_until("nobody holds it", || client.run("EXISTS k") == "0");
+}
+
+#[test]
+fn each_database_has_its_own_queue_of_one_name() {
+    let server = Server::start();
+    let mut clients: Vec<_> = (0..3).map(|_| server.connect()).collect();
+    let mut waiters = Vec::new();
+    for (db, client) in clients.iter_mut().enumerate() {
+        client.run(&format!("SELECT {db}"));
+        client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+        let mut waiting = server.connect();
+        waiting.run(&format!("SELECT {db}"));
+        waiters.push(Blocked::send_on(waiting, "FAIRLOCK.ACQUIRE k b"));
+    }
+    wait_until("all wait", || server.blocked() == 3);
+    for client in &mut clients {
+        assert_eq!(client.run("FAIRLOCK.QUEUE k"), "[[b, blocked, -1]]");
+    }
+    clients[1].run("FLUSHDB");
+    assert!(waiters.remove(1).int() > 0);
+    assert!(waiters.iter().all(|waiter| !waiter.is_done()));
+    assert_eq!(clients[1].holders("k"), "[b, 1]");
+    clients[2].int("FAIRLOCK.RELEASE k a");
+    assert!(waiters.remove(1).int() > 0);
+    assert!(!waiters[0].is_done());
+}
+
+#[test]
+fn after_a_swap_waiters_wait_in_their_own_database() {
+    let server = Server::start();
+    let (mut zero, mut one) = (server.connect(), server.connect());
+    one.run("SELECT 1");
+    zero.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    one.int("FAIRLOCK.ACQUIRE k c LEASE 600000");
+    let waiter = server.block("FAIRLOCK.ACQUIRE k b");
+    assert_eq!(zero.run("SWAPDB 0 1"), "OK");
+    // Another holder, the same waiters.
+    assert_eq!(zero.holders("k"), "[c, 1]");
+    assert_eq!(zero.run("FAIRLOCK.QUEUE k"), "[[b, blocked, -1]]");
+    assert_eq!(one.run("FAIRLOCK.RELEASE k a"), "0");
+    zero.run("PING");
+    assert!(!waiter.is_done());
+    assert_eq!(zero.run("FAIRLOCK.RELEASE k c"), "0");
+    assert!(waiter.int() > 0);
+    assert_eq!(zero.holders("k"), "[b, 1]");
+}
+
+#[test]
+fn a_swap_that_brings_a_free_lock_serves_the_waiter_at_once() {
+    let server = Server::start();
+    let (mut zero, mut one) = (server.connect(), server.connect());
+    one.run("SELECT 1");
+    zero.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    let waiter = server.block("FAIRLOCK.ACQUIRE k b");
+    let session = server.connect();
+    let mut session = session;
+    session.int("FAIRLOCK.ACQUIRE s a SESSION LEASE 600000");
+    assert_eq!(zero.run("SWAPDB 1 0"), "OK");
+    assert!(waiter.int() > 0);
+    assert_eq!(zero.holders("k"), "[b, 1]");
+    // Locks go with their keys, those of sessions too.
+    assert_eq!(one.holders("k"), "[a, 1]");
+    assert_eq!(one.holders("s"), "[a, 1]");
+    drop(session);
+    wait_until("the session has ended", || one.run("EXISTS s") == "0");
+}
+
+#[test]
+fn waiting_is_not_counted_as_work() {
+    // A second of work is more than a busy machine makes of it.
+    let server = Server::with(&["--slowlog-log-slower-than", "1000000"]);
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    client.run("CONFIG RESETSTAT");
+    let handed = server.block("FAIRLOCK.ACQUIRE k b");
+    // One is served, one's time is up, one is refused.
+    let timed = server.block("FAIRLOCK.ACQUIRE k c WAIT 2500");
+    let refused = server.block("FAIRLOCK.ACQUIRE k d");
+    let start = Instant::now();
+    assert_eq!(timed.reply(), "(nil)");
+    wait_until("a while is over", || {
+        start.elapsed() > Duration::from_millis(2500)
+    });
+    client.run(&format!("CLIENT UNBLOCK {} ERROR", refused.id));
+    refused.reply();
+    client.int("FAIRLOCK.RELEASE k a");
+    assert!(handed.int() > 0);
+    let stats = server.info("commandstats", "cmdstat_fairlock.acquire");
+    let field = |name: &str| {
+        let value = stats
+            .split(',')
+            .find_map(|field| field.strip_prefix(&format!("{name}=")))
+            .unwrap_or_else(|| panic!("no {name} in {stats}"));
+        value.parse::<u64>().expect("a number")
+    };
+    assert_eq!(field("calls"), 3);
+    // They waited for two seconds and a half each.
+    assert!(field("usec") < 2_500_000, "{stats}");
+    // What else may have been slow is none of theirs.
+    let slow = client.run("SLOWLOG GET").to_uppercase();
+    assert!(!slow.contains("FAIRLOCK.ACQUIRE"), "{slow}");
+}
+
+#[test]
+fn a_subscriber_that_does_not_read_its_wake_ups_is_closed_and_costs_nobody_else() {
+    let server = Server::with(&["--client-output-buffer-limit", "pubsub 64kb 0 0"]);
+    let mut client = server.connect();
+    let mut wire = Wire::new(server.port);
+    wire.send("PSUBSCRIBE redisson_lock__channel:*");
+    // It never reads on from here. The owner is long, so that the messages are.
+    let owner = "o".repeat(250);
+    let mut turns = 0;
+    wait_until("it is closed", || {
+        for _ in 0..200 {
+            client.int("FAIRLOCK.ACQUIRE k a");
+            client.run(&format!("FAIRLOCK.ACQUIRE k {owner} ENQUEUE"));
+            client.int("FAIRLOCK.RELEASE k a");
+            assert!(client.int(&format!("FAIRLOCK.ACQUIRE k {owner} ENQUEUE")) > 0);
+            client.int(&format!("FAIRLOCK.RELEASE k {owner}"));
+            turns += 1;
+        }
+        line_of(&mut client, wire.id).is_empty()
+    });
+    let waiter = server.block("FAIRLOCK.ACQUIRE j b");
+    assert!(waiter.int() > 0);
+    assert!(turns >= 200);
+}
+
+#[test]
+fn a_waiter_that_is_evicted_for_its_memory_leaves_the_queue_and_one_exempted_stays() {
+    let server = Server::with(&["--maxmemory-clients", "20mb"]);
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    let (mut exempt, mut greedy) = (Wire::new(server.port), Wire::new(server.port));
+    exempt.send("CLIENT NO-EVICT ON");
+    assert_eq!(exempt.line(), "+OK");
+    block(&server, &mut exempt, "FAIRLOCK.ACQUIRE k b");
+    block(&server, &mut greedy, "FAIRLOCK.ACQUIRE k c");
+    let behind = server.block("FAIRLOCK.ACQUIRE k d");
+    // What is sent behind the request is kept until it ends. The two share the limit, and the
+    // larger one that is not exempt goes.
+    let filler = format!("PING {}", "x".repeat(1000));
+    let filler = vec![filler.as_str(); 8_000].join("\n");
+    exempt.send(&filler);
+    for _ in 0..2 {
+        if line_of(&mut client, greedy.id).is_empty() {
+            break;
+        }
+        greedy.send(&filler);
+    }
+    wait_until("c is evicted", || owners(&mut client) == "[b, d]");
+    assert_eq!(client.holders("k"), "[a, 1]");
+    client.int("FAIRLOCK.RELEASE k a");
+    let reply = exempt.line();
+    assert!(reply.starts_with(':'), "{reply}");
+    client.int("FAIRLOCK.RELEASE k b");
+    assert!(behind.int() > 0);
+}
+
+#[test]
+fn a_waiter_that_tracks_the_lock_gets_its_token_and_the_invalidation() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a");
+    let mut wire = Wire::new(server.port);
+    wire.send("HELLO 3\nCLIENT TRACKING ON BCAST PREFIX k");
+    wait_until("it tracks", || {
+        line_of(&mut client, wire.id).contains(" flags=tB ")
+    });
+    block(&server, &mut wire, "FAIRLOCK.ACQUIRE k b");
+    client.int("FAIRLOCK.RELEASE k a");
+    let (mut token, mut invalidation) = (false, false);
+    while !(token && invalidation) {
+        // In the greeting newer servers have empty strings.
+        let line = wire.line_if_open().expect("a line");
+        token |= line.starts_with(':') && line.len() > 10;
+        invalidation |= line == "invalidate";
+    }
+}

@@ -1,0 +1,135 @@
+//! The server's wall clock is set ahead or back while locks are held and waited for.
+
+use std::time::{Duration, Instant};
+
+use fairlock_testing::{Server, wait_until};
+
+const HOUR: i64 = 3600;
+
+#[test]
+fn a_lease_ends_when_the_server_says_so_after_a_step_ahead() {
+    let server = Server::with_movable_clock(&[]);
+    let mut client = server.connect();
+    let token = client.int("FAIRLOCK.ACQUIRE k a LEASE 7200000");
+    let waiter = server.block("FAIRLOCK.ACQUIRE k b");
+    server.set_clock(HOUR);
+    // Half of the lease is over; the lock is held as long as the key is.
+    wait_until("the step is noticed", || client.int("PTTL k") < 3_700_000);
+    client.run("PING");
+    assert!(!waiter.is_done());
+    assert_eq!(client.holders("k"), "[a, 1]");
+    server.set_clock(3 * HOUR);
+    assert!(waiter.int() > token);
+}
+
+#[test]
+fn a_held_lock_stays_held_after_a_step_back() {
+    let server = Server::with_movable_clock(&[]);
+    let mut client = server.connect();
+    let token = client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    let waiter = server.block("FAIRLOCK.ACQUIRE k b");
+    server.set_clock(-HOUR);
+    wait_until("the step is noticed", || client.int("PTTL k") > 3_000_000);
+    assert_eq!(client.run("FAIRLOCK.ACQUIRE k c NOWAIT"), "(nil)");
+    assert_eq!(client.run("FAIRLOCK.RELEASE k a"), "0");
+    assert!(waiter.int() > token);
+}
+
+#[test]
+fn a_step_back_does_not_stall_whoever_waits_behind_a_dead_waiter() {
+    let server = Server::with_movable_clock(&["--fairlock.turn", "500"]);
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    client.run("FAIRLOCK.ACQUIRE k p ENQUEUE");
+    let waiter = server.block("FAIRLOCK.ACQUIRE k b");
+    client.int("FAIRLOCK.RELEASE k a");
+    // It is the turn of p, who does not come.
+    server.set_clock(-HOUR);
+    assert!(waiter.int() > 0);
+}
+
+#[test]
+fn a_wait_takes_as_long_as_it_says_whatever_the_clock_does() {
+    for step in [HOUR, -HOUR] {
+        let server = Server::with_movable_clock(&[]);
+        let mut client = server.connect();
+        client.int("FAIRLOCK.ACQUIRE k a LEASE 86400000");
+        let start = Instant::now();
+        let waiter = server.block("FAIRLOCK.ACQUIRE k b WAIT 1000");
+        server.set_clock(step);
+        assert_eq!(waiter.reply(), "(nil)");
+        let elapsed = start.elapsed();
+        // The server counts whole milliseconds: the one in which it began may be nearly over.
+        assert!(elapsed >= Duration::from_millis(999), "{elapsed:?}");
+        assert_eq!(client.run("FAIRLOCK.QUEUE k"), "[]");
+    }
+}
+
+#[test]
+fn a_polling_waiter_outlives_a_step_ahead() {
+    let server = Server::with_movable_clock(&[]);
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 86400000");
+    client.run("FAIRLOCK.ACQUIRE k p ENQUEUE PATIENCE 60000");
+    let waiter = server.block("FAIRLOCK.ACQUIRE k b");
+    server.set_clock(HOUR);
+    wait_until("the step is noticed", || client.int("PTTL k") < 83_000_000);
+    client.int("FAIRLOCK.RELEASE k a");
+    // Its patience has 60 seconds, of which an hour has not passed.
+    assert!(client.int("FAIRLOCK.ACQUIRE k p ENQUEUE") > 0);
+    client.int("FAIRLOCK.RELEASE k p");
+    assert!(waiter.int() > 0);
+}
+
+#[test]
+fn tokens_grow_over_steps_of_the_clock() {
+    let server = Server::with_movable_clock(&[]);
+    let mut client = server.connect();
+    let mut last = 0;
+    // After a step back the token is kept in a key; once that is deleted.
+    for step in [0, HOUR, 2 * HOUR, -HOUR, -2 * HOUR, 0] {
+        server.set_clock(step);
+        for lose in [false, true] {
+            let token = client.int("FAIRLOCK.ACQUIRE k a NOWAIT");
+            assert!(token > last, "{token} after {last} at {step}");
+            last = token;
+            client.run("FAIRLOCK.RELEASE k a");
+            if lose {
+                client.run("DEL fairlock_token:{k}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_told_of_a_token_after_a_step_back_and_a_restart_outlives_the_keys() {
+    let aof = ["--appendonly", "yes", "--appendfsync", "always"];
+    let server = Server::with_movable_clock(&aof);
+    let token = server.connect().int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    server.set_clock(-5);
+    let server = server.kill_and_restart();
+    let mut client = server.connect();
+    assert_eq!(client.int("FAIRLOCK.ACQUIRE k a ONCE"), token);
+    // Kept in a key, as it is ahead of the clock.
+    assert_eq!(client.run("FAIRLOCK.RELEASE k a"), "0");
+    assert_eq!(client.run("FLUSHALL"), "OK");
+    let next = client.int("FAIRLOCK.ACQUIRE k b");
+    assert!(next > token, "{next} after {token}");
+}
+
+#[test]
+fn a_session_is_renewed_after_a_step_back() {
+    let server = Server::with_movable_clock(&[]);
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 6000");
+    server.set_clock(-HOUR);
+    wait_until("the step is noticed", || client.int("PTTL k") > 3_000_000);
+    // The expiry that stands is beyond what a renewal gives, and is left alone; what somebody
+    // else cuts short is renewed.
+    client.run("PEXPIRE k 5900");
+    for _ in 0..3 {
+        let end = client.int("PEXPIRETIME k");
+        wait_until("the lease is renewed", || client.int("PEXPIRETIME k") > end);
+    }
+    assert_eq!(client.holders("k"), "[a, 1]");
+}

@@ -1,0 +1,78 @@
+//! Names in a cluster, and pauses of writes there.
+
+use fairlock_testing::{Server, wait_until};
+
+fn cluster_of_one() -> Server {
+    let server = Server::with(&["--cluster-enabled", "yes"]);
+    let mut client = server.connect();
+    client.run("CLUSTER ADDSLOTSRANGE 0 16383");
+    wait_until("the cluster is up", || {
+        client.run("CLUSTER INFO").contains("cluster_state:ok")
+    });
+    server
+}
+
+#[test]
+fn a_cluster_refuses_names_whose_keys_would_be_in_other_slots() {
+    let server = cluster_of_one();
+    let mut client = server.connect();
+    for key in ["a{b", "{}x", "a}b", "x{}y"] {
+        for command in [
+            "ACQUIRE {} a",
+            "RELEASE {} a",
+            "RENEW {} a",
+            "CANCEL {} a",
+            "BREAK {}",
+            "QUEUE {}",
+            "INFO {}",
+        ] {
+            let error = client.run(&format!("FAIRLOCK.{}", command.replacen("{}", key, 1)));
+            assert!(
+                error.starts_with("(error) CROSSSLOT "),
+                "{key} {command}: {error}"
+            );
+        }
+    }
+    for key in ["orders", "shop{7}:x", "{a}"] {
+        assert!(client.int(&format!("FAIRLOCK.ACQUIRE {key} a")) > 0);
+        assert!(
+            client
+                .run(&format!("FAIRLOCK.ACQUIRE {key} b ENQUEUE"))
+                .starts_with("[1, ")
+        );
+        assert_eq!(client.run(&format!("FAIRLOCK.RELEASE {key} a")), "0");
+    }
+}
+
+#[test]
+fn outside_a_cluster_any_name_will_do() {
+    let server = Server::start();
+    let mut client = server.connect();
+    for key in ["a{b", "{}x", "a}b", "x{}y"] {
+        assert!(client.int(&format!("FAIRLOCK.ACQUIRE {key} a")) > 0);
+        assert_eq!(client.run(&format!("FAIRLOCK.RELEASE {key} a")), "0");
+    }
+}
+
+/// Valkey tells what a pause is for, since 8.1. Redis does not: it could be for a replica that takes over.
+#[test]
+fn a_wait_that_runs_out_in_a_pause_is_answered_when_it_is_known_that_it_has_left() {
+    let server = cluster_of_one();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    // Not over before the pause begins.
+    let waiter = server.block("FAIRLOCK.ACQUIRE k b WAIT 6000");
+    assert_eq!(client.run("CLIENT PAUSE 600000 WRITE"), "OK");
+    wait_until("the time is up", || {
+        server.info("fairlock", "fairlock_timeouts") == "1"
+    });
+    if server.info("clients", "paused_reason").is_empty() {
+        assert!(!waiter.is_done());
+        assert_eq!(client.run("CLIENT UNPAUSE"), "OK");
+    }
+    assert_eq!(waiter.reply(), "(nil)");
+    assert_eq!(client.run("CLIENT UNPAUSE"), "OK");
+    wait_until("b has left", || {
+        client.run("LRANGE redisson_lock_queue:{k} 0 -1") == "[]"
+    });
+}

@@ -1,0 +1,151 @@
+//! Options.
+
+use fairlock_testing::Server;
+
+#[test]
+fn every_option_is_documented_in_the_example_with_its_default() {
+    let server = Server::start();
+    let all = server.connect().run("CONFIG GET fairlock.*");
+    let words: Vec<&str> = all.trim_matches(['[', ']']).split(", ").collect();
+    let example = include_str!("../../../redis.conf.example");
+    for pair in words.chunks(2) {
+        let line = format!("# {} {}", pair[0], pair[1]);
+        assert!(
+            example.lines().any(|other| other == line),
+            "no line '{line}'"
+        );
+    }
+    let documented = example
+        .lines()
+        .filter(|line| line.starts_with("# fairlock."))
+        .count();
+    assert_eq!(documented, words.len() / 2);
+}
+
+#[test]
+fn options_change_while_the_server_runs() {
+    let server = Server::start();
+    let mut client = server.connect();
+    assert_eq!(client.run("CONFIG SET fairlock.lease 5000"), "OK");
+    client.int("FAIRLOCK.ACQUIRE k a");
+    assert!(client.int("PTTL k") <= 5_000);
+    for bad in [
+        "fairlock.lease 0",
+        "fairlock.turn -1",
+        "fairlock.patience x",
+        "fairlock.max-waiters 0",
+    ] {
+        let error = client.run(&format!("CONFIG SET {bad}"));
+        assert!(error.starts_with("(error) ERR "), "{bad}: {error}");
+    }
+    assert_eq!(
+        client.run("CONFIG GET fairlock.lease"),
+        "[fairlock.lease, 5000]"
+    );
+}
+
+#[test]
+fn every_number_has_its_range() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let longest = i64::pow(2, 52);
+    for (name, max) in [
+        ("lease", longest),
+        ("patience", longest),
+        ("turn", longest),
+        ("max-waiters", 10_000_000),
+    ] {
+        let name = format!("fairlock.{name}");
+        for good in [1, max] {
+            assert_eq!(client.run(&format!("CONFIG SET {name} {good}")), "OK");
+            let shown = client.run(&format!("CONFIG GET {name}"));
+            assert_eq!(shown, format!("[{name}, {good}]"));
+        }
+        for bad in [0, -1, max + 1, i64::MAX] {
+            let error = client.run(&format!("CONFIG SET {name} {bad}"));
+            assert!(error.contains("between 1 and"), "{name} {bad}: {error}");
+            let shown = client.run(&format!("CONFIG GET {name}"));
+            assert_eq!(shown, format!("[{name}, {max}]"));
+        }
+    }
+}
+
+#[test]
+fn pubsub_is_one_of_four_words() {
+    let server = Server::start();
+    let mut client = server.connect();
+    for word in ["publish", "spublish", "both", "auto"] {
+        assert_eq!(
+            client.run(&format!("CONFIG SET fairlock.pubsub {word}")),
+            "OK"
+        );
+        let shown = client.run("CONFIG GET fairlock.pubsub");
+        assert_eq!(shown, format!("[fairlock.pubsub, {word}]"));
+    }
+    let error = client.run("CONFIG SET fairlock.pubsub never");
+    assert!(error.contains("must be one of"), "{error}");
+    let shown = client.run("CONFIG GET fairlock.pubsub");
+    assert_eq!(shown, "[fairlock.pubsub, auto]");
+}
+
+#[test]
+fn options_come_from_the_configuration_file_and_are_rewritten_to_it() {
+    let plain = Server::start();
+    let conf = plain.dir().join("test.conf");
+    let line = format!("loadmodule {}\n", plain.module_path());
+    std::fs::write(&conf, line + "fairlock.turn 77\nfairlock.pubsub both\n").expect("written");
+    let conf = conf.to_str().expect("a UTF-8 path");
+    let all = "CONFIG GET fairlock.*";
+    let server = Server::without_module(&[conf]);
+    let mut client = server.connect();
+    assert!(client.run(all).contains("fairlock.turn, 77"));
+    assert!(client.run(all).contains("fairlock.pubsub, both"));
+    client.run("CONFIG SET fairlock.lease 1234 fairlock.pubsub spublish");
+    assert_eq!(client.run("CONFIG REWRITE"), "OK");
+    let rewritten = client.run(all);
+    assert!(rewritten.contains("fairlock.lease, 1234"), "{rewritten}");
+    assert!(rewritten.contains("fairlock.turn, 77"), "{rewritten}");
+    assert!(
+        rewritten.contains("fairlock.pubsub, spublish"),
+        "{rewritten}"
+    );
+    let again = Server::without_module(&[conf]).connect().run(all);
+    // In no particular order.
+    for option in rewritten.trim_matches(['[', ']']).split(", ") {
+        assert!(again.contains(option), "{again}");
+    }
+}
+
+#[test]
+fn options_come_as_module_arguments() {
+    let plain = Server::start();
+    let path = plain.module_path();
+    let options = ["lease", "4321", "fairlock.turn", "99", "pubsub", "both"];
+    let options = [&["--loadmodule", path.as_str()], &options[..]].concat();
+    let server = Server::without_module(&options);
+    let all = server.connect().run("CONFIG GET fairlock.*");
+    for option in ["lease, 4321", "turn, 99", "pubsub, both"] {
+        assert!(all.contains(&format!("fairlock.{option}")), "{all}");
+    }
+}
+
+#[test]
+fn unusable_module_arguments_are_refused() {
+    let path = Server::start().module_path();
+    let server = Server::without_module(&["--enable-module-command", "yes"]);
+    let mut client = server.connect();
+    for bad in ["lease", "lease 0", "lease x", "nonsense 1", "pubsub x"] {
+        let error = client.run(&format!("MODULE LOAD {path} {bad}"));
+        assert!(error.starts_with("(error) ERR "), "{bad}: {error}");
+    }
+    assert_eq!(client.run(&format!("MODULE LOAD {path} lease 1000")), "OK");
+    assert_eq!(
+        client.run("CONFIG GET fairlock.lease"),
+        "[fairlock.lease, 1000]"
+    );
+    assert!(
+        server
+            .log()
+            .contains("fairlock: there is no option 'nonsense'")
+    );
+}

@@ -1,0 +1,212 @@
+//! Many waiters on one lock: each step costs no walk of the queue.
+//!
+//! No time limits here; a step that walked the queue would show as minutes.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use fairlock_testing::{Client, Server, wait_until};
+
+/// Bare connections, each blocked on the lock.
+fn block_crowd(server: &Server, size: usize) -> Vec<TcpStream> {
+    let crowd: Vec<TcpStream> = (0..size)
+        .map(|n| {
+            let mut socket = TcpStream::connect(("127.0.0.1", server.port)).expect("a connection");
+            write!(socket, "FAIRLOCK.ACQUIRE k w{n}\r\n").expect("sent");
+            socket
+        })
+        .collect();
+    wait_until("all are blocked", || server.blocked() == size);
+    crowd
+}
+
+/// The sockets of all tests here together.
+fn raise_file_limit() {
+    let limit = rlimit::increase_nofile_limit(16_000).expect("the limit of open files");
+    assert!(
+        limit >= 16_000,
+        "the hard limit of open files is {limit}, see ulimit -n -H"
+    );
+}
+
+#[test]
+fn ten_thousand_waiters_join_leave_and_are_served_in_order() {
+    raise_file_limit();
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    let mut crowd = block_crowd(&server, 10_000);
+    assert_eq!(client.int("LLEN redisson_lock_queue:{k}"), 10_000);
+
+    // From the middle, the head and the tail.
+    let order = client.run("FAIRLOCK.QUEUE k LIMIT 5000 1");
+    let middle = order
+        .trim_start_matches('[')
+        .split(',')
+        .next()
+        .expect("an owner")
+        .to_owned();
+    assert_eq!(client.run(&format!("FAIRLOCK.CANCEL k {middle}")), "1");
+    assert_eq!(client.int("ZCARD redisson_lock_timeout:{k}"), 9_999);
+    assert!(
+        !client
+            .run("FAIRLOCK.QUEUE k LIMIT 5000 1")
+            .contains(&format!("[{middle},"))
+    );
+
+    // Served from the head, a thousand times.
+    let mut holder = "a".to_owned();
+    for _ in 0..1_000 {
+        let next = client.run("LINDEX redisson_lock_queue:{k} 0");
+        assert_eq!(client.run(&format!("FAIRLOCK.RELEASE k {holder}")), "0");
+        assert_eq!(client.holders("k"), format!("[{next}, 1]"));
+        let n: usize = next[1..].parse().expect("a number");
+        let mut reply = [0; 64];
+        let length = crowd[n].read(&mut reply).expect("a reply");
+        assert!(reply[..length].starts_with(b":"), "a token");
+        holder = next;
+    }
+
+    // Everybody hangs up at once.
+    crowd.clear();
+    wait_until("nobody waits", || {
+        client.run("LLEN redisson_lock_queue:{k}") == "0"
+    });
+    assert_eq!(client.run("ZCARD redisson_lock_timeout:{k}"), "0");
+    assert_eq!(client.holders("k"), format!("[{holder}, 1]"));
+    assert_eq!(server.blocked(), 0);
+    assert_eq!(client.run(&format!("FAIRLOCK.RELEASE k {holder}")), "0");
+    assert_eq!(client.run("KEYS *"), "[]");
+}
+
+#[test]
+fn half_of_a_crowd_hangs_up_and_the_rest_keep_their_order() {
+    raise_file_limit();
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    let crowd = block_crowd(&server, 4_000);
+    let before = client.run("LRANGE redisson_lock_queue:{k} 0 -1");
+    let mut left = Vec::new();
+    for (n, socket) in crowd.into_iter().enumerate() {
+        if n % 2 == 0 {
+            left.push(socket);
+        }
+    }
+    wait_until("half have left", || {
+        client.int("LLEN redisson_lock_queue:{k}") == 2_000
+    });
+    let even = |name: &&str| {
+        name.trim_matches(['[', ']', 'w'])
+            .parse::<usize>()
+            .is_ok_and(|n| n % 2 == 0)
+    };
+    let expected: Vec<&str> = before
+        .trim_matches(['[', ']'])
+        .split(", ")
+        .filter(even)
+        .collect();
+    let after = client.run("LRANGE redisson_lock_queue:{k} 0 -1");
+    assert_eq!(after, format!("[{}]", expected.join(", ")));
+    assert_eq!(client.int("ZCARD redisson_lock_timeout:{k}"), 2_000);
+}
+
+/// So many waiters that have not asked for longer than their patience.
+fn queue_dead(client: &mut Client, number: usize) {
+    let ask = |n: usize| {
+        let words = format!("FAIRLOCK.ACQUIRE k dead{n} ENQUEUE PATIENCE 1");
+        words
+            .split(' ')
+            .map(|word| word.as_bytes().to_vec())
+            .collect()
+    };
+    let commands: Vec<Vec<Vec<u8>>> = (0..number).map(ask).collect();
+    client.pipeline(&commands);
+}
+
+#[test]
+fn a_crowd_of_dead_waiters_is_dropped_in_pieces_and_nobody_jumps_the_queue() {
+    let server = Server::with(&["--fairlock.turn", "600000"]);
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    queue_dead(&mut client, 2_500);
+    let living = server.block("FAIRLOCK.ACQUIRE k b");
+    let behind = server.block("FAIRLOCK.ACQUIRE k c");
+    // No time for a second piece passes in a transaction.
+    let replies = client.at_once(&[
+        "FAIRLOCK.RELEASE k a",
+        "LLEN redisson_lock_queue:{k}",
+        "ZCARD redisson_lock_timeout:{k}",
+        "EXISTS k",
+        "FAIRLOCK.CANCEL k dead2400",
+        "LINDEX redisson_lock_queue:{k} 0",
+    ]);
+    assert_eq!(replies, "[0, 1502, 1502, 0, 1, dead2000]");
+    assert!(living.int() > 0);
+    assert_eq!(client.run("LRANGE redisson_lock_queue:{k} 0 -1"), "[c]");
+    assert_eq!(client.holders("k"), "[b, 1]");
+    assert_eq!(
+        server.info("fairlock", "fairlock_reaped_waiters"),
+        "2499",
+        "one was cancelled"
+    );
+
+    // Whoever comes between two pieces waits behind those that live.
+    assert_eq!(client.run("FAIRLOCK.CANCEL k c"), "1");
+    assert_eq!(behind.reply(), "(nil)");
+    queue_dead(&mut client, 2_500);
+    let living = server.block("FAIRLOCK.ACQUIRE k d");
+    let replies = client.at_once(&[
+        "FAIRLOCK.RELEASE k b",
+        "FAIRLOCK.ACQUIRE k new NOWAIT",
+        "FAIRLOCK.ACQUIRE k new",
+        "EXISTS k",
+    ]);
+    assert_eq!(replies, "[0, (nil), (nil), 1]");
+    assert!(living.int() > 0);
+    assert_eq!(client.run("FAIRLOCK.RELEASE k d"), "0");
+    assert_eq!(client.run("KEYS *"), "[]");
+}
+
+#[test]
+fn a_dead_waiter_that_asks_between_two_pieces_is_alive() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    queue_dead(&mut client, 1_500);
+    let replies = client.at_once(&[
+        "FAIRLOCK.RELEASE k a",
+        "FAIRLOCK.ACQUIRE k dead1000 ENQUEUE PATIENCE 600000",
+        "HEXISTS k dead1000",
+    ]);
+    assert!(replies.starts_with("[0, 1"), "{replies}");
+    assert!(replies.ends_with(", 1]"), "{replies}");
+    assert_eq!(client.run("FAIRLOCK.RELEASE k dead1000"), "0");
+    wait_until("the rest are dropped", || client.run("KEYS *") == "[]");
+}
+
+#[test]
+fn waits_that_end_together_all_end() {
+    raise_file_limit();
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    let mut crowd: Vec<TcpStream> = (0..1_000)
+        .map(|_| TcpStream::connect(("127.0.0.1", server.port)).expect("a connection"))
+        .collect();
+    server.while_stopped(|| {
+        for (n, socket) in crowd.iter_mut().enumerate() {
+            write!(socket, "FAIRLOCK.ACQUIRE k w{n} WAIT 50\r\n").expect("sent");
+        }
+    });
+    for socket in &mut crowd {
+        let mut reply = [0; 64];
+        let length = socket.read(&mut reply).expect("a reply");
+        assert_eq!(&reply[..length], b"$-1\r\n");
+    }
+    wait_until("nobody waits", || client.run("FAIRLOCK.QUEUE k") == "[]");
+    assert_eq!(server.info("fairlock", "fairlock_timeouts"), "1000");
+    assert_eq!(client.holders("k"), "[a, 1]");
+    assert_eq!(client.run("FAIRLOCK.RELEASE k a"), "0");
+    assert_eq!(client.run("KEYS *"), "[]");
+}

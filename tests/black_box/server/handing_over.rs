@@ -1,0 +1,130 @@
+//! Who leaves a queue while writes are paused for FAILOVER: the leaving is written, or the waiter is told
+//! that its place is still its own.
+
+use fairlock_testing::{Blocked, Client, Server, wait_until};
+
+use super::promotion::{LONG_TURN, fail_over_behind, pair};
+use super::replication::same_keys;
+use crate::scene::QUEUE;
+
+const UNBLOCKED: &str = "(error) UNBLOCKED ";
+
+/// A master that wants to hand over to its replica, which is stopped. `a` holds the lock `k`; `b`, which has
+/// asked in some way, and `c` wait for it.
+struct Scene {
+    old: Server,
+    new: Server,
+    client: Client,
+}
+
+fn in_the_pause(ask: &str) -> (Scene, Blocked, Blocked) {
+    let (old, new) = pair(LONG_TURN);
+    let mut client = old.connect();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    let b = old.block(ask);
+    let c = old.block("FAIRLOCK.ACQUIRE k c");
+    same_keys(&old, &new);
+    new.signal("STOP");
+    // The replica cannot have this, and until it has, nothing may be written.
+    fail_over_behind("PEXPIRE k 600000", &mut client, &new);
+    (Scene { old, new, client }, b, c)
+}
+
+impl Scene {
+    fn time_is_up(&self) {
+        wait_until("the time is up", || {
+            self.old.info("fairlock", "fairlock_timeouts") == "1"
+        });
+    }
+
+    fn fails_over(&self) {
+        self.new.signal("CONT");
+        wait_until("they have changed roles", || {
+            self.old.info("replication", "role") == "slave"
+                && self.new.info("replication", "role") == "master"
+        });
+    }
+
+    /// The replica never comes to take over.
+    fn gives_up(&mut self) {
+        assert_eq!(self.client.run("FAILOVER ABORT"), "OK");
+        self.new.signal("CONT");
+    }
+
+    /// At the new master `b` asks behind a newcomer.
+    fn b_has_its_place(&self) {
+        let mut client = self.new.connect();
+        let _newcomer = self.new.block("FAIRLOCK.ACQUIRE k d");
+        let b = self.new.block("FAIRLOCK.ACQUIRE k b");
+        assert_eq!(client.run(QUEUE), "[b, c, d]");
+        assert_eq!(client.run("FAIRLOCK.RELEASE k a"), "0");
+        assert!(b.int() > 0);
+    }
+
+    fn b_has_left(&mut self) {
+        assert_eq!(self.client.run(QUEUE), "[c]");
+        same_keys(&self.old, &self.new);
+    }
+}
+
+#[track_caller]
+fn is_unblocked(waiter: Blocked) {
+    let reply = waiter.reply();
+    assert!(reply.starts_with(UNBLOCKED), "{reply}");
+}
+
+/// Not over before the pause begins.
+const WITH_LIMIT: &str = "FAIRLOCK.ACQUIRE k b WAIT 6000";
+const WITHOUT: &str = "FAIRLOCK.ACQUIRE k b";
+
+#[test]
+fn a_wait_that_runs_out_while_a_replica_takes_over_keeps_its_place() {
+    let (scene, b, c) = in_the_pause(WITH_LIMIT);
+    scene.time_is_up();
+    assert!(!b.is_done());
+    scene.fails_over();
+    is_unblocked(b);
+    is_unblocked(c);
+    scene.b_has_its_place();
+}
+
+#[test]
+fn a_wait_that_runs_out_in_a_failover_that_is_given_up_has_left_when_it_is_told() {
+    let (mut scene, b, c) = in_the_pause(WITH_LIMIT);
+    scene.time_is_up();
+    assert!(!b.is_done());
+    scene.gives_up();
+    assert_eq!(b.reply(), "(nil)");
+    scene.b_has_left();
+    assert!(!c.is_done());
+}
+
+#[test]
+fn a_waiter_that_is_unblocked_while_a_replica_takes_over_keeps_its_place() {
+    for how in ["", " TIMEOUT", " ERROR"] {
+        let (mut scene, b, c) = in_the_pause(WITHOUT);
+        let unblock = format!("CLIENT UNBLOCK {}{how}", b.id);
+        assert_eq!(scene.client.run(&unblock), "1");
+        is_unblocked(b);
+        scene.fails_over();
+        is_unblocked(c);
+        scene.b_has_its_place();
+    }
+}
+
+/// Its time was up before, and it has not been told that yet.
+#[test]
+fn a_waiter_whose_time_was_up_can_be_unblocked_and_killed() {
+    for how in ["UNBLOCK", "KILL ID"] {
+        let (mut scene, b, _c) = in_the_pause(WITH_LIMIT);
+        scene.time_is_up();
+        assert_eq!(scene.client.run(&format!("CLIENT {how} {}", b.id)), "1");
+        if how == "UNBLOCK" {
+            is_unblocked(b);
+        }
+        scene.gives_up();
+        wait_until("b has left", || scene.client.run(QUEUE) == "[c]");
+        scene.b_has_left();
+        assert_eq!(scene.old.blocked(), 1);
+    }
+}

@@ -1,0 +1,318 @@
+//! What one client can make the server keep, and how long one command can take: SECURITY.md states
+//! the figures, which `cargo test --test black_box limits -- --nocapture` prints.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fairlock_testing::{Blocked, Client, Server, wait_until};
+use redis::Value;
+
+const MAX_WAITERS: usize = 100_000;
+
+fn memory(server: &Server) -> i64 {
+    let used = server.info("memory", "used_memory");
+    used.parse().expect("a number")
+}
+
+/// What a crowd cost, for each of it.
+fn each(more: i64, number: usize) -> i64 {
+    more / i64::try_from(number).expect("a small number")
+}
+
+fn words(command: &str) -> Vec<Vec<u8>> {
+    command
+        .split(' ')
+        .map(|word| word.as_bytes().to_vec())
+        .collect()
+}
+
+/// Sends many commands, some thousands in a write; how many replies are errors of this code.
+fn send_all(client: &mut Client, commands: impl Iterator<Item = String>, code: &str) -> usize {
+    let commands: Vec<_> = commands.map(|command| words(&command)).collect();
+    let replies = commands
+        .chunks(5_000)
+        .flat_map(|chunk| client.pipeline(chunk));
+    replies
+        .filter(|reply| matches!(reply, Value::ServerError(error) if error.code() == code))
+        .count()
+}
+
+/// Microseconds that all calls of a command took together.
+fn spent(server: &Server, command: &str) -> u64 {
+    let stats = server.info("commandstats", &format!("cmdstat_{command}"));
+    let field = stats
+        .split(',')
+        .find_map(|field| field.strip_prefix("usec="));
+    field.and_then(|usec| usec.parse().ok()).expect(&stats)
+}
+
+/// Owners as long as owners can be.
+fn owner(number: usize) -> String {
+    format!("{number:0>256}")
+}
+
+#[test]
+fn one_client_fills_a_queue_up_to_max_waiters_and_no_further() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k holder LEASE 600000");
+    let before = memory(&server);
+    let ask = |number| format!("FAIRLOCK.ACQUIRE k {} ENQUEUE", owner(number));
+    let refused = send_all(&mut client, (0..MAX_WAITERS + 1_000).map(ask), "QUEUEFULL");
+    assert_eq!(refused, 1_000);
+    let full = memory(&server);
+    let bytes = each(full - before, MAX_WAITERS);
+    println!("a polling waiter with an owner of 256 bytes: {bytes} bytes");
+    assert!(bytes < 2_048, "{bytes}");
+    // Nor by any other road.
+    for more in ["FAIRLOCK.ACQUIRE k z", "FAIRLOCK.ACQUIRE k z WAIT 5"] {
+        assert!(client.run(more).starts_with("(error) QUEUEFULL "));
+    }
+    client.run("MULTI");
+    client.run("FAIRLOCK.ACQUIRE k z ENQUEUE");
+    let reply = client.run("EXEC");
+    assert!(reply.contains("QUEUEFULL"), "{reply}");
+    assert_eq!(client.int("LLEN redisson_lock_queue:{k}"), 100_000);
+    // Those that wait may ask again and again.
+    assert_eq!(send_all(&mut client, (0..5_000).map(ask), "QUEUEFULL"), 0);
+    let asked = memory(&server);
+    assert!(asked - full < 1_000_000, "{}", asked - full);
+    // And all of it is given back.
+    let leave = |number| format!("FAIRLOCK.CANCEL k {}", owner(number));
+    send_all(&mut client, (0..MAX_WAITERS).map(leave), "ERR");
+    drop(client);
+    wait_until("the memory is given back", || {
+        memory(&server) - before < 3_000_000
+    });
+}
+
+#[test]
+fn a_transaction_is_bounded_as_its_commands_are() {
+    let server = Server::with(&["--fairlock.max-waiters", "1000"]);
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k holder LEASE 600000");
+    let before = memory(&server);
+    client.run("MULTI");
+    let ask = |number| format!("FAIRLOCK.ACQUIRE k w{number} ENQUEUE");
+    send_all(&mut client, (0..MAX_WAITERS).map(ask), "");
+    client.run("EXEC");
+    assert_eq!(client.int("LLEN redisson_lock_queue:{k}"), 1_000);
+    client.run("MULTI");
+    let hold = |_| "FAIRLOCK.ACQUIRE k holder ONCE".to_owned();
+    send_all(&mut client, (0..MAX_WAITERS).map(hold), "");
+    client.run("EXEC");
+    drop(client);
+    wait_until("the memory is given back", || {
+        memory(&server) - before < 2_000_000
+    });
+}
+
+#[test]
+fn a_hundred_thousand_dead_waiters_are_dropped_in_pieces() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k holder LEASE 600000");
+    let ask = |number| format!("FAIRLOCK.ACQUIRE k w{number} ENQUEUE PATIENCE 1");
+    send_all(&mut client, (0..MAX_WAITERS).map(ask), "QUEUEFULL");
+    assert_eq!(client.int("LLEN redisson_lock_queue:{k}"), 100_000);
+    assert_eq!(client.run("FAIRLOCK.RELEASE k holder"), "0");
+    let spent = spent(&server, "fairlock.release");
+    println!("the first of 100,000 dead waiters: {spent} microseconds");
+    assert!(spent < 10_000_000, "{spent}");
+    wait_until("all are dropped", || {
+        client.run("EXISTS redisson_lock_queue:{k}") == "0"
+    });
+    assert!(client.int("FAIRLOCK.ACQUIRE k next NOWAIT") > 0);
+}
+
+#[test]
+fn a_call_of_a_script_with_a_hundred_thousand_keys_costs_a_look_at_each() {
+    let server = Server::start();
+    let mut client = server.connect();
+    for digest in [
+        "8f6ed299ffd259f0539c20f89253998c0777ea75",
+        "6a3d31570dc6f4b0bd32bcdc8e75667747c6f635",
+    ] {
+        let mut call = words(&format!("FAIRLOCK.EVALSHA {digest} 100000"));
+        call.extend((0..100_000).map(|number| format!("k{number:0>9}").into_bytes()));
+        let call: Vec<&[u8]> = call.iter().map(Vec::as_slice).collect();
+        let error = client.raw(&call).expect_err("refused");
+        assert!(error.starts_with("NOSCRIPT"), "{error}");
+    }
+    let spent = spent(&server, "fairlock.evalsha");
+    assert!(spent < 10_000_000, "{spent} microseconds");
+}
+
+#[test]
+fn huge_arguments_are_refused_and_not_kept() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    let before = memory(&server);
+    let huge = vec![b'9'; 64 << 20];
+    let huge = huge.as_slice();
+    for command in [
+        &[b"FAIRLOCK.ACQUIRE", &b"k"[..], huge][..],
+        &[b"FAIRLOCK.ACQUIRE", b"k", b"b", huge],
+        &[b"FAIRLOCK.ACQUIRE", b"k", b"b", b"LEASE", huge],
+        &[b"FAIRLOCK.ACQUIRE", b"k", b"b", b"WAIT", huge],
+        &[b"FAIRLOCK.RELEASE", b"k", b"a", b"TOKEN", huge],
+        &[b"FAIRLOCK.RELEASE", b"k", huge],
+        &[b"FAIRLOCK.CANCEL", b"k", huge],
+        &[b"FAIRLOCK.RENEW", b"k", huge],
+        &[b"FAIRLOCK.QUEUE", b"k", b"LIMIT", huge, b"1"],
+        &[b"FAIRLOCK.EVAL", huge, b"0"],
+        &[b"FAIRLOCK.EVALSHA", huge, b"0"],
+    ] {
+        let error = client.raw(command).expect_err("refused");
+        assert!(error.starts_with("ERR ") && error.len() < 200, "{error}");
+    }
+    drop(client);
+    wait_until("nothing is kept", || memory(&server) - before < 1_000_000);
+    // So many arguments that nobody reads them all.
+    let mut client = server.connect();
+    let mut many = words("FAIRLOCK.ACQUIRE k b");
+    many.extend((0..500_000).map(|_| b"ONCE".to_vec()));
+    let many: Vec<&[u8]> = many.iter().map(Vec::as_slice).collect();
+    let error = client.raw(&many).expect_err("refused");
+    assert!(error.contains("ONCE is given twice"), "{error}");
+    assert_eq!(client.holders("k"), "[a, 1]");
+}
+
+#[test]
+fn all_that_wait_for_a_lock_share_its_name() {
+    const NAME: usize = 1 << 20;
+    let server = Server::start();
+    let mut client = server.connect();
+    let name = "n".repeat(NAME);
+    client.int(&format!("FAIRLOCK.ACQUIRE {name} holder LEASE 600000"));
+    client.run(&format!("FAIRLOCK.ACQUIRE {name} first ENQUEUE"));
+    let before = memory(&server);
+    let ask = |number| format!("FAIRLOCK.ACQUIRE {name} w{number} ENQUEUE");
+    for number in 0..100 {
+        client.run(&ask(number));
+    }
+    let bytes = each(memory(&server) - before, 100);
+    assert!(bytes < 50_000, "{bytes} for a polling waiter");
+    // The server keeps the arguments of a client that is blocked, and we keep no copy of them.
+    let [ours, theirs] = ["FAIRLOCK.ACQUIRE", "BLPOP"].map(|command| {
+        let before = memory(&server);
+        let rest = |number| match command {
+            "BLPOP" => format!("{number} 0"),
+            _ => format!(" b{number}"),
+        };
+        let blocked: Vec<_> = (0..20)
+            .map(|number| Blocked::send(server.port, &format!("{command} {name}{}", rest(number))))
+            .collect();
+        wait_until("all are blocked", || server.blocked() == blocked.len());
+        let bytes = each(memory(&server) - before, blocked.len());
+        for blocked in blocked {
+            blocked.disconnect();
+        }
+        wait_until("all have left", || server.blocked() == 0);
+        bytes
+    });
+    assert!(ours - theirs < 500_000, "{ours} {theirs}");
+}
+
+#[test]
+fn names_that_are_not_used_any_more_are_forgotten() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let before = memory(&server);
+    let pair = |number: usize| {
+        let name = format!("{number:0>200}");
+        [
+            format!("FAIRLOCK.ACQUIRE {name} a"),
+            format!("FAIRLOCK.ACQUIRE {name} b ENQUEUE"),
+            format!("FAIRLOCK.CANCEL {name} b"),
+            format!("FAIRLOCK.RELEASE {name} a"),
+        ]
+    };
+    send_all(&mut client, (0..20_000).flat_map(pair), "ERR");
+    client.run("FLUSHALL");
+    drop(client);
+    wait_until("they are forgotten", || {
+        memory(&server) - before < 1_500_000
+    });
+}
+
+/// Asks until told to stop; the longest answer.
+fn longest_ping(port: u16, done: impl Fn(&mut Client) -> bool) -> Duration {
+    let mut client = Client::new(port, 2);
+    let mut longest = Duration::ZERO;
+    let start = Instant::now();
+    loop {
+        assert!(
+            start.elapsed() < Duration::from_mins(1),
+            "it takes for ever"
+        );
+        let before = Instant::now();
+        let done = done(&mut client);
+        longest = longest.max(before.elapsed());
+        if done {
+            return longest;
+        }
+    }
+}
+
+#[test]
+fn a_connection_with_a_hundred_thousand_sessions_closes_while_others_are_served() {
+    let server = Server::start();
+    let mut other = server.connect();
+    let before = memory(&server);
+    let mut client = server.connect();
+    let ask = |number| format!("FAIRLOCK.ACQUIRE s{number} a SESSION LEASE 600000");
+    send_all(&mut client, (0..MAX_WAITERS).map(ask), "ERR");
+    assert_eq!(server.info("fairlock", "fairlock_session_locks"), "100000");
+    let bytes = each(memory(&server) - before, MAX_WAITERS);
+    println!("a lock with a session: {bytes} bytes");
+    assert!(bytes < 2_048, "{bytes}");
+    drop(client);
+    let longest = longest_ping(server.port, |client| {
+        client
+            .run("INFO fairlock")
+            .contains("fairlock_session_locks:0\\n")
+            || client.run("EXISTS s0 s50000 s99999") == "0"
+    });
+    println!("longest answer while 100,000 sessions end: {longest:?}");
+    assert!(longest < Duration::from_secs(5), "{longest:?}");
+    wait_until("all have ended", || other.run("DBSIZE") == "0");
+    other.run("FLUSHALL");
+    wait_until("the memory is given back", || {
+        memory(&server) - before < 2_000_000
+    });
+}
+
+#[test]
+fn queues_that_come_and_go_do_not_add_up() {
+    const EACH: usize = 20_000;
+    let server = Server::start();
+    let before = memory(&server);
+    let port = server.port;
+    let writers: Vec<_> = (0..8)
+        .map(|writer| {
+            thread::spawn(move || {
+                let mut client = Client::new(port, 2);
+                let pair = |number: usize| {
+                    let key = format!("redisson_lock_queue:{{{writer}:{number:0>100}}}");
+                    [format!("RPUSH {key} x"), format!("DEL {key}")]
+                };
+                send_all(&mut client, (0..EACH).flat_map(pair), "ERR");
+            })
+        })
+        .collect();
+    for writer in writers {
+        writer.join().expect("a writer");
+    }
+    let peak: i64 = server
+        .info("memory", "used_memory_peak")
+        .parse()
+        .expect("a number");
+    println!(
+        "160,000 queues that came and went: {} bytes more",
+        peak - before
+    );
+    assert!(peak - before < 40_000_000, "{}", peak - before);
+    wait_until("all is given back", || memory(&server) - before < 2_000_000);
+}

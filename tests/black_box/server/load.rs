@@ -1,0 +1,424 @@
+//! Loading the module, and what the server knows of its commands.
+
+use std::fs;
+
+use fairlock_testing::native::library;
+use fairlock_testing::{Blocked, Server, wait_until};
+use tempfile::TempDir;
+
+/// Loads the module, and keeps one of the server's functions from it.
+const HIDING: &str = "tests/black_box/server/hiding.c";
+
+#[test]
+fn it_loads_from_the_command_line() {
+    let server = Server::start();
+    assert!(server.connect().run("MODULE LIST").contains("fairlock"));
+}
+
+#[test]
+fn it_loads_from_a_configuration_file() {
+    let plain = Server::start();
+    let path = plain.module_path();
+    let dir = TempDir::new().expect("a directory");
+    let file = dir.path().join("redis.conf");
+    let text = format!("loadmodule {path}\nfairlock.lease 1234\nfairlock.turn 77\n");
+    fs::write(&file, text).expect("a file");
+    let server = Server::without_module(&["--include", file.to_str().expect("UTF-8")]);
+    let mut client = server.connect();
+    assert_eq!(
+        client.run("CONFIG GET fairlock.lease"),
+        "[fairlock.lease, 1234]"
+    );
+    assert_eq!(
+        client.run("CONFIG GET fairlock.turn"),
+        "[fairlock.turn, 77]"
+    );
+}
+
+#[test]
+fn commands_declare_their_key() {
+    let server = Server::start();
+    let mut client = server.connect();
+    for command in [
+        "ACQUIRE k a",
+        "RELEASE k a",
+        "RENEW k a",
+        "CANCEL k a",
+        "BREAK k",
+        "QUEUE k",
+        "INFO k",
+    ] {
+        let keys = client.run(&format!("COMMAND GETKEYS FAIRLOCK.{command}"));
+        assert_eq!(keys, "[k]", "{command}");
+    }
+}
+
+#[test]
+fn acl_key_patterns_apply_to_the_lock() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.run("ACL SETUSER ann on nopass ~mine:* +@all");
+    client.run("AUTH ann x");
+    assert!(client.int("FAIRLOCK.ACQUIRE mine:k a") > 0);
+    for command in [
+        "ACQUIRE k a",
+        "RELEASE k a",
+        "RENEW k a",
+        "CANCEL k a",
+        "BREAK k",
+        "QUEUE k",
+        "INFO k",
+    ] {
+        let error = client.run(&format!("FAIRLOCK.{command}"));
+        assert!(error.starts_with("(error) NOPERM "), "{command}: {error}");
+    }
+}
+
+#[test]
+fn reading_commands_are_read_only_and_the_others_write() {
+    let server = Server::start();
+    let mut client = server.connect();
+    for (command, flag) in [
+        ("ACQUIRE", "write"),
+        ("RELEASE", "write"),
+        ("QUEUE", "readonly"),
+        ("INFO", "readonly"),
+    ] {
+        let info = client.run(&format!("COMMAND INFO FAIRLOCK.{command}"));
+        assert!(info.contains(flag), "{command}: {info}");
+    }
+}
+
+#[test]
+fn it_is_not_loaded_where_a_command_that_it_needs_was_renamed() {
+    let path = Server::start().module_path();
+    for command in ["HSET", "DEL", "LPOP", "PUBLISH"] {
+        let renamed = [
+            "--rename-command",
+            command,
+            "hidden",
+            "--enable-module-command",
+            "yes",
+        ];
+        let server = Server::without_module(&renamed);
+        let refused = server.connect().run(&format!("MODULE LOAD {path}"));
+        assert!(refused.starts_with("(error) ERR "), "{refused}");
+        let log = server.log();
+        assert!(
+            log.contains(&format!("fairlock needs the command {command}")),
+            "{log}"
+        );
+    }
+    // Others may be.
+    let renamed = [
+        "--rename-command",
+        "KEYS",
+        "",
+        "--enable-module-command",
+        "yes",
+    ];
+    let server = Server::without_module(&renamed);
+    assert_eq!(server.connect().run(&format!("MODULE LOAD {path}")), "OK");
+}
+
+/// A waiter of the user ann, who may acquire the lock `k`, held by `a`.
+fn ann_waits(server: &Server) -> Blocked {
+    let mut ann = server.connect();
+    assert_eq!(ann.run("AUTH ann x"), "OK");
+    let waiter = Blocked::send_on(ann, "FAIRLOCK.ACQUIRE k ann");
+    wait_until("ann waits", || server.blocked() == 1);
+    waiter
+}
+
+/// The release of `k` serves nobody, for the waiter has lost its permission.
+fn is_refused(server: &Server, waiter: Blocked) {
+    let mut admin = server.connect();
+    assert_eq!(admin.run("FAIRLOCK.RELEASE k a"), "0");
+    let reply = waiter.reply();
+    assert!(reply.starts_with("(error) NOPERM "), "{reply}");
+    assert_eq!(admin.run("EXISTS k"), "0");
+}
+
+#[test]
+fn permissions_that_a_renamed_command_changes_are_noticed() {
+    const MAY: &str = "users SETUSER ann reset on nopass ~k +fairlock.acquire";
+    const MAY_NOT: &str = "users setuser ann -fairlock.acquire";
+    // What is renamed to itself keeps its name.
+    for exec in ["EXEC", "go"] {
+        let renamed = ["--rename-command", "ACL", "users"];
+        let renamed = [renamed, ["--rename-command", "EXEC", exec]].concat();
+        let server = Server::with(&renamed);
+        let mut admin = server.connect();
+        assert_eq!(admin.run(MAY), "OK");
+        admin.int("FAIRLOCK.ACQUIRE k a");
+        let waiter = ann_waits(&server);
+        assert_eq!(admin.run(MAY_NOT), "OK");
+        is_refused(&server, waiter);
+
+        // By a transaction that was begun before ann asks.
+        assert_eq!(admin.run(MAY), "OK");
+        admin.int("FAIRLOCK.ACQUIRE k a");
+        admin.run("MULTI");
+        admin.run(MAY_NOT);
+        let waiter = ann_waits(&server);
+        assert_eq!(admin.run(exec), "[OK]");
+        is_refused(&server, waiter);
+    }
+}
+
+#[test]
+fn what_it_does_not_see_under_another_name_is_in_the_log() {
+    let renamed = ["--rename-command", "EVALSHA", "hidden"];
+    let server = Server::with(&renamed);
+    let log = server.log();
+    assert!(
+        log.contains("fairlock does not see the command EVALSHA"),
+        "{log}"
+    );
+    assert!(!log.contains("does not see the command EVAL,"), "{log}");
+    let server = Server::start();
+    assert!(!server.log().contains("does not see"), "{}", server.log());
+}
+
+#[test]
+fn it_can_be_unloaded_when_nobody_waits_and_loaded_again() {
+    let server = Server::with(&["--enable-module-command", "yes"]);
+    let mut client = server.connect();
+    let path = server.module_path();
+    client.int("FAIRLOCK.ACQUIRE k a");
+    let waiter = server.block("FAIRLOCK.ACQUIRE k b");
+    let error = client.run("MODULE UNLOAD fairlock");
+    assert!(error.contains("blocked clients"), "{error}");
+    assert_eq!(client.run("FAIRLOCK.RELEASE k a"), "0");
+    let token = waiter.int();
+    assert_eq!(client.run("MODULE UNLOAD fairlock"), "OK");
+    assert_eq!(client.holders("k"), "[b, 1]");
+    assert_eq!(client.run(&format!("MODULE LOAD {path}")), "OK");
+    let waiter = server.block("FAIRLOCK.ACQUIRE k c");
+    assert_eq!(client.run("FAIRLOCK.RELEASE k b"), "0");
+    assert!(waiter.int() > token);
+}
+
+/// A server that can load modules, and none is.
+fn plain() -> Server {
+    Server::without_module(&["--enable-module-command", "yes"])
+}
+
+fn is_mapped(server: &Server) -> bool {
+    let maps = fs::read_to_string(format!("/proc/{}/maps", server.pid())).expect("its memory");
+    maps.contains("libfairlock.so")
+}
+
+#[track_caller]
+fn does_not_load(server: &Server, arguments: &str) {
+    let refused = server.connect().run(&format!("MODULE LOAD {arguments}"));
+    assert!(refused.starts_with("(error) ERR "), "{refused}");
+}
+
+/// The names of one list of functions in the page that declares the interface.
+fn functions(list: &str) -> Vec<&'static str> {
+    let page = include_str!("../../../src/server/api.h");
+    let fields = page.split(&format!("struct {list} {{")).nth(1);
+    let fields = fields.and_then(|rest| rest.split("\n};").next());
+    let names = fields.expect("a list").split("(*").skip(1);
+    names.filter_map(|name| name.split(')').next()).collect()
+}
+
+#[test]
+fn a_server_that_lacks_a_required_function_is_told_which() {
+    let path = Server::start().module_path();
+    let server = plain();
+    let hiding = library(HIDING, server.dir());
+    let mut client = server.connect();
+    // So that what redis-module itself asks for is there from now on.
+    assert_eq!(client.run(&format!("MODULE LOAD {path}")), "OK");
+    assert_eq!(client.run("MODULE UNLOAD fairlock"), "OK");
+    let required = functions("Required");
+    assert!(required.len() > 80, "{required:?}");
+    for function in required {
+        let name = format!("RedisModule_{function}");
+        does_not_load(&server, &format!("{} {path} {name}", hiding.display()));
+        let told = server
+            .log()
+            .contains(&format!("this server has no {name}\n"));
+        // Without this one nothing can be told.
+        assert!(told || function == "Log", "{name}");
+    }
+    assert_eq!(
+        client.run("MODULE UNLOAD fairlock").split(' ').next(),
+        Some("(error)")
+    );
+    assert_eq!(client.run(&format!("MODULE LOAD {path}")), "OK");
+}
+
+#[test]
+fn a_server_may_lack_an_optional_function() {
+    let path = Server::start().module_path();
+    for function in functions("Optional") {
+        let server = plain();
+        let hiding = library(HIDING, server.dir());
+        let load = format!(
+            "MODULE LOAD {} {path} RedisModule_{function}",
+            hiding.display()
+        );
+        let mut client = server.connect();
+        assert_eq!(client.run(&load), "OK", "{function}");
+        assert!(client.int("FAIRLOCK.ACQUIRE k a") > 0);
+        assert_eq!(client.run("CONFIG SET fairlock.intercept-eval yes"), "OK");
+        assert_eq!(client.run("EVAL return(1) 0"), "1");
+        assert_eq!(client.run("COPY k l"), "1");
+        assert_eq!(client.run("FAIRLOCK.BREAK k"), "1");
+        assert_eq!(client.run("MODULE UNLOAD fairlock"), "OK");
+    }
+}
+
+#[test]
+fn a_server_whose_memory_is_not_aligned_does_not_load() {
+    let path = Server::start().module_path();
+    let server = plain();
+    let hiding = library(HIDING, server.dir());
+    does_not_load(
+        &server,
+        &format!("{} {path} RedisModule_Alloc-", hiding.display()),
+    );
+    assert!(
+        server
+            .log()
+            .contains("fairlock needs memory that is aligned")
+    );
+}
+
+#[test]
+fn an_argument_is_logged_as_it_is() {
+    let path = Server::start().module_path();
+    let server = plain();
+    does_not_load(&server, &format!("{path} %s%n%s%n%s%n%d 1"));
+    assert!(server.log().contains("there is no option '%s%n%s%n%s%n%d'"));
+    let words: [&[u8]; 5] = [b"MODULE", b"LOAD", path.as_bytes(), b"a\0b\xff", b"1"];
+    assert!(server.connect().raw(&words).is_err());
+    assert!(server.log().contains("there is no option 'a\\0b"));
+    assert_eq!(server.connect().run(&format!("MODULE LOAD {path}")), "OK");
+}
+
+#[test]
+fn its_code_stays_where_it_is_when_it_is_refused_or_unloaded() {
+    let path = Server::start().module_path();
+    let renamed = ["--rename-command", "HSET", "hidden"];
+    let server =
+        Server::without_module(&[&renamed[..], &["--enable-module-command", "yes"]].concat());
+    assert!(!is_mapped(&server));
+    does_not_load(&server, &path);
+    assert!(is_mapped(&server));
+    let server = plain();
+    let mut client = server.connect();
+    client.run(&format!("MODULE LOAD {path}"));
+    assert_eq!(client.run("MODULE UNLOAD fairlock"), "OK");
+    assert!(is_mapped(&server));
+}
+
+#[test]
+fn it_can_be_refused_loaded_and_unloaded_many_times_in_one_iteration() {
+    let path = Server::start().module_path();
+    let server = plain();
+    let mut client = server.connect();
+    // With keys, loading begins a walk over them that goes on in the event loop; with a queue among
+    // them, it finds what is to be done.
+    client.run("SET other value");
+    client.run("HSET k a 1");
+    client.run("RPUSH redisson_lock_queue:{k} b");
+    let words = |command: &str| {
+        command
+            .split(' ')
+            .map(|word| word.as_bytes().to_vec())
+            .collect()
+    };
+    let bad = format!("MODULE LOAD {path} lease never");
+    let load = format!("MODULE LOAD {path}");
+    let round = [
+        &bad,
+        &bad,
+        &load,
+        "FAIRLOCK.ACQUIRE k c NOWAIT",
+        "DEL l",
+        "FAIRLOCK.ACQUIRE l a LEASE 600000",
+        "FAIRLOCK.RELEASE l a",
+        "MODULE UNLOAD fairlock",
+        &bad,
+        &load,
+        "MODULE UNLOAD fairlock",
+    ];
+    for _ in 0..5 {
+        let round: Vec<Vec<Vec<u8>>> = round.iter().map(|command| words(command)).collect();
+        let ok = redis::Value::Okay;
+        let replies = client.pipeline(&round);
+        assert_eq!(
+            replies.iter().filter(|reply| **reply == ok).count(),
+            4,
+            "{replies:?}"
+        );
+        // In another iteration, with what the last one has left to the event loop.
+        assert_eq!(client.run("PING"), "PONG");
+    }
+    assert_eq!(client.run(&load), "OK");
+    client.run("DEL k");
+    assert!(client.int("FAIRLOCK.ACQUIRE k b ENQUEUE") > 0);
+}
+
+#[test]
+fn a_module_that_is_loaded_again_begins_afresh() {
+    let server = Server::with(&["--enable-module-command", "yes", "--fairlock.turn", "77"]);
+    let path = server.module_path();
+    let mut client = server.connect();
+    let fresh = client.text("INFO fairlock");
+    for option in [
+        "lease 1234",
+        "patience 99",
+        "max-waiters 5",
+        "pubsub both",
+        "intercept-eval yes",
+    ] {
+        assert_eq!(client.run(&format!("CONFIG SET fairlock.{option}")), "OK");
+    }
+    client.int("FAIRLOCK.ACQUIRE k a");
+    client.run("FAIRLOCK.ACQUIRE k b ENQUEUE");
+    client.int("FAIRLOCK.CANCEL k b");
+    client.int("FAIRLOCK.ACQUIRE s a SESSION");
+    client.int("FAIRLOCK.RELEASE k a");
+    client.int("FAIRLOCK.RELEASE s a");
+    // Redisson's tryLock().
+    client.run("EVALSHA d20501c26a30adf6fb0fe9883bbbcc497e6157e2 3 k q t 30000 u:1 5000 1");
+    assert_ne!(client.text("INFO fairlock"), fresh);
+    wait_until("its timer has fired", || {
+        client.run("MODULE UNLOAD fairlock") == "OK"
+    });
+    assert_eq!(client.run(&format!("MODULE LOAD {path} patience 88")), "OK");
+    assert_eq!(client.text("INFO fairlock"), fresh);
+    let options = client.run("CONFIG GET fairlock.*");
+    for option in [
+        "lease, 30000",
+        "patience, 88",
+        "turn, 5000",
+        "max-waiters, 100000",
+        "pubsub, auto",
+        "intercept-eval, no",
+    ] {
+        assert!(options.contains(&format!("fairlock.{option}")), "{options}");
+    }
+}
+
+#[test]
+fn tokens_grow_over_all_loads_of_one_run() {
+    const HOUR: i64 = 3600;
+    let server = Server::with_movable_clock(&["--enable-module-command", "yes"]);
+    let path = server.module_path();
+    let mut client = server.connect();
+    server.set_clock(HOUR);
+    let token = client.int("FAIRLOCK.ACQUIRE k a NOWAIT");
+    client.run("FLUSHALL");
+    wait_until("its timer has fired", || {
+        client.run("MODULE UNLOAD fairlock") == "OK"
+    });
+    server.set_clock(0);
+    assert_eq!(client.run(&format!("MODULE LOAD {path}")), "OK");
+    assert!(client.int("FAIRLOCK.ACQUIRE k a NOWAIT") > token);
+}

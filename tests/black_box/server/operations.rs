@@ -1,0 +1,532 @@
+//! What operators do to a server: unloading, reloading, shutting down, saving, running out of
+//! memory.
+
+use fairlock_testing::{Blocked, Client, Listener, Server, Wire, wait_until};
+
+use crate::scene::now;
+
+/// The path of the module that a server has loaded.
+fn owners(client: &mut Client) -> String {
+    client.run("LRANGE redisson_lock_queue:{k} 0 -1")
+}
+
+/// Waiters of a lock that is held, each blocked.
+fn waiters(server: &Server, names: &[&str]) -> Vec<Blocked> {
+    names
+        .iter()
+        .map(|name| server.block(&format!("FAIRLOCK.ACQUIRE k {name} LEASE 600000")))
+        .collect()
+}
+
+#[test]
+fn unloading_is_refused_while_anyone_relies_on_the_module() {
+    let server = Server::with(&["--enable-module-command", "yes"]);
+    let mut client = server.connect();
+    let path = server.module_path();
+    // A polling waiter.
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    client.run("FAIRLOCK.ACQUIRE k p ENQUEUE");
+    let error = client.run("MODULE UNLOAD fairlock");
+    assert!(
+        error.starts_with("(error) ERR ") && error.contains("timer"),
+        "{error}"
+    );
+    assert_eq!(client.run("FAIRLOCK.CANCEL k p"), "1");
+    // A session.
+    let mut other = server.connect();
+    other.int("FAIRLOCK.ACQUIRE s a SESSION LEASE 600000");
+    let error = client.run("MODULE UNLOAD fairlock");
+    assert!(
+        error.starts_with("(error) ERR ") && error.contains("timer"),
+        "{error}"
+    );
+    drop(other);
+    wait_until("the session has ended", || client.run("EXISTS s") == "0");
+    // A lock that is only held does not need the module.
+    assert_eq!(client.run("MODULE UNLOAD fairlock"), "OK");
+    assert!(
+        client
+            .run("FAIRLOCK.INFO k")
+            .starts_with("(error) ERR unknown command")
+    );
+    assert_eq!(client.holders("k"), "[a, 1]");
+    assert_eq!(client.run("DEL k"), "1");
+    assert_eq!(client.run(&format!("MODULE LOAD {path}")), "OK");
+    assert!(client.int("FAIRLOCK.ACQUIRE k b") > 0);
+    assert_eq!(server.info("fairlock", "fairlock_blocked_clients"), "0");
+}
+
+#[test]
+fn loading_again_begins_with_the_defaults_and_goes_on_with_the_keys() {
+    let server = Server::with(&["--enable-module-command", "yes"]);
+    let mut client = server.connect();
+    let path = server.module_path();
+    client.run("CONFIG SET fairlock.lease 5000");
+    let token = client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    for _ in 0..5 {
+        assert_eq!(client.run("MODULE UNLOAD fairlock"), "OK");
+        assert_eq!(client.run(&format!("MODULE LOAD {path}")), "OK");
+    }
+    assert_eq!(
+        client.run("CONFIG GET fairlock.lease"),
+        "[fairlock.lease, 30000]"
+    );
+    assert_eq!(client.run("FAIRLOCK.ACQUIRE k b NOWAIT"), "(nil)");
+    assert_eq!(client.int("FAIRLOCK.ACQUIRE k a ONCE"), token);
+    // It serves sessions and closing connections as before.
+    assert_eq!(client.run("FAIRLOCK.RELEASE k a"), "0");
+    let mut other = server.connect();
+    assert!(other.int("FAIRLOCK.ACQUIRE k c SESSION") > token);
+    let waiter = server.block("FAIRLOCK.ACQUIRE k d");
+    drop(other);
+    assert!(waiter.int() > token + 1);
+}
+
+#[test]
+fn a_queue_that_was_there_before_the_module_is_served_by_it() {
+    let server = Server::with(&["--enable-module-command", "yes"]);
+    let mut client = server.connect();
+    let path = server.module_path();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    assert_eq!(client.run("MODULE UNLOAD fairlock"), "OK");
+    // As Redisson's scripts leave it.
+    client.run("RPUSH redisson_lock_queue:{k} dead p");
+    client.run("ZADD redisson_lock_timeout:{k} 99999999999999 dead 99999999999999 p");
+    // Long enough for p to ask again in time on a busy machine.
+    assert_eq!(client.run(&format!("MODULE LOAD {path} turn 3000")), "OK");
+    assert_eq!(client.run("FAIRLOCK.ACQUIRE k c NOWAIT"), "(nil)");
+    let waiter = server.block("FAIRLOCK.ACQUIRE k b");
+    assert_eq!(owners(&mut client), "[dead, p, b]");
+    assert_eq!(client.run("FAIRLOCK.RELEASE k a"), "0");
+    // The first does not come; then it is the turn of p, who does.
+    let mut reply = String::new();
+    wait_until("p has the lock", || {
+        reply = client.run("FAIRLOCK.ACQUIRE k p ENQUEUE");
+        !reply.starts_with('[')
+    });
+    assert!(reply.parse::<i64>().expect("a token") > 0);
+    assert!(!waiter.is_done());
+    assert_eq!(client.run("FAIRLOCK.RELEASE k p"), "0");
+    assert!(waiter.int() > 0);
+}
+
+#[test]
+fn queues_that_were_there_before_the_module_are_found_by_it() {
+    let server = Server::without_module(&["--enable-module-command", "yes"]);
+    let path = Server::start().module_path();
+    let mut client = server.connect();
+    // One queue among many other keys, in another database.
+    client.run("SELECT 3");
+    for n in 0..5_000 {
+        client.run(&format!("SET other{n} x"));
+    }
+    client.run("HSET {k}x a 1");
+    client.run("PEXPIRE {k}x 600000");
+    client.run("RPUSH redisson_lock_queue:{k}x dead p");
+    client.run("ZADD redisson_lock_timeout:{k}x 99999999999999 dead 99999999999999 p");
+    let wake_ups = Listener::new(server.port, "redisson_lock__channel:{k}x:p");
+    assert_eq!(client.run(&format!("MODULE LOAD {path} turn 50")), "OK");
+    // No command of ours has touched the lock; the module knows it all the same.
+    wait_until("it is known", || {
+        server.info("fairlock", "fairlock_locks_with_waiters_or_session") == "1"
+    });
+    client.run("DEL {k}x");
+    assert_eq!(wake_ups.message(), "0");
+    wait_until("both are dropped", || {
+        client.run("LLEN redisson_lock_queue:{k}x") == "0"
+    });
+}
+
+#[test]
+fn debug_reload_changes_nothing_for_those_who_wait_and_hold() {
+    let server = Server::with(&["--enable-debug-command", "yes"]);
+    let mut client = server.connect();
+    let mut session = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    session.int("FAIRLOCK.ACQUIRE s a SESSION LEASE 600000");
+    let mut queue = waiters(&server, &["b"]);
+    client.run("FAIRLOCK.ACQUIRE k p ENQUEUE");
+    queue.extend(waiters(&server, &["c"]));
+    let of_session = server.block("FAIRLOCK.ACQUIRE s d");
+    for _ in 0..3 {
+        assert_eq!(client.run("DEBUG RELOAD"), "OK");
+    }
+    assert_eq!(owners(&mut client), "[b, p, c]");
+    assert_eq!(client.run("FAIRLOCK.ACQUIRE k e NOWAIT"), "(nil)");
+    assert!(client.run("FAIRLOCK.INFO s").contains("session, 1"));
+    assert_eq!(client.run("FAIRLOCK.RELEASE k a"), "0");
+    assert!(queue.remove(0).int() > 0);
+    assert_eq!(client.run("FAIRLOCK.RELEASE k b"), "0");
+    assert!(client.int("FAIRLOCK.ACQUIRE k p ENQUEUE") > 0);
+    assert_eq!(client.run("FAIRLOCK.RELEASE k p"), "0");
+    assert!(queue.remove(0).int() > 0);
+    drop(session);
+    assert!(of_session.int() > 0);
+}
+
+#[test]
+fn a_server_that_shuts_down_lets_everyone_go() {
+    for how in ["NOSAVE", "SAVE", "TERM"] {
+        let mut server = Server::start();
+        let mut client = server.connect();
+        let mut session = server.connect();
+        client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+        session.int("FAIRLOCK.ACQUIRE s a SESSION LEASE 600000");
+        client.run("FAIRLOCK.ACQUIRE k p ENQUEUE");
+        let queue = waiters(&server, &["b", "c"]);
+        if how == "TERM" {
+            server.signal("TERM");
+        } else {
+            client.run(&format!("SHUTDOWN {how}"));
+        }
+        assert_eq!(server.exit_code(), Some(0), "{how}");
+        for waiter in queue {
+            let reply = waiter.reply();
+            assert!(reply.starts_with("(error) not a reply"), "{how}: {reply}");
+        }
+        assert!(!server.log().contains("CRASHED"), "{}", server.log());
+    }
+}
+
+#[test]
+fn what_was_saved_on_shutdown_is_there_afterwards() {
+    let mut server = Server::start();
+    let mut client = server.connect();
+    let token = client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    let queue = waiters(&server, &["b", "c"]);
+    client.run("SHUTDOWN SAVE");
+    assert_eq!(server.exit_code(), Some(0));
+    drop((client, queue));
+    let server = server.kill_and_restart();
+    let mut client = server.connect();
+    assert_eq!(client.holders("k"), "[a, 1]");
+    // Nobody has left the queue by being disconnected.
+    assert_eq!(owners(&mut client), "[b, c]");
+    let b = server.block("FAIRLOCK.ACQUIRE k b");
+    let c = server.block("FAIRLOCK.ACQUIRE k c");
+    assert_eq!(client.run("FAIRLOCK.RELEASE k a"), "0");
+    assert!(b.int() > token);
+    assert!(!c.is_done());
+}
+
+#[test]
+fn a_queue_that_was_loaded_is_served_though_nobody_asks() {
+    let mut server = Server::with(&["--fairlock.turn", "50"]);
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    client.run("FAIRLOCK.ACQUIRE k p ENQUEUE PATIENCE 600000");
+    client.run("FAIRLOCK.ACQUIRE k q ENQUEUE PATIENCE 600000");
+    client.run("FAIRLOCK.RENEW k a LEASE 1500");
+    client.run("SHUTDOWN SAVE");
+    assert_eq!(server.exit_code(), Some(0));
+    drop(client);
+    let server = server.kill_and_restart();
+    let mut client = server.connect();
+    // The lease ends, and each of the two is woken and dropped when its turn is over.
+    wait_until("both have had their turns", || {
+        client.run("EXISTS redisson_lock_queue:{k}") == "0"
+    });
+    assert!(client.int("FAIRLOCK.ACQUIRE k b") > 0);
+}
+
+#[test]
+fn waiters_that_died_with_the_server_cost_one_turn() {
+    let server = Server::with(&["--fairlock.turn", "1000", "--appendonly", "yes"]);
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    for n in 0..8 {
+        client.run(&format!("FAIRLOCK.ACQUIRE k dead{n} ENQUEUE"));
+    }
+    drop(client);
+    let server = server.kill_and_restart();
+    let mut client = server.connect();
+    let waiter = server.block("FAIRLOCK.ACQUIRE k b");
+    let freed = now(&mut client);
+    client.int("FAIRLOCK.RELEASE k a");
+    assert!(waiter.int() > 0);
+    // Eight turns would have taken 8 s.
+    assert!(now(&mut client) < freed + 6_000);
+}
+
+#[test]
+fn a_queue_from_the_file_of_commands_is_served_though_nobody_asks() {
+    let server = Server::with(&["--fairlock.turn", "50", "--appendonly", "yes"]);
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    client.run("FAIRLOCK.ACQUIRE k p ENQUEUE PATIENCE 600000");
+    // One that is named after its connection is gone with it.
+    client.run("FAIRLOCK.ACQUIRE k * ENQUEUE PATIENCE 600000");
+    client.run("FAIRLOCK.RENEW k a LEASE 1500");
+    drop(client);
+    let server = server.kill_and_restart();
+    let mut client = server.connect();
+    wait_until("both have had their turns", || {
+        client.run("EXISTS redisson_lock_queue:{k}") == "0"
+    });
+}
+
+/// Hands a lock from one to the next while a child process saves, and more join and leave.
+fn busy_while_saving(server: &Server, client: &mut Client, command: &str, running: &str) {
+    client.int("FAIRLOCK.ACQUIRE k w LEASE 600000");
+    let queue = waiters(server, &["w0", "w1", "w2", "w3", "w4"]);
+    // A fifth of a second for each key keeps the child alive meanwhile.
+    client.run("CONFIG SET rdb-key-save-delay 200000");
+    let started = client.run(command);
+    assert!(started.starts_with("Background "), "{started}");
+    wait_until("the child saves", || {
+        server.info("persistence", running) == "1"
+    });
+    let mut holder = "w".to_owned();
+    for (n, waiter) in queue.into_iter().enumerate().take(4) {
+        assert_eq!(client.run(&format!("FAIRLOCK.RELEASE k {holder}")), "0");
+        assert!(waiter.int() > 0);
+        holder = format!("w{n}");
+    }
+    let last = server.block("FAIRLOCK.ACQUIRE k last");
+    let leaves = server.block("FAIRLOCK.ACQUIRE k leaves");
+    client.run("FAIRLOCK.ACQUIRE k polls ENQUEUE PATIENCE 600000");
+    leaves.disconnect();
+    assert_eq!(
+        server.info("persistence", running),
+        "1",
+        "all that while it saved"
+    );
+    client.run("CONFIG SET rdb-key-save-delay 0");
+    wait_until("it has saved", || {
+        server.info("persistence", running) == "0"
+    });
+    drop(last);
+}
+
+#[test]
+fn a_snapshot_made_under_load_is_that_of_its_instant() {
+    let server = Server::start();
+    let mut client = server.connect();
+    for n in 0..30 {
+        client.run(&format!("SET filler{n} x"));
+    }
+    busy_while_saving(&server, &mut client, "BGSAVE", "rdb_bgsave_in_progress");
+    assert_eq!(server.info("persistence", "rdb_last_bgsave_status"), "ok");
+    assert_eq!(client.holders("k"), "[w3, 1]");
+    drop(client);
+    let server = server.kill_and_restart();
+    let mut client = server.connect();
+    assert_eq!(client.holders("k"), "[w, 1]");
+    assert_eq!(owners(&mut client), "[w0, w1, w2, w3, w4]");
+    assert_eq!(client.run("ZCARD redisson_lock_timeout:{k}"), "5");
+}
+
+#[test]
+fn an_append_only_file_rewritten_under_load_has_everything() {
+    let server = Server::with(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let mut client = server.connect();
+    for n in 0..30 {
+        client.run(&format!("SET filler{n} x"));
+    }
+    busy_while_saving(
+        &server,
+        &mut client,
+        "BGREWRITEAOF",
+        "aof_rewrite_in_progress",
+    );
+    assert_eq!(
+        server.info("persistence", "aof_last_bgrewrite_status"),
+        "ok"
+    );
+    let kept = |client: &mut Client| {
+        [
+            "HGETALL k",
+            "PEXPIRETIME k",
+            "LRANGE redisson_lock_queue:{k} 0 -1",
+            "ZRANGE redisson_lock_timeout:{k} 0 -1 WITHSCORES",
+        ]
+        .map(|command| client.run(command))
+    };
+    let before = kept(&mut client);
+    assert!(before[0].starts_with("[w3, 1, , "), "{}", before[0]);
+    assert_eq!(before[2], "[w4, last, polls]");
+    drop(client);
+    let server = server.kill_and_restart();
+    assert_eq!(kept(&mut server.connect()), before);
+}
+
+#[test]
+fn a_full_server_refuses_to_lock_and_does_everything_that_frees() {
+    let server = Server::with(&["--maxmemory-policy", "noeviction"]);
+    let mut client = server.connect();
+    let token = client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    let mut queue = waiters(&server, &["b", "c", "d", "e"]);
+    client.run("FAIRLOCK.ACQUIRE k p ENQUEUE");
+    client.run("CONFIG SET maxmemory 1");
+    for option in ["", " NOWAIT", " ENQUEUE", " WAIT 5"] {
+        // The holder, a waiter and a newcomer alike.
+        for owner in ["a", "p", "z"] {
+            let error = client.run(&format!("FAIRLOCK.ACQUIRE k {owner}{option}"));
+            assert!(error.starts_with("(error) OOM "), "{error}");
+        }
+    }
+    assert_eq!(owners(&mut client), "[b, c, d, e, p]");
+    assert_eq!(client.run("FAIRLOCK.RENEW k a LEASE 500000"), "500000");
+    assert_eq!(client.run("FAIRLOCK.CANCEL k p"), "1");
+    assert_eq!(client.run("FAIRLOCK.CANCEL k d"), "1");
+    assert_eq!(queue.remove(2).reply(), "(nil)");
+    assert_eq!(client.run("FAIRLOCK.RELEASE k a"), "0");
+    let second = queue.remove(0).int();
+    assert!(second > token);
+    assert_eq!(client.run("FAIRLOCK.BREAK k"), "1");
+    let third = queue.remove(0).int();
+    assert!(third > second);
+    client.run("PEXPIRE k 1");
+    assert!(queue.remove(0).int() > third);
+    assert_eq!(client.run("FAIRLOCK.QUEUE k"), "[]");
+    assert!(
+        client
+            .run("FAIRLOCK.INFO k")
+            .starts_with("[owner, e, holds, 1, ")
+    );
+}
+
+/// Has the server evict, once, all keys that its policy allows.
+fn evict(server: &Server) {
+    let before = server.info("stats", "evicted_keys");
+    // Every command evicts first. Sent together, the two are one turn of the event loop: what is
+    // granted at its end is not evicted again.
+    let mut wire = Wire::new(server.port);
+    wire.send("CONFIG SET maxmemory 1\nCONFIG SET maxmemory 0");
+    assert_eq!(wire.line(), "+OK");
+    assert_eq!(wire.line(), "+OK");
+    assert_ne!(server.info("stats", "evicted_keys"), before);
+}
+
+#[test]
+fn an_evicted_lock_goes_to_its_head_and_nobody_loses_his_place() {
+    for policy in ["allkeys-lru", "allkeys-random", "volatile-ttl"] {
+        let server = Server::with(&["--maxmemory-policy", policy]);
+        let mut client = server.connect();
+        let token = client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+        let mut queue = waiters(&server, &["b", "c", "d"]);
+        evict(&server);
+        assert!(queue.remove(0).int() > token, "{policy}");
+        assert_eq!(client.holders("k"), "[b, 1]");
+        assert_eq!(owners(&mut client), "[c, d]");
+        assert_eq!(client.run("ZCARD redisson_lock_timeout:{k}"), "2");
+        for (holder, waiter) in ["b", "c"].iter().zip(queue) {
+            assert_eq!(client.run(&format!("FAIRLOCK.RELEASE k {holder}")), "0");
+            assert!(waiter.int() > token, "{policy}");
+        }
+    }
+}
+
+#[test]
+fn an_evicted_queue_is_restored_and_its_order_kept() {
+    let server = Server::with(&["--maxmemory-policy", "allkeys-lru"]);
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    let blocked = waiters(&server, &["b"]);
+    client.run("FAIRLOCK.ACQUIRE k p ENQUEUE");
+    let behind = waiters(&server, &["c"]);
+    evict(&server);
+    // The lock went too, and to b.
+    for waiter in blocked {
+        assert!(waiter.int() > 0);
+    }
+    assert_eq!(owners(&mut client), "[p, c]");
+    assert_eq!(client.run("FAIRLOCK.RELEASE k b"), "0");
+    assert!(client.int("FAIRLOCK.ACQUIRE k p ENQUEUE") > 0);
+    assert_eq!(client.run("FAIRLOCK.RELEASE k p"), "0");
+    for waiter in behind {
+        assert!(waiter.int() > 0);
+    }
+}
+
+#[test]
+fn an_evicted_session_is_no_session_any_more() {
+    let server = Server::with(&["--maxmemory-policy", "allkeys-lru"]);
+    let mut client = server.connect();
+    let mut session = server.connect();
+    session.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 600000");
+    evict(&server);
+    assert_eq!(client.run("EXISTS k"), "0");
+    assert!(client.int("FAIRLOCK.ACQUIRE k b LEASE 600000") > 0);
+    drop(session);
+    wait_until("the connection has closed", || {
+        server.info("fairlock", "fairlock_session_locks") == "0"
+            && server.info("clients", "connected_clients") == "2"
+    });
+    assert_eq!(client.holders("k"), "[b, 1]");
+}
+
+#[test]
+fn keys_that_are_freed_lazily_are_free_at_once() {
+    let server = Server::with(&[
+        "--lazyfree-lazy-expire",
+        "yes",
+        "--lazyfree-lazy-eviction",
+        "yes",
+        "--lazyfree-lazy-server-del",
+        "yes",
+        "--lazyfree-lazy-user-del",
+        "yes",
+        "--lazyfree-lazy-user-flush",
+        "yes",
+        "--maxmemory-policy",
+        "volatile-ttl",
+    ]);
+    let mut client = server.connect();
+    let mut last = client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    client.run("HSET other x 1");
+    let names = ["b", "c", "d", "e", "f", "g", "h"];
+    let queue = waiters(&server, &names);
+    let ways = [
+        "UNLINK k",
+        "DEL k",
+        "FLUSHALL ASYNC",
+        "FLUSHDB",
+        "PEXPIRE k 1",
+        "RENAME other k",
+        "evict",
+    ];
+    for ((way, waiter), name) in ways.into_iter().zip(queue).zip(names) {
+        match way {
+            "evict" => evict(&server),
+            // Over the lock, and away.
+            "RENAME other k" => {
+                client.run("HSET other x 1");
+                assert_eq!(client.run(way), "OK");
+                assert!(!waiter.is_done());
+                assert_eq!(client.run("DEL k"), "1");
+            }
+            _ => {
+                client.run(way);
+            }
+        }
+        let token = waiter.int();
+        assert!(token > last, "{way}");
+        last = token;
+        assert_eq!(client.holders("k"), format!("[{name}, 1]"), "{way}");
+    }
+}
+
+#[test]
+fn a_module_that_is_loaded_and_gone_again_leaves_no_memory_behind() {
+    let path = Server::start().module_path();
+    let server = Server::without_module(&["--enable-module-command", "yes"]);
+    let mut client = server.connect();
+    // With keys there is something to look for once the module is loaded.
+    client.run("SET other value");
+    let mut rounds = |number: usize| {
+        for _ in 0..number {
+            let refused = client.run(&format!("MODULE LOAD {path} lease never"));
+            assert!(refused.starts_with("(error) ERR "), "{refused}");
+            assert_eq!(client.run(&format!("MODULE LOAD {path}")), "OK");
+            client.int("FAIRLOCK.ACQUIRE k a");
+            client.run("DEL k");
+            assert_eq!(client.run("MODULE UNLOAD fairlock"), "OK");
+        }
+        let used = server.info("memory", "used_memory_dataset");
+        used.parse::<i64>().expect("a number of bytes")
+    };
+    let before = rounds(5);
+    let grown = rounds(50) - before;
+    assert!(grown < 100_000, "{grown} bytes");
+}

@@ -1,0 +1,176 @@
+//! Restarts: the append-only file, snapshots, and servers without the module.
+
+use fairlock_testing::{Client, Server, wait_until};
+
+const AOF: &[&str] = &["--appendonly", "yes", "--appendfsync", "always"];
+
+/// What the keys of lock `k` hold; the instants at which they expire, not how long they still have.
+fn keys(client: &mut Client) -> Vec<String> {
+    [
+        "HGETALL k",
+        "PEXPIRETIME k",
+        "LRANGE redisson_lock_queue:{k} 0 -1",
+        "ZRANGE redisson_lock_timeout:{k} 0 -1 WITHSCORES",
+        "GET fairlock_token:{k}",
+        "PEXPIRETIME fairlock_token:{k}",
+        "DBSIZE",
+    ]
+    .iter()
+    .map(|command| client.run(command))
+    .collect()
+}
+
+/// A lock on which everything has happened once.
+fn busy_lock(server: &Server) {
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a");
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    for n in 0..6 {
+        client.run(&format!(
+            "FAIRLOCK.ACQUIRE k w{n} ENQUEUE LEASE 600000 PATIENCE 600000"
+        ));
+    }
+    client.run("FAIRLOCK.CANCEL k w0");
+    client.run("FAIRLOCK.CANCEL k w3");
+    client.run("FAIRLOCK.CANCEL k w5");
+    client.int("FAIRLOCK.RELEASE k a");
+    client.int("FAIRLOCK.RELEASE k a");
+    client.int("FAIRLOCK.ACQUIRE k w1 LEASE 600000");
+    client.run("FAIRLOCK.RENEW k w1 LEASE 500000");
+    client.run("FAIRLOCK.ACQUIRE other a LEASE 600000");
+    client.run("FAIRLOCK.BREAK other");
+}
+
+#[test]
+fn a_killed_server_comes_back_with_the_same_lock() {
+    let server = Server::with(AOF);
+    busy_lock(&server);
+    let before = keys(&mut server.connect());
+    let server = server.kill_and_restart();
+    assert_eq!(keys(&mut server.connect()), before);
+}
+
+#[test]
+fn a_server_without_the_module_loads_the_append_only_file() {
+    let server = Server::with(AOF);
+    busy_lock(&server);
+    let before = keys(&mut server.connect());
+    let server = server.kill_and_restart_without_module(AOF);
+    assert_eq!(keys(&mut server.connect()), before);
+}
+
+#[test]
+fn a_server_without_the_module_loads_the_snapshot() {
+    let server = Server::start();
+    busy_lock(&server);
+    let mut client = server.connect();
+    let before = keys(&mut client);
+    assert_eq!(client.run("SAVE"), "OK");
+    drop(client);
+    let server = server.kill_and_restart_without_module(&[]);
+    assert_eq!(keys(&mut server.connect()), before);
+}
+
+#[test]
+fn owners_that_come_back_find_their_place() {
+    let server = Server::with(AOF);
+    let mut client = server.connect();
+    let token = client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    let waiters: Vec<_> = ["b", "c"]
+        .map(|owner| server.block(&format!("FAIRLOCK.ACQUIRE k {owner}")))
+        .into();
+    drop(client);
+    let server = server.kill_and_restart();
+    drop(waiters);
+    let mut client = server.connect();
+    let c = server.block("FAIRLOCK.ACQUIRE k c");
+    let d = server.block("FAIRLOCK.ACQUIRE k d");
+    let b = server.block("FAIRLOCK.ACQUIRE k b");
+    assert_eq!(
+        client.run("LRANGE redisson_lock_queue:{k} 0 -1"),
+        "[b, c, d]"
+    );
+    for (holder, waiter) in [("a", b), ("b", c), ("c", d)] {
+        assert_eq!(client.run(&format!("FAIRLOCK.RELEASE k {holder}")), "0");
+        assert!(waiter.int() > token);
+    }
+}
+
+#[test]
+fn an_owner_that_does_not_come_back_costs_one_turn() {
+    let server = Server::with(&[
+        "--appendonly",
+        "yes",
+        "--appendfsync",
+        "always",
+        "--fairlock.turn",
+        "50",
+    ]);
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    let waiter = server.block("FAIRLOCK.ACQUIRE k b");
+    drop(client);
+    let server = server.kill_and_restart();
+    drop(waiter);
+    let mut client = server.connect();
+    let waiter = server.block("FAIRLOCK.ACQUIRE k c");
+    client.int("FAIRLOCK.RELEASE k a");
+    assert!(waiter.int() > 0);
+}
+
+#[test]
+fn tokens_grow_across_restarts() {
+    let server = Server::with(AOF);
+    let first = server.connect().int("FAIRLOCK.ACQUIRE k a LEASE 1");
+    let server = server.kill_and_restart();
+    let mut client = server.connect();
+    let second = client.int("FAIRLOCK.ACQUIRE k a LEASE 1");
+    assert!(second > first);
+    client.run("DEL fairlock_token:{k}");
+    drop(client);
+    let server = server.kill_and_restart();
+    assert!(server.connect().int("FAIRLOCK.ACQUIRE k b") > second);
+}
+
+#[test]
+fn the_append_only_file_holds_plain_commands_one_transaction_a_step() {
+    let server = Server::with(&["--appendonly", "yes", "--aof-use-rdb-preamble", "no"]);
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a");
+    let waiter = server.block("FAIRLOCK.ACQUIRE k b");
+    client.int("FAIRLOCK.RELEASE k a");
+    waiter.int();
+    client.int("FAIRLOCK.RELEASE k b");
+    let folder = server.dir().join("appendonlydir");
+    let read = || {
+        let files = std::fs::read_dir(&folder).expect("the folder");
+        let incr = files
+            .flatten()
+            .find(|file| file.file_name().to_string_lossy().contains("incr"));
+        let bytes = std::fs::read(incr.expect("a file").path()).expect("its bytes");
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let words = text.lines().filter(|line| !line.starts_with(['*', '$']));
+        let names = [
+            "MULTI",
+            "EXEC",
+            "HSET",
+            "PEXPIREAT",
+            "SET",
+            "ZADD",
+            "RPUSH",
+            "DEL",
+            "LPOP",
+            "ZREM",
+        ];
+        let words: Vec<_> = words
+            .filter(|word| names.contains(word) || word.contains("FAIRLOCK"))
+            .collect();
+        words.join(" ")
+    };
+    let expected = "MULTI HSET PEXPIREAT EXEC \
+                    MULTI ZADD RPUSH EXEC \
+                    MULTI DEL HSET PEXPIREAT LPOP ZREM EXEC \
+                    DEL";
+    wait_until("it is written", || read().ends_with("EXEC DEL"));
+    assert_eq!(read(), expected);
+}

@@ -1,0 +1,509 @@
+//! A replica only follows; one that becomes the master takes every lock up where it stood.
+
+use std::fs;
+
+use fairlock_testing::{Client, Listener, Server, follow, wait_until};
+
+use super::replication::{exercise, same_keys};
+use crate::foreign::redisson_keys;
+use crate::scene::{DEADLINES, QUEUE, now};
+
+/// Milliseconds.
+pub const LONG_TURN: &[&str] = &["--fairlock.turn", "60000"];
+const SHORT_TURN: &[&str] = &["--fairlock.turn", "100"];
+
+pub fn pair(options: &[&str]) -> (Server, Server) {
+    let (master, replica) = (Server::with(options), Server::with(options));
+    follow(&replica, &master);
+    (master, replica)
+}
+
+fn chain(options: &[&str]) -> (Server, Server, Server) {
+    let (master, middle) = pair(options);
+    let last = Server::with(options);
+    follow(&last, &middle);
+    (master, middle, last)
+}
+
+fn promote(replica: &Server) -> Client {
+    let mut client = replica.connect();
+    assert_eq!(client.run("REPLICAOF NO ONE"), "OK");
+    client
+}
+
+/// Begins to hand the master's role over, as soon as the master knows the replica to be there.
+fn fail_over(master: &mut Client, replica: &Server) {
+    fail_over_behind("PING", master, replica);
+}
+
+/// As [`fail_over`], in the same moment as another command.
+pub fn fail_over_behind(command: &str, master: &mut Client, replica: &Server) {
+    let begin = format!("FAILOVER TO 127.0.0.1 {}", replica.port);
+    let words = |command: &str| command.split(' ').map(Vec::from).collect();
+    let commands = [command, &begin].map(words);
+    wait_until("it begins", || {
+        master.pipeline(&commands).pop() == Some(redis::Value::Okay)
+    });
+}
+
+/// Waits until the server's clock is past an instant.
+fn wait_past(client: &mut Client, instant: i64) {
+    wait_until("the time is over", || now(client) > instant);
+}
+
+#[test]
+fn a_replica_does_nothing_when_leases_turns_and_patience_run_out() {
+    let (master, middle, last) = chain(SHORT_TURN);
+    let mut client = master.connect();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    client.run("FAIRLOCK.ACQUIRE k p ENQUEUE PATIENCE 600000");
+    let _waiter = master.block("FAIRLOCK.ACQUIRE k b");
+    // The turn of q is running, r was woken with it.
+    client.int("FAIRLOCK.ACQUIRE free a");
+    client.run("FAIRLOCK.ACQUIRE free q ENQUEUE");
+    client.run("FAIRLOCK.ACQUIRE free r ENQUEUE");
+    // Until then a busy machine has to get to where the master is stopped.
+    client.run("CONFIG SET fairlock.turn 7000");
+    client.at_once(&["PEXPIRE k 7000", "FAIRLOCK.RELEASE free a"]);
+    let turn_ends = now(&mut client) + 7000;
+    // What begins later is short again.
+    client.run("CONFIG SET fairlock.turn 100");
+    let keys = client.int("DBSIZE");
+    for replica in [&middle, &last] {
+        let free = "LRANGE redisson_lock_queue:{free} 0 -1";
+        same_keys(&master, replica);
+        let mut reader = replica.connect();
+        wait_until("it has all", || {
+            reader.int("DBSIZE") == keys && reader.run(free) == "[q, r]"
+        });
+    }
+    master.while_stopped(|| {
+        for replica in [&middle, &last] {
+            let mut reader = replica.connect();
+            let end = reader.int("PEXPIRETIME k").max(turn_ends);
+            wait_past(&mut reader, end + 300);
+            assert_eq!(reader.run(QUEUE), "[p, b]");
+            assert_eq!(
+                reader.run("LRANGE redisson_lock_queue:{free} 0 -1"),
+                "[q, r]"
+            );
+            assert_eq!(reader.run("ZCARD redisson_lock_timeout:{free}"), "2");
+            // The expired lock is there until the master deletes it.
+            assert_eq!(reader.int("DBSIZE"), keys);
+            assert_eq!(replica.info("stats", "expired_keys"), "0");
+        }
+    });
+    // Only then do things go on.
+    for replica in [&middle, &last] {
+        let mut reader = replica.connect();
+        wait_until("b has the lock", || reader.holders("k") == "[b, 1]");
+        same_keys(&master, replica);
+    }
+}
+
+#[test]
+fn a_failover_keeps_holder_and_queue() {
+    let (old, new) = pair(SHORT_TURN);
+    let mut client = old.connect();
+    let token = client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    let waiters = ["b", "c"].map(|owner| old.block(&format!("FAIRLOCK.ACQUIRE k {owner}")));
+    let end = client.int("PEXPIRETIME k");
+    fail_over(&mut client, &new);
+    wait_until("they have changed roles", || {
+        old.info("replication", "role") == "slave" && new.info("replication", "role") == "master"
+    });
+    for waiter in waiters {
+        assert!(waiter.reply().starts_with("(error) UNBLOCKED "));
+    }
+    let mut client = new.connect();
+    assert_eq!(client.holders("k"), "[a, 1]");
+    assert_eq!(client.int("PEXPIRETIME k"), end);
+    // They come back the other way round, and find their places.
+    let second = new.block("FAIRLOCK.ACQUIRE k c LEASE 600000");
+    let first = new.block("FAIRLOCK.ACQUIRE k b LEASE 600000");
+    assert_eq!(client.run(QUEUE), "[b, c]");
+    assert_eq!(
+        client.run(&format!("FAIRLOCK.RELEASE k a TOKEN {token}")),
+        "0"
+    );
+    let token_of_first = first.int();
+    assert!(token_of_first > token);
+    assert_eq!(client.run("FAIRLOCK.RELEASE k b"), "0");
+    assert!(second.int() > token_of_first);
+    same_keys(&new, &old);
+}
+
+#[test]
+fn a_failover_that_is_given_up_serves_who_was_due_meanwhile() {
+    let (master, replica) = pair(&[]);
+    let mut client = master.connect();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    let waiter = master.block("FAIRLOCK.ACQUIRE k b");
+    let leaving = master.block("FAIRLOCK.ACQUIRE k c");
+    same_keys(&master, &replica);
+    replica.while_stopped(|| {
+        // The replica cannot catch up; until it has, nothing may be written. The lease does not end
+        // before that.
+        fail_over_behind("PEXPIRE k 1000", &mut client, &replica);
+        let end = client.int("PEXPIRETIME k");
+        assert_ne!(
+            master.info("replication", "master_failover_state"),
+            "no-failover"
+        );
+        leaving.disconnect();
+        wait_past(&mut client, end + 200);
+        assert_eq!(client.run(QUEUE), "[b, c]");
+        assert!(!waiter.is_done());
+        assert_eq!(client.run("FAILOVER ABORT"), "OK");
+    });
+    assert!(waiter.int() > 0);
+    wait_until("c has left", || client.run(QUEUE) == "[]");
+    same_keys(&master, &replica);
+}
+
+#[test]
+fn a_lock_that_expired_while_there_was_no_master_goes_to_the_head() {
+    let (old, new) = pair(LONG_TURN);
+    let mut client = old.connect();
+    let token = client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    client.run("FAIRLOCK.ACQUIRE k p ENQUEUE PATIENCE 600000");
+    let _waiter = old.block("FAIRLOCK.ACQUIRE k b");
+    client.run("PEXPIRE k 300");
+    let end = client.int("PEXPIRETIME k");
+    same_keys(&old, &new);
+    drop(old);
+    let listener = Listener::new(new.port, "redisson_lock__channel:{k}:p");
+    wait_past(&mut new.connect(), end);
+    let mut client = new.connect();
+    promote(&new);
+    assert_eq!(listener.message(), "0");
+    // The one behind it does not overtake.
+    let waiter = new.block("FAIRLOCK.ACQUIRE k b");
+    assert_eq!(client.run(QUEUE), "[p, b]");
+    assert!(client.int("FAIRLOCK.ACQUIRE k p ENQUEUE") > token);
+    assert!(!waiter.is_done());
+    client.int("FAIRLOCK.RELEASE k p");
+    assert!(waiter.int() > token);
+}
+
+#[test]
+fn a_turn_that_was_running_runs_anew_at_the_new_master() {
+    let (old, new) = pair(LONG_TURN);
+    let mut client = old.connect();
+    client.int("FAIRLOCK.ACQUIRE k a");
+    client.run("FAIRLOCK.ACQUIRE k p ENQUEUE");
+    client.int("FAIRLOCK.RELEASE k a");
+    same_keys(&old, &new);
+    drop(old);
+    let listener = Listener::new(new.port, "redisson_lock__channel:{k}:p");
+    let mut client = promote(&new);
+    assert_eq!(listener.message(), "0");
+    assert_eq!(client.run("FAIRLOCK.ACQUIRE k c NOWAIT"), "(nil)");
+    assert!(client.int("FAIRLOCK.ACQUIRE k p ENQUEUE") > 0);
+}
+
+#[test]
+fn an_owner_whose_deadline_passed_in_a_failover_finds_its_place() {
+    // The grace of the server's own start is over at once.
+    let (old, new) = pair(&["--fairlock.turn", "1"]);
+    let mut client = old.connect();
+    // What stands in the keys is the end of the lease, and the patience.
+    // At once, so that this lease does not end.
+    client.at_once(&[
+        "FAIRLOCK.ACQUIRE k a LEASE 600",
+        "FAIRLOCK.ACQUIRE k p ENQUEUE PATIENCE 1",
+        "FAIRLOCK.ACQUIRE k q ENQUEUE PATIENCE 600000",
+        "FAIRLOCK.RENEW k a LEASE 600000",
+    ]);
+    assert_eq!(client.run(QUEUE), "[p, q]");
+    let deadline = client.int("ZSCORE redisson_lock_timeout:{k} p");
+    same_keys(&old, &new);
+    drop(old);
+    wait_past(&mut new.connect(), deadline);
+    new.connect().run("CONFIG SET fairlock.turn 60000");
+    let mut client = promote(&new);
+    client.int("FAIRLOCK.RELEASE k a");
+    assert!(client.int("FAIRLOCK.ACQUIRE k p ENQUEUE") > 0);
+    assert_eq!(client.run(QUEUE), "[q]");
+}
+
+#[test]
+fn waiters_that_died_with_their_master_cost_one_turn() {
+    let (old, new) = pair(SHORT_TURN);
+    let mut client = old.connect();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    let _dead =
+        ["d", "e"].map(|owner| old.block(&format!("FAIRLOCK.ACQUIRE k {owner} PATIENCE 1")));
+    client.run("FAIRLOCK.ACQUIRE k b ENQUEUE");
+    same_keys(&old, &new);
+    drop(old);
+    let mut client = promote(&new);
+    let waiter = new.block("FAIRLOCK.ACQUIRE k b");
+    assert_eq!(client.run(QUEUE), "[d, e, b]");
+    client.int("FAIRLOCK.RELEASE k a");
+    assert!(waiter.int() > 0);
+    assert_eq!(client.run(QUEUE), "[]");
+    assert_eq!(client.run(DEADLINES), "[]");
+}
+
+#[test]
+fn a_replica_of_a_replica_holds_the_same_keys() {
+    let (master, middle, last) = chain(&[]);
+    exercise(&master, || {
+        same_keys(&master, &middle);
+        same_keys(&master, &last);
+    });
+}
+
+/// `k` is held by `a`; `p` polls, then `b` polls.
+fn queued(master: &Server) -> i64 {
+    let mut client = master.connect();
+    let token = client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    for owner in ["p", "b"] {
+        client.run(&format!(
+            "FAIRLOCK.ACQUIRE k {owner} ENQUEUE PATIENCE 600000"
+        ));
+    }
+    token
+}
+
+/// The lock of [`queued`] goes on at a new master.
+fn goes_on(new: &Server, token: i64) {
+    let mut client = new.connect();
+    let waiter = new.block("FAIRLOCK.ACQUIRE k b");
+    assert_eq!(client.run(QUEUE), "[p, b]");
+    assert_eq!(
+        client.run(&format!("FAIRLOCK.RELEASE k a TOKEN {token}")),
+        "0"
+    );
+    let token_of_p = client.int("FAIRLOCK.ACQUIRE k p ENQUEUE");
+    assert!(token_of_p > token);
+    client.int("FAIRLOCK.RELEASE k p");
+    assert!(waiter.int() > token_of_p);
+}
+
+#[test]
+fn the_middle_of_a_chain_becomes_the_master() {
+    let (master, middle, last) = chain(&[]);
+    let token = queued(&master);
+    same_keys(&master, &last);
+    promote(&middle);
+    follow(&master, &middle);
+    goes_on(&middle, token);
+    same_keys(&middle, &master);
+    same_keys(&middle, &last);
+}
+
+#[test]
+fn the_end_of_a_chain_becomes_the_master() {
+    let (master, middle, last) = chain(&[]);
+    let token = queued(&master);
+    same_keys(&master, &last);
+    promote(&last);
+    follow(&middle, &last);
+    follow(&master, &middle);
+    goes_on(&last, token);
+    same_keys(&last, &middle);
+    same_keys(&last, &master);
+}
+
+#[test]
+fn a_wake_up_reaches_subscribers_at_every_replica_once() {
+    let (master, middle, last) = chain(LONG_TURN);
+    let channel = "redisson_lock__channel:{k}:p";
+    let listeners = [&master, &middle, &last].map(|server| Listener::new(server.port, channel));
+    queued(&master);
+    let mut client = master.connect();
+    client.int("FAIRLOCK.RELEASE k a");
+    // What is sent behind it comes behind it.
+    client.run(&format!("PUBLISH {channel} end"));
+    for listener in listeners {
+        assert_eq!(listener.message(), "0");
+        assert_eq!(listener.message(), "end");
+    }
+}
+
+#[test]
+fn a_wake_up_is_not_in_the_append_only_file() {
+    let server = Server::with(&["--appendonly", "yes", "--appendfsync", "always"]);
+    queued(&server);
+    let mut client = server.connect();
+    client.int("FAIRLOCK.RELEASE k a");
+    client.int("FAIRLOCK.ACQUIRE k p ENQUEUE");
+    let files = fs::read_dir(server.dir().join("appendonlydir")).expect("files");
+    let mut text = String::new();
+    for file in files {
+        let bytes = fs::read(file.expect("a file").path()).expect("readable");
+        text.push_str(&bytes.escape_ascii().to_string());
+    }
+    assert!(text.contains("RPUSH"), "{text}");
+    assert!(!text.to_uppercase().contains("PUBLISH"), "{text}");
+}
+
+#[test]
+fn a_session_ends_with_its_master_and_the_lock_with_its_lease() {
+    let (old, new) = pair(&[]);
+    let mut holder = old.connect();
+    holder.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 600000");
+    same_keys(&old, &new);
+    let mut client = promote(&new);
+    follow(&old, &new);
+    let end = client.int("PEXPIRETIME k");
+    let waiter = new.block("FAIRLOCK.ACQUIRE k b LEASE 600000");
+    // The server that it is connected to has no say in it any more.
+    let kill = format!("CLIENT KILL ID {}", holder.id);
+    assert_eq!(old.connect().run(&kill), "1");
+    old.connect().run("PING");
+    assert_eq!(client.holders("k"), "[a, 1]");
+    assert_eq!(client.int("PEXPIRETIME k"), end);
+    // Nor does the server that it is at by now renew what is cut short.
+    let cut = client.at_once(&["PEXPIRE k 1000", "PEXPIRETIME k"]);
+    let end = cut.trim_matches(['[', ']']).rsplit(", ").next();
+    let end: i64 = end.and_then(|end| end.parse().ok()).expect("an instant");
+    assert!(waiter.int() > 0);
+    assert!(now(&mut client) >= end);
+    same_keys(&new, &old);
+}
+
+#[test]
+fn a_master_that_is_one_again_does_not_renew_the_sessions_it_had() {
+    let (old, new) = pair(&[]);
+    let mut holder = old.connect();
+    holder.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 600000");
+    let waiter = old.block("FAIRLOCK.ACQUIRE k b");
+    same_keys(&old, &new);
+    promote(&new);
+    follow(&old, &new);
+    assert!(waiter.reply().starts_with("(error) UNBLOCKED "));
+    let mut client = promote(&old);
+    let waiter = old.block("FAIRLOCK.ACQUIRE k b");
+    assert_eq!(client.holders("k"), "[a, 1]");
+    // By the lease, though the connection is open.
+    client.run("PEXPIRE k 1000");
+    assert!(waiter.int() > 0);
+    assert_eq!(holder.run("PING"), "PONG");
+}
+
+#[test]
+fn tokens_grow_from_master_to_master() {
+    let mut last = 0;
+    let mut master = Server::start();
+    for _ in 0..4 {
+        let mut client = master.connect();
+        for owner in ["a", "b"] {
+            let token = client.int(&format!("FAIRLOCK.ACQUIRE k {owner}"));
+            assert!(token > last, "{token} after {last}");
+            last = token;
+            client.run(&format!("FAIRLOCK.RELEASE k {owner}"));
+        }
+        let next = Server::start();
+        follow(&next, &master);
+        same_keys(&master, &next);
+        promote(&next);
+        master = next;
+    }
+    // Even where the replica had not yet heard of the token.
+    let mut client = master.connect();
+    client.run("DEL fairlock_token:{k}");
+    assert!(client.int("FAIRLOCK.ACQUIRE k a") > last);
+}
+
+#[test]
+fn tokens_grow_in_both_directions_between_clocks_that_differ() {
+    for flush in [false, true] {
+        let servers = [5, 0].map(|ahead| {
+            let server = Server::with_movable_clock(&[]);
+            server.set_clock(ahead);
+            server
+        });
+        follow(&servers[1], &servers[0]);
+        let (mut last, mut master) = (0, 0);
+        for _ in 0..5 {
+            let (old, new) = (&servers[master], &servers[1 - master]);
+            let mut client = old.connect();
+            for _ in 0..3 {
+                let token = client.int("FAIRLOCK.ACQUIRE k a");
+                assert!(token > last, "{token} after {last}, flush: {flush}");
+                last = token;
+                client.run("FAIRLOCK.RELEASE k a");
+            }
+            same_keys(old, new);
+            fail_over(&mut client, new);
+            wait_until("they have changed roles", || {
+                old.info("replication", "role") == "slave"
+                    && new.info("replication", "role") == "master"
+            });
+            master = 1 - master;
+            if flush {
+                new.connect().run("FLUSHALL");
+            }
+        }
+    }
+}
+
+#[test]
+fn tokens_grow_after_a_restart_and_a_flush_though_they_were_ahead_of_the_clock() {
+    let server = Server::with(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let mut client = server.connect();
+    // A replica that is promoted gives tokens ahead of its clock.
+    client.run("REPLICAOF 127.0.0.1 1");
+    client.run("REPLICAOF NO ONE");
+    let last = client.int("FAIRLOCK.ACQUIRE k a");
+    client.int("FAIRLOCK.RELEASE k a");
+    assert_eq!(client.int("GET fairlock_token:{k}"), last);
+    let server = server.kill_and_restart();
+    let mut client = server.connect();
+    client.run("FLUSHALL");
+    assert!(client.int("FAIRLOCK.ACQUIRE k a") > last);
+}
+
+#[test]
+fn a_new_master_gives_greater_tokens_than_those_that_it_has_not_heard_of() {
+    let (old, new) = pair(&[]);
+    let mut client = old.connect();
+    client.int("FAIRLOCK.ACQUIRE k a");
+    client.int("FAIRLOCK.RELEASE k a");
+    same_keys(&old, &new);
+    // The last that the replica hears of.
+    new.connect().run("REPLICAOF 127.0.0.1 1");
+    let mut last = 0;
+    for _ in 0..10 {
+        last = client.int("FAIRLOCK.ACQUIRE k a");
+        client.int("FAIRLOCK.RELEASE k a");
+    }
+    let mut client = promote(&new);
+    assert!(client.int("FAIRLOCK.ACQUIRE k a") > last);
+}
+
+#[test]
+fn scripts_go_on_with_the_lock_at_a_server_without_the_module_and_back() {
+    let (master, plain) = (Server::start(), Server::without_module(&[]));
+    follow(&plain, &master);
+    let mut client = master.connect();
+    client.int("FAIRLOCK.ACQUIRE k u:1 LEASE 600000");
+    client.run("FAIRLOCK.ACQUIRE k u:2 ENQUEUE PATIENCE 600000");
+    client.run("FAIRLOCK.ACQUIRE k u:3 ENQUEUE PATIENCE 600000");
+    same_keys(&master, &plain);
+    drop(master);
+    let mut client = promote(&plain);
+    assert_eq!(
+        redisson_keys::unlock(&mut client, "u:1"),
+        redis::Value::Int(1)
+    );
+    assert_ne!(
+        redisson_keys::try_lock(&mut client, "u:3", 300_000),
+        "(nil)"
+    );
+    assert_eq!(
+        redisson_keys::try_lock(&mut client, "u:2", 300_000),
+        "(nil)"
+    );
+    let back = Server::start();
+    follow(&back, &plain);
+    same_keys(&plain, &back);
+    drop(plain);
+    let mut client = promote(&back);
+    let waiter = back.block("FAIRLOCK.ACQUIRE k u:3");
+    assert_eq!(client.run("FAIRLOCK.RELEASE k u:2"), "0");
+    assert!(waiter.int() > 0);
+}

@@ -1,0 +1,140 @@
+//! Replicas hold the same keys, with the module and without it.
+
+use fairlock_testing::{Client, Server, follow, wait_until};
+
+fn dump(client: &mut Client) -> Vec<String> {
+    [
+        "HGETALL k",
+        "PEXPIRETIME k",
+        "LRANGE redisson_lock_queue:{k} 0 -1",
+        "ZRANGE redisson_lock_timeout:{k} 0 -1 WITHSCORES",
+        "GET fairlock_token:{k}",
+        "PEXPIRETIME fairlock_token:{k}",
+        "DBSIZE",
+    ]
+    .iter()
+    .map(|command| client.run(command))
+    .collect()
+}
+
+/// Waits until a replica has the same lock.
+pub fn same_keys(master: &Server, replica: &Server) {
+    let (mut one, mut two) = (master.connect(), replica.connect());
+    wait_until("the replica has what the master has", || {
+        dump(&mut one) == dump(&mut two)
+    });
+}
+
+/// Lets `k` be held and waited for in many ways, with a check after each step.
+pub fn exercise(master: &Server, check: impl Fn()) {
+    let mut client = master.connect();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    check();
+    for n in 0..5 {
+        client.run(&format!("FAIRLOCK.ACQUIRE k p{n} ENQUEUE PATIENCE 600000"));
+    }
+    let waiter = master.block("FAIRLOCK.ACQUIRE k b LEASE 300");
+    let last = master.block("FAIRLOCK.ACQUIRE k c LEASE 600000");
+    check();
+    for n in [2, 0, 4, 1, 3] {
+        client.run(&format!("FAIRLOCK.CANCEL k p{n}"));
+        check();
+    }
+    client.int("FAIRLOCK.RELEASE k a");
+    waiter.int();
+    // The lease of b runs out.
+    last.int();
+    check();
+    client.int("FAIRLOCK.RELEASE k c");
+    check();
+}
+
+#[test]
+fn a_replica_with_the_module_holds_the_same_keys() {
+    let (master, replica) = (Server::start(), Server::start());
+    follow(&replica, &master);
+    exercise(&master, || same_keys(&master, &replica));
+}
+
+#[test]
+fn a_replica_without_the_module_holds_the_same_keys() {
+    let (master, replica) = (Server::start(), Server::without_module(&[]));
+    follow(&replica, &master);
+    exercise(&master, || same_keys(&master, &replica));
+}
+
+#[test]
+fn a_replica_shows_the_lock_and_refuses_to_change_it() {
+    let (master, replica) = (Server::start(), Server::start());
+    follow(&replica, &master);
+    let mut client = master.connect();
+    client.int("FAIRLOCK.ACQUIRE k a");
+    let _waiter = master.block("FAIRLOCK.ACQUIRE k b");
+    same_keys(&master, &replica);
+    let mut reader = replica.connect();
+    assert!(
+        reader
+            .run("FAIRLOCK.INFO k")
+            .starts_with("[owner, a, holds, 1, ")
+    );
+    assert!(reader.run("FAIRLOCK.QUEUE k").starts_with("[[b, polling, "));
+    for command in [
+        "ACQUIRE k c",
+        "RELEASE k a",
+        "RENEW k a",
+        "CANCEL k b",
+        "BREAK k",
+    ] {
+        let error = reader.run(&format!("FAIRLOCK.{command}"));
+        assert!(error.starts_with("(error) READONLY "), "{command}: {error}");
+    }
+}
+
+#[test]
+fn a_replica_that_takes_writes_grants_nothing_either() {
+    let (master, replica) = (
+        Server::start(),
+        Server::with(&["--replica-read-only", "no"]),
+    );
+    follow(&replica, &master);
+    let mut client = master.connect();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    client.run("FAIRLOCK.ACQUIRE k b ENQUEUE PATIENCE 600000");
+    same_keys(&master, &replica);
+    let mut writer = replica.connect();
+    assert_eq!(writer.run("SET other value"), "OK");
+    for command in [
+        "ACQUIRE k c",
+        "ACQUIRE free c",
+        "RELEASE k a",
+        "RENEW k a",
+        "CANCEL k b",
+        "BREAK k",
+    ] {
+        let error = writer.run(&format!("FAIRLOCK.{command}"));
+        assert!(error.starts_with("(error) READONLY "), "{command}: {error}");
+    }
+    assert_eq!(writer.run("DEL k"), "1");
+    assert_eq!(writer.run("LRANGE redisson_lock_queue:{k} 0 -1"), "[b]");
+    assert_eq!(writer.run("EXISTS k"), "0");
+}
+
+#[test]
+fn the_waiters_of_a_master_that_becomes_a_replica_are_told() {
+    let (old, new) = (Server::start(), Server::start());
+    follow(&new, &old);
+    let mut client = old.connect();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    let waiter = old.block("FAIRLOCK.ACQUIRE k b");
+    same_keys(&old, &new);
+    new.connect().run("REPLICAOF NO ONE");
+    follow(&old, &new);
+    assert!(waiter.reply().starts_with("(error) UNBLOCKED "));
+    // Asking again at the new master, it has its place.
+    let mut client = new.connect();
+    assert_eq!(client.run("LRANGE redisson_lock_queue:{k} 0 -1"), "[b]");
+    let waiter = new.block("FAIRLOCK.ACQUIRE k b");
+    client.int("FAIRLOCK.RELEASE k a");
+    assert!(waiter.int() > 0);
+    same_keys(&new, &old);
+}

@@ -1,0 +1,535 @@
+//! Clients that mean harm: they may use some locks, and try to read, block or free others, by names
+//! and owners built for it, by permissions that change under them, or without any.
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, TcpStream, UdpSocket};
+
+use fairlock_testing::{Blocked, Client, Listener, Server, Wire, wait_until};
+
+/// A connection of a user with these permissions.
+fn user(server: &Server, name: &str, permissions: &str) -> Client {
+    let mut client = server.connect();
+    let set = format!("ACL SETUSER {name} reset on nopass {permissions}");
+    assert_eq!(client.run(&set), "OK");
+    assert_eq!(client.run(&format!("AUTH {name} x")), "OK");
+    client
+}
+
+/// Everything that is stored, by key.
+fn contents(client: &mut Client) -> Vec<String> {
+    let keys = client.run("KEYS *");
+    let mut keys: Vec<_> = keys.trim_matches(['[', ']']).split(", ").collect();
+    keys.sort_unstable();
+    let mut all = Vec::new();
+    for key in keys {
+        all.push(format!("{key} {}", client.run(&format!("DUMP {key}"))));
+    }
+    all
+}
+
+const REFUSED: &str = "(error) NOPERM ";
+
+/// Each command on lock `K`.
+const ALL: &[&str] = &[
+    "ACQUIRE K x NOWAIT",
+    "ACQUIRE K x ENQUEUE",
+    "ACQUIRE K o ONCE NOWAIT",
+    "RELEASE K o",
+    "RELEASE K o ALL",
+    "RENEW K o LEASE 1",
+    "CANCEL K w",
+    "CANCEL K b",
+    "BREAK K",
+    "QUEUE K",
+    "INFO K",
+];
+
+fn on(command: &str, lock: &str) -> String {
+    format!("FAIRLOCK.{}", command.replace(" K", &format!(" {lock}")))
+}
+
+#[test]
+fn a_name_in_braces_opens_no_other_lock() {
+    // By Redisson's rule for names the locks `a` and `{a}` have one queue.
+    for (used, other) in [("a", "{a}"), ("{a}", "a")] {
+        let server = Server::start();
+        let mut admin = server.connect();
+        let mut ann = user(&server, "ann", &format!("~{other} +@all"));
+        admin.int(&format!("FAIRLOCK.ACQUIRE {used} o LEASE 600000"));
+        admin.run(&format!("FAIRLOCK.ACQUIRE {used} w ENQUEUE"));
+        let blocked = server.block(&format!("FAIRLOCK.ACQUIRE {used} b"));
+        let before = contents(&mut admin);
+        for command in ALL {
+            let reply = ann.run(&on(command, other));
+            assert!(reply.starts_with(REFUSED), "{command}: {reply}");
+            // Nor by a script.
+            let words = on(command, other);
+            let script: &[u8] = b"return redis.call(unpack(ARGV))";
+            let mut call: Vec<&[u8]> = vec![b"EVAL", script, b"1", other.as_bytes()];
+            call.extend(words.split(' ').map(str::as_bytes));
+            let error = ann.raw(&call).expect_err("refused");
+            assert!(error.contains("NOPERM") || error.contains("ACL"), "{error}");
+        }
+        ann.run("MULTI");
+        ann.run(&format!("FAIRLOCK.CANCEL {other} w"));
+        let reply = ann.run("EXEC");
+        assert!(!reply.starts_with("[1"), "{reply}");
+        assert_eq!(ann.run("FAIRLOCK.LOCKS"), "[]");
+        assert_eq!(contents(&mut admin), before);
+        assert!(!blocked.is_done());
+        // Who may use both is not refused.
+        let mut both = user(&server, "bob", "~a ~{a} +@all");
+        let reply = both.run(&format!("FAIRLOCK.INFO {other}"));
+        assert!(reply.starts_with("[owner, "), "{reply}");
+        let listed = both.run("FAIRLOCK.LOCKS");
+        assert!(listed.contains(&format!("name, {used}, ")), "{listed}");
+    }
+}
+
+#[test]
+fn a_lock_of_its_own_needs_no_permission_for_its_name_in_braces() {
+    let server = Server::start();
+    let mut ann = user(&server, "ann", "~a +@all");
+    assert!(ann.int("FAIRLOCK.ACQUIRE a o") > 0);
+    assert!(ann.run("FAIRLOCK.ACQUIRE a w ENQUEUE").starts_with("[1, "));
+    assert_eq!(ann.run("FAIRLOCK.RELEASE a o"), "0");
+    // Held, a lock in braces that nobody waits for has nothing in common with it.
+    server.connect().int("FAIRLOCK.ACQUIRE {a} o");
+    assert!(ann.int("FAIRLOCK.ACQUIRE a w") > 0);
+    assert_eq!(ann.run("FAIRLOCK.RELEASE a w"), "0");
+}
+
+/// What a user of locks `app:*` may call them to get at others.
+const NAMES: &[&str] = &[
+    "app:",
+    "app:}",
+    "app:{",
+    "app:{}",
+    "app:x}:victim",
+    "app:{victim}",
+    "app:}{victim}",
+    "app:redisson_lock_queue:{victim}",
+    "app:x\\",
+];
+
+/// And its owners.
+const OWNERS: &[&str] = &[
+    "redisson_lock__channel:{victim}:w",
+    "victim",
+    "redisson_lock_queue:{victim}",
+    ":w",
+    "}:w",
+    "{victim}",
+];
+
+#[test]
+fn names_and_owners_reach_no_key_and_no_channel_of_other_locks() {
+    let server = Server::start();
+    let mut admin = server.connect();
+    admin.int("FAIRLOCK.ACQUIRE victim o LEASE 600000");
+    admin.run("FAIRLOCK.ACQUIRE victim w ENQUEUE PATIENCE 600000");
+    let before = contents(&mut admin);
+    let listeners = ["w", "victim", ":w", "}:w"].map(|owner| {
+        Listener::new(
+            server.port,
+            &format!("redisson_lock__channel:{{victim}}:{owner}"),
+        )
+    });
+    let mut ann = user(&server, "ann", "~app:* resetchannels +@all");
+    for name in NAMES {
+        ann.int(&format!("FAIRLOCK.ACQUIRE {name} first"));
+        for owner in OWNERS {
+            let place = ann.run(&format!("FAIRLOCK.ACQUIRE {name} {owner} ENQUEUE"));
+            assert!(place.starts_with('['), "{name} {owner}: {place}");
+        }
+        // Everybody is woken.
+        assert_eq!(ann.run(&format!("FAIRLOCK.RELEASE {name} first")), "0");
+        for owner in OWNERS {
+            ann.int(&format!("FAIRLOCK.ACQUIRE {name} {owner} ENQUEUE"));
+            assert_eq!(ann.run(&format!("FAIRLOCK.RELEASE {name} {owner}")), "0");
+        }
+    }
+    let keys = admin.run("KEYS *");
+    for key in keys.trim_matches(['[', ']']).split(", ") {
+        let own = ["app:", "fairlock_token:{app:", "fairlock_token:app:"];
+        assert!(
+            key.contains("victim}") && !key.contains("app:")
+                || key == "victim"
+                || own.iter().any(|prefix| key.starts_with(prefix)),
+            "{key}"
+        );
+    }
+    let theirs = |line: &String| !line.contains("app:");
+    let after: Vec<_> = contents(&mut admin).into_iter().filter(theirs).collect();
+    assert_eq!(after, before);
+    assert!(listeners.iter().all(Listener::is_quiet));
+}
+
+#[test]
+fn a_lock_that_is_named_like_the_queue_of_another_changes_nothing_of_it() {
+    let server = Server::start();
+    let mut admin = server.connect();
+    admin.int("FAIRLOCK.ACQUIRE a o LEASE 600000");
+    admin.run("FAIRLOCK.ACQUIRE a w ENQUEUE");
+    let blocked = server.block("FAIRLOCK.ACQUIRE a b");
+    let before = contents(&mut admin);
+    for key in ["redisson_lock_queue:{a}", "redisson_lock_timeout:{a}"] {
+        // Who may use the lock may not use its keys as locks.
+        let mut ann = user(&server, "ann", "~a +@all");
+        // Nor do those help who may use the keys: they have other types.
+        let mut bob = user(&server, "bob", "~redisson_lock_* +@all");
+        for command in ALL {
+            let reply = ann.run(&on(command, key));
+            assert!(reply.starts_with(REFUSED), "{command} {key}: {reply}");
+            let reply = bob.run(&on(command, key));
+            assert!(
+                reply.starts_with("(error) WRONGTYPE "),
+                "{command} {key}: {reply}"
+            );
+        }
+    }
+    assert_eq!(contents(&mut admin), before);
+    assert_eq!(admin.run("FAIRLOCK.CANCEL a w"), "1");
+    admin.run("FAIRLOCK.RELEASE a o");
+    assert!(blocked.int() > 0);
+}
+
+#[test]
+fn what_one_user_writes_into_its_token_does_not_use_up_those_of_others() {
+    let server = Server::start();
+    let mut admin = server.connect();
+    let mut ann = user(&server, "ann", "~app ~fairlock_token:{app} +@all");
+    let now = admin.int("FAIRLOCK.ACQUIRE app o");
+    admin.int("FAIRLOCK.RELEASE app o");
+    let year = 365 * 86_400 * 1_000_000;
+    for (forged, counts) in [
+        (i64::MAX - 1, false),
+        (now + 20 * year, false),
+        (now + year, true),
+    ] {
+        ann.run(&format!("SET fairlock_token:{{app}} {forged}"));
+        // Beyond any step of a clock it does not count, not even there.
+        assert_eq!(ann.int("FAIRLOCK.ACQUIRE app o") == forged + 1, counts);
+        ann.int("FAIRLOCK.RELEASE app o");
+        let token = admin.int("FAIRLOCK.ACQUIRE other o");
+        assert!((now..now + year / 2).contains(&token), "{token}");
+        admin.int("FAIRLOCK.RELEASE other o");
+    }
+}
+
+#[test]
+fn who_loses_the_permission_while_waiting_does_not_get_the_lock() {
+    let server = Server::start();
+    let mut admin = server.connect();
+    for change in [
+        "resetkeys",
+        "resetkeys ~b",
+        "resetkeys %R~a",
+        "-fairlock.acquire",
+        "-@all",
+        "reset on",
+    ] {
+        admin.int("FAIRLOCK.ACQUIRE a o");
+        let ann = user(&server, "ann", "~a +fairlock.acquire");
+        let waits = Blocked::send_on(ann, "FAIRLOCK.ACQUIRE a ann");
+        wait_until("it waits", || server.blocked() == 1);
+        let next = server.block("FAIRLOCK.ACQUIRE a next");
+        admin.run(&format!("ACL SETUSER ann {change}"));
+        assert_eq!(admin.run("FAIRLOCK.RELEASE a o"), "0");
+        let reply = waits.reply();
+        assert!(reply.starts_with(REFUSED), "{change}: {reply}");
+        assert!(next.int() > 0);
+        assert_eq!(admin.holders("a"), "[next, 1]");
+        assert_eq!(admin.run("FAIRLOCK.QUEUE a"), "[]");
+        admin.int("FAIRLOCK.RELEASE a next");
+    }
+}
+
+#[test]
+fn who_keeps_the_permission_gets_the_lock_though_others_change() {
+    let server = Server::start();
+    let mut admin = server.connect();
+    admin.int("FAIRLOCK.ACQUIRE {a} o");
+    let ann = user(&server, "ann", "~a ~{a} +fairlock.acquire");
+    let waits = Blocked::send_on(ann, "FAIRLOCK.ACQUIRE {a} ann");
+    wait_until("it waits", || server.blocked() == 1);
+    admin.run("ACL SETUSER ann +fairlock.release");
+    admin.run("ACL SETUSER bob on");
+    admin.int("FAIRLOCK.RELEASE {a} o");
+    assert!(waits.int() > 0);
+}
+
+#[test]
+fn a_user_that_is_deleted_waits_no_more_and_its_sessions_end() {
+    let server = Server::start();
+    let mut admin = server.connect();
+    admin.int("FAIRLOCK.ACQUIRE a o");
+    let mut holds = user(&server, "ann", "~* +fairlock.acquire");
+    holds.int("FAIRLOCK.ACQUIRE s ann SESSION LEASE 600000");
+    let waits = Blocked::send_on(
+        user(&server, "ann", "~* +fairlock.acquire"),
+        "FAIRLOCK.ACQUIRE a ann",
+    );
+    wait_until("it waits", || server.blocked() == 1);
+    assert_eq!(admin.run("ACL DELUSER ann"), "1");
+    wait_until("it has left", || admin.run("FAIRLOCK.QUEUE a") == "[]");
+    wait_until("its session has ended", || admin.run("EXISTS s") == "0");
+    assert!(waits.reply().starts_with("(error)"));
+    assert_eq!(admin.holders("a"), "[o, 1]");
+}
+
+#[test]
+fn sessions_belong_to_the_connection_and_to_no_user() {
+    let server = Server::start();
+    let mut admin = server.connect();
+    let mut ann = user(&server, "ann", "~a +fairlock.acquire +reset");
+    user(&server, "bob", "~b +@all");
+    ann.int("FAIRLOCK.ACQUIRE a ann SESSION LEASE 600000");
+    // As another user the connection may do what that user may, and no more.
+    assert_eq!(ann.run("AUTH bob x"), "OK");
+    for command in ["RELEASE a ann", "RENEW a ann", "ACQUIRE a ann SESSION"] {
+        let reply = ann.run(&format!("FAIRLOCK.{command}"));
+        assert!(reply.starts_with(REFUSED), "{command}: {reply}");
+    }
+    assert_eq!(admin.holders("a"), "[ann, 1]");
+    drop(ann);
+    wait_until("its session has ended", || admin.run("EXISTS a") == "0");
+    // An operator ends what a user's connections hold.
+    admin.run("ACL SETUSER ann on nopass ~a +@all");
+    let mut wire = Wire::new(server.port);
+    wire.send("AUTH ann x\nFAIRLOCK.ACQUIRE a ann SESSION LEASE 600000");
+    assert_eq!(wire.line(), "+OK");
+    assert!(wire.line().starts_with(':'));
+    admin.run("ACL SETUSER ann resetkeys");
+    assert_eq!(admin.run("CLIENT KILL USER ann"), "1");
+    wait_until("its session has ended", || admin.run("EXISTS a") == "0");
+}
+
+#[test]
+fn breaking_a_lock_takes_the_permission_of_an_administrator() {
+    let server = Server::start();
+    let mut admin = server.connect();
+    for (permissions, may) in [
+        ("+@all", true),
+        ("+@all -@dangerous", false),
+        ("+@all -@admin", false),
+        ("-@all +fairlock.break", true),
+        ("+@all -debug", true),
+        ("+@all -fairlock.break", false),
+    ] {
+        admin.int("FAIRLOCK.ACQUIRE a o ONCE");
+        let reply = user(&server, "ann", &format!("~* {permissions}")).run("FAIRLOCK.BREAK a");
+        assert_eq!(reply == "1", may, "{permissions}: {reply}");
+        assert_eq!(reply.starts_with(REFUSED), !may, "{permissions}: {reply}");
+        assert_eq!(admin.run("EXISTS a") == "0", may, "{permissions}");
+    }
+}
+
+/// Every command of the module, with one of Redisson's scripts by its digest.
+const BEFORE_AUTHENTICATION: &[&str] = &[
+    "FAIRLOCK.HELP",
+    "FAIRLOCK.ACQUIRE a x",
+    "FAIRLOCK.ACQUIRE a x ENQUEUE",
+    "FAIRLOCK.RELEASE a o",
+    "FAIRLOCK.RENEW a o",
+    "FAIRLOCK.CANCEL a w",
+    "FAIRLOCK.BREAK a",
+    "FAIRLOCK.QUEUE a",
+    "FAIRLOCK.INFO a",
+    "FAIRLOCK.EVALSHA 8e19a1ddbdee9138df9f32a480c57addab4353d1 1 a 1 o",
+    "EVALSHA 8e19a1ddbdee9138df9f32a480c57addab4353d1 1 a 1 o",
+    "EVAL return 1 0",
+    "INFO fairlock",
+    "COMMAND DOCS fairlock.acquire",
+];
+
+#[test]
+fn nobody_does_anything_without_saying_who_he_is() {
+    let server = Server::with(&["--fairlock.intercept-eval", "yes"]);
+    let mut admin = server.connect();
+    admin.int("FAIRLOCK.ACQUIRE a o LEASE 600000");
+    admin.run("FAIRLOCK.ACQUIRE a w ENQUEUE");
+    let before = contents(&mut admin);
+    // The password of the default user, then none of its own at all.
+    admin.run("ACL SETUSER root on >secret ~* &* +@all");
+    for close in ["CONFIG SET requirepass secret", "ACL SETUSER default off"] {
+        assert_eq!(admin.run(close), "OK");
+        let mut nobody = Wire::new(server.port);
+        assert_eq!(nobody.id, 0, "not told");
+        for command in BEFORE_AUTHENTICATION {
+            nobody.send(command);
+            let error = nobody.line();
+            assert!(error.starts_with("-NOAUTH "), "{command}: {error}");
+        }
+        nobody.send("HELLO 3 AUTH default wrong\nFAIRLOCK.BREAK a");
+        assert!(nobody.line().starts_with("-WRONGPASS "));
+        assert!(nobody.line().starts_with("-NOAUTH "));
+        assert_eq!(contents(&mut admin), before);
+    }
+    let mut root = Wire::new(server.port);
+    root.send("AUTH root secret\nFAIRLOCK.BREAK a");
+    assert_eq!(root.line(), "+OK");
+    assert_eq!(root.line(), ":1");
+}
+
+/// Words that are commands of the protocol, where somebody forgets that owners have a length.
+const SMUGGLED: &[u8] = b"x\r\n*1\r\n$8\r\nFLUSHALL\r\n+OK\r\n\0\n# a line of the log";
+
+#[test]
+fn nothing_is_smuggled_into_replies_files_replicas_or_the_log() {
+    let server = Server::with(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let port = server.port.to_string();
+    let replica = Server::with(&["--replicaof", &format!("127.0.0.1 {port}")]);
+    wait_until("it follows", || {
+        replica.info("replication", "master_link_status") == "up"
+    });
+    let mut client = server.connect();
+    client.run("SET precious 1");
+    let lock = [b"k", SMUGGLED].concat();
+    for owner in [SMUGGLED, b"$-1\r\n"] {
+        for way in [&b"ENQUEUE"[..], b"NOWAIT"] {
+            client
+                .raw(&[b"FAIRLOCK.ACQUIRE", &lock, owner, way])
+                .expect("a reply");
+        }
+    }
+    let queue = client.raw(&[b"FAIRLOCK.QUEUE", &lock]);
+    let info = client.raw(&[b"FAIRLOCK.INFO", &lock]);
+    assert!(format!("{info:?}").contains("FLUSHALL"), "{info:?}");
+    assert_eq!(client.run("PING"), "PONG");
+    client.run("WAIT 1 30000");
+    let mut at_replica = replica.connect();
+    assert_eq!(at_replica.run("GET precious"), "1");
+    assert_eq!(at_replica.run("DBSIZE"), client.run("DBSIZE"));
+    assert!(!server.log().contains("# a line of the log"));
+    let server = server.kill_and_restart();
+    let mut client = server.connect();
+    assert_eq!(client.run("GET precious"), "1");
+    let again = client.raw(&[b"FAIRLOCK.QUEUE", &lock]);
+    let owners =
+        |reply: &Result<redis::Value, String>| format!("{reply:?}").matches("bulk").count();
+    assert_eq!(owners(&again), owners(&queue));
+    assert!(!server.log().contains("# a line of the log"));
+}
+
+/// What SECURITY.md tells operators to set.
+fn users_of_the_document() -> Vec<&'static str> {
+    const TEXT: &str = include_str!("../../../SECURITY.md");
+    let (_, rest) = TEXT.split_once("<!-- users: begin -->").expect("a begin");
+    let (users, _) = rest.split_once("<!-- users: end -->").expect("an end");
+    users
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .collect()
+}
+
+#[test]
+fn the_users_of_the_document_can_do_their_work_and_no_more() {
+    let server = Server::start();
+    let mut admin = server.connect();
+    let names = ["blocker secret1", "poller secret2", "watcher secret3"];
+    let mut users = names.map(|_| server.connect());
+    for line in users_of_the_document() {
+        assert_eq!(admin.run(line), "OK", "{line}");
+    }
+    for (user, name) in users.iter_mut().zip(names) {
+        assert_eq!(user.run(&format!("AUTH {name}")), "OK");
+    }
+    let mut nobody = Wire::new(server.port);
+    nobody.send("FAIRLOCK.INFO app:1");
+    assert!(nobody.line().starts_with("-NOAUTH "));
+
+    let [mut blocker, mut poller, mut watcher] = users;
+    assert!(blocker.int("FAIRLOCK.ACQUIRE app:1 b SESSION") > 0);
+    assert!(blocker.run("FAIRLOCK.RENEW app:1 b").parse::<i64>().is_ok());
+    let mut wakes = Wire::new(server.port);
+    wakes.send("AUTH poller secret2\nSUBSCRIBE redisson_lock__channel:{app:1}:p");
+    let replies: Vec<_> = (0..7).map(|_| wakes.line()).collect();
+    assert_eq!(replies[6], ":1");
+    assert!(
+        poller
+            .run("FAIRLOCK.ACQUIRE app:1 p ENQUEUE")
+            .starts_with("[1, ")
+    );
+    assert!(
+        watcher
+            .run("FAIRLOCK.QUEUE app:1")
+            .starts_with("[[p, polling, ")
+    );
+    assert!(
+        watcher
+            .run("FAIRLOCK.INFO app:1")
+            .starts_with("[owner, b, ")
+    );
+    admin.int("FAIRLOCK.ACQUIRE other o SESSION");
+    let listed = watcher.run("FAIRLOCK.LOCKS");
+    assert!(
+        listed.contains("app:1") && !listed.contains("other"),
+        "{listed}"
+    );
+    assert_eq!(blocker.run("FAIRLOCK.RELEASE app:1 b"), "0");
+    let message: Vec<_> = (0..7).map(|_| wakes.line()).collect();
+    assert_eq!(message[2], "message");
+    assert!(poller.int("FAIRLOCK.ACQUIRE app:1 p ENQUEUE") > 0);
+    assert_eq!(poller.run("FAIRLOCK.RELEASE app:1 p"), "0");
+    assert_eq!(poller.run("FAIRLOCK.CANCEL app:1 p"), "0");
+
+    let refused = |client: &mut Client, command: &str| {
+        let reply = client.run(command);
+        assert!(reply.starts_with(REFUSED), "{command}: {reply}");
+    };
+    for lock in ["other", "{app:1}", "redisson_lock_queue:{app:1}", ""] {
+        for command in ALL {
+            for client in [&mut blocker, &mut poller, &mut watcher] {
+                refused(client, &on(command, lock));
+            }
+        }
+    }
+    for command in &ALL[..9] {
+        refused(&mut watcher, &on(command, "app:1"));
+    }
+    for command in [
+        "BREAK app:1",
+        "INFO app:1",
+        "QUEUE app:1",
+        "EVALSHA 8e19a1ddbdee9138df9f32a480c57addab4353d1 1 app:1 1 b",
+    ] {
+        refused(&mut blocker, &format!("FAIRLOCK.{command}"));
+    }
+    for command in [
+        "DEL app:1",
+        "LRANGE redisson_lock_queue:{app:1} 0 -1",
+        "SUBSCRIBE redisson_lock__channel:{other}:p",
+        "PUBLISH redisson_lock__channel:{app:1}:p 0",
+        "INFO fairlock",
+        "EVAL return 0",
+    ] {
+        refused(&mut poller, command);
+    }
+}
+
+/// An address of this machine by which it is not local to itself, if it has one.
+fn outer_address() -> Option<IpAddr> {
+    let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
+    // Nothing is sent: the system only chooses where from.
+    socket.connect("192.0.2.1:9").ok()?;
+    let address = socket.local_addr().ok()?.ip();
+    (!address.is_loopback()).then_some(address)
+}
+
+#[test]
+fn strangers_are_refused_in_protected_mode() {
+    let Some(address) = outer_address() else {
+        println!("this machine has no address but the local one");
+        return;
+    };
+    let server = Server::with(&["--bind", "0.0.0.0"]);
+    let mut socket = TcpStream::connect((address, server.port)).expect("a connection");
+    // It may be closed already.
+    let _ = socket.write_all(b"FAIRLOCK.ACQUIRE a x\r\n");
+    let mut reply = Vec::new();
+    let _ = socket.read_to_end(&mut reply);
+    assert!(reply.starts_with(b"-DENIED "), "{}", reply.escape_ascii());
+    assert_eq!(server.connect().run("DBSIZE"), "0");
+}

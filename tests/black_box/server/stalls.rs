@@ -1,0 +1,189 @@
+//! A server that stands still, or whose writes are paused, costs no waiter its place: none could ask.
+//!
+//! Each stall is longer than a turn or a patience, and each waiter asks while it lasts.
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use fairlock_testing::{Blocked, Client, Server, Wire, wait_until};
+
+const TURN: &str = "2000";
+/// Longer than a turn.
+const STALL: Duration = Duration::from_secs(3);
+
+const RELEASE_AND_ASK: &str = "FAIRLOCK.RELEASE k a\nFAIRLOCK.ACQUIRE k p ENQUEUE";
+
+fn server() -> Server {
+    Server::with(&["--fairlock.turn", TURN, "--enable-debug-command", "yes"])
+}
+
+/// `a` holds; `p` and `q` wait and do not block.
+fn two_behind_a_holder(server: &Server, patience: u64) -> Client {
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    for owner in ["p", "q"] {
+        client.run(&format!(
+            "FAIRLOCK.ACQUIRE k {owner} ENQUEUE PATIENCE {patience}"
+        ));
+    }
+    client
+}
+
+fn queue(server: &Server) -> String {
+    server.connect().run("LRANGE redisson_lock_queue:{k} 0 -1")
+}
+
+fn ask(client: Client, owner: &str) -> Blocked {
+    Blocked::send_on(client, &format!("FAIRLOCK.ACQUIRE k {owner} ENQUEUE"))
+}
+
+#[test]
+fn a_woken_waiter_that_asks_while_the_server_sleeps_gets_the_lock() {
+    let server = server();
+    let client = two_behind_a_holder(&server, 600_000);
+    let mut wire = Wire::new(server.port);
+    // Its wake-up leaves only after the sleep: it may ask anew whenever it likes.
+    wire.send("FAIRLOCK.RELEASE k a\nDEBUG SLEEP 3");
+    sleep(STALL / 10);
+    let asked = ask(client, "p");
+    assert!(asked.int() > 0);
+}
+
+#[test]
+fn a_turn_counts_from_when_the_wake_up_has_left() {
+    let server = server();
+    let mut client = two_behind_a_holder(&server, 600_000);
+    let mut wire = Wire::new(server.port);
+    wire.send("FAIRLOCK.RELEASE k a\nDEBUG SLEEP 3");
+    // All replies and messages have been written when the first reply is here.
+    assert_eq!(wire.line(), ":0");
+    assert_eq!(client.run("LINDEX redisson_lock_queue:{k} 0"), "p");
+    assert!(client.int("FAIRLOCK.ACQUIRE k p ENQUEUE") > 0);
+}
+
+#[test]
+fn a_woken_waiter_that_asks_while_the_process_is_stopped_gets_the_lock() {
+    let server = server();
+    let mut client = two_behind_a_holder(&server, 600_000);
+    client.int("FAIRLOCK.RELEASE k a");
+    let asked = server.while_stopped(|| {
+        sleep(STALL);
+        ask(client, "p")
+    });
+    assert!(asked.int() > 0);
+}
+
+#[test]
+fn a_woken_waiter_that_asks_while_writes_are_paused_gets_the_lock() {
+    for mode in ["WRITE", "ALL"] {
+        let server = server();
+        let mut client = two_behind_a_holder(&server, 600_000);
+        client.at_once(&["FAIRLOCK.RELEASE k a", &format!("CLIENT PAUSE 3000 {mode}")]);
+        assert!(ask(client, "p").int() > 0, "{mode}");
+    }
+}
+
+#[test]
+fn patience_does_not_run_out_while_the_server_stands_still() {
+    let server = server();
+    let _client = two_behind_a_holder(&server, 2000);
+    let mut wire = Wire::new(server.port);
+    server.while_stopped(|| {
+        sleep(STALL);
+        // The waiter's request is still to be read when the lock is free.
+        wire.send(RELEASE_AND_ASK);
+    });
+    assert_eq!(wire.line(), ":0");
+    assert!(wire.token() > 0);
+    assert_eq!(queue(&server), "[q]");
+}
+
+#[test]
+fn patience_does_not_run_out_while_writes_are_paused() {
+    for mode in ["WRITE", "ALL"] {
+        let server = server();
+        let mut client = two_behind_a_holder(&server, 2000);
+        let mut wire = Wire::new(server.port);
+        client.run(&format!("CLIENT PAUSE 3000 {mode}"));
+        wire.send(RELEASE_AND_ASK);
+        assert_eq!(wire.line(), ":0", "{mode}");
+        assert!(wire.token() > 0, "{mode}");
+        assert_eq!(queue(&server), "[q]", "{mode}");
+    }
+}
+
+#[test]
+fn a_waiter_of_which_only_the_score_is_known_outlives_a_stall() {
+    let server = server();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    client.run("RPUSH redisson_lock_queue:{k} f");
+    let time = client.run("TIME");
+    let seconds: u64 = time[1..]
+        .split(',')
+        .next()
+        .expect("a time")
+        .parse()
+        .expect("a number");
+    let score = (seconds + 2) * 1000;
+    client.run(&format!("ZADD redisson_lock_timeout:{{k}} {score} f"));
+    let waiter = server.block("FAIRLOCK.ACQUIRE k b");
+    server.while_stopped(|| sleep(STALL));
+    client.int("FAIRLOCK.RELEASE k a");
+    assert_eq!(client.run("LINDEX redisson_lock_queue:{k} 0"), "f");
+    // It does not come, and loses its turn as any other.
+    assert!(waiter.int() > 0);
+}
+
+#[test]
+fn a_dead_waiter_loses_its_turn_all_the_same() {
+    let server = server();
+    let mut client = two_behind_a_holder(&server, 600_000);
+    let waiter = server.block("FAIRLOCK.ACQUIRE k b");
+    client.int("FAIRLOCK.RELEASE k a");
+    server.while_stopped(|| sleep(STALL));
+    assert!(waiter.int() > 0);
+    assert_eq!(client.run("FAIRLOCK.QUEUE k"), "[]");
+}
+
+#[test]
+fn a_release_that_came_in_time_serves_a_waiter_whose_time_ended_unheard() {
+    let server = server();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    let waiter = server.block("FAIRLOCK.ACQUIRE k b WAIT 2000");
+    let released = server.while_stopped(|| {
+        let released = Blocked::send_on(client, "FAIRLOCK.RELEASE k a");
+        sleep(STALL);
+        released
+    });
+    assert_eq!(released.reply(), "0");
+    assert!(waiter.int() > 0);
+}
+
+#[test]
+fn a_wait_that_ended_unheard_is_over_after_the_stall() {
+    let server = server();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    let waiter = server.block("FAIRLOCK.ACQUIRE k b WAIT 1000");
+    server.while_stopped(|| sleep(STALL));
+    assert_eq!(waiter.reply(), "(nil)");
+    assert_eq!(client.run("FAIRLOCK.QUEUE k"), "[]");
+}
+
+#[test]
+fn a_session_is_renewed_before_anybody_is_heard_after_a_stall() {
+    let server = server();
+    let mut client = server.connect();
+    let token = client.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 9000");
+    let mut other = server.connect();
+    let before = other.int("PEXPIRETIME k");
+    let left = server.while_stopped(|| {
+        // A third of the lease has passed: a renewal is due.
+        sleep(Duration::from_millis(3500));
+        Blocked::send_on(other, "PEXPIRETIME k")
+    });
+    assert!(left.int() > before);
+    wait_until("it is held on", || client.token("k") == token);
+}

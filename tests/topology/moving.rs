@@ -1,0 +1,67 @@
+//! A slot on its way from one master to another, key by key.
+
+use fairlock_testing::cluster::{Cluster, Node};
+
+/// The keys of a lock without braces in its name.
+pub fn keys_of(lock: &str) -> [String; 3] {
+    let derived = |what| format!("redisson_lock_{what}:{{{lock}}}");
+    [lock.to_owned(), derived("queue"), derived("timeout")]
+}
+
+/// A slot on its way from one master to another, by the steps that redis-cli takes.
+pub struct Move<'c> {
+    pub cluster: &'c Cluster,
+    pub slot: usize,
+    pub from: &'c Node,
+    pub to: &'c Node,
+}
+
+impl<'c> Move<'c> {
+    /// Opens the slot at both nodes.
+    pub fn begin(cluster: &'c Cluster, slot: usize, from: usize, to: usize) -> Self {
+        let (from, to) = (&cluster.masters[from], &cluster.masters[to]);
+        to.run(&format!("CLUSTER SETSLOT {slot} IMPORTING {}", from.id));
+        from.run(&format!("CLUSTER SETSLOT {slot} MIGRATING {}", to.id));
+        Self {
+            cluster,
+            slot,
+            from,
+            to,
+        }
+    }
+
+    /// Moves keys. Those that are not there do not matter.
+    #[track_caller]
+    pub fn keys(&self, keys: &[String]) {
+        migrate(self.from, self.to, keys);
+    }
+
+    /// The slot is the new master's.
+    pub fn finish(self) {
+        let node = format!("CLUSTER SETSLOT {} NODE {}", self.slot, self.to.id);
+        for master in [self.to, self.from]
+            .into_iter()
+            .chain(&self.cluster.masters)
+        {
+            master.run(&node);
+        }
+    }
+
+    /// The slot stays where it was; no key has moved yet.
+    pub fn give_up(self) {
+        for node in [self.to, self.from] {
+            node.run(&format!("CLUSTER SETSLOT {} STABLE", self.slot));
+        }
+    }
+}
+
+#[track_caller]
+fn migrate(from: &Node, to: &Node, keys: &[String]) {
+    let keys = keys.join(" ");
+    // The key before the word KEYS is empty.
+    let reply = from.run(&format!(
+        "MIGRATE 127.0.0.1 {}  0 30000 KEYS {keys}",
+        to.port
+    ));
+    assert!(reply == "OK" || reply == "NOKEY", "{reply}");
+}
