@@ -252,7 +252,14 @@ mod tests {
         for text in ["127.0.0.1:9121", "[::1]:0", ":9121", "localhost:65535"] {
             assert_eq!(address(text), Ok(text.to_owned()));
         }
-        for text in ["", "9121", "localhost", "localhost:", ":65536", "127.0.0.1:http"] {
+        for text in [
+            "",
+            "9121",
+            "localhost",
+            "localhost:",
+            ":65536",
+            "127.0.0.1:http",
+        ] {
             assert!(address(text).is_err(), "{text}");
         }
         let both = "fairlock metrics --listen :0 --textfile a.prom";

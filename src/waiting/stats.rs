@@ -126,7 +126,11 @@ impl Durations {
         for recorded in histogram.iter_recorded() {
             // Those that are told apart from it no more lie above it.
             let least = histogram.lowest_equivalent(recorded.value_iterated_to());
-            for (count, _) in counts.iter_mut().zip(BOUNDS).filter(|(_, bound)| least <= *bound) {
+            for (count, _) in counts
+                .iter_mut()
+                .zip(BOUNDS)
+                .filter(|(_, bound)| least <= *bound)
+            {
                 *count += recorded.count_at_value();
             }
         }
@@ -144,7 +148,11 @@ impl Durations {
     }
 
     fn percentiles(&self) -> Percentiles {
-        let Some(histogram) = self.histogram.as_ref().filter(|histogram| !histogram.is_empty()) else {
+        let Some(histogram) = self
+            .histogram
+            .as_ref()
+            .filter(|histogram| !histogram.is_empty())
+        else {
             return Percentiles::default();
         };
         Percentiles {

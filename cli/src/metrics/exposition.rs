@@ -163,7 +163,10 @@ fn histogram(text: &mut String, metric: &Histogram, nodes: &[Node]) {
         }
         let all = sample(node, &[("le", "+Inf")], &count);
         let (sum, count) = (sample(node, &[], &seconds(sum)), sample(node, &[], &count));
-        let _ = writeln!(text, "{name}_bucket{all}\n{name}_sum{sum}\n{name}_count{count}");
+        let _ = writeln!(
+            text,
+            "{name}_bucket{all}\n{name}_sum{sum}\n{name}_count{count}"
+        );
     }
 }
 
