@@ -8,7 +8,9 @@
 # packaging/image/server.conf and docs/kubernetes.md. `make image` makes images without a registry to pull from.
 ARG BASE=redis:8.0-bookworm
 
-FROM rust:1.95-bookworm AS build
+# The toolchain of rust-toolchain.toml.
+FROM rust:1.95.0-bookworm AS build
+ENV RUSTUP_TOOLCHAIN=1.95.0
 RUN apt-get update \
     && apt-get install -y --no-install-recommends libclang-dev \
     && rm -rf /var/lib/apt/lists/*
