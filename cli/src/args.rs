@@ -13,16 +13,16 @@ const LONGEST: u128 = 4_503_599_627_370_496;
 
 const EXIT_CODES: &str = "\
 Exit codes:
-  64   the command line cannot be understood
-  69   no server can be reached, or it refuses
-  75   exec: the lock could not be had in time
+  64   the command line is invalid
+  69   no server can be reached, or it refuses the request
+  75   exec: the lock was not acquired in time
   76   exec: the lock was lost before the command had ended
-  78   watch: the server does not announce events, see --enable-events
-  126  exec: the command cannot be run
-  127  exec: the command is not there
-  else exec: the command's own status; 128 and the signal's number if it died of one";
+  78   watch: the server does not publish events, see --enable-events
+  126  exec: the command cannot be executed
+  127  exec: the command was not found
+  else exec: the command's own status; 128 plus the signal's number if a signal ended it";
 
-/// Runs commands under fairlock's locks, and shows what the locks do.
+/// Runs commands under fairlock's locks, and shows the state of the locks.
 #[derive(Debug, Parser)]
 #[command(name = "fairlock", version, after_help = EXIT_CODES)]
 pub struct Args {
@@ -52,19 +52,19 @@ pub enum Subcommand {
     Exec(ExecArgs),
     /// Shows the locks with waiters or a session, and how fast they change hands.
     ///
-    /// With a terminal a screen: n, o, h, l, w sort, / filters, q quits. Without one, or with --once or
-    /// --json, lines. The keyspace is not searched. In a cluster all masters are shown.
+    /// On a terminal it is a screen: n, o, h, l and w sort, / filters, q quits. Without a terminal, or with
+    /// --once or --json, it prints lines. The keyspace is not searched. In a cluster it shows all masters.
     Top(TopArgs),
-    /// Prints what happens to locks, as it happens.
+    /// Prints the events of locks as they happen.
     ///
-    /// A line an event, with what the lock is like when the event has come. The server has to announce
-    /// such events: --enable-events sees to that.
+    /// Each line has an event and the state of the lock after it. The server must publish such events;
+    /// --enable-events makes it do so.
     Watch(WatchArgs),
-    /// Prints what INFO fairlock says, as Prometheus reads it.
+    /// Prints the fields of INFO fairlock for Prometheus.
     ///
-    /// In a cluster it is that of all masters. With --listen Prometheus gets it by HTTP, until SIGTERM. With
-    /// --textfile it is written into a file for node_exporter, again and again until SIGTERM, which takes
-    /// the file away.
+    /// In a cluster, the fields of all masters. With --listen Prometheus gets them by HTTP, until SIGTERM.
+    /// With --textfile they are written into a file for node_exporter, again and again until SIGTERM, which
+    /// removes the file.
     Metrics(MetricsArgs),
 }
 
@@ -75,20 +75,20 @@ pub struct ExecArgs {
     /// The lock.
     #[arg(value_parser = clap::builder::OsStringValueParser::new())]
     pub key: OsString,
-    /// How long to wait for the lock at most, such as 500ms, 10s or 2m; 0 tries once. Without it,
+    /// How long to wait for the lock, such as 500ms, 10s or 2m; 0 tries once. Without this option it waits
     /// as long as it takes.
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub wait: Option<Duration>,
     /// How long the lock outlives a server that dies [default: the server's fairlock.lease].
     #[arg(long, value_name = "DURATION", value_parser = positive)]
     pub lease: Option<Duration>,
-    /// Who asks [default: HOST:PID:UUID]. Two that ask as one owner hold the lock together.
+    /// The owner [default: HOST:PID:UUID]. Two callers with the same owner hold the lock together.
     #[arg(long)]
     pub owner: Option<OsString>,
     /// What to do with the command if the lock is lost.
     #[arg(long, value_enum, default_value_t = OnLoss::Terminate)]
     pub on_loss: OnLoss,
-    /// How long after SIGTERM the command gets SIGKILL; at most a third of the lease.
+    /// Time between SIGTERM and SIGKILL; at most a third of the lease.
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration)]
     pub grace: Duration,
     /// How long to go on asking if the server goes away during the wait.
@@ -102,34 +102,34 @@ pub struct ExecArgs {
 /// What to do with the command if the lock is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum OnLoss {
-    /// End it.
+    /// End the command.
     Terminate,
-    /// Let it go on; the exit code is 76 all the same.
+    /// Let the command go on; the exit code is still 76.
     Ignore,
 }
 
 /// The locks with waiters or a session, and how fast they change hands.
 #[derive(Debug, clap::Args)]
 pub struct TopArgs {
-    /// Time between two looks.
+    /// Time between two refreshes.
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = positive)]
     pub interval: Duration,
     /// What to sort by.
     #[arg(long, value_enum, default_value_t = Sort::Waiting)]
     pub sort: Sort,
-    /// Sort the other way round.
+    /// Reverse the order.
     #[arg(long)]
     pub reverse: bool,
-    /// Show only locks whose name, holder or next waiter contains this, whatever its case.
+    /// Show only locks whose name, holder or next waiter contains this text, ignoring case.
     #[arg(long, default_value = "", hide_default_value = true)]
     pub filter: String,
-    /// How many locks to ask each server for, the busiest first.
+    /// How many locks to ask each server for, those with most waiters first.
     #[arg(long, value_name = "COUNT", default_value_t = 1000)]
     pub limit: u32,
-    /// Print one look and end.
+    /// Print once and exit.
     #[arg(long)]
     pub once: bool,
-    /// Print an object of JSON a look.
+    /// Print a JSON object at each refresh.
     #[arg(long)]
     pub json: bool,
 }
@@ -139,9 +139,9 @@ pub struct TopArgs {
 pub enum Sort {
     /// Most waiters first.
     Waiting,
-    /// Held for longest first.
+    /// Longest held first.
     Held,
-    /// The lease that ends first first.
+    /// Leases that end soonest first.
     Lease,
     /// By the lock's name.
     Name,
@@ -149,7 +149,7 @@ pub enum Sort {
     Holder,
 }
 
-/// What happens to locks, as it happens.
+/// The events of locks as they happen.
 #[derive(Debug, clap::Args)]
 pub struct WatchArgs {
     /// The locks.
@@ -158,15 +158,15 @@ pub struct WatchArgs {
     /// Print only the module's own events, not those of plain commands on the key.
     #[arg(long)]
     pub own: bool,
-    /// Make the server announce the events, if it does not, by CONFIG SET notify-keyspace-events.
+    /// Make the server publish the events, if it does not, with CONFIG SET notify-keyspace-events.
     #[arg(long)]
     pub enable_events: bool,
-    /// Print an object of JSON an event.
+    /// Print a JSON object for each event.
     #[arg(long)]
     pub json: bool,
 }
 
-/// What INFO fairlock says, as Prometheus reads it.
+/// The fields of INFO fairlock, for Prometheus.
 #[derive(Debug, clap::Args)]
 pub struct MetricsArgs {
     /// Answer HTTP requests at this address, HOST:PORT; :PORT is all addresses of this machine. /metrics is
@@ -174,11 +174,11 @@ pub struct MetricsArgs {
     /// have the module.
     #[arg(long, value_name = "ADDRESS", value_parser = address, conflicts_with = "textfile")]
     pub listen: Option<String>,
-    /// Write into this file, in the folder that node_exporter's --collector.textfile.directory names.
+    /// Write into this file, in the directory that node_exporter's --collector.textfile.directory names.
     /// Its name must end in .prom.
     #[arg(long, value_name = "PATH", value_parser = prom)]
     pub textfile: Option<PathBuf>,
-    /// Time between two looks.
+    /// Time between two writes.
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = positive, requires = "textfile")]
     pub interval: Duration,
 }

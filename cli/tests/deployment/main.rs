@@ -61,7 +61,10 @@ fn what_kubernetes_does_not_know_is_found() {
     for (what, other) in [
         ("readOnlyRootFilesystem:", "readOnlyRootFileSystem:"),
         ("failureThreshold: 150", "failureThreshold: often"),
-        ("  serviceName: fairlock-pods\n", "  service: fairlock-pods\n"),
+        (
+            "  serviceName: fairlock-pods\n",
+            "  service: fairlock-pods\n",
+        ),
     ] {
         let bad = good.replace(what, other);
         assert_ne!(bad, good, "{what}");
@@ -89,7 +92,10 @@ fn the_manifests_fit_together() {
     let set = &kind(&all, "StatefulSet")["spec"];
     let labels = &set["template"]["metadata"]["labels"];
     assert_eq!(&set["selector"]["matchLabels"], labels);
-    assert_eq!(&kind(&all, "PodDisruptionBudget")["spec"]["selector"]["matchLabels"], labels);
+    assert_eq!(
+        &kind(&all, "PodDisruptionBudget")["spec"]["selector"]["matchLabels"],
+        labels
+    );
     for service in all.iter().filter(|document| document["kind"] == "Service") {
         assert_eq!(&service["spec"]["selector"], labels);
     }
@@ -116,7 +122,10 @@ fn the_manifests_fit_together() {
     let secret = &kind(&all, "Secret")["stringData"];
     let acl = secret["users.acl"].as_str().expect("users");
     let url = secret["metrics-url"].as_str().expect("a URL");
-    let (user, rest) = url.trim_start_matches("redis://").split_once(':').expect("a user");
+    let (user, rest) = url
+        .trim_start_matches("redis://")
+        .split_once(':')
+        .expect("a user");
     let (password, _) = rest.split_once('@').expect("a password");
     let has = |line: &str| line.starts_with(&format!("user {user} on >{password} "));
     assert!(acl.lines().any(has), "{acl}");
@@ -142,9 +151,15 @@ fn the_charts_values_have_the_containers_and_probes_of_the_manifests() {
         assert_eq!(server[probe], values[probe]["customProbe"], "{probe}");
     }
     let volume = &values["extraVolumes"][0]["name"];
-    assert_eq!(volume, &values["extraInitContainers"][0]["volumeMounts"][0]["name"]);
+    assert_eq!(
+        volume,
+        &values["extraInitContainers"][0]["volumeMounts"][0]["name"]
+    );
     let mount = &values["extraVolumeMounts"][0];
-    assert_eq!((volume, mount["mountPath"].as_str()), (&mount["name"], Some(POD_FOLDER)));
+    assert_eq!(
+        (volume, mount["mountPath"].as_str()),
+        (&mount["name"], Some(POD_FOLDER))
+    );
     let options = values["valkeyConfig"].as_str().expect("options");
     let load = format!("loadmodule {POD_FOLDER}/libfairlock.so");
     assert!(options.lines().any(|line| line == load), "{options}");
@@ -196,7 +211,11 @@ fn compose_knows_all_that_its_file_says() {
     assert!(error.contains("FAIRLOCK_PASSWORD"), "{error}");
     let folder = tempfile::tempdir().expect("a folder");
     let bad = folder.path().join("compose.yaml");
-    fs::write(&bad, text("compose.yaml").replace("read_only:", "readonly:")).expect("written");
+    fs::write(
+        &bad,
+        text("compose.yaml").replace("read_only:", "readonly:"),
+    )
+    .expect("written");
     let error = compose(&bad, Some("secret")).expect_err("an unknown word");
     assert!(error.contains("readonly"), "{error}");
 }
@@ -210,7 +229,10 @@ fn the_dockerfile_compose_and_the_configuration_name_the_same_files() {
     for (path, pages) in [
         ("/etc/fairlock/conf.d/", vec![&server, &compose]),
         ("/etc/redis/fairlock.conf", vec![&server, &docker]),
-        ("/usr/lib/redis/modules/libfairlock.so", vec![&server, &docker]),
+        (
+            "/usr/lib/redis/modules/libfairlock.so",
+            vec![&server, &docker],
+        ),
         ("/etc/fairlock/server.conf", vec![&docker]),
     ] {
         for page in pages {
@@ -218,11 +240,20 @@ fn the_dockerfile_compose_and_the_configuration_name_the_same_files() {
         }
     }
     // What is copied is there, and the toolchain is the one that the sources are built with.
-    for file in ["packaging/image/health", "packaging/image/server.conf", "scripts/options"] {
-        assert!(docker.contains(file) && root().join(file).exists(), "{file}");
+    for file in [
+        "packaging/image/health",
+        "packaging/image/server.conf",
+        "scripts/options",
+    ] {
+        assert!(
+            docker.contains(file) && root().join(file).exists(),
+            "{file}"
+        );
     }
     let toolchain = text("rust-toolchain.toml");
-    let channel = toolchain.lines().find_map(|line| line.strip_prefix("channel = \""));
+    let channel = toolchain
+        .lines()
+        .find_map(|line| line.strip_prefix("channel = \""));
     let channel = channel.expect("a channel").trim_end_matches('"');
     let image = format!("FROM rust:{channel}-bookworm AS build\nENV RUSTUP_TOOLCHAIN={channel}\n");
     assert!(docker.contains(&image), "{image} is not in: {docker}");

@@ -245,7 +245,7 @@ fn transcripts(page: &str) -> Vec<(usize, Vec<&str>)> {
     found
 }
 
-fn root() -> &'static Path {
+pub(super) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
@@ -257,7 +257,7 @@ fn pages() -> Vec<PathBuf> {
 }
 
 /// All files of a kind in a folder and those below.
-fn files(folder: &Path, kind: &str) -> Vec<PathBuf> {
+pub(super) fn files(folder: &Path, kind: &str) -> Vec<PathBuf> {
     let mut files = Vec::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
@@ -273,7 +273,7 @@ fn files(folder: &Path, kind: &str) -> Vec<PathBuf> {
     files
 }
 
-fn text(path: &Path) -> String {
+pub(super) fn text(path: &Path) -> String {
     fs::read_to_string(path).expect("a page")
 }
 

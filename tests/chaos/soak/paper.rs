@@ -33,15 +33,15 @@ fn text(rows: &[Row], found: &[Violation], seconds: u64, server: &Server) -> Str
     let mut text = format!(
         "# Soak
 
-Written by `make soak`; do not edit. {seconds} seconds of mixed load on one server, Redis {version}, with an append-only
-file: clients that block (with and without WAIT, some with a session), poll, try once, use transactions or
-Redisson's scripts (in turn intercepted and not), renew, cancel, come again while they hold, hold beyond their lease,
-and die; beside them locks of 50 new names a second. What the clients saw was checked as in
-[chaos](chaos.md).
+Written by `make soak`; do not edit. This was a run of {seconds} seconds with mixed load on one server, Redis {version}, with an
+append-only file. Clients block (with and without WAIT, some with a session), poll, try once, or use transactions. Others use
+Redisson's scripts, alternately intercepted and not. They renew, cancel, acquire again while they hold the lock, stay past the
+end of their lease, and die. Other clients use locks with 50 new names a second. What the clients saw was checked as in
+[Chaos](chaos.md).
 
-It fails if the median of the last tenth is above that of the second tenth (the first is for warming up) by more
-than {MORE_PERCENT} % and {MORE_MB} MB for memory, or {MORE_FDS} for file descriptors; or if the checker has found anything.
-Here it has found {what_was_found}.
+The run fails if the median of the last tenth exceeds that of the second tenth (the first is for warming up) by more than
+{MORE_PERCENT} % and {MORE_MB} MB for memory, or by more than {MORE_FDS} for file descriptors. It also fails if the checker finds a
+violation. In this run it found {what_was_found}.
 
 ![Memory, descriptors, latency over time](soak.svg)
 
@@ -63,7 +63,7 @@ Here it has found {what_was_found}.
         writeln!(text, "| {name} | {start:.2} | {end:.2} |").expect("text");
     }
     text += "
-The wait is that behind other holders, who hold up to 16 ms: it is a measure of the load, and of how steady it is.
+A waiter waits for other holders, each of which holds the lock for up to 16 ms. So the wait measures the load, and how steady it is.
 
 | second | used MB | RSS MB | descriptors | hand-offs/s | acquired/s | p50 ms | p99 ms |
 |---|---|---|---|---|---|---|---|
