@@ -200,7 +200,8 @@ impl SharedHolders {
         if at < holder.lease_end
             && let Some(session) = &mut holder.session
         {
-            self.renewals.remove(&(session.renew_at, Owner::clone(&owner)));
+            self.renewals
+                .remove(&(session.renew_at, Owner::clone(&owner)));
             session.renew_at = 0;
             self.renewals.insert((0, Owner::clone(&owner)));
         }

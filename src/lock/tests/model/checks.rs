@@ -93,7 +93,10 @@ impl World {
         let joined: Vec<usize> = queue.map(|place| place.owner).collect();
         ensure!(queued == joined, "joined: {joined:?}, queued: {queued:?}");
         for (place, (_, waiter)) in self.oracle.queue.iter().zip(&self.state.queue) {
-            ensure!(place.limit == waiter.limit.shown(), "{place:?}, but {waiter:?}");
+            ensure!(
+                place.limit == waiter.limit.shown(),
+                "{place:?}, but {waiter:?}"
+            );
             ensure!(agree(*place, waiter), "{place:?}, but {waiter:?}");
         }
         Ok(())
@@ -216,7 +219,10 @@ impl World {
             let lives = head.life.lasts(self.now, self.grace) || self.oracle.is_kept(*head, false);
             let shared = self.oracle.holders.iter().all(|of| !of.is_exclusive());
             let swept = head.life != Life::Left || self.gone.is_empty();
-            ensure!(lives || !shared || !swept, "{head:?} is dead, and keeps others waiting");
+            ensure!(
+                lives || !shared || !swept,
+                "{head:?} is dead, and keeps others waiting"
+            );
             return Ok(());
         }
         let polling = !matches!(head.life, Life::Blocked(_) | Life::Left);

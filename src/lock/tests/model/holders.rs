@@ -218,7 +218,8 @@ impl Oracle {
             Leaving::All => holder.since == since,
         };
         let leaving = self.holders.iter().position(leaves);
-        self.holders.remove(leaving.ok_or("released, and nobody gives it up")?);
+        self.holders
+            .remove(leaving.ok_or("released, and nobody gives it up")?);
         Ok(())
     }
 
@@ -226,7 +227,8 @@ impl Oracle {
     pub(super) fn lease_ended(&mut self, since: Option<u64>, now: Now) -> Checked {
         let ended = |holder: &Holder| holder.is_over(now) && holder.since == since;
         let ended = self.holders.iter().position(ended);
-        self.holders.remove(ended.ok_or("a lease has ended too early")?);
+        self.holders
+            .remove(ended.ok_or("a lease has ended too early")?);
         Ok(())
     }
 }

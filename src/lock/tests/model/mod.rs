@@ -130,7 +130,12 @@ const SESSIONS: Scope = Scope {
 /// Our waiters and Redisson's in one queue, whose scripts are intercepted.
 const SCRIPTS: Scope = Scope {
     name: "scripts",
-    owners: &[Kind::EXCLUSIVE, Kind::EXCLUSIVE, Kind::Redisson, Kind::Redisson],
+    owners: &[
+        Kind::EXCLUSIVE,
+        Kind::EXCLUSIVE,
+        Kind::Redisson,
+        Kind::Redisson,
+    ],
     slots: 1,
     waits: &[Wait::Block, Wait::Poll],
     most_holds: 1,
@@ -229,7 +234,11 @@ const LIMITED: Scope = Scope {
 /// Owners who ask now for themselves and now to share, and some who tolerate fewer than others.
 const UPGRADES: Scope = Scope {
     name: "upgrades",
-    owners: &[Kind::Ours(&[0, 1]), Kind::Ours(&[0, 2]), Kind::Ours(&[0, 2])],
+    owners: &[
+        Kind::Ours(&[0, 1]),
+        Kind::Ours(&[0, 2]),
+        Kind::Ours(&[0, 2]),
+    ],
     slots: 2,
     waits: &[Wait::Block, Wait::Poll, Wait::Try],
     renewals: &[],

@@ -2,8 +2,8 @@
 //! what it does to the keys, and how the server mends the queue behind it.
 
 use super::action::Step;
-use super::life::Life;
 use super::holders::{Holder, Leaving};
+use super::life::Life;
 use super::oracle::{Asking, Cause, Checked, Queued, ensure, index};
 use super::scope::Scope;
 use super::world::{NAMES, World};

@@ -2,8 +2,8 @@
 //! later, and looks at a lock when it is due.
 
 use super::action::Step;
-use super::life::Life;
 use super::holders::Leaving;
+use super::life::Life;
 use super::oracle::{Cause, Checked, ensure};
 use super::scope::Scope;
 use super::world::{Lost, NAMES, World};
@@ -144,7 +144,9 @@ impl World {
             self.look(step, scope)?;
             ensure!(!self.is_overdue(), "a lock that is due is not brought on");
         }
-        let lost = relied_on.iter().find(|owner| !self.oracle.is_holder(**owner));
+        let lost = relied_on
+            .iter()
+            .find(|owner| !self.oracle.is_holder(**owner));
         ensure!(
             lost.is_none() || !punctual,
             "the lease of {lost:?} has ended, the connection has not"

@@ -1,8 +1,8 @@
 //! What a server does with the rules for each step, and what the answer must be.
 
 use super::action::{Action, Step};
-use super::life::Life;
 use super::holders::{Holder, Leaving};
+use super::life::Life;
 use super::oracle::{Asking, Cause, Checked, ensure};
 use super::scope::{Scope, Wait};
 use super::world::{NAMES, World};
@@ -287,7 +287,10 @@ impl World {
         self.check_lease(owner, lease)?;
         let stored = self.stored_lease_end(owner);
         let told = self.now.after(renewed);
-        ensure!(stored == Some(told), "told {told}, renewed until {stored:?}");
+        ensure!(
+            stored == Some(told),
+            "told {told}, renewed until {stored:?}"
+        );
         Ok(())
     }
 

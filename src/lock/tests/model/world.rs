@@ -150,12 +150,7 @@ impl World {
 
     /// Lets clients hear what happened, and works out when the lock is due next. Returns how often
     /// the lock was given up.
-    pub(super) fn hear(
-        &mut self,
-        cause: Cause,
-        step: Step,
-        scope: &Scope,
-    ) -> Checked<usize> {
+    pub(super) fn hear(&mut self, cause: Cause, step: Step, scope: &Scope) -> Checked<usize> {
         let scene = Scene {
             now: self.now,
             grace: self.grace,
