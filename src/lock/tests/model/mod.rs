@@ -268,6 +268,7 @@ const READERS_LUA: Scope = Scope {
     name: "readers_lua",
     owners: &[Kind::READER, Kind::READER, Kind::Redisson],
     faults: &[Fault::TimeOut, Fault::Restart],
+    patience: 2,
     ..LUA
 };
 
@@ -356,4 +357,9 @@ fn readers_scripts() {
 #[test]
 fn readers_lua() {
     explore(&READERS_LUA);
+}
+
+#[test]
+fn probe_lua_exclusive() {
+    explore(&Scope { name: "probe", owners: &[Kind::EXCLUSIVE, Kind::EXCLUSIVE, Kind::Redisson], patience: 3, ..READERS_LUA });
 }

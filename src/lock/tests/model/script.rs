@@ -208,6 +208,7 @@ impl World {
         let head = self.state.queue.first().map(|entry| &entry.0);
         if self.state.turn.as_ref().map(|turn| &turn.owner) != head {
             self.state.turn = None;
+            self.oracle.turn = None;
         }
     }
 }

@@ -137,7 +137,8 @@ impl World {
             self.oracle.queue[index].life = asking.life;
             self.oracle.queue[index].limit = asking.limit;
             let has_room = self.oracle.has_room(asking.limit, now);
-            self.oracle.turn = self.oracle.turn.filter(|_| has_room);
+            let stays = |(of, _): &(usize, _)| *of != asking.owner || has_room;
+            self.oracle.turn = self.oracle.turn.filter(stays);
         }
         self.hear(Cause::asked(asking), step, scope)?;
         Ok(())
