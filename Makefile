@@ -5,6 +5,7 @@ SHELL := /bin/bash
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 ASAN = target/asan
+HOST = $$(rustc -vV | sed -n 's/^host: //p')
 MODULE = $${CARGO_TARGET_DIR:-target}/release/libfairlock.so
 
 .PHONY: help setup setup-tests build module companion run cluster test test-redisson test-matrix test-arm64 fingerprints check fmt \
@@ -93,13 +94,14 @@ fuzz-coverage: setup ## Arguments, scripts and rules by the code that is reached
 	@scripts/setup --fuzz
 	@scripts/test/fuzz-coverage $${FUZZ_SECONDS:-600}
 
-# The compiler takes this flag on its stable release only when it is told to.
-test-asan: setup-tests ## The black-box tests with a module that is built for the address sanitiser
+# The compiler takes this flag on its stable release only when it is told to. The tests themselves are built without.
+test-asan: setup-tests ## The black-box tests with a module that is built for the address sanitiser (ASAN_TESTS)
 	@scripts/test/asan-runtime $(CURDIR)/$(ASAN)/runtime.so
+	RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address \
+	    cargo build --locked --lib --target $(HOST) --target-dir $(ASAN)
+	FAIRLOCK_TEST_MODULE=$(CURDIR)/$(ASAN)/$(HOST)/debug/libfairlock.so \
 	FAIRLOCK_TEST_WRAPPER="$(CURDIR)/scripts/test/with-asan $(CURDIR)/$(ASAN)/runtime.so" \
-	    RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address CARGO_TARGET_DIR=$(ASAN) \
-	    ASAN_OPTIONS=detect_leaks=0 \
-	    cargo test --locked --target $$(rustc -vV | sed -n 's/^host: //p') --test black_box
+	    cargo test --locked --workspace --test black_box -- $(ASAN_TESTS)
 
 test-valgrind: setup-tests ## The black-box tests with the server under valgrind; takes long
 	@scripts/setup --counts
@@ -134,7 +136,7 @@ COMPANION = $(dir $(MODULE))fairlock
 INSTALL = DESTDIR="$(DESTDIR)" bindir="$(bindir)" mandir="$(mandir)" moduledir="$(moduledir)" \
     confdir="$(confdir)" MODULE="$(MODULE)" COMPANION="$(COMPANION)" scripts/package/install
 
-# Built from their sources, into target/tools, when first needed.
+# Put into target/tools when first needed.
 CARGO_DEB = cargo-deb 3.8.0
 CARGO_DENY = cargo-deny 0.20.2
 # What `make deny` looks at. "bans licenses sources" needs no database of known faults.

@@ -105,39 +105,13 @@ impl fmt::Display for Error {
             Self::Contradiction => {
                 out.write_str("ERR syntax error: only one of WAIT, NOWAIT and ENQUEUE can be given")
             }
-            Self::Duration(option) => write!(
-                out,
-                "ERR {option} is not a whole number of milliseconds from 1 to {LONGEST}"
-            ),
-            Self::WaitForNothing => write!(
-                out,
-                "ERR WAIT is not a whole number of milliseconds from 1 to {LONGEST}: \
-                 to try once say NOWAIT"
-            ),
-            Self::HolderLimit => write!(
-                out,
-                "ERR SHARED limit is not a whole number from 1 to {MOST_HOLDERS}"
-            ),
-            Self::Token => write!(
-                out,
-                "ERR TOKEN is not a whole number from 1 to {}",
-                i64::MAX
-            ),
-            Self::Limit("count") => write!(
-                out,
-                "ERR LIMIT count is not a whole number from 0 to {}, or -1 for all",
-                i64::MAX
-            ),
-            Self::Limit(part) => write!(
-                out,
-                "ERR LIMIT {part} is not a whole number from 0 to {}",
-                i64::MAX
-            ),
-            Self::Count => write!(
-                out,
-                "ERR COUNT is not a whole number from 0 to {}, or -1 for all",
-                i64::MAX
-            ),
+            Self::Duration(option) => milliseconds(out, option, ""),
+            Self::WaitForNothing => milliseconds(out, "WAIT", ": to try once say NOWAIT"),
+            Self::HolderLimit => number(out, "SHARED limit", 1, MOST_HOLDERS, ""),
+            Self::Token => number(out, "TOKEN", 1, i64::MAX, ""),
+            Self::Limit("count") => number(out, "LIMIT count", 0, i64::MAX, ", or -1 for all"),
+            Self::Limit(part) => number(out, &format!("LIMIT {part}"), 0, i64::MAX, ""),
+            Self::Count => number(out, "COUNT", 0, i64::MAX, ", or -1 for all"),
             Self::After => out.write_str(
                 "ERR AFTER is not a cursor that FAIRLOCK.LOCKS has replied of late: begin without it",
             ),
@@ -194,6 +168,28 @@ impl fmt::Display for Error {
             }
         }
     }
+}
+
+/// An argument is no whole number in this range.
+fn number(
+    out: &mut fmt::Formatter<'_>,
+    argument: &str,
+    least: i64,
+    most: i64,
+    hint: &str,
+) -> fmt::Result {
+    write!(
+        out,
+        "ERR {argument} is not a whole number from {least} to {most}{hint}"
+    )
+}
+
+/// An argument is no duration in range.
+fn milliseconds(out: &mut fmt::Formatter<'_>, option: &str, hint: &str) -> fmt::Result {
+    write!(
+        out,
+        "ERR {option} is not a whole number of milliseconds from 1 to {LONGEST}{hint}"
+    )
 }
 
 /// What a blocked client is told when its lock is at another node now, as by the server itself.

@@ -83,7 +83,10 @@ const VERSION: i32 = 10_000 * number(env!("CARGO_PKG_VERSION_MAJOR"))
     + number(env!("CARGO_PKG_VERSION_PATCH"));
 
 /// A part of the version.
-#[expect(clippy::panic, reason = "what is no number does not compile")]
+#[expect(
+    clippy::panic,
+    reason = "a version that is not numeric fails the build"
+)]
 const fn number(part: &str) -> i32 {
     let Ok(number) = i32::from_str_radix(part, 10) else {
         panic!("a part of the version is no number")

@@ -65,8 +65,9 @@ pub enum Subcommand {
     Watch(WatchArgs),
     /// Prints the fields of INFO fairlock for Prometheus.
     ///
-    /// In a cluster, the fields of all masters. With --textfile they are written into a file for
-    /// node_exporter, again and again until SIGTERM, which removes the file.
+    /// In a cluster, the fields of all masters. With --listen Prometheus gets them by HTTP, until SIGTERM.
+    /// With --textfile they are written into a file for node_exporter, again and again until SIGTERM, which
+    /// removes the file.
     Metrics(MetricsArgs),
 }
 
@@ -185,6 +186,11 @@ pub struct WatchArgs {
 /// The fields of INFO fairlock, for Prometheus.
 #[derive(Debug, clap::Args)]
 pub struct MetricsArgs {
+    /// Answer HTTP requests at this address, HOST:PORT; :PORT is all addresses of this machine. /metrics is
+    /// for Prometheus, /healthz says whether this program is well, /readyz whether all servers answer and
+    /// have the module.
+    #[arg(long, value_name = "ADDRESS", value_parser = address, conflicts_with = "textfile")]
+    pub listen: Option<String>,
     /// Write into this file, in the directory that node_exporter's --collector.textfile.directory names.
     /// Its name must end in .prom.
     #[arg(long, value_name = "PATH", value_parser = prom)]
@@ -200,6 +206,14 @@ fn prom(text: &str) -> Result<PathBuf, String> {
         return Err("node_exporter reads only files whose names end in .prom".to_owned());
     }
     Ok(path)
+}
+
+fn address(text: &str) -> Result<String, String> {
+    let port = text.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
+    match port {
+        Some(Ok(_)) => Ok(text.to_owned()),
+        _ => Err("write 127.0.0.1:9121, [::1]:9121, or :9121 for all addresses".to_owned()),
+    }
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
@@ -265,6 +279,25 @@ mod tests {
         for text in ["0", "1000001", "-1", "two"] {
             assert!(limit(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn what_is_listened_at_has_a_port() {
+        for text in ["127.0.0.1:9121", "[::1]:0", ":9121", "localhost:65535"] {
+            assert_eq!(address(text), Ok(text.to_owned()));
+        }
+        for text in [
+            "",
+            "9121",
+            "localhost",
+            "localhost:",
+            ":65536",
+            "127.0.0.1:http",
+        ] {
+            assert!(address(text).is_err(), "{text}");
+        }
+        let both = "fairlock metrics --listen :0 --textfile a.prom";
+        assert!(Args::try_parse_from(both.split(' ')).is_err());
     }
 
     #[test]

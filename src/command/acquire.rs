@@ -224,6 +224,9 @@ impl Request<'_> {
     fn decide(&self, ctx: &Ctx, step: &mut Step<'_, OpenLock<'_>>) -> Result<Answer, Error> {
         let ask = self.ask();
         step.state.require_holders()?;
+        if !self.limit.is_exclusive() {
+            step.state.expect_shared().map_err(|_| Error::WrongType)?;
+        }
         if let Err(moving) = step.state.require_queue()
             && step.state.holds(&self.owner) == Holds::None
         {

@@ -25,7 +25,7 @@ thread_local! {
     static RUN: String = run_id();
 }
 
-/// A command's arguments, whoever keeps them.
+/// A command's arguments, wherever they are kept.
 pub trait Words<'a>: Copy {
     /// The bytes of an argument.
     fn get(self, index: usize) -> Option<&'a [u8]>;

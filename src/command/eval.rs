@@ -2,7 +2,7 @@
 //! `FAIRLOCK.EVALSHA sha1 numkeys [key ...] [arg ...]`
 //!
 //! What an intercepted EVAL or EVALSHA of one of Redisson's fair-lock scripts becomes, as MONITOR,
-//! SLOWLOG and commandstats show it. Nobody needs to send it.
+//! SLOWLOG and commandstats show it. Clients need not send it.
 
 use std::ffi::CStr;
 

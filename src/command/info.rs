@@ -9,7 +9,7 @@
 //! - `token`: the holder's fencing token, nil if it has none;
 //! - `session`: whether the lock is bound to a connection (RESP2: 1 or 0);
 //! - `waiting`: number of waiters;
-//! - `next`: the head of the queue, nil if nobody waits;
+//! - `next`: the head of the queue, nil if there is no waiter;
 //! - `holders`: number of holders;
 //! - `limit`: how many holders all holders tolerate, 1 if the lock is held exclusively; 0 when free, or if they
 //!   tolerate any number.

@@ -15,7 +15,7 @@
 //! tell whose they are. A replica knows of none; in a cluster each server knows its own.
 //!
 //! Read-only, O(log N + count) with N such locks: the keyspace is not searched. A user who may read few of
-//! many locks is told of `more` before `count` are found, so that nobody else waits for the search.
+//! many locks is told of `more` before `count` are found, so that other clients do not wait for the search.
 
 use std::ffi::CStr;
 use std::rc::Rc;

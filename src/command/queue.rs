@@ -2,7 +2,7 @@
 //!
 //! The waiters in order, each as `[owner, "blocked" | "polling", ms to deadline, limit]`; the deadline of
 //! a blocked waiter is -1. The limit is how many holders it tolerates: 1 is exclusive, 0 is SHARED without a limit. LIMIT shows `count` waiters (-1: all) from the 0-based `offset`.
-//! Read-only; a replica shows the keys it has, and nobody as blocked. O(offset + count).
+//! Read-only; a replica shows the keys it has, and no waiter as blocked. O(offset + count).
 
 use std::ffi::CStr;
 

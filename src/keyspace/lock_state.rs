@@ -307,7 +307,7 @@ impl State for OpenLock<'_> {
         &mut self.tracked.session
     }
 
-    /// Announced between the key events of what it caused and of what it causes.
+    /// Published at once, so that the module's events come between the right key events.
     fn emit(&mut self, event: Event) {
         if let Some(name) = own_event(&event) {
             self.ctx.notify(NotifyEvent::MODULE, name, &self.names.lock);

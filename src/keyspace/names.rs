@@ -9,7 +9,7 @@ use foldhash::fast::RandomState;
 
 use crate::server::{Str, string};
 
-/// How many locks' names are remembered, a power of two. Whoever releases a lock has acquired it,
+/// How many locks' names are remembered, a power of two. The client that releases a lock has acquired it,
 /// most often a moment ago.
 const REMEMBERED: usize = 256;
 

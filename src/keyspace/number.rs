@@ -2,7 +2,7 @@
 
 use crate::lock::Millis;
 
-/// Any number of so many digits is one of 64 bits.
+/// A number with this many digits always fits 64 bits.
 const NEVER_TOO_MANY: usize = 18;
 
 /// A whole number as the server would read it in a command.
@@ -50,6 +50,7 @@ pub fn number(bytes: &[u8]) -> Option<i64> {
 
 /// A score as an instant. Foreign scores can be fractions, negative, huge.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+#[must_use]
 pub fn instant(score: f64) -> Millis {
     // `as` takes what is out of range to the nearest end, and no number to 0.
     score as Millis

@@ -90,7 +90,7 @@ pub fn farthest_token(rules: &Rules, now: Now) -> i64 {
     i64::try_from(now.micros.saturating_add(skew)).unwrap_or(0)
 }
 
-/// The token of whoever holds the lock with this key.
+/// The token in the lock's hash.
 pub(super) fn token_of(lock: &Key<'_>) -> Option<i64> {
     let token = TOKEN.with(|field| lock.hash_get(field))?;
     number(token.as_slice()).filter(|token| *token > 0)
@@ -119,7 +119,7 @@ impl<'c> OpenLock<'c> {
         let touched = matches!(state, QueueView::Touched | QueueView::TouchedByScript);
         let frozen = state == QueueView::Hidden;
         let lock = ctx.open(&names.lock, Access::Write);
-        // Most often nobody waits and nobody will: to see that there is no key is cheaper.
+        // Most often there are no waiters: looking for a key that does not exist is cheaper by a read.
         let access = if frozen || (tracked.line.is_empty() && !touched) {
             Access::Read
         } else {
@@ -234,7 +234,7 @@ impl<'c> OpenLock<'c> {
         self.lease_end = LeaseEnd::Is(None);
     }
 
-    /// QueueView and deadlines last as long as anyone waits: an expiry that somebody has put on them
+    /// Queue and deadlines last as long as anyone waits: an expiry that somebody has put on them
     /// (Redisson's `expire()` does) would throw the waiters away.
     fn persist_queue(&mut self) {
         for key in [&mut self.queue, &mut self.scores] {
@@ -303,7 +303,7 @@ impl<'c> OpenLock<'c> {
     }
 
     /// All tokens from now on are greater than this one, which the holder has. What somebody has put far
-    /// ahead for one lock is no other lock's affair.
+    /// ahead for one lock does not count for other locks.
     pub(super) fn learn(&mut self, token: i64) {
         let next = (*self.greatest).saturating_add(1);
         if token <= next.max(farthest_token(self.rules, self.now)) {

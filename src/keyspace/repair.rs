@@ -91,7 +91,7 @@ fn read_scores(scores: &mut Key<'_>) -> HashMap<Owner, Millis> {
 }
 
 /// The queue as it should be: who is listed, in that order and once; waiters that live here but
-/// are not listed, before whoever came after them, and before strangers that joined behind them;
+/// are not listed, before the waiters that came after them, and before strangers that joined behind them;
 /// then owners that have only a score, if it is not over, in the order of their scores.
 fn merge(
     listed: &[Owner],

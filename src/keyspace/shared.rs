@@ -51,7 +51,22 @@ fn named_holders(lock: &Key<'_>) -> Vec<Owner> {
     holders.map(|(name, _)| Owner::from(name)).collect()
 }
 
-impl<'c> OpenLock<'c> {
+/// Somebody has given the lock another expiry: no lease is longer than that, and the last one as long.
+fn fit_leases(holders: &mut SharedHolders, expiry: Option<Millis>) {
+    let (Some(expiry), Some(last)) = (expiry, holders.last_end()) else {
+        return;
+    };
+    if expiry > last
+        && let Some(owner) = holders.last()
+    {
+        holders.set_lease_end(&owner, expiry);
+    }
+    while let Some(owner) = holders.last().filter(|_| holders.last_end() > Some(expiry)) {
+        holders.set_lease_end(&owner, expiry);
+    }
+}
+
+impl OpenLock<'_> {
     /// Opens the key of the shared holders.
     ///
     /// # Errors
@@ -64,6 +79,18 @@ impl<'c> OpenLock<'c> {
             });
         }
         self.shared = Some(key);
+        Ok(())
+    }
+
+    /// A holder may be added that holds the lock together with others: opens the key, if it is not yet.
+    ///
+    /// # Errors
+    /// [`Unusable`] if the key holds something else.
+    pub fn expect_shared(&mut self) -> Result<(), Unusable> {
+        if self.shared.is_none() && !self.frozen {
+            self.open_shared()?;
+            self.mend_shared_if_touched();
+        }
         Ok(())
     }
 
@@ -90,7 +117,7 @@ impl<'c> OpenLock<'c> {
     /// Makes the lock's hash, the other key and what is tracked agree.
     fn mend_shared(&mut self) {
         if self.lock.is_empty() {
-            // The rules tell the holders, if any are tracked. What nobody tracks may be the twin's.
+            // The rules end the holders that are tracked. If none are, the key may be the twin's.
             if self.tracked.shared.is_none() && !self.twin_is_held() {
                 self.forget_shared();
             }
@@ -125,7 +152,7 @@ impl<'c> OpenLock<'c> {
             lost.lease_end = 0;
             mended.insert(owner, lost);
         }
-        self.fit_leases(&mut mended, expiry);
+        fit_leases(&mut mended, expiry);
         self.write_mended(&mended, &written);
         self.tracked.shared = Some(Box::new(mended));
         self.set_expiry_of_shared();
@@ -137,21 +164,6 @@ impl<'c> OpenLock<'c> {
         let entries = fields.into_iter().flatten();
         let read = entries.filter_map(|(name, text)| Some((Owner::from(name), read_entry(&text)?)));
         read.collect()
-    }
-
-    /// Somebody has given the lock another expiry: no lease is longer than that, and the last one as long.
-    fn fit_leases(&self, holders: &mut SharedHolders, expiry: Option<Millis>) {
-        let (Some(expiry), Some(last)) = (expiry, holders.last_end()) else {
-            return;
-        };
-        if expiry > last
-            && let Some(owner) = holders.last()
-        {
-            holders.set_lease_end(&owner, expiry);
-        }
-        while let Some(owner) = holders.last().filter(|_| holders.last_end() > Some(expiry)) {
-            holders.set_lease_end(&owner, expiry);
-        }
     }
 
     fn write_mended(&mut self, holders: &SharedHolders, written: &HashMap<Owner, SharedHolder>) {

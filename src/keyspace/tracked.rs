@@ -21,7 +21,7 @@ pub struct Tracked {
     pub session: Option<Session>,
     /// Those that hold the lock together.
     pub shared: Option<Box<SharedHolders>>,
-    /// Among the waiters that were found may be some of ours, from before a restart or a failover.
+    /// Some of the waiters that were found may be fairlock's own, from before a restart or a failover.
     pub may_be_ours: bool,
     /// The last step was cut short by a panic: the queue is mended before the next.
     pub cut_short: bool,
@@ -63,8 +63,8 @@ pub enum QueueView {
     /// As before, and it may have been a script of Redisson's, run as Lua although scripts are
     /// intercepted: if it dropped waiters of Redisson's that live, they are put back.
     TouchedByScript,
-    /// Some keys may be at another node of the cluster. To the rules nobody waits, and what is
-    /// known of the queue stays as it is; holder and token are those that are here.
+    /// Some keys may be at another node of the cluster. To the rules there are no waiters, and what is
+    /// tracked of the queue stays as it is; holder and token are those that are here.
     Hidden,
 }
 

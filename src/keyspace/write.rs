@@ -82,7 +82,7 @@ pub fn remove_field(key: &mut Key<'_>, field: &Str) {
     }
 }
 
-/// A change of a field that nothing remains of, when the step is done, but its event.
+/// Announces a change of a field that is deleted in the same step; only its event remains.
 pub fn announce_field(key: &Key<'_>, event: &'static CStr) {
     announce(key, NotifyEvent::HASH, event);
 }
@@ -170,7 +170,7 @@ fn take_out(key: &mut Key<'_>, index: usize, element: &Str) -> &'static CStr {
     }
 }
 
-/// LPOP of so many elements; there are as many.
+/// LPOP of `count` elements; there are that many.
 pub fn remove_first(key: &mut Key<'_>, count: usize) {
     for _ in 0..count {
         key.list_delete(0);

@@ -66,14 +66,30 @@ impl<S: State> Step<'_, S> {
                 self.require_lock()?;
                 self.hold_again(ask, count).map(Some)
             }
-            Holds::None if !self.fits(ask.limit) => {
+            Holds::None if self.fits(ask.limit) => match self.take_in_turn(ask) {
+                None => self.refuse(ask),
+                acquired => Ok(acquired),
+            },
+            Holds::None => {
                 // Where somebody waits it was a lock when the first waiter came.
                 if self.state.waiting() == 0 {
                     self.require_lock()?;
                 }
-                Ok(None)
+                self.refuse(ask)
             }
-            Holds::None => Ok(self.take_in_turn(ask)),
+        }
+    }
+
+    /// The owner cannot have the lock in this way now. It may be the head of the queue, and asked to share the lock
+    /// with more holders then: others are tolerated that do not tolerate what it asks for now.
+    fn refuse(&mut self, ask: &Ask<'_>) -> Result<Option<Acquired>, Refusal> {
+        if self.state.shared().is_none() {
+            return Ok(None);
+        }
+        self.settle(None);
+        match self.state.holds(ask.owner) {
+            Holds::Count(count) => self.hold_again(ask, count).map(Some),
+            Holds::None | Holds::Unreadable => Ok(None),
         }
     }
 
@@ -261,7 +277,7 @@ impl<S: State> Step<'_, S> {
                 waiter.deadline = self.now.listening_after(sleeps.saturating_add(patience));
                 self.state.set_waiter(owner, waiter);
             }
-            // A connection of ours waits for the same owner.
+            // A blocked connection waits for the same owner.
             Presence::Blocked(_) | Presence::Gone => (),
         }
     }

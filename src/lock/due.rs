@@ -1,10 +1,10 @@
 //! When a lock has to be looked at again, and whether it has to be at all.
 
-use super::clock::{Millis, Tick};
-use super::state::State;
+use super::clock::{Heard, Millis, Tick};
+use super::state::{Presence, State, Waiter};
 use super::step::Step;
 
-/// When a lock has to be looked at again if nobody touches it before.
+/// When a lock has to be looked at again if no command touches it before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Due {
     /// By the wall clock, once this millisecond is over: a lease has ended, or the score of a head that lives
@@ -29,7 +29,7 @@ impl<S: State> Step<'_, S> {
         }
         let turn = self.state.turn();
         if turn.is_none() && !self.state.is_held() {
-            // It was freed without a word, as a lease that ends does, and nobody has been served yet.
+            // It became free without a command, as when a lease ends, and the head has not been served yet.
             return Due {
                 wall: None,
                 tick: Some(self.now.tick()),
@@ -38,14 +38,36 @@ impl<S: State> Step<'_, S> {
         let turn_ends = turn.as_ref().map(|turn| turn.until);
         let wakes_next = turn.and_then(|turn| turn.wakes_next);
         let (deadline, score) = self.shield_ends();
+        let (lives_until, last_score) = self.unfit_head_ends();
+        let walls = [self.first_lease_end(), score, last_score];
         Due {
-            wall: [self.first_lease_end(), score].into_iter().flatten().min(),
-            tick: [turn_ends, wakes_next, deadline]
+            wall: walls.into_iter().flatten().min(),
+            tick: [turn_ends, wakes_next, deadline, lives_until]
                 .into_iter()
                 .flatten()
                 .map(|instant| self.now.tick_at(instant))
                 .chain(renew)
                 .min(),
+        }
+    }
+
+    /// When a head that the holders do not tolerate is dead: those behind it may join the holders then.
+    fn unfit_head_ends(&mut self) -> (Option<Heard>, Option<Millis>) {
+        if self.state.shared().is_none() {
+            return (None, None);
+        }
+        let now = self.now;
+        let head = self.state.waiter_at(0).map(|(_, waiter)| waiter);
+        let mortal = |head: &Waiter| head.ticket().is_none() && !self.may_ask_unseen(head);
+        let Some(head) = head.filter(mortal) else {
+            return (None, None);
+        };
+        match head.presence {
+            Presence::Found if head.score > now.millis() => {
+                (None, Some(head.score.saturating_sub(1)))
+            }
+            Presence::Found => (Some(self.rules.grace), None),
+            _ => (Some(head.deadline), None),
         }
     }
 

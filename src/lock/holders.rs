@@ -88,7 +88,7 @@ impl SharedHolders {
         least.map_or(Limit::NONE, |(limit, _)| *limit)
     }
 
-    /// Whether one more, that tolerates so many, may hold the lock with them.
+    /// Whether one more holder with this limit may join them.
     #[must_use]
     pub fn have_room(&self, limit: Limit) -> bool {
         self.least_limit()
@@ -151,6 +151,14 @@ impl SharedHolders {
         of_it.map(|(_, owner)| Owner::clone(owner)).collect()
     }
 
+    /// Whether one of them relies on a connection.
+    #[must_use]
+    pub fn rely_on(&self, connection: Connection) -> bool {
+        let from = (connection, Owner::from(&[][..]));
+        let mut bound = self.bound.range(from..);
+        bound.next().is_some_and(|(of, _)| *of == connection)
+    }
+
     /// Adds a holder. One of the same name is replaced.
     pub fn insert(&mut self, owner: Owner, holder: SharedHolder) {
         self.remove(&owner);
@@ -180,17 +188,26 @@ impl SharedHolders {
         self.holders
     }
 
-    /// Sets the end of a holder's lease.
+    /// Sets the end of a holder's lease. If that cuts it short, its session is to be renewed at once.
     pub fn set_lease_end(&mut self, owner: &[u8], at: Millis) {
         let Some((owner, _)) = self.holders.get_key_value(owner) else {
             return;
         };
         let owner = Owner::clone(owner);
-        if let Some(holder) = self.holders.get_mut(&owner) {
-            self.ends.remove(&(holder.lease_end, Owner::clone(&owner)));
-            holder.lease_end = at;
-            self.ends.insert((at, owner));
+        let Some(holder) = self.holders.get_mut(&owner) else {
+            return;
+        };
+        if at < holder.lease_end
+            && let Some(session) = &mut holder.session
+        {
+            self.renewals
+                .remove(&(session.renew_at, Owner::clone(&owner)));
+            session.renew_at = 0;
+            self.renewals.insert((0, Owner::clone(&owner)));
         }
+        self.ends.remove(&(holder.lease_end, Owner::clone(&owner)));
+        holder.lease_end = at;
+        self.ends.insert((at, owner));
     }
 
     /// Takes a holder's session, to be changed and put back.

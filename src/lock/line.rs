@@ -59,7 +59,7 @@ impl<S: BuildHasher + Default> Line<S> {
         self.places.len()
     }
 
-    /// Whether nobody waits.
+    /// Whether it is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.places.is_empty()

@@ -38,12 +38,17 @@ impl Memory {
     pub fn expire(&mut self, now: Now) -> bool {
         let ended = self.lease_end.is_some_and(|end| end < now.millis());
         if ended {
-            // What is known of its holders beyond the key is not.
-            let shared = self.shared.take();
-            self.free();
-            self.shared = shared;
+            self.lose_key();
         }
         ended
+    }
+
+    /// The lock's key is gone, by its expiry or by somebody's hand. What is known of those that held it together
+    /// is not.
+    pub fn lose_key(&mut self) {
+        let shared = self.shared.take();
+        self.free();
+        self.shared = shared;
     }
 
     /// What a restart of the server leaves: the keys, and no connections.

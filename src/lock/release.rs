@@ -37,7 +37,7 @@ pub struct Break<'a> {
 }
 
 impl<S: State> Step<'_, S> {
-    /// Frees the lock, whoever holds it, and every connection that it was bound to.
+    /// Frees the lock from all its holders, and ends their sessions.
     pub(super) fn free(&mut self) {
         if self.state.shared().is_some() {
             self.free_shared(|since| Event::Released { since });
@@ -59,7 +59,7 @@ impl<S: State> Step<'_, S> {
     }
 
     /// Gives up one hold, or all of them. Returns the holds that remain; 0 means that the owner is no holder
-    /// any more, and whoever can be served has been.
+    /// any more, and every waiter that can have the lock has been served.
     ///
     /// # Errors
     /// [`Refusal::NotHeld`], [`Refusal::OtherToken`];

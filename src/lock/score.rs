@@ -1,7 +1,7 @@
 //! The scores that stand beside the queue: each waiter's time in the keys, for scripts and for
 //! servers that know nothing else of it.
 //!
-//! Redisson's scripts drop a head whose score is over, whoever it is, and stop at the first head
+//! Redisson's scripts drop any head whose score is over, and stop at the first head
 //! whose score is not. The rules here go by what they have seen of a waiter instead, so scores
 //! matter to them in two ways only: they decide about waiters that were found in the keys, and
 //! they must never make a script drop a waiter that lives.
@@ -34,8 +34,8 @@ pub fn ahead(lease_left: Millis, patience: Millis, index: usize) -> Millis {
     lease_left.saturating_add(patience.saturating_mul(position))
 }
 
-/// Whether a waiter's score is kept ahead of now. Where scripts run as Lua, the scores of their own
-/// waiters are their affair.
+/// Whether a waiter's score is kept ahead of now. Where scripts run as Lua, the scripts keep the scores of their own
+/// waiters.
 fn is_shield(waiter: &Waiter, rules: &Rules, now: Now) -> bool {
     waiter.lives(now) && (rules.intercepts || waiter.presence != Presence::Asked)
 }

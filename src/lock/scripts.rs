@@ -279,7 +279,7 @@ impl<S: State> Step<'_, S> {
         }
     }
 
-    /// Frees the lock, whoever holds it. Returns whether it was held; if not, this script wakes no waiter.
+    /// Frees the lock from all its holders. Returns whether it was held; if not, this script wakes no waiter.
     pub fn force_unlock(&mut self, client: Millis) -> bool {
         self.drop_ended(None);
         self.drop_dead(None, client);

@@ -60,7 +60,7 @@ impl<S: State> Step<'_, S> {
         });
         if moved {
             for (other, _) in std::mem::take(&mut session.holders) {
-                self.state.emit(Event::Unbound { connection: other });
+                self.unbind(other);
             }
         }
         let mut holders = session.holders.iter_mut();
@@ -69,7 +69,9 @@ impl<S: State> Step<'_, S> {
         } else {
             let holds = if moved { total } else { 1 };
             session.holders.push((connection, holds));
-            self.state.emit(Event::Bound { connection });
+            if !self.is_relied_on(connection) {
+                self.state.emit(Event::Bound { connection });
+            }
         }
         session.lease = lease;
         session.renewed(self.now);
@@ -92,10 +94,21 @@ impl<S: State> Step<'_, S> {
 
     fn unbind_all(&mut self, session: &Session) {
         for (connection, _) in &session.holders {
-            self.state.emit(Event::Unbound {
-                connection: *connection,
-            });
+            self.unbind(*connection);
         }
+    }
+
+    /// A holder that relied on a connection does not any more. Another one may.
+    fn unbind(&mut self, connection: Connection) {
+        if !self.is_relied_on(connection) {
+            self.state.emit(Event::Unbound { connection });
+        }
+    }
+
+    /// Whether one of those that hold the lock together relies on a connection.
+    fn is_relied_on(&mut self, connection: Connection) -> bool {
+        let shared = self.state.shared();
+        shared.is_some_and(|shared| shared.rely_on(connection))
     }
 
     /// The least lease that a holder may be given while a connection relies on its hold.
@@ -134,9 +147,7 @@ impl<S: State> Step<'_, S> {
     fn keep_session(&mut self, mut session: Session) {
         session.holders.retain(|(connection, holds)| {
             if *holds <= 0 {
-                self.state.emit(Event::Unbound {
-                    connection: *connection,
-                });
+                self.unbind(*connection);
             }
             *holds > 0
         });

@@ -94,7 +94,7 @@ impl Limit {
         if shown == 0 { Self::NONE } else { Self(shown) }
     }
 
-    /// Whether so many holders are not too many.
+    /// Whether this many holders are tolerated.
     #[must_use]
     pub fn tolerates(self, holders: usize) -> bool {
         u32::try_from(holders).is_ok_and(|holders| holders <= self.0)
@@ -173,7 +173,7 @@ pub struct Waiter {
 }
 
 impl Waiter {
-    /// A waiter that was found in the keys. It takes the lock itself, so its lease is its own affair.
+    /// A waiter that was found in the keys. It takes the lock itself, and brings its lease then.
     /// What it tolerates no key tells: it counts as exclusive until it asks again.
     #[must_use]
     pub fn found(score: Millis, now: Now) -> Self {
@@ -209,7 +209,7 @@ impl Waiter {
     }
 }
 
-/// The head's time to come and take the free lock.
+/// The head's time to come and take the lock, which it can have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Turn {
     /// The polling waiter whose turn it is.
@@ -245,7 +245,7 @@ pub trait State {
     fn set_holds(&mut self, owner: &[u8], holds: i64);
     /// Sets when the lock frees itself. The lock is held.
     fn set_lease_end(&mut self, at: Millis);
-    /// Frees the lock, whoever holds it.
+    /// Frees the lock from all its holders.
     fn free(&mut self);
     /// The lock is about to be freed by a script, which counts down to 0 first: others may listen for that.
     fn count_down(&mut self) {}
@@ -305,7 +305,7 @@ pub trait State {
     /// the queue.
     fn lessen_scores(&mut self, lessening: &dyn Fn(usize) -> Millis);
 
-    /// Whose turn it is, if the lock is free and a polling waiter was woken.
+    /// Whose turn it is, if a polling head can have the lock and was woken.
     fn turn(&mut self) -> Option<Turn>;
     /// Sets or ends the turn.
     fn set_turn(&mut self, turn: Option<Turn>);

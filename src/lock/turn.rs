@@ -46,17 +46,24 @@ impl<S: State> Step<'_, S> {
         self.refresh_head_score();
     }
 
-    /// Serves one head after the other while it can have the lock.
+    /// Serves one head after the other while it can have the lock. A head that the holders do not tolerate keeps
+    /// those behind it waiting, but only while it lives.
     fn serve(&mut self, asking: Option<&[u8]>) {
         while !self.state.is_held() || self.state.shared().is_some() {
             let Some((head, waiter)) = self.state.waiter_at(0) else {
                 break;
             };
-            if !self.fits(waiter.limit) {
-                break;
-            }
-            if asking == Some(head.as_ref()) || !self.serve_head(&head, waiter, asking) {
-                return;
+            let fits = self.fits(waiter.limit);
+            let dropped = if asking == Some(head.as_ref()) {
+                None
+            } else {
+                self.drop_head(&head, &waiter, fits, asking)
+            };
+            match dropped {
+                Some(true) => (),
+                None if !fits => break,
+                None if asking != Some(head.as_ref()) && self.serve_head(&head, waiter) => (),
+                _ => return,
             }
         }
         if self.state.turn().is_some() {
@@ -64,41 +71,53 @@ impl<S: State> Step<'_, S> {
         }
     }
 
-    /// Gives the head its turn. Returns false if the head is to be waited for.
-    fn serve_head(&mut self, head: &Owner, waiter: Waiter, asking: Option<&[u8]>) -> bool {
+    /// Takes a head out that has left or is dead. `None` if it stays; else whether the next one can be looked at.
+    fn drop_head(
+        &mut self,
+        head: &Owner,
+        waiter: &Waiter,
+        fits: bool,
+        asking: Option<&[u8]>,
+    ) -> Option<bool> {
         match waiter.presence {
+            Presence::Blocked(_) => None,
             Presence::Gone => {
                 self.state.remove(head);
                 self.state.emit(Event::Left);
-            }
-            Presence::Blocked(ticket) => {
-                let token = self.grant(
-                    head,
-                    Terms {
-                        lease: waiter.lease,
-                        session: waiter.session,
-                        limit: waiter.limit,
-                    },
-                );
-                self.state.remove(head);
-                self.lessen_behind(0, waiter.patience);
-                self.state.emit(Event::Granted {
-                    ticket,
-                    owner: Owner::clone(head),
-                    token,
-                    session: waiter.session,
-                    waited: self.now.steady.saturating_sub(waiter.since),
-                    shared: !waiter.limit.is_exclusive(),
-                });
+                Some(true)
             }
             Presence::Polling | Presence::Found | Presence::Asked => {
-                if self.is_dead(head, &waiter) {
-                    return self.reap(head, asking);
-                }
-                self.wait_for(head, waiter);
-                return false;
+                let stays = !fits && self.may_ask_unseen(waiter);
+                let is_dead = !stays && self.is_dead(head, waiter);
+                is_dead.then(|| self.reap(head, asking))
             }
         }
+    }
+
+    /// Gives the head its turn, which lives and can have the lock. Returns false if it is to be waited for.
+    fn serve_head(&mut self, head: &Owner, waiter: Waiter) -> bool {
+        let Presence::Blocked(ticket) = waiter.presence else {
+            self.wait_for(head, waiter);
+            return false;
+        };
+        let token = self.grant(
+            head,
+            Terms {
+                lease: waiter.lease,
+                session: waiter.session,
+                limit: waiter.limit,
+            },
+        );
+        self.state.remove(head);
+        self.lessen_behind(0, waiter.patience);
+        self.state.emit(Event::Granted {
+            ticket,
+            owner: Owner::clone(head),
+            token,
+            session: waiter.session,
+            waited: self.now.steady.saturating_sub(waiter.since),
+            shared: !waiter.limit.is_exclusive(),
+        });
         true
     }
 
@@ -146,16 +165,26 @@ impl<S: State> Step<'_, S> {
         if let Some(turn) = self.state.turn().filter(|turn| turn.owner == *head) {
             return now.is_over(turn.until);
         }
-        let goes_by_score = match waiter.presence {
-            Presence::Polling => false,
-            Presence::Asked => !self.rules.intercepts && !waiter.lives(now),
-            _ => true,
-        };
-        if goes_by_score {
+        if self.goes_by_score(waiter) {
             now.is_over(self.rules.grace) && waiter.score <= now.millis()
         } else {
             !waiter.lives(now)
         }
+    }
+
+    /// Whether nothing but its score says how long a waiter lives.
+    fn goes_by_score(&self, waiter: &Waiter) -> bool {
+        match waiter.presence {
+            Presence::Polling => false,
+            Presence::Asked => !self.rules.intercepts && !waiter.lives(self.now),
+            _ => true,
+        }
+    }
+
+    /// Whether a waiter may live without these rules hearing of it: the scripts of Redisson's clients run as Lua. Then
+    /// they drop one whose score is over; here it is dropped when it could have the lock.
+    pub(super) fn may_ask_unseen(&self, waiter: &Waiter) -> bool {
+        !self.rules.intercepts && self.goes_by_score(waiter)
     }
 
     /// A polling head is to come: starts its turn, or goes on with it.

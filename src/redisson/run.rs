@@ -48,7 +48,7 @@ pub enum Reply {
 /// What a call becomes.
 #[derive(Debug)]
 pub enum Native<'c> {
-    /// It is through: the lock's queue is none of its affair.
+    /// It is done: it does not concern the lock's queue.
     Done(Reply),
     /// A step of the rules.
     Step(NativeStep<'c>),

@@ -1,4 +1,4 @@
-//! The scripts that give up a hold, or free the lock whoever holds it.
+//! The scripts that give up a hold, or free the lock from its holder.
 
 use std::borrow::Cow;
 use std::ffi::CStr;
@@ -15,7 +15,7 @@ use super::run::{Call, LeftToLua, Reply, WakeUp, refused};
 /// Arguments: message, lease, owner, the client's time, and others; where forced message and time.
 #[derive(Clone, Copy, Debug)]
 pub struct Unlock {
-    /// It frees the lock whoever holds it.
+    /// It frees the lock from its holder.
     forced: bool,
     /// Which argument says PUBLISH or SPUBLISH.
     publish: Option<usize>,

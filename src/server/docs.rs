@@ -15,7 +15,7 @@ pub struct Docs {
     pub complexity: &'static CStr,
     /// The version of the module that brought it.
     pub since: &'static CStr,
-    /// Number of arguments with the command's name; negative: at least so many.
+    /// Number of arguments with the command's name; negative: at least that many.
     pub arity: i32,
     /// Its keys, if it has any.
     pub keys: Option<Keys>,

@@ -39,7 +39,7 @@ pub enum Kind {
 /// An open key; closed when dropped.
 ///
 /// What is done to a key through one handle, another handle of the same key does not notice, and
-/// must not be used any more: whoever changes a key keeps to one handle of it.
+/// must not be used any more: code that changes a key keeps to one handle of it.
 #[derive(Debug)]
 pub struct Key<'c> {
     /// Null where a key opened for reading does not exist; the server's functions accept that.
@@ -74,7 +74,7 @@ impl Ctx {
         self.open_named(Cow::Borrowed(name), access)
     }
 
-    /// As [`Ctx::open`], where nobody else keeps the name.
+    /// As [`Ctx::open`], where the name is kept nowhere else.
     #[must_use]
     pub fn open_named<'c>(&'c self, name: Cow<'c, Str>, access: Access) -> Key<'c> {
         Key {

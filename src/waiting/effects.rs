@@ -136,7 +136,7 @@ pub fn unblock(ticket: Ticket, outcome: Outcome) {
     }
 }
 
-/// Nobody was there to be told.
+/// The client has gone before it could be told.
 pub fn undelivered(outcome: Outcome) {
     if let Outcome::Granted(grant) = outcome {
         note(|notes| notes.take_back(grant));

@@ -182,7 +182,7 @@ fn do_what_was_noted(ctx: &Ctx) {
     }
 }
 
-/// The keys are the master's. It learns of nobody here, and the deadlines pass.
+/// The keys are the master's. The master does not hear of these waiters, and their deadlines pass.
 fn follow_the_master(ctx: &Ctx) {
     let touched = notes(|notes| {
         notes.forget_waiters();

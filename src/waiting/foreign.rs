@@ -5,7 +5,7 @@
 //! event loop ends, before anybody's reply is written. What is found then decides, not what the event
 //! said: several commands may have run since.
 //!
-//! A lock is known here from the first event of its queue on, whoever made it, so that the queues
+//! A lock is known here from the first event of its queue on, so that the queues
 //! of scripts are served like any other. A replica notes which locks have a queue and leaves them
 //! alone; when it becomes the master it looks at all of them.
 
@@ -104,9 +104,8 @@ pub fn has_shared_holders(ctx: &Ctx, lock: &LockId) -> bool {
     ctx.select_db(lock.db) && !ctx.open(names.shared(), Access::Read).is_empty()
 }
 
-/// Whether a queue that nobody here waits in is this lock's. By Redisson's rule for names the
-/// locks `a` and `{a}` share one queue; without anything else to go by it is that of `a`, unless
-/// only `{a}` is held.
+/// Whether a queue that is not tracked is this lock's. By Redisson's rule for names `a` and `{a}` share a queue
+/// key: a queue that is not tracked belongs to `a`, unless only `{a}` is held.
 #[must_use]
 pub fn is_meant(ctx: &Ctx, lock: &LockId) -> bool {
     let is_held = |name: &[u8]| !ctx.open(&string(name), Access::Read).is_empty();
@@ -158,7 +157,7 @@ pub fn role_changes(ctx: &Ctx, replica: bool) {
     }
 }
 
-/// Nobody waits at a replica: which locks have a queue is all that is kept.
+/// A replica has no waiters: it only keeps which locks have a queue.
 fn becomes_replica(ctx: &Ctx) {
     sent_away::to_the_master(ctx);
     let locks = table(|table| {

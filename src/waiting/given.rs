@@ -46,7 +46,7 @@ pub fn grant_grace() {
     grant_grace_of(config::TURN.get());
 }
 
-/// The server has not listened for so long: waiters of which only the score in the keys is known could not
+/// The server has not listened for `missed`: waiters of which only the score in the keys is known could not
 /// ask meanwhile. They count as alive for as long, and for one turn at most.
 pub fn make_up_for(missed: Millis) {
     if missed > 0 {
@@ -87,7 +87,7 @@ pub fn follow_slots(ctx: &Ctx) {
 }
 
 /// Whether Redisson's scripts run natively. They do from the moment in which they shall, and once they shall
-/// not any more until all scores are such that Lua costs nobody its place.
+/// not any more until all scores are such that Lua costs no waiter its place.
 #[must_use]
 pub fn intercepts() -> bool {
     let wanted = config::intercept_eval();

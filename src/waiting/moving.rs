@@ -2,7 +2,7 @@
 //! or the cluster is down for this node.
 //!
 //! Such a lock is frozen: its holder can release and renew it where its key is, and nothing else
-//! happens, for nobody here can see the whole queue. Waiters stay blocked, as in BLPOP, unless the
+//! happens, for the whole queue cannot be seen from here. Waiters stay blocked, as in BLPOP, unless the
 //! cluster is down: then they are sent away. Frozen locks are looked at ten times a second, until
 //!
 //! - all keys are here: the lock goes on, whichever way it came. Who waits in it may have been

@@ -69,7 +69,9 @@ pub fn line_scores_up(ctx: &Ctx) {
         return;
     };
     for lock in batch {
-        change(ctx, &lock, |step| step.line_up());
+        change(ctx, &lock, |step| {
+            step.line_up();
+        });
     }
     if notes(|notes| notes.has_lined_up()) {
         intercept_no_more();

@@ -55,7 +55,7 @@ pub fn leaves(ctx: &Ctx, queue: &[u8], owner: &[u8]) {
 }
 
 /// A waiter has been seen asking by a script that runs as Lua: a sign of life. A filter cannot tell the
-/// database, so it counts in each in which the lock has waiters of ours.
+/// database, so it counts in each in which the lock is tracked.
 pub fn asks(lock: &[u8], owner: &[u8], patience: Millis) {
     let locks = table(|table| table.tracked_of(lock));
     for lock in locks {

@@ -75,25 +75,84 @@ impl Hasher for Identity {
 /// When each lock was acquired, by a hash of its database and name.
 type Held = HashMap<u64, u64, BuildHasherDefault<Identity>>;
 
+/// Upper bounds of what INFO counts durations by, in microseconds: from less than a hand-off takes to an hour.
+const BOUNDS: [u64; 15] = [
+    100,
+    1_000,
+    5_000,
+    10_000,
+    50_000,
+    100_000,
+    500_000,
+    1_000_000,
+    5_000_000,
+    10_000_000,
+    30_000_000,
+    60_000_000,
+    300_000_000,
+    600_000_000,
+    3_600_000_000,
+];
+
 /// Durations in microseconds, to two digits.
-struct Durations(Option<Histogram<u64>>);
+struct Durations {
+    histogram: Option<Histogram<u64>>,
+    /// Of all of them, exactly.
+    sum: u64,
+}
 
 impl Default for Durations {
     fn default() -> Self {
         const LONGEST: u64 = 1 << 52;
-        Self(Histogram::new_with_bounds(1, LONGEST, 2).ok())
+        let histogram = Histogram::new_with_bounds(1, LONGEST, 2).ok();
+        Self { histogram, sum: 0 }
     }
 }
 
 impl Durations {
     fn record(&mut self, micros: u64) {
-        if let Some(histogram) = &mut self.0 {
+        if let Some(histogram) = &mut self.histogram {
             histogram.saturating_record(micros);
+            self.sum = self.sum.wrapping_add(micros);
         }
     }
 
+    /// How many were no longer than each of [`BOUNDS`], and how many there are.
+    fn cumulative(&self) -> ([u64; BOUNDS.len()], u64) {
+        let mut counts = [0; BOUNDS.len()];
+        let Some(histogram) = &self.histogram else {
+            return (counts, 0);
+        };
+        for recorded in histogram.iter_recorded() {
+            // Those that are told apart from it no more lie above it.
+            let least = histogram.lowest_equivalent(recorded.value_iterated_to());
+            for (count, _) in counts
+                .iter_mut()
+                .zip(BOUNDS)
+                .filter(|(_, bound)| least <= *bound)
+            {
+                *count += recorded.count_at_value();
+            }
+        }
+        (counts, histogram.len())
+    }
+
+    /// Writes what can be added up over servers and told of a span of time: as a histogram of Prometheus.
+    fn write(&self, section: &mut Section, name: &str) {
+        let (counts, all) = self.cumulative();
+        for (bound, count) in BOUNDS.iter().zip(counts) {
+            section.number(&format!("{name}_usec_le_{bound}"), count);
+        }
+        section.number(&format!("{name}_usec_sum"), self.sum);
+        section.number(&format!("{name}_usec_count"), all);
+    }
+
     fn percentiles(&self) -> Percentiles {
-        let Some(histogram) = self.0.as_ref().filter(|histogram| !histogram.is_empty()) else {
+        let Some(histogram) = self
+            .histogram
+            .as_ref()
+            .filter(|histogram| !histogram.is_empty())
+        else {
             return Percentiles::default();
         };
         Percentiles {
@@ -226,7 +285,7 @@ impl Stats {
         }
     }
 
-    /// Somebody else has changed a key: if it was a lock acquired here, nobody can tell how long
+    /// Somebody else has changed a key: if it was a lock acquired here, it is not known for how long
     /// it was held.
     pub fn taken_away(&mut self, db: i32, key: &[u8]) {
         if !self.held.is_empty() {
@@ -264,6 +323,7 @@ impl Stats {
             section.number(&format!("{name}_p50_usec"), percentiles.p50);
             section.number(&format!("{name}_p99_usec"), percentiles.p99);
             section.number(&format!("{name}_max_usec"), percentiles.max);
+            durations.write(section, name);
         }
     }
 

@@ -22,9 +22,8 @@ use super::id::LockId;
 use super::state::{arriving, blocked, frozen, notes, table, waiting};
 use super::table::Watch;
 
-/// Milliseconds after which a lock is looked at again when there is no telling when it will be
-/// free: it has waiters and no lease, or one of its keys has another type. Key events tell
-/// earlier; this is for what comes without one.
+/// Fallback interval in milliseconds, for a lock of which no deadline is known: it has waiters and no lease, or
+/// one of its keys has another type. Key events normally come first.
 const RECHECK: u64 = 1000;
 
 /// Marks the time of a step, however it ends.
@@ -197,7 +196,7 @@ fn soon(now: Now) -> Due {
 struct Decided<T> {
     answer: Result<T, Error>,
     due: Due,
-    /// None of ours waits there any more.
+    /// Only waiters of scripts are left.
     is_scripts: bool,
 }
 
@@ -239,7 +238,7 @@ fn keep(db: i32, lock: &[u8], tracked: &mut Tracked, due: Due, now: Now) {
     table(|table| table.put(db, lock, tracked, due, now, otherwise));
 }
 
-/// None of ours waits there any more: the lock is only watched.
+/// Only waiters of scripts are left: from now on the lock is only watched.
 fn leave_to_scripts(db: i32, lock: &[u8], tracked: &Tracked, due: Due, now: Now) {
     let watch = Watch {
         woken: None,

@@ -1,6 +1,6 @@
 //! What this server knows of each lock with waiters or a session.
 //!
-//! A table of data: it reads no key and no clock, and tells nobody. Each lock in it is also in the
+//! A table of data: it reads no key and no clock, and has no effects. Each lock in it is also in the
 //! [`schedule`](super::schedule), so that none is forgotten.
 
 use std::cmp::Reverse;
@@ -18,7 +18,7 @@ use super::id::LockId;
 use super::schedule::{Schedule, settled};
 use super::shrink::give_back;
 
-/// A lock whose queue is the scripts' own affair (see [`super::watch`]).
+/// A lock whose queue is left to the scripts (see [`super::watch`]).
 #[derive(Clone, Debug, Default)]
 pub struct Watch {
     /// The head that has been woken since the lock became free.
@@ -33,7 +33,7 @@ pub struct Record {
     id: LockId,
     /// What the rules know beyond the keys.
     pub tracked: Tracked,
-    /// Nobody here answers for its queue: only scripts work on it, as Lua.
+    /// Set where only scripts work on its queue, as Lua.
     watch: Option<Watch>,
     /// What it is scheduled for: when it is due or, where that has moved on since, an instant
     /// before.
@@ -80,7 +80,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// Whether nobody waits and no lock is bound to a connection.
+    /// Whether no lock is tracked.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.databases.values().all(HashMap::is_empty)
@@ -267,7 +267,7 @@ impl Table {
     }
 
     /// The locks of a database with the number of their waiters, most waiters first, then by name;
-    /// those behind one with so many waiters and this name.
+    /// those behind `behind`, if it is given.
     pub fn busiest(&self, db: i32, behind: Option<&Busy>) -> impl Iterator<Item = Busy> {
         let begin = match behind {
             Some((waiters, name)) => Bound::Excluded((db, Reverse(*waiters), Rc::clone(name))),

@@ -12,7 +12,7 @@ use super::frozen;
 use super::id::LockId;
 use super::slice::Slice;
 use super::state::{arriving, notes, table};
-use super::step::{change, keep_watch, look, step_on};
+use super::step::{keep_watch, look, step_on};
 use super::touch::Touch;
 use super::watch;
 
@@ -51,7 +51,7 @@ pub fn apply_polls(ctx: &Ctx) {
 }
 
 /// Looks at some of the locks whose keys others have touched: as many as there is time for, and at most
-/// so many that have a queue. Those without one are cheap.
+/// `AT_ONCE` that have a queue. Names without a queue are cheap.
 pub fn look_at_touched(ctx: &Ctx, slice: Slice) {
     let mut looked = 0;
     for lock in notes(|notes| notes.some_touched()) {
@@ -88,10 +88,12 @@ fn look_at(ctx: &Ctx, lock: &LockId, touch: Touch) -> bool {
     }
     let may_be_ours = touch.loaded && watch::may_be_ours(ctx, lock);
     if may_be_ours || foreign::has_shared_holders(ctx, lock) {
+        let names = Names::of(&lock.name);
         // Where a key has another type, there is nothing to be found.
-        change(ctx, lock, |step| {
+        let _ = step_on(ctx, &names, touch.state(), None, |step| {
             step.state.tracked.may_be_ours |= may_be_ours;
             step.look();
+            Ok(())
         });
     } else {
         watch::look(ctx, lock);

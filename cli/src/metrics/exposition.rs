@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
 use std::time::{Duration, SystemTime};
 
-use super::families::{FAMILIES, Kind};
+use super::families::{FAMILIES, HISTOGRAMS, Histogram, Kind};
 
 /// One server at one look.
 #[derive(Clone, Debug)]
@@ -44,11 +44,28 @@ impl Said {
     fn value(&self, field: &str) -> Option<String> {
         let value = *self.fields.get(field)?;
         Some(if field.ends_with("_usec") {
-            Duration::from_micros(value).as_secs_f64().to_string()
+            seconds(value)
         } else {
             value.to_string()
         })
     }
+
+    /// The buckets of a histogram, each an upper bound in microseconds and how many are in it or in one
+    /// below, in order; then the number of all, and their sum in microseconds. `None` if it says nothing of
+    /// that.
+    fn histogram(&self, fields: &str) -> Option<(BTreeMap<u64, u64>, u64, u64)> {
+        let buckets = self.fields.iter().filter_map(|(name, count)| {
+            let bound = name.strip_prefix(fields)?.strip_prefix("le_")?;
+            Some((bound.parse().ok()?, *count))
+        });
+        let count = self.fields.get(&format!("{fields}count"))?;
+        let sum = self.fields.get(&format!("{fields}sum"))?;
+        Some((buckets.collect(), *count, *sum))
+    }
+}
+
+fn seconds(micros: u64) -> String {
+    Duration::from_micros(micros).as_secs_f64().to_string()
 }
 
 /// The metrics of all servers, read at one time.
@@ -85,6 +102,9 @@ pub fn text(nodes: &[Node], at: SystemTime) -> String {
         });
         family(&mut text, metric.name, metric.kind, metric.help, samples);
     }
+    for metric in HISTOGRAMS {
+        histogram(&mut text, metric, nodes);
+    }
     // A clock before 1970 is no clock.
     let at = at.duration_since(SystemTime::UNIX_EPOCH);
     let at = format!("{:.3}", at.unwrap_or_default().as_secs_f64());
@@ -114,10 +134,39 @@ fn family(
         Kind::Counter => "counter",
         Kind::Gauge => "gauge",
     };
-    // Writing to a string does not fail, here and below.
-    let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    head(text, name, kind, help);
     for sample in samples {
+        // Writing to a string does not fail, here and below.
         let _ = writeln!(text, "{name}{sample}");
+    }
+}
+
+fn head(text: &mut String, name: &str, kind: &str, help: &str) {
+    let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+}
+
+/// A histogram of all servers that tell of it: buckets, sum and count of each together.
+fn histogram(text: &mut String, metric: &Histogram, nodes: &[Node]) {
+    let name = metric.name;
+    let told: Vec<_> = nodes
+        .iter()
+        .filter_map(|node| Some((node, node.said.as_ref()?.histogram(metric.fields)?)))
+        .collect();
+    if !told.is_empty() {
+        head(text, name, "histogram", metric.help);
+    }
+    for (node, (buckets, count, sum)) in told {
+        for (bound, below) in buckets {
+            let bound = seconds(bound);
+            let bucket = sample(node, &[("le", &bound)], &below);
+            let _ = writeln!(text, "{name}_bucket{bucket}");
+        }
+        let all = sample(node, &[("le", "+Inf")], &count);
+        let (sum, count) = (sample(node, &[], &seconds(sum)), sample(node, &[], &count));
+        let _ = writeln!(
+            text,
+            "{name}_bucket{all}\n{name}_sum{sum}\n{name}_count{count}"
+        );
     }
 }
 
@@ -144,7 +193,10 @@ mod tests {
 
     const INFO: &str = "# Replication\r\nrole:master\r\n# fairlock\r\n\
         fairlock_acquisitions_immediate:7\r\nfairlock_acquisitions_handed_off:5\r\n\
-        fairlock_wait_time_p99_usec:1500\r\nfairlock_scripts_lua_renew:18446744073709551615\r\n";
+        fairlock_wait_time_p99_usec:1500\r\nfairlock_scripts_lua_renew:18446744073709551615\r\n\
+        fairlock_wait_time_usec_le_100:2\r\nfairlock_wait_time_usec_le_1000:3\r\n\
+        fairlock_wait_time_usec_le_10000000:4\r\nfairlock_wait_time_usec_count:5\r\n\
+        fairlock_wait_time_usec_sum:60002500\r\n";
 
     fn node(address: &str, info: Option<&str>) -> Node {
         Node {
@@ -182,12 +234,20 @@ fairlock_replica{node=\"b:2\"} 1
 fairlock_acquisitions_total{way=\"immediate\",node=\"a:1\"} 7
 fairlock_acquisitions_total{way=\"immediate\",node=\"b:2\"} 1
 fairlock_acquisitions_total{way=\"handed_off\",node=\"a:1\"} 5
-# HELP fairlock_wait_seconds How long so many in a hundred of the waiters that got their lock waited at most, since the module was loaded.
-# TYPE fairlock_wait_seconds gauge
-fairlock_wait_seconds{percentile=\"99\",node=\"a:1\"} 0.0015
+# HELP fairlock_wait_percentile_seconds How long so many in a hundred of the waiters that got their lock waited at most, since the module was loaded.
+# TYPE fairlock_wait_percentile_seconds gauge
+fairlock_wait_percentile_seconds{percentile=\"99\",node=\"a:1\"} 0.0015
 # HELP fairlock_scripts_total Redisson's scripts: intercepted, that is run natively, or left to Lua.
 # TYPE fairlock_scripts_total counter
 fairlock_scripts_total{how=\"lua\",kind=\"renew\",node=\"a:1\"} 18446744073709551615
+# HELP fairlock_wait_seconds How long the waiters waited that got their lock.
+# TYPE fairlock_wait_seconds histogram
+fairlock_wait_seconds_bucket{le=\"0.0001\",node=\"a:1\"} 2
+fairlock_wait_seconds_bucket{le=\"0.001\",node=\"a:1\"} 3
+fairlock_wait_seconds_bucket{le=\"10\",node=\"a:1\"} 4
+fairlock_wait_seconds_bucket{le=\"+Inf\",node=\"a:1\"} 5
+fairlock_wait_seconds_sum{node=\"a:1\"} 60.0025
+fairlock_wait_seconds_count{node=\"a:1\"} 5
 # HELP fairlock_metrics_timestamp_seconds When the server was asked, in seconds since 1970.
 # TYPE fairlock_metrics_timestamp_seconds gauge
 fairlock_metrics_timestamp_seconds{node=\"a:1\"} 1.500

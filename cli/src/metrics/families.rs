@@ -51,7 +51,33 @@ const fn gauge(
     }
 }
 
-/// All of them. Durations, of fields whose names end in `_usec`, are in seconds.
+/// How durations are distributed.
+#[derive(Clone, Copy, Debug)]
+pub struct Histogram {
+    /// As Prometheus calls it, without `_bucket`, `_sum` and `_count`.
+    pub name: &'static str,
+    /// A line for people.
+    pub help: &'static str,
+    /// What the fields of INFO begin with, without their prefix: the rest is `le_` and a bound in
+    /// microseconds, `sum`, or `count`.
+    pub fields: &'static str,
+}
+
+/// Those that can be added up over servers, and taken of any span of time.
+pub const HISTOGRAMS: &[Histogram] = &[
+    Histogram {
+        name: "fairlock_wait_seconds",
+        help: "How long the waiters waited that got their lock.",
+        fields: "wait_time_usec_",
+    },
+    Histogram {
+        name: "fairlock_hold_seconds",
+        help: "How long locks were held.",
+        fields: "hold_time_usec_",
+    },
+];
+
+/// All other metrics. Durations, of fields whose names end in `_usec`, are in seconds.
 pub const FAMILIES: &[Family] = &[
     counter(
         "fairlock_acquisitions_total",
@@ -114,7 +140,7 @@ pub const FAMILIES: &[Family] = &[
     ),
     // Not labels named quantile: those belong to summaries, which need a sum besides.
     gauge(
-        "fairlock_wait_seconds",
+        "fairlock_wait_percentile_seconds",
         "How long so many in a hundred of the waiters that got their lock waited at most, since the module was loaded.",
         &[
             ("wait_time_p50_usec", &[("percentile", "50")]),
@@ -123,7 +149,7 @@ pub const FAMILIES: &[Family] = &[
         ],
     ),
     gauge(
-        "fairlock_hold_seconds",
+        "fairlock_hold_percentile_seconds",
         "How long so many in a hundred of the locks were held at most, since the module was loaded.",
         &[
             ("hold_time_p50_usec", &[("percentile", "50")]),

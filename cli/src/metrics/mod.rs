@@ -1,10 +1,11 @@
 //! `fairlock metrics`: what `INFO fairlock` says on all masters, for Prometheus.
 //!
 //! [`families`] is the table of metrics; [`exposition`] writes them as text; `textfile` keeps a file
-//! of them for `node_exporter`.
+//! of them for `node_exporter`; `listen` answers those who ask for them by HTTP.
 
 pub mod exposition;
 pub mod families;
+mod listen;
 mod textfile;
 
 use std::io::{self, Write as _};
@@ -16,12 +17,13 @@ use crate::server::{Answer, Everyone, Sender, Target, Trouble};
 
 use exposition::{Node, Said};
 
-/// Prints the metrics, or keeps a file of them until told to stop; the exit code.
+/// Prints the metrics, or hands them out or keeps a file of them until told to stop; the exit code.
 pub async fn run(args: &MetricsArgs, target: Target) -> Result<u8, Failure> {
     let mut masters = Everyone::new(target);
-    match &args.textfile {
-        Some(path) => textfile::keep(path, args.interval, &mut masters).await,
-        None => print(&mut masters).await,
+    match (&args.listen, &args.textfile) {
+        (Some(address), _) => listen::serve(address, masters).await,
+        (None, Some(path)) => textfile::keep(path, args.interval, &mut masters).await,
+        (None, None) => print(&mut masters).await,
     }
 }
 
@@ -38,6 +40,25 @@ async fn print(masters: &mut Everyone) -> Result<u8, Failure> {
         eprintln!("fairlock: {trouble}");
     }
     Ok(if troubles.is_empty() { 0 } else { UNAVAILABLE })
+}
+
+/// Tells of servers that do not answer, once for each thing that is wrong, and when all is well again.
+#[derive(Default)]
+struct Teller {
+    told: Vec<String>,
+}
+
+impl Teller {
+    fn tell(&mut self, troubles: &[String]) {
+        let is_new = |trouble: &&String| !self.told.contains(trouble);
+        for trouble in troubles.iter().filter(is_new) {
+            eprintln!("fairlock: {trouble}. Trying again");
+        }
+        if troubles.is_empty() && !self.told.is_empty() {
+            eprintln!("fairlock: all servers answer again");
+        }
+        self.told = troubles.to_vec();
+    }
 }
 
 /// What the servers say.

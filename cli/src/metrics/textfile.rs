@@ -12,7 +12,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use crate::failure::Failure;
 use crate::server::Everyone;
 
-use super::{Look, look};
+use super::{Look, Teller, look};
 
 /// Writes the file again and again until told to stop; the exit code.
 pub async fn keep(path: &Path, every: Duration, masters: &mut Everyone) -> Result<u8, Failure> {
@@ -32,7 +32,7 @@ pub async fn keep(path: &Path, every: Duration, masters: &mut Everyone) -> Resul
 async fn write_on(path: &Path, every: Duration, masters: &mut Everyone) -> Failure {
     let mut looks = interval(every);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut told = Vec::new();
+    let mut teller = Teller::default();
     loop {
         looks.tick().await;
         let Look { text, troubles } = look(masters).await;
@@ -40,13 +40,7 @@ async fn write_on(path: &Path, every: Duration, masters: &mut Everyone) -> Failu
             let path = path.display();
             return Failure::new(1, format!("cannot write {path}: {error}"));
         }
-        for trouble in troubles.iter().filter(|trouble| !told.contains(*trouble)) {
-            eprintln!("fairlock: {trouble}. Trying again");
-        }
-        if troubles.is_empty() && !told.is_empty() {
-            eprintln!("fairlock: all servers answer again");
-        }
-        told = troubles;
+        teller.tell(&troubles);
     }
 }
 

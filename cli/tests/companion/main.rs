@@ -15,6 +15,7 @@ mod scrape;
 
 mod cluster;
 mod exec;
+mod listen;
 mod loss;
 mod metrics;
 mod picture;

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
-use fairlock_cli::metrics::families::FAMILIES;
+use fairlock_cli::metrics::families::{FAMILIES, HISTOGRAMS};
 use fairlock_testing::{Server, follow, wait_until};
 use prometheus_parse::Sample;
 
@@ -32,6 +32,12 @@ fn every_field_of_info_is_a_metric_with_its_value() {
     let known = FAMILIES
         .iter()
         .flat_map(|family| family.fields.iter().map(|(field, _)| (*field).to_owned()));
+    let of_histograms = |name: &str| HISTOGRAMS.iter().any(|it| name.starts_with(it.fields));
+    let (of_histograms, others): (Vec<_>, Vec<_>) = fields
+        .into_iter()
+        .partition(|(name, _)| of_histograms(name));
+    check_histograms(&samples, &of_histograms);
+    let fields = others;
     let there = fields.iter().map(|(name, _)| name.clone());
     assert_eq!(
         known.collect::<BTreeSet<_>>(),
@@ -53,6 +59,46 @@ fn every_field_of_info_is_a_metric_with_its_value() {
         let came = !name.starts_with("scripts_") || name.ends_with("_renew");
         assert_eq!(*number > 0.0, came, "{name}");
     }
+}
+
+/// Each field of a histogram is one of its samples.
+#[track_caller]
+fn check_histograms(samples: &[Sample], fields: &[(String, f64)]) {
+    let mut checked = 0;
+    for histogram in HISTOGRAMS {
+        let mut before = 0.0;
+        let of_it = samples
+            .iter()
+            .filter(|sample| sample.metric == format!("{}_bucket", histogram.name));
+        let bounds = of_it.map(|sample| sample.labels.get("le").expect("a bound").to_owned());
+        for bound in bounds {
+            let metric = format!("{}_bucket", histogram.name);
+            let count = value(samples, &metric, &[("le", &bound)]);
+            assert!(count >= before, "{metric} {bound}: not cumulative");
+            before = count;
+            let micros = bound.parse::<f64>().expect("a number") * 1e6;
+            let name = if micros.is_finite() {
+                format!("{}le_{micros:.0}", histogram.fields)
+            } else {
+                format!("{}count", histogram.fields)
+            };
+            assert!(
+                fields.contains(&(name.clone(), count)),
+                "{name}: {fields:?}"
+            );
+            checked += 1;
+        }
+        let count = value(samples, &format!("{}_count", histogram.name), &[]);
+        assert_eq!(before, count, "the last bucket has all");
+        let sum = value(samples, &format!("{}_sum", histogram.name), &[]);
+        let field = format!("{}sum", histogram.fields);
+        let has_sum =
+            |(name, number): &(String, f64)| *name == field && (sum * 1e6 - number).abs() < 1e-3;
+        assert!(fields.iter().any(has_sum), "{field}: {sum}");
+        assert!(count > 0.0 && sum > 0.0, "{samples:?}");
+        checked += 1;
+    }
+    assert_eq!(checked, fields.len(), "{fields:?}");
 }
 
 #[test]

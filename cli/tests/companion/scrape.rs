@@ -10,12 +10,36 @@ use crate::program::Program;
 /// The digest of the script by which Redisson's watchdog renewed a lease up to release 3.43.0.
 const RENEW: &str = "8e19a1ddbdee9138df9f32a480c57addab4353d1";
 
+/// What a histogram's samples are called besides its name; each is a counter, as queries use them.
+const PARTS: [&str; 3] = ["_bucket", "_sum", "_count"];
+
+/// The lines of metrics, with what describes a histogram said of each of its counters: the parser would
+/// put all buckets into one sample.
+fn lines(text: &str) -> impl Iterator<Item = String> {
+    let histograms: Vec<_> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(" histogram"))
+        .collect();
+    let each = move |line: &str| {
+        let mut words = line.splitn(4, ' ').skip(1);
+        let (Some(word), Some(name)) = (words.next(), words.next()) else {
+            return vec![line.to_owned()];
+        };
+        if !line.starts_with("# ") || !histograms.contains(&name) {
+            return vec![line.to_owned()];
+        }
+        let text = if word == "TYPE" { "counter" } else { "..." };
+        let described = |part| format!("# {word} {name}{part} {text}");
+        PARTS.map(described).to_vec()
+    };
+    text.lines().flat_map(each).collect::<Vec<_>>().into_iter()
+}
+
 /// Reads metrics. Each line must be understood, and each sample be there once and described.
 #[track_caller]
 pub fn read(text: &str) -> Vec<Sample> {
     assert!(text.ends_with('\n'), "cut off: {text}");
-    let lines = text.lines().map(|line| Ok(line.to_owned()));
-    let scrape = Scrape::parse(lines).expect("Prometheus' text format");
+    let scrape = Scrape::parse(lines(text).map(Ok)).expect("Prometheus' text format");
     let values = text.lines().filter(|line| !line.starts_with('#')).count();
     assert_eq!(scrape.samples.len(), values, "{text}");
     let mut seen = BTreeSet::new();
@@ -24,7 +48,8 @@ pub fn read(text: &str) -> Vec<Sample> {
         assert!(seen.insert(format!("{name} {}", sample.labels)), "{text}");
         assert!(scrape.docs.contains_key(name), "no HELP: {name}");
         let counted = matches!(sample.value, Value::Counter(_));
-        assert_eq!(counted, name.ends_with("_total"), "{sample:?}");
+        let named = name.ends_with("_total") || PARTS.iter().any(|part| name.ends_with(part));
+        assert_eq!(counted, named, "{sample:?}");
         assert!(
             counted || matches!(sample.value, Value::Gauge(_)),
             "no TYPE: {name}"

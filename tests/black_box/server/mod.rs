@@ -7,6 +7,7 @@ mod clock;
 mod cluster;
 mod config;
 mod crowd;
+mod durations;
 mod events;
 mod handing_over;
 mod limits;

@@ -147,15 +147,15 @@ fn a_replica_that_becomes_the_master_goes_on_with_the_holders() {
 
 #[test]
 fn loading_the_module_finds_the_holders() {
-    let server = Server::with(&["--enable-module-command", "yes"]);
+    let options = [AOF, &["--enable-module-command", "yes"]].concat();
+    let server = Server::with(&options);
     let mut client = server.connect();
     client.int("FAIRLOCK.ACQUIRE k a SHARED 2 LEASE 600000");
     client.int("FAIRLOCK.ACQUIRE k b SHARED 2 LEASE 600000");
-    assert_eq!(client.run("MODULE UNLOAD fairlock"), "OK");
-    assert_eq!(
-        client.run(&format!("MODULE LOAD {}", server.module_path())),
-        "OK"
-    );
+    let module = server.module_path();
+    let server = server.kill_and_restart_without_module(&options);
+    let mut client = server.connect();
+    assert_eq!(client.run(&format!("MODULE LOAD {module}")), "OK");
     assert_eq!(client.run("FAIRLOCK.ACQUIRE k c SHARED NOWAIT"), "(nil)");
     assert_eq!(client.run("FAIRLOCK.RELEASE k a"), "0");
     client.int("FAIRLOCK.ACQUIRE k c SHARED NOWAIT");
@@ -179,7 +179,7 @@ fn databases_that_change_places_take_their_holders_along() {
 
 #[test]
 fn every_change_is_announced() {
-    let server = Server::start();
+    let server = Server::with(&["--notify-keyspace-events", "KEA"]);
     let mut client = server.connect();
     let events = Client::events(server.port, || {
         client.int("FAIRLOCK.ACQUIRE k a SHARED LEASE 600000");

@@ -14,6 +14,8 @@ pub enum Action {
         owner: usize,
         slot: usize,
         wait: Wait,
+        /// How many holders it tolerates; 0 for any number.
+        limit: u32,
         once: bool,
         session: bool,
     },
@@ -28,8 +30,8 @@ pub enum Action {
     Renew(usize, Millis),
     /// CANCEL, by anybody.
     Cancel(usize),
-    /// BREAK, by anybody.
-    Break,
+    /// BREAK, by anybody; of all holders, or of one owner.
+    Break(Option<usize>),
     /// A blocked request's time is up: it is told nil at once, its place is swept later.
     TimeOut(usize, usize),
     /// A connection closes, which is noted and swept later; its owner opens another one.
@@ -80,10 +82,10 @@ impl World {
         let mut actions = vec![Action::Silence];
         for owner in self.distinct_owners(scope) {
             match scope.owners[owner] {
-                Kind::Ours => self.commands(owner, scope, &mut actions),
+                Kind::Ours(_) => self.commands(owner, scope, &mut actions),
                 Kind::Redisson => self.scripts(owner, &mut actions),
             }
-            if self.oracle.is_holder(owner) {
+            if self.oracle.holder(owner, self.now).is_some() {
                 let leases = scope.renewals.iter();
                 actions.extend(leases.map(|lease| Action::Renew(owner, *lease)));
             }
@@ -122,29 +124,47 @@ impl World {
     }
 
     fn requests(&self, owner: usize, slot: usize, scope: &Scope, actions: &mut Vec<Action>) {
-        let holds = self.oracle.holds(owner);
+        let Kind::Ours(limits) = scope.owners[owner] else {
+            return;
+        };
         for wait in scope.waits {
-            for (once, session) in [(false, false), (true, false), (false, true), (true, true)] {
-                // The holder is answered at once, however it would wait; and ONCE says something
-                // to the holder alone.
-                let alike = if holds > 0 {
-                    *wait != scope.waits[0]
-                } else {
-                    once
-                };
-                let unknown = (once && !scope.once) || (session && !scope.sessions);
-                if alike || unknown || (!once && holds >= scope.most_holds) {
-                    continue;
+            for limit in limits {
+                for (once, session) in [(false, false), (true, false), (false, true), (true, true)]
+                {
+                    if self.is_sensible(owner, *wait, once, session, scope) {
+                        actions.push(Action::Acquire {
+                            owner,
+                            slot,
+                            wait: *wait,
+                            limit: *limit,
+                            once,
+                            session,
+                        });
+                    }
                 }
-                actions.push(Action::Acquire {
-                    owner,
-                    slot,
-                    wait: *wait,
-                    once,
-                    session,
-                });
             }
         }
+    }
+
+    /// Whether a request can be made, and says something that others do not.
+    fn is_sensible(
+        &self,
+        owner: usize,
+        wait: Wait,
+        once: bool,
+        session: bool,
+        scope: &Scope,
+    ) -> bool {
+        let holder = self.oracle.holder(owner, self.now);
+        // The holder is answered at once, however it would wait; and ONCE says something
+        // to the holder alone.
+        let alike = match holder {
+            Some(_) => wait != scope.waits[0],
+            None => once,
+        };
+        let unknown = (once && !scope.once) || (session && !scope.sessions);
+        let holds = holder.map_or(0, |holder| holder.holds);
+        !alike && !unknown && (once || holds < scope.most_holds)
     }
 
     fn releases(&self, owner: usize, slot: usize, scope: &Scope, actions: &mut Vec<Action>) {
@@ -172,7 +192,7 @@ impl World {
         if self.is_overdue() {
             return;
         }
-        if self.oracle.is_holder(owner) {
+        if self.oracle.holder(owner, self.now).is_some() {
             actions.push(Action::UnlockByScript(owner));
             return;
         }
@@ -183,9 +203,9 @@ impl World {
     }
 
     fn accidents(&self, scope: &Scope, actions: &mut Vec<Action>) {
-        let held = self.state.holder.is_some();
+        let held = self.state.holder.is_some() || !self.state.counts.is_empty();
         let possible = [
-            (Fault::Break, Action::Break, held),
+            (Fault::Break, Action::Break(None), held),
             (Fault::Delete, Action::Delete, held),
             (Fault::LoseToken, Action::LoseToken, self.may_lose_token()),
             (Fault::Restart, Action::Restart, true),
@@ -195,6 +215,10 @@ impl World {
             if enabled && scope.has(fault) {
                 actions.push(action);
             }
+        }
+        if held && scope.has(Fault::Break) && scope.is_shared() {
+            let owners = self.distinct_owners(scope).into_iter();
+            actions.extend(owners.map(|owner| Action::Break(Some(owner))));
         }
         if self.clock_steps < scope.clock_steps {
             actions.extend([-4, 4].map(Action::SetClock));
@@ -213,10 +237,14 @@ impl fmt::Display for Action {
                 owner,
                 slot,
                 wait,
+                limit,
                 once,
                 session,
             } => {
                 write!(f, "{} on {slot}: ACQUIRE {wait:?}", name(owner))?;
+                if limit != 1 {
+                    write!(f, " SHARED {limit}")?;
+                }
                 if once {
                     write!(f, " ONCE")?;
                 }
@@ -241,7 +269,8 @@ impl fmt::Display for Action {
             }
             Self::Renew(owner, lease) => write!(f, "{}: RENEW {lease}", name(owner)),
             Self::Cancel(owner) => write!(f, "CANCEL {}", name(owner)),
-            Self::Break => write!(f, "BREAK"),
+            Self::Break(None) => write!(f, "BREAK"),
+            Self::Break(Some(owner)) => write!(f, "BREAK OWNER {}", name(owner)),
             Self::TimeOut(owner, slot) => write!(f, "{} on {slot}: time is up", name(owner)),
             Self::Close(owner, slot) => write!(f, "{} on {slot}: connection closes", name(owner)),
             Self::LockByScript(owner) => write!(f, "{}: script takes or joins", name(owner)),

@@ -71,16 +71,14 @@ impl World {
     }
 
     /// What is there once.
-    fn common(&self) -> [u8; 16] {
+    fn common(&self) -> [u8; 15] {
         let last = self.oracle.last_token;
-        let session = self.state.session.as_ref();
         let turn = self.state.turn.as_ref();
         [
             self.state.lease_end.map_or(0, |at| self.wall(at, -1)),
             turn.map_or(0, |turn| self.tick(turn.until)),
             turn.and_then(|turn| turn.wakes_next)
                 .map_or(0, |at| self.tick(at)),
-            session.map_or(0, |of| self.tick(of.renew_at)),
             u8::from(self.state.token.is_some()),
             u8::from(self.state.greatest_token >= last),
             u8::from(last > 0),
@@ -92,19 +90,26 @@ impl World {
             self.undelivered.len().try_into().unwrap_or(u8::MAX),
             self.closed.len().try_into().unwrap_or(u8::MAX),
             u8::from(self.stirred),
-            session.map_or(0, |of| u8::try_from(of.lease).unwrap_or(u8::MAX)),
+            u8::from(self.state.shared.is_some()),
         ]
     }
 
     /// What happened to one owner.
     fn profile(&self, owner: usize, scope: &Scope) -> Profile {
         let mut profile = [0; PROFILE];
-        let (about, slots) = profile.split_at_mut(16);
-        about[0] = scope.owners[owner] as u8;
-        if let Some(holder) = self.oracle.holder.filter(|of| of.owner == owner) {
+        let (about, slots) = profile.split_at_mut(22);
+        let mut kinds = scope.owners.iter();
+        let kind = kinds.position(|kind| *kind == scope.owners[owner]);
+        about[0] = kind.and_then(|kind| kind.try_into().ok()).unwrap_or(0);
+        let mut holders = self.oracle.holders.iter();
+        let holder = holders.find(|of| of.owner == owner);
+        if let Some(holder) = holder {
             about[1] = holder.holds.try_into().unwrap_or(u8::MAX);
             about[2] = 1 + u8::from(holder.untold);
-            about[3] = u8::from(holder.token.is_some_and(|of| of == self.oracle.last_token));
+            about[3] = u8::from(holder.token.is_some());
+            about[16] = holder.limit.try_into().unwrap_or(u8::MAX);
+            about[17] = self.wall(holder.lease_end, -1);
+            about[18] = u8::from(holder.lost);
         }
         let mut queue = self.state.queue.iter();
         if let Some(place) = queue.position(|entry| index(&entry.0) == owner) {
@@ -113,15 +118,21 @@ impl World {
             about[5] = self.life(owner);
             about[6..8].copy_from_slice(&self.waiter(waiter));
             about[9] = presence(waiter.presence);
+            about[19] = waiter.limit.shown().try_into().unwrap_or(u8::MAX);
         }
         let turn = self.state.turn.as_ref();
         about[10] = u8::from(turn.is_some_and(|of| index(&of.owner) == owner));
-        let session = self.state.session.as_ref();
-        about[11] = u8::from(session.is_some_and(|of| index(&of.owner) == owner));
+        let mut sessions = self.sessions();
+        if let Some(session) = sessions.find(|of| index(&of.owner) == owner) {
+            about[11] = 1;
+            about[20] = self.tick(session.renew_at);
+            about[21] = session.lease.try_into().unwrap_or(u8::MAX);
+        }
         let notes = self.gone.iter().filter(|gone| **gone == owner);
         about[12] = notes.count().try_into().unwrap_or(u8::MAX);
         for lost in self.undelivered.iter().filter(|lost| lost.owner == owner) {
-            about[13] = 1 + u8::from(lost.token == self.oracle.last_token);
+            let its = holder.and_then(|holder| holder.token);
+            about[13] = 1 + u8::from(its == Some(lost.token));
             let bound = lost.session.map_or(0, |session| self.bound(session).0);
             about[14] = bound + u8::from(lost.session.is_some());
         }
@@ -129,7 +140,7 @@ impl World {
         known.sort_unstable();
         slots[..8].copy_from_slice(&known.concat());
         if about[11] > 0 {
-            slots[8..].copy_from_slice(&self.closed_slots());
+            slots[8..].copy_from_slice(&self.closed_slots(owner));
         }
         profile
     }
@@ -160,29 +171,32 @@ impl World {
         [blocked, u8::from(slot.session), order, holds]
     }
 
-    /// The connections that have closed and are still bound.
-    fn closed_slots(&self) -> [u8; 4] {
-        let mut closed: Vec<_> = self.closed.iter().map(|of| self.bound(*of)).collect();
+    /// The connections of an owner that have closed and are still bound.
+    fn closed_slots(&self, owner: usize) -> [u8; 4] {
+        let mut sessions = self.sessions();
+        let session = sessions.find(|of| index(&of.owner) == owner);
+        let bound = session.map_or(&[][..], |of| &of.holders);
+        let closed = self.closed.iter();
+        let closed = closed.filter(|of| bound.iter().any(|(bound, _)| bound == *of));
+        let mut closed: Vec<_> = closed.map(|of| self.bound(*of)).collect();
         closed.sort_unstable();
         closed.resize(2, (0, 0));
         [closed[0].0, closed[0].1, closed[1].0, closed[1].1]
     }
 
+    /// Which of a holder's connections this is, and the holds that it brought.
     fn bound(&self, connection: u64) -> (u8, u8) {
-        let mut holders = self
-            .state
-            .session
-            .iter()
-            .flat_map(|of| &of.holders)
-            .zip(1..);
-        let found = holders.find(|((other, _), _)| *other == connection);
-        found.map_or((0, 0), |((_, holds), order)| {
-            (order, (*holds).try_into().unwrap_or(u8::MAX))
-        })
+        for session in self.sessions() {
+            let mut holders = session.holders.iter().zip(1..);
+            if let Some(((_, holds), order)) = holders.find(|((of, _), _)| *of == connection) {
+                return (order, (*holds).try_into().unwrap_or(u8::MAX));
+            }
+        }
+        (0, 0)
     }
 }
 
-const PROFILE: usize = 28;
+const PROFILE: usize = 34;
 type Profile = [u8; PROFILE];
 
 fn presence(presence: Presence) -> u8 {

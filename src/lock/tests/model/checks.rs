@@ -7,12 +7,14 @@ use super::oracle::{Checked, Queued, ensure, index};
 use super::scope::Scope;
 use super::world::World;
 use crate::lock::memory::Memory;
-use crate::lock::{Connection, Event, Holds, Millis, Owner, Presence, State, Waiter};
+use crate::lock::{
+    Connection, Event, Holds, Millis, Owner, Presence, Session, SharedHolders, State, Waiter,
+};
 
 impl World {
     /// Compares the state after a step with what clients were told, and with the state before.
     pub(super) fn check(&mut self, before: &Memory, scope: &Scope) -> Checked {
-        self.check_holder()?;
+        self.check_holders()?;
         self.check_queue()?;
         self.check_requests()?;
         self.check_session(before)?;
@@ -37,25 +39,49 @@ impl World {
         self.check_due()
     }
 
-    fn check_holder(&self) -> Checked {
-        let told = self
-            .oracle
-            .holder
-            .map(|holder| (holder.owner, holder.holds));
-        let held = self.state.holder.as_ref();
-        let held = held.map(|(owner, holds)| (index(owner), *holds));
-        ensure!(told == held, "{told:?} was told, {held:?} holds the lock");
+    /// The holders are those that clients know, each with its own holds, limit, token and lease, and the lock's
+    /// key lasts as long as the last lease. They are no more than each of them tolerates.
+    fn check_holders(&mut self) -> Checked {
+        let held = holders(&self.state);
+        let mut told: Vec<usize> = self.oracle.holders.iter().map(|of| of.owner).collect();
+        told.sort_unstable();
+        let names: Vec<usize> = held.iter().map(|of| of.owner).collect();
+        ensure!(told == names, "{told:?} were told, {names:?} hold the lock");
+        for held in &held {
+            self.check_one(held)?;
+        }
+        let last = held.iter().map(|of| of.lease_end).max();
+        let is_held = self.state.is_held();
+        let expiry = self.state.lease_end;
         ensure!(
-            held.is_some() == self.state.lease_end.is_some(),
-            "lease: {:?}",
-            self.state.lease_end
+            expiry == last.filter(|_| is_held),
+            "the key lasts until {expiry:?}, the last lease until {last:?}"
         );
-        let token = self.state.token;
-        let last = self.oracle.last_token;
-        ensure!(
-            token.is_none_or(|token| token == last),
-            "{token:?} is kept, the last was {last}"
-        );
+        for limit in self.oracle.holders.iter().map(|of| of.limit) {
+            let fits = limit == 0 || u32::try_from(held.len()).is_ok_and(|all| all <= limit);
+            ensure!(fits, "{names:?}, and one tolerates {limit}");
+        }
+        Ok(())
+    }
+
+    /// What is known of one holder is what it was told.
+    fn check_one(&mut self, held: &Held) -> Checked {
+        let is_held = self.state.is_held();
+        let Some(told) = self.oracle.holder_mut(held.owner) else {
+            return Ok(());
+        };
+        let holds = if is_held { told.holds } else { 0 };
+        ensure!(held.holds == holds, "{told:?}, but {held:?}");
+        ensure!(held.limit == told.limit, "{told:?}, but {held:?}");
+        let lost = told.is_exclusive() && held.token.is_none();
+        ensure!(held.token == told.token || lost, "{told:?}, but {held:?}");
+        // Renewals are told to nobody.
+        if told.bound.is_empty() {
+            ensure!(held.lease_end == told.lease_end, "{told:?}, but {held:?}");
+        } else {
+            ensure!(held.lease_end >= told.lease_end, "{told:?}, but {held:?}");
+            told.lease_end = held.lease_end;
+        }
         Ok(())
     }
 
@@ -67,6 +93,10 @@ impl World {
         let joined: Vec<usize> = queue.map(|place| place.owner).collect();
         ensure!(queued == joined, "joined: {joined:?}, queued: {queued:?}");
         for (place, (_, waiter)) in self.oracle.queue.iter().zip(&self.state.queue) {
+            ensure!(
+                place.limit == waiter.limit.shown(),
+                "{place:?}, but {waiter:?}"
+            );
             ensure!(agree(*place, waiter), "{place:?}, but {waiter:?}");
         }
         Ok(())
@@ -102,13 +132,25 @@ impl World {
         }
         let known = connections(&self.state);
         ensure!(heard == known, "heard of {heard:?}, bound: {known:?}");
-        // One that nobody noticed the loss of yet does no harm, but it must not bind anyone else.
-        let bound = match self.state.session.clone() {
-            Some(of) if self.stirred && self.state.holds(&of.owner) == Holds::None => Vec::new(),
-            session => session.map_or_else(Vec::new, |session| session.holders),
-        };
-        let told = &self.oracle.bound;
-        ensure!(&bound == told, "relied on: {told:?}, bound: {bound:?}");
+        let sessions: Vec<Session> = self.sessions().cloned().collect();
+        for session in &sessions {
+            // One that nobody noticed the loss of yet does no harm, but it must not bind anyone else.
+            let is_lost = self.state.shared.is_none()
+                && self.state.holds(&session.owner) == Holds::None
+                && self.stirred;
+            let told = self.oracle.holder_mut(index(&session.owner));
+            let told = told.map(|of| of.bound.clone()).unwrap_or_default();
+            ensure!(
+                is_lost && told.is_empty() || told == session.holders,
+                "relied on: {told:?}, bound: {session:?}"
+            );
+        }
+        let bound = self.oracle.holders.iter().filter(|of| !of.bound.is_empty());
+        for owner in bound.map(|of| of.owner) {
+            let mut sessions = sessions.iter();
+            let is_bound = sessions.any(|session| index(&session.owner) == owner);
+            ensure!(is_bound, "{owner} relies on a connection that is not bound");
+        }
         Ok(())
     }
 
@@ -162,17 +204,30 @@ impl World {
         Ok(())
     }
 
-    /// Nobody waits while the lock is free, but a polling head that has its turn.
+    /// At rest the head cannot have the lock; or it polls, and has its turn. No lease is over, and a head that is
+    /// dead keeps nobody behind it from joining the holders.
     fn check_head(&self, scope: &Scope) -> Checked {
+        let over = self.oracle.holders.iter().find(|of| of.is_over(self.now));
+        ensure!(over.is_none(), "its lease is over: {over:?}");
         let turn = self.state.turn.as_ref();
-        let head = self.oracle.queue.first();
-        let Some(head) = head.filter(|_| self.oracle.holder.is_none()) else {
+        let Some(head) = self.oracle.queue.first() else {
             ensure!(turn.is_none(), "a turn, and nobody to take it: {turn:?}");
             return Ok(());
         };
+        if !self.oracle.has_room(head.limit, self.now) {
+            ensure!(turn.is_none(), "a turn, and no room: {turn:?}");
+            let lives = head.life.lasts(self.now, self.grace) || self.oracle.is_kept(*head, false);
+            let shared = self.oracle.holders.iter().all(|of| !of.is_exclusive());
+            let swept = head.life != Life::Left || self.gone.is_empty();
+            ensure!(
+                lives || !shared || !swept,
+                "{head:?} is dead, and keeps others waiting"
+            );
+            return Ok(());
+        }
         let polling = !matches!(head.life, Life::Blocked(_) | Life::Left);
-        ensure!(polling, "the lock is free, {head:?} waits");
-        let turn = turn.ok_or("the lock is free, nobody has a turn")?;
+        ensure!(polling, "the lock can be had, {head:?} waits");
+        let turn = turn.ok_or("the lock can be had, nobody has a turn")?;
         ensure!(index(&turn.owner) == head.owner, "{turn:?}, but {head:?}");
         let left = turn.until.saturating_sub(self.now.tick());
         ensure!(
@@ -202,12 +257,20 @@ impl World {
         let tick = |at: u64| at.cast_signed() - self.now.tick().cast_signed();
         let dues = [self.due.wall.map(wall), self.due.tick.map(tick)];
         let due = dues.into_iter().flatten().min().unwrap_or(i64::MAX);
-        let renewal = self.state.session.as_ref().map(|of| tick(of.renew_at));
-        if let Some((end, renewal)) = self.state.lease_end.map(wall).zip(renewal) {
-            ensure!(renewal <= end, "renewed in {renewal} ms, ends in {end}");
+        let mut renewals = Vec::new();
+        for session in self.sessions() {
+            let renewal = tick(session.renew_at);
+            let end = self.stored_lease_end(index(&session.owner)).map(wall);
+            ensure!(
+                end.is_none_or(|end| renewal <= end),
+                "renewed in {renewal} ms, ends in {end:?}"
+            );
+            renewals.push(renewal);
         }
-        let waiting = !self.state.queue.is_empty();
-        let end = self.state.lease_end.map(wall).filter(|_| waiting);
+        let renewal = renewals.into_iter().min();
+        let waiting = !self.state.queue.is_empty() || self.state.shared.is_some();
+        let ends = self.oracle.holders.iter().map(|of| wall(of.lease_end));
+        let end = ends.min().filter(|_| waiting);
         let turn = self.state.turn.as_ref().map(|turn| tick(turn.until));
         for latest in [renewal, end, turn].into_iter().flatten() {
             ensure!(due <= latest, "due in {due} ms, it should be {latest}");
@@ -226,8 +289,43 @@ fn polling_behind(state: &Memory) -> BTreeSet<usize> {
 }
 
 fn connections(state: &Memory) -> BTreeSet<Connection> {
-    let holders = state.session.iter().flat_map(|of| &of.holders);
-    holders.map(|(connection, _)| *connection).collect()
+    let shared = state.shared.iter().flat_map(SharedHolders::iter);
+    let sessions = shared.filter_map(|(_, holder)| holder.session());
+    let sessions = sessions.chain(&state.session);
+    let bound = sessions.flat_map(|session| &session.holders);
+    bound.map(|(connection, _)| *connection).collect()
+}
+
+/// A holder as the state has it.
+#[derive(Debug)]
+struct Held {
+    owner: usize,
+    holds: i64,
+    limit: u32,
+    token: Option<i64>,
+    lease_end: Millis,
+}
+
+/// The holders as the state has them, in the order of their names.
+fn holders(state: &Memory) -> Vec<Held> {
+    let Some(shared) = &state.shared else {
+        let only = state.holder.iter().map(|(owner, holds)| Held {
+            owner: index(owner),
+            holds: *holds,
+            limit: 1,
+            token: state.token,
+            lease_end: state.lease_end.unwrap_or(0),
+        });
+        return only.collect();
+    };
+    let several = shared.iter().map(|(owner, holder)| Held {
+        owner: index(owner),
+        holds: state.counts.get(owner).copied().unwrap_or(0),
+        limit: holder.limit.shown(),
+        token: Some(holder.token),
+        lease_end: holder.lease_end,
+    });
+    several.collect()
 }
 
 /// Whether the server sees a waiter as it was told.

@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use super::action::{Action, Step};
 use super::canon::Key;
+use super::holders::have_room;
 use super::life::Life;
 use super::scope::{Fault, Scope};
 use super::world::World;
@@ -16,9 +17,9 @@ struct Node {
     from: Option<(u32, Step)>,
     /// The world that follows if nobody does anything; none if that was not looked at.
     silence: Option<u32>,
-    /// Silence need not bring anything any more: nobody waits, or the holder's connection is open.
+    /// Silence need not bring anything any more.
     quiet: bool,
-    /// The lock is free, and somebody waits.
+    /// Somebody waits who could have the lock.
     idle: bool,
     /// All who wait have been woken, and have no longer than the turn that is running.
     all_woken: bool,
@@ -223,15 +224,20 @@ enum End {
 }
 
 impl World {
-    /// Whether silence may go on for ever: nobody waits, or the holder's connection is open.
+    /// Whether silence may go on for ever: nobody waits, or holders whose connections are open leave no room for
+    /// a head whose connection is open as well.
     fn is_quiet(&self) -> bool {
-        let stays = !self.oracle.bound.is_empty() && !self.is_noted();
-        self.oracle.queue.is_empty() || stays
+        let Some(head) = self.oracle.queue.first() else {
+            return true;
+        };
+        let stays = self.oracle.holders.iter().filter(|of| !of.bound.is_empty());
+        matches!(head.life, Life::Blocked(_)) && !self.is_noted() && !have_room(stays, head.limit)
     }
 
-    /// Whether the lock is free and somebody waits.
+    /// Whether somebody waits who could have the lock.
     fn is_idle(&self) -> bool {
-        self.oracle.holder.is_none() && !self.oracle.queue.is_empty()
+        let head = self.oracle.queue.first();
+        head.is_some_and(|head| self.oracle.has_room(head.limit, self.now))
     }
 
     /// Whether all who wait have no longer than the turn that is running.
@@ -249,22 +255,32 @@ impl World {
     /// The lock in a line.
     fn summary(&self) -> String {
         let name = |owner: usize| char::from(super::world::NAMES[owner][0]);
-        let holder = self
+        let holders: Vec<String> = self
             .oracle
-            .holder
-            .map(|of| format!("{} x{}", name(of.owner), of.holds));
+            .holders
+            .iter()
+            .map(|of| {
+                format!(
+                    "{} x{} of {} until {}",
+                    name(of.owner),
+                    of.holds,
+                    of.limit,
+                    of.lease_end
+                )
+            })
+            .collect();
         let queue: Vec<String> = self
             .oracle
             .queue
             .iter()
-            .map(|place| format!("{} {:?}", name(place.owner), place.life))
+            .map(|place| format!("{} of {} {:?}", name(place.owner), place.limit, place.life))
             .collect();
         format!(
-            "{} | tick {} | lease ends {:?} | {} | queue [{}] | turn {:?}",
+            "{} | tick {} | lease ends {:?} | held by [{}] | queue [{}] | turn {:?}",
             self.now.millis(),
             self.now.tick(),
             self.state.lease_end,
-            holder.unwrap_or_else(|| "free".into()),
+            holders.join(", "),
             queue.join(", "),
             self.state
                 .turn

@@ -22,12 +22,16 @@ impl World {
         self.undelivered.clear();
         self.closed.clear();
         self.touched = false;
-        self.oracle.bound.clear();
+        for holder in &mut self.oracle.holders {
+            holder.bound.clear();
+            holder.since = None;
+        }
         for owner in 0..self.oracle.slots.len() {
             self.oracle.slots[owner] = self.slots();
         }
         for place in &mut self.oracle.queue {
             place.life = Life::Found(0, None);
+            place.limit = 1;
         }
         self.read_deadlines();
         let quiet = Step::of(super::action::Action::Restart);
@@ -51,11 +55,11 @@ impl World {
         self.state.token.is_some() && (remembered || self.now.micros > last.cast_unsigned())
     }
 
-    /// Where the token's key was lost and the server has restarted since it was issued, nobody
+    /// Where the last token is in no key and the server has restarted since it was issued, nobody
     /// remembers it but the clock, and no lock could do with a clock that is behind.
     fn mind_the_clock(&mut self) {
         let last = self.oracle.last_token;
-        if self.state.token.is_none() && self.state.greatest_token < last {
+        if self.state.greatest_token < last {
             self.now.micros = self.now.micros.max(last.cast_unsigned() + 1);
         }
     }

@@ -28,6 +28,7 @@ fn ask(owner: usize, slot: usize, wait: Wait) -> Step {
         owner,
         slot,
         wait,
+        limit: 1,
         once: false,
         session: false,
     })

@@ -29,6 +29,7 @@ mod checks;
 mod explore;
 mod faults;
 mod found;
+mod holders;
 mod life;
 mod oracle;
 mod scope;
@@ -56,7 +57,7 @@ const RULES: Rules = Rules {
 /// Who blocks, and all that can come between.
 const BLOCKING: Scope = Scope {
     name: "blocking",
-    owners: &[Kind::Ours; 3],
+    owners: &[Kind::EXCLUSIVE; 3],
     slots: 2,
     waits: &[Wait::Block, Wait::Try],
     sessions: false,
@@ -129,7 +130,12 @@ const SESSIONS: Scope = Scope {
 /// Our waiters and Redisson's in one queue, whose scripts are intercepted.
 const SCRIPTS: Scope = Scope {
     name: "scripts",
-    owners: &[Kind::Ours, Kind::Ours, Kind::Redisson, Kind::Redisson],
+    owners: &[
+        Kind::EXCLUSIVE,
+        Kind::EXCLUSIVE,
+        Kind::Redisson,
+        Kind::Redisson,
+    ],
     slots: 1,
     waits: &[Wait::Block, Wait::Poll],
     most_holds: 1,
@@ -141,7 +147,7 @@ const SCRIPTS: Scope = Scope {
 /// The same with fewer of ours: all of it can be visited.
 const FEW: Scope = Scope {
     name: "few",
-    owners: &[Kind::Ours, Kind::Redisson, Kind::Redisson],
+    owners: &[Kind::EXCLUSIVE, Kind::Redisson, Kind::Redisson],
     ..SCRIPTS
 };
 
@@ -159,7 +165,7 @@ const LUA: Scope = Scope {
 /// More who wait than may.
 const CROWD: Scope = Scope {
     name: "crowd",
-    owners: &[Kind::Ours; 4],
+    owners: &[Kind::EXCLUSIVE; 4],
     slots: 1,
     waits: &[Wait::Block, Wait::Poll],
     most_holds: 1,
@@ -180,7 +186,7 @@ const CROWD: Scope = Scope {
 /// A wall clock that is set.
 const CLOCK: Scope = Scope {
     name: "clock",
-    owners: &[Kind::Ours, Kind::Ours, Kind::Redisson],
+    owners: &[Kind::EXCLUSIVE, Kind::EXCLUSIVE, Kind::Redisson],
     slots: 1,
     waits: &[Wait::Block, Wait::Poll],
     most_holds: 1,
@@ -193,6 +199,76 @@ const CLOCK: Scope = Scope {
     ],
     clock_steps: 2,
     ..BLOCKING
+};
+
+/// Two readers and a writer, with leases that end one by one, and all that can come between.
+const READERS: Scope = Scope {
+    name: "readers",
+    owners: &[Kind::READER, Kind::READER, Kind::EXCLUSIVE],
+    slots: 1,
+    waits: &[Wait::Block, Wait::Poll, Wait::Try],
+    most_holds: 1,
+    renewals: &[1],
+    faults: &[
+        Fault::Break,
+        Fault::Cancel,
+        Fault::TimeOut,
+        Fault::Undelivered,
+        Fault::Delete,
+        Fault::Restart,
+        Fault::Stall,
+    ],
+    ..BLOCKING
+};
+
+/// Two at a time, of three who want to.
+const LIMITED: Scope = Scope {
+    name: "limited",
+    owners: &[Kind::Ours(&[2]); 3],
+    waits: &[Wait::Block, Wait::Poll],
+    most_holds: 2,
+    once: true,
+    ..READERS
+};
+
+/// Owners who ask now for themselves and now to share, and some who tolerate fewer than others.
+const UPGRADES: Scope = Scope {
+    name: "upgrades",
+    owners: &[
+        Kind::Ours(&[0, 1]),
+        Kind::Ours(&[0, 2]),
+        Kind::Ours(&[0, 2]),
+    ],
+    slots: 2,
+    waits: &[Wait::Block, Wait::Poll, Wait::Try],
+    renewals: &[],
+    faults: &[Fault::TimeOut, Fault::Restart, Fault::Stall],
+    ..READERS
+};
+
+/// Readers whose holds live as long as their connections, and a writer.
+const READERS_SESSIONS: Scope = Scope {
+    name: "readers_sessions",
+    owners: &[Kind::READER, Kind::READER, Kind::EXCLUSIVE],
+    slots: 1,
+    most_holds: 2,
+    renewals: &[5],
+    ..SESSIONS
+};
+
+/// Readers and Redisson's clients, whose scripts are intercepted.
+const READERS_SCRIPTS: Scope = Scope {
+    name: "readers_scripts",
+    owners: &[Kind::READER, Kind::READER, Kind::Redisson, Kind::Redisson],
+    ..SCRIPTS
+};
+
+/// The same, but nobody sees who asks by a script.
+const READERS_LUA: Scope = Scope {
+    name: "readers_lua",
+    owners: &[Kind::READER, Kind::READER, Kind::Redisson],
+    faults: &[Fault::TimeOut, Fault::Restart],
+    ..LUA
 };
 
 /// Visits so many worlds of each scope on an ordinary day.
@@ -250,4 +326,34 @@ fn crowd() {
 #[test]
 fn clock() {
     explore(&CLOCK);
+}
+
+#[test]
+fn readers() {
+    explore(&READERS);
+}
+
+#[test]
+fn limited() {
+    explore(&LIMITED);
+}
+
+#[test]
+fn upgrades() {
+    explore(&UPGRADES);
+}
+
+#[test]
+fn readers_sessions() {
+    explore(&READERS_SESSIONS);
+}
+
+#[test]
+fn readers_scripts() {
+    explore(&READERS_SCRIPTS);
+}
+
+#[test]
+fn readers_lua() {
+    explore(&READERS_LUA);
 }

@@ -1,5 +1,6 @@
 //! What everybody was told: the model that the rules are compared with. It never asks them.
 
+use super::holders::{Holder, Leaving};
 use super::life::Life;
 use crate::lock::{Connection, Event, Millis, Now, Tick, Ticket};
 
@@ -21,6 +22,8 @@ pub(super) use ensure;
 pub struct Queued {
     pub owner: usize,
     pub life: Life,
+    /// How many holders it tolerates; 0 for any number. Of one that was found no key tells: 1.
+    pub limit: u32,
 }
 
 /// A connection of an owner.
@@ -33,24 +36,13 @@ pub struct Slot {
     pub session: bool,
 }
 
-/// Who holds the lock.
-#[derive(Clone, Copy, Debug)]
-pub struct Holder {
-    pub owner: usize,
-    pub holds: i64,
-    /// The token of its acquisition; none if it came by a script.
-    pub token: Option<i64>,
-    /// Nobody was told of the first hold: whoever was to be told is gone.
-    pub untold: bool,
-}
-
 /// What clients know.
 #[derive(Clone, Debug, Default)]
 pub struct Oracle {
-    pub holder: Option<Holder>,
-    /// The connections that the holder relies on and the holds they brought, in that order.
-    pub bound: Vec<(Connection, i64)>,
+    pub holders: Vec<Holder>,
     pub queue: Vec<Queued>,
+    /// Whoever was found in the keys may live in silence, and stays while the lock is others'.
+    pub silent_stay: bool,
     pub slots: Vec<[Slot; 2]>,
     pub last_token: i64,
     /// Who has been given a turn, and until when.
@@ -61,12 +53,55 @@ pub struct Oracle {
 #[derive(Clone, Copy, Debug)]
 pub struct Asking {
     pub owner: usize,
+    /// How many holders it tolerates; 0 for any number.
+    pub limit: u32,
     /// The life that its place has if it joins.
     pub life: Life,
     /// The connection that the lock shall be bound to.
     pub session: Option<Connection>,
+    /// The token in the reply.
+    pub token: Option<i64>,
     /// It asks by a script of Redisson's, which gets no token.
     pub by_script: bool,
+}
+
+/// What the step does in which something is heard.
+#[derive(Clone, Copy, Debug)]
+pub struct Cause {
+    pub asking: Option<Asking>,
+    /// Who is taken out of the queue.
+    pub cancelled: Option<usize>,
+    pub leaving: Leaving,
+}
+
+impl Cause {
+    /// Nobody asks for anything: time has passed, or somebody was refused.
+    pub const NONE: Self = Self {
+        asking: None,
+        cancelled: None,
+        leaving: Leaving::Nobody,
+    };
+
+    pub fn asked(asking: Asking) -> Self {
+        Self {
+            asking: Some(asking),
+            ..Self::NONE
+        }
+    }
+
+    pub fn cancelled(owner: usize) -> Self {
+        Self {
+            cancelled: Some(owner),
+            ..Self::NONE
+        }
+    }
+
+    pub fn leaving(leaving: Leaving) -> Self {
+        Self {
+            leaving,
+            ..Self::NONE
+        }
+    }
 }
 
 /// When and why something is heard.
@@ -80,71 +115,23 @@ pub struct Scene {
     /// The patience of those who poll, and of those who use scripts.
     pub patience: Millis,
     pub wait: Millis,
-    pub asking: Option<Asking>,
-    /// Who is taken out of the queue.
-    pub cancelled: Option<usize>,
+    /// The lease of whoever is served.
+    pub lease: Millis,
+    pub cause: Cause,
     /// Whoever is handed the lock is gone.
     pub undelivered: bool,
 }
 
 impl Oracle {
-    pub fn is_holder(&self, owner: usize) -> bool {
-        self.holder.is_some_and(|holder| holder.owner == owner)
-    }
-
-    /// How often an owner holds the lock.
-    pub fn holds(&self, owner: usize) -> i64 {
-        let holder = self.holder.filter(|holder| holder.owner == owner);
-        holder.map_or(0, |holder| holder.holds)
-    }
-
-    /// The holds that a connection brought.
-    pub fn holds_of(&self, connection: Connection) -> i64 {
-        let mut bound = self.bound.iter();
-        let found = bound.find(|(other, _)| *other == connection);
-        found.map_or(0, |(_, holds)| *holds)
-    }
-
     pub fn queued(&self, owner: usize) -> Option<Queued> {
         let mut queue = self.queue.iter().copied();
         queue.find(|place| place.owner == owner)
     }
 
+    /// An owner leaves the queue. If it was its turn, that is over.
     pub fn remove(&mut self, owner: usize) {
         self.queue.retain(|place| place.owner != owner);
-    }
-
-    pub fn freed(&mut self) {
-        self.holder = None;
-        self.bound.clear();
-    }
-
-    /// One hold is given up, or more; the connections that came last give way if there are fewer
-    /// holds than they brought.
-    pub fn give_up(&mut self, holds: i64, connection: Option<Connection>) {
-        let Some(holder) = &mut self.holder else {
-            return;
-        };
-        holder.holds -= holds;
-        let mut room = holder.holds;
-        if room <= 0 {
-            self.freed();
-            return;
-        }
-        for (bound, brought) in &mut self.bound {
-            if Some(*bound) == connection {
-                *brought -= holds;
-            }
-            *brought = room.min(*brought);
-            room -= *brought;
-        }
-        self.bound.retain(|(_, brought)| *brought > 0);
-    }
-
-    /// A request for a free lock is answered at once exactly if nobody alive is ahead.
-    pub fn is_next(&self, owner: usize, now: Now, grace: Tick) -> bool {
-        let mut ahead = self.queue.iter().take_while(|place| place.owner != owner);
-        self.holder.is_none() && !ahead.any(|place| place.life.lasts(now, grace))
+        self.turn = self.turn.filter(|(of, _)| *of != owner);
     }
 
     /// Somebody hears of something. Returns whether the lock was given up in it.
@@ -154,52 +141,57 @@ impl Oracle {
                 ticket,
                 owner,
                 token,
+                shared,
                 ..
             } => {
                 let (receiver, slot) = self.answer(*ticket)?;
                 ensure!(receiver == index(owner), "another owner is told");
                 let session = slot.session.then_some(slot.connection);
-                self.acquired(receiver, *token, session)?;
-                if let Some(holder) = &mut self.holder {
+                let place = self.queued(receiver).ok_or("served, and did not wait")?;
+                self.acquired(receiver, place.limit, Some(*token), session, scene)?;
+                self.check_kind(receiver, *shared)?;
+                if let Some(holder) = self.holder_mut(receiver) {
                     holder.untold = scene.undelivered;
                 }
             }
-            Event::Acquired { .. } => {
-                let asking = scene.asking.ok_or("nobody asks")?;
-                // The token is in the reply, or there is none.
-                let token = self.last_token;
-                self.acquired(asking.owner, token + 1, asking.session)?;
-                if asking.by_script {
-                    self.last_token = token;
-                    if let Some(holder) = &mut self.holder {
-                        holder.token = None;
-                    }
-                }
+            Event::Acquired { shared, .. } => {
+                let asking = scene.cause.asking.ok_or("nobody asks")?;
+                let (owner, limit) = (asking.owner, asking.limit);
+                let token = if asking.by_script {
+                    None
+                } else {
+                    Some(asking.token.ok_or("acquired, and told nil")?)
+                };
+                self.acquired(owner, limit, token, asking.session, scene)?;
+                self.check_kind(owner, *shared)?;
             }
-            Event::Released { .. } | Event::LeaseEnded { .. } => {
-                ensure!(self.holder.is_some(), "released, and nobody holds it");
-                self.freed();
+            Event::Released { since } => {
+                self.released(scene.cause.leaving, *since)?;
                 return Ok(true);
             }
+            Event::LeaseEnded { since } => self.lease_ended(*since, scene.now)?,
             Event::Enqueued => {
-                let Asking { owner, life, .. } = scene.asking.ok_or("nobody asks")?;
+                let asking = scene.cause.asking.ok_or("nobody asks")?;
+                let Asking {
+                    owner, life, limit, ..
+                } = asking;
                 ensure!(self.queued(owner).is_none(), "{owner} joins twice");
-                self.queue.push(Queued { owner, life });
+                self.queue.push(Queued { owner, life, limit });
             }
             Event::TakenOver { ticket } => {
                 let (owner, _) = self.answer(*ticket)?;
-                let by = scene.asking.map(|asking| asking.owner);
+                let by = scene.cause.asking.map(|asking| asking.owner);
                 ensure!(by == Some(owner), "taken over by somebody else");
             }
             Event::Cancelled { ticket } => {
-                let owner = scene.cancelled.ok_or("nobody is cancelled")?;
+                let owner = scene.cause.cancelled.ok_or("nobody is cancelled")?;
                 if let Some(ticket) = ticket {
                     let (told, _) = self.answer(*ticket)?;
                     ensure!(told == owner, "another owner is told");
                 }
                 self.remove(owner);
             }
-            Event::Left => self.has_left(scene.cancelled)?,
+            Event::Left => self.has_left(scene.cause.cancelled)?,
             Event::WakeUp { owner } => self.woken(index(owner), scene)?,
             Event::Reaped { owner } => self.reaped(index(owner), scene)?,
             Event::HeldAgain { .. } | Event::Bound { .. } | Event::Unbound { .. } => (),
@@ -222,27 +214,45 @@ impl Oracle {
         Err(format!("request {ticket} is answered, and nobody waits"))
     }
 
-    /// An owner becomes the holder: nobody else is, its token is greater than all before, and
-    /// whoever stood before it was reaped before.
-    fn acquired(&mut self, owner: usize, token: i64, session: Option<Connection>) -> Checked {
-        ensure!(self.holder.is_none(), "a second holder: {owner}");
+    /// An owner becomes a holder: its token is greater than all before, and whoever stood before it was reaped
+    /// before.
+    fn acquired(
+        &mut self,
+        owner: usize,
+        limit: u32,
+        token: Option<i64>,
+        session: Option<Connection>,
+        scene: &Scene,
+    ) -> Checked {
+        let last = self.last_token;
         ensure!(
-            token > self.last_token,
-            "token {token} after {}",
-            self.last_token
+            token.is_none_or(|token| token > last),
+            "{token:?} after {last}"
         );
         let first = self.queue.first().map_or(owner, |place| place.owner);
         ensure!(first == owner, "{owner} is served before {first}");
         self.remove(owner);
         self.turn = None;
-        self.last_token = token;
-        self.holder = Some(Holder {
+        self.last_token = token.unwrap_or(last);
+        let holder = Holder {
             owner,
+            limit,
             holds: 1,
-            token: Some(token),
+            token,
             untold: false,
-        });
-        self.bound = session.into_iter().map(|bound| (bound, 1)).collect();
+            lease_end: scene.now.after(scene.lease),
+            since: (limit != 1).then_some(scene.now.steady),
+            bound: session.into_iter().map(|bound| (bound, 1)).collect(),
+            lost: false,
+        };
+        self.admit(holder, scene.now)
+    }
+
+    /// Counters are told whether a holder may share the lock.
+    fn check_kind(&self, owner: usize, shared: bool) -> Checked {
+        let mut holders = self.holders.iter();
+        let told = holders.any(|of| of.owner == owner && of.is_exclusive() != shared);
+        ensure!(told, "{owner} is told as shared: {shared}");
         Ok(())
     }
 

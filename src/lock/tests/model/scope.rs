@@ -5,10 +5,17 @@ use crate::lock::{Millis, Rules};
 /// Who an owner is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// It uses the commands.
-    Ours,
+    /// It uses the commands, and asks with one of these limits: how many holders it tolerates, 0 for any number.
+    Ours(&'static [u32]),
     /// It uses Redisson's scripts.
     Redisson,
+}
+
+impl Kind {
+    /// It asks without SHARED.
+    pub const EXCLUSIVE: Self = Self::Ours(&[1]);
+    /// It asks with SHARED.
+    pub const READER: Self = Self::Ours(&[0]);
 }
 
 /// How an owner waits.
@@ -64,5 +71,11 @@ pub struct Scope {
 impl Scope {
     pub fn has(&self, fault: Fault) -> bool {
         self.faults.contains(&fault)
+    }
+
+    /// Whether several may hold the lock.
+    pub fn is_shared(&self) -> bool {
+        let shares = |kind: &Kind| matches!(kind, Kind::Ours(limits) if *limits != [1]);
+        self.owners.iter().any(shares)
     }
 }

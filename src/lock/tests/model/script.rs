@@ -2,8 +2,9 @@
 //! what it does to the keys, and how the server mends the queue behind it.
 
 use super::action::Step;
+use super::holders::{Holder, Leaving};
 use super::life::Life;
-use super::oracle::{Asking, Checked, Holder, Queued, ensure, index};
+use super::oracle::{Asking, Cause, Checked, Queued, ensure, index};
 use super::scope::Scope;
 use super::world::{NAMES, World};
 use crate::lock;
@@ -24,7 +25,7 @@ impl World {
 
     fn lock_natively(&mut self, owner: usize, step: Step, scope: &Scope) -> Checked {
         let (rules, now) = (self.rules(scope), self.now);
-        let is_next = self.oracle.is_next(owner, now, self.grace);
+        let is_next = self.oracle.is_next(owner, 1, now, self.grace);
         let known = self.oracle.queued(owner).is_some();
         let call = TryLock {
             owner: NAMES[owner],
@@ -43,11 +44,13 @@ impl World {
         let life = Life::Asked(now.tick_after(left + scope.wait));
         let asking = Asking {
             owner,
+            limit: 1,
             life,
             session: None,
+            token: None,
             by_script: true,
         };
-        self.hear(Some(asking), None, step, scope)?;
+        self.hear(Cause::asked(asking), step, scope)?;
         ensure!(
             (tried == Tried::Acquired) == is_next,
             "{tried:?}, next: {is_next}"
@@ -77,18 +80,23 @@ impl World {
         let wait = scope.wait;
         let dropped = self.drop_dead();
         let head = self.state.queue.first().map(|entry| index(&entry.0));
-        if self.state.holder.is_none() && head.is_none_or(|head| head == owner) {
+        if !self.state.is_held() && head.is_none_or(|head| head == owner) {
             self.check_overtaking(owner)?;
             self.state.remove(NAMES[owner]);
             self.state.lessen_scores(&|_| wait);
             self.state.set_holds(NAMES[owner], 1);
             self.state.set_lease_end(self.now.after(scope.lease));
             self.oracle.remove(owner);
-            self.oracle.holder = Some(Holder {
+            self.oracle.holders.push(Holder {
                 owner,
+                limit: 1,
                 holds: 1,
                 token: None,
                 untold: false,
+                lease_end: self.now.after(scope.lease),
+                since: None,
+                bound: Vec::new(),
+                lost: false,
             });
         } else if self.state.position(NAMES[owner]).is_none() {
             let last = self.state.queue.last().map(|entry| entry.1.score);
@@ -103,10 +111,14 @@ impl World {
     fn join_by_script(&mut self, owner: usize, score: Millis) {
         let found = Waiter::found(score, self.now);
         self.state.push(NAMES[owner], found);
-        // It may have been dropped as dead a moment ago.
-        self.oracle.remove(owner);
+        // It may have been dropped as dead a moment ago: then it is where it was, turn and all.
+        self.oracle.queue.retain(|place| place.owner != owner);
         let life = Life::Found(score, None);
-        self.oracle.queue.push(Queued { owner, life });
+        self.oracle.queue.push(Queued {
+            owner,
+            life,
+            limit: 1,
+        });
     }
 
     /// The script that gives up the lock.
@@ -117,7 +129,7 @@ impl World {
             let unlocked =
                 lock::Step::new(&mut self.state, &rules, now).unlock(name, scope.lease, time);
             ensure!(unlocked == Ok(Unlocked::Freed), "{unlocked:?}");
-            return self.freed_if(true, step, scope);
+            return self.freed_if(Leaving::One(owner), step, scope);
         }
         let dropped = self.drop_dead();
         self.state.free();
@@ -132,7 +144,7 @@ impl World {
         if scope.rules.intercepts {
             let rules = self.rules(scope);
             lock::Step::new(&mut self.state, &rules, self.now).leave_by_script(NAMES[owner]);
-            return self.hear(None, Some(owner), step, scope).map(drop);
+            return self.hear(Cause::cancelled(owner), step, scope).map(drop);
         }
         let position = self.state.position(NAMES[owner]).unwrap_or(0);
         let wait = scope.wait;

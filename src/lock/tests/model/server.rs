@@ -2,12 +2,13 @@
 //! later, and looks at a lock when it is due.
 
 use super::action::Step;
+use super::holders::Leaving;
 use super::life::Life;
-use super::oracle::{Checked, ensure};
+use super::oracle::{Cause, Checked, ensure};
 use super::scope::Scope;
 use super::world::{Lost, NAMES, World};
 use crate::lock;
-use crate::lock::{Owner, Presence, State};
+use crate::lock::{Connection, Millis, Owner, Presence, State};
 
 impl World {
     /// A blocked request ends by itself: its place is marked, and swept later.
@@ -49,25 +50,38 @@ impl World {
             .collect();
         if !gone.is_empty() {
             lock::Step::new(&mut self.state, &rules, now).leave_gone(&gone);
-            self.hear(None, None, step, scope)?;
+            self.hear(Cause::NONE, step, scope)?;
         }
         for lost in std::mem::take(&mut self.undelivered) {
             self.take_back(lost, step, scope)?;
         }
         for connection in std::mem::take(&mut self.closed) {
-            let brought = self.oracle.holds_of(connection);
-            lock::Step::new(&mut self.state, &rules, now).connection_closed(connection);
-            let all = self.oracle.holder.map_or(0, |holder| holder.holds) <= brought;
-            if brought > 0 && !all {
-                self.oracle.bound.retain(|bound| bound.0 != connection);
-                self.oracle.give_up(brought, None);
-            }
-            self.freed_if(brought > 0 && all, step, scope)?;
+            self.give_up_bound(connection, step, scope)?;
         }
         if std::mem::take(&mut self.touched) {
             self.look(step, scope)?;
         }
         Ok(())
+    }
+
+    /// The holds go that a connection brought, which has closed; and no other ones.
+    fn give_up_bound(&mut self, connection: Connection, step: Step, scope: &Scope) -> Checked {
+        let (rules, now) = (self.rules(scope), self.now);
+        let holder = self.oracle.bound_to(connection);
+        let holder = holder.filter(|holder| !holder.is_over(now)).cloned();
+        let brought = self.oracle.holds_of(connection);
+        lock::Step::new(&mut self.state, &rules, now).connection_closed(connection);
+        let Some(holder) = holder else {
+            return self.freed_if(Leaving::Nobody, step, scope);
+        };
+        if holder.holds <= brought {
+            return self.freed_if(Leaving::One(holder.owner), step, scope);
+        }
+        if let Some(holder) = self.oracle.holder_mut(holder.owner) {
+            holder.bound.retain(|bound| bound.0 != connection);
+        }
+        self.oracle.give_up(holder.owner, brought, None);
+        self.freed_if(Leaving::Nobody, step, scope)
     }
 
     /// What was handed over is given up, and nothing that the owner got since.
@@ -78,28 +92,42 @@ impl World {
             session,
         } = lost;
         let rules = self.rules(scope);
-        let holder = self.oracle.holder;
-        let its = holder.filter(|of| of.owner == owner && of.token == Some(token));
-        let known = self.state.token == Some(token);
+        let holder = self.oracle.holder(owner, self.now);
+        let its = holder.filter(|of| of.token == Some(token));
+        let known = self.stored_token(owner) == Some(token);
         let untold = its.filter(|of| known && of.untold);
+        let holds = untold.map(|of| of.holds);
         lock::Step::new(&mut self.state, &rules, self.now).take_back(NAMES[owner], token, session);
-        let all = untold.is_some_and(|of| of.holds == 1);
-        if untold.is_some() && !all {
-            self.oracle.give_up(1, session);
-            if let Some(holder) = &mut self.oracle.holder {
+        if holds == Some(1) {
+            return self.freed_if(Leaving::One(owner), step, scope);
+        }
+        if holds.is_some() {
+            self.oracle.give_up(owner, 1, session);
+            if let Some(holder) = self.oracle.holder_mut(owner) {
                 holder.untold = false;
             }
         }
-        self.freed_if(all, step, scope)
+        self.freed_if(Leaving::Nobody, step, scope)
     }
 
+    /// The server looks at the lock. Leases may end and sessions be renewed; none becomes shorter.
     pub(super) fn look(&mut self, step: Step, scope: &Scope) -> Checked {
         let rules = self.rules(scope);
-        let (holder, end) = (self.state.holder.clone(), self.state.lease_end);
+        let leases: Vec<_> = self.leases().collect();
         lock::Step::new(&mut self.state, &rules, self.now).look();
-        let shorter = self.state.holder == holder && self.state.lease_end < end;
-        ensure!(!shorter, "the lease has become shorter: {end:?}");
-        self.freed_if(false, step, scope)
+        self.freed_if(Leaving::Nobody, step, scope)?;
+        for (owner, before) in leases {
+            let now = self.stored_lease_end(owner);
+            let shorter = self.oracle.is_holder(owner) && now < Some(before);
+            ensure!(!shorter, "the lease has become shorter: {before}, {now:?}");
+        }
+        Ok(())
+    }
+
+    /// Who holds the lock until when, as far as the keys say.
+    fn leases(&self) -> impl Iterator<Item = (usize, Millis)> {
+        let holders = self.oracle.holders.iter().map(|holder| holder.owner);
+        holders.filter_map(|owner| Some((owner, self.stored_lease_end(owner)?)))
     }
 
     /// Nobody does anything: the server does what it has to.
@@ -108,35 +136,34 @@ impl World {
             return self.sweep(step, scope);
         }
         let punctual = !self.is_overdue();
-        let relied_on = !self.oracle.bound.is_empty();
-        let ended = self.pass();
-        ensure!(
-            !(ended && relied_on && punctual),
-            "the lease has ended, the connection has not"
-        );
+        let holders = self.oracle.holders.iter();
+        let relied_on = holders.filter(|of| !of.bound.is_empty() && !of.is_over(self.now));
+        let relied_on: Vec<usize> = relied_on.map(|of| of.owner).collect();
+        self.pass();
         if self.is_overdue() {
             self.look(step, scope)?;
             ensure!(!self.is_overdue(), "a lock that is due is not brought on");
         }
+        let lost = relied_on
+            .iter()
+            .find(|owner| !self.oracle.is_holder(**owner));
+        ensure!(
+            lost.is_none() || !punctual,
+            "the lease of {lost:?} has ended, the connection has not"
+        );
         Ok(())
     }
 
     /// A millisecond passes.
-    pub(super) fn pass(&mut self) -> bool {
+    pub(super) fn pass(&mut self) {
         self.now = self.now.later(1);
-        self.expire()
+        self.expire();
     }
 
-    /// What the expiry of keys does. Returns whether the lease has ended.
-    pub(super) fn expire(&mut self) -> bool {
-        let ended = self
-            .state
-            .lease_end
-            .is_some_and(|end| end < self.now.millis());
-        if ended {
-            self.state.free();
-            self.oracle.freed();
+    /// What the expiry of keys does. Of several holders the server has to tell.
+    pub(super) fn expire(&mut self) {
+        if self.state.expire(self.now) {
+            self.oracle.holders.retain(|holder| !holder.is_exclusive());
         }
-        ended
     }
 }

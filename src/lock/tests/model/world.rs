@@ -1,11 +1,11 @@
 //! A small world: the state of one lock, the server around it, and what clients were told.
 
 use super::action::{Action, Step};
-use super::oracle::{Asking, Checked, Oracle, Scene, Slot, index};
+use super::oracle::{Cause, Checked, Oracle, Scene, Slot, index};
 use super::scope::Scope;
 use crate::lock;
 use crate::lock::memory::Memory;
-use crate::lock::{Connection, Due, Event, Now, Rules, State, Tick};
+use crate::lock::{Connection, Due, Event, Millis, Now, Rules, Session, SharedHolders, Tick};
 
 /// What the owners are called.
 pub const NAMES: [&[u8]; 4] = [b"A", b"B", b"C", b"D"];
@@ -64,6 +64,7 @@ impl World {
             heard: 0,
             last_number: 0,
         };
+        world.oracle.silent_stay = !scope.rules.intercepts;
         world.oracle.slots = scope.owners.iter().map(|_| world.slots()).collect();
         world
     }
@@ -111,9 +112,9 @@ impl World {
         match step.action {
             Action::Acquire { .. } => self.acquire(step, scope),
             Action::Release { .. } => self.release(step, scope),
-            Action::Renew(owner, lease) => self.renew(owner, lease, scope),
+            Action::Renew(owner, lease) => self.renew(owner, lease, step, scope),
             Action::Cancel(owner) => self.cancel(owner, step, scope),
-            Action::Break => self.break_lock(step, scope),
+            Action::Break(owner) => self.break_lock(owner, step, scope),
             Action::TimeOut(owner, slot) => {
                 self.leave(owner, slot);
                 Ok(())
@@ -126,8 +127,8 @@ impl World {
             Action::UnlockByScript(owner) => self.unlock_by_script(owner, step, scope),
             Action::LeaveByScript(owner) => self.leave_by_script(owner, step, scope),
             Action::Delete => {
-                self.state.free();
-                self.oracle.freed();
+                self.state.lose_key();
+                self.oracle.deleted();
                 self.touched = true;
                 self.stirred = true;
                 Ok(())
@@ -149,13 +150,7 @@ impl World {
 
     /// Lets clients hear what happened, and works out when the lock is due next. Returns how often
     /// the lock was given up.
-    pub(super) fn hear(
-        &mut self,
-        asking: Option<Asking>,
-        cancelled: Option<usize>,
-        step: Step,
-        scope: &Scope,
-    ) -> Checked<usize> {
+    pub(super) fn hear(&mut self, cause: Cause, step: Step, scope: &Scope) -> Checked<usize> {
         let scene = Scene {
             now: self.now,
             grace: self.grace,
@@ -163,8 +158,8 @@ impl World {
             found_answer: scope.rules.found_answer,
             patience: scope.patience,
             wait: scope.wait,
-            asking,
-            cancelled,
+            lease: scope.lease,
+            cause,
             undelivered: step.undelivered,
         };
         let mut freed = 0;
@@ -192,12 +187,39 @@ impl World {
         self.state.events.extend(events);
         self.heard = self.state.events.len();
         // A connection that the lock is not bound to any more may close without a trace.
-        let session = self.state.session.as_ref();
-        let holders = session.map_or(&[][..], |session| &session.holders);
-        self.closed
-            .retain(|closed| holders.iter().any(|(bound, _)| bound == closed));
+        let bound: Vec<Connection> = self.connections().collect();
+        self.closed.retain(|closed| bound.contains(closed));
         self.remember_due(scope);
         Ok(freed)
+    }
+
+    /// The sessions of all who hold the lock.
+    pub(super) fn sessions(&self) -> impl Iterator<Item = &Session> {
+        let shared = self.state.shared.iter().flat_map(SharedHolders::iter);
+        let sessions = shared.filter_map(|(_, holder)| holder.session());
+        self.state.session.iter().chain(sessions)
+    }
+
+    /// The connections that somebody's hold is bound to.
+    pub(super) fn connections(&self) -> impl Iterator<Item = Connection> {
+        let holders = self.sessions().flat_map(|session| &session.holders);
+        holders.map(|(connection, _)| *connection)
+    }
+
+    /// An owner's fencing token, as the keys have it.
+    pub(super) fn stored_token(&self, owner: usize) -> Option<i64> {
+        match &self.state.shared {
+            Some(shared) => shared.get(NAMES[owner]).map(|holder| holder.token),
+            None => self.state.token,
+        }
+    }
+
+    /// When an owner's lease ends, as the keys have it.
+    pub(super) fn stored_lease_end(&self, owner: usize) -> Option<Millis> {
+        match &self.state.shared {
+            Some(shared) => shared.get(NAMES[owner]).map(|holder| holder.lease_end),
+            None => self.state.lease_end,
+        }
     }
 
     /// The connection closes that was to be told of a hand-off; its owner opens another.
@@ -225,7 +247,8 @@ impl World {
 
     pub(super) fn remember_due(&mut self, scope: &Scope) {
         let rules = self.rules(scope);
-        let idle = self.state.queue.is_empty() && self.state.session.is_none();
+        let state = &self.state;
+        let idle = state.queue.is_empty() && state.session.is_none() && state.shared.is_none();
         self.due = if idle {
             Due::default()
         } else {

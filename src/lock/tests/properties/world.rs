@@ -299,10 +299,10 @@ impl World {
         let token = token.map(|right| current.unwrap_or(7) + i64::from(!right));
         let (rules, now) = (self.rules, self.now);
         let left = lock::Step::new(&mut self.state, &rules, now).release(&lock::Release {
-            owner: owner,
+            owner,
             token,
             holds: if all { Given::All } else { Given::One },
-            connection: connection,
+            connection,
         });
         let holds = match &self.holder {
             Some((holder, holds)) if holder == owner => *holds,

@@ -1,0 +1,35 @@
+# fairlock in the official images of Redis and Valkey, built from these sources:
+#
+#     docker build -t fairlock .
+#     docker build -t fairlock --build-arg BASE=valkey/valkey:8.1 .
+#
+# The base has to be one of Debian: the module needs the GNU C library, 2.34 or newer (Debian 12 and 13 have it), and so
+# does not load into an image whose tag ends in -alpine. Options of your own: /etc/fairlock/conf.d/*.conf, see
+# packaging/image/server.conf and docs/kubernetes.md. `make image` makes images without a registry to pull from.
+ARG BASE=redis:8.0-bookworm
+
+# The toolchain of rust-toolchain.toml.
+FROM rust:1.95.0-bookworm AS build
+ENV RUSTUP_TOOLCHAIN=1.95.0
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends libclang-dev \
+    && rm -rf /var/lib/apt/lists/*
+WORKDIR /fairlock
+COPY . .
+RUN cargo build --release --locked \
+    && cargo build --release --locked --package fairlock-cli \
+    && install -d /out/usr/lib/redis/modules /out/usr/bin /out/usr/lib/fairlock /out/etc/redis /out/etc/fairlock/conf.d \
+    && strip -o /out/usr/lib/redis/modules/libfairlock.so target/release/libfairlock.so \
+    && strip -o /out/usr/bin/fairlock target/release/fairlock \
+    && scripts/options /usr/lib/redis/modules/libfairlock.so /etc/redis/fairlock.conf >/out/etc/redis/fairlock.conf \
+    && install -m 755 packaging/image/health /out/usr/lib/fairlock/ \
+    && install -m 644 packaging/image/server.conf /out/etc/fairlock/ \
+    && chmod 755 /out/usr/lib/redis/modules/libfairlock.so /out/usr/bin/fairlock
+
+FROM ${BASE}
+COPY --from=build /out/ /
+# The server's own user in both images.
+USER 999:999
+HEALTHCHECK --interval=10s --timeout=5s --start-period=60s CMD ["/usr/lib/fairlock/health", "ready"]
+# Their entrypoints put the name of their server before a file of options.
+CMD ["/etc/fairlock/server.conf"]

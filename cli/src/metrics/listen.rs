@@ -1,0 +1,158 @@
+//! An address where Prometheus, and whoever probes this program, may ask.
+//!
+//! Each request asks the servers, as `fairlock metrics` does, so figures are never older than the answer.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{ALLOW, CONTENT_TYPE};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
+use tokio::time::{sleep, timeout};
+
+use crate::failure::Failure;
+use crate::server::Everyone;
+
+use super::{Look, Teller, look};
+
+/// Connections at a time; one more waits until one of them ends.
+const CONNECTIONS: usize = 64;
+/// How long a client may take to say what it wants.
+const HEAD: Duration = Duration::from_secs(5);
+/// How long a connection may last, with waiting for the servers. One carries one request.
+const ALL: Duration = Duration::from_secs(30);
+/// How long to leave others alone where no connection can be taken: there may be too many files open.
+const BREATH: Duration = Duration::from_millis(100);
+
+/// As Prometheus calls its text format.
+const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
+const TEXT: &str = "text/plain; charset=utf-8";
+const INDEX: &str = "/metrics  figures for Prometheus\n\
+    /healthz  whether this program is well\n\
+    /readyz   whether all servers answer and have the module\n";
+
+/// The servers, which are asked by one request at a time, and what was said of them.
+struct Asked {
+    masters: Everyone,
+    teller: Teller,
+}
+
+type Shared = Arc<Mutex<Asked>>;
+
+/// Answers until told to stop; the exit code.
+pub async fn serve(address: &str, masters: Everyone) -> Result<u8, Failure> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let (listener, at) = bind(address)
+        .await
+        .map_err(|error| Failure::new(1, format!("cannot listen on {address}: {error}")))?;
+    eprintln!("fairlock: listening on http://{at}/metrics");
+    let teller = Teller::default();
+    let asked = Arc::new(Mutex::new(Asked { masters, teller }));
+    tokio::select! {
+        _ = terminate.recv() => Ok(0),
+        _ = interrupt.recv() => Ok(0),
+        never = answer_on(&listener, &asked) => match never {},
+    }
+}
+
+/// `HOST:PORT`; `:PORT` is all addresses of the machine, of both kinds where it has both.
+async fn bind(address: &str) -> io::Result<(TcpListener, SocketAddr)> {
+    let listener = if address.starts_with(':') {
+        match TcpListener::bind(format!("[::]{address}")).await {
+            Err(error) if error.kind() != io::ErrorKind::AddrInUse => {
+                TcpListener::bind(format!("0.0.0.0{address}")).await?
+            }
+            listener => listener?,
+        }
+    } else {
+        TcpListener::bind(address).await?
+    };
+    let at = listener.local_addr()?;
+    Ok((listener, at))
+}
+
+async fn answer_on(listener: &TcpListener, asked: &Shared) -> Infallible {
+    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    loop {
+        // It is never closed.
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+            continue;
+        };
+        match listener.accept().await {
+            Ok((stream, _)) => drop(tokio::spawn(talk(stream, Arc::clone(asked), place))),
+            Err(_) => sleep(BREATH).await,
+        }
+    }
+}
+
+/// One request and its answer.
+async fn talk(stream: TcpStream, asked: Shared, _place: OwnedSemaphorePermit) {
+    let service = service_fn(move |request: Request<Incoming>| {
+        let asked = Arc::clone(&asked);
+        async move { Ok::<_, Infallible>(answer(request.method(), request.uri().path(), &asked).await) }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD)
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(stream), service);
+    // What goes wrong here is the client's: it has gone, or speaks something else.
+    let _ = timeout(ALL, connection).await;
+}
+
+async fn answer(method: &Method, path: &str, asked: &Shared) -> Response<Full<Bytes>> {
+    if method != Method::GET && method != Method::HEAD {
+        let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "GET or HEAD\n");
+        let allowed = hyper::header::HeaderValue::from_static("GET, HEAD");
+        response.headers_mut().insert(ALLOW, allowed);
+        return response;
+    }
+    match path {
+        "/metrics" => {
+            let (metrics, _) = ask(asked).await;
+            response(StatusCode::OK, METRICS, metrics)
+        }
+        "/readyz" => match ask(asked).await {
+            (_, troubles) if troubles.is_empty() => text(StatusCode::OK, "ok\n"),
+            (_, troubles) => text(StatusCode::SERVICE_UNAVAILABLE, troubles.join("\n") + "\n"),
+        },
+        "/healthz" => text(StatusCode::OK, "ok\n"),
+        "/" => text(StatusCode::OK, INDEX),
+        _ => text(StatusCode::NOT_FOUND, INDEX),
+    }
+}
+
+/// What the servers say, and what is wrong with those that do not.
+async fn ask(asked: &Shared) -> (String, Vec<String>) {
+    let mut asked = asked.lock().await;
+    let Look { text, troubles } = look(&mut asked.masters).await;
+    asked.teller.tell(&troubles);
+    (text, troubles)
+}
+
+fn text(status: StatusCode, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
+    response(status, TEXT, body)
+}
+
+fn response(
+    status: StatusCode,
+    kind: &'static str,
+    body: impl Into<Bytes>,
+) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(body.into()));
+    *response.status_mut() = status;
+    let kind = hyper::header::HeaderValue::from_static(kind);
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    response
+}

@@ -1,0 +1,260 @@
+//! What others deploy by: `examples/kubernetes`, `compose.yaml` and the `Dockerfile`, held against published schemas and
+//! against each other. `make test-image` starts what they describe.
+
+#![allow(missing_docs)]
+// A test that cannot go on panics; that is its way of failing.
+#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+/// Releases of Kubernetes whose schemas the manifests are held against: what is old by now, and the newest.
+const KUBERNETES: [&str; 2] = ["1.29.0", "1.37.0"];
+/// Where the server's module, the companion and the health check are, in a pod.
+const POD_FOLDER: &str = "/fairlock";
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn text(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// The documents of a YAML file.
+fn documents(path: &str) -> Vec<Value> {
+    serde_saphyr::from_multiple(&text(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+fn output(command: &mut Command) -> Output {
+    command.output().expect("started")
+}
+
+/// Runs the check of the schemas; what it said if it refuses.
+fn check(version: &str, file: &Path) -> Result<(), String> {
+    let mut command = Command::new(root().join("scripts/package/manifests"));
+    let output = output(command.arg(version).arg(file));
+    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    // Where there is no schema for a kind it is but a warning.
+    if output.status.success() && !said.contains("find schema") {
+        return Ok(());
+    }
+    Err(said.into_owned())
+}
+
+#[test]
+fn kubernetes_knows_all_that_the_manifests_say() {
+    let file = root().join("examples/kubernetes/fairlock.yaml");
+    for version in KUBERNETES {
+        check(version, &file).unwrap_or_else(|said| panic!("{version}: {said}"));
+    }
+}
+
+#[test]
+fn what_kubernetes_does_not_know_is_found() {
+    let good = text("examples/kubernetes/fairlock.yaml");
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("bad.yaml");
+    for (what, other) in [
+        ("readOnlyRootFilesystem:", "readOnlyRootFileSystem:"),
+        ("failureThreshold: 150", "failureThreshold: often"),
+        (
+            "  serviceName: fairlock-pods\n",
+            "  service: fairlock-pods\n",
+        ),
+    ] {
+        let bad = good.replace(what, other);
+        assert_ne!(bad, good, "{what}");
+        fs::write(&file, bad).expect("written");
+        assert!(check(KUBERNETES[1], &file).is_err(), "{other}");
+    }
+}
+
+/// The document of a kind.
+fn kind<'a>(documents: &'a [Value], kind: &str) -> &'a Value {
+    let found = documents.iter().find(|document| document["kind"] == kind);
+    found.unwrap_or_else(|| panic!("no {kind}"))
+}
+
+fn named<'a>(list: &'a Value, name: &str) -> &'a Value {
+    let found = list.as_array().into_iter().flatten();
+    let mut found = found.filter(|entry| entry["name"] == name);
+    found.next().unwrap_or_else(|| panic!("no {name}: {list}"))
+}
+
+/// Schemas see no references: what is mounted, selected and asked for by name has to be there.
+#[test]
+fn the_manifests_fit_together() {
+    let all = documents("examples/kubernetes/fairlock.yaml");
+    let set = &kind(&all, "StatefulSet")["spec"];
+    let labels = &set["template"]["metadata"]["labels"];
+    assert_eq!(&set["selector"]["matchLabels"], labels);
+    assert_eq!(
+        &kind(&all, "PodDisruptionBudget")["spec"]["selector"]["matchLabels"],
+        labels
+    );
+    for service in all.iter().filter(|document| document["kind"] == "Service") {
+        assert_eq!(&service["spec"]["selector"], labels);
+    }
+    let pods = |document: &&Value| document["metadata"]["name"] == set["serviceName"];
+    let pods = all.iter().find(pods).expect("the service of the pods");
+    assert_eq!(pods["spec"]["clusterIP"], "None");
+    let monitor = &documents("examples/kubernetes/podmonitor.yaml")[0]["spec"];
+    assert_eq!(&monitor["selector"]["matchLabels"], labels);
+
+    let pod = &set["template"]["spec"];
+    let server = named(&pod["containers"], "server");
+    let metrics = named(&pod["containers"], "metrics");
+    let port = &monitor["podMetricsEndpoints"][0]["port"];
+    let port = named(&metrics["ports"], port.as_str().expect("a name"));
+    let listening = format!(":{}", port["containerPort"]);
+    let command = metrics["command"].as_array().expect("a command");
+    assert!(command.contains(&Value::from(listening)), "{command:?}");
+    let (volumes, claims) = (&pod["volumes"], &set["volumeClaimTemplates"]);
+    for mount in server["volumeMounts"].as_array().expect("mounts") {
+        let claimed = claims[0]["metadata"]["name"] == mount["name"];
+        let name = mount["name"].as_str().expect("a name");
+        assert!(claimed || named(volumes, name).is_object());
+    }
+    let secret = &kind(&all, "Secret")["stringData"];
+    let acl = secret["users.acl"].as_str().expect("users");
+    let url = secret["metrics-url"].as_str().expect("a URL");
+    let (user, rest) = url
+        .trim_start_matches("redis://")
+        .split_once(':')
+        .expect("a user");
+    let (password, _) = rest.split_once('@').expect("a password");
+    let has = |line: &str| line.starts_with(&format!("user {user} on >{password} "));
+    assert!(acl.lines().any(has), "{acl}");
+}
+
+/// What the values for the official chart have of fairlock is what is tried with the manifests.
+#[test]
+fn the_charts_values_have_the_containers_and_probes_of_the_manifests() {
+    let all = documents("examples/kubernetes/fairlock.yaml");
+    let pod = &kind(&all, "StatefulSet")["spec"]["template"]["spec"];
+    let values = &documents("examples/kubernetes/valkey-values.yaml")[0];
+    let (init, own) = (&pod["initContainers"][0], &values["extraInitContainers"][0]);
+    for part in ["image", "command", "securityContext", "volumeMounts"] {
+        assert_eq!(init[part], own[part], "{part}");
+    }
+    let metrics = named(&pod["containers"], "metrics");
+    let own = named(&values["extraContainers"], "fairlock-metrics");
+    for part in ["image", "command", "securityContext"] {
+        assert_eq!(metrics[part], own[part], "{part}");
+    }
+    let server = named(&pod["containers"], "server");
+    for probe in ["startupProbe", "readinessProbe", "livenessProbe"] {
+        assert_eq!(server[probe], values[probe]["customProbe"], "{probe}");
+    }
+    let volume = &values["extraVolumes"][0]["name"];
+    assert_eq!(
+        volume,
+        &values["extraInitContainers"][0]["volumeMounts"][0]["name"]
+    );
+    let mount = &values["extraVolumeMounts"][0];
+    assert_eq!(
+        (volume, mount["mountPath"].as_str()),
+        (&mount["name"], Some(POD_FOLDER))
+    );
+    let options = values["valkeyConfig"].as_str().expect("options");
+    let load = format!("loadmodule {POD_FOLDER}/libfairlock.so");
+    assert!(options.lines().any(|line| line == load), "{options}");
+    // Two servers at a time would give the same locks out twice.
+    assert_eq!(values["deploymentStrategy"], "Recreate");
+    assert_eq!(values["dataStorage"]["enabled"], true);
+}
+
+/// Runs the reader of compose files; what the file means, or what is wrong with it.
+fn compose(file: &Path, password: Option<&str>) -> Result<Value, String> {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("compose");
+    let source = root().join("cli/tests/deployment/compose");
+    let build = output(
+        Command::new("go")
+            .args(["build", "-mod=readonly", "-o"])
+            .arg(&target)
+            .arg(".")
+            .current_dir(source),
+    );
+    let errors = String::from_utf8_lossy(&build.stderr);
+    assert!(build.status.success(), "{errors}");
+    let mut command = Command::new(target);
+    command.arg(file).env_remove("FAIRLOCK_PASSWORD");
+    if let Some(password) = password {
+        command.env("FAIRLOCK_PASSWORD", password);
+    }
+    let output = output(&mut command);
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    Ok(serde_saphyr::from_str(&text).expect("YAML"))
+}
+
+#[test]
+fn compose_knows_all_that_its_file_says() {
+    let file = root().join("compose.yaml");
+    let project = compose(&file, Some("secret")).expect("a project");
+    let url = &project["services"]["metrics"]["environment"]["FAIRLOCK_URL"];
+    assert_eq!(url, "redis://:secret@server:6379");
+    let options = project["configs"]["server"]["content"].as_str();
+    assert_eq!(options, Some("requirepass secret\n"));
+    // Nothing is reachable from outside the machine unasked.
+    for service in ["server", "metrics"] {
+        let port = &project["services"][service]["ports"][0];
+        assert_eq!(port["host_ip"], "127.0.0.1", "{service}");
+    }
+    let error = compose(&file, None).expect_err("no password");
+    assert!(error.contains("FAIRLOCK_PASSWORD"), "{error}");
+    let folder = tempfile::tempdir().expect("a folder");
+    let bad = folder.path().join("compose.yaml");
+    fs::write(
+        &bad,
+        text("compose.yaml").replace("read_only:", "readonly:"),
+    )
+    .expect("written");
+    let error = compose(&bad, Some("secret")).expect_err("an unknown word");
+    assert!(error.contains("readonly"), "{error}");
+}
+
+/// What compose mounts and starts is where the Dockerfile and the server's configuration have it.
+#[test]
+fn the_dockerfile_compose_and_the_configuration_name_the_same_files() {
+    let docker = text("Dockerfile");
+    let server = text("packaging/image/server.conf");
+    let compose = text("compose.yaml");
+    for (path, pages) in [
+        ("/etc/fairlock/conf.d/", vec![&server, &compose]),
+        ("/etc/redis/fairlock.conf", vec![&server, &docker]),
+        (
+            "/usr/lib/redis/modules/libfairlock.so",
+            vec![&server, &docker],
+        ),
+        ("/etc/fairlock/server.conf", vec![&docker]),
+    ] {
+        for page in pages {
+            assert!(page.contains(path), "{path} is not in: {page}");
+        }
+    }
+    // What is copied is there, and the toolchain is the one that the sources are built with.
+    for file in [
+        "packaging/image/health",
+        "packaging/image/server.conf",
+        "scripts/options",
+    ] {
+        assert!(
+            docker.contains(file) && root().join(file).exists(),
+            "{file}"
+        );
+    }
+    let toolchain = text("rust-toolchain.toml");
+    let channel = toolchain
+        .lines()
+        .find_map(|line| line.strip_prefix("channel = \""));
+    let channel = channel.expect("a channel").trim_end_matches('"');
+    let image = format!("FROM rust:{channel}-bookworm AS build\nENV RUSTUP_TOOLCHAIN={channel}\n");
+    assert!(docker.contains(&image), "{image} is not in: {docker}");
+}
