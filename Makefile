@@ -5,6 +5,7 @@ SHELL := /bin/bash
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 ASAN = target/asan
+HOST = $$(rustc -vV | sed -n 's/^host: //p')
 MODULE = $${CARGO_TARGET_DIR:-target}/release/libfairlock.so
 
 .PHONY: help setup setup-tests build module companion run cluster test test-redisson test-matrix test-arm64 fingerprints check fmt \
@@ -29,10 +30,10 @@ companion: setup ## Build the companion only
 	cargo build --release --locked --package fairlock-cli
 
 run: module ## Start a server with the module, show it at work, keep it running (PORT=n to choose)
-	@scripts/run "$(MODULE)" $(PORT)
+	@scripts/demo/run "$(MODULE)" $(PORT)
 
 cluster: module ## Start a cluster of six nodes with the module, show it at work, keep it running (PORT=n)
-	@scripts/cluster "$(MODULE)" $(PORT)
+	@scripts/demo/cluster "$(MODULE)" $(PORT)
 
 test: setup-tests ## Formatting, lints, all tests
 	cargo fmt --all --check
@@ -52,11 +53,11 @@ MAY_LACK ?=
 
 test-matrix: setup-tests ## All suites with a server on SERVERS="redis-8.0 valkey-8.1", one build for all
 	SERVERS="$(SERVERS)" MATRIX_TESTS="$(MATRIX_TESTS)" REDISSON_TESTS="$(REDISSON_TESTS)" MAY_LACK="$(MAY_LACK)" \
-	    scripts/test-matrix
+	    scripts/test/matrix
 
 test-arm64: setup-tests ## The black-box tests with module and server for arm64, emulated (SERVERS=redis-7.0)
 	@scripts/setup --arm64
-	@SERVERS="$(SERVERS)" scripts/test-arm64 $(ARM64_TESTS)
+	@SERVERS="$(SERVERS)" scripts/test/arm64 $(ARM64_TESTS)
 
 fingerprints: setup-tests ## Write the scripts of RELEASES="4.8.0 ..." of Redisson into the table of digests
 	RECORD_FINGERPRINTS=1 REDISSON_RELEASES="$(RELEASES)" cargo test --locked --test redisson fingerprints
@@ -91,15 +92,16 @@ fuzz: setup-tests ## Ten million random commands on random contents of keys (FUZ
 
 fuzz-coverage: setup ## Arguments, scripts and rules by the code that is reached (FUZZ_SECONDS each)
 	@scripts/setup --fuzz
-	@scripts/fuzz-coverage $${FUZZ_SECONDS:-600}
+	@scripts/test/fuzz-coverage $${FUZZ_SECONDS:-600}
 
-# The compiler takes this flag on its stable release only when it is told to.
-test-asan: setup-tests ## The black-box tests with a module that is built for the address sanitiser
-	@scripts/asan-runtime $(CURDIR)/$(ASAN)/runtime.so
-	FAIRLOCK_TEST_WRAPPER="$(CURDIR)/scripts/with-asan $(CURDIR)/$(ASAN)/runtime.so" \
-	    RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address CARGO_TARGET_DIR=$(ASAN) \
-	    ASAN_OPTIONS=detect_leaks=0 \
-	    cargo test --locked --target $$(rustc -vV | sed -n 's/^host: //p') --test black_box
+# The compiler takes this flag on its stable release only when it is told to. The tests themselves are built without.
+test-asan: setup-tests ## The black-box tests with a module that is built for the address sanitiser (ASAN_TESTS)
+	@scripts/test/asan-runtime $(CURDIR)/$(ASAN)/runtime.so
+	RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address \
+	    cargo build --locked --lib --target $(HOST) --target-dir $(ASAN)
+	FAIRLOCK_TEST_MODULE=$(CURDIR)/$(ASAN)/$(HOST)/debug/libfairlock.so \
+	FAIRLOCK_TEST_WRAPPER="$(CURDIR)/scripts/test/with-asan $(CURDIR)/$(ASAN)/runtime.so" \
+	    cargo test --locked --workspace --test black_box -- $(ASAN_TESTS)
 
 test-valgrind: setup-tests ## The black-box tests with the server under valgrind; takes long
 	@scripts/setup --counts
@@ -132,9 +134,9 @@ moduledir ?= /usr/lib/redis/modules
 confdir ?= /etc/redis
 COMPANION = $(dir $(MODULE))fairlock
 INSTALL = DESTDIR="$(DESTDIR)" bindir="$(bindir)" mandir="$(mandir)" moduledir="$(moduledir)" \
-    confdir="$(confdir)" MODULE="$(MODULE)" COMPANION="$(COMPANION)" scripts/install
+    confdir="$(confdir)" MODULE="$(MODULE)" COMPANION="$(COMPANION)" scripts/package/install
 
-# Built from their sources, into target/tools, when first needed.
+# Put into target/tools when first needed.
 CARGO_DEB = cargo-deb 3.8.0
 CARGO_DENY = cargo-deny 0.20.2
 # What `make deny` looks at. "bans licenses sources" needs no database of known faults.
@@ -157,18 +159,18 @@ deny: setup ## Check licences, sources, versions and known faults of all depende
 	@"$$(scripts/tool $(CARGO_DENY))" --locked --workspace check --hide-inclusion-graph $(DENY)
 
 release: setup ## Build what is published, the same bytes everywhere (docs/releasing.md)
-	@scripts/release
+	@scripts/package/release
 
 deb: release ## Make the Debian package, beside the rest of the release
 	@scripts/setup --package
-	@scripts/deb "$$(scripts/tool $(CARGO_DEB))"
+	@scripts/package/deb "$$(scripts/tool $(CARGO_DEB))"
 
 test-deb: deb ## Install the package on clean Debian systems with SERVERS, use it, purge it (as root)
-	@scripts/test-deb "$${CARGO_TARGET_DIR:-target}"/reproducible/dist/fairlock_*.deb $(SERVERS)
+	@scripts/package/test-deb "$${CARGO_TARGET_DIR:-target}"/reproducible/dist/fairlock_*.deb $(SERVERS)
 
 test-reproducible: setup ## Build the release twice, in different places, and compare
 	@scripts/setup --package
-	@scripts/test-reproducible "$$(scripts/tool $(CARGO_DEB))"
+	@scripts/package/test-reproducible "$$(scripts/tool $(CARGO_DEB))"
 
 # Which images: module, redis-7.0, redis-8.0, valkey-8.1. Where nothing is said the scripts say which.
 IMAGES ?=

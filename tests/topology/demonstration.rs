@@ -10,7 +10,7 @@ use tempfile::TempDir;
 fn the_cluster_that_is_started_for_users_shows_what_it_promises() {
     let module = Server::start().module_path();
     let work = TempDir::new().expect("a temporary directory");
-    let output = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/cluster"))
+    let output = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/demo/cluster"))
         .arg(module)
         .env("DEMO_ONLY", "1")
         .env("TMPDIR", work.path())

@@ -15,8 +15,8 @@ pub(crate) fn wrapper() -> Vec<String> {
     wrapper.split_whitespace().map(str::to_owned).collect()
 }
 
-/// The module that servers load, if `FAIRLOCK_TEST_MODULE` names one: one for an emulated server, of a
-/// kind of machine that the tests themselves are not built for (`make test-arm64`).
+/// The module that servers load, if `FAIRLOCK_TEST_MODULE` names one that the tests were not built with: for
+/// an emulated server (`make test-arm64`), or for the address sanitiser (`make test-asan`).
 pub(crate) fn foreign_module() -> Option<PathBuf> {
     std::env::var_os("FAIRLOCK_TEST_MODULE").map(PathBuf::from)
 }

@@ -7,7 +7,7 @@ use fairlock_testing::Server;
 #[test]
 fn the_demonstration_shows_what_it_says() {
     let server = Server::start();
-    let output = Command::new("scripts/demo")
+    let output = Command::new("scripts/demo/on-a-server")
         .arg(server.port.to_string())
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output()

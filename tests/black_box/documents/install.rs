@@ -28,7 +28,7 @@ impl Root {
 
     /// What the Makefile runs, with its folders. Returns what it says.
     fn run(&self, arguments: &[&str]) -> String {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/install");
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/package/install");
         let output = Command::new(script)
             .args(arguments)
             .env("DESTDIR", self.dir.path().join("root"))

@@ -12,21 +12,21 @@ fn program(path: &Path, text: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("set");
 }
 
-/// Runs the matrix on servers `old` and `new`, of which a stand-in for scripts/servers knows `old`, and a
+/// Runs the matrix on servers `old` and `new`, of which a stand-in for scripts/test/servers knows `old`, and a
 /// stand-in for cargo fails as it is told. Whether it succeeds, what it says, and what it has run.
 fn matrix(cargo: &str, may_lack: &str) -> (bool, String, String) {
     let dir = TempDir::new().expect("a directory");
-    let scripts = dir.path().join("scripts");
-    fs::create_dir(&scripts).expect("made");
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/test-matrix");
-    fs::copy(script, scripts.join("test-matrix")).expect("copied");
+    let scripts = dir.path().join("scripts/test");
+    fs::create_dir_all(&scripts).expect("made");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/test/matrix");
+    fs::copy(script, scripts.join("matrix")).expect("copied");
     program(&scripts.join("servers"), "[ \"$1\" != new ]");
     program(
         &scripts.join("cargo"),
         &format!("echo \"$5 ${{PATH%%:*}} $7\" >>ran\n{cargo}"),
     );
     let path = std::env::var("PATH").expect("a path");
-    let output = Command::new(scripts.join("test-matrix"))
+    let output = Command::new(scripts.join("matrix"))
         .env("PATH", format!("{}:{path}", scripts.display()))
         .env("SERVERS", "new old older")
         .env("MATRIX_TESTS", "black_box redisson")

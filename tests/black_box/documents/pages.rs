@@ -396,12 +396,13 @@ fn tests_that_pages_name_are_there() {
     assert!(named > 60, "only {named} tests are named");
 }
 
-/// Whether there is a suite or a file of that name, or a test as `file::test`; folders may come before it.
+/// Whether there is a suite, a folder or a file of that name, or a test as `file::test`; folders may come
+/// before it.
 fn is_there(name: &str, suites: &[PathBuf]) -> bool {
     let name = name.trim_end_matches("::").replace("::", "/");
     let (file, test) = name.rsplit_once('/').unwrap_or((&name, ""));
     let is_file = |path: &PathBuf| {
-        let names = [format!("{name}.rs"), format!("{name}/main.rs")];
+        let names = ["", "/main", "/mod"].map(|end| format!("{name}{end}.rs"));
         names.iter().any(|name| path.ends_with(name))
     };
     let has_test = |path: &PathBuf| {
