@@ -21,7 +21,7 @@ RUN cargo build --release --locked \
     && install -d /out/usr/lib/redis/modules /out/usr/bin /out/usr/lib/fairlock /out/etc/redis /out/etc/fairlock/conf.d \
     && strip -o /out/usr/lib/redis/modules/libfairlock.so target/release/libfairlock.so \
     && strip -o /out/usr/bin/fairlock target/release/fairlock \
-    && scripts/options /usr/lib/redis/modules/libfairlock.so /etc/redis/fairlock.conf >/out/etc/redis/fairlock.conf \
+    && scripts/package/options /usr/lib/redis/modules/libfairlock.so /etc/redis/fairlock.conf >/out/etc/redis/fairlock.conf \
     && install -m 755 packaging/image/health /out/usr/lib/fairlock/ \
     && install -m 644 packaging/image/server.conf /out/etc/fairlock/ \
     && chmod 755 /out/usr/lib/redis/modules/libfairlock.so /out/usr/bin/fairlock

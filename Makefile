@@ -142,7 +142,7 @@ CARGO_DENY = cargo-deny 0.20.2
 # What `make deny` looks at. "bans licenses sources" needs no database of known faults.
 DENY ?= all
 
-.PHONY: install uninstall manual deny release deb test-deb test-reproducible
+.PHONY: install uninstall manual deny release deb test-deb test-reproducible image test-image test-dockerfile
 
 # As root there may be no cargo; then what was built before is installed.
 install: ## Install module, options, companion (DESTDIR, prefix, moduledir, confdir, ...)
@@ -171,3 +171,19 @@ test-deb: deb ## Install the package on clean Debian systems with SERVERS, use i
 test-reproducible: setup ## Build the release twice, in different places, and compare
 	@scripts/setup --package
 	@scripts/package/test-reproducible "$$(scripts/tool $(CARGO_DEB))"
+
+# Which images: module, redis-7.0, redis-8.0, valkey-8.1. Where nothing is said the scripts say which.
+IMAGES ?=
+DEB = "$${CARGO_TARGET_DIR:-target}"/reproducible/dist/fairlock_*.deb
+
+image: deb ## Make OCI images without a registry, IMAGES="module valkey-8.1" (docs/kubernetes.md)
+	@scripts/setup --image
+	@scripts/package/image $(DEB) "$${CARGO_TARGET_DIR:-target}/reproducible/images" $(IMAGES)
+
+test-image: deb ## Make the images twice, unpack them and run them, alone and as a pod of Kubernetes (as root)
+	@scripts/setup --image
+	@scripts/package/test-image $(DEB) $(IMAGES)
+
+test-dockerfile: ## Build the Dockerfile on stand-ins for the official images, and run what comes out (as root)
+	@scripts/setup --image
+	@scripts/package/test-dockerfile

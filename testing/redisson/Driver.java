@@ -168,15 +168,34 @@ public class Driver {
         }
     }
 
-    /** A name that begins with {@code nonreentrant:} is that of a lock of that kind, since 4.4.0. */
+    /**
+     * The fair lock of that name. With one of these words and a colon before it, a lock of another kind: {@code
+     * nonreentrant} (a fair one, since 4.4.0), {@code plain}, {@code spin}, {@code fenced}, {@code read}, {@code write}.
+     */
     private RLock lock(String name) throws Exception {
-        String kind = "nonreentrant:";
-        if (!name.startsWith(kind)) {
-            return redisson.getFairLock(name);
+        int colon = name.indexOf(':');
+        String rest = name.substring(colon + 1);
+        switch (name.substring(0, Math.max(colon, 0))) {
+            case "nonreentrant":
+                return (RLock) get("getNonReentrantFairLock", rest);
+            case "plain":
+                return redisson.getLock(rest);
+            case "spin":
+                return (RLock) get("getSpinLock", rest);
+            case "fenced":
+                return (RLock) get("getFencedLock", rest);
+            case "read":
+                return redisson.getReadWriteLock(rest).readLock();
+            case "write":
+                return redisson.getReadWriteLock(rest).writeLock();
+            default:
+                return redisson.getFairLock(name);
         }
-        return (RLock) RedissonClient.class
-                .getMethod("getNonReentrantFairLock", String.class)
-                .invoke(redisson, name.substring(kind.length()));
+    }
+
+    /** What not every release has. */
+    private Object get(String kind, String name) throws Exception {
+        return RedissonClient.class.getMethod(kind, String.class).invoke(redisson, name);
     }
 
     private static boolean tryLock(RLock lock, String[] words) throws InterruptedException {

@@ -33,6 +33,7 @@ mod fingerprints;
 mod fleet;
 mod harm;
 mod intercept;
+mod kinds;
 mod participants;
 mod places;
 mod scenarios;

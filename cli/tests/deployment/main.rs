@@ -243,7 +243,7 @@ fn the_dockerfile_compose_and_the_configuration_name_the_same_files() {
     for file in [
         "packaging/image/health",
         "packaging/image/server.conf",
-        "scripts/options",
+        "scripts/package/options",
     ] {
         assert!(
             docker.contains(file) && root().join(file).exists(),

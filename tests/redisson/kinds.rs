@@ -1,0 +1,176 @@
+//! Redisson's other locks on names that FAIRLOCK clients use: what docs/migrating-from-redisson.md says of each.
+//!
+//! A plain lock is woken by a message on a channel that no fair lock publishes on, Redisson's own included; so what
+//! FAIRLOCK clients do to it is compared with what `getFairLock` does on a server without the module.
+
+use fairlock_testing::redisson::{Driver, NEWEST};
+use fairlock_testing::{Client, Listener, Server, wait_until};
+
+/// Where plain locks and all made like them listen, and publish when they are unlocked.
+const CHANNEL: &str = "redisson_lock__channel:{k}";
+
+fn one(server: &Server) -> Driver {
+    let [driver] = Driver::several([NEWEST], server, &[]);
+    driver
+}
+
+/// How often a script of a plain lock has replied that the lock is held, by what it calls then.
+fn refusals(server: &Server) -> u64 {
+    let line = server.info("commandstats", "cmdstat_pttl");
+    let calls = line
+        .strip_prefix("calls=")
+        .and_then(|rest| rest.split(',').next());
+    calls.map_or(0, |calls| calls.parse().expect("a number"))
+}
+
+/// A plain lock waits for one that is taken and freed by these steps. It is free then, and the plain one goes on waiting,
+/// until somebody publishes what it listens for.
+#[track_caller]
+fn freed_under_a_plain_waiter(
+    server: &Server,
+    driver: &Driver,
+    take: impl FnOnce(&mut Client),
+    free: impl FnOnce(&mut Client),
+) {
+    let mut client = server.connect();
+    let listener = Listener::new(server.port, CHANNEL);
+    take(&mut client);
+    let before = refusals(server);
+    let waiter = driver.send("waiter", "lock plain:k");
+    // It asks, listens, and asks once more before it waits.
+    wait_until("it waits", || refusals(server) >= before + 2);
+    free(&mut client);
+    // What was published before that would have come before these answers.
+    for _ in 0..20 {
+        assert_eq!(driver.run("other", "isLocked k"), "false");
+    }
+    assert!(listener.is_quiet(), "it was published");
+    assert!(!waiter.has_come(), "it was woken");
+    assert_eq!(client.run(&format!("PUBLISH {CHANNEL} 0")), "2");
+    assert_eq!(waiter.get(), "true");
+    assert_eq!(listener.message(), "0");
+    assert_eq!(driver.run("waiter", "unlock plain:k"), "done");
+    // That is what plain locks do for each other.
+    assert_eq!(listener.message(), "0");
+}
+
+#[test]
+fn releasing_wakes_no_plain_lock_and_neither_does_redissons_own_fair_lock() {
+    let with = Server::start();
+    let driver = one(&with);
+    freed_under_a_plain_waiter(
+        &with,
+        &driver,
+        |client| assert!(client.int("FAIRLOCK.ACQUIRE k me LEASE 600000") > 0),
+        |client| assert_eq!(client.run("FAIRLOCK.RELEASE k me"), "0"),
+    );
+    let plain = Server::without_module(&[]);
+    let other = one(&plain);
+    freed_under_a_plain_waiter(
+        &plain,
+        &other,
+        |_| assert_eq!(other.run("holder", "lock k 600000"), "true"),
+        |_| assert_eq!(other.run("holder", "unlock k"), "done"),
+    );
+}
+
+#[test]
+fn unlocking_a_plain_lock_serves_the_next_waiter_at_once() {
+    let server = Server::start();
+    let driver = one(&server);
+    assert_eq!(driver.run("holder", "lock plain:k 600000"), "true");
+    let waiter = server.block("FAIRLOCK.ACQUIRE k me LEASE 600000");
+    assert_eq!(driver.run("holder", "unlock plain:k"), "done");
+    assert!(waiter.int() > 0);
+}
+
+#[test]
+fn a_plain_lock_knows_no_queue_and_overtakes_it() {
+    let server = Server::with(&["--fairlock.turn", "600000"]);
+    let driver = one(&server);
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k holder LEASE 600000");
+    client.run("FAIRLOCK.ACQUIRE k first ENQUEUE");
+    client.run("FAIRLOCK.RELEASE k holder");
+    // It is the turn of the first. A fair lock of Redisson waits for it, a plain one does not.
+    assert_eq!(driver.run("fair", "tryLock k"), "false");
+    assert_eq!(driver.run("plain", "tryLock plain:k"), "true");
+    let again = client.run("FAIRLOCK.ACQUIRE k first ENQUEUE");
+    assert!(again.starts_with("[1, "), "{again}");
+}
+
+#[test]
+fn spin_and_fenced_locks_exclude_each_other_with_fairlock_clients() {
+    let server = Server::start();
+    let driver = one(&server);
+    let mut client = server.connect();
+    for kind in ["spin", "fenced"] {
+        let lock = |operation: &str| driver.run("other", &format!("{operation} {kind}:k"));
+        assert_eq!(lock("tryLock"), "true", "{kind}");
+        assert_eq!(client.run("FAIRLOCK.ACQUIRE k me NOWAIT"), "(nil)");
+        let waiter = server.block("FAIRLOCK.ACQUIRE k me LEASE 600000");
+        assert_eq!(lock("unlock"), "done", "{kind}");
+        assert!(waiter.int() > 0, "{kind}");
+        assert_eq!(lock("tryLock"), "false", "{kind}");
+        assert_eq!(client.run("FAIRLOCK.RELEASE k me"), "0");
+    }
+    // The token of a fenced lock is another number, and says nothing about ours.
+    let theirs = client.run("KEYS *token*");
+    assert!(theirs.contains("redisson_lock_token"), "{theirs}");
+}
+
+#[test]
+fn a_read_write_lock_is_no_lock_for_fairlock_and_walks_into_one() {
+    let server = Server::start();
+    let driver = one(&server);
+    let mut client = server.connect();
+    for kind in ["read", "write"] {
+        let lock = |operation: &str| driver.run("other", &format!("{operation} {kind}:k"));
+        assert_eq!(lock("tryLock"), "true");
+        let error = client.run("FAIRLOCK.ACQUIRE k me NOWAIT");
+        assert!(error.starts_with("(error) NOTALOCK "), "{kind}: {error}");
+        assert_eq!(lock("unlock"), "done");
+        // The other way round its script looks for a field that no other lock has, and takes what is held.
+        assert!(client.int("FAIRLOCK.ACQUIRE k me LEASE 600000") > 0);
+        assert_eq!(lock("tryLock"), "true", "{kind}");
+        client.run("DEL k");
+    }
+}
+
+#[test]
+fn a_multi_lock_of_fair_locks_is_made_of_fair_locks() {
+    let server = Server::start();
+    let driver = one(&server);
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE l me LEASE 600000");
+    assert_eq!(driver.run("both", "multiLock k l 500 600000"), "false");
+    // It gave up the one that it had.
+    assert_eq!(client.run("FAIRLOCK.ACQUIRE k other NOWAIT ONCE").len(), 16);
+    client.run("FAIRLOCK.RELEASE k other");
+    client.run("FAIRLOCK.RELEASE l me");
+    assert_eq!(driver.run("both", "multiLock k l 60000 600000"), "true");
+    assert_eq!(client.run("FAIRLOCK.ACQUIRE k other NOWAIT"), "(nil)");
+    assert_eq!(client.run("FAIRLOCK.ACQUIRE l other NOWAIT"), "(nil)");
+}
+
+/// A hold of Redisson's adds up with each lock() of the same thread, however it is counted; ONCE does not.
+#[test]
+fn holds_add_up_over_scripts_and_commands() {
+    for interception in ["no", "yes"] {
+        let server = Server::with(&["--fairlock.intercept-eval", interception]);
+        let driver = one(&server);
+        let mut client = server.connect();
+        let owner = driver.run("thread", "owner k");
+        assert_eq!(driver.run("thread", "lock k 600000"), "true");
+        assert_eq!(driver.run("thread", "lock k 600000"), "true");
+        assert_eq!(driver.run("thread", "holdCount k"), "2");
+        client.run(&format!("FAIRLOCK.ACQUIRE k {owner} LEASE 600000"));
+        assert_eq!(driver.run("thread", "holdCount k"), "3");
+        client.run(&format!("FAIRLOCK.ACQUIRE k {owner} LEASE 600000 ONCE"));
+        assert_eq!(driver.run("thread", "holdCount k"), "3");
+        assert_eq!(driver.run("thread", "unlock k"), "done");
+        assert_eq!(client.run(&format!("FAIRLOCK.RELEASE k {owner}")), "1");
+        assert_eq!(driver.run("thread", "unlock k"), "done");
+        assert_eq!(client.run("EXISTS k"), "0");
+    }
+}
