@@ -34,13 +34,13 @@ pub async fn run(args: &ExecArgs, target: Target) -> Result<u8, Failure> {
         return Err(not_acquired(args));
     };
     let Held { link, token } = held;
-    let hold = Hold {
+    let watched = Hold {
         key: request.key.clone(),
         owner: request.owner.clone(),
         token,
         is_shared: args.is_shared(),
     };
-    let mut guard = Guard::new(link, hold, args.grace).await?;
+    let mut guard = Guard::new(link, watched, args.grace).await?;
     // Until here a signal just ends this process, and with it the wait or the lock.
     let mut signals = Signals::listen()?;
     let mut running = Running::start(args, &request.owner, token)?;

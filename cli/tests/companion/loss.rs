@@ -186,7 +186,7 @@ fn a_holder_among_others_loses_the_lock_alone() {
         "{ended:?}"
     );
     let holders = client.run("FAIRLOCK.HOLDERS k");
-    assert_eq!(holders.matches("[").count(), 3, "{holders}");
+    assert_eq!(holders.matches('[').count(), 3, "{holders}");
     assert!(!first.has_ended());
     third.signal("TERM");
     assert_eq!(third.end().code, 143);
