@@ -37,7 +37,7 @@ fn holders_move_with_their_slot_in_whichever_order_the_keys_move() {
         let slot = cluster.slot("k");
         let moving = Move::begin(&cluster, slot, from, to);
         for key in order {
-            moving.keys(&[key.clone()]);
+            moving.keys(std::slice::from_ref(key));
             // Nobody becomes a holder of a lock of which a part is elsewhere.
             let ask = client.run("FAIRLOCK.ACQUIRE k d SHARED NOWAIT");
             assert!(

@@ -358,8 +358,3 @@ fn readers_scripts() {
 fn readers_lua() {
     explore(&READERS_LUA);
 }
-
-#[test]
-fn probe_lua_exclusive() {
-    explore(&Scope { name: "probe", owners: &[Kind::EXCLUSIVE, Kind::EXCLUSIVE, Kind::Redisson], patience: 3, ..READERS_LUA });
-}
