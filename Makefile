@@ -5,9 +5,11 @@ SHELL := /bin/bash
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 ASAN = target/asan
+# The packages of `make clients`.
+CLIENTS ?= python typescript java go rust
 MODULE = $${CARGO_TARGET_DIR:-target}/release/libfairlock.so
 
-.PHONY: help setup setup-tests build module companion run cluster test test-redisson test-matrix test-arm64 fingerprints check fmt \
+.PHONY: help setup setup-tests build module companion clients run cluster test test-redisson test-matrix test-arm64 fingerprints check fmt \
     lint picture properties model chaos soak fuzz fuzz-coverage test-asan test-valgrind \
     bench bench-quick bench-build instructions
 
@@ -27,6 +29,9 @@ module: setup ## Build the module only
 
 companion: setup ## Build the companion only
 	cargo build --release --locked --package fairlock-cli
+
+clients: setup-tests ## Build the client packages as they would be published, into target/clients
+	@for language in $(CLIENTS); do scripts/clients/$$language build || exit 1; done
 
 run: module ## Start a server with the module, show it at work, keep it running (PORT=n to choose)
 	@scripts/run "$(MODULE)" $(PORT)
