@@ -322,11 +322,21 @@ class Core:
 
     async def _withdraw(self, ask: Ask) -> None:
         """For a caller that does not know whether it waits, holds the lock, or neither."""
-        for command in ("FAIRLOCK.CANCEL", "FAIRLOCK.RELEASE"):
-            # The lease, and the end of the connection, do the same a little later.
-            with contextlib.suppress(errors.FairlockError, *Failure):
-                longest = min(WITHDRAW, self.options.command_timeout)
-                await self.control(ask.name, command, ask.name, ask.owner, longest=longest)
+        if await self._leave(ask, min(WITHDRAW, self.options.command_timeout)) or ask.options.owner is not None:
+            return
+        # A network that comes back must not leave the lock to a caller that has gone. With an owner that was given,
+        # the caller may hold the lock again by then.
+        self.runtime.later(0, lambda: self._leave(ask, ask.options.lease))
+
+    async def _leave(self, ask: Ask, longest: float) -> bool:
+        """Whether the owner neither waits nor holds any more, as far as the server could be asked."""
+        try:
+            for command in ("FAIRLOCK.CANCEL", "FAIRLOCK.RELEASE"):
+                with contextlib.suppress(errors.Refused):  # NOTHELD: it does not
+                    await self.control(ask.name, command, ask.name, ask.owner, longest=longest)
+        except (errors.FairlockError, *Failure):
+            return self.is_closed
+        return True
 
     # ------------------------------------------------------------------------- connections
 

@@ -87,7 +87,8 @@ class Tasks:
     async def open(self, route: Route, address: Address | None) -> Line:
         connection = route.connection(address)
         try:
-            await connection.connect()
+            async with asyncio.timeout(route.command_timeout):
+                await connection.connect()
         except BaseException:
             await connection.disconnect(nowait=True)
             raise
