@@ -9,7 +9,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
 import redis.exceptions as redis_errors
@@ -32,8 +32,8 @@ Failure = (redis_errors.RedisError, OSError)
 class Line(Protocol):
     """A connection of ours."""
 
-    address: Address | None
-
+    @property
+    def address(self) -> Address | None: ...
     async def call(self, *words: Any, timeout: float | None) -> Any: ...
     async def watch(self, timeout: float) -> None: ...
     def abort(self) -> None: ...
@@ -49,7 +49,7 @@ class Runtime(Protocol):
     async def open(self, route: Route, address: Address | None) -> Line: ...
     async def adopt(self, route: Route) -> None: ...
     async def sleep(self, seconds: float) -> None: ...
-    async def finish(self, work: Awaitable[Any]) -> Any: ...
+    async def finish(self, work: Coroutine[Any, Any, Any]) -> Any: ...
     def later(self, seconds: float, work: Callable[[], Any]) -> Callable[[], None]: ...
     def new_lost(self) -> Any: ...
     def mine(self) -> dict[Any, Any]: ...
@@ -434,9 +434,11 @@ class Core:
         await self.runtime.until(lambda: self.asking == 0, self.options.command_timeout)
         with self.mutex:
             self.is_closed = True
-            lines = [*self.busy, *(line for lines in self.idle.values() for line in lines)]
+            busy, idle = list(self.busy), [line for lines in self.idle.values() for line in lines]
             self.idle.clear()
-        for line in lines:
+        for line in busy:
+            line.abort()  # Whoever uses it closes it.
+        for line in idle:
             await self.drop(line)
 
 

@@ -135,14 +135,15 @@ class Keep:
                 if self.state != "held":
                     return
                 if self.held() is None or self.is_holder_gone():
-                    self.leave()
-                    return await self.core.drop(line)
+                    return self.leave()
                 sent = self.runtime.now()
                 words = ("FAIRLOCK.RENEW", self.name, self.owner, "LEASE", ms(self.lease))
                 await line.call(*words, timeout=max(SOON, self.end - sent))
                 self.end = sent + self.lease
         except Exception as error:
             self.lose("notheld" if str(error).startswith("NOTHELD") else "connection")
+        finally:
+            await self.core.drop(line)
 
     # -------------------------------------------------------------------------------- loss
 
@@ -199,7 +200,7 @@ class Keep:
                 raise self.loss() from error
         finally:
             if self.line is not None:
-                await self.core.drop(self.line)
+                self.line.abort()  # Whoever watches it closes it.
 
     async def _release_if_still_ours(self) -> None:
         """The lease is over by our clock only, perhaps."""

@@ -210,7 +210,7 @@ class Locks:
     async def try_acquire(self, name: str | bytes, **options: Unpack[LockOptions]) -> Held | None:
         """The lock if it can be had at once, else None."""
         try:
-            return await self.acquire(name, **{**options, "wait": 0})  # type: ignore[typeddict-item]
+            return await self._acquire(name, self._options.but({**options, "wait": 0}))
         except errors.NotReplicated:
             raise
         except errors.NotInTime:

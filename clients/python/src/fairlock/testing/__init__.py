@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import queue
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import redis.exceptions as redis_errors
@@ -45,8 +44,6 @@ class FakeLine:
     def __init__(self, server: FakeServer) -> None:
         self.server = server
         self.replies: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self.stop: Callable[[], None] = lambda: None
-
     async def call(self, *words: Any, timeout: float | None) -> Any:
         replies: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self.replies = replies
@@ -121,8 +118,6 @@ class Controls:
 
 class FakeLocks(Controls, Locks):
     """Locks that needs no server. Two of them share no locks."""
-
-    kinds = SimpleNamespace()
 
     def __init__(self, **options: Any) -> None:
         self._options = Options().but(options)

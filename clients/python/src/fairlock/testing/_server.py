@@ -42,16 +42,17 @@ class FakeServer:
         self.held: dict[Any, list[Holder]] = {}
         self.queues: dict[Any, list[Waiter]] = {}
 
-    def do(self, words: tuple[Any, ...], reply: Reply) -> Callable[[], None]:
+    def do(self, words: tuple[Any, ...], reply: Reply) -> Callable[[], object]:
         """Replies at once or later; what is returned stops the waiting."""
         command = str(words[0]).rpartition(".")[2].lower()
         with self.mutex:
-            return getattr(self, f"_{command}")(*words[1:], reply=reply) or (lambda: None)  # type: ignore[no-any-return]
+            leave: Callable[[], object] | None = getattr(self, f"_{command}")(*words[1:], reply=reply)
+            return leave or (lambda: None)
 
     def _info(self, _section: str, reply: Reply) -> None:
         reply("connected_slaves:0\r\n")
 
-    def _acquire(self, name: Any, owner: str, *options: Any, reply: Reply) -> Callable[[], None] | None:
+    def _acquire(self, name: Any, owner: str, *options: Any, reply: Reply) -> Callable[[], object] | None:
         limit, lease = limit_of(options), int(options[options.index("LEASE") + 1])
         holders, queue = self.held.setdefault(name, []), self.queues.setdefault(name, [])
         for holder in holders:
