@@ -28,6 +28,8 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
 import java.util.concurrent.CompletionStage;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
 
 /**
  * Connections by Lettuce, as the user's client makes them: its resources, socket and TLS options, and the addresses,
@@ -86,7 +88,7 @@ public final class LettuceBackend implements Backend {
 
     @Override
     public CompletableFuture<Line> open(Address address) {
-        return failing(own.connectAsync(StringCodec.UTF8, at(address))).thenApply(LettuceLine::new);
+        return failing(own.connectAsync(StringCodec.UTF8, at(address))).thenApply(line -> new LettuceLine(line, new AtomicBoolean()));
     }
 
     @Override
@@ -135,7 +137,7 @@ public final class LettuceBackend implements Backend {
 
     @Override
     public void close() {
-        own.shutdownAsync(0, 0, java.util.concurrent.TimeUnit.SECONDS);
+        own.shutdownAsync(0, 0, TimeUnit.SECONDS);
     }
 
     /** What a failure of Lettuce's means here. */
@@ -173,7 +175,15 @@ public final class LettuceBackend implements Backend {
         }
     }
 
-    private record LettuceLine(StatefulRedisConnection<String, String> connection) implements Line {
+    /** Once: Lettuce warns of more. */
+    private static void close(StatefulConnection<String, String> connection, AtomicBoolean isClosed) {
+        if (isClosed.compareAndSet(false, true)) {
+            connection.closeAsync();
+        }
+    }
+
+    private record LettuceLine(StatefulRedisConnection<String, String> connection, AtomicBoolean isClosed)
+            implements Line {
         @Override
         public CompletableFuture<List<Object>> call(Object... words) {
             CommandArgs<String, String> arguments = new CommandArgs<>(StringCodec.UTF8);
@@ -196,7 +206,7 @@ public final class LettuceBackend implements Backend {
 
         @Override
         public void close() {
-            connection.closeAsync();
+            LettuceBackend.close(connection, isClosed);
         }
     }
 
@@ -218,6 +228,7 @@ public final class LettuceBackend implements Backend {
 
         private final StatefulRedisPubSubConnection<String, String> connection;
         private final boolean isSharded;
+        private final AtomicBoolean isClosed = new AtomicBoolean();
         private final Map<String, Ear> ears = new ConcurrentHashMap<>();
 
         LettuceEars(StatefulRedisPubSubConnection<String, String> connection, boolean isSharded) {
@@ -271,7 +282,7 @@ public final class LettuceBackend implements Backend {
 
         @Override
         public void close() {
-            connection.closeAsync();
+            LettuceBackend.close(connection, isClosed);
         }
 
         private void end(String channel) {
