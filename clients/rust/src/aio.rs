@@ -41,7 +41,9 @@ impl Locks {
     }
 
     pub(crate) fn at(source: Source) -> Self {
-        Self { core: Core::new(source, Options::default()) }
+        Self {
+            core: Core::new(source, Options::default()),
+        }
     }
 
     /// The same with these options for each lock that is not asked for otherwise. To be called before anything else.
@@ -54,9 +56,12 @@ impl Locks {
     }
 
     /// A lock, of which nothing is sent before it is acquired.
-    #[must_use]
     pub fn lock(&self, name: &str) -> Lock {
-        Lock { core: self.core.clone(), name: name.to_owned(), options: self.core.options.clone() }
+        Lock {
+            core: self.core.clone(),
+            name: name.to_owned(),
+            options: self.core.options.clone(),
+        }
     }
 
     /// Ends all waits ([`Error::Closed`]); locks that are held are lost.
@@ -96,7 +101,10 @@ impl Lock {
     pub async fn acquire(self) -> Result<Held> {
         let caller = tokio::task::try_id().map(Caller::Task);
         let keep = self.core.acquire(&self.name, self.options, caller).await?;
-        Ok(Held { keep, is_released: AtomicBool::new(false) })
+        Ok(Held {
+            keep,
+            is_released: AtomicBool::new(false),
+        })
     }
 
     /// The lock if it can be had at once.
@@ -121,7 +129,11 @@ impl Held {
     /// Waits until the lock is known not to be its holder's any more: how it was lost.
     pub async fn lost(&self) -> Error {
         let mut lost = self.keep.lost.subscribe();
-        let cause = lost.wait_for(Option::is_some).await.ok().and_then(|cause| *cause);
+        let cause = lost
+            .wait_for(Option::is_some)
+            .await
+            .ok()
+            .and_then(|cause| *cause);
         Error::LockLost(cause.unwrap_or(crate::Cause::Closed))
     }
 
@@ -138,8 +150,11 @@ impl Held {
     /// Gives up the lock, also if this is dropped before it is done. [`Error::LockLost`]: it was lost before. A second
     /// time does nothing.
     pub async fn release(&self) -> Result<()> {
-        let Some(work) = self.let_go() else { return Ok(()) };
-        tokio::spawn(work).await.unwrap_or(Err(Error::Closed))
+        let Some(work) = self.let_go() else {
+            return Ok(());
+        };
+        let done = self.keep.runtime.spawn(work).await;
+        done.unwrap_or(Err(Error::Closed))
     }
 }
 

@@ -26,7 +26,9 @@ impl Engine {
     /// Runs it there, and waits for it here, wherever here is: also in a thread of another runtime.
     fn run<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> Option<T> {
         let (sender, result) = mpsc::channel();
-        self.0.as_ref()?.spawn(async move { drop(sender.send(work.await)) });
+        self.0
+            .as_ref()?
+            .spawn(async move { drop(sender.send(work.await)) });
         result.recv().ok()
     }
 }
@@ -60,9 +62,17 @@ impl Locks {
     }
 
     pub(crate) fn at(source: Source) -> Result<Self> {
-        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().thread_name("fairlock").build();
-        let runtime = runtime.map_err(|error| Error::Argument(format!("no thread to wait and renew: {error}")))?;
-        Ok(Self { core: Core::new(source, Options::default()), engine: Arc::new(Engine(Some(runtime))) })
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .thread_name("fairlock")
+            .build();
+        let runtime = runtime
+            .map_err(|error| Error::Argument(format!("no thread to wait and renew: {error}")))?;
+        Ok(Self {
+            core: Core::new(source, Options::default()),
+            engine: Arc::new(Engine(Some(runtime))),
+        })
     }
 
     /// The same with these options for each lock that is not asked for otherwise. To be called before anything else.
@@ -75,9 +85,12 @@ impl Locks {
     }
 
     /// A lock, of which nothing is sent before it is acquired.
-    #[must_use]
     pub fn lock(&self, name: &str) -> Lock<'_> {
-        Lock { locks: self, name: name.to_owned(), options: self.core.options.clone() }
+        Lock {
+            locks: self,
+            name: name.to_owned(),
+            options: self.core.options.clone(),
+        }
     }
 
     /// Ends all waits ([`Error::Closed`]); locks that are held are lost.
@@ -182,7 +195,11 @@ impl Lock<'_> {
         let caller = Caller::Thread(std::thread::current().id());
         let work = async move { core.acquire(&self.name, self.options, Some(caller)).await };
         let keep = engine.run(work).unwrap_or(Err(Error::Closed))?;
-        Ok(Held { keep, engine, is_released: false.into() })
+        Ok(Held {
+            keep,
+            engine,
+            is_released: false.into(),
+        })
     }
 
     /// The lock if it can be had at once.
@@ -231,8 +248,14 @@ macro_rules! held {
 
         /// What is to be done about a guard that lets go, the first time.
         fn let_go(&self) -> Option<impl Future<Output = Result<()>> + Send + 'static> {
-            let was_released = self.is_released.swap(true, std::sync::atomic::Ordering::Relaxed);
-            if was_released { None } else { self.keep.let_go() }
+            let was_released = self
+                .is_released
+                .swap(true, std::sync::atomic::Ordering::Relaxed);
+            if was_released {
+                None
+            } else {
+                self.keep.let_go()
+            }
         }
     };
 }
@@ -253,8 +276,18 @@ impl Held {
     pub fn wait_lost(&self, longest: Duration) -> Option<Cause> {
         let end = Instant::now() + longest;
         let mut lost = self.keep.lost.subscribe();
-        let waiting = async move { lost.wait_for(Option::is_some).await.ok().and_then(|cause| *cause) };
-        self.engine.run(async move { tokio::time::timeout_at(end.into(), waiting).await.ok().flatten() })?
+        let waiting = async move {
+            lost.wait_for(Option::is_some)
+                .await
+                .ok()
+                .and_then(|cause| *cause)
+        };
+        self.engine.run(async move {
+            tokio::time::timeout_at(end.into(), waiting)
+                .await
+                .ok()
+                .flatten()
+        })?
     }
 
     /// Sets the lease anew; returns what the server has set.
@@ -269,12 +302,16 @@ impl Held {
 
     fn renew_by_hand(&self, lease: Option<Duration>) -> Result<Duration> {
         let keep = self.keep.clone();
-        self.engine.run(async move { keep.renew_by_hand(lease).await }).unwrap_or(Err(Error::Closed))
+        self.engine
+            .run(async move { keep.renew_by_hand(lease).await })
+            .unwrap_or(Err(Error::Closed))
     }
 
     /// Gives up the lock. [`Error::LockLost`]: it was lost before. A second time does nothing.
     pub fn release(&self) -> Result<()> {
-        let Some(work) = self.let_go() else { return Ok(()) };
+        let Some(work) = self.let_go() else {
+            return Ok(());
+        };
         self.engine.run(work).unwrap_or(Err(Error::Closed))
     }
 }
@@ -291,10 +328,19 @@ pub(crate) fn sentinel<T: IntoConnectionInfo>(
     node: Option<RedisConnectionInfo>,
 ) -> Result<Source> {
     let sentinels = infos(sentinels)?;
-    Ok(Source::Sentinel { sentinels, master: master.to_owned(), node: node.unwrap_or_default() })
+    Ok(Source::Sentinel {
+        sentinels,
+        master: master.to_owned(),
+        node: node.unwrap_or_default(),
+    })
 }
 
-pub(crate) fn infos<T: IntoConnectionInfo>(all: impl IntoIterator<Item = T>) -> Result<Vec<redis::ConnectionInfo>> {
-    let infos: redis::RedisResult<Vec<_>> = all.into_iter().map(IntoConnectionInfo::into_connection_info).collect();
+pub(crate) fn infos<T: IntoConnectionInfo>(
+    all: impl IntoIterator<Item = T>,
+) -> Result<Vec<redis::ConnectionInfo>> {
+    let infos: redis::RedisResult<Vec<_>> = all
+        .into_iter()
+        .map(IntoConnectionInfo::into_connection_info)
+        .collect();
     infos.map_err(|error| Error::Argument(error.to_string()))
 }

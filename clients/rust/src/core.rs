@@ -61,7 +61,12 @@ struct Tries {
 
 impl Tries {
     fn new(longest: Duration) -> Self {
-        Self { longest, since: None, pause: FIRST_PAUSE, redirects: 0 }
+        Self {
+            longest,
+            since: None,
+            pause: FIRST_PAUSE,
+            redirects: 0,
+        }
     }
 
     fn may_redirect(&mut self) -> bool {
@@ -73,7 +78,10 @@ impl Tries {
     async fn after(&mut self, failure: Failure, left: Option<Duration>) -> Result<()> {
         let spent = self.since.get_or_insert_with(Instant::now).elapsed();
         if spent >= self.longest {
-            return Err(Error::Unavailable(format!("not available for {:?}", self.longest), failure));
+            return Err(Error::Unavailable(
+                format!("not available for {:?}", self.longest),
+                failure,
+            ));
         }
         let pause = self.pause.min(self.longest.saturating_sub(spent));
         tokio::time::sleep(left.map_or(pause, |left| pause.min(left))).await;
@@ -138,7 +146,11 @@ impl Ask {
     fn new(core: &Arc<Core>, name: &str, options: Options) -> Self {
         core.asking.send_modify(|asking| *asking += 1);
         // With no time to wait there is that of one answer.
-        let longest = if options.is_patient() { options.retry_timeout } else { options.command_timeout };
+        let longest = if options.is_patient() {
+            options.retry_timeout
+        } else {
+            options.command_timeout
+        };
         Self {
             core: core.clone(),
             name: name.to_owned(),
@@ -158,7 +170,9 @@ impl Ask {
     }
 
     fn left(&self) -> Option<Duration> {
-        self.options.wait.map(|wait| wait.saturating_sub(self.started.elapsed()))
+        self.options
+            .wait
+            .map(|wait| wait.saturating_sub(self.started.elapsed()))
     }
 
     fn is_over(&self) -> bool {
@@ -191,7 +205,9 @@ impl Ask {
     /// Returns if it is worth asking again.
     async fn passed(&mut self, failure: Failure, address: Option<&Address>) -> Result<()> {
         self.asking_at = None;
-        let is_redirect = ["MOVED", "ASK", "UNBLOCKED"].iter().any(|code| failure.is(code));
+        let is_redirect = ["MOVED", "ASK", "UNBLOCKED"]
+            .iter()
+            .any(|code| failure.is(code));
         if is_redirect && self.tries.may_redirect() {
             let named = self.core.route.redirect(&failure, address);
             if failure.is("ASK") {
@@ -213,12 +229,18 @@ impl Ask {
         self.tries.after(failure, left).await
     }
 
-    async fn ask_somewhere(&mut self, address: &mut Option<Address>) -> std::result::Result<Option<Grant>, Trouble> {
+    async fn ask_somewhere(
+        &mut self,
+        address: &mut Option<Address>,
+    ) -> std::result::Result<Option<Grant>, Trouble> {
         if address.is_none() {
             *address = self.core.address(&self.name).await?;
         }
         self.core.control_line(address.as_ref()).await?; // To release by: a full server must not keep a holder from it.
-        let mut line = self.core.take(address.as_ref(), self.options.session).await?;
+        let mut line = self
+            .core
+            .take(address.as_ref(), self.options.session)
+            .await?;
         let outcome = self.ask_on(&mut line, address.as_ref()).await;
         match outcome {
             Ok(Some((token, sent))) => {
@@ -229,12 +251,19 @@ impl Ask {
                     self.core.give(address.clone(), line);
                     None
                 };
-                Ok(Some(Grant { token, sent, received, line }))
+                Ok(Some(Grant {
+                    token,
+                    sent,
+                    received,
+                    line,
+                }))
             }
             Ok(None) => Ok(None),
             Err(trouble) => {
                 // The answer to a refusal was read, so the connection is as good as before.
-                if !matches!(&trouble, Trouble::Failure(failure) if failure.is_broken()) && !self.options.session {
+                if !matches!(&trouble, Trouble::Failure(failure) if failure.is_broken())
+                    && !self.options.session
+                {
                     self.core.give(address.clone(), line);
                 }
                 Err(trouble)
@@ -253,14 +282,18 @@ impl Ask {
             return Ok(Some((token, sent)));
         }
         let words = words(["FAIRLOCK.RELEASE", &self.name, &self.owner]);
-        line.call(&words, Some(self.options.command_timeout)).await?;
+        line.call(&words, Some(self.options.command_timeout))
+            .await?;
         Ok(None)
     }
 
     async fn token(&mut self, line: &mut Line) -> std::result::Result<(i64, Instant), Trouble> {
         if !self.is_waiting {
             let sent = Instant::now();
-            if let Some(token) = self.ask(line, &["NOWAIT"], Some(self.options.command_timeout)).await? {
+            if let Some(token) = self
+                .ask(line, &["NOWAIT"], Some(self.options.command_timeout))
+                .await?
+            {
                 return Ok((token, sent));
             }
             if !self.options.is_patient() {
@@ -280,27 +313,41 @@ impl Ask {
                 self.ask(line, &["WAIT", &ms(left)], Some(longest)).await?
             }
         };
-        token.map(|token| (token, sent)).ok_or_else(|| self.not_in_time(None).into())
+        token
+            .map(|token| (token, sent))
+            .ok_or_else(|| self.not_in_time(None).into())
     }
 
-    async fn ask(&mut self, line: &mut Line, more: &[&str], longest: Option<Duration>) -> Outcome<Option<i64>> {
+    async fn ask(
+        &mut self,
+        line: &mut Line,
+        more: &[&str],
+        longest: Option<Duration>,
+    ) -> Outcome<Option<i64>> {
         let mut all = words(["FAIRLOCK.ACQUIRE", &self.name, &self.owner]);
         all.extend(self.options.arguments());
         all.extend(words(more));
         if self.asking_at.is_some() {
-            line.call(&words(["ASKING"]), Some(self.options.command_timeout)).await?;
+            line.call(&words(["ASKING"]), Some(self.options.command_timeout))
+                .await?;
         }
         self.know(true);
         match line.call(&all, longest).await {
             Ok(reply) => {
                 self.tries = Tries::new(self.tries.longest);
-                let token = if let Value::Int(token) = reply { Some(token) } else { None };
+                let token = if let Value::Int(token) = reply {
+                    Some(token)
+                } else {
+                    None
+                };
                 self.know(token.is_some());
                 Ok(token)
             }
             Err(failure) => {
                 // A refusal leaves nothing behind; but after these the place is kept, and is worth asking for.
-                let is_kept = ["UNBLOCKED", "MOVED", "CLUSTERDOWN"].iter().any(|code| failure.is(code));
+                let is_kept = ["UNBLOCKED", "MOVED", "CLUSTERDOWN"]
+                    .iter()
+                    .any(|code| failure.is(code));
                 self.know(failure.is_broken() || (self.is_waiting && is_kept));
                 Err(failure)
             }
@@ -314,30 +361,51 @@ impl Ask {
         if longest.is_zero() || self.core.is_alone(address) {
             return Ok(true);
         }
-        let reply = line.call(&words(["INFO", "replication"]), Some(self.options.command_timeout)).await?;
+        let reply = line
+            .call(
+                &words(["INFO", "replication"]),
+                Some(self.options.command_timeout),
+            )
+            .await?;
         let info: String = redis::from_redis_value(reply).unwrap_or_default();
-        let replicas = info.lines().find_map(|each| each.strip_prefix("connected_slaves:"));
+        let replicas = info
+            .lines()
+            .find_map(|each| each.strip_prefix("connected_slaves:"));
         let replicas = replicas.unwrap_or("0").trim();
         if replicas == "0" {
             self.core.set_alone(address);
             return Ok(true);
         }
         let most = longest.saturating_add(self.options.command_timeout);
-        let confirmed = line.call(&words(["WAIT", replicas, &ms(longest)]), Some(most)).await?;
+        let confirmed = line
+            .call(&words(["WAIT", replicas, &ms(longest)]), Some(most))
+            .await?;
         Ok(matches!(confirmed, Value::Int(1..)))
     }
 
     fn not_in_time(&self, cause: Option<&Failure>) -> Error {
-        let because = cause.map(|failure| format!(" ({failure})")).unwrap_or_default();
+        let because = cause
+            .map(|failure| format!(" ({failure})"))
+            .unwrap_or_default();
         if self.is_unconfirmed {
-            return Error::NotReplicated(format!("{}: no replica has confirmed it in time{because}", self.name));
+            return Error::NotReplicated(format!(
+                "{}: no replica has confirmed it in time{because}",
+                self.name
+            ));
         }
         Error::NotInTime(format!("{}: not in time{because}", self.name))
     }
 
     fn event(&self) -> Event {
         let (name, owner) = (self.name.clone(), self.owner.clone());
-        Event { name, owner, token: None, waited: None, held: None, cause: None }
+        Event {
+            name,
+            owner,
+            token: None,
+            waited: None,
+            held: None,
+            cause: None,
+        }
     }
 
     /// For a caller that does not know whether it waits, holds the lock, or neither.
@@ -387,12 +455,15 @@ impl Core {
             return Err(Error::Closed);
         }
         let caller = if options.reentrant {
-            let caller = caller.ok_or_else(|| Error::Argument("reentrant: this is no task".to_owned()))?;
+            let caller =
+                caller.ok_or_else(|| Error::Argument("reentrant: this is no task".to_owned()))?;
             Some((caller, name.to_owned()))
         } else {
             None
         };
-        let there = caller.as_ref().and_then(|key| self.state().entered.get(key)?.upgrade());
+        let there = caller
+            .as_ref()
+            .and_then(|key| self.state().entered.get(key)?.upgrade());
         if let Some(keep) = there {
             keep.enter_again()?;
             return Ok(keep);
@@ -426,7 +497,10 @@ impl Core {
     /// Whether the owner neither waits nor holds any more, as far as the server could be asked.
     async fn leave(&self, name: &str, owner: &str, longest: Duration) -> bool {
         for command in ["FAIRLOCK.CANCEL", "FAIRLOCK.RELEASE"] {
-            match self.control(name, &words([command, name, owner]), longest).await {
+            match self
+                .control(name, &words([command, name, owner]), longest)
+                .await
+            {
                 Err(ControlError::Unavailable(_)) => return false,
                 Ok(_) | Err(ControlError::Refused { .. }) => (), // NOTHELD: it does not.
             }
@@ -442,13 +516,18 @@ impl Core {
             self.read_slots().await?;
         }
         let address = self.route.address(name);
-        address.map(Some).ok_or_else(|| Failure::Refusal("CLUSTERDOWN no node has the slot".to_owned()))
+        address
+            .map(Some)
+            .ok_or_else(|| Failure::Refusal("CLUSTERDOWN no node has the slot".to_owned()))
     }
 
     async fn read_slots(&self) -> Outcome<()> {
         let mut last = Failure::Broken("no node of the cluster is known".to_owned());
         for node in self.route.nodes() {
-            match self.call_once(Some(&node), &words(["CLUSTER", "SLOTS"])).await {
+            match self
+                .call_once(Some(&node), &words(["CLUSTER", "SLOTS"]))
+                .await
+            {
                 Ok(reply) => {
                     self.route.learn(&reply, &node);
                     return Ok(());
@@ -473,7 +552,10 @@ impl Core {
         let mut asking_at: Option<Address> = None;
         loop {
             let mut address = asking_at.clone();
-            let failure = match self.control_once(name, words, &mut address, asking_at.is_some()).await {
+            let failure = match self
+                .control_once(name, words, &mut address, asking_at.is_some())
+                .await
+            {
                 Ok(reply) => return Ok((reply, may_be_done)),
                 Err(failure) => failure,
             };
@@ -486,11 +568,18 @@ impl Core {
             asking_at = None;
             if !failure.is_passing() {
                 let error = failure.translated(&self.route.describe(address.as_ref()));
-                return Err(ControlError::Refused { error, failure, may_be_done });
+                return Err(ControlError::Refused {
+                    error,
+                    failure,
+                    may_be_done,
+                });
             }
             may_be_done |= failure.is_broken();
             self.distrust(address.as_ref(), &failure);
-            tries.after(failure, None).await.map_err(ControlError::Unavailable)?;
+            tries
+                .after(failure, None)
+                .await
+                .map_err(ControlError::Unavailable)?;
         }
     }
 
@@ -503,7 +592,10 @@ impl Core {
     ) -> Outcome<Value> {
         if is_asking {
             let longest = Some(self.options.command_timeout);
-            let mut line = self.route.open(address.as_ref(), self.options.command_timeout).await?;
+            let mut line = self
+                .route
+                .open(address.as_ref(), self.options.command_timeout)
+                .await?;
             line.call(&words(["ASKING"]), longest).await?;
             return line.call(all, longest).await;
         }
@@ -522,10 +614,18 @@ impl Core {
 
     /// Which all share; made if it is not there.
     async fn control_line(&self, address: Option<&Address>) -> Outcome<Line> {
-        if let Some(line) = self.state().control.get(&address.cloned()).filter(|line| line.is_open()) {
+        if let Some(line) = self
+            .state()
+            .control
+            .get(&address.cloned())
+            .filter(|line| line.is_open())
+        {
             return Ok(line.clone());
         }
-        let line = self.route.open(address, self.options.command_timeout).await?;
+        let line = self
+            .route
+            .open(address, self.options.command_timeout)
+            .await?;
         let mut state = self.state();
         if !state.is_closed {
             state.control.insert(address.cloned(), line.clone());
@@ -535,7 +635,14 @@ impl Core {
 
     /// For one caller alone, until it is given back or dropped. A session's is never one that was used before.
     async fn take(&self, address: Option<&Address>, is_new: bool) -> Outcome<Line> {
-        let idle = if is_new { None } else { self.state().idle.get_mut(&address.cloned()).and_then(Vec::pop) };
+        let idle = if is_new {
+            None
+        } else {
+            self.state()
+                .idle
+                .get_mut(&address.cloned())
+                .and_then(Vec::pop)
+        };
         match idle.filter(Line::is_open) {
             Some(line) => Ok(line),
             None => self.route.open(address, self.options.command_timeout).await,
@@ -570,7 +677,9 @@ impl Core {
     }
 
     fn set_alone(&self, address: Option<&Address>) {
-        self.state().alone_until.insert(address.cloned(), Instant::now() + ALONE_FOR);
+        self.state()
+            .alone_until
+            .insert(address.cloned(), Instant::now() + ALONE_FOR);
     }
 
     // -------------------------------------------------------------------------------- held
@@ -600,7 +709,11 @@ impl Core {
     }
 
     fn all_kept(&self) -> Vec<Arc<Keep>> {
-        self.state().kept.values().filter_map(Weak::upgrade).collect()
+        self.state()
+            .kept
+            .values()
+            .filter_map(Weak::upgrade)
+            .collect()
     }
 
     /// Ends all waits; held locks are lost to us. The connections close when waits have left their queues.
@@ -625,10 +738,16 @@ impl Core {
 
 /// Why a command on the control connection has come to nothing.
 pub(crate) enum ControlError {
-    Refused { error: Error, failure: Failure, may_be_done: bool },
+    Refused {
+        error: Error,
+        failure: Failure,
+        may_be_done: bool,
+    },
     Unavailable(Error),
 }
 
 pub(crate) fn words<S: AsRef<str>>(all: impl IntoIterator<Item = S>) -> Vec<String> {
-    all.into_iter().map(|word| word.as_ref().to_owned()).collect()
+    all.into_iter()
+        .map(|word| word.as_ref().to_owned())
+        .collect()
 }

@@ -55,8 +55,12 @@ impl Error {
     pub fn code(&self) -> Option<&str> {
         match self {
             Self::LockLost(Cause::NotHeld) => Some("NOTHELD"),
-            Self::TakenOver(text) | Self::QueueFull(text) | Self::NotALock(text) => text.split(' ').next(),
-            Self::WrongType(text) | Self::CrossSlot(text) | Self::Refused(text) => text.split(' ').next(),
+            Self::TakenOver(text)
+            | Self::QueueFull(text)
+            | Self::NotALock(text)
+            | Self::WrongType(text)
+            | Self::CrossSlot(text)
+            | Self::Refused(text) => text.split(' ').next(),
             Self::NoModule(_) => Some("ERR"),
             Self::Unavailable(_, failure) => failure.code(),
             _ => None,
@@ -79,10 +83,16 @@ impl Display for Error {
             }
             Self::Unavailable(text, failure) => write!(to, "{text}: {failure}"),
             Self::Closed => to.write_str("Locks is closed"),
-            Self::Argument(text) | Self::NotInTime(text) | Self::NotReplicated(text) => to.write_str(text),
-            Self::TakenOver(text) | Self::QueueFull(text) | Self::NotALock(text) => to.write_str(text),
-            Self::WrongType(text) | Self::CrossSlot(text) => to.write_str(text),
-            Self::NoModule(text) | Self::Refused(text) => to.write_str(text),
+            Self::Argument(text)
+            | Self::NotInTime(text)
+            | Self::NotReplicated(text)
+            | Self::TakenOver(text)
+            | Self::QueueFull(text)
+            | Self::NotALock(text)
+            | Self::WrongType(text)
+            | Self::CrossSlot(text)
+            | Self::NoModule(text)
+            | Self::Refused(text) => to.write_str(text),
         }
     }
 }
@@ -107,7 +117,15 @@ pub enum Failure {
 
 /// Refusals that pass: the same owner asks again, and has its place still.
 const PASSING: [&str; 9] = [
-    "CLUSTERDOWN", "TRYAGAIN", "LOADING", "READONLY", "MASTERDOWN", "NOREPLICAS", "UNBLOCKED", "MOVED", "ASK",
+    "CLUSTERDOWN",
+    "TRYAGAIN",
+    "LOADING",
+    "READONLY",
+    "MASTERDOWN",
+    "NOREPLICAS",
+    "UNBLOCKED",
+    "MOVED",
+    "ASK",
 ];
 
 impl Failure {
@@ -141,19 +159,23 @@ impl Failure {
         let lower = text.to_lowercase();
         let text = text.clone();
         match self.code().unwrap_or_default() {
-            "ERR" if lower.contains("unknown command") && lower.contains("fairlock.") => Error::NoModule(format!(
-                "{address}: the server does not have the fairlock module (unknown command 'FAIRLOCK.ACQUIRE'). \
+            "ERR" if lower.contains("unknown command") && lower.contains("fairlock.") => {
+                Error::NoModule(format!(
+                    "{address}: the server does not have the fairlock module (unknown command 'FAIRLOCK.ACQUIRE'). \
                  Load it: \"loadmodule /path/to/libfairlock.so\" in its redis.conf, or MODULE LOAD. \
                  See docs/operations.md of fairlock."
-            )),
+                ))
+            }
             "TAKENOVER" => Error::TakenOver(text),
             "QUEUEFULL" => Error::QueueFull(text),
             "NOTALOCK" => Error::NotALock(text),
             "WRONGTYPE" => Error::WrongType(text),
             "CROSSSLOT" => Error::CrossSlot(text),
-            "NOPERM" if lower.contains("'info'") || lower.contains("'wait'") => Error::Refused(format!(
-                "{text} (fairlock: allow INFO and WAIT, which confirm that a replica has the lock, or set sync_timeout to zero)"
-            )),
+            "NOPERM" if lower.contains("'info'") || lower.contains("'wait'") => {
+                Error::Refused(format!(
+                    "{text} (fairlock: allow INFO and WAIT, which confirm that a replica has the lock, or set sync_timeout to zero)"
+                ))
+            }
             _ => Error::Refused(text),
         }
     }
@@ -173,7 +195,9 @@ impl From<RedisError> for Failure {
     fn from(error: RedisError) -> Self {
         match (error.kind(), error.code()) {
             (ErrorKind::Io, _) => Self::Broken(error.to_string()),
-            (_, Some(code)) => Self::Refusal(format!("{code} {}", error.detail().unwrap_or_default())),
+            (_, Some(code)) => {
+                Self::Refusal(format!("{code} {}", error.detail().unwrap_or_default()))
+            }
             (ErrorKind::AuthenticationFailed | ErrorKind::InvalidClientConfig, None) => {
                 Self::Refusal(format!("ERR {error}"))
             }

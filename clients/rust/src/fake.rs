@@ -68,8 +68,12 @@ impl FakeServer {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         match words[..] {
             ["INFO", _] => Ok(Value::SimpleString("connected_slaves:0".to_owned())),
-            ["FAIRLOCK.ACQUIRE", name, owner, ref options @ ..] => self.acquire(name, owner, options).await,
-            ["FAIRLOCK.RELEASE", name, owner, ref options @ ..] => self.release(name, owner, options.last().copied()),
+            ["FAIRLOCK.ACQUIRE", name, owner, ref options @ ..] => {
+                self.acquire(name, owner, options).await
+            }
+            ["FAIRLOCK.RELEASE", name, owner, ref options @ ..] => {
+                self.release(name, owner, options.last().copied())
+            }
             ["FAIRLOCK.RENEW", name, owner, _, lease] => self.renew(name, owner, lease),
             ["FAIRLOCK.CANCEL", name, owner] => Ok(Value::Int(self.cancel(name, owner))),
             _ => Err(Failure::Refusal("ERR unknown command".to_owned())),
@@ -92,12 +96,24 @@ impl FakeServer {
             }
             state.waiters += 1;
             let (sender, reply) = oneshot::channel();
-            lock.join(Waiter { number: state.waiters, owner: owner.to_owned(), limit, reply: sender });
+            lock.join(Waiter {
+                number: state.waiters,
+                owner: owner.to_owned(),
+                limit,
+                reply: sender,
+            });
             (state.waiters, reply)
         };
-        let _place = Place { server: self, name, number };
+        let _place = Place {
+            server: self,
+            name,
+            number,
+        };
         let gone = || Err(Failure::Broken("the fake has gone".to_owned()));
-        let wait = options.iter().position(|word| *word == "WAIT").and_then(|at| options.get(at + 1));
+        let wait = options
+            .iter()
+            .position(|word| *word == "WAIT")
+            .and_then(|at| options.get(at + 1));
         match wait.and_then(|wait| wait.parse().ok()) {
             None => reply.await.unwrap_or_else(|_| gone()),
             Some(wait) => match tokio::time::timeout(Duration::from_millis(wait), reply).await {
@@ -131,7 +147,9 @@ impl FakeServer {
     fn cancel(&self, name: &str, owner: &str) -> i64 {
         let state = &mut *self.state();
         let lock = state.locks.entry(name.to_owned()).or_default();
-        let Some(place) = lock.queue.iter().position(|waiter| waiter.owner == owner) else { return 0 };
+        let Some(place) = lock.queue.iter().position(|waiter| waiter.owner == owner) else {
+            return 0;
+        };
         drop(lock.queue.remove(place).reply.send(Ok(Value::Nil)));
         lock.serve(&mut state.tokens);
         1
@@ -159,7 +177,11 @@ impl FakeServer {
     pub(crate) fn waiting(&self, name: &str) -> Vec<String> {
         let state = self.state();
         let queue = state.locks.get(name).map(|lock| &lock.queue);
-        queue.into_iter().flatten().map(|waiter| waiter.owner.clone()).collect()
+        queue
+            .into_iter()
+            .flatten()
+            .map(|waiter| waiter.owner.clone())
+            .collect()
     }
 }
 
@@ -167,7 +189,11 @@ impl FakeServer {
     pub(crate) fn holders(&self, name: &str) -> Vec<String> {
         let state = self.state();
         let holders = state.locks.get(name).map(|lock| &lock.holders);
-        holders.into_iter().flatten().map(|holder| holder.owner.clone()).collect()
+        holders
+            .into_iter()
+            .flatten()
+            .map(|holder| holder.owner.clone())
+            .collect()
     }
 }
 
@@ -175,18 +201,31 @@ impl Lock {
     /// Every holder tolerates at most its limit of holders in all, itself included.
     fn fits(&self, limit: Option<usize>) -> bool {
         let all = self.holders.len() + 1;
-        let mut limits = self.holders.iter().map(|holder| holder.limit).chain([limit]).flatten();
+        let mut limits = self
+            .holders
+            .iter()
+            .map(|holder| holder.limit)
+            .chain([limit])
+            .flatten();
         limits.all(|limit| all <= limit)
     }
 
     fn grant(&mut self, owner: &str, limit: Option<usize>, tokens: &mut i64) -> i64 {
         *tokens += 1;
-        self.holders.push(Holder { owner: owner.to_owned(), token: *tokens, limit });
+        self.holders.push(Holder {
+            owner: owner.to_owned(),
+            token: *tokens,
+            limit,
+        });
         *tokens
     }
 
     fn join(&mut self, waiter: Waiter) {
-        match self.queue.iter_mut().find(|there| there.owner == waiter.owner) {
+        match self
+            .queue
+            .iter_mut()
+            .find(|there| there.owner == waiter.owner)
+        {
             None => self.queue.push(waiter),
             Some(there) => {
                 let before = std::mem::replace(there, waiter);
@@ -197,7 +236,11 @@ impl Lock {
     }
 
     fn serve(&mut self, tokens: &mut i64) {
-        while self.queue.first().is_some_and(|waiter| self.fits(waiter.limit)) {
+        while self
+            .queue
+            .first()
+            .is_some_and(|waiter| self.fits(waiter.limit))
+        {
             let waiter = self.queue.remove(0);
             let token = self.grant(&waiter.owner, waiter.limit, tokens);
             drop(waiter.reply.send(Ok(Value::Int(token))));
@@ -206,7 +249,9 @@ impl Lock {
 }
 
 fn not_held() -> Outcome<Value> {
-    Err(Failure::Refusal("NOTHELD the owner does not hold the lock".to_owned()))
+    Err(Failure::Refusal(
+        "NOTHELD the owner does not hold the lock".to_owned(),
+    ))
 }
 
 /// One is exclusive, none is SHARED without a limit.

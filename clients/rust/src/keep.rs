@@ -45,15 +45,25 @@ pub(crate) struct Keep {
     changed: Notify,
     pub(crate) lost: watch::Sender<Option<Cause>>,
     /// Where what a dropped guard leaves to be done is done.
+    #[cfg_attr(not(feature = "tokio"), allow(dead_code))]
     pub(crate) runtime: tokio::runtime::Handle,
 }
 
 impl Keep {
-    pub(crate) fn begin(core: &Arc<Core>, ask: &Ask, grant: Grant, entered: Option<(Caller, String)>) -> Arc<Self> {
+    pub(crate) fn begin(
+        core: &Arc<Core>,
+        ask: &Ask,
+        grant: Grant,
+        entered: Option<(Caller, String)>,
+    ) -> Arc<Self> {
         let lease = ask.options.lease;
         // A process that was stopped while it waited may have lost the lock before it read that it has it.
         let was_quick = grant.received - grant.sent < lease / 3;
-        let from = if was_quick { grant.sent } else { grant.received };
+        let from = if was_quick {
+            grant.sent
+        } else {
+            grant.received
+        };
         let keep = Arc::new(Self {
             core: core.clone(),
             name: ask.name.clone(),
@@ -81,12 +91,21 @@ impl Keep {
             let weak = Arc::downgrade(&keep);
             let task = match keep.state().line.clone() {
                 Some(line) => tokio::spawn(watch_session(weak, line)),
-                None => tokio::spawn(renew_leases(weak, if was_quick { lease / 3 } else { Duration::ZERO })),
+                None => tokio::spawn(renew_leases(
+                    weak,
+                    if was_quick { lease / 3 } else { Duration::ZERO },
+                )),
             };
             keep.state().renewal = Some(task.abort_handle());
         }
         let waited = Some(keep.acquired - ask.started);
-        Hooks::call(keep.options.hooks.on_acquired.as_ref(), &Event { waited, ..keep.event() });
+        Hooks::call(
+            keep.options.hooks.on_acquired.as_ref(),
+            &Event {
+                waited,
+                ..keep.event()
+            },
+        );
         keep
     }
 
@@ -96,7 +115,19 @@ impl Keep {
 
     fn event(&self) -> Event {
         let (name, owner, token) = (self.name.clone(), self.owner.clone(), Some(self.token));
-        Event { name, owner, token, waited: None, held: None, cause: None }
+        Event {
+            name,
+            owner,
+            token,
+            waited: None,
+            held: None,
+            cause: None,
+        }
+    }
+
+    fn until(&self) -> (Instant, Duration) {
+        let state = self.state();
+        (state.end, state.lease)
     }
 
     pub(crate) fn enter_again(&self) -> Result<()> {
@@ -145,25 +176,39 @@ impl Keep {
             }
         };
         let sent = Instant::now();
-        let all = words(["FAIRLOCK.RENEW", &self.name, &self.owner, "LEASE", &ms(lease)]);
+        let all = words([
+            "FAIRLOCK.RENEW",
+            &self.name,
+            &self.owner,
+            "LEASE",
+            &ms(lease),
+        ]);
         match self.core.control(&self.name, &all, Duration::ZERO).await {
             Ok((reply, _)) => {
                 let mut state = self.state();
                 state.lease = lease;
                 state.end = later(sent, lease);
-                let set = if let Value::Int(set) = reply { u64::try_from(set).unwrap_or_default() } else { 0 };
-                Ok(Duration::from_millis(set))
+                Ok(match reply {
+                    Value::Int(now) => Duration::from_millis(now.try_into().unwrap_or_default()),
+                    _ => lease,
+                })
             }
             Err(ControlError::Refused { failure, .. }) if failure.is("NOTHELD") => {
                 self.lose(Cause::NotHeld);
                 Err(self.loss())
             }
-            Err(ControlError::Refused { error, .. } | ControlError::Unavailable(error)) => Err(error),
+            Err(ControlError::Refused { error, .. } | ControlError::Unavailable(error)) => {
+                Err(error)
+            }
         }
     }
 
     pub(crate) async fn renew_by_hand(&self, lease: Option<Duration>) -> Result<Duration> {
-        Options { lease: lease.unwrap_or(self.options.lease), ..self.options.clone() }.check()?;
+        Options {
+            lease: lease.unwrap_or(self.options.lease),
+            ..self.options.clone()
+        }
+        .check()?;
         let set = self.renew(lease).await?;
         self.changed.notify_one();
         Ok(set)
@@ -182,7 +227,14 @@ impl Keep {
         };
         self.lost.send_replace(Some(cause));
         let held = Some(self.acquired.elapsed());
-        Hooks::call(self.options.hooks.on_lost.as_ref(), &Event { held, cause: Some(cause), ..self.event() });
+        Hooks::call(
+            self.options.hooks.on_lost.as_ref(),
+            &Event {
+                held,
+                cause: Some(cause),
+                ..self.event()
+            },
+        );
         drop(line);
         self.leave();
     }
@@ -190,7 +242,9 @@ impl Keep {
     // ---------------------------------------------------------------------------- release
 
     /// What is to be done when a guard lets go; `None`: others hold it, or it is done.
-    pub(crate) fn let_go(self: &Arc<Self>) -> Option<impl Future<Output = Result<()>> + Send + 'static> {
+    pub(crate) fn let_go(
+        self: &Arc<Self>,
+    ) -> Option<impl Future<Output = Result<()>> + Send + 'static> {
         let was_lost = {
             let mut state = self.state();
             state.holds -= 1;
@@ -203,17 +257,32 @@ impl Keep {
         };
         self.leave();
         let keep = self.clone();
-        Some(async move { if was_lost { keep.release_lost().await } else { keep.release().await } })
+        Some(async move {
+            if was_lost {
+                keep.release_lost().await
+            } else {
+                keep.release().await
+            }
+        })
     }
 
     fn words(&self) -> Vec<String> {
-        words(["FAIRLOCK.RELEASE", &self.name, &self.owner, "TOKEN", &self.token.to_string()])
+        words([
+            "FAIRLOCK.RELEASE",
+            &self.name,
+            &self.owner,
+            "TOKEN",
+            &self.token.to_string(),
+        ])
     }
 
     async fn release(&self) -> Result<()> {
         let (left, line) = {
             let mut state = self.state();
-            (state.end.saturating_duration_since(Instant::now()), state.line.take())
+            (
+                state.end.saturating_duration_since(Instant::now()),
+                state.line.take(),
+            )
         };
         let longest = self.options.release_timeout.min(left);
         let outcome = self.core.control(&self.name, &self.words(), longest).await;
@@ -222,21 +291,37 @@ impl Keep {
             // The end of its connection frees the lock as well.
             Err(ControlError::Unavailable(_)) if line.is_some() => (),
             // If only the reply was lost, the first try has released it.
-            Err(ControlError::Refused { failure, may_be_done: true, .. }) if failure.is("NOTHELD") => (),
+            Err(ControlError::Refused {
+                failure,
+                may_be_done: true,
+                ..
+            }) if failure.is("NOTHELD") => (),
             Err(ControlError::Refused { failure, .. }) if failure.is("NOTHELD") => {
                 return Err(Error::LockLost(Cause::NotHeld));
             }
-            Err(ControlError::Refused { error, .. } | ControlError::Unavailable(error)) => return Err(error),
+            Err(ControlError::Refused { error, .. } | ControlError::Unavailable(error)) => {
+                return Err(error);
+            }
         }
         let held = Some(self.acquired.elapsed());
-        Hooks::call(self.options.hooks.on_released.as_ref(), &Event { held, ..self.event() });
+        Hooks::call(
+            self.options.hooks.on_released.as_ref(),
+            &Event {
+                held,
+                ..self.event()
+            },
+        );
         Ok(())
     }
 
     async fn release_lost(&self) -> Result<()> {
         if self.cause() == Some(Cause::Lease) {
             // Over by our clock only, perhaps.
-            drop(self.core.control(&self.name, &self.words(), Duration::ZERO).await);
+            drop(
+                self.core
+                    .control(&self.name, &self.words(), Duration::ZERO)
+                    .await,
+            );
         }
         Err(self.loss())
     }
@@ -244,7 +329,8 @@ impl Keep {
 
 /// What is beyond lies in no process's life.
 fn later(from: Instant, duration: Duration) -> Instant {
-    from.checked_add(duration).unwrap_or_else(|| from + Duration::from_secs(1 << 32))
+    from.checked_add(duration)
+        .unwrap_or_else(|| from + Duration::from_secs(1 << 32))
 }
 
 /// Refers to the lock only weakly: guards hold it.
@@ -253,7 +339,11 @@ async fn renew_leases(keep: Weak<Keep>, first: Duration) {
     loop {
         let Some(held) = keep.upgrade() else { return };
         let end = held.state().end;
-        let next = if held.options.renew { due.min(end) } else { end };
+        let next = if held.options.renew {
+            due.min(end)
+        } else {
+            end
+        };
         tokio::select! {
             () = tokio::time::sleep_until(next.into()) => (),
             () = held.changed.notified() => {
@@ -261,7 +351,7 @@ async fn renew_leases(keep: Weak<Keep>, first: Duration) {
                 continue;
             }
         }
-        let (end, lease) = (held.state().end, held.state().lease);
+        let (end, lease) = held.until();
         if Instant::now() >= end {
             return held.lose(Cause::Lease);
         }
@@ -294,7 +384,13 @@ async fn watch_session(keep: Weak<Keep>, mut line: Line) {
         }
         let sent = Instant::now();
         let left = held.state().end.saturating_duration_since(sent).max(SOON);
-        let all = words(["FAIRLOCK.RENEW", &held.name, &held.owner, "LEASE", &ms(lease)]);
+        let all = words([
+            "FAIRLOCK.RENEW",
+            &held.name,
+            &held.owner,
+            "LEASE",
+            &ms(lease),
+        ]);
         match line.call(&all, Some(left)).await {
             Ok(_) => held.state().end = later(sent, lease),
             Err(failure) if failure.is("NOTHELD") => return held.lose(Cause::NotHeld),

@@ -20,7 +20,7 @@ mod route;
 pub mod testing;
 
 pub use blocking::{Held, Lock, Locks};
-pub use error::{Cause, Error};
+pub use error::{Cause, Error, Failure};
 pub use options::{Event, Hook, Hooks, Options};
 
 /// What can fail here.

@@ -28,7 +28,11 @@ impl Line {
     }
 
     /// A command; `None`: the answer may take for ever.
-    pub(crate) async fn call(&mut self, words: &[String], longest: Option<Duration>) -> Outcome<Value> {
+    pub(crate) async fn call(
+        &mut self,
+        words: &[String],
+        longest: Option<Duration>,
+    ) -> Outcome<Value> {
         let reply = async {
             match self {
                 Self::Fake(server) => server.run(words).await,

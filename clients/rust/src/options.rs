@@ -62,6 +62,7 @@ impl Hooks {
 }
 
 /// All options of a lock, and of a Locks.
+#[allow(clippy::struct_excessive_bools)] // Which is what they are.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// The longest wait; zero: try once; `None`: no limit.
@@ -94,7 +95,11 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        let (some, one, half) = (Duration::from_secs(5), Duration::from_secs(1), Duration::from_secs(30));
+        let (some, one, half) = (
+            Duration::from_secs(5),
+            Duration::from_secs(1),
+            Duration::from_secs(30),
+        );
         Self {
             wait: None,
             lease: half,
@@ -125,15 +130,24 @@ impl Options {
             ("release_timeout", self.release_timeout, Duration::ZERO),
         ] {
             if value < least || value.as_millis() > MAX_MS {
-                return Err(Error::Argument(format!("{name} is not from {least:?} to {MAX_MS} ms: {value:?}")));
+                return Err(Error::Argument(format!(
+                    "{name} is not from {least:?} to {MAX_MS} ms: {value:?}"
+                )));
             }
         }
-        if self.limit.is_some_and(|limit| !(1..=MAX_LIMIT).contains(&limit)) {
-            return Err(Error::Argument(format!("limit is not from 1 to {MAX_LIMIT}")));
+        if self
+            .limit
+            .is_some_and(|limit| !(1..=MAX_LIMIT).contains(&limit))
+        {
+            return Err(Error::Argument(format!(
+                "limit is not from 1 to {MAX_LIMIT}"
+            )));
         }
         let owner = self.owner.as_deref().unwrap_or("x");
         if owner == "*" || !(1..=MAX_OWNER).contains(&owner.len()) {
-            return Err(Error::Argument(format!("owner is not 1 to {MAX_OWNER} bytes, or is *")));
+            return Err(Error::Argument(format!(
+                "owner is not 1 to {MAX_OWNER} bytes, or is *"
+            )));
         }
         Ok(())
     }
@@ -173,7 +187,10 @@ static HOST: LazyLock<String> = LazyLock::new(|| {
         Ok::<_, std::io::Error>(String::from_utf8_lossy(&output.stdout).into_owned())
     });
     let name = named.unwrap_or_else(|_| "unknown".to_owned());
-    let kept = name.trim().chars().map(|each| if is_plain(each) { each } else { '-' });
+    let kept = name
+        .trim()
+        .chars()
+        .map(|each| if is_plain(each) { each } else { '-' });
     kept.take(200).collect()
 });
 
@@ -191,7 +208,11 @@ fn uuid() -> String {
         hasher.finish()
     };
     let (high, low) = (bits(), bits());
-    let text = format!("{:016x}{:016x}", high & !0xf000 | 0x4000, low & !(3 << 62) | 1 << 63);
-    let (a, b, c, d, e) = (&text[..8], &text[8..12], &text[12..16], &text[16..20], &text[20..]);
-    format!("{a}-{b}-{c}-{d}-{e}")
+    let text = format!(
+        "{:016x}{:016x}",
+        high & !0xf000 | 0x4000,
+        low & !(3 << 62) | 1 << 63
+    );
+    let parts = [0..8, 8..12, 12..16, 16..20, 20..32].map(|part| &text[part]);
+    parts.join("-")
 }

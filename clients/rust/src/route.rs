@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use redis::io::tcp::socket2::TcpKeepalive;
-use redis::{AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, RedisConnectionInfo, Value};
+use redis::{
+    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, RedisConnectionInfo, Value,
+};
 
 use crate::error::Failure;
 use crate::fake::FakeServer;
@@ -17,7 +19,11 @@ pub(crate) type Outcome<T> = std::result::Result<T, Failure>;
 
 pub(crate) enum Source {
     One(ConnectionInfo),
-    Sentinel { sentinels: Vec<ConnectionInfo>, master: String, node: RedisConnectionInfo },
+    Sentinel {
+        sentinels: Vec<ConnectionInfo>,
+        master: String,
+        node: RedisConnectionInfo,
+    },
     Cluster(Vec<ConnectionInfo>),
     #[cfg_attr(not(feature = "testing"), allow(dead_code))]
     Fake(Arc<FakeServer>),
@@ -40,7 +46,10 @@ impl Route {
         if let Source::Cluster(seeds) = &source {
             known.nodes = seeds.iter().filter_map(address_of).collect();
         }
-        Self { source, known: Mutex::new(known) }
+        Self {
+            source,
+            known: Mutex::new(known),
+        }
     }
 
     pub(crate) fn is_fake(&self) -> bool {
@@ -57,12 +66,26 @@ impl Route {
             Source::Fake(server) => Ok(Line::fake(server)),
             Source::One(info) => open(info.clone(), longest).await,
             Source::Cluster(seeds) => {
-                let seed = seeds.first().ok_or_else(|| Failure::Broken("no nodes are known".to_owned()))?;
-                open(address.map_or_else(|| seed.clone(), |address| at(seed, address)), longest).await
+                let seed = seeds
+                    .first()
+                    .ok_or_else(|| Failure::Broken("no nodes are known".to_owned()))?;
+                open(
+                    address.map_or_else(|| seed.clone(), |address| at(seed, address)),
+                    longest,
+                )
+                .await
             }
-            Source::Sentinel { sentinels, master, node } => {
+            Source::Sentinel {
+                sentinels,
+                master,
+                node,
+            } => {
                 let (sentinel, address) = master_of(sentinels, master, longest).await?;
-                open(at(sentinel, &address).set_redis_settings(node.clone()), longest).await
+                open(
+                    at(sentinel, &address).set_redis_settings(node.clone()),
+                    longest,
+                )
+                .await
             }
         }
     }
@@ -98,11 +121,18 @@ impl Route {
         let mut known = self.known();
         known.slots.clear();
         for range in items(ranges) {
-            let [Value::Int(first), Value::Int(last), members @ ..] = items(range) else { continue };
-            let hosts: Vec<_> = members.iter().filter_map(|member| member_address(member, asked)).collect();
+            let [Value::Int(first), Value::Int(last), members @ ..] = items(range) else {
+                continue;
+            };
+            let hosts: Vec<_> = members
+                .iter()
+                .filter_map(|member| member_address(member, asked))
+                .collect();
             if let Some(master) = hosts.first() {
                 for slot in *first..=*last {
-                    known.slots.insert(u16::try_from(slot).unwrap_or_default(), master.clone());
+                    known
+                        .slots
+                        .insert(u16::try_from(slot).unwrap_or_default(), master.clone());
                 }
             }
             for host in hosts {
@@ -115,12 +145,18 @@ impl Route {
 
     /// The address in a MOVED, which is kept, or ASK.
     pub(crate) fn redirect(&self, failure: &Failure, asked: Option<&Address>) -> Option<Address> {
-        let Failure::Refusal(text) = failure else { return None };
+        let Failure::Refusal(text) = failure else {
+            return None;
+        };
         let mut words = text.split(' ');
         let is_moved = words.next()? == "MOVED";
         let slot = words.next()?.parse().ok()?;
         let (host, port) = words.next()?.rsplit_once(':')?;
-        let host = if host.is_empty() { asked?.0.clone() } else { host.to_owned() };
+        let host = if host.is_empty() {
+            asked?.0.clone()
+        } else {
+            host.to_owned()
+        };
         let address = (host, port.parse().ok()?);
         if is_moved && self.is_cluster() {
             self.known().slots.insert(slot, address.clone());
@@ -141,7 +177,9 @@ fn text(value: &Value) -> String {
 }
 
 fn member_address(member: &Value, asked: &Address) -> Option<Address> {
-    let [host, Value::Int(port), ..] = items(member) else { return None };
+    let [host, Value::Int(port), ..] = items(member) else {
+        return None;
+    };
     let host = match text(host) {
         host if host.is_empty() => asked.0.clone(),
         host => host,
@@ -151,7 +189,9 @@ fn member_address(member: &Value, asked: &Address) -> Option<Address> {
 
 fn address_of(info: &ConnectionInfo) -> Option<Address> {
     match info.addr() {
-        ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => Some((host.clone(), *port)),
+        ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
+            Some((host.clone(), *port))
+        }
         _ => None,
     }
 }
@@ -159,7 +199,11 @@ fn address_of(info: &ConnectionInfo) -> Option<Address> {
 /// The same way of connecting, to another address.
 fn at(info: &ConnectionInfo, (host, port): &Address) -> ConnectionInfo {
     let addr = match info.addr() {
-        ConnectionAddr::TcpTls { insecure, tls_params, .. } => ConnectionAddr::TcpTls {
+        ConnectionAddr::TcpTls {
+            insecure,
+            tls_params,
+            ..
+        } => ConnectionAddr::TcpTls {
             host: host.clone(),
             port: *port,
             insecure: *insecure,
@@ -172,9 +216,12 @@ fn at(info: &ConnectionInfo, (host, port): &Address) -> ConnectionInfo {
 
 /// RESP3, because only there the library tells that a connection has ended while nothing is asked.
 async fn open(info: ConnectionInfo, longest: Duration) -> Outcome<Line> {
-    let redis = info.redis_settings().clone().set_protocol(redis::ProtocolVersion::RESP3);
+    let redis = info
+        .redis_settings()
+        .clone()
+        .set_protocol(redis::ProtocolVersion::RESP3);
     let tcp = info.tcp_settings().clone().set_nodelay(true);
-    let tcp = tcp.set_keepalive(TcpKeepalive::new().with_time(Duration::from_secs(60)));
+    let tcp = tcp.set_keepalive(TcpKeepalive::new().with_time(Duration::from_mins(1)));
     let client = Client::open(info.set_redis_settings(redis).set_tcp_settings(tcp))?;
     let (ended, watch) = tokio::sync::watch::channel(false);
     let config = AsyncConnectionConfig::new()
@@ -201,10 +248,20 @@ async fn master_of<'a>(
     let mut last = Failure::Broken("no sentinels are known".to_owned());
     for sentinel in sentinels {
         let words = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", master].map(str::to_owned);
-        let asked = async { open(sentinel.clone(), longest).await?.call(&words, Some(longest)).await };
+        let asked = async {
+            open(sentinel.clone(), longest)
+                .await?
+                .call(&words, Some(longest))
+                .await
+        };
         match asked.await {
             Ok(reply) => match items(&reply) {
-                [host, port] => return Ok((sentinel, (text(host), text(port).parse().unwrap_or_default()))),
+                [host, port] => {
+                    return Ok((
+                        sentinel,
+                        (text(host), text(port).parse().unwrap_or_default()),
+                    ));
+                }
                 _ => last = Failure::Broken(format!("the sentinel does not know {master}")),
             },
             Err(failure) => last = Failure::Broken(failure.to_string()),
@@ -215,11 +272,18 @@ async fn master_of<'a>(
 
 /// The slot of a key: CRC16 (XMODEM) of it, or of what is between its braces.
 pub(crate) fn slot(key: &str) -> u16 {
-    let tag = key.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map(|(tag, _)| tag);
+    let tag = key
+        .split_once('{')
+        .and_then(|(_, rest)| rest.split_once('}'))
+        .map(|(tag, _)| tag);
     let hashed = tag.filter(|tag| !tag.is_empty()).unwrap_or(key);
     let crc = hashed.bytes().fold(0_u16, |crc, byte| {
         (0..8).fold(crc ^ u16::from(byte) << 8, |crc, _| {
-            if crc & 0x8000 == 0 { crc << 1 } else { crc << 1 ^ 0x1021 }
+            if crc & 0x8000 == 0 {
+                crc << 1
+            } else {
+                crc << 1 ^ 0x1021
+            }
         })
     });
     crc % 16384

@@ -26,7 +26,8 @@ impl Control {
 
     /// Frees the lock, as FAIRLOCK.BREAK does.
     pub fn break_lock(&self, name: &str) {
-        self.core.lose(name, &self.server.free(name), Cause::NotHeld);
+        self.core
+            .lose(name, &self.server.free(name), Cause::NotHeld);
     }
 
     /// The owners that hold the lock.
@@ -54,7 +55,10 @@ impl FakeLocks {
     pub fn new(options: Options) -> Result<Self> {
         let server = FakeServer::new();
         let locks = crate::Locks::at(Source::Fake(server.clone()))?.with(options);
-        let control = Control { server, core: locks.core().clone() };
+        let control = Control {
+            server,
+            core: locks.core().clone(),
+        };
         Ok(Self { locks, control })
     }
 }
@@ -82,7 +86,10 @@ impl FakeAioLocks {
     pub fn new(options: Options) -> Self {
         let server = FakeServer::new();
         let locks = crate::aio::Locks::at(Source::Fake(server.clone())).with(options);
-        let control = Control { server, core: locks.core().clone() };
+        let control = Control {
+            server,
+            core: locks.core().clone(),
+        };
         Self { locks, control }
     }
 }

@@ -22,7 +22,9 @@ fn r31_sentinel_fails_over() {
         let view = group.view("b");
         assert_eq!(view.owner(&name), Some(held.owner()));
         assert_eq!(view.number(&name, "token"), held.token());
-        until("renewed at the new master", || held.renew() == Ok(Duration::from_secs(30)));
+        until("renewed at the new master", || {
+            held.renew() == Ok(Duration::from_secs(30))
+        });
         held.release().unwrap();
         for (each, owner) in waiting.into_iter().zip(owners) {
             let next = each.held();
@@ -60,19 +62,29 @@ fn r35_an_acquisition_is_on_the_replica() {
 fn r36_no_replica_confirms() {
     both(|kind| {
         let group = Servers::new(&["replica"]);
-        let options = Options { sync_timeout: ms(100), ..Options::default() };
+        let options = Options {
+            sync_timeout: ms(100),
+            ..Options::default()
+        };
         let (view, locks, name) = (group.view("a"), kind.with(&group, "a", options), name());
         group.tell("stop b");
-        let none = locks.acquire(&name, |all| all.wait = Some(ms(500))).err().unwrap();
+        let none = locks
+            .acquire(&name, |all| all.wait = Some(ms(500)))
+            .err()
+            .unwrap();
         assert!(matches!(none, Error::NotReplicated(_)) && none.is_not_in_time());
         assert!(view.is_free(&name));
         let start = Instant::now();
-        let held = locks.acquire(&name, |all| (all.sync_timeout, all.wait) = (Duration::ZERO, Some(Duration::ZERO)));
+        let held = locks.acquire(&name, |all| {
+            (all.sync_timeout, all.wait) = (Duration::ZERO, Some(Duration::ZERO))
+        });
         held.unwrap().release().unwrap();
         assert!(start.elapsed() < AT_ONCE);
         let before = view.calls("release");
         let waiting = locks.begin(&name, |all| all.wait = Some(LONGEST));
-        until("it was released again", || view.calls("release") > before + 1);
+        until("it was released again", || {
+            view.calls("release") > before + 1
+        });
         group.tell("cont b");
         let held = waiting.held();
         assert_eq!(view.owner(&name), Some(held.owner()));
@@ -90,14 +102,24 @@ fn name_on(view: &View, node: &str) -> String {
         _ => 10923..=16383,
     };
     let base = name();
-    (0..1000).map(|each| format!("{base}:{each}")).find(|key| slots.contains(&slot_of(view, key))).unwrap()
+    (0..1000)
+        .map(|each| format!("{base}:{each}"))
+        .find(|key| slots.contains(&slot_of(view, key)))
+        .unwrap()
 }
 
 #[test]
 fn r32_locks_on_all_masters() {
     let cluster = Servers::new(&["cluster"]);
     both(|kind| {
-        let locks = kind.cluster(&cluster, "b", Options { lease: LONG, ..Options::default() });
+        let locks = kind.cluster(
+            &cluster,
+            "b",
+            Options {
+                lease: LONG,
+                ..Options::default()
+            },
+        );
         for node in ["a", "b", "c"] {
             let view = cluster.view(node);
             let lock = name_on(&view, node);
@@ -126,7 +148,14 @@ fn r33_the_slot_moves_under_a_waiter() {
     both(|kind| {
         let before = cluster.view("a");
         let lock = name_on(&before, "a");
-        let locks = kind.cluster(&cluster, "b", Options { lease: LONG, ..Options::default() });
+        let locks = kind.cluster(
+            &cluster,
+            "b",
+            Options {
+                lease: LONG,
+                ..Options::default()
+            },
+        );
         let held = locks.get(&lock).unwrap();
         let waiting = locks.begin(&lock, |_| ());
         before.waits(&lock, 1);
@@ -148,7 +177,11 @@ fn r34_a_master_is_gone_for_a_while() {
     both(|kind| {
         let nodes = ["b", "c"];
         let some = cluster.view("a");
-        let options = Options { lease: LONG, retry_timeout: LONGEST, ..Options::default() };
+        let options = Options {
+            lease: LONG,
+            retry_timeout: LONGEST,
+            ..Options::default()
+        };
         let locks = kind.cluster(&cluster, "a", options);
         let names = nodes.map(|node| name_on(&some, node));
         let held: Vec<_> = names.iter().map(|lock| locks.get(lock).unwrap()).collect();
@@ -158,7 +191,10 @@ fn r34_a_master_is_gone_for_a_while() {
         }
         cluster.tell("kill c");
         let b = cluster.view("b");
-        until("the cluster is down", || b.run::<String>(&[&"CLUSTER", &"INFO"]).contains("cluster_state:fail"));
+        until("the cluster is down", || {
+            b.run::<String>(&[&"CLUSTER", &"INFO"])
+                .contains("cluster_state:fail")
+        });
         assert!(!waiting.iter_mut().any(Begun::is_done));
         cluster.tell("start c");
         for (node, lock) in nodes.iter().zip(&names) {
@@ -204,7 +240,10 @@ fn r48_the_fake_is_fair() {
         }
         let (outer, inner) = fake.nested("orders", || ()).unwrap();
         assert_eq!(outer, inner);
-        assert!(matches!(fake.acquire("orders", |all| all.lease = Duration::ZERO), Err(Error::Argument(_))));
+        assert!(matches!(
+            fake.acquire("orders", |all| all.lease = Duration::ZERO),
+            Err(Error::Argument(_))
+        ));
         assert!(control.holders("orders").is_empty());
     });
 }
@@ -221,8 +260,16 @@ fn r48_the_fake_calls_hooks() {
         };
         let (on_wait, on_acquired) = (hook("wait"), hook("acquired"));
         let (on_lost, on_released) = (hook("lost"), hook("released"));
-        let hooks = Hooks { on_wait, on_acquired, on_lost, on_released };
-        let (fake, control) = kind.fake(Options { hooks, ..Options::default() });
+        let hooks = Hooks {
+            on_wait,
+            on_acquired,
+            on_lost,
+            on_released,
+        };
+        let (fake, control) = kind.fake(Options {
+            hooks,
+            ..Options::default()
+        });
         let held = fake.get("orders").unwrap();
         let waiting = fake.begin("orders", |_| ());
         until("it waits", || control.waiting("orders").len() == 1);
@@ -261,7 +308,9 @@ fn r52_the_fake_knows_shared_and_limited_locks() {
         let (fake, control) = kind.fake(Options::default());
         let waits = |name, count| until("they wait", || control.waiting(name).len() == count);
         let shared = |all: &mut Options| all.shared = true;
-        let readers: Vec<_> = (0..3).map(|_| fake.acquire("orders", shared).unwrap()).collect();
+        let readers: Vec<_> = (0..3)
+            .map(|_| fake.acquire("orders", shared).unwrap())
+            .collect();
         let mut writer = fake.begin("orders", |_| ());
         waits("orders", 1);
         let mut late = fake.begin("orders", shared);
@@ -275,8 +324,13 @@ fn r52_the_fake_knows_shared_and_limited_locks() {
         held.release().unwrap();
         late.held().release().unwrap();
         let two = |all: &mut Options| all.limit = Some(2);
-        let (first, _second) = (fake.acquire("slots", two).unwrap(), fake.acquire("slots", two).unwrap());
-        let third = fake.acquire("slots", |all| (all.limit, all.wait) = (Some(2), Some(Duration::ZERO)));
+        let (first, _second) = (
+            fake.acquire("slots", two).unwrap(),
+            fake.acquire("slots", two).unwrap(),
+        );
+        let third = fake.acquire("slots", |all| {
+            (all.limit, all.wait) = (Some(2), Some(Duration::ZERO))
+        });
         assert!(matches!(third, Err(Error::NotInTime(_))));
         let waiting = fake.begin("slots", two);
         waits("slots", 1);
@@ -290,22 +344,53 @@ fn r52_the_fake_knows_shared_and_limited_locks() {
 fn r53_the_program_of_the_readme_runs() {
     let package = env!("CARGO_MANIFEST_DIR");
     let text = std::fs::read_to_string(format!("{package}/README.md")).unwrap();
-    let program = text.split("```rust,no_run\n").nth(1).unwrap().split("```").next().unwrap();
+    let program = text
+        .split("```rust,no_run\n")
+        .nth(1)
+        .unwrap()
+        .split("```")
+        .next()
+        .unwrap();
     let example = std::fs::read_to_string(format!("{package}/examples/hello.rs")).unwrap();
     let example = example.split_once("\n\n").unwrap().1;
     // A reader's server has the usual port.
-    let local = example.replace("&std::env::var(\"URL\").unwrap()[..]", "\"redis://localhost\"");
+    let local = example.replace(
+        "&std::env::var(\"URL\").unwrap()[..]",
+        "\"redis://localhost\"",
+    );
     assert_eq!(program, local);
     let promised = text.split("It prints").nth(1).unwrap();
-    let promised = promised.lines().filter_map(|line| line.strip_prefix("    ")).take(2).collect::<Vec<_>>();
+    let promised = promised
+        .split("```text\n")
+        .nth(1)
+        .unwrap()
+        .split("```")
+        .next()
+        .unwrap();
+    let promised: Vec<_> = promised.lines().collect();
     let one = Servers::new(&["one"]);
     // Beside this test's own program: target/<profile>/deps/../examples.
     let here = std::env::current_exe().unwrap();
-    let built = here.parent().unwrap().parent().unwrap().join("examples/hello");
-    let output = std::process::Command::new(built).env("URL", one.url("a")).output().unwrap();
+    let built = here
+        .parent()
+        .unwrap()
+        .parent()
+        .unwrap()
+        .join("examples/hello");
+    let output = std::process::Command::new(built)
+        .env("URL", one.url("a"))
+        .output()
+        .unwrap();
     assert!(output.status.success(), "{output:?}");
-    let masked = |line: &str| line.chars().map(|each| if each.is_ascii_digit() { '0' } else { each }).collect::<String>();
+    let masked = |line: &str| {
+        line.chars()
+            .map(|each| if each.is_ascii_digit() { '0' } else { each })
+            .collect::<String>()
+    };
     let said = String::from_utf8(output.stdout).unwrap();
     let said: Vec<_> = said.lines().map(masked).collect();
-    assert_eq!(said, promised.iter().map(|line| masked(line)).collect::<Vec<_>>());
+    assert_eq!(
+        said,
+        promised.iter().map(|line| masked(line)).collect::<Vec<_>>()
+    );
 }

@@ -12,7 +12,10 @@ fn one() -> Servers {
 }
 
 fn lasting(lease: Duration) -> Options {
-    Options { lease, ..Options::default() }
+    Options {
+        lease,
+        ..Options::default()
+    }
 }
 
 #[test]
@@ -65,12 +68,21 @@ fn r03_the_owner_names_the_machine_and_is_new_each_time() {
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
         assert_eq!(parts[0], host.trim());
         assert_eq!(parts[1], std::process::id().to_string());
-        assert_eq!(parts[2].split('-').map(str::len).collect::<Vec<_>>(), [8, 4, 4, 4, 12]);
-        assert!(parts[2].chars().all(|each| each == '-' || "0123456789abcdef".contains(each)));
+        assert_eq!(
+            parts[2].split('-').map(str::len).collect::<Vec<_>>(),
+            [8, 4, 4, 4, 12]
+        );
+        assert!(
+            parts[2]
+                .chars()
+                .all(|each| each == '-' || "0123456789abcdef".contains(each))
+        );
         let again = locks.acquire(&name, |all| all.wait = Some(ms(50)));
         assert!(matches!(again, Err(Error::NotInTime(_))));
         held.release().unwrap();
-        let mine = locks.acquire(&name, |all| all.owner = Some("the nightly job".to_owned())).unwrap();
+        let mine = locks
+            .acquire(&name, |all| all.owner = Some("the nightly job".to_owned()))
+            .unwrap();
         assert_eq!(view.owner(&name).unwrap(), "the nightly job");
         mine.release().unwrap();
     });
@@ -153,7 +165,11 @@ fn r08_a_wait_outlives_timeouts() {
     let view = one.view("a");
     both(|kind| {
         for wait in [None, Some(LONGEST)] {
-            let options = Options { wait, command_timeout: ms(500), ..Options::default() };
+            let options = Options {
+                wait,
+                command_timeout: ms(500),
+                ..Options::default()
+            };
             let (locks, name) = (kind.with(&one, "a", options), name());
             let held = locks.get(&name).unwrap();
             let mut waiting = locks.begin(&name, |_| ());
@@ -193,14 +209,20 @@ fn r09_cancelling_leaves_the_queue() {
 fn r10_a_grant_on_its_way_to_one_that_was_cancelled_is_given_back() {
     let one = one();
     let view = one.view("a");
-    let options = Options { command_timeout: ms(500), ..lasting(LONG) };
+    let options = Options {
+        command_timeout: ms(500),
+        ..lasting(LONG)
+    };
     let (locks, name) = (Kind::Tasks.with(&one, "proxy", options), name());
     let first = locks.get(&name).unwrap();
     let waiting = locks.begin(&name, |_| ());
     view.waits(&name, 1);
     one.tell("freeze");
     let _: i64 = view.run(&[&"FAIRLOCK.RELEASE", &name, &first.owner()]);
-    until("granted", || view.owner(&name).is_some_and(|owner| owner != first.owner()));
+    until("granted", || {
+        view.owner(&name)
+            .is_some_and(|owner| owner != first.owner())
+    });
     waiting.cancel();
     one.tell("thaw");
     within(AT_ONCE, "it is free", || view.is_free(&name));
@@ -226,7 +248,9 @@ fn r12_without_renewal_the_lease_ends() {
     let view = one.view("a");
     both(|kind| {
         let (locks, name, start) = (kind.locks(&one, "a"), name(), Instant::now());
-        let held = locks.acquire(&name, |all| (all.lease, all.renew) = (ms(400), false)).unwrap();
+        let held = locks
+            .acquire(&name, |all| (all.lease, all.renew) = (ms(400), false))
+            .unwrap();
         assert_eq!(held.lost(), Cause::Lease);
         assert!(start.elapsed() >= ms(300));
         until("it is free", || view.is_free(&name));
@@ -240,7 +264,10 @@ fn r13_renew_sets_the_lease() {
     both(|kind| {
         let (locks, name) = (kind.locks(&one, "a"), name());
         let held = locks.get(&name).unwrap();
-        assert_eq!(held.renew_for(Duration::from_secs(90)), Ok(Duration::from_secs(90)));
+        assert_eq!(
+            held.renew_for(Duration::from_secs(90)),
+            Ok(Duration::from_secs(90))
+        );
         assert!((80_001..=90_000).contains(&view.number(&name, "lease")));
         assert_eq!(held.renew_for(ms(600)), Ok(ms(600)));
         pause(1500); // It is renewed by the new lease.
@@ -273,7 +300,11 @@ fn r14_nothing_is_left_after_the_release() {
 fn r15_renewal_does_not_outlive_the_holder() {
     both(|kind| {
         let one = one();
-        let options = Options { release_timeout: ms(100), command_timeout: ms(100), ..lasting(ms(1500)) };
+        let options = Options {
+            release_timeout: ms(100),
+            command_timeout: ms(100),
+            ..lasting(ms(1500))
+        };
         let (view, locks, name) = (one.view("a"), kind.with(&one, "proxy", options), name());
         let held = locks.get(&name).unwrap();
         one.tell("cut");
@@ -333,7 +364,9 @@ fn r19_a_lost_lock_is_not_renewed() {
     let one = one();
     both(|kind| {
         let (locks, name) = (kind.locks(&one, "a"), name());
-        let held = locks.acquire(&name, |all| (all.lease, all.renew) = (ms(200), false)).unwrap();
+        let held = locks
+            .acquire(&name, |all| (all.lease, all.renew) = (ms(200), false))
+            .unwrap();
         assert_eq!(held.lost(), Cause::Lease);
         assert_eq!(held.renew(), Err(Error::LockLost(Cause::Lease)));
     });
@@ -349,7 +382,9 @@ fn r20_the_server_renews_a_session() {
     let view = one.view("a");
     both(|kind| {
         let (locks, name) = (kind.locks(&one, "a"), name());
-        let held = locks.acquire(&name, |all| (all.session, all.lease) = (true, ms(1000))).unwrap();
+        let held = locks
+            .acquire(&name, |all| (all.session, all.lease) = (true, ms(1000)))
+            .unwrap();
         assert_eq!(view.number(&name, "session"), 1);
         pause(3200);
         assert_eq!(view.number(&name, "token"), held.token());
@@ -371,7 +406,10 @@ fn r21_a_session_ends_with_its_connection() {
             })
             .unwrap();
         let clients = view.clients();
-        let own = clients.iter().find(|line| line.contains(" cmd=fairlock.acquire")).unwrap();
+        let own = clients
+            .iter()
+            .find(|line| line.contains(" cmd=fairlock.acquire"))
+            .unwrap();
         let waiting = locks.begin(&name, |_| ());
         view.waits(&name, 1);
         let start = Instant::now();
@@ -389,7 +427,9 @@ fn r22_a_session_that_is_broken_is_lost() {
     let view = one.view("a");
     both(|kind| {
         let (locks, name) = (kind.locks(&one, "a"), name());
-        let held = locks.acquire(&name, |all| (all.session, all.lease) = (true, ms(3000))).unwrap();
+        let held = locks
+            .acquire(&name, |all| (all.session, all.lease) = (true, ms(3000)))
+            .unwrap();
         let _: i64 = view.run(&[&"FAIRLOCK.BREAK", &name]);
         assert_eq!(held.lost(), Cause::NotHeld);
     });
@@ -415,7 +455,9 @@ fn r23_a_session_waits_and_is_released_at_once() {
         let before = view.clients().len();
         held.release().unwrap();
         assert!(view.is_free(&name));
-        until("its connection is closed", || view.clients().len() == before - 1);
+        until("its connection is closed", || {
+            view.clients().len() == before - 1
+        });
     });
 }
 
@@ -431,7 +473,9 @@ fn r24_waiters_do_not_keep_the_holder_from_releasing() {
         view.waits(&name, 10);
         held.release().unwrap();
         while !waiting.is_empty() {
-            until("the next one has it", || waiting.iter_mut().any(Begun::is_done));
+            until("the next one has it", || {
+                waiting.iter_mut().any(Begun::is_done)
+            });
             let next = waiting.iter_mut().position(|each| each.is_done()).unwrap();
             waiting.remove(next).held().release().unwrap();
         }
@@ -541,10 +585,15 @@ fn r30_unblocked_it_asks_again() {
         view.waits(&name, 1);
         let queue = view.queue(&name);
         let clients = view.clients();
-        let blocked = clients.iter().find(|line| line.contains(" flags=b ")).unwrap();
+        let blocked = clients
+            .iter()
+            .find(|line| line.contains(" flags=b "))
+            .unwrap();
         let asked = view.calls("acquire");
         let _: i64 = view.run(&[&"CLIENT", &"UNBLOCK", &client_id(blocked), &"ERROR"]);
-        until("it asks again", || view.calls("acquire") > asked && view.queue(&name) == queue);
+        until("it asks again", || {
+            view.calls("acquire") > asked && view.queue(&name) == queue
+        });
         let _: i64 = view.run(&[&"FAIRLOCK.RELEASE", &name, &"another"]);
         let held = waiting.held();
         assert_eq!(vec![held.owner()], queue);
@@ -560,7 +609,9 @@ fn r37_the_same_caller_holds_it_again() {
         let (outer, inner) = locks
             .nested(&name, move || {
                 assert!(!servers.view("a").is_free(&lock));
-                let none = other.begin(&lock, |all| (all.reentrant, all.wait) = (true, Some(Duration::ZERO)));
+                let none = other.begin(&lock, |all| {
+                    (all.reentrant, all.wait) = (true, Some(Duration::ZERO))
+                });
                 assert!(matches!(none.result(), Err(Error::NotInTime(_))));
             })
             .unwrap();
@@ -585,7 +636,9 @@ type Told = Arc<Mutex<Vec<(&'static str, Event)>>>;
 fn telling(told: &Told) -> Hooks {
     let hook = |which| -> Option<Hook> {
         let told = told.clone();
-        Some(Arc::new(move |event: &Event| told.lock().unwrap().push((which, event.clone()))))
+        Some(Arc::new(move |event: &Event| {
+            told.lock().unwrap().push((which, event.clone()))
+        }))
     };
     Hooks {
         on_wait: hook("wait"),
@@ -601,7 +654,14 @@ fn r39_hooks() {
     let view = one.view("a");
     both(|kind| {
         let (told, name) = (Told::default(), name());
-        let locks = kind.with(&one, "a", Options { hooks: telling(&told), ..Options::default() });
+        let locks = kind.with(
+            &one,
+            "a",
+            Options {
+                hooks: telling(&told),
+                ..Options::default()
+            },
+        );
         let first = locks.get(&name).unwrap();
         let waiting = locks.begin(&name, |_| ());
         view.waits(&name, 1);
@@ -610,10 +670,21 @@ fn r39_hooks() {
         until("all told", || told.lock().unwrap().len() == 4);
         let all = told.lock().unwrap().drain(..).collect::<Vec<_>>();
         assert!(all.iter().all(|(_, event)| event.name == name));
-        let of = |owner: String| all.iter().filter(|(_, event)| event.owner == owner).cloned().collect::<Vec<_>>();
+        let of = |owner: String| {
+            all.iter()
+                .filter(|(_, event)| event.owner == owner)
+                .cloned()
+                .collect::<Vec<_>>()
+        };
         let (of_first, of_second) = (of(first.owner()), of(second.owner()));
-        assert_eq!(of_first.iter().map(|each| each.0).collect::<Vec<_>>(), ["acquired", "released"]);
-        assert_eq!(of_second.iter().map(|each| each.0).collect::<Vec<_>>(), ["wait", "acquired"]);
+        assert_eq!(
+            of_first.iter().map(|each| each.0).collect::<Vec<_>>(),
+            ["acquired", "released"]
+        );
+        assert_eq!(
+            of_second.iter().map(|each| each.0).collect::<Vec<_>>(),
+            ["wait", "acquired"]
+        );
         assert_eq!(of_second[1].1.token, Some(second.token()));
         assert!(of_second[1].1.waited.unwrap() > Duration::ZERO);
         assert_eq!(of_first[1].1.token, Some(first.token()));
@@ -623,7 +694,10 @@ fn r39_hooks() {
         assert_eq!(second.release(), Err(Error::LockLost(Cause::NotHeld)));
         let all = told.lock().unwrap().drain(..).collect::<Vec<_>>();
         assert_eq!(all.iter().map(|each| each.0).collect::<Vec<_>>(), ["lost"]);
-        assert_eq!((all[0].1.cause, all[0].1.token), (Some(Cause::NotHeld), Some(second.token())));
+        assert_eq!(
+            (all[0].1.cause, all[0].1.token),
+            (Some(Cause::NotHeld), Some(second.token()))
+        );
     });
 }
 
@@ -638,9 +712,22 @@ fn r40_a_hook_that_fails_disturbs_nothing() {
             *counted.lock().unwrap() += 1;
             std::panic::resume_unwind(Box::new("a hook"));
         });
-        let (on_wait, on_acquired, on_released) = (Some(fail.clone()), Some(fail.clone()), Some(fail));
-        let hooks = Hooks { on_wait, on_acquired, on_released, ..Hooks::default() };
-        let locks = kind.with(&one, "a", Options { hooks, ..Options::default() });
+        let (on_wait, on_acquired, on_released) =
+            (Some(fail.clone()), Some(fail.clone()), Some(fail));
+        let hooks = Hooks {
+            on_wait,
+            on_acquired,
+            on_released,
+            ..Hooks::default()
+        };
+        let locks = kind.with(
+            &one,
+            "a",
+            Options {
+                hooks,
+                ..Options::default()
+            },
+        );
         let first = locks.get(&name).unwrap();
         let waiting = locks.begin(&name, |_| ());
         view.waits(&name, 1);
@@ -659,9 +746,18 @@ fn r41_a_server_without_the_module() {
         let error = kind.locks(&plain, "a").get("any").err().unwrap();
         assert!(start.elapsed() < AT_ONCE);
         let said = error.to_string();
-        let begin = format!("127.0.0.1:{}: the server does not have the fairlock module", plain.ports["a"]);
-        assert!(matches!(error, Error::NoModule(_)) && said.starts_with(&begin), "{said}");
-        assert!(said.contains("loadmodule /path/to/libfairlock.so") && said.contains("docs/operations.md"));
+        let begin = format!(
+            "127.0.0.1:{}: the server does not have the fairlock module",
+            plain.ports["a"]
+        );
+        assert!(
+            matches!(error, Error::NoModule(_)) && said.starts_with(&begin),
+            "{said}"
+        );
+        assert!(
+            said.contains("loadmodule /path/to/libfairlock.so")
+                && said.contains("docs/operations.md")
+        );
         assert!(!said.contains('\n'));
         assert_eq!(error.code(), Some("ERR"));
     });
@@ -715,11 +811,19 @@ fn r44_a_server_that_is_not_there() {
     both(|kind| {
         let (one, name) = (one(), name());
         one.tell("kill a");
-        let soon = kind.with(&one, "a", Options { retry_timeout: ms(300), ..Options::default() });
+        let soon = kind.with(
+            &one,
+            "a",
+            Options {
+                retry_timeout: ms(300),
+                ..Options::default()
+            },
+        );
         let error = soon.get(&name).err().unwrap();
         assert!(matches!(error, Error::Unavailable(..)));
         assert!(std::error::Error::source(&error).is_some());
-        let mut waiting = kind.locks(&one, "a").begin(&name, |_| ());
+        let locks = kind.locks(&one, "a");
+        let mut waiting = locks.begin(&name, |_| ());
         pause(200);
         assert!(!waiting.is_done());
         one.tell("start a");
@@ -743,7 +847,10 @@ fn r45_arguments_are_checked_before_anything_is_sent() {
     both(|kind| {
         let locks = kind.locks(&one, "a");
         for change in wrong {
-            assert!(matches!(locks.acquire("any", change), Err(Error::Argument(_))));
+            assert!(matches!(
+                locks.acquire("any", change),
+                Err(Error::Argument(_))
+            ));
         }
         assert!(view.clients().is_empty());
     });
@@ -784,7 +891,9 @@ fn r50_shared_holders_hold_together() {
     }
     both(|kind| {
         let (locks, name) = (kind.locks(&one, "a"), name());
-        let readers: Vec<_> = (0..3).map(|_| locks.acquire(&name, |all| all.shared = true).unwrap()).collect();
+        let readers: Vec<_> = (0..3)
+            .map(|_| locks.acquire(&name, |all| all.shared = true).unwrap())
+            .collect();
         let mut writer = locks.begin(&name, |_| ());
         view.waits(&name, 1);
         let mut late = locks.begin(&name, |all| all.shared = true);
@@ -811,8 +920,13 @@ fn r51_at_most_so_many_hold() {
     both(|kind| {
         let (locks, name) = (kind.locks(&one, "a"), name());
         let two = |all: &mut Options| all.limit = Some(2);
-        let (_first, second) = (locks.acquire(&name, two).unwrap(), locks.acquire(&name, two).unwrap());
-        let third = locks.acquire(&name, |all| (all.limit, all.wait) = (Some(2), Some(Duration::ZERO)));
+        let (_first, second) = (
+            locks.acquire(&name, two).unwrap(),
+            locks.acquire(&name, two).unwrap(),
+        );
+        let third = locks.acquire(&name, |all| {
+            (all.limit, all.wait) = (Some(2), Some(Duration::ZERO))
+        });
         assert!(matches!(third, Err(Error::NotInTime(_))));
         let waiting = locks.begin(&name, two);
         view.waits(&name, 1);

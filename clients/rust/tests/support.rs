@@ -29,20 +29,31 @@ impl Servers {
         let beside = concat!(env!("CARGO_MANIFEST_DIR"), "/../testing/servers");
         let program = std::env::var("FAIRLOCK_SERVERS").unwrap_or_else(|_| beside.to_owned());
         let mut command = Command::new(program);
-        let piped = command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let piped = command
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
         let mut process = piped.spawn().expect("clients/testing/servers starts");
         let input = process.stdin.take().unwrap();
         let mut output = BufReader::new(process.stdout.take().unwrap());
         let mut ports = HashMap::new();
         loop {
             let mut line = String::new();
-            assert_ne!(output.read_line(&mut line).unwrap(), 0, "no servers: see standard error");
+            assert_ne!(
+                output.read_line(&mut line).unwrap(),
+                0,
+                "no servers: see standard error"
+            );
             match line.split_whitespace().collect::<Vec<_>>()[..] {
                 [name, port, _] => ports.insert(name.to_owned(), port.parse().unwrap()),
                 _ => break,
             };
         }
-        Self { process, channel: Mutex::new((input, output)), ports }
+        Self {
+            process,
+            channel: Mutex::new((input, output)),
+            ports,
+        }
     }
 
     pub fn tell(&self, words: &str) -> String {
@@ -50,12 +61,18 @@ impl Servers {
         writeln!(input, "{words}").unwrap();
         let mut answer = String::new();
         output.read_line(&mut answer).unwrap();
-        answer.strip_prefix("ok").unwrap_or_else(|| panic!("{words}: {answer}")).trim().to_owned()
+        answer
+            .strip_prefix("ok")
+            .unwrap_or_else(|| panic!("{words}: {answer}"))
+            .trim()
+            .to_owned()
     }
 
     pub fn view(&self, name: &str) -> View {
         let client = redis::Client::open(self.url(name)).unwrap();
-        View { connection: Mutex::new(client.get_connection().unwrap()) }
+        View {
+            connection: Mutex::new(client.get_connection().unwrap()),
+        }
     }
 
     pub fn url(&self, name: &str) -> String {
@@ -66,9 +83,15 @@ impl Servers {
 impl Drop for Servers {
     fn drop(&mut self) {
         // The end of its input ends the servers.
-        let (mut nothing, _) = (Command::new("true").stdin(Stdio::piped()).spawn().unwrap(), ());
+        let (mut nothing, _) = (
+            Command::new("true").stdin(Stdio::piped()).spawn().unwrap(),
+            (),
+        );
         let stdin = nothing.stdin.take().unwrap();
-        drop(std::mem::replace(&mut self.channel.get_mut().unwrap().0, stdin));
+        drop(std::mem::replace(
+            &mut self.channel.get_mut().unwrap().0,
+            stdin,
+        ));
         nothing.wait().unwrap();
         self.process.wait().unwrap();
     }
@@ -110,11 +133,16 @@ impl View {
 
     pub fn queue(&self, name: &str) -> Vec<String> {
         let queue: Vec<Vec<Value>> = self.run(&[&"FAIRLOCK.QUEUE", &name]);
-        queue.iter().map(|waiter| redis::from_redis_value_ref(&waiter[0]).unwrap()).collect()
+        queue
+            .iter()
+            .map(|waiter| redis::from_redis_value_ref(&waiter[0]).unwrap())
+            .collect()
     }
 
     pub fn is_blocked(&self, name: &str) -> bool {
-        let queue: Vec<Vec<String>> = self.try_run(&[&"FAIRLOCK.QUEUE", &name]).unwrap_or_default();
+        let queue: Vec<Vec<String>> = self
+            .try_run(&[&"FAIRLOCK.QUEUE", &name])
+            .unwrap_or_default();
         queue.len() == 1 && queue[0][1] == "blocked"
     }
 
@@ -133,7 +161,10 @@ impl View {
     pub fn clients(&self) -> Vec<String> {
         let me: i64 = self.run(&[&"CLIENT", &"ID"]);
         let all: String = self.run(&[&"CLIENT", &"LIST"]);
-        all.lines().filter(|line| !line.starts_with(&format!("id={me} "))).map(str::to_owned).collect()
+        all.lines()
+            .filter(|line| !line.starts_with(&format!("id={me} ")))
+            .map(str::to_owned)
+            .collect()
     }
 }
 
@@ -281,10 +312,17 @@ impl Locks {
     pub fn acquire(&self, name: &str, change: impl FnOnce(&mut Options)) -> Result<Held> {
         let options = self.options(change);
         match &self.inner {
-            Inner::Threads(locks) => locks.lock(name).options(options).acquire().map(Held::Threads),
+            Inner::Threads(locks) => locks
+                .lock(name)
+                .options(options)
+                .acquire()
+                .map(Held::Threads),
             Inner::Tasks(locks) => {
                 let work = locks.lock(name).options(options).acquire();
-                RUNTIME.block_on(RUNTIME.spawn(work)).unwrap().map(|held| Held::Tasks(Arc::new(held)))
+                RUNTIME
+                    .block_on(RUNTIME.spawn(work))
+                    .unwrap()
+                    .map(|held| Held::Tasks(Arc::new(held)))
             }
         }
     }
@@ -292,7 +330,11 @@ impl Locks {
     pub fn try_acquire(&self, name: &str) -> Result<Option<Held>> {
         let options = self.options.clone();
         match &self.inner {
-            Inner::Threads(locks) => Ok(locks.lock(name).options(options).try_acquire()?.map(Held::Threads)),
+            Inner::Threads(locks) => Ok(locks
+                .lock(name)
+                .options(options)
+                .try_acquire()?
+                .map(Held::Threads)),
             Inner::Tasks(locks) => {
                 let held = RUNTIME.block_on(locks.lock(name).options(options).try_acquire())?;
                 Ok(held.map(|held| Held::Tasks(Arc::new(held))))
@@ -306,7 +348,9 @@ impl Locks {
         let (locks, name, options) = (self.clone(), name.to_owned(), self.options(change));
         let task = match &self.inner {
             Inner::Threads(_) => {
-                std::thread::spawn(move || drop(sender.send(locks.acquire(&name, |all| *all = options))));
+                std::thread::spawn(move || {
+                    drop(sender.send(locks.acquire(&name, |all| *all = options)))
+                });
                 None
             }
             Inner::Tasks(locks) => {
@@ -317,7 +361,11 @@ impl Locks {
                 }))
             }
         };
-        Begun { result, got: None, task }
+        Begun {
+            result,
+            got: None,
+            task,
+        }
     }
 
     pub fn close(&self) {
@@ -328,7 +376,11 @@ impl Locks {
     }
 
     /// Holds it twice in one thread or task: both tokens, and what the server says of the holder when one is released.
-    pub fn nested(&self, name: &str, between: impl FnOnce() + Send + 'static) -> Result<(i64, i64)> {
+    pub fn nested(
+        &self,
+        name: &str,
+        between: impl FnOnce() + Send + 'static,
+    ) -> Result<(i64, i64)> {
         let options = self.options(|all| all.reentrant = true);
         match &self.inner {
             Inner::Threads(locks) => {
@@ -372,7 +424,11 @@ impl Begun {
     }
 
     pub fn result(mut self) -> Result<Held> {
-        self.got.take().unwrap_or_else(|| self.result.recv_timeout(LONGEST).expect("an end of the acquisition"))
+        self.got.take().unwrap_or_else(|| {
+            self.result
+                .recv_timeout(LONGEST)
+                .expect("an end of the acquisition")
+        })
     }
 
     pub fn held(self) -> Held {
@@ -452,5 +508,9 @@ static NUMBERS: AtomicUsize = AtomicUsize::new(0);
 
 /// A lock that no other test has.
 pub fn name() -> String {
-    format!("lock:{}:{}", std::process::id(), NUMBERS.fetch_add(1, Ordering::Relaxed))
+    format!(
+        "lock:{}:{}",
+        std::process::id(),
+        NUMBERS.fetch_add(1, Ordering::Relaxed)
+    )
 }
