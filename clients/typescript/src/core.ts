@@ -407,8 +407,9 @@ function woken(ask: Ask): void {
 async function untilWoken(ask: Ask, longest: number): Promise<void> {
   const done = new AbortController();
   ask.wake = () => done.abort();
-  await Promise.race([pause(longest, done.signal), unlessEnded(ask, pause(longest, ask.ended.signal))]);
-  done.abort();
+  ask.ended.signal.addEventListener('abort', ask.wake);
+  await pause(longest, done.signal);
+  ask.ended.signal.removeEventListener('abort', ask.wake);
 }
 
 /** The result, or the reason for which the acquisition has ended meanwhile. */

@@ -90,22 +90,25 @@ export class Keep {
     clearTimeout(this.#timer);
     const left = this.#end - performance.now();
     const { renew, session } = this.grant.options;
-    this.#timer = setTimeout(() => void this.#due(), Math.max(0, renew || session ? Math.min(due, left) : left));
+    // The server renews a session however late its client is.
+    const wait = session ? due : renew ? Math.min(due, left) : left;
+    this.#timer = setTimeout(() => void this.#due(), Math.max(0, wait));
     this.#timer.unref();
   }
 
   async #due(): Promise<void> {
     if (!this.isHeld) return;
     const left = this.#end - performance.now();
-    // Timers may ring a little early.
-    if (left < 1) return this.lose('lease');
-    if (this.#held && !this.#held.deref()) return this.#abandon();
     const { renew, session } = this.grant.options;
-    if (!renew && !session) return this.#arm(left);
+    // Timers may ring a little early.
+    if (left < 1 && !session) return this.lose('lease');
+    if (this.#held && !this.#held.deref()) return this.#abandon();
+    if (session) return this.#check();
     // The lease may end while the answer does not come.
     this.#arm(left);
+    if (!renew) return;
     try {
-      await (session ? this.#check() : this.renew());
+      await this.renew();
     } catch (error) {
       if (error instanceof Refused) process.emitWarning(`${this.grant.name} cannot be renewed: ${error.message}`, 'FairlockWarning');
       this.#arm(Math.max(this.#lease / 10, SOON));
@@ -123,7 +126,8 @@ export class Keep {
   async #check(): Promise<void> {
     const sent = performance.now();
     try {
-      await this.grant.line!.call(this.#renewWords(this.#lease), Math.max(SOON, this.#end - sent));
+      // What was left of the lease at the last check, if this one is in time.
+      await this.grant.line!.call(this.#renewWords(this.#lease), Math.max(SOON, (this.#lease * 2) / 3));
       this.#renewed(this.#lease, sent);
     } catch (error) {
       this.lose(error instanceof Refusal && error.code === 'NOTHELD' ? 'notheld' : 'connection');

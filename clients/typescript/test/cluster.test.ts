@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { createCluster } from 'redis';
 import { CrossSlot, Locks } from '../src/index.js';
 import { slotOf } from '../src/route.js';
-import { AT_ONCE, LONG, failure, row } from './harness.js';
+import { AT_ONCE, LONG, failure, row, runRows } from './harness.js';
 import { Servers, until } from './servers.js';
 
 // A lock on each master: by name of the node.
@@ -87,3 +87,5 @@ row('r47 braces that would spread a lock', ['cluster'], async ({ closing, server
   const error = await failure(closing(cluster(servers)).acquire('a{b'), CrossSlot);
   assert.equal(error.code, 'CROSSSLOT');
 });
+
+runRows('a cluster');

@@ -1,7 +1,7 @@
 // What all tests here share.
 
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
+import { describe, it } from 'node:test';
 import { createClient } from 'redis';
 import { Locks } from '../src/index.js';
 import type { LocksOptions } from '../src/index.js';
@@ -22,9 +22,22 @@ export interface Given {
   closing<T extends { close(): Promise<void> }>(locks: T): T;
 }
 
-/** A test with servers of its own. Tests of a file run side by side. */
+interface Row {
+  title: string;
+  work: () => Promise<void>;
+}
+const rows: Row[] = [];
+
+/** Runs the rows of a file side by side, a few at a time. */
+export function runRows(file: string): void {
+  describe(file, { concurrency: 6, timeout: 300_000 }, () => {
+    for (const { title, work } of rows.splice(0)) it(title, { timeout: 120_000 }, work);
+  });
+}
+
+/** A test with servers of its own; `runRows` at the end of a file runs them. */
 export function row(title: string, kind: string[], work: (given: Given) => Promise<void>): void {
-  test(title, { concurrency: true, timeout: 120_000 }, async () => {
+  const test = async () => {
     const servers = await Servers.start(...kind);
     const opened: { close(): Promise<void> }[] = [];
     try {
@@ -40,7 +53,8 @@ export function row(title: string, kind: string[], work: (given: Given) => Promi
       for (const each of opened) await each.close();
       await servers.end();
     }
-  });
+  };
+  rows.push({ title, work: test });
 }
 
 /** The error that a promise is rejected with. */

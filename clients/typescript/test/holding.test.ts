@@ -8,7 +8,7 @@ import {
   Closed, FairlockError, LockLost, Locks, NoModule, NotALock, NotInTime, QueueFull, TakenOver, Unavailable, WrongType,
 } from '../src/index.js';
 import type { Held, LockEvent } from '../src/index.js';
-import { AT_ONCE, LONG, aborted, failure, row } from './harness.js';
+import { AT_ONCE, LONG, aborted, failure, row, runRows } from './harness.js';
 import { until } from './servers.js';
 
 row('r01 a free lock is acquired and released', ['one'], async ({ locks, view, name }) => {
@@ -165,8 +165,8 @@ row('r10 a grant on its way to one that was cancelled is given back', ['one'], a
 });
 
 row('r11 the lease is renewed', ['one'], async ({ locks, view, name }) => {
-  await locks().run(name, { lease: 600 }, async (held) => {
-    await sleep(2000);
+  await locks().run(name, { lease: 3000 }, async (held) => {
+    await sleep(7000);
     assert.equal((await view.info(name))['token'], held.token);
     assert.ok(!held.lost.aborted);
   });
@@ -195,11 +195,11 @@ row('r13 renew sets the lease', ['one'], async ({ locks, view, name }) => {
 });
 
 row('r14 nothing is left after the release', ['one'], async ({ locks, view, name }) => {
-  const held = await locks().acquire(name, { lease: 300 });
+  const held = await locks().acquire(name, { lease: 3000 });
   await until('renewed', async () => (await view.calls('renew')) > 1);
   await held.release();
   const renewals = await view.calls('renew');
-  await sleep(1000);
+  await sleep(2100);
   assert.equal(await view.calls('renew'), renewals);
 });
 
@@ -497,3 +497,5 @@ row('r46 closing', ['one'], async ({ locks, view, name }) => {
   await until('all connections are closed', async () => (await view.clients()).length === 0);
   await failure(mine.acquire(name), Closed);
 });
+
+runRows('one server');

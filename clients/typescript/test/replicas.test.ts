@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { Locks, NotInTime, NotReplicated, Unavailable } from '../src/index.js';
 import type { Held } from '../src/index.js';
-import { AT_ONCE, failure, row } from './harness.js';
+import { AT_ONCE, failure, row, runRows } from './harness.js';
 import { until } from './servers.js';
 
 row('r31 sentinel fails over', ['sentinel'], async ({ closing, servers, view, name }) => {
@@ -63,3 +63,5 @@ row('r36 no replica confirms', ['replica'], async ({ locks, servers, view, name 
   assert.equal(await view.owner(name), held.owner);
   await held.release();
 });
+
+runRows('replicas');

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { LockLost } from '../src/index.js';
-import { AT_ONCE, aborted, failure, row } from './harness.js';
+import { AT_ONCE, aborted, failure, row, runRows } from './harness.js';
 import { until } from './servers.js';
 
 const session = true;
@@ -61,3 +61,5 @@ row('r23 a session waits, and is released at once', ['one'], async ({ locks, vie
   assert.ok(await view.isFree(name));
   await until('its connection is closed', async () => (await view.clients()).length === before - 1);
 });
+
+runRows('sessions');
