@@ -1,5 +1,6 @@
 """Rows 01 to 19, 25 to 30, 37 to 46: one server."""
 
+import asyncio
 import gc
 import re
 import socket
@@ -8,8 +9,10 @@ import time
 import uuid
 
 import pytest
+import redis.asyncio
 
 import fairlock
+import fairlock.aio
 from servers import View, until
 
 AT_ONCE = 5  # seconds, where the alternative is a minute
@@ -136,6 +139,23 @@ def test_r10_a_grant_on_its_way_to_one_that_was_cancelled_is_given_back(flavour,
     one.tell("thaw")
     until("it is free", lambda: view.is_free(name), AT_ONCE)
     locks.close()
+
+
+def test_r09_cancelling_at_any_moment_leaves_nothing(view, one, name):
+    async def work():
+        client = redis.asyncio.Redis(port=one.ports["a"])
+        async with client, fairlock.aio.Locks(client) as locks:
+            for moment in range(200):
+                task = asyncio.create_task(locks.acquire(name))
+                await asyncio.sleep(moment / 100_000)
+                if not task.done():
+                    task.cancel()
+                (held,) = await asyncio.gather(task, return_exceptions=True)
+                if not isinstance(held, BaseException):
+                    await held.release()
+                assert view.is_free(name) and view.queue(name) == [], moment
+
+    asyncio.run(work())
 
 
 def test_r11_the_lease_is_renewed(locks, view, name):
