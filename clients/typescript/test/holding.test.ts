@@ -165,8 +165,8 @@ row('r10 a grant on its way to one that was cancelled is given back', ['one'], a
 });
 
 row('r11 the lease is renewed', ['one'], async ({ locks, view, name }) => {
-  await locks().run(name, { lease: 3000 }, async (held) => {
-    await sleep(7000);
+  await locks().run(name, { lease: 6000 }, async (held) => {
+    await sleep(13_000);
     assert.equal((await view.info(name))['token'], held.token);
     assert.ok(!held.lost.aborted);
   });
@@ -195,28 +195,16 @@ row('r13 renew sets the lease', ['one'], async ({ locks, view, name }) => {
 });
 
 row('r14 nothing is left after the release', ['one'], async ({ locks, view, name }) => {
-  const held = await locks().acquire(name, { lease: 3000 });
+  const held = await locks().acquire(name, { lease: 6000 });
   await until('renewed', async () => (await view.calls('renew')) > 1);
   await held.release();
   const renewals = await view.calls('renew');
-  await sleep(2100);
+  await sleep(4200);
   assert.equal(await view.calls('renew'), renewals);
 });
 
-row('r15 renewal does not outlive what holds it', ['one'], async ({ locks, view, name }) => {
-  const mine = locks();
-  await (async () => void (await mine.acquire(name, { lease: 400 })))();
-  const collect = (globalThis as { gc?: () => void }).gc;
-  assert.ok(collect, 'run with --expose-gc');
-  await until('nobody has it any more', async () => {
-    collect();
-    await sleep(20);
-    return view.isFree(name);
-  });
-});
-
 row('r16 a lock that is broken is lost', ['one'], async ({ locks, view, name }) => {
-  const held = await locks().acquire(name, { lease: 1500 });
+  const held = await locks().acquire(name, { lease: 6000 });
   await view.run('FAIRLOCK.BREAK', name);
   await aborted(held.lost);
   assert.equal(held.lost.reason.cause, 'notheld');
@@ -226,7 +214,7 @@ row('r16 a lock that is broken is lost', ['one'], async ({ locks, view, name }) 
 });
 
 row('r17 the lock of another is left alone', ['one'], async ({ locks, view, name }) => {
-  const held = await locks().acquire(name, { lease: 1500 });
+  const held = await locks().acquire(name, { lease: 6000 });
   await view.run('DEL', name);
   const token = await view.run('FAIRLOCK.ACQUIRE', name, 'another');
   await aborted(held.lost);
@@ -242,7 +230,7 @@ row('r18 a server that is silent', ['one'], async ({ locks, servers, name }) => 
   await aborted(held.lost);
   assert.equal(held.lost.reason.cause, 'lease');
   // The last renewal may have been answered just before.
-  assert.ok(performance.now() - start < 1500 + 1000);
+  assert.ok(performance.now() - start < 1500 + AT_ONCE);
   await servers.tell('thaw');
 });
 

@@ -10,9 +10,9 @@ const session = true;
 const MINUTE = 60_000;
 
 row('r20 the server renews a session', ['one'], async ({ locks, view, name }) => {
-  await locks().run(name, { session, lease: 1000 }, async (held) => {
+  await locks().run(name, { session, lease: 3000 }, async (held) => {
     assert.equal((await view.info(name))['session'], 1);
-    await sleep(3200);
+    await sleep(7000);
     assert.equal((await view.info(name))['token'], held.token);
     assert.ok(!held.lost.aborted);
   });
@@ -36,7 +36,7 @@ row('r21 a session ends with its connection', ['one'], async ({ locks, view, nam
 });
 
 row('r22 a session that is broken is lost', ['one'], async ({ locks, view, name }) => {
-  const held = await locks().acquire(name, { session, lease: 1500 });
+  const held = await locks().acquire(name, { session, lease: 6000 });
   await view.run('FAIRLOCK.BREAK', name);
   await aborted(held.lost);
   assert.equal(held.lost.reason.cause, 'notheld');
