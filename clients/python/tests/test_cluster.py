@@ -27,7 +27,7 @@ def test_r32_locks_on_all_masters(flavour, cluster, name):
         start = time.monotonic()
         held.release()
         second = waiting.result(60)
-        assert time.monotonic() - start < 5
+        assert time.monotonic() - start < 20
         second.release()
         assert view.is_free(lock)
     locks.close()
@@ -46,7 +46,7 @@ def test_r33_the_slot_moves_under_a_waiter(flavour, servers, name):
     start = time.monotonic()
     held.release()
     second = waiting.result(60)
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 20
     assert view.owner(lock) == second.owner
     second.release()
     locks.close()

@@ -1,5 +1,6 @@
 """Rows 01 to 19, 25 to 30, 37 to 46: one server."""
 
+import asyncio
 import gc
 import re
 import socket
@@ -8,11 +9,13 @@ import time
 import uuid
 
 import pytest
+import redis.asyncio
 
 import fairlock
+import fairlock.aio
 from servers import View, until
 
-AT_ONCE = 5  # seconds, where the alternative is a minute
+AT_ONCE = 20  # seconds, where the alternative is a minute
 LONG = 120
 
 
@@ -81,7 +84,7 @@ def test_r06_first_come_first_served(locks, view, name):
         view.waits(name, count)
     first.release()
     for future in waiting:
-        held = future.result(AT_ONCE * 10)
+        held = future.result(60)
         order.append(held.token)
         held.release()
     assert order == sorted(order) and len(set(order)) == 3
@@ -138,9 +141,26 @@ def test_r10_a_grant_on_its_way_to_one_that_was_cancelled_is_given_back(flavour,
     locks.close()
 
 
+def test_r09_cancelling_at_any_moment_leaves_nothing(view, one, name):
+    async def work():
+        client = redis.asyncio.Redis(port=one.ports["a"])
+        async with client, fairlock.aio.Locks(client) as locks:
+            for moment in range(200):
+                task = asyncio.create_task(locks.acquire(name))
+                await asyncio.sleep(moment / 100_000)
+                if not task.done():
+                    task.cancel()
+                (held,) = await asyncio.gather(task, return_exceptions=True)
+                if not isinstance(held, BaseException):
+                    await held.release()
+                assert view.is_free(name) and view.queue(name) == [], moment
+
+    asyncio.run(work())
+
+
 def test_r11_the_lease_is_renewed(locks, view, name):
-    with locks.hold(name, lease=0.6) as held:
-        threading.Event().wait(2)
+    with locks.hold(name, lease=6) as held:
+        threading.Event().wait(13)
         assert view.info(name)["token"] == held.token and not held.lost.is_set()
 
 
@@ -166,12 +186,12 @@ def test_r14_nothing_is_left_after_the_release(flavour, servers, name):
     one = servers("one")
     view = View(one.at("a"))
     locks = flavour.locks(one.ports["a"])
-    held = locks.acquire(name, lease=0.3)
+    held = locks.acquire(name, lease=6)
     until("renewed", lambda: view.calls("renew") > 1)
     held.release()
     until("the last one has ended", lambda: not locks.names())
     renewals = view.calls("renew")
-    threading.Event().wait(1)
+    threading.Event().wait(4.2)
     assert view.calls("renew") == renewals
     assert not locks.names()
     locks.close()
@@ -187,7 +207,7 @@ def test_r15_renewal_does_not_outlive_the_holder(locks, view, name):
 
 
 def test_r16_a_lock_that_is_broken_is_lost(locks, view, name):
-    held = locks.acquire(name, lease=3)
+    held = locks.acquire(name, lease=6)
     view.run("FAIRLOCK.BREAK", name)
     assert held.lost.wait(60) and held.lost.cause == "notheld"
     with pytest.raises(fairlock.LockLost) as raised:
@@ -196,7 +216,7 @@ def test_r16_a_lock_that_is_broken_is_lost(locks, view, name):
 
 
 def test_r17_the_lock_of_another_is_left_alone(locks, view, name):
-    held = locks.acquire(name, lease=3)
+    held = locks.acquire(name, lease=6)
     view.run("DEL", name)
     token = view.run("FAIRLOCK.ACQUIRE", name, "another")
     assert held.lost.wait(60) and held.lost.cause == "notheld"
@@ -213,7 +233,7 @@ def test_r18_a_server_that_is_silent(flavour, servers, name):
     one.tell("freeze")
     assert held.lost.wait(60) and held.lost.cause == "lease"
     # The last renewal may have been answered just before.
-    assert time.monotonic() - start < 1.5 + 1
+    assert time.monotonic() - start < 1.5 + AT_ONCE
     one.tell("thaw")
     locks.close()
 

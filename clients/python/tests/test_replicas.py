@@ -66,7 +66,7 @@ def test_r36_no_replica_confirms(flavour, servers, name):
     assert view.is_free(name)
     start = time.monotonic()
     locks.acquire(name, sync_timeout=0, wait=0).release()
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 20
     before = view.calls("release")
     waiting = locks.begin(name, wait=60)
     until("it was released again", lambda: view.calls("release") > before + 1)

@@ -17,9 +17,9 @@ def one(servers):
 
 
 def test_r20_the_server_renews_a_session(locks, view, name):
-    with locks.hold(name, session=True, lease=1) as held:
+    with locks.hold(name, session=True, lease=3) as held:
         assert view.info(name)["session"] == 1
-        threading.Event().wait(3.2)
+        threading.Event().wait(7)
         assert view.info(name)["token"] == held.token and not held.lost.is_set()
     assert view.is_free(name)
 
@@ -33,14 +33,14 @@ def test_r21_a_session_ends_with_its_connection(locks, view, name):
     view.run("CLIENT", "KILL", "ID", session)
     assert held.lost.wait(60) and held.lost.cause == "connection"
     second = waiting.result(60)
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 20
     second.release()
     with pytest.raises(fairlock.LockLost):
         held.release()
 
 
 def test_r22_a_session_that_is_broken_is_lost(locks, view, name):
-    held = locks.acquire(name, session=True, lease=3)
+    held = locks.acquire(name, session=True, lease=6)
     view.run("FAIRLOCK.BREAK", name)
     assert held.lost.wait(60) and held.lost.cause == "notheld"
 
