@@ -60,11 +60,11 @@ func newHeld(l *Locks, holder context.Context, a *ask, token int64, sent, receiv
 		due, h.end = received, received.Add(h.lease)
 	}
 	tell("OnAcquired", h.options.hooks.OnAcquired, h.event(Event{Waited: received.Sub(a.started)}))
-	if cause, isGone := l.keep(h); isGone {
-		h.lose(cause)
-		return h
-	}
+	cause, isGone := l.keep(h)
 	h.begin(due)
+	if isGone {
+		h.lose(cause)
+	}
 	return h
 }
 
