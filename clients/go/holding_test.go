@@ -309,6 +309,12 @@ func TestR17TheLockOfAnotherIsLeftAlone(t *testing.T) {
 	wantLost(t, held, fairlock.CauseNotHeld)
 	want(t, held.Release(), fairlock.ErrLockLost)
 	expect(t, view.info(name)["token"] == token, "the other has it")
+	name = newName(t)
+	held = acquire(t, locks, name, fairlock.Owner("me"))
+	view.run("DEL", name)
+	token = view.run("FAIRLOCK.ACQUIRE", name, "me")
+	want(t, held.Release(), fairlock.ErrLockLost)
+	expect(t, view.info(name)["token"] == token, "it was another acquisition, if by the same owner")
 }
 
 func TestR18AServerThatIsSilent(t *testing.T) {

@@ -102,6 +102,23 @@ func TestR33TheSlotMovesUnderAWaiter(t *testing.T) {
 	release(t, second)
 }
 
+func TestR33AReplicaTakesOver(t *testing.T) {
+	t.Parallel()
+	s := start(t, "cluster")
+	locks, name := s.cluster(t, fairlock.Lease(long), fairlock.RetryTimeout(longest)), nameOn(t, s, "a")
+	held := acquire(t, locks, name)
+	waiting := begin(locks, name)
+	look(t, s, "a").waits(name, 1)
+	s.tell(t, "failover")
+	view := look(t, s, "d")
+	expect(t, view.owner(name) == held.Owner(), "it is there")
+	until(t, "it waits there", func() bool { return view.isBlocked(name) })
+	release(t, held)
+	second := waiting.get(t)
+	expect(t, view.owner(name) == second.Owner(), "there")
+	release(t, second)
+}
+
 func TestR34AMasterIsGoneForAWhile(t *testing.T) {
 	t.Parallel()
 	s := start(t, "cluster")
@@ -153,6 +170,27 @@ func TestR35AnAcquisitionIsOnTheReplica(t *testing.T) {
 		isThere(second)
 		release(t, second)
 	}
+}
+
+// A replica that stands still shows that a hand-off to a blocked caller is confirmed, too.
+func TestR35AHandOffWaitsForTheReplica(t *testing.T) {
+	t.Parallel()
+	s := start(t, "replica")
+	locks := locksAt(t, s, "a", fairlock.SyncTimeout(longest))
+	view, name := look(t, s, "a"), newName(t)
+	first := acquire(t, locks, name)
+	waiting := begin(locks, name)
+	view.waits(name, 1)
+	// That it waits is confirmed: what is not yet is the grant alone.
+	view.run("SET", "any", "thing")
+	expect(t, view.run("WAIT", 1, 0) == int64(1), "the replica follows")
+	s.tell(t, "stop", "b")
+	release(t, first)
+	until(t, "granted", func() bool { owner := view.owner(name); return owner != "" && owner != first.Owner() })
+	time.Sleep(300 * time.Millisecond)
+	expect(t, !waiting.isDone(), "it is not confirmed")
+	s.tell(t, "cont", "b")
+	release(t, waiting.get(t))
 }
 
 func TestR36NoReplicaConfirms(t *testing.T) {
