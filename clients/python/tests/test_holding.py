@@ -1,5 +1,6 @@
 """Rows 01 to 19, 25 to 30, 37 to 46: one server."""
 
+import asyncio
 import gc
 import re
 import socket
@@ -8,8 +9,10 @@ import time
 import uuid
 
 import pytest
+import redis.asyncio
 
 import fairlock
+import fairlock.aio
 from servers import View, until
 
 AT_ONCE = 5  # seconds, where the alternative is a minute
@@ -138,9 +141,26 @@ def test_r10_a_grant_on_its_way_to_one_that_was_cancelled_is_given_back(flavour,
     locks.close()
 
 
+def test_r09_cancelling_at_any_moment_leaves_nothing(view, one, name):
+    async def work():
+        client = redis.asyncio.Redis(port=one.ports["a"])
+        async with client, fairlock.aio.Locks(client) as locks:
+            for moment in range(200):
+                task = asyncio.create_task(locks.acquire(name))
+                await asyncio.sleep(moment / 100_000)
+                if not task.done():
+                    task.cancel()
+                (held,) = await asyncio.gather(task, return_exceptions=True)
+                if not isinstance(held, BaseException):
+                    await held.release()
+                assert view.is_free(name) and view.queue(name) == [], moment
+
+    asyncio.run(work())
+
+
 def test_r11_the_lease_is_renewed(locks, view, name):
-    with locks.hold(name, lease=0.6) as held:
-        threading.Event().wait(2)
+    with locks.hold(name, lease=3) as held:
+        threading.Event().wait(7)
         assert view.info(name)["token"] == held.token and not held.lost.is_set()
 
 
@@ -166,12 +186,12 @@ def test_r14_nothing_is_left_after_the_release(flavour, servers, name):
     one = servers("one")
     view = View(one.at("a"))
     locks = flavour.locks(one.ports["a"])
-    held = locks.acquire(name, lease=0.3)
+    held = locks.acquire(name, lease=3)
     until("renewed", lambda: view.calls("renew") > 1)
     held.release()
     until("the last one has ended", lambda: not locks.names())
     renewals = view.calls("renew")
-    threading.Event().wait(1)
+    threading.Event().wait(2.1)
     assert view.calls("renew") == renewals
     assert not locks.names()
     locks.close()

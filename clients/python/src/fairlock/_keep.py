@@ -138,7 +138,8 @@ class Keep:
                     return self.leave()
                 sent = self.runtime.now()
                 words = ("FAIRLOCK.RENEW", self.name, self.owner, "LEASE", ms(self.lease))
-                await line.call(*words, timeout=max(SOON, self.end - sent))
+                # What was left of the lease at the last check, if this one is in time.
+                await line.call(*words, timeout=max(SOON, self.lease * 2 / 3))
                 self.end = sent + self.lease
         except Exception as error:
             self.lose("notheld" if str(error).startswith("NOTHELD") else "connection")

@@ -28,6 +28,18 @@ class TaskLine:
         self.connection, self.address = connection, address
 
     async def call(self, *words: Any, timeout: float | None) -> Any:
+        if "WAIT" in words or timeout is None:
+            return await self._call(words, timeout)
+        # An answer that is given at once is awaited also by a caller that is cancelled: else what withdraws it, on
+        # another connection, could overtake what it asked for.
+        task = asyncio.ensure_future(self._call(words, timeout))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            await asyncio.wait([task])
+            raise
+
+    async def _call(self, words: tuple[Any, ...], timeout: float | None) -> Any:
         async with asyncio.timeout(timeout):
             await self.connection.send_command(*words)
             return await self.connection.read_response()
