@@ -70,7 +70,7 @@ func newHeld(l *Locks, holder context.Context, a *ask, token int64, sent, receiv
 
 // begin starts what sees to the lease.
 func (h *Held) begin(due time.Time) {
-	if !h.locks.isFake {
+	if !h.locks.isFake && h.session == nil {
 		h.mutex.Lock()
 		h.expiry = time.AfterFunc(time.Until(h.end), h.expire)
 		h.mutex.Unlock()
@@ -188,6 +188,12 @@ func (h *Held) answered(err error, lease time.Duration, sent time.Time) error {
 
 func (h *Held) third() time.Duration { return h.leaseNow() / 3 }
 
+func (h *Held) left() time.Duration {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	return time.Until(h.end)
+}
+
 func (h *Held) leaseNow() time.Duration {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
@@ -249,16 +255,22 @@ func (h *Held) expire() {
 }
 
 // watch sees the end of a session's connection at once, and asks on it now and then whether the lock is still there.
-// Where the holder's context is done it asks no more: the lease ends here, and the connection with it.
+// The server renews it, so that a check that this side is late with loses nothing; one that is not answered within two
+// thirds of the lease does. Where the holder's context is done it asks no more: the lease ends here.
 func (h *Held) watch() {
 	defer h.locks.give(h.session)
 	pause := h.third()
 	for h.session.Watch(pause) == nil {
-		if pause = h.third(); h.holder.Err() != nil {
+		if h.holder.Err() != nil {
+			if pause = h.left(); pause <= 0 {
+				h.lose(CauseLease)
+				return
+			}
 			continue
 		}
 		sent, lease := time.Now(), h.leaseNow()
-		_, err := h.session.Call(context.Background(), 0, "FAIRLOCK.RENEW", h.name, h.owner, "LEASE", ms(lease))
+		_, err := h.session.Call(context.Background(), lease*2/3, "FAIRLOCK.RENEW", h.name, h.owner, "LEASE", ms(lease))
+		pause = lease / 3
 		switch {
 		case err == nil:
 			_ = h.answered(nil, lease, sent)
@@ -267,6 +279,9 @@ func (h *Held) watch() {
 			return
 		case replied(err) != nil:
 			pause = h.retry()
+		case time.Since(sent) >= lease*2/3:
+			h.lose(CauseLease)
+			return
 		}
 	}
 	h.lose(CauseConnection)

@@ -87,6 +87,18 @@ func TestR23ASessionWaitsAndIsReleasedAtOnce(t *testing.T) {
 	until(t, "its connection is closed", func() bool { return len(view.clients()) == before-1 })
 }
 
+// A check that is not answered: the server, or the way to it, is gone.
+func TestR18ASessionWhoseServerIsSilent(t *testing.T) {
+	t.Parallel()
+	s, locks, _, name := own(t)
+	held := acquire(t, locks, name, fairlock.Session(), fairlock.Lease(3*time.Second))
+	s.tell(t, "freeze")
+	start := time.Now()
+	wantLost(t, held, fairlock.CauseLease)
+	expect(t, time.Since(start) < atOnce, "no later than the lease")
+	s.tell(t, "thaw")
+}
+
 // A read that has timed out must leave a connection with TLS as it was.
 func TestASessionIsWatchedOverTLS(t *testing.T) {
 	t.Parallel()
