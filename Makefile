@@ -11,7 +11,7 @@ CLIENTS ?= python typescript java go rust
 MODULE = $${CARGO_TARGET_DIR:-target}/release/libfairlock.so
 
 .PHONY: help setup setup-tests build module companion clients run cluster test test-redisson test-matrix test-arm64 fingerprints check fmt \
-    lint picture properties model chaos soak fuzz fuzz-coverage test-asan test-valgrind \
+    test-clients lint picture properties model chaos soak fuzz fuzz-coverage test-asan test-valgrind \
     bench bench-quick bench-build instructions
 
 help: ## List the targets
@@ -45,6 +45,9 @@ test: setup-tests ## Formatting, lints, all tests
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	scripts/check-architecture
 	cargo test --locked --workspace --no-fail-fast
+
+test-clients: setup-tests ## The client packages: every row of their table, in every language, against real servers
+	cargo test --locked --test clients -- --test-threads=1
 
 test-redisson: setup-tests ## The tests with real clients, all releases of Redisson, long fleets
 	REDISSON_RELEASES=all cargo test --locked --test redisson

@@ -3,7 +3,8 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use super::server::{Server, wait_until};
+use fairlock_testing::{Server, wait_until};
+
 use super::{root, target};
 
 /// A program under way; killed when dropped.
