@@ -16,7 +16,7 @@ pub struct SharedHolder {
     pub limit: Limit,
     /// The end of its lease.
     pub lease_end: Millis,
-    /// Its fencing token.
+    /// Its fencing token; 0 if it was given none: others have written it into the keys.
     pub token: i64,
     /// When it became a holder here, by the steady clock in microseconds; `None` if that was elsewhere.
     pub since: Option<u64>,
@@ -34,6 +34,12 @@ impl SharedHolder {
             since,
             session: None,
         }
+    }
+
+    /// Its fencing token, if it was given one.
+    #[must_use]
+    pub fn given_token(&self) -> Option<i64> {
+        Some(self.token).filter(|token| *token > 0)
     }
 
     /// The connections that its hold is bound to.
@@ -208,6 +214,13 @@ impl SharedHolders {
         self.ends.remove(&(holder.lease_end, Owner::clone(&owner)));
         holder.lease_end = at;
         self.ends.insert((at, owner));
+    }
+
+    /// Gives a holder a fencing token.
+    pub fn set_token(&mut self, owner: &[u8], token: i64) {
+        if let Some(holder) = self.holders.get_mut(owner) {
+            holder.token = token;
+        }
     }
 
     /// Takes a holder's session, to be changed and put back.

@@ -5,6 +5,7 @@
 
 use super::clock::Millis;
 use super::event::Event;
+use super::holders::SharedHolder;
 use super::state::{Limit, State};
 use super::step::Step;
 
@@ -29,10 +30,10 @@ impl<S: State> Step<'_, S> {
         Some(holder.limit)
     }
 
-    /// A holder's fencing token.
+    /// A holder's fencing token; none if it came by a script, or was written into the keys by others.
     pub(super) fn token_of(&mut self, owner: &[u8]) -> Option<i64> {
         match self.state.shared() {
-            Some(shared) => shared.get(owner).map(|holder| holder.token),
+            Some(shared) => shared.get(owner).and_then(SharedHolder::given_token),
             None => self.state.token(),
         }
     }

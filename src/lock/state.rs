@@ -252,8 +252,8 @@ pub trait State {
 
     /// The only holder's fencing token; none if it has none, as after a script.
     fn token(&mut self) -> Option<i64>;
-    /// Gives the only holder, which has none, a fencing token.
-    fn set_token(&mut self, token: i64);
+    /// Gives a holder that has none a fencing token.
+    fn set_token(&mut self, owner: &[u8], token: i64);
     /// The greatest token that this lock may have had: given by this server run to any lock, or kept for
     /// this one; 0 if there is none. It keeps tokens growing where the clock has stepped back.
     fn last_token(&mut self) -> i64;
