@@ -1,15 +1,15 @@
-//! Those that hold a lock together: readers, or the users of a semaphore.
+//! The shared holders of a lock: readers, or the users of a semaphore.
 //!
 //! Each has a lease, a token and a session of its own. What a step asks for is found without walking:
-//! the lease that ends first, the session to be renewed first, the least limit, and the holders that a
-//! connection was opened for. Each change costs the logarithm of the number of holders.
+//! the lease that ends first, the session to be renewed first, the least limit, and the holders that rely on a
+//! connection. Each change costs the logarithm of the number of holders.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::clock::{Millis, Tick};
 use super::state::{Connection, Limit, Owner, Session};
 
-/// One of those that hold the lock together.
+/// One of the shared holders.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedHolder {
     /// How many holders it tolerates.
@@ -49,7 +49,7 @@ impl SharedHolder {
     }
 }
 
-/// Those that hold a lock together.
+/// The shared holders of a lock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SharedHolders {
     holders: BTreeMap<Owner, SharedHolder>,

@@ -94,7 +94,7 @@ impl Limit {
         if shown == 0 { Self::NONE } else { Self(shown) }
     }
 
-    /// Whether this many holders are tolerated.
+    /// Whether this number of holders is tolerated.
     #[must_use]
     pub fn tolerates(self, holders: usize) -> bool {
         u32::try_from(holders).is_ok_and(|holders| holders <= self.0)
