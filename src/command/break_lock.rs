@@ -7,7 +7,7 @@
 use std::ffi::CStr;
 
 use crate::error::Error;
-use crate::lock as rules;
+use crate::lock::TakeAway;
 use crate::server::docs::{Argument, Docs, KeyUse, Keys};
 use crate::server::{Args, Command, Ctx};
 use crate::waiting::step;
@@ -58,7 +58,7 @@ impl Command for Break {
         }
         let broken = step(ctx, lock, |step| {
             step.state.require_holders()?;
-            Ok(step.break_lock(&rules::Break {
+            Ok(step.break_lock(&TakeAway {
                 owner: owner.as_deref(),
                 force: force.is_some(),
             })?)

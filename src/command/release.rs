@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::ffi::CStr;
 
 use crate::error::Error;
-use crate::lock::{self, Given};
+use crate::lock::{GiveUp, Given};
 use crate::server::docs::{Argument, Docs, KeyUse, Keys};
 use crate::server::{Args, Command, Ctx};
 use crate::waiting::step;
@@ -55,7 +55,7 @@ impl Command for Release {
     fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<(), Error> {
         let request = parse(ctx, *arguments)?;
         permit(ctx, "fairlock.release", *arguments)?;
-        let release = lock::Release {
+        let release = GiveUp {
             owner: &request.owner,
             token: request.token,
             holds: request.holds,

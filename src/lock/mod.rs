@@ -57,7 +57,7 @@ pub use clock::{Heard, Millis, Now, Tick};
 pub use due::Due;
 pub use event::Event;
 pub use holders::{SharedHolder, SharedHolders};
-pub use release::{Break, Given, Release};
+pub use release::{GiveUp, Given, TakeAway};
 pub use state::{
     Connection, Holds, Limit, Owner, Presence, Refusal, Rules, Session, State, Ticket, Turn, Waiter,
 };
