@@ -53,7 +53,7 @@ pub enum Told {
     BehindHead,
     /// When the time of the waiter before it is over.
     BehindPrevious,
-    /// A newcomer as before; who asks again, when the lease is over (since 3.32.0).
+    /// A newcomer gets what it got before; a waiter that asks again, the end of the lease (since 3.32.0).
     Lease,
 }
 
@@ -119,7 +119,7 @@ impl<S: State> Step<'_, S> {
     }
 
     fn take_by_script(&mut self, call: &TryLock<'_>) {
-        // Whatever was bound to a connection here was lost without a word.
+        // A session that is still known here was lost without an event.
         self.end_session();
         self.state.set_holds(call.owner, 1);
         let end = self.now.after(call.lease);

@@ -40,7 +40,7 @@ impl<S: State> Step<'_, S> {
     /// Brings the lock to rest: afterwards its queue is empty, or the head cannot have the lock, or a polling
     /// head has its turn; and the head's score is true.
     ///
-    /// `asking` is the owner whose request is being decided. It is alive, whatever its deadline says,
+    /// `asking` is the owner whose request is being decided. It is alive even if its deadline has passed,
     /// and serves itself if it is the head, so settling stops there.
     pub(super) fn settle(&mut self, asking: Option<&[u8]>) {
         self.serve(asking);
@@ -262,7 +262,7 @@ impl<S: State> Step<'_, S> {
     pub(super) fn grant(&mut self, owner: &[u8], terms: Terms) -> i64 {
         let token = self.next_token();
         let lease_end = self.now.after(terms.lease);
-        // Whatever was bound to a connection here was lost without a word.
+        // A session that is still known here was lost without an event.
         self.end_session();
         if terms.limit.is_exclusive() {
             self.state.take(owner, token);

@@ -1,11 +1,11 @@
-//! Who is blocked: each client under its ticket, and by when its time is up.
+//! The blocked clients: each under its ticket, and when its wait times out.
 //!
 //! A client that asks for a held lock is blocked under a new ticket, by which the rules know it.
-//! It ends in one of three ways, and each of them forgets the ticket first, so that none of the
-//! others can follow: it is unblocked with an [`Outcome`]; its time is up; its connection closes.
+//! The wait ends in one of three ways: the client is unblocked with an [`Outcome`]; its time is up; its
+//! connection closes. Each of them forgets the ticket first, so that no other can follow.
 //!
-//! How long a client waits is counted here, by the steady clock: the server's own time-outs go by
-//! the wall clock and would come an hour late if that is set back by an hour.
+//! Time-outs are kept here, by the steady clock. The server's own time-outs go by the wall clock, and
+//! would come an hour late if that is set back by an hour.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
@@ -51,7 +51,7 @@ pub struct Client {
     pub handle: Handle<BlockedAcquire>,
     /// The lock that it waits for.
     pub lock: LockId,
-    /// For whom.
+    /// The owner that waits for it.
     pub owner: Owner,
     /// When its time is up, if ever.
     pub until: Option<Tick>,
@@ -171,7 +171,7 @@ impl Blocked {
         (until <= now).then_some(place)
     }
 
-    /// All of whom it is still open what they will be told.
+    /// All blocked clients that have no outcome yet.
     pub fn waiting(&self) -> Vec<(Ticket, LockId, Owner)> {
         let clients = self.by_ticket.iter();
         let waiting = clients.filter(|(_, client)| client.waits());

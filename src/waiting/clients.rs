@@ -1,7 +1,7 @@
-//! The blocked clients, from blocking to the one way in which each of them ends.
+//! Blocking a client, and the end of its wait: a reply, a time-out or a disconnect.
 //!
-//! Here is what the server calls when a client's reply is to be made, its time is up or its
-//! connection closes. Who is blocked, and the rule that each ends once, is in
+//! The server calls the functions here when it makes a client's reply, when the client's time is up, and when
+//! its connection closes. The blocked clients themselves, and the rule that each wait ends once, are in
 //! [`blocked`](super::blocked).
 //!
 //! At the end of an iteration the server makes the replies of unblocked clients, then writes them,
@@ -79,8 +79,8 @@ fn must_wait(ctx: &Ctx, ticket: Ticket) -> bool {
     ctx.is_handing_over() || (held_back && !is_here(ctx, &lock))
 }
 
-/// So many clients are let go at once because their time is up: the server has as much work with each
-/// as the module.
+/// The most clients that are timed out in one batch: the server has as much work with each as the
+/// module has.
 const TIMED_OUT_AT_ONCE: usize = 200;
 
 /// Ends the clients whose time was up at an instant of the steady clock: some of them, the rest in the next

@@ -83,12 +83,12 @@ impl Notes {
         self.closed.extend(closed);
     }
 
-    /// Somebody else has touched a lock's keys.
+    /// Notes that a lock's keys were touched from outside the module.
     pub fn touch(&mut self, lock: LockId, touch: Touch) {
         self.touched.entry(lock).or_default().add(touch);
     }
 
-    /// Somebody else has touched a key of a queue or of scores.
+    /// Notes that the key of a queue or of its scores was touched from outside the module.
     pub fn touch_queue_key(&mut self, db: i32, key: &[u8], touch: Touch) {
         let Some(of) = names::queue_of(key) else {
             return;
@@ -117,7 +117,7 @@ impl Notes {
         self.lined_up = locks;
     }
 
-    /// Somebody else has sent a wake-up.
+    /// Notes that another client has sent a wake-up.
     pub fn publish(&mut self, channel: &[u8]) {
         self.published.insert(Box::from(channel));
     }
@@ -127,7 +127,7 @@ impl Notes {
         self.delivered.push((connection, grant));
     }
 
-    /// The holder has asked again with ONCE: it knows now, on whatever connection, that it holds
+    /// Notes that the holder has asked again with ONCE, on any connection, and so knows that it holds
     /// the lock. A hand-off with this token is not taken back if its receiver is gone.
     pub fn holder_knows(&mut self, lock: LockId, token: i64) {
         self.known.insert((lock, token));
@@ -166,7 +166,7 @@ impl Notes {
             && self.lined_up.is_none()
     }
 
-    /// Whether somebody else has touched a lock's keys.
+    /// Whether the keys of any lock were touched from outside the module.
     pub fn has_touched(&self) -> bool {
         !self.touched.is_empty()
     }
@@ -181,7 +181,7 @@ impl Notes {
         self.lined_up.is_some()
     }
 
-    /// Whether somebody else has sent a wake-up on this channel since the last iteration.
+    /// Whether another client has sent a wake-up on this channel since the last iteration.
     pub fn is_published(&self, channel: &[u8]) -> bool {
         self.published.contains(channel)
     }
@@ -234,13 +234,13 @@ impl Notes {
         last
     }
 
-    /// Who has asked.
+    /// Takes the notes of waiters that have asked.
     pub fn take_asked(&mut self) -> Asked {
         std::mem::take(&mut self.asked)
     }
 
-    /// Some of the locks that were touched: those without a queue are soon seen to have none, so
-    /// the batch grows with the notes, and they cannot add up however fast somebody makes them.
+    /// Some of the locks that were touched. A lock without a queue costs little to check, so the batch grows
+    /// with the backlog, which stays bounded however fast other clients write.
     pub fn some_touched(&self) -> Vec<LockId> {
         let most = AT_ONCE.max(self.touched.len() / 8);
         self.touched.keys().take(most).cloned().collect()
@@ -301,7 +301,7 @@ impl Notes {
         }
     }
 
-    /// Forgets who was here: the server is a replica now.
+    /// Forgets the notes about waiters: the server is a replica now.
     pub fn forget_waiters(&mut self) {
         *self = Self {
             touched: std::mem::take(&mut self.touched),

@@ -143,7 +143,7 @@ pub fn undelivered(outcome: Outcome) {
     }
 }
 
-/// Wakes a waiter, unless somebody else just has.
+/// Wakes a waiter, unless another client has just done so.
 fn wake(ctx: &Ctx, scene: &Scene<'_>, owner: &[u8]) {
     let channel = scene.names.channel(owner);
     let sent = notes(|notes| notes.is_published(channel.as_slice()))

@@ -103,7 +103,7 @@ fn end_iteration(ctx: &Ctx, alarm: Option<Tick>, is_new: bool) {
     // What is overdue is looked at in the next iteration, at once.
     let wakes = alarm.map_or(own_job, |alarm| alarm.clamp(now, own_job));
     // Before 7.2 the server works out how long to sleep before it comes here: it may sleep past the alarm.
-    // Clients whose time is up, and who were left for the next iteration, wait for no timer.
+    // Clients whose time is up, and that were left for the next iteration, have no timer.
     if is_time_up(now) || (is_new && wakes < own_job) {
         events::hurry();
     }

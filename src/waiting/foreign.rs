@@ -26,7 +26,7 @@ use super::state::{arriving, followed, frozen, note, notes, sessions, stats, tab
 use super::stats::Stats;
 use super::touch::Touch;
 
-/// Somebody else has changed a key.
+/// The server reports that a key was changed from outside the module.
 pub fn key_changes(ctx: &Ctx, class: NotifyEvent, event: &[u8], key: &[u8]) {
     if class == NotifyEvent::EXPIRED {
         stats(|stats| stats.expired(ctx.db(), key));

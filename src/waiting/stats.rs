@@ -259,8 +259,8 @@ impl Stats {
         }
     }
 
-    /// Microseconds since this server made somebody the holder of a lock. `None` if it did not, or
-    /// if others have changed the lock since.
+    /// Microseconds since this server granted the lock to its holder. `None` if it did not, or
+    /// if the lock was changed from outside the module since.
     pub fn held_for(&self, db: i32, lock: &[u8], now: Now) -> Option<u64> {
         let since = self.held.get(&self.hash(db, lock))?;
         Some(now.steady.saturating_sub(*since))
@@ -285,15 +285,15 @@ impl Stats {
         }
     }
 
-    /// Somebody else has changed a key: if it was a lock acquired here, it is not known for how long
-    /// it was held.
+    /// A key was changed from outside the module. If it was a lock acquired here, how long it was held is
+    /// not known any more.
     pub fn taken_away(&mut self, db: i32, key: &[u8]) {
         if !self.held.is_empty() {
             self.held.remove(&self.hash(db, key));
         }
     }
 
-    /// Somebody else has changed whole databases.
+    /// Whole databases were changed from outside the module.
     pub fn forget_holders(&mut self) {
         self.held.clear();
     }

@@ -2,7 +2,7 @@
 //!
 //! A step reads the clocks once, opens the lock's keys together with what this server knows of its
 //! queue, lets the rules decide, has the effects carried out, and sets the timer for the next lock
-//! that is due. Who takes the step (a command, a timer, a connection that closes) it does not know.
+//! that is due. It does not depend on its caller: a command, a timer, or a connection that closes.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::thread;
