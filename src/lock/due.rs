@@ -1,4 +1,4 @@
-//! When a lock has to be looked at again, and whether it has to be at all.
+//! When a lock has to be looked at again, if ever.
 
 use super::clock::{Heard, Millis, Tick};
 use super::state::{Presence, State, Waiter};

@@ -81,8 +81,8 @@ impl<S: State> Step<'_, S> {
         }
     }
 
-    /// A waiter with this patience, at this 0-based position, has been served or has left: lessens the
-    /// scores of those behind it where scripts count on that.
+    /// A waiter with this patience, at this 0-based position, has been served or has left. Lowers the
+    /// scores of the waiters behind it if scripts rely on that.
     pub(super) fn lessen_behind(&mut self, index: usize, patience: Millis) {
         if patience > 0 && self.scripts_count() {
             self.state
@@ -113,9 +113,9 @@ impl<S: State> Step<'_, S> {
         });
     }
 
-    /// Rewrites the head's score if it is no longer ahead of now while the head lives: scripts stop at the
-    /// first live head, which protects all behind it. A head that may be dead protects them not for long;
-    /// then the score of the first waiter behind it that lives is kept ahead as well.
+    /// Rewrites the head's score if it is no longer ahead of now while the head lives. Scripts stop at the
+    /// first head whose score is ahead, which protects all waiters behind it. A head that may be dead does not
+    /// protect them for long; then the score of the first live waiter behind it is kept ahead as well.
     pub(super) fn refresh_head_score(&mut self) {
         for index in 0..=WOKEN_BEHIND {
             let Some((owner, waiter)) = self.state.waiter_at(index) else {
@@ -171,7 +171,7 @@ impl<S: State> Step<'_, S> {
                 continue;
             };
             if waiter.presence == Presence::Found {
-                // What is in its score only the script knows that wrote it.
+                // How the score was computed is known only to the script that wrote it.
                 before = before.max(waiter.score);
                 continue;
             }

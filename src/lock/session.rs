@@ -12,7 +12,7 @@ use super::state::{Connection, Holds, Owner, Session, State};
 use super::step::Step;
 
 impl Session {
-    /// How long a session waits between renewals: two may come too late before the lease ends.
+    /// The time between renewals: a third of the lease, so that two renewals may be missed.
     fn interval(&self) -> Millis {
         (self.lease / 3).max(1)
     }
@@ -184,7 +184,7 @@ impl<S: State> Step<'_, S> {
         owner.into_iter().collect()
     }
 
-    /// The holds are given up that an owner has by a connection.
+    /// Gives up the holds that an owner has by a connection.
     fn give_up(&mut self, owner: &[u8], connection: Connection) {
         let Some(mut session) = self.take_session(owner) else {
             return;

@@ -1,8 +1,8 @@
 //! Counting what happens, for INFO. Knows events and instants, and no lock's state.
 //!
-//! How long a lock is held is measured from when this server made someone its holder, so that
-//! instant is remembered for every lock held: 16 bytes each, under a hash of its name. Should two
-//! names have the same 64 bits, one duration is wrong.
+//! How long a lock is held is measured from the moment this server granted it, so that instant is
+//! remembered for every held lock: 16 bytes each, under a 64-bit hash of its name. If two names have the same
+//! hash, one duration is wrong.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
