@@ -2,7 +2,7 @@
 //!
 //! Takes the lock from its holders, or from one of them, for operators; the next waiter is served. Replies 1, or 0 if
 //! none held it. A hash that is no lock is refused, and so is one without an expiry unless FORCE is given: they may
-//! be somebody's data. O(log N) with N waiters.
+//! be application data. O(log N) with N waiters.
 
 use std::ffi::CStr;
 

@@ -74,7 +74,7 @@ impl Command for Release {
 /// Reads the arguments.
 ///
 /// # Errors
-/// Whatever is wrong with them.
+/// The error for the first argument that is refused.
 pub fn parse<'a>(caller: &impl Caller, arguments: impl Words<'a>) -> Result<Request<'a>, Error> {
     let mut cursor = Cursor::new(caller, arguments, "fairlock.release");
     let lock = cursor.lock()?;

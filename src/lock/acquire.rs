@@ -71,7 +71,7 @@ impl<S: State> Step<'_, S> {
                 acquired => Ok(acquired),
             },
             Holds::None => {
-                // Where somebody waits it was a lock when the first waiter came.
+                // Checked only for an empty queue: if there are waiters, it was checked when the first one joined.
                 if self.state.waiting() == 0 {
                     self.require_lock()?;
                 }
