@@ -20,12 +20,12 @@
 //! - [`acquire`], [`release`], [`leave`]: the steps of the commands;
 //! - [`scripts`]: the steps of Redisson's scripts.
 //!
-//! What the rules promise is tested in `tests/properties` (random steps) and in `tests/model` (all steps, in small
+//! What the rules promise is tested in `src/lock/tests/properties` (random steps) and in `src/lock/tests/model` (all steps, in small
 //! worlds).
 //!
 //! To add a step, write a method of [`Step`] in the file of its kind: it begins with `drop_ended`, and ends with
-//! `settle` if it could let the head have the lock. Then give it an action in `tests/model/action.rs` and in
-//! `tests/properties`, where the oracles say what the step may do. To add a way of waiting, add a [`Presence`], and
+//! `settle` if it could let the head have the lock. Then give it an action in `src/lock/tests/model/action.rs` and in
+//! `src/lock/tests/properties`, where the oracles say what the step may do. To add a way of waiting, add a [`Presence`], and
 //! follow the matches that no longer compile: they are the places where waiters of different kinds differ. What is
 //! remembered of a waiter or a holder beyond the keys is lost in a restart; say in `Waiter::found`, or where holders
 //! are read from the keys, what is assumed then.

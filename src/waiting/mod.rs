@@ -20,9 +20,7 @@
 //!
 //! What to change, to add
 //!
-//! - a command: a file in `command/` with its [`Command`](crate::server::Command), a line in `lib.rs`, in
-//!   `command/help.rs` and in the table of the README, a page in `docs/commands/`, a test file in
-//!   `tests/black_box/commands/`. If it changes a lock, its step is a method of `lock::Step`;
+//! - a command: see [`crate::command`];
 //! - a way of waiting: a `lock::Presence`, what makes it known here (as [`clients`] does for blocked and
 //!   [`scripts`] for Redisson's waiters), and its outcome in [`blocked`];
 //! - an effect: a `lock::Event`, and what is done about it in [`effects`] and counted in [`stats`].
