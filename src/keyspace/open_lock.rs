@@ -199,9 +199,9 @@ impl<'c> OpenLock<'c> {
         (!self.frozen).then_some(&self.tracked.line)
     }
 
-    /// Whether the queue and the deadlines look as this server left them, in length and, where the
-    /// lock is free, at the head. Key events tell of what others do; this is for what comes
-    /// without one.
+    /// Whether the queue and the scores look as this server left them, in length and, if the
+    /// lock is free, at the head. Key events report most changes from outside the module; this detects changes
+    /// without an event.
     fn queue_is_as_tracked(&mut self) -> bool {
         let length = self.tracked.line.len();
         let is_as_long = self.queue.len() == length && self.scores.len() == length;
