@@ -10,13 +10,13 @@
 //!   other work, where nothing may be written. They take a note ([`deferred`]), and the notes are dealt with when
 //!   the iteration ends.
 //!
-//! One hand-off, from top to bottom: `FAIRLOCK.RELEASE` runs `command::release`, which calls [`step()`]. That takes what
-//! is tracked of the lock out of the [`table`], opens its keys, and lets `lock::Step::release` decide: the holder's field
-//! goes, and the head of the queue becomes the holder, which the rules report as `Event::Granted`. The tracked
-//! state goes back into the table with the next due time, replicas and subscribers are told, and [`effects`]
-//! carries the events out: the blocked client gets an outcome. When the iteration ends, [`clients`] unblocks it,
-//! and the server writes its reply in this very iteration. If its connection turns out to be closed, the hand-off
-//! is taken back and goes on to the next waiter.
+//! One hand-off, from top to bottom: `FAIRLOCK.RELEASE` runs `command::release`, which calls [`step()`]. That takes
+//! what is tracked of the lock out of the [`table`], opens its keys, and lets `lock::Step::release` decide: the
+//! holder's field goes, and the head of the queue becomes the holder, which the rules report as `Event::Granted`.
+//! The tracked state goes back into the table with the next due time, replicas and subscribers are told, and
+//! [`effects`] carries the events out: the blocked client gets an outcome. When the iteration ends, [`clients`]
+//! unblocks it, and the server writes its reply in this very iteration. If its connection turns out to be closed,
+//! the hand-off is taken back and goes on to the next waiter.
 //!
 //! What to change, to add
 //!
