@@ -43,7 +43,7 @@ impl<'a> Words<'a> for &[&'a [u8]] {
     }
 }
 
-/// Whose arguments they are: what some of them mean depends on it.
+/// The caller of a command. The meaning of some arguments depends on it.
 pub trait Caller {
     /// It is a script or a function.
     fn in_script(&self) -> bool;
@@ -76,8 +76,8 @@ impl Caller for Ctx {
     }
 }
 
-/// The server has looked at the user's permission for the lock's key. Where the lock has its queue in common with
-/// another one, the user must be allowed to run the same command on that.
+/// The server has checked the user's permission for the lock's key. If the lock shares its queue with another
+/// lock, the user must be allowed to run the same command on that lock, too.
 ///
 /// # Errors
 /// [`Error::NoPermissionForTwin`].

@@ -1,8 +1,8 @@
-//! Where a listing of locks was cut short, as a word that the client sends to go on from there.
+//! The cursor of FAIRLOCK.LOCKS: a word that the client sends to continue a listing.
 //!
-//! It is the number of waiters and the name of the last lock that was listed. A search through many
-//! locks that the user may not read can end at one of those. Its name is not for that user, so such a place
-//! is kept here under a random word, for as long as not too many others have come since.
+//! The cursor is the number of waiters and the name of the last lock that was listed. A search through many
+//! locks can end at a lock that the user may not read. The user must not see its name, so such a place
+//! is kept here under a random word, until too many newer ones have come.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;

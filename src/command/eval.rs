@@ -77,7 +77,7 @@ impl Command for EvalSha {
     }
 }
 
-/// Runs a script, natively if that may be.
+/// Runs a script, natively if possible.
 ///
 /// # Errors
 /// [`Error::InsideStep`].

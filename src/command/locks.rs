@@ -111,7 +111,7 @@ struct Listing {
     more: Option<Vec<u8>>,
 }
 
-/// The busiest locks that the caller may read. One of whose keys holds something else is not shown.
+/// The locks with the most waiters that the caller may read. A lock with a key of another type is not shown.
 fn list(ctx: &Ctx, count: usize, after: Option<Busy>, now: Now) -> Listing {
     let db = ctx.db();
     // A caller without a connection is another module, which may do everything.
@@ -152,7 +152,7 @@ fn list(ctx: &Ctx, count: usize, after: Option<Busy>, now: Now) -> Listing {
 
 /// A lock, if the user may read it and all that its queue is shared with.
 fn view(ctx: &Ctx, user: Option<&Option<User>>, name: &[u8], now: Now) -> Option<LockView> {
-    // What is shown of a lock is in its queue, which another lock may have in common with it.
+    // The reply shows what is in the queue, which another lock may share.
     let twin = waiting::shares_queue_with(ctx, name);
     let may_read = user.is_none_or(|user| {
         let all = std::iter::once(name).chain(twin.as_deref());

@@ -1,5 +1,5 @@
-//! A lock's open keys as the state that the rules decide on. Every method does one thing to one or two keys,
-//! and what is tracked beside them follows.
+//! Implements the rules' [`State`] on a lock's open keys. Every method changes one or two keys,
+//! and updates what is tracked beside them.
 
 use std::ffi::CStr;
 
@@ -233,8 +233,8 @@ impl State for OpenLock<'_> {
         }
     }
 
-    /// Each by itself costs replicas a walk of the queue, so from some number on the list is
-    /// written anew, which costs everyone one walk in all. A row at the head costs none.
+    /// Removing waiters one by one costs replicas a walk of the queue for each. From some number on the list is
+    /// rewritten instead, which costs one walk in all. Waiters in a row at the head cost none.
     fn remove_all(&mut self, owners: &[Owner]) {
         self.is_head_known = false;
         let waiting = self.tracked.line.len();

@@ -11,8 +11,8 @@
 //! [`names`] derives the names, [`write`] changes one key at a time and says so to replicas,
 //! WATCH and subscribers, [`number`](mod@number) reads numbers. [`open_lock`] opens a lock's keys for one step, together
 //! with what this server [tracks](tracked) of it; [`lock_state`] makes that the [`crate::lock::State`] of the lock,
-//! [`shared`] adds the holders of a SHARED lock, [`repair`] mends what foreign writers left, and [`view`] reads
-//! without changing anything.
+//! [`shared`] adds the holders of a SHARED lock, [`repair`] repairs the queue after changes from outside the
+//! module, and [`view`] reads without changing anything.
 
 mod lock_state;
 pub mod names;

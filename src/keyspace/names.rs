@@ -9,11 +9,11 @@ use foldhash::fast::RandomState;
 
 use crate::server::{Str, string};
 
-/// How many locks' names are remembered, a power of two. The client that releases a lock has acquired it,
-/// most often a moment ago.
+/// How many locks' names are cached, a power of two. A lock is usually released shortly after it was
+/// acquired, so its names are still in the cache.
 const REMEMBERED: usize = 256;
 
-/// Longer names are not worth their memory.
+/// The longest name that is cached: longer ones are not worth their memory.
 const LONGEST_REMEMBERED: usize = 200;
 
 /// The names that are remembered, by their hashes.

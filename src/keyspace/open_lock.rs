@@ -1,4 +1,4 @@
-//! Opening a lock's keys for one step, and noticing what others did to them since the last.
+//! Opens a lock's keys for one step, and detects changes from outside the module since the last step.
 
 use crate::lock::{Event, Millis, Now, Owner, Refusal, Rules, State};
 use crate::server::{Access, Ctx, Key, Kind, Str, string};
@@ -97,7 +97,7 @@ pub(super) fn token_of(lock: &Key<'_>) -> Option<i64> {
 }
 
 impl<'c> OpenLock<'c> {
-    /// Opens the keys. What others did to the queue since is mended first.
+    /// Opens the keys. If the queue was changed from outside the module, it is repaired first.
     ///
     /// # Errors
     /// [`Unusable`] if the lock, queue or deadline key holds something else; nothing has been
@@ -119,7 +119,7 @@ impl<'c> OpenLock<'c> {
         let touched = matches!(state, QueueView::Touched | QueueView::TouchedByScript);
         let frozen = state == QueueView::Hidden;
         let lock = ctx.open(&names.lock, Access::Write);
-        // Most often there are no waiters: looking for a key that does not exist is cheaper by a read.
+        // Usually there are no waiters, and opening a key that does not exist is cheaper for reading.
         let access = if frozen || (tracked.line.is_empty() && !touched) {
             Access::Read
         } else {
@@ -199,9 +199,9 @@ impl<'c> OpenLock<'c> {
         (!self.frozen).then_some(&self.tracked.line)
     }
 
-    /// Whether the queue and the deadlines look as this server left them, in length and, where the
-    /// lock is free, at the head. Key events tell of what others do; this is for what comes
-    /// without one.
+    /// Whether the queue and the scores look as this server left them, in length and, if the
+    /// lock is free, at the head. Key events report most changes from outside the module; this detects changes
+    /// without an event.
     fn queue_is_as_tracked(&mut self) -> bool {
         let length = self.tracked.line.len();
         let is_as_long = self.queue.len() == length && self.scores.len() == length;

@@ -1,5 +1,5 @@
-//! Mending the queue after foreign writers: the list, the scores and what is known here are
-//! made to agree again, and no living waiter loses its place.
+//! Repairs the queue after changes from outside the module: the list, the scores and what is tracked are
+//! made to agree again, and no live waiter loses its place.
 
 use std::collections::{HashMap, HashSet};
 
@@ -45,8 +45,8 @@ pub fn repair(lock: &mut OpenLock<'_>, by_script: bool) {
     }
 }
 
-/// A polling waiter that has taken the lock by a script, which took it out of the queue, is not a
-/// lost one.
+/// A polling waiter that took the lock by a script was taken out of the queue by that script, so it is not
+/// restored.
 fn forget_holder(lock: &mut OpenLock<'_>, listed: &[Owner]) {
     let is_listed: HashSet<&Owner> = listed.iter().collect();
     let unlisted = lock.tracked.line.iter().filter(|(owner, waiter)| {

@@ -94,8 +94,7 @@ impl OpenLock<'_> {
         Ok(())
     }
 
-    /// If the lock's holders are not as this server left them, what the keys say and what is tracked are made to
-    /// agree.
+    /// If the lock's holders are not as this server left them, repairs the keys and what is tracked.
     pub(super) fn mend_shared_if_touched(&mut self) {
         let is_written = self.shared.as_ref().is_some_and(|key| !key.is_empty());
         let may_be = is_written || self.tracked.shared.is_some() && !self.frozen;
@@ -207,8 +206,8 @@ impl OpenLock<'_> {
         write::set_text(key, self.named.get(owner), &entry(holder));
     }
 
-    /// The shared-holders key outlives the lock's, so that a server without the module is not left with it for ever.
-    /// It need not be exact: twice as long spares most writes.
+    /// Sets an expiry on the shared-holders key, so that it does not stay for ever on a server without the module.
+    /// It outlives the lock's key and need not be exact: twice as long saves most writes.
     pub(super) fn keep_shared_key_until(&mut self, at: Millis) {
         let Some(key) = &mut self.shared else { return };
         if key.expires_at().is_none_or(|expires| expires < at) {

@@ -1,6 +1,6 @@
-//! Changing one key at a time, in all four places where a change shows: the key itself, the
-//! replicas and the append-only file (as the plain command with that effect), WATCH and
-//! client-side caches, and keyspace events.
+//! Changes one key at a time, in all four places where a change shows: the key itself; replicas and the
+//! append-only file (as the plain command with that effect); WATCH and client-side caches; keyspace
+//! events.
 
 use std::ffi::CStr;
 

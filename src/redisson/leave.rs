@@ -1,5 +1,5 @@
-//! The scripts by which a waiter leaves the queue. They differ in whose scores they lessen, and natively
-//! scores stay as they are.
+//! The scripts by which a waiter leaves the queue. As Lua they differ in which waiters' scores they lower; natively
+//! no score changes.
 
 use crate::keyspace::names;
 use crate::server::{Access, string};
@@ -22,8 +22,8 @@ impl Leave {
         call.argument(Self::OWNER)
     }
 
-    /// The lock whose queue the owner leaves: the script is not told. Where two locks have the queue
-    /// in common, it is that which is held.
+    /// The lock whose queue the owner leaves, which is not among the script's keys. If two locks share the queue,
+    /// it is the lock that is held.
     pub fn lock<'c>(call: &Call<'c>) -> Result<&'c [u8], LeftToLua> {
         let [plain, braced] = names::locks_of(call.key(0)?).ok_or(LeftToLua)?;
         let is_held = |lock: &[u8]| !call.ctx.open(&string(lock), Access::Read).is_empty();

@@ -56,8 +56,8 @@ unsafe fn alloc_with(alloc: impl Fn(usize) -> *mut c_void, layout: Layout) -> *m
     unsafe { alloc_far(alloc, layout) }
 }
 
-/// Alignments beyond [`ALIGNED`]: so much more memory that the alignment is in it, with a note of where
-/// the memory starts right before.
+/// Alignments beyond [`ALIGNED`]: allocates enough more memory to align within it, and notes where
+/// the memory starts right before the aligned part.
 #[cold]
 unsafe fn alloc_far(alloc: impl Fn(usize) -> *mut c_void, layout: Layout) -> *mut u8 {
     // A layout's size and alignment are small enough for their sum.
@@ -93,8 +93,8 @@ unsafe fn start_of(memory: *mut u8, layout: Layout) -> *mut c_void {
     unsafe { note_before(memory).read().cast() }
 }
 
-/// Whether the server's memory is aligned as it is taken to be. Not so if the server was built to keep
-/// sizes of its own in front of what it allocates.
+/// Whether the server's memory is aligned to `ALIGNED`. It is not if the server was built to store
+/// sizes in front of what it allocates.
 #[must_use]
 pub fn is_aligned() -> bool {
     // SAFETY: the memory is given back at once, and not used.

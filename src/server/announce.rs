@@ -16,7 +16,7 @@ use redis_module::NotifyEvent;
 use super::api::api;
 use super::{Ctx, Str, share};
 
-/// A key event that is still to be told.
+/// A key event that is still to be raised.
 struct Announcement {
     class: NotifyEvent,
     event: &'static CStr,
@@ -25,27 +25,27 @@ struct Announcement {
 
 thread_local! {
     static ANNOUNCEMENTS: RefCell<Vec<Announcement>> = const { RefCell::new(Vec::new()) };
-    /// The event that is being told now.
+    /// The name of the event that is being raised now.
     static TELLING: Cell<*const c_char> = const { Cell::new(null()) };
 }
 
-/// More room than this is given back.
+/// Capacity beyond this is freed.
 const ROOM: usize = 1024;
 
 impl Ctx {
-    /// Takes down a keyspace event of a class, to be told by [`Ctx::announce`].
+    /// Records a keyspace event of a class, to be raised by [`Ctx::announce`].
     pub fn notify(&self, class: NotifyEvent, event: &'static CStr, key: &Str) {
         let key = share(key);
         ANNOUNCEMENTS.with_borrow_mut(|all| all.push(Announcement { class, event, key }));
     }
 
-    /// Tells the events that were taken down. The database must be the one in which they happened, and
+    /// Raises the recorded events. The database must be the one in which they happened, and
     /// no key may be open.
     pub fn announce(&self) {
         self.tell_all(true);
     }
 
-    /// As [`Ctx::announce`], of what was changed outside a step: this module is told as well.
+    /// As [`Ctx::announce`], for changes outside a step: this module does not ignore the events as its own.
     pub fn announce_to_all(&self) {
         self.tell_all(false);
     }
@@ -71,7 +71,7 @@ impl Ctx {
     }
 }
 
-/// Whether an event that the server tells is the one that is being announced here.
+/// Whether an event from the server is the one that is being raised here.
 pub(super) fn is_own(event: *const c_char) -> bool {
     TELLING.get() == event
 }

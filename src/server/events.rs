@@ -1,5 +1,5 @@
-//! What the server tells the module about: iterations of the event loop, connections that close, keys
-//! that change, databases that are flushed or swapped, and its own role.
+//! The server's events: iterations of the event loop, connections that close, keys that change, databases
+//! that are flushed or swapped, and changes of the server's role.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -33,7 +33,7 @@ pub struct Events {
 
 thread_local! {
     static EVENTS: Cell<Option<Events>> = const { Cell::new(None) };
-    /// Whether the server tells of sorted sets.
+    /// Whether the module is subscribed to the events of sorted sets.
     static HEARS_SCORES: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -59,8 +59,8 @@ pub fn subscribe(ctx: &Ctx, events: Events) -> bool {
         && listen_to_keys(ctx, CLASSES)
 }
 
-/// Has the server tell of sorted sets as well from now on. A script of Redisson's rewrites the score of
-/// every waiter, so as long as only such scripts are at work, no client pays for the events.
+/// Subscribes to the events of sorted sets as well. Redisson's scripts rewrite the score of every waiter, so
+/// the module does without these events while only such scripts use locks.
 pub fn hear_scores(ctx: &Ctx) {
     if !HEARS_SCORES.replace(true) {
         HEARS_SCORES.set(listen_to_keys(ctx, NotifyEvent::ZSET));

@@ -17,8 +17,8 @@ pub struct Incoming {
 
 /// A function that sees every command.
 pub trait Filter {
-    /// Whether a command of this name is of interest: asked for each command of each client, so
-    /// this must take next to no time, and must not panic.
+    /// Whether a command of this name is of interest. Called for each command of each client, so
+    /// it must be very fast, and must not panic.
     fn concerns(name: &[u8]) -> bool;
     /// Looks at such a command.
     fn look(command: &mut Incoming);

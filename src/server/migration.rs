@@ -1,8 +1,8 @@
 //! Atomic slot migration (CLUSTER MIGRATESLOTS), which Valkey has from 9.0 on.
 //!
-//! Before a slot is a node's own, its keys are there already, hidden from clients: keys of another server,
-//! which make key events here. Valkey refuses such migrations unless all modules have declared that they
-//! can tell these keys from the server's own. It tells modules when a migration begins and how it ends.
+//! The keys of a slot arrive at the new node before it owns the slot. They are hidden from clients there, but
+//! raise key events. Valkey refuses such migrations unless all modules have declared that they
+//! can tell these keys from the server's own. It notifies modules when a migration begins and how it ends.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};

@@ -1,4 +1,4 @@
-//! The only room that says `unsafe`: safe wrappers of the server's module API.
+//! Safe wrappers of the server's module API: the only module with `unsafe`.
 //!
 //! `redis-module` brings strings, configuration and the module's entry; what its safe half lacks
 //! (lists, sorted sets, blocking with time-out and disconnect, replication without copies, the event

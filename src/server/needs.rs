@@ -1,4 +1,4 @@
-//! What the module needs of the server beside the module API: commands of its own.
+//! The server's commands that the module needs, beside the module API.
 
 use super::api::api;
 use super::{Ctx, string};
@@ -23,8 +23,8 @@ const COMMANDS: [&str; 14] = [
 ];
 
 impl Ctx {
-    /// The first command that the module needs and that rename-command has taken away: what the module
-    /// changes would then be lost at replicas and after a restart, without a word.
+    /// The first command that the module needs and that rename-command has removed. Without it the module's
+    /// changes would be lost at replicas and after a restart, without an error.
     #[must_use]
     pub fn missing_command(&self) -> Option<&'static str> {
         let mut commands = COMMANDS.into_iter();

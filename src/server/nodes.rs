@@ -1,10 +1,9 @@
 //! Which node of the cluster has which slots, and where clients reach it.
 //!
-//! The commands that tell (CLUSTER SLOTS, SHARDS and NODES) must not be asked from here: Valkey 8
-//! looks at the connection of the caller, and a timer that has none takes the server down. The
-//! module API tells where a node is, but not which slots it has. So the slots are read where every
-//! server keeps them, in its cluster configuration file, which it writes before it waits again
-//! after a change. That is also where names of hosts are.
+//! CLUSTER SLOTS, SHARDS and NODES must not be called from here: Valkey 8 uses the connection of the
+//! caller, and crashes if a timer, which has none, calls them. The module API gives a node's address, but
+//! not its slots. So the slots are read from the server's cluster configuration file, which it writes
+//! after each change before the event loop sleeps. The file also has the host names.
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int};

@@ -12,8 +12,8 @@ impl Ctx {
     }
 
     /// Whether writes are paused so that another server can take over: by FAILOVER, CLUSTER FAILOVER or
-    /// CLUSTER MIGRATESLOTS. Valkey tells what a pause is for, since 8.1; Redis tells of FAILOVER, and in a
-    /// cluster of nothing, so there any pause may be such a one. Not free.
+    /// CLUSTER MIGRATESLOTS. Valkey reports the purpose of a pause since 8.1. Redis reports FAILOVER only, and in a
+    /// cluster nothing, so any pause there may be for a failover. Not free.
     #[must_use]
     pub fn is_handing_over(&self) -> bool {
         if !self.writes_paused() {

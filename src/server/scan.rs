@@ -5,8 +5,8 @@ use std::ffi::c_void;
 use super::api::{api, raw};
 use super::{Ctx, Str, guard};
 
-/// A walk over the keys of all databases. It can be put down between its steps: keys that are
-/// there all the while are found at least once.
+/// A scan of the keys of all databases. It can be interrupted between its steps: keys that exist during
+/// the whole scan are found at least once.
 #[derive(Debug)]
 pub struct KeyScan {
     cursor: *mut raw::RedisModuleScanCursor,

@@ -3,8 +3,8 @@
 //! Valkey 8.1 and 9.0 report a key event to modules as the client whose command makes it, select the
 //! event's database for that client, and leave it there (valkey-io/valkey, pull request 4024). Where
 //! any module listens to key events, a client that moves or copies a key to another database would
-//! find itself in that database. Here it is put back. Other servers report as a client of their own,
-//! for which this makes no difference.
+//! find itself in that database. Here its database is restored. Other servers report key events as an internal
+//! client, for which this makes no difference.
 
 use std::cell::Cell;
 

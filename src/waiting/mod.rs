@@ -2,7 +2,7 @@
 //!
 //! Everything that changes a lock goes through [`step()`]. Who calls it, and when:
 //!
-//! - a command takes a step at once: it parses, asks for permission, and calls [`step()`] with what the rules shall do;
+//! - a command takes a step at once: it parses, checks permissions, and calls [`step()`] with the rule to apply;
 //! - an intercepted script does the same through [`scripts::step`];
 //! - a timer rings when the first lock or the first WAIT is due. It only wakes the event loop:
 //!   [`event_loop`] looks at the locks that are due, in the same iteration, after the sockets were read;
@@ -10,13 +10,13 @@
 //!   other work, where nothing may be written. They take a note ([`deferred`]), and the notes are dealt with when
 //!   the iteration ends.
 //!
-//! One hand-off, from top to bottom: `FAIRLOCK.RELEASE` runs `command::release`, which calls [`step()`]. That takes what is
-//! tracked of the lock out of the [`table`], opens its keys, and lets `lock::Step::release` decide: the holder's field
-//! goes, and the head of the queue becomes the holder, which the rules report as `Event::Granted`. The tracked
-//! state goes back into the table with the next due time, replicas and subscribers are told, and [`effects`]
-//! carries the events out: the blocked client gets an outcome. When the iteration ends, [`clients`] unblocks it,
-//! and the server writes its reply in this very iteration. If its connection turns out to be closed, the hand-off
-//! is taken back and goes on to the next waiter.
+//! One hand-off, from top to bottom: `FAIRLOCK.RELEASE` runs `command::release`, which calls [`step()`]. That takes
+//! what is tracked of the lock out of the [`table`], opens its keys, and lets `lock::Step::release` decide: the
+//! holder's field goes, and the head of the queue becomes the holder, which the rules report as `Event::Granted`.
+//! The tracked state goes back into the table with the next due time, replicas and subscribers are told, and
+//! [`effects`] carries the events out: the blocked client gets an outcome. When the iteration ends, [`clients`]
+//! unblocks it, and the server writes its reply in this very iteration. If its connection turns out to be closed,
+//! the hand-off is taken back and goes on to the next waiter.
 //!
 //! What to change, to add
 //!
@@ -175,7 +175,7 @@ pub fn busiest(db: i32, behind: Option<&Busy>, most: usize) -> Vec<Busy> {
 }
 
 /// Microseconds since this server made `owner` a holder of a lock. `None` if it did not, or if
-/// others have changed the lock since.
+/// the lock was changed from outside the module since.
 #[must_use]
 pub fn held_for(id: &LockId, owner: &[u8], now: Now) -> Option<u64> {
     if state::table(|table| table.is_shared(id)) {

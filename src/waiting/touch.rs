@@ -1,4 +1,4 @@
-//! How a lock's keys were touched by others, and what that says of its queue.
+//! How a lock's keys were touched from outside the module, and what that means for its queue.
 
 use crate::keyspace::QueueView;
 
@@ -43,7 +43,7 @@ impl Touch {
         self.loaded |= other.loaded;
     }
 
-    /// What is to be made of the queue.
+    /// How the next step is to treat the queue.
     pub fn state(self) -> QueueView {
         match self {
             Self {

@@ -1,7 +1,7 @@
-//! Looking at the locks whose keys others have touched: between commands, and after a script that
-//! runs as Lua although scripts are intercepted.
+//! Looks at the locks whose keys were touched from outside the module: between commands, and after a script
+//! that runs as Lua although scripts are intercepted.
 //!
-//! What is found in the keys decides, not what the event said: several commands may have run since.
+//! The keys as they are then decide, not the event: several commands may have run since.
 
 use crate::keyspace::{Names, names};
 use crate::server::{Ctx, in_cluster};
@@ -50,8 +50,8 @@ pub fn apply_polls(ctx: &Ctx) {
     }
 }
 
-/// Looks at some of the locks whose keys others have touched: as many as there is time for, and at most
-/// `AT_ONCE` that have a queue. Names without a queue are cheap.
+/// Looks at some of the locks whose keys were touched from outside the module: as many as there is time for, and
+/// at most `AT_ONCE` that have a queue. Names without a queue are cheap.
 pub fn look_at_touched(ctx: &Ctx, slice: Slice) {
     let mut looked = 0;
     for lock in notes(|notes| notes.some_touched()) {
@@ -66,7 +66,7 @@ pub fn look_at_touched(ctx: &Ctx, slice: Slice) {
     notes(Notes::shrink_touched);
 }
 
-/// Looks at a lock that others have touched. False if it has no queue.
+/// Looks at a lock that was touched from outside the module. False if it has no queue.
 fn look_at(ctx: &Ctx, lock: &LockId, touch: Touch) -> bool {
     if table(|table| table.is_tracked(lock)) {
         look(ctx, lock, touch.state());

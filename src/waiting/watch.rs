@@ -1,9 +1,8 @@
 //! Locks that only Redisson's scripts work on, as Lua.
 //!
-//! Their queue, scores and messages are left to the scripts, as on a server without the module. One
-//! thing is added. Where such a lock becomes free and no script publishes the head's wake-up (its lease ends,
-//! its key is deleted), the head is woken, once. To see that, the module looks at the keys and walks
-//! nothing.
+//! Their queue, scores and messages are left to the scripts, as on a server without the module. The module adds
+//! one thing: if such a lock becomes free and no script publishes the head's wake-up (the lease ends, the key
+//! is deleted), it wakes the head once. For that it looks at the keys, without walking the queue.
 //!
 //! A lock is watched from the first event of its queue on, until a FAIRLOCK command or an intercepted script
 //! concerns it. From then on the rules look after it, until only waiters of scripts are left.

@@ -46,8 +46,8 @@ pub enum Kind {
 
 /// An open key; closed when dropped.
 ///
-/// What is done to a key through one handle, another handle of the same key does not notice, and
-/// must not be used any more: code that changes a key keeps to one handle of it.
+/// A change through one handle invalidates all other handles of the same key, so code that changes a key
+/// must use a single handle.
 #[derive(Debug)]
 pub struct Key<'c> {
     /// Null where a key opened for reading does not exist; the server's functions accept that.
