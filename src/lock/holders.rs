@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::clock::{Millis, Tick};
+use super::clock::{Millis, Now, Tick};
 use super::state::{Connection, Limit, Owner, Session};
 
 /// One of the shared holders.
@@ -59,6 +59,8 @@ pub struct SharedHolders {
     limits: BTreeMap<Limit, usize>,
     /// By the time of the next renewal.
     renewals: BTreeSet<(Tick, Owner)>,
+    /// By the instant at which less than half of a session's lease is left.
+    halves: BTreeSet<(Millis, Owner)>,
     /// Which holders rely on each connection.
     bound: BTreeSet<(Connection, Owner)>,
 }
@@ -141,11 +143,16 @@ impl SharedHolders {
         self.renewals.first().map(|(at, _)| *at)
     }
 
-    /// A holder whose session is to be renewed by now.
+    /// A holder whose session is to be renewed: its time has come, or less than half of its lease is left, as where
+    /// the wall clock was set ahead.
     #[must_use]
-    pub fn due_for_renewal(&self, now: Tick) -> Option<Owner> {
-        let (at, owner) = self.renewals.first()?;
-        (*at <= now).then(|| Owner::clone(owner))
+    pub fn due_for_renewal(&self, now: Now) -> Option<Owner> {
+        let timed = self.renewals.first().filter(|(at, _)| *at <= now.tick());
+        let short = || self.halves.first().filter(|(at, _)| *at < now.millis());
+        timed
+            .map(|(_, owner)| owner)
+            .or_else(|| short().map(|(_, owner)| owner))
+            .map(Owner::clone)
     }
 
     /// The holders that rely on a connection.
@@ -170,14 +177,14 @@ impl SharedHolders {
         self.remove(&owner);
         self.ends.insert((holder.lease_end, Owner::clone(&owner)));
         *self.limits.entry(holder.limit).or_default() += 1;
-        self.index_session(&owner, holder.session.as_ref());
+        self.index_session(&owner, holder.session.as_ref(), holder.lease_end);
         self.holders.insert(owner, holder);
     }
 
     /// Takes a holder out.
     pub fn remove(&mut self, owner: &[u8]) -> Option<SharedHolder> {
         let (owner, holder) = self.holders.remove_entry(owner)?;
-        self.forget_session(&owner, holder.session.as_ref());
+        self.forget_session(&owner, holder.session.as_ref(), holder.lease_end);
         if let Some(count) = self.limits.get_mut(&holder.limit) {
             *count = count.saturating_sub(1);
             if *count == 0 {
@@ -196,24 +203,22 @@ impl SharedHolders {
 
     /// Sets the end of a holder's lease. If that cuts it short, its session is to be renewed at once.
     pub fn set_lease_end(&mut self, owner: &[u8], at: Millis) {
-        let Some((owner, _)) = self.holders.get_key_value(owner) else {
+        let Some((owner, holder)) = self.holders.get_key_value(owner) else {
             return;
         };
-        let owner = Owner::clone(owner);
-        let Some(holder) = self.holders.get_mut(&owner) else {
-            return;
-        };
-        if at < holder.lease_end
-            && let Some(session) = &mut holder.session
-        {
-            self.renewals
-                .remove(&(session.renew_at, Owner::clone(&owner)));
+        let (owner, before) = (Owner::clone(owner), holder.lease_end);
+        let mut session = self.take_session(&owner);
+        if let Some(session) = session.as_mut().filter(|_| at < before) {
             session.renew_at = 0;
-            self.renewals.insert((0, Owner::clone(&owner)));
         }
-        self.ends.remove(&(holder.lease_end, Owner::clone(&owner)));
-        holder.lease_end = at;
-        self.ends.insert((at, owner));
+        self.ends.remove(&(before, Owner::clone(&owner)));
+        self.ends.insert((at, Owner::clone(&owner)));
+        if let Some(holder) = self.holders.get_mut(&owner) {
+            holder.lease_end = at;
+        }
+        if let Some(session) = session {
+            self.put_session(session);
+        }
     }
 
     /// Gives a holder a fencing token.
@@ -225,37 +230,48 @@ impl SharedHolders {
 
     /// Takes a holder's session, to be changed and put back.
     pub fn take_session(&mut self, owner: &[u8]) -> Option<Session> {
-        let session = self.holders.get_mut(owner)?.session.take()?;
-        self.forget_session(&Owner::clone(&session.owner), Some(&session));
+        let holder = self.holders.get_mut(owner)?;
+        let (session, lease_end) = (holder.session.take()?, holder.lease_end);
+        self.forget_session(&Owner::clone(&session.owner), Some(&session), lease_end);
         Some(session)
     }
 
     /// Puts a session back.
     pub fn put_session(&mut self, session: Session) {
         let owner = Owner::clone(&session.owner);
-        if self.holders.contains_key(&owner) {
-            self.index_session(&owner, Some(&session));
-            if let Some(holder) = self.holders.get_mut(&owner) {
-                holder.session = Some(session);
-            }
+        let Some(lease_end) = self.holders.get(&owner).map(|holder| holder.lease_end) else {
+            return;
+        };
+        self.index_session(&owner, Some(&session), lease_end);
+        if let Some(holder) = self.holders.get_mut(&owner) {
+            holder.session = Some(session);
         }
     }
 
-    fn index_session(&mut self, owner: &Owner, session: Option<&Session>) {
+    fn index_session(&mut self, owner: &Owner, session: Option<&Session>, lease_end: Millis) {
         let Some(session) = session else { return };
         self.renewals
             .insert((session.renew_at, Owner::clone(owner)));
+        self.halves
+            .insert((half_left_at(session, lease_end), Owner::clone(owner)));
         for (connection, _) in &session.holders {
             self.bound.insert((*connection, Owner::clone(owner)));
         }
     }
 
-    fn forget_session(&mut self, owner: &Owner, session: Option<&Session>) {
+    fn forget_session(&mut self, owner: &Owner, session: Option<&Session>, lease_end: Millis) {
         let Some(session) = session else { return };
         self.renewals
             .remove(&(session.renew_at, Owner::clone(owner)));
+        self.halves
+            .remove(&(half_left_at(session, lease_end), Owner::clone(owner)));
         for (connection, _) in &session.holders {
             self.bound.remove(&(*connection, Owner::clone(owner)));
         }
     }
+}
+
+/// When half of a session's lease is left.
+fn half_left_at(session: &Session, lease_end: Millis) -> Millis {
+    lease_end.saturating_sub(session.lease - session.lease / 2)
 }

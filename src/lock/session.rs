@@ -224,7 +224,7 @@ impl<S: State> Step<'_, S> {
         while let Some(owner) = self
             .state
             .shared()
-            .and_then(|shared| shared.due_for_renewal(self.now.tick()))
+            .and_then(|shared| shared.due_for_renewal(self.now))
         {
             self.renew_session_of(&owner);
         }
