@@ -6,10 +6,12 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 
 ASAN = target/asan
 HOST = $$(rustc -vV | sed -n 's/^host: //p')
+# The packages of `make clients`.
+CLIENTS ?= python typescript java go rust
 MODULE = $${CARGO_TARGET_DIR:-target}/release/libfairlock.so
 
-.PHONY: help setup setup-tests build module companion run cluster test test-redisson test-matrix test-arm64 fingerprints check fmt \
-    lint picture properties model chaos soak fuzz fuzz-coverage test-asan test-valgrind \
+.PHONY: help setup setup-tests build module companion clients run cluster test test-redisson test-matrix test-arm64 fingerprints check fmt \
+    test-clients lint picture properties model chaos soak fuzz fuzz-coverage test-asan test-valgrind \
     bench bench-quick bench-build instructions
 
 help: ## List the targets
@@ -29,6 +31,9 @@ module: setup ## Build the module only
 companion: setup ## Build the companion only
 	cargo build --release --locked --package fairlock-cli
 
+clients: setup-tests ## Build the client packages as they would be published, into target/clients
+	@for language in $(CLIENTS); do scripts/clients/$$language build || exit 1; done
+
 run: module ## Start a server with the module, show it at work, keep it running (PORT=n to choose)
 	@scripts/demo/run "$(MODULE)" $(PORT)
 
@@ -40,6 +45,9 @@ test: setup-tests ## Formatting, lints, all tests
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	scripts/check-architecture
 	cargo test --locked --workspace --no-fail-fast
+
+test-clients: setup-tests ## The client packages: every row of their table, in every language, against real servers
+	cargo test --locked --test clients -- --test-threads=1
 
 test-redisson: setup-tests ## The tests with real clients, all releases of Redisson, long fleets
 	REDISSON_RELEASES=all cargo test --locked --test redisson

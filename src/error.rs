@@ -10,6 +10,9 @@ use crate::server::INTERNAL_ERROR;
 /// Longest owner, in bytes.
 pub const LONGEST_OWNER: usize = 256;
 
+/// Greatest limit of SHARED.
+pub const MOST_HOLDERS: i64 = 1_000_000;
+
 /// Why a command was refused. Nothing has changed then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
@@ -29,6 +32,10 @@ pub enum Error {
     Contradiction,
     /// A duration that is no whole number in range.
     Duration(&'static str),
+    /// WAIT with 0.
+    WaitForNothing,
+    /// SHARED's limit is no whole number in range.
+    HolderLimit,
     /// A token that is no whole number in range.
     Token,
     /// LIMIT's offset or count is no whole number in range.
@@ -98,30 +105,13 @@ impl fmt::Display for Error {
             Self::Contradiction => {
                 out.write_str("ERR syntax error: only one of WAIT, NOWAIT and ENQUEUE can be given")
             }
-            Self::Duration(option) => write!(
-                out,
-                "ERR {option} is not a whole number of milliseconds from 1 to {LONGEST}"
-            ),
-            Self::Token => write!(
-                out,
-                "ERR TOKEN is not a whole number from 1 to {}",
-                i64::MAX
-            ),
-            Self::Limit("count") => write!(
-                out,
-                "ERR LIMIT count is not a whole number from 0 to {}, or -1 for all",
-                i64::MAX
-            ),
-            Self::Limit(part) => write!(
-                out,
-                "ERR LIMIT {part} is not a whole number from 0 to {}",
-                i64::MAX
-            ),
-            Self::Count => write!(
-                out,
-                "ERR COUNT is not a whole number from 0 to {}, or -1 for all",
-                i64::MAX
-            ),
+            Self::Duration(option) => milliseconds(out, option, ""),
+            Self::WaitForNothing => milliseconds(out, "WAIT", ": to try once say NOWAIT"),
+            Self::HolderLimit => number(out, "SHARED limit", 1, MOST_HOLDERS, ""),
+            Self::Token => number(out, "TOKEN", 1, i64::MAX, ""),
+            Self::Limit("count") => number(out, "LIMIT count", 0, i64::MAX, ", or -1 for all"),
+            Self::Limit(part) => number(out, &format!("LIMIT {part}"), 0, i64::MAX, ""),
+            Self::Count => number(out, "COUNT", 0, i64::MAX, ", or -1 for all"),
             Self::After => out.write_str(
                 "ERR AFTER is not a cursor that FAIRLOCK.LOCKS has replied of late: begin without it",
             ),
@@ -180,6 +170,28 @@ impl fmt::Display for Error {
     }
 }
 
+/// An argument is no whole number in this range.
+fn number(
+    out: &mut fmt::Formatter<'_>,
+    argument: &str,
+    least: i64,
+    most: i64,
+    hint: &str,
+) -> fmt::Result {
+    write!(
+        out,
+        "ERR {argument} is not a whole number from {least} to {most}{hint}"
+    )
+}
+
+/// An argument is no duration in range.
+fn milliseconds(out: &mut fmt::Formatter<'_>, option: &str, hint: &str) -> fmt::Result {
+    write!(
+        out,
+        "ERR {option} is not a whole number of milliseconds from 1 to {LONGEST}{hint}"
+    )
+}
+
 /// What a blocked client is told when its lock is at another node now, as by the server itself.
 #[must_use]
 pub fn moved(slot: u16, node: &str) -> String {
@@ -188,7 +200,11 @@ pub fn moved(slot: u16, node: &str) -> String {
 
 fn refused(refusal: Refusal) -> &'static str {
     match refusal {
-        Refusal::NotHeld => "NOTHELD the owner does not hold the lock, or not by this token",
+        Refusal::NotHeld => "NOTHELD the owner does not hold the lock",
+        Refusal::OtherToken => "NOTHELD the owner holds the lock by another token",
+        Refusal::OtherLimit => {
+            "ERR the owner holds the lock SHARED with another limit: release it before asking anew"
+        }
         Refusal::QueueFull => "QUEUEFULL the lock has fairlock.max-waiters waiters",
         Refusal::NotALock => "NOTALOCK the key holds a hash that is no lock: it is left as it is",
         Refusal::NoLease => {

@@ -28,7 +28,9 @@ pub mod waiting;
 
 use redis_module::{Context, RedisString, Status};
 
-use command::{acquire, break_lock, cancel, eval, help, info, locks, queue, release, renew};
+use command::{
+    acquire, break_lock, cancel, eval, help, holders, info, locks, queue, release, renew,
+};
 use redisson::filter::Hooks;
 use server::command::register;
 use server::events::Events;
@@ -43,6 +45,7 @@ fn register_commands(ctx: &Ctx) -> bool {
         && register::<cancel::Cancel>(ctx)
         && register::<break_lock::Break>(ctx)
         && register::<queue::Queue>(ctx)
+        && register::<holders::Holders>(ctx)
         && register::<info::Info>(ctx)
         && register::<locks::Locks>(ctx)
         && register::<help::Help>(ctx)
@@ -80,7 +83,10 @@ const VERSION: i32 = 10_000 * number(env!("CARGO_PKG_VERSION_MAJOR"))
     + number(env!("CARGO_PKG_VERSION_PATCH"));
 
 /// A part of the version.
-#[expect(clippy::panic, reason = "what is no number does not compile")]
+#[expect(
+    clippy::panic,
+    reason = "a version that is not numeric fails the build"
+)]
 const fn number(part: &str) -> i32 {
     let Ok(number) = i32::from_str_radix(part, 10) else {
         panic!("a part of the version is no number")

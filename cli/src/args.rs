@@ -11,6 +11,9 @@ use clap::{Parser, ValueEnum};
 /// Longest duration that the server takes, in milliseconds.
 const LONGEST: u128 = 4_503_599_627_370_496;
 
+/// Most holders that the server takes for a limit.
+const MOST_HOLDERS: i64 = 1_000_000;
+
 const EXIT_CODES: &str = "\
 Exit codes:
   64   the command line is invalid
@@ -79,6 +82,12 @@ pub struct ExecArgs {
     /// as long as it takes.
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub wait: Option<Duration>,
+    /// Hold the lock together with others that ask so, as readers do. Without this option the command holds it alone.
+    #[arg(long)]
+    pub shared: bool,
+    /// Hold the lock together with others, at most this many at a time, 1 to 1000000.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=MOST_HOLDERS))]
+    pub limit: Option<u32>,
     /// How long the lock outlives a server that dies [default: the server's fairlock.lease].
     #[arg(long, value_name = "DURATION", value_parser = positive)]
     pub lease: Option<Duration>,
@@ -97,6 +106,14 @@ pub struct ExecArgs {
     /// The command and its arguments.
     #[arg(last = true, required = true, num_args = 1..)]
     pub command: Vec<OsString>,
+}
+
+impl ExecArgs {
+    /// Whether others may hold the lock at the same time.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        self.shared || self.limit.is_some()
+    }
 }
 
 /// What to do with the command if the lock is lost.
@@ -244,6 +261,23 @@ mod tests {
         assert_eq!(prom("a/b.prom"), Ok(PathBuf::from("a/b.prom")));
         for text in ["b", "b.txt", ".prom", "prom", "a.prom/b", ""] {
             assert!(prom(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_limit_is_what_the_server_takes() {
+        let limit = |limit: &str| {
+            let line = format!("fairlock exec k --limit {limit} -- true");
+            let args = Args::try_parse_from(line.split(' '));
+            args.map(|args| match args.command {
+                Subcommand::Exec(exec) => (exec.is_shared(), exec.limit),
+                _ => panic!("another subcommand"),
+            })
+        };
+        assert_eq!(limit("1").ok(), Some((true, Some(1))));
+        assert_eq!(limit("1000000").ok(), Some((true, Some(1_000_000))));
+        for text in ["0", "1000001", "-1", "two"] {
+            assert!(limit(text).is_err(), "{text}");
         }
     }
 

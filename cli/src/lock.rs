@@ -21,6 +21,10 @@ pub struct Lock {
     pub waiting: i64,
     /// The head of the queue.
     pub next: Option<Vec<u8>>,
+    /// Number of holders. Where there are several, `owner` is the first, and lease, token and session are its.
+    pub holders: i64,
+    /// How many holders all of them tolerate: 1 if the lock is held exclusively; 0 if any number, or none holds it.
+    pub limit: i64,
     /// Milliseconds since the holder got it; -1 if the server does not know. FAIRLOCK.INFO does
     /// not say it.
     pub held: i64,
@@ -44,11 +48,57 @@ impl Lock {
                 b"session" => lock.session = truth(value)?,
                 b"waiting" => lock.waiting = number(value)?,
                 b"next" => lock.next = bytes(value),
+                b"holders" => lock.holders = number(value)?,
+                b"limit" => lock.limit = number(value)?,
                 b"held" => lock.held = number(value)?,
                 _ => (),
             }
         }
         Some(lock)
+    }
+
+    /// Whether it is held SHARED, by several or by one that others may join.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        self.holders > 0 && self.limit != 1
+    }
+
+    /// What FAIRLOCK.HOLDERS says of one holder, as of a lock; nobody's if it is not among them.
+    #[must_use]
+    pub fn held_by(owner: &[u8], holders: &Value) -> Option<Self> {
+        let Value::Array(holders) = holders else {
+            return None;
+        };
+        for holder in holders {
+            let Value::Array(holder) = holder else {
+                return None;
+            };
+            let [
+                Value::BulkString(name),
+                holds,
+                lease,
+                token,
+                session,
+                limit,
+                ..,
+            ] = holder.as_slice()
+            else {
+                return None;
+            };
+            if name == owner {
+                return Some(Self {
+                    owner: Some(name.clone()),
+                    holds: number(holds)?,
+                    lease: number(lease)?,
+                    token: number(token),
+                    session: truth(session)?,
+                    limit: number(limit)?,
+                    holders: i64::try_from(holders.len()).unwrap_or(i64::MAX),
+                    ..Self::default()
+                });
+            }
+        }
+        Some(Self::default())
     }
 }
 
@@ -125,6 +175,8 @@ mod tests {
             (text("token"), Value::Nil),
             (text("waiting"), Value::Int(1)),
             (text("next"), text("b")),
+            (text("holders"), Value::Int(3)),
+            (text("limit"), Value::Int(5)),
             (text("held"), Value::Int(-1)),
             (text("of a later release"), Value::Int(1)),
         ];
@@ -142,8 +194,11 @@ mod tests {
             session: true,
             waiting: 1,
             next: Some(b"b".to_vec()),
+            holders: 3,
+            limit: 5,
             held: -1,
         };
+        assert!(expected.is_shared());
         let map = Value::Map(map);
         assert_eq!(Lock::read(&map).as_ref(), Some(&expected));
         assert_eq!(Lock::read(&Value::Array(flat)), Some(expected.clone()));
@@ -159,6 +214,46 @@ mod tests {
             let more = Some(b"0:k".to_vec());
             let locks = listing.locks.clone();
             assert_eq!(cut, Some(Listing { locks, more }));
+        }
+    }
+
+    #[test]
+    fn a_holder_is_found_among_others() {
+        let holder = |owner, token, session| {
+            let numbers = [Value::Int(2), Value::Int(900), token, session];
+            let words = std::iter::once(text(owner)).chain(numbers);
+            Value::Array(words.chain([Value::Int(5)]).collect())
+        };
+        let holders = Value::Array(vec![
+            holder("a", Value::Nil, Value::Int(0)),
+            holder("b", Value::Int(7), Value::Boolean(true)),
+        ]);
+        let expected = Lock {
+            owner: Some(b"b".to_vec()),
+            holds: 2,
+            lease: 900,
+            token: Some(7),
+            session: true,
+            holders: 2,
+            limit: 5,
+            ..Lock::default()
+        };
+        assert_eq!(Lock::held_by(b"b", &holders), Some(expected));
+        assert_eq!(Lock::held_by(b"c", &holders), Some(Lock::default()));
+        assert_eq!(Lock::held_by(b"c", &Value::Int(1)), None);
+        let odd = Value::Array(vec![Value::Array(vec![text("c"), Value::Int(1)])]);
+        assert_eq!(Lock::held_by(b"c", &odd), None);
+    }
+
+    #[test]
+    fn who_holds_it_alone_shares_it_with_nobody() {
+        for (holders, limit, shared) in [(0, 0, false), (1, 1, false), (1, 0, true), (2, 5, true)] {
+            let lock = Lock {
+                holders,
+                limit,
+                ..Lock::default()
+            };
+            assert_eq!(lock.is_shared(), shared, "{holders} {limit}");
         }
     }
 

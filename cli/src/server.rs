@@ -209,6 +209,13 @@ impl Sender {
         let reply = self.ask_for_long(command.arg(key)).await?;
         Lock::read(&reply).ok_or_else(|| Trouble::odd("FAIRLOCK.INFO", &self.target))
     }
+
+    /// What the server says of one of a lock's holders, however long it takes; nobody's lock if it is none.
+    pub async fn holder_for_long(&mut self, key: &[u8], owner: &[u8]) -> Result<Lock, Trouble> {
+        let mut command = redis::cmd("FAIRLOCK.HOLDERS");
+        let reply = self.ask_for_long(command.arg(key)).await?;
+        Lock::held_by(owner, &reply).ok_or_else(|| Trouble::odd("FAIRLOCK.HOLDERS", &self.target))
+    }
 }
 
 /// The servers that may know where a lock is: the one that was given, and those that it named.

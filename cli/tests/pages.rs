@@ -37,7 +37,12 @@ fn command_lines(page: &str) -> impl Iterator<Item = &str> {
 fn every_command_line_in_the_pages_is_understood() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut understood = 0;
-    for name in ["README.md", "docs/companion.md", "docs/recipes.md"] {
+    for name in [
+        "README.md",
+        "docs/companion.md",
+        "docs/recipes.md",
+        "docs/shared-locks.md",
+    ] {
         let page = fs::read_to_string(root.join(name)).expect("a page");
         for line in command_lines(&page) {
             if let Err(error) = Args::try_parse_from(words(line)) {

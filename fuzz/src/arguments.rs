@@ -26,10 +26,6 @@ impl Caller for Anybody {
     fn connection(&self) -> u64 {
         7
     }
-
-    fn may_use_twin(&self, _: &[u8], _: &'static str, _: &mut dyn Iterator<Item = &[u8]>) -> bool {
-        true
-    }
 }
 
 /// The first byte says which command it is and who calls it, the words come line by line.
@@ -78,14 +74,17 @@ fn check_acquire(caller: &Anybody, words: &[&[u8]]) {
     let parsed = acquire::parse(caller, words);
     if let Ok(request) = &parsed {
         assert!((1..=256).contains(&request.owner.len()));
-        assert!((1..=LONGEST).contains(&request.lease));
-        assert!((1..=LONGEST).contains(&request.patience));
+        for duration in [request.lease, request.patience].into_iter().flatten() {
+            assert!((1..=LONGEST).contains(&duration));
+        }
+        assert!(request.limit.shown() <= 1_000_000);
         let given = |option: &str| {
             let mut options = words[2..].iter();
             options.any(|word| word.eq_ignore_ascii_case(option.as_bytes()))
         };
         assert_eq!(request.session.is_some(), given("SESSION"));
         assert_eq!(request.once, given("ONCE"));
+        assert!(request.limit.is_exclusive() || given("SHARED"));
         match request.wait {
             acquire::Wait::Block(0) => assert!(!given("WAIT")),
             acquire::Wait::Block(time) => assert!(given("WAIT") && time <= LONGEST),
@@ -94,6 +93,7 @@ fn check_acquire(caller: &Anybody, words: &[&[u8]]) {
         }
     }
     let options: &[Rule] = &[
+        ("SHARED", &[]),
         ("LEASE", &[DURATION]),
         ("WAIT", &[DURATION]),
         ("NOWAIT", &[]),
@@ -157,12 +157,24 @@ fn is_right(caller: &Anybody, words: &[&[u8]], has_owner: bool, options: &[Rule]
         if others.len() < ranges.len() || (*name == "SESSION" && caller.in_script) {
             return false;
         }
-        let (values, others) = others.split_at(ranges.len());
+        let (values, mut others) = others.split_at(ranges.len());
         let fit = |(value, range): (&&[u8], &std::ops::RangeInclusive<i128>)| {
             plain(value).is_some_and(|value| range.contains(&value))
         };
         if !values.iter().zip(*ranges).all(fit) {
             return false;
+        }
+        if *name == "SHARED"
+            && let Some((limit, behind)) = others.split_first()
+            && limit
+                .first()
+                .is_some_and(|first| b"0123456789+-.".contains(first))
+        {
+            // The limit may be left out.
+            if !plain(limit).is_some_and(|limit| (1..=1_000_000).contains(&limit)) {
+                return false;
+            }
+            others = behind;
         }
         seen.push(if ["WAIT", "NOWAIT", "ENQUEUE"].contains(name) {
             "how to wait"

@@ -1,4 +1,4 @@
 pub use fairlock::lock::*;
 
-#[path = "../../src/lock/properties/mod.rs"]
+#[path = "../../src/lock/tests/properties/mod.rs"]
 pub mod properties;

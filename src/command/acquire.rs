@@ -1,11 +1,14 @@
-//! `FAIRLOCK.ACQUIRE key owner [LEASE ms] [WAIT ms | NOWAIT | ENQUEUE] [PATIENCE ms] [SESSION] [ONCE]`
+//! `FAIRLOCK.ACQUIRE key owner [SHARED [limit]] [LEASE ms] [WAIT ms | NOWAIT | ENQUEUE] [PATIENCE ms] [SESSION] [ONCE]`
 //!
 //! Takes the lock, or waits in its queue. Replies the fencing token (integer > 0) once `owner`
 //! holds the lock; nil when it could not have it in time; with ENQUEUE the array
 //! `[position, retry-after]` instead of waiting. O(log N) with N waiters.
 //!
+//! With SHARED the owner may hold the lock together with other SHARED owners, with a limit only as long as there are
+//! at most that many holders. O(log H) more with H holders.
+//!
 //! The holder asking again adds one to its hold count (with ONCE it does not), gets a fresh lease
-//! and the same token. With SESSION the lock lives as long as this connection: the server renews
+//! and the same token; without LEASE its lease is not made shorter. With SESSION the lock lives as long as this connection: the server renews
 //! the lease and frees the lock when the connection closes. Where the client may not block (MULTI,
 //! scripts) it tries once.
 
@@ -15,13 +18,13 @@ use std::ffi::CStr;
 use crate::config;
 use crate::error::Error;
 use crate::fault;
-use crate::keyspace::Stored;
-use crate::lock::{Ask, Connection, Holds, Millis, Now, Place, Rules, State, Ticket, Way, rules};
+use crate::keyspace::OpenLock;
+use crate::lock::{Ask, Connection, Holds, Limit, Millis, Place, State, Step, WaitMode};
 use crate::server::docs::{Argument, Docs, KeyUse, Keys};
 use crate::server::{Args, Command, Ctx};
-use crate::waiting::{self, Outcome, step};
+use crate::waiting::{self, step};
 
-use super::args::{Caller, Cursor, Words, is, once};
+use super::args::{Caller, Cursor, Words, is, once, permit};
 
 /// The command.
 #[derive(Debug)]
@@ -45,10 +48,12 @@ pub struct Request<'a> {
     pub lock: &'a [u8],
     /// Who shall hold it.
     pub owner: Cow<'a, [u8]>,
-    /// LEASE, or what is configured.
-    pub lease: Millis,
-    /// PATIENCE, or what is configured.
-    pub patience: Millis,
+    /// LEASE.
+    pub lease: Option<Millis>,
+    /// SHARED, and its limit.
+    pub limit: Limit,
+    /// PATIENCE.
+    pub patience: Option<Millis>,
     /// WAIT, NOWAIT or ENQUEUE; blocking without limit if none of them is given.
     pub wait: Wait,
     /// ONCE.
@@ -62,26 +67,41 @@ impl Command for Acquire {
     const FLAGS: &'static CStr = c"write deny-oom fast blocking";
     const DOCS: Docs = Docs {
         summary: c"Takes a fair lock, or waits in its queue.",
-        complexity: c"O(log(N)) with N the number of waiters",
+        complexity: c"O(log(N)) with N the number of waiters and holders",
         since: c"0.1.0",
         arity: -3,
         keys: Some(Keys::First(KeyUse::Update)),
         arguments: &[
             Argument::key(c"key"),
             Argument::text(c"owner"),
-            Argument::number(c"lease").after(c"LEASE").optional(),
+            Argument::block(
+                c"shared",
+                &[
+                    Argument::keyword(c"shared", c"SHARED"),
+                    Argument::number(c"limit").optional(),
+                ],
+            )
+            .optional(),
+            Argument::number(c"milliseconds").after(c"LEASE").optional(),
             Argument::one_of(
                 c"way",
                 &[
-                    Argument::number(c"wait").after(c"WAIT"),
+                    Argument::number(c"milliseconds").after(c"WAIT"),
                     Argument::keyword(c"nowait", c"NOWAIT"),
                     Argument::keyword(c"enqueue", c"ENQUEUE"),
                 ],
             )
             .optional(),
-            Argument::number(c"patience").after(c"PATIENCE").optional(),
+            Argument::number(c"milliseconds")
+                .after(c"PATIENCE")
+                .optional(),
             Argument::keyword(c"session", c"SESSION").optional(),
             Argument::keyword(c"once", c"ONCE").optional(),
+        ],
+        reply: &[
+            "Replies the fencing token, nil if not in time, or with ENQUEUE [position, retry-after].",
+            "owner '*' is this connection. SHARED: together with other SHARED owners, at most limit of them.",
+            "SESSION: the lock lives as long as this connection. ONCE: the holder asking again adds no hold.",
         ],
     };
     const CATEGORIES: &'static CStr = c"write fast blocking";
@@ -89,9 +109,10 @@ impl Command for Acquire {
 
     fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<(), Error> {
         let request = parse(ctx, *arguments)?;
-        let answer = step(ctx, request.lock, |state, rules, now| {
-            state.learn_name(arguments.string(1));
-            request.decide(ctx, state, rules, now)
+        permit(ctx, "fairlock.acquire", *arguments)?;
+        let answer = step(ctx, request.lock, |step| {
+            step.state.learn_name(arguments.string(1));
+            request.decide(ctx, step)
         })?;
         match answer {
             Answer::Token(token) => ctx.reply_integer(token),
@@ -102,7 +123,6 @@ impl Command for Acquire {
                 ctx.reply_integer(i64::try_from(place.retry_after).unwrap_or(i64::MAX));
             }
             Answer::Later => (),
-            Answer::Refused(ticket, error) => waiting::unblock(ticket, Outcome::Refused(error)),
         }
         Ok(())
     }
@@ -115,8 +135,6 @@ enum Answer {
     Place(Place),
     /// The client is blocked.
     Later,
-    /// The client is blocked, and is to be told why it cannot wait.
-    Refused(Ticket, Error),
 }
 
 /// Reads the arguments.
@@ -128,7 +146,7 @@ pub fn parse<'a>(caller: &impl Caller, arguments: impl Words<'a>) -> Result<Requ
     let lock = cursor.lock()?;
     let owner = cursor.owner()?;
     let (mut lease, mut patience, mut wait) = (None, None, None);
-    let (mut hold_once, mut session) = (None, None);
+    let (mut hold_once, mut session, mut limit) = (None, None, None);
     while let Some(option) = cursor.next() {
         if is(option, "LEASE") {
             once(&mut lease, "LEASE", cursor.duration("LEASE")?)?;
@@ -138,94 +156,116 @@ pub fn parse<'a>(caller: &impl Caller, arguments: impl Words<'a>) -> Result<Requ
             once(&mut hold_once, "ONCE", true)?;
         } else if is(option, "SESSION") {
             once(&mut session, "SESSION", cursor.session()?)?;
+        } else if is(option, "SHARED") {
+            once(&mut limit, "SHARED", cursor.limit_of_holders()?)?;
         } else {
-            let asked = if is(option, "WAIT") {
-                Wait::Block(cursor.duration("WAIT")?)
-            } else if is(option, "NOWAIT") {
-                Wait::Never
-            } else if is(option, "ENQUEUE") {
-                Wait::Enqueue
-            } else {
-                return Err(Error::UnknownOption(
-                    "LEASE, WAIT, NOWAIT, ENQUEUE, PATIENCE, SESSION or ONCE",
-                ));
-            };
-            if wait.replace(asked).is_some() {
-                return Err(Error::Contradiction);
-            }
+            let (keyword, asked) = way(&mut cursor, option)?;
+            choose(&mut wait, keyword, asked)?;
         }
     }
+    let wait = wait.map_or(Wait::Block(0), |(_, wait)| wait);
     Ok(Request {
         lock,
         owner,
-        lease: lease.unwrap_or_else(|| config::LEASE.get()),
-        patience: patience.unwrap_or_else(|| config::PATIENCE.get()),
-        wait: wait.unwrap_or(Wait::Block(0)),
+        lease,
+        limit: limit.unwrap_or(Limit::EXCLUSIVE),
+        patience,
+        wait,
         once: hold_once.unwrap_or(false),
         session,
     })
+}
+
+/// One of the options that say how to wait.
+fn way<'a, C: Caller, W: Words<'a>>(
+    cursor: &mut Cursor<'_, C, W>,
+    option: &[u8],
+) -> Result<(&'static str, Wait), Error> {
+    if is(option, "WAIT") {
+        Ok(("WAIT", Wait::Block(cursor.wait()?)))
+    } else if is(option, "NOWAIT") {
+        Ok(("NOWAIT", Wait::Never))
+    } else if is(option, "ENQUEUE") {
+        Ok(("ENQUEUE", Wait::Enqueue))
+    } else {
+        Err(Error::UnknownOption(
+            "SHARED, LEASE, WAIT, NOWAIT, ENQUEUE, PATIENCE, SESSION or ONCE",
+        ))
+    }
+}
+
+/// One of several ways may be chosen, and once.
+fn choose(
+    chosen: &mut Option<(&'static str, Wait)>,
+    keyword: &'static str,
+    wait: Wait,
+) -> Result<(), Error> {
+    match chosen.replace((keyword, wait)) {
+        None => Ok(()),
+        Some((before, _)) if before == keyword => Err(Error::Twice(keyword)),
+        Some(_) => Err(Error::Contradiction),
+    }
 }
 
 impl Request<'_> {
     fn ask(&self) -> Ask<'_> {
         Ask {
             owner: &self.owner,
-            lease: self.lease,
-            patience: self.patience,
+            lease: self.lease.unwrap_or_else(|| config::LEASE.get()),
+            keeps_longer_lease: self.lease.is_none(),
+            patience: self.patience.unwrap_or_else(|| config::PATIENCE.get()),
             once: self.once,
             session: self.session,
+            limit: self.limit,
         }
     }
 
     /// Takes the lock, or waits as was asked.
-    fn decide(
-        &self,
-        ctx: &Ctx,
-        state: &mut Stored<'_>,
-        rules: &Rules,
-        now: Now,
-    ) -> Result<Answer, Error> {
+    fn decide(&self, ctx: &Ctx, step: &mut Step<'_, OpenLock<'_>>) -> Result<Answer, Error> {
         let ask = self.ask();
-        if let Err(moving) = state.require_queue()
-            && state.holds(&self.owner) == Holds::None
+        step.state.require_holders()?;
+        if !self.limit.is_exclusive() {
+            step.state.expect_shared().map_err(|_| Error::WrongType)?;
+        }
+        if let Err(moving) = step.state.require_queue()
+            && step.state.holds(&self.owner) == Holds::None
         {
             return Err(moving.into());
         }
-        if let Some(acquired) = rules::acquire(state, &ask, rules, now)? {
+        if let Some(acquired) = step.acquire(&ask)? {
             return Ok(Answer::Token(acquired.token));
         }
         match self.wait {
             Wait::Never => Ok(Answer::Nil),
             Wait::Enqueue => {
+                step.require_room(&self.owner)?;
                 fault::point("before-joining", &self.owner);
-                let place = rules::join(state, &ask, Way::Polling, rules, now)?;
+                let place = step.join(&ask, WaitMode::Polling);
                 fault::point("after-joining", &self.owner);
                 Ok(Answer::Place(place))
             }
             Wait::Block(_) if ctx.flags().deny_blocking() => Ok(Answer::Nil),
-            Wait::Block(timeout) => self.block(ctx, timeout, state, rules, now),
+            Wait::Block(timeout) => {
+                step.require_room(&self.owner)?;
+                self.block(ctx, timeout, &ask, step)
+            }
         }
     }
 
-    /// Blocks the client and puts it in the queue. From here on it is told everything, refusals
-    /// too, as a blocked client.
+    /// Blocks the client and puts it in the queue. From here on it is told everything as a blocked client.
     fn block(
         &self,
         ctx: &Ctx,
         timeout: Millis,
-        state: &mut Stored<'_>,
-        rules: &Rules,
-        now: Now,
+        ask: &Ask<'_>,
+        step: &mut Step<'_, OpenLock<'_>>,
     ) -> Result<Answer, Error> {
         let id = waiting::lock_id(ctx.db(), self.lock);
-        let ticket = waiting::block(ctx, id, &self.owner, timeout, now);
+        let ticket = waiting::block(ctx, id, &self.owner, timeout, step.now);
         let ticket = ticket.ok_or(Error::CannotBlock)?;
         fault::point("before-joining", &self.owner);
-        let joined = rules::join(state, &self.ask(), Way::Blocked(ticket), rules, now);
+        step.join(ask, WaitMode::Blocked(ticket));
         fault::point("after-joining", &self.owner);
-        Ok(match joined {
-            Ok(_) => Answer::Later,
-            Err(refusal) => Answer::Refused(ticket, refusal.into()),
-        })
+        Ok(Answer::Later)
     }
 }

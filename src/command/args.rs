@@ -6,10 +6,10 @@
 use std::borrow::Cow;
 
 use crate::config::LONGEST;
-use crate::error::{Error, LONGEST_OWNER};
+use crate::error::{Error, LONGEST_OWNER, MOST_HOLDERS};
 use crate::keyspace::names::one_slot;
-use crate::keyspace::stored::number;
-use crate::lock::{Connection, Millis};
+use crate::keyspace::number::number;
+use crate::lock::{Connection, Limit, Millis};
 use crate::server::{Args, Ctx, Str, in_cluster, string};
 use crate::waiting;
 
@@ -25,7 +25,7 @@ thread_local! {
     static RUN: String = run_id();
 }
 
-/// A command's arguments, whoever keeps them.
+/// A command's arguments, wherever they are kept.
 pub trait Words<'a>: Copy {
     /// The bytes of an argument.
     fn get(self, index: usize) -> Option<&'a [u8]>;
@@ -55,14 +55,6 @@ pub trait Caller {
     fn in_cluster(&self) -> bool;
     /// Its connection.
     fn connection(&self) -> Connection;
-    /// Whether it could run the command, with these further arguments, on the lock that has its
-    /// queue in common with this one; true if there is none.
-    fn may_use_twin(
-        &self,
-        lock: &[u8],
-        command: &'static str,
-        others: &mut dyn Iterator<Item = &[u8]>,
-    ) -> bool;
 }
 
 impl Caller for Ctx {
@@ -82,20 +74,26 @@ impl Caller for Ctx {
     fn connection(&self) -> Connection {
         self.client_id()
     }
+}
 
-    fn may_use_twin(
-        &self,
-        lock: &[u8],
-        command: &'static str,
-        others: &mut dyn Iterator<Item = &[u8]>,
-    ) -> bool {
-        waiting::shares_queue_with(self, lock).is_none_or(|twin| {
-            let arguments: Vec<Str> = std::iter::once(string(&twin))
-                .chain(others.map(string))
-                .collect();
-            self.may_run(command, &arguments)
-        })
-    }
+/// The server has looked at the user's permission for the lock's key. Where the lock has its queue in common with
+/// another one, the user must be allowed to run the same command on that.
+///
+/// # Errors
+/// [`Error::NoPermissionForTwin`].
+pub(super) fn permit(ctx: &Ctx, command: &'static str, arguments: Args<'_>) -> Result<(), Error> {
+    let Some(twin) = arguments
+        .get(0)
+        .and_then(|lock| waiting::shares_queue_with(ctx, lock))
+    else {
+        return Ok(());
+    };
+    let others = (1..).map_while(|index| arguments.get(index));
+    let words: Vec<Str> = std::iter::once(string(&twin))
+        .chain(others.map(string))
+        .collect();
+    let may = ctx.may_run(command, &words);
+    may.then_some(()).ok_or(Error::NoPermissionForTwin)
 }
 
 /// A position in a command's arguments.
@@ -129,21 +127,14 @@ impl<'c, 'a, C: Caller, W: Words<'a>> Cursor<'c, C, W> {
         self.next().ok_or(Error::Arity(self.command))
     }
 
-    /// The lock's key. The server has looked at the user's permission for it; where the lock has
-    /// its queue in common with another one, that one's is wanted too.
+    /// The lock's key. In a cluster all keys of the lock must be in its slot.
     pub fn lock(&mut self) -> Result<&'a [u8], Error> {
         let key = self.require()?;
         let unbraced = || !key.is_empty() && !key.contains(&b'{') && !key.contains(&b'}');
         if self.caller.in_cluster() && !unbraced() && !one_slot(key) {
             return Err(Error::CrossSlot);
         }
-        let arguments = self.arguments;
-        let mut others = (1..).map_while(|index| arguments.get(index));
-        if self.caller.may_use_twin(key, self.command, &mut others) {
-            Ok(key)
-        } else {
-            Err(Error::NoPermissionForTwin)
-        }
+        Ok(key)
     }
 
     /// The owner; `*` is the calling connection's own identity.
@@ -164,6 +155,14 @@ impl<'c, 'a, C: Caller, W: Words<'a>> Cursor<'c, C, W> {
         Ok(Cow::Borrowed(owner))
     }
 
+    /// The value of an option that is an owner.
+    pub fn owner_after(&mut self, option: &'static str) -> Result<Cow<'a, [u8]>, Error> {
+        if self.peek().is_none() {
+            return Err(Error::NoValue(option));
+        }
+        self.owner()
+    }
+
     /// The connection that a session is to be bound to: the calling one.
     pub fn session(&self) -> Result<Connection, Error> {
         if self.caller.in_script() {
@@ -182,6 +181,31 @@ impl<'c, 'a, C: Caller, W: Words<'a>> Cursor<'c, C, W> {
         value
             .and_then(|value| Millis::try_from(value).ok())
             .ok_or(Error::Duration(option))
+    }
+
+    /// The value of WAIT: a duration. For none there is NOWAIT.
+    pub fn wait(&mut self) -> Result<Millis, Error> {
+        let value = self.peek().and_then(number);
+        if value == Some(0) {
+            return Err(Error::WaitForNothing);
+        }
+        self.duration("WAIT")
+    }
+
+    /// The limit of SHARED, if a number follows.
+    pub fn limit_of_holders(&mut self) -> Result<Limit, Error> {
+        let Some(value) = self.peek().filter(|word| looks_like_a_number(word)) else {
+            return Ok(Limit::NONE);
+        };
+        let _ = self.next();
+        let limit = number(value).filter(|limit| (1..=MOST_HOLDERS).contains(limit));
+        let limit = limit.and_then(|limit| u32::try_from(limit).ok());
+        limit.map(Limit::of).ok_or(Error::HolderLimit)
+    }
+
+    /// The next argument, which stays the next.
+    fn peek(&self) -> Option<&'a [u8]> {
+        self.arguments.get(self.next)
     }
 
     /// The value of TOKEN.
@@ -230,6 +254,12 @@ pub(super) fn once<T>(place: &mut Option<T>, option: &'static str, value: T) -> 
 /// Whether an argument is this keyword, in any case.
 pub(super) fn is(argument: &[u8], keyword: &str) -> bool {
     argument.eq_ignore_ascii_case(keyword.as_bytes())
+}
+
+/// Whether a word is meant as a number: no keyword begins like one.
+fn looks_like_a_number(word: &[u8]) -> bool {
+    let first = word.first();
+    first.is_some_and(|first| first.is_ascii_digit() || matches!(first, b'-' | b'+' | b'.'))
 }
 
 /// A number of things, -1 for all.

@@ -6,12 +6,11 @@
 use std::ffi::CStr;
 
 use crate::error::Error;
-use crate::lock::rules;
 use crate::server::docs::{Argument, Docs, KeyUse, Keys};
 use crate::server::{Args, Command, Ctx};
 use crate::waiting::step;
 
-use super::args::Cursor;
+use super::args::{Cursor, permit};
 
 /// The command.
 #[derive(Debug)]
@@ -27,6 +26,7 @@ impl Command for Cancel {
         arity: 3,
         keys: Some(Keys::First(KeyUse::Update)),
         arguments: &[Argument::key(c"key"), Argument::text(c"owner")],
+        reply: &["Replies 1, or 0 if not in it."],
     };
     const CATEGORIES: &'static CStr = c"write fast";
     type Error = Error;
@@ -36,9 +36,10 @@ impl Command for Cancel {
         let lock = cursor.lock()?;
         let owner = cursor.owner()?;
         cursor.finish()?;
-        let cancelled = step(ctx, lock, |state, rules, now| {
-            state.require_queue()?;
-            Ok(rules::cancel(state, &owner, rules, now))
+        permit(ctx, "fairlock.cancel", *arguments)?;
+        let cancelled = step(ctx, lock, |step| {
+            step.state.require_queue()?;
+            Ok(step.cancel(&owner))
         })?;
         ctx.reply_integer(i64::from(cancelled));
         Ok(())

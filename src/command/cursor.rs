@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use crate::keyspace::stored::number;
+use crate::keyspace::number::number;
 use crate::waiting::Busy;
 
 /// Places that are kept.

@@ -2,13 +2,15 @@
 //! `FAIRLOCK.EVALSHA sha1 numkeys [key ...] [arg ...]`
 //!
 //! What an intercepted EVAL or EVALSHA of one of Redisson's fair-lock scripts becomes, as MONITOR,
-//! SLOWLOG and commandstats show it. Nobody needs to send it.
+//! SLOWLOG and commandstats show it. Clients need not send it.
 
 use std::ffi::CStr;
 
 use crate::error::Error;
 use crate::redisson::table::{Role, Script};
-use crate::redisson::{Call, Native, Reply, Step, filter, native, permission, recognise, stats};
+use crate::redisson::{
+    Call, Native, NativeStep, Reply, filter, native, permission, recognise, stats,
+};
 use crate::server::docs::{Argument, Docs, Keys};
 use crate::server::{Args, Command, Ctx, Str, string};
 use crate::waiting::{self, scripts};
@@ -33,6 +35,7 @@ const fn docs(script: &'static [Argument]) -> Docs {
         arity: -3,
         keys: Some(Keys::Numbered),
         arguments: script,
+        reply: &[],
     }
 }
 
@@ -113,8 +116,8 @@ fn run(ctx: &Ctx, script: &Script, call: &Call<'_>) -> Option<Reply> {
 }
 
 /// Takes a step of the rules. Its wake-ups go out as the script says.
-fn take(ctx: &Ctx, mut step: Step<'_>) -> Option<Reply> {
-    let (owner, wake_up) = (step.owner.take(), step.wake_up());
+fn take(ctx: &Ctx, mut native: NativeStep<'_>) -> Option<Reply> {
+    let (owner, wake_up) = (native.owner.take(), native.wake_up());
     let wake = |ctx: &Ctx, owner: &[u8]| {
         let Some(how) = wake_up else {
             return false;
@@ -123,13 +126,13 @@ fn take(ctx: &Ctx, mut step: Step<'_>) -> Option<Reply> {
         ctx.publish(how.command, &string(&channel), &string(how.message));
         true
     };
-    let decided = scripts::step(ctx, &step.names, &wake, |state, rules, now| {
-        state.learn_name(owner);
-        step.decide(state, rules, now)
+    let decided = scripts::step(ctx, &native.names, &wake, |step| {
+        step.state.learn_name(owner);
+        native.decide(step)
     });
     // A key of another type: the script has its own error for that.
     let reply = decided.ok()?.ok()?;
-    step.finish(&reply);
+    native.finish(&reply);
     // What it has written beside the step.
     ctx.announce_to_all();
     Some(reply)

@@ -1,6 +1,6 @@
 //! `FAIRLOCK.HELP`
 //!
-//! The commands with their arguments, one line each.
+//! The commands with their arguments, as COMMAND DOCS has them too, and what they reply.
 
 use std::ffi::CStr;
 
@@ -9,35 +9,29 @@ use crate::server::docs::Docs;
 use crate::server::{Args, Command, Ctx};
 
 use super::args::Cursor;
+use super::{acquire, break_lock, cancel, holders, info, locks, queue, release, renew};
 
 /// The command.
 #[derive(Debug)]
 pub struct Help;
 
-const LINES: [&str; 22] = [
-    "FAIRLOCK.ACQUIRE key owner [LEASE ms] [WAIT ms | NOWAIT | ENQUEUE] [PATIENCE ms]",
-    "    [SESSION] [ONCE]",
-    "    Take the lock, or wait in its queue. Replies the fencing token, nil if not in time, or",
-    "    with ENQUEUE [position, retry-after]. owner '*' is this connection. SESSION: the lock",
-    "    lives as long as this connection. ONCE: the holder asking again adds no hold.",
-    "FAIRLOCK.RELEASE key owner [TOKEN token] [ALL]",
-    "    Give up one hold, or all. Replies the holds that remain; NOTHELD if not the holder.",
-    "FAIRLOCK.RENEW key owner [LEASE ms]",
-    "    Start the lease anew. Replies the lease in ms; NOTHELD if not the holder.",
-    "FAIRLOCK.CANCEL key owner",
-    "    Leave the queue. Replies 1, or 0 if not in it.",
-    "FAIRLOCK.BREAK key [FORCE]",
-    "    Free the lock whoever holds it. Replies 1, or 0 if it was free. FORCE: also without a lease.",
-    "FAIRLOCK.QUEUE key [LIMIT offset count]",
-    "    The waiters in order: owner, blocked or polling, ms to its deadline (-1 if blocked).",
-    "FAIRLOCK.INFO key",
-    "    The lock: owner, holds, lease, token, session, waiting, next.",
-    "FAIRLOCK.LOCKS [COUNT count] [AFTER cursor]",
-    "    The locks with waiters or a session, most waiters first: what INFO says, the lock's name,",
-    "    and held: ms since the holder got it (-1: not known). Last, if there are more: the cursor.",
-    "FAIRLOCK.HELP",
-    "    This text.",
+/// The commands that somebody may want to type.
+const COMMANDS: [(&CStr, &Docs); 10] = [
+    shown::<acquire::Acquire>(),
+    shown::<release::Release>(),
+    shown::<renew::Renew>(),
+    shown::<cancel::Cancel>(),
+    shown::<break_lock::Break>(),
+    shown::<queue::Queue>(),
+    shown::<holders::Holders>(),
+    shown::<info::Info>(),
+    shown::<locks::Locks>(),
+    shown::<Help>(),
 ];
+
+const fn shown<C: Command>() -> (&'static CStr, &'static Docs) {
+    (C::NAME, &C::DOCS)
+}
 
 impl Command for Help {
     const NAME: &'static CStr = c"fairlock.help";
@@ -49,16 +43,27 @@ impl Command for Help {
         arity: 1,
         keys: None,
         arguments: &[],
+        reply: &[],
     };
     const CATEGORIES: &'static CStr = c"fast connection";
     type Error = Error;
 
     fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<(), Error> {
         Cursor::new(ctx, *arguments, "fairlock.help").finish()?;
-        ctx.reply_array(LINES.len());
-        for line in LINES {
+        let lines: Vec<String> = COMMANDS.into_iter().flat_map(lines).collect();
+        ctx.reply_array(lines.len());
+        for line in lines {
             ctx.reply_bytes(line.as_bytes());
         }
         Ok(())
     }
+}
+
+/// What is said of a command.
+fn lines((name, docs): (&CStr, &Docs)) -> Vec<String> {
+    let summary = docs.summary.to_string_lossy();
+    let about = std::iter::once(&*summary).chain(docs.reply.iter().copied());
+    let mut lines = vec![docs.syntax(name)];
+    lines.extend(about.map(|line| format!("    {line}")));
+    lines
 }

@@ -1,6 +1,7 @@
 //! `FAIRLOCK.INFO key`
 //!
-//! A map (RESP2: a flat array) of one lock:
+//! A map (RESP2: a flat array) of one lock. Where several hold it, `owner` to `session` are of the first of them
+//! ([`super::holders`] lists all):
 //!
 //! - `owner`: the holder, nil when the lock is free;
 //! - `holds`: its hold count, 0 when free;
@@ -8,23 +9,27 @@
 //! - `token`: the holder's fencing token, nil if it has none;
 //! - `session`: whether the lock is bound to a connection (RESP2: 1 or 0);
 //! - `waiting`: number of waiters;
-//! - `next`: the head of the queue, nil if nobody waits.
+//! - `next`: the head of the queue, nil if there is no waiter;
+//! - `holders`: number of holders;
+//! - `limit`: how many holders all holders tolerate, 1 if the lock is held exclusively; 0 when free, or if they
+//!   tolerate any number.
 //!
-//! Read-only, O(1).
+//! Read-only, O(H) with H the number of holders.
 
 use std::ffi::CStr;
 
 use crate::error::Error;
 use crate::keyspace::view::LockView;
 use crate::keyspace::{Names, view};
+use crate::lock::{Limit, Millis};
 use crate::server::docs::{Argument, Docs, KeyUse, Keys};
 use crate::server::{Args, Command, Ctx};
 use crate::waiting::{self, LockId};
 
-use super::args::Cursor;
+use super::args::{Cursor, permit};
 
 /// How many fields that are.
-pub const FIELDS: usize = 7;
+pub const FIELDS: usize = 9;
 
 /// The command.
 #[derive(Debug)]
@@ -35,11 +40,12 @@ impl Command for Info {
     const FLAGS: &'static CStr = c"readonly fast";
     const DOCS: Docs = Docs {
         summary: c"Shows who holds a lock, for how long, and who is next.",
-        complexity: c"O(1)",
+        complexity: c"O(H) with H the number of holders",
         since: c"0.1.0",
         arity: 2,
         keys: Some(Keys::First(KeyUse::Read)),
         arguments: &[Argument::key(c"key")],
+        reply: &["owner, holds, lease, token, session, waiting, next, holders, limit."],
     };
     const CATEGORIES: &'static CStr = c"read fast";
     type Error = Error;
@@ -49,6 +55,7 @@ impl Command for Info {
         let mut cursor = Cursor::new(ctx, *arguments, "fairlock.info");
         let lock = cursor.lock()?;
         cursor.finish()?;
+        permit(ctx, "fairlock.info", *arguments)?;
         let id = LockId::new(ctx.db(), lock);
         let view = view::lock(ctx, &Names::of(lock), waiting::now())?;
         ctx.reply_map(FIELDS);
@@ -61,26 +68,35 @@ impl Command for Info {
 pub fn fields(ctx: &Ctx, id: &LockId, view: &LockView) {
     let holder = view.holder.as_ref();
     ctx.reply_bytes(b"owner");
-    bytes_or_nil(ctx, holder.map(|(owner, _)| owner.as_slice()));
+    bytes_or_nil(ctx, holder.map(|holder| holder.owner.as_slice()));
     ctx.reply_bytes(b"holds");
-    ctx.reply_integer(holder.map_or(0, |(_, holds)| *holds));
+    ctx.reply_integer(holder.map_or(0, |holder| holder.holds));
     ctx.reply_bytes(b"lease");
-    ctx.reply_integer(match (holder, view.lease) {
-        (None, _) => 0,
-        (Some(_), None) => -1,
-        (Some(_), Some(lease)) => i64::try_from(lease).unwrap_or(i64::MAX),
-    });
+    ctx.reply_integer(holder.map_or(0, |holder| milliseconds(holder.lease)));
     ctx.reply_bytes(b"token");
-    match view.token {
-        Some(token) => ctx.reply_integer(token),
-        None => ctx.reply_nil(),
-    }
+    integer_or_nil(ctx, holder.and_then(|holder| holder.token));
     ctx.reply_bytes(b"session");
-    ctx.reply_bool(holder.is_some_and(|(owner, _)| waiting::is_session(id, owner)));
+    ctx.reply_bool(holder.is_some_and(|holder| waiting::is_session(id, &holder.owner)));
     ctx.reply_bytes(b"waiting");
     ctx.reply_integer(i64::try_from(view.waiting).unwrap_or(i64::MAX));
     ctx.reply_bytes(b"next");
     bytes_or_nil(ctx, view.next.as_deref());
+    ctx.reply_bytes(b"holders");
+    ctx.reply_integer(i64::try_from(view.holders).unwrap_or(i64::MAX));
+    ctx.reply_bytes(b"limit");
+    ctx.reply_integer(view.limit.map_or(0, Limit::shown).into());
+}
+
+/// A holder's lease: -1 for none.
+pub(super) fn milliseconds(lease: Option<Millis>) -> i64 {
+    lease.map_or(-1, |lease| i64::try_from(lease).unwrap_or(i64::MAX))
+}
+
+pub(super) fn integer_or_nil(ctx: &Ctx, number: Option<i64>) {
+    match number {
+        Some(number) => ctx.reply_integer(number),
+        None => ctx.reply_nil(),
+    }
 }
 
 fn bytes_or_nil(ctx: &Ctx, bytes: Option<&[u8]>) {

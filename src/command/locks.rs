@@ -15,7 +15,7 @@
 //! tell whose they are. A replica knows of none; in a cluster each server knows its own.
 //!
 //! Read-only, O(log N + count) with N such locks: the keyspace is not searched. A user who may read few of
-//! many locks is told of `more` before `count` are found, so that nobody else waits for the search.
+//! many locks is told of `more` before `count` are found, so that other clients do not wait for the search.
 
 use std::ffi::CStr;
 use std::rc::Rc;
@@ -57,6 +57,10 @@ impl Command for Locks {
         arguments: &[
             Argument::number(c"count").after(c"COUNT").optional(),
             Argument::text(c"cursor").after(c"AFTER").optional(),
+        ],
+        reply: &[
+            "Most waiters first: what INFO says, the lock's name, and held: ms since the holder got it",
+            "(-1: not known). Last, if there are more: the cursor.",
         ],
     };
     const CATEGORIES: &'static CStr = c"read slow";
@@ -160,10 +164,10 @@ fn view(ctx: &Ctx, user: Option<&Option<User>>, name: &[u8], now: Now) -> Option
 }
 
 fn held(id: &LockId, view: &LockView, now: Now) -> i64 {
-    if view.holder.is_none() {
+    let Some(holder) = &view.holder else {
         return 0;
-    }
-    let held = waiting::held_for(id, now);
+    };
+    let held = waiting::held_for(id, &holder.owner, now);
     held.map_or(-1, |micros| {
         i64::try_from(micros / 1000).unwrap_or(i64::MAX)
     })

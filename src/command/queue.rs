@@ -1,18 +1,19 @@
 //! `FAIRLOCK.QUEUE key [LIMIT offset count]`
 //!
-//! The waiters in order, each as `[owner, "blocked" | "polling", ms to deadline]`; the deadline of
-//! a blocked waiter is -1. LIMIT shows `count` waiters (-1: all) from the 0-based `offset`.
-//! Read-only; a replica shows the keys it has, and nobody as blocked. O(offset + count).
+//! The waiters in order, each as `[owner, "blocked" | "polling", ms to deadline, limit]`; the deadline of
+//! a blocked waiter is -1. The limit is how many holders it tolerates: 1 is exclusive, 0 is SHARED without a limit. LIMIT shows `count` waiters (-1: all) from the 0-based `offset`.
+//! Read-only; a replica shows the keys it has, and no waiter as blocked. O(offset + count).
 
 use std::ffi::CStr;
 
 use crate::error::Error;
 use crate::keyspace::{Names, view};
+use crate::lock::Limit;
 use crate::server::docs::{Argument, Docs, KeyUse, Keys};
 use crate::server::{Args, Command, Ctx};
 use crate::waiting::{self, LockId, Seen};
 
-use super::args::{Caller, Cursor, Words, is, once};
+use super::args::{Caller, Cursor, Words, is, once, permit};
 
 /// The command.
 #[derive(Debug)]
@@ -47,6 +48,9 @@ impl Command for Queue {
             .after(c"LIMIT")
             .optional(),
         ],
+        reply: &[
+            "Each waiter: owner, blocked or polling, ms to its deadline (-1 if blocked), limit (1: exclusive).",
+        ],
     };
     const CATEGORIES: &'static CStr = c"read slow";
     type Error = Error;
@@ -59,21 +63,23 @@ impl Command for Queue {
             count,
         } = parse(ctx, *arguments)?;
         let id = LockId::new(ctx.db(), lock);
+        permit(ctx, "fairlock.queue", *arguments)?;
         let now = waiting::now();
         let waiters = view::waiters(ctx, &Names::of(lock), offset, count, now)?;
         ctx.reply_array(waiters.len());
         for (owner, left) in waiters {
-            let (state, left) = match waiting::seen(&id, owner.as_slice(), now) {
-                Seen::Blocked => ("blocked", None),
-                Seen::Asking(left) => ("polling", Some(left)),
-                // All that is known is its score.
-                Seen::Never => ("polling", Some(left)),
+            let (state, left, limit) = match waiting::seen(&id, owner.as_slice(), now) {
+                Seen::Blocked(limit) => ("blocked", None, limit),
+                Seen::Asking(left, limit) => ("polling", Some(left), limit),
+                // All that is known is its score. Redisson's clients are exclusive.
+                Seen::Never => ("polling", Some(left), Limit::EXCLUSIVE),
             };
             let left = left.map_or(-1, |left| i64::try_from(left).unwrap_or(i64::MAX));
-            ctx.reply_array(3);
+            ctx.reply_array(4);
             ctx.reply_bytes(owner.as_slice());
             ctx.reply_bytes(state.as_bytes());
             ctx.reply_integer(left);
+            ctx.reply_integer(limit.shown().into());
         }
         Ok(())
     }

@@ -8,12 +8,12 @@ use std::borrow::Cow;
 use std::ffi::CStr;
 
 use crate::error::Error;
-use crate::lock::rules;
+use crate::lock::{self, Given};
 use crate::server::docs::{Argument, Docs, KeyUse, Keys};
 use crate::server::{Args, Command, Ctx};
 use crate::waiting::step;
 
-use super::args::{Caller, Cursor, Words, is, once};
+use super::args::{Caller, Cursor, Words, is, once, permit};
 
 /// The command.
 #[derive(Debug)]
@@ -24,12 +24,12 @@ pub struct Release;
 pub struct Request<'a> {
     /// The lock's key.
     pub lock: &'a [u8],
-    /// Who holds it.
+    /// Its holder.
     pub owner: Cow<'a, [u8]>,
     /// TOKEN.
     pub token: Option<i64>,
-    /// ALL.
-    pub all: bool,
+    /// One, or with ALL all of them.
+    pub holds: Given,
 }
 
 impl Command for Release {
@@ -47,20 +47,24 @@ impl Command for Release {
             Argument::number(c"token").after(c"TOKEN").optional(),
             Argument::keyword(c"all", c"ALL").optional(),
         ],
+        reply: &["Replies the holds that remain; NOTHELD if not the holder."],
     };
     const CATEGORIES: &'static CStr = c"write fast";
     type Error = Error;
 
     fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<(), Error> {
         let request = parse(ctx, *arguments)?;
-        let Request {
-            lock, token, all, ..
-        } = request;
-        let connection = Some(ctx.client_id());
-        let left = step(ctx, lock, |state, rules, now| {
-            state.learn_name(arguments.string(1));
-            let left = rules::release(state, &request.owner, token, all, connection, rules, now);
-            Ok(left?)
+        permit(ctx, "fairlock.release", *arguments)?;
+        let release = lock::Release {
+            owner: &request.owner,
+            token: request.token,
+            holds: request.holds,
+            connection: Some(ctx.client_id()),
+        };
+        let left = step(ctx, request.lock, |step| {
+            step.state.learn_name(arguments.string(1));
+            step.state.require_holders()?;
+            Ok(step.release(&release)?)
         })?;
         ctx.reply_integer(left);
         Ok(())
@@ -80,7 +84,7 @@ pub fn parse<'a>(caller: &impl Caller, arguments: impl Words<'a>) -> Result<Requ
         if is(option, "TOKEN") {
             once(&mut token, "TOKEN", cursor.token()?)?;
         } else if is(option, "ALL") {
-            once(&mut all, "ALL", true)?;
+            once(&mut all, "ALL", Given::All)?;
         } else {
             return Err(Error::UnknownOption("TOKEN or ALL"));
         }
@@ -89,6 +93,6 @@ pub fn parse<'a>(caller: &impl Caller, arguments: impl Words<'a>) -> Result<Requ
         lock,
         owner,
         token,
-        all: all.unwrap_or(false),
+        holds: all.unwrap_or(Given::One),
     })
 }

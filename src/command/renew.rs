@@ -9,12 +9,12 @@ use std::ffi::CStr;
 
 use crate::config;
 use crate::error::Error;
-use crate::lock::{Millis, rules};
+use crate::lock::Millis;
 use crate::server::docs::{Argument, Docs, KeyUse, Keys};
 use crate::server::{Args, Command, Ctx};
 use crate::waiting::step;
 
-use super::args::{Caller, Cursor, Words, is, once};
+use super::args::{Caller, Cursor, Words, is, once, permit};
 
 /// The command.
 #[derive(Debug)]
@@ -43,17 +43,19 @@ impl Command for Renew {
         arguments: &[
             Argument::key(c"key"),
             Argument::text(c"owner"),
-            Argument::number(c"lease").after(c"LEASE").optional(),
+            Argument::number(c"milliseconds").after(c"LEASE").optional(),
         ],
+        reply: &["Replies the lease in ms; NOTHELD if not the holder."],
     };
     const CATEGORIES: &'static CStr = c"write fast";
     type Error = Error;
 
     fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<(), Error> {
         let request = parse(ctx, *arguments)?;
-        let lease = step(ctx, request.lock, |state, _, now| {
-            let Request { owner, lease, .. } = &request;
-            Ok(rules::renew(state, owner, *lease, now)?)
+        permit(ctx, "fairlock.renew", *arguments)?;
+        let lease = step(ctx, request.lock, |step| {
+            step.state.require_holders()?;
+            Ok(step.renew(&request.owner, request.lease)?)
         })?;
         ctx.reply_integer(i64::try_from(lease).unwrap_or(i64::MAX));
         Ok(())

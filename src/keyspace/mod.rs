@@ -1,4 +1,4 @@
-//! The lock's state in Redis's keys: Redisson's layout, byte for byte.
+//! The lock's state in Redis's keys: Redisson's layout, byte for byte, and one key more for locks with several holders.
 //!
 //! | what | key | type |
 //! |---|---|---|
@@ -6,16 +6,24 @@
 //! | queue | `redisson_lock_queue:{K}` | list of owners, head first |
 //! | deadlines | `redisson_lock_timeout:{K}` | sorted set: owner → ms timestamp |
 //! | token | `fairlock_token:{K}` | string: the last fencing token, while it is ahead of the clock |
+//! | shared holders | `redisson_lock_shared:{K}` | hash, while the lock is held SHARED: owner → lease end, limit, token |
 //!
 //! [`names`] derives the names, [`write`] changes one key at a time and says so to replicas,
-//! WATCH and subscribers, [`stored`] puts both together as the [`crate::lock::State`] of a lock,
-//! [`repair`] mends what foreign writers left, and [`view`] reads without changing anything.
+//! WATCH and subscribers, [`number`](mod@number) reads numbers. [`open_lock`] opens a lock's keys for one step, together
+//! with what this server [tracks](tracked) of it; [`lock_state`] makes that the [`crate::lock::State`] of the lock,
+//! [`shared`] adds the holders of a SHARED lock, [`repair`] mends what foreign writers left, and [`view`] reads
+//! without changing anything.
 
+mod lock_state;
 pub mod names;
+pub mod number;
+pub mod open_lock;
 mod repair;
-pub mod stored;
+mod shared;
+pub mod tracked;
 pub mod view;
 pub mod write;
 
 pub use names::Names;
-pub use stored::{Known, Queue, Stored, Taken};
+pub use open_lock::OpenLock;
+pub use tracked::{QueueView, Taken, Tracked};

@@ -1,6 +1,6 @@
 //! Names of the keys and channels of a lock.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::hash::BuildHasher;
 use std::rc::Rc;
 
@@ -9,7 +9,7 @@ use foldhash::fast::RandomState;
 
 use crate::server::{Str, string};
 
-/// How many locks' names are remembered, a power of two. Whoever releases a lock has acquired it,
+/// How many locks' names are remembered, a power of two. The client that releases a lock has acquired it,
 /// most often a moment ago.
 const REMEMBERED: usize = 256;
 
@@ -18,16 +18,16 @@ const LONGEST_REMEMBERED: usize = 200;
 
 /// The names that are remembered, by their hashes.
 #[derive(Default)]
-struct Memory {
+struct NameCache {
     hasher: RandomState,
     names: Vec<Option<Rc<Names>>>,
 }
 
 thread_local! {
-    static MEMORY: RefCell<Memory> = RefCell::default();
+    static CACHE: RefCell<NameCache> = RefCell::default();
 }
 
-/// The names of a lock's four keys.
+/// The names of a lock's keys.
 #[derive(Debug)]
 pub struct Names {
     /// The bytes of `lock`, without a call of the server.
@@ -40,6 +40,8 @@ pub struct Names {
     pub deadlines: Str,
     /// The last fencing token, where it is ahead of the clock.
     pub token: Str,
+    /// The shared holders: made when it is first needed, since most locks are exclusive.
+    shared: OnceCell<Str>,
 }
 
 impl Names {
@@ -49,7 +51,7 @@ impl Names {
         if key.len() > LONGEST_REMEMBERED {
             return Rc::new(Self::made(key));
         }
-        MEMORY.with_borrow_mut(|memory| {
+        CACHE.with_borrow_mut(|memory| {
             #[allow(clippy::cast_possible_truncation)] // What is cut off is not needed.
             let slot = memory.hasher.hash_one(key) as usize % REMEMBERED;
             if memory.names.is_empty() {
@@ -74,6 +76,7 @@ impl Names {
             queue: string(&derived("redisson_lock_queue", key)),
             deadlines: string(&derived("redisson_lock_timeout", key)),
             token: string(&derived("fairlock_token", key)),
+            shared: OnceCell::new(),
         }
     }
 
@@ -81,6 +84,13 @@ impl Names {
     #[must_use]
     pub fn name(&self) -> &[u8] {
         &self.name
+    }
+
+    /// The key of the shared holders.
+    #[must_use]
+    pub fn shared(&self) -> &Str {
+        self.shared
+            .get_or_init(|| string(&derived("redisson_lock_shared", &self.name)))
     }
 
     /// The channel on which a waiter of this lock is woken.
@@ -134,12 +144,14 @@ pub fn is_token(key: &[u8]) -> bool {
     key.starts_with(b"fairlock_token:")
 }
 
-/// If a key is a queue, or the deadlines of one, by its name: what both names have in common.
+/// If a key is a queue, the deadlines of one, or the shared holders of a lock, by its name: what these names have
+/// in common.
 #[must_use]
 pub fn queue_of(key: &[u8]) -> Option<&[u8]> {
     let rest = key.strip_prefix(b"redisson_lock_")?;
     rest.strip_prefix(b"queue:")
         .or_else(|| rest.strip_prefix(b"timeout:"))
+        .or_else(|| rest.strip_prefix(b"shared:"))
 }
 
 /// The locks whose queue or deadlines a key may be: none for any other key; else the lock whose
@@ -204,7 +216,11 @@ mod tests {
             b"\xff\x00",
             b"a}b",
         ] {
-            for prefix in ["redisson_lock_queue", "redisson_lock_timeout"] {
+            for prefix in [
+                "redisson_lock_queue",
+                "redisson_lock_timeout",
+                "redisson_lock_shared",
+            ] {
                 let name = derived(prefix, key);
                 let [plain, braced] = locks_of(&name).expect("a lock's key");
                 let found = plain == Some(key) || braced == Some(key);

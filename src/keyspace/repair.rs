@@ -6,70 +6,72 @@ use std::collections::{HashMap, HashSet};
 use crate::lock::{Holds, Millis, Now, Owner, Presence, State, Waiter, score};
 use crate::server::{Key, Str, string};
 
-use super::stored::{Line, Stored, instant};
+use super::number::instant;
+use super::open_lock::OpenLock;
+use super::tracked::Line;
 use super::write;
 
 /// Makes list, scores and line agree. Walks the queue, so it is only for when they do not.
 /// `by_script`: scripts of Redisson's may have dropped waiters that live.
-pub fn repair(stored: &mut Stored<'_>, by_script: bool) {
-    let now = stored.now;
-    let listed = read_list(&mut stored.queue);
-    let scores = read_scores(&mut stored.scores);
-    forget_holder(stored, &listed);
-    let order = merge(&listed, &stored.known.line, &scores, by_script, now);
+pub fn repair(lock: &mut OpenLock<'_>, by_script: bool) {
+    let now = lock.now;
+    let listed = read_list(&mut lock.queue);
+    let scores = read_scores(&mut lock.scores);
+    forget_holder(lock, &listed);
+    let order = merge(&listed, &lock.tracked.line, &scores, by_script, now);
 
-    write_list(&mut stored.queue, &listed, &order);
+    write_list(&mut lock.queue, &listed, &order);
     let kept: HashSet<&Owner> = order.iter().collect();
     let dropped: Vec<Str> = scores
         .keys()
         .filter(|owner| !kept.contains(owner))
         .map(|owner| string(owner))
         .collect();
-    write::remove_members(&mut stored.scores, &dropped);
+    write::remove_members(&mut lock.scores, &dropped);
 
-    let known = std::mem::take(&mut stored.known.line);
+    let known = std::mem::take(&mut lock.tracked.line);
     let mut line = Line::default();
     for (index, owner) in order.into_iter().enumerate() {
         let waiter = known.get(&owner);
         let waiter = waiter.unwrap_or_else(|| Waiter::found(0, now));
         let score = scores.get(&owner).copied();
-        let score = score.unwrap_or_else(|| give_score(stored, &owner, waiter, index));
+        let score = score.unwrap_or_else(|| give_score(lock, &owner, waiter, index));
         line.push(owner, Waiter { score, ..waiter });
     }
-    stored.known.line = line;
-    let head = stored.known.line.nth(0);
-    if stored.known.turn.as_ref().map(|turn| &turn.owner) != head {
-        stored.known.turn = None;
+    lock.tracked.line = line;
+    let head = lock.tracked.line.nth(0);
+    if lock.tracked.turn.as_ref().map(|turn| &turn.owner) != head {
+        lock.tracked.turn = None;
     }
 }
 
 /// A polling waiter that has taken the lock by a script, which took it out of the queue, is not a
 /// lost one.
-fn forget_holder(stored: &mut Stored<'_>, listed: &[Owner]) {
+fn forget_holder(lock: &mut OpenLock<'_>, listed: &[Owner]) {
     let is_listed: HashSet<&Owner> = listed.iter().collect();
-    let unlisted = stored.known.line.iter().filter(|(owner, waiter)| {
+    let unlisted = lock.tracked.line.iter().filter(|(owner, waiter)| {
         let polling = matches!(waiter.presence, Presence::Polling | Presence::Asked);
         polling && !is_listed.contains(owner)
     });
     let unlisted: Vec<Owner> = unlisted.map(|(owner, _)| Owner::clone(owner)).collect();
     for owner in unlisted {
-        if stored.holds(&owner) != Holds::None {
-            stored.known.line.remove(&owner);
+        if lock.holds(&owner) != Holds::None {
+            lock.tracked.line.remove(&owner);
         }
     }
 }
 
 /// Gives a waiter that has no score in the keys the one that it would have in a queue that has just
 /// formed.
-fn give_score(stored: &mut Stored<'_>, owner: &Owner, waiter: Waiter, index: usize) -> Millis {
-    let now = stored.now;
+fn give_score(lock: &mut OpenLock<'_>, owner: &Owner, waiter: Waiter, index: usize) -> Millis {
+    let now = lock.now;
     let patience = match waiter.presence {
-        Presence::Found => stored.rules.patience,
+        Presence::Found => lock.rules.patience,
         _ => waiter.patience,
     };
-    let left = score::lease_left(stored, now);
+    let left = score::lease_left(lock, now);
     let at = now.after(score::ahead(left, patience.max(1), index));
-    write::set_score(&mut stored.scores, &string(owner), at);
+    write::set_score(&mut lock.scores, &string(owner), at);
     at
 }
 
@@ -89,7 +91,7 @@ fn read_scores(scores: &mut Key<'_>) -> HashMap<Owner, Millis> {
 }
 
 /// The queue as it should be: who is listed, in that order and once; waiters that live here but
-/// are not listed, before whoever came after them, and before strangers that joined behind them;
+/// are not listed, before the waiters that came after them, and before strangers that joined behind them;
 /// then owners that have only a score, if it is not over, in the order of their scores.
 fn merge(
     listed: &[Owner],

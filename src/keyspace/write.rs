@@ -63,7 +63,26 @@ pub fn set_field(key: &mut Key<'_>, field: &Str, value: i64, event: &'static CSt
     announce_field(key, event);
 }
 
-/// A change of a field that nothing remains of, when the step is done, but its event.
+/// HSET of one field to a text.
+pub fn set_text(key: &mut Key<'_>, field: &Str, text: &str) {
+    let value = string(text.as_bytes());
+    key.hash_set(field, &value);
+    key.ctx().replicate(c"HSET", &[key.name(), field, &value]);
+    announce_field(key, c"hset");
+}
+
+/// HDEL of one field that may be there.
+pub fn remove_field(key: &mut Key<'_>, field: &Str) {
+    if key.hash_remove(field) {
+        key.ctx().replicate(c"HDEL", &[key.name(), field]);
+        announce_field(key, c"hdel");
+        if key.is_empty() {
+            announce_end(key);
+        }
+    }
+}
+
+/// Announces a change of a field that is deleted in the same step; only its event remains.
 pub fn announce_field(key: &Key<'_>, event: &'static CStr) {
     announce(key, NotifyEvent::HASH, event);
 }
@@ -151,7 +170,7 @@ fn take_out(key: &mut Key<'_>, index: usize, element: &Str) -> &'static CStr {
     }
 }
 
-/// LPOP of so many elements; there are as many.
+/// LPOP of `count` elements; there are that many.
 pub fn remove_first(key: &mut Key<'_>, count: usize) {
     for _ in 0..count {
         key.list_delete(0);

@@ -59,7 +59,7 @@ impl<S: BuildHasher + Default> Line<S> {
         self.places.len()
     }
 
-    /// Whether nobody waits.
+    /// Whether it is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.places.is_empty()
@@ -231,7 +231,7 @@ impl<S: BuildHasher + Default> Line<S> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::state::Presence;
+    use super::super::state::{Limit, Presence};
     use super::*;
 
     fn waiter(lease: u64) -> Waiter {
@@ -240,6 +240,7 @@ mod tests {
             lease,
             patience: 0,
             session: None,
+            limit: Limit::EXCLUSIVE,
             deadline: 0,
             score: 0,
             since: 0,

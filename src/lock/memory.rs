@@ -1,13 +1,21 @@
 //! A lock's state in plain memory, for unit, property and model tests of the rules.
 
-use super::Session;
-use super::state::{Event, Holds, Millis, Now, Owner, State, Turn, Waiter};
+use std::collections::BTreeMap;
+
+use super::clock::{Millis, Now};
+use super::event::Event;
+use super::holders::{SharedHolder, SharedHolders};
+use super::state::{Holds, Owner, Session, State, Turn, Waiter};
 
 /// One lock in memory. Everything is public: a test may put it in any state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// The holder and its hold count.
+    /// The only holder and its hold count.
     pub holder: Option<(Owner, i64)>,
+    /// Those that hold the lock together.
+    pub shared: Option<SharedHolders>,
+    /// Their hold counts.
+    pub counts: BTreeMap<Owner, i64>,
     /// When the lock frees itself.
     pub lease_end: Option<Millis>,
     /// The holder's token.
@@ -30,16 +38,35 @@ impl Memory {
     pub fn expire(&mut self, now: Now) -> bool {
         let ended = self.lease_end.is_some_and(|end| end < now.millis());
         if ended {
-            self.free();
+            self.lose_key();
         }
         ended
+    }
+
+    /// The lock's key is gone, by its expiry or by somebody's hand. What is known of those that held it together
+    /// is not.
+    pub fn lose_key(&mut self) {
+        let shared = self.shared.take();
+        self.free();
+        self.shared = shared;
     }
 
     /// What a restart of the server leaves: the keys, and no connections.
     pub fn restart(&mut self, now: Now) {
         self.turn = None;
         self.session = None;
-        self.greatest_token = self.token.unwrap_or(0);
+        let shared = self.shared.take();
+        let tokens = shared.iter().flat_map(SharedHolders::iter);
+        let tokens = tokens.map(|(_, holder)| holder.token).chain(self.token);
+        self.greatest_token = tokens.max().unwrap_or(0);
+        self.shared = shared.map(|shared| {
+            let mut found = SharedHolders::default();
+            for (owner, of) in shared.iter() {
+                let holder = SharedHolder::new(of.limit, of.lease_end, of.token, None);
+                found.insert(Owner::clone(owner), holder);
+            }
+            found
+        });
         for (_, waiter) in &mut self.queue {
             *waiter = Waiter::found(waiter.score, now);
         }
@@ -65,7 +92,7 @@ impl Memory {
 
 impl State for Memory {
     fn is_held(&mut self) -> bool {
-        self.holder.is_some()
+        self.holder.is_some() || !self.counts.is_empty()
     }
 
     fn lease_end(&mut self) -> Option<Millis> {
@@ -75,7 +102,10 @@ impl State for Memory {
     fn holds(&mut self, owner: &[u8]) -> Holds {
         match &self.holder {
             Some((holder, holds)) if holder.as_ref() == owner => Holds::Count(*holds),
-            _ => Holds::None,
+            _ => match self.counts.get(owner) {
+                Some(holds) => Holds::Count(*holds),
+                None => Holds::None,
+            },
         }
     }
 
@@ -85,7 +115,10 @@ impl State for Memory {
     }
 
     fn set_holds(&mut self, owner: &[u8], holds: i64) {
-        self.holder = Some((Owner::from(owner), holds));
+        match self.counts.get_mut(owner) {
+            Some(count) => *count = holds,
+            None => self.holder = Some((Owner::from(owner), holds)),
+        }
     }
 
     fn set_lease_end(&mut self, at: Millis) {
@@ -94,6 +127,8 @@ impl State for Memory {
 
     fn free(&mut self) {
         self.holder = None;
+        self.shared = None;
+        self.counts.clear();
         self.lease_end = None;
         self.token = None;
     }
@@ -109,6 +144,30 @@ impl State for Memory {
 
     fn last_token(&mut self) -> i64 {
         self.greatest_token
+    }
+
+    fn shared(&mut self) -> Option<&mut SharedHolders> {
+        self.shared.as_mut()
+    }
+
+    fn admit(&mut self, owner: &[u8], holder: SharedHolder) {
+        self.greatest_token = self.greatest_token.max(holder.token);
+        self.counts.insert(Owner::from(owner), 1);
+        let shared = self.shared.get_or_insert_default();
+        shared.insert(Owner::from(owner), holder);
+    }
+
+    fn set_lease_of(&mut self, owner: &[u8], at: Millis) {
+        if let Some(shared) = &mut self.shared {
+            shared.set_lease_end(owner, at);
+        }
+    }
+
+    fn dismiss(&mut self, owner: &[u8]) {
+        self.counts.remove(owner);
+        if let Some(shared) = &mut self.shared {
+            shared.remove(owner);
+        }
     }
 
     fn waiting(&mut self) -> usize {

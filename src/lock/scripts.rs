@@ -12,18 +12,20 @@
 //!   once, without end. Here it is told what is left of that turn.
 //!
 //! Recognising scripts, their arguments and replies, and the latch that makes an unlock safe to
-//! repeat are the affair of the server-facing side.
+//! repeat are done by the server-facing side.
+//!
+//! The scripts know exclusive locks only. To them a lock with several holders is held until the last lease ends.
 
-use super::rules::{Refusal, Rules, asked, extend, free, leave_for_lock};
+use super::clock::{Millis, Now};
+use super::event::Event;
 use super::score;
-use super::session;
-use super::state::{Event, Holds, Millis, Now, Owner, Presence, State, Waiter};
-use super::turn::{settle, wake};
+use super::state::{Holds, Limit, Owner, Presence, Refusal, Rules, State, Waiter};
+use super::step::Step;
 
 /// A call of a script that takes the lock.
 #[derive(Clone, Copy, Debug)]
 pub struct TryLock<'a> {
-    /// Who asks.
+    /// The owner that asks.
     pub owner: &'a [u8],
     /// The lease it wants.
     pub lease: Millis,
@@ -77,265 +79,246 @@ pub enum Unlocked {
     Freed,
 }
 
-/// Takes the lock if it is free and nobody alive is ahead, or if the owner holds it already; else
-/// waits, if the script does.
-///
-/// # Errors
-/// [`Refusal::MemoryFull`], [`Refusal::NotALock`], [`Refusal::HoldsOverflow`]; nothing has
-/// changed then.
-pub fn try_lock<S: State>(
-    state: &mut S,
-    call: &TryLock<'_>,
-    rules: &Rules,
-    now: Now,
-) -> Result<Tried, Refusal> {
-    let holds = match state.holds(call.owner) {
-        Holds::Unreadable => return Err(Refusal::NotALock),
-        Holds::Count(count) => Some(count.checked_add(1).ok_or(Refusal::HoldsOverflow)?),
-        Holds::None => None,
-    };
-    if call.memory_is_full && needs_memory(state, call, holds, rules, now) {
-        return Err(Refusal::MemoryFull);
+impl<S: State> Step<'_, S> {
+    /// Takes the lock if it is free and no living waiter is ahead, or if the owner holds it already; else
+    /// waits, if the script does.
+    ///
+    /// # Errors
+    /// [`Refusal::MemoryFull`], [`Refusal::NotALock`], [`Refusal::HoldsOverflow`]; nothing has
+    /// changed then.
+    pub fn try_lock(&mut self, call: &TryLock<'_>) -> Result<Tried, Refusal> {
+        self.drop_ended(Some(call.owner));
+        let holds = match self.state.holds(call.owner) {
+            Holds::Unreadable => return Err(Refusal::NotALock),
+            Holds::Count(count) => Some(count.checked_add(1).ok_or(Refusal::HoldsOverflow)?),
+            Holds::None => None,
+        };
+        if call.memory_is_full && self.needs_memory(call, holds) {
+            return Err(Refusal::MemoryFull);
+        }
+        self.drop_dead(Some(call.owner), call.client);
+        self.settle(Some(call.owner));
+        if let Some(holds) = holds {
+            self.state.set_holds(call.owner, holds);
+            self.extend(call.owner, call.lease);
+            return Ok(Tried::Acquired);
+        }
+        let head = self.state.nth(0);
+        let is_next = head.is_none_or(|head| *head == *call.owner);
+        if is_next && !self.state.is_held() {
+            self.take_by_script(call);
+            return Ok(Tried::Acquired);
+        }
+        let Some(wait) = call.wait else {
+            self.settle(None);
+            return Ok(Tried::Refused);
+        };
+        let told = self.join_by_script(call, wait);
+        self.settle(None);
+        Ok(Tried::Waits(told))
     }
-    drop_dead(state, Some(call.owner), call.client, rules, now);
-    settle(state, rules, now, Some(call.owner));
-    if let Some(holds) = holds {
-        state.set_holds(call.owner, holds);
-        extend(state, call.lease, now);
-        return Ok(Tried::Acquired);
-    }
-    let is_next = |state: &mut S| state.nth(0).is_none_or(|head| *head == *call.owner);
-    if !state.is_held() && is_next(state) {
+
+    fn take_by_script(&mut self, call: &TryLock<'_>) {
         // Whatever was bound to a connection here was lost without a word.
-        session::end(state);
-        state.set_holds(call.owner, 1);
-        state.set_lease_end(now.after(call.lease));
-        state.set_turn(None);
+        self.end_session();
+        self.state.set_holds(call.owner, 1);
+        let end = self.now.after(call.lease);
+        self.state.set_lease_end(end);
+        self.state.set_turn(None);
         let patience = call.wait.map_or(0, |wait| wait.patience);
-        leave_for_lock(state, call.owner, patience, rules, now);
-        return Ok(Tried::Acquired);
+        self.leave_for_lock(call.owner, patience, Limit::EXCLUSIVE);
     }
-    let Some(wait) = call.wait else {
-        settle(state, rules, now, None);
-        return Ok(Tried::Refused);
-    };
-    let told = join(state, call, wait, rules, now);
-    settle(state, rules, now, None);
-    Ok(Tried::Waits(told))
-}
 
-/// Whether the call would write more than it deletes.
-fn needs_memory<S: State>(
-    state: &mut S,
-    call: &TryLock<'_>,
-    holds: Option<i64>,
-    rules: &Rules,
-    now: Now,
-) -> bool {
-    let free = !state.is_held();
-    let joins = |state: &mut S, wait: Wait| {
-        wait.told == Told::BehindHead || state.position(call.owner).is_none()
-    };
-    holds.is_some()
-        || call.wait.is_some_and(|wait| joins(state, wait))
-        || free && first_alive(state, call, rules, now).is_none_or(|head| *head == *call.owner)
-}
+    /// Whether the call would write more than it deletes.
+    fn needs_memory(&mut self, call: &TryLock<'_>, holds: Option<i64>) -> bool {
+        let is_free = !self.state.is_held();
+        let is_queued = self.state.position(call.owner).is_some();
+        let joins = |wait: Wait| wait.told == Told::BehindHead || !is_queued;
+        holds.is_some()
+            || call.wait.is_some_and(joins)
+            || is_free
+                && self
+                    .first_alive(call)
+                    .is_none_or(|head| *head == *call.owner)
+    }
 
-/// The head once the dead ahead of it are dropped.
-fn first_alive<S: State>(
-    state: &mut S,
-    call: &TryLock<'_>,
-    rules: &Rules,
-    now: Now,
-) -> Option<Owner> {
-    for index in 0..state.waiting() {
-        let (owner, waiter) = state.waiter_at(index)?;
-        if *owner == *call.owner || !is_over(&waiter, call.client, rules, now) {
-            return Some(owner);
+    /// The head once the dead ahead of it are dropped.
+    fn first_alive(&mut self, call: &TryLock<'_>) -> Option<Owner> {
+        for index in 0..self.state.waiting() {
+            let (owner, waiter) = self.state.waiter_at(index)?;
+            if *owner == *call.owner || !is_over(&waiter, call.client, self.rules, self.now) {
+                return Some(owner);
+            }
+        }
+        None
+    }
+
+    /// Puts the owner in the queue, or lets it keep its place. Returns what it is told.
+    fn join_by_script(&mut self, call: &TryLock<'_>, wait: Wait) -> i64 {
+        let left = self.lease_left();
+        let queued = self.state.position(call.owner);
+        let index = queued.unwrap_or_else(|| self.state.waiting());
+        let told = self.told(call, wait, queued);
+        let (owner, patience) = (call.owner, wait.patience);
+        let joined_at = call
+            .client
+            .saturating_add(score::ahead(left, patience, index));
+        if queued.is_none() {
+            self.state.push(owner, Waiter::found(joined_at, self.now));
+            self.state.emit(Event::Enqueued);
+            // What a newcomer is told it does not wait for: it subscribes, and asks again.
+            self.asked(owner, patience, 0);
+            return told;
+        }
+        self.asked(owner, patience, Millis::try_from(told).unwrap_or(0));
+        if wait.told == Told::BehindHead {
+            self.state.set_score(owner, joined_at);
+        } else {
+            self.refresh_score(owner, index);
+        }
+        told
+    }
+
+    /// What a waiter is told; `index` if it is in the queue already.
+    fn told(&mut self, call: &TryLock<'_>, wait: Wait, index: Option<usize>) -> i64 {
+        let told = match (wait.told, index) {
+            (Told::BehindHead, Some(0)) | (Told::Lease, Some(_)) => self.lease_as_told(),
+            (Told::BehindHead, _) => self.told_behind(Some(0), call.client),
+            (Told::BehindPrevious, Some(index)) => {
+                let left = self.lease_left();
+                let before = Millis::try_from(index).unwrap_or(Millis::MAX);
+                whole(left.saturating_add(wait.patience.saturating_mul(before)))
+            }
+            (_, None) => {
+                let last = self.state.waiting().checked_sub(1);
+                self.told_behind(last, call.client)
+            }
+        };
+        let told = if index.is_some() { told.max(0) } else { told };
+        match self.state.turn() {
+            Some(turn) if told <= 0 => whole(self.now.left_until(turn.until).max(1)),
+            _ => told,
         }
     }
-    None
-}
 
-/// Puts the owner in the queue, or lets it keep its place. Returns what it is told.
-fn join<S: State>(state: &mut S, call: &TryLock<'_>, wait: Wait, rules: &Rules, now: Now) -> i64 {
-    let left = score::lease_left(state, now);
-    let known = state.position(call.owner);
-    let index = known.unwrap_or_else(|| state.waiting());
-    let told = told(state, call, wait, known, now);
-    let (owner, patience) = (call.owner, wait.patience);
-    let joined_at = call
-        .client
-        .saturating_add(score::ahead(left, patience, index));
-    if known.is_none() {
-        state.push(owner, Waiter::found(joined_at, now));
-        state.emit(Event::Enqueued);
-        // What a newcomer is told it does not wait for: it subscribes, and asks again.
-        asked(state, owner, patience, 0, now);
-        return told;
+    /// The time until the patience of the waiter at this position is over; without one, the lease.
+    fn told_behind(&mut self, index: Option<usize>, client: Millis) -> i64 {
+        let time = index.and_then(|index| self.time_of(index, client));
+        time.unwrap_or_else(|| self.lease_as_told())
     }
-    asked(
-        state,
-        owner,
-        patience,
-        Millis::try_from(told).unwrap_or(0),
-        now,
-    );
-    if wait.told == Told::BehindHead {
-        state.set_score(owner, joined_at);
-    } else {
-        score::refresh(state, owner, index, rules, now);
-    }
-    told
-}
 
-/// What a waiter is told; `index` if it is in the queue already.
-fn told<S: State>(
-    state: &mut S,
-    call: &TryLock<'_>,
-    wait: Wait,
-    index: Option<usize>,
-    now: Now,
-) -> i64 {
-    let behind = |state: &mut S, index: Option<usize>| {
-        let time = index.and_then(|index| time_of(state, index, call.client, now));
-        time.unwrap_or_else(|| lease_as_told(state, now))
-    };
-    let told = match (wait.told, index) {
-        (Told::BehindHead, Some(0)) | (Told::Lease, Some(_)) => lease_as_told(state, now),
-        (Told::BehindHead, _) => behind(state, Some(0)),
-        (Told::BehindPrevious, Some(index)) => {
-            let left = score::lease_left(state, now);
-            let before = Millis::try_from(index).unwrap_or(Millis::MAX);
-            whole(left.saturating_add(wait.patience.saturating_mul(before)))
+    /// The time until a waiter's patience would be over in a queue that has just formed. Of one that
+    /// was found in the keys, what its score says.
+    fn time_of(&mut self, index: usize, client: Millis) -> Option<i64> {
+        let (_, waiter) = self.state.waiter_at(index)?;
+        let left = self.lease_left();
+        Some(whole(match waiter.presence {
+            Presence::Found => waiter.score.saturating_sub(client),
+            _ => score::ahead(left, waiter.patience, index),
+        }))
+    }
+
+    /// The lease as a script tells it, as PTTL does: -1 for none, -2 for a lock that is free.
+    fn lease_as_told(&mut self) -> i64 {
+        if !self.state.is_held() {
+            return -2;
         }
-        (_, None) => {
-            let last = state.waiting().checked_sub(1);
-            behind(state, last)
+        let (end, now) = (self.state.lease_end(), self.now.millis());
+        end.map_or(-1, |end| whole(end.saturating_sub(now)))
+    }
+
+    /// Gives up one hold. If it was the owner's last one, it is no holder any more, and the head's turn has
+    /// started if it can have the lock.
+    ///
+    /// # Errors
+    /// [`Refusal::NotALock`], [`Refusal::HoldsOverflow`]; nothing has changed then.
+    pub fn unlock(
+        &mut self,
+        owner: &[u8],
+        lease: Millis,
+        client: Millis,
+    ) -> Result<Unlocked, Refusal> {
+        self.drop_ended(None);
+        let holds = self.state.holds(owner);
+        match holds {
+            Holds::Unreadable => return Err(Refusal::NotALock),
+            Holds::Count(i64::MIN) => return Err(Refusal::HoldsOverflow),
+            Holds::Count(_) | Holds::None => (),
         }
-    };
-    let told = if index.is_some() { told.max(0) } else { told };
-    match state.turn() {
-        Some(turn) if told <= 0 => whole(now.left_until(turn.until).max(1)),
-        _ => told,
+        self.drop_dead(None, client);
+        let unlocked = match holds {
+            _ if !self.state.is_held() => {
+                self.wake_again();
+                Unlocked::Freed
+            }
+            Holds::Count(count) if count > 1 => {
+                let left = count.saturating_sub(1);
+                self.state.set_holds(owner, left);
+                self.release_bound(owner, None, left);
+                self.extend(owner, lease);
+                Unlocked::HeldStill
+            }
+            Holds::Count(_) => {
+                self.state.count_down();
+                self.free_of(owner);
+                Unlocked::Freed
+            }
+            Holds::None | Holds::Unreadable => Unlocked::NotHeld,
+        };
+        self.settle(None);
+        Ok(unlocked)
     }
-}
 
-/// The time until a waiter's patience would be over in a queue that has just formed. Of one that
-/// was found in the keys, what its score says.
-fn time_of<S: State>(state: &mut S, index: usize, client: Millis, now: Now) -> Option<i64> {
-    let (_, waiter) = state.waiter_at(index)?;
-    let left = score::lease_left(state, now);
-    Some(whole(match waiter.presence {
-        Presence::Found => waiter.score.saturating_sub(client),
-        _ => score::ahead(left, waiter.patience, index),
-    }))
-}
-
-/// The lease as a script tells it, as PTTL does: -1 for none, -2 for a lock that is free.
-fn lease_as_told<S: State>(state: &mut S, now: Now) -> i64 {
-    if !state.is_held() {
-        return -2;
+    /// The lock is free already: its head is woken, as by a script that finds it so, also if its turn has
+    /// started before.
+    fn wake_again(&mut self) {
+        let before = self.state.turn();
+        self.settle(None);
+        if let Some(turn) = before.filter(|turn| self.state.turn().as_ref() == Some(turn)) {
+            self.wake(&turn.owner);
+        }
     }
-    let end = state.lease_end();
-    end.map_or(-1, |end| whole(end.saturating_sub(now.millis())))
+
+    /// Frees the lock from all its holders. Returns whether it was held; if not, this script wakes no waiter.
+    pub fn force_unlock(&mut self, client: Millis) -> bool {
+        self.drop_ended(None);
+        self.drop_dead(None, client);
+        let held = self.state.is_held();
+        if held {
+            self.free();
+            self.settle(None);
+        }
+        held
+    }
+
+    /// Takes the owner out of the queue, unless a connection is blocked here for it.
+    pub fn leave_by_script(&mut self, owner: &[u8]) {
+        self.drop_ended(None);
+        let waiter = self.state.waiter(owner);
+        if waiter.is_some_and(|waiter| waiter.ticket().is_none()) {
+            self.leave(owner, S::withdraw);
+        }
+    }
+
+    /// Drops heads whose scores are over, up to the first one that lives, that has its turn, or that is
+    /// asking now.
+    fn drop_dead(&mut self, asking: Option<&[u8]>, client: Millis) {
+        while let Some((head, waiter)) = self.state.waiter_at(0) {
+            if !is_over(&waiter, client, self.rules, self.now) || asking == Some(head.as_ref()) {
+                return;
+            }
+            let turn = self.state.turn().filter(|turn| turn.owner == head);
+            if turn.is_some_and(|turn| !self.now.is_over(turn.until)) {
+                return;
+            }
+            self.state.remove(&head);
+            self.state.emit(Event::Reaped { owner: head });
+        }
+    }
 }
 
 fn whole(duration: Millis) -> i64 {
     i64::try_from(duration).unwrap_or(i64::MAX)
-}
-
-/// Gives up one hold. If it was the last one, the lock is free and the head's turn has started.
-///
-/// # Errors
-/// [`Refusal::NotALock`], [`Refusal::HoldsOverflow`]; nothing has changed then.
-pub fn unlock<S: State>(
-    state: &mut S,
-    owner: &[u8],
-    lease: Millis,
-    client: Millis,
-    rules: &Rules,
-    now: Now,
-) -> Result<Unlocked, Refusal> {
-    let holds = state.holds(owner);
-    match holds {
-        Holds::Unreadable => return Err(Refusal::NotALock),
-        Holds::Count(i64::MIN) => return Err(Refusal::HoldsOverflow),
-        Holds::Count(_) | Holds::None => (),
-    }
-    drop_dead(state, None, client, rules, now);
-    let unlocked = match holds {
-        _ if !state.is_held() => {
-            wake_again(state, rules, now);
-            Unlocked::Freed
-        }
-        Holds::Count(count) if count > 1 => {
-            let left = count.saturating_sub(1);
-            state.set_holds(owner, left);
-            session::released(state, None, left);
-            extend(state, lease, now);
-            Unlocked::HeldStill
-        }
-        Holds::Count(_) => {
-            state.count_down();
-            free(state);
-            Unlocked::Freed
-        }
-        Holds::None | Holds::Unreadable => Unlocked::NotHeld,
-    };
-    settle(state, rules, now, None);
-    Ok(unlocked)
-}
-
-/// The lock is free already: its head is woken, as by a script that finds it so, also if its turn has
-/// started before.
-fn wake_again<S: State>(state: &mut S, rules: &Rules, now: Now) {
-    let before = state.turn();
-    settle(state, rules, now, None);
-    if let Some(turn) = before.filter(|turn| state.turn().as_ref() == Some(turn)) {
-        wake(state, &turn.owner);
-    }
-}
-
-/// Frees the lock, whoever holds it. Returns whether anyone did; if not, this script wakes nobody.
-pub fn force_unlock<S: State>(state: &mut S, client: Millis, rules: &Rules, now: Now) -> bool {
-    drop_dead(state, None, client, rules, now);
-    let held = state.is_held();
-    if held {
-        free(state);
-        settle(state, rules, now, None);
-    }
-    held
-}
-
-/// Takes the owner out of the queue, unless a connection is blocked here for it.
-pub fn leave<S: State>(state: &mut S, owner: &[u8], rules: &Rules, now: Now) {
-    let waiter = state.waiter(owner);
-    if waiter.is_some_and(|waiter| waiter.ticket().is_none()) {
-        super::rules::leave(state, owner, S::withdraw, rules, now);
-    }
-}
-
-/// Drops heads whose scores are over, up to the first one that lives, that has its turn, or that is
-/// asking now.
-fn drop_dead<S: State>(
-    state: &mut S,
-    asking: Option<&[u8]>,
-    client: Millis,
-    rules: &Rules,
-    now: Now,
-) {
-    while let Some((head, waiter)) = state.waiter_at(0) {
-        if !is_over(&waiter, client, rules, now) || asking == Some(head.as_ref()) {
-            return;
-        }
-        let turn = state.turn().filter(|turn| turn.owner == head);
-        if turn.is_some_and(|turn| !now.is_over(turn.until)) {
-            return;
-        }
-        state.remove(&head);
-        state.emit(Event::Reaped { owner: head });
-    }
 }
 
 /// Whether a script may drop a waiter.

@@ -4,173 +4,254 @@
 //! makes the server renew the lease while a connection is open, and give the connection's holds
 //! up when it closes. One owner can hold a lock through several connections, and partly without
 //! any (ACQUIRE without SESSION), so a session counts which connection brought how many holds:
-//! a connection that closes takes its own holds with it and nobody else's.
+//! a connection that closes takes its own holds with it and no others.
 
-use super::rules::{Rules, free};
-use super::state::{Connection, Event, Holds, Millis, Now, Owner, State, Tick};
-use super::turn::settle;
-
-/// A lock's connections.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Session {
-    /// The holder for whom they are open.
-    pub owner: Owner,
-    /// The lease that each renewal gives.
-    pub lease: Millis,
-    /// When the lease is to be renewed next.
-    pub renew_at: Tick,
-    /// The connections and their holds, never empty.
-    pub holders: Vec<(Connection, i64)>,
-}
+use super::clock::{Millis, Now};
+use super::event::Event;
+use super::state::{Connection, Holds, Owner, Session, State};
+use super::step::Step;
 
 impl Session {
     /// How long a session waits between renewals: two may come too late before the lease ends.
     fn interval(&self) -> Millis {
         (self.lease / 3).max(1)
     }
+
+    /// The lease starts anew with the next renewal after this.
+    fn renewed(&mut self, now: Now) {
+        self.renew_at = now.tick_after(self.interval());
+    }
 }
 
-/// Binds the lock to a connection, for a hold that it just got; or, if `moved`, for all holds:
-/// the owner asked with ONCE, which adds none, on what may be its next connection.
-pub(super) fn bind<S: State>(
-    state: &mut S,
-    owner: &[u8],
-    connection: Connection,
-    lease: Millis,
-    moved: bool,
-    now: Now,
-) {
-    let total = match state.holds(owner) {
-        Holds::Count(count) => count,
-        _ => 1,
-    };
-    let mut session = state.session().take().unwrap_or_else(|| Session {
-        owner: Owner::from(owner),
-        lease,
-        renew_at: 0,
-        holders: Vec::with_capacity(1),
-    });
-    if moved {
-        for (other, _) in std::mem::take(&mut session.holders) {
-            state.emit(Event::Unbound { connection: other });
+impl<S: State> Step<'_, S> {
+    /// Takes a holder's session, to be changed and put back.
+    fn take_session(&mut self, owner: &[u8]) -> Option<Session> {
+        match self.state.shared() {
+            Some(shared) => shared.take_session(owner),
+            None => self.state.session().take(),
         }
     }
-    let mut holders = session.holders.iter_mut();
-    if let Some((_, holds)) = holders.find(|(other, _)| *other == connection) {
-        *holds = holds.saturating_add(1);
-    } else {
-        let holds = if moved { total } else { 1 };
-        session.holders.push((connection, holds));
-        state.emit(Event::Bound { connection });
-    }
-    session.lease = lease;
-    session.renew_at = now.tick_after(session.interval());
-    *state.session() = Some(session);
-}
 
-/// The lock is not held any more by the owner of its session, or only for the lease's time.
-pub(super) fn end<S: State>(state: &mut S) {
-    let Some(session) = state.session().take() else {
-        return;
-    };
-    for (connection, _) in session.holders {
-        state.emit(Event::Unbound { connection });
-    }
-}
-
-/// The least lease that the lock may be given while a connection relies on it.
-pub(super) fn least_lease<S: State>(state: &mut S) -> Millis {
-    state.session().as_ref().map_or(0, |session| session.lease)
-}
-
-/// One hold less, `left` remain: the connection that gave it up loses one of its own, and nobody
-/// has more holds than there are.
-pub(super) fn released<S: State>(state: &mut S, connection: Option<Connection>, left: i64) {
-    let Some(mut session) = state.session().take() else {
-        return;
-    };
-    let mut holders = session.holders.iter_mut();
-    if let Some((_, holds)) = holders.find(|(other, _)| Some(*other) == connection) {
-        *holds = holds.saturating_sub(1);
-    }
-    let mut room = left;
-    for (_, holds) in &mut session.holders {
-        *holds = (*holds).min(room);
-        room = room.saturating_sub(*holds);
-    }
-    keep(state, session);
-}
-
-/// Puts a session back without the connections that have no hold left.
-fn keep<S: State>(state: &mut S, mut session: Session) {
-    session.holders.retain(|(connection, holds)| {
-        if *holds <= 0 {
-            state.emit(Event::Unbound {
-                connection: *connection,
-            });
+    fn put_session(&mut self, session: Session) {
+        match self.state.shared() {
+            Some(shared) => shared.put_session(session),
+            None => *self.state.session() = Some(session),
         }
-        *holds > 0
-    });
-    *state.session() = (!session.holders.is_empty()).then_some(session);
-}
+    }
 
-/// A connection that the lock is bound to has closed: its holds are given up, and the lock is
-/// freed if none remain.
-pub fn connection_closed<S: State>(state: &mut S, connection: Connection, rules: &Rules, now: Now) {
-    end_if_lost(state);
-    let Some(mut session) = state.session().take() else {
-        return;
-    };
-    let mut holders = session.holders.iter_mut();
-    let Some((_, holds)) = holders.find(|(other, _)| *other == connection) else {
-        *state.session() = Some(session);
-        return;
-    };
-    let given_up = std::mem::take(holds);
-    let holds = state.holds(&session.owner);
-    let owner = Owner::clone(&session.owner);
-    keep(state, session);
-    let Holds::Count(count) = holds else {
-        // Somebody has put something else there.
-        end(state);
-        return;
-    };
-    let left = count.saturating_sub(given_up);
-    if left > 0 {
-        state.set_holds(&owner, left);
-    } else {
-        free(state);
-        settle(state, rules, now, None);
+    /// Binds the lock to a connection, for a hold that the owner just got; or, if `moved`, for all its
+    /// holds: it asked with ONCE, which adds none, on what may be its next connection.
+    pub(super) fn bind(
+        &mut self,
+        owner: &[u8],
+        connection: Connection,
+        lease: Millis,
+        moved: bool,
+    ) {
+        let total = match self.state.holds(owner) {
+            Holds::Count(count) => count,
+            _ => 1,
+        };
+        let mut session = self.take_session(owner).unwrap_or_else(|| Session {
+            owner: Owner::from(owner),
+            lease,
+            renew_at: 0,
+            holders: Vec::with_capacity(1),
+        });
+        if moved {
+            for (other, _) in std::mem::take(&mut session.holders) {
+                self.unbind(other);
+            }
+        }
+        let mut holders = session.holders.iter_mut();
+        if let Some((_, holds)) = holders.find(|(other, _)| *other == connection) {
+            *holds = holds.saturating_add(1);
+        } else {
+            let holds = if moved { total } else { 1 };
+            session.holders.push((connection, holds));
+            if !self.is_relied_on(connection) {
+                self.state.emit(Event::Bound { connection });
+            }
+        }
+        session.lease = lease;
+        session.renewed(self.now);
+        self.put_session(session);
     }
-}
 
-/// Ends the session if its owner does not hold the lock any more: the lease ran out, or somebody
-/// else took or deleted the key.
-pub fn end_if_lost<S: State>(state: &mut S) {
-    let owner = state
-        .session()
-        .as_ref()
-        .map(|session| Owner::clone(&session.owner));
-    if owner.is_some_and(|owner| state.holds(&owner) == Holds::None) {
-        end(state);
+    /// The only holder's session is over: it does not hold the lock any more, or only for the lease's time.
+    pub(super) fn end_session(&mut self) {
+        if let Some(session) = self.state.session().take() {
+            self.unbind_all(&session);
+        }
     }
-}
 
-/// Renews the lease if it is time, or if somebody has cut it short. It is never made shorter.
-pub fn renew_if_due<S: State>(state: &mut S, now: Now) {
-    let Some(mut session) = state.session().take() else {
-        return;
-    };
-    let end = state.lease_end();
-    let safe = now.after(session.lease - session.lease / 2);
-    if session.renew_at > now.tick() && end.is_some_and(|end| end >= safe) {
-        *state.session() = Some(session);
-        return;
+    /// As [`Self::end_session`], for one of those that hold the lock together.
+    pub(super) fn end_session_of(&mut self, owner: &[u8]) {
+        if let Some(session) = self.take_session(owner) {
+            self.unbind_all(&session);
+        }
     }
-    let renewed = now.after(session.lease);
-    if end.is_none_or(|end| end < renewed) {
-        state.set_lease_end(renewed);
+
+    fn unbind_all(&mut self, session: &Session) {
+        for (connection, _) in &session.holders {
+            self.unbind(*connection);
+        }
     }
-    session.renew_at = now.tick_after(session.interval());
-    *state.session() = Some(session);
+
+    /// A holder that relied on a connection does not any more. Another one may.
+    fn unbind(&mut self, connection: Connection) {
+        if !self.is_relied_on(connection) {
+            self.state.emit(Event::Unbound { connection });
+        }
+    }
+
+    /// Whether one of those that hold the lock together relies on a connection.
+    fn is_relied_on(&mut self, connection: Connection) -> bool {
+        let shared = self.state.shared();
+        shared.is_some_and(|shared| shared.rely_on(connection))
+    }
+
+    /// The least lease that a holder may be given while a connection relies on its hold.
+    pub(super) fn least_lease(&mut self, owner: &[u8]) -> Millis {
+        let session = match self.state.shared() {
+            Some(shared) => shared.get(owner).and_then(|holder| holder.session()),
+            None => self.state.session().as_ref(),
+        };
+        session.map_or(0, |session| session.lease)
+    }
+
+    /// The owner has one hold less, `left` remain: the connection that gave it up loses one of its own, and
+    /// none has more holds than there are.
+    pub(super) fn release_bound(
+        &mut self,
+        owner: &[u8],
+        connection: Option<Connection>,
+        left: i64,
+    ) {
+        let Some(mut session) = self.take_session(owner) else {
+            return;
+        };
+        let mut holders = session.holders.iter_mut();
+        if let Some((_, holds)) = holders.find(|(other, _)| Some(*other) == connection) {
+            *holds = holds.saturating_sub(1);
+        }
+        let mut room = left;
+        for (_, holds) in &mut session.holders {
+            *holds = (*holds).min(room);
+            room = room.saturating_sub(*holds);
+        }
+        self.keep_session(session);
+    }
+
+    /// Puts a session back without the connections that have no hold left.
+    fn keep_session(&mut self, mut session: Session) {
+        session.holders.retain(|(connection, holds)| {
+            if *holds <= 0 {
+                self.unbind(*connection);
+            }
+            *holds > 0
+        });
+        if !session.holders.is_empty() {
+            self.put_session(session);
+        }
+    }
+
+    /// A connection that the lock is bound to has closed: its holds are given up, and each holder that has
+    /// none left is no holder any more.
+    pub fn connection_closed(&mut self, connection: Connection) {
+        self.drop_ended(None);
+        self.end_lost_session();
+        for owner in self.bound_to(connection) {
+            self.give_up(&owner, connection);
+        }
+    }
+
+    /// The holders that rely on a connection.
+    fn bound_to(&mut self, connection: Connection) -> Vec<Owner> {
+        if let Some(shared) = self.state.shared() {
+            return shared.bound_to(connection);
+        }
+        let session = self.state.session().as_ref();
+        let relies = |session: &&Session| session.holders.iter().any(|of| of.0 == connection);
+        let owner = session
+            .filter(relies)
+            .map(|session| Owner::clone(&session.owner));
+        owner.into_iter().collect()
+    }
+
+    /// The holds are given up that an owner has by a connection.
+    fn give_up(&mut self, owner: &[u8], connection: Connection) {
+        let Some(mut session) = self.take_session(owner) else {
+            return;
+        };
+        let mut given_up = 0;
+        for (_, holds) in session.holders.iter_mut().filter(|of| of.0 == connection) {
+            given_up = std::mem::take(holds);
+        }
+        let holds = self.state.holds(owner);
+        self.keep_session(session);
+        let Holds::Count(count) = holds else {
+            // Somebody has put something else there.
+            self.end_session_of(owner);
+            return;
+        };
+        let left = count.saturating_sub(given_up);
+        if left > 0 {
+            self.state.set_holds(owner, left);
+        } else {
+            self.free_of(owner);
+            self.settle(None);
+        }
+    }
+
+    /// Ends the session of an only holder that does not hold the lock any more: the lease ran out, or
+    /// somebody else took or deleted the key.
+    pub(super) fn end_lost_session(&mut self) {
+        let session = self.state.session().as_ref();
+        let owner = session.map(|session| Owner::clone(&session.owner));
+        if owner.is_some_and(|owner| self.state.holds(&owner) == Holds::None) {
+            self.end_session();
+        }
+    }
+
+    /// Renews the leases whose time it is, and one that somebody has cut short. None is made shorter.
+    pub(super) fn renew_due_sessions(&mut self) {
+        while let Some(owner) = self
+            .state
+            .shared()
+            .and_then(|shared| shared.due_for_renewal(self.now.tick()))
+        {
+            self.renew_session_of(&owner);
+        }
+        let Some(mut session) = self.state.session().take() else {
+            return;
+        };
+        let end = self.state.lease_end();
+        let safe = self.now.after(session.lease - session.lease / 2);
+        if session.renew_at <= self.now.tick() || end.is_none_or(|end| end < safe) {
+            let renewed = self.now.after(session.lease);
+            if end.is_none_or(|end| end < renewed) {
+                self.state.set_lease_end(renewed);
+            }
+            session.renewed(self.now);
+        }
+        *self.state.session() = Some(session);
+    }
+
+    fn renew_session_of(&mut self, owner: &[u8]) {
+        let Some(shared) = self.state.shared() else {
+            return;
+        };
+        let end = shared.get(owner).map_or(0, |holder| holder.lease_end);
+        let Some(mut session) = shared.take_session(owner) else {
+            return;
+        };
+        session.renewed(self.now);
+        let renewed = self.now.after(session.lease);
+        shared.put_session(session);
+        if end < renewed {
+            self.state.set_lease_of(owner, renewed);
+            self.refresh_expiry();
+        }
+    }
 }

@@ -1,13 +1,12 @@
-//! What one lock is made of, as the rules see it.
+//! What one lock is made of, as the rules see it, and what the rules go by.
 
 use std::rc::Rc;
 
-use super::session::Session;
+use super::clock::{Heard, Millis, Now, Tick};
+use super::event::Event;
+use super::holders::{SharedHolder, SharedHolders};
 
-/// Milliseconds: a duration, or an instant of the server's clock since the Unix epoch.
-pub type Millis = u64;
-
-/// Whoever may hold or wait: any bytes.
+/// An owner may hold or wait; it is named by any bytes.
 pub type Owner = Rc<[u8]>;
 
 /// Names one blocked request of this server run. A connection that asks again has a new one.
@@ -16,117 +15,103 @@ pub type Ticket = u64;
 /// Names one connection of this server run.
 pub type Connection = u64;
 
-/// An instant of the steady clock, in milliseconds since some moment of this server run. Wall
-/// clocks step; what is only counted here, and stored in no key, is counted by this one.
-pub type Tick = u64;
-
-/// An instant of the listening clock, in milliseconds: the steady clock less the time in which the server
-/// did not listen to its clients, because it stood still or because writes were paused. Turns and the
-/// deadlines of polling waiters are counted by it, for a waiter can only ask a server that listens.
-pub type Heard = u64;
-
-/// The server's clocks, read once for a whole step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Now {
-    /// The wall clock: microseconds since the Unix epoch. Keys expire by it. It can step.
-    pub micros: u64,
-    /// The steady clock in microseconds.
-    pub steady: u64,
-    /// How far the listening clock is behind the steady clock: for how long the server has not listened.
-    pub deaf: Millis,
-    /// Everything that clients sent before this instant has been read.
-    pub heard: Heard,
+/// The limits that apply to a step, from the configuration.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// Time a polling waiter has to take the lock once it is its turn.
+    pub turn: Millis,
+    /// Patience of a waiter that was found in the keys without a deadline.
+    pub patience: Millis,
+    /// By how much the clocks of servers that follow each other may differ.
+    pub clock_skew: Millis,
+    /// Most waiters a lock may have.
+    pub max_waiters: usize,
+    /// Until then, waiters that were found in the keys count as alive: their server has just
+    /// started, and they may be on their way back.
+    pub grace: Heard,
+    /// Whether Redisson's scripts are intercepted: the rules see all that its waiters do. Else Lua may
+    /// be at work on the same queue.
+    pub intercepts: bool,
+    /// Whether living waiters that were found in the keys ask again when they are woken: the rules
+    /// see their scripts, or they are fairlock's own from before a restart.
+    pub found_answer: bool,
 }
 
-impl Now {
-    /// An instant at which both clocks show these milliseconds, as tests like to write it.
+/// Why a step changed nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The owner is no holder.
+    NotHeld,
+    /// The owner is a holder, but not by this token.
+    OtherToken,
+    /// The lock has as many waiters as it may have.
+    QueueFull,
+    /// What the lock's key holds is no lock: it is somebody's data.
+    NotALock,
+    /// It has no lease, as no lock is left by its holder: it may be somebody's data.
+    NoLease,
+    /// The hold count cannot grow.
+    HoldsOverflow,
+    /// The owner holds the lock together with others, and asks for it in another way.
+    OtherLimit,
+    /// The server may not use more memory.
+    MemoryFull,
+    /// Some of the lock's keys may be where this server cannot see them.
+    Moving,
+}
+
+/// How many holders an owner tolerates at most while it holds the lock, itself included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Limit(u32);
+
+impl Limit {
+    /// It holds the lock alone.
+    pub const EXCLUSIVE: Self = Self(1);
+    /// Any number.
+    pub const NONE: Self = Self(u32::MAX);
+
+    /// At most this many, from 1.
     #[must_use]
-    pub fn from_millis(millis: Millis) -> Self {
-        Self {
-            micros: millis.saturating_mul(1000),
-            steady: millis.saturating_mul(1000),
-            deaf: 0,
-            heard: millis,
-        }
+    pub fn of(holders: u32) -> Self {
+        Self(holders.max(1))
     }
 
-    /// So many milliseconds later, with the server listening all the time; for tests and tools.
+    /// Whether its owner holds the lock alone.
     #[must_use]
-    pub fn later(self, time: Millis) -> Self {
-        let later = Self {
-            deaf: self.deaf,
-            ..self.after_stall(time)
-        };
-        Self {
-            heard: later.listening(),
-            ..later
-        }
+    pub fn is_exclusive(self) -> bool {
+        self == Self::EXCLUSIVE
     }
 
-    /// So many milliseconds later, in which the server stood still.
+    /// As commands and keys show it: 0 for any number.
     #[must_use]
-    pub fn after_stall(self, time: Millis) -> Self {
-        Self {
-            micros: self.micros.saturating_add(time.saturating_mul(1000)),
-            steady: self.steady.saturating_add(time.saturating_mul(1000)),
-            deaf: self.deaf.saturating_add(time),
-            heard: self.heard,
-        }
+    pub fn shown(self) -> u32 {
+        if self == Self::NONE { 0 } else { self.0 }
     }
 
-    /// The wall clock in whole milliseconds.
+    /// Reads what [`Self::shown`] says.
     #[must_use]
-    pub fn millis(self) -> Millis {
-        self.micros / 1000
+    pub fn read(shown: u32) -> Self {
+        if shown == 0 { Self::NONE } else { Self(shown) }
     }
 
-    /// `duration` from now, by the wall clock.
+    /// Whether this many holders are tolerated.
     #[must_use]
-    pub fn after(self, duration: Millis) -> Millis {
-        self.millis().saturating_add(duration)
+    pub fn tolerates(self, holders: usize) -> bool {
+        u32::try_from(holders).is_ok_and(|holders| holders <= self.0)
     }
+}
 
-    /// The steady clock in whole milliseconds.
-    #[must_use]
-    pub fn tick(self) -> Tick {
-        self.steady / 1000
-    }
-
-    /// `duration` from now, by the steady clock.
-    #[must_use]
-    pub fn tick_after(self, duration: Millis) -> Tick {
-        self.tick().saturating_add(duration)
-    }
-
-    /// The listening clock.
-    #[must_use]
-    pub fn listening(self) -> Heard {
-        self.tick().saturating_sub(self.deaf)
-    }
-
-    /// `duration` from now, by the listening clock.
-    #[must_use]
-    pub fn listening_after(self, duration: Millis) -> Heard {
-        self.listening().saturating_add(duration)
-    }
-
-    /// What is left until an instant of the listening clock.
-    #[must_use]
-    pub fn left_until(self, instant: Heard) -> Millis {
-        instant.saturating_sub(self.listening())
-    }
-
-    /// Whether an instant of the listening clock is over, and all that was sent before it has been read.
-    #[must_use]
-    pub fn is_over(self, instant: Heard) -> bool {
-        instant <= self.heard
-    }
-
-    /// When an instant of the listening clock is by the steady clock, if the server listens until then.
-    #[must_use]
-    pub fn tick_at(self, instant: Heard) -> Tick {
-        instant.saturating_add(self.deaf)
-    }
+/// The connections that one holder's lock is bound to (see [`super::session`]).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Session {
+    /// The holder that opened them.
+    pub owner: Owner,
+    /// The lease that each renewal gives.
+    pub lease: Millis,
+    /// When the lease is to be renewed next.
+    pub renew_at: Tick,
+    /// The connections and their holds, never empty.
+    pub holders: Vec<(Connection, i64)>,
 }
 
 /// How often an owner holds a lock.
@@ -176,6 +161,8 @@ pub struct Waiter {
     pub patience: Millis,
     /// The connection that the lock shall be bound to when it is handed to it.
     pub session: Option<Connection>,
+    /// How many holders it tolerates.
+    pub limit: Limit,
     /// When a waiter that asked here counts as dead. No key tells; other servers go by the score.
     pub deadline: Heard,
     /// The instant in the keys after which scripts, and servers that know nothing else of the
@@ -186,7 +173,8 @@ pub struct Waiter {
 }
 
 impl Waiter {
-    /// A waiter that was found in the keys. It takes the lock itself, so its lease is its own affair.
+    /// A waiter that was found in the keys. It takes the lock itself, and brings its lease then.
+    /// What it tolerates no key tells: it counts as exclusive until it asks again.
     #[must_use]
     pub fn found(score: Millis, now: Now) -> Self {
         Self {
@@ -194,6 +182,7 @@ impl Waiter {
             lease: 0,
             patience: 0,
             session: None,
+            limit: Limit::EXCLUSIVE,
             deadline: 0,
             score,
             since: now.steady,
@@ -220,7 +209,7 @@ impl Waiter {
     }
 }
 
-/// The head's time to come and take the free lock.
+/// The head's time to come and take the lock, which it can have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Turn {
     /// The polling waiter whose turn it is.
@@ -231,108 +220,52 @@ pub struct Turn {
     pub until: Heard,
 }
 
-/// One thing that happened in a step, for the server to carry out, announce and count. In order.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// The owner that asked became the holder.
-    Acquired {
-        /// Microseconds it was queued, if it was.
-        waited: Option<u64>,
-    },
-    /// The holder asked again.
-    HeldAgain {
-        /// The fencing token that it was given.
-        token: i64,
-        /// It asked with ONCE: its hold count is what it was.
-        once: bool,
-    },
-    /// The lock was handed to a blocked waiter: reply with its token.
-    Granted {
-        /// The blocked request to reply to.
-        ticket: Ticket,
-        /// The new holder.
-        owner: Owner,
-        /// Its fencing token.
-        token: i64,
-        /// The connection that the lock is bound to.
-        session: Option<Connection>,
-        /// Microseconds it was queued.
-        waited: u64,
-    },
-    /// The holder gave the lock up, or it was taken from the holder.
-    Released,
-    /// An owner joined the queue.
-    Enqueued,
-    /// A second connection has taken a blocked waiter's place: reply with the error.
-    TakenOver {
-        /// The blocked request that lost its place.
-        ticket: Ticket,
-    },
-    /// A waiter was taken out of the queue by CANCEL. If it is blocked, reply nil.
-    Cancelled {
-        /// The blocked request to reply to.
-        ticket: Option<Ticket>,
-    },
-    /// A blocked waiter left the queue: its time was up, or its connection has closed. It has been
-    /// told, or cannot be.
-    Left,
-    /// A polling waiter should ask again: publish its wake-up.
-    WakeUp {
-        /// Whom to wake.
-        owner: Owner,
-    },
-    /// A dead waiter was dropped.
-    Reaped {
-        /// Who was dropped.
-        owner: Owner,
-    },
-    /// The lock is bound to a connection: tell when it closes.
-    Bound {
-        /// The connection.
-        connection: Connection,
-    },
-    /// The lock is not bound to a connection any more.
-    Unbound {
-        /// The connection.
-        connection: Connection,
-    },
-}
-
 /// The state of one lock, wherever it is stored.
 ///
-/// Implementations only store and fetch; every decision is in [`super::rules`] and
-/// [`super::turn`]. None of the queue's methods may cost more than the logarithm of its length.
-/// An owner is in the queue at most once, and has a score exactly while it is queued; whatever
-/// foreign writers did to that has been repaired before a step begins.
+/// Implementations only store and fetch; every decision is in [`super::Step`]. None of the methods on queue
+/// and holders may cost more than the logarithm of their number. An owner is in the queue at most once, and
+/// has a score exactly while it is queued; whatever foreign writers did to that has been repaired before
+/// a step begins.
 pub trait State {
     /// Whether anyone holds the lock.
     fn is_held(&mut self) -> bool;
-    /// When the lock frees itself; `None` if it is free or has no lease.
+    /// When the lock frees itself; `None` if it is free or has no lease. Of a lock with several holders
+    /// it is the end of the last lease.
     fn lease_end(&mut self) -> Option<Millis>;
     /// How often `owner` holds the lock.
     fn holds(&mut self, owner: &[u8]) -> Holds;
-    /// Whether what is held is a lock: it has one holder, with a hold count.
+    /// Whether what is held is a lock: each holder has a hold count, and there is one, or they are known to
+    /// hold it together.
     fn is_lock(&mut self) -> bool {
         true
     }
-    /// Makes `owner` the holder of a free lock, once, by this fencing token.
+    /// Makes `owner` the only holder of a free lock, once, by this fencing token.
     fn take(&mut self, owner: &[u8], token: i64);
-    /// Makes `owner` the holder of a free lock without a token, or changes its hold count.
+    /// Makes `owner` the only holder of a free lock without a token, or changes a holder's hold count.
     fn set_holds(&mut self, owner: &[u8], holds: i64);
     /// Sets when the lock frees itself. The lock is held.
     fn set_lease_end(&mut self, at: Millis);
-    /// Frees the lock, whoever holds it.
+    /// Frees the lock from all its holders.
     fn free(&mut self);
     /// The lock is about to be freed by a script, which counts down to 0 first: others may listen for that.
     fn count_down(&mut self) {}
 
-    /// The holder's fencing token; none if the lock is free or was taken by a script.
+    /// The only holder's fencing token; none if it has none, as after a script.
     fn token(&mut self) -> Option<i64>;
-    /// Gives the holder, which has none, a fencing token.
+    /// Gives the only holder, which has none, a fencing token.
     fn set_token(&mut self, token: i64);
     /// The greatest token that this lock may have had: given by this server run to any lock, or kept for
     /// this one; 0 if there is none. It keeps tokens growing where the clock has stepped back.
     fn last_token(&mut self) -> i64;
+
+    /// Those that hold the lock together. `None` if it is free or has one exclusive holder.
+    fn shared(&mut self) -> Option<&mut SharedHolders>;
+    /// Adds `owner`, once, to those that hold the lock together. It is free, or they tolerate it.
+    fn admit(&mut self, owner: &[u8], holder: SharedHolder);
+    /// Sets the end of the lease of one of them.
+    fn set_lease_of(&mut self, owner: &[u8], at: Millis);
+    /// Takes one of them out; others remain.
+    fn dismiss(&mut self, owner: &[u8]);
 
     /// Number of waiters.
     fn waiting(&mut self) -> usize;
@@ -372,12 +305,12 @@ pub trait State {
     /// the queue.
     fn lessen_scores(&mut self, lessening: &dyn Fn(usize) -> Millis);
 
-    /// Whose turn it is, if the lock is free and a polling waiter was woken.
+    /// Whose turn it is, if a polling head can have the lock and was woken.
     fn turn(&mut self) -> Option<Turn>;
     /// Sets or ends the turn.
     fn set_turn(&mut self, turn: Option<Turn>);
 
-    /// The connections that the lock is bound to.
+    /// The connections that the only holder's lock is bound to.
     fn session(&mut self) -> &mut Option<Session>;
 
     /// Takes note of what happened.

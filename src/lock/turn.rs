@@ -1,315 +1,294 @@
-//! What happens when the lock is free: the head's turn.
+//! What happens when the lock can be had: the head's turn.
 //!
-//! - A blocked head is made the holder in the same step (direct hand-off).
-//! - A polling head is woken, and nobody else. It has a turn to come: `fairlock.turn`, or its own
+//! - A blocked head is made a holder in the same step (direct hand-off).
+//! - A polling head is woken, and no other waiter. It has a turn to come: `fairlock.turn`, or its own
 //!   patience if that is shorter. Then it is dropped and the next turn starts.
 //! - A head that has been silent for a tenth of its turn may be dead, and others behind it as well.
 //!   Then the polling waiters right behind it are woken too, and have until the end of the same
 //!   turn: the living ask again, and the dead run out together. So a hand-off to a living waiter costs one
 //!   message, and a row of dead waiters one turn.
+//!
+//! With several holders the lock can be had as long as they tolerate the head (see [`super::sharing`]): a row
+//! of blocked readers is served in one step.
 
-use super::rules::Rules;
-use super::score;
-use super::session;
-use super::state::{
-    Connection, Event, Heard, Millis, Now, Owner, Presence, State, Tick, Turn, Waiter,
-};
+use super::clock::{Heard, Millis};
+use super::event::Event;
+use super::holders::SharedHolder;
+use super::score::WOKEN_BEHIND;
+use super::state::{Connection, Limit, Owner, Presence, State, Turn, Waiter};
+use super::step::Step;
 
-/// How many waiters behind a silent head are woken.
-pub const WOKEN_BEHIND: usize = 16;
-
-/// Brings the lock to rest: afterwards it is held, or its queue is empty, or a polling head has
-/// its turn; and the head's score is true.
-///
-/// `asking` is the owner whose request is being decided. It is alive, whatever its deadline says,
-/// and serves itself if it is the head, so settling stops there.
-pub fn settle<S: State>(state: &mut S, rules: &Rules, now: Now, asking: Option<&[u8]>) {
-    serve(state, rules, now, asking);
-    score::keep_head_true(state, rules, now);
-}
-
-/// Serves one head after the other while the lock is free.
-fn serve<S: State>(state: &mut S, rules: &Rules, now: Now, asking: Option<&[u8]>) {
-    while !state.is_held() {
-        let Some((head, waiter)) = state.waiter_at(0) else {
-            break;
-        };
-        if asking == Some(head.as_ref()) {
-            return;
-        }
-        if !serve_head(state, &head, waiter, rules, now, asking) {
-            return;
-        }
-    }
-    if state.turn().is_some() {
-        state.set_turn(None);
-    }
-}
-
-/// Gives the head its turn. Returns false if the head is to be waited for.
-fn serve_head<S: State>(
-    state: &mut S,
-    head: &Owner,
-    waiter: Waiter,
-    rules: &Rules,
-    now: Now,
-    asking: Option<&[u8]>,
-) -> bool {
-    match waiter.presence {
-        Presence::Gone => {
-            state.remove(head);
-            state.emit(Event::Left);
-        }
-        Presence::Blocked(ticket) => {
-            let token = grant(state, head, waiter.lease, waiter.session, now);
-            state.remove(head);
-            score::lessen_behind(state, 0, waiter.patience, rules);
-            state.emit(Event::Granted {
-                ticket,
-                owner: Owner::clone(head),
-                token,
-                session: waiter.session,
-                waited: now.steady.saturating_sub(waiter.since),
-            });
-        }
-        Presence::Polling | Presence::Found | Presence::Asked => {
-            if is_dead(state, head, &waiter, rules, now) {
-                return reap(state, head, rules, now, asking);
-            }
-            wait_for(state, head, waiter, rules, now);
-            return false;
-        }
-    }
-    true
-}
-
-/// From so many dead waiters on it is cheaper to take them out of the keys together.
+/// From this many dead waiters on it is cheaper to take them out of the keys together.
 const MANY: usize = 16;
 
-/// So many dead waiters are taken out in one step. The next step, which is due at once, goes on.
+/// This many dead waiters are taken out in one step. The next step, which is due at once, goes on.
 pub const REAPED_AT_ONCE: usize = 1000;
-
-/// Drops the head, which is dead, and with it a long row of dead waiters right behind it: a crowd
-/// of them must not keep the server from everybody else. Returns false if the row goes on behind these:
-/// the next of them has a turn then that is over, so that nobody is served before it is dropped.
-fn reap<S: State>(
-    state: &mut S,
-    head: &Owner,
-    rules: &Rules,
-    now: Now,
-    asking: Option<&[u8]>,
-) -> bool {
-    let mut dead = vec![Owner::clone(head)];
-    let mut goes_on = None;
-    while let Some((next, waiter)) = state.waiter_at(dead.len()) {
-        let is_spared = matches!(waiter.presence, Presence::Blocked(_) | Presence::Gone)
-            || asking == Some(next.as_ref());
-        if is_spared || !is_dead(state, &next, &waiter, rules, now) {
-            break;
-        }
-        if dead.len() == REAPED_AT_ONCE {
-            goes_on = Some(next);
-            break;
-        }
-        dead.push(next);
-    }
-    if dead.len() < MANY {
-        dead.truncate(1);
-        state.remove(head);
-    } else {
-        state.remove_all(&dead);
-    }
-    for owner in dead {
-        state.emit(Event::Reaped { owner });
-    }
-    let Some(owner) = goes_on else { return true };
-    state.set_turn(Some(Turn {
-        owner,
-        wakes_next: None,
-        until: now.heard,
-    }));
-    false
-}
-
-/// A polling head is dead once its turn, or before its turn its deadline, is over. Of a waiter that
-/// was found the score is all that is known; so it is of a silent waiter of Redisson's where its scripts
-/// run as Lua, for it may have asked unseen.
-fn is_dead<S: State>(
-    state: &mut S,
-    head: &Owner,
-    waiter: &Waiter,
-    rules: &Rules,
-    now: Now,
-) -> bool {
-    if let Some(turn) = state.turn().filter(|turn| turn.owner == *head) {
-        return now.is_over(turn.until);
-    }
-    let goes_by_score = match waiter.presence {
-        Presence::Polling => false,
-        Presence::Asked => !rules.intercepts && !waiter.lives(now),
-        _ => true,
-    };
-    if goes_by_score {
-        now.is_over(rules.grace) && waiter.score <= now.millis()
-    } else {
-        !waiter.lives(now)
-    }
-}
-
-/// A polling head is to come: starts its turn, or goes on with it.
-fn wait_for<S: State>(state: &mut S, head: &Owner, waiter: Waiter, rules: &Rules, now: Now) {
-    let running = state.turn().filter(|turn| turn.owner == *head);
-    let Some(mut turn) = running else {
-        start_turn(state, head, waiter, rules, now);
-        return;
-    };
-    if turn.wakes_next.is_some_and(|at| now.is_over(at)) {
-        turn.wakes_next = None;
-        wake_behind(state, rules, turn.until);
-        state.set_turn(Some(turn));
-    }
-}
-
-fn start_turn<S: State>(state: &mut S, head: &Owner, mut waiter: Waiter, rules: &Rules, now: Now) {
-    let own = match waiter.presence {
-        Presence::Polling => waiter.patience,
-        Presence::Asked if waiter.lives(now) => {
-            let left = now.left_until(waiter.deadline);
-            left.min(waiter.patience)
-        }
-        _ if !now.is_over(rules.grace) => rules.turn,
-        _ => waiter.score.saturating_sub(now.millis()),
-    };
-    let length = rules.turn.min(own).max(1);
-    let until = now.listening_after(length);
-    state.set_turn(Some(Turn {
-        owner: Owner::clone(head),
-        wakes_next: Some(now.listening_after((length / 10).max(1))),
-        until,
-    }));
-    waiter.deadline = until;
-    state.set_waiter(head, waiter);
-    wake(state, head);
-}
-
-/// Wakes the polling waiters right behind a silent head. They have until the end of its turn to
-/// ask again. One that was found and may live without ever saying so keeps its own time.
-fn wake_behind<S: State>(state: &mut S, rules: &Rules, until: Heard) {
-    for index in 1..=WOKEN_BEHIND {
-        let Some((owner, mut waiter)) = state.waiter_at(index) else {
-            break;
-        };
-        match waiter.presence {
-            Presence::Polling | Presence::Asked => {
-                waiter.deadline = waiter.deadline.min(until);
-                state.set_waiter(&owner, waiter);
-            }
-            Presence::Found if rules.found_answer => {
-                waiter.presence = Presence::Polling;
-                waiter.patience = rules.patience;
-                waiter.deadline = until;
-                state.set_waiter(&owner, waiter);
-            }
-            Presence::Found => (),
-            // Behind a waiter that the server serves itself, nobody needs to hurry.
-            Presence::Blocked(_) | Presence::Gone => break,
-        }
-        wake(state, &owner);
-    }
-}
-
-pub(super) fn wake<S: State>(state: &mut S, owner: &Owner) {
-    state.emit(Event::WakeUp {
-        owner: Owner::clone(owner),
-    });
-}
-
-/// Makes `owner` the holder of a free lock and returns its fencing token.
-pub(super) fn grant<S: State>(
-    state: &mut S,
-    owner: &[u8],
-    lease: Millis,
-    connection: Option<Connection>,
-    now: Now,
-) -> i64 {
-    let token = next_token(state, now);
-    // Whatever was bound to a connection here was lost without a word.
-    session::end(state);
-    state.take(owner, token);
-    state.set_lease_end(now.after(lease));
-    state.set_turn(None);
-    if let Some(connection) = connection {
-        session::bind(state, owner, connection, lease, false, now);
-    }
-    token
-}
 
 /// Ten years in microseconds: no clock steps back by more.
 const FARTHEST_STEP_BACK: i64 = 10 * 365 * 86_400 * 1_000_000;
 
-/// The token of the next acquisition: the time in microseconds, or one more than the last token where the
-/// time is not ahead of that. So nothing has to be kept for a lock that is free: the clock has gone on since.
-/// Beyond any step of a clock a token was not given by a server, and does not count.
-pub(super) fn next_token<S: State>(state: &mut S, now: Now) -> i64 {
-    let time = i64::try_from(now.micros).unwrap_or(i64::MAX / 2);
-    let last = state.last_token();
-    if last < time.saturating_add(FARTHEST_STEP_BACK) {
-        time.max(last.saturating_add(1))
-    } else {
-        time
+/// How an owner takes the lock.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Terms {
+    pub lease: Millis,
+    pub session: Option<Connection>,
+    pub limit: Limit,
+}
+
+impl<S: State> Step<'_, S> {
+    /// Brings the lock to rest: afterwards its queue is empty, or the head cannot have the lock, or a polling
+    /// head has its turn; and the head's score is true.
+    ///
+    /// `asking` is the owner whose request is being decided. It is alive, whatever its deadline says,
+    /// and serves itself if it is the head, so settling stops there.
+    pub(super) fn settle(&mut self, asking: Option<&[u8]>) {
+        self.serve(asking);
+        self.refresh_head_score();
     }
-}
 
-/// Whether the queue can be left to Redisson's scripts, which run as Lua: none but theirs wait, and no
-/// turn is running that these rules have started.
-pub fn leaves_to_scripts<S: State>(state: &mut S, rules: &Rules) -> bool {
-    let waiting = state.waiting();
-    !rules.intercepts
-        && waiting > 0
-        && waiting == state.scripted()
-        && state.turn().is_none()
-        && state.session().is_none()
-}
+    /// Serves one head after the other while it can have the lock. A head that the holders do not tolerate keeps
+    /// those behind it waiting, but only while it lives.
+    fn serve(&mut self, asking: Option<&[u8]>) {
+        while !self.state.is_held() || self.state.shared().is_some() {
+            let Some((head, waiter)) = self.state.waiter_at(0) else {
+                break;
+            };
+            let fits = self.fits(waiter.limit);
+            let dropped = if asking == Some(head.as_ref()) {
+                None
+            } else {
+                self.drop_head(&head, &waiter, fits, asking)
+            };
+            match dropped {
+                Some(true) => (),
+                None if !fits => break,
+                None if asking != Some(head.as_ref()) && self.serve_head(&head, waiter) => (),
+                _ => return,
+            }
+        }
+        if self.state.turn().is_some() {
+            self.state.set_turn(None);
+        }
+    }
 
-/// When a lock has to be looked at again if nobody touches it before.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Due {
-    /// By the wall clock, once this millisecond is over: the lease has ended and somebody waits for
-    /// it, or the score of a head that lives is over.
-    pub wall: Option<Millis>,
-    /// By the steady clock: a turn ends, those behind a silent head are to be woken, a session is to
-    /// be renewed, or the deadline of a head that lives is over.
-    pub tick: Option<Tick>,
-}
+    /// Takes a head out that has left or is dead. `None` if it stays; else whether the next one can be looked at.
+    fn drop_head(
+        &mut self,
+        head: &Owner,
+        waiter: &Waiter,
+        fits: bool,
+        asking: Option<&[u8]>,
+    ) -> Option<bool> {
+        match waiter.presence {
+            Presence::Blocked(_) => None,
+            Presence::Gone => {
+                self.state.remove(head);
+                self.state.emit(Event::Left);
+                Some(true)
+            }
+            Presence::Polling | Presence::Found | Presence::Asked => {
+                let stays = !fits && self.may_ask_unseen(waiter);
+                let is_dead = !stays && self.is_dead(head, waiter);
+                is_dead.then(|| self.reap(head, asking))
+            }
+        }
+    }
 
-/// When the lock has to be looked at again. Nothing of it if nobody waits and it is not bound to
-/// a connection, or if it is held without a lease and whoever waits was found in the keys.
-pub fn next_due<S: State>(state: &mut S, rules: &Rules, now: Now) -> Due {
-    let renew = state.session().as_ref().map(|session| session.renew_at);
-    if state.waiting() == 0 {
-        return Due {
-            wall: None,
-            tick: renew,
+    /// Gives the head its turn, which lives and can have the lock. Returns false if it is to be waited for.
+    fn serve_head(&mut self, head: &Owner, waiter: Waiter) -> bool {
+        let Presence::Blocked(ticket) = waiter.presence else {
+            self.wait_for(head, waiter);
+            return false;
         };
+        let token = self.grant(
+            head,
+            Terms {
+                lease: waiter.lease,
+                session: waiter.session,
+                limit: waiter.limit,
+            },
+        );
+        self.state.remove(head);
+        self.lessen_behind(0, waiter.patience);
+        self.state.emit(Event::Granted {
+            ticket,
+            owner: Owner::clone(head),
+            token,
+            session: waiter.session,
+            waited: self.now.steady.saturating_sub(waiter.since),
+            shared: !waiter.limit.is_exclusive(),
+        });
+        true
     }
-    let turn = state.turn();
-    if turn.is_none() && !state.is_held() {
-        // It was freed without a word, as a lease that ends does, and nobody has been served yet.
-        return Due {
-            wall: None,
-            tick: Some(now.tick()),
+
+    /// Drops the head, which is dead, and with it a long row of dead waiters right behind it: a crowd
+    /// of them must not keep the server from other clients. Returns false if the row goes on behind these:
+    /// the next of them has a turn then that is over, so that no waiter is served before it is dropped.
+    fn reap(&mut self, head: &Owner, asking: Option<&[u8]>) -> bool {
+        let mut dead = vec![Owner::clone(head)];
+        let mut goes_on = None;
+        while let Some((next, waiter)) = self.state.waiter_at(dead.len()) {
+            let is_spared = matches!(waiter.presence, Presence::Blocked(_) | Presence::Gone)
+                || asking == Some(next.as_ref());
+            if is_spared || !self.is_dead(&next, &waiter) {
+                break;
+            }
+            if dead.len() == REAPED_AT_ONCE {
+                goes_on = Some(next);
+                break;
+            }
+            dead.push(next);
+        }
+        if dead.len() < MANY {
+            dead.truncate(1);
+            self.state.remove(head);
+        } else {
+            self.state.remove_all(&dead);
+        }
+        for owner in dead {
+            self.state.emit(Event::Reaped { owner });
+        }
+        let Some(owner) = goes_on else { return true };
+        self.state.set_turn(Some(Turn {
+            owner,
+            wakes_next: None,
+            until: self.now.heard,
+        }));
+        false
+    }
+
+    /// A polling head is dead once its turn, or before its turn its deadline, is over. Of a waiter that
+    /// was found the score is all that is known; so it is of a silent waiter of Redisson's where its scripts
+    /// run as Lua, for it may have asked unseen.
+    fn is_dead(&mut self, head: &Owner, waiter: &Waiter) -> bool {
+        let now = self.now;
+        if let Some(turn) = self.state.turn().filter(|turn| turn.owner == *head) {
+            return now.is_over(turn.until);
+        }
+        if self.goes_by_score(waiter) {
+            now.is_over(self.rules.grace) && waiter.score <= now.millis()
+        } else {
+            !waiter.lives(now)
+        }
+    }
+
+    /// Whether nothing but its score says how long a waiter lives.
+    fn goes_by_score(&self, waiter: &Waiter) -> bool {
+        match waiter.presence {
+            Presence::Polling => false,
+            Presence::Asked => !self.rules.intercepts && !waiter.lives(self.now),
+            _ => true,
+        }
+    }
+
+    /// Whether a waiter may live without these rules hearing of it: the scripts of Redisson's clients run as Lua. Then
+    /// they drop one whose score is over; here it is dropped when it could have the lock.
+    pub(super) fn may_ask_unseen(&self, waiter: &Waiter) -> bool {
+        !self.rules.intercepts && self.goes_by_score(waiter)
+    }
+
+    /// A polling head is to come: starts its turn, or goes on with it.
+    fn wait_for(&mut self, head: &Owner, waiter: Waiter) {
+        let running = self.state.turn().filter(|turn| turn.owner == *head);
+        let Some(mut turn) = running else {
+            self.start_turn(head, waiter);
+            return;
         };
+        if turn.wakes_next.is_some_and(|at| self.now.is_over(at)) {
+            turn.wakes_next = None;
+            self.wake_behind(turn.until);
+            self.state.set_turn(Some(turn));
+        }
     }
-    let turn_ends = turn.as_ref().map(|turn| turn.until);
-    let wakes_next = turn.and_then(|turn| turn.wakes_next);
-    let (deadline, score) = score::shield_ends(state, rules, now);
-    Due {
-        wall: [state.lease_end(), score].into_iter().flatten().min(),
-        tick: [turn_ends, wakes_next, deadline]
-            .into_iter()
-            .flatten()
-            .map(|instant| now.tick_at(instant))
-            .chain(renew)
-            .min(),
+
+    fn start_turn(&mut self, head: &Owner, mut waiter: Waiter) {
+        let now = self.now;
+        let own = match waiter.presence {
+            Presence::Polling => waiter.patience,
+            Presence::Asked if waiter.lives(now) => {
+                let left = now.left_until(waiter.deadline);
+                left.min(waiter.patience)
+            }
+            _ if !now.is_over(self.rules.grace) => self.rules.turn,
+            _ => waiter.score.saturating_sub(now.millis()),
+        };
+        let length = self.rules.turn.min(own).max(1);
+        let until = now.listening_after(length);
+        self.state.set_turn(Some(Turn {
+            owner: Owner::clone(head),
+            wakes_next: Some(now.listening_after((length / 10).max(1))),
+            until,
+        }));
+        // The score stays: scripts lessen it, and a shortened one would drop a live waiter.
+        waiter.deadline = until;
+        self.state.set_waiter(head, waiter);
+        self.wake(head);
+    }
+
+    /// Wakes the polling waiters right behind a silent head. They have until the end of its turn to
+    /// ask again. One that was found and may live without ever saying so keeps its own time.
+    fn wake_behind(&mut self, until: Heard) {
+        for index in 1..=WOKEN_BEHIND {
+            let Some((owner, mut waiter)) = self.state.waiter_at(index) else {
+                break;
+            };
+            match waiter.presence {
+                Presence::Polling | Presence::Asked => {
+                    waiter.deadline = waiter.deadline.min(until);
+                    self.state.set_waiter(&owner, waiter);
+                }
+                Presence::Found if self.rules.found_answer => {
+                    waiter.presence = Presence::Polling;
+                    waiter.patience = self.rules.patience;
+                    waiter.deadline = until;
+                    self.state.set_waiter(&owner, waiter);
+                }
+                Presence::Found => (),
+                // Behind a waiter that the server serves itself, no waiter needs to hurry.
+                Presence::Blocked(_) | Presence::Gone => break,
+            }
+            self.wake(&owner);
+        }
+    }
+
+    pub(super) fn wake(&mut self, owner: &Owner) {
+        self.state.emit(Event::WakeUp {
+            owner: Owner::clone(owner),
+        });
+    }
+
+    /// Makes `owner` a holder of a lock that it can have, and returns its fencing token.
+    pub(super) fn grant(&mut self, owner: &[u8], terms: Terms) -> i64 {
+        let token = self.next_token();
+        let lease_end = self.now.after(terms.lease);
+        // Whatever was bound to a connection here was lost without a word.
+        self.end_session();
+        if terms.limit.is_exclusive() {
+            self.state.take(owner, token);
+            self.state.set_lease_end(lease_end);
+        } else {
+            let since = Some(self.now.steady);
+            let holder = SharedHolder::new(terms.limit, lease_end, token, since);
+            self.state.admit(owner, holder);
+            self.refresh_expiry();
+        }
+        self.state.set_turn(None);
+        if let Some(connection) = terms.session {
+            self.bind(owner, connection, terms.lease, false);
+        }
+        token
+    }
+
+    /// The token of the next acquisition: the time in microseconds, or one more than the last token where the
+    /// time is not ahead of that. So nothing has to be kept for a lock that is free: the clock has gone on since.
+    /// Beyond any step of a clock a token was not given by a server, and does not count.
+    pub(super) fn next_token(&mut self) -> i64 {
+        let time = i64::try_from(self.now.micros).unwrap_or(i64::MAX / 2);
+        let last = self.state.last_token();
+        if last < time.saturating_add(FARTHEST_STEP_BACK) {
+            time.max(last.saturating_add(1))
+        } else {
+            time
+        }
     }
 }

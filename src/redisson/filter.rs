@@ -62,7 +62,7 @@ pub fn role_changes(replica: bool) {
 pub struct Scripts;
 
 impl Filter for Scripts {
-    /// Length and first letter come before anything else: most commands are none of ours.
+    /// Length and first letter come before anything else: most commands are no scripts.
     fn concerns(name: &[u8]) -> bool {
         match name {
             [b'e' | b'E', _, _, _] => is(name, b"eval") || is(name, b"exec"),

@@ -2,7 +2,7 @@
 //!
 //! Redisson takes its fair lock by EVAL and EVALSHA. With `fairlock.intercept-eval yes` a command
 //! filter looks at each of them ([`filter`]): a script that is, by its SHA-1, one of those in
-//! [`table`] becomes a command of ours, which the server checks as it would have checked the
+//! [`table`] becomes a command of the module, which the server checks as it would have checked the
 //! EVAL: authentication, permissions, slots, roles. That command makes the script a step of the lock's
 //! rules ([`run`], and `lock::scripts`): the same reply, holder, queue and messages, by the client's clock where the
 //! script goes by it.
@@ -10,6 +10,15 @@
 //! What the native forms do not know (keys of other types or other names, arguments that are no whole
 //! numbers) is left to Lua: the script itself is run, and raises its own error. So is the script of a
 //! user whose permissions are not plain enough to be judged at a glance ([`permission`]).
+//!
+//! Who calls what, and when: the server calls the filter for every command before it looks the command up. The filter
+//! ([`filter`]) replaces the name of an EVAL or EVALSHA that [`recognise`] knows, and leaves the rest of the
+//! arguments as they are. The server then runs `FAIRLOCK.EVAL`, and `command::eval` reads the call ([`run`]),
+//! takes the step, and replies in the script's own form.
+//!
+//! To add a script: `make fingerprints RELEASES=...` writes its digest into [`table`], with its form. A new form is a file
+//! like [`try_lock`] here, which reads keys and arguments and calls a method of `lock::Step` in
+//! `src/lock/scripts.rs`; `tests/redisson` compares it with the script, run as Lua.
 
 pub mod filter;
 mod leave;
@@ -23,4 +32,4 @@ pub mod table;
 mod try_lock;
 mod unlock;
 
-pub use run::{Call, Native, Reply, Step, WakeUp, native};
+pub use run::{Call, Native, NativeStep, Reply, WakeUp, native};

@@ -19,14 +19,14 @@ struct Texts {
     oldest: usize,
 }
 
-struct Memory {
+struct Recogniser {
     by_digest: HashMap<Digest, &'static Script, RandomState>,
     /// Of the lengths that a text in the table has.
     by_length: HashMap<usize, Texts, RandomState>,
     longest: usize,
 }
 
-impl Memory {
+impl Recogniser {
     fn new() -> Self {
         Self {
             by_digest: scripts()
@@ -47,7 +47,7 @@ impl Memory {
 }
 
 thread_local! {
-    static MEMORY: RefCell<Memory> = RefCell::new(Memory::new());
+    static RECOGNISER: RefCell<Recogniser> = RefCell::new(Recogniser::new());
 }
 
 /// The script with this digest, given as hexadecimal digits. There are so few scripts that looking
@@ -66,11 +66,11 @@ pub fn by_digest(hex: &[u8]) -> Option<&'static Script> {
 /// The script with this text. A text seen before costs a comparison.
 #[must_use]
 pub fn by_text(text: &[u8]) -> Option<&'static Script> {
-    MEMORY.with_borrow_mut(|memory| {
+    RECOGNISER.with_borrow_mut(|memory| {
         if text.len() > memory.longest {
             return None;
         }
-        let Memory {
+        let Recogniser {
             by_digest,
             by_length,
             ..
@@ -124,7 +124,7 @@ mod tests {
                 assert!(by_text(&text).is_none());
             }
         }
-        MEMORY.with_borrow(|memory| {
+        RECOGNISER.with_borrow(|memory| {
             let most = memory.by_length.values().map(|texts| texts.known.len());
             assert_eq!(most.max(), Some(TEXTS));
         });

@@ -4,8 +4,8 @@ use std::rc::Rc;
 
 use crate::config::LONGEST;
 use crate::keyspace::Names;
-use crate::keyspace::stored::number as whole;
-use crate::lock::{Millis, Now, Refusal, Rules, State};
+use crate::keyspace::number::number as whole;
+use crate::lock::{Millis, Refusal, State, Step};
 use crate::server::{Args, Ctx, Str};
 
 use super::leave::Leave;
@@ -48,15 +48,15 @@ pub enum Reply {
 /// What a call becomes.
 #[derive(Debug)]
 pub enum Native<'c> {
-    /// It is through: the lock's queue is none of its affair.
+    /// It is done: it does not concern the lock's queue.
     Done(Reply),
     /// A step of the rules.
-    Step(Step<'c>),
+    Step(NativeStep<'c>),
 }
 
 /// A call that is a step of the rules, on the lock of these names.
 #[derive(Debug)]
-pub struct Step<'c> {
+pub struct NativeStep<'c> {
     /// The lock's keys.
     pub names: Rc<Names>,
     /// Whose script it is, as the caller has it.
@@ -194,14 +194,14 @@ pub fn native<'c>(script: &Script, call: &Call<'c>) -> Result<Native<'c>, LeftTo
         Form::Renew(form) => return form.run(call).map(Native::Done),
     };
     let owner = script.form.owner();
-    Ok(Native::Step(Step {
+    Ok(Native::Step(NativeStep {
         names,
         owner: owner.and_then(|index| call.argument_name(index).ok()),
         kind,
     }))
 }
 
-impl<'c> Step<'c> {
+impl<'c> NativeStep<'c> {
     /// How the head is woken, if the lock becomes free.
     #[must_use]
     pub fn wake_up(&self) -> Option<WakeUp<'c>> {
@@ -215,17 +215,12 @@ impl<'c> Step<'c> {
     ///
     /// # Errors
     /// [`LeftToLua`] if the script itself is to be run.
-    pub fn decide<S: State>(
-        &self,
-        state: &mut S,
-        rules: &Rules,
-        now: Now,
-    ) -> Result<Reply, LeftToLua> {
+    pub fn decide<S: State>(&self, step: &mut Step<'_, S>) -> Result<Reply, LeftToLua> {
         match &self.kind {
-            Kind::Try(asked) => asked.decide(state, rules, now),
-            Kind::Unlock(unlocking) => unlocking.decide(state, rules, now),
+            Kind::Try(asked) => asked.decide(step),
+            Kind::Unlock(unlocking) => unlocking.decide(step),
             Kind::Leave(owner) => {
-                crate::lock::scripts::leave(state, owner, rules, now);
+                step.leave_by_script(owner);
                 Ok(Reply::Nil)
             }
         }

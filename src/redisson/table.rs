@@ -26,7 +26,7 @@ pub enum Role {
     Lock,
     /// Gives up one hold.
     Unlock,
-    /// Frees the lock whoever holds it.
+    /// Frees the lock from its holders.
     ForceUnlock,
     /// Leaves the queue.
     Leave,
@@ -86,7 +86,7 @@ pub fn scripts() -> &'static [Script] {
     &SCRIPTS
 }
 
-/// One line of the table. `None` if nobody has written the native form of its script yet.
+/// One line of the table. `None` if its script has no native form yet.
 fn script(line: &'static str) -> Option<Script> {
     let mut words = line.split('\t');
     let mut word = || words.next();

@@ -1,8 +1,8 @@
 //! The scripts that take the lock: with a queue behind it, and without.
 
-use crate::keyspace::stored::number as whole;
-use crate::lock::scripts::{self, Told, Tried, TryLock as Request, Wait};
-use crate::lock::{Holds, Millis, Now, Rules, State};
+use crate::keyspace::number::number as whole;
+use crate::lock::scripts::{Told, Tried, TryLock as Request, Wait};
+use crate::lock::{Holds, Millis, State, Step};
 use crate::server::filter::Incoming;
 
 use super::run::{Call, LeftToLua, Reply, refused};
@@ -96,16 +96,11 @@ impl TryLock {
 
 impl Try<'_> {
     /// Takes the step.
-    pub fn decide<S: State>(
-        &self,
-        state: &mut S,
-        rules: &Rules,
-        now: Now,
-    ) -> Result<Reply, LeftToLua> {
-        if self.refuses_holder && state.holds(self.request.owner) != Holds::None {
+    pub fn decide<S: State>(&self, step: &mut Step<'_, S>) -> Result<Reply, LeftToLua> {
+        if self.refuses_holder && step.state.holds(self.request.owner) != Holds::None {
             return Err(LeftToLua);
         }
-        match scripts::try_lock(state, &self.request, rules, now) {
+        match step.try_lock(&self.request) {
             Ok(Tried::Acquired) => Ok(Reply::Nil),
             Ok(Tried::Refused) => Ok(Reply::Number(1)),
             Ok(Tried::Waits(told)) => Ok(Reply::Number(told)),

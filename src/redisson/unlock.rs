@@ -1,12 +1,12 @@
-//! The scripts that give up a hold, or free the lock whoever holds it.
+//! The scripts that give up a hold, or free the lock from its holder.
 
 use std::borrow::Cow;
 use std::ffi::CStr;
 
-use crate::keyspace::stored::number as whole;
+use crate::keyspace::number::number as whole;
 use crate::keyspace::write;
-use crate::lock::scripts::{self, Unlocked};
-use crate::lock::{Millis, Now, Rules, State};
+use crate::lock::scripts::Unlocked;
+use crate::lock::{Millis, State, Step};
 use crate::server::{Access, Key, Kind, clock};
 
 use super::run::{Call, LeftToLua, Reply, WakeUp, refused};
@@ -15,7 +15,7 @@ use super::run::{Call, LeftToLua, Reply, WakeUp, refused};
 /// Arguments: message, lease, owner, the client's time, and others; where forced message and time.
 #[derive(Clone, Copy, Debug)]
 pub struct Unlock {
-    /// It frees the lock whoever holds it.
+    /// It frees the lock from its holder.
     forced: bool,
     /// Which argument says PUBLISH or SPUBLISH.
     publish: Option<usize>,
@@ -120,17 +120,12 @@ impl Unlocking<'_> {
     }
 
     /// Takes the step.
-    pub fn decide<S: State>(
-        &self,
-        state: &mut S,
-        rules: &Rules,
-        now: Now,
-    ) -> Result<Reply, LeftToLua> {
+    pub fn decide<S: State>(&self, step: &mut Step<'_, S>) -> Result<Reply, LeftToLua> {
         let Some((owner, lease)) = self.holder else {
-            let freed = scripts::force_unlock(state, self.client, rules, now);
+            let freed = step.force_unlock(self.client);
             return Ok(Reply::Number(freed.into()));
         };
-        match scripts::unlock(state, owner, lease, self.client, rules, now) {
+        match step.unlock(owner, lease, self.client) {
             Ok(Unlocked::NotHeld) => Ok(Reply::Nil),
             Ok(Unlocked::HeldStill) => Ok(Reply::Number(0)),
             Ok(Unlocked::Freed) => Ok(Reply::Number(1)),

@@ -119,7 +119,7 @@ pub(super) fn not_loaded() -> ! {
 pub fn find_functions() -> Result<(), &'static str> {
     let (required, optional) = (&raw mut REQUIRED, &raw mut OPTIONAL);
     // SAFETY: each table has as many places as there are names, which the assertions below make sure of.
-    // Nobody else uses them during this call: it is on the main thread, and calls nothing of ours.
+    // Nothing else uses them during this call: it is on the main thread, and calls no code of the module.
     unsafe {
         find(raw::Optional::NAMES, optional.cast());
         match find(raw::Required::NAMES, required.cast()) {
@@ -136,7 +136,7 @@ const _: () = assert!(size_of::<raw::Optional>() == raw::Optional::NAMES.len() *
 /// Fills a table; the first name that the server does not know.
 ///
 /// # Safety
-/// There is a place for each of the names, each with a null at its end, and nobody else uses the table
+/// There is a place for each of the names, each with a null at its end, and nothing else uses the table
 /// during this call.
 unsafe fn find(names: &[&'static str], table: *mut *mut c_void) -> Option<&'static str> {
     // SAFETY: redis-module sets it anew whenever the server loads the module, before it calls anything of

@@ -112,7 +112,7 @@ extern "C" fn reply<B: Blocking>(
     _argc: c_int,
 ) -> c_int {
     // SAFETY: the context belongs to a client that `Handle::end` unblocked: its private data is a
-    // `Delivery` or null, and nobody else refers to it during this call.
+    // `Delivery` or null, and nothing else refers to it during this call.
     unsafe {
         let delivery = api!(GetBlockedClientPrivateData(ctx));
         if let Some(delivery) = delivery.cast::<Delivery<B>>().as_mut() {

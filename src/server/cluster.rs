@@ -8,7 +8,7 @@ use super::{Ctx, Str, in_cluster};
 
 /// Where keys of one slot are, as far as this node knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum SlotState {
     /// Here, all of them that there are.
     Here,
     /// Some may be at another node: the slot is being moved, or has left.
@@ -25,27 +25,26 @@ impl Ctx {
     /// now: it does so in a slot of its own, and where a slot is being moved only if each of them
     /// is here.
     #[must_use]
-    pub fn place_of(&self, [a, b, c]: [&Str; 3]) -> Place {
-        if !in_cluster() {
-            return Place::Here;
-        }
-        // SAFETY: the format says: three strings; they live until the call returns. The reply is
+    pub fn slot_state(&self, [a, b, c, d]: [&Str; 4]) -> SlotState {
+        // SAFETY: the format says: four strings; they live until the call returns. The reply is
         // freed, and is null, with the reason in errno, where the command was not run.
         unsafe {
-            let (name, format) = (c"EXISTS".as_ptr(), c"sss".as_ptr());
-            let reply = api!(Call(self.raw, name, format, a.inner, b.inner, c.inner));
+            let (name, format) = (c"EXISTS".as_ptr(), c"ssss".as_ptr());
+            let reply = api!(Call(
+                self.raw, name, format, a.inner, b.inner, c.inner, d.inner
+            ));
             if !reply.is_null() {
                 api!(FreeCallReply(reply));
-                return Place::Here;
+                return SlotState::Here;
             }
         }
         match std::io::Error::last_os_error().raw_os_error() {
-            Some(libc::ENETDOWN | libc::EROFS) => Place::Down,
-            _ => Place::Moving,
+            Some(libc::ENETDOWN | libc::EROFS) => SlotState::Down,
+            _ => SlotState::Moving,
         }
     }
 
-    /// Whether the cluster is down for this node. Unlike [`Ctx::place_of`], this touches no key.
+    /// Whether the cluster is down for this node. Unlike [`Ctx::slot_state`], this touches no key.
     #[must_use]
     pub fn cluster_is_down(&self) -> bool {
         if !in_cluster() {

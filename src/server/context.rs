@@ -204,7 +204,7 @@ impl Ctx {
     }
 
     /// Runs a command of the server's own for the calling connection, with that connection's
-    /// permissions (or, if nobody calls, without limit), and replies what it replies. What it
+    /// permissions (without limit where there is no caller), and replies what it replies. What it
     /// changes is replicated with the rest of this step.
     pub fn run_for_caller(&self, name: &CStr, arguments: &[Str]) {
         let mut argv: Vec<_> = arguments.iter().map(|argument| argument.inner).collect();
@@ -261,13 +261,13 @@ impl Ctx {
         flags.any(|flags| flags.contains(&b'c'))
     }
 
-    /// So many replies of those that are owed have been given, and so many more are to follow.
+    /// One of the replies that are owed was given, and `more` are to follow as its parts.
     fn replied(&self, more: usize) {
         let others = self.owed.get().saturating_sub(1);
         self.owed.set(others.saturating_add(more));
     }
 
-    /// The caller is blocked: whoever unblocks it replies.
+    /// The caller is blocked: it gets its reply when it is unblocked.
     pub(super) fn will_be_replied(&self) {
         self.owed.set(0);
     }

@@ -15,12 +15,24 @@ pub struct Docs {
     pub complexity: &'static CStr,
     /// The version of the module that brought it.
     pub since: &'static CStr,
-    /// Number of arguments with the command's name; negative: at least so many.
+    /// Number of arguments with the command's name; negative: at least that many.
     pub arity: i32,
     /// Its keys, if it has any.
     pub keys: Option<Keys>,
     /// Its arguments.
     pub arguments: &'static [Argument],
+    /// What it replies, in lines for FAIRLOCK.HELP. COMMAND DOCS does not show it.
+    pub reply: &'static [&'static str],
+}
+
+impl Docs {
+    /// The command with its arguments, as one would type it.
+    #[must_use]
+    pub fn syntax(&self, command: &CStr) -> String {
+        let mut words = vec![command.to_string_lossy().to_uppercase()];
+        words.extend(self.arguments.iter().map(Argument::syntax));
+        words.join(" ")
+    }
 }
 
 /// Which arguments are keys.
@@ -129,6 +141,30 @@ impl Argument {
     pub const fn repeated(mut self) -> Self {
         self.repeated = true;
         self
+    }
+}
+
+impl Argument {
+    fn syntax(&self) -> String {
+        let name = self.name.to_string_lossy();
+        let joined = |parts: &[Self], by| {
+            let parts: Vec<_> = parts.iter().map(Self::syntax).collect();
+            parts.join(by)
+        };
+        let value = match self.kind {
+            Kind::Key | Kind::Text | Kind::Number => name.into_owned(),
+            Kind::Keyword => String::new(),
+            Kind::OneOf(choices) => joined(choices, " | "),
+            Kind::Block(parts) => joined(parts, " "),
+        };
+        let token = self.token.map(CStr::to_string_lossy).unwrap_or_default();
+        let text = [&*token, &*value].join(" ");
+        let text = text.trim();
+        if self.optional {
+            format!("[{text}]")
+        } else {
+            text.to_owned()
+        }
     }
 }
 

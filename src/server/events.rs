@@ -60,7 +60,7 @@ pub fn subscribe(ctx: &Ctx, events: Events) -> bool {
 }
 
 /// Has the server tell of sorted sets as well from now on. A script of Redisson's rewrites the score of
-/// every waiter, so as long as only such scripts are at work, nobody shall pay for being told.
+/// every waiter, so as long as only such scripts are at work, no client pays for the events.
 pub fn hear_scores(ctx: &Ctx) {
     if !HEARS_SCORES.replace(true) {
         HEARS_SCORES.set(listen_to_keys(ctx, NotifyEvent::ZSET));

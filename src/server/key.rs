@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 use std::ffi::{c_char, c_int, c_long, c_void};
-use std::ptr::{null, null_mut};
+use std::ptr::{null, null_mut, without_provenance_mut};
 
 use super::api::{OK, api, raw};
 use super::{Ctx, Str};
@@ -39,7 +39,7 @@ pub enum Kind {
 /// An open key; closed when dropped.
 ///
 /// What is done to a key through one handle, another handle of the same key does not notice, and
-/// must not be used any more: whoever changes a key keeps to one handle of it.
+/// must not be used any more: code that changes a key keeps to one handle of it.
 #[derive(Debug)]
 pub struct Key<'c> {
     /// Null where a key opened for reading does not exist; the server's functions accept that.
@@ -48,12 +48,12 @@ pub struct Key<'c> {
     name: Cow<'c, Str>,
     access: Access,
     /// Where in a list the handle stands.
-    place: Place,
+    cursor: ListCursor,
 }
 
 /// Where a handle stands in a list: the server's functions step from there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum ListCursor {
     /// Nowhere: to any index it jumps.
     Nowhere,
     /// Where it jumped to.
@@ -74,7 +74,7 @@ impl Ctx {
         self.open_named(Cow::Borrowed(name), access)
     }
 
-    /// As [`Ctx::open`], where nobody else keeps the name.
+    /// As [`Ctx::open`], where the name is kept nowhere else.
     #[must_use]
     pub fn open_named<'c>(&'c self, name: Cow<'c, Str>, access: Access) -> Key<'c> {
         Key {
@@ -82,7 +82,7 @@ impl Ctx {
             ctx: self,
             name,
             access,
-            place: Place::Nowhere,
+            cursor: ListCursor::Nowhere,
         }
     }
 }
@@ -132,7 +132,7 @@ impl<'c> Key<'c> {
     }
 
     fn open_again(&mut self) {
-        self.place = Place::Nowhere;
+        self.cursor = ListCursor::Nowhere;
         close(self.raw);
         self.raw = open(self.ctx, &self.name, self.access);
     }
@@ -175,7 +175,7 @@ impl<'c> Key<'c> {
     /// Deletes the key.
     pub fn delete(&mut self) {
         self.make_writable();
-        // The server would keep a place in a list that is not there any more.
+        // The server would keep a cursor in a list that is not there any more.
         self.stand_nowhere();
         // SAFETY: an open handle; DeleteKey refuses one that is not open for writing.
         unsafe { api!(DeleteKey(self.raw)) };
@@ -215,7 +215,7 @@ impl<'c> Key<'c> {
             return None;
         }
         let mut value: *mut raw::RedisModuleString = null_mut();
-        // SAFETY: the arguments are pairs of a field and a place for its value, ended by null.
+        // SAFETY: the arguments are pairs of a field and a cursor for its value, ended by null.
         unsafe {
             let (none, end) = (raw::REDISMODULE_HASH_NONE, null::<c_char>());
             api!(HashGet(self.raw, none, field.inner, &raw mut value, end));
@@ -253,43 +253,79 @@ impl<'c> Key<'c> {
         }
     }
 
+    /// Takes a field out of a hash; true if it was there.
+    pub fn hash_remove(&mut self, field: &Str) -> bool {
+        if self.kind() != Kind::Hash {
+            return false;
+        }
+        self.make_writable();
+        // The server's name for "no value": the field is to be deleted.
+        let delete = without_provenance_mut::<raw::RedisModuleString>(1);
+        // SAFETY: the arguments are pairs of a field and its value, ended by null.
+        let removed = unsafe {
+            let (none, end) = (raw::REDISMODULE_HASH_NONE, null::<c_char>());
+            api!(HashSet(self.raw, none, field.inner, delete, end))
+        };
+        removed != 0
+    }
+
     /// Some field of a hash that has a name, with its value; the only one if it has one.
     #[must_use]
     pub fn hash_named(&self) -> Option<(Vec<u8>, Vec<u8>)> {
-        type Found = Option<(Vec<u8>, Vec<u8>)>;
+        let mut found = None;
+        self.scan_hash(&mut |field, value| {
+            if found.is_none() && !field.is_empty() {
+                found = Some((field.to_vec(), value.to_vec()));
+            }
+            found.is_none()
+        });
+        found
+    }
+
+    /// All fields of a hash with their values. Walks it.
+    #[must_use]
+    pub fn hash_fields(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let mut fields = Vec::with_capacity(self.len());
+        self.scan_hash(&mut |field, value| {
+            fields.push((field.to_vec(), value.to_vec()));
+            true
+        });
+        fields
+    }
+
+    /// Shows the fields of a hash with their values, until it is told that this was enough.
+    fn scan_hash(&self, show: &mut dyn FnMut(&[u8], &[u8]) -> bool) {
+        type Scan<'s> = (&'s mut dyn FnMut(&[u8], &[u8]) -> bool, bool);
         extern "C" fn take(
             _key: *mut raw::RedisModuleKey,
             field: *mut raw::RedisModuleString,
             value: *mut raw::RedisModuleString,
-            found: *mut c_void,
+            scan: *mut c_void,
         ) {
             let read = || {
-                let field = Str::string_as_slice(field).to_vec();
-                if field.is_empty() {
-                    return;
+                // SAFETY: `scan` is the cursor that `scan_hash` passed to ScanKey below.
+                let (show, goes_on) = unsafe { &mut *scan.cast::<Scan<'_>>() };
+                if *goes_on {
+                    *goes_on = show(Str::string_as_slice(field), Str::string_as_slice(value));
                 }
-                let value = Str::string_as_slice(value).to_vec();
-                // SAFETY: `found` is the place that `hash_named` passed to ScanKey below.
-                unsafe { (*found.cast::<Found>()).get_or_insert((field, value)) };
             };
             super::guard("a scan", read);
         }
         if self.kind() != Kind::Hash {
-            return None;
+            return;
         }
-        let mut found: Found = None;
-        // SAFETY: the cursor is made and destroyed here; `found` outlives the scan.
+        let mut scan: Scan<'_> = (show, true);
+        // SAFETY: the cursor is made and destroyed here; `scan` outlives the walk.
         unsafe {
             let cursor = api!(ScanCursorCreate());
-            while found.is_none() {
-                let place = (&raw mut found).cast();
-                if api!(ScanKey(self.raw, cursor, Some(take), place)) == 0 {
+            while scan.1 {
+                let shown = (&raw mut scan).cast();
+                if api!(ScanKey(self.raw, cursor, Some(take), shown)) == 0 {
                     break;
                 }
             }
             api!(ScanCursorDestroy(cursor));
         }
-        found
     }
 
     /// The element of a list at an index.
@@ -303,22 +339,22 @@ impl<'c> Key<'c> {
 
     /// Stands at an index or a few steps before it. Backwards the server steps no cheaper.
     fn stand_near(&mut self, index: usize) {
-        let here = match self.place {
-            Place::Jumped(here) | Place::Stepped(here) => Some(here),
-            Place::Nowhere | Place::Deleted => None,
+        let here = match self.cursor {
+            ListCursor::Jumped(here) | ListCursor::Stepped(here) => Some(here),
+            ListCursor::Nowhere | ListCursor::Deleted => None,
         };
         match here.and_then(|here| index.checked_sub(here)) {
             Some(0) => (),
-            Some(1..=NEAR) => self.place = Place::Stepped(index),
+            Some(1..=NEAR) => self.cursor = ListCursor::Stepped(index),
             _ => {
                 self.stand_nowhere();
-                self.place = Place::Jumped(index);
+                self.cursor = ListCursor::Jumped(index);
             }
         }
     }
 
     fn stand_nowhere(&mut self) {
-        if self.place != Place::Nowhere {
+        if self.cursor != ListCursor::Nowhere {
             self.open_again();
         }
     }
@@ -327,19 +363,19 @@ impl<'c> Key<'c> {
     pub fn list_push(&mut self, element: &Str) {
         self.make_writable();
         let tail = raw::REDISMODULE_LIST_TAIL;
-        self.place = Place::Nowhere;
+        self.cursor = ListCursor::Nowhere;
         // SAFETY: ListPush accepts any handle and refuses other types; the server copies.
         unsafe { api!(ListPush(self.raw, tail, element.inner)) };
     }
 
     /// Deletes the element of a list at an index. Only where the handle has jumped: after steps back,
-    /// Redis 7.0 deletes another one, or loses its place.
+    /// Redis 7.0 deletes another one, or loses its cursor.
     pub fn list_delete(&mut self, index: usize) {
         self.make_writable();
-        if self.place != Place::Jumped(index) {
+        if self.cursor != ListCursor::Jumped(index) {
             self.stand_nowhere();
         }
-        self.place = Place::Deleted;
+        self.cursor = ListCursor::Deleted;
         let Ok(index) = c_long::try_from(index) else {
             return;
         };
@@ -354,7 +390,7 @@ impl<'c> Key<'c> {
             return None;
         }
         let mut score = 0.0;
-        // SAFETY: an open handle of a sorted set, and a place for the score.
+        // SAFETY: an open handle of a sorted set, and a cursor for the score.
         let status = unsafe { api!(ZsetScore(self.raw, member.inner, &raw mut score)) };
         (status == OK).then_some(score)
     }
@@ -373,7 +409,7 @@ impl<'c> Key<'c> {
         }
         self.make_writable();
         let mut removed: c_int = 0;
-        // SAFETY: an open handle of a sorted set, and a place for the answer.
+        // SAFETY: an open handle of a sorted set, and a cursor for the answer.
         unsafe { api!(ZsetRem(self.raw, member.inner, &raw mut removed)) };
         removed != 0
     }
@@ -428,7 +464,7 @@ impl<'c> Key<'c> {
         }
         self.make_writable();
         let mut length = 0;
-        // SAFETY: an open handle of a string; opened for writing, the server gives a place that
+        // SAFETY: an open handle of a string; opened for writing, the server gives a cursor that
         // belongs to this key alone. It is null if the key is not open for writing.
         unsafe {
             let mode = raw::REDISMODULE_WRITE;

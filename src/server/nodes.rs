@@ -1,7 +1,7 @@
 //! Which node of the cluster has which slots, and where clients reach it.
 //!
 //! The commands that tell (CLUSTER SLOTS, SHARDS and NODES) must not be asked from here: Valkey 8
-//! looks at the connection of whoever asks, and a timer that has none takes the server down. The
+//! looks at the connection of the caller, and a timer that has none takes the server down. The
 //! module API tells where a node is, but not which slots it has. So the slots are read where every
 //! server keeps them, in its cluster configuration file, which it writes before it waits again
 //! after a change. That is also where names of hosts are.

@@ -31,7 +31,7 @@ pub fn may_have_changed() {
     CHANGES.set(CHANGES.get().wrapping_add(1));
 }
 
-/// Some commands of the server's that are both `@admin` and `@dangerous`.
+/// Commands of the server that are in both `@admin` and `@dangerous`.
 const ADMIN: [&[u8]; 4] = [b"debug", b"failover", b"replicaof", b"shutdown"];
 
 /// Prepares [`user_of`]. To be called when the module is loaded.
@@ -69,7 +69,7 @@ impl Ctx {
         user_of(self.client_id())
     }
 
-    /// Whether the calling connection may run an admin command of ours by its user's categories.
+    /// Whether the calling connection may run one of fairlock's admin commands by its user's categories.
     /// Since Redis 7.2 the server itself sees to that. Before, it knows no categories of a module's
     /// commands: a user counts as one who may administrate if any of the server's own such commands
     /// was left to it, or if its rules name this one. Scripts have no user to ask for there.

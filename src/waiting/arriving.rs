@@ -1,7 +1,7 @@
 //! Locks with waiters whose keys are here before their slot is this node's own: the slot is on its way here,
 //! key by key, or with all that happens in it at the node that has it still (CLUSTER MIGRATESLOTS of Valkey).
 //!
-//! They are that node's affair: until the slot is here nothing of them is looked at, counted or listed. All
+//! That node serves them: until the slot is here they are not looked at, counted or listed here. All
 //! that is kept is which there are. What becomes of them is in [`moving`](super::moving).
 
 use std::collections::{HashMap, HashSet};

@@ -42,13 +42,13 @@ pub enum Outcome {
 /// Clients blocked in ACQUIRE. What the server calls when one of them ends is in
 /// [`clients`](super::clients).
 #[derive(Debug)]
-pub struct Acquire;
+pub struct BlockedAcquire;
 
 /// A blocked client.
 #[derive(Debug)]
 pub struct Client {
     /// The server's record of it.
-    pub handle: Handle<Acquire>,
+    pub handle: Handle<BlockedAcquire>,
     /// The lock that it waits for.
     pub lock: LockId,
     /// For whom.

@@ -17,7 +17,7 @@ use crate::server::Ctx;
 use crate::server::block::{Blocking, Id};
 use crate::server::user;
 
-use super::blocked::{Acquire, Blocked, Client, Outcome};
+use super::blocked::{Blocked, BlockedAcquire, Client, Outcome};
 use super::effects::{unblock, undelivered};
 use super::frozen::is_here;
 use super::id::LockId;
@@ -96,7 +96,7 @@ pub fn time_out_due(at: Tick) {
     }
 }
 
-impl Blocking for Acquire {
+impl Blocking for BlockedAcquire {
     type Outcome = Outcome;
 
     fn reply(ctx: &Ctx, outcome: &Outcome) {

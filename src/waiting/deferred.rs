@@ -13,7 +13,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use foldhash::fast::RandomState;
 
-use crate::keyspace::{Queue, names};
+use crate::keyspace::{QueueView, names};
 use crate::lock::{Connection, Millis, Owner};
 
 use super::id::LockId;
@@ -188,13 +188,13 @@ impl Notes {
 
     /// What others did to a lock's queue, to be dealt with now. The lock is still looked at when
     /// the iteration ends.
-    pub fn queue_touched(&mut self, db: impl FnOnce() -> i32, lock: &[u8]) -> Queue {
+    pub fn queue_touched(&mut self, db: impl FnOnce() -> i32, lock: &[u8]) -> QueueView {
         if self.touched.is_empty() {
-            return Queue::AsLeft;
+            return QueueView::AsLeft;
         }
         self.last_touched = None;
         let touch = self.touched.get_mut(&LockId::new(db(), lock));
-        touch.map_or(Queue::AsLeft, |touch| std::mem::take(touch).state())
+        touch.map_or(QueueView::AsLeft, |touch| std::mem::take(touch).state())
     }
 
     /// The hand-off of this iteration to a connection, which is forgotten.

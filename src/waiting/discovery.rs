@@ -21,7 +21,10 @@ pub fn start(ctx: &Ctx) {
     // The caller's database; there is one.
     let _ = ctx.select_db(selected);
     let scan = any.then(KeyScan::default);
-    waiting(|waiting| waiting.scan.set(scan));
+    waiting(|waiting| {
+        waiting.scan.set(scan);
+        waiting.is_scanning.set(any);
+    });
     if any {
         events::hurry();
     }
@@ -34,6 +37,7 @@ pub fn go_on(ctx: &Ctx) {
     };
     for _ in 0..STEPS {
         if !scan.step(ctx, &mut look_at) {
+            waiting(|waiting| waiting.is_scanning.set(false));
             return;
         }
     }

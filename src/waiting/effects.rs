@@ -86,7 +86,8 @@ fn carry_out_one(ctx: &Ctx, scene: &Scene<'_>, event: Event) {
         Event::Cancelled { ticket: None }
         | Event::Acquired { .. }
         | Event::HeldAgain { .. }
-        | Event::Released
+        | Event::Released { .. }
+        | Event::LeaseEnded { .. }
         | Event::Enqueued
         | Event::Left
         | Event::Reaped { .. } => (),
@@ -135,7 +136,7 @@ pub fn unblock(ticket: Ticket, outcome: Outcome) {
     }
 }
 
-/// Nobody was there to be told.
+/// The client has gone before it could be told.
 pub fn undelivered(outcome: Outcome) {
     if let Outcome::Granted(grant) = outcome {
         note(|notes| notes.take_back(grant));

@@ -4,7 +4,7 @@
 //! Callbacks only take notes (see [`deferred`](super::deferred)); what was noted is done here,
 //! between commands, at the first end of an iteration that comes.
 
-use crate::keyspace::Queue;
+use crate::keyspace::QueueView;
 use crate::lock::{Now, Tick};
 use crate::server::migration::Migration;
 use crate::server::timer::Alarm;
@@ -174,7 +174,7 @@ fn do_what_was_noted(ctx: &Ctx) {
     let slice = Slice::begin();
     noted::drop_gone_and_lost(ctx, slice);
     noted::give_up_closed(ctx, slice);
-    touched::hear_who_asked(ctx);
+    touched::apply_polls(ctx);
     touched::look_at_touched(ctx, slice);
     noted::line_scores_up(ctx);
     if !notes(|notes| notes.is_idle()) {
@@ -182,7 +182,7 @@ fn do_what_was_noted(ctx: &Ctx) {
     }
 }
 
-/// The keys are the master's. It learns of nobody here, and the deadlines pass.
+/// The keys are the master's. The master does not hear of these waiters, and their deadlines pass.
 fn follow_the_master(ctx: &Ctx) {
     let touched = notes(|notes| {
         notes.forget_waiters();
@@ -230,8 +230,8 @@ fn is_nothing_due(now: Now) -> bool {
 }
 
 fn look_at_due(ctx: &Ctx, id: &LockId) {
-    if table(|table| table.is_known(id)) {
-        look(ctx, id, Queue::AsLeft);
+    if table(|table| table.is_tracked(id)) {
+        look(ctx, id, QueueView::AsLeft);
     } else {
         watch::look(ctx, id);
     }

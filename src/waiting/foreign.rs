@@ -5,13 +5,13 @@
 //! event loop ends, before anybody's reply is written. What is found then decides, not what the event
 //! said: several commands may have run since.
 //!
-//! A lock is known here from the first event of its queue on, whoever made it, so that the queues
+//! A lock is known here from the first event of its queue on, so that the queues
 //! of scripts are served like any other. A replica notes which locks have a queue and leaves them
 //! alone; when it becomes the master it looks at all of them.
 
 use redis_module::NotifyEvent;
 
-use crate::keyspace::stored::number;
+use crate::keyspace::number::number;
 use crate::keyspace::{Names, names};
 use crate::server::{Access, Ctx, string};
 
@@ -77,7 +77,7 @@ fn lock_changes(db: i32, event: &[u8], key: &[u8]) {
 /// Looks at the locks whose keys were touched, on a replica: only which have a queue is noted.
 pub fn follow(ctx: &Ctx, touched: impl IntoIterator<Item = (LockId, Touch)>) {
     for (lock, _) in touched {
-        let queued = has_queue(ctx, &lock);
+        let queued = is_ours_to_track(ctx, &lock);
         followed(|followed| {
             if queued {
                 followed.insert(lock);
@@ -88,36 +88,42 @@ pub fn follow(ctx: &Ctx, touched: impl IntoIterator<Item = (LockId, Touch)>) {
     }
 }
 
-/// Whether anyone is in a lock's queue, as the keys say.
+/// Whether a lock has waiters or shared holders, as the keys say.
 #[must_use]
-pub fn has_queue(ctx: &Ctx, lock: &LockId) -> bool {
+pub fn is_ours_to_track(ctx: &Ctx, lock: &LockId) -> bool {
     let names = Names::of(&lock.name);
+    let is_there = |key| !ctx.open(key, Access::Read).is_empty();
     ctx.select_db(lock.db)
-        && !(ctx.open(&names.queue, Access::Read).is_empty()
-            && ctx.open(&names.deadlines, Access::Read).is_empty())
+        && (is_there(&names.queue) || is_there(&names.deadlines) || is_there(names.shared()))
 }
 
-/// Whether a queue that nobody here waits in is this lock's. By Redisson's rule for names the
-/// locks `a` and `{a}` share one queue; without anything else to go by it is that of `a`, unless
-/// only `{a}` is held.
+/// Whether several may hold a lock together, as the keys say.
+#[must_use]
+pub fn has_shared_holders(ctx: &Ctx, lock: &LockId) -> bool {
+    let names = Names::of(&lock.name);
+    ctx.select_db(lock.db) && !ctx.open(names.shared(), Access::Read).is_empty()
+}
+
+/// Whether a queue that is not tracked is this lock's. By Redisson's rule for names `a` and `{a}` share a queue
+/// key: a queue that is not tracked belongs to `a`, unless only `{a}` is held.
 #[must_use]
 pub fn is_meant(ctx: &Ctx, lock: &LockId) -> bool {
     let is_held = |name: &[u8]| !ctx.open(&string(name), Access::Read).is_empty();
-    let is_known = |name: &[u8]| table(|table| table.contains(lock.db, name));
+    let is_tracked = |name: &[u8]| table(|table| table.contains(lock.db, name));
     let name = &*lock.name;
     if let Some(inner) = names::unbraced(name) {
-        return !is_twin_known(lock) && is_held(name) && !is_held(inner);
+        return !is_twin_tracked(lock) && is_held(name) && !is_held(inner);
     }
     if name.contains(&b'{') {
         return true;
     }
     let braced = [b"{", name, b"}"].concat();
-    !is_known(&braced) && (is_held(name) || !is_held(&braced))
+    !is_tracked(&braced) && (is_held(name) || !is_held(&braced))
 }
 
 /// Whether a lock in braces has the queue of the lock without, which is known.
 #[must_use]
-pub fn is_twin_known(lock: &LockId) -> bool {
+pub fn is_twin_tracked(lock: &LockId) -> bool {
     let inner = names::unbraced(&lock.name);
     inner.is_some_and(|inner| table(|table| table.contains(lock.db, inner)))
 }
@@ -151,7 +157,7 @@ pub fn role_changes(ctx: &Ctx, replica: bool) {
     }
 }
 
-/// Nobody waits at a replica: which locks have a queue is all that is kept.
+/// A replica has no waiters: it only keeps which locks have a queue.
 fn becomes_replica(ctx: &Ctx) {
     sent_away::to_the_master(ctx);
     let locks = table(|table| {

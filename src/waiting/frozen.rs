@@ -7,9 +7,9 @@
 use std::collections::HashSet;
 
 use crate::keyspace::Names;
-use crate::server::Ctx;
-use crate::server::cluster::Place;
+use crate::server::cluster::SlotState;
 use crate::server::timer::{self, Timer};
+use crate::server::{Ctx, in_cluster};
 
 use super::id::LockId;
 
@@ -31,13 +31,21 @@ pub struct Frozen {
 pub struct Round;
 
 /// Where the keys of a lock are.
-pub fn place_of(ctx: &Ctx, names: &Names) -> Place {
-    ctx.place_of([&names.lock, &names.queue, &names.deadlines])
+pub fn slot_state(ctx: &Ctx, names: &Names, is_shared: bool) -> SlotState {
+    if !in_cluster() {
+        return SlotState::Here;
+    }
+    let last = if is_shared {
+        names.shared()
+    } else {
+        &names.lock
+    };
+    ctx.slot_state([&names.lock, &names.queue, &names.deadlines, last])
 }
 
 /// Whether all keys of a lock, in whatever database, are at this node. Selects the database.
 pub fn is_here(ctx: &Ctx, lock: &LockId) -> bool {
-    ctx.select_db(lock.db) && place_of(ctx, &Names::of(&lock.name)) == Place::Here
+    ctx.select_db(lock.db) && slot_state(ctx, &Names::of(&lock.name), false) == SlotState::Here
 }
 
 impl Frozen {

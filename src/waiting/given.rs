@@ -1,7 +1,7 @@
 //! What every step is given: the time, and the rules as configured now.
 
 use crate::config;
-use crate::keyspace::stored::farthest_token;
+use crate::keyspace::open_lock::farthest_token;
 use crate::lock::{Millis, Now, Rules, Tick};
 use crate::server::{Ctx, clock, in_cluster};
 
@@ -46,7 +46,7 @@ pub fn grant_grace() {
     grant_grace_of(config::TURN.get());
 }
 
-/// The server has not listened for so long: waiters of which only the score in the keys is known could not
+/// The server has not listened for `missed`: waiters of which only the score in the keys is known could not
 /// ask meanwhile. They count as alive for as long, and for one turn at most.
 pub fn make_up_for(missed: Millis) {
     if missed > 0 {
@@ -87,7 +87,7 @@ pub fn follow_slots(ctx: &Ctx) {
 }
 
 /// Whether Redisson's scripts run natively. They do from the moment in which they shall, and once they shall
-/// not any more until all scores are such that Lua costs nobody its place.
+/// not any more until all scores are such that Lua costs no waiter its place.
 #[must_use]
 pub fn intercepts() -> bool {
     let wanted = config::intercept_eval();
@@ -123,6 +123,6 @@ fn line_up() {
     if notes(|notes| notes.is_lining_up()) {
         return;
     }
-    let locks = table(|table| table.all_known());
+    let locks = table(|table| table.all_tracked());
     note(|notes| notes.line_up(Some(locks)));
 }

@@ -23,7 +23,7 @@ pub struct Listening {
     deaf: Millis,
     /// Milliseconds of the stall or pause that has just been, or still is.
     missed: Millis,
-    /// When an iteration began or ended last. `None` while nobody waits.
+    /// When an iteration began or ended last. `None` while there are no waiters.
     since: Option<Tick>,
     /// Whether writes were paused then.
     paused: bool,
@@ -32,7 +32,7 @@ pub struct Listening {
     /// Whether this iteration began late. A process that was stopped may then be woken without being told
     /// what has come meanwhile, so its sockets are only read in the next one.
     late: bool,
-    /// All that was sent before has been read. `None` while nobody waits.
+    /// All that was sent before has been read. `None` while there are no waiters.
     heard: Option<(Tick, Heard)>,
 }
 
@@ -93,7 +93,7 @@ impl Listening {
         self.go_on(now, paused, stall);
     }
 
-    /// Nobody waits: no time runs that a stall could cost anybody.
+    /// There are no waiters: a stall costs no client anything.
     pub fn rests(&mut self) {
         self.since = None;
         self.heard = None;

@@ -4,11 +4,14 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use crate::keyspace::Known;
-use crate::lock::{Due, Now, Owner, Presence, Session, Ticket, Waiter};
+use crate::keyspace::Tracked;
+use crate::lock::{Due, Now, Owner, Presence, Session, SharedHolders, Ticket, Waiter};
 
 use super::id::LockId;
 use super::table::Table;
+
+/// What is tracked of a lock's holders.
+type Holders = (Option<Session>, Option<Box<SharedHolders>>);
 
 impl Table {
     /// Marks a blocked waiter whose connection has closed.
@@ -19,7 +22,7 @@ impl Table {
     /// Marks a blocked waiter that the server let go and that may come back.
     pub fn mark_let_go(&mut self, id: &LockId, owner: &[u8], ticket: Ticket) {
         if let Some(record) = self.record(id.db, &id.name) {
-            record.known.may_be_ours = true;
+            record.tracked.may_be_ours = true;
         }
         self.mark(id, owner, Presence::Blocked(ticket), Presence::Found);
     }
@@ -33,7 +36,7 @@ impl Table {
         let Some(record) = self.record(id.db, &id.name) else {
             return;
         };
-        let line = &mut record.known.line;
+        let line = &mut record.tracked.line;
         if let Some(mut waiter) = line.get(owner)
             && waiter.presence == from
         {
@@ -46,38 +49,58 @@ impl Table {
     #[must_use]
     pub fn gone(&self, id: &LockId) -> Vec<Owner> {
         let waiters = self
-            .known(id)
+            .tracked(id)
             .into_iter()
-            .flat_map(|known| known.line.iter());
+            .flat_map(|tracked| tracked.line.iter());
         let gone = waiters.filter(|(_, waiter)| waiter.presence == Presence::Gone);
         gone.map(|(owner, _)| Owner::clone(owner)).collect()
     }
 
-    /// What is known of an owner in a lock's queue.
+    /// What is tracked of an owner in a lock's queue.
     #[must_use]
     pub fn waiter(&self, id: &LockId, owner: &[u8]) -> Option<Waiter> {
-        self.known(id)?.line.get(owner)
+        self.tracked(id)?.line.get(owner)
     }
 
     /// Whether a lock is bound to a connection for this owner.
     #[must_use]
     pub fn is_session(&self, id: &LockId, owner: &[u8]) -> bool {
-        let session = self.known(id).and_then(|known| known.session.as_ref());
-        session.is_some_and(|session| *session.owner == *owner)
+        let Some(tracked) = self.tracked(id) else {
+            return false;
+        };
+        match &tracked.shared {
+            Some(shared) => shared
+                .get(owner)
+                .is_some_and(|holder| holder.session().is_some()),
+            None => tracked.sessions().any(|session| *session.owner == *owner),
+        }
     }
 
-    /// Two databases have changed places. Waiters stay where their connections are; a session
-    /// goes with the key that it holds. Returns the locks that may have changed.
+    /// Whether several may hold a lock together.
+    #[must_use]
+    pub fn is_shared(&self, id: &LockId) -> bool {
+        self.tracked(id)
+            .is_some_and(|tracked| tracked.shared.is_some())
+    }
+
+    /// When an owner became one of the shared holders of a lock here, by the steady clock in microseconds.
+    #[must_use]
+    pub fn shared_since(&self, id: &LockId, owner: &[u8]) -> Option<u64> {
+        self.tracked(id)?.shared.as_ref()?.get(owner)?.since
+    }
+
+    /// Two databases have changed places. Waiters stay where their connections are; holders
+    /// go with the key that they hold. Returns the locks that may have changed.
     pub fn swap(&mut self, one: i32, other: i32, now: Now) -> Vec<LockId> {
         let mut touched = self.all(Some(one));
         touched.extend(self.all(Some(other)));
         let names: BTreeSet<Rc<[u8]>> = touched.into_iter().map(|id| id.name).collect();
         let mut both = Vec::new();
         for name in names {
-            let first = self.take_session(one, &name);
-            let second = self.take_session(other, &name);
-            self.put_session(one, &name, second, now);
-            self.put_session(other, &name, first, now);
+            let first = self.take_holders(one, &name);
+            let second = self.take_holders(other, &name);
+            self.put_holders(one, &name, second, now);
+            self.put_holders(other, &name, first, now);
             for db in [one, other] {
                 let name = Rc::clone(&name);
                 both.push(LockId { db, name });
@@ -86,25 +109,34 @@ impl Table {
         both
     }
 
-    fn take_session(&mut self, db: i32, name: &[u8]) -> Option<Session> {
-        self.record(db, name)?.known.session.take()
+    fn take_holders(&mut self, db: i32, name: &[u8]) -> Holders {
+        let Some(record) = self.record(db, name) else {
+            return (None, None);
+        };
+        let tracked = &mut record.tracked;
+        (tracked.session.take(), tracked.shared.take())
     }
 
-    fn put_session(&mut self, db: i32, name: &Rc<[u8]>, session: Option<Session>, now: Now) {
-        let Some(session) = session else { return };
+    fn put_holders(&mut self, db: i32, name: &Rc<[u8]>, holders: Holders, now: Now) {
+        let (session, shared) = holders;
         if let Some(record) = self.record(db, name) {
-            record.known.session = Some(session);
+            record.tracked.session = session;
+            record.tracked.shared = shared;
             return;
         }
-        let mut known = Known {
-            session: Some(session),
-            ..Known::default()
+        let mut tracked = Tracked {
+            session,
+            shared,
+            ..Tracked::default()
         };
+        if tracked.is_empty() {
+            return;
+        }
         // It is looked at in this very iteration, which schedules it properly.
         let due = Due {
             wall: None,
             tick: Some(0),
         };
-        self.put(db, name, &mut known, due, now, 0);
+        self.put(db, name, &mut tracked, due, now, 0);
     }
 }

@@ -1,8 +1,31 @@
 //! Who is blocked on what, and carrying out what the rules decide.
 //!
-//! Everything that changes a lock goes through [`step()`]. Commands take a step at once. All else
-//! (a connection that closes, a key that others change, a slot that moves) is noted when it comes
-//! to notice and dealt with when an iteration of the event loop begins or ends.
+//! Everything that changes a lock goes through [`step()`]. Who calls it, and when:
+//!
+//! - a command takes a step at once: it parses, asks for permission, and calls [`step()`] with what the rules shall do;
+//! - an intercepted script does the same through [`scripts::step`];
+//! - a timer rings when the first lock or the first WAIT is due. It only wakes the event loop:
+//!   [`event_loop`] looks at the locks that are due, in the same iteration, after the sockets were read;
+//! - the server's callbacks (a connection closes, a key changes, slots move, the role changes) come in the middle of
+//!   other work, where nothing may be written. They take a note ([`deferred`]), and the notes are dealt with when
+//!   the iteration ends.
+//!
+//! One hand-off, from top to bottom: `FAIRLOCK.RELEASE` runs `command::release`, which calls [`step()`]. That takes what is
+//! tracked of the lock out of the [`table`], opens its keys, and lets `lock::Step::release` decide: the holder's field
+//! goes, and the head of the queue becomes the holder, which the rules report as `Event::Granted`. The tracked
+//! state goes back into the table with the next due time, replicas and subscribers are told, and [`effects`]
+//! carries the events out: the blocked client gets an outcome. When the iteration ends, [`clients`] unblocks it,
+//! and the server writes its reply in this very iteration. If its connection turns out to be closed, the hand-off
+//! is taken back and goes on to the next waiter.
+//!
+//! What to change, to add
+//!
+//! - a command: a file in `command/` with its [`Command`](crate::server::Command), a line in `lib.rs`, in
+//!   `command/help.rs` and in the table of the README, a page in `docs/commands/`, a test file in
+//!   `tests/black_box/commands/`. If it changes a lock, its step is a method of `lock::Step`;
+//! - a way of waiting: a `lock::Presence`, what makes it known here (as [`clients`] does for blocked and
+//!   [`scripts`] for Redisson's waiters), and its outcome in [`blocked`];
+//! - an effect: a `lock::Event`, and what is done about it in [`effects`] and counted in [`stats`].
 //!
 //! The map, from top to bottom. A file imports only from those below it, and `make check` holds it
 //! to this list.
@@ -71,7 +94,7 @@ mod touched;
 mod watch;
 
 use crate::keyspace::names;
-use crate::lock::{Millis, Now, Presence, Waiter};
+use crate::lock::{Limit, Millis, Now, Presence, Waiter};
 use crate::server::Ctx;
 use crate::server::events::Events;
 use crate::server::info::Section;
@@ -109,10 +132,10 @@ pub fn lock_id(db: i32, name: &[u8]) -> LockId {
 /// What this server has seen of an owner in a lock's queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
-    /// Its connection is blocked here.
-    Blocked,
-    /// It asked here, and has so many milliseconds to ask again.
-    Asking(Millis),
+    /// Its connection is blocked here; it tolerates this many holders.
+    Blocked(Limit),
+    /// It asked here, and has this many milliseconds to ask again.
+    Asking(Millis, Limit),
     /// Nothing.
     Never,
 }
@@ -123,8 +146,10 @@ pub fn seen(id: &LockId, owner: &[u8], now: Now) -> Seen {
     let waiter = state::table(|table| table.waiter(id, owner));
     let left = |waiter: Waiter| now.left_until(waiter.deadline);
     match waiter.map(|waiter| (waiter.presence, waiter)) {
-        Some((Presence::Blocked(_), _)) => Seen::Blocked,
-        Some((Presence::Polling | Presence::Asked, waiter)) => Seen::Asking(left(waiter)),
+        Some((Presence::Blocked(_), waiter)) => Seen::Blocked(waiter.limit),
+        Some((Presence::Polling | Presence::Asked, waiter)) => {
+            Seen::Asking(left(waiter), waiter.limit)
+        }
         _ => Seen::Never,
     }
 }
@@ -145,16 +170,20 @@ pub fn is_session(id: &LockId, owner: &[u8]) -> bool {
 }
 
 /// Some of a database's locks with waiters or a session, with the number of their waiters: most waiters
-/// first, then by name; so many at most, of those behind one with so many waiters and this name.
+/// first, then by name; at most `most`, of those behind a given one.
 #[must_use]
 pub fn busiest(db: i32, behind: Option<&Busy>, most: usize) -> Vec<Busy> {
     state::table(|table| table.busiest(db, behind).take(most).collect())
 }
 
-/// Microseconds since this server made somebody the holder of a lock. `None` if it did not, or if
+/// Microseconds since this server made `owner` a holder of a lock. `None` if it did not, or if
 /// others have changed the lock since.
 #[must_use]
-pub fn held_for(id: &LockId, now: Now) -> Option<u64> {
+pub fn held_for(id: &LockId, owner: &[u8], now: Now) -> Option<u64> {
+    if state::table(|table| table.is_shared(id)) {
+        let since = state::table(|table| table.shared_since(id, owner))?;
+        return Some(now.steady.saturating_sub(since));
+    }
     state::stats(|stats| stats.held_for(id.db, &id.name, now))
 }
 

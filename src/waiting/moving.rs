@@ -2,7 +2,7 @@
 //! or the cluster is down for this node.
 //!
 //! Such a lock is frozen: its holder can release and renew it where its key is, and nothing else
-//! happens, for nobody here can see the whole queue. Waiters stay blocked, as in BLPOP, unless the
+//! happens, for the whole queue cannot be seen from here. Waiters stay blocked, as in BLPOP, unless the
 //! cluster is down: then they are sent away. Frozen locks are looked at ten times a second, until
 //!
 //! - all keys are here: the lock goes on, whichever way it came. Who waits in it may have been
@@ -19,14 +19,14 @@ use std::collections::HashMap;
 
 use crate::keyspace::{Names, names};
 use crate::server::Ctx;
-use crate::server::cluster::Place;
+use crate::server::cluster::SlotState;
 use crate::server::nodes::Range;
 use crate::server::timer::Alarm;
 
 use super::blocked::Outcome;
 use super::effects::unblock;
-use super::foreign::has_queue;
-use super::frozen::{Frozen, Round, is_here, place_of};
+use super::foreign::is_ours_to_track;
+use super::frozen::{Frozen, Round, is_here, slot_state};
 use super::given::{go_ahead_of_the_clock, grant_grace};
 use super::id::LockId;
 use super::sent_away;
@@ -79,17 +79,17 @@ fn look_at_frozen(ctx: &Ctx) {
     let mut slots = None;
     let mut back = false;
     for lock in frozen(Frozen::take) {
-        match place(ctx, &lock) {
-            Place::Here => {
+        match slot_state_of(ctx, &lock) {
+            SlotState::Here => {
                 back = true;
                 thaw(lock);
             }
-            Place::Down => frozen(|frozen| frozen.stay(lock)),
-            Place::Moving => {
+            SlotState::Down => frozen(|frozen| frozen.stay(lock)),
+            SlotState::Moving => {
                 let slots = slots.get_or_insert_with(|| ctx.slots_elsewhere());
                 match node_of(slots, &lock) {
                     // Where it arrives, the queue can be here before the slot is.
-                    Some(node) if !has_queue(ctx, &lock) => leave(&lock, node),
+                    Some(node) if !is_ours_to_track(ctx, &lock) => leave(&lock, node),
                     _ => frozen(|frozen| frozen.stay(lock)),
                 }
             }
@@ -104,7 +104,7 @@ fn look_at_frozen(ctx: &Ctx) {
 pub fn look_at_arriving(ctx: &Ctx) {
     let mut arrived = false;
     for lock in arriving(|arriving| arriving.one_of_each_slot()) {
-        if place(ctx, &lock) == Place::Here {
+        if slot_state_of(ctx, &lock) == SlotState::Here {
             arrived = true;
             for lock in arriving(|arriving| arriving.take_slot_of(&lock)) {
                 note(|notes| notes.touch(lock, Touch::LOADED));
@@ -118,11 +118,12 @@ pub fn look_at_arriving(ctx: &Ctx) {
     }
 }
 
-fn place(ctx: &Ctx, lock: &LockId) -> Place {
+fn slot_state_of(ctx: &Ctx, lock: &LockId) -> SlotState {
     if ctx.select_db(lock.db) {
-        place_of(ctx, &Names::of(&lock.name))
+        let tracked = table(|table| table.is_shared(lock));
+        slot_state(ctx, &Names::of(&lock.name), tracked)
     } else {
-        Place::Here
+        SlotState::Here
     }
 }
 
@@ -143,14 +144,19 @@ fn thaw(lock: LockId) {
 
 /// The lock is another node's now.
 fn leave(lock: &LockId, node: &str) {
-    let known = table(|table| table.remove(lock));
-    for (connection, _) in known.session.iter().flat_map(|session| &session.holders) {
-        sessions(|sessions| sessions.unbind(*connection, lock));
+    let tracked = table(|table| table.remove(lock));
+    for connection in tracked.connections() {
+        sessions(|sessions| sessions.unbind(connection, lock));
     }
     let slot = names::slot(&lock.name);
     // Those whose time was up while writes were paused have not left: their places have moved, too.
     let mut tickets = blocked(|blocked| blocked.held_back_from(lock));
-    tickets.extend(known.line.iter().filter_map(|(_, waiter)| waiter.ticket()));
+    tickets.extend(
+        tracked
+            .line
+            .iter()
+            .filter_map(|(_, waiter)| waiter.ticket()),
+    );
     for ticket in tickets {
         let node = node.to_owned();
         unblock(ticket, Outcome::Moved { slot, node });

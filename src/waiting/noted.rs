@@ -4,7 +4,7 @@
 //!
 //! Each is a step on a lock, and is taken between commands only.
 
-use crate::lock::{Owner, rules, score, session as lock_session};
+use crate::lock::Owner;
 use crate::server::Ctx;
 
 use super::deferred::{Grant, Notes};
@@ -22,8 +22,8 @@ pub fn drop_gone_and_lost(ctx: &Ctx, slice: Slice) {
     for grant in lost {
         let Grant { owner, token, .. } = &grant;
         // Where a key has another type by now, there is no lock to take back.
-        change(ctx, &grant.lock, |state, rules, now| {
-            rules::take_back(state, owner, *token, grant.session, rules, now);
+        change(ctx, &grant.lock, |step| {
+            step.take_back(owner, *token, grant.session);
         });
     }
     while !slice.is_over() && drop_some_gone(ctx) {}
@@ -39,9 +39,7 @@ fn drop_some_gone(ctx: &Ctx) -> bool {
 }
 
 fn drop_gone(ctx: &Ctx, lock: &LockId, owners: &[Owner]) {
-    let dropped = change(ctx, lock, |state, rules, now| {
-        rules::leave_gone(state, rules, now, owners);
-    });
+    let dropped = change(ctx, lock, |step| step.leave_gone(owners));
     if !dropped {
         notes(|notes| {
             for owner in owners {
@@ -58,9 +56,7 @@ pub fn give_up_closed(ctx: &Ctx, slice: Slice) {
         && let Some((connection, lock)) = notes(Notes::take_closed)
     {
         given_up += 1;
-        let done = change(ctx, &lock, |state, rules, now| {
-            lock_session::connection_closed(state, connection, rules, now);
-        });
+        let done = change(ctx, &lock, |step| step.connection_closed(connection));
         if !done {
             notes(|notes| notes.closed_is_stuck(connection, lock));
         }
@@ -73,7 +69,9 @@ pub fn line_scores_up(ctx: &Ctx) {
         return;
     };
     for lock in batch {
-        change(ctx, &lock, |state, _, now| score::line_up(state, now));
+        change(ctx, &lock, |step| {
+            step.line_up();
+        });
     }
     if notes(|notes| notes.has_lined_up()) {
         intercept_no_more();

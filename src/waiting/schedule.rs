@@ -118,7 +118,7 @@ impl Schedule {
         ended.chain(others).cloned().collect()
     }
 
-    /// Whether the timer is set, and nobody has set the wall clock since.
+    /// Whether the timer is set, and the wall clock was not set since.
     pub fn is_armed(&self, now: Now) -> bool {
         let armed = self.armed.as_ref();
         // A millisecond is what the two clocks' rounding makes.

@@ -2,8 +2,8 @@
 //! event.
 
 use crate::error::Error;
-use crate::keyspace::{Names, Stored, names};
-use crate::lock::{Millis, Now, Owner, Rules};
+use crate::keyspace::{Names, OpenLock, names};
+use crate::lock::{Millis, Owner, Step};
 use crate::server::Ctx;
 
 use super::effects::WakeBy;
@@ -22,20 +22,20 @@ pub fn step<T>(
     ctx: &Ctx,
     names: &Names,
     wake: WakeBy<'_>,
-    decide: impl FnOnce(&mut Stored<'_>, &Rules, Now) -> T,
+    decide: impl FnOnce(&mut Step<'_, OpenLock<'_>>) -> T,
 ) -> Result<T, Error> {
     let queue = queue_touched(ctx, names.name());
-    step_on(ctx, names, queue, Some(wake), |state, rules, now| {
+    step_on(ctx, names, queue, Some(wake), |step| {
         // Without its queue a lock is left to the script.
-        state.require_queue()?;
-        Ok(decide(state, rules, now))
+        step.state.require_queue()?;
+        Ok(decide(step))
     })
 }
 
 /// A script is about to work on a lock as Lua, although scripts are intercepted: waiters that it drops,
 /// and that live, are put back.
 pub fn touches(lock: &[u8]) {
-    for lock in table(|table| table.known_of(lock)) {
+    for lock in table(|table| table.tracked_of(lock)) {
         note(|notes| notes.touch(lock, Touch::BY_SCRIPT));
     }
 }
@@ -55,9 +55,9 @@ pub fn leaves(ctx: &Ctx, queue: &[u8], owner: &[u8]) {
 }
 
 /// A waiter has been seen asking by a script that runs as Lua: a sign of life. A filter cannot tell the
-/// database, so it counts in each in which the lock has waiters of ours.
+/// database, so it counts in each in which the lock is tracked.
 pub fn asks(lock: &[u8], owner: &[u8], patience: Millis) {
-    let locks = table(|table| table.known_of(lock));
+    let locks = table(|table| table.tracked_of(lock));
     for lock in locks {
         note(|notes| notes.asks(lock, Owner::from(owner), patience));
     }
@@ -66,7 +66,7 @@ pub fn asks(lock: &[u8], owner: &[u8], patience: Millis) {
 /// Somebody takes fields out of a hash. If it is a lock with waiters it is looked at: the events of hashes
 /// are not listened to.
 pub fn takes_fields(key: &[u8]) {
-    for lock in table(|table| table.known_of(key)) {
+    for lock in table(|table| table.tracked_of(key)) {
         note(|notes| notes.touch(lock, Touch::QUEUE));
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! Redis does that by itself, as with BLPOP. Valkey leaves clients that a module has blocked to the
 //! module, from 8 on while the cluster is down, from 9 on in a cluster also when it becomes a
-//! replica. So whoever is still blocked here is told what the server would say.
+//! replica. So clients that are still blocked here are told what the server would say.
 
 use crate::error::Error;
 use crate::keyspace::names;
@@ -16,7 +16,7 @@ use super::id::LockId;
 use super::state::{blocked, frozen, stats, table};
 use super::stats::Stats;
 
-/// The server has become a replica: whoever waits here shall go to its master.
+/// The server has become a replica: blocked clients go to its master.
 pub fn to_the_master(ctx: &Ctx) {
     let waiting = blocked(|blocked| blocked.waiting());
     if waiting.is_empty() {
@@ -35,7 +35,7 @@ pub fn to_the_master(ctx: &Ctx) {
     }
 }
 
-/// The cluster is down for this node: whoever waits here keeps its place and shall ask again.
+/// The cluster is down for this node: blocked clients keep their places and ask again.
 pub fn while_down(ctx: &Ctx) {
     for (ticket, lock, owner) in blocked(|blocked| blocked.waiting()) {
         keep_place(ctx, lock, &owner, ticket);

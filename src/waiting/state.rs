@@ -36,6 +36,8 @@ pub struct Waiting {
     followed: RefCell<HashSet<LockId>>,
     /// The walk over the keys that were there before the module.
     pub scan: Cell<Option<KeyScan>>,
+    /// Whether that walk is not over: a lock may have shared holders that were not looked at yet.
+    pub is_scanning: Cell<bool>,
     /// The greatest token that was given, or may have been given by the server before this one.
     pub greatest_token: Cell<i64>,
     /// Until when waiters that are found in the keys count as alive.

@@ -193,22 +193,30 @@ impl Stats {
     pub fn count(&mut self, event: &Event, db: i32, lock: &[u8], now: Now) {
         let counters = &mut self.counters;
         match event {
-            Event::Acquired { waited: None } => {
+            Event::Acquired {
+                waited: None,
+                shared,
+            } => {
                 add(&mut counters.immediate);
-                self.held(db, lock, now);
+                self.held(db, lock, *shared, now);
             }
             Event::Acquired {
                 waited: Some(waited),
+                shared,
             }
-            | Event::Granted { waited, .. } => {
+            | Event::Granted { waited, shared, .. } => {
                 add(&mut counters.handed_off);
                 self.waits.record(*waited);
-                self.held(db, lock, now);
+                self.held(db, lock, *shared, now);
             }
             Event::HeldAgain { .. } => add(&mut counters.reentrant),
-            Event::Released => {
+            Event::Released { since } => {
                 add(&mut counters.releases);
-                self.record_hold(db, lock, now.steady);
+                self.released(db, lock, *since, now);
+            }
+            Event::LeaseEnded { since } => {
+                add(&mut counters.lease_ends);
+                self.released(db, lock, *since, now);
             }
             Event::Cancelled { .. } => add(&mut counters.cancels),
             Event::Reaped { .. } => add(&mut counters.reaped),
@@ -235,8 +243,20 @@ impl Stats {
         self.hasher.hash_one((db, lock))
     }
 
-    fn held(&mut self, db: i32, lock: &[u8], now: Now) {
-        self.held.insert(self.hash(db, lock), now.steady);
+    /// A holder of a SHARED lock is remembered with the lock.
+    fn held(&mut self, db: i32, lock: &[u8], shared: bool, now: Now) {
+        if !shared {
+            self.held.insert(self.hash(db, lock), now.steady);
+        }
+    }
+
+    fn released(&mut self, db: i32, lock: &[u8], since: Option<u64>, now: Now) {
+        match since {
+            Some(since) => self.holds.record(now.steady.saturating_sub(since)),
+            None => {
+                self.record_hold(db, lock, now.steady);
+            }
+        }
     }
 
     /// Microseconds since this server made somebody the holder of a lock. `None` if it did not, or
@@ -265,7 +285,7 @@ impl Stats {
         }
     }
 
-    /// Somebody else has changed a key: if it was a lock acquired here, nobody can tell how long
+    /// Somebody else has changed a key: if it was a lock acquired here, it is not known for how long
     /// it was held.
     pub fn taken_away(&mut self, db: i32, key: &[u8]) {
         if !self.held.is_empty() {

@@ -8,23 +8,22 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::thread;
 
 use crate::error::Error;
-use crate::keyspace::stored::Unusable;
-use crate::keyspace::{Known, Names, Queue, Stored, Taken};
-use crate::lock::{Due, Now, Rules, rules, turn};
-use crate::server::cluster::Place;
+use crate::keyspace::tracked::Unusable;
+use crate::keyspace::{Names, OpenLock, QueueView, Taken, Tracked};
+use crate::lock::{Due, Now, Rules, Step};
+use crate::server::cluster::SlotState;
 use crate::server::{Ctx, events, in_cluster};
 
 use super::blocked::Outcome;
 use super::effects::{Scene, WakeBy, carry_out, unblock};
-use super::frozen::place_of;
+use super::frozen::slot_state;
 use super::given;
 use super::id::LockId;
 use super::state::{arriving, blocked, frozen, notes, table, waiting};
 use super::table::Watch;
 
-/// Milliseconds after which a lock is looked at again when there is no telling when it will be
-/// free: it has waiters and no lease, or one of its keys has another type. Key events tell
-/// earlier; this is for what comes without one.
+/// Fallback interval in milliseconds, for a lock of which no deadline is known: it has waiters and no lease, or
+/// one of its keys has another type. Key events normally come first.
 const RECHECK: u64 = 1000;
 
 /// Marks the time of a step, however it ends.
@@ -47,7 +46,7 @@ impl Drop for Stepping {
     }
 }
 
-/// Refuses what another module calls from an event of a step: what is known of the lock is taken out
+/// Refuses what another module calls from an event of a step: what is tracked of the lock is taken out
 /// then, and a second step, or a look at it, would find half of the truth.
 ///
 /// # Errors
@@ -68,14 +67,14 @@ pub fn require_rest() -> Result<(), Error> {
 pub fn step<T>(
     ctx: &Ctx,
     lock: &[u8],
-    decide: impl FnOnce(&mut Stored<'_>, &Rules, Now) -> Result<T, Error>,
+    decide: impl FnOnce(&mut Step<'_, OpenLock<'_>>) -> Result<T, Error>,
 ) -> Result<T, Error> {
     let queue = queue_touched(ctx, lock);
     step_on(ctx, &Names::of(lock), queue, None, decide)
 }
 
 /// What others did to a lock's queue, to be dealt with now.
-pub fn queue_touched(ctx: &Ctx, lock: &[u8]) -> Queue {
+pub fn queue_touched(ctx: &Ctx, lock: &[u8]) -> QueueView {
     notes(|notes| notes.queue_touched(|| ctx.db(), lock))
 }
 
@@ -84,9 +83,9 @@ pub fn queue_touched(ctx: &Ctx, lock: &[u8]) -> Queue {
 pub fn step_on<T>(
     ctx: &Ctx,
     names: &Names,
-    queue: Queue,
+    queue: QueueView,
     wake: Option<WakeBy<'_>>,
-    decide: impl FnOnce(&mut Stored<'_>, &Rules, Now) -> Result<T, Error>,
+    decide: impl FnOnce(&mut Step<'_, OpenLock<'_>>) -> Result<T, Error>,
 ) -> Result<T, Error> {
     require_rest()?;
     let Some(stepping) = Stepping::begin() else {
@@ -99,11 +98,13 @@ pub fn step_on<T>(
         table(|table| table.take(db, lock)),
         waiting(|waiting| waiting.greatest_token.get()),
     );
-    rules.found_answer |= taken.known.may_be_ours;
-    let is_frozen = place_of(ctx, names) != Place::Here;
+    rules.found_answer |= taken.tracked.may_be_ours;
+    taken.may_be_shared = waiting(|waiting| waiting.is_scanning.get());
+    let is_shared = taken.tracked.shared.is_some();
+    let is_frozen = slot_state(ctx, names, is_shared) != SlotState::Here;
     let queue = match queue {
-        _ if is_frozen => Queue::Hidden,
-        Queue::AsLeft if taken.known.cut_short => Queue::Touched,
+        _ if is_frozen => QueueView::Hidden,
+        QueueView::AsLeft if taken.tracked.cut_short => QueueView::Touched,
         queue => queue,
     };
     let end = catch_unwind(AssertUnwindSafe(|| {
@@ -111,7 +112,7 @@ pub fn step_on<T>(
     }));
     waiting(|waiting| waiting.greatest_token.set(taken.greatest));
     let mut happened = taken.events;
-    let decided = put_back(ctx, (db, lock), &mut taken.known, end, now);
+    let decided = put_back(ctx, (db, lock), &mut taken.tracked, end, now);
     if is_frozen {
         frozen(|frozen| frozen.freeze(ctx, LockId::new(db, lock)));
     } else {
@@ -137,33 +138,33 @@ pub fn step_on<T>(
 /// How the part of a step ends in which a panic may come.
 type End<T> = thread::Result<Result<Decided<T>, Unusable>>;
 
-/// What is known of the lock goes back into the table, however the step has ended. A panic is handed on.
+/// What is tracked of the lock goes back into the table, however the step has ended. A panic is handed on.
 fn put_back<T>(
     ctx: &Ctx,
     (db, lock): (i32, &[u8]),
-    known: &mut Known,
+    tracked: &mut Tracked,
     end: End<T>,
     now: Now,
 ) -> thread::Result<Result<T, Error>> {
     match end {
         Ok(Ok(step)) => {
             if step.is_scripts {
-                leave_to_scripts(db, lock, known, step.due, now);
+                leave_to_scripts(db, lock, tracked, step.due, now);
             } else {
-                if !known.line.is_empty() {
+                if !tracked.line.is_empty() {
                     events::hear_scores(ctx);
                 }
-                keep(db, lock, known, step.due, now);
+                keep(db, lock, tracked, step.due, now);
             }
             Ok(step.answer)
         }
         Ok(Err(unusable)) => {
-            look_again_later(db, lock, known, &unusable, now);
+            look_again_later(db, lock, tracked, &unusable, now);
             Ok(Err(Error::WrongType))
         }
         Err(panic) => {
-            known.cut_short = true;
-            keep(db, lock, known, soon(now), now);
+            tracked.cut_short = true;
+            keep(db, lock, tracked, soon(now), now);
             Err(panic)
         }
     }
@@ -171,7 +172,7 @@ fn put_back<T>(
 
 /// Tells the blocked clients that a panic has left without a place in the queue. With that the lock is
 /// as right as keys and clients can be made: what the step had done is done, announced and told; what is
-/// known of the lock is back in the table; and before its next step the queue is mended from the keys,
+/// tracked of the lock is back in the table; and before its next step the queue is mended from the keys,
 /// as after a foreign writer.
 fn refuse_unplaced(lock: &LockId) {
     let blocked = blocked(|blocked| blocked.waiting());
@@ -195,7 +196,7 @@ fn soon(now: Now) -> Due {
 struct Decided<T> {
     answer: Result<T, Error>,
     due: Due,
-    /// None of ours waits there any more.
+    /// Only waiters of scripts are left.
     is_scripts: bool,
 }
 
@@ -205,16 +206,16 @@ fn decide_on<T>(
     names: &Names,
     taken: &mut Taken,
     (rules, now): (&Rules, Now),
-    queue: Queue,
-    decide: impl FnOnce(&mut Stored<'_>, &Rules, Now) -> Result<T, Error>,
+    queue: QueueView,
+    decide: impl FnOnce(&mut Step<'_, OpenLock<'_>>) -> Result<T, Error>,
 ) -> Result<Decided<T>, Unusable> {
-    let is_frozen = queue == Queue::Hidden;
-    let mut state = Stored::open(ctx, names, taken, rules, now, queue)?;
-    state.known.cut_short &= is_frozen;
-    let answer = decide(&mut state, rules, now);
-    let due = turn::next_due(&mut state, rules, now);
-    let is_scripts =
-        !is_frozen && !state.known.may_be_ours && turn::leaves_to_scripts(&mut state, rules);
+    let is_frozen = queue == QueueView::Hidden;
+    let mut state = OpenLock::open(ctx, names, taken, rules, now, queue)?;
+    state.tracked.cut_short &= is_frozen;
+    let mut step = Step::new(&mut state, rules, now);
+    let answer = decide(&mut step);
+    let due = step.next_due();
+    let is_scripts = !is_frozen && !step.state.tracked.may_be_ours && step.leaves_to_scripts();
     Ok(Decided {
         answer,
         due,
@@ -223,25 +224,25 @@ fn decide_on<T>(
 }
 
 /// A key of the lock has another type: nothing can be decided until that changes.
-fn look_again_later(db: i32, lock: &[u8], known: &mut Known, unusable: &Unusable, now: Now) {
+fn look_again_later(db: i32, lock: &[u8], tracked: &mut Tracked, unusable: &Unusable, now: Now) {
     let due = Due {
         wall: unusable.expires,
         ..soon(now)
     };
-    keep(db, lock, known, due, now);
+    keep(db, lock, tracked, due, now);
 }
 
-/// The step is over: what is known goes back into the table.
-fn keep(db: i32, lock: &[u8], known: &mut Known, due: Due, now: Now) {
+/// The step is over: what is tracked goes back into the table.
+fn keep(db: i32, lock: &[u8], tracked: &mut Tracked, due: Due, now: Now) {
     let otherwise = now.tick_after(RECHECK);
-    table(|table| table.put(db, lock, known, due, now, otherwise));
+    table(|table| table.put(db, lock, tracked, due, now, otherwise));
 }
 
-/// None of ours waits there any more: the lock is only watched.
-fn leave_to_scripts(db: i32, lock: &[u8], known: &Known, due: Due, now: Now) {
+/// Only waiters of scripts are left: from now on the lock is only watched.
+fn leave_to_scripts(db: i32, lock: &[u8], tracked: &Tracked, due: Due, now: Now) {
     let watch = Watch {
         woken: None,
-        waiting: known.line.len(),
+        waiting: tracked.line.len(),
     };
     table(|table| table.watch(&LockId::new(db, lock), watch, due.wall, now));
 }
@@ -262,28 +263,22 @@ pub fn set_timer(ctx: &Ctx, now: Now) {
 }
 
 /// Looks at a lock outside commands. `queue`: what others may have done to it.
-pub fn look(ctx: &Ctx, id: &LockId, queue: Queue) {
+pub fn look(ctx: &Ctx, id: &LockId, queue: QueueView) {
     if !ctx.select_db(id.db) {
         return;
     }
     // A key of another type is not ours to report here; the lock is looked at again later.
-    let _ = step_on(
-        ctx,
-        &Names::of(&id.name),
-        queue,
-        None,
-        |state, rules, now| {
-            rules::look(state, rules, now);
-            Ok(())
-        },
-    );
+    let _ = step_on(ctx, &Names::of(&id.name), queue, None, |step| {
+        step.look();
+        Ok(())
+    });
 }
 
 /// One step on a lock, outside commands. False if a key has another type.
-pub fn change(ctx: &Ctx, lock: &LockId, body: impl FnOnce(&mut Stored<'_>, &Rules, Now)) -> bool {
+pub fn change(ctx: &Ctx, lock: &LockId, body: impl FnOnce(&mut Step<'_, OpenLock<'_>>)) -> bool {
     ctx.select_db(lock.db)
-        && step(ctx, &lock.name, |state, rules, now| {
-            body(state, rules, now);
+        && step(ctx, &lock.name, |step| {
+            body(step);
             Ok(())
         })
         .is_ok()

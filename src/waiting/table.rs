@@ -1,6 +1,6 @@
 //! What this server knows of each lock with waiters or a session.
 //!
-//! A table of data: it reads no key and no clock, and tells nobody. Each lock in it is also in the
+//! A table of data: it reads no key and no clock, and has no effects. Each lock in it is also in the
 //! [`schedule`](super::schedule), so that none is forgotten.
 
 use std::cmp::Reverse;
@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use foldhash::fast::RandomState;
 
-use crate::keyspace::{Known, names};
+use crate::keyspace::{Tracked, names};
 use crate::lock::{Due, Millis, Now, Owner, Tick};
 use crate::server::Ctx;
 
@@ -18,7 +18,7 @@ use super::id::LockId;
 use super::schedule::{Schedule, settled};
 use super::shrink::give_back;
 
-/// A lock whose queue is the scripts' own affair (see [`super::watch`]).
+/// A lock whose queue is left to the scripts (see [`super::watch`]).
 #[derive(Clone, Debug, Default)]
 pub struct Watch {
     /// The head that has been woken since the lock became free.
@@ -32,8 +32,8 @@ pub struct Watch {
 pub struct Record {
     id: LockId,
     /// What the rules know beyond the keys.
-    pub known: Known,
-    /// Nobody here answers for its queue: only scripts work on it, as Lua.
+    pub tracked: Tracked,
+    /// Set where only scripts work on its queue, as Lua.
     watch: Option<Watch>,
     /// What it is scheduled for: when it is due or, where that has moved on since, an instant
     /// before.
@@ -43,10 +43,10 @@ pub struct Record {
 }
 
 impl Record {
-    fn new(id: LockId, known: Known) -> Self {
+    fn new(id: LockId, tracked: Tracked) -> Self {
         Self {
             id,
-            known,
+            tracked,
             watch: None,
             scheduled: Due::default(),
             listed: 0,
@@ -80,7 +80,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// Whether nobody waits and no lock is bound to a connection.
+    /// Whether no lock is tracked.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.databases.values().all(HashMap::is_empty)
@@ -101,7 +101,7 @@ impl Table {
 
     /// Whether the rules look after this lock. Those that are only watched they do not.
     #[must_use]
-    pub fn is_known(&self, id: &LockId) -> bool {
+    pub fn is_tracked(&self, id: &LockId) -> bool {
         let record = self.databases.get(&id.db);
         let record = record.and_then(|locks| locks.get(&id.name));
         record.is_some_and(|record| record.watch.is_none())
@@ -109,18 +109,18 @@ impl Table {
 
     /// The locks of this name that the rules look after, of whatever database.
     #[must_use]
-    pub fn known_of(&self, name: &[u8]) -> Vec<LockId> {
+    pub fn tracked_of(&self, name: &[u8]) -> Vec<LockId> {
         let records = self.databases.values().filter_map(|locks| locks.get(name));
-        let known = records.filter(|record| record.watch.is_none());
-        known.map(|record| record.id.clone()).collect()
+        let tracked = records.filter(|record| record.watch.is_none());
+        tracked.map(|record| record.id.clone()).collect()
     }
 
     /// All locks that the rules look after.
     #[must_use]
-    pub fn all_known(&self) -> Vec<LockId> {
+    pub fn all_tracked(&self) -> Vec<LockId> {
         let records = self.databases.values().flat_map(HashMap::values);
-        let known = records.filter(|record| record.watch.is_none());
-        known.map(|record| record.id.clone()).collect()
+        let tracked = records.filter(|record| record.watch.is_none());
+        tracked.map(|record| record.id.clone()).collect()
     }
 
     /// Whether a lock is only watched.
@@ -131,7 +131,7 @@ impl Table {
         record.is_some_and(|record| record.watch.is_some())
     }
 
-    /// What is known of a lock that is only watched.
+    /// What is tracked of a lock that is only watched.
     #[must_use]
     pub fn watch_of(&self, id: &LockId) -> Option<Watch> {
         let record = self.databases.get(&id.db)?.get(&id.name)?;
@@ -141,7 +141,7 @@ impl Table {
     /// Watches a lock from now on, and looks at it at this time by the wall clock.
     pub fn watch(&mut self, id: &LockId, watch: Watch, wall: Option<Millis>, now: Now) {
         let due = Due { wall, tick: None };
-        self.set(id.db, &id.name, Known::default(), Some(watch), due, now);
+        self.set(id.db, &id.name, Tracked::default(), Some(watch), due, now);
     }
 
     /// Whether the lock of this name in braces has waiters or a session.
@@ -162,12 +162,12 @@ impl Table {
         record.map_or_else(|| LockId::new(db, name), |record| record.id.clone())
     }
 
-    /// What is known of a lock, to be changed in a step and put back. Nothing if it has no waiters.
-    pub fn take(&mut self, db: i32, name: &[u8]) -> Known {
+    /// What is tracked of a lock, to be changed in a step and put back. Nothing if it has no waiters.
+    pub fn take(&mut self, db: i32, name: &[u8]) -> Tracked {
         let record = self.record(db, name);
-        record.map_or_else(Known::default, |record| {
+        record.map_or_else(Tracked::default, |record| {
             record.watch = None;
-            std::mem::take(&mut record.known)
+            std::mem::take(&mut record.tracked)
         })
     }
 
@@ -177,36 +177,36 @@ impl Table {
         &mut self,
         db: i32,
         name: &[u8],
-        known: &mut Known,
+        tracked: &mut Tracked,
         mut due: Due,
         now: Now,
         otherwise: Tick,
     ) {
-        if known.is_empty() {
+        if tracked.is_empty() {
             self.forget(db, name);
             return;
         }
         if due == Due::default() {
             due.tick = Some(otherwise);
         }
-        self.set(db, name, std::mem::take(known), None, due, now);
+        self.set(db, name, std::mem::take(tracked), None, due, now);
     }
 
     fn set(
         &mut self,
         db: i32,
         name: &[u8],
-        known: Known,
+        tracked: Tracked,
         watch: Option<Watch>,
         due: Due,
         now: Now,
     ) {
         let waiters = watch
             .as_ref()
-            .map_or(known.line.len(), |watch| watch.waiting);
+            .map_or(tracked.line.len(), |watch| watch.waiting);
         let locks = self.databases.entry(db).or_default();
         if let Some(record) = locks.get_mut(name) {
-            record.known = known;
+            record.tracked = tracked;
             record.watch = watch;
             if record.listed != waiters {
                 self.order.remove(&rank(&record.id, record.listed));
@@ -219,7 +219,7 @@ impl Table {
         }
         let id = LockId::new(db, name);
         let name = Rc::clone(&id.name);
-        let mut record = Record::new(id, known);
+        let mut record = Record::new(id, tracked);
         record.watch = watch;
         record.listed = waiters;
         self.order.insert(rank(&record.id, waiters));
@@ -252,22 +252,22 @@ impl Table {
         }
     }
 
-    /// What is known of a lock that has left this server; it is forgotten.
+    /// What is tracked of a lock that has left this server; it is forgotten.
     #[must_use]
-    pub fn remove(&mut self, id: &LockId) -> Known {
-        let known = self.take(id.db, &id.name);
+    pub fn remove(&mut self, id: &LockId) -> Tracked {
+        let tracked = self.take(id.db, &id.name);
         self.forget(id.db, &id.name);
-        known
+        tracked
     }
 
-    /// What is known of a lock.
-    pub fn known(&self, id: &LockId) -> Option<&Known> {
+    /// What is tracked of a lock.
+    pub fn tracked(&self, id: &LockId) -> Option<&Tracked> {
         let record = self.databases.get(&id.db)?.get(&id.name)?;
-        Some(&record.known)
+        Some(&record.tracked)
     }
 
     /// The locks of a database with the number of their waiters, most waiters first, then by name;
-    /// those behind one with so many waiters and this name.
+    /// those behind `behind`, if it is given.
     pub fn busiest(&self, db: i32, behind: Option<&Busy>) -> impl Iterator<Item = Busy> {
         let begin = match behind {
             Some((waiters, name)) => Bound::Excluded((db, Reverse(*waiters), Rc::clone(name))),

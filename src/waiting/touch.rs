@@ -1,6 +1,6 @@
 //! How a lock's keys were touched by others, and what that says of its queue.
 
-use crate::keyspace::Queue;
+use crate::keyspace::QueueView;
 
 /// How somebody else has touched a lock's keys.
 #[derive(Clone, Copy, Debug, Default)]
@@ -44,13 +44,13 @@ impl Touch {
     }
 
     /// What is to be made of the queue.
-    pub fn state(self) -> Queue {
+    pub fn state(self) -> QueueView {
         match self {
             Self {
                 by_script: true, ..
-            } => Queue::TouchedByScript,
-            Self { queue: true, .. } => Queue::Touched,
-            _ => Queue::AsLeft,
+            } => QueueView::TouchedByScript,
+            Self { queue: true, .. } => QueueView::Touched,
+            _ => QueueView::AsLeft,
         }
     }
 }

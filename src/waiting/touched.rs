@@ -4,7 +4,6 @@
 //! What is found in the keys decides, not what the event said: several commands may have run since.
 
 use crate::keyspace::{Names, names};
-use crate::lock::rules;
 use crate::server::{Ctx, in_cluster};
 
 use super::deferred::{AT_ONCE, Notes};
@@ -13,7 +12,7 @@ use super::frozen;
 use super::id::LockId;
 use super::slice::Slice;
 use super::state::{arriving, notes, table};
-use super::step::{change, keep_watch, look, step_on};
+use super::step::{keep_watch, look, step_on};
 use super::touch::Touch;
 use super::watch;
 
@@ -25,7 +24,7 @@ pub fn attend(ctx: &Ctx) {
         return;
     }
     let db = ctx.db();
-    hear_who_asked(ctx);
+    apply_polls(ctx);
     look_at_touched(ctx, Slice::begin());
     // The caller's database; there is one.
     let _ = ctx.select_db(db);
@@ -33,7 +32,7 @@ pub fn attend(ctx: &Ctx) {
 
 /// Waiters of Redisson's that have asked are alive. Their locks are looked at with that, if
 /// somebody has touched them.
-pub fn hear_who_asked(ctx: &Ctx) {
+pub fn apply_polls(ctx: &Ctx) {
     for (lock, owners) in notes(Notes::take_asked) {
         let touch = notes(|notes| notes.take_touch(&lock));
         if !ctx.select_db(lock.db) {
@@ -41,24 +40,18 @@ pub fn hear_who_asked(ctx: &Ctx) {
         }
         let queue = touch.unwrap_or_default().state();
         // A key of another type is not ours to report here.
-        let _ = step_on(
-            ctx,
-            &Names::of(&lock.name),
-            queue,
-            None,
-            |state, rules, now| {
-                for (owner, patience) in owners {
-                    rules::asked(state, &owner, patience, 0, now);
-                }
-                rules::look(state, rules, now);
-                Ok(())
-            },
-        );
+        let _ = step_on(ctx, &Names::of(&lock.name), queue, None, |step| {
+            for (owner, patience) in owners {
+                step.asked(&owner, patience, 0);
+            }
+            step.look();
+            Ok(())
+        });
     }
 }
 
 /// Looks at some of the locks whose keys others have touched: as many as there is time for, and at most
-/// so many that have a queue. Those without one are cheap.
+/// `AT_ONCE` that have a queue. Names without a queue are cheap.
 pub fn look_at_touched(ctx: &Ctx, slice: Slice) {
     let mut looked = 0;
     for lock in notes(|notes| notes.some_touched()) {
@@ -75,7 +68,7 @@ pub fn look_at_touched(ctx: &Ctx, slice: Slice) {
 
 /// Looks at a lock that others have touched. False if it has no queue.
 fn look_at(ctx: &Ctx, lock: &LockId, touch: Touch) -> bool {
-    if table(|table| table.is_known(lock)) {
+    if table(|table| table.is_tracked(lock)) {
         look(ctx, lock, touch.state());
         return true;
     }
@@ -85,19 +78,22 @@ fn look_at(ctx: &Ctx, lock: &LockId, touch: Touch) -> bool {
     }
     // Each event of a queue that is known also names the lock in braces: what tells that apart comes first.
     let is_its = ctx.select_db(lock.db)
-        && !foreign::is_twin_known(lock)
+        && !foreign::is_twin_tracked(lock)
         && is_here(ctx, lock)
         && foreign::is_meant(ctx, lock)
-        && foreign::has_queue(ctx, lock);
+        && foreign::is_ours_to_track(ctx, lock);
     if !is_its {
         watch::forget(lock);
         return false;
     }
-    if touch.loaded && watch::may_be_ours(ctx, lock) {
+    let may_be_ours = touch.loaded && watch::may_be_ours(ctx, lock);
+    if may_be_ours || foreign::has_shared_holders(ctx, lock) {
+        let names = Names::of(&lock.name);
         // Where a key has another type, there is nothing to be found.
-        change(ctx, lock, |state, rules, now| {
-            state.known.may_be_ours = true;
-            rules::look(state, rules, now);
+        let _ = step_on(ctx, &names, touch.state(), None, |step| {
+            step.state.tracked.may_be_ours |= may_be_ours;
+            step.look();
+            Ok(())
         });
     } else {
         watch::look(ctx, lock);
@@ -114,7 +110,7 @@ fn is_here(ctx: &Ctx, lock: &LockId) -> bool {
         return false;
     }
     let is_here = frozen::is_here(ctx, lock);
-    if !is_here && foreign::has_queue(ctx, lock) {
+    if !is_here && foreign::is_ours_to_track(ctx, lock) {
         arriving(|arriving| arriving.add(lock));
         keep_watch(ctx);
     } else {

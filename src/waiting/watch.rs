@@ -1,12 +1,12 @@
 //! Locks that only Redisson's scripts work on, as Lua.
 //!
-//! Their queue, scores and messages are the scripts' own affair, as on a server without the module. One
-//! thing is added. Where such a lock becomes free and nobody publishes the head's wake-up (its lease ends,
+//! Their queue, scores and messages are left to the scripts, as on a server without the module. One
+//! thing is added. Where such a lock becomes free and no script publishes the head's wake-up (its lease ends,
 //! its key is deleted), the head is woken, once. To see that, the module looks at the keys and walks
 //! nothing.
 //!
-//! A lock is watched from the first event of its queue on, until a command of ours or an intercepted script
-//! concerns it. From then on the rules look after it, until none of ours waits there any more.
+//! A lock is watched from the first event of its queue on, until a FAIRLOCK command or an intercepted script
+//! concerns it. From then on the rules look after it, until only waiters of scripts are left.
 
 use crate::keyspace::Names;
 use crate::lock::Owner;
@@ -70,7 +70,7 @@ pub fn forget(lock: &LockId) {
     });
 }
 
-/// Whether waiters of ours may be in a queue that was there before the module, or before a restart:
+/// Whether fairlock's own waiters may be in a queue that was there before the module, or before a restart:
 /// one of them is not named as Redisson names its own. Walks the queue.
 pub fn may_be_ours(ctx: &Ctx, lock: &LockId) -> bool {
     if !ctx.select_db(lock.db) {

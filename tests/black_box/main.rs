@@ -21,3 +21,4 @@ mod commands;
 mod documents;
 mod foreign;
 mod server;
+mod shared;

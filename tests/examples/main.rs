@@ -1,4 +1,5 @@
-//! The client recipes in `examples/`, run against a real server, each with the real client.
+//! The programs in `examples/`, run against a real server: those that use the client packages, and the
+//! recipes for clients that have no package yet.
 //!
 //! A recipe checks itself: it ends with an error if anything is not as it says. Here it is checked
 //! that it has said everything, and what the server has to say about it.
@@ -11,6 +12,8 @@
     clippy::indexing_slicing,
     clippy::must_use_candidate
 )]
+
+mod programs;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -102,29 +105,6 @@ fn rust(name: &str, lock: &str) -> String {
         .arg(SECONDS)
         .arg(profile.join("examples").join(name));
     run(&mut command, lock)
-}
-
-#[test]
-fn python_threads_share_a_lock_with_redis_py() {
-    script("python/redis_py_sync.py", "example:redis-py");
-}
-
-#[test]
-fn python_tasks_share_a_lock_with_redis_py_blocking_and_by_enqueue() {
-    let said = script("python/redis_py_asyncio.py", "example:asyncio");
-    assert!(said.contains("-- waiting by ENQUEUE"), "{said}");
-}
-
-#[test]
-fn node_callers_share_a_connection_of_node_redis() {
-    let said = script("node/node-redis.mjs", "example:node-redis");
-    assert!(said.contains(WOKEN), "{said}");
-}
-
-#[test]
-fn node_callers_share_a_connection_of_ioredis() {
-    let said = script("node/ioredis.mjs", "example:ioredis");
-    assert!(said.contains(WOKEN), "{said}");
 }
 
 #[test]

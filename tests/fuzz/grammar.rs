@@ -15,11 +15,16 @@ pub const FAIRLOCK: &[&str] = &[
     "14 FAIRLOCK.ACQUIRE {lock} {owner} [LEASE {ms}] [PATIENCE {ms}] ENQUEUE [ONCE] [SESSION]",
     "14 FAIRLOCK.ACQUIRE {lock} {owner} [SESSION] [LEASE {ms}] WAIT {ms} [ONCE] [PATIENCE {ms}]",
     "4 FAIRLOCK.ACQUIRE {lock} {owner} [LEASE {ms}] [ONCE] [SESSION]",
+    "12 FAIRLOCK.ACQUIRE {lock} {owner} SHARED [{small}] [LEASE {ms}] NOWAIT [SESSION] [ONCE]",
+    "10 FAIRLOCK.ACQUIRE {lock} {owner} SHARED [{small}] ENQUEUE [LEASE {ms}]",
+    "10 FAIRLOCK.ACQUIRE {lock} {owner} SHARED [{small}] WAIT {ms} [SESSION]",
+    "1 FAIRLOCK.ACQUIRE {lock} {owner} SHARED {wild}",
     "16 FAIRLOCK.RELEASE {lock} {owner} [ALL]",
     "2 FAIRLOCK.RELEASE {lock} {owner} TOKEN {count} [ALL]",
     "6 FAIRLOCK.RENEW {lock} {owner} [LEASE {ms}]",
     "8 FAIRLOCK.CANCEL {lock} {owner}",
-    "3 FAIRLOCK.BREAK {lock}",
+    "3 FAIRLOCK.BREAK {lock} [OWNER {owner}] [FORCE]",
+    "5 FAIRLOCK.HOLDERS {lock}",
     "5 FAIRLOCK.QUEUE {lock} [LIMIT {count} {count}]",
     "5 FAIRLOCK.INFO {lock}",
     "1 FAIRLOCK.LOCKS [COUNT {count}]",
@@ -29,11 +34,16 @@ pub const FAIRLOCK: &[&str] = &[
 
 /// What fills a lock's keys by the rules of their types, more or less.
 pub const CONTENTS: &[&str] = &[
-    "16 DEL {lock} {queue} {deadlines} {token}",
+    "16 DEL {lock} {queue} {deadlines} {token} {shared}",
     "4 HSET {lock} {owner} {count}",
     "1 HSET {lock} {owner} {count} {owner} {count}",
     "1 HSET {lock} {bytes} {bytes}",
     "1 HDEL {lock} {owner}",
+    "2 HSET {shared} {owner} {bytes}",
+    "1 HSET {shared} {owner} {count}",
+    "2 HDEL {shared} {owner}",
+    "2 DEL {shared}",
+    "1 PEXPIRE {shared} {ms}",
     "1 HINCRBY {lock} {owner} {count}",
     "1 HINCRBYFLOAT {lock} {owner} {wild}",
     "4 PEXPIRE {lock} {ms}",
@@ -66,7 +76,7 @@ pub const CONTENTS: &[&str] = &[
 
 /// What makes any key anything.
 pub const ANYTHING: &[&str] = &[
-    "16 DEL {lock} {queue} {deadlines} {token}",
+    "16 DEL {lock} {queue} {deadlines} {token} {shared}",
     "4 DEL {any} [{any}]",
     "2 UNLINK {any} [{any}]",
     "1 SET {any} {bytes} [PX {ms}]",
@@ -210,6 +220,7 @@ fn stand_in(rng: &mut Rng, word: &str, name: &[u8], dumps: &Dumps) -> Vec<u8> {
         "{queue}" => derived("redisson_lock_queue", name),
         "{deadlines}" => derived("redisson_lock_timeout", name),
         "{token}" => derived("fairlock_token", name),
+        "{shared}" => derived("redisson_lock_shared", name),
         "{any}" => {
             let other = once_in(rng, 8).then(|| lock(rng));
             any_key(rng, other.as_deref().unwrap_or(name))

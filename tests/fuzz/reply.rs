@@ -64,7 +64,8 @@ fn fits(name: &[u8], command: &[Vec<u8>], reply: &Reply) -> bool {
         (b"RENEW", Reply::Int(lease)) => *lease > 0,
         (b"CANCEL" | b"BREAK", Reply::Int(done)) => (0..=1).contains(done),
         (b"QUEUE", Reply::Items(items)) => items.iter().all(is_waiter),
-        (b"INFO", Reply::Items(items)) => items.len() == 14,
+        (b"INFO", Reply::Items(items)) => items.len() == 18,
+        (b"HOLDERS", Reply::Items(items)) => items.iter().all(is_holder),
         (b"LOCKS", Reply::Items(items)) => is_listing(items),
         (b"HELP", Reply::Items(items)) => !items.is_empty(),
         (b"ACQUIRE", Reply::Nil) | (b"EVAL" | b"EVALSHA", _) => true,
@@ -83,9 +84,17 @@ fn is_listing(items: &[Reply]) -> bool {
     locks.iter().all(is_lock)
 }
 
-/// Nine fields with their names.
+/// Eleven fields with their names.
 fn is_lock(reply: &Reply) -> bool {
-    matches!(reply, Reply::Items(items) if items.len() == 18)
+    matches!(reply, Reply::Items(items) if items.len() == 22)
+}
+
+fn is_holder(reply: &Reply) -> bool {
+    let Reply::Items(items) = reply else {
+        return false;
+    };
+    let token = |reply: &Reply| matches!(reply, Reply::Nil | Reply::Int(1..));
+    matches!(items.as_slice(), [Reply::Bulk(_), Reply::Int(_), Reply::Int(-1..), of, _, Reply::Int(0..)] if token(of))
 }
 
 fn is_waiter(reply: &Reply) -> bool {
@@ -93,7 +102,12 @@ fn is_waiter(reply: &Reply) -> bool {
         return false;
     };
     match items.as_slice() {
-        [Reply::Bulk(_), Reply::Bulk(way), Reply::Int(left)] => match way.as_slice() {
+        [
+            Reply::Bulk(_),
+            Reply::Bulk(way),
+            Reply::Int(left),
+            Reply::Int(0..),
+        ] => match way.as_slice() {
             b"blocked" => *left == -1,
             b"polling" => *left >= 0,
             _ => false,

@@ -95,12 +95,13 @@ pub fn derived(prefix: &str, lock: &[u8]) -> Vec<u8> {
     [prefix.as_bytes(), braces[0], lock, braces[1]].concat()
 }
 
-/// One of the lock's four keys.
+/// One of the lock's keys.
 pub fn any_key(rng: &mut Rng, lock: &[u8]) -> Vec<u8> {
-    match rng.usize(..4) {
+    match rng.usize(..5) {
         0 => lock.to_vec(),
         1 => derived("redisson_lock_queue", lock),
         2 => derived("redisson_lock_timeout", lock),
+        3 => derived("redisson_lock_shared", lock),
         _ => derived("fairlock_token", lock),
     }
 }

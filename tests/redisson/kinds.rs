@@ -153,7 +153,7 @@ fn a_multi_lock_of_fair_locks_is_made_of_fair_locks() {
     assert_eq!(client.run("FAIRLOCK.ACQUIRE l other NOWAIT"), "(nil)");
 }
 
-/// A hold of Redisson's adds up with each lock() of the same thread, however it is counted; ONCE does not.
+/// A hold of Redisson's adds up with each `lock()` of the same thread, however it is counted; ONCE does not.
 #[test]
 fn holds_add_up_over_scripts_and_commands() {
     for interception in ["no", "yes"] {

@@ -18,6 +18,7 @@ mod slots;
 mod atomic;
 mod demonstration;
 mod failover;
+mod holders;
 mod migration;
 mod reshard;
 mod routing;

@@ -111,7 +111,7 @@ fn a_holder_renews_and_releases_wherever_its_key_is() {
     goes_on(to, scene.token);
 }
 
-const NOT_HELD: &str = "(error) NOTHELD the owner does not hold the lock, or not by this token";
+const NOT_HELD: &str = "(error) NOTHELD the owner does not hold the lock";
 
 #[test]
 fn a_lock_that_is_released_while_half_of_it_has_moved_goes_to_the_head_when_all_has() {

@@ -1,7 +1,8 @@
 //! Noticing that the lock is lost.
 //!
 //! The server tells when the connection ends and, as clients that cache are told, when the lock's
-//! key changes; then, and each second, it is asked who holds the lock. Where it does not answer
+//! key changes; then, and each second, it is asked who holds the lock. (The key of a lock that is held together with
+//! others changes whenever one of them comes or goes: there it is asked each second only.) Where it does not answer
 //! at all, the lock counts as lost in time for the command to be ended before the lease can be.
 
 use std::fmt;
@@ -27,6 +28,8 @@ pub enum Loss {
     Closed(String),
     /// Nobody holds it any more.
     Free,
+    /// It is not among the holders any more.
+    NotAHolder,
     /// Somebody else holds it.
     Taken(Vec<u8>),
     /// It was acquired anew as the same owner.
@@ -45,6 +48,9 @@ impl fmt::Display for Loss {
                 "the connection to the server at {address} has ended (killed, or the server is gone)"
             ),
             Self::Free => out.write_str("it was freed (FAIRLOCK.BREAK, DEL, or its lease ended)"),
+            Self::NotAHolder => out.write_str(
+                "it is no holder of it any more (FAIRLOCK.BREAK, DEL, HDEL, or its lease ended)",
+            ),
             Self::Taken(owner) => write!(out, "{} holds it now", word(owner)),
             Self::AcquiredAnew(token) => {
                 write!(
@@ -58,14 +64,48 @@ impl fmt::Display for Loss {
     }
 }
 
+/// What is held.
+#[derive(Debug)]
+pub struct Hold {
+    /// The lock.
+    pub key: Vec<u8>,
+    /// Who holds it.
+    pub owner: Vec<u8>,
+    /// The fencing token.
+    pub token: i64,
+    /// Whether others may hold it at the same time.
+    pub is_shared: bool,
+}
+
+impl Hold {
+    /// What the server says of it, however long it takes.
+    async fn look(&self, sender: &mut Sender) -> Result<Lock, Trouble> {
+        if self.is_shared {
+            sender.holder_for_long(&self.key, &self.owner).await
+        } else {
+            sender.lock_for_long(&self.key).await
+        }
+    }
+
+    /// Whether it is lost, by what the server says.
+    fn judge(&self, lock: &Lock) -> Option<Loss> {
+        match (&lock.owner, lock.token) {
+            (None, _) if self.is_shared => Some(Loss::NotAHolder),
+            (None, _) => Some(Loss::Free),
+            (Some(holder), _) if *holder != self.owner => Some(Loss::Taken(holder.clone())),
+            (Some(_), Some(other)) if other != self.token => Some(Loss::AcquiredAnew(other)),
+            // The token's key may have been deleted or evicted.
+            (Some(_), _) => None,
+        }
+    }
+}
+
 /// Watches over a lock that is held.
 #[derive(Debug)]
 pub struct Guard {
     link: Link,
     sender: Sender,
-    key: Vec<u8>,
-    owner: Vec<u8>,
-    token: i64,
+    hold: Hold,
     grace: Duration,
     /// What a busy machine may be late by: a signal that is due now may come so much later.
     margin: Duration,
@@ -77,34 +117,31 @@ pub struct Guard {
 
 impl Guard {
     /// Looks at the lock for the first time. `grace` is what ending the command may take.
-    pub async fn new(
-        link: Link,
-        key: &[u8],
-        owner: &[u8],
-        token: i64,
-        grace: Duration,
-    ) -> Result<Self, Failure> {
+    pub async fn new(link: Link, hold: Hold, grace: Duration) -> Result<Self, Failure> {
         let mut sender = link.sender();
-        // Whoever may not is told of changes by the next look.
-        let _ = sender
-            .ask(redis::cmd("CLIENT").arg("TRACKING").arg("ON"))
-            .await;
+        if !hold.is_shared {
+            // Whoever may not is told of changes by the next look.
+            let _ = sender
+                .ask(redis::cmd("CLIENT").arg("TRACKING").arg("ON"))
+                .await;
+        }
         let now = Instant::now();
-        let lock = sender.lock(key).await.map_err(Trouble::into_failure)?;
+        let lock = timeout(REPLY, hold.look(&mut sender)).await;
+        let lock = lock.unwrap_or_else(|_| Err(Trouble::silent(&link.target)));
+        let lock = lock.map_err(Trouble::into_failure)?;
         let lease = lease_of(&lock);
         let mut guard = Self {
             link,
             sender,
-            key: key.to_vec(),
-            owner: owner.to_vec(),
-            token,
+            hold,
             grace: grace.min(lease / 3),
             margin: lease / 10,
             look: LOOK.min(lease / 6).max(Duration::from_millis(1)),
             safe_until: now,
         };
         if let Some(loss) = guard.judge(&lock, now) {
-            let text = format!("the lock {} was lost at once: {loss}", word(key));
+            let key = word(&guard.hold.key);
+            let text = format!("the lock {key} was lost at once: {loss}");
             return Err(Failure::new(LOST, text));
         }
         Ok(guard)
@@ -133,7 +170,7 @@ impl Guard {
                 () = sleep_until(next_look) => (),
             }
             let asked = Instant::now();
-            let answer = timeout_at(self.safe_until, self.sender.lock_for_long(&self.key)).await;
+            let answer = timeout_at(self.safe_until, self.hold.look(&mut self.sender)).await;
             let why = match answer {
                 Ok(Ok(lock)) => {
                     if let Some(loss) = self.judge(&lock, asked) {
@@ -153,7 +190,7 @@ impl Guard {
 
     /// What the server's answer to a question means.
     fn judge(&mut self, lock: &Lock, asked: Instant) -> Option<Loss> {
-        let loss = judge(lock, &self.owner, self.token);
+        let loss = self.hold.judge(lock);
         if loss.is_none() {
             let needed = self.grace + self.margin;
             self.safe_until = asked + lease_of(lock).saturating_sub(needed);
@@ -165,10 +202,10 @@ impl Guard {
     pub async fn release(mut self) -> Result<(), Loss> {
         let mut command = redis::cmd("FAIRLOCK.RELEASE");
         command
-            .arg(&self.key)
-            .arg(&self.owner)
+            .arg(&self.hold.key)
+            .arg(&self.hold.owner)
             .arg("TOKEN")
-            .arg(self.token);
+            .arg(self.hold.token);
         let reply = timeout(REPLY, self.sender.ask(&command)).await;
         let address = self.link.target.address();
         match reply {
@@ -188,16 +225,6 @@ fn lease_of(lock: &Lock) -> Duration {
     u64::try_from(lock.lease).map_or(FOREVER, Duration::from_millis)
 }
 
-fn judge(lock: &Lock, owner: &[u8], token: i64) -> Option<Loss> {
-    match (&lock.owner, lock.token) {
-        (None, _) => Some(Loss::Free),
-        (Some(holder), _) if holder != owner => Some(Loss::Taken(holder.clone())),
-        (Some(_), Some(other)) if other != token => Some(Loss::AcquiredAnew(other)),
-        // The token's key may have been deleted or evicted.
-        (Some(_), _) => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -210,6 +237,15 @@ mod tests {
         }
     }
 
+    fn hold(is_shared: bool) -> Hold {
+        Hold {
+            key: b"k".to_vec(),
+            owner: b"a".to_vec(),
+            token: 7,
+            is_shared,
+        }
+    }
+
     #[test]
     fn a_lock_is_held_by_owner_and_token() {
         for (owner, token, expected) in [
@@ -219,8 +255,11 @@ mod tests {
             (Some("b"), Some(7), Some(Loss::Taken(b"b".to_vec()))),
             (None, Some(7), Some(Loss::Free)),
         ] {
-            assert_eq!(judge(&lock(owner, token), b"a", 7), expected);
+            assert_eq!(hold(false).judge(&lock(owner, token)), expected);
         }
+        assert_eq!(hold(true).judge(&lock(Some("a"), Some(7))), None);
+        let gone = hold(true).judge(&Lock::default());
+        assert_eq!(gone, Some(Loss::NotAHolder));
     }
 
     #[test]

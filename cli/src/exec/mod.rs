@@ -23,7 +23,7 @@ use crate::server::Target;
 use crate::text::{duration, word};
 
 use command::Running;
-use guard::{Guard, Loss};
+use guard::{Guard, Hold, Loss};
 use request::{Held, Request};
 use signals::Signals;
 
@@ -34,8 +34,13 @@ pub async fn run(args: &ExecArgs, target: Target) -> Result<u8, Failure> {
         return Err(not_acquired(args));
     };
     let Held { link, token } = held;
-    let guard = Guard::new(link, &request.key, &request.owner, token, args.grace);
-    let mut guard = guard.await?;
+    let watched = Hold {
+        key: request.key.clone(),
+        owner: request.owner.clone(),
+        token,
+        is_shared: args.is_shared(),
+    };
+    let mut guard = Guard::new(link, watched, args.grace).await?;
     // Until here a signal just ends this process, and with it the wait or the lock.
     let mut signals = Signals::listen()?;
     let mut running = Running::start(args, &request.owner, token)?;
@@ -101,9 +106,14 @@ fn not_acquired(args: &ExecArgs) -> Failure {
         Some(wait) => format!("not within {}", duration(wait)),
         None => "its wait was ended by FAIRLOCK.CANCEL or CLIENT UNBLOCK".to_owned(),
     };
+    let asking = if args.is_shared() {
+        "FAIRLOCK.HOLDERS"
+    } else {
+        "FAIRLOCK.INFO"
+    };
     Failure::new(
         NOT_ACQUIRED,
-        format!("did not get the lock {key}: {why}. FAIRLOCK.INFO {key} says who holds it"),
+        format!("did not get the lock {key}: {why}. {asking} {key} says who holds it"),
     )
 }
 

@@ -24,6 +24,28 @@ pub struct Request {
     wait: Option<Duration>,
     lease: Option<Duration>,
     reconnect: Duration,
+    sharing: Sharing,
+}
+
+/// With whom the lock may be held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    /// Nobody.
+    Alone,
+    /// Any number of others.
+    Together,
+    /// So many in all.
+    AtMost(u32),
+}
+
+impl Sharing {
+    fn of(args: &ExecArgs) -> Self {
+        match args.limit {
+            Some(limit) => Self::AtMost(limit),
+            None if args.shared => Self::Together,
+            None => Self::Alone,
+        }
+    }
 }
 
 /// The lock is held by this connection.
@@ -46,6 +68,7 @@ impl Request {
             wait: args.wait,
             lease: args.lease,
             reconnect: args.reconnect,
+            sharing: Sharing::of(args),
         }
     }
 
@@ -114,7 +137,13 @@ impl Request {
     /// takes the other one back when it notices that the connection is gone.
     fn command(&self, left: Option<Duration>) -> Cmd {
         let mut command = redis::cmd("FAIRLOCK.ACQUIRE");
-        command.arg(&self.key).arg(&self.owner).arg("SESSION");
+        command.arg(&self.key).arg(&self.owner);
+        match self.sharing {
+            Sharing::Alone => &mut command,
+            Sharing::Together => command.arg("SHARED"),
+            Sharing::AtMost(limit) => command.arg("SHARED").arg(limit),
+        };
+        command.arg("SESSION");
         if let Some(lease) = self.lease {
             command.arg("LEASE").arg(whole_millis(lease));
         }
@@ -147,12 +176,17 @@ mod tests {
     use super::*;
 
     fn sent(wait: Option<Duration>, left: Option<Duration>) -> String {
+        sent_as(Sharing::Alone, wait, left)
+    }
+
+    fn sent_as(sharing: Sharing, wait: Option<Duration>, left: Option<Duration>) -> String {
         let request = Request {
             key: b"k".to_vec(),
             owner: b"a".to_vec(),
             wait,
             lease: Some(Duration::from_secs(2)),
             reconnect: Duration::ZERO,
+            sharing,
         };
         let command = request.command(left);
         let words = command.args_iter().map(|word| match word {
@@ -176,6 +210,20 @@ mod tests {
             sent(wait, Some(Duration::from_micros(10))),
             format!("{start} NOWAIT")
         );
+    }
+
+    #[test]
+    fn it_says_with_whom_it_shares() {
+        let end = "SESSION LEASE 2000 WAIT 5000";
+        let wait = Some(Duration::from_secs(5));
+        for (sharing, said) in [
+            (Sharing::Alone, ""),
+            (Sharing::Together, "SHARED "),
+            (Sharing::AtMost(3), "SHARED 3 "),
+        ] {
+            let expected = format!("FAIRLOCK.ACQUIRE k a {said}{end}");
+            assert_eq!(sent_as(sharing, wait, wait), expected);
+        }
     }
 
     #[test]

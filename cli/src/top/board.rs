@@ -221,6 +221,8 @@ pub(super) mod tests {
             session: false,
             waiting,
             next: (waiting > 0).then(|| b"next-one".to_vec()),
+            holders: 1,
+            limit: 1,
             held,
         }
     }

@@ -9,6 +9,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Cell, Paragraph, Row as TableRow, Table, TableState, Wrap};
 
 use crate::args::Sort;
+use crate::lock::Lock;
 use crate::text::{duration, escape, millis};
 
 use super::board::{Board, Row};
@@ -146,6 +147,11 @@ fn row_of(row: &Row) -> TableRow<'static> {
     let lock = &row.lock;
     let name = |bytes: &Option<Vec<u8>>| bytes.as_deref().map_or_else(|| "-".to_owned(), escape);
     let holder = match lock.owner {
+        Some(_) if lock.holders > 1 => {
+            // First, because the column cuts names that are too long.
+            let others = lock.holders - 1;
+            Cell::from(format!("+{others} {}", name(&lock.owner)))
+        }
         Some(_) => Cell::from(name(&lock.owner)),
         None => Cell::from("(free)").dim(),
     };
@@ -217,11 +223,21 @@ fn detail_of(row: &Row) -> Vec<Line<'static>> {
             format!("  at {}  token {token}  holds {}", row.node, lock.holds).into(),
         ]),
         Line::from(format!(
-            " holder {}  next {}",
+            " holder {}{}  next {}",
             name(&lock.owner),
+            others_of(lock),
             name(&lock.next)
         )),
     ]
+}
+
+/// How many hold a lock that is held by several, or could be.
+fn others_of(lock: &Lock) -> String {
+    match (lock.is_shared(), lock.limit) {
+        (false, _) => String::new(),
+        (true, 0) => format!("  first of {} holders", lock.holders),
+        (true, limit) => format!("  first of {} holders, at most {limit}", lock.holders),
+    }
 }
 
 fn keys_of(board: &Board) -> Line<'static> {
@@ -250,7 +266,6 @@ mod tests {
 
     use super::super::board::tests::{board, lock, reading};
     use super::*;
-    use crate::lock::Lock;
 
     fn screen(board: &Board) -> Vec<String> {
         let mut terminal = Terminal::new(TestBackend::new(100, 12)).expect("a terminal");
@@ -304,6 +319,29 @@ mod tests {
         assert_eq!(screen[9], " orders  at 127.0.0.1:6379  token 7  holds 1");
         assert_eq!(screen[10], " holder alice  next next-one");
         assert!(screen[11].starts_with(" q quit"));
+    }
+
+    #[test]
+    fn a_lock_with_several_holders_tells_how_many() {
+        let mut board = board("");
+        let pool = Lock {
+            holders: 3,
+            limit: 5,
+            ..lock("pool", "alice", 0, 20_000, 1_500)
+        };
+        board.show(reading(vec![pool.clone()]));
+        let limited = screen(&board);
+        let words: Vec<&str> = limited[4].split_whitespace().collect();
+        assert_eq!(words[..4], ["pool", "+2", "alice", "1.5s"]);
+        assert_eq!(
+            limited[10],
+            " holder alice  first of 3 holders, at most 5  next -"
+        );
+        board.show(reading(vec![Lock { limit: 0, ..pool }]));
+        assert_eq!(
+            screen(&board)[10],
+            " holder alice  first of 3 holders  next -"
+        );
     }
 
     #[test]

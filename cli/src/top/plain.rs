@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::text::{duration, escape, millis, now, word};
+use crate::text::{duration, escape, holders, millis, now, word};
 
 use super::board::{Board, Row};
 use super::summary::Summary;
@@ -33,6 +33,9 @@ struct LockLine {
     node: String,
     owner: Option<String>,
     holds: i64,
+    holders: i64,
+    /// Null if there is none.
+    limit: Option<i64>,
     /// Milliseconds; null if it has no end.
     lease_ms: Option<i64>,
     whole_lease_ms: Option<i64>,
@@ -53,6 +56,8 @@ impl LockLine {
             node: row.node.clone(),
             owner: lock.owner.as_deref().map(escape),
             holds: lock.holds,
+            holders: lock.holders,
+            limit: (lock.limit > 0).then_some(lock.limit),
             lease_ms: known(lock.lease),
             whole_lease_ms: known(row.whole_lease),
             token: lock.token,
@@ -131,8 +136,13 @@ fn line(row: &Row) -> String {
     let token = lock
         .token
         .map_or_else(|| "-".to_owned(), |token| token.to_string());
+    let shared = if lock.is_shared() {
+        format!(" {}", holders(lock.holders, lock.limit))
+    } else {
+        String::new()
+    };
     format!(
-        "{} holder={} held={} lease={}/{} waiting={} next={} token={token} session={} node={}",
+        "{} holder={}{shared} held={} lease={}/{} waiting={} next={} token={token} session={} node={}",
         word(&lock.name),
         name(&lock.owner),
         millis(lock.held),
@@ -177,6 +187,23 @@ mod tests {
             lines[2],
             "\"two words\\u{7}\" holder=a held=? lease=none/none waiting=0 next=- token=7 session=yes node=127.0.0.1:6379"
         );
+    }
+
+    #[test]
+    fn a_lock_with_several_holders_tells_how_many() {
+        let mut board = board("");
+        let mut pool = lock("pool", "alice", 0, 18_200, 1_500);
+        (pool.holders, pool.limit) = (3, 5);
+        board.show(reading(vec![pool]));
+        let text = lines(&board);
+        assert!(
+            text.contains("\npool holder=alice holders=3 limit=5 held=1.5s "),
+            "{text}"
+        );
+        let look: serde_json::Value =
+            serde_json::from_str(&json(&board).expect("JSON")).expect("JSON");
+        assert_eq!(look["locks"][0]["holders"], 3);
+        assert_eq!(look["locks"][0]["limit"], 5);
     }
 
     #[test]

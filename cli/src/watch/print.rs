@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use crate::lock::Lock;
-use crate::text::{escape, millis, now, quote};
+use crate::text::{escape, holders, millis, now, quote};
 
 /// An event, and what the lock was like when it was seen.
 #[derive(Clone, Debug, Serialize)]
@@ -15,6 +15,9 @@ pub struct Seen {
     key: String,
     owner: Option<String>,
     holds: i64,
+    holders: i64,
+    /// Null if there is none.
+    limit: Option<i64>,
     lease_ms: Option<i64>,
     token: Option<i64>,
     session: bool,
@@ -32,6 +35,8 @@ impl Seen {
             key: escape(key),
             owner: lock.owner.as_deref().map(escape),
             holds: lock.holds,
+            holders: lock.holders,
+            limit: (lock.limit > 0).then_some(lock.limit),
             lease_ms: (lock.lease >= 0).then_some(lock.lease),
             token: lock.token,
             session: lock.session,
@@ -60,6 +65,9 @@ impl Seen {
                     .map_or_else(|| "-".to_owned(), |token| token.to_string());
                 let lease = self.lease_ms.map_or_else(|| "none".to_owned(), millis);
                 let _ = write!(line, " holder={} token={token} lease={lease}", quote(owner));
+                if self.holders > 0 && self.limit != Some(1) {
+                    let _ = write!(line, " {}", holders(self.holders, self.limit.unwrap_or(0)));
+                }
             }
         }
         let _ = write!(line, " waiting={waiting}");
@@ -99,6 +107,25 @@ mod tests {
             line,
             "k fairlock.acquire holder=\"al ice\" token=7 lease=2.5s waiting=2 next=bob"
         );
+        let shared = Lock {
+            holders: 3,
+            ..held()
+        };
+        let line = Seen::new("fairlock.acquire", b"k", &shared).line();
+        assert!(
+            line.contains(" lease=2.5s holders=3 limit=none waiting=2"),
+            "{line}"
+        );
+        let limited = Lock { limit: 5, ..shared };
+        let line = Seen::new("fairlock.acquire", b"k", &limited).line();
+        assert!(line.contains(" holders=3 limit=5 "), "{line}");
+        let alone = Lock {
+            holders: 1,
+            limit: 1,
+            ..held()
+        };
+        let line = Seen::new("fairlock.acquire", b"k", &alone).line();
+        assert!(!line.contains("holders="), "{line}");
         let line = Seen::new("del", b"k", &Lock::default()).line();
         assert!(line.ends_with(" k del free waiting=0"), "{line}");
     }
@@ -112,5 +139,6 @@ mod tests {
         assert_eq!(seen["event"], "fairlock.release");
         assert_eq!(seen["lease_ms"], 2_500);
         assert_eq!(seen["waiting"], 2);
+        assert_eq!(seen["limit"], serde_json::Value::Null);
     }
 }

@@ -221,3 +221,81 @@ fn keys_and_owners_are_any_bytes() {
         "{ended:?}"
     );
 }
+
+#[test]
+fn readers_run_together_and_a_writer_alone() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let script = "echo ready; exec sleep 100";
+    let reader = || {
+        let args = ["exec", "k", "--shared", "--", "sh", "-c", script];
+        let program = Program::start(server.port, &args);
+        program.wait_for("ready\n");
+        program
+    };
+    let readers = [reader(), reader()];
+    assert!(
+        client
+            .run("FAIRLOCK.INFO k")
+            .contains("holders, 2, limit, 0")
+    );
+    let mut writer = Program::start(server.port, &["exec", "k", "--", "sh", "-c", "exit 5"]);
+    wait_until("it waits", || server.blocked() == 1);
+    let args = ["exec", "k", "--shared", "--wait", "0", "--", "true"];
+    let refused = Program::ended(server.port, &args);
+    assert_eq!(refused.code, 75, "{refused:?}");
+    assert!(
+        refused.errors.contains("FAIRLOCK.HOLDERS k says who"),
+        "{refused:?}"
+    );
+    assert!(!writer.has_ended());
+    for reader in readers {
+        reader.signal("TERM");
+        assert_eq!(reader.end().code, 143);
+    }
+    assert_eq!(writer.end().code, 5);
+    assert_eq!(client.run("DBSIZE"), "0");
+}
+
+#[test]
+fn no_more_run_together_than_the_limit() {
+    let server = Server::start();
+    let dir = TempDir::new().expect("a directory");
+    // Each of two places is a directory, which can be made only once; there is always one to be had.
+    let script = "cd \"$1\" && { mkdir a 2>/dev/null && p=a || { mkdir b && p=b; }; } && \
+        sleep 0.02 && echo $FAIRLOCK_TOKEN >> tokens && rmdir $p";
+    let dir_name = dir.path().to_str().expect("a path");
+    let args = [
+        "exec", "k", "--limit", "2", "--", "sh", "-c", script, "sh", dir_name,
+    ];
+    let programs: Vec<_> = (0..8).map(|_| Program::start(server.port, &args)).collect();
+    for program in programs {
+        let ended = program.end();
+        assert_eq!((ended.code, ended.errors.as_str()), (0, ""), "{ended:?}");
+    }
+    let tokens = fs::read_to_string(dir.path().join("tokens")).expect("tokens");
+    let tokens: std::collections::BTreeSet<&str> = tokens.lines().collect();
+    assert_eq!(tokens.len(), 8);
+}
+
+#[test]
+fn so_many_as_the_limit_run_at_the_same_time() {
+    let server = Server::start();
+    let script = "echo ready; exec sleep 100";
+    let args = ["exec", "k", "--limit", "2", "--", "sh", "-c", script];
+    let start = || Program::start(server.port, &args);
+    let (first, second, third) = (start(), start(), start());
+    wait_until("two run", || server.blocked() == 1);
+    let running = |program: &Program| program.out().contains("ready");
+    let all = [first, second, third];
+    wait_until("they are ready", || {
+        all.iter().filter(|one| running(one)).count() == 2
+    });
+    let (mut there, mut waiting): (Vec<_>, Vec<_>) = all.into_iter().partition(running);
+    let one = there.pop().expect("a program that runs");
+    one.signal("TERM");
+    assert_eq!(one.end().code, 143);
+    let next = waiting.pop().expect("a program that waits");
+    next.wait_for("ready\n");
+    assert!(!there[0].has_ended());
+}

@@ -160,3 +160,56 @@ fn when_the_program_itself_is_killed_the_command_ends_and_the_lock_is_free() {
         server.connect().run("EXISTS k") == "0"
     });
 }
+
+#[test]
+fn a_holder_among_others_loses_the_lock_alone() {
+    let server = Server::start();
+    let start = |owner: &str| {
+        let script = "echo ready; exec sleep 100";
+        let args = [
+            "exec", "k", "--shared", "--owner", owner, "--", "sh", "-c", script,
+        ];
+        let program = Program::start(server.port, &args);
+        program.wait_for("ready\n");
+        program
+    };
+    // What INFO says is of the first holder: it is not the one that the second must ask for.
+    let (mut first, second, third) = (start("one"), start("two"), start("three"));
+    let mut client = server.connect();
+    assert_eq!(client.run("FAIRLOCK.BREAK k OWNER two"), "1");
+    let ended = second.end();
+    assert_eq!(ended.code, 76, "{ended:?}");
+    assert!(
+        ended
+            .errors
+            .contains("lost the lock k: it is no holder of it any more"),
+        "{ended:?}"
+    );
+    let holders = client.run("FAIRLOCK.HOLDERS k");
+    assert_eq!(holders.matches('[').count(), 3, "{holders}");
+    assert!(!first.has_ended());
+    third.signal("TERM");
+    assert_eq!(third.end().code, 143);
+    assert_eq!(client.run("FAIRLOCK.BREAK k"), "1");
+    assert_eq!(first.end().code, 76);
+}
+
+#[test]
+fn a_holder_among_others_notices_that_it_was_acquired_anew() {
+    let server = Server::start();
+    let script = "echo ready; exec sleep 100";
+    let args = [
+        "exec", "k", "--limit", "3", "--owner", "me", "--", "sh", "-c", script,
+    ];
+    let program = Program::start(server.port, &args);
+    program.wait_for("ready\n");
+    let mut client = server.connect();
+    let replies = client.at_once(&[
+        "FAIRLOCK.BREAK k OWNER me",
+        "FAIRLOCK.ACQUIRE k me SHARED 3 LEASE 600000",
+    ]);
+    assert!(replies.starts_with("[1, "), "{replies}");
+    let ended = program.end();
+    assert_eq!(ended.code, 76, "{ended:?}");
+    assert!(ended.errors.contains("acquired anew"), "{ended:?}");
+}

@@ -95,6 +95,14 @@ fn a_user_needs_little_for_a_command_under_a_lock() {
     let url = format!("redis://ann:secret@127.0.0.1:{}", server.port);
     let ended = Program::ended(1, &["--url", &url, "exec", "k", "--", "true"]);
     assert_eq!((ended.code, ended.errors.as_str()), (0, ""), "{ended:?}");
+    // Beside others, to look at its own hold.
+    let shared = ["--url", &url, "exec", "k", "--shared", "--", "true"];
+    let ended = Program::ended(1, &shared);
+    assert_eq!(ended.code, 69, "{ended:?}");
+    assert!(ended.errors.contains("fairlock.holders"), "{ended:?}");
+    client.run("ACL SETUSER ann +fairlock.holders");
+    let ended = Program::ended(1, &shared);
+    assert_eq!((ended.code, ended.errors.as_str()), (0, ""), "{ended:?}");
 }
 
 #[test]
@@ -125,6 +133,8 @@ fn the_command_line_cannot_be_understood() {
         &["exec", "k"][..],
         &["exec", "k", "--wait", "10", "--", "true"],
         &["exec", "k", "--lease", "0", "--", "true"],
+        &["exec", "k", "--limit", "0", "--", "true"],
+        &["exec", "k", "--limit", "1000001", "--", "true"],
         &["watch"],
         &["top", "--sort", "age"],
         &["metrics", "--textfile", "fairlock.txt"],

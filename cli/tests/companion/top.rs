@@ -151,3 +151,20 @@ fn names_are_one_line_whatever_they_are() {
     let look: Value = serde_json::from_str(&once(&server, &["--json"])).expect("JSON");
     assert_eq!(look["locks"][0]["name"], "a\\n\\u{1b}[2J\\xff b");
 }
+
+#[test]
+fn a_lock_with_several_holders_tells_how_many() {
+    let server = Server::start();
+    let mut client = server.connect();
+    for owner in ["ann", "bob", "carl"] {
+        client.int(&format!("FAIRLOCK.ACQUIRE pool {owner} SHARED 3 SESSION"));
+    }
+    let out = once(&server, &[]);
+    assert!(
+        out.contains("\npool holder=ann holders=3 limit=3 held="),
+        "{out}"
+    );
+    let look: Value = serde_json::from_str(&once(&server, &["--json"])).expect("JSON");
+    assert_eq!(look["locks"][0]["holders"], 3);
+    assert_eq!(look["locks"][0]["limit"], 3);
+}

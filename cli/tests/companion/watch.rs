@@ -152,3 +152,19 @@ fn each_database_has_its_own_events() {
     program.wait_for("holder=three");
     assert!(!program.out().contains("zero"), "{}", program.out());
 }
+
+#[test]
+fn a_lock_with_several_holders_tells_how_many() {
+    let server = announcing();
+    let mut client = server.connect();
+    let program = Program::start(server.port, &["watch", "k"]);
+    program.wait_for(" watching free");
+    let first = client.int("FAIRLOCK.ACQUIRE k ann SHARED");
+    program.wait_for(&format!(" holder=ann token={first} lease="));
+    program.wait_for(" holders=1 limit=none waiting=0\n");
+    client.int("FAIRLOCK.ACQUIRE k bob SHARED 5");
+    program.wait_for(" holders=2 limit=5 waiting=0\n");
+    client.run("FAIRLOCK.RELEASE k ann");
+    program.wait_for(" fairlock.release holder=bob ");
+    program.wait_for(" holders=1 limit=5 waiting=0\n");
+}

@@ -131,7 +131,7 @@ fn a_second_connection_takes_the_place_over() {
     assert!(error.starts_with("(error) TAKENOVER "), "{error}");
     assert_eq!(
         client.run("FAIRLOCK.QUEUE k"),
-        "[[b, blocked, -1], [c, blocked, -1]]"
+        "[[b, blocked, -1, 1], [c, blocked, -1, 1]]"
     );
     client.int("FAIRLOCK.RELEASE k a");
     assert!(second.int() > 0);
@@ -156,7 +156,7 @@ fn a_blocked_request_takes_over_a_polling_place() {
     client.int("FAIRLOCK.ACQUIRE k a");
     client.run("FAIRLOCK.ACQUIRE k b ENQUEUE");
     let waiter = server.block("FAIRLOCK.ACQUIRE k b");
-    assert_eq!(client.run("FAIRLOCK.QUEUE k"), "[[b, blocked, -1]]");
+    assert_eq!(client.run("FAIRLOCK.QUEUE k"), "[[b, blocked, -1, 1]]");
     client.int("FAIRLOCK.RELEASE k a");
     assert!(waiter.int() > 0);
 }

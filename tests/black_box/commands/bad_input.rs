@@ -43,12 +43,12 @@ fn options_that_are_unknown_repeated_or_contradict_each_other_are_refused() {
     for (words, named) in [
         (
             "ACQUIRE k a SOON",
-            "LEASE, WAIT, NOWAIT, ENQUEUE, PATIENCE, SESSION or ONCE",
+            "SHARED, LEASE, WAIT, NOWAIT, ENQUEUE, PATIENCE, SESSION or ONCE",
         ),
         ("ACQUIRE k a LEASE", "LEASE needs a value"),
         ("ACQUIRE k a LEASE 5 LEASE 6", "LEASE is given twice"),
         ("ACQUIRE k a ONCE ONCE", "ONCE is given twice"),
-        ("BREAK k a", "unknown option, expected FORCE"),
+        ("BREAK k a", "unknown option, expected OWNER or FORCE"),
         ("BREAK k FORCE force", "FORCE is given twice"),
         (
             "ACQUIRE k a PATIENCE 5 patience 6",
@@ -62,10 +62,11 @@ fn options_that_are_unknown_repeated_or_contradict_each_other_are_refused() {
             "ACQUIRE k a NOWAIT ENQUEUE",
             "only one of WAIT, NOWAIT and ENQUEUE",
         ),
-        (
-            "ACQUIRE k a WAIT 5 WAIT 5",
-            "only one of WAIT, NOWAIT and ENQUEUE",
-        ),
+        ("ACQUIRE k a WAIT 5 WAIT 5", "WAIT is given twice"),
+        ("ACQUIRE k a NOWAIT NOWAIT", "NOWAIT is given twice"),
+        ("ACQUIRE k a SHARED shared", "SHARED is given twice"),
+        ("ACQUIRE k a SHARED two", "unknown option, expected SHARED"),
+        ("BREAK k OWNER", "OWNER needs a value"),
         ("RELEASE k a ALL ALL", "ALL is given twice"),
         ("RELEASE k a TOKEN", "TOKEN needs a value"),
         ("RELEASE k a NOW", "TOKEN or ALL"),
@@ -102,7 +103,8 @@ fn numbers_out_of_range_are_refused_with_the_range() {
             let expected = format!(
                 "(error) ERR {option} is not a whole number of milliseconds from 1 to 4503599627370496"
             );
-            assert_eq!(error, expected, "{value}");
+            let hint = (option == "WAIT" && value == "0").then_some(": to try once say NOWAIT");
+            assert_eq!(error, expected + hint.unwrap_or_default(), "{value}");
         }
         let error = client.run(&format!("FAIRLOCK.RENEW k a LEASE {value}"));
         assert!(error.starts_with("(error) ERR LEASE is not"), "{error}");

@@ -99,7 +99,7 @@ fn a_waiter_that_disconnects_leaves_the_queue() {
     let first = server.block("FAIRLOCK.ACQUIRE k b");
     let second = server.block("FAIRLOCK.ACQUIRE k c");
     first.disconnect();
-    assert_eq!(client.run("FAIRLOCK.QUEUE k"), "[[c, blocked, -1]]");
+    assert_eq!(client.run("FAIRLOCK.QUEUE k"), "[[c, blocked, -1, 1]]");
     assert_eq!(client.run("ZRANGE redisson_lock_timeout:{k} 0 -1"), "[c]");
     client.int("FAIRLOCK.RELEASE k a");
     assert!(second.int() > 0);

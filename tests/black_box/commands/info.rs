@@ -7,7 +7,8 @@ fn a_free_lock_has_no_owner() {
     let server = Server::start();
     assert_eq!(
         server.connect().run("FAIRLOCK.INFO k"),
-        "[owner, (nil), holds, 0, lease, 0, token, (nil), session, 0, waiting, 0, next, (nil)]"
+        "[owner, (nil), holds, 0, lease, 0, token, (nil), session, 0, waiting, 0, next, (nil), \
+         holders, 0, limit, 0]"
     );
 }
 
@@ -30,7 +31,7 @@ fn a_held_lock_shows_its_holder_and_who_is_next() {
     );
     assert_eq!(
         rest,
-        format!("token, {token}, session, 0, waiting, 2, next, b]")
+        format!("token, {token}, session, 0, waiting, 2, next, b, holders, 1, limit, 1]")
     );
 }
 

@@ -50,7 +50,7 @@ fn it_says_what_info_says_and_for_how_long_the_lock_is_held() {
         "{list}"
     );
     assert!(
-        list.contains(", session: true, waiting: 1, next: b, held: "),
+        list.contains(", session: true, waiting: 1, next: b, holders: 1, limit: 1, held: "),
         "{list}"
     );
 }
@@ -64,7 +64,10 @@ fn a_lock_that_others_have_taken_is_held_for_nobody_knows_how_long() {
     client.run("FAIRLOCK.ACQUIRE k b ENQUEUE");
     let list = client.run("FAIRLOCK.LOCKS");
     assert!(list.contains("owner, a, "), "{list}");
-    assert!(list.ends_with("next, b, held, -1]]"), "{list}");
+    assert!(
+        list.ends_with("next, b, holders, 1, limit, 1, held, -1]]"),
+        "{list}"
+    );
 }
 
 #[test]

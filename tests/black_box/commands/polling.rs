@@ -99,7 +99,7 @@ fn dead_waiters_in_a_row_cost_one_turn() {
         // Looked at once, as they may be gone a moment later.
         let queue = client.run("FAIRLOCK.QUEUE k");
         let polling = queue.split(", polling, ").skip(1);
-        let left = polling.map(|rest| rest.split(']').next().and_then(|ms| ms.parse().ok()));
+        let left = polling.map(|rest| rest.split(',').next().and_then(|ms| ms.parse().ok()));
         let left: Vec<i64> = left.map(|ms| ms.expect("a number")).collect();
         left.len() < 10 || left[9] <= 1000
     });
@@ -148,7 +148,7 @@ fn a_waiter_whose_deadline_is_over_is_passed_by() {
 /// Milliseconds that the waiter at a 0-based position has to ask again.
 fn left(client: &mut Client, index: usize) -> i64 {
     let waiter = client.run(&format!("FAIRLOCK.QUEUE k LIMIT {index} 1"));
-    let left = waiter.trim_end_matches(']').rsplit(", ").next();
+    let left = waiter.split(", ").nth(2);
     let left = left.and_then(|left| left.parse().ok());
     left.unwrap_or_else(|| panic!("no number in {waiter}"))
 }

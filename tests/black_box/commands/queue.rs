@@ -17,9 +17,9 @@ fn waiters_are_shown_in_order() {
     client.run("FAIRLOCK.ACQUIRE k c ENQUEUE PATIENCE 60000");
     let queue = client.run("FAIRLOCK.QUEUE k");
     let rest = queue
-        .strip_prefix("[[b, blocked, -1], [c, polling, ")
+        .strip_prefix("[[b, blocked, -1, 1], [c, polling, ")
         .expect("two waiters");
-    let left: i64 = rest.trim_end_matches(']').parse().expect("ms");
+    let left: i64 = rest.trim_end_matches(", 1]]").parse().expect("ms");
     assert!((50_000..=60_000).contains(&left), "{left}");
 }
 
@@ -63,6 +63,6 @@ fn a_waiter_that_is_dead_or_has_no_deadline_has_nothing_left() {
     // QUEUE is read-only: it has mended nothing.
     assert_eq!(
         client.run("EXEC"),
-        "[1, 2, 1, [[b, polling, 0], [c, polling, 0]], 1]"
+        "[1, 2, 1, [[b, polling, 0, 1], [c, polling, 0, 1]], 1]"
     );
 }

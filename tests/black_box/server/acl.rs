@@ -415,12 +415,14 @@ fn syntax(argument: &Value) -> String {
 const SYNTAX: &[(&str, &str)] = &[
     (
         "ACQUIRE",
-        "key owner [LEASE lease] [WAIT wait|NOWAIT|ENQUEUE] [PATIENCE patience] [SESSION] [ONCE]",
+        "key owner [SHARED [limit]] [LEASE milliseconds] [WAIT milliseconds|NOWAIT|ENQUEUE] \
+         [PATIENCE milliseconds] [SESSION] [ONCE]",
     ),
     ("RELEASE", "key owner [TOKEN token] [ALL]"),
-    ("RENEW", "key owner [LEASE lease]"),
+    ("RENEW", "key owner [LEASE milliseconds]"),
     ("CANCEL", "key owner"),
-    ("BREAK", "key [FORCE]"),
+    ("BREAK", "key [OWNER owner] [FORCE]"),
+    ("HOLDERS", "key"),
     ("QUEUE", "key [LIMIT offset count]"),
     ("INFO", "key"),
     ("HELP", ""),

@@ -140,7 +140,7 @@ fn client_unblock_gives_the_place_up_and_those_behind_move_up() {
         let behind = server.block("FAIRLOCK.ACQUIRE k c");
         let unblock = format!("CLIENT UNBLOCK {}{how}", wire.id);
         assert_eq!(client.run(&unblock), "1");
-        assert_eq!(client.run("FAIRLOCK.QUEUE k"), "[[c, blocked, -1]]");
+        assert_eq!(client.run("FAIRLOCK.QUEUE k"), "[[c, blocked, -1, 1]]");
         assert_eq!(wire.line(), expected, "{how}");
         // Once is enough: it does not block any more, and its connection goes on.
         assert_eq!(client.run(&unblock), "0");
@@ -415,7 +415,7 @@ fn each_database_has_its_own_queue_of_one_name() {
     }
     wait_until("all wait", || server.blocked() == 3);
     for client in &mut clients {
-        assert_eq!(client.run("FAIRLOCK.QUEUE k"), "[[b, blocked, -1]]");
+        assert_eq!(client.run("FAIRLOCK.QUEUE k"), "[[b, blocked, -1, 1]]");
     }
     clients[1].run("FLUSHDB");
     assert!(waiters.remove(1).int() > 0);
@@ -437,7 +437,7 @@ fn after_a_swap_waiters_wait_in_their_own_database() {
     assert_eq!(zero.run("SWAPDB 0 1"), "OK");
     // Another holder, the same waiters.
     assert_eq!(zero.holders("k"), "[c, 1]");
-    assert_eq!(zero.run("FAIRLOCK.QUEUE k"), "[[b, blocked, -1]]");
+    assert_eq!(zero.run("FAIRLOCK.QUEUE k"), "[[b, blocked, -1, 1]]");
     assert_eq!(one.run("FAIRLOCK.RELEASE k a"), "0");
     zero.run("PING");
     assert!(!waiter.is_done());

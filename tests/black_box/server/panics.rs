@@ -34,10 +34,10 @@ fn a_panic_in_a_step_loses_no_place_in_the_queue() {
         );
         let queue = client.run("FAIRLOCK.QUEUE k");
         assert!(
-            queue.starts_with("[[b, blocked, -1], [c, polling, "),
+            queue.starts_with("[[b, blocked, -1, 1], [c, polling, "),
             "{queue}"
         );
-        assert!(queue.ends_with(", [d, blocked, -1]]"), "{queue}");
+        assert!(queue.ends_with(", [d, blocked, -1, 1]]"), "{queue}");
         assert_eq!(client.run("FAIRLOCK.RELEASE k a"), "0");
         assert!(first.int() > 0);
         assert_eq!(client.run("FAIRLOCK.RELEASE k b"), "0");
@@ -70,7 +70,7 @@ fn a_client_that_was_to_be_blocked_is_answered_once() {
     let panics = owner("after-joining");
     wire.send(&format!("FAIRLOCK.ACQUIRE k {panics}\nECHO next"));
     wait_until("it waits", || {
-        client.run("FAIRLOCK.QUEUE k") == format!("[[{panics}, blocked, -1]]")
+        client.run("FAIRLOCK.QUEUE k") == format!("[[{panics}, blocked, -1, 1]]")
     });
     assert_eq!(client.run("FAIRLOCK.RELEASE k a"), "0");
     assert!(wire.token() > 0);

@@ -1,0 +1,160 @@
+package fairlock
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// What an *Error can be, for errors.Is.
+var (
+	// ErrNotInTime says that the lock was not to be had within the wait.
+	ErrNotInTime = errors.New("fairlock: not in time")
+	// ErrNotReplicated says that no replica confirmed the acquisition within the wait; it is ErrNotInTime, too.
+	ErrNotReplicated = errors.New("fairlock: not replicated in time")
+	// ErrLockLost says that the lock is not its holder's any more; see Error.Cause.
+	ErrLockLost = errors.New("fairlock: lock lost")
+	// ErrTakenOver says that the same owner asks elsewhere, and has the place in the queue now.
+	ErrTakenOver = errors.New("fairlock: taken over")
+	// ErrQueueFull says that the lock has as many waiters as the server allows (fairlock.max-waiters).
+	ErrQueueFull = errors.New("fairlock: queue full")
+	// ErrNotALock says that the key holds a hash that is no lock.
+	ErrNotALock = errors.New("fairlock: not a lock")
+	// ErrWrongType says that one of the lock's keys holds something else.
+	ErrWrongType = errors.New("fairlock: wrong type")
+	// ErrCrossSlot says that in a cluster the braces in the name would put the lock's keys in different slots.
+	ErrCrossSlot = errors.New("fairlock: cross slot")
+	// ErrNoModule says that the server does not have the fairlock module.
+	ErrNoModule = errors.New("fairlock: no module")
+	// ErrRefused is any other refusal of the server: NOPERM, OOM, ERR, ...
+	ErrRefused = errors.New("fairlock: refused")
+	// ErrUnavailable says that the server could not be reached, or refused for the time being, for RetryTimeout.
+	ErrUnavailable = errors.New("fairlock: unavailable")
+	// ErrClosed says that Locks was closed.
+	ErrClosed = errors.New("fairlock: closed")
+)
+
+// Cause is why a lock was lost.
+type Cause string
+
+// The causes of ErrLockLost.
+const (
+	CauseLease      Cause = "lease"      // the lease is over, and no renewal has succeeded
+	CauseNotHeld    Cause = "notheld"    // the server says that its owner does not hold it
+	CauseConnection Cause = "connection" // the connection of a session has ended
+	CauseClosed     Cause = "closed"     // Locks was closed
+)
+
+// Error is every error of this package but *ArgumentError; errors.Is tells which by the Err variables.
+type Error struct {
+	// Code is the first word of the server's error, if it was one.
+	Code string
+	// Cause is why the lock was lost (ErrLockLost).
+	Cause Cause
+
+	kind      error
+	text      string
+	reason    error
+	mayBeDone bool // by an earlier try, whose reply was lost
+}
+
+func (e *Error) Error() string { return e.text }
+
+// Is says whether it is of the kind of target.
+func (e *Error) Is(target error) bool {
+	return target == e.kind || target == ErrNotInTime && e.kind == ErrNotReplicated
+}
+
+// Unwrap is what it comes from.
+func (e *Error) Unwrap() error { return e.reason }
+
+// ArgumentError says that an option is out of range; nothing was sent.
+type ArgumentError struct {
+	// Option is its name, as in the package.
+	Option string
+	// Text says what is wrong.
+	Text string
+}
+
+func (e *ArgumentError) Error() string { return "fairlock: " + e.Option + " " + e.Text }
+
+func failed(kind error, reason error, format string, values ...any) *Error {
+	return &Error{kind: kind, reason: reason, text: "fairlock: " + fmt.Sprintf(format, values...)}
+}
+
+func lost(name string, cause Cause) *Error {
+	loss := failed(ErrLockLost, nil, "%s: the lock was lost (%s)", name, cause)
+	loss.Cause = cause
+	if cause == CauseNotHeld {
+		loss.Code = "NOTHELD"
+	}
+	return loss
+}
+
+const help = "the server does not have the fairlock module (unknown command 'FAIRLOCK.ACQUIRE'). " +
+	`Load it: "loadmodule /path/to/libfairlock.so" in its redis.conf, or MODULE LOAD. See docs/operations.md of fairlock.`
+
+var kinds = map[string]error{
+	"TAKENOVER": ErrTakenOver, "QUEUEFULL": ErrQueueFull, "NOTALOCK": ErrNotALock,
+	"WRONGTYPE": ErrWrongType, "CROSSSLOT": ErrCrossSlot,
+}
+
+// Refusals that pass: the same owner asks again, and still has its place.
+var passing = map[string]bool{
+	"CLUSTERDOWN": true, "TRYAGAIN": true, "LOADING": true, "READONLY": true, "MASTERDOWN": true, "NOREPLICAS": true,
+	"UNBLOCKED": true, "MOVED": true, "ASK": true,
+}
+
+// replied is the error that a server replied with, or nil.
+func replied(err error) redis.Error {
+	var reply redis.Error
+	errors.As(err, &reply)
+	return reply
+}
+
+// codeOf is the first word of a reply, and "" for a failed connection.
+func codeOf(err error) string {
+	reply := replied(err)
+	if reply == nil {
+		return ""
+	}
+	word, _, _ := strings.Cut(reply.Error(), " ")
+	if word == "" || strings.Trim(word, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != "" {
+		return "ERR"
+	}
+	return word
+}
+
+// isPassing says whether it is worth trying again a little later.
+func isPassing(err error) bool {
+	code := codeOf(err)
+	return code == "" || passing[code]
+}
+
+// refusal is the error of this package for one of the server.
+func refusal(err error, where string) *Error {
+	code, text := codeOf(err), replied(err).Error()
+	upper := strings.ToUpper(text)
+	if code == "ERR" && strings.Contains(upper, "UNKNOWN COMMAND") && strings.Contains(upper, "FAIRLOCK.") {
+		return &Error{Code: code, kind: ErrNoModule, reason: err, text: where + ": " + help}
+	}
+	kind, ok := kinds[code]
+	if !ok {
+		kind = ErrRefused
+	}
+	return &Error{Code: code, kind: kind, reason: err, text: text}
+}
+
+// bodyError is what Run returns when its work has failed, and the release too.
+type bodyError struct{ body, release error }
+
+func (e *bodyError) Error() string { return e.body.Error() + "\n" + e.release.Error() }
+func (e *bodyError) Unwrap() error { return e.body }
+func (e *bodyError) Is(target error) bool {
+	return errors.Is(e.body, target) || errors.Is(e.release, target)
+}
+func (e *bodyError) As(target any) bool {
+	return errors.As(e.body, target) || errors.As(e.release, target)
+}

@@ -1,0 +1,73 @@
+package fairlock;
+
+import fairlock.internal.Backend;
+import fairlock.internal.RealLocks;
+import fairlock.internal.Settings;
+import java.time.Duration;
+import java.util.UUID;
+import java.util.function.Function;
+
+/** The options of a Locks; an argument out of range is an IllegalArgumentException. */
+public final class LocksBuilder {
+    private final Function<Duration, Backend> backend;
+    private LockOptions defaults = LockOptions.options();
+    private Duration retryTimeout = Duration.ofSeconds(30);
+    private Duration commandTimeout = Duration.ofSeconds(5);
+    private Duration releaseTimeout = Duration.ofSeconds(5);
+    private Hooks hooks = new Hooks() {};
+    private String ownerId = UUID.randomUUID().toString();
+    private boolean isOwnerIdShared;
+
+    /** See {@link Locks#builder}. */
+    LocksBuilder(Function<Duration, Backend> backend) {
+        this.backend = backend;
+    }
+
+    /** What holds for each lock that is not asked for otherwise. */
+    public LocksBuilder defaults(LockOptions options) {
+        defaults = options;
+        return this;
+    }
+
+    /** How long a server that cannot be reached is asked again. Default: 30 s. */
+    public LocksBuilder retryTimeout(Duration timeout) {
+        retryTimeout = LockOptions.checked("retryTimeout", timeout, Duration.ZERO);
+        return this;
+    }
+
+    /** The longest time that an answer may take which the server gives at once. Default: 5 s. */
+    public LocksBuilder commandTimeout(Duration timeout) {
+        commandTimeout = LockOptions.checked("commandTimeout", timeout, Duration.ofMillis(1));
+        return this;
+    }
+
+    /** How long a release that fails for the connection is sent again. Default: 5 s. */
+    public LocksBuilder releaseTimeout(Duration timeout) {
+        releaseTimeout = LockOptions.checked("releaseTimeout", timeout, Duration.ZERO);
+        return this;
+    }
+
+    /** Functions for tracing and metrics. */
+    public LocksBuilder hooks(Hooks functions) {
+        hooks = functions;
+        return this;
+    }
+
+    /**
+     * The first half of the owner ids of {@link Locks#get}: with {@code redisson.getId()} a thread holds a lock through both.
+     * Default: a random uuid.
+     */
+    public LocksBuilder ownerId(String id) {
+        LockOptions.options().owner(id);
+        ownerId = id;
+        isOwnerIdShared = true;
+        return this;
+    }
+
+    /** Opens no connection yet. */
+    public Locks build() {
+        Settings settings =
+                new Settings(defaults, retryTimeout, commandTimeout, releaseTimeout, hooks, ownerId, isOwnerIdShared);
+        return new RealLocks(backend.apply(commandTimeout), settings);
+    }
+}

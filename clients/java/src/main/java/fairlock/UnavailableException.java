@@ -1,0 +1,11 @@
+package fairlock;
+
+/** The server could not be reached, or refused for the time being, for {@code retryTimeout}. */
+public class UnavailableException extends FairlockException {
+    private static final long serialVersionUID = 1;
+
+    /** Made by the package. */
+    public UnavailableException(String message, String code, Throwable cause) {
+        super(message, code, cause);
+    }
+}

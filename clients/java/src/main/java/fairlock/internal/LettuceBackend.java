@@ -1,0 +1,336 @@
+package fairlock.internal;
+
+import io.lettuce.core.AbstractRedisClient;
+import io.lettuce.core.ClientOptions;
+import io.lettuce.core.RedisChannelHandler;
+import io.lettuce.core.RedisClient;
+import io.lettuce.core.RedisCommandExecutionException;
+import io.lettuce.core.RedisConnectionStateListener;
+import io.lettuce.core.RedisException;
+import io.lettuce.core.RedisURI;
+import io.lettuce.core.SocketOptions;
+import io.lettuce.core.TimeoutOptions;
+import io.lettuce.core.api.StatefulConnection;
+import io.lettuce.core.api.StatefulRedisConnection;
+import io.lettuce.core.cluster.RedisClusterClient;
+import io.lettuce.core.codec.StringCodec;
+import io.lettuce.core.output.NestedMultiOutput;
+import io.lettuce.core.protocol.CommandArgs;
+import io.lettuce.core.protocol.ProtocolKeyword;
+import io.lettuce.core.protocol.ProtocolVersion;
+import io.lettuce.core.pubsub.RedisPubSubAdapter;
+import io.lettuce.core.pubsub.StatefulRedisPubSubConnection;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionException;
+import java.util.concurrent.CompletionStage;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
+
+/**
+ * Connections by Lettuce, as the user's client makes them: its resources, socket and TLS options, and the addresses,
+ * credentials and database of the URI. They never connect again by themselves: the package asks again with the same owner.
+ */
+public final class LettuceBackend implements Backend {
+    private final RedisClient own;
+    private final RedisClusterClient cluster;
+    private final Duration longest;
+    private final Route route;
+    /** Of the one server, or of a node, from which those of the others are made. */
+    private volatile RedisURI uri;
+
+    /** One server, or the master that sentinels name. */
+    public LettuceBackend(RedisClient client, RedisURI uri, Duration longest) {
+        this(longest, client, null);
+        this.uri = ours(uri);
+    }
+
+    /** The nodes of a cluster. */
+    public LettuceBackend(RedisClusterClient client, Duration longest) {
+        this(longest, client, client);
+    }
+
+    private LettuceBackend(Duration longest, AbstractRedisClient client, RedisClusterClient cluster) {
+        this.cluster = cluster;
+        this.longest = longest;
+        route = new Route(cluster != null);
+        own = RedisClient.create(client.getResources());
+        ClientOptions theirs = client.getOptions();
+        own.setOptions(ClientOptions.builder()
+                .sslOptions(theirs.getSslOptions())
+                .socketOptions(SocketOptions.builder()
+                        .connectTimeout(longest)
+                        .keepAlive(true)
+                        .tcpNoDelay(true)
+                        .build())
+                .protocolVersion(ProtocolVersion.RESP2)
+                .autoReconnect(false)
+                .timeoutOptions(TimeoutOptions.builder().timeoutCommands(false).build())
+                .build());
+    }
+
+    /** The same, but for the time that connecting may take: the user's read timeout is not ours. */
+    private RedisURI ours(RedisURI theirs) {
+        if (theirs.getSocket() != null) {
+            return theirs;
+        }
+        RedisURI.Builder builder = RedisURI.builder(theirs).withTimeout(longest);
+        if (theirs.getSentinels().isEmpty()) {
+            return builder.withHost(theirs.getHost()).withPort(theirs.getPort()).build();
+        }
+        theirs.getSentinels().forEach(builder::withSentinel);
+        return builder.withSentinelMasterId(theirs.getSentinelMasterId()).build();
+    }
+
+    @Override
+    public CompletableFuture<Line> open(Address address) {
+        return failing(own.connectAsync(StringCodec.UTF8, at(address))).thenApply(line -> new LettuceLine(line, new AtomicBoolean()));
+    }
+
+    @Override
+    public CompletableFuture<Ears> listen(Address address) {
+        return failing(own.connectPubSubAsync(StringCodec.UTF8, at(address)))
+                .thenApply(connection -> new LettuceEars(connection, route.isCluster));
+    }
+
+    private RedisURI at(Address address) {
+        return address == null
+                ? uri
+                : RedisURI.builder(uri).withHost(address.host()).withPort(address.port()).build();
+    }
+
+    /** As it is when first asked for: a cluster may be starting. */
+    @Override
+    public Route route() {
+        if (route.isCluster && uri == null) {
+            // Waits, for as long as the user's client lets it.
+            cluster.getPartitions().forEach(node -> {
+                RedisURI each = node.getUri();
+                route.know(List.of(new Address(each.getHost(), each.getPort())));
+                uri = ours(each);
+            });
+        }
+        return route;
+    }
+
+    @Override
+    public String describe(Address address) {
+        if (address != null) {
+            return address.toString();
+        }
+        return uri.getSentinels().isEmpty() ? uri.getHost() + ":" + uri.getPort() : "the master that the sentinels name";
+    }
+
+    @Override
+    public boolean hasLeases() {
+        return true;
+    }
+
+    @Override
+    public boolean isBlocking() {
+        return false;
+    }
+
+    @Override
+    public void close() {
+        own.shutdownAsync(0, 0, TimeUnit.SECONDS);
+    }
+
+    /** What a failure of Lettuce's means here. */
+    private static Failure failure(Throwable error) {
+        Throwable cause = error;
+        // A refusal while connecting (WRONGPASS, LOADING) is the cause of what Lettuce throws.
+        for (Throwable each = error; each != null; each = each.getCause()) {
+            if (each instanceof RedisCommandExecutionException) {
+                return Failure.refusal(each.getMessage());
+            }
+            cause = each;
+        }
+        return Failure.broken(cause.getMessage() == null ? cause.toString() : cause.getMessage(), error);
+    }
+
+    private static <T> CompletableFuture<T> failing(CompletionStage<T> stage) {
+        return stage.handle((value, error) -> {
+                    if (error != null) {
+                        throw new CompletionException(failure(error));
+                    }
+                    return value;
+                })
+                .toCompletableFuture();
+    }
+
+    private static void onClosed(StatefulConnection<String, String> connection, Runnable work) {
+        connection.addListener(new RedisConnectionStateListener() {
+            @Override
+            public void onRedisDisconnected(RedisChannelHandler<?, ?> which) {
+                work.run();
+            }
+        });
+        if (!connection.isOpen()) {
+            work.run();
+        }
+    }
+
+    /** Once: Lettuce warns of more. */
+    private static void close(StatefulConnection<String, String> connection, AtomicBoolean isClosed) {
+        if (isClosed.compareAndSet(false, true)) {
+            connection.closeAsync();
+        }
+    }
+
+    private record LettuceLine(StatefulRedisConnection<String, String> connection, AtomicBoolean isClosed)
+            implements Line {
+        @Override
+        public CompletableFuture<List<Object>> call(Object... words) {
+            CommandArgs<String, String> arguments = new CommandArgs<>(StringCodec.UTF8);
+            for (int index = 1; index < words.length; index++) {
+                arguments.add(words[index].toString());
+            }
+            ProtocolKeyword command = new Keyword(words[0].toString().getBytes(StandardCharsets.US_ASCII));
+            try {
+                return failing(connection.async()
+                        .dispatch(command, new NestedMultiOutput<>(StringCodec.UTF8), arguments));
+            } catch (RedisException error) {
+                return CompletableFuture.failedFuture(failure(error));
+            }
+        }
+
+        @Override
+        public void onClosed(Runnable work) {
+            LettuceBackend.onClosed(connection, work);
+        }
+
+        @Override
+        public void close() {
+            LettuceBackend.close(connection, isClosed);
+        }
+    }
+
+    private record Keyword(byte[] bytes) implements ProtocolKeyword {
+        @Override
+        public byte[] getBytes() {
+            return bytes;
+        }
+
+        @Override
+        public String toString() {
+            return new String(bytes, StandardCharsets.US_ASCII);
+        }
+    }
+
+    /** One connection for the wake-ups of all callers. */
+    private static final class LettuceEars extends RedisPubSubAdapter<String, String> implements Ears {
+        private record Ear(Runnable wake, CompletableFuture<Void> begun) {}
+
+        private final StatefulRedisPubSubConnection<String, String> connection;
+        private final boolean isSharded;
+        private final AtomicBoolean isClosed = new AtomicBoolean();
+        private final Map<String, Ear> ears = new ConcurrentHashMap<>();
+
+        LettuceEars(StatefulRedisPubSubConnection<String, String> connection, boolean isSharded) {
+            this.connection = connection;
+            this.isSharded = isSharded;
+            connection.addListener(this);
+            LettuceBackend.onClosed(connection, () -> ears.keySet().forEach(this::end));
+        }
+
+        @Override
+        public CompletableFuture<Void> add(String channel, Runnable wake) {
+            Ear ear = new Ear(wake, new CompletableFuture<>());
+            ears.put(channel, ear);
+            try {
+                failing(isSharded ? connection.async().ssubscribe(channel) : connection.async().subscribe(channel))
+                        .whenComplete((nothing, error) -> {
+                            if (error != null) {
+                                ears.remove(channel, ear);
+                                ear.begun.completeExceptionally(error.getCause() == null ? error : error.getCause());
+                            }
+                        });
+            } catch (RedisException error) {
+                ears.remove(channel, ear);
+                ear.begun.completeExceptionally(failure(error));
+            }
+            if (!connection.isOpen()) {
+                end(channel);
+            }
+            return ear.begun;
+        }
+
+        @Override
+        public void remove(String channel) {
+            if (ears.remove(channel) != null && connection.isOpen()) {
+                try {
+                    if (isSharded) {
+                        connection.async().sunsubscribe(channel);
+                    } else {
+                        connection.async().unsubscribe(channel);
+                    }
+                } catch (RedisException error) {
+                    // The connection has ended, and the subscription with it.
+                }
+            }
+        }
+
+        @Override
+        public boolean hears(String channel) {
+            return ears.containsKey(channel) && connection.isOpen();
+        }
+
+        @Override
+        public void close() {
+            LettuceBackend.close(connection, isClosed);
+        }
+
+        private void end(String channel) {
+            Ear ear = ears.remove(channel);
+            if (ear != null) {
+                ear.begun.completeExceptionally(Failure.broken("the subscription has ended", null));
+                ear.wake.run();
+            }
+        }
+
+        private void begin(String channel) {
+            Ear ear = ears.get(channel);
+            if (ear != null) {
+                ear.begun.complete(null);
+            }
+        }
+
+        private void hear(String channel) {
+            Ear ear = ears.get(channel);
+            if (ear != null) {
+                ear.wake.run();
+            }
+        }
+
+        @Override
+        public void message(String channel, String message) {
+            hear(channel);
+        }
+
+        @Override
+        public void smessage(String channel, String message) {
+            hear(channel);
+        }
+
+        @Override
+        public void subscribed(String channel, long count) {
+            begin(channel);
+        }
+
+        @Override
+        public void ssubscribed(String channel, long count) {
+            begin(channel);
+        }
+
+        /** The server does so when the slot moves: the waiter asks, and learns where it is now. */
+        @Override
+        public void sunsubscribed(String channel, long count) {
+            end(channel);
+        }
+    }
+}

@@ -1,0 +1,76 @@
+package fairlock.internal;
+
+import fairlock.FairLock;
+import fairlock.Held;
+import fairlock.LockLostException.Cause;
+import fairlock.LockOptions;
+import fairlock.Locks;
+import fairlock.NotInTimeException;
+import fairlock.NotReplicatedException;
+import java.time.Duration;
+import java.util.Map;
+import java.util.Optional;
+
+/** Locks, by connections of any kind. */
+public final class RealLocks implements Locks {
+    private final Core core;
+
+    /** Opens no connection yet. */
+    public RealLocks(Backend backend, Settings settings) {
+        core = new Core(backend, settings);
+    }
+
+    @Override
+    public Held acquire(String name, LockOptions options) throws InterruptedException {
+        return acquire(name, Options.of(options, core.settings.defaults()));
+    }
+
+    @Override
+    public Optional<Held> tryAcquire(String name, LockOptions options) throws InterruptedException {
+        Options all = Options.of(options, core.settings.defaults());
+        try {
+            return Optional.of(acquire(name, all.waiting(Duration.ZERO)));
+        } catch (NotReplicatedException error) {
+            throw error;
+        } catch (NotInTimeException error) {
+            return Optional.empty();
+        }
+    }
+
+    private Held acquire(String name, Options options) throws InterruptedException {
+        Map<String, Keep> mine = options.reentrant() ? core.mine.get() : null;
+        Keep there = mine == null ? null : mine.get(name);
+        if (there != null) {
+            core.checkOpen();
+            return there.enterAgain();
+        }
+        String owner = options.owner() == null ? Options.newOwner() : options.owner();
+        Ask ask = new Ask(core, name, owner, options, false, null);
+        return new Keep(ask, ask.acquire(), mine).held();
+    }
+
+    @Override
+    public FairLock get(String name, LockOptions options) {
+        Options all = Options.of(options, core.settings.defaults());
+        if (all.session() || all.owner() != null || all.shared() || all.limit() != null) {
+            throw new IllegalArgumentException("a Lock has no session, owner, shared or limit");
+        }
+        return new ThreadLock(core, name, all);
+    }
+
+    @Override
+    public void close() {
+        core.close();
+    }
+
+    /** For the fake: those of these owners that hold the lock have lost it. */
+    public void lose(String name, Iterable<String> owners, Cause cause) {
+        for (String owner : owners) {
+            for (Keep keep : core.kept) {
+                if (keep.name.equals(name) && keep.owner.equals(owner)) {
+                    keep.lose(cause);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,30 @@
+package fairlock;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+
+import java.io.File;
+import java.io.IOException;
+import java.util.ArrayList;
+import java.util.List;
+
+/** A Java program in a process of its own. */
+final class Program {
+    private Program() {}
+
+    static Process start(Class<?> program, String... arguments) throws IOException {
+        return start(System.getProperty("java.class.path"), program.getName(), arguments);
+    }
+
+    static Process start(String classPath, String program, String... arguments) throws IOException {
+        String java = System.getProperty("java.home") + File.separator + "bin" + File.separator + "java";
+        List<String> command = new ArrayList<>(List.of(java, "-XX:TieredStopAtLevel=1", "-cp", classPath, program));
+        command.addAll(List.of(arguments));
+        return new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.INHERIT).start();
+    }
+
+    static String output(Process process) throws IOException, InterruptedException {
+        String output = new String(process.getInputStream().readAllBytes(), java.nio.charset.StandardCharsets.UTF_8);
+        assertEquals(0, process.waitFor());
+        return output;
+    }
+}

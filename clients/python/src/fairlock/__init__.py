@@ -1,0 +1,48 @@
+"""Fair locks on Redis or Valkey with the fairlock module.
+
+    locks = fairlock.Locks(redis.Redis())
+    with locks("orders", wait=30, lease=10) as held:
+        ...  # held.token goes with what is written; held.lost fires if the lock is lost
+
+`fairlock.aio` is the same for asyncio, `fairlock.testing` needs no server.
+"""
+
+from ._errors import (
+    Closed,
+    CrossSlot,
+    FairlockError,
+    LockLost,
+    NoModule,
+    NotALock,
+    NotInTime,
+    NotReplicated,
+    QueueFull,
+    Refused,
+    TakenOver,
+    Unavailable,
+    WrongType,
+)
+from ._options import Event, Hooks
+from ._threads import Held, Lock, Locks, Lost
+
+__all__ = [
+    "Closed",
+    "CrossSlot",
+    "Event",
+    "FairlockError",
+    "Held",
+    "Hooks",
+    "Lock",
+    "LockLost",
+    "Locks",
+    "Lost",
+    "NoModule",
+    "NotALock",
+    "NotInTime",
+    "NotReplicated",
+    "QueueFull",
+    "Refused",
+    "TakenOver",
+    "Unavailable",
+    "WrongType",
+]

@@ -1,0 +1,243 @@
+"""The same for asyncio: `async with locks("orders", wait=30, lease=10) as held:`."""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections.abc import Callable, Coroutine
+from types import SimpleNamespace, TracebackType
+from typing import Any, Unpack
+
+import redis.asyncio as redis
+import redis.exceptions as redis_errors
+from redis.asyncio.retry import Retry
+
+from . import _errors as errors
+from ._core import Core, Line
+from ._keep import Keep
+from ._options import LockOptions, Options
+from ._route import Address, Route
+
+__all__ = ["Held", "Lock", "Locks", "Lost"]
+
+
+class TaskLine:
+    """A connection of ours."""
+
+    def __init__(self, connection: Any, address: Address | None) -> None:
+        self.connection, self.address = connection, address
+
+    async def call(self, *words: Any, timeout: float | None) -> Any:
+        if "WAIT" in words or timeout is None:
+            return await self._call(words, timeout)
+        # An answer that is given at once is awaited also by a caller that is cancelled: else what withdraws it, on
+        # another connection, could overtake what it asked for.
+        task = asyncio.ensure_future(self._call(words, timeout))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            await asyncio.wait([task])
+            raise
+
+    async def _call(self, words: tuple[Any, ...], timeout: float | None) -> Any:
+        async with asyncio.timeout(timeout):
+            await self.connection.send_command(*words)
+            return await self.connection.read_response()
+
+    async def watch(self, timeout: float) -> None:
+        """Returns when the time is over; raises if the connection ends before."""
+        try:
+            async with asyncio.timeout(timeout):
+                await self.connection.read_response(disconnect_on_error=False)
+        except TimeoutError:
+            return
+        raise redis_errors.ConnectionError("an answer to nothing")
+
+    def abort(self) -> None:
+        """Ends what a task is waiting for on it."""
+        writer = self.connection._writer
+        if writer is not None:
+            writer.transport.abort()
+
+    async def close(self) -> None:
+        await self.connection.disconnect(nowait=True)
+
+
+class Lost:
+    """Fires once, when the lock is known not to be its holder's any more."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+        self.cause: str | None = None
+
+    def _set(self, cause: str) -> None:
+        self.cause = self.cause or cause
+        self._event.set()
+
+    def is_set(self) -> bool:
+        return self._event.is_set()
+
+    async def wait(self) -> bool:
+        return await self._event.wait()
+
+
+class Tasks:
+    """The Runtime of asyncio."""
+
+    kinds = SimpleNamespace(retry=Retry, tcp=redis.Connection, is_async=True)
+    new_lost = Lost
+
+    def __init__(self) -> None:
+        self.closing = asyncio.Event()
+        self.changed = asyncio.Event()
+        self.holders: weakref.WeakKeyDictionary[asyncio.Task[Any], dict[Any, Any]] = weakref.WeakKeyDictionary()
+        self.tasks: set[asyncio.Task[Any]] = set()
+
+    def now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    async def open(self, route: Route, address: Address | None) -> Line:
+        connection = route.connection(address)
+        try:
+            async with asyncio.timeout(route.command_timeout):
+                await connection.connect()
+        except BaseException:
+            await connection.disconnect(nowait=True)
+            raise
+        return TaskLine(connection, address)
+
+    async def adopt(self, route: Route) -> None:
+        await route.client.initialize()
+        route.adopt(route.client.get_default_node(), route.client.get_nodes())
+
+    async def sleep(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self.closing.wait()
+        except TimeoutError:
+            return
+
+    async def finish(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """Goes on also when the caller is cancelled (once more)."""
+        return await asyncio.shield(self.start(work))
+
+    def start(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        task = asyncio.get_running_loop().create_task(work)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+        return task
+
+    def later(self, seconds: float, work: Callable[[], Any]) -> Callable[[], None]:
+        loop = asyncio.get_running_loop()
+        return loop.call_later(max(0.0, seconds), lambda: self.start(work())).cancel
+
+    def mine(self) -> dict[Any, Any]:
+        task = asyncio.current_task()
+        assert task is not None
+        return self.holders.setdefault(task, {})
+
+    async def until(self, condition: Callable[[], bool], longest: float) -> None:
+        self.closing.set()
+        end = self.now() + longest
+        while not condition() and self.now() < end:
+            self.changed.clear()
+            try:
+                async with asyncio.timeout_at(end):
+                    await self.changed.wait()
+            except TimeoutError:
+                return
+
+    def wake(self) -> None:
+        self.changed.set()
+
+
+class Held:
+    """A lock that is held."""
+
+    def __init__(self, keep: Keep) -> None:
+        self._keep = keep
+        keep.belongs_to(self)
+        self.name, self.owner, self.token = keep.name, keep.owner, keep.token
+        self.lost: Lost = keep.lost
+
+    async def renew(self, lease: float | None = None) -> float:
+        """Sets the lease anew, to its own length or another; returns what was set, in seconds."""
+        return await self._keep.renew(lease)
+
+    async def release(self) -> None:
+        """Gives up the lock. LockLost: it was lost before. A second time does nothing."""
+        await self._keep.release()
+
+
+class Lock:
+    """A lock to be held for the length of an `async with` block."""
+
+    def __init__(self, locks: Locks, name: str | bytes, options: Options) -> None:
+        self._locks, self._name, self._options = locks, name, options
+        self._held: Held | None = None
+
+    async def __aenter__(self) -> Held:
+        if self._held is not None:
+            raise RuntimeError("this object is in use: ask for the lock by another")
+        held = await self._locks._acquire(self._name, self._options)
+        task = asyncio.current_task()
+        assert task is not None
+        held._keep.is_holder_gone = task.done
+        self._held = held
+        return held
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        held, self._held = self._held, None
+        assert held is not None
+        try:
+            await held.release()
+        except errors.FairlockError as failed:
+            if error is None:
+                raise
+            error.add_note(f"fairlock: the release failed, too: {failed}")
+
+
+class Locks:
+    """Takes fair locks at the servers of a client of redis.asyncio: one server, Sentinel's master, or a cluster.
+
+    Options, in seconds, are defaults for its locks; see the package's README. It has connections of its own, and
+    leaves the client alone. To be made where the event loop runs.
+    """
+
+    def __init__(self, client: redis.Redis | redis.RedisCluster, **options: Any) -> None:
+        self._options = Options().but(options)
+        runtime = Tasks()
+        route = Route(client, runtime.kinds, self._options.command_timeout)
+        self._core = Core(runtime, route, self._options)
+
+    def __call__(self, name: str | bytes, **options: Unpack[LockOptions]) -> Lock:
+        return Lock(self, name, self._options.but(options))
+
+    async def acquire(self, name: str | bytes, **options: Unpack[LockOptions]) -> Held:
+        """The lock, to be released by `held.release()`. NotInTime: not within `wait`."""
+        return await self._acquire(name, self._options.but(options))
+
+    async def try_acquire(self, name: str | bytes, **options: Unpack[LockOptions]) -> Held | None:
+        """The lock if it can be had at once, else None."""
+        try:
+            return await self._acquire(name, self._options.but({**options, "wait": 0}))
+        except errors.NotReplicated:
+            raise
+        except errors.NotInTime:
+            return None
+
+    async def _acquire(self, name: str | bytes, options: Options) -> Held:
+        keep = await self._core.acquire(name, options)
+        return keep.held() if isinstance(keep.held(), Held) else Held(keep)
+
+    async def aclose(self) -> None:
+        """Ends all waits (Closed) and closes the connections; locks that are held are lost."""
+        await self._core.close()
+
+    async def __aenter__(self) -> Locks:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()

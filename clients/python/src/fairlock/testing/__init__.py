@@ -1,0 +1,125 @@
+"""Locks without a server, for the tests of programs that use locks.
+
+    locks = fairlock.testing.FakeLocks()
+    with locks("orders") as held:
+        locks.break_lock("orders")
+        assert held.lost.wait(1)
+
+It is Locks itself, with a server in this process in place of Redis: FIFO, wait, errors, hooks are the same. Leases do
+not end by themselves: `expire` ends them.
+"""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Callable
+from typing import Any
+
+import redis.exceptions as redis_errors
+
+from .._core import Core, Line
+from .._options import Options
+from .._route import Address, Route
+from .._threads import Locks, Threads
+from ._server import FakeServer
+
+__all__ = ["FakeLocks"]
+
+
+class FakeRoute(Route):
+    """There is one server, and no address."""
+
+    def __init__(self) -> None:
+        self.is_cluster, self.options = False, {}
+
+    def describe(self, address: Address | None) -> str:
+        return "the fake"
+
+
+class FakeLine:
+    """A connection to the server in this process."""
+
+    address = None
+
+    def __init__(self, server: FakeServer) -> None:
+        self.server = server
+        self.replies: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    async def call(self, *words: Any, timeout: float | None) -> Any:
+        replies: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self.replies = replies
+        leave = self.server.do(words, replies.put)
+        wait = words[words.index("WAIT") + 1] / 1000 if "WAIT" in words else timeout
+        try:
+            reply = replies.get(timeout=wait)
+        except queue.Empty:
+            leave()
+            return None if replies.empty() else replies.get()
+        except BaseException:
+            leave()
+            raise
+        if isinstance(reply, Exception):
+            leave()
+            raise reply
+        return reply
+
+    async def watch(self, timeout: float) -> None:
+        reply = self.replies.get()
+        raise reply
+
+    def abort(self) -> None:
+        self.replies.put(redis_errors.ConnectionError("closed"))
+
+    async def close(self) -> None:
+        self.abort()
+
+
+class FakeThreads(Threads):
+    """Threads, but that leases do not end and nothing has to be renewed."""
+
+    def __init__(self, server: FakeServer) -> None:
+        super().__init__()
+        self.server = server
+
+    async def open(self, route: Route, address: Address | None) -> Line:
+        return FakeLine(self.server)
+
+    def later(self, seconds: float, work: Callable[[], Any]) -> Callable[[], None]:
+        return lambda: None
+
+
+class Controls:
+    """What a test can do to, and see of, the locks of a fake."""
+
+    _core: Core
+    _server: FakeServer
+
+    def expire(self, name: str | bytes) -> None:
+        """Ends the leases of all that hold the lock."""
+        self._lose(name, "lease")
+
+    def break_lock(self, name: str | bytes) -> None:
+        """Frees the lock, as FAIRLOCK.BREAK does."""
+        self._lose(name, "notheld")
+
+    def _lose(self, name: str | bytes, cause: str) -> None:
+        owners = set(self._server.free(name))
+        for keep in list(self._core.kept):
+            if keep.name == name and keep.owner in owners:
+                keep.lose(cause)
+
+    def holders(self, name: str | bytes) -> list[str]:
+        """The owners that hold the lock."""
+        return self._server.holders(name)
+
+    def waiting(self, name: str | bytes) -> list[str]:
+        """The owners that wait for the lock, first in, first out."""
+        return self._server.waiting(name)
+
+
+class FakeLocks(Controls, Locks):
+    """Locks that needs no server. Two of them share no locks."""
+
+    def __init__(self, **options: Any) -> None:
+        self._options = Options().but(options)
+        self._server = FakeServer()
+        self._core = Core(FakeThreads(self._server), FakeRoute(), self._options)

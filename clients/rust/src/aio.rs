@@ -1,0 +1,167 @@
+//! Locks for tokio.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use redis::{IntoConnectionInfo, RedisConnectionInfo};
+
+use crate::blocking::{held, infos, options, sentinel};
+use crate::core::{Caller, Core};
+use crate::keep::Keep;
+use crate::route::Source;
+use crate::{Error, Options, Result};
+
+/// Takes fair locks at one server, Sentinel's master, or a cluster. Make one for the process, and keep it.
+///
+/// It has connections of its own, which belong to the runtime where they were opened. When it is dropped, waits end and
+/// locks that are held are lost; [`Locks::close`] waits for that.
+pub struct Locks {
+    core: Arc<Core>,
+}
+
+impl Locks {
+    /// At the server of a client, whose address and credentials it takes.
+    pub fn new(client: &redis::Client) -> Result<Self> {
+        Ok(Self::at(Source::One(client.get_connection_info().clone())))
+    }
+
+    /// At the master that sentinels name; `node` has its credentials and database.
+    pub fn sentinel<T: IntoConnectionInfo>(
+        sentinels: impl IntoIterator<Item = T>,
+        master: &str,
+        node: Option<RedisConnectionInfo>,
+    ) -> Result<Self> {
+        Ok(Self::at(sentinel(sentinels, master, node)?))
+    }
+
+    /// At a cluster of which these nodes are known.
+    pub fn cluster<T: IntoConnectionInfo>(nodes: impl IntoIterator<Item = T>) -> Result<Self> {
+        Ok(Self::at(Source::Cluster(infos(nodes)?)))
+    }
+
+    pub(crate) fn at(source: Source) -> Self {
+        Self {
+            core: Core::new(source, Options::default()),
+        }
+    }
+
+    /// The same with these options for each lock that is not asked for otherwise. To be called before anything else.
+    #[must_use]
+    pub fn with(mut self, options: Options) -> Self {
+        if let Some(core) = Arc::get_mut(&mut self.core) {
+            core.options = options;
+        }
+        self
+    }
+
+    /// A lock, of which nothing is sent before it is acquired.
+    pub fn lock(&self, name: &str) -> Lock {
+        Lock {
+            core: self.core.clone(),
+            name: name.to_owned(),
+            options: self.core.options.clone(),
+        }
+    }
+
+    /// Ends all waits ([`Error::Closed`]); locks that are held are lost.
+    pub async fn close(&self) {
+        self.core.close().await;
+    }
+
+    #[cfg_attr(not(feature = "testing"), allow(dead_code))]
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+}
+
+impl Drop for Locks {
+    fn drop(&mut self) {
+        self.core.begin_to_close();
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let core = self.core.clone();
+            runtime.spawn(async move { core.close().await });
+        }
+    }
+}
+
+/// A lock to be acquired.
+#[must_use = "nothing is sent before `acquire`"]
+pub struct Lock {
+    core: Arc<Core>,
+    name: String,
+    options: Options,
+}
+
+impl Lock {
+    options!();
+
+    /// Waits for the lock. [`Error::NotInTime`]: not within the wait. Dropped before it is done, it leaves the queue by
+    /// a task, and does not keep a lock that it was granted meanwhile.
+    pub async fn acquire(self) -> Result<Held> {
+        let caller = tokio::task::try_id().map(Caller::Task);
+        let keep = self.core.acquire(&self.name, self.options, caller).await?;
+        Ok(Held {
+            keep,
+            is_released: AtomicBool::new(false),
+        })
+    }
+
+    /// The lock if it can be had at once.
+    pub async fn try_acquire(self) -> Result<Option<Held>> {
+        match self.wait(Duration::ZERO).acquire().await {
+            Err(Error::NotInTime(_)) => Ok(None),
+            other => other.map(Some),
+        }
+    }
+}
+
+/// A lock that is held. Dropped it is released by a task; only [`Held::release`] tells that it was lost, or that the
+/// release has failed.
+pub struct Held {
+    keep: Arc<Keep>,
+    is_released: AtomicBool,
+}
+
+impl Held {
+    held!();
+
+    /// Waits until the lock is known not to be its holder's any more: how it was lost.
+    pub async fn lost(&self) -> Error {
+        let mut lost = self.keep.lost.subscribe();
+        let cause = lost
+            .wait_for(Option::is_some)
+            .await
+            .ok()
+            .and_then(|cause| *cause);
+        Error::LockLost(cause.unwrap_or(crate::Cause::Closed))
+    }
+
+    /// Sets the lease anew; returns what the server has set.
+    pub async fn renew(&self) -> Result<Duration> {
+        self.keep.renew_by_hand(None).await
+    }
+
+    /// Sets another lease, which the following renewals set as well; returns what the server has set.
+    pub async fn renew_for(&self, lease: Duration) -> Result<Duration> {
+        self.keep.renew_by_hand(Some(lease)).await
+    }
+
+    /// Gives up the lock, also if this is dropped before it is done. [`Error::LockLost`]: it was lost before. A second
+    /// time does nothing.
+    pub async fn release(&self) -> Result<()> {
+        let Some(work) = self.let_go() else {
+            return Ok(());
+        };
+        let done = self.keep.runtime.spawn(work).await;
+        done.unwrap_or(Err(Error::Closed))
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let Some(work) = self.let_go() {
+            self.keep.runtime.spawn(work);
+        }
+    }
+}

@@ -1,0 +1,400 @@
+//! A lock that is held: its renewal, how it is noticed that it was lost, and its release.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use redis::Value;
+use tokio::sync::{Notify, watch};
+
+use crate::core::{Ask, Caller, ControlError, Core, Grant, words};
+use crate::line::Line;
+use crate::options::{Event, Hooks, ms};
+use crate::{Cause, Error, Options, Result};
+
+/// The shortest pause between tries to renew.
+const SOON: Duration = Duration::from_millis(50);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Held,
+    Lost,
+    Released,
+}
+
+struct State {
+    phase: Phase,
+    holds: u32,
+    lease: Duration,
+    end: Instant,
+    number: u64,
+    line: Option<Line>,
+    renewal: Option<tokio::task::AbortHandle>,
+}
+
+/// What guards share.
+pub(crate) struct Keep {
+    core: Arc<Core>,
+    pub(crate) name: String,
+    pub(crate) owner: String,
+    pub(crate) token: i64,
+    options: Options,
+    acquired: Instant,
+    entered: Option<(Caller, String)>,
+    state: Mutex<State>,
+    /// The lease was set by hand.
+    changed: Notify,
+    pub(crate) lost: watch::Sender<Option<Cause>>,
+    /// Where what a dropped guard leaves to be done is done.
+    #[cfg_attr(not(feature = "tokio"), allow(dead_code))]
+    pub(crate) runtime: tokio::runtime::Handle,
+}
+
+impl Keep {
+    pub(crate) fn begin(
+        core: &Arc<Core>,
+        ask: &Ask,
+        grant: Grant,
+        entered: Option<(Caller, String)>,
+    ) -> Arc<Self> {
+        let lease = ask.options.lease;
+        // A process that was stopped while it waited may have lost the lock before it read that it has it.
+        let was_quick = grant.received - grant.sent < lease / 3;
+        let from = if was_quick {
+            grant.sent
+        } else {
+            grant.received
+        };
+        let keep = Arc::new(Self {
+            core: core.clone(),
+            name: ask.name.clone(),
+            owner: ask.owner.clone(),
+            token: grant.token,
+            options: ask.options.clone(),
+            acquired: grant.received,
+            entered,
+            state: Mutex::new(State {
+                phase: Phase::Held,
+                holds: 1,
+                lease,
+                end: later(from, lease),
+                number: 0,
+                line: grant.line,
+                renewal: None,
+            }),
+            changed: Notify::new(),
+            lost: watch::Sender::new(None),
+            runtime: tokio::runtime::Handle::current(),
+        });
+        let number = core.keep(&keep);
+        keep.state().number = number;
+        if !core.route.is_fake() {
+            let weak = Arc::downgrade(&keep);
+            let task = match keep.state().line.clone() {
+                Some(line) => tokio::spawn(watch_session(weak, line)),
+                None => tokio::spawn(renew_leases(
+                    weak,
+                    if was_quick { lease / 3 } else { Duration::ZERO },
+                )),
+            };
+            keep.state().renewal = Some(task.abort_handle());
+        }
+        let waited = Some(keep.acquired - ask.started);
+        Hooks::call(
+            keep.options.hooks.on_acquired.as_ref(),
+            &Event {
+                waited,
+                ..keep.event()
+            },
+        );
+        keep
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn event(&self) -> Event {
+        let (name, owner, token) = (self.name.clone(), self.owner.clone(), Some(self.token));
+        Event {
+            name,
+            owner,
+            token,
+            waited: None,
+            held: None,
+            cause: None,
+        }
+    }
+
+    fn until(&self) -> (Instant, Duration) {
+        let state = self.state();
+        (state.end, state.lease)
+    }
+
+    pub(crate) fn enter_again(&self) -> Result<()> {
+        let mut state = self.state();
+        if state.phase == Phase::Lost {
+            drop(state);
+            return Err(self.loss());
+        }
+        state.holds += 1;
+        Ok(())
+    }
+
+    pub(crate) fn cause(&self) -> Option<Cause> {
+        *self.lost.borrow()
+    }
+
+    fn loss(&self) -> Error {
+        Error::LockLost(self.cause().unwrap_or(Cause::NotHeld))
+    }
+
+    /// Renewal stops, and the thread or task holds it no more.
+    fn leave(&self) {
+        let (number, renewal) = {
+            let mut state = self.state();
+            (state.number, state.renewal.take())
+        };
+        self.core.unkeep(number, self.entered.as_ref());
+        if let Some(renewal) = renewal {
+            renewal.abort();
+        }
+    }
+
+    // ---------------------------------------------------------------------------- renewal
+
+    /// Sets the lease anew; the end as far as the client knows moves only by this.
+    pub(crate) async fn renew(&self, lease: Option<Duration>) -> Result<Duration> {
+        let lease = {
+            let state = self.state();
+            match state.phase {
+                Phase::Held => lease.unwrap_or(state.lease),
+                Phase::Lost => {
+                    drop(state);
+                    return Err(self.loss());
+                }
+                Phase::Released => return Err(Error::Argument("the lock was released".to_owned())),
+            }
+        };
+        let sent = Instant::now();
+        let all = words([
+            "FAIRLOCK.RENEW",
+            &self.name,
+            &self.owner,
+            "LEASE",
+            &ms(lease),
+        ]);
+        match self.core.control(&self.name, &all, Duration::ZERO).await {
+            Ok((reply, _)) => {
+                let mut state = self.state();
+                state.lease = lease;
+                state.end = later(sent, lease);
+                Ok(match reply {
+                    Value::Int(now) => Duration::from_millis(now.try_into().unwrap_or_default()),
+                    _ => lease,
+                })
+            }
+            Err(ControlError::Refused { failure, .. }) if failure.is("NOTHELD") => {
+                self.lose(Cause::NotHeld);
+                Err(self.loss())
+            }
+            Err(ControlError::Refused { error, .. } | ControlError::Unavailable(error)) => {
+                Err(error)
+            }
+        }
+    }
+
+    pub(crate) async fn renew_by_hand(&self, lease: Option<Duration>) -> Result<Duration> {
+        Options {
+            lease: lease.unwrap_or(self.options.lease),
+            ..self.options.clone()
+        }
+        .check()?;
+        let set = self.renew(lease).await?;
+        self.changed.notify_one();
+        Ok(set)
+    }
+
+    // ------------------------------------------------------------------------------- loss
+
+    pub(crate) fn lose(&self, cause: Cause) {
+        let line = {
+            let mut state = self.state();
+            if state.phase != Phase::Held {
+                return;
+            }
+            state.phase = Phase::Lost;
+            state.line.take()
+        };
+        self.lost.send_replace(Some(cause));
+        let held = Some(self.acquired.elapsed());
+        Hooks::call(
+            self.options.hooks.on_lost.as_ref(),
+            &Event {
+                held,
+                cause: Some(cause),
+                ..self.event()
+            },
+        );
+        drop(line);
+        self.leave();
+    }
+
+    // ---------------------------------------------------------------------------- release
+
+    /// What is to be done when a guard lets go; `None`: others hold it, or it is done.
+    pub(crate) fn let_go(
+        self: &Arc<Self>,
+    ) -> Option<impl Future<Output = Result<()>> + Send + 'static> {
+        let was_lost = {
+            let mut state = self.state();
+            state.holds -= 1;
+            if state.holds > 0 {
+                return None;
+            }
+            let was_lost = state.phase == Phase::Lost;
+            state.phase = Phase::Released;
+            was_lost
+        };
+        self.leave();
+        let keep = self.clone();
+        Some(async move {
+            if was_lost {
+                keep.release_lost().await
+            } else {
+                keep.release().await
+            }
+        })
+    }
+
+    fn words(&self) -> Vec<String> {
+        words([
+            "FAIRLOCK.RELEASE",
+            &self.name,
+            &self.owner,
+            "TOKEN",
+            &self.token.to_string(),
+        ])
+    }
+
+    async fn release(&self) -> Result<()> {
+        let (left, line) = {
+            let mut state = self.state();
+            (
+                state.end.saturating_duration_since(Instant::now()),
+                state.line.take(),
+            )
+        };
+        let longest = self.options.release_timeout.min(left);
+        let outcome = self.core.control(&self.name, &self.words(), longest).await;
+        match outcome {
+            Ok(_) => (),
+            // The end of its connection frees the lock as well.
+            Err(ControlError::Unavailable(_)) if line.is_some() => (),
+            // If only the reply was lost, the first try has released it.
+            Err(ControlError::Refused {
+                failure,
+                may_be_done: true,
+                ..
+            }) if failure.is("NOTHELD") => (),
+            Err(ControlError::Refused { failure, .. }) if failure.is("NOTHELD") => {
+                return Err(Error::LockLost(Cause::NotHeld));
+            }
+            Err(ControlError::Refused { error, .. } | ControlError::Unavailable(error)) => {
+                return Err(error);
+            }
+        }
+        let held = Some(self.acquired.elapsed());
+        Hooks::call(
+            self.options.hooks.on_released.as_ref(),
+            &Event {
+                held,
+                ..self.event()
+            },
+        );
+        Ok(())
+    }
+
+    async fn release_lost(&self) -> Result<()> {
+        if self.cause() == Some(Cause::Lease) {
+            // Over by our clock only, perhaps.
+            drop(
+                self.core
+                    .control(&self.name, &self.words(), Duration::ZERO)
+                    .await,
+            );
+        }
+        Err(self.loss())
+    }
+}
+
+/// What is beyond lies in no process's life.
+fn later(from: Instant, duration: Duration) -> Instant {
+    from.checked_add(duration)
+        .unwrap_or_else(|| from + Duration::from_secs(1 << 32))
+}
+
+/// Refers to the lock only weakly: guards hold it.
+async fn renew_leases(keep: Weak<Keep>, first: Duration) {
+    let mut due = later(Instant::now(), first);
+    loop {
+        let Some(held) = keep.upgrade() else { return };
+        let end = held.state().end;
+        let next = if held.options.renew {
+            due.min(end)
+        } else {
+            end
+        };
+        tokio::select! {
+            () = tokio::time::sleep_until(next.into()) => (),
+            () = held.changed.notified() => {
+                due = later(Instant::now(), held.state().lease / 3);
+                continue;
+            }
+        }
+        let (end, lease) = held.until();
+        if Instant::now() >= end {
+            return held.lose(Cause::Lease);
+        }
+        if !held.options.renew {
+            continue;
+        }
+        // The lease may end while the answer does not come.
+        match tokio::time::timeout_at(end.into(), held.renew(None)).await {
+            Ok(Ok(_)) => due = later(Instant::now(), held.state().lease / 3),
+            Ok(Err(Error::LockLost(_))) => return,
+            Ok(Err(error)) => {
+                if !matches!(error, Error::Unavailable(..)) {
+                    eprintln!("fairlock: {} cannot be renewed: {error}", held.name);
+                }
+                due = later(Instant::now(), (lease / 10).max(SOON));
+            }
+            Err(_) => return held.lose(Cause::Lease),
+        }
+    }
+}
+
+/// A session lives as long as its connection, which is asked now and then whether the lock is still there.
+async fn watch_session(keep: Weak<Keep>, mut line: Line) {
+    loop {
+        let Some(held) = keep.upgrade() else { return };
+        let lease = held.state().lease;
+        tokio::select! {
+            () = line.ended() => return held.lose(Cause::Connection),
+            () = tokio::time::sleep(lease / 3) => (),
+        }
+        let sent = Instant::now();
+        let left = held.state().end.saturating_duration_since(sent).max(SOON);
+        let all = words([
+            "FAIRLOCK.RENEW",
+            &held.name,
+            &held.owner,
+            "LEASE",
+            &ms(lease),
+        ]);
+        match line.call(&all, Some(left)).await {
+            Ok(_) => held.state().end = later(sent, lease),
+            Err(failure) if failure.is("NOTHELD") => return held.lose(Cause::NotHeld),
+            Err(_) => return held.lose(Cause::Connection),
+        }
+    }
+}

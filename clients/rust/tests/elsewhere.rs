@@ -1,0 +1,396 @@
+//! Rows 31 to 36, 47 to 49, 52 and 53: replicas, sentinels, clusters, the fake, the README.
+
+use std::time::{Duration, Instant};
+
+use fairlock::{Cause, Error, Options};
+
+use crate::support::*;
+
+#[test]
+fn r31_sentinel_fails_over() {
+    both(|kind| {
+        let group = Servers::new(&["sentinel"]);
+        let (view, locks, name) = (group.view("a"), kind.sentinel(&group), name());
+        let held = locks.get(&name).unwrap();
+        let mut waiting = Vec::new();
+        for count in 1..=2 {
+            waiting.push(locks.begin(&name, |_| ()));
+            view.waits(&name, count);
+        }
+        let owners = view.queue(&name);
+        group.tell("failover");
+        let view = group.view("b");
+        assert_eq!(view.owner(&name), Some(held.owner()));
+        assert_eq!(view.number(&name, "token"), held.token());
+        until("renewed at the new master", || {
+            held.renew() == Ok(Duration::from_secs(30))
+        });
+        held.release().unwrap();
+        for (each, owner) in waiting.into_iter().zip(owners) {
+            let next = each.held();
+            assert_eq!(next.owner(), owner);
+            assert_eq!(view.owner(&name), Some(owner));
+            next.release().unwrap();
+        }
+    });
+}
+
+#[test]
+fn r35_an_acquisition_is_on_the_replica() {
+    let group = Servers::new(&["replica"]);
+    let (view, replica) = (group.view("a"), group.view("b"));
+    both(|kind| {
+        let (locks, name) = (kind.locks(&group, "a"), name());
+        for _ in 0..50 {
+            let held = locks.get(&name).unwrap();
+            assert!(replica.run::<bool>(&[&"HEXISTS", &name, &held.owner()]));
+            held.release().unwrap();
+        }
+        for _ in 0..20 {
+            let first = locks.get(&name).unwrap();
+            let waiting = locks.begin(&name, |_| ());
+            view.waits(&name, 1);
+            first.release().unwrap();
+            let second = waiting.held();
+            assert!(replica.run::<bool>(&[&"HEXISTS", &name, &second.owner()]));
+            second.release().unwrap();
+        }
+    });
+}
+
+#[test]
+fn r36_no_replica_confirms() {
+    both(|kind| {
+        let group = Servers::new(&["replica"]);
+        let options = Options {
+            sync_timeout: ms(100),
+            ..Options::default()
+        };
+        let (view, locks, name) = (group.view("a"), kind.with(&group, "a", options), name());
+        group.tell("stop b");
+        let none = locks
+            .acquire(&name, |all| all.wait = Some(ms(500)))
+            .err()
+            .unwrap();
+        assert!(matches!(none, Error::NotReplicated(_)) && none.is_not_in_time());
+        assert!(view.is_free(&name));
+        let start = Instant::now();
+        let held = locks.acquire(&name, |all| {
+            (all.sync_timeout, all.wait) = (Duration::ZERO, Some(Duration::ZERO))
+        });
+        held.unwrap().release().unwrap();
+        assert!(start.elapsed() < AT_ONCE);
+        let before = view.calls("release");
+        let waiting = locks.begin(&name, |all| all.wait = Some(LONGEST));
+        until("it was released again", || {
+            view.calls("release") > before + 1
+        });
+        group.tell("cont b");
+        let held = waiting.held();
+        assert_eq!(view.owner(&name), Some(held.owner()));
+    });
+}
+
+fn slot_of(view: &View, key: &str) -> u16 {
+    view.run(&[&"CLUSTER", &"KEYSLOT", &key])
+}
+
+fn name_on(view: &View, node: &str) -> String {
+    let slots = match node {
+        "a" => 0..=5460,
+        "b" => 5461..=10922,
+        _ => 10923..=16383,
+    };
+    let base = name();
+    (0..1000)
+        .map(|each| format!("{base}:{each}"))
+        .find(|key| slots.contains(&slot_of(view, key)))
+        .unwrap()
+}
+
+#[test]
+fn r32_locks_on_all_masters() {
+    let cluster = Servers::new(&["cluster"]);
+    both(|kind| {
+        let locks = kind.cluster(
+            &cluster,
+            "b",
+            Options {
+                lease: LONG,
+                ..Options::default()
+            },
+        );
+        for node in ["a", "b", "c"] {
+            let view = cluster.view(node);
+            let lock = name_on(&view, node);
+            let held = locks.get(&lock).unwrap();
+            assert_eq!(view.owner(&lock), Some(held.owner()));
+            let waiting = locks.begin(&lock, |_| ());
+            view.waits(&lock, 1);
+            let start = Instant::now();
+            held.release().unwrap();
+            waiting.held().release().unwrap();
+            assert!(start.elapsed() < AT_ONCE);
+            assert!(view.is_free(&lock));
+        }
+        r47_braces_that_would_spread_a_lock(&locks);
+    });
+}
+
+fn r47_braces_that_would_spread_a_lock(locks: &Locks) {
+    let error = locks.get("a{b").err().unwrap();
+    assert!(matches!(error, Error::CrossSlot(_)) && error.code() == Some("CROSSSLOT"));
+}
+
+#[test]
+fn r33_the_slot_moves_under_a_waiter() {
+    let cluster = Servers::new(&["cluster"]);
+    both(|kind| {
+        let before = cluster.view("a");
+        let lock = name_on(&before, "a");
+        let locks = kind.cluster(
+            &cluster,
+            "b",
+            Options {
+                lease: LONG,
+                ..Options::default()
+            },
+        );
+        let held = locks.get(&lock).unwrap();
+        let waiting = locks.begin(&lock, |_| ());
+        before.waits(&lock, 1);
+        cluster.tell(&format!("move {} c", slot_of(&before, &lock)));
+        let view = cluster.view("c");
+        until("it waits there", || view.is_blocked(&lock));
+        let start = Instant::now();
+        held.release().unwrap();
+        let second = waiting.held();
+        assert!(start.elapsed() < AT_ONCE);
+        assert_eq!(view.owner(&lock), Some(second.owner()));
+        second.release().unwrap();
+    });
+}
+
+#[test]
+fn r34_a_master_is_gone_for_a_while() {
+    let cluster = Servers::new(&["cluster"]);
+    both(|kind| {
+        let nodes = ["b", "c"];
+        let some = cluster.view("a");
+        let options = Options {
+            lease: LONG,
+            retry_timeout: LONGEST,
+            ..Options::default()
+        };
+        let locks = kind.cluster(&cluster, "a", options);
+        let names = nodes.map(|node| name_on(&some, node));
+        let held: Vec<_> = names.iter().map(|lock| locks.get(lock).unwrap()).collect();
+        let mut waiting: Vec<_> = names.iter().map(|lock| locks.begin(lock, |_| ())).collect();
+        for (node, lock) in nodes.iter().zip(&names) {
+            cluster.view(node).waits(lock, 1);
+        }
+        cluster.tell("kill c");
+        let b = cluster.view("b");
+        until("the cluster is down", || {
+            b.run::<String>(&[&"CLUSTER", &"INFO"])
+                .contains("cluster_state:fail")
+        });
+        assert!(!waiting.iter_mut().any(Begun::is_done));
+        cluster.tell("start c");
+        for (node, lock) in nodes.iter().zip(&names) {
+            let view = cluster.view(node);
+            until("it serves again", || view.is_blocked(lock));
+        }
+        for (each, next) in held.iter().zip(waiting) {
+            each.release().unwrap();
+            next.held().release().unwrap();
+        }
+    });
+}
+
+#[test]
+fn r48_the_fake_is_fair() {
+    both(|kind| {
+        let (fake, control) = kind.fake(Options::default());
+        let waits = |count| until("they wait", || control.waiting("orders").len() == count);
+        let first = fake.get("orders").unwrap();
+        let late = fake.acquire("orders", |all| all.wait = Some(ms(50)));
+        assert!(matches!(late, Err(Error::NotInTime(_))));
+        assert!(fake.try_acquire("orders").unwrap().is_none());
+        if kind == Kind::Tasks {
+            let cancelled = fake.begin("orders", |_| ());
+            waits(1);
+            cancelled.cancel();
+        }
+        waits(0);
+        let mut waiting = Vec::new();
+        for count in 1..=3 {
+            waiting.push(fake.begin("orders", |_| ()));
+            waits(count);
+        }
+        let order = control.waiting("orders");
+        first.release().unwrap();
+        let mut last = first.token();
+        for (each, owner) in waiting.into_iter().zip(order) {
+            let held = each.held();
+            assert_eq!(held.owner(), owner);
+            assert!(held.token() > last);
+            last = held.token();
+            held.release().unwrap();
+        }
+        let (outer, inner) = fake.nested("orders", || ()).unwrap();
+        assert_eq!(outer, inner);
+        assert!(matches!(
+            fake.acquire("orders", |all| all.lease = Duration::ZERO),
+            Err(Error::Argument(_))
+        ));
+        assert!(control.holders("orders").is_empty());
+    });
+}
+
+#[test]
+fn r48_the_fake_calls_hooks() {
+    use fairlock::{Event, Hook, Hooks};
+    use std::sync::{Arc, Mutex};
+    both(|kind| {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let hook = |which: &'static str| -> Option<Hook> {
+            let told = told.clone();
+            Some(Arc::new(move |_: &Event| told.lock().unwrap().push(which)))
+        };
+        let (on_wait, on_acquired) = (hook("wait"), hook("acquired"));
+        let (on_lost, on_released) = (hook("lost"), hook("released"));
+        let hooks = Hooks {
+            on_wait,
+            on_acquired,
+            on_lost,
+            on_released,
+        };
+        let (fake, control) = kind.fake(Options {
+            hooks,
+            ..Options::default()
+        });
+        let held = fake.get("orders").unwrap();
+        let waiting = fake.begin("orders", |_| ());
+        until("it waits", || control.waiting("orders").len() == 1);
+        held.release().unwrap();
+        let _second = waiting.held();
+        control.break_lock("orders");
+        let mut all = told.lock().unwrap().clone();
+        all.sort_unstable();
+        assert_eq!(all, ["acquired", "acquired", "lost", "released", "wait"]);
+    });
+}
+
+#[test]
+fn r49_a_fake_lock_is_lost() {
+    both(|kind| {
+        for cause in [Cause::Lease, Cause::NotHeld] {
+            let (fake, control) = kind.fake(Options::default());
+            let held = fake.get("orders").unwrap();
+            let waiting = fake.begin("orders", |_| ());
+            until("it waits", || control.waiting("orders").len() == 1);
+            match cause {
+                Cause::Lease => control.expire("orders"),
+                _ => control.break_lock("orders"),
+            }
+            assert_eq!(held.lost(), cause);
+            let second = waiting.held();
+            assert_eq!(held.release(), Err(Error::LockLost(cause)));
+            assert_eq!(control.holders("orders"), [second.owner()]);
+        }
+    });
+}
+
+#[test]
+fn r52_the_fake_knows_shared_and_limited_locks() {
+    both(|kind| {
+        let (fake, control) = kind.fake(Options::default());
+        let waits = |name, count| until("they wait", || control.waiting(name).len() == count);
+        let shared = |all: &mut Options| all.shared = true;
+        let readers: Vec<_> = (0..3)
+            .map(|_| fake.acquire("orders", shared).unwrap())
+            .collect();
+        let mut writer = fake.begin("orders", |_| ());
+        waits("orders", 1);
+        let mut late = fake.begin("orders", shared);
+        waits("orders", 2);
+        for reader in readers {
+            assert!(!writer.is_done());
+            reader.release().unwrap();
+        }
+        let held = writer.held();
+        assert!(!late.is_done());
+        held.release().unwrap();
+        late.held().release().unwrap();
+        let two = |all: &mut Options| all.limit = Some(2);
+        let (first, _second) = (
+            fake.acquire("slots", two).unwrap(),
+            fake.acquire("slots", two).unwrap(),
+        );
+        let third = fake.acquire("slots", |all| {
+            (all.limit, all.wait) = (Some(2), Some(Duration::ZERO))
+        });
+        assert!(matches!(third, Err(Error::NotInTime(_))));
+        let waiting = fake.begin("slots", two);
+        waits("slots", 1);
+        first.release().unwrap();
+        waiting.held().release().unwrap();
+    });
+}
+
+/// examples/hello.rs is the program of the README, and is run by scripts/clients/rust with this test's server.
+#[test]
+fn r53_the_program_of_the_readme_runs() {
+    let package = env!("CARGO_MANIFEST_DIR");
+    let text = std::fs::read_to_string(format!("{package}/README.md")).unwrap();
+    let program = text
+        .split("```rust,no_run\n")
+        .nth(1)
+        .unwrap()
+        .split("```")
+        .next()
+        .unwrap();
+    let example = std::fs::read_to_string(format!("{package}/examples/hello.rs")).unwrap();
+    let example = example.split_once("\n\n").unwrap().1;
+    // A reader's server has the usual port.
+    let local = example.replace(
+        "&std::env::var(\"URL\").unwrap()[..]",
+        "\"redis://localhost\"",
+    );
+    assert_eq!(program, local);
+    let promised = text.split("It prints").nth(1).unwrap();
+    let promised = promised
+        .split("```text\n")
+        .nth(1)
+        .unwrap()
+        .split("```")
+        .next()
+        .unwrap();
+    let promised: Vec<_> = promised.lines().collect();
+    let one = Servers::new(&["one"]);
+    // Beside this test's own program: target/<profile>/deps/../examples.
+    let here = std::env::current_exe().unwrap();
+    let built = here
+        .parent()
+        .unwrap()
+        .parent()
+        .unwrap()
+        .join("examples/hello");
+    let output = std::process::Command::new(built)
+        .env("URL", one.url("a"))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let masked = |line: &str| {
+        line.chars()
+            .map(|each| if each.is_ascii_digit() { '0' } else { each })
+            .collect::<String>()
+    };
+    let said = String::from_utf8(output.stdout).unwrap();
+    let said: Vec<_> = said.lines().map(masked).collect();
+    assert_eq!(
+        said,
+        promised.iter().map(|line| masked(line)).collect::<Vec<_>>()
+    );
+}

@@ -1,0 +1,7 @@
+//! The table of behaviours in clients/README.md, by row, for threads and for tasks.
+
+#![allow(missing_docs, clippy::pedantic)] // Names of tests are sentences.
+
+mod elsewhere;
+mod holding;
+mod support;

@@ -1,0 +1,83 @@
+// The errors of the package, and what the server's codes become.
+
+const HELP =
+  "the server does not have the fairlock module (unknown command 'FAIRLOCK.ACQUIRE'). " +
+  'Load it: "loadmodule /path/to/libfairlock.so" in its redis.conf, or MODULE LOAD. ' +
+  'See docs/operations.md of fairlock.';
+
+/** Why a lock was lost: see `Held.lost`. */
+export type Cause = 'lease' | 'notheld' | 'connection' | 'closed';
+
+/** Base of all errors here. `code` is the first word of the server's error, if it was one. */
+export class FairlockError extends Error {
+  readonly code: string | undefined;
+
+  constructor(message: string, code?: string, cause?: unknown) {
+    super(message, cause === undefined ? undefined : { cause });
+    this.name = new.target.name;
+    this.code = code;
+  }
+}
+
+/** The lock was not to be had within `wait`. */
+export class NotInTime extends FairlockError {}
+/** No replica confirmed the acquisition within `wait`. */
+export class NotReplicated extends NotInTime {}
+/** The same owner asks elsewhere, and has the place in the queue now. */
+export class TakenOver extends FairlockError {}
+/** The lock has as many waiters as the server allows (`fairlock.max-waiters`). */
+export class QueueFull extends FairlockError {}
+/** The key holds a hash that is no lock. */
+export class NotALock extends FairlockError {}
+/** One of the lock's keys holds something else. */
+export class WrongType extends FairlockError {}
+/** In a cluster: the braces in the name would put the lock's keys in different slots. */
+export class CrossSlot extends FairlockError {}
+/** The server does not have the fairlock module. */
+export class NoModule extends FairlockError {}
+/** Any other refusal of the server: NOPERM, OOM, ERR, ... */
+export class Refused extends FairlockError {}
+/** The server could not be reached, or refused for the time being, for `retryTimeout`. */
+export class Unavailable extends FairlockError {}
+/** Locks was closed. */
+export class Closed extends FairlockError {}
+
+/** The lock is not its holder's any more. */
+export class LockLost extends FairlockError {
+  override readonly cause: Cause;
+
+  constructor(name: string, cause: Cause) {
+    super(`${name}: the lock was lost (${cause})`, cause === 'notheld' ? 'NOTHELD' : undefined);
+    this.cause = cause;
+  }
+}
+
+/** A refusal as the server wrote it. */
+export class Refusal extends Error {
+  get code(): string {
+    return /^([A-Z]+) /.exec(this.message)?.[1] ?? 'ERR';
+  }
+}
+
+/** A connection that broke, or an answer that did not come. */
+export class Broken extends Error {}
+
+const KINDS: Record<string, typeof FairlockError> = {
+  TAKENOVER: TakenOver,
+  QUEUEFULL: QueueFull,
+  NOTALOCK: NotALock,
+  WRONGTYPE: WrongType,
+  CROSSSLOT: CrossSlot,
+};
+
+/** The error of this package for a refusal of the server. */
+export function translated(refusal: Refusal, address: string): FairlockError {
+  const { code, message } = refusal;
+  if (/^ERR unknown command .*FAIRLOCK\./i.test(message)) {
+    return new NoModule(`${address}: ${HELP}`, 'ERR', refusal);
+  }
+  const hint = code === 'NOPERM' && /'(info|wait)'/i.test(message)
+    ? ' (fairlock: allow INFO and WAIT, which confirm that a replica has the lock, or say syncTimeout: 0)'
+    : '';
+  return new (KINDS[code] ?? Refused)(message + hint, code, refusal);
+}

@@ -1,0 +1,217 @@
+// A lock that is held: its renewal, how it is noticed that it was lost, and its release.
+
+import { Broken, FairlockError, LockLost, Refusal, Refused, Unavailable } from './errors.js';
+import type { Cause } from './errors.js';
+import type { Core } from './core.js';
+import type { Held } from './locks.js';
+import { callHook, ms } from './options.js';
+import type { LockEvent, Options } from './options.js';
+import type { Line } from './route.js';
+
+const SOON = 50; // ms: the shortest pause between tries to renew
+
+export interface Grant {
+  name: string;
+  owner: string;
+  token: number;
+  options: Options;
+  /** When it was asked for first, when the ask was sent that brought it, and when that was answered. */
+  started: number;
+  sent: number;
+  received: number;
+  /** The connection of a session. */
+  line: Line | undefined;
+}
+
+/**
+ * The package's side of a held lock. It refers to the user's side, Held, only weakly: where nobody has that any more,
+ * nobody can release, and renewing would hold the lock for ever.
+ */
+export class Keep {
+  readonly #lost = new AbortController();
+  readonly #acquired: number;
+  #state: 'held' | 'lost' | 'released' = 'held';
+  #holds = 1;
+  #lease: number;
+  #end: number;
+  #timer: NodeJS.Timeout | undefined;
+  #held: WeakRef<Held> | undefined;
+
+  constructor(private readonly core: Core, readonly grant: Grant) {
+    const { options, sent, received, line } = grant;
+    this.#lease = options.lease;
+    this.#acquired = received;
+    // A process that was stopped while it waited may have lost the lock before it read that it has it.
+    const wasQuick = received - sent < this.#lease / 3;
+    this.#end = (wasQuick ? sent : received) + this.#lease;
+    core.kept.add(this);
+    if (line) line.whenClosed(() => this.lose('connection'));
+    this.#arm(wasQuick ? this.#lease / 3 : 0);
+    callHook(options.hooks, 'onAcquired', this.#event({ waited: received - grant.started }));
+  }
+
+  get lost(): AbortSignal {
+    return this.#lost.signal;
+  }
+
+  get isHeld(): boolean {
+    return this.#state === 'held';
+  }
+
+  #isReleased(): boolean {
+    return this.#state === 'released';
+  }
+
+  belongsTo(held: Held): void {
+    this.#held = new WeakRef(held);
+  }
+
+  /** One more hold for a caller that has it already. */
+  enter(): Held | undefined {
+    if (this.#state === 'lost') throw this.lost.reason;
+    const held = this.#held?.deref();
+    if (held && this.isHeld) this.#holds += 1;
+    return this.isHeld ? held : undefined;
+  }
+
+  #event(more: Partial<LockEvent>): LockEvent {
+    const { name, owner, token } = this.grant;
+    return { name, owner, token, ...more };
+  }
+
+  #leave(): void {
+    clearTimeout(this.#timer);
+    this.core.kept.delete(this);
+  }
+
+  /** Sees to the next renewal, or to the end of the lease if that comes first. */
+  #arm(due: number): void {
+    if (!this.isHeld || !this.core.hasLeases) return;
+    clearTimeout(this.#timer);
+    const left = this.#end - performance.now();
+    const { renew, session } = this.grant.options;
+    // The server renews a session however late its client is.
+    const wait = session ? due : renew ? Math.min(due, left) : left;
+    this.#timer = setTimeout(() => void this.#due(), Math.max(0, wait));
+    this.#timer.unref();
+  }
+
+  async #due(): Promise<void> {
+    if (!this.isHeld) return;
+    const left = this.#end - performance.now();
+    const { renew, session } = this.grant.options;
+    // Timers may ring a little early.
+    if (left < 1 && !session) return this.lose('lease');
+    if (this.#held && !this.#held.deref()) return this.#abandon();
+    if (session) return this.#check();
+    // The lease may end while the answer does not come.
+    this.#arm(left);
+    if (!renew) return;
+    try {
+      await this.renew();
+    } catch (error) {
+      if (error instanceof Refused) process.emitWarning(`${this.grant.name} cannot be renewed: ${error.message}`, 'FairlockWarning');
+      this.#arm(Math.max(this.#lease / 10, SOON));
+    }
+  }
+
+  #abandon(): void {
+    this.#leave();
+    this.#state = 'released';
+    // Whoever had it has not released it; the lease ends by itself, and a session with its connection.
+    this.grant.line?.destroy();
+  }
+
+  /** Asks on a session's own connection whether the lock is still there; the server renews it. */
+  async #check(): Promise<void> {
+    const sent = performance.now();
+    try {
+      // What was left of the lease at the last check, if this one is in time.
+      await this.grant.line!.call(this.#renewWords(this.#lease), Math.max(SOON, (this.#lease * 2) / 3));
+      this.#renewed(this.#lease, sent);
+    } catch (error) {
+      this.lose(error instanceof Refusal && error.code === 'NOTHELD' ? 'notheld' : 'connection');
+    }
+  }
+
+  #renewWords(lease: number): string[] {
+    return ['FAIRLOCK.RENEW', this.grant.name, this.grant.owner, 'LEASE', ms(lease)];
+  }
+
+  #renewed(lease: number, sent: number): void {
+    this.#lease = lease;
+    this.#end = sent + lease;
+    this.#arm(lease / 3);
+  }
+
+  /** Sets the lease anew; the end as far as the client knows moves only by this. */
+  async renew(lease = this.#lease): Promise<number> {
+    if (this.#state === 'lost') throw this.lost.reason;
+    if (this.#isReleased()) throw new FairlockError('the lock was released');
+    const sent = performance.now();
+    try {
+      const { reply } = await this.core.control(this.grant.name, this.#renewWords(lease), 0);
+      this.#renewed(lease, sent);
+      return reply as number;
+    } catch (error) {
+      if (!(error instanceof FairlockError) || error.code !== 'NOTHELD' || this.#isReleased()) throw error;
+      this.lose('notheld');
+      throw this.lost.reason;
+    }
+  }
+
+  lose(cause: Cause): void {
+    if (!this.isHeld) return;
+    this.#state = 'lost';
+    this.#leave();
+    this.grant.line?.destroy();
+    this.#lost.abort(new LockLost(this.grant.name, cause));
+    const held = performance.now() - this.#acquired;
+    callHook(this.grant.options.hooks, 'onLost', this.#event({ cause, held }));
+  }
+
+  async release(): Promise<void> {
+    if (this.#state === 'released') return;
+    if (this.#holds > 1) {
+      this.#holds -= 1;
+      return;
+    }
+    const wasLost = this.#state === 'lost';
+    this.#state = 'released';
+    this.#leave();
+    if (wasLost) {
+      await this.#releaseIfStillOurs();
+      throw this.lost.reason;
+    }
+    await this.#release();
+    const held = performance.now() - this.#acquired;
+    callHook(this.grant.options.hooks, 'onReleased', this.#event({ held }));
+  }
+
+  async #release(): Promise<void> {
+    const { name, owner, token, options, line } = this.grant;
+    const longest = Math.min(options.releaseTimeout, Math.max(0, this.#end - performance.now()));
+    try {
+      await this.core.control(name, ['FAIRLOCK.RELEASE', name, owner, 'TOKEN', String(token)], longest);
+    } catch (error) {
+      // The end of its connection frees the lock as well.
+      if (line && error instanceof Unavailable) return;
+      if (!(error instanceof FairlockError) || error.code !== 'NOTHELD') throw error;
+      // If only the reply was lost, the first try has released it.
+      if (error.cause instanceof Refusal && error.cause.cause instanceof Broken) return;
+      const lost = new LockLost(name, 'notheld');
+      this.#lost.abort(lost);
+      throw lost;
+    } finally {
+      line?.destroy();
+    }
+  }
+
+  async #releaseIfStillOurs(): Promise<void> {
+    if ((this.lost.reason as LockLost).cause !== 'lease') return;
+    const { name, owner, token } = this.grant;
+    const words = ['FAIRLOCK.RELEASE', name, owner, 'TOKEN', String(token)];
+    // The lease is over by our clock only, perhaps.
+    await this.core.control(name, words, 0).catch(() => {});
+  }
+}

@@ -1,0 +1,121 @@
+// What users have: Locks, and Held.
+
+import { AsyncLocalStorage } from 'node:async_hooks';
+import { Core } from './core.js';
+import { NotInTime, NotReplicated } from './errors.js';
+import type { Keep } from './keep.js';
+import { complete } from './options.js';
+import type { LockOptions, LocksOptions, Options } from './options.js';
+import { routeOf } from './route.js';
+import type { Client } from './route.js';
+
+// Node 18 has none; what TypeScript makes of `await using` looks here.
+const dispose = Symbol as { asyncDispose?: symbol };
+if (!dispose.asyncDispose) Object.defineProperty(Symbol, 'asyncDispose', { value: Symbol.for('Symbol.asyncDispose') });
+
+/** A lock that is held. */
+export class Held implements AsyncDisposable {
+  readonly #keep: Keep;
+  readonly name: string;
+  readonly owner: string;
+  /** The fencing token: it grows with each acquisition. */
+  readonly token: number;
+  /** Aborted as soon as the lock is known to be lost; the reason is a LockLost. */
+  readonly lost: AbortSignal;
+
+  /** @internal */
+  constructor(keep: Keep) {
+    this.#keep = keep;
+    ({ name: this.name, owner: this.owner, token: this.token } = keep.grant);
+    this.lost = keep.lost;
+    keep.belongsTo(this);
+  }
+
+  /** Sets the lease anew, to its own length or another; resolves to what was set, in ms. */
+  renew(lease?: number): Promise<number> {
+    return this.#keep.renew(lease);
+  }
+
+  /** Gives up the lock. LockLost: it was lost before. A second time does nothing. */
+  release(): Promise<void> {
+    return this.#keep.release();
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.release();
+  }
+}
+
+type Entered = ReadonlyMap<string, Keep>;
+
+/** Takes fair locks, by ways that real and fake ones share. */
+export class BaseLocks implements AsyncDisposable {
+  readonly #options: LocksOptions;
+  readonly #entered = new AsyncLocalStorage<Entered>();
+  /** @internal */
+  protected readonly core: Core;
+
+  /** @internal */
+  protected constructor(options: LocksOptions, core: (options: Options) => Core) {
+    this.#options = options;
+    this.core = core(complete(options));
+  }
+
+  /** The lock, to be released. Rejects with NotInTime if it is not to be had within `wait`. */
+  async acquire(name: string, options: LockOptions = {}): Promise<Held> {
+    return this.#acquire(name, complete(this.#options, options));
+  }
+
+  /** The lock if it can be had at once, else null. */
+  async tryAcquire(name: string, options: LockOptions = {}): Promise<Held | null> {
+    try {
+      return await this.acquire(name, { ...options, wait: 0 });
+    } catch (error) {
+      if (error instanceof NotInTime && !(error instanceof NotReplicated)) return null;
+      throw error;
+    }
+  }
+
+  /** Does the work while it holds the lock. An error of the work is what the caller gets. */
+  async run<T>(name: string, options: LockOptions, work: (held: Held) => Promise<T> | T): Promise<T> {
+    const complete_ = complete(this.#options, options);
+    const held = await this.#acquire(name, complete_);
+    const keep = [...this.core.kept].find((each) => each.grant.token === held.token && each.grant.name === name);
+    const entered = new Map(this.#entered.getStore() ?? []);
+    if (complete_.reentrant && keep) entered.set(name, keep);
+    let result: T;
+    try {
+      result = await this.#entered.run(entered, async () => work(held));
+    } catch (error) {
+      await held.release().catch(() => {});
+      throw error;
+    }
+    await held.release();
+    return result;
+  }
+
+  async #acquire(name: string, options: Options): Promise<Held> {
+    const outer = options.reentrant ? this.#entered.getStore()?.get(name)?.enter() : undefined;
+    return outer ?? new Held(await this.core.acquire(name, options));
+  }
+
+  /** Ends all waits (Closed) and closes the connections; locks that are held are lost. */
+  close(): Promise<void> {
+    return this.core.close();
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+}
+
+/**
+ * Takes fair locks at the servers of a node-redis client (`createClient`, `createCluster`) or at the master that sentinels
+ * name (the options given to `createSentinel`). Options are defaults for its locks. It has connections of its own, and
+ * leaves the client alone, which need not be connected.
+ */
+export class Locks extends BaseLocks {
+  constructor(client: Client, options: LocksOptions = {}) {
+    super(options, (all) => new Core(routeOf(client, all.commandTimeout), all));
+  }
+}

@@ -1,0 +1,129 @@
+// Servers for a test, by clients/testing/servers; and plain clients that look at them.
+
+import { spawn } from 'node:child_process';
+import type { ChildProcessByStdio } from 'node:child_process';
+import type { Readable, Writable } from 'node:stream';
+import { once } from 'node:events';
+import { createInterface } from 'node:readline';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { createClient } from 'redis';
+
+const PROGRAM = process.env['FAIRLOCK_SERVERS'] ?? '../testing/servers';
+/** Until a condition is given up; only ever reached on failure. */
+const LONGEST = 60_000;
+
+export async function until(what: string, condition: () => Promise<unknown> | unknown): Promise<void> {
+  const end = performance.now() + LONGEST;
+  while (!(await condition())) {
+    if (performance.now() > end) throw new Error(`still not so: ${what}`);
+    await sleep(5);
+  }
+}
+
+export class Servers {
+  readonly ports: Record<string, number> = {};
+  readonly #views: View[] = [];
+  readonly #process: ChildProcessByStdio<Writable, Readable, null>;
+  readonly #lines: AsyncIterator<string>;
+
+  private constructor(args: string[]) {
+    this.#process = spawn(PROGRAM, args, { stdio: ['pipe', 'pipe', 'inherit'] });
+    this.#lines = createInterface(this.#process.stdout)[Symbol.asyncIterator]();
+  }
+
+  static async start(...args: string[]): Promise<Servers> {
+    const servers = new Servers(args);
+    for (;;) {
+      const line = await servers.#line();
+      if (line === 'ready') return servers;
+      const [name, port] = line.split(' ');
+      servers.ports[name!] = Number(port);
+    }
+  }
+
+  async #line(): Promise<string> {
+    const { value, done } = await this.#lines.next();
+    if (done) throw new Error('no servers: see standard error');
+    return value;
+  }
+
+  async tell(...words: (string | number)[]): Promise<string> {
+    this.#process.stdin.write(`${words.join(' ')}\n`);
+    const answer = await this.#line();
+    if (!answer.startsWith('ok')) throw new Error(answer);
+    return answer.slice(3);
+  }
+
+  url(name: string): string {
+    return `redis://127.0.0.1:${this.ports[name]}`;
+  }
+
+  async view(name: string): Promise<View> {
+    const view = await View.of(this.url(name));
+    this.#views.push(view);
+    return view;
+  }
+
+  async end(): Promise<void> {
+    for (const view of this.#views) view.end();
+    const ended = once(this.#process, 'close');
+    this.#process.stdin.end();
+    await ended;
+  }
+}
+
+/** What a server has to say about its locks. */
+export class View {
+  private constructor(readonly client: ReturnType<typeof createClient>) {}
+
+  static async of(url: string): Promise<View> {
+    const client = createClient({ url });
+    client.on('error', () => {});
+    await client.connect();
+    return new View(client);
+  }
+
+  run(...words: (string | number)[]): Promise<any> {
+    return this.client.sendCommand(words.map(String));
+  }
+
+  async info(name: string): Promise<Record<string, any>> {
+    const reply = await this.run('FAIRLOCK.INFO', name);
+    const pairs = [];
+    for (let at = 0; at < reply.length; at += 2) pairs.push([reply[at], reply[at + 1]]);
+    return Object.fromEntries(pairs);
+  }
+
+  async owner(name: string): Promise<string | null> {
+    return (await this.info(name))['owner'];
+  }
+
+  async isFree(name: string): Promise<boolean> {
+    return (await this.owner(name)) === null;
+  }
+
+  async queue(name: string): Promise<string[]> {
+    return (await this.run('FAIRLOCK.QUEUE', name)).map((waiter: unknown[]) => waiter[0]);
+  }
+
+  async waits(name: string, count = 1): Promise<void> {
+    await until(`${count} wait for ${name}`, async () => (await this.queue(name)).length === count);
+  }
+
+  async calls(command: string): Promise<number> {
+    const stats = await this.client.info('commandstats');
+    return Number(new RegExp(`cmdstat_fairlock.${command}:calls=(\\d+)`).exec(stats)?.[1] ?? 0);
+  }
+
+  /** The connections of others. */
+  async clients(): Promise<{ id: string; cmd: string }[]> {
+    const me = String(await this.client.clientId());
+    const list = String(await this.run('CLIENT', 'LIST')).trim().split('\n');
+    const fields = (line: string) => Object.fromEntries(line.split(' ').map((pair) => pair.split('=', 2)));
+    return list.map(fields).filter((each) => each['id'] !== me) as { id: string; cmd: string }[];
+  }
+
+  end(): void {
+    if (this.client.isOpen) this.client.destroy();
+  }
+}

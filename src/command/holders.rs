@@ -1,0 +1,60 @@
+//! `FAIRLOCK.HOLDERS key`
+//!
+//! The holders in the order in which they got the lock, each as `[owner, holds, lease, token, session, limit]`: the
+//! lease in milliseconds left (-1 if there is none), the token nil if it has none, session whether its hold
+//! is bound to a connection (RESP2: 1 or 0), and the limit as how many holders it tolerates (1 is exclusive, 0 any
+//! number). Empty if the lock is free. Read-only, O(H log H) with H holders.
+
+use std::ffi::CStr;
+
+use crate::error::Error;
+use crate::keyspace::{Names, view};
+use crate::server::docs::{Argument, Docs, KeyUse, Keys};
+use crate::server::{Args, Command, Ctx};
+use crate::waiting::{self, LockId};
+
+use super::args::{Cursor, permit};
+use super::info::{integer_or_nil, milliseconds};
+
+/// The command.
+#[derive(Debug)]
+pub struct Holders;
+
+impl Command for Holders {
+    const NAME: &'static CStr = c"fairlock.holders";
+    const FLAGS: &'static CStr = c"readonly";
+    const DOCS: Docs = Docs {
+        summary: c"Lists the holders of a lock.",
+        complexity: c"O(H*log(H)) with H the number of holders",
+        since: c"0.1.0",
+        arity: 2,
+        keys: Some(Keys::First(KeyUse::Read)),
+        arguments: &[Argument::key(c"key")],
+        reply: &[
+            "Each holder: owner, holds, lease in ms, token, session, limit (1: exclusive, 0: none).",
+        ],
+    };
+    const CATEGORIES: &'static CStr = c"read slow";
+    type Error = Error;
+
+    fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<(), Error> {
+        waiting::require_rest()?;
+        let mut cursor = Cursor::new(ctx, *arguments, "fairlock.holders");
+        let lock = cursor.lock()?;
+        cursor.finish()?;
+        permit(ctx, "fairlock.holders", *arguments)?;
+        let id = LockId::new(ctx.db(), lock);
+        let holders = view::holders(ctx, &Names::of(lock), waiting::now())?;
+        ctx.reply_array(holders.len());
+        for holder in holders {
+            ctx.reply_array(6);
+            ctx.reply_bytes(&holder.owner);
+            ctx.reply_integer(holder.holds);
+            ctx.reply_integer(milliseconds(holder.lease));
+            integer_or_nil(ctx, holder.token);
+            ctx.reply_bool(waiting::is_session(&id, &holder.owner));
+            ctx.reply_integer(holder.limit.shown().into());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,317 @@
+//! A lock's open keys as the state that the rules decide on. Every method does one thing to one or two keys,
+//! and what is tracked beside them follows.
+
+use std::ffi::CStr;
+
+use redis_module::NotifyEvent;
+
+use crate::lock::{
+    Event, Holds, Millis, Owner, Session, SharedHolder, SharedHolders, State, Turn, Waiter,
+};
+use crate::server::{Access, Kind, Str, string};
+
+use super::number::{instant, number};
+use super::open_lock::{LeaseEnd, OpenLock, TOKEN, hold_count, token_of};
+use super::tracked::Line;
+use super::{repair, write};
+
+/// The module's own event for what happened, on the lock's key.
+fn own_event(event: &Event) -> Option<&'static CStr> {
+    match event {
+        Event::Acquired { .. } | Event::Granted { .. } => Some(c"fairlock.acquire"),
+        Event::Released { .. } => Some(c"fairlock.release"),
+        Event::Enqueued => Some(c"fairlock.enqueue"),
+        Event::Cancelled { .. } | Event::Left => Some(c"fairlock.cancel"),
+        Event::Reaped { .. } => Some(c"fairlock.reap"),
+        Event::HeldAgain { .. }
+        | Event::TakenOver { .. }
+        | Event::WakeUp { .. }
+        | Event::Bound { .. }
+        | Event::Unbound { .. }
+        | Event::LeaseEnded { .. } => None,
+    }
+}
+
+impl State for OpenLock<'_> {
+    fn is_held(&mut self) -> bool {
+        self.lock.kind() != Kind::Empty
+    }
+
+    fn lease_end(&mut self) -> Option<Millis> {
+        if let LeaseEnd::Is(at) = self.lease_end {
+            return at;
+        }
+        let at = self.lock.expires_at();
+        self.lease_end = LeaseEnd::Is(at);
+        at
+    }
+
+    fn holds(&mut self, owner: &[u8]) -> Holds {
+        if self.lock.is_empty() {
+            return Holds::None;
+        }
+        match self.lock.hash_get(self.named.get(owner)) {
+            None => Holds::None,
+            Some(count) => {
+                let count = hold_count(count.as_slice());
+                self.is_counted = count.is_some();
+                count.map_or(Holds::Unreadable, Holds::Count)
+            }
+        }
+    }
+
+    fn is_lock(&mut self) -> bool {
+        if self.tracked.shared.is_some() {
+            return true;
+        }
+        let fields = self.lock.len();
+        let named = match fields {
+            2 if self.token().is_some() => 1,
+            2 => 2 - usize::from(TOKEN.with(|field| self.lock.hash_get(field)).is_some()),
+            _ => fields,
+        };
+        let count = || {
+            self.lock
+                .hash_named()
+                .and_then(|(_, count)| hold_count(&count))
+        };
+        named == 1 && (self.is_counted || count().is_some())
+    }
+
+    fn take(&mut self, owner: &[u8], token: i64) {
+        let owner = self.named.get(owner);
+        TOKEN.with(|field| write::take_lock(&mut self.lock, owner, field, token));
+        self.given(token);
+    }
+
+    fn set_holds(&mut self, owner: &[u8], holds: i64) {
+        let event = if self.lock.is_empty() {
+            c"hset"
+        } else {
+            c"hincrby"
+        };
+        let field = self.named.get(owner);
+        write::set_field(&mut self.lock, field, holds, event);
+    }
+
+    fn set_lease_end(&mut self, at: Millis) {
+        write::set_expiry(&mut self.lock, at);
+        self.lease_end = LeaseEnd::Is(Some(at));
+        if self.tracked.shared.is_some() {
+            self.keep_shared_key_until(at);
+        }
+    }
+
+    fn free(&mut self) {
+        if let Some(token) = self.token() {
+            // The clock may have been set back since it was given.
+            self.keep_if_ahead(token);
+        }
+        self.delete_lock();
+        self.forget_shared();
+        if !self.frozen && !self.head_is_as_tracked() {
+            repair::repair(self, false);
+        }
+    }
+
+    fn count_down(&mut self) {
+        write::announce_field(&self.lock, c"hincrby");
+    }
+
+    fn token(&mut self) -> Option<i64> {
+        if self.token.is_none() {
+            let token = token_of(&self.lock).unwrap_or(0);
+            self.token = Some(token);
+            // A run of the server before this one may have given it, by a clock that was ahead.
+            self.learn(token);
+        }
+        self.token.filter(|token| *token > 0)
+    }
+
+    fn set_token(&mut self, token: i64) {
+        TOKEN.with(|field| write::set_field(&mut self.lock, field, token, c"hset"));
+        self.given(token);
+    }
+
+    fn shared(&mut self) -> Option<&mut SharedHolders> {
+        let shared = self.tracked.shared.as_deref_mut();
+        shared.filter(|_| !self.frozen)
+    }
+
+    fn admit(&mut self, owner: &[u8], holder: SharedHolder) {
+        let name = self.named.get(owner);
+        TOKEN.with(|field| write::take_lock(&mut self.lock, name, field, holder.token));
+        self.given(holder.token);
+        self.write_shared(owner, &holder);
+        let shared = self.tracked.shared.get_or_insert_default();
+        shared.insert(Owner::from(owner), holder);
+    }
+
+    fn set_lease_of(&mut self, owner: &[u8], at: Millis) {
+        let Some(shared) = &mut self.tracked.shared else {
+            return;
+        };
+        shared.set_lease_end(owner, at);
+        if let Some(holder) = shared.get(owner).cloned() {
+            self.write_shared(owner, &holder);
+        }
+    }
+
+    fn dismiss(&mut self, owner: &[u8]) {
+        let name = self.named.get(owner);
+        write::remove_field(&mut self.lock, name);
+        if let Some(key) = &mut self.shared {
+            write::remove_field(key, name);
+        }
+        if let Some(shared) = &mut self.tracked.shared {
+            shared.remove(owner);
+        }
+    }
+
+    fn last_token(&mut self) -> i64 {
+        let key = self.ctx.open(&self.names.token, Access::Read);
+        let kept = key.read(number).flatten();
+        (*self.greatest).max(kept.unwrap_or(0))
+    }
+
+    fn waiting(&mut self) -> usize {
+        self.line().map_or(0, Line::len)
+    }
+
+    fn scripted(&mut self) -> usize {
+        self.line().map_or(0, Line::scripted)
+    }
+
+    fn nth(&mut self, index: usize) -> Option<Owner> {
+        self.line()?.nth(index).map(Owner::clone)
+    }
+
+    fn position(&mut self, owner: &[u8]) -> Option<usize> {
+        self.line()?.position(owner)
+    }
+
+    fn waiter(&mut self, owner: &[u8]) -> Option<Waiter> {
+        self.line()?.get(owner)
+    }
+
+    fn waiter_at(&mut self, index: usize) -> Option<(Owner, Waiter)> {
+        self.line()?.at(index).cloned()
+    }
+
+    fn set_waiter(&mut self, owner: &[u8], waiter: Waiter) {
+        let score = self.tracked.line.get(owner).map_or(0, |known| known.score);
+        self.tracked.line.set(owner, Waiter { score, ..waiter });
+    }
+
+    fn push(&mut self, owner: &[u8], waiter: Waiter) {
+        self.tracked.line.push(Owner::from(owner), waiter);
+        let owner = self.named.get(owner);
+        write::set_score(&mut self.scores, owner, waiter.score);
+        write::push(&mut self.queue, owner);
+    }
+
+    fn remove(&mut self, owner: &[u8]) {
+        if let Some(index) = self.forget_place(owner) {
+            let owner = self.named.get(owner);
+            write::remove_at(&mut self.queue, index, owner);
+            write::remove_member(&mut self.scores, owner);
+        }
+    }
+
+    fn withdraw(&mut self, owner: &[u8]) {
+        if let Some(index) = self.forget_place(owner) {
+            let owner = self.named.get(owner);
+            write::remove_member(&mut self.scores, owner);
+            write::withdraw_at(&mut self.queue, index, owner);
+        }
+    }
+
+    /// Each by itself costs replicas a walk of the queue, so from some number on the list is
+    /// written anew, which costs everyone one walk in all. A row at the head costs none.
+    fn remove_all(&mut self, owners: &[Owner]) {
+        self.is_head_known = false;
+        let waiting = self.tracked.line.len();
+        if owners.len() >= 16 && self.are_first(owners) {
+            self.remove_first(owners);
+            return;
+        }
+        if owners.len() < 16 || owners.len() * 8 < waiting {
+            for owner in owners {
+                self.remove(owner);
+            }
+            return;
+        }
+        let mut members = Vec::with_capacity(owners.len());
+        for owner in owners {
+            if self.tracked.line.remove(owner).is_some() {
+                members.push(string(owner));
+            }
+        }
+        let rest: Vec<Str> = self
+            .tracked
+            .line
+            .iter()
+            .map(|(owner, _)| string(owner))
+            .collect();
+        write::rewrite_list(&mut self.queue, &rest);
+        write::remove_members(&mut self.scores, &members);
+    }
+
+    fn set_score(&mut self, owner: &[u8], at: Millis) {
+        let Some(waiter) = self.tracked.line.get(owner) else {
+            return;
+        };
+        self.tracked.line.set(
+            owner,
+            Waiter {
+                score: at,
+                ..waiter
+            },
+        );
+        write::set_score(&mut self.scores, self.named.get(owner), at);
+    }
+
+    fn lessen_scores(&mut self, lessening: &dyn Fn(usize) -> Millis) {
+        let waiters: Vec<(Owner, Waiter)> = self
+            .tracked
+            .line
+            .iter()
+            .map(|(owner, waiter)| (Owner::clone(owner), waiter))
+            .collect();
+        let mut lessened = Vec::with_capacity(waiters.len());
+        for (index, (owner, waiter)) in waiters.into_iter().enumerate() {
+            let less = lessening(index);
+            if less > 0 {
+                let name = string(&owner);
+                let score = self.scores.score(&name).unwrap_or(0.0) - write::score(less);
+                let waiter = Waiter {
+                    score: instant(score),
+                    ..waiter
+                };
+                self.tracked.line.set(&owner, waiter);
+                lessened.push((name, score));
+            }
+        }
+        write::set_scores(&mut self.scores, &lessened, c"zincr");
+    }
+
+    fn turn(&mut self) -> Option<Turn> {
+        self.tracked.turn.clone()
+    }
+
+    fn set_turn(&mut self, turn: Option<Turn>) {
+        self.tracked.turn = turn;
+    }
+
+    fn session(&mut self) -> &mut Option<Session> {
+        &mut self.tracked.session
+    }
+
+    /// Published at once, so that the module's events come between the right key events.
+    fn emit(&mut self, event: Event) {
+        if let Some(name) = own_event(&event) {
+            self.ctx.notify(NotifyEvent::MODULE, name, &self.names.lock);
+        }
+        self.events.push(event);
+    }
+}

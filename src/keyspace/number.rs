@@ -1,0 +1,101 @@
+//! Numbers as the keys have them.
+
+use crate::lock::Millis;
+
+/// A number with this many digits always fits 64 bits.
+const NEVER_TOO_MANY: usize = 18;
+
+/// A whole number as the server would read it in a command.
+#[must_use]
+pub fn number(bytes: &[u8]) -> Option<i64> {
+    let digits = bytes.strip_prefix(b"-").unwrap_or(bytes);
+    // Rust also takes "+1", "-0" and "007", which the server does not.
+    let plain = match digits {
+        [b'0'] => bytes.len() == 1,
+        [first, ..] => matches!(first, b'1'..=b'9'),
+        [] => false,
+    };
+    if !plain {
+        return None;
+    }
+    let negative = digits.len() < bytes.len();
+    if digits.len() <= NEVER_TOO_MANY {
+        let (mut number, mut are_digits) = (0_i64, true);
+        for byte in digits {
+            let digit = byte.wrapping_sub(b'0');
+            are_digits &= digit <= 9;
+            // What wraps is not made of digits alone.
+            number = number.wrapping_mul(10).wrapping_add(i64::from(digit));
+        }
+        let signed = if negative {
+            number.wrapping_neg()
+        } else {
+            number
+        };
+        return are_digits.then_some(signed);
+    }
+    digits.iter().try_fold(0_i64, |number, byte| {
+        let digit = i64::from(byte.wrapping_sub(b'0'));
+        if digit > 9 {
+            return None;
+        }
+        let number = number.checked_mul(10)?;
+        if negative {
+            number.checked_sub(digit)
+        } else {
+            number.checked_add(digit)
+        }
+    })
+}
+
+/// A score as an instant. Foreign scores can be fractions, negative, huge.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+#[must_use]
+pub fn instant(score: f64) -> Millis {
+    // `as` takes what is out of range to the nearest end, and no number to 0.
+    score as Millis
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_read_as_the_server_reads_them() {
+        assert_eq!(number(b"42"), Some(42));
+        assert_eq!(number(b"-7"), Some(-7));
+        assert_eq!(number(b"0"), Some(0));
+        assert_eq!(number(b"999999999999999999"), Some(999_999_999_999_999_999));
+        assert_eq!(
+            number(b"-999999999999999999"),
+            Some(-999_999_999_999_999_999)
+        );
+        assert_eq!(number(b"9223372036854775807"), Some(i64::MAX));
+        assert_eq!(number(b"-9223372036854775808"), Some(i64::MIN));
+        for text in [
+            &b""[..],
+            b"+1",
+            b"007",
+            b"-0",
+            b"-",
+            b" 1",
+            b"1.0",
+            b"1e3",
+            b"0x10",
+            b"12345678901234567x",
+            b"9\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff",
+            b"9223372036854775808",
+            b"\xff",
+        ] {
+            assert_eq!(number(text), None, "{}", text.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn any_score_is_an_instant() {
+        assert_eq!(instant(1_700_000_000_000.75), 1_700_000_000_000);
+        assert_eq!(instant(-5.0), 0);
+        assert_eq!(instant(f64::INFINITY), u64::MAX);
+        assert_eq!(instant(f64::NAN), 0);
+    }
+}

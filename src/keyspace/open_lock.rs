@@ -1,0 +1,323 @@
+//! Opening a lock's keys for one step, and noticing what others did to them since the last.
+
+use crate::lock::{Event, Millis, Now, Owner, Refusal, Rules, State};
+use crate::server::{Access, Ctx, Key, Kind, Str, string};
+
+use super::number::number;
+use super::tracked::{Line, QueueView, Taken, Tracked, Unusable};
+use super::{Names, repair, write};
+
+/// A lock's keys, open for one step. Each has one handle, and all that the step does goes through
+/// these.
+#[derive(Debug)]
+pub struct OpenLock<'c> {
+    pub(super) ctx: &'c Ctx,
+    /// The names of the lock's keys.
+    pub names: &'c Names,
+    /// What is known beyond the keys.
+    pub tracked: &'c mut Tracked,
+    pub(super) greatest: &'c mut i64,
+    pub(super) events: &'c mut Vec<Event>,
+    pub(super) rules: &'c Rules,
+    pub(super) now: Now,
+    /// Whether the queue is hidden.
+    pub(super) frozen: bool,
+    pub(super) lock: Key<'c>,
+    pub(super) queue: Key<'c>,
+    pub(super) scores: Key<'c>,
+    /// The shared holders, where there may be some.
+    pub(super) shared: Option<Key<'c>>,
+    /// The token in the lock's hash, once it was read; 0 if there is none.
+    pub(super) token: Option<i64>,
+    pub(super) lease_end: LeaseEnd,
+    /// The list begins with the head that is tracked.
+    pub(super) is_head_known: bool,
+    /// An owner that was asked about has a hold count.
+    pub(super) is_counted: bool,
+    /// The owners of this step, as strings of the server.
+    pub(super) named: Named,
+}
+
+/// When a lock frees itself.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum LeaseEnd {
+    /// It was not read yet.
+    Unread,
+    /// Then, or never.
+    Is(Option<Millis>),
+}
+
+/// The owners that were last named to the server: most steps are about one or two.
+#[derive(Debug, Default)]
+pub(super) struct Named([Option<Str>; 2]);
+
+impl Named {
+    /// An owner as a string of the server.
+    pub fn get(&mut self, owner: &[u8]) -> &Str {
+        let is_it = |name: &Option<Str>| {
+            let name = name.as_ref();
+            name.is_some_and(|name| name.as_slice() == owner)
+        };
+        let [last, before] = &mut self.0;
+        if !is_it(last) {
+            std::mem::swap(last, before);
+            if !is_it(last) {
+                *last = None;
+            }
+        }
+        last.get_or_insert_with(|| string(owner))
+    }
+}
+
+thread_local! {
+    /// The field of a lock's hash that holds its token: no owner is named like that.
+    pub(super) static TOKEN: Str = string(b"");
+}
+
+/// Microseconds in which no server restarts.
+const AS_GOOD_AS_NOW: u64 = 1000;
+
+/// A hold count, from 1.
+pub(super) fn hold_count(text: &[u8]) -> Option<i64> {
+    number(text).filter(|count| *count >= 1)
+}
+
+/// The greatest token that keys may tell for all locks: that of a server that went on ahead of its clock,
+/// which was itself ahead.
+#[must_use]
+pub fn farthest_token(rules: &Rules, now: Now) -> i64 {
+    let skew = rules.clock_skew.saturating_mul(2 * 1000);
+    i64::try_from(now.micros.saturating_add(skew)).unwrap_or(0)
+}
+
+/// The token in the lock's hash.
+pub(super) fn token_of(lock: &Key<'_>) -> Option<i64> {
+    let token = TOKEN.with(|field| lock.hash_get(field))?;
+    number(token.as_slice()).filter(|token| *token > 0)
+}
+
+impl<'c> OpenLock<'c> {
+    /// Opens the keys. What others did to the queue since is mended first.
+    ///
+    /// # Errors
+    /// [`Unusable`] if the lock, queue or deadline key holds something else; nothing has been
+    /// written then.
+    pub fn open(
+        ctx: &'c Ctx,
+        names: &'c Names,
+        taken: &'c mut Taken,
+        rules: &'c Rules,
+        now: Now,
+        state: QueueView,
+    ) -> Result<Self, Unusable> {
+        let Taken {
+            tracked,
+            greatest,
+            events,
+            may_be_shared,
+        } = taken;
+        let touched = matches!(state, QueueView::Touched | QueueView::TouchedByScript);
+        let frozen = state == QueueView::Hidden;
+        let lock = ctx.open(&names.lock, Access::Write);
+        // Most often there are no waiters: looking for a key that does not exist is cheaper by a read.
+        let access = if frozen || (tracked.line.is_empty() && !touched) {
+            Access::Read
+        } else {
+            Access::Write
+        };
+        let queue = ctx.open(&names.queue, access);
+        let scores = ctx.open(&names.deadlines, access);
+        if !(lock.fits(Kind::Hash) && queue.fits(Kind::List) && scores.fits(Kind::SortedSet)) {
+            let expiries = [&lock, &queue, &scores].map(Key::expires_at);
+            return Err(Unusable {
+                expires: expiries.into_iter().flatten().min(),
+            });
+        }
+        let may_be_shared = touched || *may_be_shared || tracked.shared.is_some();
+        let mut opened = Self {
+            ctx,
+            names,
+            tracked,
+            greatest,
+            events,
+            rules,
+            now,
+            frozen,
+            lock,
+            queue,
+            scores,
+            shared: None,
+            token: None,
+            lease_end: LeaseEnd::Unread,
+            is_head_known: false,
+            is_counted: false,
+            named: Named::default(),
+        };
+        if may_be_shared && !frozen {
+            opened.open_shared()?;
+        }
+        if touched || opened.tracked.line.is_empty() || may_be_shared {
+            opened.delete_if_nobodys();
+        }
+        opened.mend_shared_if_touched();
+        if touched {
+            opened.persist_queue();
+        }
+        if !frozen && (touched || !opened.queue_is_as_tracked()) {
+            repair::repair(&mut opened, state == QueueView::TouchedByScript);
+        }
+        Ok(opened)
+    }
+
+    /// Refuses what cannot be decided without the queue, where it is hidden.
+    ///
+    /// # Errors
+    /// [`Refusal::Moving`].
+    pub fn require_queue(&self) -> Result<(), Refusal> {
+        if self.frozen {
+            Err(Refusal::Moving)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Refuses what cannot be decided without knowing all holders, where some may be hidden.
+    ///
+    /// # Errors
+    /// [`Refusal::Moving`].
+    pub fn require_holders(&self) -> Result<(), Refusal> {
+        let may_have_several = || self.tracked.shared.is_some() || self.lock.len() > 2;
+        if self.frozen && may_have_several() {
+            Err(Refusal::Moving)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// What is tracked of the queue, as far as the rules may see it.
+    pub(super) fn line(&self) -> Option<&Line> {
+        (!self.frozen).then_some(&self.tracked.line)
+    }
+
+    /// Whether the queue and the deadlines look as this server left them, in length and, where the
+    /// lock is free, at the head. Key events tell of what others do; this is for what comes
+    /// without one.
+    fn queue_is_as_tracked(&mut self) -> bool {
+        let length = self.tracked.line.len();
+        let is_as_long = self.queue.len() == length && self.scores.len() == length;
+        is_as_long && (self.is_held() || self.head_is_as_tracked())
+    }
+
+    /// Whether the list begins with the head that is tracked. To be asked before the head is served: nobody
+    /// who is not there ever is.
+    pub(super) fn head_is_as_tracked(&mut self) -> bool {
+        let Some(head) = self.tracked.line.nth(0) else {
+            return true;
+        };
+        if !self.is_head_known {
+            let found = self.queue.list_get(0);
+            self.is_head_known = found.is_some_and(|found| found.as_slice() == &**head);
+        }
+        self.is_head_known
+    }
+
+    /// Somebody took the owner out of the lock's hash, and left the token.
+    fn delete_if_nobodys(&mut self) {
+        if self.lock.len() == 1 && self.token().is_some() {
+            self.delete_lock();
+        }
+    }
+
+    pub(super) fn delete_lock(&mut self) {
+        write::delete(&mut self.lock);
+        self.token = Some(0);
+        self.lease_end = LeaseEnd::Is(None);
+    }
+
+    /// Queue and deadlines last as long as anyone waits: an expiry that somebody has put on them
+    /// (Redisson's `expire()` does) would throw the waiters away.
+    fn persist_queue(&mut self) {
+        for key in [&mut self.queue, &mut self.scores] {
+            if key.expires_at().is_some() {
+                write::persist(key);
+            }
+        }
+    }
+
+    /// The list's index of a waiter. The head of the list was compared when the keys were
+    /// opened; if somebody has changed its middle, that shows here, and is mended.
+    fn index_in_list(&mut self, owner: &[u8]) -> Option<usize> {
+        let index = self.tracked.line.position(owner)?;
+        if index == 0 && self.is_head_known {
+            return Some(index);
+        }
+        let found = self.queue.list_get(index);
+        if found.is_some_and(|found| found.as_slice() == owner) {
+            return Some(index);
+        }
+        repair::repair(self, false);
+        self.tracked.line.position(owner)
+    }
+
+    /// Takes an owner out of what is tracked of the queue. Returns its index in the list, where it still is.
+    pub(super) fn forget_place(&mut self, owner: &[u8]) -> Option<usize> {
+        if self.frozen {
+            return None;
+        }
+        let index = self.index_in_list(owner)?;
+        self.is_head_known &= index > 0;
+        self.tracked.line.remove(owner);
+        Some(index)
+    }
+
+    /// Whether these are the first in the queue, in this order, for the list as well.
+    pub(super) fn are_first(&mut self, owners: &[Owner]) -> bool {
+        owners.iter().enumerate().all(|(index, owner)| {
+            let listed = self.queue.list_get(index);
+            self.tracked.line.nth(index) == Some(owner)
+                && listed.is_some_and(|listed| listed.as_slice() == &**owner)
+        })
+    }
+
+    pub(super) fn remove_first(&mut self, owners: &[Owner]) {
+        let mut members = Vec::with_capacity(owners.len());
+        for owner in owners {
+            self.tracked.line.remove(owner);
+            members.push(string(owner));
+        }
+        write::remove_first(&mut self.queue, owners.len());
+        write::remove_members(&mut self.scores, &members);
+    }
+
+    /// Takes over what the caller calls an owner, so that no string is made of it.
+    pub fn learn_name(&mut self, owner: Option<Str>) {
+        let [last, _] = &mut self.named.0;
+        *last = owner;
+    }
+
+    /// The holder has been given this token.
+    pub(super) fn given(&mut self, token: i64) {
+        self.token = Some(token);
+        self.learn(token);
+        self.keep_if_ahead(token);
+    }
+
+    /// All tokens from now on are greater than this one, which the holder has. What somebody has put far
+    /// ahead for one lock does not count for other locks.
+    pub(super) fn learn(&mut self, token: i64) {
+        let next = (*self.greatest).saturating_add(1);
+        if token <= next.max(farthest_token(self.rules, self.now)) {
+            *self.greatest = (*self.greatest).max(token);
+        }
+    }
+
+    /// Keeps a token for as long as it is ahead of the clock: should the server restart, its clock would
+    /// not do.
+    pub(super) fn keep_if_ahead(&self, token: i64) {
+        let micros = token.max(0).cast_unsigned();
+        if micros > self.now.micros.saturating_add(AS_GOOD_AS_NOW) {
+            let mut key = self.ctx.open(&self.names.token, Access::Write);
+            write::set_number(&mut key, token, micros / 1000 + 1);
+        }
+    }
+}

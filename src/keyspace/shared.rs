@@ -1,0 +1,264 @@
+//! The holders of a SHARED lock, in the keys and as they are tracked.
+//!
+//! Each holder has a field in the lock's hash, with its hold count, and one in the shared-holders key: the end
+//! of its lease in milliseconds, its limit (0 for none) and its fencing token, with a blank between them. The lock's
+//! hash decides who is a holder; the other key says what the hash cannot.
+//!
+//! Both have as many fields as there are holders, and the lock expires when the last lease ends. Where that is so
+//! they are taken to be as this server left them; where it is not, somebody else has changed them, and they
+//! are made to agree again.
+
+use std::collections::HashMap;
+
+use crate::lock::{Limit, Millis, Owner, SharedHolder, SharedHolders, State};
+use crate::server::{Access, Key, Kind, string};
+
+use super::number::number;
+use super::open_lock::{OpenLock, hold_count};
+use super::tracked::Unusable;
+use super::{names, write};
+
+/// What the shared-holders key says of a holder.
+pub(super) fn entry(holder: &SharedHolder) -> String {
+    format!(
+        "{} {} {}",
+        holder.lease_end,
+        holder.limit.shown(),
+        holder.token
+    )
+}
+
+/// Reads an entry; nothing if it is none.
+pub(super) fn read_entry(text: &[u8]) -> Option<SharedHolder> {
+    let mut words = text.split(|byte| *byte == b' ').map(number);
+    let mut next = || {
+        words
+            .next()
+            .flatten()
+            .and_then(|word| u64::try_from(word).ok())
+    };
+    let (lease_end, limit, token) = (next()?, next()?, next()?);
+    let limit = Limit::read(u32::try_from(limit).ok()?);
+    let token = i64::try_from(token).ok()?;
+    let is_all = words.next().is_none();
+    is_all.then(|| SharedHolder::new(limit, lease_end, token, None))
+}
+
+/// The holders that a lock's hash names.
+fn named_holders(lock: &Key<'_>) -> Vec<Owner> {
+    let fields = lock.hash_fields().into_iter();
+    let holders = fields.filter(|(name, count)| !name.is_empty() && hold_count(count).is_some());
+    holders.map(|(name, _)| Owner::from(name)).collect()
+}
+
+/// Somebody has given the lock another expiry: no lease is longer than that, and the last one as long.
+fn fit_leases(holders: &mut SharedHolders, expiry: Option<Millis>) {
+    let (Some(expiry), Some(last)) = (expiry, holders.last_end()) else {
+        return;
+    };
+    if expiry > last
+        && let Some(owner) = holders.last()
+    {
+        holders.set_lease_end(&owner, expiry);
+    }
+    while let Some(owner) = holders.last().filter(|_| holders.last_end() > Some(expiry)) {
+        holders.set_lease_end(&owner, expiry);
+    }
+}
+
+impl OpenLock<'_> {
+    /// Opens the key of the shared holders.
+    ///
+    /// # Errors
+    /// [`Unusable`] if the key holds something else.
+    pub(super) fn open_shared(&mut self) -> Result<(), Unusable> {
+        let key = self.ctx.open(self.names.shared(), Access::Write);
+        if !key.fits(Kind::Hash) {
+            return Err(Unusable {
+                expires: key.expires_at(),
+            });
+        }
+        self.shared = Some(key);
+        Ok(())
+    }
+
+    /// A holder may be added that holds the lock together with others: opens the key, if it is not yet.
+    ///
+    /// # Errors
+    /// [`Unusable`] if the key holds something else.
+    pub fn expect_shared(&mut self) -> Result<(), Unusable> {
+        if self.shared.is_none() && !self.frozen {
+            self.open_shared()?;
+            self.mend_shared_if_touched();
+        }
+        Ok(())
+    }
+
+    /// If the lock's holders are not as this server left them, what the keys say and what is tracked are made to
+    /// agree.
+    pub(super) fn mend_shared_if_touched(&mut self) {
+        let is_written = self.shared.as_ref().is_some_and(|key| !key.is_empty());
+        let may_be = is_written || self.tracked.shared.is_some() && !self.frozen;
+        if may_be && !self.shared_is_as_tracked() {
+            self.mend_shared();
+        }
+    }
+
+    fn shared_is_as_tracked(&mut self) -> bool {
+        let expiry = self.lease_end();
+        let written = self.shared.as_ref().map_or(0, Key::len);
+        let Some(shared) = &self.tracked.shared else {
+            return written == 0;
+        };
+        let named = self.lock.len().saturating_sub(1);
+        written == shared.len() && named == shared.len() && expiry == shared.last_end()
+    }
+
+    /// Makes the lock's hash, the other key and what is tracked agree.
+    fn mend_shared(&mut self) {
+        if self.lock.is_empty() {
+            // The rules end the holders that are tracked. If none are, the key may be the twin's.
+            if self.tracked.shared.is_none() && !self.twin_is_held() {
+                self.forget_shared();
+            }
+            return;
+        }
+        let holders = named_holders(&self.lock);
+        let written = self.written_holders();
+        if self.tracked.shared.is_none() && written.is_empty() {
+            return;
+        }
+        let expiry = self.lease_end();
+        let mut mended = SharedHolders::default();
+        let mut tracked = self.tracked.shared.take().unwrap_or_default();
+        for owner in holders {
+            let known = tracked
+                .remove(&owner)
+                .or_else(|| written.get(&owner).cloned());
+            // Somebody wrote it there: it is taken for an exclusive holder, until the key expires.
+            let holder = known.unwrap_or_else(|| {
+                SharedHolder::new(
+                    Limit::EXCLUSIVE,
+                    expiry.unwrap_or(self.now.millis()),
+                    0,
+                    None,
+                )
+            });
+            mended.insert(owner, holder);
+        }
+        for (owner, lost) in tracked.take_all() {
+            // Not a holder any more: the rules find its lease over, and end its session.
+            let mut lost = lost;
+            lost.lease_end = 0;
+            mended.insert(owner, lost);
+        }
+        fit_leases(&mut mended, expiry);
+        self.write_mended(&mended, &written);
+        self.tracked.shared = Some(Box::new(mended));
+        self.set_expiry_of_shared();
+    }
+
+    /// What the shared-holders key says.
+    fn written_holders(&self) -> HashMap<Owner, SharedHolder> {
+        let fields = self.shared.as_ref().map(Key::hash_fields);
+        let entries = fields.into_iter().flatten();
+        let read = entries.filter_map(|(name, text)| Some((Owner::from(name), read_entry(&text)?)));
+        read.collect()
+    }
+
+    fn write_mended(&mut self, holders: &SharedHolders, written: &HashMap<Owner, SharedHolder>) {
+        for (owner, holder) in holders.iter() {
+            let is_written = written.get(owner).is_some_and(|before| {
+                (before.lease_end, before.limit, before.token)
+                    == (holder.lease_end, holder.limit, holder.token)
+            });
+            if !is_written {
+                self.write_shared(owner, holder);
+            }
+        }
+        let strangers = written.keys().filter(|owner| holders.get(owner).is_none());
+        if let Some(key) = &mut self.shared {
+            for owner in strangers {
+                write::remove_field(key, &string(owner));
+            }
+        }
+    }
+
+    /// The lock's key lasts as long as the last lease.
+    fn set_expiry_of_shared(&mut self) {
+        let last = self
+            .tracked
+            .shared
+            .as_ref()
+            .and_then(|shared| shared.last_end());
+        if let Some(last) = last
+            && self.lease_end() != Some(last)
+        {
+            self.set_lease_end(last);
+        }
+    }
+
+    /// Writes one holder into the shared-holders key.
+    pub(super) fn write_shared(&mut self, owner: &[u8], holder: &SharedHolder) {
+        let (ctx, names) = (self.ctx, self.names);
+        let key = self
+            .shared
+            .get_or_insert_with(|| ctx.open(names.shared(), Access::Write));
+        write::set_text(key, self.named.get(owner), &entry(holder));
+    }
+
+    /// The shared-holders key outlives the lock's, so that a server without the module is not left with it for ever.
+    /// It need not be exact: twice as long spares most writes.
+    pub(super) fn keep_shared_key_until(&mut self, at: Millis) {
+        let Some(key) = &mut self.shared else { return };
+        if key.expires_at().is_none_or(|expires| expires < at) {
+            let left = at.saturating_sub(self.now.millis());
+            write::set_expiry(key, at.saturating_add(left));
+        }
+    }
+
+    /// The lock is free, or has one exclusive holder.
+    pub(super) fn forget_shared(&mut self) {
+        self.tracked.shared = None;
+        if let Some(key) = self.shared.as_mut().filter(|key| !key.is_empty()) {
+            write::delete(key);
+        }
+    }
+
+    /// Whether the lock is held that has this key in common with this one.
+    fn twin_is_held(&self) -> bool {
+        let twin = names::twin(self.names.name());
+        twin.is_some_and(|twin| !self.ctx.open(&string(&twin), Access::Read).is_empty())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_of_a_holder_is_read_again() {
+        for limit in [
+            Limit::NONE,
+            Limit::of(1),
+            Limit::of(7),
+            Limit::of(1_000_000),
+        ] {
+            let holder = SharedHolder::new(limit, 1_795_222_021_229, 1_795_222_021_229_276, None);
+            assert_eq!(read_entry(entry(&holder).as_bytes()), Some(holder));
+        }
+        for text in [
+            "",
+            "1",
+            "1 2",
+            "1 2 3 4",
+            "1  3",
+            "x 0 1",
+            "-1 0 1",
+            "1 -1 1",
+            "1 4294967296 1",
+        ] {
+            assert_eq!(read_entry(text.as_bytes()), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! What this server knows of a lock beyond its keys, and how it is lent to a step.
+
+use std::cell::Cell;
+
+use foldhash::fast::RandomState;
+
+use crate::lock::{Connection, Event, Millis, Session, SharedHolders, Turn};
+
+/// The waiters of a lock in their order.
+pub type Line = crate::lock::line::Line<RandomState>;
+
+/// What this server knows of a lock beyond its keys: who is blocked here, everyone's position,
+/// whose turn it is. Lost in a restart, and made again from the keys.
+#[derive(Debug, Default)]
+pub struct Tracked {
+    /// The queue's order.
+    pub line: Line,
+    /// The running turn.
+    pub turn: Option<Turn>,
+    /// The connections that the only holder's lock is bound to.
+    pub session: Option<Session>,
+    /// Those that hold the lock together.
+    pub shared: Option<Box<SharedHolders>>,
+    /// Some of the waiters that were found may be fairlock's own, from before a restart or a failover.
+    pub may_be_ours: bool,
+    /// The last step was cut short by a panic: the queue is mended before the next.
+    pub cut_short: bool,
+}
+
+impl Tracked {
+    /// Whether there is nothing that the keys do not say.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.line.is_empty() && self.session.is_none() && self.shared.is_none()
+    }
+
+    /// The sessions of all holders.
+    pub fn sessions(&self) -> impl Iterator<Item = &Session> {
+        let shared = self.shared.iter().flat_map(|shared| shared.iter());
+        let sessions = shared.filter_map(|(_, holder)| holder.session());
+        self.session.iter().chain(sessions)
+    }
+
+    /// The connections that a hold of the lock is bound to.
+    pub fn connections(&self) -> impl Iterator<Item = Connection> {
+        let sessions = self.sessions();
+        sessions.flat_map(|session| session.holders.iter().map(|(connection, _)| *connection))
+    }
+}
+
+thread_local! {
+    /// Room for the events of the next step.
+    static SPARE: Cell<Vec<Event>> = const { Cell::new(Vec::new()) };
+}
+
+/// What is to be made of a lock's queue and deadlines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueueView {
+    /// As this server left them, most likely.
+    AsLeft,
+    /// Somebody else did something to them: they are mended.
+    Touched,
+    /// As before, and it may have been a script of Redisson's, run as Lua although scripts are
+    /// intercepted: if it dropped waiters of Redisson's that live, they are put back.
+    TouchedByScript,
+    /// Some keys may be at another node of the cluster. To the rules there are no waiters, and what is
+    /// tracked of the queue stays as it is; holder and token are those that are here.
+    Hidden,
+}
+
+/// A lock of which some key holds something else.
+#[derive(Debug)]
+pub struct Unusable {
+    /// When the first of its keys expires.
+    pub expires: Option<Millis>,
+}
+
+/// What a step changes beyond the keys. It is only lent to [`OpenLock`], so that it is there after the
+/// step, however that ends.
+#[derive(Debug)]
+pub struct Taken {
+    /// What is tracked beyond the keys.
+    pub tracked: Tracked,
+    /// The greatest token that was given since the server started.
+    pub greatest: i64,
+    /// What has happened so far.
+    pub events: Vec<Event>,
+    /// There may be shared holders that are not tracked yet.
+    pub may_be_shared: bool,
+}
+
+impl Taken {
+    /// As a step begins.
+    #[must_use]
+    pub fn new(tracked: Tracked, greatest: i64) -> Self {
+        Self {
+            tracked,
+            greatest,
+            events: SPARE.take(),
+            may_be_shared: false,
+        }
+    }
+
+    /// Gives the room for events back, empty, for the next step.
+    pub fn give_back(events: Vec<Event>) {
+        // Not that of a step that dropped a hundred thousand waiters.
+        if events.capacity() <= 1024 {
+            SPARE.set(events);
+        }
+    }
+}

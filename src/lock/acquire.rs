@@ -1,0 +1,284 @@
+//! Asking for the lock: having it at once, or joining its queue.
+
+use super::clock::Millis;
+use super::event::Event;
+use super::state::{Connection, Holds, Limit, Presence, Refusal, State, Ticket, Waiter};
+use super::step::Step;
+use super::turn::Terms;
+
+/// One request for the lock.
+#[derive(Clone, Copy, Debug)]
+pub struct Ask<'a> {
+    /// The owner that asks.
+    pub owner: &'a [u8],
+    /// Time until the lock frees itself, from the moment it is acquired.
+    pub lease: Millis,
+    /// A holder that asks again keeps its lease if more than that is left of it.
+    pub keeps_longer_lease: bool,
+    /// How long a polling waiter may stay silent.
+    pub patience: Millis,
+    /// A holder that asks again keeps its hold count.
+    pub once: bool,
+    /// The connection that the lock shall be bound to.
+    pub session: Option<Connection>,
+    /// How many holders it tolerates.
+    pub limit: Limit,
+}
+
+/// How a request waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitMode {
+    /// Its connection is blocked until it is served.
+    Blocked(Ticket),
+    /// It asks again.
+    Polling,
+}
+
+/// A lock obtained at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Acquired {
+    /// The fencing token.
+    pub token: i64,
+    /// The owner held the lock before.
+    pub reentrant: bool,
+}
+
+/// A place in the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// 1 is the head.
+    pub position: usize,
+    /// Milliseconds after which asking again is worthwhile if no wake-up comes; at least 1.
+    pub retry_after: Millis,
+}
+
+impl<S: State> Step<'_, S> {
+    /// Takes the lock if it can be had now: its holders tolerate the owner, and no living waiter is ahead; or
+    /// `ask.owner` holds it already. `Ok(None)` if not; the queue then is as it was but for the dead.
+    ///
+    /// # Errors
+    /// [`Refusal::NotALock`], [`Refusal::HoldsOverflow`], [`Refusal::OtherLimit`].
+    pub fn acquire(&mut self, ask: &Ask<'_>) -> Result<Option<Acquired>, Refusal> {
+        self.drop_ended(Some(ask.owner));
+        match self.state.holds(ask.owner) {
+            Holds::Unreadable => Err(Refusal::NotALock),
+            Holds::Count(count) => {
+                self.require_lock()?;
+                self.hold_again(ask, count).map(Some)
+            }
+            Holds::None if self.fits(ask.limit) => match self.take_in_turn(ask) {
+                None => self.refuse(ask),
+                acquired => Ok(acquired),
+            },
+            Holds::None => {
+                // Where somebody waits it was a lock when the first waiter came.
+                if self.state.waiting() == 0 {
+                    self.require_lock()?;
+                }
+                self.refuse(ask)
+            }
+        }
+    }
+
+    /// The owner cannot have the lock in this way now. It may be the head of the queue, and asked to share the lock
+    /// with more holders then: others are tolerated that do not tolerate what it asks for now.
+    fn refuse(&mut self, ask: &Ask<'_>) -> Result<Option<Acquired>, Refusal> {
+        if self.state.shared().is_none() {
+            return Ok(None);
+        }
+        self.settle(None);
+        match self.state.holds(ask.owner) {
+            Holds::Count(count) => self.hold_again(ask, count).map(Some),
+            Holds::None | Holds::Unreadable => Ok(None),
+        }
+    }
+
+    /// Takes a lock that can be had, unless a living waiter is ahead.
+    fn take_in_turn(&mut self, ask: &Ask<'_>) -> Option<Acquired> {
+        self.settle(Some(ask.owner));
+        let head = self.state.nth(0);
+        let ahead = head.is_some_and(|head| head.as_ref() != ask.owner);
+        if ahead || !self.fits(ask.limit) {
+            return None;
+        }
+        let token = self.grant(
+            ask.owner,
+            Terms {
+                lease: ask.lease,
+                session: ask.session,
+                limit: ask.limit,
+            },
+        );
+        self.leave_for_lock(ask.owner, ask.patience, ask.limit);
+        if !ask.limit.is_exclusive() {
+            // Those behind may be tolerated as well.
+            self.settle(None);
+        }
+        Some(Acquired {
+            token,
+            reentrant: false,
+        })
+    }
+
+    /// An owner that takes the lock leaves the queue, if it was in it.
+    pub(super) fn leave_for_lock(&mut self, owner: &[u8], patience: Millis, limit: Limit) {
+        let waiter = self.state.waiter(owner);
+        if let Some(waiter) = waiter {
+            self.replace_blocked(waiter);
+            self.state.remove(owner);
+            self.lessen_behind(0, patience);
+        }
+        self.refresh_head_score();
+        self.state.emit(Event::Acquired {
+            waited: waiter.map(|waiter| self.now.steady.saturating_sub(waiter.since)),
+            shared: !limit.is_exclusive(),
+        });
+    }
+
+    fn hold_again(&mut self, ask: &Ask<'_>, count: i64) -> Result<Acquired, Refusal> {
+        // An exclusive holder has all that it could ask for. What others tolerate no holder can change.
+        if self
+            .limit_of(ask.owner)
+            .is_some_and(|limit| limit != ask.limit)
+        {
+            return Err(Refusal::OtherLimit);
+        }
+        if !ask.once {
+            let more = count.checked_add(1).ok_or(Refusal::HoldsOverflow)?;
+            self.state.set_holds(ask.owner, more);
+        }
+        // A holder that came by a script has none.
+        let token = self.token_of(ask.owner).unwrap_or_else(|| {
+            let token = self.next_token();
+            self.state.set_token(token);
+            token
+        });
+        if let Some(connection) = ask.session {
+            self.bind(ask.owner, connection, ask.lease, ask.once);
+        }
+        if !ask.keeps_longer_lease || !self.lasts_longer(ask) {
+            self.extend(ask.owner, ask.lease);
+        }
+        self.state.emit(Event::HeldAgain {
+            token,
+            once: ask.once,
+        });
+        Ok(Acquired {
+            token,
+            reentrant: true,
+        })
+    }
+
+    /// Whether more is left of a holder's lease than it asks for. So it is where it has none.
+    fn lasts_longer(&mut self, ask: &Ask<'_>) -> bool {
+        let end = match self.state.shared() {
+            Some(shared) => shared.get(ask.owner).map(|holder| holder.lease_end),
+            None => self.state.lease_end(),
+        };
+        end.is_none_or(|end| end > self.now.after(ask.lease))
+    }
+
+    /// Sets a holder's lease anew. Returns the lease now set: a connection that relies on the hold keeps it from
+    /// being too short to be renewed in time.
+    pub(super) fn extend(&mut self, owner: &[u8], lease: Millis) -> Millis {
+        let lease = lease.max(self.least_lease(owner));
+        let end = self.now.after(lease);
+        if self.state.shared().is_some() {
+            self.state.set_lease_of(owner, end);
+            self.refresh_expiry();
+        } else {
+            self.state.set_lease_end(end);
+        }
+        lease
+    }
+
+    /// Whether `owner` may wait: to be asked before [`Self::join`], and before its client is blocked.
+    ///
+    /// # Errors
+    /// [`Refusal::QueueFull`].
+    pub fn require_room(&mut self, owner: &[u8]) -> Result<(), Refusal> {
+        let has_room =
+            self.state.waiting() < self.rules.max_waiters || self.state.waiter(owner).is_some();
+        has_room.then_some(()).ok_or(Refusal::QueueFull)
+    }
+
+    /// Puts `ask.owner` in the queue, or lets it keep its place; to be called when [`Self::acquire`] gave
+    /// `Ok(None)`. A place held by another blocked request of the same owner is taken over.
+    pub fn join(&mut self, ask: &Ask<'_>, mode: WaitMode) -> Place {
+        let presence = match mode {
+            WaitMode::Blocked(ticket) => Presence::Blocked(ticket),
+            WaitMode::Polling => Presence::Polling,
+        };
+        let queued = self.state.waiter(ask.owner);
+        let queued = queued.and_then(|waiter| Some((self.state.position(ask.owner)?, waiter)));
+        let mut waiter = Waiter {
+            presence,
+            lease: ask.lease,
+            patience: ask.patience,
+            session: ask.session,
+            limit: ask.limit,
+            deadline: self.now.listening_after(ask.patience),
+            score: 0,
+            since: queued.map_or(self.now.steady, |(_, waiter)| waiter.since),
+        };
+        let index = if let Some((index, before)) = queued {
+            self.replace_blocked(before);
+            self.state.set_waiter(ask.owner, waiter);
+            self.refresh_score(ask.owner, index);
+            index
+        } else {
+            let index = self.state.waiting();
+            waiter.score = self.score_of_newcomer(ask.patience);
+            self.state.push(ask.owner, waiter);
+            self.state.emit(Event::Enqueued);
+            index
+        };
+        // A polling head that now blocks is served by the server itself.
+        self.settle(None);
+        Place {
+            position: index.saturating_add(1),
+            retry_after: self.retry_after(ask.patience),
+        }
+    }
+
+    /// Tells a waiter's blocked request, if it has one, that its place is taken over.
+    fn replace_blocked(&mut self, waiter: Waiter) {
+        if let Presence::Blocked(ticket) = waiter.presence {
+            self.state.emit(Event::TakenOver { ticket });
+        }
+    }
+
+    /// The lock may be free at the lease's end or the turn's end; half the patience bounds it so that
+    /// the answer is itself a sign of life in time.
+    fn retry_after(&mut self, patience: Millis) -> Millis {
+        let now = self.now;
+        let until_free = match self.state.turn() {
+            Some(turn) => Some(now.left_until(turn.until)),
+            None => self
+                .first_lease_end()
+                .map(|end| end.saturating_sub(now.millis())),
+        };
+        until_free.unwrap_or(Millis::MAX).min(patience / 2).max(1)
+    }
+
+    /// A waiter of Redisson's has asked by a script, and sleeps for `sleeps`, or until the lease ends: it
+    /// asks again within its patience after that.
+    pub fn asked(&mut self, owner: &[u8], patience: Millis, sleeps: Millis) {
+        let Some(mut waiter) = self.state.waiter(owner) else {
+            return;
+        };
+        match waiter.presence {
+            Presence::Polling | Presence::Found | Presence::Asked => {
+                let sleeps = sleeps.max(self.lease_left());
+                waiter.presence = Presence::Asked;
+                waiter.patience = patience;
+                // Redisson's locks are exclusive.
+                waiter.limit = Limit::EXCLUSIVE;
+                waiter.deadline = self.now.listening_after(sleeps.saturating_add(patience));
+                self.state.set_waiter(owner, waiter);
+            }
+            // A blocked connection waits for the same owner.
+            Presence::Blocked(_) | Presence::Gone => (),
+        }
+    }
+}

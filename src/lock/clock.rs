@@ -1,0 +1,117 @@
+//! The clocks that the rules go by, and one reading of them.
+
+/// Milliseconds: a duration, or an instant of the server's clock since the Unix epoch.
+pub type Millis = u64;
+
+/// An instant of the steady clock, in milliseconds since some moment of this server run. Wall
+/// clocks step; what is only counted here, and stored in no key, is counted by this one.
+pub type Tick = u64;
+
+/// An instant of the listening clock, in milliseconds: the steady clock less the time in which the server
+/// did not listen to its clients, because it stood still or because writes were paused. Turns and the
+/// deadlines of polling waiters are counted by it, for a waiter can only ask a server that listens.
+pub type Heard = u64;
+
+/// The server's clocks, read once for a whole step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Now {
+    /// The wall clock: microseconds since the Unix epoch. Keys expire by it. It can step.
+    pub micros: u64,
+    /// The steady clock in microseconds.
+    pub steady: u64,
+    /// How far the listening clock is behind the steady clock: for how long the server has not listened.
+    pub deaf: Millis,
+    /// Everything that clients sent before this instant has been read.
+    pub heard: Heard,
+}
+
+impl Now {
+    /// An instant at which both clocks show these milliseconds, as tests like to write it.
+    #[must_use]
+    pub fn from_millis(millis: Millis) -> Self {
+        Self {
+            micros: millis.saturating_mul(1000),
+            steady: millis.saturating_mul(1000),
+            deaf: 0,
+            heard: millis,
+        }
+    }
+
+    /// So many milliseconds later, with the server listening all the time; for tests and tools.
+    #[must_use]
+    pub fn later(self, time: Millis) -> Self {
+        let later = Self {
+            deaf: self.deaf,
+            ..self.after_stall(time)
+        };
+        Self {
+            heard: later.listening(),
+            ..later
+        }
+    }
+
+    /// So many milliseconds later, in which the server stood still.
+    #[must_use]
+    pub fn after_stall(self, time: Millis) -> Self {
+        Self {
+            micros: self.micros.saturating_add(time.saturating_mul(1000)),
+            steady: self.steady.saturating_add(time.saturating_mul(1000)),
+            deaf: self.deaf.saturating_add(time),
+            heard: self.heard,
+        }
+    }
+
+    /// The wall clock in whole milliseconds.
+    #[must_use]
+    pub fn millis(self) -> Millis {
+        self.micros / 1000
+    }
+
+    /// `duration` from now, by the wall clock.
+    #[must_use]
+    pub fn after(self, duration: Millis) -> Millis {
+        self.millis().saturating_add(duration)
+    }
+
+    /// The steady clock in whole milliseconds.
+    #[must_use]
+    pub fn tick(self) -> Tick {
+        self.steady / 1000
+    }
+
+    /// `duration` from now, by the steady clock.
+    #[must_use]
+    pub fn tick_after(self, duration: Millis) -> Tick {
+        self.tick().saturating_add(duration)
+    }
+
+    /// The listening clock.
+    #[must_use]
+    pub fn listening(self) -> Heard {
+        self.tick().saturating_sub(self.deaf)
+    }
+
+    /// `duration` from now, by the listening clock.
+    #[must_use]
+    pub fn listening_after(self, duration: Millis) -> Heard {
+        self.listening().saturating_add(duration)
+    }
+
+    /// What is left until an instant of the listening clock.
+    #[must_use]
+    pub fn left_until(self, instant: Heard) -> Millis {
+        instant.saturating_sub(self.listening())
+    }
+
+    /// Whether an instant of the listening clock is over, and all that was sent before it has been read.
+    #[must_use]
+    pub fn is_over(self, instant: Heard) -> bool {
+        instant <= self.heard
+    }
+
+    /// When an instant of the listening clock is by the steady clock, if the server listens until then.
+    #[must_use]
+    pub fn tick_at(self, instant: Heard) -> Tick {
+        instant.saturating_add(self.deaf)
+    }
+}

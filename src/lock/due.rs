@@ -1,0 +1,97 @@
+//! When a lock has to be looked at again, and whether it has to be at all.
+
+use super::clock::{Heard, Millis, Tick};
+use super::state::{Presence, State, Waiter};
+use super::step::Step;
+
+/// When a lock has to be looked at again if no command touches it before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Due {
+    /// By the wall clock, once this millisecond is over: a lease has ended, or the score of a head that lives
+    /// is over.
+    pub wall: Option<Millis>,
+    /// By the steady clock: a turn ends, those behind a silent head are to be woken, a session is to
+    /// be renewed, or the deadline of a head that lives is over.
+    pub tick: Option<Tick>,
+}
+
+impl<S: State> Step<'_, S> {
+    /// When the lock has to be looked at again. Never if it has no waiters, no session and no shared holders,
+    /// or if it is held without a lease and all waiters were found in the keys.
+    pub fn next_due(&mut self) -> Due {
+        let renew = self.next_renewal();
+        if self.state.waiting() == 0 {
+            let shared = self.state.shared();
+            return Due {
+                wall: shared.and_then(|shared| shared.first_end()),
+                tick: renew,
+            };
+        }
+        let turn = self.state.turn();
+        if turn.is_none() && !self.state.is_held() {
+            // It became free without a command, as when a lease ends, and the head has not been served yet.
+            return Due {
+                wall: None,
+                tick: Some(self.now.tick()),
+            };
+        }
+        let turn_ends = turn.as_ref().map(|turn| turn.until);
+        let wakes_next = turn.and_then(|turn| turn.wakes_next);
+        let (deadline, score) = self.shield_ends();
+        let (lives_until, last_score) = self.unfit_head_ends();
+        let walls = [self.first_lease_end(), score, last_score];
+        Due {
+            wall: walls.into_iter().flatten().min(),
+            tick: [turn_ends, wakes_next, deadline, lives_until]
+                .into_iter()
+                .flatten()
+                .map(|instant| self.now.tick_at(instant))
+                .chain(renew)
+                .min(),
+        }
+    }
+
+    /// When a head that the holders do not tolerate is dead: those behind it may join the holders then.
+    fn unfit_head_ends(&mut self) -> (Option<Heard>, Option<Millis>) {
+        if self.state.shared().is_none() {
+            return (None, None);
+        }
+        let now = self.now;
+        let head = self.state.waiter_at(0).map(|(_, waiter)| waiter);
+        let mortal = |head: &Waiter| head.ticket().is_none() && !self.may_ask_unseen(head);
+        let Some(head) = head.filter(mortal) else {
+            return (None, None);
+        };
+        match head.presence {
+            Presence::Found if head.score > now.millis() => {
+                (None, Some(head.score.saturating_sub(1)))
+            }
+            Presence::Found => (Some(self.rules.grace), None),
+            _ => (Some(head.deadline), None),
+        }
+    }
+
+    /// When a session is to be renewed.
+    fn next_renewal(&mut self) -> Option<Tick> {
+        match self.state.shared() {
+            Some(shared) => shared.first_renewal(),
+            None => self
+                .state
+                .session()
+                .as_ref()
+                .map(|session| session.renew_at),
+        }
+    }
+
+    /// Whether the queue can be left to Redisson's scripts, which run as Lua: none but theirs wait, and
+    /// neither a turn nor a hold is looked after by these rules.
+    pub fn leaves_to_scripts(&mut self) -> bool {
+        let waiting = self.state.waiting();
+        !self.rules.intercepts
+            && waiting > 0
+            && waiting == self.state.scripted()
+            && self.state.turn().is_none()
+            && self.state.session().is_none()
+            && self.state.shared().is_none()
+    }
+}

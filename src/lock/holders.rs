@@ -1,0 +1,248 @@
+//! Those that hold a lock together: readers, or the users of a semaphore.
+//!
+//! Each has a lease, a token and a session of its own. What a step asks for is found without walking:
+//! the lease that ends first, the session to be renewed first, the least limit, and the holders that a
+//! connection was opened for. Each change costs the logarithm of the number of holders.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::clock::{Millis, Tick};
+use super::state::{Connection, Limit, Owner, Session};
+
+/// One of those that hold the lock together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedHolder {
+    /// How many holders it tolerates.
+    pub limit: Limit,
+    /// The end of its lease.
+    pub lease_end: Millis,
+    /// Its fencing token.
+    pub token: i64,
+    /// When it became a holder here, by the steady clock in microseconds; `None` if that was elsewhere.
+    pub since: Option<u64>,
+    session: Option<Session>,
+}
+
+impl SharedHolder {
+    /// A holder without a session.
+    #[must_use]
+    pub fn new(limit: Limit, lease_end: Millis, token: i64, since: Option<u64>) -> Self {
+        Self {
+            limit,
+            lease_end,
+            token,
+            since,
+            session: None,
+        }
+    }
+
+    /// The connections that its hold is bound to.
+    #[must_use]
+    pub fn session(&self) -> Option<&Session> {
+        self.session.as_ref()
+    }
+}
+
+/// Those that hold a lock together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SharedHolders {
+    holders: BTreeMap<Owner, SharedHolder>,
+    /// By the end of the lease.
+    ends: BTreeSet<(Millis, Owner)>,
+    /// How many holders have each limit.
+    limits: BTreeMap<Limit, usize>,
+    /// By the time of the next renewal.
+    renewals: BTreeSet<(Tick, Owner)>,
+    /// Which holders rely on each connection.
+    bound: BTreeSet<(Connection, Owner)>,
+}
+
+impl SharedHolders {
+    /// Their number.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.holders.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.holders.is_empty()
+    }
+
+    /// One of them.
+    #[must_use]
+    pub fn get(&self, owner: &[u8]) -> Option<&SharedHolder> {
+        self.holders.get(owner)
+    }
+
+    /// All of them, in the order of their names.
+    pub fn iter(&self) -> impl Iterator<Item = (&Owner, &SharedHolder)> {
+        self.holders.iter()
+    }
+
+    /// How many holders all of them tolerate.
+    #[must_use]
+    pub fn least_limit(&self) -> Limit {
+        let least = self.limits.first_key_value();
+        least.map_or(Limit::NONE, |(limit, _)| *limit)
+    }
+
+    /// Whether one more holder with this limit may join them.
+    #[must_use]
+    pub fn have_room(&self, limit: Limit) -> bool {
+        self.least_limit()
+            .min(limit)
+            .tolerates(self.len().saturating_add(1))
+    }
+
+    /// When the first lease ends.
+    #[must_use]
+    pub fn first_end(&self) -> Option<Millis> {
+        self.ends.first().map(|(end, _)| *end)
+    }
+
+    /// When the last lease ends.
+    #[must_use]
+    pub fn last_end(&self) -> Option<Millis> {
+        self.ends.last().map(|(end, _)| *end)
+    }
+
+    /// Their names, and when they became holders. Walks them.
+    #[must_use]
+    pub fn owners(&self) -> Vec<(Owner, Option<u64>)> {
+        let holders = self.holders.iter();
+        let owners = holders.map(|(owner, holder)| (Owner::clone(owner), holder.since));
+        owners.collect()
+    }
+
+    /// The holder whose lease ends last.
+    #[must_use]
+    pub fn last(&self) -> Option<Owner> {
+        self.ends.last().map(|(_, owner)| Owner::clone(owner))
+    }
+
+    /// A holder whose lease is over: it ended before this millisecond.
+    #[must_use]
+    pub fn first_over(&self, now: Millis) -> Option<Owner> {
+        let (end, owner) = self.ends.first()?;
+        (*end < now).then(|| Owner::clone(owner))
+    }
+
+    /// When the first session is to be renewed.
+    #[must_use]
+    pub fn first_renewal(&self) -> Option<Tick> {
+        self.renewals.first().map(|(at, _)| *at)
+    }
+
+    /// A holder whose session is to be renewed by now.
+    #[must_use]
+    pub fn due_for_renewal(&self, now: Tick) -> Option<Owner> {
+        let (at, owner) = self.renewals.first()?;
+        (*at <= now).then(|| Owner::clone(owner))
+    }
+
+    /// The holders that rely on a connection.
+    #[must_use]
+    pub fn bound_to(&self, connection: Connection) -> Vec<Owner> {
+        let from = (connection, Owner::from(&[][..]));
+        let bound = self.bound.range(from..);
+        let of_it = bound.take_while(|(of, _)| *of == connection);
+        of_it.map(|(_, owner)| Owner::clone(owner)).collect()
+    }
+
+    /// Whether one of them relies on a connection.
+    #[must_use]
+    pub fn rely_on(&self, connection: Connection) -> bool {
+        let from = (connection, Owner::from(&[][..]));
+        let mut bound = self.bound.range(from..);
+        bound.next().is_some_and(|(of, _)| *of == connection)
+    }
+
+    /// Adds a holder. One of the same name is replaced.
+    pub fn insert(&mut self, owner: Owner, holder: SharedHolder) {
+        self.remove(&owner);
+        self.ends.insert((holder.lease_end, Owner::clone(&owner)));
+        *self.limits.entry(holder.limit).or_default() += 1;
+        self.index_session(&owner, holder.session.as_ref());
+        self.holders.insert(owner, holder);
+    }
+
+    /// Takes a holder out.
+    pub fn remove(&mut self, owner: &[u8]) -> Option<SharedHolder> {
+        let (owner, holder) = self.holders.remove_entry(owner)?;
+        self.forget_session(&owner, holder.session.as_ref());
+        if let Some(count) = self.limits.get_mut(&holder.limit) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                self.limits.remove(&holder.limit);
+            }
+        }
+        self.ends.remove(&(holder.lease_end, owner));
+        Some(holder)
+    }
+
+    /// Takes all out.
+    #[must_use]
+    pub fn take_all(self) -> BTreeMap<Owner, SharedHolder> {
+        self.holders
+    }
+
+    /// Sets the end of a holder's lease. If that cuts it short, its session is to be renewed at once.
+    pub fn set_lease_end(&mut self, owner: &[u8], at: Millis) {
+        let Some((owner, _)) = self.holders.get_key_value(owner) else {
+            return;
+        };
+        let owner = Owner::clone(owner);
+        let Some(holder) = self.holders.get_mut(&owner) else {
+            return;
+        };
+        if at < holder.lease_end
+            && let Some(session) = &mut holder.session
+        {
+            self.renewals
+                .remove(&(session.renew_at, Owner::clone(&owner)));
+            session.renew_at = 0;
+            self.renewals.insert((0, Owner::clone(&owner)));
+        }
+        self.ends.remove(&(holder.lease_end, Owner::clone(&owner)));
+        holder.lease_end = at;
+        self.ends.insert((at, owner));
+    }
+
+    /// Takes a holder's session, to be changed and put back.
+    pub fn take_session(&mut self, owner: &[u8]) -> Option<Session> {
+        let session = self.holders.get_mut(owner)?.session.take()?;
+        self.forget_session(&Owner::clone(&session.owner), Some(&session));
+        Some(session)
+    }
+
+    /// Puts a session back.
+    pub fn put_session(&mut self, session: Session) {
+        let owner = Owner::clone(&session.owner);
+        if self.holders.contains_key(&owner) {
+            self.index_session(&owner, Some(&session));
+            if let Some(holder) = self.holders.get_mut(&owner) {
+                holder.session = Some(session);
+            }
+        }
+    }
+
+    fn index_session(&mut self, owner: &Owner, session: Option<&Session>) {
+        let Some(session) = session else { return };
+        self.renewals
+            .insert((session.renew_at, Owner::clone(owner)));
+        for (connection, _) in &session.holders {
+            self.bound.insert((*connection, Owner::clone(owner)));
+        }
+    }
+
+    fn forget_session(&mut self, owner: &Owner, session: Option<&Session>) {
+        let Some(session) = session else { return };
+        self.renewals
+            .remove(&(session.renew_at, Owner::clone(owner)));
+        for (connection, _) in &session.holders {
+            self.bound.remove(&(*connection, Owner::clone(owner)));
+        }
+    }
+}

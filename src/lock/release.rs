@@ -1,0 +1,142 @@
+//! What holders do with the lock, and what is done to them: release, renewal, break.
+
+use super::clock::Millis;
+use super::event::Event;
+use super::state::{Connection, Holds, Refusal, State};
+use super::step::Step;
+
+/// One request to give holds up.
+#[derive(Clone, Copy, Debug)]
+pub struct Release<'a> {
+    /// The owner that gives them up.
+    pub owner: &'a [u8],
+    /// Only if it holds the lock by this token.
+    pub token: Option<i64>,
+    /// How many.
+    pub holds: Given,
+    /// The connection that asks.
+    pub connection: Option<Connection>,
+}
+
+/// How many holds are given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Given {
+    /// One.
+    One,
+    /// All that the owner has.
+    All,
+}
+
+/// One request to take the lock from its holders.
+#[derive(Clone, Copy, Debug)]
+pub struct Break<'a> {
+    /// Only from this holder.
+    pub owner: Option<&'a [u8]>,
+    /// Also where the lock has no lease.
+    pub force: bool,
+}
+
+impl<S: State> Step<'_, S> {
+    /// Frees the lock from all its holders, and ends their sessions.
+    pub(super) fn free(&mut self) {
+        if self.state.shared().is_some() {
+            self.free_shared(|since| Event::Released { since });
+        } else {
+            self.state.free();
+            self.end_session();
+            self.state.emit(Event::Released { since: None });
+        }
+    }
+
+    /// An owner holds the lock no more. If it was the only holder, the lock is free.
+    pub(super) fn free_of(&mut self, owner: &[u8]) {
+        if self.state.shared().is_some() {
+            let since = self.drop_holder(owner);
+            self.state.emit(Event::Released { since });
+        } else {
+            self.free();
+        }
+    }
+
+    /// Gives up one hold, or all of them. Returns the holds that remain; 0 means that the owner is no holder
+    /// any more, and every waiter that can have the lock has been served.
+    ///
+    /// # Errors
+    /// [`Refusal::NotHeld`], [`Refusal::OtherToken`];
+    /// [`Refusal::NotALock`].
+    pub fn release(&mut self, request: &Release<'_>) -> Result<i64, Refusal> {
+        self.drop_ended(None);
+        let left = match self.state.holds(request.owner) {
+            Holds::None => return Err(self.not_held()),
+            Holds::Unreadable => return Err(Refusal::NotALock),
+            Holds::Count(count) => match request.holds {
+                Given::One => count.saturating_sub(1).max(0),
+                Given::All => 0,
+            },
+        };
+        self.require_lock()?;
+        if request.token.is_some() && self.token_of(request.owner) != request.token {
+            return Err(Refusal::OtherToken);
+        }
+        if left > 0 {
+            self.state.set_holds(request.owner, left);
+            self.release_bound(request.owner, request.connection, left);
+        } else {
+            self.free_of(request.owner);
+            self.settle(None);
+        }
+        Ok(left)
+    }
+
+    /// Takes a hold back from a request whose client was gone before it could be told; `session` is the
+    /// connection that the lock was bound to with it. The owner may have asked again meanwhile, on
+    /// another connection: what that was told stands. Nothing happens if the lock has moved on since.
+    pub fn take_back(&mut self, owner: &[u8], token: i64, session: Option<Connection>) {
+        // Not the holder any more, or by a later acquisition: the refusal is the right outcome.
+        let _ = self.release(&Release {
+            owner,
+            token: Some(token),
+            holds: Given::One,
+            connection: session,
+        });
+    }
+
+    /// Sets the holder's lease anew. Returns the lease now set.
+    ///
+    /// # Errors
+    /// [`Refusal::NotHeld`] if `owner` does not hold the lock; [`Refusal::NotALock`].
+    pub fn renew(&mut self, owner: &[u8], lease: Millis) -> Result<Millis, Refusal> {
+        self.drop_ended(None);
+        match self.state.holds(owner) {
+            Holds::None => return Err(self.not_held()),
+            Holds::Unreadable => return Err(Refusal::NotALock),
+            Holds::Count(_) => self.require_lock()?,
+        }
+        Ok(self.extend(owner, lease))
+    }
+
+    /// Takes the lock from its holders, or from one of them; a lock without a lease only by force. Returns
+    /// whether anyone held it.
+    ///
+    /// # Errors
+    /// [`Refusal::NotALock`], [`Refusal::NoLease`].
+    pub fn break_lock(&mut self, request: &Break<'_>) -> Result<bool, Refusal> {
+        self.drop_ended(None);
+        let held = match request.owner {
+            Some(owner) => self.state.holds(owner) != Holds::None,
+            None => self.state.is_held(),
+        };
+        if held {
+            self.require_lock()?;
+            if self.state.lease_end().is_none() && !request.force {
+                return Err(Refusal::NoLease);
+            }
+            match request.owner {
+                Some(owner) => self.free_of(owner),
+                None => self.free(),
+            }
+        }
+        self.settle(None);
+        Ok(held)
+    }
+}

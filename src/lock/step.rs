@@ -1,0 +1,51 @@
+//! One step on a lock: its state, the rules as configured, and the time, which is read once.
+//!
+//! What a step can do is in the files beside this one, each with a part of the methods: [`super::acquire`],
+//! [`super::release`], [`super::leave`] and [`super::scripts`] have what a client asks for, [`super::turn`]
+//! what follows when the lock can be had, [`super::sharing`], [`super::session`] and [`super::score`] what
+//! these rest on.
+
+use super::clock::Now;
+use super::state::{Refusal, Rules, State};
+
+/// A step on the lock with this state.
+#[derive(Debug)]
+pub struct Step<'a, S> {
+    /// The lock.
+    pub state: &'a mut S,
+    /// The rules as configured.
+    pub rules: &'a Rules,
+    /// The time.
+    pub now: Now,
+}
+
+impl<'a, S: State> Step<'a, S> {
+    /// Begins a step.
+    pub fn new(state: &'a mut S, rules: &'a Rules, now: Now) -> Self {
+        Self { state, rules, now }
+    }
+
+    /// Looks at a lock that is due, or whose keys somebody else has touched: whatever follows from
+    /// the time and from the keys as they are now happens.
+    pub fn look(&mut self) {
+        self.drop_ended(None);
+        self.end_lost_session();
+        self.renew_due_sessions();
+        self.settle(None);
+    }
+
+    /// Refuses what would change somebody's data. The key is not empty.
+    pub(super) fn require_lock(&mut self) -> Result<(), Refusal> {
+        let is_lock = self.state.is_lock();
+        is_lock.then_some(()).ok_or(Refusal::NotALock)
+    }
+
+    /// The owner does not hold the lock: it is free, somebody else's, or no lock at all.
+    pub(super) fn not_held(&mut self) -> Refusal {
+        if self.state.is_held() && !self.state.is_lock() {
+            Refusal::NotALock
+        } else {
+            Refusal::NotHeld
+        }
+    }
+}

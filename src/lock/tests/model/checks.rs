@@ -1,0 +1,341 @@
+//! Comparing the state after a step with what clients were told.
+
+use std::collections::BTreeSet;
+
+use super::life::Life;
+use super::oracle::{Checked, Queued, ensure, index};
+use super::scope::Scope;
+use super::world::World;
+use crate::lock::memory::Memory;
+use crate::lock::{
+    Connection, Event, Holds, Millis, Owner, Presence, Session, SharedHolders, State, Waiter,
+};
+
+impl World {
+    /// Compares the state after a step with what clients were told, and with the state before.
+    pub(super) fn check(&mut self, before: &Memory, scope: &Scope) -> Checked {
+        self.check_holders()?;
+        self.check_queue()?;
+        self.check_requests()?;
+        self.check_session(before)?;
+        self.check_turn(before)?;
+        if !self.stirred {
+            return self.check_rest(scope);
+        }
+        // Others have changed something. The server has seen to it, or will at once.
+        let pending = self.touched || self.is_overdue();
+        self.stirred = pending;
+        if pending {
+            Ok(())
+        } else {
+            self.check_rest(scope)
+        }
+    }
+
+    /// What holds whenever the server has seen what others did.
+    fn check_rest(&self, scope: &Scope) -> Checked {
+        self.check_head(scope)?;
+        self.check_scores(scope)?;
+        self.check_due()
+    }
+
+    /// The holders are those that clients know, each with its own holds, limit, token and lease, and the lock's
+    /// key lasts as long as the last lease. They are no more than each of them tolerates.
+    fn check_holders(&mut self) -> Checked {
+        let held = holders(&self.state);
+        let mut told: Vec<usize> = self.oracle.holders.iter().map(|of| of.owner).collect();
+        told.sort_unstable();
+        let names: Vec<usize> = held.iter().map(|of| of.owner).collect();
+        ensure!(told == names, "{told:?} were told, {names:?} hold the lock");
+        for held in &held {
+            self.check_one(held)?;
+        }
+        let last = held.iter().map(|of| of.lease_end).max();
+        let is_held = self.state.is_held();
+        let expiry = self.state.lease_end;
+        ensure!(
+            expiry == last.filter(|_| is_held),
+            "the key lasts until {expiry:?}, the last lease until {last:?}"
+        );
+        for limit in self.oracle.holders.iter().map(|of| of.limit) {
+            let fits = limit == 0 || u32::try_from(held.len()).is_ok_and(|all| all <= limit);
+            ensure!(fits, "{names:?}, and one tolerates {limit}");
+        }
+        Ok(())
+    }
+
+    /// What is known of one holder is what it was told.
+    fn check_one(&mut self, held: &Held) -> Checked {
+        let is_held = self.state.is_held();
+        let Some(told) = self.oracle.holder_mut(held.owner) else {
+            return Ok(());
+        };
+        let holds = if is_held { told.holds } else { 0 };
+        ensure!(held.holds == holds, "{told:?}, but {held:?}");
+        ensure!(held.limit == told.limit, "{told:?}, but {held:?}");
+        let lost = told.is_exclusive() && held.token.is_none();
+        ensure!(held.token == told.token || lost, "{told:?}, but {held:?}");
+        // Renewals are told to nobody.
+        if told.bound.is_empty() {
+            ensure!(held.lease_end == told.lease_end, "{told:?}, but {held:?}");
+        } else {
+            ensure!(held.lease_end >= told.lease_end, "{told:?}, but {held:?}");
+            told.lease_end = held.lease_end;
+        }
+        Ok(())
+    }
+
+    /// The queue is what the owners have joined, in that order.
+    fn check_queue(&self) -> Checked {
+        let queue = self.state.queue.iter();
+        let queued: Vec<usize> = queue.map(|entry| index(&entry.0)).collect();
+        let queue = self.oracle.queue.iter();
+        let joined: Vec<usize> = queue.map(|place| place.owner).collect();
+        ensure!(queued == joined, "joined: {joined:?}, queued: {queued:?}");
+        for (place, (_, waiter)) in self.oracle.queue.iter().zip(&self.state.queue) {
+            ensure!(
+                place.limit == waiter.limit.shown(),
+                "{place:?}, but {waiter:?}"
+            );
+            ensure!(agree(*place, waiter), "{place:?}, but {waiter:?}");
+        }
+        Ok(())
+    }
+
+    /// Every blocked request has its place, and no place is blocked for nobody.
+    fn check_requests(&self) -> Checked {
+        let mut blocked = BTreeSet::new();
+        for place in &self.oracle.queue {
+            if let Life::Blocked(ticket) = place.life {
+                blocked.insert((place.owner, ticket));
+            }
+        }
+        let mut asked = BTreeSet::new();
+        for (owner, slots) in self.oracle.slots.iter().enumerate() {
+            asked.extend(slots.iter().filter_map(|slot| Some((owner, slot.blocked?))));
+        }
+        ensure!(blocked == asked, "blocked: {asked:?}, queued: {blocked:?}");
+        Ok(())
+    }
+
+    /// The lock is bound to the connections that its holder relies on, and whoever keeps a list
+    /// of them by the events has the same.
+    fn check_session(&mut self, before: &Memory) -> Checked {
+        let mut heard = connections(before);
+        for event in &self.state.events {
+            let fits = match event {
+                Event::Bound { connection } => heard.insert(*connection),
+                Event::Unbound { connection } => heard.remove(connection),
+                _ => true,
+            };
+            ensure!(fits, "twice: {event:?}");
+        }
+        let known = connections(&self.state);
+        ensure!(heard == known, "heard of {heard:?}, bound: {known:?}");
+        let sessions: Vec<Session> = self.sessions().cloned().collect();
+        for session in &sessions {
+            // One that nobody noticed the loss of yet does no harm, but it must not bind anyone else.
+            let is_lost = self.state.shared.is_none()
+                && self.state.holds(&session.owner) == Holds::None
+                && self.stirred;
+            let told = self.oracle.holder_mut(index(&session.owner));
+            let told = told.map(|of| of.bound.clone()).unwrap_or_default();
+            ensure!(
+                is_lost && told.is_empty() || told == session.holders,
+                "relied on: {told:?}, bound: {session:?}"
+            );
+        }
+        let bound = self.oracle.holders.iter().filter(|of| !of.bound.is_empty());
+        for owner in bound.map(|of| of.owner) {
+            let mut sessions = sessions.iter();
+            let is_bound = sessions.any(|session| index(&session.owner) == owner);
+            ensure!(is_bound, "{owner} relies on a connection that is not bound");
+        }
+        Ok(())
+    }
+
+    /// Waking is exact: whoever gets a turn is woken, and nobody else; but those that poll right behind
+    /// a head that has been silent for a tenth of its turn. A turn that runs is not made longer.
+    fn check_turn(&self, before: &Memory) -> Checked {
+        let mut woken = BTreeSet::new();
+        for event in &self.state.events {
+            if let Event::WakeUp { owner } = event {
+                woken.insert(index(owner));
+            }
+        }
+        let Some(turn) = self.state.turn.as_ref() else {
+            return Ok(());
+        };
+        let head = index(&turn.owner);
+        // By a script of its own, a waiter may have left and joined again.
+        let since = |state: &Memory| {
+            let mut queue = state.queue.iter();
+            let entry = queue.find(|(owner, _)| *owner == turn.owner);
+            entry.map(|(_, waiter)| waiter.since)
+        };
+        let ran = before.turn.as_ref();
+        let ran = ran.filter(|ran| ran.owner == turn.owner && since(before) == since(&self.state));
+        let Some(ran) = ran else {
+            ensure!(
+                woken.contains(&head),
+                "a turn, and nobody is woken: {turn:?}"
+            );
+            // Those that were reaped in this step had been woken before.
+            let others = woken.iter().filter(|owner| **owner != head);
+            let waits = |owner: &&usize| self.oracle.queued(**owner).is_some();
+            ensure!(others.filter(waits).count() == 0, "woken: {woken:?}");
+            return Ok(());
+        };
+        ensure!(ran.until == turn.until, "{ran:?} has become {turn:?}");
+        let is_silent = ran.wakes_next.is_some_and(|at| at <= self.now.tick());
+        let looked = ran.wakes_next.is_some() && turn.wakes_next.is_none();
+        ensure!(!looked || is_silent, "not silent for long enough: {ran:?}");
+        let others: BTreeSet<usize> = woken.into_iter().filter(|of| *of != head).collect();
+        if !looked {
+            ensure!(others.is_empty(), "woken: {others:?}");
+            return Ok(());
+        }
+        // Whoever asks in this very step need not be woken, and may be.
+        let (before, after) = (polling_behind(before), polling_behind(&self.state));
+        let missing = before.intersection(&after).find(|of| !others.contains(of));
+        ensure!(missing.is_none(), "{missing:?} is not woken");
+        let all: BTreeSet<usize> = before.union(&after).copied().collect();
+        ensure!(others.is_subset(&all), "woken: {others:?}, behind: {all:?}");
+        Ok(())
+    }
+
+    /// At rest the head cannot have the lock; or it polls, and has its turn. No lease is over, and a head that is
+    /// dead keeps nobody behind it from joining the holders.
+    fn check_head(&self, scope: &Scope) -> Checked {
+        let over = self.oracle.holders.iter().find(|of| of.is_over(self.now));
+        ensure!(over.is_none(), "its lease is over: {over:?}");
+        let turn = self.state.turn.as_ref();
+        let Some(head) = self.oracle.queue.first() else {
+            ensure!(turn.is_none(), "a turn, and nobody to take it: {turn:?}");
+            return Ok(());
+        };
+        if !self.oracle.has_room(head.limit, self.now) {
+            ensure!(turn.is_none(), "a turn, and no room: {turn:?}");
+            let lives = head.life.lasts(self.now, self.grace) || self.oracle.is_kept(*head, false);
+            let shared = self.oracle.holders.iter().all(|of| !of.is_exclusive());
+            let swept = head.life != Life::Left || self.gone.is_empty();
+            ensure!(
+                lives || !shared || !swept,
+                "{head:?} is dead, and keeps others waiting"
+            );
+            return Ok(());
+        }
+        let polling = !matches!(head.life, Life::Blocked(_) | Life::Left);
+        ensure!(polling, "the lock can be had, {head:?} waits");
+        let turn = turn.ok_or("the lock can be had, nobody has a turn")?;
+        ensure!(index(&turn.owner) == head.owner, "{turn:?}, but {head:?}");
+        let left = turn.until.saturating_sub(self.now.tick());
+        ensure!(
+            (1..=scope.rules.turn).contains(&left),
+            "the turn ends in {left} ms"
+        );
+        Ok(())
+    }
+
+    /// Scripts drop heads whose scores are over, up to the first whose score is not. Nobody who
+    /// lives for sure may be among them.
+    fn check_scores(&self, scope: &Scope) -> Checked {
+        let now = self.now;
+        let queue = self.state.queue.iter();
+        for (owner, waiter) in queue.take_while(|(_, waiter)| waiter.score <= now.millis()) {
+            let by_lua = waiter.presence == Presence::Asked && !scope.rules.intercepts;
+            let lives = waiter.lives(now) && !by_lua;
+            ensure!(!lives, "scripts would drop {owner:?}: {waiter:?}");
+        }
+        Ok(())
+    }
+
+    /// The server knows when to look at the lock again: nobody waits for something that it is not
+    /// told of.
+    fn check_due(&self) -> Checked {
+        let wall = |at: Millis| at.cast_signed() - self.now.millis().cast_signed();
+        let tick = |at: u64| at.cast_signed() - self.now.tick().cast_signed();
+        let dues = [self.due.wall.map(wall), self.due.tick.map(tick)];
+        let due = dues.into_iter().flatten().min().unwrap_or(i64::MAX);
+        let mut renewals = Vec::new();
+        for session in self.sessions() {
+            let renewal = tick(session.renew_at);
+            let end = self.stored_lease_end(index(&session.owner)).map(wall);
+            ensure!(
+                end.is_none_or(|end| renewal <= end),
+                "renewed in {renewal} ms, ends in {end:?}"
+            );
+            renewals.push(renewal);
+        }
+        let renewal = renewals.into_iter().min();
+        let waiting = !self.state.queue.is_empty() || self.state.shared.is_some();
+        let ends = self.oracle.holders.iter().map(|of| wall(of.lease_end));
+        let end = ends.min().filter(|_| waiting);
+        let turn = self.state.turn.as_ref().map(|turn| tick(turn.until));
+        for latest in [renewal, end, turn].into_iter().flatten() {
+            ensure!(due <= latest, "due in {due} ms, it should be {latest}");
+        }
+        Ok(())
+    }
+}
+
+/// Those that poll right behind the head.
+fn polling_behind(state: &Memory) -> BTreeSet<usize> {
+    let polls = |entry: &&(Owner, Waiter)| {
+        !matches!(entry.1.presence, Presence::Blocked(_) | Presence::Gone)
+    };
+    let behind = state.queue.iter().skip(1).take_while(polls);
+    behind.map(|entry| index(&entry.0)).collect()
+}
+
+fn connections(state: &Memory) -> BTreeSet<Connection> {
+    let shared = state.shared.iter().flat_map(SharedHolders::iter);
+    let sessions = shared.filter_map(|(_, holder)| holder.session());
+    let sessions = sessions.chain(&state.session);
+    let bound = sessions.flat_map(|session| &session.holders);
+    bound.map(|(connection, _)| *connection).collect()
+}
+
+/// A holder as the state has it.
+#[derive(Debug)]
+struct Held {
+    owner: usize,
+    holds: i64,
+    limit: u32,
+    token: Option<i64>,
+    lease_end: Millis,
+}
+
+/// The holders as the state has them, in the order of their names.
+fn holders(state: &Memory) -> Vec<Held> {
+    let Some(shared) = &state.shared else {
+        let only = state.holder.iter().map(|(owner, holds)| Held {
+            owner: index(owner),
+            holds: *holds,
+            limit: 1,
+            token: state.token,
+            lease_end: state.lease_end.unwrap_or(0),
+        });
+        return only.collect();
+    };
+    let several = shared.iter().map(|(owner, holder)| Held {
+        owner: index(owner),
+        holds: state.counts.get(owner).copied().unwrap_or(0),
+        limit: holder.limit.shown(),
+        token: Some(holder.token),
+        lease_end: holder.lease_end,
+    });
+    several.collect()
+}
+
+/// Whether the server sees a waiter as it was told.
+fn agree(place: Queued, waiter: &Waiter) -> bool {
+    match (place.life, waiter.presence) {
+        (Life::Blocked(told), Presence::Blocked(ticket)) => told == ticket,
+        (Life::Left, Presence::Gone) | (Life::Found(..), Presence::Found) => true,
+        (Life::Polling(until), Presence::Polling) | (Life::Asked(until), Presence::Asked) => {
+            waiter.deadline == until
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,234 @@
+//! Who holds the lock, as clients know it. The one rule is written down here a second time, as the contract says it:
+//! every holder tolerates at most so many holders in all, itself included.
+
+use super::life::Life;
+use super::oracle::{Checked, Oracle, Queued, ensure};
+use crate::lock::{Connection, Millis, Now, Tick};
+
+/// One who holds the lock.
+#[derive(Clone, Debug)]
+pub struct Holder {
+    pub owner: usize,
+    /// How many holders it tolerates; 0 for any number.
+    pub limit: u32,
+    pub holds: i64,
+    /// The token of its acquisition; none if it came by a script.
+    pub token: Option<i64>,
+    /// Nobody was told of the first hold: whoever was to be told is gone.
+    pub untold: bool,
+    /// The last millisecond of its lease.
+    pub lease_end: Millis,
+    /// When it became one of several holders, by the steady clock in microseconds, if the server has not restarted
+    /// since.
+    pub since: Option<u64>,
+    /// The connections that it relies on and the holds they brought, in that order.
+    pub bound: Vec<(Connection, i64)>,
+    /// Somebody has deleted the lock's key, and the server has not seen it yet.
+    pub lost: bool,
+}
+
+impl Holder {
+    pub fn is_exclusive(&self) -> bool {
+        self.limit == 1
+    }
+
+    /// Whether it is no holder any more, although nobody may have seen to that yet.
+    pub fn is_over(&self, now: Now) -> bool {
+        self.lost || self.lease_end < now.millis()
+    }
+
+    /// Another hold, by a connection that says SESSION, or by none.
+    pub fn hold_again(&mut self, once: bool, session: Option<Connection>) {
+        self.holds += i64::from(!once);
+        self.untold &= !once;
+        let Some(connection) = session else { return };
+        if once {
+            self.bound = vec![(connection, self.holds)];
+        } else if let Some((_, brought)) = self.bound.iter_mut().find(|of| of.0 == connection) {
+            *brought += 1;
+        } else {
+            self.bound.push((connection, 1));
+        }
+    }
+
+    /// So many holds less; the connections that came last give way if there are fewer holds than they brought.
+    fn give_up(&mut self, holds: i64, connection: Option<Connection>) {
+        self.holds -= holds;
+        let mut room = self.holds;
+        for (bound, brought) in &mut self.bound {
+            if Some(*bound) == connection {
+                *brought -= holds;
+            }
+            *brought = room.min(*brought);
+            room -= *brought;
+        }
+        self.bound.retain(|(_, brought)| *brought > 0);
+    }
+}
+
+/// Whether a holder with this limit tolerates so many.
+fn tolerates(limit: u32, holders: usize) -> bool {
+    limit == 0 || u32::try_from(holders).is_ok_and(|holders| holders <= limit)
+}
+
+/// Whether one more may hold the lock beside these.
+pub fn have_room<'h>(holders: impl Iterator<Item = &'h Holder>, limit: u32) -> bool {
+    let limits: Vec<u32> = holders.map(|holder| holder.limit).collect();
+    fits(&limits, limit)
+}
+
+/// Whether one with this limit and those with the others tolerate each other.
+fn fits(limits: &[u32], limit: u32) -> bool {
+    let all = limits.len() + 1;
+    tolerates(limit, all) && limits.iter().all(|limit| tolerates(*limit, all))
+}
+
+/// Whose holds a step takes away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leaving {
+    Nobody,
+    One(usize),
+    All,
+}
+
+impl Oracle {
+    /// A holder whose lease has not ended.
+    pub fn holder(&self, owner: usize, now: Now) -> Option<&Holder> {
+        let mut holders = self.holders.iter().filter(|holder| !holder.is_over(now));
+        holders.find(|holder| holder.owner == owner)
+    }
+
+    pub fn holder_mut(&mut self, owner: usize) -> Option<&mut Holder> {
+        let mut holders = self.holders.iter_mut();
+        holders.find(|holder| holder.owner == owner)
+    }
+
+    /// Whether clients know the owner as a holder.
+    pub fn is_holder(&self, owner: usize) -> bool {
+        self.holders.iter().any(|holder| holder.owner == owner)
+    }
+
+    /// How often an owner holds the lock.
+    pub fn holds(&self, owner: usize) -> i64 {
+        let mut holders = self.holders.iter();
+        let holder = holders.find(|holder| holder.owner == owner);
+        holder.map_or(0, |holder| holder.holds)
+    }
+
+    /// The holds that a connection brought.
+    pub fn holds_of(&self, connection: Connection) -> i64 {
+        let mut bound = self.holders.iter().flat_map(|holder| &holder.bound);
+        let found = bound.find(|(other, _)| *other == connection);
+        found.map_or(0, |(_, holds)| *holds)
+    }
+
+    /// The holder that relies on a connection.
+    pub fn bound_to(&self, connection: Connection) -> Option<&Holder> {
+        let mut holders = self.holders.iter();
+        holders.find(|holder| holder.bound.iter().any(|of| of.0 == connection))
+    }
+
+    /// Whether somebody may hold the lock now, beside those who do.
+    pub fn has_room(&self, limit: u32, now: Now) -> bool {
+        let holders = self.holders.iter().filter(|holder| !holder.is_over(now));
+        have_room(holders, limit)
+    }
+
+    /// A request is answered at once exactly if all tolerate it and nobody alive is ahead; but those ahead who can
+    /// be served are served before it in the same step.
+    pub fn is_next(&self, owner: usize, limit: u32, now: Now, grace: Tick) -> bool {
+        let (limits, _, stopped) = self.serve_before(Some(owner), now, grace);
+        !stopped && fits(&limits, limit)
+    }
+
+    /// Who is served first by a step that finds that leases have ended.
+    pub fn served_first(&self, now: Now, grace: Tick) -> Vec<usize> {
+        if self.holders.iter().any(|holder| holder.is_over(now)) {
+            self.serve_before(None, now, grace).1
+        } else {
+            Vec::new()
+        }
+    }
+
+    /// Serves those whose connections are blocked, ahead of an owner: what all holders tolerate then, who was served,
+    /// and whether somebody else ahead is waited for.
+    fn serve_before(
+        &self,
+        owner: Option<usize>,
+        now: Now,
+        grace: Tick,
+    ) -> (Vec<u32>, Vec<usize>, bool) {
+        let holders = self.holders.iter().filter(|holder| !holder.is_over(now));
+        let mut limits: Vec<u32> = holders.map(|holder| holder.limit).collect();
+        let mut served = Vec::new();
+        for place in &self.queue {
+            if Some(place.owner) == owner {
+                break;
+            }
+            let fits = fits(&limits, place.limit);
+            if matches!(place.life, Life::Blocked(_)) && fits {
+                limits.push(place.limit);
+                served.push(place.owner);
+            } else if place.life.lasts(now, grace) || self.is_kept(*place, fits) {
+                return (limits, served, true);
+            }
+        }
+        (limits, served, false)
+    }
+
+    /// Whether a dead waiter is kept in the queue: it may be of Redisson's and ask by Lua, and cannot have the lock.
+    pub fn is_kept(&self, place: Queued, fits: bool) -> bool {
+        self.silent_stay && !fits && matches!(place.life, Life::Found(..))
+    }
+
+    pub fn freed(&mut self) {
+        self.holders.clear();
+    }
+
+    /// The lock's key has gone. Of several holders the server has to be told; the only one is none any more.
+    pub fn deleted(&mut self) {
+        self.holders.retain(|holder| !holder.is_exclusive());
+        for holder in &mut self.holders {
+            holder.lost = true;
+        }
+    }
+
+    /// One hold is given up, or more, but not the last.
+    pub fn give_up(&mut self, owner: usize, holds: i64, connection: Option<Connection>) {
+        if let Some(holder) = self.holder_mut(owner) {
+            holder.give_up(holds, connection);
+        }
+    }
+
+    /// Somebody is a holder from now on: those who are tolerate it, and it them.
+    pub(super) fn admit(&mut self, holder: Holder, now: Now) -> Checked {
+        let over = self.holders.iter().find(|holder| holder.is_over(now));
+        ensure!(over.is_none(), "served beside {over:?}");
+        let fits = have_room(self.holders.iter(), holder.limit);
+        ensure!(fits, "{holder:?} beside {:?}", self.holders);
+        self.holders.push(holder);
+        Ok(())
+    }
+
+    /// A holder is none any more, by its own doing or somebody's command.
+    pub(super) fn released(&mut self, leaving: Leaving, since: Option<u64>) -> Checked {
+        let leaves = |holder: &Holder| match leaving {
+            Leaving::Nobody => false,
+            Leaving::One(owner) => holder.owner == owner && holder.since == since,
+            Leaving::All => holder.since == since,
+        };
+        let leaving = self.holders.iter().position(leaves);
+        self.holders
+            .remove(leaving.ok_or("released, and nobody gives it up")?);
+        Ok(())
+    }
+
+    /// The lease of one of several holders has ended.
+    pub(super) fn lease_ended(&mut self, since: Option<u64>, now: Now) -> Checked {
+        let ended = |holder: &Holder| holder.is_over(now) && holder.since == since;
+        let ended = self.holders.iter().position(ended);
+        self.holders
+            .remove(ended.ok_or("a lease has ended too early")?);
+        Ok(())
+    }
+}

@@ -1,0 +1,360 @@
+//! All that can happen to one lock, in small worlds: every state that they can reach is visited.
+//!
+//! Where [`super::properties`] takes random steps through a large world, this search leaves nothing
+//! out of a small one: three or four owners with up to two connections each, who block, poll, try
+//! or use Redisson's scripts; leases, turns and deadlines of a few milliseconds, and time that
+//! passes one millisecond after the other, so that they end in every order; connections that
+//! close, hand-offs that nobody gets, wake-ups that nobody answers, keys that are lost, a server
+//! that is late or restarts, a clock that is set.
+//!
+//! - [`scope`]: what a small world has in it; [`action`]: what can happen next;
+//! - [`world`], [`steps`], [`server`], [`script`], [`faults`]: what a server does with the rules then;
+//! - [`oracle`], [`life`]: what everybody was told, a model that never asks the rules;
+//! - [`checks`]: the promises, compared with the model after each step;
+//! - [`canon`]: which worlds are the same; [`explore`]: the search, and that silence ends;
+//! - [`found`]: what it has found.
+//!
+//! Safety is checked in every world: one holder, whom clients know as such; tokens that grow;
+//! nobody is served before a living waiter that joined earlier; every blocked request has its place
+//! and gets one answer; nobody waits for a free lock but a polling head that has its turn; scripts
+//! would drop nobody who lives; and the server knows when to look again. Progress is checked at the
+//! end: from every world, silence leads to an empty queue or to a holder whose connection is open.
+//!
+//! `cargo test` visits the first tens of thousands of worlds of each scope, `make model` millions: all
+//! there are, where it says `complete`.
+
+mod action;
+mod canon;
+mod checks;
+mod explore;
+mod faults;
+mod found;
+mod holders;
+mod life;
+mod oracle;
+mod scope;
+mod script;
+mod server;
+mod steps;
+mod world;
+
+use crate::lock::Rules;
+use explore::Explorer;
+use scope::{Fault, Kind, Scope, Wait};
+
+/// A millisecond is the least that counts. A turn is shorter than a deadline, so that one waiter's
+/// deadline can end in another's turn.
+const RULES: Rules = Rules {
+    turn: 2,
+    patience: 3,
+    clock_skew: 0,
+    max_waiters: 4,
+    grace: 0,
+    intercepts: true,
+    found_answer: true,
+};
+
+/// Who blocks, and all that can come between.
+const BLOCKING: Scope = Scope {
+    name: "blocking",
+    owners: &[Kind::EXCLUSIVE; 3],
+    slots: 2,
+    waits: &[Wait::Block, Wait::Try],
+    sessions: false,
+    once: false,
+    most_holds: 2,
+    faults: &[
+        Fault::Break,
+        Fault::Cancel,
+        Fault::TimeOut,
+        Fault::Close,
+        Fault::Undelivered,
+        Fault::Delete,
+        Fault::LoseToken,
+        Fault::Restart,
+        Fault::Stall,
+    ],
+    clock_steps: 0,
+    lease: 2,
+    renewals: &[2],
+    patience: 3,
+    wait: 2,
+    rules: RULES,
+};
+
+/// Who polls, blocks or tries.
+const POLLING: Scope = Scope {
+    name: "polling",
+    waits: &[Wait::Poll, Wait::Block, Wait::Try],
+    slots: 1,
+    most_holds: 1,
+    renewals: &[],
+    ..BLOCKING
+};
+
+/// Who polls on one connection and blocks on another.
+const MIXED: Scope = Scope {
+    name: "mixed",
+    waits: &[Wait::Poll, Wait::Block],
+    faults: &[
+        Fault::Cancel,
+        Fault::TimeOut,
+        Fault::Close,
+        Fault::Undelivered,
+        Fault::Delete,
+        Fault::Restart,
+        Fault::Stall,
+    ],
+    once: true,
+    ..BLOCKING
+};
+
+/// Locks that live as long as their connections.
+const SESSIONS: Scope = Scope {
+    name: "sessions",
+    waits: &[Wait::Block],
+    sessions: true,
+    once: true,
+    lease: 3,
+    renewals: &[1, 5],
+    faults: &[
+        Fault::TimeOut,
+        Fault::Close,
+        Fault::Undelivered,
+        Fault::Delete,
+        Fault::Restart,
+    ],
+    ..BLOCKING
+};
+
+/// Our waiters and Redisson's in one queue, whose scripts are intercepted.
+const SCRIPTS: Scope = Scope {
+    name: "scripts",
+    owners: &[
+        Kind::EXCLUSIVE,
+        Kind::EXCLUSIVE,
+        Kind::Redisson,
+        Kind::Redisson,
+    ],
+    slots: 1,
+    waits: &[Wait::Block, Wait::Poll],
+    most_holds: 1,
+    renewals: &[],
+    faults: &[Fault::TimeOut, Fault::Delete, Fault::Restart],
+    ..BLOCKING
+};
+
+/// The same with fewer of ours: all of it can be visited.
+const FEW: Scope = Scope {
+    name: "few",
+    owners: &[Kind::EXCLUSIVE, Kind::Redisson, Kind::Redisson],
+    ..SCRIPTS
+};
+
+/// Many again, but nobody sees who asks by a script.
+const LUA: Scope = Scope {
+    name: "lua",
+    rules: Rules {
+        intercepts: false,
+        found_answer: false,
+        ..RULES
+    },
+    ..SCRIPTS
+};
+
+/// More who wait than may.
+const CROWD: Scope = Scope {
+    name: "crowd",
+    owners: &[Kind::EXCLUSIVE; 4],
+    slots: 1,
+    waits: &[Wait::Block, Wait::Poll],
+    most_holds: 1,
+    renewals: &[],
+    faults: &[
+        Fault::TimeOut,
+        Fault::Cancel,
+        Fault::Undelivered,
+        Fault::Restart,
+    ],
+    rules: Rules {
+        max_waiters: 2,
+        ..RULES
+    },
+    ..BLOCKING
+};
+
+/// A wall clock that is set.
+const CLOCK: Scope = Scope {
+    name: "clock",
+    owners: &[Kind::EXCLUSIVE, Kind::EXCLUSIVE, Kind::Redisson],
+    slots: 1,
+    waits: &[Wait::Block, Wait::Poll],
+    most_holds: 1,
+    renewals: &[],
+    faults: &[
+        Fault::TimeOut,
+        Fault::Delete,
+        Fault::LoseToken,
+        Fault::Restart,
+    ],
+    clock_steps: 2,
+    ..BLOCKING
+};
+
+/// Two readers and a writer, with leases that end one by one, and all that can come between.
+const READERS: Scope = Scope {
+    name: "readers",
+    owners: &[Kind::READER, Kind::READER, Kind::EXCLUSIVE],
+    slots: 1,
+    waits: &[Wait::Block, Wait::Poll, Wait::Try],
+    most_holds: 1,
+    renewals: &[1],
+    faults: &[
+        Fault::Break,
+        Fault::Cancel,
+        Fault::TimeOut,
+        Fault::Undelivered,
+        Fault::Delete,
+        Fault::Restart,
+        Fault::Stall,
+    ],
+    ..BLOCKING
+};
+
+/// Two at a time, of three who want to.
+const LIMITED: Scope = Scope {
+    name: "limited",
+    owners: &[Kind::Ours(&[2]); 3],
+    waits: &[Wait::Block, Wait::Poll],
+    most_holds: 2,
+    once: true,
+    ..READERS
+};
+
+/// Owners who ask now for themselves and now to share, and some who tolerate fewer than others.
+const UPGRADES: Scope = Scope {
+    name: "upgrades",
+    owners: &[
+        Kind::Ours(&[0, 1]),
+        Kind::Ours(&[0, 2]),
+        Kind::Ours(&[0, 2]),
+    ],
+    slots: 2,
+    waits: &[Wait::Block, Wait::Poll, Wait::Try],
+    renewals: &[],
+    faults: &[Fault::TimeOut, Fault::Restart, Fault::Stall],
+    ..READERS
+};
+
+/// Readers whose holds live as long as their connections, and a writer.
+const READERS_SESSIONS: Scope = Scope {
+    name: "readers_sessions",
+    owners: &[Kind::READER, Kind::READER, Kind::EXCLUSIVE],
+    slots: 1,
+    most_holds: 2,
+    renewals: &[5],
+    ..SESSIONS
+};
+
+/// Readers and Redisson's clients, whose scripts are intercepted.
+const READERS_SCRIPTS: Scope = Scope {
+    name: "readers_scripts",
+    owners: &[Kind::READER, Kind::READER, Kind::Redisson, Kind::Redisson],
+    ..SCRIPTS
+};
+
+/// The same, but nobody sees who asks by a script.
+const READERS_LUA: Scope = Scope {
+    name: "readers_lua",
+    owners: &[Kind::READER, Kind::READER, Kind::Redisson],
+    faults: &[Fault::TimeOut, Fault::Restart],
+    patience: 2,
+    ..LUA
+};
+
+/// Visits so many worlds of each scope on an ordinary day.
+const DAILY: usize = 30_000;
+
+fn explore(scope: &Scope) {
+    let limit = std::env::var("MODEL_STATES").ok();
+    let limit = limit.and_then(|limit| limit.parse().ok());
+    match Explorer::explore(scope, limit.unwrap_or(DAILY)) {
+        Ok(report) => println!("{}: {report:?}", scope.name),
+        Err(story) => panic!("{story}"),
+    }
+}
+
+#[test]
+fn blocking() {
+    explore(&BLOCKING);
+}
+
+#[test]
+fn polling() {
+    explore(&POLLING);
+}
+
+#[test]
+fn mixed() {
+    explore(&MIXED);
+}
+
+#[test]
+fn sessions() {
+    explore(&SESSIONS);
+}
+
+#[test]
+fn scripts() {
+    explore(&SCRIPTS);
+}
+
+#[test]
+fn few() {
+    explore(&FEW);
+}
+
+#[test]
+fn lua() {
+    explore(&LUA);
+}
+
+#[test]
+fn crowd() {
+    explore(&CROWD);
+}
+
+#[test]
+fn clock() {
+    explore(&CLOCK);
+}
+
+#[test]
+fn readers() {
+    explore(&READERS);
+}
+
+#[test]
+fn limited() {
+    explore(&LIMITED);
+}
+
+#[test]
+fn upgrades() {
+    explore(&UPGRADES);
+}
+
+#[test]
+fn readers_sessions() {
+    explore(&READERS_SESSIONS);
+}
+
+#[test]
+fn readers_scripts() {
+    explore(&READERS_SCRIPTS);
+}
+
+#[test]
+fn readers_lua() {
+    explore(&READERS_LUA);
+}

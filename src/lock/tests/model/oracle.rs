@@ -1,0 +1,316 @@
+//! What everybody was told: the model that the rules are compared with. It never asks them.
+
+use super::holders::{Holder, Leaving};
+use super::life::Life;
+use crate::lock::{Connection, Event, Millis, Now, Tick, Ticket};
+
+/// An error says which promise is broken.
+pub type Checked<T = ()> = Result<T, String>;
+
+/// Fails with a formatted message unless a condition holds.
+macro_rules! ensure {
+    ($condition:expr, $($message:tt)+) => {
+        if !$condition {
+            return Err(format!($($message)+));
+        }
+    };
+}
+pub(super) use ensure;
+
+/// A place in the queue, in the order of joining.
+#[derive(Clone, Copy, Debug)]
+pub struct Queued {
+    pub owner: usize,
+    pub life: Life,
+    /// How many holders it tolerates; 0 for any number. Of one that was found no key tells: 1.
+    pub limit: u32,
+}
+
+/// A connection of an owner.
+#[derive(Clone, Copy, Debug)]
+pub struct Slot {
+    pub connection: Connection,
+    /// The request that it is blocked in.
+    pub blocked: Option<Ticket>,
+    /// That request said SESSION.
+    pub session: bool,
+}
+
+/// What clients know.
+#[derive(Clone, Debug, Default)]
+pub struct Oracle {
+    pub holders: Vec<Holder>,
+    pub queue: Vec<Queued>,
+    /// Whoever was found in the keys may live in silence, and stays while the lock is others'.
+    pub silent_stay: bool,
+    pub slots: Vec<[Slot; 2]>,
+    pub last_token: i64,
+    /// Who has been given a turn, and until when.
+    pub turn: Option<(usize, Tick)>,
+}
+
+/// A request that is being decided.
+#[derive(Clone, Copy, Debug)]
+pub struct Asking {
+    pub owner: usize,
+    /// How many holders it tolerates; 0 for any number.
+    pub limit: u32,
+    /// The life that its place has if it joins.
+    pub life: Life,
+    /// The connection that the lock shall be bound to.
+    pub session: Option<Connection>,
+    /// The token in the reply.
+    pub token: Option<i64>,
+    /// It asks by a script of Redisson's, which gets no token.
+    pub by_script: bool,
+}
+
+/// What the step does in which something is heard.
+#[derive(Clone, Copy, Debug)]
+pub struct Cause {
+    pub asking: Option<Asking>,
+    /// Who is taken out of the queue.
+    pub cancelled: Option<usize>,
+    pub leaving: Leaving,
+}
+
+impl Cause {
+    /// Nobody asks for anything: time has passed, or somebody was refused.
+    pub const NONE: Self = Self {
+        asking: None,
+        cancelled: None,
+        leaving: Leaving::Nobody,
+    };
+
+    pub fn asked(asking: Asking) -> Self {
+        Self {
+            asking: Some(asking),
+            ..Self::NONE
+        }
+    }
+
+    pub fn cancelled(owner: usize) -> Self {
+        Self {
+            cancelled: Some(owner),
+            ..Self::NONE
+        }
+    }
+
+    pub fn leaving(leaving: Leaving) -> Self {
+        Self {
+            leaving,
+            ..Self::NONE
+        }
+    }
+}
+
+/// When and why something is heard.
+#[derive(Clone, Copy, Debug)]
+pub struct Scene {
+    pub now: Now,
+    pub grace: Tick,
+    pub turn: Millis,
+    /// Whether whoever was found asks again when it is woken.
+    pub found_answer: bool,
+    /// The patience of those who poll, and of those who use scripts.
+    pub patience: Millis,
+    pub wait: Millis,
+    /// The lease of whoever is served.
+    pub lease: Millis,
+    pub cause: Cause,
+    /// Whoever is handed the lock is gone.
+    pub undelivered: bool,
+}
+
+impl Oracle {
+    pub fn queued(&self, owner: usize) -> Option<Queued> {
+        let mut queue = self.queue.iter().copied();
+        queue.find(|place| place.owner == owner)
+    }
+
+    /// An owner leaves the queue. If it was its turn, that is over.
+    pub fn remove(&mut self, owner: usize) {
+        self.queue.retain(|place| place.owner != owner);
+        self.turn = self.turn.filter(|(of, _)| *of != owner);
+    }
+
+    /// Somebody hears of something. Returns whether the lock was given up in it.
+    pub fn hear(&mut self, event: &Event, scene: &Scene) -> Checked<bool> {
+        match event {
+            Event::Granted {
+                ticket,
+                owner,
+                token,
+                shared,
+                ..
+            } => {
+                let (receiver, slot) = self.answer(*ticket)?;
+                ensure!(receiver == index(owner), "another owner is told");
+                let session = slot.session.then_some(slot.connection);
+                let place = self.queued(receiver).ok_or("served, and did not wait")?;
+                self.acquired(receiver, place.limit, Some(*token), session, scene)?;
+                self.check_kind(receiver, *shared)?;
+                if let Some(holder) = self.holder_mut(receiver) {
+                    holder.untold = scene.undelivered;
+                }
+            }
+            Event::Acquired { shared, .. } => {
+                let asking = scene.cause.asking.ok_or("nobody asks")?;
+                let (owner, limit) = (asking.owner, asking.limit);
+                let token = if asking.by_script {
+                    None
+                } else {
+                    Some(asking.token.ok_or("acquired, and told nil")?)
+                };
+                self.acquired(owner, limit, token, asking.session, scene)?;
+                self.check_kind(owner, *shared)?;
+            }
+            Event::Released { since } => {
+                self.released(scene.cause.leaving, *since)?;
+                return Ok(true);
+            }
+            Event::LeaseEnded { since } => self.lease_ended(*since, scene.now)?,
+            Event::Enqueued => {
+                let asking = scene.cause.asking.ok_or("nobody asks")?;
+                let Asking {
+                    owner, life, limit, ..
+                } = asking;
+                ensure!(self.queued(owner).is_none(), "{owner} joins twice");
+                self.queue.push(Queued { owner, life, limit });
+            }
+            Event::TakenOver { ticket } => {
+                let (owner, _) = self.answer(*ticket)?;
+                let by = scene.cause.asking.map(|asking| asking.owner);
+                ensure!(by == Some(owner), "taken over by somebody else");
+            }
+            Event::Cancelled { ticket } => {
+                let owner = scene.cause.cancelled.ok_or("nobody is cancelled")?;
+                if let Some(ticket) = ticket {
+                    let (told, _) = self.answer(*ticket)?;
+                    ensure!(told == owner, "another owner is told");
+                }
+                self.remove(owner);
+            }
+            Event::Left => self.has_left(scene.cause.cancelled)?,
+            Event::WakeUp { owner } => self.woken(index(owner), scene)?,
+            Event::Reaped { owner } => self.reaped(index(owner), scene)?,
+            Event::HeldAgain { .. } | Event::Bound { .. } | Event::Unbound { .. } => (),
+        }
+        Ok(false)
+    }
+
+    /// A blocked request gets its one answer.
+    fn answer(&mut self, ticket: Ticket) -> Checked<(usize, Slot)> {
+        for (owner, slots) in self.slots.iter_mut().enumerate() {
+            for slot in slots {
+                if slot.blocked == Some(ticket) {
+                    let asked = *slot;
+                    slot.blocked = None;
+                    slot.session = false;
+                    return Ok((owner, asked));
+                }
+            }
+        }
+        Err(format!("request {ticket} is answered, and nobody waits"))
+    }
+
+    /// An owner becomes a holder: its token is greater than all before, and whoever stood before it was reaped
+    /// before.
+    fn acquired(
+        &mut self,
+        owner: usize,
+        limit: u32,
+        token: Option<i64>,
+        session: Option<Connection>,
+        scene: &Scene,
+    ) -> Checked {
+        let last = self.last_token;
+        ensure!(
+            token.is_none_or(|token| token > last),
+            "{token:?} after {last}"
+        );
+        let first = self.queue.first().map_or(owner, |place| place.owner);
+        ensure!(first == owner, "{owner} is served before {first}");
+        self.remove(owner);
+        self.turn = None;
+        self.last_token = token.unwrap_or(last);
+        let holder = Holder {
+            owner,
+            limit,
+            holds: 1,
+            token,
+            untold: false,
+            lease_end: scene.now.after(scene.lease),
+            since: (limit != 1).then_some(scene.now.steady),
+            bound: session.into_iter().map(|bound| (bound, 1)).collect(),
+            lost: false,
+        };
+        self.admit(holder, scene.now)
+    }
+
+    /// Counters are told whether a holder may share the lock.
+    fn check_kind(&self, owner: usize, shared: bool) -> Checked {
+        let mut holders = self.holders.iter();
+        let told = holders.any(|of| of.owner == owner && of.is_exclusive() != shared);
+        ensure!(told, "{owner} is told as shared: {shared}");
+        Ok(())
+    }
+
+    /// Whoever is cancelled leaves first; else those who had left by themselves, the first first.
+    fn has_left(&mut self, cancelled: Option<usize>) -> Checked {
+        let left = |owner: &usize| self.queued(*owner).is_some_and(|of| of.life == Life::Left);
+        let mut queue = self.queue.iter().map(|place| place.owner);
+        let leaves = cancelled.filter(left).or_else(|| queue.find(left));
+        self.remove(leaves.ok_or("nobody has left")?);
+        Ok(())
+    }
+
+    /// The head is woken as its turn begins; those behind it once it has been silent, and they
+    /// have no longer than that turn.
+    fn woken(&mut self, owner: usize, scene: &Scene) -> Checked {
+        let now = scene.now;
+        let is_head = self.queue.first().is_some_and(|head| head.owner == owner);
+        let running = self.turn.filter(|(_, until)| *until > now.tick());
+        let mut queue = self.queue.iter_mut();
+        let place = queue.find(|place| place.owner == owner);
+        let place = place.ok_or("somebody is woken who does not wait")?;
+        if is_head && running.is_some_and(|(of, _)| of == owner) {
+            // By a script that found the lock free.
+            return Ok(());
+        }
+        let until = match running.filter(|_| !is_head) {
+            Some((_, until)) => until,
+            None if is_head => now.tick_after(place.life.turn(scene)),
+            None => return Err(format!("{owner} is woken at nobody's turn")),
+        };
+        match &mut place.life {
+            Life::Polling(end) | Life::Asked(end) => {
+                *end = if is_head { until } else { until.min(*end) };
+            }
+            Life::Found(_, end) if is_head => *end = Some(until),
+            life @ Life::Found(..) if scene.found_answer => *life = Life::Polling(until),
+            Life::Found(..) => (),
+            Life::Blocked(_) | Life::Left => return Err("a blocked waiter is woken".into()),
+        }
+        if is_head {
+            self.turn = Some((owner, until));
+        }
+        Ok(())
+    }
+
+    fn reaped(&mut self, owner: usize, scene: &Scene) -> Checked {
+        let place = self.queued(owner).ok_or("somebody is reaped twice")?;
+        ensure!(
+            !place.life.lasts(scene.now, scene.grace),
+            "{owner} is reaped alive"
+        );
+        ensure!(place.life != Life::Left, "{owner} had left by itself");
+        self.remove(owner);
+        Ok(())
+    }
+}
+
+/// The number of an owner.
+pub fn index(name: &[u8]) -> usize {
+    usize::from(name[0] - b'A')
+}

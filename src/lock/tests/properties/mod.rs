@@ -1,0 +1,181 @@
+//! Random sequences of steps against the rules, over the in-memory state.
+//!
+//! A [`World`] does what a server does: it lets time pass, expires keys, closes connections,
+//! restarts. Beside the state it keeps a model of its own (who was told what) and compares the two
+//! after each step. The model never asks the rules; where they differ, a promise is broken.
+//!
+//! `make properties` runs 100,000 sequences; failing seeds are kept in `proptest-regressions/`. The
+//! fuzzer in `fuzz/` takes the same steps, by the code that they reach.
+
+mod checks;
+mod scripts;
+mod world;
+
+use proptest::prelude::*;
+
+use crate::lock::scripts::Told;
+use crate::lock::{Connection, Millis, Rules};
+pub use world::World;
+
+const RULES: Rules = Rules {
+    turn: 50,
+    patience: 300,
+    clock_skew: 0,
+    max_waiters: 5,
+    grace: 0,
+    intercepts: true,
+    found_answer: true,
+};
+
+/// How a client asks for the lock.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs)]
+pub enum Mode {
+    Try,
+    Poll,
+    Block,
+}
+
+/// One step.
+#[derive(Clone, Debug)]
+#[allow(missing_docs)]
+pub enum Action {
+    Acquire {
+        owner: u8,
+        mode: Mode,
+        lease: Millis,
+        patience: Millis,
+        once: bool,
+        session: Option<Connection>,
+    },
+    Release {
+        owner: u8,
+        all: bool,
+        token: Option<bool>,
+        connection: Option<Connection>,
+    },
+    ReleaseByHolder {
+        all: bool,
+    },
+    Renew {
+        owner: u8,
+        lease: Millis,
+    },
+    Cancel {
+        owner: u8,
+    },
+    Break,
+    /// The n-th blocked request's time is up, or its connection closes; the queue is swept now or
+    /// later.
+    Leave(usize, bool),
+    /// A connection that the lock may be bound to closes.
+    CloseConnection(Connection),
+    /// The last hand-off's receiver turns out to be gone.
+    Undelivered,
+    Sleep(Millis),
+    /// The server stands still for so long.
+    Stall(Millis),
+    /// The wall clock is set this much ahead or back.
+    StepClock(i64),
+    /// Somebody deletes the lock's key.
+    ForeignDelete,
+    /// Somebody changes the score of the n-th waiter to so much from now.
+    ForeignScore(usize, i64),
+    /// An owner asks by a script of Redisson's, with a clock that is ahead or behind.
+    ScriptLock {
+        owner: u8,
+        lease: Millis,
+        patience: Option<Millis>,
+        told: Told,
+        skew: i64,
+    },
+    /// An owner gives a hold up by such a script; `forced`: all of whoever holds the lock.
+    ScriptUnlock {
+        owner: u8,
+        forced: bool,
+        skew: i64,
+    },
+    /// An owner leaves the queue by such a script.
+    ScriptLeave {
+        owner: u8,
+    },
+    /// Scripts are to run as Lua from now on, or natively after all: their scores are lined up.
+    LineUp,
+    /// Somebody sets the lock's expiry.
+    ForeignLease(Millis),
+    /// The token's key is lost.
+    LoseToken,
+    /// The server restarts: connections are lost, keys are kept.
+    Restart,
+}
+
+fn action() -> impl Strategy<Value = Action> {
+    let owner = 0..7u8;
+    let mode = prop_oneof![
+        Just(Mode::Try),
+        Just(Mode::Poll),
+        Just(Mode::Block),
+        Just(Mode::Block)
+    ];
+    let lease = prop_oneof![Just(10u64), Just(100), Just(1_000), Just(5_000)];
+    let patience = prop_oneof![Just(1u64), Just(40), Just(300), Just(2_000)];
+    let token = prop_oneof![Just(None), Just(Some(true)), Just(Some(false))];
+    let connection = prop_oneof![Just(None), (1..4u64).prop_map(Some)];
+    let patience_by_script = prop::option::of(prop_oneof![Just(0u64), Just(40), Just(300)]);
+    let told = prop_oneof![
+        Just(Told::BehindHead),
+        Just(Told::BehindPrevious),
+        Just(Told::Lease)
+    ];
+    let skew = prop_oneof![4 => Just(0i64), 1 => -3_000..3_000i64];
+    prop_oneof![
+        8 => (owner.clone(), mode, lease.clone(), patience, any::<bool>(), connection.clone()).prop_map(
+            |(owner, mode, lease, patience, once, session)| {
+                Action::Acquire { owner, mode, lease, patience, once, session }
+            }
+        ),
+        2 => (owner.clone(), any::<bool>(), token, connection).prop_map(
+            |(owner, all, token, connection)| Action::Release { owner, all, token, connection }
+        ),
+        4 => any::<bool>().prop_map(|all| Action::ReleaseByHolder { all }),
+        1 => (1..4u64).prop_map(Action::CloseConnection),
+        1 => (owner.clone(), lease.clone()).prop_map(|(owner, lease)| Action::Renew { owner, lease }),
+        1 => owner.clone().prop_map(|owner| Action::Cancel { owner }),
+        1 => Just(Action::Break),
+        3 => (0..5usize, any::<bool>()).prop_map(|(nth, swept)| Action::Leave(nth, swept)),
+        1 => Just(Action::Undelivered),
+        3 => prop_oneof![1..60u64, 1..3_000u64].prop_map(Action::Sleep),
+        1 => prop_oneof![1..60u64, 1..9_000u64].prop_map(Action::Stall),
+        1 => prop_oneof![-3_000..3_000i64, Just(-3_600_000), Just(3_600_000)].prop_map(Action::StepClock),
+        1 => Just(Action::ForeignDelete),
+        1 => (0..5usize, -600..600i64).prop_map(|(nth, score)| Action::ForeignScore(nth, score)),
+        6 => (owner.clone(), lease.clone(), patience_by_script, told, skew.clone()).prop_map(
+            |(owner, lease, patience, told, skew)| {
+                Action::ScriptLock { owner, lease, patience, told, skew }
+            }
+        ),
+        3 => (owner.clone(), prop::bool::weighted(0.2), skew).prop_map(
+            |(owner, forced, skew)| Action::ScriptUnlock { owner, forced, skew }
+        ),
+        1 => owner.clone().prop_map(|owner| Action::ScriptLeave { owner }),
+        1 => Just(Action::LineUp),
+        1 => lease.prop_map(Action::ForeignLease),
+        1 => Just(Action::LoseToken),
+        1 => Just(Action::Restart),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(1_000),
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn the_lock_keeps_its_promises(actions in prop::collection::vec(action(), 1..60)) {
+        let mut world = World::new();
+        for action in &actions {
+            world.act(action)?;
+        }
+    }
+}

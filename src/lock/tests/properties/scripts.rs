@@ -1,0 +1,118 @@
+//! Steps by Redisson's scripts, where they run natively, and what their callers are told.
+
+use proptest::prelude::*;
+
+use super::Action;
+use super::world::{Checked, World, owner};
+use crate::lock;
+use crate::lock::memory::Memory;
+use crate::lock::scripts::{Tried, TryLock, Unlocked, Wait};
+use crate::lock::{Owner, Presence, State};
+
+impl World {
+    pub(super) fn act_by_script(&mut self, action: &Action, before: &Memory) -> Checked {
+        match action {
+            Action::ScriptLock {
+                owner: name,
+                lease,
+                patience,
+                told,
+                skew,
+            } => {
+                let owner = owner(*name);
+                let call = TryLock {
+                    owner: &owner,
+                    lease: *lease,
+                    client: self.now.millis().saturating_add_signed(*skew),
+                    wait: patience.map(|patience| Wait {
+                        patience,
+                        told: *told,
+                    }),
+                    memory_is_full: false,
+                };
+                return self.lock_by_script(before, &call);
+            }
+            Action::ScriptUnlock {
+                owner: name,
+                forced,
+                skew,
+            } => self.unlock_by_script(&owner(*name), *forced, *skew)?,
+            Action::ScriptLeave { owner: name } => {
+                let owner = owner(*name);
+                lock::Step::new(&mut self.state, &self.rules, self.now).leave_by_script(&owner);
+                return self.check(before, Some(&owner), false);
+            }
+            _ => {
+                lock::Step::new(&mut self.state, &self.rules, self.now).line_up();
+                self.check_scores()?;
+            }
+        }
+        self.check(before, None, false)
+    }
+
+    fn lock_by_script(&mut self, before: &Memory, call: &TryLock<'_>) -> Checked {
+        let owner = Owner::from(call.owner);
+        let tried = lock::Step::new(&mut self.state, &self.rules, self.now).try_lock(call);
+        match (tried, &mut self.holder) {
+            (Ok(Tried::Acquired), Some((holder, holds))) => {
+                prop_assert_eq!(&*holder, &owner);
+                *holds += 1;
+            }
+            (Ok(Tried::Acquired), None) => {
+                self.check_overtaken(&owner, before)?;
+                self.holder = Some((Owner::clone(&owner), 1));
+                self.bound.clear();
+            }
+            (Ok(Tried::Refused), _) => prop_assert!(call.wait.is_none()),
+            (Ok(Tried::Waits(told)), _) => {
+                prop_assert!(call.wait.is_some() && self.state.position(&owner).is_some());
+                prop_assert!(told >= 0 || before.position_of(&owner).is_none());
+                // Nobody is told to ask again at once while it is another's turn.
+                prop_assert!(told > 0 || self.state.turn.is_none());
+            }
+            (Err(refusal), _) => prop_assert!(false, "{refusal:?}"),
+        }
+        self.check(before, Some(&owner), false)
+    }
+
+    fn unlock_by_script(&mut self, owner: &Owner, forced: bool, skew: i64) -> Checked {
+        let (rules, now) = (self.rules, self.now);
+        let client = now.millis().saturating_add_signed(skew);
+        if forced {
+            let freed = lock::Step::new(&mut self.state, &rules, now).force_unlock(client);
+            prop_assert_eq!(freed, self.holder.is_some());
+            self.freed();
+            return Ok(());
+        }
+        let unlocked = lock::Step::new(&mut self.state, &rules, now).unlock(owner, 1_000, client);
+        let holds = self.holder.as_ref();
+        let holds = holds.filter(|(holder, _)| holder == owner).map(|of| of.1);
+        match holds {
+            None if self.holder.is_some() => prop_assert_eq!(unlocked, Ok(Unlocked::NotHeld)),
+            Some(2..) => {
+                prop_assert_eq!(unlocked, Ok(Unlocked::HeldStill));
+                self.gave_up_one(owner, None)?;
+            }
+            _ => {
+                prop_assert_eq!(unlocked, Ok(Unlocked::Freed));
+                self.freed();
+            }
+        }
+        Ok(())
+    }
+
+    /// Where scripts run as Lua, each acquisition takes the waiter's patience off all scores: nobody's
+    /// is over by the time that it is the head.
+    fn check_scores(&self) -> Checked {
+        let mut before = self.now.millis();
+        for (_, waiter) in &self.state.queue {
+            if waiter.presence == Presence::Found {
+                before = before.max(waiter.score);
+                continue;
+            }
+            prop_assert!(waiter.score >= before.saturating_add(waiter.patience));
+            before = before.saturating_add(waiter.patience);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,163 @@
+//! What others do to the keys of a lock with several holders.
+
+use fairlock_testing::{Client, Server, wait_until};
+
+fn two_of_two(server: &Server) -> Client {
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a SHARED 2 LEASE 600000");
+    client.int("FAIRLOCK.ACQUIRE k b SHARED 2 LEASE 600000");
+    client
+}
+
+#[test]
+fn hdel_of_one_holder_lets_the_next_in() {
+    let server = Server::start();
+    let mut client = two_of_two(&server);
+    let next = server.block("FAIRLOCK.ACQUIRE k c SHARED 2 LEASE 600000");
+    assert_eq!(client.run("HDEL k a"), "1");
+    next.int();
+    assert_eq!(client.run("HEXISTS redisson_lock_shared:{k} a"), "0");
+    assert_eq!(client.int("HLEN redisson_lock_shared:{k}"), 2);
+}
+
+#[test]
+fn hdel_of_all_holders_frees_the_lock() {
+    let server = Server::start();
+    let mut client = two_of_two(&server);
+    let writer = server.block("FAIRLOCK.ACQUIRE k w LEASE 600000");
+    client.run("HDEL k a b");
+    writer.int();
+    assert_eq!(client.holders("k"), "[w, 1]");
+    assert_eq!(client.run("EXISTS redisson_lock_shared:{k}"), "0");
+}
+
+#[test]
+fn del_unlink_rename_and_flush_free_the_lock() {
+    for command in [
+        "DEL k",
+        "UNLINK k",
+        "RENAME k elsewhere",
+        "FLUSHALL",
+        "FLUSHDB",
+    ] {
+        let server = Server::start();
+        let mut client = two_of_two(&server);
+        let writer = server.block("FAIRLOCK.ACQUIRE k w LEASE 600000");
+        client.run(command);
+        assert!(writer.int() > 0, "{command}");
+        assert_eq!(client.holders("k"), "[w, 1]", "{command}");
+        wait_until("the holders are forgotten", || {
+            client.run("EXISTS redisson_lock_shared:{k}") == "0"
+        });
+    }
+}
+
+#[test]
+fn del_of_a_lock_without_waiters_forgets_its_holders() {
+    let server = Server::start();
+    let mut client = two_of_two(&server);
+    client.run("DEL k");
+    wait_until("nothing is left", || client.run("DBSIZE") == "0");
+    client.int("FAIRLOCK.ACQUIRE k w NOWAIT");
+    assert_eq!(client.holders("k"), "[w, 1]");
+}
+
+#[test]
+fn the_shared_holders_key_is_written_again() {
+    let server = Server::start();
+    let mut client = two_of_two(&server);
+    let before = client.run("HGETALL redisson_lock_shared:{k}");
+    client.run("DEL redisson_lock_shared:{k}");
+    wait_until("it is back", || {
+        client.run("HLEN redisson_lock_shared:{k}") == "2"
+    });
+    assert_eq!(
+        client.run("HGETALL redisson_lock_shared:{k}").len(),
+        before.len()
+    );
+    assert_eq!(client.run("FAIRLOCK.ACQUIRE k c SHARED 2 NOWAIT"), "(nil)");
+    assert_eq!(client.run("FAIRLOCK.RELEASE k a"), "0");
+    client.int("FAIRLOCK.ACQUIRE k c SHARED 2 NOWAIT");
+}
+
+#[test]
+fn a_key_of_another_type_is_refused() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.run("SET redisson_lock_shared:{k} text");
+    for command in [
+        "FAIRLOCK.ACQUIRE k a SHARED",
+        "FAIRLOCK.HOLDERS k",
+        "FAIRLOCK.INFO k",
+    ] {
+        assert!(
+            client.run(command).starts_with("(error) WRONGTYPE"),
+            "{command}"
+        );
+    }
+    assert_eq!(client.run("GET redisson_lock_shared:{k}"), "text");
+    assert_eq!(client.run("EXISTS k"), "0");
+}
+
+#[test]
+fn a_shorter_expiry_cuts_the_leases_and_a_longer_one_keeps_the_lock() {
+    let server = Server::start();
+    let mut client = two_of_two(&server);
+    client.run("PEXPIRE k 900000");
+    wait_until("it is noticed", || {
+        client.run("FAIRLOCK.HOLDERS k").contains(", 89")
+    });
+    client.run("PEXPIRE k 200");
+    let writer = server.block("FAIRLOCK.ACQUIRE k w LEASE 600000");
+    writer.int();
+    assert_eq!(client.run("EXISTS redisson_lock_shared:{k}"), "0");
+}
+
+#[test]
+fn more_than_one_owner_without_the_other_key_is_somebodys_data() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.run("HSET k a 1 b 1");
+    for command in [
+        "FAIRLOCK.ACQUIRE k c SHARED NOWAIT",
+        "FAIRLOCK.ACQUIRE k a SHARED",
+        "FAIRLOCK.RELEASE k a",
+        "FAIRLOCK.BREAK k",
+    ] {
+        assert!(
+            client.run(command).starts_with("(error) NOTALOCK"),
+            "{command}"
+        );
+    }
+    assert_eq!(client.run("HGETALL k"), "[a, 1, b, 1]");
+}
+
+#[test]
+fn an_orphan_of_the_other_key_does_not_stand_in_the_way() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.run("HSET redisson_lock_shared:{k} a \"1795222021229 0 7\" b junk");
+    client.int("FAIRLOCK.ACQUIRE k w");
+    assert_eq!(client.holders("k"), "[w, 1]");
+    client.run("FAIRLOCK.RELEASE k w");
+    client.int("FAIRLOCK.ACQUIRE k c SHARED");
+    client.int("FAIRLOCK.ACQUIRE k d SHARED");
+    client.run("FAIRLOCK.RELEASE k c");
+    client.run("FAIRLOCK.RELEASE k d");
+    wait_until("nothing is left", || client.run("DBSIZE") == "0");
+}
+
+#[test]
+fn full_memory_refuses_new_holders_and_lets_the_others_go() {
+    let server = Server::start();
+    let mut client = two_of_two(&server);
+    client.run("CONFIG SET maxmemory 1");
+    assert!(
+        client
+            .run("FAIRLOCK.ACQUIRE k c SHARED")
+            .starts_with("(error) OOM")
+    );
+    assert_eq!(client.run("FAIRLOCK.RELEASE k a"), "0");
+    assert_eq!(client.run("FAIRLOCK.RELEASE k b"), "0");
+    assert_eq!(client.run("DBSIZE"), "0");
+}

@@ -1,0 +1,321 @@
+//! Each holder by itself: its lease, session, hold count and token.
+
+use fairlock_testing::{Client, Server, wait_until};
+
+/// The holders' names.
+fn names(client: &mut Client) -> Vec<String> {
+    let holders = client.run("FAIRLOCK.HOLDERS k");
+    let holders = holders.trim_matches(['[', ']']).split("], [");
+    let names = holders.map(|holder| holder.split(", ").next().unwrap_or_default().to_owned());
+    names.filter(|name| !name.is_empty()).collect()
+}
+
+#[test]
+fn holders_are_listed_in_the_order_in_which_they_came() {
+    let server = Server::start();
+    let mut client = server.connect();
+    assert_eq!(client.run("FAIRLOCK.HOLDERS k"), "[]");
+    let z = client.int("FAIRLOCK.ACQUIRE k z SHARED LEASE 600000");
+    let a = client.int("FAIRLOCK.ACQUIRE k a SHARED 5 LEASE 500000 SESSION");
+    assert!(a > z);
+    let holders = client.run("FAIRLOCK.HOLDERS k");
+    let (first, second) = holders.split_once("], [").expect("two");
+    assert!(
+        first.starts_with("[[z, 1, 599") || first.starts_with("[[z, 1, 600"),
+        "{holders}"
+    );
+    assert!(first.ends_with(&format!(", {z}, 0, 0")), "{holders}");
+    assert!(second.ends_with(&format!(", {a}, 1, 5]]")), "{holders}");
+    let info = client.run("FAIRLOCK.INFO k");
+    assert!(info.starts_with("[owner, z, holds, 1, lease, "), "{info}");
+    assert!(info.ends_with("holders, 2, limit, 5]"), "{info}");
+}
+
+#[test]
+fn an_exclusive_lock_has_one_holder() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let token = client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    let holders = client.run("FAIRLOCK.HOLDERS k");
+    assert!(holders.starts_with("[[a, 1, "), "{holders}");
+    assert!(
+        holders.ends_with(&format!(", {token}, 0, 1]]")),
+        "{holders}"
+    );
+    assert!(
+        client
+            .run("FAIRLOCK.INFO k")
+            .ends_with("holders, 1, limit, 1]")
+    );
+    client.run("FAIRLOCK.RELEASE k a");
+    assert!(
+        client
+            .run("FAIRLOCK.INFO k")
+            .ends_with("holders, 0, limit, 0]")
+    );
+}
+
+#[test]
+fn asking_again_in_the_same_way_adds_a_hold() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let token = client.int("FAIRLOCK.ACQUIRE k a SHARED 4");
+    client.int("FAIRLOCK.ACQUIRE k b SHARED 4");
+    assert_eq!(client.int("FAIRLOCK.ACQUIRE k a SHARED 4"), token);
+    assert_eq!(client.run("HGET k a"), "2");
+    assert_eq!(client.int("FAIRLOCK.ACQUIRE k a SHARED 4 ONCE"), token);
+    assert_eq!(client.run("HGET k a"), "2");
+    assert_eq!(client.run("FAIRLOCK.RELEASE k a"), "1");
+    assert_eq!(client.run("FAIRLOCK.RELEASE k a"), "0");
+    assert_eq!(names(&mut client), ["b"]);
+}
+
+#[test]
+fn asking_in_another_way_is_an_error_and_changes_nothing() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a SHARED 4 LEASE 600000");
+    let before = client.run("HGETALL redisson_lock_shared:{k}");
+    for other in [
+        "",
+        "SHARED",
+        "SHARED 3",
+        "SHARED 1",
+        "SHARED NOWAIT",
+        "ENQUEUE",
+    ] {
+        let reply = client.run(format!("FAIRLOCK.ACQUIRE k a {other}").trim_end());
+        assert!(
+            reply.starts_with("(error) ERR the owner holds the lock SHARED"),
+            "{reply}"
+        );
+    }
+    assert_eq!(client.run("HGETALL redisson_lock_shared:{k}"), before);
+    assert_eq!(client.run("HGET k a"), "1");
+}
+
+#[test]
+fn the_exclusive_holder_that_asks_shared_adds_a_hold() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let token = client.int("FAIRLOCK.ACQUIRE k a");
+    assert_eq!(client.int("FAIRLOCK.ACQUIRE k a SHARED"), token);
+    assert_eq!(client.holders("k"), "[a, 2]");
+    assert_eq!(client.run("FAIRLOCK.ACQUIRE k b SHARED NOWAIT"), "(nil)");
+}
+
+#[test]
+fn tokens_grow_over_all_acquisitions() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let mut last = 0;
+    for round in 0..5 {
+        for owner in ["a", "b", "c"] {
+            let token = client.int(&format!("FAIRLOCK.ACQUIRE k {owner}{round} SHARED"));
+            assert!(token > last);
+            last = token;
+        }
+        for owner in ["b", "a", "c"] {
+            client.run(&format!("FAIRLOCK.RELEASE k {owner}{round}"));
+        }
+        let token = client.int("FAIRLOCK.ACQUIRE k w");
+        assert!(token > last);
+        last = token;
+        client.run("FAIRLOCK.RELEASE k w");
+    }
+}
+
+#[test]
+fn a_release_counts_for_the_token_that_it_names() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let a = client.int("FAIRLOCK.ACQUIRE k a SHARED");
+    let b = client.int("FAIRLOCK.ACQUIRE k b SHARED");
+    let reply = client.run(&format!("FAIRLOCK.RELEASE k a TOKEN {b}"));
+    assert_eq!(
+        reply,
+        "(error) NOTHELD the owner holds the lock by another token"
+    );
+    assert_eq!(
+        client.run("FAIRLOCK.RELEASE k c"),
+        "(error) NOTHELD the owner does not hold the lock"
+    );
+    assert_eq!(client.run(&format!("FAIRLOCK.RELEASE k a TOKEN {a}")), "0");
+    assert_eq!(names(&mut client), ["b"]);
+}
+
+#[test]
+fn a_lease_that_ends_takes_that_holder_out_and_no_other() {
+    let server = Server::with(&["--hz", "1"]);
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a SHARED LEASE 600000");
+    client.int("FAIRLOCK.ACQUIRE k b SHARED LEASE 300");
+    client.int("FAIRLOCK.ACQUIRE k c SHARED LEASE 600000");
+    // Nobody touches the lock: only the timer can notice.
+    wait_until("one is left out", || client.run("HEXISTS k b") == "0");
+    assert_eq!(names(&mut client), ["a", "c"]);
+    assert_eq!(client.run("HEXISTS redisson_lock_shared:{k} b"), "0");
+    assert_eq!(
+        client.run("FAIRLOCK.RELEASE k b"),
+        "(error) NOTHELD the owner does not hold the lock"
+    );
+    assert_eq!(server.info("fairlock", "fairlock_lease_ends"), "1");
+}
+
+#[test]
+fn a_lease_that_ends_lets_the_next_in() {
+    let server = Server::with(&["--hz", "1"]);
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a SHARED 2 LEASE 600000");
+    client.int("FAIRLOCK.ACQUIRE k b SHARED 2 LEASE 300");
+    let next = server.block("FAIRLOCK.ACQUIRE k c SHARED 2 LEASE 600000");
+    next.int();
+    assert_eq!(names(&mut client), ["a", "c"]);
+}
+
+#[test]
+fn a_reader_asking_for_the_lock_finds_its_own_ended_lease_ended() {
+    let server = Server::with(&["--enable-debug-command", "yes"]);
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a SHARED LEASE 600000");
+    // In a transaction no timer can notice it before. What has ended is not held again, but anew.
+    let replies = client.at_once(&[
+        "FAIRLOCK.ACQUIRE k b SHARED LEASE 1",
+        "DEBUG SLEEP 0.05",
+        "FAIRLOCK.ACQUIRE k b SHARED LEASE 600000",
+        "HGET k b",
+    ]);
+    let words: Vec<&str> = replies.trim_matches(['[', ']']).split(", ").collect();
+    let token = |index: usize| words[index].parse::<i64>().expect("a token");
+    assert!(token(2) > token(0), "{replies}");
+    assert_eq!(words[3], "1");
+}
+
+#[test]
+fn all_leases_that_end_together_free_the_lock() {
+    let server = Server::with(&["--hz", "1"]);
+    let mut client = server.connect();
+    for n in 0..50 {
+        client.int(&format!("FAIRLOCK.ACQUIRE k r{n} SHARED LEASE 400"));
+    }
+    let writer = server.block("FAIRLOCK.ACQUIRE k w LEASE 600000");
+    writer.int();
+    assert_eq!(client.holders("k"), "[w, 1]");
+    assert_eq!(client.run("EXISTS redisson_lock_shared:{k}"), "0");
+    assert_eq!(server.info("fairlock", "fairlock_lease_ends"), "50");
+}
+
+#[test]
+fn renew_is_by_owner_and_the_key_lasts_as_long_as_the_last_lease() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a SHARED LEASE 100000");
+    client.int("FAIRLOCK.ACQUIRE k b SHARED LEASE 200000");
+    assert_eq!(client.run("FAIRLOCK.RENEW k a LEASE 900000"), "900000");
+    assert!((800_000..=900_000).contains(&client.int("PTTL k")));
+    assert!(
+        client
+            .run("FAIRLOCK.RENEW k c")
+            .starts_with("(error) NOTHELD")
+    );
+    client.run("FAIRLOCK.RELEASE k a");
+    assert!((100_000..=200_000).contains(&client.int("PTTL k")));
+    // The other key outlives it.
+    assert!(client.int("PTTL redisson_lock_shared:{k}") >= client.int("PTTL k"));
+}
+
+#[test]
+fn a_session_that_ends_takes_its_holder_out_and_no_other() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a SHARED 2 LEASE 600000");
+    let mut holder = server.connect();
+    holder.int("FAIRLOCK.ACQUIRE k b SHARED 2 SESSION LEASE 600000");
+    let next = server.block("FAIRLOCK.ACQUIRE k c SHARED 2 LEASE 600000");
+    assert_eq!(server.info("fairlock", "fairlock_session_locks"), "1");
+    drop(holder);
+    next.int();
+    assert_eq!(names(&mut client), ["a", "c"]);
+    assert_eq!(server.info("fairlock", "fairlock_session_locks"), "0");
+}
+
+#[test]
+fn sessions_of_several_holders_on_one_connection_end_together() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let mut holder = server.connect();
+    for n in 0..20 {
+        holder.int(&format!(
+            "FAIRLOCK.ACQUIRE k r{n} SHARED SESSION LEASE 600000"
+        ));
+    }
+    client.int("FAIRLOCK.ACQUIRE k z SHARED LEASE 600000");
+    drop(holder);
+    wait_until("one is left", || names(&mut client) == ["z"]);
+}
+
+#[test]
+fn the_leases_of_all_sessions_are_renewed() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let mut holders: Vec<_> = (0..3).map(|_| server.connect()).collect();
+    for (n, holder) in holders.iter_mut().enumerate() {
+        holder.int(&format!(
+            "FAIRLOCK.ACQUIRE k r{n} SHARED SESSION LEASE 3600"
+        ));
+    }
+    for _ in 0..4 {
+        let end = client.int("PEXPIRETIME k");
+        wait_until("the lease is renewed", || client.int("PEXPIRETIME k") > end);
+    }
+    assert_eq!(names(&mut client).len(), 3);
+}
+
+#[test]
+fn break_frees_all_or_one() {
+    let server = Server::start();
+    let mut client = server.connect();
+    for owner in ["a", "b", "c"] {
+        client.int(&format!("FAIRLOCK.ACQUIRE k {owner} SHARED 3 LEASE 600000"));
+    }
+    let next = server.block("FAIRLOCK.ACQUIRE k d SHARED 3 LEASE 600000");
+    assert_eq!(client.run("FAIRLOCK.BREAK k OWNER nobody"), "0");
+    assert!(!next.is_done());
+    assert_eq!(client.run("FAIRLOCK.BREAK k OWNER b"), "1");
+    next.int();
+    assert_eq!(names(&mut client), ["a", "c", "d"]);
+    let writer = server.block("FAIRLOCK.ACQUIRE k w LEASE 600000");
+    assert_eq!(client.run("FAIRLOCK.BREAK k"), "1");
+    writer.int();
+    assert_eq!(client.run("FAIRLOCK.BREAK k OWNER a"), "0");
+    assert_eq!(client.run("FAIRLOCK.BREAK k OWNER w"), "1");
+    assert_eq!(client.run("KEYS *"), "[]");
+}
+
+#[test]
+fn the_queue_shows_what_each_waiter_tolerates() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k w");
+    let _reader = server.block("FAIRLOCK.ACQUIRE k a SHARED");
+    let _user = server.block("FAIRLOCK.ACQUIRE k b SHARED 7");
+    let _writer = server.block("FAIRLOCK.ACQUIRE k c");
+    let queue = client.run("FAIRLOCK.QUEUE k");
+    assert_eq!(
+        queue,
+        "[[a, blocked, -1, 0], [b, blocked, -1, 7], [c, blocked, -1, 1]]"
+    );
+}
+
+#[test]
+fn a_receiver_that_is_gone_passes_its_place_among_the_holders_on() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k w");
+    let gone = server.block("FAIRLOCK.ACQUIRE k a SHARED 1000 LEASE 600000");
+    let reader = server.block("FAIRLOCK.ACQUIRE k b SHARED LEASE 600000");
+    gone.disconnect();
+    client.run("FAIRLOCK.RELEASE k w");
+    reader.int();
+    wait_until("one holds it", || names(&mut client) == ["b"]);
+}

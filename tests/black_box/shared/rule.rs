@@ -1,0 +1,222 @@
+//! Who may hold the lock together with whom, and who is served next.
+
+use fairlock_testing::{Server, wait_until};
+
+#[test]
+fn readers_share_and_a_writer_waits_for_all_of_them() {
+    let server = Server::start();
+    let mut client = server.connect();
+    for reader in ["a", "b", "c"] {
+        client.int(&format!("FAIRLOCK.ACQUIRE k {reader} SHARED"));
+    }
+    let writer = server.block("FAIRLOCK.ACQUIRE k w");
+    for reader in ["a", "b"] {
+        assert_eq!(client.run(&format!("FAIRLOCK.RELEASE k {reader}")), "0");
+        assert!(!writer.is_done());
+    }
+    assert_eq!(client.run("FAIRLOCK.RELEASE k c"), "0");
+    assert!(writer.int() > 0);
+    assert_eq!(client.holders("k"), "[w, 1]");
+}
+
+#[test]
+fn a_row_of_readers_is_served_in_one_step() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k w");
+    let readers: Vec<_> = (0..5)
+        .map(|n| server.block(&format!("FAIRLOCK.ACQUIRE k r{n} SHARED LEASE 600000")))
+        .collect();
+    let second = server.block("FAIRLOCK.ACQUIRE k v LEASE 600000");
+    let late = server.block("FAIRLOCK.ACQUIRE k late SHARED LEASE 600000");
+    // In one transaction nothing can come between the release and the look.
+    let replies = client.at_once(&["FAIRLOCK.RELEASE k w", "HLEN redisson_lock_shared:{k}"]);
+    assert_eq!(replies, "[0, 5]");
+    let tokens: Vec<i64> = readers.into_iter().map(|reader| reader.int()).collect();
+    assert!(tokens.is_sorted(), "{tokens:?}");
+    assert!(!second.is_done() && !late.is_done());
+    for n in 0..5 {
+        client.run(&format!("FAIRLOCK.RELEASE k r{n}"));
+    }
+    assert!(second.int() > tokens[4]);
+    client.run("FAIRLOCK.RELEASE k v");
+    late.int();
+}
+
+#[test]
+fn a_reader_never_overtakes_a_waiting_writer() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a SHARED");
+    let writer = server.block("FAIRLOCK.ACQUIRE k w");
+    assert_eq!(client.run("FAIRLOCK.ACQUIRE k b SHARED NOWAIT"), "(nil)");
+    assert_eq!(client.run("FAIRLOCK.ACQUIRE k b SHARED WAIT 1"), "(nil)");
+    let reader = server.block("FAIRLOCK.ACQUIRE k c SHARED");
+    client.run("FAIRLOCK.RELEASE k a");
+    writer.int();
+    assert!(!reader.is_done());
+    // The writer in front of it gives up: the reader fits, and is served at once.
+    let other = server.block("FAIRLOCK.ACQUIRE k d SHARED");
+    client.run("FAIRLOCK.RELEASE k w");
+    reader.int();
+    other.int();
+}
+
+#[test]
+fn a_writer_that_leaves_the_queue_lets_the_readers_behind_it_in() {
+    let server = Server::start();
+    let mut client = server.connect();
+    for leaves in ["cancel", "disconnect", "timeout"] {
+        client.int("FAIRLOCK.ACQUIRE k a SHARED LEASE 600000");
+        let writer = match leaves {
+            "timeout" => server.block("FAIRLOCK.ACQUIRE k w WAIT 300"),
+            _ => server.block("FAIRLOCK.ACQUIRE k w"),
+        };
+        let reader = server.block("FAIRLOCK.ACQUIRE k b SHARED LEASE 600000");
+        match leaves {
+            "cancel" => assert_eq!(client.run("FAIRLOCK.CANCEL k w"), "1"),
+            "disconnect" => writer.disconnect(),
+            _ => assert_eq!(writer.reply(), "(nil)"),
+        }
+        assert!(reader.int() > 0, "{leaves}");
+        assert_eq!(client.run("FAIRLOCK.BREAK k"), "1");
+    }
+}
+
+#[test]
+fn there_are_never_more_holders_than_the_limit() {
+    let server = Server::start();
+    let mut client = server.connect();
+    for n in 0..3 {
+        client.int(&format!("FAIRLOCK.ACQUIRE k s{n} SHARED 3 NOWAIT"));
+    }
+    assert_eq!(client.run("FAIRLOCK.ACQUIRE k s3 SHARED 3 NOWAIT"), "(nil)");
+    // It tolerates any number, they do not.
+    assert_eq!(client.run("FAIRLOCK.ACQUIRE k r SHARED NOWAIT"), "(nil)");
+    let next = server.block("FAIRLOCK.ACQUIRE k s3 SHARED 3");
+    let after = server.block("FAIRLOCK.ACQUIRE k s4 SHARED 3");
+    client.run("FAIRLOCK.RELEASE k s1");
+    next.int();
+    assert!(!after.is_done());
+    assert_eq!(client.int("HLEN redisson_lock_shared:{k}"), 3);
+    client.run("FAIRLOCK.RELEASE k s0");
+    after.int();
+}
+
+#[test]
+fn each_holder_tolerates_what_it_said() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a SHARED 3");
+    client.int("FAIRLOCK.ACQUIRE k b SHARED 2");
+    assert_eq!(client.run("FAIRLOCK.ACQUIRE k c SHARED NOWAIT"), "(nil)");
+    assert!(
+        client
+            .run("FAIRLOCK.INFO k")
+            .ends_with("holders, 2, limit, 2]")
+    );
+    // The one that tolerates two at most leaves: now three fit.
+    client.run("FAIRLOCK.RELEASE k b");
+    client.int("FAIRLOCK.ACQUIRE k c SHARED NOWAIT");
+    client.int("FAIRLOCK.ACQUIRE k d SHARED 9 NOWAIT");
+    assert_eq!(client.run("FAIRLOCK.ACQUIRE k e SHARED NOWAIT"), "(nil)");
+}
+
+#[test]
+fn a_limit_of_one_is_exclusive() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a SHARED 1");
+    assert_eq!(client.run("FAIRLOCK.ACQUIRE k b SHARED NOWAIT"), "(nil)");
+    assert_eq!(client.run("KEYS *"), "[k]");
+    client.int("FAIRLOCK.ACQUIRE k a");
+    assert_eq!(client.holders("k"), "[a, 2]");
+}
+
+#[test]
+fn polling_readers_and_writers_are_served_in_their_turn() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k w");
+    assert!(
+        client
+            .run("FAIRLOCK.ACQUIRE k a SHARED ENQUEUE")
+            .starts_with("[1, ")
+    );
+    assert!(
+        client
+            .run("FAIRLOCK.ACQUIRE k b SHARED ENQUEUE")
+            .starts_with("[2, ")
+    );
+    let blocked = server.block("FAIRLOCK.ACQUIRE k c SHARED");
+    client.run("FAIRLOCK.RELEASE k w");
+    // It is the turn of a: neither b nor c go before.
+    assert!(
+        client
+            .run("FAIRLOCK.ACQUIRE k b SHARED ENQUEUE")
+            .starts_with("[2, ")
+    );
+    assert!(!blocked.is_done());
+    client.int("FAIRLOCK.ACQUIRE k a SHARED ENQUEUE");
+    client.int("FAIRLOCK.ACQUIRE k b SHARED ENQUEUE");
+    blocked.int();
+    assert_eq!(client.int("HLEN redisson_lock_shared:{k}"), 3);
+}
+
+#[test]
+fn a_dead_polling_reader_costs_one_turn() {
+    let server = Server::with(&["--fairlock.turn", "300"]);
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k w");
+    client.run("FAIRLOCK.ACQUIRE k dead SHARED ENQUEUE");
+    let reader = server.block("FAIRLOCK.ACQUIRE k a SHARED");
+    client.run("FAIRLOCK.RELEASE k w");
+    reader.int();
+    assert_eq!(server.info("fairlock", "fairlock_reaped_waiters"), "1");
+}
+
+#[test]
+fn a_writer_among_readers_that_come_all_the_time_gets_its_turn_next() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k r0 SHARED");
+    let writer = server.block("FAIRLOCK.ACQUIRE k w");
+    let readers: Vec<_> = (1..20)
+        .map(|n| server.block(&format!("FAIRLOCK.ACQUIRE k r{n} SHARED")))
+        .collect();
+    client.run("FAIRLOCK.RELEASE k r0");
+    writer.int();
+    assert!(readers.iter().all(|reader| !reader.is_done()));
+    client.run("FAIRLOCK.RELEASE k w");
+    for reader in readers {
+        reader.int();
+    }
+}
+
+#[test]
+fn a_blocked_reader_can_ask_as_a_writer_instead() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k w");
+    let first = server.block("FAIRLOCK.ACQUIRE k a SHARED");
+    let second = server.block("FAIRLOCK.ACQUIRE k a");
+    assert!(first.reply().starts_with("(error) TAKENOVER"));
+    wait_until("one waits", || server.blocked() == 1);
+    assert!(client.run("FAIRLOCK.QUEUE k").ends_with("-1, 1]]"));
+    client.run("FAIRLOCK.RELEASE k w");
+    second.int();
+    assert_eq!(client.run("EXISTS redisson_lock_shared:{k}"), "0");
+}
+
+#[test]
+fn where_the_client_may_not_block_shared_tries_once() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a SHARED");
+    let replies = client.at_once(&[
+        "FAIRLOCK.ACQUIRE k b SHARED",
+        "FAIRLOCK.ACQUIRE k c",
+        "HLEN redisson_lock_shared:{k}",
+    ]);
+    assert!(replies.ends_with(", (nil), 2]"), "{replies}");
+}

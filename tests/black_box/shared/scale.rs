@@ -1,0 +1,59 @@
+//! Many holders of one lock.
+
+use fairlock_testing::{Server, wait_until};
+
+#[test]
+fn ten_thousand_hold_it_and_all_their_leases_end() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let ask = |n: usize| {
+        let words = format!("FAIRLOCK.ACQUIRE k r{n} SHARED LEASE 6000{:03}", n % 1000);
+        words
+            .split(' ')
+            .map(|word| word.as_bytes().to_vec())
+            .collect::<Vec<_>>()
+    };
+    for chunk in (0..10_000).collect::<Vec<_>>().chunks(500) {
+        let commands: Vec<_> = chunk.iter().map(|n| ask(*n)).collect();
+        client.pipeline(&commands);
+    }
+    assert_eq!(client.int("HLEN redisson_lock_shared:{k}"), 10_000);
+    assert!(
+        client
+            .run("FAIRLOCK.INFO k")
+            .ends_with("holders, 10000, limit, 0]")
+    );
+    let writer = server.block("FAIRLOCK.ACQUIRE k w LEASE 600000");
+    for n in 0..5_000 {
+        client.run(&format!("FAIRLOCK.RELEASE k r{n}"));
+    }
+    assert!(!writer.is_done());
+    // All that are left end with the key.
+    client.run("PEXPIRE k 100");
+    writer.int();
+    wait_until("nothing is left of them", || {
+        client.run("EXISTS redisson_lock_shared:{k}") == "0"
+    });
+    assert_eq!(client.holders("k"), "[w, 1]");
+}
+
+#[test]
+fn leases_that_end_at_the_same_time_are_dropped_in_pieces() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let commands: Vec<Vec<Vec<u8>>> = (0..3_000)
+        .map(|n| format!("FAIRLOCK.ACQUIRE k r{n} SHARED LEASE 1500"))
+        .map(|words| {
+            words
+                .split(' ')
+                .map(|word| word.as_bytes().to_vec())
+                .collect()
+        })
+        .collect();
+    client.pipeline(&commands);
+    client.int("FAIRLOCK.ACQUIRE k z SHARED LEASE 600000");
+    wait_until("one is left", || {
+        client.run("HLEN redisson_lock_shared:{k}") == "1"
+    });
+    assert_eq!(server.info("fairlock", "fairlock_lease_ends"), "3000");
+}

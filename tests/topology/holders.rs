@@ -1,0 +1,82 @@
+//! Locks with several holders, where a slot moves or a replica takes over.
+
+use fairlock_testing::cluster::Cluster;
+use fairlock_testing::wait_until;
+
+use crate::moving::{Move, keys_of};
+
+const HOME: usize = 0;
+const AWAY: usize = 1;
+
+fn two_masters() -> Cluster {
+    let cluster = Cluster::start(2, 0, &["--fairlock.clock-skew", "0"]);
+    assert_eq!(cluster.home("k"), HOME);
+    cluster
+}
+
+#[test]
+fn holders_move_with_their_slot_in_whichever_order_the_keys_move() {
+    let cluster = two_masters();
+    let [lock, queue, deadlines] = keys_of("k");
+    let shared = "redisson_lock_shared:{k}".to_owned();
+    let orders = [
+        [lock.clone(), shared.clone()],
+        [shared.clone(), lock.clone()],
+    ];
+    for (round, order) in orders.iter().enumerate() {
+        let (from, to) = if round % 2 == 0 {
+            (HOME, AWAY)
+        } else {
+            (AWAY, HOME)
+        };
+        let home = &cluster.masters[from];
+        let mut client = home.connect();
+        let a = client.int("FAIRLOCK.ACQUIRE k a SHARED 2 LEASE 600000");
+        let b = client.int("FAIRLOCK.ACQUIRE k b SHARED 2 LEASE 600000");
+        let waiter = home.block("FAIRLOCK.ACQUIRE k c SHARED 2 LEASE 600000");
+        let slot = cluster.slot("k");
+        let moving = Move::begin(&cluster, slot, from, to);
+        for key in order {
+            moving.keys(std::slice::from_ref(key));
+            // Nobody becomes a holder of a lock of which a part is elsewhere.
+            let ask = client.run("FAIRLOCK.ACQUIRE k d SHARED NOWAIT");
+            assert!(
+                ask.starts_with("(error) ASK ") || ask.starts_with("(error) TRYAGAIN "),
+                "{ask}"
+            );
+            assert!(!waiter.is_done());
+        }
+        moving.keys(&[queue.clone(), deadlines.clone()]);
+        let there = moving.to;
+        moving.finish();
+        assert!(waiter.reply().starts_with("(error) MOVED "));
+        let holders = there.run("FAIRLOCK.HOLDERS k");
+        assert!(holders.contains(&format!(", {a}, 0, 2]")), "{holders}");
+        assert!(holders.contains(&format!(", {b}, 0, 2]")), "{holders}");
+        let waiter = there.block("FAIRLOCK.ACQUIRE k c SHARED 2 LEASE 600000");
+        assert_eq!(there.run("FAIRLOCK.RELEASE k a"), "0");
+        assert!(waiter.int() > b);
+        assert_eq!(there.run("FAIRLOCK.BREAK k"), "1");
+        wait_until("nothing is left", || there.run("DBSIZE") == "0");
+        assert_eq!(home.run("DBSIZE"), "0");
+    }
+}
+
+#[test]
+fn a_lease_that_ends_on_the_way_is_over_where_the_lock_arrives() {
+    let cluster = two_masters();
+    let [lock, queue, deadlines] = keys_of("k");
+    let home = &cluster.masters[HOME];
+    let mut client = home.connect();
+    client.int("FAIRLOCK.ACQUIRE k a SHARED LEASE 600000");
+    client.int("FAIRLOCK.ACQUIRE k b SHARED LEASE 1500");
+    let moving = Move::begin(&cluster, cluster.slot("k"), HOME, AWAY);
+    moving.keys(&["redisson_lock_shared:{k}".to_owned()]);
+    moving.keys(&[lock, queue, deadlines]);
+    let there = moving.to;
+    moving.finish();
+    wait_until("the lease is over there", || {
+        there.run("HEXISTS k b") == "0"
+    });
+    assert_eq!(there.run("HEXISTS k a"), "1");
+}
