@@ -128,9 +128,16 @@ impl State for OpenLock<'_> {
         self.token.filter(|token| *token > 0)
     }
 
-    fn set_token(&mut self, token: i64) {
+    fn set_token(&mut self, owner: &[u8], token: i64) {
         TOKEN.with(|field| write::set_field(&mut self.lock, field, token, c"hset"));
         self.given(token);
+        let Some(shared) = &mut self.tracked.shared else {
+            return;
+        };
+        shared.set_token(owner, token);
+        if let Some(holder) = shared.get(owner).cloned() {
+            self.write_shared(owner, &holder);
+        }
     }
 
     fn shared(&mut self) -> Option<&mut SharedHolders> {

@@ -97,7 +97,7 @@ fn shared_holders(lock: &Key<'_>, shared: &Key<'_>, now: Now) -> Vec<HolderView>
         HolderView {
             holds: number(&holds).unwrap_or(0),
             lease: end.map(|end| end.saturating_sub(now.millis())),
-            token: entry.as_ref().map(|of| of.token).filter(|token| *token > 0),
+            token: entry.as_ref().and_then(SharedHolder::given_token),
             limit: entry.map_or(Limit::EXCLUSIVE, |SharedHolder { limit, .. }| limit),
             owner,
         }

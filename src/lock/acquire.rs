@@ -150,7 +150,7 @@ impl<S: State> Step<'_, S> {
         // A holder that came by a script has none.
         let token = self.token_of(ask.owner).unwrap_or_else(|| {
             let token = self.next_token();
-            self.state.set_token(token);
+            self.state.set_token(ask.owner, token);
             token
         });
         if let Some(connection) = ask.session {

@@ -1,22 +1,22 @@
-//! Those that hold a lock together: readers, or the users of a semaphore.
+//! The shared holders of a lock: readers, or the users of a semaphore.
 //!
 //! Each has a lease, a token and a session of its own. What a step asks for is found without walking:
-//! the lease that ends first, the session to be renewed first, the least limit, and the holders that a
-//! connection was opened for. Each change costs the logarithm of the number of holders.
+//! the lease that ends first, the session to be renewed first, the least limit, and the holders that rely on a
+//! connection. Each change costs the logarithm of the number of holders.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::clock::{Millis, Tick};
 use super::state::{Connection, Limit, Owner, Session};
 
-/// One of those that hold the lock together.
+/// One of the shared holders.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedHolder {
     /// How many holders it tolerates.
     pub limit: Limit,
     /// The end of its lease.
     pub lease_end: Millis,
-    /// Its fencing token.
+    /// Its fencing token; 0 if it was given none: others have written it into the keys.
     pub token: i64,
     /// When it became a holder here, by the steady clock in microseconds; `None` if that was elsewhere.
     pub since: Option<u64>,
@@ -36,6 +36,12 @@ impl SharedHolder {
         }
     }
 
+    /// Its fencing token, if it was given one.
+    #[must_use]
+    pub fn given_token(&self) -> Option<i64> {
+        Some(self.token).filter(|token| *token > 0)
+    }
+
     /// The connections that its hold is bound to.
     #[must_use]
     pub fn session(&self) -> Option<&Session> {
@@ -43,7 +49,7 @@ impl SharedHolder {
     }
 }
 
-/// Those that hold a lock together.
+/// The shared holders of a lock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SharedHolders {
     holders: BTreeMap<Owner, SharedHolder>,
@@ -208,6 +214,13 @@ impl SharedHolders {
         self.ends.remove(&(holder.lease_end, Owner::clone(&owner)));
         holder.lease_end = at;
         self.ends.insert((at, owner));
+    }
+
+    /// Gives a holder a fencing token.
+    pub fn set_token(&mut self, owner: &[u8], token: i64) {
+        if let Some(holder) = self.holders.get_mut(owner) {
+            holder.token = token;
+        }
     }
 
     /// Takes a holder's session, to be changed and put back.

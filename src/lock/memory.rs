@@ -111,7 +111,7 @@ impl State for Memory {
 
     fn take(&mut self, owner: &[u8], token: i64) {
         self.set_holds(owner, 1);
-        self.set_token(token);
+        self.set_token(owner, token);
     }
 
     fn set_holds(&mut self, owner: &[u8], holds: i64) {
@@ -137,8 +137,11 @@ impl State for Memory {
         self.token
     }
 
-    fn set_token(&mut self, token: i64) {
-        self.token = Some(token);
+    fn set_token(&mut self, owner: &[u8], token: i64) {
+        match &mut self.shared {
+            Some(shared) => shared.set_token(owner, token),
+            None => self.token = Some(token),
+        }
         self.greatest_token = self.greatest_token.max(token);
     }
 

@@ -24,12 +24,17 @@ impl Session {
 }
 
 impl<S: State> Step<'_, S> {
-    /// Takes a holder's session, to be changed and put back.
+    /// Takes a holder's session, to be changed and put back. One of an owner that has lost the lock ends.
     fn take_session(&mut self, owner: &[u8]) -> Option<Session> {
-        match self.state.shared() {
-            Some(shared) => shared.take_session(owner),
-            None => self.state.session().take(),
+        if let Some(shared) = self.state.shared() {
+            return shared.take_session(owner);
         }
+        let session = self.state.session().take()?;
+        if *session.owner == *owner {
+            return Some(session);
+        }
+        self.unbind_all(&session);
+        None
     }
 
     fn put_session(&mut self, session: Session) {

@@ -1,10 +1,11 @@
 //! Locks with several holders: who may join them, how their leases end, how one of them leaves.
 //!
-//! One rule decides: each holder tolerates at most [`Limit`] holders in all, itself included. An
-//! exclusive holder tolerates one, so a lock that is held exclusively needs none of this, and pays for none of it.
+//! One rule decides: each holder tolerates at most [`Limit`] holders in all, itself included. An exclusive
+//! holder has a limit of 1. It is not among the shared holders, so an exclusive lock costs nothing more.
 
 use super::clock::Millis;
 use super::event::Event;
+use super::holders::SharedHolder;
 use super::state::{Limit, State};
 use super::step::Step;
 
@@ -17,22 +18,22 @@ impl<S: State> Step<'_, S> {
         !self.state.is_held() || !limit.is_exclusive() && self.have_room(limit)
     }
 
-    /// Whether those that hold the lock together tolerate one more, and it them.
+    /// Whether one more holder with this limit may join the shared holders.
     pub(super) fn have_room(&mut self, limit: Limit) -> bool {
         let shared = self.state.shared();
         shared.is_some_and(|shared| shared.have_room(limit))
     }
 
-    /// The limit of an owner that holds the lock together with others.
+    /// The limit of a shared holder.
     pub(super) fn limit_of(&mut self, owner: &[u8]) -> Option<Limit> {
         let holder = self.state.shared()?.get(owner)?;
         Some(holder.limit)
     }
 
-    /// A holder's fencing token.
+    /// A holder's fencing token; none if it came by a script, or was written into the keys by others.
     pub(super) fn token_of(&mut self, owner: &[u8]) -> Option<i64> {
         match self.state.shared() {
-            Some(shared) => shared.get(owner).map(|holder| holder.token),
+            Some(shared) => shared.get(owner).and_then(SharedHolder::given_token),
             None => self.state.token(),
         }
     }
@@ -45,8 +46,7 @@ impl<S: State> Step<'_, S> {
         }
     }
 
-    /// Those that hold the lock together and whose leases have ended are no holders any more. The first thing in
-    /// each step; `asking` as for [`Self::settle`].
+    /// Drops shared holders whose leases have ended. Each step begins with this; `asking` as for [`Self::settle`].
     pub(super) fn drop_ended(&mut self, asking: Option<&[u8]>) {
         if self.state.shared().is_none() {
             return;
@@ -63,8 +63,7 @@ impl<S: State> Step<'_, S> {
         }
     }
 
-    /// Drops holders whose leases have ended, a bounded number of them: the next step, which is due at once,
-    /// goes on.
+    /// Drops [`DROPPED_AT_ONCE`] of them at most. The next step, which is due at once, goes on.
     fn drop_some_ended(&mut self) -> bool {
         let now = self.now.millis();
         let mut dropped = 0;
@@ -79,8 +78,7 @@ impl<S: State> Step<'_, S> {
         dropped > 0
     }
 
-    /// The lock is free: none of those that held it together does any more. `happened` says what that was for
-    /// each of them.
+    /// Frees the lock of its shared holders, and tells what `happened` to each of them.
     pub(super) fn free_shared(&mut self, happened: impl Fn(Option<u64>) -> Event) {
         let shared = self.state.shared();
         let holders = shared.map(|shared| shared.owners()).unwrap_or_default();
@@ -91,8 +89,7 @@ impl<S: State> Step<'_, S> {
         self.state.free();
     }
 
-    /// One of those that hold the lock together leaves them; with the last one the lock is free. Returns when it
-    /// became a holder.
+    /// Takes a shared holder out. After the last one the lock is free. Returns when it became a holder.
     pub(super) fn drop_holder(&mut self, owner: &[u8]) -> Option<u64> {
         let shared = self.state.shared()?;
         let since = shared.get(owner)?.since;
@@ -107,7 +104,7 @@ impl<S: State> Step<'_, S> {
         since
     }
 
-    /// Sees to it that the key lasts as long as the last lease, while several hold the lock.
+    /// Makes the lock's key last as long as the last lease of the shared holders.
     pub(super) fn refresh_expiry(&mut self) {
         let last = self.state.shared().and_then(|shared| shared.last_end());
         if let Some(last) = last

@@ -94,7 +94,7 @@ impl Limit {
         if shown == 0 { Self::NONE } else { Self(shown) }
     }
 
-    /// Whether this many holders are tolerated.
+    /// Whether this number of holders is tolerated.
     #[must_use]
     pub fn tolerates(self, holders: usize) -> bool {
         u32::try_from(holders).is_ok_and(|holders| holders <= self.0)
@@ -252,8 +252,8 @@ pub trait State {
 
     /// The only holder's fencing token; none if it has none, as after a script.
     fn token(&mut self) -> Option<i64>;
-    /// Gives the only holder, which has none, a fencing token.
-    fn set_token(&mut self, token: i64);
+    /// Gives a holder that has none a fencing token.
+    fn set_token(&mut self, owner: &[u8], token: i64);
     /// The greatest token that this lock may have had: given by this server run to any lock, or kept for
     /// this one; 0 if there is none. It keeps tokens growing where the clock has stepped back.
     fn last_token(&mut self) -> i64;

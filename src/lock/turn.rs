@@ -9,7 +9,8 @@
 //!   message, and a row of dead waiters one turn.
 //!
 //! With several holders the lock can be had as long as they tolerate the head (see [`super::sharing`]): a row
-//! of blocked readers is served in one step.
+//! of blocked readers is served in one step. A head that they do not tolerate is waited for; if it is dead, it is
+//! dropped at once, since those behind it may be able to join the holders.
 
 use super::clock::{Heard, Millis};
 use super::event::Event;

@@ -1,8 +1,8 @@
 //! What others do to a lock's keys: plain commands, scripts in the manner of Redisson's, other modules.
 
 mod deadlines;
-mod freedom;
 mod not_a_lock;
 mod other_module;
 mod queue;
 pub mod redisson_keys;
+mod ways_to_become_free;

@@ -161,3 +161,23 @@ fn full_memory_refuses_new_holders_and_lets_the_others_go() {
     assert_eq!(client.run("FAIRLOCK.RELEASE k b"), "0");
     assert_eq!(client.run("DBSIZE"), "0");
 }
+
+#[test]
+fn a_holder_that_others_have_written_counts_as_exclusive_and_gets_a_token_when_it_asks() {
+    let server = Server::start();
+    let mut client = two_of_two(&server);
+    client.run("HSET k c 1");
+    assert_eq!(client.run("FAIRLOCK.ACQUIRE k d SHARED NOWAIT"), "(nil)");
+    let holders = client.run("FAIRLOCK.HOLDERS k");
+    assert!(holders.contains("[c, 1, "), "{holders}");
+    assert!(holders.contains(", (nil), 0, 1]"), "{holders}");
+    let token = client.int("FAIRLOCK.ACQUIRE k c ONCE");
+    assert!(token > 0);
+    assert!(
+        client
+            .run("FAIRLOCK.HOLDERS k")
+            .contains(&token.to_string())
+    );
+    assert_eq!(client.run("FAIRLOCK.RELEASE k c"), "0");
+    assert_eq!(client.int("HLEN redisson_lock_shared:{k}"), 2);
+}

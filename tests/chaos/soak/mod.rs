@@ -4,9 +4,9 @@
 //! A few seconds long among the other tests, as long as `SOAK_SECONDS` says by `make soak`, which
 //! also writes `docs/soak.md` and its picture.
 
-mod paper;
-mod passers;
 mod probe;
+mod report;
+mod short_lived_locks;
 
 use std::sync::Arc;
 use std::thread;
@@ -58,7 +58,7 @@ fn memory_and_descriptors_stay_where_they_are() {
     let world = Arc::new(World::new(recorder, LOAD, scripts.clone(), CLIENTS, LOCKS));
     world.set_master(&server);
     let mut threads = actor::start(&world, number("CHAOS_SEED", 1));
-    threads.push(passers::start(&world));
+    threads.push(short_lived_locks::start(&world));
     let witness = witness::start(&world);
     let (rows, found) = rows(&world, &server, seconds);
     finish(&world, threads, Duration::from_secs(25));
@@ -66,7 +66,7 @@ fn memory_and_descriptors_stay_where_they_are() {
     let left = left_behind(&world, &server);
     assert!(left.is_empty(), "left behind: {left:?}");
     if std::env::var_os("SOAK_SECONDS").is_some() {
-        paper::write(&rows, &found, seconds, &server);
+        report::write(&rows, &found, seconds, &server);
     }
     assert!(found.is_empty(), "{} violations: {found:?}", found.len());
     probe::is_flat(&rows);

@@ -1,14 +1,21 @@
 //! What the search has found so far, each the shortest way to a promise that was broken once.
 
 use super::action::{Action, Step};
-use super::scope::{Scope, Wait};
+use super::scope::{Kind, Scope, Wait};
 use super::world::World;
-use super::{BLOCKING, CLOCK, MIXED, SCRIPTS, SESSIONS};
+use super::{BLOCKING, CLOCK, MIXED, READERS, SCRIPTS, SESSIONS, UPGRADES};
 
 const A: usize = 0;
 const B: usize = 1;
 const C: usize = 2;
 const D: usize = 3;
+
+/// Two readers and two writers.
+const FOUR: Scope = Scope {
+    name: "four",
+    owners: &[Kind::READER, Kind::READER, Kind::EXCLUSIVE, Kind::EXCLUSIVE],
+    ..READERS
+};
 
 /// Takes these steps, each of which is checked as in the search.
 #[track_caller]
@@ -32,6 +39,15 @@ fn ask(owner: usize, slot: usize, wait: Wait) -> Step {
         once: false,
         session: false,
     })
+}
+
+/// As [`ask`], with SHARED; `limit` 0 is none.
+fn share(owner: usize, wait: Wait, its_limit: u32) -> Step {
+    let mut step = ask(owner, 0, wait);
+    if let Action::Acquire { limit, .. } = &mut step.action {
+        *limit = its_limit;
+    }
+    step
 }
 
 fn with(mut step: Step, its_once: bool, its_session: bool) -> Step {
@@ -224,4 +240,97 @@ fn a_clock_that_is_set_in_a_turn_exposes_nobody() {
             SILENCE,
         ],
     );
+}
+
+#[test]
+fn a_waiter_that_asks_for_more_is_served_as_it_asked_before() {
+    let world = after(
+        &UPGRADES,
+        &[
+            share(B, Wait::Block, 2),
+            SILENCE,
+            share(C, Wait::Block, 0),
+            share(A, Wait::Block, 0),
+            Step::of(Action::Stall),
+            ask(A, 1, Wait::Try),
+        ],
+    );
+    assert_eq!(world.oracle.holds(A), 1);
+}
+
+#[test]
+fn a_dead_writer_keeps_no_reader_from_joining_others() {
+    let world = after(
+        &READERS,
+        &[
+            share(A, Wait::Block, 0),
+            ask(C, 0, Wait::Poll),
+            SILENCE,
+            Step::of(Action::Renew(A, 2)),
+            SILENCE,
+            Step::of(Action::Renew(A, 2)),
+            SILENCE,
+            share(B, Wait::Try, 0),
+        ],
+    );
+    assert_eq!(world.oracle.holds(B), 1);
+}
+
+#[test]
+fn a_dead_writer_is_dropped_although_a_command_came_first() {
+    let world = after(
+        &READERS,
+        &[
+            share(A, Wait::Block, 0),
+            ask(C, 0, Wait::Poll),
+            SILENCE,
+            share(B, Wait::Block, 0),
+            Step::of(Action::Renew(A, 2)),
+            SILENCE,
+            Step::of(Action::Renew(A, 2)),
+            Step::of(Action::Stall),
+            release(C),
+            SILENCE,
+        ],
+    );
+    assert_eq!(world.oracle.holds(B), 1);
+}
+
+#[test]
+fn a_writer_that_has_left_keeps_no_reader_from_joining_others() {
+    let world = after(
+        &READERS,
+        &[
+            share(A, Wait::Block, 0),
+            ask(C, 0, Wait::Block),
+            Step::of(Action::TimeOut(C, 0)),
+            share(B, Wait::Try, 0),
+        ],
+    );
+    assert_eq!(world.oracle.holds(B), 1);
+}
+
+#[test]
+fn a_row_of_readers_is_served_at_once_and_none_overtakes_a_writer() {
+    let world = after(
+        &FOUR,
+        &[
+            ask(C, 0, Wait::Block),
+            share(A, Wait::Block, 0),
+            share(B, Wait::Block, 0),
+            ask(D, 0, Wait::Block),
+            release(C),
+        ],
+    );
+    assert_eq!((world.oracle.holds(A), world.oracle.holds(B)), (1, 1));
+    let world = after(
+        &FOUR,
+        &[
+            share(A, Wait::Block, 0),
+            ask(C, 0, Wait::Block),
+            share(B, Wait::Block, 0),
+            release(A),
+        ],
+    );
+    assert_eq!((world.oracle.holds(C), world.oracle.holds(B)), (1, 0));
 }

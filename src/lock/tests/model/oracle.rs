@@ -117,6 +117,8 @@ pub struct Scene {
     pub wait: Millis,
     /// The lease of whoever is served.
     pub lease: Millis,
+    /// By how much scores may have been lessened in the step, as scripts count on: for each that was served or left.
+    pub lessened: Millis,
     pub cause: Cause,
     /// Whoever is handed the lock is gone.
     pub undelivered: bool,
@@ -300,8 +302,12 @@ impl Oracle {
 
     fn reaped(&mut self, owner: usize, scene: &Scene) -> Checked {
         let place = self.queued(owner).ok_or("somebody is reaped twice")?;
+        let life = match place.life {
+            Life::Found(score, None) => Life::Found(score.saturating_sub(scene.lessened), None),
+            life => life,
+        };
         ensure!(
-            !place.life.lasts(scene.now, scene.grace),
+            !life.lasts(scene.now, scene.grace),
             "{owner} is reaped alive"
         );
         ensure!(place.life != Life::Left, "{owner} had left by itself");

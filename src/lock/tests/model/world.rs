@@ -151,6 +151,8 @@ impl World {
     /// Lets clients hear what happened, and works out when the lock is due next. Returns how often
     /// the lock was given up.
     pub(super) fn hear(&mut self, cause: Cause, step: Step, scope: &Scope) -> Checked<usize> {
+        self.read_deadlines();
+        let events = self.state.events.split_off(self.heard);
         let scene = Scene {
             now: self.now,
             grace: self.grace,
@@ -159,11 +161,11 @@ impl World {
             patience: scope.patience,
             wait: scope.wait,
             lease: scope.lease,
+            lessened: lessened(&events, scope),
             cause,
             undelivered: step.undelivered,
         };
         let mut freed = 0;
-        let events = self.state.events.split_off(self.heard);
         for event in &events {
             freed += usize::from(self.oracle.hear(event, &scene)?);
             match event {
@@ -267,5 +269,21 @@ impl World {
     pub fn is_noted(&self) -> bool {
         self.touched
             || !(self.gone.is_empty() && self.undelivered.is_empty() && self.closed.is_empty())
+    }
+}
+
+/// By how much these events may have lessened the scores of those behind, where scripts run as Lua.
+fn lessened(events: &[Event], scope: &Scope) -> Millis {
+    let leaves = |event: &&Event| {
+        matches!(
+            event,
+            Event::Granted { .. } | Event::Acquired { .. } | Event::Left | Event::Cancelled { .. }
+        )
+    };
+    let left = events.iter().filter(leaves).count();
+    if scope.rules.intercepts {
+        0
+    } else {
+        scope.patience.max(scope.wait) * Millis::try_from(left).unwrap_or(0)
     }
 }

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::Action;
-use super::world::{Checked, World, owner};
+use super::world::{self, Checked, World, owner};
 use crate::lock;
 use crate::lock::memory::Memory;
 use crate::lock::scripts::{Tried, TryLock, Unlocked, Wait};
@@ -53,15 +53,21 @@ impl World {
     fn lock_by_script(&mut self, before: &Memory, call: &TryLock<'_>) -> Checked {
         let owner = Owner::from(call.owner);
         let tried = lock::Step::new(&mut self.state, &self.rules, self.now).try_lock(call);
-        match (tried, &mut self.holder) {
-            (Ok(Tried::Acquired), Some((holder, holds))) => {
-                prop_assert_eq!(&*holder, &owner);
-                *holds += 1;
+        let (now, session) = (self.now, self.session_of(&owner));
+        let relied_on = session.map_or(0, |session| session.lease);
+        match (tried, self.holders.get_mut(&owner)) {
+            (Ok(Tried::Acquired), Some(holder)) => {
+                holder.holds += 1;
+                holder.lease_end = now.after(call.lease.max(relied_on));
             }
             (Ok(Tried::Acquired), None) => {
-                self.check_overtaken(&owner, before)?;
-                self.holder = Some((Owner::clone(&owner), 1));
-                self.bound.clear();
+                self.told = Some(world::Told {
+                    owner: Owner::clone(&owner),
+                    limit: 1,
+                    token: None,
+                    lease: call.lease,
+                    session: None,
+                });
             }
             (Ok(Tried::Refused), _) => prop_assert!(call.wait.is_none()),
             (Ok(Tried::Waits(told)), _) => {
@@ -80,22 +86,25 @@ impl World {
         let client = now.millis().saturating_add_signed(skew);
         if forced {
             let freed = lock::Step::new(&mut self.state, &rules, now).force_unlock(client);
-            prop_assert_eq!(freed, self.holder.is_some());
-            self.freed();
+            prop_assert_eq!(freed, !self.holders.is_empty());
+            self.holders.clear();
             return Ok(());
         }
         let unlocked = lock::Step::new(&mut self.state, &rules, now).unlock(owner, 1_000, client);
-        let holds = self.holder.as_ref();
-        let holds = holds.filter(|(holder, _)| holder == owner).map(|of| of.1);
-        match holds {
-            None if self.holder.is_some() => prop_assert_eq!(unlocked, Ok(Unlocked::NotHeld)),
+        match self.holders.get(owner).map(|holder| holder.holds) {
+            None if self.holders.is_empty() => prop_assert_eq!(unlocked, Ok(Unlocked::Freed)),
+            None => prop_assert_eq!(unlocked, Ok(Unlocked::NotHeld)),
             Some(2..) => {
                 prop_assert_eq!(unlocked, Ok(Unlocked::HeldStill));
                 self.gave_up_one(owner, None)?;
+                let relied_on = self.session_of(owner).map_or(0, |session| session.lease);
+                if let Some(holder) = self.holders.get_mut(owner) {
+                    holder.lease_end = now.after(relied_on.max(1_000));
+                }
             }
-            _ => {
+            Some(_) => {
                 prop_assert_eq!(unlocked, Ok(Unlocked::Freed));
-                self.freed();
+                self.holders.remove(owner);
             }
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! The soak on paper: a table and a picture.
+//! The report of the soak: a table and a picture.
 
 use std::fmt::Write as _;
 use std::fs;

@@ -1,0 +1,210 @@
+//! Direct access to one key. Nothing here replicates or announces: that is the keyspace's task.
+//!
+//! What all types have in common is here; each type has a file: [`hash`], [`list`], [`sorted_set`], [`string`](mod@string).
+//!
+//! Methods do nothing, or find nothing, on a key of another type; callers look at
+//! [`Key::kind`] first.
+
+use std::borrow::Cow;
+use std::ptr::null_mut;
+
+use super::api::{api, raw};
+use super::{Ctx, Str};
+
+mod hash;
+mod list;
+mod sorted_set;
+mod string;
+
+use list::ListCursor;
+
+/// What a key is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Reading; works on replicas. The first change opens the key again, for writing.
+    Read,
+    /// Reading and writing.
+    Write,
+}
+
+/// The type of the value at a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// There is no such key, or it has expired.
+    Empty,
+    /// A string.
+    String,
+    /// A list.
+    List,
+    /// A hash.
+    Hash,
+    /// A sorted set.
+    SortedSet,
+    /// Anything else.
+    Other,
+}
+
+/// An open key; closed when dropped.
+///
+/// What is done to a key through one handle, another handle of the same key does not notice, and
+/// must not be used any more: code that changes a key keeps to one handle of it.
+#[derive(Debug)]
+pub struct Key<'c> {
+    /// Null where a key opened for reading does not exist; the server's functions accept that.
+    raw: *mut raw::RedisModuleKey,
+    ctx: &'c Ctx,
+    name: Cow<'c, Str>,
+    access: Access,
+    /// Where in a list the handle stands.
+    cursor: ListCursor,
+}
+
+impl Ctx {
+    /// Opens a key of the selected database. An expired key is deleted by the server first.
+    #[must_use]
+    pub fn open<'c>(&'c self, name: &'c Str, access: Access) -> Key<'c> {
+        self.open_named(Cow::Borrowed(name), access)
+    }
+
+    /// As [`Ctx::open`], where the name is kept nowhere else.
+    #[must_use]
+    pub fn open_named<'c>(&'c self, name: Cow<'c, Str>, access: Access) -> Key<'c> {
+        Key {
+            raw: open(self, &name, access),
+            ctx: self,
+            name,
+            access,
+            cursor: ListCursor::Nowhere,
+        }
+    }
+}
+
+fn open(ctx: &Ctx, name: &Str, access: Access) -> *mut raw::RedisModuleKey {
+    let mode = match access {
+        Access::Read => raw::REDISMODULE_READ,
+        Access::Write => raw::REDISMODULE_READ | raw::REDISMODULE_WRITE,
+    };
+    // SAFETY: context and name are valid; the handle is kept by a `Key`, which cannot outlive the
+    // context's borrow.
+    unsafe { api!(OpenKey(ctx.raw, name.inner, mode)) }
+}
+
+fn close(key: *mut raw::RedisModuleKey) {
+    if !key.is_null() {
+        // SAFETY: the handle came from OpenKey, and its `Key` gives it up with this.
+        unsafe { api!(CloseKey(key)) };
+    }
+}
+
+impl Drop for Key<'_> {
+    fn drop(&mut self) {
+        close(self.raw);
+    }
+}
+
+impl<'c> Key<'c> {
+    /// The context that it was opened in.
+    #[must_use]
+    pub fn ctx(&self) -> &'c Ctx {
+        self.ctx
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &Str {
+        &self.name
+    }
+
+    /// Opens it for writing, if it is not yet: whatever changes a key calls this first.
+    fn make_writable(&mut self) {
+        if self.access == Access::Read {
+            self.access = Access::Write;
+            self.open_again();
+        }
+    }
+
+    fn open_again(&mut self) {
+        self.cursor = ListCursor::Nowhere;
+        close(self.raw);
+        self.raw = open(self.ctx, &self.name, self.access);
+    }
+
+    /// The type of the value.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        // SAFETY: KeyType accepts an open handle or null.
+        let kind = unsafe { api!(KeyType(self.raw)) };
+        match kind {
+            raw::REDISMODULE_KEYTYPE_EMPTY => Kind::Empty,
+            raw::REDISMODULE_KEYTYPE_STRING => Kind::String,
+            raw::REDISMODULE_KEYTYPE_LIST => Kind::List,
+            raw::REDISMODULE_KEYTYPE_HASH => Kind::Hash,
+            raw::REDISMODULE_KEYTYPE_ZSET => Kind::SortedSet,
+            _ => Kind::Other,
+        }
+    }
+
+    /// Whether the key is of a type, or could become so: there is none.
+    #[must_use]
+    pub fn fits(&self, kind: Kind) -> bool {
+        let found = self.kind();
+        found == kind || found == Kind::Empty
+    }
+
+    /// Number of elements, fields or bytes; 0 for no key.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        // SAFETY: ValueLength accepts an open handle or null.
+        unsafe { api!(ValueLength(self.raw)) }
+    }
+
+    /// Whether there is no such key.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.kind() == Kind::Empty
+    }
+
+    /// Deletes the key.
+    pub fn delete(&mut self) {
+        self.make_writable();
+        // The server would keep a cursor in a list that is not there any more.
+        self.stand_nowhere();
+        // SAFETY: an open handle; DeleteKey refuses one that is not open for writing.
+        unsafe { api!(DeleteKey(self.raw)) };
+    }
+
+    /// The instant at which the key expires, in milliseconds since the Unix epoch.
+    #[must_use]
+    pub fn expires_at(&self) -> Option<u64> {
+        if self.raw.is_null() {
+            return None;
+        }
+        // SAFETY: an open handle.
+        let at = unsafe { api!(GetAbsExpire(self.raw)) };
+        u64::try_from(at).ok()
+    }
+
+    /// Sets that instant.
+    pub fn set_expires_at(&mut self, at: u64) {
+        self.make_writable();
+        let at = i64::try_from(at).unwrap_or(i64::MAX);
+        // SAFETY: an open handle; SetAbsExpire refuses an empty key.
+        unsafe { api!(SetAbsExpire(self.raw, at)) };
+    }
+
+    /// Takes the expiry away.
+    pub fn set_persistent(&mut self) {
+        self.make_writable();
+        let never = raw::REDISMODULE_NO_EXPIRE;
+        // SAFETY: an open handle; SetAbsExpire refuses an empty key.
+        unsafe { api!(SetAbsExpire(self.raw, never)) };
+    }
+}
+
+/// Takes over a string that the server made for us.
+pub(super) fn adopt(string: *mut raw::RedisModuleString) -> Option<Str> {
+    if string.is_null() {
+        return None;
+    }
+    Some(Str::from_redis_module_string(null_mut(), string))
+}
