@@ -7,11 +7,11 @@
 //!
 //! - [`lock`]: the rules of the lock as a pure state machine; knows nothing of Redis.
 //! - [`keyspace`]: the lock's state in Redis's keys.
-//! - [`waiting`]: who is blocked on what; hand-off, timers, connections that close.
+//! - [`waiting`]: blocked clients, hand-offs, timers, connections that close.
 //! - [`redisson`]: recognises Redisson's scripts and runs them natively.
 //! - [`command`]: one file a command.
-//! - [`server`]: safe wrappers of the module API; the only room that says `unsafe`.
-//! - [`config`], [`error`]: every option; every text that a client can be refused with.
+//! - [`server`]: safe wrappers of the module API; the only module with `unsafe`.
+//! - [`config`], [`error`]: every option; the text of every error reply.
 //!
 //! Imports point one way: command → waiting, redisson; waiting, redisson → lock, keyspace, server;
 //! keyspace → lock, server; lock → std. `make check` holds them to it.
@@ -53,7 +53,7 @@ fn register_commands(ctx: &Ctx) -> bool {
         && register::<eval::EvalSha>(ctx)
 }
 
-/// What the server tells of itself, and who is told.
+/// The callbacks for the server's events.
 const EVENTS: Events = Events {
     role_changes: |ctx, replica| {
         redisson::filter::role_changes(replica);
@@ -62,7 +62,7 @@ const EVENTS: Events = Events {
     ..waiting::EVENTS
 };
 
-/// What the filter tells of scripts, and who is told.
+/// The callbacks for what the command filter sees.
 const HOOKS: Hooks = Hooks {
     intercepts: waiting::intercepts,
     publishes: waiting::scripts::publishes,

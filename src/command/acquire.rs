@@ -46,7 +46,7 @@ pub enum Wait {
 pub struct Request<'a> {
     /// The lock's key.
     pub lock: &'a [u8],
-    /// Who shall hold it.
+    /// The owner that asks for it.
     pub owner: Cow<'a, [u8]>,
     /// LEASE.
     pub lease: Option<Millis>,
@@ -140,7 +140,7 @@ enum Answer {
 /// Reads the arguments.
 ///
 /// # Errors
-/// Whatever is wrong with them.
+/// The error for the first argument that is refused.
 pub fn parse<'a>(caller: &impl Caller, arguments: impl Words<'a>) -> Result<Request<'a>, Error> {
     let mut cursor = Cursor::new(caller, arguments, "fairlock.acquire");
     let lock = cursor.lock()?;

@@ -13,8 +13,8 @@ use crate::lock::{Connection, Limit, Millis};
 use crate::server::{Args, Ctx, Str, in_cluster, string};
 use crate::waiting;
 
-/// A UUID of this server run, of a version that Redisson does not use for its clients: so owners that
-/// `*` has named are told from theirs after a restart.
+/// A UUID of this server run. Its version is one that Redisson does not use for its clients, so that owners
+/// named by `*` can be told from Redisson's after a restart.
 fn run_id() -> String {
     let random = uuid::Uuid::new_v4().into_bytes();
     let id = uuid::Builder::from_custom_bytes(random).into_uuid();

@@ -2,12 +2,12 @@
 //!
 //! Takes the lock from its holders, or from one of them, for operators; the next waiter is served. Replies 1, or 0 if
 //! none held it. A hash that is no lock is refused, and so is one without an expiry unless FORCE is given: they may
-//! be somebody's data. O(log N) with N waiters.
+//! be application data. O(log N) with N waiters.
 
 use std::ffi::CStr;
 
 use crate::error::Error;
-use crate::lock as rules;
+use crate::lock::TakeAway;
 use crate::server::docs::{Argument, Docs, KeyUse, Keys};
 use crate::server::{Args, Command, Ctx};
 use crate::waiting::step;
@@ -58,7 +58,7 @@ impl Command for Break {
         }
         let broken = step(ctx, lock, |step| {
             step.state.require_holders()?;
-            Ok(step.break_lock(&rules::Break {
+            Ok(step.break_lock(&TakeAway {
                 owner: owner.as_deref(),
                 force: force.is_some(),
             })?)

@@ -15,7 +15,7 @@ use super::{acquire, break_lock, cancel, holders, info, locks, queue, release, r
 #[derive(Debug)]
 pub struct Help;
 
-/// The commands that somebody may want to type.
+/// The commands that users type.
 const COMMANDS: [(&CStr, &Docs); 10] = [
     shown::<acquire::Acquire>(),
     shown::<release::Release>(),

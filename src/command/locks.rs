@@ -6,16 +6,17 @@
 //!
 //! - `name`: the lock's key;
 //! - all that FAIRLOCK.INFO replies: `owner`, `holds`, `lease`, `token`, `session`, `waiting`, `next`;
-//! - `held`: milliseconds since this server made the holder the holder; 0 when free, -1 if others did.
+//! - `held`: how long the holder has held it, in milliseconds; 0 when free, -1 if this server did not grant it.
 //!
 //! If there are more, one more map follows, of one field: `more`, the cursor that AFTER takes to go on
 //! behind these. With COUNT 0 nothing follows.
 //!
-//! Only locks whose key the user may read are shown. Not for scripts, in which the server does not
-//! tell whose they are. A replica knows of none; in a cluster each server knows its own.
+//! Only locks whose key the user may read are shown. Scripts cannot call it, because the server does not tell
+//! a script's user. A replica knows of no locks; in a cluster each server knows its own.
 //!
-//! Read-only, O(log N + count) with N such locks: the keyspace is not searched. A user who may read few of
-//! many locks is told of `more` before `count` are found, so that other clients do not wait for the search.
+//! Read-only, O(log N + count) with N such locks: the keyspace is not searched. If the user may read few of
+//! many locks, the reply may end with `more` before `count` are found, so that the search does not delay other
+//! clients.
 
 use std::ffi::CStr;
 use std::rc::Rc;
@@ -113,7 +114,7 @@ struct Listing {
 /// The busiest locks that the caller may read. One of whose keys holds something else is not shown.
 fn list(ctx: &Ctx, count: usize, after: Option<Busy>, now: Now) -> Listing {
     let db = ctx.db();
-    // Who is no connection is another module, which may do everything.
+    // A caller without a connection is another module, which may do everything.
     let user = ctx.user_name().map(|name| User::named(&name));
     let count = count.min(MOST);
     let mut locks: Vec<(LockId, LockView)> = Vec::new();

@@ -88,7 +88,7 @@ impl Command for Queue {
 /// Reads the arguments.
 ///
 /// # Errors
-/// Whatever is wrong with them.
+/// The error for the first argument that is refused.
 pub fn parse<'a>(caller: &impl Caller, arguments: impl Words<'a>) -> Result<Request<'a>, Error> {
     let mut cursor = Cursor::new(caller, arguments, "fairlock.queue");
     let lock = cursor.lock()?;

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::ffi::CStr;
 
 use crate::error::Error;
-use crate::lock::{self, Given};
+use crate::lock::{GiveUp, Given};
 use crate::server::docs::{Argument, Docs, KeyUse, Keys};
 use crate::server::{Args, Command, Ctx};
 use crate::waiting::step;
@@ -55,7 +55,7 @@ impl Command for Release {
     fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<(), Error> {
         let request = parse(ctx, *arguments)?;
         permit(ctx, "fairlock.release", *arguments)?;
-        let release = lock::Release {
+        let release = GiveUp {
             owner: &request.owner,
             token: request.token,
             holds: request.holds,
@@ -74,7 +74,7 @@ impl Command for Release {
 /// Reads the arguments.
 ///
 /// # Errors
-/// Whatever is wrong with them.
+/// The error for the first argument that is refused.
 pub fn parse<'a>(caller: &impl Caller, arguments: impl Words<'a>) -> Result<Request<'a>, Error> {
     let mut cursor = Cursor::new(caller, arguments, "fairlock.release");
     let lock = cursor.lock()?;

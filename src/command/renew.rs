@@ -25,7 +25,7 @@ pub struct Renew;
 pub struct Request<'a> {
     /// The lock's key.
     pub lock: &'a [u8],
-    /// Who holds it.
+    /// The owner that holds it.
     pub owner: Cow<'a, [u8]>,
     /// LEASE, or what is configured.
     pub lease: Millis,
@@ -65,7 +65,7 @@ impl Command for Renew {
 /// Reads the arguments.
 ///
 /// # Errors
-/// Whatever is wrong with them.
+/// The error for the first argument that is refused.
 pub fn parse<'a>(caller: &impl Caller, arguments: impl Words<'a>) -> Result<Request<'a>, Error> {
     let mut cursor = Cursor::new(caller, arguments, "fairlock.renew");
     let lock = cursor.lock()?;

@@ -208,8 +208,8 @@ impl<'c> OpenLock<'c> {
         is_as_long && (self.is_held() || self.head_is_as_tracked())
     }
 
-    /// Whether the list begins with the head that is tracked. To be asked before the head is served: nobody
-    /// who is not there ever is.
+    /// Whether the list begins with the head that is tracked. Called before the head is served: a waiter that is
+    /// not in the list is never served.
     pub(super) fn head_is_as_tracked(&mut self) -> bool {
         let Some(head) = self.tracked.line.nth(0) else {
             return true;
@@ -221,7 +221,7 @@ impl<'c> OpenLock<'c> {
         self.is_head_known
     }
 
-    /// Somebody took the owner out of the lock's hash, and left the token.
+    /// Deletes the hash if another client took the owner out of it and left only the token.
     fn delete_if_nobodys(&mut self) {
         if self.lock.len() == 1 && self.token().is_some() {
             self.delete_lock();
@@ -234,8 +234,8 @@ impl<'c> OpenLock<'c> {
         self.lease_end = LeaseEnd::Is(None);
     }
 
-    /// Queue and deadlines last as long as anyone waits: an expiry that somebody has put on them
-    /// (Redisson's `expire()` does) would throw the waiters away.
+    /// Removes an expiry that another client has set on queue and scores (Redisson's `expire()` does), which
+    /// would delete the waiters. Both keys last as long as there are waiters.
     fn persist_queue(&mut self) {
         for key in [&mut self.queue, &mut self.scores] {
             if key.expires_at().is_some() {
@@ -245,7 +245,7 @@ impl<'c> OpenLock<'c> {
     }
 
     /// The list's index of a waiter. The head of the list was compared when the keys were
-    /// opened; if somebody has changed its middle, that shows here, and is mended.
+    /// opened. If another client has changed the middle, that is detected here, and repaired.
     fn index_in_list(&mut self, owner: &[u8]) -> Option<usize> {
         let index = self.tracked.line.position(owner)?;
         if index == 0 && self.is_head_known {
@@ -302,7 +302,7 @@ impl<'c> OpenLock<'c> {
         self.keep_if_ahead(token);
     }
 
-    /// All tokens from now on are greater than this one, which the holder has. What somebody has put far
+    /// Makes all later tokens greater than this one, which the holder has. A token that a client has set far
     /// ahead for one lock does not count for other locks.
     pub(super) fn learn(&mut self, token: i64) {
         let next = (*self.greatest).saturating_add(1);

@@ -90,9 +90,9 @@ fn read_scores(scores: &mut Key<'_>) -> HashMap<Owner, Millis> {
         .collect()
 }
 
-/// The queue as it should be: who is listed, in that order and once; waiters that live here but
-/// are not listed, before the waiters that came after them, and before strangers that joined behind them;
-/// then owners that have only a score, if it is not over, in the order of their scores.
+/// The repaired queue: first the listed owners, in that order and each once. Live waiters of this server that
+/// are not listed go before the waiters that came after them, and before unknown owners that joined behind them.
+/// Last come the owners that have only a score, if it has not passed, in the order of their scores.
 fn merge(
     listed: &[Owner],
     line: &Line,

@@ -4,9 +4,9 @@
 //! of its lease in milliseconds, its limit (0 for none) and its fencing token, with a blank between them. The lock's
 //! hash decides who is a holder; the other key says what the hash cannot.
 //!
-//! Both have as many fields as there are holders, and the lock expires when the last lease ends. Where that is so
-//! they are taken to be as this server left them; where it is not, somebody else has changed them, and they
-//! are made to agree again.
+//! Both have one field per holder, and the lock expires when the last lease ends. While that is so, both keys
+//! are assumed to be as this server left them. Otherwise another client has changed them, and they are
+//! repaired.
 
 use std::collections::HashMap;
 
@@ -51,7 +51,7 @@ fn named_holders(lock: &Key<'_>) -> Vec<Owner> {
     holders.map(|(name, _)| Owner::from(name)).collect()
 }
 
-/// Somebody has given the lock another expiry: no lease is longer than that, and the last one as long.
+/// Fits the leases to an expiry that another client has set: no lease ends later, and the last one ends then.
 fn fit_leases(holders: &mut SharedHolders, expiry: Option<Millis>) {
     let (Some(expiry), Some(last)) = (expiry, holders.last_end()) else {
         return;
@@ -135,7 +135,7 @@ impl OpenLock<'_> {
             let known = tracked
                 .remove(&owner)
                 .or_else(|| written.get(&owner).cloned());
-            // Somebody wrote it there: it is taken for an exclusive holder, until the key expires.
+            // Another client wrote it there: it counts as an exclusive holder, until the key expires.
             let holder = known.unwrap_or_else(|| {
                 SharedHolder::new(
                     Limit::EXCLUSIVE,

@@ -9,8 +9,8 @@ use crate::lock::{Connection, Event, Millis, Session, SharedHolders, Turn};
 /// The waiters of a lock in their order.
 pub type Line = crate::lock::line::Line<RandomState>;
 
-/// What this server knows of a lock beyond its keys: who is blocked here, everyone's position,
-/// whose turn it is. Lost in a restart, and made again from the keys.
+/// What this server knows of a lock beyond its keys: the clients blocked here, each waiter's position,
+/// and the waiter whose turn it is. Lost in a restart, and rebuilt from the keys.
 #[derive(Debug, Default)]
 pub struct Tracked {
     /// The queue's order.
@@ -58,7 +58,7 @@ thread_local! {
 pub enum QueueView {
     /// As this server left them, most likely.
     AsLeft,
-    /// Somebody else did something to them: they are mended.
+    /// They were touched from outside the module, and are repaired.
     Touched,
     /// As before, and it may have been a script of Redisson's, run as Lua although scripts are
     /// intercepted: if it dropped waiters of Redisson's that live, they are put back.

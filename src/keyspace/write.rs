@@ -49,7 +49,7 @@ pub fn take_lock(key: &mut Key<'_>, owner: &Str, token_field: &Str, token: i64) 
     announce_field(key, c"hset");
 }
 
-/// HSET of one field, or whatever else is announced by this event.
+/// Sets one field of a hash. `event` names the command that it is announced as, such as HSET.
 pub fn set_field(key: &mut Key<'_>, field: &Str, value: i64, event: &'static CStr) {
     let mut set = |value: &Str| {
         key.hash_set(field, value);
@@ -134,7 +134,7 @@ pub fn push(key: &mut Key<'_>, element: &Str) {
 }
 
 /// Removes the element of a list whose index is known: LPOP, RPOP, or LREM from the nearer end.
-/// Replicas have no index, so theirs is the only walk, of half a queue at most.
+/// Replicas have no index, so only they walk the list, and half of it at most.
 pub fn remove_at(key: &mut Key<'_>, index: usize, element: &Str) {
     let event = take_out(key, index, element);
     announce_removed(key, event);

@@ -71,7 +71,7 @@ impl<S: State> Step<'_, S> {
                 acquired => Ok(acquired),
             },
             Holds::None => {
-                // Where somebody waits it was a lock when the first waiter came.
+                // Checked only for an empty queue: if there are waiters, it was checked when the first one joined.
                 if self.state.waiting() == 0 {
                     self.require_lock()?;
                 }
@@ -268,7 +268,8 @@ impl<S: State> Step<'_, S> {
             return;
         };
         match waiter.presence {
-            Presence::Polling | Presence::Found | Presence::Asked => {
+            // One whose connection has closed is back, as when it asks by a command.
+            Presence::Polling | Presence::Found | Presence::Asked | Presence::Gone => {
                 let sleeps = sleeps.max(self.lease_left());
                 waiter.presence = Presence::Asked;
                 waiter.patience = patience;
@@ -278,7 +279,7 @@ impl<S: State> Step<'_, S> {
                 self.state.set_waiter(owner, waiter);
             }
             // A blocked connection waits for the same owner.
-            Presence::Blocked(_) | Presence::Gone => (),
+            Presence::Blocked(_) => (),
         }
     }
 }

@@ -37,7 +37,7 @@ impl Now {
         }
     }
 
-    /// So many milliseconds later, with the server listening all the time; for tests and tools.
+    /// The time after `time` more milliseconds, with the server listening all the time; for tests and tools.
     #[must_use]
     pub fn later(self, time: Millis) -> Self {
         let later = Self {
@@ -50,7 +50,7 @@ impl Now {
         }
     }
 
-    /// So many milliseconds later, in which the server stood still.
+    /// The time after `time` more milliseconds, during which the server stood still.
     #[must_use]
     pub fn after_stall(self, time: Millis) -> Self {
         Self {

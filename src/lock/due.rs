@@ -1,4 +1,4 @@
-//! When a lock has to be looked at again, and whether it has to be at all.
+//! When a lock has to be looked at again, if ever.
 
 use super::clock::{Heard, Millis, Tick};
 use super::state::{Presence, State, Waiter};
@@ -83,8 +83,8 @@ impl<S: State> Step<'_, S> {
         }
     }
 
-    /// Whether the queue can be left to Redisson's scripts, which run as Lua: none but theirs wait, and
-    /// neither a turn nor a hold is looked after by these rules.
+    /// Whether the queue can be left to Redisson's scripts, which run as Lua: all waiters are Redisson's, and
+    /// these rules look after neither a turn nor a hold.
     pub fn leaves_to_scripts(&mut self) -> bool {
         let waiting = self.state.waiting();
         !self.rules.intercepts

@@ -62,12 +62,12 @@ pub enum Event {
     Left,
     /// A polling waiter should ask again: publish its wake-up.
     WakeUp {
-        /// Whom to wake.
+        /// The waiter to wake.
         owner: Owner,
     },
     /// A dead waiter was dropped.
     Reaped {
-        /// Who was dropped.
+        /// The waiter that was dropped.
         owner: Owner,
     },
     /// The lock is bound to a connection: tell when it closes.

@@ -1,4 +1,4 @@
-//! Who waits at which position, without walking the queue.
+//! The position of each waiter, found without walking the queue.
 //!
 //! Redisson's queue is a Redis list, and a list can drop an element from its middle cheaply only
 //! if the element's index is known: finding it by value walks the queue. With 10,000 waiters that
@@ -6,10 +6,12 @@
 //! the list. It remembers for each owner the slot it was given when it joined, and counts the
 //! occupied slots with a Fenwick tree; the number of occupied slots before an owner's slot is its
 //! index in the list. Joining, leaving from any place, the position of an owner and the owner at
-//! a position each cost the logarithm of the queue's length. Slots are given out once and never
-//! again. Those of waiters that were served, at the front, are dropped when they are half of all: the
-//! rest keep their numbers, so that a million waiters cost milliseconds then. Where most in the middle
-//! are empty they are numbered anew. Both cost each slot O(1) over time.
+//! a position each cost the logarithm of the queue's length.
+//!
+//! A slot is given out once and never reused. Slots at the front, of waiters that were served, are dropped
+//! when they are half of all slots; the others keep their numbers, so this takes milliseconds even with a
+//! million waiters. When most slots in the middle are empty, all are renumbered. Both cost O(1) per slot,
+//! amortised.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

@@ -43,8 +43,8 @@ impl Memory {
         ended
     }
 
-    /// The lock's key is gone, by its expiry or by somebody's hand. What is known of those that held it together
-    /// is not.
+    /// Removes the lock's key, as its expiry or another client would. What is known of its shared holders
+    /// stays.
     pub fn lose_key(&mut self) {
         let shared = self.shared.take();
         self.free();

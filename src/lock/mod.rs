@@ -1,6 +1,6 @@
-//! The lock itself: who holds it, who waits, whose turn it is.
+//! The rules of the lock: its holders, its waiters, and which waiter is next.
 //!
-//! This room knows nothing of Redis. It has no clock, does no I/O and never panics: the time is
+//! This module knows nothing of Redis. It has no clock, does no I/O and never panics: the time is
 //! an argument, the state of one lock sits behind the trait [`State`], and a step returns what
 //! happened as [`Event`]s for others to carry out (reply to a client, publish a
 //! wake-up). The same rules therefore run over Redis's keys in the server and over
@@ -57,7 +57,7 @@ pub use clock::{Heard, Millis, Now, Tick};
 pub use due::Due;
 pub use event::Event;
 pub use holders::{SharedHolder, SharedHolders};
-pub use release::{Break, Given, Release};
+pub use release::{GiveUp, Given, TakeAway};
 pub use state::{
     Connection, Holds, Limit, Owner, Presence, Refusal, Rules, Session, State, Ticket, Turn, Waiter,
 };

@@ -7,7 +7,7 @@ use super::step::Step;
 
 /// One request to give holds up.
 #[derive(Clone, Copy, Debug)]
-pub struct Release<'a> {
+pub struct GiveUp<'a> {
     /// The owner that gives them up.
     pub owner: &'a [u8],
     /// Only if it holds the lock by this token.
@@ -29,7 +29,7 @@ pub enum Given {
 
 /// One request to take the lock from its holders.
 #[derive(Clone, Copy, Debug)]
-pub struct Break<'a> {
+pub struct TakeAway<'a> {
     /// Only from this holder.
     pub owner: Option<&'a [u8]>,
     /// Also where the lock has no lease.
@@ -64,7 +64,7 @@ impl<S: State> Step<'_, S> {
     /// # Errors
     /// [`Refusal::NotHeld`], [`Refusal::OtherToken`];
     /// [`Refusal::NotALock`].
-    pub fn release(&mut self, request: &Release<'_>) -> Result<i64, Refusal> {
+    pub fn release(&mut self, request: &GiveUp<'_>) -> Result<i64, Refusal> {
         self.drop_ended(None);
         let left = match self.state.holds(request.owner) {
             Holds::None => return Err(self.not_held()),
@@ -93,7 +93,7 @@ impl<S: State> Step<'_, S> {
     /// another connection: what that was told stands. Nothing happens if the lock has moved on since.
     pub fn take_back(&mut self, owner: &[u8], token: i64, session: Option<Connection>) {
         // Not the holder any more, or by a later acquisition: the refusal is the right outcome.
-        let _ = self.release(&Release {
+        let _ = self.release(&GiveUp {
             owner,
             token: Some(token),
             holds: Given::One,
@@ -120,7 +120,7 @@ impl<S: State> Step<'_, S> {
     ///
     /// # Errors
     /// [`Refusal::NotALock`], [`Refusal::NoLease`].
-    pub fn break_lock(&mut self, request: &Break<'_>) -> Result<bool, Refusal> {
+    pub fn break_lock(&mut self, request: &TakeAway<'_>) -> Result<bool, Refusal> {
         self.drop_ended(None);
         let held = match request.owner {
             Some(owner) => self.state.holds(owner) != Holds::None,

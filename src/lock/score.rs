@@ -1,15 +1,15 @@
-//! The scores that stand beside the queue: each waiter's time in the keys, for scripts and for
-//! servers that know nothing else of it.
+//! The waiters' scores: each waiter's deadline in the keys, for scripts and for servers that know
+//! nothing else of the waiter.
 //!
-//! Redisson's scripts drop any head whose score is over, and stop at the first head
-//! whose score is not. The rules here go by what they have seen of a waiter instead, so scores
-//! matter to them in two ways only: they decide about waiters that were found in the keys, and
-//! they must never make a script drop a waiter that lives.
+//! Redisson's scripts drop the head of the queue while its score has passed, and stop at the first head
+//! whose score has not. The rules here go by what they have seen of a waiter instead. Scores
+//! matter to them in two ways only: a score decides about a waiter that was found in the keys, and
+//! no score may make a script drop a live waiter.
 //!
 //! A newcomer's score is now, plus what is left of the lease, plus its patience times its position:
-//! what Redisson's scripts compute for a queue that has just formed. With interception off they
-//! may be at work beside the rules. They build each newcomer's score on that of the waiter before
-//! it, and lessen all scores by the patience of each waiter that is served. While waiters of theirs are in
+//! what Redisson's scripts compute for a queue that has just formed. With interception off, scripts
+//! may run as Lua beside the rules. A script builds each newcomer's score on that of the waiter before
+//! it, and lowers all scores by the patience of each waiter that is served. While Redisson's waiters are in
 //! the queue, the rules then do the same.
 
 use super::clock::{Heard, Millis, Now};
@@ -46,7 +46,7 @@ impl<S: State> Step<'_, S> {
         lease_left(self.state, self.now)
     }
 
-    /// Whether scripts count on scores: they may run as Lua, and waiters of theirs are in the queue.
+    /// Whether scripts rely on the scores: scripts may run as Lua, and Redisson's waiters are in the queue.
     fn scripts_count(&mut self) -> bool {
         !self.rules.intercepts && self.state.scripted() > 0
     }
@@ -81,8 +81,8 @@ impl<S: State> Step<'_, S> {
         }
     }
 
-    /// A waiter with this patience, at this 0-based position, has been served or has left: lessens the
-    /// scores of those behind it where scripts count on that.
+    /// A waiter with this patience, at this 0-based position, has been served or has left. Lowers the
+    /// scores of the waiters behind it if scripts rely on that.
     pub(super) fn lessen_behind(&mut self, index: usize, patience: Millis) {
         if patience > 0 && self.scripts_count() {
             self.state
@@ -113,9 +113,9 @@ impl<S: State> Step<'_, S> {
         });
     }
 
-    /// Rewrites the head's score if it is no longer ahead of now while the head lives: scripts stop at the
-    /// first live head, which protects all behind it. A head that may be dead protects them not for long;
-    /// then the score of the first waiter behind it that lives is kept ahead as well.
+    /// Rewrites the head's score if it is no longer ahead of now while the head lives. Scripts stop at the
+    /// first head whose score is ahead, which protects all waiters behind it. A head that may be dead does not
+    /// protect them for long; then the score of the first live waiter behind it is kept ahead as well.
     pub(super) fn refresh_head_score(&mut self) {
         for index in 0..=WOKEN_BEHIND {
             let Some((owner, waiter)) = self.state.waiter_at(index) else {
@@ -132,8 +132,8 @@ impl<S: State> Step<'_, S> {
         }
     }
 
-    /// Whether a score is farther ahead than any arithmetic of scripts brings it: somebody else wrote it,
-    /// and scripts would line up all waiters behind it.
+    /// Whether a score is farther ahead than the scripts' arithmetic can bring it. Another client wrote it,
+    /// and scripts would build the scores of all later waiters on it.
     fn is_far_off(&mut self, waiter: &Waiter, left: Millis) -> bool {
         const FAR: Millis = 100;
         let patience = waiter.patience.max(self.rules.patience);
@@ -171,7 +171,7 @@ impl<S: State> Step<'_, S> {
                 continue;
             };
             if waiter.presence == Presence::Found {
-                // What is in its score only the script knows that wrote it.
+                // How the score was computed is known only to the script that wrote it.
                 before = before.max(waiter.score);
                 continue;
             }

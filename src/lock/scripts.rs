@@ -4,12 +4,12 @@
 //! As a step of these rules it does the same to the holder and the queue, and replies the same, with
 //! these differences:
 //!
-//! - a script drops every head whose score is over by its client's clock. Here that ends a waiter
-//!   of which nothing but its score is known, and never one that lives for sure;
-//! - a script that takes the lock, or leaves the queue, lessens the scores of others. Here scores
+//! - a script drops every head whose score has passed by its client's clock. Here that drops only a waiter
+//!   of which nothing but its score is known, never one that is known to be alive;
+//! - a script that takes the lock, or leaves the queue, lowers the scores of other waiters. Here scores
 //!   stay (see [`super::score`]), and what a script computes from them is computed from positions;
-//! - a script that finds the lock free at another's turn is told 0, and its client asks again at
-//!   once, without end. Here it is told what is left of that turn.
+//! - a script that finds the lock free during another waiter's turn replies 0, and its client asks again at
+//!   once, in a busy loop. Here the reply is what is left of that turn.
 //!
 //! Recognising scripts, their arguments and replies, and the latch that makes an unlock safe to
 //! repeat are done by the server-facing side.
@@ -53,7 +53,7 @@ pub enum Told {
     BehindHead,
     /// When the time of the waiter before it is over.
     BehindPrevious,
-    /// A newcomer as before; who asks again, when the lease is over (since 3.32.0).
+    /// A newcomer gets what it got before; a waiter that asks again, the end of the lease (since 3.32.0).
     Lease,
 }
 
@@ -119,7 +119,7 @@ impl<S: State> Step<'_, S> {
     }
 
     fn take_by_script(&mut self, call: &TryLock<'_>) {
-        // Whatever was bound to a connection here was lost without a word.
+        // A session that is still known here was lost without an event.
         self.end_session();
         self.state.set_holds(call.owner, 1);
         let end = self.now.after(call.lease);

@@ -12,7 +12,7 @@ use super::state::{Connection, Holds, Owner, Session, State};
 use super::step::Step;
 
 impl Session {
-    /// How long a session waits between renewals: two may come too late before the lease ends.
+    /// The time between renewals: a third of the lease, so that two renewals may be missed.
     fn interval(&self) -> Millis {
         (self.lease / 3).max(1)
     }
@@ -184,7 +184,7 @@ impl<S: State> Step<'_, S> {
         owner.into_iter().collect()
     }
 
-    /// The holds are given up that an owner has by a connection.
+    /// Gives up the holds that an owner has by a connection.
     fn give_up(&mut self, owner: &[u8], connection: Connection) {
         let Some(mut session) = self.take_session(owner) else {
             return;
@@ -196,7 +196,7 @@ impl<S: State> Step<'_, S> {
         let holds = self.state.holds(owner);
         self.keep_session(session);
         let Holds::Count(count) = holds else {
-            // Somebody has put something else there.
+            // Another client has put something else there.
             self.end_session_of(owner);
             return;
         };
@@ -210,7 +210,7 @@ impl<S: State> Step<'_, S> {
     }
 
     /// Ends the session of an only holder that does not hold the lock any more: the lease ran out, or
-    /// somebody else took or deleted the key.
+    /// another client took or deleted the key.
     pub(super) fn end_lost_session(&mut self) {
         let session = self.state.session().as_ref();
         let owner = session.map(|session| Owner::clone(&session.owner));
@@ -219,7 +219,7 @@ impl<S: State> Step<'_, S> {
         }
     }
 
-    /// Renews the leases whose time it is, and one that somebody has cut short. None is made shorter.
+    /// Renews the leases that are due, and a lease that another client has shortened. No lease is made shorter.
     pub(super) fn renew_due_sessions(&mut self) {
         while let Some(owner) = self
             .state

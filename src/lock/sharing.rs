@@ -1,4 +1,4 @@
-//! Locks with several holders: who may join them, how their leases end, how one of them leaves.
+//! Locks with several holders: which callers may join, how leases end, how one holder leaves.
 //!
 //! One rule decides: each holder tolerates at most [`Limit`] holders in all, itself included. An exclusive
 //! holder has a limit of 1. It is not among the shared holders, so an exclusive lock costs nothing more.
@@ -54,7 +54,7 @@ impl<S: State> Step<'_, S> {
         let dropped = if self.state.is_held() {
             self.drop_some_ended()
         } else {
-            // The key has gone, by its expiry or by somebody's hand.
+            // The key expired, or another client deleted it.
             self.free_shared(|since| Event::LeaseEnded { since });
             true
         };

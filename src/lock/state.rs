@@ -46,9 +46,9 @@ pub enum Refusal {
     OtherToken,
     /// The lock has as many waiters as it may have.
     QueueFull,
-    /// What the lock's key holds is no lock: it is somebody's data.
+    /// The key holds something other than a lock: it is application data.
     NotALock,
-    /// It has no lease, as no lock is left by its holder: it may be somebody's data.
+    /// The key has no expiry. Every holder sets one, so the key may be application data.
     NoLease,
     /// The hold count cannot grow.
     HoldsOverflow,
@@ -224,7 +224,7 @@ pub struct Turn {
 ///
 /// Implementations only store and fetch; every decision is in [`super::Step`]. None of the methods on queue
 /// and holders may cost more than the logarithm of their number. An owner is in the queue at most once, and
-/// has a score exactly while it is queued; whatever foreign writers did to that has been repaired before
+/// has a score exactly while it is queued. What other writers changed about that is repaired before
 /// a step begins.
 pub trait State {
     /// Whether anyone holds the lock.

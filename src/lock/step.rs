@@ -25,8 +25,8 @@ impl<'a, S: State> Step<'a, S> {
         Self { state, rules, now }
     }
 
-    /// Looks at a lock that is due, or whose keys somebody else has touched: whatever follows from
-    /// the time and from the keys as they are now happens.
+    /// Looks at a lock that is due, or whose keys were touched from outside the module. Does what follows from
+    /// the time and from the keys as they are now.
     pub fn look(&mut self) {
         self.drop_ended(None);
         self.end_lost_session();
@@ -34,13 +34,13 @@ impl<'a, S: State> Step<'a, S> {
         self.settle(None);
     }
 
-    /// Refuses what would change somebody's data. The key is not empty.
+    /// Refuses a step that would change application data. The key is not empty.
     pub(super) fn require_lock(&mut self) -> Result<(), Refusal> {
         let is_lock = self.state.is_lock();
         is_lock.then_some(()).ok_or(Refusal::NotALock)
     }
 
-    /// The owner does not hold the lock: it is free, somebody else's, or no lock at all.
+    /// The owner does not hold the lock: it is free, another owner's, or no lock at all.
     pub(super) fn not_held(&mut self) -> Refusal {
         if self.state.is_held() && !self.state.is_lock() {
             Refusal::NotALock

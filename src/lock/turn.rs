@@ -40,7 +40,7 @@ impl<S: State> Step<'_, S> {
     /// Brings the lock to rest: afterwards its queue is empty, or the head cannot have the lock, or a polling
     /// head has its turn; and the head's score is true.
     ///
-    /// `asking` is the owner whose request is being decided. It is alive, whatever its deadline says,
+    /// `asking` is the owner whose request is being decided. It is alive even if its deadline has passed,
     /// and serves itself if it is the head, so settling stops there.
     pub(super) fn settle(&mut self, asking: Option<&[u8]>) {
         self.serve(asking);
@@ -72,7 +72,7 @@ impl<S: State> Step<'_, S> {
         }
     }
 
-    /// Takes a head out that has left or is dead. `None` if it stays; else whether the next one can be looked at.
+    /// Removes a head that has left or is dead. `None` if it stays; otherwise whether to look at the next head.
     fn drop_head(
         &mut self,
         head: &Owner,
@@ -95,7 +95,7 @@ impl<S: State> Step<'_, S> {
         }
     }
 
-    /// Gives the head its turn, which lives and can have the lock. Returns false if it is to be waited for.
+    /// Serves a head that is alive and can have the lock. Returns false if the head still has to come and take it.
     fn serve_head(&mut self, head: &Owner, waiter: Waiter) -> bool {
         let Presence::Blocked(ticket) = waiter.presence else {
             self.wait_for(head, waiter);
@@ -188,7 +188,7 @@ impl<S: State> Step<'_, S> {
         !self.rules.intercepts && self.goes_by_score(waiter)
     }
 
-    /// A polling head is to come: starts its turn, or goes on with it.
+    /// Starts the turn of a polling head, or continues it.
     fn wait_for(&mut self, head: &Owner, waiter: Waiter) {
         let running = self.state.turn().filter(|turn| turn.owner == *head);
         let Some(mut turn) = running else {
@@ -262,7 +262,7 @@ impl<S: State> Step<'_, S> {
     pub(super) fn grant(&mut self, owner: &[u8], terms: Terms) -> i64 {
         let token = self.next_token();
         let lease_end = self.now.after(terms.lease);
-        // Whatever was bound to a connection here was lost without a word.
+        // A session that is still known here was lost without an event.
         self.end_session();
         if terms.limit.is_exclusive() {
             self.state.take(owner, token);
@@ -280,9 +280,9 @@ impl<S: State> Step<'_, S> {
         token
     }
 
-    /// The token of the next acquisition: the time in microseconds, or one more than the last token where the
-    /// time is not ahead of that. So nothing has to be kept for a lock that is free: the clock has gone on since.
-    /// Beyond any step of a clock a token was not given by a server, and does not count.
+    /// The token of the next acquisition: the time in microseconds, or one more than the last token if the
+    /// time is not ahead of that. A free lock therefore needs no stored token: the clock has advanced since.
+    /// A last token that is farther ahead than any clock steps back was not given by a server, and is ignored.
     pub(super) fn next_token(&mut self) -> i64 {
         let time = i64::try_from(self.now.micros).unwrap_or(i64::MAX / 2);
         let last = self.state.last_token();

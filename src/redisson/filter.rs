@@ -9,22 +9,22 @@ use super::recognise::{by_digest, by_text};
 use super::table::{Form, Role, Script};
 use super::{permission, renamed, stats};
 
-/// Those who want to know what the filter sees.
+/// Callbacks for what the filter sees.
 #[derive(Clone, Copy, Debug)]
 pub struct Hooks {
     /// Whether scripts run natively.
     pub intercepts: fn() -> bool,
-    /// Somebody publishes on this channel.
+    /// A client publishes on this channel.
     pub publishes: fn(&[u8]),
     /// A script that runs as Lua asks for a lock, for an owner with this patience.
     pub asks: fn(&[u8], &[u8], u64),
     /// A script is about to work on a lock as Lua, although scripts are intercepted.
     pub touches: fn(&[u8]),
-    /// Somebody takes fields out of a hash: a lock's owner may be one of them.
+    /// A client takes fields out of a hash: a lock's owner may be one of them.
     pub takes_fields: fn(&[u8]),
 }
 
-/// The commands that run a script natively, by their arguments those of EVAL and of EVALSHA.
+/// The commands that run a script natively. They take the arguments of EVAL and of EVALSHA.
 pub const EVAL: &std::ffi::CStr = c"fairlock.eval";
 /// As [`EVAL`], with the digest in the text's place.
 pub const EVALSHA: &std::ffi::CStr = c"fairlock.evalsha";
@@ -56,7 +56,7 @@ pub fn role_changes(replica: bool) {
     IS_REPLICA.set(replica);
 }
 
-/// Looks for scripts and wake-ups, and for whatever may change permissions or, on some servers, a client's
+/// Looks for scripts and wake-ups, and for commands that may change permissions or, on some servers, a client's
 /// database.
 #[derive(Debug)]
 pub struct Scripts;
@@ -129,8 +129,8 @@ fn intercept(
     let Some(script) = command.argument(1).and_then(recognise) else {
         return;
     };
-    // Where the server tells whose command it is, that of a user who would not be served natively
-    // passes untouched. Before 7.2 our command finds out.
+    // Where the filter can see the user, the command of a user that would not be served natively
+    // passes untouched. Before Redis 7.2 `FAIRLOCK.EVAL` finds out.
     let untouched = || {
         let client = command.client();
         client.is_some_and(|client| !permission::is_plain(client))

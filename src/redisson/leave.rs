@@ -14,7 +14,7 @@ impl Leave {
     /// Which argument is the owner.
     pub const OWNER: usize = 0;
 
-    /// Reads a call: who leaves.
+    /// Reads a call: the owner that leaves.
     pub fn read<'c>(call: &Call<'c>) -> Result<&'c [u8], LeftToLua> {
         if call.arguments > 1 {
             call.millis(1)?;

@@ -7,9 +7,9 @@
 //! rules ([`run`], and `lock::scripts`): the same reply, holder, queue and messages, by the client's clock where the
 //! script goes by it.
 //!
-//! What the native forms do not know (keys of other types or other names, arguments that are no whole
-//! numbers) is left to Lua: the script itself is run, and raises its own error. So is the script of a
-//! user whose permissions are not plain enough to be judged at a glance ([`permission`]).
+//! The script itself runs as Lua, and raises its own error, where the native form does not apply: keys of other
+//! types or other names, arguments that are not integers. So does the script of a user whose permissions
+//! do not cover every command of the scripts on all keys and channels ([`permission`]).
 //!
 //! Who calls what, and when: the server calls the filter for every command before it looks the command up. The filter
 //! ([`filter`]) replaces the name of an EVAL or EVALSHA that [`recognise`] knows, and leaves the rest of the

@@ -1,10 +1,9 @@
-//! Who may have a script run natively.
+//! Which users' scripts may run natively.
 //!
-//! The server checks that a user may run our command on the script's keys. Lua checks each
-//! command that the script calls as well, so a user whose permissions do not cover all of them on
-//! any key and channel has its scripts run by Lua, with Lua's own checks. The answer is kept until
-//! somebody may have changed permissions: with the ACL command, which a transaction can put off
-//! until EXEC.
+//! The server checks that a user may run `FAIRLOCK.EVAL` on the script's keys. Lua also checks each
+//! command that the script calls. So if a user's permissions do not cover all of these commands on
+//! any key and channel, its scripts run as Lua, with Lua's own checks. The answer is cached until
+//! permissions may have changed: by the ACL command, which a transaction can defer until EXEC.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;

@@ -1,5 +1,5 @@
-//! Counting scripts, for INFO: which were run natively, and which by Lua although they are known.
-//! With interception off the latter shows who still uses scripts.
+//! Counts scripts, for INFO: those run natively, and known ones that ran as Lua.
+//! With interception off the latter shows whether clients still use scripts.
 
 use std::cell::Cell;
 

@@ -47,8 +47,8 @@ impl TryLock {
         self
     }
 
-    /// Who asks for which lock by a command that runs the script, and with which patience; `None` if it
-    /// does not join a queue, or is none that the native form would know.
+    /// The owner that asks, the lock and the patience, from a command that runs the script. `None` if the script
+    /// does not join a queue, or if the native form would not apply.
     pub fn asks<'c>(&self, command: &'c Incoming) -> Option<(&'c [u8], &'c [u8], Millis)> {
         let told = self.told?;
         if command.argument(2)? != b"3" {

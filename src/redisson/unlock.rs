@@ -37,7 +37,7 @@ impl Latch {
 /// A call of such a script.
 #[derive(Debug)]
 pub struct Unlocking<'c> {
-    /// Who gives a hold up, and the lease for those that remain; `None` where forced.
+    /// The owner that gives up a hold, and the lease for the holds that remain; `None` where forced.
     holder: Option<(&'c [u8], Millis)>,
     client: Millis,
     latch: Option<OpenLatch<'c>>,

@@ -12,8 +12,8 @@ use super::api::api;
 /// tools that link the pure core), where the server's never appears.
 pub struct ServerAlloc;
 
-/// What all memory of the server's is aligned to: jemalloc and malloc give as much as any type of C
-/// needs, which is 16 bytes where a pointer has 8. [`is_aligned`] looks.
+/// The alignment of all memory from the server. jemalloc and malloc align for any C type,
+/// which is 16 bytes where a pointer has 8. [`is_aligned`] checks it.
 const ALIGNED: usize = 2 * size_of::<*mut u8>();
 
 /// The server's functions are those that redis-module has asked for: it allocates before

@@ -1,11 +1,11 @@
 //! Key events of the module's own changes.
 //!
-//! Other modules are told of an event at once, and can run any command from there: one that deletes a
-//! key while it is open here would leave this module with a handle of what is no more. So events are
-//! only taken down while keys are open, and told in their order once these are closed.
+//! Other modules receive an event at once, and can run any command in their callback. A command that deletes
+//! a key while this module has it open would leave a dangling handle. So events are only recorded while keys
+//! are open, and raised in their order once the keys are closed.
 //!
-//! The server tells this module, too. By the very string that names an event, its own are told from those of
-//! commands that another module runs from one of them.
+//! This module receives its own events, too. It recognises them by the address of the string that names the
+//! event: commands that another module runs in its callback raise the same events with other strings.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, c_char};

@@ -10,7 +10,7 @@ use super::{Ctx, Str, guard};
 
 /// One command: what the server must know of it, and what it does.
 pub trait Command {
-    /// Its name, lower-case as those of the server's own.
+    /// Its name, lower-case like the server's own commands.
     const NAME: &'static CStr;
     /// Flags as the server's documentation of `CreateCommand` lists them.
     const FLAGS: &'static CStr;
@@ -24,7 +24,7 @@ pub trait Command {
     /// Runs the command. It replies once, or returns an error that becomes the reply.
     ///
     /// # Errors
-    /// Whatever the client is to be told.
+    /// The error that the client receives.
     fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<(), Self::Error>;
 }
 

@@ -188,9 +188,9 @@ impl Ctx {
         unsafe { api!(SignalModifiedKey(self.raw, key.inner)) };
     }
 
-    /// Publishes a message with PUBLISH or SPUBLISH: to this server's subscribers, to those of the
-    /// cluster's other servers, and as a replicated command to those at replicas. It is not
-    /// written to the append-only file.
+    /// Publishes a message with PUBLISH or SPUBLISH, to subscribers at this server, at the cluster's other
+    /// servers and, as a replicated command, at replicas. The command is not written to the
+    /// append-only file.
     pub fn publish(&self, command: &CStr, channel: &Str, message: &Str) {
         // SAFETY: the format says: replicate but to the file, two strings; they live until the
         // call returns. The reply is freed, and may be null.
@@ -230,7 +230,7 @@ impl Ctx {
         }
     }
 
-    /// Writes a line to the server's log. The line is no format, whatever is in it.
+    /// Writes a line to the server's log. The line is not a format string: `%` has no meaning in it.
     pub fn log_warning(&self, message: &str) {
         let message = CString::new(message.replace('\0', "\\0")).unwrap_or_default();
         // SAFETY: the format says: one string, which lives until the call returns. The context may be
@@ -277,8 +277,8 @@ impl Ctx {
         self.owed.get() == 0
     }
 
-    /// Replies an error in place of whatever is still owed after a panic. A caller without an answer
-    /// would wait for ever, and one with half of an array would take the next replies for the rest of it.
+    /// After a panic, replies an error in place of each reply that is still missing. Without a reply the client would
+    /// wait for ever, and after half of an array it would take the next replies for the rest of it.
     pub(super) fn make_up(&self) {
         while self.owed.get() > 0 {
             self.reply_error(INTERNAL_ERROR);

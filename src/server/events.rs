@@ -20,8 +20,8 @@ pub struct Events {
     pub before_sleep: fn(&Ctx),
     /// The connection with this id closes.
     pub connection_closes: fn(&Ctx, u64),
-    /// Somebody else has changed a key of the context's database: class, event and key. This comes
-    /// in the middle of whatever changed it: nothing may be written.
+    /// A key of the context's database was changed from outside the module: class, event and key. The call comes
+    /// in the middle of the command that changed it, so nothing may be written.
     pub key_changes: fn(&Ctx, NotifyEvent, &[u8], &[u8]),
     /// A database was flushed, or with `None` all were.
     pub flushed: fn(&Ctx, Option<i32>),

@@ -1,8 +1,7 @@
-//! Looking at commands before the server does, and giving it others in their place.
+//! Command filters: look at a command before the server does, and replace it with another.
 //!
-//! What is put in a command's place goes through all of the server's checks: authentication,
-//! permissions, slots, roles, memory. A filter sees every command of every client, and those of
-//! other modules, so it must be quick.
+//! The replacement goes through all of the server's checks: authentication, permissions, slots, roles,
+//! memory. A filter sees every command of every client and of other modules, so it must be quick.
 
 use std::ffi::c_int;
 use std::ptr::null_mut;

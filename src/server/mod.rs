@@ -69,9 +69,9 @@ pub fn start_afresh(ctx: &Ctx) {
     selected::start_afresh();
 }
 
-/// Has panics written to the server's log, with their place and without a backtrace, whatever the environment
-/// asks for: naming the functions in one makes the C library allocate memory that is freed from here, and a
-/// server that brings an allocator of its own may not allow that. Debian's Valkey 8.1 ended there.
+/// Writes panics to the server's log, with their location and without a backtrace, even if `RUST_BACKTRACE` is
+/// set. To name the functions in a backtrace, the C library allocates memory that is freed from here, and a
+/// server with its own allocator may not allow that. Debian's Valkey 8.1 crashed there.
 pub fn log_panics() {
     std::panic::set_hook(Box::new(|panic| {
         let text = format!("fairlock: {panic}").replace('\n', " ");

@@ -13,7 +13,7 @@ pub struct KeyScan {
     db: i32,
 }
 
-/// Who is told of a database and a key in it.
+/// The callback: gets a context with the database selected, and a key in it.
 type Told<'a> = &'a mut dyn FnMut(&Ctx, &[u8]);
 
 impl Default for KeyScan {

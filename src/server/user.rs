@@ -70,9 +70,9 @@ impl Ctx {
     }
 
     /// Whether the calling connection may run one of fairlock's admin commands by its user's categories.
-    /// Since Redis 7.2 the server itself sees to that. Before, it knows no categories of a module's
-    /// commands: a user counts as one who may administrate if any of the server's own such commands
-    /// was left to it, or if its rules name this one. Scripts have no user to ask for there.
+    /// Since Redis 7.2 the server itself checks that. Before, it has no categories for a module's
+    /// commands: a user counts as an administrator if it may run any of the server's own admin commands,
+    /// or if its rules name this command. A script has no user to check there.
     #[must_use]
     pub fn may_administrate(&self, command: &str) -> bool {
         // SAFETY: the table of functions is written once, before this, and only read afterwards.

@@ -1,8 +1,8 @@
-//! Locks with waiters whose keys are here before their slot is this node's own: the slot is on its way here,
-//! key by key, or with all that happens in it at the node that has it still (CLUSTER MIGRATESLOTS of Valkey).
+//! Locks with waiters whose keys are at this node before it owns their slot. The slot is being migrated to this
+//! node: key by key, or by replicating the slot from its owner (Valkey's CLUSTER MIGRATESLOTS).
 //!
-//! That node serves them: until the slot is here they are not looked at, counted or listed here. All
-//! that is kept is which there are. What becomes of them is in [`moving`](super::moving).
+//! The slot's owner still serves these locks. Until the slot is here they are not looked at, counted or listed;
+//! only their identities are kept. What is done once the slot is here is in [`moving`](super::moving).
 
 use std::collections::{HashMap, HashSet};
 
@@ -18,7 +18,7 @@ type Locks = HashSet<LockId, RandomState>;
 #[derive(Debug, Default)]
 pub struct Arriving {
     by_slot: HashMap<u16, Locks, RandomState>,
-    /// Number of imports of which the beginning was seen, and not the end.
+    /// Number of slot imports that have begun and not ended.
     imports: usize,
 }
 
@@ -35,7 +35,7 @@ impl Arriving {
         self.by_slot.entry(slot).or_default().insert(lock.clone());
     }
 
-    /// A lock has no waiters any more, as where its keys are taken back.
+    /// A lock has no waiters here any more, for instance because its keys were moved back.
     pub fn remove(&mut self, lock: &LockId) {
         if self.is_empty() {
             return;

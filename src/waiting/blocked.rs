@@ -1,11 +1,11 @@
-//! Who is blocked: each client under its ticket, and by when its time is up.
+//! The blocked clients: each under its ticket, and when its wait times out.
 //!
 //! A client that asks for a held lock is blocked under a new ticket, by which the rules know it.
-//! It ends in one of three ways, and each of them forgets the ticket first, so that none of the
-//! others can follow: it is unblocked with an [`Outcome`]; its time is up; its connection closes.
+//! The wait ends in one of three ways: the client is unblocked with an [`Outcome`]; its time is up; its
+//! connection closes. Each of them forgets the ticket first, so that no other can follow.
 //!
-//! How long a client waits is counted here, by the steady clock: the server's own time-outs go by
-//! the wall clock and would come an hour late if that is set back by an hour.
+//! Time-outs are kept here, by the steady clock. The server's own time-outs go by the wall clock, and
+//! would come an hour late if that is set back by an hour.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
@@ -51,23 +51,23 @@ pub struct Client {
     pub handle: Handle<BlockedAcquire>,
     /// The lock that it waits for.
     pub lock: LockId,
-    /// For whom.
+    /// The owner that waits for it.
     pub owner: Owner,
     /// When its time is up, if ever.
     pub until: Option<Tick>,
     /// Its connection.
     pub connection: Connection,
-    /// How often permissions had changed when it was allowed to wait.
+    /// The number of permission changes when the client was last allowed to wait.
     pub allowed_at: u64,
     /// What it is told when this iteration of the event loop ends.
     pub outcome: Option<Outcome>,
-    /// It was to be told, and is told later: its leaving could not be written then.
+    /// Its reply is held back: its leaving the queue could not be written when the reply was due.
     pub held_back: bool,
 }
 
 impl Client {
-    /// Whether it is still open what it will be told: that its time is up is told last, once nothing
-    /// else can come.
+    /// Whether the outcome can still change. A time-out is replaced by any other outcome, and is replied only
+    /// once no other can come.
     fn waits(&self) -> bool {
         matches!(self.outcome, None | Some(Outcome::Over))
     }
@@ -102,7 +102,7 @@ impl Blocked {
         self.by_ticket.get(&ticket)
     }
 
-    /// Gives a client its outcome; back if it has one or is gone.
+    /// Gives a client its outcome. Returns the outcome if the client has one already, or is gone.
     pub fn end(&mut self, ticket: Ticket, outcome: Outcome) -> Result<(), Outcome> {
         let client = self.by_ticket.get_mut(&ticket);
         let Some(client) = client.filter(|client| client.waits()) else {
@@ -117,7 +117,7 @@ impl Blocked {
         Ok(())
     }
 
-    /// Clients are told what they are to be told at the end of a later iteration.
+    /// Holds back the replies of these clients to the end of a later iteration.
     pub fn hold_back(&mut self, tickets: Vec<Ticket>) {
         for ticket in tickets {
             if let Some(client) = self.by_ticket.get_mut(&ticket) {
@@ -171,7 +171,7 @@ impl Blocked {
         (until <= now).then_some(place)
     }
 
-    /// All of whom it is still open what they will be told.
+    /// All blocked clients whose outcome can still change.
     pub fn waiting(&self) -> Vec<(Ticket, LockId, Owner)> {
         let clients = self.by_ticket.iter();
         let waiting = clients.filter(|(_, client)| client.waits());

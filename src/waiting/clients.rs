@@ -1,7 +1,7 @@
-//! The blocked clients, from blocking to the one way in which each of them ends.
+//! Blocking a client, and the end of its wait: a reply, a time-out or a disconnect.
 //!
-//! Here is what the server calls when a client's reply is to be made, its time is up or its
-//! connection closes. Who is blocked, and the rule that each ends once, is in
+//! The server calls the functions here when it makes a client's reply, when the client's time is up, and when
+//! its connection closes. The blocked clients themselves, and the rule that each wait ends once, are in
 //! [`blocked`](super::blocked).
 //!
 //! At the end of an iteration the server makes the replies of unblocked clients, then writes them,
@@ -33,7 +33,7 @@ pub fn block(ctx: &Ctx, lock: LockId, owner: &[u8], timeout: Millis, now: Now) -
         handle: ctx.block()?,
         lock,
         owner: Owner::from(owner),
-        // The tick that is running now has begun already: never a part of it too early.
+        // One tick more, because the current one is partly over: the client must not time out early.
         until: (timeout > 0).then(|| now.tick_after(timeout).saturating_add(1)),
         connection: ctx.client_id(),
         allowed_at: user::changes(),
@@ -64,9 +64,9 @@ pub fn let_go(ctx: &Ctx) {
     blocked(|blocked| blocked.hold_back(held_back));
 }
 
-/// Whether a client whose time is up cannot be told yet. While writes are paused for another server to
-/// take over, its leaving cannot be written, and perhaps never will be: then its place is its own at the
-/// other server, and it is told to ask there (UNBLOCKED or MOVED).
+/// Whether the reply to a client whose time is up must wait. While writes are paused for a failover, its leaving
+/// the queue cannot be written, and perhaps never will be. The client then keeps its place at the other server,
+/// and is told to ask there (UNBLOCKED or MOVED).
 fn must_wait(ctx: &Ctx, ticket: Ticket) -> bool {
     let over = blocked(|blocked| {
         let client = blocked.get(ticket)?;
@@ -79,11 +79,11 @@ fn must_wait(ctx: &Ctx, ticket: Ticket) -> bool {
     ctx.is_handing_over() || (held_back && !is_here(ctx, &lock))
 }
 
-/// So many clients are let go at once because their time is up: the server has as much work with each
-/// as the module.
+/// The most clients that are timed out in one batch: the server has as much work with each as the
+/// module has.
 const TIMED_OUT_AT_ONCE: usize = 200;
 
-/// Ends the clients whose time was up at an instant of the steady clock: some of them, the rest in the next
+/// Times out the clients whose time was up at this instant of the steady clock: one batch, the rest in the next
 /// iterations.
 pub fn time_out_due(at: Tick) {
     for _ in 0..TIMED_OUT_AT_ONCE {
@@ -133,7 +133,7 @@ impl Blocking for BlockedAcquire {
 
     fn disconnected(ctx: &Ctx, id: Id) {
         stats(Stats::disconnected);
-        // Not the client's doing: the server lets all go while the cluster is down.
+        // Not a CLIENT UNBLOCK: the server unblocks all clients while the cluster is down.
         let outcome = if ctx.cluster_is_down() {
             leave(id, |lock, owner, ticket| {
                 keep_place(ctx, lock, &owner, ticket);
@@ -147,8 +147,8 @@ impl Blocking for BlockedAcquire {
     }
 }
 
-/// A client has ended by itself: what becomes of its place is to be decided, if it has not got its
-/// outcome in this very iteration.
+/// A client's wait has ended without the module. Unless the client got its outcome in this iteration,
+/// its place in the queue is handled by `place`.
 fn leave(id: Id, place: impl FnOnce(LockId, Owner, Ticket)) -> Option<Outcome> {
     let (ticket, client) = blocked(|blocked| blocked.remove_id(id))?;
     client.handle.discard();
@@ -164,7 +164,7 @@ fn give_up_place(lock: LockId, owner: Owner, ticket: Ticket) {
 }
 
 /// A connection closes. The locks that are bound to it are given up. If a lock was handed to it in
-/// this iteration, it never read of it; unless it closes because it said QUIT after ACQUIRE and
+/// this iteration, the client has not read the reply, unless it sent QUIT after ACQUIRE and
 /// everything was written.
 pub fn connection_closes(ctx: &Ctx, connection: Connection) {
     let locks = sessions(|sessions| sessions.take(connection));

@@ -1,12 +1,12 @@
 //! Notes of work that has to wait until no command is running.
 //!
-//! A connection that closes, a key that others change, a hand-off that cannot be told: all of this
-//! can come to notice in the middle of another client's command, and many at once. So the
-//! callbacks only take a note here, and the locks are changed between commands: when an iteration
-//! of the event loop begins and when it ends. Many waiters of one lock then leave in one go. Until
-//! then the rules know them as gone and never hand a lock to them.
+//! The server's callbacks (a connection closes, a key changes, a reply cannot be delivered) can come in the
+//! middle of another client's command, and many at once. So they only take a note here, and the locks
+//! are changed between commands: when an iteration of the event loop begins and when it ends. Many waiters
+//! of one lock then leave the queue in one step. Until then the rules know them as gone and never hand a
+//! lock to them.
 //!
-//! These are the notes only. What becomes of them is in [`noted`](super::noted) and
+//! This file only holds the notes. They are processed in [`noted`](super::noted) and
 //! [`touched`](super::touched).
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -20,8 +20,8 @@ use super::id::LockId;
 use super::shrink::give_back;
 use super::touch::Touch;
 
-/// Locks that are dealt with in one go; a server that is handed a hundred thousand must answer
-/// other clients in between.
+/// The most locks in one batch: with a hundred thousand to process, the server must answer other clients
+/// in between.
 pub const AT_ONCE: usize = 200;
 
 /// What is still to be done.
@@ -32,15 +32,15 @@ pub struct Notes {
     closed: Vec<(Connection, LockId)>,
     /// Locks to look at, and how they were touched.
     touched: HashMap<LockId, Touch, RandomState>,
-    /// The last of them, for a script can touch one queue thousands of times.
+    /// The last of them: a script can touch one queue thousands of times, and only the first needs a note.
     last_touched: Option<(i32, Box<[u8]>)>,
     /// Waiters of Redisson's that have asked, and their patience.
     asked: Asked,
-    /// Channels on which others have sent wake-ups.
+    /// Channels on which other clients have sent wake-ups.
     published: HashSet<Box<[u8]>, RandomState>,
     /// Locks whose scores are to be lined up before scripts run as Lua.
     lined_up: Option<Vec<LockId>>,
-    /// Waiters and connections of locks that could not be changed, a key having another type.
+    /// Waiters of locks that could not be changed because a key has another type.
     stuck_gone: Vec<(LockId, Owner)>,
     stuck_closed: Vec<(Connection, LockId)>,
     /// Hand-offs of this iteration, by the receiver's connection.
@@ -83,12 +83,12 @@ impl Notes {
         self.closed.extend(closed);
     }
 
-    /// Somebody else has touched a lock's keys.
+    /// Notes that a lock's keys were touched from outside the module.
     pub fn touch(&mut self, lock: LockId, touch: Touch) {
         self.touched.entry(lock).or_default().add(touch);
     }
 
-    /// Somebody else has touched a key of a queue or of scores.
+    /// Notes that the key of a queue or of its scores was touched from outside the module.
     pub fn touch_queue_key(&mut self, db: i32, key: &[u8], touch: Touch) {
         let Some(of) = names::queue_of(key) else {
             return;
@@ -117,7 +117,7 @@ impl Notes {
         self.lined_up = locks;
     }
 
-    /// Somebody else has sent a wake-up.
+    /// Notes that another client has sent a wake-up.
     pub fn publish(&mut self, channel: &[u8]) {
         self.published.insert(Box::from(channel));
     }
@@ -127,7 +127,7 @@ impl Notes {
         self.delivered.push((connection, grant));
     }
 
-    /// The holder has asked again with ONCE: it knows now, on whatever connection, that it holds
+    /// Notes that the holder has asked again with ONCE, on any connection, and so knows that it holds
     /// the lock. A hand-off with this token is not taken back if its receiver is gone.
     pub fn holder_knows(&mut self, lock: LockId, token: i64) {
         self.known.insert((lock, token));
@@ -143,8 +143,8 @@ impl Notes {
         self.stuck_closed.push((connection, lock));
     }
 
-    /// Tries again what could not be done because a key had another type: when others touch a
-    /// lock's keys, and whenever a lock is due, as such a lock is every second.
+    /// Retries what could not be done because a key had another type. Called when a lock's keys are touched
+    /// from outside the module, and whenever a lock is due; such a lock is due every second.
     pub fn retry_stuck(&mut self) {
         for (lock, owner) in std::mem::take(&mut self.stuck_gone) {
             self.remove_gone(lock, owner);
@@ -166,7 +166,7 @@ impl Notes {
             && self.lined_up.is_none()
     }
 
-    /// Whether somebody else has touched a lock's keys.
+    /// Whether the keys of any lock were touched from outside the module.
     pub fn has_touched(&self) -> bool {
         !self.touched.is_empty()
     }
@@ -181,13 +181,13 @@ impl Notes {
         self.lined_up.is_some()
     }
 
-    /// Whether somebody else has sent a wake-up on this channel since the last iteration.
+    /// Whether another client has sent a wake-up on this channel since the last iteration.
     pub fn is_published(&self, channel: &[u8]) -> bool {
         self.published.contains(channel)
     }
 
-    /// What others did to a lock's queue, to be dealt with now. The lock is still looked at when
-    /// the iteration ends.
+    /// How a lock's queue was touched from outside the module, for the step that begins now. The lock is still
+    /// looked at when the iteration ends.
     pub fn queue_touched(&mut self, db: impl FnOnce() -> i32, lock: &[u8]) -> QueueView {
         if self.touched.is_empty() {
             return QueueView::AsLeft;
@@ -217,7 +217,7 @@ impl Notes {
         Some((lock, owners.into()))
     }
 
-    /// The hand-offs whose receivers were gone, less those that the holder knows of by now.
+    /// The hand-offs whose receivers were gone, except those that the holder knows of by now.
     pub fn take_lost(&mut self) -> Vec<Grant> {
         let known = &self.known;
         let unknown = |grant: &Grant| !known.contains(&(grant.lock.clone(), grant.token));
@@ -234,13 +234,13 @@ impl Notes {
         last
     }
 
-    /// Who has asked.
+    /// Takes the notes of waiters that have asked.
     pub fn take_asked(&mut self) -> Asked {
         std::mem::take(&mut self.asked)
     }
 
-    /// Some of the locks that were touched: those without a queue are soon seen to have none, so
-    /// the batch grows with the notes, and they cannot add up however fast somebody makes them.
+    /// Some of the locks that were touched. A lock without a queue costs little to check, so the batch grows
+    /// with the backlog, which stays bounded however fast other clients write.
     pub fn some_touched(&self) -> Vec<LockId> {
         let most = AT_ONCE.max(self.touched.len() / 8);
         self.touched.keys().take(most).cloned().collect()
@@ -276,7 +276,7 @@ impl Notes {
 
 /// Forgetting them.
 impl Notes {
-    /// An iteration begins: later a receiver may have read its token, and the lease decides.
+    /// An iteration begins: receivers may have read their tokens by now, so hand-offs are not taken back any more.
     pub fn forget_delivered(&mut self) {
         self.delivered.clear();
     }
@@ -288,7 +288,7 @@ impl Notes {
         }
     }
 
-    /// An iteration ends: what was seen of keys and channels holds no longer.
+    /// An iteration ends: what was noted of keys and channels is out of date.
     pub fn forget_seen(&mut self) {
         self.last_touched = None;
         self.published.clear();
@@ -301,7 +301,7 @@ impl Notes {
         }
     }
 
-    /// Forgets who was here: the server is a replica now.
+    /// Forgets the notes about waiters: the server is a replica now.
     pub fn forget_waiters(&mut self) {
         *self = Self {
             touched: std::mem::take(&mut self.touched),

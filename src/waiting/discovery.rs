@@ -1,7 +1,7 @@
-//! Queues that were there before the module: of a server that has run without it until now.
+//! Queues that exist when the module is loaded into a running server.
 //!
-//! A server that starts tells of each key that it loads; one that runs already tells of nothing.
-//! So its keys are walked over once, a few in each iteration of the event loop.
+//! A server that starts raises an event for each key that it loads. A server that is already running raises
+//! none, so its keys are scanned once, a few in each iteration of the event loop.
 
 use crate::server::scan::KeyScan;
 use crate::server::{Ctx, events};
@@ -12,7 +12,7 @@ use super::touch::Touch;
 /// Steps in one iteration: some tenths of a millisecond.
 const STEPS: usize = 500;
 
-/// Begins, if there are any keys.
+/// Begins the scan, if there are any keys.
 pub fn start(ctx: &Ctx) {
     let selected = ctx.db();
     let any = (0..i32::MAX)
@@ -30,7 +30,7 @@ pub fn start(ctx: &Ctx) {
     }
 }
 
-/// Goes on where it was put down.
+/// Continues the scan.
 pub fn go_on(ctx: &Ctx) {
     let Some(mut scan) = waiting(|waiting| waiting.scan.take()) else {
         return;

@@ -16,7 +16,7 @@ use super::deferred::Grant;
 use super::id::LockId;
 use super::state::{before_sleeping, blocked, note, notes, sessions, stats, table};
 
-/// Sends an owner its wake-up; false if it does not know how.
+/// Sends an owner its wake-up; returns false if it cannot, and the wake-up is then sent as configured.
 pub type WakeBy<'a> = &'a dyn Fn(&Ctx, &[u8]) -> bool;
 
 /// The lock on which a step was taken, and when.
@@ -41,7 +41,7 @@ impl Scene<'_> {
     }
 }
 
-/// Carries out what has happened in a step, in its order.
+/// Carries out the events of a step, in their order.
 pub fn carry_out(ctx: &Ctx, scene: &Scene<'_>, events: &mut Vec<Event>) {
     for event in events.drain(..) {
         stats(|stats| stats.count(&event, scene.db, scene.name(), scene.now));
@@ -105,7 +105,7 @@ fn hand_over(names: &Names, ticket: Ticket, grant: Grant) {
 }
 
 /// Whether a blocked client's user may still acquire the lock: permissions can change while it
-/// waits. The server looks at them when the command comes.
+/// waits, and the server checks them only when the command arrives.
 fn may_still_acquire(ticket: Ticket, names: &Names, owner: &[u8]) -> bool {
     let connection = blocked(|blocked| {
         let client = blocked.get(ticket);
@@ -127,8 +127,8 @@ fn may_still_acquire(ticket: Ticket, names: &Names, owner: &[u8]) -> bool {
 /// Ends a blocked client with an outcome. If it has ended already and was granted the lock, the
 /// lock is taken back.
 ///
-/// The outcome is told when the iteration of the event loop ends. Until then the server must not
-/// know that the client is unblocked: CLIENT UNBLOCK would let it go without any reply.
+/// The reply is made when the iteration of the event loop ends. Until then the client stays blocked for the
+/// server: CLIENT UNBLOCK would otherwise let it go without any reply.
 pub fn unblock(ticket: Ticket, outcome: Outcome) {
     match blocked(|blocked| blocked.end(ticket, outcome)) {
         Ok(()) => before_sleeping(),
@@ -143,7 +143,7 @@ pub fn undelivered(outcome: Outcome) {
     }
 }
 
-/// Wakes a waiter, unless somebody else just has.
+/// Wakes a waiter, unless another client has just done so.
 fn wake(ctx: &Ctx, scene: &Scene<'_>, owner: &[u8]) {
     let channel = scene.names.channel(owner);
     let sent = notes(|notes| notes.is_published(channel.as_slice()))

@@ -29,7 +29,7 @@ use super::watch;
 
 /// Milliseconds after which a lock that is due is looked at again while writes are paused.
 const PAUSE: u64 = 100;
-/// Milliseconds that the server sleeps at most, with `hz` at its least: it has a job of its own to do then.
+/// The longest sleep of the server in milliseconds, with the lowest `hz`: then its own cron job runs.
 const NAP: u64 = 1000;
 
 /// Does what was noted at the end of the last iteration, and what has fallen due, before any
@@ -88,7 +88,7 @@ pub fn before_sleep(ctx: &Ctx) {
     }
 }
 
-/// Ends the clients whose time is up, not before what has come in time was read: it may serve them.
+/// Times out clients, but only after all requests that came in time were read: one of them may serve the client.
 fn time_out_due() {
     if blocked(|blocked| blocked.next_timeout()).is_some() {
         let now = given::tick();
@@ -103,7 +103,7 @@ fn end_iteration(ctx: &Ctx, alarm: Option<Tick>, is_new: bool) {
     // What is overdue is looked at in the next iteration, at once.
     let wakes = alarm.map_or(own_job, |alarm| alarm.clamp(now, own_job));
     // Before 7.2 the server works out how long to sleep before it comes here: it may sleep past the alarm.
-    // Clients whose time is up, and who were left for the next iteration, wait for no timer.
+    // Clients whose time is up, and that were left for the next iteration, have no timer.
     if is_time_up(now) || (is_new && wakes < own_job) {
         events::hurry();
     }
@@ -142,7 +142,7 @@ pub fn slots_migrate(ctx: &Ctx, what: Migration) {
             arriving(Arriving::ends);
         }
         Migration::ImportCompleted => {
-            // The next token may be asked for before the server has written down that they are its own.
+            // A token may be requested before the server has recorded that the slots are its own.
             given::go_ahead_of_the_clock();
             waiting(|waiting| waiting.slots_have_come.set(true));
             if !arriving(Arriving::ends) {
@@ -182,7 +182,8 @@ fn do_what_was_noted(ctx: &Ctx) {
     }
 }
 
-/// The keys are the master's. The master does not hear of these waiters, and their deadlines pass.
+/// The server is a replica: the keys are the master's. The master does not see these waiters, and their
+/// deadlines pass.
 fn follow_the_master(ctx: &Ctx) {
     let touched = notes(|notes| {
         notes.forget_waiters();
@@ -191,7 +192,7 @@ fn follow_the_master(ctx: &Ctx) {
     foreign::follow(ctx, touched);
 }
 
-/// The locks with waiters or sessions that are due are looked at: a lease or a turn has ended, or
+/// Looks at the locks with waiters or sessions that are due: a lease or a turn has ended, or
 /// a lease is to be renewed.
 fn look_at_due_locks(ctx: &Ctx) {
     let now = given::now();

@@ -1,9 +1,9 @@
-//! What others do: to a lock's keys, to whole databases, to the server's role.
+//! Changes from outside the module: to a lock's keys, to whole databases, to the server's role.
 //!
 //! A key event can come in the middle of anything, and the server forbids writing in it (before
 //! 7.2). So only the lock's name is noted, and the lock is looked at when the iteration of the
-//! event loop ends, before anybody's reply is written. What is found then decides, not what the event
-//! said: several commands may have run since.
+//! event loop ends, before any reply is written. The keys as they are then decide, not the
+//! event: several commands may have run since.
 //!
 //! A lock is known here from the first event of its queue on, so that the queues
 //! of scripts are served like any other. A replica notes which locks have a queue and leaves them
@@ -26,12 +26,12 @@ use super::state::{arriving, followed, frozen, note, notes, sessions, stats, tab
 use super::stats::Stats;
 use super::touch::Touch;
 
-/// Somebody else has changed a key.
+/// The server reports that a key was changed from outside the module.
 pub fn key_changes(ctx: &Ctx, class: NotifyEvent, event: &[u8], key: &[u8]) {
     if class == NotifyEvent::EXPIRED {
         stats(|stats| stats.expired(ctx.db(), key));
         if waiting(|waiting| waiting.stepping.get()) {
-            // The step has found it so, and goes on from there.
+            // The step that is running has seen the expiry, and handles it.
             return;
         }
     }

@@ -43,7 +43,7 @@ pub fn slot_state(ctx: &Ctx, names: &Names, is_shared: bool) -> SlotState {
     ctx.slot_state([&names.lock, &names.queue, &names.deadlines, last])
 }
 
-/// Whether all keys of a lock, in whatever database, are at this node. Selects the database.
+/// Whether all keys of a lock are at this node. Selects the lock's database.
 pub fn is_here(ctx: &Ctx, lock: &LockId) -> bool {
     ctx.select_db(lock.db) && slot_state(ctx, &Names::of(&lock.name), false) == SlotState::Here
 }

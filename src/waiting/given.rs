@@ -46,8 +46,8 @@ pub fn grant_grace() {
     grant_grace_of(config::TURN.get());
 }
 
-/// The server has not listened for `missed`: waiters of which only the score in the keys is known could not
-/// ask meanwhile. They count as alive for as long, and for one turn at most.
+/// The server has not listened for `missed` milliseconds, in which waiters could not ask. Waiters of which only the
+/// score is known count as alive for the same time again, and for one turn at most.
 pub fn make_up_for(missed: Millis) {
     if missed > 0 {
         grant_grace_of(missed.min(config::TURN.get()));
@@ -59,15 +59,15 @@ fn grant_grace_of(time: Millis) {
     waiting(|waiting| waiting.grace.set(waiting.grace.get().max(until)));
 }
 
-/// Tokens go on ahead of this server's clock: another server has given them so far, and its clock may
-/// have been ahead.
+/// Moves the next token ahead of this server's clock: another server has given the tokens until now, and its
+/// clock may have been ahead.
 pub fn go_ahead_of_the_clock() {
     let skew = config::CLOCK_SKEW.get().saturating_mul(1000);
     go_on_behind(i64::try_from(now().micros.saturating_add(skew)).unwrap_or(0));
 }
 
-/// The greatest token that this server has to go on behind, as its keys say: the master has given it, or a
-/// run before this one.
+/// Makes all later tokens greater than this one, which is in the keys: the master gave it, or an earlier run of
+/// this server.
 pub fn learn(token: i64) {
     go_on_behind(token.min(farthest_token(&rules(), now())));
 }
@@ -86,8 +86,8 @@ pub fn follow_slots(ctx: &Ctx) {
     }
 }
 
-/// Whether Redisson's scripts run natively. They do from the moment in which they shall, and once they shall
-/// not any more until all scores are such that Lua costs no waiter its place.
+/// Whether Redisson's scripts run natively. Interception starts at once when it is switched on. When it is switched
+/// off, it goes on until all scores are lined up, so that no waiter loses its place to the Lua scripts.
 #[must_use]
 pub fn intercepts() -> bool {
     let wanted = config::intercept_eval();
@@ -107,7 +107,7 @@ pub fn intercepts() -> bool {
     true
 }
 
-/// Notices that scripts are to run in the other way.
+/// Notices that interception was switched on or off.
 pub fn follow_configuration() {
     let _ = intercepts();
 }

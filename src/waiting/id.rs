@@ -1,4 +1,4 @@
-//! The identity of a lock in this room.
+//! The identity of a lock: its database and its name.
 
 use std::rc::Rc;
 

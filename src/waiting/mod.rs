@@ -1,4 +1,4 @@
-//! Who is blocked on what, and carrying out what the rules decide.
+//! Blocked clients, timers and hand-offs: carries out what the rules of the lock decide.
 //!
 //! Everything that changes a lock goes through [`step()`]. Who calls it, and when:
 //!
@@ -37,8 +37,8 @@
 //! - [`discovery`]: queues that were there before the module;
 //! - [`scripts`]: intercepted scripts, which are steps as well, and those that run as Lua;
 //! - [`noted`]: doing what was noted of waiters, hand-offs, sessions and scores;
-//! - [`touched`]: looking at the locks whose keys others have touched;
-//! - [`foreign`]: what others do to the keys and to the server;
+//! - [`touched`]: looking at the locks whose keys were touched from outside the module;
+//! - [`foreign`]: what other clients do to the keys and to the server;
 //! - [`sent_away`]: blocked clients that this server cannot serve any more;
 //! - [`watch`]: locks that only scripts work on, as Lua.
 //!
@@ -51,11 +51,11 @@
 //! - [`state`]: all of it, in one struct behind one thread-local;
 //! - [`frozen`]: which locks are frozen while their slots move;
 //! - [`arriving`]: which locks have keys here before their slot is here;
-//! - [`blocked`]: who is blocked, by ticket and by time;
+//! - [`blocked`]: the blocked clients, by ticket and by time;
 //! - [`deferred`]: notes of work that has to wait until no command is running;
 //! - [`touch`]: how a lock's keys were touched;
 //! - [`listening`]: for how long the server has not listened to its clients;
-//! - [`session`]: which connection has which locks bound to it;
+//! - [`session`]: the locks that are bound to each connection;
 //! - [`stats`]: what INFO shows;
 //! - [`marks`]: marks on single waiters in the table, and sessions in it;
 //! - [`table`]: what is known of each lock with waiters or a session;

@@ -2,18 +2,18 @@
 //! or the cluster is down for this node.
 //!
 //! Such a lock is frozen: its holder can release and renew it where its key is, and nothing else
-//! happens, for the whole queue cannot be seen from here. Waiters stay blocked, as in BLPOP, unless the
-//! cluster is down: then they are sent away. Frozen locks are looked at ten times a second, until
+//! happens, because this node may not have the whole queue. Waiters stay blocked, as in BLPOP, unless the
+//! cluster is down: then they are sent away. Frozen locks are checked ten times a second, until
 //!
-//! - all keys are here: the lock goes on, whichever way it came. Who waits in it may have been
-//!   sent here by the node that had it before, and has a turn's time to come;
-//! - the slot is another node's: blocked waiters are told so (MOVED) and find their places there.
+//! - all keys are here: the lock goes on, whether it stayed or came back. Its waiters may have been
+//!   sent here by the node that had it before, and get the time of a turn to arrive;
+//! - the slot is another node's: blocked waiters get MOVED, and find their places there.
 //!
-//! Where they arrive, locks that have only keys here are left alone until their slot is here as well
+//! The node that receives the slot leaves a lock alone while it has only the lock's keys and not yet the slot
 //! ([`arriving`](super::arriving)).
 //!
-//! Keys that are moved make events, by which that is noticed at once. Slots can also leave without
-//! a word, so once a second the slots of all locks with waiters are looked at.
+//! Moving a key raises a key event, so it is noticed at once. Slots can also leave without an event,
+//! so the slots of all locks with waiters are checked once a second.
 
 use std::collections::HashMap;
 
@@ -67,7 +67,7 @@ pub fn look_at_slots(ctx: &Ctx) {
     }
 }
 
-/// Sends away who waits for locks of slots that have left, without waiting for the timer.
+/// Sends away the waiters for locks whose slots have left, without waiting for the timer.
 pub fn send_after_slots(ctx: &Ctx) {
     if !ctx.flags().replica() && !ctx.cluster_is_down() {
         look_at_frozen(ctx);

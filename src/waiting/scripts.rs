@@ -63,15 +63,15 @@ pub fn asks(lock: &[u8], owner: &[u8], patience: Millis) {
     }
 }
 
-/// Somebody takes fields out of a hash. If it is a lock with waiters it is looked at: the events of hashes
-/// are not listened to.
+/// A client takes fields out of a hash. If the hash is a lock with waiters, it is looked at: the module does
+/// not subscribe to the key events of hashes.
 pub fn takes_fields(key: &[u8]) {
     for lock in table(|table| table.tracked_of(key)) {
         note(|notes| notes.touch(lock, Touch::QUEUE));
     }
 }
 
-/// Somebody publishes. If it is a wake-up, the module need not send it once more.
+/// A client publishes. If it is a wake-up, the module need not send it once more.
 pub fn publishes(channel: &[u8]) {
     let is_wake_up = channel.starts_with(b"redisson_lock__channel:");
     if is_wake_up && table(|table| !table.is_empty()) {

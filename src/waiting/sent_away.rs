@@ -1,9 +1,9 @@
-//! Sending blocked clients away that this server cannot serve any more: it has become a replica,
-//! or the cluster is down for it.
+//! Unblocks clients that this server cannot serve any more, because it has become a replica or the
+//! cluster is down for it.
 //!
-//! Redis does that by itself, as with BLPOP. Valkey leaves clients that a module has blocked to the
-//! module, from 8 on while the cluster is down, from 9 on in a cluster also when it becomes a
-//! replica. So clients that are still blocked here are told what the server would say.
+//! Redis unblocks them itself, as with BLPOP. Valkey leaves clients that a module has blocked to the
+//! module: since 8 while the cluster is down, since 9 in a cluster also when it becomes a
+//! replica. So clients that are still blocked get the reply that the server would give.
 
 use crate::error::Error;
 use crate::keyspace::names;

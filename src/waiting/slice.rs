@@ -1,8 +1,8 @@
-//! How long the work of one iteration of the event loop may take, so that other clients are answered in
-//! between however much there is to do.
+//! The time limit for the module's work in one iteration of the event loop, so that a backlog does not delay
+//! other clients.
 //!
-//! What is left over stays noted, or due, and the next iteration comes at once. No piece is ever so small
-//! that nothing gets done.
+//! What is left over stays noted, or due, and the next iteration comes at once. Each iteration gets at least
+//! some of the work done.
 
 use crate::server::clock;
 

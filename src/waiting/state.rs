@@ -1,4 +1,4 @@
-//! All that the room remembers, in one struct behind one thread-local: the server calls the module
+//! The state of `waiting`, in one struct behind one thread-local: the server calls the module
 //! on its main thread only.
 //!
 //! Each part is borrowed only for a moment, inside one of the short functions below, and never
@@ -22,7 +22,7 @@ use super::session::Sessions;
 use super::stats::Stats;
 use super::table::Table;
 
-/// The state of the room.
+/// All state of `waiting`.
 #[derive(Default)]
 pub struct Waiting {
     table: RefCell<Table>,
@@ -48,7 +48,7 @@ pub struct Waiting {
     pub intercepts: Cell<bool>,
     /// Whether the server is a replica. Its keys are the master's, also where it takes writes.
     pub replica: Cell<bool>,
-    /// Whether a step is under way: there is none in a step.
+    /// Whether a step is under way: steps do not nest.
     pub stepping: Cell<bool>,
     /// Whether the hook at the end of this iteration is still to come.
     pub in_iteration: Cell<bool>,

@@ -1,8 +1,8 @@
 //! Counting what happens, for INFO. Knows events and instants, and no lock's state.
 //!
-//! How long a lock is held is measured from when this server made someone its holder, so that
-//! instant is remembered for every lock held: 16 bytes each, under a hash of its name. Should two
-//! names have the same 64 bits, one duration is wrong.
+//! How long a lock is held is measured from the moment this server granted it, so that instant is
+//! remembered for every held lock: 16 bytes each, under a 64-bit hash of its name. If two names have the same
+//! hash, one duration is wrong.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
@@ -259,8 +259,8 @@ impl Stats {
         }
     }
 
-    /// Microseconds since this server made somebody the holder of a lock. `None` if it did not, or
-    /// if others have changed the lock since.
+    /// Microseconds since this server granted the lock to its holder. `None` if it did not, or
+    /// if the lock was changed from outside the module since.
     pub fn held_for(&self, db: i32, lock: &[u8], now: Now) -> Option<u64> {
         let since = self.held.get(&self.hash(db, lock))?;
         Some(now.steady.saturating_sub(*since))
@@ -285,15 +285,15 @@ impl Stats {
         }
     }
 
-    /// Somebody else has changed a key: if it was a lock acquired here, it is not known for how long
-    /// it was held.
+    /// A key was changed from outside the module. If it was a lock acquired here, how long it was held is
+    /// not known any more.
     pub fn taken_away(&mut self, db: i32, key: &[u8]) {
         if !self.held.is_empty() {
             self.held.remove(&self.hash(db, key));
         }
     }
 
-    /// Somebody else has changed whole databases.
+    /// Whole databases were changed from outside the module.
     pub fn forget_holders(&mut self) {
         self.held.clear();
     }

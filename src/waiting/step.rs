@@ -2,7 +2,7 @@
 //!
 //! A step reads the clocks once, opens the lock's keys together with what this server knows of its
 //! queue, lets the rules decide, has the effects carried out, and sets the timer for the next lock
-//! that is due. Who takes the step (a command, a timer, a connection that closes) it does not know.
+//! that is due. It does not depend on its caller: a command, a timer, or a connection that closes.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::thread;
@@ -46,8 +46,8 @@ impl Drop for Stepping {
     }
 }
 
-/// Refuses what another module calls from an event of a step: what is tracked of the lock is taken out
-/// then, and a second step, or a look at it, would find half of the truth.
+/// Refuses a command that another module calls from a key event of a step. What is tracked of the lock is out of
+/// the table during a step, so a second step, or a read, would see incomplete state.
 ///
 /// # Errors
 /// [`Error::InsideStep`].
@@ -135,7 +135,7 @@ pub fn step_on<T>(
     })
 }
 
-/// How the part of a step ends in which a panic may come.
+/// The result of the part of a step in which a panic may occur.
 type End<T> = thread::Result<Result<Decided<T>, Unusable>>;
 
 /// What is tracked of the lock goes back into the table, however the step has ended. A panic is handed on.
@@ -170,10 +170,10 @@ fn put_back<T>(
     }
 }
 
-/// Tells the blocked clients that a panic has left without a place in the queue. With that the lock is
-/// as right as keys and clients can be made: what the step had done is done, announced and told; what is
-/// tracked of the lock is back in the table; and before its next step the queue is mended from the keys,
-/// as after a foreign writer.
+/// After a panic, replies an error to the blocked clients that have no place in the queue. The lock is then as
+/// consistent as it can be made: what the step had done is kept, announced and replied; what is
+/// tracked of the lock is back in the table; and before its next step the queue is repaired from the keys,
+/// as after a change from outside the module.
 fn refuse_unplaced(lock: &LockId) {
     let blocked = blocked(|blocked| blocked.waiting());
     for (ticket, _, owner) in blocked.into_iter().filter(|(_, of, _)| of == lock) {
@@ -184,7 +184,7 @@ fn refuse_unplaced(lock: &LockId) {
     }
 }
 
-/// When a lock is looked at again if nothing tells earlier.
+/// When a lock is looked at again if no event comes earlier.
 fn soon(now: Now) -> Due {
     Due {
         wall: None,
@@ -192,7 +192,7 @@ fn soon(now: Now) -> Due {
     }
 }
 
-/// What came of a step, but for its effects on others.
+/// The result of a step, without its effects on other clients.
 struct Decided<T> {
     answer: Result<T, Error>,
     due: Due,

@@ -107,7 +107,7 @@ impl Table {
         record.is_some_and(|record| record.watch.is_none())
     }
 
-    /// The locks of this name that the rules look after, of whatever database.
+    /// The locks of this name that the rules look after, in any database.
     #[must_use]
     pub fn tracked_of(&self, name: &[u8]) -> Vec<LockId> {
         let records = self.databases.values().filter_map(|locks| locks.get(name));

@@ -2,7 +2,7 @@
 
 use crate::keyspace::QueueView;
 
-/// How somebody else has touched a lock's keys.
+/// How a lock's keys were touched from outside the module.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Touch {
     /// Its queue or scores.

@@ -30,8 +30,8 @@ pub fn attend(ctx: &Ctx) {
     let _ = ctx.select_db(db);
 }
 
-/// Waiters of Redisson's that have asked are alive. Their locks are looked at with that, if
-/// somebody has touched them.
+/// Marks Redisson's waiters that have asked as alive. Their locks are then looked at, if
+/// their keys were touched from outside the module.
 pub fn apply_polls(ctx: &Ctx) {
     for (lock, owners) in notes(Notes::take_asked) {
         let touch = notes(|notes| notes.take_touch(&lock));

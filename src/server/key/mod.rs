@@ -115,7 +115,7 @@ impl<'c> Key<'c> {
         &self.name
     }
 
-    /// Opens it for writing, if it is not yet: whatever changes a key calls this first.
+    /// Opens the key for writing, if it is not yet. Every method that changes a key calls this first.
     fn make_writable(&mut self) {
         if self.access == Access::Read {
             self.access = Access::Write;

@@ -217,7 +217,7 @@ impl World {
         let known = self.stored_token(owner).filter(|_| !served);
         let over = self.is_any_over();
         let (rules, now) = (self.rules(scope), self.now);
-        let left = lock::Step::new(&mut self.state, &rules, now).release(&lock::Release {
+        let left = lock::Step::new(&mut self.state, &rules, now).release(&lock::GiveUp {
             owner: NAMES[owner],
             token,
             holds: if all { Given::All } else { Given::One },
@@ -330,7 +330,7 @@ impl World {
             Some(owner) => Leaving::One(owner),
             None => Leaving::All,
         };
-        let broken = lock::Step::new(&mut self.state, &rules, now).break_lock(&lock::Break {
+        let broken = lock::Step::new(&mut self.state, &rules, now).break_lock(&lock::TakeAway {
             owner: owner.map(|owner| NAMES[owner]),
             force: false,
         });

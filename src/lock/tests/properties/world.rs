@@ -174,7 +174,7 @@ impl World {
             Some(owner) => self.holders.get(owner).is_some(),
             None => !self.holders.is_empty(),
         };
-        let request = lock::Break {
+        let request = lock::TakeAway {
             owner: owner.as_deref(),
             force: true,
         };
@@ -348,7 +348,7 @@ impl World {
         let holds = holder.map_or(0, |holder| holder.holds);
         let token = token.map(|right| current.unwrap_or(7) + i64::from(!right));
         let (rules, now) = (self.rules, self.now);
-        let left = lock::Step::new(&mut self.state, &rules, now).release(&lock::Release {
+        let left = lock::Step::new(&mut self.state, &rules, now).release(&lock::GiveUp {
             owner,
             token,
             holds: if all { Given::All } else { Given::One },
