@@ -9,6 +9,7 @@ mod config;
 mod crowd;
 mod durations;
 mod events;
+mod going_back;
 mod handing_over;
 mod limits;
 mod load;

@@ -1,0 +1,42 @@
+//! Going back to a server without the module where MODULE UNLOAD is not allowed, as on a stock server.
+
+use fairlock_testing::Server;
+
+#[test]
+fn without_enable_module_command_unloading_needs_a_restart() {
+    let server = Server::with(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let mut client = server.connect();
+    let token = client.int("FAIRLOCK.ACQUIRE k ann LEASE 600000");
+    client.run("FAIRLOCK.ACQUIRE k bob ENQUEUE");
+    let error = client.run("MODULE UNLOAD fairlock");
+    assert!(error.contains("enable-module-command"), "{error}");
+    let error = client.run("CONFIG SET enable-module-command yes");
+    assert!(
+        error.starts_with("(error) ") && error.contains("immutable"),
+        "{error}"
+    );
+    assert!(client.run("FAIRLOCK.HELP").contains("FAIRLOCK.ACQUIRE"));
+
+    let options = ["--appendonly", "yes", "--appendfsync", "always"];
+    let server = server.kill_and_restart_without_module(&options);
+    let mut client = server.connect();
+    let error = client.run("FAIRLOCK.HELP");
+    assert!(error.starts_with("(error) ERR unknown command"), "{error}");
+    // What scripts go on with: the holder, its hold count and the queue; and a field that they do not look at.
+    assert_eq!(client.run("HGET k ann"), "1");
+    assert_eq!(client.token("k"), token);
+    assert_eq!(client.run("LRANGE redisson_lock_queue:{k} 0 -1"), "[bob]");
+    assert!(client.int("PTTL k") > 0);
+}
+
+#[test]
+fn a_server_without_the_module_refuses_its_options() {
+    let server = Server::start();
+    let mut command = std::process::Command::new("redis-server");
+    command.args(["--port", "0", "--fairlock.lease", "10000", "--unixsocket"]);
+    let socket = server.dir().join("other.sock");
+    let output = command.arg(socket).output().expect("started");
+    assert!(!output.status.success(), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("without loadmodule"), "{said}");
+}
