@@ -175,12 +175,14 @@ impl Report {
     }
 
     /// Writes the report and the README's table.
-    pub fn write(&self, root: &Path, pictures: &str) -> Result<()> {
+    /// Other work took at most `loudest` cores between scenes.
+    pub fn write(&self, root: &Path, loudest: f64, pictures: &str) -> Result<()> {
         let text = format!(
             "# Benchmarks\n\nWritten by `make bench`; do not edit. Figures are medians, with the least and the \
              greatest in parentheses. Everything in a table\nwas measured in turn, in the same run, on servers \
              of its own. A ratio is the median of the rounds' ratios, so it depends less\non the machine than \
-             the absolute figures do.\n\n{}\n{pictures}\n{}",
+             the absolute figures do.\n\n{}Other work took at most {loudest:.2} of a core between scenes.\n\n\
+             {pictures}\n{}",
             machine(root)?,
             self.markdown()
         );
