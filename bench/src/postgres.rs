@@ -17,8 +17,6 @@ use crate::measure::Sample;
 const SCRIPT: &str = "SELECT pg_advisory_unlock(1)\\; SELECT pg_advisory_lock(1);\n";
 /// The one that never runs as root.
 const USER: &str = "postgres";
-/// More clients than any scene has.
-const MOST: u32 = 1_100;
 /// The unit of times in /proc (proc(5)).
 const TICK: f64 = 0.01;
 
@@ -59,7 +57,7 @@ impl Postgres {
         let sockets = server.path("");
         let options = format!("-c listen_addresses= -c unix_socket_directories={sockets}");
         // What it does of its own accord is not the locks'.
-        let options = format!("{options} -c fsync=off -c autovacuum=off -c max_connections={MOST}");
+        let options = format!("{options} -c fsync=off -c autovacuum=off -c max_connections=150");
         let log = server.path("log");
         server.run(
             "pg_ctl",
