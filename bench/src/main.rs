@@ -149,7 +149,7 @@ fn everything(bench: &mut Bench) -> Result<()> {
     )?;
     let picture = "![Hand-offs a second by the number of clients](hand-off.svg)\n";
     bench.report.write(".".as_ref(), loudest, picture)?;
-    println!("Written: docs/benchmarks.md, {PICTURE}, the table of README.md.");
+    println!("Written: docs/benchmarks.md, {PICTURE}.");
     Ok(())
 }
 

@@ -36,9 +36,6 @@ pub struct Report {
     sections: Vec<Section>,
 }
 
-/// Where a table is put in the README.
-const MARKS: [&str; 2] = ["<!-- benchmarks: begin -->\n", "<!-- benchmarks: end -->\n"];
-
 /// A number with as many digits as it deserves.
 pub fn show(value: f64) -> String {
     if !value.is_finite() {
@@ -148,14 +145,6 @@ impl Report {
         table(&header, &rows.collect::<Vec<_>>())
     }
 
-    /// What was measured, for readers who do not know the goals.
-    fn summary(&self) -> String {
-        let header = ["what", "measured"].map(str::to_owned);
-        let rows = self.goals.iter();
-        let rows = rows.map(|goal| vec![goal.what.clone(), goal.measured.clone()]);
-        table(&header, &rows.collect::<Vec<_>>())
-    }
-
     /// All of it as Markdown.
     pub fn markdown(&self) -> String {
         let mut out = String::new();
@@ -174,7 +163,7 @@ impl Report {
         out
     }
 
-    /// Writes the report and the README's table.
+    /// Writes docs/benchmarks.md.
     /// Other work took at most `loudest` cores between scenes.
     pub fn write(&self, root: &Path, loudest: f64, pictures: &str) -> Result<()> {
         let text = format!(
@@ -186,14 +175,7 @@ impl Report {
             machine(root)?,
             self.markdown()
         );
-        std::fs::write(root.join("docs/benchmarks.md"), text)?;
-        let path = root.join("README.md");
-        let readme = std::fs::read_to_string(&path)?;
-        let [begin, end] = MARKS;
-        let (before, rest) = readme.split_once(begin).context("a mark in README.md")?;
-        let (_, after) = rest.split_once(end).context("a mark in README.md")?;
-        let readme = format!("{before}{begin}{}{end}{after}", self.summary());
-        Ok(std::fs::write(path, readme)?)
+        Ok(std::fs::write(root.join("docs/benchmarks.md"), text)?)
     }
 }
 
