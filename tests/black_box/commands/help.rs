@@ -7,7 +7,8 @@ fn help_names_every_command() {
     let server = Server::start();
     let mut client = server.connect();
     let help = client.run("FAIRLOCK.HELP");
-    let shown = help.trim_start_matches('[').split(", FAIRLOCK.");
+    let words = help.split(['[', ' ', ',']);
+    let shown = words.filter(|word| word.starts_with("FAIRLOCK."));
     // Clients never send what intercepted scripts become.
     client.assert_calls_all_but(&["EVAL", "EVALSHA"], shown);
 }
