@@ -14,7 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"fairlock.example/fairlock"
+	fairlock "fairlock.example/clients/go"
 )
 
 type bodyError struct{}
@@ -258,7 +258,7 @@ func TestR14NothingIsLeftAfterTheRelease(t *testing.T) {
 func goroutines() (count int) {
 	stacks := make([]byte, 1<<20)
 	for _, stack := range strings.Split(string(stacks[:runtime.Stack(stacks, true)]), "\n\n") {
-		if strings.Contains(stack, "fairlock.example/fairlock.") {
+		if strings.Contains(stack, "fairlock.example/clients/go.") {
 			count++
 		}
 	}

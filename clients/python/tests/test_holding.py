@@ -319,6 +319,25 @@ def test_r28_the_reply_to_acquire_is_lost(flavour, servers, name, is_taken):
     locks.close()
 
 
+def test_r28_the_reply_is_lost_and_the_next_ask_refused(flavour, servers, name):
+    one = servers("one")
+    view = View(one.at("a"))
+    locks = flavour.locks(one.ports["proxy"], lease=LONG)
+    locks.acquire(name).release()
+    one.tell("freeze")
+    waiting = locks.begin(name)
+    until("the server has granted it", lambda: not view.is_free(name))
+    view.client.config_set("maxmemory", 1)
+    one.tell("cut")
+    one.tell("thaw")
+    one.tell("mend")
+    with pytest.raises(fairlock.Refused) as raised:
+        waiting.result(60)
+    assert raised.value.code == "OOM"
+    until("it is free", lambda: view.is_free(name))
+    locks.close()
+
+
 def test_r29_connections_are_cut_while_a_caller_waits(flavour, servers, name):
     one = servers("one")
     view = View(one.at("a"))

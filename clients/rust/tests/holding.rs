@@ -559,6 +559,24 @@ fn r28_the_reply_to_acquire_is_lost() {
 }
 
 #[test]
+fn r28_the_reply_is_lost_and_the_next_ask_refused() {
+    both(|kind| {
+        let one = one();
+        let (view, locks, name) = (one.view("a"), kind.locks(&one, "proxy"), name());
+        locks.get(&name).unwrap().release().unwrap();
+        one.tell("freeze");
+        let waiting = locks.begin(&name, |all| all.lease = LONG);
+        until("the server has granted it", || !view.is_free(&name));
+        let _: String = view.run(&[&"CONFIG", &"SET", &"maxmemory", &1]);
+        for command in ["cut", "thaw", "mend"] {
+            one.tell(command);
+        }
+        assert_eq!(waiting.result().err().unwrap().code(), Some("OOM"));
+        until("it is free", || view.is_free(&name));
+    });
+}
+
+#[test]
 fn r29_connections_are_cut_while_a_caller_waits() {
     both(|kind| {
         let one = one();
@@ -873,22 +891,10 @@ fn r46_closing() {
     });
 }
 
-fn knows_shared(view: &View) -> bool {
-    let help: Vec<String> = view.run(&[&"FAIRLOCK.HELP"]);
-    let knows = help.iter().any(|line| line.contains("SHARED"));
-    if !knows {
-        println!("skipped: this server does not know SHARED");
-    }
-    knows
-}
-
 #[test]
 fn r50_shared_holders_hold_together() {
     let one = one();
     let view = one.view("a");
-    if !knows_shared(&view) {
-        return;
-    }
     both(|kind| {
         let (locks, name) = (kind.locks(&one, "a"), name());
         let readers: Vec<_> = (0..3)
@@ -914,9 +920,6 @@ fn r50_shared_holders_hold_together() {
 fn r51_at_most_so_many_hold() {
     let one = one();
     let view = one.view("a");
-    if !knows_shared(&view) {
-        return;
-    }
     both(|kind| {
         let (locks, name) = (kind.locks(&one, "a"), name());
         let two = |all: &mut Options| all.limit = Some(2);

@@ -5,9 +5,9 @@ import { hostname } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createClient } from 'redis';
 import {
-  Closed, FairlockError, LockLost, Locks, NoModule, NotALock, NotInTime, QueueFull, TakenOver, Unavailable, WrongType,
+  Closed, FairlockError, LockLost, Locks, NoModule, NotALock, NotInTime, QueueFull, Refused, TakenOver, Unavailable, WrongType,
 } from '../src/index.js';
-import type { Held, LockEvent } from '../src/index.js';
+import type { Held, LockEvent, LockOptions } from '../src/index.js';
 import { AT_ONCE, LONG, aborted, failure, row, runRows } from './harness.js';
 import { until } from './servers.js';
 
@@ -309,6 +309,18 @@ for (const isTaken of [false, true]) {
   });
 }
 
+row('r28 the reply to ACQUIRE is lost, and the next ask refused', ['one'], async ({ locks, servers, view, name }) => {
+  const mine = locks({ lease: LONG, syncTimeout: 0 }, 'proxy');
+  await (await mine.acquire(name)).release();
+  await servers.tell('freeze');
+  const refused = failure(mine.acquire(name), Refused);
+  await until('the server has granted it', async () => !(await view.isFree(name)));
+  await view.run('CONFIG', 'SET', 'maxmemory', 1);
+  for (const command of ['cut', 'thaw', 'mend']) await servers.tell(command);
+  assert.equal((await refused).code, 'OOM');
+  await until('it is free', () => view.isFree(name));
+});
+
 row('r29 connections are cut while a caller waits', ['one'], async ({ locks, servers, view, name }) => {
   await view.run('FAIRLOCK.ACQUIRE', name, 'another');
   const waiting = locks({}, 'proxy').acquire(name);
@@ -440,18 +452,21 @@ row('r42 refusals are typed', ['one', '--fairlock.max-waiters', '1'], async ({ l
   assert.ok(none instanceof FairlockError && none.message.startsWith('NOTALOCK'));
 });
 
-row('r43 one owner has one place', ['one'], async ({ locks, view, name }) => {
-  const mine = locks();
-  const held = await mine.acquire(name);
-  // Two that poll under one name cannot be told apart; two that block can.
-  const first = failure(mine.acquire(name, { owner: 'me', session: true }), TakenOver);
-  await view.waits(name);
-  const second = mine.acquire(name, { owner: 'me', session: true });
-  assert.equal((await first).code, 'TAKENOVER');
-  assert.deepEqual(await view.queue(name), ['me']);
-  await held.release();
-  await (await second).release();
-});
+for (const more of [{}, { session: true }] as LockOptions[]) {
+  row(`r43 one owner has one place${more.session ? ', as a session' : ''}`, ['one'], async ({ locks, view, name }) => {
+    const mine = locks();
+    const held = await mine.acquire(name);
+    const first = failure(mine.acquire(name, { owner: 'me', ...more }), TakenOver);
+    await view.waits(name);
+    const [[, kind]] = await view.run('FAIRLOCK.QUEUE', name);
+    assert.equal(kind, 'blocked');
+    const second = mine.acquire(name, { owner: 'me', ...more });
+    assert.equal((await first).code, 'TAKENOVER');
+    assert.deepEqual(await view.queue(name), ['me']);
+    await held.release();
+    await (await second).release();
+  });
+}
 
 row('r44 a server that is not there', ['one'], async ({ locks, servers, name }) => {
   await servers.tell('kill', 'a');

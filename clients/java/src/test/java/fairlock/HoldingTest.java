@@ -433,6 +433,35 @@ class HoldingTest extends Fixture {
 
     @ParameterizedTest
     @ValueSource(booleans = {false, true})
+    void r28_theReplyIsLostAndTheNextAskRefused(boolean isBlocking) throws Exception {
+        Servers own = servers("one");
+        View look = own.view("a");
+        Locks cut = locks(own, "proxy");
+        LockOptions options = LONG.owner(isBlocking ? "me" : null).syncTimeout(Duration.ZERO);
+        cut.acquire(name, options).release();
+        own.tell("freeze");
+        Begun waiting = isBlocking ? null : begin(cut, name, options);
+        if (isBlocking) {
+            // A connection of its own could not be made now.
+            own.tell("thaw");
+            look.run("FAIRLOCK.ACQUIRE", name, "another");
+            waiting = begin(cut, name, options);
+            look.waits(name, 1);
+            own.tell("freeze");
+            look.run("FAIRLOCK.RELEASE", name, "another");
+        }
+        until("the server has granted it", () -> look.owner(name) != null && !look.owner(name).equals("another"));
+        look.run("CONFIG", "SET", "maxmemory", "1");
+        for (String command : List.of("cut", "thaw", "mend")) {
+            own.tell(command);
+        }
+        Throwable failure = waiting.failure();
+        assertEquals("OOM", assertInstanceOf(RefusedException.class, failure).code());
+        until("it is free", () -> look.isFree(name));
+    }
+
+    @ParameterizedTest
+    @ValueSource(booleans = {false, true})
     void r29_connectionsAreCutWhileACallerWaits(boolean isBlocked) throws Exception {
         Servers own = servers("one");
         View look = own.view("a");
