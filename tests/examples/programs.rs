@@ -131,8 +131,17 @@ fn a_store_refuses_the_token_of_a_holder_that_slept() {
 
 #[test]
 fn a_leader_that_dies_is_followed_at_once_and_one_that_resigns_too() {
+    elections("typescript", "node/leader.mjs");
+}
+
+#[test]
+fn a_leader_in_go_is_followed_in_the_same_way() {
+    elections("go", "go/leader.go");
+}
+
+fn elections(language: &str, program: &str) {
     let server = Server::start();
-    let elect = |name: &str| start("typescript", "node/leader.mjs", &server, &[name]);
+    let elect = |name: &str| start(language, program, &server, &[name]);
     let mut first = elect("first");
     assert!(first.line().starts_with("first leads, token "));
     let (mut second, mut third) = (elect("second"), elect("third"));
@@ -158,10 +167,6 @@ fn a_leader_that_dies_is_followed_at_once_and_one_that_resigns_too() {
 #[test]
 fn at_most_three_jobs_work_at_a_time() {
     let server = Server::start();
-    if !server.connect().run("FAIRLOCK.HELP").contains("SHARED") {
-        println!("skipped: this server does not know SHARED");
-        return;
-    }
     let said = start("typescript", "node/at-most.mjs", &server, &["3", "12"]).rest();
     assert_eq!(said, "12 jobs, at most 3 at a time\n");
 }
