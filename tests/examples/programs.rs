@@ -77,10 +77,14 @@ fn field(server: &Server, lock: &str, field: &str) -> String {
 fn workers_take_turns_at_the_orders_of_a_customer() {
     let server = Server::start();
     let mut client = server.connect();
+    let workers = [0; 3].map(|_| start("python", "python/worker.py", &server, &[]));
+    // One that has not begun does not know yet how to end.
+    wait_until("all wait for orders", || {
+        server.info("clients", "blocked_clients") == "3"
+    });
     for order in 0..10 {
         client.run(&format!("RPUSH orders ann:{order} bob:{order}"));
     }
-    let workers = [0; 3].map(|_| start("python", "python/worker.py", &server, &[]));
     let mut bills = || ["ann", "bob"].map(|who| client.run(&format!("HGET bills {who}")));
     // Lost updates would show as smaller numbers.
     wait_until("all orders are billed", || bills() == ["10", "10"]);

@@ -16,7 +16,9 @@ fn copy() -> TempDir {
     fs::create_dir_all(dir.path().join("scripts/package")).expect("made");
     for name in ["scripts/package/home", "clients", "docs", "Cargo.toml"] {
         let mut cp = Command::new("cp");
-        cp.arg("-r").arg(root().join(name)).arg(dir.path().join(name));
+        cp.arg("-r")
+            .arg(root().join(name))
+            .arg(dir.path().join(name));
         assert!(cp.status().expect("cp").success(), "{name}");
     }
     dir
@@ -42,10 +44,22 @@ fn the_public_home_takes_the_place_of_its_stand_in_everywhere() {
     assert!(output.status.success(), "{output:?}");
     assert_eq!(naming(dir.path()), "");
     for (file, line) in [
-        ("clients/go/go.mod", "module github.com/acme/fairlock/clients/go"),
-        ("clients/go/errors.go", "docs/operations.md at https://github.com/acme/fairlock`"),
-        ("clients/rust/Cargo.toml", "repository = \"https://github.com/acme/fairlock\""),
-        ("clients/java/pom.xml", "<url>https://github.com/acme/fairlock</url>"),
+        (
+            "clients/go/go.mod",
+            "module github.com/acme/fairlock/clients/go",
+        ),
+        (
+            "clients/go/errors.go",
+            "docs/operations.md at https://github.com/acme/fairlock`",
+        ),
+        (
+            "clients/rust/Cargo.toml",
+            "repository = \"https://github.com/acme/fairlock\"",
+        ),
+        (
+            "clients/java/pom.xml",
+            "<url>https://github.com/acme/fairlock</url>",
+        ),
         ("Cargo.toml", "<locks@acme.test>"),
     ] {
         let text = fs::read_to_string(dir.path().join(file)).expect("a file");
