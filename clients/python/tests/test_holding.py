@@ -159,8 +159,8 @@ def test_r09_cancelling_at_any_moment_leaves_nothing(view, one, name):
 
 
 def test_r11_the_lease_is_renewed(locks, view, name):
-    with locks.hold(name, lease=6) as held:
-        threading.Event().wait(13)
+    with locks.hold(name, lease=9) as held:
+        threading.Event().wait(19)
         assert view.info(name)["token"] == held.token and not held.lost.is_set()
 
 
@@ -186,12 +186,12 @@ def test_r14_nothing_is_left_after_the_release(flavour, servers, name):
     one = servers("one")
     view = View(one.at("a"))
     locks = flavour.locks(one.ports["a"])
-    held = locks.acquire(name, lease=6)
+    held = locks.acquire(name, lease=9)
     until("renewed", lambda: view.calls("renew") > 1)
     held.release()
     until("the last one has ended", lambda: not locks.names())
     renewals = view.calls("renew")
-    threading.Event().wait(4.2)
+    threading.Event().wait(6.3)
     assert view.calls("renew") == renewals
     assert not locks.names()
     locks.close()

@@ -230,13 +230,11 @@ fn r10_a_grant_on_its_way_to_one_that_was_cancelled_is_given_back() {
 
 #[test]
 fn r11_the_lease_is_renewed() {
-    let one = one();
-    let view = one.view("a");
-    both(|kind| {
-        let (locks, name) = (kind.locks(&one, "a"), name());
-        drop(locks.get("warm").unwrap());
-        let held = locks.acquire(&name, |all| all.lease = ms(600)).unwrap();
-        pause(2000);
+    both_at_once(|kind| {
+        let one = one();
+        let (view, locks, name) = (one.view("a"), kind.locks(&one, "a"), name());
+        let held = locks.acquire(&name, |all| all.lease = ms(9000)).unwrap();
+        pause(19_000);
         assert_eq!(view.number(&name, "token"), held.token());
         assert!(!held.is_lost());
     });
@@ -281,14 +279,14 @@ fn r13_renew_sets_the_lease() {
 
 #[test]
 fn r14_nothing_is_left_after_the_release() {
-    both(|kind| {
+    both_at_once(|kind| {
         let one = one();
         let (view, locks, name) = (one.view("a"), kind.locks(&one, "a"), name());
-        let held = locks.acquire(&name, |all| all.lease = ms(600)).unwrap();
+        let held = locks.acquire(&name, |all| all.lease = ms(9000)).unwrap();
         until("renewed", || view.calls("renew") > 1);
         held.release().unwrap();
         let renewals = view.calls("renew");
-        pause(1800);
+        pause(6300); // Two more would have been due.
         assert_eq!(view.calls("renew"), renewals);
         drop((held, locks));
         until("no connection is left", || view.clients().is_empty());

@@ -165,8 +165,8 @@ row('r10 a grant on its way to one that was cancelled is given back', ['one'], a
 });
 
 row('r11 the lease is renewed', ['one'], async ({ locks, view, name }) => {
-  await locks().run(name, { lease: 6000 }, async (held) => {
-    await sleep(13_000);
+  await locks().run(name, { lease: 9000 }, async (held) => {
+    await sleep(19_000);
     assert.equal((await view.info(name))['token'], held.token);
     assert.ok(!held.lost.aborted);
   });
@@ -195,11 +195,11 @@ row('r13 renew sets the lease', ['one'], async ({ locks, view, name }) => {
 });
 
 row('r14 nothing is left after the release', ['one'], async ({ locks, view, name }) => {
-  const held = await locks().acquire(name, { lease: 6000 });
+  const held = await locks().acquire(name, { lease: 9000 });
   await until('renewed', async () => (await view.calls('renew')) > 1);
   await held.release();
   const renewals = await view.calls('renew');
-  await sleep(4200);
+  await sleep(6300);
   assert.equal(await view.calls('renew'), renewals);
 });
 
