@@ -46,8 +46,8 @@ test: setup-tests ## Formatting, lints, all tests
 	scripts/check-architecture
 	cargo test --locked --workspace --no-fail-fast
 
-test-clients: setup-tests ## The client packages: every row of their table, in every language, against real servers
-	cargo test --locked --test clients -- --test-threads=1
+test-clients: setup-tests ## Of all tests only those of the client packages: every row of their table, in every language
+	cargo test --locked --test clients
 
 test-redisson: setup-tests ## The tests with real clients, all releases of Redisson, long fleets
 	REDISSON_RELEASES=all cargo test --locked --test redisson

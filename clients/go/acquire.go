@@ -229,9 +229,10 @@ func (a *ask) ask(ctx context.Context, c *conn, longest time.Duration, words []a
 	a.mayBeKnown = true
 	reply, err := a.call(ctx, c, longest, words...)
 	if err != nil {
-		// A refusal leaves nothing behind; one that passes leaves what was there.
+		// A refusal changes nothing: what an earlier ask brought is still there, though its reply was lost, and so is
+		// the place of a caller that is to ask again.
 		if replied(err) != nil {
-			a.mayBeKnown = isPassing(err) && (wasKnown || a.isWaiting)
+			a.mayBeKnown = !isSettled(err) && (wasKnown || a.isWaiting && isPassing(err))
 		}
 		return 0, err
 	}
@@ -239,6 +240,15 @@ func (a *ask) ask(ctx context.Context, c *conn, longest time.Duration, words []a
 	token, _ := reply.(int64)
 	a.mayBeKnown = token > 0
 	return token, nil
+}
+
+// isSettled says that by this refusal the owner neither waits nor holds, or that another caller has its place.
+func isSettled(err error) bool {
+	switch codeOf(err) {
+	case "TAKENOVER", "QUEUEFULL", "NOTALOCK", "WRONGTYPE", "CROSSSLOT":
+		return true
+	}
+	return false
 }
 
 func (a *ask) call(ctx context.Context, c *conn, longest time.Duration, words ...any) (any, error) {

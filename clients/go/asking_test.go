@@ -14,7 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"fairlock.example/fairlock"
+	fairlock "fairlock.example/clients/go"
 )
 
 func TestR24WaitersDoNotKeepTheHolderFromReleasing(t *testing.T) {
@@ -125,6 +125,23 @@ func TestR28TheReplyToAcquireIsLost(t *testing.T) {
 		expect(t, held.Owner() == owner, "the same owner")
 		has(t, view, name, held)
 	})
+}
+
+func TestR28TheReplyIsLostAndTheNextAskRefused(t *testing.T) {
+	t.Parallel()
+	s, locks, view, name := own(t)
+	release(t, acquire(t, locks, name))
+	s.tell(t, "freeze")
+	waiting := begin(locks, name, fairlock.Lease(long))
+	until(t, "the server has granted it", func() bool { return !view.isFree(name) })
+	view.run("CONFIG", "SET", "maxmemory", 1)
+	for _, command := range []string{"cut", "thaw", "mend"} {
+		s.tell(t, command)
+	}
+	err := waiting.error(t)
+	want(t, err, fairlock.ErrRefused)
+	expect(t, asError(t, err).Code == "OOM", "the code: %v", err)
+	until(t, "it is free", func() bool { return view.isFree(name) })
 }
 
 func TestR29ConnectionsAreCutWhileACallerWaits(t *testing.T) {
@@ -283,7 +300,7 @@ func TestR41AServerWithoutTheModule(t *testing.T) {
 	expect(t, time.Since(start) < atOnce, "at once")
 	expect(t, err.Error() == plain.address("a")+": the server does not have the fairlock module (unknown command "+
 		`'FAIRLOCK.ACQUIRE'). Load it: "loadmodule /path/to/libfairlock.so" in its redis.conf, or MODULE LOAD. `+
-		"See docs/operations.md of fairlock.", "text: %v", err)
+		"See docs/operations.md at https://fairlock.example", "text: %v", err)
 	expect(t, asError(t, err).Code == "ERR", "code")
 }
 

@@ -94,7 +94,7 @@ func lost(name string, cause Cause) *Error {
 }
 
 const help = "the server does not have the fairlock module (unknown command 'FAIRLOCK.ACQUIRE'). " +
-	`Load it: "loadmodule /path/to/libfairlock.so" in its redis.conf, or MODULE LOAD. See docs/operations.md of fairlock.`
+	`Load it: "loadmodule /path/to/libfairlock.so" in its redis.conf, or MODULE LOAD. See docs/operations.md at https://fairlock.example`
 
 var kinds = map[string]error{
 	"TAKENOVER": ErrTakenOver, "QUEUEFULL": ErrQueueFull, "NOTALOCK": ErrNotALock,

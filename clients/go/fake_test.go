@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"fairlock.example/fairlock"
-	"fairlock.example/fairlock/fairlocktest"
+	fairlock "fairlock.example/clients/go"
+	"fairlock.example/clients/go/fairlocktest"
 )
 
 func fakeWaits(t *testing.T, fake *fairlocktest.Fake, count int) {

@@ -1,4 +1,4 @@
-module fairlock.example/fairlock
+module fairlock.example/clients/go
 
 go 1.19
 

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"fairlock.example/fairlock/internal/wire"
+	"fairlock.example/clients/go/internal/wire"
 )
 
 const (

@@ -19,7 +19,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"fairlock.example/fairlock/internal/wire"
+	"fairlock.example/clients/go/internal/wire"
 )
 
 var errClosed = failed(ErrClosed, nil, "Locks is closed")

@@ -35,7 +35,7 @@ func TestThePiecesOfTheREADMECompile(t *testing.T) {
 	program := `package main
 import "context"
 import "time"
-import "fairlock.example/fairlock"
+import fairlock "fairlock.example/clients/go"
 ` + fake[0] + `
 func work(context.Context, int64) error { return nil }
 func pieces(ctx context.Context, locks *fairlock.Locks) {
@@ -64,8 +64,8 @@ func runProgram(t *testing.T, program string) string {
 	folder := t.TempDir()
 	here, err := filepath.Abs(".")
 	expect(t, err == nil, "%v", err)
-	module := strings.Replace(read(t, "go.mod"), "module fairlock.example/fairlock", "module program", 1) +
-		"\nrequire fairlock.example/fairlock v0.0.0\nreplace fairlock.example/fairlock => " + here + "\n"
+	module := strings.Replace(read(t, "go.mod"), "module fairlock.example/clients/go", "module program", 1) +
+		"\nrequire fairlock.example/clients/go v0.0.0\nreplace fairlock.example/clients/go => " + here + "\n"
 	for name, content := range map[string]string{"main.go": program, "go.mod": module, "go.sum": read(t, "go.sum")} {
 		err := os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600)
 		expect(t, err == nil, "%v", err)

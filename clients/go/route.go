@@ -13,7 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"fairlock.example/fairlock/internal/wire"
+	"fairlock.example/clients/go/internal/wire"
 )
 
 const keepAlivePeriod = 15 * time.Second

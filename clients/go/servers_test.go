@@ -16,7 +16,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"fairlock.example/fairlock"
+	fairlock "fairlock.example/clients/go"
 )
 
 const (

@@ -18,7 +18,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"fairlock.example/fairlock"
+	fairlock "fairlock.example/clients/go"
 )
 
 func TestR20TheServerRenewsASession(t *testing.T) {

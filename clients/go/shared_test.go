@@ -1,25 +1,16 @@
 package fairlock_test
 
-// Rows 50 and 51: shared and limited locks, where the server knows them.
+// Rows 50 and 51: shared and limited locks.
 
 import (
-	"fmt"
-	"strings"
 	"testing"
 
-	"fairlock.example/fairlock"
+	fairlock "fairlock.example/clients/go"
 )
-
-func needShared(t *testing.T, view *view) {
-	if !strings.Contains(fmt.Sprint(view.run("FAIRLOCK.HELP")), "SHARED") {
-		t.Skip("this server does not know SHARED")
-	}
-}
 
 func TestR50SharedHoldersHoldTogether(t *testing.T) {
 	t.Parallel()
 	locks, view, name := one(t)
-	needShared(t, view)
 	var readers []*fairlock.Held
 	tokens := map[int64]bool{}
 	for count := 0; count < 3; count++ {
@@ -45,7 +36,6 @@ func TestR50SharedHoldersHoldTogether(t *testing.T) {
 func TestR51AtMostSoManyHold(t *testing.T) {
 	t.Parallel()
 	locks, view, name := one(t)
-	needShared(t, view)
 	first, second := acquire(t, locks, name, fairlock.Limit(2)), acquire(t, locks, name, fairlock.Limit(2))
 	none, err := locks.TryAcquire(ctx, name, fairlock.Limit(2))
 	expect(t, none == nil && err == nil, "none: %v", err)

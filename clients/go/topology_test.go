@@ -11,7 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"fairlock.example/fairlock"
+	fairlock "fairlock.example/clients/go"
 )
 
 func TestR31SentinelFailsOver(t *testing.T) {
@@ -205,6 +205,10 @@ func TestR36NoReplicaConfirms(t *testing.T) {
 	_, err = locks.TryAcquire(ctx, name)
 	want(t, err, fairlock.ErrNotReplicated)
 	expect(t, view.isFree(name), "free")
+	// The lease is over before the wait for replicas.
+	short := []fairlock.LockOption{fairlock.Wait(500 * time.Millisecond), fairlock.Lease(20 * time.Millisecond), fairlock.NoRenewal()}
+	_, err = locks.Acquire(ctx, name, short...)
+	want(t, err, fairlock.ErrNotReplicated)
 	start := time.Now()
 	release(t, acquire(t, locks, name, fairlock.SyncTimeout(0), fairlock.Wait(0)))
 	expect(t, time.Since(start) < atOnce, "at once")

@@ -9,8 +9,8 @@
 package fairlocktest
 
 import (
-	"fairlock.example/fairlock"
-	"fairlock.example/fairlock/internal/wire"
+	fairlock "fairlock.example/clients/go"
+	"fairlock.example/clients/go/internal/wire"
 )
 
 // Fake is a *fairlock.Locks that needs no server. Two of them share no locks.

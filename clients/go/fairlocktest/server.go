@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"fairlock.example/fairlock/internal/wire"
+	"fairlock.example/clients/go/internal/wire"
 )
 
 const notHeld = wire.ReplyError("NOTHELD the owner does not hold the lock")

@@ -85,6 +85,20 @@ def test_r49_a_fake_lock_is_lost(flavour, fake, way, cause):
     second.release()
 
 
+def test_r49_a_lock_is_lost_that_its_holder_does_not_know_of_yet(flavour, fake):
+    first, second = fake.acquire("orders"), fake.begin("orders")
+    waits(fake, "orders")
+
+    def both(name):
+        fake.real.expire(name)
+        fake.real.break_lock(name)
+
+    both("orders") if flavour.name == "threads" else on_loop(flavour, both)
+    held = second.result(60)
+    assert held.lost.wait(60) and (first.lost.cause, held.lost.cause) == ("lease", "notheld")
+    assert fake.real.holders("orders") == []
+
+
 def test_r52_the_fake_knows_shared_and_limited_locks(fake):
     readers = [fake.acquire("orders", shared=True) for _ in range(3)]
     writer = fake.begin("orders")

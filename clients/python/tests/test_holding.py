@@ -159,8 +159,8 @@ def test_r09_cancelling_at_any_moment_leaves_nothing(view, one, name):
 
 
 def test_r11_the_lease_is_renewed(locks, view, name):
-    with locks.hold(name, lease=6) as held:
-        threading.Event().wait(13)
+    with locks.hold(name, lease=9) as held:
+        threading.Event().wait(19)
         assert view.info(name)["token"] == held.token and not held.lost.is_set()
 
 
@@ -186,12 +186,12 @@ def test_r14_nothing_is_left_after_the_release(flavour, servers, name):
     one = servers("one")
     view = View(one.at("a"))
     locks = flavour.locks(one.ports["a"])
-    held = locks.acquire(name, lease=6)
+    held = locks.acquire(name, lease=9)
     until("renewed", lambda: view.calls("renew") > 1)
     held.release()
     until("the last one has ended", lambda: not locks.names())
     renewals = view.calls("renew")
-    threading.Event().wait(4.2)
+    threading.Event().wait(6.3)
     assert view.calls("renew") == renewals
     assert not locks.names()
     locks.close()
@@ -316,6 +316,25 @@ def test_r28_the_reply_to_acquire_is_lost(flavour, servers, name, is_taken):
     assert (info["holds"], info["owner"], info["token"]) == (1, held.owner, held.token)
     held.release()
     assert view.is_free(name)
+    locks.close()
+
+
+def test_r28_the_reply_is_lost_and_the_next_ask_refused(flavour, servers, name):
+    one = servers("one")
+    view = View(one.at("a"))
+    locks = flavour.locks(one.ports["proxy"], lease=LONG)
+    locks.acquire(name).release()
+    one.tell("freeze")
+    waiting = locks.begin(name)
+    until("the server has granted it", lambda: not view.is_free(name))
+    view.client.config_set("maxmemory", 1)
+    one.tell("cut")
+    one.tell("thaw")
+    one.tell("mend")
+    with pytest.raises(fairlock.Refused) as raised:
+        waiting.result(60)
+    assert raised.value.code == "OOM"
+    until("it is free", lambda: view.is_free(name))
     locks.close()
 
 

@@ -64,6 +64,9 @@ def test_r36_no_replica_confirms(flavour, servers, name):
         locks.acquire(name, wait=0.5)
     assert isinstance(raised.value, fairlock.NotInTime)
     assert view.is_free(name)
+    # The lease is over before the wait for replicas.
+    with pytest.raises(fairlock.NotReplicated):
+        locks.acquire(name, wait=0.5, lease=0.02, renew=False)
     start = time.monotonic()
     locks.acquire(name, sync_timeout=0, wait=0).release()
     assert time.monotonic() - start < 20

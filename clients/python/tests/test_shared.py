@@ -1,14 +1,8 @@
-"""Rows 50 and 51: shared and limited locks, where the server knows them."""
+"""Rows 50 and 51: shared and limited locks."""
 
 import pytest
 
 import fairlock
-
-
-@pytest.fixture(autouse=True)
-def server_knows_shared(view):
-    if "SHARED" not in str(view.run("FAIRLOCK.HELP")):
-        pytest.skip("this server does not know SHARED")
 
 
 def test_r50_shared_holders_hold_together(locks, view, name):

@@ -47,8 +47,16 @@ struct State {
     control: HashMap<Option<Address>, Line>,
     alone_until: HashMap<Option<Address>, Instant>,
     kept: HashMap<u64, Weak<Keep>>,
+    /// For the fake: why locks were lost whose holders did not know of them yet, by token.
+    gone: HashMap<i64, Cause>,
     entered: HashMap<(Caller, String), Weak<Keep>>,
     is_closed: bool,
+}
+
+impl State {
+    fn all_kept(&self) -> Vec<Arc<Keep>> {
+        self.kept.values().filter_map(Weak::upgrade).collect()
+    }
 }
 
 /// How long, and how often, something that fails for the time being is tried again.
@@ -282,9 +290,10 @@ impl Ask {
             return Ok(Some((token, sent)));
         }
         let words = words(["FAIRLOCK.RELEASE", &self.name, &self.owner]);
-        line.call(&words, Some(self.options.command_timeout))
-            .await?;
-        Ok(None)
+        match line.call(&words, Some(self.options.command_timeout)).await {
+            Err(failure) if !failure.is("NOTHELD") => Err(failure.into()),
+            _ => Ok(None), // NOTHELD: the lease was over before.
+        }
     }
 
     async fn token(&mut self, line: &mut Line) -> std::result::Result<(i64, Instant), Trouble> {
@@ -331,7 +340,7 @@ impl Ask {
             line.call(&words(["ASKING"]), Some(self.options.command_timeout))
                 .await?;
         }
-        self.know(true);
+        let was_known = self.may_be_known.swap(true, Ordering::Relaxed);
         match line.call(&all, longest).await {
             Ok(reply) => {
                 self.tries = Tries::new(self.tries.longest);
@@ -344,11 +353,12 @@ impl Ask {
                 Ok(token)
             }
             Err(failure) => {
-                // A refusal leaves nothing behind; but after these the place is kept, and is worth asking for.
-                let is_kept = ["UNBLOCKED", "MOVED", "CLUSTERDOWN"]
-                    .iter()
-                    .any(|code| failure.is(code));
-                self.know(failure.is_broken() || (self.is_waiting && is_kept));
+                // A refusal changes nothing: what an earlier ask brought is still there, though its reply was lost, and
+                // so is the place of a caller that is to ask again.
+                if !failure.is_broken() {
+                    let may_be_there = was_known || (self.is_waiting && failure.is_passing());
+                    self.know(may_be_there && !failure.is_settled());
+                }
                 Err(failure)
             }
         }
@@ -478,6 +488,10 @@ impl Core {
         match granted {
             Ok(grant) => {
                 let keep = Keep::begin(self, &ask, grant, caller.clone());
+                let gone = self.state().gone.remove(&keep.token);
+                if let Some(cause) = gone {
+                    keep.lose(cause);
+                }
                 ask.know(false);
                 if let Some(key) = caller {
                     self.state().entered.insert(key, Arc::downgrade(&keep));
@@ -698,22 +712,27 @@ impl Core {
         }
     }
 
-    /// For the fake: those of these owners that hold the lock have lost it.
+    /// For the fake: the locks with these tokens are lost, at once or as soon as their holders know of them.
     #[cfg_attr(not(feature = "testing"), allow(dead_code))]
-    pub(crate) fn lose(&self, name: &str, owners: &[String], cause: Cause) {
-        for keep in self.all_kept() {
-            if keep.name == name && owners.contains(&keep.owner) {
-                keep.lose(cause);
+    pub(crate) fn lose(&self, tokens: &[i64], cause: Cause) {
+        let kept = {
+            let state = &mut *self.state();
+            let kept = state.all_kept();
+            state
+                .gone
+                .extend(tokens.iter().map(|token| (*token, cause)));
+            for keep in &kept {
+                state.gone.remove(&keep.token);
             }
+            kept
+        };
+        for keep in kept.iter().filter(|keep| tokens.contains(&keep.token)) {
+            keep.lose(cause);
         }
     }
 
     fn all_kept(&self) -> Vec<Arc<Keep>> {
-        self.state()
-            .kept
-            .values()
-            .filter_map(Weak::upgrade)
-            .collect()
+        self.state().all_kept()
     }
 
     /// Ends all waits; held locks are lost to us. The connections close when waits have left their queues.

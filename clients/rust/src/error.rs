@@ -115,6 +115,15 @@ pub enum Failure {
     Broken(String),
 }
 
+/// Refusals that say that the owner neither waits nor holds, or that another caller has its place.
+const SETTLED: [&str; 5] = [
+    "TAKENOVER",
+    "QUEUEFULL",
+    "NOTALOCK",
+    "WRONGTYPE",
+    "CROSSSLOT",
+];
+
 /// Refusals that pass: the same owner asks again, and has its place still.
 const PASSING: [&str; 9] = [
     "CLUSTERDOWN",
@@ -151,6 +160,11 @@ impl Failure {
         self.code().is_none_or(|code| PASSING.contains(&code))
     }
 
+    /// Whether it says that the owner neither waits nor holds, or that another caller has its place.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.code().is_some_and(|code| SETTLED.contains(&code))
+    }
+
     /// The package's error for a refusal of the server at this address.
     pub(crate) fn translated(&self, address: &str) -> Error {
         let Self::Refusal(text) = self else {
@@ -163,7 +177,7 @@ impl Failure {
                 Error::NoModule(format!(
                     "{address}: the server does not have the fairlock module (unknown command 'FAIRLOCK.ACQUIRE'). \
                  Load it: \"loadmodule /path/to/libfairlock.so\" in its redis.conf, or MODULE LOAD. \
-                 See docs/operations.md of fairlock."
+                 See docs/operations.md at https://fairlock.example"
                 ))
             }
             "TAKENOVER" => Error::TakenOver(text),

@@ -163,15 +163,15 @@ impl FakeServer {
         Arc::default()
     }
 
-    /// Takes the lock from all that hold it, and serves the next ones; returns whose it was.
-    pub(crate) fn free(&self, name: &str) -> Vec<String> {
-        let owners = self.holders(name);
+    /// Takes the lock from all that hold it, and serves the next ones; returns the tokens that it had.
+    pub(crate) fn free(&self, name: &str) -> Vec<i64> {
         let state = &mut *self.state();
-        if let Some(lock) = state.locks.get_mut(name) {
-            lock.holders.clear();
-            lock.serve(&mut state.tokens);
-        }
-        owners
+        let Some(lock) = state.locks.get_mut(name) else {
+            return Vec::new();
+        };
+        let tokens = lock.holders.drain(..).map(|holder| holder.token).collect();
+        lock.serve(&mut state.tokens);
+        tokens
     }
 
     pub(crate) fn waiting(&self, name: &str) -> Vec<String> {

@@ -21,13 +21,12 @@ pub struct Control {
 impl Control {
     /// Ends the leases of all that hold the lock.
     pub fn expire(&self, name: &str) {
-        self.core.lose(name, &self.server.free(name), Cause::Lease);
+        self.core.lose(&self.server.free(name), Cause::Lease);
     }
 
     /// Frees the lock, as FAIRLOCK.BREAK does.
     pub fn break_lock(&self, name: &str) {
-        self.core
-            .lose(name, &self.server.free(name), Cause::NotHeld);
+        self.core.lose(&self.server.free(name), Cause::NotHeld);
     }
 
     /// The owners that hold the lock.

@@ -74,6 +74,11 @@ fn r36_no_replica_confirms() {
             .unwrap();
         assert!(matches!(none, Error::NotReplicated(_)) && none.is_not_in_time());
         assert!(view.is_free(&name));
+        // The lease is over before the wait for replicas.
+        let brief = locks.acquire(&name, |all| {
+            (all.wait, all.lease, all.renew) = (Some(ms(500)), ms(20), false);
+        });
+        assert!(matches!(brief, Err(Error::NotReplicated(_))));
         let start = Instant::now();
         let held = locks.acquire(&name, |all| {
             (all.sync_timeout, all.wait) = (Duration::ZERO, Some(Duration::ZERO))
@@ -299,6 +304,21 @@ fn r49_a_fake_lock_is_lost() {
             assert_eq!(held.release(), Err(Error::LockLost(cause)));
             assert_eq!(control.holders("orders"), [second.owner()]);
         }
+    });
+}
+
+#[test]
+fn r49_a_lock_is_lost_that_its_holder_does_not_know_of_yet() {
+    both(|kind| {
+        let (fake, control) = kind.fake(Options::default());
+        let first = fake.get("orders").unwrap();
+        let second = fake.begin("orders", |_| ());
+        until("it waits", || control.waiting("orders").len() == 1);
+        control.expire("orders");
+        control.break_lock("orders");
+        assert_eq!(first.lost(), Cause::Lease);
+        assert_eq!(second.held().lost(), Cause::NotHeld);
+        assert!(control.holders("orders").is_empty());
     });
 }
 

@@ -230,13 +230,11 @@ fn r10_a_grant_on_its_way_to_one_that_was_cancelled_is_given_back() {
 
 #[test]
 fn r11_the_lease_is_renewed() {
-    let one = one();
-    let view = one.view("a");
-    both(|kind| {
-        let (locks, name) = (kind.locks(&one, "a"), name());
-        drop(locks.get("warm").unwrap());
-        let held = locks.acquire(&name, |all| all.lease = ms(600)).unwrap();
-        pause(2000);
+    both_at_once(|kind| {
+        let one = one();
+        let (view, locks, name) = (one.view("a"), kind.locks(&one, "a"), name());
+        let held = locks.acquire(&name, |all| all.lease = ms(9000)).unwrap();
+        pause(19_000);
         assert_eq!(view.number(&name, "token"), held.token());
         assert!(!held.is_lost());
     });
@@ -281,14 +279,14 @@ fn r13_renew_sets_the_lease() {
 
 #[test]
 fn r14_nothing_is_left_after_the_release() {
-    both(|kind| {
+    both_at_once(|kind| {
         let one = one();
         let (view, locks, name) = (one.view("a"), kind.locks(&one, "a"), name());
-        let held = locks.acquire(&name, |all| all.lease = ms(600)).unwrap();
+        let held = locks.acquire(&name, |all| all.lease = ms(9000)).unwrap();
         until("renewed", || view.calls("renew") > 1);
         held.release().unwrap();
         let renewals = view.calls("renew");
-        pause(1800);
+        pause(6300); // Two more would have been due.
         assert_eq!(view.calls("renew"), renewals);
         drop((held, locks));
         until("no connection is left", || view.clients().is_empty());
@@ -555,6 +553,24 @@ fn r28_the_reply_to_acquire_is_lost() {
             held.release().unwrap();
             assert!(view.is_free(&name));
         }
+    });
+}
+
+#[test]
+fn r28_the_reply_is_lost_and_the_next_ask_refused() {
+    both(|kind| {
+        let one = one();
+        let (view, locks, name) = (one.view("a"), kind.locks(&one, "proxy"), name());
+        locks.get(&name).unwrap().release().unwrap();
+        one.tell("freeze");
+        let waiting = locks.begin(&name, |all| all.lease = LONG);
+        until("the server has granted it", || !view.is_free(&name));
+        let _: String = view.run(&[&"CONFIG", &"SET", &"maxmemory", &1]);
+        for command in ["cut", "thaw", "mend"] {
+            one.tell(command);
+        }
+        assert_eq!(waiting.result().err().unwrap().code(), Some("OOM"));
+        until("it is free", || view.is_free(&name));
     });
 }
 
@@ -873,22 +889,10 @@ fn r46_closing() {
     });
 }
 
-fn knows_shared(view: &View) -> bool {
-    let help: Vec<String> = view.run(&[&"FAIRLOCK.HELP"]);
-    let knows = help.iter().any(|line| line.contains("SHARED"));
-    if !knows {
-        println!("skipped: this server does not know SHARED");
-    }
-    knows
-}
-
 #[test]
 fn r50_shared_holders_hold_together() {
     let one = one();
     let view = one.view("a");
-    if !knows_shared(&view) {
-        return;
-    }
     both(|kind| {
         let (locks, name) = (kind.locks(&one, "a"), name());
         let readers: Vec<_> = (0..3)
@@ -914,9 +918,6 @@ fn r50_shared_holders_hold_together() {
 fn r51_at_most_so_many_hold() {
     let one = one();
     let view = one.view("a");
-    if !knows_shared(&view) {
-        return;
-    }
     both(|kind| {
         let (locks, name) = (kind.locks(&one, "a"), name());
         let two = |all: &mut Options| all.limit = Some(2);

@@ -208,6 +208,15 @@ pub fn both(test: impl Fn(Kind)) {
     test(Kind::Tasks);
 }
 
+/// The same for tests that take long.
+pub fn both_at_once(test: impl Fn(Kind) + Sync) {
+    std::thread::scope(|scope| {
+        let tasks = scope.spawn(|| test(Kind::Tasks));
+        test(Kind::Threads);
+        tasks.join().expect("the same with tasks");
+    });
+}
+
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Kind {
     Threads,

@@ -1,6 +1,7 @@
 // How a lock is asked for, waited for and withdrawn from, over the connections of a Route.
 
 import { Broken, Closed, FairlockError, NotInTime, NotReplicated, Refusal, TakenOver, Unavailable, translated } from './errors.js';
+import type { Cause } from './errors.js';
 import { Keep } from './keep.js';
 import { acquireWords, callHook, ms, newOwner } from './options.js';
 import type { Options } from './options.js';
@@ -9,6 +10,8 @@ import type { Address, Line, Route } from './route.js';
 // Refusals that pass: the same owner asks again, and has its place still.
 const PASSING = new Set(['CLUSTERDOWN', 'TRYAGAIN', 'LOADING', 'READONLY', 'MASTERDOWN', 'NOREPLICAS']);
 const AT_ONCE = new Set(['MOVED', 'ASK', 'UNBLOCKED']);
+// That say that the owner neither waits nor holds, or that another caller has its place.
+const SETTLED = new Set(['TAKENOVER', 'QUEUEFULL', 'NOTALOCK', 'WRONGTYPE', 'CROSSSLOT']);
 // All durations are milliseconds.
 const FIRST_PAUSE = 50;
 const LONGEST_PAUSE = 1000;
@@ -50,6 +53,8 @@ class Ask {
   readonly started = performance.now();
   readonly ended = new AbortController();
   readonly tries: Tries;
+  /** A session lives on its connection; and with an owner that was given only a blocked waiter learns of TAKENOVER. */
+  readonly isBlocking: boolean;
   isWaiting = false;
   /** To the server, as waiter or holder. */
   mayBeKnown = false;
@@ -63,6 +68,7 @@ class Ask {
 
   constructor(readonly name: string, readonly options: Options) {
     this.owner = options.owner ?? newOwner();
+    this.isBlocking = options.session || (options.owner !== undefined && options.wait !== 0);
     // With no time to wait there is that of one answer.
     const longest = options.wait === 0 ? options.commandTimeout : options.retryTimeout;
     this.tries = new Tries(longest, this.ended.signal);
@@ -85,6 +91,8 @@ class Ask {
 
 export class Core {
   readonly kept = new Set<Keep>();
+  /** For the fake: why locks were lost whose holders did not know of them yet, by token. */
+  readonly gone = new Map<number, Cause>();
   readonly #asks = new Set<Ask>();
   readonly #shared = new Map<string, Promise<Line>>();
   readonly #confirming = new Map<Address, Line[]>();
@@ -122,7 +130,7 @@ export class Core {
       let address: Address = '';
       try {
         address = ask.askingAt ?? (await unlessEnded(ask, this.route.locate(ask.name)));
-        const keep = await (ask.options.session ? this.#askSession(ask, address) : this.#askAt(ask, address));
+        const keep = await (ask.isBlocking ? this.#askBlocked(ask, address) : this.#askAt(ask, address));
         if (keep) return keep;
       } catch (error) {
         if (error instanceof FairlockError || ask.ended.signal.aborted) throw error;
@@ -195,8 +203,8 @@ export class Core {
     return undefined;
   }
 
-  /** A session asks, and waits, on a connection of its own. */
-  async #askSession(ask: Ask, address: Address): Promise<Keep | undefined> {
+  /** Asks, and waits, on a connection of its own, which only a session keeps. */
+  async #askBlocked(ask: Ask, address: Address): Promise<Keep | undefined> {
     await unlessEnded(ask, this.#line('control', address));
     const line = await unlessEnded(ask, this.#open(address));
     try {
@@ -213,7 +221,7 @@ export class Core {
       const received = performance.now();
       if (token === null) ask.notInTime();
       if (!(await unlessEnded(ask, this.#confirmOn(line, ask)))) return await this.#unconfirmed(ask, line);
-      return this.#keep(ask, token as number, sent, received, line);
+      return this.#keep(ask, token as number, sent, received, ask.options.session ? line : undefined);
     } finally {
       if (![...this.kept].some((keep) => keep.grant.line === line)) line.destroy();
     }
@@ -231,6 +239,7 @@ export class Core {
   }
 
   async #reply(ask: Ask, line: Line, words: string[], timeout?: number): Promise<unknown> {
+    const wasKnown = ask.mayBeKnown;
     ask.mayBeKnown = true;
     try {
       if (ask.askingAt) line.call(['ASKING']).catch(() => {});
@@ -239,8 +248,11 @@ export class Core {
       ask.mayBeKnown = reply !== null;
       return reply;
     } catch (error) {
-      // A refusal leaves nothing behind, but that a place which was there may be kept.
-      if (error instanceof Refusal) ask.mayBeKnown = ask.isWaiting && (AT_ONCE.has(error.code) || isPassing(error));
+      // A refusal changes nothing: what an earlier ask brought is still there, though its reply was lost, and so is the
+      // place of a caller that is to ask again.
+      if (error instanceof Refusal) {
+        ask.mayBeKnown = !SETTLED.has(error.code) && (wasKnown || (ask.isWaiting && isPassing(error)));
+      }
       throw error;
     }
   }
@@ -280,7 +292,10 @@ export class Core {
   }
 
   async #unconfirmed(ask: Ask, line: Line): Promise<undefined> {
-    await line.call(['FAIRLOCK.RELEASE', ask.name, ask.owner]);
+    await line.call(['FAIRLOCK.RELEASE', ask.name, ask.owner]).catch((error: unknown) => {
+      // The lease was over before.
+      if (!(error instanceof Refusal) || error.code !== 'NOTHELD') throw error;
+    });
     ask.isUnconfirmed = true;
     ask.mayBeKnown = false;
     if (ask.options.wait === 0 || ask.left() <= 0) ask.notInTime();
@@ -378,6 +393,16 @@ export class Core {
     this.#lines.add(line);
     line.whenClosed(() => this.#lines.delete(line));
     return line;
+  }
+
+  /** For the fake: the locks with these tokens are lost, at once or as soon as their holders know of them. */
+  lose(tokens: number[], cause: Cause): void {
+    const kept = new Map([...this.kept].map((keep) => [keep.grant.token, keep]));
+    for (const token of tokens) {
+      const keep = kept.get(token);
+      if (keep) keep.lose(cause);
+      else this.gone.set(token, cause);
+    }
   }
 
   /** Ends all waits, which leave their queues; then all connections. Held locks are lost to us. */

@@ -3,7 +3,7 @@
 const HELP =
   "the server does not have the fairlock module (unknown command 'FAIRLOCK.ACQUIRE'). " +
   'Load it: "loadmodule /path/to/libfairlock.so" in its redis.conf, or MODULE LOAD. ' +
-  'See docs/operations.md of fairlock.';
+  'See docs/operations.md at https://fairlock.example';
 
 /** Why a lock was lost: see `Held.lost`. */
 export type Cause = 'lease' | 'notheld' | 'connection' | 'closed';

@@ -48,6 +48,9 @@ export class Keep {
     if (line) line.whenClosed(() => this.lose('connection'));
     this.#arm(wasQuick ? this.#lease / 3 : 0);
     callHook(options.hooks, 'onAcquired', this.#event({ waited: received - grant.started }));
+    const cause = core.gone.get(grant.token);
+    core.gone.delete(grant.token);
+    if (cause) this.lose(cause);
   }
 
   get lost(): AbortSignal {

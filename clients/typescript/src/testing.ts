@@ -5,7 +5,6 @@
 
 import { Core } from './core.js';
 import { Refusal } from './errors.js';
-import type { Cause } from './errors.js';
 import { BaseLocks } from './locks.js';
 import type { LocksOptions } from './options.js';
 import type { Address, Line, Route } from './route.js';
@@ -125,12 +124,11 @@ class FakeServer {
     return 1;
   }
 
-  /** Takes the lock from all that hold it; whose it was. */
-  free(name: string): string[] {
-    const owners = this.held(name).map((holder) => holder.owner);
-    this.held(name).length = 0;
+  /** Takes the lock from all that hold it, and serves the next ones; the tokens that it had. */
+  free(name: string): number[] {
+    const tokens = this.held(name).splice(0).map((holder) => holder.token);
     this.#serve(name);
-    return owners;
+    return tokens;
   }
 
   held(name: string): Holder[] {
@@ -227,19 +225,12 @@ export class FakeLocks extends BaseLocks {
 
   /** Ends the leases of all that hold the lock. */
   expire(name: string): void {
-    this.#lose(name, 'lease');
+    this.core.lose(this.#server.free(name), 'lease');
   }
 
   /** Frees the lock, as FAIRLOCK.BREAK does. */
   breakLock(name: string): void {
-    this.#lose(name, 'notheld');
-  }
-
-  #lose(name: string, cause: Cause): void {
-    const owners = new Set(this.#server.free(name));
-    for (const keep of [...this.core.kept]) {
-      if (keep.grant.name === name && owners.has(keep.grant.owner)) keep.lose(cause);
-    }
+    this.core.lose(this.#server.free(name), 'notheld');
   }
 
   /** The owners that hold the lock. */

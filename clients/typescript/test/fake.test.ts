@@ -65,6 +65,20 @@ for (const [way, cause] of [['expire', 'lease'], ['breakLock', 'notheld']] as co
   });
 }
 
+test('r49 a lock is lost that its holder does not know of yet', async () => {
+  const fake = new FakeLocks();
+  const first = await fake.acquire('orders');
+  // Given to it in the same moment: those that poll would have to ask first.
+  const waiting = fake.acquire('orders', { session: true });
+  await waits(fake);
+  fake.expire('orders');
+  fake.breakLock('orders');
+  const second = await waiting;
+  assert.deepEqual([first, second].map((held) => held.lost.reason.cause), ['lease', 'notheld']);
+  assert.deepEqual(fake.holders('orders'), []);
+  await fake.close();
+});
+
 test('r52 the fake knows shared and limited locks', async () => {
   const fake = new FakeLocks();
   const readers = await Promise.all([1, 2, 3].map(() => fake.acquire('orders', { shared: true })));

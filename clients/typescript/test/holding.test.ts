@@ -5,9 +5,9 @@ import { hostname } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createClient } from 'redis';
 import {
-  Closed, FairlockError, LockLost, Locks, NoModule, NotALock, NotInTime, QueueFull, TakenOver, Unavailable, WrongType,
+  Closed, FairlockError, LockLost, Locks, NoModule, NotALock, NotInTime, QueueFull, Refused, TakenOver, Unavailable, WrongType,
 } from '../src/index.js';
-import type { Held, LockEvent } from '../src/index.js';
+import type { Held, LockEvent, LockOptions } from '../src/index.js';
 import { AT_ONCE, LONG, aborted, failure, row, runRows } from './harness.js';
 import { until } from './servers.js';
 
@@ -165,8 +165,8 @@ row('r10 a grant on its way to one that was cancelled is given back', ['one'], a
 });
 
 row('r11 the lease is renewed', ['one'], async ({ locks, view, name }) => {
-  await locks().run(name, { lease: 6000 }, async (held) => {
-    await sleep(13_000);
+  await locks().run(name, { lease: 9000 }, async (held) => {
+    await sleep(19_000);
     assert.equal((await view.info(name))['token'], held.token);
     assert.ok(!held.lost.aborted);
   });
@@ -195,11 +195,11 @@ row('r13 renew sets the lease', ['one'], async ({ locks, view, name }) => {
 });
 
 row('r14 nothing is left after the release', ['one'], async ({ locks, view, name }) => {
-  const held = await locks().acquire(name, { lease: 6000 });
+  const held = await locks().acquire(name, { lease: 9000 });
   await until('renewed', async () => (await view.calls('renew')) > 1);
   await held.release();
   const renewals = await view.calls('renew');
-  await sleep(4200);
+  await sleep(6300);
   assert.equal(await view.calls('renew'), renewals);
 });
 
@@ -308,6 +308,18 @@ for (const isTaken of [false, true]) {
     assert.ok(await view.isFree(name));
   });
 }
+
+row('r28 the reply to ACQUIRE is lost, and the next ask refused', ['one'], async ({ locks, servers, view, name }) => {
+  const mine = locks({ lease: LONG, syncTimeout: 0 }, 'proxy');
+  await (await mine.acquire(name)).release();
+  await servers.tell('freeze');
+  const refused = failure(mine.acquire(name), Refused);
+  await until('the server has granted it', async () => !(await view.isFree(name)));
+  await view.run('CONFIG', 'SET', 'maxmemory', 1);
+  for (const command of ['cut', 'thaw', 'mend']) await servers.tell(command);
+  assert.equal((await refused).code, 'OOM');
+  await until('it is free', () => view.isFree(name));
+});
 
 row('r29 connections are cut while a caller waits', ['one'], async ({ locks, servers, view, name }) => {
   await view.run('FAIRLOCK.ACQUIRE', name, 'another');
@@ -440,18 +452,21 @@ row('r42 refusals are typed', ['one', '--fairlock.max-waiters', '1'], async ({ l
   assert.ok(none instanceof FairlockError && none.message.startsWith('NOTALOCK'));
 });
 
-row('r43 one owner has one place', ['one'], async ({ locks, view, name }) => {
-  const mine = locks();
-  const held = await mine.acquire(name);
-  // Two that poll under one name cannot be told apart; two that block can.
-  const first = failure(mine.acquire(name, { owner: 'me', session: true }), TakenOver);
-  await view.waits(name);
-  const second = mine.acquire(name, { owner: 'me', session: true });
-  assert.equal((await first).code, 'TAKENOVER');
-  assert.deepEqual(await view.queue(name), ['me']);
-  await held.release();
-  await (await second).release();
-});
+for (const more of [{}, { session: true }] as LockOptions[]) {
+  row(`r43 one owner has one place${more.session ? ', as a session' : ''}`, ['one'], async ({ locks, view, name }) => {
+    const mine = locks();
+    const held = await mine.acquire(name);
+    const first = failure(mine.acquire(name, { owner: 'me', ...more }), TakenOver);
+    await view.waits(name);
+    const [[, kind]] = await view.run('FAIRLOCK.QUEUE', name);
+    assert.equal(kind, 'blocked');
+    const second = mine.acquire(name, { owner: 'me', ...more });
+    assert.equal((await first).code, 'TAKENOVER');
+    assert.deepEqual(await view.queue(name), ['me']);
+    await held.release();
+    await (await second).release();
+  });
+}
 
 row('r44 a server that is not there', ['one'], async ({ locks, servers, name }) => {
   await servers.tell('kill', 'a');

@@ -52,6 +52,8 @@ row('r36 no replica confirms', ['replica'], async ({ locks, servers, view, name 
   await servers.tell('stop', 'b');
   assert.ok((await failure(mine.acquire(name, { wait: 500 }), NotReplicated)) instanceof NotInTime);
   assert.ok(await view.isFree(name));
+  // The lease is over before the wait for replicas.
+  await failure(mine.acquire(name, { wait: 500, lease: 20, renew: false }), NotReplicated);
   const start = performance.now();
   await (await mine.acquire(name, { syncTimeout: 0, wait: 0 })).release();
   assert.ok(performance.now() - start < AT_ONCE);

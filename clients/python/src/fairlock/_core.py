@@ -21,6 +21,8 @@ from ._route import Address, Route
 
 # Refusals that pass: the same owner asks again, and has its place still.
 PASSING = {"CLUSTERDOWN", "TRYAGAIN", "LOADING", "READONLY", "MASTERDOWN", "NOREPLICAS"}
+# Refusals that say that the owner neither waits nor holds, or that another caller has its place.
+SETTLED = {"TAKENOVER", "QUEUEFULL", "NOTALOCK", "WRONGTYPE", "CROSSSLOT"}
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0  # seconds between tries
 MAX_IDLE = 16  # connections of a kind, for each server
 ALONE_FOR = 1.0  # seconds for which a server without replicas is believed to have none
@@ -112,6 +114,7 @@ class Core:
         self.idle: dict[tuple[str, Address | None], list[Line]] = collections.defaultdict(list)
         self.busy: set[Line] = set()
         self.kept: set[Keep] = set()
+        self.gone: dict[int, str] = {}  # for the fake: causes by token
         self.asking = 0
         self.alone_until: dict[Address | None, float] = {}
         self.is_closing = self.is_closed = False
@@ -240,7 +243,7 @@ class Core:
             received = self.runtime.now()
             is_confirmed = await self._confirm(line, ask)
             if not is_confirmed:
-                await self._call(line, ask, "FAIRLOCK.RELEASE", ask.name, ask.owner)
+                await self._give_back(line, ask)
         except BaseException as error:
             # The answer to a refusal was read, so the connection is as good as before.
             if isinstance(error, (redis_errors.ResponseError, errors.FairlockError)):
@@ -253,6 +256,13 @@ class Core:
         if not is_confirmed:
             return None
         return Keep(self, ask, token, sent, received, line if ask.options.session else None)
+
+    async def _give_back(self, line: Line, ask: Ask) -> None:
+        try:
+            await self._call(line, ask, "FAIRLOCK.RELEASE", ask.name, ask.owner)
+        except redis_errors.ResponseError as error:
+            if errors.code_of(error) != "NOTHELD":  # The lease was over before.
+                raise
 
     async def _unconfirmed(self, ask: Ask) -> None:
         ask.is_unconfirmed, ask.may_be_known = True, False
@@ -284,13 +294,14 @@ class Core:
         return token, sent
 
     async def _ask(self, line: Line, ask: Ask, *words: Any, timeout: float | None = 0) -> Any:
-        ask.may_be_known = True
+        was_known, ask.may_be_known = ask.may_be_known, True
         try:
             token = await self._call(line, ask, *words, timeout=timeout)
         except redis_errors.ResponseError as error:
-            # A refusal leaves nothing behind; but after these the place is kept, and is worth asking for.
-            kept = ("UNBLOCKED", "MOVED", "CLUSTERDOWN")
-            ask.may_be_known = ask.is_waiting and errors.code_of(error) in kept
+            # A refusal changes nothing: what an earlier ask brought is still there, though its reply was lost, and so
+            # is the place of a caller that is to ask again.
+            is_settled = errors.code_of(error) in SETTLED
+            ask.may_be_known = not is_settled and (was_known or (ask.is_waiting and is_passing(error)))
             raise
         ask.tries.succeeded()
         ask.may_be_known = token is not None
@@ -420,6 +431,15 @@ class Core:
             self.busy.discard(line)
         with contextlib.suppress(*Failure):
             await line.close()
+
+    def lose(self, tokens: list[int], cause: str) -> None:
+        """For the fake: the locks with these tokens are lost, at once or as soon as their holders know of them."""
+        with self.mutex:
+            kept = {keep.token: keep for keep in self.kept}
+            self.gone |= {token: cause for token in tokens if token not in kept}
+        for token in tokens:
+            if token in kept:
+                kept[token].lose(cause)
 
     async def close(self) -> None:
         """Ends all waits, which leave their queues; then all connections. Held locks are lost to us."""

@@ -7,7 +7,7 @@ import redis.exceptions as redis_errors
 HELP = (
     "the server does not have the fairlock module (unknown command 'FAIRLOCK.ACQUIRE'). "
     'Load it: "loadmodule /path/to/libfairlock.so" in its redis.conf, or MODULE LOAD. '
-    "See docs/operations.md of fairlock."
+    "See docs/operations.md at https://fairlock.example"
 )
 
 

@@ -44,6 +44,10 @@ class Keep:
         else:
             self._arm(0 if not was_quick else self.lease / 3)
         self.options.hooks.call("on_acquired", self.event(waited=self.waited))
+        with core.mutex:
+            cause = core.gone.pop(token, None)
+        if cause:
+            self.lose(cause)
 
     def event(self, **more: Any) -> Event:
         return Event(self.name, self.owner, self.token, **more)

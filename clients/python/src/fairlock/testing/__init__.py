@@ -44,6 +44,7 @@ class FakeLine:
     def __init__(self, server: FakeServer) -> None:
         self.server = server
         self.replies: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
     async def call(self, *words: Any, timeout: float | None) -> Any:
         replies: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self.replies = replies
@@ -95,17 +96,11 @@ class Controls:
 
     def expire(self, name: str | bytes) -> None:
         """Ends the leases of all that hold the lock."""
-        self._lose(name, "lease")
+        self._core.lose(self._server.free(name), "lease")
 
     def break_lock(self, name: str | bytes) -> None:
         """Frees the lock, as FAIRLOCK.BREAK does."""
-        self._lose(name, "notheld")
-
-    def _lose(self, name: str | bytes, cause: str) -> None:
-        owners = set(self._server.free(name))
-        for keep in list(self._core.kept):
-            if keep.name == name and keep.owner in owners:
-                keep.lose(cause)
+        self._core.lose(self._server.free(name), "notheld")
 
     def holders(self, name: str | bytes) -> list[str]:
         """The owners that hold the lock."""

@@ -118,13 +118,13 @@ class FakeServer:
     def _holder(self, name: Any, owner: str) -> Holder | None:
         return next((each for each in self.held.get(name, []) if each.owner == owner), None)
 
-    def free(self, name: Any) -> list[str]:
-        """Takes the lock from all that hold it, and serves the next ones; returns whose it was."""
+    def free(self, name: Any) -> list[int]:
+        """Takes the lock from all that hold it, and serves the next ones; returns the tokens that it had."""
         with self.mutex:
-            owners = self.holders(name)
+            tokens = [holder.token for holder in self.held.get(name, [])]
             self.held[name] = []
             self._serve(name)
-            return owners
+            return tokens
 
     def holders(self, name: Any) -> list[str]:
         with self.mutex:

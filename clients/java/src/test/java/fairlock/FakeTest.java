@@ -134,6 +134,18 @@ class FakeTest extends Fixture {
     }
 
     @Test
+    void r49_aLockIsLostThatItsHolderDoesNotKnowOfYet() throws Exception {
+        Held first = fake.acquire("orders");
+        Begun second = begin(fake, "orders");
+        waits("orders", 1);
+        fake.expire("orders");
+        fake.breakLock("orders");
+        assertEquals(Cause.LEASE, lostBy(first));
+        assertEquals(Cause.NOTHELD, lostBy(second.held()));
+        assertEquals(List.of(), fake.holders("orders"));
+    }
+
+    @Test
     void r52_theFakeKnowsSharedAndLimitedLocks() throws Exception {
         LockOptions shared = OPTIONS.shared(true);
         List<Held> readers = List.of(

@@ -218,8 +218,8 @@ class HoldingTest extends Fixture {
 
     @Test
     void r11_theLeaseIsRenewed() throws Exception {
-        try (Held held = locks.acquire(name, leasing(600))) {
-            View.pause(2000);
+        try (Held held = locks.acquire(name, leasing(9000))) {
+            View.pause(19_000);
             assertEquals(held.token(), view.info(name).get("token"));
             assertFalse(held.isLost());
         }
@@ -266,10 +266,10 @@ class HoldingTest extends Fixture {
             RedisURI uri = RedisURI.create("127.0.0.1", Integer.parseInt(arguments[0]));
             Locks locks = Locks.of(RedisClient.create(), uri);
             locks.acquire("first").release(); // The connections are there.
-            Held held = locks.acquire("left", leasing(600));
-            View.pause(1000);
+            Held held = locks.acquire("left", leasing(9000));
+            View.pause(7000);
             held.release();
-            View.pause(1800); // Three leases.
+            View.pause(6300); // Two more would have been due.
             until("its threads have ended", () -> Thread.getAllStackTraces().keySet().stream()
                     .noneMatch(thread -> thread.getName().startsWith("fairlock")));
             System.out.println("no threads left");
@@ -293,11 +293,11 @@ class HoldingTest extends Fixture {
 
     @Test
     void r15_theThreadThatRenewsIsTheHolder() throws Exception {
-        Begun given = begin(locks, name, leasing(600));
+        Begun given = begin(locks, name, leasing(9000));
         Held held = given.held();
         held.renew();
         given.end();
-        View.pause(1500);
+        View.pause(11_000);
         assertEquals(held.token(), view.info(name).get("token"));
         held.release();
     }
@@ -429,6 +429,35 @@ class HoldingTest extends Fixture {
         assertEquals(held.token(), look.info(name).get("token"));
         held.release();
         assertTrue(look.isFree(name));
+    }
+
+    @ParameterizedTest
+    @ValueSource(booleans = {false, true})
+    void r28_theReplyIsLostAndTheNextAskRefused(boolean isBlocking) throws Exception {
+        Servers own = servers("one");
+        View look = own.view("a");
+        Locks cut = locks(own, "proxy");
+        LockOptions options = LONG.owner(isBlocking ? "me" : null).syncTimeout(Duration.ZERO);
+        cut.acquire(name, options).release();
+        own.tell("freeze");
+        Begun waiting = isBlocking ? null : begin(cut, name, options);
+        if (isBlocking) {
+            // A connection of its own could not be made now.
+            own.tell("thaw");
+            look.run("FAIRLOCK.ACQUIRE", name, "another");
+            waiting = begin(cut, name, options);
+            look.waits(name, 1);
+            own.tell("freeze");
+            look.run("FAIRLOCK.RELEASE", name, "another");
+        }
+        until("the server has granted it", () -> look.owner(name) != null && !look.owner(name).equals("another"));
+        look.run("CONFIG", "SET", "maxmemory", "1");
+        for (String command : List.of("cut", "thaw", "mend")) {
+            own.tell(command);
+        }
+        Throwable failure = waiting.failure();
+        assertEquals("OOM", assertInstanceOf(RefusedException.class, failure).code());
+        until("it is free", () -> look.isFree(name));
     }
 
     @ParameterizedTest

@@ -125,9 +125,9 @@ class LockTest extends Fixture {
 
     @Test
     void theLeaseIsRenewedAndALossIsTold() {
-        FairLock lock = locks.get(name, leasing(600));
+        FairLock lock = locks.get(name, leasing(9000));
         lock.lock();
-        View.pause(1500);
+        View.pause(11_000);
         assertEquals(1, holds());
         view.run("FAIRLOCK.BREAK", name);
         View.until("it is known", () -> !lock.isHeldByCurrentThread());

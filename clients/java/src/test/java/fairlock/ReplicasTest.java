@@ -79,6 +79,9 @@ class ReplicasTest extends Fixture {
         group.tell("stop", "b");
         assertThrows(NotReplicatedException.class, () -> locks.acquire(name, waiting(500)));
         assertTrue(view.isFree(name));
+        // The lease is over before the wait for replicas.
+        LockOptions brief = waiting(500).lease(ofMillis(20)).renew(false);
+        assertThrows(NotReplicatedException.class, () -> locks.acquire(name, brief));
         long start = System.nanoTime();
         locks.acquire(name, OPTIONS.syncTimeout(Duration.ZERO).wait(Duration.ZERO)).release();
         assertAtOnce(start);

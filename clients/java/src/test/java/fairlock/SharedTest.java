@@ -4,22 +4,15 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
-import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import java.time.Duration;
 import java.util.List;
-import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
-/** Rows 50 and 51: shared and limited locks, where the server knows them. */
+/** Rows 50 and 51: shared and limited locks. */
 class SharedTest extends Fixture {
     private final View view = Servers.ONE.view("a");
     private final Locks locks = locks(Servers.ONE, "a");
-
-    @BeforeEach
-    void theServerKnowsShared() {
-        assumeTrue(view.run("FAIRLOCK.HELP").toString().contains("SHARED"), "this server does not know SHARED");
-    }
 
     @Test
     void r50_sharedHoldersHoldTogether() throws Exception {

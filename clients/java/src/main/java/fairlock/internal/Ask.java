@@ -24,8 +24,8 @@ import java.util.concurrent.TimeUnit;
  */
 final class Ask {
     private static final long WITHDRAW = TimeUnit.SECONDS.toNanos(1);
-    /** After these the place is kept. Other refusals leave nothing behind. */
-    private static final Set<String> KEPT = Set.of("UNBLOCKED", "MOVED", "CLUSTERDOWN");
+    /** Refusals that say that the owner neither waits nor holds, or that another caller has its place. */
+    private static final Set<String> SETTLED = Set.of("TAKENOVER", "QUEUEFULL", "NOTALOCK", "WRONGTYPE", "CROSSSLOT");
 
     /** A lock that was granted. Times are System.nanoTime(). */
     record Grant(long token, long sent, long received, Line line) {}
@@ -119,7 +119,7 @@ final class Ask {
             long token = line == null ? tokenByTurns(address) : tokenBlocked(line);
             long received = System.nanoTime();
             if (!confirm(line, address)) {
-                core.control(name, 0, "FAIRLOCK.RELEASE", name, owner);
+                giveBack();
                 return null;
             }
             isUsed = options.session();
@@ -229,6 +229,7 @@ final class Ask {
     }
 
     private List<Object> outcome(Asking asking) throws Failure, InterruptedException {
+        boolean wasKnown = mayBeKnown;
         mayBeKnown = true;
         try {
             List<Object> reply = asking.get();
@@ -241,8 +242,12 @@ final class Ask {
             isReplyLost = before != null && (isReplyLost || failure.isBroken());
             if (failure.isBroken() || failure.is("READONLY")) {
                 endLine.run();
-            } else {
-                mayBeKnown = isWaiting && KEPT.contains(failure.code);
+            }
+            if (!failure.isBroken()) {
+                // A refusal changes nothing: what an earlier ask brought is still there, though its reply was lost, and
+                // so is the place of a caller that is to ask again.
+                boolean mayBeThere = wasKnown || (isWaiting && failure.isPassing());
+                mayBeKnown = mayBeThere && !SETTLED.contains(failure.code);
             }
             throw failure;
         }
@@ -304,6 +309,16 @@ final class Ask {
                 .map(line -> Integer.parseInt(line.substring(line.indexOf(':') + 1).trim()))
                 .findFirst()
                 .orElse(0);
+    }
+
+    private void giveBack() throws Failure {
+        try {
+            core.control(name, 0, "FAIRLOCK.RELEASE", name, owner);
+        } catch (Failure failure) {
+            if (!failure.is("NOTHELD")) { // The lease was over before.
+                throw failure;
+            }
+        }
     }
 
     private void unconfirmed() throws InterruptedException {

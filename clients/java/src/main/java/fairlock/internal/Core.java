@@ -39,6 +39,8 @@ final class Core {
     final Settings settings;
     final Clock clock = new Clock();
     final Set<Keep> kept = ConcurrentHashMap.newKeySet();
+    /** For the fake: why locks were lost whose holders may not know of them yet, by token. */
+    private final Map<Long, Cause> gone = new ConcurrentHashMap<>();
     /** What this thread holds and may hold again, by name. */
     final ThreadLocal<Map<String, Keep>> mine = ThreadLocal.withInitial(ConcurrentHashMap::new);
     /** The same for locks that the server counts. */
@@ -339,6 +341,24 @@ final class Core {
             Waits.pause(end, nanos, true);
         } catch (InterruptedException error) {
             throw new IllegalStateException(error);
+        }
+    }
+
+    // -------------------------------------------------------------------------------- fake
+
+    /** The locks with these tokens are lost, at once or as soon as their holders know of them. */
+    void lose(List<Long> tokens, Cause cause) {
+        for (Long token : tokens) {
+            gone.put(token, cause);
+            kept.stream().filter(keep -> keep.token == token).forEach(this::loseIfGone);
+        }
+    }
+
+    /** For a holder that has just learned that it has the lock. */
+    void loseIfGone(Keep keep) {
+        Cause cause = gone.remove(keep.token);
+        if (cause != null) {
+            keep.lose(cause);
         }
     }
 

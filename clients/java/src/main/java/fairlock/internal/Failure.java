@@ -16,7 +16,7 @@ public final class Failure extends Exception {
     private static final long serialVersionUID = 1;
     private static final String HELP = "the server does not have the fairlock module (unknown command "
             + "'FAIRLOCK.ACQUIRE'). Load it: \"loadmodule /path/to/libfairlock.so\" in its redis.conf, or MODULE LOAD. "
-            + "See docs/operations.md of fairlock.";
+            + "See docs/operations.md at https://fairlock.example";
     /** Refusals that pass: the same owner asks again, and has its place still. */
     private static final Set<String> PASSING = Set.of("CLUSTERDOWN", "TRYAGAIN", "LOADING", "READONLY", "MASTERDOWN",
             "NOREPLICAS", "UNBLOCKED", "MOVED", "ASK");

@@ -176,12 +176,12 @@ public final class FakeServer implements Backend {
 
     // ------------------------------------------------------------------- what the fake is told
 
-    /** Takes the lock from all that hold it, and serves the next ones; returns whose it was. */
-    public synchronized List<String> free(String name) {
-        List<String> owners = holders(name);
+    /** Takes the lock from all that hold it, and serves the next ones; returns the tokens that it had. */
+    public synchronized List<Long> free(String name) {
+        List<Long> tokens = lock(name).holders.stream().map(each -> each.token).toList();
         lock(name).holders.clear();
         serve(lock(name));
-        return owners;
+        return tokens;
     }
 
     /** The owners that hold the lock. */

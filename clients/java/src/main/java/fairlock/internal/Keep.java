@@ -70,6 +70,7 @@ final class Keep {
         }
         Duration waited = Duration.ofNanos(acquired - ask.started);
         core.settings.tell(Hooks::onAcquired, new LockEvent(name, owner, token, waited, null, null));
+        core.loseIfGone(this);
     }
 
     /** A process that was stopped while it waited may have lost the lock before it read that it has it. */

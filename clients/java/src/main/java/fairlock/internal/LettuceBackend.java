@@ -24,6 +24,7 @@ import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
 import java.util.concurrent.CompletionStage;
@@ -42,6 +43,8 @@ public final class LettuceBackend implements Backend {
     private final Route route;
     /** Of the one server, or of a node, from which those of the others are made. */
     private volatile RedisURI uri;
+    /** Connections that are being closed. */
+    private final Set<CompletableFuture<Void>> ending = ConcurrentHashMap.newKeySet();
 
     /** One server, or the master that sentinels name. */
     public LettuceBackend(RedisClient client, RedisURI uri, Duration longest) {
@@ -88,13 +91,13 @@ public final class LettuceBackend implements Backend {
 
     @Override
     public CompletableFuture<Line> open(Address address) {
-        return failing(own.connectAsync(StringCodec.UTF8, at(address))).thenApply(line -> new LettuceLine(line, new AtomicBoolean()));
+        return failing(own.connectAsync(StringCodec.UTF8, at(address))).thenApply(line -> new LettuceLine(this, line, new AtomicBoolean()));
     }
 
     @Override
     public CompletableFuture<Ears> listen(Address address) {
         return failing(own.connectPubSubAsync(StringCodec.UTF8, at(address)))
-                .thenApply(connection -> new LettuceEars(connection, route.isCluster));
+                .thenApply(connection -> new LettuceEars(this, connection, route.isCluster));
     }
 
     private RedisURI at(Address address) {
@@ -135,8 +138,12 @@ public final class LettuceBackend implements Backend {
         return false;
     }
 
+    /** Connections end first: Lettuce would close them once more, and warn of it. */
     @Override
     public void close() {
+        CompletableFuture<Void> all = CompletableFuture.allOf(ending.toArray(new CompletableFuture<?>[0]));
+        // For a moment only, if this is a thread that has to do the closing.
+        all.completeOnTimeout(null, 1, TimeUnit.SECONDS).exceptionally(error -> null).join();
         own.shutdownAsync(0, 0, TimeUnit.SECONDS);
     }
 
@@ -176,13 +183,16 @@ public final class LettuceBackend implements Backend {
     }
 
     /** Once: Lettuce warns of more. */
-    private static void close(StatefulConnection<String, String> connection, AtomicBoolean isClosed) {
+    private void close(StatefulConnection<String, String> connection, AtomicBoolean isClosed) {
         if (isClosed.compareAndSet(false, true)) {
-            connection.closeAsync();
+            CompletableFuture<Void> end = connection.closeAsync();
+            ending.add(end);
+            end.whenComplete((nothing, error) -> ending.remove(end));
         }
     }
 
-    private record LettuceLine(StatefulRedisConnection<String, String> connection, AtomicBoolean isClosed)
+    private record LettuceLine(
+            LettuceBackend home, StatefulRedisConnection<String, String> connection, AtomicBoolean isClosed)
             implements Line {
         @Override
         public CompletableFuture<List<Object>> call(Object... words) {
@@ -206,7 +216,7 @@ public final class LettuceBackend implements Backend {
 
         @Override
         public void close() {
-            LettuceBackend.close(connection, isClosed);
+            home.close(connection, isClosed);
         }
     }
 
@@ -226,12 +236,15 @@ public final class LettuceBackend implements Backend {
     private static final class LettuceEars extends RedisPubSubAdapter<String, String> implements Ears {
         private record Ear(Runnable wake, CompletableFuture<Void> begun) {}
 
+        private final LettuceBackend home;
         private final StatefulRedisPubSubConnection<String, String> connection;
         private final boolean isSharded;
         private final AtomicBoolean isClosed = new AtomicBoolean();
         private final Map<String, Ear> ears = new ConcurrentHashMap<>();
 
-        LettuceEars(StatefulRedisPubSubConnection<String, String> connection, boolean isSharded) {
+        LettuceEars(
+                LettuceBackend home, StatefulRedisPubSubConnection<String, String> connection, boolean isSharded) {
+            this.home = home;
             this.connection = connection;
             this.isSharded = isSharded;
             connection.addListener(this);
@@ -282,7 +295,7 @@ public final class LettuceBackend implements Backend {
 
         @Override
         public void close() {
-            LettuceBackend.close(connection, isClosed);
+            home.close(connection, isClosed);
         }
 
         private void end(String channel) {

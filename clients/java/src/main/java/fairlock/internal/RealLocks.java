@@ -8,6 +8,7 @@ import fairlock.Locks;
 import fairlock.NotInTimeException;
 import fairlock.NotReplicatedException;
 import java.time.Duration;
+import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 
@@ -63,14 +64,8 @@ public final class RealLocks implements Locks {
         core.close();
     }
 
-    /** For the fake: those of these owners that hold the lock have lost it. */
-    public void lose(String name, Iterable<String> owners, Cause cause) {
-        for (String owner : owners) {
-            for (Keep keep : core.kept) {
-                if (keep.name.equals(name) && keep.owner.equals(owner)) {
-                    keep.lose(cause);
-                }
-            }
-        }
+    /** For the fake: the locks with these tokens are lost. */
+    public void lose(List<Long> tokens, Cause cause) {
+        core.lose(tokens, cause);
     }
 }

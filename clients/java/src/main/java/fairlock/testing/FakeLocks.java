@@ -57,12 +57,12 @@ public final class FakeLocks implements Locks {
 
     /** Ends the leases of all that hold the lock. */
     public void expire(String name) {
-        locks.lose(name, server.free(name), Cause.LEASE);
+        locks.lose(server.free(name), Cause.LEASE);
     }
 
     /** Frees the lock, as FAIRLOCK.BREAK does. */
     public void breakLock(String name) {
-        locks.lose(name, server.free(name), Cause.NOTHELD);
+        locks.lose(server.free(name), Cause.NOTHELD);
     }
 
     /** The owners that hold the lock. */
