@@ -54,7 +54,8 @@ pub struct Place {
 
 impl<S: State> Step<'_, S> {
     /// Takes the lock if it can be had now: its holders tolerate the owner, and no living waiter is ahead; or
-    /// `ask.owner` holds it already. `Ok(None)` if not; the queue then is as it was but for the dead.
+    /// `ask.owner` holds it already. `Ok(None)` if not; the queue then is as it was but for the dead. What follows
+    /// is [`Self::join`] or [`Self::decline`].
     ///
     /// # Errors
     /// [`Refusal::NotALock`], [`Refusal::HoldsOverflow`], [`Refusal::OtherLimit`].
@@ -82,14 +83,35 @@ impl<S: State> Step<'_, S> {
 
     /// The owner cannot have the lock in this way now. It may be the head of the queue, and asked to share the lock
     /// with more holders then: others are tolerated that do not tolerate what it asks for now.
+    ///
+    /// An owner that asks lives, even if its connection has closed or its deadline has passed: it is back before
+    /// that was dealt with, and keeps its place if it waits, as it does where the lock is exclusive.
     fn refuse(&mut self, ask: &Ask<'_>) -> Result<Option<Acquired>, Refusal> {
         if self.state.shared().is_none() {
             return Ok(None);
         }
-        self.settle(None);
+        let queued = self.state.waiter(ask.owner);
+        let is_back = queued.is_some_and(|waiter| !waiter.lives(self.now));
+        if is_back && self.has_turn(ask.owner) {
+            self.state.set_turn(None);
+        }
+        self.settle(is_back.then_some(ask.owner));
         match self.state.holds(ask.owner) {
             Holds::Count(count) => self.hold_again(ask, count).map(Some),
             Holds::None | Holds::Unreadable => Ok(None),
+        }
+    }
+
+    fn has_turn(&mut self, owner: &[u8]) -> bool {
+        let turn = self.state.turn();
+        turn.is_some_and(|turn| *turn.owner == *owner)
+    }
+
+    /// The owner that [`Self::acquire`] refused does not wait: if it is in the queue, it is as alive there as it was
+    /// before it asked.
+    pub fn decline(&mut self) {
+        if self.state.shared().is_some() {
+            self.settle(None);
         }
     }
 
