@@ -1,9 +1,13 @@
 //! `FAIRLOCK.HOLDERS key`
 //!
-//! The holders in the order in which they got the lock, each as `[owner, holds, lease, token, session, limit]`: the
-//! lease in milliseconds left (-1 if there is none), the token nil if it has none, session whether its hold
-//! is bound to a connection (RESP2: 1 or 0), and the limit as how many holders it tolerates (1 is exclusive, 0 any
-//! number). Empty if the lock is free. Read-only, O(H log H) with H holders.
+//! The holders in the order in which they got the lock, each as `[owner, holds, lease, token, session, limit]`:
+//!
+//! - `lease`: the milliseconds that are left of its lease, -1 if it has none;
+//! - `token`: its fencing token, nil if it has none;
+//! - `session`: whether its hold is bound to a connection (RESP2: 1 or 0);
+//! - `limit`: how many holders it tolerates: 1 is exclusive, 0 any number.
+//!
+//! Empty if the lock is free. Read-only, O(H log H) with H holders.
 
 use std::ffi::CStr;
 

@@ -11,8 +11,8 @@ use crate::keyspace::Names;
 use crate::lock::Owner;
 use crate::server::{Access, Ctx};
 
+use super::conditions;
 use super::effects::publish_wake_up;
-use super::given;
 use super::id::LockId;
 use super::state::{notes, table};
 use super::step::set_timer;
@@ -23,7 +23,7 @@ pub fn look(ctx: &Ctx, lock: &LockId) {
     if !ctx.select_db(lock.db) {
         return;
     }
-    let now = given::now();
+    let now = conditions::now();
     let names = Names::of(&lock.name);
     let (key, mut queue) = (
         ctx.open(&names.lock, Access::Read),
@@ -82,7 +82,7 @@ pub fn may_be_ours(ctx: &Ctx, lock: &LockId) -> bool {
         .any(|owner| !is_redissons(owner.as_slice()))
 }
 
-/// Whether an owner is named as Redisson names them: a UUID, a colon, and the number of a thread.
+/// Whether an owner's name has the form of Redisson's: a UUID, a colon, and the number of a thread.
 fn is_redissons(owner: &[u8]) -> bool {
     let Some((uuid, [b':', thread @ ..])) = owner.split_at_checked(36) else {
         return false;
@@ -93,7 +93,7 @@ fn is_redissons(owner: &[u8]) -> bool {
 fn is_uuid(text: &[u8]) -> bool {
     text.iter().enumerate().all(|(index, byte)| match index {
         8 | 13 | 18 | 23 => *byte == b'-',
-        // Those that it makes are random ones; ours are not (see `command::args`).
+        // Redisson's UUIDs have version 4. Those that `*` stands for do not (see `command::args`).
         14 => *byte == b'4',
         _ => byte.is_ascii_hexdigit(),
     })

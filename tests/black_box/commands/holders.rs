@@ -1,0 +1,83 @@
+//! `FAIRLOCK.HOLDERS`. What holders do is in `shared/holders.rs`.
+
+use fairlock_testing::Server;
+
+#[test]
+fn holders_are_listed_in_the_order_in_which_they_came() {
+    let server = Server::start();
+    let mut client = server.connect();
+    assert_eq!(client.run("FAIRLOCK.HOLDERS k"), "[]");
+    let z = client.int("FAIRLOCK.ACQUIRE k z SHARED LEASE 600000");
+    let a = client.int("FAIRLOCK.ACQUIRE k a SHARED 5 LEASE 500000 SESSION");
+    assert!(a > z);
+    let holders = client.run("FAIRLOCK.HOLDERS k");
+    let (first, second) = holders.split_once("], [").expect("two");
+    assert!(
+        first.starts_with("[[z, 1, 599") || first.starts_with("[[z, 1, 600"),
+        "{holders}"
+    );
+    assert!(first.ends_with(&format!(", {z}, 0, 0")), "{holders}");
+    assert!(second.ends_with(&format!(", {a}, 1, 5]]")), "{holders}");
+    let info = client.run("FAIRLOCK.INFO k");
+    assert!(info.starts_with("[owner, z, holds, 1, lease, "), "{info}");
+    assert!(info.ends_with("holders, 2, limit, 5]"), "{info}");
+}
+
+#[test]
+fn an_exclusive_lock_has_one_holder() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let token = client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    let holders = client.run("FAIRLOCK.HOLDERS k");
+    assert!(holders.starts_with("[[a, 1, "), "{holders}");
+    assert!(
+        holders.ends_with(&format!(", {token}, 0, 1]]")),
+        "{holders}"
+    );
+    assert!(
+        client
+            .run("FAIRLOCK.INFO k")
+            .ends_with("holders, 1, limit, 1]")
+    );
+    client.run("FAIRLOCK.RELEASE k a");
+    assert!(
+        client
+            .run("FAIRLOCK.INFO k")
+            .ends_with("holders, 0, limit, 0]")
+    );
+}
+
+#[test]
+fn a_session_is_a_boolean_in_resp3() {
+    let server = Server::start();
+    let mut client = server.connect_resp3();
+    let token = client.int("FAIRLOCK.ACQUIRE k a LEASE 600000 SESSION");
+    let holders = client.run("FAIRLOCK.HOLDERS k");
+    assert!(
+        holders.ends_with(&format!(", {token}, true, 1]]")),
+        "{holders}"
+    );
+}
+
+#[test]
+fn a_lock_of_a_script_has_no_token_and_may_have_no_lease() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.run("HSET k a 2");
+    assert_eq!(
+        client.run("FAIRLOCK.HOLDERS k"),
+        "[[a, 2, -1, (nil), 0, 1]]"
+    );
+}
+
+#[test]
+fn it_is_refused_where_the_lock_or_its_shared_holders_have_another_type() {
+    let server = Server::start();
+    let mut client = server.connect();
+    for key in ["k", "redisson_lock_shared:{k}"] {
+        client.run(&format!("SET {key} value"));
+        let reply = client.run("FAIRLOCK.HOLDERS k");
+        assert!(reply.starts_with("(error) WRONGTYPE "), "{key}: {reply}");
+        client.run("FLUSHALL");
+    }
+}
