@@ -23,7 +23,7 @@ pub fn check(data: &[u8]) {
 }
 
 fn action(bytes: &mut Unstructured<'_>) -> Result<Action> {
-    Ok(match bytes.int_in_range(0..=17_u8)? {
+    Ok(match bytes.int_in_range(0..=18_u8)? {
         0 => Action::Release {
             owner: owner(bytes)?,
             all: bytes.arbitrary()?,
@@ -31,6 +31,7 @@ fn action(bytes: &mut Unstructured<'_>) -> Result<Action> {
             connection: connection(bytes)?,
         },
         1 => Action::ReleaseByHolder {
+            nth: nth(bytes)?,
             all: bytes.arbitrary()?,
         },
         2 => Action::Renew {
@@ -40,7 +41,11 @@ fn action(bytes: &mut Unstructured<'_>) -> Result<Action> {
         3 => Action::Cancel {
             owner: owner(bytes)?,
         },
-        4 => Action::Break,
+        4 => Action::Break(if bytes.arbitrary()? {
+            Some(owner(bytes)?)
+        } else {
+            None
+        }),
         5 => Action::Leave(nth(bytes)?, bytes.arbitrary()?),
         6 => Action::CloseConnection(bytes.int_in_range(1..=3)?),
         7 => Action::Undelivered,
@@ -53,12 +58,15 @@ fn action(bytes: &mut Unstructured<'_>) -> Result<Action> {
         14 => Action::LoseToken,
         15 => Action::Restart,
         16 => Action::LineUp,
+        17 => Action::ForeignDeleteHolder(nth(bytes)?),
         _ => Action::Acquire {
             owner: owner(bytes)?,
             mode: *bytes.choose(&[Mode::Try, Mode::Poll, Mode::Block])?,
             lease: lease(bytes)?,
             patience: *bytes.choose(&[1, 40, 300, 2_000])?,
+            limit: *bytes.choose(&[0, 0, 1, 1, 2, 3])?,
             once: bytes.arbitrary()?,
+            keeps: bytes.arbitrary()?,
             session: connection(bytes)?,
         },
     })

@@ -177,6 +177,11 @@ pub fn parse<'a>(caller: &impl Caller, arguments: impl Words<'a>) -> Result<Requ
     })
 }
 
+fn decline(step: &mut Step<'_, OpenLock<'_>>) -> Answer {
+    step.decline();
+    Answer::Nil
+}
+
 /// One of the options that say how to wait.
 fn way<'a, C: Caller, W: Words<'a>>(
     cursor: &mut Cursor<'_, C, W>,
@@ -237,7 +242,7 @@ impl Request<'_> {
             return Ok(Answer::Token(acquired.token));
         }
         match self.wait {
-            Wait::Never => Ok(Answer::Nil),
+            Wait::Never => Ok(decline(step)),
             Wait::Enqueue => {
                 step.require_room(&self.owner)?;
                 fault::point("before-joining", &self.owner);
@@ -245,7 +250,7 @@ impl Request<'_> {
                 fault::point("after-joining", &self.owner);
                 Ok(Answer::Place(place))
             }
-            Wait::Block(_) if ctx.flags().deny_blocking() => Ok(Answer::Nil),
+            Wait::Block(_) if ctx.flags().deny_blocking() => Ok(decline(step)),
             Wait::Block(timeout) => {
                 step.require_room(&self.owner)?;
                 self.block(ctx, timeout, &ask, step)

@@ -55,6 +55,7 @@ pub struct Place {
 impl<S: State> Step<'_, S> {
     /// Takes the lock if `ask.owner` can have it now: it holds the lock already; or the holders tolerate it and
     /// no live waiter is ahead. Otherwise `Ok(None)`; then only dead waiters have left the queue.
+    /// What follows is [`Self::join`] or [`Self::decline`].
     ///
     /// # Errors
     /// [`Refusal::NotALock`], [`Refusal::HoldsOverflow`], [`Refusal::OtherLimit`].
@@ -83,14 +84,35 @@ impl<S: State> Step<'_, S> {
     /// The owner cannot have the lock with this limit now. If it is the head of the queue, it may have joined
     /// with another limit, by which it fits. Settling then makes it a holder, and this request is one of a holder
     /// that asks again.
+    ///
+    /// An owner that asks is alive, even if its connection has closed or its deadline has passed: that was not dealt
+    /// with yet. If it waits, it keeps its place, as it does in an exclusive lock.
     fn refuse(&mut self, ask: &Ask<'_>) -> Result<Option<Acquired>, Refusal> {
         if self.state.shared().is_none() {
             return Ok(None);
         }
-        self.settle(None);
+        let queued = self.state.waiter(ask.owner);
+        let is_back = queued.is_some_and(|waiter| !waiter.lives(self.now));
+        if is_back && self.has_turn(ask.owner) {
+            self.state.set_turn(None);
+        }
+        self.settle(is_back.then_some(ask.owner));
         match self.state.holds(ask.owner) {
             Holds::Count(count) => self.hold_again(ask, count).map(Some),
             Holds::None | Holds::Unreadable => Ok(None),
+        }
+    }
+
+    fn has_turn(&mut self, owner: &[u8]) -> bool {
+        let turn = self.state.turn();
+        turn.is_some_and(|turn| *turn.owner == *owner)
+    }
+
+    /// The owner that [`Self::acquire`] refused does not wait: if it is in the queue, it is as alive there as it was
+    /// before it asked.
+    pub fn decline(&mut self) {
+        if self.state.shared().is_some() {
+            self.settle(None);
         }
     }
 

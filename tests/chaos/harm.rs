@@ -15,7 +15,7 @@ use fairlock_testing::{Dice, Server, wait_until};
 use crate::history::{Harm, Micros, Part};
 use crate::plan::{Act, Plan};
 use crate::wire::Wire;
-use crate::world::{World, key, lock_name};
+use crate::world::{World, key, lock_name, owner};
 
 /// What a server keeps on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,9 +139,12 @@ impl Harmer {
                 self.run(&["DEL", &key_of(lock, part)]);
                 Harm::Delete { lock, key: part }
             }
-            Act::Break { lock } => {
-                self.run(&["FAIRLOCK.BREAK", &lock_name(lock)]);
-                Harm::Break { lock }
+            Act::Break { lock, client } => {
+                let (lock_name, one) = (lock_name(lock), client.map(owner));
+                let mut words = vec!["FAIRLOCK.BREAK", &lock_name];
+                words.extend(one.iter().flat_map(|owner| ["OWNER", owner]));
+                self.run(&words);
+                Harm::Break { lock, client }
             }
             Act::Config { option, value } => {
                 self.run(&["CONFIG", "SET", option, value]);
@@ -313,5 +316,6 @@ fn key_of(lock: usize, part: Part) -> String {
         Part::Queue => key("queue", lock),
         Part::Deadlines => key("timeout", lock),
         Part::Token => format!("fairlock_token:{{{}}}", lock_name(lock)),
+        Part::Shared => key("shared", lock),
     }
 }

@@ -29,6 +29,13 @@ pub enum Way {
     Transaction,
 }
 
+/// How many holders a request tolerates, the one that asks included.
+pub type Limit = usize;
+/// Without SHARED.
+pub const EXCLUSIVE: Limit = 1;
+/// SHARED without a limit.
+pub const ANY: Limit = usize::MAX;
+
 /// What a client asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
@@ -40,7 +47,8 @@ pub enum Request {
         /// A holder that asks again keeps its hold count.
         once: bool,
         /// WAIT.
-        limit: Option<Micros>,
+        wait: Option<Micros>,
+        limit: Limit,
     },
     Release,
     Renew {
@@ -121,9 +129,10 @@ pub enum Harm {
         lock: usize,
         key: Part,
     },
-    /// BREAK.
+    /// BREAK, of all holders or of one.
     Break {
         lock: usize,
+        client: Option<usize>,
     },
     /// CONFIG SET of something that takes nothing from anybody.
     Config {
@@ -145,6 +154,8 @@ pub enum Part {
     Queue,
     Deadlines,
     Token,
+    /// What is kept of those that hold it together, beside the lock itself.
+    Shared,
 }
 
 /// A fault, from before it was begun to after it was over.
@@ -161,7 +172,7 @@ pub struct Sight {
     pub lock: usize,
     pub from: Micros,
     pub to: Micros,
-    pub holder: Option<usize>,
+    pub holders: Vec<usize>,
     pub queue: Vec<usize>,
 }
 

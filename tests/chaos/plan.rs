@@ -30,8 +30,10 @@ pub enum Act {
         lock: usize,
         key: Part,
     },
+    /// Of all holders, or of one.
     Break {
         lock: usize,
+        client: Option<usize>,
     },
     Config {
         option: &'static str,
@@ -135,9 +137,13 @@ fn act(kind: u64, scene: Scene, dice: &mut Dice) -> Act {
                 Part::Queue,
                 Part::Deadlines,
                 Part::Token,
+                Part::Shared,
             ]),
         },
-        9 => Act::Break { lock },
+        9 => Act::Break {
+            lock,
+            client: dice.one_in(2).then_some(client),
+        },
         10 => {
             let (option, value) = dice.pick(&OPTIONS);
             Act::Config { option, value }
@@ -192,7 +198,25 @@ fn every_kind_of_fault_is_in_a_plan_that_is_long_enough() {
         |act: &Act| matches!(act, Act::ClockStep { .. }),
         |act: &Act| matches!(act, Act::FlushAll),
         |act: &Act| matches!(act, Act::Delete { .. }),
-        |act: &Act| matches!(act, Act::Break { .. }),
+        |act: &Act| matches!(act, Act::Break { client: None, .. }),
+        |act: &Act| {
+            matches!(
+                act,
+                Act::Break {
+                    client: Some(_),
+                    ..
+                }
+            )
+        },
+        |act: &Act| {
+            matches!(
+                act,
+                Act::Delete {
+                    key: Part::Shared,
+                    ..
+                }
+            )
+        },
         |act: &Act| matches!(act, Act::Config { .. }),
         |act: &Act| matches!(act, Act::OutOfMemory { .. }),
         |act: &Act| matches!(act, Act::Snapshot),

@@ -12,12 +12,13 @@ use fairlock_testing::{Server, follow};
 use crate::actor::{self, LEASE, SCRIPTED};
 use crate::checker::{self, Violation};
 use crate::harm::{Disk, Harmer};
-use crate::history::{Answer, History, Recorder, Request, Sight, Stall};
+use crate::history::{Answer, EXCLUSIVE, History, Recorder, Request, Sight, Stall};
 use crate::plan::{Scene, plan};
 use crate::witness;
 use crate::world::{Load, World, command};
 
-pub const CLIENTS: usize = 32;
+/// As many of each kind.
+pub const CLIENTS: usize = 36;
 pub const LOCKS: usize = 4;
 /// Milliseconds that a polling waiter has to come.
 const TURN: u64 = 3000;
@@ -153,8 +154,9 @@ fn report(history: &History) {
     let mut ends = BTreeMap::<&str, usize>::new();
     for call in &history.calls {
         match (&call.request, &call.answer) {
-            (Request::Acquire { way, .. }, Answer::Granted(_)) => {
-                *grants.entry(format!("{way:?}")).or_default() += 1;
+            (Request::Acquire { way, limit, .. }, Answer::Granted(_)) => {
+                let shared = if *limit == EXCLUSIVE { "" } else { " shared" };
+                *grants.entry(format!("{way:?}{shared}")).or_default() += 1;
             }
             (_, Answer::Lost) => *ends.entry("lost").or_default() += 1,
             (_, Answer::NotHeld) => *ends.entry("not held").or_default() += 1,
@@ -169,8 +171,11 @@ fn report(history: &History) {
         *faults.entry(name).or_default() += 1;
     }
     let stalls = history.stalls.iter().map(|stall| stall.to - stall.from);
+    let sights = history.sights.iter();
+    let together = sights.filter(|sight| sight.holders.len() > 1).count();
     println!(
-        "  {} calls; granted {grants:?}; {ends:?}; faults {faults:?}; {} sights; stood still {} ms",
+        "  {} calls; granted {grants:?}; {ends:?}; faults {faults:?}; {} sights, {together} of several holders; \
+         stood still {} ms",
         history.calls.len(),
         history.sights.len(),
         stalls.sum::<u64>() / 1000
@@ -184,7 +189,7 @@ fn a_history_that_is_kept_says_what_was_found_and_what_was_left_behind() {
             lock: 0,
             from: 6,
             to: 7,
-            holder: None,
+            holders: vec![],
             queue: vec![],
         }],
         stalls: vec![Stall { from: 1, to: 5 }],
@@ -196,6 +201,6 @@ fn a_history_that_is_kept_says_what_was_found_and_what_was_left_behind() {
         "found: Crash\n\
          left behind: lock0\n\
          5 Stall { from: 1, to: 5 }\n\
-         7 Sight { lock: 0, from: 6, to: 7, holder: None, queue: [] }\n"
+         7 Sight { lock: 0, from: 6, to: 7, holders: [], queue: [] }\n"
     );
 }

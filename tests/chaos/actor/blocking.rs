@@ -19,8 +19,8 @@ pub fn run(actor: &mut Actor) -> Result<(), Over> {
     } else {
         SHORT_LEASE
     };
-    let limit = actor.dice.one_in(4).then(|| 1 + actor.dice.below(300));
-    if let Some(token) = acquire(actor, lock, lease, limit, session)? {
+    let wait = actor.dice.one_in(4).then(|| 1 + actor.dice.below(300));
+    if let Some(token) = acquire(actor, lock, lease, wait, session)? {
         hold(actor, lock, token, lease, fate, session)?;
     }
     Ok(())
@@ -30,7 +30,7 @@ fn acquire(
     actor: &mut Actor,
     lock: usize,
     lease: u64,
-    limit: Option<u64>,
+    wait: Option<u64>,
     session: bool,
 ) -> Result<Option<i64>, Over> {
     let mut request = Request::Acquire {
@@ -38,13 +38,15 @@ fn acquire(
         lease: lease * 1000,
         session,
         once: false,
-        limit: limit.map(|ms| ms * 1000),
+        wait: wait.map(|ms| ms * 1000),
+        limit: actor.limits[lock],
     };
-    let (lock_name, name) = (lock_name(lock), actor.name.clone());
-    let (lease, limit) = (lease.to_string(), limit.map(|ms| ms.to_string()));
-    let mut words = vec!["FAIRLOCK.ACQUIRE", &lock_name, &name, "LEASE", &lease];
-    if let Some(limit) = &limit {
-        words.extend(["WAIT", limit]);
+    let asking = actor.asking(lock);
+    let (lease, wait) = (lease.to_string(), wait.map(|ms| ms.to_string()));
+    let mut words: Vec<&str> = asking.iter().map(String::as_str).collect();
+    words.extend(["LEASE", &lease]);
+    if let Some(wait) = &wait {
+        words.extend(["WAIT", wait]);
     }
     if session {
         words.push("SESSION");
@@ -75,7 +77,7 @@ pub fn hold(
     fate: Fate,
     session: bool,
 ) -> Result<(), Over> {
-    let mut ms = actor.dice.below(actor.world.load.hold);
+    let mut ms = actor.holding_time(lock);
     if fate == Fate::Overstay {
         ms += lease * 2;
     }
@@ -105,20 +107,16 @@ fn more(actor: &mut Actor, lock: usize, lease: u64) -> Result<Option<i64>, Over>
         let words = ["FAIRLOCK.RENEW", &lock_name, &name, "LEASE", &ms];
         actor.call(lock, Request::Renew { lease }, &words, done)?;
     } else {
-        let words = [
-            "FAIRLOCK.ACQUIRE",
-            &lock_name,
-            &name,
-            "LEASE",
-            &ms,
-            "NOWAIT",
-        ];
+        let asking = actor.asking(lock);
+        let mut words: Vec<&str> = asking.iter().map(String::as_str).collect();
+        words.extend(["LEASE", &ms, "NOWAIT"]);
         let request = Request::Acquire {
             way: Way::Trying,
             lease,
             session: false,
             once: false,
-            limit: None,
+            wait: None,
+            limit: actor.limits[lock],
         };
         if let Answer::Granted(token) = actor.call(lock, request, &words, acquired)? {
             return Ok(token);

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use crate::history::{Answer, Call, Request, micros};
+use crate::history::{ANY, Answer, Call, EXCLUSIVE, Limit, Request, micros};
 use crate::wire::{Gone, Wire};
 use crate::world::{World, lock_name, owner};
 
@@ -44,33 +44,53 @@ pub struct Actor {
     world: Arc<World>,
     number: usize,
     name: String,
+    /// How many holders it tolerates, by lock. It never asks in another way: who may hold a lock as a reader and
+    /// asks for it as a writer is refused.
+    limits: Vec<Limit>,
     dice: Dice,
     wire: Option<Wire>,
     attempt: u64,
 }
 
+/// A kind of client: what one attempt is, and whether it asks SHARED.
+type Kind = (fn(&mut Actor) -> Result<(), Over>, bool);
+
+const KINDS: [Kind; 12] = [
+    (blocking::run, false),
+    (polling::run, false),
+    (blocking::run, true),
+    (scripted::run, false),
+    (blocking::run, false),
+    (polling::run, true),
+    (trying::run, false),
+    (scripted::run, false),
+    (blocking::run, true),
+    (polling::run, false),
+    (blocking::run, false),
+    (trying::run, true),
+];
+
 /// Starts a round's clients: of each kind in turn.
 pub fn start(world: &Arc<World>, seed: u64) -> Vec<JoinHandle<()>> {
-    let kinds = [
-        blocking::run,
-        polling::run,
-        blocking::run,
-        scripted::run,
-        blocking::run,
-        polling::run,
-        trying::run,
-        scripted::run,
-    ];
     let start = |number| {
+        let (run, shares) = KINDS[number % KINDS.len()];
+        let mut dice = Dice::new(seed, number);
+        let limits = (0..world.locks).map(|_| {
+            if shares {
+                dice.pick(&[ANY, ANY, 2, 3])
+            } else {
+                EXCLUSIVE
+            }
+        });
         let mut actor = Actor {
             world: Arc::clone(world),
             number,
             name: owner(number),
-            dice: Dice::new(seed, number),
+            limits: limits.collect(),
+            dice,
             wire: None,
             attempt: 0,
         };
-        let run = kinds[number % kinds.len()];
         thread::spawn(move || while !actor.world.is_over() && run(&mut actor).is_ok() {})
     };
     let mut threads: Vec<_> = (0..world.clients()).map(start).collect();
@@ -89,6 +109,28 @@ impl Actor {
     /// A lock to ask for.
     fn choose(&mut self, from: usize, to: usize) -> usize {
         from + usize::try_from(self.dice.below((to - from) as u64)).expect("small")
+    }
+
+    /// The words by which it asks for a lock, up to its options.
+    fn asking(&self, lock: usize) -> Vec<String> {
+        let words = ["FAIRLOCK.ACQUIRE", &lock_name(lock), &self.name];
+        let mut words: Vec<String> = words.map(str::to_owned).into();
+        match self.limits[lock] {
+            EXCLUSIVE => (),
+            ANY => words.push("SHARED".to_owned()),
+            limit => words.extend(["SHARED".to_owned(), limit.to_string()]),
+        }
+        words
+    }
+
+    /// How long it holds a lock. Holders that share it hold it for longer, so that they meet.
+    fn holding_time(&mut self, lock: usize) -> u64 {
+        let longest = self.world.load.hold;
+        if self.limits[lock] == EXCLUSIVE {
+            self.dice.below(longest)
+        } else {
+            self.dice.below(5 * longest)
+        }
     }
 
     fn fate(&mut self) -> Fate {

@@ -42,14 +42,14 @@ fn look(world: &World, wire: &mut Wire) -> Result<(), Gone> {
 
 /// `None` unless it is the master's.
 fn sight(lock: usize, from: Micros, to: Micros, reply: &Reply) -> Option<Sight> {
-    let [role, holder, queue] = reply.items() else {
+    let [role, holders, queue] = reply.items() else {
         return None;
     };
     (role.items().first()?.text() == "master").then(|| Sight {
         lock,
         from,
         to,
-        holder: owners(holder).first().copied(),
+        holders: owners(holders),
         queue: owners(queue),
     })
 }

@@ -36,20 +36,13 @@ fn acquire(actor: &mut Actor, lock: usize, lease: u64) -> Result<Option<i64>, Ov
         lease: lease * 1000,
         session: false,
         once: true,
-        limit: None,
+        wait: None,
+        limit: actor.limits[lock],
     };
     let (lock_name, name, lease) = (lock_name(lock), actor.name.clone(), lease.to_string());
-    let words = [
-        "FAIRLOCK.ACQUIRE",
-        &lock_name,
-        &name,
-        "ENQUEUE",
-        "LEASE",
-        &lease,
-        "PATIENCE",
-        PATIENCE,
-        "ONCE",
-    ];
+    let asking = actor.asking(lock);
+    let mut words: Vec<&str> = asking.iter().map(String::as_str).collect();
+    words.extend(["ENQUEUE", "LEASE", &lease, "PATIENCE", PATIENCE, "ONCE"]);
     let mut retry_after = Duration::ZERO;
     loop {
         listen(actor, lock, retry_after)?;

@@ -8,7 +8,7 @@ use fairlock_testing::resp::Reply;
 
 use super::polling::{listen, quiet, script_acquired};
 use super::{Actor, Fate, LEASE, Over, SCRIPTED, SHORT_LEASE, refused};
-use crate::history::{Answer, Request, Way};
+use crate::history::{Answer, EXCLUSIVE, Request, Way};
 use crate::world::{key, lock_name};
 
 /// Redisson's fairLockWaitTimeout, milliseconds.
@@ -44,7 +44,8 @@ fn acquire(actor: &mut Actor, lock: usize, lease: u64) -> Result<(), Over> {
         lease: lease * 1000,
         session: false,
         once: false,
-        limit: None,
+        wait: None,
+        limit: EXCLUSIVE,
     };
     let text = String::from_utf8_lossy(&actor.world.scripts.lock.text).into_owned();
     let (name, queue, deadlines) = (lock_name(lock), key("queue", lock), key("timeout", lock));

@@ -29,18 +29,12 @@ pub fn run(actor: &mut Actor) -> Result<(), Over> {
         lease: lease * 1000,
         session: false,
         once: true,
-        limit: None,
+        wait: None,
+        limit: actor.limits[lock],
     };
-    let (lock_name, name, ms) = (lock_name(lock), actor.name.clone(), lease.to_string());
-    let words = [
-        "FAIRLOCK.ACQUIRE",
-        &lock_name,
-        &name,
-        "NOWAIT",
-        "ONCE",
-        "LEASE",
-        &ms,
-    ];
+    let (asking, ms) = (actor.asking(lock), lease.to_string());
+    let mut words: Vec<&str> = asking.iter().map(String::as_str).collect();
+    words.extend(["NOWAIT", "ONCE", "LEASE", &ms]);
     loop {
         match actor.call(lock, request, &words, acquired)? {
             Answer::Granted(Some(token)) => return hold(actor, lock, token, lease, fate, false),
@@ -61,10 +55,13 @@ fn cancel(actor: &mut Actor, lock: usize) -> Result<(), Over> {
 /// The lock is taken and released in one step.
 fn transaction(actor: &mut Actor, lock: usize) -> Result<(), Over> {
     let (lock_name, name, ms) = (lock_name(lock), actor.name.clone(), LEASE.to_string());
+    let asking = actor.asking(lock);
+    let mut acquire: Vec<&str> = asking.iter().map(String::as_str).collect();
+    acquire.extend(["LEASE", &ms]);
     let wire = actor.wire()?;
     let steps: [&[&str]; 3] = [
         &["MULTI"],
-        &["FAIRLOCK.ACQUIRE", &lock_name, &name, "LEASE", &ms],
+        &acquire,
         &["FAIRLOCK.RELEASE", &lock_name, &name],
     ];
     for words in steps {
@@ -79,7 +76,8 @@ fn transaction(actor: &mut Actor, lock: usize) -> Result<(), Over> {
         lease: LEASE * 1000,
         session: false,
         once: false,
-        limit: None,
+        wait: None,
+        limit: actor.limits[lock],
     };
     actor.call(lock, request, &["EXEC"], executed)?;
     Ok(())

@@ -1,5 +1,6 @@
-//! One holder at a time, by witness: who has read that it holds the lock, and has not yet written
-//! that it gives it up, is inside. Two may not be inside at once.
+//! Never more holders than any of them tolerates, by witness: who has read that it holds the lock, and has not yet
+//! written that it gives it up, is inside. One that asked without SHARED may not be inside with another, and with one
+//! that asked for a limit there may not be more than that.
 //!
 //! The time inside ends with the lease, of which only the first half counts (the other half is for
 //! a reply that was on its way, a server that was paused, a thread that was not run), less what the
@@ -9,7 +10,9 @@
 use std::collections::{HashMap, HashSet};
 
 use super::{SLACK, Violation, stalled};
-use crate::history::{Answer, Call, Fault, Harm, History, Micros, Part, Request, Way};
+use crate::history::{
+    Answer, Call, EXCLUSIVE, Fault, Harm, History, Limit, Micros, Part, Request, Way,
+};
 
 /// Shorter leases are for holds that are not meant to be safe.
 const LONG_LEASE: Micros = 2_000_000;
@@ -18,6 +21,7 @@ const LONG_LEASE: Micros = 2_000_000;
 #[derive(Clone, Copy, Debug)]
 struct Inside {
     client: usize,
+    limit: Limit,
     from: Micros,
     to: Micros,
 }
@@ -31,6 +35,7 @@ struct Hold {
     /// When the lease has certainly not ended.
     safe_until: Micros,
     session: bool,
+    limit: Limit,
     /// How many; nothing if a reply was lost.
     count: Option<i64>,
     /// By which one hold is told from the next; scripts have none.
@@ -70,9 +75,13 @@ pub fn check(history: &History) -> Vec<Violation> {
             && is.is_none_or(|is| is.from != hold.from)
         {
             let to = certain_end(&hold, call, &history.faults);
-            let (client, from) = (call.client, hold.from);
             let times = inside.entry(call.lock).or_default();
-            times.push(Inside { client, from, to });
+            times.push(Inside {
+                client: call.client,
+                limit: hold.limit,
+                from: hold.from,
+                to,
+            });
         }
         if let Some(hold) = is {
             ledger.holds.insert(key, hold);
@@ -128,6 +137,7 @@ impl Ledger<'_> {
             lease,
             session,
             once,
+            limit,
             ..
         } = call.request
         else {
@@ -153,6 +163,7 @@ impl Ledger<'_> {
                 safe_until(self.history, call, lease)
             },
             session,
+            limit,
             count: is_known.then_some(1),
             token,
         };
@@ -274,22 +285,31 @@ fn overlaps(lock: usize, mut times: Vec<Inside>) -> Vec<Violation> {
     times.retain(|time| time.from < time.to);
     times.sort_by_key(|time| time.from);
     let mut found = Vec::new();
-    let mut last: Option<Inside> = None;
+    let mut inside: Vec<Inside> = Vec::new();
     for time in times {
-        if let Some(before) = last
-            && time.from < before.to
-            && time.client != before.client
-        {
-            let clients = [before.client, time.client];
-            found.push(Violation::TwoHolders {
-                lock,
-                clients,
-                at: time.from,
-            });
-        }
-        if last.is_none_or(|before| before.to < time.to) {
-            last = Some(time);
+        inside.retain(|other| time.from < other.to && other.client != time.client);
+        inside.push(time);
+        let limit = inside.iter().map(|of| of.limit).min();
+        if let Some(limit) = limit.filter(|limit| inside.len() > *limit) {
+            found.push(too_many(lock, &inside, limit, time.from));
         }
     }
     found
+}
+
+fn too_many(lock: usize, inside: &[Inside], limit: Limit, at: Micros) -> Violation {
+    let clients: Vec<usize> = inside.iter().map(|of| of.client).collect();
+    match clients[..] {
+        [first, .., last] if limit == EXCLUSIVE => Violation::TwoHolders {
+            lock,
+            clients: [first, last],
+            at,
+        },
+        _ => Violation::TooManyHolders {
+            lock,
+            clients,
+            limit,
+            at,
+        },
+    }
 }

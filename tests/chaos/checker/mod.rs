@@ -4,30 +4,41 @@
 //! part of the history is no evidence. What counts as evidence is said at each rule, and is as
 //! much a part of the promise as the rule.
 //!
-//! - [`holds`]: one holder at a time; a holder is not robbed; hold counts are right.
+//! - [`holds`]: never more holders than any of them tolerates; a holder is not robbed; hold counts are right.
+//! - [`sharing`]: the same, by what an observer reads.
 //! - [`tokens`]: tokens grow.
 //! - [`order`]: first come, first served, by [`attempts`] that keep their [`places`].
+//! - [`newcomers`]: nobody from outside the queue is served before who waits in it: nobody starves.
 //! - [`waits`]: no grant lost, no waiter forgotten, nobody told too late.
 
 mod attempts;
 mod holds;
+mod newcomers;
 mod order;
 mod places;
+mod sharing;
 mod tokens;
 mod waits;
 
 #[cfg(test)]
 mod broken;
 
-use crate::history::{Answer, Call, Fault, Harm, History, Micros, Part};
+use crate::history::{Answer, Call, Fault, Harm, History, Limit, Micros, Part};
 
 /// What should not be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Violation {
-    /// Two clients held a lock at an instant.
+    /// Two clients held a lock at an instant, and one of them had asked to hold it alone.
     TwoHolders {
         lock: usize,
         clients: [usize; 2],
+        at: Micros,
+    },
+    /// More clients held a lock at an instant than one of them tolerates.
+    TooManyHolders {
+        lock: usize,
+        clients: Vec<usize>,
+        limit: Limit,
         at: Micros,
     },
     /// A holder was told that it is none, though nothing had taken the lock from it.
@@ -59,13 +70,20 @@ pub enum Violation {
         by: usize,
         at: Micros,
     },
+    /// One that was not in the queue yet was served before a waiter that was.
+    Barged {
+        lock: usize,
+        waiter: usize,
+        by: usize,
+        at: Micros,
+    },
     /// A waiter holds the lock and was not told.
     LostGrant {
         lock: usize,
         client: usize,
         at: Micros,
     },
-    /// The lock was free while somebody waited for it.
+    /// The lock was free, or its holders had room, while somebody waited for it.
     Stalled {
         lock: usize,
         waiter: usize,
@@ -113,8 +131,10 @@ const SOON: Micros = 700_000;
 /// All that is wrong with a history.
 pub fn check(history: &History) -> Vec<Violation> {
     let mut found = holds::check(history);
+    found.extend(sharing::check(history));
     found.extend(tokens::check(history));
     found.extend(order::check(history));
+    found.extend(newcomers::check(history));
     found.extend(waits::check(history));
     found.extend(history.calls.iter().filter_map(unexpected));
     let left = history.left_behind.iter();
@@ -163,7 +183,10 @@ impl Fault {
                 lost_since: Some(_),
             } => true,
             Harm::ClockStep { seconds } => seconds > 0,
-            Harm::Break { lock: broken } => broken == lock,
+            Harm::Break {
+                lock: broken,
+                client: of,
+            } => broken == lock && of.is_none_or(|of| of == client),
             // Without its token a lock cannot be released by token.
             Harm::Delete { lock: other, key } => {
                 other == lock && matches!(key, Part::Lock | Part::Token)

@@ -92,7 +92,8 @@ fn is_overtaken(history: &History, lock: usize, ahead: &Attempt, behind: &Attemp
         })
 }
 
-fn tokens_are_lost(history: &History, from: Micros, to: Micros) -> bool {
+/// Whether a fault may have taken tokens away, so that they tell nothing.
+pub fn tokens_are_lost(history: &History, from: Micros, to: Micros) -> bool {
     history.faults.iter().any(|fault| {
         let loses = matches!(
             fault.harm,

@@ -17,13 +17,13 @@ pub struct Absence {
 impl Absence {
     /// From a request on that was not answered, or was answered that the client has to ask again.
     pub fn of(call: &Call) -> Self {
-        let limit = match call.request {
-            Request::Acquire { limit, .. } => limit,
+        let wait = match call.request {
+            Request::Acquire { wait, .. } => wait,
             _ => None,
         };
         Self {
             since: call.answered,
-            gave_up: limit.is_some_and(|limit| call.invoked + limit <= call.answered),
+            gave_up: wait.is_some_and(|wait| call.invoked + wait <= call.answered),
         }
     }
 }

@@ -3,9 +3,14 @@
 //! A kill that loses writes loses tokens: what was granted in the time that it may have taken away
 //! is no bound for what comes after it. Nor is anything before a kill if the clock was set: nothing is kept of a
 //! lock that is free but the time.
+//!
+//! Who holds a lock alone and asks again has the greatest token of all. One of several holders need not have it: the
+//! token that it has been told before is no new one, and one whose reply was lost it may have had since then.
+
+use std::collections::{HashMap, HashSet};
 
 use super::Violation;
-use crate::history::{Answer, Call, Fault, Harm, History, Micros, Request};
+use crate::history::{Answer, Call, EXCLUSIVE, Fault, Harm, History, Micros, Request};
 
 /// A token, and who was told.
 #[derive(Clone, Copy)]
@@ -13,6 +18,16 @@ struct Told {
     token: i64,
     at: Micros,
     client: usize,
+}
+
+/// What is known on the way through a lock's calls of clients that ask SHARED.
+#[derive(Default)]
+struct Sharers {
+    told: HashSet<(usize, i64)>,
+    /// Since when a client may hold the lock without knowing it.
+    doubtful: HashMap<usize, Micros>,
+    /// They have certainly held nothing since the history began.
+    released: HashSet<usize>,
 }
 
 pub fn check(history: &History) -> Vec<Violation> {
@@ -49,11 +64,14 @@ fn check_lock(history: &History, lock: usize) -> Vec<Violation> {
     let kills: Vec<(&Fault, Micros)> = (history.faults.iter())
         .filter_map(|fault| Some((fault, lost_since(history, fault)?)))
         .collect();
+    let mut sharers = Sharers::default();
     for call in mine() {
-        let Some(token) = token_of(call) else {
+        let begun = sharers.begun(history, call);
+        sharers.step(history, call);
+        let (Some(token), Some(begun)) = (token_of(call), begun) else {
             continue;
         };
-        let before = told[..told.partition_point(|told| told.at < call.invoked)].iter();
+        let before = told[..told.partition_point(|told| told.at < begun)].iter();
         let bound = before
             .rev()
             // Older ones are bounded by these.
@@ -77,6 +95,57 @@ fn check_lock(history: &History, lock: usize) -> Vec<Violation> {
         }
     }
     found
+}
+
+impl Sharers {
+    /// The earliest that an acquisition can have begun; `None` if its token was told before.
+    fn begun(&self, history: &History, call: &Call) -> Option<Micros> {
+        if !is_shared(call) {
+            return Some(call.invoked);
+        }
+        let token = token_of(call)?;
+        let is_from_before = history.resumed && !self.released.contains(&call.client);
+        let doubtful = match self.doubtful.get(&call.client) {
+            Some(since) => Some(*since),
+            None => is_from_before.then_some(0),
+        };
+        let cut = cut_off_since(history, call);
+        let begun = doubtful.into_iter().chain(cut).min();
+        let is_new = !self.told.contains(&(call.client, token));
+        is_new.then(|| begun.unwrap_or(call.invoked).min(call.invoked))
+    }
+
+    fn step(&mut self, history: &History, call: &Call) {
+        let client = call.client;
+        if let Some(token) = token_of(call).filter(|_| is_shared(call)) {
+            self.told.insert((client, token));
+        }
+        match (call.request, &call.answer) {
+            (Request::Acquire { .. }, Answer::Lost | Answer::Refused(_)) => {
+                self.doubtful.entry(client).or_insert(call.invoked);
+            }
+            (Request::Release, Answer::Left(0) | Answer::NotHeld) => {
+                self.released.insert(client);
+                if cut_off_since(history, call).is_none() {
+                    self.doubtful.remove(&client);
+                }
+            }
+            _ => (),
+        }
+    }
+}
+
+fn is_shared(call: &Call) -> bool {
+    matches!(call.request, Request::Acquire { limit, .. } if limit != EXCLUSIVE)
+}
+
+/// What the server has not noticed, it may still serve.
+fn cut_off_since(history: &History, call: &Call) -> Option<Micros> {
+    let cuts = history.faults.iter().filter(|fault| {
+        let is_cut = matches!(fault.harm, Harm::HalfOpen { client } if client == call.client);
+        is_cut && fault.from < call.answered
+    });
+    cuts.map(|fault| fault.from).min()
 }
 
 /// Since when a fault may have taken tokens away.

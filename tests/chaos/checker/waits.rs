@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::attempts::{Attempt, of_lock};
+use super::sharing::Limits;
 use super::{SLACK, SOON, Violation, delayed, stalled};
 use crate::history::{Answer, Call, Harm, History, Micros, Request, Sight, Way};
 
@@ -17,7 +18,8 @@ pub fn check(history: &History) -> Vec<Violation> {
     for (lock, sights) in locks {
         let attempts = of_lock(history, lock);
         found.extend(lost_grants(history, lock, &sights));
-        found.extend(stalls(history, &attempts, &sights));
+        let limits = Limits::of_lock(history, lock);
+        found.extend(stalls(history, &attempts, &limits, &sights));
         found.extend(given_to_nobody(history, lock, &sights));
     }
     found
@@ -34,13 +36,13 @@ fn forgotten(call: &Call) -> Option<Violation> {
 /// WAIT ends within a second and a half, not counting the time in which nothing could be done.
 fn late(history: &History, call: &Call) -> Option<Violation> {
     let Request::Acquire {
-        limit: Some(limit), ..
+        wait: Some(wait), ..
     } = call.request
     else {
         return None;
     };
     let delay = delayed(history, call.invoked, call.answered) + call.unread;
-    let is_late = call.answered - call.invoked > limit + delay + SLACK;
+    let is_late = call.answered - call.invoked > wait + delay + SLACK;
     let is_answered = !matches!(call.answer, Answer::Lost | Answer::Never);
     (is_late && is_answered).then_some(Violation::Late {
         lock: call.lock,
@@ -62,7 +64,7 @@ fn lost_grants(history: &History, lock: usize, sights: &[&Sight]) -> Vec<Violati
         let first = sights.partition_point(|sight| sight.from < call.invoked);
         let told = call.answered - call.unread;
         let during = sights[first..].iter().take_while(|sight| sight.to < told);
-        let mut holding = during.filter(|sight| sight.holder == Some(call.client));
+        let mut holding = during.filter(|sight| sight.holders.contains(&call.client));
         let seen = holding.next()?;
         let until = disturbed_from(history, call, seen.from);
         let last = holding.take_while(|sight| sight.to < until).last()?;
@@ -88,17 +90,22 @@ fn disturbed_from(history: &History, call: &Call, after: Micros) -> Micros {
     hits.map(|fault| fault.from).min().unwrap_or(Micros::MAX)
 }
 
-/// An observer sees the lock free for a while, with a living waiter at the head.
+/// An observer sees the lock free for a while, with a living waiter at the head; or for a blocked waiter its holders
+/// have room. To one that polls they may have had none in between, so that its turn began anew.
 fn stalls(
     history: &History,
     attempts: &BTreeMap<usize, Vec<Attempt>>,
+    limits: &Limits,
     sights: &[&Sight],
 ) -> Vec<Violation> {
     let mut found = Vec::new();
     let mut since: Option<&Sight> = None;
+    let mut is_held = false;
     for sight in sights {
-        let head = sight.queue.first().filter(|_| sight.holder.is_none());
+        let head = sight.queue.first();
+        let head = head.filter(|head| limits.have_room(&sight.holders, **head));
         let same = since.is_some_and(|since| head.is_some() && since.queue.first() == head);
+        is_held = !sight.holders.is_empty() || same && is_held;
         if !same {
             since = head.map(|_| *sight);
             continue;
@@ -115,7 +122,8 @@ fn stalls(
         });
         let longest = if waits { SOON } else { history.turn + SLACK };
         let stood = sight.from.saturating_sub(begin.to);
-        if stood > longest + stalled(history, begin.to, sight.from)
+        if (waits || !is_held)
+            && stood > longest + stalled(history, begin.to, sight.from)
             && !is_disturbed(history, *head, begin.from, sight.to)
         {
             found.push(Violation::Stalled {
@@ -180,7 +188,7 @@ fn given_to_nobody(history: &History, lock: usize, sights: &[&Sight]) -> Vec<Vio
         let first = sights.partition_point(|sight| sight.from <= fault.to);
         let before_next = sights[first..].iter().take_while(|sight| sight.to < next);
         let holds: Vec<bool> = before_next
-            .map(|sight| sight.holder == Some(client))
+            .map(|sight| sight.holders.contains(&client))
             .collect();
         let without = holds.iter().position(|holds| !holds);
         if let Some(without) = without

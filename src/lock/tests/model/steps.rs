@@ -81,7 +81,12 @@ impl World {
     ) -> Checked {
         match wait {
             // As after QUEUEFULL, what the request has left is all there is.
-            Wait::Try => return Ok(()),
+            Wait::Try => {
+                let rules = self.rules(scope);
+                lock::Step::new(&mut self.state, &rules, self.now).decline();
+                self.hear(Cause::NONE, step, scope)?;
+                return Ok(());
+            }
             Wait::Poll => (),
             Wait::Block => {
                 let ticket = self.number();

@@ -4,9 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
-use super::world::{Checked, World};
+use super::holders::Holder;
+use super::world::{Checked, Told, World};
 use crate::lock::memory::Memory;
-use crate::lock::{Connection, Event, Holds, Owner, Presence, State, Ticket};
+use crate::lock::{
+    Connection, Event, Holds, Millis, Owner, Presence, SharedHolders, State, Ticket,
+};
 
 /// Whether a waiter got the lock.
 pub(super) fn is_grant(event: &Event) -> bool {
@@ -15,32 +18,28 @@ pub(super) fn is_grant(event: &Event) -> bool {
 
 impl World {
     /// A client is told that it holds the lock now.
-    pub(super) fn told_granted(
-        &mut self,
-        owner: &Owner,
-        token: i64,
-        session: Option<Connection>,
-        before: &Memory,
-    ) -> Checked {
-        prop_assert!(
-            self.holder.is_none(),
-            "{:?} granted beside {:?}",
-            owner,
-            self.holder
-        );
-        prop_assert!(
-            token > self.last_token,
-            "token {} after {}",
-            token,
-            self.last_token
-        );
-        self.last_token = token;
-        self.holder = Some((Owner::clone(owner), 1));
-        self.bound = session
-            .into_iter()
-            .map(|connection| (connection, 1))
-            .collect();
-        self.check_overtaken(owner, before)
+    fn told_granted(&mut self, told: Told, before: &Memory) -> Checked {
+        if let Some(token) = told.token {
+            prop_assert!(
+                token > self.last_token,
+                "token {} after {}",
+                token,
+                self.last_token
+            );
+            self.last_token = token;
+        }
+        self.check_overtaken(&told.owner, before)?;
+        prop_assert!(self.holders.get(&told.owner).is_none());
+        let session = told.session.into_iter();
+        self.holders.push(Holder {
+            owner: told.owner,
+            limit: told.limit,
+            holds: 1,
+            token: told.token,
+            lease_end: self.now.after(told.lease),
+            bound: session.map(|connection| (connection, 1)).collect(),
+        });
+        Ok(())
     }
 
     /// Whoever stood before the owner that got the lock was dead.
@@ -77,6 +76,7 @@ impl World {
         unswept: bool,
     ) -> Checked {
         let mut served = BTreeSet::new();
+        let mut ended = 0;
         let events = self.state.events.clone();
         for event in &events {
             match event {
@@ -86,8 +86,13 @@ impl World {
                     token,
                     ..
                 } => {
-                    let session = self.answer(*ticket)?;
-                    self.told_granted(owner, *token, session, before)?;
+                    let asked = self.answer(*ticket)?;
+                    let told = Told {
+                        owner: Owner::clone(owner),
+                        token: Some(*token),
+                        ..asked
+                    };
+                    self.told_granted(told, before)?;
                     self.handed_off = Some((Owner::clone(owner), *token));
                     served.insert(Owner::clone(owner));
                 }
@@ -106,10 +111,14 @@ impl World {
                     // have dropped it since.
                     prop_assert!(before.queue.iter().any(|entry| entry.0 == *owner));
                 }
-                Event::Acquired { .. }
-                | Event::HeldAgain { .. }
+                Event::Acquired { .. } => {
+                    let told = self.told.take();
+                    let told = told.ok_or_else(|| TestCaseError::fail("acquired in silence"))?;
+                    self.told_granted(told, before)?;
+                }
+                Event::LeaseEnded { .. } => ended += 1,
+                Event::HeldAgain { .. }
                 | Event::Released { .. }
-                | Event::LeaseEnded { .. }
                 | Event::Enqueued
                 | Event::Cancelled { ticket: None }
                 | Event::Left
@@ -117,10 +126,14 @@ impl World {
                 | Event::Unbound { .. } => (),
             }
         }
+        prop_assert_eq!(ended, std::mem::take(&mut self.ended));
+        self.over_at_once = None;
+        prop_assert!(self.told.take().is_none(), "told, and not acquired");
         self.check_count(before, &events)?;
         self.check_order(before, &served, left)?;
-        self.check_rest(unswept)?;
         self.check_session(before, &events)?;
+        self.learn_renewals()?;
+        self.check_rest(unswept)?;
         self.state.events.clear();
         Ok(())
     }
@@ -145,13 +158,9 @@ impl World {
         Ok(())
     }
 
-    /// The lock is bound to the connections that its holder relies on, and whoever keeps a list
+    /// The lock is bound to the connections that its holders rely on, and whoever keeps a list
     /// of them by the events has the same.
     fn check_session(&mut self, before: &Memory, events: &[Event]) -> Checked {
-        let connections = |state: &Memory| -> BTreeSet<Connection> {
-            let holders = state.session.iter().flat_map(|session| &session.holders);
-            holders.map(|(connection, _)| *connection).collect()
-        };
         let mut told = connections(before);
         for event in events {
             match event {
@@ -161,33 +170,42 @@ impl World {
             }
         }
         prop_assert_eq!(&told, &connections(&self.state));
-        // One that nobody noticed the loss of yet does no harm, but it must not bind anyone else.
-        let bound: BTreeMap<_, _> = match self.state.session.clone() {
-            Some(session) if self.state.holds(&session.owner) != Holds::None => {
-                session.holders.into_iter().collect()
-            }
-            _ => BTreeMap::new(),
-        };
-        prop_assert_eq!(&bound, &self.bound);
-        prop_assert!(bound.values().sum::<i64>() <= self.stored_holds());
+        for holder in self.holders.iter() {
+            let session = self.session_of(&holder.owner);
+            let bound = session.into_iter().flat_map(|session| session.holders);
+            prop_assert_eq!(&bound.collect::<BTreeMap<_, _>>(), &holder.bound);
+            prop_assert!(holder.bound.values().sum::<i64>() <= holder.holds);
+        }
         Ok(())
     }
 
-    /// A blocked request gets its one answer. Returns the connection it wants the lock bound to.
-    fn answer(&mut self, ticket: Ticket) -> Result<Option<Connection>, TestCaseError> {
-        let index = self
-            .blocked
-            .iter()
-            .position(|(other, _, _)| *other == ticket);
+    /// Renewals are told to nobody. None makes a lease shorter, and none comes too late.
+    pub(super) fn learn_renewals(&mut self) -> Checked {
+        let leases = leases(&self.state);
+        for holder in self.holders.iter_mut().filter(|of| !of.bound.is_empty()) {
+            let end = leases.get(&holder.owner).copied().unwrap_or(0);
+            prop_assert!(end >= holder.lease_end, "{:?} until {}", holder, end);
+            holder.lease_end = end;
+        }
+        Ok(())
+    }
+
+    /// A blocked request gets its one answer. Returns what it asked for.
+    fn answer(&mut self, ticket: Ticket) -> Result<Told, TestCaseError> {
+        let mut blocked = self.blocked.iter();
+        let index = blocked.position(|(other, _)| *other == ticket);
         let Some(index) = index else {
             return Err(TestCaseError::fail(format!(
                 "ticket {ticket} answered twice"
             )));
         };
-        Ok(self.blocked.remove(index).2)
+        Ok(self.blocked.remove(index).1)
     }
 
     fn check_dead(&self, before: &Memory, owner: &Owner) -> Checked {
+        if self.over_at_once.as_ref() == Some(owner) {
+            return Ok(());
+        }
         let Some((_, waiter)) = before.queue.iter().find(|entry| entry.0 == *owner) else {
             return Err(TestCaseError::fail(format!("{owner:?} reaped, not queued")));
         };
@@ -230,8 +248,7 @@ impl World {
     }
 
     fn check_rest(&mut self, unswept: bool) -> Checked {
-        prop_assert_eq!(&self.state.holder, &self.holder);
-        prop_assert_eq!(self.state.holder.is_some(), self.state.lease_end.is_some());
+        self.check_holders()?;
         // Every blocked request has its place, and no place is blocked for nobody.
         let mut places: Vec<Ticket> = Vec::new();
         for (_, waiter) in &self.state.queue {
@@ -243,20 +260,85 @@ impl World {
         let mut asked: Vec<Ticket> = self.blocked.iter().map(|blocked| blocked.0).collect();
         asked.sort_unstable();
         prop_assert_eq!(places, asked);
-        // Nobody waits while the lock is free, but a polling head that has its turn.
-        if self.state.holder.is_none() && !unswept {
-            match self.state.queue.first() {
-                None => prop_assert!(self.state.turn.is_none()),
-                Some((head, waiter)) => {
-                    prop_assert!(matches!(
-                        waiter.presence,
-                        Presence::Polling | Presence::Found | Presence::Asked
-                    ));
-                    let turn = self.state.turn.as_ref();
-                    prop_assert_eq!(turn.map(|turn| &turn.owner), Some(head));
-                }
-            }
+        self.check_head(unswept)
+    }
+
+    /// The holders are those that clients know, each with its own holds, token and lease; they tolerate each other;
+    /// and the lock's key lasts as long as the last lease.
+    fn check_holders(&mut self) -> Checked {
+        let leases = leases(&self.state);
+        let told = self.holders.iter();
+        let told: BTreeMap<_, _> = told
+            .map(|of| (Owner::clone(&of.owner), of.lease_end))
+            .collect();
+        prop_assert_eq!(&leases, &told);
+        prop_assert_eq!(self.state.lease_end, leases.values().copied().max());
+        prop_assert!(self.holders.tolerate_each_other(), "{:?}", self.holders);
+        for holder in self.holders.iter() {
+            prop_assert_eq!(self.state.holds(&holder.owner), Holds::Count(holder.holds));
+            let several = self.state.shared.as_ref();
+            let several = several.and_then(|shared| shared.get(&holder.owner));
+            let (limit, token) = match several {
+                Some(known) => (known.limit.shown(), Some(known.token)),
+                None => (1, self.state.token),
+            };
+            prop_assert_eq!((limit, token), (holder.limit, holder.token));
         }
         Ok(())
     }
+
+    /// At rest the head cannot have the lock, and lives; or it polls, and has its turn. `unswept`: or its connection
+    /// has closed, and it is about to leave.
+    fn check_head(&mut self, unswept: bool) -> Checked {
+        let turn = self.state.turn.as_ref();
+        let Some((head, waiter)) = self.state.queue.first() else {
+            prop_assert!(turn.is_none());
+            return Ok(());
+        };
+        if unswept && waiter.presence == Presence::Gone {
+            prop_assert!(turn.is_none());
+            return Ok(());
+        }
+        let polls = matches!(
+            waiter.presence,
+            Presence::Polling | Presence::Found | Presence::Asked
+        );
+        if self.holders.have_room(waiter.limit.shown()) {
+            prop_assert!(polls, "{:?} waits for a lock that it can have", head);
+            prop_assert_eq!(turn.map(|turn| &turn.owner), Some(head));
+            return Ok(());
+        }
+        prop_assert!(turn.is_none());
+        let is_over = match waiter.presence {
+            Presence::Found => {
+                waiter.score <= self.now.millis() && self.now.is_over(self.rules.grace)
+            }
+            _ => self.is_over(waiter),
+        };
+        let shared = self.state.shared.is_some();
+        prop_assert!(
+            !shared || !polls || !is_over,
+            "{:?} is dead and blocks others",
+            head
+        );
+        Ok(())
+    }
+}
+
+/// The sessions of all holders.
+fn connections(state: &Memory) -> BTreeSet<Connection> {
+    let shared = state.shared.iter().flat_map(SharedHolders::iter);
+    let sessions = shared.filter_map(|(_, holder)| holder.session());
+    let sessions = sessions.chain(&state.session);
+    let holders = sessions.flat_map(|session| &session.holders);
+    holders.map(|(connection, _)| *connection).collect()
+}
+
+/// Who holds the lock until when, as the state has it.
+fn leases(state: &Memory) -> BTreeMap<Owner, Millis> {
+    let only = state.holder.iter();
+    let only = only.map(|(owner, _)| (Owner::clone(owner), state.lease_end.unwrap_or(0)));
+    let shared = state.shared.iter().flat_map(SharedHolders::iter);
+    let shared = shared.map(|(owner, holder)| (Owner::clone(owner), holder.lease_end));
+    only.chain(shared).collect()
 }

@@ -8,7 +8,9 @@
 //! fuzzer in `fuzz/` takes the same steps, by the code that they reach.
 
 mod checks;
+mod holders;
 mod scripts;
+mod time;
 mod world;
 
 use proptest::prelude::*;
@@ -45,7 +47,11 @@ pub enum Action {
         mode: Mode,
         lease: Millis,
         patience: Millis,
+        /// How many holders it tolerates; 0 for any number, 1 for itself alone.
+        limit: u32,
         once: bool,
+        /// As without LEASE: a holder keeps a lease that is longer.
+        keeps: bool,
         session: Option<Connection>,
     },
     Release {
@@ -54,7 +60,9 @@ pub enum Action {
         token: Option<bool>,
         connection: Option<Connection>,
     },
+    /// The n-th holder gives a hold up, or all.
     ReleaseByHolder {
+        nth: usize,
         all: bool,
     },
     Renew {
@@ -64,7 +72,8 @@ pub enum Action {
     Cancel {
         owner: u8,
     },
-    Break,
+    /// Of all holders, or of one owner.
+    Break(Option<u8>),
     /// The n-th blocked request's time is up, or its connection closes; the queue is swept now or
     /// later.
     Leave(usize, bool),
@@ -79,6 +88,8 @@ pub enum Action {
     StepClock(i64),
     /// Somebody deletes the lock's key.
     ForeignDelete,
+    /// Somebody deletes the n-th holder from it, if several may hold the lock.
+    ForeignDeleteHolder(usize),
     /// Somebody changes the score of the n-th waiter to so much from now.
     ForeignScore(usize, i64),
     /// An owner asks by a script of Redisson's, with a clock that is ahead or behind.
@@ -119,6 +130,8 @@ fn action() -> impl Strategy<Value = Action> {
     ];
     let lease = prop_oneof![Just(10u64), Just(100), Just(1_000), Just(5_000)];
     let patience = prop_oneof![Just(1u64), Just(40), Just(300), Just(2_000)];
+    let limit = prop_oneof![4 => Just(0u32), 4 => Just(1), 2 => Just(2), 1 => Just(3)];
+    let again = (any::<bool>(), any::<bool>());
     let token = prop_oneof![Just(None), Just(Some(true)), Just(Some(false))];
     let connection = prop_oneof![Just(None), (1..4u64).prop_map(Some)];
     let patience_by_script = prop::option::of(prop_oneof![Just(0u64), Just(40), Just(300)]);
@@ -129,25 +142,26 @@ fn action() -> impl Strategy<Value = Action> {
     ];
     let skew = prop_oneof![4 => Just(0i64), 1 => -3_000..3_000i64];
     prop_oneof![
-        8 => (owner.clone(), mode, lease.clone(), patience, any::<bool>(), connection.clone()).prop_map(
-            |(owner, mode, lease, patience, once, session)| {
-                Action::Acquire { owner, mode, lease, patience, once, session }
+        8 => (owner.clone(), mode, lease.clone(), patience, limit, again, connection.clone()).prop_map(
+            |(owner, mode, lease, patience, limit, (once, keeps), session)| {
+                Action::Acquire { owner, mode, lease, patience, limit, once, keeps, session }
             }
         ),
         2 => (owner.clone(), any::<bool>(), token, connection).prop_map(
             |(owner, all, token, connection)| Action::Release { owner, all, token, connection }
         ),
-        4 => any::<bool>().prop_map(|all| Action::ReleaseByHolder { all }),
+        4 => (0..5usize, any::<bool>()).prop_map(|(nth, all)| Action::ReleaseByHolder { nth, all }),
         1 => (1..4u64).prop_map(Action::CloseConnection),
         1 => (owner.clone(), lease.clone()).prop_map(|(owner, lease)| Action::Renew { owner, lease }),
         1 => owner.clone().prop_map(|owner| Action::Cancel { owner }),
-        1 => Just(Action::Break),
+        1 => prop::option::of(owner.clone()).prop_map(Action::Break),
         3 => (0..5usize, any::<bool>()).prop_map(|(nth, swept)| Action::Leave(nth, swept)),
         1 => Just(Action::Undelivered),
         3 => prop_oneof![1..60u64, 1..3_000u64].prop_map(Action::Sleep),
         1 => prop_oneof![1..60u64, 1..9_000u64].prop_map(Action::Stall),
         1 => prop_oneof![-3_000..3_000i64, Just(-3_600_000), Just(3_600_000)].prop_map(Action::StepClock),
         1 => Just(Action::ForeignDelete),
+        1 => (0..5usize).prop_map(Action::ForeignDeleteHolder),
         1 => (0..5usize, -600..600i64).prop_map(|(nth, score)| Action::ForeignScore(nth, score)),
         6 => (owner.clone(), lease.clone(), patience_by_script, told, skew.clone()).prop_map(
             |(owner, lease, patience, told, skew)| {
@@ -178,4 +192,85 @@ proptest! {
             world.act(action)?;
         }
     }
+}
+
+/// An owner asks for the lock, with a session if it names a connection.
+#[cfg(test)]
+fn share(owner: u8, session: Option<Connection>) -> Action {
+    Action::Acquire {
+        owner,
+        mode: Mode::Try,
+        lease: 1_000,
+        patience: 300,
+        limit: 0,
+        once: false,
+        keeps: false,
+        session,
+    }
+}
+
+/// Takes these steps, each of which is checked as above.
+#[cfg(test)]
+fn after(actions: &[Action]) -> Result<World, TestCaseError> {
+    let mut world = World::new();
+    for action in actions {
+        world.act(action)?;
+    }
+    Ok(world)
+}
+
+#[test]
+fn two_holders_that_rely_on_one_connection_both_end_with_it() -> Result<(), TestCaseError> {
+    let leaves = Action::ReleaseByHolder { nth: 0, all: true };
+    let closes = Action::CloseConnection(1);
+    let world = after(&[
+        share(0, Some(1)),
+        share(1, Some(1)),
+        share(2, Some(1)),
+        leaves,
+        closes,
+    ])?;
+    assert!(world.holders.is_empty());
+    Ok(())
+}
+
+#[test]
+fn a_session_lives_on_although_somebody_has_cut_its_lease_short() -> Result<(), TestCaseError> {
+    let world = after(&[
+        share(0, Some(1)),
+        share(1, None),
+        Action::ForeignLease(10),
+        Action::Sleep(3_000),
+    ])?;
+    assert!(world.holders.get(b"a").is_some() && world.holders.get(b"b").is_none());
+    Ok(())
+}
+
+#[test]
+fn an_owner_that_is_back_before_its_closed_connection_is_swept_keeps_its_place()
+-> Result<(), TestCaseError> {
+    let ask = |owner, mode, limit| Action::Acquire {
+        owner,
+        mode,
+        lease: 1_000,
+        patience: 300,
+        limit,
+        once: false,
+        keeps: false,
+        session: None,
+    };
+    // The holder is alone, or tolerates one more, or any number.
+    for limit in [1, 2, 0] {
+        let world = after(&[
+            ask(0, Mode::Try, limit),
+            ask(1, Mode::Block, 1),
+            ask(2, Mode::Block, 1),
+            Action::Leave(0, false),
+            ask(1, Mode::Poll, 1),
+        ])?;
+        let queue = world.state.queue.iter();
+        let queue: Vec<u8> = queue.flat_map(|(owner, _)| owner.to_vec()).collect();
+        assert_eq!(queue, b"bc", "{limit}");
+    }
+    Ok(())
 }

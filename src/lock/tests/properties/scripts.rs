@@ -3,11 +3,11 @@
 use proptest::prelude::*;
 
 use super::Action;
-use super::world::{Checked, World, owner};
+use super::world::{self, Checked, World, owner};
 use crate::lock;
 use crate::lock::memory::Memory;
 use crate::lock::scripts::{Tried, TryLock, Unlocked, Wait};
-use crate::lock::{Owner, Presence, State};
+use crate::lock::{Event, Owner, Presence, State};
 
 impl World {
     pub(super) fn act_by_script(&mut self, action: &Action, before: &Memory) -> Checked {
@@ -53,19 +53,33 @@ impl World {
     fn lock_by_script(&mut self, before: &Memory, call: &TryLock<'_>) -> Checked {
         let owner = Owner::from(call.owner);
         let tried = lock::Step::new(&mut self.state, &self.rules, self.now).try_lock(call);
-        match (tried, &mut self.holder) {
-            (Ok(Tried::Acquired), Some((holder, holds))) => {
-                prop_assert_eq!(&*holder, &owner);
-                *holds += 1;
+        let (now, session) = (self.now, self.session_of(&owner));
+        let relied_on = session.map_or(0, |session| session.lease);
+        match (tried, self.holders.get_mut(&owner)) {
+            (Ok(Tried::Acquired), Some(holder)) => {
+                holder.holds += 1;
+                holder.lease_end = now.after(call.lease.max(relied_on));
             }
             (Ok(Tried::Acquired), None) => {
-                self.check_overtaken(&owner, before)?;
-                self.holder = Some((Owner::clone(&owner), 1));
-                self.bound.clear();
+                self.told = Some(world::Told {
+                    owner: Owner::clone(&owner),
+                    limit: 1,
+                    token: None,
+                    lease: call.lease,
+                    session: None,
+                });
             }
             (Ok(Tried::Refused), _) => prop_assert!(call.wait.is_none()),
             (Ok(Tried::Waits(told)), _) => {
-                prop_assert!(call.wait.is_some() && self.state.position(&owner).is_some());
+                // Its time is over in the step in which it asks, if it has no patience and no lease runs.
+                let ends = self.state.lease_end.is_none_or(|end| end <= now.millis());
+                let is_over = ends && call.wait.is_some_and(|wait| wait.patience == 0);
+                self.over_at_once = is_over.then(|| Owner::clone(&owner));
+                prop_assert!(call.wait.is_some());
+                // A connection that was blocked for it may have been served in this step, as it had asked.
+                let is_served = self.is_handed_to(&owner);
+                let waits = self.state.position(&owner).is_some();
+                prop_assert!(waits || is_over || is_served);
                 prop_assert!(told >= 0 || before.position_of(&owner).is_none());
                 // Nobody is told to ask again at once while it is another's turn.
                 prop_assert!(told > 0 || self.state.turn.is_none());
@@ -75,27 +89,36 @@ impl World {
         self.check(before, Some(&owner), false)
     }
 
+    /// Whether a blocked request of the owner is served in this step.
+    fn is_handed_to(&self, owner: &Owner) -> bool {
+        let mut events = self.state.events.iter();
+        events.any(|event| matches!(event, Event::Granted { owner: of, .. } if of == owner))
+    }
+
     fn unlock_by_script(&mut self, owner: &Owner, forced: bool, skew: i64) -> Checked {
         let (rules, now) = (self.rules, self.now);
         let client = now.millis().saturating_add_signed(skew);
         if forced {
             let freed = lock::Step::new(&mut self.state, &rules, now).force_unlock(client);
-            prop_assert_eq!(freed, self.holder.is_some());
-            self.freed();
+            prop_assert_eq!(freed, !self.holders.is_empty());
+            self.holders.clear();
             return Ok(());
         }
         let unlocked = lock::Step::new(&mut self.state, &rules, now).unlock(owner, 1_000, client);
-        let holds = self.holder.as_ref();
-        let holds = holds.filter(|(holder, _)| holder == owner).map(|of| of.1);
-        match holds {
-            None if self.holder.is_some() => prop_assert_eq!(unlocked, Ok(Unlocked::NotHeld)),
+        match self.holders.get(owner).map(|holder| holder.holds) {
+            None if self.holders.is_empty() => prop_assert_eq!(unlocked, Ok(Unlocked::Freed)),
+            None => prop_assert_eq!(unlocked, Ok(Unlocked::NotHeld)),
             Some(2..) => {
                 prop_assert_eq!(unlocked, Ok(Unlocked::HeldStill));
                 self.gave_up_one(owner, None)?;
+                let relied_on = self.session_of(owner).map_or(0, |session| session.lease);
+                if let Some(holder) = self.holders.get_mut(owner) {
+                    holder.lease_end = now.after(relied_on.max(1_000));
+                }
             }
-            _ => {
+            Some(_) => {
                 prop_assert_eq!(unlocked, Ok(Unlocked::Freed));
-                self.freed();
+                self.holders.remove(owner);
             }
         }
         Ok(())

@@ -1,15 +1,14 @@
 //! What a server does with the rules, and what its clients are told.
 
-use std::collections::BTreeMap;
-
 use proptest::prelude::*;
 
+use super::holders::Holders;
 use super::{Action, Mode, RULES};
 use crate::lock::memory::Memory;
 use crate::lock::{self, Given};
 use crate::lock::{
-    Ask, Connection, Holds, Limit, Millis, Now, Owner, Presence, Refusal, Rules, State, Ticket,
-    WaitMode, Waiter,
+    Acquired, Ask, Connection, Limit, Millis, Now, Owner, Presence, Refusal, Rules, Session, State,
+    Ticket, WaitMode, Waiter,
 };
 
 pub(super) fn owner(name: u8) -> Owner {
@@ -23,16 +22,30 @@ pub struct World {
     pub(super) rules: Rules,
     pub(super) now: Now,
     pub(super) next_ticket: Ticket,
-    /// Blocked requests without an answer, with their owners and the connections that they want
-    /// the lock bound to.
-    pub(super) blocked: Vec<(Ticket, Owner, Option<Connection>)>,
-    /// The holder as clients know it, with its holds.
-    pub(super) holder: Option<(Owner, i64)>,
-    /// The connections that the holder relies on, with the holds they brought.
-    pub(super) bound: BTreeMap<Connection, i64>,
+    /// Blocked requests without an answer, with what they asked for.
+    pub(super) blocked: Vec<(Ticket, Told)>,
+    /// The holders as clients know them.
+    pub(super) holders: Holders,
+    /// How many shared holders have lost the lock, which the server has to tell once for each.
+    pub(super) ended: usize,
+    /// What the owner that asks has been told, if it is a holder from now on.
+    pub(super) told: Option<Told>,
+    /// A waiter that is dead by the end of the step in which it asks.
+    pub(super) over_at_once: Option<Owner>,
     pub(super) last_token: i64,
     /// The last hand-off, while nothing else has happened.
     pub(super) handed_off: Option<(Owner, i64)>,
+}
+
+/// What an owner is told that becomes a holder.
+#[derive(Clone, Debug)]
+pub(super) struct Told {
+    pub(super) owner: Owner,
+    pub(super) limit: u32,
+    /// None by a script.
+    pub(super) token: Option<i64>,
+    pub(super) lease: Millis,
+    pub(super) session: Option<Connection>,
 }
 
 pub type Checked = Result<(), TestCaseError>;
@@ -45,17 +58,13 @@ impl World {
             now: Now::from_millis(1_700_000_000_000),
             next_ticket: 1,
             blocked: Vec::new(),
-            holder: None,
-            bound: BTreeMap::new(),
+            holders: Holders::default(),
+            ended: 0,
+            told: None,
+            over_at_once: None,
             last_token: 0,
             handed_off: None,
         }
-    }
-
-    /// The lock is free, as its holder knows or will find out.
-    pub(super) fn freed(&mut self) {
-        self.holder = None;
-        self.bound.clear();
     }
 
     pub fn act(&mut self, action: &Action) -> Checked {
@@ -68,18 +77,20 @@ impl World {
                 mode,
                 lease,
                 patience,
+                limit,
                 once,
+                keeps,
                 session,
             } => {
                 let owner = owner(*name);
                 let ask = Ask {
                     owner: &owner,
                     lease: *lease,
-                    keeps_longer_lease: false,
+                    keeps_longer_lease: *keeps,
                     patience: *patience,
                     once: *once,
                     session: *session,
-                    limit: Limit::EXCLUSIVE,
+                    limit: Limit::read(*limit),
                 };
                 return self.acquire(&before, &ask, *mode);
             }
@@ -89,8 +100,9 @@ impl World {
                 token,
                 connection,
             } => self.release(&owner(*name), *all, *token, *connection)?,
-            Action::ReleaseByHolder { all } => {
-                if let Some((holder, _)) = self.holder.clone() {
+            Action::ReleaseByHolder { nth, all } => {
+                let holder = self.holders.nth(*nth);
+                if let Some(holder) = holder.map(|of| Owner::clone(&of.owner)) {
                     self.release(&holder, *all, None, None)?;
                 }
             }
@@ -105,32 +117,24 @@ impl World {
                 prop_assert_eq!(cancelled, was_waiting);
                 return self.check(&before, Some(&owner), false);
             }
-            Action::Break => {
-                let held =
-                    lock::Step::new(&mut self.state, &rules, now).break_lock(&lock::TakeAway {
-                        owner: None,
-                        force: true,
-                    });
-                prop_assert_eq!(held, Ok(self.holder.is_some()));
-                self.freed();
-            }
+            Action::Break(name) => self.break_lock(name.map(owner))?,
             Action::Leave(nth, swept) => return self.leave(&before, *nth, *swept),
-            Action::CloseConnection(connection) => self.close(*connection),
+            Action::CloseConnection(connection) => {
+                self.holders.close(*connection);
+                lock::Step::new(&mut self.state, &rules, now).connection_closed(*connection);
+            }
             Action::Restart => return self.restart(),
             Action::Undelivered => {
                 if let Some((owner, token)) = handed_off {
-                    self.freed();
+                    self.holders.remove(&owner);
                     lock::Step::new(&mut self.state, &rules, now).take_back(&owner, token, None);
                 }
             }
             Action::Sleep(time) => self.sleep(*time)?,
             Action::Stall(time) => self.stall(*time),
             Action::StepClock(step) => self.step_clock(*step),
-            Action::ForeignDelete => {
-                self.state.free();
-                self.freed();
-                lock::Step::new(&mut self.state, &rules, now).look();
-            }
+            Action::ForeignDelete => self.delete(),
+            Action::ForeignDeleteHolder(nth) => self.delete_holder(*nth),
             Action::ForeignScore(nth, score) => {
                 if let Some((_, waiter)) = self.state.queue.get_mut(*nth) {
                     waiter.score = now.millis().saturating_add_signed(*score);
@@ -141,14 +145,12 @@ impl World {
             | Action::ScriptUnlock { .. }
             | Action::ScriptLeave { .. }
             | Action::LineUp => return self.act_by_script(action, &before),
-            Action::ForeignLease(lease) => {
-                if self.state.holder.is_some() {
-                    self.state.lease_end = Some(now.after(*lease));
-                }
-                lock::Step::new(&mut self.state, &rules, now).look();
-            }
+            Action::ForeignLease(lease) => self.set_expiry(*lease),
             Action::LoseToken => {
                 self.state.token = None;
+                for holder in self.holders.iter_mut().filter(|of| of.is_exclusive()) {
+                    holder.token = None;
+                }
                 self.mind_the_clock();
             }
         }
@@ -157,14 +159,33 @@ impl World {
 
     fn renew(&mut self, owner: &Owner, lease: Millis) -> Checked {
         let renewed = lock::Step::new(&mut self.state, &self.rules, self.now).renew(owner, lease);
-        let is_holder = self
-            .holder
-            .as_ref()
-            .is_some_and(|(holder, _)| holder == owner);
-        prop_assert_eq!(renewed.is_ok(), is_holder);
-        if let Ok(set) = renewed {
-            prop_assert!(set >= lease && (set == lease || !self.bound.is_empty()));
-            prop_assert_eq!(self.state.lease_end, Some(self.now.after(set)));
+        let Some(holder) = self.holders.get_mut(owner) else {
+            prop_assert_eq!(renewed, Err(Refusal::NotHeld));
+            return Ok(());
+        };
+        let Ok(set) = renewed else {
+            return Err(TestCaseError::fail(format!("not renewed: {renewed:?}")));
+        };
+        prop_assert!(set >= lease && (set == lease || !holder.bound.is_empty()));
+        holder.lease_end = self.now.after(set);
+        Ok(())
+    }
+
+    /// Takes the lock from all its holders, or from one.
+    fn break_lock(&mut self, owner: Option<Owner>) -> Checked {
+        let held = match &owner {
+            Some(owner) => self.holders.get(owner).is_some(),
+            None => !self.holders.is_empty(),
+        };
+        let request = lock::TakeAway {
+            owner: owner.as_deref(),
+            force: true,
+        };
+        let broken = lock::Step::new(&mut self.state, &self.rules, self.now).break_lock(&request);
+        prop_assert_eq!(broken, Ok(held));
+        match owner {
+            Some(owner) => self.holders.remove(&owner),
+            None => self.holders.clear(),
         }
         Ok(())
     }
@@ -173,7 +194,8 @@ impl World {
         if self.blocked.is_empty() {
             return Ok(());
         }
-        let (_, owner, _) = self.blocked.remove(nth % self.blocked.len());
+        let (_, asked) = self.blocked.remove(nth % self.blocked.len());
+        let owner = asked.owner;
         if let Some(mut waiter) = self.state.waiter(&owner) {
             waiter.presence = Presence::Gone;
             self.state.set_waiter(&owner, waiter);
@@ -185,66 +207,49 @@ impl World {
         self.check(before, Some(&owner), !swept)
     }
 
-    /// A connection closes that the lock may be bound to.
-    fn close(&mut self, connection: Connection) {
-        if let Some(holds) = self.bound.remove(&connection)
-            && let Some((_, total)) = &mut self.holder
-        {
-            *total -= holds;
-            if *total <= 0 {
-                self.freed();
-            }
-        }
-        lock::Step::new(&mut self.state, &self.rules, self.now).connection_closed(connection);
-    }
-
-    fn restart(&mut self) -> Checked {
-        // No server starts within a millisecond, and none with a clock that is behind: that is
-        // what a lost token relies on.
-        let least = self.last_token.cast_unsigned() / 1000 + 1;
-        let time = self.now.after(1).max(least);
-        self.now = Now::from_millis(time);
-        self.rules.grace = self.now.listening_after(self.rules.turn);
-        self.expire();
-        self.state.restart(self.now);
-        self.blocked.clear();
-        self.bound.clear();
-        let kept = self.state.clone();
-        lock::Step::new(&mut self.state, &self.rules, self.now).look();
-        self.check(&kept, None, false)
-    }
-
     fn acquire(&mut self, before: &Memory, ask: &Ask<'_>, mode: Mode) -> Checked {
         let (rules, now) = (self.rules, self.now);
         let acquired = lock::Step::new(&mut self.state, &rules, now).acquire(ask);
-        if let Ok(Some(acquired)) = acquired {
-            let owner = Owner::from(ask.owner);
-            let again = self
-                .holder
-                .as_ref()
-                .is_some_and(|(holder, _)| *holder == owner);
-            prop_assert_eq!(acquired.reentrant, again);
-            if again {
-                self.hold_again(ask);
-                let lease = self
-                    .state
-                    .session
-                    .as_ref()
-                    .map_or(0, |session| session.lease);
-                let end = now.after(ask.lease.max(lease));
-                prop_assert_eq!(self.state.lease_end, Some(end));
+        if self.holders.get(ask.owner).is_some() {
+            self.hold_again(ask, acquired)?;
+            return self.check(before, None, false);
+        }
+        let owner = Owner::from(ask.owner);
+        match acquired {
+            Ok(Some(acquired)) => {
+                prop_assert!(!acquired.reentrant);
+                self.told = Some(Told {
+                    owner: Owner::clone(&owner),
+                    limit: ask.limit.shown(),
+                    token: Some(acquired.token),
+                    lease: ask.lease,
+                    session: ask.session,
+                });
+                return self.check(before, Some(&owner), false);
+            }
+            // Its blocked request was served in this step, which asked for another limit.
+            Err(Refusal::OtherLimit) => {
+                prop_assert!(before.position_of(ask.owner).is_some());
                 return self.check(before, None, false);
             }
-            self.told_granted(&owner, acquired.token, ask.session, before)?;
-            return self.check(before, Some(&owner), false);
+            _ => prop_assert_eq!(acquired, Ok(None)),
         }
-        prop_assert_eq!(acquired, Ok(None));
+        self.check_refused(ask)?;
         let way = match mode {
-            Mode::Try => return self.check(before, None, false),
+            Mode::Try => {
+                lock::Step::new(&mut self.state, &rules, now).decline();
+                return self.check(before, None, false);
+            }
             Mode::Poll => WaitMode::Polling,
             Mode::Block => {
-                let owner = Owner::from(ask.owner);
-                self.blocked.push((self.next_ticket, owner, ask.session));
+                let asked = Told {
+                    owner,
+                    limit: ask.limit.shown(),
+                    token: None,
+                    lease: ask.lease,
+                    session: ask.session,
+                };
+                self.blocked.push((self.next_ticket, asked));
                 WaitMode::Blocked(self.next_ticket)
             }
         };
@@ -274,18 +279,66 @@ impl World {
         self.check(before, None, false)
     }
 
-    fn hold_again(&mut self, ask: &Ask<'_>) {
-        let Some((_, holds)) = &mut self.holder else {
-            return;
+    /// An owner that is told nil cannot have the lock, or others are ahead.
+    fn check_refused(&mut self, ask: &Ask<'_>) -> Checked {
+        let head = self.state.nth(0);
+        let is_next = head.is_none_or(|head| *head == *ask.owner);
+        let served = self
+            .state
+            .events
+            .iter()
+            .filter(|of| super::checks::is_grant(of))
+            .count();
+        let has_room = served == 0 && self.holders.have_room(ask.limit.shown());
+        prop_assert!(
+            !is_next || !has_room,
+            "{:?} is refused a lock that it can have",
+            ask
+        );
+        Ok(())
+    }
+
+    /// A holder has asked again.
+    fn hold_again(
+        &mut self,
+        ask: &Ask<'_>,
+        acquired: Result<Option<Acquired>, Refusal>,
+    ) -> Checked {
+        let now = self.now;
+        let session = self.session_of(ask.owner);
+        let Some(holder) = self.holders.get_mut(ask.owner) else {
+            return Ok(());
         };
-        *holds += i64::from(!ask.once);
-        match ask.session {
-            Some(connection) if ask.once && !self.bound.contains_key(&connection) => {
-                self.bound = BTreeMap::from([(connection, *holds)]);
-            }
-            Some(connection) if ask.once => self.bound = BTreeMap::from([(connection, *holds)]),
-            Some(connection) => *self.bound.entry(connection).or_default() += 1,
-            None => (),
+        if !holder.is_exclusive() && holder.limit != ask.limit.shown() {
+            prop_assert_eq!(acquired, Err(Refusal::OtherLimit));
+            return Ok(());
+        }
+        let Ok(Some(acquired)) = acquired else {
+            return Err(TestCaseError::fail(format!(
+                "a holder is told {acquired:?}"
+            )));
+        };
+        prop_assert!(acquired.reentrant);
+        match holder.token {
+            Some(token) => prop_assert_eq!(acquired.token, token),
+            None => prop_assert!(acquired.token > self.last_token),
+        }
+        holder.token = Some(acquired.token);
+        self.last_token = self.last_token.max(acquired.token);
+        holder.hold_again(ask.once, ask.session);
+        let relied_on = session.map_or(0, |session| session.lease);
+        let keeps = ask.keeps_longer_lease && holder.lease_end > now.after(ask.lease);
+        if !keeps {
+            holder.lease_end = now.after(ask.lease.max(relied_on));
+        }
+        Ok(())
+    }
+
+    /// What the rules know of the connections that an owner relies on.
+    pub(super) fn session_of(&self, owner: &[u8]) -> Option<Session> {
+        match &self.state.shared {
+            Some(shared) => shared.get(owner)?.session().cloned(),
+            None => self.state.session.clone().filter(|of| *of.owner == *owner),
         }
     }
 
@@ -296,7 +349,9 @@ impl World {
         token: Option<bool>,
         connection: Option<Connection>,
     ) -> Checked {
-        let current = self.state.token;
+        let holder = self.holders.get(owner);
+        let current = holder.and_then(|holder| holder.token);
+        let holds = holder.map_or(0, |holder| holder.holds);
         let token = token.map(|right| current.unwrap_or(7) + i64::from(!right));
         let (rules, now) = (self.rules, self.now);
         let left = lock::Step::new(&mut self.state, &rules, now).release(&lock::GiveUp {
@@ -305,10 +360,6 @@ impl World {
             holds: if all { Given::All } else { Given::One },
             connection,
         });
-        let holds = match &self.holder {
-            Some((holder, holds)) if holder == owner => *holds,
-            _ => 0,
-        };
         if holds == 0 {
             prop_assert_eq!(left, Err(Refusal::NotHeld));
             return Ok(());
@@ -320,102 +371,31 @@ impl World {
         let expected = if all { 0 } else { holds - 1 };
         prop_assert_eq!(left, Ok(expected));
         if expected == 0 {
-            self.freed();
+            self.holders.remove(owner);
             return Ok(());
         }
         self.gave_up_one(owner, connection)
     }
 
-    /// The holder has one hold less, and some left.
+    /// A holder has one hold less, and some left.
     pub(super) fn gave_up_one(&mut self, owner: &Owner, connection: Option<Connection>) -> Checked {
-        let expected = self.holder.as_ref().map_or(0, |(_, holds)| holds - 1);
-        self.holder = Some((Owner::clone(owner), expected));
+        let session = self.session_of(owner);
+        let Some(holder) = self.holders.get_mut(owner) else {
+            return Ok(());
+        };
+        holder.holds -= 1;
         // The hold given up is the asking connection's, else one that no connection brought.
-        if let Some(holds) = connection.and_then(|connection| self.bound.get_mut(&connection)) {
+        if let Some(holds) = connection.and_then(|connection| holder.bound.get_mut(&connection)) {
             *holds -= 1;
         }
-        if self.bound.values().sum::<i64>() > expected {
-            let session = self.state.session.as_ref();
-            let sum: i64 = session.map_or(0, |session| session.holders.iter().map(|of| of.1).sum());
-            prop_assert_eq!(sum, expected, "all holds that remain are bound");
-            self.bound = session.map_or_else(BTreeMap::new, |session| {
-                session.holders.iter().copied().collect()
-            });
+        if holder.bound.values().sum::<i64>() > holder.holds {
+            let bound = session.map(|session| session.holders).unwrap_or_default();
+            let sum: i64 = bound.iter().map(|of| of.1).sum();
+            prop_assert_eq!(sum, holder.holds, "all holds that remain are bound");
+            holder.bound = bound.into_iter().collect();
         }
-        self.bound.retain(|_, holds| *holds > 0);
+        holder.bound.retain(|_, holds| *holds > 0);
         Ok(())
-    }
-
-    /// What the expiry of keys does.
-    pub(super) fn expire(&mut self) -> bool {
-        let ended = self.state.expire(self.now);
-        if ended {
-            self.freed();
-        }
-        ended
-    }
-
-    /// Time passes; the server looks at the lock whenever it is due.
-    fn sleep(&mut self, time: Millis) -> Checked {
-        let end = self.now.later(time);
-        let mut looks = 0;
-        while let Some(left) = self
-            .until_due()
-            .filter(|left| self.now.tick_after(*left) <= end.tick())
-        {
-            looks += 1;
-            prop_assert!(looks < 10_000, "a lock that is due is not brought on");
-            self.now = self.now.later(left);
-            let relied_on = !self.bound.is_empty();
-            let ended = self.expire();
-            prop_assert!(
-                !(ended && relied_on),
-                "the lease ended, the connection did not"
-            );
-            lock::Step::new(&mut self.state, &self.rules, self.now).look();
-            let granted = self.state.events.iter().any(super::checks::is_grant);
-            if granted {
-                return Ok(());
-            }
-        }
-        self.now = end;
-        self.expire();
-        Ok(())
-    }
-
-    /// Milliseconds until the server looks at the lock by itself.
-    fn until_due(&mut self) -> Option<Millis> {
-        let due = lock::Step::new(&mut self.state, &self.rules, self.now).next_due();
-        // A key lives through the millisecond in which it expires.
-        let wall = due
-            .wall
-            .map(|at| at.saturating_add(1).saturating_sub(self.now.millis()));
-        let tick = due.tick.map(|at| at.saturating_sub(self.now.tick()));
-        wall.into_iter().chain(tick).min()
-    }
-
-    /// The server stands still. What was sent to it meanwhile is unread when it looks at the lock.
-    fn stall(&mut self, time: Millis) {
-        self.now = self.now.after_stall(time);
-        self.expire();
-        lock::Step::new(&mut self.state, &self.rules, self.now).look();
-    }
-
-    /// The wall clock is set; the server looks at its locks when it notices.
-    fn step_clock(&mut self, millis: i64) {
-        self.now.micros = self.now.micros.saturating_add_signed(millis * 1000);
-        self.mind_the_clock();
-        self.expire();
-        lock::Step::new(&mut self.state, &self.rules, self.now).look();
-    }
-
-    /// Where the token's key was lost and the server has restarted since it was issued, nobody
-    /// remembers it but the clock, and no lock could do with a clock that is behind.
-    fn mind_the_clock(&mut self) {
-        if self.state.token.is_none() && self.state.greatest_token < self.last_token {
-            let least = self.last_token.cast_unsigned() + 1;
-            self.now.micros = self.now.micros.max(least);
-        }
     }
 
     /// Whether a polling waiter may be dropped now, as its clients understand the promise.
@@ -427,19 +407,6 @@ impl World {
                 waiter.score <= self.now.after(3_000) && self.now.is_over(self.rules.grace)
             }
             Presence::Blocked(_) | Presence::Gone => false,
-        }
-    }
-
-    /// The hold count as the state has it.
-    pub(super) fn stored_holds(&mut self) -> i64 {
-        let holder = self
-            .state
-            .holder
-            .as_ref()
-            .map(|(owner, _)| Owner::clone(owner));
-        match holder.map(|owner| self.state.holds(&owner)) {
-            Some(Holds::Count(count)) => count,
-            _ => 0,
         }
     }
 }

@@ -4,10 +4,13 @@
 mod holds;
 mod order;
 mod places;
+mod sharing;
 mod waits;
 
 use super::{Violation, check};
-use crate::history::{Answer, Call, Fault, Harm, History, Micros, Request, Sight, Stall, Way};
+use crate::history::{
+    Answer, Call, EXCLUSIVE, Fault, Harm, History, Limit, Micros, Request, Sight, Stall, Way,
+};
 
 /// Of every lock here, microseconds.
 const LEASE: Micros = 4_000_000;
@@ -23,7 +26,8 @@ fn ask(client: usize, invoked: Micros, answered: Micros, answer: Answer) -> Call
             lease: LEASE,
             session: false,
             once: false,
-            limit: None,
+            wait: None,
+            limit: EXCLUSIVE,
         },
         invoked: invoked * MS,
         answered: answered * MS,
@@ -44,11 +48,15 @@ fn release(client: usize, invoked: Micros, answer: Answer) -> Call {
 }
 
 fn sight(at: Micros, holder: Option<usize>, queue: &[usize]) -> Sight {
+    shared_sight(at, holder.as_slice(), queue)
+}
+
+fn shared_sight(at: Micros, holders: &[usize], queue: &[usize]) -> Sight {
     Sight {
         lock: 0,
         from: at * MS,
         to: at * MS + 1,
-        holder,
+        holders: holders.to_vec(),
         queue: queue.to_vec(),
     }
 }
@@ -77,7 +85,8 @@ fn polling(call: Call) -> Call {
             lease: LEASE,
             session: false,
             once: true,
-            limit: None,
+            wait: None,
+            limit: EXCLUSIVE,
         },
         ..call
     }
@@ -91,10 +100,18 @@ fn with_lease(mut call: Call, ms: Micros) -> Call {
     call
 }
 
+/// The call with SHARED and a limit.
+fn sharing(mut call: Call, most: Limit) -> Call {
+    if let Request::Acquire { limit, .. } = &mut call.request {
+        *limit = most;
+    }
+    call
+}
+
 /// The call with WAIT, milliseconds.
 fn with_wait(mut call: Call, ms: Micros) -> Call {
-    if let Request::Acquire { limit, .. } = &mut call.request {
-        *limit = Some(ms * MS);
+    if let Request::Acquire { wait, .. } = &mut call.request {
+        *wait = Some(ms * MS);
     }
     call
 }

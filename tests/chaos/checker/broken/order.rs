@@ -1,7 +1,7 @@
 //! First come, first served.
 
 use super::{LEASE, Violation, ask, check, fault, found_unless, grant, history, release, sight};
-use crate::history::{Answer, Call, Harm, Request, Way};
+use crate::history::{Answer, Call, EXCLUSIVE, Harm, Request, Way};
 
 #[test]
 fn a_waiter_that_was_overtaken_is_found() {
@@ -47,7 +47,8 @@ fn a_waiter_that_somebody_took_out_has_lost_its_place() {
             lease: LEASE,
             session: false,
             once: true,
-            limit: None,
+            wait: None,
+            limit: EXCLUSIVE,
         },
         ..call
     };
@@ -98,7 +99,14 @@ fn a_script_that_overtakes_is_found_by_the_replies() {
                 }
             )
         },
-        fault(Harm::Break { lock: 0 }, 15, 16),
+        fault(
+            Harm::Break {
+                lock: 0,
+                client: None,
+            },
+            15,
+            16,
+        ),
     );
 }
 

@@ -134,7 +134,14 @@ fn a_waiter_may_have_had_the_lock_and_lost_it_while_the_server_restarted() {
     is_overtaken(&served_last(ones(LEASE / 1000), vec![kill]));
     // The lease was over before it could ask again, and so it joined the end of the queue.
     assert_eq!(check(&served_last(ones(400), vec![kill])), []);
-    let broken = fault(Harm::Break { lock: 0 }, 602, 603);
+    let broken = fault(
+        Harm::Break {
+            lock: 0,
+            client: None,
+        },
+        602,
+        603,
+    );
     let faults = vec![kill, broken];
     assert_eq!(check(&served_last(ones(LEASE / 1000), faults)), []);
 }

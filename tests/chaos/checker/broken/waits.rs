@@ -66,8 +66,8 @@ fn a_waiter_that_was_forgotten_is_found() {
 #[test]
 fn a_wait_that_ends_late_is_found() {
     let mut call = ask(1, 0, 3000, Answer::NotNow);
-    if let Request::Acquire { limit, .. } = &mut call.request {
-        *limit = Some(100 * MS);
+    if let Request::Acquire { wait, .. } = &mut call.request {
+        *wait = Some(100 * MS);
     }
     found_unless(
         &history(vec![call], vec![], vec![]),

@@ -1,0 +1,94 @@
+//! Nobody comes from outside the queue and is served before a waiter that was in it already. So neither writers nor
+//! readers starve: however many come, a waiter has its turn after those that were ahead of it.
+//!
+//! [`order`] compares waiters that were in the queue together. Here one of the two never was: at the last sight of
+//! the waiter before the other client asked, that one was neither a waiter nor a holder. The tokens tell who was
+//! served first. A waiter's place counts as in [`order`].
+//!
+//! [`order`]: super::order
+
+use std::collections::BTreeMap;
+
+use super::Violation;
+use super::attempts::{Attempt, of_lock};
+use super::order::tokens_are_lost;
+use crate::history::{Answer, Call, History, Micros, Request, Sight};
+
+/// A request that was answered by a token.
+#[derive(Clone, Copy)]
+struct Grant {
+    client: usize,
+    invoked: Micros,
+    answered: Micros,
+    token: i64,
+}
+
+pub fn check(history: &History) -> Vec<Violation> {
+    let mut locks: BTreeMap<usize, Vec<&Sight>> = BTreeMap::new();
+    for sight in &history.sights {
+        locks.entry(sight.lock).or_default().push(sight);
+    }
+    let mut found = Vec::new();
+    for (lock, sights) in locks {
+        let calls = history.calls.iter().filter(|call| call.lock == lock);
+        let mut grants: Vec<Grant> = calls.filter_map(granted).collect();
+        grants.sort_by_key(|grant| grant.invoked);
+        for attempt in of_lock(history, lock).values().flatten() {
+            let by = overtaken_by(history, attempt, &sights, &grants);
+            found.extend(by.map(|by| Violation::Barged {
+                lock,
+                waiter: attempt.client,
+                by: by.client,
+                at: by.answered,
+            }));
+        }
+    }
+    found
+}
+
+fn granted(call: &Call) -> Option<Grant> {
+    match (call.request, &call.answer) {
+        (Request::Acquire { .. }, Answer::Granted(Some(token))) => Some(Grant {
+            client: call.client,
+            invoked: call.invoked,
+            answered: call.answered,
+            token: *token,
+        }),
+        _ => None,
+    }
+}
+
+/// The first that came while the attempt waited, and was served before it.
+fn overtaken_by(
+    history: &History,
+    attempt: &Attempt,
+    sights: &[&Sight],
+    grants: &[Grant],
+) -> Option<Grant> {
+    let token = attempt.token.filter(|_| attempt.protected)?;
+    let first = sights.partition_point(|sight| sight.from < attempt.placed_since);
+    let during = sights[first..].iter();
+    let during = during.take_while(|sight| sight.to <= attempt.ended);
+    let waiting: Vec<&Sight> = during
+        .filter(|sight| sight.queue.contains(&attempt.client))
+        .copied()
+        .collect();
+    let since = waiting.first()?;
+    let came = grants.partition_point(|grant| grant.invoked <= since.to);
+    let came = grants[came..].iter();
+    let came = came.take_while(|grant| grant.invoked < attempt.ended);
+    let mut served_before = came.filter(|grant| grant.token < token);
+    let by = served_before.find(|grant| {
+        let until = attempt.ended.max(grant.answered);
+        comes_from_outside(grant, &waiting) && !tokens_are_lost(history, since.from, until)
+    });
+    by.copied()
+}
+
+/// Whether the client was neither a waiter nor a holder when the waiter was last seen before it asked.
+fn comes_from_outside(grant: &Grant, waiting: &[&Sight]) -> bool {
+    let before = waiting.partition_point(|sight| sight.to < grant.invoked);
+    waiting[..before].last().is_some_and(|sight| {
+        !sight.queue.contains(&grant.client) && !sight.holders.contains(&grant.client)
+    })
+}
