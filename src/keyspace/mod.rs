@@ -12,8 +12,10 @@
 //! WATCH and subscribers, [`number`](mod@number) reads numbers. [`open_lock`] opens a lock's keys for one step, together
 //! with what this server [tracks](tracked) of it; [`lock_state`] makes that the [`crate::lock::State`] of the lock,
 //! [`shared`] adds the holders of a SHARED lock, [`repair`] repairs the queue after changes from outside the
-//! module, and [`view`] reads without changing anything.
+//! module, [`view`] reads without changing anything, and [`held`] tells a lock from
+//! any other key.
 
+pub mod held;
 mod lock_state;
 pub mod names;
 pub mod number;
@@ -24,6 +26,7 @@ pub mod tracked;
 pub mod view;
 pub mod write;
 
+pub use held::is_held_lock;
 pub use names::Names;
 pub use open_lock::OpenLock;
 pub use tracked::{QueueView, Taken, Tracked};

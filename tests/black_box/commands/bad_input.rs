@@ -26,6 +26,7 @@ fn arguments_that_are_missing_or_too_many_are_refused() {
         "FAIRLOCK.QUEUE",
         "FAIRLOCK.INFO",
         "FAIRLOCK.INFO k a",
+        "FAIRLOCK.HOLDERS",
         "FAIRLOCK.HELP me",
     ] {
         let error = client.run(words);
@@ -73,6 +74,15 @@ fn options_that_are_unknown_repeated_or_contradict_each_other_are_refused() {
         ("RENEW k a 5", "LEASE"),
         ("QUEUE k LIMIT 1", "LIMIT needs a value"),
         ("QUEUE k FIRST", "LIMIT"),
+        ("HOLDERS k a", "unknown option, expected AFTER"),
+        ("HOLDERS k AFTER", "AFTER needs a value"),
+        ("HOLDERS k AFTER 1 after 1", "AFTER is given twice"),
+        ("LOCKS ALL all", "ALL is given twice"),
+        ("LOCKS ALL AFTER", "AFTER needs a value"),
+        (
+            "LOCKS EVERY",
+            "unknown option, expected ALL, COUNT or AFTER",
+        ),
     ] {
         let error = client.run(&format!("FAIRLOCK.{words}"));
         assert!(
@@ -345,6 +355,8 @@ fn command() -> impl Strategy<Value = Vec<Vec<u8>>> {
         "FAIRLOCK.BREAK",
         "FAIRLOCK.QUEUE",
         "FAIRLOCK.INFO",
+        "FAIRLOCK.HOLDERS",
+        "FAIRLOCK.LOCKS",
         "FAIRLOCK.HELP",
         "SET",
         "DEL",

@@ -6,6 +6,7 @@ mod cancel;
 mod help;
 mod info;
 mod locks;
+mod locks_all;
 mod queue;
 mod release;
 mod renew;

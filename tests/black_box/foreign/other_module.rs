@@ -70,7 +70,9 @@ fn every_command_that_looks_at_locks_is_refused_there() {
         "FAIRLOCK.BREAK k",
         "FAIRLOCK.QUEUE k",
         "FAIRLOCK.INFO k",
+        "FAIRLOCK.HOLDERS k",
         "FAIRLOCK.LOCKS",
+        "FAIRLOCK.LOCKS ALL",
     ] {
         client.run(&format!("NOSY.ON hset {command}"));
         client.int("FAIRLOCK.ACQUIRE k a");
