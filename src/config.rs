@@ -75,7 +75,7 @@ pub fn intercept_eval() -> bool {
     INTERCEPT_EVAL.load(Ordering::Relaxed)
 }
 
-/// With which command wake-ups are sent.
+/// The command by which wake-ups are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pubsub {
     /// SPUBLISH in a cluster, PUBLISH elsewhere.
@@ -84,7 +84,7 @@ pub enum Pubsub {
     Publish,
     /// SPUBLISH.
     Spublish,
-    /// Both: for a cluster in which some clients subscribe in the one way, some in the other.
+    /// Both: for a cluster in which some clients use SUBSCRIBE, and some SSUBSCRIBE.
     Both,
 }
 
@@ -148,7 +148,7 @@ static PUBSUB: Choice = Choice(AtomicI32::new(Pubsub::Auto as i32));
 /// The name of the option after `fairlock.`.
 const PUBSUB_NAME: &str = "pubsub";
 
-/// With which command wake-ups are sent now.
+/// The command by which wake-ups are sent now.
 #[must_use]
 pub fn pubsub() -> Pubsub {
     Pubsub::try_from(PUBSUB.0.load(Ordering::Relaxed)).unwrap_or(Pubsub::Auto)
@@ -162,7 +162,7 @@ struct Given {
     intercept_eval: bool,
 }
 
-/// Makes the options known to the server, with values from the module's arguments
+/// Registers the options at the server, with values from the module's arguments
 /// (`loadmodule libfairlock.so lease 10000`), the configuration file or the defaults. False, with
 /// a line in the log, if an argument or value is unusable.
 #[must_use]

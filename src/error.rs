@@ -1,5 +1,5 @@
-//! Every text that a client can be refused with. Each is one line and begins with an upper-case
-//! code that clients can rely on.
+//! The text of every error reply. Each is one line and begins with an upper-case code that clients can rely
+//! on.
 
 use std::fmt;
 
@@ -58,7 +58,7 @@ pub enum Error {
     SessionOfModule,
     /// Another module calls from an event of a step that is not over.
     InsideStep,
-    /// A panic, of which the log tells.
+    /// A panic: the log has its text.
     Internal,
     /// In a cluster: the keys of this lock would be in different slots.
     CrossSlot,
@@ -78,7 +78,7 @@ pub enum Error {
     NoPermissionForTwin,
     /// The user may not run the command of this name.
     NoPermission(&'static str),
-    /// The user may not have the lock any more for which its connection has waited.
+    /// The user has lost the permission to acquire the lock, while its connection waited for it.
     PermissionGone,
 }
 
@@ -200,7 +200,7 @@ fn milliseconds(out: &mut fmt::Formatter<'_>, option: &str, hint: &str) -> fmt::
     )
 }
 
-/// What a blocked client is told when its lock is at another node now, as by the server itself.
+/// The reply to a blocked client whose lock is at another node now: that of the server itself.
 #[must_use]
 pub fn moved(slot: u16, node: &str) -> String {
     format!("MOVED {slot} {node}")

@@ -1,5 +1,5 @@
-//! Panics that tests provoke, to see what becomes of clients and queues. Nothing of it is in a release
-//! build.
+//! Panics that tests provoke, to check that clients and queues survive them. A release build has none of
+//! this.
 
 /// Panics if the owner of a step is named after this point of it.
 #[cfg(debug_assertions)]

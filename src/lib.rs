@@ -5,13 +5,15 @@
 //!
 //! The map, in reading order:
 //!
-//! - [`lock`]: the rules of the lock as a pure state machine; knows nothing of Redis.
+//! - [`lock`]: the rules of the lock as a pure state machine; knows nothing of Redis. Its tests run on
+//!   [`lock::memory`].
 //! - [`keyspace`]: the lock's state in Redis's keys.
 //! - [`waiting`]: blocked clients, hand-offs, timers, connections that close.
 //! - [`redisson`]: recognises Redisson's scripts and runs them natively.
 //! - [`command`]: one file a command.
 //! - [`server`]: safe wrappers of the module API; the only module with `unsafe`.
 //! - [`config`], [`error`]: every option; the text of every error reply.
+//! - `fault`: panics that tests provoke, in debug builds only.
 //!
 //! Imports point one way: command → waiting, redisson; waiting, redisson → lock, keyspace, server;
 //! keyspace → lock, server; lock → std. `make check` holds them to it.

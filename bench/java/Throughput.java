@@ -4,6 +4,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.LongAdder;
+import java.util.function.Function;
 
 import org.redisson.Redisson;
 import org.redisson.api.RLock;
@@ -12,8 +13,8 @@ import org.redisson.config.Config;
 
 /**
  * Redisson clients, one for each address given, in one JVM: so all of them run the same compiled
- * code. A line {@code <client> <threads> <one|own> <milliseconds>} on standard input lets threads of
- * one client take a fair lock and give it back, all of them one lock or each its own. When they have
+ * code. A line {@code <client> <threads> <one|own> <fair|plain> <milliseconds>} on standard input lets
+ * threads of one client take a lock and give it back, all of them one lock or each its own, by getFairLock or getLock. When they have
  * got going, {@code begin} is written; after the milliseconds, {@code <pairs> <nanoseconds>}.
  */
 public class Throughput {
@@ -36,16 +37,17 @@ public class Throughput {
             String[] words = line.split(" ");
             RedissonClient client = clients.get(Integer.parseInt(words[0]));
             int threads = Integer.parseInt(words[1]);
-            new Throughput().run(client, threads, words[2].equals("own"), Long.parseLong(words[3]));
+            Function<String, RLock> maker = words[3].equals("fair") ? client::getFairLock : client::getLock;
+            new Throughput().run(maker, threads, words[2].equals("own"), Long.parseLong(words[4]));
         }
         // Nobody waits for the answers to what is left to say.
         Runtime.getRuntime().halt(0);
     }
 
-    private void run(RedissonClient client, int number, boolean own, long milliseconds) throws Exception {
+    private void run(Function<String, RLock> maker, int number, boolean own, long milliseconds) throws Exception {
         List<Thread> threads = new ArrayList<>();
         for (int i = 0; i < number; i++) {
-            RLock lock = client.getFairLock(own ? "own:" + i : "one");
+            RLock lock = maker.apply(own ? "own:" + i : "one");
             Thread thread = new Thread(() -> work(lock));
             thread.start();
             threads.add(thread);

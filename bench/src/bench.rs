@@ -9,6 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::crowd::{Crowd, Member};
 use crate::measure::{Figure, Sample, sample};
+use crate::plot::Line;
 use crate::report::Report;
 use crate::server::{Kind, Server};
 
@@ -26,6 +27,8 @@ pub struct Bench {
     pub scripts: Rc<Scripts>,
     /// What was found.
     pub report: Report,
+    /// The lines of the picture: hand-offs a second by the number of clients.
+    pub lines: Vec<Line>,
     progress: ProgressBar,
 }
 
@@ -43,6 +46,7 @@ impl Bench {
             window: Duration::from_millis(window),
             scripts: Rc::new(scripts),
             report: Report::default(),
+            lines: Vec::new(),
             progress,
         }
     }

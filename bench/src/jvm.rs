@@ -43,6 +43,15 @@ pub enum Locks {
     Own,
 }
 
+/// Which of Redisson's locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Maker {
+    /// `getFairLock`.
+    Fair,
+    /// `getLock`, which hands the lock to any of those that wait.
+    Plain,
+}
+
 impl Jvm {
     /// Starts one with a client of Redisson's newest release for each server.
     pub fn start(servers: &[Server]) -> Result<Self> {
@@ -79,15 +88,19 @@ impl Jvm {
         &mut self,
         client: usize,
         server: &mut Server,
-        (threads, locks): (usize, Locks),
+        (threads, locks, maker): (usize, Locks, Maker),
         time: Duration,
     ) -> Result<Pairs> {
         let locks = match locks {
             Locks::One => "one",
             Locks::Own => "own",
         };
+        let maker = match maker {
+            Maker::Fair => "fair",
+            Maker::Plain => "plain",
+        };
         let time = time.as_millis();
-        writeln!(self.input, "{client} {threads} {locks} {time}")?;
+        writeln!(self.input, "{client} {threads} {locks} {maker} {time}")?;
         self.expect("begin")?;
         let (cpu, scripts) = (server.process_cpu()?, scripts(server)?);
         let line = self.line()?;

@@ -59,8 +59,25 @@ impl Figure {
 pub struct Sample {
     /// Units a second.
     pub rate: f64,
-    /// Microseconds of the server's main thread for each.
+    /// Microseconds of the server for each: of its main thread where it has one.
     pub cpu: f64,
+}
+
+/// What was sampled in several rounds.
+#[derive(Clone, Debug, Default)]
+pub struct Contest {
+    /// Units a second.
+    pub rate: Figure,
+    /// Microseconds of the server for each.
+    pub cpu: Figure,
+}
+
+impl Contest {
+    /// One round more.
+    pub fn push(&mut self, sample: Sample) {
+        self.rate.push(sample.rate);
+        self.cpu.push(sample.cpu);
+    }
 }
 
 /// Lets a crowd work for so long and measures it.

@@ -47,7 +47,7 @@ pub struct Batches {
     answers: Vec<Answer>,
     /// Units done with a whole batch.
     units: u64,
-    /// Where each unit's number is written when a batch is sent, so that its lock was never used before.
+    /// Where each unit's number is written when a batch is sent, so that its name was never used before.
     numbers: Vec<Vec<usize>>,
     heard: usize,
     sent: usize,
@@ -77,6 +77,20 @@ impl Batches {
             sent: 0,
             done: 0,
         }
+    }
+
+    /// The same where each unit of the only batch writes a number that never comes again in place of each [`NUMBER`].
+    pub fn numbered(mut self) -> Self {
+        let batch = self.encoded.first().map_or(&[][..], Vec::as_slice);
+        let windows = batch.windows(NUMBER.len()).enumerate();
+        let places: Vec<usize> = windows
+            .filter(|(_, window)| window == NUMBER)
+            .map(|(place, _)| place)
+            .collect();
+        let units = usize::try_from(self.units).unwrap_or(1).max(1);
+        let each = (places.len() / units).max(1);
+        self.numbers = places.chunks(each).map(<[usize]>::to_vec).collect();
+        self
     }
 
     /// The batches, each with the number of its answers.
@@ -184,29 +198,17 @@ pub fn pairs(manner: Manner, scripts: &Scripts, connection: usize) -> Batches {
 }
 
 /// What stands in a name until its number is known.
-const NUMBER: &[u8; 10] = b"##########";
+pub const NUMBER: &[u8; 10] = b"##########";
 
 /// Pairs on names of which each is used once.
 fn fresh(owner: &[u8], connection: usize) -> Batches {
-    let mut places: Vec<Vec<usize>> = vec![Vec::new(); PAIRS];
     let name = [format!("order:{connection:04}:").as_bytes(), NUMBER].concat();
     let answers = [Answer::Positive, Answer::Is(0)];
-    let mut batches = Batches::new(1, PAIRS, &answers, |out, _, unit| {
-        for words in [
-            &[b"FAIRLOCK.ACQUIRE", &name[..], owner, b"NOWAIT"][..],
-            &[b"FAIRLOCK.RELEASE", &name[..], owner],
-        ] {
-            let begin = out.len();
-            encode(out, words);
-            let mut windows = out.windows(NUMBER.len()).skip(begin);
-            let place = windows.position(|window| window == NUMBER);
-            if let Some(places) = places.get_mut(unit) {
-                places.extend(place.map(|place| begin + place));
-            }
-        }
+    let batches = Batches::new(1, PAIRS, &answers, |out, _, _| {
+        encode(out, &[b"FAIRLOCK.ACQUIRE", &name, owner, b"NOWAIT"]);
+        encode(out, &[b"FAIRLOCK.RELEASE", &name, owner]);
     });
-    batches.numbers = places;
-    batches
+    batches.numbered()
 }
 
 /// The keys and the channel of a lock as Redisson names them.

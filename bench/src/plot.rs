@@ -8,10 +8,13 @@ use plotters::prelude::*;
 /// One line: its name and its points.
 pub type Line = (&'static str, Vec<(f64, f64)>);
 
-const COLOURS: [RGBColor; 3] = [
+/// Those of Okabe and Ito, which people tell apart who see few colours.
+const COLOURS: [RGBColor; 5] = [
     RGBColor(0, 114, 178),
     RGBColor(0, 158, 115),
     RGBColor(213, 94, 0),
+    RGBColor(204, 121, 167),
+    RGBColor(86, 180, 233),
 ];
 
 /// Draws lines over two logarithmic axes.

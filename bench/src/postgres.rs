@@ -10,6 +10,8 @@ use anyhow::{Context as _, Result, bail};
 use nix::unistd::{Uid, User};
 use tempfile::TempDir;
 
+use crate::measure::Sample;
+
 /// Gives the lock back and asks again, in one write, as other clients do here. The first of a
 /// client's questions gives back what it has not got, which is only a warning.
 const SCRIPT: &str = "SELECT pg_advisory_unlock(1)\\; SELECT pg_advisory_lock(1);\n";
@@ -55,7 +57,7 @@ impl Postgres {
         let sockets = server.path("");
         let options = format!("-c listen_addresses= -c unix_socket_directories={sockets}");
         // What it does of its own accord is not the locks'.
-        let options = format!("{options} -c fsync=off -c autovacuum=off");
+        let options = format!("{options} -c fsync=off -c autovacuum=off -c max_connections=150");
         let log = server.path("log");
         server.run(
             "pg_ctl",
@@ -67,18 +69,22 @@ impl Postgres {
         Ok(server)
     }
 
-    /// Microseconds of the server for a hand-off among so many clients. Starting and ending the
-    /// clients' own processes is left out, by comparing a run with a longer one.
-    pub fn hand_off(&self, clients: u32, hand_offs: u32) -> Result<f64> {
-        let cpu = |each: u32| {
-            let before = self.cpu()?;
+    /// A hand-off among so many clients. Starting and ending the clients' own processes is left out, by
+    /// comparing a run with a longer one.
+    pub fn hand_off(&self, clients: u32, hand_offs: u32) -> Result<Sample> {
+        let run = |each: u32| {
+            let (cpu, start) = (self.cpu()?, Instant::now());
             self.bench(clients, each)?;
-            anyhow::Ok((self.cpu()? - before, clients * each))
+            let elapsed = start.elapsed().as_secs_f64();
+            anyhow::Ok((self.cpu()? - cpu, elapsed, f64::from(clients * each)))
         };
         let each = hand_offs / clients;
-        let (short, few) = cpu(each / 5)?;
-        let (long, many) = cpu(each)?;
-        Ok((long - short) * 1e6 / f64::from(many - few))
+        let (short_cpu, short, few) = run(each / 5)?;
+        let (long_cpu, long, many) = run(each)?;
+        Ok(Sample {
+            rate: (many - few) / (long - short),
+            cpu: (long_cpu - short_cpu) * 1e6 / (many - few),
+        })
     }
 
     fn bench(&self, clients: u32, each: u32) -> Result<()> {

@@ -36,9 +36,6 @@ pub struct Report {
     sections: Vec<Section>,
 }
 
-/// Where a table is put in the README.
-const MARKS: [&str; 2] = ["<!-- benchmarks: begin -->\n", "<!-- benchmarks: end -->\n"];
-
 /// A number with as many digits as it deserves.
 pub fn show(value: f64) -> String {
     if !value.is_finite() {
@@ -148,14 +145,6 @@ impl Report {
         table(&header, &rows.collect::<Vec<_>>())
     }
 
-    /// What was measured, for readers who do not know the goals.
-    fn summary(&self) -> String {
-        let header = ["what", "measured"].map(str::to_owned);
-        let rows = self.goals.iter();
-        let rows = rows.map(|goal| vec![goal.what.clone(), goal.measured.clone()]);
-        table(&header, &rows.collect::<Vec<_>>())
-    }
-
     /// All of it as Markdown.
     pub fn markdown(&self) -> String {
         let mut out = String::new();
@@ -174,24 +163,19 @@ impl Report {
         out
     }
 
-    /// Writes the report and the README's table.
-    pub fn write(&self, root: &Path, pictures: &str) -> Result<()> {
+    /// Writes docs/benchmarks.md.
+    /// Other work took at most `loudest` cores between scenes.
+    pub fn write(&self, root: &Path, loudest: f64, pictures: &str) -> Result<()> {
         let text = format!(
             "# Benchmarks\n\nWritten by `make bench`; do not edit. Figures are medians, with the least and the \
              greatest in parentheses. Everything in a table\nwas measured in turn, in the same run, on servers \
              of its own. A ratio is the median of the rounds' ratios, so it depends less\non the machine than \
-             the absolute figures do.\n\n{}\n{pictures}\n{}",
+             the absolute figures do.\n\n{}Other work took at most {loudest:.2} of a core between scenes.\n\n\
+             {pictures}\n{}",
             machine(root)?,
             self.markdown()
         );
-        std::fs::write(root.join("docs/benchmarks.md"), text)?;
-        let path = root.join("README.md");
-        let readme = std::fs::read_to_string(&path)?;
-        let [begin, end] = MARKS;
-        let (before, rest) = readme.split_once(begin).context("a mark in README.md")?;
-        let (_, after) = rest.split_once(end).context("a mark in README.md")?;
-        let readme = format!("{before}{begin}{}{end}{after}", self.summary());
-        Ok(std::fs::write(path, readme)?)
+        Ok(std::fs::write(root.join("docs/benchmarks.md"), text)?)
     }
 }
 

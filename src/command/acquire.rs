@@ -1,16 +1,17 @@
-//! `FAIRLOCK.ACQUIRE key owner [SHARED [limit]] [LEASE ms] [WAIT ms | NOWAIT | ENQUEUE] [PATIENCE ms] [SESSION] [ONCE]`
+//! `FAIRLOCK.ACQUIRE key owner [SHARED [limit]] [LEASE ms] [WAIT ms | NOWAIT | ENQUEUE]
+//! [PATIENCE ms] [SESSION] [ONCE]`
 //!
 //! Takes the lock, or waits in its queue. Replies the fencing token (integer > 0) once `owner`
 //! holds the lock; nil when it could not have it in time; with ENQUEUE the array
 //! `[position, retry-after]` instead of waiting. O(log N) with N waiters.
 //!
-//! With SHARED the owner may hold the lock together with other SHARED owners, with a limit only as long as there are
-//! at most that many holders. O(log H) more with H holders.
+//! With SHARED the owner may hold the lock together with other SHARED owners; with a limit, with at most that
+//! many holders in all. O(log H) more with H holders.
 //!
-//! The holder asking again adds one to its hold count (with ONCE it does not), gets a fresh lease
-//! and the same token; without LEASE its lease is not made shorter. With SESSION the lock lives as long as this connection: the server renews
-//! the lease and frees the lock when the connection closes. Where the client may not block (MULTI,
-//! scripts) it tries once.
+//! A holder that asks again adds one to its hold count (with ONCE it does not), gets a fresh lease and the
+//! same token. Without LEASE its lease is not made shorter. With SESSION the lock lives as long as this
+//! connection: the server renews the lease, and frees the lock when the connection closes. Where the client may
+//! not block (MULTI, scripts) the command tries once.
 
 use std::borrow::Cow;
 use std::ffi::CStr;
@@ -194,7 +195,7 @@ fn way<'a, C: Caller, W: Words<'a>>(
     }
 }
 
-/// One of several ways may be chosen, and once.
+/// Only one of WAIT, NOWAIT and ENQUEUE may be given, and once.
 fn choose(
     chosen: &mut Option<(&'static str, Wait)>,
     keyword: &'static str,
@@ -252,7 +253,7 @@ impl Request<'_> {
         }
     }
 
-    /// Blocks the client and puts it in the queue. From here on it is told everything as a blocked client.
+    /// Blocks the client and puts its owner in the queue. The reply comes from `waiting`, when the wait ends.
     fn block(
         &self,
         ctx: &Ctx,

@@ -13,8 +13,8 @@ use crate::lock::{Connection, Limit, Millis};
 use crate::server::{Args, Ctx, Str, in_cluster, string};
 use crate::waiting;
 
-/// A UUID of this server run. Its version is one that Redisson does not use for its clients, so that owners
-/// named by `*` can be told from Redisson's after a restart.
+/// A UUID of this server run. Its version is not that of Redisson's UUIDs, so that after a restart owners
+/// named by `*` can be told from Redisson's clients.
 fn run_id() -> String {
     let random = uuid::Uuid::new_v4().into_bytes();
     let id = uuid::Builder::from_custom_bytes(random).into_uuid();
@@ -25,7 +25,7 @@ thread_local! {
     static RUN: String = run_id();
 }
 
-/// A command's arguments, wherever they are kept.
+/// A command's arguments, in whatever form they are stored.
 pub trait Words<'a>: Copy {
     /// The bytes of an argument.
     fn get(self, index: usize) -> Option<&'a [u8]>;
@@ -76,8 +76,8 @@ impl Caller for Ctx {
     }
 }
 
-/// The server has checked the user's permission for the lock's key. If the lock shares its queue with another
-/// lock, the user must be allowed to run the same command on that lock, too.
+/// Checks the permission that the server does not check. The server has checked the lock's key; if the lock
+/// shares its queue with another lock, the user must be allowed to run the same command on that lock, too.
 ///
 /// # Errors
 /// [`Error::NoPermissionForTwin`].
@@ -183,7 +183,7 @@ impl<'c, 'a, C: Caller, W: Words<'a>> Cursor<'c, C, W> {
             .ok_or(Error::Duration(option))
     }
 
-    /// The value of WAIT: a duration. For none there is NOWAIT.
+    /// The value of WAIT: a duration. 0 is refused with a hint at NOWAIT.
     pub fn wait(&mut self) -> Result<Millis, Error> {
         let value = self.peek().and_then(number);
         if value == Some(0) {

@@ -1,8 +1,8 @@
 //! The cursor of FAIRLOCK.LOCKS: a word that the client sends to continue a listing.
 //!
 //! The cursor is the number of waiters and the name of the last lock that was listed. A search through many
-//! locks can end at a lock that the user may not read. The user must not see its name, so such a place
-//! is kept here under a random word, until too many newer ones have come.
+//! locks can end at a lock that the user may not read. The user must not see its name. So that position is
+//! kept here under a random word, until too many newer ones have come.
 //!
 //! A walk over the keyspace continues at a number that the server's SCAN has replied; its word is `@` and the number.
 
@@ -13,7 +13,7 @@ use std::rc::Rc;
 use crate::keyspace::number::number;
 use crate::waiting::Busy;
 
-/// Places that are kept.
+/// How many positions are kept.
 const KEPT: usize = 64;
 
 thread_local! {

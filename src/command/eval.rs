@@ -1,8 +1,8 @@
 //! `FAIRLOCK.EVAL script numkeys [key ...] [arg ...]` and
 //! `FAIRLOCK.EVALSHA sha1 numkeys [key ...] [arg ...]`
 //!
-//! What an intercepted EVAL or EVALSHA of one of Redisson's fair-lock scripts becomes, as MONITOR,
-//! SLOWLOG and commandstats show it. Clients need not send it.
+//! An intercepted EVAL or EVALSHA of one of Redisson's fair-lock scripts becomes this command; MONITOR,
+//! SLOWLOG and commandstats show it. Clients never send it.
 
 use std::ffi::CStr;
 
@@ -108,7 +108,7 @@ fn run(ctx: &Ctx, script: &Script, call: &Call<'_>) -> Option<Reply> {
     }
     match native(script, call).ok()? {
         Native::Done(reply) => {
-            ctx.announce_to_all();
+            ctx.raise_events_to_all();
             Some(reply)
         }
         Native::Step(step) => take(ctx, step),
@@ -133,12 +133,12 @@ fn take(ctx: &Ctx, mut native: NativeStep<'_>) -> Option<Reply> {
     // A key of another type: the script has its own error for that.
     let reply = decided.ok()?.ok()?;
     native.finish(&reply);
-    // What it has written beside the step.
-    ctx.announce_to_all();
+    // The events of what it wrote beside the step: the latch.
+    ctx.raise_events_to_all();
     Some(reply)
 }
 
-/// The module learns what a script is about to do to the queue as Lua.
+/// Tells `waiting` what a script is about to do to the queue as Lua.
 fn will_run_as_lua(ctx: &Ctx, script: &Script, call: &Call<'_>) {
     match (script.role, call.key(0)) {
         (Role::Leave, Ok(queue)) => {

@@ -1,9 +1,13 @@
 //! `FAIRLOCK.HOLDERS key [AFTER cursor]`
 //!
-//! The holders in the order in which they got the lock, each as `[owner, holds, lease, token, session, limit]`: the
-//! lease in milliseconds left (-1 if there is none), the token nil if it has none, session whether its hold
-//! is bound to a connection (RESP2: 1 or 0), and the limit as how many holders it tolerates (1 is exclusive, 0 any
-//! number). Empty if the lock is free.
+//! The holders in the order in which they got the lock, each as `[owner, holds, lease, token, session, limit]`:
+//!
+//! - `lease`: the milliseconds that are left of its lease, -1 if it has none;
+//! - `token`: its fencing token, nil if it has none;
+//! - `session`: whether its hold is bound to a connection (RESP2: 1 or 0);
+//! - `limit`: how many holders it tolerates: 1 is exclusive, 0 any number.
+//!
+//! Empty if the lock is free.
 //!
 //! Of a lock with more than 1000 holders a reply has about 1000, as they are found, in order among themselves; its
 //! last element is then a map (RESP2: a flat array) of one field, `more`: the cursor that AFTER takes to go on.

@@ -1,7 +1,7 @@
 //! `FAIRLOCK.INFO key`
 //!
-//! A map (RESP2: a flat array) of one lock. Where several hold it, `owner` to `session` are of the first of them
-//! ([`super::holders`] lists all):
+//! A map (RESP2: a flat array) of one lock. Of several holders, `owner` to `session` are those of the first
+//! one ([`super::holders`] lists all):
 //!
 //! - `owner`: the holder, nil when the lock is free;
 //! - `holds`: its hold count, 0 when free;
@@ -29,7 +29,7 @@ use crate::waiting::{self, LockId};
 
 use super::args::{Cursor, permit};
 
-/// How many fields that are.
+/// The number of these fields.
 pub const FIELDS: usize = 9;
 
 /// The command.

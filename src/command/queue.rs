@@ -1,8 +1,9 @@
 //! `FAIRLOCK.QUEUE key [LIMIT offset count]`
 //!
 //! The waiters in order, each as `[owner, "blocked" | "polling", ms to deadline, limit]`; the deadline of
-//! a blocked waiter is -1. The limit is how many holders it tolerates: 1 is exclusive, 0 is SHARED without a limit. LIMIT shows `count` waiters (-1: all) from the 0-based `offset`.
-//! Read-only; a replica shows the keys it has, and no waiter as blocked. O(offset + count).
+//! a blocked waiter is -1. The limit is how many holders it tolerates: 1 is exclusive, 0 is SHARED without a
+//! limit. LIMIT shows `count` waiters (-1: all) from the 0-based `offset`. Read-only. A replica shows what is
+//! in its keys, and no waiter as blocked. O(offset + count).
 
 use std::ffi::CStr;
 
@@ -71,7 +72,7 @@ impl Command for Queue {
             let (state, left, limit) = match waiting::seen(&id, owner.as_slice(), now) {
                 Seen::Blocked(limit) => ("blocked", None, limit),
                 Seen::Asking(left, limit) => ("polling", Some(left), limit),
-                // All that is known is its score. Redisson's clients are exclusive.
+                // Only its score is known. Redisson's clients are exclusive.
                 Seen::Never => ("polling", Some(left), Limit::EXCLUSIVE),
             };
             let left = left.map_or(-1, |left| i64::try_from(left).unwrap_or(i64::MAX));

@@ -2,7 +2,7 @@
 //!
 //! Gives up one hold, or with ALL every hold. Replies the holds that remain; 0 means that the
 //! lock was freed and the next waiter has been served. Error `NOTHELD`, and nothing changed, if
-//! `owner` is not the holder or, with TOKEN, not by that acquisition. O(log N) with N waiters.
+//! `owner` is not the holder, or holds the lock by another token than TOKEN. O(log N) with N waiters.
 
 use std::borrow::Cow;
 use std::ffi::CStr;

@@ -50,7 +50,7 @@ pub fn is_redissons(owner: &[u8]) -> bool {
 fn is_uuid(text: &[u8]) -> bool {
     text.iter().enumerate().all(|(index, byte)| match index {
         8 | 13 | 18 | 23 => *byte == b'-',
-        // Those that it makes are random ones; the module's own are not (see `command::args`).
+        // Redisson's UUIDs have version 4. Those that `*` stands for do not (see `command::args`).
         14 => *byte == b'4',
         _ => byte.is_ascii_hexdigit(),
     })

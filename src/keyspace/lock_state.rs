@@ -233,8 +233,8 @@ impl State for OpenLock<'_> {
         }
     }
 
-    /// Removing waiters one by one costs replicas a walk of the queue for each. From some number on the list is
-    /// rewritten instead, which costs one walk in all. Waiters in a row at the head cost none.
+    /// Removing a waiter from the middle costs each replica a walk of the queue. For many waiters the list is
+    /// rewritten instead, which costs one walk in all. Waiters in a row at the head are removed without a walk.
     fn remove_all(&mut self, owners: &[Owner]) {
         self.is_head_known = false;
         let waiting = self.tracked.line.len();
@@ -314,10 +314,11 @@ impl State for OpenLock<'_> {
         &mut self.tracked.session
     }
 
-    /// Published at once, so that the module's events come between the right key events.
+    /// Recorded at once among the key events, so that subscribers see the module's events in the right order.
     fn emit(&mut self, event: Event) {
         if let Some(name) = own_event(&event) {
-            self.ctx.notify(NotifyEvent::MODULE, name, &self.names.lock);
+            self.ctx
+                .record_event(NotifyEvent::MODULE, name, &self.names.lock);
         }
         self.events.push(event);
     }

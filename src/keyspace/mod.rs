@@ -1,4 +1,5 @@
-//! The lock's state in Redis's keys: Redisson's layout, byte for byte, and one key more for locks with several holders.
+//! The lock's state in Redis's keys: Redisson's layout, byte for byte, and one key more for locks with several
+//! holders.
 //!
 //! | what | key | type |
 //! |---|---|---|
@@ -6,14 +7,19 @@
 //! | queue | `redisson_lock_queue:{K}` | list of owners, head first |
 //! | deadlines | `redisson_lock_timeout:{K}` | sorted set: owner → ms timestamp |
 //! | token | `fairlock_token:{K}` | string: the last fencing token, while it is ahead of the clock |
-//! | shared holders | `redisson_lock_shared:{K}` | hash, while the lock is held SHARED: owner → lease end, limit, token |
+//! | shared holders | `redisson_lock_shared:{K}` | hash, only while held SHARED: owner → lease end, limit, token |
 //!
-//! [`names`] derives the names, [`write`] changes one key at a time and says so to replicas,
-//! WATCH and subscribers, [`number`](mod@number) reads numbers. [`open_lock`] opens a lock's keys for one step, together
-//! with what this server [tracks](tracked) of it; [`lock_state`] makes that the [`crate::lock::State`] of the lock,
-//! [`shared`] adds the holders of a SHARED lock, [`repair`] repairs the queue after changes from outside the
-//! module, [`view`] reads without changing anything, and [`held`] tells a lock from
-//! any other key.
+//! The files, from bottom to top:
+//!
+//! - [`names`] derives the names of keys and channels; [`number`](mod@number) reads numbers from keys;
+//! - [`write`] changes one key at a time, and reports the change to replicas, WATCH and subscribers;
+//! - [`tracked`] is what this server knows of a lock beyond its keys;
+//! - [`open_lock`] opens a lock's keys for one step, together with what is tracked;
+//! - [`lock_state`] makes an open lock the [`crate::lock::State`] that the rules work on; [`shared`] adds the
+//!   holders of a SHARED lock;
+//! - [`repair`] repairs the queue after changes from outside the module;
+//! - [`view`] reads a lock without changing it;
+//! - [`held`] tells a lock that is held from any other key.
 
 pub mod held;
 mod lock_state;

@@ -40,7 +40,7 @@ pub struct Names {
     pub deadlines: Str,
     /// The last fencing token, where it is ahead of the clock.
     pub token: Str,
-    /// The shared holders: made when it is first needed, since most locks are exclusive.
+    /// The shared holders' key: made when it is first needed, because most locks are exclusive.
     shared: OnceCell<Str>,
 }
 
@@ -52,7 +52,7 @@ impl Names {
             return Rc::new(Self::made(key));
         }
         CACHE.with_borrow_mut(|memory| {
-            #[allow(clippy::cast_possible_truncation)] // What is cut off is not needed.
+            #[allow(clippy::cast_possible_truncation)] // The low bits suffice.
             let slot = memory.hasher.hash_one(key) as usize % REMEMBERED;
             if memory.names.is_empty() {
                 memory.names.resize(REMEMBERED, None);
@@ -127,8 +127,8 @@ pub fn unbraced(name: &[u8]) -> Option<&[u8]> {
     (!inner.contains(&b'{')).then_some(inner)
 }
 
-/// The other lock that has the same queue, deadlines, token and channels, by Redisson's rule for
-/// names: that of `a` is `{a}`, and the other way round.
+/// The other lock that has the same queue, deadlines, token and channels. By Redisson's rule for names these
+/// are the same for `a` and `{a}`.
 #[must_use]
 pub fn twin(name: &[u8]) -> Option<Vec<u8>> {
     match unbraced(name) {
@@ -144,8 +144,8 @@ pub fn is_token(key: &[u8]) -> bool {
     key.starts_with(b"fairlock_token:")
 }
 
-/// If a key is a queue, the deadlines of one, or the shared holders of a lock, by its name: what these names have
-/// in common.
+/// For the name of a queue, of deadlines or of shared holders: the part after the prefix, which is the same for
+/// all three of a lock. `None` for any other key.
 #[must_use]
 pub fn queue_of(key: &[u8]) -> Option<&[u8]> {
     let rest = key.strip_prefix(b"redisson_lock_")?;
@@ -154,8 +154,8 @@ pub fn queue_of(key: &[u8]) -> Option<&[u8]> {
         .or_else(|| rest.strip_prefix(b"shared:"))
 }
 
-/// The locks whose queue or deadlines a key may be: none for any other key; else the lock whose
-/// name was put in braces and the one whose name has braces of its own, as far as the key allows.
+/// The locks to which a queue, deadlines or shared holders may belong, by the key's name: the lock whose name
+/// was put in braces, and the lock whose name has braces of its own. `None` for any other key.
 #[must_use]
 pub fn locks_of(key: &[u8]) -> Option<[Option<&[u8]>; 2]> {
     let name = queue_of(key)?;
@@ -174,7 +174,7 @@ fn hashed(key: &[u8]) -> &[u8] {
     tag().unwrap_or(key)
 }
 
-/// A cluster's slots are numbered by this.
+/// The checksum that numbers a cluster's slots.
 const CRC: Crc<u16> = Crc::<u16>::new(&CRC_16_XMODEM);
 
 /// Number of a cluster's slots.
@@ -186,8 +186,8 @@ pub fn slot(key: &[u8]) -> u16 {
     CRC.checksum(hashed(key)) % SLOTS
 }
 
-/// Whether a cluster keeps all keys of this lock in one slot. Decided by what is hashed: four
-/// different names that hash alike by accident are not worth relying on.
+/// Whether a cluster keeps all keys of this lock in one slot. Compares the parts of the names that are hashed,
+/// and not the slots, which could be equal by accident.
 #[must_use]
 pub fn one_slot(key: &[u8]) -> bool {
     hashed(&derived("redisson_lock_queue", key)) == hashed(key)

@@ -24,7 +24,7 @@ pub fn number(bytes: &[u8]) -> Option<i64> {
         for byte in digits {
             let digit = byte.wrapping_sub(b'0');
             are_digits &= digit <= 9;
-            // What wraps is not made of digits alone.
+            // It can only wrap if a byte is no digit, and then the result is not used.
             number = number.wrapping_mul(10).wrapping_add(i64::from(digit));
         }
         let signed = if negative {
@@ -52,7 +52,7 @@ pub fn number(bytes: &[u8]) -> Option<i64> {
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 #[must_use]
 pub fn instant(score: f64) -> Millis {
-    // `as` takes what is out of range to the nearest end, and no number to 0.
+    // `as` saturates at the ends of the range, and makes NaN 0.
     score as Millis
 }
 

@@ -7,8 +7,7 @@ use super::number::number;
 use super::tracked::{Line, QueueView, Taken, Tracked, Unusable};
 use super::{Names, repair, write};
 
-/// A lock's keys, open for one step. Each has one handle, and all that the step does goes through
-/// these.
+/// A lock's keys, open for one step. Each key has one handle, and the whole step uses it.
 #[derive(Debug)]
 pub struct OpenLock<'c> {
     pub(super) ctx: &'c Ctx,
@@ -38,12 +37,12 @@ pub struct OpenLock<'c> {
     pub(super) named: Named,
 }
 
-/// When a lock frees itself.
+/// When the lock's key expires.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum LeaseEnd {
-    /// It was not read yet.
+    /// Not read yet.
     Unread,
-    /// Then, or never.
+    /// At this instant; `None`: never, or there is no key.
     Is(Option<Millis>),
 }
 
@@ -74,7 +73,7 @@ thread_local! {
     pub(super) static TOKEN: Str = string(b"");
 }
 
-/// Microseconds in which no server restarts.
+/// A token that is ahead of the clock by this many microseconds at most is not kept: no server restarts as fast.
 const AS_GOOD_AS_NOW: u64 = 1000;
 
 /// A hold count, from 1.
@@ -82,8 +81,8 @@ pub(super) fn hold_count(text: &[u8]) -> Option<i64> {
     number(text).filter(|count| *count >= 1)
 }
 
-/// The greatest token that keys may tell for all locks: that of a server that went on ahead of its clock,
-/// which was itself ahead.
+/// The greatest token in the keys of one lock that counts for all locks. A server whose clock is ahead of this
+/// one's by the clock skew may have gone on another clock skew ahead of its own clock.
 #[must_use]
 pub fn farthest_token(rules: &Rules, now: Now) -> i64 {
     let skew = rules.clock_skew.saturating_mul(2 * 1000);
@@ -169,7 +168,7 @@ impl<'c> OpenLock<'c> {
         Ok(opened)
     }
 
-    /// Refuses what cannot be decided without the queue, where it is hidden.
+    /// Refuses a step that needs the queue, if the queue is hidden.
     ///
     /// # Errors
     /// [`Refusal::Moving`].
@@ -181,7 +180,7 @@ impl<'c> OpenLock<'c> {
         }
     }
 
-    /// Refuses what cannot be decided without knowing all holders, where some may be hidden.
+    /// Refuses a step that needs all holders, if some may be hidden.
     ///
     /// # Errors
     /// [`Refusal::Moving`].
@@ -289,7 +288,7 @@ impl<'c> OpenLock<'c> {
         write::remove_members(&mut self.scores, &members);
     }
 
-    /// Takes over what the caller calls an owner, so that no string is made of it.
+    /// Uses the caller's own string for an owner, so that no new one is made.
     pub fn learn_name(&mut self, owner: Option<Str>) {
         let [last, _] = &mut self.named.0;
         *last = owner;
@@ -311,8 +310,8 @@ impl<'c> OpenLock<'c> {
         }
     }
 
-    /// Keeps a token for as long as it is ahead of the clock: should the server restart, its clock would
-    /// not do.
+    /// Keeps a token in its own key while it is ahead of the clock: after a restart the clock alone would give
+    /// the lock a smaller one.
     pub(super) fn keep_if_ahead(&self, token: i64) {
         let micros = token.max(0).cast_unsigned();
         if micros > self.now.micros.saturating_add(AS_GOOD_AS_NOW) {

@@ -11,8 +11,8 @@ use super::open_lock::OpenLock;
 use super::tracked::Line;
 use super::write;
 
-/// Makes list, scores and line agree. Walks the queue, so it is only for when they do not.
-/// `by_script`: scripts of Redisson's may have dropped waiters that live.
+/// Makes list, scores and line agree. Walks the queue, so it is called only if they may disagree.
+/// `by_script`: one of Redisson's scripts may have dropped live waiters.
 pub fn repair(lock: &mut OpenLock<'_>, by_script: bool) {
     let now = lock.now;
     let listed = read_list(&mut lock.queue);

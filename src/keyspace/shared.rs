@@ -28,7 +28,7 @@ pub(super) fn entry(holder: &SharedHolder) -> String {
     )
 }
 
-/// Reads an entry; nothing if it is none.
+/// Reads an entry; `None` if the text is not one.
 pub(super) fn read_entry(text: &[u8]) -> Option<SharedHolder> {
     let mut words = text.split(|byte| *byte == b' ').map(number);
     let mut next = || {
@@ -82,7 +82,7 @@ impl OpenLock<'_> {
         Ok(())
     }
 
-    /// A holder may be added that holds the lock together with others: opens the key, if it is not yet.
+    /// Opens the key of the shared holders, if it is not open yet. Called before a shared holder may be added.
     ///
     /// # Errors
     /// [`Unusable`] if the key holds something else.
@@ -94,7 +94,7 @@ impl OpenLock<'_> {
         Ok(())
     }
 
-    /// If the lock's holders are not as this server left them, repairs the keys and what is tracked.
+    /// Repairs the keys and what is tracked, if the lock's holders are not as this server left them.
     pub(super) fn mend_shared_if_touched(&mut self) {
         let is_written = self.shared.as_ref().is_some_and(|key| !key.is_empty());
         let may_be = is_written || self.tracked.shared.is_some() && !self.frozen;
@@ -134,7 +134,7 @@ impl OpenLock<'_> {
             let known = tracked
                 .remove(&owner)
                 .or_else(|| written.get(&owner).cloned());
-            // Another client wrote it there: it counts as an exclusive holder, until the key expires.
+            // Another client wrote this holder: it counts as exclusive, until the key expires.
             let holder = known.unwrap_or_else(|| {
                 SharedHolder::new(
                     Limit::EXCLUSIVE,
@@ -146,7 +146,7 @@ impl OpenLock<'_> {
             mended.insert(owner, holder);
         }
         for (owner, lost) in tracked.take_all() {
-            // Not a holder any more: the rules find its lease over, and end its session.
+            // Another client took this holder out: the rules find its lease over, and end its session.
             let mut lost = lost;
             lost.lease_end = 0;
             mended.insert(owner, lost);
@@ -224,7 +224,7 @@ impl OpenLock<'_> {
         }
     }
 
-    /// Whether the lock is held that has this key in common with this one.
+    /// Whether the other lock that has the same shared-holders key is held.
     fn twin_is_held(&self) -> bool {
         let twin = names::twin(self.names.name());
         twin.is_some_and(|twin| !self.ctx.open(&string(&twin), Access::Read).is_empty())

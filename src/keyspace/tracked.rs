@@ -17,9 +17,9 @@ pub struct Tracked {
     pub line: Line,
     /// The running turn.
     pub turn: Option<Turn>,
-    /// The connections that the only holder's lock is bound to.
+    /// The connections that an exclusive holder's lock is bound to.
     pub session: Option<Session>,
-    /// Those that hold the lock together.
+    /// The shared holders.
     pub shared: Option<Box<SharedHolders>>,
     /// Some of the waiters that were found may be fairlock's own, from before a restart or a failover.
     pub may_be_ours: bool,
@@ -28,7 +28,7 @@ pub struct Tracked {
 }
 
 impl Tracked {
-    /// Whether there is nothing that the keys do not say.
+    /// Whether nothing is known beyond the keys.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.line.is_empty() && self.session.is_none() && self.shared.is_none()
@@ -53,30 +53,29 @@ thread_local! {
     static SPARE: Cell<Vec<Event>> = const { Cell::new(Vec::new()) };
 }
 
-/// What is to be made of a lock's queue and deadlines.
+/// How a step treats a lock's queue and deadlines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueView {
     /// As this server left them, most likely.
     AsLeft,
     /// They were touched from outside the module, and are repaired.
     Touched,
-    /// As before, and it may have been a script of Redisson's, run as Lua although scripts are
-    /// intercepted: if it dropped waiters of Redisson's that live, they are put back.
+    /// As `Touched`, and perhaps by one of Redisson's scripts, run as Lua although scripts are intercepted: if
+    /// it dropped live waiters of Redisson's, they are put back.
     TouchedByScript,
     /// Some keys may be at another node of the cluster. To the rules there are no waiters, and what is
     /// tracked of the queue stays as it is; holder and token are those that are here.
     Hidden,
 }
 
-/// A lock of which some key holds something else.
+/// A lock with a key of another type.
 #[derive(Debug)]
 pub struct Unusable {
     /// When the first of its keys expires.
     pub expires: Option<Millis>,
 }
 
-/// What a step changes beyond the keys. It is only lent to [`OpenLock`], so that it is there after the
-/// step, however that ends.
+/// What a step changes beyond the keys. [`OpenLock`] only borrows it, so it survives a step that panics.
 #[derive(Debug)]
 pub struct Taken {
     /// What is tracked beyond the keys.
@@ -103,7 +102,7 @@ impl Taken {
 
     /// Gives the room for events back, empty, for the next step.
     pub fn give_back(events: Vec<Event>) {
-        // Not that of a step that dropped a hundred thousand waiters.
+        // A step that dropped a hundred thousand waiters needed more than is worth keeping.
         if events.capacity() <= 1024 {
             SPARE.set(events);
         }

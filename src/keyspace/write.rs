@@ -19,18 +19,19 @@ thread_local! {
 
 fn announce(key: &Key<'_>, class: NotifyEvent, event: &'static CStr) {
     key.ctx().changed(key.name());
-    key.ctx().notify(class, event, key.name());
+    key.ctx().record_event(class, event, key.name());
 }
 
-/// The key has lost its last element, and with it itself.
+/// The key has lost its last element, and with that it was deleted.
 fn announce_end(key: &Key<'_>) {
-    key.ctx().notify(NotifyEvent::GENERIC, c"del", key.name());
+    key.ctx()
+        .record_event(NotifyEvent::GENERIC, c"del", key.name());
 }
 
 /// Milliseconds as a score. Exact below 2^53.
 #[allow(clippy::cast_precision_loss)]
 pub(super) fn score(at: Millis) -> f64 {
-    // What replicas are told is an integer.
+    // Replicas are sent an integer.
     at.min(i64::MAX.cast_unsigned()) as f64
 }
 
@@ -112,7 +113,7 @@ pub fn delete(key: &mut Key<'_>) {
 /// SET with PXAT.
 pub fn set_number(key: &mut Key<'_>, value: i64, expires: Millis) {
     let value = decimal(value);
-    // A number that replaces another is most often as long.
+    // The new number usually has as many digits as the old one.
     if !key.overwrite(value.as_slice()) {
         key.set_string(&value);
     }
@@ -123,7 +124,7 @@ pub fn set_number(key: &mut Key<'_>, value: i64, expires: Millis) {
     });
     announce(key, NotifyEvent::STRING, c"set");
     key.ctx()
-        .notify(NotifyEvent::GENERIC, c"expire", key.name());
+        .record_event(NotifyEvent::GENERIC, c"expire", key.name());
 }
 
 /// RPUSH of one element.
@@ -140,7 +141,7 @@ pub fn remove_at(key: &mut Key<'_>, index: usize, element: &Str) {
     announce_removed(key, event);
 }
 
-/// As [`remove_at`], announced as the LREM that it is for others.
+/// As [`remove_at`], but the event is always that of LREM, which the script uses.
 pub fn withdraw_at(key: &mut Key<'_>, index: usize, element: &Str) {
     take_out(key, index, element);
     announce_removed(key, c"lrem");

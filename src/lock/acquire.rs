@@ -53,8 +53,8 @@ pub struct Place {
 }
 
 impl<S: State> Step<'_, S> {
-    /// Takes the lock if it can be had now: its holders tolerate the owner, and no living waiter is ahead; or
-    /// `ask.owner` holds it already. `Ok(None)` if not; the queue then is as it was but for the dead.
+    /// Takes the lock if `ask.owner` can have it now: it holds the lock already; or the holders tolerate it and
+    /// no live waiter is ahead. Otherwise `Ok(None)`; then only dead waiters have left the queue.
     ///
     /// # Errors
     /// [`Refusal::NotALock`], [`Refusal::HoldsOverflow`], [`Refusal::OtherLimit`].
@@ -80,8 +80,9 @@ impl<S: State> Step<'_, S> {
         }
     }
 
-    /// The owner cannot have the lock in this way now. It may be the head of the queue, and asked to share the lock
-    /// with more holders then: others are tolerated that do not tolerate what it asks for now.
+    /// The owner cannot have the lock with this limit now. If it is the head of the queue, it may have joined
+    /// with another limit, by which it fits. Settling then makes it a holder, and this request is one of a holder
+    /// that asks again.
     fn refuse(&mut self, ask: &Ask<'_>) -> Result<Option<Acquired>, Refusal> {
         if self.state.shared().is_none() {
             return Ok(None);
@@ -136,7 +137,7 @@ impl<S: State> Step<'_, S> {
     }
 
     fn hold_again(&mut self, ask: &Ask<'_>, count: i64) -> Result<Acquired, Refusal> {
-        // An exclusive holder has all that it could ask for. What others tolerate no holder can change.
+        // An exclusive holder may ask in any way. A shared holder may not change the limit that others rely on.
         if self
             .limit_of(ask.owner)
             .is_some_and(|limit| limit != ask.limit)
@@ -147,7 +148,7 @@ impl<S: State> Step<'_, S> {
             let more = count.checked_add(1).ok_or(Refusal::HoldsOverflow)?;
             self.state.set_holds(ask.owner, more);
         }
-        // A holder that came by a script has none.
+        // A holder that took the lock by a script has no token.
         let token = self.token_of(ask.owner).unwrap_or_else(|| {
             let token = self.next_token();
             self.state.set_token(ask.owner, token);
@@ -169,7 +170,7 @@ impl<S: State> Step<'_, S> {
         })
     }
 
-    /// Whether more is left of a holder's lease than it asks for. So it is where it has none.
+    /// Whether more is left of a holder's lease than it asks for. True for a holder without a lease.
     fn lasts_longer(&mut self, ask: &Ask<'_>) -> bool {
         let end = match self.state.shared() {
             Some(shared) => shared.get(ask.owner).map(|holder| holder.lease_end),
@@ -178,8 +179,8 @@ impl<S: State> Step<'_, S> {
         end.is_none_or(|end| end > self.now.after(ask.lease))
     }
 
-    /// Sets a holder's lease anew. Returns the lease now set: a connection that relies on the hold keeps it from
-    /// being too short to be renewed in time.
+    /// Sets a holder's lease anew. Returns the lease now set: it is not shorter than that of the holder's
+    /// session, which could not renew it in time.
     pub(super) fn extend(&mut self, owner: &[u8], lease: Millis) -> Millis {
         let lease = lease.max(self.least_lease(owner));
         let end = self.now.after(lease);
@@ -202,8 +203,8 @@ impl<S: State> Step<'_, S> {
         has_room.then_some(()).ok_or(Refusal::QueueFull)
     }
 
-    /// Puts `ask.owner` in the queue, or lets it keep its place; to be called when [`Self::acquire`] gave
-    /// `Ok(None)`. A place held by another blocked request of the same owner is taken over.
+    /// Puts `ask.owner` in the queue, or lets it keep its place. Called when [`Self::acquire`] has returned
+    /// `Ok(None)`. If another request of the same owner is blocked, this one takes its place over.
     pub fn join(&mut self, ask: &Ask<'_>, mode: WaitMode) -> Place {
         let presence = match mode {
             WaitMode::Blocked(ticket) => Presence::Blocked(ticket),
@@ -248,8 +249,8 @@ impl<S: State> Step<'_, S> {
         }
     }
 
-    /// The lock may be free at the lease's end or the turn's end; half the patience bounds it so that
-    /// the answer is itself a sign of life in time.
+    /// The time until the lock may be free: until the lease or the turn ends. At most half of the patience, so
+    /// that asking again is a sign of life in time.
     fn retry_after(&mut self, patience: Millis) -> Millis {
         let now = self.now;
         let until_free = match self.state.turn() {

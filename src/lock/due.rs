@@ -7,11 +7,10 @@ use super::step::Step;
 /// When a lock has to be looked at again if no command touches it before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Due {
-    /// By the wall clock, once this millisecond is over: a lease has ended, or the score of a head that lives
-    /// is over.
+    /// By the wall clock, once this millisecond is over: a lease ends, or the score of a live head passes.
     pub wall: Option<Millis>,
-    /// By the steady clock: a turn ends, those behind a silent head are to be woken, a session is to
-    /// be renewed, or the deadline of a head that lives is over.
+    /// By the steady clock: a turn ends, the waiters behind a silent head are to be woken, a session is to be
+    /// renewed, or the deadline of a live head passes.
     pub tick: Option<Tick>,
 }
 
@@ -29,7 +28,7 @@ impl<S: State> Step<'_, S> {
         }
         let turn = self.state.turn();
         if turn.is_none() && !self.state.is_held() {
-            // It became free without a command, as when a lease ends, and the head has not been served yet.
+            // The lock became free without a command, as when a lease ends: the head is still to be served.
             return Due {
                 wall: None,
                 tick: Some(self.now.tick()),
@@ -51,7 +50,8 @@ impl<S: State> Step<'_, S> {
         }
     }
 
-    /// When a head that the holders do not tolerate is dead: those behind it may join the holders then.
+    /// When a head that the holders do not tolerate counts as dead: then the waiters behind it may join the
+    /// holders.
     fn unfit_head_ends(&mut self) -> (Option<Heard>, Option<Millis>) {
         if self.state.shared().is_none() {
             return (None, None);

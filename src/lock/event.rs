@@ -1,8 +1,9 @@
-//! What happens in a step, for the server-facing side to carry out, announce and count.
+//! What happens in a step.
 
 use super::state::{Connection, Owner, Ticket};
 
-/// One thing that happened in a step, for the server to carry out, announce and count. In order.
+/// One thing that happened in a step. `keyspace` raises a key event for some of them; `waiting` carries them out
+/// in their order, and counts them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The owner that asked became the holder.

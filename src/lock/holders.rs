@@ -16,9 +16,9 @@ pub struct SharedHolder {
     pub limit: Limit,
     /// The end of its lease.
     pub lease_end: Millis,
-    /// Its fencing token; 0 if it was given none: others have written it into the keys.
+    /// Its fencing token; 0 for a holder that another client has written into the keys.
     pub token: i64,
-    /// When it became a holder here, by the steady clock in microseconds; `None` if that was elsewhere.
+    /// When it became a holder, by the steady clock in microseconds; `None` if not in this run of this server.
     pub since: Option<u64>,
     session: Option<Session>,
 }
@@ -143,8 +143,8 @@ impl SharedHolders {
         self.renewals.first().map(|(at, _)| *at)
     }
 
-    /// A holder whose session is to be renewed: its time has come, or less than half of its lease is left, as where
-    /// the wall clock was set ahead.
+    /// A holder whose session is to be renewed: the renewal is due, or less than half of the lease is left, as
+    /// after the wall clock was set ahead.
     #[must_use]
     pub fn due_for_renewal(&self, now: Now) -> Option<Owner> {
         let timed = self.renewals.first().filter(|(at, _)| *at <= now.tick());
@@ -201,7 +201,7 @@ impl SharedHolders {
         self.holders
     }
 
-    /// Sets the end of a holder's lease. If that cuts it short, its session is to be renewed at once.
+    /// Sets the end of a holder's lease. If that makes the lease shorter, its session is to be renewed at once.
     pub fn set_lease_end(&mut self, owner: &[u8], at: Millis) {
         let Some((owner, holder)) = self.holders.get_key_value(owner) else {
             return;

@@ -1,4 +1,4 @@
-//! Leaving the queue without the lock: by CANCEL, in time, or because a connection has closed.
+//! Leaving the queue without the lock: by CANCEL, or because a connection has closed or its WAIT is over.
 
 use std::collections::HashSet;
 
@@ -14,7 +14,7 @@ impl<S: State> Step<'_, S> {
         self.leave(owner, S::remove)
     }
 
-    /// As [`Self::cancel`], with what takes an owner out.
+    /// As [`Self::cancel`]; `take_out` removes the owner from the queue.
     pub(super) fn leave(&mut self, owner: &[u8], take_out: impl FnOnce(&mut S, &[u8])) -> bool {
         let position = self.state.position(owner);
         let Some((index, waiter)) = position.zip(self.state.waiter(owner)) else {
@@ -35,8 +35,8 @@ impl<S: State> Step<'_, S> {
         waiter.presence != Presence::Gone
     }
 
-    /// The waiters whose connections have closed leave the queue. One may be named twice: it came back
-    /// on another connection, and that has closed as well.
+    /// Removes waiters whose connections have closed. An owner may be named twice: it came back on another
+    /// connection, which has closed as well.
     pub fn leave_gone(&mut self, owners: &[Owner]) {
         self.drop_ended(None);
         let mut named = HashSet::new();

@@ -1,15 +1,15 @@
 //! The rules of the lock: its holders, its waiters, and which waiter is next.
 //!
-//! This module knows nothing of Redis. It has no clock, does no I/O and never panics: the time is
-//! an argument, the state of one lock sits behind the trait [`State`], and a step returns what
-//! happened as [`Event`]s for others to carry out (reply to a client, publish a
-//! wake-up). The same rules therefore run over Redis's keys in the server and over
-//! [`memory::Memory`] in the tests.
+//! This module knows nothing of Redis. It has no clock, does no I/O and never panics. The time is an argument.
+//! The state of one lock is behind the trait [`State`]. A step replies to no client and publishes no wake-up
+//! itself: it emits [`Event`]s ([`State::emit`]), and its caller carries them out. So the same rules run over
+//! Redis's keys in the server and over [`memory::Memory`] in the tests.
 //!
-//! Who calls what, and when: a command, a timer or a closed connection begins a [`Step`] on one lock and calls
-//! one of its methods. The method first drops holders whose leases have ended, then does what was asked, and at
-//! the end settles: as long as the head of the queue can have the lock, it is served. So a lock is never left free
-//! beside a waiter. Afterwards the caller carries out the events, and asks [`Step::next_due`] when to look again.
+//! The calls in their order: a command, a timer or a closed connection begins a [`Step`] on one lock and calls
+//! one of its methods. The method first drops holders whose leases have ended (`drop_ended`). Then it does what
+//! was asked. At the end it settles (`settle`): it serves the head of the queue for as long as the head can have
+//! the lock, so that a lock is never left free beside a waiter. Afterwards the caller carries out the events,
+//! and asks [`Step::next_due`] when to look at the lock again.
 //!
 //! Reading order, each file resting only on those before it:
 //!
@@ -18,17 +18,18 @@
 //! - [`step`], [`score`], [`session`], [`sharing`], [`turn`], [`due`]: what all steps rest on: the waiters' times in
 //!   the keys, locks bound to connections, several holders, serving the head, when to look again;
 //! - [`acquire`], [`release`], [`leave`]: the steps of the commands;
-//! - [`scripts`]: the steps of Redisson's scripts.
+//! - [`scripts`]: the steps of Redisson's scripts;
+//! - [`memory`]: a lock's state without a server, for the tests.
 //!
-//! What the rules promise is tested in `src/lock/tests/properties` (random steps) and in `src/lock/tests/model` (all steps, in small
-//! worlds).
+//! What the rules promise is tested in `src/lock/tests/properties` (random steps) and in `src/lock/tests/model`
+//! (all steps, in small worlds).
 //!
 //! To add a step, write a method of [`Step`] in the file of its kind: it begins with `drop_ended`, and ends with
-//! `settle` if it could let the head have the lock. Then give it an action in `src/lock/tests/model/action.rs` and in
-//! `src/lock/tests/properties`, where the oracles say what the step may do. To add a way of waiting, add a [`Presence`], and
-//! follow the matches that no longer compile: they are the places where waiters of different kinds differ. What is
-//! remembered of a waiter or a holder beyond the keys is lost in a restart; say in `Waiter::found`, or where holders
-//! are read from the keys, what is assumed then.
+//! `settle` if the head may be able to have the lock afterwards. Then give it an action in
+//! `src/lock/tests/model/action.rs` and in `src/lock/tests/properties`, where the oracles say what the step may
+//! do. To add a way of waiting, add a [`Presence`], and follow the matches that no longer compile: they are the
+//! places where waiters of different kinds differ. What is remembered of a waiter or a holder beyond the keys is
+//! lost in a restart; say in `Waiter::found`, or where holders are read from the keys, what is assumed then.
 
 #![forbid(unsafe_code)]
 

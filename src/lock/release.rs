@@ -88,11 +88,11 @@ impl<S: State> Step<'_, S> {
         Ok(left)
     }
 
-    /// Takes a hold back from a request whose client was gone before it could be told; `session` is the
-    /// connection that the lock was bound to with it. The owner may have asked again meanwhile, on
-    /// another connection: what that was told stands. Nothing happens if the lock has moved on since.
+    /// Takes back the hold of a lost hand-off: the client was gone before it had the reply. `session` is the
+    /// connection that the hold was bound to. If the owner has asked again on another connection meanwhile, the
+    /// holds that it got there stay. Nothing happens if the lock has moved on since.
     pub fn take_back(&mut self, owner: &[u8], token: i64, session: Option<Connection>) {
-        // Not the holder any more, or by a later acquisition: the refusal is the right outcome.
+        // A refusal is right: the owner is no holder any more, or holds the lock by a later token.
         let _ = self.release(&GiveUp {
             owner,
             token: Some(token),

@@ -2,9 +2,9 @@
 //! nothing else of the waiter.
 //!
 //! Redisson's scripts drop the head of the queue while its score has passed, and stop at the first head
-//! whose score has not. The rules here go by what they have seen of a waiter instead. Scores
-//! matter to them in two ways only: a score decides about a waiter that was found in the keys, and
-//! no score may make a script drop a live waiter.
+//! whose score has not. These rules judge a waiter by what they have seen of it instead. Scores matter to
+//! them in two cases only: a score decides about a waiter that was found in the keys, and no score may make a
+//! script drop a live waiter.
 //!
 //! A newcomer's score is now, plus what is left of the lease, plus its patience times its position:
 //! what Redisson's scripts compute for a queue that has just formed. With interception off, scripts
@@ -25,7 +25,7 @@ pub fn lease_left<S: State>(state: &mut S, now: Now) -> Millis {
     end.map_or(0, |end| end.saturating_sub(now.millis()))
 }
 
-/// How far ahead the score is of a waiter at a 0-based position in a queue that has just formed.
+/// How far ahead of now the score of a waiter is, at a 0-based position in a queue that has just formed.
 #[must_use]
 pub fn ahead(lease_left: Millis, patience: Millis, index: usize) -> Millis {
     let position = Millis::try_from(index)
@@ -63,8 +63,8 @@ impl<S: State> Step<'_, S> {
         self.now.after(ahead(left, patience, waiting))
     }
 
-    /// A waiter at a 0-based position has asked: makes up for the time that has passed since its score
-    /// was set, once that could cost the waiter its place under scripts.
+    /// A waiter at a 0-based position has asked: sets its score anew, if so much time has passed since the score
+    /// was set that scripts might soon drop the waiter.
     pub(super) fn refresh_score(&mut self, owner: &[u8], index: usize) {
         if self.scripts_count() {
             return;

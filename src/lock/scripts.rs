@@ -7,7 +7,7 @@
 //! - a script drops every head whose score has passed by its client's clock. Here that drops only a waiter
 //!   of which nothing but its score is known, never one that is known to be alive;
 //! - a script that takes the lock, or leaves the queue, lowers the scores of other waiters. Here scores
-//!   stay (see [`super::score`]), and what a script computes from them is computed from positions;
+//!   stay (see [`super::score`]), and replies that a script computes from scores are computed from positions;
 //! - a script that finds the lock free during another waiter's turn replies 0, and its client asks again at
 //!   once, in a busy loop. Here the reply is what is left of that turn.
 //!
@@ -53,7 +53,8 @@ pub enum Told {
     BehindHead,
     /// When the time of the waiter before it is over.
     BehindPrevious,
-    /// A newcomer gets what it got before; a waiter that asks again, the end of the lease (since 3.32.0).
+    /// For a newcomer as [`Told::BehindPrevious`]; for a waiter that asks again, when the lease ends (since
+    /// 3.32.0).
     Lease,
 }
 
@@ -166,7 +167,7 @@ impl<S: State> Step<'_, S> {
         if queued.is_none() {
             self.state.push(owner, Waiter::found(joined_at, self.now));
             self.state.emit(Event::Enqueued);
-            // What a newcomer is told it does not wait for: it subscribes, and asks again.
+            // A newcomer does not sleep for the time that it is told: it subscribes, and asks again.
             self.asked(owner, patience, 0);
             return told;
         }
@@ -207,8 +208,8 @@ impl<S: State> Step<'_, S> {
         time.unwrap_or_else(|| self.lease_as_told())
     }
 
-    /// The time until a waiter's patience would be over in a queue that has just formed. Of one that
-    /// was found in the keys, what its score says.
+    /// The time until a waiter's patience would be over in a queue that has just formed. For a waiter that was
+    /// found in the keys, the time until its score.
     fn time_of(&mut self, index: usize, client: Millis) -> Option<i64> {
         let (_, waiter) = self.state.waiter_at(index)?;
         let left = self.lease_left();
@@ -218,7 +219,7 @@ impl<S: State> Step<'_, S> {
         }))
     }
 
-    /// The lease as a script tells it, as PTTL does: -1 for none, -2 for a lock that is free.
+    /// The lease as a script replies it, in the form of PTTL: -1 for none, -2 for a lock that is free.
     fn lease_as_told(&mut self) -> i64 {
         if !self.state.is_held() {
             return -2;
@@ -269,8 +270,7 @@ impl<S: State> Step<'_, S> {
         Ok(unlocked)
     }
 
-    /// The lock is free already: its head is woken, as by a script that finds it so, also if its turn has
-    /// started before.
+    /// The lock is free already. As the script would, wakes the head also if its turn has started before.
     fn wake_again(&mut self) {
         let before = self.state.turn();
         self.settle(None);

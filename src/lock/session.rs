@@ -1,10 +1,10 @@
 //! Locks that live as long as a connection.
 //!
-//! A session does not replace the lease: the key still expires by itself if the server dies. It
-//! makes the server renew the lease while a connection is open, and give the connection's holds
-//! up when it closes. One owner can hold a lock through several connections, and partly without
-//! any (ACQUIRE without SESSION), so a session counts which connection brought how many holds:
-//! a connection that closes takes its own holds with it and no others.
+//! A session does not replace the lease: the key still expires by itself if the server dies. The server
+//! renews the lease while a connection of the session is open, and gives up the connection's holds when it
+//! closes. One owner can hold a lock through several connections, and partly without any (ACQUIRE without
+//! SESSION). So a session counts how many holds each connection brought: a connection that closes takes its
+//! own holds with it and no others.
 
 use super::clock::{Millis, Now};
 use super::event::Event;
@@ -17,14 +17,14 @@ impl Session {
         (self.lease / 3).max(1)
     }
 
-    /// The lease starts anew with the next renewal after this.
+    /// Schedules the next renewal: the lease was renewed now.
     fn renewed(&mut self, now: Now) {
         self.renew_at = now.tick_after(self.interval());
     }
 }
 
 impl<S: State> Step<'_, S> {
-    /// Takes a holder's session, to be changed and put back. One of an owner that has lost the lock ends.
+    /// Takes a holder's session, to be changed and put back. The session of an earlier holder ends.
     fn take_session(&mut self, owner: &[u8]) -> Option<Session> {
         if let Some(shared) = self.state.shared() {
             return shared.take_session(owner);
@@ -44,8 +44,8 @@ impl<S: State> Step<'_, S> {
         }
     }
 
-    /// Binds the lock to a connection, for a hold that the owner just got; or, if `moved`, for all its
-    /// holds: it asked with ONCE, which adds none, on what may be its next connection.
+    /// Binds a hold that the owner just got to a connection. If `moved`, binds all of the owner's holds: it
+    /// asked with ONCE, which adds no hold, perhaps on a new connection.
     pub(super) fn bind(
         &mut self,
         owner: &[u8],
@@ -83,14 +83,14 @@ impl<S: State> Step<'_, S> {
         self.put_session(session);
     }
 
-    /// The only holder's session is over: it does not hold the lock any more, or only for the lease's time.
+    /// Ends the session of an exclusive holder: it holds the lock no more, or only until its lease ends.
     pub(super) fn end_session(&mut self) {
         if let Some(session) = self.state.session().take() {
             self.unbind_all(&session);
         }
     }
 
-    /// As [`Self::end_session`], for one of those that hold the lock together.
+    /// As [`Self::end_session`], for a shared holder.
     pub(super) fn end_session_of(&mut self, owner: &[u8]) {
         if let Some(session) = self.take_session(owner) {
             self.unbind_all(&session);
@@ -103,14 +103,14 @@ impl<S: State> Step<'_, S> {
         }
     }
 
-    /// A holder that relied on a connection does not any more. Another one may.
+    /// A holder does not rely on a connection any more. Another shared holder may still rely on it.
     fn unbind(&mut self, connection: Connection) {
         if !self.is_relied_on(connection) {
             self.state.emit(Event::Unbound { connection });
         }
     }
 
-    /// Whether one of those that hold the lock together relies on a connection.
+    /// Whether a shared holder relies on a connection.
     fn is_relied_on(&mut self, connection: Connection) -> bool {
         let shared = self.state.shared();
         shared.is_some_and(|shared| shared.rely_on(connection))
@@ -125,8 +125,8 @@ impl<S: State> Step<'_, S> {
         session.map_or(0, |session| session.lease)
     }
 
-    /// The owner has one hold less, `left` remain: the connection that gave it up loses one of its own, and
-    /// none has more holds than there are.
+    /// The owner has given up one hold, and `left` remain. The connection that gave it up loses one of its own
+    /// holds, and no connection keeps more holds than there are.
     pub(super) fn release_bound(
         &mut self,
         owner: &[u8],
@@ -196,7 +196,7 @@ impl<S: State> Step<'_, S> {
         let holds = self.state.holds(owner);
         self.keep_session(session);
         let Holds::Count(count) = holds else {
-            // Another client has put something else there.
+            // Another client has overwritten the hold count.
             self.end_session_of(owner);
             return;
         };
@@ -209,8 +209,8 @@ impl<S: State> Step<'_, S> {
         }
     }
 
-    /// Ends the session of an only holder that does not hold the lock any more: the lease ran out, or
-    /// another client took or deleted the key.
+    /// Ends the session of an exclusive holder that has lost the lock: the lease ran out, or another client took
+    /// or deleted the key.
     pub(super) fn end_lost_session(&mut self) {
         let session = self.state.session().as_ref();
         let owner = session.map(|session| Owner::clone(&session.owner));

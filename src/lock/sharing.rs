@@ -9,7 +9,8 @@ use super::holders::SharedHolder;
 use super::state::{Limit, State};
 use super::step::Step;
 
-/// How many holders whose leases have ended are dropped in one step, so that other clients do not wait for it.
+/// How many holders whose leases have ended are dropped in one step, so that the step does not delay other
+/// clients.
 const DROPPED_AT_ONCE: usize = 500;
 
 impl<S: State> Step<'_, S> {
@@ -38,7 +39,7 @@ impl<S: State> Step<'_, S> {
         }
     }
 
-    /// When the next lease ends: the only one, or the first of several.
+    /// When the next lease ends: that of the exclusive holder, or the first of several.
     pub(super) fn first_lease_end(&mut self) -> Option<Millis> {
         match self.state.shared() {
             Some(shared) => shared.first_end(),
@@ -63,7 +64,7 @@ impl<S: State> Step<'_, S> {
         }
     }
 
-    /// Drops [`DROPPED_AT_ONCE`] of them at most. The next step, which is due at once, goes on.
+    /// Drops at most [`DROPPED_AT_ONCE`] of them. The next step, which is due at once, drops more.
     fn drop_some_ended(&mut self) -> bool {
         let now = self.now.millis();
         let mut dropped = 0;
@@ -78,7 +79,7 @@ impl<S: State> Step<'_, S> {
         dropped > 0
     }
 
-    /// Frees the lock of its shared holders, and tells what `happened` to each of them.
+    /// Frees the lock from its shared holders, and emits what `happened` to each of them.
     pub(super) fn free_shared(&mut self, happened: impl Fn(Option<u64>) -> Event) {
         let shared = self.state.shared();
         let holders = shared.map(|shared| shared.owners()).unwrap_or_default();

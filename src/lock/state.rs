@@ -1,4 +1,4 @@
-//! What one lock is made of, as the rules see it, and what the rules go by.
+//! What one lock is made of, as the rules see it, and the limits that the rules apply.
 
 use std::rc::Rc;
 
@@ -163,7 +163,7 @@ pub struct Waiter {
     pub session: Option<Connection>,
     /// How many holders it tolerates.
     pub limit: Limit,
-    /// When a waiter that asked here counts as dead. No key tells; other servers go by the score.
+    /// When a waiter that asked here counts as dead. It is in no key; other servers use the score.
     pub deadline: Heard,
     /// The instant in the keys after which scripts, and servers that know nothing else of the
     /// waiter, count it as dead (see [`super::score`]).
@@ -173,8 +173,8 @@ pub struct Waiter {
 }
 
 impl Waiter {
-    /// A waiter that was found in the keys. It takes the lock itself, and brings its lease then.
-    /// What it tolerates no key tells: it counts as exclusive until it asks again.
+    /// A waiter that was found in the keys. It takes the lock itself, and names its lease then.
+    /// Its limit is in no key: it counts as exclusive until it asks again.
     #[must_use]
     pub fn found(score: Millis, now: Now) -> Self {
         Self {
@@ -209,7 +209,7 @@ impl Waiter {
     }
 }
 
-/// The head's time to come and take the lock, which it can have.
+/// The time that a polling head has to take a lock that it can have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Turn {
     /// The polling waiter whose turn it is.
@@ -234,23 +234,23 @@ pub trait State {
     fn lease_end(&mut self) -> Option<Millis>;
     /// How often `owner` holds the lock.
     fn holds(&mut self, owner: &[u8]) -> Holds;
-    /// Whether what is held is a lock: each holder has a hold count, and there is one, or they are known to
-    /// hold it together.
+    /// Whether the key that is held is a lock: it has one holder with a hold count, or known shared holders.
     fn is_lock(&mut self) -> bool {
         true
     }
-    /// Makes `owner` the only holder of a free lock, once, by this fencing token.
+    /// Makes `owner` the exclusive holder of a free lock, with one hold and this fencing token.
     fn take(&mut self, owner: &[u8], token: i64);
-    /// Makes `owner` the only holder of a free lock without a token, or changes a holder's hold count.
+    /// Makes `owner` the exclusive holder of a free lock without a token, or changes a holder's hold count.
     fn set_holds(&mut self, owner: &[u8], holds: i64);
     /// Sets when the lock frees itself. The lock is held.
     fn set_lease_end(&mut self, at: Millis);
     /// Frees the lock from all its holders.
     fn free(&mut self);
-    /// The lock is about to be freed by a script, which counts down to 0 first: others may listen for that.
+    /// The lock is about to be freed by a script, which counts down to 0 first: clients may listen for that
+    /// event.
     fn count_down(&mut self) {}
 
-    /// The only holder's fencing token; none if it has none, as after a script.
+    /// The exclusive holder's fencing token; none if it took the lock by a script.
     fn token(&mut self) -> Option<i64>;
     /// Gives a holder that has none a fencing token.
     fn set_token(&mut self, owner: &[u8], token: i64);
@@ -258,13 +258,13 @@ pub trait State {
     /// this one; 0 if there is none. It keeps tokens growing where the clock has stepped back.
     fn last_token(&mut self) -> i64;
 
-    /// Those that hold the lock together. `None` if it is free or has one exclusive holder.
+    /// The shared holders. `None` if the lock is free or has an exclusive holder.
     fn shared(&mut self) -> Option<&mut SharedHolders>;
-    /// Adds `owner`, once, to those that hold the lock together. It is free, or they tolerate it.
+    /// Adds `owner`, with one hold, to the shared holders. The lock is free, or its holders tolerate it.
     fn admit(&mut self, owner: &[u8], holder: SharedHolder);
-    /// Sets the end of the lease of one of them.
+    /// Sets the end of a shared holder's lease.
     fn set_lease_of(&mut self, owner: &[u8], at: Millis);
-    /// Takes one of them out; others remain.
+    /// Takes a shared holder out; others remain.
     fn dismiss(&mut self, owner: &[u8]);
 
     /// Number of waiters.
@@ -310,9 +310,9 @@ pub trait State {
     /// Sets or ends the turn.
     fn set_turn(&mut self, turn: Option<Turn>);
 
-    /// The connections that the only holder's lock is bound to.
+    /// The connections that the exclusive holder's lock is bound to.
     fn session(&mut self) -> &mut Option<Session>;
 
-    /// Takes note of what happened.
+    /// Records what happened, for the caller of the step.
     fn emit(&mut self, event: Event);
 }

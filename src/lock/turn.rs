@@ -37,8 +37,8 @@ pub(super) struct Terms {
 }
 
 impl<S: State> Step<'_, S> {
-    /// Brings the lock to rest: afterwards its queue is empty, or the head cannot have the lock, or a polling
-    /// head has its turn; and the head's score is true.
+    /// Serves waiters until there is nothing more to do: the queue is empty, or the head cannot have the lock, or
+    /// a polling head has its turn. Then the head's score is true.
     ///
     /// `asking` is the owner whose request is being decided. It is alive even if its deadline has passed,
     /// and serves itself if it is the head, so settling stops there.
@@ -122,9 +122,9 @@ impl<S: State> Step<'_, S> {
         true
     }
 
-    /// Drops the head, which is dead, and with it a long row of dead waiters right behind it: a crowd
-    /// of them must not keep the server from other clients. Returns false if the row goes on behind these:
-    /// the next of them has a turn then that is over, so that no waiter is served before it is dropped.
+    /// Drops the head, which is dead, and with it a long row of dead waiters right behind it, up to a number
+    /// that does not delay other clients. Returns false if the row goes on behind these. The next dead waiter
+    /// then gets a turn that is over already, so that no waiter behind it is served before it is dropped.
     fn reap(&mut self, head: &Owner, asking: Option<&[u8]>) -> bool {
         let mut dead = vec![Owner::clone(head)];
         let mut goes_on = None;
@@ -158,9 +158,9 @@ impl<S: State> Step<'_, S> {
         false
     }
 
-    /// A polling head is dead once its turn, or before its turn its deadline, is over. Of a waiter that
-    /// was found the score is all that is known; so it is of a silent waiter of Redisson's where its scripts
-    /// run as Lua, for it may have asked unseen.
+    /// A polling head is dead once its turn is over; before its turn, once its deadline is over. For a waiter
+    /// that was found in the keys the score decides. The score also decides for a silent waiter of Redisson's
+    /// where scripts run as Lua: it may have asked unseen.
     fn is_dead(&mut self, head: &Owner, waiter: &Waiter) -> bool {
         let now = self.now;
         if let Some(turn) = self.state.turn().filter(|turn| turn.owner == *head) {
@@ -173,7 +173,7 @@ impl<S: State> Step<'_, S> {
         }
     }
 
-    /// Whether nothing but its score says how long a waiter lives.
+    /// Whether only its score tells how long a waiter lives.
     fn goes_by_score(&self, waiter: &Waiter) -> bool {
         match waiter.presence {
             Presence::Polling => false,
@@ -182,8 +182,8 @@ impl<S: State> Step<'_, S> {
         }
     }
 
-    /// Whether a waiter may live without these rules hearing of it: the scripts of Redisson's clients run as Lua. Then
-    /// they drop one whose score is over; here it is dropped when it could have the lock.
+    /// Whether a waiter may ask unseen, because Redisson's scripts run as Lua. The scripts drop it once its score
+    /// has passed; these rules drop it only when it could have the lock.
     pub(super) fn may_ask_unseen(&self, waiter: &Waiter) -> bool {
         !self.rules.intercepts && self.goes_by_score(waiter)
     }
@@ -227,7 +227,7 @@ impl<S: State> Step<'_, S> {
     }
 
     /// Wakes the polling waiters right behind a silent head. They have until the end of its turn to
-    /// ask again. One that was found and may live without ever saying so keeps its own time.
+    /// ask again. A waiter that was found in the keys and need not answer keeps its own deadline.
     fn wake_behind(&mut self, until: Heard) {
         for index in 1..=WOKEN_BEHIND {
             let Some((owner, mut waiter)) = self.state.waiter_at(index) else {

@@ -24,15 +24,15 @@ pub struct Hooks {
     pub takes_fields: fn(&[u8]),
 }
 
-/// The commands that run a script natively. They take the arguments of EVAL and of EVALSHA.
+/// The command that runs a script natively by its text, with the arguments of EVAL.
 pub const EVAL: &std::ffi::CStr = c"fairlock.eval";
-/// As [`EVAL`], with the digest in the text's place.
+/// As [`EVAL`], by the script's digest, with the arguments of EVALSHA.
 pub const EVALSHA: &std::ffi::CStr = c"fairlock.evalsha";
 
 thread_local! {
     static EVAL_NAME: Str = string(EVAL.to_bytes());
     static EVALSHA_NAME: Str = string(EVALSHA.to_bytes());
-    /// On a replica scripts are left alone: they write nothing there.
+    /// Whether the server is a replica, where scripts are left alone: they write nothing there.
     static IS_REPLICA: Cell<bool> = const { Cell::new(false) };
     static HOOKS: Cell<Option<Hooks>> = const { Cell::new(None) };
 }
@@ -45,7 +45,7 @@ pub fn start_afresh(ctx: &Ctx, hooks: Hooks) {
     stats::clear();
 }
 
-/// Has the server show commands from now on. False if it refuses.
+/// Registers the filters. False if the server refuses.
 #[must_use]
 pub fn register(ctx: &Ctx) -> bool {
     filter::register::<Scripts>(ctx) && renamed::register(ctx)
@@ -62,7 +62,7 @@ pub fn role_changes(replica: bool) {
 pub struct Scripts;
 
 impl Filter for Scripts {
-    /// Length and first letter come before anything else: most commands are no scripts.
+    /// Compares length and first letter first, because most commands are none of these.
     fn concerns(name: &[u8]) -> bool {
         match name {
             [b'e' | b'E', _, _, _] => is(name, b"eval") || is(name, b"exec"),
@@ -101,10 +101,10 @@ impl Filter for Scripts {
     }
 }
 
-/// Tells the first argument: a channel or a key.
-fn tell(command: &Incoming, whom: fn(Hooks) -> fn(&[u8])) {
+/// Passes a command's first argument, a channel or a key, to a hook.
+fn tell(command: &Incoming, hook: fn(Hooks) -> fn(&[u8])) {
     if let (Some(hooks), Some(argument)) = (HOOKS.get(), command.argument(1)) {
-        whom(hooks)(argument);
+        hook(hooks)(argument);
     }
 }
 
@@ -122,15 +122,15 @@ fn intercept(
     recognise: fn(&[u8]) -> Option<&'static Script>,
     own_name: &'static std::thread::LocalKey<Str>,
 ) {
-    // Without a number of keys it is no call of a script at all.
+    // Without the number of keys the server refuses the call.
     if IS_REPLICA.get() || command.argument(2).is_none() {
         return;
     }
     let Some(script) = command.argument(1).and_then(recognise) else {
         return;
     };
-    // Where the filter can see the user, the command of a user that would not be served natively
-    // passes untouched. Before Redis 7.2 `FAIRLOCK.EVAL` finds out.
+    // If the user's scripts have to run as Lua, the command passes untouched. Before Redis 7.2 the filter
+    // cannot know the user, and `FAIRLOCK.EVAL` decides.
     let untouched = || {
         let client = command.client();
         client.is_some_and(|client| !permission::is_plain(client))

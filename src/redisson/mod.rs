@@ -3,22 +3,22 @@
 //! Redisson takes its fair lock by EVAL and EVALSHA. With `fairlock.intercept-eval yes` a command
 //! filter looks at each of them ([`filter`]): a script that is, by its SHA-1, one of those in
 //! [`table`] becomes a command of the module, which the server checks as it would have checked the
-//! EVAL: authentication, permissions, slots, roles. That command makes the script a step of the lock's
-//! rules ([`run`], and `lock::scripts`): the same reply, holder, queue and messages, by the client's clock where the
-//! script goes by it.
+//! EVAL: authentication, permissions, slots, roles. That command runs the script as a step of the lock's
+//! rules ([`run`], and `lock::scripts`). Reply, holder, queue and messages are those of the script; where the
+//! script uses its client's clock, so does the step.
 //!
-//! The script itself runs as Lua, and raises its own error, where the native form does not apply: keys of other
-//! types or other names, arguments that are not integers. So does the script of a user whose permissions
+//! The script itself runs as Lua, and raises its own error, where the native form does not apply: keys of
+//! other types or other names, arguments that are not integers. It also runs as Lua if the user's permissions
 //! do not cover every command of the scripts on all keys and channels ([`permission`]).
 //!
-//! Who calls what, and when: the server calls the filter for every command before it looks the command up. The filter
-//! ([`filter`]) replaces the name of an EVAL or EVALSHA that [`recognise`] knows, and leaves the rest of the
-//! arguments as they are. The server then runs `FAIRLOCK.EVAL`, and `command::eval` reads the call ([`run`]),
+//! The calls in their order: the server calls the filter for every command before it looks the command up.
+//! The filter ([`filter`]) replaces the name of an EVAL or EVALSHA that [`recognise`] knows, and leaves the
+//! arguments as they are. The server then runs `FAIRLOCK.EVAL`: `command::eval` reads the call ([`run`]),
 //! takes the step, and replies in the script's own form.
 //!
-//! To add a script: `make fingerprints RELEASES=...` writes its digest into [`table`], with its form. A new form is a file
-//! like [`try_lock`] here, which reads keys and arguments and calls a method of `lock::Step` in
-//! `src/lock/scripts.rs`; `tests/redisson` compares it with the script, run as Lua.
+//! To add a script: `make fingerprints RELEASES=...` writes its digest and its form into [`table`]. A new form
+//! is a file like [`try_lock`] here. It reads keys and arguments, and calls a method of `lock::Step` in
+//! `src/lock/scripts.rs`. `tests/redisson` compares it with the script, run as Lua.
 
 pub mod filter;
 mod leave;

@@ -1,8 +1,8 @@
 //! Which users' scripts may run natively.
 //!
-//! The server checks that a user may run `FAIRLOCK.EVAL` on the script's keys. Lua also checks each
-//! command that the script calls. So if a user's permissions do not cover all of these commands on
-//! any key and channel, its scripts run as Lua, with Lua's own checks. The answer is cached until
+//! The server checks that a user may run `FAIRLOCK.EVAL` on the script's keys. For a script that runs as Lua
+//! it also checks each command that the script calls. So if a user's permissions do not cover all of these
+//! commands on any key and channel, its scripts run as Lua, with those checks. The answer is cached until
 //! permissions may have changed: by the ACL command, which a transaction can defer until EXEC.
 
 use std::cell::{Cell, RefCell};
@@ -13,10 +13,10 @@ use foldhash::fast::RandomState;
 use crate::server::user::{self, User, user_of};
 use crate::server::{Str, string};
 
-/// Most users whose answer is kept.
+/// The most users whose answers are cached.
 const KEPT: usize = 1000;
 
-/// Everything that a script of Redisson's fair lock calls, how it is called, and what it becomes.
+/// The commands that the scripts call, those that clients call the scripts by, and those that the calls become.
 const COMMANDS: [&[u8]; 25] = [
     b"fairlock.eval",
     b"fairlock.evalsha",
@@ -47,9 +47,9 @@ const COMMANDS: [&[u8]; 25] = [
 
 thread_local! {
     static ANSWERS: RefCell<HashMap<Vec<u8>, bool, RandomState>> = RefCell::default();
-    /// Whether a transaction may hold an ACL command back.
+    /// Whether an ACL command may be queued in a transaction.
     static PENDING: Cell<bool> = const { Cell::new(false) };
-    /// Whether such a transaction may be under way.
+    /// Whether such a transaction may be running.
     static EXECUTING: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -64,23 +64,23 @@ pub fn may_have_changed(exec: bool) {
     ANSWERS.with_borrow_mut(HashMap::clear);
 }
 
-/// A script arrives: the transaction that came before is through. What was answered between its
-/// commands may not be true any more.
+/// A script arrives, so the transaction before it has ended. Answers that were cached between its commands may
+/// be out of date.
 pub fn transaction_is_through() {
     if EXECUTING.take() {
         ANSWERS.with_borrow_mut(HashMap::clear);
     }
 }
 
-/// Forgets all.
+/// Clears the cache.
 pub fn forget() {
     PENDING.set(false);
     EXECUTING.set(false);
     ANSWERS.with_borrow_mut(HashMap::clear);
 }
 
-/// Whether a connection's user may do everything that scripts do, on any key and channel. Not so
-/// if it is no connection.
+/// Whether a connection's user may do everything that scripts do, on any key and channel. False for a caller
+/// without a connection.
 #[must_use]
 pub fn is_plain(client: u64) -> bool {
     let Some(name) = user_of(client) else {

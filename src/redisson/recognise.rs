@@ -1,4 +1,4 @@
-//! Which script a text or a digest is.
+//! Finds a script of the table by its text or its digest.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -8,20 +8,20 @@ use sha1::{Digest as _, Sha1};
 
 use super::table::{Digest, Script, scripts, start};
 
-/// How many texts of one length are remembered. Scripts of Redisson share a length only by
-/// chance; the rest is for the scripts of others, which need not be digested each time either.
+/// How many texts of one length are remembered. Redisson's scripts rarely share a length. The other places are
+/// for scripts of other clients, so that these are not digested each time either.
 const TEXTS: usize = 4;
 
 #[derive(Default)]
 struct Texts {
     known: Vec<(Box<[u8]>, Option<&'static Script>)>,
-    /// Which one makes room for the next.
+    /// The index of the text that the next one replaces.
     oldest: usize,
 }
 
 struct Recogniser {
     by_digest: HashMap<Digest, &'static Script, RandomState>,
-    /// Of the lengths that a text in the table has.
+    /// The texts that were seen, for each length that a script of the table has.
     by_length: HashMap<usize, Texts, RandomState>,
     longest: usize,
 }
@@ -50,20 +50,20 @@ thread_local! {
     static RECOGNISER: RefCell<Recogniser> = RefCell::new(Recogniser::new());
 }
 
-/// The script with this digest, given as hexadecimal digits. There are so few scripts that looking
-/// at the first digits of each is cheaper than a table by digests.
+/// The script with this digest, given as hexadecimal digits. There are so few scripts that comparing the first
+/// digits of each is cheaper than a hash table.
 #[must_use]
 pub fn by_digest(hex: &[u8]) -> Option<&'static Script> {
     let start = hex.first_chunk().copied().map(start)?;
     let mut scripts = scripts().iter().filter(|script| script.start == start);
-    // Clients send small letters.
+    // Clients send lower-case digits.
     scripts.find(|script| {
         let digits = script.hex.as_bytes();
         hex == digits || hex.eq_ignore_ascii_case(digits)
     })
 }
 
-/// The script with this text. A text seen before costs a comparison.
+/// The script with this text. A text that is remembered costs only a comparison.
 #[must_use]
 pub fn by_text(text: &[u8]) -> Option<&'static Script> {
     RECOGNISER.with_borrow_mut(|memory| {

@@ -1,9 +1,9 @@
-//! Commands that the filter looks for by their names, and that rename-command has given others.
+//! Commands that the filter finds by name, and that rename-command has given other names.
 //!
-//! A module is not told the new name. Changes of permissions must not go unnoticed, so where ACL or EXEC is
-//! renamed every command is looked at for what cannot be renamed: the second word of ACL, and that EXEC is one
-//! word alone. A command that only looks like one of these costs a repeated check of permissions, no more. The
-//! other commands are not looked for under other names; the log says so.
+//! A module cannot learn the new name. Changes of permissions must not go unnoticed. So if ACL or EXEC is
+//! renamed, every command is checked for what cannot be renamed: the subcommand of ACL, or having no argument,
+//! as EXEC. A command that only looks like one of these costs a repeated check of permissions, no more. The
+//! other commands are not found under other names; the log says so.
 
 use crate::server::Ctx;
 use crate::server::filter::{self, Filter, Incoming};
@@ -11,14 +11,10 @@ use crate::server::filter::{self, Filter, Incoming};
 use super::filter::changes_users;
 use super::permission;
 
-/// What else the filter looks for, and what comes of not seeing it.
-const UNSEEN: [(&str, &str); 4] = [
+/// The other commands that the filter looks for, and the consequence if it does not see them.
+const UNSEEN: [(&str, &str); 3] = [
     ("EVAL", "scripts run as Lua"),
     ("EVALSHA", "scripts run as Lua"),
-    (
-        "HDEL",
-        "a holder that it takes out of a shared lock is noticed late",
-    ),
     (
         "COPY",
         "a client of Valkey 8.1 or 9.0 that copies to another database may stay there",
@@ -57,14 +53,14 @@ impl Filter for Exec {
     }
 }
 
-/// Has the server show all commands, where that is needed. False if it refuses.
+/// Registers the filters that are needed. False if the server refuses.
 #[must_use]
 pub fn register(ctx: &Ctx) -> bool {
     (ctx.has_command("ACL") || filter::register::<Acl>(ctx))
         && (ctx.has_command("EXEC") || filter::register::<Exec>(ctx))
 }
 
-/// Tells the log which commands are not seen.
+/// Logs which commands are not seen.
 pub fn tell(ctx: &Ctx) {
     for (command, effect) in UNSEEN {
         if !ctx.has_command(command) {

@@ -15,8 +15,7 @@ pub enum Renew {
 }
 
 impl Renew {
-    /// Does as the script does. A lock that is renewed makes a key event, by which the module
-    /// notices.
+    /// Does what the script does. Renewing a lock raises a key event, by which `waiting` learns of the new lease.
     pub fn run(self, call: &Call<'_>) -> Result<Reply, LeftToLua> {
         let lease = call.duration(0)?;
         let mut renewed = Vec::with_capacity(call.keys);

@@ -13,7 +13,7 @@ use super::table::{Form, Script};
 use super::try_lock::Try;
 use super::unlock::Unlocking;
 
-/// The keys and arguments that a script is called with, where the server keeps them.
+/// The keys and arguments that a script is called with, borrowed from the server.
 #[derive(Debug)]
 pub struct Call<'c> {
     /// The context of the call.
@@ -59,7 +59,7 @@ pub enum Native<'c> {
 pub struct NativeStep<'c> {
     /// The lock's keys.
     pub names: Rc<Names>,
-    /// Whose script it is, as the caller has it.
+    /// The owner that the script names, if it names one, as a string of the server.
     pub owner: Option<Str>,
     kind: Kind<'c>,
 }
@@ -76,7 +76,7 @@ enum Kind<'c> {
 pub struct WakeUp<'c> {
     /// PUBLISH or SPUBLISH.
     pub command: &'static std::ffi::CStr,
-    /// The channel, but for the colon and the owner at its end.
+    /// The channel, without the colon and the owner at its end.
     pub channel: &'c [u8],
     /// The message.
     pub message: &'c [u8],
@@ -100,7 +100,7 @@ impl<'c> Call<'c> {
         })
     }
 
-    /// Where a key is among the words.
+    /// A key's index among the words.
     fn place_of_key(&self, index: usize) -> Result<usize, LeftToLua> {
         let is_there = index < self.keys;
         is_there.then_some(BEFORE_KEYS + index).ok_or(LeftToLua)
@@ -117,7 +117,7 @@ impl<'c> Call<'c> {
         self.words.string(place).ok_or(LeftToLua)
     }
 
-    /// Where an argument is among the words: beyond them, if there is none.
+    /// An argument's index among the words; beyond their end, if there is no such argument.
     fn place_of_argument(&self, index: usize) -> usize {
         BEFORE_KEYS + self.keys + index
     }
@@ -142,7 +142,7 @@ impl<'c> Call<'c> {
         Millis::try_from(number).map_err(|_| LeftToLua)
     }
 
-    /// An argument that is a time to live. Beyond the longest, the script's own error is wanted.
+    /// An argument that is a time to live. One that is too long is left to the script, for its own error.
     pub(super) fn duration(&self, index: usize) -> Result<Millis, LeftToLua> {
         let longest = LONGEST.cast_unsigned();
         let duration = self.millis(index)?;
@@ -152,8 +152,8 @@ impl<'c> Call<'c> {
             .ok_or(LeftToLua)
     }
 
-    /// The lock whose queue and scores these keys are. Keys that do not belong together (a client
-    /// that maps names, before 3.52.0) make no lock that the rules know.
+    /// The lock to which these three keys belong. Keys that do not belong together, as those of a client that
+    /// maps names before Redisson 3.52.0, are left to the script.
     fn lock(&self, lock: usize, queue: usize, scores: usize) -> Result<Rc<Names>, LeftToLua> {
         self.fits(Names::of(self.key(lock)?), queue, scores)
     }
@@ -226,7 +226,7 @@ impl<'c> NativeStep<'c> {
         }
     }
 
-    /// Does what comes after the step.
+    /// After the step, keeps the reply of an unlock in its latch.
     pub fn finish(&mut self, reply: &Reply) {
         if let (Kind::Unlock(unlocking), Reply::Number(reply)) = (&mut self.kind, reply) {
             unlocking.keep(*reply);
@@ -234,7 +234,7 @@ impl<'c> NativeStep<'c> {
     }
 }
 
-/// What a refusal becomes. A script raises its own errors, by Lua.
+/// What a refusal becomes. Other errors than that of full memory are left to the script.
 pub(super) fn refused(refusal: Refusal) -> Result<Reply, LeftToLua> {
     match refusal {
         Refusal::MemoryFull => Ok(Reply::Error(OUT_OF_MEMORY)),

@@ -54,7 +54,7 @@ pub fn write(section: &mut Section) {
     }
 }
 
-/// Forgets all.
+/// Sets all counters to 0.
 pub fn clear() {
     for counters in [&INTERCEPTED, &LUA] {
         counters.with(|counters| counters.iter().for_each(|counter| counter.set(0)));

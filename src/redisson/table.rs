@@ -1,5 +1,5 @@
-//! The table of scripts: facts, read from Redisson's releases by running them (see
-//! `tests/redisson`), and what each script does.
+//! The table of scripts, and what each script does. The table is made by running Redisson's releases
+//! (see `tests/redisson`).
 
 use std::sync::LazyLock;
 
@@ -39,9 +39,9 @@ pub enum Role {
 pub struct Script {
     /// SHA-1 of its text.
     pub digest: Digest,
-    /// The same in hexadecimal digits.
+    /// The digest in hexadecimal digits.
     pub hex: &'static str,
-    /// The first of them, see [`start`].
+    /// Its first digits, see [`start`].
     pub start: u64,
     /// Length of its text in bytes.
     pub length: usize,
@@ -145,7 +145,7 @@ fn value(digit: u8) -> Option<u8> {
     }
 }
 
-/// What the script of a role does, by the release that brought it.
+/// What the script of a role does, by the first release that has it.
 fn form(role: &str, first: &str) -> Option<(Role, Form)> {
     let try_lock = TryLock::AT_ONCE;
     let unlock = Unlock::OLDEST;

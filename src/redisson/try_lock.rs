@@ -12,9 +12,9 @@ use super::run::{Call, LeftToLua, Reply, refused};
 pub struct TryLock {
     /// Which argument is the client's time.
     now: usize,
-    /// A holder that asks again is refused, with an error that servers word differently: by Lua.
+    /// Whether a holder that asks again is refused. Servers word that error differently, so it is left to Lua.
     refuses_holder: bool,
-    /// What it tells an owner that has to wait; `None` if it does not join the queue.
+    /// What it replies to an owner that has to wait; `None` if it does not join the queue.
     told: Option<Told>,
 }
 
@@ -47,7 +47,7 @@ impl TryLock {
         self
     }
 
-    /// The owner that asks, the lock and the patience, from a command that runs the script. `None` if the script
+    /// The lock, the owner that asks and its patience, from a command that runs the script. `None` if the script
     /// does not join a queue, or if the native form would not apply.
     pub fn asks<'c>(&self, command: &'c Incoming) -> Option<(&'c [u8], &'c [u8], Millis)> {
         let told = self.told?;
@@ -69,12 +69,12 @@ impl TryLock {
     pub fn read<'c>(&self, call: &Call<'c>) -> Result<Try<'c>, LeftToLua> {
         let client = call.millis(self.now)?;
         if self.told.is_none() && call.arguments > 3 {
-            // What the script subtracts from scores.
+            // The time that the script subtracts from scores: not used here, but it must be a number.
             call.millis(3)?;
         }
         let wait = self.told.map(|told| {
             let patience = match told {
-                // The oldest form is told when its patience is over, by the client's clock.
+                // The oldest form passes the instant at which the patience ends, by the client's clock.
                 Told::BehindHead => call.millis(2)?.checked_sub(client).ok_or(LeftToLua)?,
                 _ => call.millis(2)?,
             };

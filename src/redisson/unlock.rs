@@ -11,15 +11,15 @@ use crate::server::{Access, Key, Kind, clock};
 
 use super::run::{Call, LeftToLua, Reply, WakeUp, refused};
 
-/// One such script. Keys: lock, queue, scores, channel, and the latch where there is one.
-/// Arguments: message, lease, owner, the client's time, and others; where forced message and time.
+/// One such script. Keys: lock, queue, scores, channel, and the latch if it has one.
+/// Arguments: message, lease, owner, the client's time, and others. A forced unlock has message and time only.
 #[derive(Clone, Copy, Debug)]
 pub struct Unlock {
     /// It frees the lock from its holder.
     forced: bool,
     /// Which argument says PUBLISH or SPUBLISH.
     publish: Option<usize>,
-    /// Where its reply is kept, so that asking again gives it again.
+    /// The key that keeps its reply, so that a repeated call gets the same reply.
     latch: Option<Latch>,
 }
 
@@ -46,14 +46,14 @@ pub struct Unlocking<'c> {
 }
 
 impl Unlock {
-    /// That of the first releases.
+    /// The script of the first releases.
     pub const OLDEST: Self = Self {
         forced: false,
         publish: None,
         latch: None,
     };
 
-    /// Which argument is the owner, where there is one.
+    /// Which argument is the owner, unless the unlock is forced.
     const OWNER: usize = 2;
 
     /// Which argument is the owner, if one is.
@@ -97,7 +97,7 @@ impl Unlock {
         })
     }
 
-    /// With which command it publishes.
+    /// The command by which it publishes.
     fn publish_command(&self, call: &Call<'_>) -> Result<&'static CStr, LeftToLua> {
         let Some(index) = self.publish else {
             return Ok(c"PUBLISH");
@@ -152,7 +152,7 @@ struct OpenLatch<'c> {
 impl<'c> OpenLatch<'c> {
     fn open(call: &Call<'c>, latch: Latch) -> Result<Self, LeftToLua> {
         let name = call.key(latch.key)?;
-        // One key under two names is nothing that a native form looks out for.
+        // A latch that is also one of the other keys is left to the script.
         if (0..latch.key).any(|other| call.key(other) == Ok(name)) {
             return Err(LeftToLua);
         }

@@ -8,15 +8,15 @@ use redis_module::raw;
 
 use super::api::api;
 
-/// The server's allocator once the module is loaded, the system's in any other program (tests and
-/// tools that link the pure core), where the server's never appears.
+/// The server's allocator where a server has loaded the module; the system's allocator in any other program,
+/// such as tests and tools.
 pub struct ServerAlloc;
 
 /// The alignment of all memory from the server. jemalloc and malloc align for any C type,
 /// which is 16 bytes where a pointer has 8. [`is_aligned`] checks it.
 const ALIGNED: usize = 2 * size_of::<*mut u8>();
 
-/// The server's functions are those that redis-module has asked for: it allocates before
+/// Uses the functions that redis-module has looked up: redis-module allocates memory before
 /// [`super::find_functions`] is called.
 // SAFETY: all memory comes from one allocator: the server sets its functions before the module's first
 // allocation and never takes them back, and where there is no server they are never set.

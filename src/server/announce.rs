@@ -26,34 +26,34 @@ struct Announcement {
 thread_local! {
     static ANNOUNCEMENTS: RefCell<Vec<Announcement>> = const { RefCell::new(Vec::new()) };
     /// The name of the event that is being raised now.
-    static TELLING: Cell<*const c_char> = const { Cell::new(null()) };
+    static RAISING: Cell<*const c_char> = const { Cell::new(null()) };
 }
 
 /// Capacity beyond this is freed.
 const ROOM: usize = 1024;
 
 impl Ctx {
-    /// Records a keyspace event of a class, to be raised by [`Ctx::announce`].
-    pub fn notify(&self, class: NotifyEvent, event: &'static CStr, key: &Str) {
+    /// Records a keyspace event of a class, to be raised by [`Ctx::raise_events`].
+    pub fn record_event(&self, class: NotifyEvent, event: &'static CStr, key: &Str) {
         let key = share(key);
         ANNOUNCEMENTS.with_borrow_mut(|all| all.push(Announcement { class, event, key }));
     }
 
     /// Raises the recorded events. The database must be the one in which they happened, and
     /// no key may be open.
-    pub fn announce(&self) {
-        self.tell_all(true);
+    pub fn raise_events(&self) {
+        self.raise(true);
     }
 
-    /// As [`Ctx::announce`], for changes outside a step: this module does not ignore the events as its own.
-    pub fn announce_to_all(&self) {
-        self.tell_all(false);
+    /// As [`Ctx::raise_events`], for changes outside a step: this module does not ignore the events as its own.
+    pub fn raise_events_to_all(&self) {
+        self.raise(false);
     }
 
-    fn tell_all(&self, own: bool) {
+    fn raise(&self, own: bool) {
         let mut all = ANNOUNCEMENTS.take();
         for Announcement { class, event, key } in all.drain(..) {
-            TELLING.set(if own { event.as_ptr() } else { null() });
+            RAISING.set(if own { event.as_ptr() } else { null() });
             // SAFETY: context, event name and string are valid for this call.
             unsafe {
                 api!(NotifyKeyspaceEvent(
@@ -63,7 +63,7 @@ impl Ctx {
                     key.inner,
                 ))
             };
-            TELLING.set(null());
+            RAISING.set(null());
         }
         if all.capacity() <= ROOM {
             ANNOUNCEMENTS.set(all);
@@ -73,5 +73,5 @@ impl Ctx {
 
 /// Whether an event from the server is the one that is being raised here.
 pub(super) fn is_own(event: *const c_char) -> bool {
-    TELLING.get() == event
+    RAISING.get() == event
 }

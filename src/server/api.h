@@ -1,15 +1,15 @@
 /* What fairlock uses of the server's module API, and nothing else: the whole interface on one page.
  *
- * build.rs makes the Rust of it (see api.rs). Names, signatures and numbers are the server's. What
- * redis-module declares as well is held against it when the crate is compiled, so neither can change
- * unseen. To use one more function: declare it here, in the list that it belongs to.
+ * build.rs makes the Rust of it (see api.rs). Names, signatures and numbers are the server's. The crate
+ * compiles only if this agrees with the declarations of redis-module, so neither can change unnoticed.
+ * To use one more function: declare it here, in the list that it belongs to.
  *
  * Constants have the type in which they are used. Classes of key events are redis-module's NotifyEvent. */
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* ---- Objects of the server, of which only the server knows the inside ---- */
+/* ---- Opaque types of the server ---- */
 
 typedef struct RedisModuleBlockedClient RedisModuleBlockedClient;
 typedef struct RedisModuleCallReply RedisModuleCallReply;

@@ -1,5 +1,5 @@
-//! Calling the server's functions, of which `api.h` lists all: the required ones, without which the
-//! module is not loaded, and the optional ones, for which a caller says what is done without.
+//! Calls the server's functions, which `api.h` lists. Without a required function the module does not
+//! load. For an optional one the caller gives a default.
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
@@ -24,8 +24,8 @@ pub(super) mod raw {
     include!(concat!(env!("OUT_DIR"), "/functions.rs"));
 }
 
-/// The same as redis-module has it: this compiles only if both agree on the value of each constant, the
-/// size of each structure, the place of each field, and the signature of each function.
+/// Compares `api.h` with the bindings of redis-module. This compiles only if both agree on the value of each
+/// constant, the size of each structure, the offset of each field, and the signature of each function.
 #[allow(
     missing_docs,
     nonstandard_style,
@@ -104,8 +104,8 @@ macro_rules! api {
 }
 pub(super) use api;
 
-/// Where no server has loaded the module there is nothing to call. In a server this is never reached:
-/// one that lacks a required function has not loaded the module.
+/// Outside of a server there is no function to call. In a server this is never reached: the module does not
+/// load where a required function is missing.
 #[cold]
 pub(super) fn not_loaded() -> ! {
     eprintln!("fairlock: a function of the server's was called outside of a server");
@@ -118,7 +118,7 @@ pub(super) fn not_loaded() -> ! {
 /// The name of a required function that the server does not have.
 pub fn find_functions() -> Result<(), &'static str> {
     let (required, optional) = (&raw mut REQUIRED, &raw mut OPTIONAL);
-    // SAFETY: each table has as many places as there are names, which the assertions below make sure of.
+    // SAFETY: each table has as many entries as there are names, which the assertions below make sure of.
     // Nothing else uses them during this call: it is on the main thread, and calls no code of the module.
     unsafe {
         find(raw::Optional::NAMES, optional.cast());
@@ -136,16 +136,16 @@ const _: () = assert!(size_of::<raw::Optional>() == raw::Optional::NAMES.len() *
 /// Fills a table; the first name that the server does not know.
 ///
 /// # Safety
-/// There is a place for each of the names, each with a null at its end, and nothing else uses the table
+/// The table has an entry for each of the names; each name ends with a null; nothing else uses the table
 /// during this call.
 unsafe fn find(names: &[&'static str], table: *mut *mut c_void) -> Option<&'static str> {
-    // SAFETY: redis-module sets it anew whenever the server loads the module, before it calls anything of
-    // ours.
+    // SAFETY: redis-module sets it each time the server loads the module, before it calls this module's
+    // code.
     let get = unsafe { redis_module::raw::RedisModule_GetApi };
     let mut missing = None;
     for (index, name) in names.iter().enumerate() {
         let mut function: *mut c_void = null_mut();
-        // SAFETY: the name ends with a null, and the server writes the function's address into the place
+        // SAFETY: the name ends with a null, and the server writes the function's address to the pointer
         // that it is given, or nothing.
         let status =
             get.map(|get| unsafe { get(name.as_ptr().cast(), (&raw mut function).cast()) });
@@ -153,7 +153,7 @@ unsafe fn find(names: &[&'static str], table: *mut *mut c_void) -> Option<&'stat
             function = null_mut();
             missing = missing.or(Some(*name));
         }
-        // SAFETY: the place is in the table, and made for the address of a function, or null.
+        // SAFETY: the entry is in the table, and holds the address of a function, or null.
         unsafe { table.add(index).write(function) };
     }
     missing

@@ -1,14 +1,14 @@
 //! Blocking a client until the lock is handed to it.
 //!
-//! A blocked client ends in exactly one of three ways, and each of them calls the handler once:
+//! A client's wait ends in exactly one of three ways, and each of them calls the handler once:
 //!
-//! - the module unblocks it with an outcome: [`Blocking::reply`] runs before the event loop
-//!   sleeps. If the client has gone by then, [`Blocking::undelivered`] runs instead;
-//! - CLIENT UNBLOCK ... TIMEOUT pretends that its time is up: [`Blocking::timed_out`];
-//! - its connection closes (also CLIENT UNBLOCK ... ERROR): [`Blocking::disconnected`].
+//! - the module unblocks the client with an outcome: [`Blocking::reply`] runs before the event loop
+//!   sleeps. If the client has gone by then, [`Blocking::not_received`] runs instead;
+//! - CLIENT UNBLOCK ... TIMEOUT ends the wait as a time-out: [`Blocking::timed_out`];
+//! - the connection closes, or CLIENT UNBLOCK ... ERROR ends the wait: [`Blocking::disconnected`].
 //!
-//! The server's record of a blocked client lives until the module unblocks it, even where the
-//! client has gone. A [`Handle`] stands for that duty: it must be unblocked or discarded.
+//! The server keeps its record of a blocked client until the module unblocks it, even if the client has
+//! gone. So each [`Handle`] must be unblocked or discarded.
 
 use std::ffi::{c_int, c_void};
 use std::marker::PhantomData;
@@ -17,20 +17,22 @@ use std::ptr::{NonNull, null_mut};
 use super::api::{OK, api, raw};
 use super::{Ctx, guard};
 
-/// What happens to clients that are blocked.
+/// The handler of one kind of blocked clients.
 pub trait Blocking: Sized {
     /// What a client is told when it is unblocked.
     type Outcome;
 
     /// Replies the outcome to the client that was unblocked.
     fn reply(ctx: &Ctx, outcome: &Self::Outcome);
-    /// The client had gone when its outcome was to be replied. The context belongs to no client:
-    /// it can start timers, and keys cannot be opened in it.
-    fn undelivered(ctx: &Ctx, outcome: Self::Outcome);
-    /// The client's time is up: reply to it and discard the handle of this id.
+    /// The client was unblocked with this outcome, and has not received it: it had gone before the reply was
+    /// made, or the reply panicked. The context belongs to no client: it can start timers, and keys cannot be
+    /// opened in it.
+    fn not_received(ctx: &Ctx, outcome: Self::Outcome);
+    /// CLIENT UNBLOCK ... TIMEOUT has ended the wait: reply to the client and discard the handle of this id.
     fn timed_out(ctx: &Ctx, id: Id);
-    /// The client's connection has closed: discard the handle of this id. This can happen in the
-    /// middle of another client's command: keys should not be opened, timers can be started.
+    /// The client's connection has closed, or CLIENT UNBLOCK ... ERROR has ended the wait: discard the handle
+    /// of this id. This can happen in the middle of another client's command: keys should not be opened,
+    /// timers can be started.
     fn disconnected(ctx: &Ctx, id: Id);
 }
 
@@ -86,7 +88,7 @@ impl<B: Blocking> Handle<B> {
         Id(self.raw.as_ptr().addr())
     }
 
-    /// Lets the client go with an outcome.
+    /// Unblocks the client with an outcome.
     pub fn unblock(self, outcome: B::Outcome) {
         let delivery = Box::new(Delivery::<B> {
             outcome,
@@ -95,7 +97,7 @@ impl<B: Blocking> Handle<B> {
         self.end(Box::into_raw(delivery).cast());
     }
 
-    /// Gives up the record of a client that has ended by itself.
+    /// Gives up the record of a client whose wait the server has ended.
     pub fn discard(self) {
         self.end(null_mut());
     }
@@ -118,7 +120,7 @@ extern "C" fn reply<B: Blocking>(
         if let Some(delivery) = delivery.cast::<Delivery<B>>().as_mut() {
             let ctx = Ctx::new(ctx);
             guard("a reply", || B::reply(&ctx, &delivery.outcome));
-            // After a panic the client may not have heard of it: then it counts as one that is gone.
+            // After a panic the reply may be incomplete. The client then counts as gone.
             delivery.replied = ctx.is_replied();
             ctx.make_up();
         }
@@ -153,7 +155,7 @@ extern "C" fn free<B: Blocking>(ctx: *mut raw::RedisModuleCtx, delivery: *mut c_
     let delivery = unsafe { Box::from_raw(delivery.cast::<Delivery<B>>()) };
     if !delivery.replied {
         guard("an undelivered reply", || {
-            B::undelivered(&Ctx::new(ctx), delivery.outcome);
+            B::not_received(&Ctx::new(ctx), delivery.outcome);
         });
     }
 }

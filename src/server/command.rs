@@ -18,7 +18,7 @@ pub trait Command {
     const DOCS: Docs;
     /// ACL categories beyond those that follow from the flags, for servers that can set them.
     const CATEGORIES: &'static CStr;
-    /// What it refuses with: one line that begins with an upper-case code.
+    /// The error of a call that is refused: one line that begins with an upper-case code.
     type Error: Display;
 
     /// Runs the command. It replies once, or returns an error that becomes the reply.
@@ -60,12 +60,12 @@ impl<'a> Args<'a> {
     }
 }
 
-/// Whether commands are called only to see if the server lets the caller run them.
+/// Set while a command is called only to see whether the server lets the caller run it.
 static PROBING: AtomicBool = AtomicBool::new(false);
 
 impl Ctx {
     /// Whether the caller, a connection or a script, may run one of the module's commands with
-    /// these arguments. Nothing is run; a refusal is in ACL LOG as any other.
+    /// these arguments. The command does not run. The server records a refusal in ACL LOG.
     #[must_use]
     pub fn may_run(&self, name: &str, arguments: &[Str]) -> bool {
         let Ok(name) = CString::new(name) else {
@@ -83,7 +83,7 @@ impl Ctx {
             if !reply.is_null() {
                 api!(FreeCallReply(reply));
             }
-            // What is called without a user, such as by another module, has no limits.
+            // A caller without a user, such as another module, has all permissions.
             !reply.is_null() || reason != std::io::ErrorKind::PermissionDenied
         };
         PROBING.store(false, Ordering::Relaxed);
@@ -118,8 +118,8 @@ pub fn register<C: Command>(ctx: &Ctx) -> bool {
     }
 }
 
-/// The flags of a command. Servers before 7.2 route a command in a cluster by the first and last
-/// of its keys, or as it tells when they ask; not by what is said of its keys elsewhere.
+/// The flags of a command. Before Redis 7.2 a cluster does not route by key specifications, so a command
+/// with a number of keys tells the server its keys when asked (`getkeys-api`).
 fn flags<C: Command>() -> std::ffi::CString {
     let mut flags = C::FLAGS.to_bytes().to_vec();
     if C::DOCS.keys == Some(Keys::Numbered) {
@@ -154,7 +154,7 @@ extern "C" fn entry<C: Command>(
     OK
 }
 
-/// Tells the server which arguments are keys: as many as the second one says, after it.
+/// Tells the server which arguments are keys: the second argument is their number, and they follow it.
 fn report_keys(ctx: &Ctx, arguments: &Args<'_>) {
     let number = arguments
         .get(1)

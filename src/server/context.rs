@@ -12,9 +12,8 @@ use super::{Str, guard};
 /// What a client is told after a panic.
 pub const INTERNAL_ERROR: &str = "ERR internal error, see the server's log";
 
-/// What the module may do in this call: reply, read and write keys, replicate, announce.
-///
-/// Only ever lent to a callback for as long as it runs.
+/// The context of one callback. Through it the module replies, reads and writes keys, replicates, and raises
+/// key events. A callback borrows it while it runs, and cannot keep it.
 #[derive(Debug)]
 pub struct Ctx {
     pub(super) raw: *mut raw::RedisModuleCtx,
@@ -22,7 +21,7 @@ pub struct Ctx {
     owed: Cell<usize>,
 }
 
-/// Circumstances of a call.
+/// What the server says of the caller of a command, and of itself.
 #[derive(Clone, Copy, Debug)]
 pub struct Flags(c_int);
 
@@ -70,10 +69,10 @@ impl Flags {
     }
 }
 
-/// Unlike what belongs to a thread, this is found without a call.
+/// An atomic, because reading a thread-local costs a function call.
 static CLUSTER: AtomicBool = AtomicBool::new(false);
 
-/// Takes note of what does not change while the server runs.
+/// Reads what does not change while the server runs.
 pub(super) fn remember_server(ctx: &Ctx) {
     CLUSTER.store(ctx.flags().cluster(), Ordering::Relaxed);
 }
@@ -93,7 +92,7 @@ impl Ctx {
         }
     }
 
-    /// Lends the context of a callback that `redis-module` has wrapped: the module's initialisation.
+    /// Runs `body` with the context of the module's initialisation, which `redis-module` has wrapped.
     /// `None` if the body panics.
     pub fn of<T>(context: &redis_module::Context, body: impl FnOnce(&Self) -> T) -> Option<T> {
         guard("the module's initialisation", || {
@@ -101,7 +100,7 @@ impl Ctx {
         })
     }
 
-    /// Circumstances of this call. Not free: the server computes its memory use for it.
+    /// The flags of this call. Not free: the server computes its memory use for them.
     #[must_use]
     pub fn flags(&self) -> Flags {
         // SAFETY: the context is valid for this call.
@@ -192,8 +191,8 @@ impl Ctx {
     /// servers and, as a replicated command, at replicas. The command is not written to the
     /// append-only file.
     pub fn publish(&self, command: &CStr, channel: &Str, message: &Str) {
-        // SAFETY: the format says: replicate but to the file, two strings; they live until the
-        // call returns. The reply is freed, and may be null.
+        // SAFETY: the format says: replicate, but not to the append-only file; two strings, which live until
+        // the call returns. The reply is freed, and may be null.
         unsafe {
             let (name, format) = (command.as_ptr(), c"!Ass".as_ptr());
             let reply = api!(Call(self.raw, name, format, channel.inner, message.inner));
@@ -203,9 +202,9 @@ impl Ctx {
         }
     }
 
-    /// Runs a command of the server's own for the calling connection, with that connection's
-    /// permissions (without limit where there is no caller), and replies what it replies. What it
-    /// changes is replicated with the rest of this step.
+    /// Runs one of the server's own commands with the permissions of the calling connection (with all
+    /// permissions where there is none), and passes its reply on. Its changes are replicated with the rest of
+    /// this step.
     pub fn run_for_caller(&self, name: &CStr, arguments: &[Str]) {
         let mut argv: Vec<_> = arguments.iter().map(|argument| argument.inner).collect();
         let format = if self.user_name().is_some() {
@@ -234,7 +233,7 @@ impl Ctx {
     pub fn log_warning(&self, message: &str) {
         let message = CString::new(message.replace('\0', "\\0")).unwrap_or_default();
         // SAFETY: the format says: one string, which lives until the call returns. The context may be
-        // null. The function may be what the server lacks, which is then not said.
+        // null. If the server lacks this very function, nothing is logged.
         unsafe {
             if let Some(log) = REQUIRED.Log {
                 log(
@@ -247,8 +246,8 @@ impl Ctx {
         }
     }
 
-    /// Whether a connection is being closed because everything has been written to it (QUIT), and
-    /// not because it broke. Not free: it asks for the connection's line of CLIENT LIST.
+    /// Whether the server closes a connection because it has written all replies to it (QUIT), and not
+    /// because the connection broke. Not free: it reads the connection's line of CLIENT LIST.
     #[must_use]
     pub fn closes_after_reply(&self, client: u64) -> bool {
         let id = client.to_string();
@@ -261,7 +260,7 @@ impl Ctx {
         flags.any(|flags| flags.contains(&b'c'))
     }
 
-    /// One of the replies that are owed was given, and `more` are to follow as its parts.
+    /// One of the missing replies was given, and `more` are to follow as its parts.
     fn replied(&self, more: usize) {
         let others = self.owed.get().saturating_sub(1);
         self.owed.set(others.saturating_add(more));

@@ -237,7 +237,7 @@ fn empty() -> raw::RedisModuleCommandArg {
     }
 }
 
-/// The one specification of keys, and another that ends the list.
+/// A list of one key specification: the second element marks the end.
 fn key_specs(keys: Keys) -> [raw::RedisModuleCommandKeySpec; 2] {
     // SAFETY: the structure is plain data for which all zeros is the end of a list.
     let end: raw::RedisModuleCommandKeySpec = unsafe { std::mem::zeroed() };
@@ -278,7 +278,7 @@ fn key_specs(keys: Keys) -> [raw::RedisModuleCommandKeySpec; 2] {
     [spec, end]
 }
 
-/// Tells the server. False if it refuses.
+/// Gives a command's documentation to the server. False if the server refuses.
 pub(super) fn describe(command: *mut raw::RedisModuleCommand, docs: &Docs) -> bool {
     let version = raw::RedisModuleCommandInfoVersion {
         version: 1,

@@ -37,16 +37,16 @@ thread_local! {
     static HEARS_SCORES: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The classes of key events that can concern a lock: what deletes, replaces or expires keys,
-/// and what changes queues. Strings and hashes are left out: they are most of what servers are used for,
-/// and nothing but those frees a lock. Sorted sets come in with [`hear_scores`].
+/// The classes of key events that can concern a lock: events that delete, replace or expire keys, and events
+/// that change queues. The classes of strings and hashes are left out: they are most of a server's traffic,
+/// and none of their events frees a lock. [`hear_scores`] adds the class of sorted sets.
 const CLASSES: NotifyEvent = NotifyEvent::GENERIC
     .union(NotifyEvent::EXPIRED)
     .union(NotifyEvent::EVICTED)
     .union(NotifyEvent::LOADED)
     .union(NotifyEvent::LIST);
 
-/// Has the server call these functions from now on. False if it refuses.
+/// Subscribes these functions to the server's events. False if the server refuses.
 #[must_use]
 pub fn subscribe(ctx: &Ctx, events: Events) -> bool {
     EVENTS.set(Some(events));
@@ -75,7 +75,7 @@ fn listen_to_keys(ctx: &Ctx, classes: NotifyEvent) -> bool {
     status == OK
 }
 
-/// Makes the next iteration of the event loop begin at once, however little there is to do.
+/// Makes the next iteration of the event loop begin at once, even if there is nothing else to do.
 pub fn hurry() {
     extern "C" fn nothing(_data: *mut c_void) {}
     // SAFETY: the callback does nothing; that the event loop wakes up for it is all.
@@ -85,7 +85,7 @@ pub fn hurry() {
 pub(super) type Callback =
     extern "C" fn(*mut raw::RedisModuleCtx, raw::RedisModuleEvent, u64, *mut c_void);
 
-/// Has the server call this at an event. False if it does not.
+/// Subscribes a callback to one kind of server event. False if the server refuses.
 pub(super) fn listen(ctx: &Ctx, id: u64, callback: Callback) -> bool {
     let event = raw::RedisModuleEvent { id, dataver: 1 };
     // SAFETY: the callback has the signature that the server expects and lives as long as the

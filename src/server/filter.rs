@@ -24,7 +24,7 @@ pub trait Filter {
     fn look(command: &mut Incoming);
 }
 
-/// Has the server show every command to this filter from now on. False if it refuses.
+/// Registers a filter, which sees every command from now on. False if the server refuses.
 #[must_use]
 pub fn register<F: Filter>(ctx: &Ctx) -> bool {
     let not_own = raw::REDISMODULE_CMDFILTER_NOSELF;
@@ -51,7 +51,7 @@ impl Incoming {
         }
     }
 
-    /// The connection that sends it. `None` before Redis 7.2, which does not tell.
+    /// The connection that sends it. `None` before Redis 7.2, where a filter cannot know it.
     #[must_use]
     pub fn client(&self) -> Option<u64> {
         // SAFETY: the function is there or not; the context is valid during the callback.
@@ -60,8 +60,8 @@ impl Incoming {
 
     /// Makes it another command, with the same arguments.
     pub fn rename(&mut self, name: &Str) {
-        // SAFETY: the context is valid during the callback. The server takes one reference to the
-        // new string over, and gives its own to the old one up.
+        // SAFETY: the context is valid during the callback. The server takes over one reference to the
+        // new string, and drops its reference to the old one.
         unsafe {
             api!(RetainString(null_mut(), name.inner));
             api!(CommandFilterArgReplace(self.raw, 0, name.inner));

@@ -17,7 +17,7 @@ thread_local! {
     static WRITER: Cell<Option<fn(&mut Section)>> = const { Cell::new(None) };
 }
 
-/// Has the server call this function for INFO. False if it refuses.
+/// Registers the function that writes the module's section of INFO. False if the server refuses.
 #[must_use]
 pub fn register(ctx: &Ctx, writer: fn(&mut Section)) -> bool {
     WRITER.set(Some(writer));
@@ -28,11 +28,11 @@ pub fn register(ctx: &Ctx, writer: fn(&mut Section)) -> bool {
 }
 
 impl Ctx {
-    /// A field of a section of the server's own, if it has that. Not free: the section is written for it.
+    /// A field of one of the server's own sections. Not free: the server writes the whole section for it.
     #[must_use]
     pub fn info(&self, section: &CStr, field: &CStr) -> Option<String> {
-        // SAFETY: both names end with a null. The data is null or ours to free; the text in it ends with a
-        // null, and is copied before that.
+        // SAFETY: both names end with a null. The data is null, or freed here; the text in it ends with a
+        // null, and is copied before.
         unsafe {
             let data = api!(GetServerInfo(null_mut(), section.as_ptr()));
             if data.is_null() {

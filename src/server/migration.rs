@@ -15,22 +15,22 @@ use super::{Ctx, guard};
 const HANDLES_ATOMIC_MIGRATION: c_int = 1 << 5;
 /// Valkey's number for the events of such migrations.
 const EVENT: u64 = 19;
-/// Its kinds of them that matter here.
+/// The kinds of such events that matter here.
 const IMPORT_STARTED: u64 = 0;
 const IMPORT_ABORTED: u64 = 2;
 const IMPORT_COMPLETED: u64 = 4;
 const EXPORT_COMPLETED: u64 = 5;
 
-/// What becomes of slots on their way.
+/// What happens to slots that migrate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Migration {
-    /// Slots are on their way to this node, or to its master. No key is here yet.
+    /// Slots begin to migrate to this node, or to its master. No key is here yet.
     ImportStarted,
-    /// They stay where they are.
+    /// The migration has failed: the slots stay at their node.
     ImportAborted,
-    /// They are this node's own.
+    /// This node, or its master, owns the slots now.
     ImportCompleted,
-    /// Slots of this node are another's own.
+    /// Another node owns slots that this node had.
     ExportCompleted,
 }
 
@@ -45,7 +45,8 @@ impl Ctx {
     ///
     /// - only keys reported by [`Ctx::changed`] have changed: opening a key for writing alone must not make
     ///   a WATCH fail;
-    /// - where the server knows it, that slots can come with their keys while they are still another's.
+    /// - where the server has atomic slot migration: the module can handle keys of slots that another node
+    ///   still owns.
     pub fn declare_options(&self) {
         let mut options = raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED;
         if self.knows_atomic_migration() {
@@ -62,7 +63,7 @@ impl Ctx {
         known & HANDLES_ATOMIC_MIGRATION != 0 && self.info(c"server", c"valkey_version").is_some()
     }
 
-    /// Has the server call this function for slots on their way, if it has such migrations.
+    /// Registers a function that the server calls for slot migrations, if it has them.
     pub fn hear_of_migrations(&self, told: Told) {
         if !self.knows_atomic_migration() {
             return;

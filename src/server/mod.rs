@@ -1,10 +1,10 @@
 //! Safe wrappers of the server's module API: the only module with `unsafe`.
 //!
-//! `redis-module` brings strings, configuration and the module's entry; what its safe half lacks
-//! (lists, sorted sets, blocking with time-out and disconnect, replication without copies, the event
-//! loop) is wrapped here once. `api.h` lists all that is used of the server's interface. Every call
-//! into the module that the server makes runs under [`guard`], so that a panic ends in a log line
-//! and an error reply, never in the server.
+//! The crate `redis-module` provides strings, configuration and the module's entry points. What its
+//! safe API lacks (lists, sorted sets, blocking with time-out and disconnect, replication without
+//! copies, the event loop) is wrapped here. `api.h` lists every function of the server that is used.
+//! Each callback of the server runs under [`guard`]: a panic ends in a log line and an error reply,
+//! never in the server.
 //!
 //! Everything here runs on the server's main thread; none of these types is `Send`.
 
@@ -48,8 +48,8 @@ pub fn string(bytes: &[u8]) -> Str {
     Str::create_from_slice(null_mut(), bytes)
 }
 
-/// A server string with a number in decimal digits. The server would count the digits first, which
-/// takes as long again.
+/// A server string with a number in decimal digits. The server's own conversion takes twice as long,
+/// because it counts the digits first.
 #[must_use]
 pub fn decimal(number: i64) -> Str {
     string(itoa::Buffer::new().format(number).as_bytes())
@@ -61,8 +61,8 @@ pub fn share(string: &Str) -> Str {
     Str::new(None, string.inner)
 }
 
-/// Takes note of what does not change while the server runs, and forgets what an earlier load of the
-/// module may have left: the module's code and state stay where they are when it is unloaded.
+/// Reads what does not change while the server runs, and clears the state of an earlier load of the
+/// module: its code and state stay in memory when it is unloaded.
 pub fn start_afresh(ctx: &Ctx) {
     context::remember_server(ctx);
     nodes::start_afresh();
@@ -83,16 +83,16 @@ pub fn log_panics() {
 fn guard<T>(what: &str, body: impl FnOnce() -> T) -> Option<T> {
     let result = catch_unwind(AssertUnwindSafe(body));
     if result.is_err() {
-        // Without the call's own context, which may be what went wrong.
-        let nobody = Ctx::new(null_mut());
-        nobody.log_warning(&format!(
+        // Without the callback's own context: it may be the cause of the panic.
+        let no_call = Ctx::new(null_mut());
+        no_call.log_warning(&format!(
             "fairlock: panic in {what}; please report this as a bug"
         ));
     }
     result.ok()
 }
 
-/// Sets the options that were made known from the configuration file. False if the server refuses
+/// Applies the configuration file to the options that were registered. False if the server refuses
 /// a value.
 #[must_use]
 pub fn load_configuration(context: &redis_module::Context) -> bool {

@@ -3,11 +3,12 @@
 use super::api::api;
 use super::{Ctx, string};
 
-/// The commands as which the module's changes reach replicas and the append-only file, and by which it wakes
-/// waiters.
-const COMMANDS: [&str; 14] = [
+/// The commands that carry the module's changes to replicas and the append-only file, those that publish
+/// wake-ups, and EXISTS, which tells where the keys of a slot are.
+const COMMANDS: [&str; 15] = [
     "DEL",
     "EXISTS",
+    "HDEL",
     "HSET",
     "LPOP",
     "LREM",
@@ -31,13 +32,13 @@ impl Ctx {
         commands.find(|command| !self.has_command(command))
     }
 
-    /// Whether a command is there under this name. What rename-command does holds until the server ends.
+    /// Whether the server has a command of this name. rename-command cannot change that while it runs.
     #[must_use]
     pub fn has_command(&self, name: &str) -> bool {
         let name = string(name.as_bytes());
         let (mut words, mut keys) = ([name.inner], 0);
-        // SAFETY: one word, which lives until the call returns, and a place for the number of keys. The
-        // list of keys is null or ours to free.
+        // SAFETY: one word, which lives until the call returns, and a pointer for the number of keys. The
+        // caller frees the list of keys, if it is not null.
         unsafe {
             let list = api!(GetCommandKeys(
                 self.raw,
@@ -50,7 +51,7 @@ impl Ctx {
                 return true;
             }
         }
-        // Of a command that is there the server says that one word is not enough, or that it has no keys.
+        // For a command that exists, the error is another: too few arguments, or no keys.
         std::io::Error::last_os_error().raw_os_error() != Some(libc::ENOENT)
     }
 }

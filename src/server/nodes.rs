@@ -28,16 +28,16 @@ pub struct Range {
     pub node: String,
 }
 
-/// By what a node is called to clients (`cluster-preferred-endpoint-type`).
+/// How the server names a node to clients (`cluster-preferred-endpoint-type`).
 #[derive(Clone, Copy, Debug)]
 enum Endpoint {
     Address,
     Hostname,
-    /// Clients shall go on with the host that they know.
+    /// Not at all: clients keep the host that they know.
     Unknown,
 }
 
-/// What the server tells of a node without looking it up in the file.
+/// What the module API says of a node.
 #[derive(Debug)]
 struct Node {
     address: String,
@@ -55,8 +55,8 @@ struct Line<'f> {
     slots: Vec<RangeInclusive<u16>>,
 }
 
-/// The cluster configuration file, and how it was when it was last looked at: its number, size, and when it
-/// was written.
+/// The cluster configuration file, and its state when it was last looked at: inode number, size, and time of
+/// the last change.
 #[derive(Debug)]
 struct Seen {
     name: String,
@@ -129,8 +129,7 @@ impl Ctx {
         })
     }
 
-    /// Whether slots may have come to this node, or left it, since this was asked last. False the first
-    /// time.
+    /// Whether slots may have come to this node, or left it, since the last call. False on the first call.
     #[must_use]
     pub fn slots_may_have_changed(&self) -> bool {
         SEEN.with_borrow_mut(|seen| {
@@ -158,7 +157,7 @@ impl Ctx {
         String::from_utf8_lossy(&file).into_owned()
     }
 
-    /// The server has changed into the directory that the name starts from.
+    /// The file's name. It is relative to the server's working directory.
     fn nodes_file_name(&self) -> String {
         let name = self.setting("cluster-config-file");
         name.unwrap_or_else(|| "nodes.conf".to_owned())
@@ -172,7 +171,7 @@ impl Ctx {
         }
     }
 
-    /// An option of the server's own, if CONFIG has not been renamed.
+    /// One of the server's own options. `None` if CONFIG has been renamed.
     fn setting(&self, name: &str) -> Option<String> {
         let reply = redis_module::Context::new(self.raw).call("CONFIG", &["GET", name]);
         let Ok(RedisValue::Array(reply)) = reply else {
@@ -184,7 +183,7 @@ impl Ctx {
 }
 
 impl Node {
-    /// As the server itself sends clients there.
+    /// The address that the server itself would give clients.
     fn reached_by(self, endpoint: Endpoint, hostname: &str) -> String {
         let host = match endpoint {
             Endpoint::Address => &self.address,
@@ -221,7 +220,7 @@ fn read_line(line: &str) -> Option<Line<'_>> {
     })
 }
 
-/// `7` or `0-5460`. A slot that is on its way stands in brackets behind those that the node has.
+/// `7` or `0-5460`. `None` for a slot that is being moved, which is written in brackets.
 fn read_slots(word: &str) -> Option<RangeInclusive<u16>> {
     let (first, last) = word.split_once('-').unwrap_or((word, word));
     Some(first.parse().ok()?..=last.parse().ok()?)

@@ -26,7 +26,7 @@ impl Ctx {
         }
     }
 
-    /// FAILOVER is under way. Where there are two reasons for a pause, only one is told.
+    /// Whether FAILOVER is under way. `paused_reason` shows one reason only, and so may hide this one.
     fn is_failing_over(&self) -> bool {
         let state = self.info(c"replication", c"master_failover_state");
         state.is_some_and(|state| state != "no-failover")

@@ -1,10 +1,10 @@
 //! Which database a client has selected.
 //!
-//! Valkey 8.1 and 9.0 report a key event to modules as the client whose command makes it, select the
-//! event's database for that client, and leave it there (valkey-io/valkey, pull request 4024). Where
-//! any module listens to key events, a client that moves or copies a key to another database would
-//! find itself in that database. Here its database is restored. Other servers report key events as an internal
-//! client, for which this makes no difference.
+//! When Valkey 8.1 and 9.0 report a key event to a module, they select the event's database for the client
+//! whose command raised it, and do not restore the client's own (valkey-io/valkey, pull request 4024). With
+//! any module that listens to key events, a client that moves or copies a key to another database would
+//! find itself in that database. Here its database is restored. Other servers report key events through an
+//! internal client, and are not affected.
 
 use std::cell::Cell;
 
@@ -31,8 +31,9 @@ pub fn before_copy(command: &Incoming) {
     COPIED_BY.set(client.and_then(|client| Some((client, selected_by(client)?))));
 }
 
-/// After a key event: back to where the command began. A MOVE tells that by its first event. A COPY
-/// does not, and in a transaction or a script SELECT can have come before it, so there it is left.
+/// After a key event, selects the database in which the command began. The first event of a MOVE tells it.
+/// For a COPY it is read before the command runs. In a transaction or a script a SELECT may follow that
+/// reading, so nothing is restored there.
 pub(super) fn restore(ctx: &Ctx, event: &[u8]) {
     let began_in = match event {
         b"move_from" => {

@@ -15,18 +15,18 @@ pub struct User {
 }
 
 thread_local! {
-    /// A context that belongs to no call, for questions that need one and have none.
+    /// A context that belongs to no call, for functions that need one.
     static NO_CALL: Cell<*mut raw::RedisModuleCtx> = const { Cell::new(null_mut()) };
     static CHANGES: Cell<u64> = const { Cell::new(0) };
 }
 
-/// How often permissions may have changed: as long as this stays the same, so do they.
+/// Counts how often permissions may have changed. While this stays the same, so do they.
 #[must_use]
 pub fn changes() -> u64 {
     CHANGES.get()
 }
 
-/// Permissions may be about to change.
+/// Records that permissions may be about to change.
 pub fn may_have_changed() {
     CHANGES.set(CHANGES.get().wrapping_add(1));
 }
@@ -72,7 +72,7 @@ impl Ctx {
     /// Whether the calling connection may run one of fairlock's admin commands by its user's categories.
     /// Since Redis 7.2 the server itself checks that. Before, it has no categories for a module's
     /// commands: a user counts as an administrator if it may run any of the server's own admin commands,
-    /// or if its rules name this command. A script has no user to check there.
+    /// or if its rules name this command. Scripts are refused then, because they have no user to check.
     #[must_use]
     pub fn may_administrate(&self, command: &str) -> bool {
         // SAFETY: the table of functions is written once, before this, and only read afterwards.

@@ -39,8 +39,7 @@ pub enum Outcome {
     },
 }
 
-/// Clients blocked in ACQUIRE. What the server calls when one of them ends is in
-/// [`clients`](super::clients).
+/// The handler of clients that are blocked in ACQUIRE: [`clients`](super::clients) has its functions.
 #[derive(Debug)]
 pub struct BlockedAcquire;
 
@@ -102,8 +101,8 @@ impl Blocked {
         self.by_ticket.get(&ticket)
     }
 
-    /// Gives a client its outcome. Returns the outcome if the client has one already, or is gone.
-    pub fn end(&mut self, ticket: Ticket, outcome: Outcome) -> Result<(), Outcome> {
+    /// Gives a client its outcome. Returns the outcome if the client has another already, or is gone.
+    pub fn give_outcome(&mut self, ticket: Ticket, outcome: Outcome) -> Result<(), Outcome> {
         let client = self.by_ticket.get_mut(&ticket);
         let Some(client) = client.filter(|client| client.waits()) else {
             return Err(outcome);

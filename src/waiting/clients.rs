@@ -4,11 +4,35 @@
 //! its connection closes. The blocked clients themselves, and the rule that each wait ends once, are in
 //! [`blocked`](super::blocked).
 //!
-//! At the end of an iteration the server makes the replies of unblocked clients, then writes them,
-//! then closes what broke. A receiver can be killed, or its connection break, after its reply was
-//! made and before it was written. So hand-offs are remembered to the end of their iteration: if
-//! the receiver's connection closes in it, the lock is taken back. (Later the client may have read
-//! its token, and the lease decides.)
+//! # A lost hand-off
+//!
+//! The rules make a blocked waiter the holder in the middle of an iteration of the event loop. Its client gets
+//! the reply when the iteration ends: the module unblocks the client, the server makes the reply, writes it, and
+//! closes the connections that broke. If the client goes before it has the reply, the hand-off is lost: the lock
+//! would stay with a holder that does not know of it until its lease ends. So a note is taken
+//! (`Notes::hand_off_lost`), and between commands [`noted`](super::noted) takes the lock back
+//! (`lock::Step::take_back`), which serves the next waiter. A connection that closes before the hand-off is no
+//! such case: its waiter is marked as gone, and the rules pass it over. The cases, by the moment at which the
+//! client goes:
+//!
+//! 1. During the step, before the client has its outcome. Another module can do that, from a key event.
+//!    [`give_outcome`] does not find the client any more.
+//! 2. After that, before the client is unblocked: the server calls `disconnected`. CLIENT UNBLOCK ... ERROR ends
+//!    the wait in the same way. (After CLIENT UNBLOCK ... TIMEOUT the client gets its token at once.)
+//! 3. After it is unblocked, before its reply is made: the server calls `not_received`. It also does if the reply
+//!    panics.
+//! 4. After its reply is made, before the iteration is over: the server calls [`connection_closes`]. The reply
+//!    may not have been written, so hand-offs are remembered until the next iteration (`Notes::hand_off_replied`).
+//!
+//! When the next iteration begins, the client may have read its token: the hand-off stands, and the lease
+//! decides. The hand-off also stands if its owner has asked again with ONCE, on whichever connection, and so
+//! knows that it holds the lock (`Notes::holder_knows`).
+//!
+//! Not lost, but refused, is a hand-off to a client whose user may not acquire the lock any more: the lock is
+//! taken back in the same way, and the client gets an error (`hand_over` in [`effects`](super::effects)).
+//!
+//! While writes are paused (CLIENT PAUSE, a failover), no lock can be taken back; the notes wait for the end of
+//! the pause. A server that becomes a replica drops them: at the new master the lease decides.
 
 use crate::error::{Error, moved};
 use crate::fault;
@@ -18,7 +42,7 @@ use crate::server::block::{Blocking, Id};
 use crate::server::user;
 
 use super::blocked::{Blocked, BlockedAcquire, Client, Outcome};
-use super::effects::{unblock, undelivered};
+use super::effects::{give_outcome, not_received};
 use super::frozen::is_here;
 use super::id::LockId;
 use super::sent_away::keep_place;
@@ -43,8 +67,8 @@ pub fn block(ctx: &Ctx, lock: LockId, owner: &[u8], timeout: Millis, now: Now) -
     Some(blocked(|blocked| blocked.add(client)))
 }
 
-/// Unblocks every client that has an outcome; the iteration of the event loop ends.
-pub fn let_go(ctx: &Ctx) {
+/// Unblocks every client that has an outcome. Called when an iteration of the event loop ends.
+pub fn unblock_ended(ctx: &Ctx) {
     let mut held_back = Vec::new();
     while let Some(ticket) = blocked(Blocked::take_ended) {
         if must_wait(ctx, ticket) {
@@ -64,9 +88,9 @@ pub fn let_go(ctx: &Ctx) {
     blocked(|blocked| blocked.hold_back(held_back));
 }
 
-/// Whether the reply to a client whose time is up must wait. While writes are paused for a failover, its leaving
-/// the queue cannot be written, and perhaps never will be. The client then keeps its place at the other server,
-/// and is told to ask there (UNBLOCKED or MOVED).
+/// Whether the reply to a client whose time is up must wait. While writes are paused for a failover, the client
+/// cannot be taken out of the queue in the keys, and perhaps never will be. It then keeps its place at the other
+/// server, and is told to ask there (UNBLOCKED or MOVED).
 fn must_wait(ctx: &Ctx, ticket: Ticket) -> bool {
     let over = blocked(|blocked| {
         let client = blocked.get(ticket)?;
@@ -90,7 +114,7 @@ pub fn time_out_due(at: Tick) {
         let Some((ticket, lock, owner)) = blocked(|blocked| blocked.first_due(at)) else {
             break;
         };
-        unblock(ticket, Outcome::Over);
+        give_outcome(ticket, Outcome::Over);
         stats(Stats::timed_out);
         give_up_place(lock, owner, ticket);
     }
@@ -104,7 +128,7 @@ impl Blocking for BlockedAcquire {
             Outcome::Granted(grant) => {
                 fault::point("in-a-reply", &grant.owner);
                 ctx.reply_integer(grant.token);
-                notes(|notes| notes.deliver(ctx.client_id(), grant.clone()));
+                notes(|notes| notes.hand_off_replied(ctx.client_id(), grant.clone()));
             }
             Outcome::Nil | Outcome::Over => ctx.reply_nil(),
             Outcome::Refused(error) => ctx.reply_error(&error.to_string()),
@@ -112,15 +136,15 @@ impl Blocking for BlockedAcquire {
         }
     }
 
-    fn undelivered(_: &Ctx, outcome: Outcome) {
-        undelivered(outcome);
+    fn not_received(_: &Ctx, outcome: Outcome) {
+        not_received(outcome);
     }
 
     fn timed_out(ctx: &Ctx, id: Id) {
         let outcome = leave(id, give_up_place);
         let is_over = matches!(outcome, None | Some(Outcome::Over));
         if is_over && ctx.is_handing_over() {
-            // Whether it has left is not known yet.
+            // It is not known yet whether it leaves the queue, or has its place at the other server.
             ctx.reply_error(&Error::Unblocked.to_string());
             stats(Stats::disconnected);
         } else if let Some(outcome) = outcome {
@@ -133,7 +157,7 @@ impl Blocking for BlockedAcquire {
 
     fn disconnected(ctx: &Ctx, id: Id) {
         stats(Stats::disconnected);
-        // Not a CLIENT UNBLOCK: the server unblocks all clients while the cluster is down.
+        // While the cluster is down, the server itself unblocks all clients.
         let outcome = if ctx.cluster_is_down() {
             leave(id, |lock, owner, ticket| {
                 keep_place(ctx, lock, &owner, ticket);
@@ -142,13 +166,13 @@ impl Blocking for BlockedAcquire {
             leave(id, give_up_place)
         };
         if let Some(outcome) = outcome {
-            undelivered(outcome);
+            not_received(outcome);
         }
     }
 }
 
-/// A client's wait has ended without the module. Unless the client got its outcome in this iteration,
-/// its place in the queue is handled by `place`.
+/// The server has ended a client's wait. Returns the outcome that the client was given in this iteration, if it
+/// was; else calls `place` for its place in the queue.
 fn leave(id: Id, place: impl FnOnce(LockId, Owner, Ticket)) -> Option<Outcome> {
     let (ticket, client) = blocked(|blocked| blocked.remove_id(id))?;
     client.handle.discard();
@@ -160,20 +184,19 @@ fn leave(id: Id, place: impl FnOnce(LockId, Owner, Ticket)) -> Option<Outcome> {
 
 fn give_up_place(lock: LockId, owner: Owner, ticket: Ticket) {
     table(|table| table.mark_gone(&lock, &owner, ticket));
-    note(|notes| notes.remove_gone(lock, owner));
+    note(|notes| notes.waiter_gone(lock, owner));
 }
 
-/// A connection closes. The locks that are bound to it are given up. If a lock was handed to it in
-/// this iteration, the client has not read the reply, unless it sent QUIT after ACQUIRE and
-/// everything was written.
+/// A connection closes. The locks that are bound to it are given up. A hand-off that was replied to it in this
+/// iteration is lost, unless the client sent QUIT after ACQUIRE: then the server has written all replies.
 pub fn connection_closes(ctx: &Ctx, connection: Connection) {
     let locks = sessions(|sessions| sessions.take(connection));
     if !locks.is_empty() {
-        note(|notes| notes.give_up(connection, locks));
+        note(|notes| notes.session_closed(connection, locks));
     }
-    if let Some(grant) = notes(|notes| notes.take_delivered(connection))
+    if let Some(grant) = notes(|notes| notes.take_replied(connection))
         && !ctx.closes_after_reply(connection)
     {
-        note(|notes| notes.take_back(grant));
+        note(|notes| notes.hand_off_lost(grant));
     }
 }

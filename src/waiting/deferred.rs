@@ -27,12 +27,15 @@ pub const AT_ONCE: usize = 200;
 /// What is still to be done.
 #[derive(Debug, Default)]
 pub struct Notes {
+    /// Waiters whose connections have closed.
     gone: HashMap<LockId, VecDeque<Owner>, RandomState>,
+    /// Lost hand-offs (see [`clients`](super::clients)).
     lost: Vec<Grant>,
+    /// Locks that were bound to connections that have closed.
     closed: Vec<(Connection, LockId)>,
     /// Locks to look at, and how they were touched.
     touched: HashMap<LockId, Touch, RandomState>,
-    /// The last of them: a script can touch one queue thousands of times, and only the first needs a note.
+    /// The queue that was touched last: a script can touch one thousands of times, which needs one note.
     last_touched: Option<(i32, Box<[u8]>)>,
     /// Waiters of Redisson's that have asked, and their patience.
     asked: Asked,
@@ -43,8 +46,8 @@ pub struct Notes {
     /// Waiters of locks that could not be changed because a key has another type.
     stuck_gone: Vec<(LockId, Owner)>,
     stuck_closed: Vec<(Connection, LockId)>,
-    /// Hand-offs of this iteration, by the receiver's connection.
-    delivered: Vec<(Connection, Grant)>,
+    /// Hand-offs that were replied in this iteration, with the receiver's connection.
+    replied: Vec<(Connection, Grant)>,
     /// Locks whose holders have asked again with ONCE in this iteration, and their tokens.
     known: HashSet<(LockId, i64), RandomState>,
 }
@@ -52,7 +55,7 @@ pub struct Notes {
 /// Waiters of Redisson's that have asked, by their locks, and their patience.
 pub type Asked = HashMap<LockId, Vec<(Owner, Millis)>, RandomState>;
 
-/// A hand-off.
+/// A hand-off to a blocked waiter.
 #[derive(Clone, Debug)]
 pub struct Grant {
     /// The lock.
@@ -68,17 +71,17 @@ pub struct Grant {
 /// Taking notes.
 impl Notes {
     /// A waiter's connection has closed.
-    pub fn remove_gone(&mut self, lock: LockId, owner: Owner) {
+    pub fn waiter_gone(&mut self, lock: LockId, owner: Owner) {
         self.gone.entry(lock).or_default().push_back(owner);
     }
 
-    /// The receiver of a hand-off was gone.
-    pub fn take_back(&mut self, grant: Grant) {
+    /// A hand-off is lost: the lock is to be taken back.
+    pub fn hand_off_lost(&mut self, grant: Grant) {
         self.lost.push(grant);
     }
 
     /// Locks were bound to a connection that has closed.
-    pub fn give_up(&mut self, connection: Connection, locks: Vec<LockId>) {
+    pub fn session_closed(&mut self, connection: Connection, locks: Vec<LockId>) {
         let closed = locks.into_iter().map(|lock| (connection, lock));
         self.closed.extend(closed);
     }
@@ -112,7 +115,7 @@ impl Notes {
         self.asked.entry(lock).or_default().push((owner, patience));
     }
 
-    /// The scores of these locks are to be lined up; with `None`, of none any more.
+    /// The scores of these locks are to be lined up; `None`: scores need not be lined up any more.
     pub fn line_up(&mut self, locks: Option<Vec<LockId>>) {
         self.lined_up = locks;
     }
@@ -122,9 +125,9 @@ impl Notes {
         self.published.insert(Box::from(channel));
     }
 
-    /// A hand-off was replied to a connection.
-    pub fn deliver(&mut self, connection: Connection, grant: Grant) {
-        self.delivered.push((connection, grant));
+    /// The reply to a hand-off was made, and will be written to this connection.
+    pub fn hand_off_replied(&mut self, connection: Connection, grant: Grant) {
+        self.replied.push((connection, grant));
     }
 
     /// Notes that the holder has asked again with ONCE, on any connection, and so knows that it holds
@@ -147,7 +150,7 @@ impl Notes {
     /// from outside the module, and whenever a lock is due; such a lock is due every second.
     pub fn retry_stuck(&mut self) {
         for (lock, owner) in std::mem::take(&mut self.stuck_gone) {
-            self.remove_gone(lock, owner);
+            self.waiter_gone(lock, owner);
         }
         let closed = std::mem::take(&mut self.stuck_closed);
         self.closed.extend(closed);
@@ -197,14 +200,14 @@ impl Notes {
         touch.map_or(QueueView::AsLeft, |touch| std::mem::take(touch).state())
     }
 
-    /// The hand-off of this iteration to a connection, which is forgotten.
-    pub fn take_delivered(&mut self, connection: Connection) -> Option<Grant> {
-        let mut delivered = self.delivered.iter();
-        let index = delivered.position(|(receiver, _)| *receiver == connection)?;
-        Some(self.delivered.swap_remove(index).1)
+    /// Takes out the hand-off that was replied to a connection in this iteration.
+    pub fn take_replied(&mut self, connection: Connection) -> Option<Grant> {
+        let mut replied = self.replied.iter();
+        let index = replied.position(|(receiver, _)| *receiver == connection)?;
+        Some(self.replied.swap_remove(index).1)
     }
 
-    /// Some of the waiters of a lock that are gone, in the order in which they went.
+    /// Takes out some of the waiters of one lock that are gone, in the order in which they went.
     pub fn take_some_gone(&mut self) -> Option<(LockId, Vec<Owner>)> {
         let (lock, owners) = self.gone.iter_mut().next()?;
         let lock = lock.clone();
@@ -217,7 +220,7 @@ impl Notes {
         Some((lock, owners.into()))
     }
 
-    /// The hand-offs whose receivers were gone, except those that the holder knows of by now.
+    /// Takes out the lost hand-offs, except those that the holder knows of by now.
     pub fn take_lost(&mut self) -> Vec<Grant> {
         let known = &self.known;
         let unknown = |grant: &Grant| !known.contains(&(grant.lock.clone(), grant.token));
@@ -225,7 +228,7 @@ impl Notes {
         std::mem::take(&mut self.lost)
     }
 
-    /// A lock whose connection has closed.
+    /// Takes out one lock that was bound to a connection that has closed.
     pub fn take_closed(&mut self) -> Option<(Connection, LockId)> {
         let last = self.closed.pop();
         if self.closed.is_empty() {
@@ -251,7 +254,7 @@ impl Notes {
         self.touched.remove(lock)
     }
 
-    /// All locks that were touched.
+    /// Takes out all locks that were touched.
     pub fn take_touched(&mut self) -> impl Iterator<Item = (LockId, Touch)> + use<> {
         std::mem::take(&mut self.touched).into_iter()
     }
@@ -261,7 +264,7 @@ impl Notes {
         give_back(&mut self.touched);
     }
 
-    /// Some of the locks whose scores are to be lined up.
+    /// Takes out some of the locks whose scores are to be lined up.
     pub fn take_some_to_line_up(&mut self) -> Option<Vec<LockId>> {
         let locks = self.lined_up.as_mut()?;
         let rest = locks.len().saturating_sub(AT_ONCE);
@@ -277,11 +280,11 @@ impl Notes {
 /// Forgetting them.
 impl Notes {
     /// An iteration begins: receivers may have read their tokens by now, so hand-offs are not taken back any more.
-    pub fn forget_delivered(&mut self) {
-        self.delivered.clear();
+    pub fn forget_replied(&mut self) {
+        self.replied.clear();
     }
 
-    /// What holders know is forgotten once no hand-off is to be taken back.
+    /// Forgets what holders know, if there is no hand-off to be taken back.
     pub fn forget_known(&mut self) {
         if self.lost.is_empty() && !self.known.is_empty() {
             self.known = HashSet::default();

@@ -1,5 +1,5 @@
-//! Carrying out what a step has decided: blocked clients are unblocked, wake-ups published,
-//! sessions bound, and everything counted.
+//! Carries out the events of a step: blocked clients get their outcomes, wake-ups are published,
+//! sessions are bound, and everything is counted.
 //!
 //! Nothing is decided here, except that a client whose user may not acquire the lock any more is
 //! refused.
@@ -14,7 +14,7 @@ use crate::server::{Ctx, Str, in_cluster, string};
 use super::blocked::Outcome;
 use super::deferred::Grant;
 use super::id::LockId;
-use super::state::{before_sleeping, blocked, note, notes, sessions, stats, table};
+use super::state::{blocked, ensure_before_sleep, note, notes, sessions, stats, table};
 
 /// Sends an owner its wake-up; returns false if it cannot, and the wake-up is then sent as configured.
 pub type WakeBy<'a> = &'a dyn Fn(&Ctx, &[u8]) -> bool;
@@ -70,10 +70,10 @@ fn carry_out_one(ctx: &Ctx, scene: &Scene<'_>, event: Event) {
             let lock = scene.lock();
             notes(|notes| notes.holder_knows(lock, token));
         }
-        Event::TakenOver { ticket } => unblock(ticket, Outcome::Refused(Error::TakenOver)),
+        Event::TakenOver { ticket } => give_outcome(ticket, Outcome::Refused(Error::TakenOver)),
         Event::Cancelled {
             ticket: Some(ticket),
-        } => unblock(ticket, Outcome::Nil),
+        } => give_outcome(ticket, Outcome::Nil),
         Event::WakeUp { owner } => wake(ctx, scene, &owner),
         Event::Bound { connection } => {
             let lock = scene.lock();
@@ -97,10 +97,10 @@ fn carry_out_one(ctx: &Ctx, scene: &Scene<'_>, event: Event) {
 /// A blocked client has become the holder.
 fn hand_over(names: &Names, ticket: Ticket, grant: Grant) {
     if may_still_acquire(ticket, names, &grant.owner) {
-        unblock(ticket, Outcome::Granted(grant));
+        give_outcome(ticket, Outcome::Granted(grant));
     } else {
-        unblock(ticket, Outcome::Refused(Error::PermissionGone));
-        note(|notes| notes.take_back(grant));
+        give_outcome(ticket, Outcome::Refused(Error::PermissionGone));
+        note(|notes| notes.hand_off_lost(grant));
     }
 }
 
@@ -124,22 +124,23 @@ fn may_still_acquire(ticket: Ticket, names: &Names, owner: &[u8]) -> bool {
     may(&names.lock) && shared.is_none_or(|lock| may(&string(lock)))
 }
 
-/// Ends a blocked client with an outcome. If it has ended already and was granted the lock, the
-/// lock is taken back.
+/// Gives a blocked client its outcome, which is only noted. If the client's wait has ended already, the outcome
+/// is not received.
 ///
-/// The reply is made when the iteration of the event loop ends. Until then the client stays blocked for the
-/// server: CLIENT UNBLOCK would otherwise let it go without any reply.
-pub fn unblock(ticket: Ticket, outcome: Outcome) {
-    match blocked(|blocked| blocked.end(ticket, outcome)) {
-        Ok(()) => before_sleeping(),
-        Err(outcome) => undelivered(outcome),
+/// [`clients`](super::clients) unblocks the client when the iteration of the event loop ends. Until then the
+/// server regards it as blocked; otherwise CLIENT UNBLOCK would end its wait without any reply.
+pub fn give_outcome(ticket: Ticket, outcome: Outcome) {
+    match blocked(|blocked| blocked.give_outcome(ticket, outcome)) {
+        Ok(()) => ensure_before_sleep(),
+        Err(outcome) => not_received(outcome),
     }
 }
 
-/// The client has gone before it could be told.
-pub fn undelivered(outcome: Outcome) {
+/// A client has gone before it had its reply. If it was granted the lock, the hand-off is lost (see
+/// [`clients`](super::clients)).
+pub fn not_received(outcome: Outcome) {
     if let Outcome::Granted(grant) = outcome {
-        note(|notes| notes.take_back(grant));
+        note(|notes| notes.hand_off_lost(grant));
     }
 }
 

@@ -1,8 +1,8 @@
 //! The order of things in an iteration of the event loop: what is done when it begins, when it
 //! ends, and when the timer rings in between.
 //!
-//! Callbacks only take notes (see [`deferred`](super::deferred)); what was noted is done here,
-//! between commands, at the first end of an iteration that comes.
+//! Callbacks only take notes (see [`deferred`](super::deferred)). The work that was noted is done here,
+//! between commands, when the iteration ends.
 
 use crate::keyspace::QueueView;
 use crate::lock::{Now, Tick};
@@ -12,50 +12,50 @@ use crate::server::{Ctx, events};
 
 use super::arriving::Arriving;
 use super::clients;
+use super::conditions;
 use super::deferred::Notes;
 use super::discovery;
 use super::foreign;
-use super::given;
 use super::id::LockId;
 use super::listening::Listening;
 use super::moving;
 use super::noted;
 use super::schedule::Ring;
 use super::slice::Slice;
-use super::state::{arriving, before_sleeping, blocked, note, notes, table, waiting};
+use super::state::{arriving, blocked, ensure_before_sleep, note, notes, table, waiting};
 use super::step::{look, set_timer};
 use super::touched;
 use super::watch;
 
 /// Milliseconds after which a lock that is due is looked at again while writes are paused.
 const PAUSE: u64 = 100;
-/// The longest sleep of the server in milliseconds, with the lowest `hz`: then its own cron job runs.
+/// The longest sleep of the server in milliseconds: with the lowest `hz`, its own cron job wakes it then.
 const NAP: u64 = 1000;
 
 /// Does what was noted at the end of the last iteration, and what has fallen due, before any
 /// command of this one.
 pub fn after_sleep(ctx: &Ctx) {
     waiting(|waiting| waiting.in_iteration.set(true));
-    let began = given::tick();
+    let began = conditions::tick();
     begin_to_listen(ctx, began);
-    notes(Notes::forget_delivered);
+    notes(Notes::forget_replied);
     do_what_was_noted(ctx);
     notes(Notes::forget_known);
-    if is_anybody_waiting() {
+    if is_any_lock_tracked() {
         look_at_due_locks(ctx);
     }
     listening(|listening| listening.reads(began));
 }
 
-fn is_anybody_waiting() -> bool {
+fn is_any_lock_tracked() -> bool {
     table(|table| !table.is_empty())
 }
 
 /// An iteration begins: notices for how long the server has not listened.
 fn begin_to_listen(ctx: &Ctx, began: Tick) {
-    if is_anybody_waiting() {
+    if is_any_lock_tracked() {
         listening(|listening| listening.begins(began, ctx.writes_paused()));
-        given::make_up_for(waiting(|waiting| waiting.listening.get().missed()));
+        conditions::make_up_for(waiting(|waiting| waiting.listening.get().missed()));
     } else {
         listening(Listening::rests);
     }
@@ -65,7 +65,7 @@ fn begin_to_listen(ctx: &Ctx, began: Tick) {
 pub fn before_sleep(ctx: &Ctx) {
     let before = alarm();
     // CONFIG SET may have changed it.
-    given::follow_configuration();
+    conditions::follow_configuration();
     if waiting(|waiting| waiting.slots_have_come.take()) {
         moving::look_at_arriving(ctx);
     }
@@ -79,11 +79,11 @@ pub fn before_sleep(ctx: &Ctx) {
     if have_gone {
         moving::send_after_slots(ctx);
     }
-    clients::let_go(ctx);
+    clients::unblock_ended(ctx);
     notes(Notes::forget_seen);
     waiting(|waiting| waiting.in_iteration.set(false));
     let alarm = alarm();
-    if is_anybody_waiting() || alarm != before {
+    if is_any_lock_tracked() || alarm != before {
         end_iteration(ctx, alarm, alarm != before);
     }
 }
@@ -91,19 +91,19 @@ pub fn before_sleep(ctx: &Ctx) {
 /// Times out clients, but only after all requests that came in time were read: one of them may serve the client.
 fn time_out_due() {
     if blocked(|blocked| blocked.next_timeout()).is_some() {
-        let now = given::tick();
+        let now = conditions::tick();
         clients::time_out_due(waiting(|waiting| waiting.listening.get().read_until(now)));
     }
 }
 
 /// The server goes to sleep, until the alarm at the longest.
 fn end_iteration(ctx: &Ctx, alarm: Option<Tick>, is_new: bool) {
-    let now = given::tick();
+    let now = conditions::tick();
     let own_job = now.saturating_add(NAP);
-    // What is overdue is looked at in the next iteration, at once.
+    // If the alarm is overdue, the next iteration begins at once.
     let wakes = alarm.map_or(own_job, |alarm| alarm.clamp(now, own_job));
-    // Before 7.2 the server works out how long to sleep before it comes here: it may sleep past the alarm.
-    // Clients whose time is up, and that were left for the next iteration, have no timer.
+    // Before 7.2 the server computes how long to sleep before it calls this hook, so it may sleep past a new
+    // alarm. Clients whose time is up, and that were left for the next iteration, have no timer.
     if is_time_up(now) || (is_new && wakes < own_job) {
         events::hurry();
     }
@@ -129,13 +129,12 @@ impl Alarm for Ring {
     }
 }
 
-/// Slots move as a whole (see [`crate::server::migration`]). What becomes of their locks is seen to in this
-/// very iteration.
+/// Slots move as a whole (see [`crate::server::migration`]). Their locks are dealt with in this very iteration.
 pub fn slots_migrate(ctx: &Ctx, what: Migration) {
     match what {
         Migration::ImportStarted => {
             arriving(Arriving::begins);
-            // Should they have been here a moment ago, what was known of them is forgotten before they are back.
+            // If the slots were here a moment ago, what is known of their locks is forgotten before they return.
             waiting(|waiting| waiting.slots_have_gone.set(true));
         }
         Migration::ImportAborted => {
@@ -143,7 +142,7 @@ pub fn slots_migrate(ctx: &Ctx, what: Migration) {
         }
         Migration::ImportCompleted => {
             // A token may be requested before the server has recorded that the slots are its own.
-            given::go_ahead_of_the_clock();
+            conditions::go_ahead_of_the_clock();
             waiting(|waiting| waiting.slots_have_come.set(true));
             if !arriving(Arriving::ends) {
                 discovery::start(ctx);
@@ -151,12 +150,12 @@ pub fn slots_migrate(ctx: &Ctx, what: Migration) {
         }
         Migration::ExportCompleted => waiting(|waiting| waiting.slots_have_gone.set(true)),
     }
-    before_sleeping();
+    ensure_before_sleep();
 }
 
 fn do_what_was_noted(ctx: &Ctx) {
     if !waiting(|waiting| waiting.begun.replace(true)) {
-        given::grant_grace();
+        conditions::grant_grace();
     }
     if notes(|notes| notes.is_idle()) {
         return;
@@ -182,8 +181,8 @@ fn do_what_was_noted(ctx: &Ctx) {
     }
 }
 
-/// The server is a replica: the keys are the master's. The master does not see these waiters, and their
-/// deadlines pass.
+/// The server is a replica: its keys are the master's. It drops its notes about waiters, which the master drops
+/// from the queue when their deadlines pass, and notes only which locks have a queue.
 fn follow_the_master(ctx: &Ctx) {
     let touched = notes(|notes| {
         notes.forget_waiters();
@@ -195,7 +194,7 @@ fn follow_the_master(ctx: &Ctx) {
 /// Looks at the locks with waiters or sessions that are due: a lease or a turn has ended, or
 /// a lease is to be renewed.
 fn look_at_due_locks(ctx: &Ctx) {
-    let now = given::now();
+    let now = conditions::now();
     if is_nothing_due(now) {
         return;
     }

@@ -5,9 +5,8 @@
 //! event loop ends, before any reply is written. The keys as they are then decide, not the
 //! event: several commands may have run since.
 //!
-//! A lock is known here from the first event of its queue on, so that the queues
-//! of scripts are served like any other. A replica notes which locks have a queue and leaves them
-//! alone; when it becomes the master it looks at all of them.
+//! The module knows a lock from the first event of its queue on, so queues that scripts made are served like
+//! any other. A replica only notes which locks have a queue; when it becomes the master it looks at all of them.
 
 use redis_module::NotifyEvent;
 
@@ -16,9 +15,9 @@ use crate::keyspace::{Names, names};
 use crate::server::{Access, Ctx, string};
 
 use super::arriving::Arriving;
+use super::conditions::{self, go_ahead_of_the_clock, grant_grace, learn};
 use super::deferred::Notes;
 use super::frozen::Frozen;
-use super::given::{self, go_ahead_of_the_clock, grant_grace, learn};
 use super::id::LockId;
 use super::sent_away;
 use super::session::Sessions;
@@ -36,7 +35,7 @@ pub fn key_changes(ctx: &Ctx, class: NotifyEvent, event: &[u8], key: &[u8]) {
         }
     }
     if names::queue_of(key).is_some() {
-        // What is read from the append-only file comes as it came from clients.
+        // Commands from the append-only file raise the same events as commands of clients.
         let loading = !waiting(|waiting| waiting.begun.get());
         let touch = if loading || class == NotifyEvent::LOADED {
             Touch::LOADED
@@ -74,7 +73,7 @@ fn lock_changes(db: i32, event: &[u8], key: &[u8]) {
     }
 }
 
-/// Looks at the locks whose keys were touched, on a replica: only which have a queue is noted.
+/// On a replica: notes which of the locks whose keys were touched have a queue.
 pub fn follow(ctx: &Ctx, touched: impl IntoIterator<Item = (LockId, Touch)>) {
     for (lock, _) in touched {
         let queued = is_ours_to_track(ctx, &lock);
@@ -121,7 +120,7 @@ pub fn is_meant(ctx: &Ctx, lock: &LockId) -> bool {
     !is_tracked(&braced) && (is_held(name) || !is_held(&braced))
 }
 
-/// Whether a lock in braces has the queue of the lock without, which is known.
+/// Whether this lock is `{a}`, and `a`, which has the same queue key, is tracked.
 #[must_use]
 pub fn is_twin_tracked(lock: &LockId) -> bool {
     let inner = names::unbraced(&lock.name);
@@ -132,7 +131,7 @@ pub fn is_twin_tracked(lock: &LockId) -> bool {
 pub fn flushed(_: &Ctx, db: Option<i32>) {
     stats(Stats::forget_holders);
     touch_all(table(|table| table.all(db)), Touch::LOCK);
-    // What has no queue any more is not on its way any more.
+    // A lock without a queue is not arriving any more.
     touch_all(arriving(Arriving::take_all), Touch::QUEUE);
 }
 
@@ -141,7 +140,7 @@ pub fn swapped(_: &Ctx, one: i32, other: i32) {
     stats(Stats::forget_holders);
     sessions(|sessions| sessions.swap(one, other));
     notes(|notes| notes.swap(one, other));
-    let now = given::now();
+    let now = conditions::now();
     touch_all(table(|table| table.swap(one, other, now)), Touch::QUEUE);
 }
 
@@ -157,7 +156,7 @@ pub fn role_changes(ctx: &Ctx, replica: bool) {
     }
 }
 
-/// A replica has no waiters: it only keeps which locks have a queue.
+/// A replica has no waiters: it only notes which locks have a queue.
 fn becomes_replica(ctx: &Ctx) {
     sent_away::to_the_master(ctx);
     let locks = table(|table| {

@@ -1,5 +1,5 @@
-//! Which locks are frozen, because not all of their keys are at this node of the cluster, and the
-//! timer that looks after them and after the slots of all others.
+//! Which locks are frozen, because not all of their keys are at this node of the cluster; and the timer for
+//! checking them and the slots of all other locks.
 //!
 //! What it means to be frozen, and what is done when the timer rings, is in
 //! [`moving`](super::moving).
@@ -65,8 +65,8 @@ impl Frozen {
         std::mem::take(&mut self.locks)
     }
 
-    /// Sets the timer where there is something to look at; `waiters`: whether any lock has some; `arriving`:
-    /// whether there are some whose slot is not here yet.
+    /// Sets the timer, if there is something to check. `waiters`: any lock has waiters; `arriving`: there are
+    /// locks whose slot is not here yet.
     pub fn keep_watch(&mut self, ctx: &Ctx, waiters: bool, arriving: bool) {
         if arriving || !self.locks.is_empty() {
             self.set_alarm(ctx, SOON);
@@ -87,12 +87,12 @@ impl Frozen {
         self.alarm = Some((delay, timer::start::<Round>(ctx, delay)));
     }
 
-    /// The timer has rung; after how many milliseconds.
+    /// The timer has rung. Returns after how many milliseconds.
     pub fn rang(&mut self) -> u64 {
         self.alarm.take().map_or(0, |(delay, _)| delay)
     }
 
-    /// Time has passed. Whether the slots of all locks are to be looked at now.
+    /// Adds the milliseconds that have passed. Returns whether the slots of all locks are to be checked now.
     pub fn are_slots_due(&mut self, passed: u64) -> bool {
         self.since = self.since.saturating_add(passed);
         let due = self.since >= SELDOM;

@@ -1,5 +1,5 @@
-//! What the table knows of single waiters and sessions: marks on those that leave without the rules'
-//! doing, questions about one owner, and sessions that change places with their databases.
+//! What the table knows of single waiters and sessions: marks on waiters that go without a step, questions about
+//! one owner, and sessions that change places with their databases.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -19,8 +19,8 @@ impl Table {
         self.mark(id, owner, Presence::Blocked(ticket), Presence::Gone);
     }
 
-    /// Marks a blocked waiter that the server let go and that may come back.
-    pub fn mark_let_go(&mut self, id: &LockId, owner: &[u8], ticket: Ticket) {
+    /// Marks a blocked waiter that was sent away and may come back.
+    pub fn mark_sent_away(&mut self, id: &LockId, owner: &[u8], ticket: Ticket) {
         if let Some(record) = self.record(id.db, &id.name) {
             record.tracked.may_be_ours = true;
         }

@@ -1,22 +1,30 @@
 //! Blocked clients, timers and hand-offs: carries out what the rules of the lock decide.
 //!
-//! Everything that changes a lock goes through [`step()`]. Who calls it, and when:
+//! Everything that changes a lock goes through [`step()`]. These call it:
 //!
 //! - a command takes a step at once: it parses, checks permissions, and calls [`step()`] with the rule to apply;
 //! - an intercepted script does the same through [`scripts::step`];
-//! - a timer rings when the first lock or the first WAIT is due. It only wakes the event loop:
-//!   [`event_loop`] looks at the locks that are due, in the same iteration, after the sockets were read;
-//! - the server's callbacks (a connection closes, a key changes, slots move, the role changes) come in the middle of
-//!   other work, where nothing may be written. They take a note ([`deferred`]), and the notes are dealt with when
-//!   the iteration ends.
+//! - a timer rings when the first lock or the first WAIT is due. The server runs timers after it has read its
+//!   sockets; [`event_loop`] then looks at the locks that are due. It does so at the beginning of an iteration,
+//!   too;
+//! - the server's callbacks (a connection closes, a key changes, slots move, the role changes) come in the middle
+//!   of other work, where nothing may be written. They take a note ([`deferred`]), and [`event_loop`] takes the
+//!   steps that follow from the notes when the iteration ends.
 //!
-//! One hand-off, from top to bottom: `FAIRLOCK.RELEASE` runs `command::release`, which calls [`step()`]. That takes
-//! what is tracked of the lock out of the [`table`], opens its keys, and lets `lock::Step::release` decide: the
-//! holder's field goes, and the head of the queue becomes the holder, which the rules report as `Event::Granted`.
-//! The tracked state goes back into the table with the next due time, replicas and subscribers are told, and
-//! [`effects`] carries the events out: the blocked client gets an outcome. When the iteration ends, [`clients`]
-//! unblocks it, and the server writes its reply in this very iteration. If its connection turns out to be closed,
-//! the hand-off is taken back and goes on to the next waiter.
+//! One hand-off, from FAIRLOCK.RELEASE to the waiter's reply:
+//!
+//! 1. `command::release` parses the command and calls [`step()`].
+//! 2. The step takes what is tracked of the lock out of the [`table`], and opens the lock's keys (`OpenLock`).
+//! 3. `lock::Step::release` decides. It frees the lock and settles: the head of the queue becomes the holder and
+//!    leaves the queue. Each change of a key is replicated at once (`keyspace::write`). The rules emit
+//!    `Event::Released` and `Event::Granted`.
+//! 4. What is tracked goes back into the table, with the time when the lock is next due. Key events are raised.
+//! 5. [`effects`] carries the events out: the blocked client gets its [`Outcome`], which is only noted.
+//! 6. `command::release` replies to the former holder.
+//! 7. The iteration of the event loop ends: [`event_loop::before_sleep`] has [`clients`] unblock the waiter's
+//!    client. The server calls `clients` for the reply, which is the fencing token, and writes both replies.
+//!
+//! If the waiter's connection closes meanwhile, the hand-off is lost: [`clients`] says what happens then.
 //!
 //! What to change, to add
 //!
@@ -34,7 +42,7 @@
 //! - [`moving`]: locks whose slot is between two nodes of a cluster;
 //! - [`discovery`]: queues that were there before the module;
 //! - [`scripts`]: intercepted scripts, which are steps as well, and those that run as Lua;
-//! - [`noted`]: doing what was noted of waiters, hand-offs, sessions and scores;
+//! - [`noted`]: the steps that follow from notes of waiters, hand-offs, sessions and scores;
 //! - [`touched`]: looking at the locks whose keys were touched from outside the module;
 //! - [`foreign`]: what other clients do to the keys and to the server;
 //! - [`sent_away`]: blocked clients that this server cannot serve any more;
@@ -43,7 +51,7 @@
 //! One step:
 //! - [`step`](mod@step): one step on a lock, from the clocks to the next timer;
 //! - [`effects`]: carrying out what was decided;
-//! - [`given`]: the clocks, and the rules as configured.
+//! - [`conditions`]: the time and the rules as configured, which each step is given.
 //!
 //! What is remembered:
 //! - [`state`]: all of it, in one struct behind one thread-local;
@@ -65,13 +73,13 @@
 mod arriving;
 mod blocked;
 mod clients;
+mod conditions;
 mod deferred;
 mod discovery;
 mod effects;
 mod event_loop;
 mod foreign;
 mod frozen;
-mod given;
 mod id;
 mod listening;
 mod marks;
@@ -101,9 +109,9 @@ use crate::server::{Ctx, in_cluster};
 
 pub use blocked::Outcome;
 pub use clients::block;
+pub use conditions::{intercepts, now, rules};
 pub use deferred::Grant;
-pub use effects::{WakeBy, unblock};
-pub use given::{intercepts, now, rules};
+pub use effects::WakeBy;
 pub use id::LockId;
 pub use slice::Slice;
 pub use step::{require_rest, step};
@@ -124,7 +132,7 @@ pub use discovery::start as look_for_queues;
 pub use event_loop::slots_migrate;
 pub use state::start_afresh;
 
-/// The identity of a lock. All that wait for it share its name, which can be long.
+/// The identity of a lock. All waiters of the lock share its name, which can be long.
 #[must_use]
 pub fn lock_id(db: i32, name: &[u8]) -> LockId {
     state::table(|table| table.id(db, name))
@@ -155,8 +163,8 @@ pub fn seen(id: &LockId, owner: &[u8], now: Now) -> Seen {
     }
 }
 
-/// The other lock that has the same queue as this one, if using the one is using the other: the
-/// queue is that of the lock without braces, unless that with braces has waiters or a session.
+/// The other lock with the same queue, if a command on this lock affects it. `a` and `{a}` share a queue key. A
+/// command on `{a}` always affects `a`; one on `a` affects `{a}` only while that has waiters or a session.
 #[must_use]
 pub fn shares_queue_with(ctx: &Ctx, lock: &[u8]) -> Option<Vec<u8>> {
     let shares = names::unbraced(lock).is_some()
@@ -186,8 +194,8 @@ pub fn is_served_here(ctx: &Ctx, lock: &[u8]) -> bool {
     frozen::slot_state(ctx, &Names::of(lock), false) != SlotState::Moving
 }
 
-/// Some of a database's locks with waiters or a session, with the number of their waiters: most waiters
-/// first, then by name; at most `most`, of those behind a given one.
+/// At most `most` of a database's locks with waiters or a session, each with the number of its waiters: most
+/// waiters first, then by name. Begins after `behind`, if it is given.
 #[must_use]
 pub fn busiest(db: i32, behind: Option<&Busy>, most: usize) -> Vec<Busy> {
     state::table(|table| table.busiest(db, behind).take(most).collect())

@@ -3,11 +3,12 @@
 //!
 //! Such a lock is frozen: its holder can release and renew it where its key is, and nothing else
 //! happens, because this node may not have the whole queue. Waiters stay blocked, as in BLPOP, unless the
-//! cluster is down: then they are sent away. Frozen locks are checked ten times a second, until
+//! cluster is down: then they are sent away. Frozen locks are checked ten times a second, until one of these
+//! is true:
 //!
-//! - all keys are here: the lock goes on, whether it stayed or came back. Its waiters may have been
-//!   sent here by the node that had it before, and get the time of a turn to arrive;
-//! - the slot is another node's: blocked waiters get MOVED, and find their places there.
+//! - all keys are here: the lock is no longer frozen. If it came from another node, that node has sent the
+//!   waiters here, and they get the time of a turn to arrive;
+//! - another node owns the slot: blocked waiters get MOVED, and find their places there.
 //!
 //! The node that receives the slot leaves a lock alone while it has only the lock's keys and not yet the slot
 //! ([`arriving`](super::arriving)).
@@ -24,10 +25,10 @@ use crate::server::nodes::Range;
 use crate::server::timer::Alarm;
 
 use super::blocked::Outcome;
-use super::effects::unblock;
+use super::conditions::{go_ahead_of_the_clock, grant_grace};
+use super::effects::give_outcome;
 use super::foreign::is_ours_to_track;
 use super::frozen::{Frozen, Round, is_here, slot_state};
-use super::given::{go_ahead_of_the_clock, grant_grace};
 use super::id::LockId;
 use super::sent_away;
 use super::state::{arriving, blocked, frozen, note, sessions, table};
@@ -54,7 +55,7 @@ impl Alarm for Round {
     }
 }
 
-/// Looks at the locks of slots that are not wholly here, as one lock of each slot shows.
+/// Notes all locks whose slot is not wholly here, so that they are looked at. One lock of each slot is checked.
 pub fn look_at_slots(ctx: &Ctx) {
     let locks = table(|table| table.all(None));
     let mut here = HashMap::new();
@@ -88,7 +89,7 @@ fn look_at_frozen(ctx: &Ctx) {
             SlotState::Moving => {
                 let slots = slots.get_or_insert_with(|| ctx.slots_elsewhere());
                 match node_of(slots, &lock) {
-                    // Where it arrives, the queue can be here before the slot is.
+                    // Keys that are here mean that the slot is arriving, not leaving.
                     Some(node) if !is_ours_to_track(ctx, &lock) => leave(&lock, node),
                     _ => frozen(|frozen| frozen.stay(lock)),
                 }
@@ -137,7 +138,7 @@ fn node_of<'s>(ranges: &'s [Range], lock: &LockId) -> Option<&'s str> {
 /// All keys of the lock are here: it goes on.
 fn thaw(lock: LockId) {
     for owner in table(|table| table.gone(&lock)) {
-        note(|notes| notes.remove_gone(lock.clone(), owner));
+        note(|notes| notes.waiter_gone(lock.clone(), owner));
     }
     note(|notes| notes.touch(lock, Touch::QUEUE));
 }
@@ -149,7 +150,7 @@ fn leave(lock: &LockId, node: &str) {
         sessions(|sessions| sessions.unbind(connection, lock));
     }
     let slot = names::slot(&lock.name);
-    // Those whose time was up while writes were paused have not left: their places have moved, too.
+    // Clients whose time was up while writes were paused have not left the queue: their places have moved, too.
     let mut tickets = blocked(|blocked| blocked.held_back_from(lock));
     tickets.extend(
         tracked
@@ -159,6 +160,6 @@ fn leave(lock: &LockId, node: &str) {
     );
     for ticket in tickets {
         let node = node.to_owned();
-        unblock(ticket, Outcome::Moved { slot, node });
+        give_outcome(ticket, Outcome::Moved { slot, node });
     }
 }

@@ -1,21 +1,21 @@
-//! Doing what was noted of waiters, hand-offs, sessions and scores: waiters whose connections have
-//! closed leave the queue, locks whose receiver was gone are taken back, locks bound to closed
-//! connections are given up, and scores are lined up before scripts run as Lua.
+//! The steps that follow from notes: waiters whose connections have closed leave the queue, locks of lost
+//! hand-offs are taken back, locks that are bound to closed connections are given up, and scores are lined up
+//! before scripts run as Lua.
 //!
-//! Each is a step on a lock, and is taken between commands only.
+//! These steps are taken between commands only.
 
 use crate::lock::Owner;
 use crate::server::Ctx;
 
+use super::conditions::intercept_no_more;
 use super::deferred::{Grant, Notes};
-use super::given::intercept_no_more;
 use super::id::LockId;
 use super::slice::Slice;
 use super::state::notes;
 use super::step::change;
 
-/// Locks are taken back whose receivers have gone, and waiters leave the queues whose connections have
-/// closed: as many as there is time for. Those that are left are known as gone, and no lock goes to them.
+/// Takes back the locks of lost hand-offs, and removes waiters whose connections have closed, as many as there
+/// is time for. The others stay marked as gone, and no lock is handed to them.
 pub fn drop_gone_and_lost(ctx: &Ctx, slice: Slice) {
     let lost = notes(Notes::take_lost);
     drop_some_gone(ctx);
@@ -29,7 +29,7 @@ pub fn drop_gone_and_lost(ctx: &Ctx, slice: Slice) {
     while !slice.is_over() && drop_some_gone(ctx) {}
 }
 
-/// Some waiters leave the queue of a lock. False if none are left to leave any.
+/// Removes some of the waiters that have gone from the queue of one lock. False if there were none.
 fn drop_some_gone(ctx: &Ctx) -> bool {
     let some = notes(Notes::take_some_gone);
     if let Some((lock, owners)) = &some {
@@ -49,7 +49,7 @@ fn drop_gone(ctx: &Ctx, lock: &LockId, owners: &[Owner]) {
     }
 }
 
-/// Some of the locks whose connections have closed are given up.
+/// Gives up some of the locks that were bound to connections that have closed.
 pub fn give_up_closed(ctx: &Ctx, slice: Slice) {
     let mut given_up = 0;
     while (given_up == 0 || !slice.is_over())
@@ -63,7 +63,7 @@ pub fn give_up_closed(ctx: &Ctx, slice: Slice) {
     }
 }
 
-/// The scores of some locks are lined up; once all are, scripts run as Lua.
+/// Lines up the scores of some locks. Once all are lined up, scripts run as Lua.
 pub fn line_scores_up(ctx: &Ctx) {
     let Some(batch) = notes(Notes::take_some_to_line_up) else {
         return;

@@ -31,10 +31,9 @@ struct Armed {
 /// What the timer does when it rings: the event loop implements it.
 pub struct Ring;
 
-/// When a lock is to be scheduled that is due at other instants than it is scheduled for: by each clock
-/// it stays where it is, if it may. To be looked at too early does no harm, and a lock that is
-/// handed on thousands of times a second need not move its lease's end, or the end of its turns,
-/// in the schedule each time.
+/// The instants for which to schedule a lock, from those when it is due and those for which it is scheduled. By
+/// each clock, an instant that is too early may stay: looking too early does no harm. So the end of the lease, or
+/// of the turn, of a lock that is handed on thousands of times a second does not move in the schedule each time.
 pub fn settled(scheduled: Due, due: Due, now: Now) -> Due {
     let settled = |scheduled, due, now| {
         let may_stay = stays(scheduled, due, now);
@@ -121,7 +120,7 @@ impl Schedule {
     /// Whether the timer is set, and the wall clock was not set since.
     pub fn is_armed(&self, now: Now) -> bool {
         let armed = self.armed.as_ref();
-        // A millisecond is what the two clocks' rounding makes.
+        // Rounding both clocks can make a difference of a millisecond.
         armed.is_some_and(|armed| armed.offset.abs_diff(offset(now)) <= 1)
     }
 
@@ -147,7 +146,7 @@ impl Schedule {
         };
         let offset = offset(now);
         if let Some(armed) = &self.armed {
-            // A millisecond is what the two clocks' rounding makes.
+            // Rounding both clocks can make a difference of a millisecond.
             if armed.at <= at && armed.offset <= offset.saturating_add(1) {
                 return;
             }

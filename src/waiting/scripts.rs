@@ -1,5 +1,5 @@
-//! What the command filter shows: Redisson's own clients, by their scripts, and what comes without a key
-//! event.
+//! What the command filter shows: scripts of Redisson's clients, and commands that raise no key event to which
+//! the module subscribes.
 
 use crate::error::Error;
 use crate::keyspace::{Names, OpenLock, names};
@@ -13,8 +13,8 @@ use super::step::{queue_touched, step_on};
 use super::touch::Touch;
 use super::touched;
 
-/// Takes the step that a script has become. If the lock becomes free, the head is woken by `wake`; that
-/// may say that it does not know how, and then it is woken as by any other step.
+/// Takes the step that a script has become. If the lock becomes free, `wake` wakes the head. If `wake` returns
+/// false, the head is woken as by any other step.
 ///
 /// # Errors
 /// As [`super::step()`].
@@ -32,15 +32,15 @@ pub fn step<T>(
     })
 }
 
-/// A script is about to work on a lock as Lua, although scripts are intercepted: waiters that it drops,
-/// and that live, are put back.
+/// A script is about to run as Lua on a lock, although scripts are intercepted. Live waiters that it drops are
+/// put back afterwards.
 pub fn touches(lock: &[u8]) {
     for lock in table(|table| table.tracked_of(lock)) {
         note(|notes| notes.touch(lock, Touch::BY_SCRIPT));
     }
 }
 
-/// Such a script has run: the module's rules act on what it has left.
+/// Such a script has run: the rules repair the queue and serve the head.
 pub fn have_run(ctx: &Ctx) {
     touched::attend(ctx);
 }

@@ -11,7 +11,7 @@ use crate::lock::Ticket;
 use crate::server::{Ctx, in_cluster};
 
 use super::blocked::Outcome;
-use super::effects::unblock;
+use super::effects::give_outcome;
 use super::id::LockId;
 use super::state::{blocked, frozen, stats, table};
 use super::stats::Stats;
@@ -43,14 +43,14 @@ pub fn while_down(ctx: &Ctx) {
     }
 }
 
-/// Counted as where the server does it: as a client that has gone.
+/// Counts the client as disconnected, as if the server had unblocked it.
 fn send_away(ticket: Ticket, outcome: Outcome) {
     stats(Stats::disconnected);
-    unblock(ticket, outcome);
+    give_outcome(ticket, outcome);
 }
 
 /// Keeps the place as one that was found; the client is expected to reconnect.
 pub fn keep_place(ctx: &Ctx, lock: LockId, owner: &[u8], ticket: Ticket) {
-    table(|table| table.mark_let_go(&lock, owner, ticket));
+    table(|table| table.mark_sent_away(&lock, owner, ticket));
     frozen(|frozen| frozen.freeze(ctx, lock));
 }

@@ -1,13 +1,13 @@
 //! The time limit for the module's work in one iteration of the event loop, so that a backlog does not delay
 //! other clients.
 //!
-//! What is left over stays noted, or due, and the next iteration comes at once. Each iteration gets at least
-//! some of the work done.
+//! Work that is left over stays noted, or due, and the next iteration begins at once. Each iteration does at
+//! least some of the work.
 
 use crate::server::clock;
 
-/// Microseconds for all the work of one hook of an iteration. One step more may follow, which has its own
-/// bound, and the server has some work of its own with each client that is let go.
+/// Microseconds for all the work at the beginning or end of an iteration. One more step may follow, which has its
+/// own bound, and the server has some work of its own with each client that is unblocked.
 const LONGEST: u64 = 3000;
 
 /// A stretch of work.

@@ -64,7 +64,7 @@ thread_local! {
     static WAITING: Waiting = Waiting::default();
 }
 
-/// For what is set and read in one go.
+/// The whole state: for the parts that are set and read in one go.
 pub fn waiting<T>(body: impl FnOnce(&Waiting) -> T) -> T {
     WAITING.with(body)
 }
@@ -104,13 +104,13 @@ pub fn followed<T>(body: impl FnOnce(&mut HashSet<LockId>) -> T) -> T {
     waiting(|waiting| body(&mut waiting.followed.borrow_mut()))
 }
 
-/// The notes, to read them or to take one that is no work to be done.
+/// The notes: to read them, or to take one that causes no work.
 pub fn notes<T>(body: impl FnOnce(&mut Notes) -> T) -> T {
     waiting(|waiting| body(&mut waiting.notes.borrow_mut()))
 }
 
-/// Takes a note of work, and makes sure that it is done in this iteration of the event loop or, if
-/// its hook has run already, in the next one, at once.
+/// Takes a note of work. The work is done when this iteration of the event loop ends; if its end has been
+/// handled already, the next iteration begins at once.
 pub fn note(take: impl FnOnce(&mut Notes)) {
     let first = notes(|notes| {
         let was_idle = notes.is_idle();
@@ -118,12 +118,13 @@ pub fn note(take: impl FnOnce(&mut Notes)) {
         was_idle && !notes.is_idle()
     });
     if first {
-        before_sleeping();
+        ensure_before_sleep();
     }
 }
 
-/// Makes sure that the end of an iteration is still to come before the event loop waits.
-pub fn before_sleeping() {
+/// Makes sure that [`event_loop::before_sleep`](super::event_loop::before_sleep) runs before the server sleeps.
+/// If it has run in this iteration already, the next iteration begins at once.
+pub fn ensure_before_sleep() {
     if !waiting(|waiting| waiting.in_iteration.get()) {
         events::hurry();
     }

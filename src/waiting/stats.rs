@@ -75,7 +75,7 @@ impl Hasher for Identity {
 /// When each lock was acquired, by a hash of its database and name.
 type Held = HashMap<u64, u64, BuildHasherDefault<Identity>>;
 
-/// Upper bounds of what INFO counts durations by, in microseconds: from less than a hand-off takes to an hour.
+/// Upper bounds of the histogram in INFO, in microseconds: from less than a hand-off takes to an hour.
 const BOUNDS: [u64; 15] = [
     100,
     1_000,
@@ -124,7 +124,7 @@ impl Durations {
             return (counts, 0);
         };
         for recorded in histogram.iter_recorded() {
-            // Those that are told apart from it no more lie above it.
+            // The lowest of the durations that the histogram counts as this one.
             let least = histogram.lowest_equivalent(recorded.value_iterated_to());
             for (count, _) in counts
                 .iter_mut()
@@ -137,7 +137,7 @@ impl Durations {
         (counts, histogram.len())
     }
 
-    /// Writes what can be added up over servers and told of a span of time: as a histogram of Prometheus.
+    /// Writes a cumulative histogram as Prometheus has it, which can be summed over servers and compared over time.
     fn write(&self, section: &mut Section, name: &str) {
         let (counts, all) = self.cumulative();
         for (bound, count) in BOUNDS.iter().zip(counts) {
@@ -243,7 +243,7 @@ impl Stats {
         self.hasher.hash_one((db, lock))
     }
 
-    /// A holder of a SHARED lock is remembered with the lock.
+    /// Remembers when an exclusive holder got the lock. For a shared holder that is kept with the lock.
     fn held(&mut self, db: i32, lock: &[u8], shared: bool, now: Now) {
         if !shared {
             self.held.insert(self.hash(db, lock), now.steady);

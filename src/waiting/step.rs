@@ -1,8 +1,8 @@
 //! One step on a lock: all that changes a lock goes through here.
 //!
-//! A step reads the clocks once, opens the lock's keys together with what this server knows of its
-//! queue, lets the rules decide, has the effects carried out, and sets the timer for the next lock
-//! that is due. It does not depend on its caller: a command, a timer, or a connection that closes.
+//! A step reads the clocks once, opens the lock's keys together with what this server tracks of the lock, lets
+//! the rules decide, has their events carried out, and sets the timer for the next lock that is due. It is the
+//! same for each caller: a command, a timer, or a connection that closes.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::thread;
@@ -15,9 +15,9 @@ use crate::server::cluster::SlotState;
 use crate::server::{Ctx, events, in_cluster};
 
 use super::blocked::Outcome;
-use super::effects::{Scene, WakeBy, carry_out, unblock};
+use super::conditions;
+use super::effects::{Scene, WakeBy, carry_out, give_outcome};
 use super::frozen::slot_state;
-use super::given;
 use super::id::LockId;
 use super::state::{arriving, blocked, frozen, notes, table, waiting};
 use super::table::Watch;
@@ -26,11 +26,11 @@ use super::table::Watch;
 /// one of its keys has another type. Key events normally come first.
 const RECHECK: u64 = 1000;
 
-/// Marks the time of a step, however it ends.
+/// Marks that a step is under way, until it is dropped.
 struct Stepping;
 
 impl Stepping {
-    /// None is taken at a replica.
+    /// `None` on a replica, where no step may be taken.
     fn begin() -> Option<Self> {
         waiting(|waiting| {
             let may = !waiting.replica.get();
@@ -59,7 +59,7 @@ pub fn require_rest() -> Result<(), Error> {
     }
 }
 
-/// Lets the rules decide one step on a lock, in the selected database, and carries it out.
+/// Takes one step on a lock in the selected database: `decide` calls the rules, then their events are carried out.
 ///
 /// # Errors
 /// What `decide` returns; [`Error::WrongType`] if a key of the lock holds something else,
@@ -73,13 +73,12 @@ pub fn step<T>(
     step_on(ctx, &Names::of(lock), queue, None, decide)
 }
 
-/// What others did to a lock's queue, to be dealt with now.
+/// How a lock's queue was touched from outside the module. The caller's step repairs it.
 pub fn queue_touched(ctx: &Ctx, lock: &[u8]) -> QueueView {
     notes(|notes| notes.queue_touched(|| ctx.db(), lock))
 }
 
-/// As [`step`]; `queue`: what others may have done to it; `wake`: how wake-ups are sent, if not as
-/// configured.
+/// As [`step`]. `queue` says how others may have touched the queue; `wake` sends wake-ups, if not as configured.
 pub fn step_on<T>(
     ctx: &Ctx,
     names: &Names,
@@ -92,8 +91,8 @@ pub fn step_on<T>(
         return Err(Error::Replica);
     };
     let lock = names.name();
-    given::follow_slots(ctx);
-    let (mut rules, now, db) = (given::rules(), given::now(), ctx.db());
+    conditions::follow_slots(ctx);
+    let (mut rules, now, db) = (conditions::rules(), conditions::now(), ctx.db());
     let mut taken = Taken::new(
         table(|table| table.take(db, lock)),
         waiting(|waiting| waiting.greatest_token.get()),
@@ -118,7 +117,7 @@ pub fn step_on<T>(
     } else {
         keep_watch(ctx);
     }
-    ctx.announce();
+    ctx.raise_events();
     drop(stepping);
     let scene = Scene {
         names,
@@ -138,7 +137,7 @@ pub fn step_on<T>(
 /// The result of the part of a step in which a panic may occur.
 type End<T> = thread::Result<Result<Decided<T>, Unusable>>;
 
-/// What is tracked of the lock goes back into the table, however the step has ended. A panic is handed on.
+/// Puts what is tracked of the lock back into the table, even after a panic, which is passed on.
 fn put_back<T>(
     ctx: &Ctx,
     (db, lock): (i32, &[u8]),
@@ -170,16 +169,16 @@ fn put_back<T>(
     }
 }
 
-/// After a panic, replies an error to the blocked clients that have no place in the queue. The lock is then as
-/// consistent as it can be made: what the step had done is kept, announced and replied; what is
-/// tracked of the lock is back in the table; and before its next step the queue is repaired from the keys,
-/// as after a change from outside the module.
+/// After a panic, replies an error to the blocked clients that have no place in the queue. Everything else is
+/// done by then: what the step changed is kept, announced and replied; what is tracked of the lock is back in
+/// the table; and before the next step the queue is repaired from the keys, as after a change from outside the
+/// module.
 fn refuse_unplaced(lock: &LockId) {
     let blocked = blocked(|blocked| blocked.waiting());
     for (ticket, _, owner) in blocked.into_iter().filter(|(_, of, _)| of == lock) {
         let waiter = table(|table| table.waiter(lock, &owner));
         if waiter.and_then(|waiter| waiter.ticket()) != Some(ticket) {
-            unblock(ticket, Outcome::Refused(Error::Internal));
+            give_outcome(ticket, Outcome::Refused(Error::Internal));
         }
     }
 }
@@ -247,7 +246,7 @@ fn leave_to_scripts(db: i32, lock: &[u8], tracked: &Tracked, due: Due, now: Now)
     table(|table| table.watch(&LockId::new(db, lock), watch, due.wall, now));
 }
 
-/// In a cluster, sees to it that the slots of locks with waiters are watched.
+/// In a cluster, sets the timer that checks the slots of locks with waiters.
 pub fn keep_watch(ctx: &Ctx) {
     if in_cluster() {
         let waiters = table(|table| !table.is_empty());
@@ -262,12 +261,12 @@ pub fn set_timer(ctx: &Ctx, now: Now) {
     table(|table| table.schedule.set_timer(ctx, now, timeout));
 }
 
-/// Looks at a lock outside commands. `queue`: what others may have done to it.
+/// Looks at a lock outside commands. `queue` says how others may have touched its queue.
 pub fn look(ctx: &Ctx, id: &LockId, queue: QueueView) {
     if !ctx.select_db(id.db) {
         return;
     }
-    // A key of another type is not ours to report here; the lock is looked at again later.
+    // For a key of another type there is no caller to tell; the lock is looked at again later.
     let _ = step_on(ctx, &Names::of(&id.name), queue, None, |step| {
         step.look();
         Ok(())

@@ -35,10 +35,9 @@ pub struct Record {
     pub tracked: Tracked,
     /// Set where only scripts work on its queue, as Lua.
     watch: Option<Watch>,
-    /// What it is scheduled for: when it is due or, where that has moved on since, an instant
-    /// before.
+    /// The instants for which it is scheduled: when it is due, or earlier (see [`settled`]).
     scheduled: Due,
-    /// Number of waiters, as it is listed by.
+    /// The number of waiters by which `order` has it.
     listed: usize,
 }
 
@@ -99,7 +98,7 @@ impl Table {
         locks.is_some_and(|locks| locks.contains_key(name))
     }
 
-    /// Whether the rules look after this lock. Those that are only watched they do not.
+    /// Whether the rules look after this lock. They do not if it is only watched.
     #[must_use]
     pub fn is_tracked(&self, id: &LockId) -> bool {
         let record = self.databases.get(&id.db);
@@ -171,8 +170,8 @@ impl Table {
         })
     }
 
-    /// Puts it back after the step. A lock without waiters and session is forgotten. One that is
-    /// never due by itself is due at `otherwise`, so that every lock is in one of the schedules.
+    /// Puts back what is tracked of a lock after a step. A lock without waiters and session is forgotten. A lock
+    /// that is never due by itself is due at `otherwise`, so that every lock is in one of the schedules.
     pub fn put(
         &mut self,
         db: i32,

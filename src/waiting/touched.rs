@@ -76,7 +76,7 @@ fn look_at(ctx: &Ctx, lock: &LockId, touch: Touch) -> bool {
         watch::look(ctx, lock);
         return true;
     }
-    // Each event of a queue that is known also names the lock in braces: what tells that apart comes first.
+    // An event of a queue key names two locks, `a` and `{a}`. The cheapest checks of which one it is come first.
     let is_its = ctx.select_db(lock.db)
         && !foreign::is_twin_tracked(lock)
         && is_here(ctx, lock)
@@ -101,7 +101,7 @@ fn look_at(ctx: &Ctx, lock: &LockId, touch: Touch) -> bool {
     true
 }
 
-/// Whether a lock is this node's. One whose slot is not is remembered for as long as it has waiters.
+/// Whether this node has the lock's slot. If not, a lock with waiters is remembered as arriving.
 fn is_here(ctx: &Ctx, lock: &LockId) -> bool {
     if !in_cluster() {
         return true;

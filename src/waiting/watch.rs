@@ -12,8 +12,8 @@ use crate::keyspace::held::is_redissons;
 use crate::lock::Owner;
 use crate::server::{Access, Ctx};
 
+use super::conditions;
 use super::effects::publish_wake_up;
-use super::given;
 use super::id::LockId;
 use super::state::{notes, table};
 use super::step::set_timer;
@@ -24,7 +24,7 @@ pub fn look(ctx: &Ctx, lock: &LockId) {
     if !ctx.select_db(lock.db) {
         return;
     }
-    let now = given::now();
+    let now = conditions::now();
     let names = Names::of(&lock.name);
     let (key, mut queue) = (
         ctx.open(&names.lock, Access::Read),

@@ -33,6 +33,7 @@ pub const FAIRLOCK: &[&str] = &[
     "1 FAIRLOCK.LOCKS [ALL] AFTER {bytes}",
     "1 FAIRLOCK.HELP",
     "1 FAIRLOCK.EVAL {bytes} {count} {lock} {owner}",
+    "1 FAIRLOCK.EVALSHA {bytes} {count} {lock} {owner}",
 ];
 
 /// What fills a lock's keys by the rules of their types, more or less.

@@ -13,6 +13,7 @@ use redis::Value;
 
 use crate::connection::{Answers, Connection, pack};
 use crate::data::{DATABASES, Data, data, differences};
+use crate::grammar::FAIRLOCK;
 use crate::scripts::{LIBRARY, redisson};
 use crate::steps::{Material, Step, step};
 use crate::words::Words;
@@ -78,6 +79,8 @@ impl Stage {
         let options = [OPTIONS, &["--appendonly", "yes", "--appendfsync", "no"]].concat();
         let (server, replica) = (Server::with(&options), Server::with(OPTIONS));
         let mut control = server.connect();
+        let forms = FAIRLOCK.iter().filter_map(|form| form.split_once(' '));
+        control.assert_calls_all_but(&[], forms.map(|(_, call)| call));
         let replicaof = format!("REPLICAOF 127.0.0.1 {}", server.port);
         assert_eq!(replica.connect().run(&replicaof), "OK");
         wait_until("the replica is up to date", || {
@@ -93,7 +96,7 @@ impl Stage {
             rubbish: 0,
         };
         for user in [
-            "reader on >x ~* +@read +fairlock.queue +fairlock.info",
+            "reader on >x ~* +@read +fairlock.queue +fairlock.holders +fairlock.info +fairlock.locks",
             "limited on >x %R~k ~l* &* +@all -fairlock.break -eval",
             "none on >x",
         ] {

@@ -23,8 +23,8 @@ fn refusals(server: &Server) -> u64 {
     calls.map_or(0, |calls| calls.parse().expect("a number"))
 }
 
-/// A plain lock waits for one that is taken and freed by these steps. It is free then, and the plain one goes on waiting,
-/// until somebody publishes what it listens for.
+/// A plain lock waits for one that is taken and freed by these steps. It is free then, and the plain one goes on
+/// waiting, until somebody publishes what it listens for.
 #[track_caller]
 fn freed_under_a_plain_waiter(
     server: &Server,

@@ -4,7 +4,7 @@ use fairlock_testing::cluster::Cluster;
 use fairlock_testing::wait_until;
 use redis::cluster::{ClusterClient, ClusterConnection};
 
-const COMMANDS: [&str; 8] = [
+const COMMANDS: &[&str] = &[
     "ACQUIRE {} a",
     "ACQUIRE {} a NOWAIT",
     "RELEASE {} a",
@@ -12,8 +12,12 @@ const COMMANDS: [&str; 8] = [
     "CANCEL {} a",
     "BREAK {}",
     "QUEUE {}",
+    "HOLDERS {}",
     "INFO {}",
 ];
+
+/// Commands without a lock's key, and those that scripts become.
+const OTHERS: &[&str] = &["LOCKS", "HELP", "EVAL", "EVALSHA"];
 
 fn three_masters() -> Cluster {
     Cluster::start(3, 0, &[])
@@ -38,6 +42,8 @@ fn run<T: redis::FromRedisValue>(connection: &mut ClusterConnection, words: &str
 #[test]
 fn every_command_is_sent_to_the_node_of_its_lock() {
     let cluster = three_masters();
+    let mut client = cluster.masters[0].connect();
+    client.assert_calls_all_but(OTHERS, COMMANDS.iter().copied());
     for lock in ["orders", "shop{7}:x", "{a}"] {
         let (slot, home) = (cluster.slot(lock), cluster.home(lock));
         let moved = format!("(error) MOVED {slot} {}", cluster.masters[home].address());

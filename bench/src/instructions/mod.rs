@@ -52,12 +52,17 @@ const AREAS: [(&str, &str); 12] = [
 /// Counts, and prints a table of totals, one of where fairlock's go, and one of hand-offs.
 pub fn run(bench: &Bench) -> Result<()> {
     let mut rows = Vec::new();
-    let mut ours = Counts::default();
+    let [mut exclusive, mut shared] = [Counts::default(), Counts::default()];
     for (name, kind, step) in [
         (
             "FAIRLOCK.ACQUIRE NOWAIT, RELEASE",
             Kind::Module,
             Step::Pair(Manner::Fairlock),
+        ),
+        (
+            "ACQUIRE SHARED NOWAIT, RELEASE, beside another reader",
+            Kind::Module,
+            Step::Shared,
         ),
         ("SET NX PX, DEL", Kind::Plain, Step::Pair(Manner::Set)),
         (
@@ -76,8 +81,10 @@ pub fn run(bench: &Bench) -> Result<()> {
         bench.say(name);
         let counts = count(bench, kind, step)?;
         rows.push((name, counts.total()));
-        if step == Step::Pair(Manner::Fairlock) {
-            ours = counts;
+        match step {
+            Step::Pair(Manner::Fairlock) => exclusive = counts,
+            Step::Shared => shared = counts,
+            _ => (),
         }
     }
     let hand_offs = hand_off::rows(bench)?;
@@ -86,12 +93,10 @@ pub fn run(bench: &Bench) -> Result<()> {
     for (name, instructions) in rows {
         println!("| {name} | {} |", show(instructions));
     }
-    println!("\n| of ACQUIRE and RELEASE | instructions | functions |\n|---|---|---|");
+    println!("\n| of ACQUIRE and RELEASE | instructions | SHARED | functions |\n|---|---|---|---|");
     for (what, functions) in AREAS {
-        println!(
-            "| {what} | {} | `{functions}` |",
-            show(ours.area(functions))
-        );
+        let [exclusive, shared] = [&exclusive, &shared].map(|counts| show(counts.area(functions)));
+        println!("| {what} | {exclusive} | {shared} | `{functions}` |");
     }
     println!(
         "\n| hand-off among {} clients | instructions |\n|---|---|",
@@ -106,12 +111,18 @@ pub fn run(bench: &Bench) -> Result<()> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Pair(Manner),
+    Shared,
     Traffic,
 }
 
 fn count(bench: &Bench, kind: Kind, step: Step) -> Result<Counts> {
     let callgrind = Callgrind::start(bench, kind)?;
     let mut client = Client::connect(&callgrind.server)?;
+    if step == Step::Shared {
+        let mut another = Vec::new();
+        encode(&mut another, &reader(b"another"));
+        client.send(&[(another, 1)], 8)?;
+    }
     let batches = batches(bench, step);
     // What is set up once is there before anything is counted.
     client.send(&batches, TIMES / 4)?;
@@ -125,6 +136,15 @@ fn count(bench: &Bench, kind: Kind, step: Step) -> Result<Counts> {
 fn batches(bench: &Bench, step: Step) -> Vec<(Vec<u8>, usize)> {
     match step {
         Step::Pair(manner) => pairs(manner, &bench.scripts, 1).into_batches(),
+        Step::Shared => {
+            let mut batch = Vec::new();
+            for index in 0..8 {
+                let owner = format!("8d2c4a43-5f0e-4c7b-9a86-3f2f6f2a0001:{index}");
+                encode(&mut batch, &reader(owner.as_bytes()));
+                encode(&mut batch, &[b"FAIRLOCK.RELEASE", LOCK, owner.as_bytes()]);
+            }
+            vec![(batch, 16)]
+        }
         Step::Traffic => {
             let mut batch = Vec::new();
             for index in 0..8 {
@@ -135,6 +155,14 @@ fn batches(bench: &Bench, step: Step) -> Vec<(Vec<u8>, usize)> {
             vec![(batch, 24)]
         }
     }
+}
+
+const LOCK: &[u8] = b"lock";
+
+/// The words by which an owner becomes a reader for ten minutes.
+fn reader(owner: &[u8]) -> [&[u8]; 7] {
+    let [acquire, shared, nowait] = [&b"FAIRLOCK.ACQUIRE"[..], b"SHARED", b"NOWAIT"];
+    [acquire, LOCK, owner, shared, nowait, b"LEASE", b"600000"]
 }
 
 /// A client that sends one batch after the other, with so many lines in the answer.

@@ -18,13 +18,16 @@ pub struct Fairlock {
 impl Fairlock {
     /// The client of this number.
     pub fn new(key: &str, number: usize) -> Self {
+        Self::asking(key, number, &[])
+    }
+
+    /// The client of this number, which asks with more words.
+    pub fn asking(key: &str, number: usize, words: &[&[u8]]) -> Self {
         let owner = format!("owner:{number}");
         let (key, owner) = (key.as_bytes(), owner.as_bytes());
         let mut acquire = Vec::new();
-        encode(
-            &mut acquire,
-            &[b"FAIRLOCK.ACQUIRE", key, owner, b"LEASE", LEASE],
-        );
+        let lasting = [&b"FAIRLOCK.ACQUIRE"[..], key, owner, b"LEASE", LEASE];
+        encode(&mut acquire, &[&lasting[..], words].concat());
         let mut again = Vec::new();
         encode(&mut again, &[b"FAIRLOCK.RELEASE", key, owner]);
         again.extend(&acquire);

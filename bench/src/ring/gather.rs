@@ -8,16 +8,30 @@ use anyhow::{Result, bail};
 use super::blocking::{Fairlock, Token};
 use super::polling::Polling;
 use super::redisson::Redisson;
+use super::retrying::{RELEASE, Retrying};
 use crate::bench::Bench;
 use crate::crowd::{Crowd, Member};
 use crate::server::Server;
 
 /// Clients blocked in `FAIRLOCK.ACQUIRE`.
 pub fn fairlock(server: &mut Server, key: &str, clients: usize) -> Result<Crowd<Fairlock>> {
+    limited(server, key, clients, 1, &[])
+}
+
+/// Clients blocked in `FAIRLOCK.ACQUIRE` with more words, by which at most so many hold the lock at a time.
+pub fn limited(
+    server: &mut Server,
+    key: &str,
+    clients: usize,
+    limit: usize,
+    words: &[&[u8]],
+) -> Result<Crowd<Fairlock>> {
     server.wait("blocked_clients", |blocked| blocked < 0.5)?;
-    let members = (0..clients).map(|number| Fairlock::new(key, number));
+    let members = (0..clients).map(|number| Fairlock::asking(key, number, words));
     let mut crowd = Crowd::connect(server.address(), members)?;
-    all_wait(&mut crowd, clients, || server.info("blocked_clients"))?;
+    all_wait(&mut crowd, clients - limit, || {
+        server.info("blocked_clients")
+    })?;
     Ok(crowd)
 }
 
@@ -29,6 +43,15 @@ pub fn token(server: &mut Server, key: &str, clients: usize) -> Result<Crowd<Tok
     server.wait("blocked_clients", |blocked| blocked >= float(clients))?;
     let _: i64 = server.run(&[b"RPUSH", key.as_bytes(), b"token"])?;
     Ok(crowd)
+}
+
+/// Clients that ask again and again. Nobody knows of them until they ask.
+pub fn retrying(server: &mut Server, key: &str, clients: usize) -> Result<Crowd<Retrying>> {
+    let release: String = server.run(&[b"SCRIPT", b"LOAD", RELEASE])?;
+    let key = format!("{key}:retry");
+    let clients = u32::try_from(clients)?;
+    let members = (0..clients).map(|number| Retrying::new(&key, number, clients, &release));
+    Crowd::connect(server.address(), members)
 }
 
 /// Clients that wait by ENQUEUE.
@@ -56,20 +79,20 @@ fn queued<M: Member>(
 ) -> Result<Crowd<M>> {
     let mut crowd = Crowd::connect(server.address(), members)?;
     let queue = format!("redisson_lock_queue:{{{key}}}");
-    all_wait(&mut crowd, clients, || {
+    all_wait(&mut crowd, clients - 1, || {
         server.run(&[b"LLEN", queue.as_bytes()])
     })?;
     Ok(crowd)
 }
 
-/// Lets a crowd go on until as many as all but one wait.
+/// Lets a crowd go on until so many wait.
 fn all_wait<M: Member>(
     crowd: &mut Crowd<M>,
-    clients: usize,
+    wanted: usize,
     mut waiting: impl FnMut() -> Result<f64>,
 ) -> Result<()> {
     let end = Instant::now() + Duration::from_mins(2);
-    while waiting()? + 1.0 < float(clients) {
+    while waiting()? < float(wanted) {
         crowd.run(Duration::from_millis(50))?;
         if Instant::now() > end {
             bail!("not all clients have come in two minutes");

@@ -3,12 +3,14 @@
 //!
 //! - [`blocking`]: the server blocks the client until it has the lock, or a token of a list;
 //! - [`polling`], [`redisson`]: the client asks, waits for a message, and asks again ([`wait`]);
+//! - [`retrying`]: the client asks again and again;
 //! - [`gather`]: brings the clients together until all but the holder wait.
 
 pub mod blocking;
 pub mod gather;
 pub mod polling;
 pub mod redisson;
+pub mod retrying;
 mod wait;
 
 /// Longer than any scene, so that no lease ends within one.

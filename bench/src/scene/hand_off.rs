@@ -4,9 +4,8 @@ use anyhow::Result;
 
 use crate::bench::Bench;
 use crate::crowd::{Crowd, Member};
-use crate::measure::{Figure, Sample, sample};
+use crate::measure::{Contest, Figure, Sample, sample};
 use crate::report::{grouped, show, spread};
-use crate::ring::blocking::Fairlock;
 use crate::ring::gather;
 use crate::server::{Kind, Server};
 
@@ -20,13 +19,15 @@ const SIZES: [(usize, f64); 5] = [
 ];
 
 /// What is known of one number of clients.
+#[derive(Default)]
 struct Race {
     clients: usize,
     times_scripts: f64,
     fairlock: Contest,
     token: Contest,
     scripts: Contest,
-    unfairness: u64,
+    retrying: Contest,
+    unfairness: [u64; 2],
 }
 
 impl Race {
@@ -39,29 +40,8 @@ impl Race {
     }
 }
 
-/// The figures of one contestant.
-#[derive(Default)]
-struct Contest {
-    rate: Figure,
-    cpu: Figure,
-}
-
-impl Contest {
-    fn measure<M: Member>(
-        &mut self,
-        bench: &Bench,
-        server: &mut Server,
-        crowd: &mut Crowd<M>,
-    ) -> Result<()> {
-        let Sample { rate, cpu } = sample(server, crowd, bench.window)?;
-        self.rate.push(rate);
-        self.cpu.push(cpu);
-        Ok(())
-    }
-}
-
-/// Runs the scene. Returns the lines of its picture.
-pub fn run(bench: &mut Bench) -> Result<Vec<crate::plot::Line>> {
+/// Runs the scene.
+pub fn run(bench: &mut Bench) -> Result<()> {
     let mut races = Vec::new();
     for (clients, times_scripts) in SIZES {
         let most = if bench.quick { 1_000 } else { 10_000 };
@@ -70,7 +50,8 @@ pub fn run(bench: &mut Bench) -> Result<Vec<crate::plot::Line>> {
         }
     }
     report(bench, &races);
-    Ok(lines(&races))
+    bench.lines.extend(lines(&races));
+    Ok(())
 }
 
 fn race(bench: &Bench, clients: usize, times_scripts: f64) -> Result<Race> {
@@ -80,38 +61,46 @@ fn race(bench: &Bench, clients: usize, times_scripts: f64) -> Result<Race> {
     let mut race = Race {
         clients,
         times_scripts,
-        fairlock: Contest::default(),
-        token: Contest::default(),
-        scripts: Contest::default(),
-        unfairness: 0,
+        ..Race::default()
     };
     for round in 1..=bench.rounds.min(3) {
         bench.say(&format!("hand-offs, {clients} clients, round {round}"));
         // The clients of one contestant at a time: all would be more files than a process may have.
         let key = format!("ring:{round}");
-        let mut crowd = gather::fairlock(&mut ours, &key, clients)?;
-        let before: Vec<u64> = crowd.members().map(Member::done).collect();
-        race.fairlock.measure(bench, &mut ours, &mut crowd)?;
-        race.unfairness = race.unfairness.max(unfairness(&crowd, &before));
-        drop(crowd);
-        let mut crowd = gather::token(&mut tokens, &key, clients)?;
-        race.token.measure(bench, &mut tokens, &mut crowd)?;
-        drop(crowd);
-        let mut crowd = gather::redisson(bench, &mut scripts, &key, clients)?;
-        race.scripts.measure(bench, &mut scripts, &mut crowd)?;
+        let [fair, unfair] = &mut race.unfairness;
+        let crowd = gather::fairlock(&mut ours, &key, clients)?;
+        race.fairlock.push(measured(bench, &mut ours, crowd, fair)?);
+        let crowd = gather::token(&mut tokens, &key, clients)?;
+        race.token
+            .push(measured(bench, &mut tokens, crowd, &mut 0)?);
+        let crowd = gather::redisson(bench, &mut scripts, &key, clients)?;
+        race.scripts
+            .push(measured(bench, &mut scripts, crowd, &mut 0)?);
+        let crowd = gather::retrying(&mut tokens, &key, clients)?;
+        race.retrying
+            .push(measured(bench, &mut tokens, crowd, unfair)?);
     }
     Ok(race)
 }
 
-/// By how much the members differ in what they have done since.
-fn unfairness(crowd: &Crowd<Fairlock>, before: &[u64]) -> u64 {
+/// Measures a crowd, and notes by how much its members differ in what they have done, if that is more than before.
+fn measured<M: Member>(
+    bench: &Bench,
+    server: &mut Server,
+    mut crowd: Crowd<M>,
+    unfairness: &mut u64,
+) -> Result<Sample> {
+    let before: Vec<u64> = crowd.members().map(Member::done).collect();
+    let sample = sample(server, &mut crowd, bench.window)?;
     let after = crowd.members().map(Member::done);
     let gained: Vec<u64> = after
         .zip(before)
         .map(|(after, before)| after - before)
         .collect();
     let most = gained.iter().max().copied().unwrap_or(0);
-    most - gained.iter().min().copied().unwrap_or(0)
+    let least = gained.iter().min().copied().unwrap_or(0);
+    *unfairness = (most - least).max(*unfairness);
+    Ok(sample)
 }
 
 #[allow(clippy::cast_precision_loss)] // Far below 2^53.
@@ -121,28 +110,31 @@ fn number(clients: usize) -> f64 {
 
 fn report(bench: &mut Bench, races: &[Race]) {
     let rows = races.iter().map(|race| {
-        let cpu = [&race.fairlock, &race.token, &race.scripts].map(|contest| &contest.cpu);
-        vec![
-            grouped(race.clients),
-            spread(&race.fairlock.rate),
-            spread(&race.token.rate),
-            spread(&race.scripts.rate),
-            show(race.by_token().median()),
-            show(race.by_scripts().median()),
-            cpu.map(|figure| show(figure.median())).join(" / "),
-            race.unfairness.to_string(),
-        ]
+        let all = [&race.fairlock, &race.token, &race.scripts, &race.retrying];
+        let mut row = vec![grouped(race.clients)];
+        row.extend(all.map(|contest| spread(&contest.rate)));
+        row.extend([race.by_token(), race.by_scripts()].map(|ratio| show(ratio.median())));
+        row.push(all.map(|contest| show(contest.cpu.median())).join(" / "));
+        row.push(
+            race.unfairness
+                .map(|difference| difference.to_string())
+                .join(" / "),
+        );
+        row
     });
     bench.report.table(
         "Hand-offs of one lock",
         "Hand-offs a second in a closed loop: each client releases the lock as soon as it has it, and asks again in the same write. \
          BLPOP and RPUSH pass one\ntoken among as many clients. Clients of Redisson's scripts hear messages on the connection that \
-         they ask on. The last column compares the\nacquisitions of fairlock's clients.",
+         they ask on. redis-py's Lock\nsends SET NX PX every 0.1 s until it has the lock, and here waits as long after a \
+         release: asking at once, the same client would have it again.\nThe last two columns give the four in their order, and, of \
+         fairlock and redis-py's Lock, how the clients' acquisitions differ.",
         &[
             "clients",
             "fairlock",
             "BLPOP, RPUSH",
             "Redisson's scripts",
+            "redis-py's Lock",
             "fairlock ÷ BLPOP",
             "fairlock ÷ scripts",
             "server CPU, µs each",
@@ -174,7 +166,7 @@ fn report(bench: &mut Bench, races: &[Race]) {
             0.9,
         );
     }
-    let unfairness = races.iter().map(|race| race.unfairness).max();
+    let unfairness = races.iter().map(|race| race.unfairness[0]).max();
     #[allow(clippy::cast_precision_loss)] // Far below 2^53.
     let greatest = Figure::of(unfairness.unwrap_or(0) as f64);
     report.at_most(
@@ -196,5 +188,6 @@ fn lines(races: &[Race]) -> Vec<crate::plot::Line> {
         ("fairlock", line(|race| &race.fairlock.rate)),
         ("BLPOP, RPUSH", line(|race| &race.token.rate)),
         ("Redisson's scripts", line(|race| &race.scripts.rate)),
+        ("redis-py's Lock", line(|race| &race.retrying.rate)),
     ]
 }

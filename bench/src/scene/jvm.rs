@@ -4,16 +4,19 @@ use anyhow::Result;
 use fairlock_testing::redisson::NEWEST;
 
 use crate::bench::Bench;
-use crate::jvm::{Jvm, Locks, Pairs};
+use crate::jvm::{Jvm, Locks, Maker, Pairs};
 use crate::measure::Figure;
 use crate::report::{show, spread};
 use crate::server::{Kind, Server};
 
-/// In the order of [`Contests::all`].
-const SERVERS: [(&str, Kind); 3] = [
-    ("no module", Kind::Plain),
-    ("interception off", Kind::Module),
-    ("interception on", Kind::Intercepting),
+const SERVERS: [Kind; 3] = [Kind::Plain, Kind::Module, Kind::Intercepting];
+
+/// What is compared: its lock, and its server by its place among [`SERVERS`].
+const CONTESTANTS: [(&str, Maker, usize); 4] = [
+    ("getFairLock, no module", Maker::Fair, 0),
+    ("getFairLock, interception off", Maker::Fair, 1),
+    ("getFairLock, interception on", Maker::Fair, 2),
+    ("getLock (not fair), no module", Maker::Plain, 0),
 ];
 
 /// What threads do, and how much throughput interception is to gain.
@@ -71,8 +74,8 @@ impl Contest {
     }
 }
 
-/// What is known of one load, by server.
-type Contests = [Contest; SERVERS.len()];
+/// What is known of one load.
+type Contests = [Contest; CONTESTANTS.len()];
 
 /// Runs the scene.
 pub fn run(bench: &mut Bench) -> Result<()> {
@@ -82,7 +85,7 @@ pub fn run(bench: &mut Bench) -> Result<()> {
     }
     let servers: Result<Vec<Server>> = SERVERS
         .iter()
-        .map(|(_, kind)| bench.server(*kind, &[]))
+        .map(|&kind| bench.server(kind, &[]))
         .collect();
     let mut servers = servers?;
     let mut jvm = Jvm::start(&servers)?;
@@ -96,8 +99,10 @@ pub fn run(bench: &mut Bench) -> Result<()> {
             &mut jvm,
             &mut servers,
             &name,
-            |load, server, pairs| {
-                let contest = loads.get_mut(load).and_then(|load| load.get_mut(server));
+            |load, contestant, pairs| {
+                let contest = loads
+                    .get_mut(load)
+                    .and_then(|load| load.get_mut(contestant));
                 if let Some(contest) = contest {
                     contest.push(pairs);
                 }
@@ -108,7 +113,7 @@ pub fn run(bench: &mut Bench) -> Result<()> {
     Ok(())
 }
 
-/// Each load with each server, once.
+/// Each load by each contestant, once.
 fn round(
     bench: &Bench,
     jvm: &mut Jvm,
@@ -126,10 +131,13 @@ fn round(
         },
     ) in LOADS.into_iter().enumerate()
     {
-        for (client, server) in servers.iter_mut().enumerate() {
+        for (contestant, (_, maker, client)) in CONTESTANTS.into_iter().enumerate() {
+            let Some(server) = servers.get_mut(client) else {
+                continue;
+            };
             bench.say(&format!("Redisson in a JVM, {what}, {name}"));
-            let pairs = jvm.run(client, server, (threads, locks), 3 * bench.window)?;
-            measured(load, client, pairs);
+            let pairs = jvm.run(client, server, (threads, locks, maker), 3 * bench.window)?;
+            measured(load, contestant, pairs);
         }
     }
     Ok(())
@@ -138,8 +146,8 @@ fn round(
 fn report(bench: &mut Bench, loads: &[Contests]) {
     let rows = LOADS.iter().zip(loads).flat_map(|(load, contests)| {
         let [plain, ..] = contests;
-        let named = SERVERS.iter().zip(contests);
-        named.map(move |((name, _), contest)| {
+        let named = CONTESTANTS.iter().zip(contests);
+        named.map(move |((name, ..), contest)| {
             vec![
                 load.name.to_owned(),
                 (*name).to_owned(),
@@ -151,15 +159,16 @@ fn report(bench: &mut Bench, loads: &[Contests]) {
         })
     });
     let text = format!(
-        "Redisson {NEWEST} in a JVM, with its default settings. Threads call lock() and unlock() of a fair lock, back to back; a pair is \
-         one of each. The JVM uses\nall cores, the server the first. Where threads want one lock, a pair is also a hand-off."
+        "Redisson {NEWEST} in a JVM, with its default settings. Threads call lock() and unlock(), back to back; a pair is one of each. The JVM \
+         uses\nall cores, the server the first. Where threads want one fair lock, a pair is also a hand-off; getLock() gives the lock \
+         to any thread."
     );
     bench.report.table(
         "Real Redisson clients",
         &text,
         &[
             "threads",
-            "server",
+            "lock, server",
             "pairs a second",
             "÷ no module",
             "server CPU, µs a pair",
@@ -167,7 +176,7 @@ fn report(bench: &mut Bench, loads: &[Contests]) {
         ],
         rows.collect(),
     );
-    for (load, [plain, loaded, intercepted]) in LOADS.iter().zip(loads) {
+    for (load, [plain, loaded, intercepted, _]) in LOADS.iter().zip(loads) {
         let name = load.name;
         let what = format!("Redisson, {name}: throughput, interception on ÷ no module");
         let ratio = intercepted.rate.by(&plain.rate);

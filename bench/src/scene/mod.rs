@@ -10,5 +10,6 @@ pub mod jvm;
 pub mod length;
 pub mod pieces;
 pub mod postgres;
+pub mod shared;
 pub mod traffic;
 pub mod uncontended;

@@ -15,7 +15,7 @@ impl Key<'_> {
             return None;
         }
         let mut value: *mut raw::RedisModuleString = null_mut();
-        // SAFETY: the arguments are pairs of a field and a cursor for its value, ended by null.
+        // SAFETY: the arguments are pairs of a field and a pointer for its value, ended by null.
         unsafe {
             let (none, end) = (raw::REDISMODULE_HASH_NONE, null::<c_char>());
             api!(HashGet(self.raw, none, field.inner, &raw mut value, end));
@@ -59,7 +59,7 @@ impl Key<'_> {
             return false;
         }
         self.make_writable();
-        // The server's name for "no value": the field is to be deleted.
+        // `REDISMODULE_HASH_DELETE`: in place of a value, it deletes the field.
         let delete = without_provenance_mut::<raw::RedisModuleString>(1);
         // SAFETY: the arguments are pairs of a field and its value, ended by null.
         let removed = unsafe {
@@ -69,7 +69,7 @@ impl Key<'_> {
         removed != 0
     }
 
-    /// Some field of a hash that has a name, with its value; the only one if it has one.
+    /// A field whose name is not empty, with its value. If there are several, any of them.
     #[must_use]
     pub fn hash_named(&self) -> Option<(Vec<u8>, Vec<u8>)> {
         let mut found = None;
@@ -82,7 +82,7 @@ impl Key<'_> {
         found
     }
 
-    /// All fields of a hash with their values. Walks it.
+    /// All fields of a hash with their values. Walks the hash.
     #[must_use]
     pub fn hash_fields(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
         self.some_hash_fields(usize::MAX)
@@ -99,7 +99,7 @@ impl Key<'_> {
         fields
     }
 
-    /// Shows the fields of a hash with their values, until it is told that this was enough.
+    /// Calls `show` with each field of a hash and its value, until `show` returns false.
     fn scan_hash(&self, show: &mut dyn FnMut(&[u8], &[u8]) -> bool) {
         type Scan<'s> = (&'s mut dyn FnMut(&[u8], &[u8]) -> bool, bool);
         extern "C" fn take(
@@ -109,7 +109,7 @@ impl Key<'_> {
             scan: *mut c_void,
         ) {
             let read = || {
-                // SAFETY: `scan` is the cursor that `scan_hash` passed to ScanKey below.
+                // SAFETY: `scan` is the pointer that `scan_hash` passed to ScanKey below.
                 let (show, goes_on) = unsafe { &mut *scan.cast::<Scan<'_>>() };
                 if *goes_on {
                     *goes_on = show(Str::string_as_slice(field), Str::string_as_slice(value));

@@ -32,7 +32,8 @@ impl Key<'_> {
         adopt(unsafe { api!(ListGet(self.raw, index)) })
     }
 
-    /// Stands at an index or a few steps before it. Backwards the server steps no cheaper.
+    /// Moves the handle to an index, or leaves it a few steps before it. A step back costs the server as much
+    /// as a jump.
     fn stand_near(&mut self, index: usize) {
         let here = match self.cursor {
             ListCursor::Jumped(here) | ListCursor::Stepped(here) => Some(here),

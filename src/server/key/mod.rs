@@ -1,6 +1,7 @@
-//! Direct access to one key. Nothing here replicates or announces: that is the keyspace's task.
+//! Direct access to one key. Nothing here replicates or raises key events: `keyspace` does.
 //!
-//! What all types have in common is here; each type has a file: [`hash`], [`list`], [`sorted_set`], [`string`](mod@string).
+//! This file has what all types have in common. Each type has a file: [`hash`], [`list`], [`sorted_set`],
+//! [`string`](mod@string).
 //!
 //! Methods do nothing, or find nothing, on a key of another type; callers look at
 //! [`Key::kind`] first.
@@ -209,7 +210,7 @@ impl<'c> Key<'c> {
     }
 }
 
-/// Takes over a string that the server made for us.
+/// Takes over the reference to a string that the server made for the module.
 pub(super) fn adopt(string: *mut raw::RedisModuleString) -> Option<Str> {
     if string.is_null() {
         return None;

@@ -15,7 +15,7 @@ impl Key<'_> {
             return None;
         }
         let mut score = 0.0;
-        // SAFETY: an open handle of a sorted set, and a cursor for the score.
+        // SAFETY: an open handle of a sorted set, and a pointer for the score.
         let status = unsafe { api!(ZsetScore(self.raw, member.inner, &raw mut score)) };
         (status == OK).then_some(score)
     }
@@ -34,7 +34,7 @@ impl Key<'_> {
         }
         self.make_writable();
         let mut removed: c_int = 0;
-        // SAFETY: an open handle of a sorted set, and a cursor for the answer.
+        // SAFETY: an open handle of a sorted set, and a pointer for the answer.
         unsafe { api!(ZsetRem(self.raw, member.inner, &raw mut removed)) };
         removed != 0
     }

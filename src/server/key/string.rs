@@ -5,7 +5,7 @@ use super::super::api::{api, raw};
 use super::{Key, Kind};
 
 impl Key<'_> {
-    /// What a function makes of the bytes of a string.
+    /// Calls `read` with the bytes of a string, and returns its result.
     #[must_use]
     pub fn read<T>(&self, read: impl FnOnce(&[u8]) -> T) -> Option<T> {
         if self.kind() != Kind::String {
@@ -31,8 +31,8 @@ impl Key<'_> {
         }
         self.make_writable();
         let mut length = 0;
-        // SAFETY: an open handle of a string; opened for writing, the server gives a cursor that
-        // belongs to this key alone. It is null if the key is not open for writing.
+        // SAFETY: an open handle of a string; opened for writing, the server returns bytes that
+        // belong to this key alone. The pointer is null if the key is not open for writing.
         unsafe {
             let mode = raw::REDISMODULE_WRITE;
             let start = api!(StringDMA(self.raw, &raw mut length, mode));

@@ -6,6 +6,8 @@ mod blocked;
 mod listener;
 mod wire;
 
+use std::collections::BTreeSet;
+
 use redis::{Connection, ConnectionLike, Value};
 
 pub use blocked::Blocked;
@@ -137,6 +139,28 @@ impl Client {
         }
     }
 
+    /// The module's commands as the server lists them, without their prefix: `ACQUIRE`.
+    pub fn commands(&mut self) -> BTreeSet<String> {
+        let list = self.run("COMMAND LIST FILTERBY MODULE fairlock");
+        let names = list.trim_matches(['[', ']']).split(", ").map(command_of);
+        names.collect()
+    }
+
+    /// Fails if a list of calls (`FAIRLOCK.ACQUIRE k a`, or `ACQUIRE k a`) leaves out a command of the module
+    /// that is not among those to be `left_out`. So a new command is in each such list, or left out on purpose.
+    #[track_caller]
+    pub fn assert_calls_all_but<'a>(
+        &mut self,
+        left_out: &[&str],
+        calls: impl IntoIterator<Item = &'a str>,
+    ) {
+        let mut named: BTreeSet<String> = calls.into_iter().map(command_of).collect();
+        for name in left_out {
+            assert!(named.insert((*name).to_owned()), "{name} is not left out");
+        }
+        assert_eq!(named, self.commands());
+    }
+
     /// The whole text of a bulk reply.
     pub fn text(&mut self, words: &str) -> String {
         self.run(words)
@@ -148,6 +172,12 @@ impl Client {
         let reply = self.run(words);
         reply.parse().unwrap_or_else(|_| panic!("{words}: {reply}"))
     }
+}
+
+/// The command that a call names, without the module's prefix.
+fn command_of(call: &str) -> String {
+    let name = call.split(' ').next().unwrap_or_default().to_uppercase();
+    name.trim_start_matches("FAIRLOCK.").to_owned()
 }
 
 /// A reply as text.

@@ -4,6 +4,7 @@ mod acquire;
 mod break_lock;
 mod cancel;
 mod help;
+mod holders;
 mod info;
 mod locks;
 mod locks_all;

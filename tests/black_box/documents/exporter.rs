@@ -1,11 +1,11 @@
-//! The script by which redis_exporter gets the fields of `INFO fairlock` (examples/metrics/redis_exporter.lua).
+//! The script by which `redis_exporter` gets the fields of `INFO fairlock` (`examples/metrics/redis_exporter.lua`).
 
 use std::collections::BTreeMap;
 
 use fairlock_testing::{Client, Server, paths};
 use redis::Value;
 
-/// What redis_exporter makes of the reply: names and numbers by turns.
+/// What `redis_exporter` makes of the reply: names and numbers by turns.
 fn figures(client: &mut Client, command: &[u8]) -> BTreeMap<String, u64> {
     let script = std::fs::read(paths::root().join("examples/metrics/redis_exporter.lua"));
     let script = script.expect("the script");

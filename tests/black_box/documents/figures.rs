@@ -55,13 +55,13 @@ fn is_page(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "md")
 }
 
-/// A page without its blocks of code and the table that `make bench` writes into it.
+/// A page without its blocks of code.
 fn prose(page: &str) -> String {
     let mut is_prose = true;
     let mut prose = String::new();
     for line in page.lines() {
         let is_fence = line.trim_start().starts_with("```");
-        if is_fence || line.starts_with("<!-- benchmarks: ") {
+        if is_fence {
             is_prose = !is_prose;
         }
         if is_prose && !is_fence && !line.starts_with("    ") {

@@ -60,7 +60,7 @@ fn every_command_that_looks_at_locks_is_refused_there() {
     let (server, _dir) = start(false);
     let mut client = server.connect();
     client.run("CONFIG SET fairlock.intercept-eval yes");
-    for command in [
+    let commands = [
         "FAIRLOCK.ACQUIRE k x",
         "FAIRLOCK.ACQUIRE k x NOWAIT",
         "FAIRLOCK.ACQUIRE other x",
@@ -69,11 +69,15 @@ fn every_command_that_looks_at_locks_is_refused_there() {
         "FAIRLOCK.CANCEL k a",
         "FAIRLOCK.BREAK k",
         "FAIRLOCK.QUEUE k",
-        "FAIRLOCK.INFO k",
         "FAIRLOCK.HOLDERS k",
+        "FAIRLOCK.INFO k",
         "FAIRLOCK.LOCKS",
         "FAIRLOCK.LOCKS ALL",
-    ] {
+        "FAIRLOCK.EVALSHA 8e19a1ddbdee9138df9f32a480c57addab4353d1 1 k 1 a",
+    ];
+    // HELP looks at no lock, and is tried below. EVAL differs from EVALSHA in how it finds the script.
+    client.assert_calls_all_but(&["HELP", "EVAL"], commands);
+    for command in commands {
         client.run(&format!("NOSY.ON hset {command}"));
         client.int("FAIRLOCK.ACQUIRE k a");
         let said = said(&mut client);

@@ -152,6 +152,26 @@ fn client_unblock_gives_the_place_up_and_those_behind_move_up() {
 }
 
 #[test]
+fn client_unblock_gives_up_a_place_that_its_owner_has_by_enqueue_if_the_owner_blocks() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    for how in ["TIMEOUT", "ERROR"] {
+        let mut wire = Wire::new(server.port);
+        wire.send("FAIRLOCK.ACQUIRE k b ENQUEUE");
+        let place = [wire.line(), wire.line(), wire.line()];
+        assert_eq!(place[..2], ["*2", ":1"]);
+        // Its connection is not blocked, so there is nothing to unblock.
+        let unblock = format!("CLIENT UNBLOCK {} {how}", wire.id);
+        assert_eq!(client.run(&unblock), "0");
+        assert!(client.run("FAIRLOCK.QUEUE k").starts_with("[[b, polling, "));
+        block(&server, &mut wire, "FAIRLOCK.ACQUIRE k b");
+        assert_eq!(client.run(&unblock), "1");
+        assert_eq!(client.run("FAIRLOCK.QUEUE k"), "[]");
+    }
+}
+
+#[test]
 fn client_unblock_of_a_client_that_is_being_served_leaves_nobody_behind() {
     for how in ["ERROR", "TIMEOUT"] {
         let server = Server::start();

@@ -112,7 +112,9 @@ fn what_did_not_happen_is_not_announced() {
         "FAIRLOCK.RENEW k c",
         "FAIRLOCK.BREAK other",
         "FAIRLOCK.QUEUE k",
+        "FAIRLOCK.HOLDERS k",
         "FAIRLOCK.INFO k",
+        "FAIRLOCK.LOCKS",
         "FAIRLOCK.ACQUIRE k",
     ];
     let events = own_events(&server, || {

@@ -60,15 +60,20 @@ fn acl_key_patterns_apply_to_the_lock() {
     client.run("ACL SETUSER ann on nopass ~mine:* +@all");
     client.run("AUTH ann x");
     assert!(client.int("FAIRLOCK.ACQUIRE mine:k a") > 0);
-    for command in [
+    let calls = [
         "ACQUIRE k a",
         "RELEASE k a",
         "RENEW k a",
         "CANCEL k a",
         "BREAK k",
         "QUEUE k",
+        "HOLDERS k",
         "INFO k",
-    ] {
+        "EVAL return 1 k a",
+        "EVALSHA 8e19a1ddbdee9138df9f32a480c57addab4353d1 1 k 1 a",
+    ];
+    client.assert_calls_all_but(&["LOCKS", "HELP"], calls);
+    for command in calls {
         let error = client.run(&format!("FAIRLOCK.{command}"));
         assert!(error.starts_with("(error) NOPERM "), "{command}: {error}");
     }
@@ -78,21 +83,23 @@ fn acl_key_patterns_apply_to_the_lock() {
 fn reading_commands_are_read_only_and_the_others_write() {
     let server = Server::start();
     let mut client = server.connect();
-    for (command, flag) in [
-        ("ACQUIRE", "write"),
-        ("RELEASE", "write"),
-        ("QUEUE", "readonly"),
-        ("INFO", "readonly"),
-    ] {
+    for command in client.commands() {
         let info = client.run(&format!("COMMAND INFO FAIRLOCK.{command}"));
-        assert!(info.contains(flag), "{command}: {info}");
+        let (reads, has_no_lock) = match &*command {
+            "QUEUE" | "HOLDERS" | "INFO" | "LOCKS" => (true, false),
+            "HELP" => (false, true),
+            _ => (false, false),
+        };
+        assert_eq!(info.contains("readonly"), reads, "{command}: {info}");
+        let writes = !reads && !has_no_lock;
+        assert_eq!(info.contains("write"), writes, "{command}: {info}");
     }
 }
 
 #[test]
 fn it_is_not_loaded_where_a_command_that_it_needs_was_renamed() {
     let path = Server::start().module_path();
-    for command in ["HSET", "DEL", "LPOP", "PUBLISH"] {
+    for command in ["HSET", "HDEL", "DEL", "LPOP", "PUBLISH"] {
         let renamed = [
             "--rename-command",
             command,

@@ -41,8 +41,12 @@ const ALL: &[&str] = &[
     "CANCEL K b",
     "BREAK K",
     "QUEUE K",
+    "HOLDERS K",
     "INFO K",
 ];
+
+/// Commands without a lock's key, and those that scripts become.
+const OTHERS: &[&str] = &["LOCKS", "HELP", "EVAL", "EVALSHA"];
 
 fn on(command: &str, lock: &str) -> String {
     format!("FAIRLOCK.{}", command.replace(" K", &format!(" {lock}")))
@@ -59,6 +63,7 @@ fn a_name_in_braces_opens_no_other_lock() {
         admin.run(&format!("FAIRLOCK.ACQUIRE {used} w ENQUEUE"));
         let blocked = server.block(&format!("FAIRLOCK.ACQUIRE {used} b"));
         let before = contents(&mut admin);
+        admin.assert_calls_all_but(OTHERS, ALL.iter().copied());
         for command in ALL {
             let reply = ann.run(&on(command, other));
             assert!(reply.starts_with(REFUSED), "{command}: {reply}");
@@ -335,7 +340,10 @@ const BEFORE_AUTHENTICATION: &[&str] = &[
     "FAIRLOCK.CANCEL a w",
     "FAIRLOCK.BREAK a",
     "FAIRLOCK.QUEUE a",
+    "FAIRLOCK.HOLDERS a",
     "FAIRLOCK.INFO a",
+    "FAIRLOCK.LOCKS",
+    "FAIRLOCK.EVAL return 1 0",
     "FAIRLOCK.EVALSHA 8e19a1ddbdee9138df9f32a480c57addab4353d1 1 a 1 o",
     "EVALSHA 8e19a1ddbdee9138df9f32a480c57addab4353d1 1 a 1 o",
     "EVAL return 1 0",
@@ -350,6 +358,8 @@ fn nobody_does_anything_without_saying_who_he_is() {
     admin.int("FAIRLOCK.ACQUIRE a o LEASE 600000");
     admin.run("FAIRLOCK.ACQUIRE a w ENQUEUE");
     let before = contents(&mut admin);
+    let calls = BEFORE_AUTHENTICATION.iter().copied();
+    admin.assert_calls_all_but(&[], calls.filter(|call| call.starts_with("FAIRLOCK.")));
     // The password of the default user, then none of its own at all.
     admin.run("ACL SETUSER root on >secret ~* &* +@all");
     for close in ["CONFIG SET requirepass secret", "ACL SETUSER default off"] {
@@ -462,6 +472,11 @@ fn the_users_of_the_document_can_do_their_work_and_no_more() {
             .run("FAIRLOCK.INFO app:1")
             .starts_with("[owner, b, ")
     );
+    assert!(
+        watcher
+            .run("FAIRLOCK.HOLDERS app:1")
+            .starts_with("[[b, 1, ")
+    );
     admin.int("FAIRLOCK.ACQUIRE other o SESSION");
     let listed = watcher.run("FAIRLOCK.LOCKS");
     assert!(
@@ -493,6 +508,8 @@ fn the_users_of_the_document_can_do_their_work_and_no_more() {
         "BREAK app:1",
         "INFO app:1",
         "QUEUE app:1",
+        "HOLDERS app:1",
+        "LOCKS",
         "EVALSHA 8e19a1ddbdee9138df9f32a480c57addab4353d1 1 app:1 1 b",
     ] {
         refused(&mut blocker, &format!("FAIRLOCK.{command}"));

@@ -2,8 +2,9 @@
 //!
 //! Where [`super::properties`] takes random steps through a large world, this search leaves nothing
 //! out of a small one: three or four owners with up to two connections each, who block, poll, try
-//! or use Redisson's scripts, and want the lock for themselves, to share it, or to share it with a few; leases, turns and deadlines of a few milliseconds, and time that
-//! passes one millisecond after the other, so that they end in every order; connections that
+//! or use Redisson's scripts, and want the lock for themselves, to share it, or to share it with a few;
+//! leases, turns and deadlines of a few milliseconds, and time that passes one millisecond after the other, so
+//! that they end in every order; connections that
 //! close, hand-offs that nobody gets, wake-ups that nobody answers, keys that are lost, a server
 //! that is late or restarts, a clock that is set.
 //!

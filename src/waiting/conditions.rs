@@ -1,4 +1,5 @@
-//! What every step is given: the time, and the rules as configured now.
+//! What each step is given: the time, and the rules as configured. Also what changes them: grace for waiters that
+//! were found, tokens of other servers, and switching interception on and off.
 
 use crate::config;
 use crate::keyspace::open_lock::farthest_token;

@@ -1,0 +1,90 @@
+//! Clients that ask again and again until the lock is free, as redis-py's `Lock` does: SET NX PX, once every
+//! 0.1 s, and a script that deletes the key if it still has the client's value.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+
+use super::LEASE;
+use crate::crowd::{Member, Traffic};
+use crate::resp::{Reply, encode};
+
+/// redis-py's default.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Gives the lock back if it is still the client's.
+pub const RELEASE: &[u8] =
+    b"return redis.call('GET', KEYS[1]) == ARGV[1] and redis.call('DEL', KEYS[1]) or 0";
+
+/// One client.
+pub struct Retrying {
+    acquire: Vec<u8>,
+    release: Vec<u8>,
+    next: Option<Instant>,
+    done: u64,
+    asked: u64,
+}
+
+impl Retrying {
+    /// The client of this number among so many. `release` is the digest of [`RELEASE`].
+    ///
+    /// Clients of different processes ask at different times, so these begin at different times.
+    pub fn new(key: &str, number: u32, clients: u32, release: &str) -> Self {
+        let owner = format!("owner:{number}");
+        let (key, owner) = (key.as_bytes(), owner.as_bytes());
+        let encoded = |words: &[&[u8]]| {
+            let mut out = Vec::new();
+            encode(&mut out, words);
+            out
+        };
+        Self {
+            acquire: encoded(&[b"SET", key, owner, b"NX", b"PX", LEASE]),
+            release: encoded(&[b"EVALSHA", release.as_bytes(), b"1", key, owner]),
+            next: Some(Instant::now() + PAUSE * number / clients.max(1)),
+            done: 0,
+            asked: 0,
+        }
+    }
+
+    fn pause(&mut self) {
+        self.next = Some(Instant::now() + PAUSE);
+    }
+}
+
+impl Member for Retrying {
+    fn begin(&mut self, _out: &mut Vec<u8>) {}
+
+    fn hear(&mut self, reply: Reply<'_>, out: &mut Vec<u8>) -> Result<()> {
+        match reply {
+            Reply::Text(_) => {
+                self.done += 1;
+                out.extend(&self.release);
+            }
+            // Somebody else has it; or it is given back, and asked at once it would be this client's again.
+            Reply::Nil | Reply::Integer(1) => self.pause(),
+            other => bail!("{other:?} to a client that tries"),
+        }
+        Ok(())
+    }
+
+    fn done(&self) -> u64 {
+        self.done
+    }
+
+    fn traffic(&self) -> Traffic {
+        Traffic {
+            calls: self.asked + self.done,
+            messages: 0,
+        }
+    }
+
+    fn due(&self) -> Option<Instant> {
+        self.next
+    }
+
+    fn time_up(&mut self, out: &mut Vec<u8>) {
+        self.next = None;
+        self.asked += 1;
+        out.extend(&self.acquire);
+    }
+}
