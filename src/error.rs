@@ -42,8 +42,10 @@ pub enum Error {
     Limit(&'static str),
     /// COUNT is no whole number in range.
     Count,
-    /// AFTER's cursor is none, or was forgotten.
-    After,
+    /// AFTER's cursor is none of those that the command of this name replies, or was forgotten.
+    After(&'static str),
+    /// The server does not run this command of its own, which the reply needs.
+    Renamed(&'static str),
     /// The owner has no bytes or too many.
     Owner,
     /// `*` where there is no connection that it could mean.
@@ -112,8 +114,14 @@ impl fmt::Display for Error {
             Self::Limit("count") => number(out, "LIMIT count", 0, i64::MAX, ", or -1 for all"),
             Self::Limit(part) => number(out, &format!("LIMIT {part}"), 0, i64::MAX, ""),
             Self::Count => number(out, "COUNT", 0, i64::MAX, ", or -1 for all"),
-            Self::After => out.write_str(
-                "ERR AFTER is not a cursor that FAIRLOCK.LOCKS has replied of late: begin without it",
+            Self::After(name) => write!(
+                out,
+                "ERR AFTER is not a cursor that {name} has replied of late: begin without it"
+            ),
+            Self::Renamed(name) => write!(
+                out,
+                "ERR the server's configuration has renamed {name} (rename-command), which this \
+                 needs"
             ),
             Self::Owner => write!(out, "ERR owner is not 1 to {LONGEST_OWNER} bytes long"),
             Self::OwnerInScript => out.write_str(

@@ -8,6 +8,10 @@ use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 
+mod query;
+
+pub use query::{BreakArgs, InfoArgs, LocksArgs, QueueArgs};
+
 /// Longest duration that the server takes, in milliseconds.
 const LONGEST: u128 = 4_503_599_627_370_496;
 
@@ -30,7 +34,8 @@ Exit codes:
 #[command(name = "fairlock", version, after_help = EXIT_CODES)]
 pub struct Args {
     /// The server, or any node of a cluster: redis://USER:PASSWORD@HOST:PORT/DB, rediss:// for TLS,
-    /// unix:///PATH for a socket.
+    /// unix:///PATH for a socket. The environment variable FAIRLOCK_URL names it as well, and does not show a
+    /// password to others.
     #[arg(
         long,
         global = true,
@@ -53,16 +58,34 @@ pub enum Subcommand {
     /// FAIRLOCK_OWNER and FAIRLOCK_TOKEN, the fencing token, in its environment. If the lock is lost
     /// while the command runs, the command is sent SIGTERM, and SIGKILL after --grace.
     Exec(ExecArgs),
-    /// Shows the locks with waiters or a session, and how fast they change hands.
+    /// Shows the locks that are held, and how fast they change hands.
     ///
-    /// On a terminal it is a screen: n, o, h, l and w sort, / filters, q quits. Without a terminal, or with
-    /// --once or --json, it prints lines. The keyspace is not searched. In a cluster it shows all masters.
+    /// On a terminal it is a screen: ? lists its keys. Without a terminal, or with --once or --json, it prints
+    /// lines. The keyspace is searched for locks without waiters, a part of it at each refresh if there are
+    /// many keys; --busy leaves that out. In a cluster it shows all masters.
     Top(TopArgs),
     /// Prints the events of locks as they happen.
     ///
-    /// Each line has an event and the state of the lock after it. The server must publish such events;
-    /// --enable-events makes it do so.
+    /// Each line has an event, whose lock it was and whose it is, and the state of the lock after it. The
+    /// server must publish such events; --enable-events makes it do so.
     Watch(WatchArgs),
+    /// Lists the locks that are held, each on a line.
+    ///
+    /// First come those with waiters or a session, the busiest first. Then the keyspace is searched for all
+    /// others, a few keys at a time, so that the server goes on serving its clients. In a cluster it lists
+    /// those of all masters.
+    Locks(LocksArgs),
+    /// Shows a lock: its holders, their leases and tokens, and who is next.
+    ///
+    /// Without a key it prints the fields of INFO fairlock of the server, in a cluster those of all masters.
+    Info(InfoArgs),
+    /// Lists the waiters of a lock, in order.
+    Queue(QueueArgs),
+    /// Frees a lock, whoever holds it.
+    ///
+    /// The holder is not told. It finds out at its next RENEW or RELEASE, or by its token, if what it writes to
+    /// checks that. Needs an administrator: a user with permission for commands that are @admin and @dangerous.
+    Break(BreakArgs),
     /// Prints the fields of INFO fairlock for Prometheus.
     ///
     /// In a cluster, the fields of all masters. With --listen Prometheus gets them by HTTP, until SIGTERM.
@@ -125,8 +148,12 @@ pub enum OnLoss {
     Ignore,
 }
 
-/// The locks with waiters or a session, and how fast they change hands.
+/// The locks that are held, and how fast they change hands.
 #[derive(Debug, clap::Args)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a flag of its own on the command line"
+)]
 pub struct TopArgs {
     /// Time between two refreshes.
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = positive)]
@@ -143,6 +170,9 @@ pub struct TopArgs {
     /// How many locks to ask each server for, those with most waiters first.
     #[arg(long, value_name = "COUNT", default_value_t = 1000)]
     pub limit: u32,
+    /// Show only locks with waiters or a session: the keyspace is not searched.
+    #[arg(long)]
+    pub busy: bool,
     /// Print once and exit.
     #[arg(long)]
     pub once: bool,

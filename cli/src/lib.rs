@@ -6,8 +6,8 @@
 //! - [`args`]: the command line. [`failure`]: exit codes, and what an operator is told.
 //! - [`server`]: addresses, connections, the nodes of a cluster. [`lock`]: what a server replies.
 //! - [`exec`]: a command under a lock. [`top`]: the screen of all locks. [`watch`]: events.
-//!   [`metrics`]: figures for Prometheus.
-//! - [`text`]: names and durations as people read them.
+//!   [`query`]: one question, one answer. [`metrics`]: figures for Prometheus.
+//! - [`text`]: names and durations as people read them. [`shown`]: a lock as lines and JSON show it.
 //!
 //! What is computed (rates, order, filters, the screen, when a lock counts as lost) is apart from
 //! what is asked of a server or a terminal, and has its tests beside it.
@@ -17,7 +17,9 @@ pub mod exec;
 pub mod failure;
 pub mod lock;
 pub mod metrics;
+pub mod query;
 pub mod server;
+pub mod shown;
 pub mod text;
 pub mod top;
 pub mod watch;

@@ -63,42 +63,91 @@ impl Lock {
         self.holders > 0 && self.limit != 1
     }
 
-    /// What FAIRLOCK.HOLDERS says of one holder, as of a lock; nobody's if it is not among them.
-    #[must_use]
-    pub fn held_by(owner: &[u8], holders: &Value) -> Option<Self> {
-        let Value::Array(holders) = holders else {
+    /// One element of what FAIRLOCK.HOLDERS replies: the lock as it is for this holder.
+    fn read_holder(holder: &Value) -> Option<Self> {
+        let Value::Array(holder) = holder else {
             return None;
         };
-        for holder in holders {
-            let Value::Array(holder) = holder else {
-                return None;
-            };
-            let [
-                Value::BulkString(name),
-                holds,
-                lease,
-                token,
-                session,
-                limit,
-                ..,
-            ] = holder.as_slice()
-            else {
-                return None;
-            };
-            if name == owner {
-                return Some(Self {
-                    owner: Some(name.clone()),
-                    holds: number(holds)?,
-                    lease: number(lease)?,
-                    token: number(token),
-                    session: truth(session)?,
-                    limit: number(limit)?,
-                    holders: i64::try_from(holders.len()).unwrap_or(i64::MAX),
-                    ..Self::default()
-                });
-            }
-        }
-        Some(Self::default())
+        let [owner, holds, lease, token, session, limit, ..] = holder.as_slice() else {
+            return None;
+        };
+        Some(Self {
+            owner: Some(bytes(owner)?),
+            holds: number(holds)?,
+            lease: number(lease)?,
+            token: number(token),
+            session: truth(session)?,
+            limit: number(limit)?,
+            ..Self::default()
+        })
+    }
+}
+
+/// What FAIRLOCK.HOLDERS replies.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Holders {
+    /// The holders: the lock as it is for each of them.
+    pub holders: Vec<Lock>,
+    /// If there are more: the cursor behind these.
+    pub more: Option<Vec<u8>>,
+}
+
+impl Holders {
+    /// Reads the reply.
+    #[must_use]
+    pub fn read(reply: &Value) -> Option<Self> {
+        let (holders, more) = split(reply)?;
+        let holders = holders
+            .iter()
+            .map(Lock::read_holder)
+            .collect::<Option<_>>()?;
+        Some(Self { holders, more })
+    }
+
+    /// Takes one of them out.
+    #[must_use]
+    pub fn take(self, owner: &[u8]) -> Option<Lock> {
+        let mut holders = self.holders.into_iter();
+        holders.find(|holder| holder.owner.as_deref() == Some(owner))
+    }
+}
+
+/// A waiter as FAIRLOCK.QUEUE describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waiter {
+    /// Its name.
+    pub owner: Vec<u8>,
+    /// Whether its connection is blocked. If not, it asks again and again.
+    pub blocked: bool,
+    /// Milliseconds until it counts as dead, unless it asks before; -1 if it is blocked.
+    pub deadline: i64,
+    /// How many holders it tolerates: 1 if it wants the lock for itself; 0 if any number.
+    pub limit: i64,
+}
+
+impl Waiter {
+    /// Reads the reply.
+    #[must_use]
+    pub fn read_all(reply: &Value) -> Option<Vec<Self>> {
+        let Value::Array(waiters) = reply else {
+            return None;
+        };
+        waiters.iter().map(Self::read).collect()
+    }
+
+    fn read(waiter: &Value) -> Option<Self> {
+        let Value::Array(waiter) = waiter else {
+            return None;
+        };
+        let [owner, state, deadline, limit, ..] = waiter.as_slice() else {
+            return None;
+        };
+        Some(Self {
+            owner: bytes(owner)?,
+            blocked: bytes(state)? == b"blocked",
+            deadline: number(deadline)?,
+            limit: number(limit)?,
+        })
     }
 }
 
@@ -115,18 +164,23 @@ impl Listing {
     /// Reads the reply.
     #[must_use]
     pub fn read(reply: &Value) -> Option<Self> {
-        let Value::Array(all) = reply else {
-            return None;
-        };
-        let (mut locks, mut more) = (all.as_slice(), None);
-        if let Some((last, others)) = all.split_last()
-            && let Some(cursor) = cursor(last)
-        {
-            (locks, more) = (others, Some(cursor));
-        }
+        let (locks, more) = split(reply)?;
         let locks = locks.iter().map(Lock::read).collect::<Option<_>>()?;
         Some(Self { locks, more })
     }
+}
+
+/// A listing, and the cursor behind it if it was cut short.
+fn split(reply: &Value) -> Option<(&[Value], Option<Vec<u8>>)> {
+    let Value::Array(all) = reply else {
+        return None;
+    };
+    if let Some((last, others)) = all.split_last()
+        && let Some(cursor) = cursor(last)
+    {
+        return Some((others, Some(cursor)));
+    }
+    Some((all, None))
 }
 
 /// The cursor, if this is what follows a listing that was cut short.
@@ -234,15 +288,45 @@ mod tests {
             lease: 900,
             token: Some(7),
             session: true,
-            holders: 2,
             limit: 5,
             ..Lock::default()
         };
-        assert_eq!(Lock::held_by(b"b", &holders), Some(expected));
-        assert_eq!(Lock::held_by(b"c", &holders), Some(Lock::default()));
-        assert_eq!(Lock::held_by(b"c", &Value::Int(1)), None);
+        let all = Holders::read(&holders).expect("holders");
+        assert_eq!(all.more, None);
+        assert_eq!(all.clone().take(b"b"), Some(expected));
+        assert_eq!(all.take(b"c"), None);
+        assert_eq!(Holders::read(&Value::Int(1)), None);
         let odd = Value::Array(vec![Value::Array(vec![text("c"), Value::Int(1)])]);
-        assert_eq!(Lock::held_by(b"c", &odd), None);
+        assert_eq!(Holders::read(&odd), None);
+        let rest = Value::Array(vec![text("more"), text("17")]);
+        let cut = Value::Array(vec![holder("a", Value::Nil, Value::Int(0)), rest]);
+        let cut = Holders::read(&cut).expect("holders");
+        assert_eq!((cut.holders.len(), cut.more), (1, Some(b"17".to_vec())));
+    }
+
+    #[test]
+    fn waiters_are_read_in_order() {
+        let waiter = |owner, state, deadline, limit| {
+            let numbers = [Value::Int(deadline), Value::Int(limit)];
+            Value::Array(
+                [text(owner), text(state)]
+                    .into_iter()
+                    .chain(numbers)
+                    .collect(),
+            )
+        };
+        let reply = Value::Array(vec![
+            waiter("a", "blocked", -1, 1),
+            waiter("b", "polling", 900, 0),
+        ]);
+        let waiters = Waiter::read_all(&reply).expect("waiters");
+        assert!(waiters[0].blocked && !waiters[1].blocked);
+        assert_eq!(
+            (waiters[1].owner.as_slice(), waiters[1].deadline),
+            (&b"b"[..], 900)
+        );
+        assert_eq!(Waiter::read_all(&Value::Nil), None);
+        assert_eq!(Waiter::read_all(&Value::Array(vec![text("a")])), None);
     }
 
     #[test]

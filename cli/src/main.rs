@@ -6,7 +6,7 @@ use clap::Parser;
 use fairlock_cli::args::{Args, Subcommand};
 use fairlock_cli::failure::{self, Failure};
 use fairlock_cli::server::Target;
-use fairlock_cli::{exec, metrics, top, watch};
+use fairlock_cli::{exec, metrics, query, top, watch};
 
 fn main() -> ExitCode {
     if let Some(code) = exec::stand_in::run() {
@@ -50,6 +50,10 @@ fn run(args: Args) -> Result<u8, Failure> {
             Subcommand::Top(args) => top::run(&args, target).await,
             Subcommand::Watch(args) => watch::run(args, target).await,
             Subcommand::Metrics(args) => metrics::run(&args, target).await,
+            Subcommand::Locks(args) => query::locks::run(&args, target).await,
+            Subcommand::Info(args) => query::info::run(args, target).await,
+            Subcommand::Queue(args) => query::queue::run(args, target).await,
+            Subcommand::Break(args) => query::break_lock::run(args, target).await,
         }
     });
     // A thread may be waiting for a key that nobody will press.

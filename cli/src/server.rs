@@ -1,5 +1,6 @@
 //! Servers: where they are, connections to them, and what their refusals mean.
 
+mod ask;
 mod cluster;
 mod everyone;
 mod trouble;
@@ -195,26 +196,6 @@ impl Sender {
     #[must_use]
     pub fn target(&self) -> &Target {
         &self.target
-    }
-
-    /// What the server says of a lock.
-    pub async fn lock(&mut self, key: &[u8]) -> Result<Lock, Trouble> {
-        let reply = timeout(REPLY, self.lock_for_long(key)).await;
-        reply.unwrap_or_else(|_| Err(Trouble::silent(&self.target)))
-    }
-
-    /// As [`Sender::lock`], however long it takes.
-    pub async fn lock_for_long(&mut self, key: &[u8]) -> Result<Lock, Trouble> {
-        let mut command = redis::cmd("FAIRLOCK.INFO");
-        let reply = self.ask_for_long(command.arg(key)).await?;
-        Lock::read(&reply).ok_or_else(|| Trouble::odd("FAIRLOCK.INFO", &self.target))
-    }
-
-    /// What the server says of one of a lock's holders, however long it takes; nobody's lock if it is none.
-    pub async fn holder_for_long(&mut self, key: &[u8], owner: &[u8]) -> Result<Lock, Trouble> {
-        let mut command = redis::cmd("FAIRLOCK.HOLDERS");
-        let reply = self.ask_for_long(command.arg(key)).await?;
-        Lock::held_by(owner, &reply).ok_or_else(|| Trouble::odd("FAIRLOCK.HOLDERS", &self.target))
     }
 }
 

@@ -1,4 +1,4 @@
-//! `FAIRLOCK.HOLDERS key`
+//! `FAIRLOCK.HOLDERS key [AFTER cursor]`
 //!
 //! The holders in the order in which they got the lock, each as `[owner, holds, lease, token, session, limit]`:
 //!
@@ -7,17 +7,24 @@
 //! - `session`: whether its hold is bound to a connection (RESP2: 1 or 0);
 //! - `limit`: how many holders it tolerates: 1 is exclusive, 0 any number.
 //!
-//! Empty if the lock is free. Read-only, O(H log H) with H holders.
+//! Empty if the lock is free.
+//!
+//! Of a lock with more than 1000 holders a reply has about 1000, as they are found, in order among themselves; its
+//! last element is then a map (RESP2: a flat array) of one field, `more`: the cursor that AFTER takes to go on.
+//! Read-only, O(H log H) with H holders in the reply.
 
 use std::ffi::CStr;
 
 use crate::error::Error;
-use crate::keyspace::{Names, view};
+use crate::keyspace::Names;
+use crate::keyspace::view::{self, HolderView, MOST_HOLDERS};
+use crate::lock::Now;
 use crate::server::docs::{Argument, Docs, KeyUse, Keys};
 use crate::server::{Args, Command, Ctx};
 use crate::waiting::{self, LockId};
 
-use super::args::{Cursor, permit};
+use super::args::{Cursor, is, once, permit};
+use super::cursor::of_scan;
 use super::info::{integer_or_nil, milliseconds};
 
 /// The command.
@@ -29,13 +36,17 @@ impl Command for Holders {
     const FLAGS: &'static CStr = c"readonly";
     const DOCS: Docs = Docs {
         summary: c"Lists the holders of a lock.",
-        complexity: c"O(H*log(H)) with H the number of holders",
+        complexity: c"O(H*log(H)) with H the number of holders, about 1000 at most",
         since: c"0.1.0",
-        arity: 2,
+        arity: -2,
         keys: Some(Keys::First(KeyUse::Read)),
-        arguments: &[Argument::key(c"key")],
+        arguments: &[
+            Argument::key(c"key"),
+            Argument::text(c"cursor").after(c"AFTER").optional(),
+        ],
         reply: &[
             "Each holder: owner, holds, lease in ms, token, session, limit (1: exclusive, 0: none).",
+            "Last, if there are more than 1000: the cursor.",
         ],
     };
     const CATEGORIES: &'static CStr = c"read slow";
@@ -45,11 +56,19 @@ impl Command for Holders {
         waiting::require_rest()?;
         let mut cursor = Cursor::new(ctx, *arguments, "fairlock.holders");
         let lock = cursor.lock()?;
-        cursor.finish()?;
+        let mut after = None;
+        while let Some(option) = cursor.next() {
+            if !is(option, "AFTER") {
+                return Err(Error::UnknownOption("AFTER"));
+            }
+            let word = cursor.next().ok_or(Error::NoValue("AFTER"))?;
+            let place = of_scan(word).ok_or(Error::After("FAIRLOCK.HOLDERS"))?;
+            once(&mut after, "AFTER", place)?;
+        }
         permit(ctx, "fairlock.holders", *arguments)?;
         let id = LockId::new(ctx.db(), lock);
-        let holders = view::holders(ctx, &Names::of(lock), waiting::now())?;
-        ctx.reply_array(holders.len());
+        let (holders, next) = some(ctx, &Names::of(lock), after, waiting::now())?;
+        ctx.reply_array(holders.len() + usize::from(next > 0));
         for holder in holders {
             ctx.reply_array(6);
             ctx.reply_bytes(&holder.owner);
@@ -59,6 +78,29 @@ impl Command for Holders {
             ctx.reply_bool(waiting::is_session(&id, &holder.owner));
             ctx.reply_integer(holder.limit.shown().into());
         }
+        if next > 0 {
+            ctx.reply_map(1);
+            ctx.reply_bytes(b"more");
+            ctx.reply_bytes(next.to_string().as_bytes());
+        }
         Ok(())
     }
+}
+
+/// The holders, and the cursor of the rest: 0 if there is none.
+fn some(
+    ctx: &Ctx,
+    names: &Names,
+    after: Option<u64>,
+    now: Now,
+) -> Result<(Vec<HolderView>, u64), Error> {
+    if let Some(place) = after {
+        return view::more_holders(ctx, names, place, now);
+    }
+    let (holders, number) = view::holders(ctx, names, MOST_HOLDERS, now)?;
+    if holders.len() < number {
+        // So many are shown as the server finds them: only so it can tell where it goes on.
+        return view::more_holders(ctx, names, 0, now);
+    }
+    Ok((holders, 0))
 }

@@ -14,12 +14,13 @@
 //! - `limit`: how many holders all holders tolerate, 1 if the lock is held exclusively; 0 when free, or if they
 //!   tolerate any number.
 //!
-//! Read-only, O(H) with H the number of holders.
+//! Read-only, O(H) with H the number of holders, and at most 1000 of them: of more, `owner` is one of those that were
+//! read.
 
 use std::ffi::CStr;
 
 use crate::error::Error;
-use crate::keyspace::view::LockView;
+use crate::keyspace::view::{LockView, MOST_HOLDERS};
 use crate::keyspace::{Names, view};
 use crate::lock::{Limit, Millis};
 use crate::server::docs::{Argument, Docs, KeyUse, Keys};
@@ -40,7 +41,7 @@ impl Command for Info {
     const FLAGS: &'static CStr = c"readonly fast";
     const DOCS: Docs = Docs {
         summary: c"Shows who holds a lock, for how long, and who is next.",
-        complexity: c"O(H) with H the number of holders",
+        complexity: c"O(H) with H the number of holders, 1000 at most",
         since: c"0.1.0",
         arity: 2,
         keys: Some(Keys::First(KeyUse::Read)),
@@ -57,7 +58,7 @@ impl Command for Info {
         cursor.finish()?;
         permit(ctx, "fairlock.info", *arguments)?;
         let id = LockId::new(ctx.db(), lock);
-        let view = view::lock(ctx, &Names::of(lock), waiting::now())?;
+        let view = view::lock(ctx, &Names::of(lock), MOST_HOLDERS, waiting::now())?;
         ctx.reply_map(FIELDS);
         fields(ctx, &id, &view);
         Ok(())
@@ -84,7 +85,14 @@ pub fn fields(ctx: &Ctx, id: &LockId, view: &LockView) {
     ctx.reply_bytes(b"holders");
     ctx.reply_integer(i64::try_from(view.holders).unwrap_or(i64::MAX));
     ctx.reply_bytes(b"limit");
-    ctx.reply_integer(view.limit.map_or(0, Limit::shown).into());
+    ctx.reply_integer(limit(id, view).map_or(0, Limit::shown).into());
+}
+
+/// How many holders all holders tolerate: by this server's record, where not all of them were read.
+fn limit(id: &LockId, view: &LockView) -> Option<Limit> {
+    let is_cut_short = view.read < view.holders;
+    let known = is_cut_short.then(|| waiting::shared_limit(id));
+    known.flatten().or(view.limit)
 }
 
 /// A holder's lease: -1 for none.

@@ -24,6 +24,7 @@ pub mod eval;
 pub mod help;
 pub mod holders;
 pub mod info;
+mod listing;
 pub mod locks;
 pub mod queue;
 pub mod release;

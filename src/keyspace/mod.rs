@@ -18,8 +18,10 @@
 //! - [`lock_state`] makes an open lock the [`crate::lock::State`] that the rules work on; [`shared`] adds the
 //!   holders of a SHARED lock;
 //! - [`repair`] repairs the queue after changes from outside the module;
-//! - [`view`] reads a lock without changing it.
+//! - [`view`] reads a lock without changing it;
+//! - [`held`] tells a lock that is held from any other key.
 
+pub mod held;
 mod lock_state;
 pub mod names;
 pub mod number;
@@ -30,6 +32,7 @@ pub mod tracked;
 pub mod view;
 pub mod write;
 
+pub use held::is_held_lock;
 pub use names::Names;
 pub use open_lock::OpenLock;
 pub use tracked::{QueueView, Taken, Tracked};

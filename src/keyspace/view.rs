@@ -1,4 +1,7 @@
-//! Reading a lock without changing anything: what QUEUE, INFO and HOLDERS show, on replicas too.
+//! Reading a lock without changing anything: what QUEUE, INFO, LOCKS and HOLDERS show, on replicas too.
+//!
+//! A lock can have a million holders. No more than [`MOST_HOLDERS`] are read for one reply, so that other clients
+//! do not wait for it.
 
 use crate::error::Error;
 use crate::lock::{Limit, Millis, Now, SharedHolder};
@@ -8,6 +11,11 @@ use super::Names;
 use super::number::{instant, number};
 use super::open_lock::token_of;
 use super::shared::read_entry;
+
+/// The most holders that are read for one reply: a millisecond of the server's time.
+pub const MOST_HOLDERS: usize = 1000;
+/// How many fields the server is asked for at once in a longer walk.
+const STEP: usize = 250;
 
 /// A holder as the keys say.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,11 +35,13 @@ pub struct HolderView {
 /// A lock as its keys say.
 #[derive(Debug, Default)]
 pub struct LockView {
-    /// One of its holders: of several, the one with the smallest token.
+    /// One of its holders: of several, the one with the smallest token, of those that were read.
     pub holder: Option<HolderView>,
     /// Number of holders.
     pub holders: usize,
-    /// How many holders all of them tolerate; none if the lock is free.
+    /// Number of holders that were read.
+    pub read: usize,
+    /// How many holders all of them tolerate, as far as they were read; none if the lock is free.
     pub limit: Option<Limit>,
     /// Number of waiters.
     pub waiting: usize,
@@ -48,16 +58,17 @@ fn open<'c>(ctx: &'c Ctx, name: &'c Str, kind: Kind) -> Result<Key<'c>, Error> {
     }
 }
 
-/// Reads a lock.
+/// Reads a lock, and no more than so many of its holders.
 ///
 /// # Errors
 /// [`Error::WrongType`] if a key of the lock holds something else.
-pub fn lock(ctx: &Ctx, names: &Names, now: Now) -> Result<LockView, Error> {
+pub fn lock(ctx: &Ctx, names: &Names, most: usize, now: Now) -> Result<LockView, Error> {
     let mut queue = open(ctx, &names.queue, Kind::List)?;
     open(ctx, &names.deadlines, Kind::SortedSet)?;
-    let holders = holders(ctx, names, now)?;
+    let (holders, number) = holders(ctx, names, most, now)?;
     Ok(LockView {
-        holders: holders.len(),
+        holders: number,
+        read: holders.len(),
         limit: holders.iter().map(|holder| holder.limit).min(),
         holder: holders.into_iter().min_by_key(|holder| holder.token),
         waiting: queue.len(),
@@ -65,15 +76,30 @@ pub fn lock(ctx: &Ctx, names: &Names, now: Now) -> Result<LockView, Error> {
     })
 }
 
-/// The holders of a lock, in the order of their tokens: in which they became holders.
+/// The holders of a lock, about `most` of them, in the order of their tokens: in which they became holders. And
+/// the number of all holders.
 ///
 /// # Errors
 /// [`Error::WrongType`] if a key of the lock holds something else.
-pub fn holders(ctx: &Ctx, names: &Names, now: Now) -> Result<Vec<HolderView>, Error> {
+pub fn holders(
+    ctx: &Ctx,
+    names: &Names,
+    most: usize,
+    now: Now,
+) -> Result<(Vec<HolderView>, usize), Error> {
     let lock = open(ctx, &names.lock, Kind::Hash)?;
     let shared = open(ctx, names.shared(), Kind::Hash)?;
     if !lock.is_empty() && !shared.is_empty() {
-        return Ok(shared_holders(&lock, &shared, now));
+        let fields = lock.some_hash_fields(most.saturating_add(1));
+        let is_all = fields.len() == lock.len();
+        let holders = shared_holders(fields, &shared, now);
+        // One of the fields is the token's.
+        let number = if is_all {
+            holders.len()
+        } else {
+            lock.len() - 1
+        };
+        return Ok((holders, number));
     }
     let end = lock.expires_at();
     let holder = lock.hash_named().map(|(owner, holds)| HolderView {
@@ -83,10 +109,44 @@ pub fn holders(ctx: &Ctx, names: &Names, now: Now) -> Result<Vec<HolderView>, Er
         token: token_of(&lock),
         limit: Limit::EXCLUSIVE,
     });
-    Ok(holder.into_iter().collect())
+    let number = usize::from(holder.is_some());
+    Ok((holder.into_iter().collect(), number))
 }
 
-fn shared_holders(lock: &Key<'_>, shared: &Key<'_>, now: Now) -> Vec<HolderView> {
+/// Some of a lock's many holders, in the order of their tokens, from a place in the hash on that the server names; and
+/// the next such place, 0 after the last one. `None` if the server's configuration has renamed HSCAN.
+///
+/// # Errors
+/// [`Error::WrongType`] if a key of the lock holds something else, [`Error::Renamed`].
+pub fn more_holders(
+    ctx: &Ctx,
+    names: &Names,
+    mut place: u64,
+    now: Now,
+) -> Result<(Vec<HolderView>, u64), Error> {
+    open(ctx, &names.lock, Kind::Hash)?;
+    if open(ctx, names.shared(), Kind::Hash)?.is_empty() {
+        return Ok((holders(ctx, names, MOST_HOLDERS, now)?.0, 0));
+    }
+    let mut fields = Vec::new();
+    while fields.len() < MOST_HOLDERS {
+        let found = ctx.scan_fields(&names.lock, place, STEP);
+        let found = found.ok_or(Error::Renamed("HSCAN"))?;
+        let mut words = found.items.into_iter();
+        fields.extend(std::iter::from_fn(|| words.next().zip(words.next())));
+        place = found.next;
+        if place == 0 {
+            break;
+        }
+    }
+    let shared = open(ctx, names.shared(), Kind::Hash)?;
+    let mut some = shared_holders(fields, &shared, now);
+    // While the hash grows or shrinks, the server may show a field twice.
+    some.dedup_by(|one, other| one.owner == other.owner);
+    Ok((some, place))
+}
+
+fn shared_holders(fields: Vec<(Vec<u8>, Vec<u8>)>, shared: &Key<'_>, now: Now) -> Vec<HolderView> {
     let entry = |owner: &[u8]| {
         let text = shared.hash_get(&string(owner))?;
         read_entry(text.as_slice())
@@ -102,8 +162,7 @@ fn shared_holders(lock: &Key<'_>, shared: &Key<'_>, now: Now) -> Vec<HolderView>
             owner,
         }
     };
-    let fields = lock.hash_fields().into_iter();
-    let named = fields.filter(|(owner, _)| !owner.is_empty());
+    let named = fields.into_iter().filter(|(owner, _)| !owner.is_empty());
     let mut holders: Vec<_> = named.map(view).collect();
     holders.sort_by(|one, other| (one.token, &one.owner).cmp(&(other.token, &other.owner)));
     holders

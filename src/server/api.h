@@ -45,6 +45,8 @@ static const int REDISMODULE_CMDFILTER_NOSELF = 1 << 0;
 /* Keys: OpenKey and StringDMA, KeyType, SetAbsExpire, ListPush, HashGet and HashSet. */
 static const int REDISMODULE_READ = 1 << 0;
 static const int REDISMODULE_WRITE = 1 << 1;
+static const int REDISMODULE_OPEN_KEY_NOTOUCH = 1 << 16;
+static const int REDISMODULE_OPEN_KEY_NOSTATS = 1 << 18;
 static const int REDISMODULE_KEYTYPE_EMPTY = 0;
 static const int REDISMODULE_KEYTYPE_STRING = 1;
 static const int REDISMODULE_KEYTYPE_LIST = 2;

@@ -1,8 +1,14 @@
-//! Walking over all keys, a few at a time.
+//! Walking over all keys, or over the fields of a hash, a few at a time.
+//!
+//! The module walks for itself with [`KeyScan`]. A walk that a client continues goes through the server's own SCAN
+//! and HSCAN, whose cursors are numbers that the client can keep: so the module remembers nothing of it.
 
 use std::ffi::c_void;
 
+use redis_module::{Context, RedisValue};
+
 use super::api::{api, raw};
+use super::context::text;
 use super::{Ctx, Str, guard};
 
 /// A scan of the keys of all databases. It can be interrupted between its steps: keys that exist during
@@ -50,6 +56,52 @@ impl KeyScan {
     }
 }
 
+/// What a walk has found, and the cursor to go on with: 0 if it is through.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Found {
+    /// The keys; or the fields of a hash, each followed by its value.
+    pub items: Vec<Vec<u8>>,
+    /// Where the walk goes on.
+    pub next: u64,
+}
+
+impl Ctx {
+    /// Some keys of the selected database that are hashes: of the next `count` keys or a few more. `None` if the
+    /// server does not run SCAN, because its configuration has renamed the command.
+    #[must_use]
+    pub fn scan_hashes(&self, cursor: u64, count: usize) -> Option<Found> {
+        let (cursor, count) = (cursor.to_string(), count.to_string());
+        let words = [cursor.as_str(), "COUNT", &count, "TYPE", "hash"];
+        found(Context::new(self.raw).call("SCAN", &words[..]).ok()?)
+    }
+
+    /// Some fields of a hash, with their values: `count` or a few more, and all of a small hash. `None` if the server
+    /// does not run HSCAN, or the key is of another type.
+    #[must_use]
+    pub fn scan_fields(&self, key: &Str, cursor: u64, count: usize) -> Option<Found> {
+        let words = [cursor.to_string(), "COUNT".to_owned(), count.to_string()];
+        let words = words.map(|word| super::string(word.as_bytes()));
+        let words: Vec<&Str> = std::iter::once(key).chain(&words).collect();
+        found(Context::new(self.raw).call("HSCAN", &words[..]).ok()?)
+    }
+}
+
+/// The reply of SCAN or HSCAN: the next cursor, and what was found.
+fn found(reply: RedisValue) -> Option<Found> {
+    let RedisValue::Array(parts) = reply else {
+        return None;
+    };
+    let [next, RedisValue::Array(items)] = parts.as_slice() else {
+        return None;
+    };
+    let next = std::str::from_utf8(text(next)?).ok()?.parse().ok()?;
+    let items = items.iter().filter_map(text).map(<[u8]>::to_vec);
+    Some(Found {
+        items: items.collect(),
+        next,
+    })
+}
+
 extern "C" fn tell(
     ctx: *mut raw::RedisModuleCtx,
     name: *mut raw::RedisModuleString,
@@ -61,4 +113,24 @@ extern "C" fn tell(
         let found = unsafe { &mut *place.cast::<Told<'_>>() };
         found(&Ctx::new(ctx), Str::string_as_slice(name));
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reply_of_scan_is_a_cursor_and_what_was_found() {
+        let bulk = |text: &str| RedisValue::BulkString(text.to_owned());
+        let items = RedisValue::Array(vec![bulk("a"), RedisValue::StringBuffer(vec![0xff])]);
+        let reply = |next: &str| RedisValue::Array(vec![bulk(next), items.clone()]);
+        // A cursor uses all 64 bits.
+        for next in [0, 17, u64::MAX] {
+            let items = vec![b"a".to_vec(), vec![0xff]];
+            assert_eq!(found(reply(&next.to_string())), Some(Found { items, next }));
+        }
+        for odd in [reply("x"), reply("-1"), bulk("0"), RedisValue::Null] {
+            assert_eq!(found(odd), None);
+        }
+    }
 }

@@ -99,11 +99,13 @@ mod touch;
 mod touched;
 mod watch;
 
+use crate::keyspace::Names;
 use crate::keyspace::names;
 use crate::lock::{Limit, Millis, Now, Presence, Waiter};
-use crate::server::Ctx;
+use crate::server::cluster::SlotState;
 use crate::server::events::Events;
 use crate::server::info::Section;
+use crate::server::{Ctx, in_cluster};
 
 pub use blocked::Outcome;
 pub use clients::block;
@@ -111,6 +113,7 @@ pub use conditions::{intercepts, now, rules};
 pub use deferred::Grant;
 pub use effects::WakeBy;
 pub use id::LockId;
+pub use slice::Slice;
 pub use step::{require_rest, step};
 pub use table::Busy;
 
@@ -173,6 +176,22 @@ pub fn shares_queue_with(ctx: &Ctx, lock: &[u8]) -> Option<Vec<u8>> {
 #[must_use]
 pub fn is_session(id: &LockId, owner: &[u8]) -> bool {
     state::table(|table| table.is_session(id, owner))
+}
+
+/// How many holders all holders of a SHARED lock tolerate, if this server looks after them.
+#[must_use]
+pub fn shared_limit(id: &LockId) -> Option<Limit> {
+    state::table(|table| Some(table.tracked(id)?.shared.as_ref()?.least_limit()))
+}
+
+/// Whether a lock whose key is in the keyspace is this server's to show: in a cluster, the lock may be on its way
+/// from another node, which still serves it.
+#[must_use]
+pub fn is_served_here(ctx: &Ctx, lock: &[u8]) -> bool {
+    if !in_cluster() || state::waiting(|waiting| waiting.replica.get()) {
+        return true;
+    }
+    frozen::slot_state(ctx, &Names::of(lock), false) != SlotState::Moving
 }
 
 /// At most `most` of a database's locks with waiters or a session, each with the number of its waiters: most

@@ -8,6 +8,7 @@
 //! concerns it. From then on the rules look after it, until only waiters of scripts are left.
 
 use crate::keyspace::Names;
+use crate::keyspace::held::is_redissons;
 use crate::lock::Owner;
 use crate::server::{Access, Ctx};
 
@@ -80,42 +81,4 @@ pub fn may_be_ours(ctx: &Ctx, lock: &LockId) -> bool {
     (0..queue.len())
         .map_while(|index| queue.list_get(index))
         .any(|owner| !is_redissons(owner.as_slice()))
-}
-
-/// Whether an owner's name has the form of Redisson's: a UUID, a colon, and the number of a thread.
-fn is_redissons(owner: &[u8]) -> bool {
-    let Some((uuid, [b':', thread @ ..])) = owner.split_at_checked(36) else {
-        return false;
-    };
-    !thread.is_empty() && thread.iter().all(u8::is_ascii_digit) && is_uuid(uuid)
-}
-
-fn is_uuid(text: &[u8]) -> bool {
-    text.iter().enumerate().all(|(index, byte)| match index {
-        8 | 13 | 18 | 23 => *byte == b'-',
-        // Redisson's UUIDs have version 4. Those that `*` stands for do not (see `command::args`).
-        14 => *byte == b'4',
-        _ => byte.is_ascii_hexdigit(),
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::is_redissons;
-
-    #[test]
-    fn owners_of_redissons_are_told_by_their_names() {
-        assert!(is_redissons(b"0a1b2c3d-0000-4000-8000-00000000000f:42"));
-        for other in [
-            &b"0a1b2c3d-0000-4000-8000-00000000000f:"[..],
-            b"0a1b2c3d-0000-4000-8000-00000000000f:4x",
-            b"0a1b2c3d-0000-4000-8000-00000000000f",
-            b"0a1b2c3d+0000-4000-8000-00000000000f:1",
-            b"0a1b2c3d-0000-8000-8000-00000000000f:42",
-            b"worker-1:7",
-            b"",
-        ] {
-            assert!(!is_redissons(other), "{}", other.escape_ascii());
-        }
-    }
 }

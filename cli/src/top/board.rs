@@ -5,9 +5,10 @@ use std::collections::HashMap;
 
 use crate::args::{Sort, TopArgs};
 use crate::lock::Lock;
-use crate::text::escape;
+use crate::shown::matches;
 
 use super::reading::Reading;
+use super::recent::Window;
 use super::summary::Summary;
 
 /// A lock as it is shown.
@@ -26,6 +27,10 @@ type Leases = HashMap<(String, Vec<u8>), (Option<i64>, i64)>;
 
 /// What is shown.
 #[derive(Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is switched by a key of its own"
+)]
 pub struct Board {
     /// The database.
     pub db: i64,
@@ -37,6 +42,8 @@ pub struct Board {
     pub filter: String,
     /// Whether the filter is being typed.
     pub typing: bool,
+    /// Whether the keys and columns are explained instead of the table.
+    pub help: bool,
     /// Whether looks are left out.
     pub paused: bool,
     /// The row that is selected, of those that are shown.
@@ -49,6 +56,7 @@ pub struct Board {
     summary: Summary,
     rows: Vec<Row>,
     leases: Leases,
+    window: Window,
     looks: u64,
 }
 
@@ -62,6 +70,7 @@ impl Board {
             reverse: args.reverse,
             filter: args.filter.clone(),
             typing: false,
+            help: false,
             paused: false,
             selected: 0,
             limit: args.limit,
@@ -70,6 +79,7 @@ impl Board {
             summary: Summary::default(),
             rows: Vec::new(),
             leases: Leases::new(),
+            window: Window::default(),
             looks: 0,
         }
     }
@@ -78,6 +88,8 @@ impl Board {
     pub fn show(&mut self, reading: Reading) {
         let before = (self.looks > 0).then_some(&self.reading);
         self.summary = Summary::of(before, &reading);
+        self.window.take(&reading);
+        self.summary.recent = self.window.recent(&reading);
         let mut leases = Leases::new();
         self.rows.clear();
         for node in &reading.nodes {
@@ -127,12 +139,16 @@ impl Board {
             match &node.said {
                 Err(why) => notices.push(why.clone()),
                 Ok(said) if said.is_replica => notices.push(format!(
-                    "{} is a replica, which knows of no waiters: give its master's address",
+                    "{} is a replica, which knows of no waiters: its master's address shows more",
                     node.address
                 )),
                 Ok(said) if said.is_cut_short => notices.push(format!(
-                    "of {} only the {} busiest locks are shown: --limit",
+                    "of {} only {} locks are shown, those with most waiters first: --limit",
                     node.address, self.limit
+                )),
+                Ok(said) if said.is_searching => notices.push(format!(
+                    "{} has many keys: locks without waiters are shown as they are found",
+                    node.address
                 )),
                 Ok(_) => (),
             }
@@ -147,7 +163,7 @@ impl Board {
         let mut rows: Vec<&Row> = self
             .rows
             .iter()
-            .filter(|row| passes(row, &filter))
+            .filter(|row| matches(&row.lock, &filter))
             .collect();
         rows.sort_by(|one, other| {
             let order = compare(self.sort, &one.lock, &other.lock);
@@ -182,13 +198,6 @@ impl Board {
     }
 }
 
-fn passes(row: &Row, filter: &str) -> bool {
-    let lock = &row.lock;
-    let texts = [Some(&lock.name), lock.owner.as_ref(), lock.next.as_ref()];
-    let mut texts = texts.into_iter().flatten();
-    filter.is_empty() || texts.any(|text| escape(text).to_lowercase().contains(filter))
-}
-
 fn compare(sort: Sort, one: &Lock, other: &Lock) -> Ordering {
     // A lock without an end comes last, one that is free before all.
     let lease = |lock: &Lock| u64::try_from(lock.lease).unwrap_or(u64::MAX);
@@ -210,6 +219,7 @@ pub(super) mod tests {
     use super::super::reading::{Counters, Node, Said};
     use super::*;
     use crate::args::{Args, Subcommand};
+    use crate::text::escape;
 
     pub fn lock(name: &str, owner: &str, waiting: i64, lease: i64, held: i64) -> Lock {
         Lock {
@@ -235,8 +245,7 @@ pub(super) mod tests {
         let said = Ok(Said {
             counters,
             locks,
-            is_cut_short: false,
-            is_replica: false,
+            ..Said::default()
         });
         Reading {
             at: Duration::from_secs(1),
@@ -349,7 +358,15 @@ pub(super) mod tests {
             ..said
         });
         board.show(reading);
-        assert!(board.notices()[0].contains("only the 3 busiest"));
+        assert!(board.notices()[0].contains("only 3 locks are shown"));
+        assert!(!board.has_trouble());
+        let mut reading = three();
+        reading.nodes[0].said = reading.nodes[0].said.clone().map(|said| Said {
+            is_searching: true,
+            ..said
+        });
+        board.show(reading);
+        assert!(board.notices()[0].contains("as they are found"));
         assert!(!board.has_trouble());
         let mut reading = three();
         reading.nodes[0].said = Err("it is gone".to_owned());

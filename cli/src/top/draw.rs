@@ -13,12 +13,17 @@ use crate::lock::Lock;
 use crate::text::{duration, escape, millis};
 
 use super::board::{Board, Row};
+use super::cut;
+use super::help;
 use super::plain::rate;
 
 /// Cells of a full lease bar.
 const BAR: usize = 10;
 /// A cell that is filled by so many eighths.
 const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
+/// The columns that have owners.
+const HOLDER: usize = 1;
+const NEXT: usize = 5;
 /// More lines of notices than this would hide the locks.
 const NOTICES: usize = 4;
 
@@ -41,9 +46,13 @@ pub fn draw(frame: &mut Frame<'_>, board: &Board) {
     let notices = Paragraph::new(notices.collect::<Vec<_>>());
     frame.render_widget(notices.wrap(Wrap { trim: true }), notice);
     let rows = board.rows();
-    draw_table(frame, table, board, &rows);
-    if let Some(row) = rows.get(board.selected) {
-        frame.render_widget(Paragraph::new(detail_of(row)), detail);
+    if board.help {
+        frame.render_widget(Paragraph::new(help::lines()), table.union(detail));
+    } else {
+        draw_table(frame, table, board, &rows);
+        if let Some(row) = rows.get(board.selected) {
+            frame.render_widget(Paragraph::new(detail_of(row)), detail);
+        }
     }
     frame.render_widget(Paragraph::new(keys_of(board)), keys);
 }
@@ -79,29 +88,34 @@ fn draw_title(frame: &mut Frame<'_>, area: Rect, board: &Board) {
 fn figures_of(board: &Board) -> Vec<Line<'static>> {
     let summary = board.summary();
     let usec = |usec| duration(Duration::from_micros(usec));
-    let figure = |name: &'static str, value: String| {
+    let figure = |name: &str, value: String| {
         [
-            Span::from(name).dim(),
+            Span::from(name.to_owned()).dim(),
             " ".into(),
             value.bold(),
             "   ".into(),
         ]
     };
-    let worst = match board.reading().nodes.len() {
-        0 | 1 => "wait",
-        _ => "worst wait",
+    let recent = &summary.recent;
+    let at_most = |bound: Option<u64>| {
+        bound.map_or_else(|| "-".to_owned(), |bound| format!("≤{}", usec(bound)))
+    };
+    let waited = match recent.seconds {
+        60 => " waited, last minute:".to_owned(),
+        seconds => format!(" waited, last {seconds}s:"),
     };
     let first = [
         figure(" hand-offs", rate(summary.hand_offs_per_second)),
         figure("acquisitions", rate(summary.acquisitions_per_second)),
-        figure(worst, format!("p50 {}", usec(summary.wait_p50_usec))),
-        figure("p99", usec(summary.wait_p99_usec)),
-        figure("max", usec(summary.wait_max_usec)),
+        figure("blocked", summary.blocked_clients.to_string()),
+        figure("sessions", summary.session_locks.to_string()),
     ];
     let second = [
-        figure(" blocked", summary.blocked_clients.to_string()),
-        figure("sessions", summary.session_locks.to_string()),
-        figure("locks", summary.locks.to_string()),
+        figure(&waited, recent.waits.to_string()),
+        figure("p50", at_most(recent.p50_usec)),
+        figure("p99", at_most(recent.p99_usec)),
+        figure("max", at_most(recent.max_usec)),
+        figure("busy", summary.locks.to_string()),
         figure("shown", board.rows().len().to_string()),
     ];
     vec![
@@ -135,7 +149,16 @@ fn draw_table(frame: &mut Frame<'_>, area: Rect, board: &Board, rows: &[&Row]) {
         Constraint::Fill(2),
     ];
     let header = TableRow::new(heads).style(Style::new().fg(Color::Cyan));
-    let table = Table::new(rows.iter().map(|row| row_of(row)), widths)
+    // As the table will divide its width.
+    let columns = Layout::horizontal(widths).spacing(1).split(area);
+    let width = |column: usize| {
+        columns
+            .get(column)
+            .map_or(0, |cell| usize::from(cell.width))
+    };
+    let names = (width(HOLDER), width(NEXT));
+    let table = Table::new(rows.iter().map(|row| row_of(row, names)), widths)
+        .column_spacing(1)
         .header(header)
         .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED));
     let selected = (!rows.is_empty()).then_some(board.selected);
@@ -143,16 +166,20 @@ fn draw_table(frame: &mut Frame<'_>, area: Rect, board: &Board, rows: &[&Row]) {
     frame.render_stateful_widget(table, area, &mut state);
 }
 
-fn row_of(row: &Row) -> TableRow<'static> {
+/// A lock, with the widths of the columns that have owners.
+fn row_of(row: &Row, (holder, next): (usize, usize)) -> TableRow<'static> {
     let lock = &row.lock;
-    let name = |bytes: &Option<Vec<u8>>| bytes.as_deref().map_or_else(|| "-".to_owned(), escape);
+    let name = |bytes: &Option<Vec<u8>>, width: usize| match bytes {
+        Some(bytes) => cut::owner(&escape(bytes), width),
+        None => "-".to_owned(),
+    };
     let holder = match lock.owner {
         Some(_) if lock.holders > 1 => {
-            // First, because the column cuts names that are too long.
-            let others = lock.holders - 1;
-            Cell::from(format!("+{others} {}", name(&lock.owner)))
+            let others = format!("+{} ", lock.holders - 1);
+            let left = holder.saturating_sub(others.len());
+            Cell::from(others + &name(&lock.owner, left))
         }
-        Some(_) => Cell::from(name(&lock.owner)),
+        Some(_) => Cell::from(name(&lock.owner, holder)),
         None => Cell::from("(free)").dim(),
     };
     let held = match lock.owner {
@@ -165,7 +192,7 @@ fn row_of(row: &Row) -> TableRow<'static> {
         Cell::from(held),
         Cell::from(lease_of(row)),
         Cell::from(Line::from(lock.waiting.to_string()).alignment(Alignment::Left)),
-        Cell::from(name(&lock.next)),
+        Cell::from(name(&lock.next, next)),
     ])
 }
 
@@ -241,6 +268,9 @@ fn others_of(lock: &Lock) -> String {
 }
 
 fn keys_of(board: &Board) -> Line<'static> {
+    if board.help {
+        return Line::from(" any key goes back, q quits").dim();
+    }
     if board.typing {
         return Line::from(vec![
             " filter: ".bold(),
@@ -254,7 +284,7 @@ fn keys_of(board: &Board) -> Line<'static> {
         filter => format!("/ filter: {filter}"),
     };
     Line::from(format!(
-        " q quit  sort: n name o holder h held l lease w waiting r reverse  {filter}  space pause"
+        " ? help  q quit  sort: n name o holder h held l lease w waiting r reverse  {filter}  space pause"
     ))
     .dim()
 }
@@ -293,8 +323,14 @@ mod tests {
         board.show(reading(vec![bound, free]));
         let screen = screen(&board);
         assert_eq!(screen[0], " fairlock top  127.0.0.1:6379  database 0");
-        assert!(screen[1].starts_with(" hand-offs ?   acquisitions ?   wait p50 0us"));
-        assert_eq!(screen[2], " blocked 0   sessions 0   locks 0   shown 2");
+        assert_eq!(
+            screen[1],
+            " hand-offs ?   acquisitions ?   blocked 0   sessions 0"
+        );
+        assert_eq!(
+            screen[2],
+            " waited, last 0s: 0   p50 -   p99 -   max -   busy 0   shown 2"
+        );
         assert_eq!(
             screen[3].split_whitespace().collect::<Vec<_>>(),
             ["LOCK", "HOLDER", "HELD", "LEASE", "WAITING", "▼", "NEXT"]
@@ -318,7 +354,7 @@ mod tests {
         );
         assert_eq!(screen[9], " orders  at 127.0.0.1:6379  token 7  holds 1");
         assert_eq!(screen[10], " holder alice  next next-one");
-        assert!(screen[11].starts_with(" q quit"));
+        assert!(screen[11].starts_with(" ? help  q quit"));
     }
 
     #[test]
@@ -342,6 +378,32 @@ mod tests {
             screen(&board)[10],
             " holder alice  first of 3 holders  next -"
         );
+    }
+
+    #[test]
+    fn a_long_owner_shows_its_host_and_process() {
+        let mut board = board("");
+        let owner = "web-3:8841:0a1b2c3d-0000-4000-8000-00000000000f";
+        let next = "a-host-with-a-long-name:77:0a1b2c3d-0000-4000-8000-00000000000f";
+        let mut long = lock("orders", owner, 1, 20_000, 1_500);
+        long.next = Some(next.into());
+        board.show(reading(vec![long]));
+        let screen = screen(&board);
+        assert!(screen[4].contains(" web-3:8841:"), "{}", screen[4]);
+        assert!(screen[4].ends_with("…:77"), "{}", screen[4]);
+        // All of them are below.
+        assert_eq!(screen[10], format!(" holder {owner}  next {}", &next[..36]));
+    }
+
+    #[test]
+    fn the_help_takes_the_place_of_the_table() {
+        let mut board = board("");
+        board.show(reading(vec![lock("orders", "alice", 3, 40_000, 0)]));
+        board.help = true;
+        let screen = screen(&board);
+        assert!(screen[3].starts_with(" n o h l w"), "{}", screen[3]);
+        assert!(!screen.join(" ").contains("orders"));
+        assert!(screen[11].starts_with(" any key"));
     }
 
     #[test]

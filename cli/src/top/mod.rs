@@ -1,18 +1,23 @@
-//! `fairlock top`: the locks with waiters or a session, and how fast they change hands.
+//! `fairlock top`: the locks that are held, and how fast they change hands.
 //!
-//! [`collect`] asks the servers; [`reading`] is what they said; [`summary`] compares two readings;
-//! [`board`] decides what is shown and in which order; [`draw`] paints it for a terminal, [`plain`]
-//! prints it as lines or JSON, [`picture`] makes an SVG of a painted screen; `screen` has the
-//! terminal and its keys.
+//! [`collect`] asks the servers, and searches their keyspaces as [`walk`] says; [`reading`] is what they said;
+//! [`summary`] compares two readings, [`recent`] those of a minute; [`board`] decides what is shown and in which
+//! order; [`draw`] paints it for a terminal, and cuts names that are too long as [`cut`] says, [`plain`] prints it
+//! as lines or JSON, [`picture`] makes an SVG of a painted screen; `screen` has the terminal and its keys, `help`
+//! explains them.
 
 pub mod board;
 pub mod collect;
+pub mod cut;
 pub mod draw;
+mod help;
 pub mod picture;
 pub mod plain;
 pub mod reading;
+pub mod recent;
 mod screen;
 pub mod summary;
+pub mod walk;
 
 use std::io::{self, IsTerminal as _, Write as _};
 
@@ -29,7 +34,7 @@ use collect::Collector;
 pub async fn run(args: &TopArgs, target: Target) -> Result<u8, Failure> {
     let lines = args.once || args.json || !io::stdout().is_terminal() || !io::stdin().is_terminal();
     let mut board = Board::new(args, target.db());
-    let mut collector = Collector::new(target, args.limit);
+    let mut collector = Collector::new(target, args);
     // Whoever starts it with a wrong address or user is told at once.
     let first = collector.read().await.map_err(Trouble::into_failure)?;
     if let Some(why) = first.nobody_answered() {

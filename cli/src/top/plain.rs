@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::text::{duration, escape, holders, millis, now, word};
+use crate::shown::{self, Shown, known, lease};
+use crate::text::{duration, now};
 
 use super::board::{Board, Row};
+use super::recent::Recent;
 use super::summary::Summary;
 
 /// A look as an object of JSON.
@@ -29,42 +31,16 @@ struct NodeLine<'a> {
 
 #[derive(Serialize)]
 struct LockLine {
-    name: String,
-    node: String,
-    owner: Option<String>,
-    holds: i64,
-    holders: i64,
-    /// Null if there is none.
-    limit: Option<i64>,
-    /// Milliseconds; null if it has no end.
-    lease_ms: Option<i64>,
+    #[serde(flatten)]
+    lock: Shown,
     whole_lease_ms: Option<i64>,
-    token: Option<i64>,
-    session: bool,
-    waiting: i64,
-    next: Option<String>,
-    /// Milliseconds; null if nobody knows.
-    held_ms: Option<i64>,
 }
 
 impl LockLine {
     fn of(row: &Row) -> Self {
-        let lock = &row.lock;
-        let known = |millis: i64| (millis >= 0).then_some(millis);
         Self {
-            name: escape(&lock.name),
-            node: row.node.clone(),
-            owner: lock.owner.as_deref().map(escape),
-            holds: lock.holds,
-            holders: lock.holders,
-            limit: (lock.limit > 0).then_some(lock.limit),
-            lease_ms: known(lock.lease),
+            lock: Shown::new(&row.lock, &row.node),
             whole_lease_ms: known(row.whole_lease),
-            token: lock.token,
-            session: lock.session,
-            waiting: lock.waiting,
-            next: lock.next.as_deref().map(escape),
-            held_ms: known(lock.held),
         }
     }
 }
@@ -105,15 +81,34 @@ pub fn lines(board: &Board) -> String {
 pub fn figures(summary: &Summary) -> String {
     let usec = |usec| duration(Duration::from_micros(usec));
     format!(
-        "hand-offs={} acquisitions={} wait-p50={} wait-p99={} wait-max={} blocked={} sessions={} locks={}",
+        "hand-offs={} acquisitions={} wait-p50={} wait-p99={} wait-max={} {} blocked={} sessions={} locks={}",
         rate(summary.hand_offs_per_second),
         rate(summary.acquisitions_per_second),
         usec(summary.wait_p50_usec),
         usec(summary.wait_p99_usec),
         usec(summary.wait_max_usec),
+        recent(&summary.recent),
         summary.blocked_clients,
         summary.session_locks,
         summary.locks,
+    )
+}
+
+/// The waits of the last minute: of as much of it as was seen.
+fn recent(recent: &Recent) -> String {
+    let usec = |usec: Option<u64>| {
+        usec.map_or_else(
+            || "-".to_owned(),
+            |usec| duration(Duration::from_micros(usec)),
+        )
+    };
+    format!(
+        "recent={}s recent-waits={} recent-p50={} recent-p99={} recent-max={}",
+        recent.seconds,
+        recent.waits,
+        usec(recent.p50_usec),
+        usec(recent.p99_usec),
+        usec(recent.max_usec),
     )
 }
 
@@ -124,35 +119,8 @@ pub fn rate(rate: Option<f64>) -> String {
 }
 
 fn line(row: &Row) -> String {
-    let lock = &row.lock;
-    let name = |bytes: &Option<Vec<u8>>| bytes.as_deref().map_or_else(|| "-".to_owned(), word);
-    let lease = |lease| {
-        if lease < 0 {
-            "none".to_owned()
-        } else {
-            millis(lease)
-        }
-    };
-    let token = lock
-        .token
-        .map_or_else(|| "-".to_owned(), |token| token.to_string());
-    let shared = if lock.is_shared() {
-        format!(" {}", holders(lock.holders, lock.limit))
-    } else {
-        String::new()
-    };
-    format!(
-        "{} holder={}{shared} held={} lease={}/{} waiting={} next={} token={token} session={} node={}",
-        word(&lock.name),
-        name(&lock.owner),
-        millis(lock.held),
-        lease(lock.lease),
-        lease(row.whole_lease),
-        lock.waiting,
-        name(&lock.next),
-        if lock.session { "yes" } else { "no" },
-        row.node,
-    )
+    let lease = format!("{}/{}", lease(row.lock.lease), lease(row.whole_lease));
+    shown::line(&row.lock, &row.node, &lease)
 }
 
 #[cfg(test)]

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use crate::lock::Lock;
 
+use super::recent::Waits;
+
 /// What `INFO fairlock` says of a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
@@ -39,10 +41,14 @@ pub struct Node {
 pub struct Said {
     /// Its counters and gauges.
     pub counters: Counters,
-    /// Its locks with waiters or a session.
+    /// How long its waiters have waited.
+    pub waits: Waits,
+    /// Its locks.
     pub locks: Vec<Lock>,
     /// It has more.
     pub is_cut_short: bool,
+    /// Not all of its keys were looked at yet.
+    pub is_searching: bool,
     /// It is a replica, which knows of no waiters.
     pub is_replica: bool,
 }

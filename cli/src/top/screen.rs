@@ -98,6 +98,10 @@ fn press(board: &mut Board, key: KeyEvent) -> bool {
         type_filter(board, key.code);
         return true;
     }
+    if board.help && key.code != KeyCode::Char('q') {
+        board.help = false;
+        return true;
+    }
     match key.code {
         KeyCode::Char('q') | KeyCode::Esc => return false,
         KeyCode::Char('n') => board.sort_by(Sort::Name),
@@ -107,6 +111,7 @@ fn press(board: &mut Board, key: KeyEvent) -> bool {
         KeyCode::Char('w') => board.sort_by(Sort::Waiting),
         KeyCode::Char('r') => board.reverse = !board.reverse,
         KeyCode::Char('/') => board.typing = true,
+        KeyCode::Char('?') => board.help = true,
         KeyCode::Char(' ') => board.paused = !board.paused,
         KeyCode::Up | KeyCode::Char('k') => board.move_by(-1),
         KeyCode::Down | KeyCode::Char('j') => board.move_by(1),
@@ -174,6 +179,20 @@ mod tests {
         press_all(&mut board, &[KeyCode::Char('/'), KeyCode::Esc]);
         assert_eq!(board.rows().len(), 2);
         assert!(!press_all(&mut board, &[KeyCode::Char('q')]));
+    }
+
+    #[test]
+    fn a_question_mark_asks_for_help_and_any_key_goes_back() {
+        let mut board = board("");
+        for back in [KeyCode::Char('?'), KeyCode::Esc, KeyCode::Char('n')] {
+            assert!(press_all(&mut board, &[KeyCode::Char('?')]));
+            assert!(board.help);
+            assert!(press_all(&mut board, &[back]));
+            assert!(!board.help);
+        }
+        // It does not sort in between.
+        assert_eq!(board.sort, Sort::Waiting);
+        assert!(!press_all(&mut board, &['?', 'q'].map(KeyCode::Char)));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::reading::{Counters, Reading};
+use super::recent::Recent;
 
 /// The figures above the table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -24,6 +25,8 @@ pub struct Summary {
     pub session_locks: u64,
     /// Locks with waiters or a session, of all databases.
     pub locks: u64,
+    /// How long waiters have waited in the last minute.
+    pub recent: Recent,
 }
 
 impl Summary {

@@ -23,6 +23,15 @@ pub fn is_own(event: &str) -> bool {
     event.starts_with("fairlock.")
 }
 
+/// Whether the lock may have changed hands with an event: with those of waiters it has not.
+#[must_use]
+pub fn may_change_holder(event: &str) -> bool {
+    !matches!(
+        event,
+        "fairlock.enqueue" | "fairlock.cancel" | "fairlock.reap"
+    )
+}
+
 /// Sees to it that the server announces the module's events. A text if that is not certain.
 pub async fn ensure(link: &Link, enable: bool) -> Result<Option<String>, Trouble> {
     let address = link.target.address();

@@ -1,10 +1,12 @@
 //! `fairlock watch`: what happens to locks, as it happens.
 //!
 //! The server announces events of keys (`events` sees to it that it does); each that comes is
-//! printed with what FAIRLOCK.INFO says of the lock right then. Every lock is followed on a
-//! connection of its own to the server that has it, anew when that changes or goes away.
+//! printed with what FAIRLOCK.INFO says of the lock right then, and with who has lost it and who has got it since
+//! the line before (`holding`). Every lock is followed on a connection of its own to the server that has it, anew
+//! when that changes or goes away.
 
 mod events;
+mod holding;
 mod print;
 
 use std::ffi::OsString;
@@ -22,6 +24,7 @@ use crate::lock::Lock;
 use crate::server::{Link, Seeds, Target, Trouble};
 use crate::text::word;
 
+use holding::{Changes, Holding};
 use print::Seen;
 
 /// Without events, how often to see whether the lock is still there where it was.
@@ -31,7 +34,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 
 /// What those who follow the locks have to say.
 enum News {
-    Seen(Seen),
+    Seen(Box<Seen>),
     /// For people.
     Notice(String),
     /// Nothing more will come.
@@ -96,8 +99,9 @@ impl Follower {
                         ));
                     }
                     (told, was_there) = (false, true);
-                    self.say("watching", &lock);
-                    self.events(link).await
+                    self.say("watching", &lock, &Changes::default());
+                    let holding = Holding::of(&link, &self.key, &lock).await;
+                    self.events(link, holding).await
                 }
                 Err(trouble) => trouble,
             };
@@ -130,7 +134,7 @@ impl Follower {
     }
 
     /// Tells of events until there is trouble.
-    async fn events(&self, mut link: Link) -> Trouble {
+    async fn events(&self, mut link: Link, mut holding: Holding) -> Trouble {
         loop {
             let event = match timeout(QUIET, link.pushes.recv()).await {
                 Ok(Some(push)) if push.kind == PushKind::Message => event(&push),
@@ -152,7 +156,14 @@ impl Follower {
             match link.lock(&self.key).await {
                 Ok(lock) => {
                     if let Some(event) = event {
-                        self.say(&event, &lock);
+                        // The lock may be further on than its events. What the next of them says is its own.
+                        let mut changes = Changes::default();
+                        if events::may_change_holder(&event) {
+                            let now = Holding::of(&link, &self.key, &lock).await;
+                            changes = now.since(&holding);
+                            holding = now;
+                        }
+                        self.say(&event, &lock, &changes);
                     }
                 }
                 // It is to be followed where it is now.
@@ -166,8 +177,9 @@ impl Follower {
         }
     }
 
-    fn say(&self, event: &str, lock: &Lock) {
-        self.send(News::Seen(Seen::new(event, &self.key, lock)));
+    fn say(&self, event: &str, lock: &Lock, changes: &Changes) {
+        let seen = Seen::new(event, &self.key, lock, changes);
+        self.send(News::Seen(Box::new(seen)));
     }
 
     fn notice(&self, text: String) {

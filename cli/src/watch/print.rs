@@ -7,12 +7,17 @@ use serde::Serialize;
 use crate::lock::Lock;
 use crate::text::{escape, holders, millis, now, quote};
 
+use super::holding::Changes;
+
 /// An event, and what the lock was like when it was seen.
 #[derive(Clone, Debug, Serialize)]
 pub struct Seen {
     time: String,
     event: String,
     key: String,
+    /// Who has lost the lock since the line before, and who has got it.
+    from: Vec<String>,
+    to: Vec<String>,
     owner: Option<String>,
     holds: i64,
     holders: i64,
@@ -28,11 +33,14 @@ pub struct Seen {
 impl Seen {
     /// Just now.
     #[must_use]
-    pub fn new(event: &str, key: &[u8], lock: &Lock) -> Self {
+    pub fn new(event: &str, key: &[u8], lock: &Lock, changes: &Changes) -> Self {
+        let names = |names: &[Vec<u8>]| names.iter().map(|name| escape(name)).collect();
         Self {
             time: now(),
             event: escape(event.as_bytes()),
             key: escape(key),
+            from: names(&changes.from),
+            to: names(&changes.to),
             owner: lock.owner.as_deref().map(escape),
             holds: lock.holds,
             holders: lock.holders,
@@ -56,7 +64,12 @@ impl Seen {
             ..
         } = self;
         let mut line = format!("{time} {} {event}", quote(key));
-        // Writing to a string does not fail.
+        for (word, names) in [("from", &self.from), ("to", &self.to)] {
+            for name in names {
+                // Writing to a string does not fail.
+                let _ = write!(line, " {word}={}", quote(name));
+            }
+        }
         match &self.owner {
             None => line.push_str(" free"),
             Some(owner) => {
@@ -99,9 +112,31 @@ mod tests {
         }
     }
 
+    fn seen(event: &str, lock: &Lock) -> Seen {
+        Seen::new(event, b"k", lock, &Changes::default())
+    }
+
+    #[test]
+    fn a_line_says_whose_it_was_and_whose_it_is() {
+        let changes = Changes {
+            from: vec![b"al ice".to_vec(), b"bob".to_vec()],
+            to: vec![b"carl".to_vec()],
+        };
+        let seen = Seen::new("fairlock.release", b"k", &Lock::default(), &changes);
+        let line = seen.line();
+        assert!(
+            line.ends_with(" k fairlock.release from=\"al ice\" from=bob to=carl free waiting=0"),
+            "{line}"
+        );
+        let json: serde_json::Value =
+            serde_json::from_str(&seen.json().expect("JSON")).expect("JSON");
+        assert_eq!(json["from"], serde_json::json!(["al ice", "bob"]));
+        assert_eq!(json["to"], serde_json::json!(["carl"]));
+    }
+
     #[test]
     fn a_line_says_who_holds_it_and_who_waits() {
-        let line = Seen::new("fairlock.acquire", b"k", &held()).line();
+        let line = seen("fairlock.acquire", &held()).line();
         let (_, line) = line.split_once(' ').expect("a time");
         assert_eq!(
             line,
@@ -111,30 +146,28 @@ mod tests {
             holders: 3,
             ..held()
         };
-        let line = Seen::new("fairlock.acquire", b"k", &shared).line();
+        let line = seen("fairlock.acquire", &shared).line();
         assert!(
             line.contains(" lease=2.5s holders=3 limit=none waiting=2"),
             "{line}"
         );
         let limited = Lock { limit: 5, ..shared };
-        let line = Seen::new("fairlock.acquire", b"k", &limited).line();
+        let line = seen("fairlock.acquire", &limited).line();
         assert!(line.contains(" holders=3 limit=5 "), "{line}");
         let alone = Lock {
             holders: 1,
             limit: 1,
             ..held()
         };
-        let line = Seen::new("fairlock.acquire", b"k", &alone).line();
+        let line = seen("fairlock.acquire", &alone).line();
         assert!(!line.contains("holders="), "{line}");
-        let line = Seen::new("del", b"k", &Lock::default()).line();
+        let line = seen("del", &Lock::default()).line();
         assert!(line.ends_with(" k del free waiting=0"), "{line}");
     }
 
     #[test]
     fn a_line_of_json_says_the_same() {
-        let json = Seen::new("fairlock.release", b"k", &held())
-            .json()
-            .expect("JSON");
+        let json = seen("fairlock.release", &held()).json().expect("JSON");
         let seen: serde_json::Value = serde_json::from_str(&json).expect("JSON");
         assert_eq!(seen["event"], "fairlock.release");
         assert_eq!(seen["lease_ms"], 2_500);

@@ -104,7 +104,7 @@ fn a_lock_is_watched_at_its_own_master() {
     program.wait_for(" a watching free");
     program.wait_for(" b watching free");
     servers[2].connect().int("FAIRLOCK.ACQUIRE a me");
-    program.wait_for(" a fairlock.acquire holder=me ");
+    program.wait_for(" a fairlock.acquire to=me holder=me ");
     servers[0].connect().int("FAIRLOCK.ACQUIRE b you");
-    program.wait_for(" b fairlock.acquire holder=you ");
+    program.wait_for(" b fairlock.acquire to=you holder=you ");
 }

@@ -20,6 +20,7 @@ mod loss;
 mod metrics;
 mod picture;
 mod queries;
+mod questions;
 mod refusals;
 mod signals;
 mod terminal;

@@ -17,7 +17,11 @@ use ratatui::backend::TestBackend;
 fn scene(server: &Server) -> (Vec<Client>, Vec<Blocked>) {
     let mut client = server.connect();
     for (lock, owner, lease) in [
-        ("orders:dispatch", "web-3:8841", 30_000),
+        (
+            "orders:dispatch",
+            "web-3:8841:2b8c71f0-5d7e-4e0a-9c55-0f6a1c2d3e4f",
+            30_000,
+        ),
         ("billing:month-end", "batch-1:77", 300_000),
         ("cache:rebuild", "web-1:8790", 4_000),
     ] {
@@ -65,7 +69,7 @@ fn a_live_server_is_painted() {
     let url = format!("redis://127.0.0.1:{}", server.port);
     let target = Target::parse(&url).expect("a URL");
     let mut board = Board::new(&args, target.db());
-    let mut collector = Collector::new(target, args.limit);
+    let mut collector = Collector::new(target, &args);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -90,14 +94,16 @@ fn a_live_server_is_painted() {
     let svg = svg.replace(&format!("127.0.0.1:{}", server.port), "127.0.0.1:6379");
     for shown in [
         "orders:dispatch",
+        "web-3:8841:",
         "batch-2:81",
+        "cache:rebuild",
         "till-20",
         "ci-runner-4:2214",
         "/s",
     ] {
         assert!(svg.contains(shown), "{shown}: {svg}");
     }
-    assert_eq!(board.rows().len(), 4);
+    assert_eq!(board.rows().len(), 5);
     if let Ok(path) = std::env::var("FAIRLOCK_PICTURE") {
         fs::write(path, svg).expect("written");
     }

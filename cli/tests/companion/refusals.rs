@@ -4,11 +4,16 @@ use fairlock_testing::Server;
 
 use crate::program::{Ended, Program};
 
-const ALL: [&[&str]; 4] = [
+const ALL: [&[&str]; 9] = [
     &["exec", "k", "--", "true"],
     &["top", "--once"],
     &["watch", "k"],
     &["metrics"],
+    &["locks"],
+    &["info"],
+    &["info", "k"],
+    &["queue", "k"],
+    &["break", "k"],
 ];
 
 fn each(port: u16, check: impl Fn(&Ended)) {
@@ -137,6 +142,15 @@ fn the_command_line_cannot_be_understood() {
         &["exec", "k", "--limit", "1000001", "--", "true"],
         &["watch"],
         &["top", "--sort", "age"],
+        &["queue"],
+        &["queue", "k", "--limit", "-1"],
+        &["queue", "k", "--limit", "many"],
+        &["info", "k", "other"],
+        &["locks", "k"],
+        &["locks", "--filter"],
+        &["break"],
+        &["break", "k", "--owner"],
+        &["break", "k", "other"],
         &["metrics", "--textfile", "fairlock.txt"],
         &["metrics", "--interval", "5s"],
         &["--url", "http://x", "top"],
@@ -146,6 +160,17 @@ fn the_command_line_cannot_be_understood() {
         let ended = Program::ended(1, args);
         assert_eq!(ended.code, 64, "{args:?}: {ended:?}");
         assert!(!ended.errors.is_empty(), "{args:?}");
+    }
+}
+
+#[test]
+fn the_help_names_the_environment_variable() {
+    for command in [
+        "exec", "top", "watch", "metrics", "locks", "info", "queue", "break",
+    ] {
+        let ended = Program::ended(1, &[command, "--help"]);
+        assert_eq!(ended.code, 0);
+        assert!(ended.out.contains("FAIRLOCK_URL"), "{}", ended.out);
     }
 }
 

@@ -168,3 +168,48 @@ fn a_lock_with_several_holders_tells_how_many() {
     assert_eq!(look["locks"][0]["holders"], 3);
     assert_eq!(look["locks"][0]["limit"], 3);
 }
+
+#[test]
+fn locks_without_waiters_are_shown_unless_only_busy_ones_are_wanted() {
+    let server = Server::start();
+    let mut client = scene(&server);
+    client.int("FAIRLOCK.ACQUIRE alone dora LEASE 600000");
+    client.run("HSET data field 1");
+    let out = once(&server, &[]);
+    assert_eq!(names(&out), ["stock", "mail", "alone", "bound"]);
+    assert!(out.contains("\nalone holder=dora held="), "{out}");
+    assert_eq!(
+        names(&once(&server, &["--busy"])),
+        ["stock", "mail", "bound"]
+    );
+    let limited = once(&server, &["--limit", "3"]);
+    assert!(limited.contains(" only 3 locks are shown"), "{limited}");
+    assert_eq!(names(&limited), ["!", "stock", "mail", "bound"]);
+    assert!(!once(&server, &["--limit", "4"]).contains("\n!"));
+    client.run("FAIRLOCK.RELEASE alone dora");
+    assert_eq!(names(&once(&server, &[])), ["stock", "mail", "bound"]);
+}
+
+#[test]
+fn recent_waits_are_told_apart_from_earlier_ones() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let mut hand_on = |times: usize| {
+        for _ in 0..times {
+            client.int("FAIRLOCK.ACQUIRE k a");
+            let blocked = server.block("FAIRLOCK.ACQUIRE k b");
+            client.int("FAIRLOCK.RELEASE k a");
+            blocked.int();
+            client.int("FAIRLOCK.RELEASE k b");
+        }
+    };
+    hand_on(5);
+    let look: Value = serde_json::from_str(&once(&server, &["--json"])).expect("JSON");
+    assert!(look["summary"]["wait_p50_usec"].as_u64() > Some(0));
+    assert_eq!(look["summary"]["recent"]["waits"], 0);
+    assert_eq!(look["summary"]["recent"]["p50_usec"], Value::Null);
+    let program = Program::start(server.port, &["top", "--interval", "20ms"]);
+    program.wait_for(" recent-waits=0 recent-p50=- ");
+    hand_on(3);
+    program.wait_for(" recent-waits=3 recent-p50=");
+}

@@ -28,13 +28,13 @@ fn events_are_printed_in_order() {
     program.wait_for(" other watching free");
     let token = client.run("FAIRLOCK.ACQUIRE k ann");
     program.wait_for(&format!(
-        " k fairlock.acquire holder=ann token={token} lease="
+        " k fairlock.acquire to=ann holder=ann token={token} lease="
     ));
     client.run("FAIRLOCK.ACQUIRE k bob ENQUEUE");
     program.wait_for("waiting=1 next=bob\n");
     client.run("FAIRLOCK.CANCEL k bob");
     client.run("FAIRLOCK.RELEASE k ann");
-    program.wait_for(" k fairlock.release free waiting=0\n");
+    program.wait_for(" k fairlock.release from=ann free waiting=0\n");
     let expected = [
         "k fairlock.acquire",
         "k fairlock.enqueue",
@@ -84,6 +84,8 @@ fn an_event_is_an_object_of_json() {
     assert_eq!(event["key"], "k");
     assert_eq!(event["event"], "fairlock.acquire");
     assert_eq!(event["owner"], "ann");
+    assert_eq!(event["to"], serde_json::json!(["ann"]));
+    assert_eq!(event["from"], serde_json::json!([]));
     assert_eq!(event["session"], true);
     assert_eq!(event["waiting"], 0);
     assert_eq!(event["next"], Value::Null);
@@ -106,6 +108,8 @@ fn without_events_it_says_what_to_set_and_sets_it_if_told_to() {
     program.wait_for(" watching ");
     program.wait_for_error("CONFIG REWRITE keeps it");
     server.connect().int("FAIRLOCK.ACQUIRE k a");
+    // Of events that come together, the first says who has got the lock.
+    program.wait_for(" expire to=a holder=a ");
     program.wait_for(" fairlock.acquire holder=a ");
     let flags = server.connect().run("CONFIG GET notify-keyspace-events");
     for flag in ["E", "g", "K", "d", "x"] {
@@ -135,7 +139,7 @@ fn a_connection_that_ends_is_told_of_and_made_anew() {
     program.wait_for_error("lost sight of k");
     program.wait_for_error("following k at 127.0.0.1:");
     client.int("FAIRLOCK.ACQUIRE k a");
-    program.wait_for(" fairlock.acquire holder=a ");
+    program.wait_for(" fairlock.acquire to=a holder=a ");
     assert_eq!(program.out().matches(" watching ").count(), 2);
 }
 
@@ -160,11 +164,45 @@ fn a_lock_with_several_holders_tells_how_many() {
     let program = Program::start(server.port, &["watch", "k"]);
     program.wait_for(" watching free");
     let first = client.int("FAIRLOCK.ACQUIRE k ann SHARED");
-    program.wait_for(&format!(" holder=ann token={first} lease="));
+    program.wait_for(&format!(" to=ann holder=ann token={first} lease="));
     program.wait_for(" holders=1 limit=none waiting=0\n");
     client.int("FAIRLOCK.ACQUIRE k bob SHARED 5");
+    program.wait_for(" to=bob holder=ann ");
     program.wait_for(" holders=2 limit=5 waiting=0\n");
     client.run("FAIRLOCK.RELEASE k ann");
-    program.wait_for(" fairlock.release holder=bob ");
+    program.wait_for(" fairlock.release from=ann holder=bob ");
     program.wait_for(" holders=1 limit=5 waiting=0\n");
+}
+
+#[test]
+fn a_hand_off_says_who_released_and_who_got_it() {
+    let server = announcing();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k ann");
+    let program = Program::start(server.port, &["watch", "k"]);
+    program.wait_for(" watching holder=ann ");
+    let bob = server.block("FAIRLOCK.ACQUIRE k bob");
+    program.wait_for(" fairlock.enqueue holder=ann ");
+    client.run("FAIRLOCK.RELEASE k ann");
+    bob.int();
+    program.wait_for(" fairlock.release from=ann to=bob holder=bob ");
+    client.run("FAIRLOCK.BREAK k");
+    program.wait_for(" from=bob free ");
+    // The same owner again has another token.
+    client.int("FAIRLOCK.ACQUIRE k ann");
+    program.wait_for(" fairlock.acquire to=ann holder=ann ");
+}
+
+#[test]
+fn a_user_that_may_not_list_holders_is_not_told_who_has_come_and_gone() {
+    let server = announcing();
+    let mut client = server.connect();
+    client.run("ACL SETUSER ann on >secret ~k &* +fairlock.info +subscribe +config|get");
+    let url = format!("redis://ann:secret@127.0.0.1:{}", server.port);
+    let program = Program::start(1, &["--url", &url, "watch", "k"]);
+    program.wait_for(" watching free");
+    client.int("FAIRLOCK.ACQUIRE k a SHARED");
+    program.wait_for(" fairlock.acquire holder=a ");
+    client.run("FAIRLOCK.RELEASE k a");
+    program.wait_for(" fairlock.release free ");
 }

@@ -85,10 +85,16 @@ impl Key<'_> {
     /// All fields of a hash with their values. Walks the hash.
     #[must_use]
     pub fn hash_fields(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
-        let mut fields = Vec::with_capacity(self.len());
+        self.some_hash_fields(usize::MAX)
+    }
+
+    /// As [`Key::hash_fields`], but at most so many of them.
+    #[must_use]
+    pub fn some_hash_fields(&self, most: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let mut fields = Vec::with_capacity(self.len().min(most));
         self.scan_hash(&mut |field, value| {
             fields.push((field.to_vec(), value.to_vec()));
-            true
+            fields.len() < most
         });
         fields
     }

@@ -24,6 +24,9 @@ use list::ListCursor;
 pub enum Access {
     /// Reading; works on replicas. The first change opens the key again, for writing.
     Read,
+    /// As [`Access::Read`], and the key does not count as used: neither for eviction nor, since Redis 7.2, in the
+    /// server's hits.
+    Glance,
     /// Reading and writing.
     Write,
 }
@@ -83,6 +86,11 @@ impl Ctx {
 fn open(ctx: &Ctx, name: &Str, access: Access) -> *mut raw::RedisModuleKey {
     let mode = match access {
         Access::Read => raw::REDISMODULE_READ,
+        Access::Glance => {
+            raw::REDISMODULE_READ
+                | raw::REDISMODULE_OPEN_KEY_NOTOUCH
+                | raw::REDISMODULE_OPEN_KEY_NOSTATS
+        }
         Access::Write => raw::REDISMODULE_READ | raw::REDISMODULE_WRITE,
     };
     // SAFETY: context and name are valid; the handle is kept by a `Key`, which cannot outlive the
@@ -118,7 +126,7 @@ impl<'c> Key<'c> {
 
     /// Opens the key for writing, if it is not yet. Every method that changes a key calls this first.
     fn make_writable(&mut self) {
-        if self.access == Access::Read {
+        if self.access != Access::Write {
             self.access = Access::Write;
             self.open_again();
         }

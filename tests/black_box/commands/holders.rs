@@ -1,6 +1,6 @@
 //! `FAIRLOCK.HOLDERS`. What holders do is in `shared/holders.rs`.
 
-use fairlock_testing::Server;
+use fairlock_testing::{Client, Server};
 
 #[test]
 fn holders_are_listed_in_the_order_in_which_they_came() {
@@ -79,5 +79,93 @@ fn it_is_refused_where_the_lock_or_its_shared_holders_have_another_type() {
         let reply = client.run("FAIRLOCK.HOLDERS k");
         assert!(reply.starts_with("(error) WRONGTYPE "), "{key}: {reply}");
         client.run("FLUSHALL");
+    }
+}
+
+/// So many holders of `k`, `h0000` and so on.
+fn share(client: &mut Client, number: usize) {
+    let acquire = |n: usize| {
+        let words = format!("FAIRLOCK.ACQUIRE k h{n:04} SHARED 5000 LEASE 600000");
+        words
+            .split(' ')
+            .map(|word| word.as_bytes().to_vec())
+            .collect()
+    };
+    let commands: Vec<Vec<Vec<u8>>> = (0..number).map(acquire).collect();
+    assert_eq!(client.pipeline(&commands).len(), number);
+}
+
+/// The holders in a reply, and the cursor of the rest.
+fn page(reply: &str) -> (Vec<String>, Option<String>) {
+    let (holders, more) = match reply.split_once(", [more, ") {
+        Some((holders, more)) => (holders, Some(more.trim_end_matches(']').to_owned())),
+        None => (reply, None),
+    };
+    let holders = holders.trim_matches(['[', ']']).split("], [");
+    let names = holders.map(|holder| holder.split(", ").next().unwrap_or_default().to_owned());
+    (names.collect(), more)
+}
+
+#[test]
+fn of_very_many_holders_a_reply_has_some_and_says_so() {
+    let server = Server::start();
+    let mut client = server.connect();
+    share(&mut client, 1_000);
+    let (all, more) = page(&client.run("FAIRLOCK.HOLDERS k"));
+    assert!(all.is_sorted() && more.is_none());
+    assert_eq!(all.len(), 1_000);
+    share(&mut client, 2_500);
+    let (mut all, mut rest) = (Vec::new(), String::new());
+    loop {
+        let (some, more) = page(&client.run(&format!("FAIRLOCK.HOLDERS k{rest}")));
+        assert!(some.len() < 1_600, "{}", some.len());
+        all.extend(some);
+        match more {
+            Some(more) => rest = format!(" AFTER {more}"),
+            None => break,
+        }
+    }
+    assert!(!rest.is_empty());
+    all.sort_unstable();
+    all.dedup();
+    assert_eq!(all.len(), 2_500);
+    // How many there are, and what they tolerate, is said of all of them.
+    client.int("FAIRLOCK.ACQUIRE k picky SHARED 4000");
+    for command in [
+        "FAIRLOCK.INFO k",
+        "FAIRLOCK.LOCKS",
+        "FAIRLOCK.LOCKS ALL AFTER @0",
+    ] {
+        let reply = client.run(command);
+        assert!(reply.contains("holders, 2501, limit, 4000"), "{reply}");
+    }
+    let mut resp3 = server.connect_resp3();
+    let reply = resp3.run("FAIRLOCK.HOLDERS k");
+    assert!(reply.contains(", {more: "), "{reply}");
+}
+
+#[test]
+fn a_cursor_of_holders_that_are_gone_finds_those_that_are_there() {
+    const NO_CURSOR: &str = "(error) ERR AFTER is not a cursor that FAIRLOCK.HOLDERS has replied of late: begin without it";
+    let server = Server::start();
+    let mut client = server.connect();
+    assert_eq!(client.run("FAIRLOCK.HOLDERS k AFTER 17"), "[]");
+    client.int("FAIRLOCK.ACQUIRE k a");
+    let holders = client.run("FAIRLOCK.HOLDERS k AFTER 17");
+    assert!(holders.starts_with("[[a, 1, "), "{holders}");
+    client.run("SET text x");
+    for (words, error) in [
+        ("k AFTER x", NO_CURSOR),
+        ("k AFTER -1", NO_CURSOR),
+        (
+            "k COUNT 1",
+            "(error) ERR syntax error: unknown option, expected AFTER",
+        ),
+        (
+            "text AFTER 1",
+            "(error) WRONGTYPE Operation against a key holding the wrong kind of value",
+        ),
+    ] {
+        assert_eq!(client.run(&format!("FAIRLOCK.HOLDERS {words}")), error);
     }
 }

@@ -7,6 +7,7 @@ mod help;
 mod holders;
 mod info;
 mod locks;
+mod locks_all;
 mod queue;
 mod release;
 mod renew;

@@ -72,6 +72,7 @@ fn every_command_that_looks_at_locks_is_refused_there() {
         "FAIRLOCK.HOLDERS k",
         "FAIRLOCK.INFO k",
         "FAIRLOCK.LOCKS",
+        "FAIRLOCK.LOCKS ALL",
         "FAIRLOCK.EVALSHA 8e19a1ddbdee9138df9f32a480c57addab4353d1 1 k 1 a",
     ];
     // HELP looks at no lock, and is tried below. EVAL differs from EVALSHA in how it finds the script.

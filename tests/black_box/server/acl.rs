@@ -320,7 +320,7 @@ const TABLE: &[(&str, i64, &str, &str, &str)] = &[
         "RM delete",
     ),
     ("queue", -2, "readonly", "@read @slow", "RO access"),
-    ("holders", 2, "readonly", "@read @slow", "RO access"),
+    ("holders", -2, "readonly", "@read @slow", "RO access"),
     ("info", 2, "readonly fast", "@fast @read", "RO access"),
     ("locks", -1, "noscript readonly", "@read @slow", ""),
     ("help", 1, "fast loading stale", "@connection @fast", ""),
@@ -423,10 +423,10 @@ const SYNTAX: &[(&str, &str)] = &[
     ("RENEW", "key owner [LEASE milliseconds]"),
     ("CANCEL", "key owner"),
     ("BREAK", "key [OWNER owner] [FORCE]"),
-    ("HOLDERS", "key"),
+    ("HOLDERS", "key [AFTER cursor]"),
+    ("LOCKS", "[ALL] [COUNT count] [AFTER cursor]"),
     ("QUEUE", "key [LIMIT offset count]"),
     ("INFO", "key"),
-    ("LOCKS", "[COUNT count] [AFTER cursor]"),
     ("HELP", ""),
 ];
 

@@ -1,0 +1,59 @@
+//! The command lines of `locks`, `info`, `queue` and `break`.
+
+use std::ffi::OsString;
+
+/// The locks that are held, each on a line.
+#[derive(Debug, clap::Args)]
+pub struct LocksArgs {
+    /// List only locks with waiters or a session: the keyspace is not searched.
+    #[arg(long)]
+    pub busy: bool,
+    /// List only locks whose name, holder or next waiter contains this text, ignoring case.
+    #[arg(long, default_value = "", hide_default_value = true)]
+    pub filter: String,
+    /// Print a JSON object for each lock.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A lock, or what servers say of themselves.
+#[derive(Debug, clap::Args)]
+pub struct InfoArgs {
+    /// The lock [default: the servers' figures].
+    #[arg(value_name = "KEY")]
+    pub key: Option<OsString>,
+    /// Print a JSON object for the lock, or for each server.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The waiters of a lock, in order.
+#[derive(Debug, clap::Args)]
+pub struct QueueArgs {
+    /// The lock.
+    #[arg(value_name = "KEY")]
+    pub key: OsString,
+    /// How many waiters to list [default: all].
+    #[arg(long, value_name = "COUNT")]
+    pub limit: Option<u32>,
+    /// Print a JSON object for each waiter.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Frees a lock, whoever holds it.
+#[derive(Debug, clap::Args)]
+pub struct BreakArgs {
+    /// The lock.
+    #[arg(value_name = "KEY")]
+    pub key: OsString,
+    /// Free only the hold of this owner: of a lock with several holders the others keep theirs.
+    #[arg(long)]
+    pub owner: Option<OsString>,
+    /// Free a lock without a lease, too. Such a hash may be somebody's data.
+    #[arg(long)]
+    pub force: bool,
+    /// Print a JSON object.
+    #[arg(long)]
+    pub json: bool,
+}

@@ -1,0 +1,105 @@
+//! `fairlock break`: frees a lock, whoever holds it, and says whose it was and whose it is.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt as _;
+
+use serde::Serialize;
+
+use crate::args::BreakArgs;
+use crate::failure::Failure;
+use crate::lock::Lock;
+use crate::server::{Seeds, Target, Trouble};
+use crate::text::{escape, quote};
+
+use super::print;
+
+/// What has happened.
+#[derive(Debug, Serialize)]
+struct Broken {
+    key: String,
+    /// Whether there was anything to free.
+    freed: bool,
+    /// Whose it was; of several the first, or the one that was named.
+    was: Option<String>,
+    /// Whose it is now: the next waiter's, if there was one.
+    is: Option<String>,
+}
+
+impl Broken {
+    fn new(key: &[u8], freed: bool, was: Option<&[u8]>, is: &Lock) -> Self {
+        Self {
+            key: escape(key),
+            freed,
+            was: was.filter(|_| freed).map(escape),
+            is: is.owner.as_deref().map(escape),
+        }
+    }
+
+    fn line(&self) -> String {
+        let key = quote(&self.key);
+        let was = match (&self.was, self.freed) {
+            (Some(was), true) => format!("{key} was held by {}", quote(was)),
+            (None, true) => format!("{key} was held"),
+            (_, false) => format!("{key} was not held"),
+        };
+        match &self.is {
+            Some(is) => format!("{was}; it is held by {} now", quote(is)),
+            None => format!("{was}; it is free now"),
+        }
+    }
+}
+
+/// Frees the lock; the exit code.
+pub async fn run(args: BreakArgs, target: Target) -> Result<u8, Failure> {
+    let key = args.key.into_vec();
+    let owner = args.owner.map(OsString::into_vec);
+    let broken = free(&key, owner.as_deref(), args.force, target).await;
+    let broken = broken.map_err(Trouble::into_failure)?;
+    print(args.json, &broken, || broken.line())?;
+    Ok(0)
+}
+
+async fn free(
+    key: &[u8],
+    owner: Option<&[u8]>,
+    force: bool,
+    target: Target,
+) -> Result<Broken, Trouble> {
+    let mut seeds = Seeds::new(target);
+    let mut server = seeds.connect_for(key).await?.sender();
+    let before = server.lock(key).await?;
+    let freed = server.break_lock(key, owner, force).await?;
+    let after = server.lock(key).await?;
+    let was = owner.or(before.owner.as_deref());
+    Ok(Broken::new(key, freed, was, &after))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_says_whose_it_was_and_whose_it_is() {
+        let bobs = Lock {
+            owner: Some(b"bob".to_vec()),
+            ..Lock::default()
+        };
+        let line = |freed, was: Option<&[u8]>, is: &Lock| Broken::new(b"k", freed, was, is).line();
+        assert_eq!(
+            line(true, Some(b"a b"), &bobs),
+            "k was held by \"a b\"; it is held by bob now"
+        );
+        assert_eq!(
+            line(true, None, &Lock::default()),
+            "k was held; it is free now"
+        );
+        assert_eq!(
+            line(false, Some(b"a"), &bobs),
+            "k was not held; it is held by bob now"
+        );
+        assert_eq!(
+            line(false, None, &Lock::default()),
+            "k was not held; it is free now"
+        );
+    }
+}

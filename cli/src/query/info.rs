@@ -1,0 +1,247 @@
+//! `fairlock info`: one lock with all its holders, or what the servers say of themselves.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::os::unix::ffi::OsStringExt as _;
+
+use serde::Serialize;
+
+use crate::args::InfoArgs;
+use crate::failure::{Failure, UNAVAILABLE};
+use crate::lock::Lock;
+use crate::server::{Answer, Everyone, Seeds, Sender, Target, Trouble};
+use crate::shown::{known, lease, token, yes};
+use crate::text::{escape, quote};
+
+use super::print;
+
+/// What the fields of the module's section of INFO begin with.
+const PREFIX: &str = "fairlock_";
+
+/// Shows a lock, or the servers; the exit code.
+pub async fn run(args: InfoArgs, target: Target) -> Result<u8, Failure> {
+    match args.key {
+        Some(key) => {
+            let found = about(&key.into_vec(), target).await;
+            let found = found.map_err(Trouble::into_failure)?;
+            print(args.json, &found, || found.lines())?;
+            Ok(0)
+        }
+        None => servers(args.json, target).await,
+    }
+}
+
+/// One holder.
+#[derive(Debug, Serialize)]
+struct Holder {
+    owner: String,
+    holds: i64,
+    /// Milliseconds; null if it has no end.
+    lease_ms: Option<i64>,
+    token: Option<i64>,
+    session: bool,
+    /// How many holders it tolerates: 1 if it holds the lock alone; null if any number.
+    limit: Option<i64>,
+}
+
+impl Holder {
+    fn new(lock: &Lock) -> Self {
+        Self {
+            owner: escape(lock.owner.as_deref().unwrap_or_default()),
+            holds: lock.holds,
+            lease_ms: known(lock.lease),
+            token: lock.token,
+            session: lock.session,
+            limit: (lock.limit > 0).then_some(lock.limit),
+        }
+    }
+
+    fn line(&self) -> String {
+        let limit = match self.limit {
+            Some(1) => String::new(),
+            Some(limit) => format!(" limit={limit}"),
+            None => " limit=none".to_owned(),
+        };
+        format!(
+            "{} holds={} lease={} token={} session={}{limit}",
+            quote(&self.owner),
+            self.holds,
+            lease(self.lease_ms.unwrap_or(-1)),
+            token(self.token),
+            yes(self.session),
+        )
+    }
+}
+
+/// A lock.
+#[derive(Debug, Serialize)]
+struct Found {
+    name: String,
+    node: String,
+    holders: Vec<Holder>,
+    waiting: i64,
+    next: Option<String>,
+}
+
+impl Found {
+    fn lines(&self) -> String {
+        let mut text = format!("lock     {}\n", quote(&self.name));
+        if self.holders.is_empty() {
+            text.push_str("holder   (free)\n");
+        }
+        for holder in &self.holders {
+            // Writing to a string does not fail.
+            let _ = writeln!(text, "holder   {}", holder.line());
+        }
+        let next = self.next.as_deref().map_or_else(|| "-".to_owned(), quote);
+        let _ = write!(
+            text,
+            "waiting  {}\nnext     {next}\nnode     {}",
+            self.waiting, self.node
+        );
+        text
+    }
+}
+
+async fn about(key: &[u8], target: Target) -> Result<Found, Trouble> {
+    let mut seeds = Seeds::new(target);
+    let link = seeds.connect_for(key).await?;
+    let mut server = link.sender();
+    let lock = server.lock(key).await?;
+    let holders = if lock.is_shared() {
+        all_holders(&mut server, key).await?
+    } else if lock.owner.is_some() {
+        vec![Holder::new(&lock)]
+    } else {
+        Vec::new()
+    };
+    Ok(Found {
+        name: escape(key),
+        node: link.target.address(),
+        holders,
+        waiting: lock.waiting,
+        next: lock.next.as_deref().map(escape),
+    })
+}
+
+async fn all_holders(server: &mut Sender, key: &[u8]) -> Result<Vec<Holder>, Trouble> {
+    let (mut all, mut after) = (Vec::new(), None);
+    loop {
+        let some = server.holders(key, after.as_deref()).await?;
+        all.extend(some.holders.iter().map(Holder::new));
+        after = some.more;
+        if after.is_none() {
+            return Ok(all);
+        }
+    }
+}
+
+/// What a server says of itself.
+#[derive(Serialize)]
+struct Figures<'a> {
+    node: &'a str,
+    error: Option<String>,
+    fields: BTreeMap<String, serde_json::Value>,
+}
+
+async fn servers(json: bool, target: Target) -> Result<u8, Failure> {
+    let mut masters = Everyone::new(target);
+    let answers = masters.ask(figures).await.map_err(Trouble::into_failure)?;
+    let mut code = 0;
+    for Answer { address, said } in answers {
+        let error = said.as_ref().err().map(Trouble::text);
+        if let Some(error) = &error {
+            eprintln!("fairlock: {error}");
+            code = UNAVAILABLE;
+        }
+        let info = said.unwrap_or_default();
+        let figures = Figures {
+            node: &address,
+            error,
+            fields: fields(&info)
+                .map(|(name, value)| (name.to_owned(), typed(value)))
+                .collect(),
+        };
+        let lines = || {
+            let lines = fields(&info).map(|(name, value)| format!("\n  {name} {value}"));
+            address.clone() + &lines.collect::<String>()
+        };
+        if (json || figures.error.is_none()) && !print(json, &figures, lines)? {
+            break;
+        }
+    }
+    Ok(code)
+}
+
+async fn figures(mut server: Sender) -> Result<String, Trouble> {
+    let info = server.info(&["fairlock"]).await?;
+    if fields(&info).next().is_none() {
+        return Err(Trouble::no_module(server.target()));
+    }
+    Ok(info)
+}
+
+/// The module's fields, in the server's order, without their prefix.
+fn fields(info: &str) -> impl Iterator<Item = (&str, &str)> {
+    let fields = info
+        .lines()
+        .filter_map(|line| line.trim_end().split_once(':'));
+    fields.filter_map(|(name, value)| Some((name.strip_prefix(PREFIX)?, value)))
+}
+
+/// A number as a number.
+fn typed(value: &str) -> serde_json::Value {
+    match value.parse::<u64>() {
+        Ok(number) => number.into(),
+        Err(_) => value.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn holder(owner: &str, limit: i64) -> Holder {
+        Holder::new(&Lock {
+            owner: Some(owner.into()),
+            holds: 1,
+            lease: 28_500,
+            limit,
+            ..Lock::default()
+        })
+    }
+
+    #[test]
+    fn a_lock_is_told_of_in_lines() {
+        let mut found = Found {
+            name: "k".to_owned(),
+            node: "127.0.0.1:6379".to_owned(),
+            holders: vec![holder("a b", 1)],
+            waiting: 1,
+            next: Some("c".to_owned()),
+        };
+        assert_eq!(
+            found.lines(),
+            "lock     k\nholder   \"a b\" holds=1 lease=28.5s token=- session=no\n\
+             waiting  1\nnext     c\nnode     127.0.0.1:6379"
+        );
+        found.holders = vec![holder("a", 0), holder("b", 5)];
+        let lines = found.lines();
+        assert!(
+            lines.contains(" session=no limit=none\nholder   b "),
+            "{lines}"
+        );
+        assert!(lines.contains(" limit=5\n"), "{lines}");
+        found.holders.clear();
+        assert!(found.lines().contains("\nholder   (free)\n"));
+    }
+
+    #[test]
+    fn the_modules_fields_are_told_from_others() {
+        let info = "# fairlock\r\nfairlock_commit:abc\r\nfairlock_releases:7\r\nother:1\r\n";
+        let all: Vec<_> = fields(info).collect();
+        assert_eq!(all, [("commit", "abc"), ("releases", "7")]);
+        assert_eq!(typed("7"), serde_json::json!(7));
+        assert_eq!(typed("abc"), serde_json::json!("abc"));
+    }
+}

@@ -1,0 +1,33 @@
+//! One question to the servers, and its answer on standard output.
+//!
+//! [`locks`]: all locks that are held. [`info`]: one lock, or the servers themselves. [`queue`]: a lock's waiters.
+//! [`break_lock`]: frees a lock.
+
+pub mod break_lock;
+pub mod info;
+pub mod locks;
+pub mod queue;
+
+use std::io::{self, Write as _};
+
+use serde::Serialize;
+
+use crate::failure::Failure;
+
+/// Prints a line, of JSON if that is wanted. False if nobody reads on, as with `fairlock locks | head`.
+fn print(
+    json: bool,
+    object: &impl Serialize,
+    line: impl FnOnce() -> String,
+) -> Result<bool, Failure> {
+    let text = if json {
+        serde_json::to_string(object).map_err(io::Error::from)?
+    } else {
+        line()
+    };
+    match writeln!(io::stdout().lock(), "{text}") {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,122 @@
+//! What a server is asked about locks.
+
+use redis::{Cmd, Value};
+use tokio::time::timeout;
+
+use crate::lock::{Holders, Listing, Lock, Waiter};
+
+use super::{REPLY, Sender, Trouble};
+
+impl Sender {
+    /// What the server says of a lock.
+    pub async fn lock(&mut self, key: &[u8]) -> Result<Lock, Trouble> {
+        let reply = timeout(REPLY, self.lock_for_long(key)).await;
+        reply.unwrap_or_else(|_| Err(Trouble::silent(&self.target)))
+    }
+
+    /// As [`Sender::lock`], however long it takes.
+    pub async fn lock_for_long(&mut self, key: &[u8]) -> Result<Lock, Trouble> {
+        let mut command = redis::cmd("FAIRLOCK.INFO");
+        let reply = self.ask_for_long(command.arg(key)).await?;
+        self.understood(&command, Lock::read(&reply))
+    }
+
+    /// What the server says of one of a lock's holders, however long it takes; nobody's lock if it is none.
+    pub async fn holder_for_long(&mut self, key: &[u8], owner: &[u8]) -> Result<Lock, Trouble> {
+        let mut after = None;
+        loop {
+            let command = holders_command(key, after.as_deref());
+            let reply = self.ask_for_long(&command).await?;
+            let some = self.understood(&command, Holders::read(&reply))?;
+            after.clone_from(&some.more);
+            match some.take(owner) {
+                Some(found) => return Ok(found),
+                None if after.is_none() => return Ok(Lock::default()),
+                None => (),
+            }
+        }
+    }
+
+    /// The holders of a lock, some at a time.
+    pub async fn holders(&mut self, key: &[u8], after: Option<&[u8]>) -> Result<Holders, Trouble> {
+        let command = holders_command(key, after);
+        let reply = self.ask(&command).await?;
+        self.understood(&command, Holders::read(&reply))
+    }
+
+    /// Some of a lock's waiters, in order, from a position on that is counted from 0.
+    pub async fn waiters(
+        &mut self,
+        key: &[u8],
+        offset: usize,
+        count: usize,
+    ) -> Result<Vec<Waiter>, Trouble> {
+        let mut command = redis::cmd("FAIRLOCK.QUEUE");
+        command.arg(key).arg("LIMIT").arg(offset).arg(count);
+        let reply = self.ask(&command).await?;
+        self.understood(&command, Waiter::read_all(&reply))
+    }
+
+    /// About `count` locks, those with most waiters first; `all`: those without waiters, too. `after` is the cursor
+    /// of an earlier listing.
+    pub async fn locks(
+        &mut self,
+        all: bool,
+        count: usize,
+        after: Option<&[u8]>,
+    ) -> Result<Listing, Trouble> {
+        let mut command = redis::cmd("FAIRLOCK.LOCKS");
+        if all {
+            command.arg("ALL");
+        }
+        command.arg("COUNT").arg(count);
+        if let Some(cursor) = after {
+            command.arg("AFTER").arg(cursor);
+        }
+        let reply = self.ask(&command).await?;
+        self.understood(&command, Listing::read(&reply))
+    }
+
+    /// Frees a lock, or one holder's part in it; whether there was anything to free.
+    pub async fn break_lock(
+        &mut self,
+        key: &[u8],
+        owner: Option<&[u8]>,
+        force: bool,
+    ) -> Result<bool, Trouble> {
+        let mut command = redis::cmd("FAIRLOCK.BREAK");
+        command.arg(key);
+        if let Some(owner) = owner {
+            command.arg("OWNER").arg(owner);
+        }
+        if force {
+            command.arg("FORCE");
+        }
+        let freed = match self.ask(&command).await? {
+            Value::Int(freed) => Some(freed == 1),
+            _ => None,
+        };
+        self.understood(&command, freed)
+    }
+
+    /// What was read, or the trouble that a reply cannot be read.
+    fn understood<T>(&self, command: &Cmd, read: Option<T>) -> Result<T, Trouble> {
+        read.ok_or_else(|| {
+            let name = command.args_iter().next();
+            let name = match name {
+                Some(redis::Arg::Simple(name)) => String::from_utf8_lossy(name).into_owned(),
+                _ => "a command".to_owned(),
+            };
+            Trouble::odd(&name, &self.target)
+        })
+    }
+}
+
+fn holders_command(key: &[u8], after: Option<&[u8]>) -> Cmd {
+    let mut command = redis::cmd("FAIRLOCK.HOLDERS");
+    command.arg(key);
+    if let Some(cursor) = after {
+        command.arg("AFTER").arg(cursor);
+    }
+    command
+}

@@ -1,0 +1,100 @@
+//! A lock as a line for people, or as an object of JSON.
+
+use serde::Serialize;
+
+use crate::lock::Lock;
+use crate::text::{escape, holders, millis, word};
+
+/// A lock, and where it is.
+#[derive(Clone, Debug, Serialize)]
+pub struct Shown {
+    name: String,
+    node: String,
+    owner: Option<String>,
+    holds: i64,
+    holders: i64,
+    /// Null if there is none.
+    limit: Option<i64>,
+    /// Milliseconds; null if it has no end.
+    lease_ms: Option<i64>,
+    token: Option<i64>,
+    session: bool,
+    waiting: i64,
+    next: Option<String>,
+    /// Milliseconds; null if nobody knows.
+    held_ms: Option<i64>,
+}
+
+impl Shown {
+    /// A lock of this server.
+    #[must_use]
+    pub fn new(lock: &Lock, node: &str) -> Self {
+        Self {
+            name: escape(&lock.name),
+            node: node.to_owned(),
+            owner: lock.owner.as_deref().map(escape),
+            holds: lock.holds,
+            holders: lock.holders,
+            limit: (lock.limit > 0).then_some(lock.limit),
+            lease_ms: known(lock.lease),
+            token: lock.token,
+            session: lock.session,
+            waiting: lock.waiting,
+            next: lock.next.as_deref().map(escape),
+            held_ms: known(lock.held),
+        }
+    }
+}
+
+/// What is below 0 is not known, or has no end.
+#[must_use]
+pub fn known(millis: i64) -> Option<i64> {
+    (millis >= 0).then_some(millis)
+}
+
+/// A lease as people read it.
+#[must_use]
+pub fn lease(left: i64) -> String {
+    known(left).map_or_else(|| "none".to_owned(), millis)
+}
+
+/// A token as people read it.
+#[must_use]
+pub fn token(token: Option<i64>) -> String {
+    token.map_or_else(|| "-".to_owned(), |token| token.to_string())
+}
+
+/// Yes or no.
+#[must_use]
+pub fn yes(truth: bool) -> &'static str {
+    if truth { "yes" } else { "no" }
+}
+
+/// A lock on a line. Its lease is given as text.
+#[must_use]
+pub fn line(lock: &Lock, node: &str, lease: &str) -> String {
+    let name = |bytes: &Option<Vec<u8>>| bytes.as_deref().map_or_else(|| "-".to_owned(), word);
+    let shared = if lock.is_shared() {
+        format!(" {}", holders(lock.holders, lock.limit))
+    } else {
+        String::new()
+    };
+    format!(
+        "{} holder={}{shared} held={} lease={lease} waiting={} next={} token={} session={} node={node}",
+        word(&lock.name),
+        name(&lock.owner),
+        millis(lock.held),
+        lock.waiting,
+        name(&lock.next),
+        token(lock.token),
+        yes(lock.session),
+    )
+}
+
+/// Whether a lock's name, holder or next waiter contains a text, which is in lower case.
+#[must_use]
+pub fn matches(lock: &Lock, filter: &str) -> bool {
+    let texts = [Some(&lock.name), lock.owner.as_ref(), lock.next.as_ref()];
+    let mut texts = texts.into_iter().flatten();
+    filter.is_empty() || texts.any(|text| escape(text).to_lowercase().contains(filter))
+}

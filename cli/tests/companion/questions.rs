@@ -1,0 +1,304 @@
+//! `fairlock locks`, `info`, `queue` and `break`.
+
+use fairlock_testing::{Client, Server};
+use serde_json::{Value, json};
+
+use crate::cluster::cluster;
+use crate::program::Program;
+
+/// What the program prints; there is nothing to complain about.
+#[track_caller]
+fn said(server: &Server, args: &[&str]) -> String {
+    let ended = Program::ended(server.port, args);
+    assert_eq!((ended.code, ended.errors.as_str()), (0, ""), "{ended:?}");
+    ended.out
+}
+
+#[track_caller]
+fn objects(server: &Server, args: &[&str]) -> Vec<Value> {
+    let out = said(server, &[args, &["--json"]].concat());
+    let objects = out.lines().map(serde_json::from_str);
+    objects.collect::<Result<_, _>>().expect("JSON")
+}
+
+/// `stock` has two waiters, `alone` none, `pool` two holders; and a key that is no lock.
+fn scene(server: &Server) -> Client {
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE stock ann LEASE 600000");
+    client.run("FAIRLOCK.ACQUIRE stock one ENQUEUE");
+    client.run("FAIRLOCK.ACQUIRE stock two SHARED 5 ENQUEUE");
+    client.int("FAIRLOCK.ACQUIRE alone bob LEASE 600000");
+    client.int("FAIRLOCK.ACQUIRE pool carl SHARED LEASE 600000");
+    client.int("FAIRLOCK.ACQUIRE pool dora SHARED 3 LEASE 600000 SESSION");
+    client.run("HSET data field 1");
+    client
+}
+
+#[test]
+fn locks_are_listed_each_on_a_line() {
+    let server = Server::start();
+    assert_eq!(said(&server, &["locks"]), "");
+    let _client = scene(&server);
+    let out = said(&server, &["locks"]);
+    let lines: Vec<&str> = out.lines().collect();
+    assert_eq!(lines.len(), 3, "{out}");
+    assert!(lines[0].starts_with("stock holder=ann held="), "{out}");
+    assert!(lines[0].contains(" waiting=2 next=one token="), "{out}");
+    assert!(
+        lines[1].starts_with("pool holder=carl holders=2 limit=3 "),
+        "{out}"
+    );
+    assert!(lines[2].starts_with("alone holder=bob held="), "{out}");
+    let busy = said(&server, &["locks", "--busy"]);
+    assert_eq!(busy.lines().count(), 2, "{busy}");
+    let filtered = said(&server, &["locks", "--filter", "BOB"]);
+    assert!(
+        filtered.starts_with("alone ") && filtered.lines().count() == 1,
+        "{filtered}"
+    );
+    let objects = objects(&server, &["locks"]);
+    assert_eq!(objects[0]["name"], "stock");
+    assert_eq!(objects[0]["next"], "one");
+    assert_eq!(objects[2]["waiting"], 0);
+    assert_eq!(objects[2]["next"], Value::Null);
+    assert!(objects[2]["lease_ms"].as_i64() > Some(500_000));
+}
+
+#[test]
+fn very_many_locks_are_all_listed() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let acquire = |n: usize| {
+        let words = format!("FAIRLOCK.ACQUIRE l{n:05} a LEASE 600000");
+        words
+            .split(' ')
+            .map(|word| word.as_bytes().to_vec())
+            .collect()
+    };
+    let commands: Vec<Vec<Vec<u8>>> = (0..4_000).map(acquire).collect();
+    assert_eq!(client.pipeline(&commands).len(), 4_000);
+    let out = said(&server, &["locks"]);
+    let mut names: Vec<&str> = out
+        .lines()
+        .filter_map(|line| line.split(' ').next())
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), 4_000);
+    // A reader that has enough ends it.
+    let line = format!("{} locks | head -n 1", crate::program::PATH);
+    let program = Program::start_by(&["sh", "-c", &line], server.port);
+    let ended = program.end();
+    assert_eq!(
+        (ended.code, ended.out.lines().count(), ended.errors.as_str()),
+        (0, 1, "")
+    );
+}
+
+#[test]
+fn a_lock_is_shown_with_all_its_holders() {
+    let server = Server::start();
+    let _client = scene(&server);
+    let out = said(&server, &["info", "stock"]);
+    assert!(
+        out.starts_with("lock     stock\nholder   ann holds=1 lease="),
+        "{out}"
+    );
+    assert!(
+        out.contains("\nwaiting  2\nnext     one\nnode     127.0.0.1:"),
+        "{out}"
+    );
+    let out = said(&server, &["info", "pool"]);
+    assert!(out.contains("\nholder   carl holds=1 lease="), "{out}");
+    assert!(
+        out.contains(" session=no limit=none\nholder   dora holds=1 "),
+        "{out}"
+    );
+    assert!(out.contains(" session=yes limit=3\n"), "{out}");
+    let pool = &objects(&server, &["info", "pool"])[0];
+    assert_eq!(pool["holders"][1]["owner"], "dora");
+    assert_eq!(pool["holders"][1]["limit"], 3);
+    assert_eq!(pool["holders"][0]["limit"], Value::Null);
+    let free = &objects(&server, &["info", "nothing"])[0];
+    assert_eq!(free["holders"], json!([]));
+    let out = said(&server, &["info", "nothing"]);
+    assert!(
+        out.contains("\nholder   (free)\nwaiting  0\nnext     -\n"),
+        "{out}"
+    );
+}
+
+#[test]
+fn without_a_key_it_shows_the_servers_figures() {
+    let server = Server::start();
+    let _client = scene(&server);
+    let out = said(&server, &["info"]);
+    assert!(
+        out.starts_with(&format!("127.0.0.1:{}\n", server.port)),
+        "{out}"
+    );
+    assert!(out.contains("\n  acquisitions_immediate 4\n"), "{out}");
+    let figures = &objects(&server, &["info"])[0];
+    assert_eq!(figures["fields"]["acquisitions_immediate"], 4);
+    assert_eq!(figures["error"], Value::Null);
+    assert!(figures["fields"]["commit"].is_string());
+}
+
+#[test]
+fn waiters_are_listed_in_order() {
+    let server = Server::start();
+    let _client = scene(&server);
+    let blocked = server.block("FAIRLOCK.ACQUIRE stock three");
+    let out = said(&server, &["queue", "stock"]);
+    let lines: Vec<&str> = out.lines().collect();
+    assert!(lines[0].starts_with("1 one polling deadline="), "{out}");
+    assert!(lines[1].starts_with("2 two polling deadline="), "{out}");
+    assert!(lines[1].ends_with(" limit=5"), "{out}");
+    assert_eq!(lines[2], "3 three blocked");
+    assert_eq!(
+        said(&server, &["queue", "stock", "--limit", "1"])
+            .lines()
+            .count(),
+        1
+    );
+    assert_eq!(said(&server, &["queue", "stock", "--limit", "0"]), "");
+    assert_eq!(said(&server, &["queue", "nothing"]), "");
+    let objects = objects(&server, &["queue", "stock"]);
+    assert_eq!(objects[0]["position"], 1);
+    assert_eq!(objects[1]["limit"], 5);
+    let expected = json!({"position": 3, "owner": "three", "state": "blocked", "deadline_ms": null, "limit": 1});
+    assert_eq!(objects[2], expected);
+    drop(blocked);
+}
+
+#[test]
+fn a_queue_of_more_than_a_reply_has_is_listed_to_its_end() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    let enqueue = |n: usize| {
+        let words = format!("FAIRLOCK.ACQUIRE k w{n:04} ENQUEUE");
+        words
+            .split(' ')
+            .map(|word| word.as_bytes().to_vec())
+            .collect()
+    };
+    let commands: Vec<Vec<Vec<u8>>> = (0..2_000).map(enqueue).collect();
+    client.pipeline(&commands);
+    let out = said(&server, &["queue", "k"]);
+    let last = out.lines().last().expect("a line");
+    assert!(last.starts_with("2000 w1999 polling "), "{last}");
+    assert_eq!(out.lines().count(), 2_000);
+    assert_eq!(
+        said(&server, &["queue", "k", "--limit", "1500"])
+            .lines()
+            .count(),
+        1_500
+    );
+}
+
+#[test]
+fn a_lock_is_freed_and_goes_to_the_next() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k ann LEASE 600000");
+    let bob = server.block("FAIRLOCK.ACQUIRE k bob");
+    assert_eq!(
+        said(&server, &["break", "k"]),
+        "k was held by ann; it is held by bob now\n"
+    );
+    bob.int();
+    let broken = &objects(&server, &["break", "k"])[0];
+    assert_eq!(
+        *broken,
+        json!({"key": "k", "freed": true, "was": "bob", "is": null})
+    );
+    assert_eq!(
+        said(&server, &["break", "k"]),
+        "k was not held; it is free now\n"
+    );
+    for owner in ["ann", "bob"] {
+        client.int(&format!("FAIRLOCK.ACQUIRE pool {owner} SHARED"));
+    }
+    let out = said(&server, &["break", "pool", "--owner", "ann"]);
+    assert_eq!(out, "pool was held by ann; it is held by bob now\n");
+    let out = said(&server, &["break", "pool", "--owner", "carl"]);
+    assert_eq!(out, "pool was not held; it is held by bob now\n");
+}
+
+#[test]
+fn what_may_be_data_is_freed_by_force_only() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.run("HSET k a 1");
+    let ended = Program::ended(server.port, &["break", "k"]);
+    assert_eq!((ended.code, ended.out.as_str()), (69, ""), "{ended:?}");
+    assert!(ended.errors.contains("NOTALOCK"), "{ended:?}");
+    assert_eq!(client.run("EXISTS k"), "1");
+    assert_eq!(
+        said(&server, &["break", "k", "--force"]),
+        "k was held by a; it is free now\n"
+    );
+    client.run("SET text x");
+    for args in [
+        &["break", "text"][..],
+        &["info", "text"],
+        &["queue", "text"],
+    ] {
+        let ended = Program::ended(server.port, args);
+        assert_eq!(ended.code, 69, "{ended:?}");
+        assert!(ended.errors.contains("WRONGTYPE"), "{ended:?}");
+    }
+}
+
+#[test]
+fn a_user_needs_an_administrators_permission_to_free_a_lock() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k ann");
+    client.run("ACL SETUSER bob on >secret ~* +@all -@admin -@dangerous +info");
+    let url = format!("redis://bob:secret@127.0.0.1:{}", server.port);
+    let ended = Program::ended(1, &["--url", &url, "break", "k"]);
+    assert_eq!((ended.code, ended.out.as_str()), (69, ""), "{ended:?}");
+    assert!(ended.errors.contains("ACL"), "{ended:?}");
+    let ended = Program::ended(1, &["--url", &url, "locks"]);
+    assert!(ended.out.starts_with("k holder=ann "), "{ended:?}");
+}
+
+#[test]
+fn in_a_cluster_any_node_will_do() {
+    let servers = cluster();
+    for (server, lock) in servers.iter().zip(["b", "c", "a"]) {
+        server.run(&format!("FAIRLOCK.ACQUIRE {lock} ann LEASE 600000"));
+        server.run(&format!("FAIRLOCK.ACQUIRE {lock} bob ENQUEUE"));
+    }
+    let port = servers[1].port;
+    let out = |args: &[&str]| {
+        let ended = Program::ended(port, args);
+        assert_eq!((ended.code, ended.errors.as_str()), (0, ""), "{ended:?}");
+        ended.out
+    };
+    for command in ["locks", "info"] {
+        assert_eq!(out(&[command, "--json"]).lines().count(), 3);
+    }
+    for lock in ["a", "b", "c"] {
+        assert!(out(&["queue", lock]).starts_with("1 bob "));
+        assert!(out(&["info", lock]).contains("holder   ann "));
+        assert!(out(&["break", lock]).contains(" was held by ann; it is free now"));
+    }
+}
+
+#[test]
+fn a_replica_shows_what_is_held() {
+    let (master, replica) = (Server::start(), Server::start());
+    let mut client = master.connect();
+    client.int("FAIRLOCK.ACQUIRE k ann LEASE 600000");
+    fairlock_testing::follow(&replica, &master);
+    let mut reader = replica.connect();
+    fairlock_testing::wait_until("it is there", || reader.run("EXISTS k") == "1");
+    assert!(said(&replica, &["locks"]).starts_with("k holder=ann held=? "));
+    assert!(said(&replica, &["info", "k"]).contains("holder   ann "));
+    let ended = Program::ended(replica.port, &["break", "k"]);
+    assert_eq!(ended.code, 69, "{ended:?}");
+    assert!(ended.errors.contains("is a replica"), "{ended:?}");
+}

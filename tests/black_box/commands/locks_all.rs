@@ -1,0 +1,310 @@
+//! `FAIRLOCK.LOCKS ALL`.
+
+use fairlock_testing::{Client, Server, follow, wait_until};
+
+use super::locks::{cursor, names, names_of, pages};
+
+/// An owner as Redisson names them.
+const REDISSONS: &str = "0a1b2c3d-0000-4000-8000-00000000000f:42";
+
+/// All locks, by name.
+fn sorted(client: &mut Client) -> Vec<String> {
+    let mut all = pages(client, "FAIRLOCK.LOCKS ALL", 1_020);
+    all.sort_unstable();
+    all
+}
+
+/// Sends the same command for each of so many numbers.
+fn many(client: &mut Client, number: usize, command: impl Fn(usize) -> String) {
+    let command = |n: usize| {
+        let words = command(n);
+        words
+            .split(' ')
+            .map(|word| word.as_bytes().to_vec())
+            .collect()
+    };
+    let commands: Vec<Vec<Vec<u8>>> = (0..number).map(command).collect();
+    assert_eq!(client.pipeline(&commands).len(), number);
+}
+
+#[test]
+fn it_lists_every_lock_that_is_held() {
+    let server = Server::start();
+    let mut client = server.connect();
+    assert_eq!(client.run("FAIRLOCK.LOCKS ALL"), "[]");
+    client.int("FAIRLOCK.ACQUIRE alone a");
+    client.int("FAIRLOCK.ACQUIRE {a}tag a LEASE 600000");
+    client.int("FAIRLOCK.ACQUIRE bound a SESSION");
+    client.int("FAIRLOCK.ACQUIRE read a SHARED");
+    client.int("FAIRLOCK.ACQUIRE read b SHARED 5");
+    client.int("FAIRLOCK.ACQUIRE wanted a");
+    client.run("FAIRLOCK.ACQUIRE wanted b ENQUEUE");
+    // As Redisson's getLock() does.
+    client.run(&format!("HSET plain {REDISSONS} 1"));
+    client.run("PEXPIRE plain 600000");
+    let all = ["alone", "bound", "plain", "read", "wanted", "{a}tag"];
+    assert_eq!(sorted(&mut client), all);
+    // First those that are listed without ALL, in the same order.
+    let first = names(&mut client, "FAIRLOCK.LOCKS all");
+    let recorded = names(&mut client, "FAIRLOCK.LOCKS");
+    assert_eq!(recorded, ["wanted", "bound", "read"]);
+    assert_eq!(first[..3], recorded);
+    assert_eq!(names(&mut client, "fairlock.locks count 1 all"), ["wanted"]);
+    assert_eq!(client.run("FAIRLOCK.LOCKS ALL COUNT 0"), "[]");
+    client.run("FAIRLOCK.RELEASE alone a");
+    client.run("DEL plain");
+    assert_eq!(sorted(&mut client), ["bound", "read", "wanted", "{a}tag"]);
+}
+
+#[test]
+fn what_is_no_lock_is_not_listed() {
+    let server = Server::start();
+    let mut client = server.connect();
+    for command in [
+        "SET text x",
+        "RPUSH list a",
+        "HSET views page 5",
+        "HSET rate:ann count 1",
+        "PEXPIRE rate:ann 600000",
+        "HSET person name ann age 7",
+        // Named as Redisson names them, with no hold count.
+        "HSET odd 0a1b2c3d-0000-4000-8000-00000000000f:42 0",
+        "HSET odder 0a1b2c3d-0000-4000-8000-00000000000f:42 x",
+        // More than one owner without shared holders.
+        "FAIRLOCK.ACQUIRE two a",
+        "HSET two b 1",
+        // Only the token is left.
+        "FAIRLOCK.ACQUIRE left a",
+        "HDEL left a",
+        "FAIRLOCK.ACQUIRE short a LEASE 1",
+    ] {
+        client.run(command);
+    }
+    let no_token = [b"HSET", &b"user"[..], b"", b"x", b"a", b"1"];
+    client.raw(&no_token).expect("set");
+    wait_until("the lease is over", || client.run("EXISTS short") == "0");
+    assert_eq!(client.run("FAIRLOCK.LOCKS ALL"), "[]");
+}
+
+#[test]
+fn it_says_what_info_says_and_for_how_long_the_lock_is_held() {
+    let server = Server::start();
+    let mut client = server.connect_resp3();
+    let token = client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    let fields = |client: &mut Client| {
+        let list = client.run("FAIRLOCK.LOCKS ALL");
+        let held = list.split("held: ").nth(1).expect("held");
+        let held: i64 = held.trim_end_matches("}]").parse().expect("a number");
+        (list, held)
+    };
+    wait_until("held for a while", || fields(&mut client).1 > 20);
+    let (list, _) = fields(&mut client);
+    assert!(
+        list.starts_with("[{name: k, owner: a, holds: 1, lease: 59"),
+        "{list}"
+    );
+    assert!(
+        list.contains(&format!(
+            ", token: {token}, session: false, waiting: 0, next: (nil), holders: 1, limit: 1, held: "
+        )),
+        "{list}"
+    );
+    // Taken by a script: since when is not known.
+    client.run("DEL k");
+    client.run(&format!("HSET k {REDISSONS} 2"));
+    client.run("PEXPIRE k 600000");
+    let (list, held) = fields(&mut client);
+    assert_eq!(held, -1);
+    assert!(list.contains("holds: 2, "), "{list}");
+    assert!(list.contains("token: (nil), "), "{list}");
+}
+
+#[test]
+fn among_many_keys_each_lock_is_found() {
+    let server = Server::start();
+    let mut client = server.connect();
+    many(&mut client, 3_000, |n| {
+        format!("FAIRLOCK.ACQUIRE l{n:04} a LEASE 600000")
+    });
+    many(&mut client, 150, |n| {
+        format!("FAIRLOCK.ACQUIRE s{n:04} a SESSION")
+    });
+    many(&mut client, 20_000, |n| format!("SET text{n} x"));
+    many(&mut client, 3_000, |n| format!("HSET hash{n} field {n}"));
+    let mut expected: Vec<String> = (0..3_000).map(|n| format!("l{n:04}")).collect();
+    expected.extend((0..150).map(|n| format!("s{n:04}")));
+    // The walk meets those with a session again.
+    let mut all = sorted(&mut client);
+    assert!(all.len() <= expected.len() + 150, "{}", all.len());
+    all.dedup();
+    assert_eq!(all, expected);
+    // The walk alone, some at a time.
+    let mut walked = Vec::new();
+    let mut place = "@0".to_owned();
+    loop {
+        let reply = client.run(&format!("FAIRLOCK.LOCKS ALL COUNT 50 AFTER {place}"));
+        let some = names_of(&reply);
+        assert!(some.len() < 50 + 40, "{}", some.len());
+        walked.extend(some);
+        match cursor(&reply) {
+            Some(cursor) => place = cursor.to_owned(),
+            None => break,
+        }
+        assert!(place.starts_with('@'), "{place}");
+    }
+    walked.sort_unstable();
+    walked.dedup();
+    assert_eq!(walked, expected);
+}
+
+#[test]
+fn a_lock_that_is_held_all_the_time_is_found_while_others_come_and_go() {
+    let server = Server::start();
+    let mut client = server.connect();
+    many(&mut client, 500, |n| {
+        format!("FAIRLOCK.ACQUIRE stays{n:03} a LEASE 600000")
+    });
+    let (mut found, mut rest) = (Vec::new(), String::new());
+    for round in 0..1_000 {
+        let reply = client.run(&format!("FAIRLOCK.LOCKS ALL COUNT 20{rest}"));
+        found.extend(names_of(&reply));
+        match cursor(&reply) {
+            Some(cursor) => rest = format!(" AFTER {cursor}"),
+            None => break,
+        }
+        // The table of keys grows, and a lock gets a waiter before the walk meets it.
+        if round < 20 {
+            many(&mut client, 300, |n| {
+                format!("FAIRLOCK.ACQUIRE r{round}-{n} a")
+            });
+            let lock = round * 7 % 500;
+            client.run(&format!("FAIRLOCK.ACQUIRE stays{lock:03} b ENQUEUE"));
+            many(&mut client, 100, |n| {
+                format!("FAIRLOCK.RELEASE r{round}-{n} a")
+            });
+        }
+    }
+    found.retain(|name| name.starts_with("stays"));
+    found.sort_unstable();
+    found.dedup();
+    assert_eq!(found.len(), 500);
+}
+
+#[test]
+fn a_user_is_shown_only_what_the_user_may_read() {
+    let server = Server::start();
+    let mut client = server.connect();
+    for lock in ["mine", "yours", "{both}", "written"] {
+        client.int(&format!("FAIRLOCK.ACQUIRE {lock} a"));
+    }
+    client.run("ACL SETUSER ann on >secret +@all ~mine ~{both} %W~written");
+    let mut ann = server.connect();
+    ann.run("AUTH ann secret");
+    // `{both}` has its queue in common with `both`, which ann may not read.
+    assert_eq!(sorted(&mut ann), ["mine"]);
+    ann.run("MULTI");
+    ann.run("FAIRLOCK.LOCKS ALL");
+    assert_eq!(names(&mut ann, "EXEC"), ["mine"]);
+    // It takes permission for the command, and none for SCAN.
+    client.run("ACL SETUSER ann -scan");
+    assert_eq!(sorted(&mut ann), ["mine"]);
+    client.run("ACL SETUSER ann -fairlock.locks");
+    let refused = ann.run("FAIRLOCK.LOCKS ALL");
+    assert!(refused.starts_with("(error) NOPERM"), "{refused}");
+    let script = b"return redis.call('FAIRLOCK.LOCKS', 'ALL')";
+    let in_script = client.raw(&[b"EVAL", script, b"0"]);
+    let refused = in_script.expect_err("refused");
+    assert!(refused.contains("not allowed from script"), "{refused}");
+}
+
+#[test]
+fn each_database_has_its_own() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a");
+    client.run("SELECT 1");
+    assert_eq!(client.run("FAIRLOCK.LOCKS ALL"), "[]");
+    client.run("SWAPDB 0 1");
+    assert_eq!(sorted(&mut client), ["k"]);
+}
+
+#[test]
+fn a_replica_lists_what_is_held_by_its_keys() {
+    let (master, replica) = (Server::start(), Server::start());
+    let mut client = master.connect();
+    client.int("FAIRLOCK.ACQUIRE k a SESSION");
+    client.int("FAIRLOCK.ACQUIRE read a SHARED");
+    client.int("FAIRLOCK.ACQUIRE read b SHARED");
+    follow(&replica, &master);
+    let mut reader = replica.connect();
+    wait_until("the replica has the locks", || {
+        reader.run("DBSIZE") == client.run("DBSIZE")
+    });
+    assert_eq!(sorted(&mut reader), ["k", "read"]);
+    let list = reader.run("FAIRLOCK.LOCKS ALL");
+    assert!(list.contains("holders, 2, "), "{list}");
+    // It has not granted them.
+    assert_eq!(list.matches("held, -1").count(), 2, "{list}");
+}
+
+#[test]
+fn a_key_that_the_walk_meets_does_not_count_as_used() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.run("HSET data field 1");
+    wait_until("the key is idle", || client.int("OBJECT IDLETIME data") > 0);
+    assert_eq!(client.run("FAIRLOCK.LOCKS ALL"), "[]");
+    assert!(client.int("OBJECT IDLETIME data") > 0);
+}
+
+#[test]
+fn what_it_cannot_read_is_refused() {
+    const NO_CURSOR: &str = "(error) ERR AFTER is not a cursor that FAIRLOCK.LOCKS has replied of late: begin without it";
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a");
+    for (words, error) in [
+        ("ALL ALL", "(error) ERR syntax error: ALL is given twice"),
+        ("ALL AFTER", "(error) ERR syntax error: AFTER needs a value"),
+        (
+            "ALL COUNT -2",
+            "(error) ERR COUNT is not a whole number from 0 to 9223372036854775807, or -1 for all",
+        ),
+        (
+            "ALLES",
+            "(error) ERR syntax error: unknown option, expected ALL, COUNT or AFTER",
+        ),
+        ("ALL AFTER @", NO_CURSOR),
+        ("ALL AFTER @-1", NO_CURSOR),
+        ("ALL AFTER @01", NO_CURSOR),
+        ("ALL AFTER @18446744073709551616", NO_CURSOR),
+        ("ALL AFTER 17", NO_CURSOR),
+        (
+            "AFTER @0",
+            "(error) ERR AFTER is not a cursor that FAIRLOCK.LOCKS without ALL has replied of late: begin without it",
+        ),
+    ] {
+        assert_eq!(
+            client.run(&format!("FAIRLOCK.LOCKS {words}")),
+            error,
+            "{words}"
+        );
+    }
+    // A walk may go on at any number, as with SCAN.
+    for place in [0, 1, 1_234_567, u64::MAX] {
+        let reply = client.run(&format!("FAIRLOCK.LOCKS ALL AFTER @{place}"));
+        assert!(reply.starts_with('['), "{reply}");
+    }
+}
+
+#[test]
+fn without_scan_it_says_why_it_cannot() {
+    let server = Server::with(&["--rename-command", "SCAN", "hidden"]);
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a SESSION");
+    assert_eq!(
+        client.run("FAIRLOCK.LOCKS ALL"),
+        "(error) ERR the server's configuration has renamed SCAN (rename-command), which this needs"
+    );
+    assert_eq!(names(&mut client, "FAIRLOCK.LOCKS"), ["k"]);
+}
