@@ -21,7 +21,7 @@ const LEASE: &[u8] = b"600000";
 type Measured = (f64, f64);
 type Piece = fn(&Bench, u32) -> Result<Measured>;
 
-const PIECES: [(&str, u32, Piece); 6] = [
+const PIECES: [(&str, u32, Piece); 7] = [
     ("blocked clients are cut off", 10_000, |bench, number| {
         cut::cut(bench, Kind::Module, number)
     }),
@@ -35,6 +35,11 @@ const PIECES: [(&str, u32, Piece); 6] = [
         "sessions: FAIRLOCK.LOCKS COUNT -1",
         300_000,
         |bench, number| listed(bench, number, b"-1"),
+    ),
+    (
+        "held locks: all replies of FAIRLOCK.LOCKS ALL",
+        300_000,
+        listed_all,
     ),
 ];
 
@@ -134,4 +139,37 @@ fn listed(bench: &Bench, number: u32, count: &[u8]) -> Result<Measured> {
     });
     drop(held);
     measured
+}
+
+/// A listing, reply by reply, of locks that are held for their leases, of which the server keeps no record.
+fn listed_all(bench: &Bench, number: u32) -> Result<Measured> {
+    let mut server = bench.server(Kind::Module, &[])?;
+    let held = work::all(&server, number as usize, |index, out| {
+        let key = format!("lock:{index}");
+        let words = [&b"FAIRLOCK.ACQUIRE"[..], key.as_bytes(), OWNER];
+        let lasting = [&b"NOWAIT"[..], b"LEASE", LEASE];
+        encode(out, &[&words[..], &lasting].concat());
+    })?;
+    let measured = beside_pings(&mut server, |server| {
+        let mut cursor = Some(b"@0".to_vec());
+        while let Some(after) = cursor {
+            let words: [&[u8]; 6] = [b"FAIRLOCK.LOCKS", b"ALL", b"COUNT", b"-1", b"AFTER", &after];
+            cursor = more(&server.run(&words)?);
+        }
+        Ok(())
+    });
+    drop(held);
+    measured
+}
+
+/// The cursor at the end of a listing, if there is more.
+fn more(listed: &redis::Value) -> Option<Vec<u8>> {
+    let [name, cursor] = listed.as_sequence()?.last()?.as_sequence()? else {
+        return None;
+    };
+    let is_more = matches!(name, redis::Value::BulkString(name) if name == b"more");
+    match cursor {
+        redis::Value::BulkString(cursor) if is_more => Some(cursor.clone()),
+        _ => None,
+    }
 }
