@@ -391,8 +391,8 @@ mod tests {
         let screen = screen(&board);
         assert!(screen[4].contains(" web-3:8841:"), "{}", screen[4]);
         assert!(screen[4].ends_with("…:77"), "{}", screen[4]);
-        // All of them are below.
-        assert_eq!(screen[10], format!(" holder {owner}  next {}", &next[..36]));
+        // Both are below, as far as the screen goes.
+        assert_eq!(screen[10], format!(" holder {owner}  next {}", &next[..38]));
     }
 
     #[test]
