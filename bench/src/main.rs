@@ -140,6 +140,8 @@ fn everything(bench: &mut Bench) -> Result<()> {
     if loudest > quiet::MOST {
         bail!("{}", loud(loudest));
     }
+    let picture = "![Hand-offs a second by the number of clients](hand-off.svg)\n";
+    bench.report.write(".".as_ref(), loudest, picture)?;
     let axes = ["clients", "hand-offs a second"];
     plot::draw(
         PICTURE.as_ref(),
@@ -147,8 +149,6 @@ fn everything(bench: &mut Bench) -> Result<()> {
         axes,
         &bench.lines,
     )?;
-    let picture = "![Hand-offs a second by the number of clients](hand-off.svg)\n";
-    bench.report.write(".".as_ref(), loudest, picture)?;
     println!("Written: docs/benchmarks.md, {PICTURE}.");
     Ok(())
 }
