@@ -57,7 +57,7 @@ pub fn draw(path: &Path, title: &str, axes: [&str; 2], lines: &[Line]) -> Result
         .configure_series_labels()
         .background_style(WHITE)
         .border_style(BLACK)
-        .position(SeriesLabelPosition::LowerLeft)
+        .position(SeriesLabelPosition::LowerMiddle)
         .draw()
         .map_err(|error| failed(&error))?;
     canvas.present().map_err(|error| failed(&error))?;
