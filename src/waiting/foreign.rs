@@ -24,6 +24,7 @@ use super::session::Sessions;
 use super::state::{arriving, followed, frozen, note, notes, sessions, stats, table, waiting};
 use super::stats::Stats;
 use super::touch::Touch;
+use super::watch;
 
 /// The server reports that a key was changed from outside the module.
 pub fn key_changes(ctx: &Ctx, class: NotifyEvent, event: &[u8], key: &[u8]) {
@@ -39,6 +40,8 @@ pub fn key_changes(ctx: &Ctx, class: NotifyEvent, event: &[u8], key: &[u8]) {
         let loading = !waiting(|waiting| waiting.begun.get());
         let touch = if loading || class == NotifyEvent::LOADED {
             Touch::LOADED
+        } else if watch::queue_changes(ctx, class, event, key) {
+            return;
         } else {
             Touch::QUEUE
         };
@@ -59,14 +62,17 @@ pub fn key_changes(ctx: &Ctx, class: NotifyEvent, event: &[u8], key: &[u8]) {
         .union(NotifyEvent::EXPIRED)
         .contains(class)
     {
-        lock_changes(ctx.db(), event, key);
+        lock_changes(ctx, event, key);
     }
 }
 
 /// A key that may be a lock's was deleted, replaced or given another lease.
-fn lock_changes(db: i32, event: &[u8], key: &[u8]) {
+fn lock_changes(ctx: &Ctx, event: &[u8], key: &[u8]) {
+    let db = ctx.db();
     if event != b"expire" {
         stats(|stats| stats.taken_away(db, key));
+    } else if watch::lease_changes(ctx, key) {
+        return;
     }
     if table(|table| table.contains(db, key)) {
         note(|notes| notes.touch(LockId::new(db, key), Touch::LOCK));

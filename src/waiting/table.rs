@@ -25,6 +25,30 @@ pub struct Watch {
     pub woken: Option<Owner>,
     /// Number of waiters.
     pub waiting: usize,
+    /// Whether the queue has changed since, so that the lock is looked at soon.
+    is_stale: bool,
+}
+
+impl Watch {
+    /// What a look at the lock has found.
+    pub fn new(woken: Option<Owner>, waiting: usize) -> Self {
+        Self {
+            woken,
+            waiting,
+            is_stale: false,
+        }
+    }
+}
+
+/// How a lock that is only watched has changed, as far as is known without a look at its keys.
+#[derive(Clone, Debug)]
+pub enum Change {
+    /// Waiters have come, or scores have changed: the head is the same.
+    BehindHead,
+    /// There is another head, or none.
+    Head,
+    /// The lock is free, and a script has woken this waiter.
+    Woken(Owner),
 }
 
 /// One lock's entry.
@@ -137,6 +161,32 @@ impl Table {
         record.watch.clone()
     }
 
+    /// The only lock of these that the table has, if it is only watched.
+    #[must_use]
+    pub fn only_watched(&self, db: i32, names: [Option<&[u8]>; 2]) -> Option<LockId> {
+        let locks = self.databases.get(&db)?;
+        let mut records = names
+            .into_iter()
+            .flatten()
+            .filter_map(|name| locks.get(name));
+        let only = records.next().filter(|record| record.watch.is_some())?;
+        records.next().is_none().then(|| only.id.clone())
+    }
+
+    /// Notes how a lock that is only watched has changed. False if it is to be looked at soon already.
+    pub fn change_watched(&mut self, id: &LockId, change: Change) -> bool {
+        let record = self.record(id.db, &id.name);
+        let Some(watch) = record.and_then(|record| record.watch.as_mut()) else {
+            return false;
+        };
+        match change {
+            Change::BehindHead => (),
+            Change::Head => watch.woken = None,
+            Change::Woken(head) => watch.woken = Some(head),
+        }
+        !std::mem::replace(&mut watch.is_stale, true)
+    }
+
     /// Watches a lock from now on, and looks at it at this time by the wall clock.
     pub fn watch(&mut self, id: &LockId, watch: Watch, wall: Option<Millis>, now: Now) {
         let due = Due { wall, tick: None };
@@ -239,7 +289,7 @@ impl Table {
         }
     }
 
-    /// Looks at a lock again later than it is due.
+    /// Makes a lock due at this time, and at no other.
     pub fn postpone(&mut self, id: &LockId, tick: Tick) {
         let due = Due {
             wall: None,

@@ -6,7 +6,7 @@ use crate::keyspace::QueueView;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Touch {
     /// Its queue or scores.
-    queue: bool,
+    pub queue: bool,
     /// A script of Redisson's did, which ran as Lua although scripts are intercepted.
     by_script: bool,
     /// They were loaded, or were there before the module.

@@ -73,7 +73,11 @@ fn look_at(ctx: &Ctx, lock: &LockId, touch: Touch) -> bool {
         return true;
     }
     if table(|table| table.is_watched(lock)) && !touch.loaded {
-        watch::look(ctx, lock);
+        if touch.queue {
+            watch::look(ctx, lock);
+        } else {
+            watch::lock_changes(ctx, lock);
+        }
         return true;
     }
     // An event of a queue key names two locks, `a` and `{a}`. The cheapest checks of which one it is come first.

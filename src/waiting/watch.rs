@@ -4,11 +4,16 @@
 //! one thing: if such a lock becomes free and no script publishes the head's wake-up (the lease ends, the key
 //! is deleted), it wakes the head once. For that it looks at the keys, without walking the queue.
 //!
+//! It looks at once where a lock may have become free without a wake-up. A hand-off from script to script only
+//! notes that the keys have changed, and they are looked at a few milliseconds later, once for many hand-offs.
+//!
 //! A lock is watched from the first event of its queue on, until a FAIRLOCK command or an intercepted script
 //! concerns it. From then on the rules look after it, until only waiters of scripts are left.
 
-use crate::keyspace::Names;
+use redis_module::NotifyEvent;
+
 use crate::keyspace::held::is_redissons;
+use crate::keyspace::{Names, names};
 use crate::lock::Owner;
 use crate::server::{Access, Ctx};
 
@@ -17,7 +22,11 @@ use super::effects::publish_wake_up;
 use super::id::LockId;
 use super::state::{notes, table};
 use super::step::set_timer;
-use super::table::Watch;
+use super::table::{Change, Watch};
+
+/// Milliseconds until a lock that has changed is looked at. Short, because the new holder's lease, which nobody has
+/// looked at, may end meanwhile.
+const SOON: u64 = 5;
 
 /// Looks at a lock that is watched, or is to be.
 pub fn look(ctx: &Ctx, lock: &LockId) {
@@ -30,23 +39,66 @@ pub fn look(ctx: &Ctx, lock: &LockId) {
         ctx.open(&names.lock, Access::Read),
         ctx.open(&names.queue, Access::Read),
     );
-    let mut watch = Watch {
-        woken: None,
-        waiting: queue.len(),
-    };
-    if watch.waiting == 0 {
+    let waiting = queue.len();
+    if waiting == 0 {
         forget(lock);
         return;
     }
+    let mut woken = None;
     if key.is_empty()
         && let Some(head) = queue.list_get(0)
     {
         wake_once(ctx, lock, &names, head.as_slice());
-        watch.woken = Some(Owner::from(head.as_slice()));
+        woken = Some(Owner::from(head.as_slice()));
     }
     let ends = key.expires_at();
-    table(|table| table.watch(lock, watch, ends, now));
+    table(|table| table.watch(lock, Watch::new(woken, waiting), ends, now));
     set_timer(ctx, now);
+}
+
+/// The queue or the scores of a lock were changed from outside the module. False if the lock is not only watched, or if
+/// the change is not one that scripts make, so that the keys are to be looked at when the iteration ends.
+pub fn queue_changes(ctx: &Ctx, class: NotifyEvent, event: &[u8], key: &[u8]) -> bool {
+    let change = match event {
+        b"rpush" => Change::BehindHead,
+        // A list or a sorted set that has become empty is deleted.
+        b"lpop" | b"del" => Change::Head,
+        _ if class == NotifyEvent::ZSET => Change::BehindHead,
+        _ => return false,
+    };
+    names::locks_of(key).is_some_and(|locks| changes(ctx, locks, change))
+}
+
+/// The lock with this key, if it is one, has another lease. False if it is not only watched.
+pub fn lease_changes(ctx: &Ctx, key: &[u8]) -> bool {
+    changes(ctx, [Some(key), None], Change::BehindHead)
+}
+
+/// One of these locks has changed. False if it is not only watched.
+fn changes(ctx: &Ctx, locks: [Option<&[u8]>; 2], change: Change) -> bool {
+    let lock = table(|table| table.only_watched(ctx.db(), locks));
+    if let Some(lock) = &lock {
+        look_soon(ctx, lock, change);
+    }
+    lock.is_some()
+}
+
+/// The hash of a lock that is watched has changed. A script that has woken a waiter in this iteration has released
+/// the lock, so that there is no wake-up to add.
+pub fn lock_changes(ctx: &Ctx, lock: &LockId) {
+    match notes(|notes| notes.woken_of(&lock.name)) {
+        Some(head) => look_soon(ctx, lock, Change::Woken(head)),
+        None => look(ctx, lock),
+    }
+}
+
+/// Looks at a lock within [`SOON`].
+fn look_soon(ctx: &Ctx, lock: &LockId, change: Change) {
+    if table(|table| table.change_watched(lock, change)) {
+        let now = conditions::now();
+        table(|table| table.postpone(lock, now.tick_after(SOON)));
+        set_timer(ctx, now);
+    }
 }
 
 /// The lock is free: its head is woken, unless it has been since the lock became free.
