@@ -10,7 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use crate::crowd::{Crowd, Member};
 use crate::measure::{Figure, Sample, sample};
 use crate::plot::Line;
-use crate::report::Report;
+use crate::report::{Report, TIMES, show, spread};
 use crate::server::{Kind, Server};
 
 /// A run of the benchmarks.
@@ -144,4 +144,25 @@ pub fn rounds_of<M: Member>(
         }
     }
     Ok(())
+}
+
+/// Measures contestants that do the same beside more and more of something; `sizes` names the last and the first.
+/// The row of the table: the CPU of each, and that of the last by the first, which is to be 2 at most.
+pub fn growth<M: Member>(
+    bench: &mut Bench,
+    name: &str,
+    sizes: &str,
+    servers: &mut [Server],
+    contestants: &mut [Contestant<M>],
+) -> Result<Vec<String>> {
+    rounds_of(bench, servers, contestants, bench.rounds, bench.window / 2)?;
+    let mut row = vec![name.to_owned()];
+    row.extend(contestants.iter().map(|one| spread(&one.cpu)));
+    if let (Some(first), Some(last)) = (contestants.first(), contestants.last()) {
+        let growth = last.cpu.by(&first.cpu);
+        row.push(show(growth.median()));
+        let what = format!("CPU to {name}: {sizes}");
+        bench.report.at_most(&what, &growth, 2.0, TIMES);
+    }
+    Ok(row)
 }

@@ -2,11 +2,10 @@
 
 use anyhow::Result;
 
-use crate::bench::{Bench, Contestant, rounds_of};
+use crate::bench::{Bench, Contestant, growth};
 use crate::crowd::Crowd;
-use crate::measure::Figure;
 use crate::pairs::{Answer, Batches};
-use crate::report::{TIMES, grouped, show, spread};
+use crate::report::grouped;
 use crate::resp::encode;
 use crate::server::{Kind, Server};
 use crate::work;
@@ -53,27 +52,9 @@ pub fn run(bench: &mut Bench) -> Result<()> {
             ));
             servers.push(server);
         }
-        rounds_of(
-            bench,
-            &mut servers,
-            &mut contestants,
-            bench.rounds,
-            bench.window / 2,
-        )?;
-        let cpu: Vec<&Figure> = contestants
-            .iter()
-            .map(|contestant| &contestant.cpu)
-            .collect();
-        if let (Some(&first), Some(&last)) = (cpu.first(), cpu.last()) {
-            let growth = last.by(first);
-            let mut row = vec![name.to_owned()];
-            row.extend(cpu.iter().map(|figure| spread(figure)));
-            row.push(show(growth.median()));
-            rows.push(row);
-            let most = if bench.quick { "1,000" } else { "100,000" };
-            let what = format!("CPU to {name}: {most} waiters ÷ 10");
-            bench.report.at_most(&what, &growth, 2.0, TIMES);
-        }
+        let most = if bench.quick { "1,000" } else { "100,000" };
+        let sizes = format!("{most} waiters ÷ 10");
+        rows.push(growth(bench, name, &sizes, &mut servers, &mut contestants)?);
     }
     let mut header = vec!["step".to_owned()];
     let lengths = LENGTHS

@@ -2,11 +2,11 @@
 
 use anyhow::Result;
 
-use crate::bench::{Bench, Contestant, rounds, rounds_of};
+use crate::bench::{Bench, Contestant, growth, rounds};
 use crate::crowd::Crowd;
-use crate::measure::{Contest, Figure, sample};
+use crate::measure::{Contest, sample};
 use crate::pairs::{Answer, Batches, NUMBER};
-use crate::report::{TIMES, grouped, show, spread};
+use crate::report::{grouped, show, spread};
 use crate::resp::encode;
 use crate::ring::blocking::Fairlock;
 use crate::ring::gather;
@@ -150,18 +150,8 @@ fn holders(bench: &mut Bench) -> Result<()> {
             contestants.push(Contestant::new(name, index, crowd));
             servers.push(server);
         }
-        let window = bench.window / 2;
-        rounds_of(bench, &mut servers, &mut contestants, bench.rounds, window)?;
-        let cpu: Vec<&Figure> = contestants.iter().map(|one| &one.cpu).collect();
-        if let (Some(&first), Some(&last)) = (cpu.first(), cpu.last()) {
-            let growth = last.by(first);
-            let mut row = vec![name.to_owned()];
-            row.extend(cpu.iter().map(|figure| spread(figure)));
-            row.push(show(growth.median()));
-            rows.push(row);
-            let what = format!("CPU to {name}: 10,000 holders ÷ 10");
-            bench.report.at_most(&what, &growth, 2.0, TIMES);
-        }
+        let sizes = "10,000 holders ÷ 10";
+        rows.push(growth(bench, name, sizes, &mut servers, &mut contestants)?);
     }
     bench.report.table(
         "The number of holders",
