@@ -33,6 +33,13 @@ pub fn encode(out: &mut Vec<u8>, words: &[&[u8]]) {
     }
 }
 
+/// A command alone.
+pub fn encoded(words: &[&[u8]]) -> Vec<u8> {
+    let mut out = Vec::new();
+    encode(&mut out, words);
+    out
+}
+
 /// The first reply in `input` and its length in bytes; `None` if it is not all there yet.
 pub fn first(input: &[u8]) -> Option<(Reply<'_>, usize)> {
     let end = input.iter().position(|byte| *byte == b'\n')? + 1;
@@ -109,8 +116,6 @@ mod tests {
 
     #[test]
     fn commands_are_arrays_of_bulk_strings() {
-        let mut out = Vec::new();
-        encode(&mut out, &[b"GET", b""]);
-        assert_eq!(out, b"*2\r\n$3\r\nGET\r\n$0\r\n\r\n");
+        assert_eq!(encoded(&[b"GET", b""]), b"*2\r\n$3\r\nGET\r\n$0\r\n\r\n");
     }
 }

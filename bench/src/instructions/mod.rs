@@ -16,7 +16,7 @@ use anyhow::{Result, bail};
 use crate::bench::Bench;
 use crate::pairs::{Manner, pairs};
 use crate::report::show;
-use crate::resp::encode;
+use crate::resp::{encode, encoded};
 use crate::server::{Kind, Server};
 
 use callgrind::{Callgrind, Counts};
@@ -119,8 +119,7 @@ fn count(bench: &Bench, kind: Kind, step: Step) -> Result<Counts> {
     let callgrind = Callgrind::start(bench, kind)?;
     let mut client = Client::connect(&callgrind.server)?;
     if step == Step::Shared {
-        let mut another = Vec::new();
-        encode(&mut another, &reader(b"another"));
+        let another = encoded(&reader(b"another"));
         client.send(&[(another, 1)], 8)?;
     }
     let batches = batches(bench, step);

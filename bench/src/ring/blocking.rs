@@ -4,7 +4,7 @@ use anyhow::{Result, bail};
 
 use super::LEASE;
 use crate::crowd::{Member, Traffic};
-use crate::resp::{Reply, encode};
+use crate::resp::{Reply, encoded};
 
 /// One client of `FAIRLOCK.ACQUIRE` and `FAIRLOCK.RELEASE`.
 pub struct Fairlock {
@@ -25,11 +25,9 @@ impl Fairlock {
     pub fn asking(key: &str, number: usize, words: &[&[u8]]) -> Self {
         let owner = format!("owner:{number}");
         let (key, owner) = (key.as_bytes(), owner.as_bytes());
-        let mut acquire = Vec::new();
         let lasting = [&b"FAIRLOCK.ACQUIRE"[..], key, owner, b"LEASE", LEASE];
-        encode(&mut acquire, &[&lasting[..], words].concat());
-        let mut again = Vec::new();
-        encode(&mut again, &[b"FAIRLOCK.RELEASE", key, owner]);
+        let acquire = encoded(&[&lasting[..], words].concat());
+        let mut again = encoded(&[b"FAIRLOCK.RELEASE", key, owner]);
         again.extend(&acquire);
         Self {
             acquire,
@@ -82,10 +80,8 @@ impl Token {
     /// Any client.
     pub fn new(key: &str) -> Self {
         let key = key.as_bytes();
-        let mut take = Vec::new();
-        encode(&mut take, &[b"BLPOP", key, b"0"]);
-        let mut again = Vec::new();
-        encode(&mut again, &[b"RPUSH", key, b"token"]);
+        let take = encoded(&[b"BLPOP", key, b"0"]);
+        let mut again = encoded(&[b"RPUSH", key, b"token"]);
         again.extend(&take);
         Self {
             take,

@@ -9,7 +9,7 @@ use super::LEASE;
 use super::wait::Wait;
 use crate::crowd::{Member, Traffic};
 use crate::pairs::Names;
-use crate::resp::{Reply, encode};
+use crate::resp::{Reply, encode, encoded};
 
 /// One client.
 pub struct Polling {
@@ -31,11 +31,6 @@ impl Polling {
         let owner = format!("owner:{number}");
         let channel = Names::of(key, number).wake_up(&owner);
         let (key, owner) = (key.as_bytes(), owner.as_bytes());
-        let encoded = |words: &[&[u8]]| {
-            let mut out = Vec::new();
-            encode(&mut out, words);
-            out
-        };
         Self {
             subscribe: encoded(&[b"SUBSCRIBE", channel.as_bytes()]),
             acquire: encoded(&[b"FAIRLOCK.ACQUIRE", key, owner, b"ENQUEUE", b"LEASE", LEASE]),

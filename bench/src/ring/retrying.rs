@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 
 use super::LEASE;
 use crate::crowd::{Member, Traffic};
-use crate::resp::{Reply, encode};
+use crate::resp::{Reply, encoded};
 
 /// redis-py's default.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -32,11 +32,6 @@ impl Retrying {
     pub fn new(key: &str, number: u32, clients: u32, release: &str) -> Self {
         let owner = format!("owner:{number}");
         let (key, owner) = (key.as_bytes(), owner.as_bytes());
-        let encoded = |words: &[&[u8]]| {
-            let mut out = Vec::new();
-            encode(&mut out, words);
-            out
-        };
         Self {
             acquire: encoded(&[b"SET", key, owner, b"NX", b"PX", LEASE]),
             release: encoded(&[b"EVALSHA", release.as_bytes(), b"1", key, owner]),

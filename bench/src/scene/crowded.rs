@@ -8,7 +8,7 @@ use crate::bench::{Bench, Contestant};
 use crate::crowd::{Crowd, Member};
 use crate::pairs::Manner;
 use crate::report::{show, spread};
-use crate::resp::{Reply, encode};
+use crate::resp::{Reply, encode, encoded};
 use crate::ring::blocking::Fairlock;
 use crate::server::{Kind, Server};
 use crate::work::{self, Done};
@@ -153,11 +153,10 @@ fn waiters_of_one_lock(bench: &mut Bench, number: usize) -> Result<()> {
         let before = memory(&mut server)?;
         let members = (0..number).map(|index| {
             let owner = format!("owner:{index}");
-            let mut wait = Vec::new();
-            match kind {
-                Kind::Plain => encode(&mut wait, &[b"BLPOP", b"lock", b"0"]),
-                _ => encode(&mut wait, &[b"FAIRLOCK.ACQUIRE", b"lock", owner.as_bytes()]),
-            }
+            let wait = match kind {
+                Kind::Plain => encoded(&[b"BLPOP", b"lock", b"0"]),
+                _ => encoded(&[b"FAIRLOCK.ACQUIRE", b"lock", owner.as_bytes()]),
+            };
             Waiter { wait, pong: false }
         });
         let mut crowd = Crowd::connect(server.address(), members)?;

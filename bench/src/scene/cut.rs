@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 use crate::bench::Bench;
 use crate::measure::Figure;
 use crate::report::{TIMES, grouped, spread};
-use crate::resp::encode;
+use crate::resp::encoded;
 use crate::server::{Kind, Server};
 
 /// The clients that are cut off.
@@ -159,23 +159,16 @@ pub fn hold(address: std::net::SocketAddr, manner: &str, number: u32) -> Result<
     let start = Instant::now();
     for (index, connection) in connections.iter_mut().enumerate() {
         let owner = format!("owner:{index}");
-        let mut command = Vec::new();
-        if manner == "acquire" {
-            encode(
-                &mut command,
-                &[b"FAIRLOCK.ACQUIRE", b"lock", owner.as_bytes()],
-            );
+        let command = if manner == "acquire" {
+            encoded(&[b"FAIRLOCK.ACQUIRE", b"lock", owner.as_bytes()])
         } else if manner == "wait" {
             let left = WAIT.saturating_sub(start.elapsed()).as_millis().max(1);
             let left = left.to_string();
             let [lock, owner] = [&b"lock"[..], owner.as_bytes()];
-            encode(
-                &mut command,
-                &[b"FAIRLOCK.ACQUIRE", lock, owner, b"WAIT", left.as_bytes()],
-            );
+            encoded(&[b"FAIRLOCK.ACQUIRE", lock, owner, b"WAIT", left.as_bytes()])
         } else {
-            encode(&mut command, &[b"BLPOP", b"lock", b"0"]);
-        }
+            encoded(&[b"BLPOP", b"lock", b"0"])
+        };
         std::io::Write::write_all(connection, &command)?;
     }
     loop {
