@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use super::LEASE;
-use crate::crowd::{Member, Traffic};
+use crate::crowd::Member;
 use crate::resp::{Reply, encoded};
 
 /// redis-py's default.
@@ -22,7 +22,6 @@ pub struct Retrying {
     release: Vec<u8>,
     next: Option<Instant>,
     done: u64,
-    asked: u64,
 }
 
 impl Retrying {
@@ -37,7 +36,6 @@ impl Retrying {
             release: encoded(&[b"EVALSHA", release.as_bytes(), b"1", key, owner]),
             next: Some(Instant::now() + PAUSE * number / clients.max(1)),
             done: 0,
-            asked: 0,
         }
     }
 
@@ -66,20 +64,12 @@ impl Member for Retrying {
         self.done
     }
 
-    fn traffic(&self) -> Traffic {
-        Traffic {
-            calls: self.asked + self.done,
-            messages: 0,
-        }
-    }
-
     fn due(&self) -> Option<Instant> {
         self.next
     }
 
     fn time_up(&mut self, out: &mut Vec<u8>) {
         self.next = None;
-        self.asked += 1;
         out.extend(&self.acquire);
     }
 }
