@@ -211,17 +211,8 @@ impl Stage {
     fn unblock(&mut self, client: usize, error: bool) {
         let id = self.clients[client].id.to_string();
         let way = if error { "ERROR" } else { "TIMEOUT" };
-        let commands = [
-            "CLIENT UNPAUSE".to_owned(),
-            format!("CLIENT UNBLOCK {id} {way}"),
-        ];
-        let split = |line: &String| -> Words {
-            line.split(' ')
-                .map(|word| word.as_bytes().to_vec())
-                .collect()
-        };
-        let commands: Vec<Words> = commands.iter().map(split).collect();
-        self.control.pipeline(&commands);
+        self.control
+            .run_many(["CLIENT UNPAUSE", &format!("CLIENT UNBLOCK {id} {way}")]);
     }
 
     fn send_unanswered(&mut self, client: usize, commands: &[Words]) {

@@ -48,8 +48,7 @@ pub struct View {
 
 impl View {
     pub fn of(client: &mut Client, names: &Names) -> Self {
-        let commands = QUESTIONS.map(|line| line.split(' ').map(Vec::from).collect());
-        let answers = client.pipeline(&commands);
+        let answers = client.run_many(QUESTIONS);
         let answers = words(answers.last().expect("EXEC"));
         let [time, keys, holder, queue, scores, lease, ends @ ..] = &answers[..] else {
             panic!("{answers:?}");

@@ -68,15 +68,7 @@ fn locks_are_listed_each_on_a_line() {
 fn very_many_locks_are_all_listed() {
     let server = Server::start();
     let mut client = server.connect();
-    let acquire = |n: usize| {
-        let words = format!("FAIRLOCK.ACQUIRE l{n:05} a LEASE 600000");
-        words
-            .split(' ')
-            .map(|word| word.as_bytes().to_vec())
-            .collect()
-    };
-    let commands: Vec<Vec<Vec<u8>>> = (0..4_000).map(acquire).collect();
-    assert_eq!(client.pipeline(&commands).len(), 4_000);
+    client.run_many((0..4_000).map(|n| format!("FAIRLOCK.ACQUIRE l{n:05} a LEASE 600000")));
     let out = said(&server, &["locks"]);
     let mut names: Vec<&str> = out
         .lines()
@@ -176,15 +168,7 @@ fn a_queue_of_more_than_a_reply_has_is_listed_to_its_end() {
     let server = Server::start();
     let mut client = server.connect();
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
-    let enqueue = |n: usize| {
-        let words = format!("FAIRLOCK.ACQUIRE k w{n:04} ENQUEUE");
-        words
-            .split(' ')
-            .map(|word| word.as_bytes().to_vec())
-            .collect()
-    };
-    let commands: Vec<Vec<Vec<u8>>> = (0..2_000).map(enqueue).collect();
-    client.pipeline(&commands);
+    client.run_many((0..2_000).map(|n| format!("FAIRLOCK.ACQUIRE k w{n:04} ENQUEUE")));
     let out = said(&server, &["queue", "k"]);
     let last = out.lines().last().expect("a line");
     assert!(last.starts_with("2000 w1999 polling "), "{last}");

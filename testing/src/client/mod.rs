@@ -68,6 +68,13 @@ impl Client {
         replies.expect("replies")
     }
 
+    /// Sends commands all at once, each its words in one string; their replies, errors among them.
+    pub fn run_many<S: AsRef<str>>(&mut self, commands: impl IntoIterator<Item = S>) -> Vec<Value> {
+        let words = |command: S| command.as_ref().split(' ').map(Vec::from).collect();
+        let commands: Vec<_> = commands.into_iter().map(words).collect();
+        self.pipeline(&commands)
+    }
+
     /// Sends words; the reply as text: `12`, `(nil)`, `a`, `[a, 1]`, or `(error) ...`.
     pub fn run(&mut self, words: &str) -> String {
         let words: Vec<&[u8]> = words.split(' ').map(str::as_bytes).collect();

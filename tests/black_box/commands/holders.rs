@@ -84,15 +84,9 @@ fn it_is_refused_where_the_lock_or_its_shared_holders_have_another_type() {
 
 /// So many holders of `k`, `h0000` and so on.
 fn share(client: &mut Client, number: usize) {
-    let acquire = |n: usize| {
-        let words = format!("FAIRLOCK.ACQUIRE k h{n:04} SHARED 5000 LEASE 600000");
-        words
-            .split(' ')
-            .map(|word| word.as_bytes().to_vec())
-            .collect()
-    };
-    let commands: Vec<Vec<Vec<u8>>> = (0..number).map(acquire).collect();
-    assert_eq!(client.pipeline(&commands).len(), number);
+    client.run_many(
+        (0..number).map(|n| format!("FAIRLOCK.ACQUIRE k h{n:04} SHARED 5000 LEASE 600000")),
+    );
 }
 
 /// The holders in a reply, and the cursor of the rest.

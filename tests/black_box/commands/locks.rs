@@ -195,15 +195,7 @@ fn a_replica_knows_of_no_waiters() {
 
 /// A session on each of so many locks, `l0000` and so on.
 fn bind_many(client: &mut Client, number: usize) {
-    let acquire = |n: usize| {
-        let words = format!("FAIRLOCK.ACQUIRE l{n:04} a SESSION");
-        words
-            .split(' ')
-            .map(|word| word.as_bytes().to_vec())
-            .collect()
-    };
-    let commands: Vec<Vec<Vec<u8>>> = (0..number).map(acquire).collect();
-    assert_eq!(client.pipeline(&commands).len(), number);
+    client.run_many((0..number).map(|n| format!("FAIRLOCK.ACQUIRE l{n:04} a SESSION")));
 }
 
 /// The names of all locks, reply by reply: none has more than `most`, and a slow server may give fewer.

@@ -14,19 +14,6 @@ fn sorted(client: &mut Client) -> Vec<String> {
     all
 }
 
-/// Sends the same command for each of so many numbers.
-fn many(client: &mut Client, number: usize, command: impl Fn(usize) -> String) {
-    let command = |n: usize| {
-        let words = command(n);
-        words
-            .split(' ')
-            .map(|word| word.as_bytes().to_vec())
-            .collect()
-    };
-    let commands: Vec<Vec<Vec<u8>>> = (0..number).map(command).collect();
-    assert_eq!(client.pipeline(&commands).len(), number);
-}
-
 #[test]
 fn it_lists_every_lock_that_is_held() {
     let server = Server::start();
@@ -123,14 +110,10 @@ fn it_says_what_info_says_and_for_how_long_the_lock_is_held() {
 fn among_many_keys_each_lock_is_found() {
     let server = Server::start();
     let mut client = server.connect();
-    many(&mut client, 3_000, |n| {
-        format!("FAIRLOCK.ACQUIRE l{n:04} a LEASE 600000")
-    });
-    many(&mut client, 150, |n| {
-        format!("FAIRLOCK.ACQUIRE s{n:04} a SESSION")
-    });
-    many(&mut client, 20_000, |n| format!("SET text{n} x"));
-    many(&mut client, 3_000, |n| format!("HSET hash{n} field {n}"));
+    client.run_many((0..3_000).map(|n| format!("FAIRLOCK.ACQUIRE l{n:04} a LEASE 600000")));
+    client.run_many((0..150).map(|n| format!("FAIRLOCK.ACQUIRE s{n:04} a SESSION")));
+    client.run_many((0..20_000).map(|n| format!("SET text{n} x")));
+    client.run_many((0..3_000).map(|n| format!("HSET hash{n} field {n}")));
     let mut expected: Vec<String> = (0..3_000).map(|n| format!("l{n:04}")).collect();
     expected.extend((0..150).map(|n| format!("s{n:04}")));
     // The walk meets those with a session again.
@@ -161,9 +144,7 @@ fn among_many_keys_each_lock_is_found() {
 fn a_lock_that_is_held_all_the_time_is_found_while_others_come_and_go() {
     let server = Server::start();
     let mut client = server.connect();
-    many(&mut client, 500, |n| {
-        format!("FAIRLOCK.ACQUIRE stays{n:03} a LEASE 600000")
-    });
+    client.run_many((0..500).map(|n| format!("FAIRLOCK.ACQUIRE stays{n:03} a LEASE 600000")));
     let (mut found, mut rest) = (Vec::new(), String::new());
     for round in 0..1_000 {
         let reply = client.run(&format!("FAIRLOCK.LOCKS ALL COUNT 20{rest}"));
@@ -174,14 +155,10 @@ fn a_lock_that_is_held_all_the_time_is_found_while_others_come_and_go() {
         }
         // The table of keys grows, and a lock gets a waiter before the walk meets it.
         if round < 20 {
-            many(&mut client, 300, |n| {
-                format!("FAIRLOCK.ACQUIRE r{round}-{n} a")
-            });
+            client.run_many((0..300).map(|n| format!("FAIRLOCK.ACQUIRE r{round}-{n} a")));
             let lock = round * 7 % 500;
             client.run(&format!("FAIRLOCK.ACQUIRE stays{lock:03} b ENQUEUE"));
-            many(&mut client, 100, |n| {
-                format!("FAIRLOCK.RELEASE r{round}-{n} a")
-            });
+            client.run_many((0..100).map(|n| format!("FAIRLOCK.RELEASE r{round}-{n} a")));
         }
     }
     found.retain(|name| name.starts_with("stays"));

@@ -41,12 +41,10 @@ fn a_renewed_lease_holds_up_the_waiters() {
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
     let waiter = server.block("FAIRLOCK.ACQUIRE k b");
     // One command behind the other, so that the short lease does not end in between.
-    let commands = [
+    let replies = client.run_many([
         "FAIRLOCK.RENEW k a LEASE 150",
         "FAIRLOCK.RENEW k a LEASE 60000",
-    ];
-    let words = |command: &str| command.split(' ').map(Vec::from).collect();
-    let replies = client.pipeline(&commands.map(words));
+    ]);
     assert_eq!(replies, [Value::Int(150), Value::Int(60_000)]);
     // The old lease's end comes and goes.
     assert!(

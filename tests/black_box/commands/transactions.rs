@@ -323,8 +323,7 @@ fn a_watch_on_the_lock_notices_a_change_of_holder_and_not_a_waiter() {
     // Handed over by the server itself, when a lease ends: after the watch began, as both come in
     // one write.
     let mut watcher = server.connect();
-    let words = |command: &str| command.split(' ').map(Vec::from).collect();
-    let replies = watcher.pipeline(&["PEXPIRE k 300", "WATCH k"].map(words));
+    let replies = watcher.run_many(["PEXPIRE k 300", "WATCH k"]);
     assert_eq!(replies, [Value::Int(1), Value::Okay]);
     waiters.remove(0).int();
     assert_eq!(exec(&mut watcher, &["PING"]), "(nil)");

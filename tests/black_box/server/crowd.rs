@@ -113,15 +113,7 @@ fn half_of_a_crowd_hangs_up_and_the_rest_keep_their_order() {
 
 /// So many waiters that have not asked for longer than their patience.
 fn queue_dead(client: &mut Client, number: usize) {
-    let ask = |n: usize| {
-        let words = format!("FAIRLOCK.ACQUIRE k dead{n} ENQUEUE PATIENCE 1");
-        words
-            .split(' ')
-            .map(|word| word.as_bytes().to_vec())
-            .collect()
-    };
-    let commands: Vec<Vec<Vec<u8>>> = (0..number).map(ask).collect();
-    client.pipeline(&commands);
+    client.run_many((0..number).map(|n| format!("FAIRLOCK.ACQUIRE k dead{n} ENQUEUE PATIENCE 1")));
 }
 
 #[test]

@@ -28,10 +28,10 @@ fn words(command: &str) -> Vec<Vec<u8>> {
 
 /// Sends many commands, some thousands in a write; how many replies are errors of this code.
 fn send_all(client: &mut Client, commands: impl Iterator<Item = String>, code: &str) -> usize {
-    let commands: Vec<_> = commands.map(|command| words(&command)).collect();
+    let commands: Vec<_> = commands.collect();
     let replies = commands
         .chunks(5_000)
-        .flat_map(|chunk| client.pipeline(chunk));
+        .flat_map(|chunk| client.run_many(chunk));
     replies
         .filter(|reply| matches!(reply, Value::ServerError(error) if error.code() == code))
         .count()

@@ -333,12 +333,6 @@ fn it_can_be_refused_loaded_and_unloaded_many_times_in_one_iteration() {
     client.run("SET other value");
     client.run("HSET k a 1");
     client.run("RPUSH redisson_lock_queue:{k} b");
-    let words = |command: &str| {
-        command
-            .split(' ')
-            .map(|word| word.as_bytes().to_vec())
-            .collect()
-    };
     let bad = format!("MODULE LOAD {path} lease never");
     let load = format!("MODULE LOAD {path}");
     let round = [
@@ -355,9 +349,8 @@ fn it_can_be_refused_loaded_and_unloaded_many_times_in_one_iteration() {
         "MODULE UNLOAD fairlock",
     ];
     for _ in 0..5 {
-        let round: Vec<Vec<Vec<u8>>> = round.iter().map(|command| words(command)).collect();
         let ok = redis::Value::Okay;
-        let replies = client.pipeline(&round);
+        let replies = client.run_many(round);
         assert_eq!(
             replies.iter().filter(|reply| **reply == ok).count(),
             4,

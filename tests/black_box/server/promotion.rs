@@ -39,10 +39,8 @@ fn fail_over(master: &mut Client, replica: &Server) {
 /// As [`fail_over`], in the same moment as another command.
 pub fn fail_over_behind(command: &str, master: &mut Client, replica: &Server) {
     let begin = format!("FAILOVER TO 127.0.0.1 {}", replica.port);
-    let words = |command: &str| command.split(' ').map(Vec::from).collect();
-    let commands = [command, &begin].map(words);
     wait_until("it begins", || {
-        master.pipeline(&commands).pop() == Some(redis::Value::Okay)
+        master.run_many([command, &begin]).pop() == Some(redis::Value::Okay)
     });
 }
 

@@ -6,16 +6,9 @@ use fairlock_testing::{Server, wait_until};
 fn ten_thousand_hold_it_and_all_their_leases_end() {
     let server = Server::start();
     let mut client = server.connect();
-    let ask = |n: usize| {
-        let words = format!("FAIRLOCK.ACQUIRE k r{n} SHARED LEASE 6000{:03}", n % 1000);
-        words
-            .split(' ')
-            .map(|word| word.as_bytes().to_vec())
-            .collect::<Vec<_>>()
-    };
-    for chunk in (0..10_000).collect::<Vec<_>>().chunks(500) {
-        let commands: Vec<_> = chunk.iter().map(|n| ask(*n)).collect();
-        client.pipeline(&commands);
+    let ask = |n| format!("FAIRLOCK.ACQUIRE k r{n} SHARED LEASE 6000{:03}", n % 1000);
+    for first in (0..10_000).step_by(500) {
+        client.run_many((first..first + 500).map(ask));
     }
     assert_eq!(client.int("HLEN redisson_lock_shared:{k}"), 10_000);
     assert!(
@@ -41,16 +34,7 @@ fn ten_thousand_hold_it_and_all_their_leases_end() {
 fn leases_that_end_at_the_same_time_are_dropped_in_pieces() {
     let server = Server::start();
     let mut client = server.connect();
-    let commands: Vec<Vec<Vec<u8>>> = (0..3_000)
-        .map(|n| format!("FAIRLOCK.ACQUIRE k r{n} SHARED LEASE 1500"))
-        .map(|words| {
-            words
-                .split(' ')
-                .map(|word| word.as_bytes().to_vec())
-                .collect()
-        })
-        .collect();
-    client.pipeline(&commands);
+    client.run_many((0..3_000).map(|n| format!("FAIRLOCK.ACQUIRE k r{n} SHARED LEASE 1500")));
     client.int("FAIRLOCK.ACQUIRE k z SHARED LEASE 600000");
     wait_until("one is left", || {
         client.run("HLEN redisson_lock_shared:{k}") == "1"
