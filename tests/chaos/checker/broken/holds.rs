@@ -1,7 +1,8 @@
 //! Holders, hold counts and tokens.
 
 use super::{
-    Violation, check, fault, found_unless, found_unless_stalled, grant, history, release, stall,
+    Violation, all_lost, check, fault, found_unless, found_unless_stalled, grant, history, release,
+    stall,
 };
 use crate::history::{Answer, Harm, Part, Request};
 
@@ -82,13 +83,7 @@ fn a_lock_that_a_restart_has_lost_is_found_unless_it_may_lose_it() {
     found_unless(
         &history(calls, vec![], vec![kept]),
         |found| matches!(found, Violation::Robbed { .. }),
-        fault(
-            Harm::Kill {
-                lost_since: Some(0),
-            },
-            100,
-            300,
-        ),
+        all_lost(100, 300),
     );
 }
 
@@ -129,13 +124,7 @@ fn a_token_that_does_not_grow_is_found() {
         found_unless(
             &history(calls, vec![], vec![]),
             |found| matches!(found, Violation::TokenNotGrown { after: 10, .. }),
-            fault(
-                Harm::Kill {
-                    lost_since: Some(0),
-                },
-                22,
-                28,
-            ),
+            all_lost(22, 28),
         );
     }
 }

@@ -69,6 +69,12 @@ fn fault(harm: Harm, from: Micros, to: Micros) -> Fault {
     }
 }
 
+/// The server was killed, and nothing of its data may be there when it is started again.
+fn all_lost(from: Micros, to: Micros) -> Fault {
+    let lost_since = Some(0);
+    fault(Harm::Kill { lost_since }, from, to)
+}
+
 fn cancel(client: usize, owner: usize, invoked: Micros, answer: Answer) -> Call {
     Call {
         request: Request::Cancel { owner },
@@ -141,11 +147,22 @@ fn history(calls: Vec<Call>, sights: Vec<Sight>, faults: Vec<Fault>) -> History 
     }
 }
 
+/// Whether it is this waiter that was overtaken, by this client.
+fn overtaken(found: &Violation, one: usize, other: usize) -> bool {
+    matches!(found, Violation::Overtaken { waiter, by, .. } if [*waiter, *by] == [one, other])
+}
+
+/// Found, and nothing else.
+#[track_caller]
+fn is_found(history: &History, is: fn(&Violation) -> bool) {
+    let found = check(history);
+    assert!(found.len() == 1 && is(&found[0]), "{found:?}");
+}
+
 /// Found, and not when there is such a fault.
 #[track_caller]
 fn found_unless(history: &History, is: fn(&Violation) -> bool, excuse: Fault) {
-    let found = check(history);
-    assert!(found.len() == 1 && is(&found[0]), "{found:?}");
+    is_found(history, is);
     let mut excused = history.clone();
     excused.faults.push(excuse);
     assert_eq!(check(&excused), []);
@@ -154,8 +171,7 @@ fn found_unless(history: &History, is: fn(&Violation) -> bool, excuse: Fault) {
 /// Found, and not where the machine stood still for such a time.
 #[track_caller]
 fn found_unless_stalled(history: &History, is: fn(&Violation) -> bool, stall: Stall) {
-    let found = check(history);
-    assert!(found.len() == 1 && is(&found[0]), "{found:?}");
+    is_found(history, is);
     let mut excused = history.clone();
     excused.stalls.push(stall);
     assert_eq!(check(&excused), []);

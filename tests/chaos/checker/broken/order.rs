@@ -1,7 +1,10 @@
 //! First come, first served.
 
-use super::{LEASE, Violation, ask, check, fault, found_unless, grant, history, release, sight};
-use crate::history::{Answer, Call, EXCLUSIVE, Harm, Request, Way};
+use super::{
+    all_lost, ask, cancel, check, fault, found_unless, grant, history, is_found, overtaken,
+    polling, release, sight,
+};
+use crate::history::{Answer, Harm, Request, Way};
 
 #[test]
 fn a_waiter_that_was_overtaken_is_found() {
@@ -14,64 +17,28 @@ fn a_waiter_that_was_overtaken_is_found() {
     let sights = vec![sight(10, Some(9), &[1, 2])];
     found_unless(
         &history(calls, sights, vec![]),
-        |found| {
-            matches!(
-                found,
-                Violation::Overtaken {
-                    waiter: 1,
-                    by: 2,
-                    ..
-                }
-            )
-        },
-        fault(
-            Harm::Kill {
-                lost_since: Some(0),
-            },
-            12,
-            13,
-        ),
+        |found| overtaken(found, 1, 2),
+        all_lost(12, 13),
     );
 }
 
 #[test]
 fn a_waiter_that_somebody_took_out_has_lost_its_place() {
-    let cancel = Call {
-        client: 3,
-        request: Request::Cancel { owner: 1 },
-        ..ask(3, 12, 13, Answer::Done)
-    };
-    let polling = |call: Call| Call {
-        request: Request::Acquire {
-            way: Way::Polling,
-            lease: LEASE,
-            session: false,
-            once: true,
-            wait: None,
-            limit: EXCLUSIVE,
-        },
-        ..call
-    };
     let calls = vec![
         polling(ask(1, 4, 5, Answer::NotNow)),
-        cancel,
+        cancel(3, 1, 12, Answer::Done),
         grant(2, 5, 20, 11),
         release(2, 30, Answer::Left(0)),
         polling(grant(1, 14, 31, 12)),
         release(1, 40, Answer::Left(0)),
     ];
     let sights = vec![sight(10, Some(9), &[1, 2])];
-    let is_free = |calls: Vec<Call>| check(&history(calls, sights.clone(), vec![]));
-    assert_eq!(is_free(calls.clone()), []);
+    let all = history(calls.clone(), sights.clone(), vec![]);
+    assert_eq!(check(&all), []);
     let others = calls.into_iter().filter(|call| call.client != 3).collect();
-    assert!(matches!(
-        is_free(others)[..],
-        [Violation::Overtaken {
-            waiter: 1,
-            by: 2,
-            ..
-        }]
-    ));
+    is_found(&history(others, sights, vec![]), |found| {
+        overtaken(found, 1, 2)
+    });
 }
 
 #[test]
@@ -89,16 +56,7 @@ fn a_script_that_overtakes_is_found_by_the_replies() {
     let sights = vec![sight(10, Some(9), &[1, 2])];
     found_unless(
         &history(calls, sights, vec![]),
-        |found| {
-            matches!(
-                found,
-                Violation::Overtaken {
-                    waiter: 1,
-                    by: 2,
-                    ..
-                }
-            )
-        },
+        |found| overtaken(found, 1, 2),
         fault(
             Harm::Break {
                 lock: 0,
@@ -126,16 +84,7 @@ fn who_came_back_on_a_new_connection_has_a_new_place_unless_the_server_went_away
     let kill = fault(Harm::Kill { lost_since: None }, 11, 13);
     found_unless(
         &history(calls(14), sights, vec![kill]),
-        |found| {
-            matches!(
-                found,
-                Violation::Overtaken {
-                    waiter: 1,
-                    by: 2,
-                    ..
-                }
-            )
-        },
+        |found| overtaken(found, 1, 2),
         fault(Harm::ClientKill { client: 1 }, 10, 11),
     );
 }
@@ -154,16 +103,7 @@ fn a_place_is_gone_if_the_keys_go_before_the_server_knows_who_waits() {
     let kill = fault(Harm::Kill { lost_since: None }, 11, 13);
     found_unless(
         &history(calls, sights, vec![kill]),
-        |found| {
-            matches!(
-                found,
-                Violation::Overtaken {
-                    waiter: 1,
-                    by: 2,
-                    ..
-                }
-            )
-        },
+        |found| overtaken(found, 1, 2),
         fault(Harm::FlushAll, 14, 15),
     );
 }

@@ -2,8 +2,8 @@
 //! in which the place was kept.
 
 use super::{
-    LEASE, Violation, ask, cancel, check, fault, grant, history, polling, read_late, release,
-    sight, with_lease, with_wait,
+    LEASE, ask, cancel, check, fault, grant, history, is_found, overtaken, polling, read_late,
+    release, sight, with_lease, with_wait,
 };
 use crate::history::{Answer, Call, Fault, Harm, History, Part, Request, Way};
 
@@ -21,18 +21,7 @@ fn served_last(ones: Vec<Call>, faults: Vec<Fault>) -> History {
 
 #[track_caller]
 fn is_overtaken(history: &History) {
-    let found = check(history);
-    assert!(
-        matches!(
-            found[..],
-            [Violation::Overtaken {
-                waiter: 1,
-                by: 2,
-                ..
-            }]
-        ),
-        "{found:?}"
-    );
+    is_found(history, |found| overtaken(found, 1, 2));
 }
 
 #[test]

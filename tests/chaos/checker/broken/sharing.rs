@@ -1,8 +1,8 @@
 //! Locks with several holders.
 
 use super::{
-    Violation, ask, check, fault, found_unless, grant, history, polling, release, shared_sight,
-    sharing, sight,
+    Violation, all_lost, ask, check, fault, found_unless, grant, history, is_found, overtaken,
+    polling, release, shared_sight, sharing, sight,
 };
 use crate::history::{ANY, Answer, Call, EXCLUSIVE, Fault, Harm, History, Limit, Micros};
 
@@ -121,6 +121,11 @@ fn holders_that_do_not_tolerate_each_other_are_found_in_the_keys() {
     );
 }
 
+/// Whether it is this waiter that was kept waiting, by this newcomer.
+fn barged(found: &Violation, one: usize, other: usize) -> bool {
+    matches!(found, Violation::Barged { waiter, by, .. } if [*waiter, *by] == [one, other])
+}
+
 /// A reader holds the lock, a writer waits, and another reader that asks then is served first.
 fn starved(holders: &[usize], queue: &[usize]) -> History {
     let calls = vec![
@@ -138,23 +143,8 @@ fn starved(holders: &[usize], queue: &[usize]) -> History {
 fn a_writer_that_starves_is_found() {
     found_unless(
         &starved(&[1], &[2]),
-        |found| {
-            matches!(
-                found,
-                Violation::Barged {
-                    waiter: 2,
-                    by: 3,
-                    ..
-                }
-            )
-        },
-        fault(
-            Harm::Kill {
-                lost_since: Some(0),
-            },
-            12,
-            13,
-        ),
+        |found| barged(found, 2, 3),
+        all_lost(12, 13),
     );
 }
 
@@ -184,17 +174,9 @@ fn an_exclusive_newcomer_that_is_served_first_is_found() {
         reader(2, 5, 40, 12),
         freed(2, 50),
     ];
-    let found = check(&history(calls, vec![sight(10, Some(9), &[2])], vec![]));
-    assert!(
-        matches!(
-            found[..],
-            [Violation::Barged {
-                waiter: 2,
-                by: 3,
-                ..
-            }]
-        ),
-        "{found:?}"
+    is_found(
+        &history(calls, vec![sight(10, Some(9), &[2])], vec![]),
+        |found| barged(found, 2, 3),
     );
 }
 
@@ -208,23 +190,8 @@ fn a_reader_that_overtakes_a_writer_in_the_queue_is_found() {
     ];
     found_unless(
         &history(calls, vec![sight(10, Some(9), &[2, 3])], vec![]),
-        |found| {
-            matches!(
-                found,
-                Violation::Overtaken {
-                    waiter: 2,
-                    by: 3,
-                    ..
-                }
-            )
-        },
-        fault(
-            Harm::Kill {
-                lost_since: Some(0),
-            },
-            12,
-            13,
-        ),
+        |found| overtaken(found, 2, 3),
+        all_lost(12, 13),
     );
 }
 
