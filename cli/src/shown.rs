@@ -10,19 +10,49 @@ use crate::text::{escape, holders, millis, word};
 pub struct Shown {
     name: String,
     node: String,
-    owner: Option<String>,
-    holds: i64,
-    holders: i64,
-    /// Null if there is none.
-    limit: Option<i64>,
-    /// Milliseconds; null if it has no end.
-    lease_ms: Option<i64>,
-    token: Option<i64>,
-    session: bool,
-    waiting: i64,
-    next: Option<String>,
+    #[serde(flatten)]
+    state: State,
     /// Milliseconds; null if nobody knows.
     held_ms: Option<i64>,
+}
+
+/// Who holds a lock, and who waits: the part that all objects about a lock have.
+#[derive(Clone, Debug, Serialize)]
+pub struct State {
+    /// The holder; the first, where there are several.
+    pub owner: Option<String>,
+    holds: i64,
+    /// How many hold it.
+    pub holders: i64,
+    /// Null if there is none.
+    pub limit: Option<i64>,
+    /// Milliseconds; null if it has no end.
+    pub lease_ms: Option<i64>,
+    /// The last one, if one is known.
+    pub token: Option<i64>,
+    session: bool,
+    /// Number of waiters.
+    pub waiting: i64,
+    /// The head of the queue.
+    pub next: Option<String>,
+}
+
+impl State {
+    /// Of a lock as a server describes it.
+    #[must_use]
+    pub fn of(lock: &Lock) -> Self {
+        Self {
+            owner: lock.owner.as_deref().map(escape),
+            holds: lock.holds,
+            holders: lock.holders,
+            limit: limited(lock.limit),
+            lease_ms: known(lock.lease),
+            token: lock.token,
+            session: lock.session,
+            waiting: lock.waiting,
+            next: lock.next.as_deref().map(escape),
+        }
+    }
 }
 
 impl Shown {
@@ -32,15 +62,7 @@ impl Shown {
         Self {
             name: escape(&lock.name),
             node: node.to_owned(),
-            owner: lock.owner.as_deref().map(escape),
-            holds: lock.holds,
-            holders: lock.holders,
-            limit: (lock.limit > 0).then_some(lock.limit),
-            lease_ms: known(lock.lease),
-            token: lock.token,
-            session: lock.session,
-            waiting: lock.waiting,
-            next: lock.next.as_deref().map(escape),
+            state: State::of(lock),
             held_ms: known(lock.held),
         }
     }
@@ -50,6 +72,12 @@ impl Shown {
 #[must_use]
 pub fn known(millis: i64) -> Option<i64> {
     (millis >= 0).then_some(millis)
+}
+
+/// How many holders are tolerated, of which 0 is any number.
+#[must_use]
+pub fn limited(limit: i64) -> Option<i64> {
+    (limit > 0).then_some(limit)
 }
 
 /// A lease as people read it.
@@ -97,4 +125,32 @@ pub fn matches(lock: &Lock, filter: &str) -> bool {
     let texts = [Some(&lock.name), lock.owner.as_ref(), lock.next.as_ref()];
     let mut texts = texts.into_iter().flatten();
     filter.is_empty() || texts.any(|text| escape(text).to_lowercase().contains(filter))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fields_of_an_object_come_in_one_order() {
+        let lock = Lock {
+            name: b"k".to_vec(),
+            owner: Some(b"a".to_vec()),
+            holds: 2,
+            holders: 3,
+            limit: 5,
+            lease: -1,
+            next: Some(b"b".to_vec()),
+            held: 40,
+            ..Lock::default()
+        };
+        let json = serde_json::to_string(&Shown::new(&lock, "here:1")).expect("JSON");
+        assert_eq!(
+            json,
+            concat!(
+                r#"{"name":"k","node":"here:1","owner":"a","holds":2,"holders":3,"limit":5,"lease_ms":null,"#,
+                r#""token":null,"session":false,"waiting":0,"next":"b","held_ms":40}"#
+            )
+        );
+    }
 }

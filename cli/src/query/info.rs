@@ -10,7 +10,7 @@ use crate::args::InfoArgs;
 use crate::failure::{Failure, UNAVAILABLE};
 use crate::lock::Lock;
 use crate::server::{Answer, Everyone, Seeds, Sender, Target, Trouble};
-use crate::shown::{known, lease, token, yes};
+use crate::shown::{known, lease, limited, token, yes};
 use crate::text::{escape, quote};
 
 use super::print;
@@ -52,7 +52,7 @@ impl Holder {
             lease_ms: known(lock.lease),
             token: lock.token,
             session: lock.session,
-            limit: (lock.limit > 0).then_some(lock.limit),
+            limit: limited(lock.limit),
         }
     }
 

@@ -8,7 +8,7 @@ use crate::args::QueueArgs;
 use crate::failure::Failure;
 use crate::lock::Waiter;
 use crate::server::{Seeds, Target, Trouble};
-use crate::shown::known;
+use crate::shown::{known, limited};
 use crate::text::{escape, millis, word};
 
 use super::print;
@@ -37,7 +37,7 @@ impl Shown {
             owner: escape(&waiter.owner),
             state: if waiter.blocked { "blocked" } else { "polling" },
             deadline_ms: known(waiter.deadline),
-            limit: (waiter.limit > 0).then_some(waiter.limit),
+            limit: limited(waiter.limit),
         }
     }
 }
