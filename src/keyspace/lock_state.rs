@@ -152,6 +152,7 @@ impl State for OpenLock<'_> {
         self.write_shared(owner, &holder);
         let shared = self.tracked.shared.get_or_insert_default();
         shared.insert(Owner::from(owner), holder);
+        self.spread_shared(owner);
     }
 
     fn set_lease_of(&mut self, owner: &[u8], at: Millis) {

@@ -21,6 +21,8 @@ pub struct Tracked {
     pub session: Option<Session>,
     /// The shared holders.
     pub shared: Option<Box<SharedHolders>>,
+    /// The server keeps the shared holders' keys as hash tables, most likely.
+    pub is_spread: bool,
     /// Some of the waiters that were found may be fairlock's own, from before a restart or a failover.
     pub may_be_ours: bool,
     /// The last step was cut short by a panic: the queue is mended before the next.
