@@ -16,7 +16,7 @@ use anyhow::{Result, bail};
 use crate::bench::Bench;
 use crate::pairs::{Manner, pairs};
 use crate::report::show;
-use crate::resp::{encode, encoded};
+use crate::resp::encode;
 use crate::server::{Kind, Server};
 
 use callgrind::{Callgrind, Counts};
@@ -62,7 +62,12 @@ pub fn run(bench: &Bench) -> Result<()> {
         (
             "ACQUIRE SHARED NOWAIT, RELEASE, beside another reader",
             Kind::Module,
-            Step::Shared,
+            Step::Shared { others: 1 },
+        ),
+        (
+            "ACQUIRE SHARED NOWAIT, RELEASE, beside 100 readers",
+            Kind::Module,
+            Step::Shared { others: 100 },
         ),
         ("SET NX PX, DEL", Kind::Plain, Step::Pair(Manner::Set)),
         (
@@ -83,7 +88,7 @@ pub fn run(bench: &Bench) -> Result<()> {
         rows.push((name, counts.total()));
         match step {
             Step::Pair(Manner::Fairlock) => exclusive = counts,
-            Step::Shared => shared = counts,
+            Step::Shared { others: 1 } => shared = counts,
             _ => (),
         }
     }
@@ -111,16 +116,15 @@ pub fn run(bench: &Bench) -> Result<()> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Pair(Manner),
-    Shared,
+    Shared { others: usize },
     Traffic,
 }
 
 fn count(bench: &Bench, kind: Kind, step: Step) -> Result<Counts> {
     let callgrind = Callgrind::start(bench, kind)?;
     let mut client = Client::connect(&callgrind.server)?;
-    if step == Step::Shared {
-        let another = encoded(&reader(b"another"));
-        client.send(&[(another, 1)], 8)?;
+    if let Step::Shared { others } = step {
+        client.send(&[(readers(others), others)], 8)?;
     }
     let batches = batches(bench, step);
     // What is set up once is there before anything is counted.
@@ -135,7 +139,7 @@ fn count(bench: &Bench, kind: Kind, step: Step) -> Result<Counts> {
 fn batches(bench: &Bench, step: Step) -> Vec<(Vec<u8>, usize)> {
     match step {
         Step::Pair(manner) => pairs(manner, &bench.scripts, 1).into_batches(),
-        Step::Shared => {
+        Step::Shared { .. } => {
             let mut batch = Vec::new();
             for index in 0..8 {
                 let owner = format!("8d2c4a43-5f0e-4c7b-9a86-3f2f6f2a0001:{index}");
@@ -162,6 +166,16 @@ const LOCK: &[u8] = b"lock";
 fn reader(owner: &[u8]) -> [&[u8]; 7] {
     let [acquire, shared, nowait] = [&b"FAIRLOCK.ACQUIRE"[..], b"SHARED", b"NOWAIT"];
     [acquire, LOCK, owner, shared, nowait, b"LEASE", b"600000"]
+}
+
+/// The commands by which so many owners become readers.
+fn readers(number: usize) -> Vec<u8> {
+    let mut all = Vec::new();
+    for index in 0..number {
+        let owner = format!("61e51c56-65be-4fdb-a8a1-4d0e7e6c0002:{index}");
+        encode(&mut all, &reader(owner.as_bytes()));
+    }
+    all
 }
 
 /// A client that sends one batch after the other, with so many lines in the answer.
