@@ -19,9 +19,9 @@ class SessionsTest extends Fixture {
 
     @Test
     void r20_theServerRenewsASession() throws Exception {
-        try (Held held = locks.acquire(name, SESSION.lease(Duration.ofSeconds(1)))) {
+        try (Held held = locks.acquire(name, SESSION.lease(Duration.ofSeconds(3)))) {
             assertEquals(1L, view.info(name).get("session"));
-            View.pause(3200);
+            View.pause(7000);
             assertEquals(held.token(), view.info(name).get("token"));
             assertFalse(held.isLost());
         }
