@@ -212,6 +212,20 @@ const READERS: Scope = Scope {
     ..BLOCKING
 };
 
+/// The same with less that comes between: all of it can be visited.
+const READERS_FEW: Scope = Scope {
+    name: "readers_few",
+    waits: &[Wait::Block],
+    faults: &[
+        Fault::TimeOut,
+        Fault::Close,
+        Fault::Undelivered,
+        Fault::Delete,
+        Fault::Restart,
+    ],
+    ..READERS
+};
+
 /// The same who poll or block.
 const READERS_POLLING: Scope = Scope {
     name: "readers_polling",
@@ -265,11 +279,27 @@ const READERS_SESSIONS: Scope = Scope {
     ..SESSIONS
 };
 
+/// The same with less that comes between: all of it can be visited.
+const READERS_SESSIONS_FEW: Scope = Scope {
+    name: "readers_sessions_few",
+    most_holds: 1,
+    renewals: &[],
+    ..READERS_SESSIONS
+};
+
 /// Readers and one of Redisson's clients, whose scripts are intercepted.
 const READERS_SCRIPTS: Scope = Scope {
     name: "readers_scripts",
     owners: &[Kind::READER, Kind::READER, Kind::Redisson],
     ..SCRIPTS
+};
+
+/// The same with less that comes between: all of it can be visited.
+const READERS_SCRIPTS_FEW: Scope = Scope {
+    name: "readers_scripts_few",
+    waits: &[Wait::Block],
+    faults: &[Fault::TimeOut, Fault::Delete, Fault::Restart],
+    ..READERS_SCRIPTS
 };
 
 /// The same, but nobody sees who asks by a script.
@@ -340,6 +370,21 @@ fn clock() {
 #[test]
 fn readers() {
     explore(&READERS);
+}
+
+#[test]
+fn readers_few() {
+    explore(&READERS_FEW);
+}
+
+#[test]
+fn readers_sessions_few() {
+    explore(&READERS_SESSIONS_FEW);
+}
+
+#[test]
+fn readers_scripts_few() {
+    explore(&READERS_SCRIPTS_FEW);
 }
 
 #[test]
