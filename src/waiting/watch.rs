@@ -84,12 +84,19 @@ fn changes(ctx: &Ctx, locks: [Option<&[u8]>; 2], change: Change) -> bool {
 }
 
 /// The hash of a lock that is watched has changed. A script that has woken a waiter in this iteration has released
-/// the lock, so that there is no wake-up to add.
+/// the lock, so that there is no wake-up to add. The lock may have a new holder by now.
 pub fn lock_changes(ctx: &Ctx, lock: &LockId) {
-    match notes(|notes| notes.woken_of(&lock.name)) {
-        Some(head) => look_soon(ctx, lock, Change::Woken(head)),
+    let woken = notes(|notes| notes.woken_of(&lock.name));
+    match woken.filter(|_| ctx.select_db(lock.db)) {
+        Some(head) if is_free(ctx, lock) => look_soon(ctx, lock, Change::Woken(head)),
+        Some(_) => look_soon(ctx, lock, Change::Head),
         None => look(ctx, lock),
     }
+}
+
+fn is_free(ctx: &Ctx, lock: &LockId) -> bool {
+    let names = Names::of(&lock.name);
+    ctx.open(&names.lock, Access::Read).is_empty()
 }
 
 /// Looks at a lock within [`SOON`].

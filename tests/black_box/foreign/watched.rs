@@ -91,6 +91,22 @@ fn a_waiter_that_comes_back_is_woken_again() {
 }
 
 #[test]
+fn a_waiter_that_has_had_the_lock_in_one_write_is_woken_again() {
+    let (server, mut client) = queued(&["u:1", "u:2"]);
+    let names = woken(&server, || {
+        client.run("MULTI");
+        unlock(&mut client, "u:1");
+        try_lock(&mut client, "u:2", PATIENCE);
+        client.run("EXEC");
+        unlock(&mut client, "u:2");
+        try_lock(&mut client, "u:1", PATIENCE);
+        try_lock(&mut client, "u:2", PATIENCE);
+        client.run("DEL k");
+    });
+    assert_eq!(names, ["u:2", "u:2"]);
+}
+
+#[test]
 fn a_head_that_a_script_drops_from_a_free_lock_leaves_its_turn_to_the_next() {
     let (server, mut client) = queued(&["u:1", "u:2", "u:3"]);
     let names = woken(&server, || {
