@@ -294,14 +294,6 @@ const READERS_SCRIPTS: Scope = Scope {
     ..SCRIPTS
 };
 
-/// The same with less that comes between: all of it can be visited.
-const READERS_SCRIPTS_FEW: Scope = Scope {
-    name: "readers_scripts_few",
-    waits: &[Wait::Block],
-    faults: &[Fault::TimeOut, Fault::Delete, Fault::Restart],
-    ..READERS_SCRIPTS
-};
-
 /// The same, but nobody sees who asks by a script.
 const READERS_LUA: Scope = Scope {
     name: "readers_lua",
@@ -380,11 +372,6 @@ fn readers_few() {
 #[test]
 fn readers_sessions_few() {
     explore(&READERS_SESSIONS_FEW);
-}
-
-#[test]
-fn readers_scripts_few() {
-    explore(&READERS_SCRIPTS_FEW);
 }
 
 #[test]
