@@ -152,7 +152,7 @@ impl State for OpenLock<'_> {
         self.write_shared(owner, &holder);
         let shared = self.tracked.shared.get_or_insert_default();
         shared.insert(Owner::from(owner), holder);
-        self.spread_shared(owner);
+        self.widen_shared(owner);
     }
 
     fn set_lease_of(&mut self, owner: &[u8], at: Millis) {
@@ -216,6 +216,7 @@ impl State for OpenLock<'_> {
         let owner = self.named.get(owner);
         write::set_score(&mut self.scores, owner, waiter.score);
         write::push(&mut self.queue, owner);
+        self.widen_scores();
     }
 
     fn remove(&mut self, owner: &[u8]) {

@@ -12,12 +12,13 @@
 //! The files, from bottom to top:
 //!
 //! - [`names`] derives the names of keys and channels; [`number`](mod@number) reads numbers from keys;
-//! - [`write`] changes one key at a time, and reports the change to replicas, WATCH and subscribers;
+//! - [`mod@write`] changes one key at a time, and reports the change to replicas, WATCH and subscribers;
 //! - [`tracked`] is what this server knows of a lock beyond its keys;
 //! - [`open_lock`] opens a lock's keys for one step, together with what is tracked;
 //! - [`lock_state`] makes an open lock the [`crate::lock::State`] that the rules work on; [`shared`] adds the
 //!   holders of a SHARED lock;
 //! - [`repair`] repairs the queue after changes from outside the module;
+//! - [`wide`] has the server keep keys with many elements so that one is found without a walk;
 //! - [`view`] reads a lock without changing it;
 //! - [`held`] tells a lock that is held from any other key.
 
@@ -30,6 +31,7 @@ mod repair;
 mod shared;
 pub mod tracked;
 pub mod view;
+mod wide;
 pub mod write;
 
 pub use held::is_held_lock;

@@ -39,6 +39,8 @@ pub fn repair(lock: &mut OpenLock<'_>, by_script: bool) {
         line.push(owner, Waiter { score, ..waiter });
     }
     lock.tracked.line = line;
+    // Another key may be in the place of the old one.
+    lock.tracked.wide.scores = false;
     let head = lock.tracked.line.nth(0);
     if lock.tracked.turn.as_ref().map(|turn| &turn.owner) != head {
         lock.tracked.turn = None;

@@ -18,9 +18,6 @@ use super::open_lock::{OpenLock, hold_count};
 use super::tracked::Unusable;
 use super::{names, write};
 
-/// So many holders are found about as fast in a hash's compact form.
-const FEW: usize = 8;
-
 /// What the shared-holders key says of a holder.
 pub(super) fn entry(holder: &SharedHolder) -> String {
     format!(
@@ -158,7 +155,7 @@ impl OpenLock<'_> {
         self.write_mended(&mended, &written);
         self.tracked.shared = Some(Box::new(mended));
         // Other keys may be in their place.
-        self.tracked.is_spread = false;
+        self.tracked.wide.holders = false;
         self.set_expiry_of_shared();
     }
 
@@ -211,25 +208,6 @@ impl OpenLock<'_> {
         write::set_text(key, self.named.get(owner), &entry(holder));
     }
 
-    /// With more than a few holders, makes the server keep both keys as hash tables: in its compact form of a hash it
-    /// walks all fields to find one. `owner` is one of the holders.
-    pub(super) fn spread_shared(&mut self, owner: &[u8]) {
-        let holders = self
-            .tracked
-            .shared
-            .as_ref()
-            .map_or(0, |shared| shared.len());
-        if holders <= FEW || self.tracked.is_spread {
-            return;
-        }
-        self.tracked.is_spread = true;
-        let owner = self.named.get(owner);
-        self.lock.hash_spread(owner);
-        if let Some(key) = &mut self.shared {
-            key.hash_spread(owner);
-        }
-    }
-
     /// Sets an expiry on the shared-holders key, so that it does not stay for ever on a server without the module.
     /// It outlives the lock's key and need not be exact: twice as long saves most writes.
     pub(super) fn keep_shared_key_until(&mut self, at: Millis) {
@@ -243,7 +221,7 @@ impl OpenLock<'_> {
     /// The lock is free, or has one exclusive holder.
     pub(super) fn forget_shared(&mut self) {
         self.tracked.shared = None;
-        self.tracked.is_spread = false;
+        self.tracked.wide.holders = false;
         if let Some(key) = self.shared.as_mut().filter(|key| !key.is_empty()) {
             write::delete(key);
         }

@@ -21,12 +21,21 @@ pub struct Tracked {
     pub session: Option<Session>,
     /// The shared holders.
     pub shared: Option<Box<SharedHolders>>,
-    /// The server keeps the shared holders' keys as hash tables, most likely.
-    pub is_spread: bool,
+    /// The keys that were converted.
+    pub wide: Wide,
     /// Some of the waiters that were found may be fairlock's own, from before a restart or a failover.
     pub may_be_ours: bool,
     /// The last step was cut short by a panic: the queue is mended before the next.
     pub cut_short: bool,
+}
+
+/// Which keys the server keeps in the form for many elements, most likely (see `wide.rs`).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wide {
+    /// The lock and the shared-holders key.
+    pub holders: bool,
+    /// The deadlines.
+    pub scores: bool,
 }
 
 impl Tracked {

@@ -3,8 +3,9 @@
 use std::ffi::{c_char, c_void};
 use std::ptr::{null, null_mut, without_provenance_mut};
 
+use super::super::Str;
 use super::super::api::{api, raw};
-use super::super::{Str, string};
+use super::super::string;
 use super::{Key, Kind, adopt};
 
 impl Key<'_> {
@@ -55,7 +56,7 @@ impl Key<'_> {
 
     /// Makes the server keep a hash as a hash table, so that it finds a field without a walk. It does so for good once
     /// a value is longer than `hash-max-listpack-value`: this field's is, for a moment.
-    pub fn hash_spread(&mut self, field: &Str) {
+    pub fn widen_hash(&mut self, field: &Str) {
         /// Longer than that option's default.
         const LONG: [u8; 65] = [b' '; 65];
         if let Some(value) = self.hash_get(field) {

@@ -5,6 +5,7 @@ use std::ptr::null_mut;
 
 use super::super::Str;
 use super::super::api::{OK, api};
+use super::super::string;
 use super::{Key, Kind, adopt};
 
 impl Key<'_> {
@@ -25,6 +26,18 @@ impl Key<'_> {
         self.make_writable();
         // SAFETY: ZsetAdd refuses other types; no flags are passed; the server copies.
         unsafe { api!(ZsetAdd(self.raw, score, member.inner, null_mut())) };
+    }
+
+    /// Makes the server keep a sorted set as a skip list, so that it adds a member without a walk. It does so for good
+    /// once a member is longer than `zset-max-listpack-value`: one is in the set for a moment.
+    pub fn widen_sorted_set(&mut self) {
+        /// Longer than that option's default, and than any owner.
+        const LONG: [u8; 300] = [b' '; 300];
+        let member = string(&LONG);
+        if self.kind() == Kind::SortedSet {
+            self.set_score(&member, 0.0);
+            self.remove_member(&member);
+        }
     }
 
     /// Removes a member of a sorted set; true if it was there.

@@ -1,6 +1,6 @@
 //! The keyspace: after any steps the four keys show what the contract's table says.
 
-use fairlock_testing::Server;
+use fairlock_testing::{Client, Server};
 
 #[test]
 fn a_lock_with_waiters_has_the_three_keys_of_the_table() {
@@ -96,4 +96,34 @@ fn a_client_stays_in_its_database_whatever_it_moves_and_copies() {
     let script = "redis.call('MOVE', 'here', 7) return redis.call('EXISTS', 'y')";
     let run = client.raw(&[b"EVAL", script.as_bytes(), b"0"]);
     assert_eq!(run, Ok(redis::Value::Int(0)));
+}
+
+#[test]
+fn among_many_waiters_one_is_added_without_a_walk() {
+    let server = Server::with(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let mut client = server.connect();
+    let encoding = |client: &mut Client| client.run("OBJECT ENCODING redisson_lock_timeout:{k}");
+    let ask = |n| format!("FAIRLOCK.ACQUIRE k w{n} ENQUEUE");
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    client.run_many((0..8).map(ask));
+    assert_eq!(encoding(&mut client), "listpack");
+    client.run_many((8..20).map(ask));
+    assert_eq!(encoding(&mut client), "skiplist");
+    // What was written for a moment to that end is not there, neither here nor after a restart.
+    let members = "ZRANGE redisson_lock_timeout:{k} 0 -1 WITHSCORES";
+    let queue = client.run("LRANGE redisson_lock_queue:{k} 0 -1");
+    let before = client.run(members);
+    assert_eq!(client.int("ZCARD redisson_lock_timeout:{k}"), 20);
+    let server = server.kill_and_restart();
+    let mut client = server.connect();
+    assert_eq!(client.run(members), before);
+    assert_eq!(client.run("LRANGE redisson_lock_queue:{k} 0 -1"), queue);
+    client.run_many([ask(20)]);
+    assert_eq!(encoding(&mut client), "skiplist");
+    // A queue that was empty begins anew.
+    client.run_many((0..21).map(|n| format!("FAIRLOCK.CANCEL k w{n}")));
+    client.run_many((0..8).map(ask));
+    assert_eq!(encoding(&mut client), "listpack");
+    client.run_many([ask(8)]);
+    assert_eq!(encoding(&mut client), "skiplist");
 }

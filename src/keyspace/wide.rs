@@ -1,0 +1,41 @@
+//! Keys with more than a few elements, in a form in which the server finds one without a walk.
+//!
+//! The server keeps a small hash or sorted set in a compact form, and walks all of it to find or add an element:
+//! up to 512 fields, or 128 members. At a hundred waiters a third of a hand-off's instructions were such walks.
+//! So the module has such keys converted earlier. Only the server's memory differs: neither replicas nor files do.
+
+use super::open_lock::OpenLock;
+
+/// So many elements are found about as fast in the compact form.
+const FEW: usize = 8;
+
+impl OpenLock<'_> {
+    /// Converts the keys of the shared holders, if they are more than a few. `owner` is one of them.
+    pub(super) fn widen_shared(&mut self, owner: &[u8]) {
+        let holders = self
+            .tracked
+            .shared
+            .as_ref()
+            .map_or(0, |shared| shared.len());
+        if holders <= FEW || self.tracked.wide.holders {
+            return;
+        }
+        self.tracked.wide.holders = true;
+        let owner = self.named.get(owner);
+        self.lock.widen_hash(owner);
+        if let Some(key) = &mut self.shared {
+            key.widen_hash(owner);
+        }
+    }
+
+    /// Converts the scores, if there are more than a few. A waiter has been added.
+    pub(super) fn widen_scores(&mut self) {
+        let waiting = self.tracked.line.len();
+        // With its first waiter the key is new.
+        self.tracked.wide.scores &= waiting > 1;
+        if waiting > FEW && !self.tracked.wide.scores {
+            self.tracked.wide.scores = true;
+            self.scores.widen_sorted_set();
+        }
+    }
+}
