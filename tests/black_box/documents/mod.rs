@@ -1,4 +1,5 @@
-//! What people read and run: the pages, `make install`, the demonstration, `make test-matrix`, the public home.
+//! What people read and run: the pages, `make install`, the demonstration, `make test-matrix`, the public
+//! home, the pages of the Debian package.
 
 mod demonstration;
 mod exporter;
@@ -6,4 +7,5 @@ mod figures;
 mod home;
 mod install;
 mod matrix;
+mod package;
 mod pages;

@@ -376,10 +376,11 @@ fn every_field_of_info_is_documented_and_no_other() {
     }
 }
 
-#[test]
-fn links_between_pages_lead_somewhere() {
-    for path in pages() {
-        let page = text(&path);
+/// Relative links of these pages that lead nowhere.
+pub(super) fn dead_links(pages: &[PathBuf]) -> Vec<String> {
+    let mut dead = Vec::new();
+    for path in pages {
+        let page = text(path);
         let folder = path.parent().expect("a folder");
         for link in page
             .split("](")
@@ -387,12 +388,17 @@ fn links_between_pages_lead_somewhere() {
             .filter_map(|rest| rest.split(')').next())
         {
             let file = link.split('#').next().unwrap_or_default();
-            if file.is_empty() || file.contains("://") {
-                continue;
+            if !file.contains("://") && !folder.join(file).exists() {
+                dead.push(format!("{}: {link}", path.display()));
             }
-            assert!(folder.join(file).exists(), "{}: {link}", path.display());
         }
     }
+    dead
+}
+
+#[test]
+fn links_between_pages_lead_somewhere() {
+    assert_eq!(dead_links(&pages()), [""; 0]);
 }
 
 #[test]
