@@ -5,10 +5,13 @@
 // A test that cannot go on panics; that is its way of failing.
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+mod health;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use fairlock_testing::Server;
 use serde_json::Value;
 
 /// Releases of Kubernetes whose schemas the manifests are held against: what is old by now, and the newest.
@@ -129,6 +132,40 @@ fn the_manifests_fit_together() {
     let (password, _) = rest.split_once('@').expect("a password");
     let has = |line: &str| line.starts_with(&format!("user {user} on >{password} "));
     assert!(acl.lines().any(has), "{acl}");
+    let prober = named(&server["env"], "FAIRLOCK_HEALTH_USER")["value"].as_str();
+    let prober = format!("user {} on nopass ", prober.expect("a user"));
+    let may_ping = |line: &str| line.starts_with(&prober) && line.ends_with(" -@all +ping");
+    assert!(acl.lines().any(may_ping), "{acl}");
+}
+
+/// Servers replay the transactions of the append-only file with the permissions of the default user, also if it is off.
+#[test]
+fn the_users_of_the_manifests_let_locks_survive_a_restart() {
+    let all = documents("examples/kubernetes/fairlock.yaml");
+    let users = kind(&all, "Secret")["stringData"]["users.acl"].as_str();
+    let users = users.expect("users");
+    // What asks the server here is the default user. Its permissions are those of the manifests.
+    let open = users.replace("user default off ", "user default on nopass ");
+    assert_ne!(open, users, "the default user is not off");
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("users.acl");
+    fs::write(&file, open).expect("written");
+    let server = Server::with(&[
+        "--aclfile",
+        file.to_str().expect("a UTF-8 path"),
+        "--appendonly",
+        "yes",
+        "--appendfsync",
+        "always",
+    ]);
+    let mut app = server.connect();
+    app.run("AUTH app change-me-1");
+    app.int("FAIRLOCK.ACQUIRE orders ann LEASE 600000");
+    let server = server.kill_and_restart();
+    let mut app = server.connect();
+    app.run("AUTH app change-me-1");
+    let info = app.run("FAIRLOCK.INFO orders");
+    assert!(info.contains("owner, ann,"), "{info}");
 }
 
 /// What the values for the official chart have of fairlock is what is tried with the manifests.
