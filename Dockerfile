@@ -1,4 +1,4 @@
-# fairlock in the official images of Redis and Valkey, built from these sources:
+# fairlock in the official images of Redis and Valkey, built in a checkout of the sources:
 #
 #     docker build -t fairlock .
 #     docker build -t fairlock --build-arg BASE=valkey/valkey:8.1 .
@@ -24,7 +24,8 @@ RUN cargo build --release --locked \
     && scripts/package/options /usr/lib/redis/modules/libfairlock.so /etc/redis/fairlock.conf >/out/etc/redis/fairlock.conf \
     && install -m 755 packaging/image/health /out/usr/lib/fairlock/ \
     && install -m 644 packaging/image/server.conf /out/etc/fairlock/ \
-    && chmod 755 /out/usr/lib/redis/modules/libfairlock.so /out/usr/bin/fairlock
+    && chmod 755 /out/usr/lib/redis/modules/libfairlock.so /out/usr/bin/fairlock \
+    && rm -rf target
 
 FROM ${BASE}
 COPY --from=build /out/ /
