@@ -31,7 +31,7 @@ mod repair;
 mod shared;
 pub mod tracked;
 pub mod view;
-mod wide;
+pub mod wide;
 pub mod write;
 
 pub use held::is_held_lock;

@@ -239,7 +239,7 @@ fn keep(db: i32, lock: &[u8], tracked: &mut Tracked, due: Due, now: Now) {
 
 /// Only waiters of scripts are left: from now on the lock is only watched.
 fn leave_to_scripts(db: i32, lock: &[u8], tracked: &Tracked, due: Due, now: Now) {
-    let watch = Watch::new(None, tracked.line.len());
+    let watch = Watch::new(None, tracked.line.len(), tracked.wide.scores);
     table(|table| table.watch(&LockId::new(db, lock), watch, due.wall, now));
 }
 

@@ -25,16 +25,19 @@ pub struct Watch {
     pub woken: Option<Owner>,
     /// Number of waiters.
     pub waiting: usize,
+    /// Its scores were converted (see [`crate::keyspace::wide`]).
+    pub is_wide: bool,
     /// Whether the queue has changed since, so that the lock is looked at soon.
     is_stale: bool,
 }
 
 impl Watch {
     /// What a look at the lock has found.
-    pub fn new(woken: Option<Owner>, waiting: usize) -> Self {
+    pub fn new(woken: Option<Owner>, waiting: usize, is_wide: bool) -> Self {
         Self {
             woken,
             waiting,
+            is_wide,
             is_stale: false,
         }
     }
@@ -45,8 +48,10 @@ impl Watch {
 pub enum Change {
     /// Waiters have come, or scores have changed: the head is the same.
     BehindHead,
-    /// There is another head, or none.
+    /// There is another head.
     Head,
+    /// The queue or the scores were deleted, and may be there again.
+    Deleted,
     /// The lock is free, and a script has woken this waiter.
     Woken(Owner),
 }
@@ -182,6 +187,10 @@ impl Table {
         match change {
             Change::BehindHead => (),
             Change::Head => watch.woken = None,
+            Change::Deleted => {
+                watch.woken = None;
+                watch.is_wide = false;
+            }
             Change::Woken(head) => watch.woken = Some(head),
         }
         !std::mem::replace(&mut watch.is_stale, true)

@@ -7,12 +7,16 @@
 //! It looks at once where a lock may have become free without a wake-up. A hand-off from script to script only
 //! notes that the keys have changed, and they are looked at a few milliseconds later, once for many hand-offs.
 //!
+//! It also has the scores of more than a few waiters converted (see [`crate::keyspace::wide`]), which the scripts
+//! change one by one in each hand-off.
+//!
 //! A lock is watched from the first event of its queue on, until a FAIRLOCK command or an intercepted script
 //! concerns it. From then on the rules look after it, until only waiters of scripts are left.
 
 use redis_module::NotifyEvent;
 
 use crate::keyspace::held::is_redissons;
+use crate::keyspace::wide::widen_deadlines;
 use crate::keyspace::{Names, names};
 use crate::lock::Owner;
 use crate::server::{Access, Ctx};
@@ -44,15 +48,18 @@ pub fn look(ctx: &Ctx, lock: &LockId) {
         forget(lock);
         return;
     }
+    let before = table(|table| table.watch_of(lock)).unwrap_or_default();
     let mut woken = None;
     if key.is_empty()
         && let Some(head) = queue.list_get(0)
     {
-        wake_once(ctx, lock, &names, head.as_slice());
+        wake_once(ctx, &before, &names, head.as_slice());
         woken = Some(Owner::from(head.as_slice()));
     }
     let ends = key.expires_at();
-    table(|table| table.watch(lock, Watch::new(woken, waiting), ends, now));
+    let is_wide = before.is_wide || widen_deadlines(ctx, &names, waiting);
+    let watch = Watch::new(woken, waiting, is_wide);
+    table(|table| table.watch(lock, watch, ends, now));
     set_timer(ctx, now);
 }
 
@@ -61,8 +68,9 @@ pub fn look(ctx: &Ctx, lock: &LockId) {
 pub fn queue_changes(ctx: &Ctx, class: NotifyEvent, event: &[u8], key: &[u8]) -> bool {
     let change = match event {
         b"rpush" => Change::BehindHead,
+        b"lpop" => Change::Head,
         // A list or a sorted set that has become empty is deleted.
-        b"lpop" | b"del" => Change::Head,
+        b"del" => Change::Deleted,
         _ if class == NotifyEvent::ZSET => Change::BehindHead,
         _ => return false,
     };
@@ -109,10 +117,8 @@ fn look_soon(ctx: &Ctx, lock: &LockId, change: Change) {
 }
 
 /// The lock is free: its head is woken, unless it has been since the lock became free.
-fn wake_once(ctx: &Ctx, lock: &LockId, names: &Names, head: &[u8]) {
-    let before = table(|table| table.watch_of(lock));
-    let woken = before.and_then(|before| before.woken);
-    let is_woken = woken.is_some_and(|woken| *woken == *head);
+fn wake_once(ctx: &Ctx, before: &Watch, names: &Names, head: &[u8]) {
+    let is_woken = before.woken.as_ref().is_some_and(|woken| **woken == *head);
     let channel = names.channel(head);
     let is_published = || notes(|notes| notes.is_published(channel.as_slice()));
     if !is_woken && !is_published() && !ctx.flags().replica() {
