@@ -35,6 +35,7 @@ static const int REDISMODULE_CTX_FLAGS_LUA = 1 << 0;
 static const int REDISMODULE_CTX_FLAGS_MULTI = 1 << 1;
 static const int REDISMODULE_CTX_FLAGS_SLAVE = 1 << 3;
 static const int REDISMODULE_CTX_FLAGS_CLUSTER = 1 << 5;
+static const int REDISMODULE_CTX_FLAGS_AOF = 1 << 6;
 static const int REDISMODULE_CTX_FLAGS_OOM = 1 << 10;
 static const int REDISMODULE_CTX_FLAGS_DENY_BLOCKING = 1 << 21;
 

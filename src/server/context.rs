@@ -62,6 +62,12 @@ impl Flags {
         self.has(raw::REDISMODULE_CTX_FLAGS_OOM)
     }
 
+    /// The server keeps an append-only file.
+    #[must_use]
+    pub fn append_only_file(self) -> bool {
+        self.has(raw::REDISMODULE_CTX_FLAGS_AOF)
+    }
+
     /// The server is part of a cluster.
     #[must_use]
     pub fn cluster(self) -> bool {

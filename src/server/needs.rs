@@ -1,7 +1,8 @@
 //! The server's commands that the module needs, beside the module API.
 
 use super::api::api;
-use super::{Ctx, string};
+use super::user::User;
+use super::{Ctx, Str, string};
 
 /// The commands that carry the module's changes to replicas and the append-only file, those that publish
 /// wake-ups, and EXISTS, which tells where the keys of a slot are.
@@ -23,7 +24,39 @@ const COMMANDS: [&str; 15] = [
     "ZREM",
 ];
 
+/// The module's changes as the append-only file has them, for the queue of some lock.
+const CHANGES: [&[&str]; 12] = [
+    &["DEL", QUEUE],
+    &["HDEL", QUEUE, "field"],
+    &["HSET", QUEUE, "field", "value"],
+    &["LPOP", QUEUE],
+    &["LREM", QUEUE, "1", "owner"],
+    &["PERSIST", QUEUE],
+    &["PEXPIREAT", QUEUE, "1"],
+    &["RPOP", QUEUE],
+    &["RPUSH", QUEUE, "owner"],
+    &["SET", QUEUE, "value"],
+    &["ZADD", QUEUE, "1", "owner"],
+    &["ZREM", QUEUE, "owner"],
+];
+const QUEUE: &str = "redisson_lock_queue:{any}";
+
 impl Ctx {
+    /// Warns if the next start may lose locks: most servers check each transaction of the append-only file against the
+    /// permissions of the user `default`, and skip what it may not do. To be called when users are loaded.
+    pub fn warn_of_default_user(&self) {
+        if !self.flags().append_only_file() {
+            return;
+        }
+        if let Some(command) = denied_to_default() {
+            self.log_warning(&format!(
+                "fairlock: the user default may not run {command} on all keys of locks. When this server loads its \
+                 append-only file, it may skip the changes of locks for that, so that a restart loses locks and queues: \
+                 give the user ~* and +@all; it can be off"
+            ));
+        }
+    }
+
     /// The first command that the module needs and that rename-command has removed. Without it the module's
     /// changes would be lost at replicas and after a restart, without an error.
     #[must_use]
@@ -54,4 +87,15 @@ impl Ctx {
         // For a command that exists, the error is another: too few arguments, or no keys.
         std::io::Error::last_os_error().raw_os_error() != Some(libc::ENOENT)
     }
+}
+
+/// The first of the module's changes that the user `default` may not make.
+fn denied_to_default() -> Option<&'static str> {
+    let user = User::named(&string(b"default"))?;
+    let is_denied = |change: &&&[&str]| {
+        let words: Vec<Str> = change.iter().map(|word| string(word.as_bytes())).collect();
+        !user.may_run(&words.iter().collect::<Vec<_>>())
+    };
+    let denied = CHANGES.iter().find(is_denied)?;
+    denied.first().copied()
 }

@@ -156,6 +156,7 @@ pub fn slots_migrate(ctx: &Ctx, what: Migration) {
 fn do_what_was_noted(ctx: &Ctx) {
     if !waiting(|waiting| waiting.begun.replace(true)) {
         conditions::grant_grace();
+        ctx.warn_of_default_user();
     }
     if notes(|notes| notes.is_idle()) {
         return;

@@ -137,3 +137,23 @@ fn a_lock_whose_queue_has_become_empty_is_forgotten() {
     try_lock(&mut client, "u:2", PATIENCE);
     wait_until("it is forgotten", || !locks().contains("name, k, "));
 }
+
+#[test]
+fn the_scores_of_many_waiters_are_kept_as_a_skip_list() {
+    let owners: Vec<String> = (0..10).map(|n| format!("u:{n}")).collect();
+    let owners: Vec<&str> = owners.iter().map(String::as_str).collect();
+    let (server, mut client) = queued(&owners);
+    let encoding = || {
+        let mut client = server.connect();
+        client.run("OBJECT ENCODING redisson_lock_timeout:{k}")
+    };
+    wait_until("it is converted", || encoding() == "skiplist");
+    // Nothing else is different, and a key that is made anew is converted, too.
+    assert_eq!(client.int("ZCARD redisson_lock_timeout:{k}"), 9);
+    client.run("DEL k redisson_lock_queue:{k} redisson_lock_timeout:{k}");
+    for owner in &owners {
+        try_lock(&mut client, owner, PATIENCE);
+    }
+    wait_until("it is converted again", || encoding() == "skiplist");
+    assert_eq!(client.int("ZCARD redisson_lock_timeout:{k}"), 9);
+}

@@ -174,3 +174,24 @@ fn the_append_only_file_holds_plain_commands_one_transaction_a_step() {
     wait_until("it is written", || read().ends_with("EXEC DEL"));
     assert_eq!(read(), expected);
 }
+
+/// What the log says of the user `default`, who has these rules.
+fn told_of_default_user(rules: &[&str], append_only: &str) -> bool {
+    let mut options = vec!["--appendonly", append_only, "--user", "default"];
+    options.extend(rules);
+    let server = Server::with(&options);
+    // The server has begun when it answers.
+    assert_eq!(server.connect().run("PING"), "PONG");
+    server.log().contains("the user default may not run ")
+}
+
+#[test]
+fn a_default_user_for_whom_the_file_would_be_skipped_is_told_of() {
+    let all = ["on", "nopass", "~*", "&*", "+@all"];
+    let without_hset = [&all[..], &["-hset"]].concat();
+    let some_keys = ["on", "nopass", "~orders:*", "&*", "+@all"];
+    assert!(told_of_default_user(&without_hset, "yes"));
+    assert!(told_of_default_user(&some_keys, "yes"));
+    assert!(!told_of_default_user(&without_hset, "no"));
+    assert!(!told_of_default_user(&all, "yes"));
+}
