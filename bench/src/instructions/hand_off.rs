@@ -1,4 +1,4 @@
-//! Hand-offs of one lock among 16 clients, in a closed loop.
+//! Hand-offs of one lock among its clients, in a closed loop.
 
 use std::time::Duration;
 
@@ -11,55 +11,68 @@ use crate::ring::gather;
 use crate::server::Kind;
 
 /// How many clients want the lock.
-pub const CLIENTS: usize = 16;
+pub const CLIENTS: [usize; 2] = [16, 100];
 /// How many hand-offs are counted.
-const TIMES: u64 = 1_000;
+const TIMES: u64 = 400;
 const KEY: &str = "ring";
 
-/// Instructions of the server for a hand-off, by what clients do.
-pub fn rows(bench: &Bench) -> Result<Vec<(&'static str, f64)>> {
-    let rows = [
-        ("FAIRLOCK.ACQUIRE, RELEASE", blocking(bench)?),
-        ("BLPOP, RPUSH", token(bench)?),
-        ("FAIRLOCK.ACQUIRE ENQUEUE, RELEASE", polling(bench)?),
-        (
-            "Redisson's scripts by EVALSHA, DEL",
-            scripts(bench, Kind::Plain)?,
-        ),
-        (
-            "the same, the module loaded and interception off",
-            scripts(bench, Kind::Module)?,
-        ),
-        ("the same, intercepted", scripts(bench, Kind::Intercepting)?),
-    ];
-    Ok(rows.into())
+/// What clients do, and the instructions of the server for a hand-off, for each number of clients.
+pub type Row = (&'static str, [f64; CLIENTS.len()]);
+
+/// How so many clients hand a lock on: instructions.
+type Measure = fn(&Bench, usize) -> Result<f64>;
+
+const ROWS: [(&str, Measure); 6] = [
+    ("FAIRLOCK.ACQUIRE, RELEASE", blocking),
+    ("BLPOP, RPUSH", token),
+    ("FAIRLOCK.ACQUIRE ENQUEUE, RELEASE", polling),
+    ("Redisson's scripts by EVALSHA, DEL", |bench, clients| {
+        scripts(bench, Kind::Plain, clients)
+    }),
+    (
+        "the same, the module loaded and interception off",
+        |bench, clients| scripts(bench, Kind::Module, clients),
+    ),
+    ("the same, intercepted", |bench, clients| {
+        scripts(bench, Kind::Intercepting, clients)
+    }),
+];
+
+/// Counts all of them.
+pub fn rows(bench: &Bench) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    for (name, measure) in ROWS {
+        let mut row = [0.0; CLIENTS.len()];
+        for (instructions, clients) in row.iter_mut().zip(CLIENTS) {
+            bench.say(&format!("hand-offs among {clients}: {name}"));
+            *instructions = measure(bench, clients)?;
+        }
+        rows.push((name, row));
+    }
+    Ok(rows)
 }
 
-fn blocking(bench: &Bench) -> Result<f64> {
-    bench.say("hand-offs, blocking");
+fn blocking(bench: &Bench, clients: usize) -> Result<f64> {
     let mut callgrind = Callgrind::start(bench, Kind::Module)?;
-    let crowd = gather::fairlock(&mut callgrind.server, KEY, CLIENTS)?;
+    let crowd = gather::fairlock(&mut callgrind.server, KEY, clients)?;
     count(callgrind, crowd)
 }
 
-fn token(bench: &Bench) -> Result<f64> {
-    bench.say("hand-offs, BLPOP");
+fn token(bench: &Bench, clients: usize) -> Result<f64> {
     let mut callgrind = Callgrind::start(bench, Kind::Plain)?;
-    let crowd = gather::token(&mut callgrind.server, KEY, CLIENTS)?;
+    let crowd = gather::token(&mut callgrind.server, KEY, clients)?;
     count(callgrind, crowd)
 }
 
-fn polling(bench: &Bench) -> Result<f64> {
-    bench.say("hand-offs, ENQUEUE");
+fn polling(bench: &Bench, clients: usize) -> Result<f64> {
     let mut callgrind = Callgrind::start(bench, Kind::Module)?;
-    let crowd = gather::polling(&mut callgrind.server, KEY, CLIENTS)?;
+    let crowd = gather::polling(&mut callgrind.server, KEY, clients)?;
     count(callgrind, crowd)
 }
 
-fn scripts(bench: &Bench, kind: Kind) -> Result<f64> {
-    bench.say("hand-offs, Redisson's scripts");
+fn scripts(bench: &Bench, kind: Kind, clients: usize) -> Result<f64> {
     let mut callgrind = Callgrind::start(bench, kind)?;
-    let crowd = gather::redisson(bench, &mut callgrind.server, KEY, CLIENTS)?;
+    let crowd = gather::redisson(bench, &mut callgrind.server, KEY, clients)?;
     count(callgrind, crowd)
 }
 

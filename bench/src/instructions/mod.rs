@@ -2,7 +2,7 @@
 //! callgrind, so that two runs agree to a tenth of a percent however busy the machine is.
 //!
 //! - here: uncontended pairs, and other clients' traffic;
-//! - [`hand_off`]: a lock that 16 clients want;
+//! - [`hand_off`]: a lock that many clients want;
 //! - [`callgrind`]: a server that is counted.
 
 mod callgrind;
@@ -103,12 +103,10 @@ pub fn run(bench: &Bench) -> Result<()> {
         let [exclusive, shared] = [&exclusive, &shared].map(|counts| show(counts.area(functions)));
         println!("| {what} | {exclusive} | {shared} | `{functions}` |");
     }
-    println!(
-        "\n| hand-off among {} clients | instructions |\n|---|---|",
-        hand_off::CLIENTS
-    );
-    for (name, instructions) in hand_offs {
-        println!("| {name} | {} |", show(instructions));
+    let [few, many] = hand_off::CLIENTS;
+    println!("\n| a hand-off | {few} clients | {many} clients |\n|---|---|---|");
+    for (name, [few, many]) in hand_offs {
+        println!("| {name} | {} | {} |", show(few), show(many));
     }
     Ok(())
 }
