@@ -147,15 +147,8 @@ pub fn is_token(key: &[u8]) -> bool {
 /// The waiter of a lock that is woken on this channel.
 #[must_use]
 pub fn woken_on<'c>(channel: &'c [u8], lock: &[u8]) -> Option<&'c [u8]> {
-    let rest = channel.strip_prefix(b"redisson_lock__channel:")?;
-    let rest = if lock.contains(&b'{') {
-        rest.strip_prefix(lock)
-    } else {
-        rest.strip_prefix(b"{")?
-            .strip_prefix(lock)?
-            .strip_prefix(b"}")
-    };
-    rest?.strip_prefix(b":")
+    let owner = channel.strip_prefix(&*derived("redisson_lock__channel", lock))?;
+    owner.strip_prefix(b":")
 }
 
 /// For the name of a queue, of deadlines or of shared holders: the part after the prefix, which is the same for

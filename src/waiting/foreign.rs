@@ -69,12 +69,12 @@ pub fn key_changes(ctx: &Ctx, class: NotifyEvent, event: &[u8], key: &[u8]) {
 /// A key that may be a lock's was deleted, replaced or given another lease.
 fn lock_changes(ctx: &Ctx, event: &[u8], key: &[u8]) {
     let db = ctx.db();
-    if event != b"expire" {
+    let is_lease = event == b"expire";
+    if !is_lease {
         stats(|stats| stats.taken_away(db, key));
-    } else if watch::lease_changes(ctx, key) {
-        return;
     }
-    if table(|table| table.contains(db, key)) {
+    let is_known = table(|table| table.contains(db, key));
+    if is_known && !(is_lease && watch::lease_changes(ctx, key)) {
         note(|notes| notes.touch(LockId::new(db, key), Touch::LOCK));
     }
 }
