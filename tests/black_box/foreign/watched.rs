@@ -56,20 +56,32 @@ fn a_release_by_a_script_wakes_the_head_once() {
     assert_eq!(names, ["u:2"]);
 }
 
+/// Takes steps one after the other, or all in one iteration of the event loop.
+fn take(client: &mut Client, in_one_write: bool, steps: impl FnOnce(&mut Client)) {
+    if in_one_write {
+        client.run("MULTI");
+    }
+    steps(client);
+    if in_one_write {
+        client.run("EXEC");
+    }
+}
+
+/// The first holder hands the lock to the head, who takes it.
+fn hand_on(client: &mut Client) {
+    unlock(client, "u:1");
+    try_lock(client, "u:2", PATIENCE);
+}
+
 #[test]
 fn a_lock_that_is_deleted_right_behind_a_hand_off_wakes_the_next() {
     for in_one_write in [true, false] {
         let (server, mut client) = queued(&["u:1", "u:2", "u:3"]);
         let names = woken(&server, || {
-            if in_one_write {
-                client.run("MULTI");
-            }
-            unlock(&mut client, "u:1");
-            try_lock(&mut client, "u:2", PATIENCE);
-            client.run("DEL k");
-            if in_one_write {
-                client.run("EXEC");
-            }
+            take(&mut client, in_one_write, |client| {
+                hand_on(client);
+                client.run("DEL k");
+            });
         });
         assert_eq!(names, ["u:2", "u:3"], "in one write: {in_one_write}");
     }
@@ -77,33 +89,18 @@ fn a_lock_that_is_deleted_right_behind_a_hand_off_wakes_the_next() {
 
 #[test]
 fn a_waiter_that_comes_back_is_woken_again() {
-    let (server, mut client) = queued(&["u:1", "u:2"]);
-    let names = woken(&server, || {
-        unlock(&mut client, "u:1");
-        try_lock(&mut client, "u:2", PATIENCE);
-        // The queue is empty for a moment.
-        unlock(&mut client, "u:2");
-        try_lock(&mut client, "u:1", PATIENCE);
-        try_lock(&mut client, "u:2", PATIENCE);
-        client.run("DEL k");
-    });
-    assert_eq!(names, ["u:2", "u:2"]);
-}
-
-#[test]
-fn a_waiter_that_has_had_the_lock_in_one_write_is_woken_again() {
-    let (server, mut client) = queued(&["u:1", "u:2"]);
-    let names = woken(&server, || {
-        client.run("MULTI");
-        unlock(&mut client, "u:1");
-        try_lock(&mut client, "u:2", PATIENCE);
-        client.run("EXEC");
-        unlock(&mut client, "u:2");
-        try_lock(&mut client, "u:1", PATIENCE);
-        try_lock(&mut client, "u:2", PATIENCE);
-        client.run("DEL k");
-    });
-    assert_eq!(names, ["u:2", "u:2"]);
+    for in_one_write in [true, false] {
+        let (server, mut client) = queued(&["u:1", "u:2"]);
+        let names = woken(&server, || {
+            take(&mut client, in_one_write, hand_on);
+            // The queue is empty for a moment.
+            unlock(&mut client, "u:2");
+            try_lock(&mut client, "u:1", PATIENCE);
+            try_lock(&mut client, "u:2", PATIENCE);
+            client.run("DEL k");
+        });
+        assert_eq!(names, ["u:2", "u:2"], "in one write: {in_one_write}");
+    }
 }
 
 #[test]
@@ -121,8 +118,7 @@ fn a_head_that_a_script_drops_from_a_free_lock_leaves_its_turn_to_the_next() {
 fn a_lease_that_is_shortened_ends_with_a_wake_up() {
     let (server, mut client) = queued(&["u:1", "u:2", "u:3"]);
     let names = woken(&server, || {
-        unlock(&mut client, "u:1");
-        try_lock(&mut client, "u:2", PATIENCE);
+        hand_on(&mut client);
         client.run("PEXPIRE k 1");
     });
     assert_eq!(names, ["u:2", "u:3"]);
@@ -133,8 +129,7 @@ fn a_lock_whose_queue_has_become_empty_is_forgotten() {
     let (server, mut client) = queued(&["u:1", "u:2"]);
     let locks = || server.connect().run("FAIRLOCK.LOCKS");
     assert!(locks().contains("name, k, "), "{}", locks());
-    unlock(&mut client, "u:1");
-    try_lock(&mut client, "u:2", PATIENCE);
+    hand_on(&mut client);
     wait_until("it is forgotten", || !locks().contains("name, k, "));
 }
 
