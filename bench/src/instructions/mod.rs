@@ -76,6 +76,11 @@ pub fn run(bench: &Bench) -> Result<()> {
             Step::Pair(Manner::EvalSha),
         ),
         (
+            "the same, the module loaded and interception off",
+            Kind::Module,
+            Step::Pair(Manner::EvalSha),
+        ),
+        (
             "the same, intercepted",
             Kind::Intercepting,
             Step::Pair(Manner::EvalSha),

@@ -8,6 +8,7 @@ use anyhow::{Result, bail};
 use super::blocking::{Fairlock, Token};
 use super::polling::Polling;
 use super::redisson::Redisson;
+use super::relay::{self, Relay};
 use super::retrying::{RELEASE, Retrying};
 use crate::bench::Bench;
 use crate::crowd::{Crowd, Member};
@@ -69,6 +70,15 @@ pub fn redisson(
 ) -> Result<Crowd<Redisson>> {
     let members = (0..clients).map(|number| Redisson::new(&bench.scripts, key, number));
     queued(server, key, clients, members)
+}
+
+/// Clients that pass a message round.
+pub fn relay(server: &mut Server, clients: usize) -> Result<Crowd<Relay>> {
+    let members = (0..clients).map(|number| Relay::new(number, clients));
+    let mut crowd = Crowd::connect(server.address(), members)?;
+    all_wait(&mut crowd, clients, || server.info("pubsub_channels"))?;
+    let _: i64 = server.run(&[b"PUBLISH", relay::channel(0).as_bytes(), b"0"])?;
+    Ok(crowd)
 }
 
 fn queued<M: Member>(

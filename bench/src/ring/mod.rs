@@ -3,6 +3,7 @@
 //!
 //! - [`blocking`]: the server blocks the client until it has the lock, or a token of a list;
 //! - [`polling`], [`redisson`]: the client asks, waits for a message, and asks again ([`wait`]);
+//! - [`relay`]: no lock at all, and as many calls and messages;
 //! - [`retrying`]: the client asks again and again;
 //! - [`gather`]: brings the clients together until all but the holder wait.
 
@@ -10,6 +11,7 @@ pub mod blocking;
 pub mod gather;
 pub mod polling;
 pub mod redisson;
+pub mod relay;
 pub mod retrying;
 mod wait;
 

@@ -28,10 +28,12 @@ enum Way {
     Scripts(Kind),
     Polling,
     Blocked,
+    /// No lock: the same calls and messages, about nothing.
+    Relay,
 }
 
 /// In the order of [`Contests::all`].
-const WAYS: [(Way, &str); 5] = [
+const WAYS: [(Way, &str); 6] = [
     (Way::Scripts(Kind::Plain), "Redisson's scripts, no module"),
     (
         Way::Scripts(Kind::Module),
@@ -43,6 +45,7 @@ const WAYS: [(Way, &str); 5] = [
     ),
     (Way::Polling, "FAIRLOCK.ACQUIRE ENQUEUE"),
     (Way::Blocked, "FAIRLOCK.ACQUIRE, blocking"),
+    (Way::Relay, "no lock, as many calls and messages"),
 ];
 
 /// The figures of one kind of client.
@@ -106,6 +109,7 @@ fn measure(bench: &Bench, way: Way, clients: usize) -> Result<HandOffs> {
     let kind = match way {
         Way::Scripts(kind) => kind,
         Way::Polling | Way::Blocked => Kind::Module,
+        Way::Relay => Kind::Plain,
     };
     let mut server = bench.server(kind, &[])?;
     let key = "ring";
@@ -120,6 +124,10 @@ fn measure(bench: &Bench, way: Way, clients: usize) -> Result<HandOffs> {
         }
         Way::Blocked => {
             let crowd = gather::fairlock(&mut server, key, clients)?;
+            count(bench, &server, crowd)
+        }
+        Way::Relay => {
+            let crowd = gather::relay(&mut server, clients)?;
             count(bench, &server, crowd)
         }
     }
@@ -168,7 +176,7 @@ fn table(bench: &mut Bench, sizes: &[Contests]) {
 fn goals(bench: &mut Bench, sizes: &[Contests]) {
     let report = &mut bench.report;
     for contests in sizes {
-        let [plain, _, intercepted, _, _] = &contests.all;
+        let [plain, _, intercepted, ..] = &contests.all;
         let what = format!(
             "Redisson clients, {} on one lock: CPU of a hand-off, Lua ÷ intercepted",
             grouped(contests.clients)
@@ -181,8 +189,8 @@ fn goals(bench: &mut Bench, sizes: &[Contests]) {
     }
     let of = |clients| sizes.iter().find(|contests| contests.clients == clients);
     if let (Some(many), Some(some)) = (of(10_000), of(16)) {
-        let [_, _, many, _, _] = &many.all;
-        let [_, _, some, _, _] = &some.all;
+        let [_, _, many, ..] = &many.all;
+        let [_, _, some, ..] = &some.all;
         let what = "Redisson clients, intercepted: CPU of a hand-off, 10,000 clients ÷ 16";
         report.at_most(what, &many.cpu.by(&some.cpu), 2.0, TIMES);
     }
@@ -195,7 +203,7 @@ fn goals(bench: &mut Bench, sizes: &[Contests]) {
         report.ratio(&what, &loaded.cpu.by(&plain.cpu));
     }
     for contests in sizes {
-        let [_, _, _, polling, blocked] = &contests.all;
+        let [_, _, _, polling, blocked, _] = &contests.all;
         let what = format!(
             "ENQUEUE clients, {} on one lock: CPU of a hand-off ÷ that of blocking clients",
             grouped(contests.clients)
