@@ -50,7 +50,7 @@ impl State for OpenLock<'_> {
         if self.lock.is_empty() {
             return Holds::None;
         }
-        match self.lock.hash_get(self.named.get(owner)) {
+        match self.count_of(owner) {
             None => Holds::None,
             Some(count) => {
                 let count = hold_count(count.as_slice());
@@ -120,10 +120,7 @@ impl State for OpenLock<'_> {
 
     fn token(&mut self) -> Option<i64> {
         if self.token.is_none() {
-            let token = token_of(&self.lock).unwrap_or(0);
-            self.token = Some(token);
-            // A run of the server before this one may have given it, by a clock that was ahead.
-            self.learn(token);
+            self.found(token_of(&self.lock));
         }
         self.token.filter(|token| *token > 0)
     }

@@ -91,8 +91,13 @@ pub fn farthest_token(rules: &Rules, now: Now) -> i64 {
 
 /// The token in the lock's hash.
 pub(super) fn token_of(lock: &Key<'_>) -> Option<i64> {
-    let token = TOKEN.with(|field| lock.hash_get(field))?;
-    number(token.as_slice()).filter(|token| *token > 0)
+    TOKEN
+        .with(|field| lock.hash_get(field))
+        .and_then(|text| read_token(&text))
+}
+
+fn read_token(text: &Str) -> Option<i64> {
+    number(text.as_slice()).filter(|token| *token > 0)
 }
 
 impl<'c> OpenLock<'c> {
@@ -299,6 +304,25 @@ impl<'c> OpenLock<'c> {
         self.token = Some(token);
         self.learn(token);
         self.keep_if_ahead(token);
+    }
+
+    /// The hold count of an owner, as text. Where the hash looks like a lock's, its token is read on the way.
+    pub(super) fn count_of(&mut self, owner: &[u8]) -> Option<Str> {
+        let owner = self.named.get(owner);
+        if self.token.is_some() || self.lock.len() != 2 {
+            return self.lock.hash_get(owner);
+        }
+        let [count, token] = TOKEN.with(|field| self.lock.hash_get_two([owner, field]));
+        self.found(token.and_then(|text| read_token(&text)));
+        count
+    }
+
+    /// This token is in the lock's hash.
+    pub(super) fn found(&mut self, token: Option<i64>) {
+        let token = token.unwrap_or(0);
+        self.token = Some(token);
+        // A run of the server before this one may have given it, by a clock that was ahead.
+        self.learn(token);
     }
 
     /// Makes all later tokens greater than this one, which the holder has. A token that a client has set far

@@ -22,10 +22,12 @@ fn announce(key: &Key<'_>, class: NotifyEvent, event: &'static CStr) {
     key.ctx().record_event(class, event, key.name());
 }
 
-/// The key has lost its last element, and with that it was deleted.
-fn announce_end(key: &Key<'_>) {
-    key.ctx()
-        .record_event(NotifyEvent::GENERIC, c"del", key.name());
+/// If the key has lost its last element, it was deleted.
+fn announce_if_ended(key: &Key<'_>) {
+    if key.is_empty() {
+        key.ctx()
+            .record_event(NotifyEvent::GENERIC, c"del", key.name());
+    }
 }
 
 /// Milliseconds as a score. Exact below 2^53.
@@ -77,9 +79,7 @@ pub fn remove_field(key: &mut Key<'_>, field: &Str) {
     if key.hash_remove(field) {
         key.ctx().replicate(c"HDEL", &[key.name(), field]);
         announce_field(key, c"hdel");
-        if key.is_empty() {
-            announce_end(key);
-        }
+        announce_if_ended(key);
     }
 }
 
@@ -149,9 +149,7 @@ pub fn withdraw_at(key: &mut Key<'_>, index: usize, element: &Str) {
 
 fn announce_removed(key: &Key<'_>, event: &'static CStr) {
     announce(key, NotifyEvent::LIST, event);
-    if key.is_empty() {
-        announce_end(key);
-    }
+    announce_if_ended(key);
 }
 
 fn take_out(key: &mut Key<'_>, index: usize, element: &Str) -> &'static CStr {
@@ -227,7 +225,8 @@ fn exact(score: f64) -> Str {
 /// ZREM of one member that may be there.
 pub fn remove_member(key: &mut Key<'_>, member: &Str) {
     if key.remove_member(member) {
-        announce_removal(key, &[member]);
+        announce_removal(key, &[key.name(), member]);
+        announce_if_ended(key);
     }
 }
 
@@ -235,17 +234,18 @@ pub fn remove_member(key: &mut Key<'_>, member: &Str) {
 pub fn remove_members(key: &mut Key<'_>, members: &[Str]) {
     let mut removed = Vec::with_capacity(members.len());
     removed.extend(members.iter().filter(|member| key.remove_member(member)));
-    announce_removal(key, &removed);
-}
-
-fn announce_removal(key: &Key<'_>, removed: &[&Str]) {
     for chunk in removed.chunks(CHUNK) {
         let chunk = chunk.iter().copied();
         let arguments: Vec<&Str> = std::iter::once(key.name()).chain(chunk).collect();
-        key.ctx().replicate(c"ZREM", &arguments);
-        announce(key, NotifyEvent::ZSET, c"zrem");
+        announce_removal(key, &arguments);
     }
-    if !removed.is_empty() && key.is_empty() {
-        announce_end(key);
+    if !removed.is_empty() {
+        announce_if_ended(key);
     }
+}
+
+/// `arguments`: the key and the members that were removed.
+fn announce_removal(key: &Key<'_>, arguments: &[&Str]) {
+    key.ctx().replicate(c"ZREM", arguments);
+    announce(key, NotifyEvent::ZSET, c"zrem");
 }

@@ -4,17 +4,20 @@
 //! a key while this module has it open would leave a dangling handle. So events are only recorded while keys
 //! are open, and raised in their order once the keys are closed.
 //!
+//! Events of a step that nobody would be told of are not even recorded (see [`audience`]).
+//!
 //! This module receives its own events, too. It recognises them by the address of the string that names the
 //! event: commands that another module runs in its callback raise the same events with other strings.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, c_char};
 use std::ptr::null;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use redis_module::NotifyEvent;
 
 use super::api::api;
-use super::{Ctx, Str, share};
+use super::{Ctx, Str, audience, share};
 
 /// A key event that is still to be raised.
 struct Announcement {
@@ -29,12 +32,24 @@ thread_local! {
     static RAISING: Cell<*const c_char> = const { Cell::new(null()) };
 }
 
+/// Whether events are of a step and nobody is told of them, so that none is recorded. An atomic, because reading
+/// a thread-local costs a function call.
+static UNHEARD: AtomicBool = AtomicBool::new(false);
+
 /// Capacity beyond this is freed.
 const ROOM: usize = 1024;
 
 impl Ctx {
+    /// A step begins: this module ignores the events that are recorded until [`Ctx::raise_events`].
+    pub fn begin_events(&self) {
+        UNHEARD.store(!audience::is_there(), Ordering::Relaxed);
+    }
+
     /// Records a keyspace event of a class, to be raised by [`Ctx::raise_events`].
     pub fn record_event(&self, class: NotifyEvent, event: &'static CStr, key: &Str) {
+        if UNHEARD.load(Ordering::Relaxed) {
+            return;
+        }
         let key = share(key);
         ANNOUNCEMENTS.with_borrow_mut(|all| all.push(Announcement { class, event, key }));
     }
@@ -51,6 +66,10 @@ impl Ctx {
     }
 
     fn raise(&self, own: bool) {
+        if UNHEARD.load(Ordering::Relaxed) {
+            UNHEARD.store(false, Ordering::Relaxed);
+            return;
+        }
         let mut all = ANNOUNCEMENTS.take();
         for Announcement { class, event, key } in all.drain(..) {
             RAISING.set(if own { event.as_ptr() } else { null() });

@@ -74,11 +74,13 @@ static const int REDISMODULE_CMD_ARG_MULTIPLE = 1 << 1;
 static const uint64_t REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED = 0;
 static const uint64_t REDISMODULE_EVENT_FLUSHDB = 2;
 static const uint64_t REDISMODULE_EVENT_CLIENT_CHANGE = 4;
+static const uint64_t REDISMODULE_EVENT_MODULE_CHANGE = 9;
 static const uint64_t REDISMODULE_EVENT_SWAPDB = 11;
 static const uint64_t REDISMODULE_EVENT_EVENTLOOP = 15;
 static const uint64_t REDISMODULE_EVENT_REPLROLECHANGED_NOW_REPLICA = 1;
 static const uint64_t REDISMODULE_SUBEVENT_FLUSHDB_END = 1;
 static const uint64_t REDISMODULE_SUBEVENT_CLIENT_CHANGE_DISCONNECTED = 1;
+static const uint64_t REDISMODULE_SUBEVENT_MODULE_LOADED = 0;
 static const uint64_t REDISMODULE_SUBEVENT_EVENTLOOP_BEFORE_SLEEP = 0;
 static const uint64_t REDISMODULE_SUBEVENT_EVENTLOOP_AFTER_SLEEP = 1;
 
@@ -114,6 +116,12 @@ typedef struct RedisModuleSwapDbInfo {
     int32_t dbnum_first;
     int32_t dbnum_second;
 } RedisModuleSwapDbInfo;
+
+typedef struct RedisModuleModuleChange {
+    uint64_t version;
+    const char *module_name;
+    int module_version;
+} RedisModuleModuleChange;
 
 /* ---- What COMMAND DOCS and COMMAND INFO are told: SetCommandInfo ---- */
 
@@ -294,6 +302,7 @@ struct Required {
     /* What others learn of a change. */
     int (*Replicate)(RedisModuleCtx *ctx, const char *command, const char *format, ...);
     int (*SignalModifiedKey)(RedisModuleCtx *ctx, RedisModuleString *name);
+    int (*GetNotifyKeyspaceEvents)(void);
     int (*NotifyKeyspaceEvent)(RedisModuleCtx *ctx, int type, const char *event, RedisModuleString *key);
 
     /* Commands of the server's own. */

@@ -179,6 +179,12 @@ impl Ctx {
                     let format = c"ssss".as_ptr();
                     replicate(ctx, name, format, a.inner, b.inner, c.inner, d.inner)
                 }
+                // A lock that is taken.
+                [a, b, c, d, last] => {
+                    let format = c"sssss".as_ptr();
+                    let (a, b, c, d) = (a.inner, b.inner, c.inner, d.inner);
+                    replicate(ctx, name, format, a, b, c, d, last.inner)
+                }
                 _ => {
                     let mut argv: Vec<_> = arguments.iter().map(|string| string.inner).collect();
                     replicate(ctx, name, c"v".as_ptr(), argv.as_mut_ptr(), argv.len())

@@ -13,6 +13,7 @@
 mod alloc;
 mod announce;
 mod api;
+mod audience;
 pub mod block;
 pub mod clock;
 pub mod cluster;
@@ -65,6 +66,7 @@ pub fn share(string: &Str) -> Str {
 /// module: its code and state stay in memory when it is unloaded.
 pub fn start_afresh(ctx: &Ctx) {
     context::remember_server(ctx);
+    audience::start_afresh(ctx);
     nodes::start_afresh();
     selected::start_afresh();
 }

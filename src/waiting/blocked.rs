@@ -17,7 +17,7 @@ use crate::server::block::{Handle, Id};
 
 use super::deferred::Grant;
 use super::id::LockId;
-use super::shrink::give_back;
+use super::shrink::{give_back, is_too_roomy};
 
 /// What a blocked client is told when it is unblocked.
 #[derive(Debug)]
@@ -138,8 +138,8 @@ impl Blocked {
     /// The first with an outcome, in the order in which they got it. It is still to be removed.
     pub fn take_ended(&mut self) -> Option<Ticket> {
         let first = self.ended.pop_front();
-        if self.ended.is_empty() {
-            self.ended = VecDeque::new();
+        if is_too_roomy(self.ended.capacity(), self.ended.len()) {
+            self.ended.shrink_to(self.ended.len() * 2);
         }
         first
     }

@@ -106,6 +106,7 @@ pub fn step_on<T>(
         QueueView::AsLeft if taken.tracked.cut_short => QueueView::Touched,
         queue => queue,
     };
+    ctx.begin_events();
     let end = catch_unwind(AssertUnwindSafe(|| {
         decide_on(ctx, names, &mut taken, (&rules, now), queue, decide)
     }));

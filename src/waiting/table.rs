@@ -68,6 +68,8 @@ pub struct Record {
     scheduled: Due,
     /// The number of waiters by which `order` has it.
     listed: usize,
+    /// It is among those that have `moved`.
+    has_moved: bool,
 }
 
 impl Record {
@@ -78,7 +80,13 @@ impl Record {
             watch: None,
             scheduled: Due::default(),
             listed: 0,
+            has_moved: false,
         }
+    }
+
+    fn waiters(&self) -> usize {
+        let watched = self.watch.as_ref().map(|watch| watch.waiting);
+        watched.unwrap_or(self.tracked.line.len())
     }
 }
 
@@ -94,6 +102,9 @@ fn rank(id: &LockId, waiters: usize) -> Rank {
 
 type Locks = HashMap<Rc<[u8]>, Record, RandomState>;
 
+/// The most locks that are to be put into their order at once.
+const MOVED: usize = 64;
+
 /// All locks with waiters or a session. One timer of the server serves them all: it is set for
 /// the first that is due by either clock.
 #[derive(Debug, Default)]
@@ -103,6 +114,9 @@ pub struct Table {
     pub schedule: Schedule,
     /// All of them, each database's in the order in which they are listed.
     order: BTreeSet<Rank>,
+    /// Those that may have another number of waiters than `order` says. A lock that is handed on thousands of times a
+    /// second loses a waiter and gets another each time, and is put into its order once.
+    moved: Vec<LockId>,
     /// Number of locks whose whole name is in braces.
     braced: usize,
 }
@@ -259,31 +273,47 @@ impl Table {
         due: Due,
         now: Now,
     ) {
-        let waiters = watch
-            .as_ref()
-            .map_or(tracked.line.len(), |watch| watch.waiting);
         let locks = self.databases.entry(db).or_default();
         if let Some(record) = locks.get_mut(name) {
             record.tracked = tracked;
             record.watch = watch;
-            if record.listed != waiters {
-                self.order.remove(&rank(&record.id, record.listed));
-                self.order.insert(rank(&record.id, waiters));
-                record.listed = waiters;
-            }
             let due = settled(record.scheduled, due, now);
             self.schedule.set(&record.id, &mut record.scheduled, due);
+            if record.listed != record.waiters() && !record.has_moved {
+                record.has_moved = true;
+                self.moved.push(record.id.clone());
+                if self.moved.len() == MOVED {
+                    self.order_moved();
+                }
+            }
             return;
         }
         let id = LockId::new(db, name);
         let name = Rc::clone(&id.name);
         let mut record = Record::new(id, tracked);
         record.watch = watch;
-        record.listed = waiters;
-        self.order.insert(rank(&record.id, waiters));
+        record.listed = record.waiters();
+        self.order.insert(rank(&record.id, record.listed));
         self.schedule.set(&record.id, &mut record.scheduled, due);
         self.braced += usize::from(names::unbraced(&name).is_some());
         locks.insert(name, record);
+    }
+
+    /// Puts the locks that have moved into their order.
+    fn order_moved(&mut self) {
+        while let Some(id) = self.moved.pop() {
+            let locks = self.databases.get_mut(&id.db);
+            let Some(record) = locks.and_then(|locks| locks.get_mut(&id.name)) else {
+                continue;
+            };
+            record.has_moved = false;
+            let waiters = record.waiters();
+            if record.listed != waiters {
+                self.order.remove(&rank(&id, record.listed));
+                self.order.insert(rank(&id, waiters));
+                record.listed = waiters;
+            }
+        }
     }
 
     /// Forgets a lock.
@@ -326,7 +356,8 @@ impl Table {
 
     /// The locks of a database with the number of their waiters, most waiters first, then by name;
     /// those behind `behind`, if it is given.
-    pub fn busiest(&self, db: i32, behind: Option<&Busy>) -> impl Iterator<Item = Busy> {
+    pub fn busiest(&mut self, db: i32, behind: Option<&Busy>) -> impl Iterator<Item = Busy> {
+        self.order_moved();
         let begin = match behind {
             Some((waiters, name)) => Bound::Excluded((db, Reverse(*waiters), Rc::clone(name))),
             None => Bound::Included((db, Reverse(usize::MAX), Rc::default())),

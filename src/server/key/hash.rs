@@ -24,6 +24,28 @@ impl Key<'_> {
         adopt(value)
     }
 
+    /// The values of two fields of a hash.
+    #[must_use]
+    pub fn hash_get_two(&self, [first, second]: [&Str; 2]) -> [Option<Str>; 2] {
+        if self.raw.is_null() {
+            return [None, None];
+        }
+        let [mut its, mut others]: [*mut raw::RedisModuleString; 2] = [null_mut(); 2];
+        // SAFETY: the arguments are pairs of a field and a pointer for its value, ended by null.
+        unsafe {
+            api!(HashGet(
+                self.raw,
+                raw::REDISMODULE_HASH_NONE,
+                first.inner,
+                &raw mut its,
+                second.inner,
+                &raw mut others,
+                null::<c_char>(),
+            ));
+        }
+        [its, others].map(adopt)
+    }
+
     /// Sets a field of a hash; makes the hash if there is none.
     pub fn hash_set(&mut self, field: &Str, value: &Str) {
         self.make_writable();

@@ -36,6 +36,36 @@ fn it_lists_locks_with_waiters_or_a_session_the_busiest_first() {
     assert_eq!(client.run("FAIRLOCK.LOCKS COUNT 0"), "[]");
 }
 
+/// More locks than are put into their order at once.
+#[test]
+fn many_locks_keep_their_order_while_waiters_come_and_go() {
+    const LOCKS: usize = 150;
+    let server = Server::start();
+    let mut client = server.connect();
+    let name = |lock: usize| format!("lock{lock:03}");
+    let mut waiting = vec![1; LOCKS];
+    for lock in 0..LOCKS {
+        client.int(&format!("FAIRLOCK.ACQUIRE {} a", name(lock)));
+        client.run(&format!("FAIRLOCK.ACQUIRE {} w0 ENQUEUE", name(lock)));
+    }
+    for round in 1..4 {
+        for lock in (0..LOCKS).filter(|lock| lock % (round + 1) == 0) {
+            // Each lock loses its first waiter in one of the rounds at most.
+            if lock % 3 == round % 3 {
+                waiting[lock] -= 1;
+                client.run(&format!("FAIRLOCK.CANCEL {} w0", name(lock)));
+            } else {
+                waiting[lock] += 1;
+                client.run(&format!("FAIRLOCK.ACQUIRE {} w{round} ENQUEUE", name(lock)));
+            }
+        }
+        let mut order: Vec<usize> = (0..LOCKS).filter(|lock| waiting[*lock] > 0).collect();
+        order.sort_by_key(|lock| (std::cmp::Reverse(waiting[*lock]), *lock));
+        let order: Vec<String> = order.into_iter().map(name).collect();
+        assert_eq!(names(&mut client, "FAIRLOCK.LOCKS COUNT -1"), order);
+    }
+}
+
 #[test]
 fn it_says_what_info_says_and_for_how_long_the_lock_is_held() {
     let server = Server::start();

@@ -23,6 +23,27 @@ fn start(first: bool) -> (Server, TempDir) {
     (server, dir)
 }
 
+#[test]
+fn a_module_that_is_loaded_later_is_told_of_events_from_then_on() {
+    let dir = TempDir::new().expect("a directory");
+    let nosy = library("tests/black_box/foreign/nosy_module.c", dir.path());
+    let server = Server::with(&["--enable-module-command", "yes"]);
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a");
+    assert_eq!(client.run(&format!("MODULE LOAD {}", nosy.display())), "OK");
+    for (event, command) in [
+        ("expire", "FAIRLOCK.RENEW k a LEASE 600000"),
+        ("del", "FAIRLOCK.RELEASE k a"),
+        ("hset", "FAIRLOCK.ACQUIRE k a"),
+        ("fairlock.release", "FAIRLOCK.RELEASE k a"),
+    ] {
+        client.run(&format!("NOSY.ON {event} FAIRLOCK.QUEUE k"));
+        client.int(command);
+        let said = said(&mut client);
+        assert!(said.starts_with(REFUSED), "{event}: {said}");
+    }
+}
+
 /// What each call has replied from the event.
 fn said(client: &mut Client) -> String {
     client.run("NOSY.SAID")
