@@ -235,8 +235,13 @@ impl<S: BuildHasher + Default> Line<S> {
         place.map(|(_, waiter)| *waiter)
     }
 
-    /// Changes what is known of a waiter; nothing happens if it is not in the line.
+    /// Replaces what is known of a waiter; nothing happens if it is not in the line.
     pub fn set(&mut self, owner: &[u8], waiter: Waiter) {
+        self.change(owner, |known| *known = waiter);
+    }
+
+    /// Changes what is known of a waiter; nothing happens if it is not in the line.
+    pub fn change(&mut self, owner: &[u8], change: impl FnOnce(&mut Waiter)) {
         let Some(Spot { block, place }) = self.spots.get(owner).copied() else {
             return;
         };
@@ -244,8 +249,8 @@ impl<S: BuildHasher + Default> Line<S> {
         let place = block.and_then(|block| block.places.get_mut(place));
         if let Some((_, known)) = place.and_then(Option::as_mut) {
             self.scripted -= usize::from(known.presence.is_scripted());
-            self.scripted += usize::from(waiter.presence.is_scripted());
-            *known = waiter;
+            change(known);
+            self.scripted += usize::from(known.presence.is_scripted());
         }
     }
 
@@ -341,7 +346,7 @@ impl<S: BuildHasher + Default> Line<S> {
             return;
         };
         let places = std::mem::take(&mut block.places);
-        block.places = places.into_iter().filter(Option::is_some).collect();
+        block.places = places.into_iter().flatten().map(Some).collect();
         block.places.shrink_to_fit();
         block.occupied = !(u64::MAX << block.places.len());
         for (place, (owner, _)) in block.places.iter().flatten().enumerate() {

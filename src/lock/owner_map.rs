@@ -119,13 +119,13 @@ impl<V, S: BuildHasher + Default> OwnerMap<V, S> {
         let Some(hasher) = self.parts.first().map(HashMap::hasher) else {
             return;
         };
-        let moves = |owner: &Owner| part_of(hasher.hash_one(&**owner), parts) == new;
+        let is_new = |owner: &Owner| part_of(hasher.hash_one(&**owner), parts) == new;
         let moved: Vec<Owner> = self
             .parts
             .get(origin)
             .into_iter()
             .flat_map(HashMap::keys)
-            .filter(|owner| moves(owner))
+            .filter(|owner| is_new(owner))
             .cloned()
             .collect();
         let mut taken = HashMap::with_capacity_and_hasher(moved.len() * 2, S::default());

@@ -23,7 +23,7 @@ use super::step::Step;
 const MANY: usize = 16;
 
 /// This many dead waiters are taken out in one step. The next step, which is due at once, goes on.
-pub const REAPED_AT_ONCE: usize = 1000;
+pub const REAPED_AT_ONCE: usize = 500;
 
 /// Ten years in microseconds: no clock steps back by more.
 const FARTHEST_STEP_BACK: i64 = 10 * 365 * 86_400 * 1_000_000;

@@ -18,7 +18,7 @@ pub struct Events {
     /// The event loop is about to wait: after the commands of an iteration, before the replies of
     /// clients that were unblocked in it.
     pub before_sleep: fn(&Ctx),
-    /// The connection with this id closes.
+    /// The connection with this id closes. Called from [`hear_connections`] on.
     pub connection_closes: fn(&Ctx, u64),
     /// A key of the context's database was changed from outside the module: class, event and key. The call comes
     /// in the middle of the command that changed it, so nothing may be written.
@@ -35,6 +35,8 @@ thread_local! {
     static EVENTS: Cell<Option<Events>> = const { Cell::new(None) };
     /// Whether the module is subscribed to the events of sorted sets.
     static HEARS_SCORES: Cell<bool> = const { Cell::new(false) };
+    /// Whether it is subscribed to connections.
+    static HEARS_CONNECTIONS: Cell<bool> = const { Cell::new(false) };
 }
 
 /// The classes of key events that can concern a lock: events that delete, replace or expire keys, and events
@@ -51,8 +53,8 @@ const CLASSES: NotifyEvent = NotifyEvent::GENERIC
 pub fn subscribe(ctx: &Ctx, events: Events) -> bool {
     EVENTS.set(Some(events));
     HEARS_SCORES.set(false);
+    HEARS_CONNECTIONS.set(false);
     listen(ctx, raw::REDISMODULE_EVENT_EVENTLOOP, event_loop)
-        && listen(ctx, raw::REDISMODULE_EVENT_CLIENT_CHANGE, client_change)
         && listen(ctx, raw::REDISMODULE_EVENT_FLUSHDB, flush)
         && listen(ctx, raw::REDISMODULE_EVENT_SWAPDB, swap)
         && listen(ctx, raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED, role)
@@ -64,6 +66,15 @@ pub fn subscribe(ctx: &Ctx, events: Events) -> bool {
 pub fn hear_scores(ctx: &Ctx) {
     if !HEARS_SCORES.replace(true) {
         HEARS_SCORES.set(listen_to_keys(ctx, NotifyEvent::ZSET));
+    }
+}
+
+/// Subscribes to connections as well. For a module that listens, the server asks the system for the address of each
+/// connection that opens or closes, so the module does without until a lock depends on a connection.
+pub fn hear_connections(ctx: &Ctx) {
+    if !HEARS_CONNECTIONS.replace(true) {
+        let event = raw::REDISMODULE_EVENT_CLIENT_CHANGE;
+        HEARS_CONNECTIONS.set(listen(ctx, event, client_change));
     }
 }
 

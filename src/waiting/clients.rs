@@ -39,6 +39,7 @@ use crate::fault;
 use crate::lock::{Connection, Millis, Now, Owner, Tick, Ticket};
 use crate::server::Ctx;
 use crate::server::block::{Blocking, Id};
+use crate::server::events;
 use crate::server::user;
 
 use super::blocked::{Blocked, BlockedAcquire, Client, Outcome};
@@ -128,6 +129,7 @@ impl Blocking for BlockedAcquire {
             Outcome::Granted(grant) => {
                 fault::point("in-a-reply", &grant.owner);
                 ctx.reply_integer(grant.token);
+                events::hear_connections(ctx);
                 notes(|notes| notes.hand_off_replied(ctx.client_id(), grant.clone()));
             }
             Outcome::Nil | Outcome::Over => ctx.reply_nil(),

@@ -8,6 +8,7 @@ use crate::config::{self, Pubsub};
 use crate::error::Error;
 use crate::keyspace::{Names, names};
 use crate::lock::{Event, Now, Ticket};
+use crate::server::events;
 use crate::server::user::{self, User};
 use crate::server::{Ctx, Str, in_cluster, string};
 
@@ -77,6 +78,7 @@ fn carry_out_one(ctx: &Ctx, scene: &Scene<'_>, event: Event) {
         Event::WakeUp { owner } => wake(ctx, scene, &owner),
         Event::Bound { connection } => {
             let lock = scene.lock();
+            events::hear_connections(ctx);
             sessions(|sessions| sessions.bind(connection, &lock));
         }
         Event::Unbound { connection } => {

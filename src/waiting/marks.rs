@@ -33,15 +33,12 @@ impl Table {
     }
 
     fn mark(&mut self, id: &LockId, owner: &[u8], from: Presence, to: Presence) {
-        let Some(record) = self.record(id.db, &id.name) else {
-            return;
-        };
-        let line = &mut record.tracked.line;
-        if let Some(mut waiter) = line.get(owner)
-            && waiter.presence == from
-        {
-            waiter.presence = to;
-            line.set(owner, waiter);
+        if let Some(record) = self.record(id.db, &id.name) {
+            record.tracked.line.change(owner, |waiter| {
+                if waiter.presence == from {
+                    waiter.presence = to;
+                }
+            });
         }
     }
 

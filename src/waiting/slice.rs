@@ -8,7 +8,7 @@ use crate::server::clock;
 
 /// Microseconds for all the work at the beginning or end of an iteration. One more step may follow, which has its
 /// own bound, and the server has some work of its own with each client that is unblocked.
-const LONGEST: u64 = 3000;
+const LONGEST: u64 = 2000;
 
 /// A stretch of work.
 #[derive(Clone, Copy, Debug)]
