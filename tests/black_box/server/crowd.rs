@@ -121,7 +121,7 @@ fn a_crowd_of_dead_waiters_is_dropped_in_pieces_and_nobody_jumps_the_queue() {
     let server = Server::with(&["--fairlock.turn", "600000"]);
     let mut client = server.connect();
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
-    queue_dead(&mut client, 2_500);
+    queue_dead(&mut client, 1_250);
     let living = server.block("FAIRLOCK.ACQUIRE k b");
     let behind = server.block("FAIRLOCK.ACQUIRE k c");
     // No time for a second piece passes in a transaction.
@@ -130,23 +130,23 @@ fn a_crowd_of_dead_waiters_is_dropped_in_pieces_and_nobody_jumps_the_queue() {
         "LLEN redisson_lock_queue:{k}",
         "ZCARD redisson_lock_timeout:{k}",
         "EXISTS k",
-        "FAIRLOCK.CANCEL k dead2400",
+        "FAIRLOCK.CANCEL k dead1200",
         "LINDEX redisson_lock_queue:{k} 0",
     ]);
-    assert_eq!(replies, "[0, 1502, 1502, 0, 1, dead2000]");
+    assert_eq!(replies, "[0, 752, 752, 0, 1, dead1000]");
     assert!(living.int() > 0);
     assert_eq!(client.run("LRANGE redisson_lock_queue:{k} 0 -1"), "[c]");
     assert_eq!(client.holders("k"), "[b, 1]");
     assert_eq!(
         server.info("fairlock", "fairlock_reaped_waiters"),
-        "2499",
+        "1249",
         "one was cancelled"
     );
 
     // Whoever comes between two pieces waits behind those that live.
     assert_eq!(client.run("FAIRLOCK.CANCEL k c"), "1");
     assert_eq!(behind.reply(), "(nil)");
-    queue_dead(&mut client, 2_500);
+    queue_dead(&mut client, 1_250);
     let living = server.block("FAIRLOCK.ACQUIRE k d");
     let replies = client.at_once(&[
         "FAIRLOCK.RELEASE k b",
