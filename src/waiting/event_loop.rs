@@ -82,9 +82,17 @@ pub fn before_sleep(ctx: &Ctx) {
     clients::unblock_ended(ctx);
     notes(Notes::forget_seen);
     waiting(|waiting| waiting.in_iteration.set(false));
+    stop_timer_if_idle(ctx);
     let alarm = alarm();
     if is_any_lock_tracked() || alarm != before {
         end_iteration(ctx, alarm, alarm != before);
+    }
+}
+
+/// Stops the timer if it would ring for nothing.
+fn stop_timer_if_idle(ctx: &Ctx) {
+    if !is_any_lock_tracked() && blocked(|blocked| blocked.next_timeout()).is_none() {
+        table(|table| table.schedule.stop_timer(ctx));
     }
 }
 

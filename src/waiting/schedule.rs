@@ -134,14 +134,13 @@ impl Schedule {
         self.armed = None;
     }
 
-    /// Sets the timer for the first lock that is due, and stops it if there is none. One that
-    /// rings too early does no harm, so it is set anew only to ring earlier; or if the wall clock
-    /// was set back meanwhile, because the server's timers wait for the wall clock.
+    /// Sets the timer for the first lock that is due. One that rings too early does no harm, so it is set anew only
+    /// to ring earlier; or if the wall clock was set back meanwhile, because the server's timers wait for the wall
+    /// clock. If no lock is due, the timer is stopped when the iteration ends: the next command may need it.
     ///
     /// `timeout` is when the first blocked client's time is up.
     pub fn set_timer(&mut self, ctx: &Ctx, now: Now, timeout: Option<Tick>) {
         let Some(at) = self.first(now).into_iter().chain(timeout).min() else {
-            self.stop_timer(ctx);
             return;
         };
         let offset = offset(now);
@@ -167,7 +166,7 @@ impl Schedule {
         wall.into_iter().chain(tick).min()
     }
 
-    /// Stops the timer, if it is set.
+    /// Stops the timer, if it is set. The server does not unload a module that has one.
     pub fn stop_timer(&mut self, ctx: &Ctx) {
         if let Some(armed) = self.armed.take() {
             timer::stop(ctx, &armed.timer);

@@ -11,7 +11,7 @@ use crate::ring::gather;
 use crate::server::Kind;
 
 /// How many clients want the lock.
-pub const CLIENTS: [usize; 2] = [16, 100];
+pub const CLIENTS: [usize; 3] = [2, 16, 100];
 /// How many hand-offs are counted.
 const TIMES: u64 = 400;
 const KEY: &str = "ring";

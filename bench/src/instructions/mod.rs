@@ -108,10 +108,13 @@ pub fn run(bench: &Bench) -> Result<()> {
         let [exclusive, shared] = [&exclusive, &shared].map(|counts| show(counts.area(functions)));
         println!("| {what} | {exclusive} | {shared} | `{functions}` |");
     }
-    let [few, many] = hand_off::CLIENTS;
-    println!("\n| a hand-off | {few} clients | {many} clients |\n|---|---|---|");
-    for (name, [few, many]) in hand_offs {
-        println!("| {name} | {} | {} |", show(few), show(many));
+    let [two, few, many] = hand_off::CLIENTS;
+    println!(
+        "\n| a hand-off | {two} clients | {few} clients | {many} clients |\n|---|---|---|---|"
+    );
+    for (name, instructions) in hand_offs {
+        let [two, few, many] = instructions.map(show);
+        println!("| {name} | {two} | {few} | {many} |");
     }
     Ok(())
 }
