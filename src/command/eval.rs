@@ -106,11 +106,11 @@ fn run(ctx: &Ctx, script: &Script, call: &Call<'_>) -> Option<Reply> {
     if !permission::is_plain(ctx.client_id()) {
         return None;
     }
-    match native(script, call).ok()? {
-        Native::Done(reply) => {
-            ctx.raise_events_to_all();
-            Some(reply)
-        }
+    let native = native(script, call);
+    // The events of what it wrote without a step.
+    ctx.raise_events_to_all();
+    match native.ok()? {
+        Native::Done(reply) => Some(reply),
         Native::Step(step) => take(ctx, step),
     }
 }

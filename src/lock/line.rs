@@ -18,7 +18,7 @@ use super::state::{Owner, Waiter};
 
 /// Places in a block: one for each bit of [`Block::occupied`].
 const PLACES: usize = 64;
-/// A block with fewer places than these, left or not, is never worth packing.
+/// A block with fewer places than these is never worth packing.
 const SMALL: usize = 8;
 /// Fewer blocks than these are never worth thinning out.
 const FEW: usize = 4;
@@ -32,7 +32,7 @@ pub struct Line<S = RandomState> {
     blocks: Vec<Block>,
     /// No block before this one has waiters, so that the head is found at once.
     first: usize,
-    /// Number of blocks that all waiters have left, except for the last.
+    /// Number of empty blocks, not counting the last block.
     left: usize,
     /// The number of the next block.
     next: u64,

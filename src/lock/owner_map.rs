@@ -34,7 +34,7 @@ impl<V, S> Default for OwnerMap<V, S> {
     }
 }
 
-/// The parts that there would be if each of them had been split as often as the last one.
+/// The parts that there are once each part was split as often as the last one: the next power of two.
 fn all_split(parts: usize) -> usize {
     parts.next_power_of_two()
 }

@@ -15,16 +15,21 @@ pub enum Renew {
 }
 
 impl Renew {
-    /// Does what the script does. Renewing a lock raises a key event, by which `waiting` learns of the new lease.
+    /// Does what the script does, once it is clear that it can be done for all locks. Renewing a lock raises a key
+    /// event, by which `waiting` learns of the new lease.
     pub fn run(self, call: &Call<'_>) -> Result<Reply, LeftToLua> {
         let lease = call.duration(0)?;
+        for index in 0..call.keys {
+            let key = call.key_name(index)?;
+            call.argument(index + 1)?;
+            if !call.ctx.open(&key, Access::Read).fits(Kind::Hash) {
+                return Err(LeftToLua);
+            }
+        }
         let mut renewed = Vec::with_capacity(call.keys);
         for index in 0..call.keys {
             let key = call.key_name(index)?;
             let mut lock = call.ctx.open(&key, Access::Write);
-            if !lock.fits(Kind::Hash) {
-                return Err(LeftToLua);
-            }
             let owner = string(call.argument(index + 1)?);
             let held = lock.hash_get(&owner).is_some();
             if held {

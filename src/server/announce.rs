@@ -32,19 +32,24 @@ thread_local! {
     static RAISING: Cell<*const c_char> = const { Cell::new(null()) };
 }
 
-/// Whether events are of a step and nobody is told of them, so that none is recorded. An atomic, because reading
-/// a thread-local costs a function call.
+/// A step is under way whose events nobody would be told of, so none is recorded. An atomic, because reading a
+/// thread-local costs a function call.
 static UNHEARD: AtomicBool = AtomicBool::new(false);
 
 /// Capacity beyond this is freed.
 const ROOM: usize = 1024;
 
-impl Ctx {
-    /// A step begins: this module ignores the events that are recorded until [`Ctx::raise_events`].
-    pub fn begin_events(&self) {
-        UNHEARD.store(!audience::is_there(), Ordering::Relaxed);
-    }
+/// A step begins. This module ignores the events of its own steps.
+pub fn step_begins() {
+    UNHEARD.store(!audience::is_there(), Ordering::Relaxed);
+}
 
+/// A step has ended, or was cut short by a panic.
+pub fn step_ends() {
+    UNHEARD.store(false, Ordering::Relaxed);
+}
+
+impl Ctx {
     /// Records a keyspace event of a class, to be raised by [`Ctx::raise_events`].
     pub fn record_event(&self, class: NotifyEvent, event: &'static CStr, key: &Str) {
         if UNHEARD.load(Ordering::Relaxed) {
@@ -67,7 +72,6 @@ impl Ctx {
 
     fn raise(&self, own: bool) {
         if UNHEARD.load(Ordering::Relaxed) {
-            UNHEARD.store(false, Ordering::Relaxed);
             return;
         }
         let mut all = ANNOUNCEMENTS.take();

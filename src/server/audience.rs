@@ -1,13 +1,20 @@
 //! Whether anybody is told of the module's key events: clients, if the option `notify-keyspace-events` says
-//! so, or another module. The server makes a client of its own for each module that it tells of an event, also for the
-//! module that has raised it, so a hand-off is cheaper without its ten events.
+//! so, or another module. For each event the server makes a client for every module that listens, even for the one
+//! that has raised it. A hand-off has ten events, and is cheaper without them.
 
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use redis_module::RedisValue;
+
 use super::api::{api, raw};
+use super::context::text;
 use super::events::listen;
 use super::{Ctx, guard};
+
+/// Modules that come with some servers, and have nothing to do with locks: Redis 8 has vector sets, Valkey 9 its
+/// scripting engine.
+const BUILT_IN: [&[u8]; 2] = [b"vectorset", b"lua"];
 
 /// Whether other modules are, or have been, loaded beside this one. Which events they listen to is not known.
 static OTHERS: AtomicBool = AtomicBool::new(true);
@@ -21,25 +28,36 @@ pub(super) fn is_there() -> bool {
 /// Looks for other modules, and hears of those that are loaded later.
 pub(super) fn start_afresh(ctx: &Ctx) {
     let is_told = listen(ctx, raw::REDISMODULE_EVENT_MODULE_CHANGE, module_change);
-    OTHERS.store(!is_told || ctx.has_modules(), Ordering::Relaxed);
+    OTHERS.store(!is_told || ctx.may_have_others(), Ordering::Relaxed);
+}
+
+fn may_listen(module: &[u8]) -> bool {
+    module != b"fairlock" && !BUILT_IN.contains(&module)
 }
 
 impl Ctx {
-    /// Whether the server has loaded modules, or does not say. This one counts only once it is loaded.
-    fn has_modules(&self) -> bool {
-        // SAFETY: the format says: one C string, which is static. The reply is freed, and is null where the
-        // command was not run.
-        unsafe {
-            let (name, format) = (c"MODULE".as_ptr(), c"c".as_ptr());
-            let reply = api!(Call(self.raw, name, format, c"LIST".as_ptr()));
-            if reply.is_null() {
-                return true;
-            }
-            let has_modules = api!(CallReplyLength(reply)) > 0;
-            api!(FreeCallReply(reply));
-            has_modules
-        }
+    /// Whether modules are loaded that may listen to key events, or the server does not say. This one is not in the
+    /// server's list before it is loaded.
+    fn may_have_others(&self) -> bool {
+        let modules = redis_module::Context::new(self.raw).call("MODULE", &["LIST"]);
+        let Ok(RedisValue::Array(modules)) = modules else {
+            return true;
+        };
+        modules
+            .iter()
+            .any(|module| name(module).is_none_or(may_listen))
     }
+}
+
+/// The name of a module in the server's list, where each is a list of fields and their values.
+fn name(module: &RedisValue) -> Option<&[u8]> {
+    let RedisValue::Array(fields) = module else {
+        return None;
+    };
+    let at = fields
+        .iter()
+        .position(|field| text(field) == Some(b"name"))?;
+    text(fields.get(at + 1)?)
 }
 
 extern "C" fn module_change(
@@ -58,7 +76,7 @@ extern "C" fn module_change(
             let change = data.cast::<raw::RedisModuleModuleChange>().as_ref();
             change.map(|change| CStr::from_ptr(change.module_name))
         };
-        if name != Some(c"fairlock") {
+        if name.is_none_or(|name| may_listen(name.to_bytes())) {
             OTHERS.store(true, Ordering::Relaxed);
         }
     });

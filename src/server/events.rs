@@ -72,9 +72,9 @@ pub fn hear_scores(ctx: &Ctx) {
 /// Subscribes to connections as well. For a module that listens, the server asks the system for the address of each
 /// connection that opens or closes, so the module does without until a lock depends on a connection.
 pub fn hear_connections(ctx: &Ctx) {
-    if !HEARS_CONNECTIONS.replace(true) {
-        let event = raw::REDISMODULE_EVENT_CLIENT_CHANGE;
-        HEARS_CONNECTIONS.set(listen(ctx, event, client_change));
+    let event = raw::REDISMODULE_EVENT_CLIENT_CHANGE;
+    if !HEARS_CONNECTIONS.replace(true) && !listen(ctx, event, client_change) {
+        ctx.log_warning("fairlock: the server does not tell of connections that close, so sessions do not end with them");
     }
 }
 

@@ -11,7 +11,7 @@
 #![allow(unsafe_code)]
 
 mod alloc;
-mod announce;
+pub mod announce;
 mod api;
 mod audience;
 pub mod block;

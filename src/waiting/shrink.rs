@@ -1,4 +1,4 @@
-//! Giving memory back after a crowd has left. Knows only the maps of the standard library.
+//! Giving memory back after a crowd has left. Knows only collections of the standard library.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash};

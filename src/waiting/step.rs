@@ -12,7 +12,7 @@ use crate::keyspace::tracked::Unusable;
 use crate::keyspace::{Names, OpenLock, QueueView, Taken, Tracked};
 use crate::lock::{Due, Now, Rules, Step};
 use crate::server::cluster::SlotState;
-use crate::server::{Ctx, events, in_cluster};
+use crate::server::{Ctx, announce, events, in_cluster};
 
 use super::blocked::Outcome;
 use super::conditions;
@@ -35,7 +35,10 @@ impl Stepping {
         waiting(|waiting| {
             let may = !waiting.replica.get();
             waiting.stepping.set(may);
-            may.then_some(Self)
+            may.then(|| {
+                announce::step_begins();
+                Self
+            })
         })
     }
 }
@@ -43,6 +46,7 @@ impl Stepping {
 impl Drop for Stepping {
     fn drop(&mut self) {
         waiting(|waiting| waiting.stepping.set(false));
+        announce::step_ends();
     }
 }
 
@@ -106,7 +110,6 @@ pub fn step_on<T>(
         QueueView::AsLeft if taken.tracked.cut_short => QueueView::Touched,
         queue => queue,
     };
-    ctx.begin_events();
     let end = catch_unwind(AssertUnwindSafe(|| {
         decide_on(ctx, names, &mut taken, (&rules, now), queue, decide)
     }));

@@ -323,6 +323,9 @@ impl Table {
         {
             self.schedule.remove(&record.id, record.scheduled);
             self.order.remove(&rank(&record.id, record.listed));
+            if record.has_moved {
+                self.moved.retain(|id| *id != record.id);
+            }
             self.braced -= usize::from(names::unbraced(name).is_some());
             give_back(locks);
         }

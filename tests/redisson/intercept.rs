@@ -111,6 +111,31 @@ fn a_known_script_runs_natively_though_it_was_never_loaded() {
 }
 
 #[test]
+fn a_renewal_that_is_left_to_lua_has_changed_nothing_before() {
+    let server = intercepting(&["--notify-keyspace-events", "KEA"]);
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a:1");
+    client.run("SET other x");
+    let renew = &script("renew").text;
+    let events = Client::events(server.port, || {
+        let words: [&[u8]; 6] = [b"2", b"k", b"other", b"600000", b"a:1", b"a:1"];
+        let reply = client.raw(&[&[b"EVAL", &renew[..]], &words[..]].concat());
+        let error = reply.expect_err("no hash");
+        assert!(error.starts_with("WRONGTYPE"), "{error}");
+        client.int("FAIRLOCK.ACQUIRE next me");
+    });
+    // Lua has renewed the first before it came to the second.
+    let expected = [
+        "expire k",
+        "hset next",
+        "expire next",
+        "fairlock.acquire next",
+    ];
+    assert_eq!(events, expected);
+    assert!(client.int("PTTL k") > 60_000);
+}
+
+#[test]
 fn scripts_of_others_pass_untouched() {
     let server = intercepting(&[]);
     let mut client = server.connect();

@@ -30,20 +30,20 @@ impl Key<'_> {
         if self.raw.is_null() {
             return [None, None];
         }
-        let [mut its, mut others]: [*mut raw::RedisModuleString; 2] = [null_mut(); 2];
+        let [mut one, mut two]: [*mut raw::RedisModuleString; 2] = [null_mut(); 2];
         // SAFETY: the arguments are pairs of a field and a pointer for its value, ended by null.
         unsafe {
             api!(HashGet(
                 self.raw,
                 raw::REDISMODULE_HASH_NONE,
                 first.inner,
-                &raw mut its,
+                &raw mut one,
                 second.inner,
-                &raw mut others,
+                &raw mut two,
                 null::<c_char>(),
             ));
         }
-        [its, others].map(adopt)
+        [one, two].map(adopt)
     }
 
     /// Sets a field of a hash; makes the hash if there is none.
