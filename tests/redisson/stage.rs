@@ -158,7 +158,7 @@ impl Stage {
     }
 
     fn has_module(&mut self) -> bool {
-        self.client.run("MODULE LIST") != "[]"
+        self.client.run("MODULE LIST").contains("fairlock")
     }
 
     /// Several turns pass.
