@@ -45,7 +45,7 @@ fn many_locks_keep_their_order_while_waiters_come_and_go() {
     let name = |lock: usize| format!("lock{lock:03}");
     let mut waiting = vec![1; LOCKS];
     for lock in 0..LOCKS {
-        client.int(&format!("FAIRLOCK.ACQUIRE {} a", name(lock)));
+        client.int(&format!("FAIRLOCK.ACQUIRE {} a LEASE 600000", name(lock)));
         client.run(&format!("FAIRLOCK.ACQUIRE {} w0 ENQUEUE", name(lock)));
     }
     for round in 1..4 {
@@ -62,7 +62,7 @@ fn many_locks_keep_their_order_while_waiters_come_and_go() {
         let mut order: Vec<usize> = (0..LOCKS).filter(|lock| waiting[*lock] > 0).collect();
         order.sort_by_key(|lock| (std::cmp::Reverse(waiting[*lock]), *lock));
         let order: Vec<String> = order.into_iter().map(name).collect();
-        assert_eq!(names(&mut client, "FAIRLOCK.LOCKS COUNT -1"), order);
+        assert_eq!(pages(&mut client, "FAIRLOCK.LOCKS COUNT -1", LOCKS), order);
     }
 }
 
