@@ -117,7 +117,7 @@ impl<'c> Search<'c> {
             caller: Caller::of(ctx),
             count: count.min(MOST),
             now,
-            slice: Slice::begin(),
+            slice: Slice::begin_search(),
             found: Vec::new(),
             names: HashSet::new(),
             looked: 0,

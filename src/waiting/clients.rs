@@ -104,9 +104,9 @@ fn must_wait(ctx: &Ctx, ticket: Ticket) -> bool {
     ctx.is_handing_over() || (held_back && !is_here(ctx, &lock))
 }
 
-/// The most clients that are timed out in one batch: the server has as much work with each as the
+/// The most clients that are timed out in one batch: the server has more work with each than the
 /// module has.
-const TIMED_OUT_AT_ONCE: usize = 200;
+const TIMED_OUT_AT_ONCE: usize = 50;
 
 /// Times out the clients whose time was up at this instant of the steady clock: one batch, the rest in the next
 /// iterations.
