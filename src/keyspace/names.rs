@@ -11,7 +11,7 @@ use crate::server::{Str, string};
 
 /// How many locks' names are cached, a power of two. A lock is usually released shortly after it was
 /// acquired, so its names are still in the cache.
-const REMEMBERED: usize = 256;
+const REMEMBERED: usize = 1024;
 
 /// The longest name that is cached: longer ones are not worth their memory.
 const LONGEST_REMEMBERED: usize = 200;

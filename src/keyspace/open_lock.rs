@@ -101,44 +101,30 @@ fn read_token(text: &Str) -> Option<i64> {
 }
 
 impl<'c> OpenLock<'c> {
-    /// Opens the keys. If the queue was changed from outside the module, it is repaired first.
-    ///
-    /// # Errors
-    /// [`Unusable`] if the lock, queue or deadline key holds something else; nothing has been
-    /// written then.
+    /// Opens the keys. [`OpenLock::prepare`] must follow: a result that is either this or an error would be copied.
+    #[must_use]
     pub fn open(
         ctx: &'c Ctx,
         names: &'c Names,
         taken: &'c mut Taken,
         rules: &'c Rules,
         now: Now,
-        state: QueueView,
-    ) -> Result<Self, Unusable> {
+        queue: QueueView,
+    ) -> Self {
         let Taken {
             tracked,
             greatest,
             events,
-            may_be_shared,
+            ..
         } = taken;
-        let touched = matches!(state, QueueView::Touched | QueueView::TouchedByScript);
-        let frozen = state == QueueView::Hidden;
-        let lock = ctx.open(&names.lock, Access::Write);
+        let frozen = queue == QueueView::Hidden;
         // Usually there are no waiters, and opening a key that does not exist is cheaper for reading.
-        let access = if frozen || (tracked.line.is_empty() && !touched) {
+        let access = if frozen || (tracked.line.is_empty() && !queue.is_touched()) {
             Access::Read
         } else {
             Access::Write
         };
-        let queue = ctx.open(&names.queue, access);
-        let scores = ctx.open(&names.deadlines, access);
-        if !(lock.fits(Kind::Hash) && queue.fits(Kind::List) && scores.fits(Kind::SortedSet)) {
-            let expiries = [&lock, &queue, &scores].map(Key::expires_at);
-            return Err(Unusable {
-                expires: expiries.into_iter().flatten().min(),
-            });
-        }
-        let may_be_shared = touched || *may_be_shared || tracked.shared.is_some();
-        let mut opened = Self {
+        Self {
             ctx,
             names,
             tracked,
@@ -147,30 +133,50 @@ impl<'c> OpenLock<'c> {
             rules,
             now,
             frozen,
-            lock,
-            queue,
-            scores,
+            lock: ctx.open(&names.lock, Access::Write),
+            queue: ctx.open(&names.queue, access),
+            scores: ctx.open(&names.deadlines, access),
             shared: None,
             token: None,
             lease_end: LeaseEnd::Unread,
             is_head_known: false,
             is_counted: false,
             named: Named::default(),
-        };
-        if may_be_shared && !frozen {
-            opened.open_shared()?;
         }
-        if touched || opened.tracked.line.is_empty() || may_be_shared {
-            opened.delete_if_nobodys();
+    }
+
+    /// Makes the keys ready for the rules. If the queue was changed from outside the module, it is repaired.
+    /// `may_be_shared`: there may be shared holders that are not tracked yet.
+    ///
+    /// # Errors
+    /// [`Unusable`] if the lock, queue or deadline key holds something else; nothing has been
+    /// written then.
+    pub fn prepare(&mut self, queue: QueueView, may_be_shared: bool) -> Result<(), Unusable> {
+        let are_usable = self.lock.fits(Kind::Hash)
+            && self.queue.fits(Kind::List)
+            && self.scores.fits(Kind::SortedSet);
+        if !are_usable {
+            let expiries = [&self.lock, &self.queue, &self.scores].map(Key::expires_at);
+            return Err(Unusable {
+                expires: expiries.into_iter().flatten().min(),
+            });
         }
-        opened.mend_shared_if_touched();
+        let touched = queue.is_touched();
+        let may_be_shared = touched || may_be_shared || self.tracked.shared.is_some();
+        if may_be_shared && !self.frozen {
+            self.open_shared()?;
+        }
+        if touched || self.tracked.line.is_empty() || may_be_shared {
+            self.delete_if_nobodys();
+        }
+        self.mend_shared_if_touched();
         if touched {
-            opened.persist_queue();
+            self.persist_queue();
         }
-        if !frozen && (touched || !opened.queue_is_as_tracked()) {
-            repair::repair(&mut opened, state == QueueView::TouchedByScript);
+        if !self.frozen && (touched || !self.queue_is_as_tracked()) {
+            repair::repair(self, queue == QueueView::TouchedByScript);
         }
-        Ok(opened)
+        Ok(())
     }
 
     /// Refuses a step that needs the queue, if the queue is hidden.

@@ -1,7 +1,5 @@
 //! What this server knows of a lock beyond its keys, and how it is lent to a step.
 
-use std::cell::Cell;
-
 use foldhash::fast::RandomState;
 
 use crate::lock::{Connection, Event, Millis, Session, SharedHolders, Turn};
@@ -59,11 +57,6 @@ impl Tracked {
     }
 }
 
-thread_local! {
-    /// Room for the events of the next step.
-    static SPARE: Cell<Vec<Event>> = const { Cell::new(Vec::new()) };
-}
-
 /// How a step treats a lock's queue and deadlines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueView {
@@ -79,6 +72,14 @@ pub enum QueueView {
     Hidden,
 }
 
+impl QueueView {
+    /// Whether it was touched from outside the module.
+    #[must_use]
+    pub fn is_touched(self) -> bool {
+        matches!(self, Self::Touched | Self::TouchedByScript)
+    }
+}
+
 /// A lock with a key of another type.
 #[derive(Debug)]
 pub struct Unusable {
@@ -87,7 +88,7 @@ pub struct Unusable {
 }
 
 /// What a step changes beyond the keys. [`OpenLock`] only borrows it, so it survives a step that panics.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Taken {
     /// What is tracked beyond the keys.
     pub tracked: Tracked,
@@ -97,25 +98,4 @@ pub struct Taken {
     pub events: Vec<Event>,
     /// There may be shared holders that are not tracked yet.
     pub may_be_shared: bool,
-}
-
-impl Taken {
-    /// As a step begins.
-    #[must_use]
-    pub fn new(tracked: Tracked, greatest: i64) -> Self {
-        Self {
-            tracked,
-            greatest,
-            events: SPARE.take(),
-            may_be_shared: false,
-        }
-    }
-
-    /// Gives the room for events back, empty, for the next step.
-    pub fn give_back(events: Vec<Event>) {
-        // A step that dropped a hundred thousand waiters needed more than is worth keeping.
-        if events.capacity() <= 1024 {
-            SPARE.set(events);
-        }
-    }
 }

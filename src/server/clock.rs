@@ -19,8 +19,8 @@ fn micros(clock: libc::clockid_t) -> u64 {
     };
     // SAFETY: `time` is a valid place for the result; both clocks always exist.
     unsafe { libc::clock_gettime(clock, &raw mut time) };
-    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
-    let nanos = u64::try_from(time.tv_nsec).unwrap_or(0);
+    let seconds = time.tv_sec.max(0).cast_unsigned();
+    let nanos = time.tv_nsec.max(0).cast_unsigned();
     seconds
         .saturating_mul(1_000_000)
         .saturating_add(nanos / 1000)

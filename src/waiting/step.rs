@@ -10,7 +10,7 @@ use std::thread;
 use crate::error::Error;
 use crate::keyspace::tracked::Unusable;
 use crate::keyspace::{Names, OpenLock, QueueView, Taken, Tracked};
-use crate::lock::{Due, Now, Rules, Step};
+use crate::lock::{Due, Event, Now, Rules, Step};
 use crate::server::cluster::SlotState;
 use crate::server::{Ctx, announce, events, in_cluster};
 
@@ -97,12 +97,14 @@ pub fn step_on<T>(
     let lock = names.name();
     conditions::follow_slots(ctx);
     let (mut rules, now, db) = (conditions::rules(), conditions::now(), ctx.db());
-    let mut taken = Taken::new(
-        table(|table| table.take(db, lock)),
-        waiting(|waiting| waiting.greatest_token.get()),
-    );
+    let mut taken = Taken::default();
+    waiting(|waiting| {
+        taken.greatest = waiting.greatest_token.get();
+        taken.may_be_shared = waiting.is_scanning.get();
+        taken.events = waiting.spare_events.take();
+    });
+    table(|table| table.take_into(&mut taken.tracked, db, lock));
     rules.found_answer |= taken.tracked.may_be_ours;
-    taken.may_be_shared = waiting(|waiting| waiting.is_scanning.get());
     let is_shared = taken.tracked.shared.is_some();
     let is_frozen = slot_state(ctx, names, is_shared) != SlotState::Here;
     let queue = match queue {
@@ -130,12 +132,20 @@ pub fn step_on<T>(
         wake,
     };
     carry_out(ctx, &scene, &mut happened);
-    Taken::give_back(happened);
+    keep_room(happened);
     set_timer(ctx, now);
     decided.unwrap_or_else(|panic| {
         refuse_unplaced(&LockId::new(db, lock));
         resume_unwind(panic)
     })
+}
+
+/// Keeps the room for events for the next step.
+fn keep_room(events: Vec<Event>) {
+    // A step that dropped a hundred thousand waiters needed more than is worth keeping.
+    if events.capacity() <= 1024 {
+        waiting(|waiting| waiting.spare_events.set(events));
+    }
 }
 
 /// The result of the part of a step in which a panic may occur.
@@ -213,7 +223,9 @@ fn decide_on<T>(
     decide: impl FnOnce(&mut Step<'_, OpenLock<'_>>) -> Result<T, Error>,
 ) -> Result<Decided<T>, Unusable> {
     let is_frozen = queue == QueueView::Hidden;
-    let mut state = OpenLock::open(ctx, names, taken, rules, now, queue)?;
+    let may_be_shared = taken.may_be_shared;
+    let mut state = OpenLock::open(ctx, names, taken, rules, now, queue);
+    state.prepare(queue, may_be_shared)?;
     state.tracked.cut_short &= is_frozen;
     let mut step = Step::new(&mut state, rules, now);
     let answer = decide(&mut step);

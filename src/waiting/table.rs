@@ -205,7 +205,10 @@ impl Table {
                 watch.woken = None;
                 watch.is_wide = false;
             }
-            Change::Woken(head) => watch.woken = Some(head),
+            // A look since then may have woken the next one.
+            Change::Woken(head) => {
+                watch.woken.get_or_insert(head);
+            }
         }
         !std::mem::replace(&mut watch.is_stale, true)
     }
@@ -235,12 +238,11 @@ impl Table {
     }
 
     /// What is tracked of a lock, to be changed in a step and put back. Nothing if it has no waiters.
-    pub fn take(&mut self, db: i32, name: &[u8]) -> Tracked {
-        let record = self.record(db, name);
-        record.map_or_else(Tracked::default, |record| {
+    pub fn take_into(&mut self, tracked: &mut Tracked, db: i32, name: &[u8]) {
+        if let Some(record) = self.record(db, name) {
             record.watch = None;
-            std::mem::take(&mut record.tracked)
-        })
+            std::mem::swap(tracked, &mut record.tracked);
+        }
     }
 
     /// Puts back what is tracked of a lock after a step. A lock without waiters and session is forgotten. A lock
@@ -346,7 +348,8 @@ impl Table {
     /// What is tracked of a lock that has left this server; it is forgotten.
     #[must_use]
     pub fn remove(&mut self, id: &LockId) -> Tracked {
-        let tracked = self.take(id.db, &id.name);
+        let mut tracked = Tracked::default();
+        self.take_into(&mut tracked, id.db, &id.name);
         self.forget(id.db, &id.name);
         tracked
     }

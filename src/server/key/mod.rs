@@ -54,7 +54,7 @@ pub enum Kind {
 /// must use a single handle.
 #[derive(Debug)]
 pub struct Key<'c> {
-    /// Null where a key opened for reading does not exist; the server's functions accept that.
+    /// Null where a key opened for reading does not exist, as in most steps the queue.
     raw: *mut raw::RedisModuleKey,
     ctx: &'c Ctx,
     name: Cow<'c, Str>,
@@ -141,7 +141,10 @@ impl<'c> Key<'c> {
     /// The type of the value.
     #[must_use]
     pub fn kind(&self) -> Kind {
-        // SAFETY: KeyType accepts an open handle or null.
+        if self.raw.is_null() {
+            return Kind::Empty;
+        }
+        // SAFETY: an open handle.
         let kind = unsafe { api!(KeyType(self.raw)) };
         match kind {
             raw::REDISMODULE_KEYTYPE_EMPTY => Kind::Empty,
@@ -163,7 +166,10 @@ impl<'c> Key<'c> {
     /// Number of elements, fields or bytes; 0 for no key.
     #[must_use]
     pub fn len(&self) -> usize {
-        // SAFETY: ValueLength accepts an open handle or null.
+        if self.raw.is_null() {
+            return 0;
+        }
+        // SAFETY: an open handle.
         unsafe { api!(ValueLength(self.raw)) }
     }
 

@@ -14,7 +14,7 @@ const LATER: Duration = Duration::from_millis(50);
 
 /// A server on which the first of these owners holds the lock and the others wait for it, all by scripts.
 fn queued(owners: &[&str]) -> (Server, Client) {
-    let server = Server::start();
+    let server = Server::with(&["--enable-debug-command", "yes"]);
     let mut client = server.connect();
     for owner in owners {
         try_lock(&mut client, owner, PATIENCE);
@@ -85,6 +85,20 @@ fn a_lock_that_is_deleted_right_behind_a_hand_off_wakes_the_next() {
         });
         assert_eq!(names, ["u:2", "u:3"], "in one write: {in_one_write}");
     }
+}
+
+/// The lock is due for a look before the iteration ends in which a script has woken the head.
+#[test]
+fn a_slow_transaction_that_hands_on_and_deletes_wakes_the_next_once() {
+    let (server, mut client) = queued(&["u:1", "u:2", "u:3"]);
+    let names = woken(&server, || {
+        take(&mut client, true, |client| {
+            hand_on(client);
+            client.run("DEBUG SLEEP 0.02");
+            client.run("DEL k");
+        });
+    });
+    assert_eq!(names, ["u:2", "u:3"]);
 }
 
 #[test]
