@@ -110,7 +110,7 @@ impl Command for Acquire {
 
     fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<(), Error> {
         let request = parse(ctx, *arguments)?;
-        permit(ctx, "fairlock.acquire", *arguments)?;
+        permit(ctx, "fairlock.acquire", request.lock, *arguments)?;
         let answer = step(ctx, request.lock, |step| {
             step.state.learn_name(arguments.string(1));
             request.decide(ctx, step)

@@ -81,11 +81,28 @@ impl Caller for Ctx {
 ///
 /// # Errors
 /// [`Error::NoPermissionForTwin`].
-pub(super) fn permit(ctx: &Ctx, command: &'static str, arguments: Args<'_>) -> Result<(), Error> {
-    let Some(twin) = arguments
-        .get(0)
-        .and_then(|lock| waiting::shares_queue_with(ctx, lock))
-    else {
+#[inline]
+pub(super) fn permit(
+    ctx: &Ctx,
+    command: &'static str,
+    lock: &[u8],
+    arguments: Args<'_>,
+) -> Result<(), Error> {
+    if waiting::may_share_queue(ctx, lock) {
+        permit_twin(ctx, command, lock, arguments)
+    } else {
+        Ok(())
+    }
+}
+
+#[cold]
+fn permit_twin(
+    ctx: &Ctx,
+    command: &'static str,
+    lock: &[u8],
+    arguments: Args<'_>,
+) -> Result<(), Error> {
+    let Some(twin) = waiting::shares_queue_with(ctx, lock) else {
         return Ok(());
     };
     let others = (1..).map_while(|index| arguments.get(index));

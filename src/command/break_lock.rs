@@ -52,7 +52,7 @@ impl Command for Break {
                 return Err(Error::UnknownOption("OWNER or FORCE"));
             }
         }
-        permit(ctx, "fairlock.break", *arguments)?;
+        permit(ctx, "fairlock.break", lock, *arguments)?;
         if !ctx.may_administrate("fairlock.break") {
             return Err(Error::NoPermission("fairlock.break"));
         }

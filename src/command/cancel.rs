@@ -36,7 +36,7 @@ impl Command for Cancel {
         let lock = cursor.lock()?;
         let owner = cursor.owner()?;
         cursor.finish()?;
-        permit(ctx, "fairlock.cancel", *arguments)?;
+        permit(ctx, "fairlock.cancel", lock, *arguments)?;
         let cancelled = step(ctx, lock, |step| {
             step.state.require_queue()?;
             Ok(step.cancel(&owner))

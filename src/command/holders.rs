@@ -65,7 +65,7 @@ impl Command for Holders {
             let place = of_scan(word).ok_or(Error::After("FAIRLOCK.HOLDERS"))?;
             once(&mut after, "AFTER", place)?;
         }
-        permit(ctx, "fairlock.holders", *arguments)?;
+        permit(ctx, "fairlock.holders", lock, *arguments)?;
         let id = LockId::new(ctx.db(), lock);
         let (holders, next) = some(ctx, &Names::of(lock), after, waiting::now())?;
         ctx.reply_array(holders.len() + usize::from(next > 0));

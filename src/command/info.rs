@@ -56,7 +56,7 @@ impl Command for Info {
         let mut cursor = Cursor::new(ctx, *arguments, "fairlock.info");
         let lock = cursor.lock()?;
         cursor.finish()?;
-        permit(ctx, "fairlock.info", *arguments)?;
+        permit(ctx, "fairlock.info", lock, *arguments)?;
         let id = LockId::new(ctx.db(), lock);
         let view = view::lock(ctx, &Names::of(lock), MOST_HOLDERS, waiting::now())?;
         ctx.reply_map(FIELDS);

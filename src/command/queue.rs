@@ -64,7 +64,7 @@ impl Command for Queue {
             count,
         } = parse(ctx, *arguments)?;
         let id = LockId::new(ctx.db(), lock);
-        permit(ctx, "fairlock.queue", *arguments)?;
+        permit(ctx, "fairlock.queue", lock, *arguments)?;
         let now = waiting::now();
         let waiters = view::waiters(ctx, &Names::of(lock), offset, count, now)?;
         ctx.reply_array(waiters.len());

@@ -54,7 +54,7 @@ impl Command for Release {
 
     fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<(), Error> {
         let request = parse(ctx, *arguments)?;
-        permit(ctx, "fairlock.release", *arguments)?;
+        permit(ctx, "fairlock.release", request.lock, *arguments)?;
         let release = GiveUp {
             owner: &request.owner,
             token: request.token,

@@ -52,7 +52,7 @@ impl Command for Renew {
 
     fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<(), Error> {
         let request = parse(ctx, *arguments)?;
-        permit(ctx, "fairlock.renew", *arguments)?;
+        permit(ctx, "fairlock.renew", request.lock, *arguments)?;
         let lease = step(ctx, request.lock, |step| {
             step.state.require_holders()?;
             Ok(step.renew(&request.owner, request.lease)?)

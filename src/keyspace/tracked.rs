@@ -43,6 +43,21 @@ impl Tracked {
         self.line.is_empty() && self.session.is_none() && self.shared.is_none()
     }
 
+    /// Whether it is as it was made.
+    fn is_new(&self) -> bool {
+        let Self {
+            line,
+            turn,
+            session,
+            shared,
+            wide,
+            may_be_ours,
+            cut_short,
+        } = self;
+        let is_marked = wide.holders || wide.scores || *may_be_ours || *cut_short;
+        line.is_new() && turn.is_none() && session.is_none() && shared.is_none() && !is_marked
+    }
+
     /// The sessions of all holders.
     pub fn sessions(&self) -> impl Iterator<Item = &Session> {
         let shared = self.shared.iter().flat_map(|shared| shared.iter());
@@ -87,6 +102,9 @@ pub struct Unusable {
     pub expires: Option<Millis>,
 }
 
+/// Room for so many events is kept.
+const ROOM: usize = 1024;
+
 /// What a step changes beyond the keys. [`OpenLock`] only borrows it, so it survives a step that panics.
 #[derive(Debug, Default)]
 pub struct Taken {
@@ -98,4 +116,18 @@ pub struct Taken {
     pub events: Vec<Event>,
     /// There may be shared holders that are not tracked yet.
     pub may_be_shared: bool,
+}
+
+impl Taken {
+    /// Makes it as new, but for the room for events: most steps leave nothing to be cleared.
+    pub fn clear(&mut self) {
+        if !self.tracked.is_new() {
+            self.tracked = Tracked::default();
+        }
+        self.events.clear();
+        // A step that dropped a hundred thousand waiters needed more than is worth keeping.
+        if self.events.capacity() > ROOM {
+            self.events = Vec::new();
+        }
+    }
 }

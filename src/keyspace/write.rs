@@ -18,7 +18,7 @@ thread_local! {
 }
 
 fn announce(key: &Key<'_>, class: NotifyEvent, event: &'static CStr) {
-    key.ctx().changed(key.name());
+    key.tell_of_change();
     key.ctx().record_event(class, event, key.name());
 }
 

@@ -26,6 +26,11 @@ impl<S: State> Step<'_, S> {
                 tick: renew,
             };
         }
+        self.queue_due(renew)
+    }
+
+    /// As [`Step::next_due`], of a lock with waiters whose session is to be renewed at `renew`.
+    fn queue_due(&mut self, renew: Option<Tick>) -> Due {
         let turn = self.state.turn();
         if turn.is_none() && !self.state.is_held() {
             // The lock became free without a command, as when a lease ends: the head is still to be served.

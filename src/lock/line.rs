@@ -119,6 +119,12 @@ impl<S: BuildHasher + Default> Line<S> {
         line
     }
 
+    /// Whether nobody has ever been in it.
+    #[must_use]
+    pub fn is_new(&self) -> bool {
+        self.next == 0
+    }
+
     /// Number of waiters.
     #[must_use]
     pub fn len(&self) -> usize {

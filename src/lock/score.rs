@@ -117,6 +117,13 @@ impl<S: State> Step<'_, S> {
     /// first head whose score is ahead, which protects all waiters behind it. A head that may be dead does not
     /// protect them for long; then the score of the first live waiter behind it is kept ahead as well.
     pub(super) fn refresh_head_score(&mut self) {
+        // Most steps are on a lock that nobody waits for.
+        if self.state.waiting() > 0 {
+            self.refresh_first_scores();
+        }
+    }
+
+    fn refresh_first_scores(&mut self) {
         for index in 0..=WOKEN_BEHIND {
             let Some((owner, waiter)) = self.state.waiter_at(index) else {
                 return;

@@ -51,10 +51,14 @@ pub fn step_ends() {
 
 impl Ctx {
     /// Records a keyspace event of a class, to be raised by [`Ctx::raise_events`].
+    #[inline]
     pub fn record_event(&self, class: NotifyEvent, event: &'static CStr, key: &Str) {
-        if UNHEARD.load(Ordering::Relaxed) {
-            return;
+        if !UNHEARD.load(Ordering::Relaxed) {
+            Self::record(class, event, key);
         }
+    }
+
+    fn record(class: NotifyEvent, event: &'static CStr, key: &Str) {
         let key = share(key);
         ANNOUNCEMENTS.with_borrow_mut(|all| all.push(Announcement { class, event, key }));
     }

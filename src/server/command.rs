@@ -5,6 +5,7 @@ use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::api::{OK, api, raw};
+use super::context::bytes;
 use super::docs::{Docs, Keys, describe};
 use super::{Ctx, Str, guard};
 
@@ -48,9 +49,9 @@ impl<'a> Args<'a> {
     /// The bytes of an argument.
     #[must_use]
     pub fn get(&self, index: usize) -> Option<&'a [u8]> {
-        self.0
-            .get(index)
-            .map(|string| Str::string_as_slice(*string))
+        let string = self.0.get(index)?;
+        // SAFETY: the server keeps a command's arguments until the command has returned.
+        Some(unsafe { bytes(*string) })
     }
 
     /// An argument as a string of the server, without a copy.

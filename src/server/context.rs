@@ -350,6 +350,19 @@ impl Ctx {
     }
 }
 
+/// The bytes of a string of the server.
+///
+/// # Safety
+/// The string must be valid, and must not change, for as long as the bytes are used.
+pub(super) unsafe fn bytes<'a>(string: *const raw::RedisModuleString) -> &'a [u8] {
+    let mut length = 0;
+    // SAFETY: a valid string, and a pointer for its length.
+    unsafe {
+        let start = api!(StringPtrLen(string, &raw mut length));
+        std::slice::from_raw_parts(start.cast::<u8>(), length)
+    }
+}
+
 /// The bytes of a reply that is a string of any kind.
 pub(super) fn text(value: &RedisValue) -> Option<&[u8]> {
     match value {

@@ -7,6 +7,7 @@ use std::ffi::c_int;
 use std::ptr::null_mut;
 
 use super::api::{api, raw};
+use super::context::bytes;
 use super::{Ctx, Str, guard};
 
 /// A command on its way to the server.
@@ -42,12 +43,7 @@ impl Incoming {
         // is no such argument, and the string lives as long as the command is not changed.
         unsafe {
             let string = api!(CommandFilterArgGet(self.raw, index));
-            if string.is_null() {
-                return None;
-            }
-            let mut length = 0;
-            let start = api!(StringPtrLen(string, &raw mut length));
-            Some(std::slice::from_raw_parts(start.cast::<u8>(), length))
+            (!string.is_null()).then(|| bytes(string))
         }
     }
 

@@ -167,9 +167,19 @@ pub fn seen(id: &LockId, owner: &[u8], now: Now) -> Seen {
 /// command on `{a}` always affects `a`; one on `a` affects `{a}` only while that has waiters or a session.
 #[must_use]
 pub fn shares_queue_with(ctx: &Ctx, lock: &[u8]) -> Option<Vec<u8>> {
-    let shares = names::unbraced(lock).is_some()
-        || state::table(|table| table.contains_braced(|| ctx.db(), lock));
-    if shares { names::twin(lock) } else { None }
+    if may_share_queue(ctx, lock) {
+        names::twin(lock)
+    } else {
+        None
+    }
+}
+
+/// Whether there may be another lock that has the same queue.
+#[inline]
+#[must_use]
+pub fn may_share_queue(ctx: &Ctx, lock: &[u8]) -> bool {
+    names::unbraced(lock).is_some()
+        || state::table(|table| table.contains_braced(|| ctx.db(), lock))
 }
 
 /// Whether the lock is bound to a connection of `owner` here.

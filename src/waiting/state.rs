@@ -8,7 +8,8 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 
-use crate::lock::{Event, Heard};
+use crate::keyspace::Taken;
+use crate::lock::Heard;
 use crate::server::scan::KeyScan;
 use crate::server::{Ctx, events, in_cluster};
 
@@ -40,8 +41,8 @@ pub struct Waiting {
     pub is_scanning: Cell<bool>,
     /// The greatest token that was given, or may have been given by the server before this one.
     pub greatest_token: Cell<i64>,
-    /// Room for the events of the next step, empty.
-    pub spare_events: Cell<Vec<Event>>,
+    /// For the next step, cleared.
+    pub spare: Cell<Option<Box<Taken>>>,
     /// Until when waiters that are found in the keys count as alive.
     pub grace: Cell<Heard>,
     /// For how long the server has not listened to its clients.

@@ -10,7 +10,7 @@ use std::thread;
 use crate::error::Error;
 use crate::keyspace::tracked::Unusable;
 use crate::keyspace::{Names, OpenLock, QueueView, Taken, Tracked};
-use crate::lock::{Due, Event, Now, Rules, Step};
+use crate::lock::{Due, Now, Rules, Step};
 use crate::server::cluster::SlotState;
 use crate::server::{Ctx, announce, events, in_cluster};
 
@@ -97,12 +97,7 @@ pub fn step_on<T>(
     let lock = names.name();
     conditions::follow_slots(ctx);
     let (mut rules, now, db) = (conditions::rules(), conditions::now(), ctx.db());
-    let mut taken = Taken::default();
-    waiting(|waiting| {
-        taken.greatest = waiting.greatest_token.get();
-        taken.may_be_shared = waiting.is_scanning.get();
-        taken.events = waiting.spare_events.take();
-    });
+    let mut taken = begin();
     table(|table| table.take_into(&mut taken.tracked, db, lock));
     rules.found_answer |= taken.tracked.may_be_ours;
     let is_shared = taken.tracked.shared.is_some();
@@ -116,7 +111,6 @@ pub fn step_on<T>(
         decide_on(ctx, names, &mut taken, (&rules, now), queue, decide)
     }));
     waiting(|waiting| waiting.greatest_token.set(taken.greatest));
-    let mut happened = taken.events;
     let decided = put_back(ctx, (db, lock), &mut taken.tracked, end, now);
     if is_frozen {
         frozen(|frozen| frozen.freeze(ctx, LockId::new(db, lock)));
@@ -131,8 +125,8 @@ pub fn step_on<T>(
         now,
         wake,
     };
-    carry_out(ctx, &scene, &mut happened);
-    keep_room(happened);
+    carry_out(ctx, &scene, &mut taken.events);
+    keep_for_next(taken);
     set_timer(ctx, now);
     decided.unwrap_or_else(|panic| {
         refuse_unplaced(&LockId::new(db, lock));
@@ -140,12 +134,20 @@ pub fn step_on<T>(
     })
 }
 
-/// Keeps the room for events for the next step.
-fn keep_room(events: Vec<Event>) {
-    // A step that dropped a hundred thousand waiters needed more than is worth keeping.
-    if events.capacity() <= 1024 {
-        waiting(|waiting| waiting.spare_events.set(events));
-    }
+/// What a step may change beyond the keys, before it is known what is tracked of the lock.
+fn begin() -> Box<Taken> {
+    waiting(|waiting| {
+        let mut taken = waiting.spare.take().unwrap_or_default();
+        taken.greatest = waiting.greatest_token.get();
+        taken.may_be_shared = waiting.is_scanning.get();
+        taken
+    })
+}
+
+/// Most steps are on locks of which nothing is tracked: to clear what a step leaves costs less than to make it anew.
+fn keep_for_next(mut taken: Box<Taken>) {
+    taken.clear();
+    waiting(|waiting| waiting.spare.set(Some(taken)));
 }
 
 /// The result of the part of a step in which a panic may occur.

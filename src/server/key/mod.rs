@@ -7,6 +7,7 @@
 //! [`Key::kind`] first.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::ptr::null_mut;
 
 use super::api::{api, raw};
@@ -61,6 +62,8 @@ pub struct Key<'c> {
     access: Access,
     /// Where in a list the handle stands.
     cursor: ListCursor,
+    /// WATCH and client-side caches have been told that the value has changed.
+    told: Cell<bool>,
 }
 
 impl Ctx {
@@ -79,6 +82,7 @@ impl Ctx {
             name,
             access,
             cursor: ListCursor::Nowhere,
+            told: Cell::new(false),
         }
     }
 }
@@ -122,6 +126,15 @@ impl<'c> Key<'c> {
     #[must_use]
     pub fn name(&self) -> &Str {
         &self.name
+    }
+
+    /// Tells WATCH and client-side caches that the key has changed: once for several changes in a row, because nobody
+    /// can read in between. A key that was deleted and is made anew has changed twice.
+    pub fn tell_of_change(&self) {
+        let is_there = !self.is_empty();
+        if !(self.told.replace(is_there) && is_there) {
+            self.ctx.changed(&self.name);
+        }
     }
 
     /// Opens the key for writing, if it is not yet. Every method that changes a key calls this first.
@@ -182,6 +195,7 @@ impl<'c> Key<'c> {
     /// Deletes the key.
     pub fn delete(&mut self) {
         self.make_writable();
+        self.told.set(false);
         // The server would keep a cursor in a list that is not there any more.
         self.stand_nowhere();
         // SAFETY: an open handle; DeleteKey refuses one that is not open for writing.
