@@ -9,18 +9,18 @@ use foldhash::fast::RandomState;
 
 use crate::server::{Str, string};
 
-/// How many locks' names are cached, a power of two. A lock is usually released shortly after it was
+/// The names of twice as many locks are cached, a power of two. A lock is usually released shortly after it was
 /// acquired, so its names are still in the cache.
-const REMEMBERED: usize = 1024;
+const PAIRS: usize = 256;
 
 /// The longest name that is cached: longer ones are not worth their memory.
 const LONGEST_REMEMBERED: usize = 200;
 
-/// The names that are remembered, by their hashes.
+/// The names that are remembered, by their hashes. Two locks with one hash do not drive each other out.
 #[derive(Default)]
 struct NameCache {
     hasher: RandomState,
-    names: Vec<Option<Rc<Names>>>,
+    pairs: Vec<[Option<Rc<Names>>; 2]>,
 }
 
 thread_local! {
@@ -53,17 +53,18 @@ impl Names {
         }
         CACHE.with_borrow_mut(|memory| {
             #[allow(clippy::cast_possible_truncation)] // The low bits suffice.
-            let slot = memory.hasher.hash_one(key) as usize % REMEMBERED;
-            if memory.names.is_empty() {
-                memory.names.resize(REMEMBERED, None);
+            let number = memory.hasher.hash_one(key) as usize % PAIRS;
+            if memory.pairs.is_empty() {
+                memory.pairs.resize(PAIRS, [None, None]);
             }
-            let names = memory.names.get(slot).and_then(Option::as_ref);
-            if let Some(names) = names.filter(|names| *names.name == *key) {
+            let pair = memory.pairs.get_mut(number);
+            let mut known = pair.iter().flat_map(|pair| pair.iter().flatten());
+            if let Some(names) = known.find(|names| *names.name == *key) {
                 return Rc::clone(names);
             }
             let names = Rc::new(Self::made(key));
-            if let Some(place) = memory.names.get_mut(slot) {
-                *place = Some(Rc::clone(&names));
+            if let Some([newer, older]) = pair {
+                *older = newer.replace(Rc::clone(&names));
             }
             names
         })
