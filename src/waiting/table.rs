@@ -237,7 +237,8 @@ impl Table {
         record.map_or_else(|| LockId::new(db, name), |record| record.id.clone())
     }
 
-    /// What is tracked of a lock, to be changed in a step and put back. Nothing if it has no waiters.
+    /// Lends what is tracked of a lock, to be changed in a step and put back. `tracked` is new, and stays so if nothing
+    /// is tracked.
     pub fn take_into(&mut self, tracked: &mut Tracked, db: i32, name: &[u8]) {
         if let Some(record) = self.record(db, name) {
             record.watch = None;
