@@ -14,13 +14,17 @@ fn program(path: &Path, text: &str) {
 
 /// Runs the matrix on servers `old` and `new`, of which a stand-in for scripts/test/servers knows `old`, and a
 /// stand-in for cargo fails as it is told. Whether it succeeds, what it says, and what it has run.
-fn matrix(cargo: &str, may_lack: &str) -> (bool, String, String) {
+fn matrix_of(readme: &str, cargo: &str, may_lack: &str) -> (bool, String, String) {
     let dir = TempDir::new().expect("a directory");
     let scripts = dir.path().join("scripts/test");
     fs::create_dir_all(&scripts).expect("made");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/test/matrix");
     fs::copy(script, scripts.join("matrix")).expect("copied");
-    program(&scripts.join("servers"), "[ \"$1\" != new ]");
+    program(
+        &scripts.join("servers"),
+        "if [ \"$1\" = --newest ]; then echo redis-9.8; else [ \"$1\" != new ]; fi",
+    );
+    fs::write(dir.path().join("README.md"), readme).expect("written");
     program(
         &scripts.join("cargo"),
         &format!("echo \"$5 ${{PATH%%:*}} $7\" >>ran\n{cargo}"),
@@ -42,6 +46,10 @@ fn matrix(cargo: &str, may_lack: &str) -> (bool, String, String) {
         String::from_utf8(said).expect("UTF-8"),
         ran.replace(&root, ""),
     )
+}
+
+fn matrix(cargo: &str, may_lack: &str) -> (bool, String, String) {
+    matrix_of("", cargo, may_lack)
 }
 
 const ALL: &str = "black_box old \nredisson old intercept::\n\
@@ -74,4 +82,13 @@ fn a_suite_that_fails_stops_nothing_and_is_named_at_the_end() {
         assert!(said.contains(&failure), "{said}");
     }
     assert!(!said.contains("FAILED: redisson"), "{said}");
+}
+
+#[test]
+fn a_server_that_is_newer_than_those_of_the_readme_is_named() {
+    let newer = "NEWER: Debian has redis-9.8, and the README names no Redis 9.8";
+    let (_, said, _) = matrix_of("Tested: Redis 9.7.", "true", "new");
+    assert!(said.contains(newer), "{said}");
+    let (_, said, _) = matrix_of("Tested: Redis 9.8.1.", "true", "new");
+    assert!(!said.contains("NEWER"), "{said}");
 }
