@@ -71,6 +71,7 @@ const HOOKS: Hooks = Hooks {
     asks: waiting::scripts::asks,
     touches: waiting::scripts::touches,
     takes_fields: waiting::scripts::takes_fields,
+    transaction_runs: waiting::scripts::transaction_runs,
 };
 
 fn write_info(section: &mut Section) {
@@ -147,6 +148,7 @@ fn begin(ctx: &Ctx, context: &Context, arguments: &[RedisString]) -> bool {
         && server::info::register(ctx, write_info);
     if begun {
         redisson::renamed::tell(ctx);
+        ctx.tell_of_new_server();
         ctx.hear_of_migrations(waiting::slots_migrate);
         // Last: what is begun here goes on in the event loop, and must find the module loaded.
         waiting::look_for_queues(ctx);

@@ -10,39 +10,40 @@ use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
 
+use crate::server::Str;
 use crate::server::user::{self, User, user_of};
-use crate::server::{Str, string};
 
 /// The most users whose answers are cached.
 const KEPT: usize = 1000;
 
-/// The commands that the scripts call, those that clients call the scripts by, and those that the calls become.
-const COMMANDS: [&[u8]; 25] = [
-    b"fairlock.eval",
-    b"fairlock.evalsha",
-    b"spublish",
-    b"eval",
-    b"evalsha",
-    b"exists",
-    b"get",
-    b"set",
-    b"del",
-    b"hexists",
-    b"hset",
-    b"hincrby",
-    b"pexpire",
-    b"pttl",
-    b"lindex",
-    b"lrange",
-    b"lpop",
-    b"lrem",
-    b"rpush",
-    b"zscore",
-    b"zadd",
-    b"zrem",
-    b"zrange",
-    b"zincrby",
-    b"publish",
+/// The commands that the scripts call, those that clients call the scripts by, and those that the calls become, each
+/// with as many arguments as it needs.
+const COMMANDS: [&str; 25] = [
+    "fairlock.eval script 0",
+    "fairlock.evalsha digest 0",
+    "spublish channel message",
+    "eval script 0",
+    "evalsha digest 0",
+    "exists key",
+    "get key",
+    "set key value",
+    "del key",
+    "hexists key field",
+    "hset key field value",
+    "hincrby key field 1",
+    "pexpire key 1",
+    "pttl key",
+    "lindex key 0",
+    "lrange key 0 0",
+    "lpop key",
+    "lrem key 0 element",
+    "rpush key element",
+    "zscore key member",
+    "zadd key 1 member",
+    "zrem key member",
+    "zrange key 0 0",
+    "zincrby key 1 member",
+    "publish channel message",
 ];
 
 thread_local! {
@@ -115,7 +116,7 @@ fn may_do_all(name: &Str) -> bool {
     let is_plain = !rules.iter().any(|rule| rule.starts_with(b"("));
     let commands = || {
         let mut commands = COMMANDS.iter().copied();
-        commands.all(|command| user.may_run(&[&string(command)]))
+        commands.all(|command| user.may_run_words(command) == Some(true))
     };
     is_plain && has(b"~*") && has(b"&*") && commands()
 }

@@ -268,7 +268,17 @@ struct Required {
     void (*FreeString)(RedisModuleCtx *ctx, RedisModuleString *string);
     const char *(*StringPtrLen)(const RedisModuleString *string, size_t *length);
 
-    /* Keys. */
+    /* Keys. A handle is null where the key does not exist and was opened for reading, and empty where it was opened for
+     * writing or was deleted since. Which functions may be given such a handle, by the sources of Redis 7.0.15, 8.0.2 and
+     * 8.6.3 and of Valkey 8.1.1 and 9.1.2, which agree but for one:
+     *
+     *                                                   null        empty
+     *   CloseKey, KeyType, ValueLength, ScanKey         may         may
+     *   ListGet, ListPush, ListDelete, HashSet          refused     may
+     *   GetAbsExpire                                    crashes     may, but crashes Redis 8.6 (docs/testing.md)
+     *   all others that take a handle                   crash       may
+     *
+     * SetAbsExpire can move the value on Redis 8.6 and Valkey: other handles of the same key are not valid any more. */
     RedisModuleKey *(*OpenKey)(RedisModuleCtx *ctx, RedisModuleString *name, int mode);
     void (*CloseKey)(RedisModuleKey *key);
     int (*KeyType)(RedisModuleKey *key);
@@ -334,6 +344,7 @@ struct Required {
     RedisModuleString *(*GetClientUserNameById)(RedisModuleCtx *ctx, uint64_t client);
     RedisModuleUser *(*GetModuleUserFromUserName)(RedisModuleString *name);
     void (*FreeModuleUser)(RedisModuleUser *user);
+    /* Redis 8.6 also refuses a number of arguments that the command does not take (EINVAL); the others do not look. */
     int (*ACLCheckCommandPermissions)(RedisModuleUser *user, RedisModuleString **argv, int argc);
     int (*ACLCheckKeyPermissions)(RedisModuleUser *user, RedisModuleString *key, int flags);
     RedisModuleCtx *(*GetDetachedThreadSafeContext)(RedisModuleCtx *ctx);

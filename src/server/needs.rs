@@ -1,8 +1,17 @@
-//! The server's commands that the module needs, beside the module API.
+//! What the module needs of the server beside the module API: its commands, and a release that it was tested on.
+
+use std::ffi::CStr;
 
 use super::api::api;
 use super::user::User;
-use super::{Ctx, Str, string};
+use super::{Ctx, string};
+
+/// The newest release of each server that all tests have passed on, and the field of INFO that says its own. Valkey
+/// says what Redis it is compatible with, too, so it comes first.
+const TESTED: [(&str, &CStr, (u32, u32)); 2] = [
+    ("Valkey", c"valkey_version", (9, 1)),
+    ("Redis", c"redis_version", (8, 6)),
+];
 
 /// The commands that carry the module's changes to replicas and the append-only file, those that publish
 /// wake-ups, and EXISTS, which tells where the keys of a slot are.
@@ -25,23 +34,39 @@ const COMMANDS: [&str; 15] = [
 ];
 
 /// The module's changes as the append-only file has them, for the queue of some lock.
-const CHANGES: [&[&str]; 12] = [
-    &["DEL", QUEUE],
-    &["HDEL", QUEUE, "field"],
-    &["HSET", QUEUE, "field", "value"],
-    &["LPOP", QUEUE],
-    &["LREM", QUEUE, "1", "owner"],
-    &["PERSIST", QUEUE],
-    &["PEXPIREAT", QUEUE, "1"],
-    &["RPOP", QUEUE],
-    &["RPUSH", QUEUE, "owner"],
-    &["SET", QUEUE, "value"],
-    &["ZADD", QUEUE, "1", "owner"],
-    &["ZREM", QUEUE, "owner"],
+const CHANGES: [&str; 12] = [
+    "DEL redisson_lock_queue:{any}",
+    "HDEL redisson_lock_queue:{any} field",
+    "HSET redisson_lock_queue:{any} field value",
+    "LPOP redisson_lock_queue:{any}",
+    "LREM redisson_lock_queue:{any} 1 owner",
+    "PERSIST redisson_lock_queue:{any}",
+    "PEXPIREAT redisson_lock_queue:{any} 1",
+    "RPOP redisson_lock_queue:{any}",
+    "RPUSH redisson_lock_queue:{any} owner",
+    "SET redisson_lock_queue:{any} value",
+    "ZADD redisson_lock_queue:{any} 1 owner",
+    "ZREM redisson_lock_queue:{any} owner",
 ];
-const QUEUE: &str = "redisson_lock_queue:{any}";
 
 impl Ctx {
+    /// Says in the log if the server is newer than any that the module was tested on.
+    pub fn tell_of_new_server(&self) {
+        let versions = TESTED.into_iter().map(|(name, field, tested)| {
+            let version = self.info(c"server", field)?;
+            Some((name, version, tested))
+        });
+        if let Some((name, version, tested)) = versions.flatten().next()
+            && release(&version) > Some(tested)
+        {
+            let (major, minor) = tested;
+            self.log_notice(&format!(
+                "fairlock is tested up to {name} {major}.{minor}, and this is {name} {version}: it loads, and reports \
+                 of how it does are welcome"
+            ));
+        }
+    }
+
     /// Warns if the next start may lose locks: most servers check each transaction of the append-only file against the
     /// permissions of the user `default`, and skip what it may not do. To be called when users are loaded.
     pub fn warn_of_default_user(&self) {
@@ -92,10 +117,27 @@ impl Ctx {
 /// The first of the module's changes that the user `default` may not make.
 fn denied_to_default() -> Option<&'static str> {
     let user = User::named(&string(b"default"))?;
-    let is_denied = |change: &&&[&str]| {
-        let words: Vec<Str> = change.iter().map(|word| string(word.as_bytes())).collect();
-        !user.may_run(&words.iter().collect::<Vec<_>>())
-    };
+    let is_denied = |change: &&&str| user.may_run_words(change) == Some(false);
     let denied = CHANGES.iter().find(is_denied)?;
-    denied.first().copied()
+    denied.split(' ').next()
+}
+
+/// The first two numbers of a version.
+fn release(version: &str) -> Option<(u32, u32)> {
+    let mut numbers = version.split('.').map(|number| number.parse().ok());
+    Some((numbers.next()??, numbers.next()??))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::release;
+
+    #[test]
+    fn releases_are_compared_as_numbers() {
+        assert!(release("8.10.0") > release("8.6.3"));
+        assert!(release("10.0.0-rc1") > release("9.1.2"));
+        assert_eq!(release("8.6.99"), Some((8, 6)));
+        // A version of a form that is not known is not called new.
+        assert_eq!(release("unstable"), None);
+    }
 }

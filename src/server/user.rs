@@ -32,7 +32,7 @@ pub fn may_have_changed() {
 }
 
 /// Commands of the server that are in both `@admin` and `@dangerous`.
-const ADMIN: [&[u8]; 4] = [b"debug", b"failover", b"replicaof", b"shutdown"];
+const ADMIN: [&str; 4] = ["debug help", "failover", "replicaof no one", "shutdown"];
 
 /// Prepares [`user_of`]. To be called when the module is loaded.
 pub fn remember_module(ctx: &Ctx) {
@@ -84,7 +84,7 @@ impl Ctx {
         };
         User::named(&name).is_some_and(|user| {
             let mut admin = ADMIN.iter();
-            admin.any(|word| user.may_run(&[&string(word)])) || user.was_named(command)
+            admin.any(|words| user.may_run_words(words) == Some(true)) || user.was_named(command)
         })
     }
 }
@@ -123,9 +123,20 @@ impl User {
         words.any(|word| word.strip_prefix(b"+") == Some(command.as_bytes()))
     }
 
-    /// Whether the user may run a command with these arguments.
+    /// As [`User::may_run`], with blanks between the words.
     #[must_use]
-    pub fn may_run(&self, command: &[&Str]) -> bool {
+    pub fn may_run_words(&self, command: &str) -> Option<bool> {
+        let words: Vec<Str> = command
+            .split(' ')
+            .map(|word| string(word.as_bytes()))
+            .collect();
+        self.may_run(&words.iter().collect::<Vec<_>>())
+    }
+
+    /// Whether the user may run a command with these arguments. `None` where the server has no such command, or,
+    /// since Redis 8.2, where the command does not take as many arguments: that is no question of permission.
+    #[must_use]
+    pub fn may_run(&self, command: &[&Str]) -> Option<bool> {
         let mut argv: Vec<_> = command.iter().map(|word| word.inner).collect();
         let count = c_int::try_from(argv.len()).unwrap_or(c_int::MAX);
         // SAFETY: the user and the strings are valid during the call, and there are as many.
@@ -136,7 +147,12 @@ impl User {
                 count
             ))
         };
-        status == OK
+        let reason = std::io::Error::last_os_error().raw_os_error();
+        match status {
+            OK => Some(true),
+            _ if reason == Some(libc::EACCES) => Some(false),
+            _ => None,
+        }
     }
 }
 

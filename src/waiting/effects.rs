@@ -120,7 +120,7 @@ fn may_still_acquire(ticket: Ticket, names: &Names, owner: &[u8]) -> bool {
     let (command, owner) = (string(b"fairlock.acquire"), string(owner));
     let may = |lock: &Str| {
         let user = User::named(&user);
-        user.is_some_and(|user| user.may_run(&[&command, lock, &owner]))
+        user.is_some_and(|user| user.may_run(&[&command, lock, &owner]) != Some(false))
     };
     let shared = names::unbraced(names.name());
     may(&names.lock) && shared.is_none_or(|lock| may(&string(lock)))

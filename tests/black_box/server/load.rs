@@ -259,6 +259,25 @@ fn a_server_that_lacks_a_required_function_is_told_which() {
 }
 
 #[test]
+fn a_server_that_is_newer_than_all_that_were_tested_is_named_in_the_log_once() {
+    let path = Server::start().module_path();
+    let server = plain();
+    let hiding = library(HIDING, server.dir());
+    let newer = "RedisModule_ServerInfoGetFieldC+";
+    let load = format!("MODULE LOAD {} {path} {newer}", hiding.display());
+    assert_eq!(server.connect().run(&load), "OK");
+    assert_eq!(server.log().matches("is tested up to ").count(), 1);
+    assert!(
+        server.log().contains(" 99.1.0: it loads"),
+        "{}",
+        server.log()
+    );
+    assert!(server.connect().int("FAIRLOCK.ACQUIRE k a") > 0);
+    // Not one that was tested.
+    assert!(!Server::start().log().contains("is tested up to "));
+}
+
+#[test]
 fn a_server_may_lack_an_optional_function() {
     let path = Server::start().module_path();
     for function in functions("Optional") {
