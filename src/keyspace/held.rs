@@ -38,6 +38,19 @@ fn has_shared_holders(ctx: &Ctx, name: &[u8]) -> bool {
     shared.kind() == Kind::Hash
 }
 
+/// Whether another client has taken holders out of the hash of a lock that this server looks after: only the token is
+/// left, or of a SHARED lock not as many holders as are `shared`. Does not count as a use of the key.
+#[must_use]
+pub fn has_lost_holders(ctx: &Ctx, name: &[u8], shared: Option<usize>) -> bool {
+    let key = string(name);
+    let lock = ctx.open(&key, Access::Glance);
+    match shared {
+        _ if lock.kind() != Kind::Hash => false,
+        Some(holders) => lock.len() != holders.saturating_add(1),
+        None => lock.len() == 1 && token_of(&lock).is_some(),
+    }
+}
+
 /// Whether an owner is named as Redisson names them: a UUID, a colon, and the number of a thread.
 #[must_use]
 pub fn is_redissons(owner: &[u8]) -> bool {

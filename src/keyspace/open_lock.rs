@@ -166,9 +166,7 @@ impl<'c> OpenLock<'c> {
         if may_be_shared && !self.frozen {
             self.open_shared()?;
         }
-        if touched || self.tracked.line.is_empty() || may_be_shared {
-            self.delete_if_nobodys();
-        }
+        self.delete_if_nobodys();
         self.mend_shared_if_touched();
         if touched {
             self.persist_queue();

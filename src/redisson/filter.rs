@@ -22,6 +22,24 @@ pub struct Hooks {
     pub touches: fn(&[u8]),
     /// A client takes fields out of a hash: a lock's owner may be one of them.
     pub takes_fields: fn(&[u8]),
+    /// A transaction is about to run.
+    pub transaction_runs: fn(),
+}
+
+/// The commands that can take fields out of a hash: at once, or when the fields expire.
+const TAKE_FIELDS: [&[u8]; 8] = [
+    b"hdel",
+    b"hgetdel",
+    b"hexpire",
+    b"hpexpire",
+    b"hexpireat",
+    b"hpexpireat",
+    b"hsetex",
+    b"hgetex",
+];
+
+fn takes_fields(name: &[u8]) -> bool {
+    TAKE_FIELDS.iter().any(|word| is(name, word))
 }
 
 /// The command that runs a script natively by its text, with the arguments of EVAL.
@@ -67,7 +85,7 @@ impl Filter for Scripts {
         match name {
             [b'e' | b'E', _, _, _] => is(name, b"eval") || is(name, b"exec"),
             [b'c' | b'C', _, _, _] => is(name, b"copy"),
-            [b'h' | b'H', _, _, _] => is(name, b"hdel"),
+            [b'h' | b'H', ..] => takes_fields(name),
             [b'e' | b'E', _, _, _, _, _, _] => is(name, b"evalsha"),
             [b'a' | b'A', _, _] => is(name, b"acl"),
             [b'p' | b'P', _, _, _, _, _, _] => is(name, b"publish"),
@@ -85,7 +103,7 @@ impl Filter for Scripts {
         if is(name, b"publish") || is(name, b"spublish") {
             return tell(command, |hooks| hooks.publishes);
         }
-        if is(name, b"hdel") {
+        if takes_fields(name) {
             return tell(command, |hooks| hooks.takes_fields);
         }
         permission::transaction_is_through();
@@ -95,6 +113,9 @@ impl Filter for Scripts {
             selected::before_copy(command);
         } else if is(name, b"exec") {
             permission::may_have_changed(true);
+            if let Some(hooks) = HOOKS.get() {
+                (hooks.transaction_runs)();
+            }
         } else if command.argument(1).is_some_and(changes_users) {
             permission::may_have_changed(false);
         }

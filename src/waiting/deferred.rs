@@ -35,6 +35,8 @@ pub struct Notes {
     closed: Vec<(Connection, LockId)>,
     /// Locks to look at, and how they were touched.
     touched: HashMap<LockId, Touch, RandomState>,
+    /// Those of which a client takes fields, perhaps in a transaction that has not run yet.
+    losing_fields: HashSet<LockId, RandomState>,
     /// The queue that was touched last: a script can touch one thousands of times, which needs one note.
     last_touched: Option<(i32, Box<[u8]>)>,
     /// Waiters of Redisson's that have asked, and their patience.
@@ -89,6 +91,19 @@ impl Notes {
     /// Notes that a lock's keys were touched from outside the module.
     pub fn touch(&mut self, lock: LockId, touch: Touch) {
         self.touched.entry(lock).or_default().add(touch);
+    }
+
+    /// A client takes fields out of a lock's hash, now or in a transaction.
+    pub fn takes_fields(&mut self, lock: LockId) {
+        self.losing_fields.insert(lock.clone());
+        self.touch(lock, Touch::QUEUE);
+    }
+
+    /// The transactions that take fields out of these locks may be running.
+    pub fn touch_losing(&mut self) {
+        for lock in self.losing_fields.clone() {
+            self.touch(lock, Touch::QUEUE);
+        }
     }
 
     /// Notes that the key of a queue or of its scores was touched from outside the module.
@@ -172,6 +187,11 @@ impl Notes {
     /// Whether the keys of any lock were touched from outside the module.
     pub fn has_touched(&self) -> bool {
         !self.touched.is_empty()
+    }
+
+    /// Whether a client has taken fields out of a lock's hash, or may in a transaction.
+    pub fn may_lose_fields(&self) -> bool {
+        !self.losing_fields.is_empty()
     }
 
     /// Whether a waiter of Redisson's has asked.
@@ -307,6 +327,11 @@ impl Notes {
     pub fn forget_seen(&mut self) {
         self.last_touched = None;
         self.published.clear();
+    }
+
+    /// From now on a look at each lock finds what a transaction takes out of it.
+    pub fn forget_losing(&mut self) {
+        self.losing_fields.clear();
     }
 
     /// Two databases have changed places, and sessions go with their keys.

@@ -20,6 +20,7 @@ use super::id::LockId;
 use super::listening::Listening;
 use super::moving;
 use super::noted;
+use super::patrol;
 use super::schedule::Ring;
 use super::slice::Slice;
 use super::state::{arriving, blocked, ensure_before_sleep, note, notes, table, waiting};
@@ -43,6 +44,7 @@ pub fn after_sleep(ctx: &Ctx) {
     notes(Notes::forget_known);
     if is_any_lock_tracked() {
         look_at_due_locks(ctx);
+        patrol::go_on(ctx);
     }
     listening(|listening| listening.reads(began));
 }
@@ -134,6 +136,7 @@ impl Alarm for Ring {
     fn ring(ctx: &Ctx) {
         table(|table| table.schedule.rang());
         look_at_due_locks(ctx);
+        patrol::go_on(ctx);
     }
 }
 

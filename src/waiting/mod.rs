@@ -39,6 +39,7 @@
 //! What comes from the server:
 //! - [`event_loop`]: what is done when an iteration begins and ends, and in which order;
 //! - [`clients`]: blocked clients, from blocking to reply, time-out or disconnect;
+//! - [`patrol`]: a look at each lock once a second, for what nothing reports;
 //! - [`moving`]: locks whose slot is between two nodes of a cluster;
 //! - [`discovery`]: queues that were there before the module;
 //! - [`scripts`]: intercepted scripts, which are steps as well, and those that run as Lua;
@@ -85,6 +86,7 @@ mod listening;
 mod marks;
 mod moving;
 mod noted;
+mod patrol;
 mod schedule;
 pub mod scripts;
 mod sent_away;

@@ -31,6 +31,10 @@ struct Armed {
 /// What the timer does when it rings: the event loop implements it.
 pub struct Ring;
 
+/// The longest time in milliseconds for which the timer is set, so that [`patrol`](super::patrol) has its rounds. Far
+/// below 2,147,483 ms, from where on the event loop of Redis 7.0 takes some times for ones in the past, and spins.
+const LONGEST: Millis = 1000;
+
 /// The instants for which to schedule a lock, from those when it is due and those for which it is scheduled. By
 /// each clock, an instant that is too early may stay: looking too early does no harm. So the end of the lease, or
 /// of the turn, of a lock that is handed on thousands of times a second does not move in the schedule each time.
@@ -140,9 +144,10 @@ impl Schedule {
     ///
     /// `timeout` is when the first blocked client's time is up.
     pub fn set_timer(&mut self, ctx: &Ctx, now: Now, timeout: Option<Tick>) {
-        let Some(at) = self.first(now).into_iter().chain(timeout).min() else {
+        let Some(first) = self.first(now).into_iter().chain(timeout).min() else {
             return;
         };
+        let at = first.min(now.tick_after(LONGEST));
         let offset = offset(now);
         if let Some(armed) = &self.armed {
             // Rounding both clocks can make a difference of a millisecond.

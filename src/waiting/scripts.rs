@@ -6,6 +6,7 @@ use crate::keyspace::{Names, OpenLock, names};
 use crate::lock::{Millis, Owner, Step};
 use crate::server::Ctx;
 
+use super::deferred::Notes;
 use super::effects::WakeBy;
 use super::id::LockId;
 use super::state::{note, notes, table};
@@ -63,11 +64,18 @@ pub fn asks(lock: &[u8], owner: &[u8], patience: Millis) {
     }
 }
 
-/// A client takes fields out of a hash. If the hash is a lock with waiters, it is looked at: the module does
-/// not subscribe to the key events of hashes.
+/// A client takes fields out of a hash, now or when its transaction runs. If the hash is a lock with waiters, it is
+/// looked at: the module does not subscribe to the key events of hashes.
 pub fn takes_fields(key: &[u8]) {
     for lock in table(|table| table.tracked_of(key)) {
-        note(|notes| notes.touch(lock, Touch::QUEUE));
+        note(|notes| notes.takes_fields(lock));
+    }
+}
+
+/// A transaction is about to run: locks that it may take fields out of are looked at afterwards.
+pub fn transaction_runs() {
+    if notes(|notes| notes.may_lose_fields()) {
+        note(Notes::touch_losing);
     }
 }
 

@@ -9,7 +9,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 
 use crate::keyspace::Taken;
-use crate::lock::Heard;
+use crate::lock::{Heard, Tick};
 use crate::server::scan::KeyScan;
 use crate::server::{Ctx, events, in_cluster};
 
@@ -45,6 +45,10 @@ pub struct Waiting {
     pub spare: Cell<Option<Box<Taken>>>,
     /// Until when waiters that are found in the keys count as alive.
     pub grace: Cell<Heard>,
+    /// When the last round of looks at all locks began.
+    pub round_began: Cell<Tick>,
+    /// The locks that this round still has to look at.
+    pub round_left: Cell<Vec<LockId>>,
     /// For how long the server has not listened to its clients.
     pub listening: Cell<Listening>,
     /// Whether Redisson's scripts run natively. Once they are to run as Lua, all scores are lined up first.

@@ -1,6 +1,7 @@
 //! What others do to a lock's keys: plain commands, scripts in the manner of Redisson's, other modules.
 
 mod deadlines;
+mod fields;
 mod not_a_lock;
 mod other_module;
 mod queue;

@@ -93,7 +93,7 @@ const AWAY: &[Road] = &[
 
 /// Takes `k` away from `a`, with the head of the queue blocked and with it polling. `go` leaves
 /// the lock free.
-fn in_both_forms(name: &str, options: &[&str], go: impl Fn(&mut Scene)) {
+pub fn in_both_forms(name: &str, options: &[&str], go: impl Fn(&mut Scene)) {
     for polling in [false, true] {
         println!("{name}, polling: {polling}");
         let mut scene = Scene::new(options, polling);
@@ -104,7 +104,7 @@ fn in_both_forms(name: &str, options: &[&str], go: impl Fn(&mut Scene)) {
 }
 
 /// As [`in_both_forms`], where `go` leaves it to the server to free the lock.
-fn soon_in_both_forms(name: &str, options: &[&str], go: impl Fn(&mut Scene)) {
+pub fn soon_in_both_forms(name: &str, options: &[&str], go: impl Fn(&mut Scene)) {
     for polling in [false, true] {
         println!("{name}, polling: {polling}");
         let mut scene = Scene::new(options, polling);

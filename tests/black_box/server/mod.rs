@@ -11,6 +11,7 @@ mod durations;
 mod events;
 mod going_back;
 mod handing_over;
+mod idle;
 mod limits;
 mod load;
 mod operations;

@@ -1,0 +1,124 @@
+//! Clients take the holder's field out of a lock's hash, and leave only the token: the lock is free.
+
+use fairlock_testing::{Server, wait_until};
+
+use super::ways_to_become_free::{in_both_forms, soon_in_both_forms};
+use crate::scene::now;
+
+/// Ways to take the field `a` out of the hash `k`, and the command that the server needs for that.
+const TAKING: [(&str, &str); 7] = [
+    ("HDEL", "HDEL k a"),
+    ("HGETDEL", "HGETDEL k FIELDS 1 a"),
+    ("HEXPIREAT", "HEXPIREAT k 1 FIELDS 1 a"),
+    ("HPEXPIREAT", "HPEXPIREAT k 1 FIELDS 1 a"),
+    ("HPEXPIRE", "HPEXPIRE k 0 FIELDS 1 a"),
+    ("HGETEX", "HGETEX k PXAT 1 FIELDS 1 a"),
+    ("HSETEX", "HSETEX k PXAT 1 FIELDS 1 a 1"),
+];
+
+fn knows(command: &str) -> bool {
+    let server = Server::start();
+    server
+        .connect()
+        .run(&format!("COMMAND INFO {command}"))
+        .contains(&command.to_lowercase())
+}
+
+/// The commands of [`TAKING`] that the server knows.
+fn known() -> impl Iterator<Item = &'static str> {
+    let known = TAKING.into_iter().filter(|(name, _)| knows(name));
+    known.map(|(_, command)| command)
+}
+
+#[test]
+fn a_lock_whose_owner_is_taken_out_goes_to_the_head() {
+    for command in known() {
+        in_both_forms(command, &[], |scene| scene.step(command));
+    }
+}
+
+#[test]
+fn a_lock_whose_owner_is_taken_out_in_a_transaction_goes_to_the_head() {
+    for command in known() {
+        in_both_forms(command, &[], |scene| {
+            scene.step("MULTI");
+            scene.step(command);
+            scene.nobody_is_served();
+            scene.step("EXEC");
+        });
+    }
+}
+
+#[test]
+fn a_lock_whose_owner_is_taken_out_in_a_script_goes_to_the_head() {
+    for command in known() {
+        let words: Vec<_> = command.split(' ').map(|word| format!("'{word}'")).collect();
+        let script = format!("EVAL redis.call({}) 0", words.join(","));
+        in_both_forms(command, &[], |scene| scene.step(&script));
+    }
+}
+
+#[test]
+fn a_lock_whose_owner_is_taken_out_long_after_the_command_was_queued_goes_to_the_head() {
+    // By then the command that was queued is forgotten: a look at the hash finds what has happened.
+    soon_in_both_forms("a late EXEC", &[], |scene| {
+        scene.step("MULTI");
+        scene.step("HDEL k a");
+        let queued = now(&mut scene.client);
+        wait_until("two looks have passed", || {
+            now(&mut scene.client) > queued + 2500
+        });
+        scene.nobody_is_served();
+        scene.step("EXEC");
+    });
+}
+
+#[test]
+fn a_lock_whose_owner_expires_in_the_hash_goes_to_the_head() {
+    if knows("HPEXPIRE") {
+        soon_in_both_forms("HPEXPIRE", &[], |scene| {
+            scene.step("PERSIST k");
+            scene.step("HPEXPIRE k 50 FIELDS 1 a");
+        });
+    } else {
+        println!("skipped: fields do not expire on this server");
+    }
+}
+
+#[test]
+fn a_holder_that_is_taken_out_of_a_shared_lock_makes_room() {
+    let server = Server::start();
+    let mut client = server.connect();
+    for owner in ["a", "b"] {
+        client.int(&format!("FAIRLOCK.ACQUIRE k {owner} SHARED 2 LEASE 600000"));
+    }
+    let waiter = server.block("FAIRLOCK.ACQUIRE k c SHARED 2");
+    for command in ["MULTI", "HDEL k a", "EXEC"] {
+        client.run(command);
+    }
+    waiter.int();
+}
+
+#[test]
+fn a_hash_with_nothing_but_a_token_is_a_free_lock_to_every_command() {
+    for (command, reply) in [
+        ("FAIRLOCK.BREAK k", "[1, 0]"),
+        ("FAIRLOCK.CANCEL k a", "[1, 0]"),
+        ("FAIRLOCK.INFO k", "[1, [owner, (nil), "),
+        ("FAIRLOCK.HOLDERS k", "[1, []]"),
+        ("FAIRLOCK.RELEASE k a", "(error) NOTHELD "),
+        ("FAIRLOCK.RENEW k a", "(error) NOTHELD "),
+    ] {
+        let server = Server::start();
+        let mut client = server.connect();
+        client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+        let waiter = server.block("FAIRLOCK.ACQUIRE k b");
+        // In one transaction, so that nothing else has a look before.
+        for step in ["MULTI", "HDEL k a", command] {
+            client.run(step);
+        }
+        let replies = client.run("EXEC");
+        assert!(replies.contains(reply), "{command}: {replies}");
+        waiter.int();
+    }
+}
