@@ -180,7 +180,7 @@ test-reproducible: setup ## Build the release twice, in different places, and co
 	@scripts/setup --package
 	@scripts/package/test-reproducible "$$(scripts/tool $(CARGO_DEB))"
 
-# Which images: module, redis-7.0, redis-8.0, valkey-8.1. Where nothing is said the scripts say which.
+# Which images: module, redis-7.0, redis-8.0, redis-8.6, valkey-8.1. Where nothing is said the scripts say which.
 IMAGES ?=
 DEB = "$${CARGO_TARGET_DIR:-target}"/reproducible/dist/fairlock_*.deb
 
