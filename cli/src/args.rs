@@ -38,15 +38,9 @@ Exit codes:
 #[command(name = "fairlock", version, after_help = EXIT_CODES)]
 pub struct Args {
     /// The server, or any node of a cluster: redis://USER:PASSWORD@HOST:PORT/DB, rediss:// for TLS,
-    /// unix:///PATH for a socket. The environment variable FAIRLOCK_URL names it as well, and does not show a
-    /// password to others.
-    #[arg(
-        long,
-        global = true,
-        env = "FAIRLOCK_URL",
-        hide_env_values = true,
-        default_value = "redis://127.0.0.1:6379"
-    )]
+    /// unix:///PATH for a socket [default: the environment variable FAIRLOCK_URL, which does not show a password
+    /// to others, or redis://127.0.0.1:6379].
+    #[arg(long, global = true, hide_default_value = true, default_value_t = url())]
     pub url: String,
     /// What to do.
     #[command(subcommand)]
@@ -242,7 +236,15 @@ pub struct MetricsArgs {
     pub interval: Duration,
 }
 
-/// A lock's name: any bytes, but some.
+/// Where no URL is given. Not by clap's own `env`, which counts as given: it would stand in the usage of each error.
+fn url() -> String {
+    std::env::var_os("FAIRLOCK_URL").map_or_else(
+        || "redis://127.0.0.1:6379".to_owned(),
+        |url| url.to_string_lossy().into_owned(),
+    )
+}
+
+/// A lock's name: any bytes, at least one.
 fn name() -> impl TypedValueParser<Value = OsString> {
     OsStringValueParser::new().try_map(|name| {
         if name.is_empty() {

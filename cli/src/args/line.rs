@@ -38,7 +38,8 @@ fn command_without_dashes<'a>(line: &[OsString], error: &'a clap::Error) -> Opti
         let args = Args::try_parse_from(corrected);
         args.is_ok_and(|args| matches!(args.command, Subcommand::Exec(_)))
     };
-    let mut places = (0..line.len()).filter(|at| line.get(*at).is_some_and(|other| other == word.as_str()));
+    let mut places =
+        (0..line.len()).filter(|at| line.get(*at).is_some_and(|other| other == word.as_str()));
     let has_dashes = line.iter().any(|word| word == "--");
     (!has_dashes && places.any(is_missing_before)).then_some(word)
 }

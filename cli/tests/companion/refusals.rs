@@ -168,6 +168,13 @@ fn the_command_line_cannot_be_understood() {
 }
 
 #[test]
+fn the_usage_does_not_ask_for_a_url_that_the_environment_gives() {
+    let ended = Program::ended(1, &["exec", "k"]);
+    let usage = "Usage: fairlock exec <KEY> -- <COMMAND>...";
+    assert!(ended.errors.contains(usage), "{ended:?}");
+}
+
+#[test]
 fn the_help_names_the_environment_variable() {
     for command in [
         "exec", "top", "watch", "metrics", "locks", "info", "queue", "break",
