@@ -23,7 +23,7 @@ const MOST_HOLDERS: i64 = 1_000_000;
 
 const EXIT_CODES: &str = "\
 Exit codes:
-  1    this machine refuses: metrics cannot listen at the address, or write the file
+  1    metrics: it cannot listen at the address, or write the file; any other failure on this machine
   64   the command line is invalid
   69   no server can be reached, or it refuses the request
   75   exec: the lock was not acquired in time

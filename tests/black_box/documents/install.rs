@@ -1,7 +1,7 @@
 //! `make install` and `make uninstall`, and what they make of a server.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -22,7 +22,9 @@ impl Root {
     fn new() -> Self {
         let module = Server::start().module_path();
         let dir = TempDir::new().expect("a temporary directory");
-        fs::write(dir.path().join("companion"), COMPANION).expect("written");
+        let companion = dir.path().join("companion");
+        fs::write(&companion, COMPANION).expect("written");
+        fs::set_permissions(&companion, Permissions::from_mode(0o755)).expect("set");
         Self { dir, module }
     }
 
