@@ -137,12 +137,13 @@ instructions: bench-build ## Count the instructions of a pair and of a hand-off 
 DESTDIR ?=
 prefix ?= /usr/local
 bindir ?= $(prefix)/bin
-mandir ?= $(prefix)/share/man
+datadir ?= $(prefix)/share
+mandir ?= $(datadir)/man
 moduledir ?= /usr/lib/redis/modules
 confdir ?= /etc/redis
 COMPANION = $(dir $(MODULE))fairlock
-INSTALL = DESTDIR="$(DESTDIR)" bindir="$(bindir)" mandir="$(mandir)" moduledir="$(moduledir)" \
-    confdir="$(confdir)" MODULE="$(MODULE)" COMPANION="$(COMPANION)" scripts/package/install
+INSTALL = DESTDIR="$(DESTDIR)" bindir="$(bindir)" datadir="$(datadir)" mandir="$(mandir)" \
+    moduledir="$(moduledir)" confdir="$(confdir)" MODULE="$(MODULE)" COMPANION="$(COMPANION)" scripts/package/install
 
 # Put into target/tools when first needed.
 CARGO_DEB = cargo-deb 3.8.0

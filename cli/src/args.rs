@@ -6,8 +6,11 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Parser, ValueEnum};
+use clap_complete::Shell;
 
+mod line;
 mod query;
 
 pub use query::{BreakArgs, InfoArgs, LocksArgs, QueueArgs};
@@ -20,6 +23,7 @@ const MOST_HOLDERS: i64 = 1_000_000;
 
 const EXIT_CODES: &str = "\
 Exit codes:
+  1    metrics: it cannot listen at the address, or write the file; any other failure on this machine
   64   the command line is invalid
   69   no server can be reached, or it refuses the request
   75   exec: the lock was not acquired in time
@@ -34,15 +38,9 @@ Exit codes:
 #[command(name = "fairlock", version, after_help = EXIT_CODES)]
 pub struct Args {
     /// The server, or any node of a cluster: redis://USER:PASSWORD@HOST:PORT/DB, rediss:// for TLS,
-    /// unix:///PATH for a socket. The environment variable FAIRLOCK_URL names it as well, and does not show a
-    /// password to others.
-    #[arg(
-        long,
-        global = true,
-        env = "FAIRLOCK_URL",
-        hide_env_values = true,
-        default_value = "redis://127.0.0.1:6379"
-    )]
+    /// unix:///PATH for a socket [default: the environment variable FAIRLOCK_URL, which does not show a password
+    /// to others, or redis://127.0.0.1:6379].
+    #[arg(long, global = true, hide_default_value = true, default_value_t = url())]
     pub url: String,
     /// What to do.
     #[command(subcommand)]
@@ -92,6 +90,14 @@ pub enum Subcommand {
     /// With --textfile they are written into a file for node_exporter, again and again until SIGTERM, which
     /// removes the file.
     Metrics(MetricsArgs),
+    /// Prints a script by which a shell completes this program's command lines.
+    ///
+    /// For bash: source <(fairlock completions bash). The packages and `make install` put the scripts where the
+    /// shells find them.
+    Completions {
+        /// The shell.
+        shell: Shell,
+    },
 }
 
 /// Runs a command while holding a lock, as flock(1) does.
@@ -99,7 +105,7 @@ pub enum Subcommand {
 #[command(after_help = EXIT_CODES)]
 pub struct ExecArgs {
     /// The lock.
-    #[arg(value_parser = clap::builder::OsStringValueParser::new())]
+    #[arg(value_parser = name())]
     pub key: OsString,
     /// How long to wait for the lock, such as 500ms, 10s or 2m; 0 tries once. Without this option it waits
     /// as long as it takes.
@@ -200,7 +206,7 @@ pub enum Sort {
 #[derive(Debug, clap::Args)]
 pub struct WatchArgs {
     /// The locks.
-    #[arg(required = true, value_name = "KEY")]
+    #[arg(required = true, value_name = "KEY", value_parser = name())]
     pub keys: Vec<OsString>,
     /// Print only the module's own events, not those of plain commands on the key.
     #[arg(long)]
@@ -228,6 +234,24 @@ pub struct MetricsArgs {
     /// Time between two writes.
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = positive, requires = "textfile")]
     pub interval: Duration,
+}
+
+/// Where no URL is given. Not by clap's own `env`, which counts as given: it would stand in the usage of each error.
+fn url() -> String {
+    std::env::var_os("FAIRLOCK_URL").map_or_else(
+        || "redis://127.0.0.1:6379".to_owned(),
+        |url| url.to_string_lossy().into_owned(),
+    )
+}
+
+/// A lock's name: any bytes, at least one.
+fn name() -> impl TypedValueParser<Value = OsString> {
+    OsStringValueParser::new().try_map(|name| {
+        if name.is_empty() {
+            return Err("the name of a lock cannot be empty");
+        }
+        Ok(name)
+    })
 }
 
 fn prom(text: &str) -> Result<PathBuf, String> {

@@ -1,8 +1,10 @@
 //! The program: reads the command line, and ends with the code that `fairlock --help` lists.
 
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::CommandFactory as _;
+use clap_complete::Shell;
 use fairlock_cli::args::{Args, Subcommand};
 use fairlock_cli::failure::{self, Failure};
 use fairlock_cli::server::Target;
@@ -12,7 +14,8 @@ fn main() -> ExitCode {
     if let Some(code) = exec::stand_in::run() {
         return code;
     }
-    let args = match Args::try_parse() {
+    let line: Vec<_> = std::env::args_os().collect();
+    let args = match Args::read(&line) {
         Ok(args) => args,
         Err(error) => return usage(&error),
     };
@@ -54,9 +57,18 @@ fn run(args: Args) -> Result<u8, Failure> {
             Subcommand::Info(args) => query::info::run(args, target).await,
             Subcommand::Queue(args) => query::queue::run(args, target).await,
             Subcommand::Break(args) => query::break_lock::run(args, target).await,
+            Subcommand::Completions { shell } => completions(shell),
         }
     });
     // A thread may be waiting for a key that nobody will press.
     runtime.shutdown_background();
     result
+}
+
+/// What a shell completes command lines by. No server is asked.
+fn completions(shell: Shell) -> Result<u8, Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Args::command(), "fairlock", &mut script);
+    io::stdout().write_all(&script)?;
+    Ok(0)
 }

@@ -2,6 +2,8 @@
 
 use std::ffi::OsString;
 
+use super::name;
+
 /// The locks that are held, each on a line.
 #[derive(Debug, clap::Args)]
 pub struct LocksArgs {
@@ -20,7 +22,7 @@ pub struct LocksArgs {
 #[derive(Debug, clap::Args)]
 pub struct InfoArgs {
     /// The lock [default: the servers' figures].
-    #[arg(value_name = "KEY")]
+    #[arg(value_name = "KEY", value_parser = name())]
     pub key: Option<OsString>,
     /// Print a JSON object for the lock, or for each server.
     #[arg(long)]
@@ -31,7 +33,7 @@ pub struct InfoArgs {
 #[derive(Debug, clap::Args)]
 pub struct QueueArgs {
     /// The lock.
-    #[arg(value_name = "KEY")]
+    #[arg(value_name = "KEY", value_parser = name())]
     pub key: OsString,
     /// How many waiters to list [default: all].
     #[arg(long, value_name = "COUNT")]
@@ -45,7 +47,7 @@ pub struct QueueArgs {
 #[derive(Debug, clap::Args)]
 pub struct BreakArgs {
     /// The lock.
-    #[arg(value_name = "KEY")]
+    #[arg(value_name = "KEY", value_parser = name())]
     pub key: OsString,
     /// Free only the hold of this owner: of a lock with several holders the others keep theirs.
     #[arg(long)]

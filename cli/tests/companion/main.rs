@@ -14,6 +14,7 @@ mod program;
 mod scrape;
 
 mod cluster;
+mod completions;
 mod exec;
 mod listen;
 mod loss;

@@ -132,6 +132,14 @@ fn another_key_holds_something_else() {
 fn the_command_line_cannot_be_understood() {
     for args in [
         &["exec", "k"][..],
+        &["exec", "k", "true"],
+        &["exec", "", "--", "true"],
+        &["watch", "k", ""],
+        &["info", ""],
+        &["queue", ""],
+        &["break", ""],
+        &["completions"],
+        &["completions", "dos"],
         &["exec", "k", "--wait", "10", "--", "true"],
         &["exec", "k", "--lease", "0", "--", "true"],
         &["exec", "k", "--limit", "0", "--", "true"],
@@ -160,6 +168,13 @@ fn the_command_line_cannot_be_understood() {
 }
 
 #[test]
+fn the_usage_does_not_ask_for_a_url_that_the_environment_gives() {
+    let ended = Program::ended(1, &["exec", "k"]);
+    let usage = "Usage: fairlock exec <KEY> -- <COMMAND>...";
+    assert!(ended.errors.contains(usage), "{ended:?}");
+}
+
+#[test]
 fn the_help_names_the_environment_variable() {
     for command in [
         "exec", "top", "watch", "metrics", "locks", "info", "queue", "break",
@@ -175,8 +190,8 @@ fn the_help_has_the_exit_codes() {
     for args in [&["--help"][..], &["exec", "--help"]] {
         let ended = Program::ended(1, args);
         assert_eq!(ended.code, 0);
-        for code in ["64", "69", "75", "76", "78", "126", "127"] {
-            assert!(ended.out.contains(&format!("  {code}")), "{}", ended.out);
+        for code in ["1", "64", "69", "75", "76", "78", "126", "127"] {
+            assert!(ended.out.contains(&format!("\n  {code} ")), "{}", ended.out);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! `make install` and `make uninstall`, and what they make of a server.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,7 +9,7 @@ use std::process::Command;
 use fairlock_testing::Server;
 use tempfile::TempDir;
 
-const COMPANION: &str = "#!/bin/sh\necho the companion\n";
+const COMPANION: &str = "#!/bin/sh\necho the companion, \"$@\"\n";
 
 /// A system to install into.
 struct Root {
@@ -22,7 +22,9 @@ impl Root {
     fn new() -> Self {
         let module = Server::start().module_path();
         let dir = TempDir::new().expect("a temporary directory");
-        fs::write(dir.path().join("companion"), COMPANION).expect("written");
+        let companion = dir.path().join("companion");
+        fs::write(&companion, COMPANION).expect("written");
+        fs::set_permissions(&companion, Permissions::from_mode(0o755)).expect("set");
         Self { dir, module }
     }
 
@@ -33,6 +35,7 @@ impl Root {
             .args(arguments)
             .env("DESTDIR", self.dir.path().join("root"))
             .env("bindir", "/usr/local/bin")
+            .env("datadir", "/usr/local/share")
             .env("mandir", "/usr/local/share/man")
             .env("moduledir", "/usr/lib/redis/modules")
             .env("confdir", "/etc/redis")
@@ -94,7 +97,16 @@ fn installing_and_uninstalling_leaves_nothing() {
         ("etc/redis/fairlock.conf", 0o644),
         ("usr/lib/redis/modules/libfairlock.so", 0o755),
         ("usr/local/bin/fairlock", 0o755),
+        (
+            "usr/local/share/bash-completion/completions/fairlock",
+            0o644,
+        ),
+        (
+            "usr/local/share/fish/vendor_completions.d/fairlock.fish",
+            0o644,
+        ),
         ("usr/local/share/man/man1/fairlock-break.1", 0o644),
+        ("usr/local/share/man/man1/fairlock-completions.1", 0o644),
         ("usr/local/share/man/man1/fairlock-exec.1", 0o644),
         ("usr/local/share/man/man1/fairlock-info.1", 0o644),
         ("usr/local/share/man/man1/fairlock-locks.1", 0o644),
@@ -103,11 +115,16 @@ fn installing_and_uninstalling_leaves_nothing() {
         ("usr/local/share/man/man1/fairlock-top.1", 0o644),
         ("usr/local/share/man/man1/fairlock-watch.1", 0o644),
         ("usr/local/share/man/man1/fairlock.1", 0o644),
+        ("usr/local/share/zsh/site-functions/_fairlock", 0o644),
     ];
     let expected = expected.map(|(name, mode)| (name.to_owned(), mode));
     assert_eq!(root.files(), BTreeMap::from(expected));
-    let companion = fs::read_to_string(root.path("usr/local/bin/fairlock"));
-    assert_eq!(companion.expect("a file"), COMPANION);
+    let read = |path| fs::read_to_string(root.path(path)).expect("a file");
+    assert_eq!(read("usr/local/bin/fairlock"), COMPANION);
+    assert_eq!(
+        read("usr/local/share/zsh/site-functions/_fairlock"),
+        "the companion, completions zsh\n"
+    );
     root.run(&["--uninstall"]);
     assert_eq!(root.files(), BTreeMap::new());
 }
