@@ -44,7 +44,6 @@ pub fn after_sleep(ctx: &Ctx) {
     notes(Notes::forget_known);
     if is_any_lock_tracked() {
         look_at_due_locks(ctx);
-        patrol::go_on(ctx);
     }
     listening(|listening| listening.reads(began));
 }
@@ -135,8 +134,8 @@ fn alarm() -> Option<Tick> {
 impl Alarm for Ring {
     fn ring(ctx: &Ctx) {
         table(|table| table.schedule.rang());
-        look_at_due_locks(ctx);
         patrol::go_on(ctx);
+        look_at_due_locks(ctx);
     }
 }
 

@@ -17,6 +17,8 @@ pub struct Schedule {
     by_wall: BTreeSet<(Millis, LockId)>,
     by_tick: BTreeSet<(Tick, LockId)>,
     armed: Option<Armed>,
+    /// A round of [`patrol`](super::patrol) is not over.
+    pub in_round: bool,
 }
 
 /// The server's timer, as it was set.
@@ -34,6 +36,8 @@ pub struct Ring;
 /// The longest time in milliseconds for which the timer is set, so that [`patrol`](super::patrol) has its rounds. Far
 /// below 2,147,483 ms, from where on the event loop of Redis 7.0 takes some times for ones in the past, and spins.
 const LONGEST: Millis = 1000;
+/// The same while a round is not over.
+const IN_ROUND: Millis = 20;
 
 /// The instants for which to schedule a lock, from those when it is due and those for which it is scheduled. By
 /// each clock, an instant that is too early may stay: looking too early does no harm. So the end of the lease, or
@@ -147,7 +151,8 @@ impl Schedule {
         let Some(first) = self.first(now).into_iter().chain(timeout).min() else {
             return;
         };
-        let at = first.min(now.tick_after(LONGEST));
+        let longest = if self.in_round { IN_ROUND } else { LONGEST };
+        let at = first.min(now.tick_after(longest));
         let offset = offset(now);
         if let Some(armed) = &self.armed {
             // Rounding both clocks can make a difference of a millisecond.

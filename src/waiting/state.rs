@@ -21,7 +21,7 @@ use super::id::LockId;
 use super::listening::Listening;
 use super::session::Sessions;
 use super::stats::Stats;
-use super::table::Table;
+use super::table::{Rank, Table};
 
 /// All state of `waiting`.
 #[derive(Default)]
@@ -47,8 +47,8 @@ pub struct Waiting {
     pub grace: Cell<Heard>,
     /// When the last round of looks at all locks began.
     pub round_began: Cell<Tick>,
-    /// The locks that this round still has to look at.
-    pub round_left: Cell<Vec<LockId>>,
+    /// The lock that this round has looked at last.
+    pub looked_at: Cell<Option<Rank>>,
     /// For how long the server has not listened to its clients.
     pub listening: Cell<Listening>,
     /// Whether Redisson's scripts run natively. Once they are to run as Lua, all scores are lined up first.

@@ -94,7 +94,7 @@ impl Record {
 pub type Busy = (usize, Rc<[u8]>);
 
 /// Most waiters first, then by name.
-type Rank = (i32, Reverse<usize>, Rc<[u8]>);
+pub type Rank = (i32, Reverse<usize>, Rc<[u8]>);
 
 fn rank(id: &LockId, waiters: usize) -> Rank {
     (id.db, Reverse(waiters), Rc::clone(&id.name))
@@ -359,6 +359,14 @@ impl Table {
     pub fn tracked(&self, id: &LockId) -> Option<&Tracked> {
         let record = self.databases.get(&id.db)?.get(&id.name)?;
         Some(&record.tracked)
+    }
+
+    /// Some of all locks, in their order: those behind `last`, if it is given.
+    #[must_use]
+    pub fn behind(&self, last: Option<&Rank>, most: usize) -> Vec<Rank> {
+        let begin = last.map_or(Bound::Unbounded, Bound::Excluded);
+        let locks = self.order.range((begin, Bound::Unbounded));
+        locks.take(most).cloned().collect()
     }
 
     /// The locks of a database with the number of their waiters, most waiters first, then by name;
