@@ -23,6 +23,7 @@ class Interrupted(Exception):
 
 class Threads:
     name = "threads"
+    new, client_kind, other_kind = fairlock.Locks, redis.Redis, redis.asyncio.Redis
     cancelled = Interrupted
 
     def locks(self, port=None, *, fake=False, client=None, client_options=None, **options):
@@ -31,12 +32,12 @@ class Threads:
         client = client or redis.Redis(port=port, **(client_options or {}))
         return ThreadLocks(fairlock.Locks(client, **options))
 
-    def sentinel(self, port, **options):
+    def sentinel(self, port, *, client_options=None, **options):
         sentinel = redis.Sentinel([("127.0.0.1", port)])
-        return self.locks(client=sentinel.master_for("locks"), **options)
+        return self.locks(client=sentinel.master_for("locks", **(client_options or {})), **options)
 
-    def cluster(self, port, **options):
-        return self.locks(client=redis.RedisCluster(host="127.0.0.1", port=port), **options)
+    def cluster(self, port, *, client_options=None, **options):
+        return self.locks(client=redis.RedisCluster(host="127.0.0.1", port=port, **(client_options or {})), **options)
 
     def end(self):
         pass
@@ -46,6 +47,7 @@ class ThreadLocks:
     def __init__(self, real):
         self.real = real
         self.acquire, self.try_acquire, self.close = real.acquire, real.try_acquire, real.close
+        self.info = real.info
         self.hold = real
 
     def begin(self, name, **options):
@@ -110,6 +112,7 @@ class ThreadLocks:
 
 class Tasks:
     name = "tasks"
+    new, client_kind, other_kind = fairlock.aio.Locks, redis.asyncio.Redis, redis.Redis
     cancelled = asyncio.CancelledError
 
     def __init__(self):
@@ -129,14 +132,17 @@ class Tasks:
 
         return TaskLocks(self, self.do(make()))
 
-    def sentinel(self, port, **options):
+    def sentinel(self, port, *, client_options=None, **options):
         def client():
-            return redis.asyncio.Sentinel([("127.0.0.1", port)]).master_for("locks")
+            return redis.asyncio.Sentinel([("127.0.0.1", port)]).master_for("locks", **(client_options or {}))
 
         return self.locks(client=client, **options)
 
-    def cluster(self, port, **options):
-        return self.locks(client=lambda: redis.asyncio.RedisCluster(host="127.0.0.1", port=port), **options)
+    def cluster(self, port, *, client_options=None, **options):
+        def client():
+            return redis.asyncio.RedisCluster(host="127.0.0.1", port=port, **(client_options or {}))
+
+        return self.locks(client=client, **options)
 
     def end(self):
         self.loop.call_soon_threadsafe(self.loop.stop)
@@ -189,6 +195,9 @@ class TaskLocks:
     def try_acquire(self, name, **options):
         held = self.flavour.do(self.real.try_acquire(name, **options))
         return held and TaskHeld(self.flavour, held)
+
+    def info(self, name):
+        return self.flavour.do(self.real.info(name))
 
     def close(self):
         self.flavour.do(self.real.aclose())
