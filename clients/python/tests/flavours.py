@@ -14,7 +14,7 @@ import fairlock
 import fairlock.aio
 import fairlock.testing
 import fairlock.testing.aio
-from servers import LONGEST
+from servers import LONGEST, until
 
 
 class Interrupted(Exception):
@@ -23,6 +23,7 @@ class Interrupted(Exception):
 
 class Threads:
     name = "threads"
+    many = 100  # callers
     new, client_kind, other_kind = fairlock.Locks, redis.Redis, redis.asyncio.Redis
     cancelled = Interrupted
 
@@ -106,12 +107,30 @@ class ThreadLocks:
         thread.join()
         return kept
 
+    def in_order(self, name, count):
+        """Calls so many times, each once the one before it is in the queue; who holds it when, by number."""
+        first, order, threads = self.real.acquire(name), [], []
+
+        def work(number):
+            with self.real(name):
+                order.append(number)
+
+        for number in range(count):
+            threads.append(threading.Thread(target=work, args=(number,), daemon=True))
+            threads[-1].start()
+            until(f"{number} is in the queue", lambda number=number: self.real.info(name).waiting == number + 1)
+        first.release()
+        for thread in threads:
+            thread.join(LONGEST)
+        return order
+
     def names(self):
         return [thread.name for thread in threading.enumerate() if thread.name == "fairlock"]
 
 
 class Tasks:
     name = "tasks"
+    many = 1000  # callers
     new, client_kind, other_kind = fairlock.aio.Locks, redis.asyncio.Redis, redis.Redis
     cancelled = asyncio.CancelledError
 
@@ -278,6 +297,20 @@ class TaskLocks:
 
         self.flavour.do(work())
         return kept
+
+    def in_order(self, name, count):
+        """Calls so many times in one go; who holds it when, by number."""
+        order = []
+
+        async def work(number):
+            async with self.real(name):
+                order.append(number)
+
+        async def gather():
+            await asyncio.gather(*map(work, range(count)))
+            return order
+
+        return self.flavour.do(gather())
 
     def names(self):
         async def count():
