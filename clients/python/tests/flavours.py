@@ -14,7 +14,7 @@ import fairlock
 import fairlock.aio
 import fairlock.testing
 import fairlock.testing.aio
-from servers import LONGEST
+from servers import LONGEST, until
 
 
 class Interrupted(Exception):
@@ -23,6 +23,8 @@ class Interrupted(Exception):
 
 class Threads:
     name = "threads"
+    many = 100  # callers
+    new, client_kind, other_kind = fairlock.Locks, redis.Redis, redis.asyncio.Redis
     cancelled = Interrupted
 
     def locks(self, port=None, *, fake=False, client=None, client_options=None, **options):
@@ -31,12 +33,12 @@ class Threads:
         client = client or redis.Redis(port=port, **(client_options or {}))
         return ThreadLocks(fairlock.Locks(client, **options))
 
-    def sentinel(self, port, **options):
+    def sentinel(self, port, *, client_options=None, **options):
         sentinel = redis.Sentinel([("127.0.0.1", port)])
-        return self.locks(client=sentinel.master_for("locks"), **options)
+        return self.locks(client=sentinel.master_for("locks", **(client_options or {})), **options)
 
-    def cluster(self, port, **options):
-        return self.locks(client=redis.RedisCluster(host="127.0.0.1", port=port), **options)
+    def cluster(self, port, *, client_options=None, **options):
+        return self.locks(client=redis.RedisCluster(host="127.0.0.1", port=port, **(client_options or {})), **options)
 
     def end(self):
         pass
@@ -46,6 +48,7 @@ class ThreadLocks:
     def __init__(self, real):
         self.real = real
         self.acquire, self.try_acquire, self.close = real.acquire, real.try_acquire, real.close
+        self.info = real.info
         self.hold = real
 
     def begin(self, name, **options):
@@ -104,12 +107,31 @@ class ThreadLocks:
         thread.join()
         return kept
 
+    def in_order(self, name, count):
+        """Calls so many times, each once the one before it is in the queue; who holds it when, by number."""
+        first, order, threads = self.real.acquire(name), [], []
+
+        def work(number):
+            with self.real(name):
+                order.append(number)
+
+        for number in range(count):
+            threads.append(threading.Thread(target=work, args=(number,), daemon=True))
+            threads[-1].start()
+            until(f"{number} is in the queue", lambda number=number: self.real.info(name).waiting == number + 1)
+        first.release()
+        for thread in threads:
+            thread.join(LONGEST)
+        return order
+
     def names(self):
         return [thread.name for thread in threading.enumerate() if thread.name == "fairlock"]
 
 
 class Tasks:
     name = "tasks"
+    many = 1000  # callers
+    new, client_kind, other_kind = fairlock.aio.Locks, redis.asyncio.Redis, redis.Redis
     cancelled = asyncio.CancelledError
 
     def __init__(self):
@@ -129,14 +151,17 @@ class Tasks:
 
         return TaskLocks(self, self.do(make()))
 
-    def sentinel(self, port, **options):
+    def sentinel(self, port, *, client_options=None, **options):
         def client():
-            return redis.asyncio.Sentinel([("127.0.0.1", port)]).master_for("locks")
+            return redis.asyncio.Sentinel([("127.0.0.1", port)]).master_for("locks", **(client_options or {}))
 
         return self.locks(client=client, **options)
 
-    def cluster(self, port, **options):
-        return self.locks(client=lambda: redis.asyncio.RedisCluster(host="127.0.0.1", port=port), **options)
+    def cluster(self, port, *, client_options=None, **options):
+        def client():
+            return redis.asyncio.RedisCluster(host="127.0.0.1", port=port, **(client_options or {}))
+
+        return self.locks(client=client, **options)
 
     def end(self):
         self.loop.call_soon_threadsafe(self.loop.stop)
@@ -189,6 +214,9 @@ class TaskLocks:
     def try_acquire(self, name, **options):
         held = self.flavour.do(self.real.try_acquire(name, **options))
         return held and TaskHeld(self.flavour, held)
+
+    def info(self, name):
+        return self.flavour.do(self.real.info(name))
 
     def close(self):
         self.flavour.do(self.real.aclose())
@@ -269,6 +297,20 @@ class TaskLocks:
 
         self.flavour.do(work())
         return kept
+
+    def in_order(self, name, count):
+        """Calls so many times in one go; who holds it when, by number."""
+        order = []
+
+        async def work(number):
+            async with self.real(name):
+                order.append(number)
+
+        async def gather():
+            await asyncio.gather(*map(work, range(count)))
+            return order
+
+        return self.flavour.do(gather())
 
     def names(self):
         async def count():

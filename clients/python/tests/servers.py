@@ -62,7 +62,9 @@ class View:
         return [waiter[0] for waiter in self.run("FAIRLOCK.QUEUE", name)]
 
     def waits(self, name, count=1):
-        until(f"{count} wait for {name}", lambda: len(self.queue(name)) == count)
+        """That the server has blocked so many: who is in the queue only may not have got that far."""
+        blocked = ["blocked"] * count
+        until(f"{count} wait for {name}", lambda: [each[1] for each in self.run("FAIRLOCK.QUEUE", name)] == blocked)
 
     def is_free(self, name):
         return self.owner(name) is None

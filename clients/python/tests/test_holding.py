@@ -461,7 +461,7 @@ def test_r42_refusals_are_typed(flavour, servers, name):
     view.run("HSET", "person", "name", "Ann")
     with pytest.raises(fairlock.NotALock) as raised:
         locks.acquire("person")
-    assert raised.value.code == "NOTALOCK" and str(raised.value).startswith("NOTALOCK")
+    assert raised.value.code == "NOTALOCK" and "NOTALOCK" in str(raised.value)
     locks.close()
 
 

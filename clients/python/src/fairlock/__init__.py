@@ -22,9 +22,10 @@ from ._errors import (
     Unavailable,
     WrongType,
 )
-from ._options import Event, Hooks
+from ._options import Event, Hooks, Info
 from ._threads import Held, Lock, Locks, Lost
 
+__version__ = "0.1.0"
 __all__ = [
     "Closed",
     "CrossSlot",
@@ -32,6 +33,7 @@ __all__ = [
     "FairlockError",
     "Held",
     "Hooks",
+    "Info",
     "Lock",
     "LockLost",
     "Locks",

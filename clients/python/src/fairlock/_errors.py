@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import redis.exceptions as redis_errors
 
 HELP = (
@@ -79,20 +81,25 @@ _KINDS: dict[str, type[FairlockError]] = {
     "CROSSSLOT": CrossSlot,
 }
 
-# redis-py takes the code off the texts that it knows; a class stands for it. LOADING comes first: it is
-# a kind of ConnectionError there, and MOVED is a kind of ASK.
+# redis-py takes the code off the texts that it knows; a class stands for it, or (newer ones) an attribute. LOADING comes
+# first: it is a kind of ConnectionError there, and MOVED is a kind of ASK.
 _CODES: tuple[tuple[type[Exception], str], ...] = (
     (redis_errors.BusyLoadingError, "LOADING"),
     (redis_errors.ClusterCrossSlotError, "CROSSSLOT"),
     (redis_errors.MovedError, "MOVED"),
     (redis_errors.AskError, "ASK"),
+    (redis_errors.MasterDownError, "MASTERDOWN"),
     (redis_errors.ClusterDownError, "CLUSTERDOWN"),
     (redis_errors.TryAgainError, "TRYAGAIN"),
-    (redis_errors.MasterDownError, "MASTERDOWN"),
     (redis_errors.ReadOnlyError, "READONLY"),
     (redis_errors.OutOfMemoryError, "OOM"),
     (redis_errors.NoPermissionError, "NOPERM"),
 )
+HINTS = {
+    "NOAUTH": "give the client a password",
+    "WRONGPASS": "the client's username or password is not that of the server",
+    "NOPERM": "SECURITY.md of fairlock has the rules for such a user",
+}
 
 
 def code_of(error: Exception) -> str:
@@ -100,15 +107,39 @@ def code_of(error: Exception) -> str:
     for kind, code in _CODES:
         if isinstance(error, kind):
             return code
+    if isinstance(error, redis_errors.AuthenticationError):
+        return "NOAUTH" if "required" in str(error) else "WRONGPASS"
     word = str(error).split(" ", 1)[0]
     return word if word.isupper() and word.isalpha() else "ERR"
 
 
-def translated(error: Exception, where: str) -> FairlockError:
-    """The error of this package for a refusal of the server."""
+def shown(name: str | bytes) -> str:
+    return name if isinstance(name, str) else name.decode(errors="backslashreplace")
+
+
+def reason(error: BaseException) -> str:
+    """What has failed, without redis-py's words around it."""
+    cause = error if isinstance(error, OSError) else error.__cause__ or error.__context__
+    if isinstance(cause, OSError) and (cause.errno or 0) > 0:
+        return os.strerror(cause.errno or 0)
+    if isinstance(error, redis_errors.ResponseError):
+        return _as_sent(error)
+    return str(error) or "no answer in time"
+
+
+def _as_sent(error: Exception) -> str:
     code, text = code_of(error), str(error)
-    if code == "ERR" and text.lower().startswith("unknown command") and "FAIRLOCK." in text.upper():
+    return text if text.startswith(code) else f"{code} {text}"
+
+
+def translated(error: Exception, name: str | bytes, where: str) -> FairlockError:
+    """The error of this package for a refusal of the server."""
+    code, text = code_of(error), _as_sent(error)
+    lower = text.lower()
+    if code == "ERR" and "unknown command" in lower and "fairlock." in lower:
         return NoModule(f"{where}: {HELP}", "ERR")
-    if not text.startswith(code):
-        text = f"{code} {text}"
+    hint = HINTS.get(code, "")
+    if code == "NOPERM" and ("'role'" in lower or "'wait'" in lower):
+        hint = f"allow ROLE and WAIT, which confirm that a replica has the lock, or say sync_timeout=0; {hint}"
+    text = f"{shown(name)}: {where}: {text}" + (f" ({hint})" if hint else "")
     return _KINDS.get(code, Refused)(text, code)

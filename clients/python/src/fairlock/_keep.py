@@ -7,11 +7,14 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import redis.exceptions as redis_errors
+
 from . import _errors as errors
-from ._options import Event, log, ms
+from ._options import Event, Info, log, ms
 
 if TYPE_CHECKING:
-    from ._core import Ask, Core, Line
+    from ._core import Ask, Core
+    from ._lines import Desk, Line
 
 SOON = 0.05  # seconds: the shortest pause between tries to renew
 
@@ -21,9 +24,12 @@ class Keep:
     more, nobody can release, and renewing would hold the lock for ever.
     """
 
-    def __init__(self, core: Core, ask: Ask, token: int, sent: float, received: float, line: Line | None) -> None:
+    def __init__(
+        self, core: Core, ask: Ask, token: int, sent: float, received: float, checked_on: Line | None, line: Line | None
+    ) -> None:
         self.core, self.name, self.owner, self.token = core, ask.name, ask.owner, token
         self.options, self.line = ask.options, line
+        self.checked_on = checked_on  # the connection under which the master was known to have the lock
         self.runtime = core.runtime
         self.lease = ask.options.lease
         # A process that was stopped while it waited may have lost the lock before it read that it has it.
@@ -32,7 +38,7 @@ class Keep:
         self.acquired, self.waited = received, received - ask.started
         self.lost = self.runtime.new_lost()
         self.mutex = threading.RLock()
-        self.state = "held"  # then lost or released
+        self.state = "held"  # then lost or released; in a child that was forked, the parent's
         self.holds = 1
         self.held: Callable[[], Any] = lambda: self  # until Held is made
         self.is_holder_gone: Callable[[], bool] = lambda: False
@@ -60,6 +66,7 @@ class Keep:
     def enter(self) -> None:
         with self.core.mutex:
             self.core.kept.add(self)
+        self.core.watch.update()
         if self.options.reentrant:
             self.entered = self.runtime.mine()
             self.entered[id(self.core), self.name] = self
@@ -74,8 +81,13 @@ class Keep:
         self.timer()
         with self.core.mutex:
             self.core.kept.discard(self)
+        self.core.watch.update()
         if self.entered.get((id(self.core), self.name)) is self:
             del self.entered[id(self.core), self.name]
+
+    def leave_to_parent(self) -> None:
+        """In a process that was forked: threads of the parent may have had the mutex."""
+        self.mutex, self.state = threading.RLock(), "the parent's"
 
     # ----------------------------------------------------------------------------- renewal
 
@@ -101,26 +113,28 @@ class Keep:
         self._arm(self.end - self.runtime.now())
         try:
             await self.renew(None)
-        except errors.LockLost:
-            return
         except errors.FairlockError as error:
-            if not isinstance(error, errors.Unavailable):
+            if self.state != "held":  # lost, or released meanwhile
+                return
+            if not isinstance(error, (errors.Unavailable, errors.NotReplicated)):
                 log.warning("the lock %r cannot be renewed: %s", self.name, error)
             self._arm(max(self.lease / 10, SOON))
 
     async def renew(self, lease: float | None) -> float:
-        """Sets the lease anew; the end as far as the client knows moves only by this."""
+        """Sets the lease anew; the end as far as the client knows moves only by this, and if replicas confirm it."""
         if self.state == "lost":
             raise self.loss()
         if self.state != "held":
-            raise errors.FairlockError("the lock was released")
+            gone = "was released" if self.state == "released" else "is held by the process that was forked"
+            raise errors.FairlockError(f"{errors.shown(self.name)}: the lock {gone}")
+        if lease is not None:
+            self.options.but({"lease": lease})  # checks it
         lease = self.lease if lease is None else lease
         sent = self.runtime.now()
         try:
-            words = ("FAIRLOCK.RENEW", self.name, self.owner, "LEASE", ms(lease))
-            reply, _ = await self.core.control(self.name, *words, longest=0.0)
+            reply, _ = await self.core.control(self.name, *self._renewal(lease), longest=0.0, confirm=self.options)
         except errors.FairlockError as error:
-            if error.code != "NOTHELD" or self.state == "released":
+            if error.code != "NOTHELD" or self.state != "held":
                 raise
             self.lose("notheld")
             raise self.loss() from error
@@ -128,6 +142,27 @@ class Keep:
         if self.line is None:
             self._arm(lease / 3)
         return float(reply) / 1000
+
+    def _renewal(self, lease: float) -> tuple[Any, ...]:
+        return ("FAIRLOCK.RENEW", self.name, self.owner, "LEASE", ms(lease))
+
+    async def check(self, desk: Desk) -> None:
+        """Whether the master has the lock, which may be another one than before. Not confirmed, so the end does not move."""
+        if self.line is not None or self.held() is None or self.is_holder_gone():
+            return
+        timeout = self.options.command_timeout
+        try:
+            if self.options.renew:
+                await desk.call(*self._renewal(self.lease), timeout=timeout)
+                return
+            info = Info.of(await desk.call("FAIRLOCK.INFO", self.name, timeout=timeout))
+        except redis_errors.ResponseError as error:
+            if errors.code_of(error) != "NOTHELD":
+                raise
+            return self.lose("notheld")
+        # Of several holders, INFO shows the first.
+        if info.holders <= 1 and (info.owner, info.token) != (self.owner, self.token):
+            self.lose("notheld")
 
     async def _watch(self) -> None:
         """A session lives as long as its connection, which is asked now and then whether the lock is still there."""
@@ -141,14 +176,13 @@ class Keep:
                 if self.held() is None or self.is_holder_gone():
                     return self.leave()
                 sent = self.runtime.now()
-                words = ("FAIRLOCK.RENEW", self.name, self.owner, "LEASE", ms(self.lease))
                 # What was left of the lease at the last check, if this one is in time.
-                await line.call(*words, timeout=max(SOON, self.lease * 2 / 3))
+                await line.call(*self._renewal(self.lease), timeout=max(SOON, self.lease * 2 / 3))
                 self.end = sent + self.lease
         except Exception as error:
             self.lose("notheld" if str(error).startswith("NOTHELD") else "connection")
         finally:
-            await self.core.drop(line)
+            await self.core.lines.drop(line)
 
     # -------------------------------------------------------------------------------- loss
 
@@ -165,14 +199,13 @@ class Keep:
         self.options.hooks.call("on_lost", self.event(cause=cause, held=held))
 
     def loss(self) -> errors.LockLost:
-        name = self.name if isinstance(self.name, str) else self.name.decode(errors="replace")
-        return errors.LockLost(f"{name}: the lock was lost ({self.lost.cause})", self.lost.cause)
+        return errors.LockLost(f"{errors.shown(self.name)}: the lock was lost ({self.lost.cause})", self.lost.cause)
 
     # ----------------------------------------------------------------------------- release
 
     async def release(self) -> None:
         with self.mutex:
-            if self.state == "released":
+            if self.state not in ("held", "lost"):
                 return
             if self.holds > 1:
                 self.holds -= 1

@@ -10,6 +10,7 @@ import re
 import socket
 import uuid
 from collections.abc import Callable
+from numbers import Real
 from typing import Any, TypedDict
 
 MAX_LIMIT = 1_000_000
@@ -30,6 +31,28 @@ class Event:
     waited: float | None = None
     held: float | None = None
     cause: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Info:
+    """What the server says of a lock; of several holders, `owner` to `session` are those of the first."""
+
+    owner: str | None  # None: the lock is free
+    holds: int
+    lease: float | None  # seconds that are left of it; None: free, or held without one
+    token: int | None  # None: free, or taken by a script
+    session: bool
+    waiting: int
+    holders: int
+    limit: int | None  # how many all holders tolerate; None: free, or any number
+
+    @classmethod
+    def of(cls, reply: list[Any]) -> Info:
+        said = {key.decode(): value for key, value in zip(reply[::2], reply[1::2], strict=True)}
+        owner = said["owner"] if said["owner"] is None else said["owner"].decode(errors="backslashreplace")
+        lease = said["lease"] / 1000 if said["lease"] > 0 else None
+        counts = said["waiting"], said["holders"], said["limit"] or None
+        return cls(owner, said["holds"], lease, said["token"], bool(said["session"]), *counts)
 
 
 Hook = Callable[[Event], object]
@@ -66,6 +89,8 @@ class LockOptions(TypedDict, total=False):
     shared: bool
     limit: int | None
     sync_timeout: float
+    min_replicas: int | None
+    patience: float
 
 
 class LocksOptions(LockOptions, total=False):
@@ -90,6 +115,8 @@ class Options:
     shared: bool = False
     limit: int | None = None
     sync_timeout: float = 1
+    min_replicas: int | None = None
+    patience: float = 30
     retry_timeout: float = 30
     command_timeout: float = 5
     release_timeout: float = 5
@@ -97,19 +124,34 @@ class Options:
 
     def __post_init__(self) -> None:
         if self.wait is not None:
-            _check("wait", self.wait, least=0)
+            _check_seconds("wait", self.wait, least=0)
         for name in ("sync_timeout", "retry_timeout", "release_timeout"):
-            _check(name, getattr(self, name), least=0)
-        for name in ("lease", "command_timeout"):
-            _check(name, getattr(self, name), least=0.001)
-        if self.limit is not None and not 1 <= self.limit <= MAX_LIMIT:
-            raise ValueError(f"limit is not from 1 to {MAX_LIMIT}: {self.limit}")
-        if self.owner is not None and not 1 <= len(self.owner.encode()) <= MAX_OWNER:
+            _check_seconds(name, getattr(self, name), least=0)
+        for name in ("lease", "patience", "command_timeout"):
+            _check_seconds(name, getattr(self, name), least=0.001)
+        for name in ("renew", "session", "reentrant", "shared"):
+            _check_type(name, getattr(self, name), bool, "True or False")
+        _check_type("hooks", self.hooks, Hooks, "a fairlock.Hooks")
+        if self.limit is not None:
+            _check_number("limit", self.limit, 1, MAX_LIMIT)
+        if self.min_replicas is not None:
+            _check_number("min_replicas", self.min_replicas, 0, MAX_LIMIT)
+        if self.owner is not None:
+            self._check_owner(self.owner)
+
+    @staticmethod
+    def _check_owner(owner: str) -> None:
+        _check_type("owner", owner, str, "a str")
+        if not 1 <= len(owner.encode()) <= MAX_OWNER:
             raise ValueError(f"owner is not 1 to {MAX_OWNER} bytes long")
-        if self.owner == "*":
+        if owner == "*":
             raise ValueError("owner is * (a connection's own identity), which connections here are not kept for")
 
-    def but(self, changes: Any) -> Options:
+    def but(self, changes: Any, known: Any = LockOptions) -> Options:
+        """These options with those that a caller gives."""
+        for name in changes:
+            if name not in known.__annotations__:
+                raise TypeError(f"there is no option {name!r}; there are {', '.join(known.__annotations__)}")
         return dataclasses.replace(self, **changes) if changes else self
 
     def arguments(self) -> list[Any]:
@@ -123,9 +165,28 @@ class Options:
         return [*words, "SESSION"] if self.session else words
 
 
-def _check(name: str, seconds: float, least: float) -> None:
+def _check_type(name: str, value: Any, kind: type, wanted: str) -> None:
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise TypeError(f"{name} is not {wanted}: {value!r}")
+
+
+def _check_seconds(name: str, seconds: float, least: float) -> None:
+    _check_type(name, seconds, Real, "a number of seconds")
     if not least <= seconds <= MAX_MS / 1000:
         raise ValueError(f"{name} is not from {least} to {MAX_MS // 1000} seconds: {seconds}")
+
+
+def _check_number(name: str, number: int, least: int, most: int) -> None:
+    _check_type(name, number, int, "a whole number")
+    if not least <= number <= most:
+        raise ValueError(f"{name} is not from {least} to {most}: {number}")
+
+
+def check_name(name: Any) -> None:
+    if not isinstance(name, (str, bytes)):
+        raise TypeError(f"the name of a lock is not a str or bytes: {name!r}")
+    if not name:
+        raise ValueError("the name of a lock is empty")
 
 
 def ms(seconds: float) -> int:

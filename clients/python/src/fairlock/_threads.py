@@ -13,13 +13,15 @@ from types import SimpleNamespace, TracebackType
 from typing import Any, TypeVar, Unpack
 
 import redis
+import redis.asyncio
 import redis.exceptions as redis_errors
 from redis.retry import Retry
 
 from . import _errors as errors
-from ._core import Core, Line
+from ._core import Core
 from ._keep import Keep
-from ._options import LockOptions, Options
+from ._lines import Line
+from ._options import Info, LockOptions, LocksOptions, Options, check_name
 from ._route import Address, Route
 
 T = TypeVar("T")
@@ -34,26 +36,30 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     raise RuntimeError("a coroutine of the threads' own has suspended")
 
 
-class ThreadLine:
+class ThreadLine(Line):
     """A connection of ours, which blocks."""
 
     def __init__(self, connection: Any, address: Address | None) -> None:
-        self.connection, self.address = connection, address
+        super().__init__(address)
+        self.connection = connection
 
-    async def call(self, *words: Any, timeout: float | None) -> Any:
+    async def exchange(self, words: tuple[Any, ...], timeout: float | None, blocks: bool) -> Any:
+        return await self.noted(self._exchange(words, timeout))
+
+    async def _exchange(self, words: tuple[Any, ...], timeout: float | None) -> Any:
+        if self.connection._sock is None:  # It would connect again by itself.
+            raise redis_errors.ConnectionError("the connection has closed")
         self.connection.send_command(*words)
         if not self.connection.can_read(timeout):
             raise redis_errors.TimeoutError("no answer in time")
         return self.connection.read_response()
 
     async def watch(self, timeout: float) -> None:
-        """Returns when the time is over; raises if the connection ends before."""
         if self.connection.can_read(timeout):
             self.connection.read_response()
             raise redis_errors.ConnectionError("an answer to nothing")
 
-    def abort(self) -> None:
-        """Ends what another thread is waiting for on it."""
+    def cut(self) -> None:
         sock = self.connection._sock
         if sock is not None:
             with contextlib.suppress(OSError):
@@ -61,6 +67,22 @@ class ThreadLine:
 
     async def close(self) -> None:
         self.connection.disconnect()
+
+    def fileno(self) -> int:
+        return int(self.connection._sock.fileno())
+
+
+class Mutex:
+    """A lock for the coroutines of threads, which block."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+    async def __aenter__(self) -> None:
+        self.lock.acquire()
+
+    async def __aexit__(self, *_: object) -> None:
+        self.lock.release()
 
 
 class Clock:
@@ -140,20 +162,41 @@ class Lost:
     def wait(self, timeout: float | None = None) -> bool:
         return self._event.wait(timeout)
 
+    def __repr__(self) -> str:
+        return f"<fairlock.Lost cause={self.cause}>"
+
 
 class Threads:
     """The Runtime of threads."""
 
-    kinds = SimpleNamespace(retry=Retry, tcp=redis.Connection, is_async=False)
+    kinds = SimpleNamespace(
+        client=redis.Redis,
+        cluster=redis.RedisCluster,
+        tcp=redis.Connection,
+        ssl=redis.SSLConnection,
+        retry=Retry,
+        is_async=False,
+        module="redis",
+        locks="fairlock.Locks",
+        others=(redis.asyncio.Redis, redis.asyncio.RedisCluster),
+        other="fairlock.aio.Locks",
+    )
 
     def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
         self.clock = Clock()
         self.changed = threading.Condition()
         self.is_woken = False
         self.local = threading.local()
 
     now = staticmethod(time.monotonic)
+    mutex = Mutex
     new_lost = Lost
+
+    def check(self) -> None:
+        """Any thread may use it."""
 
     async def open(self, route: Route, address: Address | None) -> Line:
         connection = route.connection(address)
@@ -191,7 +234,7 @@ class Threads:
 
 
 class Held:
-    """A lock that is held."""
+    """A lock that is held, to be released by `release()` or by the end of a `with`."""
 
     def __init__(self, keep: Keep) -> None:
         self._keep = keep
@@ -207,6 +250,22 @@ class Held:
         """Gives up the lock. LockLost: it was lost before. A second time does nothing."""
         run(self._keep.release())
 
+    def __enter__(self) -> Held:
+        thread = threading.current_thread()
+        self._keep.is_holder_gone = lambda: not thread.is_alive()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        try:
+            self.release()
+        except errors.FairlockError as failed:
+            if error is None:
+                raise
+            error.add_note(f"fairlock: the release failed, too: {failed}")
+
+    def __repr__(self) -> str:
+        return f"<fairlock.Held {self.name!r} {self._keep.state} token={self.token}>"
+
 
 class Lock:
     """A lock to be held for the length of a `with` block."""
@@ -218,21 +277,16 @@ class Lock:
     def __enter__(self) -> Held:
         if self._held is not None:
             raise RuntimeError("this object is in use: ask for the lock by another")
-        held = self._locks._acquire(self._name, self._options)
-        thread = threading.current_thread()
-        held._keep.is_holder_gone = lambda: not thread.is_alive()
-        self._held = held
-        return held
+        self._held = self._locks._acquire(self._name, self._options)
+        return self._held.__enter__()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         held, self._held = self._held, None
         assert held is not None
-        try:
-            held.release()
-        except errors.FairlockError as failed:
-            if error is None:
-                raise
-            error.add_note(f"fairlock: the release failed, too: {failed}")
+        held.__exit__(kind, error, at)
+
+    def __repr__(self) -> str:
+        return f"<fairlock.Lock {self._name!r}>"
 
 
 class Locks:
@@ -242,13 +296,13 @@ class Locks:
     leaves the client alone.
     """
 
-    def __init__(self, client: redis.Redis | redis.RedisCluster, **options: Any) -> None:
-        self._options = Options().but(options)
+    def __init__(self, client: redis.Redis | redis.RedisCluster, **options: Unpack[LocksOptions]) -> None:
+        self._options = Options().but(options, LocksOptions)
         runtime = Threads()
-        route = Route(client, runtime.kinds, self._options.command_timeout)
-        self._core = Core(runtime, route, self._options)
+        self._core = Core(runtime, Route(client, runtime.kinds, self._options.command_timeout), self._options)
 
     def __call__(self, name: str | bytes, **options: Unpack[LockOptions]) -> Lock:
+        check_name(name)
         return Lock(self, name, self._options.but(options))
 
     def acquire(self, name: str | bytes, **options: Unpack[LockOptions]) -> Held:
@@ -264,6 +318,10 @@ class Locks:
         except errors.NotInTime:
             return None
 
+    def info(self, name: str | bytes) -> Info:
+        """Who holds the lock, for how long, and how many wait for it."""
+        return run(self._core.info(name))
+
     def _acquire(self, name: str | bytes, options: Options) -> Held:
         keep = run(self._core.acquire(name, options))
         with self._core.mutex:
@@ -278,3 +336,6 @@ class Locks:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def __repr__(self) -> str:
+        return f"<fairlock.Locks {self._core.route.describe(None)}>"

@@ -8,44 +8,46 @@ from collections.abc import Callable, Coroutine
 from types import SimpleNamespace, TracebackType
 from typing import Any, Unpack
 
+import redis as blocking
 import redis.asyncio as redis
 import redis.exceptions as redis_errors
 from redis.asyncio.retry import Retry
 
 from . import _errors as errors
-from ._core import Core, Line
+from ._core import Core
 from ._keep import Keep
-from ._options import LockOptions, Options
+from ._lines import Line
+from ._options import Info, LockOptions, LocksOptions, Options, check_name
 from ._route import Address, Route
 
 __all__ = ["Held", "Lock", "Locks", "Lost"]
 
 
-class TaskLine:
+class TaskLine(Line):
     """A connection of ours."""
 
     def __init__(self, connection: Any, address: Address | None) -> None:
-        self.connection, self.address = connection, address
+        super().__init__(address)
+        self.connection = connection
 
-    async def call(self, *words: Any, timeout: float | None) -> Any:
-        if "WAIT" in words or timeout is None:
-            return await self._call(words, timeout)
+    async def exchange(self, words: tuple[Any, ...], timeout: float | None, blocks: bool) -> Any:
+        if blocks:
+            return await self.noted(self._exchange(words, timeout))
         # An answer that is given at once is awaited also by a caller that is cancelled: else what withdraws it, on
         # another connection, could overtake what it asked for.
-        task = asyncio.ensure_future(self._call(words, timeout))
+        task = asyncio.ensure_future(self.noted(self._exchange(words, timeout)))
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
             await asyncio.wait([task])
             raise
 
-    async def _call(self, words: tuple[Any, ...], timeout: float | None) -> Any:
+    async def _exchange(self, words: tuple[Any, ...], timeout: float | None) -> Any:
         async with asyncio.timeout(timeout):
             await self.connection.send_command(*words)
             return await self.connection.read_response()
 
     async def watch(self, timeout: float) -> None:
-        """Returns when the time is over; raises if the connection ends before."""
         try:
             async with asyncio.timeout(timeout):
                 await self.connection.read_response(disconnect_on_error=False)
@@ -53,14 +55,16 @@ class TaskLine:
             return
         raise redis_errors.ConnectionError("an answer to nothing")
 
-    def abort(self) -> None:
-        """Ends what a task is waiting for on it."""
+    def cut(self) -> None:
         writer = self.connection._writer
         if writer is not None:
             writer.transport.abort()
 
     async def close(self) -> None:
         await self.connection.disconnect(nowait=True)
+
+    def fileno(self) -> int:
+        return int(self.connection._writer.get_extra_info("socket").fileno())
 
 
 class Lost:
@@ -80,18 +84,47 @@ class Lost:
     async def wait(self) -> bool:
         return await self._event.wait()
 
+    def __repr__(self) -> str:
+        return f"<fairlock.aio.Lost cause={self.cause}>"
+
 
 class Tasks:
     """The Runtime of asyncio."""
 
-    kinds = SimpleNamespace(retry=Retry, tcp=redis.Connection, is_async=True)
+    kinds = SimpleNamespace(
+        client=redis.Redis,
+        cluster=redis.RedisCluster,
+        tcp=redis.Connection,
+        ssl=redis.SSLConnection,
+        retry=Retry,
+        is_async=True,
+        module="redis.asyncio",
+        locks="fairlock.aio.Locks",
+        others=(blocking.Redis, blocking.RedisCluster),
+        other="fairlock.Locks",
+    )
+    mutex = asyncio.Lock
     new_lost = Lost
 
     def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        self.loop: asyncio.AbstractEventLoop | None = None
         self.closing = asyncio.Event()
         self.changed = asyncio.Event()
         self.holders: weakref.WeakKeyDictionary[asyncio.Task[Any], dict[Any, Any]] = weakref.WeakKeyDictionary()
         self.tasks: set[asyncio.Task[Any]] = set()
+
+    def check(self) -> None:
+        """Connections belong to the event loop in which they were opened."""
+        loop = asyncio.get_running_loop()
+        self.loop = self.loop or loop
+        if self.loop is not loop:
+            raise RuntimeError(
+                "this Locks was first used in another event loop: make it in the coroutine that is given to asyncio.run, "
+                "one for each run"
+            )
 
     def now(self) -> float:
         return asyncio.get_running_loop().time()
@@ -152,7 +185,7 @@ class Tasks:
 
 
 class Held:
-    """A lock that is held."""
+    """A lock that is held, to be released by `release()` or by the end of an `async with`."""
 
     def __init__(self, keep: Keep) -> None:
         self._keep = keep
@@ -168,6 +201,25 @@ class Held:
         """Gives up the lock. LockLost: it was lost before. A second time does nothing."""
         await self._keep.release()
 
+    async def __aenter__(self) -> Held:
+        task = asyncio.current_task()
+        assert task is not None
+        self._keep.is_holder_gone = task.done
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        try:
+            await self.release()
+        except errors.FairlockError as failed:
+            if error is None:
+                raise
+            error.add_note(f"fairlock: the release failed, too: {failed}")
+
+    def __repr__(self) -> str:
+        return f"<fairlock.aio.Held {self.name!r} {self._keep.state} token={self.token}>"
+
 
 class Lock:
     """A lock to be held for the length of an `async with` block."""
@@ -179,40 +231,34 @@ class Lock:
     async def __aenter__(self) -> Held:
         if self._held is not None:
             raise RuntimeError("this object is in use: ask for the lock by another")
-        held = await self._locks._acquire(self._name, self._options)
-        task = asyncio.current_task()
-        assert task is not None
-        held._keep.is_holder_gone = task.done
-        self._held = held
-        return held
+        self._held = await self._locks._acquire(self._name, self._options)
+        return await self._held.__aenter__()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
         held, self._held = self._held, None
         assert held is not None
-        try:
-            await held.release()
-        except errors.FairlockError as failed:
-            if error is None:
-                raise
-            error.add_note(f"fairlock: the release failed, too: {failed}")
+        await held.__aexit__(kind, error, at)
+
+    def __repr__(self) -> str:
+        return f"<fairlock.aio.Lock {self._name!r}>"
 
 
 class Locks:
     """Takes fair locks at the servers of a client of redis.asyncio: one server, Sentinel's master, or a cluster.
 
     Options, in seconds, are defaults for its locks; see the package's README. It has connections of its own, and
-    leaves the client alone. To be made where the event loop runs.
+    leaves the client alone. It belongs to the event loop in which it is first used.
     """
 
-    def __init__(self, client: redis.Redis | redis.RedisCluster, **options: Any) -> None:
-        self._options = Options().but(options)
+    def __init__(self, client: redis.Redis | redis.RedisCluster, **options: Unpack[LocksOptions]) -> None:
+        self._options = Options().but(options, LocksOptions)
         runtime = Tasks()
-        route = Route(client, runtime.kinds, self._options.command_timeout)
-        self._core = Core(runtime, route, self._options)
+        self._core = Core(runtime, Route(client, runtime.kinds, self._options.command_timeout), self._options)
 
     def __call__(self, name: str | bytes, **options: Unpack[LockOptions]) -> Lock:
+        check_name(name)
         return Lock(self, name, self._options.but(options))
 
     async def acquire(self, name: str | bytes, **options: Unpack[LockOptions]) -> Held:
@@ -228,6 +274,10 @@ class Locks:
         except errors.NotInTime:
             return None
 
+    async def info(self, name: str | bytes) -> Info:
+        """Who holds the lock, for how long, and how many wait for it."""
+        return await self._core.info(name)
+
     async def _acquire(self, name: str | bytes, options: Options) -> Held:
         keep = await self._core.acquire(name, options)
         return keep.held() if isinstance(keep.held(), Held) else Held(keep)
@@ -241,3 +291,6 @@ class Locks:
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
+
+    def __repr__(self) -> str:
+        return f"<fairlock.aio.Locks {self._core.route.describe(None)}>"

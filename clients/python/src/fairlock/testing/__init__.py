@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import queue
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Unpack
 
 import redis.exceptions as redis_errors
 
-from .._core import Core, Line
-from .._options import Options
+from .._core import Core
+from .._lines import Line
+from .._options import LocksOptions, Options
 from .._route import Address, Route
 from .._threads import Locks, Threads
 from ._server import FakeServer
@@ -30,26 +31,28 @@ class FakeRoute(Route):
     """There is one server, and no address."""
 
     def __init__(self) -> None:
-        self.is_cluster, self.options = False, {}
+        self.known, self.master = {}, None
 
     def describe(self, address: Address | None) -> str:
         return "the fake"
 
 
-class FakeLine:
+class FakeLine(Line):
     """A connection to the server in this process."""
 
-    address = None
-
     def __init__(self, server: FakeServer) -> None:
+        super().__init__(None)
         self.server = server
         self.replies: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
-    async def call(self, *words: Any, timeout: float | None) -> Any:
+    async def exchange(self, words: tuple[Any, ...], timeout: float | None, blocks: bool) -> Any:
+        return await self.noted(self._exchange(words, timeout))
+
+    async def _exchange(self, words: tuple[Any, ...], timeout: float | None) -> Any:
         replies: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self.replies = replies
         leave = self.server.do(words, replies.put)
-        wait = words[words.index("WAIT") + 1] / 1000 if "WAIT" in words else timeout
+        wait = words[-1] / 1000 if words[-2:-1] == ("WAIT",) else timeout
         try:
             reply = replies.get(timeout=wait)
         except queue.Empty:
@@ -67,11 +70,11 @@ class FakeLine:
         reply = self.replies.get()
         raise reply
 
-    def abort(self) -> None:
+    def cut(self) -> None:
         self.replies.put(redis_errors.ConnectionError("closed"))
 
     async def close(self) -> None:
-        self.abort()
+        self.cut()
 
 
 class FakeThreads(Threads):
@@ -114,7 +117,7 @@ class Controls:
 class FakeLocks(Controls, Locks):
     """Locks that needs no server. Two of them share no locks."""
 
-    def __init__(self, **options: Any) -> None:
-        self._options = Options().but(options)
+    def __init__(self, **options: Unpack[LocksOptions]) -> None:
+        self._options = Options().but(options, LocksOptions)
         self._server = FakeServer()
         self._core = Core(FakeThreads(self._server), FakeRoute(), self._options)

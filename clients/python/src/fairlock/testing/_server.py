@@ -23,14 +23,17 @@ class Holder:
     token: int
     limit: int | None  # None: no limit
     lease: int
+    is_session: bool
 
 
 @dataclasses.dataclass
 class Waiter:
-    owner: str
-    limit: int | None
-    lease: int
-    reply: Reply
+    holder: Holder  # what it will be, but for the token
+    reply: Reply | None  # None: it will ask again
+
+    @property
+    def owner(self) -> str:
+        return self.holder.owner
 
 
 class FakeServer:
@@ -49,28 +52,53 @@ class FakeServer:
             leave: Callable[[], object] | None = getattr(self, f"_{command}")(*words[1:], reply=reply)
             return leave or (lambda: None)
 
-    def _info(self, _section: str, reply: Reply) -> None:
-        reply("connected_slaves:0\r\n")
+    def _role(self, reply: Reply) -> None:
+        reply([b"master", 0, []])
+
+    def _info(self, name: Any, reply: Reply) -> None:
+        holders = self.held.get(name, [])
+        first = holders[0] if holders else None
+        limits = [holder.limit for holder in holders if holder.limit is not None]
+        said = {
+            b"owner": first and first.owner.encode(),
+            b"holds": 1 if first else 0,
+            b"lease": first.lease if first else 0,
+            b"token": first and first.token,
+            b"session": 1 if first and first.is_session else 0,
+            b"waiting": len(self.queues.get(name, [])),
+            b"holders": len(holders),
+            b"limit": min(limits, default=0),
+        }
+        reply([each for pair in said.items() for each in pair])
 
     def _acquire(self, name: Any, owner: str, *options: Any, reply: Reply) -> Callable[[], object] | None:
-        limit, lease = limit_of(options), int(options[options.index("LEASE") + 1])
+        lease = int(options[options.index("LEASE") + 1])
+        asker = Holder(owner, 0, limit_of(options), lease, "SESSION" in options)
         holders, queue = self.held.setdefault(name, []), self.queues.setdefault(name, [])
         for holder in holders:
             if holder.owner == owner:
                 reply(holder.token)
                 return None
-        if not queue and fits(limit, holders):
-            reply(self._grant(name, owner, limit, lease))
+        places = [each.owner for each in queue]
+        is_first = places[:1] in ([], [owner])
+        if is_first and fits(asker.limit, holders):
+            del queue[: len(places) and 1]
+            reply(self._grant(name, asker))
+            self._serve(name)
             return None
         if "NOWAIT" in options:
             reply(None)
             return None
-        for waiter in [waiter for waiter in queue if waiter.owner == owner]:
-            queue[queue.index(waiter)] = Waiter(owner, limit, lease, reply)
-            waiter.reply(redis_errors.ResponseError("TAKENOVER the owner asks on another connection"))
-            break
+        waiter = Waiter(asker, None if "ENQUEUE" in options else reply)
+        if owner in places:
+            before, queue[places.index(owner)] = queue[places.index(owner)], waiter
+            if before.reply is not None:
+                before.reply(redis_errors.ResponseError("TAKENOVER the owner asks on another connection"))
         else:
-            queue.append(Waiter(owner, limit, lease, reply))
+            queue.append(waiter)
+        if waiter.reply is None:
+            reply([queue.index(waiter) + 1, 1000])
+            return None
         return lambda: self._leave(name, owner, reply)
 
     def _leave(self, name: Any, owner: str, reply: Reply | None = None) -> int:
@@ -82,16 +110,16 @@ class FakeServer:
             self._serve(name)
             return len(gone)
 
-    def _grant(self, name: Any, owner: str, limit: int | None, lease: int) -> int:
-        token = next(self.tokens)
-        self.held[name].append(Holder(owner, token, limit, lease))
-        return token
+    def _grant(self, name: Any, asker: Holder) -> int:
+        asker.token = next(self.tokens)
+        self.held[name].append(asker)
+        return asker.token
 
     def _serve(self, name: Any) -> None:
         queue = self.queues.get(name, [])
-        while queue and fits(queue[0].limit, self.held[name]):
-            waiter = queue.pop(0)
-            waiter.reply(self._grant(name, waiter.owner, waiter.limit, waiter.lease))
+        while queue and queue[0].reply and fits(queue[0].holder.limit, self.held[name]):
+            reply = queue[0].reply
+            reply(self._grant(name, queue.pop(0).holder))
 
     def _release(self, name: Any, owner: str, *options: Any, reply: Reply) -> None:
         holder = self._holder(name, owner)
@@ -111,7 +139,8 @@ class FakeServer:
     def _cancel(self, name: Any, owner: str, reply: Reply) -> None:
         for waiter in [each for each in self.queues.get(name, []) if each.owner == owner]:
             self._leave(name, owner)
-            waiter.reply(None)
+            if waiter.reply is not None:
+                waiter.reply(None)
             return reply(1)
         return reply(0)
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Unpack
 
 import redis.exceptions as redis_errors
 
-from .._core import Core, Line
-from .._options import Options
+from .._core import Core
+from .._lines import Line
+from .._options import LocksOptions, Options
 from .._route import Address, Route
 from ..aio import Locks, Tasks
 from . import Controls, FakeRoute
@@ -18,19 +19,21 @@ from ._server import FakeServer
 __all__ = ["FakeLocks"]
 
 
-class FakeLine:
+class FakeLine(Line):
     """A connection to the server in this process."""
 
-    address = None
-
     def __init__(self, server: FakeServer) -> None:
+        super().__init__(None)
         self.server = server
         self.reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
-    async def call(self, *words: Any, timeout: float | None) -> Any:
+    async def exchange(self, words: tuple[Any, ...], timeout: float | None, blocks: bool) -> Any:
+        return await self.noted(self._exchange(words, timeout))
+
+    async def _exchange(self, words: tuple[Any, ...], timeout: float | None) -> Any:
         self.reply = reply = asyncio.get_running_loop().create_future()
         leave = self.server.do(words, lambda result: settle(reply, result))
-        wait = words[words.index("WAIT") + 1] / 1000 if "WAIT" in words else timeout
+        wait = words[-1] / 1000 if words[-2:-1] == ("WAIT",) else timeout
         try:
             async with asyncio.timeout(wait):
                 return await asyncio.shield(reply)
@@ -44,7 +47,7 @@ class FakeLine:
     async def watch(self, timeout: float) -> None:
         await self.reply
 
-    def abort(self) -> None:
+    def cut(self) -> None:
         settle(self.reply, redis_errors.ConnectionError("closed"))
 
     async def close(self) -> None:
@@ -77,7 +80,7 @@ class FakeTasks(Tasks):
 class FakeLocks(Controls, Locks):
     """Locks that needs no server. Two of them share no locks. To be used from one event loop."""
 
-    def __init__(self, **options: Any) -> None:
-        self._options = Options().but(options)
+    def __init__(self, **options: Unpack[LocksOptions]) -> None:
+        self._options = Options().but(options, LocksOptions)
         self._server = FakeServer()
         self._core = Core(FakeTasks(self._server), FakeRoute(), self._options)
