@@ -1,5 +1,6 @@
 // How a lock is asked for, waited for and withdrawn from, over the connections of a Route.
 
+import { setMaxListeners } from 'node:events';
 import { Ask, FIRST_PAUSE, Tries, isPassing, pause } from './ask.js';
 import { connectedReplicas } from './confirming.js';
 import type { Written } from './confirming.js';
@@ -60,10 +61,13 @@ export class Core {
 
   async acquire(name: string, options: Options): Promise<Keep> {
     if (this.#isClosing) throw new Closed('Locks is closed');
-    options.signal?.throwIfAborted();
+    const { signal } = options;
+    signal?.throwIfAborted();
     const ask = new Ask(name, options);
-    const cancel = () => ask.ended.abort(options.signal?.reason);
-    options.signal?.addEventListener('abort', cancel);
+    const cancel = () => ask.ended.abort(signal?.reason);
+    // One signal may end many waits: without this, Node takes that for a leak.
+    if (signal) setMaxListeners(0, signal);
+    signal?.addEventListener('abort', cancel);
     this.#asks.add(ask);
     this.attend();
     try {
@@ -72,7 +76,7 @@ export class Core {
       if (ask.mayBeKnown && !(error instanceof TakenOver)) await this.#withdraw(ask);
       throw error;
     } finally {
-      options.signal?.removeEventListener('abort', cancel);
+      signal?.removeEventListener('abort', cancel);
       this.#asks.delete(ask);
       this.#short.delete(ask);
       this.attend();
