@@ -46,7 +46,7 @@ export class Tries {
     const end = this.#since + longest;
     if (performance.now() >= end) {
       const code = error instanceof Refusal ? error.code : undefined;
-      const since = longest > 0 ? ` for ${longest / 1000} s` : '';
+      const since = longest > 0 ? ` for ${seconds(longest)}` : '';
       throw new Unavailable(`${this.name}: not available${since}: ${error.message}`, code, error);
     }
     await pause(Math.min(this.#pause, end - performance.now(), left), this.ended);
@@ -97,7 +97,7 @@ export class Ask {
 
   notInTime(): never {
     const { first } = this.tries;
-    const what = `${this.name}: not acquired within ${this.options.wait / 1000} s`;
+    const what = `${this.name}: not acquired within ${seconds(this.options.wait)}`;
     if (this.isUnconfirmed) throw new NotReplicated(`${what}: too few replicas of ${this.address} have confirmed it`, undefined, first);
     throw new NotInTime(first ? `${what}: ${first.message}` : `${what} (${this.address})`, undefined, first);
   }
@@ -138,6 +138,10 @@ export class Ask {
 /** Whether it is worth trying again a little later. */
 export function isPassing(error: Error): boolean {
   return error instanceof Broken || (error instanceof Refusal && (PASSING.has(error.code) || AT_ONCE.has(error.code)));
+}
+
+function seconds(duration: number): string {
+  return `${Number((duration / 1000).toPrecision(3))} s`;
 }
 
 /** Resolves when the time is over, or with the signal. */

@@ -1,16 +1,15 @@
 // How a lock is asked for, waited for and withdrawn from, over the connections of a Route.
 
 import { setMaxListeners } from 'node:events';
-import { Ask, FIRST_PAUSE, Tries, isPassing, pause } from './ask.js';
+import { Ask, FIRST_PAUSE, isPassing, pause } from './ask.js';
+import { Commands } from './commands.js';
 import { connectedReplicas } from './confirming.js';
-import type { Written } from './confirming.js';
 import { Connections } from './connections.js';
-import { Broken, Closed, FairlockError, NotReplicated, Refusal, TakenOver, translated } from './errors.js';
+import { Broken, Closed, FairlockError, Refusal, TakenOver, translated } from './errors.js';
 import type { Cause } from './errors.js';
 import { Keep } from './keep.js';
-import type { Grant } from './keep.js';
-import type { Address, Line } from './line.js';
-import { acquireWords, callHook, ms, renewWords } from './options.js';
+import type { Line } from './line.js';
+import { acquireWords, callHook, ms } from './options.js';
 import type { Options } from './options.js';
 import type { Route } from './route.js';
 
@@ -21,28 +20,13 @@ const WITHDRAW = 1000; // for which leaving the queue is tried
 const WATCH = 1000; // between two looks at who is the master
 const SHORT = 500; // between two tries to have a descriptor
 
-/** What the server says of a lock. Of several holders, `owner` to `session` are those of one. Milliseconds. */
-export interface LockInfo {
-  /** Null when the lock is free. */
-  owner: string | null;
-  holds: number;
-  /** What is left of it; 0 when free, -1 if it is held without one. */
-  lease: number;
-  /** Null when free, and if a script took the lock. */
-  token: number | null;
-  session: boolean;
-  waiting: number;
-  holders: number;
-  /** 1 is exclusive; 0 when free, and where there is no limit. */
-  limit: number;
-}
-
 export class Core {
   readonly kept = new Set<Keep>();
   /** For the fake: why locks were lost whose holders did not know of them yet, by token. */
   readonly gone = new Map<number, Cause>();
   readonly #asks = new Set<Ask>();
   readonly #connections: Connections;
+  readonly commands: Commands;
   /** Who waits for a descriptor, in the order of the calls; and what the first one was told. */
   readonly #short = new Set<Ask>();
   #shortage: unknown;
@@ -53,8 +37,10 @@ export class Core {
   constructor(readonly route: Route, private readonly options: Options, readonly hasLeases = true) {
     this.#connections = new Connections(route, options, (kind) => {
       if (kind === 'wake') for (const ask of this.#asks) ask.wake();
-      if (kind === 'control') this.#checkHolds();
+      // The master is gone, perhaps: does the next one still have the locks?
+      if (kind === 'control') for (const keep of this.kept) keep.check();
     });
+    this.commands = new Commands(route, this.#connections);
   }
 
   // ------------------------------------------------------------------------------ acquiring
@@ -103,7 +89,7 @@ export class Core {
   async #passed(ask: Ask, error: Refusal | Broken): Promise<void> {
     ask.askingAt = undefined;
     if (ask.tries.isRedirected(error)) {
-      ask.askingAt = this.#redirected(error as Refusal);
+      ask.askingAt = this.commands.redirected(error as Refusal);
       return;
     }
     if (!isPassing(error)) throw translated(error as Refusal, ask.name);
@@ -113,20 +99,8 @@ export class Core {
     if (error instanceof Broken && error.isForWantOfDescriptors && isPatient) {
       return pause(Math.min(SHORT, ask.left()), ask.ended.signal);
     }
-    this.#distrust(error);
+    this.commands.distrust(error);
     await ask.tries.again(isPatient ? ask.left() : Infinity);
-  }
-
-  /** Where an ASK sends, if that is what it is. */
-  #redirected(refusal: Refusal): Address | undefined {
-    const named = this.route.redirect(refusal);
-    return refusal.code === 'ASK' ? named : undefined;
-  }
-
-  #distrust(error: Refusal | Broken): void {
-    if (error instanceof Refusal && error.code === 'TRYAGAIN') return;
-    this.route.distrust();
-    if (error instanceof Refusal && error.code === 'READONLY') this.#connections.leave(error.address);
   }
 
   /** Asks on the connection that all share, and waits for what is worth asking again for. */
@@ -239,15 +213,9 @@ export class Core {
 
   // ------------------------------------------------------------------------------- replicas
 
-  /** How many replicas must confirm, whether they are connected or not. */
-  #least(name: string, { syncTimeout, minReplicas }: Options): number {
-    if (!syncTimeout) return 0;
-    return minReplicas ?? (this.route.hasReplicas(name) ? 1 : 0);
-  }
-
   /** Whether any are to confirm: not 0. ROLE is sent along with an ask, and costs no time. */
   async #replicas(ask: Ask, line: Line): Promise<number> {
-    const least = this.#least(ask.name, ask.options);
+    const least = this.commands.least(ask.name, ask.options);
     if (!ask.options.syncTimeout || least > 0) return least;
     return connectedReplicas(line, await line.call(['ROLE']));
   }
@@ -255,21 +223,12 @@ export class Core {
   async #isConfirmed(ask: Ask, replicas: Promise<number>): Promise<boolean> {
     if ((await ask.unlessEnded(replicas)) === 0) return true;
     const before = ask.askingAt ? [['ASKING']] : [];
-    const written = this.#written('sync', ask.address, before, ask, ask.options.lease);
+    const written = this.commands.written('sync', ask.address, before, ask, ask.options.lease);
     return ask.unlessEnded(written.then(({ isConfirmed }) => isConfirmed, (error: unknown) => {
       // The lease was over before.
       if (error instanceof Refusal && error.code === 'NOTHELD') return false;
       throw error;
     }));
-  }
-
-  /** RENEW, confirmed by replicas: it comes after the acquisition, takes no lock, and is harmless if that has gone. */
-  async #written(
-    kind: 'sync' | 'renew', address: Address, before: string[][], { name, owner, options }: Pick<Grant, 'name' | 'owner' | 'options'>, lease: number,
-  ): Promise<Written> {
-    const words = renewWords(name, owner, lease);
-    const confirming = await this.#connections.confirming(kind, address);
-    return confirming.write({ commands: [...before, words], least: this.#least(name, options), longest: options.syncTimeout });
   }
 
   async #unconfirmed(ask: Ask, line: Line): Promise<undefined> {
@@ -306,7 +265,7 @@ export class Core {
     }
     try {
       for (const words of commands) {
-        await this.control(ask.name, words, longest).catch((error: unknown) => {
+        await this.commands.control(ask.name, words, longest).catch((error: unknown) => {
           if (!(error instanceof FairlockError) || !isGone(error.cause)) throw error;
         });
       }
@@ -316,61 +275,7 @@ export class Core {
     }
   }
 
-  // ----------------------------------------------------------------------------- holding
-
-  /** A command that no waiter can hold up, tried for so long. */
-  control(name: string, words: string[], longest: number): Promise<unknown> {
-    return this.#tried(name, longest, async (address, before) => {
-      const line = await this.#connections.shared('control', address);
-      for (const first of before) line.call(first).catch(() => {});
-      return line.call(words);
-    });
-  }
-
-  /** Renews, once; NotReplicated if too few replicas confirm it. */
-  async renew(grant: Grant, lease: number): Promise<number> {
-    const { name, options } = grant;
-    const written = await this.#tried(name, 0, (address, before) => this.#written('renew', address, before, grant, lease));
-    if (!written.isConfirmed && options.syncTimeout) {
-      throw new NotReplicated(`${name}: too few replicas have confirmed the renewal`);
-    }
-    return written.reply as number;
-  }
-
-  async info(name: string): Promise<LockInfo> {
-    const reply = (await this.control(name, ['FAIRLOCK.INFO', name], this.options.commandTimeout)) as unknown[];
-    const pairs = reply.flatMap((key, place) => (place % 2 === 0 && key !== 'next' ? [[key, reply[place + 1]]] : []));
-    const info = Object.fromEntries(pairs);
-    return { ...info, session: info.session === 1 };
-  }
-
-  /** Refusals that do not pass are thrown as this package's errors. */
-  async #tried<T>(name: string, longest: number, work: (address: Address, before: string[][]) => Promise<T>): Promise<T> {
-    const tries = new Tries(name, longest);
-    let askingAt: Address | undefined;
-    let failure: Broken | undefined;
-    for (;;) {
-      try {
-        return await work(askingAt ?? (await this.route.locate(name)), askingAt ? [['ASKING']] : []);
-      } catch (error) {
-        if (!(error instanceof Refusal || error instanceof Broken)) throw error;
-        askingAt = undefined;
-        if (tries.isRedirected(error)) {
-          askingAt = this.#redirected(error as Refusal);
-          continue;
-        }
-        if (!isPassing(error)) {
-          // An earlier try may have been carried out, though its reply was lost.
-          if (failure) error.cause = failure;
-          throw translated(error as Refusal, name);
-        }
-        if (error instanceof Broken) failure = error;
-        this.#distrust(error);
-        tries.failed(error);
-        await tries.again(Infinity);
-      }
-    }
-  }
+  // ----------------------------------------------------------------------------- watching
 
   /** While something is held or waited for, and others know who is the master, they are asked. */
   attend(): void {
@@ -392,11 +297,6 @@ export class Core {
       // Nobody could tell. The connections will, if there is anything wrong with them.
     }
     this.#isLooking = false;
-  }
-
-  /** The connection to the master is gone, and perhaps the master: does it, or the next one, still have the locks? */
-  #checkHolds(): void {
-    for (const keep of this.kept) keep.check();
   }
 
   /** For the fake: the locks with these tokens are lost, at once or as soon as their holders know of them. */

@@ -128,7 +128,8 @@ export class Keep {
       await (renew ? this.renew() : this.#lookUp());
       this.#isDoubtful = false;
     } catch (error) {
-      if (error instanceof Refused) process.emitWarning(`cannot be renewed: ${error.message}`, 'FairlockWarning');
+      // A release may have come first.
+      if (error instanceof Refused && this.isHeld) process.emitWarning(`cannot be renewed: ${error.message}`, 'FairlockWarning');
       const pause = Math.max(this.#lease / 10, SOON);
       this.#arm(this.#isDoubtful ? Math.min(pause, SOON_AT_LATEST) : pause);
     }
@@ -136,7 +137,7 @@ export class Keep {
 
   /** Of a lock that is not renewed. (Of several holders the server shows one, which may be another.) */
   async #lookUp(): Promise<void> {
-    const { owner, holders, token } = await this.core.info(this.grant.name);
+    const { owner, holders, token } = await this.core.commands.info(this.grant.name, this.grant.options.commandTimeout);
     const isOurs = owner === this.grant.owner && token === this.grant.token;
     if (!isOurs && holders <= 1) this.lose('notheld');
   }
@@ -173,7 +174,7 @@ export class Keep {
     if (this.#isReleased()) throw new FairlockError(`${this.grant.name}: the lock was released`);
     const sent = performance.now();
     try {
-      const set = await this.core.renew(this.grant, lease);
+      const set = await this.core.commands.renew(this.grant, lease);
       this.#renewed(lease, sent);
       return set;
     } catch (error) {
@@ -219,7 +220,7 @@ export class Keep {
     const { name, owner, token, options, line } = this.grant;
     const longest = Math.min(options.releaseTimeout, Math.max(0, this.#end - performance.now()));
     try {
-      await this.core.control(name, ['FAIRLOCK.RELEASE', name, owner, 'TOKEN', String(token)], longest);
+      await this.core.commands.control(name, ['FAIRLOCK.RELEASE', name, owner, 'TOKEN', String(token)], longest);
     } catch (error) {
       // The end of its connection frees the lock as well.
       if (line && error instanceof Unavailable) return;
@@ -239,6 +240,6 @@ export class Keep {
     const { name, owner, token } = this.grant;
     const words = ['FAIRLOCK.RELEASE', name, owner, 'TOKEN', String(token)];
     // The lease is over by our clock only, perhaps.
-    await this.core.control(name, words, 0).catch(() => {});
+    await this.core.commands.control(name, words, 0).catch(() => {});
   }
 }

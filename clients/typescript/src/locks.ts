@@ -1,8 +1,8 @@
 // What users have: Locks, and Held.
 
 import { AsyncLocalStorage } from 'node:async_hooks';
+import type { LockInfo } from './commands.js';
 import { Core } from './core.js';
-import type { LockInfo } from './core.js';
 import { NotInTime, NotReplicated } from './errors.js';
 import type { Keep } from './keep.js';
 import { checkLease, checkName, optionsOfLock, optionsOfLocks } from './options.js';
@@ -110,7 +110,7 @@ export class BaseLocks implements AsyncDisposable {
   /** Who holds the lock, and how many wait for it. */
   async info(name: string): Promise<LockInfo> {
     checkName(name);
-    return this.core.info(name);
+    return this.core.commands.info(name, this.#options.commandTimeout);
   }
 
   /** Ends all waits (Closed) and closes the connections; locks that are held are lost. */
