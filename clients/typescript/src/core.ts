@@ -1,125 +1,71 @@
 // How a lock is asked for, waited for and withdrawn from, over the connections of a Route.
 
-import { Broken, Closed, FairlockError, NotInTime, NotReplicated, Refusal, TakenOver, Unavailable, translated } from './errors.js';
+import { setMaxListeners } from 'node:events';
+import { Ask, FIRST_PAUSE, isPassing, pause } from './ask.js';
+import { Commands } from './commands.js';
+import { connectedReplicas } from './confirming.js';
+import { Connections } from './connections.js';
+import { Broken, Closed, FairlockError, Refusal, TakenOver, translated } from './errors.js';
 import type { Cause } from './errors.js';
 import { Keep } from './keep.js';
-import { acquireWords, callHook, ms, newOwner } from './options.js';
+import type { Line } from './line.js';
+import { acquireWords, callHook, ms } from './options.js';
 import type { Options } from './options.js';
-import type { Address, Line, Route } from './route.js';
+import type { Route } from './route.js';
 
-// Refusals that pass: the same owner asks again, and has its place still.
-const PASSING = new Set(['CLUSTERDOWN', 'TRYAGAIN', 'LOADING', 'READONLY', 'MASTERDOWN', 'NOREPLICAS']);
-const AT_ONCE = new Set(['MOVED', 'ASK', 'UNBLOCKED']);
 // That say that the owner neither waits nor holds, or that another caller has its place.
 const SETTLED = new Set(['TAKENOVER', 'QUEUEFULL', 'NOTALOCK', 'WRONGTYPE', 'CROSSSLOT']);
 // All durations are milliseconds.
-const FIRST_PAUSE = 50;
-const LONGEST_PAUSE = 1000;
 const WITHDRAW = 1000; // for which leaving the queue is tried
-const ALONE_FOR = 1000; // for which a server without replicas is believed to have none
-const REDIRECTS = 16; // in a row, before they count as failures
-const MAX_IDLE = 16; // connections on which replicas confirm
-
-/** How long, and how often, something that fails for the time being is tried again. */
-class Tries {
-  #since: number | undefined;
-  #pause = FIRST_PAUSE;
-  redirects = 0;
-
-  constructor(private readonly longest: number, private readonly ended: AbortSignal | undefined) {}
-
-  succeeded(): void {
-    this.#since = undefined;
-    this.#pause = FIRST_PAUSE;
-    this.redirects = 0;
-  }
-
-  /** Waits, or throws Unavailable when it has been long enough. */
-  async after(error: Error, left = Infinity): Promise<void> {
-    const now = performance.now();
-    this.#since ??= now;
-    if (now - this.#since >= this.longest) {
-      const code = error instanceof Refusal ? error.code : undefined;
-      throw new Unavailable(`not available for ${this.longest} ms: ${error.message}`, code, error);
-    }
-    await pause(Math.min(this.#pause, this.#since + this.longest - now, left), this.ended);
-    this.#pause = Math.min(this.#pause * 2, LONGEST_PAUSE);
-  }
-}
-
-/** One acquisition under way. */
-class Ask {
-  readonly owner: string;
-  readonly started = performance.now();
-  readonly ended = new AbortController();
-  readonly tries: Tries;
-  /** A session lives on its connection; and with an owner that was given only a blocked waiter learns of TAKENOVER. */
-  readonly isBlocking: boolean;
-  isWaiting = false;
-  /** To the server, as waiter or holder. */
-  mayBeKnown = false;
-  isUnconfirmed = false;
-  askingAt: Address | undefined;
-  /** The connection of the last ask. What is sent on it next comes after it. */
-  line: Line | undefined;
-  subscribedOn: Line | undefined;
-  isWoken = false;
-  wake = () => {};
-
-  constructor(readonly name: string, readonly options: Options) {
-    this.owner = options.owner ?? newOwner();
-    this.isBlocking = options.session || (options.owner !== undefined && options.wait !== 0);
-    // With no time to wait there is that of one answer.
-    const longest = options.wait === 0 ? options.commandTimeout : options.retryTimeout;
-    this.tries = new Tries(longest, this.ended.signal);
-  }
-
-  get channel(): string {
-    const { name, owner } = this;
-    return `redisson_lock__channel:${name.includes('{') ? name : `{${name}}`}:${owner}`;
-  }
-
-  left(): number {
-    return this.started + this.options.wait - performance.now();
-  }
-
-  notInTime(cause?: unknown): never {
-    if (this.isUnconfirmed) throw new NotReplicated(`${this.name}: no replica has confirmed it in time`, undefined, cause);
-    throw new NotInTime(`${this.name}: not in time`, undefined, cause);
-  }
-}
+const WATCH = 1000; // between two looks at who is the master
+const SHORT = 500; // between two tries to have a descriptor
 
 export class Core {
   readonly kept = new Set<Keep>();
   /** For the fake: why locks were lost whose holders did not know of them yet, by token. */
   readonly gone = new Map<number, Cause>();
   readonly #asks = new Set<Ask>();
-  readonly #shared = new Map<string, Promise<Line>>();
-  readonly #confirming = new Map<Address, Line[]>();
-  readonly #lines = new Set<Line>();
-  readonly #aloneUntil = new Map<Address, number>();
+  readonly #connections: Connections;
+  readonly commands: Commands;
+  /** Who waits for a descriptor, in the order of the calls; and what the first one was told. */
+  readonly #short = new Set<Ask>();
+  #shortage: unknown;
+  #watch: NodeJS.Timeout | undefined;
+  #isLooking = false;
   #isClosing = false;
-  #isClosed = false;
 
-  constructor(readonly route: Route, private readonly options: Options, readonly hasLeases = true) {}
+  constructor(readonly route: Route, private readonly options: Options, readonly hasLeases = true) {
+    this.#connections = new Connections(route, options, (kind) => {
+      if (kind === 'wake') for (const ask of this.#asks) ask.wake();
+      // The master is gone, perhaps: does the next one still have the locks?
+      if (kind === 'control') for (const keep of this.kept) keep.check();
+    });
+    this.commands = new Commands(route, this.#connections);
+  }
 
   // ------------------------------------------------------------------------------ acquiring
 
   async acquire(name: string, options: Options): Promise<Keep> {
     if (this.#isClosing) throw new Closed('Locks is closed');
-    options.signal?.throwIfAborted();
+    const { signal } = options;
+    signal?.throwIfAborted();
     const ask = new Ask(name, options);
-    const cancel = () => ask.ended.abort(options.signal?.reason);
-    options.signal?.addEventListener('abort', cancel);
+    const cancel = () => ask.ended.abort(signal?.reason);
+    // One signal may end many waits: without this, Node takes that for a leak.
+    if (signal) setMaxListeners(0, signal);
+    signal?.addEventListener('abort', cancel);
     this.#asks.add(ask);
+    this.attend();
     try {
       return await this.#untilGranted(ask);
     } catch (error) {
       if (ask.mayBeKnown && !(error instanceof TakenOver)) await this.#withdraw(ask);
       throw error;
     } finally {
-      options.signal?.removeEventListener('abort', cancel);
+      signal?.removeEventListener('abort', cancel);
       this.#asks.delete(ask);
+      this.#short.delete(ask);
+      this.attend();
       ask.subscribedOn?.unsubscribe(ask.channel).catch(() => {});
     }
   }
@@ -127,103 +73,111 @@ export class Core {
   async #untilGranted(ask: Ask): Promise<Keep> {
     for (;;) {
       ask.ended.signal.throwIfAborted();
-      let address: Address = '';
       try {
-        address = ask.askingAt ?? (await unlessEnded(ask, this.route.locate(ask.name)));
-        const keep = await (ask.isBlocking ? this.#askBlocked(ask, address) : this.#askAt(ask, address));
+        ask.address = ask.askingAt ?? (await ask.unlessEnded(this.route.locate(ask.name)));
+        const keep = await this.#ask(ask);
         if (keep) return keep;
       } catch (error) {
-        if (error instanceof FairlockError || ask.ended.signal.aborted) throw error;
+        if (ask.ended.signal.aborted) throw error;
         if (!(error instanceof Refusal || error instanceof Broken)) throw error;
-        await this.#passed(ask, error, address);
+        await this.#passed(ask, error);
       }
     }
   }
 
   /** Returns if it is worth asking again; throws what the caller gets if not. */
-  async #passed(ask: Ask, error: Refusal | Broken, address: Address): Promise<void> {
+  async #passed(ask: Ask, error: Refusal | Broken): Promise<void> {
     ask.askingAt = undefined;
-    if (this.#isRedirected(ask.tries, error)) {
-      const refusal = error as Refusal;
-      const named = this.route.redirect(refusal);
-      if (refusal.code === 'ASK') ask.askingAt = named;
+    if (ask.tries.isRedirected(error)) {
+      ask.askingAt = this.commands.redirected(error as Refusal);
       return;
     }
-    if (!isPassing(error)) throw translated(error as Refusal, this.route.describe(address));
-    this.#distrust(address, error);
-    const { wait } = ask.options;
-    if (wait !== 0 && ask.left() <= 0) ask.notInTime(error);
-    await ask.tries.after(error, wait === 0 ? Infinity : ask.left());
-  }
-
-  #isRedirected(tries: Tries, error: Error): boolean {
-    return error instanceof Refusal && AT_ONCE.has(error.code) && ++tries.redirects <= REDIRECTS;
-  }
-
-  #distrust(address: Address, error: Error): void {
-    if (error instanceof Refusal && error.code === 'TRYAGAIN') return;
-    this.route.distrust();
-    for (const kind of ['ask', 'control']) {
-      const key = `${kind} ${address}`;
-      const line = this.#shared.get(key);
-      this.#shared.delete(key);
-      line?.then((stale) => stale.destroy(), () => {});
+    if (!isPassing(error)) throw translated(error as Refusal, ask.name);
+    ask.tries.failed(error);
+    const isPatient = ask.options.wait !== 0;
+    if (isPatient && ask.left() <= 0) ask.notInTime();
+    if (error instanceof Broken && error.isForWantOfDescriptors && isPatient) {
+      return pause(Math.min(SHORT, ask.left()), ask.ended.signal);
     }
+    this.commands.distrust(error);
+    await ask.tries.again(isPatient ? ask.left() : Infinity);
   }
 
-  /** Asks by ENQUEUE, and waits for what is worth asking again for. */
-  async #askAt(ask: Ask, address: Address): Promise<Keep | undefined> {
-    // To release by: a full server must not keep a holder from it.
-    await unlessEnded(ask, this.#line('control', address));
-    const line = (ask.line = await unlessEnded(ask, this.#line('ask', address)));
-    const { options } = ask;
+  /** Asks on the connection that all share, and waits for what is worth asking again for. */
+  async #ask(ask: Ask): Promise<Keep | undefined> {
+    const { address, options } = ask;
+    await ask.unlessEnded(this.#connections.forHolders(address));
+    if (options.wait === 0 && options.session) return this.#askAlone(ask);
+    const line = (ask.line = await ask.unlessEnded(this.#connections.shared('ask', address)));
     const words = acquireWords(ask.name, ask.owner, options);
     words.push(...(options.wait === 0 ? ['NOWAIT'] : ['ENQUEUE', 'PATIENCE', ms(options.patience)]));
     ask.isWoken = false;
     const sent = performance.now();
-    const reply = await this.#reply(ask, line, words);
+    const answer = this.#reply(ask, line, words);
+    const replicas = this.#replicas(ask, line);
+    replicas.catch(() => {});
+    const reply = await answer;
     const received = performance.now();
     if (typeof reply === 'number') {
-      if (!(await unlessEnded(ask, this.#confirm(ask, address)))) return this.#unconfirmed(ask, line);
+      if (options.session) return this.#askAlone(ask);
+      if (!(await this.#isConfirmed(ask, replicas))) return this.#unconfirmed(ask, line);
       return this.#keep(ask, reply, sent, received, undefined);
     }
-    if (options.wait === 0 || !Array.isArray(reply)) ask.notInTime();
-    this.#begins(ask);
-    if (ask.left() <= 0) ask.notInTime();
-    const wakeUps = await unlessEnded(ask, this.#line('wake', address));
-    if (ask.subscribedOn !== wakeUps) {
-      // Asked again after this, so that no wake-up is missed.
-      await unlessEnded(ask, wakeUps.subscribe(ask.channel, () => woken(ask)));
-      ask.subscribedOn = wakeUps;
-      wakeUps.whenClosed(() => woken(ask));
-      return undefined;
-    }
-    if (!ask.isWoken) await untilWoken(ask, Math.min(ask.left(), (reply as [number, number])[1]));
-    if (ask.left() <= 0) ask.notInTime();
+    if (options.wait !== 0) this.#begins(ask);
+    ask.mustHaveTime();
+    if (ask.isBlocking) return this.#askAlone(ask);
+    await this.#untilWoken(ask, (reply as [number, number])[1]);
     return undefined;
   }
 
-  /** Asks, and waits, on a connection of its own, which only a session keeps. */
-  async #askBlocked(ask: Ask, address: Address): Promise<Keep | undefined> {
-    await unlessEnded(ask, this.#line('control', address));
-    const line = await unlessEnded(ask, this.#open(address));
+  async #untilWoken(ask: Ask, longest: number): Promise<void> {
+    const line = await ask.unlessEnded(this.#connections.shared('wake', ask.address));
+    if (ask.subscribedOn !== line) {
+      // It asks again after this, so that no wake-up is missed.
+      await ask.unlessEnded(line.subscribe(ask.channel, () => ask.wake()));
+      ask.subscribedOn = line;
+      return;
+    }
+    await ask.untilWoken(Math.min(ask.left(), longest));
+    ask.mustHaveTime();
+  }
+
+  /** Asks, and waits, on a connection of its own, which only a session keeps. It has its place in the queue already. */
+  async #askAlone(ask: Ask): Promise<Keep | undefined> {
+    const { wait, session, commandTimeout } = ask.options;
+    const line = await ask.unlessEnded(this.#openFor(ask));
+    let keep: Keep | undefined;
     try {
       const words = acquireWords(ask.name, ask.owner, ask.options);
-      let sent = performance.now();
-      let token = ask.isWaiting ? null : await this.#reply(ask, line, [...words, 'NOWAIT']);
-      if (token === null) {
-        if (ask.options.wait === 0 || ask.left() <= 0) ask.notInTime();
-        this.#begins(ask);
-        const wait = ask.options.wait === Infinity ? [] : ['WAIT', ms(ask.left())];
-        sent = performance.now();
-        token = await this.#reply(ask, line, [...words, ...wait], ask.left() + ask.options.commandTimeout);
-      }
+      if (session) words.push('SESSION');
+      if (wait !== Infinity) words.push(...(wait === 0 ? ['NOWAIT'] : ['WAIT', ms(ask.left())]));
+      const sent = performance.now();
+      const token = await this.#reply(ask, line, words, Math.max(0, ask.left()) + commandTimeout);
       const received = performance.now();
       if (token === null) ask.notInTime();
-      if (!(await unlessEnded(ask, this.#confirmOn(line, ask)))) return await this.#unconfirmed(ask, line);
-      return this.#keep(ask, token as number, sent, received, ask.options.session ? line : undefined);
+      if (!(await this.#isConfirmed(ask, this.#replicas(ask, line)))) return await this.#unconfirmed(ask, line);
+      return (keep = this.#keep(ask, token as number, sent, received, session ? line : undefined));
     } finally {
-      if (![...this.kept].some((keep) => keep.grant.line === line)) line.destroy();
+      if (!keep?.grant.line) line.destroy();
+    }
+  }
+
+  /** The first that could have no descriptor has the next one: else those behind it in the queue could have them all. */
+  async #openFor(ask: Ask): Promise<Line> {
+    const [first = ask] = this.#short;
+    try {
+      if (first !== ask) throw this.#shortage;
+      const line = await this.#connections.open(ask.address);
+      this.#short.delete(ask);
+      if (ask.ended.signal.aborted) line.destroy();
+      return line;
+    } catch (error) {
+      this.#short.delete(ask);
+      if (error instanceof Broken && error.isForWantOfDescriptors) {
+        this.#shortage = error;
+        this.#short.add(ask);
+      }
+      throw error;
     }
   }
 
@@ -234,8 +188,8 @@ export class Core {
   }
 
   #keep(ask: Ask, token: number, sent: number, received: number, line: Line | undefined): Keep {
-    const { name, owner, options, started } = ask;
-    return new Keep(this, { name, owner, token, options, started, sent, received, line });
+    const { name, owner, options, started, address } = ask;
+    return new Keep(this, { name, owner, token, options, started, sent, received, line, address });
   }
 
   async #reply(ask: Ask, line: Line, words: string[], timeout?: number): Promise<unknown> {
@@ -243,7 +197,7 @@ export class Core {
     ask.mayBeKnown = true;
     try {
       if (ask.askingAt) line.call(['ASKING']).catch(() => {});
-      const reply = await unlessEnded(ask, line.call(words, timeout));
+      const reply = await ask.unlessEnded(line.call(words, timeout));
       ask.tries.succeeded();
       ask.mayBeKnown = reply !== null;
       return reply;
@@ -257,38 +211,24 @@ export class Core {
     }
   }
 
-  /**
-   * Whether a replica has the acquisition, or there is none. WAIT would hold up the others who ask on the same
-   * connection, so it has one with an ACQUIRE of its own: asking again is harmless, and comes later in the stream.
-   */
-  async #confirm(ask: Ask, address: Address): Promise<boolean> {
-    if (!ask.options.syncTimeout || (this.#aloneUntil.get(address) ?? 0) > performance.now()) return true;
-    const idle = this.#confirming.get(address) ?? [];
-    this.#confirming.set(address, idle);
-    const line = idle.pop() ?? (await this.#open(address));
-    if (line.isClosed) return this.#confirm(ask, address);
-    const isConfirmed = await this.#confirmOn(line, ask, [...acquireWords(ask.name, ask.owner, ask.options), 'NOWAIT']);
-    if (idle.length < MAX_IDLE && !line.isClosed) idle.push(line);
-    else line.destroy();
-    return isConfirmed;
+  // ------------------------------------------------------------------------------- replicas
+
+  /** Whether any are to confirm: not 0. ROLE is sent along with an ask, and costs no time. */
+  async #replicas(ask: Ask, line: Line): Promise<number> {
+    const least = this.commands.least(ask.name, ask.options);
+    if (!ask.options.syncTimeout || least > 0) return least;
+    return connectedReplicas(line, await line.call(['ROLE']));
   }
 
-  /** INFO comes right before WAIT: WAIT covers what was written before the last command of its connection. */
-  async #confirmOn(line: Line, ask: Ask, again?: string[]): Promise<boolean> {
-    const { syncTimeout, commandTimeout } = ask.options;
-    if (!syncTimeout || (this.#aloneUntil.get(line.address) ?? 0) > performance.now()) return true;
-    const [, said] = await Promise.all([again && this.#again(line, again), line.call(['INFO', 'replication'])]);
-    const replicas = /connected_slaves:(\d+)/.exec(String(said))?.[1] ?? '0';
-    if (replicas === '0') {
-      this.#aloneUntil.set(line.address, performance.now() + ALONE_FOR);
-      return true;
-    }
-    const confirmed = await line.call(['WAIT', replicas, ms(syncTimeout)], syncTimeout + commandTimeout);
-    return (confirmed as number) >= 1;
-  }
-
-  async #again(line: Line, words: string[]): Promise<void> {
-    if ((await line.call(words)) === null) throw new Broken('the lock was lost while replicas were asked');
+  async #isConfirmed(ask: Ask, replicas: Promise<number>): Promise<boolean> {
+    if ((await ask.unlessEnded(replicas)) === 0) return true;
+    const before = ask.askingAt ? [['ASKING']] : [];
+    const written = this.commands.written('sync', ask.address, before, ask, ask.options.lease);
+    return ask.unlessEnded(written.then(({ isConfirmed }) => isConfirmed, (error: unknown) => {
+      // The lease was over before.
+      if (error instanceof Refusal && error.code === 'NOTHELD') return false;
+      throw error;
+    }));
   }
 
   async #unconfirmed(ask: Ask, line: Line): Promise<undefined> {
@@ -298,7 +238,7 @@ export class Core {
     });
     ask.isUnconfirmed = true;
     ask.mayBeKnown = false;
-    if (ask.options.wait === 0 || ask.left() <= 0) ask.notInTime();
+    ask.mustHaveTime();
     await pause(Math.min(FIRST_PAUSE, ask.left()), ask.ended.signal);
     return undefined;
   }
@@ -316,7 +256,7 @@ export class Core {
 
   async #leave(ask: Ask, longest: number): Promise<boolean> {
     const commands = ['FAIRLOCK.CANCEL', 'FAIRLOCK.RELEASE'].map((command) => [command, ask.name, ask.owner]);
-    const isGone = (error: unknown) => error instanceof Refusal && !isPassing(error) && !AT_ONCE.has(error.code);
+    const isGone = (error: unknown) => error instanceof Refusal && !isPassing(error);
     if (ask.line && !ask.line.isClosed && longest <= WITHDRAW) {
       // On the connection of the last ask they come after it for certain.
       const line = ask.line;
@@ -325,74 +265,38 @@ export class Core {
     }
     try {
       for (const words of commands) {
-        await this.control(ask.name, words, longest).catch((error: unknown) => {
+        await this.commands.control(ask.name, words, longest).catch((error: unknown) => {
           if (!(error instanceof FairlockError) || !isGone(error.cause)) throw error;
         });
       }
       return true;
     } catch {
-      return this.#isClosed;
+      return this.#connections.isClosed;
     }
   }
 
-  // ----------------------------------------------------------------------------- connections
+  // ----------------------------------------------------------------------------- watching
 
-  /** A command that no waiter can hold up, tried for so long. Refusals that do not pass are thrown as this package's errors. */
-  async control(name: string, words: string[], longest: number): Promise<{ reply: unknown }> {
-    const tries = new Tries(longest, undefined);
-    let askingAt: Address | undefined;
-    let failure: Broken | undefined;
-    for (;;) {
-      let address: Address = '';
-      try {
-        address = askingAt ?? (await this.route.locate(name));
-        const line = await this.#line('control', address);
-        if (askingAt) line.call(['ASKING']).catch(() => {});
-        return { reply: await line.call(words) };
-      } catch (error) {
-        if (!(error instanceof Refusal || error instanceof Broken)) throw error;
-        askingAt = undefined;
-        if (this.#isRedirected(tries, error)) {
-          const named = this.route.redirect(error as Refusal);
-          if ((error as Refusal).code === 'ASK') askingAt = named;
-          continue;
-        }
-        if (!isPassing(error)) {
-          // An earlier try may have been carried out, though its reply was lost.
-          if (failure) error.cause = failure;
-          throw translated(error as Refusal, this.route.describe(address));
-        }
-        if (error instanceof Broken) failure = error;
-        this.#distrust(address, error);
-        await tries.after(error);
-      }
+  /** While something is held or waited for, and others know who is the master, they are asked. */
+  attend(): void {
+    const isBusy = this.kept.size + this.#asks.size > 0;
+    if (isBusy && this.route.masters) {
+      this.#watch ??= setInterval(() => void this.#look(), WATCH).unref();
+    } else {
+      clearInterval(this.#watch);
+      this.#watch = undefined;
     }
   }
 
-  /** The connection of a kind to a server, that all callers share. */
-  #line(kind: 'ask' | 'control' | 'wake', address: Address): Promise<Line> {
-    if (this.#isClosed) throw new Closed('Locks is closed');
-    const key = `${kind} ${address}`;
-    const known = this.#shared.get(key);
-    if (known) return known;
-    const opened = this.#open(address);
-    this.#shared.set(key, opened);
-    const forget = () => {
-      if (this.#shared.get(key) === opened) this.#shared.delete(key);
-    };
-    opened.then((line) => line.whenClosed(forget), forget);
-    return opened;
-  }
-
-  async #open(address: Address): Promise<Line> {
-    const line = await this.route.open(address);
-    if (this.#isClosed) {
-      line.destroy();
-      throw new Closed('Locks is closed');
+  async #look(): Promise<void> {
+    if (this.#isLooking) return;
+    this.#isLooking = true;
+    try {
+      await this.#connections.keepMasters(await this.route.masters!());
+    } catch {
+      // Nobody could tell. The connections will, if there is anything wrong with them.
     }
-    this.#lines.add(line);
-    line.whenClosed(() => this.#lines.delete(line));
-    return line;
+    this.#isLooking = false;
   }
 
   /** For the fake: the locks with these tokens are lost, at once or as soon as their holders know of them. */
@@ -412,60 +316,6 @@ export class Core {
     for (const ask of this.#asks) ask.ended.abort(new Closed('Locks is closed'));
     const end = performance.now() + this.options.commandTimeout;
     while (this.#asks.size > 0 && performance.now() < end) await pause(1, undefined);
-    this.#isClosed = true;
-    for (const line of [...this.#lines]) line.destroy();
+    this.#connections.close();
   }
-}
-
-/** Whether it is worth trying again a little later. */
-function isPassing(error: Error): boolean {
-  if (error instanceof Refusal) return PASSING.has(error.code) || AT_ONCE.has(error.code);
-  // A wrong password will not get better.
-  return error instanceof Broken && !(error.cause instanceof Refusal);
-}
-
-function woken(ask: Ask): void {
-  ask.isWoken = true;
-  ask.wake();
-}
-
-async function untilWoken(ask: Ask, longest: number): Promise<void> {
-  const done = new AbortController();
-  ask.wake = () => done.abort();
-  ask.ended.signal.addEventListener('abort', ask.wake);
-  await pause(longest, done.signal);
-  ask.ended.signal.removeEventListener('abort', ask.wake);
-}
-
-/** The result, or the reason for which the acquisition has ended meanwhile. */
-async function unlessEnded<T>(ask: Ask, work: Promise<T>): Promise<T> {
-  const { signal } = ask.ended;
-  let ended = () => {};
-  const end = new Promise<never>((_, reject) => {
-    ended = () => reject(signal.reason);
-    signal.addEventListener('abort', ended);
-    if (signal.aborted) ended();
-  });
-  try {
-    return await Promise.race([work, end]);
-  } finally {
-    work.catch(() => {});
-    end.catch(() => {});
-    signal.removeEventListener('abort', ended);
-  }
-}
-
-/** Resolves when the time is over, or with the signal. */
-function pause(longest: number, signal: AbortSignal | undefined): Promise<void> {
-  return new Promise((resolve) => {
-    const done = () => {
-      clearTimeout(timer);
-      signal?.removeEventListener('abort', done);
-      resolve();
-    };
-    // The longest that a timer takes.
-    const timer = setTimeout(done, Math.min(Math.max(0, longest), 2 ** 31 - 1));
-    signal?.addEventListener('abort', done);
-    if (signal?.aborted) done();
-  });
 }

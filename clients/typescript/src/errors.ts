@@ -1,9 +1,10 @@
 // The errors of the package, and what the server's codes become.
 
+const HOME = 'https://fairlock.example';
 const HELP =
   "the server does not have the fairlock module (unknown command 'FAIRLOCK.ACQUIRE'). " +
   'Load it: "loadmodule /path/to/libfairlock.so" in its redis.conf, or MODULE LOAD. ' +
-  'See docs/operations.md at https://fairlock.example';
+  `See docs/operations.md at ${HOME}`;
 
 /** Why a lock was lost: see `Held.lost`. */
 export type Cause = 'lease' | 'notheld' | 'connection' | 'closed';
@@ -46,21 +47,30 @@ export class Closed extends FairlockError {}
 export class LockLost extends FairlockError {
   override readonly cause: Cause;
 
-  constructor(name: string, cause: Cause) {
-    super(`${name}: the lock was lost (${cause})`, cause === 'notheld' ? 'NOTHELD' : undefined);
+  constructor(name: string, cause: Cause, address: string) {
+    super(`${name}: the lock was lost (${cause}, ${address})`, cause === 'notheld' ? 'NOTHELD' : undefined);
     this.cause = cause;
   }
 }
 
 /** A refusal as the server wrote it. */
 export class Refusal extends Error {
+  constructor(readonly text: string, readonly address: string, cause?: unknown) {
+    super(`${address}: ${text}`, { cause });
+  }
+
   get code(): string {
-    return /^([A-Z]+) /.exec(this.message)?.[1] ?? 'ERR';
+    return /^([A-Z]+) /.exec(this.text)?.[1] ?? 'ERR';
   }
 }
 
 /** A connection that broke, or an answer that did not come. */
-export class Broken extends Error {}
+export class Broken extends Error {
+  /** The process has as many files and connections open as it may. */
+  get isForWantOfDescriptors(): boolean {
+    return ['EMFILE', 'ENFILE'].includes((this.cause as NodeJS.ErrnoException | undefined)?.code ?? '');
+  }
+}
 
 const KINDS: Record<string, typeof FairlockError> = {
   TAKENOVER: TakenOver,
@@ -71,13 +81,15 @@ const KINDS: Record<string, typeof FairlockError> = {
 };
 
 /** The error of this package for a refusal of the server. */
-export function translated(refusal: Refusal, address: string): FairlockError {
-  const { code, message } = refusal;
-  if (/^ERR unknown command .*FAIRLOCK\./i.test(message)) {
-    return new NoModule(`${address}: ${HELP}`, 'ERR', refusal);
-  }
-  const hint = code === 'NOPERM' && /'(info|wait)'/i.test(message)
-    ? ' (fairlock: allow INFO and WAIT, which confirm that a replica has the lock, or say syncTimeout: 0)'
-    : '';
-  return new (KINDS[code] ?? Refused)(message + hint, code, refusal);
+export function translated(refusal: Refusal, name: string): FairlockError {
+  const { code, text, address } = refusal;
+  if (/^ERR unknown command .*FAIRLOCK\./i.test(text)) return new NoModule(`${address}: ${HELP}`, 'ERR', refusal);
+  return new (KINDS[code] ?? Refused)(`${text} (${name}, ${address}${hint(refusal)})`, code, refusal);
+}
+
+function hint({ code, text }: Refusal): string {
+  if (code === 'NOAUTH') return '; give the client a password';
+  if (code !== 'NOPERM') return '';
+  const isSync = /'(role|wait)'/i.test(text);
+  return `; SECURITY.md at ${HOME} has a user for this package${isSync ? ', or say syncTimeout: 0' : ''}`;
 }

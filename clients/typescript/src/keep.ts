@@ -1,14 +1,17 @@
 // A lock that is held: its renewal, how it is noticed that it was lost, and its release.
 
+import { timed } from './ask.js';
+import type { Core } from './core.js';
 import { Broken, FairlockError, LockLost, Refusal, Refused, Unavailable } from './errors.js';
 import type { Cause } from './errors.js';
-import type { Core } from './core.js';
+import type { Address, Line } from './line.js';
 import type { Held } from './locks.js';
-import { callHook, ms } from './options.js';
+import { callHook, renewWords } from './options.js';
 import type { LockEvent, Options } from './options.js';
-import type { Line } from './route.js';
 
-const SOON = 50; // ms: the shortest pause between tries to renew
+// ms: the shortest and, while it is not known whether the server has the lock, the longest pause between tries to renew.
+const SOON = 50;
+const SOON_AT_LATEST = 1000;
 
 export interface Grant {
   name: string;
@@ -21,6 +24,7 @@ export interface Grant {
   received: number;
   /** The connection of a session. */
   line: Line | undefined;
+  address: Address;
 }
 
 /**
@@ -32,6 +36,8 @@ export class Keep {
   readonly #acquired: number;
   #state: 'held' | 'lost' | 'released' = 'held';
   #holds = 1;
+  /** The server may have changed, and be without the lock. */
+  #isDoubtful = false;
   #lease: number;
   #end: number;
   #timer: NodeJS.Timeout | undefined;
@@ -45,6 +51,7 @@ export class Keep {
     const wasQuick = received - sent < this.#lease / 3;
     this.#end = (wasQuick ? sent : received) + this.#lease;
     core.kept.add(this);
+    core.attend();
     if (line) line.whenClosed(() => this.lose('connection'));
     this.#arm(wasQuick ? this.#lease / 3 : 0);
     callHook(options.hooks, 'onAcquired', this.#event({ waited: received - grant.started }));
@@ -85,6 +92,13 @@ export class Keep {
   #leave(): void {
     clearTimeout(this.#timer);
     this.core.kept.delete(this);
+    this.core.attend();
+  }
+
+  /** Asks at once whether the server has the lock. */
+  check(): void {
+    this.#isDoubtful = true;
+    this.#arm(0);
   }
 
   /** Sees to the next renewal, or to the end of the lease if that comes first. */
@@ -94,8 +108,8 @@ export class Keep {
     const left = this.#end - performance.now();
     const { renew, session } = this.grant.options;
     // The server renews a session however late its client is.
-    const wait = session ? due : renew ? Math.min(due, left) : left;
-    this.#timer = setTimeout(() => void this.#due(), Math.max(0, wait));
+    const wait = session ? due : renew || this.#isDoubtful ? Math.min(due, left) : left;
+    this.#timer = setTimeout(() => void this.#due(), timed(wait));
     this.#timer.unref();
   }
 
@@ -106,16 +120,26 @@ export class Keep {
     // Timers may ring a little early.
     if (left < 1 && !session) return this.lose('lease');
     if (this.#held && !this.#held.deref()) return this.#abandon();
-    if (session) return this.#check();
+    if (session) return this.#checkSession();
     // The lease may end while the answer does not come.
     this.#arm(left);
-    if (!renew) return;
+    if (!renew && !this.#isDoubtful) return;
     try {
-      await this.renew();
+      await (renew ? this.renew() : this.#lookUp());
+      this.#isDoubtful = false;
     } catch (error) {
-      if (error instanceof Refused) process.emitWarning(`${this.grant.name} cannot be renewed: ${error.message}`, 'FairlockWarning');
-      this.#arm(Math.max(this.#lease / 10, SOON));
+      // A release may have come first.
+      if (error instanceof Refused && this.isHeld) process.emitWarning(`cannot be renewed: ${error.message}`, 'FairlockWarning');
+      const pause = Math.max(this.#lease / 10, SOON);
+      this.#arm(this.#isDoubtful ? Math.min(pause, SOON_AT_LATEST) : pause);
     }
+  }
+
+  /** Of a lock that is not renewed. (Of several holders the server shows one, which may be another.) */
+  async #lookUp(): Promise<void> {
+    const { owner, holders, token } = await this.core.commands.info(this.grant.name, this.grant.options.commandTimeout);
+    const isOurs = owner === this.grant.owner && token === this.grant.token;
+    if (!isOurs && holders <= 1) this.lose('notheld');
   }
 
   #abandon(): void {
@@ -126,19 +150,16 @@ export class Keep {
   }
 
   /** Asks on a session's own connection whether the lock is still there; the server renews it. */
-  async #check(): Promise<void> {
+  async #checkSession(): Promise<void> {
     const sent = performance.now();
     try {
       // What was left of the lease at the last check, if this one is in time.
-      await this.grant.line!.call(this.#renewWords(this.#lease), Math.max(SOON, (this.#lease * 2) / 3));
+      const words = renewWords(this.grant.name, this.grant.owner, this.#lease);
+      await this.grant.line!.call(words, Math.max(SOON, (this.#lease * 2) / 3));
       this.#renewed(this.#lease, sent);
     } catch (error) {
       this.lose(error instanceof Refusal && error.code === 'NOTHELD' ? 'notheld' : 'connection');
     }
-  }
-
-  #renewWords(lease: number): string[] {
-    return ['FAIRLOCK.RENEW', this.grant.name, this.grant.owner, 'LEASE', ms(lease)];
   }
 
   #renewed(lease: number, sent: number): void {
@@ -150,12 +171,12 @@ export class Keep {
   /** Sets the lease anew; the end as far as the client knows moves only by this. */
   async renew(lease = this.#lease): Promise<number> {
     if (this.#state === 'lost') throw this.lost.reason;
-    if (this.#isReleased()) throw new FairlockError('the lock was released');
+    if (this.#isReleased()) throw new FairlockError(`${this.grant.name}: the lock was released`);
     const sent = performance.now();
     try {
-      const { reply } = await this.core.control(this.grant.name, this.#renewWords(lease), 0);
+      const set = await this.core.commands.renew(this.grant, lease);
       this.#renewed(lease, sent);
-      return reply as number;
+      return set;
     } catch (error) {
       if (!(error instanceof FairlockError) || error.code !== 'NOTHELD' || this.#isReleased()) throw error;
       this.lose('notheld');
@@ -168,9 +189,13 @@ export class Keep {
     this.#state = 'lost';
     this.#leave();
     this.grant.line?.destroy();
-    this.#lost.abort(new LockLost(this.grant.name, cause));
+    this.#lost.abort(this.#lockLost(cause));
     const held = performance.now() - this.#acquired;
     callHook(this.grant.options.hooks, 'onLost', this.#event({ cause, held }));
+  }
+
+  #lockLost(cause: Cause): LockLost {
+    return new LockLost(this.grant.name, cause, this.grant.address);
   }
 
   async release(): Promise<void> {
@@ -195,14 +220,14 @@ export class Keep {
     const { name, owner, token, options, line } = this.grant;
     const longest = Math.min(options.releaseTimeout, Math.max(0, this.#end - performance.now()));
     try {
-      await this.core.control(name, ['FAIRLOCK.RELEASE', name, owner, 'TOKEN', String(token)], longest);
+      await this.core.commands.control(name, ['FAIRLOCK.RELEASE', name, owner, 'TOKEN', String(token)], longest);
     } catch (error) {
       // The end of its connection frees the lock as well.
       if (line && error instanceof Unavailable) return;
       if (!(error instanceof FairlockError) || error.code !== 'NOTHELD') throw error;
       // If only the reply was lost, the first try has released it.
       if (error.cause instanceof Refusal && error.cause.cause instanceof Broken) return;
-      const lost = new LockLost(name, 'notheld');
+      const lost = this.#lockLost('notheld');
       this.#lost.abort(lost);
       throw lost;
     } finally {
@@ -215,6 +240,6 @@ export class Keep {
     const { name, owner, token } = this.grant;
     const words = ['FAIRLOCK.RELEASE', name, owner, 'TOKEN', String(token)];
     // The lease is over by our clock only, perhaps.
-    await this.core.control(name, words, 0).catch(() => {});
+    await this.core.commands.control(name, words, 0).catch(() => {});
   }
 }

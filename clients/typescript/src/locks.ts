@@ -1,10 +1,11 @@
 // What users have: Locks, and Held.
 
 import { AsyncLocalStorage } from 'node:async_hooks';
+import type { LockInfo } from './commands.js';
 import { Core } from './core.js';
 import { NotInTime, NotReplicated } from './errors.js';
 import type { Keep } from './keep.js';
-import { complete } from './options.js';
+import { checkLease, checkName, optionsOfLock, optionsOfLocks } from './options.js';
 import type { LockOptions, LocksOptions, Options } from './options.js';
 import { routeOf } from './route.js';
 import type { Client } from './route.js';
@@ -32,7 +33,8 @@ export class Held implements AsyncDisposable {
   }
 
   /** Sets the lease anew, to its own length or another; resolves to what was set, in ms. */
-  renew(lease?: number): Promise<number> {
+  async renew(lease?: number): Promise<number> {
+    if (lease !== undefined) checkLease(lease);
     return this.#keep.renew(lease);
   }
 
@@ -47,29 +49,30 @@ export class Held implements AsyncDisposable {
 }
 
 type Entered = ReadonlyMap<string, Keep>;
+type Work<T> = (held: Held) => Promise<T> | T;
 
 /** Takes fair locks, by ways that real and fake ones share. */
 export class BaseLocks implements AsyncDisposable {
-  readonly #options: LocksOptions;
+  readonly #options: Options;
   readonly #entered = new AsyncLocalStorage<Entered>();
   /** @internal */
   protected readonly core: Core;
 
   /** @internal */
   protected constructor(options: LocksOptions, core: (options: Options) => Core) {
-    this.#options = options;
-    this.core = core(complete(options));
+    this.#options = optionsOfLocks(options);
+    this.core = core(this.#options);
   }
 
   /** The lock, to be released. Rejects with NotInTime if it is not to be had within `wait`. */
   async acquire(name: string, options: LockOptions = {}): Promise<Held> {
-    return this.#acquire(name, complete(this.#options, options));
+    return this.#acquire(name, optionsOfLock(options, this.#options));
   }
 
   /** The lock if it can be had at once, else null. */
   async tryAcquire(name: string, options: LockOptions = {}): Promise<Held | null> {
     try {
-      return await this.acquire(name, { ...options, wait: 0 });
+      return await this.#acquire(name, { ...optionsOfLock(options, this.#options), wait: 0 });
     } catch (error) {
       if (error instanceof NotInTime && !(error instanceof NotReplicated)) return null;
       throw error;
@@ -77,12 +80,16 @@ export class BaseLocks implements AsyncDisposable {
   }
 
   /** Does the work while it holds the lock. An error of the work is what the caller gets. */
-  async run<T>(name: string, options: LockOptions, work: (held: Held) => Promise<T> | T): Promise<T> {
-    const complete_ = complete(this.#options, options);
-    const held = await this.#acquire(name, complete_);
+  async run<T>(name: string, work: Work<T>): Promise<T>;
+  async run<T>(name: string, options: LockOptions, work: Work<T>): Promise<T>;
+  async run<T>(name: string, ...rest: [Work<T>] | [LockOptions, Work<T>]): Promise<T> {
+    const [given, work] = rest.length > 1 ? (rest as [LockOptions, Work<T>]) : [{}, rest[0] as Work<T>];
+    if (typeof work !== 'function') throw new TypeError('run(name, options, work): the work is a function');
+    const options = optionsOfLock(given, this.#options);
+    const held = await this.#acquire(name, options);
     const keep = [...this.core.kept].find((each) => each.grant.token === held.token && each.grant.name === name);
     const entered = new Map(this.#entered.getStore() ?? []);
-    if (complete_.reentrant && keep) entered.set(name, keep);
+    if (options.reentrant && keep) entered.set(name, keep);
     let result: T;
     try {
       result = await this.#entered.run(entered, async () => work(held));
@@ -95,8 +102,15 @@ export class BaseLocks implements AsyncDisposable {
   }
 
   async #acquire(name: string, options: Options): Promise<Held> {
+    checkName(name);
     const outer = options.reentrant ? this.#entered.getStore()?.get(name)?.enter() : undefined;
     return outer ?? new Held(await this.core.acquire(name, options));
+  }
+
+  /** Who holds the lock, and how many wait for it. */
+  async info(name: string): Promise<LockInfo> {
+    checkName(name);
+    return this.core.commands.info(name, this.#options.commandTimeout);
   }
 
   /** Ends all waits (Closed) and closes the connections; locks that are held are lost. */

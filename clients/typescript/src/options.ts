@@ -1,4 +1,4 @@
-// What can be asked for, checked before anything is sent. Milliseconds, as everywhere in JavaScript.
+// What can be asked for, checked before anything is sent, in plain JavaScript as well. Milliseconds, as everywhere there.
 
 import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
@@ -32,7 +32,7 @@ export interface Hooks {
 
 /** What can be said of one lock. */
 export interface LockOptions {
-  /** Longest wait; 0: try once. Without it: no limit. */
+  /** Longest wait; 0: try once. Without it, or Infinity: no limit. */
   wait?: number;
   /** Default 30,000. */
   lease?: number;
@@ -48,8 +48,10 @@ export interface LockOptions {
   shared?: boolean;
   /** At most so many holders; implies `shared`. */
   limit?: number;
-  /** Longest wait for replicas to confirm an acquisition; default 1,000; 0: off. */
+  /** Longest wait for replicas to confirm an acquisition or a renewal; default 1,000; 0: they are not asked. */
   syncTimeout?: number;
+  /** How many replicas must confirm; default 1 where Sentinel or the cluster knows a replica, else 0. */
+  minReplicas?: number;
   /** How long a waiter that has died keeps its place; default 30,000. */
   patience?: number;
   /** Cancels the wait. */
@@ -84,30 +86,107 @@ const DEFAULTS = {
 
 export type Options = typeof DEFAULTS & LocksOptions & { signal?: AbortSignal };
 
-/** All options, checked. */
-export function complete(...given: (LocksOptions & LockOptions)[]): Options {
-  const options: Options = { ...DEFAULTS };
-  for (const some of given) {
-    for (const [key, value] of Object.entries(some)) {
-      if (value !== undefined) Object.assign(options, { [key]: value });
-    }
-  }
-  for (const key of ['syncTimeout', 'retryTimeout', 'releaseTimeout'] as const) check(key, options[key], 0);
-  for (const key of ['lease', 'patience', 'commandTimeout'] as const) check(key, options[key], 1);
-  if (options.wait !== Infinity) check('wait', options.wait, 0);
-  const { limit, owner } = options;
-  if (limit !== undefined && !(Number.isInteger(limit) && limit >= 1 && limit <= MAX_LIMIT)) {
-    throw new RangeError(`limit is not a whole number from 1 to ${MAX_LIMIT}: ${limit}`);
-  }
-  if (owner !== undefined && (owner === '*' || owner === '' || Buffer.byteLength(owner) > MAX_OWNER)) {
-    throw new RangeError(`owner is not 1 to ${MAX_OWNER} bytes long, or is *, a connection's own identity`);
-  }
-  return options;
+type Check = (key: string, value: unknown) => void;
+const CHECKS: Record<keyof Options, Check> = {
+  wait: duration(0, Infinity),
+  lease: duration(1),
+  renew: ofType('boolean'),
+  session: ofType('boolean'),
+  owner: isOwner,
+  reentrant: ofType('boolean'),
+  shared: ofType('boolean'),
+  limit: whole(1, MAX_LIMIT),
+  syncTimeout: duration(0),
+  minReplicas: whole(0, Number.MAX_SAFE_INTEGER),
+  patience: duration(1),
+  signal: isSignal,
+  retryTimeout: duration(0),
+  commandTimeout: duration(1),
+  releaseTimeout: duration(0),
+  hooks: areHooks,
+};
+const FOR_ONE = ['signal'];
+const FOR_ALL = ['retryTimeout', 'commandTimeout', 'releaseTimeout', 'hooks'];
+
+/** The options of a Locks. */
+export function optionsOfLocks(given: LocksOptions): Options {
+  return { ...DEFAULTS, ...checked(given, FOR_ONE, 'Locks') };
 }
 
-function check(key: string, value: number, least: number): void {
-  if (!(value >= least && value <= MAX_MS)) {
-    throw new RangeError(`${key} is not from ${least} to ${MAX_MS} ms: ${value}`);
+/** The options of one lock. */
+export function optionsOfLock(given: LockOptions, all: Options): Options {
+  return { ...all, ...checked(given, FOR_ALL, 'one lock') };
+}
+
+/** Those that are said; undefined is as if it were not said. */
+function checked<T extends object>(given: T, others: string[], whose: string): T {
+  if (typeof given !== 'object' || given === null) throw new TypeError(`options are an object, not ${shown(given)}`);
+  const said = Object.entries(given).filter(([, value]) => value !== undefined);
+  for (const [key, value] of said) {
+    const check = Object.hasOwn(CHECKS, key) && !others.includes(key) && CHECKS[key as keyof Options];
+    if (!check) {
+      const known = Object.keys(CHECKS).filter((each) => !others.includes(each)).join(', ');
+      throw new TypeError(`${key} is no option of ${whose}: there are ${known}`);
+    }
+    check(key, value);
+  }
+  return Object.fromEntries(said) as T;
+}
+
+export function checkName(name: unknown): void {
+  if (typeof name !== 'string' || name === '') {
+    throw new TypeError(`the name of a lock is a string that is not empty, not ${shown(name)}`);
+  }
+}
+
+export function checkLease(lease: unknown): void {
+  CHECKS.lease('lease', lease);
+}
+
+function shown(value: unknown): string {
+  return typeof value === 'string' ? JSON.stringify(value) : String(value);
+}
+
+function ofType(type: string): Check {
+  return (key, value) => {
+    if (typeof value !== type) throw new TypeError(`${key} is a ${type}, not ${shown(value)}`);
+  };
+}
+
+function duration(least: number, greatest = MAX_MS): Check {
+  return (key, value) => {
+    ofType('number')(key, value);
+    if (!((value as number) >= least && ((value as number) <= MAX_MS || value === greatest))) {
+      throw new RangeError(`${key} is not from ${least} to ${MAX_MS} ms: ${value}`);
+    }
+  };
+}
+
+function whole(least: number, greatest: number): Check {
+  return (key, value) => {
+    ofType('number')(key, value);
+    if (!(Number.isInteger(value) && (value as number) >= least && (value as number) <= greatest)) {
+      throw new RangeError(`${key} is not a whole number from ${least} to ${greatest}: ${value}`);
+    }
+  };
+}
+
+function isOwner(key: string, owner: unknown): void {
+  ofType('string')(key, owner);
+  if (owner === '*' || owner === '' || Buffer.byteLength(owner as string) > MAX_OWNER) {
+    throw new RangeError(`owner is not 1 to ${MAX_OWNER} bytes long, or is *, a connection's own identity`);
+  }
+}
+
+function isSignal(key: string, signal: unknown): void {
+  if (!(signal instanceof EventTarget && 'aborted' in signal)) throw new TypeError(`${key} is no AbortSignal: ${shown(signal)}`);
+}
+
+function areHooks(key: string, hooks: unknown): void {
+  if (typeof hooks !== 'object' || hooks === null) throw new TypeError(`${key} is an object, not ${shown(hooks)}`);
+  for (const [which, hook] of Object.entries(hooks)) {
+    if (!['onWait', 'onAcquired', 'onLost', 'onReleased'].includes(which)) throw new TypeError(`there is no hook ${which}`);
+    if (hook !== undefined) ofType('function')(which, hook);
   }
 }
 
@@ -116,8 +195,11 @@ export function acquireWords(name: string, owner: string, options: Options): str
   const words = ['FAIRLOCK.ACQUIRE', name, owner];
   if (options.shared || options.limit !== undefined) words.push('SHARED');
   if (options.limit !== undefined) words.push(String(options.limit));
-  words.push('LEASE', ms(options.lease), 'ONCE');
-  return options.session ? [...words, 'SESSION'] : words;
+  return [...words, 'LEASE', ms(options.lease), 'ONCE'];
+}
+
+export function renewWords(name: string, owner: string, lease: number): string[] {
+  return ['FAIRLOCK.RENEW', name, owner, 'LEASE', ms(lease)];
 }
 
 /** Whole milliseconds, rounded up, for the server. */

@@ -1,35 +1,24 @@
 // Where the connections for a lock go: to the one server, the master that sentinels name, or a node of a cluster.
 // Taken from the user's client: what it connects with. The client itself is left alone.
 
-import { createClient, ErrorReply } from 'redis';
-import type { RedisClientOptions, RedisClientType, RedisSentinelOptions } from 'redis';
+import type { RedisSentinelOptions } from 'redis';
 import { Broken, Refusal } from './errors.js';
+import { RedisLine } from './line.js';
+import type { Address, Line, Settings } from './line.js';
 
-/** `host:port`, or the empty string where there is only one server. */
-export type Address = string;
-
-/** A connection. It does not connect again: another one is opened then. */
-export interface Line {
-  readonly address: Address;
-  readonly isClosed: boolean;
-  /** Rejects with a Refusal, or with Broken; an answer that does not come in time closes the connection. */
-  call(words: string[], timeout?: number): Promise<unknown>;
-  subscribe(channel: string, wake: () => void): Promise<void>;
-  unsubscribe(channel: string): Promise<void>;
-  /** Called once, when it has closed for whatever reason. */
-  whenClosed(listener: () => void): void;
-  destroy(): void;
-}
-
-/** Opens connections to where a lock is. */
+/** Knows where a lock is, and opens connections to there. */
 export interface Route {
   locate(name: string): Promise<Address>;
+  /** Whether the lock's master has, or had, a replica by the word of Sentinel or the cluster; one that is down counts. */
+  hasReplicas(name: string): boolean;
   open(address: Address): Promise<Line>;
   /** Takes a MOVED; the address in a MOVED or ASK, if it is one. */
   redirect(refusal: Refusal): Address | undefined;
   /** After a failure: what is known may be out of date. */
   distrust(): void;
-  describe(address: Address): string;
+  /** Asks anew which addresses are masters. Undefined where nobody else could tell. */
+  readonly masters: (() => Promise<Set<Address>>) | undefined;
+  close(): void;
 }
 
 interface ClusterSettings {
@@ -42,97 +31,19 @@ export type Client =
   | { readonly options?: object | undefined; readonly isReady: boolean }
   | { readonly _options: ClusterSettings; readonly slots: unknown }
   | { readonly sentinelRootNodes: { host: string; port: number }[]; readonly name: string };
-type Settings = RedisClientOptions;
 
 /** The route that a client's servers need. */
 export function routeOf(client: Client, timeout: number): Route {
-  if ('sentinelRootNodes' in client) return new SentinelRoute(client as RedisSentinelOptions, timeout);
-  if ('_options' in client) return new ClusterRoute(client._options, timeout);
-  return new OneServer((client.options ?? {}) as Settings, timeout);
-}
-
-class RedisLine implements Line {
-  isClosed = false;
-  #listeners: (() => void)[] = [];
-
-  private constructor(
-    private readonly client: RedisClientType,
-    readonly address: Address,
-    private readonly isSharded: boolean,
-    private readonly timeout: number,
-  ) {
-    const closed = () => this.#close();
-    client.on('error', closed).on('end', closed).on('sharded-channel-moved', closed);
-  }
-
-  static async open(settings: Settings, address: Address, isSharded: boolean, timeout: number): Promise<RedisLine> {
-    const client = createClient({
-      ...settings,
-      RESP: 2,
-      // Another connection would be another session, and other subscriptions: Locks opens it where it is needed.
-      socket: { ...settings.socket, reconnectStrategy: false, socketTimeout: undefined, connectTimeout: timeout },
-      ...unset('commandOptions', 'pingInterval', 'clientSideCache', 'commandsQueueMaxLength', 'disableOfflineQueue'),
-    } as object) as RedisClientType;
-    const line = new RedisLine(client, address, isSharded, timeout);
-    await line.#within(timeout, client.connect());
-    return line;
-  }
-
-  call(words: string[], timeout = this.timeout): Promise<unknown> {
-    return this.#within(timeout, this.client.sendCommand(words));
-  }
-
-  async subscribe(channel: string, wake: () => void): Promise<void> {
-    const done = this.isSharded ? this.client.sSubscribe(channel, wake) : this.client.subscribe(channel, wake);
-    await this.#within(this.timeout, done);
-  }
-
-  async unsubscribe(channel: string): Promise<void> {
-    const done = this.isSharded ? this.client.sUnsubscribe(channel) : this.client.unsubscribe(channel);
-    await this.#within(this.timeout, done);
-  }
-
-  whenClosed(listener: () => void): void {
-    if (this.isClosed) listener();
-    else this.#listeners.push(listener);
-  }
-
-  destroy(): void {
-    this.#close();
-  }
-
-  #close(): void {
-    if (this.isClosed) return;
-    this.isClosed = true;
-    if (this.client.isOpen) this.client.destroy();
-    for (const listener of this.#listeners) listener();
-  }
-
-  async #within<T>(timeout: number, answer: Promise<T>): Promise<T> {
-    let timer: NodeJS.Timeout | undefined;
-    const late = new Promise<never>((_, reject) => {
-      if (timeout === Infinity) return;
-      timer = setTimeout(() => {
-        reject(new Broken(`no answer from ${this.address || 'the server'} in ${timeout} ms`));
-        this.#close();
-      }, timeout);
-    });
-    try {
-      return await Promise.race([answer, late]);
-    } catch (error) {
-      answer.catch(() => {});
-      if (error instanceof ErrorReply) throw new Refusal(error.message);
-      if (error instanceof Broken) throw error;
-      this.#close();
-      throw new Broken((error as Error).message || String(error), { cause: error });
-    } finally {
-      clearTimeout(timer);
-    }
-  }
-}
-
-function unset(...keys: string[]): Record<string, undefined> {
-  return Object.fromEntries(keys.map((key) => [key, undefined]));
+  const given = Object(client) as Record<string, any>;
+  if (given['sentinelRootNodes']?.length && given['name']) return new SentinelRoute(client as RedisSentinelOptions, timeout);
+  if (given['_options']?.rootNodes) return new ClusterRoute(given['_options'], timeout);
+  // Only a node-redis client has both; others than that are not to mean 127.0.0.1:6379.
+  if (typeof given['isReady'] === 'boolean' && typeof given['options'] === 'object') return new OneServer(given['options'], timeout);
+  const kind = typeof client === 'object' ? (given.constructor?.name ?? 'object') : typeof client;
+  throw new TypeError(
+    'Locks wants what createClient() or createCluster() of the package "redis" returns, or the options that createSentinel() ' +
+      `is given ({ name, sentinelRootNodes }); this is ${client === null ? 'null' : `of type ${kind}`}`,
+  );
 }
 
 function at(settings: Settings, address: Address): Settings {
@@ -143,133 +54,197 @@ function at(settings: Settings, address: Address): Settings {
 }
 
 class OneServer implements Route {
-  constructor(protected readonly settings: Settings, protected readonly timeout: number) {}
+  readonly #address: Address;
+  readonly masters = undefined;
 
-  async locate(_name: string): Promise<Address> {
-    return '';
+  constructor(private readonly settings: Settings, private readonly timeout: number) {
+    this.#address = (settings.socket as { path?: string } | undefined)?.path ?? addressOf(settings);
+  }
+
+  async locate(): Promise<Address> {
+    return this.#address;
+  }
+
+  hasReplicas(): boolean {
+    return false;
   }
 
   open(address: Address): Promise<Line> {
-    return RedisLine.open(this.settings, address, false, this.timeout);
+    return RedisLine.open(this.settings, address, this.timeout);
   }
 
-  redirect(_refusal: Refusal): Address | undefined {
-    return undefined;
-  }
+  redirect(): undefined {}
 
   distrust(): void {}
 
-  describe(address: Address): string {
-    if (address) return address;
-    const socket = (this.settings.socket ?? {}) as { host?: string; port?: number; path?: string };
-    return socket.path ?? `${socket.host ?? '127.0.0.1'}:${socket.port ?? 6379}`;
+  close(): void {}
+}
+
+/** Asks whichever of some servers answers, and stays with that one. */
+class Oracle<T> {
+  #line: Line | undefined;
+  #asking: Promise<T> | undefined;
+  #isClosed = false;
+
+  constructor(
+    private readonly open: (address: Address) => Promise<Line>,
+    private readonly addresses: () => Address[],
+    private readonly question: (line: Line) => Promise<T>,
+  ) {}
+
+  /** Those who ask while another one is being answered share its answer. */
+  ask(): Promise<T> {
+    this.#asking ??= this.#ask().finally(() => (this.#asking = undefined));
+    return this.#asking;
+  }
+
+  async #ask(): Promise<T> {
+    let failure: unknown;
+    for (const address of new Set([this.#line?.address ?? this.addresses()[0]!, ...this.addresses()])) {
+      try {
+        return await this.question(await this.#lineTo(address));
+      } catch (error) {
+        this.#line?.destroy();
+        // One that is silent may answer later; what all refuse is refused.
+        if (!(failure instanceof Broken)) failure = error;
+      }
+    }
+    throw failure;
+  }
+
+  async #lineTo(address: Address): Promise<Line> {
+    if (this.#line?.address === address && !this.#line.isClosed) return this.#line;
+    this.#line = await this.open(address);
+    if (this.#isClosed) this.#line.destroy();
+    return this.#line;
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    this.#line?.destroy();
   }
 }
 
-class SentinelRoute extends OneServer {
+class SentinelRoute implements Route {
+  readonly #settings: Settings;
+  readonly #oracle: Oracle<Address>;
   #master: Address | undefined;
+  #hasReplicas = false;
 
-  constructor(private readonly sentinels: RedisSentinelOptions, timeout: number) {
-    super((sentinels.nodeClientOptions ?? {}) as Settings, timeout);
+  constructor({ name, sentinelRootNodes, nodeClientOptions, sentinelClientOptions }: RedisSentinelOptions, private readonly timeout: number) {
+    this.#settings = (nodeClientOptions ?? {}) as Settings;
+    const open = (address: Address) => RedisLine.open(at((sentinelClientOptions ?? {}) as Settings, address), address, timeout);
+    const addresses = sentinelRootNodes.map(({ host, port }) => `${host}:${port}`);
+    this.#oracle = new Oracle(open, () => addresses, (line) => this.#ask(line, name));
   }
 
-  override async locate(): Promise<Address> {
-    return (this.#master ??= await this.#ask());
+  async locate(): Promise<Address> {
+    return this.#master ?? this.#oracle.ask();
   }
 
-  async #ask(): Promise<Address> {
-    let failure: unknown;
-    for (const { host, port } of this.sentinels.sentinelRootNodes) {
-      try {
-        const settings = at((this.sentinels.sentinelClientOptions ?? {}) as Settings, `${host}:${port}`);
-        const line = await RedisLine.open(settings, `${host}:${port}`, false, this.timeout);
-        try {
-          const found = await line.call(['SENTINEL', 'GET-MASTER-ADDR-BY-NAME', this.sentinels.name]);
-          if (Array.isArray(found)) return `${found[0]}:${found[1]}`;
-        } finally {
-          line.destroy();
-        }
-      } catch (error) {
-        failure = error;
-      }
-    }
-    throw new Broken(`no sentinel knows the master of ${this.sentinels.name}`, { cause: failure });
+  async #ask(line: Line, name: string): Promise<Address> {
+    const words = ['GET-MASTER-ADDR-BY-NAME', 'MASTER'];
+    const [found, about] = await Promise.all(words.map((word) => line.call(['SENTINEL', word, name])));
+    if (!Array.isArray(found) || !Array.isArray(about)) throw new Broken(`${line.address}: no Sentinel knows a master ${name}`);
+    if (Number(about[about.indexOf('num-slaves') + 1]) > 0) this.#hasReplicas = true;
+    return (this.#master = `${found[0]}:${found[1]}`);
   }
 
-  override open(address: Address): Promise<Line> {
-    return RedisLine.open(at(this.settings, address), address, false, this.timeout);
+  hasReplicas(): boolean {
+    return this.#hasReplicas;
   }
 
-  override distrust(): void {
+  async open(address: Address): Promise<Line> {
+    const master = await this.#oracle.ask();
+    if (master !== address) throw new Refusal(`READONLY the Sentinels name ${master} as the master`, address);
+    return RedisLine.open(at(this.#settings, address), address, this.timeout);
+  }
+
+  redirect(): undefined {}
+
+  distrust(): void {
     this.#master = undefined;
+  }
+
+  readonly masters = async () => new Set([await this.#oracle.ask()]);
+
+  close(): void {
+    this.#oracle.close();
   }
 }
 
 class ClusterRoute implements Route {
-  #slots = new Map<number, Address>();
+  #slots: Address[] = [];
   #nodes: Address[];
+  readonly #withReplicas = new Set<number>();
   readonly #settings: Settings;
+  readonly #oracle: Oracle<Set<Address>>;
 
   constructor(cluster: ClusterSettings, private readonly timeout: number) {
     const roots = cluster.rootNodes as Settings[];
     const defaults = (cluster.defaults ?? {}) as Settings;
     this.#settings = { ...defaults, ...roots[0], socket: { ...defaults.socket, ...roots[0]?.socket } } as Settings;
     this.#nodes = roots.map(addressOf);
+    this.#oracle = new Oracle((address) => this.open(address), () => this.#nodes, (line) => this.#ask(line));
   }
 
   async locate(name: string): Promise<Address> {
     const slot = slotOf(name);
-    if (!this.#slots.has(slot)) await this.#readSlots();
-    const address = this.#slots.get(slot);
-    if (address === undefined) throw new Refusal('CLUSTERDOWN no node has the slot');
+    if (!this.#slots[slot]) await this.#oracle.ask();
+    const address = this.#slots[slot];
+    if (address === undefined) throw new Refusal('CLUSTERDOWN no node has the slot', this.#nodes[0]!);
     return address;
   }
 
-  async #readSlots(): Promise<void> {
-    let failure: unknown;
-    for (const node of this.#nodes) {
-      try {
-        const line = await this.open(node);
-        try {
-          return this.#learn((await line.call(['CLUSTER', 'SLOTS'])) as unknown[][], node);
-        } finally {
-          line.destroy();
-        }
-      } catch (error) {
-        failure = error;
-      }
-    }
-    throw new Broken('no node of the cluster can be reached', { cause: failure });
+  /** Learns the map of slots; the masters. */
+  async #ask(line: Line): Promise<Set<Address>> {
+    const words = ['SLOTS', 'NODES'];
+    const [ranges, nodes] = await Promise.all(words.map((word) => line.call(['CLUSTER', word])));
+    // Only NODES has those that are down: `id address flags master ...`
+    const replicas = String(nodes).split('\n').map((node) => node.split(' ')).filter(([, , flags]) => flags?.includes('slave'));
+    this.#learn(ranges as unknown[][], line.address, new Set(replicas.map(([, , , master]) => master!)));
+    return new Set(this.#slots);
   }
 
-  #learn(ranges: unknown[][], asked: Address): void {
+  #learn(ranges: unknown[][], asked: Address, withReplicas: Set<string>): void {
     const found: Address[] = [];
+    this.#slots = [];
     for (const [first, last, ...members] of ranges) {
       // A node that does not know its own address says nothing: it is the one that was asked.
       const hosts = (members as [string, number][]).map(([host, port]) => `${host || hostOf(asked)}:${port}`);
-      for (let slot = first as number; slot <= (last as number); slot++) this.#slots.set(slot, hosts[0]!);
+      const id = (members as [string, number, string][])[0]![2];
+      for (let slot = first as number; slot <= (last as number); slot++) {
+        this.#slots[slot] = hosts[0]!;
+        if (withReplicas.has(id)) this.#withReplicas.add(slot);
+      }
       found.push(...hosts);
     }
     // Nodes that are not in the reply may be back later.
     this.#nodes = [...new Set([...found, ...this.#nodes])];
   }
 
-  open(address: Address): Promise<Line> {
-    return RedisLine.open(at(this.#settings, address), address, true, this.timeout);
+  hasReplicas(name: string): boolean {
+    return this.#withReplicas.has(slotOf(name));
   }
 
-  redirect(refusal: Refusal): Address | undefined {
-    const [, kind, slot, address] = /^(MOVED|ASK) (\d+) (\S+:\d+)$/.exec(refusal.message) ?? [];
-    if (kind === 'MOVED') this.#slots.set(Number(slot), address!);
+  open(address: Address): Promise<Line> {
+    return RedisLine.open(at(this.#settings, address), address, this.timeout, true);
+  }
+
+  redirect({ text }: Refusal): Address | undefined {
+    const [, kind, slot, address] = /^(MOVED|ASK) (\d+) (\S+:\d+)$/.exec(text) ?? [];
+    if (kind === 'MOVED') this.#slots[Number(slot)] = address!;
     return address;
   }
 
   distrust(): void {
-    this.#slots.clear();
+    this.#slots = [];
   }
 
-  describe(address: Address): string {
-    return address || this.#nodes[0]!;
+  readonly masters = () => this.#oracle.ask();
+
+  close(): void {
+    this.#oracle.close();
   }
 }
 

@@ -5,9 +5,12 @@
 
 import { Core } from './core.js';
 import { Refusal } from './errors.js';
+import type { Address, Line } from './line.js';
 import { BaseLocks } from './locks.js';
 import type { LocksOptions } from './options.js';
-import type { Address, Line, Route } from './route.js';
+import type { Route } from './route.js';
+
+const FAKE: Address = 'the fake';
 
 interface Holder {
   owner: string;
@@ -37,8 +40,10 @@ class FakeServer {
   do(words: string[]): unknown {
     const [command, name = '', owner = '', ...options] = words;
     switch (command) {
-      case 'INFO':
-        return 'connected_slaves:0\r\n';
+      case 'ROLE':
+        return ['master', 0, []];
+      case 'FAIRLOCK.INFO':
+        return this.#info(name);
       case 'FAIRLOCK.ACQUIRE':
         return this.#acquire(name, owner, options);
       case 'FAIRLOCK.CANCEL':
@@ -49,7 +54,7 @@ class FakeServer {
       case 'FAIRLOCK.RELEASE':
         return this.#release(name, owner, options[1]);
       default:
-        throw new Refusal(`ERR unknown command '${command}'`);
+        throw new Refusal(`ERR unknown command '${command}'`, FAKE);
     }
   }
 
@@ -74,7 +79,7 @@ class FakeServer {
     const queue = this.queue(name);
     const waiter: Waiter = { owner, limit, reply: undefined };
     if (place < 0) queue.push(waiter);
-    else queue.splice(place, 1, waiter)[0]!.reply?.(new Refusal('TAKENOVER the owner asks on another connection'));
+    else queue.splice(place, 1, waiter)[0]!.reply?.(new Refusal('TAKENOVER the owner asks on another connection', FAKE));
     const forever = 2 ** 31 - 1;
     if (isPolling) return [queue.indexOf(waiter) + 1, forever];
     return new Promise((resolve, reject) => {
@@ -124,6 +129,18 @@ class FakeServer {
     return 1;
   }
 
+  #info(name: string): unknown[] {
+    const [holder] = this.held(name);
+    const holders = this.held(name).length;
+    const least = Math.min(...this.held(name).map((each) => each.limit));
+    const limit = Number.isFinite(least) ? least : 0;
+    const { owner = null, token = null } = holder ?? {};
+    // Leases do not end here.
+    const lease = holder ? -1 : 0;
+    const info = { owner, holds: holder ? 1 : 0, lease, token, session: 0, waiting: this.queue(name).length, holders, limit };
+    return Object.entries(info).flat();
+  }
+
   /** Takes the lock from all that hold it, and serves the next ones; the tokens that it had. */
   free(name: string): number[] {
     const tokens = this.held(name).splice(0).map((holder) => holder.token);
@@ -141,7 +158,7 @@ class FakeServer {
 }
 
 function notHeld(): Refusal {
-  return new Refusal('NOTHELD the owner does not hold the lock, or not by this token');
+  return new Refusal('NOTHELD the owner does not hold the lock, or not by this token', FAKE);
 }
 
 /** 1 is exclusive, Infinity is SHARED without a limit. */
@@ -152,7 +169,7 @@ function limitOf(options: string[]): number {
 }
 
 class FakeLine implements Line {
-  readonly address = '';
+  readonly address = FAKE;
   isClosed = false;
   readonly #listeners: (() => void)[] = [];
   #waits: [string, string] | undefined;
@@ -194,8 +211,14 @@ class FakeLine implements Line {
 class FakeRoute implements Route {
   constructor(private readonly server: FakeServer) {}
 
+  readonly masters = undefined;
+
   async locate(): Promise<Address> {
-    return '';
+    return FAKE;
+  }
+
+  hasReplicas(): boolean {
+    return false;
   }
 
   async open(): Promise<Line> {
@@ -208,9 +231,7 @@ class FakeRoute implements Route {
 
   distrust(): void {}
 
-  describe(): string {
-    return 'the fake';
-  }
+  close(): void {}
 }
 
 /** Locks that need no server. Two of them share no locks. */

@@ -2,6 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { createClient } from 'redis';
 import { Locks } from '../src/index.js';
 import type { LocksOptions } from '../src/index.js';
@@ -10,6 +11,7 @@ import type { View } from './servers.js';
 
 export const AT_ONCE = 20_000; // ms, where the alternative is a minute
 export const LONG = 120_000;
+const LONGEST = 150_000; // of one test; its servers are ended then, too
 let numbers = 0;
 
 export interface Given {
@@ -30,8 +32,8 @@ const rows: Row[] = [];
 
 /** Runs the rows of a file side by side, a few at a time. */
 export function runRows(file: string): void {
-  describe(file, { concurrency: 6, timeout: 300_000 }, () => {
-    for (const { title, work } of rows.splice(0)) it(title, { timeout: 120_000 }, work);
+  describe(file, { concurrency: 6 }, () => {
+    for (const { title, work } of rows.splice(0)) it(title, work);
   });
 }
 
@@ -40,6 +42,7 @@ export function row(title: string, kind: string[], work: (given: Given) => Promi
   const test = async () => {
     const servers = await Servers.start(...kind);
     const opened: { close(): Promise<void> }[] = [];
+    const over = new AbortController();
     try {
       const closing = <T extends { close(): Promise<void> }>(made: T): T => {
         opened.push(made);
@@ -48,8 +51,12 @@ export function row(title: string, kind: string[], work: (given: Given) => Promi
       const locks = (options: LocksOptions = {}, at = 'a') =>
         closing(new Locks(createClient({ url: servers.url(at) }), options));
       const view = await servers.view('a');
-      await work({ servers, view, name: `lock:${++numbers}`, locks, closing });
+      const done = work({ servers, view, name: `lock:${++numbers}`, locks, closing });
+      const late = sleep(LONGEST, undefined, { signal: over.signal }).then(() => assert.fail('it takes too long'));
+      late.catch(() => {});
+      await Promise.race([done, late]);
     } finally {
+      over.abort();
       for (const each of opened) await each.close();
       await servers.end();
     }

@@ -455,8 +455,7 @@ for (const more of [{}, { session: true }] as LockOptions[]) {
     const held = await mine.acquire(name);
     const first = failure(mine.acquire(name, { owner: 'me', ...more }), TakenOver);
     await view.waits(name);
-    const [[, kind]] = await view.run('FAIRLOCK.QUEUE', name);
-    assert.equal(kind, 'blocked');
+    await until('blocked', async () => (await view.run('FAIRLOCK.QUEUE', name))[0][1] === 'blocked');
     const second = mine.acquire(name, { owner: 'me', ...more });
     assert.equal((await first).code, 'TAKENOVER');
     assert.deepEqual(await view.queue(name), ['me']);

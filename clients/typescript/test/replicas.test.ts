@@ -1,14 +1,26 @@
-// Rows 31, 35 and 36: a master with a replica, and a sentinel.
+// Rows 31, 35, 36 and 62 to 65: a master with a replica, and a sentinel.
 
 import assert from 'node:assert/strict';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { createCluster } from 'redis';
 import { Locks, NotInTime, NotReplicated, Unavailable } from '../src/index.js';
-import type { Held } from '../src/index.js';
-import { AT_ONCE, failure, row, runRows } from './harness.js';
+import type { Held, LocksOptions } from '../src/index.js';
+import { AT_ONCE, LONG, aborted, failure, row, runRows } from './harness.js';
 import { until } from './servers.js';
+import type { Servers, View } from './servers.js';
+
+/** Locks at the master that the sentinel names. */
+function watched(servers: Servers, options: LocksOptions = {}): Locks {
+  const sentinelRootNodes = [{ host: '127.0.0.1', port: servers.ports['s']! }];
+  return new Locks({ name: 'locks', sentinelRootNodes }, { commandTimeout: 2000, lease: LONG, patience: LONG, ...options });
+}
+
+const roleOf = async (view: View) => (await view.run('ROLE')) as [string, unknown, unknown[]];
+const isReplica = async (view: View) => (await roleOf(view))[0] === 'slave';
+const hasAskedNothing = async (view: View) => !(await view.client.info('commandstats')).includes('fairlock');
 
 row('r31 sentinel fails over', ['sentinel'], async ({ closing, servers, view, name }) => {
-  const sentinelRootNodes = [{ host: '127.0.0.1', port: servers.ports['s']! }];
-  const mine = closing(new Locks({ name: 'locks', sentinelRootNodes }, { commandTimeout: 2000 }));
+  const mine = closing(watched(servers));
   const held = await mine.acquire(name);
   const waiting: Promise<Held>[] = [];
   for (const count of [1, 2]) {
@@ -17,11 +29,13 @@ row('r31 sentinel fails over', ['sentinel'], async ({ closing, servers, view, na
   }
   const owners = await view.queue(name);
   await servers.tell('failover');
+  // To confirm what the new master grants.
+  await servers.tell('start', 'a');
   const there = await servers.view('b');
   const { owner, token } = await there.info(name);
   assert.deepEqual([owner, token], [held.owner, held.token]);
   await until('renewed at the new master', () => held.renew().catch((error) => {
-    if (!(error instanceof Unavailable)) throw error;
+    if (!(error instanceof Unavailable || error instanceof NotReplicated)) throw error;
     return false;
   }));
   await held.release();
@@ -64,6 +78,87 @@ row('r36 no replica confirms', ['replica'], async ({ locks, servers, view, name 
   const held = await waiting;
   assert.equal(await view.owner(name), held.owner);
   await held.release();
+});
+
+row('r62 the only replica is down', ['sentinel'], async ({ closing, servers, locks, view, name }) => {
+  const mine = closing(watched(servers));
+  await servers.tell('kill', 'b');
+  await until('none is connected', async () => (await roleOf(view))[2].length === 0);
+  await failure(mine.acquire(name, { wait: 500 }), NotReplicated);
+  assert.ok(await view.isFree(name));
+  const start = performance.now();
+  await (await mine.acquire(name, { minReplicas: 0, wait: 0 })).release();
+  await (await locks().acquire(name, { wait: 0 })).release();
+  assert.ok(performance.now() - start < AT_ONCE);
+  await failure(locks().acquire(name, { wait: 500, minReplicas: 1 }), NotReplicated);
+});
+
+row('r62 the only replica is down in a cluster', ['cluster'], async ({ closing, servers, view }) => {
+  const mine = closing(new Locks(createCluster({ rootNodes: [{ url: servers.url('b') }] })));
+  const name = 'b'; // a lock on a, the master with a replica
+  await servers.tell('kill', 'd');
+  await until('none is connected', async () => (await roleOf(view))[2].length === 0);
+  await failure(mine.acquire(name, { wait: 500 }), NotReplicated);
+  assert.ok(await view.isFree(name));
+  await (await mine.acquire(name, { minReplicas: 0, wait: 0 })).release();
+  await (await mine.acquire('a', { wait: 0 })).release(); // on c, which has none
+});
+
+row('r63 an old master that comes back is asked for nothing', ['sentinel'], async ({ closing, servers, name }) => {
+  const mine = closing(watched(servers));
+  const held = await mine.acquire(name);
+  const waiting = mine.acquire(name);
+  await servers.tell('failover');
+  await servers.tell('start', 'a');
+  const old = await servers.view('a');
+  await held.release();
+  await (await waiting).release();
+  await until('it is a replica', () => isReplica(old));
+  await mine.run(name, () => {});
+  assert.ok(await hasAskedNothing(old));
+});
+
+row('r63 a replica is asked for nothing', ['replica'], async ({ locks, servers, name }) => {
+  const error = await failure(locks({}, 'b').acquire(name, { wait: 300 }), NotInTime);
+  assert.ok((error.cause as Error).message.includes('READONLY'));
+  assert.ok(await hasAskedNothing(await servers.view('b')));
+});
+
+for (const renew of [true, false]) {
+  row(`r64 after a change of master holders learn at once, renew ${renew}`, ['sentinel'], async ({ closing, servers, name }) => {
+    const mine = closing(watched(servers, { renew }));
+    const [gone, there] = [await mine.acquire(`${name}:gone`), await mine.acquire(name)];
+    const next = await servers.view('b');
+    await next.run('CONFIG', 'SET', 'replica-read-only', 'no');
+    await next.run('DEL', `${name}:gone`);
+    const start = performance.now();
+    await servers.tell('failover');
+    await aborted(gone.lost);
+    assert.equal(gone.lost.reason.cause, 'notheld');
+    assert.ok(performance.now() - start < AT_ONCE);
+    const command = renew ? 'renew' : 'info';
+    await until('the other is looked up too', async () => (await next.calls(command)) >= 2);
+    assert.ok(!there.lost.aborted);
+    assert.equal(await next.owner(name), there.owner);
+  });
+}
+
+row('r65 renewals that no replica confirms do not count', ['replica'], async ({ locks, servers, view, name }) => {
+  const mine = locks({ syncTimeout: 200 });
+  const [short, long] = [await mine.acquire(`${name}:short`, { lease: 3000 }), await mine.acquire(name, { lease: 9000 })];
+  await servers.tell('stop', 'b');
+  const start = performance.now();
+  const { message } = await failure(short.renew(), NotReplicated);
+  assert.ok(message.includes(name));
+  await aborted(short.lost);
+  assert.equal(short.lost.reason.cause, 'lease');
+  assert.ok(performance.now() - start < AT_ONCE);
+  const renewals = await view.calls('renew');
+  await until('the other has been tried', async () => (await view.calls('renew')) > renewals);
+  await servers.tell('cont', 'b');
+  await sleep(10_000);
+  assert.ok(!long.lost.aborted);
+  await long.release();
 });
 
 runRows('replicas');

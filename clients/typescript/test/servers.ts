@@ -8,7 +8,7 @@ import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createClient } from 'redis';
 
-const PROGRAM = process.env['FAIRLOCK_SERVERS'] ?? '../testing/servers';
+export const PROGRAM = process.env['FAIRLOCK_SERVERS'] ?? '../testing/servers';
 /** Until a condition is given up; only ever reached on failure. */
 const LONGEST = 60_000;
 

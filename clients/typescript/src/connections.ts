@@ -1,0 +1,96 @@
+// The connections of a Locks: those that all callers share, by kind and server, and those of their own.
+
+import { Confirming, connectedReplicas } from './confirming.js';
+import { Closed, Refusal } from './errors.js';
+import type { Address, Line } from './line.js';
+import type { Options } from './options.js';
+import type { Route } from './route.js';
+
+/**
+ * `control`: releases, and what else no waiter may hold up; `renew`: renewals; `ask`: asks; `sync`: acquisitions that
+ * replicas are to confirm; `wake`: messages to those who wait.
+ */
+export type Kind = 'control' | 'renew' | 'ask' | 'sync' | 'wake';
+
+export class Connections {
+  readonly #shared = new Map<string, Promise<Line>>();
+  readonly #confirming = new WeakMap<Line, Confirming>();
+  readonly #lines = new Set<Line>();
+  isClosed = false;
+
+  constructor(
+    private readonly route: Route,
+    private readonly options: Options,
+    private readonly hasClosed: (kind: Kind) => void,
+  ) {}
+
+  shared(kind: Kind, address: Address): Promise<Line> {
+    const key = `${kind} ${address}`;
+    const known = this.#shared.get(key);
+    if (known) return known;
+    const opened = this.open(address);
+    this.#shared.set(key, opened);
+    const forget = () => {
+      if (this.#shared.get(key) === opened) this.#shared.delete(key);
+    };
+    const closed = () => {
+      forget();
+      this.hasClosed(kind);
+    };
+    opened.then((line) => line.whenClosed(closed), forget);
+    return opened;
+  }
+
+  async confirming(kind: 'renew' | 'sync', address: Address): Promise<Confirming> {
+    const line = await this.shared(kind, address);
+    const known = this.#confirming.get(line) ?? new Confirming(line, this.options.commandTimeout);
+    this.#confirming.set(line, known);
+    return known;
+  }
+
+  /** Those that a holder needs. They are there before it holds the lock: it must not want for a descriptor then. */
+  async forHolders(address: Address): Promise<void> {
+    await Promise.all([this.shared('control', address), this.shared('renew', address)]);
+  }
+
+  async open(address: Address): Promise<Line> {
+    if (this.isClosed) throw new Closed('Locks is closed');
+    const line = await this.route.open(address);
+    this.#lines.add(line);
+    line.whenClosed(() => this.#lines.delete(line));
+    if (this.isClosed) line.destroy();
+    await this.#mustBeMaster(line);
+    return line;
+  }
+
+  async #mustBeMaster(line: Line): Promise<void> {
+    try {
+      connectedReplicas(line, await line.call(['ROLE']));
+    } catch (error) {
+      // Without replicas to confirm, a user that may not ask for the role goes without.
+      if (error instanceof Refusal && error.code === 'NOPERM' && this.options.syncTimeout === 0) return;
+      line.destroy();
+      throw error;
+    }
+  }
+
+  /** Closes those to a server that is not the master any more. */
+  leave(address: Address): void {
+    for (const line of [...this.#lines]) if (line.address === address) line.destroy();
+  }
+
+  /** Closes those to servers that are not masters, by the word of the others or their own. */
+  async keepMasters(masters: Set<Address>): Promise<void> {
+    for (const { address } of [...this.#lines]) if (!masters.has(address)) this.leave(address);
+    const controls = [...this.#shared].filter(([key]) => key.startsWith('control'));
+    await Promise.all(controls.map(([, opened]) => opened.then((line) => this.#mustBeMaster(line)).catch((error: unknown) => {
+      if (error instanceof Refusal) this.leave(error.address);
+    })));
+  }
+
+  close(): void {
+    this.isClosed = true;
+    this.route.close();
+    for (const line of [...this.#lines]) line.destroy();
+  }
+}
