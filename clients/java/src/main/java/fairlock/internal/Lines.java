@@ -9,7 +9,6 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
-import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
 
 /**
@@ -17,8 +16,6 @@ import java.util.function.Consumer;
  * connection is made, and by its own ROLE.
  */
 final class Lines {
-    private static final long LONGEST_GUIDE = TimeUnit.SECONDS.toNanos(2);
-
     /** Connections that all threads share. None of the first two is ever held up: RENEW and WAIT have one of their own. */
     enum Kind { ASK, CONTROL, CONFIRM, GUIDE }
 
@@ -79,7 +76,7 @@ final class Lines {
     private CompletableFuture<Void> readFrom(Address guide) {
         CompletableFuture<Line> line = line(Kind.GUIDE, guide);
         CompletableFuture<Void> answer = line.thenCompose(each -> route().ask(each, guide));
-        return Waits.within(answer, Math.min(commandNanos, LONGEST_GUIDE)).exceptionallyCompose(error -> {
+        return Waits.within(answer, commandNanos).exceptionallyCompose(error -> {
             Failure failure = Failure.of(error).at(guide);
             if (failure.isBroken()) {
                 distrust(Kind.GUIDE, guide, line);
