@@ -108,8 +108,7 @@ class ProgramsTest extends Fixture {
         public static void main(String[] arguments) throws Exception {
             Locks locks = Locks.of(RedisClient.create(), uri(arguments[0]));
             String name = arguments[1];
-            hold(locks, name); // Once with all that is to be loaded.
-            ORDER.clear();
+            load(locks, name);
             List<InputStream> all = new ArrayList<>();
             Held held = locks.acquire(name, leasing(9000));
             takeDescriptors(all);
@@ -129,13 +128,16 @@ class ProgramsTest extends Fixture {
             System.exit(0);
         }
 
-        private static void hold(Locks locks, String name) throws Exception {
+        /** All classes that it needs, from folders that could not be opened later. */
+        private static void load(Locks locks, String name) throws Exception {
+            assertThrows(NotInTimeException.class, () -> Locks.of(RedisClient.create(), uri("1")).acquire(name, waiting(100)));
             Held held = locks.acquire(name);
             List<Thread> waiting = begin(locks, name);
             held.release();
             for (Thread each : waiting) {
                 each.join();
             }
+            ORDER.clear();
         }
 
         /** Two that wait blocked, one of them for a session, and one that does not. */
@@ -232,7 +234,8 @@ class ProgramsTest extends Fixture {
 
     @Test
     void r59_aWrongPasswordIsRefusedAtOnce() {
-        Servers own = servers("one", "--requirepass", "secret");
+        Servers own = servers("one");
+        own.view("a").run("CONFIG", "SET", "requirepass", "secret");
         RedisURI wrong = RedisURI.builder(own.uri("a")).withHost("127.0.0.1").withPort(own.ports.get("a"))
                 .withPassword("guess".toCharArray()).build();
         long start = System.nanoTime();
