@@ -13,8 +13,17 @@ public interface FairLock extends Lock {
     /** The name of the lock. */
     String name();
 
-    /** Whether this thread holds the lock through this Locks, and it is not known to be lost. */
+    /** Whether anybody holds the lock, as the server says. */
+    boolean isLocked();
+
+    /** Whether this thread holds the lock, as the server says, and it is not known to be lost. */
     boolean isHeldByCurrentThread();
+
+    /** How often this thread holds the lock, as {@link #isHeldByCurrentThread} has it. */
+    int getHoldCount();
+
+    /** Milliseconds until the lock frees itself; -1: never, -2: it is free. */
+    long remainTimeToLive();
 
     /** The fencing token of this thread's hold; IllegalMonitorStateException: it has none. */
     long token();

@@ -21,8 +21,8 @@ public class LockLostException extends FairlockException {
     }
 
     /** Made by the package. */
-    public LockLostException(String name, Cause cause) {
-        super(name + ": the lock was lost (" + cause.name().toLowerCase(Locale.ROOT) + ")",
+    public LockLostException(String name, String server, Cause cause) {
+        super(name + ": " + server + ": the lock was lost (" + cause.name().toLowerCase(Locale.ROOT) + ")",
                 cause == Cause.NOTHELD ? "NOTHELD" : null, null);
         this.cause = cause;
     }

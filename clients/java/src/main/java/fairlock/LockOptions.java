@@ -12,6 +12,7 @@ import java.util.Map;
  */
 public final class LockOptions {
     private static final int MAX_LIMIT = 1_000_000;
+    private static final int MAX_REPLICAS = 1_000_000;
     private static final int MAX_OWNER = 256;
     /** The server's greatest number of milliseconds. */
     private static final Duration MAX = Duration.ofMillis(4_503_599_627_370_496L);
@@ -32,6 +33,12 @@ public final class LockOptions {
     /** The longest wait; zero: try once. Null (the default): no limit. */
     public LockOptions wait(Duration wait) {
         return with("wait", wait == null ? null : checked("wait", wait, Duration.ZERO));
+    }
+
+    /** No option: it keeps {@code wait(5000)} from being Object.wait. Say {@code wait(Duration.ofSeconds(5))}. */
+    @Deprecated
+    public LockOptions wait(int milliseconds) {
+        throw new IllegalArgumentException("wait takes a Duration: Duration.ofMillis(" + milliseconds + ")");
     }
 
     /** The lease that is asked for, and that each renewal sets. Default: 30 s. */
@@ -83,6 +90,17 @@ public final class LockOptions {
         return with("syncTimeout", checked("syncTimeout", timeout, Duration.ZERO));
     }
 
+    /**
+     * How many replicas must confirm an acquisition or a renewal. Null (the default): 1 where Sentinels or the cluster know a
+     * replica of the master, be it down, and otherwise those that are connected, of which one has to.
+     */
+    public LockOptions minReplicas(Integer replicas) {
+        if (replicas != null && (replicas < 0 || replicas > MAX_REPLICAS)) {
+            throw new IllegalArgumentException("minReplicas is not from 0 to " + MAX_REPLICAS + ": " + replicas);
+        }
+        return with("minReplicas", replicas);
+    }
+
     /** How long a waiter that has died keeps its place. Default: 30 s. */
     public LockOptions patience(Duration patience) {
         return with("patience", checked("patience", patience, Duration.ofMillis(1)));
@@ -103,7 +121,7 @@ public final class LockOptions {
 
     /** As {@code wait}, {@code lease} and so on have it; for others that have durations as options. */
     static Duration checked(String option, Duration duration, Duration least) {
-        if (duration.compareTo(least) < 0 || duration.compareTo(MAX) > 0) {
+        if (duration == null || duration.compareTo(least) < 0 || duration.compareTo(MAX) > 0) {
             throw new IllegalArgumentException(option + " is not from " + least + " to " + MAX + ": " + duration);
         }
         return duration;

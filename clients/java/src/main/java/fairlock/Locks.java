@@ -58,6 +58,9 @@ public interface Locks extends AutoCloseable {
         return get(name, LockOptions.options());
     }
 
+    /** Who holds the lock, and how many wait for it. */
+    LockInfo info(String name);
+
     /** Ends all waits (ClosedException) and closes the connections; locks that are held are lost. */
     @Override
     void close();

@@ -25,7 +25,7 @@ public final class LocksBuilder {
 
     /** What holds for each lock that is not asked for otherwise. */
     public LocksBuilder defaults(LockOptions options) {
-        defaults = options;
+        defaults = given("defaults", options);
         return this;
     }
 
@@ -49,7 +49,7 @@ public final class LocksBuilder {
 
     /** Functions for tracing and metrics. */
     public LocksBuilder hooks(Hooks functions) {
-        hooks = functions;
+        hooks = given("hooks", functions);
         return this;
     }
 
@@ -58,10 +58,17 @@ public final class LocksBuilder {
      * Default: a random uuid.
      */
     public LocksBuilder ownerId(String id) {
-        LockOptions.options().owner(id);
+        LockOptions.options().owner(given("ownerId", id));
         ownerId = id;
         isOwnerIdShared = true;
         return this;
+    }
+
+    static <T> T given(String what, T value) {
+        if (value == null) {
+            throw new IllegalArgumentException(what + " is null");
+        }
+        return value;
     }
 
     /** Opens no connection yet. */

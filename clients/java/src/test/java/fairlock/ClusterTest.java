@@ -96,17 +96,12 @@ class ClusterTest extends Fixture {
         cluster.view("b").waits(lock, 1);
         cluster.tell("move", SlotHash.getSlot(lock), "c");
         View view = cluster.view("c");
-        until("it waits there", () -> isBlocked(view, lock));
+        view.waitsBlocked(lock);
         held.release();
         Held second = waiting.held();
         assertEquals(1L, view.info(lock).get("session"));
         second.release();
         assertTrue(view.isFree(lock));
-    }
-
-    private static boolean isBlocked(View view, String lock) {
-        List<Object> queue = view.run("FAIRLOCK.QUEUE", lock);
-        return queue.size() == 1 && ((List<?>) queue.get(0)).get(1).equals("blocked");
     }
 
     @Test

@@ -105,11 +105,29 @@ class HoldingTest extends Fixture {
 
     @Test
     void r06_firstComeFirstServed() throws Exception {
-        Held first = locks.acquire(name);
+        inOrder(3, OPTIONS);
+    }
+
+    @ParameterizedTest
+    @ValueSource(ints = {10, 100})
+    void r54_theOrderOfTheCalls(int count) throws Exception {
+        inOrder(count, LONG);
+    }
+
+    /** Those wait blocked, each on a connection that takes its time to be there. */
+    @Test
+    void r54_alsoOfOwnersThatWereGiven() throws Exception {
+        inOrder(10, LONG.owner("caller "));
+    }
+
+    /** Threads, each once the one before it is in the queue. */
+    private void inOrder(int count, LockOptions options) throws Exception {
+        String owner = options.get("owner", null);
+        Held first = locks.acquire(name, LONG);
         List<Begun> waiting = new ArrayList<>();
-        for (int count = 1; count <= 3; count++) {
-            waiting.add(begin(locks, name));
-            view.waits(name, count);
+        for (int number = 1; number <= count; number++) {
+            waiting.add(begin(locks, name, options.owner(owner == null ? null : owner + number)));
+            view.waits(name, number);
         }
         first.release();
         List<Long> tokens = new ArrayList<>();
@@ -174,7 +192,7 @@ class HoldingTest extends Fixture {
     void r09_cancellingLeavesTheQueue(boolean isBlocked) throws Exception {
         try (Held held = locks.acquire(name)) {
             Begun waiting = begin(locks, name, OPTIONS.owner(isBlocked ? "me" : null));
-            view.waits(name, 1);
+            waits(view, isBlocked);
             waiting.thread.interrupt();
             assertInstanceOf(InterruptedException.class, waiting.failure());
             assertEquals(List.of(), view.queue(name));
@@ -446,7 +464,7 @@ class HoldingTest extends Fixture {
             own.tell("thaw");
             look.run("FAIRLOCK.ACQUIRE", name, "another");
             waiting = begin(cut, name, options);
-            look.waits(name, 1);
+            look.waitsBlocked(name);
             own.tell("freeze");
             look.run("FAIRLOCK.RELEASE", name, "another");
         }
@@ -468,23 +486,25 @@ class HoldingTest extends Fixture {
         Locks cut = locks(own, "proxy");
         look.run("FAIRLOCK.ACQUIRE", name, "another");
         Begun waiting = begin(cut, name, LONG.owner(isBlocked ? "me" : null));
-        look.waits(name, 1);
-        if (!isBlocked) {
-            look.waitsAwake(name, 1);
-        }
+        waits(look, isBlocked);
         own.tell("cut");
         if (isBlocked) {
             look.waits(name, 0);
         }
         own.tell("mend");
-        look.waits(name, 1);
-        if (!isBlocked) {
-            look.waitsAwake(name, 1);
-        }
+        waits(look, isBlocked);
         long start = System.nanoTime();
         look.run("FAIRLOCK.RELEASE", name, "another");
         waiting.held().release();
         assertAtOnce(start);
+    }
+
+    private void waits(View look, boolean isBlocked) {
+        if (isBlocked) {
+            look.waitsBlocked(name);
+        } else {
+            look.waitsAwake(name, 1);
+        }
     }
 
     /** Those that wait blocked. */
@@ -494,7 +514,7 @@ class HoldingTest extends Fixture {
         View look = own.view("a");
         look.run("FAIRLOCK.ACQUIRE", name, "another");
         Begun waiting = begin(locks(own, "a"), name, OPTIONS.owner("me"));
-        look.waits(name, 1);
+        look.waitsBlocked(name);
         String blocked = look.clients().stream().filter(line -> line.contains(" flags=b ")).findFirst().orElseThrow();
         long asked = look.calls("acquire");
         look.run("CLIENT", "UNBLOCK", View.id(blocked), "ERROR");
@@ -678,7 +698,7 @@ class HoldingTest extends Fixture {
         Begun second;
         try (Held held = locks.acquire(name)) {
             Begun first = begin(locks, name, me);
-            view.waits(name, 1);
+            view.waitsBlocked(name);
             second = begin(locks, name, me);
             TakenOverException error = assertInstanceOf(TakenOverException.class, first.failure());
             assertEquals("TAKENOVER", error.code());

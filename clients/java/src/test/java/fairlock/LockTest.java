@@ -78,6 +78,28 @@ class LockTest extends Fixture {
         assertThrows(IllegalArgumentException.class, () -> locks.get(name, OPTIONS.session(true)));
     }
 
+    /** What RLock has besides. */
+    @Test
+    void whoHoldsItAndForHowLong() {
+        FairLock lock = locks.get(name);
+        assertFalse(lock.isLocked());
+        assertEquals(-2, lock.remainTimeToLive());
+        lock.lock();
+        lock.lock();
+        assertEquals(2, lock.getHoldCount());
+        long left = lock.remainTimeToLive();
+        assertTrue(0 < left && left <= 30_000, "" + left);
+        assertEquals(null, elsewhere(() -> {
+            assertTrue(lock.isLocked());
+            assertFalse(lock.isHeldByCurrentThread());
+            assertEquals(0, lock.getHoldCount());
+        }));
+        lock.unlock();
+        assertEquals(1, lock.getHoldCount());
+        lock.unlock();
+        assertFalse(lock.isLocked() || lock.isHeldByCurrentThread());
+    }
+
     @Test
     void anotherThreadWaits() {
         Lock lock = locks.get(name);
@@ -173,7 +195,7 @@ class LockTest extends Fixture {
         assertEquals(owner, view.owner(name));
         lock.unlock();
         assertEquals(1, holds());
-        assertFalse(lock.isHeldByCurrentThread());
+        assertTrue(lock.isHeldByCurrentThread());
         // A hold that was taken there may be given up here.
         lock.unlock();
         assertTrue(view.isFree(name));

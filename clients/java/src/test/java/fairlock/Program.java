@@ -7,6 +7,8 @@ import java.io.IOException;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
 
 /** A Java program in a process of its own. */
 final class Program {
@@ -18,9 +20,23 @@ final class Program {
                 .start();
     }
 
+    /** One that may have so many descriptors. */
+    static Process startWithDescriptors(int count, Class<?> program, String... arguments) throws IOException {
+        ProcessBuilder builder = builder(System.getProperty("java.class.path"), program.getName(), arguments);
+        builder.command().addAll(0, List.of("sh", "-c", "ulimit -n " + count + "; exec \"$@\"", "sh"));
+        return builder.redirectError(ProcessBuilder.Redirect.INHERIT).start();
+    }
+
+    /** The class path on which nothing keeps Lettuce from warning. */
+    static String loudly() {
+        return Stream.of(System.getProperty("java.class.path").split(File.pathSeparator))
+                .filter(each -> !each.contains("slf4j"))
+                .collect(Collectors.joining(File.pathSeparator));
+    }
+
     /** One whose errors are kept in a file. */
-    static Process start(String classPath, String program, Path errors) throws IOException {
-        return builder(classPath, program).redirectError(errors.toFile()).start();
+    static Process start(String classPath, String program, Path errors, String... arguments) throws IOException {
+        return builder(classPath, program, arguments).redirectError(errors.toFile()).start();
     }
 
     private static ProcessBuilder builder(String classPath, String program, String... arguments) {

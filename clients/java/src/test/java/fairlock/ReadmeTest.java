@@ -8,8 +8,6 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
-import java.util.stream.Collectors;
-import java.util.stream.Stream;
 import javax.tools.ToolProvider;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
@@ -29,11 +27,8 @@ class ReadmeTest extends Fixture {
                 .run(null, null, null, "-cp", classes, "-d", folder.toString(), source.toString());
         assertEquals(0, status);
         // Where nothing keeps Lettuce from warning, there is nothing to warn of.
-        String loud = Stream.of(classes.split(File.pathSeparator))
-                .filter(each -> !each.contains("slf4j"))
-                .collect(Collectors.joining(File.pathSeparator));
         Path warnings = folder.resolve("warnings");
-        Process process = Program.start(folder + File.pathSeparator + loud, "Hello", warnings);
+        Process process = Program.start(folder + File.pathSeparator + Program.loudly(), "Hello", warnings);
         String output = Program.output(process);
         assertEquals("", Files.readString(warnings));
         String pattern = promised.replaceAll("(?m)^    ", "").replaceAll("\\d{16}", "\\\\d{16}");

@@ -66,6 +66,14 @@ final class View {
         until(count + " wait for " + name, () -> queue(name).size() == count);
     }
 
+    /** Until one waits, blocked: a place that was taken by ENQUEUE comes before. */
+    void waitsBlocked(String name) {
+        until("one is blocked for " + name, () -> {
+            List<Object> queue = run("FAIRLOCK.QUEUE", name);
+            return queue.size() == 1 && ((List<?>) queue.get(0)).get(1).equals("blocked");
+        });
+    }
+
     /** Until so many wait, and have asked again after they listen: from there on a wake-up is heard. */
     void waitsAwake(String name, int count) {
         waits(name, count);

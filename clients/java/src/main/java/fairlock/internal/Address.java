@@ -1,9 +1,9 @@
 package fairlock.internal;
 
-/** Of a node of a cluster; there is none where there is one server, or the master that sentinels name. */
+/** Of a server; port 0: the host is the path of its socket. */
 public record Address(String host, int port) {
     @Override
     public String toString() {
-        return host + ":" + port;
+        return port == 0 ? host : host + ":" + port;
     }
 }

@@ -8,7 +8,7 @@ import fairlock.NotInTimeException;
 import fairlock.NotReplicatedException;
 import fairlock.internal.Backend.Ears;
 import fairlock.internal.Backend.Line;
-import fairlock.internal.Core.Kind;
+import fairlock.internal.Lines.Kind;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Set;
@@ -23,12 +23,13 @@ import java.util.concurrent.TimeUnit;
  * another process has taken over the place.
  */
 final class Ask {
+    private static final long SHORT_PAUSE = TimeUnit.MILLISECONDS.toNanos(500);
     private static final long WITHDRAW = TimeUnit.SECONDS.toNanos(1);
     /** Refusals that say that the owner neither waits nor holds, or that another caller has its place. */
     private static final Set<String> SETTLED = Set.of("TAKENOVER", "QUEUEFULL", "NOTALOCK", "WRONGTYPE", "CROSSSLOT");
 
     /** A lock that was granted. Times are System.nanoTime(). */
-    record Grant(long token, long sent, long received, Line line) {}
+    record Grant(long token, Address at, long sent, long received, Line line) {}
 
     /** How a thread holds the lock before, where the server counts its holds; the token is 0 if it does not. */
     record Before(long holds, long token) {}
@@ -50,6 +51,7 @@ final class Ask {
     private boolean isReplyLost;
     private boolean isUnconfirmed;
     private Address askingAt;
+    private Address at;
     private long sent;
     /** The last ask, and where, for one that is cancelled before the answer. */
     private CompletableFuture<List<Object>> asked = CompletableFuture.completedFuture(null);
@@ -65,7 +67,7 @@ final class Ask {
         this.before = before;
         isBlocking = core.backend.isBlocking() || options.session() || options.owner() != null;
         // With no time to wait there is that of one answer.
-        tries = new Tries(options.isPatient()
+        tries = new Tries(name, options.isPatient()
                 ? Options.nanos(core.settings.retryTimeout())
                 : core.settings.commandNanos());
     }
@@ -95,7 +97,7 @@ final class Ask {
             Address address = askingAt;
             try {
                 core.checkOpen();
-                address = address != null ? address : core.address(name, isDeaf);
+                address = address != null ? address : core.lines.address(name, isDeaf);
                 Grant grant = askAt(address);
                 if (grant != null) {
                     return grant;
@@ -103,7 +105,7 @@ final class Ask {
                 unconfirmed();
             } catch (Failure failure) {
                 core.checkOpen();
-                passed(failure, address);
+                passed(failure.at(address), address);
             }
         }
     }
@@ -111,24 +113,61 @@ final class Ask {
     // ----------------------------------------------------------------------------- asking
 
     private Grant askAt(Address address) throws Failure, InterruptedException {
-        // To release by, before there is something to release: a full server must not keep a holder from it.
-        Waits.on(core.line(Kind.CONTROL, address), core.settings.commandNanos(), isDeaf);
-        Line line = isBlocking ? core.take(address, isDeaf) : null;
-        boolean isUsed = false;
-        try {
-            long token = line == null ? tokenByTurns(address) : tokenBlocked(line);
-            long received = System.nanoTime();
-            if (!confirm(line, address)) {
-                giveBack();
-                return null;
+        at = address;
+        // To release and renew by, before there is something to: a full server must not keep a holder from it, nor must
+        // waiters that have taken all descriptors.
+        Waits.on(core.lines.line(Kind.CONTROL, address), Waits.EVER, isDeaf);
+        Waits.on(core.lines.line(Kind.CONFIRM, address), Waits.EVER, isDeaf);
+        if (!isBlocking) {
+            return granted(tokenByTurns(address), address, null);
+        }
+        if (!options.session() && !core.backend.isBlocking()) {
+            List<Object> reply = ask(address, options.isPatient() ? enqueue() : words("NOWAIT"));
+            if (reply.size() == 1) {
+                return granted(tokenIn(reply), address, null);
             }
-            isUsed = options.session();
-            return new Grant(token, sent, received, isUsed ? line : null);
+            beginToWait();
+            mayBeKnown = true;
+        }
+        return askBlocked(address);
+    }
+
+    private Grant askBlocked(Address address) throws Failure, InterruptedException {
+        Line line = ownLine(address);
+        Grant grant = null;
+        try {
+            core.checkOpen();
+            grant = granted(tokenBlocked(line), address, line);
+            return grant;
         } finally {
-            if (line != null && !isUsed) {
-                core.drop(line);
+            if (grant == null || grant.line() == null) {
+                core.lines.drop(line);
             }
         }
+    }
+
+    /** Out of descriptors, a session keeps its place by the connection that all share. */
+    private Line ownLine(Address address) throws Failure, InterruptedException {
+        try {
+            return core.lines.take(address, isDeaf);
+        } catch (Failure failure) {
+            if (failure.isShort() && options.session() && options.isPatient()) {
+                ask(address, with(options.withoutSession(), "ENQUEUE", "PATIENCE", Options.ms(options.patience())));
+                beginToWait();
+                mayBeKnown = true;
+            }
+            throw failure;
+        }
+    }
+
+    /** The lock, if replicas have it; null: it was given back. */
+    private Grant granted(long token, Address address, Line line) throws Failure, InterruptedException {
+        long received = System.nanoTime();
+        if (!isConfirmed(address, line)) {
+            giveBack();
+            return null;
+        }
+        return new Grant(token, address, sent, received, options.session() ? line : null);
     }
 
     /** ENQUEUE, and a wake-up when it is this owner's turn. */
@@ -142,9 +181,7 @@ final class Ask {
                 }
             }
             wake = new CompletableFuture<>(); // Before asking: what comes from now on is a reason to ask again.
-            List<Object> reply = ask(address, options.isPatient()
-                    ? words("ENQUEUE", "PATIENCE", Options.ms(options.patience()))
-                    : words("NOWAIT"));
+            List<Object> reply = ask(address, options.isPatient() ? enqueue() : words("NOWAIT"));
             if (reply.size() == 1) {
                 return tokenIn(reply);
             }
@@ -157,13 +194,13 @@ final class Ask {
             long retryAfter = TimeUnit.MILLISECONDS.toNanos((Long) reply.get(1));
             Waits.pause(wake, Math.min(retryAfter, left()), isDeaf);
             if (isOver()) {
-                throw notInTime(null);
+                throw notInTime();
             }
         }
     }
 
     private long tokenBlocked(Line line) throws Failure, InterruptedException {
-        if (!isWaiting) {
+        if (!isWaiting) { // A session, or the fake.
             List<Object> reply = ask(line, core.settings.commandNanos(), words("NOWAIT"));
             if (reply.get(0) != null || !options.isPatient()) {
                 return tokenIn(reply);
@@ -171,7 +208,7 @@ final class Ask {
             beginToWait();
         }
         if (isOver()) {
-            throw notInTime(null);
+            throw notInTime();
         }
         if (options.longest() == null) {
             return tokenIn(ask(line, Waits.EVER, words()));
@@ -190,26 +227,34 @@ final class Ask {
 
     private long tokenIn(List<Object> reply) {
         if (reply.get(0) == null) {
-            throw notInTime(null);
+            throw notInTime();
         }
         return (Long) reply.get(0);
     }
 
+    private Object[] enqueue() {
+        return words("ENQUEUE", "PATIENCE", Options.ms(options.patience()));
+    }
+
     private Object[] words(Object... more) {
+        return with(options, more);
+    }
+
+    private Object[] with(Options said, Object... more) {
         List<Object> words = new ArrayList<>(List.of("FAIRLOCK.ACQUIRE", name, owner));
-        words.addAll(options.arguments(before == null));
+        words.addAll(said.arguments(before == null));
         words.addAll(List.of(more));
         return words.toArray();
     }
 
     /** On the connection that all share; at the node that an ASK has named, on one that nobody else uses. */
     private List<Object> ask(Address address, Object[] words) throws Failure, InterruptedException {
-        if (askingAt != null) {
-            return outcome(() -> core.once(address, words));
-        }
-        CompletableFuture<Line> line = core.line(Kind.ASK, address);
-        endLine = () -> core.distrust(Kind.ASK, address, line);
         sent = System.nanoTime();
+        if (askingAt != null) {
+            return outcome(() -> core.lines.once(address, words));
+        }
+        CompletableFuture<Line> line = core.lines.line(Kind.ASK, address);
+        endLine = () -> core.lines.distrust(Kind.ASK, address, line);
         asked = line.thenCompose(each -> each.call(words));
         return outcome(() -> Waits.on(asked, core.settings.commandNanos(), isDeaf));
     }
@@ -264,51 +309,24 @@ final class Ask {
         return isAdded ? now.token() : null;
     }
 
-    /**
-     * Whether a replica has the acquisition, or there is none. INFO comes right before WAIT, which covers what was written
-     * before the last command of its connection, on whichever connection that was. It is not the shared one, which
-     * WAIT would hold up.
-     */
-    private boolean confirm(Line blocked, Address address) throws Failure, InterruptedException {
-        if (options.syncTimeout().isZero() || core.isAlone(address)) {
+    /** Whether replicas have the acquisition, or need not. A connection of its own is asked itself, the shared one must not be held up. */
+    private boolean isConfirmed(Address address, Line own) throws Failure, InterruptedException {
+        Confirm confirm = core.lines.confirm(address);
+        if (confirm.isNeedless(options.need())) {
             return true;
         }
-        Line line = blocked != null ? blocked : core.take(address, isDeaf);
-        boolean isGood = false;
+        if (own != null) {
+            return Waits.on(confirm.confirmed(own, options.need()), Waits.EVER, isDeaf);
+        }
         try {
-            String info = (String) Waits.on(line.call("INFO", "replication"), core.settings.commandNanos(), isDeaf).get(0);
-            int replicas = replicasIn(info);
-            long confirmed = 1;
-            if (replicas == 0) {
-                core.setAlone(address);
-            } else {
-                long longest = Options.nanos(options.syncTimeout()) + core.settings.commandNanos();
-                CompletableFuture<List<Object>> reply = line.call("WAIT", replicas, Options.ms(options.syncTimeout()));
-                confirmed = (Long) Waits.on(reply, longest, isDeaf).get(0);
-            }
-            isGood = true;
-            return confirmed >= 1;
+            return core.confirmed(address, askingAt != null, options.need(), isDeaf, name, owner, Options.ms(options.lease()))
+                    .isConfirmed();
         } catch (Failure failure) {
-            isGood = !failure.isBroken();
-            if (!isGood) {
-                core.dropIdle(address);
+            if (failure.is("NOTHELD")) {
+                return false; // The lease was over before, or the server began anew.
             }
             throw failure;
-        } finally {
-            if (line != blocked && isGood) {
-                core.give(address, line);
-            } else if (line != blocked) {
-                core.drop(line);
-            }
         }
-    }
-
-    private static int replicasIn(String info) {
-        return info.lines()
-                .filter(line -> line.startsWith("connected_slaves:"))
-                .map(line -> Integer.parseInt(line.substring(line.indexOf(':') + 1).trim()))
-                .findFirst()
-                .orElse(0);
     }
 
     private void giveBack() throws Failure {
@@ -326,7 +344,7 @@ final class Ask {
         isReplyLost = false;
         mayBeKnown = false;
         if (!options.isPatient() || isOver()) {
-            throw notInTime(null);
+            throw notInTime();
         }
         Waits.pause(core.closing, Math.min(Tries.FIRST_PAUSE, left()), isDeaf);
     }
@@ -339,20 +357,20 @@ final class Ask {
     }
 
     private boolean listens(Address address) {
-        CompletableFuture<Ears> now = core.ears(address);
+        CompletableFuture<Ears> now = core.lines.ears(address);
         return ears == now && now.isDone() && !now.isCompletedExceptionally() && now.join().hears(channel());
     }
 
     private void listen(Address address) throws Failure, InterruptedException {
         stopListening();
-        CompletableFuture<Ears> there = core.ears(address);
+        CompletableFuture<Ears> there = core.lines.ears(address);
         try {
             Ears one = Waits.on(there, core.settings.commandNanos(), isDeaf);
             ears = there;
             Waits.on(one.add(channel(), this::wake), core.settings.commandNanos(), isDeaf);
         } catch (Failure failure) {
             if (failure.isBroken()) {
-                core.distrust(address, there);
+                core.lines.distrust(address, there);
             }
             throw failure;
         }
@@ -372,24 +390,26 @@ final class Ask {
         askingAt = null;
         boolean isRedirected = failure.is("MOVED") || failure.is("ASK") || failure.is("UNBLOCKED");
         if (isRedirected && tries.mayRedirect()) {
-            Address named = core.backend.route().redirect(failure, address);
+            Address named = core.lines.route().redirect(failure, address);
             askingAt = failure.is("ASK") ? named : null;
             if (named != null || failure.is("UNBLOCKED")) {
                 return;
             }
         }
         if (!failure.isPassing()) {
-            throw failure.translated(core.backend.describe(address));
+            throw failure.translated(name);
         }
-        core.dropIdle(address);
-        if (failure.isBroken() || failure.is("CLUSTERDOWN")) {
-            core.backend.route().forget();
+        if (failure.isBroken() || failure.is("CLUSTERDOWN") || failure.is("READONLY")) {
+            core.lines.route().forget();
         }
+        tries.failed(failure);
         if (isOver() && options.isPatient()) {
-            throw notInTime(failure);
+            throw notInTime();
         }
-        // With no time to wait, the time of one answer is there for trying again.
-        Waits.pause(core.closing, tries.after(failure, options.isPatient() ? left() : Waits.EVER), isDeaf);
+        // With no time to wait, the time of one answer is there for trying again. A descriptor is waited for as the lock is.
+        long left = options.isPatient() ? left() : Waits.EVER;
+        boolean isShort = failure.isShort() && options.isPatient();
+        Waits.pause(core.closing, isShort ? Math.min(SHORT_PAUSE, left) : tries.after(failure, left), isDeaf);
     }
 
     /** Nanoseconds. */
@@ -401,11 +421,14 @@ final class Ask {
         return left() <= 0;
     }
 
-    private NotInTimeException notInTime(Failure cause) {
-        String code = cause == null ? null : cause.code;
+    private NotInTimeException notInTime() {
+        Failure first = tries.first();
+        String time = options.isPatient() ? "within " + Options.said(options.longest()) : "at once";
+        String where = first == null ? " at " + at : ": " + first.text();
+        String code = first == null ? null : first.code;
         return isUnconfirmed
-                ? new NotReplicatedException(name + ": no replica has confirmed it in time", code, cause)
-                : new NotInTimeException(name + ": not in time", code, cause);
+                ? new NotReplicatedException(name + ": not confirmed by a replica " + time + where, code, first)
+                : new NotInTimeException(name + ": not acquired " + time + where, code, first);
     }
 
     /** For a caller that does not know whether it waits, holds the lock, or neither. */
@@ -433,13 +456,13 @@ final class Ask {
         } catch (ClosedException error) {
             return true;
         } catch (FairlockException | Failure error) {
-            return core.isClosed();
+            return core.lines.isClosed();
         }
     }
 
     private boolean isDone(long longest, String command) {
         try {
-            return core.control(name, longest, command, name, owner).only().equals(1L);
+            return core.control(name, longest, command, name, owner).get(0).equals(1L);
         } catch (Failure refusal) {
             return false; // NOTHELD: it does not.
         }

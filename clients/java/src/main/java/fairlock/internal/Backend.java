@@ -3,19 +3,21 @@ package fairlock.internal;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 
-/** Where connections come from: Lettuce, or the fake. Futures fail with a {@link Failure}. */
+/** Where connections come from: Lettuce, or the fake. Futures fail with a {@link Failure}, or an Error of the program. */
 public interface Backend extends AutoCloseable {
-    /** A connection to the node, or to the one server where the address is null. */
+    /** A connection to a server, or to a Sentinel. */
     CompletableFuture<Line> open(Address address);
 
     /** A connection for wake-ups. */
     CompletableFuture<Ears> listen(Address address);
 
-    /** Which node has which slot. */
+    /** Which server is the master of which lock. */
     Route route();
 
-    /** What the server is called in errors. */
-    String describe(Address address);
+    /** Completes as soon as the route has guides, if it is to have any. */
+    default CompletableFuture<Void> ready() {
+        return CompletableFuture.completedFuture(null);
+    }
 
     /** Whether leases end, so that they have to be renewed. */
     boolean hasLeases();

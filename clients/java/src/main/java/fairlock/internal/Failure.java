@@ -10,6 +10,9 @@ import fairlock.TakenOverException;
 import fairlock.WrongTypeException;
 import java.util.Locale;
 import java.util.Set;
+import java.util.concurrent.CompletionException;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeoutException;
 
 /** What a command failed with: a refusal of the server, or a connection that is broken. */
 public final class Failure extends Exception {
@@ -25,6 +28,7 @@ public final class Failure extends Exception {
     final String code;
     /** Whether the command may have been done by an earlier try, whose reply was lost. */
     boolean mayBeDone;
+    private Address where;
 
     private Failure(String text, String code, Throwable cause) {
         super(text, cause);
@@ -43,8 +47,39 @@ public final class Failure extends Exception {
         return new Failure(text, null, cause);
     }
 
+    /** What a future failed with. What is no failure of the server or the network is the program's: thrown at once. */
+    static Failure of(Throwable error) {
+        Throwable cause = error;
+        while ((cause instanceof CompletionException || cause instanceof ExecutionException) && cause.getCause() != null) {
+            cause = cause.getCause();
+        }
+        if (cause instanceof Error bug) {
+            throw bug;
+        }
+        if (cause instanceof Failure failure) {
+            return failure;
+        }
+        return broken(cause instanceof TimeoutException ? "no answer in time" : String.valueOf(cause), cause);
+    }
+
+    /** Where it happened, unless that is known. */
+    Failure at(Address address) {
+        where = where == null ? address : where;
+        return this;
+    }
+
+    /** With the address. */
+    String text() {
+        return where == null ? getMessage() : where + ": " + getMessage();
+    }
+
     boolean isBroken() {
         return code == null;
+    }
+
+    /** Whether this process has no descriptor left for another connection. */
+    boolean isShort() {
+        return isBroken() && getMessage().contains("Too many open files");
     }
 
     boolean is(String word) {
@@ -57,26 +92,31 @@ public final class Failure extends Exception {
     }
 
     /** The package's error for a refusal. */
-    FairlockException translated(String where) {
-        String text = getMessage();
-        String lower = text.toLowerCase(Locale.ROOT);
+    FairlockException translated(String name) {
+        String lower = getMessage().toLowerCase(Locale.ROOT);
         if (is("ERR") && lower.contains("unknown command") && lower.contains("fairlock.")) {
             return new NoModuleException(where + ": " + HELP, code, this);
         }
+        String text = name + ": " + text();
         return switch (code) {
             case "TAKENOVER" -> new TakenOverException(text, code, this);
             case "QUEUEFULL" -> new QueueFullException(text, code, this);
             case "NOTALOCK" -> new NotALockException(text, code, this);
             case "WRONGTYPE" -> new WrongTypeException(text, code, this);
             case "CROSSSLOT" -> new CrossSlotException(text, code, this);
-            case "NOPERM" -> new RefusedException(text + hint(lower), code, this);
-            default -> new RefusedException(text, code, this);
+            default -> new RefusedException(text + hint(lower), code, this);
         };
     }
 
-    private static String hint(String text) {
-        return text.contains("'info'") || text.contains("'wait'")
-                ? " (fairlock: allow INFO and WAIT, which confirm that a replica has the lock, or set syncTimeout to zero)"
-                : "";
+    private String hint(String text) {
+        return switch (code) {
+            case "NOAUTH" -> " (fairlock: give the RedisURI a password: withAuthentication(user, password))";
+            case "WRONGPASS" -> " (fairlock: the user or the password of the RedisURI is not the server's)";
+            case "NOPERM" -> " (fairlock: SECURITY.md at https://fairlock.example has a user for the packages"
+                    + (text.contains("'role'") || text.contains("'wait'")
+                            ? "; ROLE and WAIT confirm that a replica has the lock: allow both, or set syncTimeout to zero)"
+                            : ")");
+            default -> "";
+        };
     }
 }

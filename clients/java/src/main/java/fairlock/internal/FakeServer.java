@@ -1,6 +1,7 @@
 package fairlock.internal;
 
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -36,6 +37,7 @@ public final class FakeServer implements Backend {
         final List<Waiter> queue = new ArrayList<>();
     }
 
+    private final Route route = Route.one(new Address("the fake", 0));
     private final Map<String, Lock> locks = new HashMap<>();
     private long tokens;
 
@@ -46,7 +48,8 @@ public final class FakeServer implements Backend {
     private synchronized CompletableFuture<List<Object>> run(List<Object> words) {
         CompletableFuture<List<Object>> reply = new CompletableFuture<>();
         switch (words.get(0).toString()) {
-            case "INFO" -> answer(reply, "connected_slaves:0\r\n");
+            case "ROLE" -> reply.complete(List.of("master", 0L, List.of()));
+            case "FAIRLOCK.INFO" -> reply.complete(info(lock(words.get(1))));
             case "FAIRLOCK.ACQUIRE" -> acquire(lock(words.get(1)), words, reply);
             case "FAIRLOCK.RELEASE" -> release(lock(words.get(1)), words, reply);
             case "FAIRLOCK.RENEW" -> renew(lock(words.get(1)), words, reply);
@@ -156,6 +159,15 @@ public final class FakeServer implements Backend {
         return 0;
     }
 
+    private static List<Object> info(Lock lock) {
+        Holder first = lock.holders.isEmpty() ? new Holder(null, 0, 0) : lock.holders.get(0);
+        boolean isFree = first.owner == null;
+        long limit = lock.holders.stream().mapToLong(each -> each.limit).min().orElse(0);
+        return Arrays.asList("owner", first.owner, "holds", isFree ? 0L : first.holds, "lease", isFree ? 0L : -1L,
+                "token", isFree ? null : first.token, "session", 0L, "waiting", (long) lock.queue.size(),
+                "holders", (long) lock.holders.size(), "limit", limit == UNLIMITED ? 0L : limit);
+    }
+
     private static Holder holder(Lock lock, Object owner) {
         return lock.holders.stream().filter(each -> each.owner.equals(owner)).findFirst().orElse(null);
     }
@@ -240,12 +252,7 @@ public final class FakeServer implements Backend {
 
     @Override
     public Route route() {
-        return new Route(false);
-    }
-
-    @Override
-    public String describe(Address address) {
-        return "the fake";
+        return route;
     }
 
     @Override

@@ -3,8 +3,10 @@ package fairlock.internal;
 import fairlock.FairlockException;
 import fairlock.Hooks;
 import fairlock.LockEvent;
+import fairlock.LockInfo;
 import fairlock.LockLostException;
 import fairlock.LockLostException.Cause;
+import fairlock.NotReplicatedException;
 import fairlock.RefusedException;
 import fairlock.UnavailableException;
 import fairlock.internal.Backend.Line;
@@ -12,7 +14,6 @@ import java.lang.System.Logger.Level;
 import java.lang.ref.Reference;
 import java.lang.ref.WeakReference;
 import java.time.Duration;
-import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
@@ -35,6 +36,13 @@ final class Keep {
     private final Options options;
     /** A session's own connection, or null. */
     private final Line line;
+    /** Where it was held last. */
+    private volatile Address at;
+    /** Whether it is not known if the lock is still there. */
+    private volatile boolean isDoubted;
+    private boolean isChecking;
+    /** Whether its last hold is being given up: a renewal could find it gone. */
+    private boolean isEnding;
     /** Where the thread that holds it finds it again, or null. */
     private final Map<String, Keep> entered;
     private final long acquired;
@@ -54,10 +62,11 @@ final class Keep {
         options = ask.options;
         token = grant.token();
         line = grant.line();
+        at = grant.at();
         lease = options.lease();
         acquired = grant.received();
         this.entered = entered;
-        core.kept.add(this);
+        core.begin(this);
         if (entered != null) {
             entered.put(name, this);
         }
@@ -138,8 +147,8 @@ final class Keep {
         timer.run();
         boolean isTime = core.backend.hasLeases();
         long left = end - System.nanoTime();
-        long next = options.renew() || line != null ? Math.min(due, left) : left;
-        timer = state == State.HELD && isTime ? core.clock.later(Math.max(0, next), this::due) : () -> {};
+        long next = options.renew() || line != null || isDoubted ? Math.min(due, left) : left;
+        timer = isRenewable() && isTime ? core.clock.later(Math.max(0, next), this::due) : () -> {};
     }
 
     private boolean isAbandoned() {
@@ -155,7 +164,7 @@ final class Keep {
         long left;
         long third;
         synchronized (this) {
-            if (state != State.HELD) {
+            if (!isRenewable()) {
                 return;
             }
             left = end - System.nanoTime();
@@ -166,41 +175,101 @@ final class Keep {
         } else if (isAbandoned()) {
             abandon();
         } else if (line != null) {
-            check(line, third);
-        } else if (!options.renew()) {
-            arm(Waits.EVER);
+            checkSession(line, third);
         } else {
-            arm(Waits.EVER); // The lease may end while the answer does not come.
-            renewInTheBackground();
+            check(third);
+        }
+    }
+
+    /** One check at a time; the lease may end while the answer does not come. */
+    private void check(long third) {
+        boolean wasDoubted;
+        synchronized (this) {
+            wasDoubted = isDoubted;
+            arm(Waits.EVER);
+            if (isChecking) {
+                return;
+            }
+            isChecking = true;
+            isDoubted = false;
+        }
+        long next = nextAfterCheck(wasDoubted, third);
+        synchronized (this) {
+            isChecking = false;
+            arm(isDoubted ? Math.min(next, tenth(third)) : next);
+        }
+    }
+
+    private static long tenth(long third) {
+        return Math.max(third * 3 / 10, SOON);
+    }
+
+    boolean isAt(Address address) {
+        return at.equals(address);
+    }
+
+    boolean isDoubted() {
+        return isDoubted;
+    }
+
+    /** The master has changed, or the connection to it has ended: at once, and not when the next renewal is due. A session knows. */
+    void doubt() {
+        if (line == null) {
+            isDoubted = true;
+            arm(0);
         }
     }
 
     private void abandon() {
         leave();
         if (line != null) {
-            core.drop(line);
+            core.lines.drop(line);
         }
     }
 
-    private void renewInTheBackground() {
+    /** When it is to be checked again. */
+    private long nextAfterCheck(boolean wasDoubted, long third) {
         try {
-            renew(null);
+            if (options.renew()) {
+                renew(null);
+            } else if (wasDoubted) {
+                lookUp();
+            }
+            return third;
         } catch (LockLostException error) {
-            return;
+            return Waits.EVER;
+        } catch (NotReplicatedException error) {
+            return tenth(third); // Until the lease is over.
+        } catch (UnavailableException error) {
+            isDoubted = true;
         } catch (FairlockException error) {
-            if (!(error instanceof UnavailableException)) {
+            if (isRenewable()) {
                 Settings.LOG.log(Level.WARNING, "the lock cannot be renewed: " + name, error);
             }
-            long tenth;
-            synchronized (this) {
-                tenth = Options.nanos(lease) / 10;
-            }
-            arm(Math.max(tenth, SOON));
         }
+        return tenth(third);
+    }
+
+    /** Without a renewal: of several holders, the server shows one. */
+    private void lookUp() {
+        LockInfo info;
+        try {
+            info = core.info(name, 0);
+        } catch (Failure failure) {
+            throw failure.translated(name);
+        }
+        boolean isOurs = owner.equals(info.owner()) && info.token() != null && info.token() == token;
+        if (!isOurs && info.holders() <= 1) {
+            lose(Cause.NOTHELD);
+        }
+    }
+
+    private synchronized boolean isRenewable() {
+        return state == State.HELD && !isEnding;
     }
 
     /** A session lives as long as its connection, which is asked whether the lock is still there. */
-    private void check(Line own, long third) {
+    private void checkSession(Line own, long third) {
         long sent = System.nanoTime();
         Duration length;
         long left;
@@ -238,21 +307,25 @@ final class Keep {
             length = other == null ? lease : other;
         }
         long sent = System.nanoTime();
-        List<Object> reply;
+        Map.Entry<Address, Confirm.Outcome> done;
         try {
-            reply = core.control(name, 0, "FAIRLOCK.RENEW", name, owner, "LEASE", Options.ms(length)).reply();
+            done = core.renew(name, owner, Options.ms(length), options.need());
         } catch (Failure failure) {
-            if (!failure.is("NOTHELD") || !lose(Cause.NOTHELD)) {
-                throw core.translated(name, failure);
+            if (failure.is("NOTHELD") && isRenewable() && lose(Cause.NOTHELD)) {
+                throw loss();
             }
-            throw loss();
+            throw failure.translated(name);
+        }
+        at = done.getKey();
+        if (!done.getValue().isConfirmed()) {
+            throw new NotReplicatedException(name + ": " + at + ": no replica has confirmed the renewal", null, null);
         }
         synchronized (this) {
             lease = length;
             end = sent + Options.nanos(length);
         }
         arm(Options.nanos(length) / 3);
-        return Duration.ofMillis((Long) reply.get(0));
+        return Duration.ofMillis(done.getValue().lease());
     }
 
     // --------------------------------------------------------------------------------- loss
@@ -265,11 +338,11 @@ final class Keep {
             }
             state = State.LOST;
         }
-        lost.complete(new LockLostException(name, cause));
+        lost.complete(new LockLostException(name, at.toString(), cause));
         stopTimer();
         core.kept.remove(this);
         if (line != null) {
-            core.drop(line);
+            core.lines.drop(line);
         }
         Duration length = Duration.ofNanos(System.nanoTime() - acquired);
         core.settings.tell(Hooks::onLost, new LockEvent(name, owner, token, null, length, cause));
@@ -278,7 +351,7 @@ final class Keep {
 
     /** A new one for each that is told, with the stack of the caller. */
     LockLostException loss() {
-        return new LockLostException(name, lost.join().cause());
+        return new LockLostException(name, at.toString(), lost.join().cause());
     }
 
     // ------------------------------------------------------------------------------ release
@@ -320,8 +393,8 @@ final class Keep {
         return true;
     }
 
-    /** Before a last hold is given up there must be no renewal that would find it gone. */
-    void stopRenewing() {
+    synchronized void stopRenewing() {
+        isEnding = true;
         stopTimer();
     }
 
@@ -355,12 +428,12 @@ final class Keep {
                 return;
             }
             if (failure.is("NOTHELD")) {
-                throw new LockLostException(name, Cause.NOTHELD);
+                throw new LockLostException(name, at.toString(), Cause.NOTHELD);
             }
-            throw core.translated(name, failure);
+            throw failure.translated(name);
         } finally {
             if (line != null) {
-                core.drop(line);
+                core.lines.drop(line);
             }
         }
     }

@@ -19,6 +19,7 @@ import io.lettuce.core.protocol.CommandArgs;
 import io.lettuce.core.protocol.ProtocolKeyword;
 import io.lettuce.core.protocol.ProtocolVersion;
 import io.lettuce.core.pubsub.RedisPubSubAdapter;
+import io.lettuce.core.pubsub.RedisPubSubListener;
 import io.lettuce.core.pubsub.StatefulRedisPubSubConnection;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
@@ -31,6 +32,7 @@ import java.util.concurrent.CompletionStage;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.stream.Stream;
 
 /**
  * Connections by Lettuce, as the user's client makes them: its resources, socket and TLS options, and the addresses,
@@ -41,26 +43,29 @@ public final class LettuceBackend implements Backend {
     private final RedisClusterClient cluster;
     private final Duration longest;
     private final Route route;
-    /** Of the one server, or of a node, from which those of the others are made. */
+    /** Of the one server, or of a node, from which those of the others are made; null: of a cluster that was not asked yet. */
     private volatile RedisURI uri;
+    private final Map<Address, RedisURI> sentinels = new ConcurrentHashMap<>();
     /** Connections that are being closed. */
     private final Set<CompletableFuture<Void>> ending = ConcurrentHashMap.newKeySet();
 
-    /** One server, or the master that sentinels name. */
-    public LettuceBackend(RedisClient client, RedisURI uri, Duration longest) {
-        this(longest, client, null);
-        this.uri = ours(uri);
+    /** One server, or the master that Sentinels name. */
+    public LettuceBackend(RedisClient client, RedisURI theirs, Duration longest) {
+        this(longest, given("a RedisClient", client), null, routeOf(given("a RedisURI", theirs)));
+        uri = ours(theirs);
+        theirs.getSentinels().forEach(each -> sentinels.put(address(each), ours(each)));
     }
 
     /** The nodes of a cluster. */
     public LettuceBackend(RedisClusterClient client, Duration longest) {
-        this(longest, client, client);
+        this(longest, given("a RedisClusterClient", client), client, Route.cluster());
     }
 
-    private LettuceBackend(Duration longest, AbstractRedisClient client, RedisClusterClient cluster) {
+    private LettuceBackend(Duration longest, AbstractRedisClient client, RedisClusterClient cluster, Route route) {
+        checkVersion();
         this.cluster = cluster;
         this.longest = longest;
-        route = new Route(cluster != null);
+        this.route = route;
         own = RedisClient.create(client.getResources());
         ClientOptions theirs = client.getOptions();
         own.setOptions(ClientOptions.builder()
@@ -76,17 +81,44 @@ public final class LettuceBackend implements Backend {
                 .build());
     }
 
+    private static <T> T given(String what, T value) {
+        if (value == null) {
+            throw new IllegalArgumentException("Locks is made from " + what + " of Lettuce; this is null");
+        }
+        return value;
+    }
+
+    private static Route routeOf(RedisURI uri) {
+        if (!uri.getSentinels().isEmpty() && uri.getSentinelMasterId() != null) {
+            return Route.sentinels(uri.getSentinels().stream().map(LettuceBackend::address).toList(), uri.getSentinelMasterId());
+        }
+        if (uri.getSocket() == null && uri.getHost() == null) {
+            throw new IllegalArgumentException("the RedisURI has neither a host, nor Sentinels and the name of their master");
+        }
+        return Route.one(address(uri));
+    }
+
+    private static Address address(RedisURI uri) {
+        return uri.getSocket() != null ? new Address(uri.getSocket(), 0) : new Address(uri.getHost(), uri.getPort());
+    }
+
+    /** What is older has no sharded subscriptions. A program's other dependencies may have chosen it. */
+    private static void checkVersion() {
+        boolean isOld = Stream.of(RedisPubSubListener.class.getMethods()).noneMatch(each -> each.getName().equals("smessage"));
+        if (isOld) {
+            String version = RedisClient.class.getPackage().getImplementationVersion();
+            throw new IllegalStateException("fairlock needs Lettuce 6.4 or newer; on the class path is " + version);
+        }
+    }
+
     /** The same, but for the time that connecting may take: the user's read timeout is not ours. */
     private RedisURI ours(RedisURI theirs) {
         if (theirs.getSocket() != null) {
             return theirs;
         }
-        RedisURI.Builder builder = RedisURI.builder(theirs).withTimeout(longest);
-        if (theirs.getSentinels().isEmpty()) {
-            return builder.withHost(theirs.getHost()).withPort(theirs.getPort()).build();
-        }
-        theirs.getSentinels().forEach(builder::withSentinel);
-        return builder.withSentinelMasterId(theirs.getSentinelMasterId()).build();
+        // One with Sentinels has no host, and is to have one.
+        String host = theirs.getHost() == null ? "localhost" : theirs.getHost();
+        return RedisURI.builder(theirs).withTimeout(longest).withHost(host).withPort(theirs.getPort()).build();
     }
 
     @Override
@@ -101,31 +133,27 @@ public final class LettuceBackend implements Backend {
     }
 
     private RedisURI at(Address address) {
-        return address == null
-                ? uri
-                : RedisURI.builder(uri).withHost(address.host()).withPort(address.port()).build();
+        RedisURI like = sentinels.getOrDefault(address, uri);
+        return address.port() == 0
+                ? like
+                : RedisURI.builder(like).withHost(address.host()).withPort(address.port()).build();
     }
 
-    /** As it is when first asked for: a cluster may be starting. */
     @Override
     public Route route() {
-        if (route.isCluster && uri == null) {
-            // Waits, for as long as the user's client lets it.
-            cluster.getPartitions().forEach(node -> {
-                RedisURI each = node.getUri();
-                route.know(List.of(new Address(each.getHost(), each.getPort())));
-                uri = ours(each);
-            });
-        }
         return route;
     }
 
+    /** The nodes as the user's client finds them: a cluster may be starting. */
     @Override
-    public String describe(Address address) {
-        if (address != null) {
-            return address.toString();
+    public CompletableFuture<Void> ready() {
+        if (cluster == null || uri != null) {
+            return CompletableFuture.completedFuture(null);
         }
-        return uri.getSentinels().isEmpty() ? uri.getHost() + ":" + uri.getPort() : "the master that the sentinels name";
+        return failing(cluster.refreshPartitionsAsync()).thenRun(() -> cluster.getPartitions().forEach(node -> {
+            uri = ours(node.getUri());
+            route.addGuide(address(uri));
+        }));
     }
 
     @Override
@@ -150,8 +178,12 @@ public final class LettuceBackend implements Backend {
     /** What a failure of Lettuce's means here. */
     private static Failure failure(Throwable error) {
         Throwable cause = error;
-        // A refusal while connecting (WRONGPASS, LOADING) is the cause of what Lettuce throws.
+        // A refusal while connecting (WRONGPASS, LOADING) is the cause of what Lettuce throws, and so is what is no failure of
+        // the server's: a class that does not fit.
         for (Throwable each = error; each != null; each = each.getCause()) {
+            if (each instanceof Error bug) {
+                throw bug;
+            }
             if (each instanceof RedisCommandExecutionException) {
                 return Failure.refusal(each.getMessage());
             }
@@ -224,6 +256,13 @@ public final class LettuceBackend implements Backend {
         @Override
         public byte[] getBytes() {
             return bytes;
+        }
+
+        /** Lettuce 6.4 asks for it. */
+        @Override
+        @Deprecated
+        public String name() {
+            return toString();
         }
 
         @Override

@@ -10,20 +10,28 @@ import java.util.UUID;
 
 /** All options of one acquisition. */
 record Options(Duration longest, Duration lease, boolean renew, boolean session, String owner, boolean reentrant,
-        boolean shared, Integer limit, Duration syncTimeout, Duration patience) {
+        boolean shared, Integer limit, Confirm.Need need, Duration patience) {
     private static final String HOST = host();
     private static final long LONGEST = Long.MAX_VALUE / 4;
 
     static Options of(LockOptions said, LockOptions defaults) {
+        if (said == null) {
+            throw new IllegalArgumentException("the options are null: say LockOptions.options()");
+        }
         LockOptions all = said.or(defaults);
+        Confirm.Need need = new Confirm.Need(all.get("minReplicas", null), all.get("syncTimeout", Duration.ofSeconds(1)));
         return new Options(all.get("wait", null), all.get("lease", Duration.ofSeconds(30)), all.get("renew", true),
                 all.get("session", false), all.get("owner", null), all.get("reentrant", false),
-                all.get("shared", false), all.get("limit", null), all.get("syncTimeout", Duration.ofSeconds(1)),
+                all.get("shared", false), all.get("limit", null), need,
                 all.get("patience", Duration.ofSeconds(30)));
     }
 
     Options waiting(Duration other) {
-        return new Options(other, lease, renew, session, owner, reentrant, shared, limit, syncTimeout, patience);
+        return new Options(other, lease, renew, session, owner, reentrant, shared, limit, need, patience);
+    }
+
+    Options withoutSession() {
+        return new Options(longest, lease, renew, false, owner, reentrant, shared, limit, need, patience);
     }
 
     boolean isPatient() {
@@ -57,6 +65,16 @@ record Options(Duration longest, Duration lease, boolean renew, boolean session,
     /** Whole milliseconds, rounded up, for the server. */
     static long ms(Duration duration) {
         return Math.max(1, duration.plusNanos(999_999).toMillis());
+    }
+
+    /** As people say it. */
+    static String said(Duration duration) {
+        return said(nanos(duration));
+    }
+
+    static String said(long nanos) {
+        long ms = nanos / 1_000_000;
+        return ms % 1000 == 0 ? ms / 1000 + " s" : ms + " ms";
     }
 
     /** An owner that nobody else has, and that names the machine. */

@@ -2,6 +2,7 @@ package fairlock.internal;
 
 import fairlock.FairLock;
 import fairlock.Held;
+import fairlock.LockInfo;
 import fairlock.LockLostException.Cause;
 import fairlock.LockOptions;
 import fairlock.Locks;
@@ -38,7 +39,25 @@ public final class RealLocks implements Locks {
         }
     }
 
+    private static String checked(String name) {
+        if (name == null || name.isEmpty()) {
+            throw new IllegalArgumentException("a lock has a name; this one is " + (name == null ? "null" : "empty"));
+        }
+        return name;
+    }
+
+    @Override
+    public LockInfo info(String name) {
+        core.checkOpen();
+        try {
+            return core.info(checked(name), core.settings.commandNanos());
+        } catch (Failure failure) {
+            throw failure.translated(name);
+        }
+    }
+
     private Held acquire(String name, Options options) throws InterruptedException {
+        checked(name);
         Map<String, Keep> mine = options.reentrant() ? core.mine.get() : null;
         Keep there = mine == null ? null : mine.get(name);
         if (there != null) {
@@ -56,7 +75,7 @@ public final class RealLocks implements Locks {
         if (all.session() || all.owner() != null || all.shared() || all.limit() != null) {
             throw new IllegalArgumentException("a Lock has no session, owner, shared or limit");
         }
-        return new ThreadLock(core, name, all);
+        return new ThreadLock(core, checked(name), all);
     }
 
     @Override

@@ -2,68 +2,168 @@ package fairlock.internal;
 
 import io.lettuce.core.cluster.SlotHash;
 import java.nio.charset.StandardCharsets;
-import java.util.LinkedHashSet;
+import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
-/** Which node of a cluster has which slot, as far as it is known. */
+/**
+ * Which server is the master of a lock, and whether that has replicas, as far as it is known: by Sentinels, by the nodes of
+ * a cluster, or because there is one address.
+ */
 public final class Route {
     private static final Pattern REDIRECT = Pattern.compile("(?:MOVED|ASK) (\\d+) (\\S*):(\\d+)");
+    /** Where there are no slots. */
+    private static final int ALL = 0;
+    private static final String NOBODY = "";
 
     final boolean isCluster;
+    /** What Sentinels call the master, or null. */
+    final String master;
     private volatile Map<Integer, Address> slots = new ConcurrentHashMap<>();
-    private final Set<Address> nodes = new LinkedHashSet<>();
+    /** Those that know, the last one that answered first. */
+    private final List<Address> guides = new ArrayList<>();
 
-    Route(boolean isCluster) {
+    /** What the cluster calls the nodes. */
+    private final Map<Address, String> ids = new ConcurrentHashMap<>();
+    /** The most replicas that a master was seen with: one that has lost them is still to have them. */
+    private final Map<String, Integer> replicas = new ConcurrentHashMap<>();
+    private final Map<String, String> masterOf = new HashMap<>();
+
+    private Route(boolean isCluster, String master) {
         this.isCluster = isCluster;
+        this.master = master;
     }
 
-    static int slot(String name) {
-        return SlotHash.getSlot(name.getBytes(StandardCharsets.UTF_8));
+    static Route one(Address address) {
+        Route route = new Route(false, null);
+        route.slots.put(ALL, address);
+        return route;
     }
 
-    /** The node for a lock; null: not known, or no cluster. */
+    static Route sentinels(List<Address> sentinels, String master) {
+        Route route = new Route(false, master);
+        route.guides.addAll(sentinels);
+        return route;
+    }
+
+    static Route cluster() {
+        return new Route(true, null);
+    }
+
+    /** Whether masters change. */
+    boolean hasGuides() {
+        return isCluster || master != null;
+    }
+
+    private int slot(String name) {
+        return isCluster ? SlotHash.getSlot(name.getBytes(StandardCharsets.UTF_8)) : ALL;
+    }
+
+    /** The master for a lock; null: not known. */
     Address address(String name) {
-        return isCluster ? slots.get(slot(name)) : null;
+        return slots.get(slot(name));
     }
 
-    synchronized void know(Iterable<Address> more) {
-        more.forEach(nodes::add);
+    Set<Address> masters() {
+        return Set.copyOf(slots.values());
     }
 
-    synchronized List<Address> nodes() {
-        return List.copyOf(nodes);
+    /** How many replicas have to confirm, where the caller does not say: 1 if there is to be one. */
+    int leastReplicas(Address address) {
+        if (isCluster && !ids.containsKey(address)) {
+            return 1; // A master that nobody has told us of yet, but in a MOVED.
+        }
+        return replicas.getOrDefault(ids.getOrDefault(address, NOBODY), 0) > 0 ? 1 : 0;
+    }
+
+    synchronized List<Address> guides() {
+        return List.copyOf(guides);
+    }
+
+    synchronized void addGuide(Address address) {
+        if (!guides.contains(address)) {
+            guides.add(address);
+        }
+    }
+
+    private synchronized void prefer(Address guide) {
+        guides.remove(guide);
+        guides.add(0, guide);
     }
 
     void forget() {
-        slots = new ConcurrentHashMap<>();
+        if (hasGuides()) {
+            slots = new ConcurrentHashMap<>();
+        }
     }
 
-    /** Takes the reply to CLUSTER SLOTS. */
-    void learn(List<Object> ranges, Address asked) {
+    /** Asks one of the guides. */
+    CompletableFuture<Void> ask(Backend.Line line, Address guide) {
+        return isCluster
+                ? line.call("CLUSTER", "SLOTS")
+                        .thenCombine(line.call("CLUSTER", "NODES"), (ranges, nodes) -> learnSlots(ranges, nodes, guide))
+                : line.call("SENTINEL", "GET-MASTER-ADDR-BY-NAME", master)
+                        .thenCombine(line.call("SENTINEL", "MASTER", master), (at, more) -> learnMaster(at, more, guide));
+    }
+
+    private Void learnMaster(List<Object> at, List<Object> fields, Address guide) {
+        int count = fields.indexOf("num-slaves");
+        replicas.merge(NOBODY, count < 0 ? 0 : number(fields.get(count + 1)), Math::max);
+        slots = new ConcurrentHashMap<>(Map.of(ALL, new Address((String) at.get(0), number(at.get(1)))));
+        prefer(guide);
+        return null;
+    }
+
+    private synchronized Void learnSlots(List<Object> ranges, List<Object> nodes, Address guide) {
         Map<Integer, Address> learnt = new ConcurrentHashMap<>();
         for (Object range : ranges) {
             List<?> parts = (List<?>) range;
-            for (int index = 2; index < parts.size(); index++) {
-                List<?> member = (List<?>) parts.get(index);
-                String host = (String) member.get(0);
-                boolean isNamed = host != null && !host.isEmpty();
-                Address address = new Address(isNamed ? host : asked.host(), number(member.get(1)));
-                know(List.of(address));
-                for (int slot = number(parts.get(0)); index == 2 && slot <= number(parts.get(1)); slot++) {
-                    learnt.put(slot, address);
-                }
+            for (Object each : parts.subList(2, parts.size())) {
+                List<?> member = (List<?>) each;
+                Address address = address((String) member.get(0), number(member.get(1)), guide);
+                addGuide(address);
+                ids.put(address, (String) member.get(2));
+            }
+            List<?> owner = (List<?>) parts.get(2);
+            Address first = address((String) owner.get(0), number(owner.get(1)), guide);
+            for (int slot = number(parts.get(0)); slot <= number(parts.get(1)); slot++) {
+                learnt.put(slot, first);
             }
         }
+        learnReplicas((String) nodes.get(0));
         slots = learnt;
+        prefer(guide);
+        return null;
+    }
+
+    /** CLUSTER SLOTS hides replicas that are down, CLUSTER NODES shows them. One that is promoted is to have what its master had. */
+    private void learnReplicas(String nodes) {
+        Map<String, Integer> now = new HashMap<>();
+        for (String node : nodes.split("\n")) {
+            String[] words = node.split(" ");
+            String id = words[0];
+            if (!words[3].equals("-")) {
+                now.merge(words[3], 1, Integer::sum);
+                masterOf.put(id, words[3]);
+            } else if (masterOf.containsKey(id)) {
+                replicas.merge(id, replicas.getOrDefault(masterOf.remove(id), 0), Math::max);
+            }
+        }
+        now.forEach((id, count) -> replicas.merge(id, count, Math::max));
+    }
+
+    private static Address address(String host, int port, Address asked) {
+        return new Address(host == null || host.isEmpty() ? asked.host() : host, port);
     }
 
     private static int number(Object reply) {
-        return ((Number) reply).intValue();
+        return Integer.parseInt(reply.toString());
     }
 
     /** The address in a MOVED, which is kept, or ASK; null: there is none. */
@@ -72,8 +172,7 @@ public final class Route {
         if (!isCluster || !found.lookingAt()) {
             return null;
         }
-        String host = found.group(2).isEmpty() && asked != null ? asked.host() : found.group(2);
-        Address address = new Address(host, Integer.parseInt(found.group(3)));
+        Address address = address(found.group(2), Integer.parseInt(found.group(3)), asked);
         if (failure.is("MOVED")) {
             slots.put(Integer.parseInt(found.group(1)), address);
         }

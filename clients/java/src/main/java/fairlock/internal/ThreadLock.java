@@ -1,13 +1,12 @@
 package fairlock.internal;
 
 import fairlock.FairLock;
-import fairlock.LockLostException;
+import fairlock.LockInfo;
 import fairlock.LockLostException.Cause;
 import fairlock.NotInTimeException;
 import fairlock.NotReplicatedException;
 import fairlock.UnavailableException;
 import java.time.Duration;
-import java.util.List;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.Condition;
 
@@ -98,19 +97,17 @@ record ThreadLock(Core core, String name, Options options) implements FairLock {
 
     /** How the owner holds the lock. */
     static Holds holds(Core core, String name, String owner, long longest) {
-        List<Object> info = core.controlled(name, longest, "FAIRLOCK.INFO", name).reply();
-        if (!owner.equals(field(info, "owner"))) {
-            return new Holds(0, 0, 0);
+        LockInfo info = info(core, name, longest);
+        boolean isOurs = owner.equals(info.owner());
+        return isOurs ? new Holds(info.holds(), info.token() == null ? 0 : info.token(), info.lease()) : new Holds(0, 0, 0);
+    }
+
+    private static LockInfo info(Core core, String name, long longest) {
+        try {
+            return core.info(name, longest);
+        } catch (Failure failure) {
+            throw failure.translated(name);
         }
-        return new Holds(number(info, "holds"), number(info, "token"), number(info, "lease"));
-    }
-
-    private static Object field(List<Object> map, String name) {
-        return map.get(map.indexOf(name) + 1);
-    }
-
-    private static long number(List<Object> map, String name) {
-        return field(map, name) instanceof Long number ? number : 0;
     }
 
     @Override
@@ -133,7 +130,7 @@ record ThreadLock(Core core, String name, Options options) implements FairLock {
             }
             keep.lose(Cause.NOTHELD);
             keep.forget();
-            throw new LockLostException(name, Cause.NOTHELD);
+            throw keep.loss();
         }
         if (keep != null) {
             keep.countedDown();
@@ -143,7 +140,7 @@ record ThreadLock(Core core, String name, Options options) implements FairLock {
     /** Whether there was a hold to release. */
     private boolean releaseOne(long before) {
         long end = System.nanoTime() + Options.nanos(core.settings.releaseTimeout());
-        Tries tries = new Tries(Options.nanos(core.settings.releaseTimeout()));
+        Tries tries = new Tries(name, Options.nanos(core.settings.releaseTimeout()));
         while (true) {
             try {
                 core.control(name, 0, "FAIRLOCK.RELEASE", name, owner());
@@ -152,7 +149,7 @@ record ThreadLock(Core core, String name, Options options) implements FairLock {
                 if (failure.is("NOTHELD")) {
                     return false;
                 }
-                throw core.translated(name, failure);
+                throw failure.translated(name);
             } catch (UnavailableException error) {
                 long left = Math.max(0, end - System.nanoTime());
                 if (holds(core, name, owner(), left).holds() < before) {
@@ -164,8 +161,30 @@ record ThreadLock(Core core, String name, Options options) implements FairLock {
     }
 
     @Override
+    public boolean isLocked() {
+        return now().owner() != null;
+    }
+
+    @Override
     public boolean isHeldByCurrentThread() {
-        return mine() != null;
+        return getHoldCount() > 0;
+    }
+
+    @Override
+    public int getHoldCount() {
+        Keep keep = core.counted.get().get(name);
+        boolean isLost = keep != null && keep.isLost();
+        return isLost ? 0 : (int) holds(core, name, owner(), core.settings.commandNanos()).holds();
+    }
+
+    @Override
+    public long remainTimeToLive() {
+        LockInfo now = now();
+        return now.owner() == null ? -2 : now.lease();
+    }
+
+    private LockInfo now() {
+        return info(core, name, core.settings.commandNanos());
     }
 
     @Override

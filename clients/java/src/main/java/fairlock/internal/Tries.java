@@ -9,18 +9,21 @@ final class Tries {
     private static final long LONGEST_PAUSE = TimeUnit.SECONDS.toNanos(1);
     private static final int REDIRECTS = 16; // in a row, before they count as failures
 
+    private final String name;
     private final long longest;
     private long since;
-    private boolean hasFailed;
+    private Failure first;
     private long pause = FIRST_PAUSE;
     private int redirects;
 
-    Tries(long longest) {
+    /** For a lock. */
+    Tries(String name, long longest) {
+        this.name = name;
         this.longest = longest;
     }
 
     void succeeded() {
-        hasFailed = false;
+        first = null;
         pause = FIRST_PAUSE;
         redirects = 0;
     }
@@ -29,15 +32,25 @@ final class Tries {
         return ++redirects <= REDIRECTS;
     }
 
+    /** What has failed first since the last success, or null. */
+    Failure first() {
+        return first;
+    }
+
+    void failed(Failure failure) {
+        if (first == null) {
+            first = failure;
+            since = System.nanoTime();
+        }
+    }
+
     /** How long to pause before the next try; UnavailableException: it has been long enough. */
     long after(Failure failure, long left) {
-        long now = System.nanoTime();
-        since = hasFailed ? since : now;
-        hasFailed = true;
-        long spent = now - since;
+        failed(failure);
+        long spent = System.nanoTime() - since;
         if (spent >= longest) {
-            String text = "not available for " + longest / 1_000_000 + " ms: " + failure.getMessage();
-            throw new UnavailableException(text, failure.code, failure);
+            String time = longest == 0 ? "" : " for " + Options.said(longest);
+            throw new UnavailableException(name + ": not available" + time + ": " + first.text(), failure.code, first);
         }
         long next = Math.min(Math.min(pause, longest - spent), left);
         pause = Math.min(pause * 2, LONGEST_PAUSE);

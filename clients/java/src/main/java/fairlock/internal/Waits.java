@@ -16,14 +16,14 @@ final class Waits {
     static <T> T on(CompletableFuture<T> future, long nanos, boolean isDeaf) throws Failure, InterruptedException {
         try {
             return get(future, nanos, isDeaf);
-        } catch (TimeoutException error) {
-            throw Failure.broken("no answer in time", error);
-        } catch (ExecutionException error) {
-            if (error.getCause() instanceof Failure failure) {
-                throw failure;
-            }
-            throw Failure.broken(String.valueOf(error.getCause()), error);
+        } catch (TimeoutException | ExecutionException error) {
+            throw Failure.of(error);
         }
+    }
+
+    /** The same future, which fails if it has come to nothing after so long. */
+    static <T> CompletableFuture<T> within(CompletableFuture<T> future, long nanos) {
+        return future.thenApply(value -> value).orTimeout(nanos, TimeUnit.NANOSECONDS);
     }
 
     /** The same for a thread that is not to be interrupted here; it is afterwards. */

@@ -3,6 +3,7 @@ package fairlock.testing;
 import fairlock.FairLock;
 import fairlock.Held;
 import fairlock.Hooks;
+import fairlock.LockInfo;
 import fairlock.LockLostException.Cause;
 import fairlock.LockOptions;
 import fairlock.Locks;
@@ -48,6 +49,11 @@ public final class FakeLocks implements Locks {
     @Override
     public FairLock get(String name, LockOptions options) {
         return locks.get(name, options);
+    }
+
+    @Override
+    public LockInfo info(String name) {
+        return locks.info(name);
     }
 
     @Override

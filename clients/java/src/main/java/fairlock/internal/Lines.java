@@ -1,0 +1,334 @@
+package fairlock.internal;
+
+import fairlock.ClosedException;
+import fairlock.internal.Backend.Ears;
+import fairlock.internal.Backend.Line;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.function.Consumer;
+
+/**
+ * The connections of a Locks. A server is asked for nothing unless it is the master: by what the Sentinels say when the
+ * connection is made, and by its own ROLE.
+ */
+final class Lines {
+    /** Connections that all threads share. None of the first two is ever held up: RENEW and WAIT have one of their own. */
+    enum Kind { ASK, CONTROL, CONFIRM, GUIDE }
+
+    private record Key(Kind kind, Address address) {}
+
+    private final Backend backend;
+    private final long commandNanos;
+    /** Told of servers to which the connection has ended that releases use. */
+    private final Consumer<Address> onLost;
+    private final Map<Key, CompletableFuture<Line>> shared = new HashMap<>();
+    private final Map<Address, CompletableFuture<Ears>> ears = new HashMap<>();
+    private final Map<Address, Confirm> confirms = new ConcurrentHashMap<>();
+    /** Those of one caller each. */
+    private final Map<Line, Address> own = new HashMap<>();
+    private CompletableFuture<Void> reading;
+    private boolean isClosed;
+
+    Lines(Backend backend, long commandNanos, Consumer<Address> onLost) {
+        this.backend = backend;
+        this.commandNanos = commandNanos;
+        this.onLost = onLost;
+    }
+
+    // ------------------------------------------------------------------------------- routes
+
+    Route route() {
+        return backend.route();
+    }
+
+    /** The master for a lock. */
+    Address address(String name, boolean isDeaf) throws Failure, InterruptedException {
+        if (route().address(name) == null) {
+            Waits.on(read(), Waits.EVER, isDeaf);
+        }
+        Address address = route().address(name);
+        if (address == null) {
+            throw Failure.refusal("CLUSTERDOWN no node has the slot");
+        }
+        return address;
+    }
+
+    /** Asks the Sentinels, or the nodes of the cluster, until one has answered; all who want to know share that. */
+    synchronized CompletableFuture<Void> read() {
+        if (reading == null || reading.isDone()) {
+            reading = Waits.within(backend.ready(), commandNanos).thenCompose(nothing -> readFromOne());
+        }
+        return reading;
+    }
+
+    private CompletableFuture<Void> readFromOne() {
+        CompletableFuture<Void> read = CompletableFuture.failedFuture(Failure.broken("no server is known", null));
+        for (Address guide : route().guides()) {
+            read = read.exceptionallyCompose(error -> readFrom(guide));
+        }
+        return read;
+    }
+
+    private CompletableFuture<Void> readFrom(Address guide) {
+        CompletableFuture<Line> line = line(Kind.GUIDE, guide);
+        CompletableFuture<Void> answer = line.thenCompose(each -> route().ask(each, guide));
+        return Waits.within(answer, commandNanos).exceptionallyCompose(error -> {
+            Failure failure = Failure.of(error).at(guide);
+            if (failure.isBroken()) {
+                distrust(Kind.GUIDE, guide, line);
+            }
+            return CompletableFuture.failedFuture(failure);
+        });
+    }
+
+    // ------------------------------------------------------------------------------- shared
+
+    /** The connection of this kind that all threads share; made if it is not there. */
+    CompletableFuture<Line> line(Kind kind, Address address) {
+        Key key = new Key(kind, address);
+        CompletableFuture<Line> made;
+        synchronized (this) {
+            checkOpen();
+            CompletableFuture<Line> there = shared.get(key);
+            if (there != null) {
+                return there;
+            }
+            made = new CompletableFuture<>();
+            shared.put(key, made);
+        }
+        connect(kind, address).whenComplete((line, error) -> {
+            if (error != null) {
+                forget(shared, key, made);
+                made.completeExceptionally(error);
+                return;
+            }
+            line.onClosed(() -> {
+                forget(shared, key, made);
+                if (kind == Kind.CONTROL) {
+                    onLost.accept(address);
+                }
+            });
+            made.complete(line);
+            closeIfLate(line::close);
+        });
+        return made;
+    }
+
+    /** A connection that is not there in time is closed when it is. */
+    private CompletableFuture<Line> connect(Kind kind, Address address) {
+        CompletableFuture<Line> opened = kind == Kind.GUIDE
+                ? backend.open(address)
+                : named(address).thenCompose(nothing -> backend.open(address)).thenCompose(Lines::ofMaster);
+        return Waits.within(opened, commandNanos).whenComplete((line, error) -> {
+            if (error != null) {
+                opened.thenAccept(Line::close);
+            }
+        });
+    }
+
+    /** Whether the Sentinels name the server now; in a cluster it says so itself. */
+    private CompletableFuture<Void> named(Address address) {
+        if (route().master == null) {
+            return CompletableFuture.completedFuture(null);
+        }
+        return read().thenCompose(nothing -> address.equals(route().address(""))
+                ? CompletableFuture.completedFuture(null)
+                : CompletableFuture.failedFuture(Failure.refusal("READONLY the Sentinels name another master")));
+    }
+
+    private static CompletableFuture<Line> ofMaster(Line line) {
+        return line.call("ROLE").handle((role, error) -> {
+            Failure failure = error == null ? null : Failure.of(error);
+            if (failure == null && !role.get(0).equals("master")) {
+                failure = Failure.refusal("READONLY the server is no master, says its ROLE");
+            }
+            if (failure == null || failure.is("NOPERM")) { // Who needs to know asks again.
+                return CompletableFuture.completedFuture(line);
+            }
+            line.close();
+            return CompletableFuture.<Line>failedFuture(failure);
+        }).thenCompose(each -> each);
+    }
+
+    /** The connection for wake-ups; made if it is not there. */
+    CompletableFuture<Ears> ears(Address address) {
+        CompletableFuture<Ears> made;
+        synchronized (this) {
+            CompletableFuture<Ears> there = ears.get(address);
+            if (there != null) {
+                return there;
+            }
+            made = new CompletableFuture<>();
+            ears.put(address, made);
+        }
+        backend.listen(address).whenComplete((one, error) -> {
+            if (error != null) {
+                forget(ears, address, made);
+                made.completeExceptionally(error);
+                return;
+            }
+            made.complete(one);
+            closeIfLate(one::close);
+        });
+        return made;
+    }
+
+    /** What confirms at this server. */
+    Confirm confirm(Address address) {
+        return confirms.computeIfAbsent(address, any -> new Confirm(this, address, commandNanos));
+    }
+
+    private void closeIfLate(Runnable close) {
+        synchronized (this) {
+            if (!isClosed) {
+                return;
+            }
+        }
+        close.run();
+    }
+
+    private synchronized <K, V> void forget(Map<K, V> map, K key, V value) {
+        map.remove(key, value);
+    }
+
+    /** After a failure: what is shared may be of the past. Closing it tells all who wait on it. */
+    void distrust(Kind kind, Address address, CompletableFuture<Line> line) {
+        CompletableFuture<Ears> deaf = null;
+        synchronized (this) {
+            if (!shared.remove(new Key(kind, address), line)) {
+                return; // Another has done so.
+            }
+            deaf = kind == Kind.ASK ? ears.remove(address) : null;
+        }
+        line.thenAccept(Line::close);
+        if (deaf != null) {
+            deaf.thenAccept(Ears::close);
+        }
+        if (kind != Kind.GUIDE) {
+            route().forget();
+        }
+    }
+
+    /** A subscription that has ended makes room for another. */
+    void distrust(Address address, CompletableFuture<Ears> one) {
+        forget(ears, address, one);
+        one.thenAccept(Ears::close);
+    }
+
+    /** A command on a shared connection, once. */
+    List<Object> call(Kind kind, Address address, boolean isDeaf, Object... words) throws Failure, InterruptedException {
+        CompletableFuture<Line> line = line(kind, address);
+        try {
+            return Waits.on(line.thenCompose(each -> each.call(words)), commandNanos, isDeaf);
+        } catch (Failure failure) {
+            if (failure.isBroken() || failure.is("READONLY")) {
+                distrust(kind, address, line);
+            } else if (failure.is("CLUSTERDOWN")) {
+                route().forget();
+            }
+            throw failure;
+        }
+    }
+
+    // ---------------------------------------------------------------------------------- own
+
+    /** A connection for one caller, until it is dropped. */
+    Line take(Address address, boolean isDeaf) throws Failure, InterruptedException {
+        checkOpen();
+        CompletableFuture<Line> opening = connect(Kind.ASK, address);
+        try {
+            Line line = Waits.on(opening, Waits.EVER, isDeaf);
+            synchronized (this) {
+                own.put(line, address);
+                checkOpen();
+            }
+            return line;
+        } catch (Failure | InterruptedException | ClosedException error) {
+            opening.thenAccept(this::drop);
+            throw error;
+        }
+    }
+
+    void drop(Line line) {
+        synchronized (this) {
+            own.remove(line);
+        }
+        line.close();
+    }
+
+    /** A command at the node that an ASK has named, on a connection where nothing comes between ASKING and it. */
+    List<Object> once(Address address, Object... words) throws Failure, InterruptedException {
+        Line line = take(address, true);
+        try {
+            Waits.on(line.call("ASKING"), commandNanos, true);
+            return Waits.on(line.call(words), commandNanos, true);
+        } finally {
+            drop(line);
+        }
+    }
+
+    // ---------------------------------------------------------------------------------- end
+
+    /** The connections that releases use, of those servers to which there is one. */
+    synchronized Map<Address, Line> controls() {
+        Map<Address, Line> all = new HashMap<>();
+        shared.forEach((key, line) -> {
+            if (key.kind == Kind.CONTROL && line.isDone() && !line.isCompletedExceptionally()) {
+                all.put(key.address, line.join());
+            }
+        });
+        return all;
+    }
+
+    /** The server is no master any more: whoever waits there, or for an answer, asks elsewhere. */
+    void leave(Address address) {
+        List<Runnable> ends = new ArrayList<>();
+        synchronized (this) {
+            shared.forEach((key, line) -> {
+                if (key.kind != Kind.GUIDE && key.address.equals(address)) {
+                    ends.add(() -> distrust(key.kind, address, line));
+                }
+            });
+            own.forEach((line, at) -> {
+                if (at.equals(address)) {
+                    ends.add(line::close);
+                }
+            });
+        }
+        ends.forEach(Runnable::run);
+    }
+
+    /** Ends what waits blocked. */
+    void endOwn() {
+        List<Line> all;
+        synchronized (this) {
+            all = new ArrayList<>(own.keySet());
+        }
+        all.forEach(Line::close);
+    }
+
+    void close() {
+        List<Runnable> ends = new ArrayList<>();
+        synchronized (this) {
+            isClosed = true;
+            shared.values().forEach(line -> ends.add(() -> line.thenAccept(Line::close)));
+            ears.values().forEach(one -> ends.add(() -> one.thenAccept(Ears::close)));
+        }
+        ends.forEach(Runnable::run);
+        endOwn();
+    }
+
+    synchronized boolean isClosed() {
+        return isClosed;
+    }
+
+    synchronized void checkOpen() {
+        if (isClosed) {
+            throw new ClosedException("Locks is closed", null, null);
+        }
+    }
+}
