@@ -312,8 +312,8 @@ func TestR42RefusalsAreTyped(t *testing.T) {
 		t.Helper()
 		_, err := locks.Acquire(ctx, name)
 		want(t, err, kind)
-		expect(t, asError(t, err).Code == code && strings.HasPrefix(err.Error(), code), "code: %v", err)
-		expect(t, strings.Contains(err.Error(), text), "text: %v", err)
+		expect(t, asError(t, err).Code == code && strings.Contains(err.Error(), code), "code: %v", err)
+		expect(t, strings.Contains(err.Error(), name) && strings.Contains(err.Error(), text), "text: %v", err)
 	}
 	held := acquire(t, locks, name)
 	waiting := begin(locks, name)
