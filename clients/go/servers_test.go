@@ -108,6 +108,9 @@ func (c *common) get(t *testing.T) *servers {
 }
 
 func TestMain(m *testing.M) {
+	if os.Getenv(childName) != "" {
+		os.Exit(beChild())
+	}
 	code := m.Run()
 	for _, each := range []*common{commonOne, commonCluster} {
 		if each.servers != nil {
