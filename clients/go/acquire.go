@@ -2,15 +2,12 @@ package fairlock
 
 import (
 	"context"
-	"strconv"
-	"strings"
 	"time"
+
+	"fairlock.example/clients/go/internal/wire"
 )
 
-const (
-	aloneFor  = time.Second // for which a server without replicas is believed to have none
-	leaveTime = time.Second // for which a caller that gives up tries to leave the queue
-)
+const leaveTime = time.Second // for which a caller that gives up tries to leave the queue
 
 // ask is one acquisition under way.
 type ask struct {
@@ -18,10 +15,21 @@ type ask struct {
 	options       options
 	started       time.Time
 	tries         tries
-	isWaiting     bool
+	isWaiting     bool // and said so
+	isQueued      bool // so that to block is next
 	mayBeKnown    bool // to the server, as waiter or holder
-	isUnconfirmed bool // by a replica, at the last grant
+	isUnconfirmed bool // by replicas, at the last grant
 	onceAt        string
+	address       string // that was asked last
+}
+
+// grant is what the server gave, and when it was asked for that.
+type grant struct {
+	token          int64
+	sent, received time.Time
+	seen           stand
+	role           []wire.Reply
+	isConfirmed    bool
 }
 
 func newAsk(name string, o options) *ask {
@@ -41,17 +49,18 @@ func (a *ask) left() time.Duration {
 	if a.options.wait == forever {
 		return forever
 	}
-	if left := a.options.wait - time.Since(a.started); left > 0 {
-		return left
-	}
-	return 0
+	return max(a.options.wait-time.Since(a.started), 0)
 }
 
-func (a *ask) notInTime(reason error) error {
-	if a.isUnconfirmed {
-		return failed(ErrNotReplicated, reason, "%s: no replica has confirmed it in time", a.name)
+// notInTime says what happened first, where the server could not be asked.
+func (a *ask) notInTime() error {
+	kind, reason, what := ErrNotInTime, a.tries.first, a.address
+	if reason != nil {
+		what = reason.Error()
+	} else if a.isUnconfirmed {
+		kind, what = ErrNotReplicated, "no replica has confirmed it (see MinReplicas): "+a.address
 	}
-	return failed(ErrNotInTime, reason, "%s: not in time", a.name)
+	return failed(kind, reason, "%s: not acquired within %v: %s", a.name, a.options.wait, what)
 }
 
 func (l *Locks) acquire(ctx context.Context, name string, o options) (*Held, error) {
@@ -93,6 +102,7 @@ func (l *Locks) untilGranted(ctx, holder context.Context, a *ask) (*Held, error)
 		}
 		var held *Held
 		if err == nil {
+			a.address = address
 			held, err = l.askAt(ctx, holder, address, a)
 		}
 		switch {
@@ -122,63 +132,62 @@ func (l *Locks) passed(ctx context.Context, a *ask, err error, address string) e
 		return nil
 	}
 	if !isPassing(err) {
-		return l.refusal(err, a, address)
+		return refusal(err, a.name, address)
 	}
 	l.distrust(address, err)
 	left := a.left()
 	if a.options.wait == 0 {
 		left = forever // The time of one answer is there for trying again.
 	}
+	if isExhausted(err) && a.options.wait != 0 && left != 0 {
+		// A descriptor may be free later; until then it asks without blocking, and keeps its place by that.
+		a.isQueued = false
+		return sleep(ctx, a.shorter(longestPause))
+	}
+	err = addressed(address, err)
 	if left == 0 {
-		return a.notInTime(err)
-	}
-	return a.tries.after(ctx, err, left)
-}
-
-func (l *Locks) refusal(err error, a *ask, address string) error {
-	refused := refusal(err, l.route.describe(address))
-	text := strings.ToLower(refused.text)
-	if refused.Code == "NOPERM" && a.options.syncTimeout > 0 &&
-		(strings.Contains(text, "'info'") || strings.Contains(text, "'wait'")) {
-		refused.text += " (allow INFO and WAIT, which confirm that a replica has the lock, or say SyncTimeout(0);" +
-			" sync_timeout in the documentation)"
-	}
-	return refused
-}
-
-// askAt returns nil for both where no replica has confirmed the lock, which was given back.
-func (l *Locks) askAt(ctx, holder context.Context, address string, a *ask) (*Held, error) {
-	if err := l.reserve(ctx, address); err != nil {
-		return nil, err
-	}
-	kind := asking
-	if a.options.session {
-		kind = session
-	}
-	c, err := l.take(ctx, kind, address)
-	if err != nil {
-		return nil, err
-	}
-	token, sent, err := l.token(ctx, c, a)
-	received := time.Now()
-	isConfirmed := false
-	if err == nil {
-		isConfirmed, err = l.confirm(ctx, c, a)
-	}
-	if err == nil && isConfirmed && ctx.Err() == nil {
-		if kind == asking {
-			l.give(c)
-			c = nil
+		if a.tries.first == nil {
+			a.tries.first = err
 		}
-		return newHeld(l, holder, a, token, sent, received, c), nil
+		return a.notInTime()
 	}
-	if err == nil && !isConfirmed {
-		_, err = a.call(ctx, c, a.options.commandTimeout, "FAIRLOCK.RELEASE", a.name, a.owner)
+	return a.tries.after(ctx, a.name, err, left)
+}
+
+// shorter is a pause that ends with the wait.
+func (a *ask) shorter(pause time.Duration) time.Duration {
+	if left := a.left(); left != forever {
+		return min(pause, left)
+	}
+	return pause
+}
+
+// askAt returns nil for both where replicas have not confirmed the lock, which was given back.
+func (l *Locks) askAt(ctx, holder context.Context, address string, a *ask) (*Held, error) {
+	var line *conn
+	got, err := l.askInOrder(ctx, address, a)
+	if got == nil && err == nil {
+		got, line, err = l.askOnLine(ctx, address, a)
+	}
+	if err == nil && got.isConfirmed && ctx.Err() == nil {
+		if line != nil && line.place.kind != session {
+			l.give(line)
+			line = nil
+		}
+		return newHeld(l, holder, a, got, line), nil
+	}
+	if line != nil {
+		l.give(line)
+	}
+	if err == nil && !got.isConfirmed {
+		err = l.onPlace(ctx, place{control, address}, a.onceAt != "", func(c *conn) error {
+			_, err := c.call(ctx, l.options.commandTimeout, "FAIRLOCK.RELEASE", a.name, a.owner)
+			return err
+		})
 		if codeOf(err) == "NOTHELD" { // It was lost meanwhile.
 			err = nil
 		}
 	}
-	l.give(c)
 	return nil, err
 }
 
@@ -188,58 +197,151 @@ func (l *Locks) unconfirmed(ctx context.Context, a *ask) error {
 	}
 	a.isUnconfirmed, a.mayBeKnown = true, false
 	if a.left() == 0 {
-		return a.notInTime(nil)
+		return a.notInTime()
 	}
 	return sleep(ctx, firstPause)
 }
 
-// token is the fencing token, and when the ask was sent that brought it.
-func (l *Locks) token(ctx context.Context, c *conn, a *ask) (int64, time.Time, error) {
-	words := append([]any{"FAIRLOCK.ACQUIRE", a.name, a.owner}, a.options.arguments()...)
+// askInOrder asks without blocking, after those who called before, so that the queue has the order of the calls. It
+// returns nil for both where to block is next. A session asks on a connection of its own.
+func (l *Locks) askInOrder(ctx context.Context, address string, a *ask) (*grant, error) {
+	if a.isQueued {
+		return nil, nil
+	}
+	leave, err := l.enterInTime(ctx, place{asking, address}, a)
+	if err != nil {
+		return nil, err
+	}
+	var got *grant
+	err = l.reserve(ctx, address)
+	if err == nil && !a.options.session {
+		err = l.onPlace(ctx, place{asking, address}, a.onceAt != "", func(c *conn) (err error) {
+			got, err = l.askFirst(ctx, c, a)
+			return err
+		})
+	}
+	leave()
+	if got == nil || err != nil {
+		return nil, err
+	}
+	// The connection is not kept from others while replicas confirm.
+	_, wanted, err := l.wanted(address, &a.options, got.role)
+	if got.isConfirmed = wanted == 0; got.isConfirmed || err != nil {
+		return got, err
+	}
+	err = l.onPlace(ctx, place{renewal, address}, a.onceAt != "", func(c *conn) (err error) {
+		got.isConfirmed, err = l.renewOn(ctx, c, a.name, a.owner, a.options.lease, &a.options)
+		return err
+	})
+	if codeOf(err) == "NOTHELD" {
+		err = nil
+	}
+	return got, err
+}
+
+// enterInTime is enter, for no longer than the wait, but long enough to ask at least once.
+func (l *Locks) enterInTime(ctx context.Context, where place, a *ask) (leave func(), err error) {
+	longest := max(a.left(), firstPause)
+	switch a.options.wait {
+	case forever:
+		return l.enter(ctx, where)
+	case 0:
+		longest = l.options.commandTimeout
+	}
+	limited, cancel := context.WithTimeout(ctx, longest)
+	defer cancel()
+	leave, err = l.enter(limited, where)
+	if err != nil && ctx.Err() == nil {
+		err = a.notInTime()
+	}
+	return leave, err
+}
+
+// askFirst returns nil for both where the owner is in the queue now.
+func (l *Locks) askFirst(ctx context.Context, c *conn, a *ask) (*grant, error) {
+	words := append(wire.Command{"FAIRLOCK.ACQUIRE", a.name, a.owner}, a.options.arguments()...)
+	if a.options.wait == 0 {
+		words = append(words, "NOWAIT")
+	} else {
+		words = append(words, "ENQUEUE", "PATIENCE", ms(patience))
+	}
+	got, err := l.send(ctx, c, a, a.options.commandTimeout, words)
+	if err != nil || got.token > 0 {
+		got.received = got.sent // It was not waited for.
+		return got, err
+	}
+	if a.options.wait == 0 {
+		return nil, a.notInTime()
+	}
+	a.isQueued, a.mayBeKnown = true, true
 	if !a.isWaiting {
-		sent := time.Now()
-		token, err := a.ask(ctx, c, a.options.commandTimeout, append(words, "NOWAIT"))
-		if token > 0 || err != nil {
-			return token, sent, err
-		}
-		if a.options.wait == 0 {
-			return 0, sent, a.notInTime(nil)
-		}
 		a.isWaiting = true
 		tell("OnWait", a.options.hooks.OnWait, Event{Name: a.name, Owner: a.owner})
 	}
+	return nil, nil
+}
+
+// askOnLine waits on a connection that nobody else has until it ends.
+func (l *Locks) askOnLine(ctx context.Context, address string, a *ask) (got *grant, c *conn, err error) {
+	where := place{waiting, address}
+	if a.options.session {
+		where.kind = session
+	}
+	c, err = l.take(ctx, where)
+	if err != nil {
+		return nil, nil, err
+	}
+	c.isAsked = a.onceAt != ""
+	if !a.isQueued {
+		got, err = l.askFirst(ctx, c, a)
+	}
+	if got == nil && err == nil {
+		got, err = l.askLast(ctx, c, a)
+	}
+	if err == nil {
+		got.isConfirmed, err = l.confirm(ctx, c, &a.options, got.role)
+	}
+	return got, c, err
+}
+
+// askLast blocks until the lock is granted, or the wait is over.
+func (l *Locks) askLast(ctx context.Context, c *conn, a *ask) (*grant, error) {
+	words := append(wire.Command{"FAIRLOCK.ACQUIRE", a.name, a.owner}, a.options.arguments()...)
 	left, longest := a.left(), time.Duration(0)
 	if left == 0 {
-		return 0, time.Now(), a.notInTime(nil)
+		return nil, a.notInTime()
 	}
 	if left != forever {
 		words = append(words, "WAIT", ms(left))
 		longest = left + a.options.commandTimeout
 	}
-	sent := time.Now()
-	token, err := a.ask(ctx, c, longest, words)
-	if token == 0 && err == nil {
-		err = a.notInTime(nil)
+	got, err := l.send(ctx, c, a, longest, words)
+	if err == nil && got.token == 0 {
+		err = a.notInTime()
 	}
-	return token, sent, err
+	return got, err
 }
 
-func (a *ask) ask(ctx context.Context, c *conn, longest time.Duration, words []any) (int64, error) {
+func (l *Locks) send(
+	ctx context.Context, c *conn, a *ask, longest time.Duration, words wire.Command,
+) (*grant, error) {
 	wasKnown := a.mayBeKnown
 	a.mayBeKnown = true
-	reply, err := a.call(ctx, c, longest, words...)
-	if err != nil {
+	got := &grant{seen: l.stand(c.place.address), sent: time.Now()}
+	replies := c.send(ctx, longest, a.options.andRole(words)...)
+	got.received, got.role = time.Now(), replies[1:]
+	if err := replies[0].Err; err != nil {
 		// A refusal changes nothing: what an earlier ask brought is still there, though its reply was lost, and so is
 		// the place of a caller that is to ask again.
 		if replied(err) != nil {
 			a.mayBeKnown = !isSettled(err) && (wasKnown || a.isWaiting && isPassing(err))
 		}
-		return 0, err
+		return got, err
 	}
 	a.tries.succeeded()
-	token, _ := reply.(int64)
-	a.mayBeKnown = token > 0
-	return token, nil
+	got.token, _ = replies[0].Value.(int64)
+	a.mayBeKnown = got.token > 0
+	return got, nil
 }
 
 // isSettled says that by this refusal the owner neither waits nor holds, or that another caller has its place.
@@ -251,62 +353,9 @@ func isSettled(err error) bool {
 	return false
 }
 
-func (a *ask) call(ctx context.Context, c *conn, longest time.Duration, words ...any) (any, error) {
-	if a.onceAt != "" {
-		if _, err := c.Call(ctx, a.options.commandTimeout, "ASKING"); err != nil {
-			return nil, err
-		}
-	}
-	return c.Call(ctx, longest, words...)
-}
-
-// confirm says whether a replica has the acquisition, or there is none.
-//
-// INFO comes right before WAIT: WAIT covers what was written before the last command of this connection, which a
-// grant to a blocked client is not until another command has been run.
-func (l *Locks) confirm(ctx context.Context, c *conn, a *ask) (bool, error) {
-	longest, address := a.options.syncTimeout, c.place.address
-	if longest == 0 || l.isAlone(address) {
-		return true, nil
-	}
-	text, err := c.Call(ctx, a.options.commandTimeout, "INFO", "replication")
-	if err != nil {
-		return false, err
-	}
-	replicas := replicas(text)
-	if replicas == 0 {
-		l.alone(address)
-		return true, nil
-	}
-	confirmed, err := c.Call(ctx, longest+a.options.commandTimeout, "WAIT", replicas, ms(longest))
-	count, _ := confirmed.(int64)
-	return count >= 1, err
-}
-
-func (l *Locks) isAlone(address string) bool {
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
-	return time.Now().Before(l.aloneUntil[address])
-}
-
-func (l *Locks) alone(address string) {
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
-	l.aloneUntil[address] = time.Now().Add(aloneFor)
-}
-
-// replicas is connected_slaves in what INFO says.
-func replicas(info any) int {
-	text, _ := info.(string)
-	_, rest, _ := strings.Cut(text, "connected_slaves:")
-	digits, _, _ := strings.Cut(rest, "\r\n")
-	count, _ := strconv.Atoi(digits)
-	return count
-}
-
 // withdraw is for a caller that does not know whether it waits, holds the lock, or neither.
 func (l *Locks) withdraw(a *ask) {
-	if l.leave(a, least(leaveTime, l.options.commandTimeout)) || a.options.isOwned {
+	if l.leave(a, min(leaveTime, l.options.commandTimeout)) || a.options.isOwned {
 		return
 	}
 	// A network that comes back must not leave the lock to a caller that has gone. With an owner that was given,

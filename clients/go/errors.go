@@ -70,9 +70,9 @@ func (e *Error) Is(target error) bool {
 // Unwrap is what it comes from.
 func (e *Error) Unwrap() error { return e.reason }
 
-// ArgumentError says that an option is out of range; nothing was sent.
+// ArgumentError says that an option is out of range, or another argument is wrong; nothing was sent.
 type ArgumentError struct {
-	// Option is its name, as in the package.
+	// Option is its name, as in the package; "client" and "name" are those of New and of a lock.
 	Option string
 	// Text says what is wrong.
 	Text string
@@ -84,8 +84,8 @@ func failed(kind error, reason error, format string, values ...any) *Error {
 	return &Error{kind: kind, reason: reason, text: "fairlock: " + fmt.Sprintf(format, values...)}
 }
 
-func lost(name string, cause Cause) *Error {
-	loss := failed(ErrLockLost, nil, "%s: the lock was lost (%s)", name, cause)
+func lost(name, address string, cause Cause) *Error {
+	loss := failed(ErrLockLost, nil, "%s: the lock was lost (%s): %s", name, cause, address)
 	loss.Cause = cause
 	if cause == CauseNotHeld {
 		loss.Code = "NOTHELD"
@@ -93,8 +93,18 @@ func lost(name string, cause Cause) *Error {
 	return loss
 }
 
+// addressed is an error that says where it comes from.
+func addressed(address string, err error) error {
+	if address == "" || strings.Contains(err.Error(), address) {
+		return err
+	}
+	return fmt.Errorf("%s: %w", address, err)
+}
+
 const help = "the server does not have the fairlock module (unknown command 'FAIRLOCK.ACQUIRE'). " +
 	`Load it: "loadmodule /path/to/libfairlock.so" in its redis.conf, or MODULE LOAD. See docs/operations.md at https://fairlock.example`
+
+const permissions = "what a user needs is in SECURITY.md at https://fairlock.example"
 
 var kinds = map[string]error{
 	"TAKENOVER": ErrTakenOver, "QUEUEFULL": ErrQueueFull, "NOTALOCK": ErrNotALock,
@@ -134,27 +144,31 @@ func isPassing(err error) bool {
 }
 
 // refusal is the error of this package for one of the server.
-func refusal(err error, where string) *Error {
+func refusal(err error, name, address string) *Error {
 	code, text := codeOf(err), replied(err).Error()
 	upper := strings.ToUpper(text)
 	if code == "ERR" && strings.Contains(upper, "UNKNOWN COMMAND") && strings.Contains(upper, "FAIRLOCK.") {
-		return &Error{Code: code, kind: ErrNoModule, reason: err, text: where + ": " + help}
+		return &Error{Code: code, kind: ErrNoModule, reason: err, text: address + ": " + help}
 	}
 	kind, ok := kinds[code]
 	if !ok {
 		kind = ErrRefused
 	}
-	return &Error{Code: code, kind: kind, reason: err, text: text}
+	refused := failed(kind, err, "%s: %v%s", name, addressed(address, err), hint(code, text))
+	refused.Code = code
+	return refused
 }
 
-// bodyError is what Run returns when its work has failed, and the release too.
-type bodyError struct{ body, release error }
-
-func (e *bodyError) Error() string { return e.body.Error() + "\n" + e.release.Error() }
-func (e *bodyError) Unwrap() error { return e.body }
-func (e *bodyError) Is(target error) bool {
-	return errors.Is(e.body, target) || errors.Is(e.release, target)
-}
-func (e *bodyError) As(target any) bool {
-	return errors.As(e.body, target) || errors.As(e.release, target)
+func hint(code, text string) string {
+	text = strings.ToLower(text)
+	switch {
+	case code == "NOAUTH":
+		return " (give the client a password)"
+	case code == "NOPERM" && (strings.Contains(text, "'role'") || strings.Contains(text, "'wait'")):
+		return " (allow ROLE and WAIT, which confirm that replicas have the lock, or say SyncTimeout(0);" +
+			" sync_timeout in the documentation; " + permissions + ")"
+	case code == "NOPERM":
+		return " (" + permissions + ")"
+	}
+	return ""
 }

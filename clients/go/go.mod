@@ -1,6 +1,6 @@
 module fairlock.example/clients/go
 
-go 1.19
+go 1.21
 
 require github.com/redis/go-redis/v9 v9.14.1
 

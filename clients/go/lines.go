@@ -2,6 +2,8 @@ package fairlock
 
 import (
 	"context"
+	"strings"
+	"syscall"
 	"time"
 
 	"fairlock.example/clients/go/internal/wire"
@@ -10,17 +12,21 @@ import (
 const (
 	firstPause   = 50 * time.Millisecond // between tries
 	longestPause = time.Second
-	maxIdle      = 16 // connections of a kind, for each server
-	redirects    = 16 // in a row, before they count as failures
+	freePause    = 10 * time.Millisecond // between looks for a connection that is free again
+	maxIdle      = 16                    // connections of a kind, for each server
+	redirects    = 16                    // in a row, before they count as failures
 )
 
 // kind says what a connection is for.
 type kind int
 
 const (
-	asking kind = iota
-	control
+	asking  kind = iota // without waiting: one for all callers, who ask one after another
+	waiting             // one for each caller that waits
+	control             // releases, and other commands that are answered at once
+	renewal             // and the wait for replicas, which must not hold up releases
 	session
+	guide // to a Sentinel, or to any node of a cluster
 )
 
 type place struct {
@@ -31,53 +37,287 @@ type place struct {
 // conn is a connection that Locks knows of.
 type conn struct {
 	wire.Line
-	place place
+	place   place
+	isAsked bool // by a cluster to ask this node just this once
 }
 
-// tries is how long, and how often, something that fails for the time being is tried again.
-type tries struct {
-	longest, pause time.Duration
-	since          time.Time
-	redirects      int
+// call sends one command.
+func (c *conn) call(ctx context.Context, longest time.Duration, words ...any) (any, error) {
+	reply := c.send(ctx, longest, words)[0]
+	return reply.Value, reply.Err
 }
 
-func (t *tries) succeeded() { *t = tries{longest: t.longest} }
-
-// after sleeps, or returns ErrUnavailable when it has been long enough. left: forever is no limit.
-func (t *tries) after(ctx context.Context, err error, left time.Duration) error {
-	now := time.Now()
-	if t.since.IsZero() {
-		t.since, t.pause = now, firstPause
+func (c *conn) send(ctx context.Context, longest time.Duration, commands ...wire.Command) []wire.Reply {
+	if !c.isAsked {
+		return c.Call(ctx, longest, commands...)
 	}
-	rest := t.longest - now.Sub(t.since)
-	if rest <= 0 {
-		unavailable := failed(ErrUnavailable, err, "not available for %v: %v", t.longest, err)
-		unavailable.Code = codeOf(err)
-		return unavailable
-	}
-	pause := least(t.pause, rest)
-	if left != forever {
-		pause = least(pause, left)
-	}
-	t.pause = least(2*t.pause, longestPause)
-	return sleep(ctx, pause)
+	return c.Call(ctx, longest, append([]wire.Command{{"ASKING"}}, commands...)...)[1:]
 }
 
-func least(one, other time.Duration) time.Duration {
-	if one < other {
-		return one
-	}
-	return other
+// stand is what a server was when it answered: another one, or one with a connection that broke since, may not have
+// the lock.
+type stand struct {
+	address string
+	breaks  int
 }
 
-func sleep(ctx context.Context, pause time.Duration) error {
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
+func (l *Locks) stand(address string) stand {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	return stand{address, l.breaks[address]}
+}
+
+// onNode lets do use a connection to the lock's node, again for as long as the connection fails. Refusals that do not
+// pass are returned as *Error.
+func (l *Locks) onNode(ctx context.Context, kind kind, name string, longest time.Duration, do func(*conn) error) error {
+	again, mayBeDone, onceAt := tries{longest: longest}, false, ""
+	for {
+		address, err := onceAt, error(nil)
+		if onceAt == "" {
+			address, err = l.address(ctx, name)
+		}
+		if err == nil {
+			err = l.onPlace(ctx, place{kind, address}, onceAt != "", do)
+		}
+		if err == nil {
+			return nil
+		}
+		if ours, ok := err.(*Error); ok {
+			return ours
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		next, ok := l.redirected(&again, err, address)
+		if onceAt = next; ok {
+			continue
+		}
+		if !isPassing(err) {
+			refused := refusal(err, name, address)
+			refused.mayBeDone = mayBeDone
+			return refused
+		}
+		mayBeDone = mayBeDone || replied(err) == nil
+		l.distrust(address, err)
+		if err := again.after(ctx, name, addressed(address, err), forever); err != nil {
+			return err
+		}
+	}
+}
+
+// onPlace is for those who know where to ask.
+func (l *Locks) onPlace(ctx context.Context, where place, isAsked bool, do func(*conn) error) error {
+	c, err := l.take(ctx, where)
+	if err != nil {
+		return err
+	}
+	defer l.give(c)
+	c.isAsked = isAsked
+	return do(c)
+}
+
+// control sends a command on a connection that no waiter can have.
+func (l *Locks) control(ctx context.Context, name string, longest time.Duration, words ...any) (reply any, err error) {
+	err = l.onNode(ctx, control, name, longest, func(c *conn) (err error) {
+		reply, err = c.call(ctx, l.options.commandTimeout, words...)
+		return err
+	})
+	return reply, err
+}
+
+// enter waits for its turn at a place: first come, first served. The function that it returns ends the turn.
+func (l *Locks) enter(ctx context.Context, where place) (leave func(), err error) {
+	l.mutex.Lock()
+	turn := l.turns[where]
+	if turn == nil {
+		turn = make(chan struct{}, 1)
+		l.turns[where] = turn
+	}
+	l.mutex.Unlock()
 	select {
-	case <-timer.C:
-		return nil
+	case turn <- struct{}{}:
+		return func() { <-turn }, nil
 	case <-ctx.Done():
-		return ctx.Err()
+		return nil, ctx.Err()
+	}
+}
+
+// reserve sees that there are connections to release and renew by, before any is taken to wait on: neither a full
+// server nor want of descriptors must keep a holder from that.
+func (l *Locks) reserve(ctx context.Context, address string) error {
+	for _, kind := range []kind{control, renewal} {
+		where := place{kind, address}
+		if l.isOpen(where) {
+			continue
+		}
+		c, err := l.take(ctx, where)
+		if err != nil {
+			return err
+		}
+		l.give(c)
+	}
+	return nil
+}
+
+func (l *Locks) isOpen(where place) bool {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	return l.open[where] > 0
+}
+
+// take is a connection that nobody else has until give. Where no more can be opened for want of descriptors, those who
+// hold locks wait for one that is open.
+func (l *Locks) take(ctx context.Context, where place) (*conn, error) {
+	for {
+		if c, err := l.takeIdle(where); c != nil || err != nil {
+			return c, err
+		}
+		made, err := l.connect(ctx, where)
+		if err == nil {
+			return l.taken(&conn{Line: made, place: where})
+		}
+		if where.kind == waiting || where.kind == session || !isExhausted(err) || !l.isOpen(where) {
+			return nil, err
+		}
+		if err := sleep(ctx, freePause); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// connect opens a connection, but to no server that is not the master by the word of the Sentinels and its own.
+func (l *Locks) connect(ctx context.Context, where place) (wire.Line, error) {
+	longest := l.options.commandTimeout
+	switch {
+	case l.route.fake != nil:
+		return l.route.fake(), nil
+	case where.kind == guide:
+		return lineOf(dial(ctx, l.route.guide, where.address, min(guideTime, longest)))
+	case l.route.masterName != "":
+		if err := l.look(ctx, time.Now()); err != nil {
+			return nil, err
+		}
+		if !l.route.isMaster(where.address) {
+			return nil, wire.ReplyError("READONLY the Sentinels name another master")
+		}
+	}
+	made, err := lineOf(dial(ctx, l.route.server, where.address, longest))
+	if err != nil {
+		return nil, err
+	}
+	role := made.Call(ctx, longest, wire.Command{"ROLE"})[0]
+	err = role.Err
+	if err == nil {
+		_, err = replicas(role.Value)
+	}
+	if codeOf(err) == "NOPERM" { // SyncTimeout(0) does without, and who needs it asks again.
+		err = nil
+	}
+	if err != nil {
+		made.Close()
+		return nil, err
+	}
+	return made, nil
+}
+
+func lineOf(made *line, err error) (wire.Line, error) {
+	if err != nil { // A *line that is nil would be a Line that is not.
+		return nil, err
+	}
+	return made, nil
+}
+
+func (l *Locks) taken(c *conn) (*conn, error) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	if err := l.refuses(c.place.kind); err != nil {
+		c.Close()
+		return nil, err
+	}
+	l.busy[c] = true
+	l.open[c.place]++
+	return c, nil
+}
+
+// refuses says that Locks is closed; while it closes, waiters still leave their queues.
+func (l *Locks) refuses(kind kind) error {
+	if l.isClosed || l.isClosing && kind != control && kind != guide {
+		return errClosed
+	}
+	return nil
+}
+
+func (l *Locks) takeIdle(where place) (*conn, error) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	if err := l.refuses(where.kind); err != nil {
+		return nil, err
+	}
+	idle := l.idle[where]
+	if len(idle) == 0 {
+		return nil, nil
+	}
+	c := idle[len(idle)-1]
+	l.idle[where] = idle[:len(idle)-1]
+	l.busy[c] = true
+	return c, nil
+}
+
+// give puts a connection back, unless it has failed, or was a session's: holds are bound to that. After a failure
+// those that are idle may be of the past, too.
+func (l *Locks) give(c *conn) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	c.isAsked = false
+	delete(l.busy, c)
+	idle := l.idle[c.place]
+	if c.place.kind == session || l.isClosed || c.IsClosed() || len(idle) >= maxIdle {
+		if c.IsClosed() {
+			l.closeIdle(c.place)
+		}
+		l.open[c.place]--
+		c.Close()
+		return
+	}
+	l.idle[c.place] = append(idle, c)
+}
+
+// closeIdle, with the mutex held.
+func (l *Locks) closeIdle(where place) {
+	for _, c := range l.idle[where] {
+		c.Close()
+	}
+	l.open[where] -= len(l.idle[where])
+	delete(l.idle, where)
+}
+
+// distrust is for a server that has failed: what is known of the masters may be of the past, and its locks may be gone.
+func (l *Locks) distrust(address string, err error) {
+	if isExhausted(err) || codeOf(err) == "TRYAGAIN" {
+		return
+	}
+	l.route.doubt()
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	l.breaks[address]++
+	l.lookAround()
+}
+
+// abandon closes all connections to a server that is no master any more.
+func (l *Locks) abandon(address string) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	l.breaks[address]++
+	l.lookAround()
+	for where := range l.idle {
+		if where.address == address && where.kind != guide {
+			l.closeIdle(where)
+		}
+	}
+	for c := range l.busy {
+		if c.place.address == address && c.place.kind != guide {
+			c.Close()
+		}
 	}
 }
 
@@ -99,181 +339,48 @@ func (l *Locks) redirected(t *tries, err error, asked string) (onceAt string, ok
 	return address, address != ""
 }
 
-// address is the node for a lock; the cluster is asked where that is not known.
-func (l *Locks) address(ctx context.Context, name string) (string, error) {
-	if address, ok := l.route.node(name); ok {
-		return address, nil
-	}
-	var err error
-	for _, node := range l.route.known() {
-		var reply any
-		if reply, err = l.callOnce(ctx, node, false, "CLUSTER", "SLOTS"); err == nil {
-			l.route.learn(reply, node)
-			break
-		}
-		if ctx.Err() != nil {
-			return "", ctx.Err()
-		}
-	}
-	if err != nil {
-		return "", err
-	}
-	if address, ok := l.route.node(name); ok {
-		return address, nil
-	}
-	return "", wire.ReplyError("CLUSTERDOWN no node has the slot")
+// tries is how long, and how often, something that fails for the time being is tried again.
+type tries struct {
+	longest, pause time.Duration
+	since          time.Time
+	first          error
+	redirects      int
 }
 
-// control sends a command on a connection that no waiter can have, for so long as the connection fails. Refusals
-// that do not pass are returned as *Error.
-func (l *Locks) control(ctx context.Context, name string, longest time.Duration, words ...any) (any, error) {
-	again, mayBeDone, onceAt := tries{longest: longest}, false, ""
-	for {
-		address, err := onceAt, error(nil)
-		if onceAt == "" {
-			address, err = l.address(ctx, name)
-		}
-		if err == nil {
-			var reply any
-			if reply, err = l.callOnce(ctx, address, onceAt != "", words...); err == nil {
-				return reply, nil
-			}
-		}
-		if ours, ok := err.(*Error); ok {
-			return nil, ours
-		}
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		next, ok := l.redirected(&again, err, address)
-		if onceAt = next; ok {
-			continue
-		}
-		if !isPassing(err) {
-			refused := refusal(err, l.route.describe(address))
-			refused.mayBeDone = mayBeDone
-			return nil, refused
-		}
-		mayBeDone = mayBeDone || replied(err) == nil
-		l.distrust(address, err)
-		if err := again.after(ctx, err, forever); err != nil {
-			return nil, err
-		}
+func (t *tries) succeeded() { *t = tries{longest: t.longest} }
+
+// after sleeps, or returns ErrUnavailable when it has been long enough. left: forever is no limit.
+func (t *tries) after(ctx context.Context, name string, err error, left time.Duration) error {
+	now := time.Now()
+	if t.since.IsZero() {
+		t.since, t.pause, t.first = now, firstPause, err
 	}
+	rest := t.longest - now.Sub(t.since)
+	if rest <= 0 {
+		unavailable := failed(ErrUnavailable, t.first, "%s: not available for %v: %v", name, t.longest, t.first)
+		unavailable.Code = codeOf(t.first)
+		return unavailable
+	}
+	pause := min(t.pause, rest)
+	if left != forever {
+		pause = min(pause, left)
+	}
+	t.pause = min(2*t.pause, longestPause)
+	return sleep(ctx, pause)
 }
 
-func (l *Locks) callOnce(ctx context.Context, address string, isAsked bool, words ...any) (any, error) {
-	c, err := l.take(ctx, control, address)
-	if err != nil {
-		return nil, err
-	}
-	defer l.give(c)
-	if isAsked {
-		if _, err := c.Call(ctx, l.options.commandTimeout, "ASKING"); err != nil {
-			return nil, err
-		}
-	}
-	return c.Call(ctx, l.options.commandTimeout, words...)
+// isExhausted says that the process, or the machine, has no descriptor left. Looking up a name may say it by text only.
+func isExhausted(err error) bool {
+	return err != nil && strings.Contains(err.Error(), syscall.EMFILE.Error())
 }
 
-// reserve sees that there is a connection to release by, before one is taken to wait on: a full server must not keep
-// a holder from releasing.
-func (l *Locks) reserve(ctx context.Context, address string) error {
-	l.mutex.Lock()
-	isThere := len(l.idle[place{control, address}]) > 0
-	l.mutex.Unlock()
-	if isThere {
+func sleep(ctx context.Context, pause time.Duration) error {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
 		return nil
-	}
-	c, err := l.take(ctx, control, address)
-	if err == nil {
-		l.give(c)
-	}
-	return err
-}
-
-func (l *Locks) take(ctx context.Context, kind kind, address string) (*conn, error) {
-	where := place{kind, address}
-	if c, err := l.takeIdle(where); c != nil || err != nil {
-		return c, err
-	}
-	made, err := l.route.dial(ctx, address, l.options.commandTimeout)
-	if err != nil {
-		return nil, err
-	}
-	c := &conn{made, where}
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
-	if err := l.refuses(kind); err != nil {
-		c.Close()
-		return nil, err
-	}
-	l.busy[c] = true
-	return c, nil
-}
-
-// refuses says that Locks is closed; while it closes, waiters still leave their queues.
-func (l *Locks) refuses(kind kind) error {
-	if l.isClosed || l.isClosing && kind != control {
-		return errClosed
-	}
-	return nil
-}
-
-func (l *Locks) takeIdle(where place) (*conn, error) {
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
-	if err := l.refuses(where.kind); err != nil {
-		return nil, err
-	}
-	idle := l.idle[where]
-	for len(idle) > 0 {
-		c := idle[len(idle)-1]
-		idle = idle[:len(idle)-1]
-		l.idle[where] = idle
-		if !c.IsClosed() {
-			l.busy[c] = true
-			return c, nil
-		}
-	}
-	return nil, nil
-}
-
-// give puts a connection back, unless it has failed, or was a session's: holds are bound to that.
-func (l *Locks) give(c *conn) {
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
-	delete(l.busy, c)
-	idle := l.idle[c.place]
-	if c.place.kind == session || l.isClosed || c.IsClosed() || len(idle) >= maxIdle {
-		c.Close()
-		return
-	}
-	l.idle[c.place] = append(idle, c)
-}
-
-// distrust closes idle connections after a failure: they, and what is known of the cluster, may be of the past.
-func (l *Locks) distrust(address string, err error) {
-	code := codeOf(err)
-	if code == "TRYAGAIN" {
-		return
-	}
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
-	for where, idle := range l.idle {
-		if where.address == address {
-			closeAll(idle)
-			delete(l.idle, where)
-		}
-	}
-	delete(l.aloneUntil, address)
-	if l.route.isCluster {
-		l.route.forget()
-	}
-}
-
-func closeAll(conns []*conn) {
-	for _, c := range conns {
-		c.Close()
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }

@@ -22,7 +22,10 @@ import (
 	"fairlock.example/clients/go/internal/wire"
 )
 
-var errClosed = failed(ErrClosed, nil, "Locks is closed")
+var (
+	errClosed   = failed(ErrClosed, nil, "Locks is closed")
+	errNoOption = &ArgumentError{"options", "have one that is nil"}
+)
 
 // Locks takes fair locks at one server, at the master that sentinels name, or at a cluster. Make one for the
 // process; it can be used by many goroutines.
@@ -35,60 +38,69 @@ type Locks struct {
 	mutex               sync.Mutex // guards what follows
 	idle                map[place][]*conn
 	busy                map[*conn]bool
+	open                map[place]int // idle and busy ones
+	turns               map[place]chan struct{}
+	breaks              map[string]int // of connections, and changes of its role, by address
 	held                map[*Held]bool
 	asks                map[int]context.CancelFunc
 	asked               int
-	aloneUntil          map[string]time.Time
+	endWatch            context.CancelFunc // nil where none is going on
+	verifying           map[string]bool
 	gone                map[int64]Cause // in the fake, by token: lost before its holder knew that it has it
 	isClosing, isClosed bool
 	quiet               chan struct{} // closed when it closes and nobody asks any more
+
+	worry        chan struct{} // wakes the watch
+	lookedAround time.Time     // by the watch
+	looked       time.Time     // for the masters; whose turn it is to look has it
 }
 
-// New makes a Locks from a *redis.Client, also one of NewFailoverClient, or a *redis.ClusterClient. Nothing is sent
-// before the first acquisition, which also returns the error if an option here is out of range.
+// New makes a Locks from a *redis.Client or a *redis.ClusterClient; NewFailover is for Sentinels. Nothing is sent
+// before the first acquisition, which also returns the error if the client is none, or an option here is out of range.
 func New(client redis.UniversalClient, options ...Option) *Locks {
 	route, err := newRoute(client)
-	made := newLocks(route, options)
-	if made.wrong == nil {
-		made.wrong = err
-	}
-	return made
+	return newLocks(route, err, options)
 }
 
-func newLocks(route *route, given []Option) *Locks {
+// NewFailover makes a Locks from what redis.NewFailoverClient is given: the master is the one that Sentinels name.
+func NewFailover(sentinels *redis.FailoverOptions, options ...Option) *Locks {
+	route, err := failoverRoute(sentinels)
+	return newLocks(route, err, options)
+}
+
+func newLocks(route *route, wrong error, given []Option) *Locks {
 	l := &Locks{
-		options: defaults(), route: route, idle: map[place][]*conn{}, busy: map[*conn]bool{}, held: map[*Held]bool{},
-		asks: map[int]context.CancelFunc{}, aloneUntil: map[string]time.Time{}, gone: map[int64]Cause{},
-		quiet: make(chan struct{}),
+		options: defaults(), route: route, wrong: wrong, idle: map[place][]*conn{}, busy: map[*conn]bool{},
+		open: map[place]int{}, turns: map[place]chan struct{}{}, breaks: map[string]int{}, held: map[*Held]bool{},
+		asks: map[int]context.CancelFunc{}, verifying: map[string]bool{}, gone: map[int64]Cause{},
+		quiet: make(chan struct{}), worry: make(chan struct{}, 1),
 	}
 	for _, option := range given {
+		if option == nil {
+			l.wrong = errNoOption
+			return l
+		}
 		option.apply(&l.options)
 	}
-	l.wrong = l.options.check()
+	if l.wrong == nil {
+		l.wrong = l.options.check()
+	}
 	return l
 }
 
 // Acquire waits for the lock: ErrNotInTime if Wait is over, ctx.Err() if ctx is done before. The lease is renewed
 // until Release, or until ctx is done: it has to live as long as the work.
 func (l *Locks) Acquire(ctx context.Context, name string, options ...LockOption) (*Held, error) {
-	all, err := l.with(options)
+	all, err := l.with(name, options)
 	if err != nil {
 		return nil, err
 	}
 	return l.acquire(ctx, name, all)
 }
 
-// TryAcquire returns nil and no error if the lock cannot be had at once.
+// TryAcquire is Acquire with Wait(0): ErrNotInTime if the lock cannot be had at once.
 func (l *Locks) TryAcquire(ctx context.Context, name string, options ...LockOption) (*Held, error) {
-	all, err := l.with(append(options[:len(options):len(options)], Wait(0)))
-	if err != nil {
-		return nil, err
-	}
-	held, err := l.acquire(ctx, name, all)
-	if errors.Is(err, ErrNotInTime) && !errors.Is(err, ErrNotReplicated) {
-		return nil, nil
-	}
-	return held, err
+	return l.Acquire(ctx, name, append(options[:len(options):len(options)], Wait(0))...)
 }
 
 // Run works while it holds the lock; ctx is Held.Context. The error of work is what it returns. If the release fails,
@@ -101,23 +113,27 @@ func (l *Locks) Run(
 		return err
 	}
 	defer func() {
-		release := held.Release()
-		switch {
-		case err == nil:
+		if release := held.Release(); err == nil {
 			err = release
-		case release != nil:
-			err = &bodyError{err, release}
+		} else if release != nil {
+			err = errors.Join(err, release)
 		}
 	}()
 	return work(held.Context(), held)
 }
 
-func (l *Locks) with(given []LockOption) (options, error) {
+func (l *Locks) with(name string, given []LockOption) (options, error) {
 	all := l.options
 	if l.wrong != nil {
 		return all, l.wrong
 	}
+	if name == "" {
+		return all, &ArgumentError{"name", "of the lock is empty"}
+	}
 	for _, option := range given {
+		if option == nil {
+			return all, errNoOption
+		}
 		option.apply(&all)
 	}
 	return all, all.check()
@@ -134,6 +150,7 @@ func (l *Locks) begin(ctx context.Context) (context.Context, func(), error) {
 	l.asked++
 	number := l.asked
 	l.asks[number] = cancel
+	l.attend()
 	return ctx, func() { l.ended(number) }, nil
 }
 
@@ -142,6 +159,7 @@ func (l *Locks) ended(number int) {
 	defer l.mutex.Unlock()
 	l.asks[number]()
 	delete(l.asks, number)
+	l.attend()
 	if l.isClosing && len(l.asks) == 0 {
 		close(l.quiet)
 	}
@@ -159,6 +177,7 @@ func (l *Locks) keep(h *Held) (Cause, bool) {
 		return cause, true
 	}
 	l.held[h] = true
+	l.attend()
 	return "", false
 }
 
@@ -166,6 +185,7 @@ func (l *Locks) drop(h *Held) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	delete(l.held, h)
+	l.attend()
 }
 
 // Close ends all waits (ErrClosed) and closes the connections; locks that are held are lost. It returns nil.
@@ -176,6 +196,7 @@ func (l *Locks) Close() error {
 		return nil
 	}
 	l.isClosing = true
+	l.attend()
 	held, isQuiet := l.holding(), len(l.asks) == 0
 	for _, cancel := range l.asks {
 		cancel()
@@ -194,9 +215,8 @@ func (l *Locks) Close() error {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	l.isClosed = true
-	for where, idle := range l.idle {
-		closeAll(idle)
-		delete(l.idle, where)
+	for where := range l.idle {
+		l.closeIdle(where)
 	}
 	for c := range l.busy {
 		c.Close()
@@ -213,7 +233,7 @@ func (l *Locks) holding() (held []*Held) {
 
 func init() {
 	wire.NewFake = func(dial func() wire.Line, options any) wire.Fake {
-		locks := newLocks(&route{fake: dial}, options.([]Option))
+		locks := newLocks(&route{fake: dial, known: masters{bySlot: map[int]string{0: "the fake"}}}, nil, options.([]Option))
 		locks.isFake = true
 		return wire.Fake{Locks: locks, Lose: locks.lose}
 	}

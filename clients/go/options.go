@@ -7,10 +7,14 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"fairlock.example/clients/go/internal/wire"
 )
 
 const (
 	forever  = time.Duration(-1)
+	patience = 30 * time.Second // a place in the queue outlives a caller that died before it could block
+	unset    = -1
 	maxLimit = 1_000_000
 	maxOwner = 256
 	maxHost  = 200
@@ -41,14 +45,15 @@ type options struct {
 	isOwned                                      bool // the owner was given
 	limit                                        int
 	isLimited                                    bool
+	minReplicas                                  int
 	retryTimeout, commandTimeout, releaseTimeout time.Duration
 	hooks                                        Hooks
 }
 
 func defaults() options {
 	return options{
-		wait: forever, lease: 30 * time.Second, syncTimeout: time.Second, retryTimeout: 30 * time.Second,
-		commandTimeout: 5 * time.Second, releaseTimeout: 5 * time.Second,
+		wait: forever, lease: 30 * time.Second, syncTimeout: time.Second, minReplicas: unset,
+		retryTimeout: 30 * time.Second, commandTimeout: 5 * time.Second, releaseTimeout: 5 * time.Second,
 	}
 }
 
@@ -90,10 +95,20 @@ func Limit(holders int) LockOption {
 	return lockOption(func(o *options) { o.limit, o.isLimited = holders, true })
 }
 
-// SyncTimeout is how long replicas may take to confirm an acquisition, 1 second unless said otherwise; 0: do not
-// ask them.
+// SyncTimeout is how long replicas may take to confirm an acquisition or a renewal, 1 second unless said otherwise; 0:
+// do not ask them.
 func SyncTimeout(longest time.Duration) LockOption {
 	return lockOption(func(o *options) { o.syncTimeout = longest })
+}
+
+// MinReplicas is how many replicas must confirm an acquisition or a renewal, and at least one does where any is
+// connected. Without it that is 1 where the Sentinels or the cluster know a replica of the master, be it down, and else 0.
+func MinReplicas(count int) LockOption {
+	return lockOption(func(o *options) {
+		if o.minReplicas = count; count < 0 {
+			o.minReplicas = unset - 1 // Not to be taken for the default.
+		}
+	})
 }
 
 // RetryTimeout is how long a server that cannot be reached, or refuses for the time being, is asked again: 30
@@ -165,6 +180,9 @@ func (o *options) check() error {
 	if o.isLimited && (o.limit < 1 || o.limit > maxLimit) {
 		return &ArgumentError{"Limit", fmt.Sprintf("is not from 1 to %d: %d", maxLimit, o.limit)}
 	}
+	if o.minReplicas < unset {
+		return &ArgumentError{"MinReplicas", "is less than 0"}
+	}
 	if o.isOwned && (len(o.owner) < 1 || len(o.owner) > maxOwner) {
 		return &ArgumentError{"Owner", fmt.Sprintf("is not 1 to %d bytes long", maxOwner)}
 	}
@@ -187,6 +205,14 @@ func (o *options) arguments() (words []any) {
 		words = append(words, "SESSION")
 	}
 	return words
+}
+
+// andRole asks for the replicas, too, where they have to confirm.
+func (o *options) andRole(command wire.Command) []wire.Command {
+	if o.syncTimeout == 0 {
+		return []wire.Command{command}
+	}
+	return []wire.Command{command, {"ROLE"}}
 }
 
 // ms is whole milliseconds, rounded up, for the server.

@@ -2,51 +2,97 @@ package fairlock
 
 import (
 	"context"
-	"crypto/tls"
-	"errors"
+	"fmt"
 	"net"
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"fairlock.example/clients/go/internal/wire"
 )
 
-const keepAlivePeriod = 15 * time.Second
+const slotCount = 16384
 
-// route is where the connections for a lock go: to the one server, to the master that sentinels name, or to a node
-// of a cluster. An address is "" where there is but one.
+// route knows where the connections for a lock go: to the one server, to the master that Sentinels name, or to a node
+// of a cluster.
 type route struct {
-	options   redis.Options // with the client's own dialer, which asks the sentinels where there are any
-	isCluster bool
-	fake      func() wire.Line
+	server, guide redis.Options // what a connection to one is made with
+	masterName    string        // at Sentinels
+	isCluster     bool
+	fake          func() wire.Line
 
-	mutex sync.Mutex
-	slots map[int]string
-	nodes []string
+	mutex   sync.Mutex
+	guides  []string // who knows the masters: Sentinels, or all nodes of the cluster; the next to be asked first
+	known   masters
+	isStale bool // what is known of the masters
+}
+
+// masters are what a guide says.
+type masters struct {
+	bySlot     map[int]string    // addresses; but in a cluster there is only slot 0
+	shards     map[string]string // by address: all that a master and its replicas have in common
+	replicated map[string]bool   // shards with a replica, also one that is down, or that was there before
+	nodes      []string
 }
 
 func newRoute(client redis.UniversalClient) (*route, error) {
+	found := "nil"
 	switch client := client.(type) {
+	case nil:
 	case *redis.Client:
-		return &route{options: *client.Options()}, nil
+		if client != nil {
+			return serverRoute(client.Options())
+		}
 	case *redis.ClusterClient:
-		options, err := nodeOptions(*client.Options())
-		nodes := append([]string(nil), client.Options().Addrs...)
-		return &route{options: options, isCluster: true, nodes: nodes, slots: map[int]string{}}, err
+		if client != nil {
+			return clusterRoute(*client.Options())
+		}
+	default:
+		found = fmt.Sprintf("%T", client)
 	}
-	return nil, &ArgumentError{"client", "is neither a *redis.Client nor a *redis.ClusterClient"}
+	return &route{}, wrongClient("is %s: a *redis.Client or a *redis.ClusterClient is wanted", found)
 }
 
-// nodeOptions are what a cluster client connects to a node with. go-redis makes them for a node only, so one is named
+func serverRoute(options *redis.Options) (*route, error) {
+	if options.Addr == "FailoverClient" { // As go-redis calls it.
+		return &route{}, wrongClient("is one of NewFailoverClient, which keeps its Sentinels to itself:" +
+			" give its options to fairlock.NewFailover")
+	}
+	known := masters{bySlot: map[int]string{0: options.Addr}}
+	if options.Network == "unix" {
+		return &route{server: *options, known: known}, nil
+	}
+	return &route{server: *options, known: known}, checkAddresses(options.Addr)
+}
+
+// failoverRoute leaves to go-redis what it makes of the options, and finds the master itself.
+func failoverRoute(given *redis.FailoverOptions) (*route, error) {
+	if given == nil || given.MasterName == "" || len(given.SentinelAddrs) == 0 {
+		return &route{}, wrongClient("needs the MasterName and the SentinelAddrs of FailoverOptions")
+	}
+	options := *given
+	options.MinIdleConns, options.RouteByLatency, options.RouteRandomly = 0, false, false
+	client := redis.NewFailoverClient(&options)
+	defer client.Close()
+	server := *client.Options()
+	if server.Dialer = given.Dialer; server.Dialer == nil {
+		server.Dialer = redis.NewDialer(&server)
+	}
+	guide := server
+	guide.Username, guide.Password, guide.DB = given.SentinelUsername, given.SentinelPassword, 0
+	guide.CredentialsProvider, guide.CredentialsProviderContext, guide.StreamingCredentialsProvider = nil, nil, nil
+	return &route{
+		server: server, guide: guide, masterName: given.MasterName, guides: append([]string(nil), given.SentinelAddrs...),
+	}, checkAddresses(given.SentinelAddrs...)
+}
+
+// clusterRoute has what a cluster client connects to a node with. go-redis makes that for a node only, so one is named
 // to a client that is never connected.
-func nodeOptions(cluster redis.ClusterOptions) (redis.Options, error) {
+func clusterRoute(cluster redis.ClusterOptions) (*route, error) {
 	if len(cluster.Addrs) == 0 {
-		return redis.Options{}, &ArgumentError{"client", "has no address of a node"}
+		return &route{}, wrongClient("has no address of a node")
 	}
 	cluster.ReadOnly, cluster.RouteByLatency, cluster.RouteRandomly, cluster.MinIdleConns = false, false, false, 0
 	node := redis.ClusterNode{Addr: cluster.Addrs[0]}
@@ -57,116 +103,113 @@ func nodeOptions(cluster redis.ClusterOptions) (redis.Options, error) {
 	defer client.Close()
 	one, err := client.MasterForKey(context.Background(), "any")
 	if err != nil {
-		return redis.Options{}, err
+		return &route{}, err
 	}
-	return *one.Options(), nil
+	options := *one.Options()
+	return &route{
+		server: options, guide: options, isCluster: true, guides: append([]string(nil), cluster.Addrs...),
+	}, checkAddresses(cluster.Addrs...)
 }
 
-// dial opens a connection; it returns when ctx is done, even if the client's own dialer does not.
-func (r *route) dial(ctx context.Context, address string, longest time.Duration) (wire.Line, error) {
-	if r.fake != nil {
-		return r.fake(), nil
-	}
-	if address == "" {
-		address = r.options.Addr
-	}
-	ctx, cancel := context.WithTimeout(ctx, longest)
-	defer cancel()
-	type dialled struct {
-		connection net.Conn
-		err        error
-	}
-	result := make(chan dialled, 1)
-	go func() {
-		connection, err := r.options.Dialer(ctx, r.options.Network, address)
-		result <- dialled{connection, err}
-	}()
-	select {
-	case made := <-result:
-		if made.err != nil {
-			return nil, made.err
-		}
-		return opened(ctx, newLine(made.connection, r.options, longest))
-	case <-ctx.Done():
-		go func() {
-			if late := <-result; late.err == nil {
-				late.connection.Close()
-			}
-		}()
-		return nil, ctx.Err()
-	}
+func wrongClient(format string, values ...any) error {
+	return &ArgumentError{"client", fmt.Sprintf(format, values...)}
 }
 
-// opened sees that the connection has said HELLO and the like: what is sent next may have no limit. The reply to PING
-// matters only where it is that of the user's not being let in.
-func opened(ctx context.Context, made *line) (wire.Line, error) {
-	if _, err := made.Call(ctx, 0, "PING"); err != nil && made.IsClosed() {
-		made.Close()
-		return nil, err
-	}
-	return made, nil
-}
-
-// node is the node for a lock as far as it is known.
-func (r *route) node(name string) (string, bool) {
-	if !r.isCluster {
-		return "", true
-	}
-	r.mutex.Lock()
-	defer r.mutex.Unlock()
-	address, ok := r.slots[slot(name)]
-	return address, ok
-}
-
-func (r *route) known() []string {
-	r.mutex.Lock()
-	defer r.mutex.Unlock()
-	return append([]string(nil), r.nodes...)
-}
-
-func (r *route) forget() {
-	r.mutex.Lock()
-	defer r.mutex.Unlock()
-	r.slots = map[int]string{}
-}
-
-// learn takes the reply to CLUSTER SLOTS: [first, last, [host, port, ...] of the master, of a replica, ...] for each
-// range. Nodes that are not in it may be back later.
-func (r *route) learn(reply any, asked string) {
-	r.mutex.Lock()
-	defer r.mutex.Unlock()
-	r.slots = map[int]string{}
-	ranges, _ := reply.([]any)
-	for _, each := range ranges {
-		parts, _ := each.([]any)
-		for number, part := range parts {
-			node, _ := part.([]any)
-			if number < 2 || len(node) < 2 {
-				continue
-			}
-			host, _ := node[0].(string)
-			port, _ := node[1].(int64)
-			address := join(host, strconv.FormatInt(port, 10), asked)
-			r.add(address)
-			if number > 2 {
-				continue
-			}
-			first, _ := parts[0].(int64)
-			last, _ := parts[1].(int64)
-			for slot := first; slot <= last; slot++ {
-				r.slots[int(slot)] = address
-			}
+func checkAddresses(addresses ...string) error {
+	for _, each := range addresses {
+		if _, port, err := net.SplitHostPort(each); err != nil || port == "" {
+			return wrongClient("has the address %q: host:port is wanted", each)
 		}
 	}
+	return nil
 }
 
-func (r *route) add(address string) {
-	for _, known := range r.nodes {
-		if known == address {
-			return
+// isGuided says that masters change.
+func (r *route) isGuided() bool { return r.isCluster || r.masterName != "" }
+
+// node is the node for a lock, as far as that is known; what is stale is no more than a guess.
+func (r *route) node(name string) (address string, isSure bool) {
+	number := 0
+	if r.isCluster {
+		number = slot(name)
+	}
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	address, ok := r.known.bySlot[number]
+	return address, ok && !r.isStale
+}
+
+// isReplicated says whether a master has replicas, or had.
+func (r *route) isReplicated(address string) bool {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	return r.known.replicated[r.known.shards[address]]
+}
+
+// isMaster says whether the Sentinels named it when they were asked last.
+func (r *route) isMaster(address string) bool {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	return r.known.bySlot[0] == address
+}
+
+func (r *route) isKnown() bool {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	return len(r.known.bySlot) > 0 && !r.isStale
+}
+
+// doubt what is known, and ask another one for it.
+func (r *route) doubt() {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	r.isStale = r.isGuided()
+	if len(r.guides) > 1 {
+		r.guides = append(r.guides[1:len(r.guides):len(r.guides)], r.guides[0])
+	}
+}
+
+func (r *route) toAsk() []string {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	return append([]string(nil), r.guides...)
+}
+
+// learn takes what a guide has said, and returns the addresses that are no master's any more.
+func (r *route) learn(guide string, now masters) (gone []string) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	are := map[string]bool{}
+	for _, address := range now.bySlot {
+		are[address] = true
+	}
+	for _, address := range r.known.bySlot {
+		if !are[address] {
+			are[address] = true // But once.
+			gone = append(gone, address)
 		}
 	}
-	r.nodes = append(r.nodes, address)
+	for shard := range r.known.replicated {
+		now.replicated[shard] = true
+	}
+	// Nodes that are not named may be back later.
+	order := []string{guide}
+	for _, each := range append(r.guides, now.nodes...) {
+		if !contains(order, each) {
+			order = append(order, each)
+		}
+	}
+	r.known, r.guides, r.isStale = now, order, false
+	return gone
+}
+
+func contains(all []string, one string) bool {
+	for _, each := range all {
+		if each == one {
+			return true
+		}
+	}
+	return false
 }
 
 // redirect is the address in "MOVED 3999 host:port" or "ASK ...", "" if there is none; MOVED is for good.
@@ -184,8 +227,9 @@ func (r *route) redirect(err error, asked string) string {
 	if words[0] == "MOVED" {
 		r.mutex.Lock()
 		defer r.mutex.Unlock()
-		r.slots[number] = address
-		r.add(address)
+		if r.known.bySlot != nil {
+			r.known.bySlot[number] = address
+		}
 	}
 	return address
 }
@@ -197,20 +241,6 @@ func join(host, port, asked string) string {
 	}
 	return net.JoinHostPort(host, port)
 }
-
-func (r *route) describe(address string) string {
-	switch {
-	case r.fake != nil:
-		return "the fake"
-	case address != "":
-		return address
-	case r.options.Addr == "FailoverClient": // as go-redis calls it
-		return "the master that the sentinels name"
-	}
-	return r.options.Addr
-}
-
-const slotCount = 16384
 
 // slot is CRC16 (XMODEM) of the name, or of what is in its first braces.
 func slot(name string) int {
@@ -232,114 +262,3 @@ func slot(name string) int {
 	}
 	return int(sum) % slotCount
 }
-
-// line is a connection of ours: a client of go-redis that has just this one, and never makes another.
-type line struct {
-	client *redis.Client
-	socket *socket
-}
-
-// socket knows when it is closed, by whomever.
-type socket struct {
-	net.Conn
-	isClosed atomic.Bool
-}
-
-func (s *socket) Close() error {
-	s.isClosed.Store(true)
-	return s.Conn.Close()
-}
-
-var errEnded = errors.New("the connection has ended")
-
-func newLine(connection net.Conn, options redis.Options, longest time.Duration) *line {
-	keepAlive(connection)
-	made := &line{socket: &socket{Conn: connection}}
-	var isTaken atomic.Bool
-	options.Dialer = func(context.Context, string, string) (net.Conn, error) {
-		if isTaken.Swap(true) || made.socket.isClosed.Load() {
-			return nil, errEnded
-		}
-		return made.socket, nil
-	}
-	options.Protocol, options.MaxRetries, options.Limiter = 2, -1, nil
-	options.PoolSize, options.MinIdleConns, options.MaxIdleConns, options.MaxActiveConns = 1, 0, 0, 0
-	options.ConnMaxIdleTime, options.ConnMaxLifetime = -1, 0
-	options.ReadBufferSize, options.WriteBufferSize = 4096, 4096
-	// Contexts say how long a command may take.
-	options.ContextTimeoutEnabled, options.ReadTimeout, options.WriteTimeout = true, -1, longest
-	made.client = redis.NewClient(&options)
-	return made
-}
-
-// keepAlive is how a server that is gone is noticed while nothing is sent.
-func keepAlive(connection net.Conn) {
-	if secure, ok := connection.(*tls.Conn); ok {
-		connection = secure.NetConn()
-	}
-	if tcp, ok := connection.(*net.TCPConn); ok {
-		_ = tcp.SetKeepAlive(true)
-		_ = tcp.SetKeepAlivePeriod(keepAlivePeriod)
-	}
-}
-
-func (l *line) Call(ctx context.Context, longest time.Duration, words ...any) (any, error) {
-	if l.IsClosed() {
-		return nil, errEnded
-	}
-	if longest > 0 {
-		limited, cancel := context.WithTimeout(ctx, longest)
-		defer cancel()
-		defer l.closeWith(ctx)()
-		ctx = limited
-	} else {
-		defer l.closeWith(ctx)()
-	}
-	reply, err := l.client.Do(ctx, words...).Result()
-	if errors.Is(err, redis.Nil) {
-		return nil, nil
-	}
-	return reply, err
-}
-
-// closeWith ends a read when ctx is cancelled, which go-redis does not, until the function that it returns is called.
-func (l *line) closeWith(ctx context.Context) func() {
-	if ctx.Done() == nil {
-		return func() {}
-	}
-	stop, stopped := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(stopped)
-		select {
-		case <-ctx.Done():
-			l.socket.Close()
-		case <-stop:
-		}
-	}()
-	return func() {
-		close(stop)
-		<-stopped
-	}
-}
-
-func (l *line) Watch(longest time.Duration) error {
-	if err := l.socket.SetReadDeadline(time.Now().Add(longest)); err != nil {
-		return err
-	}
-	_, err := l.socket.Read(make([]byte, 1))
-	var timeout net.Error
-	switch {
-	case err == nil:
-		return errors.New("an answer to nothing")
-	case errors.As(err, &timeout) && timeout.Timeout():
-		return nil
-	}
-	return err
-}
-
-func (l *line) Close() {
-	l.socket.Close()
-	l.client.Close()
-}
-
-func (l *line) IsClosed() bool { return l.socket.isClosed.Load() }

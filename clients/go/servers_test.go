@@ -108,6 +108,9 @@ func (c *common) get(t *testing.T) *servers {
 }
 
 func TestMain(m *testing.M) {
+	if os.Getenv(childName) != "" {
+		os.Exit(beChild())
+	}
 	code := m.Run()
 	for _, each := range []*common{commonOne, commonCluster} {
 		if each.servers != nil {
@@ -170,13 +173,18 @@ func (v *view) queue(name string) (owners []string) {
 
 func (v *view) waits(name string, count int) {
 	v.t.Helper()
-	until(v.t, fmt.Sprint(count, " wait"), func() bool { return len(v.queue(name)) == count })
+	until(v.t, fmt.Sprint(count, " wait"), func() bool { return v.areBlocked(name, count) })
 }
 
-// isBlocked says that exactly one waits, blocked; false where the server cannot be asked.
-func (v *view) isBlocked(name string) bool {
+// areBlocked says that so many wait, each of them blocked; false where the server cannot be asked.
+func (v *view) areBlocked(name string, count int) bool {
 	queue, err := v.Do(ctx, "FAIRLOCK.QUEUE", name).Slice()
-	return err == nil && len(queue) == 1 && queue[0].([]any)[1] == "blocked"
+	for _, waiter := range queue {
+		if waiter.([]any)[1] != "blocked" {
+			return false
+		}
+	}
+	return err == nil && len(queue) == count
 }
 
 // calls is how often a command was called.

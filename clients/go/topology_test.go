@@ -18,22 +18,22 @@ func TestR31SentinelFailsOver(t *testing.T) {
 	t.Parallel()
 	s := start(t, "sentinel")
 	view, name := look(t, s, "a"), newName(t)
-	locks := locksOf(t, redis.NewFailoverClient(&redis.FailoverOptions{
-		MasterName: "locks", SentinelAddrs: []string{s.address("s")},
-	}))
-	held := acquire(t, locks, name, fairlock.Lease(30*time.Second))
+	locks := s.failover(t)
+	held := acquire(t, locks, name, fairlock.Lease(long))
 	var waiting []*future
 	for count := 1; count <= 2; count++ {
 		waiting = append(waiting, begin(locks, name))
 		view.waits(name, count)
 	}
 	owners := view.queue(name)
-	s.tell(t, "failover")
+	s.failOver(t)
+	s.tell(t, "start", "a") // Nothing is granted, or renewed, that no replica confirms.
 	view = look(t, s, "b")
 	expect(t, view.owner(name) == held.Owner() && view.info(name)["token"] == held.Token(), "it is there")
 	until(t, "renewed at the new master", func() bool {
 		err := held.Renew(ctx, 0)
-		expect(t, err == nil || errors.Is(err, fairlock.ErrUnavailable), "%v", err)
+		isPassing := errors.Is(err, fairlock.ErrUnavailable) || errors.Is(err, fairlock.ErrNotReplicated)
+		expect(t, err == nil || isPassing, "%v", err)
 		return err == nil
 	})
 	release(t, held)
@@ -42,6 +42,21 @@ func TestR31SentinelFailsOver(t *testing.T) {
 		expect(t, view.owner(name) == next.Owner() && next.Owner() == owners[number], "in their order")
 		release(t, next)
 	}
+}
+
+// failOver is for good: a machine that is busy must not make the Sentinel change its mind.
+func (s *servers) failOver(t *testing.T) {
+	t.Helper()
+	s.tell(t, "failover")
+	look(t, s, "s").run("SENTINEL", "SET", "locks", "down-after-milliseconds", longest.Milliseconds())
+}
+
+func (s *servers) failover(t *testing.T, options ...fairlock.Option) *fairlock.Locks {
+	locks := fairlock.NewFailover(&redis.FailoverOptions{
+		MasterName: "locks", SentinelAddrs: []string{s.address("s")},
+	}, options...)
+	t.Cleanup(func() { locks.Close() })
+	return locks
 }
 
 func (s *servers) cluster(t *testing.T, options ...fairlock.Option) *fairlock.Locks {
@@ -93,7 +108,7 @@ func TestR33TheSlotMovesUnderAWaiter(t *testing.T) {
 	look(t, s, "b").waits(name, 1)
 	s.tell(t, "move", slotOf(look(t, s, "b"), name), "c")
 	view := look(t, s, "c")
-	until(t, "it waits there", func() bool { return view.isBlocked(name) })
+	until(t, "it waits there", func() bool { return view.areBlocked(name, 1) })
 	start := time.Now()
 	release(t, held)
 	second := waiting.get(t)
@@ -110,9 +125,10 @@ func TestR33AReplicaTakesOver(t *testing.T) {
 	waiting := begin(locks, name)
 	look(t, s, "a").waits(name, 1)
 	s.tell(t, "failover")
+	s.tell(t, "start", "a") // Nothing is granted that no replica confirms.
 	view := look(t, s, "d")
 	expect(t, view.owner(name) == held.Owner(), "it is there")
-	until(t, "it waits there", func() bool { return view.isBlocked(name) })
+	until(t, "it waits there", func() bool { return view.areBlocked(name, 1) })
 	release(t, held)
 	second := waiting.get(t)
 	expect(t, view.owner(name) == second.Owner(), "there")
@@ -140,7 +156,7 @@ func TestR34AMasterIsGoneForAWhile(t *testing.T) {
 	s.tell(t, "start", "c")
 	for number, name := range names {
 		view := look(t, s, nodes[number])
-		until(t, nodes[number]+" serves again", func() bool { return view.isBlocked(name) })
+		until(t, nodes[number]+" serves again", func() bool { return view.areBlocked(name, 1) })
 	}
 	for number := range names {
 		release(t, held[number])

@@ -1,6 +1,6 @@
 module examples
 
-go 1.19
+go 1.21
 
 require (
 	fairlock.example/clients/go v0.0.0

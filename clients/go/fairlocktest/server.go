@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -39,26 +38,27 @@ func (s *server) lock(name string) *lock {
 }
 
 // do replies, or returns the place of who waits now.
-func (s *server) do(words []any) (reply any, waiting *place) {
+func (s *server) do(words wire.Command) (reply any, waiting *place) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	command := strings.TrimPrefix(words[0].(string), "FAIRLOCK.")
-	if command == "INFO" {
-		return "connected_slaves:0\r\n", nil
+	switch words[0] {
+	case "ROLE":
+		return []any{"master", int64(0), []any{}}, nil
+	case "FAIRLOCK.INFO":
+		return s.lock(words[1].(string)).info(), nil
 	}
-	name, owner := words[1].(string), words[2].(string)
-	at := s.lock(name)
-	switch command {
-	case "ACQUIRE":
+	at, owner := s.lock(words[1].(string)), words[2].(string)
+	switch words[0] {
+	case "FAIRLOCK.ACQUIRE":
 		return s.acquire(at, owner, words[3:])
-	case "RELEASE":
+	case "FAIRLOCK.RELEASE":
 		return s.release(at, owner, words[3:]), nil
-	case "RENEW":
+	case "FAIRLOCK.RENEW":
 		if find(at.holders, owner) < 0 {
 			return notHeld, nil
 		}
 		return words[4], nil
-	case "CANCEL":
+	case "FAIRLOCK.CANCEL":
 		number := find(at.queue, owner)
 		if number < 0 {
 			return int64(0), nil
@@ -70,24 +70,58 @@ func (s *server) do(words []any) (reply any, waiting *place) {
 	return wire.ReplyError(fmt.Sprintf("ERR unknown command '%v'", words[0])), nil
 }
 
-func (s *server) acquire(at *lock, owner string, options []any) (any, *place) {
+func (s *server) acquire(at *lock, owner string, options wire.Command) (any, *place) {
 	if number := find(at.holders, owner); number >= 0 {
 		return at.holders[number].token, nil
 	}
 	asked := &place{owner: owner, limit: limit(options), reply: make(chan any, 1)}
-	if len(at.queue) == 0 && at.fits(asked) {
+	number := find(at.queue, owner)
+	switch {
+	case len(at.queue) == 0 && at.fits(asked):
 		return s.grant(at, asked), nil
-	}
-	if options[len(options)-1] == "NOWAIT" {
+	case options[len(options)-1] == "NOWAIT":
 		return nil, nil
-	}
-	if number := find(at.queue, owner); number >= 0 {
+	case number >= 0:
 		at.queue[number].reply <- wire.ReplyError("TAKENOVER the owner asks on another connection")
 		at.queue[number] = asked
-	} else {
+	default:
+		number = len(at.queue)
 		at.queue = append(at.queue, asked)
 	}
+	if contains(options, "ENQUEUE") {
+		return []any{int64(number + 1), int64(0)}, nil
+	}
 	return nil, asked
+}
+
+func contains(options wire.Command, word string) bool {
+	for _, each := range options {
+		if each == word {
+			return true
+		}
+	}
+	return false
+}
+
+// info is INFO's map; leases have no end here.
+func (at *lock) info() any {
+	words := []any{"waiting", int64(len(at.queue)), "holders", int64(len(at.holders))}
+	if len(at.holders) > 0 {
+		first := at.holders[0]
+		words = append(words, "owner", first.owner, "holds", int64(1), "lease", int64(-1), "token", first.token,
+			"limit", int64(at.limit()))
+	}
+	return words
+}
+
+// limit is how many holders all of them tolerate.
+func (at *lock) limit() (least int) {
+	for _, each := range at.holders {
+		if least == 0 || each.limit > 0 && each.limit < least {
+			least = each.limit
+		}
+	}
+	return least
 }
 
 func (s *server) grant(at *lock, asked *place) int64 {
@@ -97,7 +131,7 @@ func (s *server) grant(at *lock, asked *place) int64 {
 	return asked.token
 }
 
-func (s *server) release(at *lock, owner string, options []any) any {
+func (s *server) release(at *lock, owner string, options wire.Command) any {
 	number := find(at.holders, owner)
 	if number < 0 || len(options) == 2 && options[1] != at.holders[number].token {
 		return notHeld
@@ -178,7 +212,7 @@ func (at *lock) fits(asked *place) bool {
 	return true
 }
 
-func limit(options []any) int {
+func limit(options wire.Command) int {
 	if options[0] != "SHARED" {
 		return 1
 	}
@@ -195,7 +229,15 @@ type line struct {
 	closed chan struct{}
 }
 
-func (l *line) Call(ctx context.Context, _ time.Duration, words ...any) (any, error) {
+func (l *line) Call(ctx context.Context, _ time.Duration, commands ...wire.Command) []wire.Reply {
+	replies := make([]wire.Reply, len(commands))
+	for number, words := range commands {
+		replies[number].Value, replies[number].Err = l.call(ctx, words)
+	}
+	return replies
+}
+
+func (l *line) call(ctx context.Context, words wire.Command) (any, error) {
 	if l.IsClosed() {
 		return nil, errClosed
 	}
@@ -212,7 +254,7 @@ func (l *line) Call(ctx context.Context, _ time.Duration, words ...any) (any, er
 	return reply, nil
 }
 
-func (l *line) wait(ctx context.Context, words []any, waiting *place) (any, error) {
+func (l *line) wait(ctx context.Context, words wire.Command, waiting *place) (any, error) {
 	var over <-chan time.Time
 	if words[len(words)-2] == "WAIT" {
 		timer := time.NewTimer(time.Duration(words[len(words)-1].(int64)) * time.Millisecond)
