@@ -480,10 +480,8 @@ impl Held {
             Self::Tasks(held) => {
                 let held = held.clone();
                 let lost = async move { tokio::time::timeout(LONGEST, held.lost()).await };
-                match RUNTIME.block_on(lost).expect("it is lost") {
-                    fairlock::Error::LockLost(cause) => cause,
-                    other => panic!("{other}"),
-                }
+                let lost = RUNTIME.block_on(lost).expect("it is lost");
+                lost.cause().expect("how it was lost")
             }
         }
     }
