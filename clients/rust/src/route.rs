@@ -70,11 +70,14 @@ fn addresses<T: IntoConnectionInfo>(
     Ok(infos)
 }
 
-/// Slots of one master, and the most replicas that were ever known of them.
+/// Slots of one master.
 struct Range {
     first: u16,
     last: u16,
     master: Address,
+    /// The master, and those that may succeed it.
+    members: Vec<Address>,
+    /// The most that were ever known of it, or of its predecessor.
     replicas: usize,
 }
 
@@ -92,6 +95,14 @@ struct Known {
     slots: Vec<Range>,
     nodes: Vec<Address>,
     is_past: bool,
+}
+
+impl Known {
+    fn replicas_of(&self, master: &Address) -> usize {
+        let ranges = self.slots.iter();
+        let ranges = ranges.filter(|range| range.members.contains(master));
+        ranges.map(|range| range.replicas).max().unwrap_or(0)
+    }
 }
 
 pub(crate) struct Route {
@@ -167,12 +178,11 @@ impl Route {
             .or_else(|| range.map(|range| range.master.clone()))
     }
 
-    /// How many replicas were ever known to the Sentinels, or to the cluster for this lock; here, not how many there are.
+    /// The most replicas that the Sentinels, or the cluster, ever knew of the master for this lock.
     pub(crate) fn replicas(&self, name: &str) -> usize {
         let (known, slot) = (self.known(), slot(name));
-        let ranges = known.slots.iter().filter(|range| range.has(slot));
-        let most = ranges.map(|range| range.replicas).max();
-        known.replicas.max(most.unwrap_or(0))
+        let range = known.slots.iter().find(|range| range.has(slot));
+        known.replicas.max(range.map_or(0, |range| range.replicas))
     }
 
     /// Whether another is known to be the master there.
@@ -296,17 +306,15 @@ impl Route {
                     known.nodes.push(host.clone()); // Nodes that are not in the reply may be back later.
                 }
             }
-            let Some((master, id)) = hosts.into_iter().next() else {
+            let Some((master, id)) = hosts.first() else {
                 continue;
             };
-            let before = known.slots.iter();
-            let before = before.filter(|range| range.first <= last && first <= range.last);
-            let most = before.map(|range| range.replicas).max().unwrap_or(0);
             ranges.push(Range {
                 first,
                 last,
-                master,
-                replicas: most.max(replicas_of(&id, &nodes)),
+                master: master.clone(),
+                replicas: known.replicas_of(master).max(replicas_of(id, &nodes)),
+                members: hosts.into_iter().map(|(host, _)| host).collect(),
             });
         }
         known.slots = ranges;
@@ -328,14 +336,12 @@ impl Route {
         };
         if is_moved {
             let known = &mut *self.known();
-            let ranges = known.slots.iter();
-            let there = ranges.filter(|range| range.has(slot) || range.master == address);
-            let replicas = there.map(|range| range.replicas).max().unwrap_or(0);
             let range = Range {
                 first: slot,
                 last: slot,
                 master: address.clone(),
-                replicas,
+                members: vec![address.clone()],
+                replicas: known.replicas_of(&address),
             };
             known.slots.insert(0, range);
         }

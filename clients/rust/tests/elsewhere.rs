@@ -22,9 +22,11 @@ fn r31_sentinel_fails_over() {
         let view = group.view("b");
         assert_eq!(view.owner(&name), Some(held.owner()));
         assert_eq!(view.number(&name, "token"), held.token());
+        group.tell("start a"); // A replica that confirms is wanted.
         until("renewed at the new master", || {
             held.renew() == Ok(Duration::from_secs(30))
         });
+        view.waits(&name, 2);
         held.release().unwrap();
         for (each, owner) in waiting.into_iter().zip(owners) {
             let next = each.held();
@@ -166,7 +168,7 @@ fn r33_the_slot_moves_under_a_waiter() {
         before.waits(&lock, 1);
         cluster.tell(&format!("move {} c", slot_of(&before, &lock)));
         let view = cluster.view("c");
-        until("it waits there", || view.is_blocked(&lock));
+        until("it waits there", || view.are_blocked(&lock, 1));
         let start = Instant::now();
         held.release().unwrap();
         let second = waiting.held();
@@ -204,7 +206,7 @@ fn r34_a_master_is_gone_for_a_while() {
         cluster.tell("start c");
         for (node, lock) in nodes.iter().zip(&names) {
             let view = cluster.view(node);
-            until("it serves again", || view.is_blocked(lock));
+            until("it serves again", || view.are_blocked(lock, 1));
         }
         for (each, next) in held.iter().zip(waiting) {
             each.release().unwrap();

@@ -139,15 +139,16 @@ impl View {
             .collect()
     }
 
-    pub fn is_blocked(&self, name: &str) -> bool {
+    /// So many wait, each on a connection of its own.
+    pub fn are_blocked(&self, name: &str, count: usize) -> bool {
         let queue: Vec<Vec<String>> = self
             .try_run(&[&"FAIRLOCK.QUEUE", &name])
             .unwrap_or_default();
-        queue.len() == 1 && queue[0][1] == "blocked"
+        queue.len() == count && queue.iter().all(|waiter| waiter[1] == "blocked")
     }
 
     pub fn waits(&self, name: &str, count: usize) {
-        until(&format!("{count} wait"), || self.queue(name).len() == count);
+        until(&format!("{count} wait"), || self.are_blocked(name, count));
     }
 
     pub fn calls(&self, command: &str) -> u64 {
