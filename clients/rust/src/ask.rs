@@ -8,7 +8,7 @@ use redis::Value;
 use crate::core::{By, Core, Tries, words};
 use crate::error::{Failure, Outcome};
 use crate::line::{Line, Reply, Sync};
-use crate::node::{Node, Pending, Which, reply_to};
+use crate::node::{Node, Pending, reply_to};
 use crate::options::{Event, Hooks, ms, new_owner, seconds};
 use crate::route::Address;
 use crate::{Error, Options, Result};
@@ -167,8 +167,8 @@ impl Ask {
             None => self.core.node_of(&self.name).await?,
         };
         self.node = Some(node.clone());
-        node.ready().await?;
         let mut line = if self.options.session || self.asking_at.is_some() {
+            node.ready().await?;
             Some(node.take(self.options.session).await?)
         } else {
             None
@@ -251,18 +251,22 @@ impl Ask {
         all.extend(self.options.arguments());
         all.extend(words(more));
         let sync = self.core.sync(&self.name, &self.options);
-        let was_known = std::mem::replace(&mut self.may_be_known, true);
+        let was_known = self.may_be_known;
         let reply = match line {
             None => {
-                let pending = self.pending.insert(node.send(Which::Asks, all, sync));
-                reply_to(pending).await
+                let pending = node.ask(all, sync).await?;
+                self.may_be_known = true;
+                reply_to(self.pending.insert(pending)).await
             }
-            Some(line) => self.ask_on(line, all, sync, longest).await,
+            Some(line) => {
+                self.may_be_known = true;
+                self.ask_on(line, all, sync, longest).await
+            }
         };
         self.pending = None;
         match &reply {
             Ok(reply) => {
-                self.tries = Tries::new(self.tries.longest);
+                self.tries.answered();
                 self.may_be_known = reply.value != Value::Nil;
             }
             // A refusal changes nothing: what an earlier ask brought is still there, though its reply was lost, and so

@@ -12,7 +12,7 @@ use crate::ask::Ask;
 use crate::error::{Failure, Outcome};
 use crate::info::Info;
 use crate::keep::Keep;
-use crate::line::{Reply, Sync};
+use crate::line::{Reply, Sync, Turn};
 use crate::node::{Node, Which, reply_to};
 use crate::options::seconds;
 use crate::route::{Address, Route, Source};
@@ -34,6 +34,7 @@ pub(crate) struct Core {
     pub(crate) route: Arc<Route>,
     pub(crate) options: Options,
     state: Mutex<State>,
+    turn: Turn,
     closing: watch::Sender<bool>,
     /// Acquisitions under way, and locks that are held.
     work: watch::Sender<usize>,
@@ -73,6 +74,11 @@ impl Tries {
             pause: FIRST_PAUSE,
             redirects: 0,
         }
+    }
+
+    /// The server has answered. The pauses stay as they are: it may be the next connection that fails again.
+    pub(crate) fn answered(&mut self) {
+        (self.since, self.redirects) = (None, 0);
     }
 
     pub(crate) fn may_redirect(&mut self) -> bool {
@@ -122,6 +128,7 @@ impl Core {
             route: Arc::new(Route::new(source)),
             options,
             state: Mutex::default(),
+            turn: Turn::default(),
             closing: watch::Sender::new(false),
             work: watch::Sender::new(0),
             numbers: AtomicU64::new(0),
@@ -228,7 +235,9 @@ impl Core {
     /// The server that a lock is at.
     pub(crate) async fn node_of(&self, name: &str) -> Outcome<Arc<Node>> {
         let longest = self.options.command_timeout;
-        Ok(self.node(&self.route.locate(name, longest).await?))
+        let located = Box::pin(self.route.locate(name, longest));
+        let address = self.turn.take(located).await?;
+        Ok(self.node(&address))
     }
 
     /// A command that must not wait for others, tried for so long.

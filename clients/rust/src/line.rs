@@ -269,39 +269,49 @@ pub(crate) fn text(value: &Value) -> String {
     redis::from_redis_value_ref(value).unwrap_or_default()
 }
 
+/// What callers do one after another, in the order in which they came. Those that waited for one that failed share its
+/// failure: a server that is silent is not asked by one caller after another.
+#[derive(Default)]
+pub(crate) struct Turn(tokio::sync::Mutex<Option<(Instant, Failure)>>);
+
+impl Turn {
+    pub(crate) async fn take<T>(&self, work: impl Future<Output = Outcome<T>>) -> Outcome<T> {
+        let came = Instant::now();
+        let mut last = self.0.lock().await;
+        if let Some((at, failure)) = &*last
+            && *at >= came
+        {
+            return Err(failure.clone());
+        }
+        let done = work.await;
+        if let Err(failure) = &done {
+            *last = Some((Instant::now(), failure.clone()));
+        }
+        done
+    }
+}
+
 /// One connection for many callers, opened when the first needs it.
 #[derive(Default)]
 pub(crate) struct Shared {
     line: Mutex<Option<Line>>,
-    opening: tokio::sync::Mutex<Option<(Instant, Failure)>>,
+    turn: Turn,
 }
 
 impl Shared {
-    /// Callers that wait for one opening share its failure: a server that is silent is not asked by one after another.
     pub(crate) async fn line(&self, opening: impl Future<Output = Outcome<Line>>) -> Outcome<Line> {
         if let Some(line) = self.open_line() {
             return Ok(line);
         }
-        let called = Instant::now();
-        let mut last = self.opening.lock().await;
-        if let Some(line) = self.open_line() {
-            return Ok(line);
-        }
-        if let Some((at, failure)) = &*last
-            && *at >= called
-        {
-            return Err(failure.clone());
-        }
-        match opening.await {
-            Ok(line) => {
-                self.set(Some(line.clone()));
-                Ok(line)
+        let open = async {
+            if let Some(line) = self.open_line() {
+                return Ok(line);
             }
-            Err(failure) => {
-                *last = Some((Instant::now(), failure.clone()));
-                Err(failure)
-            }
-        }
+            let line = opening.await?;
+            self.set(Some(line.clone()));
+            Ok(line)
+        };
+        self.turn.take(open).await
     }
 
     fn set(&self, line: Option<Line>) {

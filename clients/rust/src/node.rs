@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 
 use crate::error::{Failure, Outcome};
-use crate::line::{Line, Reply, Shared, Sync};
+use crate::line::{Line, Reply, Shared, Sync, Turn};
 use crate::route::{Address, Route};
 
 const MAX_IDLE: usize = 16;
@@ -19,6 +19,7 @@ pub(crate) struct Node {
     longest: Duration,
     gone: watch::Sender<bool>,
     pub(crate) control: Shared,
+    turn: Turn,
     asks: Together,
     renewals: Together,
     idle: Mutex<Vec<Line>>,
@@ -57,6 +58,7 @@ impl Node {
             longest,
             gone: watch::Sender::new(false),
             control: Shared::default(),
+            turn: Turn::default(),
             asks: Together::default(),
             renewals: Together::default(),
             idle: Mutex::default(),
@@ -64,9 +66,9 @@ impl Node {
     }
 
     pub(crate) async fn open(&self) -> Outcome<Line> {
-        self.route
-            .open(&self.address, self.gone.subscribe(), self.longest)
-            .await
+        let gone = self.gone.subscribe();
+        // A large future, seldom needed.
+        Box::pin(self.route.open(&self.address, gone, self.longest)).await
     }
 
     pub(crate) async fn control(&self) -> Outcome<Line> {
@@ -123,6 +125,15 @@ impl Node {
     fn queue(&self, which: Which) -> MutexGuard<'_, Queue> {
         let queue = &self.together(which).queue;
         queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks after all callers that came before; the reply comes later.
+    pub(crate) async fn ask(self: &Arc<Self>, words: Vec<String>, sync: Sync) -> Outcome<Pending> {
+        let sent = async {
+            self.ready().await?;
+            Ok(self.send(Which::Asks, words, sync))
+        };
+        self.turn.take(sent).await
     }
 
     /// Sends it after all that were given before; the reply comes later.

@@ -1,4 +1,4 @@
-//! Rows 31 to 36, 47 to 49, 52 and 53: replicas, sentinels, clusters, the fake, the README.
+//! Rows 32 to 34, 47 to 49, 52 and 53: clusters, the fake, the README.
 
 use std::time::{Duration, Instant};
 
@@ -6,109 +6,17 @@ use fairlock::{Cause, Error, Options};
 
 use crate::support::*;
 
-#[test]
-fn r31_sentinel_fails_over() {
-    both(|kind| {
-        let group = Servers::new(&["sentinel"]);
-        let (view, locks, name) = (group.view("a"), kind.sentinel(&group), name());
-        let held = locks.get(&name).unwrap();
-        let mut waiting = Vec::new();
-        for count in 1..=2 {
-            waiting.push(locks.begin(&name, |_| ()));
-            view.waits(&name, count);
-        }
-        let owners = view.queue(&name);
-        group.tell("failover");
-        let view = group.view("b");
-        assert_eq!(view.owner(&name), Some(held.owner()));
-        assert_eq!(view.number(&name, "token"), held.token());
-        group.tell("start a"); // A replica that confirms is wanted.
-        until("renewed at the new master", || {
-            held.renew() == Ok(Duration::from_secs(30))
-        });
-        view.waits(&name, 2);
-        held.release().unwrap();
-        for (each, owner) in waiting.into_iter().zip(owners) {
-            let next = each.held();
-            assert_eq!(next.owner(), owner);
-            assert_eq!(view.owner(&name), Some(owner));
-            next.release().unwrap();
-        }
-    });
-}
-
-#[test]
-fn r35_an_acquisition_is_on_the_replica() {
-    let group = Servers::new(&["replica"]);
-    let (view, replica) = (group.view("a"), group.view("b"));
-    both(|kind| {
-        let (locks, name) = (kind.locks(&group, "a"), name());
-        for _ in 0..50 {
-            let held = locks.get(&name).unwrap();
-            assert!(replica.run::<bool>(&[&"HEXISTS", &name, &held.owner()]));
-            held.release().unwrap();
-        }
-        for _ in 0..20 {
-            let first = locks.get(&name).unwrap();
-            let waiting = locks.begin(&name, |_| ());
-            view.waits(&name, 1);
-            first.release().unwrap();
-            let second = waiting.held();
-            assert!(replica.run::<bool>(&[&"HEXISTS", &name, &second.owner()]));
-            second.release().unwrap();
-        }
-    });
-}
-
-#[test]
-fn r36_no_replica_confirms() {
-    both(|kind| {
-        let group = Servers::new(&["replica"]);
-        let options = Options {
-            sync_timeout: ms(100),
-            ..Options::default()
-        };
-        let (view, locks, name) = (group.view("a"), kind.with(&group, "a", options), name());
-        group.tell("stop b");
-        let none = locks
-            .acquire(&name, |all| all.wait = Some(ms(500)))
-            .err()
-            .unwrap();
-        assert!(matches!(none, Error::NotReplicated(..)) && none.is_not_in_time());
-        assert!(view.is_free(&name));
-        // The lease is over before the wait for replicas.
-        let brief = locks.acquire(&name, |all| {
-            (all.wait, all.lease, all.renew) = (Some(ms(500)), ms(20), false);
-        });
-        assert!(matches!(brief, Err(Error::NotReplicated(..))));
-        let start = Instant::now();
-        let held = locks.acquire(&name, |all| {
-            (all.sync_timeout, all.wait) = (Duration::ZERO, Some(Duration::ZERO))
-        });
-        held.unwrap().release().unwrap();
-        assert!(start.elapsed() < AT_ONCE);
-        let before = view.calls("release");
-        let waiting = locks.begin(&name, |all| all.wait = Some(LONGEST));
-        until("it was released again", || {
-            view.calls("release") > before + 1
-        });
-        group.tell("cont b");
-        let held = waiting.held();
-        assert_eq!(view.owner(&name), Some(held.owner()));
-    });
-}
-
 fn slot_of(view: &View, key: &str) -> u16 {
     view.run(&[&"CLUSTER", &"KEYSLOT", &key])
 }
 
-fn name_on(view: &View, node: &str) -> String {
+pub fn name_on(view: &View, prefix: &str, node: &str) -> String {
     let slots = match node {
         "a" => 0..=5460,
         "b" => 5461..=10922,
         _ => 10923..=16383,
     };
-    let base = name();
+    let base = format!("{prefix}{}", name());
     (0..1000)
         .map(|each| format!("{base}:{each}"))
         .find(|key| slots.contains(&slot_of(view, key)))
@@ -129,7 +37,7 @@ fn r32_locks_on_all_masters() {
         );
         for node in ["a", "b", "c"] {
             let view = cluster.view(node);
-            let lock = name_on(&view, node);
+            let lock = name_on(&view, "", node);
             let held = locks.get(&lock).unwrap();
             assert_eq!(view.owner(&lock), Some(held.owner()));
             let waiting = locks.begin(&lock, |_| ());
@@ -154,7 +62,7 @@ fn r33_the_slot_moves_under_a_waiter() {
     let cluster = Servers::new(&["cluster"]);
     both(|kind| {
         let before = cluster.view("a");
-        let lock = name_on(&before, "a");
+        let lock = name_on(&before, "", "a");
         let locks = kind.cluster(
             &cluster,
             "b",
@@ -190,7 +98,7 @@ fn r34_a_master_is_gone_for_a_while() {
             ..Options::default()
         };
         let locks = kind.cluster(&cluster, "a", options);
-        let names = nodes.map(|node| name_on(&some, node));
+        let names = nodes.map(|node| name_on(&some, "", node));
         let held: Vec<_> = names.iter().map(|lock| locks.get(lock).unwrap()).collect();
         let mut waiting: Vec<_> = names.iter().map(|lock| locks.begin(lock, |_| ())).collect();
         for (node, lock) in nodes.iter().zip(&names) {
