@@ -96,15 +96,15 @@ impl Drop for Servers {
 
 /// What a server has to say about its locks.
 pub struct View {
+    client: redis::Client,
     connection: Mutex<Connection>,
 }
 
 impl View {
     pub fn at(url: &str) -> Self {
         let client = redis::Client::open(url).unwrap();
-        Self {
-            connection: Mutex::new(client.get_connection().unwrap()),
-        }
+        let connection = Mutex::new(client.get_connection().unwrap());
+        Self { client, connection }
     }
 
     pub fn run<T: FromRedisValue>(&self, words: &[&dyn Word]) -> T {
@@ -116,7 +116,16 @@ impl View {
         for word in words {
             command.arg(word.text());
         }
-        command.query(&mut *self.connection.lock().unwrap())
+        let mut connection = self.connection.lock().unwrap();
+        let reply = command.query(&mut *connection);
+        match reply {
+            // A Sentinel ends the connections to a server whose role it changes.
+            Err(error) if error.is_io_error() => {
+                *connection = self.client.get_connection()?;
+                command.query(&mut *connection)
+            }
+            reply => reply,
+        }
     }
 
     pub fn info(&self, name: &str) -> HashMap<String, Value> {
