@@ -269,58 +269,36 @@ fn r52_the_fake_knows_shared_and_limited_locks() {
     });
 }
 
-/// examples/hello.rs is the program of the README, and is run by scripts/clients/rust with this test's server.
+/// The programs of the README are those in examples/, and say what the first is said to print.
 #[test]
-fn r53_the_program_of_the_readme_runs() {
+fn r53_the_programs_of_the_readme_run() {
     let package = env!("CARGO_MANIFEST_DIR");
     let text = std::fs::read_to_string(format!("{package}/README.md")).unwrap();
-    let program = text
-        .split("```rust,no_run\n")
-        .nth(1)
-        .unwrap()
-        .split("```")
-        .next()
-        .unwrap();
-    let example = std::fs::read_to_string(format!("{package}/examples/hello.rs")).unwrap();
-    let example = example.split_once("\n\n").unwrap().1;
-    // A reader's server has the usual port.
-    let local = example.replace(
-        "&std::env::var(\"URL\").unwrap()[..]",
-        "\"redis://localhost\"",
-    );
-    assert_eq!(program, local);
-    let promised = text.split("It prints").nth(1).unwrap();
-    let promised = promised
-        .split("```text\n")
-        .nth(1)
-        .unwrap()
-        .split("```")
-        .next()
-        .unwrap();
-    let promised: Vec<_> = promised.lines().collect();
+    let between = |text: &str, begin: &str| {
+        let rest = text.split_once(begin).unwrap().1.to_owned();
+        rest.split_once("```").unwrap().0.to_owned()
+    };
+    let promised = between(text.split_once("It prints").unwrap().1, "```text\n");
     let one = Servers::new(&["one"]);
     // Beside this test's own program: target/<profile>/deps/../examples.
     let here = std::env::current_exe().unwrap();
-    let built = here
-        .parent()
-        .unwrap()
-        .parent()
-        .unwrap()
-        .join("examples/hello");
-    let output = std::process::Command::new(built)
-        .env("URL", one.url("a"))
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{output:?}");
-    let masked = |line: &str| {
-        line.chars()
-            .map(|each| if each.is_ascii_digit() { '0' } else { each })
-            .collect::<String>()
-    };
-    let said = String::from_utf8(output.stdout).unwrap();
-    let said: Vec<_> = said.lines().map(masked).collect();
-    assert_eq!(
-        said,
-        promised.iter().map(|line| masked(line)).collect::<Vec<_>>()
-    );
+    let folder = here.parent().unwrap().with_file_name("examples");
+    for (place, name) in ["hello", "hello_tokio"].into_iter().enumerate() {
+        let program = text.split("```rust,no_run\n").nth(place + 1).unwrap();
+        let example = std::fs::read_to_string(format!("{package}/examples/{name}.rs")).unwrap();
+        // A reader's server has the usual port.
+        let local = example.split_once("\n\n").unwrap().1.replace(
+            "&std::env::var(\"URL\").unwrap()[..]",
+            "\"redis://localhost\"",
+        );
+        assert_eq!(program.split_once("```").unwrap().0, local);
+        let output = std::process::Command::new(folder.join(name))
+            .env("URL", one.url("a"))
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let said = String::from_utf8(output.stdout).unwrap();
+        let masked = |text: &str| text.replace(|each: char| each.is_ascii_digit(), "0");
+        assert_eq!(masked(&said), masked(&promised));
+    }
 }
