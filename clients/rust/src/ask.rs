@@ -152,12 +152,14 @@ impl Ask {
         }
         // With no time to wait, the time of one answer is there for trying again.
         let left = self.left().filter(|_| self.options.is_patient());
-        if self.tries.after(&failure, left).await {
+        if matches!(failure, Failure::NoDescriptor(_)) && self.options.is_patient() {
+            self.tries.pause(left).await;
             return Ok(());
         }
-        let longest = seconds(self.tries.longest);
-        let text = format!("{} not available for {longest}", self.name);
-        Err(Error::Unavailable(text, failure))
+        if self.tries.after(left).await {
+            return Ok(());
+        }
+        Err(Error::unavailable(&self.name, self.tries.longest, &failure))
     }
 
     /// `None`: it was granted, and too few replicas have confirmed that.

@@ -14,7 +14,6 @@ use crate::info::Info;
 use crate::keep::Keep;
 use crate::line::{Reply, Sync, Turn};
 use crate::node::{Node, Which, reply_to};
-use crate::options::seconds;
 use crate::route::{Address, Route, Source};
 use crate::{Cause, Error, Options, Result};
 
@@ -86,13 +85,9 @@ impl Tries {
         self.redirects <= REDIRECTS
     }
 
-    /// Pauses; or says that it has been long enough. A descriptor is waited for without an end.
-    pub(crate) async fn after(&mut self, failure: &Failure, left: Option<Duration>) -> bool {
+    /// Pauses; or says that it has been long enough.
+    pub(crate) async fn after(&mut self, left: Option<Duration>) -> bool {
         let spent = self.since.get_or_insert_with(Instant::now).elapsed();
-        if matches!(failure, Failure::NoDescriptor(_)) && !self.longest.is_zero() {
-            self.pause(left).await;
-            return true;
-        }
         let rest = self.longest.saturating_sub(spent);
         if !rest.is_zero() {
             self.pause(Some(left.map_or(rest, |left| left.min(rest))))
@@ -203,6 +198,9 @@ impl Core {
 
     pub(crate) async fn info(&self, name: &str) -> Result<Info> {
         Options::default().check(name)?;
+        if *self.closing.borrow() {
+            return Err(Error::Closed);
+        }
         let words = words(["FAIRLOCK.INFO", name]);
         let longest = self.options.command_timeout;
         let reply = self.control(name, &words, By::Control, longest).await;
@@ -275,13 +273,12 @@ impl Core {
             if is_passing {
                 may_be_done |= failure.is_broken() && node.is_some();
                 self.distrust(node.as_ref(), &failure);
-                if tries.after(&failure, None).await {
+                if tries.after(None).await {
                     continue;
                 }
             }
             let error = if is_passing {
-                let text = format!("{name} not available for {}", seconds(longest));
-                Error::Unavailable(text, failure.clone())
+                Error::unavailable(name, longest, &failure)
             } else {
                 failure.translated(name, address.as_deref().unwrap_or("no server yet"))
             };

@@ -1,8 +1,11 @@
 //! The errors of the package, and what the server's codes become.
 
 use std::fmt::{self, Display, Formatter};
+use std::time::Duration;
 
 use redis::{ErrorKind, RedisError};
+
+use crate::options::seconds;
 
 pub(crate) type Outcome<T> = std::result::Result<T, Failure>;
 
@@ -78,6 +81,15 @@ impl Error {
     #[must_use]
     pub fn is_not_in_time(&self) -> bool {
         matches!(self, Self::NotInTime(..) | Self::NotReplicated(..))
+    }
+
+    pub(crate) fn unavailable(name: &str, longest: Duration, failure: &Failure) -> Self {
+        let longest = if longest.is_zero() {
+            String::new()
+        } else {
+            format!(" for {}", seconds(longest))
+        };
+        Self::Unavailable(format!("{name} not available{longest}"), failure.clone())
     }
 
     /// How the lock was lost, if that is what it says.
@@ -207,7 +219,7 @@ impl Failure {
     /// The package's error for a refusal that the server at this address gave for this lock.
     pub(crate) fn translated(&self, name: &str, address: &str) -> Error {
         let Self::Refusal(said) = self else {
-            return Error::Unavailable(format!("{name} not available"), self.clone());
+            return Error::unavailable(name, Duration::ZERO, self);
         };
         let lower = said.to_lowercase();
         let hint = hint(self.code().unwrap_or_default(), &lower);
