@@ -185,7 +185,7 @@ impl Drop for Undone {
     fn drop(&mut self) {
         if let Some(keep) = &self.0 {
             eprintln!(
-                "fairlock: {} was dropped as its runtime ended, and stays taken until its lease is over: \
+                "fairlock: {} was dropped as its runtime ended, and may stay taken until its lease is over: \
                  release() it before",
                 keep.name
             );
