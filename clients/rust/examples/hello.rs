@@ -1,4 +1,4 @@
-//! The program of the README.
+//! The first program of the README.
 
 use std::time::Duration;
 
@@ -11,9 +11,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .lock("orders")
         .wait(Duration::from_secs(30))
         .lease(Duration::from_secs(10))
-        .acquire()?;
+        .acquire()?; // Without `let held =` it would be released right here.
     println!("working with token {}", held.token());
-    held.release()?;
+    held.release()?; // A guard that is dropped releases, too, but cannot say that the lock was lost.
 
     println!("free again");
     Ok(())

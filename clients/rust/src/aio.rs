@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use redis::{IntoConnectionInfo, RedisConnectionInfo};
 
-use crate::blocking::{held, infos, options, sentinel};
+use crate::blocking::{held, options};
 use crate::core::{Caller, Core};
 use crate::keep::Keep;
 use crate::route::Source;
-use crate::{Error, Options, Result};
+use crate::{Error, Info, Options, Result};
 
 /// Takes fair locks at one server, Sentinel's master, or a cluster. Make one for the process, and keep it.
 ///
@@ -32,12 +32,12 @@ impl Locks {
         master: &str,
         node: Option<RedisConnectionInfo>,
     ) -> Result<Self> {
-        Ok(Self::at(sentinel(sentinels, master, node)?))
+        Ok(Self::at(Source::sentinel(sentinels, master, node)?))
     }
 
     /// At a cluster of which these nodes are known.
     pub fn cluster<T: IntoConnectionInfo>(nodes: impl IntoIterator<Item = T>) -> Result<Self> {
-        Ok(Self::at(Source::Cluster(infos(nodes)?)))
+        Ok(Self::at(Source::cluster(nodes)?))
     }
 
     pub(crate) fn at(source: Source) -> Self {
@@ -62,6 +62,11 @@ impl Locks {
             name: name.to_owned(),
             options: self.core.options.clone(),
         }
+    }
+
+    /// Who holds a lock, and how many wait for it.
+    pub async fn info(&self, name: &str) -> Result<Info> {
+        self.core.info(name).await
     }
 
     /// Ends all waits ([`Error::Closed`]); locks that are held are lost.
@@ -98,6 +103,7 @@ impl Lock {
 
     /// Waits for the lock. [`Error::NotInTime`]: not within the wait. Dropped before it is done, it leaves the queue by
     /// a task, and does not keep a lock that it was granted meanwhile.
+    #[must_use = "dropped, the lock is released at once"]
     pub async fn acquire(self) -> Result<Held> {
         let caller = tokio::task::try_id().map(Caller::Task);
         let keep = self.core.acquire(&self.name, self.options, caller).await?;
@@ -110,14 +116,16 @@ impl Lock {
     /// The lock if it can be had at once.
     pub async fn try_acquire(self) -> Result<Option<Held>> {
         match self.wait(Duration::ZERO).acquire().await {
-            Err(Error::NotInTime(_)) => Ok(None),
+            Err(Error::NotInTime(..)) => Ok(None),
             other => other.map(Some),
         }
     }
 }
 
 /// A lock that is held. Dropped it is released by a task; only [`Held::release`] tells that it was lost, or that the
-/// release has failed.
+/// release has failed. A runtime that ends leaves that task undone, and says so on standard error: at the end of `main`,
+/// release what is held.
+#[must_use = "dropped, it is released at once: give it a name, such as `held`"]
 pub struct Held {
     keep: Arc<Keep>,
     is_released: AtomicBool,
@@ -134,7 +142,7 @@ impl Held {
             .await
             .ok()
             .and_then(|cause| *cause);
-        Error::LockLost(cause.unwrap_or(crate::Cause::Closed))
+        self.keep.lost_by(cause.unwrap_or(crate::Cause::Closed))
     }
 
     /// Sets the lease anew; returns what the server has set.
@@ -161,7 +169,26 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         if let Some(work) = self.let_go() {
-            self.keep.runtime.spawn(work);
+            let mut undone = Undone(Some(self.keep.clone()));
+            self.keep.runtime.spawn(async move {
+                drop(work.await);
+                drop(undone.0.take());
+            });
+        }
+    }
+}
+
+/// A release that the runtime has not done before it ended.
+struct Undone(Option<Arc<Keep>>);
+
+impl Drop for Undone {
+    fn drop(&mut self) {
+        if let Some(keep) = &self.0 {
+            eprintln!(
+                "fairlock: {} was dropped as its runtime ended, and may stay taken until its lease is over: \
+                 release() it before",
+                keep.name
+            );
         }
     }
 }

@@ -9,7 +9,7 @@ use tokio::runtime::{Builder, Runtime};
 use crate::core::{Caller, Core};
 use crate::keep::Keep;
 use crate::route::Source;
-use crate::{Cause, Error, Options, Result};
+use crate::{Cause, Error, Info, Options, Result};
 
 /// Takes fair locks at one server, Sentinel's master, or a cluster. Make one for the process, and keep it.
 ///
@@ -53,12 +53,12 @@ impl Locks {
         master: &str,
         node: Option<RedisConnectionInfo>,
     ) -> Result<Self> {
-        Self::at(sentinel(sentinels, master, node)?)
+        Self::at(Source::sentinel(sentinels, master, node)?)
     }
 
     /// At a cluster of which these nodes are known.
     pub fn cluster<T: IntoConnectionInfo>(nodes: impl IntoIterator<Item = T>) -> Result<Self> {
-        Self::at(Source::Cluster(infos(nodes)?))
+        Self::at(Source::cluster(nodes)?)
     }
 
     pub(crate) fn at(source: Source) -> Result<Self> {
@@ -91,6 +91,13 @@ impl Locks {
             name: name.to_owned(),
             options: self.core.options.clone(),
         }
+    }
+
+    /// Who holds a lock, and how many wait for it.
+    pub fn info(&self, name: &str) -> Result<Info> {
+        let (core, name) = (self.core.clone(), name.to_owned());
+        let asked = self.engine.run(async move { core.info(&name).await });
+        asked.unwrap_or(Err(Error::Closed))
     }
 
     /// Ends all waits ([`Error::Closed`]); locks that are held are lost.
@@ -176,6 +183,12 @@ macro_rules! options {
             self
         }
 
+        /// How many replicas must confirm an acquisition or a renewal; zero: none needs to be connected.
+        pub fn min_replicas(mut self, count: usize) -> Self {
+            self.options.min_replicas = Some(count);
+            self
+        }
+
         /// All options at once.
         pub fn options(mut self, options: Options) -> Self {
             self.options = options;
@@ -190,6 +203,7 @@ impl Lock<'_> {
     options!();
 
     /// Waits for the lock. [`Error::NotInTime`]: not within the wait.
+    #[must_use = "dropped, the lock is released at once"]
     pub fn acquire(self) -> Result<Held> {
         let (core, engine) = (self.locks.core.clone(), self.locks.engine.clone());
         let caller = Caller::Thread(std::thread::current().id());
@@ -205,14 +219,23 @@ impl Lock<'_> {
     /// The lock if it can be had at once.
     pub fn try_acquire(self) -> Result<Option<Held>> {
         match self.wait(Duration::ZERO).acquire() {
-            Err(Error::NotInTime(_)) => Ok(None),
+            Err(Error::NotInTime(..)) => Ok(None),
             other => other.map(Some),
         }
     }
 }
 
 /// A lock that is held. Dropped it is released, which takes at most `release_timeout`; only [`Held::release`] tells
-/// that it was lost, or that the release has failed.
+/// that it was lost, or that the release has failed. What is not given a name is dropped at once:
+///
+/// ```compile_fail
+/// #![deny(unused_must_use)]
+/// # fn main() -> fairlock::Result<()> {
+/// # let locks = fairlock::Locks::cluster(["redis://localhost"])?;
+/// locks.lock("orders").acquire()?; // Released before the next line.
+/// # Ok(()) }
+/// ```
+#[must_use = "dropped, it is released at once: give it a name, such as `held`"]
 pub struct Held {
     keep: Arc<Keep>,
     engine: Arc<Engine>,
@@ -268,7 +291,7 @@ impl Held {
     /// How it was lost, if it is known to be.
     #[must_use]
     pub fn lost(&self) -> Option<Error> {
-        self.keep.cause().map(Error::LockLost)
+        self.keep.cause().map(|cause| self.keep.lost_by(cause))
     }
 
     /// Waits until the lock is known to be lost, at most so long.
@@ -320,27 +343,4 @@ impl Drop for Held {
     fn drop(&mut self) {
         drop(self.release());
     }
-}
-
-pub(crate) fn sentinel<T: IntoConnectionInfo>(
-    sentinels: impl IntoIterator<Item = T>,
-    master: &str,
-    node: Option<RedisConnectionInfo>,
-) -> Result<Source> {
-    let sentinels = infos(sentinels)?;
-    Ok(Source::Sentinel {
-        sentinels,
-        master: master.to_owned(),
-        node: node.unwrap_or_default(),
-    })
-}
-
-pub(crate) fn infos<T: IntoConnectionInfo>(
-    all: impl IntoIterator<Item = T>,
-) -> Result<Vec<redis::ConnectionInfo>> {
-    let infos: redis::RedisResult<Vec<_>> = all
-        .into_iter()
-        .map(IntoConnectionInfo::into_connection_info)
-        .collect();
-    infos.map_err(|error| Error::Argument(error.to_string()))
 }

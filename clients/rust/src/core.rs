@@ -1,26 +1,24 @@
-//! How a lock is asked for, waited for and withdrawn from, and the connections for it.
+//! The locks at one server, or at those of one cluster: what is under way, what is held, and the connections for it.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
-use redis::Value;
 use tokio::sync::watch;
 
-use crate::error::Failure;
+use crate::ask::Ask;
+use crate::error::{Failure, Outcome};
+use crate::info::Info;
 use crate::keep::Keep;
-use crate::line::Line;
-use crate::options::{Event, Hooks, ms, new_owner};
-use crate::route::{Address, Outcome, Route, Source};
+use crate::line::{Reply, Sync, Turn};
+use crate::node::{Node, Which, reply_to};
+use crate::route::{Address, Route, Source};
 use crate::{Cause, Error, Options, Result};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-const MAX_IDLE: usize = 16;
-const ALONE_FOR: Duration = Duration::from_secs(1);
-const WITHDRAW: Duration = Duration::from_secs(1);
 const REDIRECTS: u32 = 16; // in a row, before they count as failures
 
 /// Who asks, for a lock that may be held again.
@@ -31,25 +29,25 @@ pub(crate) enum Caller {
     Task(tokio::task::Id),
 }
 
-/// The locks at one server, or at those of one cluster.
 pub(crate) struct Core {
-    pub(crate) route: Route,
+    pub(crate) route: Arc<Route>,
     pub(crate) options: Options,
     state: Mutex<State>,
+    turn: Turn,
     closing: watch::Sender<bool>,
-    asking: watch::Sender<usize>,
+    /// Acquisitions under way, and locks that are held.
+    work: watch::Sender<usize>,
     numbers: AtomicU64,
 }
 
 #[derive(Default)]
 struct State {
-    idle: HashMap<Option<Address>, Vec<Line>>,
-    control: HashMap<Option<Address>, Line>,
-    alone_until: HashMap<Option<Address>, Instant>,
+    nodes: HashMap<Address, Arc<Node>>,
     kept: HashMap<u64, Weak<Keep>>,
     /// For the fake: why locks were lost whose holders did not know of them yet, by token.
     gone: HashMap<i64, Cause>,
     entered: HashMap<(Caller, String), Weak<Keep>>,
+    watch: Option<tokio::task::AbortHandle>,
     is_closed: bool,
 }
 
@@ -60,15 +58,15 @@ impl State {
 }
 
 /// How long, and how often, something that fails for the time being is tried again.
-struct Tries {
-    longest: Duration,
+pub(crate) struct Tries {
+    pub(crate) longest: Duration,
     since: Option<Instant>,
     pause: Duration,
     redirects: u32,
 }
 
 impl Tries {
-    fn new(longest: Duration) -> Self {
+    pub(crate) fn new(longest: Duration) -> Self {
         Self {
             longest,
             since: None,
@@ -77,372 +75,57 @@ impl Tries {
         }
     }
 
-    fn may_redirect(&mut self) -> bool {
+    /// The server has answered. The pauses stay as they are: it may be the next connection that fails again.
+    pub(crate) fn answered(&mut self) {
+        (self.since, self.redirects) = (None, 0);
+    }
+
+    pub(crate) fn may_redirect(&mut self) -> bool {
         self.redirects += 1;
         self.redirects <= REDIRECTS
     }
 
-    /// Pauses, or says that it has been long enough.
-    async fn after(&mut self, failure: Failure, left: Option<Duration>) -> Result<()> {
+    /// Pauses; or says that it has been long enough.
+    pub(crate) async fn after(&mut self, left: Option<Duration>) -> bool {
         let spent = self.since.get_or_insert_with(Instant::now).elapsed();
-        if spent >= self.longest {
-            return Err(Error::Unavailable(
-                format!("not available for {:?}", self.longest),
-                failure,
-            ));
+        let rest = self.longest.saturating_sub(spent);
+        if !rest.is_zero() {
+            self.pause(Some(left.map_or(rest, |left| left.min(rest))))
+                .await;
         }
-        let pause = self.pause.min(self.longest.saturating_sub(spent));
-        tokio::time::sleep(left.map_or(pause, |left| pause.min(left))).await;
+        !rest.is_zero()
+    }
+
+    pub(crate) async fn pause(&mut self, longest: Option<Duration>) {
+        let pause = longest.map_or(self.pause, |longest| self.pause.min(longest));
+        tokio::time::sleep(pause).await;
         self.pause = (self.pause * 2).min(LONGEST_PAUSE);
-        Ok(())
     }
 }
 
-/// One acquisition under way. Dropped before its end, it withdraws in a task.
-pub(crate) struct Ask {
-    core: Arc<Core>,
-    pub(crate) name: String,
-    pub(crate) owner: String,
-    pub(crate) options: Options,
-    pub(crate) started: Instant,
-    tries: Tries,
-    is_waiting: bool,
-    /// To the server, as waiter or holder.
-    may_be_known: Arc<AtomicBool>,
-    is_unconfirmed: bool,
-    asking_at: Option<Address>,
+/// Which connection a command goes by.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum By {
+    Control,
+    Renewals(Sync),
 }
 
-/// A lock that was granted.
-pub(crate) struct Grant {
-    pub(crate) token: i64,
-    pub(crate) sent: Instant,
-    pub(crate) received: Instant,
-    pub(crate) line: Option<Line>,
-}
-
-/// What an ask came to where it has failed: with the server, or for good.
-enum Trouble {
-    Failure(Failure),
-    Error(Error),
-}
-
-impl From<Failure> for Trouble {
-    fn from(failure: Failure) -> Self {
-        Self::Failure(failure)
-    }
-}
-
-impl From<Error> for Trouble {
-    fn from(error: Error) -> Self {
-        Self::Error(error)
-    }
-}
-
-impl Drop for Ask {
-    fn drop(&mut self) {
-        self.core.asking.send_modify(|asking| *asking -= 1);
-        if self.may_be_known.load(Ordering::Relaxed)
-            && let Ok(runtime) = tokio::runtime::Handle::try_current()
-        {
-            runtime.spawn(self.withdrawal());
-        }
-    }
-}
-
-impl Ask {
-    fn new(core: &Arc<Core>, name: &str, options: Options) -> Self {
-        core.asking.send_modify(|asking| *asking += 1);
-        // With no time to wait there is that of one answer.
-        let longest = if options.is_patient() {
-            options.retry_timeout
-        } else {
-            options.command_timeout
-        };
-        Self {
-            core: core.clone(),
-            name: name.to_owned(),
-            owner: options.owner.clone().unwrap_or_else(new_owner),
-            options,
-            started: Instant::now(),
-            tries: Tries::new(longest),
-            is_waiting: false,
-            may_be_known: Arc::default(),
-            is_unconfirmed: false,
-            asking_at: None,
-        }
-    }
-
-    fn know(&self, is_so: bool) {
-        self.may_be_known.store(is_so, Ordering::Relaxed);
-    }
-
-    fn left(&self) -> Option<Duration> {
-        self.options
-            .wait
-            .map(|wait| wait.saturating_sub(self.started.elapsed()))
-    }
-
-    fn is_over(&self) -> bool {
-        self.left() == Some(Duration::ZERO)
-    }
-
-    async fn until_granted(&mut self) -> Result<Grant> {
-        loop {
-            let mut address = self.asking_at.clone();
-            let trouble = match self.ask_somewhere(&mut address).await {
-                Ok(Some(grant)) => return Ok(grant),
-                Ok(None) => {
-                    self.is_unconfirmed = true;
-                    self.know(false);
-                    if !self.options.is_patient() || self.is_over() {
-                        return Err(self.not_in_time(None));
-                    }
-                    tokio::time::sleep(FIRST_PAUSE).await;
-                    continue;
-                }
-                Err(trouble) => trouble,
-            };
-            match trouble {
-                Trouble::Error(error) => return Err(error),
-                Trouble::Failure(failure) => self.passed(failure, address.as_ref()).await?,
-            }
-        }
-    }
-
-    /// Returns if it is worth asking again.
-    async fn passed(&mut self, failure: Failure, address: Option<&Address>) -> Result<()> {
-        self.asking_at = None;
-        let is_redirect = ["MOVED", "ASK", "UNBLOCKED"]
-            .iter()
-            .any(|code| failure.is(code));
-        if is_redirect && self.tries.may_redirect() {
-            let named = self.core.route.redirect(&failure, address);
-            if failure.is("ASK") {
-                self.asking_at.clone_from(&named);
-            }
-            if named.is_some() || failure.is("UNBLOCKED") {
-                return Ok(());
-            }
-        }
-        if !failure.is_passing() {
-            return Err(failure.translated(&self.core.route.describe(address)));
-        }
-        self.core.distrust(address, &failure);
-        if self.is_over() && self.options.is_patient() {
-            return Err(self.not_in_time(Some(&failure)));
-        }
-        // With no time to wait, the time of one answer is there for trying again.
-        let left = self.left().filter(|_| self.options.is_patient());
-        self.tries.after(failure, left).await
-    }
-
-    async fn ask_somewhere(
-        &mut self,
-        address: &mut Option<Address>,
-    ) -> std::result::Result<Option<Grant>, Trouble> {
-        if address.is_none() {
-            *address = self.core.address(&self.name).await?;
-        }
-        self.core.control_line(address.as_ref()).await?; // To release by: a full server must not keep a holder from it.
-        let mut line = self
-            .core
-            .take(address.as_ref(), self.options.session)
-            .await?;
-        let outcome = self.ask_on(&mut line, address.as_ref()).await;
-        match outcome {
-            Ok(Some((token, sent))) => {
-                let received = Instant::now();
-                let line = if self.options.session {
-                    Some(line)
-                } else {
-                    self.core.give(address.clone(), line);
-                    None
-                };
-                Ok(Some(Grant {
-                    token,
-                    sent,
-                    received,
-                    line,
-                }))
-            }
-            Ok(None) => Ok(None),
-            Err(trouble) => {
-                // The answer to a refusal was read, so the connection is as good as before.
-                if !matches!(&trouble, Trouble::Failure(failure) if failure.is_broken())
-                    && !self.options.session
-                {
-                    self.core.give(address.clone(), line);
-                }
-                Err(trouble)
-            }
-        }
-    }
-
-    /// The token, and when the ask was sent that brought it; `None`: no replica has confirmed it.
-    async fn ask_on(
-        &mut self,
-        line: &mut Line,
-        address: Option<&Address>,
-    ) -> std::result::Result<Option<(i64, Instant)>, Trouble> {
-        let (token, sent) = self.token(line).await?;
-        if self.confirm(line, address).await? {
-            return Ok(Some((token, sent)));
-        }
-        let words = words(["FAIRLOCK.RELEASE", &self.name, &self.owner]);
-        match line.call(&words, Some(self.options.command_timeout)).await {
-            Err(failure) if !failure.is("NOTHELD") => Err(failure.into()),
-            _ => Ok(None), // NOTHELD: the lease was over before.
-        }
-    }
-
-    async fn token(&mut self, line: &mut Line) -> std::result::Result<(i64, Instant), Trouble> {
-        if !self.is_waiting {
-            let sent = Instant::now();
-            if let Some(token) = self
-                .ask(line, &["NOWAIT"], Some(self.options.command_timeout))
-                .await?
-            {
-                return Ok((token, sent));
-            }
-            if !self.options.is_patient() {
-                return Err(self.not_in_time(None).into());
-            }
-            self.is_waiting = true;
-            Hooks::call(self.options.hooks.on_wait.as_ref(), &self.event());
-        }
-        if self.is_over() {
-            return Err(self.not_in_time(None).into());
-        }
-        let sent = Instant::now();
-        let token = match self.left() {
-            None => self.ask(line, &[], None).await?,
-            Some(left) => {
-                let longest = left.saturating_add(self.options.command_timeout);
-                self.ask(line, &["WAIT", &ms(left)], Some(longest)).await?
-            }
-        };
-        token
-            .map(|token| (token, sent))
-            .ok_or_else(|| self.not_in_time(None).into())
-    }
-
-    async fn ask(
-        &mut self,
-        line: &mut Line,
-        more: &[&str],
-        longest: Option<Duration>,
-    ) -> Outcome<Option<i64>> {
-        let mut all = words(["FAIRLOCK.ACQUIRE", &self.name, &self.owner]);
-        all.extend(self.options.arguments());
-        all.extend(words(more));
-        if self.asking_at.is_some() {
-            line.call(&words(["ASKING"]), Some(self.options.command_timeout))
-                .await?;
-        }
-        let was_known = self.may_be_known.swap(true, Ordering::Relaxed);
-        match line.call(&all, longest).await {
-            Ok(reply) => {
-                self.tries = Tries::new(self.tries.longest);
-                let token = if let Value::Int(token) = reply {
-                    Some(token)
-                } else {
-                    None
-                };
-                self.know(token.is_some());
-                Ok(token)
-            }
-            Err(failure) => {
-                // A refusal changes nothing: what an earlier ask brought is still there, though its reply was lost, and
-                // so is the place of a caller that is to ask again.
-                if !failure.is_broken() {
-                    let may_be_there = was_known || (self.is_waiting && failure.is_passing());
-                    self.know(may_be_there && !failure.is_settled());
-                }
-                Err(failure)
-            }
-        }
-    }
-
-    /// Whether a replica has the acquisition, or there is none. INFO comes right before WAIT, which covers what was
-    /// written before the last command of its connection: a grant to a blocked client was written after it.
-    async fn confirm(&self, line: &mut Line, address: Option<&Address>) -> Outcome<bool> {
-        let longest = self.options.sync_timeout;
-        if longest.is_zero() || self.core.is_alone(address) {
-            return Ok(true);
-        }
-        let reply = line
-            .call(
-                &words(["INFO", "replication"]),
-                Some(self.options.command_timeout),
-            )
-            .await?;
-        let info: String = redis::from_redis_value(reply).unwrap_or_default();
-        let replicas = info
-            .lines()
-            .find_map(|each| each.strip_prefix("connected_slaves:"));
-        let replicas = replicas.unwrap_or("0").trim();
-        if replicas == "0" {
-            self.core.set_alone(address);
-            return Ok(true);
-        }
-        let most = longest.saturating_add(self.options.command_timeout);
-        let confirmed = line
-            .call(&words(["WAIT", replicas, &ms(longest)]), Some(most))
-            .await?;
-        Ok(matches!(confirmed, Value::Int(1..)))
-    }
-
-    fn not_in_time(&self, cause: Option<&Failure>) -> Error {
-        let because = cause
-            .map(|failure| format!(" ({failure})"))
-            .unwrap_or_default();
-        if self.is_unconfirmed {
-            return Error::NotReplicated(format!(
-                "{}: no replica has confirmed it in time{because}",
-                self.name
-            ));
-        }
-        Error::NotInTime(format!("{}: not in time{because}", self.name))
-    }
-
-    fn event(&self) -> Event {
-        let (name, owner) = (self.name.clone(), self.owner.clone());
-        Event {
-            name,
-            owner,
-            token: None,
-            waited: None,
-            held: None,
-            cause: None,
-        }
-    }
-
-    /// For a caller that does not know whether it waits, holds the lock, or neither.
-    fn withdrawal(&self) -> impl Future<Output = ()> + Send + 'static {
-        let (core, name, owner) = (self.core.clone(), self.name.clone(), self.owner.clone());
-        let (is_new, lease) = (self.options.owner.is_none(), self.options.lease);
-        let soon = WITHDRAW.min(self.options.command_timeout);
-        async move {
-            let leaving = tokio::time::timeout(soon, core.leave(&name, &owner, soon)).await;
-            if leaving.unwrap_or(false) || !is_new {
-                return;
-            }
-            // A network that comes back must not leave the lock to a caller that has gone. With an owner that was
-            // given, the caller may hold the lock again by then.
-            tokio::spawn(async move { core.leave(&name, &owner, lease).await });
-        }
-    }
+/// Why a command has come to nothing: the error, what it was made of, and whether an earlier try may have done it.
+pub(crate) struct Failed {
+    pub(crate) error: Error,
+    pub(crate) failure: Failure,
+    pub(crate) may_be_done: bool,
 }
 
 impl Core {
     pub(crate) fn new(source: Source, options: Options) -> Arc<Self> {
         Arc::new(Self {
-            route: Route::new(source),
+            route: Arc::new(Route::new(source)),
             options,
             state: Mutex::default(),
+            turn: Turn::default(),
             closing: watch::Sender::new(false),
-            asking: watch::Sender::new(0),
+            work: watch::Sender::new(0),
             numbers: AtomicU64::new(0),
         })
     }
@@ -460,7 +143,7 @@ impl Core {
         options: Options,
         caller: Option<Caller>,
     ) -> Result<Arc<Keep>> {
-        options.check()?;
+        options.check(name)?;
         if *self.closing.borrow() {
             return Err(Error::Closed);
         }
@@ -487,229 +170,251 @@ impl Core {
         };
         match granted {
             Ok(grant) => {
-                let keep = Keep::begin(self, &ask, grant, caller.clone());
+                let keep = Keep::begin(self, &mut ask, grant, caller.clone());
                 let gone = self.state().gone.remove(&keep.token);
                 if let Some(cause) = gone {
                     keep.lose(cause);
                 }
-                ask.know(false);
                 if let Some(key) = caller {
                     self.state().entered.insert(key, Arc::downgrade(&keep));
                 }
                 Ok(keep)
             }
             Err(error) => {
-                if ask.may_be_known.load(Ordering::Relaxed) {
-                    ask.withdrawal().await;
-                    ask.know(false);
-                }
+                ask.withdraw().await;
                 Err(error)
             }
         }
     }
 
-    /// Whether the owner neither waits nor holds any more, as far as the server could be asked.
-    async fn leave(&self, name: &str, owner: &str, longest: Duration) -> bool {
-        for command in ["FAIRLOCK.CANCEL", "FAIRLOCK.RELEASE"] {
-            match self
-                .control(name, &words([command, name, owner]), longest)
-                .await
-            {
-                Err(ControlError::Unavailable(_)) => return false,
-                Ok(_) | Err(ControlError::Refused { .. }) => (), // NOTHELD: it does not.
-            }
+    /// What replicas have to confirm of a lock with these options.
+    pub(crate) fn sync(&self, name: &str, options: &Options) -> Sync {
+        let known = || self.route.replicas(name).min(1);
+        Sync {
+            timeout: options.sync_timeout,
+            least: options.min_replicas.unwrap_or_else(known),
         }
-        true
     }
 
-    pub(crate) async fn address(&self, name: &str) -> Outcome<Option<Address>> {
-        if !self.route.is_cluster() {
-            return Ok(None);
+    pub(crate) async fn info(&self, name: &str) -> Result<Info> {
+        Options::default().check(name)?;
+        if *self.closing.borrow() {
+            return Err(Error::Closed);
         }
-        if self.route.address(name).is_none() {
-            self.read_slots().await?;
-        }
-        let address = self.route.address(name);
-        address
-            .map(Some)
-            .ok_or_else(|| Failure::Refusal("CLUSTERDOWN no node has the slot".to_owned()))
-    }
-
-    async fn read_slots(&self) -> Outcome<()> {
-        let mut last = Failure::Broken("no node of the cluster is known".to_owned());
-        for node in self.route.nodes() {
-            match self
-                .call_once(Some(&node), &words(["CLUSTER", "SLOTS"]))
-                .await
-            {
-                Ok(reply) => {
-                    self.route.learn(&reply, &node);
-                    return Ok(());
-                }
-                Err(failure) => last = failure,
-            }
-        }
-        Err(last)
+        let words = words(["FAIRLOCK.INFO", name]);
+        let longest = self.options.command_timeout;
+        let reply = self.control(name, &words, By::Control, longest).await;
+        let reply = reply.map_err(|failed| failed.error)?;
+        Ok(Info::of(&reply.value))
     }
 
     // ------------------------------------------------------------------------- connections
 
-    /// A command on the connection that no waiter can hold up, tried for so long; and whether it may have been done before.
+    /// The server at an address, with its connections.
+    pub(crate) fn node(&self, address: &Address) -> Arc<Node> {
+        let mut state = self.state();
+        if let Some(node) = state.nodes.get(address) {
+            return node.clone();
+        }
+        let node = Node::new(address, &self.route, self.options.command_timeout);
+        let node = Arc::new(node);
+        if state.is_closed {
+            node.close();
+        } else {
+            state.nodes.insert(address.clone(), node.clone());
+        }
+        node
+    }
+
+    pub(crate) fn nodes(&self) -> Vec<Arc<Node>> {
+        self.state().nodes.values().cloned().collect()
+    }
+
+    /// The server that a lock is at.
+    pub(crate) async fn node_of(&self, name: &str) -> Outcome<Arc<Node>> {
+        let longest = self.options.command_timeout;
+        let located = Box::pin(self.route.locate(name, longest));
+        let address = self.turn.take(located).await?;
+        Ok(self.node(&address))
+    }
+
+    /// A command that must not wait for others, tried for so long.
     pub(crate) async fn control(
         &self,
         name: &str,
         words: &[String],
+        by: By,
         longest: Duration,
-    ) -> std::result::Result<(Value, bool), ControlError> {
+    ) -> std::result::Result<Reply, Failed> {
         let mut tries = Tries::new(longest);
         let mut may_be_done = false;
         let mut asking_at: Option<Address> = None;
         loop {
-            let mut address = asking_at.clone();
+            let mut node = None;
             let failure = match self
-                .control_once(name, words, &mut address, asking_at.is_some())
+                .control_once(name, words, by, asking_at.as_ref(), &mut node)
                 .await
             {
-                Ok(reply) => return Ok((reply, may_be_done)),
+                Ok(reply) => return Ok(reply),
                 Err(failure) => failure,
             };
+            let address = node.as_ref().map(|node| node.address.clone());
             let was_redirected = failure.is("MOVED") || failure.is("ASK");
-            if was_redirected && tries.may_redirect() {
-                let named = self.route.redirect(&failure, address.as_ref());
+            if let Some(address) = &address
+                && was_redirected
+                && tries.may_redirect()
+            {
+                let named = self.route.redirect(&failure, address);
                 asking_at = named.filter(|_| failure.is("ASK"));
                 continue;
             }
             asking_at = None;
-            if !failure.is_passing() {
-                let error = failure.translated(&self.route.describe(address.as_ref()));
-                return Err(ControlError::Refused {
-                    error,
-                    failure,
-                    may_be_done,
-                });
+            let is_passing = failure.is_passing();
+            if is_passing {
+                may_be_done |= failure.is_broken() && node.is_some();
+                self.distrust(node.as_ref(), &failure);
+                if tries.after(None).await {
+                    continue;
+                }
             }
-            may_be_done |= failure.is_broken();
-            self.distrust(address.as_ref(), &failure);
-            tries
-                .after(failure, None)
-                .await
-                .map_err(ControlError::Unavailable)?;
+            let error = if is_passing {
+                Error::unavailable(name, longest, &failure)
+            } else {
+                failure.translated(name, address.as_deref().unwrap_or("no server yet"))
+            };
+            return Err(Failed {
+                error,
+                failure,
+                may_be_done,
+            });
         }
     }
 
+    /// `node`: where it was sent to.
     async fn control_once(
         &self,
         name: &str,
         all: &[String],
-        address: &mut Option<Address>,
-        is_asking: bool,
-    ) -> Outcome<Value> {
-        if is_asking {
-            let longest = Some(self.options.command_timeout);
-            let mut line = self
-                .route
-                .open(address.as_ref(), self.options.command_timeout)
-                .await?;
-            line.call(&words(["ASKING"]), longest).await?;
-            return line.call(all, longest).await;
-        }
-        *address = self.address(name).await?;
-        self.call_once(address.as_ref(), all).await
-    }
-
-    async fn call_once(&self, address: Option<&Address>, words: &[String]) -> Outcome<Value> {
-        let mut line = self.control_line(address).await?;
-        let reply = line.call(words, Some(self.options.command_timeout)).await;
-        if let Err(failure) = &reply {
-            self.distrust(address, failure);
-        }
-        reply
-    }
-
-    /// Which all share; made if it is not there.
-    async fn control_line(&self, address: Option<&Address>) -> Outcome<Line> {
-        if let Some(line) = self
-            .state()
-            .control
-            .get(&address.cloned())
-            .filter(|line| line.is_open())
-        {
-            return Ok(line.clone());
-        }
-        let line = self
-            .route
-            .open(address, self.options.command_timeout)
-            .await?;
-        let mut state = self.state();
-        if !state.is_closed {
-            state.control.insert(address.cloned(), line.clone());
-        }
-        Ok(line)
-    }
-
-    /// For one caller alone, until it is given back or dropped. A session's is never one that was used before.
-    async fn take(&self, address: Option<&Address>, is_new: bool) -> Outcome<Line> {
-        let idle = if is_new {
-            None
-        } else {
-            self.state()
-                .idle
-                .get_mut(&address.cloned())
-                .and_then(Vec::pop)
+        by: By,
+        asking_at: Option<&Address>,
+        node: &mut Option<Arc<Node>>,
+    ) -> Outcome<Reply> {
+        let longest = Some(self.options.command_timeout);
+        let there = match asking_at {
+            Some(address) => self.node(address),
+            None => self.node_of(name).await?,
         };
-        match idle.filter(Line::is_open) {
-            Some(line) => Ok(line),
-            None => self.route.open(address, self.options.command_timeout).await,
-        }
+        let value = match (asking_at, by) {
+            (Some(_), _) => {
+                let mut line = there.take(false).await?;
+                *node = Some(there.clone());
+                line.call(&["ASKING".to_owned()], longest).await?;
+                let value = line.call(all, longest).await?;
+                there.give(line);
+                value
+            }
+            (None, By::Control) => {
+                let mut line = there.control().await?;
+                *node = Some(there.clone());
+                let value = line.call(all, longest).await;
+                if value.as_ref().is_err_and(Failure::is_broken) {
+                    there.control.clear();
+                }
+                value?
+            }
+            (None, By::Renewals(sync)) => {
+                *node = Some(there.clone());
+                let mut pending = there.send(Which::Renewals, all.to_vec(), sync);
+                return reply_to(&mut pending).await;
+            }
+        };
+        Ok(Reply {
+            value,
+            is_confirmed: true,
+        })
     }
 
-    fn give(&self, address: Option<Address>, line: Line) {
-        let mut state = self.state();
-        let is_closed = state.is_closed;
-        let idle = state.idle.entry(address).or_default();
-        if idle.len() < MAX_IDLE && !is_closed {
-            idle.push(line);
+    /// After a failure, connections and what is known of masters may be those of the past.
+    pub(crate) fn distrust(&self, node: Option<&Arc<Node>>, failure: &Failure) {
+        if failure.is("READONLY")
+            && let Some(node) = node
+        {
+            self.leave_node(node);
         }
-    }
-
-    /// After a failure, connections and what is known of the cluster may be those of the past.
-    fn distrust(&self, address: Option<&Address>, failure: &Failure) {
-        let is_past = failure.is_broken() || failure.is("READONLY");
-        if is_past {
-            let mut state = self.state();
-            state.idle.remove(&address.cloned());
-            state.control.remove(&address.cloned());
+        if failure.is_broken()
+            && let Some(node) = node
+        {
+            node.idle().clear();
         }
-        if is_past || failure.is("CLUSTERDOWN") {
+        if failure.is_broken() || failure.is("READONLY") || failure.is("CLUSTERDOWN") {
             self.route.forget();
         }
     }
 
-    fn is_alone(&self, address: Option<&Address>) -> bool {
-        let until = self.state().alone_until.get(&address.cloned()).copied();
-        until.is_some_and(|until| Instant::now() < until)
+    /// The server is not the master any more: all that waits there asks anew, all that is held is looked up.
+    pub(crate) fn leave_node(&self, node: &Arc<Node>) {
+        let is_there = {
+            let nodes = &mut self.state().nodes;
+            let there = nodes.get(&node.address);
+            let is_there = there.is_some_and(|there| Arc::ptr_eq(there, node));
+            if is_there {
+                nodes.remove(&node.address);
+            }
+            is_there
+        };
+        node.close();
+        if is_there {
+            self.doubt();
+        }
     }
 
-    fn set_alone(&self, address: Option<&Address>) {
-        self.state()
-            .alone_until
-            .insert(address.cloned(), Instant::now() + ALONE_FOR);
+    /// Whether locks are still held is to be found out at once.
+    pub(crate) fn doubt(&self) {
+        for keep in self.all_kept() {
+            keep.doubt();
+        }
     }
 
     // -------------------------------------------------------------------------------- held
 
-    pub(crate) fn keep(&self, keep: &Arc<Keep>) -> u64 {
+    /// An acquisition or a hold begins: the master is watched meanwhile.
+    pub(crate) fn begin_work(self: &Arc<Self>) {
+        let mut state = self.state();
+        self.work.send_modify(|work| *work += 1);
+        if *self.work.borrow() == 1 && self.route.may_change() {
+            let watch = tokio::spawn(crate::watch::watch(Arc::downgrade(self)));
+            state.watch = Some(watch.abort_handle());
+        }
+    }
+
+    pub(crate) fn end_work(&self) {
+        let mut state = self.state();
+        self.work.send_modify(|work| *work -= 1);
+        if *self.work.borrow() == 0
+            && let Some(watch) = state.watch.take()
+        {
+            watch.abort();
+        }
+    }
+
+    pub(crate) fn keep(self: &Arc<Self>, keep: &Arc<Keep>) -> u64 {
+        self.begin_work();
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
         self.state().kept.insert(number, Arc::downgrade(keep));
         number
     }
 
     pub(crate) fn unkeep(&self, number: u64, entered: Option<&(Caller, String)>) {
-        let mut state = self.state();
-        state.kept.remove(&number);
-        if let Some(key) = entered {
-            state.entered.remove(key);
+        {
+            let mut state = self.state();
+            if state.kept.remove(&number).is_none() {
+                return;
+            }
+            if let Some(key) = entered {
+                state.entered.remove(key);
+            }
         }
+        self.end_work();
     }
 
     /// For the fake: the locks with these tokens are lost, at once or as soon as their holders know of them.
@@ -745,24 +450,19 @@ impl Core {
 
     pub(crate) async fn close(&self) {
         self.begin_to_close();
-        let mut asking = self.asking.subscribe();
-        let ended = asking.wait_for(|asking| *asking == 0);
+        let mut work = self.work.subscribe();
+        let ended = work.wait_for(|work| *work == 0);
         drop(tokio::time::timeout(self.options.command_timeout, ended).await);
-        let mut state = self.state();
-        state.is_closed = true;
-        state.idle.clear();
-        state.control.clear();
+        let nodes = {
+            let mut state = self.state();
+            state.is_closed = true;
+            std::mem::take(&mut state.nodes)
+        };
+        for node in nodes.values() {
+            node.close();
+        }
+        self.route.close();
     }
-}
-
-/// Why a command on the control connection has come to nothing.
-pub(crate) enum ControlError {
-    Refused {
-        error: Error,
-        failure: Failure,
-        may_be_done: bool,
-    },
-    Unavailable(Error),
 }
 
 pub(crate) fn words<S: AsRef<str>>(all: impl IntoIterator<Item = S>) -> Vec<String> {

@@ -8,8 +8,7 @@ use std::time::Duration;
 use redis::Value;
 use tokio::sync::oneshot;
 
-use crate::error::Failure;
-use crate::route::Outcome;
+use crate::error::{Failure, Outcome};
 
 struct Holder {
     owner: String,
@@ -21,7 +20,16 @@ struct Waiter {
     number: u64,
     owner: String,
     limit: Option<usize>,
-    reply: oneshot::Sender<Outcome<Value>>,
+    /// `None`: it has its place, and is to ask again.
+    reply: Option<oneshot::Sender<Outcome<Value>>>,
+}
+
+impl Waiter {
+    fn answer(self, reply: &Outcome<Value>) {
+        self.reply
+            .into_iter()
+            .for_each(|to| drop(to.send(reply.clone())));
+    }
 }
 
 #[derive(Default)]
@@ -67,7 +75,8 @@ impl FakeServer {
     pub(crate) async fn run(&self, words: &[String]) -> Outcome<Value> {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         match words[..] {
-            ["INFO", _] => Ok(Value::SimpleString("connected_slaves:0".to_owned())),
+            ["ROLE"] => Ok(Value::Array(vec![Value::SimpleString("master".to_owned())])),
+            ["FAIRLOCK.INFO", name] => Ok(self.info(name)),
             ["FAIRLOCK.ACQUIRE", name, owner, ref options @ ..] => {
                 self.acquire(name, owner, options).await
             }
@@ -88,20 +97,32 @@ impl FakeServer {
             if let Some(holder) = lock.holders.iter().find(|holder| holder.owner == owner) {
                 return Ok(Value::Int(holder.token));
             }
-            if lock.queue.is_empty() && lock.fits(limit) {
-                return Ok(Value::Int(lock.grant(owner, limit, &mut state.tokens)));
+            let place = lock.queue.iter().position(|waiter| waiter.owner == owner);
+            if place.unwrap_or(lock.queue.len()) == 0 && lock.fits(limit) {
+                lock.queue.retain(|waiter| waiter.owner != owner);
+                let token = lock.grant(owner, limit, &mut state.tokens);
+                lock.serve(&mut state.tokens);
+                return Ok(Value::Int(token));
             }
             if options.contains(&"NOWAIT") {
                 return Ok(Value::Nil);
             }
             state.waiters += 1;
-            let (sender, reply) = oneshot::channel();
-            lock.join(Waiter {
+            let mut waiter = Waiter {
                 number: state.waiters,
                 owner: owner.to_owned(),
                 limit,
-                reply: sender,
-            });
+                reply: None,
+            };
+            if options.contains(&"ENQUEUE") {
+                if place.is_none() {
+                    lock.queue.push(waiter);
+                }
+                return Ok(Value::Array(Vec::new()));
+            }
+            let (sender, reply) = oneshot::channel();
+            waiter.reply = Some(sender);
+            lock.join(waiter);
             (state.waiters, reply)
         };
         let _place = Place {
@@ -144,13 +165,40 @@ impl FakeServer {
         not_held()
     }
 
+    fn info(&self, name: &str) -> Value {
+        let state = self.state();
+        let empty = Lock::default();
+        let lock = state.locks.get(name).unwrap_or(&empty);
+        let first = lock.holders.first();
+        let limits = lock.holders.iter().filter_map(|holder| holder.limit);
+        let number = |number: usize| Value::Int(number.try_into().unwrap_or(i64::MAX));
+        let fields = [
+            (
+                "owner",
+                first.map_or(Value::Nil, |first| Value::SimpleString(first.owner.clone())),
+            ),
+            ("holds", number(lock.holders.len().min(1))),
+            ("lease", Value::Int(-1)),
+            (
+                "token",
+                first.map_or(Value::Nil, |first| Value::Int(first.token)),
+            ),
+            ("session", Value::Boolean(false)),
+            ("waiting", number(lock.queue.len())),
+            ("holders", number(lock.holders.len())),
+            ("limit", number(limits.min().unwrap_or(0))),
+        ];
+        let fields = fields.map(|(name, value)| (Value::SimpleString(name.to_owned()), value));
+        Value::Map(fields.into())
+    }
+
     fn cancel(&self, name: &str, owner: &str) -> i64 {
         let state = &mut *self.state();
         let lock = state.locks.entry(name.to_owned()).or_default();
         let Some(place) = lock.queue.iter().position(|waiter| waiter.owner == owner) else {
             return 0;
         };
-        drop(lock.queue.remove(place).reply.send(Ok(Value::Nil)));
+        lock.queue.remove(place).answer(&Ok(Value::Nil));
         lock.serve(&mut state.tokens);
         1
     }
@@ -230,7 +278,7 @@ impl Lock {
             Some(there) => {
                 let before = std::mem::replace(there, waiter);
                 let text = "TAKENOVER the owner asks on another connection".to_owned();
-                drop(before.reply.send(Err(Failure::Refusal(text))));
+                before.answer(&Err(Failure::Refusal(text)));
             }
         }
     }
@@ -239,11 +287,11 @@ impl Lock {
         while self
             .queue
             .first()
-            .is_some_and(|waiter| self.fits(waiter.limit))
+            .is_some_and(|waiter| waiter.reply.is_some() && self.fits(waiter.limit))
         {
             let waiter = self.queue.remove(0);
             let token = self.grant(&waiter.owner, waiter.limit, tokens);
-            drop(waiter.reply.send(Ok(Value::Int(token))));
+            waiter.answer(&Ok(Value::Int(token)));
         }
     }
 }

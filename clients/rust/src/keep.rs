@@ -6,13 +6,16 @@ use std::time::{Duration, Instant};
 use redis::Value;
 use tokio::sync::{Notify, watch};
 
-use crate::core::{Ask, Caller, ControlError, Core, Grant, words};
+use crate::ask::{Ask, Grant};
+use crate::core::{By, Caller, Core, words};
 use crate::line::Line;
 use crate::options::{Event, Hooks, ms};
 use crate::{Cause, Error, Options, Result};
 
 /// The shortest pause between tries to renew.
 const SOON: Duration = Duration::from_millis(50);
+/// The longest pause between tries to find out whether the lock is still there.
+const DOUBTFUL: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
@@ -26,6 +29,8 @@ struct State {
     holds: u32,
     lease: Duration,
     end: Instant,
+    /// Whether the lock is still there is to be found out at once.
+    is_doubtful: bool,
     number: u64,
     line: Option<Line>,
     renewal: Option<tokio::task::AbortHandle>,
@@ -41,7 +46,7 @@ pub(crate) struct Keep {
     acquired: Instant,
     entered: Option<(Caller, String)>,
     state: Mutex<State>,
-    /// The lease was set by hand.
+    /// The lease was set by hand, or the lock is in doubt.
     changed: Notify,
     pub(crate) lost: watch::Sender<Option<Cause>>,
     /// Where what a dropped guard leaves to be done is done.
@@ -52,31 +57,25 @@ pub(crate) struct Keep {
 impl Keep {
     pub(crate) fn begin(
         core: &Arc<Core>,
-        ask: &Ask,
+        ask: &mut Ask,
         grant: Grant,
         entered: Option<(Caller, String)>,
     ) -> Arc<Self> {
         let lease = ask.options.lease;
-        // A process that was stopped while it waited may have lost the lock before it read that it has it.
-        let was_quick = grant.received - grant.sent < lease / 3;
-        let from = if was_quick {
-            grant.sent
-        } else {
-            grant.received
-        };
         let keep = Arc::new(Self {
             core: core.clone(),
             name: ask.name.clone(),
             owner: ask.owner.clone(),
             token: grant.token,
             options: ask.options.clone(),
-            acquired: grant.received,
+            acquired: Instant::now(),
             entered,
             state: Mutex::new(State {
                 phase: Phase::Held,
                 holds: 1,
                 lease,
-                end: later(from, lease),
+                end: later(grant.from, lease),
+                is_doubtful: false,
                 number: 0,
                 line: grant.line,
                 renewal: None,
@@ -87,14 +86,14 @@ impl Keep {
         });
         let number = core.keep(&keep);
         keep.state().number = number;
+        ask.may_be_known = false; // From now on it is given back by a release.
         if !core.route.is_fake() {
             let weak = Arc::downgrade(&keep);
             let task = match keep.state().line.clone() {
                 Some(line) => tokio::spawn(watch_session(weak, line)),
-                None => tokio::spawn(renew_leases(
-                    weak,
-                    if was_quick { lease / 3 } else { Duration::ZERO },
-                )),
+                // A process that was stopped while it waited may have lost the lock before it read that it has it.
+                None if grant.is_late => tokio::spawn(renew_leases(weak, grant.from)),
+                None => tokio::spawn(renew_leases(weak, later(grant.from, lease / 3))),
             };
             keep.state().renewal = Some(task.abort_handle());
         }
@@ -145,7 +144,11 @@ impl Keep {
     }
 
     fn loss(&self) -> Error {
-        Error::LockLost(self.cause().unwrap_or(Cause::NotHeld))
+        self.lost_by(self.cause().unwrap_or(Cause::NotHeld))
+    }
+
+    pub(crate) fn lost_by(&self, cause: Cause) -> Error {
+        Error::LockLost(cause, self.name.clone())
     }
 
     /// Renewal stops, and the thread or task holds it no more.
@@ -162,8 +165,8 @@ impl Keep {
 
     // ---------------------------------------------------------------------------- renewal
 
-    /// Sets the lease anew; the end as far as the client knows moves only by this.
-    pub(crate) async fn renew(&self, lease: Option<Duration>) -> Result<Duration> {
+    /// Sets the lease anew; the end as far as the client knows moves only by this, and only if replicas have confirmed it.
+    async fn renew(&self, lease: Option<Duration>) -> Result<Duration> {
         let lease = {
             let state = self.state();
             match state.phase {
@@ -183,24 +186,51 @@ impl Keep {
             "LEASE",
             &ms(lease),
         ]);
-        match self.core.control(&self.name, &all, Duration::ZERO).await {
-            Ok((reply, _)) => {
+        let by = By::Renewals(self.core.sync(&self.name, &self.options));
+        match self
+            .core
+            .control(&self.name, &all, by, Duration::ZERO)
+            .await
+        {
+            Ok(reply) => {
                 let mut state = self.state();
+                state.is_doubtful = false;
                 state.lease = lease;
+                if !reply.is_confirmed {
+                    let text = format!("{} not renewed, for want of replicas", self.name);
+                    return Err(Error::NotReplicated(text, None));
+                }
                 state.end = later(sent, lease);
-                Ok(match reply {
+                Ok(match reply.value {
                     Value::Int(now) => Duration::from_millis(now.try_into().unwrap_or_default()),
                     _ => lease,
                 })
             }
-            Err(ControlError::Refused { failure, .. }) if failure.is("NOTHELD") => {
+            Err(failed) if failed.failure.is("NOTHELD") => {
                 self.lose(Cause::NotHeld);
                 Err(self.loss())
             }
-            Err(ControlError::Refused { error, .. } | ControlError::Unavailable(error)) => {
-                Err(error)
-            }
+            Err(failed) => Err(failed.error),
         }
+    }
+
+    /// Finds out whether the lock is still there, without renewing it. Others that hold it, too, may be in front.
+    async fn look(&self) -> Result<()> {
+        let info = self.core.info(&self.name).await?;
+        let is_mine = info.owner.as_ref() == Some(&self.owner) && info.token == Some(self.token);
+        let is_shared = self.options.shared || self.options.limit.is_some();
+        if is_mine || (is_shared && info.owner.is_some() && info.limit != Some(1)) {
+            self.state().is_doubtful = false;
+            return Ok(());
+        }
+        self.lose(Cause::NotHeld);
+        Err(self.loss())
+    }
+
+    /// The master has changed, perhaps.
+    pub(crate) fn doubt(&self) {
+        self.state().is_doubtful = true;
+        self.changed.notify_one();
     }
 
     pub(crate) async fn renew_by_hand(&self, lease: Option<Duration>) -> Result<Duration> {
@@ -208,7 +238,7 @@ impl Keep {
             lease: lease.unwrap_or(self.options.lease),
             ..self.options.clone()
         }
-        .check()?;
+        .check(&self.name)?;
         let set = self.renew(lease).await?;
         self.changed.notify_one();
         Ok(set)
@@ -285,23 +315,22 @@ impl Keep {
             )
         };
         let longest = self.options.release_timeout.min(left);
-        let outcome = self.core.control(&self.name, &self.words(), longest).await;
-        match outcome {
+        let words = self.words();
+        let done = self
+            .core
+            .control(&self.name, &words, By::Control, longest)
+            .await;
+        match done {
             Ok(_) => (),
+            Err(failed) if failed.failure.is("NOTHELD") => {
+                // If only the reply was lost, the first try has released it.
+                if !failed.may_be_done {
+                    return Err(self.lost_by(Cause::NotHeld));
+                }
+            }
             // The end of its connection frees the lock as well.
-            Err(ControlError::Unavailable(_)) if line.is_some() => (),
-            // If only the reply was lost, the first try has released it.
-            Err(ControlError::Refused {
-                failure,
-                may_be_done: true,
-                ..
-            }) if failure.is("NOTHELD") => (),
-            Err(ControlError::Refused { failure, .. }) if failure.is("NOTHELD") => {
-                return Err(Error::LockLost(Cause::NotHeld));
-            }
-            Err(ControlError::Refused { error, .. } | ControlError::Unavailable(error)) => {
-                return Err(error);
-            }
+            Err(failed) if failed.failure.is_passing() && line.is_some() => (),
+            Err(failed) => return Err(failed.error),
         }
         let held = Some(self.acquired.elapsed());
         Hooks::call(
@@ -317,11 +346,11 @@ impl Keep {
     async fn release_lost(&self) -> Result<()> {
         if self.cause() == Some(Cause::Lease) {
             // Over by our clock only, perhaps.
-            drop(
-                self.core
-                    .control(&self.name, &self.words(), Duration::ZERO)
-                    .await,
-            );
+            let words = self.words();
+            let done = self
+                .core
+                .control(&self.name, &words, By::Control, Duration::ZERO);
+            drop(done.await);
         }
         Err(self.loss())
     }
@@ -334,20 +363,21 @@ fn later(from: Instant, duration: Duration) -> Instant {
 }
 
 /// Refers to the lock only weakly: guards hold it.
-async fn renew_leases(keep: Weak<Keep>, first: Duration) {
-    let mut due = later(Instant::now(), first);
+async fn renew_leases(keep: Weak<Keep>, mut due: Instant) {
     loop {
         let Some(held) = keep.upgrade() else { return };
-        let end = held.state().end;
-        let next = if held.options.renew {
-            due.min(end)
-        } else {
-            end
+        let (end, is_doubtful) = {
+            let state = held.state();
+            (state.end, state.is_doubtful)
         };
+        let is_asked = held.options.renew || is_doubtful;
+        let next = if is_asked { due.min(end) } else { end };
         tokio::select! {
             () = tokio::time::sleep_until(next.into()) => (),
             () = held.changed.notified() => {
-                due = later(Instant::now(), held.state().lease / 3);
+                let state = held.state();
+                let pause = if state.is_doubtful { Duration::ZERO } else { state.lease / 3 };
+                due = later(Instant::now(), pause);
                 continue;
             }
         }
@@ -355,21 +385,36 @@ async fn renew_leases(keep: Weak<Keep>, first: Duration) {
         if Instant::now() >= end {
             return held.lose(Cause::Lease);
         }
-        if !held.options.renew {
+        if !is_asked {
             continue;
         }
-        // The lease may end while the answer does not come.
-        match tokio::time::timeout_at(end.into(), held.renew(None)).await {
-            Ok(Ok(_)) => due = later(Instant::now(), held.state().lease / 3),
-            Ok(Err(Error::LockLost(_))) => return,
-            Ok(Err(error)) => {
-                if !matches!(error, Error::Unavailable(..)) {
-                    eprintln!("fairlock: {} cannot be renewed: {error}", held.name);
-                }
-                due = later(Instant::now(), (lease / 10).max(SOON));
+        let asked = async {
+            if held.options.renew {
+                held.renew(None).await.map(drop)
+            } else {
+                held.look().await
             }
-            Err(_) => return held.lose(Cause::Lease),
+        };
+        // The lease may end while the answer does not come.
+        let Ok(outcome) = tokio::time::timeout_at(end.into(), asked).await else {
+            return held.lose(Cause::Lease);
+        };
+        let (phase, is_doubtful) = {
+            let state = held.state();
+            (state.phase, state.is_doubtful)
+        };
+        if phase != Phase::Held {
+            return;
         }
+        let Err(error) = outcome else {
+            due = later(Instant::now(), lease / 3);
+            continue;
+        };
+        if !matches!(error, Error::Unavailable(..) | Error::NotReplicated(..)) {
+            eprintln!("fairlock: {} cannot be renewed: {error}", held.name);
+        }
+        let longest = if is_doubtful { DOUBTFUL } else { Duration::MAX };
+        due = later(Instant::now(), (lease / 10).min(longest).max(SOON));
     }
 }
 

@@ -2,25 +2,30 @@
 //!
 //! # Where is what
 //!
-//! `core` has the connections and the acquisitions, `keep` what is held, `route` where connections go. All is written
-//! once, for tokio. [`Locks`] runs it on a thread of its own, as the blocking half of other clients does, so that waits
+//! `ask` has the acquisitions, `keep` what is held, `core` what both share; `route` says where connections go, `node` has
+//! those to one server, `watch` notices that it is not the master any more. All is written once, for tokio. [`Locks`] runs it on a thread of its own, as the blocking half of other clients does, so that waits
 //! can be ended and leases renewed; `aio` runs it where it is called.
 
 #[cfg(feature = "tokio")]
 pub mod aio;
+mod ask;
 mod blocking;
 mod core;
 mod error;
 mod fake;
+mod info;
 mod keep;
 mod line;
+mod node;
 mod options;
 mod route;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod watch;
 
 pub use blocking::{Held, Lock, Locks};
 pub use error::{Cause, Error, Failure};
+pub use info::Info;
 pub use options::{Event, Hook, Hooks, Options};
 
 /// What can fail here.

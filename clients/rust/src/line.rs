@@ -1,30 +1,103 @@
-//! A connection of ours: to a server, or to the fake.
+//! A connection of the package's own: to a server, or to the fake.
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
-use redis::Value;
 use redis::aio::MultiplexedConnection;
-use tokio::sync::watch;
+use redis::io::tcp::socket2::TcpKeepalive;
+use redis::{AsyncConnectionConfig, Client, ConnectionInfo, Value};
+use tokio::sync::{Notify, watch};
 
-use crate::error::Failure;
+use crate::error::{Failure, Outcome};
 use crate::fake::FakeServer;
-use crate::route::Outcome;
+use crate::options::ms;
 
 /// Clones share the connection; it closes when the last is dropped.
 #[derive(Clone)]
-pub(crate) enum Line {
-    Redis(Box<MultiplexedConnection>, watch::Receiver<bool>),
+pub(crate) struct Line {
+    way: Way,
+    address: Arc<str>,
+    ended: watch::Receiver<bool>,
+    /// The server is not to be asked any more.
+    gone: watch::Receiver<bool>,
+}
+
+#[derive(Clone)]
+enum Way {
+    Redis(Box<MultiplexedConnection>),
     Fake(Arc<FakeServer>),
 }
 
+/// What replicas have to confirm of a command that changes something.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sync {
+    /// Zero: they are not asked.
+    pub(crate) timeout: Duration,
+    /// So many, and one where any is connected.
+    pub(crate) least: usize,
+}
+
+/// What a command has brought, and whether it counts.
+pub(crate) struct Reply {
+    pub(crate) value: Value,
+    pub(crate) is_confirmed: bool,
+}
+
 impl Line {
-    pub(crate) fn redis(connection: MultiplexedConnection, ended: watch::Receiver<bool>) -> Self {
-        Self::Redis(Box::new(connection), ended)
+    pub(crate) fn fake(server: &Arc<FakeServer>, gone: watch::Receiver<bool>) -> Self {
+        Self {
+            way: Way::Fake(server.clone()),
+            address: "the fake".into(),
+            ended: gone.clone(),
+            gone,
+        }
     }
 
-    pub(crate) fn fake(server: &Arc<FakeServer>) -> Self {
-        Self::Fake(server.clone())
+    /// RESP3, because only there the library tells that a connection has ended while nothing is asked; `broken` is told
+    /// as well.
+    pub(crate) async fn open(
+        info: ConnectionInfo,
+        gone: Option<watch::Receiver<bool>>,
+        broken: Arc<Notify>,
+        longest: Duration,
+    ) -> Outcome<Self> {
+        let address: Arc<str> = info.addr().to_string().into();
+        let redis = info
+            .redis_settings()
+            .clone()
+            .set_protocol(redis::ProtocolVersion::RESP3);
+        let tcp = info.tcp_settings().clone().set_nodelay(true);
+        let tcp = tcp.set_keepalive(TcpKeepalive::new().with_time(Duration::from_mins(1)));
+        let (end, ended) = watch::channel(false);
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(longest))
+            .set_response_timeout(None)
+            .set_push_sender(move |push: redis::PushInfo| {
+                if push.kind == redis::PushKind::Disconnection {
+                    end.send_replace(true);
+                    broken.notify_one();
+                }
+                Ok::<_, redis::aio::SendError>(())
+            });
+        let opening = Box::pin(async {
+            let client = Client::open(info.set_redis_settings(redis).set_tcp_settings(tcp))?;
+            client
+                .get_multiplexed_async_connection_with_config(&config)
+                .await
+        });
+        let connection = match tokio::time::timeout(longest, opening).await {
+            Ok(Ok(connection)) => connection,
+            Ok(Err(error)) => return Err(Failure::of(&error, &address)),
+            Err(_) => {
+                return Err(Failure::Broken(format!("{address}: no connection in time")));
+            }
+        };
+        Ok(Self {
+            way: Way::Redis(Box::new(connection)),
+            address,
+            gone: gone.unwrap_or_else(|| ended.clone()),
+            ended,
+        })
     }
 
     /// A command; `None`: the answer may take for ever.
@@ -33,40 +106,230 @@ impl Line {
         words: &[String],
         longest: Option<Duration>,
     ) -> Outcome<Value> {
-        let reply = async {
-            match self {
-                Self::Fake(server) => server.run(words).await,
-                Self::Redis(connection, _) => {
-                    let mut command = redis::Cmd::new();
-                    for word in words {
-                        command.arg(word);
+        let mut values = self.run(std::slice::from_ref(&words), longest).await?;
+        values.pop().unwrap_or_else(|| Err(self.broken("no reply")))
+    }
+
+    /// Commands one after another, each with an outcome of its own.
+    pub(crate) async fn run(
+        &mut self,
+        all: &[&[String]],
+        longest: Option<Duration>,
+    ) -> Outcome<Vec<Outcome<Value>>> {
+        let (this, late) = (self.clone(), self.broken("no answer in time"));
+        let ended = async {
+            this.ended().await;
+            Err(this.broken("the connection has ended"))
+        };
+        let address = self.address.clone();
+        let replies = async {
+            match &mut self.way {
+                Way::Fake(server) => {
+                    let mut replies = Vec::new();
+                    for words in all {
+                        replies.push(server.run(words).await);
                     }
-                    let reply = connection.send_packed_command(&command).await?;
-                    Ok(reply.extract_error()?)
+                    Ok(replies)
+                }
+                Way::Redis(connection) => {
+                    let mut pipeline = redis::pipe();
+                    for words in all {
+                        pipeline.cmd(&words[0]).arg(&words[1..]);
+                    }
+                    let replies = connection.send_packed_commands(&pipeline, 0, all.len());
+                    let replies = replies.await.map_err(|error| Failure::of(&error, &address));
+                    let own = |value: Value| {
+                        value
+                            .extract_error()
+                            .map_err(|error| Failure::of(&error, &address))
+                    };
+                    Ok(replies?.into_iter().map(own).collect())
                 }
             }
         };
+        let replies = async {
+            tokio::select! {
+                biased;
+                replies = replies => replies,
+                ended = ended => ended,
+            }
+        };
         match longest {
-            None => reply.await,
-            Some(longest) => tokio::time::timeout(longest, reply)
+            None => replies.await,
+            Some(longest) => tokio::time::timeout(longest, replies)
                 .await
-                .unwrap_or_else(|_| Err(Failure::Broken("no answer in time".to_owned()))),
+                .unwrap_or(Err(late)),
         }
     }
 
-    /// Waits until the connection has ended.
+    /// Commands, and what they have changed confirmed by replicas. ROLE comes right before WAIT, which covers what was
+    /// written before the last command of its connection: a grant to a blocked client was written after it.
+    pub(crate) async fn exchange(
+        &mut self,
+        all: &[(Vec<String>, Sync)],
+        longest: Option<Duration>,
+        at_once: Duration,
+    ) -> Outcome<Vec<Outcome<Reply>>> {
+        let role = vec!["ROLE".to_owned()];
+        let mut words: Vec<&[String]> = all.iter().map(|(words, _)| &words[..]).collect();
+        let is_wanted = all.iter().any(|(_, sync)| !sync.timeout.is_zero());
+        if is_wanted {
+            words.push(&role);
+        }
+        let mut values = self.run(&words, longest).await?;
+        let connected = match values.pop_if(|_| is_wanted).transpose() {
+            Ok(role) => Ok(role.map_or(0, |role| replicas(&role))),
+            Err(failure) => Err(failure),
+        };
+        let has_changed = |value: &Outcome<Value>, sync: &Sync| {
+            matches!(value, Ok(Value::Int(_))) && !sync.timeout.is_zero()
+        };
+        let changed = values.iter().zip(all);
+        let changed =
+            changed.filter_map(|(value, (_, sync))| has_changed(value, sync).then_some(sync));
+        let (mut timeout, mut wanted) = (Duration::ZERO, 0);
+        for sync in changed {
+            timeout = timeout.max(sync.timeout);
+            wanted = wanted
+                .max(sync.least)
+                .max(*connected.as_ref().unwrap_or(&0));
+        }
+        let confirmed = match (&connected, wanted) {
+            (Err(_), _) | (_, 0) => 0,
+            _ => self.wait(wanted, timeout, at_once).await?,
+        };
+        let outcomes = values.into_iter().zip(all).map(|(value, (_, sync))| {
+            let is_counted = has_changed(&value, sync);
+            let value = value?;
+            let connected = if is_counted { connected.clone()? } else { 0 };
+            let least = sync.least.max(connected.min(1));
+            Ok(Reply {
+                value,
+                is_confirmed: !is_counted || confirmed >= least,
+            })
+        });
+        Ok(outcomes.collect())
+    }
+
+    async fn wait(&mut self, count: usize, timeout: Duration, at_once: Duration) -> Outcome<usize> {
+        let words = ["WAIT".to_owned(), count.to_string(), ms(timeout)];
+        let longest = timeout.saturating_add(at_once);
+        match self.call(&words, Some(longest)).await? {
+            Value::Int(count) => Ok(count.try_into().unwrap_or_default()),
+            _ => Ok(0),
+        }
+    }
+
+    /// Whether it leads to a master, as that says itself. A user who may not ask learns it from the first refusal.
+    pub(crate) async fn is_master(&mut self, longest: Duration) -> Outcome<bool> {
+        match self.call(&["ROLE".to_owned()], Some(longest)).await {
+            Ok(role) => Ok(items(&role)
+                .first()
+                .is_some_and(|first| text(first) == "master")),
+            Err(failure) if failure.is("NOPERM") => Ok(true),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    fn broken(&self, what: &str) -> Failure {
+        Failure::Broken(format!("{}: {what}", self.address))
+    }
+
+    /// Waits until the connection has ended, or must not be used any more.
     pub(crate) async fn ended(&self) {
-        match self {
-            Self::Fake(_) => std::future::pending().await,
-            // An error: the connection is gone, and with it what would tell.
-            Self::Redis(_, ended) => drop(ended.clone().wait_for(|is_so| *is_so).await),
+        let (mut ended, mut gone) = (self.ended.clone(), self.gone.clone());
+        // An error: the connection is gone, and with it what would tell.
+        tokio::select! {
+            _ = ended.wait_for(|is_so| *is_so) => (),
+            _ = gone.wait_for(|is_so| *is_so) => (),
         }
     }
 
     pub(crate) fn is_open(&self) -> bool {
-        match self {
-            Self::Fake(_) => true,
-            Self::Redis(_, ended) => !*ended.borrow(),
+        let is_driven = self.ended.has_changed().is_ok(); // Not with a runtime that has ended.
+        is_driven && !*self.ended.borrow() && !*self.gone.borrow()
+    }
+}
+
+/// How many replicas are connected, by the reply to ROLE.
+fn replicas(role: &Value) -> usize {
+    items(role)
+        .get(2)
+        .map_or(0, |replicas| items(replicas).len())
+}
+
+pub(crate) fn items(value: &Value) -> &[Value] {
+    match value {
+        Value::Array(items) => items,
+        _ => &[],
+    }
+}
+
+pub(crate) fn text(value: &Value) -> String {
+    redis::from_redis_value_ref(value).unwrap_or_default()
+}
+
+/// What callers do one after another, in the order in which they came. Those that waited for one that failed share its
+/// failure: a server that is silent is not asked by one caller after another.
+#[derive(Default)]
+pub(crate) struct Turn(tokio::sync::Mutex<Option<(Instant, Failure)>>);
+
+impl Turn {
+    pub(crate) async fn take<T>(&self, work: impl Future<Output = Outcome<T>>) -> Outcome<T> {
+        let came = Instant::now();
+        let mut last = self.0.lock().await;
+        if let Some((at, failure)) = &*last
+            && *at >= came
+        {
+            return Err(failure.clone());
         }
+        let done = work.await;
+        if let Err(failure) = &done {
+            *last = Some((Instant::now(), failure.clone()));
+        }
+        done
+    }
+}
+
+/// One connection for many callers, opened when the first needs it.
+#[derive(Default)]
+pub(crate) struct Shared {
+    line: Mutex<Option<Line>>,
+    turn: Turn,
+}
+
+impl Shared {
+    pub(crate) async fn line(&self, opening: impl Future<Output = Outcome<Line>>) -> Outcome<Line> {
+        if let Some(line) = self.open_line() {
+            return Ok(line);
+        }
+        let open = async {
+            if let Some(line) = self.open_line() {
+                return Ok(line);
+            }
+            let line = opening.await?;
+            self.set(Some(line.clone()));
+            Ok(line)
+        };
+        self.turn.take(open).await
+    }
+
+    fn set(&self, line: Option<Line>) {
+        *self.line.lock().unwrap_or_else(PoisonError::into_inner) = line;
+    }
+
+    pub(crate) fn clear(&self) {
+        self.set(None);
+    }
+
+    pub(crate) fn current(&self) -> Option<Line> {
+        self.line
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    pub(crate) fn open_line(&self) -> Option<Line> {
+        self.current().filter(Line::is_open)
     }
 }

@@ -83,6 +83,9 @@ pub struct Options {
     pub limit: Option<u32>,
     /// The longest wait for replicas to confirm an acquisition; zero: they are not asked.
     pub sync_timeout: Duration,
+    /// How many replicas must confirm an acquisition or a renewal; `None`: one where Sentinels or the cluster know any.
+    /// Of those that are connected at least one must in any case.
+    pub min_replicas: Option<usize>,
     /// For Locks only: how long a server that cannot be reached is asked again.
     pub retry_timeout: Duration,
     /// For Locks only: the longest time of an answer which the server gives at once.
@@ -110,6 +113,7 @@ impl Default for Options {
             shared: false,
             limit: None,
             sync_timeout: one,
+            min_replicas: None,
             retry_timeout: half,
             command_timeout: some,
             release_timeout: some,
@@ -119,7 +123,10 @@ impl Default for Options {
 }
 
 impl Options {
-    pub(crate) fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self, name: &str) -> Result<()> {
+        if name.is_empty() {
+            return Err(Error::Argument("the name of the lock is empty".to_owned()));
+        }
         let least = Duration::from_millis(1);
         for (name, value, least) in [
             ("wait", self.wait.unwrap_or_default(), Duration::ZERO),
@@ -169,6 +176,11 @@ impl Options {
         }
         words
     }
+}
+
+/// For people: as seconds.
+pub(crate) fn seconds(duration: Duration) -> String {
+    format!("{} s", duration.as_secs_f64())
 }
 
 /// Whole milliseconds, rounded up, for the server.

@@ -1,21 +1,22 @@
-//! Where the connections for a lock go: to the one server, the master that sentinels name, or a node of a cluster.
+//! Where the connections for a lock go: to the one server, the master that Sentinels name, or a node of a cluster.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use redis::io::tcp::socket2::TcpKeepalive;
-use redis::{
-    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, RedisConnectionInfo, Value,
-};
+use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo, Value};
+use tokio::sync::{Notify, watch};
 
-use crate::error::Failure;
+use crate::error::{Failure, Outcome};
 use crate::fake::FakeServer;
-use crate::line::Line;
+use crate::line::{Line, Shared, items, text};
+use crate::{Error, Result};
 
-/// A node of a cluster.
-pub(crate) type Address = (String, u16);
-pub(crate) type Outcome<T> = std::result::Result<T, Failure>;
+/// As `host:port`.
+pub(crate) type Address = Arc<str>;
+
+/// A Sentinel, or a node of a cluster, is not waited for longer where there are others.
+const LONGEST_WORD: Duration = Duration::from_secs(2);
 
 pub(crate) enum Source {
     One(ConnectionInfo),
@@ -29,26 +30,99 @@ pub(crate) enum Source {
     Fake(Arc<FakeServer>),
 }
 
+impl Source {
+    pub(crate) fn sentinel<T: IntoConnectionInfo>(
+        sentinels: impl IntoIterator<Item = T>,
+        master: &str,
+        node: Option<RedisConnectionInfo>,
+    ) -> Result<Self> {
+        Ok(Self::Sentinel {
+            sentinels: addresses(sentinels, "a Sentinel")?,
+            master: master.to_owned(),
+            node: node.unwrap_or_default(),
+        })
+    }
+
+    pub(crate) fn cluster<T: IntoConnectionInfo>(
+        nodes: impl IntoIterator<Item = T>,
+    ) -> Result<Self> {
+        Ok(Self::Cluster(addresses(nodes, "a node of the cluster")?))
+    }
+}
+
+fn addresses<T: IntoConnectionInfo>(
+    all: impl IntoIterator<Item = T>,
+    whose: &str,
+) -> Result<Vec<ConnectionInfo>> {
+    let wanted = format!("the address of {whose} is wanted, such as redis://host:6379");
+    let mut infos = Vec::new();
+    for each in all {
+        let info = each.into_connection_info();
+        let info = info.map_err(|error| Error::Argument(format!("{wanted}: {error}")))?;
+        if matches!(info.addr(), ConnectionAddr::Unix(_)) {
+            return Err(Error::Argument(format!("{wanted}: this is a socket")));
+        }
+        infos.push(info);
+    }
+    if infos.is_empty() {
+        return Err(Error::Argument(format!("{wanted}: there is none")));
+    }
+    Ok(infos)
+}
+
+/// Slots of one master.
+struct Range {
+    first: u16,
+    last: u16,
+    master: Address,
+    /// The master, and those that may succeed it.
+    members: Vec<Address>,
+    /// The most that were ever known of it, or of its predecessor.
+    replicas: usize,
+}
+
+impl Range {
+    fn has(&self, slot: u16) -> bool {
+        (self.first..=self.last).contains(&slot)
+    }
+}
+
 #[derive(Default)]
 struct Known {
-    slots: HashMap<u16, Address>,
+    /// That Sentinels name, and the most replicas that they have known.
+    master: Option<Address>,
+    replicas: usize,
+    slots: Vec<Range>,
     nodes: Vec<Address>,
+    is_past: bool,
+}
+
+impl Known {
+    fn replicas_of(&self, master: &Address) -> usize {
+        let ranges = self.slots.iter();
+        let ranges = ranges.filter(|range| range.members.contains(master));
+        ranges.map(|range| range.replicas).max().unwrap_or(0)
+    }
 }
 
 pub(crate) struct Route {
     source: Source,
     known: Mutex<Known>,
+    /// The Sentinel or the node that is asked for the master, and which one that is.
+    guide: Shared,
+    which: AtomicUsize,
+    /// A connection has ended.
+    pub(crate) broken: Arc<Notify>,
 }
 
 impl Route {
     pub(crate) fn new(source: Source) -> Self {
-        let mut known = Known::default();
-        if let Source::Cluster(seeds) = &source {
-            known.nodes = seeds.iter().filter_map(address_of).collect();
-        }
         Self {
             source,
-            known: Mutex::new(known),
+            known: Mutex::default(),
+            guide: Shared::default(),
+            which: AtomicUsize::new(0),
+            broken: Arc::default(),
         }
     }
 
@@ -56,218 +130,304 @@ impl Route {
         matches!(self.source, Source::Fake(_))
     }
 
-    pub(crate) fn is_cluster(&self) -> bool {
-        matches!(self.source, Source::Cluster(_))
+    /// Whether the master may become another.
+    pub(crate) fn may_change(&self) -> bool {
+        matches!(self.source, Source::Sentinel { .. } | Source::Cluster(_))
     }
 
-    /// Opens a connection of ours. `longest` is for connecting alone.
-    pub(crate) async fn open(&self, address: Option<&Address>, longest: Duration) -> Outcome<Line> {
-        match &self.source {
-            Source::Fake(server) => Ok(Line::fake(server)),
-            Source::One(info) => open(info.clone(), longest).await,
-            Source::Cluster(seeds) => {
-                let seed = seeds
-                    .first()
-                    .ok_or_else(|| Failure::Broken("no nodes are known".to_owned()))?;
-                open(
-                    address.map_or_else(|| seed.clone(), |address| at(seed, address)),
-                    longest,
-                )
-                .await
-            }
-            Source::Sentinel {
-                sentinels,
-                master,
-                node,
-            } => {
-                let (sentinel, address) = master_of(sentinels, master, longest).await?;
-                open(
-                    at(sentinel, &address).set_redis_settings(node.clone()),
-                    longest,
-                )
-                .await
-            }
-        }
-    }
-
-    pub(crate) fn describe(&self, address: Option<&Address>) -> String {
-        match (&self.source, address) {
-            (_, Some((host, port))) => format!("{host}:{port}"),
-            (Source::One(info), None) => info.addr().to_string(),
-            (Source::Fake(_), None) => "the fake".to_owned(),
-            _ => "the master that the sentinels name".to_owned(),
-        }
-    }
-
-    fn known(&self) -> std::sync::MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The node for a lock, as far as it is known.
-    pub(crate) fn address(&self, name: &str) -> Option<Address> {
-        self.known().slots.get(&slot(name)).cloned()
-    }
-
-    pub(crate) fn nodes(&self) -> Vec<Address> {
-        self.known().nodes.clone()
-    }
-
+    /// What is known of masters may be of the past.
     pub(crate) fn forget(&self) {
-        self.known().slots.clear();
+        self.known().is_past = true;
     }
 
-    /// Takes the reply to CLUSTER SLOTS.
-    pub(crate) fn learn(&self, ranges: &Value, asked: &Address) {
-        let mut known = self.known();
-        known.slots.clear();
-        for range in items(ranges) {
-            let [Value::Int(first), Value::Int(last), members @ ..] = items(range) else {
-                continue;
-            };
-            let hosts: Vec<_> = members
-                .iter()
-                .filter_map(|member| member_address(member, asked))
-                .collect();
-            if let Some(master) = hosts.first() {
-                for slot in *first..=*last {
-                    known
-                        .slots
-                        .insert(u16::try_from(slot).unwrap_or_default(), master.clone());
-                }
-            }
-            for host in hosts {
-                if !known.nodes.contains(&host) {
-                    known.nodes.push(host); // Nodes that are not in the reply may be back later.
-                }
-            }
+    pub(crate) fn close(&self) {
+        self.guide.clear();
+    }
+
+    // --------------------------------------------------------------------- what is known
+
+    /// The server for a lock.
+    pub(crate) async fn locate(&self, name: &str, longest: Duration) -> Outcome<Address> {
+        match &self.source {
+            Source::One(info) => return Ok(info.addr().to_string().into()),
+            Source::Fake(_) => return Ok("the fake".into()),
+            _ => (),
+        }
+        if let Some(address) = self.known_address(name) {
+            return Ok(address);
+        }
+        self.look(longest).await?;
+        let nowhere = || Failure::Refusal("CLUSTERDOWN no node has the slot".to_owned());
+        self.known_address(name).ok_or_else(nowhere)
+    }
+
+    fn known_address(&self, name: &str) -> Option<Address> {
+        let known = self.known();
+        if known.is_past {
+            return None;
+        }
+        let slot = slot(name);
+        let range = known.slots.iter().find(|range| range.has(slot));
+        known
+            .master
+            .clone()
+            .or_else(|| range.map(|range| range.master.clone()))
+    }
+
+    /// The most replicas that the Sentinels, or the cluster, ever knew of the master for this lock.
+    pub(crate) fn replicas(&self, name: &str) -> usize {
+        let (known, slot) = (self.known(), slot(name));
+        let range = known.slots.iter().find(|range| range.has(slot));
+        known.replicas.max(range.map_or(0, |range| range.replicas))
+    }
+
+    /// Whether another is known to be the master there.
+    pub(crate) fn is_past(&self, address: &Address) -> bool {
+        let known = self.known();
+        let mut masters = known.slots.iter().map(|range| &range.master);
+        match &known.master {
+            Some(master) => master != address,
+            None => !known.slots.is_empty() && !masters.any(|master| master == address),
         }
     }
 
+    /// Asks the Sentinels for the master, or a node of the cluster for those of all slots.
+    pub(crate) async fn look(&self, longest: Duration) -> Outcome<()> {
+        if let Source::Sentinel { master, .. } = &self.source {
+            let word = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", master].map(str::to_owned);
+            let state = ["SENTINEL", "MASTER", master].map(str::to_owned);
+            self.ask_guides(&[&word, &state], longest, |_, replies| {
+                self.learn_master(replies)
+            })
+            .await
+        } else {
+            let slots = ["CLUSTER", "SLOTS"].map(str::to_owned);
+            let nodes = ["CLUSTER", "NODES"].map(str::to_owned);
+            self.ask_guides(&[&slots, &nodes], longest, |guide, replies| {
+                self.learn_slots(guide, replies)
+            })
+            .await
+        }
+    }
+
+    fn guides(&self) -> Vec<ConnectionInfo> {
+        match &self.source {
+            Source::Sentinel { sentinels, .. } => sentinels.clone(),
+            Source::Cluster(seeds) => {
+                let nodes = self.known().nodes.clone();
+                let known = nodes.iter().map(|node| at(&seeds[0], node));
+                known.chain(seeds.iter().cloned()).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Any of them may answer; the one that did last is asked first.
+    async fn ask_guides(
+        &self,
+        words: &[&[String]],
+        longest: Duration,
+        learn: impl Fn(&ConnectionInfo, &[Outcome<Value>]) -> Outcome<()>,
+    ) -> Outcome<()> {
+        let (guides, longest) = (self.guides(), longest.min(LONGEST_WORD));
+        let mut last = None;
+        for _ in 0..guides.len() {
+            let which = self.which.load(Ordering::Relaxed);
+            let guide = &guides[which % guides.len()];
+            let opening = Line::open(guide.clone(), None, self.broken.clone(), longest);
+            let asked = async {
+                let mut line = self.guide.line(opening).await?;
+                let replies = line.run(words, Some(longest)).await?;
+                learn(guide, &replies)
+            };
+            match asked.await {
+                Ok(()) => return Ok(()),
+                Err(failure) => last = Some(failure),
+            }
+            let next = which.wrapping_add(1);
+            let swap = |from, to| {
+                let (order, atomic) = (Ordering::Relaxed, &self.which);
+                atomic.compare_exchange(from, to, order, order)
+            };
+            if swap(which, next).is_ok() {
+                self.guide.clear();
+            }
+        }
+        Err(last.unwrap_or_else(|| Failure::Broken("no other address is known".to_owned())))
+    }
+
+    fn learn_master(&self, replies: &[Outcome<Value>]) -> Outcome<()> {
+        let [word, state] = replies else {
+            return Ok(());
+        };
+        let word = word.clone()?;
+        let [host, port] = items(&word) else {
+            let Source::Sentinel { master, .. } = &self.source else {
+                return Ok(());
+            };
+            let unknown = format!("the Sentinel does not know a master of the name {master}");
+            return Err(Failure::Broken(unknown));
+        };
+        let replicas = state.as_ref().ok().and_then(|state| {
+            let state: std::collections::HashMap<String, String> =
+                redis::from_redis_value_ref(state).ok()?;
+            state.get("num-slaves")?.parse().ok()
+        });
+        let mut known = self.known();
+        known.replicas = known.replicas.max(replicas.unwrap_or(0));
+        known.master = Some(format!("{}:{}", text(host), text(port)).into());
+        known.is_past = false;
+        Ok(())
+    }
+
+    fn learn_slots(&self, guide: &ConnectionInfo, replies: &[Outcome<Value>]) -> Outcome<()> {
+        let [slots, nodes] = replies else {
+            return Ok(());
+        };
+        let slots = slots.clone()?;
+        let nodes = nodes.as_ref().map(text).unwrap_or_default();
+        let mut known = self.known();
+        let mut ranges = Vec::new();
+        for range in items(&slots) {
+            let [Value::Int(first), Value::Int(last), members @ ..] = items(range) else {
+                continue;
+            };
+            let (first, last) = (number(*first), number(*last));
+            let hosts: Vec<_> = members
+                .iter()
+                .filter_map(|member| member_address(member, guide))
+                .collect();
+            for (host, _) in &hosts {
+                if !known.nodes.contains(host) {
+                    known.nodes.push(host.clone()); // Nodes that are not in the reply may be back later.
+                }
+            }
+            let Some((master, id)) = hosts.first() else {
+                continue;
+            };
+            ranges.push(Range {
+                first,
+                last,
+                master: master.clone(),
+                replicas: known.replicas_of(master).max(replicas_of(id, &nodes)),
+                members: hosts.into_iter().map(|(host, _)| host).collect(),
+            });
+        }
+        known.slots = ranges;
+        known.is_past = false;
+        Ok(())
+    }
+
     /// The address in a MOVED, which is kept, or ASK.
-    pub(crate) fn redirect(&self, failure: &Failure, asked: Option<&Address>) -> Option<Address> {
-        let Failure::Refusal(text) = failure else {
+    pub(crate) fn redirect(&self, failure: &Failure, asked: &Address) -> Option<Address> {
+        let (Failure::Refusal(text), Source::Cluster(_)) = (failure, &self.source) else {
             return None;
         };
         let mut words = text.split(' ');
         let is_moved = words.next()? == "MOVED";
         let slot = words.next()?.parse().ok()?;
-        let (host, port) = words.next()?.rsplit_once(':')?;
-        let host = if host.is_empty() {
-            asked?.0.clone()
-        } else {
-            host.to_owned()
+        let address: Address = match words.next()?.rsplit_once(':')? {
+            ("", port) => format!("{}:{port}", asked.rsplit_once(':')?.0).into(),
+            (host, port) => format!("{host}:{port}").into(),
         };
-        let address = (host, port.parse().ok()?);
-        if is_moved && self.is_cluster() {
-            self.known().slots.insert(slot, address.clone());
+        if is_moved {
+            let known = &mut *self.known();
+            let range = Range {
+                first: slot,
+                last: slot,
+                master: address.clone(),
+                members: vec![address.clone()],
+                replicas: known.replicas_of(&address),
+            };
+            known.slots.insert(0, range);
         }
-        self.is_cluster().then_some(address)
+        Some(address)
+    }
+
+    // ---------------------------------------------------------------------- connections
+
+    /// Opens a connection to a server that is a master, by the Sentinels' word and by its own.
+    pub(crate) async fn open(
+        &self,
+        address: &Address,
+        gone: watch::Receiver<bool>,
+        longest: Duration,
+    ) -> Outcome<Line> {
+        let info = match &self.source {
+            Source::Fake(server) => return Ok(Line::fake(server, gone)),
+            Source::One(info) => info.clone(),
+            Source::Cluster(seeds) => at(&seeds[0], address),
+            Source::Sentinel {
+                sentinels, node, ..
+            } => {
+                self.look(longest).await?;
+                if self.is_past(address) {
+                    return Err(not_master(address));
+                }
+                at(&sentinels[0], address).set_redis_settings(node.clone())
+            }
+        };
+        let mut line = Line::open(info, Some(gone), self.broken.clone(), longest).await?;
+        if line.is_master(longest).await? {
+            return Ok(line);
+        }
+        Err(not_master(address))
     }
 }
 
-fn items(value: &Value) -> &[Value] {
-    match value {
-        Value::Array(items) => items,
-        _ => &[],
-    }
+/// As a server says itself that is asked too late.
+fn not_master(address: &Address) -> Failure {
+    Failure::Refusal(format!("READONLY {address} is not the master"))
 }
 
-fn text(value: &Value) -> String {
-    redis::from_redis_value_ref(value).unwrap_or_default()
+fn number(slot: i64) -> u16 {
+    slot.try_into().unwrap_or_default()
 }
 
-fn member_address(member: &Value, asked: &Address) -> Option<Address> {
-    let [host, Value::Int(port), ..] = items(member) else {
+/// The address of a node in the reply to CLUSTER SLOTS, and its id.
+fn member_address(member: &Value, asked: &ConnectionInfo) -> Option<(Address, String)> {
+    let [host, Value::Int(port), id, ..] = items(member) else {
         return None;
     };
-    let host = match text(host) {
-        host if host.is_empty() => asked.0.clone(),
-        host => host,
+    let host = match (text(host), asked.addr()) {
+        (host, ConnectionAddr::Tcp(asked, _) | ConnectionAddr::TcpTls { host: asked, .. })
+            if host.is_empty() =>
+        {
+            asked.clone()
+        }
+        (host, _) => host,
     };
-    Some((host, u16::try_from(*port).ok()?))
+    Some((format!("{host}:{port}").into(), text(id)))
 }
 
-fn address_of(info: &ConnectionInfo) -> Option<Address> {
-    match info.addr() {
-        ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
-            Some((host.clone(), *port))
-        }
-        _ => None,
-    }
+/// How many replicas the reply to CLUSTER NODES has of this master, those that are down included.
+fn replicas_of(master: &str, nodes: &str) -> usize {
+    let follows = |line: &&str| line.split(' ').nth(3) == Some(master);
+    nodes.lines().filter(follows).count()
 }
 
 /// The same way of connecting, to another address.
-fn at(info: &ConnectionInfo, (host, port): &Address) -> ConnectionInfo {
+fn at(info: &ConnectionInfo, address: &Address) -> ConnectionInfo {
+    let (host, port) = address.rsplit_once(':').unwrap_or((address, ""));
+    let (host, port) = (host.to_owned(), port.parse().unwrap_or_default());
     let addr = match info.addr() {
         ConnectionAddr::TcpTls {
             insecure,
             tls_params,
             ..
         } => ConnectionAddr::TcpTls {
-            host: host.clone(),
-            port: *port,
+            host,
+            port,
             insecure: *insecure,
             tls_params: tls_params.clone(),
         },
-        _ => ConnectionAddr::Tcp(host.clone(), *port),
+        _ => ConnectionAddr::Tcp(host, port),
     };
     info.clone().set_addr(addr)
-}
-
-/// RESP3, because only there the library tells that a connection has ended while nothing is asked.
-async fn open(info: ConnectionInfo, longest: Duration) -> Outcome<Line> {
-    let redis = info
-        .redis_settings()
-        .clone()
-        .set_protocol(redis::ProtocolVersion::RESP3);
-    let tcp = info.tcp_settings().clone().set_nodelay(true);
-    let tcp = tcp.set_keepalive(TcpKeepalive::new().with_time(Duration::from_mins(1)));
-    let client = Client::open(info.set_redis_settings(redis).set_tcp_settings(tcp))?;
-    let (ended, watch) = tokio::sync::watch::channel(false);
-    let config = AsyncConnectionConfig::new()
-        .set_connection_timeout(Some(longest))
-        .set_response_timeout(None)
-        .set_push_sender(move |push: redis::PushInfo| {
-            if push.kind == redis::PushKind::Disconnection {
-                ended.send_replace(true);
-            }
-            Ok::<_, redis::aio::SendError>(())
-        });
-    let opening = client.get_multiplexed_async_connection_with_config(&config);
-    let connection = tokio::time::timeout(longest, opening)
-        .await
-        .map_err(|_| Failure::Broken("no connection in time".to_owned()))??;
-    Ok(Line::redis(connection, watch))
-}
-
-async fn master_of<'a>(
-    sentinels: &'a [ConnectionInfo],
-    master: &str,
-    longest: Duration,
-) -> Outcome<(&'a ConnectionInfo, Address)> {
-    let mut last = Failure::Broken("no sentinels are known".to_owned());
-    for sentinel in sentinels {
-        let words = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", master].map(str::to_owned);
-        let asked = async {
-            open(sentinel.clone(), longest)
-                .await?
-                .call(&words, Some(longest))
-                .await
-        };
-        match asked.await {
-            Ok(reply) => match items(&reply) {
-                [host, port] => {
-                    return Ok((
-                        sentinel,
-                        (text(host), text(port).parse().unwrap_or_default()),
-                    ));
-                }
-                _ => last = Failure::Broken(format!("the sentinel does not know {master}")),
-            },
-            Err(failure) => last = Failure::Broken(failure.to_string()),
-        }
-    }
-    Err(last)
 }
 
 /// The slot of a key: CRC16 (XMODEM) of it, or of what is between its braces.

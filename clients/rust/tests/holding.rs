@@ -78,7 +78,7 @@ fn r03_the_owner_names_the_machine_and_is_new_each_time() {
                 .all(|each| each == '-' || "0123456789abcdef".contains(each))
         );
         let again = locks.acquire(&name, |all| all.wait = Some(ms(50)));
-        assert!(matches!(again, Err(Error::NotInTime(_))));
+        assert!(matches!(again, Err(Error::NotInTime(..))));
         held.release().unwrap();
         let mine = locks
             .acquire(&name, |all| all.owner = Some("the nightly job".to_owned()))
@@ -96,7 +96,7 @@ fn r04_no_time_to_wait() {
         let (locks, name) = (kind.locks(&one, "a"), name());
         let held = locks.get(&name).unwrap();
         let other = locks.acquire(&name, |all| all.wait = Some(Duration::ZERO));
-        assert!(matches!(other, Err(Error::NotInTime(_))));
+        assert!(matches!(other, Err(Error::NotInTime(..))));
         assert!(locks.try_acquire(&name).unwrap().is_none());
         assert!(view.queue(&name).is_empty());
         held.release().unwrap();
@@ -113,7 +113,7 @@ fn r05_the_wait_runs_out() {
         let _held = locks.get(&name).unwrap();
         let start = Instant::now();
         let late = locks.acquire(&name, |all| all.wait = Some(ms(300)));
-        assert!(matches!(late, Err(Error::NotInTime(_))));
+        assert!(matches!(late, Err(Error::NotInTime(..))));
         assert!(start.elapsed() >= ms(300));
         assert!(view.queue(&name).is_empty());
     });
@@ -321,7 +321,7 @@ fn r16_a_lock_that_is_broken_is_lost() {
         let _: i64 = view.run(&[&"FAIRLOCK.BREAK", &name]);
         assert_eq!(held.lost(), Cause::NotHeld);
         let error = held.release().unwrap_err();
-        assert_eq!(error, Error::LockLost(Cause::NotHeld));
+        assert_eq!(error.cause(), Some(Cause::NotHeld));
         assert_eq!(error.code(), Some("NOTHELD"));
     });
 }
@@ -336,7 +336,7 @@ fn r17_the_lock_of_another_is_left_alone() {
         let _: i64 = view.run(&[&"DEL", &name]);
         let token: i64 = view.run(&[&"FAIRLOCK.ACQUIRE", &name, &"another"]);
         assert_eq!(held.lost(), Cause::NotHeld);
-        assert_eq!(held.release(), Err(Error::LockLost(Cause::NotHeld)));
+        assert_eq!(held.release().unwrap_err().cause(), Some(Cause::NotHeld));
         assert_eq!(view.number(&name, "token"), token);
     });
 }
@@ -365,7 +365,7 @@ fn r19_a_lost_lock_is_not_renewed() {
             .acquire(&name, |all| (all.lease, all.renew) = (ms(200), false))
             .unwrap();
         assert_eq!(held.lost(), Cause::Lease);
-        assert_eq!(held.renew(), Err(Error::LockLost(Cause::Lease)));
+        assert_eq!(held.renew().unwrap_err().cause(), Some(Cause::Lease));
     });
 }
 
@@ -413,7 +413,7 @@ fn r21_a_session_ends_with_its_connection() {
         assert_eq!(held.lost(), Cause::Connection);
         let _second = waiting.held();
         assert!(start.elapsed() < AT_ONCE);
-        assert_eq!(held.release(), Err(Error::LockLost(Cause::Connection)));
+        assert_eq!(held.release().unwrap_err().cause(), Some(Cause::Connection));
     });
 }
 
@@ -502,7 +502,7 @@ fn r26_a_lost_lock_is_told_at_the_end() {
         let (locks, name) = (kind.locks(&one, "a"), name());
         let held = locks.get(&name).unwrap();
         let _: i64 = view.run(&[&"FAIRLOCK.BREAK", &name]);
-        assert_eq!(held.release(), Err(Error::LockLost(Cause::NotHeld)));
+        assert_eq!(held.release().unwrap_err().cause(), Some(Cause::NotHeld));
         let held = locks.get(&name).unwrap();
         held.release().unwrap();
         let other = locks.get(&name).unwrap();
@@ -626,7 +626,7 @@ fn r37_the_same_caller_holds_it_again() {
                 let none = other.begin(&lock, |all| {
                     (all.reentrant, all.wait) = (true, Some(Duration::ZERO))
                 });
-                assert!(matches!(none.result(), Err(Error::NotInTime(_))));
+                assert!(matches!(none.result(), Err(Error::NotInTime(..))));
             })
             .unwrap();
         assert_eq!(outer, inner);
@@ -641,7 +641,7 @@ fn r38_not_reentrant_unless_asked() {
         let (locks, name) = (kind.locks(&one, "a"), name());
         let _held = locks.get(&name).unwrap();
         let again = locks.acquire(&name, |all| all.wait = Some(ms(50)));
-        assert!(matches!(again, Err(Error::NotInTime(_))));
+        assert!(matches!(again, Err(Error::NotInTime(..))));
     });
 }
 
@@ -704,8 +704,8 @@ fn r39_hooks() {
         assert_eq!(of_first[1].1.token, Some(first.token()));
         assert!(of_first[1].1.held.unwrap() > Duration::ZERO);
         let _: i64 = view.run(&[&"FAIRLOCK.BREAK", &name]);
-        assert_eq!(second.renew(), Err(Error::LockLost(Cause::NotHeld)));
-        assert_eq!(second.release(), Err(Error::LockLost(Cause::NotHeld)));
+        assert_eq!(second.renew().unwrap_err().cause(), Some(Cause::NotHeld));
+        assert_eq!(second.release().unwrap_err().cause(), Some(Cause::NotHeld));
         let all = told.lock().unwrap().drain(..).collect::<Vec<_>>();
         assert_eq!(all.iter().map(|each| each.0).collect::<Vec<_>>(), ["lost"]);
         assert_eq!(
@@ -926,7 +926,7 @@ fn r51_at_most_so_many_hold() {
         let third = locks.acquire(&name, |all| {
             (all.limit, all.wait) = (Some(2), Some(Duration::ZERO))
         });
-        assert!(matches!(third, Err(Error::NotInTime(_))));
+        assert!(matches!(third, Err(Error::NotInTime(..))));
         let waiting = locks.begin(&name, two);
         view.waits(&name, 1);
         second.release().unwrap();

@@ -4,4 +4,6 @@
 
 mod elsewhere;
 mod holding;
+mod masters;
+mod programs;
 mod support;

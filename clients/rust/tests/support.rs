@@ -9,12 +9,12 @@ use std::sync::{Arc, LazyLock, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use fairlock::testing::{Control, FakeAioLocks, FakeLocks};
-use fairlock::{Cause, Options, Result, aio};
-use redis::{Connection, FromRedisValue, ToRedisArgs, Value};
+use fairlock::{Cause, Info, Options, Result, aio};
+use redis::{Connection, FromRedisValue, RedisConnectionInfo, ToRedisArgs, Value};
 use tokio::runtime::Runtime;
 
 pub const LONGEST: Duration = Duration::from_secs(60);
-pub const AT_ONCE: Duration = Duration::from_secs(5);
+pub const AT_ONCE: Duration = Duration::from_secs(20);
 pub const LONG: Duration = Duration::from_secs(120);
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
 
@@ -69,10 +69,7 @@ impl Servers {
     }
 
     pub fn view(&self, name: &str) -> View {
-        let client = redis::Client::open(self.url(name)).unwrap();
-        View {
-            connection: Mutex::new(client.get_connection().unwrap()),
-        }
+        View::at(&self.url(name))
     }
 
     pub fn url(&self, name: &str) -> String {
@@ -99,10 +96,17 @@ impl Drop for Servers {
 
 /// What a server has to say about its locks.
 pub struct View {
+    client: redis::Client,
     connection: Mutex<Connection>,
 }
 
 impl View {
+    pub fn at(url: &str) -> Self {
+        let client = redis::Client::open(url).unwrap();
+        let connection = Mutex::new(client.get_connection().unwrap());
+        Self { client, connection }
+    }
+
     pub fn run<T: FromRedisValue>(&self, words: &[&dyn Word]) -> T {
         self.try_run(words).unwrap()
     }
@@ -112,7 +116,16 @@ impl View {
         for word in words {
             command.arg(word.text());
         }
-        command.query(&mut *self.connection.lock().unwrap())
+        let mut connection = self.connection.lock().unwrap();
+        let reply = command.query(&mut *connection);
+        match reply {
+            // A Sentinel ends the connections to a server whose role it changes.
+            Err(error) if error.is_io_error() => {
+                *connection = self.client.get_connection()?;
+                command.query(&mut *connection)
+            }
+            reply => reply,
+        }
     }
 
     pub fn info(&self, name: &str) -> HashMap<String, Value> {
@@ -139,15 +152,16 @@ impl View {
             .collect()
     }
 
-    pub fn is_blocked(&self, name: &str) -> bool {
+    /// So many wait, each on a connection of its own.
+    pub fn are_blocked(&self, name: &str, count: usize) -> bool {
         let queue: Vec<Vec<String>> = self
             .try_run(&[&"FAIRLOCK.QUEUE", &name])
             .unwrap_or_default();
-        queue.len() == 1 && queue[0][1] == "blocked"
+        queue.len() == count && queue.iter().all(|waiter| waiter[1] == "blocked")
     }
 
     pub fn waits(&self, name: &str, count: usize) {
-        until(&format!("{count} wait"), || self.queue(name).len() == count);
+        until(&format!("{count} wait"), || self.are_blocked(name, count));
     }
 
     pub fn calls(&self, command: &str) -> u64 {
@@ -217,6 +231,37 @@ pub fn both_at_once(test: impl Fn(Kind) + Sync) {
     });
 }
 
+/// Runs `child` of programs.rs in a process of its own, begun by a shell; `what` says what it does.
+pub fn child_of(shell: &str, what: &str, kind: Kind, servers: &Servers, name: &str) -> Child {
+    let program = std::env::current_exe().unwrap();
+    Command::new("sh")
+        .args(["-c", &format!("{shell} exec \"$0\" \"$@\"")])
+        .arg(program)
+        .args(["--exact", "programs::child", "--nocapture", "--ignored"])
+        .env(
+            "CHILD",
+            format!("{what} {kind:?} {} {name}", servers.url("a")),
+        )
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// What a child says in lines of its own, and what is on its standard error.
+pub fn said(child: Child) -> (Vec<String>, String) {
+    let output = child.wait_with_output().unwrap();
+    let (out, errors) = (output.stdout, output.stderr);
+    let errors = String::from_utf8(errors).unwrap();
+    assert!(output.status.success(), "{errors}");
+    let lines = String::from_utf8(out).unwrap();
+    let lines = lines
+        .lines()
+        .filter_map(|line| line.strip_prefix("child: "));
+    (lines.map(str::to_owned).collect(), errors)
+}
+
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Kind {
     Threads,
@@ -229,7 +274,11 @@ impl Kind {
     }
 
     pub fn with(self, servers: &Servers, at: &str, options: Options) -> Locks {
-        let client = redis::Client::open(servers.url(at)).unwrap();
+        self.at(&servers.url(at), options)
+    }
+
+    pub fn at(self, url: &str, options: Options) -> Locks {
+        let client = redis::Client::open(url).unwrap();
         let inner = match self {
             Self::Threads => threads(fairlock::Locks::new(&client), &options),
             Self::Tasks => tasks(aio::Locks::new(&client), &options),
@@ -238,19 +287,31 @@ impl Kind {
     }
 
     pub fn sentinel(self, servers: &Servers) -> Locks {
-        let (urls, options) = ([servers.url("s")], Options::default());
+        self.sentinel_as(servers, None, Options::default())
+    }
+
+    pub fn sentinel_as(
+        self,
+        servers: &Servers,
+        node: Option<RedisConnectionInfo>,
+        options: Options,
+    ) -> Locks {
+        let urls = [servers.url("s")];
         let inner = match self {
-            Self::Threads => threads(fairlock::Locks::sentinel(urls, "locks", None), &options),
-            Self::Tasks => tasks(aio::Locks::sentinel(urls, "locks", None), &options),
+            Self::Threads => threads(fairlock::Locks::sentinel(urls, "locks", node), &options),
+            Self::Tasks => tasks(aio::Locks::sentinel(urls, "locks", node), &options),
         };
         Locks { inner, options }
     }
 
     pub fn cluster(self, servers: &Servers, at: &str, options: Options) -> Locks {
-        let urls = [servers.url(at)];
+        self.cluster_at(&servers.url(at), options)
+    }
+
+    pub fn cluster_at(self, url: &str, options: Options) -> Locks {
         let inner = match self {
-            Self::Threads => threads(fairlock::Locks::cluster(urls), &options),
-            Self::Tasks => tasks(aio::Locks::cluster(urls), &options),
+            Self::Threads => threads(fairlock::Locks::cluster([url]), &options),
+            Self::Tasks => tasks(aio::Locks::cluster([url]), &options),
         };
         Locks { inner, options }
     }
@@ -348,6 +409,13 @@ impl Locks {
                 let held = RUNTIME.block_on(locks.lock(name).options(options).try_acquire())?;
                 Ok(held.map(|held| Held::Tasks(Arc::new(held))))
             }
+        }
+    }
+
+    pub fn info(&self, name: &str) -> Result<Info> {
+        match &self.inner {
+            Inner::Threads(locks) => locks.info(name),
+            Inner::Tasks(locks) => RUNTIME.block_on(locks.info(name)),
         }
     }
 
@@ -480,10 +548,8 @@ impl Held {
             Self::Tasks(held) => {
                 let held = held.clone();
                 let lost = async move { tokio::time::timeout(LONGEST, held.lost()).await };
-                match RUNTIME.block_on(lost).expect("it is lost") {
-                    fairlock::Error::LockLost(cause) => cause,
-                    other => panic!("{other}"),
-                }
+                let lost = RUNTIME.block_on(lost).expect("it is lost");
+                lost.cause().expect("how it was lost")
             }
         }
     }
