@@ -77,7 +77,7 @@ def fault_before(at, faults):
 
 
 def pauses(holds, faults):
-    """For each fault, how long a package's exclusive lock was given to nobody after it: the longest time between two begins."""
+    """For each fault, the longest time after it in which no exclusive lock was given to anybody."""
     begins = sorted(hold.begin for hold in holds if hold.limit == 1)
     found = []
     for fault in faults:
