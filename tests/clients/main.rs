@@ -80,7 +80,9 @@ fn every_row_of_the_table_has_a_test_in_every_package() {
 
 #[test]
 fn what_counts_holds_that_overlap_counts_them() {
-    check(&mut Command::new(root().join("clients/testing/overlaps_test.py")));
+    check(&mut Command::new(
+        root().join("clients/testing/overlaps_test.py"),
+    ));
 }
 
 // The last by its name: the packages' own tests keep their programs from being built meanwhile.
