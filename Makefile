@@ -11,7 +11,7 @@ CLIENTS ?= python typescript java go rust
 MODULE = $${CARGO_TARGET_DIR:-target}/release/libfairlock.so
 
 .PHONY: help setup setup-tests build module companion clients run cluster test test-redisson test-matrix test-arm64 fingerprints check fmt \
-    test-clients lint picture properties model chaos soak fuzz fuzz-coverage test-asan test-valgrind \
+    test-clients failovers lint picture properties model chaos soak fuzz fuzz-coverage test-asan test-valgrind \
     bench bench-quick bench-build instructions
 
 help: ## List the targets
@@ -48,6 +48,9 @@ test: setup-tests ## Formatting, lints, all tests
 
 test-clients: setup-tests ## Of all tests only those of the client packages: every row of their table, in every language
 	cargo test --locked --test clients
+
+failovers: setup-tests module ## Count two holders at a time over FAILOVERS (100) killed masters and as many planned changes
+	FAIRLOCK_MODULE=$(MODULE) clients/testing/failovers --failovers $${FAILOVERS:-100} $(CLIENTS)
 
 test-redisson: setup-tests ## The tests with real clients, all releases of Redisson, long fleets
 	REDISSON_RELEASES=all cargo test --locked --test redisson

@@ -68,9 +68,32 @@ fn the_rust_package_does_what_the_table_says() {
     package("rust");
 }
 
+fn check(command: &mut Command) {
+    let output = command.output().expect("started");
+    assert!(output.status.success(), "{}", said(&output));
+}
+
 #[test]
 fn every_row_of_the_table_has_a_test_in_every_package() {
-    let output = Command::new(root().join("clients/testing/rows")).output();
-    let output = output.expect("started");
-    assert!(output.status.success(), "{}", said(&output));
+    check(&mut Command::new(root().join("clients/testing/rows")));
+}
+
+#[test]
+fn what_counts_holds_that_overlap_counts_them() {
+    check(&mut Command::new(
+        root().join("clients/testing/overlaps_test.py"),
+    ));
+}
+
+// The last by its name: the packages' own tests keep their programs from being built meanwhile.
+#[test]
+fn while_masters_are_killed_no_lock_has_two_holders() {
+    let mut failovers = Command::new("timeout");
+    failovers
+        .arg(SECONDS)
+        .arg(root().join("clients/testing/failovers"))
+        .args(["python", "typescript", "java", "go", "rust"])
+        .env("FAIRLOCK_MODULE", module())
+        .env("CARGO_TARGET_DIR", target());
+    check(&mut failovers);
 }

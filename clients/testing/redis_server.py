@@ -1,0 +1,142 @@
+"""Server processes for tests: started on a free port of 127.0.0.1, asked, killed, started again."""
+
+import contextlib
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import time
+
+HOST = "127.0.0.1"
+LONGEST = 60  # seconds that anything may take here; only ever reached on failure
+PR_SET_PDEATHSIG = 1
+LIBC = ctypes.CDLL(None)
+
+
+class Trouble(Exception):
+    """What cannot be done, and why."""
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return probe.getsockname()[1]
+
+
+def until(what, condition, pause=0.02, longest=LONGEST):
+    end = time.monotonic() + longest
+    while True:
+        with contextlib.suppress(OSError, Trouble):
+            if condition():
+                return
+        if time.monotonic() > end:
+            raise Trouble(f"still not so: {what}")
+        time.sleep(pause)
+
+
+def call(port, *words):
+    """One command on a connection of its own."""
+    with socket.create_connection((HOST, port), timeout=10) as connection:
+        words = [str(word).encode() for word in words]
+        sent = [b"*%d\r\n" % len(words)] + [b"$%d\r\n%s\r\n" % (len(word), word) for word in words]
+        connection.sendall(b"".join(sent))
+        return reply_of(connection.makefile("rb"))
+
+
+def reply_of(stream):
+    kind, text = (line := stream.readline().rstrip(b"\r\n"))[:1], line[1:].decode()
+    if kind == b"-":
+        raise Trouble(text)
+    if kind == b"$":
+        return stream.read(int(text) + 2)[:-2].decode() if text != "-1" else None
+    if kind == b"*":
+        return [reply_of(stream) for _ in range(int(text))]
+    if not kind:
+        raise Trouble("the connection has closed")
+    return int(text) if kind == b":" else text
+
+
+class Server:
+    """A server process with a directory of its own; started again it has its port and its data."""
+
+    def __init__(self, name, folder, options):
+        self.name = name
+        self.folder = os.path.join(folder, name)
+        os.mkdir(self.folder)
+        self.options = options
+        self.process = None
+        self.port = 0
+        while not self.port:
+            self.begin(free_port())
+
+    def begin(self, port):
+        """A port that another process has taken in the meantime is no trouble but another try."""
+        command = self.command_at(port)
+        self.run(command)
+        if self.is_up(port):
+            self.port, self.command = port, command
+        elif "Address already in use" not in self.said() and "bind" not in self.said():
+            raise Trouble(f"{self.name} does not start: {self.said()}")
+
+    def command_at(self, port):
+        bus = str(free_port())
+        command = ["redis-server", "--port", str(port), "--bind", HOST, "--dir", self.folder]
+        return command + [bus if option == "BUS" else option for option in self.options]
+
+    def run(self, command):
+        with open(os.path.join(self.folder, "log"), "wb") as log:
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=end_with_parent
+            )
+
+    def is_up(self, port):
+        end = time.monotonic() + LONGEST
+        while self.process.poll() is None and time.monotonic() < end:
+            # Another server could have the port and answer: this one says its own process.
+            with contextlib.suppress(OSError, Trouble):
+                if f"process_id:{self.process.pid}\r" in call(port, "INFO", "server"):
+                    return True
+            time.sleep(0.02)
+        return False
+
+    def said(self):
+        with open(os.path.join(self.folder, "log"), encoding="utf-8") as log:
+            return log.read()
+
+    def start(self):
+        self.run(self.command)
+        until(f"{self.name} is up", lambda: self.is_up(self.port))
+        until(f"{self.name} has its data", lambda: "loading:0" in call(self.port, "INFO", "persistence"))
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+
+class Sentinel(Server):
+    """A Sentinel that watches the master at a port under the name `locks`; options are lines of its file."""
+
+    def __init__(self, name, folder, master, quorum, options):
+        self.watched = f"sentinel monitor locks {HOST} {master} {quorum}"
+        super().__init__(name, folder, options)
+
+    def command_at(self, port):
+        path = os.path.join(self.folder, "sentinel.conf")
+        with open(path, "w", encoding="utf-8") as file:
+            lines = [f"port {port}", f"bind {HOST}", f"dir {self.folder}", self.watched, *self.options]
+            file.write("\n".join(lines) + "\n")
+        return ["redis-server", path, "--sentinel"]
+
+
+def end_with_parent():
+    """A server must not outlive this program, whatever becomes of it."""
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def module_path():
+    path = os.environ.get("FAIRLOCK_MODULE", "")
+    if not os.path.isfile(path):
+        raise Trouble(f"FAIRLOCK_MODULE names no file: '{path}'; it is the built module, libfairlock.so")
+    return os.path.abspath(path)
