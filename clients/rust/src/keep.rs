@@ -227,10 +227,11 @@ impl Keep {
         Err(self.loss())
     }
 
-    /// The master has changed, perhaps.
+    /// The master has changed, perhaps. Where that was so before, it is being found out already.
     pub(crate) fn doubt(&self) {
-        self.state().is_doubtful = true;
-        self.changed.notify_one();
+        if !std::mem::replace(&mut self.state().is_doubtful, true) {
+            self.changed.notify_one();
+        }
     }
 
     pub(crate) async fn renew_by_hand(&self, lease: Option<Duration>) -> Result<Duration> {
