@@ -326,12 +326,14 @@ impl Core {
             (None, By::Renewals(sync)) => {
                 *node = Some(there.clone());
                 let mut pending = there.send(Which::Renewals, all.to_vec(), sync);
-                return reply_to(&mut pending).await;
+                let reply = reply_to(&mut pending).await?;
+                reply.is_confirmed.clone()?;
+                return Ok(reply);
             }
         };
         Ok(Reply {
             value,
-            is_confirmed: true,
+            is_confirmed: Ok(true),
         })
     }
 

@@ -196,7 +196,7 @@ impl Keep {
                 let mut state = self.state();
                 state.is_doubtful = false;
                 state.lease = lease;
-                if !reply.is_confirmed {
+                if reply.is_confirmed != Ok(true) {
                     let text = format!("{} not renewed, for want of replicas", self.name);
                     return Err(Error::NotReplicated(text, None));
                 }

@@ -184,6 +184,26 @@ fn r60_the_user_for_packages_may_do_it_in_a_cluster() {
     });
 }
 
+#[test]
+fn r60_who_may_not_ask_replicas_is_told_so() {
+    let one = Servers::new(&["one"]);
+    allow(&one, &["a"]);
+    let view = one.view("a");
+    let _: String = view.run(&[&"ACL", &"SETUSER", &"packages", &"-role"]);
+    both(|kind| {
+        let (locks, name) = (
+            kind.at(&as_packages(&one, "a"), Options::default()),
+            format!("app:{}", name()),
+        );
+        let error = locks.get(&name).err().unwrap();
+        assert_eq!(error.code(), Some("NOPERM"));
+        assert!(error.to_string().contains("sync_timeout"));
+        assert!(view.is_free(&name)); // It was granted before that.
+        let held = locks.acquire(&name, |all| all.sync_timeout = Duration::ZERO);
+        held.unwrap().release().unwrap();
+    });
+}
+
 fn replicas(view: &View) -> usize {
     let role: Vec<redis::Value> = view.run(&[&"ROLE"]);
     redis::from_redis_value_ref::<Vec<redis::Value>>(&role[2])
