@@ -319,7 +319,9 @@ fn r65_a_renewal_that_is_not_confirmed_does_not_count() {
         let group = Servers::new(&["replica"]);
         let (view, locks) = (group.view("a"), kind.locks(&group, "a"));
         let lost = locks.acquire(&name(), |all| all.lease = ms(3000)).unwrap();
-        let kept = locks.acquire(&name(), |all| all.lease = ms(15_000)).unwrap();
+        let kept = locks
+            .acquire(&name(), |all| all.lease = ms(15_000))
+            .unwrap();
         group.tell("stop b");
         let tried = view.calls("renew");
         assert_eq!(lost.lost(), Cause::Lease);
