@@ -184,7 +184,7 @@ impl Ask {
         let Some((reply, sent, is_late)) = outcome? else {
             return Err(self.not_in_time(None).into());
         };
-        if !reply.is_confirmed {
+        if !reply.is_confirmed? {
             self.give_back(&node).await?;
             return Ok(None);
         }

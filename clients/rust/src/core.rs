@@ -48,6 +48,7 @@ struct State {
     gone: HashMap<i64, Cause>,
     entered: HashMap<(Caller, String), Weak<Keep>>,
     watch: Option<tokio::task::AbortHandle>,
+    looked: Option<Instant>,
     is_closed: bool,
 }
 
@@ -325,12 +326,14 @@ impl Core {
             (None, By::Renewals(sync)) => {
                 *node = Some(there.clone());
                 let mut pending = there.send(Which::Renewals, all.to_vec(), sync);
-                return reply_to(&mut pending).await;
+                let reply = reply_to(&mut pending).await?;
+                reply.is_confirmed.clone()?;
+                return Ok(reply);
             }
         };
         Ok(Reply {
             value,
-            is_confirmed: true,
+            is_confirmed: Ok(true),
         })
     }
 
@@ -385,6 +388,15 @@ impl Core {
             let watch = tokio::spawn(crate::watch::watch(Arc::downgrade(self)));
             state.watch = Some(watch.abort_handle());
         }
+    }
+
+    /// When the master was last looked at, or began to be used.
+    pub(crate) fn looked(&self) -> Instant {
+        *self.state().looked.get_or_insert_with(Instant::now)
+    }
+
+    pub(crate) fn set_looked(&self) {
+        self.state().looked = Some(Instant::now());
     }
 
     pub(crate) fn end_work(&self) {

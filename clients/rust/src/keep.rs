@@ -196,7 +196,7 @@ impl Keep {
                 let mut state = self.state();
                 state.is_doubtful = false;
                 state.lease = lease;
-                if !reply.is_confirmed {
+                if reply.is_confirmed != Ok(true) {
                     let text = format!("{} not renewed, for want of replicas", self.name);
                     return Err(Error::NotReplicated(text, None));
                 }
@@ -227,10 +227,11 @@ impl Keep {
         Err(self.loss())
     }
 
-    /// The master has changed, perhaps.
+    /// The master has changed, perhaps. Where that was so before, it is being found out already.
     pub(crate) fn doubt(&self) {
-        self.state().is_doubtful = true;
-        self.changed.notify_one();
+        if !std::mem::replace(&mut self.state().is_doubtful, true) {
+            self.changed.notify_one();
+        }
     }
 
     pub(crate) async fn renew_by_hand(&self, lease: Option<Duration>) -> Result<Duration> {

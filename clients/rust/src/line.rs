@@ -37,10 +37,10 @@ pub(crate) struct Sync {
     pub(crate) least: usize,
 }
 
-/// What a command has brought, and whether it counts.
+/// What a command has brought, and whether it counts; or why replicas could not be asked for that.
 pub(crate) struct Reply {
     pub(crate) value: Value,
-    pub(crate) is_confirmed: bool,
+    pub(crate) is_confirmed: Outcome<bool>,
 }
 
 impl Line {
@@ -177,46 +177,58 @@ impl Line {
             words.push(&role);
         }
         let mut values = self.run(&words, longest).await?;
-        let connected = match values.pop_if(|_| is_wanted).transpose() {
-            Ok(role) => Ok(role.map_or(0, |role| replicas(&role))),
-            Err(failure) => Err(failure),
-        };
+        let role = values.pop_if(|_| is_wanted);
         let has_changed = |value: &Outcome<Value>, sync: &Sync| {
             matches!(value, Ok(Value::Int(_))) && !sync.timeout.is_zero()
         };
         let changed = values.iter().zip(all);
-        let changed =
-            changed.filter_map(|(value, (_, sync))| has_changed(value, sync).then_some(sync));
-        let (mut timeout, mut wanted) = (Duration::ZERO, 0);
-        for sync in changed {
-            timeout = timeout.max(sync.timeout);
-            wanted = wanted
-                .max(sync.least)
-                .max(*connected.as_ref().unwrap_or(&0));
-        }
-        let confirmed = match (&connected, wanted) {
-            (Err(_), _) | (_, 0) => 0,
-            _ => self.wait(wanted, timeout, at_once).await?,
+        let changed = changed.filter(|(value, (_, sync))| has_changed(value, sync));
+        let changed: Vec<Sync> = changed.map(|(_, (_, sync))| *sync).collect();
+        let state = match role {
+            Some(role) if !changed.is_empty() => self.confirm(role, &changed, at_once).await,
+            _ => Ok((0, 0)),
         };
+        if let Err(failure) = &state
+            && failure.is_broken()
+        {
+            return Err(failure.clone());
+        }
         let outcomes = values.into_iter().zip(all).map(|(value, (_, sync))| {
-            let is_counted = has_changed(&value, sync);
+            let is_confirmed = if has_changed(&value, sync) {
+                let state = state.clone();
+                state.map(|(connected, confirmed)| confirmed >= sync.least.max(connected.min(1)))
+            } else {
+                Ok(true)
+            };
             let value = value?;
-            let connected = if is_counted { connected.clone()? } else { 0 };
-            let least = sync.least.max(connected.min(1));
             Ok(Reply {
                 value,
-                is_confirmed: !is_counted || confirmed >= least,
+                is_confirmed,
             })
         });
         Ok(outcomes.collect())
     }
 
-    async fn wait(&mut self, count: usize, timeout: Duration, at_once: Duration) -> Outcome<usize> {
-        let words = ["WAIT".to_owned(), count.to_string(), ms(timeout)];
+    /// How many replicas are connected, and how many have confirmed what was changed.
+    async fn confirm(
+        &mut self,
+        role: Outcome<Value>,
+        changed: &[Sync],
+        at_once: Duration,
+    ) -> Outcome<(usize, usize)> {
+        let connected = items(&role?).get(2).map_or(0, |all| items(all).len());
+        let least = changed.iter().map(|sync| sync.least).max();
+        let wanted = connected.max(least.unwrap_or(0));
+        if wanted == 0 {
+            return Ok((0, 0));
+        }
+        let timeout = changed.iter().map(|sync| sync.timeout).max();
+        let timeout = timeout.unwrap_or_default();
+        let words = ["WAIT".to_owned(), wanted.to_string(), ms(timeout)];
         let longest = timeout.saturating_add(at_once);
         match self.call(&words, Some(longest)).await? {
-            Value::Int(count) => Ok(count.try_into().unwrap_or_default()),
-            _ => Ok(0),
+            Value::Int(count) => Ok((connected, count.try_into().unwrap_or_default())),
+            _ => Ok((connected, 0)),
         }
     }
 
@@ -249,13 +261,6 @@ impl Line {
         let is_driven = self.ended.has_changed().is_ok(); // Not with a runtime that has ended.
         is_driven && !*self.ended.borrow() && !*self.gone.borrow()
     }
-}
-
-/// How many replicas are connected, by the reply to ROLE.
-fn replicas(role: &Value) -> usize {
-    items(role)
-        .get(2)
-        .map_or(0, |replicas| items(replicas).len())
 }
 
 pub(crate) fn items(value: &Value) -> &[Value] {

@@ -10,11 +10,12 @@ const EVERY: Duration = Duration::from_secs(1);
 /// The shortest pause, whatever ends meanwhile.
 const SOON: Duration = Duration::from_millis(50);
 
-/// Ended by whoever began it.
+/// Ended by whoever began it, and begun again soon where locks are held for less than a second.
 pub(crate) async fn watch(core: Weak<Core>) {
     while let Some(core) = core.upgrade() {
+        let due = core.looked() + EVERY;
         // A connection that ends is a reason to look at once.
-        drop(tokio::time::timeout(EVERY, core.route.broken.notified()).await);
+        drop(tokio::time::timeout_at(due.into(), core.route.broken.notified()).await);
         // Nothing is known of what does not answer.
         drop(core.route.look(EVERY).await);
         let mut has_broken = false;
@@ -29,6 +30,7 @@ pub(crate) async fn watch(core: Weak<Core>) {
         if has_broken {
             core.doubt();
         }
+        core.set_looked();
         tokio::time::sleep(SOON).await;
     }
 }
