@@ -63,7 +63,8 @@ pub static MAX_WAITERS: Number = Number::new("max-waiters", 100_000, 1, 10_000_0
 /// All numbers, in the order of the documentation.
 pub static NUMBERS: [&Number; 5] = [&LEASE, &PATIENCE, &TURN, &CLOCK_SKEW, &MAX_WAITERS];
 
-/// Whether Redisson's fair-lock scripts are run natively.
+/// Whether Redisson's fair-lock scripts are run natively. By default they are where a command filter is told its
+/// client: since Redis 7.2, and in Valkey.
 static INTERCEPT_EVAL: AtomicBool = AtomicBool::new(false);
 
 /// The name of the option after `fairlock.`.
@@ -207,7 +208,7 @@ fn parse(arguments: &[RedisString]) -> Result<Given, String> {
     let mut given = Given {
         numbers: HashMap::new(),
         pubsub: Pubsub::Auto,
-        intercept_eval: false,
+        intercept_eval: crate::server::filter::knows_clients(),
     };
     for pair in arguments.chunks(2) {
         let [name, value] = pair else {

@@ -7,7 +7,7 @@
 use std::ffi::CStr;
 
 use crate::error::Error;
-use crate::redisson::table::{Role, Script};
+use crate::redisson::table::Script;
 use crate::redisson::{
     Call, Native, NativeStep, Reply, filter, native, permission, recognise, stats,
 };
@@ -90,14 +90,10 @@ fn eval(ctx: &Ctx, arguments: &Args<'_>, script: &Script, command: &CStr) -> Res
         return Ok(());
     }
     stats::left_to_lua(script.role);
-    if let Some(call) = &call {
-        will_run_as_lua(ctx, script, call);
-    }
     let words: Vec<Str> = (0..arguments.len())
         .filter_map(|index| arguments.string(index))
         .collect();
     ctx.run_for_caller(command, &words);
-    scripts::have_run(ctx);
     Ok(())
 }
 
@@ -136,19 +132,6 @@ fn take(ctx: &Ctx, mut native: NativeStep<'_>) -> Option<Reply> {
     // The events of what it wrote beside the step: the latch.
     ctx.raise_events_to_all();
     Some(reply)
-}
-
-/// Tells `waiting` what a script is about to do to the queue as Lua.
-fn will_run_as_lua(ctx: &Ctx, script: &Script, call: &Call<'_>) {
-    match (script.role, call.key(0)) {
-        (Role::Leave, Ok(queue)) => {
-            if let Ok(owner) = call.argument(0) {
-                scripts::leaves(ctx, queue, owner);
-            }
-        }
-        (Role::Renew, _) | (_, Err(_)) => (),
-        (_, Ok(lock)) => scripts::touches(lock),
-    }
 }
 
 fn reply(ctx: &Ctx, reply: &Reply) {

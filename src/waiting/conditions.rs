@@ -6,7 +6,7 @@ use crate::keyspace::open_lock::farthest_token;
 use crate::lock::{Millis, Now, Rules, Tick};
 use crate::server::{Ctx, clock, in_cluster};
 
-use super::state::{note, notes, table, waiting};
+use super::state::{ensure_before_sleep, table, waiting};
 
 /// The server's clocks.
 #[must_use]
@@ -30,15 +30,13 @@ pub fn tick() -> Tick {
 /// The rules as configured now.
 #[must_use]
 pub fn rules() -> Rules {
-    let intercepts = intercepts();
     Rules {
         turn: config::TURN.get(),
         patience: config::PATIENCE.get(),
         clock_skew: config::CLOCK_SKEW.get(),
         max_waiters: usize::try_from(config::MAX_WAITERS.get()).unwrap_or(usize::MAX),
         grace: waiting(|waiting| waiting.grace.get()),
-        intercepts,
-        found_answer: intercepts,
+        intercepts: intercepts(),
     }
 }
 
@@ -87,43 +85,20 @@ pub fn follow_slots(ctx: &Ctx) {
     }
 }
 
-/// Whether Redisson's scripts run natively. Interception starts at once when it is switched on. When it is switched
-/// off, it goes on until all scores are lined up, so that no waiter loses its place to the Lua scripts.
+/// Whether Redisson's scripts run natively. Interception starts at once when it is switched on. Where the module has
+/// locks, it ends with the iteration in which it is switched off: their scores are lined up first.
 #[must_use]
 pub fn intercepts() -> bool {
     let wanted = config::intercept_eval();
-    let now = waiting(|waiting| waiting.intercepts.get());
-    match (wanted, now) {
-        (false, false) => return false,
-        (false, true) if table(|table| table.is_empty()) => {
-            intercept_no_more();
-            return false;
+    let is_on = waiting(|waiting| waiting.intercepts.get());
+    if wanted != is_on && (wanted || table(|table| table.is_empty())) {
+        waiting(|waiting| waiting.intercepts.set(wanted));
+        if wanted {
+            // The queues that the scripts have now are the module's.
+            waiting(|waiting| waiting.has_switched_on.set(true));
+            ensure_before_sleep();
         }
-        (false, true) => line_up(),
-        (true, _) => {
-            waiting(|waiting| waiting.intercepts.set(true));
-            notes(|notes| notes.line_up(None));
-        }
+        return wanted;
     }
-    true
-}
-
-/// Notices that interception was switched on or off.
-pub fn follow_configuration() {
-    let _ = intercepts();
-}
-
-/// All scores are lined up, and scripts run as Lua from now on.
-pub fn intercept_no_more() {
-    notes(|notes| notes.line_up(None));
-    waiting(|waiting| waiting.intercepts.set(false));
-}
-
-/// Scripts are to run as Lua: all scores are lined up first.
-fn line_up() {
-    if notes(|notes| notes.is_lining_up()) {
-        return;
-    }
-    let locks = table(|table| table.all_tracked());
-    note(|notes| notes.line_up(Some(locks)));
+    is_on
 }

@@ -14,7 +14,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use foldhash::fast::RandomState;
 
 use crate::keyspace::{QueueView, names};
-use crate::lock::{Connection, Millis, Owner};
+use crate::lock::{Connection, Owner};
 
 use super::id::LockId;
 use super::shrink::give_back;
@@ -39,12 +39,6 @@ pub struct Notes {
     losing_fields: HashSet<LockId, RandomState>,
     /// The queue that was touched last: a script can touch one thousands of times, which needs one note.
     last_touched: Option<(i32, Box<[u8]>)>,
-    /// Waiters of Redisson's that have asked, and their patience.
-    asked: Asked,
-    /// Channels on which other clients have sent wake-ups.
-    published: HashSet<Box<[u8]>, RandomState>,
-    /// Locks whose scores are to be lined up before scripts run as Lua.
-    lined_up: Option<Vec<LockId>>,
     /// Waiters of locks that could not be changed because a key has another type.
     stuck_gone: Vec<(LockId, Owner)>,
     stuck_closed: Vec<(Connection, LockId)>,
@@ -53,9 +47,6 @@ pub struct Notes {
     /// Locks whose holders have asked again with ONCE in this iteration, and their tokens.
     known: HashSet<(LockId, i64), RandomState>,
 }
-
-/// Waiters of Redisson's that have asked, by their locks, and their patience.
-pub type Asked = HashMap<LockId, Vec<(Owner, Millis)>, RandomState>;
 
 /// A hand-off to a blocked waiter.
 #[derive(Clone, Debug)]
@@ -125,21 +116,6 @@ impl Notes {
         self.last_touched = Some((db, Box::from(of)));
     }
 
-    /// A waiter of Redisson's has asked.
-    pub fn asks(&mut self, lock: LockId, owner: Owner, patience: Millis) {
-        self.asked.entry(lock).or_default().push((owner, patience));
-    }
-
-    /// The scores of these locks are to be lined up; `None`: scores need not be lined up any more.
-    pub fn line_up(&mut self, locks: Option<Vec<LockId>>) {
-        self.lined_up = locks;
-    }
-
-    /// Notes that another client has sent a wake-up.
-    pub fn publish(&mut self, channel: &[u8]) {
-        self.published.insert(Box::from(channel));
-    }
-
     /// The reply to a hand-off was made, and will be written to this connection.
     pub fn hand_off_replied(&mut self, connection: Connection, grant: Grant) {
         self.replied.push((connection, grant));
@@ -180,8 +156,6 @@ impl Notes {
             && self.lost.is_empty()
             && self.closed.is_empty()
             && self.touched.is_empty()
-            && self.asked.is_empty()
-            && self.lined_up.is_none()
     }
 
     /// Whether the keys of any lock were touched from outside the module.
@@ -192,33 +166,6 @@ impl Notes {
     /// Whether a client has taken fields out of a lock's hash, or may in a transaction.
     pub fn may_lose_fields(&self) -> bool {
         !self.losing_fields.is_empty()
-    }
-
-    /// Whether a waiter of Redisson's has asked.
-    pub fn has_asked(&self) -> bool {
-        !self.asked.is_empty()
-    }
-
-    /// Whether scores are being lined up.
-    pub fn is_lining_up(&self) -> bool {
-        self.lined_up.is_some()
-    }
-
-    /// Whether another client has sent a wake-up on this channel since the last iteration.
-    pub fn is_published(&self, channel: &[u8]) -> bool {
-        self.published.contains(channel)
-    }
-
-    /// A waiter of this lock that another client has woken since the last iteration. Among more than a few wake-ups
-    /// none is looked for.
-    pub fn woken_of(&self, lock: &[u8]) -> Option<Owner> {
-        const FEW: usize = 4;
-        if self.published.len() > FEW {
-            return None;
-        }
-        let mut channels = self.published.iter();
-        let woken = channels.find_map(|channel| names::woken_on(channel, lock));
-        woken.map(Owner::from)
     }
 
     /// How a lock's queue was touched from outside the module, for the step that begins now. The lock is still
@@ -269,11 +216,6 @@ impl Notes {
         last
     }
 
-    /// Takes the notes of waiters that have asked.
-    pub fn take_asked(&mut self) -> Asked {
-        std::mem::take(&mut self.asked)
-    }
-
     /// Some of the locks that were touched. A lock without a queue costs little to check, so the batch grows
     /// with the backlog, which stays bounded however fast other clients write.
     pub fn some_touched(&self) -> Vec<LockId> {
@@ -295,18 +237,6 @@ impl Notes {
     pub fn shrink_touched(&mut self) {
         give_back(&mut self.touched);
     }
-
-    /// Takes out some of the locks whose scores are to be lined up.
-    pub fn take_some_to_line_up(&mut self) -> Option<Vec<LockId>> {
-        let locks = self.lined_up.as_mut()?;
-        let rest = locks.len().saturating_sub(AT_ONCE);
-        Some(locks.split_off(rest))
-    }
-
-    /// Whether all scores have been lined up.
-    pub fn has_lined_up(&self) -> bool {
-        self.lined_up.as_ref().is_some_and(Vec::is_empty)
-    }
 }
 
 /// Forgetting them.
@@ -326,7 +256,6 @@ impl Notes {
     /// An iteration ends: what was noted of keys and channels is out of date.
     pub fn forget_seen(&mut self) {
         self.last_touched = None;
-        self.published.clear();
     }
 
     /// From now on a look at each lock finds what a transaction takes out of it.

@@ -1,4 +1,4 @@
-//! Queues that exist when the module is loaded into a running server.
+//! Queues that exist when the module is loaded into a running server, or when interception is switched on.
 //!
 //! A server that starts raises an event for each key that it loads. A server that is already running raises
 //! none, so its keys are scanned once, a few in each iteration of the event loop.
@@ -6,11 +6,19 @@
 use crate::server::scan::KeyScan;
 use crate::server::{Ctx, events};
 
+use super::conditions::intercepts;
 use super::state::{note, waiting};
 use super::touch::Touch;
 
 /// Steps in one iteration: some tenths of a millisecond.
 const STEPS: usize = 500;
+
+/// As [`start`], when the module is loaded and configured.
+pub fn start_afresh(ctx: &Ctx) {
+    let _ = intercepts();
+    waiting(|waiting| waiting.has_switched_on.set(false));
+    start(ctx);
+}
 
 /// Begins the scan, if there are any keys.
 pub fn start(ctx: &Ctx) {

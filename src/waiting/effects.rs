@@ -146,18 +146,16 @@ pub fn not_received(outcome: Outcome) {
     }
 }
 
-/// Wakes a waiter, unless another client has just done so.
+/// Wakes a waiter.
 fn wake(ctx: &Ctx, scene: &Scene<'_>, owner: &[u8]) {
     let channel = scene.names.channel(owner);
-    let sent = notes(|notes| notes.is_published(channel.as_slice()))
-        || scene.wake.is_some_and(|wake| wake(ctx, owner));
-    if !sent {
+    if !scene.wake.is_some_and(|wake| wake(ctx, owner)) {
         publish_wake_up(ctx, &channel);
     }
 }
 
 /// Sends a waiter its wake-up, in the way that its client listens.
-pub fn publish_wake_up(ctx: &Ctx, channel: &Str) {
+fn publish_wake_up(ctx: &Ctx, channel: &Str) {
     let message = string(b"0");
     let (plain, sharded) = match config::pubsub() {
         Pubsub::Auto => (!in_cluster(), in_cluster()),

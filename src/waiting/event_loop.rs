@@ -4,6 +4,7 @@
 //! Callbacks only take notes (see [`deferred`](super::deferred)). The work that was noted is done here,
 //! between commands, when the iteration ends.
 
+use crate::config;
 use crate::keyspace::QueueView;
 use crate::lock::{Now, Tick};
 use crate::server::migration::Migration;
@@ -16,7 +17,6 @@ use super::conditions;
 use super::deferred::Notes;
 use super::discovery;
 use super::foreign;
-use super::id::LockId;
 use super::listening::Listening;
 use super::moving;
 use super::noted;
@@ -26,7 +26,6 @@ use super::slice::Slice;
 use super::state::{arriving, blocked, ensure_before_sleep, note, notes, table, waiting};
 use super::step::{look, set_timer};
 use super::touched;
-use super::watch;
 
 /// Milliseconds after which a lock that is due is looked at again while writes are paused.
 const PAUSE: u64 = 100;
@@ -66,8 +65,7 @@ fn begin_to_listen(ctx: &Ctx, began: Tick) {
 /// Does what was noted in this iteration, before its replies are written.
 pub fn before_sleep(ctx: &Ctx) {
     let before = alarm();
-    // CONFIG SET may have changed it.
-    conditions::follow_configuration();
+    follow_configuration(ctx);
     if waiting(|waiting| waiting.slots_have_come.take()) {
         moving::look_at_arriving(ctx);
     }
@@ -88,6 +86,16 @@ pub fn before_sleep(ctx: &Ctx) {
     let alarm = alarm();
     if is_any_lock_tracked() || alarm != before {
         end_iteration(ctx, alarm, alarm != before);
+    }
+}
+
+/// CONFIG SET may have switched interception on or off.
+fn follow_configuration(ctx: &Ctx) {
+    if conditions::intercepts() && !config::intercept_eval() && !ctx.writes_paused() {
+        noted::hand_back_all(ctx);
+    }
+    if waiting(|waiting| waiting.has_switched_on.take()) {
+        discovery::start(ctx);
     }
 }
 
@@ -185,9 +193,7 @@ fn do_what_was_noted(ctx: &Ctx) {
     let slice = Slice::begin();
     noted::drop_gone_and_lost(ctx, slice);
     noted::give_up_closed(ctx, slice);
-    touched::apply_polls(ctx);
     touched::look_at_touched(ctx, slice);
-    noted::line_scores_up(ctx);
     if !notes(|notes| notes.is_idle()) {
         events::hurry();
     }
@@ -222,7 +228,7 @@ fn look_at_due_locks(ctx: &Ctx) {
         let slice = Slice::begin();
         let mut due = due.into_iter();
         while let Some(id) = due.next().filter(|_| !slice.is_over()) {
-            look_at_due(ctx, &id);
+            look(ctx, &id, QueueView::AsLeft);
         }
     }
     set_timer(ctx, now);
@@ -239,12 +245,4 @@ fn is_time_up(now: Tick) -> bool {
 
 fn is_nothing_due(now: Now) -> bool {
     table(|table| table.schedule.is_armed(now) && !table.schedule.is_due(now))
-}
-
-fn look_at_due(ctx: &Ctx, id: &LockId) {
-    if table(|table| table.is_tracked(id)) {
-        look(ctx, id, QueueView::AsLeft);
-    } else {
-        watch::look(ctx, id);
-    }
 }

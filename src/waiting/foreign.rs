@@ -5,17 +5,19 @@
 //! event loop ends, before any reply is written. The keys as they are then decide, not the
 //! event: several commands may have run since.
 //!
-//! The module knows a lock from the first event of its queue on, so queues that scripts made are served like
-//! any other. A replica only notes which locks have a queue; when it becomes the master it looks at all of them.
+//! Where scripts are intercepted, the module knows a lock from the first event of its queue on. Where they run as
+//! Lua, it looks only at locks that are its own. A replica only notes which locks have a queue; when it becomes the
+//! master it looks at all of them.
 
 use redis_module::NotifyEvent;
 
+use crate::keyspace::held::is_redissons;
 use crate::keyspace::number::number;
 use crate::keyspace::{Names, names};
 use crate::server::{Access, Ctx, string};
 
 use super::arriving::Arriving;
-use super::conditions::{self, go_ahead_of_the_clock, grant_grace, learn};
+use super::conditions::{self, go_ahead_of_the_clock, grant_grace, intercepts, learn};
 use super::deferred::Notes;
 use super::frozen::Frozen;
 use super::id::LockId;
@@ -24,7 +26,6 @@ use super::session::Sessions;
 use super::state::{arriving, followed, frozen, note, notes, sessions, stats, table, waiting};
 use super::stats::Stats;
 use super::touch::Touch;
-use super::watch;
 
 /// The server reports that a key was changed from outside the module.
 pub fn key_changes(ctx: &Ctx, class: NotifyEvent, event: &[u8], key: &[u8]) {
@@ -40,12 +41,12 @@ pub fn key_changes(ctx: &Ctx, class: NotifyEvent, event: &[u8], key: &[u8]) {
         let loading = !waiting(|waiting| waiting.begun.get());
         let touch = if loading || class == NotifyEvent::LOADED {
             Touch::LOADED
-        } else if watch::queue_changes(ctx, class, event, key) {
-            return;
         } else {
             Touch::QUEUE
         };
-        note(|notes| notes.touch_queue_key(ctx.db(), key, touch));
+        if touch.loaded || intercepts() || is_replica() || is_queue_known(ctx, key) {
+            note(|notes| notes.touch_queue_key(ctx.db(), key, touch));
+        }
         return;
     }
     if names::is_token(key) {
@@ -73,8 +74,7 @@ fn lock_changes(ctx: &Ctx, event: &[u8], key: &[u8]) {
     if !is_lease {
         stats(|stats| stats.taken_away(db, key));
     }
-    let is_known = table(|table| table.contains(db, key));
-    if is_known && !(is_lease && watch::lease_changes(ctx, key)) {
+    if table(|table| table.contains(db, key)) {
         note(|notes| notes.touch(LockId::new(db, key), Touch::LOCK));
     }
 }
@@ -82,7 +82,7 @@ fn lock_changes(ctx: &Ctx, event: &[u8], key: &[u8]) {
 /// On a replica: notes which of the locks whose keys were touched have a queue.
 pub fn follow(ctx: &Ctx, touched: impl IntoIterator<Item = (LockId, Touch)>) {
     for (lock, _) in touched {
-        let queued = is_ours_to_track(ctx, &lock);
+        let queued = has_waiters(ctx, &lock);
         followed(|followed| {
             if queued {
                 followed.insert(lock);
@@ -93,27 +93,46 @@ pub fn follow(ctx: &Ctx, touched: impl IntoIterator<Item = (LockId, Touch)>) {
     }
 }
 
+/// Whether the table has a lock with this queue.
+fn is_queue_known(ctx: &Ctx, key: &[u8]) -> bool {
+    let locks = names::locks_of(key).into_iter().flatten().flatten();
+    let mut locks = locks.filter(|name| table(|table| table.contains(ctx.db(), name)));
+    locks.next().is_some()
+}
+
 /// Whether a lock has waiters or shared holders, as the keys say.
 #[must_use]
-pub fn is_ours_to_track(ctx: &Ctx, lock: &LockId) -> bool {
+pub fn has_waiters(ctx: &Ctx, lock: &LockId) -> bool {
     let names = Names::of(&lock.name);
-    let is_there = |key| !ctx.open(key, Access::Read).is_empty();
+    let is_there = |key| !ctx.open(key, Access::Glance).is_empty();
     ctx.select_db(lock.db)
         && (is_there(&names.queue) || is_there(&names.deadlines) || is_there(names.shared()))
 }
 
-/// Whether several may hold a lock together, as the keys say.
+/// Whether the keys of a lock that is not known yet say that it is the module's: it has waiters or shared holders.
+/// Where scripts run as Lua, it needs shared holders, or a waiter that is not named as Redisson names its own.
+/// Walks the queue then.
 #[must_use]
-pub fn has_shared_holders(ctx: &Ctx, lock: &LockId) -> bool {
+pub fn is_ours_to_track(ctx: &Ctx, lock: &LockId) -> bool {
+    if intercepts() {
+        return has_waiters(ctx, lock);
+    }
     let names = Names::of(&lock.name);
-    ctx.select_db(lock.db) && !ctx.open(names.shared(), Access::Read).is_empty()
+    if !ctx.select_db(lock.db) {
+        return false;
+    }
+    let mut queue = ctx.open(&names.queue, Access::Glance);
+    !ctx.open(names.shared(), Access::Glance).is_empty()
+        || (0..queue.len())
+            .map_while(|index| queue.list_get(index))
+            .any(|owner| !is_redissons(owner.as_slice()))
 }
 
 /// Whether a queue that is not tracked is this lock's. By Redisson's rule for names `a` and `{a}` share a queue
 /// key: a queue that is not tracked belongs to `a`, unless only `{a}` is held.
 #[must_use]
 pub fn is_meant(ctx: &Ctx, lock: &LockId) -> bool {
-    let is_held = |name: &[u8]| !ctx.open(&string(name), Access::Read).is_empty();
+    let is_held = |name: &[u8]| !ctx.open(&string(name), Access::Glance).is_empty();
     let is_tracked = |name: &[u8]| table(|table| table.contains(lock.db, name));
     let name = &*lock.name;
     if let Some(inner) = names::unbraced(name) {
@@ -148,6 +167,12 @@ pub fn swapped(_: &Ctx, one: i32, other: i32) {
     notes(|notes| notes.swap(one, other));
     let now = conditions::now();
     touch_all(table(|table| table.swap(one, other, now)), Touch::QUEUE);
+}
+
+/// Whether this server is a replica.
+#[must_use]
+pub fn is_replica() -> bool {
+    waiting(|waiting| waiting.replica.get())
 }
 
 /// The server has become a replica, or the master.

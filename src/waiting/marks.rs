@@ -21,15 +21,7 @@ impl Table {
 
     /// Marks a blocked waiter that was sent away and may come back.
     pub fn mark_sent_away(&mut self, id: &LockId, owner: &[u8], ticket: Ticket) {
-        if let Some(record) = self.record(id.db, &id.name) {
-            record.tracked.may_be_ours = true;
-        }
         self.mark(id, owner, Presence::Blocked(ticket), Presence::Found);
-    }
-
-    /// Marks a waiter of Redisson's that is about to leave the queue.
-    pub fn mark_left(&mut self, id: &LockId, owner: &[u8]) {
-        self.mark(id, owner, Presence::Asked, Presence::Found);
     }
 
     fn mark(&mut self, id: &LockId, owner: &[u8], from: Presence, to: Presence) {

@@ -42,12 +42,11 @@
 //! - [`patrol`]: a look at each lock once a second, for what nothing reports;
 //! - [`moving`]: locks whose slot is between two nodes of a cluster;
 //! - [`discovery`]: queues that were there before the module;
-//! - [`scripts`]: intercepted scripts, which are steps as well, and those that run as Lua;
-//! - [`noted`]: the steps that follow from notes of waiters, hand-offs, sessions and scores;
+//! - [`scripts`]: what the command filter and intercepted scripts bring;
+//! - [`noted`]: the steps that follow from notes of waiters, hand-offs and sessions, and handing locks back to scripts;
 //! - [`touched`]: looking at the locks whose keys were touched from outside the module;
 //! - [`foreign`]: what other clients do to the keys and to the server;
-//! - [`sent_away`]: blocked clients that this server cannot serve any more;
-//! - [`watch`]: locks that only scripts work on, as Lua.
+//! - [`sent_away`]: blocked clients that this server cannot serve any more.
 //!
 //! One step:
 //! - [`step`](mod@step): one step on a lock, from the clocks to the next timer;
@@ -99,7 +98,6 @@ mod step;
 mod table;
 mod touch;
 mod touched;
-mod watch;
 
 use crate::keyspace::Names;
 use crate::keyspace::names;
@@ -130,8 +128,10 @@ pub const EVENTS: Events = Events {
     role_changes: foreign::role_changes,
 };
 
-pub use discovery::start as look_for_queues;
+pub use discovery::start_afresh as look_for_queues;
 pub use event_loop::slots_migrate;
+pub use foreign::is_replica;
+pub use noted::hand_back_all;
 pub use state::start_afresh;
 
 /// The identity of a lock. All waiters of the lock share its name, which can be long.

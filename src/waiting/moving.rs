@@ -27,7 +27,7 @@ use crate::server::timer::Alarm;
 use super::blocked::Outcome;
 use super::conditions::{go_ahead_of_the_clock, grant_grace};
 use super::effects::give_outcome;
-use super::foreign::is_ours_to_track;
+use super::foreign::has_waiters;
 use super::frozen::{Frozen, Round, is_here, slot_state};
 use super::id::LockId;
 use super::sent_away;
@@ -90,7 +90,7 @@ fn look_at_frozen(ctx: &Ctx) {
                 let slots = slots.get_or_insert_with(|| ctx.slots_elsewhere());
                 match node_of(slots, &lock) {
                     // Keys that are here mean that the slot is arriving, not leaving.
-                    Some(node) if !is_ours_to_track(ctx, &lock) => leave(&lock, node),
+                    Some(node) if !has_waiters(ctx, &lock) => leave(&lock, node),
                     _ => frozen(|frozen| frozen.stay(lock)),
                 }
             }

@@ -1,17 +1,15 @@
 //! The steps that follow from notes: waiters whose connections have closed leave the queue, locks of lost
-//! hand-offs are taken back, locks that are bound to closed connections are given up, and scores are lined up
-//! before scripts run as Lua.
+//! hand-offs are taken back, and locks that are bound to closed connections are given up.
 //!
 //! These steps are taken between commands only.
 
 use crate::lock::Owner;
 use crate::server::Ctx;
 
-use super::conditions::intercept_no_more;
 use super::deferred::{Grant, Notes};
 use super::id::LockId;
 use super::slice::Slice;
-use super::state::notes;
+use super::state::{notes, table, waiting};
 use super::step::change;
 
 /// Takes back the locks of lost hand-offs, and removes waiters whose connections have closed, as many as there
@@ -63,17 +61,16 @@ pub fn give_up_closed(ctx: &Ctx, slice: Slice) {
     }
 }
 
-/// Lines up the scores of some locks. Once all are lined up, scripts run as Lua.
-pub fn line_scores_up(ctx: &Ctx) {
-    let Some(batch) = notes(Notes::take_some_to_line_up) else {
-        return;
-    };
-    for lock in batch {
+/// Scripts run as Lua from now on: hands back the locks on which only scripts work, and lines up the scores of the
+/// others. Done before the module is unloaded, too.
+pub fn hand_back_all(ctx: &Ctx) {
+    waiting(|waiting| waiting.intercepts.set(false));
+    for lock in table(|table| table.all(None)) {
         change(ctx, &lock, |step| {
-            step.line_up();
+            // Those of scripts are lined up at the end of the step.
+            if !step.is_of_scripts() {
+                step.line_up();
+            }
         });
-    }
-    if notes(|notes| notes.has_lined_up()) {
-        intercept_no_more();
     }
 }

@@ -27,7 +27,7 @@ pub fn go_on(ctx: &Ctx) {
     if left.is_empty() && now.saturating_sub(began) >= ROUND {
         notes(Notes::forget_losing);
         waiting(|waiting| waiting.round_began.set(now));
-        left = table(|table| table.all_tracked());
+        left = table(|table| table.all(None));
     }
     let slice = Slice::begin();
     while let Some(lock) = left.pop() {

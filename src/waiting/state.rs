@@ -51,8 +51,10 @@ pub struct Waiting {
     pub round_left: Cell<Vec<LockId>>,
     /// For how long the server has not listened to its clients.
     pub listening: Cell<Listening>,
-    /// Whether Redisson's scripts run natively. Once they are to run as Lua, all scores are lined up first.
+    /// Whether Redisson's scripts run natively.
     pub intercepts: Cell<bool>,
+    /// Whether that was switched on in this iteration.
+    pub has_switched_on: Cell<bool>,
     /// Whether the server is a replica. Its keys are the master's, also where it takes writes.
     pub replica: Cell<bool>,
     /// Whether a step is under way: steps do not nest.
@@ -152,6 +154,7 @@ pub fn start_afresh(ctx: &Ctx) {
         waiting.begun.set(false);
         waiting.in_iteration.set(false);
         waiting.intercepts.set(false);
+        waiting.has_switched_on.set(false);
     });
     stats(Stats::clear);
     followed(HashSet::clear);

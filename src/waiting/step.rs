@@ -20,7 +20,6 @@ use super::effects::{Scene, WakeBy, carry_out, give_outcome};
 use super::frozen::slot_state;
 use super::id::LockId;
 use super::state::{arriving, blocked, frozen, notes, table, waiting};
-use super::table::Watch;
 
 /// Fallback interval in milliseconds, for a lock of which no deadline is known: it has waiters and no lease, or
 /// one of its keys has another type. Key events normally come first.
@@ -96,10 +95,9 @@ pub fn step_on<T>(
     };
     let lock = names.name();
     conditions::follow_slots(ctx);
-    let (mut rules, now, db) = (conditions::rules(), conditions::now(), ctx.db());
+    let (rules, now, db) = (conditions::rules(), conditions::now(), ctx.db());
     let mut taken = begin();
     table(|table| table.take_into(&mut taken.tracked, db, lock));
-    rules.found_answer |= taken.tracked.may_be_ours;
     let is_shared = taken.tracked.shared.is_some();
     let is_frozen = slot_state(ctx, names, is_shared) != SlotState::Here;
     let queue = match queue {
@@ -163,8 +161,8 @@ fn put_back<T>(
 ) -> thread::Result<Result<T, Error>> {
     match end {
         Ok(Ok(step)) => {
-            if step.is_scripts {
-                leave_to_scripts(db, lock, tracked, step.due, now);
+            if step.is_of_scripts {
+                table(|table| table.forget(db, lock));
             } else {
                 if !tracked.line.is_empty() {
                     events::hear_scores(ctx);
@@ -211,8 +209,8 @@ fn soon(now: Now) -> Due {
 struct Decided<T> {
     answer: Result<T, Error>,
     due: Due,
-    /// Only waiters of scripts are left.
-    is_scripts: bool,
+    /// The lock is the scripts' from now on, or still is.
+    is_of_scripts: bool,
 }
 
 /// Opens the keys, and lets the rules decide.
@@ -226,17 +224,21 @@ fn decide_on<T>(
 ) -> Result<Decided<T>, Unusable> {
     let is_frozen = queue == QueueView::Hidden;
     let may_be_shared = taken.may_be_shared;
+    let was_ours = !taken.tracked.is_empty();
     let mut state = OpenLock::open(ctx, names, taken, rules, now, queue);
     state.prepare(queue, may_be_shared)?;
     state.tracked.cut_short &= is_frozen;
     let mut step = Step::new(&mut state, rules, now);
     let answer = decide(&mut step);
+    let is_of_scripts = !is_frozen && step.is_of_scripts();
+    if is_of_scripts && was_ours {
+        step.line_up();
+    }
     let due = step.next_due();
-    let is_scripts = !is_frozen && !step.state.tracked.may_be_ours && step.leaves_to_scripts();
     Ok(Decided {
         answer,
         due,
-        is_scripts,
+        is_of_scripts,
     })
 }
 
@@ -253,12 +255,6 @@ fn look_again_later(db: i32, lock: &[u8], tracked: &mut Tracked, unusable: &Unus
 fn keep(db: i32, lock: &[u8], tracked: &mut Tracked, due: Due, now: Now) {
     let otherwise = now.tick_after(RECHECK);
     table(|table| table.put(db, lock, tracked, due, now, otherwise));
-}
-
-/// Only waiters of scripts are left: from now on the lock is only watched.
-fn leave_to_scripts(db: i32, lock: &[u8], tracked: &Tracked, due: Due, now: Now) {
-    let watch = Watch::new(None, tracked.line.len(), tracked.wide.scores);
-    table(|table| table.watch(&LockId::new(db, lock), watch, due.wall, now));
 }
 
 /// In a cluster, sets the timer that checks the slots of locks with waiters.

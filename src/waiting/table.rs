@@ -11,50 +11,12 @@ use std::rc::Rc;
 use foldhash::fast::RandomState;
 
 use crate::keyspace::{Tracked, names};
-use crate::lock::{Due, Millis, Now, Owner, Tick};
+use crate::lock::{Due, Now, Tick};
 use crate::server::Ctx;
 
 use super::id::LockId;
 use super::schedule::{Schedule, settled};
 use super::shrink::give_back;
-
-/// A lock whose queue is left to the scripts (see [`super::watch`]).
-#[derive(Clone, Debug, Default)]
-pub struct Watch {
-    /// The head that has been woken since the lock became free.
-    pub woken: Option<Owner>,
-    /// Number of waiters.
-    pub waiting: usize,
-    /// Its scores were converted (see [`crate::keyspace::wide`]).
-    pub is_wide: bool,
-    /// Whether the queue has changed since, so that the lock is looked at soon.
-    is_stale: bool,
-}
-
-impl Watch {
-    /// What a look at the lock has found.
-    pub fn new(woken: Option<Owner>, waiting: usize, is_wide: bool) -> Self {
-        Self {
-            woken,
-            waiting,
-            is_wide,
-            is_stale: false,
-        }
-    }
-}
-
-/// How a lock that is only watched has changed, as far as is known without a look at its keys.
-#[derive(Clone, Debug)]
-pub enum Change {
-    /// Waiters have come, or scores have changed: the head is the same.
-    BehindHead,
-    /// There is another head.
-    Head,
-    /// The queue or the scores were deleted, and may be there again.
-    Deleted,
-    /// The lock is free, and a script has woken this waiter.
-    Woken(Owner),
-}
 
 /// One lock's entry.
 #[derive(Debug)]
@@ -62,8 +24,6 @@ pub struct Record {
     id: LockId,
     /// What the rules know beyond the keys.
     pub tracked: Tracked,
-    /// Set where only scripts work on its queue, as Lua.
-    watch: Option<Watch>,
     /// The instants for which it is scheduled: when it is due, or earlier (see [`settled`]).
     scheduled: Due,
     /// The number of waiters by which `order` has it.
@@ -77,7 +37,6 @@ impl Record {
         Self {
             id,
             tracked,
-            watch: None,
             scheduled: Due::default(),
             listed: 0,
             has_moved: false,
@@ -85,8 +44,7 @@ impl Record {
     }
 
     fn waiters(&self) -> usize {
-        let watched = self.watch.as_ref().map(|watch| watch.waiting);
-        watched.unwrap_or(self.tracked.line.len())
+        self.tracked.line.len()
     }
 }
 
@@ -141,82 +99,11 @@ impl Table {
         locks.is_some_and(|locks| locks.contains_key(name))
     }
 
-    /// Whether the rules look after this lock. They do not if it is only watched.
+    /// The locks of this name, in any database.
     #[must_use]
-    pub fn is_tracked(&self, id: &LockId) -> bool {
-        let record = self.databases.get(&id.db);
-        let record = record.and_then(|locks| locks.get(&id.name));
-        record.is_some_and(|record| record.watch.is_none())
-    }
-
-    /// The locks of this name that the rules look after, in any database.
-    #[must_use]
-    pub fn tracked_of(&self, name: &[u8]) -> Vec<LockId> {
+    pub fn named(&self, name: &[u8]) -> Vec<LockId> {
         let records = self.databases.values().filter_map(|locks| locks.get(name));
-        let tracked = records.filter(|record| record.watch.is_none());
-        tracked.map(|record| record.id.clone()).collect()
-    }
-
-    /// All locks that the rules look after.
-    #[must_use]
-    pub fn all_tracked(&self) -> Vec<LockId> {
-        let records = self.databases.values().flat_map(HashMap::values);
-        let tracked = records.filter(|record| record.watch.is_none());
-        tracked.map(|record| record.id.clone()).collect()
-    }
-
-    /// Whether a lock is only watched.
-    #[must_use]
-    pub fn is_watched(&self, id: &LockId) -> bool {
-        let record = self.databases.get(&id.db);
-        let record = record.and_then(|locks| locks.get(&id.name));
-        record.is_some_and(|record| record.watch.is_some())
-    }
-
-    /// What is tracked of a lock that is only watched.
-    #[must_use]
-    pub fn watch_of(&self, id: &LockId) -> Option<Watch> {
-        let record = self.databases.get(&id.db)?.get(&id.name)?;
-        record.watch.clone()
-    }
-
-    /// The only lock of these that the table has, if it is only watched.
-    #[must_use]
-    pub fn only_watched(&self, db: i32, names: [Option<&[u8]>; 2]) -> Option<LockId> {
-        let locks = self.databases.get(&db)?;
-        let mut records = names
-            .into_iter()
-            .flatten()
-            .filter_map(|name| locks.get(name));
-        let only = records.next().filter(|record| record.watch.is_some())?;
-        records.next().is_none().then(|| only.id.clone())
-    }
-
-    /// Notes how a lock that is only watched has changed. False if it is to be looked at soon already.
-    pub fn change_watched(&mut self, id: &LockId, change: Change) -> bool {
-        let record = self.record(id.db, &id.name);
-        let Some(watch) = record.and_then(|record| record.watch.as_mut()) else {
-            return false;
-        };
-        match change {
-            Change::BehindHead => (),
-            Change::Head => watch.woken = None,
-            Change::Deleted => {
-                watch.woken = None;
-                watch.is_wide = false;
-            }
-            // A look since then may have woken the next one.
-            Change::Woken(head) => {
-                watch.woken.get_or_insert(head);
-            }
-        }
-        !std::mem::replace(&mut watch.is_stale, true)
-    }
-
-    /// Watches a lock from now on, and looks at it at this time by the wall clock.
-    pub fn watch(&mut self, id: &LockId, watch: Watch, wall: Option<Millis>, now: Now) {
-        let due = Due { wall, tick: None };
-        self.set(id.db, &id.name, Tracked::default(), Some(watch), due, now);
+        records.map(|record| record.id.clone()).collect()
     }
 
     /// Whether the lock of this name in braces has waiters or a session.
@@ -241,7 +128,6 @@ impl Table {
     /// is tracked.
     pub fn take_into(&mut self, tracked: &mut Tracked, db: i32, name: &[u8]) {
         if let Some(record) = self.record(db, name) {
-            record.watch = None;
             std::mem::swap(tracked, &mut record.tracked);
         }
     }
@@ -264,22 +150,13 @@ impl Table {
         if due == Due::default() {
             due.tick = Some(otherwise);
         }
-        self.set(db, name, std::mem::take(tracked), None, due, now);
+        self.set(db, name, std::mem::take(tracked), due, now);
     }
 
-    fn set(
-        &mut self,
-        db: i32,
-        name: &[u8],
-        tracked: Tracked,
-        watch: Option<Watch>,
-        due: Due,
-        now: Now,
-    ) {
+    fn set(&mut self, db: i32, name: &[u8], tracked: Tracked, due: Due, now: Now) {
         let locks = self.databases.entry(db).or_default();
         if let Some(record) = locks.get_mut(name) {
             record.tracked = tracked;
-            record.watch = watch;
             let due = settled(record.scheduled, due, now);
             self.schedule.set(&record.id, &mut record.scheduled, due);
             if record.listed != record.waiters() && !record.has_moved {
@@ -294,7 +171,6 @@ impl Table {
         let id = LockId::new(db, name);
         let name = Rc::clone(&id.name);
         let mut record = Record::new(id, tracked);
-        record.watch = watch;
         record.listed = record.waiters();
         self.order.insert(rank(&record.id, record.listed));
         self.schedule.set(&record.id, &mut record.scheduled, due);
