@@ -115,9 +115,8 @@ fn merge(listed: &[Owner], line: &Line, scores: &HashMap<Owner, Millis>, now: No
     let lives = |owner: &Owner| scores.get(owner).is_some_and(|at| *at > now.millis());
     let is_lost = |owner: &Owner, waiter: &Waiter| match waiter.presence {
         Presence::Blocked(_) => true,
-        // Whoever deletes the whole queue means it.
-        Presence::Polling if !listed.is_empty() => waiter.lives(now),
-        Presence::Polling | Presence::Asked | Presence::Found => lives(owner),
+        Presence::Polling => waiter.lives(now),
+        Presence::Asked | Presence::Found => lives(owner),
         Presence::Gone => false,
     };
 
@@ -246,8 +245,6 @@ mod tests {
         dead.deadline = 100;
         polling.set(b"b", dead);
         assert_eq!(merged("c", &polling, &[]), "a c");
-        assert_eq!(merged("", &polling, &[]), "");
-        assert_eq!(merged("", &polling, &[("c", 101)]), "c");
     }
 
     #[test]

@@ -42,10 +42,11 @@ pub fn start_afresh() {
     stats::clear();
 }
 
-/// Registers the filters. False if the server refuses.
+/// Registers the filter. False if the server refuses.
 #[must_use]
 pub fn register(ctx: &Ctx) -> bool {
-    filter::register::<Scripts>(ctx) && renamed::register(ctx)
+    renamed::start_afresh(ctx);
+    filter::register::<Scripts>(ctx)
 }
 
 /// Looks for scripts, for commands that take fields out of hashes, and for those that may change permissions or, on
@@ -56,14 +57,15 @@ pub struct Scripts;
 impl Filter for Scripts {
     /// Compares length and first letter first, because most commands are none of these.
     fn concerns(name: &[u8]) -> bool {
-        match name {
+        let is_known = match name {
             [b'e' | b'E', _, _, _] => is(name, b"exec") || is(name, b"eval") && looks_at_scripts(),
             [b'c' | b'C', _, _, _] => is(name, b"copy"),
             [b'h' | b'H', ..] => can_take_fields(name),
             [b'e' | b'E', _, _, _, _, _, _] => is(name, b"evalsha") && looks_at_scripts(),
             [b'a' | b'A', _, _] => is(name, b"acl"),
             _ => false,
-        }
+        };
+        is_known || renamed::are_some()
     }
 
     fn look(command: &mut Incoming) {
@@ -78,16 +80,20 @@ impl Filter for Scripts {
             }
             return;
         }
-        permission::transaction_is_through();
         if is(name, b"eval") {
+            permission::transaction_is_through();
             intercept(command, by_text, &EVAL_NAME);
         } else if is(name, b"copy") {
             selected::before_copy(command);
         } else if is(name, b"exec") {
             permission::may_have_changed(true);
             transaction_runs();
-        } else if command.argument(1).is_some_and(changes_users) {
-            permission::may_have_changed(false);
+        } else if is(name, b"acl") {
+            if command.argument(1).is_some_and(changes_users) {
+                permission::may_have_changed(false);
+            }
+        } else {
+            renamed::look(command);
         }
     }
 }

@@ -8,12 +8,13 @@ use std::ptr::null_mut;
 use redis_module::NotifyEvent;
 
 use super::api::{OK, api, raw};
-use super::{Ctx, Str, announce, guard, selected};
+use super::{Ctx, Str, announce, guard, selected, user};
 
 /// Functions that the server's events call.
 #[derive(Clone, Copy, Debug)]
 pub struct Events {
-    /// The event loop has events to deal with: the first thing in each of its iterations.
+    /// The event loop has events to deal with: the first thing in each of its iterations. Called while the module
+    /// listens to them ([`hear_iterations`]).
     pub after_sleep: fn(&Ctx),
     /// The event loop is about to wait: after the commands of an iteration, before the replies of
     /// clients that were unblocked in it.
@@ -31,10 +32,21 @@ pub struct Events {
     pub role_changes: fn(&Ctx, bool),
 }
 
+/// Whether the module is subscribed to iterations of the event loop.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Hearing {
+    No,
+    Yes,
+    /// The subscription is about to be taken back.
+    NotForLong,
+}
+
 thread_local! {
     static EVENTS: Cell<Option<Events>> = const { Cell::new(None) };
     /// Whether the module is subscribed to the events of sorted sets.
     static HEARS_SCORES: Cell<bool> = const { Cell::new(false) };
+    /// Whether it is subscribed to iterations of the event loop.
+    static HEARS_ITERATIONS: Cell<Hearing> = const { Cell::new(Hearing::No) };
     /// Whether it is subscribed to connections.
     static HEARS_CONNECTIONS: Cell<bool> = const { Cell::new(false) };
 }
@@ -54,8 +66,8 @@ pub fn subscribe(ctx: &Ctx, events: Events) -> bool {
     EVENTS.set(Some(events));
     HEARS_SCORES.set(false);
     HEARS_CONNECTIONS.set(false);
-    listen(ctx, raw::REDISMODULE_EVENT_EVENTLOOP, event_loop)
-        && listen(ctx, raw::REDISMODULE_EVENT_FLUSHDB, flush)
+    HEARS_ITERATIONS.set(Hearing::No);
+    listen(ctx, raw::REDISMODULE_EVENT_FLUSHDB, flush)
         && listen(ctx, raw::REDISMODULE_EVENT_SWAPDB, swap)
         && listen(ctx, raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED, role)
         && listen_to_keys(ctx, CLASSES)
@@ -76,6 +88,47 @@ pub fn hear_connections(ctx: &Ctx) {
     if !HEARS_CONNECTIONS.replace(true) && !listen(ctx, event, client_change) {
         ctx.log_warning("fairlock: the server does not tell of connections that close, so sessions do not end with them");
     }
+}
+
+/// Subscribes to iterations of the event loop. True if the module was not subscribed.
+pub fn hear_iterations() -> bool {
+    match HEARS_ITERATIONS.replace(Hearing::Yes) {
+        Hearing::Yes | Hearing::NotForLong => return false,
+        Hearing::No => (),
+    }
+    subscribe_to_iterations(true);
+    true
+}
+
+/// Takes the subscription to iterations back, so that other commands cost the server less: in a moment, because the
+/// server does not expect that from a callback for such an event.
+pub fn rest() {
+    extern "C" fn unsubscribe(_data: *mut c_void) {
+        if HEARS_ITERATIONS.get() == Hearing::NotForLong {
+            HEARS_ITERATIONS.set(Hearing::No);
+            subscribe_to_iterations(false);
+        }
+    }
+    HEARS_ITERATIONS.set(Hearing::NotForLong);
+    // SAFETY: the callback needs no data, and may come after the module is unloaded: its code stays.
+    unsafe { api!(EventLoopAddOneShot(Some(unsubscribe), null_mut())) };
+}
+
+fn subscribe_to_iterations(shall: bool) {
+    let event = raw::RedisModuleEvent {
+        id: raw::REDISMODULE_EVENT_EVENTLOOP,
+        dataver: 1,
+    };
+    user::without_call(|ctx| {
+        // SAFETY: as for `listen`; without a callback the server forgets the last one.
+        unsafe {
+            if shall {
+                api!(SubscribeToServerEvent(ctx, event, Some(event_loop)));
+            } else {
+                api!(SubscribeToServerEvent(ctx, event, None));
+            }
+        }
+    });
 }
 
 fn listen_to_keys(ctx: &Ctx, classes: NotifyEvent) -> bool {

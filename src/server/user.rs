@@ -34,7 +34,7 @@ pub fn may_have_changed() {
 /// Commands of the server that are in both `@admin` and `@dangerous`.
 const ADMIN: [&str; 4] = ["debug help", "failover", "replicaof no one", "shutdown"];
 
-/// Prepares [`user_of`]. To be called when the module is loaded.
+/// Prepares [`user_of`] and [`without_call`]. To be called when the module is loaded.
 pub fn remember_module(ctx: &Ctx) {
     // SAFETY: the context is that of the module's initialisation. The one that is made lives
     // until [`forget_module`].
@@ -48,6 +48,14 @@ pub fn forget_module() {
     if !ctx.is_null() {
         // SAFETY: the context was made by the server and is given back once.
         unsafe { api!(FreeThreadSafeContext(ctx)) };
+    }
+}
+
+/// Runs `body` with a context that belongs to no call, if the module is loaded.
+pub(super) fn without_call(body: impl FnOnce(*mut raw::RedisModuleCtx)) {
+    let ctx = NO_CALL.get();
+    if !ctx.is_null() {
+        body(ctx);
     }
 }
 

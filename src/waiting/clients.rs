@@ -47,7 +47,7 @@ use super::effects::{give_outcome, not_received};
 use super::frozen::is_here;
 use super::id::LockId;
 use super::sent_away::keep_place;
-use super::state::{blocked, note, notes, sessions, stats, table};
+use super::state::{blocked, hear_iterations, note, notes, sessions, stats, table};
 use super::stats::Stats;
 
 /// Blocks the calling client on a lock for `timeout` milliseconds (0: without limit). `None` if
@@ -130,6 +130,7 @@ impl Blocking for BlockedAcquire {
                 fault::point("in-a-reply", &grant.owner);
                 ctx.reply_integer(grant.token);
                 events::hear_connections(ctx);
+                hear_iterations();
                 notes(|notes| notes.hand_off_replied(ctx.client_id(), grant.clone()));
             }
             Outcome::Nil | Outcome::Over => ctx.reply_nil(),

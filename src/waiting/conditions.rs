@@ -2,10 +2,13 @@
 //! were found, tokens of other servers, and switching interception on and off.
 
 use crate::config;
+use crate::keyspace::Names;
 use crate::keyspace::open_lock::farthest_token;
 use crate::lock::{Millis, Now, Rules, Tick};
+use crate::server::cluster::SlotState;
 use crate::server::{Ctx, clock, in_cluster};
 
+use super::frozen::slot_state;
 use super::state::{ensure_before_sleep, table, waiting};
 
 /// The server's clocks.
@@ -78,11 +81,37 @@ fn go_on_behind(token: i64) {
     });
 }
 
-/// In a cluster, whether slots have come from another server.
+/// In a cluster, whether slots have come from another server. One look tells for the whole iteration: the server writes
+/// such changes down at its end.
 pub fn follow_slots(ctx: &Ctx) {
-    if in_cluster() && ctx.slots_may_have_changed() {
+    let looks = in_cluster() && !waiting(|waiting| waiting.has_followed_slots.replace(true));
+    if looks && ctx.slots_may_have_changed() {
         go_ahead_of_the_clock();
     }
+}
+
+/// Whether all keys of a lock are at this node, as this iteration has found first.
+pub fn is_all_here(ctx: &Ctx, names: &Names, is_shared: bool) -> bool {
+    if !in_cluster() {
+        return true;
+    }
+    let lock = (is_shared, Box::from(names.name()));
+    if waiting(|waiting| waiting.found_here.borrow().contains(&lock)) {
+        return true;
+    }
+    let is_here = slot_state(ctx, names, is_shared) == SlotState::Here;
+    if is_here {
+        waiting(|waiting| waiting.found_here.borrow_mut().insert(lock));
+    }
+    is_here
+}
+
+/// An iteration begins or ends: slots may have moved.
+pub fn forget_slots() {
+    waiting(|waiting| {
+        waiting.has_followed_slots.set(false);
+        waiting.found_here.borrow_mut().clear();
+    });
 }
 
 /// Whether Redisson's scripts run natively. Interception starts at once when it is switched on. Where the module has

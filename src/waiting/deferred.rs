@@ -158,6 +158,11 @@ impl Notes {
             && self.touched.is_empty()
     }
 
+    /// Whether there is nothing that the next iteration has to know.
+    pub fn are_none(&self) -> bool {
+        self.is_idle() && self.replied.is_empty() && self.known.is_empty()
+    }
+
     /// Whether the keys of any lock were touched from outside the module.
     pub fn has_touched(&self) -> bool {
         !self.touched.is_empty()

@@ -7,7 +7,7 @@ use crate::server::scan::KeyScan;
 use crate::server::{Ctx, events};
 
 use super::conditions::intercepts;
-use super::state::{note, waiting};
+use super::state::{ensure_before_sleep, note, waiting};
 use super::touch::Touch;
 
 /// Steps in one iteration: some tenths of a millisecond.
@@ -17,6 +17,7 @@ const STEPS: usize = 500;
 pub fn start_afresh(ctx: &Ctx) {
     let _ = intercepts();
     waiting(|waiting| waiting.has_switched_on.set(false));
+    ensure_before_sleep();
     start(ctx);
 }
 

@@ -15,7 +15,9 @@ use crate::server::{Ctx, Str, in_cluster, string};
 use super::blocked::Outcome;
 use super::deferred::Grant;
 use super::id::LockId;
-use super::state::{blocked, ensure_before_sleep, note, notes, sessions, stats, table};
+use super::state::{
+    blocked, ensure_before_sleep, hear_iterations, note, notes, sessions, stats, table,
+};
 
 /// Sends an owner its wake-up; returns false if it cannot, and the wake-up is then sent as configured.
 pub type WakeBy<'a> = &'a dyn Fn(&Ctx, &[u8]) -> bool;
@@ -69,6 +71,7 @@ fn carry_out_one(ctx: &Ctx, scene: &Scene<'_>, event: Event) {
         }
         Event::HeldAgain { token, once: true } => {
             let lock = scene.lock();
+            hear_iterations();
             notes(|notes| notes.holder_knows(lock, token));
         }
         Event::TakenOver { ticket } => give_outcome(ticket, Outcome::Refused(Error::TakenOver)),

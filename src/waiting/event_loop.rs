@@ -23,7 +23,9 @@ use super::noted;
 use super::patrol;
 use super::schedule::Ring;
 use super::slice::Slice;
-use super::state::{arriving, blocked, ensure_before_sleep, note, notes, table, waiting};
+use super::state::{
+    arriving, blocked, ensure_before_sleep, note, notes, rest_if_idle, table, waiting,
+};
 use super::step::{look, set_timer};
 use super::touched;
 
@@ -36,6 +38,7 @@ const NAP: u64 = 1000;
 /// command of this one.
 pub fn after_sleep(ctx: &Ctx) {
     waiting(|waiting| waiting.in_iteration.set(true));
+    conditions::forget_slots();
     let began = conditions::tick();
     begin_to_listen(ctx, began);
     notes(Notes::forget_replied);
@@ -65,6 +68,7 @@ fn begin_to_listen(ctx: &Ctx, began: Tick) {
 /// Does what was noted in this iteration, before its replies are written.
 pub fn before_sleep(ctx: &Ctx) {
     let before = alarm();
+    conditions::forget_slots();
     follow_configuration(ctx);
     if waiting(|waiting| waiting.slots_have_come.take()) {
         moving::look_at_arriving(ctx);
@@ -87,6 +91,7 @@ pub fn before_sleep(ctx: &Ctx) {
     if is_any_lock_tracked() || alarm != before {
         end_iteration(ctx, alarm, alarm != before);
     }
+    rest_if_idle();
 }
 
 /// CONFIG SET may have switched interception on or off.

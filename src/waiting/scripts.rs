@@ -7,9 +7,8 @@ use crate::server::Ctx;
 
 use super::deferred::Notes;
 use super::effects::WakeBy;
-use super::state::{note, table};
+use super::state::{note, notes, table};
 use super::step::{queue_touched, step_on};
-use super::touch::Touch;
 
 /// Takes the step that a script has become. If the lock becomes free, `wake` wakes the head. If `wake` returns
 /// false, the head is woken as by any other step.

@@ -59,6 +59,13 @@ pub struct Waiting {
     pub replica: Cell<bool>,
     /// Whether a step is under way: steps do not nest.
     pub stepping: Cell<bool>,
+    /// Iterations that have had nothing to do.
+    pub idle: Cell<u8>,
+    /// In a cluster, whether this iteration has looked for slots that have come.
+    pub has_followed_slots: Cell<bool>,
+    /// In a cluster, the locks that this iteration has found to be here with all their keys; true: with that of
+    /// shared holders.
+    pub found_here: RefCell<HashSet<(bool, Box<[u8]>)>>,
     /// Whether the hook at the end of this iteration is still to come.
     pub in_iteration: Cell<bool>,
     /// Whether the module has seen its first iteration, with all data loaded.
@@ -134,9 +141,39 @@ pub fn note(take: impl FnOnce(&mut Notes)) {
 /// Makes sure that [`event_loop::before_sleep`](super::event_loop::before_sleep) runs before the server sleeps.
 /// If it has run in this iteration already, the next iteration begins at once.
 pub fn ensure_before_sleep() {
+    hear_iterations();
     if !waiting(|waiting| waiting.in_iteration.get()) {
         events::hurry();
     }
+}
+
+/// From now on the module hears of iterations of the event loop. It may have missed the end of this one.
+pub fn hear_iterations() {
+    waiting(|waiting| waiting.idle.set(0));
+    if events::hear_iterations() {
+        waiting(|waiting| waiting.in_iteration.set(false));
+    }
+}
+
+/// Iterations without anything to do after which the module does not hear of them any more: a lock that is handed on
+/// all the time has no waiters now and then.
+const IDLE: u8 = 16;
+
+/// An iteration ends: whether the module has to hear of the next one.
+pub fn rest_if_idle() {
+    let is_busy = in_cluster()
+        || !table(|table| table.is_empty())
+        || !notes(|notes| notes.are_none())
+        || blocked(|blocked| blocked.count()) > 0
+        || waiting(|waiting| waiting.is_scanning.get() || !waiting.begun.get());
+    waiting(|waiting| {
+        let idle = if is_busy { 0 } else { waiting.idle.get() + 1 };
+        waiting.idle.set(idle);
+        if idle == IDLE {
+            waiting.idle.set(0);
+            events::rest();
+        }
+    });
 }
 
 /// Forgets what an earlier load of the module may have left, but not the greatest token: in one run of a

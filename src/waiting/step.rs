@@ -11,15 +11,13 @@ use crate::error::Error;
 use crate::keyspace::tracked::Unusable;
 use crate::keyspace::{Names, OpenLock, QueueView, Taken, Tracked};
 use crate::lock::{Due, Now, Rules, Step};
-use crate::server::cluster::SlotState;
 use crate::server::{Ctx, announce, events, in_cluster};
 
 use super::blocked::Outcome;
 use super::conditions;
 use super::effects::{Scene, WakeBy, carry_out, give_outcome};
-use super::frozen::slot_state;
 use super::id::LockId;
-use super::state::{arriving, blocked, frozen, notes, table, waiting};
+use super::state::{arriving, blocked, frozen, hear_iterations, notes, table, waiting};
 
 /// Fallback interval in milliseconds, for a lock of which no deadline is known: it has waiters and no lease, or
 /// one of its keys has another type. Key events normally come first.
@@ -99,7 +97,7 @@ pub fn step_on<T>(
     let mut taken = begin();
     table(|table| table.take_into(&mut taken.tracked, db, lock));
     let is_shared = taken.tracked.shared.is_some();
-    let is_frozen = slot_state(ctx, names, is_shared) != SlotState::Here;
+    let is_frozen = !conditions::is_all_here(ctx, names, is_shared);
     let queue = match queue {
         _ if is_frozen => QueueView::Hidden,
         QueueView::AsLeft if taken.tracked.cut_short => QueueView::Touched,
@@ -253,6 +251,9 @@ fn look_again_later(db: i32, lock: &[u8], tracked: &mut Tracked, unusable: &Unus
 
 /// The step is over: what is tracked goes back into the table.
 fn keep(db: i32, lock: &[u8], tracked: &mut Tracked, due: Due, now: Now) {
+    if !tracked.is_empty() {
+        hear_iterations();
+    }
     let otherwise = now.tick_after(RECHECK);
     table(|table| table.put(db, lock, tracked, due, now, otherwise));
 }
