@@ -130,7 +130,7 @@ fn begin(ctx: &Ctx, context: &Context, arguments: &[RedisString]) -> bool {
         ctx.tell_of_new_server();
         ctx.hear_of_migrations(waiting::slots_migrate);
         // Last: what is begun here goes on in the event loop, and must find the module loaded.
-        waiting::look_for_queues(ctx);
+        waiting::begin(ctx);
     }
     begun
 }

@@ -13,7 +13,7 @@ use crate::redisson::{
 };
 use crate::server::docs::{Argument, Docs, Keys};
 use crate::server::{Args, Command, Ctx, Str, string};
-use crate::waiting::{self, scripts};
+use crate::waiting;
 
 /// By the script's text.
 #[derive(Debug)]
@@ -122,7 +122,7 @@ fn take(ctx: &Ctx, mut native: NativeStep<'_>) -> Option<Reply> {
         ctx.publish(how.command, &string(&channel), &string(how.message));
         true
     };
-    let decided = scripts::step(ctx, &native.names, &wake, |step| {
+    let decided = waiting::step_of_script(ctx, &native.names, &wake, |step| {
         step.state.learn_name(owner);
         native.decide(step)
     });

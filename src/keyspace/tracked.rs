@@ -70,7 +70,7 @@ impl Tracked {
 }
 
 /// How a step treats a lock's queue and deadlines.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum QueueView {
     /// As this server left them, most likely.
     AsLeft,

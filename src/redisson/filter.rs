@@ -2,13 +2,12 @@
 
 use crate::config;
 use crate::server::filter::{self, Filter, Incoming};
-use crate::server::{Ctx, Str, selected, string};
+use crate::server::{Ctx, Str, is_replica, selected, string};
 
 use super::recognise::{by_digest, by_text};
 use super::table::Script;
 use super::{permission, renamed, stats};
 use crate::waiting;
-use crate::waiting::scripts::{takes_fields, transaction_runs};
 
 /// The commands that can take fields out of a hash: at once, or when the fields expire.
 const TAKE_FIELDS: [&[u8]; 8] = [
@@ -76,7 +75,7 @@ impl Filter for Scripts {
         }
         if can_take_fields(name) {
             if let Some(key) = command.argument(1) {
-                takes_fields(key);
+                waiting::takes_fields(key);
             }
             return;
         }
@@ -87,7 +86,7 @@ impl Filter for Scripts {
             selected::before_copy(command);
         } else if is(name, b"exec") {
             permission::may_have_changed(true);
-            transaction_runs();
+            waiting::transaction_runs();
         } else if is(name, b"acl") {
             if command.argument(1).is_some_and(changes_users) {
                 permission::may_have_changed(false);
@@ -119,7 +118,7 @@ fn intercept(
     own_name: &'static std::thread::LocalKey<Str>,
 ) {
     // Without the number of keys the server refuses the call. At a replica scripts write nothing.
-    if command.argument(2).is_none() || waiting::is_replica() || !waiting::intercepts() {
+    if command.argument(2).is_none() || is_replica() || !waiting::intercepts() {
         return;
     }
     let Some(script) = command.argument(1).and_then(recognise) else {

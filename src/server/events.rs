@@ -8,7 +8,7 @@ use std::ptr::null_mut;
 use redis_module::NotifyEvent;
 
 use super::api::{OK, api, raw};
-use super::{Ctx, Str, announce, guard, selected, user};
+use super::{Ctx, Str, announce, context, guard, selected, user};
 
 /// Functions that the server's events call.
 #[derive(Clone, Copy, Debug)]
@@ -258,6 +258,7 @@ extern "C" fn role(
 ) {
     let Some(events) = EVENTS.get() else { return };
     let replica = subevent == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_REPLICA;
+    context::role_changes(replica);
     guard("a change of role", || {
         (events.role_changes)(&Ctx::new(ctx), replica);
     });

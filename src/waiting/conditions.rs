@@ -1,5 +1,6 @@
 //! What each step is given: the time, and the rules as configured. Also what changes them: grace for waiters that
-//! were found, tokens of other servers, and switching interception on and off.
+//! were found, tokens of other servers, and switching interception on and off. And the time limit for the module's work
+//! in one iteration of the event loop, so that a backlog does not delay other clients.
 
 use crate::config;
 use crate::keyspace::Names;
@@ -8,8 +9,8 @@ use crate::lock::{Millis, Now, Rules, Tick};
 use crate::server::cluster::SlotState;
 use crate::server::{Ctx, clock, in_cluster};
 
-use super::frozen::slot_state;
-use super::state::{ensure_before_sleep, table, waiting};
+use super::record::LockId;
+use super::state::{Iteration, ensure_before_sleep, iteration, table, waiting};
 
 /// The server's clocks.
 #[must_use]
@@ -84,8 +85,9 @@ fn go_on_behind(token: i64) {
 /// In a cluster, whether slots have come from another server. One look tells for the whole iteration: the server writes
 /// such changes down at its end.
 pub fn follow_slots(ctx: &Ctx) {
-    let looks = in_cluster() && !waiting(|waiting| waiting.has_followed_slots.replace(true));
-    if looks && ctx.slots_may_have_changed() {
+    let has_looked =
+        |iteration: &mut Iteration| std::mem::replace(&mut iteration.has_followed_slots, true);
+    if in_cluster() && !iteration(has_looked) && ctx.slots_may_have_changed() {
         go_ahead_of_the_clock();
     }
 }
@@ -96,22 +98,42 @@ pub fn is_all_here(ctx: &Ctx, names: &Names, is_shared: bool) -> bool {
         return true;
     }
     let lock = (is_shared, Box::from(names.name()));
-    if waiting(|waiting| waiting.found_here.borrow().contains(&lock)) {
+    if iteration(|iteration| iteration.found_here.contains(&lock)) {
         return true;
     }
     let is_here = slot_state(ctx, names, is_shared) == SlotState::Here;
     if is_here {
-        waiting(|waiting| waiting.found_here.borrow_mut().insert(lock));
+        iteration(|iteration| iteration.found_here.insert(lock));
     }
     is_here
 }
 
+/// Whether all keys of a lock are at this node. Selects the lock's database.
+pub fn is_here(ctx: &Ctx, lock: &LockId) -> bool {
+    ctx.select_db(lock.db) && slot_state(ctx, &Names::of(&lock.name), false) == SlotState::Here
+}
+
+/// Where the keys of a lock are.
+pub fn slot_state(ctx: &Ctx, names: &Names, is_shared: bool) -> SlotState {
+    if !in_cluster() {
+        return SlotState::Here;
+    }
+    let last = if is_shared {
+        names.shared()
+    } else {
+        &names.lock
+    };
+    ctx.slot_state([&names.lock, &names.queue, &names.deadlines, last])
+}
+
 /// An iteration begins or ends: slots may have moved.
 pub fn forget_slots() {
-    waiting(|waiting| {
-        waiting.has_followed_slots.set(false);
-        waiting.found_here.borrow_mut().clear();
-    });
+    if in_cluster() {
+        iteration(|iteration| {
+            iteration.has_followed_slots = false;
+            iteration.found_here.clear();
+        });
+    }
 }
 
 /// Whether Redisson's scripts run natively. Interception starts at once when it is switched on. Where the module has
@@ -130,4 +152,40 @@ pub fn intercepts() -> bool {
         return wanted;
     }
     is_on
+}
+
+/// Microseconds for all the work at the beginning or end of an iteration. One more step may follow, which has its
+/// own bound, and the server has some work of its own with each client that is unblocked.
+const LONGEST: u64 = 2000;
+
+/// A stretch of work.
+#[derive(Clone, Copy, Debug)]
+pub struct Slice {
+    ends: u64,
+}
+
+impl Slice {
+    /// It begins now.
+    #[must_use]
+    pub fn begin() -> Self {
+        Self::of(LONGEST)
+    }
+
+    /// It begins now. What it finds is still to be written into a reply, which takes about as long.
+    #[must_use]
+    pub fn begin_search() -> Self {
+        Self::of(LONGEST / 2)
+    }
+
+    fn of(micros: u64) -> Self {
+        Self {
+            ends: clock::steady_micros().saturating_add(micros),
+        }
+    }
+
+    /// Whether the rest is to be left to the next iteration.
+    #[must_use]
+    pub fn is_over(self) -> bool {
+        clock::steady_micros() >= self.ends
+    }
 }

@@ -12,11 +12,10 @@ use crate::server::events;
 use crate::server::user::{self, User};
 use crate::server::{Ctx, Str, in_cluster, string};
 
-use super::blocked::Outcome;
-use super::deferred::Grant;
-use super::id::LockId;
+use super::connections::Outcome;
+use super::record::{Grant, LockId};
 use super::state::{
-    blocked, ensure_before_sleep, hear_iterations, note, notes, sessions, stats, table,
+    blocked, ensure_before_sleep, hand_off_lost, hear_iterations, iteration, sessions, stats, table,
 };
 
 /// Sends an owner its wake-up; returns false if it cannot, and the wake-up is then sent as configured.
@@ -72,7 +71,7 @@ fn carry_out_one(ctx: &Ctx, scene: &Scene<'_>, event: Event) {
         Event::HeldAgain { token, once: true } => {
             let lock = scene.lock();
             hear_iterations();
-            notes(|notes| notes.holder_knows(lock, token));
+            iteration(|iteration| iteration.known.insert((lock, token)));
         }
         Event::TakenOver { ticket } => give_outcome(ticket, Outcome::Refused(Error::TakenOver)),
         Event::Cancelled {
@@ -105,7 +104,7 @@ fn hand_over(names: &Names, ticket: Ticket, grant: Grant) {
         give_outcome(ticket, Outcome::Granted(grant));
     } else {
         give_outcome(ticket, Outcome::Refused(Error::PermissionGone));
-        note(|notes| notes.hand_off_lost(grant));
+        hand_off_lost(grant);
     }
 }
 
@@ -145,7 +144,7 @@ pub fn give_outcome(ticket: Ticket, outcome: Outcome) {
 /// [`clients`](super::clients)).
 pub fn not_received(outcome: Outcome) {
     if let Outcome::Granted(grant) = outcome {
-        note(|notes| notes.hand_off_lost(grant));
+        hand_off_lost(grant);
     }
 }
 

@@ -13,19 +13,15 @@ use redis_module::NotifyEvent;
 
 use crate::keyspace::held::is_redissons;
 use crate::keyspace::number::number;
-use crate::keyspace::{Names, names};
-use crate::server::{Access, Ctx, string};
+use crate::keyspace::{Names, QueueView, names};
+use crate::server::{Access, Ctx, is_replica, string};
 
-use super::arriving::Arriving;
+use super::clients;
 use super::conditions::{self, go_ahead_of_the_clock, grant_grace, intercepts, learn};
-use super::deferred::Notes;
-use super::frozen::Frozen;
-use super::id::LockId;
-use super::sent_away;
-use super::session::Sessions;
-use super::state::{arriving, followed, frozen, note, notes, sessions, stats, table, waiting};
+use super::connections::Sessions;
+use super::record::{LockId, Place};
+use super::state::{Iteration, followed, iteration, sessions, stats, table, touch, waiting};
 use super::stats::Stats;
-use super::touch::Touch;
 
 /// The server reports that a key was changed from outside the module.
 pub fn key_changes(ctx: &Ctx, class: NotifyEvent, event: &[u8], key: &[u8]) {
@@ -38,14 +34,11 @@ pub fn key_changes(ctx: &Ctx, class: NotifyEvent, event: &[u8], key: &[u8]) {
     }
     if names::queue_of(key).is_some() {
         // Commands from the append-only file raise the same events as commands of clients.
-        let loading = !waiting(|waiting| waiting.begun.get());
-        let touch = if loading || class == NotifyEvent::LOADED {
-            Touch::LOADED
-        } else {
-            Touch::QUEUE
-        };
-        if touch.loaded || intercepts() || is_replica() || is_queue_known(ctx, key) {
-            note(|notes| notes.touch_queue_key(ctx.db(), key, touch));
+        let is_loading = !waiting(|waiting| waiting.begun.get());
+        if is_loading || class == NotifyEvent::LOADED || COMES_FROM_ELSEWHERE.contains(&event) {
+            touch_queue(ctx.db(), key, QueueView::Loaded);
+        } else if intercepts() || is_replica() || is_queue_known(ctx, key) {
+            touch_queue(ctx.db(), key, QueueView::Touched);
         }
         return;
     }
@@ -67,6 +60,44 @@ pub fn key_changes(ctx: &Ctx, class: NotifyEvent, event: &[u8], key: &[u8]) {
     }
 }
 
+/// Events of keys that were not written here: nobody knows by whom they were.
+const COMES_FROM_ELSEWHERE: [&[u8]; 4] = [b"restore", b"move_to", b"rename_to", b"copy_to"];
+
+/// Notes that the key of a queue or of its scores was touched from outside the module.
+pub fn touch_queue(db: i32, key: &[u8], view: QueueView) {
+    let Some(of) = names::queue_of(key) else {
+        return;
+    };
+    let is_last = |iteration: &mut Iteration| {
+        let last = iteration.last_touched.as_ref();
+        last.is_some_and(|(last_db, last)| *last_db == db && **last == *of)
+    };
+    if view == QueueView::Touched && iteration(is_last) {
+        return;
+    }
+    for name in names::locks_of(key).into_iter().flatten().flatten() {
+        touch(&LockId::new(db, name), view);
+    }
+    iteration(|iteration| iteration.last_touched = Some((db, Box::from(of))));
+}
+
+/// A client takes fields out of a hash, now or when its transaction runs. If the hash is a lock with waiters, it is
+/// looked at: the module does not subscribe to the key events of hashes.
+pub fn takes_fields(key: &[u8]) {
+    for lock in table(|table| table.named(key)) {
+        touch(&lock, QueueView::Touched);
+        waiting(|waiting| waiting.losing_fields.borrow_mut().insert(lock));
+    }
+}
+
+/// A transaction is about to run: locks that it may take fields out of are looked at afterwards.
+pub fn transaction_runs() {
+    let losing = waiting(|waiting| waiting.losing_fields.borrow().clone());
+    for lock in losing {
+        touch(&lock, QueueView::Touched);
+    }
+}
+
 /// A key that may be a lock's was deleted, replaced or given another lease.
 fn lock_changes(ctx: &Ctx, event: &[u8], key: &[u8]) {
     let db = ctx.db();
@@ -75,16 +106,17 @@ fn lock_changes(ctx: &Ctx, event: &[u8], key: &[u8]) {
         stats(|stats| stats.taken_away(db, key));
     }
     if table(|table| table.contains(db, key)) {
-        note(|notes| notes.touch(LockId::new(db, key), Touch::LOCK));
+        touch(&LockId::new(db, key), QueueView::AsLeft);
     }
 }
 
-/// On a replica: notes which of the locks whose keys were touched have a queue.
-pub fn follow(ctx: &Ctx, touched: impl IntoIterator<Item = (LockId, Touch)>) {
-    for (lock, _) in touched {
-        let queued = has_waiters(ctx, &lock);
+/// The server is a replica: its keys are the master's. Of the locks that have work it only notes which have a queue.
+/// Waiters of its own are dropped from the queue by the master when their deadlines pass.
+pub fn follow_the_master(ctx: &Ctx) {
+    for lock in table(|table| table.take_all(ctx)) {
+        let is_queued = has_waiters(ctx, &lock);
         followed(|followed| {
-            if queued {
+            if is_queued {
                 followed.insert(lock);
             } else {
                 followed.remove(&lock);
@@ -155,56 +187,39 @@ pub fn is_twin_tracked(lock: &LockId) -> bool {
 /// A database was flushed; `None`: all were.
 pub fn flushed(_: &Ctx, db: Option<i32>) {
     stats(Stats::forget_holders);
-    touch_all(table(|table| table.all(db)), Touch::LOCK);
+    touch_all(table(|table| table.all(db)), QueueView::AsLeft);
     // A lock without a queue is not arriving any more.
-    touch_all(arriving(Arriving::take_all), Touch::QUEUE);
+    let arriving = table(|table| table.all_at(Place::Arriving));
+    touch_all(arriving, QueueView::Touched);
 }
 
 /// Two databases have changed places.
 pub fn swapped(_: &Ctx, one: i32, other: i32) {
     stats(Stats::forget_holders);
     sessions(|sessions| sessions.swap(one, other));
-    notes(|notes| notes.swap(one, other));
     let now = conditions::now();
-    touch_all(table(|table| table.swap(one, other, now)), Touch::QUEUE);
-}
-
-/// Whether this server is a replica.
-#[must_use]
-pub fn is_replica() -> bool {
-    waiting(|waiting| waiting.replica.get())
+    let locks = table(|table| table.swap(one, other, now));
+    touch_all(locks, QueueView::Touched);
 }
 
 /// The server has become a replica, or the master.
 pub fn role_changes(ctx: &Ctx, replica: bool) {
-    waiting(|waiting| waiting.replica.set(replica));
     if replica {
-        becomes_replica(ctx);
+        clients::to_the_master(ctx);
+        let locks = table(|table| table.take_all(ctx));
+        followed(|followed| followed.extend(locks));
+        sessions(Sessions::clear);
+        iteration(|iteration| *iteration = Iteration::default());
+        stats(Stats::forget_holders);
     } else {
         grant_grace();
         go_ahead_of_the_clock();
-        touch_all(followed(std::mem::take), Touch::LOADED);
+        touch_all(followed(std::mem::take), QueueView::Loaded);
     }
 }
 
-/// A replica has no waiters: it only notes which locks have a queue.
-fn becomes_replica(ctx: &Ctx) {
-    sent_away::to_the_master(ctx);
-    let locks = table(|table| {
-        let locks = table.all(None);
-        table.clear(ctx);
-        locks
-    });
-    followed(|followed| followed.extend(locks));
-    followed(|followed| followed.extend(arriving(Arriving::take_all)));
-    sessions(Sessions::clear);
-    frozen(Frozen::clear);
-    notes(Notes::forget_waiters);
-    stats(Stats::forget_holders);
-}
-
-fn touch_all(locks: impl IntoIterator<Item = LockId>, touch: Touch) {
+fn touch_all(locks: impl IntoIterator<Item = LockId>, view: QueueView) {
     for lock in locks {
-        note(|notes| notes.touch(lock, touch));
+        touch(&lock, view);
     }
 }

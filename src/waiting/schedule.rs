@@ -9,7 +9,7 @@ use crate::lock::{Due, Millis, Now, Tick};
 use crate::server::Ctx;
 use crate::server::timer::{self, Timer};
 
-use super::id::LockId;
+use super::record::LockId;
 
 /// When locks are due, by each of the two clocks.
 #[derive(Debug, Default)]
@@ -176,6 +176,67 @@ impl Schedule {
         if let Some(armed) = self.armed.take() {
             timer::stop(ctx, &armed.timer);
         }
+    }
+}
+
+/// Milliseconds between two looks at the locks whose slots are between two nodes of a cluster.
+const SLOTS_ON_THE_MOVE: u64 = 100;
+/// Milliseconds between two looks at the slots of all locks with waiters.
+const ALL_SLOTS: u64 = 1000;
+
+/// In a cluster, when slots are looked at.
+#[derive(Debug, Default)]
+pub struct Rounds {
+    alarm: Option<(u64, Timer)>,
+    /// Milliseconds since the slots of all locks were looked at.
+    since: u64,
+    /// Number of slot imports that have begun and not ended.
+    imports: usize,
+}
+
+/// What the timer for slots does when it rings: [`slots`](super::slots) implements it.
+pub struct Round;
+
+impl Rounds {
+    /// Sets the timer, if there is something to look at. `waiters`: any lock has waiters; `on_the_move`: of some not
+    /// all keys are here, or not yet the slot.
+    pub fn set_alarm(&mut self, ctx: &Ctx, waiters: bool, on_the_move: bool) {
+        let delay = if on_the_move {
+            SLOTS_ON_THE_MOVE
+        } else {
+            ALL_SLOTS
+        };
+        let is_set = self.alarm.as_ref().is_some_and(|(set, _)| *set <= delay);
+        if is_set || !(waiters || on_the_move) {
+            return;
+        }
+        if let Some((_, timer)) = self.alarm.take() {
+            timer::stop(ctx, &timer);
+        }
+        self.alarm = Some((delay, timer::start::<Round>(ctx, delay)));
+    }
+
+    /// The timer has rung. Returns whether the slots of all locks are to be looked at now.
+    pub fn rang(&mut self) -> bool {
+        let passed = self.alarm.take().map_or(0, |(delay, _)| delay);
+        self.since = self.since.saturating_add(passed);
+        let is_due = self.since >= ALL_SLOTS;
+        if is_due {
+            self.since = 0;
+        }
+        is_due
+    }
+
+    /// An import of slots has begun.
+    pub fn import_begins(&mut self) {
+        self.imports += 1;
+    }
+
+    /// An import has ended. False if this or another one had begun unseen, before the module was loaded.
+    pub fn import_ends(&mut self) -> bool {
+        let seen = self.imports > 0;
+        self.imports = self.imports.saturating_sub(1);
+        seen
     }
 }
 

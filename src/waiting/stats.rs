@@ -14,7 +14,7 @@ use crate::lock::{Event, Now};
 use crate::server::clock;
 use crate::server::info::Section;
 
-use super::shrink::give_back;
+use super::record::give_back;
 
 /// Durations of one kind.
 #[derive(Clone, Copy, Debug, Default)]

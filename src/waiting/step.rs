@@ -11,13 +11,13 @@ use crate::error::Error;
 use crate::keyspace::tracked::Unusable;
 use crate::keyspace::{Names, OpenLock, QueueView, Taken, Tracked};
 use crate::lock::{Due, Now, Rules, Step};
-use crate::server::{Ctx, announce, events, in_cluster};
+use crate::server::{Ctx, announce, events, in_cluster, is_replica};
 
-use super::blocked::Outcome;
 use super::conditions;
+use super::connections::Outcome;
 use super::effects::{Scene, WakeBy, carry_out, give_outcome};
-use super::id::LockId;
-use super::state::{arriving, blocked, frozen, hear_iterations, notes, table, waiting};
+use super::record::{LockId, Place};
+use super::state::{blocked, hear_iterations, rounds, table, waiting};
 
 /// Fallback interval in milliseconds, for a lock of which no deadline is known: it has waiters and no lease, or
 /// one of its keys has another type. Key events normally come first.
@@ -29,14 +29,12 @@ struct Stepping;
 impl Stepping {
     /// `None` on a replica, where no step may be taken.
     fn begin() -> Option<Self> {
-        waiting(|waiting| {
-            let may = !waiting.replica.get();
-            waiting.stepping.set(may);
-            may.then(|| {
-                announce::step_begins();
-                Self
-            })
-        })
+        if is_replica() {
+            return None;
+        }
+        waiting(|waiting| waiting.stepping.set(true));
+        announce::step_begins();
+        Some(Self)
     }
 }
 
@@ -74,9 +72,28 @@ pub fn step<T>(
     step_on(ctx, &Names::of(lock), queue, None, decide)
 }
 
+/// Takes the step that a script has become. If the lock becomes free, `wake` wakes the head. If `wake` returns
+/// false, the head is woken as by any other step.
+///
+/// # Errors
+/// As [`step`].
+pub fn step_of_script<T>(
+    ctx: &Ctx,
+    names: &Names,
+    wake: WakeBy<'_>,
+    decide: impl FnOnce(&mut Step<'_, OpenLock<'_>>) -> T,
+) -> Result<T, Error> {
+    let queue = queue_touched(ctx, names.name());
+    step_on(ctx, names, queue, Some(wake), |step| {
+        // Without its queue a lock is left to the script.
+        step.state.require_queue()?;
+        Ok(decide(step))
+    })
+}
+
 /// How a lock's queue was touched from outside the module. The caller's step repairs it.
-pub fn queue_touched(ctx: &Ctx, lock: &[u8]) -> QueueView {
-    notes(|notes| notes.queue_touched(|| ctx.db(), lock))
+fn queue_touched(ctx: &Ctx, lock: &[u8]) -> QueueView {
+    table(|table| table.take_touch(|| ctx.db(), lock))
 }
 
 /// As [`step`]. `queue` says how others may have touched the queue; `wake` sends wake-ups, if not as configured.
@@ -109,7 +126,7 @@ pub fn step_on<T>(
     waiting(|waiting| waiting.greatest_token.set(taken.greatest));
     let decided = put_back(ctx, (db, lock), &mut taken.tracked, end, now);
     if is_frozen {
-        frozen(|frozen| frozen.freeze(ctx, LockId::new(db, lock)));
+        freeze(ctx, &LockId::new(db, lock));
     } else {
         keep_watch(ctx);
     }
@@ -258,12 +275,17 @@ fn keep(db: i32, lock: &[u8], tracked: &mut Tracked, due: Due, now: Now) {
     table(|table| table.put(db, lock, tracked, due, now, otherwise));
 }
 
-/// In a cluster, sets the timer that checks the slots of locks with waiters.
+/// Not all keys of a lock are at this node: it is looked at soon.
+pub fn freeze(ctx: &Ctx, lock: &LockId) {
+    table(|table| table.set_place(lock, Place::Frozen));
+    keep_watch(ctx);
+}
+
+/// In a cluster, sets the timer that checks the slots of locks.
 pub fn keep_watch(ctx: &Ctx) {
     if in_cluster() {
-        let waiters = table(|table| !table.is_empty());
-        let arriving = arriving(|arriving| !arriving.is_empty());
-        frozen(|frozen| frozen.keep_watch(ctx, waiters, arriving));
+        let (waiters, on_the_move) = table(|table| (!table.is_empty(), table.is_any_on_the_move()));
+        rounds(|rounds| rounds.set_alarm(ctx, waiters, on_the_move));
     }
 }
 
@@ -283,14 +305,4 @@ pub fn look(ctx: &Ctx, id: &LockId, queue: QueueView) {
         step.look();
         Ok(())
     });
-}
-
-/// One step on a lock, outside commands. False if a key has another type.
-pub fn change(ctx: &Ctx, lock: &LockId, body: impl FnOnce(&mut Step<'_, OpenLock<'_>>)) -> bool {
-    ctx.select_db(lock.db)
-        && step(ctx, &lock.name, |step| {
-            body(step);
-            Ok(())
-        })
-        .is_ok()
 }
