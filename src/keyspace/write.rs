@@ -13,8 +13,8 @@ use crate::server::{Key, Str, decimal, string};
 const CHUNK: usize = 1000;
 
 thread_local! {
+    /// The hold count of a new holder.
     static ONE: Str = string(b"1");
-    static PXAT: Str = string(b"PXAT");
 }
 
 fn announce(key: &Key<'_>, class: NotifyEvent, event: &'static CStr) {
@@ -118,10 +118,8 @@ pub fn set_number(key: &mut Key<'_>, value: i64, expires: Millis) {
         key.set_string(&value);
     }
     key.set_expires_at(expires);
-    PXAT.with(|pxat| {
-        let arguments = [key.name(), &value, pxat, &millis(expires)];
-        key.ctx().replicate(c"SET", &arguments);
-    });
+    let arguments = [key.name(), &value, &string(b"PXAT"), &millis(expires)];
+    key.ctx().replicate(c"SET", &arguments);
     announce(key, NotifyEvent::STRING, c"set");
     key.ctx()
         .record_event(NotifyEvent::GENERIC, c"expire", key.name());

@@ -1,5 +1,7 @@
 //! The command filter: which EVAL and EVALSHA are run natively.
 
+use std::cell::Cell;
+
 use crate::config;
 use crate::server::filter::{self, Filter, Incoming};
 use crate::server::{Ctx, Str, is_replica, selected, string};
@@ -30,9 +32,26 @@ pub const EVAL: &std::ffi::CStr = c"fairlock.eval";
 /// As [`EVAL`], by the script's digest, with the arguments of EVALSHA.
 pub const EVALSHA: &std::ffi::CStr = c"fairlock.evalsha";
 
+/// A call that the filter has let become a command of the module's. The server runs it right behind the filter, or
+/// queues it for a transaction.
+#[derive(Clone, Copy)]
+struct Passed {
+    /// The client, whose user may run scripts natively.
+    client: u64,
+    script: &'static Script,
+}
+
 thread_local! {
-    static EVAL_NAME: Str = string(EVAL.to_bytes());
-    static EVALSHA_NAME: Str = string(EVALSHA.to_bytes());
+    /// [`EVAL`] and [`EVALSHA`], as strings of the server.
+    static NAMES: [Str; 2] = [EVAL, EVALSHA].map(|name| string(name.to_bytes()));
+    static PASSED: Cell<Option<Passed>> = const { Cell::new(None) };
+}
+
+/// The script that a client calls by a command that runs now, if the filter has just recognised it and found that the
+/// client's user may run it natively. Then neither is to be done again.
+pub fn passed(client: u64) -> Option<&'static Script> {
+    let passed = PASSED.take().filter(|passed| passed.client == client);
+    passed.map(|passed| passed.script)
 }
 
 /// Forgets what an earlier load of the module may have left.
@@ -62,6 +81,7 @@ impl Filter for Scripts {
             [b'h' | b'H', ..] => can_take_fields(name),
             [b'e' | b'E', _, _, _, _, _, _] => is(name, b"evalsha") && looks_at_scripts(),
             [b'a' | b'A', _, _] => is(name, b"acl"),
+            [b'f' | b'F', ..] => is_own(name),
             _ => false,
         };
         is_known || renamed::are_some()
@@ -71,7 +91,7 @@ impl Filter for Scripts {
         let name = command.argument(0).unwrap_or_default();
         if is(name, b"evalsha") {
             permission::transaction_is_through();
-            return intercept(command, by_digest, &EVALSHA_NAME);
+            return intercept(command, by_digest, 1);
         }
         if can_take_fields(name) {
             if let Some(key) = command.argument(1) {
@@ -81,10 +101,14 @@ impl Filter for Scripts {
         }
         if is(name, b"eval") {
             permission::transaction_is_through();
-            intercept(command, by_text, &EVAL_NAME);
+            intercept(command, by_text, 0);
         } else if is(name, b"copy") {
             selected::before_copy(command);
+        } else if is_own(name) {
+            // A client sends it itself.
+            PASSED.set(None);
         } else if is(name, b"exec") {
+            PASSED.set(None);
             permission::may_have_changed(true);
             waiting::transaction_runs();
         } else if is(name, b"acl") {
@@ -92,9 +116,14 @@ impl Filter for Scripts {
                 permission::may_have_changed(false);
             }
         } else {
+            PASSED.set(None);
             renamed::look(command);
         }
     }
+}
+
+fn is_own(name: &[u8]) -> bool {
+    is(name, EVAL.to_bytes()) || is(name, EVALSHA.to_bytes())
 }
 
 /// Whether scripts run natively, or did until just now: they do until the end of the iteration in which interception is
@@ -112,11 +141,7 @@ fn is(name: &[u8], word: &[u8]) -> bool {
     name.eq_ignore_ascii_case(word)
 }
 
-fn intercept(
-    command: &mut Incoming,
-    recognise: fn(&[u8]) -> Option<&'static Script>,
-    own_name: &'static std::thread::LocalKey<Str>,
-) {
+fn intercept(command: &mut Incoming, recognise: fn(&[u8]) -> Option<&'static Script>, name: usize) {
     // Without the number of keys the server refuses the call. At a replica scripts write nothing.
     if command.argument(2).is_none() || is_replica() || !waiting::intercepts() {
         return;
@@ -129,7 +154,8 @@ fn intercept(
     let client = command.client();
     if client.is_some_and(|client| !permission::is_plain(client)) {
         stats::left_to_lua(script.role);
-    } else {
-        own_name.with(|name| command.rename(name));
+        return;
     }
+    PASSED.set(client.map(|client| Passed { client, script }));
+    NAMES.with(|names| names.get(name).map(|name| command.rename(name)));
 }

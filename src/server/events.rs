@@ -4,6 +4,7 @@
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use redis_module::NotifyEvent;
 
@@ -43,13 +44,13 @@ enum Hearing {
 
 thread_local! {
     static EVENTS: Cell<Option<Events>> = const { Cell::new(None) };
-    /// Whether the module is subscribed to the events of sorted sets.
-    static HEARS_SCORES: Cell<bool> = const { Cell::new(false) };
-    /// Whether it is subscribed to iterations of the event loop.
     static HEARS_ITERATIONS: Cell<Hearing> = const { Cell::new(Hearing::No) };
-    /// Whether it is subscribed to connections.
-    static HEARS_CONNECTIONS: Cell<bool> = const { Cell::new(false) };
 }
+
+/// Whether the module is subscribed to the events of sorted sets.
+static HEARS_SCORES: AtomicBool = AtomicBool::new(false);
+/// Whether it is subscribed to connections.
+static HEARS_CONNECTIONS: AtomicBool = AtomicBool::new(false);
 
 /// The classes of key events that can concern a lock: events that delete, replace or expire keys, and events
 /// that change queues. The classes of strings and hashes are left out: they are most of a server's traffic,
@@ -64,8 +65,8 @@ const CLASSES: NotifyEvent = NotifyEvent::GENERIC
 #[must_use]
 pub fn subscribe(ctx: &Ctx, events: Events) -> bool {
     EVENTS.set(Some(events));
-    HEARS_SCORES.set(false);
-    HEARS_CONNECTIONS.set(false);
+    HEARS_SCORES.store(false, Ordering::Relaxed);
+    HEARS_CONNECTIONS.store(false, Ordering::Relaxed);
     HEARS_ITERATIONS.set(Hearing::No);
     listen(ctx, raw::REDISMODULE_EVENT_FLUSHDB, flush)
         && listen(ctx, raw::REDISMODULE_EVENT_SWAPDB, swap)
@@ -76,8 +77,8 @@ pub fn subscribe(ctx: &Ctx, events: Events) -> bool {
 /// Subscribes to the events of sorted sets as well. Redisson's scripts rewrite the score of every waiter, so
 /// the module does without these events while only such scripts use locks.
 pub fn hear_scores(ctx: &Ctx) {
-    if !HEARS_SCORES.replace(true) {
-        HEARS_SCORES.set(listen_to_keys(ctx, NotifyEvent::ZSET));
+    if !HEARS_SCORES.swap(true, Ordering::Relaxed) {
+        HEARS_SCORES.store(listen_to_keys(ctx, NotifyEvent::ZSET), Ordering::Relaxed);
     }
 }
 
@@ -85,7 +86,7 @@ pub fn hear_scores(ctx: &Ctx) {
 /// connection that opens or closes, so the module does without until a lock depends on a connection.
 pub fn hear_connections(ctx: &Ctx) {
     let event = raw::REDISMODULE_EVENT_CLIENT_CHANGE;
-    if !HEARS_CONNECTIONS.replace(true) && !listen(ctx, event, client_change) {
+    if !HEARS_CONNECTIONS.swap(true, Ordering::Relaxed) && !listen(ctx, event, client_change) {
         ctx.log_warning("fairlock: the server does not tell of connections that close, so sessions do not end with them");
     }
 }

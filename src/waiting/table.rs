@@ -174,7 +174,7 @@ impl Table {
     }
 
     /// Puts back what is tracked of a lock after a step. Of a lock without waiters, session and shared holders nothing
-    /// is kept. A lock that is never due by itself is due at `otherwise`, so that every lock is in one of the schedules.
+    /// is kept. A lock that is never due by itself is due at `otherwise`, so that every lock is in a schedule.
     pub fn put(
         &mut self,
         db: i32,

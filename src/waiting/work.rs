@@ -131,8 +131,8 @@ const ROUND: Millis = 1000;
 
 /// Looks once a second at the hash of each lock. Most changes by other clients are seen: key events and the command
 /// filter report them. A field that expires by itself, or that another module takes out, is not reported, and the
-/// waiters would wait for a holder that is gone. What is left when the time is over is left to the next iteration of the
-/// event loop, which begins at once.
+/// waiters would wait for a holder that is gone. What is left when the time is over is left to the next iteration of
+/// the event loop, which begins at once.
 pub fn patrol(ctx: &Ctx) {
     let (began, mut left) =
         waiting(|waiting| (waiting.round_began.get(), waiting.round_left.take()));
