@@ -99,7 +99,7 @@ pub struct Unusable {
 }
 
 /// Room for so many events is kept.
-const ROOM: usize = 1024;
+const EVENTS_KEPT: usize = 1024;
 
 /// What a step changes beyond the keys. [`OpenLock`] only borrows it, so it survives a step that panics.
 #[derive(Debug, Default)]
@@ -122,7 +122,7 @@ impl Taken {
         }
         self.events.clear();
         // A step that dropped a hundred thousand waiters needed more than is worth keeping.
-        if self.events.capacity() > ROOM {
+        if self.events.capacity() > EVENTS_KEPT {
             self.events = Vec::new();
         }
     }

@@ -7,7 +7,7 @@
 use super::open_lock::OpenLock;
 
 /// So many elements are found about as fast in the compact form.
-const FEW: usize = 8;
+const COMPACT: usize = 8;
 
 impl OpenLock<'_> {
     /// Converts the keys of the shared holders, if they are more than a few. `owner` is one of them.
@@ -17,7 +17,7 @@ impl OpenLock<'_> {
             .shared
             .as_ref()
             .map_or(0, |shared| shared.len());
-        if holders <= FEW || self.tracked.wide.holders {
+        if holders <= COMPACT || self.tracked.wide.holders {
             return;
         }
         self.tracked.wide.holders = true;
@@ -33,7 +33,7 @@ impl OpenLock<'_> {
         let waiting = self.tracked.line.len();
         // With its first waiter the key is new.
         self.tracked.wide.scores &= waiting > 1;
-        if waiting > FEW && !self.tracked.wide.scores {
+        if waiting > COMPACT && !self.tracked.wide.scores {
             self.tracked.wide.scores = true;
             self.scores.widen_sorted_set();
         }

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use crate::config::LONGEST;
+use crate::config::LONGEST_DURATION;
 use crate::keyspace::Names;
 use crate::keyspace::number::number as whole;
 use crate::lock::{Millis, Refusal, State, Step};
@@ -134,7 +134,7 @@ impl<'c> Call<'c> {
 
     /// An argument that is a time to live. One that is too long is left to the script, for its own error.
     pub(super) fn duration(&self, index: usize) -> Result<Millis, LeftToLua> {
-        let longest = LONGEST.cast_unsigned();
+        let longest = LONGEST_DURATION.cast_unsigned();
         let duration = self.millis(index)?;
         (1..longest)
             .contains(&duration)

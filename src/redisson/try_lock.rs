@@ -28,7 +28,7 @@ impl TryLock {
     pub const OWNER: usize = 1;
 
     /// One that does not wait.
-    pub const AT_ONCE: Self = Self {
+    pub const WITHOUT_QUEUE: Self = Self {
         now: 2,
         refuses_holder: false,
         told: None,

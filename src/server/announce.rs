@@ -38,7 +38,7 @@ static RAISING: AtomicPtr<c_char> = AtomicPtr::new(null_mut());
 static UNHEARD: AtomicBool = AtomicBool::new(false);
 
 /// Capacity beyond this is freed.
-const ROOM: usize = 1024;
+const ANNOUNCEMENTS_KEPT: usize = 1024;
 
 /// A step begins. This module ignores the events of its own steps.
 pub fn step_begins() {
@@ -98,7 +98,7 @@ impl Ctx {
             };
             RAISING.store(null_mut(), Ordering::Relaxed);
         }
-        if all.capacity() <= ROOM {
+        if all.capacity() <= ANNOUNCEMENTS_KEPT {
             ANNOUNCEMENTS.set(all);
         }
     }

@@ -36,10 +36,10 @@ pub enum Migration {
     ExportCompleted,
 }
 
-type Told = fn(&Ctx, Migration);
+type Handler = fn(&Ctx, Migration);
 
 thread_local! {
-    static TOLD: Cell<Option<Told>> = const { Cell::new(None) };
+    static HANDLER: Cell<Option<Handler>> = const { Cell::new(None) };
 }
 
 impl Ctx {
@@ -67,11 +67,11 @@ impl Ctx {
     }
 
     /// Registers a function that the server calls for slot migrations, if it has them.
-    pub fn hear_of_migrations(&self, told: Told) {
+    pub fn hear_of_migrations(&self, handler: Handler) {
         if self.options_of_valkey() & HANDLES_ATOMIC_MIGRATION == 0 {
             return;
         }
-        TOLD.set(Some(told));
+        HANDLER.set(Some(handler));
         if !listen(self, EVENT, migration) {
             self.log_warning("fairlock: the server does not tell of slot migrations");
         }
@@ -84,7 +84,7 @@ extern "C" fn migration(
     subevent: u64,
     _data: *mut c_void,
 ) {
-    let Some(told) = TOLD.get() else { return };
+    let Some(handler) = HANDLER.get() else { return };
     let what = match subevent {
         IMPORT_STARTED => Migration::ImportStarted,
         IMPORT_ABORTED => Migration::ImportAborted,
@@ -92,5 +92,5 @@ extern "C" fn migration(
         EXPORT_COMPLETED => Migration::ExportCompleted,
         _ => return,
     };
-    guard("a slot migration", || told(&Ctx::new(ctx), what));
+    guard("a slot migration", || handler(&Ctx::new(ctx), what));
 }

@@ -156,7 +156,7 @@ pub fn intercepts() -> bool {
 
 /// Microseconds for all the work at the beginning or end of an iteration. One more step may follow, which has its
 /// own bound, and the server has some work of its own with each client that is unblocked.
-const LONGEST: u64 = 2000;
+const SLICE: u64 = 2000;
 
 /// A stretch of work.
 #[derive(Clone, Copy, Debug)]
@@ -168,13 +168,13 @@ impl Slice {
     /// It begins now.
     #[must_use]
     pub fn begin() -> Self {
-        Self::of(LONGEST)
+        Self::of(SLICE)
     }
 
     /// It begins now. What it finds is still to be written into a reply, which takes about as long.
     #[must_use]
     pub fn begin_search() -> Self {
-        Self::of(LONGEST / 2)
+        Self::of(SLICE / 2)
     }
 
     fn of(micros: u64) -> Self {

@@ -33,7 +33,7 @@ pub struct Ring;
 
 /// The longest time in milliseconds for which the timer is set, so that [`patrol`](super::patrol) has its rounds. Far
 /// below 2,147,483 ms, from where on the event loop of Redis 7.0 takes some times for ones in the past, and spins.
-const LONGEST: Millis = 1000;
+const LONGEST_SLEEP: Millis = 1000;
 
 /// The instants for which to schedule a lock, from those when it is due and those for which it is scheduled. By
 /// each clock, an instant that is too early may stay: looking too early does no harm. So the end of the lease, or
@@ -115,9 +115,9 @@ impl Schedule {
     /// Some of the locks that are due, those whose lease has ended first. The rest come next time:
     /// many at once must not keep the server from its clients.
     pub fn due(&self, now: Now) -> Vec<LockId> {
-        const AT_ONCE: usize = 100;
-        let ended = self.ended(now).take(AT_ONCE);
-        let others = self.over(now).take(AT_ONCE);
+        const DUE_BATCH: usize = 100;
+        let ended = self.ended(now).take(DUE_BATCH);
+        let others = self.over(now).take(DUE_BATCH);
         ended.chain(others).cloned().collect()
     }
 
@@ -147,7 +147,7 @@ impl Schedule {
         let Some(first) = self.first(now).into_iter().chain(timeout).min() else {
             return;
         };
-        let at = first.min(now.tick_after(LONGEST));
+        let at = first.min(now.tick_after(LONGEST_SLEEP));
         let offset = offset(now);
         if let Some(armed) = &self.armed {
             // Rounding both clocks can make a difference of a millisecond.
