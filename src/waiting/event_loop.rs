@@ -57,6 +57,7 @@ fn begin_to_listen(ctx: &Ctx, began: Tick) {
         conditions::make_up_for(waiting(|waiting| waiting.listening.get().missed()));
     } else {
         listening(Listening::rests);
+        work::patrol_no_more();
     }
 }
 

@@ -157,6 +157,14 @@ pub fn patrol(ctx: &Ctx) {
     waiting(|waiting| waiting.round_left.set(left));
 }
 
+/// There is no lock to be looked at.
+pub fn patrol_no_more() {
+    waiting(|waiting| {
+        waiting.round_left.take();
+        waiting.losing_fields.take();
+    });
+}
+
 fn patrol_one(ctx: &Ctx, lock: &LockId) {
     let holders = |tracked: &Tracked| tracked.shared.as_ref().map(|shared| shared.len());
     let Some(shared) = table(|table| table.tracked(lock).map(holders)) else {
