@@ -51,10 +51,10 @@ pub fn repair(lock: &mut OpenLock<'_>, is_loaded: bool) {
     }
 }
 
-/// Where Redisson's waiters are left to Lua, any other that was found is fairlock's own, from before a restart or a
-/// failover: it asks again when it is woken.
+/// A waiter that is not named as Redisson names its own is fairlock's, from before a restart or a failover: it asks
+/// again when it is woken.
 fn recognise(lock: &OpenLock<'_>, owner: &[u8], waiter: &mut Waiter, score: Millis) {
-    if !lock.rules.intercepts && !is_redissons(owner) {
+    if !is_redissons(owner) {
         let left = score.saturating_sub(lock.now.millis());
         waiter.presence = Presence::Polling;
         waiter.patience = lock.rules.patience;
