@@ -14,7 +14,7 @@ use crate::server::Ctx;
 
 /// Longest duration that an option or an argument may have, in milliseconds: with the time added
 /// it is still exact in a sorted set's score (a double), and far beyond any use.
-pub const LONGEST: i64 = 1 << 52;
+pub const LONGEST_DURATION: i64 = 1 << 52;
 
 /// A whole number that CONFIG SET can change.
 #[derive(Debug)]
@@ -50,11 +50,11 @@ impl Number {
 }
 
 /// Milliseconds a lock is held when LEASE is not given.
-pub static LEASE: Number = Number::new("lease", 30_000, 1, LONGEST);
+pub static LEASE: Number = Number::new("lease", 30_000, 1, LONGEST_DURATION);
 /// Milliseconds a polling waiter may stay silent when PATIENCE is not given.
-pub static PATIENCE: Number = Number::new("patience", 300_000, 1, LONGEST);
+pub static PATIENCE: Number = Number::new("patience", 300_000, 1, LONGEST_DURATION);
 /// Milliseconds a polling waiter has to take the lock once it is its turn.
-pub static TURN: Number = Number::new("turn", 5_000, 1, LONGEST);
+pub static TURN: Number = Number::new("turn", 5_000, 1, LONGEST_DURATION);
 /// Milliseconds by which the clocks of servers that follow each other may differ; a day at most.
 pub static CLOCK_SKEW: Number = Number::new("clock-skew", 10_000, 0, 86_400_000);
 /// Most waiters that a lock may have.
@@ -63,7 +63,8 @@ pub static MAX_WAITERS: Number = Number::new("max-waiters", 100_000, 1, 10_000_0
 /// All numbers, in the order of the documentation.
 pub static NUMBERS: [&Number; 5] = [&LEASE, &PATIENCE, &TURN, &CLOCK_SKEW, &MAX_WAITERS];
 
-/// Whether Redisson's fair-lock scripts are run natively.
+/// Whether Redisson's fair-lock scripts are run natively. By default they are where a command filter is told its
+/// client: since Redis 7.2, and in Valkey.
 static INTERCEPT_EVAL: AtomicBool = AtomicBool::new(false);
 
 /// The name of the option after `fairlock.`.
@@ -207,7 +208,7 @@ fn parse(arguments: &[RedisString]) -> Result<Given, String> {
     let mut given = Given {
         numbers: HashMap::new(),
         pubsub: Pubsub::Auto,
-        intercept_eval: false,
+        intercept_eval: crate::server::filter::knows_clients(),
     };
     for pair in arguments.chunks(2) {
         let [name, value] = pair else {

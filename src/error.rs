@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use crate::config::LONGEST;
+use crate::config::LONGEST_DURATION;
 use crate::lock::Refusal;
 use crate::server::INTERNAL_ERROR;
 
@@ -196,7 +196,7 @@ fn number(
 fn milliseconds(out: &mut fmt::Formatter<'_>, option: &str, hint: &str) -> fmt::Result {
     write!(
         out,
-        "ERR {option} is not a whole number of milliseconds from 1 to {LONGEST}{hint}"
+        "ERR {option} is not a whole number of milliseconds from 1 to {LONGEST_DURATION}{hint}"
     )
 }
 

@@ -9,14 +9,14 @@
 //!   [`lock::memory`].
 //! - [`keyspace`]: the lock's state in Redis's keys.
 //! - [`waiting`]: blocked clients, hand-offs, timers, connections that close.
-//! - [`redisson`]: recognises Redisson's scripts and runs them natively.
+//! - [`redisson`]: recognises Redisson's scripts, translates them, and takes the step.
 //! - [`command`]: one file a command.
 //! - [`server`]: safe wrappers of the module API; the only module with `unsafe`.
 //! - [`config`], [`error`]: every option; the text of every error reply.
 //! - `fault`: panics that tests provoke, in debug builds only.
 //!
-//! Imports point one way: command → waiting, redisson; waiting, redisson → lock, keyspace, server;
-//! keyspace → lock, server; lock → std. `make check` holds them to it.
+//! Imports point one way: command → redisson → waiting → keyspace, lock, server; keyspace → lock, server;
+//! lock → std. `make check` holds them to it.
 
 pub mod command;
 pub mod config;
@@ -33,9 +33,7 @@ use redis_module::{Context, RedisString, Status};
 use command::{
     acquire, break_lock, cancel, eval, help, holders, info, locks, queue, release, renew,
 };
-use redisson::filter::Hooks;
 use server::command::register;
-use server::events::Events;
 use server::info::Section;
 use server::{Ctx, ServerAlloc};
 
@@ -54,25 +52,6 @@ fn register_commands(ctx: &Ctx) -> bool {
         && register::<eval::Eval>(ctx)
         && register::<eval::EvalSha>(ctx)
 }
-
-/// The callbacks for the server's events.
-const EVENTS: Events = Events {
-    role_changes: |ctx, replica| {
-        redisson::filter::role_changes(replica);
-        (waiting::EVENTS.role_changes)(ctx, replica);
-    },
-    ..waiting::EVENTS
-};
-
-/// The callbacks for what the command filter sees.
-const HOOKS: Hooks = Hooks {
-    intercepts: waiting::intercepts,
-    publishes: waiting::scripts::publishes,
-    asks: waiting::scripts::asks,
-    touches: waiting::scripts::touches,
-    takes_fields: waiting::scripts::takes_fields,
-    transaction_runs: waiting::scripts::transaction_runs,
-};
 
 fn write_info(section: &mut Section) {
     section.text(c"commit", env!("FAIRLOCK_COMMIT"));
@@ -140,10 +119,10 @@ fn begin(ctx: &Ctx, context: &Context, arguments: &[RedisString]) -> bool {
     server::start_afresh(ctx);
     server::user::remember_module(ctx);
     waiting::start_afresh(ctx);
-    redisson::filter::start_afresh(ctx, HOOKS);
+    redisson::filter::start_afresh();
     let begun = config::load(ctx, context, arguments)
         && register_commands(ctx)
-        && server::events::subscribe(ctx, EVENTS)
+        && server::events::subscribe(ctx, waiting::EVENTS)
         && redisson::filter::register(ctx)
         && server::info::register(ctx, write_info);
     if begun {
@@ -151,12 +130,14 @@ fn begin(ctx: &Ctx, context: &Context, arguments: &[RedisString]) -> bool {
         ctx.tell_of_new_server();
         ctx.hear_of_migrations(waiting::slots_migrate);
         // Last: what is begun here goes on in the event loop, and must find the module loaded.
-        waiting::look_for_queues(ctx);
+        waiting::begin(ctx);
     }
     begun
 }
 
-fn unload(_: &Context) -> Status {
+fn unload(context: &Context) -> Status {
+    // Scripts go on with the locks as they find them.
+    let _ = Ctx::of(context, waiting::hand_back_all);
     server::user::forget_module();
     Status::Ok
 }

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use crate::config::LONGEST;
+use crate::config::LONGEST_DURATION;
 use crate::error::{Error, LONGEST_OWNER, MOST_HOLDERS};
 use crate::keyspace::names::one_slot;
 use crate::keyspace::number::number;
@@ -194,7 +194,7 @@ impl<'c, 'a, C: Caller, W: Words<'a>> Cursor<'c, C, W> {
     /// The value of an option that is a duration.
     pub fn duration(&mut self, option: &'static str) -> Result<Millis, Error> {
         let value = self.next().ok_or(Error::NoValue(option))?;
-        let value = number(value).filter(|value| (1..=LONGEST).contains(value));
+        let value = number(value).filter(|value| (1..=LONGEST_DURATION).contains(value));
         value
             .and_then(|value| Millis::try_from(value).ok())
             .ok_or(Error::Duration(option))

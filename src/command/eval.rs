@@ -7,13 +7,11 @@
 use std::ffi::CStr;
 
 use crate::error::Error;
-use crate::redisson::table::{Role, Script};
-use crate::redisson::{
-    Call, Native, NativeStep, Reply, filter, native, permission, recognise, stats,
-};
+use crate::redisson::table::Script;
+use crate::redisson::{Reply, filter, permission, recognise, run, stats};
 use crate::server::docs::{Argument, Docs, Keys};
-use crate::server::{Args, Command, Ctx, Str, string};
-use crate::waiting::{self, scripts};
+use crate::server::{Args, Command, Ctx, Str};
+use crate::waiting;
 
 /// By the script's text.
 #[derive(Debug)]
@@ -52,9 +50,7 @@ impl Command for Eval {
     type Error = Error;
 
     fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<(), Error> {
-        let script = arguments.get(0).and_then(recognise::by_text);
-        let script = script.ok_or(Error::UnknownScript)?;
-        eval(ctx, arguments, script, c"EVAL")
+        eval(ctx, arguments, recognise::by_text, c"EVAL")
     }
 }
 
@@ -71,84 +67,38 @@ impl Command for EvalSha {
     type Error = Error;
 
     fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<(), Error> {
-        let script = arguments.get(0).and_then(recognise::by_digest);
-        let script = script.ok_or(Error::UnknownScript)?;
-        eval(ctx, arguments, script, c"EVALSHA")
+        eval(ctx, arguments, recognise::by_digest, c"EVALSHA")
     }
 }
 
-/// Runs a script, natively if possible.
+/// Runs a script, natively if possible. What the filter has recognised, and allowed, is not looked at again.
 ///
 /// # Errors
-/// [`Error::InsideStep`].
-fn eval(ctx: &Ctx, arguments: &Args<'_>, script: &Script, command: &CStr) -> Result<(), Error> {
+/// [`Error::UnknownScript`], [`Error::InsideStep`].
+fn eval(
+    ctx: &Ctx,
+    arguments: &Args<'_>,
+    recognise: fn(&[u8]) -> Option<&'static Script>,
+    command: &CStr,
+) -> Result<(), Error> {
+    let client = ctx.client_id();
+    let passed = filter::passed(client);
+    let script = passed.or_else(|| arguments.get(0).and_then(recognise));
+    let script = script.ok_or(Error::UnknownScript)?;
     waiting::require_rest()?;
-    let call = Call::read(ctx, *arguments);
-    if let Some(native_reply) = call.as_ref().and_then(|call| run(ctx, script, call)) {
+    let may_run = passed.is_some() || permission::is_plain(client);
+    let done = may_run.then(|| run(ctx, script, *arguments)).flatten();
+    if let Some(done) = done {
         stats::intercepted(script.role);
-        reply(ctx, &native_reply);
+        reply(ctx, &done);
         return Ok(());
     }
     stats::left_to_lua(script.role);
-    if let Some(call) = &call {
-        will_run_as_lua(ctx, script, call);
-    }
     let words: Vec<Str> = (0..arguments.len())
         .filter_map(|index| arguments.string(index))
         .collect();
     ctx.run_for_caller(command, &words);
-    scripts::have_run(ctx);
     Ok(())
-}
-
-/// Runs the native form of a script. `None` if the script itself is to be run.
-fn run(ctx: &Ctx, script: &Script, call: &Call<'_>) -> Option<Reply> {
-    if !permission::is_plain(ctx.client_id()) {
-        return None;
-    }
-    let native = native(script, call);
-    // The events of what it wrote without a step.
-    ctx.raise_events_to_all();
-    match native.ok()? {
-        Native::Done(reply) => Some(reply),
-        Native::Step(step) => take(ctx, step),
-    }
-}
-
-/// Takes a step of the rules. Its wake-ups go out as the script says.
-fn take(ctx: &Ctx, mut native: NativeStep<'_>) -> Option<Reply> {
-    let (owner, wake_up) = (native.owner.take(), native.wake_up());
-    let wake = |ctx: &Ctx, owner: &[u8]| {
-        let Some(how) = wake_up else {
-            return false;
-        };
-        let channel = [how.channel, b":", owner].concat();
-        ctx.publish(how.command, &string(&channel), &string(how.message));
-        true
-    };
-    let decided = scripts::step(ctx, &native.names, &wake, |step| {
-        step.state.learn_name(owner);
-        native.decide(step)
-    });
-    // A key of another type: the script has its own error for that.
-    let reply = decided.ok()?.ok()?;
-    native.finish(&reply);
-    // The events of what it wrote beside the step: the latch.
-    ctx.raise_events_to_all();
-    Some(reply)
-}
-
-/// Tells `waiting` what a script is about to do to the queue as Lua.
-fn will_run_as_lua(ctx: &Ctx, script: &Script, call: &Call<'_>) {
-    match (script.role, call.key(0)) {
-        (Role::Leave, Ok(queue)) => {
-            if let Ok(owner) = call.argument(0) {
-                scripts::leaves(ctx, queue, owner);
-            }
-        }
-        (Role::Renew, _) | (_, Err(_)) => (),
-        (_, Ok(lock)) => scripts::touches(lock),
-    }
 }
 
 fn reply(ctx: &Ctx, reply: &Reply) {

@@ -10,7 +10,7 @@ use crate::lock::{
 };
 use crate::server::{Access, Kind, Str, string};
 
-use super::number::{instant, number};
+use super::number::number;
 use super::open_lock::{LeaseEnd, OpenLock, TOKEN, hold_count, token_of};
 use super::tracked::Line;
 use super::{repair, write};
@@ -275,30 +275,6 @@ impl State for OpenLock<'_> {
             },
         );
         write::set_score(&mut self.scores, self.named.get(owner), at);
-    }
-
-    fn lessen_scores(&mut self, lessening: &dyn Fn(usize) -> Millis) {
-        let waiters: Vec<(Owner, Waiter)> = self
-            .tracked
-            .line
-            .iter()
-            .map(|(owner, waiter)| (Owner::clone(owner), waiter))
-            .collect();
-        let mut lessened = Vec::with_capacity(waiters.len());
-        for (index, (owner, waiter)) in waiters.into_iter().enumerate() {
-            let less = lessening(index);
-            if less > 0 {
-                let name = string(&owner);
-                let score = self.scores.score(&name).unwrap_or(0.0) - write::score(less);
-                let waiter = Waiter {
-                    score: instant(score),
-                    ..waiter
-                };
-                self.tracked.line.set(&owner, waiter);
-                lessened.push((name, score));
-            }
-        }
-        write::set_scores(&mut self.scores, &lessened, c"zincr");
     }
 
     fn turn(&mut self) -> Option<Turn> {

@@ -145,13 +145,6 @@ pub fn is_token(key: &[u8]) -> bool {
     key.starts_with(b"fairlock_token:")
 }
 
-/// The waiter of a lock that is woken on this channel.
-#[must_use]
-pub fn woken_on<'c>(channel: &'c [u8], lock: &[u8]) -> Option<&'c [u8]> {
-    let owner = channel.strip_prefix(&*derived("redisson_lock__channel", lock))?;
-    owner.strip_prefix(b":")
-}
-
 /// For the name of a queue, of deadlines or of shared holders: the part after the prefix, which is the same for
 /// all three of a lock. `None` for any other key.
 #[must_use]
@@ -238,23 +231,6 @@ mod tests {
         assert_eq!(locks_of(b"fairlock_token:{a}"), None);
         assert_eq!(locks_of(b"orders"), None);
         assert_eq!(locks_of(b"redisson_lock_queue:a"), Some([None, None]));
-    }
-
-    #[test]
-    fn a_channel_tells_who_is_woken() {
-        for (channel, lock, woken) in [
-            ("redisson_lock__channel:{a}:me:1", "a", Some("me:1")),
-            ("redisson_lock__channel:{a}:", "a", Some("")),
-            ("redisson_lock__channel:a{7}:me:1", "a{7}", Some("me:1")),
-            ("redisson_lock__channel:{ab}:me", "a", None),
-            ("redisson_lock__channel:{a}b:me", "a", None),
-            ("redisson_lock__channel:a:me", "a", None),
-            ("redisson_lock__channel:{a}", "a", None),
-            ("another:{a}:me", "a", None),
-        ] {
-            let found = woken_on(channel.as_bytes(), lock.as_bytes());
-            assert_eq!(found, woken.map(str::as_bytes), "{channel} {lock}");
-        }
     }
 
     #[test]

@@ -2,9 +2,6 @@
 
 use crate::lock::Millis;
 
-/// A number with this many digits always fits 64 bits.
-const NEVER_TOO_MANY: usize = 18;
-
 /// A whole number as the server would read it in a command.
 #[must_use]
 pub fn number(bytes: &[u8]) -> Option<i64> {
@@ -19,21 +16,6 @@ pub fn number(bytes: &[u8]) -> Option<i64> {
         return None;
     }
     let negative = digits.len() < bytes.len();
-    if digits.len() <= NEVER_TOO_MANY {
-        let (mut number, mut are_digits) = (0_i64, true);
-        for byte in digits {
-            let digit = byte.wrapping_sub(b'0');
-            are_digits &= digit <= 9;
-            // It can only wrap if a byte is no digit, and then the result is not used.
-            number = number.wrapping_mul(10).wrapping_add(i64::from(digit));
-        }
-        let signed = if negative {
-            number.wrapping_neg()
-        } else {
-            number
-        };
-        return are_digits.then_some(signed);
-    }
     digits.iter().try_fold(0_i64, |number, byte| {
         let digit = i64::from(byte.wrapping_sub(b'0'));
         if digit > 9 {

@@ -172,7 +172,7 @@ impl<'c> OpenLock<'c> {
             self.persist_queue();
         }
         if !self.frozen && (touched || !self.queue_is_as_tracked()) {
-            repair::repair(self, queue == QueueView::TouchedByScript);
+            repair::repair(self, queue == QueueView::Loaded);
         }
         Ok(())
     }

@@ -6,19 +6,20 @@ use std::collections::{HashMap, HashSet};
 use crate::lock::{Holds, Millis, Now, Owner, Presence, State, Waiter, score};
 use crate::server::{Key, Str, string};
 
+use super::held::is_redissons;
 use super::number::instant;
 use super::open_lock::OpenLock;
 use super::tracked::Line;
 use super::write;
 
 /// Makes list, scores and line agree. Walks the queue, so it is called only if they may disagree.
-/// `by_script`: one of Redisson's scripts may have dropped live waiters.
-pub fn repair(lock: &mut OpenLock<'_>, by_script: bool) {
+/// `is_loaded`: it was loaded, or was there before the module.
+pub fn repair(lock: &mut OpenLock<'_>, is_loaded: bool) {
     let now = lock.now;
     let listed = read_list(&mut lock.queue);
     let scores = read_scores(&mut lock.scores);
     forget_holder(lock, &listed);
-    let order = merge(&listed, &lock.tracked.line, &scores, by_script, now);
+    let order = merge(&listed, &lock.tracked.line, &scores, now);
 
     write_list(&mut lock.queue, &listed, &order);
     let kept: HashSet<&Owner> = order.iter().collect();
@@ -33,9 +34,12 @@ pub fn repair(lock: &mut OpenLock<'_>, by_script: bool) {
     let mut line = Line::default();
     for (index, owner) in order.into_iter().enumerate() {
         let waiter = known.get(&owner);
-        let waiter = waiter.unwrap_or_else(|| Waiter::found(0, now));
+        let mut waiter = waiter.unwrap_or_else(|| Waiter::found(0, now));
         let score = scores.get(&owner).copied();
         let score = score.unwrap_or_else(|| give_score(lock, &owner, waiter, index));
+        if is_loaded && waiter.presence == Presence::Found {
+            recognise(lock, &owner, &mut waiter, score);
+        }
         line.push(owner, Waiter { score, ..waiter });
     }
     lock.tracked.line = line;
@@ -44,6 +48,17 @@ pub fn repair(lock: &mut OpenLock<'_>, by_script: bool) {
     let head = lock.tracked.line.nth(0);
     if lock.tracked.turn.as_ref().map(|turn| &turn.owner) != head {
         lock.tracked.turn = None;
+    }
+}
+
+/// A waiter that is not named as Redisson names its own is fairlock's, from before a restart or a failover: it asks
+/// again when it is woken.
+fn recognise(lock: &OpenLock<'_>, owner: &[u8], waiter: &mut Waiter, score: Millis) {
+    if !is_redissons(owner) {
+        let left = score.saturating_sub(lock.now.millis());
+        waiter.presence = Presence::Polling;
+        waiter.patience = lock.rules.patience;
+        waiter.deadline = lock.now.listening_after(left).max(lock.rules.grace);
     }
 }
 
@@ -95,19 +110,12 @@ fn read_scores(scores: &mut Key<'_>) -> HashMap<Owner, Millis> {
 /// The repaired queue: first the listed owners, in that order and each once. Live waiters of this server that
 /// are not listed go before the waiters that came after them, and before unknown owners that joined behind them.
 /// Last come the owners that have only a score, if it has not passed, in the order of their scores.
-fn merge(
-    listed: &[Owner],
-    line: &Line,
-    scores: &HashMap<Owner, Millis>,
-    by_script: bool,
-    now: Now,
-) -> Vec<Owner> {
+fn merge(listed: &[Owner], line: &Line, scores: &HashMap<Owner, Millis>, now: Now) -> Vec<Owner> {
     let is_listed: HashSet<&Owner> = listed.iter().collect();
     let lives = |owner: &Owner| scores.get(owner).is_some_and(|at| *at > now.millis());
     let is_lost = |owner: &Owner, waiter: &Waiter| match waiter.presence {
         Presence::Blocked(_) => true,
         Presence::Polling => waiter.lives(now),
-        Presence::Asked if by_script => waiter.lives(now),
         Presence::Asked | Presence::Found => lives(owner),
         Presence::Gone => false,
     };
@@ -180,13 +188,9 @@ mod tests {
     }
 
     fn merged(listed: &str, line: &Line, scores: &[(&str, Millis)]) -> String {
-        merged_after(true, listed, line, scores)
-    }
-
-    fn merged_after(script: bool, listed: &str, line: &Line, scores: &[(&str, Millis)]) -> String {
         let scores = scores.iter().map(|(name, at)| (owner(name), *at)).collect();
         let now = Now::from_millis(100);
-        let order = merge(&owners(listed), line, &scores, script, now);
+        let order = merge(&owners(listed), line, &scores, now);
         let names: Vec<_> = order
             .iter()
             .map(|owner| String::from_utf8_lossy(owner))
@@ -208,11 +212,10 @@ mod tests {
     }
 
     #[test]
-    fn a_waiter_of_redissons_is_put_back_only_if_a_script_may_have_dropped_it() {
+    fn a_waiter_of_redissons_is_put_back_only_while_its_score_stands() {
         let asked = line("a b c", Presence::Asked);
-        assert_eq!(merged_after(true, "a c", &asked, &[]), "a b c");
-        assert_eq!(merged_after(false, "a c", &asked, &[]), "a c");
-        assert_eq!(merged_after(false, "a c", &asked, &[("b", 101)]), "a b c");
+        assert_eq!(merged("a c", &asked, &[]), "a c");
+        assert_eq!(merged("a c", &asked, &[("b", 101)]), "a b c");
     }
 
     #[test]

@@ -21,8 +21,6 @@ pub struct Tracked {
     pub shared: Option<Box<SharedHolders>>,
     /// The keys that were converted.
     pub wide: Wide,
-    /// Some of the waiters that were found may be fairlock's own, from before a restart or a failover.
-    pub may_be_ours: bool,
     /// The last step was cut short by a panic: the queue is mended before the next.
     pub cut_short: bool,
 }
@@ -51,10 +49,9 @@ impl Tracked {
             session,
             shared,
             wide,
-            may_be_ours,
             cut_short,
         } = self;
-        let is_marked = wide.holders || wide.scores || *may_be_ours || *cut_short;
+        let is_marked = wide.holders || wide.scores || *cut_short;
         line.is_new() && turn.is_none() && session.is_none() && shared.is_none() && !is_marked
     }
 
@@ -73,15 +70,14 @@ impl Tracked {
 }
 
 /// How a step treats a lock's queue and deadlines.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum QueueView {
     /// As this server left them, most likely.
     AsLeft,
     /// They were touched from outside the module, and are repaired.
     Touched,
-    /// As `Touched`, and perhaps by one of Redisson's scripts, run as Lua although scripts are intercepted: if
-    /// it dropped live waiters of Redisson's, they are put back.
-    TouchedByScript,
+    /// As `Touched`: they were loaded, or were there before the module, and some waiters may be fairlock's own.
+    Loaded,
     /// Some keys may be at another node of the cluster. To the rules there are no waiters, and what is
     /// tracked of the queue stays as it is; holder and token are those that are here.
     Hidden,
@@ -91,7 +87,7 @@ impl QueueView {
     /// Whether it was touched from outside the module.
     #[must_use]
     pub fn is_touched(self) -> bool {
-        matches!(self, Self::Touched | Self::TouchedByScript)
+        matches!(self, Self::Touched | Self::Loaded)
     }
 }
 
@@ -103,7 +99,7 @@ pub struct Unusable {
 }
 
 /// Room for so many events is kept.
-const ROOM: usize = 1024;
+const EVENTS_KEPT: usize = 1024;
 
 /// What a step changes beyond the keys. [`OpenLock`] only borrows it, so it survives a step that panics.
 #[derive(Debug, Default)]
@@ -126,7 +122,7 @@ impl Taken {
         }
         self.events.clear();
         // A step that dropped a hundred thousand waiters needed more than is worth keeping.
-        if self.events.capacity() > ROOM {
+        if self.events.capacity() > EVENTS_KEPT {
             self.events = Vec::new();
         }
     }

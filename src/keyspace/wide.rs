@@ -4,23 +4,10 @@
 //! up to 512 fields, or 128 members. At a hundred waiters a third of a hand-off's instructions were such walks.
 //! So the module has such keys converted earlier. Only the server's memory differs: neither replicas nor files do.
 
-use crate::server::{Access, Ctx};
-
-use super::Names;
 use super::open_lock::OpenLock;
 
 /// So many elements are found about as fast in the compact form.
-const FEW: usize = 8;
-
-/// Converts the deadlines of a lock that only scripts work on, if so many waiters are more than a few: the scripts
-/// change the score of every waiter in each hand-off. False if they are few.
-pub fn widen_deadlines(ctx: &Ctx, names: &Names, waiting: usize) -> bool {
-    let are_many = waiting > FEW;
-    if are_many {
-        ctx.open(&names.deadlines, Access::Write).widen_sorted_set();
-    }
-    are_many
-}
+const COMPACT: usize = 8;
 
 impl OpenLock<'_> {
     /// Converts the keys of the shared holders, if they are more than a few. `owner` is one of them.
@@ -30,7 +17,7 @@ impl OpenLock<'_> {
             .shared
             .as_ref()
             .map_or(0, |shared| shared.len());
-        if holders <= FEW || self.tracked.wide.holders {
+        if holders <= COMPACT || self.tracked.wide.holders {
             return;
         }
         self.tracked.wide.holders = true;
@@ -46,7 +33,7 @@ impl OpenLock<'_> {
         let waiting = self.tracked.line.len();
         // With its first waiter the key is new.
         self.tracked.wide.scores &= waiting > 1;
-        if waiting > FEW && !self.tracked.wide.scores {
+        if waiting > COMPACT && !self.tracked.wide.scores {
             self.tracked.wide.scores = true;
             self.scores.widen_sorted_set();
         }

@@ -13,8 +13,8 @@ use crate::server::{Key, Str, decimal, string};
 const CHUNK: usize = 1000;
 
 thread_local! {
+    /// The hold count of a new holder.
     static ONE: Str = string(b"1");
-    static PXAT: Str = string(b"PXAT");
 }
 
 fn announce(key: &Key<'_>, class: NotifyEvent, event: &'static CStr) {
@@ -32,7 +32,7 @@ fn announce_if_ended(key: &Key<'_>) {
 
 /// Milliseconds as a score. Exact below 2^53.
 #[allow(clippy::cast_precision_loss)]
-pub(super) fn score(at: Millis) -> f64 {
+fn score(at: Millis) -> f64 {
     // Replicas are sent an integer.
     at.min(i64::MAX.cast_unsigned()) as f64
 }
@@ -118,10 +118,8 @@ pub fn set_number(key: &mut Key<'_>, value: i64, expires: Millis) {
         key.set_string(&value);
     }
     key.set_expires_at(expires);
-    PXAT.with(|pxat| {
-        let arguments = [key.name(), &value, pxat, &millis(expires)];
-        key.ctx().replicate(c"SET", &arguments);
-    });
+    let arguments = [key.name(), &value, &string(b"PXAT"), &millis(expires)];
+    key.ctx().replicate(c"SET", &arguments);
     announce(key, NotifyEvent::STRING, c"set");
     key.ctx()
         .record_event(NotifyEvent::GENERIC, c"expire", key.name());
@@ -198,28 +196,6 @@ pub fn set_score(key: &mut Key<'_>, member: &Str, at: Millis) {
     let arguments = [key.name(), &millis(at), member];
     key.ctx().replicate(c"ZADD", &arguments);
     announce(key, NotifyEvent::ZSET, c"zadd");
-}
-
-/// ZADD of members with any scores; each is announced by this event.
-pub fn set_scores(key: &mut Key<'_>, scores: &[(Str, f64)], event: &'static CStr) {
-    for (member, score) in scores {
-        key.set_score(member, *score);
-    }
-    for chunk in scores.chunks(CHUNK) {
-        let written: Vec<Str> = chunk.iter().map(|(_, score)| exact(*score)).collect();
-        let pairs = written.iter().zip(chunk);
-        let pairs = pairs.flat_map(|(score, (member, _))| [score, member]);
-        let arguments: Vec<&Str> = std::iter::once(key.name()).chain(pairs).collect();
-        key.ctx().replicate(c"ZADD", &arguments);
-    }
-    for _ in scores {
-        announce(key, NotifyEvent::ZSET, event);
-    }
-}
-
-/// A score as text that is read as the same score.
-fn exact(score: f64) -> Str {
-    string(format!("{score:e}").as_bytes())
 }
 
 /// ZREM of one member that may be there.

@@ -132,7 +132,7 @@ impl<S: State> Step<'_, S> {
                 limit: ask.limit,
             },
         );
-        self.leave_for_lock(ask.owner, ask.patience, ask.limit);
+        self.leave_for_lock(ask.owner, ask.limit);
         if !ask.limit.is_exclusive() {
             // Those behind may be tolerated as well.
             self.settle(None);
@@ -144,12 +144,11 @@ impl<S: State> Step<'_, S> {
     }
 
     /// An owner that takes the lock leaves the queue, if it was in it.
-    pub(super) fn leave_for_lock(&mut self, owner: &[u8], patience: Millis, limit: Limit) {
+    pub(super) fn leave_for_lock(&mut self, owner: &[u8], limit: Limit) {
         let waiter = self.state.waiter(owner);
         if let Some(waiter) = waiter {
             self.replace_blocked(waiter);
             self.state.remove(owner);
-            self.lessen_behind(0, patience);
         }
         self.refresh_head_score();
         self.state.emit(Event::Acquired {

@@ -1,7 +1,7 @@
 //! When a lock has to be looked at again, if ever.
 
 use super::clock::{Heard, Millis, Tick};
-use super::state::{Presence, State, Waiter};
+use super::state::{Presence, State};
 use super::step::Step;
 
 /// When a lock has to be looked at again if no command touches it before.
@@ -63,8 +63,7 @@ impl<S: State> Step<'_, S> {
         }
         let now = self.now;
         let head = self.state.waiter_at(0).map(|(_, waiter)| waiter);
-        let mortal = |head: &Waiter| head.ticket().is_none() && !self.may_ask_unseen(head);
-        let Some(head) = head.filter(mortal) else {
+        let Some(head) = head.filter(|head| head.ticket().is_none()) else {
             return (None, None);
         };
         match head.presence {
@@ -86,17 +85,5 @@ impl<S: State> Step<'_, S> {
                 .as_ref()
                 .map(|session| session.renew_at),
         }
-    }
-
-    /// Whether the queue can be left to Redisson's scripts, which run as Lua: all waiters are Redisson's, and
-    /// these rules look after neither a turn nor a hold.
-    pub fn leaves_to_scripts(&mut self) -> bool {
-        let waiting = self.state.waiting();
-        !self.rules.intercepts
-            && waiting > 0
-            && waiting == self.state.scripted()
-            && self.state.turn().is_none()
-            && self.state.session().is_none()
-            && self.state.shared().is_none()
     }
 }

@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 
-use super::clock::Millis;
 use super::event::Event;
 use super::state::{Owner, Presence, State};
 use super::step::Step;
@@ -16,12 +15,10 @@ impl<S: State> Step<'_, S> {
 
     /// As [`Self::cancel`]; `take_out` removes the owner from the queue.
     pub(super) fn leave(&mut self, owner: &[u8], take_out: impl FnOnce(&mut S, &[u8])) -> bool {
-        let position = self.state.position(owner);
-        let Some((index, waiter)) = position.zip(self.state.waiter(owner)) else {
+        let Some(waiter) = self.state.waiter(owner) else {
             return false;
         };
         take_out(self.state, owner);
-        self.lessen_behind(index, waiter.patience);
         self.state.emit(match waiter.presence {
             Presence::Blocked(ticket) => Event::Cancelled {
                 ticket: Some(ticket),
@@ -40,17 +37,14 @@ impl<S: State> Step<'_, S> {
     pub fn leave_gone(&mut self, owners: &[Owner]) {
         self.drop_ended(None);
         let mut named = HashSet::new();
-        let gone: Vec<(usize, Owner, Millis)> = owners
-            .iter()
-            .filter_map(|owner| {
-                let waiter = self.state.waiter(owner)?;
-                let gone = waiter.presence == Presence::Gone && named.insert(Owner::clone(owner));
-                let index = self.state.position(owner).filter(|_| gone)?;
-                Some((index, Owner::clone(owner), waiter.patience))
-            })
-            .collect();
-        self.lessen_behind_all(&gone);
-        let gone: Vec<Owner> = gone.into_iter().map(|(_, owner, _)| owner).collect();
+        let mut gone = Vec::with_capacity(owners.len());
+        for owner in owners {
+            let waiter = self.state.waiter(owner);
+            let is_gone = waiter.is_some_and(|waiter| waiter.presence == Presence::Gone);
+            if is_gone && named.insert(owner) {
+                gone.push(Owner::clone(owner));
+            }
+        }
         self.state.remove_all(&gone);
         for _ in &gone {
             self.state.emit(Event::Left);

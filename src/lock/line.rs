@@ -8,12 +8,12 @@
 //! before, and before it in its own, is its index in the list. Joining, leaving from any place, the position of an
 //! owner and the owner at a position each cost the logarithm of the queue's length.
 //!
-//! No single step takes long, even with a million waiters: a block that is left by its last waiter is freed, one
-//! that is left by most is packed, and only the list of blocks is ever copied as a whole.
+//! A block that is left by its last waiter is freed, one that is left by most is packed. Where an owner stands is in a
+//! hash map, which moves all entries when it has no room: with a million waiters that takes a tenth of a second once.
 
+use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 
-use super::owner_map::OwnerMap;
 use super::state::{Owner, Waiter};
 
 /// Places in a block: one for each bit of [`Block::occupied`].
@@ -21,13 +21,15 @@ const PLACES: usize = 64;
 /// A block with fewer places than these is never worth packing.
 const SMALL: usize = 8;
 /// Fewer blocks than these are never worth thinning out.
-const FEW: usize = 4;
+const FEW_BLOCKS: usize = 4;
+/// Room for so many owners is always kept.
+const ROOMY: usize = 1024;
 
 /// An ordered set of waiters that knows everyone's position.
 #[derive(Debug)]
 pub struct Line<S = RandomState> {
     /// Where each owner stands.
-    spots: OwnerMap<Spot, S>,
+    spots: HashMap<Owner, Spot, S>,
     /// In the order of the queue.
     blocks: Vec<Block>,
     /// No block before this one has waiters, so that the head is found at once.
@@ -94,10 +96,10 @@ fn span(node: usize) -> usize {
     node & node.wrapping_neg()
 }
 
-impl<S> Default for Line<S> {
+impl<S: Default> Default for Line<S> {
     fn default() -> Self {
         Self {
-            spots: OwnerMap::default(),
+            spots: HashMap::default(),
             blocks: Vec::new(),
             first: 0,
             left: 0,
@@ -175,6 +177,10 @@ impl<S: BuildHasher + Default> Line<S> {
             block: number,
             place,
         } = self.spots.remove(owner)?;
+        let room = self.spots.capacity();
+        if room > ROOMY && room / 8 > self.spots.len() {
+            self.spots.shrink_to(self.spots.len() * 2);
+        }
         let at = self.index_of(number)?;
         let blocks_before = self.count_before(at);
         let block = self.blocks.get_mut(at)?;
@@ -341,7 +347,7 @@ impl<S: BuildHasher + Default> Line<S> {
         {
             self.first += 1;
         }
-        if self.blocks.len() > FEW && self.left * 2 > self.blocks.len() {
+        if self.blocks.len() > FEW_BLOCKS && self.left * 2 > self.blocks.len() {
             self.drop_left();
         }
     }
@@ -429,7 +435,7 @@ mod tests {
             "{room} for {}",
             oracle.len()
         );
-        assert!(line.blocks.len() <= 2 * oracle.len() + FEW + 1);
+        assert!(line.blocks.len() <= 2 * oracle.len() + FEW_BLOCKS + 1);
     }
 
     proptest! {
@@ -497,7 +503,7 @@ mod tests {
                 assert_eq!(line.remove(&owner(name - 10)), Some(0));
             }
         }
-        assert!(line.blocks.len() <= FEW && line.blocks.capacity() <= 4 * FEW);
+        assert!(line.blocks.len() <= FEW_BLOCKS && line.blocks.capacity() <= 4 * FEW_BLOCKS);
     }
 
     #[test]

@@ -215,12 +215,6 @@ impl State for Memory {
         }
     }
 
-    fn lessen_scores(&mut self, lessening: &dyn Fn(usize) -> Millis) {
-        for (index, (_, waiter)) in self.queue.iter_mut().enumerate() {
-            waiter.score = waiter.score.saturating_sub(lessening(index));
-        }
-    }
-
     fn turn(&mut self) -> Option<Turn> {
         self.turn.clone()
     }

@@ -13,7 +13,7 @@
 //!
 //! Reading order, each file resting only on those before it:
 //!
-//! - [`clock`], [`state`], [`event`], [`holders`], [`owner_map`], [`line`](mod@line): what a lock is made of; holders
+//! - [`clock`], [`state`], [`event`], [`holders`], [`line`](mod@line): what a lock is made of; holders
 //!   and waiters are found without walking;
 //! - [`step`], [`score`], [`session`], [`sharing`], [`turn`], [`due`]: what all steps rest on: the waiters' times in
 //!   the keys, locks bound to connections, several holders, serving the head, when to look again;
@@ -41,7 +41,6 @@ pub mod holders;
 pub mod leave;
 pub mod line;
 pub mod memory;
-pub mod owner_map;
 pub mod release;
 pub mod score;
 pub mod scripts;

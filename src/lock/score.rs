@@ -7,13 +7,12 @@
 //! script drop a live waiter.
 //!
 //! A newcomer's score is now, plus what is left of the lease, plus its patience times its position:
-//! what Redisson's scripts compute for a queue that has just formed. With interception off, scripts
-//! may run as Lua beside the rules. A script builds each newcomer's score on that of the waiter before
-//! it, and lowers all scores by the patience of each waiter that is served. While Redisson's waiters are in
-//! the queue, the rules then do the same.
+//! what Redisson's scripts compute for a queue that has just formed. Scripts that run as Lua lower all scores by the
+//! patience of each waiter that they serve. These rules do not, so scores are lined up when a lock is handed
+//! back to such scripts.
 
 use super::clock::{Heard, Millis, Now};
-use super::state::{Owner, Presence, Rules, State, Waiter};
+use super::state::{Presence, State, Waiter};
 use super::step::Step;
 
 /// How many waiters behind a silent head are woken, and so how far behind it the first that lives may be.
@@ -34,41 +33,21 @@ pub fn ahead(lease_left: Millis, patience: Millis, index: usize) -> Millis {
     lease_left.saturating_add(patience.saturating_mul(position))
 }
 
-/// Whether a waiter's score is kept ahead of now. Where scripts run as Lua, the scripts keep the scores of their own
-/// waiters.
-fn is_shield(waiter: &Waiter, rules: &Rules, now: Now) -> bool {
-    waiter.lives(now) && (rules.intercepts || waiter.presence != Presence::Asked)
-}
-
 impl<S: State> Step<'_, S> {
     /// What is left of the lease, as [`lease_left`].
     pub(super) fn lease_left(&mut self) -> Millis {
         lease_left(self.state, self.now)
     }
 
-    /// Whether scripts rely on the scores: scripts may run as Lua, and Redisson's waiters are in the queue.
-    fn scripts_count(&mut self) -> bool {
-        !self.rules.intercepts && self.state.scripted() > 0
-    }
-
     /// The score of an owner that joins the end of the queue now.
     pub(super) fn score_of_newcomer(&mut self, patience: Millis) -> Millis {
-        let waiting = self.state.waiting();
-        if self.scripts_count()
-            && let Some((_, last)) = self.state.waiter_at(waiting.saturating_sub(1))
-        {
-            return last.score.saturating_add(patience);
-        }
-        let left = self.lease_left();
+        let (left, waiting) = (self.lease_left(), self.state.waiting());
         self.now.after(ahead(left, patience, waiting))
     }
 
     /// A waiter at a 0-based position has asked: sets its score anew, if so much time has passed since the score
     /// was set that scripts might soon drop the waiter.
     pub(super) fn refresh_score(&mut self, owner: &[u8], index: usize) {
-        if self.scripts_count() {
-            return;
-        }
         let Some(waiter) = self.state.waiter(owner) else {
             return;
         };
@@ -79,38 +58,6 @@ impl<S: State> Step<'_, S> {
             let score = self.now.after(ahead(left, patience, index));
             self.state.set_score(owner, score);
         }
-    }
-
-    /// A waiter with this patience, at this 0-based position, has been served or has left. Lowers the
-    /// scores of the waiters behind it if scripts rely on that.
-    pub(super) fn lessen_behind(&mut self, index: usize, patience: Millis) {
-        if patience > 0 && self.scripts_count() {
-            self.state
-                .lessen_scores(&|other| if other >= index { patience } else { 0 });
-        }
-    }
-
-    /// As [`Self::lessen_behind`], for many waiters that are about to leave at once.
-    pub(super) fn lessen_behind_all(&mut self, leaving: &[(usize, Owner, Millis)]) {
-        if leaving.is_empty() || !self.scripts_count() {
-            return;
-        }
-        let mut sums: Vec<(usize, Millis)> = Vec::with_capacity(leaving.len());
-        let mut leaving: Vec<_> = leaving
-            .iter()
-            .map(|(index, _, patience)| (*index, *patience))
-            .collect();
-        leaving.sort_unstable();
-        let mut sum: Millis = 0;
-        for (index, patience) in leaving {
-            sum = sum.saturating_add(patience);
-            sums.push((index, sum));
-        }
-        self.state.lessen_scores(&|index| {
-            let ahead = sums.partition_point(|(leaving, _)| *leaving < index);
-            let last = ahead.checked_sub(1).and_then(|last| sums.get(last));
-            last.map_or(0, |(_, sum)| *sum)
-        });
     }
 
     /// Rewrites the head's score if it is no longer ahead of now while the head lives. Scripts stop at the
@@ -128,7 +75,7 @@ impl<S: State> Step<'_, S> {
             let Some((owner, waiter)) = self.state.waiter_at(index) else {
                 return;
             };
-            if is_shield(&waiter, self.rules, self.now) {
+            if waiter.lives(self.now) {
                 let left = self.lease_left();
                 if waiter.score <= self.now.millis() || self.is_far_off(&waiter, left) {
                     let score = self.now.after(ahead(left, waiter.patience.max(1), 0));
@@ -155,7 +102,7 @@ impl<S: State> Step<'_, S> {
             let Some((_, waiter)) = self.state.waiter_at(index) else {
                 break;
             };
-            if is_shield(&waiter, self.rules, self.now) {
+            if waiter.lives(self.now) {
                 let deadline = waiter.ticket().is_none().then_some(waiter.deadline);
                 // Scripts drop a head in the very millisecond of its score; what is due by the wall
                 // clock is looked at when its millisecond is over.
@@ -165,26 +112,46 @@ impl<S: State> Step<'_, S> {
         (None, None)
     }
 
-    /// Scripts run as Lua from now on: lines all scores up as Lua would have them for this queue, so
-    /// that its arithmetic drops no waiter that lives. Walks the queue.
+    /// Whether the lock is the scripts': they run as Lua, and no FAIRLOCK client waits, shares the lock, or holds it
+    /// with a session.
+    pub fn is_of_scripts(&mut self) -> bool {
+        !self.rules.intercepts
+            && self.state.waiting() == self.state.scripted()
+            && self.state.session().is_none()
+            && self.state.shared().is_none()
+    }
+
+    /// Lines all scores up for scripts that run as Lua from now on, as Lua would have them for this queue: the head's
+    /// is ahead of now, and each other is its predecessor's plus the waiter's own patience. So their arithmetic
+    /// drops no waiter that lives. From now on it is not seen when Redisson's waiters ask. Walks the queue.
     pub fn line_up(&mut self) {
         let left = self.lease_left();
         let mut before = self.now.after(left);
+        let mut score_before = None;
         for index in 0..self.state.waiting() {
-            let Some(owner) = self.state.nth(index) else {
+            let Some((owner, mut waiter)) = self.state.waiter_at(index) else {
                 break;
             };
-            let Some(waiter) = self.state.waiter(&owner) else {
-                continue;
+            let is_found = waiter.presence == Presence::Found;
+            let patience = match score_before {
+                _ if !is_found => waiter.patience,
+                // What the script has added that wrote it.
+                Some(score) => waiter.score.saturating_sub(score),
+                None => self.rules.patience,
             };
-            if waiter.presence == Presence::Found {
-                // How the score was computed is known only to the script that wrote it.
-                before = before.max(waiter.score);
-                continue;
+            score_before = Some(waiter.score);
+            let is_true = is_found && index == 0 && waiter.score > self.now.millis();
+            if !is_true {
+                before = before.saturating_add(patience.max(1));
+                if waiter.score != before {
+                    self.state.set_score(&owner, before);
+                }
+            } else {
+                before = waiter.score;
             }
-            before = before.saturating_add(waiter.patience);
-            if waiter.score < before {
-                self.state.set_score(&owner, before);
+            if waiter.presence == Presence::Asked {
+                waiter.presence = Presence::Found;
+                self.state.set_waiter(&owner, waiter);
             }
         }
     }

@@ -126,8 +126,7 @@ impl<S: State> Step<'_, S> {
         let end = self.now.after(call.lease);
         self.state.set_lease_end(end);
         self.state.set_turn(None);
-        let patience = call.wait.map_or(0, |wait| wait.patience);
-        self.leave_for_lock(call.owner, patience, Limit::EXCLUSIVE);
+        self.leave_for_lock(call.owner, Limit::EXCLUSIVE);
     }
 
     /// Whether the call would write more than it deletes.

@@ -29,12 +29,9 @@ pub struct Rules {
     /// Until then, waiters that were found in the keys count as alive: their server has just
     /// started, and they may be on their way back.
     pub grace: Heard,
-    /// Whether Redisson's scripts are intercepted: the rules see all that its waiters do. Else Lua may
-    /// be at work on the same queue.
+    /// Whether Redisson's scripts are steps of these rules, so that each of its waiters that lives is seen
+    /// asking when it is woken. Else Lua runs them, and what it does are changes by another client.
     pub intercepts: bool,
-    /// Whether living waiters that were found in the keys ask again when they are woken: the rules
-    /// see their scripts, or they are fairlock's own from before a restart.
-    pub found_answer: bool,
 }
 
 /// Why a step changed nothing.
@@ -301,9 +298,6 @@ pub trait State {
     }
     /// Sets the score of an owner in the queue.
     fn set_score(&mut self, owner: &[u8], at: Millis);
-    /// Lessens the score of each waiter by what `lessening` says for its 0-based position. Walks
-    /// the queue.
-    fn lessen_scores(&mut self, lessening: &dyn Fn(usize) -> Millis);
 
     /// Whose turn it is, if a polling head can have the lock and was woken.
     fn turn(&mut self) -> Option<Turn>;

@@ -58,7 +58,7 @@ impl<S: State> Step<'_, S> {
             let dropped = if asking == Some(head.as_ref()) {
                 None
             } else {
-                self.drop_head(&head, &waiter, fits, asking)
+                self.drop_head(&head, &waiter, asking)
             };
             match dropped {
                 Some(true) => (),
@@ -73,13 +73,7 @@ impl<S: State> Step<'_, S> {
     }
 
     /// Removes a head that has left or is dead. `None` if it stays; otherwise whether to look at the next head.
-    fn drop_head(
-        &mut self,
-        head: &Owner,
-        waiter: &Waiter,
-        fits: bool,
-        asking: Option<&[u8]>,
-    ) -> Option<bool> {
+    fn drop_head(&mut self, head: &Owner, waiter: &Waiter, asking: Option<&[u8]>) -> Option<bool> {
         match waiter.presence {
             Presence::Blocked(_) => None,
             Presence::Gone => {
@@ -88,9 +82,7 @@ impl<S: State> Step<'_, S> {
                 Some(true)
             }
             Presence::Polling | Presence::Found | Presence::Asked => {
-                let stays = !fits && self.may_ask_unseen(waiter);
-                let is_dead = !stays && self.is_dead(head, waiter);
-                is_dead.then(|| self.reap(head, asking))
+                self.is_dead(head, waiter).then(|| self.reap(head, asking))
             }
         }
     }
@@ -110,7 +102,6 @@ impl<S: State> Step<'_, S> {
             },
         );
         self.state.remove(head);
-        self.lessen_behind(0, waiter.patience);
         self.state.emit(Event::Granted {
             ticket,
             owner: Owner::clone(head),
@@ -159,33 +150,16 @@ impl<S: State> Step<'_, S> {
     }
 
     /// A polling head is dead once its turn is over; before its turn, once its deadline is over. For a waiter
-    /// that was found in the keys the score decides. The score also decides for a silent waiter of Redisson's
-    /// where scripts run as Lua: it may have asked unseen.
+    /// that was found in the keys the score decides.
     fn is_dead(&mut self, head: &Owner, waiter: &Waiter) -> bool {
         let now = self.now;
         if let Some(turn) = self.state.turn().filter(|turn| turn.owner == *head) {
             return now.is_over(turn.until);
         }
-        if self.goes_by_score(waiter) {
-            now.is_over(self.rules.grace) && waiter.score <= now.millis()
-        } else {
-            !waiter.lives(now)
-        }
-    }
-
-    /// Whether only its score tells how long a waiter lives.
-    fn goes_by_score(&self, waiter: &Waiter) -> bool {
         match waiter.presence {
-            Presence::Polling => false,
-            Presence::Asked => !self.rules.intercepts && !waiter.lives(self.now),
-            _ => true,
+            Presence::Found => now.is_over(self.rules.grace) && waiter.score <= now.millis(),
+            _ => !waiter.lives(now),
         }
-    }
-
-    /// Whether a waiter may ask unseen, because Redisson's scripts run as Lua. The scripts drop it once its score
-    /// has passed; these rules drop it only when it could have the lock.
-    pub(super) fn may_ask_unseen(&self, waiter: &Waiter) -> bool {
-        !self.rules.intercepts && self.goes_by_score(waiter)
     }
 
     /// Starts the turn of a polling head, or continues it.
@@ -238,7 +212,7 @@ impl<S: State> Step<'_, S> {
                     waiter.deadline = waiter.deadline.min(until);
                     self.state.set_waiter(&owner, waiter);
                 }
-                Presence::Found if self.rules.found_answer => {
+                Presence::Found if self.rules.intercepts => {
                     waiter.presence = Presence::Polling;
                     waiter.patience = self.rules.patience;
                     waiter.deadline = until;

@@ -2,29 +2,14 @@
 
 use std::cell::Cell;
 
+use crate::config;
 use crate::server::filter::{self, Filter, Incoming};
-use crate::server::{Ctx, Str, selected, string};
+use crate::server::{Ctx, Str, is_replica, selected, string};
 
 use super::recognise::{by_digest, by_text};
-use super::table::{Form, Role, Script};
+use super::table::Script;
 use super::{permission, renamed, stats};
-
-/// Callbacks for what the filter sees.
-#[derive(Clone, Copy, Debug)]
-pub struct Hooks {
-    /// Whether scripts run natively.
-    pub intercepts: fn() -> bool,
-    /// A client publishes on this channel.
-    pub publishes: fn(&[u8]),
-    /// A script that runs as Lua asks for a lock, for an owner with this patience.
-    pub asks: fn(&[u8], &[u8], u64),
-    /// A script is about to work on a lock as Lua, although scripts are intercepted.
-    pub touches: fn(&[u8]),
-    /// A client takes fields out of a hash: a lock's owner may be one of them.
-    pub takes_fields: fn(&[u8]),
-    /// A transaction is about to run.
-    pub transaction_runs: fn(),
-}
+use crate::waiting;
 
 /// The commands that can take fields out of a hash: at once, or when the fields expire.
 const TAKE_FIELDS: [&[u8]; 8] = [
@@ -38,7 +23,7 @@ const TAKE_FIELDS: [&[u8]; 8] = [
     b"hgetex",
 ];
 
-fn takes_fields(name: &[u8]) -> bool {
+fn can_take_fields(name: &[u8]) -> bool {
     TAKE_FIELDS.iter().any(|word| is(name, word))
 }
 
@@ -47,86 +32,104 @@ pub const EVAL: &std::ffi::CStr = c"fairlock.eval";
 /// As [`EVAL`], by the script's digest, with the arguments of EVALSHA.
 pub const EVALSHA: &std::ffi::CStr = c"fairlock.evalsha";
 
+/// A call that the filter has let become a command of the module's. The server runs it right behind the filter, or
+/// queues it for a transaction.
+#[derive(Clone, Copy)]
+struct Passed {
+    /// The client, whose user may run scripts natively.
+    client: u64,
+    script: &'static Script,
+}
+
 thread_local! {
-    static EVAL_NAME: Str = string(EVAL.to_bytes());
-    static EVALSHA_NAME: Str = string(EVALSHA.to_bytes());
-    /// Whether the server is a replica, where scripts are left alone: they write nothing there.
-    static IS_REPLICA: Cell<bool> = const { Cell::new(false) };
-    static HOOKS: Cell<Option<Hooks>> = const { Cell::new(None) };
+    /// [`EVAL`] and [`EVALSHA`], as strings of the server.
+    static NAMES: [Str; 2] = [EVAL, EVALSHA].map(|name| string(name.to_bytes()));
+    static PASSED: Cell<Option<Passed>> = const { Cell::new(None) };
+}
+
+/// The script that a client calls by a command that runs now, if the filter has just recognised it and found that the
+/// client's user may run it natively. Then neither is to be done again.
+pub fn passed(client: u64) -> Option<&'static Script> {
+    let passed = PASSED.take().filter(|passed| passed.client == client);
+    passed.map(|passed| passed.script)
 }
 
 /// Forgets what an earlier load of the module may have left.
-pub fn start_afresh(ctx: &Ctx, hooks: Hooks) {
-    HOOKS.set(Some(hooks));
-    IS_REPLICA.set(ctx.flags().replica());
+pub fn start_afresh() {
     permission::forget();
     stats::clear();
 }
 
-/// Registers the filters. False if the server refuses.
+/// Registers the filter. False if the server refuses.
 #[must_use]
 pub fn register(ctx: &Ctx) -> bool {
-    filter::register::<Scripts>(ctx) && renamed::register(ctx)
+    renamed::start_afresh(ctx);
+    filter::register::<Scripts>(ctx)
 }
 
-/// The server has become a replica, or the master.
-pub fn role_changes(replica: bool) {
-    IS_REPLICA.set(replica);
-}
-
-/// Looks for scripts and wake-ups, and for commands that may change permissions or, on some servers, a client's
-/// database.
+/// Looks for scripts, for commands that take fields out of hashes, and for those that may change permissions or, on
+/// some servers, a client's database.
 #[derive(Debug)]
 pub struct Scripts;
 
 impl Filter for Scripts {
     /// Compares length and first letter first, because most commands are none of these.
     fn concerns(name: &[u8]) -> bool {
-        match name {
-            [b'e' | b'E', _, _, _] => is(name, b"eval") || is(name, b"exec"),
+        let is_known = match name {
+            [b'e' | b'E', _, _, _] => is(name, b"exec") || is(name, b"eval") && looks_at_scripts(),
             [b'c' | b'C', _, _, _] => is(name, b"copy"),
-            [b'h' | b'H', ..] => takes_fields(name),
-            [b'e' | b'E', _, _, _, _, _, _] => is(name, b"evalsha"),
+            [b'h' | b'H', ..] => can_take_fields(name),
+            [b'e' | b'E', _, _, _, _, _, _] => is(name, b"evalsha") && looks_at_scripts(),
             [b'a' | b'A', _, _] => is(name, b"acl"),
-            [b'p' | b'P', _, _, _, _, _, _] => is(name, b"publish"),
-            [b's' | b'S', _, _, _, _, _, _, _] => is(name, b"spublish"),
+            [b'f' | b'F', ..] => is_own(name),
             _ => false,
-        }
+        };
+        is_known || renamed::are_some()
     }
 
     fn look(command: &mut Incoming) {
         let name = command.argument(0).unwrap_or_default();
         if is(name, b"evalsha") {
             permission::transaction_is_through();
-            return intercept(command, by_digest, &EVALSHA_NAME);
+            return intercept(command, by_digest, 1);
         }
-        if is(name, b"publish") || is(name, b"spublish") {
-            return tell(command, |hooks| hooks.publishes);
+        if can_take_fields(name) {
+            if let Some(key) = command.argument(1) {
+                waiting::takes_fields(key);
+            }
+            return;
         }
-        if takes_fields(name) {
-            return tell(command, |hooks| hooks.takes_fields);
-        }
-        permission::transaction_is_through();
         if is(name, b"eval") {
-            intercept(command, by_text, &EVAL_NAME);
+            permission::transaction_is_through();
+            intercept(command, by_text, 0);
         } else if is(name, b"copy") {
             selected::before_copy(command);
+        } else if is_own(name) {
+            // A client sends it itself.
+            PASSED.set(None);
         } else if is(name, b"exec") {
+            PASSED.set(None);
             permission::may_have_changed(true);
-            if let Some(hooks) = HOOKS.get() {
-                (hooks.transaction_runs)();
+            waiting::transaction_runs();
+        } else if is(name, b"acl") {
+            if command.argument(1).is_some_and(changes_users) {
+                permission::may_have_changed(false);
             }
-        } else if command.argument(1).is_some_and(changes_users) {
-            permission::may_have_changed(false);
+        } else {
+            PASSED.set(None);
+            renamed::look(command);
         }
     }
 }
 
-/// Passes a command's first argument, a channel or a key, to a hook.
-fn tell(command: &Incoming, hook: fn(Hooks) -> fn(&[u8])) {
-    if let (Some(hooks), Some(argument)) = (HOOKS.get(), command.argument(1)) {
-        hook(hooks)(argument);
-    }
+fn is_own(name: &[u8]) -> bool {
+    is(name, EVAL.to_bytes()) || is(name, EVALSHA.to_bytes())
+}
+
+/// Whether scripts run natively, or did until just now: they do until the end of the iteration in which interception is
+/// switched off.
+fn looks_at_scripts() -> bool {
+    config::intercept_eval() || waiting::intercepts()
 }
 
 /// Whether an ACL command changes users, by its second word.
@@ -138,13 +141,9 @@ fn is(name: &[u8], word: &[u8]) -> bool {
     name.eq_ignore_ascii_case(word)
 }
 
-fn intercept(
-    command: &mut Incoming,
-    recognise: fn(&[u8]) -> Option<&'static Script>,
-    own_name: &'static std::thread::LocalKey<Str>,
-) {
-    // Without the number of keys the server refuses the call.
-    if IS_REPLICA.get() || command.argument(2).is_none() {
+fn intercept(command: &mut Incoming, recognise: fn(&[u8]) -> Option<&'static Script>, name: usize) {
+    // Without the number of keys the server refuses the call. At a replica scripts write nothing.
+    if command.argument(2).is_none() || is_replica() || !waiting::intercepts() {
         return;
     }
     let Some(script) = command.argument(1).and_then(recognise) else {
@@ -152,23 +151,11 @@ fn intercept(
     };
     // If the user's scripts have to run as Lua, the command passes untouched. Before Redis 7.2 the filter
     // cannot know the user, and `FAIRLOCK.EVAL` decides.
-    let untouched = || {
-        let client = command.client();
-        client.is_some_and(|client| !permission::is_plain(client))
-    };
-    let Some(hooks) = HOOKS.get() else { return };
-    let intercepts = (hooks.intercepts)();
-    if intercepts && !untouched() {
-        own_name.with(|name| command.rename(name));
+    let client = command.client();
+    if client.is_some_and(|client| !permission::is_plain(client)) {
+        stats::left_to_lua(script.role);
         return;
     }
-    stats::left_to_lua(script.role);
-    if intercepts && !matches!(script.role, Role::Leave | Role::Renew) {
-        command.argument(3).map(hooks.touches);
-    }
-    if let Form::TryLock(form) = &script.form
-        && let Some((lock, owner, patience)) = form.asks(command)
-    {
-        (hooks.asks)(lock, owner, patience);
-    }
+    PASSED.set(client.map(|client| Passed { client, script }));
+    NAMES.with(|names| names.get(name).map(|name| command.rename(name)));
 }

@@ -13,7 +13,7 @@
 //!
 //! The calls in their order: the server calls the filter for every command before it looks the command up.
 //! The filter ([`filter`]) replaces the name of an EVAL or EVALSHA that [`recognise`] knows, and leaves the
-//! arguments as they are. The server then runs `FAIRLOCK.EVAL`: `command::eval` reads the call ([`run`]),
+//! arguments as they are. The server then runs `FAIRLOCK.EVAL`: `command::eval` calls [`run`], which reads the call and
 //! takes the step, and replies in the script's own form.
 //!
 //! To add a script: `make fingerprints RELEASES=...` writes its digest and its form into [`table`]. A new form
@@ -32,4 +32,4 @@ pub mod table;
 mod try_lock;
 mod unlock;
 
-pub use run::{Call, Native, NativeStep, Reply, WakeUp, native};
+pub use run::{Reply, run};

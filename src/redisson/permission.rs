@@ -5,8 +5,9 @@
 //! commands on any key and channel, its scripts run as Lua, with those checks. The answer is cached until
 //! permissions may have changed: by the ACL command, which a transaction can defer until EXEC.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use foldhash::fast::RandomState;
 
@@ -48,19 +49,20 @@ const COMMANDS: [&str; 25] = [
 
 thread_local! {
     static ANSWERS: RefCell<HashMap<Vec<u8>, bool, RandomState>> = RefCell::default();
-    /// Whether an ACL command may be queued in a transaction.
-    static PENDING: Cell<bool> = const { Cell::new(false) };
-    /// Whether such a transaction may be running.
-    static EXECUTING: Cell<bool> = const { Cell::new(false) };
 }
+
+/// Whether an ACL command may be queued in a transaction.
+static PENDING: AtomicBool = AtomicBool::new(false);
+/// Whether such a transaction may be running.
+static EXECUTING: AtomicBool = AtomicBool::new(false);
 
 /// Permissions may be about to change: by an ACL command, or (`exec`) by a transaction.
 pub fn may_have_changed(exec: bool) {
-    if exec && !PENDING.get() {
+    if exec && !PENDING.load(Ordering::Relaxed) {
         return;
     }
-    PENDING.set(true);
-    EXECUTING.set(exec);
+    PENDING.store(true, Ordering::Relaxed);
+    EXECUTING.store(exec, Ordering::Relaxed);
     user::may_have_changed();
     ANSWERS.with_borrow_mut(HashMap::clear);
 }
@@ -68,15 +70,15 @@ pub fn may_have_changed(exec: bool) {
 /// A script arrives, so the transaction before it has ended. Answers that were cached between its commands may
 /// be out of date.
 pub fn transaction_is_through() {
-    if EXECUTING.take() {
+    if EXECUTING.swap(false, Ordering::Relaxed) {
         ANSWERS.with_borrow_mut(HashMap::clear);
     }
 }
 
 /// Clears the cache.
 pub fn forget() {
-    PENDING.set(false);
-    EXECUTING.set(false);
+    PENDING.store(false, Ordering::Relaxed);
+    EXECUTING.store(false, Ordering::Relaxed);
     ANSWERS.with_borrow_mut(HashMap::clear);
 }
 
@@ -87,7 +89,7 @@ pub fn is_plain(client: u64) -> bool {
     let Some(name) = user_of(client) else {
         return false;
     };
-    if EXECUTING.get() {
+    if EXECUTING.load(Ordering::Relaxed) {
         return may_do_all(&name);
     }
     let known = ANSWERS.with_borrow(|answers| answers.get(name.as_slice()).copied());

@@ -5,8 +5,10 @@
 //! as EXEC. A command that only looks like one of these costs a repeated check of permissions, no more. The
 //! other commands are not found under other names; the log says so.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use crate::server::Ctx;
-use crate::server::filter::{self, Filter, Incoming};
+use crate::server::filter::Incoming;
 
 use super::filter::changes_users;
 use super::permission;
@@ -21,43 +23,30 @@ const UNSEEN: [(&str, &str); 3] = [
     ),
 ];
 
-/// Looks for ACL under another name.
-#[derive(Debug)]
-struct Acl;
+/// Whether ACL, and whether EXEC, has another name.
+static ACL: AtomicBool = AtomicBool::new(false);
+static EXEC: AtomicBool = AtomicBool::new(false);
 
-impl Filter for Acl {
-    fn concerns(_: &[u8]) -> bool {
-        true
-    }
+/// Asks the server for both.
+pub fn start_afresh(ctx: &Ctx) {
+    ACL.store(!ctx.has_command("ACL"), Ordering::Relaxed);
+    EXEC.store(!ctx.has_command("EXEC"), Ordering::Relaxed);
+}
 
-    fn look(command: &mut Incoming) {
-        if command.argument(1).is_some_and(changes_users) {
+/// Whether every command is to be checked.
+pub fn are_some() -> bool {
+    ACL.load(Ordering::Relaxed) || EXEC.load(Ordering::Relaxed)
+}
+
+/// Checks any command.
+pub fn look(command: &Incoming) {
+    match command.argument(1) {
+        Some(word) if ACL.load(Ordering::Relaxed) && changes_users(word) => {
             permission::may_have_changed(false);
         }
+        None if EXEC.load(Ordering::Relaxed) => permission::may_have_changed(true),
+        _ => (),
     }
-}
-
-/// Looks for EXEC under another name.
-#[derive(Debug)]
-struct Exec;
-
-impl Filter for Exec {
-    fn concerns(_: &[u8]) -> bool {
-        true
-    }
-
-    fn look(command: &mut Incoming) {
-        if command.argument(1).is_none() {
-            permission::may_have_changed(true);
-        }
-    }
-}
-
-/// Registers the filters that are needed. False if the server refuses.
-#[must_use]
-pub fn register(ctx: &Ctx) -> bool {
-    (ctx.has_command("ACL") || filter::register::<Acl>(ctx))
-        && (ctx.has_command("EXEC") || filter::register::<Exec>(ctx))
 }
 
 /// Logs which commands are not seen.

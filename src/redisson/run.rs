@@ -2,11 +2,12 @@
 
 use std::rc::Rc;
 
-use crate::config::LONGEST;
+use crate::config::LONGEST_DURATION;
 use crate::keyspace::Names;
 use crate::keyspace::number::number as whole;
 use crate::lock::{Millis, Refusal, State, Step};
-use crate::server::{Args, Ctx, Str};
+use crate::server::{Args, Ctx, Str, string};
+use crate::waiting;
 
 use super::leave::Leave;
 use super::table::{Form, Script};
@@ -46,22 +47,11 @@ pub enum Reply {
 }
 
 /// What a call becomes.
-#[derive(Debug)]
-pub enum Native<'c> {
+enum Native<'c> {
     /// It is done: it does not concern the lock's queue.
     Done(Reply),
-    /// A step of the rules.
-    Step(NativeStep<'c>),
-}
-
-/// A call that is a step of the rules, on the lock of these names.
-#[derive(Debug)]
-pub struct NativeStep<'c> {
-    /// The lock's keys.
-    pub names: Rc<Names>,
-    /// The owner that the script names, if it names one, as a string of the server.
-    pub owner: Option<Str>,
-    kind: Kind<'c>,
+    /// A step of the rules on the lock of these names.
+    Step(Rc<Names>, Kind<'c>),
 }
 
 #[derive(Debug)]
@@ -144,7 +134,7 @@ impl<'c> Call<'c> {
 
     /// An argument that is a time to live. One that is too long is left to the script, for its own error.
     pub(super) fn duration(&self, index: usize) -> Result<Millis, LeftToLua> {
-        let longest = LONGEST.cast_unsigned();
+        let longest = LONGEST_DURATION.cast_unsigned();
         let duration = self.millis(index)?;
         (1..longest)
             .contains(&duration)
@@ -165,11 +155,22 @@ impl<'c> Call<'c> {
     }
 }
 
+/// Runs the native form of a script that a user may run natively. `None` if the script itself is to be run; nothing has
+/// changed then.
+#[must_use]
+pub fn run(ctx: &Ctx, script: &Script, words: Args<'_>) -> Option<Reply> {
+    let call = Call::read(ctx, words)?;
+    let native = native(script, &call);
+    // The events of what it wrote without a step.
+    ctx.raise_events_to_all();
+    match native.ok()? {
+        Native::Done(reply) => Some(reply),
+        Native::Step(names, kind) => take(&call, script, &names, kind),
+    }
+}
+
 /// What a script becomes.
-///
-/// # Errors
-/// [`LeftToLua`] if the script itself is to be run.
-pub fn native<'c>(script: &Script, call: &Call<'c>) -> Result<Native<'c>, LeftToLua> {
+fn native<'c>(script: &Script, call: &Call<'c>) -> Result<Native<'c>, LeftToLua> {
     let fits = match script.keys {
         Some(keys) => call.keys == keys && call.arguments == script.arguments,
         None => call.keys > 0 && call.arguments == call.keys + 1,
@@ -193,43 +194,48 @@ pub fn native<'c>(script: &Script, call: &Call<'c>) -> Result<Native<'c>, LeftTo
         }
         Form::Renew(form) => return form.run(call).map(Native::Done),
     };
-    let owner = script.form.owner();
-    Ok(Native::Step(NativeStep {
-        names,
-        owner: owner.and_then(|index| call.argument_name(index).ok()),
-        kind,
-    }))
+    Ok(Native::Step(names, kind))
 }
 
-impl<'c> NativeStep<'c> {
-    /// How the head is woken, if the lock becomes free.
-    #[must_use]
-    pub fn wake_up(&self) -> Option<WakeUp<'c>> {
-        match &self.kind {
-            Kind::Unlock(unlocking) => Some(unlocking.wake_up),
-            Kind::Try(_) | Kind::Leave(_) => None,
-        }
+/// Takes the step. Its wake-ups go out as the script says.
+fn take(call: &Call<'_>, script: &Script, names: &Names, mut kind: Kind<'_>) -> Option<Reply> {
+    let wake_up = match &kind {
+        Kind::Unlock(unlocking) => Some(unlocking.wake_up),
+        Kind::Try(_) | Kind::Leave(_) => None,
+    };
+    let wake = |ctx: &Ctx, owner: &[u8]| {
+        let Some(how) = wake_up else {
+            return false;
+        };
+        let channel = [how.channel, b":", owner].concat();
+        ctx.publish(how.command, &string(&channel), &string(how.message));
+        true
+    };
+    let owner = script.form.owner();
+    let owner = owner.and_then(|index| call.argument_name(index).ok());
+    let decided = waiting::step_of_script(call.ctx, names, &wake, |step| {
+        step.state.learn_name(owner);
+        kind.decide(step)
+    });
+    // A key of another type: the script has its own error for that.
+    let reply = decided.ok()?.ok()?;
+    if let (Kind::Unlock(unlocking), Reply::Number(reply)) = (&mut kind, &reply) {
+        unlocking.keep(*reply);
+        // The event of the latch, which was written beside the step.
+        call.ctx.raise_events_to_all();
     }
+    Some(reply)
+}
 
-    /// Takes the step.
-    ///
-    /// # Errors
-    /// [`LeftToLua`] if the script itself is to be run.
-    pub fn decide<S: State>(&self, step: &mut Step<'_, S>) -> Result<Reply, LeftToLua> {
-        match &self.kind {
-            Kind::Try(asked) => asked.decide(step),
-            Kind::Unlock(unlocking) => unlocking.decide(step),
-            Kind::Leave(owner) => {
+impl Kind<'_> {
+    fn decide<S: State>(&self, step: &mut Step<'_, S>) -> Result<Reply, LeftToLua> {
+        match self {
+            Self::Try(asked) => asked.decide(step),
+            Self::Unlock(unlocking) => unlocking.decide(step),
+            Self::Leave(owner) => {
                 step.leave_by_script(owner);
                 Ok(Reply::Nil)
             }
-        }
-    }
-
-    /// After the step, keeps the reply of an unlock in its latch.
-    pub fn finish(&mut self, reply: &Reply) {
-        if let (Kind::Unlock(unlocking), Reply::Number(reply)) = (&mut self.kind, reply) {
-            unlocking.keep(*reply);
         }
     }
 }

@@ -1,7 +1,6 @@
-//! Counts scripts, for INFO: those run natively, and known ones that ran as Lua.
-//! With interception off the latter shows whether clients still use scripts.
+//! Counts scripts, for INFO: those run natively, and known ones that were left to Lua.
 
-use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::server::info::Section;
 
@@ -17,20 +16,16 @@ const ROLES: [(Role, &str); 6] = [
     (Role::Renew, "renew"),
 ];
 
-type Counters = [Cell<u64>; ROLES.len()];
+type Counters = [AtomicU64; ROLES.len()];
 
-thread_local! {
-    static INTERCEPTED: Counters = const { [const { Cell::new(0) }; ROLES.len()] };
-    static LUA: Counters = const { [const { Cell::new(0) }; ROLES.len()] };
-}
+static INTERCEPTED: Counters = [const { AtomicU64::new(0) }; ROLES.len()];
+static LUA: Counters = [const { AtomicU64::new(0) }; ROLES.len()];
 
-fn add(counters: &'static std::thread::LocalKey<Counters>, role: Role) {
-    let index = ROLES.iter().position(|(other, _)| *other == role);
-    counters.with(|counters| {
-        if let Some(counter) = index.and_then(|index| counters.get(index)) {
-            counter.set(counter.get().wrapping_add(1));
-        }
-    });
+fn add(counters: &Counters, role: Role) {
+    let mut counted = ROLES.iter().zip(counters);
+    if let Some((_, counter)) = counted.find(|((other, _), _)| *other == role) {
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 /// A script was run natively.
@@ -46,17 +41,16 @@ pub fn left_to_lua(role: Role) {
 /// Writes the counters since the module was loaded.
 pub fn write(section: &mut Section) {
     for (kind, counters) in [("intercepted", &INTERCEPTED), ("lua", &LUA)] {
-        counters.with(|counters| {
-            for ((_, role), counter) in ROLES.iter().zip(counters) {
-                section.number(&format!("scripts_{kind}_{role}"), counter.get());
-            }
-        });
+        for ((_, role), counter) in ROLES.iter().zip(counters) {
+            let count = counter.load(Ordering::Relaxed);
+            section.number(&format!("scripts_{kind}_{role}"), count);
+        }
     }
 }
 
 /// Sets all counters to 0.
 pub fn clear() {
-    for counters in [&INTERCEPTED, &LUA] {
-        counters.with(|counters| counters.iter().for_each(|counter| counter.set(0)));
+    for counter in INTERCEPTED.iter().chain(&LUA) {
+        counter.store(0, Ordering::Relaxed);
     }
 }

@@ -147,7 +147,7 @@ fn value(digit: u8) -> Option<u8> {
 
 /// What the script of a role does, by the first release that has it.
 fn form(role: &str, first: &str) -> Option<(Role, Form)> {
-    let try_lock = TryLock::AT_ONCE;
+    let try_lock = TryLock::WITHOUT_QUEUE;
     let unlock = Unlock::OLDEST;
     let form = match (role, first) {
         ("try-lock", "3.2.0" | "3.11.1" | "3.31.0") => Form::TryLock(try_lock),

@@ -1,9 +1,7 @@
 //! The scripts that take the lock: with a queue behind it, and without.
 
-use crate::keyspace::number::number as whole;
 use crate::lock::scripts::{Told, Tried, TryLock as Request, Wait};
-use crate::lock::{Holds, Millis, State, Step};
-use crate::server::filter::Incoming;
+use crate::lock::{Holds, State, Step};
 
 use super::run::{Call, LeftToLua, Reply, refused};
 
@@ -30,7 +28,7 @@ impl TryLock {
     pub const OWNER: usize = 1;
 
     /// One that does not wait.
-    pub const AT_ONCE: Self = Self {
+    pub const WITHOUT_QUEUE: Self = Self {
         now: 2,
         refuses_holder: false,
         told: None,
@@ -45,24 +43,6 @@ impl TryLock {
         self.told = Some(told);
         self.now = 3;
         self
-    }
-
-    /// The lock, the owner that asks and its patience, from a command that runs the script. `None` if the script
-    /// does not join a queue, or if the native form would not apply.
-    pub fn asks<'c>(&self, command: &'c Incoming) -> Option<(&'c [u8], &'c [u8], Millis)> {
-        let told = self.told?;
-        if command.argument(2)? != b"3" {
-            return None;
-        }
-        let number = |index| {
-            let number = whole(command.argument(index)?)?;
-            Millis::try_from(number).ok()
-        };
-        let mut patience = number(8)?;
-        if told == Told::BehindHead {
-            patience = patience.checked_sub(number(9)?)?;
-        }
-        Some((command.argument(3)?, command.argument(7)?, patience))
     }
 
     /// Reads a call.

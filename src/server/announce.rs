@@ -9,10 +9,10 @@
 //! This module receives its own events, too. It recognises them by the address of the string that names the
 //! event: commands that another module runs in its callback raise the same events with other strings.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::ffi::{CStr, c_char};
-use std::ptr::null;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use redis_module::NotifyEvent;
 
@@ -28,16 +28,17 @@ struct Announcement {
 
 thread_local! {
     static ANNOUNCEMENTS: RefCell<Vec<Announcement>> = const { RefCell::new(Vec::new()) };
-    /// The name of the event that is being raised now.
-    static RAISING: Cell<*const c_char> = const { Cell::new(null()) };
 }
+
+/// The name of the event that is being raised now.
+static RAISING: AtomicPtr<c_char> = AtomicPtr::new(null_mut());
 
 /// A step is under way whose events nobody would be told of, so none is recorded. An atomic, because reading a
 /// thread-local costs a function call.
 static UNHEARD: AtomicBool = AtomicBool::new(false);
 
 /// Capacity beyond this is freed.
-const ROOM: usize = 1024;
+const ANNOUNCEMENTS_KEPT: usize = 1024;
 
 /// A step begins. This module ignores the events of its own steps.
 pub fn step_begins() {
@@ -80,7 +81,12 @@ impl Ctx {
         }
         let mut all = ANNOUNCEMENTS.take();
         for Announcement { class, event, key } in all.drain(..) {
-            RAISING.set(if own { event.as_ptr() } else { null() });
+            let name = if own {
+                event.as_ptr().cast_mut()
+            } else {
+                null_mut()
+            };
+            RAISING.store(name, Ordering::Relaxed);
             // SAFETY: context, event name and string are valid for this call.
             unsafe {
                 api!(NotifyKeyspaceEvent(
@@ -90,9 +96,9 @@ impl Ctx {
                     key.inner,
                 ))
             };
-            RAISING.set(null());
+            RAISING.store(null_mut(), Ordering::Relaxed);
         }
-        if all.capacity() <= ROOM {
+        if all.capacity() <= ANNOUNCEMENTS_KEPT {
             ANNOUNCEMENTS.set(all);
         }
     }
@@ -100,5 +106,5 @@ impl Ctx {
 
 /// Whether an event from the server is the one that is being raised here.
 pub(super) fn is_own(event: *const c_char) -> bool {
-    RAISING.get() == event
+    RAISING.load(Ordering::Relaxed).cast_const() == event
 }

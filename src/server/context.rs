@@ -78,9 +78,25 @@ impl Flags {
 /// An atomic, because reading a thread-local costs a function call.
 static CLUSTER: AtomicBool = AtomicBool::new(false);
 
-/// Reads what does not change while the server runs.
+/// As [`CLUSTER`].
+static REPLICA: AtomicBool = AtomicBool::new(false);
+
+/// Reads what does not change while the server runs, and its role.
 pub(super) fn remember_server(ctx: &Ctx) {
-    CLUSTER.store(ctx.flags().cluster(), Ordering::Relaxed);
+    let flags = ctx.flags();
+    CLUSTER.store(flags.cluster(), Ordering::Relaxed);
+    REPLICA.store(flags.replica(), Ordering::Relaxed);
+}
+
+/// The server has become a replica, or the master.
+pub(super) fn role_changes(replica: bool) {
+    REPLICA.store(replica, Ordering::Relaxed);
+}
+
+/// Whether the server is a replica. Its keys are the master's, also where it takes writes.
+#[must_use]
+pub fn is_replica() -> bool {
+    REPLICA.load(Ordering::Relaxed)
 }
 
 /// Whether the server is part of a cluster. Unlike [`Ctx::flags`], this costs nothing.

@@ -4,16 +4,18 @@
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use redis_module::NotifyEvent;
 
 use super::api::{OK, api, raw};
-use super::{Ctx, Str, announce, guard, selected};
+use super::{Ctx, Str, announce, context, guard, selected, user};
 
 /// Functions that the server's events call.
 #[derive(Clone, Copy, Debug)]
 pub struct Events {
-    /// The event loop has events to deal with: the first thing in each of its iterations.
+    /// The event loop has events to deal with: the first thing in each of its iterations. Called while the module
+    /// listens to them ([`hear_iterations`]).
     pub after_sleep: fn(&Ctx),
     /// The event loop is about to wait: after the commands of an iteration, before the replies of
     /// clients that were unblocked in it.
@@ -31,13 +33,24 @@ pub struct Events {
     pub role_changes: fn(&Ctx, bool),
 }
 
+/// Whether the module is subscribed to iterations of the event loop.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Hearing {
+    No,
+    Yes,
+    /// The subscription is about to be taken back.
+    NotForLong,
+}
+
 thread_local! {
     static EVENTS: Cell<Option<Events>> = const { Cell::new(None) };
-    /// Whether the module is subscribed to the events of sorted sets.
-    static HEARS_SCORES: Cell<bool> = const { Cell::new(false) };
-    /// Whether it is subscribed to connections.
-    static HEARS_CONNECTIONS: Cell<bool> = const { Cell::new(false) };
+    static HEARS_ITERATIONS: Cell<Hearing> = const { Cell::new(Hearing::No) };
 }
+
+/// Whether the module is subscribed to the events of sorted sets.
+static HEARS_SCORES: AtomicBool = AtomicBool::new(false);
+/// Whether it is subscribed to connections.
+static HEARS_CONNECTIONS: AtomicBool = AtomicBool::new(false);
 
 /// The classes of key events that can concern a lock: events that delete, replace or expire keys, and events
 /// that change queues. The classes of strings and hashes are left out: they are most of a server's traffic,
@@ -52,10 +65,10 @@ const CLASSES: NotifyEvent = NotifyEvent::GENERIC
 #[must_use]
 pub fn subscribe(ctx: &Ctx, events: Events) -> bool {
     EVENTS.set(Some(events));
-    HEARS_SCORES.set(false);
-    HEARS_CONNECTIONS.set(false);
-    listen(ctx, raw::REDISMODULE_EVENT_EVENTLOOP, event_loop)
-        && listen(ctx, raw::REDISMODULE_EVENT_FLUSHDB, flush)
+    HEARS_SCORES.store(false, Ordering::Relaxed);
+    HEARS_CONNECTIONS.store(false, Ordering::Relaxed);
+    HEARS_ITERATIONS.set(Hearing::No);
+    listen(ctx, raw::REDISMODULE_EVENT_FLUSHDB, flush)
         && listen(ctx, raw::REDISMODULE_EVENT_SWAPDB, swap)
         && listen(ctx, raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED, role)
         && listen_to_keys(ctx, CLASSES)
@@ -64,8 +77,8 @@ pub fn subscribe(ctx: &Ctx, events: Events) -> bool {
 /// Subscribes to the events of sorted sets as well. Redisson's scripts rewrite the score of every waiter, so
 /// the module does without these events while only such scripts use locks.
 pub fn hear_scores(ctx: &Ctx) {
-    if !HEARS_SCORES.replace(true) {
-        HEARS_SCORES.set(listen_to_keys(ctx, NotifyEvent::ZSET));
+    if !HEARS_SCORES.swap(true, Ordering::Relaxed) {
+        HEARS_SCORES.store(listen_to_keys(ctx, NotifyEvent::ZSET), Ordering::Relaxed);
     }
 }
 
@@ -73,9 +86,50 @@ pub fn hear_scores(ctx: &Ctx) {
 /// connection that opens or closes, so the module does without until a lock depends on a connection.
 pub fn hear_connections(ctx: &Ctx) {
     let event = raw::REDISMODULE_EVENT_CLIENT_CHANGE;
-    if !HEARS_CONNECTIONS.replace(true) && !listen(ctx, event, client_change) {
+    if !HEARS_CONNECTIONS.swap(true, Ordering::Relaxed) && !listen(ctx, event, client_change) {
         ctx.log_warning("fairlock: the server does not tell of connections that close, so sessions do not end with them");
     }
+}
+
+/// Subscribes to iterations of the event loop. True if the module was not subscribed.
+pub fn hear_iterations() -> bool {
+    match HEARS_ITERATIONS.replace(Hearing::Yes) {
+        Hearing::Yes | Hearing::NotForLong => return false,
+        Hearing::No => (),
+    }
+    subscribe_to_iterations(true);
+    true
+}
+
+/// Takes the subscription to iterations back, so that other commands cost the server less: in a moment, because the
+/// server does not expect that from a callback for such an event.
+pub fn rest() {
+    extern "C" fn unsubscribe(_data: *mut c_void) {
+        if HEARS_ITERATIONS.get() == Hearing::NotForLong {
+            HEARS_ITERATIONS.set(Hearing::No);
+            subscribe_to_iterations(false);
+        }
+    }
+    HEARS_ITERATIONS.set(Hearing::NotForLong);
+    // SAFETY: the callback needs no data, and may come after the module is unloaded: its code stays.
+    unsafe { api!(EventLoopAddOneShot(Some(unsubscribe), null_mut())) };
+}
+
+fn subscribe_to_iterations(shall: bool) {
+    let event = raw::RedisModuleEvent {
+        id: raw::REDISMODULE_EVENT_EVENTLOOP,
+        dataver: 1,
+    };
+    user::without_call(|ctx| {
+        // SAFETY: as for `listen`; without a callback the server forgets the last one.
+        unsafe {
+            if shall {
+                api!(SubscribeToServerEvent(ctx, event, Some(event_loop)));
+            } else {
+                api!(SubscribeToServerEvent(ctx, event, None));
+            }
+        }
+    });
 }
 
 fn listen_to_keys(ctx: &Ctx, classes: NotifyEvent) -> bool {
@@ -205,6 +259,7 @@ extern "C" fn role(
 ) {
     let Some(events) = EVENTS.get() else { return };
     let replica = subevent == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_REPLICA;
+    context::role_changes(replica);
     guard("a change of role", || {
         (events.role_changes)(&Ctx::new(ctx), replica);
     });

@@ -6,7 +6,7 @@
 use std::ffi::c_int;
 use std::ptr::null_mut;
 
-use super::api::{api, raw};
+use super::api::{OPTIONAL, api, raw};
 use super::context::bytes;
 use super::{Ctx, Str, guard};
 
@@ -33,6 +33,13 @@ pub fn register<F: Filter>(ctx: &Ctx) -> bool {
     // module; the server forgets it when the module is unloaded.
     let filter = unsafe { api!(RegisterCommandFilter(ctx.raw, Some(entry::<F>), not_own)) };
     !filter.is_null()
+}
+
+/// Whether a filter is told which client has sent a command: since Redis 7.2, and in Valkey.
+#[must_use]
+pub fn knows_clients() -> bool {
+    // SAFETY: the table of functions is written once, before this, and only read afterwards.
+    unsafe { OPTIONAL.CommandFilterGetClientId }.is_some()
 }
 
 impl Incoming {

@@ -13,6 +13,8 @@ use super::{Ctx, guard};
 
 /// Valkey's number for "this module can handle atomic slot migrations".
 const HANDLES_ATOMIC_MIGRATION: c_int = 1 << 5;
+/// Valkey's number for "the commands that this module replicates need not be looked up".
+const SKIPS_VALIDATION: c_int = 1 << 4;
 /// Valkey's number for the events of such migrations.
 const EVENT: u64 = 19;
 /// The kinds of such events that matter here.
@@ -34,10 +36,10 @@ pub enum Migration {
     ExportCompleted,
 }
 
-type Told = fn(&Ctx, Migration);
+type Handler = fn(&Ctx, Migration);
 
 thread_local! {
-    static TOLD: Cell<Option<Told>> = const { Cell::new(None) };
+    static HANDLER: Cell<Option<Handler>> = const { Cell::new(None) };
 }
 
 impl Ctx {
@@ -46,29 +48,30 @@ impl Ctx {
     /// - only keys reported by [`Ctx::changed`] have changed: opening a key for writing alone must not make
     ///   a WATCH fail;
     /// - where the server has atomic slot migration: the module can handle keys of slots that another node
-    ///   still owns.
+    ///   still owns;
+    /// - where the server would look each replicated command up: there are such commands (see `needs.rs`).
     pub fn declare_options(&self) {
-        let mut options = raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED;
-        if self.knows_atomic_migration() {
-            options |= HANDLES_ATOMIC_MIGRATION;
-        }
+        let theirs = self.options_of_valkey() & (HANDLES_ATOMIC_MIGRATION | SKIPS_VALIDATION);
+        let options = raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED | theirs;
         // SAFETY: the context is valid for this call.
         unsafe { api!(SetModuleOptions(self.raw, options)) };
     }
 
-    /// The numbers above are Valkey's: another server may mean something else by them.
-    fn knows_atomic_migration(&self) -> bool {
+    /// The options that the server knows. The numbers above are Valkey's: another server may mean something else by
+    /// them, and none of them is known then.
+    fn options_of_valkey(&self) -> c_int {
         // SAFETY: the function takes nothing and only reads the server's state.
         let known = unsafe { api!(GetModuleOptionsAll() or 0) };
-        known & HANDLES_ATOMIC_MIGRATION != 0 && self.info(c"server", c"valkey_version").is_some()
+        let is_valkey = self.info(c"server", c"valkey_version").is_some();
+        if is_valkey { known } else { 0 }
     }
 
     /// Registers a function that the server calls for slot migrations, if it has them.
-    pub fn hear_of_migrations(&self, told: Told) {
-        if !self.knows_atomic_migration() {
+    pub fn hear_of_migrations(&self, handler: Handler) {
+        if self.options_of_valkey() & HANDLES_ATOMIC_MIGRATION == 0 {
             return;
         }
-        TOLD.set(Some(told));
+        HANDLER.set(Some(handler));
         if !listen(self, EVENT, migration) {
             self.log_warning("fairlock: the server does not tell of slot migrations");
         }
@@ -81,7 +84,7 @@ extern "C" fn migration(
     subevent: u64,
     _data: *mut c_void,
 ) {
-    let Some(told) = TOLD.get() else { return };
+    let Some(handler) = HANDLER.get() else { return };
     let what = match subevent {
         IMPORT_STARTED => Migration::ImportStarted,
         IMPORT_ABORTED => Migration::ImportAborted,
@@ -89,5 +92,5 @@ extern "C" fn migration(
         EXPORT_COMPLETED => Migration::ExportCompleted,
         _ => return,
     };
-    guard("a slot migration", || told(&Ctx::new(ctx), what));
+    guard("a slot migration", || handler(&Ctx::new(ctx), what));
 }

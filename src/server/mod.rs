@@ -39,7 +39,7 @@ use std::ptr::null_mut;
 pub use alloc::{ServerAlloc, is_aligned};
 pub use api::find_functions;
 pub use command::{Args, Command};
-pub use context::{Ctx, Flags, INTERNAL_ERROR, in_cluster};
+pub use context::{Ctx, Flags, INTERNAL_ERROR, in_cluster, is_replica};
 pub use key::{Access, Key, Kind};
 pub use redis_module::RedisString as Str;
 

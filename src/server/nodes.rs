@@ -73,7 +73,7 @@ pub(super) fn start_afresh() {
 }
 
 /// Room for what the server writes of a node: an address of at most 46 bytes, or an id of 40.
-const ROOM: usize = 64;
+const FIELD: usize = 64;
 
 impl Ctx {
     /// The slots of all other nodes whose address is known.
@@ -107,7 +107,7 @@ impl Ctx {
 
     fn node(&self, id: &str) -> Option<Node> {
         let id = CString::new(id).ok()?;
-        let (mut address, mut master) = ([0_u8; ROOM], [0_u8; ROOM]);
+        let (mut address, mut master) = ([0_u8; FIELD], [0_u8; FIELD]);
         let mut port = 0;
         let (address_at, master_at) = (address.as_mut_ptr(), master.as_mut_ptr());
         // SAFETY: the id ends with a null, and there is room for all that the server writes. What

@@ -20,7 +20,7 @@ pub struct KeyScan {
 }
 
 /// The callback: gets a context with the database selected, and a key in it.
-type Told<'a> = &'a mut dyn FnMut(&Ctx, &[u8]);
+type Visit<'a> = &'a mut dyn FnMut(&Ctx, &[u8]);
 
 impl Default for KeyScan {
     fn default() -> Self {
@@ -39,7 +39,7 @@ impl Drop for KeyScan {
 
 impl KeyScan {
     /// Looks at the next few keys; their database is selected then. False when it is through.
-    pub fn step(&mut self, ctx: &Ctx, mut found: Told<'_>) -> bool {
+    pub fn step(&mut self, ctx: &Ctx, mut found: Visit<'_>) -> bool {
         if self.cursor.is_null() || !ctx.select_db(self.db) {
             return false;
         }
@@ -110,7 +110,7 @@ extern "C" fn tell(
 ) {
     guard("a scan", || {
         // SAFETY: `place` is that of the function which `step` passed to the scan.
-        let found = unsafe { &mut *place.cast::<Told<'_>>() };
+        let found = unsafe { &mut *place.cast::<Visit<'_>>() };
         found(&Ctx::new(ctx), Str::string_as_slice(name));
     });
 }

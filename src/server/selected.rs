@@ -12,23 +12,28 @@ use super::Ctx;
 use super::api::{OK, api, raw};
 use super::filter::Incoming;
 
+/// Where the client began whose command moves or copies a key.
+#[derive(Clone, Copy)]
+enum Began {
+    /// A MOVE: the database that the key comes from.
+    Move(i32),
+    /// A COPY: the client, and its database.
+    Copy(u64, i32),
+}
+
 thread_local! {
-    /// The database that the key which is being moved comes from.
-    static MOVED_FROM: Cell<Option<i32>> = const { Cell::new(None) };
-    /// The client that has sent a COPY last, and its database.
-    static COPIED_BY: Cell<Option<(u64, i32)>> = const { Cell::new(None) };
+    static BEGAN: Cell<Option<Began>> = const { Cell::new(None) };
 }
 
 /// Forgets what an earlier load of the module may have left.
 pub(super) fn start_afresh() {
-    MOVED_FROM.set(None);
-    COPIED_BY.set(None);
+    BEGAN.set(None);
 }
 
 /// A COPY is about to run, or to be queued.
 pub fn before_copy(command: &Incoming) {
     let client = command.client();
-    COPIED_BY.set(client.and_then(|client| Some((client, selected_by(client)?))));
+    BEGAN.set(client.and_then(|client| Some(Began::Copy(client, selected_by(client)?))));
 }
 
 /// After a key event, selects the database in which the command began. The first event of a MOVE tells it.
@@ -37,14 +42,17 @@ pub fn before_copy(command: &Incoming) {
 pub(super) fn restore(ctx: &Ctx, event: &[u8]) {
     let began_in = match event {
         b"move_from" => {
-            MOVED_FROM.set(Some(ctx.db()));
+            BEGAN.set(Some(Began::Move(ctx.db())));
             None
         }
-        b"move_to" => MOVED_FROM.take(),
-        b"copy_to" => COPIED_BY
-            .take()
-            .filter(|(client, _)| *client == ctx.client_id() && !ctx.flags().in_transaction())
-            .map(|(_, db)| db),
+        b"move_to" | b"copy_to" => match BEGAN.take() {
+            Some(Began::Move(db)) if event == b"move_to" => Some(db),
+            Some(Began::Copy(client, db)) => {
+                let is_its = client == ctx.client_id() && !ctx.flags().in_transaction();
+                (event == b"copy_to" && is_its).then_some(db)
+            }
+            _ => None,
+        },
         _ => None,
     };
     if let Some(db) = began_in {

@@ -1,8 +1,8 @@
 //! What a connection's user may do.
 
-use std::cell::Cell;
 use std::ffi::c_int;
 use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use super::api::{OK, OPTIONAL, api, raw};
 use super::key::adopt;
@@ -14,47 +14,54 @@ pub struct User {
     raw: *mut raw::RedisModuleUser,
 }
 
-thread_local! {
-    /// A context that belongs to no call, for functions that need one.
-    static NO_CALL: Cell<*mut raw::RedisModuleCtx> = const { Cell::new(null_mut()) };
-    static CHANGES: Cell<u64> = const { Cell::new(0) };
-}
+/// A context that belongs to no call, for functions that need one.
+static NO_CALL: AtomicPtr<raw::RedisModuleCtx> = AtomicPtr::new(null_mut());
+static CHANGES: AtomicU64 = AtomicU64::new(0);
 
 /// Counts how often permissions may have changed. While this stays the same, so do they.
 #[must_use]
 pub fn changes() -> u64 {
-    CHANGES.get()
+    CHANGES.load(Ordering::Relaxed)
 }
 
 /// Records that permissions may be about to change.
 pub fn may_have_changed() {
-    CHANGES.set(CHANGES.get().wrapping_add(1));
+    CHANGES.fetch_add(1, Ordering::Relaxed);
 }
 
 /// Commands of the server that are in both `@admin` and `@dangerous`.
 const ADMIN: [&str; 4] = ["debug help", "failover", "replicaof no one", "shutdown"];
 
-/// Prepares [`user_of`]. To be called when the module is loaded.
+/// Prepares [`user_of`] and [`without_call`]. To be called when the module is loaded.
 pub fn remember_module(ctx: &Ctx) {
     // SAFETY: the context is that of the module's initialisation. The one that is made lives
     // until [`forget_module`].
-    NO_CALL.set(unsafe { api!(GetDetachedThreadSafeContext(ctx.raw)) });
+    let detached = unsafe { api!(GetDetachedThreadSafeContext(ctx.raw)) };
+    NO_CALL.store(detached, Ordering::Relaxed);
 }
 
 /// Gives back what [`remember_module`] took. To be called when the module is unloaded, or cannot
 /// be loaded.
 pub fn forget_module() {
-    let ctx = NO_CALL.take();
+    let ctx = NO_CALL.swap(null_mut(), Ordering::Relaxed);
     if !ctx.is_null() {
         // SAFETY: the context was made by the server and is given back once.
         unsafe { api!(FreeThreadSafeContext(ctx)) };
     }
 }
 
+/// Runs `body` with a context that belongs to no call, if the module is loaded.
+pub(super) fn without_call(body: impl FnOnce(*mut raw::RedisModuleCtx)) {
+    let ctx = NO_CALL.load(Ordering::Relaxed);
+    if !ctx.is_null() {
+        body(ctx);
+    }
+}
+
 /// The name of a connection's user. `None` for what is not a connection, such as another module.
 #[must_use]
 pub fn user_of(client: u64) -> Option<Str> {
-    let ctx = NO_CALL.get();
+    let ctx = NO_CALL.load(Ordering::Relaxed);
     if ctx.is_null() {
         return None;
     }

@@ -2,7 +2,7 @@
 //!
 //! The server calls the functions here when it makes a client's reply, when the client's time is up, and when
 //! its connection closes. The blocked clients themselves, and the rule that each wait ends once, are in
-//! [`blocked`](super::blocked).
+//! [`connections`](super::connections).
 //!
 //! # A lost hand-off
 //!
@@ -10,7 +10,7 @@
 //! the reply when the iteration ends: the module unblocks the client, the server makes the reply, writes it, and
 //! closes the connections that broke. If the client goes before it has the reply, the hand-off is lost: the lock
 //! would stay with a holder that does not know of it until its lease ends. So a note is taken
-//! (`Notes::hand_off_lost`), and between commands [`noted`](super::noted) takes the lock back
+//! (`Work::lost`), and between commands [`work`](super::work) takes the lock back
 //! (`lock::Step::take_back`), which serves the next waiter. A connection that closes before the hand-off is no
 //! such case: its waiter is marked as gone, and the rules pass it over. The cases, by the moment at which the
 //! client goes:
@@ -22,11 +22,11 @@
 //! 3. After it is unblocked, before its reply is made: the server calls `not_received`. It also does if the reply
 //!    panics.
 //! 4. After its reply is made, before the iteration is over: the server calls [`connection_closes`]. The reply
-//!    may not have been written, so hand-offs are remembered until the next iteration (`Notes::hand_off_replied`).
+//!    may not have been written, so hand-offs are remembered until the next iteration (`Iteration::replied`).
 //!
 //! When the next iteration begins, the client may have read its token: the hand-off stands, and the lease
 //! decides. The hand-off also stands if its owner has asked again with ONCE, on whichever connection, and so
-//! knows that it holds the lock (`Notes::holder_knows`).
+//! knows that it holds the lock (`Iteration::known`).
 //!
 //! Not lost, but refused, is a hand-off to a client whose user may not acquire the lock any more: the lock is
 //! taken back in the same way, and the client gets an error (`hand_over` in [`effects`](super::effects)).
@@ -36,19 +36,22 @@
 
 use crate::error::{Error, moved};
 use crate::fault;
+use crate::keyspace::names;
 use crate::lock::{Connection, Millis, Now, Owner, Tick, Ticket};
-use crate::server::Ctx;
 use crate::server::block::{Blocking, Id};
 use crate::server::events;
 use crate::server::user;
+use crate::server::{Ctx, in_cluster};
 
-use super::blocked::{Blocked, BlockedAcquire, Client, Outcome};
+use super::conditions::{self, is_here};
+use super::connections::{Blocked, BlockedAcquire, Client, Outcome};
 use super::effects::{give_outcome, not_received};
-use super::frozen::is_here;
-use super::id::LockId;
-use super::sent_away::keep_place;
-use super::state::{blocked, note, notes, sessions, stats, table};
+use super::record::LockId;
+use super::state::{
+    blocked, hand_off_lost, hear_iterations, iteration, note, sessions, stats, table,
+};
 use super::stats::Stats;
+use super::step::freeze;
 
 /// Blocks the calling client on a lock for `timeout` milliseconds (0: without limit). `None` if
 /// the server cannot; nothing has been replied then.
@@ -130,7 +133,9 @@ impl Blocking for BlockedAcquire {
                 fault::point("in-a-reply", &grant.owner);
                 ctx.reply_integer(grant.token);
                 events::hear_connections(ctx);
-                notes(|notes| notes.hand_off_replied(ctx.client_id(), grant.clone()));
+                hear_iterations();
+                let replied = (ctx.client_id(), grant.clone());
+                iteration(|iteration| iteration.replied.push(replied));
             }
             Outcome::Nil | Outcome::Over => ctx.reply_nil(),
             Outcome::Refused(error) => ctx.reply_error(&error.to_string()),
@@ -186,19 +191,68 @@ fn leave(id: Id, place: impl FnOnce(LockId, Owner, Ticket)) -> Option<Outcome> {
 
 fn give_up_place(lock: LockId, owner: Owner, ticket: Ticket) {
     table(|table| table.mark_gone(&lock, &owner, ticket));
-    note(|notes| notes.waiter_gone(lock, owner));
+    note(&lock, |work| work.gone.push_back(owner));
 }
 
 /// A connection closes. The locks that are bound to it are given up. A hand-off that was replied to it in this
 /// iteration is lost, unless the client sent QUIT after ACQUIRE: then the server has written all replies.
 pub fn connection_closes(ctx: &Ctx, connection: Connection) {
-    let locks = sessions(|sessions| sessions.take(connection));
-    if !locks.is_empty() {
-        note(|notes| notes.session_closed(connection, locks));
+    for lock in sessions(|sessions| sessions.take(connection)) {
+        note(&lock, |work| work.closed.push(connection));
     }
-    if let Some(grant) = notes(|notes| notes.take_replied(connection))
+    let replied = iteration(|iteration| {
+        let mut replied = iteration.replied.iter();
+        let index = replied.position(|(receiver, _)| *receiver == connection)?;
+        Some(iteration.replied.swap_remove(index).1)
+    });
+    if let Some(grant) = replied
         && !ctx.closes_after_reply(connection)
     {
-        note(|notes| notes.hand_off_lost(grant));
+        hand_off_lost(grant);
     }
+}
+
+// Clients that this server cannot serve any more, because it has become a replica or the cluster is down for it. Redis
+// unblocks them itself, as with BLPOP. Valkey leaves clients that a module has blocked to the module: since 8
+// while the cluster is down, since 9 in a cluster also when it becomes a replica. So clients that are still
+// blocked get the reply that the server would give.
+
+/// The server has become a replica: blocked clients go to its master.
+pub fn to_the_master(ctx: &Ctx) {
+    let waiting = blocked(|blocked| blocked.waiting());
+    if waiting.is_empty() {
+        return;
+    }
+    let master = if in_cluster() { ctx.master() } else { None };
+    for (ticket, lock, _) in waiting {
+        let outcome = match master.clone() {
+            Some(node) => Outcome::Moved {
+                slot: names::slot(&lock.name),
+                node,
+            },
+            None => Outcome::Refused(Error::Unblocked),
+        };
+        send_away(ticket, outcome);
+    }
+}
+
+/// The cluster is down for this node: blocked clients keep their places and ask again.
+pub fn while_down(ctx: &Ctx) {
+    for (ticket, lock, owner) in blocked(|blocked| blocked.waiting()) {
+        keep_place(ctx, lock, &owner, ticket);
+        send_away(ticket, Outcome::Refused(Error::ClusterDown));
+    }
+}
+
+/// Counts the client as disconnected, as if the server had unblocked it.
+fn send_away(ticket: Ticket, outcome: Outcome) {
+    stats(Stats::disconnected);
+    give_outcome(ticket, outcome);
+}
+
+/// Keeps the place as that of a polling waiter; the client is expected to reconnect.
+fn keep_place(ctx: &Ctx, lock: LockId, owner: &[u8], ticket: Ticket) {
+    let now = conditions::now();
+    table(|table| table.mark_sent_away(&lock, owner, ticket, now));
+    freeze(ctx, &lock);
 }

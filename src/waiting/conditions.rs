@@ -1,12 +1,16 @@
 //! What each step is given: the time, and the rules as configured. Also what changes them: grace for waiters that
-//! were found, tokens of other servers, and switching interception on and off.
+//! were found, tokens of other servers, and switching interception on and off. And the time limit for the module's work
+//! in one iteration of the event loop, so that a backlog does not delay other clients.
 
 use crate::config;
+use crate::keyspace::Names;
 use crate::keyspace::open_lock::farthest_token;
 use crate::lock::{Millis, Now, Rules, Tick};
+use crate::server::cluster::SlotState;
 use crate::server::{Ctx, clock, in_cluster};
 
-use super::state::{note, notes, table, waiting};
+use super::record::LockId;
+use super::state::{Iteration, ensure_before_sleep, iteration, table, waiting};
 
 /// The server's clocks.
 #[must_use]
@@ -30,15 +34,13 @@ pub fn tick() -> Tick {
 /// The rules as configured now.
 #[must_use]
 pub fn rules() -> Rules {
-    let intercepts = intercepts();
     Rules {
         turn: config::TURN.get(),
         patience: config::PATIENCE.get(),
         clock_skew: config::CLOCK_SKEW.get(),
         max_waiters: usize::try_from(config::MAX_WAITERS.get()).unwrap_or(usize::MAX),
         grace: waiting(|waiting| waiting.grace.get()),
-        intercepts,
-        found_answer: intercepts,
+        intercepts: intercepts(),
     }
 }
 
@@ -80,50 +82,110 @@ fn go_on_behind(token: i64) {
     });
 }
 
-/// In a cluster, whether slots have come from another server.
+/// In a cluster, whether slots have come from another server. One look tells for the whole iteration: the server writes
+/// such changes down at its end.
 pub fn follow_slots(ctx: &Ctx) {
-    if in_cluster() && ctx.slots_may_have_changed() {
+    let has_looked =
+        |iteration: &mut Iteration| std::mem::replace(&mut iteration.has_followed_slots, true);
+    if in_cluster() && !iteration(has_looked) && ctx.slots_may_have_changed() {
         go_ahead_of_the_clock();
     }
 }
 
-/// Whether Redisson's scripts run natively. Interception starts at once when it is switched on. When it is switched
-/// off, it goes on until all scores are lined up, so that no waiter loses its place to the Lua scripts.
+/// Whether all keys of a lock are at this node, as this iteration has found first.
+pub fn is_all_here(ctx: &Ctx, names: &Names, is_shared: bool) -> bool {
+    if !in_cluster() {
+        return true;
+    }
+    let lock = (is_shared, Box::from(names.name()));
+    if iteration(|iteration| iteration.found_here.contains(&lock)) {
+        return true;
+    }
+    let is_here = slot_state(ctx, names, is_shared) == SlotState::Here;
+    if is_here {
+        iteration(|iteration| iteration.found_here.insert(lock));
+    }
+    is_here
+}
+
+/// Whether all keys of a lock are at this node. Selects the lock's database.
+pub fn is_here(ctx: &Ctx, lock: &LockId) -> bool {
+    ctx.select_db(lock.db) && slot_state(ctx, &Names::of(&lock.name), false) == SlotState::Here
+}
+
+/// Where the keys of a lock are.
+pub fn slot_state(ctx: &Ctx, names: &Names, is_shared: bool) -> SlotState {
+    if !in_cluster() {
+        return SlotState::Here;
+    }
+    let last = if is_shared {
+        names.shared()
+    } else {
+        &names.lock
+    };
+    ctx.slot_state([&names.lock, &names.queue, &names.deadlines, last])
+}
+
+/// An iteration begins or ends: slots may have moved.
+pub fn forget_slots() {
+    if in_cluster() {
+        iteration(|iteration| {
+            iteration.has_followed_slots = false;
+            iteration.found_here.clear();
+        });
+    }
+}
+
+/// Whether Redisson's scripts run natively. Interception starts at once when it is switched on. Where the module has
+/// locks, it ends with the iteration in which it is switched off: their scores are lined up first.
 #[must_use]
 pub fn intercepts() -> bool {
     let wanted = config::intercept_eval();
-    let now = waiting(|waiting| waiting.intercepts.get());
-    match (wanted, now) {
-        (false, false) => return false,
-        (false, true) if table(|table| table.is_empty()) => {
-            intercept_no_more();
-            return false;
+    let is_on = waiting(|waiting| waiting.intercepts.get());
+    if wanted != is_on && (wanted || table(|table| table.is_empty())) {
+        waiting(|waiting| waiting.intercepts.set(wanted));
+        if wanted {
+            // The queues that the scripts have now are the module's.
+            waiting(|waiting| waiting.has_switched_on.set(true));
+            ensure_before_sleep();
         }
-        (false, true) => line_up(),
-        (true, _) => {
-            waiting(|waiting| waiting.intercepts.set(true));
-            notes(|notes| notes.line_up(None));
+        return wanted;
+    }
+    is_on
+}
+
+/// Microseconds for all the work at the beginning or end of an iteration. One more step may follow, which has its
+/// own bound, and the server has some work of its own with each client that is unblocked.
+const SLICE: u64 = 2000;
+
+/// A stretch of work.
+#[derive(Clone, Copy, Debug)]
+pub struct Slice {
+    ends: u64,
+}
+
+impl Slice {
+    /// It begins now.
+    #[must_use]
+    pub fn begin() -> Self {
+        Self::of(SLICE)
+    }
+
+    /// It begins now. What it finds is still to be written into a reply, which takes about as long.
+    #[must_use]
+    pub fn begin_search() -> Self {
+        Self::of(SLICE / 2)
+    }
+
+    fn of(micros: u64) -> Self {
+        Self {
+            ends: clock::steady_micros().saturating_add(micros),
         }
     }
-    true
-}
 
-/// Notices that interception was switched on or off.
-pub fn follow_configuration() {
-    let _ = intercepts();
-}
-
-/// All scores are lined up, and scripts run as Lua from now on.
-pub fn intercept_no_more() {
-    notes(|notes| notes.line_up(None));
-    waiting(|waiting| waiting.intercepts.set(false));
-}
-
-/// Scripts are to run as Lua: all scores are lined up first.
-fn line_up() {
-    if notes(|notes| notes.is_lining_up()) {
-        return;
+    /// Whether the rest is to be left to the next iteration.
+    #[must_use]
+    pub fn is_over(self) -> bool {
+        clock::steady_micros() >= self.ends
     }
-    let locks = table(|table| table.all_tracked());
-    note(|notes| notes.line_up(Some(locks)));
 }

@@ -12,10 +12,11 @@ use crate::server::events;
 use crate::server::user::{self, User};
 use crate::server::{Ctx, Str, in_cluster, string};
 
-use super::blocked::Outcome;
-use super::deferred::Grant;
-use super::id::LockId;
-use super::state::{blocked, ensure_before_sleep, note, notes, sessions, stats, table};
+use super::connections::Outcome;
+use super::record::{Grant, LockId};
+use super::state::{
+    blocked, ensure_before_sleep, hand_off_lost, hear_iterations, iteration, sessions, stats, table,
+};
 
 /// Sends an owner its wake-up; returns false if it cannot, and the wake-up is then sent as configured.
 pub type WakeBy<'a> = &'a dyn Fn(&Ctx, &[u8]) -> bool;
@@ -69,7 +70,8 @@ fn carry_out_one(ctx: &Ctx, scene: &Scene<'_>, event: Event) {
         }
         Event::HeldAgain { token, once: true } => {
             let lock = scene.lock();
-            notes(|notes| notes.holder_knows(lock, token));
+            hear_iterations();
+            iteration(|iteration| iteration.known.insert((lock, token)));
         }
         Event::TakenOver { ticket } => give_outcome(ticket, Outcome::Refused(Error::TakenOver)),
         Event::Cancelled {
@@ -102,7 +104,7 @@ fn hand_over(names: &Names, ticket: Ticket, grant: Grant) {
         give_outcome(ticket, Outcome::Granted(grant));
     } else {
         give_outcome(ticket, Outcome::Refused(Error::PermissionGone));
-        note(|notes| notes.hand_off_lost(grant));
+        hand_off_lost(grant);
     }
 }
 
@@ -142,22 +144,20 @@ pub fn give_outcome(ticket: Ticket, outcome: Outcome) {
 /// [`clients`](super::clients)).
 pub fn not_received(outcome: Outcome) {
     if let Outcome::Granted(grant) = outcome {
-        note(|notes| notes.hand_off_lost(grant));
+        hand_off_lost(grant);
     }
 }
 
-/// Wakes a waiter, unless another client has just done so.
+/// Wakes a waiter.
 fn wake(ctx: &Ctx, scene: &Scene<'_>, owner: &[u8]) {
     let channel = scene.names.channel(owner);
-    let sent = notes(|notes| notes.is_published(channel.as_slice()))
-        || scene.wake.is_some_and(|wake| wake(ctx, owner));
-    if !sent {
+    if !scene.wake.is_some_and(|wake| wake(ctx, owner)) {
         publish_wake_up(ctx, &channel);
     }
 }
 
 /// Sends a waiter its wake-up, in the way that its client listens.
-pub fn publish_wake_up(ctx: &Ctx, channel: &Str) {
+fn publish_wake_up(ctx: &Ctx, channel: &Str) {
     let message = string(b"0");
     let (plain, sharded) = match config::pubsub() {
         Pubsub::Auto => (!in_cluster(), in_cluster()),

@@ -1,32 +1,25 @@
 //! The order of things in an iteration of the event loop: what is done when it begins, when it
 //! ends, and when the timer rings in between.
 //!
-//! Callbacks only take notes (see [`deferred`](super::deferred)). The work that was noted is done here,
-//! between commands, when the iteration ends.
+//! Callbacks only note work (see [`Work`](super::record::Work)). It is done here, between commands, when the iteration
+//! ends.
 
+use crate::config;
 use crate::keyspace::QueueView;
 use crate::lock::{Now, Tick};
 use crate::server::migration::Migration;
 use crate::server::timer::Alarm;
-use crate::server::{Ctx, events};
+use crate::server::{Ctx, events, is_replica};
 
-use super::arriving::Arriving;
 use super::clients;
-use super::conditions;
-use super::deferred::Notes;
-use super::discovery;
+use super::conditions::{self, Slice};
 use super::foreign;
-use super::id::LockId;
 use super::listening::Listening;
-use super::moving;
-use super::noted;
-use super::patrol;
 use super::schedule::Ring;
-use super::slice::Slice;
-use super::state::{arriving, blocked, ensure_before_sleep, note, notes, table, waiting};
+use super::slots;
+use super::state::{blocked, ensure_before_sleep, iteration, rest_if_idle, table, waiting};
 use super::step::{look, set_timer};
-use super::touched;
-use super::watch;
+use super::work;
 
 /// Milliseconds after which a lock that is due is looked at again while writes are paused.
 const PAUSE: u64 = 100;
@@ -37,11 +30,15 @@ const NAP: u64 = 1000;
 /// command of this one.
 pub fn after_sleep(ctx: &Ctx) {
     waiting(|waiting| waiting.in_iteration.set(true));
+    conditions::forget_slots();
     let began = conditions::tick();
     begin_to_listen(ctx, began);
-    notes(Notes::forget_replied);
+    // Receivers may have read their tokens by now, so hand-offs are not taken back any more.
+    iteration(|iteration| iteration.replied.clear());
     do_what_was_noted(ctx);
-    notes(Notes::forget_known);
+    if table(|table| table.noted()) == 0 {
+        iteration(|iteration| iteration.known.clear());
+    }
     if is_any_lock_tracked() {
         look_at_due_locks(ctx);
     }
@@ -59,34 +56,46 @@ fn begin_to_listen(ctx: &Ctx, began: Tick) {
         conditions::make_up_for(waiting(|waiting| waiting.listening.get().missed()));
     } else {
         listening(Listening::rests);
+        work::patrol_no_more();
     }
 }
 
 /// Does what was noted in this iteration, before its replies are written.
 pub fn before_sleep(ctx: &Ctx) {
     let before = alarm();
-    // CONFIG SET may have changed it.
-    conditions::follow_configuration();
+    conditions::forget_slots();
+    follow_configuration(ctx);
     if waiting(|waiting| waiting.slots_have_come.take()) {
-        moving::look_at_arriving(ctx);
+        slots::look_at_arriving(ctx);
     }
     let have_gone = waiting(|waiting| waiting.slots_have_gone.take());
     if have_gone {
-        moving::look_at_slots(ctx);
+        slots::look_at_slots(ctx);
     }
-    discovery::go_on(ctx);
+    work::look_on(ctx);
     time_out_due();
     do_what_was_noted(ctx);
     if have_gone {
-        moving::send_after_slots(ctx);
+        slots::send_after_slots(ctx);
     }
     clients::unblock_ended(ctx);
-    notes(Notes::forget_seen);
+    iteration(|iteration| iteration.last_touched = None);
     waiting(|waiting| waiting.in_iteration.set(false));
     stop_timer_if_idle(ctx);
     let alarm = alarm();
     if is_any_lock_tracked() || alarm != before {
         end_iteration(ctx, alarm, alarm != before);
+    }
+    rest_if_idle();
+}
+
+/// CONFIG SET may have switched interception on or off.
+fn follow_configuration(ctx: &Ctx) {
+    if conditions::intercepts() && !config::intercept_eval() && !ctx.writes_paused() {
+        work::hand_back_all(ctx);
+    }
+    if waiting(|waiting| waiting.has_switched_on.take()) {
+        work::look_for_queues(ctx);
     }
 }
 
@@ -134,33 +143,16 @@ fn alarm() -> Option<Tick> {
 impl Alarm for Ring {
     fn ring(ctx: &Ctx) {
         table(|table| table.schedule.rang());
-        patrol::go_on(ctx);
+        work::patrol(ctx);
         look_at_due_locks(ctx);
     }
 }
 
-/// Slots move as a whole (see [`crate::server::migration`]). Their locks are dealt with in this very iteration.
+/// Slots move as a whole.
 pub fn slots_migrate(ctx: &Ctx, what: Migration) {
-    match what {
-        Migration::ImportStarted => {
-            arriving(Arriving::begins);
-            // If the slots were here a moment ago, what is known of their locks is forgotten before they return.
-            waiting(|waiting| waiting.slots_have_gone.set(true));
-        }
-        Migration::ImportAborted => {
-            arriving(Arriving::ends);
-        }
-        Migration::ImportCompleted => {
-            // A token may be requested before the server has recorded that the slots are its own.
-            conditions::go_ahead_of_the_clock();
-            waiting(|waiting| waiting.slots_have_come.set(true));
-            if !arriving(Arriving::ends) {
-                discovery::start(ctx);
-            }
-        }
-        Migration::ExportCompleted => waiting(|waiting| waiting.slots_have_gone.set(true)),
+    if slots::migrate(what) {
+        work::look_for_queues(ctx);
     }
-    ensure_before_sleep();
 }
 
 fn do_what_was_noted(ctx: &Ctx) {
@@ -168,38 +160,17 @@ fn do_what_was_noted(ctx: &Ctx) {
         conditions::grant_grace();
         ctx.warn_of_default_user();
     }
-    if notes(|notes| notes.is_idle()) {
+    if table(|table| table.noted()) == 0 {
         return;
     }
-    if ctx.flags().replica() {
-        follow_the_master(ctx);
-        return;
+    if is_replica() {
+        foreign::follow_the_master(ctx);
+    } else if !ctx.writes_paused() {
+        work::go_on(ctx, Slice::begin());
+        if table(|table| table.noted()) > 0 {
+            events::hurry();
+        }
     }
-    if ctx.writes_paused() {
-        return;
-    }
-    if notes(|notes| notes.has_touched()) {
-        note(Notes::retry_stuck);
-    }
-    let slice = Slice::begin();
-    noted::drop_gone_and_lost(ctx, slice);
-    noted::give_up_closed(ctx, slice);
-    touched::apply_polls(ctx);
-    touched::look_at_touched(ctx, slice);
-    noted::line_scores_up(ctx);
-    if !notes(|notes| notes.is_idle()) {
-        events::hurry();
-    }
-}
-
-/// The server is a replica: its keys are the master's. It drops its notes about waiters, which the master drops
-/// from the queue when their deadlines pass, and notes only which locks have a queue.
-fn follow_the_master(ctx: &Ctx) {
-    let touched = notes(|notes| {
-        notes.forget_waiters();
-        notes.take_touched()
-    });
-    foreign::follow(ctx, touched);
 }
 
 /// Looks at the locks with waiters or sessions that are due: a lease or a turn has ended, or
@@ -210,8 +181,10 @@ fn look_at_due_locks(ctx: &Ctx) {
         return;
     }
     let due = table(|table| table.schedule.due(now));
-    if !due.is_empty() {
-        note(Notes::retry_stuck);
+    // Work that could not be done, because a key has another type, is tried again.
+    let has_work = table(|table| due.iter().filter(|id| table.note_again(id)).count());
+    if has_work > 0 {
+        ensure_before_sleep();
     }
     if !due.is_empty() && ctx.writes_paused() {
         // A paused server must not write.
@@ -221,7 +194,7 @@ fn look_at_due_locks(ctx: &Ctx) {
         let slice = Slice::begin();
         let mut due = due.into_iter();
         while let Some(id) = due.next().filter(|_| !slice.is_over()) {
-            look_at_due(ctx, &id);
+            look(ctx, &id, QueueView::AsLeft);
         }
     }
     set_timer(ctx, now);
@@ -238,12 +211,4 @@ fn is_time_up(now: Tick) -> bool {
 
 fn is_nothing_due(now: Now) -> bool {
     table(|table| table.schedule.is_armed(now) && !table.schedule.is_due(now))
-}
-
-fn look_at_due(ctx: &Ctx, id: &LockId) {
-    if table(|table| table.is_tracked(id)) {
-        look(ctx, id, QueueView::AsLeft);
-    } else {
-        watch::look(ctx, id);
-    }
 }

@@ -5,26 +5,23 @@
 //! event loop ends, before any reply is written. The keys as they are then decide, not the
 //! event: several commands may have run since.
 //!
-//! The module knows a lock from the first event of its queue on, so queues that scripts made are served like
-//! any other. A replica only notes which locks have a queue; when it becomes the master it looks at all of them.
+//! Where scripts are intercepted, the module knows a lock from the first event of its queue on. Where they run as
+//! Lua, it looks only at locks that are its own. A replica only notes which locks have a queue; when it becomes the
+//! master it looks at all of them.
 
 use redis_module::NotifyEvent;
 
+use crate::keyspace::held::is_redissons;
 use crate::keyspace::number::number;
-use crate::keyspace::{Names, names};
-use crate::server::{Access, Ctx, string};
+use crate::keyspace::{Names, QueueView, names};
+use crate::server::{Access, Ctx, is_replica, string};
 
-use super::arriving::Arriving;
-use super::conditions::{self, go_ahead_of_the_clock, grant_grace, learn};
-use super::deferred::Notes;
-use super::frozen::Frozen;
-use super::id::LockId;
-use super::sent_away;
-use super::session::Sessions;
-use super::state::{arriving, followed, frozen, note, notes, sessions, stats, table, waiting};
+use super::clients;
+use super::conditions::{self, go_ahead_of_the_clock, grant_grace, intercepts, learn};
+use super::connections::Sessions;
+use super::record::{LockId, Place};
+use super::state::{Iteration, followed, iteration, sessions, stats, table, touch, waiting};
 use super::stats::Stats;
-use super::touch::Touch;
-use super::watch;
 
 /// The server reports that a key was changed from outside the module.
 pub fn key_changes(ctx: &Ctx, class: NotifyEvent, event: &[u8], key: &[u8]) {
@@ -37,15 +34,12 @@ pub fn key_changes(ctx: &Ctx, class: NotifyEvent, event: &[u8], key: &[u8]) {
     }
     if names::queue_of(key).is_some() {
         // Commands from the append-only file raise the same events as commands of clients.
-        let loading = !waiting(|waiting| waiting.begun.get());
-        let touch = if loading || class == NotifyEvent::LOADED {
-            Touch::LOADED
-        } else if watch::queue_changes(ctx, class, event, key) {
-            return;
-        } else {
-            Touch::QUEUE
-        };
-        note(|notes| notes.touch_queue_key(ctx.db(), key, touch));
+        let is_loading = !waiting(|waiting| waiting.begun.get());
+        if is_loading || class == NotifyEvent::LOADED || COMES_FROM_ELSEWHERE.contains(&event) {
+            touch_queue(ctx.db(), key, QueueView::Loaded);
+        } else if intercepts() || is_replica() || is_queue_known(ctx, key) {
+            touch_queue(ctx.db(), key, QueueView::Touched);
+        }
         return;
     }
     if names::is_token(key) {
@@ -66,6 +60,44 @@ pub fn key_changes(ctx: &Ctx, class: NotifyEvent, event: &[u8], key: &[u8]) {
     }
 }
 
+/// Events of keys that were not written here: nobody knows by whom they were.
+const COMES_FROM_ELSEWHERE: [&[u8]; 4] = [b"restore", b"move_to", b"rename_to", b"copy_to"];
+
+/// Notes that the key of a queue or of its scores was touched from outside the module.
+pub fn touch_queue(db: i32, key: &[u8], view: QueueView) {
+    let Some(of) = names::queue_of(key) else {
+        return;
+    };
+    let is_last = |iteration: &mut Iteration| {
+        let last = iteration.last_touched.as_ref();
+        last.is_some_and(|(last_db, last)| *last_db == db && **last == *of)
+    };
+    if view == QueueView::Touched && iteration(is_last) {
+        return;
+    }
+    for name in names::locks_of(key).into_iter().flatten().flatten() {
+        touch(&LockId::new(db, name), view);
+    }
+    iteration(|iteration| iteration.last_touched = Some((db, Box::from(of))));
+}
+
+/// A client takes fields out of a hash, now or when its transaction runs. If the hash is a lock with waiters, it is
+/// looked at: the module does not subscribe to the key events of hashes.
+pub fn takes_fields(key: &[u8]) {
+    for lock in table(|table| table.named(key)) {
+        touch(&lock, QueueView::Touched);
+        waiting(|waiting| waiting.losing_fields.borrow_mut().insert(lock));
+    }
+}
+
+/// A transaction is about to run: locks that it may take fields out of are looked at afterwards.
+pub fn transaction_runs() {
+    let losing = waiting(|waiting| waiting.losing_fields.borrow().clone());
+    for lock in losing {
+        touch(&lock, QueueView::Touched);
+    }
+}
+
 /// A key that may be a lock's was deleted, replaced or given another lease.
 fn lock_changes(ctx: &Ctx, event: &[u8], key: &[u8]) {
     let db = ctx.db();
@@ -73,18 +105,18 @@ fn lock_changes(ctx: &Ctx, event: &[u8], key: &[u8]) {
     if !is_lease {
         stats(|stats| stats.taken_away(db, key));
     }
-    let is_known = table(|table| table.contains(db, key));
-    if is_known && !(is_lease && watch::lease_changes(ctx, key)) {
-        note(|notes| notes.touch(LockId::new(db, key), Touch::LOCK));
+    if table(|table| table.contains(db, key)) {
+        touch(&LockId::new(db, key), QueueView::AsLeft);
     }
 }
 
-/// On a replica: notes which of the locks whose keys were touched have a queue.
-pub fn follow(ctx: &Ctx, touched: impl IntoIterator<Item = (LockId, Touch)>) {
-    for (lock, _) in touched {
-        let queued = is_ours_to_track(ctx, &lock);
+/// The server is a replica: its keys are the master's. Of the locks that have work it only notes which have a queue.
+/// Waiters of its own are dropped from the queue by the master when their deadlines pass.
+pub fn follow_the_master(ctx: &Ctx) {
+    for lock in table(|table| table.take_all(ctx)) {
+        let is_queued = has_waiters(ctx, &lock);
         followed(|followed| {
-            if queued {
+            if is_queued {
                 followed.insert(lock);
             } else {
                 followed.remove(&lock);
@@ -93,27 +125,46 @@ pub fn follow(ctx: &Ctx, touched: impl IntoIterator<Item = (LockId, Touch)>) {
     }
 }
 
+/// Whether the table has a lock with this queue.
+fn is_queue_known(ctx: &Ctx, key: &[u8]) -> bool {
+    let locks = names::locks_of(key).into_iter().flatten().flatten();
+    let mut locks = locks.filter(|name| table(|table| table.contains(ctx.db(), name)));
+    locks.next().is_some()
+}
+
 /// Whether a lock has waiters or shared holders, as the keys say.
 #[must_use]
-pub fn is_ours_to_track(ctx: &Ctx, lock: &LockId) -> bool {
+pub fn has_waiters(ctx: &Ctx, lock: &LockId) -> bool {
     let names = Names::of(&lock.name);
-    let is_there = |key| !ctx.open(key, Access::Read).is_empty();
+    let is_there = |key| !ctx.open(key, Access::Glance).is_empty();
     ctx.select_db(lock.db)
         && (is_there(&names.queue) || is_there(&names.deadlines) || is_there(names.shared()))
 }
 
-/// Whether several may hold a lock together, as the keys say.
+/// Whether the keys of a lock that is not known yet say that it is the module's: it has waiters or shared holders.
+/// Where scripts run as Lua, it needs shared holders, or a waiter that is not named as Redisson names its own.
+/// Walks the queue then.
 #[must_use]
-pub fn has_shared_holders(ctx: &Ctx, lock: &LockId) -> bool {
+pub fn is_ours_to_track(ctx: &Ctx, lock: &LockId) -> bool {
+    if intercepts() {
+        return has_waiters(ctx, lock);
+    }
     let names = Names::of(&lock.name);
-    ctx.select_db(lock.db) && !ctx.open(names.shared(), Access::Read).is_empty()
+    if !ctx.select_db(lock.db) {
+        return false;
+    }
+    let mut queue = ctx.open(&names.queue, Access::Glance);
+    !ctx.open(names.shared(), Access::Glance).is_empty()
+        || (0..queue.len())
+            .map_while(|index| queue.list_get(index))
+            .any(|owner| !is_redissons(owner.as_slice()))
 }
 
 /// Whether a queue that is not tracked is this lock's. By Redisson's rule for names `a` and `{a}` share a queue
 /// key: a queue that is not tracked belongs to `a`, unless only `{a}` is held.
 #[must_use]
 pub fn is_meant(ctx: &Ctx, lock: &LockId) -> bool {
-    let is_held = |name: &[u8]| !ctx.open(&string(name), Access::Read).is_empty();
+    let is_held = |name: &[u8]| !ctx.open(&string(name), Access::Glance).is_empty();
     let is_tracked = |name: &[u8]| table(|table| table.contains(lock.db, name));
     let name = &*lock.name;
     if let Some(inner) = names::unbraced(name) {
@@ -136,50 +187,39 @@ pub fn is_twin_tracked(lock: &LockId) -> bool {
 /// A database was flushed; `None`: all were.
 pub fn flushed(_: &Ctx, db: Option<i32>) {
     stats(Stats::forget_holders);
-    touch_all(table(|table| table.all(db)), Touch::LOCK);
+    touch_all(table(|table| table.all(db)), QueueView::AsLeft);
     // A lock without a queue is not arriving any more.
-    touch_all(arriving(Arriving::take_all), Touch::QUEUE);
+    let arriving = table(|table| table.all_at(Place::Arriving));
+    touch_all(arriving, QueueView::Touched);
 }
 
 /// Two databases have changed places.
 pub fn swapped(_: &Ctx, one: i32, other: i32) {
     stats(Stats::forget_holders);
     sessions(|sessions| sessions.swap(one, other));
-    notes(|notes| notes.swap(one, other));
     let now = conditions::now();
-    touch_all(table(|table| table.swap(one, other, now)), Touch::QUEUE);
+    let locks = table(|table| table.swap(one, other, now));
+    touch_all(locks, QueueView::Touched);
 }
 
 /// The server has become a replica, or the master.
 pub fn role_changes(ctx: &Ctx, replica: bool) {
-    waiting(|waiting| waiting.replica.set(replica));
     if replica {
-        becomes_replica(ctx);
+        clients::to_the_master(ctx);
+        let locks = table(|table| table.take_all(ctx));
+        followed(|followed| followed.extend(locks));
+        sessions(Sessions::clear);
+        iteration(|iteration| *iteration = Iteration::default());
+        stats(Stats::forget_holders);
     } else {
         grant_grace();
         go_ahead_of_the_clock();
-        touch_all(followed(std::mem::take), Touch::LOADED);
+        touch_all(followed(std::mem::take), QueueView::Loaded);
     }
 }
 
-/// A replica has no waiters: it only notes which locks have a queue.
-fn becomes_replica(ctx: &Ctx) {
-    sent_away::to_the_master(ctx);
-    let locks = table(|table| {
-        let locks = table.all(None);
-        table.clear(ctx);
-        locks
-    });
-    followed(|followed| followed.extend(locks));
-    followed(|followed| followed.extend(arriving(Arriving::take_all)));
-    sessions(Sessions::clear);
-    frozen(Frozen::clear);
-    notes(Notes::forget_waiters);
-    stats(Stats::forget_holders);
-}
-
-fn touch_all(locks: impl IntoIterator<Item = LockId>, touch: Touch) {
+fn touch_all(locks: impl IntoIterator<Item = LockId>, view: QueueView) {
     for lock in locks {
-        note(|notes| notes.touch(lock, touch));
+        touch(&lock, view);
     }
 }

@@ -3,13 +3,13 @@
 //! Everything that changes a lock goes through [`step()`]. These call it:
 //!
 //! - a command takes a step at once: it parses, checks permissions, and calls [`step()`] with the rule to apply;
-//! - an intercepted script does the same through [`scripts::step`];
+//! - an intercepted script does the same through [`step_of_script`];
 //! - a timer rings when the first lock or the first WAIT is due. The server runs timers after it has read its
 //!   sockets; [`event_loop`] then looks at the locks that are due. It does so at the beginning of an iteration,
 //!   too;
 //! - the server's callbacks (a connection closes, a key changes, slots move, the role changes) come in the middle
-//!   of other work, where nothing may be written. They take a note ([`deferred`]), and [`event_loop`] takes the
-//!   steps that follow from the notes when the iteration ends.
+//!   of other work, where nothing may be written. They note work in the lock's [`record`], and [`event_loop`] has it
+//!   done when the iteration ends.
 //!
 //! One hand-off, from FAIRLOCK.RELEASE to the waiter's reply:
 //!
@@ -29,8 +29,8 @@
 //! What to change, to add
 //!
 //! - a command: see [`crate::command`];
-//! - a way of waiting: a `lock::Presence`, what makes it known here (as [`clients`] does for blocked and
-//!   [`scripts`] for Redisson's waiters), and its outcome in [`blocked`];
+//! - a way of waiting: a `lock::Presence`, what makes it known here (as [`clients`] does for blocked
+//!   waiters), and its outcome in [`connections`];
 //! - an effect: a `lock::Event`, and what is done about it in [`effects`] and counted in [`stats`].
 //!
 //! The map, from top to bottom. A file imports only from those below it, and `make check` holds it
@@ -38,16 +38,10 @@
 //!
 //! What comes from the server:
 //! - [`event_loop`]: what is done when an iteration begins and ends, and in which order;
-//! - [`clients`]: blocked clients, from blocking to reply, time-out or disconnect;
-//! - [`patrol`]: a look at each lock once a second, for what nothing reports;
-//! - [`moving`]: locks whose slot is between two nodes of a cluster;
-//! - [`discovery`]: queues that were there before the module;
-//! - [`scripts`]: intercepted scripts, which are steps as well, and those that run as Lua;
-//! - [`noted`]: the steps that follow from notes of waiters, hand-offs, sessions and scores;
-//! - [`touched`]: looking at the locks whose keys were touched from outside the module;
+//! - [`slots`]: locks whose slot is between two nodes of a cluster;
+//! - [`work`]: doing the work that was noted;
 //! - [`foreign`]: what other clients do to the keys and to the server;
-//! - [`sent_away`]: blocked clients that this server cannot serve any more;
-//! - [`watch`]: locks that only scripts work on, as Lua.
+//! - [`clients`]: blocked clients, from blocking to reply, time-out or disconnect.
 //!
 //! One step:
 //! - [`step`](mod@step): one step on a lock, from the clocks to the next timer;
@@ -56,50 +50,28 @@
 //!
 //! What is remembered:
 //! - [`state`]: all of it, in one struct behind one thread-local;
-//! - [`frozen`]: which locks are frozen while their slots move;
-//! - [`arriving`]: which locks have keys here before their slot is here;
-//! - [`blocked`]: the blocked clients, by ticket and by time;
-//! - [`deferred`]: notes of work that has to wait until no command is running;
-//! - [`touch`]: how a lock's keys were touched;
+//! - [`connections`]: the blocked clients, and the locks that are bound to each connection;
 //! - [`listening`]: for how long the server has not listened to its clients;
-//! - [`session`]: the locks that are bound to each connection;
 //! - [`stats`]: what INFO shows;
-//! - [`marks`]: marks on single waiters in the table, and sessions in it;
-//! - [`table`]: what is known of each lock with waiters or a session;
+//! - [`table`]: the records of all locks, and which of them have work;
 //! - [`schedule`]: when each of them is due;
-//! - [`slice`](mod@slice): how long an iteration may work;
-//! - [`shrink`]: giving memory back;
-//! - [`id`]: the identity of a lock.
+//! - [`record`]: one record for each lock.
 
-mod arriving;
-mod blocked;
 mod clients;
 mod conditions;
-mod deferred;
-mod discovery;
+mod connections;
 mod effects;
 mod event_loop;
 mod foreign;
-mod frozen;
-mod id;
 mod listening;
-mod marks;
-mod moving;
-mod noted;
-mod patrol;
+mod record;
 mod schedule;
-pub mod scripts;
-mod sent_away;
-mod session;
-mod shrink;
-mod slice;
+mod slots;
 mod state;
 mod stats;
 mod step;
 mod table;
-mod touch;
-mod touched;
-mod watch;
+mod work;
 
 use crate::keyspace::Names;
 use crate::keyspace::names;
@@ -107,16 +79,15 @@ use crate::lock::{Limit, Millis, Now, Presence, Waiter};
 use crate::server::cluster::SlotState;
 use crate::server::events::Events;
 use crate::server::info::Section;
-use crate::server::{Ctx, in_cluster};
+use crate::server::{Ctx, in_cluster, is_replica};
 
-pub use blocked::Outcome;
 pub use clients::block;
-pub use conditions::{intercepts, now, rules};
-pub use deferred::Grant;
+pub use conditions::{Slice, intercepts, now, rules};
+pub use connections::Outcome;
 pub use effects::WakeBy;
-pub use id::LockId;
-pub use slice::Slice;
-pub use step::{require_rest, step};
+pub use foreign::{takes_fields, transaction_runs};
+pub use record::{Grant, LockId};
+pub use step::{require_rest, step, step_of_script};
 pub use table::Busy;
 
 /// What the module does at the server's events.
@@ -130,9 +101,9 @@ pub const EVENTS: Events = Events {
     role_changes: foreign::role_changes,
 };
 
-pub use discovery::start as look_for_queues;
 pub use event_loop::slots_migrate;
 pub use state::start_afresh;
+pub use work::{begin, hand_back_all};
 
 /// The identity of a lock. All waiters of the lock share its name, which can be long.
 #[must_use]
@@ -200,10 +171,10 @@ pub fn shared_limit(id: &LockId) -> Option<Limit> {
 /// from another node, which still serves it.
 #[must_use]
 pub fn is_served_here(ctx: &Ctx, lock: &[u8]) -> bool {
-    if !in_cluster() || state::waiting(|waiting| waiting.replica.get()) {
+    if !in_cluster() || is_replica() {
         return true;
     }
-    frozen::slot_state(ctx, &Names::of(lock), false) != SlotState::Moving
+    conditions::slot_state(ctx, &Names::of(lock), false) != SlotState::Moving
 }
 
 /// At most `most` of a database's locks with waiters or a session, each with the number of its waiters: most

@@ -9,7 +9,7 @@ use crate::lock::{Due, Millis, Now, Tick};
 use crate::server::Ctx;
 use crate::server::timer::{self, Timer};
 
-use super::id::LockId;
+use super::record::LockId;
 
 /// When locks are due, by each of the two clocks.
 #[derive(Debug, Default)]
@@ -17,7 +17,7 @@ pub struct Schedule {
     by_wall: BTreeSet<(Millis, LockId)>,
     by_tick: BTreeSet<(Tick, LockId)>,
     armed: Option<Armed>,
-    /// A round of [`patrol`](super::patrol) is not over.
+    /// A round of [`patrol`](super::work::patrol) is not over.
     pub in_round: bool,
 }
 
@@ -33,9 +33,9 @@ struct Armed {
 /// What the timer does when it rings: the event loop implements it.
 pub struct Ring;
 
-/// The longest time in milliseconds for which the timer is set, so that [`patrol`](super::patrol) has its rounds. Far
-/// below 2,147,483 ms, from where on the event loop of Redis 7.0 takes some times for ones in the past, and spins.
-const LONGEST: Millis = 1000;
+/// The longest time in milliseconds for which the timer is set, so that [`patrol`](super::work::patrol) has its rounds.
+/// Far below 2,147,483 ms, from where on the event loop of Redis 7.0 takes some times for ones in the past, and spins.
+const LONGEST_SLEEP: Millis = 1000;
 /// The same while a round is not over.
 const IN_ROUND: Millis = 20;
 
@@ -119,9 +119,9 @@ impl Schedule {
     /// Some of the locks that are due, those whose lease has ended first. The rest come next time:
     /// many at once must not keep the server from its clients.
     pub fn due(&self, now: Now) -> Vec<LockId> {
-        const AT_ONCE: usize = 100;
-        let ended = self.ended(now).take(AT_ONCE);
-        let others = self.over(now).take(AT_ONCE);
+        const DUE_BATCH: usize = 100;
+        let ended = self.ended(now).take(DUE_BATCH);
+        let others = self.over(now).take(DUE_BATCH);
         ended.chain(others).cloned().collect()
     }
 
@@ -151,7 +151,11 @@ impl Schedule {
         let Some(first) = self.first(now).into_iter().chain(timeout).min() else {
             return;
         };
-        let longest = if self.in_round { IN_ROUND } else { LONGEST };
+        let longest = if self.in_round {
+            IN_ROUND
+        } else {
+            LONGEST_SLEEP
+        };
         let at = first.min(now.tick_after(longest));
         let offset = offset(now);
         if let Some(armed) = &self.armed {
@@ -181,6 +185,67 @@ impl Schedule {
         if let Some(armed) = self.armed.take() {
             timer::stop(ctx, &armed.timer);
         }
+    }
+}
+
+/// Milliseconds between two looks at the locks whose slots are between two nodes of a cluster.
+const SLOTS_ON_THE_MOVE: u64 = 100;
+/// Milliseconds between two looks at the slots of all locks with waiters.
+const ALL_SLOTS: u64 = 1000;
+
+/// In a cluster, when slots are looked at.
+#[derive(Debug, Default)]
+pub struct Rounds {
+    alarm: Option<(u64, Timer)>,
+    /// Milliseconds since the slots of all locks were looked at.
+    since: u64,
+    /// Number of slot imports that have begun and not ended.
+    imports: usize,
+}
+
+/// What the timer for slots does when it rings: [`slots`](super::slots) implements it.
+pub struct Round;
+
+impl Rounds {
+    /// Sets the timer, if there is something to look at. `waiters`: any lock has waiters; `on_the_move`: of some not
+    /// all keys are here, or not yet the slot.
+    pub fn set_alarm(&mut self, ctx: &Ctx, waiters: bool, on_the_move: bool) {
+        let delay = if on_the_move {
+            SLOTS_ON_THE_MOVE
+        } else {
+            ALL_SLOTS
+        };
+        let is_set = self.alarm.as_ref().is_some_and(|(set, _)| *set <= delay);
+        if is_set || !(waiters || on_the_move) {
+            return;
+        }
+        if let Some((_, timer)) = self.alarm.take() {
+            timer::stop(ctx, &timer);
+        }
+        self.alarm = Some((delay, timer::start::<Round>(ctx, delay)));
+    }
+
+    /// The timer has rung. Returns whether the slots of all locks are to be looked at now.
+    pub fn rang(&mut self) -> bool {
+        let passed = self.alarm.take().map_or(0, |(delay, _)| delay);
+        self.since = self.since.saturating_add(passed);
+        let is_due = self.since >= ALL_SLOTS;
+        if is_due {
+            self.since = 0;
+        }
+        is_due
+    }
+
+    /// An import of slots has begun.
+    pub fn import_begins(&mut self) {
+        self.imports += 1;
+    }
+
+    /// An import has ended. False if this or another one had begun unseen, before the module was loaded.
+    pub fn import_ends(&mut self) -> bool {
+        let seen = self.imports > 0;
+        self.imports = self.imports.saturating_sub(1);
+        seen
     }
 }
 

@@ -8,33 +8,47 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 
-use crate::keyspace::Taken;
-use crate::lock::{Heard, Tick};
+use crate::keyspace::{QueueView, Taken};
+use crate::lock::{Connection, Heard};
 use crate::server::scan::KeyScan;
 use crate::server::{Ctx, events, in_cluster};
 
-use super::arriving::Arriving;
-use super::blocked::Blocked;
-use super::deferred::Notes;
-use super::frozen::Frozen;
-use super::id::LockId;
+use super::connections::{Blocked, Sessions};
 use super::listening::Listening;
-use super::session::Sessions;
+use super::record::{Grant, LockId, Work};
+use super::schedule::Rounds;
 use super::stats::Stats;
 use super::table::{Rank, Table};
+
+/// What is remembered until the next iteration of the event loop only.
+#[derive(Debug, Default)]
+pub struct Iteration {
+    /// Hand-offs that were replied, with the receiver's connection.
+    pub replied: Vec<(Connection, Grant)>,
+    /// Locks whose holders have asked again with ONCE, on whichever connection, and their tokens: a hand-off with this
+    /// token is not taken back if its receiver is gone.
+    pub known: HashSet<(LockId, i64)>,
+    /// The queue that was touched last: a script can touch one thousands of times, which needs one note.
+    pub last_touched: Option<(i32, Box<[u8]>)>,
+    /// In a cluster, whether slots that have come were looked for.
+    pub has_followed_slots: bool,
+    /// In a cluster, the locks that were found to be here with all their keys; true: with that of shared holders.
+    pub found_here: HashSet<(bool, Box<[u8]>)>,
+}
 
 /// All state of `waiting`.
 #[derive(Default)]
 pub struct Waiting {
     table: RefCell<Table>,
     blocked: RefCell<Blocked>,
-    notes: RefCell<Notes>,
     sessions: RefCell<Sessions>,
-    frozen: RefCell<Frozen>,
-    arriving: RefCell<Arriving>,
+    rounds: RefCell<Rounds>,
     stats: RefCell<Stats>,
+    iteration: RefCell<Iteration>,
     /// On a replica: the locks that have a queue.
     followed: RefCell<HashSet<LockId>>,
+    /// Locks of which a client takes fields, perhaps in a transaction that has not run yet.
+    pub losing_fields: RefCell<HashSet<LockId>>,
     /// The walk over the keys that were there before the module.
     pub scan: Cell<Option<KeyScan>>,
     /// Whether that walk is not over: a lock may have shared holders that were not looked at yet.
@@ -45,18 +59,16 @@ pub struct Waiting {
     pub spare: Cell<Option<Box<Taken>>>,
     /// Until when waiters that are found in the keys count as alive.
     pub grace: Cell<Heard>,
-    /// When the last round of looks at all locks began.
-    pub round_began: Cell<Tick>,
-    /// The lock that this round has looked at last.
-    pub looked_at: Cell<Option<Rank>>,
     /// For how long the server has not listened to its clients.
     pub listening: Cell<Listening>,
-    /// Whether Redisson's scripts run natively. Once they are to run as Lua, all scores are lined up first.
+    /// Whether Redisson's scripts run natively.
     pub intercepts: Cell<bool>,
-    /// Whether the server is a replica. Its keys are the master's, also where it takes writes.
-    pub replica: Cell<bool>,
+    /// Whether that was switched on in this iteration.
+    pub has_switched_on: Cell<bool>,
     /// Whether a step is under way: steps do not nest.
     pub stepping: Cell<bool>,
+    /// Iterations that have had nothing to do.
+    pub idle: Cell<u8>,
     /// Whether the hook at the end of this iteration is still to come.
     pub in_iteration: Cell<bool>,
     /// Whether the module has seen its first iteration, with all data loaded.
@@ -65,6 +77,10 @@ pub struct Waiting {
     pub slots_have_come: Cell<bool>,
     /// Whether slots have gone in this iteration, or begin to come.
     pub slots_have_gone: Cell<bool>,
+    /// When the last look at the hashes of all locks began.
+    pub round_began: Cell<u64>,
+    /// The lock that it has come to.
+    pub looked_at: Cell<Option<Rank>>,
 }
 
 thread_local! {
@@ -91,14 +107,9 @@ pub fn sessions<T>(body: impl FnOnce(&mut Sessions) -> T) -> T {
     waiting(|waiting| body(&mut waiting.sessions.borrow_mut()))
 }
 
-/// The locks whose slots are between two nodes.
-pub fn frozen<T>(body: impl FnOnce(&mut Frozen) -> T) -> T {
-    waiting(|waiting| body(&mut waiting.frozen.borrow_mut()))
-}
-
-/// The locks whose slots are not here yet.
-pub fn arriving<T>(body: impl FnOnce(&mut Arriving) -> T) -> T {
-    waiting(|waiting| body(&mut waiting.arriving.borrow_mut()))
+/// When slots are looked at.
+pub fn rounds<T>(body: impl FnOnce(&mut Rounds) -> T) -> T {
+    waiting(|waiting| body(&mut waiting.rounds.borrow_mut()))
 }
 
 /// What is counted.
@@ -111,50 +122,88 @@ pub fn followed<T>(body: impl FnOnce(&mut HashSet<LockId>) -> T) -> T {
     waiting(|waiting| body(&mut waiting.followed.borrow_mut()))
 }
 
-/// The notes: to read them, or to take one that causes no work.
-pub fn notes<T>(body: impl FnOnce(&mut Notes) -> T) -> T {
-    waiting(|waiting| body(&mut waiting.notes.borrow_mut()))
+/// What is remembered until the next iteration.
+pub fn iteration<T>(body: impl FnOnce(&mut Iteration) -> T) -> T {
+    waiting(|waiting| body(&mut waiting.iteration.borrow_mut()))
 }
 
-/// Takes a note of work. The work is done when this iteration of the event loop ends; if its end has been
-/// handled already, the next iteration begins at once.
-pub fn note(take: impl FnOnce(&mut Notes)) {
-    let first = notes(|notes| {
-        let was_idle = notes.is_idle();
-        take(notes);
-        was_idle && !notes.is_idle()
-    });
-    if first {
+/// Notes work about a lock. It is done when this iteration of the event loop ends; if its end has been handled
+/// already, the next iteration begins at once.
+pub fn note(lock: &LockId, work: impl FnOnce(&mut Work)) {
+    if table(|table| table.note(lock, work)) {
         ensure_before_sleep();
     }
+}
+
+/// Notes that a lock's keys were touched from outside the module.
+pub fn touch(lock: &LockId, view: QueueView) {
+    note(lock, |work| work.touch(view));
+}
+
+/// A hand-off is lost: the lock is to be taken back.
+pub fn hand_off_lost(grant: Grant) {
+    let lock = grant.lock.clone();
+    note(&lock, |work| work.lost.push(grant));
 }
 
 /// Makes sure that [`event_loop::before_sleep`](super::event_loop::before_sleep) runs before the server sleeps.
 /// If it has run in this iteration already, the next iteration begins at once.
 pub fn ensure_before_sleep() {
+    hear_iterations();
     if !waiting(|waiting| waiting.in_iteration.get()) {
         events::hurry();
     }
 }
 
+/// From now on the module hears of iterations of the event loop. It may have missed the end of this one.
+pub fn hear_iterations() {
+    waiting(|waiting| waiting.idle.set(0));
+    if events::hear_iterations() {
+        waiting(|waiting| waiting.in_iteration.set(false));
+    }
+}
+
+/// Iterations without anything to do after which the module does not hear of them any more: a lock that is handed on
+/// all the time has no waiters now and then.
+const IDLE: u8 = 16;
+
+/// An iteration ends: whether the module has to hear of the next one.
+pub fn rest_if_idle() {
+    let remembers =
+        |iteration: &mut Iteration| !(iteration.replied.is_empty() && iteration.known.is_empty());
+    let is_busy = in_cluster()
+        || table(|table| !table.is_empty() || table.noted() > 0)
+        || iteration(remembers)
+        || blocked(|blocked| blocked.count()) > 0
+        || waiting(|waiting| waiting.is_scanning.get() || !waiting.begun.get());
+    waiting(|waiting| {
+        let idle = if is_busy { 0 } else { waiting.idle.get() + 1 };
+        waiting.idle.set(idle);
+        if idle == IDLE {
+            waiting.idle.set(0);
+            events::rest();
+        }
+    });
+}
+
 /// Forgets what an earlier load of the module may have left, but not the greatest token: in one run of a
 /// server tokens grow over all loads.
 pub fn start_afresh(ctx: &Ctx) {
-    waiting(|waiting| waiting.replica.set(ctx.flags().replica()));
     if in_cluster() {
         // From here on changes are noticed.
         let _ = ctx.slots_may_have_changed();
     }
     table(|table| table.clear(ctx));
     sessions(Sessions::clear);
-    notes(|notes| *notes = Notes::default());
+    iteration(|iteration| *iteration = Iteration::default());
     waiting(|waiting| {
         waiting.begun.set(false);
         waiting.in_iteration.set(false);
         waiting.intercepts.set(false);
+        waiting.has_switched_on.set(false);
+        waiting.losing_fields.borrow_mut().clear();
     });
     stats(Stats::clear);
     followed(HashSet::clear);
-    frozen(Frozen::clear);
-    arriving(|arriving| *arriving = Arriving::default());
+    rounds(|rounds| *rounds = Rounds::default());
 }

@@ -14,7 +14,7 @@ use crate::lock::{Event, Now};
 use crate::server::clock;
 use crate::server::info::Section;
 
-use super::shrink::give_back;
+use super::record::give_back;
 
 /// Durations of one kind.
 #[derive(Clone, Copy, Debug, Default)]
@@ -103,8 +103,8 @@ struct Durations {
 
 impl Default for Durations {
     fn default() -> Self {
-        const LONGEST: u64 = 1 << 52;
-        let histogram = Histogram::new_with_bounds(1, LONGEST, 2).ok();
+        const LONGEST_MEASURED: u64 = 1 << 52;
+        let histogram = Histogram::new_with_bounds(1, LONGEST_MEASURED, 2).ok();
         Self { histogram, sum: 0 }
     }
 }

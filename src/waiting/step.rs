@@ -11,16 +11,13 @@ use crate::error::Error;
 use crate::keyspace::tracked::Unusable;
 use crate::keyspace::{Names, OpenLock, QueueView, Taken, Tracked};
 use crate::lock::{Due, Now, Rules, Step};
-use crate::server::cluster::SlotState;
-use crate::server::{Ctx, announce, events, in_cluster};
+use crate::server::{Ctx, announce, events, in_cluster, is_replica};
 
-use super::blocked::Outcome;
 use super::conditions;
+use super::connections::Outcome;
 use super::effects::{Scene, WakeBy, carry_out, give_outcome};
-use super::frozen::slot_state;
-use super::id::LockId;
-use super::state::{arriving, blocked, frozen, notes, table, waiting};
-use super::table::Watch;
+use super::record::{LockId, Place};
+use super::state::{blocked, hear_iterations, rounds, table, waiting};
 
 /// Fallback interval in milliseconds, for a lock of which no deadline is known: it has waiters and no lease, or
 /// one of its keys has another type. Key events normally come first.
@@ -32,14 +29,12 @@ struct Stepping;
 impl Stepping {
     /// `None` on a replica, where no step may be taken.
     fn begin() -> Option<Self> {
-        waiting(|waiting| {
-            let may = !waiting.replica.get();
-            waiting.stepping.set(may);
-            may.then(|| {
-                announce::step_begins();
-                Self
-            })
-        })
+        if is_replica() {
+            return None;
+        }
+        waiting(|waiting| waiting.stepping.set(true));
+        announce::step_begins();
+        Some(Self)
     }
 }
 
@@ -77,9 +72,28 @@ pub fn step<T>(
     step_on(ctx, &Names::of(lock), queue, None, decide)
 }
 
+/// Takes the step that a script has become. If the lock becomes free, `wake` wakes the head. If `wake` returns
+/// false, the head is woken as by any other step.
+///
+/// # Errors
+/// As [`step`].
+pub fn step_of_script<T>(
+    ctx: &Ctx,
+    names: &Names,
+    wake: WakeBy<'_>,
+    decide: impl FnOnce(&mut Step<'_, OpenLock<'_>>) -> T,
+) -> Result<T, Error> {
+    let queue = queue_touched(ctx, names.name());
+    step_on(ctx, names, queue, Some(wake), |step| {
+        // Without its queue a lock is left to the script.
+        step.state.require_queue()?;
+        Ok(decide(step))
+    })
+}
+
 /// How a lock's queue was touched from outside the module. The caller's step repairs it.
-pub fn queue_touched(ctx: &Ctx, lock: &[u8]) -> QueueView {
-    notes(|notes| notes.queue_touched(|| ctx.db(), lock))
+fn queue_touched(ctx: &Ctx, lock: &[u8]) -> QueueView {
+    table(|table| table.take_touch(|| ctx.db(), lock))
 }
 
 /// As [`step`]. `queue` says how others may have touched the queue; `wake` sends wake-ups, if not as configured.
@@ -96,12 +110,11 @@ pub fn step_on<T>(
     };
     let lock = names.name();
     conditions::follow_slots(ctx);
-    let (mut rules, now, db) = (conditions::rules(), conditions::now(), ctx.db());
+    let (rules, now, db) = (conditions::rules(), conditions::now(), ctx.db());
     let mut taken = begin();
     table(|table| table.take_into(&mut taken.tracked, db, lock));
-    rules.found_answer |= taken.tracked.may_be_ours;
     let is_shared = taken.tracked.shared.is_some();
-    let is_frozen = slot_state(ctx, names, is_shared) != SlotState::Here;
+    let is_frozen = !conditions::is_all_here(ctx, names, is_shared);
     let queue = match queue {
         _ if is_frozen => QueueView::Hidden,
         QueueView::AsLeft if taken.tracked.cut_short => QueueView::Touched,
@@ -113,7 +126,7 @@ pub fn step_on<T>(
     waiting(|waiting| waiting.greatest_token.set(taken.greatest));
     let decided = put_back(ctx, (db, lock), &mut taken.tracked, end, now);
     if is_frozen {
-        frozen(|frozen| frozen.freeze(ctx, LockId::new(db, lock)));
+        freeze(ctx, &LockId::new(db, lock));
     } else {
         keep_watch(ctx);
     }
@@ -163,8 +176,8 @@ fn put_back<T>(
 ) -> thread::Result<Result<T, Error>> {
     match end {
         Ok(Ok(step)) => {
-            if step.is_scripts {
-                leave_to_scripts(db, lock, tracked, step.due, now);
+            if step.is_of_scripts {
+                table(|table| table.forget(db, lock));
             } else {
                 if !tracked.line.is_empty() {
                     events::hear_scores(ctx);
@@ -211,8 +224,8 @@ fn soon(now: Now) -> Due {
 struct Decided<T> {
     answer: Result<T, Error>,
     due: Due,
-    /// Only waiters of scripts are left.
-    is_scripts: bool,
+    /// The lock is the scripts' from now on, or still is.
+    is_of_scripts: bool,
 }
 
 /// Opens the keys, and lets the rules decide.
@@ -226,17 +239,21 @@ fn decide_on<T>(
 ) -> Result<Decided<T>, Unusable> {
     let is_frozen = queue == QueueView::Hidden;
     let may_be_shared = taken.may_be_shared;
+    let was_ours = !taken.tracked.is_empty();
     let mut state = OpenLock::open(ctx, names, taken, rules, now, queue);
     state.prepare(queue, may_be_shared)?;
     state.tracked.cut_short &= is_frozen;
     let mut step = Step::new(&mut state, rules, now);
     let answer = decide(&mut step);
+    let is_of_scripts = !is_frozen && step.is_of_scripts();
+    if is_of_scripts && was_ours {
+        step.line_up();
+    }
     let due = step.next_due();
-    let is_scripts = !is_frozen && !step.state.tracked.may_be_ours && step.leaves_to_scripts();
     Ok(Decided {
         answer,
         due,
-        is_scripts,
+        is_of_scripts,
     })
 }
 
@@ -251,22 +268,24 @@ fn look_again_later(db: i32, lock: &[u8], tracked: &mut Tracked, unusable: &Unus
 
 /// The step is over: what is tracked goes back into the table.
 fn keep(db: i32, lock: &[u8], tracked: &mut Tracked, due: Due, now: Now) {
+    if !tracked.is_empty() {
+        hear_iterations();
+    }
     let otherwise = now.tick_after(RECHECK);
     table(|table| table.put(db, lock, tracked, due, now, otherwise));
 }
 
-/// Only waiters of scripts are left: from now on the lock is only watched.
-fn leave_to_scripts(db: i32, lock: &[u8], tracked: &Tracked, due: Due, now: Now) {
-    let watch = Watch::new(None, tracked.line.len(), tracked.wide.scores);
-    table(|table| table.watch(&LockId::new(db, lock), watch, due.wall, now));
+/// Not all keys of a lock are at this node: it is looked at soon.
+pub fn freeze(ctx: &Ctx, lock: &LockId) {
+    table(|table| table.set_place(lock, Place::Frozen));
+    keep_watch(ctx);
 }
 
-/// In a cluster, sets the timer that checks the slots of locks with waiters.
+/// In a cluster, sets the timer that checks the slots of locks.
 pub fn keep_watch(ctx: &Ctx) {
     if in_cluster() {
-        let waiters = table(|table| !table.is_empty());
-        let arriving = arriving(|arriving| !arriving.is_empty());
-        frozen(|frozen| frozen.keep_watch(ctx, waiters, arriving));
+        let (waiters, on_the_move) = table(|table| (!table.is_empty(), table.is_any_on_the_move()));
+        rounds(|rounds| rounds.set_alarm(ctx, waiters, on_the_move));
     }
 }
 
@@ -286,14 +305,4 @@ pub fn look(ctx: &Ctx, id: &LockId, queue: QueueView) {
         step.look();
         Ok(())
     });
-}
-
-/// One step on a lock, outside commands. False if a key has another type.
-pub fn change(ctx: &Ctx, lock: &LockId, body: impl FnOnce(&mut Step<'_, OpenLock<'_>>)) -> bool {
-    ctx.select_db(lock.db)
-        && step(ctx, &lock.name, |step| {
-            body(step);
-            Ok(())
-        })
-        .is_ok()
 }

@@ -168,8 +168,8 @@ fn excused(waits: &mut Vec<Instant>, left: &Left) -> bool {
     })
 }
 
-/// Where the head gives up when it is just its turn, nobody tells the next one. A plain server
-/// would let that one sleep for as long as a lease; the module wakes it, so here the test does.
+/// Where the head gives up when it is just its turn, nobody tells the next one. Where scripts run as Lua,
+/// that one would sleep for as long as a lease, so here the test wakes it.
 fn wake_who_sleeps(fleet: &Fleet, course: &Course) {
     let mut client = fleet.server.connect();
     let mut before = String::new();
@@ -218,7 +218,7 @@ fn lost_by_each(fleets: &[(Side, Fleet); 3], seed: u64) -> [usize; 3] {
     thread::scope(|scope| {
         let running = fleets.each_ref().map(|(side, fleet)| {
             scope.spawn(move || {
-                let lost = if side.has_module() {
+                let lost = if side.is_native() {
                     fleet.run(seed, |_, _| ())
                 } else {
                     fleet.run(seed, wake_who_sleeps)

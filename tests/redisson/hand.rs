@@ -55,6 +55,22 @@ impl Hand {
         assert_eq!(self.eval("unlock", &arguments), "1", "{owner}");
     }
 
+    /// Leaves the queue of `k`.
+    pub fn leave(&mut self, owner: &str, patience: u64) -> String {
+        let script = script("leave");
+        let patience = patience.to_string();
+        let words: [&[u8]; 7] = [
+            b"EVAL",
+            &script.text,
+            b"2",
+            b"redisson_lock_queue:{k}",
+            b"redisson_lock_timeout:{k}",
+            owner.as_bytes(),
+            patience.as_bytes(),
+        ];
+        show(&self.client.raw(&words).expect("a reply"))
+    }
+
     /// The queue of `k`.
     pub fn queue(&mut self) -> String {
         self.client.run(QUEUE)

@@ -3,8 +3,7 @@
 //!
 //! The same steps are played by real clients on a plain server and on one with the module, and
 //! after each of them everything is the same: keys, holder, holds, queue, deadlines, leases, every
-//! write, every message. The module adds one thing: where a lock becomes free and nobody publishes
-//! that, it wakes the head. There the test does so itself on the plain server.
+//! write, every message. Where a lock becomes free and nobody publishes that, the test wakes the head.
 
 use std::panic::resume_unwind;
 use std::thread;
@@ -96,7 +95,7 @@ fn compared() -> Vec<String> {
 }
 
 #[test]
-fn without_interception_nothing_but_a_wake_up_tells_the_module_from_a_plain_server() {
+fn without_interception_nothing_tells_the_module_from_a_plain_server() {
     let turn = TURN.as_millis().to_string();
     for release in compared() {
         println!("Redisson {release}");

@@ -5,13 +5,15 @@ use fairlock_testing::redisson::harvest::{SCRIPTS, script};
 use fairlock_testing::{Client, Server, Wire, show, wait_until};
 use redis::Value;
 
+use crate::interception::Interception;
+
 fn intercepting(options: &[&str]) -> Server {
-    Server::with(&[&["--fairlock.intercept-eval", "yes"], options].concat())
+    Interception::On.server(options)
 }
 
 /// Both settings: with the same calls, the same has to come out.
 fn both(options: &[&str]) -> [Server; 2] {
-    [Server::with(options), intercepting(options)]
+    [Interception::Off.server(options), intercepting(options)]
 }
 
 /// The call of a script by owner `a:1` on lock `k`, by digest.
@@ -163,17 +165,17 @@ fn scripts_of_others_pass_untouched() {
 
 #[test]
 fn it_is_switched_on_and_off_while_clients_go_on() {
-    let server = Server::start();
+    let server = Interception::Off.server(&[]);
     let mut client = server.connect();
     load_all(&mut client);
     assert_eq!(send(&mut client, &call("lock")), "(nil)");
-    assert_eq!(counters(&server, "lua"), ["lock:1"]);
     client.run("CONFIG SET fairlock.intercept-eval yes");
     assert_eq!(send(&mut client, &call("lock")), "(nil)");
     assert_eq!(counters(&server, "intercepted"), ["lock:1"]);
     client.run("CONFIG SET fairlock.intercept-eval no");
     assert_eq!(send(&mut client, &call("lock")), "(nil)");
-    assert_eq!(counters(&server, "lua"), ["lock:2"]);
+    assert_eq!(counters(&server, "intercepted"), ["lock:1"]);
+    assert_eq!(counters(&server, "lua"), [""; 0]);
     assert_eq!(client.holders("k"), "[a:1, 3]");
     let error = client.run("CONFIG SET fairlock.intercept-eval maybe");
     assert_eq!(code(&error), "ERR");

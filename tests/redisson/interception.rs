@@ -5,7 +5,7 @@ use fairlock_testing::Server;
 /// What `fairlock.intercept-eval` is set to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interception {
-    /// Redisson's scripts run as Lua, on keys that the module watches.
+    /// Redisson's scripts run as Lua.
     Off,
     /// Redisson's scripts run natively.
     On,

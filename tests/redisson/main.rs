@@ -34,6 +34,7 @@ mod fleet;
 mod harm;
 mod intercept;
 mod kinds;
+mod off;
 mod participants;
 mod places;
 mod scenarios;

@@ -1,6 +1,6 @@
 //! What users have reported over the years, with real clients: a plain server shows the defect,
-//! one that runs the scripts natively does not. Where the module leaves them to Lua, it cures what
-//! a wake-up cures, and nothing else. `docs/redisson-issues.md` has the issues' numbers.
+//! one that runs the scripts natively does not, and one that leaves them to Lua is as a plain one.
+//! `docs/redisson-issues.md` has the issues' numbers.
 //!
 //! Here are waiters that died, and waiters that are not told.
 
@@ -39,12 +39,8 @@ impl Side {
         }
     }
 
-    pub fn has_module(self) -> bool {
-        self != Self::Plain
-    }
-
-    /// Whether the module runs Redisson's scripts itself. Where Lua runs them, all that it does for
-    /// a lock that only Redisson's clients use is to wake the head of a lock that has become free.
+    /// Whether the module runs Redisson's scripts itself. Where Lua runs them, it does nothing for a lock that only
+    /// Redisson's clients use.
     pub fn is_native(self) -> bool {
         self == Self::Module(Interception::On)
     }
@@ -184,7 +180,7 @@ fn the_end_of_a_lease_is_noticed_whoever_has_left_meanwhile() {
         assert_eq!(second.get(), "true");
         // It sleeps for as long as whoever left could have held the lock, five seconds.
         let slept = over.elapsed() >= Duration::from_millis(2500);
-        assert_eq!(slept, !side.has_module(), "{:?}", over.elapsed());
+        assert_eq!(slept, !side.is_native(), "{:?}", over.elapsed());
     });
 }
 
@@ -201,7 +197,7 @@ fn a_lock_that_is_deleted_by_hand_goes_to_the_next() {
         let missing = u64::from(commands(&mut client, "fairlock.evalsha") == 0);
         wait_until("it sleeps", || scripts(&mut client) >= 3 + missing);
         client.run("DEL k");
-        assert_eq!(gets_the_lock(side.has_module(), &waiter), side.has_module());
+        assert_eq!(gets_the_lock(side.is_native(), &waiter), side.is_native());
     });
 }
 

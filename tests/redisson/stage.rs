@@ -143,22 +143,14 @@ impl Stage {
         wait_until("the lock is free", || self.client.run("EXISTS k") == "0");
     }
 
-    /// What nobody publishes on a plain server, and the module does: a wake-up. So that it is all
-    /// that the module does, the test publishes it where there is no module.
+    /// A wake-up that nobody publishes, with the module or without: the test does.
     pub fn is_woken(&mut self, thread: &str) {
-        if self.has_module() {
-            return;
-        }
         let owners = self.names.iter();
         let owner = owners
             .filter(|(_, name)| *name == thread)
             .map(|(owner, _)| owner);
         let owner = owner.last().expect("a thread").clone();
         self.operator(&format!("PUBLISH redisson_lock__channel:{{k}}:{owner} 0"));
-    }
-
-    fn has_module(&mut self) -> bool {
-        self.client.run("MODULE LIST").contains("fairlock")
     }
 
     /// Several turns pass.

@@ -60,7 +60,8 @@ fn is_lease(words: &[String], keys: &[&str]) -> bool {
     words[0].eq_ignore_ascii_case("PEXPIREAT") && words[1] == keys[0]
 }
 
-fn timeless(words: &[String]) -> String {
+/// The words, but for moments.
+pub fn timeless(words: &[String]) -> String {
     let is_moment = |word: &str| word.parse().is_ok_and(|number: f64| number >= MOMENT);
     let words = words.iter().map(|word| match word.as_str() {
         moment if is_moment(moment) => "<moment>",

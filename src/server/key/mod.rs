@@ -63,7 +63,7 @@ pub struct Key<'c> {
     /// Where in a list the handle stands.
     cursor: ListCursor,
     /// WATCH and client-side caches have been told that the value has changed.
-    told: Cell<bool>,
+    has_reported: Cell<bool>,
 }
 
 impl Ctx {
@@ -82,7 +82,7 @@ impl Ctx {
             name,
             access,
             cursor: ListCursor::Nowhere,
-            told: Cell::new(false),
+            has_reported: Cell::new(false),
         }
     }
 }
@@ -132,7 +132,7 @@ impl<'c> Key<'c> {
     /// can read in between. A key that was deleted and is made anew has changed twice.
     pub fn tell_of_change(&self) {
         let is_there = !self.is_empty();
-        if !(self.told.replace(is_there) && is_there) {
+        if !(self.has_reported.replace(is_there) && is_there) {
             self.ctx.changed(&self.name);
         }
     }
@@ -195,7 +195,7 @@ impl<'c> Key<'c> {
     /// Deletes the key.
     pub fn delete(&mut self) {
         self.make_writable();
-        self.told.set(false);
+        self.has_reported.set(false);
         // The server would keep a cursor in a list that is not there any more.
         self.stand_nowhere();
         // SAFETY: an open handle; DeleteKey refuses one that is not open for writing.

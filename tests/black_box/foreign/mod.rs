@@ -6,5 +6,4 @@ mod not_a_lock;
 mod other_module;
 mod queue;
 pub mod redisson_keys;
-mod watched;
 mod ways_to_become_free;

@@ -173,8 +173,9 @@ struct Line {
 
 impl Line {
     fn new() -> Self {
-        // Strangers cost a turn.
-        let server = Server::with(&["--fairlock.turn", "100"]);
+        // Strangers cost a turn, and are the module's to drop where it runs the scripts.
+        let options = ["--fairlock.turn", "100", "--fairlock.intercept-eval", "yes"];
+        let server = Server::with(&options);
         let mut client = server.connect();
         client.int("FAIRLOCK.ACQUIRE k w0 LEASE 600000");
         let waiters = (1..=5)

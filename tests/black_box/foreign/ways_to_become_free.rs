@@ -194,16 +194,13 @@ fn a_lock_that_is_migrated_to_another_server_goes_to_the_head() {
 
 #[test]
 fn a_lock_that_a_script_in_the_manner_of_redisson_releases_goes_to_the_head() {
-    for polling in [false, true] {
-        let mut scene = Scene::new(&[], polling);
-        let since = now(&mut scene.client);
-        assert_eq!(
-            redisson_keys::unlock(&mut scene.other, "a"),
-            redis::Value::Int(1)
-        );
-        // The script wakes the head itself: one message is enough.
-        scene.the_head_is_served(since);
-    }
+    let mut scene = Scene::new(&[], false);
+    let since = now(&mut scene.client);
+    assert_eq!(
+        redisson_keys::unlock(&mut scene.other, "a"),
+        redis::Value::Int(1)
+    );
+    scene.the_head_is_served(since);
 }
 
 #[test]

@@ -9,7 +9,16 @@ fn every_option_is_documented_in_the_example_with_its_default() {
     let words: Vec<&str> = all.trim_matches(['[', ']']).split(", ").collect();
     let example = include_str!("../../../redis.conf.example");
     for pair in words.chunks(2) {
-        let line = format!("# {} {}", pair[0], pair[1]);
+        let shown = match pair {
+            // Redis 7.0 does not tell a filter its client.
+            ["fairlock.intercept-eval", value] => {
+                let default = if server.knows_7_2() { "yes" } else { "no" };
+                assert_eq!(*value, default);
+                "yes"
+            }
+            _ => pair[1],
+        };
+        let line = format!("# {} {shown}", pair[0]);
         assert!(
             example.lines().any(|other| other == line),
             "no line '{line}'"

@@ -394,7 +394,7 @@ fn a_module_that_is_loaded_again_begins_afresh() {
         "patience 99",
         "max-waiters 5",
         "pubsub both",
-        "intercept-eval yes",
+        "intercept-eval no",
     ] {
         assert_eq!(client.run(&format!("CONFIG SET fairlock.{option}")), "OK");
     }
@@ -419,7 +419,11 @@ fn a_module_that_is_loaded_again_begins_afresh() {
         "turn, 5000",
         "max-waiters, 100000",
         "pubsub, auto",
-        "intercept-eval, no",
+        if server.knows_7_2() {
+            "intercept-eval, yes"
+        } else {
+            "intercept-eval, no"
+        },
     ] {
         assert!(options.contains(&format!("fairlock.{option}")), "{options}");
     }

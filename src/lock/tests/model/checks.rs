@@ -35,7 +35,7 @@ impl World {
     /// What holds whenever the server has seen what others did.
     fn check_rest(&self, scope: &Scope) -> Checked {
         self.check_head(scope)?;
-        self.check_scores(scope)?;
+        self.check_scores()?;
         self.check_due()
     }
 
@@ -216,7 +216,7 @@ impl World {
         };
         if !self.oracle.has_room(head.limit, self.now) {
             ensure!(turn.is_none(), "a turn, and no room: {turn:?}");
-            let lives = head.life.lasts(self.now, self.grace) || self.oracle.is_kept(*head, false);
+            let lives = head.life.lasts(self.now, self.grace);
             let shared = self.oracle.holders.iter().all(|of| !of.is_exclusive());
             let swept = head.life != Life::Left || self.gone.is_empty();
             ensure!(
@@ -239,13 +239,14 @@ impl World {
 
     /// Scripts drop heads whose scores are over, up to the first whose score is not. Nobody who
     /// lives for sure may be among them.
-    fn check_scores(&self, scope: &Scope) -> Checked {
+    fn check_scores(&self) -> Checked {
         let now = self.now;
         let queue = self.state.queue.iter();
         for (owner, waiter) in queue.take_while(|(_, waiter)| waiter.score <= now.millis()) {
-            let by_lua = waiter.presence == Presence::Asked && !scope.rules.intercepts;
-            let lives = waiter.lives(now) && !by_lua;
-            ensure!(!lives, "scripts would drop {owner:?}: {waiter:?}");
+            ensure!(
+                !waiter.lives(now),
+                "scripts would drop {owner:?}: {waiter:?}"
+            );
         }
         Ok(())
     }

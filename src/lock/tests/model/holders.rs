@@ -2,7 +2,7 @@
 //! every holder tolerates at most so many holders in all, itself included.
 
 use super::life::Life;
-use super::oracle::{Checked, Oracle, Queued, ensure};
+use super::oracle::{Checked, Oracle, ensure};
 use crate::lock::{Connection, Millis, Now, Tick};
 
 /// One who holds the lock.
@@ -169,16 +169,11 @@ impl Oracle {
             if matches!(place.life, Life::Blocked(_)) && fits {
                 limits.push(place.limit);
                 served.push(place.owner);
-            } else if place.life.lasts(now, grace) || self.is_kept(*place, fits) {
+            } else if place.life.lasts(now, grace) {
                 return (limits, served, true);
             }
         }
         (limits, served, false)
-    }
-
-    /// Whether a dead waiter is kept in the queue: it may be of Redisson's and ask by Lua, and cannot have the lock.
-    pub fn is_kept(&self, place: Queued, fits: bool) -> bool {
-        self.silent_stay && !fits && matches!(place.life, Life::Found(..))
     }
 
     pub fn freed(&mut self) {

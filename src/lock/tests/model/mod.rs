@@ -53,7 +53,6 @@ const RULES: Rules = Rules {
     max_waiters: 4,
     grace: 0,
     intercepts: true,
-    found_answer: true,
 };
 
 /// Who blocks, and all that can come between.
@@ -158,7 +157,6 @@ const LUA: Scope = Scope {
     name: "lua",
     rules: Rules {
         intercepts: false,
-        found_answer: false,
         ..RULES
     },
     ..SCRIPTS

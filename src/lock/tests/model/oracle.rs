@@ -41,8 +41,6 @@ pub struct Slot {
 pub struct Oracle {
     pub holders: Vec<Holder>,
     pub queue: Vec<Queued>,
-    /// Whoever was found in the keys may live in silence, and stays while the lock is others'.
-    pub silent_stay: bool,
     pub slots: Vec<[Slot; 2]>,
     pub last_token: i64,
     /// Who has been given a turn, and until when.
@@ -110,15 +108,13 @@ pub struct Scene {
     pub now: Now,
     pub grace: Tick,
     pub turn: Millis,
-    /// Whether whoever was found asks again when it is woken.
-    pub found_answer: bool,
+    /// Whether whoever was found is seen asking when it is woken.
+    pub intercepts: bool,
     /// The patience of those who poll, and of those who use scripts.
     pub patience: Millis,
     pub wait: Millis,
     /// The lease of whoever is served.
     pub lease: Millis,
-    /// By how much scores may have been lessened in the step, as scripts count on: for each that was served or left.
-    pub lessened: Millis,
     pub cause: Cause,
     /// Whoever is handed the lock is gone.
     pub undelivered: bool,
@@ -290,7 +286,7 @@ impl Oracle {
                 *end = if is_head { until } else { until.min(*end) };
             }
             Life::Found(_, end) if is_head => *end = Some(until),
-            life @ Life::Found(..) if scene.found_answer => *life = Life::Polling(until),
+            life @ Life::Found(..) if scene.intercepts => *life = Life::Polling(until),
             Life::Found(..) => (),
             Life::Blocked(_) | Life::Left => return Err("a blocked waiter is woken".into()),
         }
@@ -302,14 +298,8 @@ impl Oracle {
 
     fn reaped(&mut self, owner: usize, scene: &Scene) -> Checked {
         let place = self.queued(owner).ok_or("somebody is reaped twice")?;
-        let life = match place.life {
-            Life::Found(score, None) => Life::Found(score.saturating_sub(scene.lessened), None),
-            life => life,
-        };
-        ensure!(
-            !life.lasts(scene.now, scene.grace),
-            "{owner} is reaped alive"
-        );
+        let lives = place.life.lasts(scene.now, scene.grace);
+        ensure!(!lives, "{owner} is reaped alive");
         ensure!(place.life != Life::Left, "{owner} had left by itself");
         self.remove(owner);
         Ok(())

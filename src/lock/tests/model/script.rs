@@ -83,7 +83,7 @@ impl World {
         if !self.state.is_held() && head.is_none_or(|head| head == owner) {
             self.check_overtaking(owner)?;
             self.state.remove(NAMES[owner]);
-            self.state.lessen_scores(&|_| wait);
+            self.lessen_behind(0, wait);
             self.state.set_holds(NAMES[owner], 1);
             self.state.set_lease_end(self.now.after(scope.lease));
             self.oracle.remove(owner);
@@ -106,6 +106,13 @@ impl World {
         self.mend(dropped);
         self.touch();
         Ok(())
+    }
+
+    /// Lua lowers the scores of the waiters from a position on.
+    fn lessen_behind(&mut self, position: usize, wait: Millis) {
+        for (_, waiter) in self.state.queue.iter_mut().skip(position) {
+            waiter.score = waiter.score.saturating_sub(wait);
+        }
     }
 
     fn join_by_script(&mut self, owner: usize, score: Millis) {
@@ -148,9 +155,8 @@ impl World {
         }
         let position = self.state.position(NAMES[owner]).unwrap_or(0);
         let wait = scope.wait;
-        self.state
-            .lessen_scores(&|index| if index > position { wait } else { 0 });
         self.state.remove(NAMES[owner]);
+        self.lessen_behind(position, wait);
         self.oracle.remove(owner);
         self.mend(Vec::new());
         self.touch();

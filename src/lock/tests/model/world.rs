@@ -64,7 +64,6 @@ impl World {
             heard: 0,
             last_number: 0,
         };
-        world.oracle.silent_stay = !scope.rules.intercepts;
         world.oracle.slots = scope.owners.iter().map(|_| world.slots()).collect();
         world
     }
@@ -157,11 +156,10 @@ impl World {
             now: self.now,
             grace: self.grace,
             turn: scope.rules.turn,
-            found_answer: scope.rules.found_answer,
+            intercepts: scope.rules.intercepts,
             patience: scope.patience,
             wait: scope.wait,
             lease: scope.lease,
-            lessened: lessened(&events, scope),
             cause,
             undelivered: step.undelivered,
         };
@@ -269,21 +267,5 @@ impl World {
     pub fn is_noted(&self) -> bool {
         self.touched
             || !(self.gone.is_empty() && self.undelivered.is_empty() && self.closed.is_empty())
-    }
-}
-
-/// By how much these events may have lessened the scores of those behind, where scripts run as Lua.
-fn lessened(events: &[Event], scope: &Scope) -> Millis {
-    let leaves = |event: &&Event| {
-        matches!(
-            event,
-            Event::Granted { .. } | Event::Acquired { .. } | Event::Left | Event::Cancelled { .. }
-        )
-    };
-    let left = events.iter().filter(leaves).count();
-    if scope.rules.intercepts {
-        0
-    } else {
-        scope.patience.max(scope.wait) * Millis::try_from(left).unwrap_or(0)
     }
 }

@@ -26,7 +26,6 @@ const RULES: Rules = Rules {
     max_waiters: 5,
     grace: 0,
     intercepts: true,
-    found_answer: true,
 };
 
 /// How a client asks for the lock.

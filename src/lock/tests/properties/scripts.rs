@@ -129,12 +129,12 @@ impl World {
     fn check_scores(&self) -> Checked {
         let mut before = self.now.millis();
         for (_, waiter) in &self.state.queue {
-            if waiter.presence == Presence::Found {
-                before = before.max(waiter.score);
-                continue;
+            prop_assert!(waiter.score > before, "{:?} after {}", waiter, before);
+            prop_assert!(waiter.presence != Presence::Asked);
+            if waiter.presence != Presence::Found {
+                prop_assert!(waiter.score >= before.saturating_add(waiter.patience));
             }
-            prop_assert!(waiter.score >= before.saturating_add(waiter.patience));
-            before = before.saturating_add(waiter.patience);
+            before = waiter.score;
         }
         Ok(())
     }

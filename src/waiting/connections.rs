@@ -1,4 +1,5 @@
-//! The blocked clients: each under its ticket, and when its wait times out.
+//! What is known of connections: the blocked clients, each under its ticket and by when its wait times out, and which
+//! locks are bound to which connection. Nothing but data.
 //!
 //! A client that asks for a held lock is blocked under a new ticket, by which the rules know it.
 //! The wait ends in one of three ways: the client is unblocked with an [`Outcome`]; its time is up; its
@@ -7,7 +8,7 @@
 //! Time-outs are kept here, by the steady clock. The server's own time-outs go by the wall clock, and
 //! would come an hour late if that is set back by an hour.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 
 use foldhash::fast::RandomState;
 
@@ -15,9 +16,7 @@ use crate::error::Error;
 use crate::lock::{Connection, Owner, Tick, Ticket};
 use crate::server::block::{Handle, Id};
 
-use super::deferred::Grant;
-use super::id::LockId;
-use super::shrink::{give_back, is_too_roomy};
+use super::record::{Grant, LockId, give_back, is_too_roomy};
 
 /// What a blocked client is told when it is unblocked.
 #[derive(Debug)]
@@ -188,5 +187,56 @@ impl Blocked {
     /// Number of clients blocked now.
     pub fn count(&self) -> usize {
         self.by_ticket.len()
+    }
+}
+
+/// The locks bound to each connection.
+#[derive(Debug, Default)]
+pub struct Sessions {
+    bound: HashMap<Connection, HashSet<LockId, RandomState>, RandomState>,
+}
+
+impl Sessions {
+    /// A lock is bound to a connection.
+    pub fn bind(&mut self, connection: Connection, lock: &LockId) {
+        let locks = self.bound.entry(connection).or_default();
+        locks.insert(lock.clone());
+    }
+
+    /// A lock is not bound to a connection any more.
+    pub fn unbind(&mut self, connection: Connection, lock: &LockId) {
+        let Some(locks) = self.bound.get_mut(&connection) else {
+            return;
+        };
+        locks.remove(lock);
+        if locks.is_empty() {
+            self.bound.remove(&connection);
+        } else if is_too_roomy(locks.capacity(), locks.len()) {
+            locks.shrink_to(locks.len() * 2);
+        }
+    }
+
+    /// The locks bound to a connection that closes. Each of them is still to be given up.
+    pub fn take(&mut self, connection: Connection) -> Vec<LockId> {
+        let locks = self.bound.remove(&connection);
+        locks.into_iter().flatten().collect()
+    }
+
+    /// Number of locks bound to connections; one bound to two counts twice.
+    pub fn count(&self) -> usize {
+        self.bound.values().map(HashSet::len).sum()
+    }
+
+    /// Two databases have changed places, and the sessions with them.
+    pub fn swap(&mut self, one: i32, other: i32) {
+        for locks in self.bound.values_mut() {
+            let swapped = std::mem::take(locks).into_iter();
+            *locks = swapped.map(|lock| lock.swapped(one, other)).collect();
+        }
+    }
+
+    /// Forgets all: the locks live on by their leases.
+    pub fn clear(&mut self) {
+        self.bound.clear();
     }
 }

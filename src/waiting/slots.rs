@@ -1,9 +1,9 @@
-//! Locks whose keys may be at another node of the cluster: their slot is being moved, or has left,
+//! In a cluster: locks whose keys may be at another node. Their slot is being moved, has left, or has not arrived yet,
 //! or the cluster is down for this node.
 //!
-//! Such a lock is frozen: its holder can release and renew it where its key is, and nothing else
-//! happens, because this node may not have the whole queue. Waiters stay blocked, as in BLPOP, unless the
-//! cluster is down: then they are sent away. Frozen locks are checked ten times a second, until one of these
+//! A lock whose keys are not all here is frozen ([`Place::Frozen`]): its holder can release and renew it where its key
+//! is, and nothing else happens, because this node may not have the whole queue. Waiters stay blocked, as in BLPOP,
+//! unless the cluster is down: then they are sent away. Frozen locks are checked ten times a second, until one of these
 //! is true:
 //!
 //! - all keys are here: the lock is no longer frozen. If it came from another node, that node has sent the
@@ -11,43 +11,43 @@
 //! - another node owns the slot: blocked waiters get MOVED, and find their places there.
 //!
 //! The node that receives the slot leaves a lock alone while it has only the lock's keys and not yet the slot
-//! ([`arriving`](super::arriving)).
+//! ([`Place::Arriving`]): the slot is being migrated key by key, or by replicating it from its owner (Valkey's
+//! CLUSTER MIGRATESLOTS).
 //!
 //! Moving a key raises a key event, so it is noticed at once. Slots can also leave without an event,
 //! so the slots of all locks with waiters are checked once a second.
 
 use std::collections::HashMap;
 
-use crate::keyspace::{Names, names};
-use crate::server::Ctx;
+use crate::keyspace::{Names, QueueView, names};
 use crate::server::cluster::SlotState;
+use crate::server::migration::Migration;
 use crate::server::nodes::Range;
 use crate::server::timer::Alarm;
+use crate::server::{Ctx, is_replica};
 
-use super::blocked::Outcome;
-use super::conditions::{go_ahead_of_the_clock, grant_grace};
+use super::clients;
+use super::conditions::{go_ahead_of_the_clock, grant_grace, is_here, slot_state};
+use super::connections::Outcome;
 use super::effects::give_outcome;
-use super::foreign::is_ours_to_track;
-use super::frozen::{Frozen, Round, is_here, slot_state};
-use super::id::LockId;
-use super::sent_away;
-use super::state::{arriving, blocked, frozen, note, sessions, table};
+use super::foreign::has_waiters;
+use super::record::{LockId, Place};
+use super::schedule::{Round, Rounds};
+use super::state::{blocked, ensure_before_sleep, note, rounds, sessions, table, touch, waiting};
 use super::step::keep_watch;
-use super::touch::Touch;
 
 impl Alarm for Round {
     fn ring(ctx: &Ctx) {
-        let passed = frozen(Frozen::rang);
-        if ctx.flags().replica() {
-            frozen(Frozen::clear);
+        let are_all_due = rounds(Rounds::rang);
+        if is_replica() {
             return;
         }
         look_at_arriving(ctx);
-        if frozen(|frozen| frozen.are_slots_due(passed)) {
+        if are_all_due {
             look_at_slots(ctx);
         }
         if ctx.cluster_is_down() {
-            sent_away::while_down(ctx);
+            clients::while_down(ctx);
         } else {
             look_at_frozen(ctx);
         }
@@ -63,14 +63,14 @@ pub fn look_at_slots(ctx: &Ctx) {
         let slot = names::slot(&lock.name);
         let here = here.entry(slot).or_insert_with(|| is_here(ctx, &lock));
         if !*here {
-            note(|notes| notes.touch(lock, Touch::LOCK));
+            touch(&lock, QueueView::AsLeft);
         }
     }
 }
 
 /// Sends away the waiters for locks whose slots have left, without waiting for the timer.
 pub fn send_after_slots(ctx: &Ctx) {
-    if !ctx.flags().replica() && !ctx.cluster_is_down() {
+    if !is_replica() && !ctx.cluster_is_down() {
         look_at_frozen(ctx);
         keep_watch(ctx);
     }
@@ -79,19 +79,20 @@ pub fn send_after_slots(ctx: &Ctx) {
 fn look_at_frozen(ctx: &Ctx) {
     let mut slots = None;
     let mut back = false;
-    for lock in frozen(Frozen::take) {
+    for lock in table(|table| table.all_at(Place::Frozen)) {
         match slot_state_of(ctx, &lock) {
             SlotState::Here => {
                 back = true;
-                thaw(lock);
+                thaw(&lock);
             }
-            SlotState::Down => frozen(|frozen| frozen.stay(lock)),
+            SlotState::Down => (),
             SlotState::Moving => {
                 let slots = slots.get_or_insert_with(|| ctx.slots_elsewhere());
-                match node_of(slots, &lock) {
-                    // Keys that are here mean that the slot is arriving, not leaving.
-                    Some(node) if !is_ours_to_track(ctx, &lock) => leave(&lock, node),
-                    _ => frozen(|frozen| frozen.stay(lock)),
+                // Keys that are here mean that the slot is arriving, not leaving.
+                if let Some(node) = node_of(slots, &lock)
+                    && !has_waiters(ctx, &lock)
+                {
+                    leave(&lock, node);
                 }
             }
         }
@@ -103,16 +104,16 @@ fn look_at_frozen(ctx: &Ctx) {
 
 /// Locks whose slot has become this node's own are looked at as if they had just been loaded.
 pub fn look_at_arriving(ctx: &Ctx) {
-    let mut arrived = false;
-    for lock in arriving(|arriving| arriving.one_of_each_slot()) {
-        if slot_state_of(ctx, &lock) == SlotState::Here {
-            arrived = true;
-            for lock in arriving(|arriving| arriving.take_slot_of(&lock)) {
-                note(|notes| notes.touch(lock, Touch::LOADED));
-            }
+    let mut here = HashMap::new();
+    for lock in table(|table| table.all_at(Place::Arriving)) {
+        let slot = names::slot(&lock.name);
+        let is_here = || slot_state_of(ctx, &lock) == SlotState::Here;
+        if *here.entry(slot).or_insert_with(is_here) {
+            table(|table| table.set_place(&lock, Place::Here));
+            touch(&lock, QueueView::Loaded);
         }
     }
-    if arrived {
+    if here.into_values().any(|is_here| is_here) {
         // Their waiters are on their way here.
         grant_grace();
         go_ahead_of_the_clock();
@@ -136,15 +137,18 @@ fn node_of<'s>(ranges: &'s [Range], lock: &LockId) -> Option<&'s str> {
 }
 
 /// All keys of the lock are here: it goes on.
-fn thaw(lock: LockId) {
-    for owner in table(|table| table.gone(&lock)) {
-        note(|notes| notes.waiter_gone(lock.clone(), owner));
-    }
-    note(|notes| notes.touch(lock, Touch::QUEUE));
+fn thaw(lock: &LockId) {
+    table(|table| table.set_place(lock, Place::Here));
+    let gone = table(|table| table.gone(lock));
+    note(lock, |work| {
+        work.gone.extend(gone);
+        work.touch(QueueView::Touched);
+    });
 }
 
 /// The lock is another node's now.
 fn leave(lock: &LockId, node: &str) {
+    table(|table| table.set_place(lock, Place::Here));
     let tracked = table(|table| table.remove(lock));
     for connection in tracked.connections() {
         sessions(|sessions| sessions.unbind(connection, lock));
@@ -162,4 +166,29 @@ fn leave(lock: &LockId, node: &str) {
         let node = node.to_owned();
         give_outcome(ticket, Outcome::Moved { slot, node });
     }
+}
+
+/// Slots move as a whole (see [`crate::server::migration`]). Their locks are dealt with in this very iteration. True if
+/// the keys of slots that have come are to be looked for: their import has begun unseen.
+pub fn migrate(what: Migration) -> bool {
+    let mut is_unseen = false;
+    match what {
+        Migration::ImportStarted => {
+            rounds(Rounds::import_begins);
+            // If the slots were here a moment ago, what is known of their locks is forgotten before they return.
+            waiting(|waiting| waiting.slots_have_gone.set(true));
+        }
+        Migration::ImportAborted => {
+            rounds(Rounds::import_ends);
+        }
+        Migration::ImportCompleted => {
+            // A token may be requested before the server has recorded that the slots are its own.
+            go_ahead_of_the_clock();
+            waiting(|waiting| waiting.slots_have_come.set(true));
+            is_unseen = !rounds(Rounds::import_ends);
+        }
+        Migration::ExportCompleted => waiting(|waiting| waiting.slots_have_gone.set(true)),
+    }
+    ensure_before_sleep();
+    is_unseen
 }

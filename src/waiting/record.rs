@@ -1,0 +1,170 @@
+//! One record for each lock: all that this server knows of it beyond its keys, and what is still to be done about it.
+//!
+//! Data only: nothing here reads a key or a clock, or has effects.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasher, Hash};
+use std::rc::Rc;
+
+use crate::keyspace::{QueueView, Tracked};
+use crate::lock::{Connection, Due, Owner};
+
+/// A lock of one database.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LockId {
+    /// The database's number.
+    pub db: i32,
+    /// The lock's key.
+    pub name: Rc<[u8]>,
+}
+
+impl LockId {
+    /// The lock of this name in this database.
+    #[must_use]
+    pub fn new(db: i32, name: &[u8]) -> Self {
+        let name = Rc::from(name);
+        Self { db, name }
+    }
+
+    /// Where the lock is after two databases have changed places.
+    #[must_use]
+    pub fn swapped(mut self, one: i32, other: i32) -> Self {
+        if self.db == one {
+            self.db = other;
+        } else if self.db == other {
+            self.db = one;
+        }
+        self
+    }
+}
+
+/// A hand-off to a blocked waiter.
+#[derive(Clone, Debug)]
+pub struct Grant {
+    /// The lock.
+    pub lock: LockId,
+    /// Its new holder.
+    pub owner: Owner,
+    /// The token.
+    pub token: i64,
+    /// The connection that the lock is bound to.
+    pub session: Option<Connection>,
+}
+
+/// The most waiters that leave the queue in one step, and the most locks that are looked at in one iteration: with a
+/// hundred thousand to process, the server must answer other clients in between.
+pub const BATCH: usize = 200;
+
+/// What is still to be done about a lock.
+///
+/// The server's callbacks (a connection closes, a key changes, a reply cannot be delivered) can come in the
+/// middle of another client's command, and many at once. So they only note work here. It is done between commands,
+/// in one step. Until then the rules know waiters that have gone as such, and never hand a lock to them.
+#[derive(Debug, Default)]
+pub struct Work {
+    /// How its keys were touched from outside the module: the lock is to be looked at.
+    pub touch: Option<QueueView>,
+    /// Waiters whose connections have closed, in the order in which they went.
+    pub gone: VecDeque<Owner>,
+    /// Lost hand-offs (see [`clients`](super::clients)).
+    pub lost: Vec<Grant>,
+    /// Connections that have closed, and that the lock was bound to.
+    pub closed: Vec<Connection>,
+}
+
+impl Work {
+    /// Its keys were touched from outside the module, perhaps once more.
+    pub fn touch(&mut self, view: QueueView) {
+        self.touch = self.touch.max(Some(view));
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        self.touch.is_none() && self.is_touch_only()
+    }
+
+    /// Whether there is none but to look at the lock.
+    #[must_use]
+    pub fn is_touch_only(&self) -> bool {
+        self.gone.is_empty() && self.lost.is_empty() && self.closed.is_empty()
+    }
+}
+
+/// In a cluster, where a lock's keys are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Place {
+    /// At this node.
+    #[default]
+    Here,
+    /// Not all of them are at this node any more: only its holder can do something with it.
+    Frozen,
+    /// Some are at this node before it owns their slot: the slot's owner still serves the lock.
+    Arriving,
+}
+
+/// One lock.
+#[derive(Debug)]
+pub struct Record {
+    /// Which lock it is.
+    pub id: LockId,
+    /// What the rules know beyond the keys.
+    pub tracked: Tracked,
+    /// It has waiters, a session or shared holders: the lock is the module's.
+    pub is_tracked: bool,
+    /// What is to be done about it.
+    pub work: Work,
+    /// It is on the list of locks with work.
+    pub is_noted: bool,
+    /// Where its keys are.
+    pub place: Place,
+    /// The instants for which it is scheduled: when it is due, or earlier.
+    pub scheduled: Due,
+    /// The number of waiters by which the table's order has it.
+    pub listed: usize,
+    /// It is among those that are to be put into their order.
+    pub has_moved: bool,
+}
+
+impl Record {
+    /// Of a lock of which nothing is known.
+    #[must_use]
+    pub fn new(id: LockId) -> Self {
+        Self {
+            id,
+            tracked: Tracked::default(),
+            is_tracked: false,
+            work: Work::default(),
+            is_noted: false,
+            place: Place::default(),
+            scheduled: Due::default(),
+            listed: 0,
+            has_moved: false,
+        }
+    }
+
+    /// Number of waiters.
+    #[must_use]
+    pub fn waiters(&self) -> usize {
+        self.tracked.line.len()
+    }
+
+    /// Whether there is nothing to be kept.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        !self.is_tracked && !self.is_noted && self.work.is_none() && self.place == Place::Here
+    }
+}
+
+/// Whether so few entries are left of a crowd that its memory is worth giving back.
+#[must_use]
+pub fn is_too_roomy(capacity: usize, len: usize) -> bool {
+    capacity > 1024 && capacity / 8 > len
+}
+
+/// Gives memory back after a crowd has left.
+pub fn give_back<K: Eq + Hash, V, S: BuildHasher>(map: &mut HashMap<K, V, S>) {
+    if is_too_roomy(map.capacity(), map.len()) {
+        map.shrink_to(map.len() * 2);
+    }
+}

@@ -1,0 +1,233 @@
+//! Doing the work that was noted, one lock after the other, between commands: waiters whose connections have closed
+//! leave the queue, locks of lost hand-offs are taken back, locks that were bound to closed connections are given up,
+//! and locks whose keys were touched from outside the module are looked at. All that is to be done about a lock is
+//! one step, and the keys as they are then decide: several commands may have run since.
+//!
+//! Also what goes through all locks: handing them back to scripts, the look at their hashes once a second, and the walk
+//! over the keys that were there before the module, or before interception was switched on. (A server that starts
+//! raises an event for each key that it loads. One that is already running raises none.)
+
+use std::rc::Rc;
+
+use crate::keyspace::held::has_lost_holders;
+use crate::keyspace::{Names, QueueView, Tracked, names};
+use crate::lock::Millis;
+use crate::server::scan::KeyScan;
+use crate::server::{Ctx, events, in_cluster};
+
+use super::conditions::{self, Slice};
+use super::foreign;
+use super::record::{BATCH, LockId, Place, Work};
+use super::state::{ensure_before_sleep, iteration, table, touch, waiting};
+use super::step::{keep_watch, step_on};
+
+/// Does what was noted until now, as far as there is time. Names that are no locks of the module's cost little to
+/// check, so the batch grows with the backlog, which stays bounded however fast other clients write.
+pub fn go_on(ctx: &Ctx, slice: Slice) {
+    let noted = table(|table| table.noted());
+    let mut done = 0;
+    for _ in 0..noted.min(BATCH.max(noted / 8)) {
+        if done == BATCH || (done > 0 && slice.is_over()) {
+            break;
+        }
+        if let Some((lock, work)) = table(|table| table.take_work()) {
+            done += usize::from(attend(ctx, &lock, work));
+        }
+    }
+}
+
+/// Does the work on one lock. False if there is none for the module.
+fn attend(ctx: &Ctx, lock: &LockId, mut work: Work) -> bool {
+    let is_ours = !work.is_touch_only()
+        || table(|table| table.contains(lock.db, &lock.name))
+        || is_ours_to_track(ctx, lock);
+    if !is_ours || !ctx.select_db(lock.db) {
+        return false;
+    }
+    iteration(|iteration| {
+        let knows = |token| iteration.known.contains(&(lock.clone(), token));
+        work.lost.retain(|grant| !knows(grant.token));
+    });
+    let view = work.touch.unwrap_or(QueueView::AsLeft);
+    let done = step_on(ctx, &Names::of(&lock.name), view, None, |step| {
+        if !work.gone.is_empty() {
+            step.leave_gone(work.gone.make_contiguous());
+        }
+        for grant in &work.lost {
+            // Where another client has taken the lock away by now, there is nothing to take back.
+            step.take_back(&grant.owner, grant.token, grant.session);
+        }
+        for connection in &work.closed {
+            step.connection_closed(*connection);
+        }
+        if work.touch.is_some() {
+            step.look();
+        }
+        Ok(())
+    });
+    if done.is_err() && !work.is_touch_only() {
+        table(|table| table.keep_work(lock, work));
+    }
+    true
+}
+
+/// Whether a lock that was touched, and is not tracked, is to be tracked. An event of a queue key names two locks, `a`
+/// and `{a}`. The cheapest checks of which one it is come first.
+fn is_ours_to_track(ctx: &Ctx, lock: &LockId) -> bool {
+    ctx.select_db(lock.db)
+        && !foreign::is_twin_tracked(lock)
+        && is_here(ctx, lock)
+        && foreign::is_meant(ctx, lock)
+        && foreign::is_ours_to_track(ctx, lock)
+}
+
+/// Whether this node has the lock's slot. If not, a lock of the module's is remembered as arriving.
+fn is_here(ctx: &Ctx, lock: &LockId) -> bool {
+    if !in_cluster() {
+        return true;
+    }
+    if !names::one_slot(&lock.name) {
+        return false;
+    }
+    let is_here = conditions::is_here(ctx, lock);
+    let arrives = !is_here && foreign::is_ours_to_track(ctx, lock);
+    let place = if arrives {
+        Place::Arriving
+    } else {
+        Place::Here
+    };
+    table(|table| table.set_place(lock, place));
+    if arrives {
+        keep_watch(ctx);
+    }
+    is_here
+}
+
+/// Scripts run as Lua from now on: hands back the locks on which only scripts work, and lines up the scores of the
+/// others. Done before the module is unloaded, too.
+pub fn hand_back_all(ctx: &Ctx) {
+    waiting(|waiting| waiting.intercepts.set(false));
+    for lock in table(|table| table.all(None)) {
+        if !ctx.select_db(lock.db) {
+            continue;
+        }
+        // Where a key has another type, there is nothing to be lined up.
+        let _ = step_on(
+            ctx,
+            &Names::of(&lock.name),
+            QueueView::AsLeft,
+            None,
+            |step| {
+                // Those of scripts are lined up at the end of the step.
+                if !step.is_of_scripts() {
+                    step.line_up();
+                }
+                Ok(())
+            },
+        );
+    }
+}
+
+/// Milliseconds from the beginning of one look at all hashes to the next.
+const ROUND: Millis = 1000;
+/// How many locks are taken from the table at once for it.
+const SOME: usize = 50;
+
+/// Looks once a second at the hash of each lock. Most changes by other clients are seen: key events and the command
+/// filter report them. A field that expires by itself, or that another module takes out, is not reported, and the
+/// waiters would wait for a holder that is gone.
+///
+/// A millisecond is spent on it at once, and at most a twentieth of the time: with more than some twenty thousand locks
+/// a round takes longer than a second.
+pub fn patrol(ctx: &Ctx) {
+    if !table(|table| table.schedule.in_round) {
+        let now = conditions::tick();
+        if now.saturating_sub(waiting(|waiting| waiting.round_began.get())) < ROUND {
+            return;
+        }
+        waiting(|waiting| {
+            waiting.losing_fields.borrow_mut().clear();
+            waiting.round_began.set(now);
+        });
+    }
+    let slice = Slice::begin_search();
+    let mut last = waiting(|waiting| waiting.looked_at.take());
+    loop {
+        let locks = table(|table| table.behind(last.as_ref(), SOME));
+        for (db, _, name) in &locks {
+            let (db, name) = (*db, Rc::clone(name));
+            patrol_one(ctx, &LockId { db, name });
+        }
+        last = locks.last().cloned();
+        if last.is_none() || slice.is_over() {
+            break;
+        }
+    }
+    table(|table| table.schedule.in_round = last.is_some());
+    waiting(|waiting| waiting.looked_at.set(last));
+}
+
+/// There is no lock to be looked at.
+pub fn patrol_no_more() {
+    table(|table| table.schedule.in_round = false);
+    waiting(|waiting| {
+        waiting.looked_at.take();
+        waiting.losing_fields.take();
+    });
+}
+
+fn patrol_one(ctx: &Ctx, lock: &LockId) {
+    let holders = |tracked: &Tracked| tracked.shared.as_ref().map(|shared| shared.len());
+    let Some(shared) = table(|table| table.tracked(lock).map(holders)) else {
+        return;
+    };
+    if ctx.select_db(lock.db) && has_lost_holders(ctx, &lock.name, shared) {
+        touch(lock, QueueView::AsLeft);
+    }
+}
+
+/// Steps of the walk over all keys in one iteration: some tenths of a millisecond.
+const STEPS: usize = 500;
+
+/// As [`look_for_queues`], when the module is loaded and configured.
+pub fn begin(ctx: &Ctx) {
+    let _ = conditions::intercepts();
+    waiting(|waiting| waiting.has_switched_on.set(false));
+    ensure_before_sleep();
+    look_for_queues(ctx);
+}
+
+/// Begins the walk over all keys, if there are any.
+pub fn look_for_queues(ctx: &Ctx) {
+    let selected = ctx.db();
+    let any = (0..i32::MAX)
+        .take_while(|db| ctx.select_db(*db))
+        .any(|_| ctx.keys() > 0);
+    // The caller's database; there is one.
+    let _ = ctx.select_db(selected);
+    let scan = any.then(KeyScan::default);
+    waiting(|waiting| {
+        waiting.scan.set(scan);
+        waiting.is_scanning.set(any);
+    });
+    if any {
+        ensure_before_sleep();
+        events::hurry();
+    }
+}
+
+/// Continues that walk.
+pub fn look_on(ctx: &Ctx) {
+    let Some(mut scan) = waiting(|waiting| waiting.scan.take()) else {
+        return;
+    };
+    let mut found = |ctx: &Ctx, key: &[u8]| foreign::touch_queue(ctx.db(), key, QueueView::Loaded);
+    for _ in 0..STEPS {
+        if !scan.step(ctx, &mut found) {
+            waiting(|waiting| waiting.is_scanning.set(false));
+            return;
+        }
+    }
+    waiting(|waiting| waiting.scan.set(Some(scan)));
+    events::hurry();
+}

@@ -1,0 +1,270 @@
+//! Off means off: nothing tells a server with the module, and interception off, from one without it.
+//!
+//! The same calls of Redisson's scripts, and of operators, on both. Then the same keys are there in the same encodings,
+//! and everybody who listens has seen the same, byte for byte but for moments: MONITOR, key events, messages, clients
+//! that track keys, transactions that watch them, and replicas. With so many waiters that the server changes the
+//! encodings of queue and deadlines on the way.
+
+use std::thread;
+use std::time::Duration;
+
+use fairlock_testing::{Client, Server, Wire, wait_until};
+
+use crate::hand::{ACQUIRED, Hand, PATIENCE};
+use crate::interception::Interception;
+use crate::listener::{Listener, Message};
+use crate::trace::{Trace, timeless};
+use crate::view::KEYS;
+
+/// How many wait.
+const CROWDS: [usize; 4] = [1, 8, 20, 200];
+/// Marks the end of what the listeners are to hear.
+const END: &str = "seen-until-here";
+
+/// A server, and everybody who listens to it.
+struct Side {
+    hand: Hand,
+    monitor: Wire,
+    tracking: Wire,
+    watching: Client,
+    messages: Listener,
+    writes: Trace,
+    server: Server,
+}
+
+/// All that was seen while some calls were made.
+#[derive(Debug, PartialEq, Eq)]
+struct Seen {
+    replies: Vec<String>,
+    keys: Vec<String>,
+    events: Vec<String>,
+    commands: Vec<String>,
+    invalidated: Vec<String>,
+    is_watched: String,
+    messages: Vec<Message>,
+    writes: Vec<String>,
+}
+
+impl Side {
+    fn new(server: Server) -> Self {
+        let mut client = server.connect();
+        client.run("CONFIG SET notify-keyspace-events KEA");
+        let mut tracking = Wire::new(server.port);
+        tracking.send("HELLO 3\nCLIENT TRACKING ON BCAST PREFIX k PREFIX redisson");
+        until(&mut tracking, "+OK");
+        let mut monitor = Wire::new(server.port);
+        monitor.send("MONITOR");
+        until(&mut monitor, "+OK");
+        Self {
+            hand: Hand::of(&server),
+            monitor,
+            tracking,
+            watching: server.connect(),
+            messages: Listener::new(server.port),
+            writes: Trace::new(&server),
+            server,
+        }
+    }
+
+    /// Makes some calls, and tells what was seen meanwhile.
+    fn see(&mut self, calls: impl FnOnce(&mut Hand) -> Vec<String>) -> Seen {
+        let watched = KEYS.join(" ");
+        assert_eq!(self.watching.run(&format!("WATCH {watched}")), "OK");
+        let hand = &mut self.hand;
+        let mut replies = Vec::new();
+        let mut events = Client::events(self.server.port, || replies = calls(hand));
+        events.retain(|event| KEYS.iter().any(|key| event.ends_with(&format!(" {key}"))));
+        self.watching.run("MULTI");
+        self.watching.run("PING");
+        let is_watched = self.watching.run("EXEC");
+        let keys = KEYS.map(|key| self.look(key)).to_vec();
+        // The prefix that is tracked.
+        // Without an expiry, which would be heard of later.
+        self.hand.client.run(&format!("SET k-{END} 1"));
+        Seen {
+            replies: replies.iter().map(|reply| timeless_text(reply)).collect(),
+            keys,
+            events,
+            commands: self.commands(),
+            invalidated: self.invalidated(),
+            is_watched,
+            messages: self.messages.until_now(),
+            writes: self.writes.until_now(&KEYS),
+        }
+    }
+
+    /// The keys that were invalidated. How many a message has, depends on when the server gets to it.
+    fn invalidated(&mut self) -> Vec<String> {
+        let mut keys = until(&mut self.tracking, END);
+        keys.retain(|line| !line.starts_with(['>', '$', '*']) && line != "invalidate");
+        keys
+    }
+
+    /// The commands that were shown, without times and addresses.
+    fn commands(&mut self) -> Vec<String> {
+        let lines = until(&mut self.monitor, END);
+        let command = |line: &String| {
+            let (from, command) = line.split_once("] ")?;
+            let by_lua = from.ends_with("lua");
+            let concerns = KEYS
+                .iter()
+                .any(|key| command.contains(&format!("\"{key}\"")));
+            let is_asked = ["\"OBJECT\"", "\"WATCH\"", "\"DUMP\"", "\"EXISTS\""]
+                .iter()
+                .any(|asked| command.starts_with(asked));
+            (concerns && !is_asked).then(|| format!("{by_lua} {}", timeless_text(command)))
+        };
+        lines.iter().filter_map(command).collect()
+    }
+
+    fn look(&mut self, key: &str) -> String {
+        let client = &mut self.hand.client;
+        let encoding = client.run(&format!("OBJECT ENCODING {key}"));
+        let content = match key.split(':').next() {
+            Some("redisson_lock_queue") => client.run(&format!("LRANGE {key} 0 -1")),
+            Some("redisson_lock_timeout") => client.run(&format!("ZRANGE {key} 0 -1")),
+            _ => client.run(&format!("HGETALL {key}")),
+        };
+        format!("{key} {encoding} {content}")
+    }
+}
+
+fn timeless_text(text: &str) -> String {
+    let words = text.split_inclusive([' ', '"', ',']);
+    words
+        .map(|word| {
+            let bare = word.trim_end_matches([' ', '"', ',']);
+            let rest = &word[bare.len()..];
+            timeless(&[bare.to_owned()]) + rest
+        })
+        .collect()
+}
+
+/// The lines up to one that contains something.
+fn until(wire: &mut Wire, end: &str) -> Vec<String> {
+    let mut lines = Vec::new();
+    loop {
+        let line = wire.line_if_open().expect("a line");
+        if line.contains(end) {
+            return lines;
+        }
+        lines.push(line);
+    }
+}
+
+fn owner(number: usize) -> String {
+    format!("0a1b2c3d-0000-4000-8000-00000000000f:{number}")
+}
+
+/// What happens to a lock, step by step, with so many waiters. What scripts are told may be a time.
+fn steps(waiters: usize) -> Vec<(&'static str, Box<dyn Fn(&mut Hand) -> Vec<String>>)> {
+    let waits = move |hand: &mut Hand| -> Vec<String> {
+        let told = (1..=waiters).map(|n| hand.lock(&owner(n), PATIENCE));
+        told.map(|told| (told == ACQUIRED).to_string()).collect()
+    };
+    vec![
+        (
+            "one takes it, the others wait",
+            Box::new(move |hand| {
+                assert_eq!(hand.lock(&owner(0), PATIENCE), ACQUIRED);
+                waits(hand)
+            }),
+        ),
+        ("they ask again", Box::new(move |hand| waits(hand))),
+        (
+            "it goes from hand to hand",
+            Box::new(move |hand| {
+                (0..waiters.min(3))
+                    .map(|n| {
+                        hand.unlock(&owner(n));
+                        hand.lock(&owner(n + 1), PATIENCE)
+                    })
+                    .collect()
+            }),
+        ),
+        (
+            "the last one gives up",
+            Box::new(move |hand| vec![hand.leave(&owner(waiters), PATIENCE)]),
+        ),
+        (
+            "the lease ends",
+            Box::new(|hand| {
+                let set = hand.client.run("PEXPIRE k 1");
+                wait_until("the lease has ended", || hand.client.run("EXISTS k") == "0");
+                vec![set]
+            }),
+        ),
+        (
+            "nobody comes for a while",
+            Box::new(|_| {
+                // Longer than the module once waited before it looked at such a lock.
+                thread::sleep(Duration::from_millis(50));
+                Vec::new()
+            }),
+        ),
+        (
+            "an operator takes the head out",
+            Box::new(|hand| vec![hand.client.run("LPOP redisson_lock_queue:{k}")]),
+        ),
+        (
+            "the queue is given an expiry",
+            Box::new(|hand| {
+                let keys = ["redisson_lock_queue:{k}", "redisson_lock_timeout:{k}"];
+                keys.map(|key| hand.client.run(&format!("PEXPIRE {key} 600000")))
+                    .to_vec()
+            }),
+        ),
+        (
+            "somebody else takes what is free, if it may",
+            Box::new(move |hand| vec![hand.try_lock(&owner(waiters + 1))]),
+        ),
+        (
+            "all is deleted",
+            Box::new(|hand| vec![hand.client.run(&format!("DEL {}", KEYS.join(" ")))]),
+        ),
+    ]
+}
+
+#[test]
+fn with_interception_off_nothing_tells_the_module_from_a_plain_server() {
+    let mut sides = [
+        Side::new(Server::without_module(&[])),
+        Side::new(Interception::Off.server(&["--fairlock.turn", "1"])),
+    ];
+    for waiters in CROWDS {
+        for (what, calls) in steps(waiters) {
+            let [plain, module] = sides.each_mut().map(|side| side.see(&calls));
+            assert_eq!(plain, module, "{waiters} wait: {what}");
+        }
+    }
+    let [_, module] = &sides;
+    let tracked = module
+        .server
+        .info("fairlock", "fairlock_locks_with_waiters_or_session");
+    assert_eq!(tracked, "0");
+}
+
+#[test]
+fn a_lock_is_handed_back_when_the_last_of_ours_has_left() {
+    let server = Interception::Off.server(&[]);
+    let mut hand = Hand::of(&server);
+    let tracked = || server.info("fairlock", "fairlock_locks_with_waiters_or_session");
+    assert_eq!(hand.lock(&owner(0), PATIENCE), ACQUIRED);
+    for n in 1..4 {
+        assert_ne!(hand.lock(&owner(n), PATIENCE), ACQUIRED);
+    }
+    assert_eq!(tracked(), "0");
+    let place = hand.client.run("FAIRLOCK.ACQUIRE k ours ENQUEUE");
+    assert!(place.starts_with("[4, "), "{place}");
+    assert_eq!(tracked(), "1");
+    assert_eq!(hand.client.run("FAIRLOCK.CANCEL k ours"), "1");
+    assert_eq!(tracked(), "0");
+    // Whatever scripts have subtracted meanwhile: nobody's time is over before it is the head.
+    let left: Vec<i64> = (1..4).map(|n| hand.patience_left(&owner(n))).collect();
+    let patience = i64::try_from(PATIENCE).expect("small");
+    assert!(left[0] > 0, "{left:?}");
+    assert!(
+        (1..3).all(|n| left[n] >= left[n - 1] + patience - 1),
+        "{left:?}"
+    );
+}
