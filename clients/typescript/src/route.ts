@@ -39,10 +39,9 @@ export function routeOf(client: Client, timeout: number): Route {
   if (given['_options']?.rootNodes) return new ClusterRoute(given['_options'], timeout);
   // Only a node-redis client has both; others than that are not to mean 127.0.0.1:6379.
   if (typeof given['isReady'] === 'boolean' && typeof given['options'] === 'object') return new OneServer(given['options'], timeout);
-  const kind = typeof client === 'object' ? (given.constructor?.name ?? 'object') : typeof client;
   throw new TypeError(
-    'Locks wants what createClient() or createCluster() of the package "redis" returns, or the options that createSentinel() ' +
-      `is given ({ name, sentinelRootNodes }); this is ${client === null ? 'null' : `of type ${kind}`}`,
+    'Locks wants what createClient() or createCluster() of the package "redis" returns, or the options that createSentinel() is ' +
+      'given ({ name, sentinelRootNodes }): this is neither',
   );
 }
 
