@@ -25,10 +25,10 @@ class ReplicasTest extends Fixture {
         Servers group = servers("sentinel");
         View view = group.view("a");
         Locks locks = atSentinel(group);
-        Held held = locks.acquire(name);
+        Held held = locks.acquire(name, LONG);
         List<Begun> waiting = new ArrayList<>();
         for (int count = 1; count <= 2; count++) {
-            waiting.add(begin(locks, name));
+            waiting.add(begin(locks, name, LONG));
             view.waits(name, count);
         }
         List<String> owners = view.queue(name);
@@ -49,7 +49,7 @@ class ReplicasTest extends Fixture {
 
     private static boolean isRenewed(Held held) {
         try {
-            return held.renew().equals(Duration.ofSeconds(30));
+            return held.renew().equals(Duration.ofSeconds(120));
         } catch (UnavailableException | NotReplicatedException error) {
             return false;
         }
@@ -119,6 +119,8 @@ class ReplicasTest extends Fixture {
         Locks before = atSentinel(group);
         before.acquire(name).release();
         group.tell("failover");
+        // Nor is there another failover, if the machine is so busy that the sentinel has no answer for a moment.
+        group.view("s").run("SENTINEL", "SET", "locks", "down-after-milliseconds", 60_000);
         group.tell("start", "a"); // As a master: it takes the sentinel seconds to tell it otherwise.
         View old = group.view("a");
         assertEquals("master", old.run("ROLE").get(0));
