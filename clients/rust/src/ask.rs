@@ -25,6 +25,8 @@ pub(crate) struct Ask {
     pub(crate) options: Options,
     pub(crate) started: Instant,
     tries: Tries,
+    /// What failed first since the server has answered: what the caller is told.
+    first: Option<Failure>,
     is_waiting: bool,
     /// To the server, as waiter or holder.
     pub(crate) may_be_known: bool,
@@ -91,6 +93,7 @@ impl Ask {
             options,
             started: Instant::now(),
             tries: Tries::new(longest),
+            first: None,
             is_waiting: false,
             may_be_known: false,
             pending: None,
@@ -147,8 +150,9 @@ impl Ask {
             return Err(failure.translated(&self.name, &self.address()));
         }
         self.core.distrust(self.node.as_ref(), &failure);
+        let first = self.first.get_or_insert_with(|| failure.clone()).clone();
         if self.is_over() && self.options.is_patient() {
-            return Err(self.not_in_time(Some(failure)));
+            return Err(self.not_in_time(Some(first)));
         }
         // With no time to wait, the time of one answer is there for trying again.
         let left = self.left().filter(|_| self.options.is_patient());
@@ -159,7 +163,7 @@ impl Ask {
         if self.tries.after(left).await {
             return Ok(());
         }
-        Err(Error::unavailable(&self.name, self.tries.longest, &failure))
+        Err(Error::unavailable(&self.name, self.tries.longest, &first))
     }
 
     /// `None`: it was granted, and too few replicas have confirmed that.
@@ -269,6 +273,7 @@ impl Ask {
         match &reply {
             Ok(reply) => {
                 self.tries.answered();
+                self.first = None;
                 self.may_be_known = reply.value != Value::Nil;
             }
             // A refusal changes nothing: what an earlier ask brought is still there, though its reply was lost, and so
