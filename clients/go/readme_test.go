@@ -40,7 +40,7 @@ import fairlock "fairlock.example/clients/go"
 func work(context.Context, int64) error { return nil }
 func pieces(ctx context.Context, locks *fairlock.Locks) {
 ` + pieces[1][1] + `
-_ = err
+_, _ = err, info
 }
 func main() {
 ctx := context.Background()
