@@ -12,4 +12,5 @@ package fairlock;
  * @param holders how many hold it
  * @param limit how many may hold it, 1 for an exclusive holder; 0: any number, or it is free
  */
-public record LockInfo(String owner, long holds, long lease, Long token, boolean session, long waiting, long holders, long limit) {}
+public record LockInfo(String owner, long holds, long lease, Long token, boolean session, long waiting, long holders,
+        long limit) {}

@@ -309,7 +309,7 @@ final class Ask {
         return isAdded ? now.token() : null;
     }
 
-    /** Whether replicas have the acquisition, or need not. A connection of its own is asked itself, the shared one must not be held up. */
+    /** Whether replicas have the acquisition, or need not. The shared connection must not be held up by asking. */
     private boolean isConfirmed(Address address, Line own) throws Failure, InterruptedException {
         Confirm confirm = core.lines.confirm(address);
         if (confirm.isNeedless(options.need())) {
@@ -319,8 +319,8 @@ final class Ask {
             return Waits.on(confirm.confirmed(own, options.need()), Waits.EVER, isDeaf);
         }
         try {
-            return core.confirmed(address, askingAt != null, options.need(), isDeaf, name, owner, Options.ms(options.lease()))
-                    .isConfirmed();
+            long lease = Options.ms(options.lease());
+            return core.confirmed(address, askingAt != null, options.need(), isDeaf, name, owner, lease).isConfirmed();
         } catch (Failure failure) {
             if (failure.is("NOTHELD")) {
                 return false; // The lease was over before, or the server began anew.

@@ -1,8 +1,8 @@
 package fairlock.internal;
 
 import fairlock.ClosedException;
-import fairlock.LockLostException.Cause;
 import fairlock.LockInfo;
+import fairlock.LockLostException.Cause;
 import fairlock.internal.Lines.Kind;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -121,12 +121,13 @@ final class Core {
 
     /** Sets a lease, once; where it was set, and whether enough replicas have it. */
     Map.Entry<Address, Confirm.Outcome> renew(String name, String owner, long lease, Confirm.Need need) throws Failure {
-        return tried(name, 0, (address, isAsking) -> Map.entry(address, confirmed(address, isAsking, need, true, name, owner, lease)));
+        return tried(name, 0, (address, isAsking) ->
+                Map.entry(address, confirmed(address, isAsking, need, true, name, owner, lease)));
     }
 
     /** The same at one server. */
-    Confirm.Outcome confirmed(Address address, boolean isAsking, Confirm.Need need, boolean isDeaf, String name, String owner, long lease)
-            throws Failure, InterruptedException {
+    Confirm.Outcome confirmed(Address address, boolean isAsking, Confirm.Need need, boolean isDeaf, String name,
+            String owner, long lease) throws Failure, InterruptedException {
         CompletableFuture<Confirm.Outcome> outcome =
                 lines.confirm(address).renew(need, isAsking, "FAIRLOCK.RENEW", name, owner, "LEASE", lease);
         // Twice: the one before may be waiting for replicas.
@@ -140,8 +141,9 @@ final class Core {
         for (int index = 0; index + 1 < reply.size(); index += 2) {
             fields.put((String) reply.get(index), reply.get(index + 1));
         }
-        return new LockInfo((String) fields.get("owner"), (Long) fields.get("holds"), (Long) fields.get("lease"), (Long) fields.get("token"),
-                fields.get("session").equals(1L), (Long) fields.get("waiting"), (Long) fields.get("holders"), (Long) fields.get("limit"));
+        return new LockInfo((String) fields.get("owner"), (Long) fields.get("holds"), (Long) fields.get("lease"),
+                (Long) fields.get("token"), fields.get("session").equals(1L), (Long) fields.get("waiting"),
+                (Long) fields.get("holders"), (Long) fields.get("limit"));
     }
 
     /** Pauses; an interrupt waits. */

@@ -212,7 +212,7 @@ final class Keep {
         return isDoubted;
     }
 
-    /** The master has changed, or the connection to it has ended: at once, and not when the next renewal is due. A session knows. */
+    /** The master has changed, or the connection to it has ended: it is checked at once. A session knows. */
     void doubt() {
         if (line == null) {
             isDoubted = true;

@@ -43,7 +43,7 @@ public final class LettuceBackend implements Backend {
     private final RedisClusterClient cluster;
     private final Duration longest;
     private final Route route;
-    /** Of the one server, or of a node, from which those of the others are made; null: of a cluster that was not asked yet. */
+    /** Of the one server, or of a node, from which those of the others are made; null: the cluster was not asked yet. */
     private volatile RedisURI uri;
     private final Map<Address, RedisURI> sentinels = new ConcurrentHashMap<>();
     /** Connections that are being closed. */
@@ -90,7 +90,8 @@ public final class LettuceBackend implements Backend {
 
     private static Route routeOf(RedisURI uri) {
         if (!uri.getSentinels().isEmpty() && uri.getSentinelMasterId() != null) {
-            return Route.sentinels(uri.getSentinels().stream().map(LettuceBackend::address).toList(), uri.getSentinelMasterId());
+            List<Address> all = uri.getSentinels().stream().map(LettuceBackend::address).toList();
+            return Route.sentinels(all, uri.getSentinelMasterId());
         }
         if (uri.getSocket() == null && uri.getHost() == null) {
             throw new IllegalArgumentException("the RedisURI has neither a host, nor Sentinels and the name of their master");
@@ -104,7 +105,8 @@ public final class LettuceBackend implements Backend {
 
     /** What is older has no sharded subscriptions. A program's other dependencies may have chosen it. */
     private static void checkVersion() {
-        boolean isOld = Stream.of(RedisPubSubListener.class.getMethods()).noneMatch(each -> each.getName().equals("smessage"));
+        boolean isOld =
+                Stream.of(RedisPubSubListener.class.getMethods()).noneMatch(each -> each.getName().equals("smessage"));
         if (isOld) {
             String version = RedisClient.class.getPackage().getImplementationVersion();
             throw new IllegalStateException("fairlock needs Lettuce 6.4 or newer; on the class path is " + version);
@@ -123,7 +125,8 @@ public final class LettuceBackend implements Backend {
 
     @Override
     public CompletableFuture<Line> open(Address address) {
-        return failing(own.connectAsync(StringCodec.UTF8, at(address))).thenApply(line -> new LettuceLine(this, line, new AtomicBoolean()));
+        return failing(own.connectAsync(StringCodec.UTF8, at(address)))
+                .thenApply(line -> new LettuceLine(this, line, new AtomicBoolean()));
     }
 
     @Override

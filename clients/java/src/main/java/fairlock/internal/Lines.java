@@ -16,7 +16,7 @@ import java.util.function.Consumer;
  * connection is made, and by its own ROLE.
  */
 final class Lines {
-    /** Connections that all threads share. None of the first two is ever held up: RENEW and WAIT have one of their own. */
+    /** Connections that all threads share. The first two are never held up: RENEW and WAIT have one of their own. */
     enum Kind { ASK, CONTROL, CONFIRM, GUIDE }
 
     private record Key(Kind kind, Address address) {}

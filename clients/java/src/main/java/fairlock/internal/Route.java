@@ -142,7 +142,7 @@ public final class Route {
         return null;
     }
 
-    /** CLUSTER SLOTS hides replicas that are down, CLUSTER NODES shows them. One that is promoted is to have what its master had. */
+    /** CLUSTER SLOTS hides replicas that are down. One that is promoted is to have as many as its master had. */
     private void learnReplicas(String nodes) {
         Map<String, Integer> now = new HashMap<>();
         for (String node : nodes.split("\n")) {
