@@ -141,13 +141,13 @@ impl<S: State> Step<'_, S> {
             };
             score_before = Some(waiter.score);
             let is_true = is_found && index == 0 && waiter.score > self.now.millis();
-            if !is_true {
-                before = before.saturating_add(patience.max(1));
-                if waiter.score != before {
-                    self.state.set_score(&owner, before);
-                }
-            } else {
+            if is_true {
                 before = waiter.score;
+            } else {
+                before = before.saturating_add(patience.max(1));
+            }
+            if waiter.score != before {
+                self.state.set_score(&owner, before);
             }
             if waiter.presence == Presence::Asked {
                 waiter.presence = Presence::Found;

@@ -49,6 +49,7 @@ thread_local! {
 
 /// The script that a client calls by a command that runs now, if the filter has just recognised it and found that the
 /// client's user may run it natively. Then neither is to be done again.
+#[must_use]
 pub fn passed(client: u64) -> Option<&'static Script> {
     let passed = PASSED.take().filter(|passed| passed.client == client);
     passed.map(|passed| passed.script)

@@ -92,6 +92,7 @@ pub fn hear_connections(ctx: &Ctx) {
 }
 
 /// Subscribes to iterations of the event loop. True if the module was not subscribed.
+#[must_use]
 pub fn hear_iterations() -> bool {
     match HEARS_ITERATIONS.replace(Hearing::Yes) {
         Hearing::Yes | Hearing::NotForLong => return false,

@@ -120,7 +120,7 @@ pub fn time_out_due(at: Tick) {
         };
         give_outcome(ticket, Outcome::Over);
         stats(Stats::timed_out);
-        give_up_place(lock, owner, ticket);
+        give_up_place(&lock, owner, ticket);
     }
 }
 
@@ -180,18 +180,18 @@ impl Blocking for BlockedAcquire {
 
 /// The server has ended a client's wait. Returns the outcome that the client was given in this iteration, if it
 /// was; else calls `place` for its place in the queue.
-fn leave(id: Id, place: impl FnOnce(LockId, Owner, Ticket)) -> Option<Outcome> {
+fn leave(id: Id, place: impl FnOnce(&LockId, Owner, Ticket)) -> Option<Outcome> {
     let (ticket, client) = blocked(|blocked| blocked.remove_id(id))?;
     client.handle.discard();
     if client.outcome.is_none() {
-        place(client.lock, client.owner, ticket);
+        place(&client.lock, client.owner, ticket);
     }
     client.outcome
 }
 
-fn give_up_place(lock: LockId, owner: Owner, ticket: Ticket) {
-    table(|table| table.mark_gone(&lock, &owner, ticket));
-    note(&lock, |work| work.gone.push_back(owner));
+fn give_up_place(lock: &LockId, owner: Owner, ticket: Ticket) {
+    table(|table| table.mark_gone(lock, &owner, ticket));
+    note(lock, |work| work.gone.push_back(owner));
 }
 
 /// A connection closes. The locks that are bound to it are given up. A hand-off that was replied to it in this
@@ -239,7 +239,7 @@ pub fn to_the_master(ctx: &Ctx) {
 /// The cluster is down for this node: blocked clients keep their places and ask again.
 pub fn while_down(ctx: &Ctx) {
     for (ticket, lock, owner) in blocked(|blocked| blocked.waiting()) {
-        keep_place(ctx, lock, &owner, ticket);
+        keep_place(ctx, &lock, &owner, ticket);
         send_away(ticket, Outcome::Refused(Error::ClusterDown));
     }
 }
@@ -251,8 +251,8 @@ fn send_away(ticket: Ticket, outcome: Outcome) {
 }
 
 /// Keeps the place as that of a polling waiter; the client is expected to reconnect.
-fn keep_place(ctx: &Ctx, lock: LockId, owner: &[u8], ticket: Ticket) {
+fn keep_place(ctx: &Ctx, lock: &LockId, owner: &[u8], ticket: Ticket) {
     let now = conditions::now();
-    table(|table| table.mark_sent_away(&lock, owner, ticket, now));
-    freeze(ctx, &lock);
+    table(|table| table.mark_sent_away(lock, owner, ticket, now));
+    freeze(ctx, lock);
 }

@@ -191,34 +191,23 @@ impl Table {
         if due == Due::default() {
             due.tick = Some(otherwise);
         }
-        let is_known = self.get(db, name).is_some();
-        if !is_known {
-            self.make(&LockId::new(db, name));
-        }
-        let Self {
-            databases,
-            schedule,
-            order,
-            moved,
-            braced,
-            ..
-        } = self;
-        let locks = databases.get_mut(&db);
+        let locks = self.databases.get_mut(&db);
         let Some(record) = locks.and_then(|locks| locks.get_mut(name)) else {
-            return;
+            self.make(&LockId::new(db, name));
+            return self.put(db, name, tracked, due, now, otherwise);
         };
         record.tracked = std::mem::take(tracked);
         let due = settled(record.scheduled, due, now);
-        schedule.set(&record.id, &mut record.scheduled, due);
+        self.schedule.set(&record.id, &mut record.scheduled, due);
         if !record.is_tracked {
             record.is_tracked = true;
             record.listed = record.waiters();
-            order.insert(rank(&record.id, record.listed));
-            *braced += usize::from(names::unbraced(name).is_some());
+            self.order.insert(rank(&record.id, record.listed));
+            self.braced += usize::from(names::unbraced(name).is_some());
         } else if record.listed != record.waiters() && !record.has_moved {
             record.has_moved = true;
-            moved.push(record.id.clone());
-            if moved.len() == MOVED {
+            self.moved.push(record.id.clone());
+            if self.moved.len() == MOVED {
                 self.order_moved();
             }
         }

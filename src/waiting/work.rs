@@ -20,6 +20,7 @@ use super::foreign;
 use super::record::{BATCH, LockId, Place, Work};
 use super::state::{ensure_before_sleep, iteration, table, touch, waiting};
 use super::step::{keep_watch, step_on};
+use super::table::Table;
 
 /// Does what was noted until now, as far as there is time. Names that are no locks of the module's cost little to
 /// check, so the batch grows with the backlog, which stays bounded however fast other clients write.
@@ -30,7 +31,7 @@ pub fn go_on(ctx: &Ctx, slice: Slice) {
         if done == BATCH || (done > 0 && slice.is_over()) {
             break;
         }
-        if let Some((lock, work)) = table(|table| table.take_work()) {
+        if let Some((lock, work)) = table(Table::take_work) {
             done += usize::from(attend(ctx, &lock, work));
         }
     }

@@ -156,8 +156,11 @@ fn owner(number: usize) -> String {
     format!("0a1b2c3d-0000-4000-8000-00000000000f:{number}")
 }
 
+/// Calls, and what they are replied.
+type Calls = Box<dyn Fn(&mut Hand) -> Vec<String>>;
+
 /// What happens to a lock, step by step, with so many waiters. What scripts are told may be a time.
-fn steps(waiters: usize) -> Vec<(&'static str, Box<dyn Fn(&mut Hand) -> Vec<String>>)> {
+fn steps(waiters: usize) -> Vec<(&'static str, Calls)> {
     let waits = move |hand: &mut Hand| -> Vec<String> {
         let told = (1..=waiters).map(|n| hand.lock(&owner(n), PATIENCE));
         told.map(|told| (told == ACQUIRED).to_string()).collect()
