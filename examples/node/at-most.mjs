@@ -14,7 +14,7 @@ const locks = new Locks(client, { limit: Number(limit), lease: 10_000 });
 let most = 0;
 
 async function job() {
-  await locks.run('downloads', {}, async () => {
+  await locks.run('downloads', async () => {
     most = Math.max(most, await client.incr('downloads:now'));
     await sleep(20);
     await client.decr('downloads:now');
