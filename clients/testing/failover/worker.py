@@ -1,50 +1,73 @@
-import json, os, random, sys, threading, time
+"""A worker of the failover experiment: takes locks again and again, and says when it holds which.
+
+    scripts/clients/python run clients/testing/failover/worker.py
+
+It is told what to do by FAILOVER_* (below), prints a line of JSON for each event, and ends when its standard input closes.
+"""
+
+import json
+import os
+import random
+import sys
+import threading
+import time
+
 import redis
-from redis.sentinel import Sentinel
+
 import fairlock
 
-env = os.environ
-sentinels = [(h, int(p)) for h, p in (a.split(":") for a in env["FAILOVER_SENTINELS"].split(","))]
-client = Sentinel(sentinels, socket_timeout=1).master_for(env["FAILOVER_MASTER"], redis.Redis)
-options = {"lease": int(env["FAILOVER_LEASE_MS"]) / 1000, "wait": 2}
-if env.get("FAILOVER_MIN_REPLICAS"):
-    options["min_replicas"] = int(env["FAILOVER_MIN_REPLICAS"])
-low, high = (int(x) / 1000 for x in (env.get("FAILOVER_HOLD_MS") or "50-150").split("-"))
-idle_low, idle_high = (int(x) / 1000 for x in (env.get("FAILOVER_IDLE_MS") or "0-0").split("-"))
-locks = fairlock.Locks(client, **options)
-mutex = threading.Lock()
+WAIT = 2  # seconds
+printing = threading.Lock()
 
-def say(**event):
-    with mutex:
-        print(json.dumps(event), flush=True)
 
-def caller(name, limit):
+def say(event, **more):
+    with printing:
+        print(json.dumps({"event": event, **more}), flush=True)
+
+
+def work(locks, name, limit):
+    options = {"limit": limit} if limit > 1 else {}
     while True:
         try:
-            held = locks.acquire(name, **({"limit": limit} if limit > 1 else {}))
+            held = locks.acquire(name, wait=WAIT, **options)
         except fairlock.NotInTime:
             continue
         except Exception as error:
-            say(event="error", lock=name, text=repr(error), at=time.time())
+            say("error", lock=name, error=f"{type(error).__name__}: {error}", at=time.time())
             time.sleep(0.1)
             continue
-        at = time.time()
-        say(event="begin", lock=name, limit=limit, owner=held.owner, token=held.token, at=at)
-        is_lost = held.lost.wait(random.uniform(low, high))
-        at = time.time()
-        say(event="end", lock=name, token=held.token, at=at, how=f"lost:{held.lost.cause}" if is_lost else "release")
-        try:
-            held.release()
-        except fairlock.LockLost as lost:
-            if not is_lost:
-                say(event="late", lock=name, token=held.token, cause=lost.cause)
-        except Exception as error:
-            say(event="error", lock=name, text="release: " + repr(error), at=time.time())
-        time.sleep(random.uniform(idle_low, idle_high))
+        say("begin", lock=name, limit=limit, owner=held.owner, token=held.token, at=time.time())
+        hold(held)
 
-for entry in env["FAILOVER_LOCKS"].split(","):
-    name, _, limit = entry.partition(":")
-    for _ in range(int(env["FAILOVER_WORKERS"])):
-        threading.Thread(target=caller, args=(name, int(limit or 1)), daemon=True).start()
-sys.stdin.read()
-os._exit(0)
+
+def hold(held):
+    is_lost = held.lost.wait(random.uniform(0.05, 0.15))
+    at = time.time()
+    try:
+        if not is_lost:
+            held.release()
+    except fairlock.LockLost as lost:
+        say("late", lock=held.name, token=held.token, cause=lost.cause)
+    except fairlock.FairlockError as error:
+        say("error", lock=held.name, error=f"{type(error).__name__}: {error}", at=time.time())
+    say("end", lock=held.name, token=held.token, at=at, how=f"lost:{held.lost.cause}" if is_lost else "release")
+
+
+def main():
+    given = os.environ
+    sentinels = [address.rsplit(":", 1) for address in given["FAILOVER_SENTINELS"].split(",")]
+    client = redis.Sentinel(sentinels).master_for(given["FAILOVER_MASTER"])
+    options = {"lease": int(given["FAILOVER_LEASE_MS"]) / 1000} if given.get("FAILOVER_LEASE_MS") else {}
+    if given.get("FAILOVER_MIN_REPLICAS"):
+        options["min_replicas"] = int(given["FAILOVER_MIN_REPLICAS"])
+    locks = fairlock.Locks(client, **options)
+    for each in given["FAILOVER_LOCKS"].split(","):
+        name, _, limit = each.partition(":")
+        for _ in range(int(given.get("FAILOVER_WORKERS") or 1)):
+            threading.Thread(target=work, args=(locks, name, int(limit or 1)), daemon=True).start()
+    sys.stdin.read()
+    os._exit(0)  # The threads are in the middle of something.
+
+
+if __name__ == "__main__":
+    main()
