@@ -60,7 +60,11 @@ func (a *ask) notInTime() error {
 	} else if a.isUnconfirmed {
 		kind, what = ErrNotReplicated, "no replica has confirmed it (see MinReplicas): "+a.address
 	}
-	return failed(kind, reason, "%s: not acquired within %v: %s", a.name, a.options.wait, what)
+	within := "at once"
+	if a.options.wait > 0 {
+		within = "within " + a.options.wait.String()
+	}
+	return failed(kind, reason, "%s: not acquired %s: %s", a.name, within, what)
 }
 
 func (l *Locks) acquire(ctx context.Context, name string, o options) (*Held, error) {
