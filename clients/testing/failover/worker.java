@@ -21,9 +21,6 @@ import java.util.concurrent.TimeoutException;
  * <pre>scripts/clients/java run clients/testing/failover/worker.java</pre>
  */
 final class Worker {
-    private static final int SHORTEST = 50;
-    private static final int LONGEST = 150;
-
     public static void main(String[] none) throws Exception {
         LockOptions defaults = options()
                 .wait(Duration.ofSeconds(2))
@@ -59,6 +56,7 @@ final class Worker {
         while (true) {
             try {
                 hold(locks.acquire(name, options), limit);
+                Thread.sleep(between("FAILOVER_IDLE_MS", "0-0"));
             } catch (NotInTimeException error) {
                 // It asks again.
             } catch (FairlockException | InterruptedException error) {
@@ -81,8 +79,7 @@ final class Worker {
         tell("begin", held.name(), "\"limit\":" + limit + ",\"owner\":\"" + held.owner() + "\"," + token + ",\"at\":" + now());
         var lostAt = held.lost().thenApply(loss -> now());
         try {
-            int length = ThreadLocalRandom.current().nextInt(SHORTEST, LONGEST + 1);
-            String at = lostAt.get(length, TimeUnit.MILLISECONDS);
+            String at = lostAt.get(between("FAILOVER_HOLD_MS", "50-150"), TimeUnit.MILLISECONDS);
             tell("end", held.name(), token + ",\"at\":" + at + ",\"how\":\"lost:" + cause(held.lost().join()) + "\"");
             return;
         } catch (TimeoutException time) {
@@ -95,6 +92,13 @@ final class Worker {
         } catch (LockLostException error) {
             tell("late", held.name(), token + ",\"cause\":\"" + cause(error) + "\"");
         }
+    }
+
+    /** Milliseconds from the range in a variable. */
+    private static int between(String variable, String usual) {
+        String range = System.getenv().getOrDefault(variable, "");
+        String[] ends = (range.isEmpty() ? usual : range).split("-");
+        return ThreadLocalRandom.current().nextInt(Integer.parseInt(ends[0]), Integer.parseInt(ends[1]) + 1);
     }
 
     private static String cause(LockLostException loss) {

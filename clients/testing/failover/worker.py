@@ -25,6 +25,12 @@ def say(event, **more):
         print(json.dumps({"event": event, **more}), flush=True)
 
 
+def between(variable, usual):
+    """A time from the range in a variable, in seconds."""
+    low, high = (os.environ.get(variable) or usual).split("-")
+    return random.uniform(int(low), int(high)) / 1000
+
+
 def work(locks, name, limit):
     options = {"limit": limit} if limit > 1 else {}
     while True:
@@ -38,11 +44,12 @@ def work(locks, name, limit):
             continue
         say("begin", lock=name, limit=limit, owner=held.owner, token=held.token, at=time.time())
         hold(held)
+        time.sleep(between("FAILOVER_IDLE_MS", "0-0"))
 
 
 def hold(held):
-    is_lost = held.lost.wait(random.uniform(0.05, 0.15))
-    at = time.time()
+    is_lost = held.lost.wait(between("FAILOVER_HOLD_MS", "50-150"))
+    say("end", lock=held.name, token=held.token, at=time.time(), how=f"lost:{held.lost.cause}" if is_lost else "release")
     try:
         if not is_lost:
             held.release()
@@ -50,7 +57,6 @@ def hold(held):
         say("late", lock=held.name, token=held.token, cause=lost.cause)
     except fairlock.FairlockError as error:
         say("error", lock=held.name, error=f"{type(error).__name__}: {error}", at=time.time())
-    say("end", lock=held.name, token=held.token, at=at, how=f"lost:{held.lost.cause}" if is_lost else "release")
 
 
 def main():

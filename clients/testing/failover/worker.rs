@@ -23,10 +23,15 @@ fn say(event: &str, lock: &str, more: &str) {
     drop(out.write_all(line.as_bytes()).and_then(|()| out.flush()));
 }
 
-/// 50 to 150 ms, another each time.
-fn some_time() -> Duration {
+/// A time from the range of milliseconds in a variable, another each time.
+fn between(name: &str, usual: &str) -> Duration {
+    let range = variable(name);
+    let range = if range.is_empty() { usual } else { &range };
+    let (low, high) = range.split_once('-').unwrap_or((range, range));
+    let (low, high): (u64, u64) = (low.parse().unwrap_or(0), high.parse().unwrap_or(0));
     let nanos = SystemTime::now().duration_since(UNIX_EPOCH);
-    Duration::from_millis(50 + u64::from(nanos.unwrap_or_default().subsec_nanos() / 1000 % 101))
+    let random = u64::from(nanos.unwrap_or_default().subsec_nanos() / 1000);
+    Duration::from_millis(low + random % (high - low + 1))
 }
 
 async fn call(locks: Arc<Locks>, lock: String, limit: u32) {
@@ -51,7 +56,7 @@ async fn call(locks: Arc<Locks>, lock: String, limit: u32) {
         let more =
             format!(",\"limit\":{limit},\"owner\":\"{owner}\",\"token\":{token},\"at\":{at:.6}");
         say("begin", &lock, &more);
-        let lost = tokio::time::timeout(some_time(), held.lost()).await;
+        let lost = tokio::time::timeout(between("HOLD_MS", "50-150"), held.lost()).await;
         let how = lost.map_or("release".to_owned(), |error| {
             format!("lost:{}", cause(&error))
         });
@@ -71,6 +76,7 @@ async fn call(locks: Arc<Locks>, lock: String, limit: u32) {
             ),
             Ok(()) => (),
         }
+        tokio::time::sleep(between("IDLE_MS", "0-0")).await;
     }
 }
 
