@@ -182,7 +182,9 @@ class Keep:
         except Exception as error:
             self.lose("notheld" if str(error).startswith("NOTHELD") else "connection")
         finally:
-            await self.core.lines.drop(line)
+            # The end of the connection would free the lock before RELEASE does, which closes it then.
+            if self.state != "released":
+                await self.core.lines.drop(line)
 
     # -------------------------------------------------------------------------------- loss
 
@@ -238,7 +240,8 @@ class Keep:
                 raise self.loss() from error
         finally:
             if self.line is not None:
-                self.line.abort()  # Whoever watches it closes it.
+                self.line.abort()
+                await self.core.lines.drop(self.line)
 
     async def _release_if_still_ours(self) -> None:
         """The lease is over by our clock only, perhaps."""
