@@ -99,10 +99,10 @@ impl Busy {
         let mut client = server.connect();
         get_locks(&server, &mut client);
         lose_locks(&server, &mut client);
-        for setting in ["yes", "no"] {
-            client.run(&format!("CONFIG SET fairlock.intercept-eval {setting}"));
-            // Where it is left to Lua it is counted, and then not there.
-            client.run(&format!("EVALSHA {RENEW} 1 k 30000 b"));
+        client.run("CONFIG SET fairlock.intercept-eval yes");
+        // What is no whole number is left to Lua: it is counted, and then not there.
+        for lease in ["30000", "x"] {
+            client.run(&format!("EVALSHA {RENEW} 1 k {lease} b"));
         }
         client.int("FAIRLOCK.ACQUIRE bound a SESSION");
         let waiter = server.block("FAIRLOCK.ACQUIRE k z");
