@@ -222,12 +222,14 @@ impl FakeServer {
         tokens
     }
 
+    /// Those that have come to wait: one that only has its place is not told yet when the lock is free.
     pub(crate) fn waiting(&self, name: &str) -> Vec<String> {
         let state = self.state();
         let queue = state.locks.get(name).map(|lock| &lock.queue);
         queue
             .into_iter()
             .flatten()
+            .filter(|waiter| waiter.reply.is_some())
             .map(|waiter| waiter.owner.clone())
             .collect()
     }
