@@ -59,3 +59,9 @@ def test_r23_a_session_waits_and_is_released_at_once(flavour, locks, view, name)
     held.release()
     assert view.is_free(name)
     until("its connection is closed", lambda: len(view.clients()) == before - 1)
+
+
+def test_r23_a_session_that_is_released_at_once_was_not_lost(locks, view, name):
+    for _ in range(100):
+        locks.acquire(name, session=True, lease=LEASE).release()
+    assert view.is_free(name)
