@@ -11,7 +11,8 @@ from servers import View, until
 def test_r31_sentinel_fails_over(flavour, servers, name):
     group = servers("sentinel")
     view = View(group.at("a"))
-    locks = flavour.sentinel(group.ports["s"])
+    # One that is not confirmed in time is released, and loses its place.
+    locks = flavour.sentinel(group.ports["s"], sync_timeout=20)
     held = locks.acquire(name, lease=30)
     waiting = []
     for count in (1, 2):
