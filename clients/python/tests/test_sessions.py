@@ -59,3 +59,11 @@ def test_r23_a_session_waits_and_is_released_at_once(flavour, locks, view, name)
     held.release()
     assert view.is_free(name)
     until("its connection is closed", lambda: len(view.clients()) == before - 1)
+
+
+def test_r23_a_session_that_is_released_while_it_is_checked_was_not_lost(locks, view, name):
+    for _ in range(30):
+        held = locks.acquire(name, session=True, lease=0.6)
+        threading.Event().wait(0.2)  # a third of the lease: the check is due
+        held.release()
+    assert view.is_free(name)

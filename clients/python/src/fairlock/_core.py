@@ -189,8 +189,8 @@ class Core:
         """Asks for the master, or for the map of the slots, and leaves servers that are no masters."""
         if self.route.is_cluster and not hasattr(self.route, "plan"):
             await self.runtime.adopt(self.route)
-        await self.route.find(self.lines)
-        self.lines.abort_except(self.route.masters())
+        # Not what the route knows: another thread may have made it forget.
+        self.lines.abort_except(await self.route.find(self.lines))
 
     async def _passed(self, ask: Ask, error: Exception, address: Address | None) -> None:
         """Returns if it is worth asking again; raises what the caller gets if not."""

@@ -39,6 +39,8 @@ class Keep:
         self.lost = self.runtime.new_lost()
         self.mutex = threading.RLock()
         self.state = "held"  # then lost or released; in a child that was forked, the parent's
+        # A session's connection must not close before its release is answered: the server would take that for the end.
+        self.may_close, self.is_unwatched = False, False
         self.holds = 1
         self.held: Callable[[], Any] = lambda: self  # until Held is made
         self.is_holder_gone: Callable[[], bool] = lambda: False
@@ -182,8 +184,9 @@ class Keep:
         except Exception as error:
             self.lose("notheld" if str(error).startswith("NOTHELD") else "connection")
         finally:
-            # The end of the connection would free the lock before RELEASE does, which closes it then.
-            if self.state != "released":
+            with self.mutex:
+                self.is_unwatched, may_close = True, self.may_close or self.state != "released"
+            if may_close:
                 await self.core.lines.drop(line)
 
     # -------------------------------------------------------------------------------- loss
@@ -192,7 +195,7 @@ class Keep:
         with self.mutex:
             if self.state != "held":
                 return
-            self.state = "lost"
+            self.state, self.may_close = "lost", True
         self.leave()
         if self.line is not None:
             self.line.abort()
@@ -239,9 +242,17 @@ class Keep:
                 self.lost._set("notheld")
                 raise self.loss() from error
         finally:
-            if self.line is not None:
-                self.line.abort()
-                await self.core.lines.drop(self.line)
+            await self._end_session()
+
+    async def _end_session(self) -> None:
+        """Who watches the connection closes it; after that, this."""
+        if self.line is None:
+            return
+        self.line.abort()
+        with self.mutex:
+            self.may_close, is_unwatched = True, self.is_unwatched
+        if is_unwatched:
+            await self.core.lines.drop(self.line)
 
     async def _release_if_still_ours(self) -> None:
         """The lease is over by our clock only, perhaps."""

@@ -187,8 +187,7 @@ class Lines:
     async def _ask_sentinels_for(self, address: Address | None) -> None:
         if not self.route.sentinels:
             return
-        await self.route.find(self)
-        if address != self.route.master:
+        if address not in await self.route.find(self):
             raise redis_errors.ConnectionError("the Sentinels name another master")
 
     async def _check_role(self, line: Line) -> None:

@@ -118,17 +118,17 @@ class Route:
 
     # ----------------------------------------------------------------------------- finding
 
-    async def find(self, lines: Lines) -> None:
-        """Asks the Sentinels, or the nodes, one after another until one answers."""
+    async def find(self, lines: Lines) -> set[Address]:
+        """The masters now: asks the Sentinels, or the nodes, one after another until one answers."""
         last: Exception | None = None
         for server in list(self.sentinels or self.nodes):
             try:
-                await (self._ask_sentinel if self.sentinels else self._ask_node)(server, lines)
+                masters = await (self._ask_sentinel if self.sentinels else self._ask_node)(server, lines)
             except (redis_errors.RedisError, OSError) as error:
                 last = last or error
                 continue
             self._ask_first(server)
-            return
+            return masters
         raise last or redis_errors.ConnectionError("no node of the cluster is known")
 
     def _ask_first(self, server: Address) -> None:
@@ -138,7 +138,7 @@ class Route:
         else:
             self.nodes = [server, *(each for each in self.nodes if each != server)]
 
-    async def _ask_sentinel(self, sentinel: Address, lines: Lines) -> None:
+    async def _ask_sentinel(self, sentinel: Address, lines: Lines) -> set[Address]:
         desk, now = lines.desk(sentinel, "guide"), lines.runtime.now()
         # This one names the new master a little earlier than MASTER does.
         found = await desk.call("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self.service, timeout=self.command_timeout)
@@ -147,9 +147,11 @@ class Route:
         state = await desk.call("SENTINEL", "MASTER", self.service, timeout=self.command_timeout)
         fields = dict(zip(state[::2], state[1::2], strict=True))
         self.known[0] = max(self.known.get(0, 0), int(fields[b"num-slaves"]))
-        self.master, self.asked = (found[0].decode(), int(found[1])), now
+        master = (found[0].decode(), int(found[1]))
+        self.master, self.asked = master, now
+        return {master}
 
-    async def _ask_node(self, node: Address, lines: Lines) -> None:
+    async def _ask_node(self, node: Address, lines: Lines) -> set[Address]:
         desk = lines.desk(node, "guide")
         ranges = await desk.call("CLUSTER", "SLOTS", timeout=self.command_timeout)
         # SLOTS does not show replicas that are down.
@@ -163,6 +165,7 @@ class Route:
         if found != self.map:
             self._learn(found)
             self.map = found
+        return {members[0] for _, _, members, _ in found}
 
     def _learn(self, found: list[tuple[int, int, list[Address], int]]) -> None:
         slots: dict[int, Address] = {}
