@@ -354,6 +354,14 @@ class Core:
         if self._is_alone(ask.name, ask.options, address):
             return True
         async with self.lines.lent("confirm", address) as line:
+            # WAIT covers what its own connection has written: ROLE alone is enough on Redis 7.0, and not on 8.6.
+            renewal = ("FAIRLOCK.RENEW", ask.name, ask.owner, "LEASE", ms(ask.options.lease))
+            try:
+                await line.call(*renewal, timeout=ask.options.command_timeout)
+            except redis_errors.ResponseError as error:
+                if errors.code_of(error) != "NOTHELD":
+                    raise
+                return False  # The lease is over already.
             return await self.confirmed(line, ask.name, ask.options)
 
     async def confirmed(self, line: Line, name: str | bytes, options: Options) -> bool:
