@@ -6,12 +6,16 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 
 ASAN = target/asan
 HOST = $$(rustc -vV | sed -n 's/^host: //p')
+# Our own crates are compiled by clippy's compiler where they are tested, so that lints need no build of their own.
+LINTING = RUSTC_WORKSPACE_WRAPPER=$(CURDIR)/scripts/test/linting-rustc
+# Benchmarks have dependencies of their own, and no test needs them.
+CARGO_TEST = $(LINTING) cargo test --locked --workspace --exclude fairlock-bench
 # The packages of `make clients`.
 CLIENTS ?= python typescript java go rust
 MODULE = $${CARGO_TARGET_DIR:-target}/release/libfairlock.so
 
-.PHONY: help setup setup-tests build module companion clients run cluster test test-redisson test-matrix test-arm64 fingerprints check fmt \
-    test-clients failovers lint picture properties model chaos soak fuzz fuzz-coverage test-asan test-valgrind \
+.PHONY: help setup setup-tests build module companion clients run cluster test test-all test-redisson test-matrix test-arm64 fingerprints check fmt \
+    test-clients failovers lint picture properties model chaos evidence soak fuzz fuzz-coverage test-asan test-valgrind \
     bench bench-quick bench-build instructions
 
 help: ## List the targets
@@ -40,20 +44,27 @@ run: module ## Start a server with the module, show it at work, keep it running 
 cluster: module ## Start a cluster of six nodes with the module, show it at work, keep it running (PORT=n)
 	@scripts/demo/cluster "$(MODULE)" $(PORT)
 
-test: setup-tests ## Formatting, lints, all tests
+# Most tests wait, so that many run at a time.
+export RUST_TEST_THREADS ?= 8
+
+test: setup-tests ## Formatting, lints, all tests that are not over in minutes only
 	cargo fmt --all --check
-	cargo clippy --locked --workspace --all-targets -- -D warnings
 	scripts/check-architecture
-	cargo test --locked --workspace --no-fail-fast
+	$(CARGO_TEST) --no-fail-fast
+
+test-all: test ## `make test`, and what takes minutes: long fleets, an old release of Redisson, packages by scripts, benchmarks
+	$(LINTING) cargo test --locked --package fairlock-bench
+	$(CARGO_TEST) --no-fail-fast -- --ignored
+	REDISSON_RELEASES=3.11.1 $(CARGO_TEST) --test redisson
 
 test-clients: setup-tests ## Of all tests only those of the client packages: every row of their table, in every language
-	cargo test --locked --test clients
+	$(CARGO_TEST) --test clients
 
 failovers: setup-tests module ## Count two holders at a time over FAILOVERS (100) killed masters and as many planned changes
 	FAIRLOCK_MODULE=$(MODULE) clients/testing/failovers --failovers $${FAILOVERS:-100} $(CLIENTS)
 
 test-redisson: setup-tests ## The tests with real clients, all releases of Redisson, long fleets
-	REDISSON_RELEASES=all cargo test --locked --test redisson
+	REDISSON_RELEASES=all $(CARGO_TEST) --test redisson -- --include-ignored
 
 # Servers that are unpacked beside the system, the suites that are run on them, what the one with real clients
 # is narrowed to, and servers that need not be there (CI). Where nothing is said the script says which.
@@ -63,15 +74,18 @@ REDISSON_TESTS ?=
 MAY_LACK ?=
 
 test-matrix: setup-tests ## All suites with a server on SERVERS="redis-8.0 valkey-8.1", one build for all
-	SERVERS="$(SERVERS)" MATRIX_TESTS="$(MATRIX_TESTS)" REDISSON_TESTS="$(REDISSON_TESTS)" MAY_LACK="$(MAY_LACK)" \
+	$(LINTING) SERVERS="$(SERVERS)" MATRIX_TESTS="$(MATRIX_TESTS)" REDISSON_TESTS="$(REDISSON_TESTS)" MAY_LACK="$(MAY_LACK)" \
 	    scripts/test/matrix
 
 test-arm64: setup-tests ## The black-box tests with module and server for arm64, emulated (SERVERS=redis-7.0)
 	@scripts/setup --arm64
 	@SERVERS="$(SERVERS)" scripts/test/arm64 $(ARM64_TESTS)
 
-fingerprints: setup-tests ## Write the scripts of RELEASES="4.8.0 ..." of Redisson into the table of digests
-	RECORD_FINGERPRINTS=1 REDISSON_RELEASES="$(RELEASES)" cargo test --locked --test redisson fingerprints
+fingerprints: setup-tests ## Write clients/lua and the scripts of RELEASES="4.8.0 ..." of Redisson into the table of digests
+	cp clients/lua/*.lua clients/go/lua/
+	cp clients/lua/*.lua clients/python/src/fairlock/lua/
+	cp clients/lua/*.lua clients/rust/lua/
+	RECORD_FINGERPRINTS=1 REDISSON_RELEASES="$(RELEASES)" $(CARGO_TEST) --test redisson fingerprints
 
 check: ## The rules of the house: which room may use which
 	scripts/check-architecture
@@ -93,13 +107,16 @@ model: ## The rules in small worlds, all that can happen to a lock: millions of 
 
 chaos: setup-tests ## Faults under load, for CHAOS_SECONDS (an hour); CHAOS_SEED=n for the same plan again
 	CHAOS_SECONDS=$${CHAOS_SECONDS:-3600} CHAOS_SEED=$${CHAOS_SEED:-$$(date +%s)} \
-	    cargo test --locked --test chaos guarantees -- --nocapture --test-threads=1
+	    $(CARGO_TEST) --test chaos guarantees -- --nocapture --test-threads=1
+
+evidence: setup-tests ## Make the table of runs in docs/record.md anew, on the newest servers (EVIDENCE_SECONDS, an hour)
+	@$(LINTING) scripts/test/evidence
 
 soak: setup-tests ## Mixed load for SOAK_SECONDS (an hour): memory, descriptors, latency to docs/soak.md
-	SOAK_SECONDS=$${SOAK_SECONDS:-3600} cargo test --release --locked --test chaos soak -- --nocapture
+	SOAK_SECONDS=$${SOAK_SECONDS:-3600} cargo test --release --locked --test chaos soak -- --include-ignored --nocapture
 
 fuzz: setup-tests ## Ten million random commands on random contents of keys (FUZZ_COMMANDS, FUZZ_SEED)
-	FUZZ_COMMANDS=$${FUZZ_COMMANDS:-10000000} cargo test --locked --test fuzz -- --nocapture
+	FUZZ_COMMANDS=$${FUZZ_COMMANDS:-10000000} $(CARGO_TEST) --test fuzz -- --nocapture
 
 fuzz-coverage: setup ## Arguments, scripts and rules by the code that is reached (FUZZ_SECONDS each)
 	@scripts/setup --fuzz
@@ -112,7 +129,7 @@ test-asan: setup-tests ## The black-box tests with a module that is built for th
 	    cargo build --locked --lib --target $(HOST) --target-dir $(ASAN)
 	FAIRLOCK_TEST_MODULE=$(CURDIR)/$(ASAN)/$(HOST)/debug/libfairlock.so \
 	FAIRLOCK_TEST_WRAPPER="$(CURDIR)/scripts/test/with-asan $(CURDIR)/$(ASAN)/runtime.so" \
-	    cargo test --locked --workspace --test black_box -- $(ASAN_TESTS)
+	    $(CARGO_TEST) --test black_box -- $(ASAN_TESTS)
 
 test-valgrind: setup-tests ## The black-box tests with the server under valgrind; takes long
 	@scripts/setup --counts
@@ -188,11 +205,11 @@ test-reproducible: setup ## Build the release twice, in different places, and co
 IMAGES ?=
 DEB = "$${CARGO_TARGET_DIR:-target}"/reproducible/dist/fairlock_*.deb
 
-image: deb ## Make OCI images without a registry, IMAGES="module valkey-8.1" (docs/kubernetes.md)
+image: deb ## Make images by buildah without a registry, IMAGES="module valkey-8.1" (docs/kubernetes.md)
 	@scripts/setup --image
 	@scripts/package/image $(DEB) "$${CARGO_TARGET_DIR:-target}/reproducible/images" $(IMAGES)
 
-test-image: deb ## Make the images twice, unpack them and run them, alone and as a pod of Kubernetes (as root)
+test-image: deb ## Make the images twice, and run them by podman, alone and as a pod of Kubernetes (as root)
 	@scripts/setup --image
 	@scripts/package/test-image $(DEB) $(IMAGES)
 

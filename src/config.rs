@@ -2,13 +2,14 @@
 //! and a test compares the two.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, Ordering};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use redis_module::configuration::{
-    ConfigurationContext, ConfigurationFlags, ConfigurationValue, EnumConfigurationValue,
-    register_bool_configuration, register_enum_configuration, register_i64_configuration,
+    ConfigurationFlags, register_bool_configuration, register_enum_configuration,
+    register_i64_configuration,
 };
-use redis_module::{Context, RedisError, RedisString};
+use redis_module::{Context, RedisString, enum_configuration};
 
 use crate::server::Ctx;
 
@@ -43,7 +44,6 @@ impl Number {
     }
 
     /// The value now.
-    #[must_use]
     pub fn get(&self) -> u64 {
         u64::try_from(self.value.load(Ordering::Relaxed)).unwrap_or(0)
     }
@@ -71,88 +71,43 @@ static INTERCEPT_EVAL: AtomicBool = AtomicBool::new(false);
 const INTERCEPT_EVAL_NAME: &str = "intercept-eval";
 
 /// Whether Redisson's fair-lock scripts are run natively now.
-#[must_use]
 pub fn intercept_eval() -> bool {
     INTERCEPT_EVAL.load(Ordering::Relaxed)
 }
 
-/// The command by which wake-ups are sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pubsub {
-    /// SPUBLISH in a cluster, PUBLISH elsewhere.
-    Auto,
-    /// PUBLISH.
-    Publish,
-    /// SPUBLISH.
-    Spublish,
-    /// Both: for a cluster in which some clients use SUBSCRIBE, and some SSUBSCRIBE.
-    Both,
+enum_configuration! {
+    /// The command by which wake-ups are sent. The names are those that CONFIG GET shows.
+    #[derive(Copy, Debug, PartialEq, Eq)]
+    #[allow(nonstandard_style, clippy::expl_impl_clone_on_copy)]
+    pub enum Pubsub {
+        /// SPUBLISH in a cluster, PUBLISH elsewhere.
+        auto = 0,
+        /// PUBLISH.
+        publish = 1,
+        /// SPUBLISH.
+        spublish = 2,
+        /// Both: for a cluster in which some clients use SUBSCRIBE, and some SSUBSCRIBE.
+        both = 3,
+    }
 }
 
 impl Pubsub {
-    const ALL: [(Self, &'static str); 4] = [
-        (Self::Auto, "auto"),
-        (Self::Publish, "publish"),
-        (Self::Spublish, "spublish"),
-        (Self::Both, "both"),
-    ];
-
     fn named(name: &str) -> Option<Self> {
-        let mut all = Self::ALL.into_iter();
-        all.find(|(_, known)| known.eq_ignore_ascii_case(name))
-            .map(|(value, _)| value)
+        let (names, values) = Self::auto.get_options();
+        let mut all = names.iter().zip(values);
+        let (_, value) = all.find(|(known, _)| known.eq_ignore_ascii_case(name))?;
+        Self::try_from(value).ok()
     }
 }
 
-impl From<Pubsub> for i32 {
-    fn from(value: Pubsub) -> Self {
-        value as Self
-    }
-}
-
-impl TryFrom<i32> for Pubsub {
-    type Error = RedisError;
-
-    fn try_from(number: i32) -> Result<Self, RedisError> {
-        let mut all = Self::ALL.into_iter();
-        all.find(|(value, _)| i32::from(*value) == number)
-            .map(|(value, _)| value)
-            .ok_or(RedisError::Str("ERR no such value"))
-    }
-}
-
-impl EnumConfigurationValue for Pubsub {
-    fn get_options(&self) -> (Vec<String>, Vec<i32>) {
-        let all = Self::ALL.into_iter();
-        all.map(|(value, name)| (name.to_owned(), i32::from(value)))
-            .unzip()
-    }
-}
-
-/// A choice that CONFIG SET can change.
-#[derive(Debug)]
-pub struct Choice(AtomicI32);
-
-impl ConfigurationValue<Pubsub> for Choice {
-    fn get(&self, _: &ConfigurationContext) -> Pubsub {
-        pubsub()
-    }
-
-    fn set(&self, _: &ConfigurationContext, value: Pubsub) -> Result<(), RedisError> {
-        self.0.store(value.into(), Ordering::Relaxed);
-        Ok(())
-    }
-}
-
-static PUBSUB: Choice = Choice(AtomicI32::new(Pubsub::Auto as i32));
+static PUBSUB: Mutex<Pubsub> = Mutex::new(Pubsub::auto);
 
 /// The name of the option after `fairlock.`.
 const PUBSUB_NAME: &str = "pubsub";
 
 /// The command by which wake-ups are sent now.
-#[must_use]
 pub fn pubsub() -> Pubsub {
-    Pubsub::try_from(PUBSUB.0.load(Ordering::Relaxed)).unwrap_or(Pubsub::Auto)
+    PUBSUB.lock().map_or(Pubsub::auto, |pubsub| *pubsub)
 }
 
 /// What the module's arguments say.
@@ -166,7 +121,6 @@ struct Given {
 /// Registers the options at the server, with values from the module's arguments
 /// (`loadmodule libfairlock.so lease 10000`), the configuration file or the defaults. False, with
 /// a line in the log, if an argument or value is unusable.
-#[must_use]
 pub fn load(ctx: &Ctx, context: &Context, arguments: &[RedisString]) -> bool {
     let Ok(given) = parse(arguments).inspect_err(|problem| ctx.log_warning(problem)) else {
         return false;
@@ -207,7 +161,7 @@ pub fn load(ctx: &Ctx, context: &Context, arguments: &[RedisString]) -> bool {
 fn parse(arguments: &[RedisString]) -> Result<Given, String> {
     let mut given = Given {
         numbers: HashMap::new(),
-        pubsub: Pubsub::Auto,
+        pubsub: Pubsub::auto,
         intercept_eval: crate::server::filter::knows_clients(),
     };
     for pair in arguments.chunks(2) {
@@ -216,15 +170,14 @@ fn parse(arguments: &[RedisString]) -> Result<Given, String> {
         };
         let (name, value) = (name.to_string_lossy(), value.to_string_lossy());
         let short = name.strip_prefix("fairlock.").unwrap_or(&name);
+        let must_be = |what: &str| format!("fairlock: {name} must be {what}");
         if short.eq_ignore_ascii_case(PUBSUB_NAME) {
-            given.pubsub = Pubsub::named(&value).ok_or_else(|| {
-                format!("fairlock: {name} must be auto, publish, spublish or both")
-            })?;
+            let pubsub = Pubsub::named(&value);
+            given.pubsub = pubsub.ok_or_else(|| must_be("auto, publish, spublish or both"))?;
             continue;
         }
         if short.eq_ignore_ascii_case(INTERCEPT_EVAL_NAME) {
-            given.intercept_eval =
-                yes_or_no(&value).ok_or_else(|| format!("fairlock: {name} must be yes or no"))?;
+            given.intercept_eval = yes_or_no(&value).ok_or_else(|| must_be("yes or no"))?;
             continue;
         }
         let number = NUMBERS
@@ -236,7 +189,7 @@ fn parse(arguments: &[RedisString]) -> Result<Given, String> {
             .parse()
             .ok()
             .filter(|value| (min..=max).contains(value))
-            .ok_or_else(|| format!("fairlock: {name} must be a number from {min} to {max}"))?;
+            .ok_or_else(|| must_be(&format!("a number from {min} to {max}")))?;
         given.numbers.insert(number.name, value);
     }
     Ok(given)

@@ -13,6 +13,65 @@ pub const LONGEST_OWNER: usize = 256;
 /// Greatest limit of SHARED.
 pub const MOST_HOLDERS: i64 = 1_000_000;
 
+/// The whole numbers that an argument may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range {
+    name: &'static str,
+    unit: &'static str,
+    least: i64,
+    most: i64,
+    hint: &'static str,
+}
+
+impl Range {
+    /// Of the argument of this name.
+    pub const fn of(name: &'static str, least: i64, most: i64) -> Self {
+        Self {
+            name,
+            unit: "",
+            least,
+            most,
+            hint: "",
+        }
+    }
+
+    /// A duration.
+    pub const fn millis(name: &'static str) -> Self {
+        Self {
+            unit: " of milliseconds",
+            ..Self::of(name, 1, LONGEST_DURATION)
+        }
+    }
+
+    /// What is said besides to a caller that gives another number.
+    #[must_use]
+    pub const fn hint(self, hint: &'static str) -> Self {
+        Self { hint, ..self }
+    }
+
+    /// Whether a number is one of them.
+    pub fn contains(&self, number: i64) -> bool {
+        (self.least..=self.most).contains(&number)
+    }
+}
+
+impl fmt::Display for Range {
+    /// The error of any other argument.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            name,
+            unit,
+            least,
+            most,
+            hint,
+        } = self;
+        write!(
+            out,
+            "ERR {name} is not a whole number{unit} from {least} to {most}{hint}"
+        )
+    }
+}
+
 /// Why a command was refused. Nothing has changed then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
@@ -22,40 +81,26 @@ pub enum Error {
     WrongType,
     /// Too few or too many arguments for the command of this name.
     Arity(&'static str),
-    /// An argument that is none of the command's options.
-    UnknownOption(&'static str),
+    /// An argument that is not one of these options.
+    UnknownOption(&'static [&'static str]),
     /// An option was given twice.
     Twice(&'static str),
     /// An option came without its value.
     NoValue(&'static str),
     /// Options of which only one may be given.
     Contradiction,
-    /// A duration that is no whole number in range.
-    Duration(&'static str),
-    /// WAIT with 0.
-    WaitForNothing,
-    /// SHARED's limit is no whole number in range.
-    HolderLimit,
-    /// A token that is no whole number in range.
-    Token,
-    /// LIMIT's offset or count is no whole number in range.
-    Limit(&'static str),
-    /// COUNT is no whole number in range.
-    Count,
-    /// AFTER's cursor is none of those that the command of this name replies, or was forgotten.
+    /// An argument that is not a whole number in this range.
+    Number(&'static Range),
+    /// AFTER's cursor did not come from the command of this name.
     After(&'static str),
     /// The server does not run this command of its own, which the reply needs.
     Renamed(&'static str),
     /// The owner has no bytes or too many.
     Owner,
-    /// `*` where there is no connection that it could mean.
-    OwnerInScript,
-    /// SESSION where there is no connection that the lock could be bound to.
-    SessionInScript,
-    /// `*` from another module, which is no connection.
-    OwnerOfModule,
-    /// SESSION from another module.
-    SessionOfModule,
+    /// `*` from a caller of this kind, which has no connection that it could mean.
+    OwnerOf(&'static str),
+    /// SESSION from a caller of this kind, which has no connection that the lock could be bound to.
+    SessionOf(&'static str),
     /// Another module calls from an event of a step that is not over.
     InsideStep,
     /// A panic: the log has its text.
@@ -90,118 +135,98 @@ impl From<Refusal> for Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.text())
+    }
+}
+
+impl Error {
+    fn text(&self) -> String {
         match self {
-            Self::Refused(refusal) => out.write_str(refused(*refusal)),
+            Self::Refused(refusal) => refused(*refusal).to_owned(),
             // The server's own text.
             Self::WrongType => {
-                out.write_str("WRONGTYPE Operation against a key holding the wrong kind of value")
+                "WRONGTYPE Operation against a key holding the wrong kind of value".to_owned()
             }
             Self::Arity(name) => {
-                write!(out, "ERR wrong number of arguments for '{name}' command")
+                format!("ERR wrong number of arguments for '{name}' command")
             }
             Self::UnknownOption(options) => {
-                write!(out, "ERR syntax error: unknown option, expected {options}")
+                let options = one_of(options);
+                format!("ERR syntax error: unknown option, expected {options}")
             }
-            Self::Twice(option) => write!(out, "ERR syntax error: {option} is given twice"),
-            Self::NoValue(option) => write!(out, "ERR syntax error: {option} needs a value"),
+            Self::Twice(option) => format!("ERR syntax error: {option} is given twice"),
+            Self::NoValue(option) => format!("ERR syntax error: {option} needs a value"),
             Self::Contradiction => {
-                out.write_str("ERR syntax error: only one of WAIT, NOWAIT and ENQUEUE can be given")
+                "ERR syntax error: only one of WAIT, NOWAIT and ENQUEUE can be given".to_owned()
             }
-            Self::Duration(option) => milliseconds(out, option, ""),
-            Self::WaitForNothing => milliseconds(out, "WAIT", ": to try once say NOWAIT"),
-            Self::HolderLimit => number(out, "SHARED limit", 1, MOST_HOLDERS, ""),
-            Self::Token => number(out, "TOKEN", 1, i64::MAX, ""),
-            Self::Limit("count") => number(out, "LIMIT count", 0, i64::MAX, ", or -1 for all"),
-            Self::Limit(part) => number(out, &format!("LIMIT {part}"), 0, i64::MAX, ""),
-            Self::Count => number(out, "COUNT", 0, i64::MAX, ", or -1 for all"),
-            Self::After(name) => write!(
-                out,
-                "ERR AFTER is not a cursor that {name} has replied of late: begin without it"
-            ),
-            Self::Renamed(name) => write!(
-                out,
+            Self::Number(range) => range.to_string(),
+            Self::After(name) => {
+                format!("ERR AFTER is not a cursor from {name}: start again without AFTER")
+            }
+            Self::Renamed(name) => format!(
                 "ERR the server's configuration has renamed {name} (rename-command), which this \
                  needs"
             ),
-            Self::Owner => write!(out, "ERR owner is not 1 to {LONGEST_OWNER} bytes long"),
-            Self::OwnerInScript => out.write_str(
-                "ERR owner '*' is the identity of a connection and cannot be used in a script",
-            ),
-            Self::SessionInScript => out.write_str(
-                "ERR SESSION binds the lock to a connection and cannot be used in a script",
-            ),
-            Self::OwnerOfModule => out.write_str(
-                "ERR owner '*' is the identity of a connection and cannot be used by another module",
-            ),
-            Self::SessionOfModule => out.write_str(
-                "ERR SESSION binds the lock to a connection and cannot be used by another module",
-            ),
-            Self::InsideStep => out.write_str(
+            Self::Owner => format!("ERR owner is not 1 to {LONGEST_OWNER} bytes long"),
+            Self::OwnerOf(caller) => {
+                format!("ERR owner '*' is the identity of a connection and cannot be used {caller}")
+            }
+            Self::SessionOf(caller) => {
+                format!("ERR SESSION binds the lock to a connection and cannot be used {caller}")
+            }
+            Self::InsideStep => {
                 "ERR FAIRLOCK commands cannot be called from a key event of a FAIRLOCK command: \
-                 call them later, from a timer or a post-notification job",
-            ),
-            Self::Internal => out.write_str(INTERNAL_ERROR),
-            Self::CrossSlot => out.write_str(
+                 call them later, from a timer or a post-notification job"
+                    .to_owned()
+            }
+            Self::Internal => INTERNAL_ERROR.to_owned(),
+            Self::CrossSlot => {
                 "CROSSSLOT key has braces that would put the queue, deadlines and token of the \
-                 lock in another slot; use none, or one pair around a part of the key",
-            ),
+                 lock in another slot; use none, or one pair around a part of the key"
+                    .to_owned()
+            }
             Self::UnknownScript => {
-                out.write_str("ERR script is none of Redisson's fair-lock scripts, use EVAL")
+                "ERR script is not one of Redisson's fair-lock scripts, use EVAL".to_owned()
             }
-            Self::NoPermissionForTwin => out.write_str(
+            Self::NoPermissionForTwin => {
                 "NOPERM the lock 'key' and the lock '{key}' have one queue: this user may not use \
-                 both",
-            ),
+                 both"
+                    .to_owned()
+            }
             // The server's own text.
-            Self::NoPermission(name) => write!(
-                out,
-                "NOPERM this user has no permissions to run the '{name}' command"
-            ),
+            Self::NoPermission(name) => {
+                format!("NOPERM this user has no permissions to run the '{name}' command")
+            }
             Self::PermissionGone => {
-                out.write_str("NOPERM this user has lost the permission to acquire the lock")
+                "NOPERM this user has lost the permission to acquire the lock".to_owned()
             }
-            Self::CannotBlock => out.write_str(
-                "ERR the server does not let this connection wait, as where it has subscriptions: \
-                 use ENQUEUE or another connection",
-            ),
+            Self::CannotBlock => {
+                "ERR the server does not let this connection wait (it may have subscriptions): \
+                 use ENQUEUE or another connection"
+                    .to_owned()
+            }
             // The server's own texts.
-            Self::Unblocked => out.write_str(
+            Self::Unblocked => {
                 "UNBLOCKED force unblock from blocking operation, instance state changed \
-                 (master -> replica?)",
-            ),
-            Self::ClusterDown => out.write_str("CLUSTERDOWN The cluster is down"),
-            Self::Replica => out.write_str("READONLY this server is a replica: ask its master"),
-            Self::TakenOver => {
-                out.write_str("TAKENOVER another connection asks for the same owner")
+                 (master -> replica?)"
+                    .to_owned()
             }
+            Self::ClusterDown => "CLUSTERDOWN The cluster is down".to_owned(),
+            Self::Replica => "READONLY this server is a replica: ask its master".to_owned(),
+            Self::TakenOver => "TAKENOVER another connection asks for the same owner".to_owned(),
         }
     }
 }
 
-/// An argument is no whole number in this range.
-fn number(
-    out: &mut fmt::Formatter<'_>,
-    argument: &str,
-    least: i64,
-    most: i64,
-    hint: &str,
-) -> fmt::Result {
-    write!(
-        out,
-        "ERR {argument} is not a whole number from {least} to {most}{hint}"
-    )
+/// Words as a sentence lists them.
+fn one_of(words: &[&str]) -> String {
+    match words {
+        [many @ .., last] if !many.is_empty() => format!("{} or {last}", many.join(", ")),
+        _ => words.concat(),
+    }
 }
 
-/// An argument is no duration in range.
-fn milliseconds(out: &mut fmt::Formatter<'_>, option: &str, hint: &str) -> fmt::Result {
-    write!(
-        out,
-        "ERR {option} is not a whole number of milliseconds from 1 to {LONGEST_DURATION}{hint}"
-    )
-}
-
-/// The reply to a blocked client whose lock is at another node now: that of the server itself.
-#[must_use]
+/// The server's own reply to a blocked client whose lock is now at another node.
 pub fn moved(slot: u16, node: &str) -> String {
     format!("MOVED {slot} {node}")
 }
@@ -216,7 +241,7 @@ fn refused(refusal: Refusal) -> &'static str {
         Refusal::QueueFull => "QUEUEFULL the lock has fairlock.max-waiters waiters",
         Refusal::NotALock => "NOTALOCK the key holds a hash that is no lock: it is left as it is",
         Refusal::NoLease => {
-            "NOTALOCK the hash has no expiry, so it may be somebody's data: say FORCE if it is a lock"
+            "NOTALOCK the hash has no expiry, so it may not be a lock: add FORCE if it is one"
         }
         Refusal::HoldsOverflow => "ERR the hold count cannot grow beyond 9223372036854775807",
         // The server's own text.

@@ -5,17 +5,17 @@
 //!
 //! The map, in reading order:
 //!
-//! - [`lock`]: the rules of the lock as a pure state machine; knows nothing of Redis. Its tests run on
-//!   [`lock::memory`].
+//! - [`lock`]: the rules of the lock as a pure state machine; knows nothing of Redis.
 //! - [`keyspace`]: the lock's state in Redis's keys.
 //! - [`waiting`]: blocked clients, hand-offs, timers, connections that close.
+//! - [`stats`]: what INFO shows of all that.
 //! - [`redisson`]: recognises Redisson's scripts, translates them, and takes the step.
 //! - [`command`]: one file a command.
 //! - [`server`]: safe wrappers of the module API; the only module with `unsafe`.
 //! - [`config`], [`error`]: every option; the text of every error reply.
 //! - `fault`: panics that tests provoke, in debug builds only.
 //!
-//! Imports point one way: command → redisson → waiting → keyspace, lock, server; keyspace → lock, server;
+//! Imports point one way: command → redisson → waiting → keyspace, stats, lock, server; keyspace, stats → lock, server;
 //! lock → std. `make check` holds them to it.
 
 pub mod command;
@@ -26,32 +26,14 @@ pub mod keyspace;
 pub mod lock;
 pub mod redisson;
 pub mod server;
+pub mod stats;
 pub mod waiting;
 
 use redis_module::{Context, RedisString, Status};
 
-use command::{
-    acquire, break_lock, cancel, eval, help, holders, info, locks, queue, release, renew,
-};
-use server::command::register;
+use command::{COMMANDS, SCRIPTS};
 use server::info::Section;
 use server::{Ctx, ServerAlloc};
-
-/// All commands.
-fn register_commands(ctx: &Ctx) -> bool {
-    register::<acquire::Acquire>(ctx)
-        && register::<release::Release>(ctx)
-        && register::<renew::Renew>(ctx)
-        && register::<cancel::Cancel>(ctx)
-        && register::<break_lock::Break>(ctx)
-        && register::<queue::Queue>(ctx)
-        && register::<holders::Holders>(ctx)
-        && register::<info::Info>(ctx)
-        && register::<locks::Locks>(ctx)
-        && register::<help::Help>(ctx)
-        && register::<eval::Eval>(ctx)
-        && register::<eval::EvalSha>(ctx)
-}
 
 fn write_info(section: &mut Section) {
     section.text(c"commit", env!("FAIRLOCK_COMMIT"));
@@ -119,16 +101,18 @@ fn begin(ctx: &Ctx, context: &Context, arguments: &[RedisString]) -> bool {
     server::start_afresh(ctx);
     server::user::remember_module(ctx);
     waiting::start_afresh(ctx);
-    redisson::filter::start_afresh();
     let begun = config::load(ctx, context, arguments)
-        && register_commands(ctx)
+        && COMMANDS
+            .iter()
+            .chain(&SCRIPTS)
+            .all(|command| command.register(ctx))
         && server::events::subscribe(ctx, waiting::EVENTS)
         && redisson::filter::register(ctx)
         && server::info::register(ctx, write_info);
     if begun {
-        redisson::renamed::tell(ctx);
+        redisson::filter::tell_of_renamed(ctx);
         ctx.tell_of_new_server();
-        ctx.hear_of_migrations(waiting::slots_migrate);
+        ctx.hear_of_migrations();
         // Last: what is begun here goes on in the event loop, and must find the module loaded.
         waiting::begin(ctx);
     }
@@ -136,8 +120,9 @@ fn begin(ctx: &Ctx, context: &Context, arguments: &[RedisString]) -> bool {
 }
 
 fn unload(context: &Context) -> Status {
-    // Scripts go on with the locks as they find them.
-    let _ = Ctx::of(context, waiting::hand_back_all);
+    if Ctx::of(context, waiting::end) != Some(true) {
+        return Status::Err;
+    }
     server::user::forget_module();
     Status::Ok
 }

@@ -18,7 +18,7 @@ import org.redisson.config.Config;
  * got going, {@code begin} is written; after the milliseconds, {@code <pairs> <nanoseconds>}.
  */
 public class Throughput {
-    /** Threads do not all start at once; what they do until then is not counted. */
+    /** Threads do not all start at once; pairs before all have started are not counted. */
     private static final long HEAD_START = 300;
 
     private volatile boolean running = true;
@@ -40,7 +40,7 @@ public class Throughput {
             Function<String, RLock> maker = words[3].equals("fair") ? client::getFairLock : client::getLock;
             new Throughput().run(maker, threads, words[2].equals("own"), Long.parseLong(words[4]));
         }
-        // Nobody waits for the answers to what is left to say.
+        // No answer matters any more.
         Runtime.getRuntime().halt(0);
     }
 
@@ -64,7 +64,7 @@ public class Throughput {
         for (Thread thread : threads) {
             thread.join(TimeUnit.MINUTES.toMillis(1));
         }
-        // Whoever starts the next measurement waits for this.
+        // The next measurement waits for this.
         say("rest");
     }
 

@@ -10,22 +10,22 @@ use indicatif::{ProgressBar, ProgressStyle};
 use crate::crowd::{Crowd, Member};
 use crate::measure::{Figure, Sample, sample};
 use crate::plot::Line;
-use crate::report::{Report, TIMES, show, spread};
+use crate::report::{Report, show, spread};
 use crate::server::{Kind, Server};
 
 /// A run of the benchmarks.
 pub struct Bench {
-    /// Less of everything, for daily use.
+    /// Shorter and smaller, for daily use.
     pub quick: bool,
     /// No ring of more clients than these.
     pub most_clients: usize,
     /// How often each contestant is measured.
     pub rounds: usize,
-    /// How long each time.
+    /// How long each measurement takes.
     pub window: Duration,
     /// Redisson's.
     pub scripts: Rc<Scripts>,
-    /// What was found.
+    /// The report.
     pub report: Report,
     /// The lines of the picture: hand-offs a second by the number of clients.
     pub lines: Vec<Line>,
@@ -65,7 +65,7 @@ impl Bench {
         self.progress.tick();
     }
 
-    /// Says something that stays on the screen.
+    /// Prints a line that stays on the screen.
     pub fn note(&self, what: &str) {
         self.progress.suspend(|| eprintln!("{what}"));
     }
@@ -83,7 +83,7 @@ impl Bench {
     }
 }
 
-/// One that takes part, with its figures.
+/// A contestant, with its figures.
 pub struct Contestant<M> {
     /// What it does, for the report.
     pub name: &'static str,
@@ -129,7 +129,7 @@ pub fn rounds<M: Member>(
     rounds_of(bench, servers, contestants, bench.rounds, bench.window)
 }
 
-/// The same with as many rounds, and as long, as is said.
+/// The same with a given number and length of rounds.
 pub fn rounds_of<M: Member>(
     bench: &Bench,
     servers: &mut [Server],
@@ -146,12 +146,11 @@ pub fn rounds_of<M: Member>(
     Ok(())
 }
 
-/// Measures contestants that do the same beside more and more of something; `sizes` names the last and the first.
-/// The row of the table: the CPU of each, and that of the last by the first, which is to be 2 at most.
+/// Measures contestants that do the same beside more and more of something. The row of the table: the CPU of each,
+/// and that of the last by the first.
 pub fn growth<M: Member>(
-    bench: &mut Bench,
+    bench: &Bench,
     name: &str,
-    sizes: &str,
     servers: &mut [Server],
     contestants: &mut [Contestant<M>],
 ) -> Result<Vec<String>> {
@@ -159,10 +158,7 @@ pub fn growth<M: Member>(
     let mut row = vec![name.to_owned()];
     row.extend(contestants.iter().map(|one| spread(&one.cpu)));
     if let (Some(first), Some(last)) = (contestants.first(), contestants.last()) {
-        let growth = last.cpu.by(&first.cpu);
-        row.push(show(growth.median()));
-        let what = format!("CPU to {name}: {sizes}");
-        bench.report.at_most(&what, &growth, 2.0, TIMES);
+        row.push(show(last.cpu.by(&first.cpu).median()));
     }
     Ok(row)
 }

@@ -27,7 +27,7 @@ pub trait Member {
     fn traffic(&self) -> Traffic {
         Traffic::default()
     }
-    /// When it wants to go on even if no reply comes.
+    /// When it goes on if no reply comes.
     fn due(&self) -> Option<Instant> {
         None
     }
@@ -49,7 +49,7 @@ struct Connection<M> {
     input: Vec<u8>,
     output: Vec<u8>,
     member: M,
-    /// What the crowd has noted of when the member is due.
+    /// When the member is due, as the crowd has noted it.
     due: Option<Instant>,
 }
 
@@ -118,7 +118,7 @@ impl<M: Member> Crowd<M> {
             .fold(Traffic::default(), add)
     }
 
-    /// Has every member say something.
+    /// Has every member send something.
     pub fn tell(&mut self, say: impl Fn(&M, &mut Vec<u8>)) -> Result<()> {
         for connection in &mut self.connections {
             say(&connection.member, &mut connection.output);
@@ -127,12 +127,12 @@ impl<M: Member> Crowd<M> {
         Ok(())
     }
 
-    /// Lets them go on for so long.
+    /// Lets them go on for a time.
     pub fn run(&mut self, duration: Duration) -> Result<()> {
         self.run_while(duration, |_| true).map(|_| ())
     }
 
-    /// Lets them go on as long as `more` says, `longest` at most. False if the time was up.
+    /// Lets them go on while `more` is true, `longest` at most. False if the time was up.
     pub fn run_while(
         &mut self,
         longest: Duration,
@@ -167,7 +167,7 @@ impl<M: Member> Crowd<M> {
         self.wake_due()
     }
 
-    /// Lets those go on whose time has come.
+    /// Lets the members go on that are due.
     fn wake_due(&mut self) -> Result<()> {
         if self.due.is_empty() {
             return Ok(());

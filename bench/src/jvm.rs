@@ -59,8 +59,8 @@ impl Jvm {
         let classes = compile(&jars)?;
         let path = format!("{}:{jars}", classes.path().display());
         let addresses = servers.iter().map(Server::address);
-        // Unlike our own clients it takes more time than the server: on the cores that the server
-        // leaves alone, it would be all that is measured.
+        // Unlike the other clients it takes more time than the server: limited to the other cores, it would be the
+        // bottleneck.
         let mut child = Command::new("taskset")
             .args(["-c", ALL_CORES, "java"])
             .args(["-Xmx512m", "-cp", &path, "Throughput"])
@@ -83,7 +83,7 @@ impl Jvm {
         Ok(jvm)
     }
 
-    /// Lets threads of a client lock and unlock for so long; `server` is the one of that client.
+    /// Lets threads of a client lock and unlock for a time; `server` is the one of that client.
     pub fn run(
         &mut self,
         client: usize,

@@ -6,7 +6,7 @@
 //! - [`pairs`], [`ring`], [`work`]: what clients do;
 //! - [`jvm`], [`postgres`]: Redisson itself, and a database with a lock;
 //! - [`measure`], [`bench`]: figures, contestants in turn;
-//! - [`quiet`]: whether something else is at work beside us;
+//! - [`quiet`]: whether other work runs on the machine;
 //! - [`scene`]: what is measured, a file each; [`instructions`]: counted, not timed;
 //! - [`report`], [`plot`]: tables, ratios, pictures.
 
@@ -44,10 +44,10 @@ struct Arguments {
     /// Less of everything, and nothing written.
     #[arg(long)]
     quick: bool,
-    /// Only the scenes whose names begin like this.
+    /// Only the scenes whose names begin like this; of the instructions, the rows that have this in their names.
     #[arg(long)]
     only: Option<String>,
-    /// With --only: no lock that more clients than these want.
+    /// With --only: the most clients on one lock. With instructions: hand-offs among this many clients only.
     #[arg(long, requires = "only")]
     clients: Option<usize>,
     #[command(subcommand)]
@@ -70,7 +70,7 @@ enum Part {
 
 type Scene = (&'static str, fn(&mut Bench) -> Result<()>);
 
-fn scenes() -> [Scene; 13] {
+fn scenes() -> [Scene; 12] {
     [
         ("uncontended", scene::uncontended::run),
         ("hand-off", scene::hand_off::run),
@@ -80,7 +80,6 @@ fn scenes() -> [Scene; 13] {
         ("delay", scene::delay::run),
         ("shared", scene::shared::run),
         ("crowded", scene::crowded::run),
-        ("cut", scene::cut::run),
         ("pieces", scene::pieces::run),
         ("length", scene::length::run),
         ("traffic", scene::traffic::run),
@@ -105,7 +104,7 @@ fn main() -> Result<()> {
     let mut bench = Bench::new(arguments.quick, Scripts::newest().clone());
     bench.most_clients = arguments.clients.unwrap_or(bench.most_clients);
     if let Some(Part::Instructions) = arguments.part {
-        return instructions::run(&bench);
+        return instructions::run(&bench, arguments.only.as_deref().unwrap_or_default());
     }
     if arguments.quick || arguments.only.is_some() {
         scenes().into_iter().try_for_each(|(name, run)| {
@@ -120,7 +119,7 @@ fn main() -> Result<()> {
     everything(&mut bench)
 }
 
-/// Runs all scenes, and writes what was found, if nothing else was at work.
+/// Runs all scenes, and writes the report if no other work ran.
 fn everything(bench: &mut Bench) -> Result<()> {
     let mut loudest: f64 = 0.0;
     let scenes = scenes();
@@ -161,8 +160,7 @@ fn loud(others: f64) -> String {
     )
 }
 
-/// Servers run on the first core. Where there is only one, or we may not choose, figures are as
-/// noisy as they are.
+/// Servers run on the first core. With only one core, or without the permission to choose, figures are noisy.
 fn keep_off_the_servers_core() {
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
     let mut others = CpuSet::new();

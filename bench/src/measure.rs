@@ -1,4 +1,4 @@
-//! Figures: what was measured several times, and what it comes to.
+//! Figures that are measured several times, and their medians.
 
 use std::time::{Duration, Instant};
 
@@ -47,7 +47,7 @@ impl Figure {
         (end(values.first()), end(values.last()))
     }
 
-    /// Each of these figures by the one that was measured in the same round.
+    /// Divides each figure by the other one of the same round.
     pub fn by(&self, other: &Self) -> Self {
         let pairs = self.0.iter().zip(&other.0);
         Self(pairs.map(|(this, other)| this / other).collect())
@@ -80,7 +80,7 @@ impl Contest {
     }
 }
 
-/// Lets a crowd work for so long and measures it.
+/// Lets a crowd work for a time and measures it.
 pub fn sample<M: Member>(
     server: &mut Server,
     crowd: &mut Crowd<M>,
@@ -100,7 +100,7 @@ pub fn sample<M: Member>(
     })
 }
 
-/// What the hand-offs of some time came to.
+/// The figures of hand-offs.
 #[derive(Clone, Copy, Debug)]
 pub struct HandOffs {
     /// Hand-offs a second.
@@ -113,10 +113,10 @@ pub struct HandOffs {
     pub messages: f64,
 }
 
-/// Fewer hand-offs than these say nothing.
+/// The fewest hand-offs that make a figure.
 const FEWEST: u64 = 8;
 
-/// Lets a crowd hand a lock on for so long, or for a little longer where hand-offs are slow.
+/// Lets a crowd hand a lock on for a time, or a little longer if hand-offs are slow.
 pub fn hand_offs<M: Member>(
     server: &Server,
     crowd: &mut Crowd<M>,

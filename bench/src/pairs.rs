@@ -1,11 +1,12 @@
-//! Taking a lock and giving it back, with nobody else about: connections that send batch after
-//! batch of commands.
+//! Taking a lock and giving it back without contention: connections that send batch after batch of commands.
 
 use anyhow::{Result, bail};
+use fairlock_testing::lua::{self, sha1};
 use fairlock_testing::redisson::scripts::{Script, Scripts};
 
 use crate::crowd::Member;
 use crate::resp::{Reply, encode};
+use crate::ring::retrying::RELEASE;
 
 /// Pairs in one batch: 16 commands where a pair is two.
 pub const PAIRS: usize = 8;
@@ -13,7 +14,7 @@ pub const PAIRS: usize = 8;
 const BATCHES: usize = 4;
 const LEASE: &[u8] = b"30000";
 
-/// What a command must be answered.
+/// The expected answer to a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// Exactly this integer.
@@ -55,8 +56,8 @@ pub struct Batches {
 }
 
 impl Batches {
-    /// Batches of `units` units each. `commands` encodes the commands of a batch's unit, which
-    /// must be answered so.
+    /// Batches of `units` units each. `commands` encodes the commands of a batch's unit; `answers` are the expected
+    /// answers.
     pub fn new(
         number: usize,
         units: usize,
@@ -141,7 +142,7 @@ impl Member for Batches {
     }
 }
 
-/// Who takes locks and gives them back.
+/// The ways of taking locks and giving them back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manner {
     /// `FAIRLOCK.ACQUIRE ... NOWAIT` and `FAIRLOCK.RELEASE`.
@@ -155,12 +156,16 @@ pub enum Manner {
     Fresh,
     /// `SET NX PX` and DEL.
     Set,
+    /// `SET NX PX` and the script that deletes the owner's own key, as redis-py's Lock.
+    RedisPy,
+    /// The packages' scripts.
+    OwnScripts,
 }
 
 /// A connection that does nothing but pairs.
 pub fn pairs(manner: Manner, scripts: &Scripts, connection: usize) -> Batches {
-    let owner = format!("8d2c4a43-5f0e-4c7b-9a86-3f2f6f2a{connection:04}:42");
-    let owner = owner.as_bytes();
+    let owner_text = &format!("8d2c4a43-5f0e-4c7b-9a86-3f2f6f2a{connection:04}:42")[..];
+    let owner = owner_text.as_bytes();
     let key = |batch: usize, unit: usize| format!("order:{connection}:{}", batch * PAIRS + unit);
     match manner {
         Manner::Fairlock => {
@@ -185,6 +190,30 @@ pub fn pairs(manner: Manner, scripts: &Scripts, connection: usize) -> Batches {
                 encode(out, &[b"DEL", key.as_bytes()]);
             },
         ),
+        Manner::RedisPy => {
+            let (answers, release) = ([Answer::Text, Answer::Is(1)], sha1(RELEASE));
+            Batches::new(BATCHES, PAIRS, &answers, |out, batch, unit| {
+                let key = key(batch, unit);
+                encode(out, &[b"SET", key.as_bytes(), owner, b"NX", b"PX", LEASE]);
+                encode(
+                    out,
+                    &[b"EVALSHA", release.as_bytes(), b"1", key.as_bytes(), owner],
+                );
+            })
+        }
+        Manner::OwnScripts => {
+            let answers = [Answer::Positive, Answer::Is(0)];
+            Batches::new(BATCHES, PAIRS, &answers, |out, batch, unit| {
+                let key = key(batch, unit);
+                for command in [
+                    &["ACQUIRE", &key, owner_text, "NOWAIT"][..],
+                    &["RELEASE", &key, owner_text],
+                ] {
+                    let words = lua::call(command);
+                    encode(out, &words.iter().map(String::as_bytes).collect::<Vec<_>>());
+                }
+            })
+        }
         Manner::Eval | Manner::EvalSha => {
             let answers = [Answer::Nil, Answer::Is(1), Answer::Is(1)];
             Batches::new(BATCHES, PAIRS, &answers, |out, batch, unit| {

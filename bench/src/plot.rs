@@ -8,7 +8,7 @@ use plotters::prelude::*;
 /// One line: its name and its points.
 pub type Line = (&'static str, Vec<(f64, f64)>);
 
-/// Those of Okabe and Ito, which people tell apart who see few colours.
+/// The palette of Okabe and Ito, for colour-blind readers.
 const COLOURS: [RGBColor; 5] = [
     RGBColor(0, 114, 178),
     RGBColor(0, 158, 115),

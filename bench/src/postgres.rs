@@ -69,7 +69,7 @@ impl Postgres {
         Ok(server)
     }
 
-    /// A hand-off among so many clients. Starting and ending the clients' own processes is left out, by
+    /// Measures hand-offs among a number of clients. Starting and ending the clients' processes is left out by
     /// comparing a run with a longer one.
     pub fn hand_off(&self, clients: u32, hand_offs: u32) -> Result<Sample> {
         let run = |each: u32| {
@@ -124,8 +124,8 @@ impl Postgres {
         Ok(())
     }
 
-    /// Processes that serve a client. Their titles say whom, as in "postgres: postgres postgres
-    /// \[local\] idle"; those of the server's own end with what they are.
+    /// Processes that serve a client. Their titles name it, as in "postgres: postgres postgres \[local\] idle"; those
+    /// of the server's own end with what they are.
     fn clients(&self) -> Result<usize> {
         let children = format!("/proc/{0}/task/{0}/children", self.pid);
         let children = std::fs::read_to_string(children)?;
@@ -136,7 +136,7 @@ impl Postgres {
         Ok(titles.filter(|title| title.contains("[local]")).count())
     }
 
-    /// Runs one of its programs, as the user who may.
+    /// Runs one of its programs, as its user.
     fn run(&self, program: &str, arguments: &[&str]) -> Result<()> {
         let program = self.programs.join(program);
         let mut command = Command::new("taskset");

@@ -1,4 +1,4 @@
-//! Whether anything else is at work on the machine. What is measured beside it says little.
+//! Whether other work runs on the machine: figures measured beside it mean little.
 
 use std::time::{Duration, Instant};
 
@@ -9,13 +9,13 @@ pub const MOST: f64 = 0.1;
 
 /// How long to look. Work that comes and goes within a scene is not seen.
 const LOOK: Duration = Duration::from_secs(1);
-/// What has just been ended, ours or not, has so many looks to be over.
+/// How many looks a process that is just ending may take to be gone.
 const LOOKS: usize = 20;
 
 /// The unit of times in /proc (proc(5)).
 const TICKS_A_SECOND: f64 = 100.0;
 
-/// How many cores other work takes while nothing of ours runs: the least of some looks, or the first that is little
+/// How many cores other work takes while the benchmarks pause: the least of some looks, or the first that is small
 /// enough.
 pub fn other_work() -> Result<f64> {
     let mut least = f64::INFINITY;

@@ -4,11 +4,14 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
+use fairlock_testing::lua;
 use fairlock_testing::redisson::Scripts;
 use fairlock_testing::{self as testing, Launch};
 use nix::time::{clock_getcpuclockid, clock_gettime};
 use nix::unistd::Pid;
 use redis::Connection;
+
+use crate::ring::retrying::RELEASE;
 
 /// Its clients have the other core, see `main`.
 const OPTIONS: [&str; 4] = ["--maxclients", "15000", "--server_cpulist", "0"];
@@ -36,7 +39,7 @@ impl Server {
         Self::start_by(&[], kind, options)
     }
 
-    /// Starts one by another program, which is given the server's command line.
+    /// Starts one by another program, which gets the server's command line.
     pub fn start_by(by: &[&str], kind: Kind, options: &[&str]) -> Result<Self> {
         let options = [&OPTIONS[..], options].concat();
         let module = |intercept| {
@@ -54,7 +57,7 @@ impl Server {
         Ok(Self { server, admin })
     }
 
-    /// Where it listens.
+    /// Its address.
     pub fn address(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.server.port).into()
     }
@@ -64,15 +67,19 @@ impl Server {
         self.server.pid()
     }
 
-    /// Makes it know Redisson's scripts, as it does after their first use.
+    /// Makes it know all scripts that clients send, as it does after their first use: Redisson's, the packages' and
+    /// redis-py's.
     pub fn load(&mut self, scripts: &Scripts) -> Result<()> {
-        for script in [&scripts.try_lock, &scripts.lock, &scripts.unlock] {
-            let _: String = self.run(&[b"SCRIPT", b"LOAD", &script.text])?;
+        let redissons = [&scripts.try_lock, &scripts.lock, &scripts.unlock];
+        let texts = redissons.map(|script| &script.text[..]).into_iter();
+        let own = lua::SCRIPTS.iter().map(|script| script.text.as_bytes());
+        for text in texts.chain(own).chain([RELEASE.as_bytes()]) {
+            let _: String = self.run(&[b"SCRIPT", b"LOAD", text])?;
         }
         Ok(())
     }
 
-    /// A command on a connection for such purposes.
+    /// Runs a command on a connection for control.
     pub fn run<T: redis::FromRedisValue>(&mut self, words: &[&[u8]]) -> Result<T> {
         let mut command = redis::Cmd::new();
         for word in words {

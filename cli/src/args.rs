@@ -79,7 +79,7 @@ pub enum Subcommand {
     Info(InfoArgs),
     /// Lists the waiters of a lock, in order.
     Queue(QueueArgs),
-    /// Frees a lock, whoever holds it.
+    /// Takes a lock away from its holders.
     ///
     /// The holder is not told. It finds out at its next RENEW or RELEASE, or by its token, if what it writes to
     /// checks that. Needs an administrator: a user with permission for commands that are @admin and @dangerous.

@@ -1,4 +1,4 @@
-//! Exit codes, and what an operator is told when something cannot be done.
+//! Exit codes, and error messages for an operator.
 
 use std::fmt;
 use std::io;
@@ -7,7 +7,7 @@ use std::io;
 pub const USAGE: u8 = 64;
 /// No server can be reached, or it refuses (`EX_UNAVAILABLE`).
 pub const UNAVAILABLE: u8 = 69;
-/// The lock could not be had in time (`EX_TEMPFAIL`).
+/// The lock did not become available in time (`EX_TEMPFAIL`).
 pub const NOT_ACQUIRED: u8 = 75;
 /// The lock was lost before the command had ended.
 pub const LOST: u8 = 76;
@@ -17,7 +17,7 @@ pub const NO_EVENTS: u8 = 78;
 pub const NOT_RUNNABLE: u8 = 126;
 /// The command is not there, as shells have it.
 pub const NOT_FOUND: u8 = 127;
-/// What a command that died of a signal ends with is this and the signal's number, as in shells.
+/// A signal's number is added to this if it ended the command, as in shells.
 pub const SIGNALLED: u8 = 128;
 
 /// Why the program ends, and with which exit code.
@@ -45,7 +45,7 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// This machine's own troubles: no terminal, no process, no more files.
+/// Failures of this machine: no terminal, no process, no more files.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         Self::new(1, error.to_string())

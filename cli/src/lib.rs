@@ -9,8 +9,8 @@
 //!   [`query`]: one question, one answer. [`metrics`]: figures for Prometheus.
 //! - [`text`]: names and durations as people read them. [`shown`]: a lock as lines and JSON show it.
 //!
-//! What is computed (rates, order, filters, the screen, when a lock counts as lost) is apart from
-//! what is asked of a server or a terminal, and has its tests beside it.
+//! Computations (rates, order, filters, the screen, when a lock counts as lost) are apart from servers and terminals,
+//! with their tests beside them.
 
 pub mod args;
 pub mod exec;

@@ -9,7 +9,7 @@ pub struct Lock {
     pub name: Vec<u8>,
     /// The holder, if there is one.
     pub owner: Option<Vec<u8>>,
-    /// How often the holder holds it.
+    /// The hold count.
     pub holds: i64,
     /// Milliseconds until it frees itself; -1 if never.
     pub lease: i64,
@@ -31,7 +31,7 @@ pub struct Lock {
 }
 
 impl Lock {
-    /// Reads a map, or the flat array that it is in RESP2. What is not known yet is passed over.
+    /// Reads a map, or the flat array that it is in RESP2. Unknown fields are skipped.
     #[must_use]
     pub fn read(reply: &Value) -> Option<Self> {
         let mut lock = Self::default();
@@ -261,11 +261,11 @@ mod tests {
         let (more, listing) = (None, all.expect("a listing"));
         assert_eq!(listing, Listing { locks, more });
         for rest in [
-            Value::Map(vec![(text("more"), text("0:k"))]),
-            Value::Array(vec![text("more"), text("0:k")]),
+            Value::Map(vec![(text("more"), text("17"))]),
+            Value::Array(vec![text("more"), text("17")]),
         ] {
             let cut = Listing::read(&Value::Array(vec![map.clone(), rest]));
-            let more = Some(b"0:k".to_vec());
+            let more = Some(b"17".to_vec());
             let locks = listing.locks.clone();
             assert_eq!(cut, Some(Listing { locks, more }));
         }

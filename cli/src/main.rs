@@ -28,9 +28,9 @@ fn main() -> ExitCode {
     }
 }
 
-/// What clap has to say: the help that was asked for, or what is wrong.
+/// Prints clap's message: the help, or an error in the command line.
 fn usage(error: &clap::Error) -> ExitCode {
-    // Nobody may be there to read it any more.
+    // The reader may be gone.
     let _ = error.print();
     let code = if error.use_stderr() {
         failure::USAGE
@@ -42,8 +42,7 @@ fn usage(error: &clap::Error) -> ExitCode {
 
 fn run(args: Args) -> Result<u8, Failure> {
     let target = Target::parse(&args.url)?;
-    // One thread is enough; and what the kernel tells the command when its parent dies, it tells
-    // when the thread dies that started it.
+    // One thread is enough. Also, the kernel signals the command when the thread dies that started it, not the process.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -60,12 +59,12 @@ fn run(args: Args) -> Result<u8, Failure> {
             Subcommand::Completions { shell } => completions(shell),
         }
     });
-    // A thread may be waiting for a key that nobody will press.
+    // A thread may still be waiting for a key.
     runtime.shutdown_background();
     result
 }
 
-/// What a shell completes command lines by. No server is asked.
+/// Prints a shell's completion script. No server is asked.
 fn completions(shell: Shell) -> Result<u8, Failure> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Args::command(), "fairlock", &mut script);

@@ -27,10 +27,10 @@ pub use trouble::Trouble;
 const CONNECT: Duration = Duration::from_secs(5);
 /// How long a server may take to reply to a command that does not block.
 pub const REPLY: Duration = Duration::from_secs(5);
-/// A key can move on while one is on the way to where it was.
+/// A key can move again while its redirection is followed.
 const REDIRECTIONS: usize = 8;
 
-/// Where a server is, and as whom to talk to it.
+/// A server's address, and the user for it.
 #[derive(Clone, Debug)]
 pub struct Target {
     info: ConnectionInfo,
@@ -48,11 +48,11 @@ impl Target {
             )
         })?;
         let settings = info.redis_settings().clone();
-        // In the third version, connections tell of changes while they are asked other things.
+        // In RESP3 a connection receives pushes between replies.
         let settings = settings
             .set_protocol(ProtocolVersion::RESP3)
             .set_lib_name("fairlock", env!("CARGO_PKG_VERSION"));
-        // A peer that is gone without a word is noticed within half a minute.
+        // A peer that vanishes without closing is noticed within half a minute.
         let keepalive = TcpKeepalive::new()
             .with_time(Duration::from_secs(10))
             .with_interval(Duration::from_secs(5))
@@ -91,7 +91,7 @@ impl Target {
         self.info.addr().to_string()
     }
 
-    /// The host's name, as far as it has one.
+    /// The host's name, if it has one.
     fn host(&self) -> &str {
         match self.info.addr() {
             ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => host,
@@ -132,14 +132,14 @@ impl Target {
 #[derive(Debug)]
 pub struct Link {
     connection: MultiplexedConnection,
-    /// What the server says unasked, the end of the connection included.
+    /// The server's pushes, the end of the connection included.
     pub pushes: UnboundedReceiver<PushInfo>,
-    /// Where it leads.
+    /// The server that it leads to.
     pub target: Target,
 }
 
 impl Link {
-    /// A way to send commands, beside this one.
+    /// Another sender for this connection.
     #[must_use]
     pub fn sender(&self) -> Sender {
         Sender {
@@ -164,7 +164,7 @@ impl Link {
     }
 }
 
-/// Sends commands on a connection that is used for others as well.
+/// Sends commands on a shared connection.
 #[derive(Clone, Debug)]
 pub struct Sender {
     connection: MultiplexedConnection,
@@ -192,7 +192,7 @@ impl Sender {
         }
     }
 
-    /// Where they go.
+    /// The server that they go to.
     #[must_use]
     pub fn target(&self) -> &Target {
         &self.target
@@ -213,7 +213,7 @@ impl Seeds {
         Self { targets }
     }
 
-    /// Connects to the first that answers. Where none does, the first one's trouble is told.
+    /// Connects to the first that answers. If none does, returns the first one's error.
     pub async fn connect(&self) -> Result<Link, Trouble> {
         let mut first = None;
         for target in &self.targets {
@@ -222,10 +222,10 @@ impl Seeds {
                 Err(trouble) => first = first.or(Some(trouble)),
             }
         }
-        Err(first.unwrap_or_else(|| Trouble::Passing("there is no server to ask".to_owned())))
+        Err(first.unwrap_or_else(|| Trouble::Passing("no server to ask".to_owned())))
     }
 
-    /// Keeps in mind whom else to ask when one is gone.
+    /// Remembers the other masters, to ask them if one is gone.
     pub fn remember(&mut self, masters: Vec<Target>) {
         self.targets.truncate(1);
         let given = self.targets.first().map(Target::address);
@@ -235,8 +235,8 @@ impl Seeds {
         self.targets.extend(others);
     }
 
-    /// Connects to the server that has a lock, which is asked about it, so that it is known to
-    /// have the module, and the user to be allowed.
+    /// Connects to the server that has a lock, and asks for its state. This shows that the server has the module and
+    /// that the user has the permission.
     pub async fn connect_for(&mut self, key: &[u8]) -> Result<Link, Trouble> {
         let mut link = self.connect().await?;
         for _ in 0..REDIRECTIONS {

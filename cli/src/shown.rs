@@ -12,17 +12,17 @@ pub struct Shown {
     node: String,
     #[serde(flatten)]
     state: State,
-    /// Milliseconds; null if nobody knows.
+    /// Milliseconds; null if unknown.
     held_ms: Option<i64>,
 }
 
-/// Who holds a lock, and who waits: the part that all objects about a lock have.
+/// A lock's holders and waiters: the part that all objects about a lock have.
 #[derive(Clone, Debug, Serialize)]
 pub struct State {
     /// The holder; the first, where there are several.
     pub owner: Option<String>,
     holds: i64,
-    /// How many hold it.
+    /// Number of holders.
     pub holders: i64,
     /// Null if there is none.
     pub limit: Option<i64>,
@@ -68,13 +68,13 @@ impl Shown {
     }
 }
 
-/// What is below 0 is not known, or has no end.
+/// `None` for numbers below 0: unknown, or without an end.
 #[must_use]
 pub fn known(millis: i64) -> Option<i64> {
     (millis >= 0).then_some(millis)
 }
 
-/// How many holders are tolerated, of which 0 is any number.
+/// How many holders are tolerated; 0 is any number.
 #[must_use]
 pub fn limited(limit: i64) -> Option<i64> {
     (limit > 0).then_some(limit)

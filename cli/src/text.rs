@@ -65,7 +65,7 @@ pub fn duration(duration: Duration) -> String {
     format!("{days}d{:02}h", hours % 24)
 }
 
-/// Milliseconds as [`duration`] shows them; `?` if nobody knows.
+/// Milliseconds as [`duration`] shows them; `?` if unknown.
 #[must_use]
 pub fn millis(millis: i64) -> String {
     u64::try_from(millis).map_or_else(

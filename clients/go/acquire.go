@@ -3,11 +3,7 @@ package fairlock
 import (
 	"context"
 	"time"
-
-	"fairlock.example/clients/go/internal/wire"
 )
-
-const leaveTime = time.Second // for which a caller that gives up tries to leave the queue
 
 // ask is one acquisition under way.
 type ask struct {
@@ -15,21 +11,24 @@ type ask struct {
 	options       options
 	started       time.Time
 	tries         tries
-	isWaiting     bool // and said so
-	isQueued      bool // so that to block is next
-	mayBeKnown    bool // to the server, as waiter or holder
-	isUnconfirmed bool // by replicas, at the last grant
+	isWaiting     bool          // and said so
+	isQueued      bool          // so that to wait is next
+	isPolling     bool          // it cannot block at the server
+	retryAfter    time.Duration // by the server's last answer to an ask that was queued
+	mayBeKnown    bool          // to the server, as waiter or holder
+	isUnconfirmed bool          // by replicas, at the last grant
 	onceAt        string
 	address       string // that was asked last
 }
 
-// grant is what the server gave, and when it was asked for that.
+// grant is the server's answer to an acquisition.
 type grant struct {
-	token          int64
-	sent, received time.Time
-	seen           stand
-	role           []wire.Reply
-	isConfirmed    bool
+	token       int64
+	sent        time.Time // the request, or one that has renewed the lease since
+	seen        stand
+	retryAfter  time.Duration // of an owner that is in the queue
+	role        []answer
+	isConfirmed bool
 }
 
 func newAsk(name string, o options) *ask {
@@ -38,7 +37,7 @@ func newAsk(name string, o options) *ask {
 		a.owner = newOwner()
 	}
 	a.tries.longest = o.retryTimeout
-	if o.wait == 0 { // With no time to wait there is that of one answer.
+	if o.wait == 0 { // Without a wait there is still the time of one answer.
 		a.tries.longest = o.commandTimeout
 	}
 	return a
@@ -52,7 +51,7 @@ func (a *ask) left() time.Duration {
 	return max(a.options.wait-time.Since(a.started), 0)
 }
 
-// notInTime says what happened first, where the server could not be asked.
+// notInTime adds the first failure, if the server could not be asked.
 func (a *ask) notInTime() error {
 	kind, reason, what := ErrNotInTime, a.tries.first, a.address
 	if reason != nil {
@@ -125,7 +124,7 @@ func (l *Locks) untilGranted(ctx, holder context.Context, a *ask) (*Held, error)
 	}
 }
 
-// passed returns nil if it is worth asking again, and what the caller gets if not.
+// passed returns nil if asking again may help, and otherwise the caller's error.
 func (l *Locks) passed(ctx context.Context, a *ask, err error, address string) error {
 	a.onceAt = ""
 	if _, ok := err.(*Error); ok {
@@ -135,16 +134,24 @@ func (l *Locks) passed(ctx context.Context, a *ask, err error, address string) e
 		a.onceAt = onceAt
 		return nil
 	}
+	if codeOf(err) == "NOTHELD" { // The lease was over when the grant arrived.
+		a.mayBeKnown = false
+		return nil
+	}
+	if isUnknown(err) && !a.isPolling && !l.options.isRequired && a.options.needsModule() == "" {
+		a.isPolling = true
+		return nil
+	}
 	if !isPassing(err) {
-		return refusal(err, a.name, address)
+		return l.refusal(err, a.name, address, a.options.needsModule())
 	}
 	l.distrust(address, err)
 	left := a.left()
 	if a.options.wait == 0 {
-		left = forever // The time of one answer is there for trying again.
+		left = forever // There is still the time of one answer for another try.
 	}
 	if isExhausted(err) && a.options.wait != 0 && left != 0 {
-		// A descriptor may be free later; until then it asks without blocking, and keeps its place by that.
+		// A descriptor may be free later; until then it keeps its place by asking without blocking.
 		a.isQueued = false
 		return sleep(ctx, a.shorter(longestPause))
 	}
@@ -170,7 +177,11 @@ func (a *ask) shorter(pause time.Duration) time.Duration {
 func (l *Locks) askAt(ctx, holder context.Context, address string, a *ask) (*Held, error) {
 	var line *conn
 	got, err := l.askInOrder(ctx, address, a)
-	if got == nil && err == nil {
+	switch {
+	case got != nil || err != nil:
+	case a.isPolling:
+		got, err = l.askAndListen(ctx, address, a)
+	default:
 		got, line, err = l.askOnLine(ctx, address, a)
 	}
 	if err == nil && got.isConfirmed && ctx.Err() == nil {
@@ -188,7 +199,7 @@ func (l *Locks) askAt(ctx, holder context.Context, address string, a *ask) (*Hel
 			_, err := c.call(ctx, l.options.commandTimeout, "FAIRLOCK.RELEASE", a.name, a.owner)
 			return err
 		})
-		if codeOf(err) == "NOTHELD" { // It was lost meanwhile.
+		if codeOf(err) == "NOTHELD" { // It was lost in between.
 			err = nil
 		}
 	}
@@ -204,181 +215,4 @@ func (l *Locks) unconfirmed(ctx context.Context, a *ask) error {
 		return a.notInTime()
 	}
 	return sleep(ctx, firstPause)
-}
-
-// askInOrder asks without blocking, after those who called before, so that the queue has the order of the calls. It
-// returns nil for both where to block is next. A session asks on a connection of its own.
-func (l *Locks) askInOrder(ctx context.Context, address string, a *ask) (*grant, error) {
-	if a.isQueued {
-		return nil, nil
-	}
-	leave, err := l.enterInTime(ctx, place{asking, address}, a)
-	if err != nil {
-		return nil, err
-	}
-	var got *grant
-	err = l.reserve(ctx, address)
-	if err == nil && !a.options.session {
-		err = l.onPlace(ctx, place{asking, address}, a.onceAt != "", func(c *conn) (err error) {
-			got, err = l.askFirst(ctx, c, a)
-			return err
-		})
-	}
-	leave()
-	if got == nil || err != nil {
-		return nil, err
-	}
-	// The connection is not kept from others while replicas confirm.
-	_, wanted, err := l.wanted(address, &a.options, got.role)
-	if got.isConfirmed = wanted == 0; got.isConfirmed || err != nil {
-		return got, err
-	}
-	err = l.onPlace(ctx, place{renewal, address}, a.onceAt != "", func(c *conn) (err error) {
-		got.isConfirmed, err = l.renewOn(ctx, c, a.name, a.owner, a.options.lease, &a.options)
-		return err
-	})
-	if codeOf(err) == "NOTHELD" {
-		err = nil
-	}
-	return got, err
-}
-
-// enterInTime is enter, for no longer than the wait, but long enough to ask at least once.
-func (l *Locks) enterInTime(ctx context.Context, where place, a *ask) (leave func(), err error) {
-	longest := max(a.left(), firstPause)
-	switch a.options.wait {
-	case forever:
-		return l.enter(ctx, where)
-	case 0:
-		longest = l.options.commandTimeout
-	}
-	limited, cancel := context.WithTimeout(ctx, longest)
-	defer cancel()
-	leave, err = l.enter(limited, where)
-	if err != nil && ctx.Err() == nil {
-		err = a.notInTime()
-	}
-	return leave, err
-}
-
-// askFirst returns nil for both where the owner is in the queue now.
-func (l *Locks) askFirst(ctx context.Context, c *conn, a *ask) (*grant, error) {
-	words := append(wire.Command{"FAIRLOCK.ACQUIRE", a.name, a.owner}, a.options.arguments()...)
-	if a.options.wait == 0 {
-		words = append(words, "NOWAIT")
-	} else {
-		words = append(words, "ENQUEUE", "PATIENCE", ms(patience))
-	}
-	got, err := l.send(ctx, c, a, a.options.commandTimeout, words)
-	if err != nil || got.token > 0 {
-		got.received = got.sent // It was not waited for.
-		return got, err
-	}
-	if a.options.wait == 0 {
-		return nil, a.notInTime()
-	}
-	a.isQueued, a.mayBeKnown = true, true
-	if !a.isWaiting {
-		a.isWaiting = true
-		tell("OnWait", a.options.hooks.OnWait, Event{Name: a.name, Owner: a.owner})
-	}
-	return nil, nil
-}
-
-// askOnLine waits on a connection that nobody else has until it ends.
-func (l *Locks) askOnLine(ctx context.Context, address string, a *ask) (got *grant, c *conn, err error) {
-	where := place{waiting, address}
-	if a.options.session {
-		where.kind = session
-	}
-	c, err = l.take(ctx, where)
-	if err != nil {
-		return nil, nil, err
-	}
-	c.isAsked = a.onceAt != ""
-	if !a.isQueued {
-		got, err = l.askFirst(ctx, c, a)
-	}
-	if got == nil && err == nil {
-		got, err = l.askLast(ctx, c, a)
-	}
-	if err == nil {
-		got.isConfirmed, err = l.confirm(ctx, c, &a.options, got.role)
-	}
-	return got, c, err
-}
-
-// askLast blocks until the lock is granted, or the wait is over.
-func (l *Locks) askLast(ctx context.Context, c *conn, a *ask) (*grant, error) {
-	words := append(wire.Command{"FAIRLOCK.ACQUIRE", a.name, a.owner}, a.options.arguments()...)
-	left, longest := a.left(), time.Duration(0)
-	if left == 0 {
-		return nil, a.notInTime()
-	}
-	if left != forever {
-		words = append(words, "WAIT", ms(left))
-		longest = left + a.options.commandTimeout
-	}
-	got, err := l.send(ctx, c, a, longest, words)
-	if err == nil && got.token == 0 {
-		err = a.notInTime()
-	}
-	return got, err
-}
-
-func (l *Locks) send(
-	ctx context.Context, c *conn, a *ask, longest time.Duration, words wire.Command,
-) (*grant, error) {
-	wasKnown := a.mayBeKnown
-	a.mayBeKnown = true
-	got := &grant{seen: l.stand(c.place.address), sent: time.Now()}
-	replies := c.send(ctx, longest, a.options.andRole(words)...)
-	got.received, got.role = time.Now(), replies[1:]
-	if err := replies[0].Err; err != nil {
-		// A refusal changes nothing: what an earlier ask brought is still there, though its reply was lost, and so is
-		// the place of a caller that is to ask again.
-		if replied(err) != nil {
-			a.mayBeKnown = !isSettled(err) && (wasKnown || a.isWaiting && isPassing(err))
-		}
-		return got, err
-	}
-	a.tries.succeeded()
-	got.token, _ = replies[0].Value.(int64)
-	a.mayBeKnown = got.token > 0
-	return got, nil
-}
-
-// isSettled says that by this refusal the owner neither waits nor holds, or that another caller has its place.
-func isSettled(err error) bool {
-	switch codeOf(err) {
-	case "TAKENOVER", "QUEUEFULL", "NOTALOCK", "WRONGTYPE", "CROSSSLOT":
-		return true
-	}
-	return false
-}
-
-// withdraw is for a caller that does not know whether it waits, holds the lock, or neither.
-func (l *Locks) withdraw(a *ask) {
-	if l.leave(a, min(leaveTime, l.options.commandTimeout)) || a.options.isOwned {
-		return
-	}
-	// A network that comes back must not leave the lock to a caller that has gone. With an owner that was given,
-	// the caller may hold the lock again by then.
-	go l.leave(a, a.options.lease)
-}
-
-// leave says whether the owner neither waits nor holds any more, as far as the server could be asked.
-func (l *Locks) leave(a *ask, longest time.Duration) bool {
-	ctx, cancel := context.WithTimeout(context.Background(), longest)
-	defer cancel()
-	for _, command := range []string{"FAIRLOCK.CANCEL", "FAIRLOCK.RELEASE"} {
-		_, err := l.control(ctx, a.name, longest, command, a.name, a.owner)
-		switch refused, ok := err.(*Error); {
-		case ok && refused.kind == ErrClosed:
-			return true
-		case err != nil && !ok, ok && refused.kind == ErrUnavailable:
-			return false
-		} // A refusal is fine, such as NOTHELD: it does not hold it.
-	}
-	return true
 }

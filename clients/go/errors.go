@@ -10,17 +10,17 @@ import (
 
 // What an *Error can be, for errors.Is.
 var (
-	// ErrNotInTime says that the lock was not to be had within the wait.
+	// ErrNotInTime says that the lock did not become available within the wait.
 	ErrNotInTime = errors.New("fairlock: not in time")
 	// ErrNotReplicated says that no replica confirmed the acquisition within the wait; it is ErrNotInTime, too.
 	ErrNotReplicated = errors.New("fairlock: not replicated in time")
-	// ErrLockLost says that the lock is not its holder's any more; see Error.Cause.
+	// ErrLockLost says that the holder has lost the lock; see Error.Cause.
 	ErrLockLost = errors.New("fairlock: lock lost")
 	// ErrTakenOver says that the same owner asks elsewhere, and has the place in the queue now.
 	ErrTakenOver = errors.New("fairlock: taken over")
 	// ErrQueueFull says that the lock has as many waiters as the server allows (fairlock.max-waiters).
 	ErrQueueFull = errors.New("fairlock: queue full")
-	// ErrNotALock says that the key holds a hash that is no lock.
+	// ErrNotALock says that the key holds a hash that is not a lock.
 	ErrNotALock = errors.New("fairlock: not a lock")
 	// ErrWrongType says that one of the lock's keys holds something else.
 	ErrWrongType = errors.New("fairlock: wrong type")
@@ -30,7 +30,7 @@ var (
 	ErrNoModule = errors.New("fairlock: no module")
 	// ErrRefused is any other refusal of the server: NOPERM, OOM, ERR, ...
 	ErrRefused = errors.New("fairlock: refused")
-	// ErrUnavailable says that the server could not be reached, or refused for the time being, for RetryTimeout.
+	// ErrUnavailable says that for RetryTimeout the server could not be reached, or refused temporarily.
 	ErrUnavailable = errors.New("fairlock: unavailable")
 	// ErrClosed says that Locks was closed.
 	ErrClosed = errors.New("fairlock: closed")
@@ -47,7 +47,8 @@ const (
 	CauseClosed     Cause = "closed"     // Locks was closed
 )
 
-// Error is every error of this package but *ArgumentError; errors.Is tells which by the Err variables.
+// Error is the type of all errors of this package except *ArgumentError; errors.Is tells them apart by the Err
+// variables.
 type Error struct {
 	// Code is the first word of the server's error, if it was one.
 	Code string
@@ -67,14 +68,14 @@ func (e *Error) Is(target error) bool {
 	return target == e.kind || target == ErrNotInTime && e.kind == ErrNotReplicated
 }
 
-// Unwrap is what it comes from.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.reason }
 
 // ArgumentError says that an option is out of range, or another argument is wrong; nothing was sent.
 type ArgumentError struct {
 	// Option is its name, as in the package; "client" and "name" are those of New and of a lock.
 	Option string
-	// Text says what is wrong.
+	// Text is the message.
 	Text string
 }
 
@@ -93,7 +94,7 @@ func lost(name, address string, cause Cause) *Error {
 	return loss
 }
 
-// addressed is an error that says where it comes from.
+// addressed is an error with the server's address.
 func addressed(address string, err error) error {
 	if address == "" || strings.Contains(err.Error(), address) {
 		return err
@@ -101,7 +102,7 @@ func addressed(address string, err error) error {
 	return fmt.Errorf("%s: %w", address, err)
 }
 
-const help = "the server does not have the fairlock module (unknown command 'FAIRLOCK.ACQUIRE'). " +
+const help = "(unknown command 'FAIRLOCK.ACQUIRE'). " +
 	`Load it: "loadmodule /path/to/libfairlock.so" in its redis.conf, or MODULE LOAD. See docs/operations.md at https://fairlock.example`
 
 const permissions = "what a user needs is in SECURITY.md at https://fairlock.example"
@@ -137,18 +138,30 @@ func codeOf(err error) string {
 	return word
 }
 
-// isPassing says whether it is worth trying again a little later.
+// isPassing reports whether trying again a little later may help.
 func isPassing(err error) bool {
 	code := codeOf(err)
 	return code == "" || passing[code]
 }
 
-// refusal is the error of this package for one of the server.
-func refusal(err error, name, address string) *Error {
+// isUnknown says that the server does not know the command; the second text is Upstash's.
+func isUnknown(err error) bool {
+	if codeOf(err) != "ERR" {
+		return false
+	}
+	text := strings.ToUpper(replied(err).Error())
+	return strings.Contains(text, "UNKNOWN COMMAND") || strings.Contains(text, "COMMAND IS NOT AVAILABLE")
+}
+
+// refusal is the error of this package for one of the server. If the module is not required, an option needs it.
+func (l *Locks) refusal(err error, name, address, option string) *Error {
 	code, text := codeOf(err), replied(err).Error()
-	upper := strings.ToUpper(text)
-	if code == "ERR" && strings.Contains(upper, "UNKNOWN COMMAND") && strings.Contains(upper, "FAIRLOCK.") {
-		return &Error{Code: code, kind: ErrNoModule, reason: err, text: address + ": " + help}
+	if isUnknown(err) && strings.Contains(strings.ToUpper(text), "FAIRLOCK.") {
+		what := "the server does not have the fairlock module "
+		if option != "" && !l.options.isRequired {
+			what = option + " needs the fairlock module, which the server does not have "
+		}
+		return &Error{Code: code, kind: ErrNoModule, reason: err, text: address + ": " + what + help}
 	}
 	kind, ok := kinds[code]
 	if !ok {

@@ -53,24 +53,22 @@ func newHeld(l *Locks, holder context.Context, a *ask, got *grant, line *conn) *
 	if h.options.reentrant {
 		h.ctx = context.WithValue(h.ctx, heldKey{l, h.name}, h)
 	}
-	// A process that was stopped while it waited may have lost the lock before it read that it has it.
-	due := got.sent.Add(h.lease / 3)
 	h.end = got.sent.Add(h.lease)
-	if got.received.After(due) {
-		due, h.end = got.received, got.received.Add(h.lease)
+	if line != nil { // Until now the server has renewed it.
+		h.end = h.acquired.Add(h.lease)
 	}
 	tell("OnAcquired", h.options.hooks.OnAcquired, h.event(Event{Waited: h.acquired.Sub(a.started)}))
-	cause, isGone := l.keep(h)
-	h.begin(due)
-	if isGone {
-		h.lose(cause)
+	isKept := l.keep(h)
+	h.begin(got.sent.Add(h.lease / 3))
+	if !isKept {
+		h.lose(CauseClosed)
 	}
 	return h
 }
 
-// begin starts what sees to the lease.
+// begin starts the renewal, or the watch of the session.
 func (h *Held) begin(due time.Time) {
-	if !h.locks.isFake && h.session == nil {
+	if h.session == nil {
 		h.mutex.Lock()
 		h.expiry = time.AfterFunc(time.Until(h.end), h.expire)
 		h.mutex.Unlock()
@@ -78,7 +76,7 @@ func (h *Held) begin(due time.Time) {
 	switch {
 	case h.session != nil:
 		go h.watch()
-	case !h.options.noRenewal && !h.locks.isFake:
+	case !h.options.noRenewal:
 		go h.keepRenewing(time.Until(due))
 	}
 }
@@ -86,14 +84,14 @@ func (h *Held) begin(due time.Time) {
 // Name is the lock's.
 func (h *Held) Name() string { return h.name }
 
-// Owner is who holds it, as the server knows it.
+// Owner is the holder's name at the server.
 func (h *Held) Owner() string { return h.owner }
 
 // Token is the fencing token: above 0, and greater with each acquisition.
 func (h *Held) Token() int64 { return h.token }
 
-// Context derives from the one given to Acquire. It is done as soon as the lock is known to be lost, and after
-// Release; Lost tells which, and so does context.Cause. With Reentrant, who asks with it holds the lock again.
+// Context derives from the one given to Acquire. It is done as soon as the lock is known to be lost, and after Release;
+// Lost tells which, and so does context.Cause. With Reentrant, a caller that asks with it holds the lock again.
 func (h *Held) Context() context.Context { return h.ctx }
 
 // Lost is nil as long as the lock is not known to be lost, and then an *Error that is ErrLockLost and has a Cause.
@@ -144,7 +142,7 @@ func (l *Locks) again(ctx context.Context, name string) (*Held, error) {
 
 // --------------------------------------------------------------------------------------------------- loss
 
-// lose is what happens once it is known that the lock is not its holder's; it returns nil if it was released.
+// lose handles a lock that is known to be lost; it returns nil if it was released.
 func (h *Held) lose(cause Cause) error {
 	h.mutex.Lock()
 	if h.state != isHeld {
@@ -174,14 +172,14 @@ func (h *Held) leave(why error) {
 
 func (h *Held) endSession() {
 	if h.session != nil {
-		h.session.Close() // Who watches it gives it back.
+		h.session.close() // The goroutine that watches it gives it back.
 	}
 }
 
 // ------------------------------------------------------------------------------------------------- release
 
-// Release gives up the lock. ErrLockLost: it was lost before. A second time does nothing, nor does a Held that is nil:
-// defer held.Release() may stand before err is looked at.
+// Release gives up the lock. ErrLockLost: it was lost before. Releasing again does nothing, and neither does releasing
+// nil: defer held.Release() may stand before err is checked.
 func (h *Held) Release() error {
 	if h == nil {
 		return nil
@@ -201,7 +199,7 @@ func (h *Held) Release() error {
 	h.mutex.Unlock()
 	h.leave(nil)
 	if state == isLost {
-		if loss.Cause == CauseLease { // By our clock, perhaps, only.
+		if loss.Cause == CauseLease { // Perhaps only by this side's clock.
 			_ = h.releaseFor(0)
 		}
 		return loss

@@ -180,14 +180,14 @@ func TestR09CancellingLeavesTheQueue(t *testing.T) {
 func TestR10AGrantOnItsWayToOneThatWasCancelledIsGivenBack(t *testing.T) {
 	t.Parallel()
 	s, locks, view, name := own(t, fairlock.Lease(long), fairlock.CommandTimeout(500*time.Millisecond))
-	first := acquire(t, locks, name)
+	view.run("FAIRLOCK.ACQUIRE", name, "another", "LEASE", 5000)
 	cancelled, cancel := context.WithCancel(ctx)
 	defer cancel()
 	waiting := beginWith(cancelled, locks, name)
 	view.waits(name, 1)
+	view.settles(locks, name)
 	s.tell(t, "freeze")
-	view.run("FAIRLOCK.RELEASE", name, first.Owner())
-	until(t, "granted", func() bool { owner := view.owner(name); return owner != "" && owner != first.Owner() })
+	until(t, "granted", func() bool { owner := view.owner(name); return owner != "" && owner != "another" })
 	cancel()
 	expect(t, waiting.error(t) == context.Canceled, "the context's: %v", waiting.err)
 	expect(t, !view.isFree(name), "nothing has come through")
@@ -242,14 +242,15 @@ func TestR14NothingIsLeftAfterTheRelease(t *testing.T) {
 	s := start(t, "one")
 	locks, view, name := locksAt(t, s, "a"), look(t, s, "a"), newName(t)
 	held := acquire(t, locks, name, fairlock.Lease(9*time.Second))
-	until(t, "renewed", func() bool { return view.calls("renew") > 0 })
+	before := view.calls("renew")
+	until(t, "renewed", func() bool { return view.calls("renew") > before })
 	expect(t, goroutines() > 0, "something renews it")
 	release(t, held)
 	until(t, "nothing is left", func() bool { return goroutines() == 0 })
 	renewals := view.calls("renew")
 	time.Sleep(6300 * time.Millisecond) // Two more would have been due.
 	expect(t, view.calls("renew") == renewals && goroutines() == 0, "no renewal")
-	held = acquire(t, locks, name, fairlock.Session())
+	held = acquire(t, locks, name, withModule(fairlock.Session())...)
 	expect(t, goroutines() > 0, "something watches it")
 	release(t, held)
 	until(t, "nothing is left", func() bool { return goroutines() == 0 })
@@ -268,7 +269,11 @@ func goroutines() (count int) {
 
 func TestR15RenewalDoesNotOutliveTheHolder(t *testing.T) {
 	t.Parallel()
-	for what, options := range map[string][]fairlock.LockOption{"renewed": nil, "session": {fairlock.Session()}} {
+	kinds := map[string][]fairlock.LockOption{"renewed": nil, "session": {fairlock.Session()}}
+	if withoutModule {
+		delete(kinds, "session")
+	}
+	for what, options := range kinds {
 		options := append(options, fairlock.Lease(3*time.Second))
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
@@ -328,6 +333,31 @@ func TestR18AServerThatIsSilent(t *testing.T) {
 	// The last renewal may have been answered just before.
 	expect(t, time.Since(start) < 1500*time.Millisecond+atOnce, "no later than the lease")
 	s.tell(t, "thaw")
+}
+
+func TestAGrantThatArrivesWhenItsLeaseIsOverIsNone(t *testing.T) {
+	t.Parallel()
+	for what, options := range map[string][]fairlock.LockOption{"renewed": nil, "not renewed": {fairlock.NoRenewal()}} {
+		options := append(options, fairlock.Lease(time.Second))
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			s, locks, view, name := own(t)
+			view.run("FAIRLOCK.ACQUIRE", name, "first", "LEASE", long.Milliseconds())
+			waiting := begin(locks, name, options...)
+			view.waits(name, 1)
+			s.tell(t, "freeze")
+			view.run("FAIRLOCK.RELEASE", name, "first")
+			// Another gets the lock after that lease.
+			token := view.run("FAIRLOCK.ACQUIRE", name, "second", "LEASE", long.Milliseconds()).(int64)
+			s.tell(t, "thaw")
+			until(t, "it waits again, or takes itself for the holder", func() bool {
+				return waiting.isDone() || len(view.queue(name)) > 0
+			})
+			expect(t, !waiting.isDone(), "it waits")
+			view.run("FAIRLOCK.RELEASE", name, "second")
+			expect(t, waiting.get(t).Token() > token, "granted after that")
+		})
+	}
 }
 
 func TestR19ALostLockIsNotRenewed(t *testing.T) {

@@ -2,11 +2,12 @@ package fairlock
 
 import (
 	"context"
+	"strconv"
 	"time"
 )
 
-// Info is what the server knows of a lock. If several hold it, Owner is the first of them, and Holds, Lease, Token and
-// Session are that one's.
+// Info is the state of a lock at the server. If several hold it, Owner is the first of them, and Holds, Lease, Token
+// and Session are that one's.
 type Info struct {
 	Owner   string        // "" if the lock is free
 	Holds   int64         // the owner's hold count
@@ -18,7 +19,7 @@ type Info struct {
 	Limit   int64 // of holders in all: 1 if the lock is held exclusively, 0 if it is free or they tolerate any number
 }
 
-// Info says who holds a lock, and how many wait for it.
+// Info returns a lock's holder, and how many wait for it.
 func (l *Locks) Info(ctx context.Context, name string) (Info, error) {
 	if _, err := l.with(name, nil); err != nil {
 		return Info{}, err
@@ -26,11 +27,29 @@ func (l *Locks) Info(ctx context.Context, name string) (Info, error) {
 	return l.info(ctx, name, l.options.retryTimeout)
 }
 
-func (l *Locks) info(ctx context.Context, name string, longest time.Duration) (Info, error) {
-	reply, err := l.control(ctx, name, longest, "FAIRLOCK.INFO", name)
-	if err != nil {
-		return Info{}, err
-	}
+func (l *Locks) info(ctx context.Context, name string, longest time.Duration) (info Info, err error) {
+	err = l.onNode(ctx, control, name, longest, func(c *conn) error {
+		if !c.lacksModule() {
+			reply, err := c.call(ctx, l.options.commandTimeout, "FAIRLOCK.INFO", name)
+			if !c.lacksModule() {
+				info = infoOf(reply)
+				return err
+			}
+		}
+		replies := c.send(ctx, l.options.commandTimeout,
+			request{"HGETALL", name}, request{"PTTL", name}, request{"LLEN", queueOf(name)})
+		for _, each := range replies {
+			if each.err != nil {
+				return each.err
+			}
+		}
+		info = infoByKeys(texts(replies[0].value), replies[1].value.(int64), replies[2].value.(int64))
+		return nil
+	})
+	return info, err
+}
+
+func infoOf(reply any) Info {
 	fields := map[string]any{}
 	pairs, _ := reply.([]any)
 	for at := 0; at+1 < len(pairs); at += 2 {
@@ -46,5 +65,21 @@ func (l *Locks) info(ctx context.Context, name string, longest time.Duration) (I
 		Owner: owner, Holds: number("holds"), Lease: time.Duration(number("lease")) * time.Millisecond,
 		Token: number("token"), Session: number("session") == 1, Waiting: number("waiting"),
 		Holders: number("holders"), Limit: number("limit"),
-	}, nil
+	}
+}
+
+// infoByKeys is for servers without the module: the lock is a hash of its owner's holds, and of the token, whose field
+// has no name.
+func infoByKeys(pairs []string, lease, waiting int64) Info {
+	info := Info{Waiting: waiting}
+	for at := 0; at+1 < len(pairs); at += 2 {
+		number, _ := strconv.ParseInt(pairs[at+1], 10, 64)
+		if pairs[at] == "" {
+			info.Token = number
+			continue
+		}
+		info.Owner, info.Holds, info.Holders, info.Limit = pairs[at], number, 1, 1
+		info.Lease = time.Duration(lease) * time.Millisecond
+	}
+	return info
 }

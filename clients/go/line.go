@@ -1,6 +1,7 @@
 package fairlock
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -10,19 +11,43 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"fairlock.example/clients/go/internal/wire"
 )
 
 const keepAlivePeriod = 15 * time.Second
 
-// line is a connection of ours: a client of go-redis that has just this one, and never makes another.
+// request is a command's words, and answer its reply: nil for a null.
+type request []any
+
+type answer struct {
+	value any
+	err   error
+}
+
+// allFailed is the answer to each of some commands that did not get one.
+func allFailed(count int, err error) []answer {
+	replies := make([]answer, count)
+	for each := range replies {
+		replies[each].err = err
+	}
+	return replies
+}
+
+// replyError is a refusal, as go-redis has them.
+type replyError string
+
+func (e replyError) Error() string { return string(e) }
+
+// RedisError makes it a redis.Error.
+func (e replyError) RedisError() {}
+
+// line is a connection of this package: a client of go-redis that has only this one, and never opens another.
 type line struct {
 	client *redis.Client
 	socket *socket
+	said   *bufio.Reader // by the server to one that listens: go-redis must not read that
 }
 
-// socket knows when it is closed, by whomever.
+// socket knows when it is closed, by either side.
 type socket struct {
 	net.Conn
 	isClosed atomic.Bool
@@ -67,6 +92,7 @@ func dial(ctx context.Context, options redis.Options, address string, longest ti
 func newLine(connection net.Conn, options redis.Options, longest time.Duration) *line {
 	keepAlive(connection)
 	made := &line{socket: &socket{Conn: connection}}
+	made.said = bufio.NewReaderSize(made.socket, 512)
 	var isTaken atomic.Bool
 	options.Dialer = func(context.Context, string, string) (net.Conn, error) {
 		if isTaken.Swap(true) || made.socket.isClosed.Load() {
@@ -84,7 +110,7 @@ func newLine(connection net.Conn, options redis.Options, longest time.Duration) 
 	return made
 }
 
-// keepAlive is how a server that is gone is noticed while nothing is sent.
+// keepAlive notices a server that is gone while nothing is sent.
 func keepAlive(connection net.Conn) {
 	if secure, ok := connection.(*tls.Conn); ok {
 		connection = secure.NetConn()
@@ -95,9 +121,11 @@ func keepAlive(connection net.Conn) {
 	}
 }
 
-func (l *line) Call(ctx context.Context, longest time.Duration, commands ...wire.Command) []wire.Reply {
-	if l.IsClosed() {
-		return wire.Failed(len(commands), errEnded)
+// exchange sends commands at once and returns their answers. It ends when ctx is done or longest is over (0: never), and
+// the connection ends with it then.
+func (l *line) exchange(ctx context.Context, longest time.Duration, commands ...request) []answer {
+	if l.isClosed() {
+		return allFailed(len(commands), errEnded)
 	}
 	limited, cancel := ctx, func() {}
 	if longest > 0 {
@@ -106,58 +134,64 @@ func (l *line) Call(ctx context.Context, longest time.Duration, commands ...wire
 	defer cancel()
 	// go-redis does not end a read when its context is cancelled.
 	stop := context.AfterFunc(limited, func() { l.socket.Close() })
-	replies := l.exchange(limited, commands)
+	replies := l.pipe(limited, commands)
 	if stop() {
 		return replies
 	}
 	l.socket.Close()
 	for number := range replies {
-		if each := &replies[number]; ctx.Err() == nil && each.Err != nil && replied(each.Err) == nil {
-			each.Err = fmt.Errorf("no answer for %v", longest)
+		if each := &replies[number]; ctx.Err() == nil && each.err != nil && replied(each.err) == nil {
+			each.err = fmt.Errorf("no answer for %v", longest)
 		}
 	}
 	return replies
 }
 
-func (l *line) exchange(ctx context.Context, commands []wire.Command) []wire.Reply {
+func (l *line) pipe(ctx context.Context, commands []request) []answer {
 	pipe := l.client.Pipeline()
 	for _, words := range commands {
 		pipe.Do(ctx, words...)
 	}
 	sent, err := pipe.Exec(ctx)
-	replies, isTold := wire.Failed(len(commands), err), false
+	replies, isTold := allFailed(len(commands), err), false
 	for number, each := range sent {
 		value, failure := each.(*redis.Cmd).Result()
 		isTold = isTold || failure != nil
 		if errors.Is(failure, redis.Nil) {
 			value, failure = nil, nil
 		}
-		replies[number] = wire.Reply{Value: value, Err: failure}
+		replies[number] = answer{value, failure}
 	}
 	if err != nil && !isTold { // The connection was refused before any of them.
-		return wire.Failed(len(commands), err)
+		return allFailed(len(commands), err)
 	}
 	return replies
 }
 
-func (l *line) Watch(longest time.Duration) error {
+// watch returns nil when longest is over, and an error as soon as the connection ends.
+func (l *line) watch(longest time.Duration) error {
 	if err := l.socket.SetReadDeadline(time.Now().Add(longest)); err != nil {
 		return err
 	}
 	_, err := l.socket.Read(make([]byte, 1))
-	var timeout net.Error
 	switch {
 	case err == nil:
 		return errors.New("an answer to nothing")
-	case errors.As(err, &timeout) && timeout.Timeout():
+	case isTimeout(err):
 		return nil
 	}
 	return err
 }
 
-func (l *line) Close() {
+func isTimeout(err error) bool {
+	var timeout net.Error
+	return errors.As(err, &timeout) && timeout.Timeout()
+}
+
+// close also ends requests of other goroutines on it.
+func (l *line) close() {
 	l.socket.Close()
 	l.client.Close()
 }
 
-func (l *line) IsClosed() bool { return l.socket.isClosed.Load() }
+func (l *line) isClosed() bool { return l.socket.isClosed.Load() }

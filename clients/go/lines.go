@@ -5,8 +5,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-
-	"fairlock.example/clients/go/internal/wire"
 )
 
 const (
@@ -21,13 +19,18 @@ const (
 type kind int
 
 const (
-	asking  kind = iota // without waiting: one for all callers, who ask one after another
-	waiting             // one for each caller that waits
-	control             // releases, and other commands that are answered at once
-	renewal             // and the wait for replicas, which must not hold up releases
+	asking    kind = iota // without waiting: one for all callers, one after another
+	waiting               // one for each caller that waits
+	listening             // one for each caller that waits and asks now and then
+	control               // releases, and other commands that are answered at once
+	renewal               // and the wait for replicas, which must not hold up releases
 	session
 	guide // to a Sentinel, or to any node of a cluster
 )
+
+// isWaiters reports whether there is one for each waiting caller: these must not use up the descriptors that holders
+// need.
+func (k kind) isWaiters() bool { return k == waiting || k == listening || k == session }
 
 type place struct {
 	kind    kind
@@ -36,25 +39,27 @@ type place struct {
 
 // conn is a connection that Locks knows of.
 type conn struct {
-	wire.Line
-	place   place
-	isAsked bool // by a cluster to ask this node just this once
+	*line
+	locks     *Locks
+	place     place
+	isAsked   bool // by a cluster to ask this node just this once
+	knowsNone bool // of the module's commands, by its last answer to one
 }
 
 // call sends one command.
 func (c *conn) call(ctx context.Context, longest time.Duration, words ...any) (any, error) {
 	reply := c.send(ctx, longest, words)[0]
-	return reply.Value, reply.Err
+	return reply.value, reply.err
 }
 
-func (c *conn) send(ctx context.Context, longest time.Duration, commands ...wire.Command) []wire.Reply {
+func (c *conn) pass(ctx context.Context, longest time.Duration, commands []request) []answer {
 	if !c.isAsked {
-		return c.Call(ctx, longest, commands...)
+		return c.line.exchange(ctx, longest, commands...)
 	}
-	return c.Call(ctx, longest, append([]wire.Command{{"ASKING"}}, commands...)...)[1:]
+	return c.line.exchange(ctx, longest, append([]request{{"ASKING"}}, commands...)...)[1:]
 }
 
-// stand is what a server was when it answered: another one, or one with a connection that broke since, may not have
+// stand identifies a server's state when it answered: another one, or one whose connection broke since, may not have
 // the lock.
 type stand struct {
 	address string
@@ -93,7 +98,7 @@ func (l *Locks) onNode(ctx context.Context, kind kind, name string, longest time
 			continue
 		}
 		if !isPassing(err) {
-			refused := refusal(err, name, address)
+			refused := l.refusal(err, name, address, "")
 			refused.mayBeDone = mayBeDone
 			return refused
 		}
@@ -105,7 +110,7 @@ func (l *Locks) onNode(ctx context.Context, kind kind, name string, longest time
 	}
 }
 
-// onPlace is for those who know where to ask.
+// onPlace is for callers that know where to ask.
 func (l *Locks) onPlace(ctx context.Context, where place, isAsked bool, do func(*conn) error) error {
 	c, err := l.take(ctx, where)
 	if err != nil {
@@ -142,8 +147,8 @@ func (l *Locks) enter(ctx context.Context, where place) (leave func(), err error
 	}
 }
 
-// reserve sees that there are connections to release and renew by, before any is taken to wait on: neither a full
-// server nor want of descriptors must keep a holder from that.
+// reserve opens the connections for releases and renewals before any for waiting: neither a full server nor a lack of
+// descriptors must keep a holder from these.
 func (l *Locks) reserve(ctx context.Context, address string) error {
 	for _, kind := range []kind{control, renewal} {
 		where := place{kind, address}
@@ -165,8 +170,8 @@ func (l *Locks) isOpen(where place) bool {
 	return l.open[where] > 0
 }
 
-// take is a connection that nobody else has until give. Where no more can be opened for want of descriptors, those who
-// hold locks wait for one that is open.
+// take is a connection for one caller until give. If no more can be opened for lack of descriptors, holders wait for an
+// open one.
 func (l *Locks) take(ctx context.Context, where place) (*conn, error) {
 	for {
 		if c, err := l.takeIdle(where); c != nil || err != nil {
@@ -174,9 +179,9 @@ func (l *Locks) take(ctx context.Context, where place) (*conn, error) {
 		}
 		made, err := l.connect(ctx, where)
 		if err == nil {
-			return l.taken(&conn{Line: made, place: where})
+			return l.taken(&conn{line: made, locks: l, place: where})
 		}
-		if where.kind == waiting || where.kind == session || !isExhausted(err) || !l.isOpen(where) {
+		if where.kind.isWaiters() || !isExhausted(err) || !l.isOpen(where) {
 			return nil, err
 		}
 		if err := sleep(ctx, freePause); err != nil {
@@ -185,43 +190,34 @@ func (l *Locks) take(ctx context.Context, where place) (*conn, error) {
 	}
 }
 
-// connect opens a connection, but to no server that is not the master by the word of the Sentinels and its own.
-func (l *Locks) connect(ctx context.Context, where place) (wire.Line, error) {
+// connect opens a connection, but only to a master, by the Sentinels' answer and its own.
+func (l *Locks) connect(ctx context.Context, where place) (*line, error) {
 	longest := l.options.commandTimeout
 	switch {
-	case l.route.fake != nil:
-		return l.route.fake(), nil
 	case where.kind == guide:
-		return lineOf(dial(ctx, l.route.guide, where.address, min(guideTime, longest)))
+		return dial(ctx, l.route.guide, where.address, min(guideTime, longest))
 	case l.route.masterName != "":
 		if err := l.look(ctx, time.Now()); err != nil {
 			return nil, err
 		}
 		if !l.route.isMaster(where.address) {
-			return nil, wire.ReplyError("READONLY the Sentinels name another master")
+			return nil, replyError("READONLY the Sentinels name another master")
 		}
 	}
-	made, err := lineOf(dial(ctx, l.route.server, where.address, longest))
+	made, err := dial(ctx, l.route.server, where.address, longest)
 	if err != nil {
 		return nil, err
 	}
-	role := made.Call(ctx, longest, wire.Command{"ROLE"})[0]
-	err = role.Err
+	role := made.exchange(ctx, longest, request{"ROLE"})[0]
+	err = role.err
 	if err == nil {
-		_, err = replicas(role.Value)
+		_, err = replicas(role.value)
 	}
-	if codeOf(err) == "NOPERM" { // SyncTimeout(0) does without, and who needs it asks again.
+	if codeOf(err) == "NOPERM" || isUnknown(err) { // SyncTimeout(0) does without; a caller that needs it asks again.
 		err = nil
 	}
 	if err != nil {
-		made.Close()
-		return nil, err
-	}
-	return made, nil
-}
-
-func lineOf(made *line, err error) (wire.Line, error) {
-	if err != nil { // A *line that is nil would be a Line that is not.
+		made.close()
 		return nil, err
 	}
 	return made, nil
@@ -231,7 +227,7 @@ func (l *Locks) taken(c *conn) (*conn, error) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	if err := l.refuses(c.place.kind); err != nil {
-		c.Close()
+		c.close()
 		return nil, err
 	}
 	l.busy[c] = true
@@ -263,20 +259,20 @@ func (l *Locks) takeIdle(where place) (*conn, error) {
 	return c, nil
 }
 
-// give puts a connection back, unless it has failed, or was a session's: holds are bound to that. After a failure
-// those that are idle may be of the past, too.
+// give puts a connection back, unless it has failed, or was a session's: holds are bound to that. After a failure the
+// idle ones may lead to a former master, too.
 func (l *Locks) give(c *conn) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	c.isAsked = false
 	delete(l.busy, c)
 	idle := l.idle[c.place]
-	if c.place.kind == session || l.isClosed || c.IsClosed() || len(idle) >= maxIdle {
-		if c.IsClosed() {
+	if c.place.kind == session || l.isClosed || c.isClosed() || len(idle) >= maxIdle {
+		if c.isClosed() {
 			l.closeIdle(c.place)
 		}
 		l.open[c.place]--
-		c.Close()
+		c.close()
 		return
 	}
 	l.idle[c.place] = append(idle, c)
@@ -285,13 +281,13 @@ func (l *Locks) give(c *conn) {
 // closeIdle, with the mutex held.
 func (l *Locks) closeIdle(where place) {
 	for _, c := range l.idle[where] {
-		c.Close()
+		c.close()
 	}
 	l.open[where] -= len(l.idle[where])
 	delete(l.idle, where)
 }
 
-// distrust is for a server that has failed: what is known of the masters may be of the past, and its locks may be gone.
+// distrust is for a server that has failed: the known masters may be out of date, and its locks may be gone.
 func (l *Locks) distrust(address string, err error) {
 	if isExhausted(err) || codeOf(err) == "TRYAGAIN" {
 		return
@@ -303,7 +299,7 @@ func (l *Locks) distrust(address string, err error) {
 	l.lookAround()
 }
 
-// abandon closes all connections to a server that is no master any more.
+// abandon closes all connections to a server that is no longer a master.
 func (l *Locks) abandon(address string) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
@@ -316,13 +312,13 @@ func (l *Locks) abandon(address string) {
 	}
 	for c := range l.busy {
 		if c.place.address == address && c.place.kind != guide {
-			c.Close()
+			c.close()
 		}
 	}
 }
 
-// redirected says whether another node was named, or the same is to be asked again at once; and the node to be
-// asked just this once.
+// redirected reports whether another node was named, or the same one must be asked again at once; and the node to be
+// asked only once.
 func (l *Locks) redirected(t *tries, err error, asked string) (onceAt string, ok bool) {
 	code := codeOf(err)
 	if code != "MOVED" && code != "ASK" && code != "UNBLOCKED" || t.redirects >= redirects {
@@ -339,7 +335,7 @@ func (l *Locks) redirected(t *tries, err error, asked string) (onceAt string, ok
 	return address, address != ""
 }
 
-// tries is how long, and how often, something that fails for the time being is tried again.
+// tries is how long, and how often, a temporary failure is tried again.
 type tries struct {
 	longest, pause time.Duration
 	since          time.Time
@@ -369,7 +365,8 @@ func (t *tries) after(ctx context.Context, name string, err error, left time.Dur
 	return sleep(ctx, pause)
 }
 
-// isExhausted says that the process, or the machine, has no descriptor left. Looking up a name may say it by text only.
+// isExhausted reports whether the process, or the machine, has no descriptor left. Looking up a name may say so only by
+// its text.
 func isExhausted(err error) bool {
 	return err != nil && strings.Contains(err.Error(), syscall.EMFILE.Error())
 }

@@ -1,5 +1,6 @@
 // Package fairlock takes fair locks on Redis or Valkey with the fairlock module: who asks first is served first, the
-// server does the waiting, and each acquisition has a fencing token.
+// server does the waiting, and each acquisition has a fencing token. Where a server does not have the module, locks are
+// taken by scripts; Session, Shared and Limit are refused there.
 //
 //	locks := fairlock.New(redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379"}))
 //	held, err := locks.Acquire(ctx, "orders", fairlock.Wait(30*time.Second))
@@ -8,7 +9,7 @@
 //	}
 //	defer held.Release()
 //
-// Locks opens connections of its own, and leaves the client alone. Package fairlocktest has a fake for tests.
+// Locks opens connections of its own, and leaves the client alone.
 package fairlock
 
 import (
@@ -18,8 +19,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"fairlock.example/clients/go/internal/wire"
 )
 
 var (
@@ -33,36 +32,38 @@ type Locks struct {
 	options options
 	wrong   error // what New could not return
 	route   *route
-	isFake  bool
 
 	mutex               sync.Mutex // guards what follows
 	idle                map[place][]*conn
 	busy                map[*conn]bool
 	open                map[place]int // idle and busy ones
 	turns               map[place]chan struct{}
-	breaks              map[string]int // of connections, and changes of its role, by address
+	breaks              map[string]int  // of connections, and changes of its role, by address
+	without             map[string]bool // the module, by address: the last answer there
+	native, isKnown     bool            // the last answer of all
+	hasWarned           bool
 	held                map[*Held]bool
 	asks                map[int]context.CancelFunc
 	asked               int
 	endWatch            context.CancelFunc // nil where none is going on
 	verifying           map[string]bool
-	gone                map[int64]Cause // in the fake, by token: lost before its holder knew that it has it
 	isClosing, isClosed bool
-	quiet               chan struct{} // closed when it closes and nobody asks any more
+	quiet               chan struct{} // closed when it closes and no request is left
 
 	worry        chan struct{} // wakes the watch
 	lookedAround time.Time     // by the watch
-	looked       time.Time     // for the masters; whose turn it is to look has it
+	looked       time.Time     // for the masters; held by the goroutine that looks
 }
 
 // New makes a Locks from a *redis.Client or a *redis.ClusterClient; NewFailover is for Sentinels. Nothing is sent
-// before the first acquisition, which also returns the error if the client is none, or an option here is out of range.
+// before the first acquisition, which also returns the error if the client is of another type, or an option here is out
+// of range.
 func New(client redis.UniversalClient, options ...Option) *Locks {
 	route, err := newRoute(client)
 	return newLocks(route, err, options)
 }
 
-// NewFailover makes a Locks from what redis.NewFailoverClient is given: the master is the one that Sentinels name.
+// NewFailover makes a Locks from the options of redis.NewFailoverClient: the master is the one that Sentinels name.
 func NewFailover(sentinels *redis.FailoverOptions, options ...Option) *Locks {
 	route, err := failoverRoute(sentinels)
 	return newLocks(route, err, options)
@@ -71,8 +72,9 @@ func NewFailover(sentinels *redis.FailoverOptions, options ...Option) *Locks {
 func newLocks(route *route, wrong error, given []Option) *Locks {
 	l := &Locks{
 		options: defaults(), route: route, wrong: wrong, idle: map[place][]*conn{}, busy: map[*conn]bool{},
-		open: map[place]int{}, turns: map[place]chan struct{}{}, breaks: map[string]int{}, held: map[*Held]bool{},
-		asks: map[int]context.CancelFunc{}, verifying: map[string]bool{}, gone: map[int64]Cause{},
+		open: map[place]int{}, turns: map[place]chan struct{}{}, breaks: map[string]int{},
+		without: map[string]bool{}, held: map[*Held]bool{},
+		asks: map[int]context.CancelFunc{}, verifying: map[string]bool{},
 		quiet: make(chan struct{}), worry: make(chan struct{}, 1),
 	}
 	for _, option := range given {
@@ -98,13 +100,13 @@ func (l *Locks) Acquire(ctx context.Context, name string, options ...LockOption)
 	return l.acquire(ctx, name, all)
 }
 
-// TryAcquire is Acquire with Wait(0): ErrNotInTime if the lock cannot be had at once.
+// TryAcquire is Acquire with Wait(0): ErrNotInTime if the lock is not available at once.
 func (l *Locks) TryAcquire(ctx context.Context, name string, options ...LockOption) (*Held, error) {
 	return l.Acquire(ctx, name, append(options[:len(options):len(options)], Wait(0))...)
 }
 
-// Run works while it holds the lock; ctx is Held.Context. The error of work is what it returns. If the release fails,
-// too, errors.Is finds both; if only the release does, or the lock was lost, it returns that.
+// Run works while it holds the lock; ctx is Held.Context. It returns the error of work. If the release fails, too,
+// errors.Is finds both; if only the release fails, or the lock was lost, it returns that error.
 func (l *Locks) Run(
 	ctx context.Context, name string, work func(ctx context.Context, held *Held) error, options ...LockOption,
 ) (err error) {
@@ -139,7 +141,7 @@ func (l *Locks) with(name string, given []LockOption) (options, error) {
 	return all, all.check()
 }
 
-// begin is the start of an acquisition, whose context ends also when Locks is closed.
+// begin starts an acquisition, whose context also ends when Locks is closed.
 func (l *Locks) begin(ctx context.Context) (context.Context, func(), error) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
@@ -165,20 +167,16 @@ func (l *Locks) ended(number int) {
 	}
 }
 
-// keep remembers a lock that is held; or says why it is not any more.
-func (l *Locks) keep(h *Held) (Cause, bool) {
+// keep remembers a lock that is held, unless Locks is being closed.
+func (l *Locks) keep(h *Held) bool {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	if l.isClosing {
-		return CauseClosed, true
-	}
-	if cause, ok := l.gone[h.token]; ok {
-		delete(l.gone, h.token)
-		return cause, true
+		return false
 	}
 	l.held[h] = true
 	l.attend()
-	return "", false
+	return true
 }
 
 func (l *Locks) drop(h *Held) {
@@ -206,7 +204,7 @@ func (l *Locks) Close() error {
 		each.lose(CauseClosed)
 	}
 	if !isQuiet {
-		// Who waits leaves its queue first.
+		// Waiters leave their queues first.
 		select {
 		case <-l.quiet:
 		case <-time.After(l.options.commandTimeout):
@@ -219,7 +217,7 @@ func (l *Locks) Close() error {
 		l.closeIdle(where)
 	}
 	for c := range l.busy {
-		c.Close()
+		c.close()
 	}
 	return nil
 }
@@ -229,33 +227,4 @@ func (l *Locks) holding() (held []*Held) {
 		held = append(held, each)
 	}
 	return held
-}
-
-func init() {
-	wire.NewFake = func(dial func() wire.Line, options any) wire.Fake {
-		locks := newLocks(&route{fake: dial, known: masters{bySlot: map[int]string{0: "the fake"}}}, nil, options.([]Option))
-		locks.isFake = true
-		return wire.Fake{Locks: locks, Lose: locks.lose}
-	}
-}
-
-// lose makes the locks with these tokens lost, at once or as soon as their holders know that they have them.
-func (l *Locks) lose(tokens []int64, cause string) {
-	for _, token := range tokens {
-		if h := l.heldWith(token, Cause(cause)); h != nil {
-			h.lose(Cause(cause))
-		}
-	}
-}
-
-func (l *Locks) heldWith(token int64, cause Cause) *Held {
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
-	for h := range l.held {
-		if h.token == token {
-			return h
-		}
-	}
-	l.gone[token] = cause
-	return nil
 }

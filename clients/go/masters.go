@@ -6,13 +6,11 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"fairlock.example/clients/go/internal/wire"
 )
 
 const guideTime = time.Second // for an answer of one, before the next is asked
 
-// address is the node for a lock; a guide is asked where that is not known for sure.
+// address is the node for a lock; a guide is asked if it is not known for sure.
 func (l *Locks) address(ctx context.Context, name string) (string, error) {
 	if address, isSure := l.route.node(name); isSure || !l.route.isGuided() {
 		return address, nil
@@ -23,10 +21,10 @@ func (l *Locks) address(ctx context.Context, name string) (string, error) {
 	if address, ok := l.route.node(name); ok {
 		return address, nil
 	}
-	return "", wire.ReplyError("CLUSTERDOWN no node has the slot")
+	return "", replyError("CLUSTERDOWN no node has the slot")
 }
 
-// look asks for the masters, unless that was begun since. Connections to those that are none any more are closed.
+// look asks for the masters, unless that was begun since. Connections to former masters are closed.
 func (l *Locks) look(ctx context.Context, since time.Time) error {
 	leave, err := l.enter(ctx, place{kind: guide})
 	if err != nil {
@@ -49,7 +47,7 @@ func (l *Locks) look(ctx context.Context, since time.Time) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		// A refusal says more than a connection that failed.
+		// A refusal tells more than a failed connection.
 		if err == nil || replied(failure) != nil {
 			err = addressed(each, failure)
 		}
@@ -65,7 +63,7 @@ func (l *Locks) ask(ctx context.Context, guide string) (masters, error) {
 	return l.askSentinel(ctx, guide)
 }
 
-func (l *Locks) askGuide(ctx context.Context, address string, commands ...wire.Command) ([]wire.Reply, error) {
+func (l *Locks) askGuide(ctx context.Context, address string, commands ...request) ([]answer, error) {
 	c, err := l.take(ctx, place{guide, address})
 	if err != nil {
 		return nil, err
@@ -73,26 +71,26 @@ func (l *Locks) askGuide(ctx context.Context, address string, commands ...wire.C
 	defer l.give(c)
 	replies := c.send(ctx, min(guideTime, l.options.commandTimeout), commands...)
 	for _, each := range replies {
-		if each.Err != nil {
-			return nil, each.Err
+		if each.err != nil {
+			return nil, each.err
 		}
 	}
 	return replies, nil
 }
 
-// askSentinel learns the master, and whether it has replicas, also such as are down.
+// askSentinel learns the master, and whether it has replicas, including those that are down.
 func (l *Locks) askSentinel(ctx context.Context, address string) (masters, error) {
 	name := l.route.masterName
 	replies, err := l.askGuide(ctx, address,
-		wire.Command{"SENTINEL", "GET-MASTER-ADDR-BY-NAME", name}, wire.Command{"SENTINEL", "MASTER", name})
+		request{"SENTINEL", "GET-MASTER-ADDR-BY-NAME", name}, request{"SENTINEL", "MASTER", name})
 	if err != nil {
 		return masters{}, err
 	}
-	pair := texts(replies[0].Value)
+	pair := texts(replies[0].value)
 	if len(pair) != 2 {
 		return masters{}, fmt.Errorf("it knows no master %q", name)
 	}
-	master, details := join(pair[0], pair[1], address), texts(replies[1].Value)
+	master, details := join(pair[0], pair[1], address), texts(replies[1].value)
 	now := masters{
 		bySlot: map[int]string{0: master}, shards: map[string]string{master: name}, replicated: map[string]bool{},
 	}
@@ -104,23 +102,24 @@ func (l *Locks) askSentinel(ctx context.Context, address string) (masters, error
 	return now, nil
 }
 
-// askNode learns who has the slots, by CLUSTER SLOTS: [first, last, [host, port, id, ...] of the master, of a replica,
-// ...] for each range; and who has replicas, by CLUSTER NODES, since SLOTS may leave out those that are down.
+// askNode learns which node has the slots, by CLUSTER SLOTS: [first, last, [host, port, id, ...] of the master, of a
+// replica, ...] for each range; and which have replicas, by CLUSTER NODES, since SLOTS may leave out those that are
+// down.
 func (l *Locks) askNode(ctx context.Context, address string) (masters, error) {
-	replies, err := l.askGuide(ctx, address, wire.Command{"CLUSTER", "SLOTS"}, wire.Command{"CLUSTER", "NODES"})
+	replies, err := l.askGuide(ctx, address, request{"CLUSTER", "SLOTS"}, request{"CLUSTER", "NODES"})
 	if err != nil {
 		return masters{}, err
 	}
 	now := masters{bySlot: map[int]string{}, shards: map[string]string{}, replicated: map[string]bool{}}
-	ranges, _ := replies[0].Value.([]any)
+	ranges, _ := replies[0].value.([]any)
 	for _, each := range ranges {
 		if parts, _ := each.([]any); len(parts) > 2 {
 			now.addRange(parts, address)
 		}
 	}
-	list, _ := replies[1].Value.(string)
+	list, _ := replies[1].value.(string)
 	for _, line := range strings.Split(list, "\n") {
-		// id address flags master ...: a replica takes over with what its master had.
+		// id address flags master ...: a replica that takes over has its master's data.
 		if words := strings.Fields(line); len(words) > 3 && strings.Contains(words[2], "slave") {
 			now.replicated[words[0]], now.replicated[words[3]] = true, true
 		}
@@ -159,22 +158,19 @@ func texts(reply any) (all []string) {
 	return all
 }
 
-// replicas is how many are connected to a server that is a master, by what it says to ROLE.
+// replicas is how many are connected to a master, by its reply to ROLE.
 func replicas(role any) (int, error) {
 	parts, _ := role.([]any)
 	if len(parts) < 3 || parts[0] != "master" {
-		return 0, wire.ReplyError("READONLY the server is no master")
+		return 0, replyError("READONLY the server is no master")
 	}
 	connected, _ := parts[2].([]any)
 	return len(connected), nil
 }
 
-// confirm says whether as many replicas as are wanted have what was written before ROLE was answered, on this
-// connection or another.
-//
-// ROLE is asked after the write: WAIT covers what was written before the last command of its connection, which a grant
-// to a blocked client is not until another command has been run.
-func (l *Locks) confirm(ctx context.Context, c *conn, o *options, role []wire.Reply) (bool, error) {
+// confirm reports whether enough replicas have the changes that were made on this connection, or granted to it while it
+// was blocked: WAIT covers nothing else.
+func (l *Locks) confirm(ctx context.Context, c *conn, o *options, role []answer) (bool, error) {
 	needed, wanted, err := l.wanted(c.place.address, o, role)
 	if err != nil || wanted == 0 {
 		return err == nil, err
@@ -185,14 +181,14 @@ func (l *Locks) confirm(ctx context.Context, c *conn, o *options, role []wire.Re
 }
 
 // wanted are the replicas that are asked, and needed those that have to answer.
-func (l *Locks) wanted(address string, o *options, role []wire.Reply) (needed, wanted int, err error) {
+func (l *Locks) wanted(address string, o *options, role []answer) (needed, wanted int, err error) {
 	if len(role) == 0 { // SyncTimeout(0)
 		return 0, 0, nil
 	}
-	if role[0].Err != nil {
-		return 0, 0, role[0].Err
+	if role[0].err != nil {
+		return 0, 0, role[0].err
 	}
-	connected, err := replicas(role[0].Value)
+	connected, err := replicas(role[0].value)
 	needed = o.minReplicas
 	if needed == unset && l.route.isReplicated(address) {
 		needed = 1
@@ -206,9 +202,9 @@ func (l *Locks) renewOn(
 	ctx context.Context, c *conn, name, owner string, lease time.Duration, o *options,
 ) (bool, error) {
 	replies := c.send(ctx, l.options.commandTimeout,
-		o.andRole(wire.Command{"FAIRLOCK.RENEW", name, owner, "LEASE", ms(lease)})...)
-	if replies[0].Err != nil {
-		return false, replies[0].Err
+		o.andRole(request{"FAIRLOCK.RENEW", name, owner, "LEASE", ms(lease)})...)
+	if replies[0].err != nil {
+		return false, replies[0].err
 	}
 	return l.confirm(ctx, c, o, replies[1:])
 }

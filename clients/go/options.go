@@ -7,13 +7,10 @@ import (
 	"os"
 	"strings"
 	"time"
-
-	"fairlock.example/clients/go/internal/wire"
 )
 
 const (
 	forever  = time.Duration(-1)
-	patience = 30 * time.Second // a place in the queue outlives a caller that died before it could block
 	unset    = -1
 	maxLimit = 1_000_000
 	maxOwner = 256
@@ -39,7 +36,7 @@ type locksOption func(*options)
 func (o locksOption) apply(all *options) { o(all) }
 
 type options struct {
-	wait, lease, syncTimeout                     time.Duration
+	wait, lease, patience, syncTimeout           time.Duration
 	noRenewal, session, reentrant, shared        bool
 	owner                                        string
 	isOwned                                      bool // the owner was given
@@ -47,12 +44,13 @@ type options struct {
 	isLimited                                    bool
 	minReplicas                                  int
 	retryTimeout, commandTimeout, releaseTimeout time.Duration
+	isRequired                                   bool // the module
 	hooks                                        Hooks
 }
 
 func defaults() options {
 	return options{
-		wait: forever, lease: 30 * time.Second, syncTimeout: time.Second, minReplicas: unset,
+		wait: forever, lease: 30 * time.Second, patience: 30 * time.Second, syncTimeout: time.Second, minReplicas: unset,
 		retryTimeout: 30 * time.Second, commandTimeout: 5 * time.Second, releaseTimeout: 5 * time.Second,
 	}
 }
@@ -61,74 +59,85 @@ func defaults() options {
 func Wait(longest time.Duration) LockOption {
 	return lockOption(func(o *options) {
 		if o.wait = longest; longest < 0 {
-			o.wait = forever - 1 // Not to be taken for no limit.
+			o.wait = forever - 1 // Not the value for no limit.
 		}
 	})
 }
 
-// Lease is the lease that is asked for, and that each renewal sets: 30 seconds unless said otherwise, 1 ms or more.
+// Lease is the lease of the acquisition and of each renewal: 30 seconds by default, 1 ms or more.
 func Lease(length time.Duration) LockOption { return lockOption(func(o *options) { o.lease = length }) }
 
-// NoRenewal lets the lease end when it ends. Without it the lease is renewed in the background at every third of it,
-// until Release, and until the context given to Acquire is done.
+// Patience is how long a waiter that has died keeps its place where the server does not have the module: 30 seconds by
+// default, 1 ms or more. It asks again at half of that at the latest. With the module it counts only until the waiter
+// blocks: a blocked one that has died is dropped at once.
+func Patience(length time.Duration) LockOption {
+	return lockOption(func(o *options) { o.patience = length })
+}
+
+// NoRenewal lets the lease end. Without it the lease is renewed in the background at every third of it, until Release,
+// and until the context given to Acquire is done.
 func NoRenewal() LockOption { return lockOption(func(o *options) { o.noRenewal = true }) }
 
 // Session makes the server renew the lease as long as a connection of the lock's own is open, and free the lock as
 // soon as it is closed.
 func Session() LockOption { return lockOption(func(o *options) { o.session = true }) }
 
-// Owner names who asks, in 1 to 256 bytes, for owners that outlive a process. Two callers with one owner both hold
-// the lock. Without it the owner is host:pid:uuid, with another uuid for each acquisition.
+// Owner sets the owner, 1 to 256 bytes, for owners that outlive a process. Two callers with one owner both hold the
+// lock. Without it the owner is host:pid:uuid, with another uuid for each acquisition.
 func Owner(name string) LockOption {
 	return lockOption(func(o *options) { o.owner, o.isOwned = name, true })
 }
 
-// Reentrant lets who asks with a context that derives from Held.Context hold the lock again at once. The last
+// Reentrant lets a caller that asks with a context that derives from Held.Context hold the lock again at once. The last
 // Release frees it. Both acquisitions need the option.
 func Reentrant() LockOption { return lockOption(func(o *options) { o.reentrant = true }) }
 
 // Shared holds the lock together with others that are shared.
 func Shared() LockOption { return lockOption(func(o *options) { o.shared = true }) }
 
-// Limit holds the lock together with others as long as there are at most so many holders, 1 to 1,000,000.
+// Limit holds the lock together with others, up to a number of holders, 1 to 1,000,000.
 func Limit(holders int) LockOption {
 	return lockOption(func(o *options) { o.limit, o.isLimited = holders, true })
 }
 
-// SyncTimeout is how long replicas may take to confirm an acquisition or a renewal, 1 second unless said otherwise; 0:
-// do not ask them.
+// SyncTimeout is how long replicas may take to confirm an acquisition or a renewal, 1 second by default; 0: do not ask
+// them.
 func SyncTimeout(longest time.Duration) LockOption {
 	return lockOption(func(o *options) { o.syncTimeout = longest })
 }
 
-// MinReplicas is how many replicas must confirm an acquisition or a renewal, and at least one does where any is
-// connected. Without it that is 1 where the Sentinels or the cluster know a replica of the master, be it down, and else 0.
+// MinReplicas is how many replicas must confirm an acquisition or a renewal; if any is connected, at least one must.
+// The default is 1 if the Sentinels or the cluster know a replica of the master, even one that is down, and 0
+// otherwise.
 func MinReplicas(count int) LockOption {
 	return lockOption(func(o *options) {
 		if o.minReplicas = count; count < 0 {
-			o.minReplicas = unset - 1 // Not to be taken for the default.
+			o.minReplicas = unset - 1 // Not the value for the default.
 		}
 	})
 }
 
-// RetryTimeout is how long a server that cannot be reached, or refuses for the time being, is asked again: 30
-// seconds unless said otherwise, and no longer than the wait.
+// RetryTimeout is how long a server that cannot be reached, or refuses temporarily, is asked again: 30 seconds by
+// default, and no longer than the wait.
 func RetryTimeout(longest time.Duration) Option {
 	return locksOption(func(o *options) { o.retryTimeout = longest })
 }
 
-// CommandTimeout is the longest time for an answer that the server gives at once: 5 seconds unless said otherwise.
+// CommandTimeout is the longest time for an answer to a command that does not block: 5 seconds by default.
 func CommandTimeout(longest time.Duration) Option {
 	return locksOption(func(o *options) { o.commandTimeout = longest })
 }
 
-// ReleaseTimeout is how long a release that fails for the connection is sent again: 5 seconds unless said otherwise.
+// ReleaseTimeout is how long a release is sent again if its connection fails: 5 seconds by default.
 func ReleaseTimeout(longest time.Duration) Option {
 	return locksOption(func(o *options) { o.releaseTimeout = longest })
 }
 
+// RequireModule refuses servers without the fairlock module (ErrNoModule). Without it locks are taken by scripts there.
+func RequireModule() Option { return locksOption(func(o *options) { o.isRequired = true }) }
+
 // Hooks is an option of New: functions for tracing and metrics, each of which may be nil. They are called in the
-// goroutine that caused them. One that panics disturbs nothing; the panic is logged.
+// goroutine that caused the event. A panic in one is logged and has no other effect.
 type Hooks struct {
 	OnWait     func(Event) // once for each acquisition that has to wait
 	OnAcquired func(Event) // with Token and Waited
@@ -138,7 +147,7 @@ type Hooks struct {
 
 func (h Hooks) apply(o *options) { o.hooks = h }
 
-// Event is what a hook is told.
+// Event is the argument of a hook.
 type Event struct {
 	Name, Owner string
 	Token       int64
@@ -159,13 +168,13 @@ func tell(which string, hook func(Event), event Event) {
 	hook(event)
 }
 
-// check refuses what is out of range, before anything is sent.
+// check refuses values out of range before anything is sent.
 func (o *options) check() error {
 	for _, each := range []struct {
 		name        string
 		value, from time.Duration
 	}{
-		{"Lease", o.lease, time.Millisecond}, {"CommandTimeout", o.commandTimeout, time.Millisecond},
+		{"Lease", o.lease, time.Millisecond}, {"Patience", o.patience, time.Millisecond}, {"CommandTimeout", o.commandTimeout, time.Millisecond},
 		{"SyncTimeout", o.syncTimeout, 0}, {"RetryTimeout", o.retryTimeout, 0}, {"ReleaseTimeout", o.releaseTimeout, 0},
 		{"Wait", o.wait, forever},
 	} {
@@ -192,7 +201,20 @@ func (o *options) check() error {
 	return nil
 }
 
-// arguments are what ACQUIRE is given in every ask.
+// needsModule is the first option that scripts do not have, or "".
+func (o *options) needsModule() string {
+	switch {
+	case o.session:
+		return "Session"
+	case o.isLimited:
+		return "Limit"
+	case o.shared:
+		return "Shared"
+	}
+	return ""
+}
+
+// arguments are those of ACQUIRE in every ask.
 func (o *options) arguments() (words []any) {
 	if o.shared || o.isLimited {
 		words = append(words, "SHARED")
@@ -208,11 +230,11 @@ func (o *options) arguments() (words []any) {
 }
 
 // andRole asks for the replicas, too, where they have to confirm.
-func (o *options) andRole(command wire.Command) []wire.Command {
+func (o *options) andRole(command request) []request {
 	if o.syncTimeout == 0 {
-		return []wire.Command{command}
+		return []request{command}
 	}
-	return []wire.Command{command, {"ROLE"}}
+	return []request{command, {"ROLE"}}
 }
 
 // ms is whole milliseconds, rounded up, for the server.
@@ -247,7 +269,7 @@ func hostName() string {
 	return name
 }
 
-// newOwner is an owner that nobody else has, and that names the machine.
+// newOwner is a unique owner that names the machine.
 func newOwner() string {
 	var random [16]byte
 	if _, err := rand.Read(random[:]); err != nil {

@@ -26,29 +26,24 @@ func TestR53TheProgramOfTheREADMERuns(t *testing.T) {
 	expect(t, regexp.MustCompile("^"+pattern+"$").MatchString(output), "it prints that: %s", output)
 }
 
-// The other pieces of Go in the README compile.
+// The other pieces of Go in the README compile; the last one is a test that scripts/clients/go runs.
 func TestThePiecesOfTheREADMECompile(t *testing.T) {
 	t.Parallel()
 	pieces := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(read(t, "README.md"), -1)
 	expect(t, len(pieces) == 3, "a program and two pieces")
-	fake := strings.SplitN(pieces[2][1], "\n\n", 2)
 	program := `package main
 import "context"
 import "time"
 import fairlock "fairlock.example/clients/go"
-` + fake[0] + `
 func work(context.Context, int64) error { return nil }
 func pieces(ctx context.Context, locks *fairlock.Locks) {
 ` + pieces[1][1] + `
 _, _ = err, info
+_ = time.Minute
 }
-func main() {
-ctx := context.Background()
-` + fake[1] + `
-if err != nil { panic(err) }
-_ = pieces
-}`
+func main() {}`
 	expect(t, runProgram(t, program) == "", "it prints nothing")
+	expect(t, strings.Contains(read(t, "testdata/miniredis/service_test.go"), pieces[2][1]), "the README's is the one that runs")
 }
 
 func read(t *testing.T, path string) string {

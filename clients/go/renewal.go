@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// Renew sets the lease anew, to another length, or with 0 to its own; renewals in the background set that, too.
+// Renew sets the lease anew, to another length, or with 0 to the same; later renewals in the background use that
+// length, too.
 func (h *Held) Renew(ctx context.Context, lease time.Duration) error {
 	if lease != 0 && lease < time.Millisecond {
 		return &ArgumentError{"Lease", "is less than 1ms"}
@@ -63,7 +64,7 @@ func (h *Held) answered(err error, lease time.Duration, sent time.Time) error {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
 	end := sent.Add(lease)
-	// A shorter lease counts, whoever has confirmed it.
+	// A shorter lease counts even without a replica's confirmation.
 	if isShorter := errors.Is(err, ErrNotReplicated) && end.Before(h.end); h.state != isHeld || err != nil && !isShorter {
 		return err
 	}
@@ -83,7 +84,7 @@ func (h *Held) saw(seen stand) {
 	h.seen = seen
 }
 
-// check asks a server whether the lock is there, unless it has said so since it was found to be the master.
+// check asks a server whether the lock is there, unless it has confirmed that since it was found to be the master.
 func (h *Held) check(now stand) {
 	h.mutex.Lock()
 	isSeen := h.seen == now || h.state != isHeld
@@ -100,7 +101,7 @@ func (h *Held) check(now stand) {
 	}
 }
 
-// lookUp checks a lock that is not to be renewed. If several hold it, INFO may name another of them.
+// lookUp checks a lock without renewing it. If several hold it, INFO may name another of them.
 func (h *Held) lookUp(now stand) {
 	info, err := h.locks.info(context.Background(), h.name, 0)
 	switch {
@@ -152,7 +153,7 @@ func (h *Held) keepRenewing(first time.Duration) {
 
 // renewInBackground returns when to renew next.
 func (h *Held) renewInBackground() time.Duration {
-	// Not with h.ctx, whose end would close the connection: releasing locks must not use connections up.
+	// Without h.ctx, because its end would close the connection, and a release must not cost a connection.
 	err := h.renew(context.Background(), 0)
 	if err == nil {
 		return h.third()
@@ -167,7 +168,7 @@ func (h *Held) retry() time.Duration {
 	return max(h.leaseNow()/10, firstPause)
 }
 
-// expire is called when the lease should be over, unless it was renewed meanwhile.
+// expire is called when the lease should be over, unless it was renewed before.
 func (h *Held) expire() {
 	h.mutex.Lock()
 	left := time.Until(h.end)
@@ -181,12 +182,12 @@ func (h *Held) expire() {
 }
 
 // watch sees the end of a session's connection at once, and asks on it now and then whether the lock is still there.
-// The server renews it, so that a check that this side is late with loses nothing; one that is not answered within two
-// thirds of the lease does. Where the holder's context is done it asks no more: the lease ends here.
+// The server renews it, so a late check loses nothing; a check without an answer within two thirds of the lease loses
+// the lock. When the holder's context is done it stops asking: the lease ends here.
 func (h *Held) watch() {
 	defer h.locks.give(h.session)
 	pause := h.third()
-	for h.session.Watch(pause) == nil {
+	for h.session.watch(pause) == nil {
 		if h.holder.Err() != nil {
 			if pause = h.left(); pause <= 0 {
 				h.lose(CauseLease)

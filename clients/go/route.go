@@ -9,8 +9,6 @@ import (
 	"sync"
 
 	"github.com/redis/go-redis/v9"
-
-	"fairlock.example/clients/go/internal/wire"
 )
 
 const slotCount = 16384
@@ -21,17 +19,16 @@ type route struct {
 	server, guide redis.Options // what a connection to one is made with
 	masterName    string        // at Sentinels
 	isCluster     bool
-	fake          func() wire.Line
 
 	mutex   sync.Mutex
-	guides  []string // who knows the masters: Sentinels, or all nodes of the cluster; the next to be asked first
+	guides  []string // know the masters: Sentinels, or all nodes of the cluster; the next to be asked first
 	known   masters
-	isStale bool // what is known of the masters
+	isStale bool // the known masters
 }
 
-// masters are what a guide says.
+// masters is the answer of a guide.
 type masters struct {
-	bySlot     map[int]string    // addresses; but in a cluster there is only slot 0
+	bySlot     map[int]string    // addresses; outside a cluster there is only slot 0
 	shards     map[string]string // by address: all that a master and its replicas have in common
 	replicated map[string]bool   // shards with a replica, also one that is down, or that was there before
 	nodes      []string
@@ -67,7 +64,7 @@ func serverRoute(options *redis.Options) (*route, error) {
 	return &route{server: *options, known: known}, checkAddresses(options.Addr)
 }
 
-// failoverRoute leaves to go-redis what it makes of the options, and finds the master itself.
+// failoverRoute has go-redis interpret the options, and finds the master itself.
 func failoverRoute(given *redis.FailoverOptions) (*route, error) {
 	if given == nil || given.MasterName == "" || len(given.SentinelAddrs) == 0 {
 		return &route{}, wrongClient("needs the MasterName and the SentinelAddrs of FailoverOptions")
@@ -88,8 +85,8 @@ func failoverRoute(given *redis.FailoverOptions) (*route, error) {
 	}, checkAddresses(given.SentinelAddrs...)
 }
 
-// clusterRoute has what a cluster client connects to a node with. go-redis makes that for a node only, so one is named
-// to a client that is never connected.
+// clusterRoute has the options with which a cluster client connects to a node. go-redis makes them for a node only, so
+// one is named to a client that is never connected.
 func clusterRoute(cluster redis.ClusterOptions) (*route, error) {
 	if len(cluster.Addrs) == 0 {
 		return &route{}, wrongClient("has no address of a node")
@@ -124,10 +121,10 @@ func checkAddresses(addresses ...string) error {
 	return nil
 }
 
-// isGuided says that masters change.
+// isGuided reports whether masters can change.
 func (r *route) isGuided() bool { return r.isCluster || r.masterName != "" }
 
-// node is the node for a lock, as far as that is known; what is stale is no more than a guess.
+// node is the node for a lock, if it is known; stale knowledge is only a guess.
 func (r *route) node(name string) (address string, isSure bool) {
 	number := 0
 	if r.isCluster {
@@ -139,14 +136,14 @@ func (r *route) node(name string) (address string, isSure bool) {
 	return address, ok && !r.isStale
 }
 
-// isReplicated says whether a master has replicas, or had.
+// isReplicated reports whether a master has replicas, or had.
 func (r *route) isReplicated(address string) bool {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	return r.known.replicated[r.known.shards[address]]
 }
 
-// isMaster says whether the Sentinels named it when they were asked last.
+// isMaster reports whether the Sentinels named it in their last answer.
 func (r *route) isMaster(address string) bool {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -159,7 +156,7 @@ func (r *route) isKnown() bool {
 	return len(r.known.bySlot) > 0 && !r.isStale
 }
 
-// doubt what is known, and ask another one for it.
+// doubt marks the known masters as stale, and selects the next guide.
 func (r *route) doubt() {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -175,7 +172,7 @@ func (r *route) toAsk() []string {
 	return append([]string(nil), r.guides...)
 }
 
-// learn takes what a guide has said, and returns the addresses that are no master's any more.
+// learn takes a guide's answer, and returns the addresses of former masters.
 func (r *route) learn(guide string, now masters) (gone []string) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -234,7 +231,7 @@ func (r *route) redirect(err error, asked string) string {
 	return address
 }
 
-// join makes an address; a node that does not know its own host is where it was asked.
+// join makes an address; a node that does not know its own host has the one it was asked at.
 func join(host, port, asked string) string {
 	if host == "" {
 		host, _, _ = net.SplitHostPort(asked)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -27,6 +28,17 @@ const (
 
 var ctx = context.Background()
 
+// withoutModule is true if the servers do not have it.
+var withoutModule = os.Getenv("FAIRLOCK_SCRIPTS") != ""
+
+// withModule are options that there are only with the module.
+func withModule(options ...fairlock.LockOption) []fairlock.LockOption {
+	if withoutModule {
+		return nil
+	}
+	return options
+}
+
 // servers are real ones, by clients/testing/servers.
 type servers struct {
 	process *exec.Cmd
@@ -35,13 +47,15 @@ type servers struct {
 	ports   map[string]string
 }
 
-func startServers(arguments ...string) (*servers, error) {
+func startServers(arguments ...string) (*servers, error) { return startServersWith(nil, arguments...) }
+
+func startServersWith(settings []string, arguments ...string) (*servers, error) {
 	program := os.Getenv("FAIRLOCK_SERVERS")
 	if program == "" {
 		program = "../testing/servers"
 	}
 	s := &servers{process: exec.Command(program, arguments...), ports: map[string]string{}}
-	s.process.Stderr = os.Stderr
+	s.process.Stderr, s.process.Env = os.Stderr, append(os.Environ(), settings...)
 	s.input, _ = s.process.StdinPipe()
 	output, err := s.process.StdoutPipe()
 	if err != nil {
@@ -88,7 +102,7 @@ func start(t *testing.T, arguments ...string) *servers {
 	return s
 }
 
-// common are servers for all tests that do them no harm.
+// common are servers for all tests that leave them intact.
 type common struct {
 	kind    string
 	once    sync.Once
@@ -120,7 +134,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// view is what a server has to say about its locks.
+// view shows a server's locks.
 type view struct {
 	t *testing.T
 	*redis.Client
@@ -136,11 +150,47 @@ func look(t *testing.T, s *servers, name string) *view {
 
 func (v *view) run(words ...any) any {
 	v.t.Helper()
-	reply, err := v.Do(ctx, words...).Result()
+	reply, err := v.ask(words...)
 	if err != nil && !errors.Is(err, redis.Nil) {
 		v.t.Fatalf("%v: %v", words, err)
 	}
 	return reply
+}
+
+// ask answers the module's commands from the lock's keys for a server without the module.
+func (v *view) ask(words ...any) (any, error) {
+	reply, err := v.Do(ctx, words...).Result()
+	if err == nil || !strings.Contains(err.Error(), "unknown command") {
+		return reply, err
+	}
+	command, name := strings.ToLower(strings.TrimPrefix(words[0].(string), "FAIRLOCK.")), words[1].(string)
+	queue := "redisson_lock_queue:{" + name + "}"
+	switch command {
+	case "queue":
+		owners, err := v.LRange(ctx, queue, 0, -1).Result()
+		waiters := []any{}
+		for _, owner := range owners {
+			waiters = append(waiters, []any{owner, "polling"})
+		}
+		return waiters, err
+	case "info":
+		info := []any{"waiting", v.LLen(ctx, queue).Val(), "lease", v.PTTL(ctx, name).Val().Milliseconds()}
+		for field, value := range v.HGetAll(ctx, name).Val() {
+			number, _ := strconv.ParseInt(value, 10, 64)
+			if field == "" {
+				info = append(info, "token", number)
+			} else {
+				info = append(info, "owner", field, "holds", number)
+			}
+		}
+		return info, nil
+	case "break":
+		return v.Del(ctx, name).Result()
+	case "acquire":
+		words = append(words, "NOWAIT")
+	}
+	keys := []string{name, queue, "redisson_lock_timeout:{" + name + "}", "fairlock_token:{" + name + "}"}
+	return v.Eval(ctx, read(v.t, "../lua/"+command+".lua"), keys, words[2:]...).Result()
 }
 
 func (v *view) info(name string) map[string]any {
@@ -176,23 +226,47 @@ func (v *view) waits(name string, count int) {
 	until(v.t, fmt.Sprint(count, " wait"), func() bool { return v.areBlocked(name, count) })
 }
 
-// areBlocked says that so many wait, each of them blocked; false where the server cannot be asked.
+// areBlocked reports whether this many wait, blocked if the server has the module; false if the server cannot be asked.
 func (v *view) areBlocked(name string, count int) bool {
-	queue, err := v.Do(ctx, "FAIRLOCK.QUEUE", name).Slice()
+	reply, err := v.ask("FAIRLOCK.QUEUE", name)
+	queue, _ := reply.([]any)
 	for _, waiter := range queue {
-		if waiter.([]any)[1] != "blocked" {
+		if waiter.([]any)[1] != "blocked" && !withoutModule {
 			return false
 		}
 	}
 	return err == nil && len(queue) == count
 }
 
-// calls is how often a command was called.
+// settles waits until the only waiter of a server has nothing to do until the lease ends: without the module it has asked
+// again because it listens now.
+func (v *view) settles(locks *fairlock.Locks, name string) {
+	v.t.Helper()
+	until(v.t, "it listens", func() bool { return !withoutModule || v.calls("acquire") > 1 })
+	_, err := locks.Info(ctx, name) // It comes later than the answer to that.
+	expect(v.t, err == nil, "%v", err)
+}
+
+// marks are the commands that tell of a script: one that no other script calls.
+var marks = map[string]string{"acquire": "evalsha", "renew": "pexpire", "release": "del"}
+
+// calls is how often a command was called. By scripts, a renewal counts if it succeeded, as an acquisition does.
 func (v *view) calls(command string) (count int) {
 	v.t.Helper()
-	_, rest, _ := strings.Cut(v.run("INFO", "commandstats").(string), "cmdstat_fairlock."+command+":calls=")
+	stat := "fairlock." + command
+	if withoutModule {
+		stat = marks[command]
+	}
+	_, rest, _ := strings.Cut(v.run("INFO", "commandstats").(string), "cmdstat_"+stat+":calls=")
 	_, _ = fmt.Sscanf(rest, "%d", &count)
 	return count
+}
+
+// wasAsked reports an attempt to acquire, release or look.
+func (v *view) wasAsked() bool {
+	v.t.Helper()
+	stats := v.run("INFO", "commandstats").(string)
+	return strings.Contains(stats, "cmdstat_fairlock") || strings.Contains(stats, "cmdstat_eval")
 }
 
 // clients are the connections but those of views: what CLIENT LIST says of each.
@@ -235,6 +309,17 @@ func locksOf(t *testing.T, client redis.UniversalClient, options ...fairlock.Opt
 	return locks
 }
 
+// lose loses the next reply to a command, or to its script.
+func (s *servers) lose(t *testing.T, view *view, command string) {
+	t.Helper()
+	word := "FAIRLOCK." + command
+	if withoutModule {
+		text := read(t, "../lua/"+strings.ToLower(command)+".lua")
+		word = view.run("SCRIPT", "LOAD", text).(string)
+	}
+	s.tell(t, "lose", word)
+}
+
 var numbers int64
 
 // newName is a lock that no other test has.
@@ -256,11 +341,7 @@ func own(t *testing.T, options ...fairlock.Option) (*servers, *fairlock.Locks, *
 	return s, locksAt(t, s, "proxy", options...), look(t, s, "a"), newName(t)
 }
 
-type acquirer interface {
-	Acquire(context.Context, string, ...fairlock.LockOption) (*fairlock.Held, error)
-}
-
-func acquire(t *testing.T, locks acquirer, name string, options ...fairlock.LockOption) *fairlock.Held {
+func acquire(t *testing.T, locks *fairlock.Locks, name string, options ...fairlock.LockOption) *fairlock.Held {
 	t.Helper()
 	held, err := locks.Acquire(ctx, name, options...)
 	if err != nil {
@@ -283,11 +364,11 @@ type future struct {
 	err  error
 }
 
-func begin(locks acquirer, name string, options ...fairlock.LockOption) *future {
+func begin(locks *fairlock.Locks, name string, options ...fairlock.LockOption) *future {
 	return beginWith(ctx, locks, name, options...)
 }
 
-func beginWith(ctx context.Context, locks acquirer, name string, options ...fairlock.LockOption) *future {
+func beginWith(ctx context.Context, locks *fairlock.Locks, name string, options ...fairlock.LockOption) *future {
 	f := &future{done: make(chan struct{})}
 	go func() {
 		defer close(f.done)

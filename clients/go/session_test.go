@@ -88,7 +88,7 @@ func TestR23ASessionWaitsAndIsReleasedAtOnce(t *testing.T) {
 }
 
 // A check that is not answered: the server, or the way to it, is gone.
-func TestR18ASessionWhoseServerIsSilent(t *testing.T) {
+func TestASessionWhoseServerIsSilent(t *testing.T) {
 	t.Parallel()
 	s, locks, _, name := own(t)
 	held := acquire(t, locks, name, fairlock.Session(), fairlock.Lease(3*time.Second))

@@ -27,7 +27,7 @@ func TestR31SentinelFailsOver(t *testing.T) {
 	}
 	owners := view.queue(name)
 	s.failOver(t)
-	s.tell(t, "start", "a") // Nothing is granted, or renewed, that no replica confirms.
+	s.tell(t, "start", "a") // Without a replica nothing is granted or renewed.
 	view = look(t, s, "b")
 	expect(t, view.owner(name) == held.Owner() && view.info(name)["token"] == held.Token(), "it is there")
 	until(t, "renewed at the new master", func() bool {
@@ -44,7 +44,7 @@ func TestR31SentinelFailsOver(t *testing.T) {
 	}
 }
 
-// failOver is for good: a machine that is busy must not make the Sentinel change its mind.
+// failOver is permanent: on a busy machine the Sentinel must not fail back.
 func (s *servers) failOver(t *testing.T) {
 	t.Helper()
 	s.tell(t, "failover")
@@ -64,7 +64,7 @@ func (s *servers) cluster(t *testing.T, options ...fairlock.Option) *fairlock.Lo
 	return locksOf(t, client, options...)
 }
 
-// slotOf is the server's own word for it.
+// slotOf asks the server.
 func slotOf(view *view, name string) int64 { return view.run("CLUSTER", "KEYSLOT", name).(int64) }
 
 // nameOn is a lock in a slot of a master.
@@ -95,7 +95,7 @@ func TestR32LocksOnAllMasters(t *testing.T) {
 		release(t, second)
 		expect(t, view.isFree(name), "free")
 	}
-	held := acquire(t, locks, "{tag}"+newName(t), fairlock.Session())
+	held := acquire(t, locks, "{tag}"+newName(t), withModule(fairlock.Session())...)
 	release(t, held)
 }
 
@@ -125,7 +125,7 @@ func TestR33AReplicaTakesOver(t *testing.T) {
 	waiting := begin(locks, name)
 	look(t, s, "a").waits(name, 1)
 	s.tell(t, "failover")
-	s.tell(t, "start", "a") // Nothing is granted that no replica confirms.
+	s.tell(t, "start", "a") // Without a replica nothing is granted.
 	view := look(t, s, "d")
 	expect(t, view.owner(name) == held.Owner(), "it is there")
 	until(t, "it waits there", func() bool { return view.areBlocked(name, 1) })
@@ -197,7 +197,7 @@ func TestR35AHandOffWaitsForTheReplica(t *testing.T) {
 	first := acquire(t, locks, name)
 	waiting := begin(locks, name)
 	view.waits(name, 1)
-	// That it waits is confirmed: what is not yet is the grant alone.
+	// Its place is confirmed; only the grant is not yet.
 	view.run("SET", "any", "thing")
 	expect(t, view.run("WAIT", 1, 0) == int64(1), "the replica follows")
 	s.tell(t, "stop", "b")

@@ -10,7 +10,7 @@ const (
 	worryPause = 100 * time.Millisecond // where a connection has failed
 )
 
-// attend starts the watch, or ends it, as there is something to watch for; with the mutex held.
+// attend starts the watch if there is something to watch for, or ends it; with the mutex held.
 func (l *Locks) attend() {
 	isWanted := l.route.isGuided() && !l.isClosing && len(l.held)+len(l.asks) > 0
 	switch {
@@ -24,8 +24,8 @@ func (l *Locks) attend() {
 	}
 }
 
-// watch sees to it that a change of the masters is noticed while locks are held or waited for: that holders learn at
-// once what the new one does not have, and that nobody waits at the old one.
+// watch notices changes of the masters while locks are held or waited for: holders learn at once which locks the new
+// one does not have, and no caller goes on waiting at the old one.
 func (l *Locks) watch(ctx context.Context) {
 	for l.watchPauses(ctx) == nil {
 		if l.look(ctx, time.Now()) != nil {
@@ -58,7 +58,7 @@ func (l *Locks) watchPauses(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// lookAround is what the watch does now, and not only when it is due; with the mutex held.
+// lookAround makes the watch look now, and not only when it is due; with the mutex held.
 func (l *Locks) lookAround() {
 	select {
 	case l.worry <- struct{}{}:
@@ -81,7 +81,7 @@ func (l *Locks) watched() (addresses []string) {
 		add(address)
 	}
 	for where, count := range l.open {
-		if where.kind == waiting && count > 0 {
+		if (where.kind == waiting || where.kind == listening) && count > 0 {
 			add(where.address)
 		}
 	}
@@ -97,7 +97,7 @@ func (l *Locks) verify(ctx context.Context, address string) {
 	}()
 	now, isMaster := l.stand(address), true
 	err := l.onPlace(ctx, place{control, address}, false, func(c *conn) error {
-		// Not with ctx, whose end would close the connection.
+		// Without ctx, because its end would close the connection.
 		role, err := c.call(context.Background(), l.options.commandTimeout, "ROLE")
 		if err == nil {
 			_, wrong := replicas(role)

@@ -1,4 +1,4 @@
-"""Which holds of a lock overlapped although its limit excludes it: the analysis of `failovers`, from events alone.
+"""Which holds of a lock overlapped although its limit excludes it: the analysis of `failovers` and `partitions`, from events alone.
 
 Events are dictionaries with `at` in seconds. Workers say `begin`, `end` and `late` (the release was told that the lock had been lost);
 `failovers` adds `process` and `package` to theirs, `exit` when a process has ended, and `fault` with its `kind`.
@@ -6,6 +6,8 @@ Events are dictionaries with `at` in seconds. Workers say `begin`, `end` and `la
 
 import dataclasses
 import math
+
+AT_ONCE = 0.5  # seconds
 
 
 @dataclasses.dataclass
@@ -17,9 +19,16 @@ class Hold:
     lock: str
     limit: int
     token: int
+    owner: str
     begin: float
+    server: str | None = None  # that gave it, where the holder knows
     end: float = math.inf
     how: str = "open"
+    told: float = math.inf  # when the release was answered that the lock had been lost
+
+    def is_lost(self):
+        """Whether the server did not have it any more while it was held. A release that took long says nothing: it, too, was cut off."""
+        return self.how == "lost:notheld" or (self.how == "late:notheld" and self.told < self.end + AT_ONCE)
 
     def was_told(self):
         return self.how.startswith(("lost:", "late:"))
@@ -41,17 +50,30 @@ class Overlap:
         return f"{self.hold.lock} (limit {self.hold.limit}), {after}, for {self.seconds:.3f} s: {hold}; beside {others}"
 
 
+@dataclasses.dataclass
+class Pair:
+    """Two holders at a time: by the master that was replaced, and by the new one."""
+
+    old: Hold
+    new: Hold
+
+    def is_told_apart(self):
+        """Whether a store that has seen the true holder's token refuses the other's."""
+        return self.old.token < self.new.token
+
+
 def holds_of(events):
     """A hold whose process ended before it did ends with the process."""
     holds = {}
     for event in events:
         key = event.get("process"), event.get("lock"), event.get("token")
         if event["event"] == "begin":
-            holds[key] = Hold(event["package"], *key[:2], event["limit"], event["token"], event["at"])
+            holds[key] = Hold(event["package"], *key[:2], event["limit"], event["token"], event["owner"], event["at"],
+                              event.get("server"))
         elif event["event"] == "end":
             holds[key].end, holds[key].how = event["at"], event["how"]
         elif event["event"] == "late":
-            holds[key].how = f"late:{event['cause']}"
+            holds[key].how, holds[key].told = f"late:{event['cause']}", event.get("at", math.inf)
         elif event["event"] == "exit":
             for hold in holds.values():
                 if hold.process == event["process"]:
@@ -72,15 +94,50 @@ def overlaps_of(holds, faults):
     return found
 
 
+def pairs_of(overlap):
+    """Each other hold, with the one that it overlaps: the old master's is known by the server, by its client's machine if that was cut off beside
+    the master, or since its holder was told; and else it is the one that began first."""
+    fault = overlap.fault or {}
+
+    def is_old(hold):
+        return (hold.server or hold.process[-1]) == fault.get("old" if hold.server else "beside"), hold.was_told()
+
+    for other in overlap.others:
+        first, last = sorted([other, overlap.hold], key=lambda hold: hold.begin)
+        yield Pair(first, last) if is_old(first) >= is_old(last) else Pair(last, first)
+
+
 def fault_before(at, faults):
     return max((fault for fault in faults if fault["at"] <= at), key=lambda fault: fault["at"], default=None)
 
 
 def pauses(holds, faults):
-    """For each fault, the longest time after it in which no exclusive lock was given to anybody."""
+    """For each fault, the longest time after it without a grant of an exclusive lock."""
     begins = sorted(hold.begin for hold in holds if hold.limit == 1)
     found = []
     for fault in faults:
         times = [at for at in begins if fault["at"] <= at <= fault["settled"]]
         found.append(max((b - a for a, b in zip([fault["at"], *times], [*times, fault["settled"]])), default=0.0))
+    return found
+
+
+def overtaken(seen, holds):
+    """Pairs seen in a queue, the second of which was served before the first."""
+    tokens = {hold.owner: hold.token for hold in holds}
+    found = []
+    for lock, pairs in seen.items():
+        for (first, second), at in pairs.items():
+            if first in tokens and second in tokens and tokens[first] > tokens[second]:
+                found.append(f"{lock}: {first} ({tokens[first]}) was seen ahead of {second} ({tokens[second]}) at {at:.3f}")
+    return found
+
+
+def not_grown(holds):
+    """Holds of a lock without a greater token than the hold before them."""
+    found, last = [], {}
+    for hold in sorted(holds, key=lambda each: each.begin):
+        before = last.get(hold.lock)
+        if before and hold.token <= before.token:
+            found.append(f"{hold.lock}: {hold.token} after {before.token}")
+        last[hold.lock] = hold
     return found

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""The analysis of `failovers`, with events that are made up."""
+"""The analysis of `failovers` and `fleet`, with events that are made up."""
 
 import sys
 import unittest
 
 sys.dont_write_bytecode = True  # Nothing is written into the source tree.
-from overlaps import holds_of, overlaps_of, pauses  # noqa: E402
+from overlaps import holds_of, not_grown, overlaps_of, overtaken, pairs_of, pauses  # noqa: E402
 
 KILL = {"kind": "kill", "number": 1, "at": 10.0, "settled": 20.0}
 PLANNED = {"kind": "planned", "number": 1, "at": 30.0, "settled": 40.0}
@@ -75,6 +75,42 @@ class Overlaps(unittest.TestCase):
     def test_a_pause_is_the_longest_time_after_a_fault_in_which_nothing_began(self):
         holds = holds_of([*hold("x", 9, 10.5), *hold("y", 14, 16), *hold("x", 16, 19), *hold("y", 17, 18, lock="b", limit=2)])
         self.assertEqual(pauses(holds, [KILL, PLANNED]), [4, 10])
+
+
+class Pairs(unittest.TestCase):
+    FAULT = {"kind": "cut", "number": 1, "at": 10.0, "settled": 20.0, "old": "a", "beside": "a"}
+
+    def pair(self, first, last):
+        (overlap,) = overlaps_of(holds_of([*first, *last]), [self.FAULT])
+        (pair,) = pairs_of(overlap)
+        return pair.old.process, pair.is_told_apart()
+
+    def test_the_old_masters_hold_is_known_by_its_server(self):
+        by = [{**each, "server": server} for server, each in zip("aabb", [*hold("x-c", 11, 14), *hold("y-a", 12, 15)])]
+        self.assertEqual(self.pair(by[:2], by[2:]), ("x-c", True))
+        by = [{**each, "server": server} for server, each in zip("bbaa", [*hold("x-c", 11, 14), *hold("y-a", 12, 15)])]
+        self.assertEqual(self.pair(by[:2], by[2:]), ("y-a", False))
+
+    def test_it_is_known_by_the_machine_that_was_cut_off_or_else_by_what_its_holder_was_told(self):
+        self.assertEqual(self.pair(hold("x-b", 11, 14, token=9), hold("y-a", 12, 15, token=8)), ("y-a", True))
+        self.assertEqual(self.pair(hold("x-b", 11, 14), hold("y-c", 12, 15, "lost:notheld")), ("y-c", False))
+        self.assertEqual(self.pair(hold("x-b", 11, 14), hold("y-c", 12, 15)), ("x-b", True))
+
+    def test_equal_tokens_tell_nothing(self):
+        self.assertEqual(self.pair(hold("x-a", 11, 14, token=9), hold("y-c", 12, 15, token=9)), ("x-a", False))
+
+
+class Order(unittest.TestCase):
+    def test_tokens_grow_from_hold_to_hold(self):
+        events = [*hold("x", 1, 2, token=7), *hold("y", 2, 3, token=8)]
+        self.assertEqual(not_grown(holds_of(events)), [])
+        events += [*hold("z", 4, 5, token=8), *hold("z", 4, 5, lock="b", token=1)]
+        self.assertEqual(not_grown(holds_of(events)), ["a: 8 after 8"])
+
+    def test_one_that_was_seen_behind_is_not_served_first(self):
+        holds = holds_of([*hold("x", 1, 2), *hold("y", 2, 3)])
+        self.assertEqual(overtaken({"a": {("x", "y"): 0.5, ("x", "gave up"): 0.5, ("gave up", "y"): 0.5}}, holds), [])
+        self.assertEqual(len(overtaken({"a": {("y", "x"): 0.5}}, holds)), 1)
 
 
 if __name__ == "__main__":

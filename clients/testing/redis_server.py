@@ -15,7 +15,7 @@ LIBC = ctypes.CDLL(None)
 
 
 class Trouble(Exception):
-    """What cannot be done, and why."""
+    """A failure, with its reason."""
 
 
 def free_port():
@@ -71,7 +71,7 @@ class Server:
             self.begin(free_port())
 
     def begin(self, port):
-        """A port that another process has taken in the meantime is no trouble but another try."""
+        """If another process has taken the port, the next one is tried."""
         command = self.command_at(port)
         self.run(command)
         if self.is_up(port):
@@ -130,7 +130,7 @@ class Sentinel(Server):
 
 
 def end_with_parent():
-    """A server must not outlive this program, whatever becomes of it."""
+    """A server must not outlive this program, even if it is killed."""
     LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 

@@ -6,7 +6,7 @@ In the crontab of each machine:
 
     0 3 * * *  python cron_once.py redis://locks:6379 nightly-report /usr/local/bin/report
 
-Whoever is first runs the command; the others end at once. The lock is not released: it stays for the rest of its lease, so
+The first caller runs the command; the others end at once. The lock is not released: it stays for the rest of its lease, so
 that a machine whose clock is late finds it still taken. It is renewed for as long as the command runs. The command gets
 the fencing token as FAIRLOCK_TOKEN.
 """

@@ -41,7 +41,7 @@ def main(url):
     client = redis.Redis.from_url(url)
     store = Store(client)
     with fairlock.Locks(client) as locks:
-        # The first one sleeps; its lease ends, and nobody renews it.
+        # The first one sleeps; its lease ends without a renewal.
         sleeper = locks.acquire("stock", lease=0.1, renew=False)
         while not sleeper.lost.is_set():
             time.sleep(0.01)

@@ -1,8 +1,10 @@
-//! Arguments of commands: whatever the parsers take, a plain reading of the syntax takes as well,
-//! and the other way round.
+//! Arguments of commands: the parsers and a plain reading of the syntax must accept the same.
 
-use fairlock::command::args::Caller;
-use fairlock::command::{acquire, queue, release, renew};
+use fairlock::command::acquire::Acquire;
+use fairlock::command::args::{Call, Caller, Wait};
+use fairlock::command::queue::Queue;
+use fairlock::command::release::Release;
+use fairlock::command::renew::Renew;
 use fairlock::error::Error;
 
 /// Longest duration, as the documentation has it.
@@ -28,7 +30,7 @@ impl Caller for Anybody {
     }
 }
 
-/// The first byte says which command it is and who calls it, the words come line by line.
+/// The first byte selects the command and its caller; the words come line by line.
 pub fn check(data: &[u8]) {
     let Some((kind, rest)) = data.split_first() else {
         return;
@@ -42,7 +44,7 @@ pub fn check(data: &[u8]) {
     match kind % 4 {
         0 => check_acquire(&caller, words),
         1 => {
-            let parsed = release::parse(&caller, words);
+            let parsed = Call::read::<Release>(&caller, words);
             let token = parsed.as_ref().ok().and_then(|request| request.token);
             assert!(token.is_none_or(|token| token > 0));
             judge(
@@ -54,11 +56,11 @@ pub fn check(data: &[u8]) {
             );
         }
         2 => {
-            let parsed = renew::parse(&caller, words);
+            let parsed = Call::read::<Renew>(&caller, words);
             judge(parsed, &caller, words, true, &[("LEASE", &[DURATION])]);
         }
         _ => {
-            let parsed = queue::parse(&caller, words);
+            let parsed = Call::read::<Queue>(&caller, words);
             judge(
                 parsed,
                 &caller,
@@ -71,25 +73,29 @@ pub fn check(data: &[u8]) {
 }
 
 fn check_acquire(caller: &Anybody, words: &[&[u8]]) {
-    let parsed = acquire::parse(caller, words);
+    let parsed = Call::read::<Acquire>(caller, words);
     if let Ok(request) = &parsed {
         assert!((1..=256).contains(&request.owner.len()));
         for duration in [request.lease, request.patience].into_iter().flatten() {
             assert!((1..=LONGEST).contains(&duration));
         }
-        assert!(request.limit.shown() <= 1_000_000);
+        assert!(
+            request
+                .shared
+                .is_none_or(|limit| limit.shown() <= 1_000_000)
+        );
         let given = |option: &str| {
             let mut options = words[2..].iter();
             options.any(|word| word.eq_ignore_ascii_case(option.as_bytes()))
         };
         assert_eq!(request.session.is_some(), given("SESSION"));
         assert_eq!(request.once, given("ONCE"));
-        assert!(request.limit.is_exclusive() || given("SHARED"));
+        assert_eq!(request.shared.is_some(), given("SHARED"));
         match request.wait {
-            acquire::Wait::Block(0) => assert!(!given("WAIT")),
-            acquire::Wait::Block(time) => assert!(given("WAIT") && time <= LONGEST),
-            acquire::Wait::Never => assert!(given("NOWAIT")),
-            acquire::Wait::Enqueue => assert!(given("ENQUEUE")),
+            None => assert!(!given("WAIT")),
+            Some(Wait::Block(time)) => assert!(given("WAIT") && (1..=LONGEST).contains(&time)),
+            Some(Wait::Never) => assert!(given("NOWAIT")),
+            Some(Wait::Enqueue) => assert!(given("ENQUEUE")),
         }
     }
     let options: &[Rule] = &[
@@ -113,7 +119,7 @@ const TOKEN: std::ops::RangeInclusive<i128> = 1..=i64::MAX as i128;
 const OFFSET: std::ops::RangeInclusive<i128> = 0..=i64::MAX as i128;
 const COUNT: std::ops::RangeInclusive<i128> = -1..=i64::MAX as i128;
 
-/// Holds what a parser says to what is right.
+/// Compares a parser's result with the expected one.
 fn judge<T>(
     parsed: Result<T, Error>,
     caller: &Anybody,

@@ -1,4 +1,4 @@
-//! Fuzz targets: functions of any bytes that panic where a promise is broken.
+//! Fuzz targets: functions of any bytes that panic if a promise is broken.
 //!
 //! [`arguments`] parses commands, [`scripts`] recognises Redisson's scripts, [`rules`] takes random
 //! steps on a lock in memory. `make fuzz-coverage` has libFuzzer look for bytes that reach new code;

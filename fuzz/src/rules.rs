@@ -3,10 +3,10 @@
 use arbitrary::{Result, Unstructured};
 
 use crate::lock::properties::{Action, Mode, World};
-use crate::lock::scripts::Told;
+use crate::lock::scripts::Sleep;
 use crate::lock::{Connection, Millis};
 
-/// Takes the steps that the bytes say.
+/// Takes the steps that the bytes encode.
 pub fn check(data: &[u8]) {
     let mut bytes = Unstructured::new(data);
     let (mut world, mut steps) = (World::new(), Vec::new());
@@ -87,7 +87,7 @@ fn script(bytes: &mut Unstructured<'_>) -> Result<Action> {
             owner,
             lease: lease(bytes)?,
             patience: *bytes.choose(&[None, Some(0), Some(40), Some(300)])?,
-            told: *bytes.choose(&[Told::BehindHead, Told::BehindPrevious, Told::Lease])?,
+            sleep: *bytes.choose(&[Sleep::BehindHead, Sleep::BehindPrevious, Sleep::Lease])?,
             skew,
         },
     })

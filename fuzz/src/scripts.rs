@@ -1,7 +1,7 @@
 //! Which script a text or a digest is, beside a plain search of the table.
 
 use fairlock::redisson::recognise::{by_digest, by_text};
-use fairlock::redisson::table::{Script, digest, scripts};
+use fairlock::redisson::table::{Script, scripts};
 use sha1::{Digest, Sha1};
 
 /// Asks for texts and digests in turn: which ones were asked for before must not matter.
@@ -27,13 +27,11 @@ fn check_digest(text: &[u8]) {
     let known = |script: &&Script| text.eq_ignore_ascii_case(script.hex.as_bytes());
     let expected = scripts().iter().find(known);
     assert_eq!(hex(by_digest(text)), hex(expected));
-    let is_one = text.len() == 40 && text.iter().all(u8::is_ascii_hexdigit);
-    assert_eq!(digest(text).is_some(), is_one);
 }
 
 fn check_text(text: &[u8]) {
-    let digest: [u8; 20] = Sha1::digest(text).into();
-    let expected = scripts().iter().find(|script| script.digest == digest);
+    let digest = format!("{:x}", Sha1::digest(text));
+    let expected = scripts().iter().find(|script| script.hex == digest);
     for _ in 0..2 {
         assert_eq!(hex(by_text(text)), hex(expected));
     }

@@ -1,16 +1,15 @@
-//! Reading arguments: a cursor over what the client sent, and the checks all commands share.
+//! Reading arguments: what the client sent, the options of all commands, and the checks that they share.
 //!
 //! Nothing here needs a server: the fuzzer of the arguments (`fuzz/`) brings plain bytes and a
 //! caller of its own.
 
 use std::borrow::Cow;
 
-use crate::config::LONGEST_DURATION;
-use crate::error::{Error, LONGEST_OWNER, MOST_HOLDERS};
+use crate::error::{Error, LONGEST_OWNER, MOST_HOLDERS, Range};
 use crate::keyspace::names::one_slot;
 use crate::keyspace::number::number;
 use crate::lock::{Connection, Limit, Millis};
-use crate::server::{Args, Ctx, Str, in_cluster, string};
+use crate::server::{Args, Command, Ctx, Str, in_cluster, string};
 use crate::waiting;
 
 /// A UUID of this server run. Its version is not that of Redisson's UUIDs, so that after a restart owners
@@ -25,7 +24,7 @@ thread_local! {
     static RUN: String = run_id();
 }
 
-/// A command's arguments, in whatever form they are stored.
+/// A command's arguments, in either form of storage.
 pub trait Words<'a>: Copy {
     /// The bytes of an argument.
     fn get(self, index: usize) -> Option<&'a [u8]>;
@@ -81,27 +80,7 @@ impl Caller for Ctx {
 ///
 /// # Errors
 /// [`Error::NoPermissionForTwin`].
-#[inline]
-pub(super) fn permit(
-    ctx: &Ctx,
-    command: &'static str,
-    lock: &[u8],
-    arguments: Args<'_>,
-) -> Result<(), Error> {
-    if waiting::may_share_queue(ctx, lock) {
-        permit_twin(ctx, command, lock, arguments)
-    } else {
-        Ok(())
-    }
-}
-
-#[cold]
-fn permit_twin(
-    ctx: &Ctx,
-    command: &'static str,
-    lock: &[u8],
-    arguments: Args<'_>,
-) -> Result<(), Error> {
+fn permit(ctx: &Ctx, command: &'static str, lock: &[u8], arguments: Args<'_>) -> Result<(), Error> {
     let Some(twin) = waiting::shares_queue_with(ctx, lock) else {
         return Ok(());
     };
@@ -113,111 +92,143 @@ fn permit_twin(
     may.then_some(()).ok_or(Error::NoPermissionForTwin)
 }
 
+/// What to do when the lock cannot be had at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Block, for milliseconds or (0) without limit.
+    Block(Millis),
+    /// NOWAIT.
+    Never,
+    /// ENQUEUE.
+    Enqueue,
+}
+
+/// What a command is called with. What its syntax does not have stays empty.
+#[derive(Debug, Default)]
+pub struct Call<'a> {
+    /// The lock's key.
+    pub lock: &'a [u8],
+    /// The owner.
+    pub owner: Cow<'a, [u8]>,
+    /// AFTER: a number that the same command has replied.
+    pub after: Option<u64>,
+    /// ALL.
+    pub all: bool,
+    /// COUNT.
+    pub count: Option<usize>,
+    /// FORCE.
+    pub force: bool,
+    /// LEASE.
+    pub lease: Option<Millis>,
+    /// LIMIT: offset and count.
+    pub limit: Option<(usize, usize)>,
+    /// ONCE.
+    pub once: bool,
+    /// OWNER.
+    pub only: Option<Cow<'a, [u8]>>,
+    /// PATIENCE.
+    pub patience: Option<Millis>,
+    /// SESSION: the calling connection.
+    pub session: Option<Connection>,
+    /// SHARED, and its limit.
+    pub shared: Option<Limit>,
+    /// TOKEN.
+    pub token: Option<i64>,
+    /// WAIT, NOWAIT or ENQUEUE.
+    pub wait: Option<Wait>,
+}
+
+static COUNT: Range = Range::of("COUNT", 0, i64::MAX).hint(", or -1 for all");
+static LEASE: Range = Range::millis("LEASE");
+static LIMIT_COUNT: Range = Range::of("LIMIT count", 0, i64::MAX).hint(", or -1 for all");
+static LIMIT_OFFSET: Range = Range::of("LIMIT offset", 0, i64::MAX);
+static PATIENCE: Range = Range::millis("PATIENCE");
+static SHARED: Range = Range::of("SHARED limit", 1, MOST_HOLDERS);
+static TOKEN: Range = Range::of("TOKEN", 1, i64::MAX);
+static WAIT: Range = Range::millis("WAIT");
+static WAIT_FOR_NOTHING: Range = Range::millis("WAIT").hint(": to try once say NOWAIT");
+
+impl<'a> Call<'a> {
+    /// Reads the arguments, and checks the permission that the server does not check. Nothing has changed yet.
+    ///
+    /// # Errors
+    /// The error for the first argument that is refused; [`Error::InsideStep`]; [`Error::NoPermissionForTwin`].
+    pub(super) fn of<C: Command>(ctx: &Ctx, arguments: Args<'a>) -> Result<Self, Error> {
+        waiting::require_rest()?;
+        let call = Self::read::<C>(ctx, arguments)?;
+        if C::DOCS.keys.is_some() {
+            permit(ctx, C::NAME, call.lock, arguments)?;
+        }
+        Ok(call)
+    }
+
+    /// Reads the arguments: the key and the owner, if the command's syntax begins with them, and options.
+    ///
+    /// # Errors
+    /// The error for the first argument that is refused.
+    pub fn read<C: Command>(
+        caller: &impl Caller,
+        arguments: impl Words<'a>,
+    ) -> Result<Self, Error> {
+        let mut cursor = Cursor {
+            caller,
+            arguments,
+            next: 0,
+            command: C::NAME,
+            option: "",
+        };
+        let mut call = Self::default();
+        let syntax = C::DOCS.syntax;
+        if syntax.starts_with("key") {
+            call.lock = cursor.lock()?;
+        }
+        if syntax.starts_with("key owner") {
+            let owner = cursor.next().ok_or(Error::Arity(C::NAME))?;
+            call.owner = cursor.owner(owner)?;
+        }
+        let mut given = 0_u32;
+        while let Some(word) = cursor.next() {
+            let mut options = C::OPTIONS.iter().zip(0..);
+            let Some((option, number)) = options.find(|(option, _)| is(word, option)) else {
+                return Err(if C::OPTIONS.is_empty() {
+                    Error::Arity(C::NAME)
+                } else {
+                    Error::UnknownOption(C::OPTIONS)
+                });
+            };
+            if given & (1 << number) > 0 {
+                return Err(Error::Twice(option));
+            }
+            given |= 1 << number;
+            cursor.option = option;
+            cursor.read_option(&mut call)?;
+        }
+        Ok(call)
+    }
+
+    /// Only one of WAIT, NOWAIT and ENQUEUE may be given.
+    fn wait_by(&mut self, wait: Wait) -> Result<(), Error> {
+        let before = self.wait.replace(wait);
+        before.map_or(Ok(()), |_| Err(Error::Contradiction))
+    }
+}
+
 /// A position in a command's arguments.
-#[derive(Debug)]
-pub(super) struct Cursor<'c, C, W> {
+struct Cursor<'c, C, W> {
     caller: &'c C,
     arguments: W,
     next: usize,
     command: &'static str,
+    /// The option that is being read.
+    option: &'static str,
 }
 
-impl<'c, 'a, C: Caller, W: Words<'a>> Cursor<'c, C, W> {
-    /// Before the first argument of a command of this name.
-    pub fn new(caller: &'c C, arguments: W, command: &'static str) -> Self {
-        Self {
-            caller,
-            arguments,
-            next: 0,
-            command,
-        }
-    }
-
+impl<'a, C: Caller, W: Words<'a>> Cursor<'_, C, W> {
     /// The next argument, if there is one.
-    pub fn next(&mut self) -> Option<&'a [u8]> {
+    fn next(&mut self) -> Option<&'a [u8]> {
         let argument = self.arguments.get(self.next)?;
         self.next += 1;
         Some(argument)
-    }
-
-    fn require(&mut self) -> Result<&'a [u8], Error> {
-        self.next().ok_or(Error::Arity(self.command))
-    }
-
-    /// The lock's key. In a cluster all keys of the lock must be in its slot.
-    pub fn lock(&mut self) -> Result<&'a [u8], Error> {
-        let key = self.require()?;
-        let unbraced = || !key.is_empty() && !key.contains(&b'{') && !key.contains(&b'}');
-        if self.caller.in_cluster() && !unbraced() && !one_slot(key) {
-            return Err(Error::CrossSlot);
-        }
-        Ok(key)
-    }
-
-    /// The owner; `*` is the calling connection's own identity.
-    pub fn owner(&mut self) -> Result<Cow<'a, [u8]>, Error> {
-        let owner = self.require()?;
-        if owner == b"*" {
-            return if self.caller.in_script() {
-                Err(Error::OwnerInScript)
-            } else if !self.caller.is_of_connection() {
-                Err(Error::OwnerOfModule)
-            } else {
-                Ok(Cow::Owned(identity(self.caller).into_bytes()))
-            };
-        }
-        if owner.is_empty() || owner.len() > LONGEST_OWNER {
-            return Err(Error::Owner);
-        }
-        Ok(Cow::Borrowed(owner))
-    }
-
-    /// The value of an option that is an owner.
-    pub fn owner_after(&mut self, option: &'static str) -> Result<Cow<'a, [u8]>, Error> {
-        if self.peek().is_none() {
-            return Err(Error::NoValue(option));
-        }
-        self.owner()
-    }
-
-    /// The connection that a session is to be bound to: the calling one.
-    pub fn session(&self) -> Result<Connection, Error> {
-        if self.caller.in_script() {
-            return Err(Error::SessionInScript);
-        }
-        if !self.caller.is_of_connection() {
-            return Err(Error::SessionOfModule);
-        }
-        Ok(self.caller.connection())
-    }
-
-    /// The value of an option that is a duration.
-    pub fn duration(&mut self, option: &'static str) -> Result<Millis, Error> {
-        let value = self.next().ok_or(Error::NoValue(option))?;
-        let value = number(value).filter(|value| (1..=LONGEST_DURATION).contains(value));
-        value
-            .and_then(|value| Millis::try_from(value).ok())
-            .ok_or(Error::Duration(option))
-    }
-
-    /// The value of WAIT: a duration. 0 is refused with a hint at NOWAIT.
-    pub fn wait(&mut self) -> Result<Millis, Error> {
-        let value = self.peek().and_then(number);
-        if value == Some(0) {
-            return Err(Error::WaitForNothing);
-        }
-        self.duration("WAIT")
-    }
-
-    /// The limit of SHARED, if a number follows.
-    pub fn limit_of_holders(&mut self) -> Result<Limit, Error> {
-        let Some(value) = self.peek().filter(|word| looks_like_a_number(word)) else {
-            return Ok(Limit::NONE);
-        };
-        let _ = self.next();
-        let limit = number(value).filter(|limit| (1..=MOST_HOLDERS).contains(limit));
-        let limit = limit.and_then(|limit| u32::try_from(limit).ok());
-        limit.map(Limit::of).ok_or(Error::HolderLimit)
     }
 
     /// The next argument, which stays the next.
@@ -225,33 +236,120 @@ impl<'c, 'a, C: Caller, W: Words<'a>> Cursor<'c, C, W> {
         self.arguments.get(self.next)
     }
 
-    /// The value of TOKEN.
-    pub fn token(&mut self) -> Result<i64, Error> {
-        let value = self.next().ok_or(Error::NoValue("TOKEN"))?;
-        number(value).filter(|token| *token > 0).ok_or(Error::Token)
-    }
-
-    /// Offset and count of LIMIT; a count of -1 means all.
-    pub fn limit(&mut self) -> Result<(usize, usize), Error> {
-        let offset = self.next().ok_or(Error::NoValue("LIMIT"))?;
-        let offset = number(offset).and_then(|offset| usize::try_from(offset).ok());
-        let offset = offset.ok_or(Error::Limit("offset"))?;
-        let count = self.next().ok_or(Error::NoValue("LIMIT"))?;
-        Ok((offset, how_many(count).ok_or(Error::Limit("count"))?))
-    }
-
-    /// The value of COUNT; -1 means all.
-    pub fn count(&mut self) -> Result<usize, Error> {
-        let count = self.next().ok_or(Error::NoValue("COUNT"))?;
-        how_many(count).ok_or(Error::Count)
-    }
-
-    /// No argument may be left.
-    pub fn finish(&mut self) -> Result<(), Error> {
-        match self.next() {
-            Some(_) => Err(Error::Arity(self.command)),
-            None => Ok(()),
+    fn read_option(&mut self, call: &mut Call<'a>) -> Result<(), Error> {
+        match self.option {
+            "AFTER" => call.after = Some(self.after()?),
+            "ALL" => call.all = true,
+            "COUNT" => call.count = Some(self.how_many(&COUNT)?),
+            "ENQUEUE" => call.wait_by(Wait::Enqueue)?,
+            "FORCE" => call.force = true,
+            "LEASE" => call.lease = Some(self.number(&LEASE)?),
+            "LIMIT" => {
+                let offset = self.number(&LIMIT_OFFSET)?;
+                call.limit = Some((offset, self.how_many(&LIMIT_COUNT)?));
+            }
+            "NOWAIT" => call.wait_by(Wait::Never)?,
+            "ONCE" => call.once = true,
+            "OWNER" => {
+                let owner = self.value()?;
+                call.only = Some(self.owner(owner)?);
+            }
+            "PATIENCE" => call.patience = Some(self.number(&PATIENCE)?),
+            "SESSION" => call.session = Some(self.session()?),
+            "SHARED" => call.shared = Some(self.limit_of_holders()?),
+            "TOKEN" => call.token = Some(self.number(&TOKEN)?),
+            "WAIT" => {
+                let time = self.wait()?;
+                call.wait_by(Wait::Block(time))?;
+            }
+            _ => return Err(Error::UnknownOption(&[])),
         }
+        Ok(())
+    }
+
+    /// The lock's key. In a cluster all keys of the lock must be in its slot.
+    fn lock(&mut self) -> Result<&'a [u8], Error> {
+        let key = self.next().ok_or(Error::Arity(self.command))?;
+        let unbraced = || !key.is_empty() && !key.contains(&b'{') && !key.contains(&b'}');
+        if self.caller.in_cluster() && !unbraced() && !one_slot(key) {
+            return Err(Error::CrossSlot);
+        }
+        Ok(key)
+    }
+
+    /// An owner; `*` is the calling connection's own identity.
+    fn owner(&self, owner: &'a [u8]) -> Result<Cow<'a, [u8]>, Error> {
+        if owner == b"*" {
+            self.require_connection(Error::OwnerOf)?;
+            return Ok(Cow::Owned(identity(self.caller).into_bytes()));
+        }
+        if owner.is_empty() || owner.len() > LONGEST_OWNER {
+            return Err(Error::Owner);
+        }
+        Ok(Cow::Borrowed(owner))
+    }
+
+    /// The connection that a session is to be bound to: the calling one.
+    fn session(&self) -> Result<Connection, Error> {
+        self.require_connection(Error::SessionOf)?;
+        Ok(self.caller.connection())
+    }
+
+    fn require_connection(&self, refused: fn(&'static str) -> Error) -> Result<(), Error> {
+        if self.caller.in_script() {
+            Err(refused("in a script"))
+        } else if !self.caller.is_of_connection() {
+            Err(refused("by another module"))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// The option's value.
+    fn value(&mut self) -> Result<&'a [u8], Error> {
+        self.next().ok_or(Error::NoValue(self.option))
+    }
+
+    /// A value that is a whole number in this range.
+    fn number<T: TryFrom<i64>>(&mut self, range: &'static Range) -> Result<T, Error> {
+        let value = number(self.value()?).filter(|value| range.contains(*value));
+        let value = value.and_then(|value| T::try_from(value).ok());
+        value.ok_or(Error::Number(range))
+    }
+
+    /// A number of things, -1 for all.
+    fn how_many(&mut self, range: &'static Range) -> Result<usize, Error> {
+        if self.peek() == Some(b"-1") {
+            self.next += 1;
+            return Ok(usize::MAX);
+        }
+        self.number(range)
+    }
+
+    /// The value of WAIT: a duration. 0 is refused with a hint at NOWAIT.
+    fn wait(&mut self) -> Result<Millis, Error> {
+        let is_nothing = self.peek() == Some(b"0");
+        self.number(if is_nothing { &WAIT_FOR_NOTHING } else { &WAIT })
+    }
+
+    /// The limit of SHARED, if a number follows.
+    fn limit_of_holders(&mut self) -> Result<Limit, Error> {
+        if self.peek().is_some_and(looks_like_a_number) {
+            self.number(&SHARED).map(Limit::of)
+        } else {
+            Ok(Limit::NONE)
+        }
+    }
+
+    /// The value of AFTER: a number that this command has replied.
+    fn after(&mut self) -> Result<u64, Error> {
+        let word = self.value()?;
+        let place = std::str::from_utf8(word).map(str::parse::<u64>);
+        // Rust also takes "+1" and "007".
+        let place = place.ok().and_then(Result::ok);
+        place
+            .filter(|place| place.to_string().as_bytes() == word)
+            .ok_or(Error::After(self.command))
     }
 }
 
@@ -260,16 +358,8 @@ fn identity(caller: &impl Caller) -> String {
     RUN.with(|run| format!("{run}:{}", caller.connection()))
 }
 
-/// Sets an option that may be given once.
-pub(super) fn once<T>(place: &mut Option<T>, option: &'static str, value: T) -> Result<(), Error> {
-    match place.replace(value) {
-        Some(_) => Err(Error::Twice(option)),
-        None => Ok(()),
-    }
-}
-
 /// Whether an argument is this keyword, in any case.
-pub(super) fn is(argument: &[u8], keyword: &str) -> bool {
+fn is(argument: &[u8], keyword: &str) -> bool {
     argument.eq_ignore_ascii_case(keyword.as_bytes())
 }
 
@@ -279,21 +369,62 @@ fn looks_like_a_number(word: &[u8]) -> bool {
     first.is_some_and(|first| first.is_ascii_digit() || matches!(first, b'-' | b'+' | b'.'))
 }
 
-/// A number of things, -1 for all.
-fn how_many(bytes: &[u8]) -> Option<usize> {
-    match number(bytes)? {
-        -1 => Some(usize::MAX),
-        count => usize::try_from(count).ok(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::{COMMANDS, acquire::Acquire};
     use super::*;
+
+    struct Anybody;
+
+    impl Caller for Anybody {
+        fn in_script(&self) -> bool {
+            false
+        }
+
+        fn in_cluster(&self) -> bool {
+            false
+        }
+
+        fn connection(&self) -> Connection {
+            7
+        }
+    }
 
     #[test]
     fn keywords_come_in_any_case() {
         assert!(is(b"nOwAiT", "NOWAIT"));
         assert!(!is(b"NOWAITS", "NOWAIT"));
+    }
+
+    #[test]
+    fn a_command_takes_the_options_in_its_syntax() {
+        for command in COMMANDS {
+            let words = command
+                .docs
+                .syntax
+                .split(|letter: char| !letter.is_ascii_alphabetic());
+            let keywords = words.filter(|word| word.starts_with(char::is_uppercase));
+            assert!(
+                keywords.eq(command.options.iter().copied()),
+                "{}",
+                command.name
+            );
+        }
+    }
+
+    #[test]
+    fn every_option_is_read() {
+        for option in COMMANDS.iter().flat_map(|command| command.options) {
+            let words: [&[u8]; 2] = [b"5", b"5"];
+            let mut cursor = Cursor {
+                caller: &Anybody,
+                arguments: &words[..],
+                next: 0,
+                command: Acquire::NAME,
+                option,
+            };
+            let read = cursor.read_option(&mut Call::default());
+            assert_eq!(read, Ok(()), "{option}");
+        }
     }
 }

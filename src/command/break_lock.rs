@@ -8,59 +8,43 @@ use std::ffi::CStr;
 
 use crate::error::Error;
 use crate::lock::TakeAway;
-use crate::server::docs::{Argument, Docs, KeyUse, Keys};
+use crate::server::docs::{Docs, KeyUse, Keys};
 use crate::server::{Args, Command, Ctx};
 use crate::waiting::step;
 
-use super::args::{Cursor, is, once, permit};
+use super::args::Call;
 
 /// The command.
 #[derive(Debug)]
 pub struct Break;
 
 impl Command for Break {
-    const NAME: &'static CStr = c"fairlock.break";
+    const NAME: &'static str = "fairlock.break";
     const FLAGS: &'static CStr = c"write admin";
     const DOCS: Docs = Docs {
+        syntax: "key [OWNER owner] [FORCE]",
         summary: c"Takes a lock from its holders, or from one; the next waiter is served.",
         complexity: c"O(log(N)) with N the number of waiters",
         since: c"0.1.0",
-        arity: -2,
         keys: Some(Keys::First(KeyUse::Delete)),
-        arguments: &[
-            Argument::key(c"key"),
-            Argument::text(c"owner").after(c"OWNER").optional(),
-            Argument::keyword(c"force", c"FORCE").optional(),
-        ],
         reply: &[
             "Replies 1, or 0 if none held it. OWNER: from this holder only. FORCE: also without a lease.",
         ],
     };
+    const OPTIONS: &'static [&'static str] = &["OWNER", "FORCE"];
     const CATEGORIES: &'static CStr = c"write slow admin dangerous";
     type Error = Error;
 
     fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<(), Error> {
-        let mut cursor = Cursor::new(ctx, *arguments, "fairlock.break");
-        let lock = cursor.lock()?;
-        let (mut owner, mut force) = (None, None);
-        while let Some(option) = cursor.next() {
-            if is(option, "OWNER") {
-                once(&mut owner, "OWNER", cursor.owner_after("OWNER")?)?;
-            } else if is(option, "FORCE") {
-                once(&mut force, "FORCE", true)?;
-            } else {
-                return Err(Error::UnknownOption("OWNER or FORCE"));
-            }
+        let call = Call::of::<Self>(ctx, *arguments)?;
+        if !ctx.may_administrate(Self::NAME) {
+            return Err(Error::NoPermission(Self::NAME));
         }
-        permit(ctx, "fairlock.break", lock, *arguments)?;
-        if !ctx.may_administrate("fairlock.break") {
-            return Err(Error::NoPermission("fairlock.break"));
-        }
-        let broken = step(ctx, lock, |step| {
+        let broken = step(ctx, call.lock, |step| {
             step.state.require_holders()?;
             Ok(step.break_lock(&TakeAway {
-                owner: owner.as_deref(),
-                force: force.is_some(),
+                owner: call.only.as_deref(),
+                force: call.force,
             })?)
         })?;
         ctx.reply_integer(i64::from(broken));

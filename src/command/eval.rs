@@ -1,73 +1,53 @@
 //! `FAIRLOCK.EVAL script numkeys [key ...] [arg ...]` and
 //! `FAIRLOCK.EVALSHA sha1 numkeys [key ...] [arg ...]`
 //!
-//! An intercepted EVAL or EVALSHA of one of Redisson's fair-lock scripts becomes this command; MONITOR,
-//! SLOWLOG and commandstats show it. Clients never send it.
+//! An intercepted EVAL or EVALSHA of one of Redisson's fair-lock scripts, or of the packages' own, becomes this
+//! command; MONITOR, SLOWLOG and commandstats show it. Clients never send it.
 
 use std::ffi::CStr;
 
 use crate::error::Error;
 use crate::redisson::table::Script;
 use crate::redisson::{Reply, filter, permission, recognise, run, stats};
-use crate::server::docs::{Argument, Docs, Keys};
+use crate::server::docs::{Docs, Keys};
 use crate::server::{Args, Command, Ctx, Str};
 use crate::waiting;
 
-/// By the script's text.
+use super::script;
+
+/// Runs a script, by its text or by its SHA-1.
 #[derive(Debug)]
-pub struct Eval;
+pub struct Eval<const BY_DIGEST: bool>;
 
-/// By the script's SHA-1.
-#[derive(Debug)]
-pub struct EvalSha;
-
-const FLAGS: &CStr = c"write deny-script no-mandatory-keys";
-const CATEGORIES: &CStr = c"scripting slow";
-
-const fn docs(script: &'static [Argument]) -> Docs {
-    Docs {
+impl<const BY_DIGEST: bool> Command for Eval<BY_DIGEST> {
+    const NAME: &'static str = if BY_DIGEST {
+        filter::EVALSHA
+    } else {
+        filter::EVAL
+    };
+    const FLAGS: &'static CStr = c"write deny-script no-mandatory-keys";
+    const DOCS: Docs = Docs {
+        syntax: if BY_DIGEST {
+            "sha1 numkeys [key ...] [arg ...]"
+        } else {
+            "script numkeys [key ...] [arg ...]"
+        },
         summary:
             c"Runs one of Redisson's fair-lock scripts natively. An intercepted EVAL becomes this.",
         complexity: c"O(log(N)) with N the number of waiters",
         since: c"0.1.0",
-        arity: -3,
         keys: Some(Keys::Numbered),
-        arguments: script,
         reply: &[],
-    }
-}
-
-impl Command for Eval {
-    const NAME: &'static CStr = filter::EVAL;
-    const FLAGS: &'static CStr = FLAGS;
-    const DOCS: Docs = docs(&[
-        Argument::text(c"script"),
-        Argument::number(c"numkeys"),
-        Argument::key(c"key").optional().repeated(),
-        Argument::text(c"arg").optional().repeated(),
-    ]);
-    const CATEGORIES: &'static CStr = CATEGORIES;
+    };
+    const CATEGORIES: &'static CStr = c"scripting slow";
     type Error = Error;
 
     fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<(), Error> {
-        eval(ctx, arguments, recognise::by_text, c"EVAL")
-    }
-}
-
-impl Command for EvalSha {
-    const NAME: &'static CStr = filter::EVALSHA;
-    const FLAGS: &'static CStr = FLAGS;
-    const DOCS: Docs = docs(&[
-        Argument::text(c"sha1"),
-        Argument::number(c"numkeys"),
-        Argument::key(c"key").optional().repeated(),
-        Argument::text(c"arg").optional().repeated(),
-    ]);
-    const CATEGORIES: &'static CStr = CATEGORIES;
-    type Error = Error;
-
-    fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<(), Error> {
-        eval(ctx, arguments, recognise::by_digest, c"EVALSHA")
+        if BY_DIGEST {
+            eval(ctx, arguments, recognise::by_digest, c"EVALSHA")
+        } else {
+            eval(ctx, arguments, recognise::by_text, c"EVAL")
+        }
     }
 }
 
@@ -86,7 +66,14 @@ fn eval(
     let script = passed.or_else(|| arguments.get(0).and_then(recognise));
     let script = script.ok_or(Error::UnknownScript)?;
     waiting::require_rest()?;
-    let may_run = passed.is_some() || permission::is_plain(client);
+    let may_run = passed.is_some() || may_run(ctx, client, script);
+    if may_run
+        && let Some(command) = script.command()
+        && let Some(done) = script::run(ctx, command, arguments)
+    {
+        stats::intercepted(script.role);
+        return done;
+    }
     let done = may_run.then(|| run(ctx, script, *arguments)).flatten();
     if let Some(done) = done {
         stats::intercepted(script.role);
@@ -99,6 +86,15 @@ fn eval(
         .collect();
     ctx.run_for_caller(command, &words);
     Ok(())
+}
+
+/// Whether a caller that the filter has not seen, or only as its command was queued, may run scripts natively.
+fn may_run(ctx: &Ctx, client: u64, script: &Script) -> bool {
+    if ctx.flags().in_transaction() {
+        permission::is_plain_now(client, script)
+    } else {
+        permission::is_plain(client, script)
+    }
 }
 
 fn reply(ctx: &Ctx, reply: &Reply) {

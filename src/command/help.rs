@@ -5,52 +5,34 @@
 use std::ffi::CStr;
 
 use crate::error::Error;
+use crate::server::command::Listed;
 use crate::server::docs::Docs;
 use crate::server::{Args, Command, Ctx};
 
-use super::args::Cursor;
-use super::{acquire, break_lock, cancel, holders, info, locks, queue, release, renew};
+use super::COMMANDS;
+use super::args::Call;
 
 /// The command.
 #[derive(Debug)]
 pub struct Help;
 
-/// The commands that users type.
-const COMMANDS: [(&CStr, &Docs); 10] = [
-    shown::<acquire::Acquire>(),
-    shown::<release::Release>(),
-    shown::<renew::Renew>(),
-    shown::<cancel::Cancel>(),
-    shown::<break_lock::Break>(),
-    shown::<queue::Queue>(),
-    shown::<holders::Holders>(),
-    shown::<info::Info>(),
-    shown::<locks::Locks>(),
-    shown::<Help>(),
-];
-
-const fn shown<C: Command>() -> (&'static CStr, &'static Docs) {
-    (C::NAME, &C::DOCS)
-}
-
 impl Command for Help {
-    const NAME: &'static CStr = c"fairlock.help";
+    const NAME: &'static str = "fairlock.help";
     const FLAGS: &'static CStr = c"fast allow-loading allow-stale";
     const DOCS: Docs = Docs {
+        syntax: "",
         summary: c"Shows the commands with their arguments.",
         complexity: c"O(1)",
         since: c"0.1.0",
-        arity: 1,
         keys: None,
-        arguments: &[],
         reply: &[],
     };
     const CATEGORIES: &'static CStr = c"fast connection";
     type Error = Error;
 
     fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<(), Error> {
-        Cursor::new(ctx, *arguments, "fairlock.help").finish()?;
-        let lines: Vec<String> = COMMANDS.into_iter().flat_map(lines).collect();
+        Call::read::<Self>(ctx, *arguments)?;
+        let lines: Vec<String> = COMMANDS.iter().flat_map(lines).collect();
         ctx.reply_array(lines.len());
         for line in lines {
             ctx.reply_bytes(line.as_bytes());
@@ -60,10 +42,13 @@ impl Command for Help {
 }
 
 /// What is said of a command.
-fn lines((name, docs): (&CStr, &Docs)) -> Vec<String> {
+fn lines(command: &Listed) -> Vec<String> {
+    let Listed { name, docs, .. } = command;
+    let call = [&name.to_uppercase(), docs.syntax].join(" ");
     let summary = docs.summary.to_string_lossy();
     let about = std::iter::once(&*summary).chain(docs.reply.iter().copied());
-    let mut lines = vec![docs.syntax(name)];
-    lines.extend(about.map(|line| format!("    {line}")));
-    lines
+    let about = about.map(|line| format!("    {line}"));
+    std::iter::once(call.trim_end().to_owned())
+        .chain(about)
+        .collect()
 }

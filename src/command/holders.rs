@@ -19,12 +19,11 @@ use crate::error::Error;
 use crate::keyspace::Names;
 use crate::keyspace::view::{self, HolderView, MOST_HOLDERS};
 use crate::lock::Now;
-use crate::server::docs::{Argument, Docs, KeyUse, Keys};
+use crate::server::docs::{Docs, KeyUse, Keys};
 use crate::server::{Args, Command, Ctx};
 use crate::waiting::{self, LockId};
 
-use super::args::{Cursor, is, once, permit};
-use super::cursor::of_scan;
+use super::args::Call;
 use super::info::{integer_or_nil, milliseconds};
 
 /// The command.
@@ -32,42 +31,27 @@ use super::info::{integer_or_nil, milliseconds};
 pub struct Holders;
 
 impl Command for Holders {
-    const NAME: &'static CStr = c"fairlock.holders";
+    const NAME: &'static str = "fairlock.holders";
     const FLAGS: &'static CStr = c"readonly";
     const DOCS: Docs = Docs {
+        syntax: "key [AFTER cursor]",
         summary: c"Lists the holders of a lock.",
         complexity: c"O(H*log(H)) with H the number of holders, about 1000 at most",
         since: c"0.1.0",
-        arity: -2,
         keys: Some(Keys::First(KeyUse::Read)),
-        arguments: &[
-            Argument::key(c"key"),
-            Argument::text(c"cursor").after(c"AFTER").optional(),
-        ],
         reply: &[
             "Each holder: owner, holds, lease in ms, token, session, limit (1: exclusive, 0: none).",
             "Last, if there are more than 1000: the cursor.",
         ],
     };
+    const OPTIONS: &'static [&'static str] = &["AFTER"];
     const CATEGORIES: &'static CStr = c"read slow";
     type Error = Error;
 
     fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<(), Error> {
-        waiting::require_rest()?;
-        let mut cursor = Cursor::new(ctx, *arguments, "fairlock.holders");
-        let lock = cursor.lock()?;
-        let mut after = None;
-        while let Some(option) = cursor.next() {
-            if !is(option, "AFTER") {
-                return Err(Error::UnknownOption("AFTER"));
-            }
-            let word = cursor.next().ok_or(Error::NoValue("AFTER"))?;
-            let place = of_scan(word).ok_or(Error::After("FAIRLOCK.HOLDERS"))?;
-            once(&mut after, "AFTER", place)?;
-        }
-        permit(ctx, "fairlock.holders", lock, *arguments)?;
-        let id = LockId::new(ctx.db(), lock);
-        let (holders, next) = some(ctx, &Names::of(lock), after, waiting::now())?;
+        let call = Call::of::<Self>(ctx, *arguments)?;
+        let id = LockId::new(ctx.db(), call.lock);
+        let (holders, next) = some(ctx, &Names::of(call.lock), call.after, waiting::now())?;
         ctx.reply_array(holders.len() + usize::from(next > 0));
         for holder in holders {
             ctx.reply_array(6);
@@ -99,7 +83,7 @@ fn some(
     }
     let (holders, number) = view::holders(ctx, names, MOST_HOLDERS, now)?;
     if holders.len() < number {
-        // So many are shown as the server finds them: only so it can tell where it goes on.
+        // Large sets are shown in the server's own order: only there does it have a cursor.
         return view::more_holders(ctx, names, 0, now);
     }
     Ok((holders, 0))

@@ -23,11 +23,11 @@ use crate::error::Error;
 use crate::keyspace::view::{LockView, MOST_HOLDERS};
 use crate::keyspace::{Names, view};
 use crate::lock::{Limit, Millis};
-use crate::server::docs::{Argument, Docs, KeyUse, Keys};
+use crate::server::docs::{Docs, KeyUse, Keys};
 use crate::server::{Args, Command, Ctx};
 use crate::waiting::{self, LockId};
 
-use super::args::{Cursor, permit};
+use super::args::Call;
 
 /// The number of these fields.
 pub const FIELDS: usize = 9;
@@ -37,28 +37,23 @@ pub const FIELDS: usize = 9;
 pub struct Info;
 
 impl Command for Info {
-    const NAME: &'static CStr = c"fairlock.info";
+    const NAME: &'static str = "fairlock.info";
     const FLAGS: &'static CStr = c"readonly fast";
     const DOCS: Docs = Docs {
+        syntax: "key",
         summary: c"Shows who holds a lock, for how long, and who is next.",
         complexity: c"O(H) with H the number of holders, 1000 at most",
         since: c"0.1.0",
-        arity: 2,
         keys: Some(Keys::First(KeyUse::Read)),
-        arguments: &[Argument::key(c"key")],
         reply: &["owner, holds, lease, token, session, waiting, next, holders, limit."],
     };
     const CATEGORIES: &'static CStr = c"read fast";
     type Error = Error;
 
     fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<(), Error> {
-        waiting::require_rest()?;
-        let mut cursor = Cursor::new(ctx, *arguments, "fairlock.info");
-        let lock = cursor.lock()?;
-        cursor.finish()?;
-        permit(ctx, "fairlock.info", lock, *arguments)?;
-        let id = LockId::new(ctx.db(), lock);
-        let view = view::lock(ctx, &Names::of(lock), MOST_HOLDERS, waiting::now())?;
+        let call = Call::of::<Self>(ctx, *arguments)?;
+        let id = LockId::new(ctx.db(), call.lock);
+        let view = view::lock(ctx, &Names::of(call.lock), MOST_HOLDERS, waiting::now())?;
         ctx.reply_map(FIELDS);
         fields(ctx, &id, &view);
         Ok(())

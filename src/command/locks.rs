@@ -1,15 +1,15 @@
 //! `FAIRLOCK.LOCKS [ALL] [COUNT count] [AFTER cursor]`
 //!
 //! The locks of the selected database that have waiters or a session or are held SHARED, as this
-//! server knows them: the one with most waiters first, then by name, `count` of them (100 if not given,
-//! at most 1000). With ALL the other locks that are held follow, in no order. Each is a map (RESP2: a flat array) of
+//! server knows them, in no order: about `count` of them (100 if not given, at most 1000). With ALL the other locks
+//! that are held follow. Each is a map (RESP2: a flat array) of
 //!
 //! - `name`: the lock's key;
 //! - all that FAIRLOCK.INFO replies: `owner`, `holds`, `lease`, `token`, `session`, `waiting`, `next`;
 //! - `held`: how long the holder has held it, in milliseconds; 0 when free, -1 if this server did not grant it.
 //!
-//! If there are more, one more map follows, of one field: `more`, the cursor that AFTER takes to go on
-//! behind these. With COUNT 0 nothing follows.
+//! If there are more, one more map follows, of one field: `more`, the cursor that AFTER takes to go on, a number. As
+//! with SCAN, a lock that is there during the whole listing is listed at least once. With COUNT 0 nothing follows.
 //!
 //! Only locks whose key the user may read are shown. Scripts cannot call it, because the server does not tell
 //! a script's user. A replica has no records of locks, but shows those that are held with ALL; in a cluster each
@@ -24,12 +24,11 @@ use std::ffi::CStr;
 use crate::error::Error;
 use crate::keyspace::view::LockView;
 use crate::lock::Now;
-use crate::server::docs::{Argument, Docs};
+use crate::server::docs::Docs;
 use crate::server::{Args, Command, Ctx};
 use crate::waiting::{self, LockId};
 
-use super::args::{Cursor, is, once};
-use super::cursor::{Place, place};
+use super::args::Call;
 use super::info;
 use super::listing::list;
 
@@ -40,52 +39,29 @@ const DEFAULT_COUNT: usize = 100;
 pub struct Locks;
 
 impl Command for Locks {
-    const NAME: &'static CStr = c"fairlock.locks";
+    const NAME: &'static str = "fairlock.locks";
     const FLAGS: &'static CStr = c"readonly deny-script";
     const DOCS: Docs = Docs {
+        syntax: "[ALL] [COUNT count] [AFTER cursor]",
         summary: c"Lists the locks with waiters or a session, or all that are held.",
         complexity: c"O(log(N)+count) with N the number of such locks; with ALL as SCAN",
         since: c"0.1.0",
-        arity: -1,
         keys: None,
-        arguments: &[
-            Argument::keyword(c"all", c"ALL").optional(),
-            Argument::number(c"count").after(c"COUNT").optional(),
-            Argument::text(c"cursor").after(c"AFTER").optional(),
-        ],
         reply: &[
-            "Most waiters first: what INFO says, the lock's name, and held: ms since the holder got it",
-            "(-1: not known). Last, if there are more: the cursor. ALL: locks without waiters, too.",
+            "What INFO says of each, its name, and held: ms since the holder got it (-1: not known).",
+            "Last, if there are more: the cursor for AFTER. ALL: locks without waiters, too.",
         ],
     };
+    const OPTIONS: &'static [&'static str] = &["ALL", "COUNT", "AFTER"];
     const CATEGORIES: &'static CStr = c"read slow";
     type Error = Error;
 
     fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<(), Error> {
-        waiting::require_rest()?;
-        let mut cursor = Cursor::new(ctx, *arguments, "fairlock.locks");
-        let (mut all, mut count, mut after) = (None, None, None);
-        while let Some(option) = cursor.next() {
-            if is(option, "ALL") {
-                once(&mut all, "ALL", ())?;
-            } else if is(option, "COUNT") {
-                once(&mut count, "COUNT", cursor.count()?)?;
-            } else if is(option, "AFTER") {
-                let word = cursor.next().ok_or(Error::NoValue("AFTER"))?;
-                let place = place(word).ok_or(Error::After("FAIRLOCK.LOCKS"))?;
-                once(&mut after, "AFTER", place)?;
-            } else {
-                return Err(Error::UnknownOption("ALL, COUNT or AFTER"));
-            }
-        }
-        if all.is_none() && matches!(after, Some(Place::Walk(_))) {
-            // A cursor of a listing with ALL.
-            return Err(Error::After("FAIRLOCK.LOCKS without ALL"));
-        }
+        let call = Call::of::<Self>(ctx, *arguments)?;
         let now = waiting::now();
-        let most = count.unwrap_or(DEFAULT_COUNT);
-        let listing = list(ctx, all.is_some(), most, after, now)?;
-        let more = listing.more.filter(|_| count != Some(0));
+        let most = call.count.unwrap_or(DEFAULT_COUNT);
+        let listing = list(ctx, call.all, most, call.after.unwrap_or(0), now)?;
+        let more = listing.more.filter(|_| most > 0);
         ctx.reply_array(listing.locks.len() + usize::from(more.is_some()));
         for (id, view) in listing.locks {
             ctx.reply_map(info::FIELDS + 2);
@@ -98,7 +74,7 @@ impl Command for Locks {
         if let Some(cursor) = more {
             ctx.reply_map(1);
             ctx.reply_bytes(b"more");
-            ctx.reply_bytes(&cursor);
+            ctx.reply_bytes(cursor.to_string().as_bytes());
         }
         Ok(())
     }

@@ -1,25 +1,26 @@
 //! The commands, one file each: what it is for, its arguments, its reply.
 //!
-//! A command that changes a lock parses everything before anything changes, asks whether the caller may
-//! (`args::permit`), lets [`crate::waiting::step`] decide over the lock's keys, and replies. A command that only
-//! reads refuses to run inside a step (`waiting::require_rest`), parses, asks for permission, and reads with
-//! [`crate::keyspace::view`].
+//! A command reads its arguments before anything changes, and asks whether the caller may use the lock
+//! ([`args::Call`]). One that changes a lock lets [`crate::waiting::step`] decide over the lock's keys, and
+//! replies. One that only reads does so with [`crate::keyspace::view`]. Neither runs inside a step
+//! (`waiting::require_rest`).
+//!
+//! To add an option: a field of [`args::Call`], read there in `read_option`; in the command's file its syntax, its name
+//! in `OPTIONS`, and what it does; then the command's page, its row in `testing/src/commands.rs`, a test, and a form in
+//! `tests/fuzz/grammar.rs`.
 //!
 //! To add a command:
 //!
-//! - its file here, and a line in this one, in `lib.rs` and in [`help`]; if it changes a lock, its step is a method
-//!   of `lock::Step`;
-//! - a page in `docs/commands/`, linked in `docs/commands/README.md` and `docs/README.md`, a row in the table of the
-//!   README, a line in the CHANGELOG; `docs/operations.md` and `SECURITY.md` say which commands only read;
-//! - tests in `tests/black_box/commands/`, listed in its `mod.rs`, and its reply in `tests/fuzz/reply.rs`. Other
-//!   tests have lists of commands. Each fails until the new one is added, or left out on purpose
-//!   (`Client::assert_calls_all_but`).
+//! - its file here, and a line in [`COMMANDS`]; if it changes a lock, its step is a method of `lock::Step`;
+//! - a page in `docs/commands/`, linked in its `README.md`;
+//! - a row in `testing/src/commands.rs`, from which tests of arguments, permissions and routing follow;
+//! - tests in `tests/black_box/commands/`, listed in its `mod.rs`; its forms in `tests/fuzz/grammar.rs`, and its reply
+//!   in `tests/fuzz/reply.rs`.
 
 pub mod acquire;
 pub mod args;
 pub mod break_lock;
 pub mod cancel;
-mod cursor;
 pub mod eval;
 pub mod help;
 pub mod holders;
@@ -29,3 +30,26 @@ pub mod locks;
 pub mod queue;
 pub mod release;
 pub mod renew;
+mod script;
+
+use crate::server::command::Listed;
+
+/// The commands that users type, in the order of HELP.
+pub const COMMANDS: [Listed; 10] = [
+    Listed::of::<acquire::Acquire>(),
+    Listed::of::<release::Release>(),
+    Listed::of::<renew::Renew>(),
+    Listed::of::<cancel::Cancel>(),
+    Listed::of::<break_lock::Break>(),
+    Listed::of::<queue::Queue>(),
+    Listed::of::<holders::Holders>(),
+    Listed::of::<info::Info>(),
+    Listed::of::<locks::Locks>(),
+    Listed::of::<help::Help>(),
+];
+
+/// The commands that scripts become: no client sends them.
+pub const SCRIPTS: [Listed; 2] = [
+    Listed::of::<eval::Eval<false>>(),
+    Listed::of::<eval::Eval<true>>(),
+];

@@ -9,73 +9,52 @@ use std::ffi::CStr;
 
 use crate::error::Error;
 use crate::keyspace::{Names, view};
-use crate::lock::Limit;
-use crate::server::docs::{Argument, Docs, KeyUse, Keys};
+use crate::lock::{Limit, Presence};
+use crate::server::docs::{Docs, KeyUse, Keys};
 use crate::server::{Args, Command, Ctx};
-use crate::waiting::{self, LockId, Seen};
+use crate::waiting::{self, LockId};
 
-use super::args::{Caller, Cursor, Words, is, once, permit};
+use super::args::Call;
 
 /// The command.
 #[derive(Debug)]
 pub struct Queue;
 
-/// What is asked for.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Request<'a> {
-    /// The lock's key.
-    pub lock: &'a [u8],
-    /// LIMIT's offset, counted from 0.
-    pub offset: usize,
-    /// LIMIT's count; as many as there can be if none is given.
-    pub count: usize,
-}
-
 impl Command for Queue {
-    const NAME: &'static CStr = c"fairlock.queue";
+    const NAME: &'static str = "fairlock.queue";
     const FLAGS: &'static CStr = c"readonly";
     const DOCS: Docs = Docs {
+        syntax: "key [LIMIT offset count]",
         summary: c"Lists the waiters in order.",
         complexity: c"O(offset+count)",
         since: c"0.1.0",
-        arity: -2,
         keys: Some(Keys::First(KeyUse::Read)),
-        arguments: &[
-            Argument::key(c"key"),
-            Argument::block(
-                c"limit",
-                &[Argument::number(c"offset"), Argument::number(c"count")],
-            )
-            .after(c"LIMIT")
-            .optional(),
-        ],
         reply: &[
             "Each waiter: owner, blocked or polling, ms to its deadline (-1 if blocked), limit (1: exclusive).",
         ],
     };
+    const OPTIONS: &'static [&'static str] = &["LIMIT"];
     const CATEGORIES: &'static CStr = c"read slow";
     type Error = Error;
 
     fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<(), Error> {
-        waiting::require_rest()?;
-        let Request {
-            lock,
-            offset,
-            count,
-        } = parse(ctx, *arguments)?;
-        let id = LockId::new(ctx.db(), lock);
-        permit(ctx, "fairlock.queue", lock, *arguments)?;
-        let now = waiting::now();
-        let waiters = view::waiters(ctx, &Names::of(lock), offset, count, now)?;
+        let call = Call::of::<Self>(ctx, *arguments)?;
+        let (offset, count) = call.limit.unwrap_or((0, usize::MAX));
+        let (id, now) = (LockId::new(ctx.db(), call.lock), waiting::now());
+        let waiters = view::waiters(ctx, &Names::of(call.lock), offset, count, now)?;
         ctx.reply_array(waiters.len());
         for (owner, left) in waiters {
-            let (state, left, limit) = match waiting::seen(&id, owner.as_slice(), now) {
-                Seen::Blocked(limit) => ("blocked", None, limit),
-                Seen::Asking(left, limit) => ("polling", Some(left), limit),
-                // Only its score is known. Redisson's clients are exclusive.
-                Seen::Never => ("polling", Some(left), Limit::EXCLUSIVE),
+            let waiter = waiting::waiter(&id, owner.as_slice());
+            let (state, left) = match waiter.map(|waiter| (waiter.presence, waiter.deadline)) {
+                Some((Presence::Blocked(_), _)) => ("blocked", None),
+                Some((Presence::Polling | Presence::Asked, deadline)) => {
+                    ("polling", Some(now.left_until(deadline)))
+                }
+                // Only its score is known.
+                _ => ("polling", Some(left)),
             };
             let left = left.map_or(-1, |left| i64::try_from(left).unwrap_or(i64::MAX));
+            let limit = waiter.map_or(Limit::EXCLUSIVE, |waiter| waiter.limit);
             ctx.reply_array(4);
             ctx.reply_bytes(owner.as_slice());
             ctx.reply_bytes(state.as_bytes());
@@ -84,26 +63,4 @@ impl Command for Queue {
         }
         Ok(())
     }
-}
-
-/// Reads the arguments.
-///
-/// # Errors
-/// The error for the first argument that is refused.
-pub fn parse<'a>(caller: &impl Caller, arguments: impl Words<'a>) -> Result<Request<'a>, Error> {
-    let mut cursor = Cursor::new(caller, arguments, "fairlock.queue");
-    let lock = cursor.lock()?;
-    let mut limit = None;
-    while let Some(option) = cursor.next() {
-        if !is(option, "LIMIT") {
-            return Err(Error::UnknownOption("LIMIT"));
-        }
-        once(&mut limit, "LIMIT", cursor.limit()?)?;
-    }
-    let (offset, count) = limit.unwrap_or((0, usize::MAX));
-    Ok(Request {
-        lock,
-        offset,
-        count,
-    })
 }

@@ -11,7 +11,6 @@ use super::Names;
 use super::open_lock::{hold_count, token_of};
 
 /// Whether the key of this name is a lock that is held. Does not count as a use of the key.
-#[must_use]
 pub fn is_held_lock(ctx: &Ctx, name: &[u8]) -> bool {
     let key = string(name);
     let lock = ctx.open(&key, Access::Glance);
@@ -40,7 +39,6 @@ fn has_shared_holders(ctx: &Ctx, name: &[u8]) -> bool {
 
 /// Whether another client has taken holders out of the hash of a lock that this server looks after: only the token is
 /// left, or of a SHARED lock not as many holders as are `shared`. Does not count as a use of the key.
-#[must_use]
 pub fn has_lost_holders(ctx: &Ctx, name: &[u8], shared: Option<usize>) -> bool {
     let key = string(name);
     let lock = ctx.open(&key, Access::Glance);
@@ -52,7 +50,6 @@ pub fn has_lost_holders(ctx: &Ctx, name: &[u8], shared: Option<usize>) -> bool {
 }
 
 /// Whether an owner is named as Redisson names them: a UUID, a colon, and the number of a thread.
-#[must_use]
 pub fn is_redissons(owner: &[u8]) -> bool {
     let Some((uuid, [b':', thread @ ..])) = owner.split_at_checked(36) else {
         return false;

@@ -6,12 +6,13 @@ use std::ffi::CStr;
 use redis_module::NotifyEvent;
 
 use crate::lock::{
-    Event, Holds, Millis, Owner, Session, SharedHolder, SharedHolders, State, Turn, Waiter,
+    Event, Holding, Holds, Millis, Owner, Queueing, Session, SharedHolder, SharedHolders, Sharing,
+    State, Turn, Waiter,
 };
-use crate::server::{Access, Kind, Str, string};
+use crate::server::{Access, Kind, Str, decimal, string};
 
 use super::number::number;
-use super::open_lock::{LeaseEnd, OpenLock, TOKEN, hold_count, token_of};
+use super::open_lock::{OpenLock, TOKEN, hold_count, token_of};
 use super::tracked::Line;
 use super::{repair, write};
 
@@ -32,18 +33,14 @@ fn own_event(event: &Event) -> Option<&'static CStr> {
     }
 }
 
-impl State for OpenLock<'_> {
+impl Holding for OpenLock<'_> {
     fn is_held(&mut self) -> bool {
         self.lock.kind() != Kind::Empty
     }
 
     fn lease_end(&mut self) -> Option<Millis> {
-        if let LeaseEnd::Is(at) = self.lease_end {
-            return at;
-        }
-        let at = self.lock.expires_at();
-        self.lease_end = LeaseEnd::Is(at);
-        at
+        let lock = &self.lock;
+        *self.lease_end.get_or_insert_with(|| lock.expires_at())
     }
 
     fn holds(&mut self, owner: &[u8]) -> Holds {
@@ -91,12 +88,12 @@ impl State for OpenLock<'_> {
             c"hincrby"
         };
         let field = self.named.get(owner);
-        write::set_field(&mut self.lock, field, holds, event);
+        write::set_field(&mut self.lock, field, &decimal(holds), event);
     }
 
     fn set_lease_end(&mut self, at: Millis) {
         write::set_expiry(&mut self.lock, at);
-        self.lease_end = LeaseEnd::Is(Some(at));
+        self.lease_end = Some(Some(at));
         if self.tracked.shared.is_some() {
             self.keep_shared_key_until(at);
         }
@@ -126,7 +123,7 @@ impl State for OpenLock<'_> {
     }
 
     fn set_token(&mut self, owner: &[u8], token: i64) {
-        TOKEN.with(|field| write::set_field(&mut self.lock, field, token, c"hset"));
+        TOKEN.with(|field| write::set_field(&mut self.lock, field, &decimal(token), c"hset"));
         self.given(token);
         let Some(shared) = &mut self.tracked.shared else {
             return;
@@ -137,6 +134,14 @@ impl State for OpenLock<'_> {
         }
     }
 
+    fn last_token(&mut self) -> i64 {
+        let key = self.ctx.open(&self.names.token, Access::Read);
+        let kept = key.read(number).flatten();
+        (*self.greatest).max(kept.unwrap_or(0))
+    }
+}
+
+impl Sharing for OpenLock<'_> {
     fn shared(&mut self) -> Option<&mut SharedHolders> {
         let shared = self.tracked.shared.as_deref_mut();
         shared.filter(|_| !self.frozen)
@@ -172,23 +177,15 @@ impl State for OpenLock<'_> {
             shared.remove(owner);
         }
     }
+}
 
-    fn last_token(&mut self) -> i64 {
-        let key = self.ctx.open(&self.names.token, Access::Read);
-        let kept = key.read(number).flatten();
-        (*self.greatest).max(kept.unwrap_or(0))
-    }
-
+impl Queueing for OpenLock<'_> {
     fn waiting(&mut self) -> usize {
         self.line().map_or(0, Line::len)
     }
 
     fn scripted(&mut self) -> usize {
         self.line().map_or(0, Line::scripted)
-    }
-
-    fn nth(&mut self, index: usize) -> Option<Owner> {
-        self.line()?.nth(index).map(Owner::clone)
     }
 
     fn position(&mut self, owner: &[u8]) -> Option<usize> {
@@ -276,7 +273,9 @@ impl State for OpenLock<'_> {
         );
         write::set_score(&mut self.scores, self.named.get(owner), at);
     }
+}
 
+impl State for OpenLock<'_> {
     fn turn(&mut self) -> Option<Turn> {
         self.tracked.turn.clone()
     }

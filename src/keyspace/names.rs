@@ -1,7 +1,7 @@
 //! Names of the keys and channels of a lock.
 
 use std::cell::{OnceCell, RefCell};
-use std::hash::BuildHasher;
+use std::collections::HashMap;
 use std::rc::Rc;
 
 use crc::{CRC_16_XMODEM, Crc};
@@ -9,22 +9,14 @@ use foldhash::fast::RandomState;
 
 use crate::server::{Str, string};
 
-/// The names of twice as many locks are cached, a power of two. A lock is usually released shortly after it was
-/// acquired, so its names are still in the cache.
-const PAIRS: usize = 256;
+/// How many locks' names are cached. A lock is usually released shortly after it was acquired.
+const KEPT: usize = 512;
 
-/// The longest name that is cached: longer ones are not worth their memory.
-const LONGEST_REMEMBERED: usize = 200;
-
-/// The names that are remembered, by their hashes. Two locks with one hash do not drive each other out.
-#[derive(Default)]
-struct NameCache {
-    hasher: RandomState,
-    pairs: Vec<[Option<Rc<Names>>; 2]>,
-}
+/// Longer names are not cached: they are not worth their memory.
+const LONGEST_KEPT: usize = 200;
 
 thread_local! {
-    static CACHE: RefCell<NameCache> = RefCell::default();
+    static KNOWN: RefCell<HashMap<Box<[u8]>, Rc<Names>, RandomState>> = RefCell::default();
 }
 
 /// The names of a lock's keys.
@@ -45,27 +37,20 @@ pub struct Names {
 }
 
 impl Names {
-    /// The names that belong to a lock's key.
-    #[must_use]
+    /// The names that belong to a lock's key. To make them anew in each step would cost a sixth of a pair.
     pub fn of(key: &[u8]) -> Rc<Self> {
-        if key.len() > LONGEST_REMEMBERED {
+        if key.len() > LONGEST_KEPT {
             return Rc::new(Self::made(key));
         }
-        CACHE.with_borrow_mut(|memory| {
-            #[allow(clippy::cast_possible_truncation)] // The low bits suffice.
-            let number = memory.hasher.hash_one(key) as usize % PAIRS;
-            if memory.pairs.is_empty() {
-                memory.pairs.resize(PAIRS, [None, None]);
-            }
-            let pair = memory.pairs.get_mut(number);
-            let mut known = pair.iter().flat_map(|pair| pair.iter().flatten());
-            if let Some(names) = known.find(|names| *names.name == *key) {
+        KNOWN.with_borrow_mut(|known| {
+            if let Some(names) = known.get(key) {
                 return Rc::clone(names);
             }
-            let names = Rc::new(Self::made(key));
-            if let Some([newer, older]) = pair {
-                *older = newer.replace(Rc::clone(&names));
+            if known.len() == KEPT {
+                known.clear();
             }
+            let names = Rc::new(Self::made(key));
+            known.insert(Box::from(key), Rc::clone(&names));
             names
         })
     }
@@ -82,20 +67,17 @@ impl Names {
     }
 
     /// The lock's name.
-    #[must_use]
     pub fn name(&self) -> &[u8] {
         &self.name
     }
 
     /// The key of the shared holders.
-    #[must_use]
     pub fn shared(&self) -> &Str {
         self.shared
             .get_or_init(|| string(&derived("redisson_lock_shared", &self.name)))
     }
 
     /// The channel on which a waiter of this lock is woken.
-    #[must_use]
     pub fn channel(&self, owner: &[u8]) -> Str {
         let mut name = derived("redisson_lock__channel", &self.name);
         name.push(b':');
@@ -122,7 +104,6 @@ fn derived(prefix: &str, key: &[u8]) -> Vec<u8> {
 }
 
 /// The name inside a pair of braces that has no other opening brace in it.
-#[must_use]
 pub fn unbraced(name: &[u8]) -> Option<&[u8]> {
     let inner = name.strip_prefix(b"{")?.strip_suffix(b"}")?;
     (!inner.contains(&b'{')).then_some(inner)
@@ -130,7 +111,6 @@ pub fn unbraced(name: &[u8]) -> Option<&[u8]> {
 
 /// The other lock that has the same queue, deadlines, token and channels. By Redisson's rule for names these
 /// are the same for `a` and `{a}`.
-#[must_use]
 pub fn twin(name: &[u8]) -> Option<Vec<u8>> {
     match unbraced(name) {
         Some(inner) => Some(inner.to_vec()),
@@ -140,14 +120,12 @@ pub fn twin(name: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Whether a key is the token of some lock, kept while it is ahead of the clock.
-#[must_use]
 pub fn is_token(key: &[u8]) -> bool {
     key.starts_with(b"fairlock_token:")
 }
 
 /// For the name of a queue, of deadlines or of shared holders: the part after the prefix, which is the same for
 /// all three of a lock. `None` for any other key.
-#[must_use]
 pub fn queue_of(key: &[u8]) -> Option<&[u8]> {
     let rest = key.strip_prefix(b"redisson_lock_")?;
     rest.strip_prefix(b"queue:")
@@ -157,7 +135,6 @@ pub fn queue_of(key: &[u8]) -> Option<&[u8]> {
 
 /// The locks to which a queue, deadlines or shared holders may belong, by the key's name: the lock whose name
 /// was put in braces, and the lock whose name has braces of its own. `None` for any other key.
-#[must_use]
 pub fn locks_of(key: &[u8]) -> Option<[Option<&[u8]>; 2]> {
     let name = queue_of(key)?;
     Some([unbraced(name), name.contains(&b'{').then_some(name)])
@@ -182,14 +159,12 @@ const CRC: Crc<u16> = Crc::<u16>::new(&CRC_16_XMODEM);
 const SLOTS: u16 = 16_384;
 
 /// The slot of a cluster that a key is in.
-#[must_use]
 pub fn slot(key: &[u8]) -> u16 {
     CRC.checksum(hashed(key)) % SLOTS
 }
 
 /// Whether a cluster keeps all keys of this lock in one slot. Compares the parts of the names that are hashed,
 /// and not the slots, which could be equal by accident.
-#[must_use]
 pub fn one_slot(key: &[u8]) -> bool {
     hashed(&derived("redisson_lock_queue", key)) == hashed(key)
 }

@@ -3,7 +3,6 @@
 use crate::lock::Millis;
 
 /// A whole number as the server would read it in a command.
-#[must_use]
 pub fn number(bytes: &[u8]) -> Option<i64> {
     let digits = bytes.strip_prefix(b"-").unwrap_or(bytes);
     // Rust also takes "+1", "-0" and "007", which the server does not.
@@ -12,27 +11,21 @@ pub fn number(bytes: &[u8]) -> Option<i64> {
         [first, ..] => matches!(first, b'1'..=b'9'),
         [] => false,
     };
-    if !plain {
-        return None;
+    // Below 0 the range is greater by one.
+    let below = digits.iter().try_fold(0_i64, |number, byte| {
+        let digit = char::from(*byte).to_digit(10)?;
+        number.checked_mul(10)?.checked_sub(digit.into())
+    });
+    let below = below.filter(|_| plain)?;
+    if digits.len() < bytes.len() {
+        Some(below)
+    } else {
+        below.checked_neg()
     }
-    let negative = digits.len() < bytes.len();
-    digits.iter().try_fold(0_i64, |number, byte| {
-        let digit = i64::from(byte.wrapping_sub(b'0'));
-        if digit > 9 {
-            return None;
-        }
-        let number = number.checked_mul(10)?;
-        if negative {
-            number.checked_sub(digit)
-        } else {
-            number.checked_add(digit)
-        }
-    })
 }
 
 /// A score as an instant. Foreign scores can be fractions, negative, huge.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-#[must_use]
 pub fn instant(score: f64) -> Millis {
     // `as` saturates at the ends of the range, and makes NaN 0.
     score as Millis

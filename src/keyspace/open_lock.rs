@@ -1,6 +1,6 @@
 //! Opens a lock's keys for one step, and detects changes from outside the module since the last step.
 
-use crate::lock::{Event, Millis, Now, Owner, Refusal, Rules, State};
+use crate::lock::{Event, Holding, Millis, Now, Owner, Refusal, Rules, token};
 use crate::server::{Access, Ctx, Key, Kind, Str, string};
 
 use super::number::number;
@@ -28,22 +28,15 @@ pub struct OpenLock<'c> {
     pub(super) shared: Option<Key<'c>>,
     /// The token in the lock's hash, once it was read; 0 if there is none.
     pub(super) token: Option<i64>,
-    pub(super) lease_end: LeaseEnd,
+    /// When the lock's key expires, once it was read; `None` in it: never, or there is no key.
+    #[allow(clippy::option_option)]
+    pub(super) lease_end: Option<Option<Millis>>,
     /// The list begins with the head that is tracked.
     pub(super) is_head_known: bool,
     /// An owner that was asked about has a hold count.
     pub(super) is_counted: bool,
     /// The owners of this step, as strings of the server.
     pub(super) named: Named,
-}
-
-/// When the lock's key expires.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum LeaseEnd {
-    /// Not read yet.
-    Unread,
-    /// At this instant; `None`: never, or there is no key.
-    Is(Option<Millis>),
 }
 
 /// The owners that were last named to the server: most steps are about one or two.
@@ -73,20 +66,9 @@ thread_local! {
     pub(super) static TOKEN: Str = string(b"");
 }
 
-/// A token that is ahead of the clock by this many microseconds at most is not kept: no server restarts as fast.
-const AS_GOOD_AS_NOW: u64 = 1000;
-
 /// A hold count, from 1.
 pub(super) fn hold_count(text: &[u8]) -> Option<i64> {
     number(text).filter(|count| *count >= 1)
-}
-
-/// The greatest token in the keys of one lock that counts for all locks. A server whose clock is ahead of this
-/// one's by the clock skew may have gone on another clock skew ahead of its own clock.
-#[must_use]
-pub fn farthest_token(rules: &Rules, now: Now) -> i64 {
-    let skew = rules.clock_skew.saturating_mul(2 * 1000);
-    i64::try_from(now.micros.saturating_add(skew)).unwrap_or(0)
 }
 
 /// The token in the lock's hash.
@@ -101,8 +83,8 @@ fn read_token(text: &Str) -> Option<i64> {
 }
 
 impl<'c> OpenLock<'c> {
-    /// Opens the keys. [`OpenLock::prepare`] must follow: a result that is either this or an error would be copied.
-    #[must_use]
+    /// Opens the keys. [`OpenLock::prepare`] must follow. It is a step of its own because returning a `Result` here
+    /// would copy the whole struct.
     pub fn open(
         ctx: &'c Ctx,
         names: &'c Names,
@@ -138,7 +120,7 @@ impl<'c> OpenLock<'c> {
             scores: ctx.open(&names.deadlines, access),
             shared: None,
             token: None,
-            lease_end: LeaseEnd::Unread,
+            lease_end: None,
             is_head_known: false,
             is_counted: false,
             named: Named::default(),
@@ -239,7 +221,7 @@ impl<'c> OpenLock<'c> {
     pub(super) fn delete_lock(&mut self) {
         write::delete(&mut self.lock);
         self.token = Some(0);
-        self.lease_end = LeaseEnd::Is(None);
+        self.lease_end = Some(None);
     }
 
     /// Removes an expiry that another client has set on queue and scores (Redisson's `expire()` does), which
@@ -255,10 +237,11 @@ impl<'c> OpenLock<'c> {
     /// The list's index of a waiter. The head of the list was compared when the keys were
     /// opened. If another client has changed the middle, that is detected here, and repaired.
     fn index_in_list(&mut self, owner: &[u8]) -> Option<usize> {
-        let index = self.tracked.line.position(owner)?;
-        if index == 0 && self.is_head_known {
-            return Some(index);
+        let head = self.tracked.line.nth(0);
+        if self.is_head_known && head.is_some_and(|head| **head == *owner) {
+            return Some(0);
         }
+        let index = self.tracked.line.position(owner)?;
         let found = self.queue.list_get(index);
         if found.is_some_and(|found| found.as_slice() == owner) {
             return Some(index);
@@ -329,22 +312,16 @@ impl<'c> OpenLock<'c> {
         self.learn(token);
     }
 
-    /// Makes all later tokens greater than this one, which the holder has. A token that a client has set far
-    /// ahead for one lock does not count for other locks.
+    /// Makes all later tokens greater than this one, which the holder has.
     pub(super) fn learn(&mut self, token: i64) {
-        let next = (*self.greatest).saturating_add(1);
-        if token <= next.max(farthest_token(self.rules, self.now)) {
-            *self.greatest = (*self.greatest).max(token);
-        }
+        *self.greatest = token::greatest_after(*self.greatest, token, self.rules, self.now);
     }
 
-    /// Keeps a token in its own key while it is ahead of the clock: after a restart the clock alone would give
-    /// the lock a smaller one.
+    /// Keeps a token in its own key while it is ahead of the clock.
     pub(super) fn keep_if_ahead(&self, token: i64) {
-        let micros = token.max(0).cast_unsigned();
-        if micros > self.now.micros.saturating_add(AS_GOOD_AS_NOW) {
+        if let Some(until) = token::kept_until(token, self.now) {
             let mut key = self.ctx.open(&self.names.token, Access::Write);
-            write::set_number(&mut key, token, micros / 1000 + 1);
+            write::set_number(&mut key, token, until);
         }
     }
 }

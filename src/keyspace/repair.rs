@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::lock::{Holds, Millis, Now, Owner, Presence, State, Waiter, score};
+use crate::lock::{Holding, Holds, Millis, Now, Owner, Presence, Waiter, score};
 use crate::server::{Key, Str, string};
 
 use super::held::is_redissons;

@@ -10,7 +10,7 @@
 
 use std::collections::HashMap;
 
-use crate::lock::{Limit, Millis, Owner, SharedHolder, SharedHolders, State};
+use crate::lock::{Holding, Limit, Millis, Owner, SharedHolder, SharedHolders};
 use crate::server::{Access, Key, Kind, string};
 
 use super::number::number;
@@ -46,7 +46,7 @@ pub(super) fn read_entry(text: &[u8]) -> Option<SharedHolder> {
 
 /// The holders that a lock's hash names.
 fn named_holders(lock: &Key<'_>) -> Vec<Owner> {
-    let fields = lock.hash_fields().into_iter();
+    let fields = lock.some_hash_fields(usize::MAX).into_iter();
     let holders = fields.filter(|(name, count)| !name.is_empty() && hold_count(count).is_some());
     holders.map(|(name, _)| Owner::from(name)).collect()
 }
@@ -127,6 +127,8 @@ impl OpenLock<'_> {
         if self.tracked.shared.is_none() && written.is_empty() {
             return;
         }
+        // An earlier run of the server may have given them their tokens, by a clock that was ahead.
+        self.token();
         let expiry = self.lease_end();
         let mut mended = SharedHolders::default();
         let mut tracked = self.tracked.shared.take().unwrap_or_default();
@@ -161,7 +163,10 @@ impl OpenLock<'_> {
 
     /// What the shared-holders key says.
     fn written_holders(&self) -> HashMap<Owner, SharedHolder> {
-        let fields = self.shared.as_ref().map(Key::hash_fields);
+        let fields = self
+            .shared
+            .as_ref()
+            .map(|key| key.some_hash_fields(usize::MAX));
         let entries = fields.into_iter().flatten();
         let read = entries.filter_map(|(name, text)| Some((Owner::from(name), read_entry(&text)?)));
         read.collect()
@@ -205,7 +210,8 @@ impl OpenLock<'_> {
         let key = self
             .shared
             .get_or_insert_with(|| ctx.open(names.shared(), Access::Write));
-        write::set_text(key, self.named.get(owner), &entry(holder));
+        let entry = string(entry(holder).as_bytes());
+        write::set_field(key, self.named.get(owner), &entry, c"hset");
     }
 
     /// Sets an expiry on the shared-holders key, so that it does not stay for ever on a server without the module.

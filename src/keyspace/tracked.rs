@@ -36,7 +36,6 @@ pub struct Wide {
 
 impl Tracked {
     /// Whether nothing is known beyond the keys.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.line.is_empty() && self.session.is_none() && self.shared.is_none()
     }
@@ -85,7 +84,6 @@ pub enum QueueView {
 
 impl QueueView {
     /// Whether it was touched from outside the module.
-    #[must_use]
     pub fn is_touched(self) -> bool {
         matches!(self, Self::Touched | Self::Loaded)
     }
@@ -98,7 +96,7 @@ pub struct Unusable {
     pub expires: Option<Millis>,
 }
 
-/// Room for so many events is kept.
+/// Capacity that is kept for events.
 const EVENTS_KEPT: usize = 1024;
 
 /// What a step changes beyond the keys. [`OpenLock`] only borrows it, so it survives a step that panics.

@@ -22,7 +22,7 @@ const STEP: usize = 250;
 pub struct HolderView {
     /// Its name.
     pub owner: Vec<u8>,
-    /// Its hold count; one that is no number reads as 0.
+    /// Its hold count; 0 if the field is not a number.
     pub holds: i64,
     /// Milliseconds until its lease ends, if it has one.
     pub lease: Option<Millis>,
@@ -58,7 +58,7 @@ fn open<'c>(ctx: &'c Ctx, name: &'c Str, kind: Kind) -> Result<Key<'c>, Error> {
     }
 }
 
-/// Reads a lock, and no more than so many of its holders.
+/// Reads a lock and at most a given number of its holders.
 ///
 /// # Errors
 /// [`Error::WrongType`] if a key of the lock holds something else.

@@ -6,7 +6,7 @@
 
 use super::open_lock::OpenLock;
 
-/// So many elements are found about as fast in the compact form.
+/// Up to this size the compact form is searched about as fast.
 const COMPACT: usize = 8;
 
 impl OpenLock<'_> {

@@ -53,25 +53,10 @@ pub fn take_lock(key: &mut Key<'_>, owner: &Str, token_field: &Str, token: i64) 
 }
 
 /// Sets one field of a hash. `event` names the command that it is announced as, such as HSET.
-pub fn set_field(key: &mut Key<'_>, field: &Str, value: i64, event: &'static CStr) {
-    let mut set = |value: &Str| {
-        key.hash_set(field, value);
-        key.ctx().replicate(c"HSET", &[key.name(), field, value]);
-    };
-    if value == 1 {
-        ONE.with(set);
-    } else {
-        set(&decimal(value));
-    }
+pub fn set_field(key: &mut Key<'_>, field: &Str, value: &Str, event: &'static CStr) {
+    key.hash_set(field, value);
+    key.ctx().replicate(c"HSET", &[key.name(), field, value]);
     announce_field(key, event);
-}
-
-/// HSET of one field to a text.
-pub fn set_text(key: &mut Key<'_>, field: &Str, text: &str) {
-    let value = string(text.as_bytes());
-    key.hash_set(field, &value);
-    key.ctx().replicate(c"HSET", &[key.name(), field, &value]);
-    announce_field(key, c"hset");
 }
 
 /// HDEL of one field that may be there.
@@ -90,7 +75,7 @@ pub fn announce_field(key: &Key<'_>, event: &'static CStr) {
 
 /// PEXPIREAT.
 pub fn set_expiry(key: &mut Key<'_>, at: Millis) {
-    key.set_expires_at(at);
+    key.set_expires_at(Some(at));
     key.ctx()
         .replicate(c"PEXPIREAT", &[key.name(), &millis(at)]);
     announce(key, NotifyEvent::GENERIC, c"expire");
@@ -98,7 +83,7 @@ pub fn set_expiry(key: &mut Key<'_>, at: Millis) {
 
 /// PERSIST.
 pub fn persist(key: &mut Key<'_>) {
-    key.set_persistent();
+    key.set_expires_at(None);
     key.ctx().replicate(c"PERSIST", &[key.name()]);
     announce(key, NotifyEvent::GENERIC, c"persist");
 }
@@ -113,11 +98,8 @@ pub fn delete(key: &mut Key<'_>) {
 /// SET with PXAT.
 pub fn set_number(key: &mut Key<'_>, value: i64, expires: Millis) {
     let value = decimal(value);
-    // The new number usually has as many digits as the old one.
-    if !key.overwrite(value.as_slice()) {
-        key.set_string(&value);
-    }
-    key.set_expires_at(expires);
+    key.set_string(&value);
+    key.set_expires_at(Some(expires));
     let arguments = [key.name(), &value, &string(b"PXAT"), &millis(expires)];
     key.ctx().replicate(c"SET", &arguments);
     announce(key, NotifyEvent::STRING, c"set");

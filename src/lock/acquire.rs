@@ -2,9 +2,9 @@
 
 use super::clock::Millis;
 use super::event::Event;
-use super::state::{Connection, Holds, Limit, Presence, Refusal, State, Ticket, Waiter};
+use super::parts::{Connection, Holds, Limit, Presence, Refusal, Ticket, Waiter};
+use super::state::State;
 use super::step::Step;
-use super::turn::Terms;
 
 /// One request for the lock.
 #[derive(Clone, Copy, Debug)]
@@ -116,22 +116,15 @@ impl<S: State> Step<'_, S> {
         }
     }
 
-    /// Takes a lock that can be had, unless a living waiter is ahead.
+    /// Takes an available lock, unless a living waiter is ahead.
     fn take_in_turn(&mut self, ask: &Ask<'_>) -> Option<Acquired> {
         self.settle(Some(ask.owner));
-        let head = self.state.nth(0);
-        let ahead = head.is_some_and(|head| head.as_ref() != ask.owner);
+        let head = self.state.waiter_at(0);
+        let ahead = head.is_some_and(|(head, _)| *head != *ask.owner);
         if ahead || !self.fits(ask.limit) {
             return None;
         }
-        let token = self.grant(
-            ask.owner,
-            Terms {
-                lease: ask.lease,
-                session: ask.session,
-                limit: ask.limit,
-            },
-        );
+        let token = self.grant(ask.owner, ask.lease, ask.session, ask.limit);
         self.leave_for_lock(ask.owner, ask.limit);
         if !ask.limit.is_exclusive() {
             // Those behind may be tolerated as well.

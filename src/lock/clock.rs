@@ -27,7 +27,6 @@ pub struct Now {
 
 impl Now {
     /// An instant at which both clocks show these milliseconds, as tests like to write it.
-    #[must_use]
     pub fn from_millis(millis: Millis) -> Self {
         Self {
             micros: millis.saturating_mul(1000),
@@ -62,55 +61,46 @@ impl Now {
     }
 
     /// The wall clock in whole milliseconds.
-    #[must_use]
     pub fn millis(self) -> Millis {
         self.micros / 1000
     }
 
     /// `duration` from now, by the wall clock.
-    #[must_use]
     pub fn after(self, duration: Millis) -> Millis {
         self.millis().saturating_add(duration)
     }
 
     /// The steady clock in whole milliseconds.
-    #[must_use]
     pub fn tick(self) -> Tick {
         self.steady / 1000
     }
 
     /// `duration` from now, by the steady clock.
-    #[must_use]
     pub fn tick_after(self, duration: Millis) -> Tick {
         self.tick().saturating_add(duration)
     }
 
     /// The listening clock.
-    #[must_use]
     pub fn listening(self) -> Heard {
         self.tick().saturating_sub(self.deaf)
     }
 
     /// `duration` from now, by the listening clock.
-    #[must_use]
     pub fn listening_after(self, duration: Millis) -> Heard {
         self.listening().saturating_add(duration)
     }
 
     /// What is left until an instant of the listening clock.
-    #[must_use]
     pub fn left_until(self, instant: Heard) -> Millis {
         instant.saturating_sub(self.listening())
     }
 
     /// Whether an instant of the listening clock is over, and all that was sent before it has been read.
-    #[must_use]
     pub fn is_over(self, instant: Heard) -> bool {
         instant <= self.heard
     }
 
     /// When an instant of the listening clock is by the steady clock, if the server listens until then.
-    #[must_use]
     pub fn tick_at(self, instant: Heard) -> Tick {
         instant.saturating_add(self.deaf)
     }

@@ -1,7 +1,8 @@
 //! When a lock has to be looked at again, if ever.
 
 use super::clock::{Heard, Millis, Tick};
-use super::state::{Presence, State};
+use super::parts::Presence;
+use super::state::State;
 use super::step::Step;
 
 /// When a lock has to be looked at again if no command touches it before.
@@ -75,7 +76,7 @@ impl<S: State> Step<'_, S> {
         }
     }
 
-    /// When a session is to be renewed.
+    /// When a session must be renewed.
     fn next_renewal(&mut self) -> Option<Tick> {
         match self.state.shared() {
             Some(shared) => shared.first_renewal(),

@@ -1,6 +1,6 @@
 //! What happens in a step.
 
-use super::state::{Connection, Owner, Ticket};
+use super::parts::{Connection, Owner, Ticket};
 
 /// One thing that happened in a step. `keyspace` raises a key event for some of them; `waiting` carries them out
 /// in their order, and counts them.

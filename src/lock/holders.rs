@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::clock::{Millis, Now, Tick};
-use super::state::{Connection, Limit, Owner, Session};
+use super::parts::{Connection, Limit, Owner, Session};
 
 /// One of the shared holders.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +25,6 @@ pub struct SharedHolder {
 
 impl SharedHolder {
     /// A holder without a session.
-    #[must_use]
     pub fn new(limit: Limit, lease_end: Millis, token: i64, since: Option<u64>) -> Self {
         Self {
             limit,
@@ -37,13 +36,11 @@ impl SharedHolder {
     }
 
     /// Its fencing token, if it was given one.
-    #[must_use]
     pub fn given_token(&self) -> Option<i64> {
         Some(self.token).filter(|token| *token > 0)
     }
 
     /// The connections that its hold is bound to.
-    #[must_use]
     pub fn session(&self) -> Option<&Session> {
         self.session.as_ref()
     }
@@ -59,27 +56,22 @@ pub struct SharedHolders {
     limits: BTreeMap<Limit, usize>,
     /// By the time of the next renewal.
     renewals: BTreeSet<(Tick, Owner)>,
-    /// By the instant at which less than half of a session's lease is left.
-    halves: BTreeSet<(Millis, Owner)>,
     /// Which holders rely on each connection.
     bound: BTreeSet<(Connection, Owner)>,
 }
 
 impl SharedHolders {
     /// Their number.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.holders.len()
     }
 
     /// Whether there are none.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.holders.is_empty()
     }
 
     /// One of them.
-    #[must_use]
     pub fn get(&self, owner: &[u8]) -> Option<&SharedHolder> {
         self.holders.get(owner)
     }
@@ -90,14 +82,12 @@ impl SharedHolders {
     }
 
     /// How many holders all of them tolerate.
-    #[must_use]
     pub fn least_limit(&self) -> Limit {
         let least = self.limits.first_key_value();
         least.map_or(Limit::NONE, |(limit, _)| *limit)
     }
 
     /// Whether one more holder with this limit may join them.
-    #[must_use]
     pub fn have_room(&self, limit: Limit) -> bool {
         self.least_limit()
             .min(limit)
@@ -105,19 +95,16 @@ impl SharedHolders {
     }
 
     /// When the first lease ends.
-    #[must_use]
     pub fn first_end(&self) -> Option<Millis> {
         self.ends.first().map(|(end, _)| *end)
     }
 
     /// When the last lease ends.
-    #[must_use]
     pub fn last_end(&self) -> Option<Millis> {
         self.ends.last().map(|(end, _)| *end)
     }
 
     /// Their names, and when they became holders. Walks them.
-    #[must_use]
     pub fn owners(&self) -> Vec<(Owner, Option<u64>)> {
         let holders = self.holders.iter();
         let owners = holders.map(|(owner, holder)| (Owner::clone(owner), holder.since));
@@ -125,38 +112,37 @@ impl SharedHolders {
     }
 
     /// The holder whose lease ends last.
-    #[must_use]
     pub fn last(&self) -> Option<Owner> {
         self.ends.last().map(|(_, owner)| Owner::clone(owner))
     }
 
     /// A holder whose lease is over: it ended before this millisecond.
-    #[must_use]
     pub fn first_over(&self, now: Millis) -> Option<Owner> {
         let (end, owner) = self.ends.first()?;
         (*end < now).then(|| Owner::clone(owner))
     }
 
-    /// When the first session is to be renewed.
-    #[must_use]
+    /// When the first session must be renewed.
     pub fn first_renewal(&self) -> Option<Tick> {
         self.renewals.first().map(|(at, _)| *at)
     }
 
-    /// A holder whose session is to be renewed: the renewal is due, or less than half of the lease is left, as
-    /// after the wall clock was set ahead.
-    #[must_use]
+    /// A holder whose session must be renewed: the renewal is due, or the lease is the first to end and less than half
+    /// of it is left, as after the wall clock was set ahead.
     pub fn due_for_renewal(&self, now: Now) -> Option<Owner> {
         let timed = self.renewals.first().filter(|(at, _)| *at <= now.tick());
-        let short = || self.halves.first().filter(|(at, _)| *at < now.millis());
-        timed
-            .map(|(_, owner)| owner)
-            .or_else(|| short().map(|(_, owner)| owner))
-            .map(Owner::clone)
+        let owner = timed.map_or_else(|| self.first_short(now), |(_, owner)| Some(owner));
+        owner.map(Owner::clone)
+    }
+
+    fn first_short(&self, now: Now) -> Option<&Owner> {
+        let (end, owner) = self.ends.first()?;
+        let session = self.holders.get(owner)?.session.as_ref()?;
+        let is_short = end.saturating_sub(session.lease - session.lease / 2) < now.millis();
+        is_short.then_some(owner)
     }
 
     /// The holders that rely on a connection.
-    #[must_use]
     pub fn bound_to(&self, connection: Connection) -> Vec<Owner> {
         let from = (connection, Owner::from(&[][..]));
         let bound = self.bound.range(from..);
@@ -165,7 +151,6 @@ impl SharedHolders {
     }
 
     /// Whether one of them relies on a connection.
-    #[must_use]
     pub fn rely_on(&self, connection: Connection) -> bool {
         let from = (connection, Owner::from(&[][..]));
         let mut bound = self.bound.range(from..);
@@ -177,14 +162,14 @@ impl SharedHolders {
         self.remove(&owner);
         self.ends.insert((holder.lease_end, Owner::clone(&owner)));
         *self.limits.entry(holder.limit).or_default() += 1;
-        self.index_session(&owner, holder.session.as_ref(), holder.lease_end);
+        self.index_session(&owner, holder.session.as_ref());
         self.holders.insert(owner, holder);
     }
 
     /// Takes a holder out.
     pub fn remove(&mut self, owner: &[u8]) -> Option<SharedHolder> {
         let (owner, holder) = self.holders.remove_entry(owner)?;
-        self.forget_session(&owner, holder.session.as_ref(), holder.lease_end);
+        self.forget_session(&owner, holder.session.as_ref());
         if let Some(count) = self.limits.get_mut(&holder.limit) {
             *count = count.saturating_sub(1);
             if *count == 0 {
@@ -196,7 +181,6 @@ impl SharedHolders {
     }
 
     /// Takes all out.
-    #[must_use]
     pub fn take_all(self) -> BTreeMap<Owner, SharedHolder> {
         self.holders
     }
@@ -231,47 +215,38 @@ impl SharedHolders {
     /// Takes a holder's session, to be changed and put back.
     pub fn take_session(&mut self, owner: &[u8]) -> Option<Session> {
         let holder = self.holders.get_mut(owner)?;
-        let (session, lease_end) = (holder.session.take()?, holder.lease_end);
-        self.forget_session(&Owner::clone(&session.owner), Some(&session), lease_end);
+        let session = holder.session.take()?;
+        self.forget_session(&Owner::clone(&session.owner), Some(&session));
         Some(session)
     }
 
     /// Puts a session back.
     pub fn put_session(&mut self, session: Session) {
         let owner = Owner::clone(&session.owner);
-        let Some(lease_end) = self.holders.get(&owner).map(|holder| holder.lease_end) else {
+        if !self.holders.contains_key(&owner) {
             return;
-        };
-        self.index_session(&owner, Some(&session), lease_end);
+        }
+        self.index_session(&owner, Some(&session));
         if let Some(holder) = self.holders.get_mut(&owner) {
             holder.session = Some(session);
         }
     }
 
-    fn index_session(&mut self, owner: &Owner, session: Option<&Session>, lease_end: Millis) {
+    fn index_session(&mut self, owner: &Owner, session: Option<&Session>) {
         let Some(session) = session else { return };
         self.renewals
             .insert((session.renew_at, Owner::clone(owner)));
-        self.halves
-            .insert((half_left_at(session, lease_end), Owner::clone(owner)));
         for (connection, _) in &session.holders {
             self.bound.insert((*connection, Owner::clone(owner)));
         }
     }
 
-    fn forget_session(&mut self, owner: &Owner, session: Option<&Session>, lease_end: Millis) {
+    fn forget_session(&mut self, owner: &Owner, session: Option<&Session>) {
         let Some(session) = session else { return };
         self.renewals
             .remove(&(session.renew_at, Owner::clone(owner)));
-        self.halves
-            .remove(&(half_left_at(session, lease_end), Owner::clone(owner)));
         for (connection, _) in &session.holders {
             self.bound.remove(&(*connection, Owner::clone(owner)));
         }
     }
-}
-
-/// When half of a session's lease is left.
-fn half_left_at(session: &Session, lease_end: Millis) -> Millis {
-    lease_end.saturating_sub(session.lease - session.lease / 2)
 }

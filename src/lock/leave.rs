@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 
 use super::event::Event;
-use super::state::{Owner, Presence, State};
+use super::parts::{Owner, Presence};
+use super::state::State;
 use super::step::Step;
 
 impl<S: State> Step<'_, S> {

@@ -3,7 +3,7 @@
 //! This module knows nothing of Redis. It has no clock, does no I/O and never panics. The time is an argument.
 //! The state of one lock is behind the trait [`State`]. A step replies to no client and publishes no wake-up
 //! itself: it emits [`Event`]s ([`State::emit`]), and its caller carries them out. So the same rules run over
-//! Redis's keys in the server and over [`memory::Memory`] in the tests.
+//! Redis's keys in the server and over a struct in the tests.
 //!
 //! The calls in their order: a command, a timer or a closed connection begins a [`Step`] on one lock and calls
 //! one of its methods. The method first drops holders whose leases have ended (`drop_ended`). Then it does what
@@ -13,16 +13,16 @@
 //!
 //! Reading order, each file resting only on those before it:
 //!
-//! - [`clock`], [`state`], [`event`], [`holders`], [`line`](mod@line): what a lock is made of; holders
-//!   and waiters are found without walking;
+//! - [`clock`], [`listening`]: the time;
+//! - [`parts`], [`token`], [`state`], [`event`], [`holders`], [`line`](mod@line): what a lock is made of; tokens grow,
+//!   holders and waiters are found without walking;
 //! - [`step`], [`score`], [`session`], [`sharing`], [`turn`], [`due`]: what all steps rest on: the waiters' times in
 //!   the keys, locks bound to connections, several holders, serving the head, when to look again;
 //! - [`acquire`], [`release`], [`leave`]: the steps of the commands;
-//! - [`scripts`]: the steps of Redisson's scripts;
-//! - [`memory`]: a lock's state without a server, for the tests.
+//! - [`scripts`]: the steps of Redisson's scripts.
 //!
-//! What the rules promise is tested in `src/lock/tests/properties` (random steps) and in `src/lock/tests/model`
-//! (all steps, in small worlds).
+//! What the rules promise is tested with a lock's state in memory: in `src/lock/tests/properties` by random steps, and
+//! in `src/lock/tests/model` by all steps, in small worlds.
 //!
 //! To add a step, write a method of [`Step`] in the file of its kind: it begins with `drop_ended`, and ends with
 //! `settle` if the head may be able to have the lock afterwards. Then give it an action in
@@ -40,7 +40,8 @@ pub mod event;
 pub mod holders;
 pub mod leave;
 pub mod line;
-pub mod memory;
+pub mod listening;
+pub mod parts;
 pub mod release;
 pub mod score;
 pub mod scripts;
@@ -48,6 +49,7 @@ pub mod session;
 pub mod sharing;
 pub mod state;
 pub mod step;
+pub mod token;
 pub mod turn;
 
 #[cfg(test)]
@@ -58,8 +60,11 @@ pub use clock::{Heard, Millis, Now, Tick};
 pub use due::Due;
 pub use event::Event;
 pub use holders::{SharedHolder, SharedHolders};
-pub use release::{GiveUp, Given, TakeAway};
-pub use state::{
-    Connection, Holds, Limit, Owner, Presence, Refusal, Rules, Session, State, Ticket, Turn, Waiter,
+pub use line::{give_back, is_too_roomy};
+pub use listening::Listening;
+pub use parts::{
+    Connection, Holds, Limit, Owner, Presence, Refusal, Rules, Session, Ticket, Turn, Waiter,
 };
+pub use release::{GiveUp, Given, TakeAway};
+pub use state::{Holding, Queueing, Sharing, State};
 pub use step::Step;

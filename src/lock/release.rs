@@ -2,7 +2,8 @@
 
 use super::clock::Millis;
 use super::event::Event;
-use super::state::{Connection, Holds, Refusal, State};
+use super::parts::{Connection, Holds, Refusal};
+use super::state::State;
 use super::step::Step;
 
 /// One request to give holds up.
@@ -48,7 +49,7 @@ impl<S: State> Step<'_, S> {
         }
     }
 
-    /// An owner holds the lock no more. If it was the only holder, the lock is free.
+    /// An owner no longer holds the lock. If it was the only holder, the lock is free.
     pub(super) fn free_of(&mut self, owner: &[u8]) {
         if self.state.shared().is_some() {
             let since = self.drop_holder(owner);
@@ -58,8 +59,8 @@ impl<S: State> Step<'_, S> {
         }
     }
 
-    /// Gives up one hold, or all of them. Returns the holds that remain; 0 means that the owner is no holder
-    /// any more, and every waiter that can have the lock has been served.
+    /// Gives up one hold, or all of them. Returns the holds that remain; 0 means that the owner no longer holds the
+    /// lock, and every waiter that can have the lock has been served.
     ///
     /// # Errors
     /// [`Refusal::NotHeld`], [`Refusal::OtherToken`];
@@ -88,11 +89,11 @@ impl<S: State> Step<'_, S> {
         Ok(left)
     }
 
-    /// Takes back the hold of a lost hand-off: the client was gone before it had the reply. `session` is the
-    /// connection that the hold was bound to. If the owner has asked again on another connection meanwhile, the
-    /// holds that it got there stay. Nothing happens if the lock has moved on since.
+    /// Takes back the hold of a lost hand-off: the client was gone before it had the reply. `session` is the connection
+    /// that the hold was bound to. If the owner has since asked again on another connection, the holds that it got
+    /// there stay. Nothing happens if the lock has moved on since.
     pub fn take_back(&mut self, owner: &[u8], token: i64, session: Option<Connection>) {
-        // A refusal is right: the owner is no holder any more, or holds the lock by a later token.
+        // A refusal is right: the owner no longer holds the lock, or holds it by a later token.
         let _ = self.release(&GiveUp {
             owner,
             token: Some(token),

@@ -12,7 +12,8 @@
 //! back to such scripts.
 
 use super::clock::{Heard, Millis, Now};
-use super::state::{Presence, State, Waiter};
+use super::parts::{Presence, Waiter};
+use super::state::State;
 use super::step::Step;
 
 /// How many waiters behind a silent head are woken, and so how far behind it the first that lives may be.
@@ -25,7 +26,6 @@ pub fn lease_left<S: State>(state: &mut S, now: Now) -> Millis {
 }
 
 /// How far ahead of now the score of a waiter is, at a 0-based position in a queue that has just formed.
-#[must_use]
 pub fn ahead(lease_left: Millis, patience: Millis, index: usize) -> Millis {
     let position = Millis::try_from(index)
         .unwrap_or(Millis::MAX)
@@ -64,7 +64,7 @@ impl<S: State> Step<'_, S> {
     /// first head whose score is ahead, which protects all waiters behind it. A head that may be dead does not
     /// protect them for long; then the score of the first live waiter behind it is kept ahead as well.
     pub(super) fn refresh_head_score(&mut self) {
-        // Most steps are on a lock that nobody waits for.
+        // Most locks have no waiters.
         if self.state.waiting() > 0 {
             self.refresh_first_scores();
         }

@@ -18,8 +18,9 @@
 
 use super::clock::{Millis, Now};
 use super::event::Event;
+use super::parts::{Holds, Limit, Owner, Presence, Refusal, Rules, Waiter};
 use super::score;
-use super::state::{Holds, Limit, Owner, Presence, Refusal, Rules, State, Waiter};
+use super::state::State;
 use super::step::Step;
 
 /// A call of a script that takes the lock.
@@ -42,18 +43,18 @@ pub struct TryLock<'a> {
 pub struct Wait {
     /// How long it may stay silent.
     pub patience: Millis,
-    /// What it is told if it has to wait.
-    pub told: Told,
+    /// For how long it sleeps if it has to wait.
+    pub sleep: Sleep,
 }
 
-/// What a waiter is told: the milliseconds after which asking again is worthwhile.
+/// For how long a script tells a waiter to sleep: until asking again is worthwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum Sleep {
     /// When the head's time is over, however far behind it the waiter is (before 3.11.1).
     BehindHead,
     /// When the time of the waiter before it is over.
     BehindPrevious,
-    /// For a newcomer as [`Told::BehindPrevious`]; for a waiter that asks again, when the lease ends (since
+    /// For a newcomer as [`Sleep::BehindPrevious`]; for a waiter that asks again, when the lease ends (since
     /// 3.32.0).
     Lease,
 }
@@ -65,7 +66,7 @@ pub enum Tried {
     Acquired,
     /// It does not, and does not wait.
     Refused,
-    /// It waits, and is told this.
+    /// It waits, and is told to sleep for this time.
     Waits(i64),
 }
 
@@ -104,8 +105,8 @@ impl<S: State> Step<'_, S> {
             self.extend(call.owner, call.lease);
             return Ok(Tried::Acquired);
         }
-        let head = self.state.nth(0);
-        let is_next = head.is_none_or(|head| *head == *call.owner);
+        let head = self.state.waiter_at(0);
+        let is_next = head.is_none_or(|(head, _)| *head == *call.owner);
         if is_next && !self.state.is_held() {
             self.take_by_script(call);
             return Ok(Tried::Acquired);
@@ -114,9 +115,9 @@ impl<S: State> Step<'_, S> {
             self.settle(None);
             return Ok(Tried::Refused);
         };
-        let told = self.join_by_script(call, wait);
+        let sleep = self.join_by_script(call, wait);
         self.settle(None);
-        Ok(Tried::Waits(told))
+        Ok(Tried::Waits(sleep))
     }
 
     fn take_by_script(&mut self, call: &TryLock<'_>) {
@@ -133,7 +134,7 @@ impl<S: State> Step<'_, S> {
     fn needs_memory(&mut self, call: &TryLock<'_>, holds: Option<i64>) -> bool {
         let is_free = !self.state.is_held();
         let is_queued = self.state.position(call.owner).is_some();
-        let joins = |wait: Wait| wait.told == Told::BehindHead || !is_queued;
+        let joins = |wait: Wait| wait.sleep == Sleep::BehindHead || !is_queued;
         holds.is_some()
             || call.wait.is_some_and(joins)
             || is_free
@@ -153,12 +154,12 @@ impl<S: State> Step<'_, S> {
         None
     }
 
-    /// Puts the owner in the queue, or lets it keep its place. Returns what it is told.
+    /// Puts the owner in the queue, or lets it keep its place. Returns its sleep.
     fn join_by_script(&mut self, call: &TryLock<'_>, wait: Wait) -> i64 {
         let left = self.lease_left();
         let queued = self.state.position(call.owner);
         let index = queued.unwrap_or_else(|| self.state.waiting());
-        let told = self.told(call, wait, queued);
+        let sleep = self.sleep_of(call, wait, queued);
         let (owner, patience) = (call.owner, wait.patience);
         let joined_at = call
             .client
@@ -168,43 +169,43 @@ impl<S: State> Step<'_, S> {
             self.state.emit(Event::Enqueued);
             // A newcomer does not sleep for the time that it is told: it subscribes, and asks again.
             self.asked(owner, patience, 0);
-            return told;
+            return sleep;
         }
-        self.asked(owner, patience, Millis::try_from(told).unwrap_or(0));
-        if wait.told == Told::BehindHead {
+        self.asked(owner, patience, Millis::try_from(sleep).unwrap_or(0));
+        if wait.sleep == Sleep::BehindHead {
             self.state.set_score(owner, joined_at);
         } else {
             self.refresh_score(owner, index);
         }
-        told
+        sleep
     }
 
-    /// What a waiter is told; `index` if it is in the queue already.
-    fn told(&mut self, call: &TryLock<'_>, wait: Wait, index: Option<usize>) -> i64 {
-        let told = match (wait.told, index) {
-            (Told::BehindHead, Some(0)) | (Told::Lease, Some(_)) => self.lease_as_told(),
-            (Told::BehindHead, _) => self.told_behind(Some(0), call.client),
-            (Told::BehindPrevious, Some(index)) => {
+    /// For how long a waiter is to sleep; `index` if it is in the queue already.
+    fn sleep_of(&mut self, call: &TryLock<'_>, wait: Wait, index: Option<usize>) -> i64 {
+        let sleep = match (wait.sleep, index) {
+            (Sleep::BehindHead, Some(0)) | (Sleep::Lease, Some(_)) => self.lease_as_sleep(),
+            (Sleep::BehindHead, _) => self.sleep_behind(Some(0), call.client),
+            (Sleep::BehindPrevious, Some(index)) => {
                 let left = self.lease_left();
                 let before = Millis::try_from(index).unwrap_or(Millis::MAX);
                 whole(left.saturating_add(wait.patience.saturating_mul(before)))
             }
             (_, None) => {
                 let last = self.state.waiting().checked_sub(1);
-                self.told_behind(last, call.client)
+                self.sleep_behind(last, call.client)
             }
         };
-        let told = if index.is_some() { told.max(0) } else { told };
+        let sleep = if index.is_some() { sleep.max(0) } else { sleep };
         match self.state.turn() {
-            Some(turn) if told <= 0 => whole(self.now.left_until(turn.until).max(1)),
-            _ => told,
+            Some(turn) if sleep <= 0 => whole(self.now.left_until(turn.until).max(1)),
+            _ => sleep,
         }
     }
 
     /// The time until the patience of the waiter at this position is over; without one, the lease.
-    fn told_behind(&mut self, index: Option<usize>, client: Millis) -> i64 {
+    fn sleep_behind(&mut self, index: Option<usize>, client: Millis) -> i64 {
         let time = index.and_then(|index| self.time_of(index, client));
-        time.unwrap_or_else(|| self.lease_as_told())
+        time.unwrap_or_else(|| self.lease_as_sleep())
     }
 
     /// The time until a waiter's patience would be over in a queue that has just formed. For a waiter that was
@@ -219,7 +220,7 @@ impl<S: State> Step<'_, S> {
     }
 
     /// The lease as a script replies it, in the form of PTTL: -1 for none, -2 for a lock that is free.
-    fn lease_as_told(&mut self) -> i64 {
+    fn lease_as_sleep(&mut self) -> i64 {
         if !self.state.is_held() {
             return -2;
         }
@@ -227,7 +228,7 @@ impl<S: State> Step<'_, S> {
         end.map_or(-1, |end| whole(end.saturating_sub(now)))
     }
 
-    /// Gives up one hold. If it was the owner's last one, it is no holder any more, and the head's turn has
+    /// Gives up one hold. If it was the owner's last one, the owner no longer holds the lock, and the head's turn has
     /// started if it can have the lock.
     ///
     /// # Errors

@@ -8,18 +8,14 @@
 
 use super::clock::{Millis, Now};
 use super::event::Event;
-use super::state::{Connection, Holds, Owner, Session, State};
+use super::parts::{Connection, Holds, Owner, Session};
+use super::state::State;
 use super::step::Step;
 
 impl Session {
-    /// The time between renewals: a third of the lease, so that two renewals may be missed.
-    fn interval(&self) -> Millis {
-        (self.lease / 3).max(1)
-    }
-
-    /// Schedules the next renewal: the lease was renewed now.
+    /// Schedules the next renewal: the lease was renewed now. A third of the lease, so that two renewals may be missed.
     fn renewed(&mut self, now: Now) {
-        self.renew_at = now.tick_after(self.interval());
+        self.renew_at = now.tick_after((self.lease / 3).max(1));
     }
 }
 
@@ -83,7 +79,7 @@ impl<S: State> Step<'_, S> {
         self.put_session(session);
     }
 
-    /// Ends the session of an exclusive holder: it holds the lock no more, or only until its lease ends.
+    /// Ends the session of an exclusive holder: it no longer holds the lock, or only until its lease ends.
     pub(super) fn end_session(&mut self) {
         if let Some(session) = self.state.session().take() {
             self.unbind_all(&session);
@@ -161,8 +157,8 @@ impl<S: State> Step<'_, S> {
         }
     }
 
-    /// A connection that the lock is bound to has closed: its holds are given up, and each holder that has
-    /// none left is no holder any more.
+    /// A connection that the lock is bound to has closed: its holds are given up, and each holder that has none left no
+    /// longer holds the lock.
     pub fn connection_closed(&mut self, connection: Connection) {
         self.drop_ended(None);
         self.end_lost_session();

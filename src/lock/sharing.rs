@@ -6,12 +6,13 @@
 use super::clock::Millis;
 use super::event::Event;
 use super::holders::SharedHolder;
-use super::state::{Limit, State};
+use super::parts::Limit;
+use super::state::State;
 use super::step::Step;
 
 /// How many holders whose leases have ended are dropped in one step, so that the step does not delay other
 /// clients.
-const DROPPED_AT_ONCE: usize = 500;
+const DROP_BATCH: usize = 500;
 
 impl<S: State> Step<'_, S> {
     /// Whether an owner with this limit could be a holder now.
@@ -64,11 +65,11 @@ impl<S: State> Step<'_, S> {
         }
     }
 
-    /// Drops at most [`DROPPED_AT_ONCE`] of them. The next step, which is due at once, drops more.
+    /// Drops at most [`DROP_BATCH`] of them. The next step, which is due at once, drops more.
     fn drop_some_ended(&mut self) -> bool {
         let now = self.now.millis();
         let mut dropped = 0;
-        while dropped < DROPPED_AT_ONCE
+        while dropped < DROP_BATCH
             && let Some(shared) = self.state.shared()
             && let Some(owner) = shared.first_over(now)
         {

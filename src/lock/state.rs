@@ -1,229 +1,22 @@
-//! What one lock is made of, as the rules see it, and the limits that the rules apply.
+//! The state of one lock, wherever it is stored, as the rules need it. Four small traits, by what they are about:
+//!
+//! - [`Holding`]: the lock's hash. Taking, releasing, renewing and breaking need it, and so does each hand-off;
+//! - [`Sharing`]: the shared holders beside it, for [`super::sharing`] and [`super::session`];
+//! - [`Queueing`]: the waiters, for [`super::turn`], [`super::score`], [`super::leave`] and what joins;
+//! - [`State`]: all of them, and what is in no key: turn, session, and what has happened.
+//!
+//! Implementations only store and fetch; every decision is in [`super::Step`]. No method on queue
+//! and holders may cost more than the logarithm of their number. An owner is in the queue at most once, and
+//! has a score exactly while it is queued. What other writers changed about that is repaired before
+//! a step begins.
 
-use std::rc::Rc;
-
-use super::clock::{Heard, Millis, Now, Tick};
+use super::clock::Millis;
 use super::event::Event;
 use super::holders::{SharedHolder, SharedHolders};
+use super::parts::{Holds, Owner, Session, Turn, Waiter};
 
-/// An owner may hold or wait; it is named by any bytes.
-pub type Owner = Rc<[u8]>;
-
-/// Names one blocked request of this server run. A connection that asks again has a new one.
-pub type Ticket = u64;
-
-/// Names one connection of this server run.
-pub type Connection = u64;
-
-/// The limits that apply to a step, from the configuration.
-#[derive(Clone, Copy, Debug)]
-pub struct Rules {
-    /// Time a polling waiter has to take the lock once it is its turn.
-    pub turn: Millis,
-    /// Patience of a waiter that was found in the keys without a deadline.
-    pub patience: Millis,
-    /// By how much the clocks of servers that follow each other may differ.
-    pub clock_skew: Millis,
-    /// Most waiters a lock may have.
-    pub max_waiters: usize,
-    /// Until then, waiters that were found in the keys count as alive: their server has just
-    /// started, and they may be on their way back.
-    pub grace: Heard,
-    /// Whether Redisson's scripts are steps of these rules, so that each of its waiters that lives is seen
-    /// asking when it is woken. Else Lua runs them, and what it does are changes by another client.
-    pub intercepts: bool,
-}
-
-/// Why a step changed nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
-    /// The owner is no holder.
-    NotHeld,
-    /// The owner is a holder, but not by this token.
-    OtherToken,
-    /// The lock has as many waiters as it may have.
-    QueueFull,
-    /// The key holds something other than a lock: it is application data.
-    NotALock,
-    /// The key has no expiry. Every holder sets one, so the key may be application data.
-    NoLease,
-    /// The hold count cannot grow.
-    HoldsOverflow,
-    /// The owner holds the lock together with others, and asks for it in another way.
-    OtherLimit,
-    /// The server may not use more memory.
-    MemoryFull,
-    /// Some of the lock's keys may be where this server cannot see them.
-    Moving,
-}
-
-/// How many holders an owner tolerates at most while it holds the lock, itself included.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Limit(u32);
-
-impl Limit {
-    /// It holds the lock alone.
-    pub const EXCLUSIVE: Self = Self(1);
-    /// Any number.
-    pub const NONE: Self = Self(u32::MAX);
-
-    /// At most this many, from 1.
-    #[must_use]
-    pub fn of(holders: u32) -> Self {
-        Self(holders.max(1))
-    }
-
-    /// Whether its owner holds the lock alone.
-    #[must_use]
-    pub fn is_exclusive(self) -> bool {
-        self == Self::EXCLUSIVE
-    }
-
-    /// As commands and keys show it: 0 for any number.
-    #[must_use]
-    pub fn shown(self) -> u32 {
-        if self == Self::NONE { 0 } else { self.0 }
-    }
-
-    /// Reads what [`Self::shown`] says.
-    #[must_use]
-    pub fn read(shown: u32) -> Self {
-        if shown == 0 { Self::NONE } else { Self(shown) }
-    }
-
-    /// Whether this number of holders is tolerated.
-    #[must_use]
-    pub fn tolerates(self, holders: usize) -> bool {
-        u32::try_from(holders).is_ok_and(|holders| holders <= self.0)
-    }
-}
-
-/// The connections that one holder's lock is bound to (see [`super::session`]).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Session {
-    /// The holder that opened them.
-    pub owner: Owner,
-    /// The lease that each renewal gives.
-    pub lease: Millis,
-    /// When the lease is to be renewed next.
-    pub renew_at: Tick,
-    /// The connections and their holds, never empty.
-    pub holders: Vec<(Connection, i64)>,
-}
-
-/// How often an owner holds a lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Holds {
-    /// It is not the holder.
-    None,
-    /// It is the holder, with this hold count, from 1.
-    Count(i64),
-    /// There is something of this name that is no hold count.
-    Unreadable,
-}
-
-/// How this server sees a waiter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Presence {
-    /// Its connection is blocked here, under this ticket: alive as long as the connection is.
-    Blocked(Ticket),
-    /// It was blocked here and its connection has closed: to be removed at once.
-    Gone,
-    /// It asked with ENQUEUE since this server started, or was woken, and asks again when woken. Alive
-    /// until its deadline.
-    Polling,
-    /// Its place was found in the keys: a Redisson client, or an owner from before a restart.
-    /// Alive until its deadline; it may never answer.
-    Found,
-    /// A Redisson client that was seen asking. Alive until its deadline.
-    Asked,
-}
-
-impl Presence {
-    /// Whether the waiter is known by scripts only: it joined by one, or was found in the keys.
-    #[must_use]
-    pub fn is_scripted(self) -> bool {
-        matches!(self, Self::Found | Self::Asked)
-    }
-}
-
-/// A waiter's place in the queue, beyond the order itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Waiter {
-    /// How this server sees it.
-    pub presence: Presence,
-    /// The lease it asked for, used when the lock is handed to it.
-    pub lease: Millis,
-    /// How long it may stay silent; 0 if it was found, when its score is all that is known.
-    pub patience: Millis,
-    /// The connection that the lock shall be bound to when it is handed to it.
-    pub session: Option<Connection>,
-    /// How many holders it tolerates.
-    pub limit: Limit,
-    /// When a waiter that asked here counts as dead. It is in no key; other servers use the score.
-    pub deadline: Heard,
-    /// The instant in the keys after which scripts, and servers that know nothing else of the
-    /// waiter, count it as dead (see [`super::score`]).
-    pub score: Millis,
-    /// When it joined, by the steady clock in microseconds.
-    pub since: u64,
-}
-
-impl Waiter {
-    /// A waiter that was found in the keys. It takes the lock itself, and names its lease then.
-    /// Its limit is in no key: it counts as exclusive until it asks again.
-    #[must_use]
-    pub fn found(score: Millis, now: Now) -> Self {
-        Self {
-            presence: Presence::Found,
-            lease: 0,
-            patience: 0,
-            session: None,
-            limit: Limit::EXCLUSIVE,
-            deadline: 0,
-            score,
-            since: now.steady,
-        }
-    }
-
-    /// Whether it lives for sure: its connection is blocked here, or it asked here in time.
-    #[must_use]
-    pub fn lives(&self, now: Now) -> bool {
-        match self.presence {
-            Presence::Blocked(_) => true,
-            Presence::Polling | Presence::Asked => !now.is_over(self.deadline),
-            Presence::Found | Presence::Gone => false,
-        }
-    }
-
-    /// The ticket under which its connection is blocked here, if it is.
-    #[must_use]
-    pub fn ticket(&self) -> Option<Ticket> {
-        match self.presence {
-            Presence::Blocked(ticket) => Some(ticket),
-            _ => None,
-        }
-    }
-}
-
-/// The time that a polling head has to take a lock that it can have.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Turn {
-    /// The polling waiter whose turn it is.
-    pub owner: Owner,
-    /// When the polling waiters right behind it are woken, if it is still silent; none once they are.
-    pub wakes_next: Option<Heard>,
-    /// When the turn ends.
-    pub until: Heard,
-}
-
-/// The state of one lock, wherever it is stored.
-///
-/// Implementations only store and fetch; every decision is in [`super::Step`]. None of the methods on queue
-/// and holders may cost more than the logarithm of their number. An owner is in the queue at most once, and
-/// has a score exactly while it is queued. What other writers changed about that is repaired before
-/// a step begins.
-pub trait State {
+/// The holder of the lock, if any, and the end of its lease.
+pub trait Holding {
     /// Whether anyone holds the lock.
     fn is_held(&mut self) -> bool;
     /// When the lock frees itself; `None` if it is free or has no lease. Of a lock with several holders
@@ -246,7 +39,6 @@ pub trait State {
     /// The lock is about to be freed by a script, which counts down to 0 first: clients may listen for that
     /// event.
     fn count_down(&mut self) {}
-
     /// The exclusive holder's fencing token; none if it took the lock by a script.
     fn token(&mut self) -> Option<i64>;
     /// Gives a holder that has none a fencing token.
@@ -254,7 +46,10 @@ pub trait State {
     /// The greatest token that this lock may have had: given by this server run to any lock, or kept for
     /// this one; 0 if there is none. It keeps tokens growing where the clock has stepped back.
     fn last_token(&mut self) -> i64;
+}
 
+/// Several holders at a time.
+pub trait Sharing {
     /// The shared holders. `None` if the lock is free or has an exclusive holder.
     fn shared(&mut self) -> Option<&mut SharedHolders>;
     /// Adds `owner`, with one hold, to the shared holders. The lock is free, or its holders tolerate it.
@@ -263,23 +58,20 @@ pub trait State {
     fn set_lease_of(&mut self, owner: &[u8], at: Millis);
     /// Takes a shared holder out; others remain.
     fn dismiss(&mut self, owner: &[u8]);
+}
 
+/// The waiters in their order.
+pub trait Queueing {
     /// Number of waiters.
     fn waiting(&mut self) -> usize;
     /// Number of waiters that are known by scripts only.
     fn scripted(&mut self) -> usize;
-    /// The waiter at a 0-based position.
-    fn nth(&mut self, index: usize) -> Option<Owner>;
     /// 0-based position of a waiter.
     fn position(&mut self, owner: &[u8]) -> Option<usize>;
     /// A waiter as this server sees it.
     fn waiter(&mut self, owner: &[u8]) -> Option<Waiter>;
     /// Owner and waiter at a 0-based position.
-    fn waiter_at(&mut self, index: usize) -> Option<(Owner, Waiter)> {
-        let owner = self.nth(index)?;
-        let waiter = self.waiter(&owner)?;
-        Some((owner, waiter))
-    }
+    fn waiter_at(&mut self, index: usize) -> Option<(Owner, Waiter)>;
     /// Changes how this server sees a waiter, but for its score; no effect on others.
     fn set_waiter(&mut self, owner: &[u8], waiter: Waiter);
     /// Adds `owner` at the end of the queue, with its score.
@@ -298,15 +90,16 @@ pub trait State {
     }
     /// Sets the score of an owner in the queue.
     fn set_score(&mut self, owner: &[u8], at: Millis);
+}
 
+/// The whole state of one lock.
+pub trait State: Holding + Sharing + Queueing {
     /// Whose turn it is, if a polling head can have the lock and was woken.
     fn turn(&mut self) -> Option<Turn>;
     /// Sets or ends the turn.
     fn set_turn(&mut self, turn: Option<Turn>);
-
     /// The connections that the exclusive holder's lock is bound to.
     fn session(&mut self) -> &mut Option<Session>;
-
     /// Records what happened, for the caller of the step.
     fn emit(&mut self, event: Event);
 }

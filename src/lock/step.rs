@@ -1,12 +1,12 @@
 //! One step on a lock: its state, the rules as configured, and the time, which is read once.
 //!
 //! What a step can do is in the files beside this one, each with a part of the methods: [`super::acquire`],
-//! [`super::release`], [`super::leave`] and [`super::scripts`] have what a client asks for, [`super::turn`]
-//! what follows when the lock can be had, [`super::sharing`], [`super::session`] and [`super::score`] what
-//! these rest on.
+//! [`super::release`], [`super::leave`] and [`super::scripts`] have what a client asks for, [`super::turn`] what
+//! follows when the lock is available, [`super::sharing`], [`super::session`] and [`super::score`] what these rest on.
 
 use super::clock::Now;
-use super::state::{Refusal, Rules, State};
+use super::parts::{Refusal, Rules};
+use super::state::State;
 
 /// A step on the lock with this state.
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! What happens when the lock can be had: the head's turn.
+//! What happens when the lock is available: the head's turn.
 //!
 //! - A blocked head is made a holder in the same step (direct hand-off).
 //! - A polling head is woken, and no other waiter. It has a turn to come: `fairlock.turn`, or its own
@@ -8,33 +8,24 @@
 //!   turn: the living ask again, and the dead run out together. So a hand-off to a living waiter costs one
 //!   message, and a row of dead waiters one turn.
 //!
-//! With several holders the lock can be had as long as they tolerate the head (see [`super::sharing`]): a row
-//! of blocked readers is served in one step. A head that they do not tolerate is waited for; if it is dead, it is
-//! dropped at once, since those behind it may be able to join the holders.
+//! With several holders the lock is available as long as they tolerate the head (see [`super::sharing`]): a row of
+//! blocked readers is served in one step. A head that they do not tolerate is waited for; if it is dead, it is dropped
+//! at once, since those behind it may be able to join the holders.
 
 use super::clock::{Heard, Millis};
 use super::event::Event;
 use super::holders::SharedHolder;
+use super::parts::{Connection, Limit, Owner, Presence, Turn, Waiter};
 use super::score::WOKEN_BEHIND;
-use super::state::{Connection, Limit, Owner, Presence, State, Turn, Waiter};
+use super::state::State;
 use super::step::Step;
+use super::token;
 
 /// From this many dead waiters on it is cheaper to take them out of the keys together.
-const MANY: usize = 16;
+const REAP_TOGETHER: usize = 16;
 
 /// This many dead waiters are taken out in one step. The next step, which is due at once, goes on.
-pub const REAPED_AT_ONCE: usize = 500;
-
-/// Ten years in microseconds: no clock steps back by more.
-const FARTHEST_STEP_BACK: i64 = 10 * 365 * 86_400 * 1_000_000;
-
-/// How an owner takes the lock.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Terms {
-    pub lease: Millis,
-    pub session: Option<Connection>,
-    pub limit: Limit,
-}
+pub const REAP_BATCH: usize = 500;
 
 impl<S: State> Step<'_, S> {
     /// Serves waiters until there is nothing more to do: the queue is empty, or the head cannot have the lock, or
@@ -93,14 +84,7 @@ impl<S: State> Step<'_, S> {
             self.wait_for(head, waiter);
             return false;
         };
-        let token = self.grant(
-            head,
-            Terms {
-                lease: waiter.lease,
-                session: waiter.session,
-                limit: waiter.limit,
-            },
-        );
+        let token = self.grant(head, waiter.lease, waiter.session, waiter.limit);
         self.state.remove(head);
         self.state.emit(Event::Granted {
             ticket,
@@ -125,13 +109,13 @@ impl<S: State> Step<'_, S> {
             if is_spared || !self.is_dead(&next, &waiter) {
                 break;
             }
-            if dead.len() == REAPED_AT_ONCE {
+            if dead.len() == REAP_BATCH {
                 goes_on = Some(next);
                 break;
             }
             dead.push(next);
         }
-        if dead.len() < MANY {
+        if dead.len() < REAP_TOGETHER {
             dead.truncate(1);
             self.state.remove(head);
         } else {
@@ -233,37 +217,35 @@ impl<S: State> Step<'_, S> {
     }
 
     /// Makes `owner` a holder of a lock that it can have, and returns its fencing token.
-    pub(super) fn grant(&mut self, owner: &[u8], terms: Terms) -> i64 {
+    pub(super) fn grant(
+        &mut self,
+        owner: &[u8],
+        lease: Millis,
+        session: Option<Connection>,
+        limit: Limit,
+    ) -> i64 {
         let token = self.next_token();
-        let lease_end = self.now.after(terms.lease);
+        let lease_end = self.now.after(lease);
         // A session that is still known here was lost without an event.
         self.end_session();
-        if terms.limit.is_exclusive() {
+        if limit.is_exclusive() {
             self.state.take(owner, token);
             self.state.set_lease_end(lease_end);
         } else {
             let since = Some(self.now.steady);
-            let holder = SharedHolder::new(terms.limit, lease_end, token, since);
+            let holder = SharedHolder::new(limit, lease_end, token, since);
             self.state.admit(owner, holder);
             self.refresh_expiry();
         }
         self.state.set_turn(None);
-        if let Some(connection) = terms.session {
-            self.bind(owner, connection, terms.lease, false);
+        if let Some(connection) = session {
+            self.bind(owner, connection, lease, false);
         }
         token
     }
 
-    /// The token of the next acquisition: the time in microseconds, or one more than the last token if the
-    /// time is not ahead of that. A free lock therefore needs no stored token: the clock has advanced since.
-    /// A last token that is farther ahead than any clock steps back was not given by a server, and is ignored.
+    /// The token of the next acquisition.
     pub(super) fn next_token(&mut self) -> i64 {
-        let time = i64::try_from(self.now.micros).unwrap_or(i64::MAX / 2);
-        let last = self.state.last_token();
-        if last < time.saturating_add(FARTHEST_STEP_BACK) {
-            time.max(last.saturating_add(1))
-        } else {
-            time
-        }
+        token::next(self.state.last_token(), self.now)
     }
 }

@@ -8,7 +8,7 @@ use crate::server::{Ctx, Str, is_replica, selected, string};
 
 use super::recognise::{by_digest, by_text};
 use super::table::Script;
-use super::{permission, renamed, stats};
+use super::{permission, stats};
 use crate::waiting;
 
 /// The commands that can take fields out of a hash: at once, or when the fields expire.
@@ -28,9 +28,9 @@ fn can_take_fields(name: &[u8]) -> bool {
 }
 
 /// The command that runs a script natively by its text, with the arguments of EVAL.
-pub const EVAL: &std::ffi::CStr = c"fairlock.eval";
+pub const EVAL: &str = "fairlock.eval";
 /// As [`EVAL`], by the script's digest, with the arguments of EVALSHA.
-pub const EVALSHA: &std::ffi::CStr = c"fairlock.evalsha";
+pub const EVALSHA: &str = "fairlock.evalsha";
 
 /// A call that the filter has let become a command of the module's. The server runs it right behind the filter, or
 /// queues it for a transaction.
@@ -43,88 +43,97 @@ struct Passed {
 
 thread_local! {
     /// [`EVAL`] and [`EVALSHA`], as strings of the server.
-    static NAMES: [Str; 2] = [EVAL, EVALSHA].map(|name| string(name.to_bytes()));
+    static NAMES: [Str; 2] = [EVAL, EVALSHA].map(|name| string(name.as_bytes()));
     static PASSED: Cell<Option<Passed>> = const { Cell::new(None) };
 }
 
 /// The script that a client calls by a command that runs now, if the filter has just recognised it and found that the
-/// client's user may run it natively. Then neither is to be done again.
-#[must_use]
+/// client's user may run it natively. Then both are done.
 pub fn passed(client: u64) -> Option<&'static Script> {
     let passed = PASSED.take().filter(|passed| passed.client == client);
     passed.map(|passed| passed.script)
 }
 
-/// Forgets what an earlier load of the module may have left.
-pub fn start_afresh() {
-    permission::forget();
-    stats::clear();
-}
+/// The commands that the filter has to see, and the consequence if rename-command has given one another name.
+const SEEN: [(&str, &str); 3] = [
+    ("EVAL", "scripts run as Lua"),
+    ("EVALSHA", "scripts run as Lua"),
+    (
+        "COPY",
+        "a client of Valkey 8.1 or 9.0 that copies to another database may stay there",
+    ),
+];
 
 /// Registers the filter. False if the server refuses.
-#[must_use]
 pub fn register(ctx: &Ctx) -> bool {
-    renamed::start_afresh(ctx);
+    permission::start_afresh(ctx);
+    stats::clear();
     filter::register::<Scripts>(ctx)
 }
 
-/// Looks for scripts, for commands that take fields out of hashes, and for those that may change permissions or, on
-/// some servers, a client's database.
+/// Logs which commands the filter does not see.
+pub fn tell_of_renamed(ctx: &Ctx) {
+    for (command, effect) in SEEN {
+        if !ctx.has_command(command) {
+            ctx.log_warning(&format!(
+                "fairlock does not see the command {command}, which this server's configuration has renamed or \
+                 removed (rename-command): under another name, {effect}"
+            ));
+        }
+    }
+}
+
+/// Looks for scripts, for commands that take fields out of hashes, for those that may change permissions or, on
+/// some servers, a client's database, and for MODULE UNLOAD.
 #[derive(Debug)]
 pub struct Scripts;
 
 impl Filter for Scripts {
-    /// Compares length and first letter first, because most commands are none of these.
+    /// Compares length and first letter first, because most commands are others.
     fn concerns(name: &[u8]) -> bool {
-        let is_known = match name {
+        match name {
             [b'e' | b'E', _, _, _] => is(name, b"exec") || is(name, b"eval") && looks_at_scripts(),
             [b'c' | b'C', _, _, _] => is(name, b"copy"),
             [b'h' | b'H', ..] => can_take_fields(name),
             [b'e' | b'E', _, _, _, _, _, _] => is(name, b"evalsha") && looks_at_scripts(),
             [b'a' | b'A', _, _] => is(name, b"acl"),
+            [b'm' | b'M', _, _, _, _, _] => is(name, b"module"),
             [b'f' | b'F', ..] => is_own(name),
             _ => false,
-        };
-        is_known || renamed::are_some()
+        }
     }
 
     fn look(command: &mut Incoming) {
         let name = command.argument(0).unwrap_or_default();
         if is(name, b"evalsha") {
-            permission::transaction_is_through();
-            return intercept(command, by_digest, 1);
-        }
-        if can_take_fields(name) {
-            if let Some(key) = command.argument(1) {
-                waiting::takes_fields(key);
-            }
-            return;
-        }
-        if is(name, b"eval") {
-            permission::transaction_is_through();
+            intercept(command, by_digest, 1);
+        } else if is(name, b"eval") {
             intercept(command, by_text, 0);
         } else if is(name, b"copy") {
             selected::before_copy(command);
-        } else if is_own(name) {
-            // A client sends it itself.
-            PASSED.set(None);
         } else if is(name, b"exec") {
             PASSED.set(None);
-            permission::may_have_changed(true);
+            permission::transaction_runs();
             waiting::transaction_runs();
         } else if is(name, b"acl") {
             if command.argument(1).is_some_and(changes_users) {
-                permission::may_have_changed(false);
+                permission::may_change();
             }
-        } else {
+        } else if is_own(name) {
+            // A client sends it itself.
             PASSED.set(None);
-            renamed::look(command);
+        } else if is(name, b"module") {
+            if command.argument(1).is_some_and(|word| is(word, b"unload")) {
+                waiting::before_unload();
+            }
+        } else if let Some(key) = command.argument(1) {
+            waiting::takes_fields(key);
         }
     }
 }
 
 fn is_own(name: &[u8]) -> bool {
-    is(name, EVAL.to_bytes()) || is(name, EVALSHA.to_bytes())
+    is(name, EVAL.as_bytes()) || is(name, EVALSHA.as_bytes())
 }
 
 /// Whether scripts run natively, or did until just now: they do until the end of the iteration in which interception is
@@ -134,7 +143,7 @@ fn looks_at_scripts() -> bool {
 }
 
 /// Whether an ACL command changes users, by its second word.
-pub(super) fn changes_users(word: &[u8]) -> bool {
+fn changes_users(word: &[u8]) -> bool {
     is(word, b"setuser") || is(word, b"deluser") || is(word, b"load")
 }
 
@@ -153,7 +162,7 @@ fn intercept(command: &mut Incoming, recognise: fn(&[u8]) -> Option<&'static Scr
     // If the user's scripts have to run as Lua, the command passes untouched. Before Redis 7.2 the filter
     // cannot know the user, and `FAIRLOCK.EVAL` decides.
     let client = command.client();
-    if client.is_some_and(|client| !permission::is_plain(client)) {
+    if client.is_some_and(|client| !permission::is_plain(client, script)) {
         stats::left_to_lua(script.role);
         return;
     }

@@ -19,12 +19,14 @@
 //! To add a script: `make fingerprints RELEASES=...` writes its digest and its form into [`table`]. A new form
 //! is a file like [`try_lock`] here. It reads keys and arguments, and calls a method of `lock::Step` in
 //! `src/lock/scripts.rs`. `tests/redisson` compares it with the script, run as Lua.
+//!
+//! The packages' own scripts (`clients/lua`) are in the table as well. They are commands, and `command::script` runs
+//! them as these.
 
 pub mod filter;
 mod leave;
 pub mod permission;
 pub mod recognise;
-pub mod renamed;
 mod renew;
 mod run;
 pub mod stats;
@@ -32,4 +34,4 @@ pub mod table;
 mod try_lock;
 mod unlock;
 
-pub use run::{Reply, run};
+pub use run::{Reply, WORDS_OF_COMMAND, has_keys_of_command, run};

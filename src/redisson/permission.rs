@@ -3,7 +3,8 @@
 //! The server checks that a user may run `FAIRLOCK.EVAL` on the script's keys. For a script that runs as Lua
 //! it also checks each command that the script calls. So if a user's permissions do not cover all of these
 //! commands on any key and channel, its scripts run as Lua, with those checks. The answer is cached until
-//! permissions may have changed: by the ACL command, which a transaction can defer until EXEC.
+//! permissions may have changed: by the ACL command, which a transaction can defer until EXEC. Where the server's
+//! configuration has renamed one of both, nothing is cached.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -11,14 +12,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use foldhash::fast::RandomState;
 
-use crate::server::Str;
 use crate::server::user::{self, User, user_of};
+use crate::server::{Ctx, Str};
+
+use super::table::Script;
 
 /// The most users whose answers are cached.
 const KEPT: usize = 1000;
 
-/// The commands that the scripts call, those that clients call the scripts by, and those that the calls become, each
-/// with as many arguments as it needs.
+/// The commands that Redisson's scripts call, those that clients call the scripts by, and those that the calls become,
+/// each with as many arguments as it needs.
 const COMMANDS: [&str; 25] = [
     "fairlock.eval script 0",
     "fairlock.evalsha digest 0",
@@ -47,54 +50,86 @@ const COMMANDS: [&str; 25] = [
     "publish channel message",
 ];
 
+/// The commands that only the packages' own scripts call. They do without INFO where it is not allowed.
+const MORE_COMMANDS: [&str; 7] = [
+    "time",
+    "setrange key 0 value",
+    "hget key field",
+    "hlen key",
+    "hvals key",
+    "llen key",
+    "lpos key element",
+];
+
+/// What a user may do, on any key and channel.
+#[derive(Clone, Copy)]
+struct Answer {
+    /// Everything that Redisson's scripts do.
+    redisson: bool,
+    /// Everything that the packages' own scripts do.
+    own: bool,
+}
+
 thread_local! {
-    static ANSWERS: RefCell<HashMap<Vec<u8>, bool, RandomState>> = RefCell::default();
+    static ANSWERS: RefCell<HashMap<Vec<u8>, Answer, RandomState>> = RefCell::default();
 }
 
 /// Whether an ACL command may be queued in a transaction.
 static PENDING: AtomicBool = AtomicBool::new(false);
-/// Whether such a transaction may be running.
-static EXECUTING: AtomicBool = AtomicBool::new(false);
 
-/// Permissions may be about to change: by an ACL command, or (`exec`) by a transaction.
-pub fn may_have_changed(exec: bool) {
-    if exec && !PENDING.load(Ordering::Relaxed) {
-        return;
-    }
+/// Begins without answers.
+pub fn start_afresh(ctx: &Ctx) {
+    PENDING.store(false, Ordering::Relaxed);
+    user::watch_changes(ctx);
+    ANSWERS.with_borrow_mut(HashMap::clear);
+}
+
+/// An ACL command is about to run, or to be queued.
+pub fn may_change() {
     PENDING.store(true, Ordering::Relaxed);
-    EXECUTING.store(exec, Ordering::Relaxed);
+    forget();
+}
+
+/// A transaction is about to run, perhaps with such a command.
+pub fn transaction_runs() {
+    if PENDING.load(Ordering::Relaxed) {
+        forget();
+    }
+}
+
+fn forget() {
     user::may_have_changed();
     ANSWERS.with_borrow_mut(HashMap::clear);
 }
 
-/// A script arrives, so the transaction before it has ended. Answers that were cached between its commands may
-/// be out of date.
-pub fn transaction_is_through() {
-    if EXECUTING.swap(false, Ordering::Relaxed) {
-        ANSWERS.with_borrow_mut(HashMap::clear);
+/// Whether a connection's user may do everything that a script does, on any key and channel. False for a caller
+/// without a connection.
+pub fn is_plain(client: u64, script: &Script) -> bool {
+    user_of(client).is_some_and(|name| answer(&name).covers(script))
+}
+
+/// As [`is_plain`], in a transaction, in which permissions may have changed since it began.
+pub fn is_plain_now(client: u64, script: &Script) -> bool {
+    user_of(client).is_some_and(|name| ask(&name).covers(script))
+}
+
+impl Answer {
+    fn covers(self, script: &Script) -> bool {
+        if script.command().is_some() {
+            self.own
+        } else {
+            self.redisson
+        }
     }
 }
 
-/// Clears the cache.
-pub fn forget() {
-    PENDING.store(false, Ordering::Relaxed);
-    EXECUTING.store(false, Ordering::Relaxed);
-    ANSWERS.with_borrow_mut(HashMap::clear);
-}
-
-/// Whether a connection's user may do everything that scripts do, on any key and channel. False for a caller
-/// without a connection.
-#[must_use]
-pub fn is_plain(client: u64) -> bool {
-    let Some(name) = user_of(client) else {
-        return false;
-    };
-    if EXECUTING.load(Ordering::Relaxed) {
-        return may_do_all(&name);
+fn answer(name: &Str) -> Answer {
+    if !user::are_changes_seen() {
+        return ask(name);
     }
     let known = ANSWERS.with_borrow(|answers| answers.get(name.as_slice()).copied());
     known.unwrap_or_else(|| {
-        let answer = may_do_all(&name);
+        let answer = ask(name);
         ANSWERS.with_borrow_mut(|answers| {
             if answers.len() >= KEPT {
                 answers.clear();
@@ -105,10 +140,22 @@ pub fn is_plain(client: u64) -> bool {
     })
 }
 
-fn may_do_all(name: &Str) -> bool {
-    let Some(user) = User::named(name) else {
-        return false;
+fn ask(name: &Str) -> Answer {
+    let user = User::named(name);
+    let may_run = |commands: &[&str]| {
+        let mut commands = commands.iter();
+        user.as_ref()
+            .is_some_and(|user| commands.all(|command| user.may_run_words(command) == Some(true)))
     };
+    let redisson = user.as_ref().is_some_and(may_use_all) && may_run(&COMMANDS);
+    Answer {
+        redisson,
+        own: redisson && may_run(&MORE_COMMANDS),
+    }
+}
+
+/// Whether a user's commands are allowed on any key and channel.
+fn may_use_all(user: &User) -> bool {
     let Some(rules) = user.rules() else {
         return false;
     };
@@ -116,9 +163,5 @@ fn may_do_all(name: &Str) -> bool {
     let has = |rule: &[u8]| rules.contains(&rule);
     // A selector, in parentheses, allows commands on some keys only.
     let is_plain = !rules.iter().any(|rule| rule.starts_with(b"("));
-    let commands = || {
-        let mut commands = COMMANDS.iter().copied();
-        commands.all(|command| user.may_run_words(command) == Some(true))
-    };
-    is_plain && has(b"~*") && has(b"&*") && commands()
+    is_plain && has(b"~*") && has(b"&*")
 }

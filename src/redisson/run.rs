@@ -3,32 +3,35 @@
 use std::rc::Rc;
 
 use crate::config::LONGEST_DURATION;
-use crate::keyspace::Names;
 use crate::keyspace::number::number as whole;
-use crate::lock::{Millis, Refusal, State, Step};
+use crate::keyspace::{Names, OpenLock};
+use crate::lock::{Millis, Refusal, Step};
 use crate::server::{Args, Ctx, Str, string};
 use crate::waiting;
 
-use super::leave::Leave;
 use super::table::{Form, Script};
-use super::try_lock::Try;
 use super::unlock::Unlocking;
+use super::{leave, renew};
 
 /// The keys and arguments that a script is called with, borrowed from the server.
 #[derive(Debug)]
 pub struct Call<'c> {
     /// The context of the call.
     pub ctx: &'c Ctx,
-    /// The script, the number of keys, KEYS and ARGV.
-    words: Args<'c>,
-    /// Number of KEYS.
-    pub keys: usize,
-    /// Number of ARGV.
-    pub arguments: usize,
+    /// KEYS.
+    pub keys: Args<'c>,
+    /// ARGV.
+    pub arguments: Args<'c>,
 }
 
 /// What comes before KEYS: the script and their number.
 const BEFORE_KEYS: usize = 2;
+
+/// Number of KEYS of a script that is a command.
+const KEYS_OF_COMMAND: usize = 4;
+
+/// Where the arguments of the command are among the words of such a script: its key, and everything behind KEYS.
+pub const WORDS_OF_COMMAND: (usize, usize) = (BEFORE_KEYS, BEFORE_KEYS + KEYS_OF_COMMAND);
 
 /// The server's own error where memory is full.
 const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
@@ -46,21 +49,6 @@ pub enum Reply {
     Error(&'static str),
 }
 
-/// What a call becomes.
-enum Native<'c> {
-    /// It is done: it does not concern the lock's queue.
-    Done(Reply),
-    /// A step of the rules on the lock of these names.
-    Step(Rc<Names>, Kind<'c>),
-}
-
-#[derive(Debug)]
-enum Kind<'c> {
-    Try(Try<'c>),
-    Unlock(Unlocking<'c>),
-    Leave(&'c [u8]),
-}
-
 /// How a script sends wake-ups.
 #[derive(Clone, Copy, Debug)]
 pub struct WakeUp<'c> {
@@ -72,58 +60,36 @@ pub struct WakeUp<'c> {
     pub message: &'c [u8],
 }
 
-/// The native form does not know this case: the script itself is to be run. Nothing has changed.
+/// The native form does not cover this case: the script itself must run. Nothing has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeftToLua;
 
 impl<'c> Call<'c> {
-    /// What follows the command's name. `None` if the number of keys is not one that a script can have.
-    #[must_use]
+    /// The script, the number of keys, KEYS and ARGV. `None` if the number is not one that a script can have.
     pub fn read(ctx: &'c Ctx, words: Args<'c>) -> Option<Self> {
-        let keys = usize::try_from(whole(words.get(1)?)?).ok()?;
-        let arguments = words.len().checked_sub(keys.checked_add(BEFORE_KEYS)?)?;
+        let number = usize::try_from(whole(words.get(1)?)?).ok()?;
+        let (_, words) = words.split(BEFORE_KEYS)?;
+        let (keys, arguments) = words.split(number)?;
         Some(Self {
             ctx,
-            words,
             keys,
             arguments,
         })
     }
 
-    /// A key's index among the words.
-    fn place_of_key(&self, index: usize) -> Result<usize, LeftToLua> {
-        let is_there = index < self.keys;
-        is_there.then_some(BEFORE_KEYS + index).ok_or(LeftToLua)
-    }
-
     /// KEYS, counted from 0.
     pub fn key(&self, index: usize) -> Result<&'c [u8], LeftToLua> {
-        self.words.get(self.place_of_key(index)?).ok_or(LeftToLua)
+        self.keys.get(index).ok_or(LeftToLua)
     }
 
     /// A key as a string of the server.
     pub(super) fn key_name(&self, index: usize) -> Result<Str, LeftToLua> {
-        let place = self.place_of_key(index)?;
-        self.words.string(place).ok_or(LeftToLua)
-    }
-
-    /// An argument's index among the words; beyond their end, if there is no such argument.
-    fn place_of_argument(&self, index: usize) -> usize {
-        BEFORE_KEYS + self.keys + index
+        self.keys.string(index).ok_or(LeftToLua)
     }
 
     /// ARGV, counted from 0.
     pub fn argument(&self, index: usize) -> Result<&'c [u8], LeftToLua> {
-        self.words
-            .get(self.place_of_argument(index))
-            .ok_or(LeftToLua)
-    }
-
-    /// An argument as a string of the server.
-    pub(super) fn argument_name(&self, index: usize) -> Result<Str, LeftToLua> {
-        self.words
-            .string(self.place_of_argument(index))
-            .ok_or(LeftToLua)
+        self.arguments.get(index).ok_or(LeftToLua)
     }
 
     /// An argument that is a whole number of milliseconds, not below 0.
@@ -155,54 +121,80 @@ impl<'c> Call<'c> {
     }
 }
 
-/// Runs the native form of a script that a user may run natively. `None` if the script itself is to be run; nothing has
-/// changed then.
-#[must_use]
-pub fn run(ctx: &Ctx, script: &Script, words: Args<'_>) -> Option<Reply> {
-    let call = Call::read(ctx, words)?;
-    let native = native(script, &call);
-    // The events of what it wrote without a step.
-    ctx.raise_events_to_all();
-    match native.ok()? {
-        Native::Done(reply) => Some(reply),
-        Native::Step(names, kind) => take(&call, script, &names, kind),
-    }
+/// Whether a script that is a command is called with the four keys of one lock: itself, queue, deadlines and token.
+pub fn has_keys_of_command(ctx: &Ctx, words: Args<'_>) -> bool {
+    let fits = |call: &Call<'_>| {
+        let names = call.lock(0, 1, 2).ok()?;
+        (call.keys.len() == KEYS_OF_COMMAND && call.key(3) == Ok(names.token.as_slice()))
+            .then_some(())
+    };
+    Call::read(ctx, words).as_ref().and_then(fits).is_some()
 }
 
-/// What a script becomes.
-fn native<'c>(script: &Script, call: &Call<'c>) -> Result<Native<'c>, LeftToLua> {
+/// Runs the native form of a script that a user may run natively. `None` if the script itself must run; nothing has
+/// changed then.
+pub fn run(ctx: &Ctx, script: &Script, words: Args<'_>) -> Option<Reply> {
+    let call = Call::read(ctx, words)?;
     let fits = match script.keys {
-        Some(keys) => call.keys == keys && call.arguments == script.arguments,
-        None => call.keys > 0 && call.arguments == call.keys + 1,
+        Some(keys) => call.keys.len() == keys && call.arguments.len() == script.arguments,
+        None => !call.keys.is_empty() && call.arguments.len() == call.keys.len() + 1,
     };
     if !fits {
-        return Err(LeftToLua);
+        return None;
     }
-    let (names, kind) = match &script.form {
-        Form::TryLock(form) => (call.lock(0, 1, 2)?, Kind::Try(form.read(call)?)),
-        Form::Unlock(form) => {
-            let names = call.lock(0, 1, 2)?;
-            let unlocking = form.read(call)?;
+    match script.form {
+        Form::TryLock(form) => {
+            let names = call.lock(0, 1, 2).ok()?;
+            let asked = form.read(&call).ok()?;
+            take(&call, script, &names, None, |step| asked.decide(step))
+        }
+        Form::Unlock { forced } => {
+            let names = call.lock(0, 1, 2).ok()?;
+            let mut unlocking = Unlocking::read(&call, forced).ok()?;
             if let Some(reply) = unlocking.kept_reply() {
-                return Ok(Native::Done(Reply::Number(reply)));
+                return Some(Reply::Number(reply));
             }
-            (names, Kind::Unlock(unlocking))
+            let wake_up = Some(unlocking.wake_up);
+            let reply = take(&call, script, &names, wake_up, |step| {
+                unlocking.decide(step)
+            })?;
+            if let Reply::Number(reply) = reply {
+                unlocking.keep(reply);
+                // The event of the latch, which was written beside the step.
+                ctx.raise_events_to_all();
+            }
+            Some(reply)
         }
-        Form::Leave(Leave) => {
-            let names = Names::of(Leave::lock(call)?);
-            (call.fits(names, 0, 1)?, Kind::Leave(Leave::read(call)?))
+        Form::Leave => {
+            let names = Names::of(leave::lock(&call).ok()?);
+            let names = call.fits(names, 0, 1).ok()?;
+            let owner = leave::read(&call).ok()?;
+            take(&call, script, &names, None, |step| {
+                step.leave_by_script(owner);
+                Ok(Reply::Nil)
+            })
         }
-        Form::Renew(form) => return form.run(call).map(Native::Done),
-    };
-    Ok(Native::Step(names, kind))
+        Form::Renew => {
+            let renewed = renew::run(&call);
+            // The events of what it wrote without a step.
+            ctx.raise_events_to_all();
+            renewed.ok().map(|renewed| match renewed.as_slice() {
+                [one] if script.keys.is_some() => Reply::Number(*one),
+                _ => Reply::Numbers(renewed),
+            })
+        }
+        Form::Command(_) => None,
+    }
 }
 
 /// Takes the step. Its wake-ups go out as the script says.
-fn take(call: &Call<'_>, script: &Script, names: &Names, mut kind: Kind<'_>) -> Option<Reply> {
-    let wake_up = match &kind {
-        Kind::Unlock(unlocking) => Some(unlocking.wake_up),
-        Kind::Try(_) | Kind::Leave(_) => None,
-    };
+fn take(
+    call: &Call<'_>,
+    script: &Script,
+    names: &Names,
+    wake_up: Option<WakeUp<'_>>,
+    decide: impl FnOnce(&mut Step<'_, OpenLock<'_>>) -> Result<Reply, LeftToLua>,
+) -> Option<Reply> {
     let wake = |ctx: &Ctx, owner: &[u8]| {
         let Some(how) = wake_up else {
             return false;
@@ -212,32 +204,13 @@ fn take(call: &Call<'_>, script: &Script, names: &Names, mut kind: Kind<'_>) -> 
         true
     };
     let owner = script.form.owner();
-    let owner = owner.and_then(|index| call.argument_name(index).ok());
+    let owner = owner.and_then(|index| call.arguments.string(index));
     let decided = waiting::step_of_script(call.ctx, names, &wake, |step| {
         step.state.learn_name(owner);
-        kind.decide(step)
+        decide(step)
     });
     // A key of another type: the script has its own error for that.
-    let reply = decided.ok()?.ok()?;
-    if let (Kind::Unlock(unlocking), Reply::Number(reply)) = (&mut kind, &reply) {
-        unlocking.keep(*reply);
-        // The event of the latch, which was written beside the step.
-        call.ctx.raise_events_to_all();
-    }
-    Some(reply)
-}
-
-impl Kind<'_> {
-    fn decide<S: State>(&self, step: &mut Step<'_, S>) -> Result<Reply, LeftToLua> {
-        match self {
-            Self::Try(asked) => asked.decide(step),
-            Self::Unlock(unlocking) => unlocking.decide(step),
-            Self::Leave(owner) => {
-                step.leave_by_script(owner);
-                Ok(Reply::Nil)
-            }
-        }
-    }
+    decided.ok()?.ok()
 }
 
 /// What a refusal becomes. Other errors than that of full memory are left to the script.

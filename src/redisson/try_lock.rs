@@ -1,6 +1,6 @@
 //! The scripts that take the lock: with a queue behind it, and without.
 
-use crate::lock::scripts::{Told, Tried, TryLock as Request, Wait};
+use crate::lock::scripts::{Sleep, Tried, TryLock as Request, Wait};
 use crate::lock::{Holds, State, Step};
 
 use super::run::{Call, LeftToLua, Reply, refused};
@@ -8,12 +8,10 @@ use super::run::{Call, LeftToLua, Reply, refused};
 /// One such script. Keys: lock, queue, scores. Arguments: lease, owner, and others.
 #[derive(Clone, Copy, Debug)]
 pub struct TryLock {
-    /// Which argument is the client's time.
-    now: usize,
     /// Whether a holder that asks again is refused. Servers word that error differently, so it is left to Lua.
-    refuses_holder: bool,
+    pub refuses_holder: bool,
     /// What it replies to an owner that has to wait; `None` if it does not join the queue.
-    told: Option<Told>,
+    pub sleep: Option<Sleep>,
 }
 
 /// A call of such a script.
@@ -27,38 +25,21 @@ impl TryLock {
     /// Which argument is the owner.
     pub const OWNER: usize = 1;
 
-    /// One that does not wait.
-    pub const WITHOUT_QUEUE: Self = Self {
-        now: 2,
-        refuses_holder: false,
-        told: None,
-    };
-
-    pub const fn non_reentrant(mut self) -> Self {
-        self.refuses_holder = true;
-        self
-    }
-
-    pub const fn queueing(mut self, told: Told) -> Self {
-        self.told = Some(told);
-        self.now = 3;
-        self
-    }
-
     /// Reads a call.
-    pub fn read<'c>(&self, call: &Call<'c>) -> Result<Try<'c>, LeftToLua> {
-        let client = call.millis(self.now)?;
-        if self.told.is_none() && call.arguments > 3 {
+    pub fn read<'c>(self, call: &Call<'c>) -> Result<Try<'c>, LeftToLua> {
+        // Behind the wait, if it waits.
+        let client = call.millis(if self.sleep.is_some() { 3 } else { 2 })?;
+        if self.sleep.is_none() && call.arguments.len() > 3 {
             // The time that the script subtracts from scores: not used here, but it must be a number.
             call.millis(3)?;
         }
-        let wait = self.told.map(|told| {
-            let patience = match told {
+        let wait = self.sleep.map(|sleep| {
+            let patience = match sleep {
                 // The oldest form passes the instant at which the patience ends, by the client's clock.
-                Told::BehindHead => call.millis(2)?.checked_sub(client).ok_or(LeftToLua)?,
+                Sleep::BehindHead => call.millis(2)?.checked_sub(client).ok_or(LeftToLua)?,
                 _ => call.millis(2)?,
             };
-            Ok(Wait { patience, told })
+            Ok(Wait { patience, sleep })
         });
         let request = Request {
             owner: call.argument(Self::OWNER)?,
@@ -83,7 +64,7 @@ impl Try<'_> {
         match step.try_lock(&self.request) {
             Ok(Tried::Acquired) => Ok(Reply::Nil),
             Ok(Tried::Refused) => Ok(Reply::Number(1)),
-            Ok(Tried::Waits(told)) => Ok(Reply::Number(told)),
+            Ok(Tried::Waits(sleep)) => Ok(Reply::Number(sleep)),
             Err(refusal) => refused(refusal),
         }
     }

@@ -11,30 +11,9 @@ use crate::server::{Access, Key, Kind, clock};
 
 use super::run::{Call, LeftToLua, Reply, WakeUp, refused};
 
-/// One such script. Keys: lock, queue, scores, channel, and the latch if it has one.
-/// Arguments: message, lease, owner, the client's time, and others. A forced unlock has message and time only.
-#[derive(Clone, Copy, Debug)]
-pub struct Unlock {
-    /// It frees the lock from its holder.
-    forced: bool,
-    /// Which argument says PUBLISH or SPUBLISH.
-    publish: Option<usize>,
-    /// The key that keeps its reply, so that a repeated call gets the same reply.
-    latch: Option<Latch>,
-}
-
-/// A key that keeps the reply of an unlock for a while.
-#[derive(Clone, Copy, Debug)]
-pub struct Latch {
-    key: usize,
-    time: usize,
-}
-
-impl Latch {
-    pub const OF_UNLOCK: Self = Self { key: 4, time: 5 };
-}
-
-/// A call of such a script.
+/// A call of such a script. Keys: lock, queue, scores, channel; in newer releases also the latch, a key that keeps the
+/// reply for a while, so that a repeated call gets the same. Arguments: message, lease, owner, the client's time, in
+/// newer releases the command that publishes, and the time of the latch. A forced unlock has no lease, owner and latch.
 #[derive(Debug)]
 pub struct Unlocking<'c> {
     /// The owner that gives up a hold, and the lease for the holds that remain; `None` where forced.
@@ -45,71 +24,38 @@ pub struct Unlocking<'c> {
     pub wake_up: WakeUp<'c>,
 }
 
-impl Unlock {
-    /// The script of the first releases.
-    pub const OLDEST: Self = Self {
-        forced: false,
-        publish: None,
-        latch: None,
-    };
+/// Which argument is the owner, unless the unlock is forced.
+pub const OWNER: usize = 2;
 
-    /// Which argument is the owner, unless the unlock is forced.
-    const OWNER: usize = 2;
-
-    /// Which argument is the owner, if one is.
-    pub fn owner(&self) -> Option<usize> {
-        (!self.forced).then_some(Self::OWNER)
-    }
-
-    pub const fn forced(mut self) -> Self {
-        self.forced = true;
-        self
-    }
-
-    pub const fn publishing(mut self, command: usize) -> Self {
-        self.publish = Some(command);
-        self
-    }
-
-    pub const fn latched(mut self, latch: Latch) -> Self {
-        self.latch = Some(latch);
-        self
-    }
-
+impl<'c> Unlocking<'c> {
     /// Reads a call.
-    pub fn read<'c>(&self, call: &Call<'c>) -> Result<Unlocking<'c>, LeftToLua> {
-        let client = call.millis(if self.forced { 1 } else { 3 })?;
-        let holder = if self.forced {
-            None
+    pub fn read(call: &Call<'c>, forced: bool) -> Result<Self, LeftToLua> {
+        let (holder, client) = if forced {
+            (None, 1)
         } else {
-            Some((call.argument(Self::OWNER)?, call.duration(1)?))
+            (Some((call.argument(OWNER)?, call.duration(1)?)), 3)
         };
-        let latch = self.latch.map(|latch| OpenLatch::open(call, latch));
-        Ok(Unlocking {
+        let has_latch = call.keys.len() > OpenLatch::KEY;
+        Ok(Self {
             holder,
-            client,
-            latch: latch.transpose()?,
+            client: call.millis(client)?,
+            latch: has_latch.then(|| OpenLatch::open(call)).transpose()?,
             wake_up: WakeUp {
-                command: self.publish_command(call)?,
+                command: publish_command(call.arguments.get(client + 1))?,
                 channel: call.key(3)?,
                 message: call.argument(0)?,
             },
         })
     }
+}
 
-    /// The command by which it publishes.
-    fn publish_command(&self, call: &Call<'_>) -> Result<&'static CStr, LeftToLua> {
-        let Some(index) = self.publish else {
-            return Ok(c"PUBLISH");
-        };
-        let name = call.argument(index)?;
-        if name.eq_ignore_ascii_case(b"PUBLISH") {
-            Ok(c"PUBLISH")
-        } else if name.eq_ignore_ascii_case(b"SPUBLISH") {
-            Ok(c"SPUBLISH")
-        } else {
-            Err(LeftToLua)
-        }
+/// The command of this name; PUBLISH where the script says none.
+fn publish_command(name: Option<&[u8]>) -> Result<&'static CStr, LeftToLua> {
+    match name {
+        None => Ok(c"PUBLISH"),
+        Some(name) if name.eq_ignore_ascii_case(b"PUBLISH") => Ok(c"PUBLISH"),
+        Some(name) if name.eq_ignore_ascii_case(b"SPUBLISH") => Ok(c"SPUBLISH"),
+        Some(_) => Err(LeftToLua),
     }
 }
 
@@ -150,13 +96,18 @@ struct OpenLatch<'c> {
 }
 
 impl<'c> OpenLatch<'c> {
-    fn open(call: &Call<'c>, latch: Latch) -> Result<Self, LeftToLua> {
-        let name = call.key(latch.key)?;
+    /// Which key it is.
+    const KEY: usize = 4;
+    /// Which argument says for how long it is kept.
+    const TIME: usize = 5;
+
+    fn open(call: &Call<'c>) -> Result<Self, LeftToLua> {
+        let name = call.key(Self::KEY)?;
         // A latch that is also one of the other keys is left to the script.
-        if (0..latch.key).any(|other| call.key(other) == Ok(name)) {
+        if (0..Self::KEY).any(|other| call.key(other) == Ok(name)) {
             return Err(LeftToLua);
         }
-        let name = Cow::Owned(call.key_name(latch.key)?);
+        let name = Cow::Owned(call.key_name(Self::KEY)?);
         let key = call.ctx.open_named(name, Access::Write);
         let reply = match key.kind() {
             Kind::Empty => None,
@@ -168,7 +119,7 @@ impl<'c> OpenLatch<'c> {
         };
         Ok(Self {
             key,
-            time: call.duration(latch.time)?,
+            time: call.duration(Self::TIME)?,
             reply,
         })
     }

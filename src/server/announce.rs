@@ -4,7 +4,7 @@
 //! a key while this module has it open would leave a dangling handle. So events are only recorded while keys
 //! are open, and raised in their order once the keys are closed.
 //!
-//! Events of a step that nobody would be told of are not even recorded (see [`audience`]).
+//! Events without a listener are not even recorded (see [`audience`]).
 //!
 //! This module receives its own events, too. It recognises them by the address of the string that names the
 //! event: commands that another module runs in its callback raise the same events with other strings.
@@ -33,8 +33,8 @@ thread_local! {
 /// The name of the event that is being raised now.
 static RAISING: AtomicPtr<c_char> = AtomicPtr::new(null_mut());
 
-/// A step is under way whose events nobody would be told of, so none is recorded. An atomic, because reading a
-/// thread-local costs a function call.
+/// The current step's events have no listener, so none is recorded. An atomic, because reading a thread-local costs a
+/// function call.
 static UNHEARD: AtomicBool = AtomicBool::new(false);
 
 /// Capacity beyond this is freed.

@@ -351,7 +351,6 @@ struct Required {
     void (*FreeThreadSafeContext)(RedisModuleCtx *ctx);
 
     /* The cluster. */
-    const char *(*GetMyClusterID)(void);
     int (*GetClusterNodeInfo)(RedisModuleCtx *ctx, const char *id, char *address, char *master, int *port, int *flags);
 
     /* Options; redis-module calls these for us. */

@@ -24,8 +24,9 @@ pub(super) mod raw {
     include!(concat!(env!("OUT_DIR"), "/functions.rs"));
 }
 
-/// Compares `api.h` with the bindings of redis-module. This compiles only if both agree on the value of each
+/// Compares `api.h` with the bindings of redis-module. The tests compile only if both agree on the value of each
 /// constant, the size of each structure, the offset of each field, and the signature of each function.
+#[cfg(test)]
 #[allow(
     missing_docs,
     nonstandard_style,

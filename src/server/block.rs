@@ -55,7 +55,6 @@ struct Delivery<B: Blocking> {
 impl Ctx {
     /// Blocks the calling client, without limit of time. To be called only where
     /// [`super::Flags::deny_blocking`] is false.
-    #[must_use]
     pub fn block<B: Blocking>(&self) -> Option<Handle<B>> {
         // SAFETY: the callbacks have the signatures that the server expects and live as long as
         // the module, which cannot be unloaded while clients are blocked.
@@ -83,7 +82,6 @@ impl Ctx {
 
 impl<B: Blocking> Handle<B> {
     /// Identifies this client until the handle is used up.
-    #[must_use]
     pub fn id(&self) -> Id {
         Id(self.raw.as_ptr().addr())
     }

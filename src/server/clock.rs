@@ -1,13 +1,11 @@
 //! The server's clocks.
 
 /// Microseconds since the Unix epoch, from the clock that the server uses for the expiry of keys.
-#[must_use]
 pub fn wall_micros() -> u64 {
     micros(libc::CLOCK_REALTIME)
 }
 
 /// Microseconds since some moment, from a clock that is never set.
-#[must_use]
 pub fn steady_micros() -> u64 {
     micros(libc::CLOCK_MONOTONIC)
 }

@@ -1,8 +1,6 @@
 //! What this node of a cluster knows of itself: whether keys are here, and whether the cluster is up.
 
-use std::slice;
-
-use super::api::{api, raw};
+use super::api::api;
 use super::context::text;
 use super::{Ctx, Str, in_cluster};
 
@@ -17,14 +15,10 @@ pub enum SlotState {
     Down,
 }
 
-/// Length of a node's id.
-const ID: usize = raw::REDISMODULE_NODE_ID_LEN;
-
 impl Ctx {
     /// Where these keys are. The server is asked whether it would serve a command on all of them
     /// now: it does so in a slot of its own, and where a slot is being moved only if each of them
     /// is here.
-    #[must_use]
     pub fn slot_state(&self, [a, b, c, d]: [&Str; 4]) -> SlotState {
         // SAFETY: the format says: four strings; they live until the call returns. The reply is
         // freed, and is null, with the reason in errno, where the command was not run.
@@ -45,29 +39,13 @@ impl Ctx {
     }
 
     /// Whether the cluster is down for this node. Unlike [`Ctx::slot_state`], this touches no key.
-    #[must_use]
     pub fn cluster_is_down(&self) -> bool {
         if !in_cluster() {
             return false;
         }
         let info = redis_module::Context::new(self.raw).call("CLUSTER", &["INFO"]);
         let info = info.ok();
-        let lines = info.iter().filter_map(text);
-        lines
-            .into_iter()
-            .any(|info| info.starts_with(b"cluster_state:fail"))
-    }
-}
-
-/// This node's id.
-pub(super) fn own_id() -> &'static [u8] {
-    // SAFETY: in a cluster the server answers with the id's characters, which it keeps as long as
-    // it runs; else with null.
-    unsafe {
-        let id = api!(GetMyClusterID());
-        if id.is_null() {
-            return &[];
-        }
-        slice::from_raw_parts(id.cast::<u8>(), ID)
+        let info = info.as_ref().and_then(text);
+        info.is_some_and(|info| info.starts_with(b"cluster_state:fail"))
     }
 }

@@ -12,11 +12,13 @@ use super::{Ctx, Str, guard};
 /// One command: what the server must know of it, and what it does.
 pub trait Command {
     /// Its name, lower-case like the server's own commands.
-    const NAME: &'static CStr;
+    const NAME: &'static str;
     /// Flags as the server's documentation of `CreateCommand` lists them.
     const FLAGS: &'static CStr;
     /// What COMMAND DOCS and COMMAND INFO say of it; its key, if it has one, is its first argument.
     const DOCS: Docs;
+    /// The options that its syntax has, in the same order.
+    const OPTIONS: &'static [&'static str] = &[];
     /// ACL categories beyond those that follow from the flags, for servers that can set them.
     const CATEGORIES: &'static CStr;
     /// The error of a call that is refused: one line that begins with an upper-case code.
@@ -35,27 +37,36 @@ pub struct Args<'a>(&'a [*mut raw::RedisModuleString]);
 
 impl<'a> Args<'a> {
     /// How many there are.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
     /// Whether there are none.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
+    /// Splits off the first arguments. `None` if there are fewer.
+    pub fn split(self, first: usize) -> Option<(Self, Self)> {
+        let (first, others) = self.0.split_at_checked(first)?;
+        Some((Self(first), Self(others)))
+    }
+
     /// The bytes of an argument.
-    #[must_use]
     pub fn get(&self, index: usize) -> Option<&'a [u8]> {
         let string = self.0.get(index)?;
         // SAFETY: the server keeps a command's arguments until the command has returned.
         Some(unsafe { bytes(*string) })
     }
 
+    /// Does something with one of them, and those from `rest` on behind it.
+    pub fn with<T>(&self, one: usize, rest: usize, work: impl FnOnce(&Args<'_>) -> T) -> T {
+        let one = self.0.get(one).into_iter();
+        let arguments: Vec<_> = one.chain(self.0.iter().skip(rest)).copied().collect();
+        work(&Args(&arguments))
+    }
+
     /// An argument as a string of the server, without a copy.
-    #[must_use]
     pub fn string(&self, index: usize) -> Option<Str> {
         self.0.get(index).map(|string| Str::new(None, *string))
     }
@@ -67,7 +78,6 @@ static PROBING: AtomicBool = AtomicBool::new(false);
 impl Ctx {
     /// Whether the caller, a connection or a script, may run one of the module's commands with
     /// these arguments. The command does not run. The server records a refusal in ACL LOG.
-    #[must_use]
     pub fn may_run(&self, name: &str, arguments: &[Str]) -> bool {
         let Ok(name) = CString::new(name) else {
             return false;
@@ -92,14 +102,43 @@ impl Ctx {
     }
 }
 
-/// Makes a command known to the server. False if the server refuses.
-pub fn register<C: Command>(ctx: &Ctx) -> bool {
+/// A command among others.
+#[derive(Clone, Copy, Debug)]
+pub struct Listed {
+    /// Its name.
+    pub name: &'static str,
+    /// Its documentation.
+    pub docs: &'static Docs,
+    /// Its options.
+    pub options: &'static [&'static str],
+    register: fn(&Ctx) -> bool,
+}
+
+impl Listed {
+    /// A command, to be put in a list.
+    pub const fn of<C: Command>() -> Self {
+        Self {
+            name: C::NAME,
+            docs: &C::DOCS,
+            options: C::OPTIONS,
+            register: register::<C>,
+        }
+    }
+
+    /// Makes the command known to the server. False if the server refuses.
+    pub fn register(&self, ctx: &Ctx) -> bool {
+        (self.register)(ctx)
+    }
+}
+
+fn register<C: Command>(ctx: &Ctx) -> bool {
     let key = c_int::from(matches!(C::DOCS.keys, Some(Keys::First(_))));
-    // SAFETY: names and flags are static; the entry has the signature that the server expects.
+    let name = CString::new(C::NAME).unwrap_or_default();
+    // SAFETY: the server copies names and flags; the entry has the signature that the server expects.
     unsafe {
         let status = api!(CreateCommand(
             ctx.raw,
-            C::NAME.as_ptr(),
+            name.as_ptr(),
             Some(entry::<C>),
             flags::<C>().as_ptr(),
             key,
@@ -109,7 +148,7 @@ pub fn register<C: Command>(ctx: &Ctx) -> bool {
         if status != OK {
             return false;
         }
-        let command = api!(GetCommand(ctx.raw, C::NAME.as_ptr()));
+        let command = api!(GetCommand(ctx.raw, name.as_ptr()));
         if command.is_null() {
             return false;
         }
@@ -121,12 +160,12 @@ pub fn register<C: Command>(ctx: &Ctx) -> bool {
 
 /// The flags of a command. Before Redis 7.2 a cluster does not route by key specifications, so a command
 /// with a number of keys tells the server its keys when asked (`getkeys-api`).
-fn flags<C: Command>() -> std::ffi::CString {
+fn flags<C: Command>() -> CString {
     let mut flags = C::FLAGS.to_bytes().to_vec();
     if C::DOCS.keys == Some(Keys::Numbered) {
         flags.extend_from_slice(b" getkeys-api");
     }
-    std::ffi::CString::new(flags).unwrap_or_default()
+    CString::new(flags).unwrap_or_default()
 }
 
 extern "C" fn entry<C: Command>(

@@ -2,11 +2,13 @@
 
 use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char, c_int, c_long};
+use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use redis_module::RedisValue;
 
 use super::api::{OK, REQUIRED, api, raw};
+use super::docs::UPDATE_KEY;
 use super::{Str, guard};
 
 /// What a client is told after a panic.
@@ -31,7 +33,6 @@ impl Flags {
     }
 
     /// The caller is in a transaction or a script, or has asked not to be blocked.
-    #[must_use]
     pub fn deny_blocking(self) -> bool {
         self.has(raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING)
             || self.in_transaction()
@@ -39,39 +40,23 @@ impl Flags {
     }
 
     /// The command is part of a transaction.
-    #[must_use]
     pub fn in_transaction(self) -> bool {
         self.has(raw::REDISMODULE_CTX_FLAGS_MULTI)
     }
 
     /// The command was called by a Lua script or a function.
-    #[must_use]
     pub fn in_script(self) -> bool {
         self.has(raw::REDISMODULE_CTX_FLAGS_LUA)
     }
 
-    /// The server is a replica.
-    #[must_use]
-    pub fn replica(self) -> bool {
-        self.has(raw::REDISMODULE_CTX_FLAGS_SLAVE)
-    }
-
     /// The server uses more memory than it may.
-    #[must_use]
     pub fn out_of_memory(self) -> bool {
         self.has(raw::REDISMODULE_CTX_FLAGS_OOM)
     }
 
     /// The server keeps an append-only file.
-    #[must_use]
     pub fn append_only_file(self) -> bool {
         self.has(raw::REDISMODULE_CTX_FLAGS_AOF)
-    }
-
-    /// The server is part of a cluster.
-    #[must_use]
-    pub fn cluster(self) -> bool {
-        self.has(raw::REDISMODULE_CTX_FLAGS_CLUSTER)
     }
 }
 
@@ -84,8 +69,14 @@ static REPLICA: AtomicBool = AtomicBool::new(false);
 /// Reads what does not change while the server runs, and its role.
 pub(super) fn remember_server(ctx: &Ctx) {
     let flags = ctx.flags();
-    CLUSTER.store(flags.cluster(), Ordering::Relaxed);
-    REPLICA.store(flags.replica(), Ordering::Relaxed);
+    CLUSTER.store(
+        flags.has(raw::REDISMODULE_CTX_FLAGS_CLUSTER),
+        Ordering::Relaxed,
+    );
+    REPLICA.store(
+        flags.has(raw::REDISMODULE_CTX_FLAGS_SLAVE),
+        Ordering::Relaxed,
+    );
 }
 
 /// The server has become a replica, or the master.
@@ -94,13 +85,11 @@ pub(super) fn role_changes(replica: bool) {
 }
 
 /// Whether the server is a replica. Its keys are the master's, also where it takes writes.
-#[must_use]
 pub fn is_replica() -> bool {
     REPLICA.load(Ordering::Relaxed)
 }
 
 /// Whether the server is part of a cluster. Unlike [`Ctx::flags`], this costs nothing.
-#[must_use]
 pub fn in_cluster() -> bool {
     CLUSTER.load(Ordering::Relaxed)
 }
@@ -123,14 +112,12 @@ impl Ctx {
     }
 
     /// The flags of this call. Not free: the server computes its memory use for them.
-    #[must_use]
     pub fn flags(&self) -> Flags {
         // SAFETY: the context is valid for this call.
         Flags(unsafe { api!(GetContextFlags(self.raw)) })
     }
 
     /// Whether the server calls a command only to ask for its keys.
-    #[must_use]
     pub fn asks_for_keys(&self) -> bool {
         // SAFETY: the context is valid for this call.
         unsafe { api!(IsKeysPositionRequest(self.raw)) != 0 }
@@ -138,39 +125,32 @@ impl Ctx {
 
     /// Answers with the position of a key, which the command reads and changes.
     pub(super) fn report_key(&self, position: usize) {
-        let flags = raw::REDISMODULE_CMD_KEY_RW
-            | raw::REDISMODULE_CMD_KEY_ACCESS
-            | raw::REDISMODULE_CMD_KEY_UPDATE;
         let position = c_int::try_from(position).unwrap_or(c_int::MAX);
         // SAFETY: the context is valid for this call, in which the server asks for keys.
         unsafe {
-            api!(KeyAtPosWithFlags(self.raw, position, flags.into()));
+            api!(KeyAtPosWithFlags(self.raw, position, UPDATE_KEY.into()));
         };
     }
 
     /// Identifies the calling connection.
-    #[must_use]
     pub fn client_id(&self) -> u64 {
         // SAFETY: the context is valid for this call.
         unsafe { api!(GetClientId(self.raw)) }
     }
 
     /// The database that keys are opened in.
-    #[must_use]
     pub fn db(&self) -> i32 {
         // SAFETY: the context is valid for this call.
         unsafe { api!(GetSelectedDb(self.raw)) }
     }
 
     /// Number of keys in that database.
-    #[must_use]
     pub fn keys(&self) -> u64 {
         // SAFETY: the context is valid for this call.
         unsafe { api!(DbSize(self.raw)) }
     }
 
     /// Changes the database that keys are opened in; false if there is no such database.
-    #[must_use]
     pub fn select_db(&self, db: i32) -> bool {
         // SAFETY: the context is valid for this call.
         let status = unsafe { api!(SelectDb(self.raw, db)) };
@@ -180,32 +160,40 @@ impl Ctx {
     /// Sends a command to the replicas and the append-only file, with the others of this step in
     /// one transaction.
     pub fn replicate(&self, command: &CStr, arguments: &[&Str]) {
-        // SAFETY: the format has one letter for each string that follows, or "v" for a vector of
-        // strings and its length. The strings live until the call returns; the server takes its
+        let (ctx, name) = (self.raw, command.as_ptr());
+        let at = |index: usize| {
+            arguments
+                .get(index)
+                .map_or(null_mut(), |string| string.inner)
+        };
+        // The server makes room for a vector twice, which is a twelfth of a pair: up to five arguments go without.
+        let format = [c"s", c"ss", c"sss", c"ssss", c"sssss"].get(arguments.len().wrapping_sub(1));
+        // SAFETY: the format has a letter for each string, of which it may be given more than it has letters; or it is
+        // "v" for a vector of strings and its length. The strings live until the call returns; the server takes its
         // own references.
         unsafe {
-            let replicate = api!(Replicate);
-            let (ctx, name) = (self.raw, command.as_ptr());
-            // The server makes room for a vector a second time, so the short ones go without.
-            match arguments {
-                [a] => replicate(ctx, name, c"s".as_ptr(), a.inner),
-                [a, b] => replicate(ctx, name, c"ss".as_ptr(), a.inner, b.inner),
-                [a, b, c] => replicate(ctx, name, c"sss".as_ptr(), a.inner, b.inner, c.inner),
-                [a, b, c, d] => {
-                    let format = c"ssss".as_ptr();
-                    replicate(ctx, name, format, a.inner, b.inner, c.inner, d.inner)
-                }
-                // A lock that is taken.
-                [a, b, c, d, last] => {
-                    let format = c"sssss".as_ptr();
-                    let (a, b, c, d) = (a.inner, b.inner, c.inner, d.inner);
-                    replicate(ctx, name, format, a, b, c, d, last.inner)
-                }
-                _ => {
-                    let mut argv: Vec<_> = arguments.iter().map(|string| string.inner).collect();
-                    replicate(ctx, name, c"v".as_ptr(), argv.as_mut_ptr(), argv.len())
-                }
-            };
+            if let Some(format) = format {
+                let format = format.as_ptr();
+                api!(Replicate(
+                    ctx,
+                    name,
+                    format,
+                    at(0),
+                    at(1),
+                    at(2),
+                    at(3),
+                    at(4)
+                ));
+            } else {
+                let mut argv: Vec<_> = arguments.iter().map(|string| string.inner).collect();
+                api!(Replicate(
+                    ctx,
+                    name,
+                    c"v".as_ptr(),
+                    argv.as_mut_ptr(),
+                    argv.len()
+                ));
+            }
         }
     }
 
@@ -281,7 +269,6 @@ impl Ctx {
 
     /// Whether the server closes a connection because it has written all replies to it (QUIT), and not
     /// because the connection broke. Not free: it reads the connection's line of CLIENT LIST.
-    #[must_use]
     pub fn closes_after_reply(&self, client: u64) -> bool {
         let id = client.to_string();
         let list = redis_module::Context::new(self.raw).call("CLIENT", &["LIST", "ID", &id]);

@@ -1,37 +1,48 @@
 //! What COMMAND DOCS and COMMAND INFO say of a command.
+//!
+//! A command writes its arguments once, in the notation of the server's documentation:
+//! `key [LEASE milliseconds] [ALL | ONCE] [arg ...]`. FAIRLOCK.HELP shows them as they are. Here they are read, for the
+//! form in which the server wants them.
 
-use std::ffi::{CStr, c_int};
+use std::ffi::{CStr, CString, c_char, c_int};
 use std::mem::size_of;
 use std::ptr::{null, null_mut};
 
 use super::api::{OK, api, raw};
+use raw::{
+    REDISMODULE_CMD_KEY_ACCESS as ACCESS, REDISMODULE_CMD_KEY_DELETE as DELETE,
+    REDISMODULE_CMD_KEY_RM as RM, REDISMODULE_CMD_KEY_RO as RO,
+    RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_BLOCK as BLOCK,
+    RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_INTEGER as INTEGER,
+    RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY as KEY,
+    RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_ONEOF as ONEOF,
+    RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_PURE_TOKEN as PURE_TOKEN,
+    RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING as STRING,
+};
 
 /// A command as its documentation shows it.
 #[derive(Clone, Copy, Debug)]
 pub struct Docs {
+    /// Its arguments: keywords in capitals, what may be left out in brackets and last, bars between alternatives.
+    pub syntax: &'static str,
     /// What it does, in a line.
     pub summary: &'static CStr,
     /// What it costs.
     pub complexity: &'static CStr,
     /// The version of the module that brought it.
     pub since: &'static CStr,
-    /// Number of arguments with the command's name; negative: at least that many.
-    pub arity: i32,
     /// Its keys, if it has any.
     pub keys: Option<Keys>,
-    /// Its arguments.
-    pub arguments: &'static [Argument],
     /// What it replies, in lines for FAIRLOCK.HELP. COMMAND DOCS does not show it.
     pub reply: &'static [&'static str],
 }
 
 impl Docs {
-    /// The command with its arguments, as one would type it.
-    #[must_use]
-    pub fn syntax(&self, command: &CStr) -> String {
-        let mut words = vec![command.to_string_lossy().to_uppercase()];
-        words.extend(self.arguments.iter().map(Argument::syntax));
-        words.join(" ")
+    /// Number of arguments with the command's name; negative: at least that many.
+    fn arity(&self) -> c_int {
+        let (required, optional) = self.syntax.split_once('[').unwrap_or((self.syntax, ""));
+        let count = required.split_whitespace().fold(1, |count, _| count + 1);
+        if optional.is_empty() { count } else { -count }
     }
 }
 
@@ -44,6 +55,10 @@ pub enum Keys {
     Numbered,
 }
 
+/// A key that is read and changed.
+pub(super) const UPDATE_KEY: u8 =
+    raw::REDISMODULE_CMD_KEY_RW | ACCESS | raw::REDISMODULE_CMD_KEY_UPDATE;
+
 /// What a command does with its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyUse {
@@ -55,185 +70,118 @@ pub enum KeyUse {
     Delete,
 }
 
-/// One argument.
-#[derive(Clone, Copy, Debug)]
-pub struct Argument {
-    name: &'static CStr,
-    kind: Kind,
-    token: Option<&'static CStr>,
-    optional: bool,
-    repeated: bool,
+/// The arguments that are whole numbers. Others in small letters are texts, or the key.
+const NUMBERS: [&str; 6] = [
+    "milliseconds",
+    "limit",
+    "token",
+    "offset",
+    "count",
+    "numkeys",
+];
+
+type Argument = raw::RedisModuleCommandArg;
+
+/// Reads a syntax. What the arguments point to is kept here while the server copies it.
+struct Reader<W: Iterator> {
+    words: std::iter::Peekable<W>,
+    names: Vec<CString>,
+    lists: Vec<Vec<Argument>>,
 }
 
-#[derive(Clone, Copy, Debug)]
-enum Kind {
-    Key,
-    Text,
-    Number,
-    Keyword,
-    OneOf(&'static [Argument]),
-    Block(&'static [Argument]),
-}
-
-impl Argument {
-    const fn new(name: &'static CStr, kind: Kind) -> Self {
-        Self {
-            name,
-            kind,
-            token: None,
-            optional: false,
-            repeated: false,
+impl<'s, W: Iterator<Item = &'s str>> Reader<W> {
+    /// Arguments in a row, up to the end of an alternative.
+    fn in_a_row(&mut self) -> Vec<Argument> {
+        let mut all = Vec::new();
+        while let Some(word) = self.words.next_if(|word| !["]", "|"].contains(word)) {
+            all.push(match word {
+                "[" => self.in_brackets(),
+                _ => self.one(word),
+            });
         }
+        all
     }
 
-    /// The key.
-    #[must_use]
-    pub const fn key(name: &'static CStr) -> Self {
-        Self::new(name, Kind::Key)
-    }
-
-    /// Any bytes.
-    #[must_use]
-    pub const fn text(name: &'static CStr) -> Self {
-        Self::new(name, Kind::Text)
-    }
-
-    /// A whole number.
-    #[must_use]
-    pub const fn number(name: &'static CStr) -> Self {
-        Self::new(name, Kind::Number)
-    }
-
-    /// A keyword by itself.
-    #[must_use]
-    pub const fn keyword(name: &'static CStr, keyword: &'static CStr) -> Self {
-        Self::new(name, Kind::Keyword).after(keyword)
-    }
-
-    /// One of several.
-    #[must_use]
-    pub const fn one_of(name: &'static CStr, choices: &'static [Self]) -> Self {
-        Self::new(name, Kind::OneOf(choices))
-    }
-
-    /// Several in a row.
-    #[must_use]
-    pub const fn block(name: &'static CStr, parts: &'static [Self]) -> Self {
-        Self::new(name, Kind::Block(parts))
-    }
-
-    /// It follows this keyword.
-    #[must_use]
-    pub const fn after(mut self, keyword: &'static CStr) -> Self {
-        self.token = Some(keyword);
-        self
-    }
-
-    /// It may be left out.
-    #[must_use]
-    pub const fn optional(mut self) -> Self {
-        self.optional = true;
-        self
-    }
-
-    /// There may be several.
-    #[must_use]
-    pub const fn repeated(mut self) -> Self {
-        self.repeated = true;
-        self
-    }
-}
-
-impl Argument {
-    fn syntax(&self) -> String {
-        let name = self.name.to_string_lossy();
-        let joined = |parts: &[Self], by| {
-            let parts: Vec<_> = parts.iter().map(Self::syntax).collect();
-            parts.join(by)
-        };
-        let value = match self.kind {
-            Kind::Key | Kind::Text | Kind::Number => name.into_owned(),
-            Kind::Keyword => String::new(),
-            Kind::OneOf(choices) => joined(choices, " | "),
-            Kind::Block(parts) => joined(parts, " "),
-        };
-        let token = self.token.map(CStr::to_string_lossy).unwrap_or_default();
-        let text = [&*token, &*value].join(" ");
-        let text = text.trim();
-        if self.optional {
-            format!("[{text}]")
-        } else {
-            text.to_owned()
+    /// What may be left out: one argument, or one of several.
+    fn in_brackets(&mut self) -> Argument {
+        let mut choices = Vec::new();
+        while let Some(word) = self.words.next_if(|word| *word != "]") {
+            if word != "|" {
+                choices.push(self.one(word));
+            }
         }
+        self.words.next();
+        let mut argument = match choices.as_slice() {
+            [only] => *only,
+            _ => Argument {
+                name: c"choice".as_ptr(),
+                type_: ONEOF,
+                subargs: self.list(choices),
+                ..empty()
+            },
+        };
+        argument.flags |= raw::REDISMODULE_CMD_ARG_OPTIONAL;
+        argument
     }
-}
 
-/// The server's forms of all arguments, kept alive while it copies them.
-#[derive(Default)]
-struct Forms(Vec<Vec<raw::RedisModuleCommandArg>>);
+    /// The argument that begins with this word. What follows a keyword belongs to it.
+    fn one(&mut self, word: &str) -> Argument {
+        let mut argument = Argument {
+            name: self.name(word.to_lowercase()),
+            type_: kind(word),
+            key_spec_index: if kind(word) == KEY { 0 } else { -1 },
+            ..empty()
+        };
+        if self.words.next_if_eq(&"...").is_some() {
+            argument.flags |= raw::REDISMODULE_CMD_ARG_MULTIPLE;
+        }
+        if argument.type_ == PURE_TOKEN {
+            let values = self.in_a_row();
+            match values.as_slice() {
+                [] => (),
+                [value] if value.flags == raw::REDISMODULE_CMD_ARG_NONE => argument = *value,
+                _ => {
+                    argument.type_ = BLOCK;
+                    argument.subargs = self.list(values);
+                }
+            }
+            argument.token = self.name(word.to_owned());
+        }
+        argument
+    }
 
-impl Forms {
-    /// Makes the form of a list of arguments: an array that ends with an empty one.
-    fn of(&mut self, arguments: &[Argument]) -> *mut raw::RedisModuleCommandArg {
-        let mut list: Vec<_> = arguments
-            .iter()
-            .map(|argument| self.one(argument))
-            .collect();
-        list.push(empty());
-        let start = list.as_mut_ptr();
-        // Moving the vector does not move its elements.
-        self.0.push(list);
+    fn name(&mut self, word: String) -> *const c_char {
+        let name = CString::new(word).unwrap_or_default();
+        let start = name.as_ptr();
+        // Moving it does not move its bytes; the same for the list below.
+        self.names.push(name);
         start
     }
 
-    fn one(&mut self, argument: &Argument) -> raw::RedisModuleCommandArg {
-        use raw::{
-            RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_BLOCK as BLOCK,
-            RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_INTEGER as INTEGER,
-            RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY as KEY,
-            RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_ONEOF as ONEOF,
-            RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_PURE_TOKEN as PURE_TOKEN,
-            RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING as STRING,
-        };
-        let (type_, parts) = match argument.kind {
-            Kind::Key => (KEY, None),
-            Kind::Text => (STRING, None),
-            Kind::Number => (INTEGER, None),
-            Kind::Keyword => (PURE_TOKEN, None),
-            Kind::OneOf(parts) => (ONEOF, Some(parts)),
-            Kind::Block(parts) => (BLOCK, Some(parts)),
-        };
-        let mut flags = raw::REDISMODULE_CMD_ARG_NONE;
-        if argument.optional {
-            flags |= raw::REDISMODULE_CMD_ARG_OPTIONAL;
-        }
-        if argument.repeated {
-            flags |= raw::REDISMODULE_CMD_ARG_MULTIPLE;
-        }
-        raw::RedisModuleCommandArg {
-            name: argument.name.as_ptr(),
-            type_,
-            key_spec_index: if type_ == KEY { 0 } else { -1 },
-            token: argument.token.map_or(null(), CStr::as_ptr),
-            flags,
-            subargs: parts.map_or(null_mut(), |parts| self.of(parts)),
-            ..empty()
-        }
+    /// The server's form of a list: an array that ends with an empty argument.
+    fn list(&mut self, mut arguments: Vec<Argument>) -> *mut Argument {
+        arguments.push(empty());
+        let start = arguments.as_mut_ptr();
+        self.lists.push(arguments);
+        start
     }
 }
 
-fn empty() -> raw::RedisModuleCommandArg {
-    raw::RedisModuleCommandArg {
-        name: null(),
-        type_: 0,
+fn kind(word: &str) -> raw::RedisModuleCommandArgType {
+    match word {
+        "key" => KEY,
+        _ if NUMBERS.contains(&word) => INTEGER,
+        _ if word.starts_with(|letter: char| letter.is_ascii_uppercase()) => PURE_TOKEN,
+        _ => STRING,
+    }
+}
+
+fn empty() -> Argument {
+    // SAFETY: the structure is plain data, of which all zeros say nothing.
+    let nothing: Argument = unsafe { std::mem::zeroed() };
+    Argument {
         key_spec_index: -1,
-        token: null(),
-        summary: null(),
-        since: null(),
-        flags: 0,
-        deprecated_since: null(),
-        subargs: null_mut(),
-        display_text: null(),
+        ..nothing
     }
 }
 
@@ -243,20 +191,11 @@ fn key_specs(keys: Keys) -> [raw::RedisModuleCommandKeySpec; 2] {
     let end: raw::RedisModuleCommandKeySpec = unsafe { std::mem::zeroed() };
     let mut spec = end;
     spec.begin_search_type = raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX;
-    let update = raw::REDISMODULE_CMD_KEY_RW
-        | raw::REDISMODULE_CMD_KEY_ACCESS
-        | raw::REDISMODULE_CMD_KEY_UPDATE;
     let (position, flags) = match keys {
-        Keys::First(KeyUse::Read) => (
-            1,
-            raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS,
-        ),
-        Keys::First(KeyUse::Update) => (1, update),
-        Keys::First(KeyUse::Delete) => (
-            1,
-            raw::REDISMODULE_CMD_KEY_RM | raw::REDISMODULE_CMD_KEY_DELETE,
-        ),
-        Keys::Numbered => (2, update),
+        Keys::First(KeyUse::Read) => (1, RO | ACCESS),
+        Keys::First(KeyUse::Update) => (1, UPDATE_KEY),
+        Keys::First(KeyUse::Delete) => (1, RM | DELETE),
+        Keys::Numbered => (2, UPDATE_KEY),
     };
     spec.flags = flags.into();
     spec.bs.index = raw::RedisModuleCommandKeySpec__bindgen_ty_1__bindgen_ty_1 { pos: position };
@@ -286,7 +225,13 @@ pub(super) fn describe(command: *mut raw::RedisModuleCommand, docs: &Docs) -> bo
         sizeof_keyspec: size_of::<raw::RedisModuleCommandKeySpec>(),
         sizeof_arg: size_of::<raw::RedisModuleCommandArg>(),
     };
-    let mut forms = Forms::default();
+    let spaced = docs.syntax.replace('[', "[ ").replace(']', " ]");
+    let mut reader = Reader {
+        words: spaced.split_whitespace().peekable(),
+        names: Vec::new(),
+        lists: Vec::new(),
+    };
+    let arguments = reader.in_a_row();
     let mut specs = docs.keys.map(key_specs);
     let info = raw::RedisModuleCommandInfo {
         version: &raw const version,
@@ -295,11 +240,11 @@ pub(super) fn describe(command: *mut raw::RedisModuleCommand, docs: &Docs) -> bo
         since: docs.since.as_ptr(),
         history: null_mut(),
         tips: null(),
-        arity: c_int::from(docs.arity),
+        arity: docs.arity(),
         key_specs: specs
             .as_mut()
             .map_or(null_mut(), |specs| specs.as_mut_ptr()),
-        args: forms.of(docs.arguments),
+        args: reader.list(arguments),
     };
     // SAFETY: the command was just registered; the server copies everything that `info` points
     // to, which lives until the call returns.

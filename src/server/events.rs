@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use redis_module::NotifyEvent;
 
 use super::api::{OK, api, raw};
-use super::{Ctx, Str, announce, context, guard, selected, user};
+use super::migration::{self, Migration};
+use super::{Ctx, Str, announce, audience, context, guard, selected, user};
 
 /// Functions that the server's events call.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +32,8 @@ pub struct Events {
     pub swapped: fn(&Ctx, i32, i32),
     /// The server has become a replica (true) or the master.
     pub role_changes: fn(&Ctx, bool),
+    /// Slots migrate ([`Ctx::hear_of_migrations`]).
+    pub slots_migrate: fn(&Ctx, Migration),
 }
 
 /// Whether the module is subscribed to iterations of the event loop.
@@ -62,15 +65,14 @@ const CLASSES: NotifyEvent = NotifyEvent::GENERIC
     .union(NotifyEvent::LIST);
 
 /// Subscribes these functions to the server's events. False if the server refuses.
-#[must_use]
 pub fn subscribe(ctx: &Ctx, events: Events) -> bool {
     EVENTS.set(Some(events));
     HEARS_SCORES.store(false, Ordering::Relaxed);
     HEARS_CONNECTIONS.store(false, Ordering::Relaxed);
     HEARS_ITERATIONS.set(Hearing::No);
-    listen(ctx, raw::REDISMODULE_EVENT_FLUSHDB, flush)
-        && listen(ctx, raw::REDISMODULE_EVENT_SWAPDB, swap)
-        && listen(ctx, raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED, role)
+    listen(ctx, raw::REDISMODULE_EVENT_FLUSHDB)
+        && listen(ctx, raw::REDISMODULE_EVENT_SWAPDB)
+        && listen(ctx, raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED)
         && listen_to_keys(ctx, CLASSES)
 }
 
@@ -86,13 +88,12 @@ pub fn hear_scores(ctx: &Ctx) {
 /// connection that opens or closes, so the module does without until a lock depends on a connection.
 pub fn hear_connections(ctx: &Ctx) {
     let event = raw::REDISMODULE_EVENT_CLIENT_CHANGE;
-    if !HEARS_CONNECTIONS.swap(true, Ordering::Relaxed) && !listen(ctx, event, client_change) {
+    if !HEARS_CONNECTIONS.swap(true, Ordering::Relaxed) && !listen(ctx, event) {
         ctx.log_warning("fairlock: the server does not tell of connections that close, so sessions do not end with them");
     }
 }
 
 /// Subscribes to iterations of the event loop. True if the module was not subscribed.
-#[must_use]
 pub fn hear_iterations() -> bool {
     match HEARS_ITERATIONS.replace(Hearing::Yes) {
         Hearing::Yes | Hearing::NotForLong => return false,
@@ -125,7 +126,7 @@ fn subscribe_to_iterations(shall: bool) {
         // SAFETY: as for `listen`; without a callback the server forgets the last one.
         unsafe {
             if shall {
-                api!(SubscribeToServerEvent(ctx, event, Some(event_loop)));
+                api!(SubscribeToServerEvent(ctx, event, Some(server_event)));
             } else {
                 api!(SubscribeToServerEvent(ctx, event, None));
             }
@@ -148,51 +149,75 @@ pub fn hurry() {
     unsafe { api!(EventLoopAddOneShot(Some(nothing), null_mut())) };
 }
 
-pub(super) type Callback =
-    extern "C" fn(*mut raw::RedisModuleCtx, raw::RedisModuleEvent, u64, *mut c_void);
-
-/// Subscribes a callback to one kind of server event. False if the server refuses.
-pub(super) fn listen(ctx: &Ctx, id: u64, callback: Callback) -> bool {
+/// Hears of one kind of server event. False if the server refuses.
+pub(super) fn listen(ctx: &Ctx, id: u64) -> bool {
     let event = raw::RedisModuleEvent { id, dataver: 1 };
     // SAFETY: the callback has the signature that the server expects and lives as long as the
     // module; the server forgets it when the module is unloaded.
-    let status = unsafe { api!(SubscribeToServerEvent(ctx.raw, event, Some(callback))) };
+    let status = unsafe { api!(SubscribeToServerEvent(ctx.raw, event, Some(server_event))) };
     status == OK
 }
 
-extern "C" fn event_loop(
+/// All events of the server that the module hears of.
+extern "C" fn server_event(
     ctx: *mut raw::RedisModuleCtx,
-    _event: raw::RedisModuleEvent,
-    subevent: u64,
-    _data: *mut c_void,
-) {
-    let Some(events) = EVENTS.get() else { return };
-    let handler = match subevent {
-        raw::REDISMODULE_SUBEVENT_EVENTLOOP_BEFORE_SLEEP => events.before_sleep,
-        raw::REDISMODULE_SUBEVENT_EVENTLOOP_AFTER_SLEEP => events.after_sleep,
-        _ => return,
-    };
-    guard("the event loop", || handler(&Ctx::new(ctx)));
-}
-
-extern "C" fn client_change(
-    ctx: *mut raw::RedisModuleCtx,
-    _event: raw::RedisModuleEvent,
+    event: raw::RedisModuleEvent,
     subevent: u64,
     data: *mut c_void,
 ) {
     let Some(events) = EVENTS.get() else { return };
-    if subevent != raw::REDISMODULE_SUBEVENT_CLIENT_CHANGE_DISCONNECTED {
-        return;
-    }
-    // SAFETY: this event comes with the client's info of version 1, as was asked for.
-    let Some(client) = (unsafe { data.cast::<raw::RedisModuleClientInfo>().as_ref() }) else {
-        return;
-    };
-    let id = client.id;
-    guard("a closing connection", || {
-        (events.connection_closes)(&Ctx::new(ctx), id);
+    let ctx = Ctx::new(ctx);
+    guard("an event of the server", || match (event.id, subevent) {
+        (raw::REDISMODULE_EVENT_EVENTLOOP, raw::REDISMODULE_SUBEVENT_EVENTLOOP_BEFORE_SLEEP) => {
+            (events.before_sleep)(&ctx);
+        }
+        (raw::REDISMODULE_EVENT_EVENTLOOP, raw::REDISMODULE_SUBEVENT_EVENTLOOP_AFTER_SLEEP) => {
+            (events.after_sleep)(&ctx);
+        }
+        (
+            raw::REDISMODULE_EVENT_CLIENT_CHANGE,
+            raw::REDISMODULE_SUBEVENT_CLIENT_CHANGE_DISCONNECTED,
+        ) => {
+            // SAFETY: the info of this event has this form.
+            if let Some(client) = unsafe { info::<raw::RedisModuleClientInfo>(data) } {
+                (events.connection_closes)(&ctx, client.id);
+            }
+        }
+        (raw::REDISMODULE_EVENT_FLUSHDB, raw::REDISMODULE_SUBEVENT_FLUSHDB_END) => {
+            // SAFETY: as above.
+            if let Some(flush) = unsafe { info::<raw::RedisModuleFlushInfo>(data) } {
+                let db = (flush.dbnum >= 0).then_some(flush.dbnum);
+                (events.flushed)(&ctx, db);
+            }
+        }
+        (raw::REDISMODULE_EVENT_SWAPDB, _) => {
+            // SAFETY: as above.
+            if let Some(swap) = unsafe { info::<raw::RedisModuleSwapDbInfo>(data) } {
+                (events.swapped)(&ctx, swap.dbnum_first, swap.dbnum_second);
+            }
+        }
+        (raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED, role) => {
+            let replica = role == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_REPLICA;
+            context::role_changes(replica);
+            (events.role_changes)(&ctx, replica);
+        }
+        (raw::REDISMODULE_EVENT_MODULE_CHANGE, _) => audience::look(&ctx),
+        (migration::EVENT, what) => {
+            if let Some(what) = migration::read(what) {
+                (events.slots_migrate)(&ctx, what);
+            }
+        }
+        _ => (),
     });
+}
+
+/// What comes with an event.
+///
+/// # Safety
+/// It is null, or of this form, in the version that [`listen`] asks for.
+unsafe fn info<'e, T>(data: *mut c_void) -> Option<&'e T> {
+    // SAFETY: as the caller's.
+    unsafe { data.cast::<T>().as_ref() }
 }
 
 extern "C" fn key_event(
@@ -217,51 +242,4 @@ extern "C" fn key_event(
         selected::restore(&ctx, event.to_bytes());
     });
     OK
-}
-
-extern "C" fn flush(
-    ctx: *mut raw::RedisModuleCtx,
-    _event: raw::RedisModuleEvent,
-    subevent: u64,
-    data: *mut c_void,
-) {
-    let Some(events) = EVENTS.get() else { return };
-    if subevent != raw::REDISMODULE_SUBEVENT_FLUSHDB_END {
-        return;
-    }
-    // SAFETY: this event comes with its info of version 1, as was asked for.
-    let Some(info) = (unsafe { data.cast::<raw::RedisModuleFlushInfo>().as_ref() }) else {
-        return;
-    };
-    let db = (info.dbnum >= 0).then_some(info.dbnum);
-    guard("a flush", || (events.flushed)(&Ctx::new(ctx), db));
-}
-
-extern "C" fn swap(
-    ctx: *mut raw::RedisModuleCtx,
-    _event: raw::RedisModuleEvent,
-    _subevent: u64,
-    data: *mut c_void,
-) {
-    let Some(events) = EVENTS.get() else { return };
-    // SAFETY: this event comes with its info of version 1, as was asked for.
-    let Some(info) = (unsafe { data.cast::<raw::RedisModuleSwapDbInfo>().as_ref() }) else {
-        return;
-    };
-    let (one, other) = (info.dbnum_first, info.dbnum_second);
-    guard("a swap", || (events.swapped)(&Ctx::new(ctx), one, other));
-}
-
-extern "C" fn role(
-    ctx: *mut raw::RedisModuleCtx,
-    _event: raw::RedisModuleEvent,
-    subevent: u64,
-    _data: *mut c_void,
-) {
-    let Some(events) = EVENTS.get() else { return };
-    let replica = subevent == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_REPLICA;
-    context::role_changes(replica);
-    guard("a change of role", || {
-        (events.role_changes)(&Ctx::new(ctx), replica);
-    });
 }

@@ -26,7 +26,6 @@ pub trait Filter {
 }
 
 /// Registers a filter, which sees every command from now on. False if the server refuses.
-#[must_use]
 pub fn register<F: Filter>(ctx: &Ctx) -> bool {
     let not_own = raw::REDISMODULE_CMDFILTER_NOSELF;
     // SAFETY: the callback has the signature that the server expects and lives as long as the
@@ -36,7 +35,6 @@ pub fn register<F: Filter>(ctx: &Ctx) -> bool {
 }
 
 /// Whether a filter is told which client has sent a command: since Redis 7.2, and in Valkey.
-#[must_use]
 pub fn knows_clients() -> bool {
     // SAFETY: the table of functions is written once, before this, and only read afterwards.
     unsafe { OPTIONAL.CommandFilterGetClientId }.is_some()
@@ -44,7 +42,6 @@ pub fn knows_clients() -> bool {
 
 impl Incoming {
     /// The bytes of an argument; the command's name is the first.
-    #[must_use]
     pub fn argument(&self, index: c_int) -> Option<&[u8]> {
         // SAFETY: the context is valid during the callback; the server answers null where there
         // is no such argument, and the string lives as long as the command is not changed.
@@ -55,7 +52,6 @@ impl Incoming {
     }
 
     /// The connection that sends it. `None` before Redis 7.2, where a filter cannot know it.
-    #[must_use]
     pub fn client(&self) -> Option<u64> {
         // SAFETY: the function is there or not; the context is valid during the callback.
         unsafe { Some(api!(CommandFilterGetClientId(self.raw) or return None)) }

@@ -18,7 +18,6 @@ thread_local! {
 }
 
 /// Registers the function that writes the module's section of INFO. False if the server refuses.
-#[must_use]
 pub fn register(ctx: &Ctx, writer: fn(&mut Section)) -> bool {
     WRITER.set(Some(writer));
     // SAFETY: the callback has the signature that the server expects and lives as long as the
@@ -29,7 +28,6 @@ pub fn register(ctx: &Ctx, writer: fn(&mut Section)) -> bool {
 
 impl Ctx {
     /// A field of one of the server's own sections. Not free: the server writes the whole section for it.
-    #[must_use]
     pub fn info(&self, section: &CStr, field: &CStr) -> Option<String> {
         // SAFETY: both names end with a null. The data is null, or freed here; the text in it ends with a
         // null, and is copied before.

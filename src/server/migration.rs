@@ -4,19 +4,18 @@
 //! raise key events. Valkey refuses such migrations unless all modules have declared that they
 //! can tell these keys from the server's own. It notifies modules when a migration begins and how it ends.
 
-use std::cell::Cell;
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 
+use super::Ctx;
 use super::api::{api, raw};
 use super::events::listen;
-use super::{Ctx, guard};
 
 /// Valkey's number for "this module can handle atomic slot migrations".
 const HANDLES_ATOMIC_MIGRATION: c_int = 1 << 5;
 /// Valkey's number for "the commands that this module replicates need not be looked up".
 const SKIPS_VALIDATION: c_int = 1 << 4;
 /// Valkey's number for the events of such migrations.
-const EVENT: u64 = 19;
+pub(super) const EVENT: u64 = 19;
 /// The kinds of such events that matter here.
 const IMPORT_STARTED: u64 = 0;
 const IMPORT_ABORTED: u64 = 2;
@@ -34,12 +33,6 @@ pub enum Migration {
     ImportCompleted,
     /// Another node owns slots that this node had.
     ExportCompleted,
-}
-
-type Handler = fn(&Ctx, Migration);
-
-thread_local! {
-    static HANDLER: Cell<Option<Handler>> = const { Cell::new(None) };
 }
 
 impl Ctx {
@@ -66,31 +59,21 @@ impl Ctx {
         if is_valkey { known } else { 0 }
     }
 
-    /// Registers a function that the server calls for slot migrations, if it has them.
-    pub fn hear_of_migrations(&self, handler: Handler) {
-        if self.options_of_valkey() & HANDLES_ATOMIC_MIGRATION == 0 {
-            return;
-        }
-        HANDLER.set(Some(handler));
-        if !listen(self, EVENT, migration) {
+    /// Hears of slot migrations, if the server has them.
+    pub fn hear_of_migrations(&self) {
+        if self.options_of_valkey() & HANDLES_ATOMIC_MIGRATION > 0 && !listen(self, EVENT) {
             self.log_warning("fairlock: the server does not tell of slot migrations");
         }
     }
 }
 
-extern "C" fn migration(
-    ctx: *mut raw::RedisModuleCtx,
-    _event: raw::RedisModuleEvent,
-    subevent: u64,
-    _data: *mut c_void,
-) {
-    let Some(handler) = HANDLER.get() else { return };
-    let what = match subevent {
-        IMPORT_STARTED => Migration::ImportStarted,
-        IMPORT_ABORTED => Migration::ImportAborted,
-        IMPORT_COMPLETED => Migration::ImportCompleted,
-        EXPORT_COMPLETED => Migration::ExportCompleted,
-        _ => return,
-    };
-    guard("a slot migration", || handler(&Ctx::new(ctx), what));
+/// What such an event says, if it matters.
+pub(super) fn read(subevent: u64) -> Option<Migration> {
+    match subevent {
+        IMPORT_STARTED => Some(Migration::ImportStarted),
+        IMPORT_ABORTED => Some(Migration::ImportAborted),
+        IMPORT_COMPLETED => Some(Migration::ImportCompleted),
+        EXPORT_COMPLETED => Some(Migration::ExportCompleted),
+        _ => None,
+    }
 }

@@ -44,20 +44,17 @@ pub use key::{Access, Key, Kind};
 pub use redis_module::RedisString as Str;
 
 /// A server string with these bytes.
-#[must_use]
 pub fn string(bytes: &[u8]) -> Str {
     Str::create_from_slice(null_mut(), bytes)
 }
 
 /// A server string with a number in decimal digits. The server's own conversion takes twice as long,
 /// because it counts the digits first.
-#[must_use]
 pub fn decimal(number: i64) -> Str {
     string(itoa::Buffer::new().format(number).as_bytes())
 }
 
 /// The same string of the server, not a copy.
-#[must_use]
 pub fn share(string: &Str) -> Str {
     Str::new(None, string.inner)
 }
@@ -96,7 +93,6 @@ fn guard<T>(what: &str, body: impl FnOnce() -> T) -> Option<T> {
 
 /// Applies the configuration file to the options that were registered. False if the server refuses
 /// a value.
-#[must_use]
 pub fn load_configuration(context: &redis_module::Context) -> bool {
     // SAFETY: the context is that of the module's initialisation, as LoadConfigs requires.
     unsafe { api::api!(LoadConfigs(context.ctx)) == 0 }

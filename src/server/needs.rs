@@ -13,25 +13,8 @@ const TESTED: [(&str, &CStr, (u32, u32)); 2] = [
     ("Redis", c"redis_version", (8, 6)),
 ];
 
-/// The commands that carry the module's changes to replicas and the append-only file, those that publish
-/// wake-ups, and EXISTS, which tells where the keys of a slot are.
-const COMMANDS: [&str; 15] = [
-    "DEL",
-    "EXISTS",
-    "HDEL",
-    "HSET",
-    "LPOP",
-    "LREM",
-    "PERSIST",
-    "PEXPIREAT",
-    "PUBLISH",
-    "RPOP",
-    "RPUSH",
-    "SET",
-    "SPUBLISH",
-    "ZADD",
-    "ZREM",
-];
+/// The commands that publish wake-ups, and EXISTS, which tells where the keys of a slot are.
+const COMMANDS: [&str; 3] = ["EXISTS", "PUBLISH", "SPUBLISH"];
 
 /// The module's changes as the append-only file has them, for the queue of some lock.
 const CHANGES: [&str; 12] = [
@@ -84,14 +67,13 @@ impl Ctx {
 
     /// The first command that the module needs and that rename-command has removed. Without it the module's
     /// changes would be lost at replicas and after a restart, without an error.
-    #[must_use]
     pub fn missing_command(&self) -> Option<&'static str> {
-        let mut commands = COMMANDS.into_iter();
+        let changes = CHANGES.iter().filter_map(|change| change.split(' ').next());
+        let mut commands = COMMANDS.into_iter().chain(changes);
         commands.find(|command| !self.has_command(command))
     }
 
     /// Whether the server has a command of this name. rename-command cannot change that while it runs.
-    #[must_use]
     pub fn has_command(&self, name: &str) -> bool {
         let name = string(name.as_bytes());
         let (mut words, mut keys) = ([name.inner], 0);

@@ -16,7 +16,6 @@ use redis_module::RedisValue;
 
 use super::Ctx;
 use super::api::{OK, api, raw};
-use super::cluster::own_id;
 use super::context::text;
 
 /// Slots of another node.
@@ -28,30 +27,14 @@ pub struct Range {
     pub node: String,
 }
 
-/// How the server names a node to clients (`cluster-preferred-endpoint-type`).
-#[derive(Clone, Copy, Debug)]
-enum Endpoint {
-    Address,
-    Hostname,
-    /// Not at all: clients keep the host that they know.
-    Unknown,
-}
-
-/// What the module API says of a node.
-#[derive(Debug)]
-struct Node {
-    address: String,
-    port: c_int,
-    /// The id of its master; empty if it has none.
-    master: String,
-}
-
 /// What a line of the file says of a node.
 #[derive(Debug, PartialEq, Eq)]
 struct Line<'f> {
     id: &'f str,
     hostname: &'f str,
     is_ours: bool,
+    /// The id of its master; a dash if it has none.
+    master: &'f str,
     slots: Vec<RangeInclusive<u16>>,
 }
 
@@ -61,6 +44,8 @@ struct Line<'f> {
 struct Seen {
     name: String,
     stamp: Option<[i64; 4]>,
+    /// Slots were on their way, key by key, to this node or from it.
+    are_moving: bool,
 }
 
 thread_local! {
@@ -72,18 +57,17 @@ pub(super) fn start_afresh() {
     SEEN.set(None);
 }
 
-/// Room for what the server writes of a node: an address of at most 46 bytes, or an id of 40.
-const FIELD: usize = 64;
+/// Room for an address: the server writes 46 bytes at most.
+const ADDRESS: usize = 64;
 
 impl Ctx {
     /// The slots of all other nodes whose address is known.
-    #[must_use]
     pub fn slots_elsewhere(&self) -> Vec<Range> {
         let (file, endpoint) = (self.nodes_file(), self.endpoint());
         let lines = file.lines().filter_map(read_line);
         let others = lines.filter(|line| !line.is_ours && !line.slots.is_empty());
         let ranges = others.filter_map(|line| {
-            let node = self.node(line.id)?.reached_by(endpoint, line.hostname);
+            let node = self.reach(&line, endpoint.as_deref())?;
             Some(line.slots.into_iter().map(move |slots| Range {
                 slots,
                 node: node.clone(),
@@ -93,50 +77,56 @@ impl Ctx {
     }
 
     /// Where clients reach the master of this node, if it is a replica of a known one.
-    #[must_use]
     pub fn master(&self) -> Option<String> {
-        let id = self.node(str::from_utf8(own_id()).ok()?)?.master;
         let (file, endpoint) = (self.nodes_file(), self.endpoint());
-        let line = file
-            .lines()
-            .filter_map(read_line)
-            .find(|line| line.id == id);
-        let hostname = line.map_or("", |line| line.hostname);
-        Some(self.node(&id)?.reached_by(endpoint, hostname))
+        let lines: Vec<_> = file.lines().filter_map(read_line).collect();
+        let own = lines.iter().find(|line| line.is_ours)?;
+        let master = lines.iter().find(|line| line.id == own.master)?;
+        self.reach(master, endpoint.as_deref())
     }
 
-    fn node(&self, id: &str) -> Option<Node> {
+    /// Where clients reach a node: what the server itself would give them, which depends on
+    /// `cluster-preferred-endpoint-type`. With an unknown endpoint they keep the host that they know.
+    fn reach(&self, node: &Line<'_>, endpoint: Option<&str>) -> Option<String> {
+        let (address, port) = self.address(node.id)?;
+        let host = match endpoint {
+            Some("hostname") if node.hostname.is_empty() => "?",
+            Some("hostname") => node.hostname,
+            Some("unknown-endpoint") => "",
+            _ => &address,
+        };
+        Some(format!("{host}:{port}"))
+    }
+
+    fn address(&self, id: &str) -> Option<(String, c_int)> {
         let id = CString::new(id).ok()?;
-        let (mut address, mut master) = ([0_u8; FIELD], [0_u8; FIELD]);
-        let mut port = 0;
-        let (address_at, master_at) = (address.as_mut_ptr(), master.as_mut_ptr());
-        // SAFETY: the id ends with a null, and there is room for all that the server writes. What
-        // it does not write stays null.
+        let (mut address, mut port) = ([0_u8; ADDRESS], 0);
+        let place = address.as_mut_ptr().cast::<c_char>();
+        // SAFETY: the id ends with a null, and there is room for the address. What the server does not write stays
+        // null.
         let status = unsafe {
+            let (ctx, id) = (self.raw, id.as_ptr());
             api!(GetClusterNodeInfo(
-                self.raw,
-                id.as_ptr(),
-                address_at.cast::<c_char>(),
-                master_at.cast::<c_char>(),
-                &raw mut port,
+                ctx,
+                id,
+                place,
                 null_mut(),
+                &raw mut port,
+                null_mut()
             ))
         };
-        (status == OK).then(|| Node {
-            address: until_null(&address),
-            port,
-            master: until_null(&master),
-        })
+        let address = CStr::from_bytes_until_nul(&address).ok()?;
+        (status == OK).then(|| (address.to_string_lossy().into_owned(), port))
     }
 
     /// Whether slots may have come to this node, or left it, since the last call. False on the first call.
-    #[must_use]
     pub fn slots_may_have_changed(&self) -> bool {
         SEEN.with_borrow_mut(|seen| {
             let known = seen.is_some();
             let seen = seen.get_or_insert_with(|| Seen {
                 name: self.nodes_file_name(),
                 stamp: None,
+                are_moving: false,
             });
             let stamp = fs::metadata(&seen.name).ok().map(|file| {
                 let number = file.ino().cast_signed();
@@ -147,8 +137,17 @@ impl Ctx {
                     file.mtime_nsec(),
                 ]
             });
-            std::mem::replace(&mut seen.stamp, stamp) != stamp && known
+            let has_changed = std::mem::replace(&mut seen.stamp, stamp) != stamp;
+            if has_changed {
+                seen.are_moving = self.nodes_file().lines().any(moves_slots);
+            }
+            has_changed && known
         })
+    }
+
+    /// Whether slots were on their way at the last such look, key by key, to this node or from it.
+    pub fn are_slots_moving(&self) -> bool {
+        SEEN.with_borrow(|seen| seen.as_ref().is_none_or(|seen| seen.are_moving))
     }
 
     /// The server's cluster configuration file; empty if it cannot be read.
@@ -163,12 +162,8 @@ impl Ctx {
         name.unwrap_or_else(|| "nodes.conf".to_owned())
     }
 
-    fn endpoint(&self) -> Endpoint {
-        match self.setting("cluster-preferred-endpoint-type").as_deref() {
-            Some("hostname") => Endpoint::Hostname,
-            Some("unknown-endpoint") => Endpoint::Unknown,
-            _ => Endpoint::Address,
-        }
+    fn endpoint(&self) -> Option<String> {
+        self.setting("cluster-preferred-endpoint-type")
     }
 
     /// One of the server's own options. `None` if CONFIG has been renamed.
@@ -182,24 +177,6 @@ impl Ctx {
     }
 }
 
-impl Node {
-    /// The address that the server itself would give clients.
-    fn reached_by(self, endpoint: Endpoint, hostname: &str) -> String {
-        let host = match endpoint {
-            Endpoint::Address => &self.address,
-            Endpoint::Hostname if hostname.is_empty() => "?",
-            Endpoint::Hostname => hostname,
-            Endpoint::Unknown => "",
-        };
-        format!("{host}:{}", self.port)
-    }
-}
-
-fn until_null(bytes: &[u8]) -> String {
-    let text = CStr::from_bytes_until_nul(bytes).unwrap_or_default();
-    text.to_string_lossy().into_owned()
-}
-
 /// `id address:port@port,hostname,more flags master ping pong epoch link slots...`; `None` for the
 /// line that is of no node.
 fn read_line(line: &str) -> Option<Line<'_>> {
@@ -210,14 +187,21 @@ fn read_line(line: &str) -> Option<Line<'_>> {
     }
     let hostname = words.next()?.split(',').nth(1).unwrap_or_default();
     let is_ours = words.next()?.split(',').any(|flag| flag == "myself");
-    // Between the flags and the slots: master, ping, pong, epoch, link.
-    let slots = words.skip(5).filter_map(read_slots).collect();
+    let master = words.next()?;
+    // Before the slots: ping, pong, epoch, link.
+    let slots = words.skip(4).filter_map(read_slots).collect();
     Some(Line {
         id,
         hostname,
         is_ours,
+        master,
         slots,
     })
+}
+
+/// Whether a line is that of this node, and has slots that are being moved.
+fn moves_slots(line: &str) -> bool {
+    read_line(line).is_some_and(|line| line.is_ours) && line.contains(" [")
 }
 
 /// `7` or `0-5460`. `None` for a slot that is being moved, which is written in brackets.
@@ -263,6 +247,12 @@ mod tests {
         let line = format!("10.0.0.1:1@2 myself,master - 0 0 1 connected {slots}");
         let found = read(&line);
         assert_eq!(found, Some((String::new(), true, vec![0..=1])));
+        assert!(moves_slots(&format!("{ID} {line}")));
+        assert!(!moves_slots(&format!(
+            "{ID} {}",
+            line.replace("myself,", "")
+        )));
+        assert!(!moves_slots(&format!("{ID} {}", line.replace(" [", " "))));
     }
 
     #[test]

@@ -5,7 +5,6 @@ use super::{Ctx, in_cluster};
 
 impl Ctx {
     /// Whether the server wants no new writes now: CLIENT PAUSE WRITE, or a failover under way.
-    #[must_use]
     pub fn writes_paused(&self) -> bool {
         // SAFETY: the function takes nothing and only reads the server's state.
         unsafe { api!(AvoidReplicaTraffic()) != 0 }
@@ -14,7 +13,6 @@ impl Ctx {
     /// Whether writes are paused so that another server can take over: by FAILOVER, CLUSTER FAILOVER or
     /// CLUSTER MIGRATESLOTS. Valkey reports the purpose of a pause since 8.1. Redis reports FAILOVER only, and in a
     /// cluster nothing, so any pause there may be for a failover. Not free.
-    #[must_use]
     pub fn is_handing_over(&self) -> bool {
         if !self.writes_paused() {
             return false;

@@ -68,7 +68,6 @@ pub struct Found {
 impl Ctx {
     /// Some keys of the selected database that are hashes: of the next `count` keys or a few more. `None` if the
     /// server does not run SCAN, because its configuration has renamed the command.
-    #[must_use]
     pub fn scan_hashes(&self, cursor: u64, count: usize) -> Option<Found> {
         let (cursor, count) = (cursor.to_string(), count.to_string());
         let words = [cursor.as_str(), "COUNT", &count, "TYPE", "hash"];
@@ -77,7 +76,6 @@ impl Ctx {
 
     /// Some fields of a hash, with their values: `count` or a few more, and all of a small hash. `None` if the server
     /// does not run HSCAN, or the key is of another type.
-    #[must_use]
     pub fn scan_fields(&self, key: &Str, cursor: u64, count: usize) -> Option<Found> {
         let words = [cursor.to_string(), "COUNT".to_owned(), count.to_string()];
         let words = words.map(|word| super::string(word.as_bytes()));

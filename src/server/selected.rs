@@ -62,14 +62,9 @@ pub(super) fn restore(ctx: &Ctx, event: &[u8]) {
 }
 
 fn selected_by(client: u64) -> Option<i32> {
-    let mut info = raw::RedisModuleClientInfo {
-        version: raw::REDISMODULE_CLIENTINFO_VERSION,
-        flags: 0,
-        id: 0,
-        addr: [0; 46],
-        port: 0,
-        db: 0,
-    };
+    // SAFETY: the structure is plain data, which the server fills in.
+    let mut info: raw::RedisModuleClientInfo = unsafe { std::mem::zeroed() };
+    info.version = raw::REDISMODULE_CLIENTINFO_VERSION;
     let place = (&raw mut info).cast();
     // SAFETY: `place` has room for the info of the version that it says.
     let status = unsafe { api!(GetClientInfoById(place, client)) };

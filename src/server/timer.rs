@@ -17,7 +17,6 @@ pub trait Alarm {
 }
 
 /// Starts a timer that fires once, after `delay` milliseconds.
-#[must_use]
 pub fn start<A: Alarm>(ctx: &Ctx, delay: u64) -> Timer {
     let delay = i64::try_from(delay).unwrap_or(i64::MAX);
     // SAFETY: the callback has the signature that the server expects; no data is passed.

@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 use super::api::{OK, OPTIONAL, api, raw};
 use super::key::adopt;
@@ -17,10 +17,26 @@ pub struct User {
 /// A context that belongs to no call, for functions that need one.
 static NO_CALL: AtomicPtr<raw::RedisModuleCtx> = AtomicPtr::new(null_mut());
 static CHANGES: AtomicU64 = AtomicU64::new(0);
+static ARE_SEEN: AtomicBool = AtomicBool::new(true);
+
+/// Asks the server for the commands by which permissions change: rename-command may have renamed them.
+pub fn watch_changes(ctx: &Ctx) {
+    let are_seen = ["ACL", "EXEC"]
+        .into_iter()
+        .all(|name| ctx.has_command(name));
+    ARE_SEEN.store(are_seen, Ordering::Relaxed);
+}
+
+/// Whether the module sees commands that change permissions.
+pub fn are_changes_seen() -> bool {
+    ARE_SEEN.load(Ordering::Relaxed)
+}
 
 /// Counts how often permissions may have changed. While this stays the same, so do they.
-#[must_use]
 pub fn changes() -> u64 {
+    if !are_changes_seen() {
+        may_have_changed();
+    }
     CHANGES.load(Ordering::Relaxed)
 }
 
@@ -58,8 +74,12 @@ pub(super) fn without_call(body: impl FnOnce(*mut raw::RedisModuleCtx)) {
     }
 }
 
+/// As [`without_call`], for names that are not functions of the server.
+pub fn outside_calls(body: impl FnOnce(&Ctx)) {
+    without_call(|ctx| body(&Ctx::new(ctx)));
+}
+
 /// The name of a connection's user. `None` for what is not a connection, such as another module.
-#[must_use]
 pub fn user_of(client: u64) -> Option<Str> {
     let ctx = NO_CALL.load(Ordering::Relaxed);
     if ctx.is_null() {
@@ -71,7 +91,6 @@ pub fn user_of(client: u64) -> Option<Str> {
 
 impl Ctx {
     /// The name of the calling connection's user. `None` for what is not a connection.
-    #[must_use]
     pub fn user_name(&self) -> Option<Str> {
         user_of(self.client_id())
     }
@@ -80,7 +99,6 @@ impl Ctx {
     /// Since Redis 7.2 the server itself checks that. Before, it has no categories for a module's
     /// commands: a user counts as an administrator if it may run any of the server's own admin commands,
     /// or if its rules name this command. Scripts are refused then, because they have no user to check.
-    #[must_use]
     pub fn may_administrate(&self, command: &str) -> bool {
         // SAFETY: the table of functions is written once, before this, and only read afterwards.
         if unsafe { OPTIONAL.SetCommandACLCategories }.is_some() {
@@ -98,7 +116,6 @@ impl Ctx {
 
 impl User {
     /// The user with this name.
-    #[must_use]
     pub fn named(name: &Str) -> Option<Self> {
         // SAFETY: the string is valid; the server answers null if there is no such user.
         let raw = unsafe { api!(GetModuleUserFromUserName(name.inner)) };
@@ -106,14 +123,12 @@ impl User {
     }
 
     /// The rules that make the user up, as ACL LIST shows them. `None` before Redis 7.0.6.
-    #[must_use]
     pub fn rules(&self) -> Option<Str> {
         // SAFETY: the user is valid as long as `self`.
         adopt(unsafe { api!(GetModuleUserACLString(self.raw) or null_mut()) })
     }
 
     /// Whether the user may read a key.
-    #[must_use]
     pub fn may_read(&self, key: &Str) -> bool {
         let access = raw::REDISMODULE_CMD_KEY_ACCESS.into();
         // SAFETY: the user and the string are valid during the call.
@@ -131,7 +146,6 @@ impl User {
     }
 
     /// As [`User::may_run`], with blanks between the words.
-    #[must_use]
     pub fn may_run_words(&self, command: &str) -> Option<bool> {
         let words: Vec<Str> = command
             .split(' ')
@@ -140,9 +154,8 @@ impl User {
         self.may_run(&words.iter().collect::<Vec<_>>())
     }
 
-    /// Whether the user may run a command with these arguments. `None` where the server has no such command, or,
-    /// since Redis 8.2, where the command does not take as many arguments: that is no question of permission.
-    #[must_use]
+    /// Whether the user may run a command with these arguments. `None` where the server has no such command, or, since
+    /// Redis 8.2, where the command does not take as many arguments: that is not a question of permission.
     pub fn may_run(&self, command: &[&Str]) -> Option<bool> {
         let mut argv: Vec<_> = command.iter().map(|word| word.inner).collect();
         let count = c_int::try_from(argv.len()).unwrap_or(c_int::MAX);

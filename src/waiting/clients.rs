@@ -37,28 +37,51 @@
 use crate::error::{Error, moved};
 use crate::fault;
 use crate::keyspace::names;
-use crate::lock::{Connection, Millis, Now, Owner, Tick, Ticket};
+use crate::lock::{Connection, Millis, Now, Owner, Presence, Tick, Ticket, Waiter};
 use crate::server::block::{Blocking, Id};
 use crate::server::events;
 use crate::server::user;
 use crate::server::{Ctx, in_cluster};
+use crate::stats::Stats;
 
 use super::conditions::{self, is_here};
-use super::connections::{Blocked, BlockedAcquire, Client, Outcome};
+use super::connections::{Blocked, BlockedAcquire, Client, Outcome, Pending};
 use super::effects::{give_outcome, not_received};
-use super::record::LockId;
+use super::record::{LockId, Place};
 use super::state::{
     blocked, hand_off_lost, hear_iterations, iteration, note, sessions, stats, table,
 };
-use super::stats::Stats;
-use super::step::freeze;
+use super::step::set_timer;
 
-/// Blocks the calling client on a lock for `timeout` milliseconds (0: without limit). `None` if
-/// the server cannot; nothing has been replied then.
-#[must_use]
-pub fn block(ctx: &Ctx, lock: LockId, owner: &[u8], timeout: Millis, now: Now) -> Option<Ticket> {
+/// A ticket for a client that may be blocked.
+pub fn next_ticket() -> Ticket {
+    blocked(Blocked::next_ticket)
+}
+
+/// Blocks the calling client for `timeout` milliseconds (0: without limit) after the step, at `now`, in which its owner
+/// has joined a lock's queue under this ticket.
+///
+/// # Errors
+/// [`Error::CannotBlock`] if the server cannot, and the place is given up. [`Error::Unblocked`] if the place is lost
+/// already: another module can do that, from a key event of the step.
+pub fn block(
+    ctx: &Ctx,
+    lock: &[u8],
+    owner: &[u8],
+    ticket: Ticket,
+    (timeout, now): (Millis, Now),
+) -> Result<(), Error> {
+    let lock = table(|table| table.id(ctx.db(), lock));
+    let waiter = table(|table| table.waiter(&lock, owner));
+    if waiter.and_then(|waiter| waiter.ticket()) != Some(ticket) {
+        return Err(Error::Unblocked);
+    }
+    let Some(handle) = ctx.block() else {
+        give_up_place(&lock, Owner::from(owner), ticket);
+        return Err(Error::CannotBlock);
+    };
     let client = Client {
-        handle: ctx.block()?,
+        handle,
         lock,
         owner: Owner::from(owner),
         // One tick more, because the current one is partly over: the client must not time out early.
@@ -66,61 +89,53 @@ pub fn block(ctx: &Ctx, lock: LockId, owner: &[u8], timeout: Millis, now: Now) -
         connection: ctx.client_id(),
         allowed_at: user::changes(),
         outcome: None,
-        held_back: false,
+        goes_on: false,
     };
-    Some(blocked(|blocked| blocked.add(client)))
+    blocked(|blocked| blocked.add(ticket, client));
+    if timeout > 0 {
+        set_timer(ctx, now);
+    }
+    Ok(())
 }
 
 /// Unblocks every client that has an outcome. Called when an iteration of the event loop ends.
-pub fn unblock_ended(ctx: &Ctx) {
-    let mut held_back = Vec::new();
+pub fn unblock_ended() {
     while let Some(ticket) = blocked(Blocked::take_ended) {
-        if must_wait(ctx, ticket) {
-            held_back.push(ticket);
-            continue;
-        }
         let client = blocked(|blocked| blocked.remove(ticket));
-        if let Some(Client {
-            handle,
-            outcome: Some(outcome),
-            ..
-        }) = client
+        if let Some((handle, Some(outcome))) = client.map(|client| (client.handle, client.outcome))
         {
             handle.unblock(outcome);
         }
     }
-    blocked(|blocked| blocked.hold_back(held_back));
 }
 
-/// Whether the reply to a client whose time is up must wait. While writes are paused for a failover, the client
-/// cannot be taken out of the queue in the keys, and perhaps never will be. It then keeps its place at the other
-/// server, and is told to ask there (UNBLOCKED or MOVED).
-fn must_wait(ctx: &Ctx, ticket: Ticket) -> bool {
-    let over = blocked(|blocked| {
-        let client = blocked.get(ticket)?;
-        let is_over = matches!(client.outcome, Some(Outcome::Over));
-        is_over.then(|| (client.held_back, client.lock.clone()))
-    });
-    let Some((held_back, lock)) = over else {
-        return false;
-    };
-    ctx.is_handing_over() || (held_back && !is_here(ctx, &lock))
-}
-
-/// The most clients that are timed out in one batch: the server has more work with each than the
+/// The most clients that are timed out in one iteration: the server has more work with each than the
 /// module has.
-const TIMED_OUT_AT_ONCE: usize = 50;
+const TIME_OUT_BATCH: usize = 50;
+/// Milliseconds by which a wait goes on that may not end yet.
+const LONGER_WAIT: Millis = 100;
 
 /// Times out the clients whose time was up at this instant of the steady clock: one batch, the rest in the next
 /// iterations.
-pub fn time_out_due(at: Tick) {
-    for _ in 0..TIMED_OUT_AT_ONCE {
-        let Some((ticket, lock, owner)) = blocked(|blocked| blocked.first_due(at)) else {
+///
+/// While writes are paused for a failover, a client cannot be taken out of the queue in the keys, and perhaps never
+/// will be: it may keep its place at the other server, where it is then told to ask (UNBLOCKED or MOVED). So its wait
+/// goes on until that is known.
+pub fn time_out_due(ctx: &Ctx, at: Tick) {
+    let mut is_handing_over = None;
+    for _ in 0..TIME_OUT_BATCH {
+        let Some(due) = blocked(|blocked| blocked.first_due(at)) else {
             break;
         };
-        give_outcome(ticket, Outcome::Over);
-        stats(Stats::timed_out);
-        give_up_place(&lock, owner, ticket);
+        let is_handing_over = *is_handing_over.get_or_insert_with(|| ctx.is_handing_over());
+        if is_handing_over || (due.goes_on && !is_here(ctx, &due.lock)) {
+            let later = conditions::tick().saturating_add(LONGER_WAIT);
+            blocked(|blocked| blocked.go_on(due.ticket, later));
+        } else {
+            give_outcome(due.ticket, Outcome::Nil);
+            stats(Stats::timed_out);
+            give_up_place(&due.lock, due.owner, due.ticket);
+        }
     }
 }
 
@@ -137,7 +152,7 @@ impl Blocking for BlockedAcquire {
                 let replied = (ctx.client_id(), grant.clone());
                 iteration(|iteration| iteration.replied.push(replied));
             }
-            Outcome::Nil | Outcome::Over => ctx.reply_nil(),
+            Outcome::Nil => ctx.reply_nil(),
             Outcome::Refused(error) => ctx.reply_error(&error.to_string()),
             Outcome::Moved { slot, node } => ctx.reply_error(&moved(*slot, node)),
         }
@@ -149,13 +164,12 @@ impl Blocking for BlockedAcquire {
 
     fn timed_out(ctx: &Ctx, id: Id) {
         let outcome = leave(id, give_up_place);
-        let is_over = matches!(outcome, None | Some(Outcome::Over));
-        if is_over && ctx.is_handing_over() {
+        if let Some(outcome) = outcome {
+            Self::reply(ctx, &outcome);
+        } else if ctx.is_handing_over() {
             // It is not known yet whether it leaves the queue, or has its place at the other server.
             ctx.reply_error(&Error::Unblocked.to_string());
             stats(Stats::disconnected);
-        } else if let Some(outcome) = outcome {
-            Self::reply(ctx, &outcome);
         } else {
             ctx.reply_nil();
             stats(Stats::timed_out);
@@ -190,7 +204,9 @@ fn leave(id: Id, place: impl FnOnce(&LockId, Owner, Ticket)) -> Option<Outcome> 
 }
 
 fn give_up_place(lock: &LockId, owner: Owner, ticket: Ticket) {
-    table(|table| table.mark_gone(lock, &owner, ticket));
+    // No lock is handed to it any more.
+    let gone = |waiter: &mut Waiter| waiter.presence = Presence::Gone;
+    table(|table| table.change_blocked(lock, &owner, ticket, gone));
     note(lock, |work| work.gone.push_back(owner));
 }
 
@@ -217,14 +233,15 @@ pub fn connection_closes(ctx: &Ctx, connection: Connection) {
 // while the cluster is down, since 9 in a cluster also when it becomes a replica. So clients that are still
 // blocked get the reply that the server would give.
 
-/// The server has become a replica: blocked clients go to its master.
+/// The server is a replica: clients that are still blocked go to its master. At the end of an iteration the server has
+/// written down which that is.
 pub fn to_the_master(ctx: &Ctx) {
     let waiting = blocked(|blocked| blocked.waiting());
     if waiting.is_empty() {
         return;
     }
     let master = if in_cluster() { ctx.master() } else { None };
-    for (ticket, lock, _) in waiting {
+    for Pending { ticket, lock, .. } in waiting {
         let outcome = match master.clone() {
             Some(node) => Outcome::Moved {
                 slot: names::slot(&lock.name),
@@ -238,9 +255,9 @@ pub fn to_the_master(ctx: &Ctx) {
 
 /// The cluster is down for this node: blocked clients keep their places and ask again.
 pub fn while_down(ctx: &Ctx) {
-    for (ticket, lock, owner) in blocked(|blocked| blocked.waiting()) {
-        keep_place(ctx, &lock, &owner, ticket);
-        send_away(ticket, Outcome::Refused(Error::ClusterDown));
+    for client in blocked(|blocked| blocked.waiting()) {
+        keep_place(ctx, &client.lock, &client.owner, client.ticket);
+        send_away(client.ticket, Outcome::Refused(Error::ClusterDown));
     }
 }
 
@@ -253,6 +270,11 @@ fn send_away(ticket: Ticket, outcome: Outcome) {
 /// Keeps the place as that of a polling waiter; the client is expected to reconnect.
 fn keep_place(ctx: &Ctx, lock: &LockId, owner: &[u8], ticket: Ticket) {
     let now = conditions::now();
-    table(|table| table.mark_sent_away(lock, owner, ticket, now));
-    freeze(ctx, lock);
+    let away = |waiter: &mut Waiter| {
+        waiter.presence = Presence::Polling;
+        waiter.deadline = now.listening_after(waiter.patience);
+    };
+    table(|table| table.change_blocked(lock, owner, ticket, away));
+    table(|table| table.set_place(lock, Place::Frozen));
+    set_timer(ctx, now);
 }

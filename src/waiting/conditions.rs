@@ -4,8 +4,7 @@
 
 use crate::config;
 use crate::keyspace::Names;
-use crate::keyspace::open_lock::farthest_token;
-use crate::lock::{Millis, Now, Rules, Tick};
+use crate::lock::{Millis, Now, Rules, Tick, token};
 use crate::server::cluster::SlotState;
 use crate::server::{Ctx, clock, in_cluster};
 
@@ -13,7 +12,6 @@ use super::record::LockId;
 use super::state::{Iteration, ensure_before_sleep, iteration, table, waiting};
 
 /// The server's clocks.
-#[must_use]
 pub fn now() -> Now {
     let steady = clock::steady_micros();
     let (tick, listening) = (steady / 1000, waiting(|waiting| waiting.listening.get()));
@@ -26,13 +24,11 @@ pub fn now() -> Now {
 }
 
 /// The steady clock alone.
-#[must_use]
 pub fn tick() -> Tick {
     clock::steady_micros() / 1000
 }
 
 /// The rules as configured now.
-#[must_use]
 pub fn rules() -> Rules {
     Rules {
         turn: config::TURN.get(),
@@ -46,39 +42,46 @@ pub fn rules() -> Rules {
 
 /// Waiters that are found in the keys count as alive for one turn from now.
 pub fn grant_grace() {
-    grant_grace_of(config::TURN.get());
+    make_up_for(Millis::MAX);
 }
 
 /// The server has not listened for `missed` milliseconds, in which waiters could not ask. Waiters of which only the
 /// score is known count as alive for the same time again, and for one turn at most.
 pub fn make_up_for(missed: Millis) {
     if missed > 0 {
-        grant_grace_of(missed.min(config::TURN.get()));
+        let until = now().listening_after(missed.min(config::TURN.get()));
+        waiting(|waiting| waiting.grace.set(waiting.grace.get().max(until)));
     }
 }
 
-fn grant_grace_of(time: Millis) {
-    let until = now().listening_after(time);
-    waiting(|waiting| waiting.grace.set(waiting.grace.get().max(until)));
+/// Later tokens do not fall behind this server's clock, which may be set back.
+pub fn keep_up_with_the_clock() {
+    go_on_behind(token::before_starting(now()));
 }
 
-/// Moves the next token ahead of this server's clock: another server has given the tokens until now, and its
-/// clock may have been ahead.
+/// Moves the next token ahead of this server's clock, which takes over from another server.
 pub fn go_ahead_of_the_clock() {
-    let skew = config::CLOCK_SKEW.get().saturating_mul(1000);
-    go_on_behind(i64::try_from(now().micros.saturating_add(skew)).unwrap_or(0));
-}
-
-/// Makes all later tokens greater than this one, which is in the keys: the master gave it, or an earlier run of
-/// this server.
-pub fn learn(token: i64) {
-    go_on_behind(token.min(farthest_token(&rules(), now())));
+    go_on_behind(token::before_taking_over(&rules(), now()));
 }
 
 fn go_on_behind(token: i64) {
     waiting(|waiting| {
         let greatest = &waiting.greatest_token;
         greatest.set(greatest.get().max(token));
+    });
+}
+
+/// Makes all later tokens greater than this one, which is in a key of tokens.
+pub fn learn(token: i64) {
+    let (rules, now) = (rules(), now());
+    waiting(|waiting| {
+        let greatest = &waiting.greatest_token;
+        greatest.set(token::greatest_after_loading(
+            greatest.get(),
+            token,
+            &rules,
+            now,
+        ));
     });
 }
 
@@ -92,20 +95,12 @@ pub fn follow_slots(ctx: &Ctx) {
     }
 }
 
-/// Whether all keys of a lock are at this node, as this iteration has found first.
-pub fn is_all_here(ctx: &Ctx, names: &Names, is_shared: bool) -> bool {
-    if !in_cluster() {
-        return true;
-    }
-    let lock = (is_shared, Box::from(names.name()));
-    if iteration(|iteration| iteration.found_here.contains(&lock)) {
-        return true;
-    }
-    let is_here = slot_state(ctx, names, is_shared) == SlotState::Here;
-    if is_here {
-        iteration(|iteration| iteration.found_here.insert(lock));
-    }
-    is_here
+/// Whether all keys of a lock are at this node. If the server has let a command on the lock through (`is_asked`), their
+/// slot is; then they are as well, unless slots are moving.
+pub fn is_all_here(ctx: &Ctx, names: &Names, is_shared: bool, is_asked: bool) -> bool {
+    !in_cluster()
+        || is_asked && !ctx.are_slots_moving()
+        || slot_state(ctx, names, is_shared) == SlotState::Here
 }
 
 /// Whether all keys of a lock are at this node. Selects the lock's database.
@@ -129,16 +124,12 @@ pub fn slot_state(ctx: &Ctx, names: &Names, is_shared: bool) -> SlotState {
 /// An iteration begins or ends: slots may have moved.
 pub fn forget_slots() {
     if in_cluster() {
-        iteration(|iteration| {
-            iteration.has_followed_slots = false;
-            iteration.found_here.clear();
-        });
+        iteration(|iteration| iteration.has_followed_slots = false);
     }
 }
 
 /// Whether Redisson's scripts run natively. Interception starts at once when it is switched on. Where the module has
 /// locks, it ends with the iteration in which it is switched off: their scores are lined up first.
-#[must_use]
 pub fn intercepts() -> bool {
     let wanted = config::intercept_eval();
     let is_on = waiting(|waiting| waiting.intercepts.get());
@@ -166,13 +157,11 @@ pub struct Slice {
 
 impl Slice {
     /// It begins now.
-    #[must_use]
     pub fn begin() -> Self {
         Self::of(SLICE)
     }
 
     /// It begins now. What it finds is still to be written into a reply, which takes about as long.
-    #[must_use]
     pub fn begin_search() -> Self {
         Self::of(SLICE / 2)
     }
@@ -184,7 +173,6 @@ impl Slice {
     }
 
     /// Whether the rest is to be left to the next iteration.
-    #[must_use]
     pub fn is_over(self) -> bool {
         clock::steady_micros() >= self.ends
     }

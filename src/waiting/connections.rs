@@ -13,20 +13,18 @@ use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use foldhash::fast::RandomState;
 
 use crate::error::Error;
-use crate::lock::{Connection, Owner, Tick, Ticket};
+use crate::lock::{Connection, Owner, Tick, Ticket, give_back, is_too_roomy};
 use crate::server::block::{Handle, Id};
 
-use super::record::{Grant, LockId, give_back, is_too_roomy};
+use super::record::{Grant, LockId};
 
 /// What a blocked client is told when it is unblocked.
 #[derive(Debug)]
 pub enum Outcome {
     /// It holds the lock.
     Granted(Grant),
-    /// It was taken out of the queue.
+    /// It was taken out of the queue, or its time is up.
     Nil,
-    /// Its time is up.
-    Over,
     /// It cannot have the lock.
     Refused(Error),
     /// The lock is at another node of the cluster now.
@@ -59,15 +57,31 @@ pub struct Client {
     pub allowed_at: u64,
     /// What it is told when this iteration of the event loop ends.
     pub outcome: Option<Outcome>,
-    /// Its reply is held back: its leaving the queue could not be written when the reply was due.
-    pub held_back: bool,
+    /// Its time was up, and its wait goes on: its leaving the queue could not be written.
+    pub goes_on: bool,
 }
 
-impl Client {
-    /// Whether the outcome can still change. A time-out is replaced by any other outcome, and is replied only
-    /// once no other can come.
-    fn waits(&self) -> bool {
-        matches!(self.outcome, None | Some(Outcome::Over))
+/// A client that has no outcome yet.
+#[derive(Debug)]
+pub struct Pending {
+    /// Its ticket.
+    pub ticket: Ticket,
+    /// The lock that it waits for.
+    pub lock: LockId,
+    /// The owner that waits for it.
+    pub owner: Owner,
+    /// As with [`Client`].
+    pub goes_on: bool,
+}
+
+impl Pending {
+    fn of(ticket: Ticket, client: &Client) -> Self {
+        Self {
+            ticket,
+            lock: client.lock.clone(),
+            owner: Owner::clone(&client.owner),
+            goes_on: client.goes_on,
+        }
     }
 }
 
@@ -83,16 +97,19 @@ pub struct Blocked {
 }
 
 impl Blocked {
-    /// Adds a client under a new ticket.
-    pub fn add(&mut self, client: Client) -> Ticket {
+    /// A new ticket.
+    pub fn next_ticket(&mut self) -> Ticket {
         self.last_ticket = self.last_ticket.wrapping_add(1);
-        let ticket = self.last_ticket;
+        self.last_ticket
+    }
+
+    /// Adds a client under a ticket of its own.
+    pub fn add(&mut self, ticket: Ticket, client: Client) {
         self.tickets.insert(client.handle.id(), ticket);
         if let Some(until) = client.until {
             self.by_until.insert((until, ticket));
         }
         self.by_ticket.insert(ticket, client);
-        ticket
     }
 
     /// The client with this ticket.
@@ -103,35 +120,26 @@ impl Blocked {
     /// Gives a client its outcome. Returns the outcome if the client has another already, or is gone.
     pub fn give_outcome(&mut self, ticket: Ticket, outcome: Outcome) -> Result<(), Outcome> {
         let client = self.by_ticket.get_mut(&ticket);
-        let Some(client) = client.filter(|client| client.waits()) else {
+        let Some(client) = client.filter(|client| client.outcome.is_none()) else {
             return Err(outcome);
         };
-        if client.outcome.replace(outcome).is_none() {
-            self.ended.push_back(ticket);
-        }
+        client.outcome = Some(outcome);
+        self.ended.push_back(ticket);
         if let Some(until) = client.until.take() {
             self.by_until.remove(&(until, ticket));
         }
         Ok(())
     }
 
-    /// Holds back the replies of these clients to the end of a later iteration.
-    pub fn hold_back(&mut self, tickets: Vec<Ticket>) {
-        for ticket in tickets {
-            if let Some(client) = self.by_ticket.get_mut(&ticket) {
-                client.held_back = true;
-                self.ended.push_back(ticket);
+    /// A client's wait goes on until then, though its time was up.
+    pub fn go_on(&mut self, ticket: Ticket, until: Tick) {
+        if let Some(client) = self.by_ticket.get_mut(&ticket) {
+            client.goes_on = true;
+            if let Some(before) = client.until.replace(until) {
+                self.by_until.remove(&(before, ticket));
             }
+            self.by_until.insert((until, ticket));
         }
-    }
-
-    /// Those that wait for a lock and are held back.
-    pub fn held_back_from(&self, lock: &LockId) -> Vec<Ticket> {
-        let is_held_back = |ticket: &&Ticket| {
-            let client = self.by_ticket.get(ticket);
-            client.is_some_and(|client| client.held_back && client.lock == *lock)
-        };
-        self.ended.iter().filter(is_held_back).copied().collect()
     }
 
     /// The first with an outcome, in the order in which they got it. It is still to be removed.
@@ -162,21 +170,19 @@ impl Blocked {
     }
 
     /// The first client whose time is up.
-    pub fn first_due(&self, now: Tick) -> Option<(Ticket, LockId, Owner)> {
+    pub fn first_due(&self, now: Tick) -> Option<Pending> {
         let (until, ticket) = *self.by_until.first()?;
         let client = self.by_ticket.get(&ticket)?;
-        let place = (ticket, client.lock.clone(), Owner::clone(&client.owner));
-        (until <= now).then_some(place)
+        (until <= now).then(|| Pending::of(ticket, client))
     }
 
-    /// All blocked clients whose outcome can still change.
-    pub fn waiting(&self) -> Vec<(Ticket, LockId, Owner)> {
+    /// All blocked clients that have no outcome yet.
+    pub fn waiting(&self) -> Vec<Pending> {
         let clients = self.by_ticket.iter();
-        let waiting = clients.filter(|(_, client)| client.waits());
-        let place = |(ticket, client): (&Ticket, &Client)| {
-            (*ticket, client.lock.clone(), Owner::clone(&client.owner))
-        };
-        waiting.map(place).collect()
+        let waiting = clients.filter(|(_, client)| client.outcome.is_none());
+        waiting
+            .map(|(ticket, client)| Pending::of(*ticket, client))
+            .collect()
     }
 
     /// When the first client's time is up.

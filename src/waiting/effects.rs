@@ -160,10 +160,10 @@ fn wake(ctx: &Ctx, scene: &Scene<'_>, owner: &[u8]) {
 fn publish_wake_up(ctx: &Ctx, channel: &Str) {
     let message = string(b"0");
     let (plain, sharded) = match config::pubsub() {
-        Pubsub::Auto => (!in_cluster(), in_cluster()),
-        Pubsub::Publish => (true, false),
-        Pubsub::Spublish => (false, true),
-        Pubsub::Both => (true, true),
+        Pubsub::auto => (!in_cluster(), in_cluster()),
+        Pubsub::publish => (true, false),
+        Pubsub::spublish => (false, true),
+        Pubsub::both => (true, true),
     };
     if plain {
         ctx.publish(c"PUBLISH", channel, &message);

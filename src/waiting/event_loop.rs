@@ -6,7 +6,7 @@
 
 use crate::config;
 use crate::keyspace::QueueView;
-use crate::lock::{Now, Tick};
+use crate::lock::{Listening, Tick};
 use crate::server::migration::Migration;
 use crate::server::timer::Alarm;
 use crate::server::{Ctx, events, is_replica};
@@ -14,7 +14,6 @@ use crate::server::{Ctx, events, is_replica};
 use super::clients;
 use super::conditions::{self, Slice};
 use super::foreign;
-use super::listening::Listening;
 use super::schedule::Ring;
 use super::slots;
 use super::state::{blocked, ensure_before_sleep, iteration, rest_if_idle, table, waiting};
@@ -73,13 +72,15 @@ pub fn before_sleep(ctx: &Ctx) {
         slots::look_at_slots(ctx);
     }
     work::look_on(ctx);
-    time_out_due();
+    time_out_due(ctx);
     do_what_was_noted(ctx);
     if have_gone {
         slots::send_after_slots(ctx);
     }
-    clients::unblock_ended(ctx);
-    iteration(|iteration| iteration.last_touched = None);
+    if is_replica() {
+        clients::to_the_master(ctx);
+    }
+    clients::unblock_ended();
     waiting(|waiting| waiting.in_iteration.set(false));
     stop_timer_if_idle(ctx);
     let alarm = alarm();
@@ -101,16 +102,20 @@ fn follow_configuration(ctx: &Ctx) {
 
 /// Stops the timer if it would ring for nothing.
 fn stop_timer_if_idle(ctx: &Ctx) {
-    if !is_any_lock_tracked() && blocked(|blocked| blocked.next_timeout()).is_none() {
+    let is_idle = table(|table| table.is_empty() && !table.is_any_on_the_move());
+    if is_idle && blocked(|blocked| blocked.next_timeout()).is_none() {
         table(|table| table.schedule.stop_timer(ctx));
     }
 }
 
 /// Times out clients, but only after all requests that came in time were read: one of them may serve the client.
-fn time_out_due() {
+fn time_out_due(ctx: &Ctx) {
     if blocked(|blocked| blocked.next_timeout()).is_some() {
         let now = conditions::tick();
-        clients::time_out_due(waiting(|waiting| waiting.listening.get().read_until(now)));
+        clients::time_out_due(
+            ctx,
+            waiting(|waiting| waiting.listening.get().read_until(now)),
+        );
     }
 }
 
@@ -122,7 +127,8 @@ fn end_iteration(ctx: &Ctx, alarm: Option<Tick>, is_new: bool) {
     let wakes = alarm.map_or(own_job, |alarm| alarm.clamp(now, own_job));
     // Before 7.2 the server computes how long to sleep before it calls this hook, so it may sleep past a new
     // alarm. Clients whose time is up, and that were left for the next iteration, have no timer.
-    if is_time_up(now) || (is_new && wakes < own_job) {
+    let is_time_up = blocked(|blocked| blocked.next_timeout()).is_some_and(|until| until <= now);
+    if is_time_up || (is_new && wakes < own_job) {
         events::hurry();
     }
     listening(|listening| listening.ends(now, ctx.writes_paused(), wakes));
@@ -143,6 +149,7 @@ fn alarm() -> Option<Tick> {
 impl Alarm for Ring {
     fn ring(ctx: &Ctx) {
         table(|table| table.schedule.rang());
+        slots::look(ctx);
         work::patrol(ctx);
         look_at_due_locks(ctx);
     }
@@ -158,6 +165,7 @@ pub fn slots_migrate(ctx: &Ctx, what: Migration) {
 fn do_what_was_noted(ctx: &Ctx) {
     if !waiting(|waiting| waiting.begun.replace(true)) {
         conditions::grant_grace();
+        conditions::keep_up_with_the_clock();
         ctx.warn_of_default_user();
     }
     if table(|table| table.noted()) == 0 {
@@ -177,7 +185,7 @@ fn do_what_was_noted(ctx: &Ctx) {
 /// a lease is to be renewed.
 fn look_at_due_locks(ctx: &Ctx) {
     let now = conditions::now();
-    if is_nothing_due(now) {
+    if table(|table| table.schedule.is_armed(now) && !table.schedule.is_due(now)) {
         return;
     }
     let due = table(|table| table.schedule.due(now));
@@ -202,13 +210,4 @@ fn look_at_due_locks(ctx: &Ctx) {
         // The timer would wait for a millisecond.
         events::hurry();
     }
-}
-
-/// Whether the time of a blocked client is up.
-fn is_time_up(now: Tick) -> bool {
-    blocked(|blocked| blocked.next_timeout()).is_some_and(|until| until <= now)
-}
-
-fn is_nothing_due(now: Now) -> bool {
-    table(|table| table.schedule.is_armed(now) && !table.schedule.is_due(now))
 }

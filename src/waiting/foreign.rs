@@ -15,13 +15,14 @@ use crate::keyspace::held::is_redissons;
 use crate::keyspace::number::number;
 use crate::keyspace::{Names, QueueView, names};
 use crate::server::{Access, Ctx, is_replica, string};
+use crate::stats::Stats;
 
-use super::clients;
-use super::conditions::{self, go_ahead_of_the_clock, grant_grace, intercepts, learn};
+use super::conditions::{go_ahead_of_the_clock, grant_grace, intercepts, learn};
 use super::connections::Sessions;
 use super::record::{LockId, Place};
-use super::state::{Iteration, followed, iteration, sessions, stats, table, touch, waiting};
-use super::stats::Stats;
+use super::state::{
+    Iteration, ensure_before_sleep, iteration, sessions, stats, table, touch, waiting,
+};
 
 /// The server reports that a key was changed from outside the module.
 pub fn key_changes(ctx: &Ctx, class: NotifyEvent, event: &[u8], key: &[u8]) {
@@ -60,25 +61,14 @@ pub fn key_changes(ctx: &Ctx, class: NotifyEvent, event: &[u8], key: &[u8]) {
     }
 }
 
-/// Events of keys that were not written here: nobody knows by whom they were.
+/// Events of keys that arrive already written: their writer is unknown.
 const COMES_FROM_ELSEWHERE: [&[u8]; 4] = [b"restore", b"move_to", b"rename_to", b"copy_to"];
 
 /// Notes that the key of a queue or of its scores was touched from outside the module.
 pub fn touch_queue(db: i32, key: &[u8], view: QueueView) {
-    let Some(of) = names::queue_of(key) else {
-        return;
-    };
-    let is_last = |iteration: &mut Iteration| {
-        let last = iteration.last_touched.as_ref();
-        last.is_some_and(|(last_db, last)| *last_db == db && **last == *of)
-    };
-    if view == QueueView::Touched && iteration(is_last) {
-        return;
-    }
     for name in names::locks_of(key).into_iter().flatten().flatten() {
         touch(&LockId::new(db, name), view);
     }
-    iteration(|iteration| iteration.last_touched = Some((db, Box::from(of))));
 }
 
 /// A client takes fields out of a hash, now or when its transaction runs. If the hash is a lock with waiters, it is
@@ -115,7 +105,8 @@ fn lock_changes(ctx: &Ctx, event: &[u8], key: &[u8]) {
 pub fn follow_the_master(ctx: &Ctx) {
     for lock in table(|table| table.take_all(ctx)) {
         let is_queued = has_waiters(ctx, &lock);
-        followed(|followed| {
+        waiting(|waiting| {
+            let mut followed = waiting.followed.borrow_mut();
             if is_queued {
                 followed.insert(lock);
             } else {
@@ -133,7 +124,6 @@ fn is_queue_known(ctx: &Ctx, key: &[u8]) -> bool {
 }
 
 /// Whether a lock has waiters or shared holders, as the keys say.
-#[must_use]
 pub fn has_waiters(ctx: &Ctx, lock: &LockId) -> bool {
     let names = Names::of(&lock.name);
     let is_there = |key| !ctx.open(key, Access::Glance).is_empty();
@@ -144,7 +134,6 @@ pub fn has_waiters(ctx: &Ctx, lock: &LockId) -> bool {
 /// Whether the keys of a lock that is not known yet say that it is the module's: it has waiters or shared holders.
 /// Where scripts run as Lua, it needs shared holders, or a waiter that is not named as Redisson names its own.
 /// Walks the queue then.
-#[must_use]
 pub fn is_ours_to_track(ctx: &Ctx, lock: &LockId) -> bool {
     if intercepts() {
         return has_waiters(ctx, lock);
@@ -162,7 +151,6 @@ pub fn is_ours_to_track(ctx: &Ctx, lock: &LockId) -> bool {
 
 /// Whether a queue that is not tracked is this lock's. By Redisson's rule for names `a` and `{a}` share a queue
 /// key: a queue that is not tracked belongs to `a`, unless only `{a}` is held.
-#[must_use]
 pub fn is_meant(ctx: &Ctx, lock: &LockId) -> bool {
     let is_held = |name: &[u8]| !ctx.open(&string(name), Access::Glance).is_empty();
     let is_tracked = |name: &[u8]| table(|table| table.contains(lock.db, name));
@@ -178,7 +166,6 @@ pub fn is_meant(ctx: &Ctx, lock: &LockId) -> bool {
 }
 
 /// Whether this lock is `{a}`, and `a`, which has the same queue key, is tracked.
-#[must_use]
 pub fn is_twin_tracked(lock: &LockId) -> bool {
     let inner = names::unbraced(&lock.name);
     inner.is_some_and(|inner| table(|table| table.contains(lock.db, inner)))
@@ -197,24 +184,25 @@ pub fn flushed(_: &Ctx, db: Option<i32>) {
 pub fn swapped(_: &Ctx, one: i32, other: i32) {
     stats(Stats::forget_holders);
     sessions(|sessions| sessions.swap(one, other));
-    let now = conditions::now();
-    let locks = table(|table| table.swap(one, other, now));
+    let locks = table(|table| table.swap(one, other));
     touch_all(locks, QueueView::Touched);
 }
 
 /// The server has become a replica, or the master.
 pub fn role_changes(ctx: &Ctx, replica: bool) {
     if replica {
-        clients::to_the_master(ctx);
+        // The blocked clients are sent away when the iteration ends.
+        ensure_before_sleep();
         let locks = table(|table| table.take_all(ctx));
-        followed(|followed| followed.extend(locks));
+        waiting(|waiting| waiting.followed.borrow_mut().extend(locks));
         sessions(Sessions::clear);
         iteration(|iteration| *iteration = Iteration::default());
         stats(Stats::forget_holders);
     } else {
         grant_grace();
         go_ahead_of_the_clock();
-        touch_all(followed(std::mem::take), QueueView::Loaded);
+        let followed = waiting(|waiting| waiting.followed.take());
+        touch_all(followed, QueueView::Loaded);
     }
 }
 

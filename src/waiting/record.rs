@@ -2,8 +2,7 @@
 //!
 //! Data only: nothing here reads a key or a clock, or has effects.
 
-use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasher, Hash};
+use std::collections::VecDeque;
 use std::rc::Rc;
 
 use crate::keyspace::{QueueView, Tracked};
@@ -20,7 +19,6 @@ pub struct LockId {
 
 impl LockId {
     /// The lock of this name in this database.
-    #[must_use]
     pub fn new(db: i32, name: &[u8]) -> Self {
         let name = Rc::from(name);
         Self { db, name }
@@ -38,6 +36,9 @@ impl LockId {
     }
 }
 
+/// The place of a lock among all that are tracked: its database, and the number under which it is tracked.
+pub type Rank = (i32, u64);
+
 /// A hand-off to a blocked waiter.
 #[derive(Clone, Debug)]
 pub struct Grant {
@@ -53,7 +54,7 @@ pub struct Grant {
 
 /// The most waiters that leave the queue in one step, and the most locks that are looked at in one iteration: with a
 /// hundred thousand to process, the server must answer other clients in between.
-pub const BATCH: usize = 200;
+pub const WORK_BATCH: usize = 200;
 
 /// What is still to be done about a lock.
 ///
@@ -62,7 +63,7 @@ pub const BATCH: usize = 200;
 /// in one step. Until then the rules know waiters that have gone as such, and never hand a lock to them.
 #[derive(Debug, Default)]
 pub struct Work {
-    /// How its keys were touched from outside the module: the lock is to be looked at.
+    /// How its keys were touched from outside the module: the lock must be looked at.
     pub touch: Option<QueueView>,
     /// Waiters whose connections have closed, in the order in which they went.
     pub gone: VecDeque<Owner>,
@@ -79,13 +80,11 @@ impl Work {
     }
 
     /// Whether there is none.
-    #[must_use]
     pub fn is_none(&self) -> bool {
         self.touch.is_none() && self.is_touch_only()
     }
 
     /// Whether there is none but to look at the lock.
-    #[must_use]
     pub fn is_touch_only(&self) -> bool {
         self.gone.is_empty() && self.lost.is_empty() && self.closed.is_empty()
     }
@@ -110,61 +109,39 @@ pub struct Record {
     pub id: LockId,
     /// What the rules know beyond the keys.
     pub tracked: Tracked,
-    /// It has waiters, a session or shared holders: the lock is the module's.
-    pub is_tracked: bool,
-    /// What is to be done about it.
+    /// It has waiters, a session or shared holders: the lock is the module's, and is tracked under this number.
+    pub number: Option<u64>,
+    /// The work on it.
     pub work: Work,
     /// It is on the list of locks with work.
     pub is_noted: bool,
     /// Where its keys are.
     pub place: Place,
-    /// The instants for which it is scheduled: when it is due, or earlier.
+    /// The instants for which it is scheduled.
     pub scheduled: Due,
-    /// The number of waiters by which the table's order has it.
-    pub listed: usize,
-    /// It is among those that are to be put into their order.
-    pub has_moved: bool,
 }
 
 impl Record {
     /// Of a lock of which nothing is known.
-    #[must_use]
     pub fn new(id: LockId) -> Self {
         Self {
             id,
             tracked: Tracked::default(),
-            is_tracked: false,
+            number: None,
             work: Work::default(),
             is_noted: false,
             place: Place::default(),
             scheduled: Due::default(),
-            listed: 0,
-            has_moved: false,
         }
     }
 
-    /// Number of waiters.
-    #[must_use]
-    pub fn waiters(&self) -> usize {
-        self.tracked.line.len()
+    /// Whether it is tracked.
+    pub fn is_tracked(&self) -> bool {
+        self.number.is_some()
     }
 
     /// Whether there is nothing to be kept.
-    #[must_use]
     pub fn is_idle(&self) -> bool {
-        !self.is_tracked && !self.is_noted && self.work.is_none() && self.place == Place::Here
-    }
-}
-
-/// Whether so few entries are left of a crowd that its memory is worth giving back.
-#[must_use]
-pub fn is_too_roomy(capacity: usize, len: usize) -> bool {
-    capacity > 1024 && capacity / 8 > len
-}
-
-/// Gives memory back after a crowd has left.
-pub fn give_back<K: Eq + Hash, V, S: BuildHasher>(map: &mut HashMap<K, V, S>) {
-    if is_too_roomy(map.capacity(), map.len()) {
-        map.shrink_to(map.len() * 2);
+        !self.is_tracked() && !self.is_noted && self.work.is_none() && self.place == Place::Here
     }
 }

@@ -9,7 +9,7 @@ use crate::lock::{Due, Millis, Now, Tick};
 use crate::server::Ctx;
 use crate::server::timer::{self, Timer};
 
-use super::record::LockId;
+use super::record::{LockId, Rank};
 
 /// When locks are due, by each of the two clocks.
 #[derive(Debug, Default)]
@@ -17,8 +17,8 @@ pub struct Schedule {
     by_wall: BTreeSet<(Millis, LockId)>,
     by_tick: BTreeSet<(Tick, LockId)>,
     armed: Option<Armed>,
-    /// A round of [`patrol`](super::work::patrol) is not over.
-    pub in_round: bool,
+    /// The lock that [`patrol`](super::work::patrol) has come to in a round that is not over.
+    pub patrolled: Option<Rank>,
 }
 
 /// The server's timer, as it was set.
@@ -38,28 +38,6 @@ pub struct Ring;
 const LONGEST_SLEEP: Millis = 1000;
 /// The same while a round is not over.
 const IN_ROUND: Millis = 20;
-
-/// The instants for which to schedule a lock, from those when it is due and those for which it is scheduled. By
-/// each clock, an instant that is too early may stay: looking too early does no harm. So the end of the lease, or
-/// of the turn, of a lock that is handed on thousands of times a second does not move in the schedule each time.
-pub fn settled(scheduled: Due, due: Due, now: Now) -> Due {
-    let settled = |scheduled, due, now| {
-        let may_stay = stays(scheduled, due, now);
-        if may_stay { scheduled } else { due }
-    };
-    Due {
-        wall: settled(scheduled.wall, due.wall, now.millis()),
-        tick: settled(scheduled.tick, due.tick, now.tick()),
-    }
-}
-
-fn stays(scheduled: Option<u64>, due: Option<u64>, now: u64) -> bool {
-    match (scheduled, due) {
-        (Some(scheduled), Some(due)) => scheduled == due || (now < scheduled && scheduled < due),
-        (Some(scheduled), None) => now < scheduled,
-        (None, due) => due.is_none(),
-    }
-}
 
 /// The wall clock less the steady clock. It changes only when the wall clock is set or slewed.
 fn offset(now: Now) -> i64 {
@@ -142,16 +120,16 @@ impl Schedule {
         self.armed = None;
     }
 
-    /// Sets the timer for the first lock that is due. One that rings too early does no harm, so it is set anew only
-    /// to ring earlier; or if the wall clock was set back meanwhile, because the server's timers wait for the wall
-    /// clock. If no lock is due, the timer is stopped when the iteration ends: the next command may need it.
+    /// Sets the timer for the first lock that is due. One that rings too early does no harm, so it is set anew only to
+    /// ring earlier; or if the wall clock was set back, because the server's timers wait for the wall clock. If no lock
+    /// is due, the timer is stopped when the iteration ends: the next command may need it.
     ///
-    /// `timeout` is when the first blocked client's time is up.
+    /// `timeout` is when something else than a lock is due first.
     pub fn set_timer(&mut self, ctx: &Ctx, now: Now, timeout: Option<Tick>) {
         let Some(first) = self.first(now).into_iter().chain(timeout).min() else {
             return;
         };
-        let longest = if self.in_round {
+        let longest = if self.patrolled.is_some() {
             IN_ROUND
         } else {
             LONGEST_SLEEP
@@ -184,105 +162,6 @@ impl Schedule {
     pub fn stop_timer(&mut self, ctx: &Ctx) {
         if let Some(armed) = self.armed.take() {
             timer::stop(ctx, &armed.timer);
-        }
-    }
-}
-
-/// Milliseconds between two looks at the locks whose slots are between two nodes of a cluster.
-const SLOTS_ON_THE_MOVE: u64 = 100;
-/// Milliseconds between two looks at the slots of all locks with waiters.
-const ALL_SLOTS: u64 = 1000;
-
-/// In a cluster, when slots are looked at.
-#[derive(Debug, Default)]
-pub struct Rounds {
-    alarm: Option<(u64, Timer)>,
-    /// Milliseconds since the slots of all locks were looked at.
-    since: u64,
-    /// Number of slot imports that have begun and not ended.
-    imports: usize,
-}
-
-/// What the timer for slots does when it rings: [`slots`](super::slots) implements it.
-pub struct Round;
-
-impl Rounds {
-    /// Sets the timer, if there is something to look at. `waiters`: any lock has waiters; `on_the_move`: of some not
-    /// all keys are here, or not yet the slot.
-    pub fn set_alarm(&mut self, ctx: &Ctx, waiters: bool, on_the_move: bool) {
-        let delay = if on_the_move {
-            SLOTS_ON_THE_MOVE
-        } else {
-            ALL_SLOTS
-        };
-        let is_set = self.alarm.as_ref().is_some_and(|(set, _)| *set <= delay);
-        if is_set || !(waiters || on_the_move) {
-            return;
-        }
-        if let Some((_, timer)) = self.alarm.take() {
-            timer::stop(ctx, &timer);
-        }
-        self.alarm = Some((delay, timer::start::<Round>(ctx, delay)));
-    }
-
-    /// The timer has rung. Returns whether the slots of all locks are to be looked at now.
-    pub fn rang(&mut self) -> bool {
-        let passed = self.alarm.take().map_or(0, |(delay, _)| delay);
-        self.since = self.since.saturating_add(passed);
-        let is_due = self.since >= ALL_SLOTS;
-        if is_due {
-            self.since = 0;
-        }
-        is_due
-    }
-
-    /// An import of slots has begun.
-    pub fn import_begins(&mut self) {
-        self.imports += 1;
-    }
-
-    /// An import has ended. False if this or another one had begun unseen, before the module was loaded.
-    pub fn import_ends(&mut self) -> bool {
-        let seen = self.imports > 0;
-        self.imports = self.imports.saturating_sub(1);
-        seen
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{Due, Now, settled, stays};
-
-    #[test]
-    fn by_each_clock_a_lock_stays_where_it_may() {
-        let due = |wall, tick| Due {
-            wall: Some(wall),
-            tick: Some(tick),
-        };
-        let now = Now::from_millis(5);
-        assert_eq!(settled(due(20, 9), due(10, 30), now), due(10, 9));
-        assert_eq!(settled(due(10, 9), due(20, 8), now), due(10, 8));
-    }
-
-    #[test]
-    fn a_lock_is_looked_at_too_early_rather_than_too_late() {
-        // Scheduled, due, now.
-        for (scheduled, due, now, expected) in [
-            (None, None, 5, true),
-            (None, Some(9), 5, false),
-            (Some(9), Some(9), 5, true),
-            (Some(9), Some(20), 5, true),
-            (Some(9), Some(8), 5, false),
-            (Some(9), None, 5, true),
-            // What is over has been looked at, and would be again at once.
-            (Some(5), Some(20), 5, false),
-            (Some(5), None, 5, false),
-        ] {
-            assert_eq!(
-                stays(scheduled, due, now),
-                expected,
-                "{scheduled:?} {due:?}"
-            );
         }
     }
 }

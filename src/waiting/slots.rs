@@ -17,42 +17,52 @@
 //! Moving a key raises a key event, so it is noticed at once. Slots can also leave without an event,
 //! so the slots of all locks with waiters are checked once a second.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 
 use crate::keyspace::{Names, QueueView, names};
+use crate::lock::{Millis, Tick};
 use crate::server::cluster::SlotState;
 use crate::server::migration::Migration;
 use crate::server::nodes::Range;
-use crate::server::timer::Alarm;
-use crate::server::{Ctx, is_replica};
+use crate::server::{Ctx, in_cluster, is_replica};
 
 use super::clients;
-use super::conditions::{go_ahead_of_the_clock, grant_grace, is_here, slot_state};
+use super::conditions::{go_ahead_of_the_clock, grant_grace, is_here, slot_state, tick};
 use super::connections::Outcome;
 use super::effects::give_outcome;
 use super::foreign::has_waiters;
 use super::record::{LockId, Place};
-use super::schedule::{Round, Rounds};
-use super::state::{blocked, ensure_before_sleep, note, rounds, sessions, table, touch, waiting};
-use super::step::keep_watch;
+use super::state::{Waiting, ensure_before_sleep, note, sessions, table, touch, waiting};
+use super::step::SLOTS_ON_THE_MOVE;
 
-impl Alarm for Round {
-    fn ring(ctx: &Ctx) {
-        let are_all_due = rounds(Rounds::rang);
-        if is_replica() {
-            return;
-        }
-        look_at_arriving(ctx);
-        if are_all_due {
-            look_at_slots(ctx);
-        }
-        if ctx.cluster_is_down() {
-            clients::while_down(ctx);
-        } else {
-            look_at_frozen(ctx);
-        }
-        keep_watch(ctx);
+/// Milliseconds between two looks at the slots of all locks.
+const ALL_SLOTS: Millis = 1000;
+
+/// The timer has rung: looks at slots, if that is due.
+pub fn look(ctx: &Ctx) {
+    if !in_cluster() || is_replica() || !is_due(|waiting| &waiting.moving_seen, SLOTS_ON_THE_MOVE) {
+        return;
     }
+    look_at_arriving(ctx);
+    if is_due(|waiting| &waiting.slots_seen, ALL_SLOTS) {
+        look_at_slots(ctx);
+    }
+    if ctx.cluster_is_down() {
+        clients::while_down(ctx);
+    } else {
+        look_at_frozen(ctx);
+    }
+}
+
+/// Whether as many milliseconds have passed since the instant in this cell, which is now from here on.
+fn is_due(seen: fn(&Waiting) -> &Cell<Tick>, time: Millis) -> bool {
+    let now = tick();
+    let is_due = now >= waiting(|waiting| seen(waiting).get()).saturating_add(time);
+    if is_due {
+        waiting(|waiting| seen(waiting).set(now));
+    }
+    is_due
 }
 
 /// Notes all locks whose slot is not wholly here, so that they are looked at. One lock of each slot is checked.
@@ -72,7 +82,6 @@ pub fn look_at_slots(ctx: &Ctx) {
 pub fn send_after_slots(ctx: &Ctx) {
     if !is_replica() && !ctx.cluster_is_down() {
         look_at_frozen(ctx);
-        keep_watch(ctx);
     }
 }
 
@@ -154,41 +163,41 @@ fn leave(lock: &LockId, node: &str) {
         sessions(|sessions| sessions.unbind(connection, lock));
     }
     let slot = names::slot(&lock.name);
-    // Clients whose time was up while writes were paused have not left the queue: their places have moved, too.
-    let mut tickets = blocked(|blocked| blocked.held_back_from(lock));
-    tickets.extend(
-        tracked
-            .line
-            .iter()
-            .filter_map(|(_, waiter)| waiter.ticket()),
-    );
-    for ticket in tickets {
+    let waiters = tracked.line.iter();
+    for ticket in waiters.filter_map(|(_, waiter)| waiter.ticket()) {
         let node = node.to_owned();
         give_outcome(ticket, Outcome::Moved { slot, node });
     }
 }
 
 /// Slots move as a whole (see [`crate::server::migration`]). Their locks are dealt with in this very iteration. True if
-/// the keys of slots that have come are to be looked for: their import has begun unseen.
+/// the keys of slots that have come must be looked for: their import began unseen.
 pub fn migrate(what: Migration) -> bool {
     let mut is_unseen = false;
     match what {
         Migration::ImportStarted => {
-            rounds(Rounds::import_begins);
+            waiting(|waiting| waiting.imports.set(waiting.imports.get() + 1));
             // If the slots were here a moment ago, what is known of their locks is forgotten before they return.
             waiting(|waiting| waiting.slots_have_gone.set(true));
         }
         Migration::ImportAborted => {
-            rounds(Rounds::import_ends);
+            import_ends();
         }
         Migration::ImportCompleted => {
             // A token may be requested before the server has recorded that the slots are its own.
             go_ahead_of_the_clock();
             waiting(|waiting| waiting.slots_have_come.set(true));
-            is_unseen = !rounds(Rounds::import_ends);
+            is_unseen = !import_ends();
         }
         Migration::ExportCompleted => waiting(|waiting| waiting.slots_have_gone.set(true)),
     }
     ensure_before_sleep();
     is_unseen
+}
+
+/// An import has ended. False if this or another one had begun unseen, before the module was loaded.
+fn import_ends() -> bool {
+    let seen = waiting(|waiting| waiting.imports.get());
+    waiting(|waiting| waiting.imports.set(seen.saturating_sub(1)));
+    seen > 0
 }

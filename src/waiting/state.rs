@@ -9,16 +9,14 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 
 use crate::keyspace::{QueueView, Taken};
-use crate::lock::{Connection, Heard};
+use crate::lock::{Connection, Heard, Listening, Tick};
 use crate::server::scan::KeyScan;
 use crate::server::{Ctx, events, in_cluster};
+use crate::stats::Stats;
 
 use super::connections::{Blocked, Sessions};
-use super::listening::Listening;
 use super::record::{Grant, LockId, Work};
-use super::schedule::Rounds;
-use super::stats::Stats;
-use super::table::{Rank, Table};
+use super::table::Table;
 
 /// What is remembered until the next iteration of the event loop only.
 #[derive(Debug, Default)]
@@ -28,12 +26,8 @@ pub struct Iteration {
     /// Locks whose holders have asked again with ONCE, on whichever connection, and their tokens: a hand-off with this
     /// token is not taken back if its receiver is gone.
     pub known: HashSet<(LockId, i64)>,
-    /// The queue that was touched last: a script can touch one thousands of times, which needs one note.
-    pub last_touched: Option<(i32, Box<[u8]>)>,
     /// In a cluster, whether slots that have come were looked for.
     pub has_followed_slots: bool,
-    /// In a cluster, the locks that were found to be here with all their keys; true: with that of shared holders.
-    pub found_here: HashSet<(bool, Box<[u8]>)>,
 }
 
 /// All state of `waiting`.
@@ -42,11 +36,10 @@ pub struct Waiting {
     table: RefCell<Table>,
     blocked: RefCell<Blocked>,
     sessions: RefCell<Sessions>,
-    rounds: RefCell<Rounds>,
     stats: RefCell<Stats>,
     iteration: RefCell<Iteration>,
     /// On a replica: the locks that have a queue.
-    followed: RefCell<HashSet<LockId>>,
+    pub followed: RefCell<HashSet<LockId>>,
     /// Locks of which a client takes fields, perhaps in a transaction that has not run yet.
     pub losing_fields: RefCell<HashSet<LockId>>,
     /// The walk over the keys that were there before the module.
@@ -77,10 +70,14 @@ pub struct Waiting {
     pub slots_have_come: Cell<bool>,
     /// Whether slots have gone in this iteration, or begin to come.
     pub slots_have_gone: Cell<bool>,
+    /// Number of slot imports that have begun and not ended.
+    pub imports: Cell<usize>,
+    /// When the slots of all locks were looked at last.
+    pub slots_seen: Cell<Tick>,
+    /// When those of locks on the move were.
+    pub moving_seen: Cell<Tick>,
     /// When the last look at the hashes of all locks began.
-    pub round_began: Cell<u64>,
-    /// The lock that it has come to.
-    pub looked_at: Cell<Option<Rank>>,
+    pub round_began: Cell<Tick>,
 }
 
 thread_local! {
@@ -107,19 +104,9 @@ pub fn sessions<T>(body: impl FnOnce(&mut Sessions) -> T) -> T {
     waiting(|waiting| body(&mut waiting.sessions.borrow_mut()))
 }
 
-/// When slots are looked at.
-pub fn rounds<T>(body: impl FnOnce(&mut Rounds) -> T) -> T {
-    waiting(|waiting| body(&mut waiting.rounds.borrow_mut()))
-}
-
 /// What is counted.
 pub fn stats<T>(body: impl FnOnce(&mut Stats) -> T) -> T {
     waiting(|waiting| body(&mut waiting.stats.borrow_mut()))
-}
-
-/// On a replica: the locks that have a queue.
-pub fn followed<T>(body: impl FnOnce(&mut HashSet<LockId>) -> T) -> T {
-    waiting(|waiting| body(&mut waiting.followed.borrow_mut()))
 }
 
 /// What is remembered until the next iteration.
@@ -140,7 +127,7 @@ pub fn touch(lock: &LockId, view: QueueView) {
     note(lock, |work| work.touch(view));
 }
 
-/// A hand-off is lost: the lock is to be taken back.
+/// A hand-off is lost: the lock must be taken back.
 pub fn hand_off_lost(grant: Grant) {
     let lock = grant.lock.clone();
     note(&lock, |work| work.lost.push(grant));
@@ -202,8 +189,8 @@ pub fn start_afresh(ctx: &Ctx) {
         waiting.intercepts.set(false);
         waiting.has_switched_on.set(false);
         waiting.losing_fields.borrow_mut().clear();
+        waiting.followed.borrow_mut().clear();
+        waiting.imports.set(0);
     });
     stats(Stats::clear);
-    followed(HashSet::clear);
-    rounds(|rounds| *rounds = Rounds::default());
 }

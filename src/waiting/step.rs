@@ -11,13 +11,13 @@ use crate::error::Error;
 use crate::keyspace::tracked::Unusable;
 use crate::keyspace::{Names, OpenLock, QueueView, Taken, Tracked};
 use crate::lock::{Due, Now, Rules, Step};
-use crate::server::{Ctx, announce, events, in_cluster, is_replica};
+use crate::server::{Ctx, announce, events, is_replica};
 
 use super::conditions;
 use super::connections::Outcome;
 use super::effects::{Scene, WakeBy, carry_out, give_outcome};
 use super::record::{LockId, Place};
-use super::state::{blocked, hear_iterations, rounds, table, waiting};
+use super::state::{blocked, hear_iterations, table, waiting};
 
 /// Fallback interval in milliseconds, for a lock of which no deadline is known: it has waiters and no lease, or
 /// one of its keys has another type. Key events normally come first.
@@ -69,7 +69,7 @@ pub fn step<T>(
     decide: impl FnOnce(&mut Step<'_, OpenLock<'_>>) -> Result<T, Error>,
 ) -> Result<T, Error> {
     let queue = queue_touched(ctx, lock);
-    step_on(ctx, &Names::of(lock), queue, None, decide)
+    step_on(ctx, &Names::of(lock), (queue, true), None, decide)
 }
 
 /// Takes the step that a script has become. If the lock becomes free, `wake` wakes the head. If `wake` returns
@@ -84,7 +84,7 @@ pub fn step_of_script<T>(
     decide: impl FnOnce(&mut Step<'_, OpenLock<'_>>) -> T,
 ) -> Result<T, Error> {
     let queue = queue_touched(ctx, names.name());
-    step_on(ctx, names, queue, Some(wake), |step| {
+    step_on(ctx, names, (queue, true), Some(wake), |step| {
         // Without its queue a lock is left to the script.
         step.state.require_queue()?;
         Ok(decide(step))
@@ -96,11 +96,12 @@ fn queue_touched(ctx: &Ctx, lock: &[u8]) -> QueueView {
     table(|table| table.take_touch(|| ctx.db(), lock))
 }
 
-/// As [`step`]. `queue` says how others may have touched the queue; `wake` sends wake-ups, if not as configured.
+/// As [`step`]. `queue` says how others may have touched the queue, `is_asked` whether it is the step of a command;
+/// `wake` sends wake-ups, if not as configured.
 pub fn step_on<T>(
     ctx: &Ctx,
     names: &Names,
-    queue: QueueView,
+    (queue, is_asked): (QueueView, bool),
     wake: Option<WakeBy<'_>>,
     decide: impl FnOnce(&mut Step<'_, OpenLock<'_>>) -> Result<T, Error>,
 ) -> Result<T, Error> {
@@ -114,7 +115,9 @@ pub fn step_on<T>(
     let mut taken = begin();
     table(|table| table.take_into(&mut taken.tracked, db, lock));
     let is_shared = taken.tracked.shared.is_some();
-    let is_frozen = !conditions::is_all_here(ctx, names, is_shared);
+    // What has moved keys in this iteration has touched the queue.
+    let is_asked = is_asked && !queue.is_touched();
+    let is_frozen = !conditions::is_all_here(ctx, names, is_shared, is_asked);
     let queue = match queue {
         _ if is_frozen => QueueView::Hidden,
         QueueView::AsLeft if taken.tracked.cut_short => QueueView::Touched,
@@ -126,9 +129,8 @@ pub fn step_on<T>(
     waiting(|waiting| waiting.greatest_token.set(taken.greatest));
     let decided = put_back(ctx, (db, lock), &mut taken.tracked, end, now);
     if is_frozen {
-        freeze(ctx, &LockId::new(db, lock));
-    } else {
-        keep_watch(ctx);
+        // It is looked at soon.
+        table(|table| table.set_place(&LockId::new(db, lock), Place::Frozen));
     }
     ctx.raise_events();
     drop(stepping);
@@ -187,7 +189,12 @@ fn put_back<T>(
             Ok(step.answer)
         }
         Ok(Err(unusable)) => {
-            look_again_later(db, lock, tracked, &unusable, now);
+            // A key of the lock has another type: nothing can be decided until that changes.
+            let due = Due {
+                wall: unusable.expires,
+                ..soon(now)
+            };
+            keep(db, lock, tracked, due, now);
             Ok(Err(Error::WrongType))
         }
         Err(panic) => {
@@ -198,16 +205,17 @@ fn put_back<T>(
     }
 }
 
-/// After a panic, replies an error to the blocked clients that have no place in the queue. Everything else is
-/// done by then: what the step changed is kept, announced and replied; what is tracked of the lock is back in
+/// After a panic, replies an error to the blocked clients that have no place in the queue. (A client that was to be
+/// blocked after the step gets one as well. If its owner has a place, the hand-off to it is lost at once.) Everything
+/// else is done by then: what the step changed is kept, announced and replied; what is tracked of the lock is back in
 /// the table; and before the next step the queue is repaired from the keys, as after a change from outside the
 /// module.
 fn refuse_unplaced(lock: &LockId) {
     let blocked = blocked(|blocked| blocked.waiting());
-    for (ticket, _, owner) in blocked.into_iter().filter(|(_, of, _)| of == lock) {
-        let waiter = table(|table| table.waiter(lock, &owner));
-        if waiter.and_then(|waiter| waiter.ticket()) != Some(ticket) {
-            give_outcome(ticket, Outcome::Refused(Error::Internal));
+    for client in blocked.into_iter().filter(|client| client.lock == *lock) {
+        let waiter = table(|table| table.waiter(lock, &client.owner));
+        if waiter.and_then(|waiter| waiter.ticket()) != Some(client.ticket) {
+            give_outcome(client.ticket, Outcome::Refused(Error::Internal));
         }
     }
 }
@@ -257,42 +265,28 @@ fn decide_on<T>(
     })
 }
 
-/// A key of the lock has another type: nothing can be decided until that changes.
-fn look_again_later(db: i32, lock: &[u8], tracked: &mut Tracked, unusable: &Unusable, now: Now) {
-    let due = Due {
-        wall: unusable.expires,
-        ..soon(now)
-    };
-    keep(db, lock, tracked, due, now);
-}
-
 /// The step is over: what is tracked goes back into the table.
 fn keep(db: i32, lock: &[u8], tracked: &mut Tracked, due: Due, now: Now) {
     if !tracked.is_empty() {
         hear_iterations();
     }
     let otherwise = now.tick_after(RECHECK);
-    table(|table| table.put(db, lock, tracked, due, now, otherwise));
+    table(|table| table.put(db, lock, tracked, due, otherwise));
 }
 
-/// Not all keys of a lock are at this node: it is looked at soon.
-pub fn freeze(ctx: &Ctx, lock: &LockId) {
-    table(|table| table.set_place(lock, Place::Frozen));
-    keep_watch(ctx);
-}
+/// Milliseconds between two looks at the locks whose slots are between two nodes of a cluster.
+pub const SLOTS_ON_THE_MOVE: u64 = 100;
 
-/// In a cluster, sets the timer that checks the slots of locks.
-pub fn keep_watch(ctx: &Ctx) {
-    if in_cluster() {
-        let (waiters, on_the_move) = table(|table| (!table.is_empty(), table.is_any_on_the_move()));
-        rounds(|rounds| rounds.set_alarm(ctx, waiters, on_the_move));
-    }
-}
-
-/// Makes sure that the timer rings when the first lock is due or the first client's time is up.
+/// Makes sure that the timer rings when the first lock is due or the first client's time is up, and soon while locks
+/// are on the move.
 pub fn set_timer(ctx: &Ctx, now: Now) {
     let timeout = blocked(|blocked| blocked.next_timeout());
-    table(|table| table.schedule.set_timer(ctx, now, timeout));
+    table(|table| {
+        let soon = now.tick_after(SLOTS_ON_THE_MOVE);
+        let soon = table.is_any_on_the_move().then_some(soon);
+        let first = timeout.into_iter().chain(soon).min();
+        table.schedule.set_timer(ctx, now, first);
+    });
 }
 
 /// Looks at a lock outside commands. `queue` says how others may have touched its queue.
@@ -301,7 +295,7 @@ pub fn look(ctx: &Ctx, id: &LockId, queue: QueueView) {
         return;
     }
     // For a key of another type there is no caller to tell; the lock is looked at again later.
-    let _ = step_on(ctx, &Names::of(&id.name), queue, None, |step| {
+    let _ = step_on(ctx, &Names::of(&id.name), (queue, false), None, |step| {
         step.look();
         Ok(())
     });

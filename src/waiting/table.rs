@@ -1,40 +1,28 @@
-//! All locks of which this server knows something: those with waiters, a session or shared holders, and those that
+//! The locks that this server knows something about: those with waiters, a session or shared holders, and those that
 //! have work.
 //!
 //! A table of data: it reads no key and no clock, and has no effects. Each lock that is tracked is also in the
 //! [`schedule`](super::schedule), so that none is forgotten.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::ops::Bound;
 use std::rc::Rc;
 
 use foldhash::fast::RandomState;
 
 use crate::keyspace::{QueueView, Tracked, names};
-use crate::lock::{Connection, Due, Now, Owner, Presence, Session, SharedHolders, Tick, Waiter};
+use crate::lock::{
+    Connection, Due, Owner, Presence, Session, SharedHolders, Tick, Waiter, give_back, is_too_roomy,
+};
 use crate::server::Ctx;
 
-use super::record::{BATCH, LockId, Place, Record, Work, give_back, is_too_roomy};
-use super::schedule::{Schedule, settled};
-
-/// A lock's name, with the number of its waiters before it.
-pub type Busy = (usize, Rc<[u8]>);
-
-/// Most waiters first, then by name.
-pub type Rank = (i32, Reverse<usize>, Rc<[u8]>);
-
-fn rank(id: &LockId, waiters: usize) -> Rank {
-    (id.db, Reverse(waiters), Rc::clone(&id.name))
-}
+use super::record::{LockId, Place, Rank, Record, WORK_BATCH, Work};
+use super::schedule::Schedule;
 
 type Locks = HashMap<Rc<[u8]>, Record, RandomState>;
 
 /// What goes with a lock's key where two databases change places.
 type Holders = (Option<Session>, Option<Box<SharedHolders>>, Vec<Connection>);
-
-/// The most locks that are to be put into their order at once.
-const MOVED: usize = 64;
 
 /// All locks. One timer of the server serves them all: it is set for the first that is due by either clock.
 #[derive(Debug, Default)]
@@ -42,11 +30,10 @@ pub struct Table {
     databases: HashMap<i32, Locks, RandomState>,
     /// When each lock is due that is tracked.
     pub schedule: Schedule,
-    /// Those that are tracked, each database's in the order in which they are listed.
-    order: BTreeSet<Rank>,
-    /// Those that may have another number of waiters than `order` says. A lock that is handed on thousands of times a
-    /// second loses a waiter and gets another each time, and is put into its order once.
-    moved: Vec<LockId>,
+    /// Those that are tracked, each database's in the order in which it began.
+    order: BTreeMap<Rank, Rc<[u8]>>,
+    /// The greatest number that a lock was tracked under.
+    last_number: u64,
     /// Those that have work.
     noted: VecDeque<LockId>,
     /// Number of locks that are tracked and whose whole name is in braces.
@@ -58,13 +45,11 @@ pub struct Table {
 /// Locks.
 impl Table {
     /// Whether no lock is tracked.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.order.is_empty()
     }
 
     /// Number of locks that are tracked.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.order.len()
     }
@@ -86,13 +71,11 @@ impl Table {
     }
 
     /// Whether a lock is tracked.
-    #[must_use]
     pub fn contains(&self, db: i32, name: &[u8]) -> bool {
-        self.get(db, name).is_some_and(|record| record.is_tracked)
+        self.get(db, name).is_some_and(Record::is_tracked)
     }
 
     /// Whether the lock of this name in braces is tracked.
-    #[must_use]
     pub fn contains_braced(&self, db: impl FnOnce() -> i32, name: &[u8]) -> bool {
         self.braced > 0 && self.contains(db(), &[b"{", name, b"}"].concat())
     }
@@ -102,23 +85,25 @@ impl Table {
     }
 
     /// The locks of this name that are tracked, in any database.
-    #[must_use]
     pub fn named(&self, name: &[u8]) -> Vec<LockId> {
         let records = self.databases.values().filter_map(|locks| locks.get(name));
-        let tracked = records.filter(|record| record.is_tracked);
+        let tracked = records.filter(|record| record.is_tracked());
         tracked.map(|record| record.id.clone()).collect()
     }
 
     /// All locks of a database, or of all, that are tracked.
-    #[must_use]
     pub fn all(&self, db: Option<i32>) -> Vec<LockId> {
-        let records = self.records().filter(|record| record.is_tracked);
+        let records = self.records().filter(|record| record.is_tracked());
         let of_db = records.filter(|record| db.is_none_or(|db| record.id.db == db));
         of_db.map(|record| record.id.clone()).collect()
     }
 
-    /// All locks of which anything is known; nothing is from now on.
-    #[must_use]
+    /// Whether several may hold any lock together.
+    pub fn is_any_shared(&self) -> bool {
+        self.records().any(|record| record.tracked.shared.is_some())
+    }
+
+    /// Empties the table and returns all locks that were in it.
     pub fn take_all(&mut self, ctx: &Ctx) -> Vec<LockId> {
         let all = self.records().map(|record| record.id.clone()).collect();
         self.clear(ctx);
@@ -126,7 +111,6 @@ impl Table {
     }
 
     /// The locks whose keys are there.
-    #[must_use]
     pub fn all_at(&self, place: Place) -> Vec<LockId> {
         if !self.is_any_on_the_move() {
             return Vec::new();
@@ -147,20 +131,17 @@ impl Table {
     }
 
     /// Whether the keys of any lock are not just here.
-    #[must_use]
     pub fn is_any_on_the_move(&self) -> bool {
         self.on_the_move > 0
     }
 
     /// The identity of a lock. All waiters of the lock share its name, which can be long.
-    #[must_use]
     pub fn id(&self, db: i32, name: &[u8]) -> LockId {
         let record = self.get(db, name);
         record.map_or_else(|| LockId::new(db, name), |record| record.id.clone())
     }
 
     /// What is tracked of a lock.
-    #[must_use]
     pub fn tracked(&self, id: &LockId) -> Option<&Tracked> {
         Some(&self.get(id.db, &id.name)?.tracked)
     }
@@ -181,7 +162,6 @@ impl Table {
         name: &[u8],
         tracked: &mut Tracked,
         mut due: Due,
-        now: Now,
         otherwise: Tick,
     ) {
         if tracked.is_empty() {
@@ -194,39 +174,16 @@ impl Table {
         let locks = self.databases.get_mut(&db);
         let Some(record) = locks.and_then(|locks| locks.get_mut(name)) else {
             self.make(&LockId::new(db, name));
-            return self.put(db, name, tracked, due, now, otherwise);
+            return self.put(db, name, tracked, due, otherwise);
         };
         record.tracked = std::mem::take(tracked);
-        let due = settled(record.scheduled, due, now);
         self.schedule.set(&record.id, &mut record.scheduled, due);
-        if !record.is_tracked {
-            record.is_tracked = true;
-            record.listed = record.waiters();
-            self.order.insert(rank(&record.id, record.listed));
-            self.braced += usize::from(names::unbraced(name).is_some());
-        } else if record.listed != record.waiters() && !record.has_moved {
-            record.has_moved = true;
-            self.moved.push(record.id.clone());
-            if self.moved.len() == MOVED {
-                self.order_moved();
-            }
-        }
-    }
-
-    /// Puts the locks that have moved into their order.
-    fn order_moved(&mut self) {
-        while let Some(id) = self.moved.pop() {
-            let locks = self.databases.get_mut(&id.db);
-            let Some(record) = locks.and_then(|locks| locks.get_mut(&id.name)) else {
-                continue;
-            };
-            record.has_moved = false;
-            let waiters = record.waiters();
-            if record.listed != waiters {
-                self.order.remove(&rank(&id, record.listed));
-                self.order.insert(rank(&id, waiters));
-                record.listed = waiters;
-            }
+        if !record.is_tracked() {
+            self.last_number += 1;
+            record.number = Some(self.last_number);
+            let name = Rc::clone(&record.id.name);
+            self.order.insert((db, self.last_number), name);
+            self.braced += usize::from(names::unbraced(&record.id.name).is_some());
         }
     }
 
@@ -238,13 +195,10 @@ impl Table {
         };
         record.tracked = Tracked::default();
         let id = record.id.clone();
-        if std::mem::take(&mut record.is_tracked) {
+        if let Some(number) = record.number.take() {
             self.schedule
                 .set(&id, &mut record.scheduled, Due::default());
-            self.order.remove(&rank(&id, record.listed));
-            if std::mem::take(&mut record.has_moved) {
-                self.moved.retain(|moved| *moved != id);
-            }
+            self.order.remove(&(db, number));
             self.braced -= usize::from(names::unbraced(name).is_some());
         }
         self.forget_if_idle(&id);
@@ -272,7 +226,6 @@ impl Table {
     }
 
     /// What is tracked of a lock that has left this server; it is forgotten.
-    #[must_use]
     pub fn remove(&mut self, id: &LockId) -> Tracked {
         let mut tracked = Tracked::default();
         self.take_into(&mut tracked, id.db, &id.name);
@@ -280,32 +233,20 @@ impl Table {
         tracked
     }
 
-    /// Some of all locks, in their order: those behind `last`, if it is given.
-    #[must_use]
-    pub fn behind(&self, last: Option<&Rank>, most: usize) -> Vec<Rank> {
-        let begin = last.map_or(Bound::Unbounded, Bound::Excluded);
-        let locks = self.order.range((begin, Bound::Unbounded));
-        locks.take(most).cloned().collect()
+    /// At most `most` of all locks, in their order, from behind `last` on.
+    pub fn behind(&self, last: Rank, most: usize) -> Vec<(Rank, Rc<[u8]>)> {
+        let locks = self.order.range((Bound::Excluded(last), Bound::Unbounded));
+        let locks = locks.map(|(rank, name)| (*rank, Rc::clone(name)));
+        locks.take(most).collect()
     }
 
-    /// The locks of a database with the number of their waiters, most waiters first, then by name;
-    /// those behind `behind`, if it is given.
-    pub fn busiest(&mut self, db: i32, behind: Option<&Busy>) -> impl Iterator<Item = Busy> {
-        self.order_moved();
-        let begin = match behind {
-            Some((waiters, name)) => Bound::Excluded((db, Reverse(*waiters), Rc::clone(name))),
-            None => Bound::Included((db, Reverse(usize::MAX), Rc::default())),
-        };
-        let locks = self.order.range((begin, Bound::Unbounded));
-        locks
-            .take_while(move |(of, ..)| *of == db)
-            .map(|(_, waiters, name)| (waiters.0, Rc::clone(name)))
-    }
-
-    /// Forgets everything.
+    /// Forgets everything, but goes on with its numbers: a listing may go on, too.
     pub fn clear(&mut self, ctx: &Ctx) {
         self.schedule.stop_timer(ctx);
-        *self = Self::default();
+        *self = Self {
+            last_number: self.last_number,
+            ..Self::default()
+        };
     }
 }
 
@@ -331,14 +272,12 @@ impl Table {
     }
 
     /// Number of locks that have work.
-    #[must_use]
     pub fn noted(&self) -> usize {
         self.noted.len()
     }
 
     /// The first lock that has work, and the work, which is not noted any more: of many waiters that have gone, some.
     /// The rest is noted behind that of other locks.
-    #[must_use]
     pub fn take_work(&mut self) -> Option<(LockId, Work)> {
         let id = self.noted.pop_front()?;
         if is_too_roomy(self.noted.capacity(), self.noted.len()) {
@@ -347,8 +286,8 @@ impl Table {
         let record = self.record(id.db, &id.name)?;
         record.is_noted = false;
         let mut work = std::mem::take(&mut record.work);
-        if work.gone.len() > BATCH {
-            record.work.gone = work.gone.split_off(BATCH);
+        if work.gone.len() > WORK_BATCH {
+            record.work.gone = work.gone.split_off(WORK_BATCH);
             self.note(&id, |_| ());
         } else {
             self.forget_if_idle(&id);
@@ -368,7 +307,6 @@ impl Table {
 
     /// How a lock's queue was touched from outside the module, for the step that begins now. The lock is still
     /// looked at when the iteration ends.
-    #[must_use]
     pub fn take_touch(&mut self, db: impl FnOnce() -> i32, lock: &[u8]) -> QueueView {
         if self.noted.is_empty() {
             return QueueView::AsLeft;
@@ -383,33 +321,24 @@ impl Table {
 
 /// Single waiters and holders.
 impl Table {
-    /// Marks a blocked waiter whose connection has closed.
-    pub fn mark_gone(&mut self, id: &LockId, owner: &[u8], ticket: u64) {
+    /// Changes what is known of a waiter, if it is blocked under this ticket.
+    pub fn change_blocked(
+        &mut self,
+        id: &LockId,
+        owner: &[u8],
+        ticket: u64,
+        change: impl FnOnce(&mut Waiter),
+    ) {
         if let Some(record) = self.record(id.db, &id.name) {
-            let line = &mut record.tracked.line;
-            line.change(owner, |waiter| {
+            record.tracked.line.change(owner, |waiter| {
                 if waiter.presence == Presence::Blocked(ticket) {
-                    waiter.presence = Presence::Gone;
-                }
-            });
-        }
-    }
-
-    /// A blocked waiter was sent away and may come back: from now on it polls.
-    pub fn mark_sent_away(&mut self, id: &LockId, owner: &[u8], ticket: u64, now: Now) {
-        if let Some(record) = self.record(id.db, &id.name) {
-            let line = &mut record.tracked.line;
-            line.change(owner, |waiter| {
-                if waiter.presence == Presence::Blocked(ticket) {
-                    waiter.presence = Presence::Polling;
-                    waiter.deadline = now.listening_after(waiter.patience);
+                    change(waiter);
                 }
             });
         }
     }
 
     /// The waiters of a lock that are marked as gone.
-    #[must_use]
     pub fn gone(&self, id: &LockId) -> Vec<Owner> {
         let tracked = self.tracked(id);
         let waiters = tracked.into_iter().flat_map(|tracked| tracked.line.iter());
@@ -418,13 +347,11 @@ impl Table {
     }
 
     /// What is tracked of an owner in a lock's queue.
-    #[must_use]
     pub fn waiter(&self, id: &LockId, owner: &[u8]) -> Option<Waiter> {
         self.tracked(id)?.line.get(owner)
     }
 
     /// Whether a lock is bound to a connection for this owner.
-    #[must_use]
     pub fn is_session(&self, id: &LockId, owner: &[u8]) -> bool {
         let Some(tracked) = self.tracked(id) else {
             return false;
@@ -438,21 +365,19 @@ impl Table {
     }
 
     /// Whether several may hold a lock together.
-    #[must_use]
     pub fn is_shared(&self, id: &LockId) -> bool {
         self.tracked(id)
             .is_some_and(|tracked| tracked.shared.is_some())
     }
 
     /// When an owner became one of the shared holders of a lock here, by the steady clock in microseconds.
-    #[must_use]
     pub fn shared_since(&self, id: &LockId, owner: &[u8]) -> Option<u64> {
         self.tracked(id)?.shared.as_ref()?.get(owner)?.since
     }
 
     /// Two databases have changed places. Waiters stay where their connections are; holders
     /// go with the key that they hold. Returns the locks that may have changed.
-    pub fn swap(&mut self, one: i32, other: i32, now: Now) -> Vec<LockId> {
+    pub fn swap(&mut self, one: i32, other: i32) -> Vec<LockId> {
         let databases = [one, other].map(|db| self.databases.get(&db));
         let names = databases.into_iter().flatten().flat_map(HashMap::keys);
         let names: BTreeSet<Rc<[u8]>> = names.cloned().collect();
@@ -460,8 +385,8 @@ impl Table {
         for name in names {
             let first = self.take_holders(one, &name);
             let second = self.take_holders(other, &name);
-            self.put_holders(one, &name, second, now);
-            self.put_holders(other, &name, first, now);
+            self.put_holders(one, &name, second);
+            self.put_holders(other, &name, first);
             for db in [one, other] {
                 let name = Rc::clone(&name);
                 both.push(LockId { db, name });
@@ -482,7 +407,7 @@ impl Table {
         )
     }
 
-    fn put_holders(&mut self, db: i32, name: &Rc<[u8]>, holders: Holders, now: Now) {
+    fn put_holders(&mut self, db: i32, name: &Rc<[u8]>, holders: Holders) {
         let (session, shared, closed) = holders;
         let mut tracked = Tracked::default();
         self.take_into(&mut tracked, db, name);
@@ -493,7 +418,7 @@ impl Table {
             wall: None,
             tick: Some(0),
         };
-        self.put(db, name, &mut tracked, due, now, 0);
+        self.put(db, name, &mut tracked, due, 0);
         if !closed.is_empty() {
             let name = Rc::clone(name);
             self.note(&LockId { db, name }, |work| work.closed.extend(closed));

@@ -7,28 +7,27 @@
 //! over the keys that were there before the module, or before interception was switched on. (A server that starts
 //! raises an event for each key that it loads. One that is already running raises none.)
 
-use std::rc::Rc;
-
 use crate::keyspace::held::has_lost_holders;
 use crate::keyspace::{Names, QueueView, Tracked, names};
 use crate::lock::Millis;
 use crate::server::scan::KeyScan;
+use crate::server::user::outside_calls;
 use crate::server::{Ctx, events, in_cluster};
 
 use super::conditions::{self, Slice};
 use super::foreign;
-use super::record::{BATCH, LockId, Place, Work};
-use super::state::{ensure_before_sleep, iteration, table, touch, waiting};
-use super::step::{keep_watch, step_on};
+use super::record::{LockId, Place, WORK_BATCH, Work};
+use super::state::{ensure_before_sleep, iteration, sessions, table, touch, waiting};
+use super::step::{set_timer, step_on};
 use super::table::Table;
 
-/// Does what was noted until now, as far as there is time. Names that are no locks of the module's cost little to
-/// check, so the batch grows with the backlog, which stays bounded however fast other clients write.
+/// Does what was noted until now, as far as there is time. Names that are not locks of the module cost little to check,
+/// so the batch grows with the backlog, which stays bounded however fast other clients write.
 pub fn go_on(ctx: &Ctx, slice: Slice) {
     let noted = table(|table| table.noted());
     let mut done = 0;
-    for _ in 0..noted.min(BATCH.max(noted / 8)) {
-        if done == BATCH || (done > 0 && slice.is_over()) {
+    for _ in 0..noted.min(WORK_BATCH.max(noted / 8)) {
+        if done == WORK_BATCH || (done > 0 && slice.is_over()) {
             break;
         }
         if let Some((lock, work)) = table(Table::take_work) {
@@ -50,7 +49,7 @@ fn attend(ctx: &Ctx, lock: &LockId, mut work: Work) -> bool {
         work.lost.retain(|grant| !knows(grant.token));
     });
     let view = work.touch.unwrap_or(QueueView::AsLeft);
-    let done = step_on(ctx, &Names::of(&lock.name), view, None, |step| {
+    let done = step_on(ctx, &Names::of(&lock.name), (view, false), None, |step| {
         if !work.gone.is_empty() {
             step.leave_gone(work.gone.make_contiguous());
         }
@@ -72,8 +71,8 @@ fn attend(ctx: &Ctx, lock: &LockId, mut work: Work) -> bool {
     true
 }
 
-/// Whether a lock that was touched, and is not tracked, is to be tracked. An event of a queue key names two locks, `a`
-/// and `{a}`. The cheapest checks of which one it is come first.
+/// Whether to track a touched lock that is not tracked yet. An event of a queue key names two locks, `a` and `{a}`. The
+/// cheapest checks of which one it is come first.
 fn is_ours_to_track(ctx: &Ctx, lock: &LockId) -> bool {
     ctx.select_db(lock.db)
         && !foreign::is_twin_tracked(lock)
@@ -99,13 +98,37 @@ fn is_here(ctx: &Ctx, lock: &LockId) -> bool {
     };
     table(|table| table.set_place(lock, place));
     if arrives {
-        keep_watch(ctx);
+        set_timer(ctx, conditions::now());
     }
     is_here
 }
 
+/// The module may be about to be unloaded. The server does not unload a module that has timers: they are stopped. If
+/// the module stays, the next iteration sets them.
+pub fn before_unload() {
+    outside_calls(|ctx| table(|table| table.schedule.stop_timer(ctx)));
+    ensure_before_sleep();
+}
+
+/// The module is being unloaded. False if clients rely on it. A lock with waiters cannot be handed back here: what is
+/// written while MODULE UNLOAD runs makes the server replicate that command, too. (The server itself does not unload a
+/// module that has blocked clients.)
+pub fn end(ctx: &Ctx) -> bool {
+    let is_relied_on = sessions(|sessions| sessions.count() > 0)
+        || table(|table| table.is_any_shared() || !table.all(None).is_empty());
+    if is_relied_on {
+        ctx.log_warning(
+            "fairlock is not unloaded while clients wait, or hold locks with SESSION or SHARED; with \
+             fairlock.intercept-eval no, Redisson's clients may wait",
+        );
+        return false;
+    }
+    table(|table| table.schedule.stop_timer(ctx));
+    true
+}
+
 /// Scripts run as Lua from now on: hands back the locks on which only scripts work, and lines up the scores of the
-/// others. Done before the module is unloaded, too.
+/// others.
 pub fn hand_back_all(ctx: &Ctx) {
     waiting(|waiting| waiting.intercepts.set(false));
     for lock in table(|table| table.all(None)) {
@@ -116,7 +139,7 @@ pub fn hand_back_all(ctx: &Ctx) {
         let _ = step_on(
             ctx,
             &Names::of(&lock.name),
-            QueueView::AsLeft,
+            (QueueView::AsLeft, false),
             None,
             |step| {
                 // Those of scripts are lined up at the end of the step.
@@ -132,7 +155,7 @@ pub fn hand_back_all(ctx: &Ctx) {
 /// Milliseconds from the beginning of one look at all hashes to the next.
 const ROUND: Millis = 1000;
 /// How many locks are taken from the table at once for it.
-const SOME: usize = 50;
+const PATROL_BATCH: usize = 50;
 
 /// Looks once a second at the hash of each lock. Most changes by other clients are seen: key events and the command
 /// filter report them. A field that expires by itself, or that another module takes out, is not reported, and the
@@ -141,7 +164,8 @@ const SOME: usize = 50;
 /// A millisecond is spent on it at once, and at most a twentieth of the time: with more than some twenty thousand locks
 /// a round takes longer than a second.
 pub fn patrol(ctx: &Ctx) {
-    if !table(|table| table.schedule.in_round) {
+    let mut last = table(|table| table.schedule.patrolled.take());
+    if last.is_none() {
         let now = conditions::tick();
         if now.saturating_sub(waiting(|waiting| waiting.round_began.get())) < ROUND {
             return;
@@ -152,29 +176,23 @@ pub fn patrol(ctx: &Ctx) {
         });
     }
     let slice = Slice::begin_search();
-    let mut last = waiting(|waiting| waiting.looked_at.take());
     loop {
-        let locks = table(|table| table.behind(last.as_ref(), SOME));
-        for (db, _, name) in &locks {
-            let (db, name) = (*db, Rc::clone(name));
+        let locks = table(|table| table.behind(last.unwrap_or_default(), PATROL_BATCH));
+        last = locks.last().map(|(rank, _)| *rank);
+        for ((db, _), name) in locks {
             patrol_one(ctx, &LockId { db, name });
         }
-        last = locks.last().cloned();
         if last.is_none() || slice.is_over() {
             break;
         }
     }
-    table(|table| table.schedule.in_round = last.is_some());
-    waiting(|waiting| waiting.looked_at.set(last));
+    table(|table| table.schedule.patrolled = last);
 }
 
-/// There is no lock to be looked at.
+/// No lock is left to look at.
 pub fn patrol_no_more() {
-    table(|table| table.schedule.in_round = false);
-    waiting(|waiting| {
-        waiting.looked_at.take();
-        waiting.losing_fields.take();
-    });
+    table(|table| table.schedule.patrolled = None);
+    waiting(|waiting| waiting.losing_fields.take());
 }
 
 fn patrol_one(ctx: &Ctx, lock: &LockId) {
@@ -188,7 +206,7 @@ fn patrol_one(ctx: &Ctx, lock: &LockId) {
 }
 
 /// Steps of the walk over all keys in one iteration: some tenths of a millisecond.
-const STEPS: usize = 500;
+const SCAN_STEPS: usize = 500;
 
 /// As [`look_for_queues`], when the module is loaded and configured.
 pub fn begin(ctx: &Ctx) {
@@ -223,7 +241,7 @@ pub fn look_on(ctx: &Ctx) {
         return;
     };
     let mut found = |ctx: &Ctx, key: &[u8]| foreign::touch_queue(ctx.db(), key, QueueView::Loaded);
-    for _ in 0..STEPS {
+    for _ in 0..SCAN_STEPS {
         if !scan.step(ctx, &mut found) {
             waiting(|waiting| waiting.is_scanning.set(false));
             return;

@@ -41,7 +41,7 @@ public class Driver {
             String[] words = line.split(" ");
             driver.take(words);
         }
-        // Whoever drives it has gone: like a killed process, it says goodbye to nobody.
+        // The test has gone: end like a killed process, without closing anything.
         Runtime.getRuntime().halt(0);
     }
 

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use crate::native;
 
-/// A clock; it lies in a directory, and is gone when that is.
+/// A clock. It is a file in a directory, and goes with it.
 #[derive(Clone, Debug)]
 pub struct MovableClock {
     library: PathBuf,
@@ -16,7 +16,7 @@ pub struct MovableClock {
 }
 
 impl MovableClock {
-    /// A clock that shows what this machine's shows.
+    /// A clock that shows this machine's time.
     pub fn new(dir: &Path) -> Self {
         let file = dir.join("clock");
         fs::write(&file, 0_i64.to_ne_bytes()).expect("written");
@@ -24,14 +24,14 @@ impl MovableClock {
         Self { library, file }
     }
 
-    /// The process that is about to be started goes by this clock.
+    /// Makes a process that is about to start use this clock.
     pub fn give_to(&self, command: &mut Command) {
         command
             .env("LD_PRELOAD", &self.library)
             .env("MOVABLE_CLOCK", &self.file);
     }
 
-    /// Sets it so many seconds ahead of this machine's, or behind.
+    /// Sets it a number of seconds ahead of this machine's, or behind.
     pub fn set(&self, seconds: i64) {
         // In place: the process has the file mapped.
         let file = File::options().write(true).open(&self.file);

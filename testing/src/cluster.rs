@@ -11,7 +11,7 @@ const NODE_TIMEOUT: &str = "4000";
 /// A node.
 pub struct Node {
     server: Server,
-    /// By which other nodes know it.
+    /// The id by which other nodes know it.
     pub id: String,
 }
 
@@ -47,7 +47,7 @@ impl Node {
         Self { server, id }
     }
 
-    /// Where clients reach it.
+    /// Its address for clients.
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
@@ -78,14 +78,14 @@ impl Node {
 
 /// Masters that share the slots, and their replicas.
 pub struct Cluster {
-    /// In the order of their slots.
+    /// The masters, in the order of their slots.
     pub masters: Vec<Node>,
-    /// Those of the first master, the second and so on, and round again.
+    /// The replicas: one of the first master, one of the second and so on, then the next round.
     pub replicas: Vec<Node>,
 }
 
 impl Cluster {
-    /// Starts masters with equal shares of the slots, each with so many replicas.
+    /// Starts masters with equal shares of the slots, each with a number of replicas.
     pub fn start(masters: usize, replicas: usize, options: &[&str]) -> Self {
         let start = |count| (0..count).map(|_| Node::start(options)).collect();
         let cluster = Self {
@@ -116,7 +116,7 @@ impl Cluster {
         cluster
     }
 
-    /// Waits until all nodes are content.
+    /// Waits until all nodes see the cluster as up.
     pub fn is_ready(&self) {
         wait_until("the replicas are up to date", || {
             let mut links = self
@@ -134,7 +134,7 @@ impl Cluster {
         wait_until("the cluster is up", || self.nodes().all(Node::is_ok));
     }
 
-    /// All of them.
+    /// All nodes.
     pub fn nodes(&self) -> impl Iterator<Item = &Node> {
         self.masters.iter().chain(&self.replicas)
     }

@@ -1,15 +1,14 @@
 //! Random numbers that a seed determines.
 //!
-//! The crate fastrand would do, but for this: docs/chaos.md says what a seed finds, and a seed that is
-//! reported must give the same plan later on. Its minor versions may change what a seed gives, as 2.1
-//! did.
+//! The crate fastrand would do, except for this: docs/chaos.md says what a seed finds, and a seed that is reported must
+//! give the same plan later on. Its minor versions may change what a seed gives, as 2.1 did.
 
 /// Random numbers that a seed determines (splitmix64).
 #[derive(Clone, Debug)]
 pub struct Dice(u64);
 
 impl Dice {
-    /// Of one participant, different from all others'.
+    /// Numbers for one participant, different from all others'.
     pub fn new(seed: u64, participant: usize) -> Self {
         Self(seed ^ (participant as u64).wrapping_mul(0xA076_1D64_78BD_642F))
     }
@@ -22,23 +21,23 @@ impl Dice {
         mixed ^ (mixed >> 31)
     }
 
-    /// Less than a limit.
+    /// A number below a limit.
     pub fn below(&mut self, limit: u64) -> u64 {
         self.next() % limit
     }
 
-    /// An index of a list that is that long.
+    /// An index of a list of this length.
     pub fn index(&mut self, length: usize) -> usize {
         let index = self.below(length as u64);
         usize::try_from(index).expect("less than the length")
     }
 
-    /// One of some things.
+    /// One element of a list.
     pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.index(from.len())]
     }
 
-    /// True once in so many times.
+    /// True once in `count` times on average.
     pub fn one_in(&mut self, count: u64) -> bool {
         self.below(count) == 0
     }

@@ -1,15 +1,16 @@
-//! What the tests of the module, of the companion and the benchmarks share. None of it is part of
-//! what is shipped.
+//! What the tests of the module, of the companion and the benchmarks share. None of it is shipped.
 //!
 //! - [`Server`]: a real server for one test, with the module or without; [`cluster`]: several;
-//! - [`Client`]: a connection as tests like it; [`Blocked`], [`Listener`], [`Wire`]: others;
+//! - [`Client`]: a connection for tests; [`Blocked`], [`Listener`], [`Wire`]: others;
+//! - [`commands`]: the module's commands, for tests that go over all of them;
 //! - [`wait_until`]: tests wait for conditions, never for time;
+//! - [`lua`]: the commands as scripts;
 //! - [`redisson`]: its releases, its scripts, and real clients in a JVM;
 //! - [`resp`]: the protocol, for tests that read what comes back themselves;
 //! - [`dice`]: random numbers that a seed determines; [`clock`]: a wall clock that a test sets;
 //! - [`native`]: libraries in C that a test has built; [`paths`]: where things lie.
 
-// What cannot go on panics; that is a test's way of failing.
+// A test fails by a panic.
 #![allow(
     clippy::expect_used,
     clippy::panic,
@@ -21,7 +22,9 @@
 pub mod client;
 pub mod clock;
 pub mod cluster;
+pub mod commands;
 pub mod dice;
+pub mod lua;
 pub mod native;
 pub mod paths;
 pub mod redisson;

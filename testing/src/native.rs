@@ -1,4 +1,4 @@
-//! Libraries in C that a test has built: modules that behave in some way, and what is preloaded.
+//! Libraries in C that tests build: modules for a test, and preloaded libraries.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -8,10 +8,11 @@ pub fn root() -> &'static Path {
     here.parent().expect("the folder above this crate's")
 }
 
-/// The folder that cargo builds into, which it marks: the nearest such one above the running program.
+/// The folder that cargo builds into: above that of the profile, in whose `deps` tests lie.
 pub fn target() -> PathBuf {
     let program = std::env::current_exe().expect("the path of this program");
     let mut above = program.ancestors();
-    let target = above.find(|folder| folder.join("CACHEDIR.TAG").exists());
+    let profile = above.find(|folder| folder.join("deps").is_dir());
+    let target = profile.and_then(Path::parent);
     target.expect("cargo's folder").to_owned()
 }

@@ -1,8 +1,8 @@
 //! Replies as they are on the wire, RESP2 and RESP3, read one by one.
 //!
-//! The redis crate's parser reads ahead and keeps what it has read, so that nobody can wait for the
-//! next push with a time limit, and takes no error whose text is not UTF-8, though servers repeat what
-//! they were sent. This one leaves in the buffered reader what it does not need, and takes any bytes.
+//! The redis crate's parser reads ahead and keeps what it has read, so a test could not wait for the next push with a
+//! time limit. It also refuses errors whose text is not UTF-8, though servers repeat what they were sent. This parser
+//! leaves in the buffered reader what it does not need, and takes any bytes.
 
 use std::borrow::Cow;
 use std::io::{self, BufRead};

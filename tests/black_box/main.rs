@@ -2,7 +2,7 @@
 //!
 //! - [`commands`]: a file for each, then what several of them have a part in;
 //! - [`foreign`]: what others do to a lock's keys;
-//! - [`server`]: the server around it, and who operates it;
+//! - [`server`]: the server around it, and its operation;
 //! - [`documents`]: what people read and run;
 //! - [`scene`]: a lock that is held and waited for, where many tests begin.
 

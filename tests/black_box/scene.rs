@@ -7,12 +7,12 @@ const TURN: i64 = 60_000;
 /// What every scene's server is started with.
 pub const OPTIONS: &[&str] = &["--fairlock.turn", "60000", "--enable-debug-command", "yes"];
 
-/// Who waits for `k`, in order.
+/// The waiters of `k`, in order.
 pub const QUEUE: &str = "LRANGE redisson_lock_queue:{k} 0 -1";
-/// Who has a deadline, the first to come first.
+/// The owners with a deadline, the earliest first.
 pub const DEADLINES: &str = "ZRANGE redisson_lock_timeout:{k} 0 -1";
 
-/// The waiter whose turn it shall be.
+/// The waiter that is next.
 pub enum Head {
     Blocked(Blocked),
     Polling(Listener),
@@ -53,14 +53,14 @@ impl Scene {
         }
     }
 
-    /// One more command of the road.
+    /// Runs the next command.
     #[track_caller]
     pub fn step(&mut self, command: &str) {
         let reply = self.other.run(command);
         assert!(!reply.starts_with("(error)"), "{command}: {reply}");
     }
 
-    /// Nobody's turn has started.
+    /// No waiter's turn has started.
     #[track_caller]
     pub fn nobody_is_served(&mut self) {
         assert_eq!(self.client.run("EXISTS k"), "1");
@@ -104,7 +104,7 @@ impl Scene {
         assert_eq!(client.run(DEADLINES), "[]");
     }
 
-    /// As [`Scene::the_head_is_served`], by the server itself: it gets no command meanwhile.
+    /// As [`Scene::the_head_is_served`], by the server itself: it gets no command in between.
     #[track_caller]
     pub fn the_head_is_served_soon(self, since: i64) {
         wait_until("the head's turn has started", || match &self.head {
@@ -128,15 +128,22 @@ fn is_the_holder(client: &mut Client, waiter: Blocked) {
 fn is_woken(client: &mut Client, listener: &Listener, since: i64) {
     assert_eq!(client.run("EXISTS k"), "0");
     assert_eq!(client.run(QUEUE), "[b, c]");
-    let waiter = client.run("FAIRLOCK.QUEUE k LIMIT 0 1");
-    let left = waiter.split(", ").nth(2);
-    let left: i64 = left.and_then(|left| left.parse().ok()).expect("a number");
+    let left = left(client, 0);
     let passed = now(client) - since;
-    assert!((TURN - passed - 1..=TURN).contains(&left), "{waiter}");
+    assert!((TURN - passed - 1..=TURN).contains(&left), "{left}");
     assert_eq!(listener.message(), "0");
     assert_eq!(client.run("FAIRLOCK.ACQUIRE k d NOWAIT"), "(nil)");
     client.int("FAIRLOCK.ACQUIRE k b ENQUEUE LEASE 600000");
     assert!(listener.is_quiet());
+}
+
+/// Milliseconds that the waiter of `k` at a 0-based position has to ask again.
+#[track_caller]
+pub fn left(client: &mut Client, index: usize) -> i64 {
+    let waiter = client.run(&format!("FAIRLOCK.QUEUE k LIMIT {index} 1"));
+    let left = waiter.split(", ").nth(2);
+    let left = left.and_then(|left| left.parse().ok());
+    left.unwrap_or_else(|| panic!("no number in {waiter}"))
 }
 
 /// The server's time in milliseconds.

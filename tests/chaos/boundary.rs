@@ -1,12 +1,12 @@
-//! What no lock can promise on a server whose replicas, or whose disk, are behind: shown, so that
-//! nobody has to find out. And what fencing tokens and WAIT do about it.
+//! Shows what no lock can promise on a server whose replicas or disk lag behind, and what fencing tokens and WAIT do
+//! about it.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fairlock_testing::redisson::Scripts;
 use fairlock_testing::{Client, Server, follow, show};
 
-/// Long enough for all steps before its end, for which nobody waits; milliseconds.
+/// Longer than the test, in milliseconds.
 const LEASE: &str = "600000";
 
 /// A master and its replica, both with the lock held by `a`; and a's token.
@@ -45,8 +45,7 @@ fn passes_to_b(server: &Server, token: i64) -> (Client, i64) {
     (client, token)
 }
 
-/// c gets the lock as soon as the lease of a has ended, which nobody but this server believes to
-/// hold it. Its token.
+/// c gets the lock as soon as the lease of a ends, which holds it only by this server's data. Returns c's token.
 fn passes_to_c(client: &mut Client) -> i64 {
     assert_eq!(client.holders("k"), "[a, 1]");
     client.run("PEXPIRE k 500");
@@ -99,7 +98,7 @@ fn an_owner_that_wait_has_confirmed_is_the_only_one_after_the_failover() {
     assert_eq!(b.run(&format!("FAIRLOCK.RELEASE k a TOKEN {token}")), "0");
     let of_b = b.int("FAIRLOCK.ACQUIRE k b LEASE 600000");
     assert_eq!(b.run("WAIT 1 0"), "1");
-    // Whatever comes after it may be lost.
+    // Later changes may be lost.
     cut_off(&master, &replica);
     master.connect().run("FAIRLOCK.ACQUIRE k b LEASE 600000");
     let mut client = fail_over(master, &replica);
@@ -127,7 +126,7 @@ fn a_master_that_must_have_a_replica_locks_nothing_without_one_but_still_hands_o
             "{command}: {error}"
         );
     }
-    // Who was in the queue before is served by the server itself when the lease ends.
+    // The server itself serves the waiter in the queue when the lease ends.
     assert!(waiter.int() > 0);
 }
 
@@ -190,7 +189,7 @@ fn without_any_persistence_a_restart_frees_every_lock_and_tokens_still_grow() {
     assert!(server.connect().int("FAIRLOCK.ACQUIRE k b LEASE 600000") > of_a);
 }
 
-/// What a lock protects: it refuses who comes with a smaller token than it has seen.
+/// What a lock protects: it refuses a token smaller than one it has seen.
 #[derive(Default)]
 struct Store {
     greatest: i64,

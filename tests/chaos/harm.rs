@@ -4,18 +4,19 @@
 use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::net::TcpStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use fairlock_testing::redisson::Scripts;
 use fairlock_testing::resp::Reply;
 use fairlock_testing::{Dice, Server, wait_until};
 
-use crate::history::{Harm, Micros, Part};
+use crate::history::{Harm, History, Micros, Part, Recorder};
 use crate::plan::{Act, Plan};
 use crate::wire::Wire;
-use crate::world::{World, key, lock_name, owner};
+use crate::world::{Load, World, key, lock_name, owner};
 
 /// What a server keeps on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +49,7 @@ struct HalfOpen {
     _socket: TcpStream,
 }
 
-/// Who does the harm.
+/// Carries out the faults.
 pub struct Harmer {
     world: Arc<World>,
     disk: Disk,
@@ -105,7 +106,9 @@ impl Harmer {
             self.keep_watch();
             thread::sleep(Duration::from_millis(5));
         }
-        self.set_clock(0);
+        if self.clock != 0 {
+            self.set_clock(0);
+        }
     }
 
     fn act(&mut self, act: &Act) {
@@ -118,11 +121,15 @@ impl Harmer {
                 Harm::Pause
             }
             Act::ClientKill { client } => {
-                // It may have none at the moment, and then nothing is done to it.
-                let Some(id) = self.world.connection_of(client) else {
+                // It may have none at the moment, and then nothing is done to it. A server that was restarted numbers
+                // its connections anew.
+                let Some((id, address)) = self.world.connection_of(client) else {
                     return;
                 };
-                self.run(&["CLIENT", "KILL", "ID", &id.to_string()]);
+                let killed = self.run(&["CLIENT", "KILL", "ID", &id.to_string(), "ADDR", &address]);
+                if killed != Reply::Int(1) {
+                    return;
+                }
                 Harm::ClientKill { client }
             }
             Act::HalfOpen { client, ms } => return self.cut(client, ms),
@@ -132,18 +139,18 @@ impl Harmer {
             }
             Act::ClockStep { seconds } => return self.set_clock(seconds),
             Act::FlushAll => {
-                self.run(&["FLUSHALL"]);
+                self.order(&["FLUSHALL"]);
                 Harm::FlushAll
             }
             Act::Delete { lock, key: part } => {
-                self.run(&["DEL", &key_of(lock, part)]);
+                self.order(&["DEL", &key_of(lock, part)]);
                 Harm::Delete { lock, key: part }
             }
             Act::Break { lock, client } => {
                 let (lock_name, one) = (lock_name(lock), client.map(owner));
                 let mut words = vec!["FAIRLOCK.BREAK", &lock_name];
                 words.extend(one.iter().flat_map(|owner| ["OWNER", owner]));
-                self.run(&words);
+                self.order(&words);
                 Harm::Break { lock, client }
             }
             Act::Config { option, value } => {
@@ -179,6 +186,12 @@ impl Harmer {
         reply.unwrap_or_else(|_| panic!("the server is gone at {words:?}"))
     }
 
+    /// A command that is certainly carried out.
+    fn order(&self, words: &[&str]) {
+        let reply = self.run(words);
+        assert!(!matches!(reply, Reply::Error(_)), "{words:?}: {reply:?}");
+    }
+
     /// What has to be done between faults.
     fn keep_watch(&mut self) {
         let now = self.world.recorder.now();
@@ -202,15 +215,7 @@ impl Harmer {
 
     /// The append-only file that is being written, and its size.
     fn append_only_file(&self, now: Micros) -> Option<(Micros, PathBuf, u64)> {
-        let files = fs::read_dir(self.master().dir().join("appendonlydir")).ok()?;
-        let paths = files.flatten().map(|file| file.path());
-        let number = |path: &PathBuf| {
-            let name = path.file_name()?.to_str()?.strip_suffix(".incr.aof")?;
-            name.rsplit('.').next()?.parse::<u64>().ok()
-        };
-        let (_, last) = paths
-            .filter_map(|path| Some((number(&path)?, path)))
-            .max()?;
+        let last = append_only_files(self.master()).pop()?;
         let size = fs::metadata(&last).ok()?.len();
         Some((now, last, size))
     }
@@ -235,18 +240,14 @@ impl Harmer {
     }
 
     /// Since when writes may be lost.
-    fn lose_the_last_second(&mut self, _killed: &Server) -> Micros {
+    fn lose_the_last_second(&mut self, server: &Server) -> Micros {
         // While the disk is busy, the server puts writes off for up to two seconds.
         const PUT_OFF: Micros = 2_000_000;
         let now = self.world.recorder.now();
         let index = self.dice.below(self.sizes.len().max(1) as u64);
         let chosen = self.sizes.get(usize::try_from(index).expect("small"));
         let since = chosen.map_or(now, |(at, path, size)| {
-            let file = File::options().write(true).open(path);
-            // A file that was rewritten meanwhile is gone.
-            if let Ok(file) = file {
-                file.set_len(*size).expect("cut off");
-            }
+            cut_off(&append_only_files(server), path, *size);
             *at
         });
         since.saturating_sub(PUT_OFF)
@@ -310,6 +311,34 @@ impl Harmer {
     }
 }
 
+/// The files that a server appends to, in the order in which they were begun: while it rewrites, there are two.
+fn append_only_files(server: &Server) -> Vec<PathBuf> {
+    let Ok(files) = fs::read_dir(server.dir().join("appendonlydir")) else {
+        return Vec::new();
+    };
+    let number = |path: &PathBuf| {
+        let name = path.file_name()?.to_str()?.strip_suffix(".incr.aof")?;
+        name.rsplit('.').next()?.parse::<u64>().ok()
+    };
+    let paths = files.flatten().map(|file| file.path());
+    let mut numbered: Vec<_> = paths
+        .filter_map(|path| Some((number(&path)?, path)))
+        .collect();
+    numbered.sort();
+    numbered.into_iter().map(|(_, path)| path).collect()
+}
+
+/// Cuts a file off at a size, with all that was written to files that were begun later. A file that was rewritten
+/// meanwhile is gone, and nothing is lost.
+fn cut_off(files: &[PathBuf], last: &Path, size: u64) {
+    let mut sizes = std::iter::once(size).chain(std::iter::repeat(0));
+    for path in files.iter().skip_while(|path| *path != last) {
+        let file = File::options().write(true).open(path).expect("the file");
+        file.set_len(sizes.next().expect("a size"))
+            .expect("cut off");
+    }
+}
+
 fn key_of(lock: usize, part: Part) -> String {
     match part {
         Part::Lock => lock_name(lock),
@@ -318,4 +347,48 @@ fn key_of(lock: usize, part: Part) -> String {
         Part::Token => format!("fairlock_token:{{{}}}", lock_name(lock)),
         Part::Shared => key("shared", lock),
     }
+}
+
+#[test]
+fn what_was_written_after_a_cut_is_lost_in_all_files() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let files = ["first", "second", "third"].map(|name| folder.path().join(name));
+    for file in &files {
+        fs::write(file, "written").expect("written");
+    }
+    let left = || {
+        files
+            .each_ref()
+            .map(|file| fs::read(file).expect("read").len())
+    };
+    cut_off(&files, Path::new("rewritten"), 0);
+    assert_eq!(left(), [7, 7, 7]);
+    cut_off(&files, &files[1], 3);
+    assert_eq!(left(), [7, 3, 0]);
+}
+
+#[test]
+fn a_client_whose_server_was_killed_takes_no_other_connection_with_it() {
+    let load = Load {
+        think: 1,
+        hold: 1,
+        deaths: 1,
+        look: 1,
+    };
+    let recorder = Recorder::new(History::default());
+    let world = Arc::new(World::new(recorder, load, Scripts::newest().clone(), 2, 1));
+    let server = Server::with_movable_clock(&[]);
+    let mut harmer = Harmer::new(Arc::clone(&world), Disk::Snapshots, 1, server, None);
+    let kill = |harmer: &mut Harmer, client| {
+        harmer.act(&Act::ClientKill { client });
+        world.recorder.with(|history| history.faults.len())
+    };
+    let _old = world.connect_client(0).expect("a connection");
+    harmer.kill();
+    // The numbers begin anew.
+    let mut others: Vec<Wire> = (0..20).map_while(|_| world.connect_client(1)).collect();
+    assert_eq!(kill(&mut harmer, 0), 0);
+    assert!(others.iter_mut().all(|other| other.ask(&["PING"]).is_ok()));
+    assert_eq!(kill(&mut harmer, 1), 1);
+    assert!(others.iter_mut().any(|other| other.ask(&["PING"]).is_err()));
 }

@@ -50,11 +50,14 @@ pub enum Request {
         wait: Option<Micros>,
         limit: Limit,
     },
-    Release,
+    Release {
+        /// TOKEN.
+        token: Option<i64>,
+    },
     Renew {
         lease: Micros,
     },
-    /// Takes an owner out of the queue, who need not be the one who asks.
+    /// Takes an owner, not always the calling one, out of the queue.
     Cancel {
         owner: usize,
     },
@@ -69,7 +72,7 @@ pub enum Answer {
     Granted(Option<i64>),
     /// Not in time, or in the queue now.
     NotNow,
-    /// Released; so many holds remain.
+    /// Released; the holds that remain.
     Left(i64),
     NotHeld,
     Done,
@@ -93,7 +96,7 @@ pub struct Call {
     pub invoked: Micros,
     /// After the reply was read.
     pub answered: Micros,
-    /// For so long before that the client did not read.
+    /// How long before that the client did not read.
     pub unread: Micros,
     pub answer: Answer,
 }
@@ -119,7 +122,7 @@ pub enum Harm {
     SlowReader {
         client: usize,
     },
-    /// The server's wall clock was set, by so many seconds.
+    /// The server's wall clock was set, by these seconds.
     ClockStep {
         seconds: i64,
     },
@@ -134,7 +137,7 @@ pub enum Harm {
         lock: usize,
         client: Option<usize>,
     },
-    /// CONFIG SET of something that takes nothing from anybody.
+    /// CONFIG SET of an option that takes nothing from a client.
     Config {
         option: &'static str,
         value: &'static str,
@@ -192,13 +195,13 @@ pub struct History {
     pub faults: Vec<Fault>,
     /// In order.
     pub sights: Vec<Sight>,
-    /// In order, none of them beginning before the last has ended.
+    /// In order, without overlap.
     pub stalls: Vec<Stall>,
-    /// Keys that are there when everybody has gone and every lease has ended.
+    /// Keys that are left when all clients have gone and all leases have ended.
     pub left_behind: Vec<String>,
     /// Locks that clients use by Redisson's scripts too.
     pub scripted: Vec<usize>,
-    /// What a polling waiter has to come for the lock.
+    /// How long a polling waiter has to come for the lock.
     pub turn: Micros,
     /// The rest of a longer one: there may be holders from before.
     pub resumed: bool,

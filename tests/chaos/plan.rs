@@ -1,10 +1,10 @@
-//! What is going to happen: which fault when, to whom. A pure function of the seed.
+//! Which fault happens when, and to which client. A pure function of the seed.
 
 use fairlock_testing::Dice;
 
 use crate::history::Part;
 
-/// One fault that is to be.
+/// A planned fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Act {
     Kill,
@@ -58,7 +58,7 @@ pub struct Scene {
     pub aof: bool,
 }
 
-/// Harmless to every promise, and all of them are to be kept while it is so.
+/// Affects no promise: all must be kept during it.
 const OPTIONS: [(&str, &str); 11] = [
     ("fairlock.intercept-eval", "yes"),
     ("fairlock.intercept-eval", "no"),
@@ -76,8 +76,8 @@ const OPTIONS: [(&str, &str); 11] = [
 /// Milliseconds after the begin, and what is to happen then. One after the other, in order.
 pub type Plan = Vec<(u64, Act)>;
 
-/// The plan of a round that lasts so many milliseconds: every kind of fault there is for this
-/// scene once, in an order that the seed decides, and then any of them.
+/// The plan of a round of this length in milliseconds: every kind of fault there is for this scene once, in an order
+/// that the seed decides, and then any of them.
 pub fn plan(seed: u64, scene: Scene, length: u64) -> Plan {
     let mut dice = Dice::new(seed, usize::MAX);
     let mut plan = Plan::new();

@@ -1,7 +1,6 @@
 //! One round: servers, clients, a plan, and at the end the question whether all is well.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -12,18 +11,20 @@ use fairlock_testing::{Server, follow};
 use crate::actor::{self, LEASE, SCRIPTED};
 use crate::checker::{self, Violation};
 use crate::harm::{Disk, Harmer};
-use crate::history::{Answer, EXCLUSIVE, History, Recorder, Request, Sight, Stall};
+use crate::history::{Answer, EXCLUSIVE, History, Recorder, Request};
 use crate::plan::{Scene, plan};
+use crate::porcupine;
 use crate::witness;
 use crate::world::{Load, World, command};
+use crate::written::Title;
 
 /// As many of each kind.
 pub const CLIENTS: usize = 36;
 pub const LOCKS: usize = 4;
-/// Milliseconds that a polling waiter has to come.
+/// The length of a turn, in milliseconds.
 const TURN: u64 = 3000;
-/// Longest that whoever waits at the end may go on waiting: holders that died, each with a lease,
-/// and waiters that died, each row of them with a turn.
+/// How long clients may still wait at the end: for holders that died, each with a lease, and for waiters that died,
+/// each row of them with a turn.
 const LAST_WAIT: Duration = Duration::from_secs(25);
 
 const BUSY: Load = Load {
@@ -71,43 +72,11 @@ pub fn run(disk: Disk, seed: u64, milliseconds: u64, scripts: &Scripts) -> Vec<V
     if harmer.master().log().contains("BUG REPORT") {
         found.push(Violation::Crash);
     }
-    if !found.is_empty() {
-        let path = keep(&history, &found, disk, seed);
-        println!("  the history is in {}", path.display());
-    }
-    found
+    let title = Title::new(harmer.master(), &format!("{disk:?}"), seed, milliseconds);
+    porcupine::judge(&history, found, &title)
 }
 
-/// Writes a history down, and what was found in it.
-fn keep(history: &History, found: &[Violation], disk: Disk, seed: u64) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let path = folder.join(format!("chaos-{disk:?}-{seed}.txt"));
-    std::fs::write(&path, text(history, found)).expect("written");
-    path
-}
-
-/// What was found, what was left behind, and then a line for everything that happened, in the order in
-/// which it ended.
-fn text(history: &History, found: &[Violation]) -> String {
-    let mut lines: Vec<(u64, String)> = Vec::new();
-    let calls = history.calls.iter();
-    lines.extend(calls.map(|call| (call.answered, format!("{call:?}"))));
-    let sights = history.sights.iter();
-    lines.extend(sights.map(|sight| (sight.to, format!("{sight:?}"))));
-    let faults = history.faults.iter();
-    lines.extend(faults.map(|fault| (fault.to, format!("{fault:?}"))));
-    let stalls = history.stalls.iter();
-    lines.extend(stalls.map(|stall| (stall.to, format!("{stall:?}"))));
-    lines.sort();
-    let found = found.iter().map(|found| format!("found: {found:?}"));
-    let left = history.left_behind.iter();
-    let left = left.map(|what| format!("left behind: {what}"));
-    let happened = lines.iter().map(|(at, line)| format!("{at} {line}"));
-    let all: Vec<String> = found.chain(left).chain(happened).collect();
-    all.join("\n") + "\n"
-}
-
-/// Lets everybody come to an end; whoever waits for too long is cut off, and says so.
+/// Lets all clients finish; a client that waits for too long is cut off, and says so.
 pub fn finish(world: &World, threads: Vec<JoinHandle<()>>, wait: Duration) {
     world.end();
     let start = Instant::now();
@@ -149,7 +118,7 @@ pub fn left_behind(world: &World, server: &Server) -> Vec<String> {
 }
 
 /// What a round consisted of, so that one can see that it was not idle.
-fn report(history: &History) {
+pub fn report(history: &History) {
     let mut grants = BTreeMap::<String, usize>::new();
     let mut ends = BTreeMap::<&str, usize>::new();
     for call in &history.calls {
@@ -179,28 +148,5 @@ fn report(history: &History) {
         history.calls.len(),
         history.sights.len(),
         stalls.sum::<u64>() / 1000
-    );
-}
-
-#[test]
-fn a_history_that_is_kept_says_what_was_found_and_what_was_left_behind() {
-    let history = History {
-        sights: vec![Sight {
-            lock: 0,
-            from: 6,
-            to: 7,
-            holders: vec![],
-            queue: vec![],
-        }],
-        stalls: vec![Stall { from: 1, to: 5 }],
-        left_behind: vec!["lock0".to_owned()],
-        ..History::default()
-    };
-    assert_eq!(
-        text(&history, &[Violation::Crash]),
-        "found: Crash\n\
-         left behind: lock0\n\
-         5 Stall { from: 1, to: 5 }\n\
-         7 Sight { lock: 0, from: 6, to: 7, holders: [], queue: [] }\n"
     );
 }

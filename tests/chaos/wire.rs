@@ -1,7 +1,7 @@
 //! A connection that can be lost, and whose loss is an outcome like any other.
 //!
-//! Everything is read by one thread, wake-ups (RESP3 pushes) among the replies. Whoever does the
-//! harm has a [`Handle`] on it: the id by which the server knows it, and the socket, to cut it off.
+//! One thread reads everything, wake-ups (RESP3 pushes) among the replies. The fault injector has a [`Handle`] on it:
+//! the id by which the server knows it, and the socket, to cut it off.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Shutdown, TcpStream};
@@ -42,6 +42,11 @@ impl Handle {
         // Nothing is sent: the client reads an end that never came.
         let _ = self.socket.shutdown(Shutdown::Read);
         self.socket
+    }
+
+    /// By which the server knows it from a connection with the same number to a server before it.
+    pub fn address(&self) -> Option<String> {
+        self.socket.local_addr().ok().map(|of| of.to_string())
     }
 
     /// Ends the connection for both.
@@ -118,7 +123,7 @@ impl Wire {
         Ok(())
     }
 
-    /// Waits for a wake-up, so long at most.
+    /// Waits for a wake-up, up to a time limit.
     pub fn wake_up(&mut self, at_most: Duration) -> Result<(), Gone> {
         if self.wake_ups == 0 {
             let socket = self.socket.get_ref();

@@ -1,6 +1,6 @@
-//! Watches whether the machine lets the server and its clients run: on one that is busy, or whose
-//! disk is, everybody waits, and it is nobody's fault. The server is not asked, as it could be the
-//! one to blame: the kernel is, and this thread's own clock.
+//! Watches whether the machine lets the server and its clients run: when the machine or its disk is busy, all clients
+//! wait, and the server is not to blame. The kernel and this thread's own clock tell, because the server could be the
+//! cause.
 
 use std::fs;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::world::World;
 
 /// Between two looks.
 const EVERY: Duration = Duration::from_millis(5);
-/// What is less is no stall, microseconds.
+/// Shorter delays do not count as stalls; microseconds.
 const LEAST: Micros = 1000;
 
 /// What the kernel says of a process, of its main thread that is.
@@ -54,7 +54,7 @@ pub fn start(world: &Arc<World>) -> JoinHandle<()> {
 }
 
 impl Process {
-    /// Nothing if there is no such process.
+    /// `None` without such a process.
     fn of(pid: u32) -> Option<Self> {
         let read = |file| fs::read_to_string(format!("/proc/{pid}/{file}")).ok();
         let stat = read("stat")?;

@@ -1,4 +1,4 @@
-//! What clients, observers and whoever does the harm share.
+//! What clients, observers and the fault injector share.
 
 use std::net::TcpStream;
 use std::sync::Mutex;
@@ -19,7 +19,7 @@ pub struct Load {
     pub think: u64,
     /// How long a lock is held.
     pub hold: u64,
-    /// One attempt in so many ends with the client's death or with a hold beyond its lease.
+    /// One attempt in this many ends with the client's death or with a hold beyond its lease.
     pub deaths: u64,
     /// Between two looks at the keys.
     pub look: u64,
@@ -46,9 +46,11 @@ pub struct World {
     reins: Vec<Reins>,
     /// Seconds that the server's wall clock is ahead.
     ahead: AtomicI64,
-    /// Nobody begins anything new.
+    /// The master has the module.
+    has_module: AtomicBool,
+    /// Clients begin nothing new.
     over: AtomicBool,
-    /// Nobody waits any more.
+    /// Clients no longer wait.
     closing: AtomicBool,
 }
 
@@ -69,6 +71,7 @@ impl World {
             server: AtomicU32::new(0),
             ahead: AtomicI64::new(0),
             reins: (0..clients).map(|_| Reins::default()).collect(),
+            has_module: AtomicBool::new(true),
             over: AtomicBool::new(false),
             closing: AtomicBool::new(false),
         }
@@ -87,6 +90,15 @@ impl World {
     /// The master's process.
     pub fn server(&self) -> u32 {
         self.server.load(Ordering::SeqCst)
+    }
+
+    /// Whether clients that connect find the module.
+    pub fn set_module(&self, is_there: bool) {
+        self.has_module.store(is_there, Ordering::SeqCst);
+    }
+
+    pub fn has_module(&self) -> bool {
+        self.has_module.load(Ordering::SeqCst)
     }
 
     pub fn is_over(&self) -> bool {
@@ -108,12 +120,12 @@ impl World {
         i64::try_from(now).expect("milliseconds") + self.ahead.load(Ordering::SeqCst) * 1000
     }
 
-    /// From now on nobody begins anything new.
+    /// From now on clients begin nothing new.
     pub fn end(&self) {
         self.over.store(true, Ordering::SeqCst);
     }
 
-    /// Whoever still waits has been forgotten: its connection ends.
+    /// A client that still waits has been forgotten: its connection ends.
     pub fn close(&self) {
         self.end();
         self.closing.store(true, Ordering::SeqCst);
@@ -144,17 +156,18 @@ impl World {
                 .lock()
                 .expect("no panic elsewhere") = Some(handle);
         }
-        // It may have been closed while nobody could.
+        // The world may have closed before the handle was there.
         (!self.is_closing()).then_some(wire)
     }
 
-    /// The id of a client's connection.
-    pub fn connection_of(&self, client: usize) -> Option<i64> {
+    /// The id of a client's connection, and its address. It may have gone with the server to which it was.
+    pub fn connection_of(&self, client: usize) -> Option<(i64, String)> {
         let handle = self.reins[client]
             .handle
             .lock()
             .expect("no panic elsewhere");
-        handle.as_ref().map(|handle| handle.id)
+        let handle = handle.as_ref()?;
+        Some((handle.id, handle.address()?))
     }
 
     /// Cuts a client's connection off, see [`Handle::cut`].
@@ -167,7 +180,7 @@ impl World {
         handle.map(Handle::cut)
     }
 
-    /// The client does not read its next reply for so many milliseconds.
+    /// The client delays reading its next reply by these milliseconds.
     pub fn slow_down(&self, client: usize, ms: u64) {
         self.reins[client].slow.store(ms, Ordering::SeqCst);
     }

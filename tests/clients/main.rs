@@ -1,5 +1,5 @@
 //! The client packages in `clients/`: each one's own tests, run by its own test runner against servers with the module
-//! that was just built; and that each tests every row of the table in `clients/README.md`.
+//! that was just built; and that each tests every row of the table in `clients/behaviours.md`.
 
 #![allow(missing_docs)]
 // A test that cannot go on panics; that is its way of failing.
@@ -7,9 +7,18 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Longest that a package may take, with fetching all it needs. Only ever reached on failure.
 const SECONDS: &str = "900";
+const LANGUAGES: [&str; 5] = ["python", "typescript", "java", "go", "rust"];
+
+/// Each of these runs many programs at a time: two of them keep the machine busy, and more would starve their servers.
+fn lane(number: usize) -> MutexGuard<'static, ()> {
+    static LANES: [Mutex<()>; 2] = [Mutex::new(()), Mutex::new(())];
+    let lane = LANES.get(number).expect("a lane");
+    lane.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -31,51 +40,92 @@ fn said(output: &Output) -> String {
     parts.map(|part| String::from_utf8_lossy(part)).concat()
 }
 
-fn package(language: &str) {
-    let output = Command::new("timeout")
-        .arg(SECONDS)
-        .arg(root().join("scripts/clients").join(language))
-        .arg("test")
+/// A program of the repository, which is told of the module under test and of cargo's folder.
+fn program(seconds: &str, path: &str) -> Command {
+    let mut program = Command::new("timeout");
+    program
+        .arg(seconds)
+        .arg(root().join(path))
         .env("FAIRLOCK_MODULE", module())
-        .env("CARGO_TARGET_DIR", target())
+        .env("CARGO_TARGET_DIR", target());
+    program
+}
+
+/// The tests of a package, with these variables in its environment.
+fn suite(language: &str, variables: &[(&str, &str)]) {
+    let _lane = lane(usize::from(matches!(
+        language,
+        "typescript" | "java" | "rust"
+    )));
+    let output = program(SECONDS, &format!("scripts/clients/{language}"))
+        .arg("test")
+        .envs(variables.iter().copied())
         .output()
         .expect("started");
-    assert!(output.status.success(), "{language}\n{}", said(&output));
+    let said = said(&output);
+    assert!(output.status.success(), "{language}, {variables:?}\n{said}");
 }
 
 #[test]
 fn the_python_package_does_what_the_table_says() {
-    package("python");
+    suite("python", &[]);
 }
 
 #[test]
 fn the_typescript_package_does_what_the_table_says() {
-    package("typescript");
+    suite("typescript", &[]);
 }
 
 #[test]
 fn the_java_package_does_what_the_table_says() {
-    package("java");
+    suite("java", &[]);
 }
 
 #[test]
 fn the_go_package_does_what_the_table_says() {
-    package("go");
+    suite("go", &[]);
 }
 
 #[test]
 fn the_rust_package_does_what_the_table_says() {
-    package("rust");
+    suite("rust", &[]);
 }
 
-fn check(command: &mut Command) {
+#[test]
+#[ignore = "takes minutes: make test-all"]
+fn the_typescript_package_does_so_with_ioredis_too() {
+    suite("typescript", &[("FAIRLOCK_CLIENT", "ioredis")]);
+}
+
+#[test]
+#[ignore = "takes minutes: make test-all"]
+fn the_rows_that_hold_by_scripts_hold_without_the_module() {
+    for language in LANGUAGES {
+        suite(language, &[("FAIRLOCK_SCRIPTS", "1")]);
+    }
+}
+
+fn check(command: &mut Command) -> String {
     let output = command.output().expect("started");
-    assert!(output.status.success(), "{}", said(&output));
+    let said = said(&output);
+    assert!(output.status.success(), "{said}");
+    said
 }
 
 #[test]
 fn every_row_of_the_table_has_a_test_in_every_package() {
     check(&mut Command::new(root().join("clients/testing/rows")));
+}
+
+/// These packages are made of the files below their own folders. They are no links: not every checkout keeps those.
+#[test]
+fn the_packages_carry_the_scripts_of_clients_lua() {
+    for package in ["go", "python/src/fairlock", "rust"] {
+        let mut compare = Command::new("diff");
+        compare.args(["-r", "-x", "README.md", "clients/lua"]);
+        compare.arg(format!("clients/{package}/lua"));
+        check(compare.current_dir(root()));
+    }
 }
 
 #[test]
@@ -85,15 +135,43 @@ fn what_counts_holds_that_overlap_counts_them() {
     ));
 }
 
-// The last by its name: the packages' own tests keep their programs from being built meanwhile.
 #[test]
+fn what_cuts_networks_cuts_them() {
+    check(&mut Command::new(
+        root().join("clients/testing/network_test.py"),
+    ));
+}
+
+#[test]
+#[ignore = "takes minutes: make test-all"]
 fn while_masters_are_killed_no_lock_has_two_holders() {
-    let mut failovers = Command::new("timeout");
-    failovers
-        .arg(SECONDS)
-        .arg(root().join("clients/testing/failovers"))
-        .args(["python", "typescript", "java", "go", "rust"])
-        .env("FAIRLOCK_MODULE", module())
-        .env("CARGO_TARGET_DIR", target());
-    check(&mut failovers);
+    let _lane = lane(0);
+    check(program(SECONDS, "clients/testing/failovers").args(LANGUAGES));
+}
+
+/// All of them, if `PARTITION_ROUNDS` says how often each, with a table of what was seen.
+#[test]
+#[ignore = "takes minutes: make test-all"]
+fn while_partitions_last_no_lock_has_two_confirmed_holders() {
+    let _lane = lane(1);
+    let rounds = std::env::var("PARTITION_ROUNDS");
+    let seconds = if rounds.is_ok() { "0" } else { SECONDS };
+    let mut partitions = program(seconds, "clients/testing/partitions");
+    match &rounds {
+        Ok(rounds) => partitions.args(["--rounds", rounds, "python", "go"]),
+        Err(_) => partitions.args(["--only", "alone,clients,cluster", "python"]),
+    };
+    print!("{}", check(&mut partitions));
+}
+
+/// Without interception, where scripts and commands work on the same queues, and with it.
+#[test]
+#[ignore = "takes minutes: make test-all"]
+fn while_the_module_is_loaded_no_waiter_loses_its_place() {
+    let _lane = lane(1);
+    for intercept in [None, Some("--intercept")] {
+        let mut fleet = program(SECONDS, "clients/testing/fleet");
+        fleet.args(["--seconds", "15"]).args(intercept);
+        check(fleet.args(LANGUAGES));
+    }
 }

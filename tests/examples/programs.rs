@@ -1,6 +1,7 @@
-//! The programs that use the client packages: each does here what its first lines say that it does.
+//! The programs that use the client packages: each does what its first lines say.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use fairlock_testing::{Server, wait_until};
@@ -13,7 +14,7 @@ struct Program {
     said: BufReader<ChildStdout>,
 }
 
-/// Starts a program with what it needs fetched, at a server, with more arguments.
+/// Starts a program at a server, with its dependencies and more arguments.
 fn start(language: &str, program: &str, server: &Server, more: &[&str]) -> Program {
     // The script becomes the program, so that its process is the program's.
     let mut child = Command::new(root().join("scripts/clients").join(language))
@@ -36,7 +37,7 @@ impl Program {
         line.trim_end().to_owned()
     }
 
-    /// What else it says until it ends, as it should.
+    /// The rest of its output until it ends with success.
     fn rest(mut self) -> String {
         let mut said = String::new();
         loop {
@@ -78,7 +79,7 @@ fn workers_take_turns_at_the_orders_of_a_customer() {
     let server = Server::start();
     let mut client = server.connect();
     let workers = [0; 3].map(|_| start("python", "python/worker.py", &server, &[]));
-    // One that has not begun does not know yet how to end.
+    // A program that has not begun cannot end cleanly yet.
     wait_until("all wait for orders", || {
         server.info("clients", "blocked_clients") == "3"
     });
@@ -154,7 +155,7 @@ fn elections(language: &str, program: &str) {
     wait_until("another leads", || {
         field(&server, "leader", "waiting") == "1"
     });
-    // Which of the two was first is the server's to say.
+    // The server decides which of the two was first.
     let next = field(&server, "leader", "owner");
     let is_second = next.contains(&format!(":{}:", second.child.id()));
     let (leader, waiter) = if is_second {
@@ -173,4 +174,63 @@ fn at_most_three_jobs_work_at_a_time() {
     let server = Server::start();
     let said = start("typescript", "node/at-most.mjs", &server, &["3", "12"]).rest();
     assert_eq!(said, "12 jobs, at most 3 at a time\n");
+}
+
+#[test]
+fn the_messages_of_a_conversation_are_answered_one_after_another() {
+    for server in [Server::start(), Server::without_module(&[])] {
+        conversations("python", "python/conversations.py", &server);
+        conversations("typescript", "node/conversations.mjs", &server);
+    }
+}
+
+/// Two webhooks, and their senders.
+fn conversations(language: &str, program: &str, server: &Server) {
+    let mut webhooks = [0; 2].map(|_| start(language, program, server, &["0"]));
+    let ports = webhooks.each_mut().map(|webhook| {
+        let said = webhook.line();
+        let port = said.strip_prefix("listening on ").expect("a port");
+        port.parse::<u16>().expect("a port")
+    });
+    let mut client = server.connect();
+    let hard = send(ports[0], "ann", "a hard question");
+    wait_until("it has the lock", || {
+        client.int("EXISTS conversation:ann") == 1
+    });
+    let waiting: Vec<TcpStream> = (0..10)
+        .map(|number| {
+            let message = send(ports[number % 2], "ann", &format!("message {number}"));
+            wait_until("it is in the queue", || {
+                let length = client.int("LLEN redisson_lock_queue:{conversation:ann}");
+                usize::try_from(length) == Ok(number + 1)
+            });
+            message
+        })
+        .collect();
+    // No waiting handler has a connection of its own.
+    let connections = server.info("clients", "connected_clients");
+    assert!(connections.parse::<usize>().expect("a number") < 12);
+    // Its handler is cancelled: it would take a minute.
+    client.run("DEL conversation:ann");
+    assert!(answer(hard).contains("503 Service Unavailable"));
+    let answers: Vec<String> = waiting.into_iter().map(answer).collect();
+    assert!(answers.iter().all(|said| said.contains("200 OK")));
+    // The tokens say in which order they were answered.
+    let token = |said: &String| said.rsplit("token ").next().map(str::to_owned);
+    let tokens: Vec<_> = answers.iter().map(token).collect();
+    assert!(tokens.is_sorted(), "{answers:?}");
+}
+
+fn send(port: u16, conversation: &str, text: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("connected");
+    let length = text.len();
+    let head = format!("POST /{conversation} HTTP/1.0\r\nContent-Length: {length}\r\n\r\n");
+    stream.write_all((head + text).as_bytes()).expect("written");
+    stream
+}
+
+fn answer(mut message: TcpStream) -> String {
+    let mut said = String::new();
+    message.read_to_string(&mut said).expect("read");
+    said
 }

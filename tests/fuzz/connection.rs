@@ -85,7 +85,7 @@ impl Connection {
 
     /// Sends what is not answered.
     pub fn write(&mut self, bytes: &[u8]) {
-        // A connection that is closed shows that to whoever reads it.
+        // A closed connection shows when it is read.
         let _ = self.socket.write_all(bytes);
     }
 
@@ -105,14 +105,14 @@ impl Connection {
         self.traffic(|traffic| traffic.answers)
     }
 
-    /// Panics if a reply was wrong, or the connection has been closed, which nobody has asked for.
+    /// Panics if a reply was wrong, or the server has closed the connection unasked.
     pub fn check(&self) {
         if let Some(fault) = self.traffic(|traffic| traffic.fault.clone()) {
             panic!("client {}: {fault}", self.id);
         }
     }
 
-    /// Closes the connection, whatever is under way.
+    /// Closes the connection, even in the middle of a request.
     pub fn close(&self) {
         // It may be closed already.
         let _ = self.socket.shutdown(Shutdown::Both);

@@ -29,7 +29,7 @@ pub const FAIRLOCK: &[&str] = &[
     "5 FAIRLOCK.INFO {lock}",
     "1 FAIRLOCK.LOCKS [COUNT {count}]",
     "2 FAIRLOCK.LOCKS ALL [COUNT {count}]",
-    "1 FAIRLOCK.LOCKS ALL AFTER @0 [COUNT {count}]",
+    "1 FAIRLOCK.LOCKS ALL AFTER {count} [COUNT {count}]",
     "1 FAIRLOCK.LOCKS [ALL] AFTER {bytes}",
     "1 FAIRLOCK.HELP",
     "1 FAIRLOCK.EVAL {bytes} {count} {lock} {owner}",
@@ -246,7 +246,7 @@ fn stand_in(rng: &mut Rng, word: &str, name: &[u8], dumps: &Dumps) -> Vec<u8> {
 
 /// Makes a command a nearly right one.
 pub fn spoil(rng: &mut Rng, words: &mut Words) {
-    // The name stays: without it, it is no command of interest.
+    // The name stays: without it, the command is of no interest.
     let at = rng.usize(1..=words.len());
     match rng.usize(..6) {
         0 if at < words.len() => drop(words.remove(at)),

@@ -36,10 +36,10 @@ const DAILY: usize = 100_000;
 const ROUND: usize = 20_000;
 /// Rounds after which the append-only file is loaded.
 const LOADED: usize = 10;
-/// Bytes by which what the server keeps may differ when all is deleted: what it remembers of
-/// errors, names and scripts has bounds, and is there after the first rounds.
+/// Bytes by which the server's memory may differ when all keys are deleted. Its caches of errors, names and scripts
+/// have bounds, and are full after the first rounds.
 const SLACK: i64 = 512 * 1024;
-/// Rounds until all that is remembered has reached its bounds.
+/// Rounds until these caches are full.
 const WARM: usize = 5;
 
 fn number(variable: &str) -> Option<u64> {

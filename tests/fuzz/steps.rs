@@ -13,13 +13,13 @@ pub enum Step {
     Send(Vec<Words>),
     /// It sends these between CLIENT REPLY OFF and ON: nothing is answered but the ON.
     Unanswered(Vec<Words>),
-    /// It closes its connection, whatever is under way.
+    /// It closes its connection, even in the middle of a request.
     HangUp,
     /// It kills another client.
     Kill,
     /// It unblocks another client, with an error or as if its time was up.
     Unblock(bool),
-    /// It sends what is no command at all, on a connection of its own.
+    /// It sends bytes that are not a command, on a connection of its own.
     Garbage(Vec<u8>),
 }
 
@@ -115,8 +115,8 @@ pub fn step(rng: &mut Rng, material: &Material) -> Step {
     }
 }
 
-/// The server forgets what has expired when it loads its own data, and tells no replica: so
-/// everything is deleted before anything else happens. Who waits is still there.
+/// The server forgets what has expired when it loads its own data, and tells no replica: so everything is deleted
+/// before anything else happens. Blocked clients stay.
 fn reload() -> Step {
     let all = ["MULTI", "DEBUG RELOAD", "FLUSHALL", "EXEC"];
     Step::Send(all.map(words).to_vec())

@@ -126,7 +126,7 @@ pub fn bytes(rng: &mut Rng) -> Vec<u8> {
     (0..length).map(|_| rng.u8(..)).collect()
 }
 
-/// What is no plausible number.
+/// Implausible numbers.
 pub fn wild(rng: &mut Rng) -> Vec<u8> {
     pick(rng, WILD).as_bytes().to_vec()
 }

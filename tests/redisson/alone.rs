@@ -1,9 +1,8 @@
-//! Fleets of nothing but Redisson's clients, with waits that are given up and nobody killed: who
-//! has a place in the queue keeps it until it is served or gives up.
+//! Fleets of nothing but Redisson's clients, with waits that are given up, and without kills: an owner that has a place
+//! in the queue keeps it until it is served or gives up.
 //!
-//! Redisson's scripts promise that almost, so on a plain server no place is lost in most runs.
-//! With the module no more are lost, and none where the scripts run natively; nor is any when
-//! that is switched on and off at random meanwhile.
+//! Redisson's scripts promise that almost, so on a plain server no place is lost in most runs. With the module no more
+//! are lost; none where the scripts run natively, and none when that is switched on and off at random.
 
 use std::collections::HashMap;
 use std::panic::resume_unwind;
@@ -21,17 +20,17 @@ use crate::scenarios::Side;
 use crate::stream::{Left, Seen, Stream};
 
 const SEEDS: std::ops::Range<u64> = 1..5;
-/// Of a fleet, half of them in each JVM.
+/// The threads of a fleet, half of them in each JVM.
 const THREADS: usize = 8;
 /// How often each thread asks for the lock.
 const ROUNDS: usize = 25;
-/// Far longer than whoever is woken takes to come.
+/// Far longer than a woken client takes to come.
 const TURN: Duration = Duration::from_secs(5);
 /// Shorter than that: where Lua runs the scripts, there are no turns that a client could miss.
 const NO_TURN: Duration = Duration::from_millis(20);
-/// Clients count whole milliseconds, and may be early by so many.
+/// Clients count whole milliseconds, and may be early by this many.
 const ROUNDED: u64 = 2;
-/// How often a plain server may show what chance does there.
+/// How often a plain server is tried, because chance decides there.
 const TRIES: usize = 3;
 
 /// Two JVMs on a server.
@@ -40,7 +39,7 @@ struct Fleet {
     jvms: [Driver; 2],
 }
 
-/// What has happened to a fleet on its way.
+/// The events of a fleet's run.
 #[derive(Default)]
 struct Course {
     is_over: AtomicBool,
@@ -66,7 +65,7 @@ impl Fleet {
         Self { server, jvms }
     }
 
-    /// Runs it once. How those have left that have lost their places.
+    /// Runs it once. Returns how owners that lost their places have left.
     fn run(&self, seed: u64, meanwhile: impl Fn(&Self, &Course) + Sync) -> Vec<String> {
         let stream = Stream::watch(&self.server, "k", TURN);
         let course = Course::default();
@@ -126,8 +125,8 @@ impl Fleet {
         }
     }
 
-    /// The critical section: nobody else is in it. It is short or takes a moment, and now and then
-    /// it is longer than somebody waits.
+    /// The critical section: no other client is in it. It is short or takes a moment, and now and then it outlasts a
+    /// wait.
     fn inside(&self, course: &Course, owner: &str, dice: &mut Dice) {
         let mut client = self.server.connect();
         course.expect(owner, &client.run("INCR witness"), "1");
@@ -141,7 +140,7 @@ impl Fleet {
     }
 }
 
-/// Whoever has left the queue without the lock before a wait of its own was over.
+/// The owners that left the queue without the lock before their waits were over.
 fn lost(seen: Seen, course: Course) -> Vec<String> {
     let problems = course.problems.into_inner().expect("no panic elsewhere");
     assert!(problems.is_empty(), "{}", problems.join("\n"));
@@ -168,8 +167,8 @@ fn excused(waits: &mut Vec<Instant>, left: &Left) -> bool {
     })
 }
 
-/// Where the head gives up when it is just its turn, nobody tells the next one. Where scripts run as Lua,
-/// that one would sleep for as long as a lease, so here the test wakes it.
+/// A head that gives up in its turn does not wake the next one. Where scripts run as Lua, that one would sleep for as
+/// long as a lease, so the test wakes it.
 fn wake_who_sleeps(fleet: &Fleet, course: &Course) {
     let mut client = fleet.server.connect();
     let mut before = String::new();
@@ -186,7 +185,7 @@ fn wake_who_sleeps(fleet: &Fleet, course: &Course) {
     }
 }
 
-/// How many places were lost, with the first few of them for whoever reads a failed test.
+/// How many places were lost. Prints the first few.
 fn count(side: Side, seed: u64, lost: &[String]) -> usize {
     println!("{side:?}, seed {seed}: {} lost", lost.len());
     lost.iter().take(3).for_each(|how| println!("    {how}"));
@@ -194,6 +193,7 @@ fn count(side: Side, seed: u64, lost: &[String]) -> usize {
 }
 
 #[test]
+#[ignore = "takes minutes: make test-all"]
 fn the_module_costs_redissons_clients_no_places() {
     let sides = [
         Side::Plain,
@@ -232,6 +232,7 @@ fn lost_by_each(fleets: &[(Side, Fleet); 3], seed: u64) -> [usize; 3] {
 }
 
 #[test]
+#[ignore = "takes minutes: make test-all"]
 fn switching_interception_on_and_off_drops_nobody() {
     each_release(|release| {
         let side = Side::Module(Interception::On);

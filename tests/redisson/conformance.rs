@@ -5,7 +5,7 @@ use fairlock_testing::{Client, Server, wait_until};
 
 use crate::interception::INTERCEPTIONS;
 
-/// Who waits for `k`, in order.
+/// The waiters of `k`, in order.
 const QUEUE: &str = "LRANGE redisson_lock_queue:{k} 0 -1";
 
 /// A server with the module and two clients of it.
@@ -47,7 +47,7 @@ pub fn waiting(client: &mut Client, lock: &str) -> i64 {
     client.int(&format!("LLEN redisson_lock_queue:{name}"))
 }
 
-/// Waits until so many wait for a lock.
+/// Waits until a lock has this many waiters.
 #[track_caller]
 pub fn wait_for_queue(client: &mut Client, lock: &str, length: i64) {
     wait_until(&format!("{length} in the queue of {lock}"), || {
@@ -174,7 +174,7 @@ fn threads_of_two_clients_are_served_in_the_order_they_asked() {
 
 #[test]
 fn a_short_patience_costs_nobody_a_place_while_the_lock_changes_hands() {
-    // Enough for a client on a busy machine to come when it is woken, and no more.
+    // Just enough for a woken client to come on a busy machine.
     each_pair(&["fairLockWaitTimeout=4000"], |pair| {
         served_in_order(pair, 4);
     });
@@ -195,7 +195,7 @@ fn served_in_order(pair: &mut Pair, count: usize) {
     }
     assert_eq!(a.run("holder", "unlock k"), "done");
     for (n, waiter) in waiters.into_iter().enumerate() {
-        // Who is served holds the lock until the test has it unlock: nobody else can be inside.
+        // A served waiter holds the lock until the test has it unlock: no other can be inside.
         assert_eq!(waiter.get(), "true", "waiter {n}");
         assert_eq!(driver(n).run(&n.to_string(), "holdCount k"), "1");
         assert_eq!(client.run(QUEUE).matches(':').count(), count - n - 1);
@@ -218,7 +218,7 @@ fn a_lock_without_a_lease_lasts_as_long_as_its_client() {
         assert_eq!(client.holders("k"), holder);
         a.kill();
         wait_until("the lease is over", || client.holders("k") != holder);
-        // Where scripts run as Lua, nobody publishes that.
+        // Where scripts run as Lua, no message is published then.
         let head = client.run("LINDEX redisson_lock_queue:{k} 0");
         client.run(&format!("PUBLISH redisson_lock__channel:{{k}}:{head} 0"));
         assert_eq!(waiter.get(), "true");
@@ -232,9 +232,10 @@ fn a_wait_that_is_given_up_leaves_nothing_behind() {
         let Pair { a, b, client, .. } = pair;
         assert_eq!(a.run("1", "lock k"), "true");
         for operation in [
-            "tryLock k 200 1000",
+            "tryLock k 1000 1000",
             "tryLock k 0 1000",
-            "tryLockAsync k 200 1000",
+            // Longer than Redisson may need to subscribe.
+            "tryLockAsync k 1000 1000",
         ] {
             assert_eq!(b.run("1", operation), "false", "{operation}");
             // An asynchronous one says no before it has left.

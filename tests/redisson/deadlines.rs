@@ -1,8 +1,8 @@
-//! What users have reported over the years: waiters that are alive and lose their places, because
-//! of the arithmetic on everybody's deadlines, the clients' clocks, or keys that expire.
+//! What users have reported over the years: waiters that are alive and lose their places, because of the arithmetic on
+//! all deadlines, the clients' clocks, or keys that expire.
 //!
-//! On a plain server the waiter is lost. With the module a waiter of the server's own keeps its
-//! place whatever Redisson's scripts do; a Redisson client does where the scripts run natively.
+//! On a plain server the waiter is lost. With the module a waiter of the server's own keeps its place in spite of
+//! Redisson's scripts; a Redisson client does where the scripts run natively.
 
 use fairlock_testing::redisson::{Answer, Driver, NEWEST, Options};
 use fairlock_testing::{Blocked, Client, MovableClock, Server, wait_until};
@@ -17,7 +17,7 @@ const TEN_MINUTES: i64 = 600;
 /// Takes the lock for a minute, which is part of the waiters' deadlines.
 const MINUTE: &str = "lock k 60000";
 
-/// Who may lose its place.
+/// The client that may lose its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Victim {
     Redisson,
@@ -46,8 +46,8 @@ impl Victim {
         }
     }
 
-    /// Plays a scenario with everybody whom it can concern. It answers whether the victim has
-    /// lost its place; it is told whether that is expected.
+    /// Plays a scenario with each client that it can affect. `scenario` is told whether the victim is expected to lose
+    /// its place.
     fn each(scenario: impl Fn(Side, Self, bool)) {
         scenario(Side::Plain, Self::Redisson, true);
         for interception in INTERCEPTIONS {
@@ -66,6 +66,7 @@ fn head(client: &mut Client) -> String {
 }
 
 #[test]
+#[ignore = "takes minutes: make test-all"]
 fn a_waiter_outlives_its_patience() {
     Victim::each(|side, victim, is_lost| {
         let server = side.server();
@@ -83,6 +84,7 @@ fn a_waiter_outlives_its_patience() {
 }
 
 #[test]
+#[ignore = "takes minutes: make test-all"]
 fn a_waiter_ahead_that_gives_up_asynchronously_costs_nobody_a_place() {
     Victim::each(|side, victim, is_lost| {
         let server = side.server();
@@ -102,6 +104,7 @@ fn a_waiter_ahead_that_gives_up_asynchronously_costs_nobody_a_place() {
 }
 
 #[test]
+#[ignore = "takes minutes: make test-all"]
 fn a_client_whose_clock_is_ahead_costs_nobody_a_place() {
     Victim::each(|side, victim, is_lost| {
         let server = side.server();
@@ -121,6 +124,7 @@ fn a_client_whose_clock_is_ahead_costs_nobody_a_place() {
 }
 
 #[test]
+#[ignore = "takes minutes: make test-all"]
 fn a_client_whose_clock_is_behind_costs_nobody_a_place() {
     Victim::each(|side, victim, is_lost| {
         let server = side.server();
@@ -171,6 +175,7 @@ fn start_with_clock(server: &Server, clock: &MovableClock) -> Driver {
 }
 
 #[test]
+#[ignore = "takes minutes: make test-all"]
 fn an_expiry_set_on_the_lock_costs_nobody_a_place() {
     Victim::each(|side, victim, is_lost| {
         let server = side.server();
@@ -192,6 +197,7 @@ fn an_expiry_set_on_the_lock_costs_nobody_a_place() {
 }
 
 #[test]
+#[ignore = "takes minutes: make test-all"]
 fn a_multi_lock_with_a_lease_takes_nobodys_place_with_it() {
     Victim::each(|side, victim, is_lost| {
         let server = side.server();

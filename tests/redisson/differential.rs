@@ -140,7 +140,7 @@ fn of_scripts(listener: &Listener) -> Vec<Message> {
     messages
 }
 
-/// Runs cases; what EXEC replied to each.
+/// Runs cases; returns EXEC's reply to each.
 fn run(client: &mut Client, batch: &[Case]) -> Vec<Value> {
     let commands: Vec<_> = batch
         .iter()
@@ -162,7 +162,7 @@ fn run(client: &mut Client, batch: &[Case]) -> Vec<Value> {
     results
 }
 
-/// Whether the answers to a case are the same, but for the clock and for scores.
+/// Whether the answers to a case are the same, except for the clock and for scores.
 fn agree(case: &Case, apart: f64, one: &Value, other: &Value) -> bool {
     let (Value::Array(ones), Value::Array(others)) = (one, other) else {
         return one == other;
@@ -180,7 +180,7 @@ fn agree(case: &Case, apart: f64, one: &Value, other: &Value) -> bool {
     ones.len() == others.len() && ones.iter().zip(others).enumerate().all(same)
 }
 
-/// Whether what a waiter was told natively is what its rules say, where Lua goes by scores.
+/// Whether a native reply to a waiter follows the rules, where Lua follows scores.
 fn told_by_rule(case: &Case, apart: f64, lua: &Value, native: &Value, after: &[Value]) -> bool {
     let (Value::Int(lua), Value::Int(told)) = (lua, native) else {
         return false;
@@ -192,7 +192,7 @@ fn told_by_rule(case: &Case, apart: f64, lua: &Value, native: &Value, after: &[V
     let lock_is_free =
         matches!(answer(after, Case::HOLDER), Some(Value::Array(holder)) if holder.is_empty());
     if *lua <= 0 && (*told == 0 || lock_is_free && *told > 0) {
-        // Less than nothing, computed from a score; or what is left of another's turn.
+        // A negative number, computed from a score; or the rest of another's turn.
         return true;
     }
     let queue = answer(after, Case::QUEUE).map(show).unwrap_or_default();
@@ -212,8 +212,7 @@ fn told_by_rule(case: &Case, apart: f64, lua: &Value, native: &Value, after: &[V
     })
 }
 
-/// Whether the scores are what the rules say: those of others stay, and the caller's is that of a queue
-/// that has just formed.
+/// Whether the scores follow the rules: those of others stay, and the caller's is that of a new queue.
 fn scored_by_rule(case: &Case, apart: f64, lua: &Value, native: &Value, after: &[Value]) -> bool {
     let (Value::Array(lua), Value::Array(native)) = (lua, native) else {
         return false;
@@ -257,7 +256,7 @@ fn to_float(number: i64) -> f64 {
     number as f64
 }
 
-/// Whether two answers are the same but for a moment.
+/// Whether two answers are the same except for a moment.
 fn close(apart: f64, one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Array(ones), Value::Array(others)) => {

@@ -15,9 +15,9 @@ use crate::interception::{INTERCEPTIONS, Interception};
 use crate::participants::{blocking, polling, redisson};
 use crate::stream::{Seen, Stream};
 
-/// What a polling waiter has to come for the lock, on a busy machine too.
+/// How long a polling waiter has to come for the lock; enough on a busy machine.
 const TURN: Duration = Duration::from_secs(4);
-/// Of every hold, ms; far longer than any of them takes. A killed holder costs as much.
+/// The lease of every hold, in ms; far longer than any hold takes. A killed holder costs as much.
 pub const LEASE: u64 = 5000;
 /// Threads of each JVM that use the lock.
 const THREADS: usize = 3;
@@ -25,17 +25,17 @@ const THREADS: usize = 3;
 /// What all participants share.
 pub struct Fleet {
     pub server: Server,
-    /// Whether scripts cost not even clients of Redisson their places.
+    /// Whether even clients of Redisson keep their places.
     pub protected: bool,
     pub jvms: [RwLock<Arc<Driver>>; 2],
-    /// Connections that nobody else may break.
+    /// Connections that only the test itself may break.
     ours: Mutex<Vec<i64>>,
     acquired: AtomicUsize,
     wanted: usize,
     /// How often an owner may have left the queue without the lock.
     excuses: Mutex<HashMap<String, usize>>,
-    /// Connections that were broken. A thread of Redisson's that was asking on one asks again after
-    /// 1.5 s, which may be most of a turn: whose it was may have lost it.
+    /// Connections that were broken. A Redisson thread that was asking on one asks again after 1.5 s. That may be most
+    /// of its turn, so the thread may have lost it.
     broken: AtomicUsize,
     problems: Mutex<Vec<String>>,
 }
@@ -69,7 +69,7 @@ impl Fleet {
             .push(problem);
     }
 
-    /// The critical section: nobody else is in it.
+    /// The critical section: no other client is in it.
     pub fn inside(&self, who: &str, client: &mut Client, dice: &mut Dice) {
         let inside = client.run("INCR witness");
         if inside != "1" {
@@ -118,7 +118,7 @@ fn start(release: &str, server: &Server) -> Arc<Driver> {
     Arc::new(driver)
 }
 
-/// Runs a fleet until the lock was acquired so many times.
+/// Runs a fleet until the lock was acquired a number of times.
 fn run(interception: Interception, releases: [&str; 2], wanted: usize, seed: u64) {
     println!("interception {interception:?}, Redisson {releases:?}, seed {seed}");
     let turn = TURN.as_millis().to_string();
@@ -190,6 +190,7 @@ fn judge(fleet: &Fleet, seen: &Seen) {
 }
 
 #[test]
+#[ignore = "takes minutes: make test-all"]
 fn a_mixed_fleet_shares_a_lock_fairly() {
     let releases = releases();
     let releases: Vec<&str> = releases.iter().map(String::as_str).collect();
@@ -214,13 +215,13 @@ fn a_mixed_fleet_shares_a_lock_fairly() {
     }
 }
 
-/// `FLEET_SEED`, to try again what has failed.
+/// `FLEET_SEED`, to repeat a failed run.
 fn seed() -> u64 {
     let seed = std::env::var("FLEET_SEED").ok();
     seed.and_then(|seed| seed.parse().ok()).unwrap_or(1)
 }
 
-/// Waits until a JVM that was killed has been replaced, or nothing is to be done any more.
+/// Waits until a killed JVM has been replaced, or the fleet is done.
 pub fn wait_for_replacement(fleet: &Fleet, jvm: usize, old: &Arc<Driver>) {
     wait_until("another JVM is there", || {
         let now = fleet.jvms[jvm].read().expect("no panic elsewhere");

@@ -1,5 +1,5 @@
-//! A client of Redisson's newest release in the test's own hand: it asks when the test says so,
-//! for any owner, with any patience and lease.
+//! A client of Redisson's newest release that the test controls: it asks on request, for any owner, with any patience
+//! and lease.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -8,12 +8,12 @@ use fairlock_testing::{Client, Server, show};
 
 use crate::scenarios::QUEUE;
 
-/// Milliseconds: what `lock()` asks with.
+/// The patience of `lock()`, in milliseconds.
 pub const PATIENCE: u64 = 300_000;
 const LEASE: u64 = 30_000;
 /// Milliseconds for which an unlock that is sent twice is known.
 const LATCH: &str = "13500";
-/// What a script says when the owner has the lock.
+/// A script's reply when the owner has the lock.
 pub const ACQUIRED: &str = "(nil)";
 
 /// The owners' connection.
@@ -78,9 +78,16 @@ impl Hand {
 
     /// How many milliseconds a waiter's deadline is away.
     pub fn patience_left(&mut self, owner: &str) -> i64 {
+        self.deadline(owner) - i64::try_from(now()).expect("small")
+    }
+
+    /// A waiter's score, in milliseconds.
+    #[allow(clippy::cast_possible_truncation)]
+    pub fn deadline(&mut self, owner: &str) -> i64 {
         let score = format!("ZSCORE redisson_lock_timeout:{{k}} {owner}");
-        let score = self.client.int(&score);
-        score - i64::try_from(now()).expect("small")
+        let score: f64 = self.client.run(&score).parse().expect("a score");
+        // Half a millisecond in it is a mark of the packages' scripts.
+        score as i64
     }
 
     fn eval(&mut self, role: &str, arguments: &[&str]) -> String {
@@ -106,7 +113,7 @@ impl Hand {
 }
 
 /// Milliseconds since 1970.
-fn now() -> u64 {
+pub fn now() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now = now.expect("after 1970").as_millis();
     now.try_into().expect("small")

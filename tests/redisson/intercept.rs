@@ -5,13 +5,14 @@ use fairlock_testing::redisson::harvest::{SCRIPTS, script};
 use fairlock_testing::{Client, Server, Wire, show, wait_until};
 use redis::Value;
 
+use crate::hand::now;
 use crate::interception::Interception;
 
 fn intercepting(options: &[&str]) -> Server {
     Interception::On.server(options)
 }
 
-/// Both settings: with the same calls, the same has to come out.
+/// Both settings: the same calls must have the same results.
 fn both(options: &[&str]) -> [Server; 2] {
     [Interception::Off.server(options), intercepting(options)]
 }
@@ -26,8 +27,7 @@ fn call_by(role: &str, lock: &str, owner: &str) -> Vec<Vec<u8>> {
     let scores = format!("redisson_lock_timeout:{{{lock}}}");
     let channel = format!("redisson_lock__channel:{{{lock}}}");
     let latch = format!("redisson_unlock_latch:{{{lock}}}:1f");
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let now = &now.expect("after 1970").as_millis().to_string();
+    let now = &now().to_string();
     let words = match role {
         "try-lock" => vec!["3", lock, &queue, &scores, "30000", owner, now, "300000"],
         "lock" => vec!["3", lock, &queue, &scores, "30000", owner, "300000", now],
@@ -312,12 +312,12 @@ fn users_may_do_what_their_permissions_allow_the_script() {
             "{name}: {of_lua}"
         );
     }
-    // Only who may do everything is served natively: the first.
+    // Only the first, which may do everything, is served natively.
     let unlocked = counters(&native, "intercepted");
     assert!(unlocked.contains(&"unlock:1".to_owned()), "{unlocked:?}");
 }
 
-/// A user with these permissions unlocks a lock for which somebody waits.
+/// A user with these permissions unlocks a lock that has a waiter.
 fn unlock_as(server: &Server, rules: &str) -> String {
     let mut admin = server.connect();
     admin.run("FLUSHALL");
@@ -464,7 +464,7 @@ fn its_commands_say_what_they_are() {
     let reply = client.raw(&[b"FAIRLOCK.EVAL", b"return 1", b"0"]);
     let error = reply.expect_err("refused");
     assert!(
-        error.starts_with("ERR script is none of Redisson's"),
+        error.starts_with("ERR script is not one of Redisson's"),
         "{error}"
     );
     let docs = client.raw(&[b"COMMAND", b"DOCS", b"fairlock.eval"]);

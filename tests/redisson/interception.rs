@@ -15,9 +15,8 @@ pub enum Interception {
 pub const INTERCEPTIONS: &[Interception] = &[Interception::Off, Interception::On];
 
 impl Interception {
-    /// Whether a living owner keeps its place whatever scripts do. Run as Lua, they drop clients
-    /// of Redisson itself after subtracting from each other's scores; the server's own waiters
-    /// come back.
+    /// Whether scripts never drop a living owner. Run as Lua, they drop clients of Redisson itself after subtracting
+    /// from each other's scores; the server's own waiters come back.
     pub fn protects(self, owner: &str) -> bool {
         let is_redisson = owner.contains(':');
         match self {
@@ -26,7 +25,7 @@ impl Interception {
         }
     }
 
-    /// A server with the module, so set.
+    /// A server with the module and this setting.
     pub fn server(self, options: &[&str]) -> Server {
         let setting = match self {
             Self::Off => "no",

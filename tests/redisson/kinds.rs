@@ -1,4 +1,4 @@
-//! Redisson's other locks on names that FAIRLOCK clients use: what docs/migrating-from-redisson.md says of each.
+//! Redisson's other locks on names that FAIRLOCK clients use: see docs/migrating-from-redisson.md for each.
 //!
 //! A plain lock is woken by a message on a channel that no fair lock publishes on, Redisson's own included; so what
 //! FAIRLOCK clients do to it is compared with what `getFairLock` does on a server without the module.
@@ -14,7 +14,7 @@ fn one(server: &Server) -> Driver {
     driver
 }
 
-/// How often a script of a plain lock has replied that the lock is held, by what it calls then.
+/// How often a script of a plain lock has replied that the lock is held: it calls PTTL then.
 fn refusals(server: &Server) -> u64 {
     let line = server.info("commandstats", "cmdstat_pttl");
     let calls = line
@@ -24,7 +24,7 @@ fn refusals(server: &Server) -> u64 {
 }
 
 /// A plain lock waits for one that is taken and freed by these steps. It is free then, and the plain one goes on
-/// waiting, until somebody publishes what it listens for.
+/// waiting, until a message is published on its channel.
 #[track_caller]
 fn freed_under_a_plain_waiter(
     server: &Server,
@@ -40,7 +40,7 @@ fn freed_under_a_plain_waiter(
     // It asks, listens, and asks once more before it waits.
     wait_until("it waits", || refusals(server) >= before + 2);
     free(&mut client);
-    // What was published before that would have come before these answers.
+    // Earlier messages would have come before these answers.
     for _ in 0..20 {
         assert_eq!(driver.run("other", "isLocked k"), "false");
     }
@@ -114,7 +114,7 @@ fn spin_and_fenced_locks_exclude_each_other_with_fairlock_clients() {
         assert_eq!(lock("tryLock"), "false", "{kind}");
         assert_eq!(client.run("FAIRLOCK.RELEASE k me"), "0");
     }
-    // The token of a fenced lock is another number, and says nothing about ours.
+    // The token of a fenced lock is another number, unrelated to this module's.
     let theirs = client.run("KEYS *token*");
     assert!(theirs.contains("redisson_lock_token"), "{theirs}");
 }

@@ -1,4 +1,4 @@
-//! What is published on the channels of waiters.
+//! The messages on the channels of waiters.
 
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
@@ -12,7 +12,7 @@ pub type Message = (String, String);
 /// Marks the moment up to which messages are wanted.
 const NOW: &str = "redisson_lock__channel:now";
 
-/// Writes down all messages, from its start on.
+/// Records all messages from its start on.
 pub struct Listener {
     port: u16,
     messages: Receiver<Message>,
@@ -30,7 +30,7 @@ impl Listener {
         Self { port, messages }
     }
 
-    /// What was published since it was asked last, in order.
+    /// The messages since the last call, in order.
     pub fn until_now(&self) -> Vec<Message> {
         Client::new(self.port, 2).run(&format!("PUBLISH {NOW} 1"));
         let next = || self.messages.recv_timeout(give_up()).expect("a message");

@@ -2,8 +2,8 @@
 //! and without it.
 //!
 //! The clients are JVMs that run `Driver.java`; `testing/redisson/fetch` fetches the releases
-//! and compiles it. Two releases are enough for every day, an old and a new one;
-//! `REDISSON_RELEASES` names others (`all` or a list such as `3.16.8 4.7.0`).
+//! and compiles it. The newest release is enough for every day; `REDISSON_RELEASES` names others (`all` or a
+//! list such as `3.16.8 4.7.0`). Tests that take minutes are left to `make test-all`.
 
 #![allow(missing_docs)]
 // A test that cannot go on panics; that is its way of failing.
@@ -26,6 +26,7 @@ mod trace;
 mod view;
 
 mod alone;
+mod as_scripts;
 mod conformance;
 mod deadlines;
 mod differential;

@@ -1,8 +1,8 @@
 //! Off means off: nothing tells a server with the module, and interception off, from one without it.
 //!
-//! The same calls of Redisson's scripts, and of operators, on both. Then the same keys are there in the same encodings,
-//! and everybody who listens has seen the same, byte for byte but for moments: MONITOR, key events, messages, clients
-//! that track keys, transactions that watch them, and replicas. With so many waiters that the server changes the
+//! The same calls of Redisson's scripts, and of operators, on both. Then both have the same keys in the same encodings,
+//! and all listeners have seen the same, byte for byte except for times: MONITOR, key events, messages, clients that
+//! track keys, transactions that watch them, and replicas. There are enough waiters that the server changes the
 //! encodings of queue and deadlines on the way.
 
 use std::thread;
@@ -18,10 +18,10 @@ use crate::view::KEYS;
 
 /// How many wait.
 const CROWDS: [usize; 4] = [1, 8, 20, 200];
-/// Marks the end of what the listeners are to hear.
+/// Marks the end of the listeners' input.
 const END: &str = "seen-until-here";
 
-/// A server, and everybody who listens to it.
+/// A server, and all that listens to it.
 struct Side {
     hand: Hand,
     monitor: Wire,
@@ -66,7 +66,7 @@ impl Side {
         }
     }
 
-    /// Makes some calls, and tells what was seen meanwhile.
+    /// Makes some calls, and returns what the listeners saw.
     fn see(&mut self, calls: impl FnOnce(&mut Hand) -> Vec<String>) -> Seen {
         let watched = KEYS.join(" ");
         assert_eq!(self.watching.run(&format!("WATCH {watched}")), "OK");
@@ -78,8 +78,7 @@ impl Side {
         self.watching.run("PING");
         let is_watched = self.watching.run("EXEC");
         let keys = KEYS.map(|key| self.look(key)).to_vec();
-        // The prefix that is tracked.
-        // Without an expiry, which would be heard of later.
+        // The prefix that is tracked. Without an expiry, because that would cause a later event.
         self.hand.client.run(&format!("SET k-{END} 1"));
         Seen {
             replies: replies.iter().map(|reply| timeless_text(reply)).collect(),
@@ -156,10 +155,10 @@ fn owner(number: usize) -> String {
     format!("0a1b2c3d-0000-4000-8000-00000000000f:{number}")
 }
 
-/// Calls, and what they are replied.
+/// Calls, and their replies.
 type Calls = Box<dyn Fn(&mut Hand) -> Vec<String>>;
 
-/// What happens to a lock, step by step, with so many waiters. What scripts are told may be a time.
+/// What happens to a lock, step by step, with this many waiters. The replies to scripts may be times.
 fn steps(waiters: usize) -> Vec<(&'static str, Calls)> {
     let waits = move |hand: &mut Hand| -> Vec<String> {
         let told = (1..=waiters).map(|n| hand.lock(&owner(n), PATIENCE));
@@ -198,7 +197,7 @@ fn steps(waiters: usize) -> Vec<(&'static str, Calls)> {
             }),
         ),
         (
-            "nobody comes for a while",
+            "no client comes for a while",
             Box::new(|_| {
                 // Longer than the module once waited before it looked at such a lock.
                 thread::sleep(Duration::from_millis(50));
@@ -218,7 +217,7 @@ fn steps(waiters: usize) -> Vec<(&'static str, Calls)> {
             }),
         ),
         (
-            "somebody else takes what is free, if it may",
+            "another takes what is free, if it may",
             Box::new(move |hand| vec![hand.try_lock(&owner(waiters + 1))]),
         ),
         (
@@ -262,12 +261,12 @@ fn a_lock_is_handed_back_when_the_last_of_ours_has_left() {
     assert_eq!(tracked(), "1");
     assert_eq!(hand.client.run("FAIRLOCK.CANCEL k ours"), "1");
     assert_eq!(tracked(), "0");
-    // Whatever scripts have subtracted meanwhile: nobody's time is over before it is the head.
-    let left: Vec<i64> = (1..4).map(|n| hand.patience_left(&owner(n))).collect();
+    // In spite of what scripts have subtracted, no waiter's time is over before it is the head.
+    let deadlines: Vec<i64> = (1..4).map(|n| hand.deadline(&owner(n))).collect();
     let patience = i64::try_from(PATIENCE).expect("small");
-    assert!(left[0] > 0, "{left:?}");
+    assert!(hand.patience_left(&owner(1)) > 0);
     assert!(
-        (1..3).all(|n| left[n] >= left[n - 1] + patience - 1),
-        "{left:?}"
+        (1..3).all(|n| deadlines[n] >= deadlines[n - 1] + patience),
+        "{deadlines:?}"
     );
 }

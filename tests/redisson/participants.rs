@@ -1,5 +1,5 @@
-//! Who takes part in a fleet: each asks for the lock again and again in ways of its own, gives up
-//! now and then, and breaks its own connection.
+//! The participants of a fleet: each asks for the lock again and again in ways of its own, gives up now and then, and
+//! breaks its own connection.
 
 use std::sync::Arc;
 use std::thread;
@@ -49,7 +49,7 @@ pub fn redisson(fleet: &Fleet, jvm: usize, name: &str, mut dice: Dice) {
     }
 }
 
-/// After a failure nobody knows whether the request was carried out: drops every hold there is.
+/// After a failure it is unknown whether the request was carried out: drops every hold.
 fn recover(driver: &Driver, name: &str) {
     while driver
         .run(name, "holdCount k")
@@ -130,7 +130,7 @@ pub fn polling(fleet: &Fleet, number: usize, mut dice: Dice) {
                 continue;
             };
             if dice.one_in(60) {
-                // From here on it is dead, and nobody has told the server.
+                // From here on it is dead, and the server does not know.
                 fleet.excuse(&owner);
                 break;
             }

@@ -12,9 +12,9 @@ use crate::interception::{INTERCEPTIONS, Interception};
 use crate::scenarios::{SETTINGS, Side, scripts};
 use crate::stage::pass;
 
-/// Long enough for whoever comes at once.
+/// Long enough for a client that comes at once.
 const TURN: Duration = Duration::from_secs(1);
-/// Long enough for who lives, however busy the machine.
+/// Long enough for a living client on a busy machine.
 const AMPLE_TURN: Duration = Duration::from_secs(3);
 /// No test waits for its end.
 const LONG_TURN: Duration = Duration::from_secs(10);
@@ -29,7 +29,7 @@ fn whoever_joins_during_a_turn_keeps_its_place() {
         hand.unlock("jvm:101");
         assert_ne!(hand.lock("jvm:103", PATIENCE), ACQUIRED);
         assert_eq!(hand.lock("jvm:102", PATIENCE), ACQUIRED);
-        // Whoever takes the lock lessens the deadlines of those behind by its own patience.
+        // An acquisition subtracts the owner's patience from the deadlines behind it.
         pass(&mut hand.client, AMPLE_TURN * 3 / 2);
         assert_ne!(hand.lock("jvm:104", PATIENCE), ACQUIRED);
         assert_eq!(hand.queue(), "[jvm:103, jvm:104]");
@@ -119,7 +119,7 @@ fn the_waiters_of_a_dead_client_do_not_come_back_into_a_deleted_queue() {
     });
 }
 
-/// From 3.32.0 on, Lua tells whoever waits behind a dead head to come back in 0 ms.
+/// From 3.32.0 on, Lua tells a waiter behind a dead head to come back in 0 ms.
 #[test]
 fn nobody_spins_while_it_is_the_turn_of_a_dead_head() {
     let turn = (2 * TURN).as_millis().to_string();

@@ -1,4 +1,4 @@
-//! A replica that only listens: what a server replicates, command by command and with its time.
+//! A replica that only listens: records what a server replicates, command by command, with the time.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;

@@ -14,7 +14,7 @@ use crate::conformance::{nothing_is_left, queue, wait_for_queue, wait_for_renewa
 use crate::interception::{INTERCEPTIONS, Interception};
 use crate::topologies::commands;
 
-/// Who waits for `k`, in order.
+/// The waiters of `k`, in order.
 pub const QUEUE: &str = "LRANGE redisson_lock_queue:{k} 0 -1";
 /// Leases are renewed as long as their clients live, and end soon after. A client renews after a
 /// third of it, if a busy machine lets it.
@@ -46,7 +46,7 @@ impl Side {
     }
 
     pub fn server(self) -> Server {
-        // Long enough for who lives, on a busy machine too.
+        // Long enough for a living client on a busy machine.
         self.server_with_turn(Duration::from_secs(2))
     }
 
@@ -136,7 +136,7 @@ pub fn scripts(client: &mut Client) -> u64 {
     commands(client, "evalsha") + commands(client, "fairlock.evalsha")
 }
 
-/// The next thing that clients have to ask for is that the lease be renewed.
+/// The next request of the clients is the renewal of the lease.
 fn nobody_spins(client: &mut Client) {
     let before = scripts(client);
     wait_for_renewal(client);
@@ -178,7 +178,7 @@ fn the_end_of_a_lease_is_noticed_whoever_has_left_meanwhile() {
         wait_until("the lease is over", || client.run(&holds_first) == "0");
         let over = Instant::now();
         assert_eq!(second.get(), "true");
-        // It sleeps for as long as whoever left could have held the lock, five seconds.
+        // It sleeps for as long as the one that left could have held the lock, five seconds.
         let slept = over.elapsed() >= Duration::from_millis(2500);
         assert_eq!(slept, !side.is_native(), "{:?}", over.elapsed());
     });

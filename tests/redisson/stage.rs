@@ -16,9 +16,9 @@ use crate::view::{KEYS, Names, View, name};
 
 /// The key that runs out while nothing happens.
 pub const HOURGLASS: &str = "hourglass";
-/// Of the server with the module.
+/// The length of a turn on the server with the module.
 pub const TURN: Duration = Duration::from_millis(200);
-/// Far longer than whatever the module might do about a turn, or after it.
+/// Far longer than anything the module does in a turn or after it.
 const TURNS: Duration = Duration::from_secs(1);
 
 /// A server and its clients.
@@ -143,7 +143,7 @@ impl Stage {
         wait_until("the lock is free", || self.client.run("EXISTS k") == "0");
     }
 
-    /// A wake-up that nobody publishes, with the module or without: the test does.
+    /// Publishes a wake-up that neither the scripts nor the module publish.
     pub fn is_woken(&mut self, thread: &str) {
         let owners = self.names.iter();
         let owner = owners

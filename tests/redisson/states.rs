@@ -5,6 +5,8 @@ use std::fmt;
 use fairlock_testing::Dice;
 use fairlock_testing::redisson::harvest::Script;
 
+use crate::hand::now;
+
 /// A command's words.
 pub type Words = Vec<Vec<u8>>;
 
@@ -14,7 +16,7 @@ pub struct Case {
     pub commands: Vec<Words>,
     /// Scores and replies depend on how long the lease still is.
     pub goes_by_the_clock: bool,
-    /// Who calls the script.
+    /// The caller of the script.
     pub owner: String,
     /// What it adds to scores, if it joins the queue.
     pub wait: f64,
@@ -154,16 +156,8 @@ impl Case {
     }
 }
 
-fn now() -> u64 {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    now.expect("after 1970")
-        .as_millis()
-        .try_into()
-        .expect("small")
-}
-
-/// Whatever the keys may look like: each waiter once, with a score. (What is made of others is tested where
-/// queues are mended.) Returns whether the lock has a lease, and the scores.
+/// Random keys: each waiter once, with a score. (The tests of repair have the other ones.) Returns whether the lock has
+/// a lease, and the scores.
 fn state(
     keys: &Keys,
     now: u64,
@@ -206,8 +200,8 @@ fn state(
     waiting.truncate(dice.pick(&[0, 0, 1, 2, 3, 5]));
     let mut scores = Vec::new();
     for owner in &waiting {
-        // Who asks lives, and would lose its place by a script that finds its score over.
-        // Natively no step leaves a dead head behind when the lock is free; a script that leaves does.
+        // A client that asks lives, and would lose its place by a script that finds its score over. Natively no step
+        // leaves a dead head behind when the lock is free; a script that leaves does.
         let all_live = role == "leave" && holder < 4;
         let score = if *owner == caller || all_live {
             (now + 900_000).to_string()

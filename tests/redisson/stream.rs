@@ -1,9 +1,9 @@
 //! An independent witness of one lock: it rebuilds holder and queue from what the server
 //! replicates, and holds every step to the rules of a fair lock.
 //!
-//! A step is a transaction, or a command alone. Whoever becomes the holder in it must have been
-//! the head, or nobody stood before it; whoever stood before it left the queue in that step or
-//! earlier. Who left without the lock is counted, for the test to say whether it had given up.
+//! A step is a transaction, or a command alone. An owner that becomes the holder in it must have been the head, or all
+//! waiters before it left the queue in that step or earlier. Owners that left without the lock are counted; the test
+//! says whether they had given up.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -25,7 +25,7 @@ const SHOWN: usize = 30;
 /// What was seen.
 #[derive(Debug, Default)]
 pub struct Seen {
-    /// Who was served, in order.
+    /// The served owners, in order.
     pub served: Vec<String>,
     /// When and how an owner has left the queue without the lock, each time.
     pub left: HashMap<String, Vec<Left>>,
@@ -77,11 +77,11 @@ impl Stream {
     }
 }
 
-/// Somebody who has left the queue without the lock.
+/// An owner that has left the queue without the lock.
 struct Away {
     owner: String,
     left: Left,
-    /// Who stood behind it.
+    /// The waiters behind it.
     behind: Vec<String>,
 }
 
@@ -94,7 +94,7 @@ struct Watched {
     /// Since when the lock has been free, or the head has been the head: its turn.
     free_since: Instant,
     head_since: Instant,
-    /// Who is out of the queue, and may yet be put back where it stood.
+    /// Owners out of the queue that may yet be put back where they stood.
     away: Vec<Away>,
     history: Vec<String>,
     seen: Arc<Mutex<Seen>>,
@@ -177,8 +177,8 @@ impl Watched {
         }
     }
 
-    /// Nobody who still waits stood before whoever was served when it last stood in the queue; it
-    /// may have been put back in the same step. A newcomer finds nobody there.
+    /// The served owner must not have had a waiter before it that still waits, when it last stood in the queue; it may
+    /// have been put back in the same step. A newcomer must have found the queue empty.
     fn judge_service(&mut self, owner: &str, orders: &[Vec<String>], after: &Keys) {
         let ahead = orders.iter().rev().find_map(|order| {
             let place = order.iter().position(|other| other == owner)?;
@@ -203,7 +203,7 @@ impl Watched {
         }
     }
 
-    /// Somebody waits, and the lease is over.
+    /// With waiters, a hold must end soon after its lease.
     fn judge_lease(&mut self, before: &Keys, after: &Keys) {
         if before.queue.is_empty() || !after.holds.is_empty() {
             return;

@@ -62,6 +62,7 @@ fn one_server() {
 }
 
 #[test]
+#[ignore = "takes minutes: make test-all"]
 fn a_master_with_two_replicas() {
     each_setting(|release, interception| {
         let servers = [(); 3].map(|()| interception.server(&[]));
@@ -108,6 +109,7 @@ pub fn commands(client: &mut Client, command: &str) -> u64 {
 }
 
 #[test]
+#[ignore = "takes minutes: make test-all"]
 fn a_cluster_of_three_masters() {
     each_setting(|release, interception| {
         // Old clients hear one kind of message, new ones the other.

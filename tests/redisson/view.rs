@@ -21,8 +21,7 @@ const QUESTIONS: [&str; 10] = [
     "PTTL redisson_lock_timeout:{k}",
     "EXEC",
 ];
-/// Milliseconds by which two servers may differ where a moment depends on when a client came; less
-/// than anybody's patience.
+/// Milliseconds by which two servers may differ where a moment depends on when a client came; less than any patience.
 const CLOCK: i64 = 4000;
 
 /// Threads by the owners that the keys know.
@@ -39,10 +38,10 @@ pub struct View {
     /// By how many milliseconds each deadline is later than the one ahead: what scripts make of it
     /// depends on no clock.
     gaps: Vec<Option<i64>>,
-    /// Who has a deadline and no place.
+    /// Owners with a deadline and no place.
     lost: Vec<String>,
-    /// Milliseconds from now: the head's deadline, the ends of the lease, the queue and the
-    /// deadlines. Negative ones are what PTTL says where there is no end.
+    /// Milliseconds from now: the head's deadline, the ends of the lease, the queue and the deadlines. Negative ones
+    /// are PTTL's replies for keys without an end.
     times: [i64; 4],
 }
 
@@ -99,7 +98,7 @@ impl View {
     }
 }
 
-/// A thread's name, or the owner's if it is no thread's.
+/// The name of an owner's thread; the owner itself if it has none.
 pub fn name(names: &Names, owner: &str) -> String {
     names.get(owner).map_or(owner, String::as_str).to_owned()
 }

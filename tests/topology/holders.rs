@@ -38,7 +38,7 @@ fn holders_move_with_their_slot_in_whichever_order_the_keys_move() {
         let moving = Move::begin(&cluster, slot, from, to);
         for key in order {
             moving.keys(std::slice::from_ref(key));
-            // Nobody becomes a holder of a lock of which a part is elsewhere.
+            // No client becomes a holder while a part of the lock is elsewhere.
             let ask = client.run("FAIRLOCK.ACQUIRE k d SHARED NOWAIT");
             assert!(
                 ask.starts_with("(error) ASK ") || ask.starts_with("(error) TRYAGAIN "),

@@ -1,7 +1,7 @@
 //! A slot moves from one node to another, with a lock that is held and waited for in it.
 //!
-//! While it moves, no node sees all of the lock: only its holder is served, and nobody is told
-//! anything wrong. When it has moved, everybody is where the lock is, in the order of the queue.
+//! While it moves, no node sees all of the lock: only its holder is served, and no reply is wrong. When it has moved,
+//! all clients are where the lock is, in the order of the queue.
 
 use fairlock_testing::cluster::Cluster;
 use fairlock_testing::{Listener, wait_until};
@@ -98,7 +98,7 @@ fn a_holder_renews_and_releases_wherever_its_key_is() {
     assert_eq!(again, scene.token);
     assert_eq!(home.run("FAIRLOCK.RELEASE k a"), "1");
     moving.keys(&[lock]);
-    // Who holds it is not known here any more.
+    // Its holder is no longer known here.
     let unknown = home.run("FAIRLOCK.ACQUIRE k a");
     assert!(unknown.starts_with("(error) ASK "), "{unknown}");
     assert_eq!(
@@ -127,7 +127,7 @@ fn a_lock_that_is_released_while_half_of_it_has_moved_goes_to_the_head_when_all_
     moving.keys(&[queue, deadlines]);
     let to = moving.to;
     moving.finish();
-    // Nobody overtakes those who are on their way.
+    // No newcomer overtakes the clients that are on their way.
     let mut client = to.connect();
     assert_eq!(client.run("FAIRLOCK.ACQUIRE k x NOWAIT"), "(nil)");
     let [b, _d] = scene.blocked;

@@ -31,7 +31,7 @@ struct Load {
     stop: AtomicBool,
 }
 
-/// Takes one lock after the other, and checks that nobody else has it.
+/// Takes one lock after the other, and checks that no other client has it.
 fn work(load: &Load, cluster: &ClusterClient, worker: usize) {
     let mut connection = cluster.get_connection().expect("a connection");
     let mut number = worker;
@@ -87,8 +87,8 @@ fn reshard(cluster: &Cluster, from: usize, to: usize) {
     );
 }
 
-/// Does something to a cluster whose locks are in use. It is given a function that waits until they have
-/// been used some more.
+/// Runs `body` on a cluster whose locks are in use. `body` gets a function that waits until they have been used some
+/// more.
 fn under_load(cluster: &Cluster, body: impl FnOnce(&dyn Fn(&str))) {
     let nodes = cluster
         .masters

@@ -2,7 +2,7 @@
 
 use fairlock_testing::{Blocked, Server};
 
-/// Who waits for the lock `k`, in order.
+/// The waiters of the lock `k`, in order.
 pub const QUEUE: &str = "LRANGE redisson_lock_queue:{k} 0 -1";
 
 /// The lock `k` with a holder `a`; `b` and `d` are blocked, `c` polls between them.
@@ -24,15 +24,15 @@ impl Scene {
         }
     }
 
-    /// Nobody has been told anything.
+    /// No waiter has a reply.
     #[track_caller]
     pub fn all_wait(&self) {
         assert!(self.blocked.iter().all(|waiter| !waiter.is_done()));
     }
 }
 
-/// The lock of [`Scene`] goes on at another server: who comes back, the last first, finds its
-/// place. It is free in the end.
+/// The lock of [`Scene`] goes on at another server: waiters that come back, the last first, find their places. It is
+/// free in the end.
 #[track_caller]
 pub fn goes_on(new: &Server, token: i64) {
     let d = new.block("FAIRLOCK.ACQUIRE k d LEASE 600000");

@@ -23,7 +23,7 @@ struct Sentinel {
 
 impl Sentinel {
     fn start(master: u16) -> Self {
-        // The port is free when it is chosen, and somebody may be faster: then the next one.
+        // Another process may take the port after it was chosen: then the next one is tried.
         for _ in 0..20 {
             let mut sentinel = Self::spawn(master);
             let mut is_up = false;
@@ -140,7 +140,7 @@ impl Installation {
                     .starts_with("OK ")
             });
         }
-        // Only a replica whose state it has heard is a candidate.
+        // A sentinel considers only replicas whose state it has heard.
         wait_until("the replicas are candidates", || {
             let replicas = self.sentinels[0].connect().run("SENTINEL REPLICAS fair");
             replicas.matches("master-link-status, ok").count() == 2

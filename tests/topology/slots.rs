@@ -82,7 +82,7 @@ impl<'c> Migration<'c> {
         Self { from, to, slot }
     }
 
-    /// All keys are there, and whatever happens at the source follows.
+    /// All keys are there, and changes at the source follow.
     pub fn held_open(cluster: &'c Cluster, from: usize, to: usize) -> Self {
         let slot = cluster.slot("k");
         Self::of_slots_held_open(cluster, &(slot..=slot), from, to)

@@ -1,7 +1,7 @@
 //! A server that runs under callgrind.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail};
@@ -20,21 +20,20 @@ impl Callgrind {
     /// Starts a server that knows Redisson's scripts. Nothing is counted yet.
     pub fn start(bench: &Bench, kind: Kind) -> Result<Self> {
         let directory = tempfile::tempdir()?;
-        let out = format!("--callgrind-out-file={}", Self::out(&directory).display());
+        let out = directory.path().join("%p");
+        let out = format!("--callgrind-out-file={}", out.display());
         let by = [
             "valgrind",
             "-q",
             "--tool=callgrind",
             "--instr-atstart=no",
+            // A server of scripts/test/servers is a script that becomes the server; other processes have other files.
+            "--trace-children=yes",
             &out,
         ];
         let mut server = Server::start_by(&by, kind, &["--hz", "1"])?;
         server.load(&bench.scripts)?;
         Ok(Self { server, directory })
-    }
-
-    fn out(directory: &TempDir) -> PathBuf {
-        directory.path().join("out")
     }
 
     /// Begins to count, or stops.
@@ -50,10 +49,11 @@ impl Callgrind {
         Ok(())
     }
 
-    /// Ends the server. What was counted is that of so many steps.
+    /// Ends the server. Returns the counts for one of `steps` steps.
     pub fn finish(self, steps: usize) -> Result<Counts> {
+        let out = self.directory.path().join(self.server.pid().to_string());
         self.server.shut_down()?;
-        let counts = annotate(&Self::out(&self.directory), steps)?;
+        let counts = annotate(&out, steps)?;
         if counts.total() <= 0.0 {
             bail!("callgrind has counted nothing");
         }
@@ -90,7 +90,7 @@ impl Counts {
 fn annotate(out: &Path, steps: usize) -> Result<Counts> {
     let mut command = Command::new("callgrind_annotate");
     command.args(["--inclusive=yes", "--threshold=100"]);
-    let output = command.arg(PathBuf::from(out)).output();
+    let output = command.arg(out).output();
     let output = output.context("callgrind_annotate")?;
     let text = String::from_utf8_lossy(&output.stdout);
     let counts = text.lines().filter_map(|line| {

@@ -19,7 +19,7 @@ const KEY: &str = "ring";
 /// What clients do, and the instructions of the server for a hand-off, for each number of clients.
 pub type Row = (&'static str, [f64; CLIENTS.len()]);
 
-/// How so many clients hand a lock on: instructions.
+/// Instructions for a hand-off among a number of clients.
 type Measure = fn(&Bench, usize) -> Result<f64>;
 
 const ROWS: [(&str, Measure); 6] = [
@@ -38,12 +38,15 @@ const ROWS: [(&str, Measure); 6] = [
     }),
 ];
 
-/// Counts all of them.
-pub fn rows(bench: &Bench) -> Result<Vec<Row>> {
+/// Counts those whose names contain `only`; with `--clients`, only for that number of clients.
+pub fn rows(bench: &Bench, only: &str) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
-    for (name, measure) in ROWS {
+    for (name, measure) in ROWS.into_iter().filter(|(name, _)| name.contains(only)) {
         let mut row = [0.0; CLIENTS.len()];
         for (instructions, clients) in row.iter_mut().zip(CLIENTS) {
+            if ![usize::MAX, clients].contains(&bench.most_clients) {
+                continue;
+            }
             bench.say(&format!("hand-offs among {clients}: {name}"));
             *instructions = measure(bench, clients)?;
         }
@@ -77,7 +80,7 @@ fn scripts(bench: &Bench, kind: Kind, clients: usize) -> Result<f64> {
 }
 
 fn count<M: Member>(callgrind: Callgrind, mut crowd: Crowd<M>) -> Result<f64> {
-    // What is set up once is there before anything is counted.
+    // One-time setup happens before counting.
     let warm = crowd.done() + TIMES / 4;
     go_on(&mut crowd, warm)?;
     callgrind.count(true)?;

@@ -49,8 +49,9 @@ const AREAS: [(&str, &str); 12] = [
     ("... telling WATCH and caches", "RM_SignalModifiedKey"),
 ];
 
-/// Counts, and prints a table of totals, one of where fairlock's go, and one of hand-offs.
-pub fn run(bench: &Bench) -> Result<()> {
+/// Counts, and prints a table of totals, one of where fairlock's go, and one of hand-offs: the rows whose names
+/// contain `only`.
+pub fn run(bench: &Bench, only: &str) -> Result<()> {
     let mut rows = Vec::new();
     let [mut exclusive, mut shared] = [Counts::default(), Counts::default()];
     for (name, kind, step) in [
@@ -88,6 +89,9 @@ pub fn run(bench: &Bench) -> Result<()> {
         ("GET, SET without the module", Kind::Plain, Step::Traffic),
         ("GET, SET with the module", Kind::Module, Step::Traffic),
     ] {
+        if !name.contains(only) {
+            continue;
+        }
         bench.say(name);
         let counts = count(bench, kind, step)?;
         rows.push((name, counts.total()));
@@ -97,7 +101,7 @@ pub fn run(bench: &Bench) -> Result<()> {
             _ => (),
         }
     }
-    let hand_offs = hand_off::rows(bench)?;
+    let hand_offs = hand_off::rows(bench, only)?;
     bench.end();
     println!("| pair | instructions |\n|---|---|");
     for (name, instructions) in rows {
@@ -133,7 +137,7 @@ fn count(bench: &Bench, kind: Kind, step: Step) -> Result<Counts> {
         client.send(&[(readers(others), others)], 8)?;
     }
     let batches = batches(bench, step);
-    // What is set up once is there before anything is counted.
+    // One-time setup happens before counting.
     client.send(&batches, TIMES / 4)?;
     callgrind.count(true)?;
     client.send(&batches, TIMES)?;
@@ -174,7 +178,7 @@ fn reader(owner: &[u8]) -> [&[u8]; 7] {
     [acquire, LOCK, owner, shared, nowait, b"LEASE", b"600000"]
 }
 
-/// The commands by which so many owners become readers.
+/// The commands by which a number of owners become readers.
 fn readers(number: usize) -> Vec<u8> {
     let mut all = Vec::new();
     for index in 0..number {
@@ -184,7 +188,7 @@ fn readers(number: usize) -> Vec<u8> {
     all
 }
 
-/// A client that sends one batch after the other, with so many lines in the answer.
+/// A client that sends one batch after the other; each answer has a number of lines.
 struct Client {
     stream: TcpStream,
     answers: BufReader<TcpStream>,

@@ -9,7 +9,7 @@ use super::blocking::{Fairlock, Token};
 use super::polling::Polling;
 use super::redisson::Redisson;
 use super::relay::{self, Relay};
-use super::retrying::{RELEASE, Retrying};
+use super::retrying::Retrying;
 use crate::bench::Bench;
 use crate::crowd::{Crowd, Member};
 use crate::server::Server;
@@ -19,7 +19,7 @@ pub fn fairlock(server: &mut Server, key: &str, clients: usize) -> Result<Crowd<
     limited(server, key, clients, 1, &[])
 }
 
-/// Clients blocked in `FAIRLOCK.ACQUIRE` with more words, by which at most so many hold the lock at a time.
+/// Clients blocked in `FAIRLOCK.ACQUIRE` with more words, by which at most a given number hold the lock at a time.
 pub fn limited(
     server: &mut Server,
     key: &str,
@@ -47,17 +47,22 @@ pub fn token(server: &mut Server, key: &str, clients: usize) -> Result<Crowd<Tok
 }
 
 /// Clients that ask again and again. Nobody knows of them until they ask.
-pub fn retrying(server: &mut Server, key: &str, clients: usize) -> Result<Crowd<Retrying>> {
-    let release: String = server.run(&[b"SCRIPT", b"LOAD", RELEASE])?;
+pub fn retrying(server: &Server, key: &str, clients: usize) -> Result<Crowd<Retrying>> {
     let key = format!("{key}:retry");
     let clients = u32::try_from(clients)?;
-    let members = (0..clients).map(|number| Retrying::new(&key, number, clients, &release));
+    let members = (0..clients).map(|number| Retrying::new(&key, number, clients));
     Crowd::connect(server.address(), members)
 }
 
 /// Clients that wait by ENQUEUE.
 pub fn polling(server: &mut Server, key: &str, clients: usize) -> Result<Crowd<Polling>> {
     let members = (0..clients).map(|number| Polling::new(key, number));
+    queued(server, key, clients, members)
+}
+
+/// Clients that wait by the script of ENQUEUE.
+pub fn by_scripts(server: &mut Server, key: &str, clients: usize) -> Result<Crowd<Polling>> {
+    let members = (0..clients).map(|number| Polling::by_scripts(key, number));
     queued(server, key, clients, members)
 }
 
@@ -95,7 +100,7 @@ fn queued<M: Member>(
     Ok(crowd)
 }
 
-/// Lets a crowd go on until so many wait.
+/// Lets a crowd go on until a number of clients wait.
 fn all_wait<M: Member>(
     crowd: &mut Crowd<M>,
     wanted: usize,

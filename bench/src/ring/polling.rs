@@ -4,6 +4,7 @@
 use std::time::Instant;
 
 use anyhow::{Result, bail};
+use fairlock_testing::lua;
 
 use super::LEASE;
 use super::wait::Wait;
@@ -41,6 +42,22 @@ impl Polling {
             releases: false,
             traffic: Traffic::default(),
             done: 0,
+        }
+    }
+
+    /// The client of this number, which sends the commands as scripts.
+    pub fn by_scripts(key: &str, number: usize) -> Self {
+        let owner = format!("owner:{number}");
+        let call = |words: &[&str]| {
+            let words = lua::call(words);
+            let words: Vec<&[u8]> = words.iter().map(String::as_bytes).collect();
+            encoded(&words)
+        };
+        let lease = String::from_utf8_lossy(LEASE);
+        Self {
+            acquire: call(&["ACQUIRE", key, &owner, "ENQUEUE", "LEASE", &lease]),
+            release: call(&["RELEASE", key, &owner]),
+            ..Self::new(key, number)
         }
     }
 

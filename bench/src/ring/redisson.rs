@@ -1,7 +1,6 @@
-//! Clients of Redisson's scripts. They wait as Redisson's own client does: for a message, or for
-//! the time to live in the reply to the last question. They are quicker than it in two ways: they
-//! stay subscribed, and they hear messages on the connection that they ask on. So what is measured
-//! is the server's part, and little of it that is not about the lock.
+//! Clients of Redisson's scripts. They wait as Redisson's own client does: for a message, or for the time to live in
+//! the reply to the last question. They are quicker than it in two ways: they stay subscribed, and they hear messages
+//! on the connection that they ask on. So almost only the server's work on the lock is measured.
 
 use std::collections::VecDeque;
 use std::rc::Rc;

@@ -27,7 +27,7 @@ pub fn channel(number: usize) -> String {
 }
 
 impl Relay {
-    /// The client of this number, among so many.
+    /// The client of this number, among all.
     pub fn new(number: usize, clients: usize) -> Self {
         let (own, next) = (channel(number), channel((number + 1) % clients));
         let mut pass_on = encoded(&[b"PUBLISH", next.as_bytes(), b"0"]);

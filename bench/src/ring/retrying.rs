@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use fairlock_testing::lua::sha1;
 
 use super::LEASE;
 use crate::crowd::Member;
@@ -13,8 +14,8 @@ use crate::resp::{Reply, encoded};
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Gives the lock back if it is still the client's.
-pub const RELEASE: &[u8] =
-    b"return redis.call('GET', KEYS[1]) == ARGV[1] and redis.call('DEL', KEYS[1]) or 0";
+pub const RELEASE: &str =
+    "return redis.call('GET', KEYS[1]) == ARGV[1] and redis.call('DEL', KEYS[1]) or 0";
 
 /// One client.
 pub struct Retrying {
@@ -25,15 +26,15 @@ pub struct Retrying {
 }
 
 impl Retrying {
-    /// The client of this number among so many. `release` is the digest of [`RELEASE`].
+    /// The client of this number among so many.
     ///
     /// Clients of different processes ask at different times, so these begin at different times.
-    pub fn new(key: &str, number: u32, clients: u32, release: &str) -> Self {
+    pub fn new(key: &str, number: u32, clients: u32) -> Self {
         let owner = format!("owner:{number}");
         let (key, owner) = (key.as_bytes(), owner.as_bytes());
         Self {
             acquire: encoded(&[b"SET", key, owner, b"NX", b"PX", LEASE]),
-            release: encoded(&[b"EVALSHA", release.as_bytes(), b"1", key, owner]),
+            release: encoded(&[b"EVALSHA", sha1(RELEASE).as_bytes(), b"1", key, owner]),
             next: Some(Instant::now() + PAUSE * number / clients.max(1)),
             done: 0,
         }
@@ -53,7 +54,7 @@ impl Member for Retrying {
                 self.done += 1;
                 out.extend(&self.release);
             }
-            // Somebody else has it; or it is given back, and asked at once it would be this client's again.
+            // Another client has the lock; or this one has released it, and would win it again if it asked at once.
             Reply::Nil | Reply::Integer(1) => self.pause(),
             other => bail!("{other:?} to a client that tries"),
         }

@@ -13,8 +13,8 @@ pub struct Wait {
 }
 
 impl Wait {
-    /// The reply to a question: ask again after so many milliseconds; a negative number means that
-    /// only a message ends the wait. True if the client asks again at once.
+    /// The reply to a question: the milliseconds until the client asks again; a negative number means that only a
+    /// message ends the wait. True if the client asks again at once.
     pub fn replied(&mut self, milliseconds: i64) -> bool {
         if self.permits > 0 {
             self.permits -= 1;

@@ -6,26 +6,18 @@ use anyhow::Result;
 use crate::bench::Bench;
 use crate::crowd::{Crowd, Member};
 use crate::measure::{Figure, HandOffs, hand_offs};
-use crate::report::{TIMES, grouped, show, spread};
+use crate::report::{Goal, OWN_SCRIPTS, TIMES, grouped, show, spread};
 use crate::ring::gather;
 use crate::server::{Kind, Server};
 
-/// How many clients wait for one lock, and by how much interception is to make a hand-off cheaper.
-const SIZES: [(usize, Option<f64>); 5] = [
-    (2, None),
-    (16, Some(2.0)),
-    (100, Some(8.0)),
-    (1_000, Some(30.0)),
-    (10_000, None),
-];
-
-/// ENQUEUE may take 30 µs where blocking takes 14.
-const POLLING: f64 = 30.0 / 14.0;
+/// How many clients wait for one lock.
+const SIZES: [usize; 5] = [2, 16, 100, 1_000, 10_000];
 
 /// How a client waits, and on which server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Scripts(Kind),
+    OwnScripts,
     Polling,
     Blocked,
     /// No lock: the same calls and messages, about nothing.
@@ -33,7 +25,7 @@ enum Way {
 }
 
 /// In the order of [`Contests::all`].
-const WAYS: [(Way, &str); 6] = [
+const WAYS: [(Way, &str); 7] = [
     (Way::Scripts(Kind::Plain), "Redisson's scripts, no module"),
     (
         Way::Scripts(Kind::Module),
@@ -43,16 +35,19 @@ const WAYS: [(Way, &str); 6] = [
         Way::Scripts(Kind::Intercepting),
         "Redisson's scripts, interception on",
     ),
+    (Way::OwnScripts, "the packages' scripts, no module"),
     (Way::Polling, "FAIRLOCK.ACQUIRE ENQUEUE"),
     (Way::Blocked, "FAIRLOCK.ACQUIRE, blocking"),
     (Way::Relay, "no lock, as many calls and messages"),
 ];
 
+/// Those that are to cost no more among many clients.
+const FLAT: [Way; 2] = [Way::Scripts(Kind::Intercepting), Way::Polling];
+
 /// The figures of one kind of client.
 #[derive(Debug, Default)]
 struct Contest {
     cpu: Figure,
-    rate: Figure,
     calls: Figure,
     messages: Figure,
 }
@@ -60,17 +55,15 @@ struct Contest {
 impl Contest {
     fn push(&mut self, measured: HandOffs) {
         self.cpu.push(measured.cpu);
-        self.rate.push(measured.rate);
         self.calls.push(measured.calls);
         self.messages.push(measured.messages);
     }
 }
 
-/// What is known of one number of clients.
+/// The figures for one number of clients.
 #[derive(Debug, Default)]
 struct Contests {
     clients: usize,
-    wanted: Option<f64>,
     all: [Contest; WAYS.len()],
 }
 
@@ -78,20 +71,19 @@ struct Contests {
 pub fn run(bench: &mut Bench) -> Result<()> {
     let most = if bench.quick { 100 } else { 10_000 };
     let mut sizes = Vec::new();
-    for (clients, wanted) in SIZES {
+    for clients in SIZES {
         if clients <= most.min(bench.most_clients) {
-            sizes.push(compare(bench, clients, wanted)?);
+            sizes.push(compare(bench, clients)?);
         }
     }
     table(bench, &sizes);
-    goals(bench, &sizes);
+    summary(bench, &sizes);
     Ok(())
 }
 
-fn compare(bench: &Bench, clients: usize, wanted: Option<f64>) -> Result<Contests> {
+fn compare(bench: &Bench, clients: usize) -> Result<Contests> {
     let mut contests = Contests {
         clients,
-        wanted,
         ..Contests::default()
     };
     let rounds = if bench.quick { 1 } else { 3 };
@@ -104,18 +96,22 @@ fn compare(bench: &Bench, clients: usize, wanted: Option<f64>) -> Result<Contest
     Ok(contests)
 }
 
-/// Each time on a new server: of those who are cut off, nothing is left that could go on.
+/// Each on a new server: no client of an earlier contest is left.
 fn measure(bench: &Bench, way: Way, clients: usize) -> Result<HandOffs> {
     let kind = match way {
         Way::Scripts(kind) => kind,
         Way::Polling | Way::Blocked => Kind::Module,
-        Way::Relay => Kind::Plain,
+        Way::OwnScripts | Way::Relay => Kind::Plain,
     };
     let mut server = bench.server(kind, &[])?;
     let key = "ring";
     match way {
         Way::Scripts(_) => {
             let crowd = gather::redisson(bench, &mut server, key, clients)?;
+            count(bench, &server, crowd)
+        }
+        Way::OwnScripts => {
+            let crowd = gather::by_scripts(&mut server, key, clients)?;
             count(bench, &server, crowd)
         }
         Way::Polling => {
@@ -138,76 +134,64 @@ fn count<M: Member>(bench: &Bench, server: &Server, mut crowd: Crowd<M>) -> Resu
 }
 
 fn table(bench: &mut Bench, sizes: &[Contests]) {
-    let rows = sizes.iter().flat_map(|contests| {
-        let [plain, ..] = &contests.all;
-        let named = WAYS.iter().zip(&contests.all);
-        named.map(|((_, name), contest)| {
-            vec![
-                grouped(contests.clients),
-                (*name).to_owned(),
-                spread(&contest.cpu),
-                show(plain.cpu.by(&contest.cpu).median()),
-                spread(&contest.rate),
-                show(contest.calls.median()),
-                show(contest.messages.median()),
-            ]
-        })
+    let rows = WAYS.iter().enumerate().map(|(index, (_, name))| {
+        let among: Vec<&Contest> = sizes
+            .iter()
+            .filter_map(|contests| contests.all.get(index))
+            .collect();
+        let most = |of: fn(&Contest) -> &Figure| {
+            show(
+                among
+                    .iter()
+                    .map(|contest| of(contest).median())
+                    .fold(0.0, f64::max),
+            )
+        };
+        let mut row = vec![(*name).to_owned()];
+        row.extend(among.iter().map(|contest| spread(&contest.cpu)));
+        row.extend([
+            most(|contest| &contest.calls),
+            most(|contest| &contest.messages),
+        ]);
+        row
     });
+    let mut header = vec!["clients".to_owned()];
+    header.extend(sizes.iter().map(|contests| grouped(contests.clients)));
+    header.extend(["calls", "messages"].map(str::to_owned));
+    let header: Vec<&str> = header.iter().map(String::as_str).collect();
     bench.report.table(
         "CPU of a hand-off, by the kind of client",
-        "Clients take one lock in turn, in a closed loop: each releases it as soon as it has it, and asks again in the same write. \
-         CPU is that of the\nserver's process, user and system time. Redisson's scripts are sent by EVALSHA; their clients wait as \
-         Redisson does, for a message or for the time\nin the reply, but stay subscribed, and hear messages on the connection that \
-         they ask on. A hand-off takes at least three calls and one message\nwhere clients ask again, and two calls where they \
-         block; more of either means that clients were woken, or asked, to no end.",
-        &[
-            "clients",
-            "by",
-            "server CPU, µs a hand-off",
-            "Lua's CPU ÷ this",
-            "hand-offs a second",
-            "calls a hand-off",
-            "messages a hand-off",
-        ],
+        "Redisson's scripts are sent by EVALSHA. The last columns are the most of any number of clients; more than \
+         three calls and one message (blocking: two calls) would mean that clients were woken, or asked, in vain.",
+        &header,
         rows.collect(),
     );
 }
 
-fn goals(bench: &mut Bench, sizes: &[Contests]) {
+fn summary(bench: &mut Bench, sizes: &[Contests]) {
+    const WHY: &str = "[the floor](performance.md#the-floor)";
     let report = &mut bench.report;
-    for contests in sizes {
-        let [plain, _, intercepted, ..] = &contests.all;
-        let what = format!(
-            "Redisson clients, {} on one lock: CPU of a hand-off, Lua ÷ intercepted",
-            grouped(contests.clients)
-        );
-        let ratio = plain.cpu.by(&intercepted.cpu);
-        match contests.wanted {
-            Some(wanted) => report.at_least(&what, &ratio, wanted),
-            None => report.ratio(&what, &ratio),
+    for Contests { clients, all } in sizes {
+        let [_, _, intercepted, own, polling, blocked, relay] = all;
+        report.instead(OWN_SCRIPTS, *clients, &own.cpu.by(&blocked.cpu));
+        for (name, contest) in [
+            ("ENQUEUE ÷ the calls", polling),
+            ("Redisson's scripts, intercepted ÷ the calls", intercepted),
+        ] {
+            let ratio = contest.cpu.by(&relay.cpu);
+            report.floor(name, *clients, &ratio, Goal::AtMost(1.6, WHY));
         }
     }
     let of = |clients| sizes.iter().find(|contests| contests.clients == clients);
-    if let (Some(many), Some(some)) = (of(10_000), of(16)) {
-        let [_, _, many, ..] = &many.all;
-        let [_, _, some, ..] = &some.all;
-        let what = "Redisson clients, intercepted: CPU of a hand-off, 10,000 clients ÷ 16";
-        report.at_most(what, &many.cpu.by(&some.cpu), 2.0, TIMES);
-    }
-    for contests in sizes {
-        let [plain, loaded, ..] = &contests.all;
-        let what = format!(
-            "Redisson clients, {} on one lock: CPU of a hand-off, interception off ÷ no module",
-            grouped(contests.clients)
-        );
-        report.ratio(&what, &loaded.cpu.by(&plain.cpu));
-    }
-    for contests in sizes {
-        let [_, _, _, polling, blocked, _] = &contests.all;
-        let what = format!(
-            "ENQUEUE clients, {} on one lock: CPU of a hand-off ÷ that of blocking clients",
-            grouped(contests.clients)
-        );
-        report.at_most(&what, &polling.cpu.by(&blocked.cpu), POLLING, TIMES);
+    let (Some(many), Some(some)) = (of(10_000), of(16)) else {
+        return;
+    };
+    let both = many.all.iter().zip(&some.all);
+    for ((way, name), (many, some)) in WAYS.iter().zip(both) {
+        if FLAT.contains(way) {
+            let what = format!("CPU of a hand-off, {name}: 10,000 clients ÷ 16");
+            let goal = Goal::AtMost(1.2, "the queue costs more as it grows");
+            report.goal(&what, &many.cpu.by(&some.cpu), TIMES, goal);
+        }
     }
 }

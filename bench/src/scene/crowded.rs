@@ -22,7 +22,7 @@ const LEASE: &[u8] = b"600000";
 /// Runs the scene.
 pub fn run(bench: &mut Bench) -> Result<()> {
     if bench.quick {
-        // The server takes its time to give memory back, and a quick run has none.
+        // The server is slow to give memory back, and a quick run does not wait.
         return rings(bench, 1_000);
     }
     locks(bench, 100_000)?;
@@ -55,7 +55,7 @@ fn locks(bench: &mut Bench, number: usize) -> Result<()> {
     for (name, session) in [("held for a lease", false), ("held by a session", true)] {
         bench.say(&format!("{number} locks {name}"));
         let mut server = bench.server(Kind::Module, &[])?;
-        // What the server and the module set up once is there before anything is measured.
+        // The one-time setup of server and module happens before measuring.
         drop(acquire(&server, 1000, session, "warm")?);
         let before = memory(&mut server)?;
         let acquired = acquire(&server, number, session, "lock")?;
@@ -85,8 +85,7 @@ fn locks(bench: &mut Bench, number: usize) -> Result<()> {
     }
     bench.report.table(
         "Many locks",
-        "Bytes are the server's used_memory for each lock: while all are held, and when all are released. The owner has 39 bytes, \
-         the names 9 to 10.",
+        "Bytes are used_memory for each lock, with an owner of 39 bytes.",
         &[
             "what",
             "acquired a second",
@@ -113,7 +112,7 @@ fn acquire(server: &Server, number: usize, session: bool, prefix: &'static str) 
     })
 }
 
-/// A client that says PING, and one thing more when it is told to.
+/// A client that sends PING, and one more command when it is told to.
 struct Waiter {
     wait: Vec<u8>,
     pong: bool,
@@ -137,7 +136,7 @@ impl Member for Waiter {
     }
 }
 
-/// What a waiter takes beyond its connection.
+/// The memory of a waiter beyond its connection.
 fn waiters_of_one_lock(bench: &mut Bench, number: usize) -> Result<()> {
     let mut rows = Vec::new();
     for (name, kind) in [
@@ -182,10 +181,9 @@ fn waiters_of_one_lock(bench: &mut Bench, number: usize) -> Result<()> {
     }
     bench.report.table(
         "A waiter's memory",
-        "Bytes of used_memory: of a connection that has said PING, what it takes more while it waits, and what is left of both \
-         when all have gone.\nFor each client that a module blocks, Redis 7.0 makes two more of its own, with 16 KB of buffers each; \
-         that is nearly all of it.",
-        &["what", "server CPU to block, µs", "bytes, connection", "bytes more, waiting", "bytes left"],
+        "Bytes of used_memory: of a connection, what it takes more while it waits, and what is left of both. Nearly \
+         all of it is [two clients that the server makes for each](performance.md#waiting).",
+        &["what", "CPU to block", "bytes, connection", "bytes more, waiting", "bytes left"],
         rows,
     );
     Ok(())
@@ -208,7 +206,7 @@ fn rings(bench: &mut Bench, waiters: usize) -> Result<()> {
     bench.report.table(
         "Many locks with waiters",
         "Every client releases what it gets at once and asks again.",
-        &["what", "hand-offs a second", "server CPU, µs each"],
+        &["what", "hand-offs a second", "CPU"],
         vec![vec![
             format!("{waiters} waiters on {locks} locks"),
             spread(&rings.rate),

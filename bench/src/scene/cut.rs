@@ -7,63 +7,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 
 use crate::bench::Bench;
-use crate::measure::Figure;
-use crate::report::{TIMES, grouped, spread};
 use crate::resp::encoded;
 use crate::server::{Kind, Server};
-
-/// The clients that are cut off.
-const CONTESTANTS: [(&str, Kind); 2] = [
-    ("blocked in ACQUIRE", Kind::Module),
-    ("blocked in BLPOP", Kind::Plain),
-];
-
-/// Runs the scene.
-pub fn run(bench: &mut Bench) -> Result<()> {
-    let number: u32 = if bench.quick { 1_000 } else { 10_000 };
-    let clients = grouped(number as usize);
-    let mut rows = Vec::new();
-    let mut ours = Figure::default();
-    for (name, kind) in CONTESTANTS {
-        let mut gone = Figure::default();
-        let mut longest = Figure::default();
-        for _ in 0..if bench.quick { 1 } else { 3 } {
-            bench.say(&format!("{clients} clients {name} are cut off"));
-            let (time, ping) = cut(bench, kind, number)?;
-            gone.push(time);
-            longest.push(ping);
-        }
-        rows.push(vec![
-            format!("{clients} {name}"),
-            spread(&gone),
-            spread(&longest),
-        ]);
-        if kind == Kind::Module {
-            let what = format!("Longest PING while {clients} blocked clients disconnect");
-            bench.report.at_most(&what, &longest, 20.0, " ms");
-            ours = longest;
-        } else {
-            let what = format!(
-                "Longest PING while {clients} blocked clients disconnect: fairlock ÷ BLPOP"
-            );
-            bench.report.at_most(&what, &ours.by(&longest), 1.5, TIMES);
-        }
-    }
-    bench.report.table(
-        "Waiters cut off",
-        "The process that holds all their connections is killed. Another connection sends one PING after the other until INFO \
-         shows no\nblocked client any more. BLPOP shows what closing the connections alone costs the server.",
-        &["clients", "all gone after, ms", "longest PING, ms"],
-        rows,
-    );
-    Ok(())
-}
 
 /// A process that holds connections; killed when dropped.
 pub struct Crowd(Child);
 
 impl Crowd {
-    /// Starts it; its clients block in this manner.
+    /// Starts it; its clients block in this way.
     pub fn start(server: &Server, manner: &str, number: u32) -> Result<Self> {
         let program = std::env::current_exe()?;
         let (address, number) = (server.address().to_string(), number.to_string());
@@ -84,7 +35,7 @@ impl Drop for Crowd {
     }
 }
 
-/// Cuts so many blocked clients off: milliseconds until all are gone, and of the longest PING.
+/// Cuts blocked clients off: milliseconds until all are gone, and of the longest PING.
 pub fn cut(bench: &Bench, kind: Kind, number: u32) -> Result<(f64, f64)> {
     let mut server = bench.server(kind, &[])?;
     let manner = if kind == Kind::Module {
@@ -98,12 +49,12 @@ pub fn cut(bench: &Bench, kind: Kind, number: u32) -> Result<(f64, f64)> {
     beside_pings(&mut server, |server| {
         drop(crowd);
         server.wait("blocked_clients", |blocked| blocked < 0.5)?;
-        nobody_waits(server)
+        queue_empty(server)
     })
 }
 
 /// Waits until the lock's queue is empty.
-pub fn nobody_waits(server: &mut Server) -> Result<()> {
+pub fn queue_empty(server: &mut Server) -> Result<()> {
     let mut waiting = 1;
     while waiting > 0 {
         waiting = server.run(&[b"LLEN", b"redisson_lock_queue:{lock}"])?;
@@ -150,7 +101,7 @@ fn longest_ping(address: std::net::SocketAddr, stop: &AtomicBool) -> Result<Dura
 
 /// What the process of the clients does: it connects them, blocks them, and waits to be killed.
 pub fn hold(address: std::net::SocketAddr, manner: &str, number: u32) -> Result<()> {
-    /// Long enough for all to be blocked before the first has waited so long.
+    /// Long enough that all are blocked before the first times out.
     const WAIT: Duration = Duration::from_secs(6);
     let mut connections = Vec::new();
     for _ in 0..number {

@@ -52,8 +52,8 @@ pub fn run(bench: &mut Bench) -> Result<()> {
     }
     bench.report.table(
         "From RELEASE to the next holder's reply",
-        "Microseconds from when the server can know of the RELEASE (or RPUSH) to when it has written the reply of the waiting client, \
-         by the kernel's time\nstamps. Two clients hand the lock back and forth, on an idle server and beside other clients' GET and SET.",
+        "From when the server can know of the RELEASE (or RPUSH) to when it has written the waiting client's reply, on \
+         an idle server and beside other clients' GET and SET.",
         &["commands", "other commands a second", "p50, µs", "p99, µs", "hand-offs"],
         rows,
     );
@@ -136,8 +136,8 @@ impl Stamped {
         Ok(Self { stream, ask, give })
     }
 
-    /// Takes the next reply. When it came, in nanoseconds of the wall clock; the kernel does not begin
-    /// to stamp at once where the machine is busy.
+    /// Takes the next reply. Returns when it came, in nanoseconds of the wall clock, unless the kernel of a busy
+    /// machine has not begun to stamp yet.
     fn stamp(&self) -> Result<Option<u64>> {
         let mut buffer = [0; 256];
         let mut control = nix::cmsg_space!(TimeSpec);
@@ -183,7 +183,7 @@ fn hand_on(server: &mut Server, ours: bool, time: Duration) -> Result<Histogram<
         if let Some(stamp) = waiter.stamp()? {
             delays.record(stamp.saturating_sub(nanos(begin)?))?;
         }
-        // The answer to what it gave.
+        // The answer to the last release.
         holder.stamp()?;
         std::mem::swap(&mut holder, &mut waiter);
     }

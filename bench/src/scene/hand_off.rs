@@ -5,24 +5,17 @@ use anyhow::Result;
 use crate::bench::Bench;
 use crate::crowd::{Crowd, Member};
 use crate::measure::{Contest, Figure, Sample, sample};
-use crate::report::{grouped, show, spread};
+use crate::report::{Goal, REDIS_PY, REDISSON, TIMES, grouped, show, spread};
 use crate::ring::gather;
 use crate::server::{Kind, Server};
 
-/// How many clients, and how many times the scripts' hand-offs there are to be.
-const SIZES: [(usize, f64); 5] = [
-    (2, 1.8),
-    (16, 3.5),
-    (100, 7.0),
-    (1_000, 20.0),
-    (10_000, 100.0),
-];
+/// How many clients.
+const SIZES: [usize; 5] = [2, 16, 100, 1_000, 10_000];
 
-/// What is known of one number of clients.
+/// The figures for one number of clients.
 #[derive(Default)]
 struct Race {
     clients: usize,
-    times_scripts: f64,
     fairlock: Contest,
     token: Contest,
     scripts: Contest,
@@ -43,10 +36,10 @@ impl Race {
 /// Runs the scene.
 pub fn run(bench: &mut Bench) -> Result<()> {
     let mut races = Vec::new();
-    for (clients, times_scripts) in SIZES {
+    for clients in SIZES {
         let most = if bench.quick { 1_000 } else { 10_000 };
         if clients <= most.min(bench.most_clients) {
-            races.push(race(bench, clients, times_scripts)?);
+            races.push(race(bench, clients)?);
         }
     }
     report(bench, &races);
@@ -54,13 +47,12 @@ pub fn run(bench: &mut Bench) -> Result<()> {
     Ok(())
 }
 
-fn race(bench: &Bench, clients: usize, times_scripts: f64) -> Result<Race> {
+fn race(bench: &Bench, clients: usize) -> Result<Race> {
     let mut ours = bench.server(Kind::Module, &[])?;
     let mut tokens = bench.server(Kind::Plain, &[])?;
     let mut scripts = bench.server(Kind::Plain, &[])?;
     let mut race = Race {
         clients,
-        times_scripts,
         ..Race::default()
     };
     for round in 1..=bench.rounds.min(3) {
@@ -76,14 +68,14 @@ fn race(bench: &Bench, clients: usize, times_scripts: f64) -> Result<Race> {
         let crowd = gather::redisson(bench, &mut scripts, &key, clients)?;
         race.scripts
             .push(measured(bench, &mut scripts, crowd, &mut 0)?);
-        let crowd = gather::retrying(&mut tokens, &key, clients)?;
+        let crowd = gather::retrying(&tokens, &key, clients)?;
         race.retrying
             .push(measured(bench, &mut tokens, crowd, unfair)?);
     }
     Ok(race)
 }
 
-/// Measures a crowd, and notes by how much its members differ in what they have done, if that is more than before.
+/// Measures a crowd, and records the largest difference between its members' hand-offs so far.
 fn measured<M: Member>(
     bench: &Bench,
     server: &mut Server,
@@ -124,11 +116,9 @@ fn report(bench: &mut Bench, races: &[Race]) {
     });
     bench.report.table(
         "Hand-offs of one lock",
-        "Hand-offs a second in a closed loop: each client releases the lock as soon as it has it, and asks again in the same write. \
-         BLPOP and RPUSH pass one\ntoken among as many clients. Clients of Redisson's scripts hear messages on the connection that \
-         they ask on. redis-py's Lock\nsends SET NX PX every 0.1 s until it has the lock, and here waits as long after a \
-         release: asking at once, the same client would have it again.\nThe last two columns give the four in their order, and, of \
-         fairlock and redis-py's Lock, how the clients' acquisitions differ.",
+        "Hand-offs a second: each client releases the lock as soon as it has it, and asks again in the same write. \
+         BLPOP and RPUSH pass one token. redis-py's Lock asks every 0.1 s, and waits as long after a release. CPU is \
+         that of the four in their order; the last column is of fairlock and redis-py's Lock.",
         &[
             "clients",
             "fairlock",
@@ -137,43 +127,44 @@ fn report(bench: &mut Bench, races: &[Race]) {
             "redis-py's Lock",
             "fairlock ÷ BLPOP",
             "fairlock ÷ scripts",
-            "server CPU, µs each",
+            "CPU",
             "most served − least served",
         ],
         rows.collect(),
     );
+    summary(bench, races);
+}
+
+fn summary(bench: &mut Bench, races: &[Race]) {
     let report = &mut bench.report;
+    let goal = Goal::AtMost(1.4, "[waiting](performance.md#waiting)");
     for race in races {
-        let what = format!(
-            "Hand-offs a second, {} blocking clients: fairlock ÷ BLPOP and RPUSH",
-            grouped(race.clients)
-        );
-        report.at_least(&what, &race.by_token(), 0.9);
-    }
-    for race in races {
-        let what = format!(
-            "Hand-offs a second, {} clients: fairlock, blocking ÷ Redisson's scripts",
-            grouped(race.clients)
-        );
-        report.at_least(&what, &race.by_scripts(), race.times_scripts);
+        let ratio = |other: &Contest| other.cpu.by(&race.fairlock.cpu);
+        report.instead(REDISSON, race.clients, &ratio(&race.scripts));
+        report.instead(REDIS_PY, race.clients, &ratio(&race.retrying));
+        let floor = race.fairlock.cpu.by(&race.token.cpu);
+        report.floor("blocking ÷ BLPOP, RPUSH", race.clients, &floor, goal);
     }
     let of = |clients| races.iter().find(|race| race.clients == clients);
     if let (Some(many), Some(some)) = (of(10_000), of(100)) {
         let flat = many.fairlock.rate.by(&some.fairlock.rate);
-        report.at_least(
-            "Hand-offs a second, blocking: 10,000 clients ÷ 100",
+        let what = "Hand-offs a second, blocking: 10,000 clients ÷ 100";
+        report.goal(
+            what,
             &flat,
-            0.9,
+            TIMES,
+            Goal::AtLeast(0.9, "the queue costs more as it grows"),
         );
     }
     let unfairness = races.iter().map(|race| race.unfairness[0]).max();
     #[allow(clippy::cast_precision_loss)] // Far below 2^53.
     let greatest = Figure::of(unfairness.unwrap_or(0) as f64);
-    report.at_most(
-        "Fairness: acquisitions of the most-served client − the least-served",
+    let what = "Acquisitions of the most-served client − the least-served";
+    report.goal(
+        what,
         &greatest,
-        1.0,
         "",
+        Goal::AtMost(1.0, "waiters were served out of their order"),
     );
 }
 

@@ -5,13 +5,13 @@ use anyhow::Result;
 use crate::bench::Bench;
 use crate::measure::{Contest, Sample, hand_offs};
 use crate::postgres::{Postgres, installed};
-use crate::report::{grouped, show, spread};
+use crate::report::{POSTGRES, grouped, show, spread};
 use crate::ring::gather;
 use crate::server::Kind;
 
-/// Clients on one lock, and how much more CPU PostgreSQL is to take. Of 1,000 clients each looks for a deadlock after a
+/// Clients on one lock. Of 1,000 clients each looks for a deadlock after a
 /// second of waiting, among all the others: that takes minutes, and no hand-off happens meanwhile.
-const SIZES: [(u32, Option<f64>); 3] = [(2, Some(1.0)), (16, None), (100, None)];
+const SIZES: [u32; 3] = [2, 16, 100];
 
 /// How many hand-offs are measured each time: a second of processor time, or more.
 const TIMES: u32 = 24_000;
@@ -19,7 +19,7 @@ const TIMES: u32 = 24_000;
 /// Runs the scene.
 pub fn run(bench: &mut Bench) -> Result<()> {
     if bench.quick {
-        // To set a database up takes longer than all the rest of this.
+        // Setting up a database takes longer than all the rest of a quick run.
         return Ok(());
     }
     let Some(programs) = installed() else {
@@ -28,7 +28,7 @@ pub fn run(bench: &mut Bench) -> Result<()> {
     };
     let postgres = Postgres::start(&programs)?;
     let (mut rows, mut line) = (Vec::new(), Vec::new());
-    for (clients, wanted) in SIZES {
+    for clients in SIZES {
         let (theirs, ours) = compare(bench, &postgres, clients)?;
         let ratio = theirs.cpu.by(&ours.cpu);
         rows.push(vec![
@@ -40,24 +40,16 @@ pub fn run(bench: &mut Bench) -> Result<()> {
             show(ratio.median()),
         ]);
         line.push((f64::from(clients), theirs.rate.median()));
-        let what = format!(
-            "Blocking clients, {} on one lock: CPU of a hand-off, pg_advisory_lock ÷ fairlock",
-            grouped(clients as usize)
-        );
-        match wanted {
-            Some(wanted) => bench.report.at_least(&what, &ratio, wanted),
-            None => bench.report.ratio(&what, &ratio),
-        }
+        bench.report.instead(POSTGRES, clients as usize, &ratio);
     }
     bench.report.table(
         "PostgreSQL's advisory lock",
-        "The same closed loop among sessions of PostgreSQL, run by pgbench: pg_advisory_unlock and pg_advisory_lock in one write. \
-         Server CPU is in µs of a\nhand-off; of PostgreSQL, that of the sessions' processes.",
+        "The same loop among sessions of PostgreSQL, run by pgbench. Its CPU is that of their processes.",
         &[
             "clients",
             "hand-offs a second, pg_advisory_lock",
             "FAIRLOCK.ACQUIRE, blocking",
-            "server CPU, pg_advisory_lock",
+            "CPU, pg_advisory_lock",
             "FAIRLOCK.ACQUIRE, blocking",
             "CPU ÷ fairlock",
         ],

@@ -43,7 +43,7 @@ pub struct QueueArgs {
     pub json: bool,
 }
 
-/// Frees a lock, whoever holds it.
+/// Takes a lock away from its holders.
 #[derive(Debug, clap::Args)]
 pub struct BreakArgs {
     /// The lock.
@@ -52,7 +52,7 @@ pub struct BreakArgs {
     /// Free only the hold of this owner: of a lock with several holders the others keep theirs.
     #[arg(long)]
     pub owner: Option<OsString>,
-    /// Free a lock without a lease, too. Such a hash may be somebody's data.
+    /// Free a lock without a lease, too. Such a hash may not be a lock.
     #[arg(long)]
     pub force: bool,
     /// Print a JSON object.

@@ -24,11 +24,10 @@ use super::stand_in;
 pub struct Running {
     child: Child,
     pid: Pid,
-    /// Whether it has a process group of its own, so that all that it starts can be reached.
-    /// With a terminal it has not: Ctrl-C, Ctrl-Z and reading from the terminal are for the group
-    /// that the shell has put in the foreground.
+    /// Whether it has a process group of its own, so that signals reach all that it starts. With a terminal it has
+    /// none: Ctrl-C, Ctrl-Z and reading from the terminal are for the group that the shell has put in the foreground.
     own_group: bool,
-    /// When what is left of a group is ended for good.
+    /// When the rest of the group is killed.
     until: Instant,
 }
 
@@ -60,14 +59,14 @@ impl Running {
         })
     }
 
-    /// Waits until the command has ended. What it has started may go on.
+    /// Waits until the command has ended. Its children may go on.
     pub async fn wait(&mut self) -> io::Result<ExitStatus> {
         self.child.wait().await
     }
 
-    /// Sends a signal to the command, and to what it has started as far as that can be reached.
+    /// Sends a signal to the command, and to its children where they can be reached.
     pub fn signal(&self, signal: Signal) {
-        // It is not waited for yet, so its number is not another's. It may have ended.
+        // It has not been waited for, so its number is not in use by another process. It may have ended.
         let _ = if self.own_group {
             killpg(self.pid, signal)
         } else {
@@ -83,7 +82,7 @@ impl Running {
         }
     }
 
-    /// Until when the command and what it has started may take to end.
+    /// Until when the command and its children may take to end.
     pub fn give_until(&mut self, until: Instant) {
         self.until = until;
     }

@@ -1,9 +1,9 @@
 //! Noticing that the lock is lost.
 //!
-//! The server tells when the connection ends and, as clients that cache are told, when the lock's
-//! key changes; then, and each second, it is asked who holds the lock. (The key of a lock that is held together with
-//! others changes whenever one of them comes or goes: there it is asked each second only.) Where it does not answer
-//! at all, the lock counts as lost in time for the command to be ended before the lease can be.
+//! The end of the connection is noticed, and client-side caching tells when the lock's key changes. Then, and each
+//! second, the server is asked for the holder. (The key of a lock that is held together with others changes whenever
+//! one of them comes or goes: there it is asked each second only.) If it does not answer, the lock counts as lost early
+//! enough to end the command before the lease ends.
 
 use std::fmt;
 use std::time::Duration;
@@ -26,15 +26,15 @@ const FOREVER: Duration = Duration::from_hours(24);
 pub enum Loss {
     /// The connection has ended, and the lock with it.
     Closed(String),
-    /// Nobody holds it any more.
+    /// The lock is free.
     Free,
-    /// It is not among the holders any more.
+    /// It is no longer among the holders.
     NotAHolder,
-    /// Somebody else holds it.
+    /// Another owner holds it.
     Taken(Vec<u8>),
     /// It was acquired anew as the same owner.
     AcquiredAnew(i64),
-    /// The lease may be over soon, and nobody knows better.
+    /// The lease may be over soon, and the server has not confirmed another end.
     Unsafe(String),
     /// The release could not be confirmed.
     Unconfirmed(String),
@@ -69,7 +69,7 @@ impl fmt::Display for Loss {
 pub struct Hold {
     /// The lock.
     pub key: Vec<u8>,
-    /// Who holds it.
+    /// The owner.
     pub owner: Vec<u8>,
     /// The fencing token.
     pub token: i64,
@@ -78,7 +78,7 @@ pub struct Hold {
 }
 
 impl Hold {
-    /// What the server says of it, however long it takes.
+    /// Asks the server for it, without a time limit.
     async fn look(&self, sender: &mut Sender) -> Result<Lock, Trouble> {
         if self.is_shared {
             sender.holder_for_long(&self.key, &self.owner).await
@@ -87,7 +87,7 @@ impl Hold {
         }
     }
 
-    /// Whether it is lost, by what the server says.
+    /// Whether it is lost, by the server's answer.
     fn judge(&self, lock: &Lock) -> Option<Loss> {
         match (&lock.owner, lock.token) {
             (None, _) if self.is_shared => Some(Loss::NotAHolder),
@@ -107,7 +107,7 @@ pub struct Guard {
     sender: Sender,
     hold: Hold,
     grace: Duration,
-    /// What a busy machine may be late by: a signal that is due now may come so much later.
+    /// How late a busy machine may be to deliver a signal.
     margin: Duration,
     /// Time between two looks.
     look: Duration,
@@ -116,11 +116,11 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// Looks at the lock for the first time. `grace` is what ending the command may take.
+    /// Looks at the lock for the first time. `grace` is how long ending the command may take.
     pub async fn new(link: Link, hold: Hold, grace: Duration) -> Result<Self, Failure> {
         let mut sender = link.sender();
         if !hold.is_shared {
-            // Whoever may not is told of changes by the next look.
+            // Without the permission, the next look tells of changes.
             let _ = sender
                 .ask(redis::cmd("CLIENT").arg("TRACKING").arg("ON"))
                 .await;
@@ -147,7 +147,7 @@ impl Guard {
         Ok(guard)
     }
 
-    /// What ending the command may take, so that it is over before the lease.
+    /// How long ending the command may take, so that it is over before the lease.
     #[must_use]
     pub fn grace(&self) -> Duration {
         self.grace
@@ -178,7 +178,7 @@ impl Guard {
                     }
                     "the server does not renew it".to_owned()
                 }
-                // The end of the connection is told by itself.
+                // The end of the connection is noticed elsewhere.
                 Ok(Err(trouble)) => trouble.text(),
                 Err(_) => silent.clone(),
             };

@@ -1,9 +1,8 @@
 //! `fairlock exec`: a command that runs while a lock is held.
 //!
-//! The lock is bound to this process's connection. So nothing that happens here can leave it
-//! held: not a signal, not SIGKILL, not a machine that loses its power. The other way round, the
-//! command must not go on without the lock: `guard` notices when it is lost, `command` ends
-//! the command then, and the kernel does if this process is killed ([`stand_in`]).
+//! The lock is bound to this process's connection. So it cannot stay held after a signal, SIGKILL or a power failure.
+//! Nor may the command go on without the lock: `guard` notices the loss, and `command` then ends the command. If this
+//! process is killed, the kernel ends it ([`stand_in`]).
 
 mod command;
 mod guard;
@@ -41,7 +40,7 @@ pub async fn run(args: &ExecArgs, target: Target) -> Result<u8, Failure> {
         is_shared: args.is_shared(),
     };
     let mut guard = Guard::new(link, watched, args.grace).await?;
-    // Until here a signal just ends this process, and with it the wait or the lock.
+    // Up to here a signal ends this process, and with it the wait or the lock.
     let mut signals = Signals::listen()?;
     let mut running = Running::start(args, &request.owner, token)?;
     let (status, loss) = accompany(&mut running, &mut guard, &mut signals, args).await?;

@@ -1,4 +1,4 @@
-//! Asking for the lock, and asking again when the server goes away meanwhile.
+//! Asking for the lock, and asking again if the server goes away during the wait.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::time::Duration;
@@ -19,7 +19,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 pub struct Request {
     /// The lock.
     pub key: Vec<u8>,
-    /// Who asks.
+    /// The owner.
     pub owner: Vec<u8>,
     wait: Option<Duration>,
     lease: Option<Duration>,
@@ -27,14 +27,14 @@ pub struct Request {
     sharing: Sharing,
 }
 
-/// With whom the lock may be held.
+/// How many owners may hold the lock together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharing {
-    /// Nobody.
+    /// One.
     Alone,
-    /// Any number of others.
+    /// Any number.
     Together,
-    /// So many in all.
+    /// At most this many.
     AtMost(u32),
 }
 
@@ -72,12 +72,12 @@ impl Request {
         }
     }
 
-    /// Waits for the lock. `None` if it could not be had in time.
+    /// Waits for the lock. `None` if it did not become available in time.
     pub async fn acquire(&self, target: Target) -> Result<Option<Held>, Failure> {
         let start = Instant::now();
         let mut seeds = Seeds::new(target);
-        // Since when there is nobody to wait at. The owner's place in the queue outlives a
-        // failover, so that asking again finds it.
+        // Since when no server can be reached. The owner's place in the queue outlives a failover, so that asking again
+        // finds it.
         let mut gone: Option<Instant> = None;
         loop {
             let left = self.wait.map(|wait| wait.saturating_sub(start.elapsed()));
@@ -133,8 +133,8 @@ impl Request {
         }
     }
 
-    /// Not with ONCE: who asks again after a lost connection gets a hold of its own, and the server
-    /// takes the other one back when it notices that the connection is gone.
+    /// Without ONCE: asking again after a lost connection adds a hold, and the server takes the first one back when it
+    /// notices that its connection is gone.
     fn command(&self, left: Option<Duration>) -> Cmd {
         let mut command = redis::cmd("FAIRLOCK.ACQUIRE");
         command.arg(&self.key).arg(&self.owner);
@@ -160,7 +160,7 @@ fn whole_millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Says to people where to look, and to the server that it is nobody else.
+/// Tells people where to look, and is unique.
 fn unique_owner() -> Vec<u8> {
     let host = nix::unistd::gethostname();
     let host = host.map_or_else(

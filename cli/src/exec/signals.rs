@@ -10,7 +10,7 @@ use signal_hook::iterator::exfiltrator::origin::WithOrigin;
 use signal_hook::low_level::siginfo::Cause;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-/// What is passed on.
+/// The signals that are passed on.
 const PASSED_ON: [Signal; 6] = [
     Signal::SIGHUP,
     Signal::SIGINT,
@@ -36,8 +36,8 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// From here on the signals do not end this process. What it was told to ignore, as by nohup,
-    /// stays ignored: here, and by the command.
+    /// From here on the signals do not end this process. Signals that it ignores from its start, as under nohup, stay
+    /// ignored: here, and by the command.
     pub fn listen() -> io::Result<Self> {
         let ignored = fs::read_to_string("/proc/self/status")
             .ok()
@@ -55,7 +55,7 @@ impl Signals {
                     continue;
                 };
                 let from_kernel = origin.cause == Cause::Kernel;
-                // After the command has ended nobody listens.
+                // The receiver is gone when the command has ended.
                 let _ = sender.send(Caught {
                     signal,
                     from_kernel,

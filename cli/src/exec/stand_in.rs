@@ -1,6 +1,6 @@
-//! What stands in for the command until it is started: this program again, which asks the kernel
-//! to send it SIGTERM when its parent dies, and then becomes the command. So a command does not
-//! go on for long without the lock, even if `fairlock` is killed by SIGKILL.
+//! Stands in for the command until it is started: this program again, which asks the kernel to send it SIGTERM when its
+//! parent dies, and then becomes the command. So a command does not go on for long without the lock, even if `fairlock`
+//! is killed by SIGKILL.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -14,7 +14,7 @@ use nix::sys::signal::Signal;
 use crate::failure::{NOT_FOUND, NOT_RUNNABLE};
 use crate::text::word;
 
-/// This program, also if its file has been replaced or removed meanwhile.
+/// This program, even if its file has been replaced or removed.
 pub const PROGRAM: &str = "/proc/self/exe";
 /// Not for people: what follows are the parent's process number, the command, its arguments.
 const FLAG: &str = "--stand-in-for-command";
@@ -38,7 +38,7 @@ pub fn run() -> Option<ExitCode> {
     // Without it the command still runs under the lock.
     let _ = set_pdeathsig(Signal::SIGTERM);
     if parent != *parent_id().to_string() {
-        // It has died before it could be asked for.
+        // The parent died before the request.
         return Some(ExitCode::FAILURE);
     }
     let error = Command::new(&command).args(args).exec();

@@ -50,9 +50,8 @@ impl Said {
         })
     }
 
-    /// The buckets of a histogram, each an upper bound in microseconds and how many are in it or in one
-    /// below, in order; then the number of all, and their sum in microseconds. `None` if it says nothing of
-    /// that.
+    /// The buckets of a histogram, each an upper bound in microseconds and how many are in it or in one below, in
+    /// order; then the number of all, and their sum in microseconds. `None` if INFO has none of them.
     fn histogram(&self, fields: &str) -> Option<(BTreeMap<u64, u64>, u64, u64)> {
         let buckets = self.fields.iter().filter_map(|(name, count)| {
             let bound = name.strip_prefix(fields)?.strip_prefix("le_")?;
@@ -105,7 +104,7 @@ pub fn text(nodes: &[Node], at: SystemTime) -> String {
     for metric in HISTOGRAMS {
         histogram(&mut text, metric, nodes);
     }
-    // A clock before 1970 is no clock.
+    // A clock before 1970 is wrong.
     let at = at.duration_since(SystemTime::UNIX_EPOCH);
     let at = format!("{:.3}", at.unwrap_or_default().as_secs_f64());
     family(
@@ -145,7 +144,7 @@ fn head(text: &mut String, name: &str, kind: &str, help: &str) {
     let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
 }
 
-/// A histogram of all servers that tell of it: buckets, sum and count of each together.
+/// A histogram of all servers that have it: buckets, sum and count of each together.
 fn histogram(text: &mut String, metric: &Histogram, nodes: &[Node]) {
     let name = metric.name;
     let told: Vec<_> = nodes
@@ -237,7 +236,7 @@ fairlock_acquisitions_total{way=\"handed_off\",node=\"a:1\"} 5
 # HELP fairlock_wait_percentile_seconds How long so many in a hundred of the waiters that got their lock waited at most, since the module was loaded.
 # TYPE fairlock_wait_percentile_seconds gauge
 fairlock_wait_percentile_seconds{percentile=\"99\",node=\"a:1\"} 0.0015
-# HELP fairlock_scripts_total Redisson's scripts: intercepted, that is run natively, or left to Lua.
+# HELP fairlock_scripts_total Scripts of Redisson and of fairlock's packages: intercepted, that is run natively, or left to Lua.
 # TYPE fairlock_scripts_total counter
 fairlock_scripts_total{how=\"lua\",kind=\"renew\",node=\"a:1\"} 18446744073709551615
 # HELP fairlock_wait_seconds How long the waiters waited that got their lock.

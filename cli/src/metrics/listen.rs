@@ -1,4 +1,4 @@
-//! An address where Prometheus, and whoever probes this program, may ask.
+//! Answers Prometheus and probes by HTTP.
 //!
 //! Each request asks the servers, as `fairlock metrics` does, so figures are never older than the answer.
 
@@ -27,11 +27,11 @@ use super::{Look, Teller, look};
 
 /// Connections at a time; one more waits until one of them ends.
 const CONNECTIONS: usize = 64;
-/// How long a client may take to say what it wants.
+/// How long a client may take to send its request.
 const HEAD: Duration = Duration::from_secs(5);
 /// How long a connection may last, with waiting for the servers. One carries one request.
 const ALL: Duration = Duration::from_secs(30);
-/// How long to leave others alone where no connection can be taken: there may be too many files open.
+/// How long to pause if no connection can be accepted: there may be too many open files.
 const BREATH: Duration = Duration::from_millis(100);
 
 /// As Prometheus calls its text format.
@@ -41,7 +41,7 @@ const INDEX: &str = "/metrics  figures for Prometheus\n\
     /healthz  whether this program is well\n\
     /readyz   whether all servers answer and have the module\n";
 
-/// The servers, which are asked by one request at a time, and what was said of them.
+/// The servers, which one request asks at a time, and what the operator was told of them.
 struct Asked {
     masters: Everyone,
     teller: Teller,
@@ -107,7 +107,7 @@ async fn talk(stream: TcpStream, asked: Shared, _place: OwnedSemaphorePermit) {
         .header_read_timeout(HEAD)
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), service);
-    // What goes wrong here is the client's: it has gone, or speaks something else.
+    // Errors here are the client's: it has gone, or does not speak HTTP.
     let _ = timeout(ALL, connection).await;
 }
 

@@ -1,7 +1,7 @@
 //! `fairlock metrics`: what `INFO fairlock` says on all masters, for Prometheus.
 //!
-//! [`families`] is the table of metrics; [`exposition`] writes them as text; `textfile` keeps a file
-//! of them for `node_exporter`; `listen` answers those who ask for them by HTTP.
+//! [`families`] is the table of metrics; [`exposition`] writes them as text; `textfile` keeps a file of them for
+//! `node_exporter`; `listen` serves them by HTTP.
 
 pub mod exposition;
 pub mod families;
@@ -27,7 +27,7 @@ pub async fn run(args: &MetricsArgs, target: Target) -> Result<u8, Failure> {
     }
 }
 
-/// Prints one look, of the servers that do not answer as well: whoever collects it is to know.
+/// Prints one look. Servers that do not answer are in it, so that the collector knows of them.
 async fn print(masters: &mut Everyone) -> Result<u8, Failure> {
     let Look { text, troubles } = look(masters).await;
     let mut out = io::stdout().lock();
@@ -42,7 +42,7 @@ async fn print(masters: &mut Everyone) -> Result<u8, Failure> {
     Ok(if troubles.is_empty() { 0 } else { UNAVAILABLE })
 }
 
-/// Tells of servers that do not answer, once for each thing that is wrong, and when all is well again.
+/// Reports servers that do not answer: once for each error, and once when all is well again.
 #[derive(Default)]
 struct Teller {
     told: Vec<String>,
@@ -65,7 +65,7 @@ impl Teller {
 struct Look {
     /// As Prometheus reads it.
     text: String,
-    /// What to tell an operator of those that do not answer.
+    /// Messages for an operator about servers that do not answer.
     troubles: Vec<String>,
 }
 

@@ -23,7 +23,7 @@ pub async fn keep(path: &Path, every: Duration, masters: &mut Everyone) -> Resul
         _ = interrupt.recv() => Ok(0),
         failure = write_on(path, every, masters) => Err(failure),
     };
-    // What nobody writes any more would be collected on, as if all stood still. It may be gone.
+    // A file that is no longer written would still be collected, as if nothing changed. It may be gone.
     let _ = fs::remove_file(path);
     ended
 }
@@ -44,7 +44,7 @@ async fn write_on(path: &Path, every: Duration, masters: &mut Everyone) -> Failu
     }
 }
 
-/// Puts a text in the place of the file in one step: whoever reads it gets all of the old or the new.
+/// Replaces the file in one step: a reader gets all of the old text or all of the new.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,

@@ -1,4 +1,4 @@
-//! `fairlock break`: frees a lock, whoever holds it, and says whose it was and whose it is.
+//! `fairlock break`: takes a lock away from its holders, and prints the former holder and the new one.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
@@ -19,9 +19,9 @@ struct Broken {
     key: String,
     /// Whether there was anything to free.
     freed: bool,
-    /// Whose it was; of several the first, or the one that was named.
+    /// The former holder; of several the first, or the one that was named.
     was: Option<String>,
-    /// Whose it is now: the next waiter's, if there was one.
+    /// The new holder: the next waiter, if there was one.
     is: Option<String>,
 }
 

@@ -20,7 +20,7 @@ const PAGE: usize = 1000;
 enum Stop {
     Trouble(Trouble),
     Failure(Failure),
-    /// Nobody reads on.
+    /// The reader is gone.
     Unread,
 }
 

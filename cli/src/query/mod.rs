@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 
-/// Prints a line, of JSON if that is wanted. False if nobody reads on, as with `fairlock locks | head`.
+/// Prints a line, of JSON if that is wanted. False if the reader is gone, as with `fairlock locks | head`.
 fn print(
     json: bool,
     object: &impl Serialize,

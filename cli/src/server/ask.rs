@@ -14,14 +14,15 @@ impl Sender {
         reply.unwrap_or_else(|_| Err(Trouble::silent(&self.target)))
     }
 
-    /// As [`Sender::lock`], however long it takes.
+    /// As [`Sender::lock`], without a time limit.
     pub async fn lock_for_long(&mut self, key: &[u8]) -> Result<Lock, Trouble> {
         let mut command = redis::cmd("FAIRLOCK.INFO");
         let reply = self.ask_for_long(command.arg(key)).await?;
         self.understood(&command, Lock::read(&reply))
     }
 
-    /// What the server says of one of a lock's holders, however long it takes; nobody's lock if it is none.
+    /// What the server says of one of a lock's holders, without a time limit; a free lock if that owner does not hold
+    /// it.
     pub async fn holder_for_long(&mut self, key: &[u8], owner: &[u8]) -> Result<Lock, Trouble> {
         let mut after = None;
         loop {
@@ -57,8 +58,7 @@ impl Sender {
         self.understood(&command, Waiter::read_all(&reply))
     }
 
-    /// About `count` locks, those with most waiters first; `all`: those without waiters, too. `after` is the cursor
-    /// of an earlier listing.
+    /// About `count` locks; `all`: those without waiters, too. `after` is the cursor of an earlier listing.
     pub async fn locks(
         &mut self,
         all: bool,
@@ -99,7 +99,7 @@ impl Sender {
         self.understood(&command, freed)
     }
 
-    /// What was read, or the trouble that a reply cannot be read.
+    /// The reply as it was read, or the error that it cannot be read.
     fn understood<T>(&self, command: &Cmd, read: Option<T>) -> Result<T, Trouble> {
         read.ok_or_else(|| {
             let name = command.args_iter().next();

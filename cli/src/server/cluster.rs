@@ -4,9 +4,9 @@ use redis::Value;
 
 use super::{Link, Target, Trouble};
 
-/// The masters of the cluster that a server belongs to; of a server that belongs to none, itself.
+/// The masters of a server's cluster; without a cluster, the server itself.
 pub async fn masters(link: &Link) -> Result<Vec<Target>, Trouble> {
-    // Not CLUSTER at once: where there is no cluster, that would count as an error at each look.
+    // INFO comes first: without a cluster, CLUSTER would count as an error at each look.
     let info = link.sender().info(&["cluster"]).await?;
     if !in_cluster(&info) {
         return Ok(vec![link.target.clone()]);

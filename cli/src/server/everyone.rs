@@ -40,12 +40,12 @@ impl Everyone {
         }
     }
 
-    /// Those that were the masters when it was last known.
+    /// The last known masters.
     pub fn known(&self) -> impl Iterator<Item = String> {
         self.known.iter().map(Target::address)
     }
 
-    /// Asks all at once; their answers in the order of their slots. A trouble if there is nobody to ask.
+    /// Asks all at once; their answers in the order of their slots. An error if there is no server to ask.
     pub async fn ask<T, Q, A>(&mut self, question: Q) -> Result<Vec<Answer<T>>, Trouble>
     where
         T: Send + 'static,
@@ -75,7 +75,7 @@ impl Everyone {
         Ok(answers.into_iter().map(|(_, answer)| answer).collect())
     }
 
-    /// Who the masters are now, from the first server that says so.
+    /// The current masters, from the first server that answers.
     async fn masters(&mut self) -> Result<Vec<Target>, Trouble> {
         for link in self.links.values() {
             if let Ok(Ok(masters)) = timeout(LOOK, masters(link)).await {

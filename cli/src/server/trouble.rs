@@ -21,16 +21,16 @@ const PASSING: &[&str] = &[
 /// Why a server did not do what it was asked.
 #[derive(Debug)]
 pub enum Trouble {
-    /// May be better in a moment.
+    /// Passes by itself.
     Passing(String),
     /// Another node has the key.
     Elsewhere(Box<Target>),
-    /// Will be the same again; the code is the server's.
+    /// Would happen again; the code is the server's.
     Lasting(Option<String>, Failure),
 }
 
 impl Trouble {
-    /// Why this server did not do it.
+    /// The error of this server.
     #[must_use]
     pub fn of(error: &RedisError, target: &Target) -> Self {
         if error.kind() == ErrorKind::Server(ServerErrorKind::Moved)
@@ -65,7 +65,7 @@ impl Trouble {
         ))
     }
 
-    /// The server replied what it should not.
+    /// The reply cannot be understood.
     #[must_use]
     pub fn odd(command: &str, target: &Target) -> Self {
         let text = format!(
@@ -75,7 +75,7 @@ impl Trouble {
         Self::Lasting(None, Failure::new(UNAVAILABLE, text))
     }
 
-    /// The server is one without the module.
+    /// The server does not have the module.
     #[must_use]
     pub fn no_module(target: &Target) -> Self {
         let text = without_module(&target.address());
@@ -91,7 +91,7 @@ impl Trouble {
         }
     }
 
-    /// What an operator is told.
+    /// The message for an operator.
     #[must_use]
     pub fn text(&self) -> String {
         match self {
@@ -101,7 +101,7 @@ impl Trouble {
         }
     }
 
-    /// As the reason to end for.
+    /// As the failure that ends the program.
     #[must_use]
     pub fn into_failure(self) -> Failure {
         match self {

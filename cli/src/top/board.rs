@@ -18,7 +18,7 @@ pub struct Row {
     pub lock: Lock,
     /// The server's address.
     pub node: String,
-    /// The longest lease that was seen for this token: what a bar is full at. -1: none.
+    /// The longest lease that was seen for this token: a full bar. -1: none.
     pub whole_lease: i64,
 }
 
@@ -50,7 +50,7 @@ pub struct Board {
     pub selected: usize,
     /// How many locks each server is asked for.
     pub limit: u32,
-    /// Why nobody could be asked at the last look.
+    /// Why no server could be asked at the last look.
     pub trouble: Option<String>,
     reading: Reading,
     summary: Summary,
@@ -174,13 +174,13 @@ impl Board {
         rows
     }
 
-    /// Selects the row so many further down.
+    /// Moves the selection down by some rows.
     pub fn move_by(&mut self, rows: isize) {
         self.selected = self.selected.saturating_add_signed(rows);
         self.stay_inside();
     }
 
-    /// Sorts by something; by the same again, the other way round.
+    /// Sorts by a column; choosing the same again reverses the order.
     pub fn sort_by(&mut self, sort: Sort) {
         self.reverse = self.sort == sort && !self.reverse;
         self.sort = sort;

@@ -7,16 +7,17 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::args::TopArgs;
-use crate::lock::Listing;
+use crate::lock::Lock;
 use crate::server::{Answer, Everyone, Sender, Target, Trouble};
 
 use super::reading::{Counters, Node, Reading, Said, is_replica};
 use super::recent::Waits;
 use super::walk::Walk;
 
-/// Locks that the server is asked for at once while its keyspace is searched.
+/// Locks that the server is asked for at once.
 const PAGE: usize = 1000;
-/// How often it is asked for them at one look. Each time takes it some milliseconds.
+/// How often it is asked for them at one look, first for those with waiters, then for others. Each time takes it some
+/// milliseconds.
 const PAGES: usize = 10;
 /// How long that may take: a server can be far away.
 const SEARCH: Duration = Duration::from_millis(700);
@@ -41,7 +42,7 @@ struct Question {
 }
 
 impl Collector {
-    /// Begins with one server; asks each for so many locks.
+    /// Begins with one server; asks each for a number of locks.
     #[must_use]
     pub fn new(target: Target, args: &TopArgs) -> Self {
         Self {
@@ -55,7 +56,7 @@ impl Collector {
         }
     }
 
-    /// Asks all masters at once. A trouble if there is nobody to ask.
+    /// Asks all masters at once. An error if there is no server to ask.
     pub async fn read(&mut self) -> Result<Reading, Trouble> {
         let question = self.question.clone();
         let answers = self.masters.ask(move |sender| question.ask(sender)).await?;
@@ -72,10 +73,10 @@ impl Collector {
 
 impl Question {
     async fn ask(self, mut server: Sender) -> Result<Said, Trouble> {
-        // First the locks: where the module is missing, that says so best.
-        let Listing { mut locks, more } = busiest(&mut server, self.limit).await?;
+        // First the locks: their error is the clearest if the module is missing.
+        let (mut locks, is_cut_short) = busiest(&mut server, self.limit).await?;
         let mut said = Said {
-            is_cut_short: more.is_some(),
+            is_cut_short,
             ..Said::default()
         };
         if !self.busy && !said.is_cut_short {
@@ -105,7 +106,7 @@ impl Question {
             .walks(|walks| walks.remove(&address))
             .unwrap_or_default();
         for _ in 0..PAGES {
-            let some = server.locks(true, PAGE, Some(walk.cursor())).await?;
+            let some = server.locks(true, PAGE, walk.cursor()).await?;
             // One more than is shown tells that there are more.
             let is_over = walk.take(self.start.elapsed(), some, self.limit.saturating_add(1));
             if is_over || began.elapsed() > SEARCH {
@@ -122,16 +123,22 @@ impl Question {
     }
 }
 
-/// So many locks, those with most waiters first. The server gives some at a time.
-async fn busiest(server: &mut Sender, limit: usize) -> Result<Listing, Trouble> {
-    let mut all = Listing::default();
-    loop {
-        let left = limit.saturating_sub(all.locks.len());
-        let some = server.locks(false, left, all.more.as_deref()).await?;
-        all.locks.extend(some.locks);
-        all.more = some.more;
-        if all.more.is_none() || all.locks.len() >= limit {
-            return Ok(all);
+/// Locks with waiters or a session up to a number, those with most waiters first; and whether there are more.
+async fn busiest(server: &mut Sender, limit: usize) -> Result<(Vec<Lock>, bool), Trouble> {
+    let (mut locks, mut more) = (Vec::new(), None);
+    for _ in 0..PAGES {
+        let some = server.locks(false, PAGE, more.as_deref()).await?;
+        locks.extend(some.locks);
+        more = some.more;
+        if more.is_none() {
+            break;
         }
     }
+    locks.sort_by(|one, other| {
+        let by_waiting = other.waiting.cmp(&one.waiting);
+        by_waiting.then_with(|| one.name.cmp(&other.name))
+    });
+    let is_cut_short = more.is_some() || locks.len() > limit;
+    locks.truncate(limit);
+    Ok((locks, is_cut_short))
 }

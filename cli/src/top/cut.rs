@@ -1,14 +1,14 @@
 //! Names that are cut so that they fit a column.
 //!
-//! An owner names who it is from left to right: `HOST:PID:UUID`, or `UUID:THREAD` from Redisson. To find the process,
-//! an operator needs the host and what follows it; a UUID only tells two of them apart.
+//! An owner's name goes from the general to the particular: `HOST:PID:UUID`, or `UUID:THREAD` from Redisson. To find
+//! the process, an operator needs the host and what follows it; a UUID only tells two of them apart.
 
 /// Length of a UUID.
 const UUID: usize = 36;
-/// What stands for the part that is left out.
+/// Replaces the part that is left out.
 const GAP: char = '…';
 
-/// An owner in so many characters: all of it; or its UUID is cut, then its host.
+/// An owner in a number of characters. If it is too long, its UUID is cut first, then its host.
 #[must_use]
 pub fn owner(name: &str, width: usize) -> String {
     if length(name) <= width {

@@ -19,7 +19,7 @@ use super::plain::rate;
 
 /// Cells of a full lease bar.
 const BAR: usize = 10;
-/// A cell that is filled by so many eighths.
+/// Cells that are filled by eighths.
 const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
 /// The columns that have owners.
 const HOLDER: usize = 1;
@@ -427,13 +427,13 @@ mod tests {
     fn notices_and_the_filter_have_their_lines() {
         let mut board = board("");
         board.show(reading(Vec::new()));
-        board.trouble = Some("nobody there".to_owned());
+        board.trouble = Some("no server".to_owned());
         board.typing = true;
         board.filter = "ord".to_owned();
         board.paused = true;
         let screen = screen(&board);
         assert!(screen[0].ends_with("PAUSED"));
-        assert_eq!(screen[3], "nobody there");
+        assert_eq!(screen[3], "no server");
         board.trouble = Some("a long story ".repeat(10));
         let long = self::screen(&board);
         assert_eq!(long.join(" ").matches("story").count(), 10);

@@ -35,7 +35,7 @@ pub async fn run(args: &TopArgs, target: Target) -> Result<u8, Failure> {
     let lines = args.once || args.json || !io::stdout().is_terminal() || !io::stdin().is_terminal();
     let mut board = Board::new(args, target.db());
     let mut collector = Collector::new(target, args);
-    // Whoever starts it with a wrong address or user is told at once.
+    // A wrong address or user is reported at once.
     let first = collector.read().await.map_err(Trouble::into_failure)?;
     if let Some(why) = first.nobody_answered() {
         return Err(Failure::new(UNAVAILABLE, why));

@@ -112,7 +112,7 @@ fn recent(recent: &Recent) -> String {
     )
 }
 
-/// So many a second.
+/// A rate a second.
 #[must_use]
 pub fn rate(rate: Option<f64>) -> String {
     rate.map_or_else(|| "?".to_owned(), |rate| format!("{rate:.1}/s"))
@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn a_notice_is_a_line_of_its_own() {
         let mut board = shown();
-        board.trouble = Some("nobody there".to_owned());
-        assert!(lines(&board).contains("\n! nobody there\n"));
+        board.trouble = Some("no server".to_owned());
+        assert!(lines(&board).contains("\n! no server\n"));
     }
 }

@@ -13,11 +13,11 @@ pub struct Counters {
     pub immediate: u64,
     /// Acquisitions by a waiter.
     pub handed_off: u64,
-    /// Microseconds that waiters waited: half of them no longer than this.
+    /// Median wait in microseconds.
     pub wait_p50: u64,
-    /// All but one in a hundred no longer than this.
+    /// The 99th percentile.
     pub wait_p99: u64,
-    /// The longest.
+    /// The longest wait.
     pub wait_max: u64,
     /// Clients blocked now.
     pub blocked: u64,
@@ -30,9 +30,9 @@ pub struct Counters {
 /// One server at one look.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// Where it is.
+    /// Its address.
     pub address: String,
-    /// What it said, or why it did not.
+    /// Its reply, or its error.
     pub said: Result<Said, String>,
 }
 
@@ -58,7 +58,7 @@ pub struct Said {
 pub struct Reading {
     /// When, since the first look.
     pub at: Duration,
-    /// Them.
+    /// The servers.
     pub nodes: Vec<Node>,
 }
 

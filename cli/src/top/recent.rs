@@ -1,8 +1,8 @@
 //! How long waiters have waited in the last minute.
 //!
-//! A server counts waits in a histogram, from the moment the module was loaded. What has been added between two
-//! looks is the histogram of the time between them, and histograms of several servers add up. A bucket tells
-//! no more than its bound: so half of the waits were *at most* as long as is said here.
+//! A server counts waits in a histogram, from the moment the module was loaded. What has been added between two looks
+//! is the histogram of the time between them, and histograms of several servers add up. A bucket tells no more than its
+//! bound, so each figure here is an upper bound.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -71,7 +71,7 @@ impl Waits {
         }
     }
 
-    /// So many in a hundred were at most as long as this; `None` if there were none, or it is beyond all bounds.
+    /// A percentile; `None` if there were no waits, or it is beyond all bounds.
     fn at_most(&self, percent: u64) -> Option<u64> {
         let rank = self.all.saturating_mul(percent).div_ceil(100);
         let mut reached = self.counts.iter().filter(|(_, count)| *count >= rank);
@@ -86,11 +86,11 @@ pub struct Recent {
     pub seconds: u64,
     /// Waits that have ended with the lock.
     pub waits: u64,
-    /// Half of them were at most as long, in microseconds; `None` if there were none.
+    /// The median in microseconds; `None` if there were none.
     pub p50_usec: Option<u64>,
-    /// All but one in a hundred were.
+    /// The 99th percentile.
     pub p99_usec: Option<u64>,
-    /// All of them were.
+    /// The longest.
     pub max_usec: Option<u64>,
 }
 
@@ -112,7 +112,7 @@ impl Window {
             Some((node.address.clone(), said.waits.clone()))
         });
         self.looks.push_back((reading.at, waits.collect()));
-        // One that is a minute old stays: what has been added since is the last minute's.
+        // One that is a minute old stays: the last minute is what has been added since.
         let is_old = |look: Option<&(Duration, _)>| {
             look.is_some_and(|(at, _)| reading.at.saturating_sub(*at) >= MINUTE)
         };

@@ -16,7 +16,7 @@ use super::board::Board;
 use super::collect::Collector;
 use super::draw::draw;
 
-/// The second look comes soon: there are no rates before.
+/// The second look comes soon, because rates need two.
 const SECOND_LOOK: Duration = Duration::from_millis(300);
 /// Rows of a page.
 const PAGE: isize = 10;

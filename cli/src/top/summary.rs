@@ -12,12 +12,11 @@ pub struct Summary {
     pub hand_offs_per_second: Option<f64>,
     /// Acquisitions a second, hand-offs included.
     pub acquisitions_per_second: Option<f64>,
-    /// Microseconds that waiters waited, since the module was loaded: half of them no longer; of
-    /// several servers the worst.
+    /// Median wait in microseconds since the module was loaded; of several servers the worst.
     pub wait_p50_usec: u64,
-    /// All but one in a hundred no longer; of several servers the worst.
+    /// The 99th percentile; of several servers the worst.
     pub wait_p99_usec: u64,
-    /// The longest.
+    /// The longest wait.
     pub wait_max_usec: u64,
     /// Clients blocked now.
     pub blocked_clients: u64,
@@ -78,7 +77,7 @@ fn rate(before: &Reading, now: &Reading, field: fn(&Counters) -> u64) -> Option<
     }
     #[expect(
         clippy::cast_precision_loss,
-        reason = "nobody counts to 2^53 in a second"
+        reason = "no counter grows by 2^53 in a second"
     )]
     grown.map(|grown| grown as f64 / seconds)
 }

@@ -1,14 +1,11 @@
 //! The search of one server's keyspace for locks without waiters.
 //!
-//! With many keys it takes longer than a look may. So it goes on at the next look where it stopped, and what the
-//! last complete search has found is shown meanwhile, as old as it then is.
+//! With many keys it takes longer than a look may. So the next look continues it. Until it is complete, the result of
+//! the last complete search is shown.
 
 use std::time::Duration;
 
 use crate::lock::{Listing, Lock};
-
-/// The cursor of `FAIRLOCK.LOCKS ALL` with which the search of the keyspace begins.
-const BEGIN: &[u8] = b"@0";
 
 /// How far a search has come.
 #[derive(Clone, Debug, Default)]
@@ -22,10 +19,10 @@ pub struct Walk {
 }
 
 impl Walk {
-    /// The cursor to go on with.
+    /// The cursor to go on with; none if the search begins.
     #[must_use]
-    pub fn cursor(&self) -> &[u8] {
-        self.next.as_deref().unwrap_or(BEGIN)
+    pub fn cursor(&self) -> Option<&[u8]> {
+        self.next.as_deref()
     }
 
     /// Takes in a reply. True if the search is over: through all keys, or with as many locks as are wanted.
@@ -100,19 +97,19 @@ mod tests {
     #[test]
     fn a_search_goes_on_and_begins_anew_when_it_is_over() {
         let mut walk = Walk::default();
-        assert_eq!(walk.cursor(), b"@0");
-        assert!(!walk.take(AT, listing(&["a"], Some("@7")), 10));
-        assert_eq!(walk.cursor(), b"@7");
+        assert_eq!(walk.cursor(), None);
+        assert!(!walk.take(AT, listing(&["a"], Some("7")), 10));
+        assert_eq!(walk.cursor(), Some(&b"7"[..]));
         assert!(walk.is_first());
         assert_eq!(names(&walk, 60), ["a"]);
         assert!(walk.take(AT, listing(&["b"], None), 10));
         assert!(!walk.is_first());
         assert_eq!(
             (walk.cursor(), names(&walk, 60)),
-            (&b"@0"[..], vec!["a".into(), "b".into()])
+            (None, vec!["a".into(), "b".into()])
         );
         // Until the next one is over, the last one counts.
-        walk.take(AT, listing(&["c"], Some("@9")), 10);
+        walk.take(AT, listing(&["c"], Some("9")), 10);
         assert_eq!(names(&walk, 60), ["a", "b"]);
         walk.take(AT, listing(&[], None), 10);
         assert_eq!(names(&walk, 60), ["c"]);
@@ -121,8 +118,8 @@ mod tests {
     #[test]
     fn it_ends_with_as_many_locks_as_are_wanted() {
         let mut walk = Walk::default();
-        assert!(walk.take(AT, listing(&["a", "b"], Some("@7")), 2));
-        assert_eq!(walk.cursor(), b"@0");
+        assert!(walk.take(AT, listing(&["a", "b"], Some("7")), 2));
+        assert_eq!(walk.cursor(), None);
     }
 
     #[test]

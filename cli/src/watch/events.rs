@@ -23,7 +23,7 @@ pub fn is_own(event: &str) -> bool {
     event.starts_with("fairlock.")
 }
 
-/// Whether the lock may have changed hands with an event: with those of waiters it has not.
+/// Whether the lock may have changed hands with an event: not with events of waiters.
 #[must_use]
 pub fn may_change_holder(event: &str) -> bool {
     !matches!(
@@ -32,7 +32,7 @@ pub fn may_change_holder(event: &str) -> bool {
     )
 }
 
-/// Sees to it that the server announces the module's events. A text if that is not certain.
+/// Makes sure that the server announces the module's events. Returns a notice if it cannot tell.
 pub async fn ensure(link: &Link, enable: bool) -> Result<Option<String>, Trouble> {
     let address = link.target.address();
     let reply = link.ask(redis::cmd("CONFIG").arg("GET").arg(OPTION)).await;
@@ -41,7 +41,7 @@ pub async fn ensure(link: &Link, enable: bool) -> Result<Option<String>, Trouble
         // Managed servers have no CONFIG, and users may lack it.
         Err(Trouble::Lasting(_, failure)) if !enable => {
             return Ok(Some(format!(
-                "cannot see whether events are announced; if nothing is shown, have somebody run `CONFIG SET {OPTION} {WANTED}` at {address} ({failure})"
+                "cannot see whether events are announced; if nothing is shown, ask an administrator to run `CONFIG SET {OPTION} {WANTED}` at {address} ({failure})"
             )));
         }
         Err(trouble) => return Err(trouble),

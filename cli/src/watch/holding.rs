@@ -1,7 +1,7 @@
-//! Who holds a lock, and who has lost it and got it between two looks.
+//! The holders of a lock, and those that lost or got it between two looks.
 //!
-//! An event names no owner. But each acquisition has a token of its own, so that two looks tell who has come and
-//! gone in between, even if it is the same owner. What has begun and ended between two looks is not seen.
+//! An event names no owner. But each acquisition has a token of its own, so two looks tell which holders have come and
+//! gone in between, even if it is the same owner. A hold that began and ended between two looks is not seen.
 
 use crate::lock::Lock;
 use crate::server::Link;
@@ -13,7 +13,7 @@ pub struct Holding(Option<Vec<Holder>>);
 /// An owner, and its token if it has one.
 type Holder = (Vec<u8>, Option<i64>);
 
-/// Who has lost a lock, and who has got it.
+/// The holders that lost a lock, and those that got it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
     /// They held it before.
@@ -23,8 +23,8 @@ pub struct Changes {
 }
 
 impl Holding {
-    /// Those that hold a lock as it is now. Of a lock that is held SHARED the server is asked for them; they are
-    /// not known if the user may not ask, or if there are too many for one reply.
+    /// The holders of a lock as it is now. Of a lock that is held SHARED the server is asked for them; they are not
+    /// known if the user may not ask, or if there are too many for one reply.
     pub async fn of(link: &Link, key: &[u8], lock: &Lock) -> Self {
         if !lock.is_shared() {
             return Self::alone(lock);

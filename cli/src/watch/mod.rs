@@ -1,9 +1,8 @@
 //! `fairlock watch`: what happens to locks, as it happens.
 //!
-//! The server announces events of keys (`events` sees to it that it does); each that comes is
-//! printed with what FAIRLOCK.INFO says of the lock right then, and with who has lost it and who has got it since
-//! the line before (`holding`). Every lock is followed on a connection of its own to the server that has it, anew
-//! when that changes or goes away.
+//! The server announces events of keys (`events` makes sure of that). Each is printed with the lock's state by
+//! FAIRLOCK.INFO at that moment, and with the owners that lost or got it since the line before (`holding`). Each lock
+//! has its own connection to the server that has it, which is replaced when the lock moves or the server goes away.
 
 mod events;
 mod holding;
@@ -32,7 +31,7 @@ const QUIET: Duration = Duration::from_secs(5);
 /// Pauses between attempts to reach a server that has gone away.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// What those who follow the locks have to say.
+/// What the tasks that follow the locks report.
 enum News {
     Seen(Box<Seen>),
     /// For people.
@@ -121,7 +120,7 @@ impl Follower {
         }
     }
 
-    /// Subscribes at the server that has the lock; what the lock is like then.
+    /// Subscribes at the server that has the lock; returns the lock's state then.
     async fn begin(&self, seeds: &mut Seeds) -> Result<(Link, Lock), Trouble> {
         let link = seeds.connect_for(&self.key).await?;
         if let Some(doubt) = events::ensure(&link, self.enable_events).await? {
@@ -133,7 +132,7 @@ impl Follower {
         Ok((link, lock))
     }
 
-    /// Tells of events until there is trouble.
+    /// Reports events until there is an error.
     async fn events(&self, mut link: Link, mut holding: Holding) -> Trouble {
         loop {
             let event = match timeout(QUIET, link.pushes.recv()).await {
@@ -156,7 +155,7 @@ impl Follower {
             match link.lock(&self.key).await {
                 Ok(lock) => {
                     if let Some(event) = event {
-                        // The lock may be further on than its events. What the next of them says is its own.
+                        // The lock may be ahead of its events. Each event is printed for itself.
                         let mut changes = Changes::default();
                         if events::may_change_holder(&event) {
                             let now = Holding::of(&link, &self.key, &lock).await;
@@ -170,7 +169,7 @@ impl Follower {
                 Err(trouble @ Trouble::Elsewhere(_)) => {
                     return Trouble::Passing(trouble.text());
                 }
-                // Somebody made the key something else. It may become a lock again.
+                // The key now has another type. It may become a lock again.
                 Err(trouble) if trouble.code() == Some("WRONGTYPE") => self.notice(trouble.text()),
                 Err(trouble) => return trouble,
             }
@@ -187,7 +186,7 @@ impl Follower {
     }
 
     fn send(&self, news: News) {
-        // Nobody listens when the program is about to end.
+        // The receiver is gone when the program is about to end.
         let _ = self.news.send(news);
     }
 }

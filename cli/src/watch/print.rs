@@ -10,13 +10,13 @@ use crate::text::{escape, holders, now, quote};
 
 use super::holding::Changes;
 
-/// An event, and what the lock was like when it was seen.
+/// An event, and the lock's state when it was seen.
 #[derive(Clone, Debug, Serialize)]
 pub struct Seen {
     time: String,
     event: String,
     key: String,
-    /// Who has lost the lock since the line before, and who has got it.
+    /// The owners that lost the lock since the line before, and those that got it.
     from: Vec<String>,
     to: Vec<String>,
     #[serde(flatten)]

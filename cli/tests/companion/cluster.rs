@@ -9,8 +9,7 @@ use crate::program::{Program, connection, kill_connection};
 /// A lock on each of the masters.
 const LOCKS: [&str; 3] = ["b", "c", "a"];
 
-/// Three masters, each with a third of the slots. One that is gone is not given up by the others while
-/// a test looks.
+/// Three masters, each with a third of the slots. The others do not declare a stopped one dead during the test.
 pub fn cluster() -> [Node; 3] {
     let cluster = Cluster::start(3, 0, &["--cluster-node-timeout", "15000"]);
     let masters = cluster.masters.try_into();

@@ -261,7 +261,7 @@ fn readers_run_together_and_a_writer_alone() {
 fn no_more_run_together_than_the_limit() {
     let server = Server::start();
     let dir = TempDir::new().expect("a directory");
-    // Each of two places is a directory, which can be made only once; there is always one to be had.
+    // Each of two places is a directory, which can be made only once; one is always free.
     let script = "cd \"$1\" && { mkdir a 2>/dev/null && p=a || { mkdir b && p=b; }; } && \
         sleep 0.02 && echo $FAIRLOCK_TOKEN >> tokens && rmdir $p";
     let dir_name = dir.path().to_str().expect("a path");

@@ -106,7 +106,7 @@ fn a_server_that_goes_away_is_told_of_and_waited_for() {
     let refused = listening.get("/readyz");
     assert_eq!(refused.status, 503, "{refused:?}");
     assert!(refused.body.contains("wants a password"), "{refused:?}");
-    // The program itself is well, and nobody should end it for that.
+    // The program itself is well, and must not be restarted for that.
     assert_eq!(listening.get("/healthz").status, 200);
     let freed = client.raw(&[b"CONFIG", b"SET", b"requirepass", b""]);
     freed.expect("no password any more");

@@ -14,7 +14,7 @@ use crate::cluster::cluster;
 use crate::program::{PATH, Program};
 use crate::scrape::{Busy, read, samples, value};
 
-/// The fields of INFO fairlock, without their prefix, and their values; not the commit, which is no number.
+/// The fields of INFO fairlock, without their prefix, and their values; not the commit, which is not a number.
 fn fields(server: &Server) -> Vec<(String, f64)> {
     let info = server.connect().text("INFO fairlock");
     let pairs = info.lines().filter_map(|line| {
@@ -54,7 +54,7 @@ fn every_field_of_info_is_a_metric_with_its_value() {
             assert!((value * unit - number).abs() < 1e-3, "{field}: {value}");
         }
     }
-    // What is 0 could be anything: all but scripts that did not come, and they differ.
+    // A 0 would prove nothing: only scripts that did not come are 0, and they differ.
     for (name, number) in &fields {
         let came = !name.starts_with("scripts_") || name.ends_with("_renew");
         assert_eq!(*number > 0.0, came, "{name}");
@@ -217,7 +217,7 @@ fn the_file_is_written_again_and_again_until_sigterm() {
     program.signal("TERM");
     let ended = program.end();
     assert_eq!((ended.code, ended.errors.as_str()), (0, ""), "{ended:?}");
-    // Neither the file, which would look as if all stood still, nor a part of one.
+    // The file is gone, because it would look as if nothing changed, and so is its temporary copy.
     let left = fs::read_dir(folder.path()).expect("the folder").count();
     assert_eq!(left, 0);
 }

@@ -24,7 +24,7 @@ pub struct Program {
     readers: Vec<thread::JoinHandle<()>>,
 }
 
-/// What a program that has ended leaves.
+/// The result of a program that has ended.
 #[derive(Debug)]
 pub struct Ended {
     /// The exit code; -1 if a signal ended it.
@@ -41,7 +41,7 @@ impl Program {
         Self::run(command, port)
     }
 
-    /// Starts another program, which is to become it.
+    /// Starts another program, which becomes it.
     pub fn start_by(by: &[&str], port: u16) -> Self {
         let mut command = with_all_signals("setsid");
         command.args(by);
@@ -197,7 +197,7 @@ pub fn send_signal(pid: u32, name: &str) {
     assert!(status.expect("kill is there").success());
 }
 
-/// A program that ignores no signal, though whoever runs the tests may do so, as nohup does.
+/// A program that ignores no signal, even if the tests run under nohup.
 fn with_all_signals(program: &str) -> Command {
     let mut command = Command::new("env");
     command.args(["--default-signal", program]);

@@ -1,4 +1,4 @@
-//! The dashboard and the alerts in `examples/metrics`: whatever they ask for is there.
+//! The dashboard and the alerts in `examples/metrics`: all metrics and labels that they use exist.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;

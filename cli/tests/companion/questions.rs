@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::cluster::cluster;
 use crate::program::Program;
 
-/// What the program prints; there is nothing to complain about.
+/// What the program prints, without an error.
 #[track_caller]
 fn said(server: &Server, args: &[&str]) -> String {
     let ended = Program::ended(server.port, args);
@@ -21,7 +21,7 @@ fn objects(server: &Server, args: &[&str]) -> Vec<Value> {
     objects.collect::<Result<_, _>>().expect("JSON")
 }
 
-/// `stock` has two waiters, `alone` none, `pool` two holders; and a key that is no lock.
+/// `stock` has two waiters, `alone` none, `pool` two holders; and a key that is not a lock.
 fn scene(server: &Server) -> Client {
     let mut client = server.connect();
     client.int("FAIRLOCK.ACQUIRE stock ann LEASE 600000");

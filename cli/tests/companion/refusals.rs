@@ -1,4 +1,4 @@
-//! What an operator is told when it cannot be done.
+//! Error messages for an operator.
 
 use fairlock_testing::{Server, follow};
 
@@ -24,7 +24,7 @@ fn each(port: u16, check: impl Fn(&Ended)) {
 
 #[test]
 fn there_is_no_server() {
-    // A port that no other test's server can get meanwhile.
+    // A port that no other test's server can get.
     each(1, |ended| {
         assert_eq!(ended.code, 69, "{ended:?}");
         assert!(

@@ -1,4 +1,5 @@
-//! What `fairlock metrics` prints, read by somebody else's parser; and a server where all has happened.
+//! The output of `fairlock metrics`, read by an independent parser; and a server where everything that is counted has
+//! happened.
 
 use std::collections::BTreeSet;
 
@@ -100,7 +101,7 @@ impl Busy {
         get_locks(&server, &mut client);
         lose_locks(&server, &mut client);
         client.run("CONFIG SET fairlock.intercept-eval yes");
-        // What is no whole number is left to Lua: it is counted, and then not there.
+        // An argument that is not a whole number is left to Lua, and counted so.
         for lease in ["30000", "x"] {
             client.run(&format!("EVALSHA {RENEW} 1 k {lease} b"));
         }
@@ -123,7 +124,7 @@ fn get_locks(server: &Server, client: &mut Client) {
     waiter.int();
 }
 
-/// Nobody gets `k`, all in ways of their own; a lease ends, and a waiter is dropped as dead.
+/// Clients fail to get `k`, each in its own way; a lease ends, and a waiter is dropped as dead.
 fn lose_locks(server: &Server, client: &mut Client) {
     let count = |field: &str| server.info("fairlock", &format!("fairlock_{field}"));
     client.run("FAIRLOCK.ACQUIRE k c WAIT 1");

@@ -29,7 +29,7 @@ fn during_the_wait_they_end_it_and_the_place_is_given_up() {
     wait_until("it waits", || server.blocked() == 1);
     program.signal("INT");
     assert_eq!(program.end().code, -1);
-    wait_until("nobody waits", || {
+    wait_until("the queue is empty", || {
         client.run("FAIRLOCK.INFO k").contains("waiting, 0")
     });
 }

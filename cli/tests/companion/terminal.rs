@@ -54,7 +54,7 @@ fn control_c_reaches_the_command_once() {
     program.wait_for("ready");
     program.type_in("\u{3}");
     program.wait_for("got-it");
-    // Whatever else was sent is there by the time that the second one is.
+    // All else that was sent is there when the second one is.
     program.type_in("\u{3}");
     wait_until("the second", || {
         program.out().matches("got-it").count() >= 2

@@ -108,7 +108,7 @@ fn without_events_it_says_what_to_set_and_sets_it_if_told_to() {
     program.wait_for(" watching ");
     program.wait_for_error("CONFIG REWRITE keeps it");
     server.connect().int("FAIRLOCK.ACQUIRE k a");
-    // Of events that come together, the first says who has got the lock.
+    // Of events that come together, the first names the new holder.
     program.wait_for(" expire to=a holder=a ");
     program.wait_for(" fairlock.acquire holder=a ");
     let flags = server.connect().run("CONFIG GET notify-keyspace-events");

@@ -1,5 +1,5 @@
-//! What others deploy by: `examples/kubernetes`, `compose.yaml` and the `Dockerfile`, held against published schemas and
-//! against each other. `make test-image` starts what they describe.
+//! The files for deployments: `examples/kubernetes`, `compose.yaml` and the `Dockerfile`, held against published
+//! schemas and against each other. `make test-image` starts what they describe.
 
 #![allow(missing_docs)]
 // A test that cannot go on panics; that is its way of failing.
@@ -41,7 +41,7 @@ fn check(version: &str, file: &Path) -> Result<(), String> {
     let mut command = Command::new(root().join("scripts/package/manifests"));
     let output = output(command.arg(version).arg(file));
     let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-    // Where there is no schema for a kind it is but a warning.
+    // A kind without a schema is only a warning.
     if output.status.success() && !said.contains("find schema") {
         return Ok(());
     }
@@ -214,6 +214,8 @@ fn compose(file: &Path, password: Option<&str>) -> Result<Value, String> {
             .args(["build", "-mod=readonly", "-o"])
             .arg(&target)
             .arg(".")
+            // The reader is a module of its own, and no part of the workspace at the top.
+            .env("GOWORK", "off")
             .current_dir(source),
     );
     let errors = String::from_utf8_lossy(&build.stderr);
@@ -239,7 +241,7 @@ fn compose_knows_all_that_its_file_says() {
     assert_eq!(url, "redis://:secret@server:6379");
     let options = project["configs"]["server"]["content"].as_str();
     assert_eq!(options, Some("requirepass secret\n"));
-    // Nothing is reachable from outside the machine unasked.
+    // No port is open to other machines by default.
     for service in ["server", "metrics"] {
         let port = &project["services"][service]["ports"][0];
         assert_eq!(port["host_ip"], "127.0.0.1", "{service}");

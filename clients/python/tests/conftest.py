@@ -1,10 +1,26 @@
 import itertools
+import pathlib
+import subprocess
 
 import pytest
 from flavours import Tasks, Threads
-from servers import Servers, View
+from servers import BY_SCRIPTS, PROGRAM, Servers, View
 
 numbers = itertools.count()
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "module: the server has to have the module")
+
+
+def pytest_collection_modifyitems(config, items):
+    """With FAIRLOCK_SCRIPTS, the rows that hold with scripts."""
+    if not BY_SCRIPTS:
+        return
+    rows = subprocess.run([pathlib.Path(PROGRAM).with_name("rows"), "--scripts"], capture_output=True, text=True, check=True).stdout.split()
+    chosen = [item for item in items if item.name[6:8] in rows and not item.get_closest_marker("module")]
+    config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+    items[:] = chosen
 
 
 @pytest.fixture(params=[Threads, Tasks], ids=["threads", "tasks"])
@@ -37,7 +53,7 @@ def one_for_all():
 
 @pytest.fixture
 def one(one_for_all):
-    """A server that is shared by tests which do it no harm."""
+    """A server shared by tests that leave it intact."""
     return one_for_all
 
 

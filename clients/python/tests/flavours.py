@@ -1,4 +1,4 @@
-"""The package for threads and the one for asyncio behind one face, so that each test is written once and run for both."""
+"""One interface to the packages for threads and for asyncio, so that each test is written once and runs for both."""
 
 import asyncio
 import concurrent.futures
@@ -12,8 +12,6 @@ import redis.asyncio
 
 import fairlock
 import fairlock.aio
-import fairlock.testing
-import fairlock.testing.aio
 from servers import LONGEST, until
 
 
@@ -27,9 +25,7 @@ class Threads:
     new, client_kind, other_kind = fairlock.Locks, redis.Redis, redis.asyncio.Redis
     cancelled = Interrupted
 
-    def locks(self, port=None, *, fake=False, client=None, client_options=None, **options):
-        if fake:
-            return ThreadLocks(fairlock.testing.FakeLocks(**options))
+    def locks(self, port=None, *, client=None, client_options=None, **options):
         client = client or redis.Redis(port=port, **(client_options or {}))
         return ThreadLocks(fairlock.Locks(client, **options))
 
@@ -82,7 +78,7 @@ class ThreadLocks:
             signal.signal(signal.SIGUSR1, before)
 
     def nested(self, name, **options):
-        """Holds it twice, one in the other; returns both and what another thread could get meanwhile."""
+        """Holds it twice, one in the other; returns both, and what another thread gets in between."""
         with self.real(name, **options) as outer:
             with self.real(name, **options) as inner:
                 pass
@@ -108,7 +104,7 @@ class ThreadLocks:
         return kept
 
     def in_order(self, name, count):
-        """Calls so many times, each once the one before it is in the queue; who holds it when, by number."""
+        """Starts calls, each once the one before it is in the queue; returns the order of the holders by number."""
         first, order, threads = self.real.acquire(name), [], []
 
         def work(number):
@@ -142,10 +138,8 @@ class Tasks:
     def do(self, work):
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(LONGEST)
 
-    def locks(self, port=None, *, fake=False, client=None, client_options=None, **options):
+    def locks(self, port=None, *, client=None, client_options=None, **options):
         async def make():
-            if fake:
-                return fairlock.testing.aio.FakeLocks(**options)
             made = client() if client else redis.asyncio.Redis(port=port, **(client_options or {}))
             return fairlock.aio.Locks(made, **options)
 
@@ -299,7 +293,7 @@ class TaskLocks:
         return kept
 
     def in_order(self, name, count):
-        """Calls so many times in one go; who holds it when, by number."""
+        """Starts a number of calls at once; returns the order of the holders by number."""
         order = []
 
         async def work(number):

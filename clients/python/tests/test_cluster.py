@@ -42,7 +42,7 @@ def test_r33_the_slot_moves_under_a_waiter(flavour, servers, name):
     View(cluster.at("b")).waits(lock)
     cluster.tell("move", key_slot(lock.encode()), "c")
     view = View(cluster.at("c"))
-    until("it waits there", lambda: [each[1] for each in view.run("FAIRLOCK.QUEUE", lock)] == ["blocked"])
+    until("it waits there", lambda: view.waiting(lock) == 1)
     start = time.monotonic()
     held.release()
     second = waiting.result(60)
@@ -76,7 +76,7 @@ def test_r34_a_master_is_gone_for_a_while(flavour, servers, name):
 
 def is_waiting(view, lock):
     try:
-        return [each[1] for each in view.run("FAIRLOCK.QUEUE", lock)] == ["blocked"]
+        return view.waiting(lock) == 1
     except Exception:
         return False
 

@@ -21,7 +21,7 @@ pub struct Locks {
 }
 
 impl Locks {
-    /// At the server of a client, whose address and credentials it takes.
+    /// At the server of a client: takes its address and credentials.
     pub fn new(client: &redis::Client) -> Result<Self> {
         Ok(Self::at(Source::One(client.get_connection_info().clone())))
     }
@@ -35,7 +35,7 @@ impl Locks {
         Ok(Self::at(Source::sentinel(sentinels, master, node)?))
     }
 
-    /// At a cluster of which these nodes are known.
+    /// At a cluster that has these nodes.
     pub fn cluster<T: IntoConnectionInfo>(nodes: impl IntoIterator<Item = T>) -> Result<Self> {
         Ok(Self::at(Source::cluster(nodes)?))
     }
@@ -46,16 +46,16 @@ impl Locks {
         }
     }
 
-    /// The same with these options for each lock that is not asked for otherwise. To be called before anything else.
+    /// The same with other default options for its locks. Must be called first.
     #[must_use]
     pub fn with(mut self, options: Options) -> Self {
         if let Some(core) = Arc::get_mut(&mut self.core) {
-            core.options = options;
+            core.set_options(options);
         }
         self
     }
 
-    /// A lock, of which nothing is sent before it is acquired.
+    /// A lock. Sends nothing yet.
     pub fn lock(&self, name: &str) -> Lock {
         Lock {
             core: self.core.clone(),
@@ -64,7 +64,13 @@ impl Locks {
         }
     }
 
-    /// Who holds a lock, and how many wait for it.
+    /// Whether the server has the module, if it is known: otherwise locks are taken by scripts.
+    #[must_use]
+    pub fn native(&self) -> Option<bool> {
+        self.core.route.native.is()
+    }
+
+    /// A lock's holder, and how many wait for it.
     pub async fn info(&self, name: &str) -> Result<Info> {
         self.core.info(name).await
     }
@@ -72,11 +78,6 @@ impl Locks {
     /// Ends all waits ([`Error::Closed`]); locks that are held are lost.
     pub async fn close(&self) {
         self.core.close().await;
-    }
-
-    #[cfg_attr(not(feature = "testing"), allow(dead_code))]
-    pub(crate) fn core(&self) -> &Arc<Core> {
-        &self.core
     }
 }
 
@@ -101,8 +102,8 @@ pub struct Lock {
 impl Lock {
     options!();
 
-    /// Waits for the lock. [`Error::NotInTime`]: not within the wait. Dropped before it is done, it leaves the queue by
-    /// a task, and does not keep a lock that it was granted meanwhile.
+    /// Waits for the lock. [`Error::NotInTime`]: not within the wait. If the future is dropped, a task leaves the
+    /// queue, and releases a lock that was granted in between.
     #[must_use = "dropped, the lock is released at once"]
     pub async fn acquire(self) -> Result<Held> {
         let caller = tokio::task::try_id().map(Caller::Task);
@@ -113,7 +114,7 @@ impl Lock {
         })
     }
 
-    /// The lock if it can be had at once.
+    /// The lock if it is available at once.
     pub async fn try_acquire(self) -> Result<Option<Held>> {
         match self.wait(Duration::ZERO).acquire().await {
             Err(Error::NotInTime(..)) => Ok(None),
@@ -122,9 +123,9 @@ impl Lock {
     }
 }
 
-/// A lock that is held. Dropped it is released by a task; only [`Held::release`] tells that it was lost, or that the
-/// release has failed. A runtime that ends leaves that task undone, and says so on standard error: at the end of `main`,
-/// release what is held.
+/// A lock that is held. When it is dropped, a task releases it; only [`Held::release`] tells that it was lost, or that
+/// the release has failed. A runtime that ends does not finish that task, and a line on standard error says so: release
+/// held locks at the end of `main`.
 #[must_use = "dropped, it is released at once: give it a name, such as `held`"]
 pub struct Held {
     keep: Arc<Keep>,
@@ -134,7 +135,7 @@ pub struct Held {
 impl Held {
     held!();
 
-    /// Waits until the lock is known not to be its holder's any more: how it was lost.
+    /// Waits until the lock is known to be lost; returns the cause.
     pub async fn lost(&self) -> Error {
         let mut lost = self.keep.lost.subscribe();
         let cause = lost
@@ -145,18 +146,18 @@ impl Held {
         self.keep.lost_by(cause.unwrap_or(crate::Cause::Closed))
     }
 
-    /// Sets the lease anew; returns what the server has set.
+    /// Sets the lease anew; returns the new lease.
     pub async fn renew(&self) -> Result<Duration> {
         self.keep.renew_by_hand(None).await
     }
 
-    /// Sets another lease, which the following renewals set as well; returns what the server has set.
+    /// Sets another lease, for later renewals as well; returns the new lease.
     pub async fn renew_for(&self, lease: Duration) -> Result<Duration> {
         self.keep.renew_by_hand(Some(lease)).await
     }
 
-    /// Gives up the lock, also if this is dropped before it is done. [`Error::LockLost`]: it was lost before. A second
-    /// time does nothing.
+    /// Gives up the lock, even if this future is dropped early. [`Error::LockLost`]: it was lost before. Releasing
+    /// again does nothing.
     pub async fn release(&self) -> Result<()> {
         let Some(work) = self.let_go() else {
             return Ok(());
@@ -178,7 +179,7 @@ impl Drop for Held {
     }
 }
 
-/// A release that the runtime has not done before it ended.
+/// A release that the runtime did not finish before it ended.
 struct Undone(Option<Arc<Keep>>);
 
 impl Drop for Undone {

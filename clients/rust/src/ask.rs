@@ -1,4 +1,4 @@
-//! How a lock is asked for, waited for and withdrawn from.
+//! Asking for a lock, waiting for it and withdrawing.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,13 +7,17 @@ use redis::Value;
 
 use crate::core::{By, Core, Tries, words};
 use crate::error::{Failure, Outcome};
-use crate::line::{Line, Reply, Sync};
+use crate::keep::renewal;
+use crate::line::{Line, Reply, Sync, items};
 use crate::node::{Node, Pending, reply_to};
-use crate::options::{Event, Hooks, ms, new_owner, seconds};
+use crate::options::{Event, Hooks, jitter, ms, new_owner, seconds};
 use crate::route::Address;
+use crate::scripts;
 use crate::{Error, Options, Result};
 
 const WITHDRAW: Duration = Duration::from_secs(1);
+/// The most that is added to a caller's pause before it asks again.
+const SOON: Duration = Duration::from_secs(1);
 /// How long the place of a caller that has died is kept before it waits on a connection of its own.
 const PATIENCE: &str = "30000";
 
@@ -25,7 +29,7 @@ pub(crate) struct Ask {
     pub(crate) options: Options,
     pub(crate) started: Instant,
     tries: Tries,
-    /// What failed first since the server has answered: what the caller is told.
+    /// The first failure since the server's last answer, for the caller.
     first: Option<Failure>,
     is_waiting: bool,
     /// To the server, as waiter or holder.
@@ -33,7 +37,7 @@ pub(crate) struct Ask {
     /// The reply to an ask that went together with others.
     pending: Option<Pending>,
     is_unconfirmed: bool,
-    /// Where the last ask went, and where an ASK sends the next one.
+    /// The server of the last ask, and the one that an ASK names for the next.
     node: Option<Arc<Node>>,
     asking_at: Option<Address>,
 }
@@ -43,12 +47,10 @@ pub(crate) struct Grant {
     pub(crate) token: i64,
     /// When its lease began, as far as is known.
     pub(crate) from: Instant,
-    /// It may have been granted long before this was noticed.
-    pub(crate) is_late: bool,
     pub(crate) line: Option<Line>,
 }
 
-/// What an ask came to where it has failed: with the server, or for good.
+/// The failure of an ask: of the server, or final.
 enum Trouble {
     Failure(Failure),
     Error(Error),
@@ -80,7 +82,7 @@ impl Drop for Ask {
 impl Ask {
     pub(crate) fn new(core: &Arc<Core>, name: &str, options: Options) -> Self {
         core.begin_work();
-        // With no time to wait there is that of one answer.
+        // Without a wait there is still the time of one answer.
         let longest = if options.is_patient() {
             options.retry_timeout
         } else {
@@ -130,7 +132,7 @@ impl Ask {
         }
     }
 
-    /// Returns if it is worth asking again.
+    /// Returns if asking again may help.
     async fn passed(&mut self, failure: Failure) -> Result<()> {
         self.asking_at = None;
         let is_redirect = ["MOVED", "ASK", "UNBLOCKED"]
@@ -146,6 +148,10 @@ impl Ask {
                 return Ok(());
             }
         }
+        if failure.is("NOTHELD") {
+            self.may_be_known = false; // The lease was over when the grant arrived.
+            return Ok(());
+        }
         if !failure.is_passing() {
             return Err(failure.translated(&self.name, &self.address()));
         }
@@ -154,7 +160,7 @@ impl Ask {
         if self.is_over() && self.options.is_patient() {
             return Err(self.not_in_time(Some(first)));
         }
-        // With no time to wait, the time of one answer is there for trying again.
+        // Without a wait, there is still the time of one answer for another try.
         let left = self.left().filter(|_| self.options.is_patient());
         if matches!(failure, Failure::NoDescriptor(_)) && self.options.is_patient() {
             self.tries.pause(left).await;
@@ -180,12 +186,12 @@ impl Ask {
             None
         };
         let outcome = self.ask_at(&node, &mut line).await;
-        // The answer to a refusal was read, so the connection is as good as before.
+        // The refusal was read in full, so the connection can be used again.
         let is_broken = matches!(&outcome, Err(Trouble::Failure(failure)) if failure.is_broken());
         if !self.options.session && !is_broken {
             line.take().into_iter().for_each(|line| node.give(line));
         }
-        let Some((reply, sent, is_late)) = outcome? else {
+        let Some((reply, sent)) = outcome? else {
             return Err(self.not_in_time(None).into());
         };
         if !reply.is_confirmed? {
@@ -195,21 +201,19 @@ impl Ask {
         let Value::Int(token) = reply.value else {
             return Err(self.not_in_time(None).into());
         };
-        Ok(Some(Grant {
-            token,
-            from: if is_late { Instant::now() } else { sent },
-            is_late,
-            line,
-        }))
+        let is_session = self.options.session;
+        // Until now the server has renewed the lease of a session.
+        let from = if is_session { Instant::now() } else { sent };
+        Ok(Some(Grant { token, from, line }))
     }
 
-    /// The first ask keeps the order of the calls, and has a place in the queue; then the caller waits on a connection of
-    /// its own. With the reply: when what brought it was sent, and whether it was long under way.
+    /// The first ask keeps the order of the calls, and has a place in the queue; then the caller waits on a connection
+    /// of its own. Returns the reply, and when its request was sent, or one that has renewed the lease since.
     async fn ask_at(
         &mut self,
         node: &Arc<Node>,
         line: &mut Option<Line>,
-    ) -> std::result::Result<Option<(Reply, Instant, bool)>, Trouble> {
+    ) -> std::result::Result<Option<(Reply, Instant)>, Trouble> {
         let (sent, longest) = (Instant::now(), Some(self.options.command_timeout));
         let first: &[&str] = if self.options.is_patient() {
             &["ENQUEUE", "PATIENCE", PATIENCE]
@@ -218,7 +222,7 @@ impl Ask {
         };
         let reply = self.ask(node, line.as_mut(), first, longest).await?;
         if matches!(reply.value, Value::Int(_)) {
-            return Ok(Some((reply, sent, false)));
+            return Ok(Some((reply, sent)));
         }
         if !self.options.is_patient() {
             return Ok(None);
@@ -230,11 +234,14 @@ impl Ask {
         if self.is_over() {
             return Ok(None);
         }
+        if node.is_by_scripts() {
+            return self.ask_until_granted(node, line).await;
+        }
         if line.is_none() {
             *line = Some(node.take(false).await?);
         }
-        let sent = Instant::now();
-        let reply = match self.left() {
+        let mut sent = Instant::now();
+        let mut reply = match self.left() {
             None => self.ask(node, line.as_mut(), &[], None).await?,
             Some(left) => {
                 let longest = left.saturating_add(self.options.command_timeout);
@@ -242,8 +249,60 @@ impl Ask {
                 self.ask(node, line.as_mut(), &wait, Some(longest)).await?
             }
         };
-        let is_late = sent.elapsed() >= self.options.lease / 3;
-        Ok(matches!(reply.value, Value::Int(_)).then_some((reply, sent, is_late)))
+        if !matches!(reply.value, Value::Int(_)) {
+            return Ok(None);
+        }
+        let is_late = !self.options.session && sent.elapsed() >= self.options.lease / 3;
+        if is_late
+            && reply.is_confirmed == Ok(true)
+            && let Some(line) = line
+        {
+            // The grant may have been on its way for longer than its lease.
+            sent = Instant::now();
+            reply.is_confirmed = self.renew(line).await?.is_confirmed;
+        }
+        Ok(Some((reply, sent)))
+    }
+
+    /// Without the module no connection can block: the caller asks again when it is woken, and at the time in the reply
+    /// to the last ask. It listens before it asks, so that it misses no message.
+    async fn ask_until_granted(
+        &mut self,
+        node: &Arc<Node>,
+        line: &mut Option<Line>,
+    ) -> std::result::Result<Option<(Reply, Instant)>, Trouble> {
+        let channel = scripts::channel(&self.name, &self.owner);
+        let longest = self.options.command_timeout;
+        let mut ear = node.take(false).await?;
+        let is_cluster = self.core.route.is_cluster();
+        let leave = ear.subscribe(&channel, is_cluster, longest).await?;
+        loop {
+            let sent = Instant::now();
+            let enqueue = ["ENQUEUE", "PATIENCE", PATIENCE];
+            let reply = self
+                .ask(node, line.as_mut(), &enqueue, Some(longest))
+                .await?;
+            if matches!(reply.value, Value::Int(_)) {
+                if ear
+                    .call(&words([leave, &channel]), Some(longest))
+                    .await
+                    .is_ok()
+                {
+                    node.give(ear);
+                }
+                return Ok(Some((reply, sent)));
+            }
+            let pause = retry_after(&reply.value);
+            let pause = self.left().map_or(pause, |left| left.min(pause));
+            tokio::select! {
+                () = ear.woken() => (),
+                () = tokio::time::sleep(pause) => (),
+                () = ear.ended() => return Err(Failure::Broken(format!("{}: the connection has ended", node.address)).into()),
+            }
+            if self.is_over() {
+                return Ok(None);
+            }
+        }
     }
 
     async fn ask(
@@ -276,8 +335,8 @@ impl Ask {
                 self.first = None;
                 self.may_be_known = reply.value != Value::Nil;
             }
-            // A refusal changes nothing: what an earlier ask brought is still there, though its reply was lost, and so
-            // is the place of a caller that is to ask again.
+            // A refusal changes nothing. A hold from an earlier ask whose reply was lost is still there, and so is the
+            // place of a caller that asks again.
             Err(failure) if !failure.is_broken() => {
                 let may_be_there = was_known || (self.is_waiting && failure.is_passing());
                 self.may_be_known = may_be_there && !failure.is_settled();
@@ -301,6 +360,13 @@ impl Ask {
         let mut replies = line.exchange(&[(words, sync)], longest, at_once).await?;
         let none = || Failure::Broken("no reply".to_owned());
         replies.pop().unwrap_or_else(|| Err(none()))
+    }
+
+    async fn renew(&self, line: &mut Line) -> Outcome<Reply> {
+        let words = renewal(&self.name, &self.owner, self.options.lease);
+        let sync = self.core.sync(&self.name, &self.options);
+        let longest = Some(self.options.command_timeout);
+        self.ask_on(line, words, sync, longest).await
     }
 
     /// A grant that does not count.
@@ -367,7 +433,7 @@ impl Ask {
         let soon = WITHDRAW.min(self.options.command_timeout);
         let pending = self.pending.take();
         let mut leaving = Box::pin(async move {
-            // What is still under way would come after what withdraws it.
+            // A request that is still under way would arrive after the withdrawal.
             if let Some(mut pending) = pending {
                 drop(reply_to(&mut pending).await);
             }
@@ -375,8 +441,8 @@ impl Ask {
         });
         async move {
             let is_late = tokio::time::timeout(soon, &mut leaving).await.is_err();
-            // A network that comes back must not leave the lock to a caller that has gone. With an owner that was
-            // given, the caller may hold the lock again by then.
+            // A network that comes back must not leave the lock to a caller that has gone. With a given owner, the
+            // caller may hold the lock again by then.
             if is_late && is_new {
                 tokio::spawn(leaving);
             }
@@ -384,8 +450,18 @@ impl Ask {
     }
 }
 
+/// How long to wait before asking again: the server's time, and up to a tenth more, so that callers whose leases end
+/// together do not ask together.
+fn retry_after(reply: &Value) -> Duration {
+    let [_, Value::Int(after)] = items(reply) else {
+        return SOON;
+    };
+    let after = Duration::from_millis((*after).try_into().unwrap_or_default());
+    after + jitter((after / 10).min(SOON))
+}
+
 impl Core {
-    /// Has the owner neither wait nor hold any more; gives up when the server could not be asked for so long.
+    /// Makes the owner neither wait nor hold; gives up after a time without the server.
     async fn leave(&self, name: &str, owner: &str, longest: Duration) {
         for command in ["FAIRLOCK.CANCEL", "FAIRLOCK.RELEASE"] {
             let all = words([command, name, owner]);

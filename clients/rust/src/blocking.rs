@@ -1,4 +1,4 @@
-//! Locks for threads: what is written for tokio, on a thread of its own.
+//! Locks for threads: the code for tokio on a thread of its own.
 
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ pub struct Locks {
 struct Engine(Option<Runtime>);
 
 impl Engine {
-    /// Runs it there, and waits for it here, wherever here is: also in a thread of another runtime.
+    /// Runs a future on that thread, and waits for it here, even in a thread of another runtime.
     fn run<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> Option<T> {
         let (sender, result) = mpsc::channel();
         self.0
@@ -36,13 +36,13 @@ impl Engine {
 impl Drop for Engine {
     fn drop(&mut self) {
         if let Some(runtime) = self.0.take() {
-            runtime.shutdown_background(); // To wait for it is not allowed in a thread of another runtime.
+            runtime.shutdown_background(); // A thread of another runtime must not wait for it.
         }
     }
 }
 
 impl Locks {
-    /// At the server of a client, whose address and credentials it takes.
+    /// At the server of a client: takes its address and credentials.
     pub fn new(client: &redis::Client) -> Result<Self> {
         Self::at(Source::One(client.get_connection_info().clone()))
     }
@@ -56,7 +56,7 @@ impl Locks {
         Self::at(Source::sentinel(sentinels, master, node)?)
     }
 
-    /// At a cluster of which these nodes are known.
+    /// At a cluster that has these nodes.
     pub fn cluster<T: IntoConnectionInfo>(nodes: impl IntoIterator<Item = T>) -> Result<Self> {
         Self::at(Source::cluster(nodes)?)
     }
@@ -75,16 +75,16 @@ impl Locks {
         })
     }
 
-    /// The same with these options for each lock that is not asked for otherwise. To be called before anything else.
+    /// The same with other default options for its locks. Must be called first.
     #[must_use]
     pub fn with(mut self, options: Options) -> Self {
         if let Some(core) = Arc::get_mut(&mut self.core) {
-            core.options = options;
+            core.set_options(options);
         }
         self
     }
 
-    /// A lock, of which nothing is sent before it is acquired.
+    /// A lock. Sends nothing yet.
     pub fn lock(&self, name: &str) -> Lock<'_> {
         Lock {
             locks: self,
@@ -93,7 +93,13 @@ impl Locks {
         }
     }
 
-    /// Who holds a lock, and how many wait for it.
+    /// Whether the server has the module, if it is known: otherwise locks are taken by scripts.
+    #[must_use]
+    pub fn native(&self) -> Option<bool> {
+        self.core.route.native.is()
+    }
+
+    /// A lock's holder, and how many wait for it.
     pub fn info(&self, name: &str) -> Result<Info> {
         let (core, name) = (self.core.clone(), name.to_owned());
         let asked = self.engine.run(async move { core.info(&name).await });
@@ -104,11 +110,6 @@ impl Locks {
     pub fn close(&self) {
         let core = self.core.clone();
         self.engine.run(async move { core.close().await });
-    }
-
-    #[cfg_attr(not(feature = "testing"), allow(dead_code))]
-    pub(crate) fn core(&self) -> &Arc<Core> {
-        &self.core
     }
 }
 
@@ -126,7 +127,7 @@ pub struct Lock<'a> {
     options: Options,
 }
 
-/// The options of a lock, for both kinds of it.
+/// The options of a lock, for both kinds.
 macro_rules! options {
     () => {
         /// The longest wait; zero: try once.
@@ -135,7 +136,7 @@ macro_rules! options {
             self
         }
 
-        /// The lease that is asked for, and that each renewal sets.
+        /// The lease of the acquisition and of each renewal.
         pub fn lease(mut self, lease: Duration) -> Self {
             self.options.lease = lease;
             self
@@ -153,7 +154,7 @@ macro_rules! options {
             self
         }
 
-        /// Who asks, 1 to 256 bytes.
+        /// The owner, 1 to 256 bytes.
         pub fn owner(mut self, owner: &str) -> Self {
             self.options.owner = Some(owner.to_owned());
             self
@@ -171,7 +172,7 @@ macro_rules! options {
             self
         }
 
-        /// At most so many hold the lock, 1 to 1,000,000.
+        /// The most holders of the lock, 1 to 1,000,000.
         pub fn limit(mut self, limit: u32) -> Self {
             self.options.limit = Some(limit);
             self
@@ -216,7 +217,7 @@ impl Lock<'_> {
         })
     }
 
-    /// The lock if it can be had at once.
+    /// The lock if it is available at once.
     pub fn try_acquire(self) -> Result<Option<Held>> {
         match self.wait(Duration::ZERO).acquire() {
             Err(Error::NotInTime(..)) => Ok(None),
@@ -225,8 +226,8 @@ impl Lock<'_> {
     }
 }
 
-/// A lock that is held. Dropped it is released, which takes at most `release_timeout`; only [`Held::release`] tells
-/// that it was lost, or that the release has failed. What is not given a name is dropped at once:
+/// A lock that is held. A drop releases it, which takes at most `release_timeout`; only [`Held::release`] tells that it
+/// was lost, or that the release has failed. A guard without a name is dropped at once:
 ///
 /// ```compile_fail
 /// #![deny(unused_must_use)]
@@ -242,7 +243,7 @@ pub struct Held {
     is_released: std::sync::atomic::AtomicBool,
 }
 
-/// What both kinds of guards can say.
+/// The methods of both kinds of guards.
 macro_rules! held {
     () => {
         /// The name of the lock.
@@ -251,7 +252,7 @@ macro_rules! held {
             &self.keep.name
         }
 
-        /// Who holds it, as the server knows it.
+        /// The owner's name at the server.
         #[must_use]
         pub fn owner(&self) -> &str {
             &self.keep.owner
@@ -263,13 +264,13 @@ macro_rules! held {
             self.keep.token
         }
 
-        /// Whether the lock is known not to be its holder's any more.
+        /// Whether the lock is known to be lost.
         #[must_use]
         pub fn is_lost(&self) -> bool {
             self.keep.cause().is_some()
         }
 
-        /// What is to be done about a guard that lets go, the first time.
+        /// Takes the work to do when a guard lets go; `None` the second time.
         fn let_go(&self) -> Option<impl Future<Output = Result<()>> + Send + 'static> {
             let was_released = self
                 .is_released
@@ -294,7 +295,7 @@ impl Held {
         self.keep.cause().map(|cause| self.keep.lost_by(cause))
     }
 
-    /// Waits until the lock is known to be lost, at most so long.
+    /// Waits until the lock is known to be lost, up to a time limit.
     #[must_use]
     pub fn wait_lost(&self, longest: Duration) -> Option<Cause> {
         let end = Instant::now() + longest;
@@ -313,12 +314,12 @@ impl Held {
         })?
     }
 
-    /// Sets the lease anew; returns what the server has set.
+    /// Sets the lease anew; returns the new lease.
     pub fn renew(&self) -> Result<Duration> {
         self.renew_by_hand(None)
     }
 
-    /// Sets another lease, which the following renewals set as well; returns what the server has set.
+    /// Sets another lease, for later renewals as well; returns the new lease.
     pub fn renew_for(&self, lease: Duration) -> Result<Duration> {
         self.renew_by_hand(Some(lease))
     }
@@ -330,7 +331,7 @@ impl Held {
             .unwrap_or(Err(Error::Closed))
     }
 
-    /// Gives up the lock. [`Error::LockLost`]: it was lost before. A second time does nothing.
+    /// Gives up the lock. [`Error::LockLost`]: it was lost before. Releasing again does nothing.
     pub fn release(&self) -> Result<()> {
         let Some(work) = self.let_go() else {
             return Ok(());

@@ -1,4 +1,4 @@
-//! The locks at one server, or at those of one cluster: what is under way, what is held, and the connections for it.
+//! The locks at one server, or at those of one cluster: acquisitions, held locks, and their connections.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,7 +21,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 const REDIRECTS: u32 = 16; // in a row, before they count as failures
 
-/// Who asks, for a lock that may be held again.
+/// The caller, for a lock that it may hold again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Caller {
     Thread(ThreadId),
@@ -44,8 +44,6 @@ pub(crate) struct Core {
 struct State {
     nodes: HashMap<Address, Arc<Node>>,
     kept: HashMap<u64, Weak<Keep>>,
-    /// For the fake: why locks were lost whose holders did not know of them yet, by token.
-    gone: HashMap<i64, Cause>,
     entered: HashMap<(Caller, String), Weak<Keep>>,
     watch: Option<tokio::task::AbortHandle>,
     looked: Option<Instant>,
@@ -58,7 +56,7 @@ impl State {
     }
 }
 
-/// How long, and how often, something that fails for the time being is tried again.
+/// How long, and how often, a temporary failure is tried again.
 pub(crate) struct Tries {
     pub(crate) longest: Duration,
     since: Option<Instant>,
@@ -76,7 +74,7 @@ impl Tries {
         }
     }
 
-    /// The server has answered. The pauses stay as they are: it may be the next connection that fails again.
+    /// The server has answered. The pauses stay as they are, because the next connection may fail again.
     pub(crate) fn answered(&mut self) {
         (self.since, self.redirects) = (None, 0);
     }
@@ -86,7 +84,7 @@ impl Tries {
         self.redirects <= REDIRECTS
     }
 
-    /// Pauses; or says that it has been long enough.
+    /// Pauses; an error if the time is up.
     pub(crate) async fn after(&mut self, left: Option<Duration>) -> bool {
         let spent = self.since.get_or_insert_with(Instant::now).elapsed();
         let rest = self.longest.saturating_sub(spent);
@@ -104,14 +102,14 @@ impl Tries {
     }
 }
 
-/// Which connection a command goes by.
+/// The connection for a command.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum By {
     Control,
     Renewals(Sync),
 }
 
-/// Why a command has come to nothing: the error, what it was made of, and whether an earlier try may have done it.
+/// Why a command failed: the error, its cause, and whether an earlier try may have been carried out.
 pub(crate) struct Failed {
     pub(crate) error: Error,
     pub(crate) failure: Failure,
@@ -129,6 +127,11 @@ impl Core {
             work: watch::Sender::new(0),
             numbers: AtomicU64::new(0),
         })
+    }
+
+    pub(crate) fn set_options(&mut self, options: Options) {
+        self.route.native.require(options.module);
+        self.options = options;
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -172,10 +175,6 @@ impl Core {
         match granted {
             Ok(grant) => {
                 let keep = Keep::begin(self, &mut ask, grant, caller.clone());
-                let gone = self.state().gone.remove(&keep.token);
-                if let Some(cause) = gone {
-                    keep.lose(cause);
-                }
                 if let Some(key) = caller {
                     self.state().entered.insert(key, Arc::downgrade(&keep));
                 }
@@ -188,7 +187,7 @@ impl Core {
         }
     }
 
-    /// What replicas have to confirm of a lock with these options.
+    /// The confirmation by replicas that these options need.
     pub(crate) fn sync(&self, name: &str, options: &Options) -> Sync {
         let known = || self.route.replicas(name).min(1);
         Sync {
@@ -239,7 +238,7 @@ impl Core {
         Ok(self.node(&address))
     }
 
-    /// A command that must not wait for others, tried for so long.
+    /// A command that must not wait for others, tried for a time.
     pub(crate) async fn control(
         &self,
         name: &str,
@@ -291,7 +290,7 @@ impl Core {
         }
     }
 
-    /// `node`: where it was sent to.
+    /// `node`: the server that it was sent to.
     async fn control_once(
         &self,
         name: &str,
@@ -337,7 +336,7 @@ impl Core {
         })
     }
 
-    /// After a failure, connections and what is known of masters may be those of the past.
+    /// After a failure, connections and known masters may be out of date.
     pub(crate) fn distrust(&self, node: Option<&Arc<Node>>, failure: &Failure) {
         if failure.is("READONLY")
             && let Some(node) = node
@@ -354,7 +353,7 @@ impl Core {
         }
     }
 
-    /// The server is not the master any more: all that waits there asks anew, all that is held is looked up.
+    /// The server is no longer the master: callers that wait there ask anew, and held locks are looked up.
     pub(crate) fn leave_node(&self, node: &Arc<Node>) {
         let is_there = {
             let nodes = &mut self.state().nodes;
@@ -371,7 +370,7 @@ impl Core {
         }
     }
 
-    /// Whether locks are still held is to be found out at once.
+    /// Has all held locks looked up at once.
     pub(crate) fn doubt(&self) {
         for keep in self.all_kept() {
             keep.doubt();
@@ -380,7 +379,7 @@ impl Core {
 
     // -------------------------------------------------------------------------------- held
 
-    /// An acquisition or a hold begins: the master is watched meanwhile.
+    /// An acquisition or a hold begins: the master is watched until it ends.
     pub(crate) fn begin_work(self: &Arc<Self>) {
         let mut state = self.state();
         self.work.send_modify(|work| *work += 1);
@@ -429,30 +428,11 @@ impl Core {
         self.end_work();
     }
 
-    /// For the fake: the locks with these tokens are lost, at once or as soon as their holders know of them.
-    #[cfg_attr(not(feature = "testing"), allow(dead_code))]
-    pub(crate) fn lose(&self, tokens: &[i64], cause: Cause) {
-        let kept = {
-            let state = &mut *self.state();
-            let kept = state.all_kept();
-            state
-                .gone
-                .extend(tokens.iter().map(|token| (*token, cause)));
-            for keep in &kept {
-                state.gone.remove(&keep.token);
-            }
-            kept
-        };
-        for keep in kept.iter().filter(|keep| tokens.contains(&keep.token)) {
-            keep.lose(cause);
-        }
-    }
-
     fn all_kept(&self) -> Vec<Arc<Keep>> {
         self.state().all_kept()
     }
 
-    /// Ends all waits; held locks are lost to us. The connections close when waits have left their queues.
+    /// Ends all waits; held locks are lost. The connections close when waits have left their queues.
     pub(crate) fn begin_to_close(&self) {
         self.closing.send_replace(true);
         for keep in self.all_kept() {

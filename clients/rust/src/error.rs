@@ -1,4 +1,4 @@
-//! The errors of the package, and what the server's codes become.
+//! The errors of the package, by the server's codes.
 
 use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
@@ -6,10 +6,14 @@ use std::time::Duration;
 use redis::{ErrorKind, RedisError};
 
 use crate::options::seconds;
+use crate::scripts::no_module;
 
 pub(crate) type Outcome<T> = std::result::Result<T, Failure>;
 
-const PAGES: &str = "https://fairlock.example";
+/// The start of the package's own refusal when the module is missing.
+pub(crate) const NO_MODULE: &str = "ERR without the module no";
+
+pub(crate) const PAGES: &str = "https://fairlock.example";
 
 /// How a lock was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,24 +28,24 @@ pub enum Cause {
     Closed,
 }
 
-/// What can go wrong. Texts say what happened, for which lock and at which address; those of the server begin with its
-/// code.
+/// All errors. Texts say what happened, for which lock and at which address; those of the server begin with its code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
     /// An option that is out of range. Nothing was sent.
     Argument(String),
-    /// The lock was not to be had within the wait; and the last failure, if the server could not be reached at its end.
+    /// The lock did not become available within the wait; with the last failure, if the server could not be reached at
+    /// its end.
     NotInTime(String, Option<Failure>),
     /// No replica confirmed the acquisition within the wait; or a renewal.
     NotReplicated(String, Option<Failure>),
-    /// The lock is not its holder's any more: how it was lost, and its name.
+    /// The holder has lost the lock: the cause, and its name.
     LockLost(Cause, String),
     /// The same owner asks elsewhere, and has the place in the queue now.
     TakenOver(String),
     /// The lock has as many waiters as the server allows.
     QueueFull(String),
-    /// The key holds a hash that is no lock.
+    /// The key holds a hash that is not a lock.
     NotALock(String),
     /// One of the lock's keys holds something else.
     WrongType(String),
@@ -51,7 +55,7 @@ pub enum Error {
     NoModule(String),
     /// Any other refusal of the server: NOPERM, NOAUTH, WRONGPASS, OOM, ERR, ...
     Refused(String),
-    /// The server could not be reached, or refused for the time being: how long, and the last failure.
+    /// The server could not be reached, or refused temporarily: how long, and the last failure.
     Unavailable(String, Failure),
     /// Locks was closed.
     Closed,
@@ -77,7 +81,7 @@ impl Error {
         }
     }
 
-    /// Whether the wait was over, for want of the lock or of a replica.
+    /// Whether the wait ran out, for the lock or for a replica.
     #[must_use]
     pub fn is_not_in_time(&self) -> bool {
         matches!(self, Self::NotInTime(..) | Self::NotReplicated(..))
@@ -92,7 +96,7 @@ impl Error {
         Self::Unavailable(format!("{name} not available{longest}"), failure.clone())
     }
 
-    /// How the lock was lost, if that is what it says.
+    /// How the lock was lost, if this is that error.
     #[must_use]
     pub fn cause(&self) -> Option<Cause> {
         match self {
@@ -138,7 +142,7 @@ impl std::error::Error for Error {
     }
 }
 
-/// What a command failed with.
+/// Why a command failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Failure {
     /// The server's own text.
@@ -158,7 +162,7 @@ const SETTLED: [&str; 5] = [
     "CROSSSLOT",
 ];
 
-/// Refusals that pass: the same owner asks again, and has its place still.
+/// Temporary refusals: the same owner asks again, and still has its place.
 const PASSING: [&str; 9] = [
     "CLUSTERDOWN",
     "TRYAGAIN",
@@ -181,7 +185,7 @@ impl Failure {
         }
     }
 
-    /// What the library says of a connection to this address.
+    /// The library's error for a connection to this address.
     pub(crate) fn of(error: &RedisError, address: &str) -> Self {
         match (error.kind(), error.code()) {
             (ErrorKind::Io, _) if is_out_of_descriptors() => {
@@ -206,7 +210,18 @@ impl Failure {
         matches!(self, Self::Broken(_))
     }
 
-    /// Whether it is worth trying again a little later.
+    /// Whether the server does not know a command of the module; the second text is that of Upstash.
+    pub(crate) fn is_no_module(&self) -> bool {
+        let Self::Refusal(said) = self else {
+            return false;
+        };
+        let said = said.to_lowercase();
+        let is_unknown =
+            said.contains("unknown command") || said.contains("command is not available");
+        is_unknown && said.contains("fairlock.")
+    }
+
+    /// Whether trying again a little later may help.
     pub(crate) fn is_passing(&self) -> bool {
         self.code().is_none_or(|code| PASSING.contains(&code))
     }
@@ -225,13 +240,15 @@ impl Failure {
         let hint = hint(self.code().unwrap_or_default(), &lower);
         let text = format!("{said} (lock {name} at {address}){hint}");
         match self.code().unwrap_or_default() {
-            "ERR" if lower.contains("unknown command") && lower.contains("fairlock.") => {
-                Error::NoModule(format!(
-                    "{address}: the server does not have the fairlock module (unknown command 'FAIRLOCK.ACQUIRE'). \
+            "ERR" if said.starts_with(NO_MODULE) => {
+                let option = said.get(NO_MODULE.len() + 1..).unwrap_or_default();
+                Error::NoModule(no_module(address, option))
+            }
+            "ERR" if self.is_no_module() => Error::NoModule(format!(
+                "{address}: the server does not have the fairlock module (unknown command 'FAIRLOCK.ACQUIRE'). \
                  Load it: \"loadmodule /path/to/libfairlock.so\" in its redis.conf, or MODULE LOAD. \
                  See docs/operations.md at {PAGES}"
-                ))
-            }
+            )),
             "TAKENOVER" => Error::TakenOver(text),
             "QUEUEFULL" => Error::QueueFull(text),
             "NOTALOCK" => Error::NotALock(text),
@@ -242,7 +259,7 @@ impl Failure {
     }
 }
 
-/// What to do about a refusal, where that is known.
+/// Advice about a refusal, if there is any.
 fn hint(code: &str, said: &str) -> String {
     match code {
         "NOAUTH" => ". Give the client a password".to_owned(),
@@ -258,7 +275,7 @@ fn hint(code: &str, said: &str) -> String {
     }
 }
 
-/// Asked because a name that cannot be resolved for want of a descriptor does not say so.
+/// Tries to open a file, because the error of a name lookup does not tell that descriptors ran out.
 fn is_out_of_descriptors() -> bool {
     let tried = std::fs::File::open(".");
     tried.is_err_and(|error| matches!(error.raw_os_error(), Some(23 | 24))) // ENFILE, EMFILE

@@ -1,4 +1,4 @@
-//! A lock that is held: its renewal, how it is noticed that it was lost, and its release.
+//! A held lock: its renewal, the detection of its loss, and its release.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -29,7 +29,7 @@ struct State {
     holds: u32,
     lease: Duration,
     end: Instant,
-    /// Whether the lock is still there is to be found out at once.
+    /// The lock must be looked up at once.
     is_doubtful: bool,
     number: u64,
     line: Option<Line>,
@@ -49,7 +49,7 @@ pub(crate) struct Keep {
     /// The lease was set by hand, or the lock is in doubt.
     changed: Notify,
     pub(crate) lost: watch::Sender<Option<Cause>>,
-    /// Where what a dropped guard leaves to be done is done.
+    /// The runtime for the work that a dropped guard leaves.
     #[cfg_attr(not(feature = "tokio"), allow(dead_code))]
     pub(crate) runtime: tokio::runtime::Handle,
 }
@@ -87,16 +87,12 @@ impl Keep {
         let number = core.keep(&keep);
         keep.state().number = number;
         ask.may_be_known = false; // From now on it is given back by a release.
-        if !core.route.is_fake() {
-            let weak = Arc::downgrade(&keep);
-            let task = match keep.state().line.clone() {
-                Some(line) => tokio::spawn(watch_session(weak, line)),
-                // A process that was stopped while it waited may have lost the lock before it read that it has it.
-                None if grant.is_late => tokio::spawn(renew_leases(weak, grant.from)),
-                None => tokio::spawn(renew_leases(weak, later(grant.from, lease / 3))),
-            };
-            keep.state().renewal = Some(task.abort_handle());
-        }
+        let weak = Arc::downgrade(&keep);
+        let task = match keep.state().line.clone() {
+            Some(line) => tokio::spawn(watch_session(weak, line)),
+            None => tokio::spawn(renew_leases(weak, later(grant.from, lease / 3))),
+        };
+        keep.state().renewal = Some(task.abort_handle());
         let waited = Some(keep.acquired - ask.started);
         Hooks::call(
             keep.options.hooks.on_acquired.as_ref(),
@@ -151,7 +147,7 @@ impl Keep {
         Error::LockLost(cause, self.name.clone())
     }
 
-    /// Renewal stops, and the thread or task holds it no more.
+    /// Renewal stops, and the thread or task no longer holds it.
     fn leave(&self) {
         let (number, renewal) = {
             let mut state = self.state();
@@ -165,7 +161,7 @@ impl Keep {
 
     // ---------------------------------------------------------------------------- renewal
 
-    /// Sets the lease anew; the end as far as the client knows moves only by this, and only if replicas have confirmed it.
+    /// Sets the lease anew; only this moves the end that the client knows, and only if replicas confirm it.
     async fn renew(&self, lease: Option<Duration>) -> Result<Duration> {
         let lease = {
             let state = self.state();
@@ -179,13 +175,7 @@ impl Keep {
             }
         };
         let sent = Instant::now();
-        let all = words([
-            "FAIRLOCK.RENEW",
-            &self.name,
-            &self.owner,
-            "LEASE",
-            &ms(lease),
-        ]);
+        let all = renewal(&self.name, &self.owner, lease);
         let by = By::Renewals(self.core.sync(&self.name, &self.options));
         match self
             .core
@@ -214,7 +204,7 @@ impl Keep {
         }
     }
 
-    /// Finds out whether the lock is still there, without renewing it. Others that hold it, too, may be in front.
+    /// Looks up whether the lock is still there, without renewing it. INFO may show another holder.
     async fn look(&self) -> Result<()> {
         let info = self.core.info(&self.name).await?;
         let is_mine = info.owner.as_ref() == Some(&self.owner) && info.token == Some(self.token);
@@ -227,7 +217,7 @@ impl Keep {
         Err(self.loss())
     }
 
-    /// The master has changed, perhaps. Where that was so before, it is being found out already.
+    /// The master may have changed. If the lock was in doubt before, it is being looked up already.
     pub(crate) fn doubt(&self) {
         if !std::mem::replace(&mut self.state().is_doubtful, true) {
             self.changed.notify_one();
@@ -272,7 +262,7 @@ impl Keep {
 
     // ---------------------------------------------------------------------------- release
 
-    /// What is to be done when a guard lets go; `None`: others hold it, or it is done.
+    /// The work when a guard lets go; `None`: other guards hold it, or it is done.
     pub(crate) fn let_go(
         self: &Arc<Self>,
     ) -> Option<impl Future<Output = Result<()>> + Send + 'static> {
@@ -346,7 +336,7 @@ impl Keep {
 
     async fn release_lost(&self) -> Result<()> {
         if self.cause() == Some(Cause::Lease) {
-            // Over by our clock only, perhaps.
+            // Perhaps over only by this side's clock.
             let words = self.words();
             let done = self
                 .core
@@ -357,13 +347,17 @@ impl Keep {
     }
 }
 
-/// What is beyond lies in no process's life.
+pub(crate) fn renewal(name: &str, owner: &str, lease: Duration) -> Vec<String> {
+    words(["FAIRLOCK.RENEW", name, owner, "LEASE", &ms(lease)])
+}
+
+/// Longer times are cut to one that no process lives to see.
 fn later(from: Instant, duration: Duration) -> Instant {
     from.checked_add(duration)
         .unwrap_or_else(|| from + Duration::from_secs(1 << 32))
 }
 
-/// Refers to the lock only weakly: guards hold it.
+/// Has only a weak reference to the lock: the guards own it.
 async fn renew_leases(keep: Weak<Keep>, mut due: Instant) {
     loop {
         let Some(held) = keep.upgrade() else { return };
@@ -430,13 +424,7 @@ async fn watch_session(keep: Weak<Keep>, mut line: Line) {
         }
         let sent = Instant::now();
         let left = held.state().end.saturating_duration_since(sent).max(SOON);
-        let all = words([
-            "FAIRLOCK.RENEW",
-            &held.name,
-            &held.owner,
-            "LEASE",
-            &ms(lease),
-        ]);
+        let all = renewal(&held.name, &held.owner, lease);
         match line.call(&all, Some(left)).await {
             Ok(_) => held.state().end = later(sent, lease),
             Err(failure) if failure.is("NOTHELD") => return held.lose(Cause::NotHeld),

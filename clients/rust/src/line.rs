@@ -1,64 +1,61 @@
-//! A connection of the package's own: to a server, or to the fake.
+//! A connection of the package's own: to a server.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::socket2::TcpKeepalive;
-use redis::{AsyncConnectionConfig, Client, ConnectionInfo, Value};
+use redis::{AsyncConnectionConfig, Client, ConnectionInfo, PushKind, Value};
 use tokio::sync::{Notify, watch};
 
+use crate::core::words;
 use crate::error::{Failure, Outcome};
-use crate::fake::FakeServer;
 use crate::options::ms;
+use crate::scripts::{self, Native, Server};
 
 /// Clones share the connection; it closes when the last is dropped.
 #[derive(Clone)]
 pub(crate) struct Line {
-    way: Way,
+    connection: MultiplexedConnection,
     address: Arc<str>,
     ended: watch::Receiver<bool>,
-    /// The server is not to be asked any more.
+    /// The server must not be asked any more.
     gone: watch::Receiver<bool>,
+    native: Arc<Native>,
+    server: Arc<Server>,
+    /// It uses scripts while the server's number of loads is this.
+    missed_at: Arc<AtomicUsize>,
+    /// A message has come, or none can come any more.
+    woken: Arc<Notify>,
 }
 
-#[derive(Clone)]
-enum Way {
-    Redis(Box<MultiplexedConnection>),
-    Fake(Arc<FakeServer>),
-}
-
-/// What replicas have to confirm of a command that changes something.
+/// The confirmation by replicas that a write needs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sync {
     /// Zero: they are not asked.
     pub(crate) timeout: Duration,
-    /// So many, and one where any is connected.
+    /// At least this many, and one if any is connected.
     pub(crate) least: usize,
 }
 
-/// What a command has brought, and whether it counts; or why replicas could not be asked for that.
+/// A command's reply, and whether it counts; or why replicas could not be asked.
 pub(crate) struct Reply {
     pub(crate) value: Value,
     pub(crate) is_confirmed: Outcome<bool>,
 }
 
-impl Line {
-    pub(crate) fn fake(server: &Arc<FakeServer>, gone: watch::Receiver<bool>) -> Self {
-        Self {
-            way: Way::Fake(server.clone()),
-            address: "the fake".into(),
-            ended: gone.clone(),
-            gone,
-        }
-    }
+/// A command to send, or its reply.
+type Call = std::result::Result<Vec<String>, Outcome<Value>>;
 
-    /// RESP3, because only there the library tells that a connection has ended while nothing is asked; `broken` is told
-    /// as well.
+impl Line {
+    /// RESP3, because only there the library reports the end of an idle connection; `broken` is told as well.
     pub(crate) async fn open(
         info: ConnectionInfo,
         gone: Option<watch::Receiver<bool>>,
         broken: Arc<Notify>,
+        native: Arc<Native>,
+        server: Arc<Server>,
         longest: Duration,
     ) -> Outcome<Self> {
         let address: Arc<str> = info.addr().to_string().into();
@@ -69,13 +66,22 @@ impl Line {
         let tcp = info.tcp_settings().clone().set_nodelay(true);
         let tcp = tcp.set_keepalive(TcpKeepalive::new().with_time(Duration::from_mins(1)));
         let (end, ended) = watch::channel(false);
+        let woken = Arc::<Notify>::default();
+        let message = woken.clone();
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(longest))
             .set_response_timeout(None)
             .set_push_sender(move |push: redis::PushInfo| {
-                if push.kind == redis::PushKind::Disconnection {
-                    end.send_replace(true);
-                    broken.notify_one();
+                match push.kind {
+                    PushKind::Disconnection => {
+                        end.send_replace(true);
+                        broken.notify_one();
+                    }
+                    // The last comes when the slot of a channel has moved away.
+                    PushKind::Message | PushKind::SMessage | PushKind::SUnsubscribe => {
+                        message.notify_one();
+                    }
+                    _ => (),
                 }
                 Ok::<_, redis::aio::SendError>(())
             });
@@ -93,14 +99,18 @@ impl Line {
             }
         };
         Ok(Self {
-            way: Way::Redis(Box::new(connection)),
+            connection,
             address,
             gone: gone.unwrap_or_else(|| ended.clone()),
             ended,
+            native,
+            server,
+            missed_at: Arc::new(usize::MAX.into()),
+            woken,
         })
     }
 
-    /// A command; `None`: the answer may take for ever.
+    /// A command; `None`: without a time limit.
     pub(crate) async fn call(
         &mut self,
         words: &[String],
@@ -110,8 +120,85 @@ impl Line {
         values.pop().unwrap_or_else(|| Err(self.broken("no reply")))
     }
 
-    /// Commands one after another, each with an outcome of its own.
+    /// Commands one after another, each with an outcome of its own. Those of the module go as scripts to a server
+    /// without it.
     pub(crate) async fn run(
+        &mut self,
+        all: &[&[String]],
+        longest: Option<Duration>,
+    ) -> Outcome<Vec<Outcome<Value>>> {
+        let as_script = |words: &[String]| scripts::translated(words).map_err(Err);
+        if self.is_by_scripts() {
+            let calls = all.iter().map(|words| as_script(words)).collect();
+            return self.run_scripts(calls, longest).await;
+        }
+        let replies = self.send(all, longest).await?;
+        let is_unknown = |reply: &Outcome<Value>| reply.as_ref().is_err_and(Failure::is_no_module);
+        if !replies.iter().any(is_unknown) {
+            if all.iter().any(|words| scripts::is_command(words)) {
+                self.native.found();
+                self.server.found();
+            }
+            return Ok(replies);
+        }
+        if !self.native.missed(&self.address) {
+            return Ok(replies);
+        }
+        self.missed_at
+            .store(self.server.missed(), Ordering::Relaxed);
+        let calls = all.iter().zip(replies).map(|(words, reply)| {
+            if is_unknown(&reply) {
+                as_script(words)
+            } else {
+                Err(reply)
+            }
+        });
+        self.run_scripts(calls.collect(), longest).await
+    }
+
+    /// Calls of scripts, with their text where the server does not know them yet.
+    async fn run_scripts(
+        &mut self,
+        calls: Vec<Call>,
+        longest: Option<Duration>,
+    ) -> Outcome<Vec<Outcome<Value>>> {
+        let replies = self.send_calls(&calls, longest).await?;
+        let is_new = |reply: &Outcome<Value>| {
+            let failure = reply.as_ref().err();
+            failure.is_some_and(|failure| failure.is("NOSCRIPT"))
+        };
+        let again = calls
+            .into_iter()
+            .zip(replies)
+            .map(|(call, reply)| match call {
+                Ok(words) if is_new(&reply) => Ok(scripts::with_text(words)),
+                _ => Err(reply),
+            });
+        let again: Vec<Call> = again.collect();
+        self.send_calls(&again, longest).await
+    }
+
+    /// Merges the replies to the sent ones with the others.
+    async fn send_calls(
+        &mut self,
+        calls: &[Call],
+        longest: Option<Duration>,
+    ) -> Outcome<Vec<Outcome<Value>>> {
+        let words = calls.iter().filter_map(|call| call.as_deref().ok());
+        let words: Vec<&[String]> = words.collect();
+        let mut sent = Vec::new();
+        if !words.is_empty() {
+            sent = self.send(&words, longest).await?;
+        }
+        let (mut sent, none) = (sent.into_iter(), self.broken("no reply"));
+        let replies = calls.iter().map(|call| match call {
+            Ok(_) => sent.next().unwrap_or_else(|| Err(none.clone())),
+            Err(reply) => reply.clone(),
+        });
+        Ok(replies.collect())
+    }
+
+    async fn send(
         &mut self,
         all: &[&[String]],
         longest: Option<Duration>,
@@ -123,29 +210,20 @@ impl Line {
         };
         let address = self.address.clone();
         let replies = async {
-            match &mut self.way {
-                Way::Fake(server) => {
-                    let mut replies = Vec::new();
-                    for words in all {
-                        replies.push(server.run(words).await);
-                    }
-                    Ok(replies)
-                }
-                Way::Redis(connection) => {
-                    let mut pipeline = redis::pipe();
-                    for words in all {
-                        pipeline.cmd(&words[0]).arg(&words[1..]);
-                    }
-                    let replies = connection.send_packed_commands(&pipeline, 0, all.len());
-                    let replies = replies.await.map_err(|error| Failure::of(&error, &address));
-                    let own = |value: Value| {
-                        value
-                            .extract_error()
-                            .map_err(|error| Failure::of(&error, &address))
-                    };
-                    Ok(replies?.into_iter().map(own).collect())
-                }
+            let mut pipeline = redis::pipe();
+            for words in all {
+                pipeline.cmd(&words[0]).arg(&words[1..]);
             }
+            let replies = self
+                .connection
+                .send_packed_commands(&pipeline, 0, all.len());
+            let replies = replies.await.map_err(|error| Failure::of(&error, &address));
+            let own = |value: Value| {
+                value
+                    .extract_error()
+                    .map_err(|error| Failure::of(&error, &address))
+            };
+            Ok(replies?.into_iter().map(own).collect())
         };
         let replies = async {
             tokio::select! {
@@ -162,8 +240,8 @@ impl Line {
         }
     }
 
-    /// Commands, and what they have changed confirmed by replicas. ROLE comes right before WAIT, which covers what was
-    /// written before the last command of its connection: a grant to a blocked client was written after it.
+    /// Commands, with confirmation by replicas. WAIT covers the writes of this connection, and grants while it was
+    /// blocked; ROLE tells how many to wait for.
     pub(crate) async fn exchange(
         &mut self,
         all: &[(Vec<String>, Sync)],
@@ -209,7 +287,7 @@ impl Line {
         Ok(outcomes.collect())
     }
 
-    /// How many replicas are connected, and how many have confirmed what was changed.
+    /// How many replicas are connected, and how many have confirmed.
     async fn confirm(
         &mut self,
         role: Outcome<Value>,
@@ -232,7 +310,7 @@ impl Line {
         }
     }
 
-    /// Whether it leads to a master, as that says itself. A user who may not ask learns it from the first refusal.
+    /// Whether it leads to a master, by the server's ROLE. Without the permission, the first refusal tells.
     pub(crate) async fn is_master(&mut self, longest: Duration) -> Outcome<bool> {
         match self.call(&["ROLE".to_owned()], Some(longest)).await {
             Ok(role) => Ok(items(&role)
@@ -243,6 +321,36 @@ impl Line {
         }
     }
 
+    /// Whether the server is known not to have the module.
+    pub(crate) fn is_by_scripts(&self) -> bool {
+        self.missed_at.load(Ordering::Relaxed) == self.server.loads()
+    }
+
+    /// Listens on a channel, until [`Self::unsubscribe`]. A server from before Redis 7.0 knows no channels in slots.
+    pub(crate) async fn subscribe(
+        &mut self,
+        channel: &str,
+        is_cluster: bool,
+        longest: Duration,
+    ) -> Outcome<&'static str> {
+        if is_cluster {
+            match self
+                .call(&words(["SSUBSCRIBE", channel]), Some(longest))
+                .await
+            {
+                Err(failure) if failure.is("ERR") => (),
+                other => return other.map(|_| "SUNSUBSCRIBE"),
+            }
+        }
+        let all = words(["SUBSCRIBE", channel]);
+        self.call(&all, Some(longest)).await.map(|_| "UNSUBSCRIBE")
+    }
+
+    /// Waits for a message.
+    pub(crate) async fn woken(&self) {
+        self.woken.notified().await;
+    }
+
     fn broken(&self, what: &str) -> Failure {
         Failure::Broken(format!("{}: {what}", self.address))
     }
@@ -250,7 +358,7 @@ impl Line {
     /// Waits until the connection has ended, or must not be used any more.
     pub(crate) async fn ended(&self) {
         let (mut ended, mut gone) = (self.ended.clone(), self.gone.clone());
-        // An error: the connection is gone, and with it what would tell.
+        // An error: the connection is gone, and the sender with it.
         tokio::select! {
             _ = ended.wait_for(|is_so| *is_so) => (),
             _ = gone.wait_for(|is_so| *is_so) => (),
@@ -258,7 +366,7 @@ impl Line {
     }
 
     pub(crate) fn is_open(&self) -> bool {
-        let is_driven = self.ended.has_changed().is_ok(); // Not with a runtime that has ended.
+        let is_driven = self.ended.has_changed().is_ok(); // False once the runtime has ended.
         is_driven && !*self.ended.borrow() && !*self.gone.borrow()
     }
 }
@@ -274,8 +382,8 @@ pub(crate) fn text(value: &Value) -> String {
     redis::from_redis_value_ref(value).unwrap_or_default()
 }
 
-/// What callers do one after another, in the order in which they came. Those that waited for one that failed share its
-/// failure: a server that is silent is not asked by one caller after another.
+/// Work of callers one after another, in the order in which they came. Callers that waited for one that failed share
+/// its failure: a silent server is not asked by each of them in turn.
 #[derive(Default)]
 pub(crate) struct Turn(tokio::sync::Mutex<Option<(Instant, Failure)>>);
 

@@ -1,6 +1,6 @@
-//! The connections to one server: one for what is given up and looked at, one for asks, one for renewals, and those on
-//! which callers wait. The first three are opened before anything is asked for, so that a process which runs out of
-//! descriptors can still renew and release what it holds.
+//! The connections to one server: one for releases and looks, one for asks, one for renewals, and those on which
+//! callers wait. The first three are opened before the first ask, so that a process that runs out of descriptors can
+//! still renew and release its locks.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -10,6 +10,7 @@ use tokio::sync::{oneshot, watch};
 use crate::error::{Failure, Outcome};
 use crate::line::{Line, Reply, Shared, Sync, Turn};
 use crate::route::{Address, Route};
+use crate::scripts::Server;
 
 const MAX_IDLE: usize = 16;
 
@@ -18,6 +19,7 @@ pub(crate) struct Node {
     route: Arc<Route>,
     longest: Duration,
     gone: watch::Sender<bool>,
+    server: Arc<Server>,
     pub(crate) control: Shared,
     turn: Turn,
     asks: Together,
@@ -25,8 +27,8 @@ pub(crate) struct Node {
     idle: Mutex<Vec<Line>>,
 }
 
-/// What goes over a connection that has replicas confirm it. Commands that come while a reply is awaited go together, in
-/// their order.
+/// Commands that replicas confirm, on one connection. Those that come while a reply is awaited go together, in their
+/// order.
 #[derive(Default)]
 struct Together {
     shared: Shared,
@@ -57,6 +59,7 @@ impl Node {
             route: route.clone(),
             longest,
             gone: watch::Sender::new(false),
+            server: Arc::default(),
             control: Shared::default(),
             turn: Turn::default(),
             asks: Together::default(),
@@ -68,14 +71,18 @@ impl Node {
     pub(crate) async fn open(&self) -> Outcome<Line> {
         let gone = self.gone.subscribe();
         // A large future, seldom needed.
-        Box::pin(self.route.open(&self.address, gone, self.longest)).await
+        Box::pin(
+            self.route
+                .open(&self.address, gone, &self.server, self.longest),
+        )
+        .await
     }
 
     pub(crate) async fn control(&self) -> Outcome<Line> {
         self.control.line(self.open()).await
     }
 
-    /// The connections that a holder will need are there.
+    /// Opens the connections that a holder will need.
     pub(crate) async fn ready(&self) -> Outcome<()> {
         self.control().await?;
         for which in [Which::Asks, Which::Renewals] {
@@ -84,7 +91,13 @@ impl Node {
         Ok(())
     }
 
-    /// For one caller alone, until it is given back or dropped. A session's is never one that was used before.
+    /// Whether the server is known not to have the module.
+    pub(crate) fn is_by_scripts(&self) -> bool {
+        let asks = self.asks.shared.current();
+        asks.is_some_and(|line| line.is_by_scripts())
+    }
+
+    /// For one caller alone, until it is given back or dropped. A session's is always a new one.
     pub(crate) async fn take(&self, is_new: bool) -> Outcome<Line> {
         let idle = if is_new { None } else { self.idle().pop() };
         match idle.filter(Line::is_open) {
@@ -127,7 +140,7 @@ impl Node {
         queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks after all callers that came before; the reply comes later.
+    /// Asks after all earlier callers; the reply comes later.
     pub(crate) async fn ask(self: &Arc<Self>, words: Vec<String>, sync: Sync) -> Outcome<Pending> {
         let sent = async {
             self.ready().await?;
@@ -136,7 +149,7 @@ impl Node {
         self.turn.take(sent).await
     }
 
-    /// Sends it after all that were given before; the reply comes later.
+    /// Sends it after all earlier ones; the reply comes later.
     pub(crate) fn send(self: &Arc<Self>, which: Which, words: Vec<String>, sync: Sync) -> Pending {
         let (answer, pending) = oneshot::channel();
         let mut queue = self.queue(which);
@@ -155,7 +168,7 @@ impl Node {
     }
 }
 
-/// Sends what is in the queue. Dropped with its runtime, it leaves none that wait for a reply.
+/// Sends the queue. If it is dropped with its runtime, no caller is left waiting for a reply.
 struct Sending {
     node: Arc<Node>,
     which: Which,
@@ -212,7 +225,7 @@ impl Sending {
     }
 }
 
-/// What has come of it.
+/// The outcome.
 pub(crate) async fn reply_to(pending: &mut Pending) -> Outcome<Reply> {
     let ended = || Failure::Broken("its runtime has ended".to_owned());
     pending.await.unwrap_or_else(|_| Err(ended()))

@@ -1,4 +1,4 @@
-//! What can be asked for, checked before anything is sent.
+//! The options, checked before anything is sent.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -6,19 +6,19 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime};
 
-use crate::{Cause, Error, Result};
+use crate::{Cause, Error, Module, Result};
 
 const MAX_LIMIT: u32 = 1_000_000;
 const MAX_OWNER: usize = 256;
 /// The server's greatest number of milliseconds.
 const MAX_MS: u128 = 4_503_599_627_370_496;
 
-/// What a hook is told; what does not apply is `None`.
+/// The argument of a hook; fields that do not apply are `None`.
 #[derive(Debug, Clone)]
 pub struct Event {
     /// Of the lock.
     pub name: String,
-    /// That asks for it, or holds it.
+    /// The owner that asks for it, or holds it.
     pub owner: String,
     /// The fencing token.
     pub token: Option<i64>,
@@ -30,10 +30,10 @@ pub struct Event {
     pub cause: Option<Cause>,
 }
 
-/// A function that is told of an event.
+/// A function that is called with an event.
 pub type Hook = Arc<dyn Fn(&Event) + Send + Sync>;
 
-/// Functions for tracing and metrics. One that panics disturbs nothing.
+/// Functions for tracing and metrics. A panic in one has no other effect.
 #[derive(Clone, Default)]
 pub struct Hooks {
     /// Once for each acquisition that has to wait.
@@ -67,31 +67,33 @@ impl Hooks {
 pub struct Options {
     /// The longest wait; zero: try once; `None`: no limit.
     pub wait: Option<Duration>,
-    /// The lease that is asked for, and that each renewal sets.
+    /// The lease of the acquisition and of each renewal.
     pub lease: Duration,
     /// Whether the lease is renewed in the background, every third of it.
     pub renew: bool,
     /// Whether the server renews the lease, as long as a connection of the lock's own is open.
     pub session: bool,
-    /// Who asks; `None`: `host:pid:uuid`, new for each acquisition.
+    /// The owner; `None`: `host:pid:uuid`, new for each acquisition.
     pub owner: Option<String>,
     /// Whether the same thread or task holds the lock again at once.
     pub reentrant: bool,
     /// Whether the lock is held together with others that are shared.
     pub shared: bool,
-    /// At most so many hold the lock; implies `shared`.
+    /// The most holders of the lock; implies `shared`.
     pub limit: Option<u32>,
     /// The longest wait for replicas to confirm an acquisition; zero: they are not asked.
     pub sync_timeout: Duration,
-    /// How many replicas must confirm an acquisition or a renewal; `None`: one where Sentinels or the cluster know any.
-    /// Of those that are connected at least one must in any case.
+    /// How many replicas must confirm an acquisition or a renewal; `None`: one if Sentinels or the cluster know any. If
+    /// any is connected, at least one must confirm in any case.
     pub min_replicas: Option<usize>,
     /// For Locks only: how long a server that cannot be reached is asked again.
     pub retry_timeout: Duration,
-    /// For Locks only: the longest time of an answer which the server gives at once.
+    /// For Locks only: the longest time for an answer to a command that does not block.
     pub command_timeout: Duration,
-    /// For Locks only: how long a release that fails for the connection is sent again.
+    /// For Locks only: how long a release is sent again if its connection fails.
     pub release_timeout: Duration,
+    /// For Locks only: what to do if the server does not have the module.
+    pub module: Module,
     /// For Locks only: functions for tracing and metrics.
     pub hooks: Hooks,
 }
@@ -117,6 +119,7 @@ impl Default for Options {
             retry_timeout: half,
             command_timeout: some,
             release_timeout: some,
+            module: Module::default(),
             hooks: Hooks::default(),
         }
     }
@@ -163,7 +166,7 @@ impl Options {
         self.wait != Some(Duration::ZERO)
     }
 
-    /// What ACQUIRE is given in every ask, after name and owner.
+    /// The arguments of ACQUIRE in every ask, after name and owner.
     pub(crate) fn arguments(&self) -> Vec<String> {
         let mut words = Vec::new();
         if self.shared || self.limit.is_some() {
@@ -188,7 +191,7 @@ pub(crate) fn ms(duration: Duration) -> String {
     duration.as_nanos().div_ceil(1_000_000).max(1).to_string()
 }
 
-/// An owner that nobody else has, and that names the machine.
+/// A unique owner that names the machine.
 pub(crate) fn new_owner() -> String {
     format!("{}:{}:{}", *HOST, std::process::id(), uuid())
 }
@@ -208,6 +211,12 @@ static HOST: LazyLock<String> = LazyLock::new(|| {
 
 fn is_plain(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || "._-".contains(letter)
+}
+
+/// A random part of the owner.
+pub(crate) fn jitter(longest: Duration) -> Duration {
+    let [byte, ..] = RandomState::new().build_hasher().finish().to_ne_bytes();
+    longest * u32::from(byte) / 256
 }
 
 /// Random bits from the standard library: it seeds a hasher from the system, and changes the seed for each.

@@ -8,14 +8,14 @@ use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionI
 use tokio::sync::{Notify, watch};
 
 use crate::error::{Failure, Outcome};
-use crate::fake::FakeServer;
 use crate::line::{Line, Shared, items, text};
+use crate::scripts::{Native, Server};
 use crate::{Error, Result};
 
 /// As `host:port`.
 pub(crate) type Address = Arc<str>;
 
-/// A Sentinel, or a node of a cluster, is not waited for longer where there are others.
+/// How long to wait for a Sentinel, or a node of a cluster, if there are others.
 const LONGEST_WORD: Duration = Duration::from_secs(2);
 
 pub(crate) enum Source {
@@ -26,8 +26,6 @@ pub(crate) enum Source {
         node: RedisConnectionInfo,
     },
     Cluster(Vec<ConnectionInfo>),
-    #[cfg_attr(not(feature = "testing"), allow(dead_code))]
-    Fake(Arc<FakeServer>),
 }
 
 impl Source {
@@ -77,7 +75,7 @@ struct Range {
     master: Address,
     /// The master, and those that may succeed it.
     members: Vec<Address>,
-    /// The most that were ever known of it, or of its predecessor.
+    /// The most replicas that were ever known of it, or of its predecessor.
     replicas: usize,
 }
 
@@ -89,7 +87,7 @@ impl Range {
 
 #[derive(Default)]
 struct Known {
-    /// That Sentinels name, and the most replicas that they have known.
+    /// The master that Sentinels name, and the most replicas that they have known.
     master: Option<Address>,
     replicas: usize,
     slots: Vec<Range>,
@@ -113,6 +111,7 @@ pub(crate) struct Route {
     which: AtomicUsize,
     /// A connection has ended.
     pub(crate) broken: Arc<Notify>,
+    pub(crate) native: Arc<Native>,
 }
 
 impl Route {
@@ -123,14 +122,11 @@ impl Route {
             guide: Shared::default(),
             which: AtomicUsize::new(0),
             broken: Arc::default(),
+            native: Arc::default(),
         }
     }
 
-    pub(crate) fn is_fake(&self) -> bool {
-        matches!(self.source, Source::Fake(_))
-    }
-
-    /// Whether the master may become another.
+    /// Whether the master can change.
     pub(crate) fn may_change(&self) -> bool {
         matches!(self.source, Source::Sentinel { .. } | Source::Cluster(_))
     }
@@ -139,7 +135,7 @@ impl Route {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is known of masters may be of the past.
+    /// The known masters may be out of date.
     pub(crate) fn forget(&self) {
         self.known().is_past = true;
     }
@@ -152,10 +148,8 @@ impl Route {
 
     /// The server for a lock.
     pub(crate) async fn locate(&self, name: &str, longest: Duration) -> Outcome<Address> {
-        match &self.source {
-            Source::One(info) => return Ok(info.addr().to_string().into()),
-            Source::Fake(_) => return Ok("the fake".into()),
-            _ => (),
+        if let Source::One(info) = &self.source {
+            return Ok(info.addr().to_string().into());
         }
         if let Some(address) = self.known_address(name) {
             return Ok(address);
@@ -222,7 +216,7 @@ impl Route {
                 let known = nodes.iter().map(|node| at(&seeds[0], node));
                 known.chain(seeds.iter().cloned()).collect()
             }
-            _ => Vec::new(),
+            Source::One(_) => Vec::new(),
         }
     }
 
@@ -238,7 +232,7 @@ impl Route {
         for _ in 0..guides.len() {
             let which = self.which.load(Ordering::Relaxed);
             let guide = &guides[which % guides.len()];
-            let opening = Line::open(guide.clone(), None, self.broken.clone(), longest);
+            let opening = self.connect(guide.clone(), None, &Arc::default(), longest);
             let asked = async {
                 let mut line = self.guide.line(opening).await?;
                 let replies = line.run(words, Some(longest)).await?;
@@ -350,15 +344,15 @@ impl Route {
 
     // ---------------------------------------------------------------------- connections
 
-    /// Opens a connection to a server that is a master, by the Sentinels' word and by its own.
+    /// Opens a connection to a server that is a master, by the Sentinels' answer and its own.
     pub(crate) async fn open(
         &self,
         address: &Address,
         gone: watch::Receiver<bool>,
+        server: &Arc<Server>,
         longest: Duration,
     ) -> Outcome<Line> {
         let info = match &self.source {
-            Source::Fake(server) => return Ok(Line::fake(server, gone)),
             Source::One(info) => info.clone(),
             Source::Cluster(seeds) => at(&seeds[0], address),
             Source::Sentinel {
@@ -371,15 +365,37 @@ impl Route {
                 at(&sentinels[0], address).set_redis_settings(node.clone())
             }
         };
-        let mut line = Line::open(info, Some(gone), self.broken.clone(), longest).await?;
+        let mut line = self.connect(info, Some(gone), server, longest).await?;
         if line.is_master(longest).await? {
             return Ok(line);
         }
         Err(not_master(address))
     }
+
+    fn connect(
+        &self,
+        info: ConnectionInfo,
+        gone: Option<watch::Receiver<bool>>,
+        server: &Arc<Server>,
+        longest: Duration,
+    ) -> impl Future<Output = Outcome<Line>> + use<> {
+        Line::open(
+            info,
+            gone,
+            self.broken.clone(),
+            self.native.clone(),
+            server.clone(),
+            longest,
+        )
+    }
+
+    /// Where messages for one lock go: a cluster has channels in slots.
+    pub(crate) fn is_cluster(&self) -> bool {
+        matches!(self.source, Source::Cluster(_))
+    }
 }
 
-/// As a server says itself that is asked too late.
+/// The server's own text for a request that comes too late.
 fn not_master(address: &Address) -> Failure {
     Failure::Refusal(format!("READONLY {address} is not the master"))
 }
@@ -410,7 +426,7 @@ fn replicas_of(master: &str, nodes: &str) -> usize {
     nodes.lines().filter(follows).count()
 }
 
-/// The same way of connecting, to another address.
+/// The same connection settings for another address.
 fn at(info: &ConnectionInfo, address: &Address) -> ConnectionInfo {
     let (host, port) = address.rsplit_once(':').unwrap_or((address, ""));
     let (host, port) = (host.to_owned(), port.parse().unwrap_or_default());
@@ -430,7 +446,7 @@ fn at(info: &ConnectionInfo, address: &Address) -> ConnectionInfo {
     info.clone().set_addr(addr)
 }
 
-/// The slot of a key: CRC16 (XMODEM) of it, or of what is between its braces.
+/// The slot of a key: CRC16 (XMODEM) of it, or of the text between its braces.
 pub(crate) fn slot(key: &str) -> u16 {
     let tag = key
         .split_once('{')

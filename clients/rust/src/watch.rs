@@ -1,4 +1,4 @@
-//! Whether the master is still the master, looked at while anything is held or waited for where it may change.
+//! Checks that the master is still the master, while a lock is held or waited for and masters can change.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -7,16 +7,16 @@ use crate::core::Core;
 use crate::node::Node;
 
 const EVERY: Duration = Duration::from_secs(1);
-/// The shortest pause, whatever ends meanwhile.
+/// The shortest pause, even if connections end.
 const SOON: Duration = Duration::from_millis(50);
 
-/// Ended by whoever began it, and begun again soon where locks are held for less than a second.
+/// The caller that began it ends it; where locks are held for less than a second, it begins again soon.
 pub(crate) async fn watch(core: Weak<Core>) {
     while let Some(core) = core.upgrade() {
         let due = core.looked() + EVERY;
         // A connection that ends is a reason to look at once.
         drop(tokio::time::timeout_at(due.into(), core.route.broken.notified()).await);
-        // Nothing is known of what does not answer.
+        // A server that does not answer tells nothing.
         drop(core.route.look(EVERY).await);
         let mut has_broken = false;
         for node in core.nodes() {

@@ -1,8 +1,8 @@
-//! Rows 32 to 34, 47 to 49, 52 and 53: clusters, the fake, the README.
+//! Rows 32 to 34, 47, 48 and 53: clusters, the README.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use fairlock::{Cause, Error, Options};
+use fairlock::{Error, Options};
 
 use crate::support::*;
 
@@ -123,153 +123,7 @@ fn r34_a_master_is_gone_for_a_while() {
     });
 }
 
-#[test]
-fn r48_the_fake_is_fair() {
-    both(|kind| {
-        let (fake, control) = kind.fake(Options::default());
-        let waits = |count| until("they wait", || control.waiting("orders").len() == count);
-        let first = fake.get("orders").unwrap();
-        let late = fake.acquire("orders", |all| all.wait = Some(ms(50)));
-        assert!(matches!(late, Err(Error::NotInTime(..))));
-        assert!(fake.try_acquire("orders").unwrap().is_none());
-        if kind == Kind::Tasks {
-            let cancelled = fake.begin("orders", |_| ());
-            waits(1);
-            cancelled.cancel();
-        }
-        waits(0);
-        let mut waiting = Vec::new();
-        for count in 1..=3 {
-            waiting.push(fake.begin("orders", |_| ()));
-            waits(count);
-        }
-        let order = control.waiting("orders");
-        first.release().unwrap();
-        let mut last = first.token();
-        for (each, owner) in waiting.into_iter().zip(order) {
-            let held = each.held();
-            assert_eq!(held.owner(), owner);
-            assert!(held.token() > last);
-            last = held.token();
-            held.release().unwrap();
-        }
-        let (outer, inner) = fake.nested("orders", || ()).unwrap();
-        assert_eq!(outer, inner);
-        assert!(matches!(
-            fake.acquire("orders", |all| all.lease = Duration::ZERO),
-            Err(Error::Argument(_))
-        ));
-        assert!(control.holders("orders").is_empty());
-    });
-}
-
-#[test]
-fn r48_the_fake_calls_hooks() {
-    use fairlock::{Event, Hook, Hooks};
-    use std::sync::{Arc, Mutex};
-    both(|kind| {
-        let told = Arc::new(Mutex::new(Vec::new()));
-        let hook = |which: &'static str| -> Option<Hook> {
-            let told = told.clone();
-            Some(Arc::new(move |_: &Event| told.lock().unwrap().push(which)))
-        };
-        let (on_wait, on_acquired) = (hook("wait"), hook("acquired"));
-        let (on_lost, on_released) = (hook("lost"), hook("released"));
-        let hooks = Hooks {
-            on_wait,
-            on_acquired,
-            on_lost,
-            on_released,
-        };
-        let (fake, control) = kind.fake(Options {
-            hooks,
-            ..Options::default()
-        });
-        let held = fake.get("orders").unwrap();
-        let waiting = fake.begin("orders", |_| ());
-        until("it waits", || control.waiting("orders").len() == 1);
-        held.release().unwrap();
-        let _second = waiting.held();
-        control.break_lock("orders");
-        let mut all = told.lock().unwrap().clone();
-        all.sort_unstable();
-        assert_eq!(all, ["acquired", "acquired", "lost", "released", "wait"]);
-    });
-}
-
-#[test]
-fn r49_a_fake_lock_is_lost() {
-    both(|kind| {
-        for cause in [Cause::Lease, Cause::NotHeld] {
-            let (fake, control) = kind.fake(Options::default());
-            let held = fake.get("orders").unwrap();
-            let waiting = fake.begin("orders", |_| ());
-            until("it waits", || control.waiting("orders").len() == 1);
-            match cause {
-                Cause::Lease => control.expire("orders"),
-                _ => control.break_lock("orders"),
-            }
-            assert_eq!(held.lost(), cause);
-            let second = waiting.held();
-            assert_eq!(held.release().unwrap_err().cause(), Some(cause));
-            assert_eq!(control.holders("orders"), [second.owner()]);
-        }
-    });
-}
-
-#[test]
-fn r49_a_lock_is_lost_that_its_holder_does_not_know_of_yet() {
-    both(|kind| {
-        let (fake, control) = kind.fake(Options::default());
-        let first = fake.get("orders").unwrap();
-        let second = fake.begin("orders", |_| ());
-        until("it waits", || control.waiting("orders").len() == 1);
-        control.expire("orders");
-        control.break_lock("orders");
-        assert_eq!(first.lost(), Cause::Lease);
-        assert_eq!(second.held().lost(), Cause::NotHeld);
-        assert!(control.holders("orders").is_empty());
-    });
-}
-
-#[test]
-fn r52_the_fake_knows_shared_and_limited_locks() {
-    both(|kind| {
-        let (fake, control) = kind.fake(Options::default());
-        let waits = |name, count| until("they wait", || control.waiting(name).len() == count);
-        let shared = |all: &mut Options| all.shared = true;
-        let readers: Vec<_> = (0..3)
-            .map(|_| fake.acquire("orders", shared).unwrap())
-            .collect();
-        let mut writer = fake.begin("orders", |_| ());
-        waits("orders", 1);
-        let mut late = fake.begin("orders", shared);
-        waits("orders", 2);
-        for reader in readers {
-            assert!(!writer.is_done());
-            reader.release().unwrap();
-        }
-        let held = writer.held();
-        assert!(!late.is_done());
-        held.release().unwrap();
-        late.held().release().unwrap();
-        let two = |all: &mut Options| all.limit = Some(2);
-        let (first, _second) = (
-            fake.acquire("slots", two).unwrap(),
-            fake.acquire("slots", two).unwrap(),
-        );
-        let third = fake.acquire("slots", |all| {
-            (all.limit, all.wait) = (Some(2), Some(Duration::ZERO))
-        });
-        assert!(matches!(third, Err(Error::NotInTime(..))));
-        let waiting = fake.begin("slots", two);
-        waits("slots", 1);
-        first.release().unwrap();
-        waiting.held().release().unwrap();
-    });
-}
-
-/// The programs of the README are those in examples/, and say what the first is said to print.
+/// The programs of the README are those in examples/, and print what the README says.
 #[test]
 fn r53_the_programs_of_the_readme_run() {
     let package = env!("CARGO_MANIFEST_DIR");
@@ -301,4 +155,19 @@ fn r53_the_programs_of_the_readme_run() {
         let masked = |text: &str| text.replace(|each: char| each.is_ascii_digit(), "0");
         assert_eq!(masked(&said), masked(&promised));
     }
+}
+
+/// The README says how to test a program of one's own.
+#[test]
+fn r48_programs_are_tested_on_a_server_without_the_module() {
+    let package = env!("CARGO_MANIFEST_DIR");
+    let text = std::fs::read_to_string(format!("{package}/README.md")).unwrap();
+    let example = std::fs::read_to_string(format!("{package}/examples/own_tests.rs")).unwrap();
+    let shown = text.split_once("```rust,ignore\n").unwrap().1;
+    let shown = shown.split_once("```").unwrap().0;
+    assert!(example.ends_with(shown), "{shown}");
+    let here = std::env::current_exe().unwrap();
+    let program = here.parent().unwrap().with_file_name("examples/own_tests");
+    let output = std::process::Command::new(program).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
 }

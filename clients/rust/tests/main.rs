@@ -1,4 +1,4 @@
-//! The table of behaviours in clients/README.md, by row, for threads and for tasks.
+//! The table of behaviours in clients/behaviours.md, by row, for threads and for tasks.
 
 #![allow(missing_docs, clippy::pedantic)] // Names of tests are sentences.
 
@@ -6,4 +6,5 @@ mod elsewhere;
 mod holding;
 mod masters;
 mod programs;
+mod scripts;
 mod support;

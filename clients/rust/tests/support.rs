@@ -1,14 +1,13 @@
-//! Servers by clients/testing/servers, plain clients that look at them, and the package's two kinds of locks behind one face.
+//! Servers by clients/testing/servers, plain clients that look at them, and one interface to the package's two kinds of
+//! locks.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
-use std::ops::Deref;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-use fairlock::testing::{Control, FakeAioLocks, FakeLocks};
 use fairlock::{Cause, Info, Options, Result, aio};
 use redis::{Connection, FromRedisValue, RedisConnectionInfo, ToRedisArgs, Value};
 use tokio::runtime::Runtime;
@@ -94,7 +93,74 @@ impl Drop for Servers {
     }
 }
 
-/// What a server has to say about its locks.
+/// Whether the servers of the tests do not have the module.
+pub fn by_scripts() -> bool {
+    std::env::var_os("FAIRLOCK_SCRIPTS").is_some_and(|value| !value.is_empty())
+}
+
+const SCRIPTS: [(&str, &str); 4] = [
+    ("FAIRLOCK.ACQUIRE", include_str!("../lua/acquire.lua")),
+    ("FAIRLOCK.RELEASE", include_str!("../lua/release.lua")),
+    ("FAIRLOCK.RENEW", include_str!("../lua/renew.lua")),
+    ("FAIRLOCK.CANCEL", include_str!("../lua/cancel.lua")),
+];
+
+fn script(command: &str) -> &'static str {
+    let script = SCRIPTS.iter().find(|(each, _)| *each == command);
+    script.unwrap().1
+}
+
+/// The part of a request that identifies a command of the module.
+pub fn request(command: &str) -> String {
+    if by_scripts() {
+        redis::Script::new(script(command)).get_hash().to_owned()
+    } else {
+        command.to_owned()
+    }
+}
+
+/// The equivalent of a command of the module without it.
+fn without_module(words: Vec<Vec<u8>>) -> redis::Cmd {
+    let texts: Vec<_> = words
+        .iter()
+        .map(|word| String::from_utf8_lossy(word))
+        .collect();
+    let key = |prefix: &str| format!("{prefix}:{{{}}}", texts[1]);
+    let mut command = redis::Cmd::new();
+    match &*texts[0] {
+        "FAIRLOCK.BREAK" => {
+            command.arg("DEL").arg(&words[1]);
+        }
+        "FAIRLOCK.QUEUE" => {
+            command
+                .arg("LRANGE")
+                .arg(key("redisson_lock_queue"))
+                .arg(0)
+                .arg(-1);
+        }
+        name => {
+            let keys = [
+                "redisson_lock_queue",
+                "redisson_lock_timeout",
+                "fairlock_token",
+            ]
+            .map(key);
+            command
+                .arg("EVAL")
+                .arg(script(name))
+                .arg(4)
+                .arg(&words[1])
+                .arg(&keys);
+            command.arg(&words[2..]);
+            if name == "FAIRLOCK.ACQUIRE" {
+                command.arg("NOWAIT");
+            }
+        }
+    }
+    command
+}
+
+/// A server's locks.
 pub struct View {
     client: redis::Client,
     connection: Mutex<Connection>,
@@ -112,10 +178,12 @@ impl View {
     }
 
     pub fn try_run<T: FromRedisValue>(&self, words: &[&dyn Word]) -> redis::RedisResult<T> {
-        let mut command = redis::Cmd::new();
-        for word in words {
-            command.arg(word.text());
-        }
+        let words: Vec<Vec<u8>> = words.iter().flat_map(|word| word.text()).collect();
+        let command = if by_scripts() && words[0].starts_with(b"FAIRLOCK.") {
+            without_module(words)
+        } else {
+            redis::Cmd::new().arg(words).clone()
+        };
         let mut connection = self.connection.lock().unwrap();
         let reply = command.query(&mut *connection);
         match reply {
@@ -129,7 +197,28 @@ impl View {
     }
 
     pub fn info(&self, name: &str) -> HashMap<String, Value> {
+        if by_scripts() {
+            return self.info_by_keys(name);
+        }
         self.run(&[&"FAIRLOCK.INFO", &name])
+    }
+
+    fn info_by_keys(&self, name: &str) -> HashMap<String, Value> {
+        let mut fields: HashMap<String, i64> = self.run(&[&"HGETALL", &name]);
+        let token = fields.remove("").map_or(Value::Nil, Value::Int);
+        let holder = fields.into_iter().next();
+        let holds = holder.as_ref().map_or(0, |(_, holds)| *holds);
+        let owner = holder.map_or(Value::Nil, |(owner, _)| {
+            Value::BulkString(owner.into_bytes())
+        });
+        let lease = self.run(&[&"PTTL", &name]);
+        let all = [
+            ("owner", owner),
+            ("token", token),
+            ("holds", Value::Int(holds)),
+            ("lease", Value::Int(lease)),
+        ];
+        all.map(|(name, value)| (name.to_owned(), value)).into()
     }
 
     pub fn number(&self, name: &str, field: &str) -> i64 {
@@ -144,7 +233,15 @@ impl View {
         self.owner(name).is_none()
     }
 
+    /// Of the queue, as it is in its key.
+    pub fn length(&self, name: &str) -> usize {
+        self.run(&[&"LLEN", &format!("redisson_lock_queue:{{{name}}}")])
+    }
+
     pub fn queue(&self, name: &str) -> Vec<String> {
+        if by_scripts() {
+            return self.run(&[&"FAIRLOCK.QUEUE", &name]);
+        }
         let queue: Vec<Vec<Value>> = self.run(&[&"FAIRLOCK.QUEUE", &name]);
         queue
             .iter()
@@ -152,8 +249,12 @@ impl View {
             .collect()
     }
 
-    /// So many wait, each on a connection of its own.
+    /// Whether this many wait, each on a connection of its own; without the module, each in the queue.
     pub fn are_blocked(&self, name: &str, count: usize) -> bool {
+        if by_scripts() {
+            let queue: redis::RedisResult<Vec<String>> = self.try_run(&[&"FAIRLOCK.QUEUE", &name]);
+            return queue.is_ok_and(|queue| queue.len() == count);
+        }
         let queue: Vec<Vec<String>> = self
             .try_run(&[&"FAIRLOCK.QUEUE", &name])
             .unwrap_or_default();
@@ -166,7 +267,15 @@ impl View {
 
     pub fn calls(&self, command: &str) -> u64 {
         let stats: String = self.run(&[&"INFO", &"commandstats"]);
-        let prefix = format!("cmdstat_fairlock.{command}:calls=");
+        // Without the module: a command that its script calls, or that calls it.
+        let counted = match command {
+            _ if !by_scripts() => &format!("fairlock.{command}"),
+            "renew" => "pexpire",
+            "release" => "del",
+            "acquire" => "evalsha",
+            _ => "eval",
+        };
+        let prefix = format!("cmdstat_{counted}:calls=");
         let line = stats.lines().find_map(|line| line.strip_prefix(&prefix));
         line.map_or(0, |line| line.split(',').next().unwrap().parse().unwrap())
     }
@@ -231,7 +340,7 @@ pub fn both_at_once(test: impl Fn(Kind) + Sync) {
     });
 }
 
-/// Runs `child` of programs.rs in a process of its own, begun by a shell; `what` says what it does.
+/// Runs `child` of programs.rs in a process of its own, started by a shell; `what` is its task.
 pub fn child_of(shell: &str, what: &str, kind: Kind, servers: &Servers, name: &str) -> Child {
     let program = std::env::current_exe().unwrap();
     Command::new("sh")
@@ -249,7 +358,7 @@ pub fn child_of(shell: &str, what: &str, kind: Kind, servers: &Servers, name: &s
         .unwrap()
 }
 
-/// What a child says in lines of its own, and what is on its standard error.
+/// A child's output lines, and its standard error.
 pub fn said(child: Child) -> (Vec<String>, String) {
     let output = child.wait_with_output().unwrap();
     let (out, errors) = (output.stdout, output.stderr);
@@ -315,46 +424,20 @@ impl Kind {
         };
         Locks { inner, options }
     }
-
-    pub fn fake(self, options: Options) -> (Locks, Control) {
-        let (inner, control) = match self {
-            Self::Threads => {
-                let fake = FakeLocks::new(options.clone()).unwrap();
-                let control = fake.control.clone();
-                (Inner::Threads(Arc::new(fake)), control)
-            }
-            Self::Tasks => {
-                let fake = FakeAioLocks::new(options.clone());
-                let control = fake.control.clone();
-                (Inner::Tasks(Arc::new(fake)), control)
-            }
-        };
-        (Locks { inner, options }, control)
-    }
-}
-
-struct Plain<T>(T);
-
-impl<T> Deref for Plain<T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        &self.0
-    }
 }
 
 fn threads(locks: Result<fairlock::Locks>, options: &Options) -> Inner {
-    Inner::Threads(Arc::new(Plain(locks.unwrap().with(options.clone()))))
+    Inner::Threads(Arc::new(locks.unwrap().with(options.clone())))
 }
 
 fn tasks(locks: Result<aio::Locks>, options: &Options) -> Inner {
-    Inner::Tasks(Arc::new(Plain(locks.unwrap().with(options.clone()))))
+    Inner::Tasks(Arc::new(locks.unwrap().with(options.clone())))
 }
 
 #[derive(Clone)]
 enum Inner {
-    Threads(Arc<dyn Deref<Target = fairlock::Locks> + Send + Sync>),
-    Tasks(Arc<dyn Deref<Target = aio::Locks> + Send + Sync>),
+    Threads(Arc<fairlock::Locks>),
+    Tasks(Arc<aio::Locks>),
 }
 
 #[derive(Clone)]
@@ -445,6 +528,13 @@ impl Locks {
         }
     }
 
+    pub fn native(&self) -> Option<bool> {
+        match &self.inner {
+            Inner::Threads(locks) => locks.native(),
+            Inner::Tasks(locks) => locks.native(),
+        }
+    }
+
     pub fn close(&self) {
         match &self.inner {
             Inner::Threads(locks) => locks.close(),
@@ -452,7 +542,7 @@ impl Locks {
         }
     }
 
-    /// Holds it twice in one thread or task: both tokens, and what the server says of the holder when one is released.
+    /// Holds it twice in one thread or task: returns both tokens, and the server's INFO when one is released.
     pub fn nested(
         &self,
         name: &str,

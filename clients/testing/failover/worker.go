@@ -2,9 +2,10 @@
 //
 //	scripts/clients/go run clients/testing/failover/worker.go
 //
-// The environment says where and what: FAILOVER_SENTINELS, FAILOVER_MASTER, FAILOVER_LOCKS (name[:limit],...),
-// FAILOVER_WORKERS, FAILOVER_LEASE_MS, FAILOVER_MIN_REPLICAS, and FAILOVER_HOLD_MS and FAILOVER_IDLE_MS (from-to). It
-// ends with its standard input.
+// The environment says where and what: FAILOVER_SENTINELS and FAILOVER_MASTER, or FAILOVER_NODES of a cluster,
+// FAILOVER_SOURCE (the address that connections come from), FAILOVER_LOCKS (name[:limit],...), FAILOVER_WORKERS,
+// FAILOVER_LEASE_MS, FAILOVER_MIN_REPLICAS, FAILOVER_SYNC_MS, and FAILOVER_HOLD_MS and FAILOVER_IDLE_MS (from-to). It ends
+// with its standard input.
 package main
 
 import (
@@ -14,6 +15,7 @@ import (
 	"io"
 	"log"
 	"math/rand"
+	"net"
 	"os"
 	"strconv"
 	"strings"
@@ -49,9 +51,10 @@ func main() {
 	if os.Getenv("FAILOVER_MIN_REPLICAS") != "" {
 		options = append(options, fairlock.MinReplicas(number("FAILOVER_MIN_REPLICAS")))
 	}
-	locks := fairlock.NewFailover(&redis.FailoverOptions{
-		MasterName: os.Getenv("FAILOVER_MASTER"), SentinelAddrs: strings.Split(os.Getenv("FAILOVER_SENTINELS"), ","),
-	}, options...)
+	if os.Getenv("FAILOVER_SYNC_MS") != "" {
+		options = append(options, fairlock.SyncTimeout(time.Duration(number("FAILOVER_SYNC_MS"))*time.Millisecond))
+	}
+	locks := locksOf(options)
 	for _, each := range strings.Split(os.Getenv("FAILOVER_LOCKS"), ",") {
 		name, limit, isLimited := strings.Cut(each, ":")
 		holders := 1
@@ -63,6 +66,21 @@ func main() {
 		}
 	}
 	_, _ = io.Copy(io.Discard, os.Stdin)
+}
+
+func locksOf(options []fairlock.Option) *fairlock.Locks {
+	dialer := net.Dialer{}
+	if source := net.ParseIP(os.Getenv("FAILOVER_SOURCE")); source != nil {
+		dialer.LocalAddr = &net.TCPAddr{IP: source}
+	}
+	if nodes := os.Getenv("FAILOVER_NODES"); nodes != "" {
+		addresses := strings.Split(nodes, ",")
+		return fairlock.New(redis.NewClusterClient(&redis.ClusterOptions{Addrs: addresses, Dialer: dialer.DialContext}), options...)
+	}
+	return fairlock.NewFailover(&redis.FailoverOptions{
+		MasterName: os.Getenv("FAILOVER_MASTER"), SentinelAddrs: strings.Split(os.Getenv("FAILOVER_SENTINELS"), ","),
+		Dialer: dialer.DialContext,
+	}, options...)
 }
 
 func number(variable string) int {
@@ -115,7 +133,7 @@ func hold(held *fairlock.Held) {
 	switch {
 	case err == nil || how != "release":
 	case errors.Is(err, fairlock.ErrLockLost):
-		say("late", event{"lock": held.Name(), "token": held.Token(), "cause": causeOf(err)})
+		say("late", event{"lock": held.Name(), "token": held.Token(), "at": now(), "cause": causeOf(err)})
 	default:
 		say("error", event{"lock": held.Name(), "text": "release: " + err.Error(), "at": now()})
 	}

@@ -8,6 +8,7 @@ It is told what to do by FAILOVER_* (below), prints a line of JSON for each even
 import json
 import os
 import random
+import socket
 import sys
 import threading
 import time
@@ -54,18 +55,41 @@ def hold(held):
         if not is_lost:
             held.release()
     except fairlock.LockLost as lost:
-        say("late", lock=held.name, token=held.token, cause=lost.cause)
+        say("late", lock=held.name, token=held.token, at=time.time(), cause=lost.cause)
     except fairlock.FairlockError as error:
         say("error", lock=held.name, error=f"{type(error).__name__}: {error}", at=time.time())
 
 
+def come_from(address):
+    """All connections of this process have this address at this end."""
+
+    class From(socket.socket):
+        def connect(self, other):
+            self.bind((address, 0))
+            super().connect(other)
+
+    socket.socket = From
+
+
+def client_of(given):
+    if given.get("FAILOVER_NODES"):
+        nodes = [address.rsplit(":", 1) for address in given["FAILOVER_NODES"].split(",")]
+        nodes = [redis.cluster.ClusterNode(host, int(port)) for host, port in nodes]
+        return redis.RedisCluster(startup_nodes=nodes)
+    sentinels = [address.rsplit(":", 1) for address in given["FAILOVER_SENTINELS"].split(",")]
+    return redis.Sentinel(sentinels).master_for(given["FAILOVER_MASTER"])
+
+
 def main():
     given = os.environ
-    sentinels = [address.rsplit(":", 1) for address in given["FAILOVER_SENTINELS"].split(",")]
-    client = redis.Sentinel(sentinels).master_for(given["FAILOVER_MASTER"])
+    if given.get("FAILOVER_SOURCE"):
+        come_from(given["FAILOVER_SOURCE"])
+    client = client_of(given)
     options = {"lease": int(given["FAILOVER_LEASE_MS"]) / 1000} if given.get("FAILOVER_LEASE_MS") else {}
     if given.get("FAILOVER_MIN_REPLICAS"):
         options["min_replicas"] = int(given["FAILOVER_MIN_REPLICAS"])
+    if given.get("FAILOVER_SYNC_MS"):
+        options["sync_timeout"] = int(given["FAILOVER_SYNC_MS"]) / 1000
     locks = fairlock.Locks(client, **options)
     for each in given["FAILOVER_LOCKS"].split(","):
         name, _, limit = each.partition(":")

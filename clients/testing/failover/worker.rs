@@ -30,7 +30,7 @@ fn between(name: &str, usual: &str) -> Duration {
     let (low, high) = range.split_once('-').unwrap_or((range, range));
     let (low, high): (u64, u64) = (low.parse().unwrap_or(0), high.parse().unwrap_or(0));
     let nanos = SystemTime::now().duration_since(UNIX_EPOCH);
-    let random = u64::from(nanos.unwrap_or_default().subsec_nanos() / 1000);
+    let random = u64::from(nanos.unwrap_or_default().subsec_micros());
     Duration::from_millis(low + random % (high - low + 1))
 }
 

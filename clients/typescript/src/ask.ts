@@ -1,11 +1,13 @@
-// One acquisition under way, and how often what fails for the time being is tried again.
+// One acquisition under way, and how often temporary failures are tried again.
 
 import { Broken, NotInTime, NotReplicated, Refusal, Unavailable } from './errors.js';
-import type { Address, Line } from './line.js';
+import type { Line } from './line.js';
 import { newOwner } from './options.js';
 import type { Options } from './options.js';
+import { braced } from './scripts.js';
+import type { Address } from './wire.js';
 
-// Refusals that pass: the same owner asks again, and has its place still.
+// Temporary refusals: the same owner asks again, and still has its place.
 const PASSING = new Set(['CLUSTERDOWN', 'TRYAGAIN', 'LOADING', 'READONLY', 'MASTERDOWN', 'NOREPLICAS']);
 const AT_ONCE = new Set(['MOVED', 'ASK', 'UNBLOCKED']);
 // All durations are milliseconds.
@@ -13,7 +15,7 @@ export const FIRST_PAUSE = 50;
 const LONGEST_PAUSE = 1000;
 const REDIRECTS = 16; // in a row, before they count as failures
 
-/** How long, and how often, something that fails for the time being is tried again. */
+/** How long, and how often, a temporary failure is tried again. */
 export class Tries {
   /** Of the failures in a row. */
   first: Error | undefined;
@@ -29,7 +31,7 @@ export class Tries {
     this.#redirects = 0;
   }
 
-  /** Whether it is to be tried at once, elsewhere perhaps. */
+  /** Whether to try at once, perhaps elsewhere. */
   isRedirected(error: Error): boolean {
     return error instanceof Refusal && AT_ONCE.has(error.code) && ++this.#redirects <= REDIRECTS;
   }
@@ -39,7 +41,7 @@ export class Tries {
     this.first ??= error;
   }
 
-  /** Waits, or throws Unavailable when it has been long enough. */
+  /** Waits, or throws Unavailable when the time is up. */
   async again(left: number): Promise<void> {
     const { longest } = this;
     const error = this.first!;
@@ -59,7 +61,7 @@ export class Ask {
   readonly started = performance.now();
   readonly ended = new AbortController();
   readonly tries: Tries;
-  /** A session lives on its connection; and with an owner that was given only a blocked waiter learns of TAKENOVER. */
+  /** A session lives on its connection; and with a given owner, only a blocked waiter learns of TAKENOVER. */
   readonly isBlocking: boolean;
   isWaiting = false;
   /** To the server, as waiter or holder. */
@@ -67,7 +69,7 @@ export class Ask {
   isUnconfirmed = false;
   askingAt: Address | undefined;
   address: Address = '';
-  /** The connection of the last ask. What is sent on it next comes after it. */
+  /** The connection of the last ask: requests sent on it arrive after that. */
   line: Line | undefined;
   subscribedOn: Line | undefined;
   isWoken = false;
@@ -76,14 +78,13 @@ export class Ask {
   constructor(readonly name: string, readonly options: Options) {
     this.owner = options.owner ?? newOwner();
     this.isBlocking = options.session || options.owner !== undefined;
-    // With no time to wait there is that of one answer.
+    // Without a wait there is still the time of one answer.
     const longest = options.wait === 0 ? options.commandTimeout : options.retryTimeout;
     this.tries = new Tries(name, longest, this.ended.signal);
   }
 
   get channel(): string {
-    const { name, owner } = this;
-    return `redisson_lock__channel:${name.includes('{') ? name : `{${name}}`}:${owner}`;
+    return `redisson_lock__channel:${braced(this.name)}:${this.owner}`;
   }
 
   left(): number {
@@ -102,10 +103,10 @@ export class Ask {
     throw new NotInTime(first ? `${what}: ${first.message}` : `${what} (${this.address})`, undefined, first);
   }
 
-  wake(): void {
+  readonly wake = () => {
     this.isWoken = true;
     this.#wake();
-  }
+  };
 
   async untilWoken(longest: number): Promise<void> {
     if (this.isWoken) return;
@@ -116,7 +117,7 @@ export class Ask {
     this.ended.signal.removeEventListener('abort', this.#wake);
   }
 
-  /** The result, or the reason for which the acquisition has ended meanwhile. */
+  /** The result; or throws the reason why the acquisition has ended before. */
   async unlessEnded<T>(work: Promise<T>): Promise<T> {
     const { signal } = this.ended;
     let ended = () => {};
@@ -135,7 +136,7 @@ export class Ask {
   }
 }
 
-/** Whether it is worth trying again a little later. */
+/** Whether trying again a little later may help. */
 export function isPassing(error: Error): boolean {
   return error instanceof Broken || (error instanceof Refusal && (PASSING.has(error.code) || AT_ONCE.has(error.code)));
 }

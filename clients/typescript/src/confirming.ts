@@ -1,14 +1,14 @@
-// How replicas confirm a write. WAIT holds up its connection, so these have one that no waiter and no release uses; all
-// that is written while one WAIT is under way shares the next.
+// How replicas confirm a write. WAIT blocks its connection, so these have one that no waiter and no release uses; all
+// writes during one WAIT share the next.
 
 import { Refusal } from './errors.js';
 import type { Line } from './line.js';
 import { ms } from './options.js';
 
-/** What is to be written, how many replicas must have it at least, and how long they may take; 0: they are not asked. */
+/** The writes, how many replicas must have them, and how long they may take; 0: they are not asked. */
 export interface Write {
-  /** Sent one after another; the last one's reply counts. */
-  commands: string[][];
+  words: string[];
+  isAsking: boolean;
   least: number;
   longest: number;
 }
@@ -16,6 +16,11 @@ export interface Write {
 export interface Written {
   reply: unknown;
   isConfirmed: boolean;
+}
+
+interface Confirmed {
+  connected: number;
+  count: number;
 }
 
 interface Waiting extends Write {
@@ -42,8 +47,8 @@ export class Confirming {
   }
 
   #confirm(writes: Waiting[]): Promise<unknown> {
-    const replies = writes.map(({ commands }) => commands.map((words) => this.#send(words)).at(-1)!);
-    const confirmed = this.#replicas(writes);
+    const replies = writes.map((write) => this.#send(write));
+    const confirmed = this.#confirmed(writes, replies);
     for (const [place, { least, resolve }] of writes.entries()) {
       const written = Promise.all([replies[place], confirmed]).then(([reply, { connected, count }]) => {
         return { reply, isConfirmed: count >= Math.max(least, Math.min(connected, 1)) };
@@ -53,14 +58,22 @@ export class Confirming {
     return confirmed;
   }
 
-  #send(words: string[]): Promise<unknown> {
-    const reply = this.line.call(words);
+  #send({ words, isAsking }: Write): Promise<unknown> {
+    const reply = this.line.call(words, undefined, isAsking);
     reply.catch(() => {});
     return reply;
   }
 
-  /** ROLE comes right before WAIT: WAIT covers what was written before the last command of its connection. */
-  async #replicas(writes: Write[]): Promise<{ connected: number; count: number }> {
+  async #confirmed(writes: Write[], replies: Promise<unknown>[]): Promise<Confirmed> {
+    const { resent } = this.line;
+    const confirmed = await this.#replicas(writes);
+    await Promise.allSettled(replies);
+    // WAIT came before the script that was sent again.
+    return this.line.resent === resent ? confirmed : this.#replicas(writes);
+  }
+
+  /** ROLE tells how many to wait for. WAIT covers only the writes of this connection. */
+  async #replicas(writes: Write[]): Promise<Confirmed> {
     const longest = Math.max(...writes.map((each) => each.longest));
     if (longest === 0) return { connected: 0, count: 0 };
     const connected = connectedReplicas(this.line, await this.line.call(['ROLE']));
@@ -71,7 +84,7 @@ export class Confirming {
   }
 }
 
-/** How many replicas a master has, by its reply to ROLE. A server that is none is asked for nothing. */
+/** How many replicas a master has, by its reply to ROLE. Other servers are not asked. */
 export function connectedReplicas({ address }: Line, reply: unknown): number {
   const [role, , replicas] = reply as [string, number, unknown[]];
   if (role !== 'master') throw new Refusal(`READONLY its role is ${role}`, address);

@@ -2,13 +2,18 @@
 
 import { Confirming, connectedReplicas } from './confirming.js';
 import { Closed, Refusal } from './errors.js';
-import type { Address, Line } from './line.js';
+import type { Line } from './line.js';
 import type { Options } from './options.js';
 import type { Route } from './route.js';
+import type { Address } from './wire.js';
+
+const WARNING =
+  'the server does not have the fairlock module: locks are taken by scripts. ' +
+  'Load it for hand-off, sessions and shared locks, or set module to "required" to refuse';
 
 /**
- * `control`: releases, and what else no waiter may hold up; `renew`: renewals; `ask`: asks; `sync`: acquisitions that
- * replicas are to confirm; `wake`: messages to those who wait.
+ * `control`: releases, and other commands that no waiter may delay; `renew`: renewals; `ask`: asks; `sync`:
+ * acquisitions that replicas confirm; `wake`: messages to waiters.
  */
 export type Kind = 'control' | 'renew' | 'ask' | 'sync' | 'wake';
 
@@ -16,7 +21,10 @@ export class Connections {
   readonly #shared = new Map<string, Promise<Line>>();
   readonly #confirming = new WeakMap<Line, Confirming>();
   readonly #lines = new Set<Line>();
+  /** Whether the server has the module, by the newest connection. */
+  isNative: boolean | undefined;
   isClosed = false;
+  #hasWarned = false;
 
   constructor(
     private readonly route: Route,
@@ -28,7 +36,7 @@ export class Connections {
     const key = `${kind} ${address}`;
     const known = this.#shared.get(key);
     if (known) return known;
-    const opened = this.open(address);
+    const opened = this.#open(kind, address);
     this.#shared.set(key, opened);
     const forget = () => {
       if (this.#shared.get(key) === opened) this.#shared.delete(key);
@@ -41,6 +49,23 @@ export class Connections {
     return opened;
   }
 
+  async #open(kind: Kind, address: Address): Promise<Line> {
+    const line = await this.open(address);
+    if (kind === 'wake' || this.options.module === 'required') return line;
+    try {
+      await line.findModule();
+    } catch (error) {
+      line.destroy();
+      throw error;
+    }
+    if (line.isScripted && !this.#hasWarned) {
+      this.#hasWarned = true;
+      process.emitWarning(`${address}: ${WARNING}`, 'FairlockWarning');
+    }
+    this.isNative = !line.isScripted;
+    return line;
+  }
+
   async confirming(kind: 'renew' | 'sync', address: Address): Promise<Confirming> {
     const line = await this.shared(kind, address);
     const known = this.#confirming.get(line) ?? new Confirming(line, this.options.commandTimeout);
@@ -48,7 +73,7 @@ export class Connections {
     return known;
   }
 
-  /** Those that a holder needs. They are there before it holds the lock: it must not want for a descriptor then. */
+  /** The connections that a holder needs, opened before it holds the lock: it must not run out of descriptors then. */
   async forHolders(address: Address): Promise<void> {
     await Promise.all([this.shared('control', address), this.shared('renew', address)]);
   }
@@ -67,19 +92,19 @@ export class Connections {
     try {
       connectedReplicas(line, await line.call(['ROLE']));
     } catch (error) {
-      // Without replicas to confirm, a user that may not ask for the role goes without.
+      // If no replica has to confirm, ROLE is not needed, and the user may lack the permission.
       if (error instanceof Refusal && error.code === 'NOPERM' && this.options.syncTimeout === 0) return;
       line.destroy();
       throw error;
     }
   }
 
-  /** Closes those to a server that is not the master any more. */
+  /** Closes the connections to a former master. */
   leave(address: Address): void {
     for (const line of [...this.#lines]) if (line.address === address) line.destroy();
   }
 
-  /** Closes those to servers that are not masters, by the word of the others or their own. */
+  /** Closes the connections to servers that are not masters, by others' answers or their own. */
   async keepMasters(masters: Set<Address>): Promise<void> {
     for (const { address } of [...this.#lines]) if (!masters.has(address)) this.leave(address);
     const controls = [...this.#shared].filter(([key]) => key.startsWith('control'));

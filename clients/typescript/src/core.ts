@@ -1,46 +1,49 @@
-// How a lock is asked for, waited for and withdrawn from, over the connections of a Route.
+// Asking for a lock, waiting for it and withdrawing, over the connections of a Route.
 
 import { setMaxListeners } from 'node:events';
 import { Ask, FIRST_PAUSE, isPassing, pause } from './ask.js';
 import { Commands } from './commands.js';
 import { connectedReplicas } from './confirming.js';
 import { Connections } from './connections.js';
-import { Broken, Closed, FairlockError, Refusal, TakenOver, translated } from './errors.js';
-import type { Cause } from './errors.js';
+import { Broken, Closed, FairlockError, Refusal, TakenOver, noModule, translated } from './errors.js';
 import { Keep } from './keep.js';
 import type { Line } from './line.js';
-import { acquireWords, callHook, ms } from './options.js';
+import { acquireWords, callHook, ms, renewWords } from './options.js';
 import type { Options } from './options.js';
 import type { Route } from './route.js';
+import type { Address } from './wire.js';
 
-// That say that the owner neither waits nor holds, or that another caller has its place.
+// Refusals that mean that the owner neither waits nor holds, or that another caller has its place.
 const SETTLED = new Set(['TAKENOVER', 'QUEUEFULL', 'NOTALOCK', 'WRONGTYPE', 'CROSSSLOT']);
 // All durations are milliseconds.
 const WITHDRAW = 1000; // for which leaving the queue is tried
-const WATCH = 1000; // between two looks at who is the master
-const SHORT = 500; // between two tries to have a descriptor
+const WATCH = 1000; // between two looks for the master
+const SHORT = 500; // between two tries to get a descriptor
+const MOST_JITTER = 1000;
 
 export class Core {
   readonly kept = new Set<Keep>();
-  /** For the fake: why locks were lost whose holders did not know of them yet, by token. */
-  readonly gone = new Map<number, Cause>();
   readonly #asks = new Set<Ask>();
   readonly #connections: Connections;
   readonly commands: Commands;
-  /** Who waits for a descriptor, in the order of the calls; and what the first one was told. */
+  /** Callers that wait for a descriptor, in the order of the calls; and the first one's error. */
   readonly #short = new Set<Ask>();
   #shortage: unknown;
   #watch: NodeJS.Timeout | undefined;
   #isLooking = false;
   #isClosing = false;
 
-  constructor(readonly route: Route, private readonly options: Options, readonly hasLeases = true) {
+  constructor(readonly route: Route, private readonly options: Options) {
     this.#connections = new Connections(route, options, (kind) => {
       if (kind === 'wake') for (const ask of this.#asks) ask.wake();
-      // The master is gone, perhaps: does the next one still have the locks?
+      // Perhaps the master is gone: does the next one still have the locks?
       if (kind === 'control') for (const keep of this.kept) keep.check();
     });
     this.commands = new Commands(route, this.#connections);
+  }
+
+  get isNative(): boolean | undefined {
+    return this.#connections.isNative;
   }
 
   // ------------------------------------------------------------------------------ acquiring
@@ -66,7 +69,7 @@ export class Core {
       this.#asks.delete(ask);
       this.#short.delete(ask);
       this.attend();
-      ask.subscribedOn?.unsubscribe(ask.channel).catch(() => {});
+      ask.subscribedOn?.unsubscribe(ask.channel, ask.wake).catch(() => {});
     }
   }
 
@@ -85,7 +88,7 @@ export class Core {
     }
   }
 
-  /** Returns if it is worth asking again; throws what the caller gets if not. */
+  /** Returns if asking again may help; otherwise throws the caller's error. */
   async #passed(ask: Ask, error: Refusal | Broken): Promise<void> {
     ask.askingAt = undefined;
     if (ask.tries.isRedirected(error)) {
@@ -103,12 +106,13 @@ export class Core {
     await ask.tries.again(isPatient ? ask.left() : Infinity);
   }
 
-  /** Asks on the connection that all share, and waits for what is worth asking again for. */
+  /** Asks on the shared connection, and waits for a reason to ask again. */
   async #ask(ask: Ask): Promise<Keep | undefined> {
     const { address, options } = ask;
     await ask.unlessEnded(this.#connections.forHolders(address));
-    if (options.wait === 0 && options.session) return this.#askAlone(ask);
     const line = (ask.line = await ask.unlessEnded(this.#connections.shared('ask', address)));
+    if (line.isScripted) mustNotNeedModule(options, address);
+    if (options.wait === 0 && options.session) return this.#askAlone(ask);
     const words = acquireWords(ask.name, ask.owner, options);
     words.push(...(options.wait === 0 ? ['NOWAIT'] : ['ENQUEUE', 'PATIENCE', ms(options.patience)]));
     ask.isWoken = false;
@@ -117,15 +121,15 @@ export class Core {
     const replicas = this.#replicas(ask, line);
     replicas.catch(() => {});
     const reply = await answer;
-    const received = performance.now();
     if (typeof reply === 'number') {
       if (options.session) return this.#askAlone(ask);
+      const received = performance.now();
       if (!(await this.#isConfirmed(ask, replicas))) return this.#unconfirmed(ask, line);
-      return this.#keep(ask, reply, sent, received, undefined);
+      return this.#kept(ask, line, reply, sent, received);
     }
     if (options.wait !== 0) this.#begins(ask);
     ask.mustHaveTime();
-    if (ask.isBlocking) return this.#askAlone(ask);
+    if (ask.isBlocking && !line.isScripted) return this.#askAlone(ask);
     await this.#untilWoken(ask, (reply as [number, number])[1]);
     return undefined;
   }
@@ -134,15 +138,16 @@ export class Core {
     const line = await ask.unlessEnded(this.#connections.shared('wake', ask.address));
     if (ask.subscribedOn !== line) {
       // It asks again after this, so that no wake-up is missed.
-      await ask.unlessEnded(line.subscribe(ask.channel, () => ask.wake()));
+      await ask.unlessEnded(line.subscribe(ask.channel, ask.wake));
       ask.subscribedOn = line;
       return;
     }
-    await ask.untilWoken(Math.min(ask.left(), longest));
+    // A random time more, so that the waiters of one lock do not all ask at once.
+    await ask.untilWoken(Math.min(ask.left(), longest + Math.random() * Math.min(longest / 10, MOST_JITTER)));
     ask.mustHaveTime();
   }
 
-  /** Asks, and waits, on a connection of its own, which only a session keeps. It has its place in the queue already. */
+  /** Asks and waits on its own connection, which only a session keeps. It has its place in the queue already. */
   async #askAlone(ask: Ask): Promise<Keep | undefined> {
     const { wait, session, commandTimeout } = ask.options;
     const line = await ask.unlessEnded(this.#openFor(ask));
@@ -153,16 +158,33 @@ export class Core {
       if (wait !== Infinity) words.push(...(wait === 0 ? ['NOWAIT'] : ['WAIT', ms(ask.left())]));
       const sent = performance.now();
       const token = await this.#reply(ask, line, words, Math.max(0, ask.left()) + commandTimeout);
-      const received = performance.now();
       if (token === null) ask.notInTime();
+      const received = performance.now();
       if (!(await this.#isConfirmed(ask, this.#replicas(ask, line)))) return await this.#unconfirmed(ask, line);
-      return (keep = this.#keep(ask, token as number, sent, received, session ? line : undefined));
+      if (!session) return await this.#kept(ask, line, token as number, sent, received);
+      return (keep = this.#keep(ask, token as number, sent, received, line));
     } finally {
       if (!keep?.grant.line) line.destroy();
     }
   }
 
-  /** The first that could have no descriptor has the next one: else those behind it in the queue could have them all. */
+  /** Keeps a grant, once it is known that its lease is not over: it may have been on its way for longer. */
+  async #kept(ask: Ask, line: Line, token: number, sent: number, received: number): Promise<Keep | undefined> {
+    if (received - sent < ask.options.lease / 3) return this.#keep(ask, token, sent, received, undefined);
+    const began = performance.now();
+    try {
+      await this.#reply(ask, line, renewWords(ask.name, ask.owner, ask.options.lease));
+    } catch (error) {
+      if (!(error instanceof Refusal) || error.code !== 'NOTHELD') throw error;
+      ask.mayBeKnown = false;
+      ask.mustHaveTime();
+      return undefined;
+    }
+    if (!(await this.#isConfirmed(ask, this.#replicas(ask, line)))) return this.#unconfirmed(ask, line);
+    return this.#keep(ask, token, began, performance.now(), undefined);
+  }
+
+  /** The first caller without a descriptor gets the next one: otherwise those behind it could take them all. */
   async #openFor(ask: Ask): Promise<Line> {
     const [first = ask] = this.#short;
     try {
@@ -196,14 +218,13 @@ export class Core {
     const wasKnown = ask.mayBeKnown;
     ask.mayBeKnown = true;
     try {
-      if (ask.askingAt) line.call(['ASKING']).catch(() => {});
-      const reply = await ask.unlessEnded(line.call(words, timeout));
+      const reply = await ask.unlessEnded(line.call(words, timeout, ask.askingAt !== undefined));
       ask.tries.succeeded();
       ask.mayBeKnown = reply !== null;
       return reply;
     } catch (error) {
-      // A refusal changes nothing: what an earlier ask brought is still there, though its reply was lost, and so is the
-      // place of a caller that is to ask again.
+      // A refusal changes nothing. A hold from an earlier ask whose reply was lost is still there, and so is the place
+      // of a caller that asks again.
       if (error instanceof Refusal) {
         ask.mayBeKnown = !SETTLED.has(error.code) && (wasKnown || (ask.isWaiting && isPassing(error)));
       }
@@ -213,7 +234,7 @@ export class Core {
 
   // ------------------------------------------------------------------------------- replicas
 
-  /** Whether any are to confirm: not 0. ROLE is sent along with an ask, and costs no time. */
+  /** Whether any have to confirm: not 0. ROLE is sent along with an ask, and costs no time. */
   async #replicas(ask: Ask, line: Line): Promise<number> {
     const least = this.commands.least(ask.name, ask.options);
     if (!ask.options.syncTimeout || least > 0) return least;
@@ -222,8 +243,7 @@ export class Core {
 
   async #isConfirmed(ask: Ask, replicas: Promise<number>): Promise<boolean> {
     if ((await ask.unlessEnded(replicas)) === 0) return true;
-    const before = ask.askingAt ? [['ASKING']] : [];
-    const written = this.commands.written('sync', ask.address, before, ask, ask.options.lease);
+    const written = this.commands.written('sync', ask.address, ask.askingAt !== undefined, ask, ask.options.lease);
     return ask.unlessEnded(written.then(({ isConfirmed }) => isConfirmed, (error: unknown) => {
       // The lease was over before.
       if (error instanceof Refusal && error.code === 'NOTHELD') return false;
@@ -249,8 +269,8 @@ export class Core {
   async #withdraw(ask: Ask): Promise<void> {
     const longest = Math.min(WITHDRAW, this.options.commandTimeout);
     if ((await this.#leave(ask, longest)) || ask.options.owner !== undefined) return;
-    // A network that comes back must not leave the lock to a caller that has gone. With an owner that was given, the
-    // caller may hold the lock again by then.
+    // A network that comes back must not leave the lock to a caller that has gone. With a given owner, the caller may
+    // hold the lock again by then.
     void this.#leave(ask, ask.options.lease);
   }
 
@@ -258,7 +278,7 @@ export class Core {
     const commands = ['FAIRLOCK.CANCEL', 'FAIRLOCK.RELEASE'].map((command) => [command, ask.name, ask.owner]);
     const isGone = (error: unknown) => error instanceof Refusal && !isPassing(error);
     if (ask.line && !ask.line.isClosed && longest <= WITHDRAW) {
-      // On the connection of the last ask they come after it for certain.
+      // On the connection of the last ask they are sure to arrive after it.
       const line = ask.line;
       const done = commands.map((words) => line.call(words, longest).then(() => true, isGone));
       if ((await Promise.all(done)).every(Boolean)) return true;
@@ -277,7 +297,7 @@ export class Core {
 
   // ----------------------------------------------------------------------------- watching
 
-  /** While something is held or waited for, and others know who is the master, they are asked. */
+  /** Asks Sentinels or nodes for the master while a lock is held or waited for. */
   attend(): void {
     const isBusy = this.kept.size + this.#asks.size > 0;
     if (isBusy && this.route.masters) {
@@ -294,22 +314,12 @@ export class Core {
     try {
       await this.#connections.keepMasters(await this.route.masters!());
     } catch {
-      // Nobody could tell. The connections will, if there is anything wrong with them.
+      // No guide has answered. Broken connections will show by themselves.
     }
     this.#isLooking = false;
   }
 
-  /** For the fake: the locks with these tokens are lost, at once or as soon as their holders know of them. */
-  lose(tokens: number[], cause: Cause): void {
-    const kept = new Map([...this.kept].map((keep) => [keep.grant.token, keep]));
-    for (const token of tokens) {
-      const keep = kept.get(token);
-      if (keep) keep.lose(cause);
-      else this.gone.set(token, cause);
-    }
-  }
-
-  /** Ends all waits, which leave their queues; then all connections. Held locks are lost to us. */
+  /** Ends all waits, which leave their queues; then all connections. Held locks are lost. */
   async close(): Promise<void> {
     this.#isClosing = true;
     for (const keep of [...this.kept]) keep.lose('closed');
@@ -318,4 +328,10 @@ export class Core {
     while (this.#asks.size > 0 && performance.now() < end) await pause(1, undefined);
     this.#connections.close();
   }
+}
+
+/** The option that scripts do not have. */
+function mustNotNeedModule({ session, shared, limit }: Options, address: Address): void {
+  const needing = Object.entries({ session, shared, limit }).find(([, value]) => value);
+  if (needing) throw noModule(address, `${needing[0]} needs the fairlock module, which the server does not have`);
 }

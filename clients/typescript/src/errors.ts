@@ -1,8 +1,8 @@
-// The errors of the package, and what the server's codes become.
+// The errors of the package, by the server's codes.
 
 const HOME = 'https://fairlock.example';
 const HELP =
-  "the server does not have the fairlock module (unknown command 'FAIRLOCK.ACQUIRE'). " +
+  "(unknown command 'FAIRLOCK.ACQUIRE'). " +
   'Load it: "loadmodule /path/to/libfairlock.so" in its redis.conf, or MODULE LOAD. ' +
   `See docs/operations.md at ${HOME}`;
 
@@ -20,7 +20,7 @@ export class FairlockError extends Error {
   }
 }
 
-/** The lock was not to be had within `wait`. */
+/** The lock did not become available within `wait`. */
 export class NotInTime extends FairlockError {}
 /** No replica confirmed the acquisition within `wait`. */
 export class NotReplicated extends NotInTime {}
@@ -28,7 +28,7 @@ export class NotReplicated extends NotInTime {}
 export class TakenOver extends FairlockError {}
 /** The lock has as many waiters as the server allows (`fairlock.max-waiters`). */
 export class QueueFull extends FairlockError {}
-/** The key holds a hash that is no lock. */
+/** The key holds a hash that is not a lock. */
 export class NotALock extends FairlockError {}
 /** One of the lock's keys holds something else. */
 export class WrongType extends FairlockError {}
@@ -38,12 +38,12 @@ export class CrossSlot extends FairlockError {}
 export class NoModule extends FairlockError {}
 /** Any other refusal of the server: NOPERM, OOM, ERR, ... */
 export class Refused extends FairlockError {}
-/** The server could not be reached, or refused for the time being, for `retryTimeout`. */
+/** For `retryTimeout` the server could not be reached, or refused temporarily. */
 export class Unavailable extends FairlockError {}
 /** Locks was closed. */
 export class Closed extends FairlockError {}
 
-/** The lock is not its holder's any more. */
+/** The holder has lost the lock. */
 export class LockLost extends FairlockError {
   override readonly cause: Cause;
 
@@ -62,11 +62,15 @@ export class Refusal extends Error {
   get code(): string {
     return /^([A-Z]+) /.exec(this.text)?.[1] ?? 'ERR';
   }
+
+  get isForWantOfModule(): boolean {
+    return /^ERR unknown command .*FAIRLOCK\./i.test(this.text);
+  }
 }
 
 /** A connection that broke, or an answer that did not come. */
 export class Broken extends Error {
-  /** The process has as many files and connections open as it may. */
+  /** The process is out of descriptors. */
   get isForWantOfDescriptors(): boolean {
     return ['EMFILE', 'ENFILE'].includes((this.cause as NodeJS.ErrnoException | undefined)?.code ?? '');
   }
@@ -80,10 +84,15 @@ const KINDS: Record<string, typeof FairlockError> = {
   CROSSSLOT: CrossSlot,
 };
 
+/** The error for a server without the module, and how to load it. */
+export function noModule(address: string, what: string, cause?: Refusal): NoModule {
+  return new NoModule(`${address}: ${what} ${HELP}`, 'ERR', cause);
+}
+
 /** The error of this package for a refusal of the server. */
 export function translated(refusal: Refusal, name: string): FairlockError {
   const { code, text, address } = refusal;
-  if (/^ERR unknown command .*FAIRLOCK\./i.test(text)) return new NoModule(`${address}: ${HELP}`, 'ERR', refusal);
+  if (refusal.isForWantOfModule) return noModule(address, 'the server does not have the fairlock module', refusal);
   return new (KINDS[code] ?? Refused)(`${text} (${name}, ${address}${hint(refusal)})`, code, refusal);
 }
 

@@ -1,5 +1,5 @@
 export type { LockInfo } from './commands.js';
-export { BaseLocks, Held, Locks } from './locks.js';
+export { Held, Locks } from './locks.js';
 export type { Hooks, LockEvent, LockOptions, LocksOptions } from './options.js';
 export type { Client } from './route.js';
 export {

@@ -1,13 +1,14 @@
-// A lock that is held: its renewal, how it is noticed that it was lost, and its release.
+// A held lock: its renewal, the detection of its loss, and its release.
 
 import { timed } from './ask.js';
 import type { Core } from './core.js';
 import { Broken, FairlockError, LockLost, Refusal, Refused, Unavailable } from './errors.js';
 import type { Cause } from './errors.js';
-import type { Address, Line } from './line.js';
+import type { Line } from './line.js';
 import type { Held } from './locks.js';
 import { callHook, renewWords } from './options.js';
 import type { LockEvent, Options } from './options.js';
+import type { Address } from './wire.js';
 
 // ms: the shortest and, while it is not known whether the server has the lock, the longest pause between tries to renew.
 const SOON = 50;
@@ -18,7 +19,7 @@ export interface Grant {
   owner: string;
   token: number;
   options: Options;
-  /** When it was asked for first, when the ask was sent that brought it, and when that was answered. */
+  /** When the first ask was sent, when the successful one was, or a RENEW after it, and when that was answered. */
   started: number;
   sent: number;
   received: number;
@@ -28,15 +29,15 @@ export interface Grant {
 }
 
 /**
- * The package's side of a held lock. It refers to the user's side, Held, only weakly: where nobody has that any more,
- * nobody can release, and renewing would hold the lock for ever.
+ * The package's side of a held lock. It has only a weak reference to the user's side, Held: once that is collected, no
+ * one can release the lock, and renewing would hold it for ever.
  */
 export class Keep {
   readonly #lost = new AbortController();
   readonly #acquired: number;
   #state: 'held' | 'lost' | 'released' = 'held';
   #holds = 1;
-  /** The server may have changed, and be without the lock. */
+  /** The master may be a new one that does not have the lock. */
   #isDoubtful = false;
   #lease: number;
   #end: number;
@@ -47,17 +48,13 @@ export class Keep {
     const { options, sent, received, line } = grant;
     this.#lease = options.lease;
     this.#acquired = received;
-    // A process that was stopped while it waited may have lost the lock before it read that it has it.
-    const wasQuick = received - sent < this.#lease / 3;
-    this.#end = (wasQuick ? sent : received) + this.#lease;
+    // Of a session, the server renews the lease as long as its connection is open.
+    this.#end = (line ? received : sent) + this.#lease;
     core.kept.add(this);
     core.attend();
     if (line) line.whenClosed(() => this.lose('connection'));
-    this.#arm(wasQuick ? this.#lease / 3 : 0);
+    this.#arm(sent + this.#lease / 3 - performance.now());
     callHook(options.hooks, 'onAcquired', this.#event({ waited: received - grant.started }));
-    const cause = core.gone.get(grant.token);
-    core.gone.delete(grant.token);
-    if (cause) this.lose(cause);
   }
 
   get lost(): AbortSignal {
@@ -101,9 +98,9 @@ export class Keep {
     this.#arm(0);
   }
 
-  /** Sees to the next renewal, or to the end of the lease if that comes first. */
+  /** Schedules the next renewal, or the end of the lease if that comes first. */
   #arm(due: number): void {
-    if (!this.isHeld || !this.core.hasLeases) return;
+    if (!this.isHeld) return;
     clearTimeout(this.#timer);
     const left = this.#end - performance.now();
     const { renew, session } = this.grant.options;
@@ -135,7 +132,7 @@ export class Keep {
     }
   }
 
-  /** Of a lock that is not renewed. (Of several holders the server shows one, which may be another.) */
+  /** Checks a lock that is not renewed. (With several holders the server shows one, perhaps another.) */
   async #lookUp(): Promise<void> {
     const { owner, holders, token } = await this.core.commands.info(this.grant.name, this.grant.options.commandTimeout);
     const isOurs = owner === this.grant.owner && token === this.grant.token;
@@ -145,7 +142,7 @@ export class Keep {
   #abandon(): void {
     this.#leave();
     this.#state = 'released';
-    // Whoever had it has not released it; the lease ends by itself, and a session with its connection.
+    // The user dropped it without a release: the lease ends by itself, and a session with its connection.
     this.grant.line?.destroy();
   }
 
@@ -153,7 +150,7 @@ export class Keep {
   async #checkSession(): Promise<void> {
     const sent = performance.now();
     try {
-      // What was left of the lease at the last check, if this one is in time.
+      // The rest of the lease at the last check, if this one is in time.
       const words = renewWords(this.grant.name, this.grant.owner, this.#lease);
       await this.grant.line!.call(words, Math.max(SOON, (this.#lease * 2) / 3));
       this.#renewed(this.#lease, sent);
@@ -168,7 +165,7 @@ export class Keep {
     this.#arm(lease / 3);
   }
 
-  /** Sets the lease anew; the end as far as the client knows moves only by this. */
+  /** Sets the lease anew; only this moves the end that the client knows. */
   async renew(lease = this.#lease): Promise<number> {
     if (this.#state === 'lost') throw this.lost.reason;
     if (this.#isReleased()) throw new FairlockError(`${this.grant.name}: the lock was released`);
@@ -239,7 +236,7 @@ export class Keep {
     if ((this.lost.reason as LockLost).cause !== 'lease') return;
     const { name, owner, token } = this.grant;
     const words = ['FAIRLOCK.RELEASE', name, owner, 'TOKEN', String(token)];
-    // The lease is over by our clock only, perhaps.
+    // The lease is over perhaps only by this side's clock.
     await this.core.commands.control(name, words, 0).catch(() => {});
   }
 }

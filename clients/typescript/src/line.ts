@@ -1,107 +1,126 @@
-// A connection, on node-redis.
+// A connection: answers within their time, errors of this package, and scripts where the server needs them.
 
-import { createClient, ErrorReply } from 'redis';
-import type { RedisClientOptions, RedisClientType } from 'redis';
 import { Broken, Refusal } from './errors.js';
+import { scripted } from './scripts.js';
+import type { Address, Source, Wire } from './wire.js';
 
-/** `host:port`, or the path of a socket. */
-export type Address = string;
-export type Settings = RedisClientOptions;
-
-/** A connection. It does not connect again: another one is opened then. */
-export interface Line {
-  readonly address: Address;
-  readonly isClosed: boolean;
-  /** Rejects with a Refusal, or with Broken; an answer that does not come in time closes the connection. */
-  call(words: string[], timeout?: number): Promise<unknown>;
-  subscribe(channel: string, wake: () => void): Promise<void>;
-  unsubscribe(channel: string): Promise<void>;
-  /** Called once, when it has closed for whatever reason. */
-  whenClosed(listener: () => void): void;
-  destroy(): void;
-}
-
-export class RedisLine implements Line {
+export class Line {
   isClosed = false;
-  #listeners: (() => void)[] = [];
+  /** Its server does not have the module: the commands are sent as scripts. */
+  isScripted = false;
+  /** How many scripts were sent a second time, after later commands, because the server had forgotten them. */
+  resent = 0;
+  #isWithModule = false;
+  /** The scripts that this connection has sent in full. */
+  readonly #sent = new Set<string>();
+  #wire: Wire | undefined;
+  #isSharded: boolean;
+  readonly #listeners: (() => void)[] = [];
+  /** Rejects the awaited answers. */
+  readonly #awaited = new Set<(error: Error) => void>();
 
-  private constructor(
-    private readonly client: RedisClientType,
-    readonly address: Address,
-    private readonly isSharded: boolean,
-    private readonly timeout: number,
-  ) {
-    const closed = () => this.destroy();
-    client.on('error', closed).on('end', closed).on('sharded-channel-moved', closed);
+  private constructor(kind: Source['kind'], readonly address: Address, private readonly timeout: number) {
+    this.#isSharded = kind === 'cluster';
   }
 
-  static async open(settings: Settings, address: Address, timeout: number, isSharded = false): Promise<RedisLine> {
-    const client = createClient({
-      ...settings,
-      // Another connection would be another session, and other subscriptions: Locks opens it where it is needed.
-      socket: { ...settings.socket, reconnectStrategy: false, socketTimeout: undefined, connectTimeout: timeout },
-      ...unset('RESP', 'commandOptions', 'pingInterval', 'commandsQueueMaxLength', 'disableOfflineQueue'),
-      // For RESP3 only.
-      ...unset('clientSideCache', 'emitInvalidate', 'maintNotifications'),
-    } as object) as RedisClientType;
-    const line = new RedisLine(client, address, isSharded, timeout);
-    await line.#within(timeout, client.connect());
+  static async open(source: Source, address: Address, timeout: number, isSentinel = false): Promise<Line> {
+    const line = new Line(source.kind, address, timeout);
+    const wire = await source.wire(address, timeout, (error) => line.#close(error ?? new Error('the connection was closed')), isSentinel);
+    line.#wire = wire;
+    await line.#within(timeout, () => wire.connect());
     return line;
   }
 
-  call(words: string[], timeout = this.timeout): Promise<unknown> {
-    return this.#within(timeout, this.client.sendCommand(words));
+  /** Finds out whether the server has the module: it then refuses a command without arguments in another way. */
+  async findModule(): Promise<void> {
+    const reply = await this.#send(['FAIRLOCK.ACQUIRE'], this.timeout).catch((error: unknown) => error);
+    if (!(reply instanceof Refusal)) throw reply;
+    this.isScripted = reply.isForWantOfModule;
+    this.#isWithModule = !this.isScripted;
+  }
+
+  /** Rejects with a Refusal, or with Broken; an answer that does not come in time closes the connection. */
+  async call(words: string[], timeout = this.timeout, isAsking = false): Promise<unknown> {
+    const script = this.isScripted ? scripted(words) : undefined;
+    if (!script) return this.#send(words, timeout, isAsking);
+    const { short, whole } = script;
+    const isFirst = !this.#sent.has(short[1]!);
+    this.#sent.add(short[1]!);
+    return this.#send(isFirst ? whole : short, timeout, isAsking).catch((error: unknown) => {
+      if (!(error instanceof Refusal) || error.code !== 'NOSCRIPT') throw error;
+      this.resent += 1;
+      return this.#send(whole, timeout, isAsking);
+    });
+  }
+
+  async #send(words: string[], timeout: number, isAsking = false): Promise<unknown> {
+    if (isAsking) this.#within(timeout, (wire) => wire.send(['ASKING'])).catch(() => {});
+    try {
+      return await this.#within(timeout, (wire) => wire.send(words));
+    } catch (error) {
+      if (!(error instanceof Refusal && error.isForWantOfModule && this.#isWithModule)) throw error;
+      // It was unloaded. The next connection learns that.
+      this.destroy();
+      throw new Broken(error.message, { cause: error });
+    }
   }
 
   async subscribe(channel: string, wake: () => void): Promise<void> {
-    const done = this.isSharded ? this.client.sSubscribe(channel, wake) : this.client.subscribe(channel, wake);
-    await this.#within(this.timeout, done);
+    try {
+      await this.#within(this.timeout, (wire) => wire.subscribe(channel, wake, this.#isSharded));
+    } catch (error) {
+      // Redis has SSUBSCRIBE since 7.0.
+      if (!(error instanceof Refusal && this.#isSharded && error.text.startsWith('ERR unknown command'))) throw error;
+      this.#isSharded = false;
+      await this.subscribe(channel, wake);
+    }
   }
 
-  async unsubscribe(channel: string): Promise<void> {
-    const done = this.isSharded ? this.client.sUnsubscribe(channel) : this.client.unsubscribe(channel);
-    await this.#within(this.timeout, done);
+  async unsubscribe(channel: string, wake: () => void): Promise<void> {
+    await this.#within(this.timeout, (wire) => wire.unsubscribe(channel, wake, this.#isSharded));
   }
 
+  /** Called once, when it has closed for any reason. It does not reconnect: another one is opened then. */
   whenClosed(listener: () => void): void {
     if (this.isClosed) listener();
     else this.#listeners.push(listener);
   }
 
   destroy(): void {
+    this.#close(new Error('the connection was closed'));
+  }
+
+  #close(error: Error): void {
     if (this.isClosed) return;
     this.isClosed = true;
-    if (this.client.isOpen) this.client.destroy();
+    this.#wire?.destroy();
+    for (const reject of this.#awaited) reject(error);
     for (const listener of this.#listeners) listener();
   }
 
-  async #within<T>(timeout: number, answer: Promise<T>): Promise<T> {
+  async #within<T>(timeout: number, ask: (wire: Wire) => Promise<T>): Promise<T> {
+    let end = (_: Error) => {};
     let timer: NodeJS.Timeout | undefined;
-    const late = new Promise<never>((_, reject) => {
-      if (timeout === Infinity) return;
-      timer = setTimeout(() => {
-        reject(new Broken(`${this.address}: no answer in ${timeout} ms`));
-        this.destroy();
-      }, timeout);
-    });
+    const ended = new Promise<never>((_, reject) => (end = reject));
+    this.#awaited.add(end);
+    if (timeout !== Infinity) timer = setTimeout(() => this.#close(new Broken(`${this.address}: no answer in ${timeout} ms`)), timeout);
+    const answer = ask(this.#wire!);
     try {
-      return await Promise.race([answer, late]);
+      return await Promise.race([answer, ended]);
     } catch (error) {
       answer.catch(() => {});
-      if (error instanceof ErrorReply) throw new Refusal(error.message, this.address);
-      if (error instanceof Broken) throw error;
-      this.destroy();
-      throw new Broken(`${this.address}: ${shown(error as NodeJS.ErrnoException)}`, { cause: error });
+      throw this.#failure(error as NodeJS.ErrnoException);
     } finally {
+      this.#awaited.delete(end);
       clearTimeout(timer);
     }
   }
-}
 
-function shown(error: NodeJS.ErrnoException): string {
-  return error.code === 'ECONNREFUSED' ? 'Connection refused' : error.message || String(error);
-}
-
-function unset(...keys: string[]): Record<string, undefined> {
-  return Object.fromEntries(keys.map((key) => [key, undefined]));
+  #failure(error: NodeJS.ErrnoException): Refusal | Broken {
+    if (error instanceof Broken) return error;
+    if (this.#wire?.isReply(error)) return new Refusal(error.message, this.address);
+    this.#close(error);
+    const shown = error.code === 'ECONNREFUSED' ? 'Connection refused' : error.message || String(error);
+    return new Broken(`${this.address}: ${shown}`, { cause: error });
+  }
 }

@@ -1,4 +1,4 @@
-// What users have: Locks, and Held.
+// The public classes: Locks and Held.
 
 import { AsyncLocalStorage } from 'node:async_hooks';
 import type { LockInfo } from './commands.js';
@@ -10,7 +10,7 @@ import type { LockOptions, LocksOptions, Options } from './options.js';
 import { routeOf } from './route.js';
 import type { Client } from './route.js';
 
-// Node 18 has none; what TypeScript makes of `await using` looks here.
+// Node 18 has none; TypeScript's output for `await using` looks here.
 const dispose = Symbol as { asyncDispose?: symbol };
 if (!dispose.asyncDispose) Object.defineProperty(Symbol, 'asyncDispose', { value: Symbol.for('Symbol.asyncDispose') });
 
@@ -32,13 +32,13 @@ export class Held implements AsyncDisposable {
     keep.belongsTo(this);
   }
 
-  /** Sets the lease anew, to its own length or another; resolves to what was set, in ms. */
+  /** Sets the lease anew, to its own length or another; resolves to the new lease in ms. */
   async renew(lease?: number): Promise<number> {
     if (lease !== undefined) checkLease(lease);
     return this.#keep.renew(lease);
   }
 
-  /** Gives up the lock. LockLost: it was lost before. A second time does nothing. */
+  /** Gives up the lock. LockLost: it was lost before. Releasing again does nothing. */
   release(): Promise<void> {
     return this.#keep.release();
   }
@@ -51,25 +51,27 @@ export class Held implements AsyncDisposable {
 type Entered = ReadonlyMap<string, Keep>;
 type Work<T> = (held: Held) => Promise<T> | T;
 
-/** Takes fair locks, by ways that real and fake ones share. */
-export class BaseLocks implements AsyncDisposable {
+/**
+ * Takes fair locks at the servers of a client: of node-redis (`createClient`, `createCluster`, the options given to
+ * `createSentinel`) or ioredis (`Redis`, also with sentinels, `Cluster`). Options are defaults for its locks. It has
+ * connections of its own, by the same library, and leaves the client alone, which need not be connected.
+ */
+export class Locks implements AsyncDisposable {
   readonly #options: Options;
   readonly #entered = new AsyncLocalStorage<Entered>();
-  /** @internal */
-  protected readonly core: Core;
+  readonly #core: Core;
 
-  /** @internal */
-  protected constructor(options: LocksOptions, core: (options: Options) => Core) {
+  constructor(client: Client, options: LocksOptions = {}) {
     this.#options = optionsOfLocks(options);
-    this.core = core(this.#options);
+    this.#core = new Core(routeOf(client, this.#options.commandTimeout), this.#options);
   }
 
-  /** The lock, to be released. Rejects with NotInTime if it is not to be had within `wait`. */
+  /** The lock, to be released. Rejects with NotInTime if it does not become available within `wait`. */
   async acquire(name: string, options: LockOptions = {}): Promise<Held> {
     return this.#acquire(name, optionsOfLock(options, this.#options));
   }
 
-  /** The lock if it can be had at once, else null. */
+  /** The lock if it is available at once, else null. */
   async tryAcquire(name: string, options: LockOptions = {}): Promise<Held | null> {
     try {
       return await this.#acquire(name, { ...optionsOfLock(options, this.#options), wait: 0 });
@@ -79,7 +81,7 @@ export class BaseLocks implements AsyncDisposable {
     }
   }
 
-  /** Does the work while it holds the lock. An error of the work is what the caller gets. */
+  /** Does the work while it holds the lock. Rejects with the work's error. */
   async run<T>(name: string, work: Work<T>): Promise<T>;
   async run<T>(name: string, options: LockOptions, work: Work<T>): Promise<T>;
   async run<T>(name: string, ...rest: [Work<T>] | [LockOptions, Work<T>]): Promise<T> {
@@ -87,9 +89,11 @@ export class BaseLocks implements AsyncDisposable {
     if (typeof work !== 'function') throw new TypeError('run(name, options, work): the work is a function');
     const options = optionsOfLock(given, this.#options);
     const held = await this.#acquire(name, options);
-    const keep = [...this.core.kept].find((each) => each.grant.token === held.token && each.grant.name === name);
     const entered = new Map(this.#entered.getStore() ?? []);
-    if (options.reentrant && keep) entered.set(name, keep);
+    if (options.reentrant) {
+      const keep = [...this.#core.kept].find((each) => each.grant.token === held.token && each.grant.name === name);
+      if (keep) entered.set(name, keep);
+    }
     let result: T;
     try {
       result = await this.#entered.run(entered, async () => work(held));
@@ -104,32 +108,26 @@ export class BaseLocks implements AsyncDisposable {
   async #acquire(name: string, options: Options): Promise<Held> {
     checkName(name);
     const outer = options.reentrant ? this.#entered.getStore()?.get(name)?.enter() : undefined;
-    return outer ?? new Held(await this.core.acquire(name, options));
+    return outer ?? new Held(await this.#core.acquire(name, options));
   }
 
-  /** Who holds the lock, and how many wait for it. */
+  /** Whether the server has the module; undefined before it was asked for the first time. */
+  get native(): boolean | undefined {
+    return this.#core.isNative;
+  }
+
+  /** The lock's holder, and how many wait for it. */
   async info(name: string): Promise<LockInfo> {
     checkName(name);
-    return this.core.commands.info(name, this.#options.commandTimeout);
+    return this.#core.commands.info(name, this.#options.commandTimeout);
   }
 
   /** Ends all waits (Closed) and closes the connections; locks that are held are lost. */
   close(): Promise<void> {
-    return this.core.close();
+    return this.#core.close();
   }
 
   [Symbol.asyncDispose](): Promise<void> {
     return this.close();
-  }
-}
-
-/**
- * Takes fair locks at the servers of a node-redis client (`createClient`, `createCluster`) or at the master that sentinels
- * name (the options given to `createSentinel`). Options are defaults for its locks. It has connections of its own, and
- * leaves the client alone, which need not be connected.
- */
-export class Locks extends BaseLocks {
-  constructor(client: Client, options: LocksOptions = {}) {
-    super(options, (all) => new Core(routeOf(client, all.commandTimeout), all));
   }
 }

@@ -1,4 +1,5 @@
-// What can be asked for, checked before anything is sent, in plain JavaScript as well. Milliseconds, as everywhere there.
+// The options, checked before anything is sent, in plain JavaScript as well. Durations are milliseconds, as everywhere
+// there.
 
 import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
@@ -10,7 +11,7 @@ const MAX_OWNER = 256;
 const MAX_MS = 4_503_599_627_370_496;
 const HOST = hostname().replace(/[^A-Za-z0-9._-]/g, '-').slice(0, 200);
 
-/** What a hook is told. Durations are milliseconds. */
+/** The argument of a hook. Durations are milliseconds. */
 export interface LockEvent {
   readonly name: string;
   readonly owner: string;
@@ -22,7 +23,7 @@ export interface LockEvent {
 
 type Hook = (event: LockEvent) => void;
 
-/** Functions for tracing and metrics; one that fails disturbs nothing. */
+/** Functions for tracing and metrics; a failure in one has no other effect. */
 export interface Hooks {
   onWait?: Hook;
   onAcquired?: Hook;
@@ -30,7 +31,7 @@ export interface Hooks {
   onReleased?: Hook;
 }
 
-/** What can be said of one lock. */
+/** The options of one lock. */
 export interface LockOptions {
   /** Longest wait; 0: try once. Without it, or Infinity: no limit. */
   wait?: number;
@@ -40,17 +41,17 @@ export interface LockOptions {
   renew?: boolean;
   /** The server renews, for as long as a connection of the lock's own is open. */
   session?: boolean;
-  /** Who asks, 1 to 256 bytes; default `host:pid:uuid`, new for each acquisition. */
+  /** The owner, 1 to 256 bytes; default `host:pid:uuid`, new for each acquisition. */
   owner?: string;
   /** Within the work of `run`, the same lock can be held again. */
   reentrant?: boolean;
   /** Hold together with others that are shared. */
   shared?: boolean;
-  /** At most so many holders; implies `shared`. */
+  /** The most holders; implies `shared`. */
   limit?: number;
   /** Longest wait for replicas to confirm an acquisition or a renewal; default 1,000; 0: they are not asked. */
   syncTimeout?: number;
-  /** How many replicas must confirm; default 1 where Sentinel or the cluster knows a replica, else 0. */
+  /** How many replicas must confirm; default 1 if Sentinel or the cluster knows a replica, else 0. */
   minReplicas?: number;
   /** How long a waiter that has died keeps its place; default 30,000. */
   patience?: number;
@@ -58,14 +59,16 @@ export interface LockOptions {
   signal?: AbortSignal;
 }
 
-/** Defaults for all locks, and what is for all of them. */
+/** Defaults for all locks, and options of the Locks itself. */
 export interface LocksOptions extends Omit<LockOptions, 'signal'> {
   /** How long a server that cannot be reached is asked again; default 30,000. */
   retryTimeout?: number;
-  /** Longest time for an answer that is given at once; default 5,000. */
+  /** Longest time for an answer to a command that does not block; default 5,000. */
   commandTimeout?: number;
   /** How long a release that fails is sent again; default 5,000. */
   releaseTimeout?: number;
+  /** If the server does not have the module: `auto`, the default, takes locks by scripts; `required` refuses (NoModule). */
+  module?: 'auto' | 'required';
   hooks?: Hooks;
 }
 
@@ -81,6 +84,7 @@ const DEFAULTS = {
   retryTimeout: 30_000,
   commandTimeout: 5000,
   releaseTimeout: 5000,
+  module: 'auto' as 'auto' | 'required',
   hooks: {} as Hooks,
 };
 
@@ -103,10 +107,11 @@ const CHECKS: Record<keyof Options, Check> = {
   retryTimeout: duration(0),
   commandTimeout: duration(1),
   releaseTimeout: duration(0),
+  module: isModule,
   hooks: areHooks,
 };
 const FOR_ONE = ['signal'];
-const FOR_ALL = ['retryTimeout', 'commandTimeout', 'releaseTimeout', 'hooks'];
+const FOR_ALL = ['retryTimeout', 'commandTimeout', 'releaseTimeout', 'module', 'hooks'];
 
 /** The options of a Locks. */
 export function optionsOfLocks(given: LocksOptions): Options {
@@ -118,7 +123,7 @@ export function optionsOfLock(given: LockOptions, all: Options): Options {
   return { ...all, ...checked(given, FOR_ALL, 'one lock') };
 }
 
-/** Those that are said; undefined is as if it were not said. */
+/** The given ones; undefined counts as not given. */
 function checked<T extends object>(given: T, others: string[], whose: string): T {
   if (typeof given !== 'object' || given === null) throw new TypeError(`options are an object, not ${shown(given)}`);
   const said = Object.entries(given).filter(([, value]) => value !== undefined);
@@ -178,6 +183,10 @@ function isOwner(key: string, owner: unknown): void {
   }
 }
 
+function isModule(key: string, value: unknown): void {
+  if (value !== 'auto' && value !== 'required') throw new TypeError(`${key} is "auto" or "required", not ${shown(value)}`);
+}
+
 function isSignal(key: string, signal: unknown): void {
   if (!(signal instanceof EventTarget && 'aborted' in signal)) throw new TypeError(`${key} is no AbortSignal: ${shown(signal)}`);
 }
@@ -190,7 +199,7 @@ function areHooks(key: string, hooks: unknown): void {
   }
 }
 
-/** What ACQUIRE is given in every ask. */
+/** The arguments of ACQUIRE in every ask. */
 export function acquireWords(name: string, owner: string, options: Options): string[] {
   const words = ['FAIRLOCK.ACQUIRE', name, owner];
   if (options.shared || options.limit !== undefined) words.push('SHARED');
@@ -207,7 +216,7 @@ export function ms(duration: number): string {
   return String(Math.max(1, Math.ceil(duration)));
 }
 
-/** An owner that nobody else has, and that names the machine. */
+/** A unique owner that names the machine. */
 export function newOwner(): string {
   return `${HOST}:${process.pid}:${randomUUID()}`;
 }

@@ -1,67 +1,53 @@
-// Where the connections for a lock go: to the one server, the master that sentinels name, or a node of a cluster.
-// Taken from the user's client: what it connects with. The client itself is left alone.
+// Where the connections for a lock go: to the one server, the master that sentinels name, or a node of a cluster. It
+// takes the options of the user's client, and leaves the client itself alone.
 
-import type { RedisSentinelOptions } from 'redis';
 import { Broken, Refusal } from './errors.js';
-import { RedisLine } from './line.js';
-import type { Address, Line, Settings } from './line.js';
+import { sourceOfIoredis } from './ioredis.js';
+import { Line } from './line.js';
+import { sourceOfNodeRedis } from './node-redis.js';
+import { hostAndPort } from './wire.js';
+import type { Address, Source } from './wire.js';
 
-/** Knows where a lock is, and opens connections to there. */
+/** Knows a lock's server, and opens connections to it. */
 export interface Route {
   locate(name: string): Promise<Address>;
-  /** Whether the lock's master has, or had, a replica by the word of Sentinel or the cluster; one that is down counts. */
+  /** Whether Sentinel or the cluster knows, or knew, a replica of the lock's master; one that is down counts. */
   hasReplicas(name: string): boolean;
   open(address: Address): Promise<Line>;
   /** Takes a MOVED; the address in a MOVED or ASK, if it is one. */
   redirect(refusal: Refusal): Address | undefined;
-  /** After a failure: what is known may be out of date. */
+  /** After a failure: the known masters may be out of date. */
   distrust(): void;
-  /** Asks anew which addresses are masters. Undefined where nobody else could tell. */
+  /** Asks anew which addresses are masters. Undefined if there is only one server. */
   readonly masters: (() => Promise<Set<Address>>) | undefined;
   close(): void;
 }
 
-interface ClusterSettings {
-  rootNodes: object[];
-  defaults?: object | undefined;
-}
-
-/** What `createClient` or `createCluster` returns, or what `createSentinel` is given. */
+/** A client by `createClient` or `createCluster` of node-redis, or the options for its `createSentinel`; a Redis or Cluster of ioredis. */
 export type Client =
   | { readonly options?: object | undefined; readonly isReady: boolean }
-  | { readonly _options: ClusterSettings; readonly slots: unknown }
-  | { readonly sentinelRootNodes: { host: string; port: number }[]; readonly name: string };
+  | { readonly _options: { rootNodes: object[]; defaults?: object | undefined }; readonly slots: unknown }
+  | { readonly sentinelRootNodes: { host: string; port: number }[]; readonly name: string; readonly [more: string]: unknown }
+  | { readonly options: object; readonly status: string; readonly isCluster: boolean };
 
-/** The route that a client's servers need. */
+/** The route for a client's servers. */
 export function routeOf(client: Client, timeout: number): Route {
   const given = Object(client) as Record<string, any>;
-  if (given['sentinelRootNodes']?.length && given['name']) return new SentinelRoute(client as RedisSentinelOptions, timeout);
-  if (given['_options']?.rootNodes) return new ClusterRoute(given['_options'], timeout);
-  // Only a node-redis client has both; others than that are not to mean 127.0.0.1:6379.
-  if (typeof given['isReady'] === 'boolean' && typeof given['options'] === 'object') return new OneServer(given['options'], timeout);
+  const source = sourceOfIoredis(given) ?? sourceOfNodeRedis(given);
+  if (source) return new { one: OneServer, sentinel: SentinelRoute, cluster: ClusterRoute }[source.kind](source, timeout);
   throw new TypeError(
-    'Locks wants what createClient() or createCluster() of the package "redis" returns, or the options that createSentinel() is ' +
-      'given ({ name, sentinelRootNodes }): this is neither',
+    'Locks wants what createClient() or createCluster() of the package "redis" returns, or the options that its createSentinel() is ' +
+      'given ({ name, sentinelRootNodes }), or a Redis or Cluster of the package "ioredis": this is none of them',
   );
 }
 
-function at(settings: Settings, address: Address): Settings {
-  const colon = address.lastIndexOf(':');
-  const { url: _, ...rest } = settings;
-  const socket = { ...settings.socket, host: address.slice(0, colon), port: Number(address.slice(colon + 1)) };
-  return { ...rest, socket } as Settings;
-}
-
 class OneServer implements Route {
-  readonly #address: Address;
   readonly masters = undefined;
 
-  constructor(private readonly settings: Settings, private readonly timeout: number) {
-    this.#address = (settings.socket as { path?: string } | undefined)?.path ?? addressOf(settings);
-  }
+  constructor(private readonly source: Source, private readonly timeout: number) {}
 
   async locate(): Promise<Address> {
-    return this.#address;
+    return this.source.addresses[0]!;
   }
 
   hasReplicas(): boolean {
@@ -69,7 +55,7 @@ class OneServer implements Route {
   }
 
   open(address: Address): Promise<Line> {
-    return RedisLine.open(this.settings, address, this.timeout);
+    return Line.open(this.source, address, this.timeout);
   }
 
   redirect(): undefined {}
@@ -79,7 +65,7 @@ class OneServer implements Route {
   close(): void {}
 }
 
-/** Asks whichever of some servers answers, and stays with that one. */
+/** Asks some servers until one answers, and stays with that one. */
 class Oracle<T> {
   #line: Line | undefined;
   #asking: Promise<T> | undefined;
@@ -91,7 +77,7 @@ class Oracle<T> {
     private readonly question: (line: Line) => Promise<T>,
   ) {}
 
-  /** Those who ask while another one is being answered share its answer. */
+  /** Concurrent callers share one answer. */
   ask(): Promise<T> {
     this.#asking ??= this.#ask().finally(() => (this.#asking = undefined));
     return this.#asking;
@@ -104,7 +90,7 @@ class Oracle<T> {
         return await this.question(await this.#lineTo(address));
       } catch (error) {
         this.#line?.destroy();
-        // One that is silent may answer later; what all refuse is refused.
+        // A silent one may answer later; if all refuse, it is refused.
         if (!(failure instanceof Broken)) failure = error;
       }
     }
@@ -125,16 +111,13 @@ class Oracle<T> {
 }
 
 class SentinelRoute implements Route {
-  readonly #settings: Settings;
   readonly #oracle: Oracle<Address>;
   #master: Address | undefined;
   #hasReplicas = false;
 
-  constructor({ name, sentinelRootNodes, nodeClientOptions, sentinelClientOptions }: RedisSentinelOptions, private readonly timeout: number) {
-    this.#settings = (nodeClientOptions ?? {}) as Settings;
-    const open = (address: Address) => RedisLine.open(at((sentinelClientOptions ?? {}) as Settings, address), address, timeout);
-    const addresses = sentinelRootNodes.map(({ host, port }) => `${host}:${port}`);
-    this.#oracle = new Oracle(open, () => addresses, (line) => this.#ask(line, name));
+  constructor(private readonly source: Source, private readonly timeout: number) {
+    const open = (address: Address) => Line.open(source, address, timeout, true);
+    this.#oracle = new Oracle(open, () => source.addresses, (line) => this.#ask(line, source.master!));
   }
 
   async locate(): Promise<Address> {
@@ -156,7 +139,7 @@ class SentinelRoute implements Route {
   async open(address: Address): Promise<Line> {
     const master = await this.#oracle.ask();
     if (master !== address) throw new Refusal(`READONLY the Sentinels name ${master} as the master`, address);
-    return RedisLine.open(at(this.#settings, address), address, this.timeout);
+    return Line.open(this.source, address, this.timeout);
   }
 
   redirect(): undefined {}
@@ -176,14 +159,10 @@ class ClusterRoute implements Route {
   #slots: Address[] = [];
   #nodes: Address[];
   readonly #withReplicas = new Set<number>();
-  readonly #settings: Settings;
   readonly #oracle: Oracle<Set<Address>>;
 
-  constructor(cluster: ClusterSettings, private readonly timeout: number) {
-    const roots = cluster.rootNodes as Settings[];
-    const defaults = (cluster.defaults ?? {}) as Settings;
-    this.#settings = { ...defaults, ...roots[0], socket: { ...defaults.socket, ...roots[0]?.socket } } as Settings;
-    this.#nodes = roots.map(addressOf);
+  constructor(private readonly source: Source, private readonly timeout: number) {
+    this.#nodes = source.addresses;
     this.#oracle = new Oracle((address) => this.open(address), () => this.#nodes, (line) => this.#ask(line));
   }
 
@@ -209,8 +188,8 @@ class ClusterRoute implements Route {
     const found: Address[] = [];
     this.#slots = [];
     for (const [first, last, ...members] of ranges) {
-      // A node that does not know its own address says nothing: it is the one that was asked.
-      const hosts = (members as [string, number][]).map(([host, port]) => `${host || hostOf(asked)}:${port}`);
+      // A node that does not know its own address leaves it out: it is the one that was asked.
+      const hosts = (members as [string, number][]).map(([host, port]) => `${host || hostAndPort(asked).host}:${port}`);
       const id = (members as [string, number, string][])[0]![2];
       for (let slot = first as number; slot <= (last as number); slot++) {
         this.#slots[slot] = hosts[0]!;
@@ -227,7 +206,7 @@ class ClusterRoute implements Route {
   }
 
   open(address: Address): Promise<Line> {
-    return RedisLine.open(at(this.#settings, address), address, this.timeout, true);
+    return Line.open(this.source, address, this.timeout);
   }
 
   redirect({ text }: Refusal): Address | undefined {
@@ -247,20 +226,7 @@ class ClusterRoute implements Route {
   }
 }
 
-function addressOf(settings: Settings): Address {
-  if (settings.url) {
-    const url = new URL(settings.url);
-    return `${url.hostname}:${url.port || 6379}`;
-  }
-  const { host, port } = (settings.socket ?? {}) as { host?: string; port?: number };
-  return `${host ?? '127.0.0.1'}:${port ?? 6379}`;
-}
-
-function hostOf(address: Address): string {
-  return address.slice(0, address.lastIndexOf(':'));
-}
-
-/** CRC-16 (XMODEM) of what is in the first braces, if anything, modulo 16384: as the server does. */
+/** CRC-16 (XMODEM) of the text in the first braces, if any, modulo 16384, as in the server. */
 export function slotOf(name: string): number {
   const open = name.indexOf('{');
   const close = name.indexOf('}', open + 1);

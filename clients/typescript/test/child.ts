@@ -1,12 +1,12 @@
-// What tests do in a process or thread of its own: `child.js TASK URL NAME`. It tells its parent what it has done, or fails.
+// Tasks of tests in a process or thread of their own: `child.js TASK URL NAME`. It reports to its parent, or fails.
 
 import assert from 'node:assert/strict';
 import { closeSync, openSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parentPort, workerData } from 'node:worker_threads';
-import { createClient } from 'redis';
 import { Locks } from '../src/index.js';
-import { until } from './servers.js';
+import { clientOf } from './clients.js';
+import { SCRIPTS, until } from './servers.js';
 
 const [task, url, name] = (workerData ?? process.argv.slice(2)) as string[];
 
@@ -24,7 +24,7 @@ async function full(locks: Locks): Promise<number[]> {
   }, { code: 'EMFILE' });
   const order: number[] = [];
   const numbers = Array.from({ length: 20 }, (_, number) => number);
-  const waiting = numbers.map((number) => locks.run(name!, { session: number % 2 === 1 }, () => void order.push(number)));
+  const waiting = numbers.map((number) => locks.run(name!, { session: !SCRIPTS && number % 2 === 1 }, () => void order.push(number)));
   await until('all wait', async () => (await locks.info(name!)).waiting === numbers.length);
   await sleep(8000);
   assert.ok(!held.lost.aborted);
@@ -39,12 +39,12 @@ async function full(locks: Locks): Promise<number[]> {
 /** Twenty callers wait, and hold the lock one after another. */
 async function twenty(locks: Locks): Promise<number> {
   const { signal } = new AbortController();
-  const callers = Array.from({ length: 20 }, (_, number) => locks.run(name!, { signal, session: number % 5 === 0 }, () => sleep(10)));
+  const callers = Array.from({ length: 20 }, (_, number) => locks.run(name!, { signal, session: !SCRIPTS && number % 5 === 0 }, () => sleep(10)));
   await Promise.all(callers);
   return callers.length;
 }
 
-const locks = new Locks(createClient({ url: url! }), { patience: 120_000 });
+const locks = new Locks(clientOf(url!), { patience: 120_000 });
 const done = await { take, full, twenty }[task as 'take']!(locks);
 await locks.close();
 if (parentPort) parentPort.postMessage(done);

@@ -1,11 +1,12 @@
 // Rows 32 to 34 and 47.
 
 import assert from 'node:assert/strict';
-import { createCluster } from 'redis';
 import { CrossSlot, Locks } from '../src/index.js';
 import { slotOf } from '../src/route.js';
+import { clusterOf } from './clients.js';
 import { AT_ONCE, LONG, failure, row, runRows } from './harness.js';
-import { Servers, until } from './servers.js';
+import type { Given } from './harness.js';
+import { SCRIPTS, Servers, until } from './servers.js';
 
 // A lock on each master: by name of the node.
 const FIRST = { a: 0, b: 5461, c: 10923, end: 16384 };
@@ -19,14 +20,13 @@ function nameOn(node: 'a' | 'b' | 'c', name: string): string {
 }
 
 function cluster(servers: Servers): Locks {
-  const client = createCluster({ rootNodes: [{ url: servers.url('a') }, { url: servers.url('b') }] });
-  return new Locks(client, { lease: LONG, patience: LONG, retryTimeout: 60_000 });
+  return new Locks(clusterOf([servers.url('a'), servers.url('b')]), { lease: LONG, patience: LONG, retryTimeout: 60_000 });
 }
 
-const subscribed = async (view: Awaited<ReturnType<Servers['view']>>) =>
-  until('subscribed', async () => (await view.run('PUBSUB', 'SHARDCHANNELS')).length === 1);
+const subscribed = async (view: Awaited<ReturnType<Servers['view']>>, kind = 'SHARDCHANNELS') =>
+  until('subscribed', async () => (await view.run('PUBSUB', kind)).length === 1);
 
-row('r32 locks on all masters', ['cluster'], async ({ closing, servers, name }) => {
+async function onAllMasters({ closing, servers, name }: Given, channels: string): Promise<void> {
   const mine = closing(cluster(servers));
   for (const node of ['a', 'b', 'c'] as const) {
     const lock = nameOn(node, name);
@@ -35,14 +35,23 @@ row('r32 locks on all masters', ['cluster'], async ({ closing, servers, name }) 
     assert.equal(await view.owner(lock), held.owner);
     const waiting = mine.acquire(lock);
     await view.waits(lock);
-    await subscribed(view);
+    await subscribed(view, channels);
     const start = performance.now();
     await held.release();
     const second = await waiting;
     assert.ok(performance.now() - start < AT_ONCE);
     await second.release();
     assert.ok(await view.isFree(lock));
+    await until('unsubscribed', async () => (await view.run('PUBSUB', channels)).length === 0);
   }
+}
+
+row('r32 locks on all masters', ['cluster'], (given) => onAllMasters(given, 'SHARDCHANNELS'));
+
+// As Redis 6 has none.
+const without = SCRIPTS ? ['--rename-command', 'SPUBLISH', ''] : ['--fairlock.pubsub', 'publish'];
+row('r32 locks on all masters, without sharded channels', ['cluster', '--rename-command', 'SSUBSCRIBE', '', ...without], (given) => {
+  return onAllMasters(given, 'CHANNELS');
 });
 
 row('r33 the slot moves under a waiter', ['cluster'], async ({ closing, servers, name }) => {

@@ -3,9 +3,9 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { createClient } from 'redis';
 import { Locks } from '../src/index.js';
 import type { LocksOptions } from '../src/index.js';
+import { clientOf } from './clients.js';
 import { Servers } from './servers.js';
 import type { View } from './servers.js';
 
@@ -49,7 +49,7 @@ export function row(title: string, kind: string[], work: (given: Given) => Promi
         return made;
       };
       const locks = (options: LocksOptions = {}, at = 'a') =>
-        closing(new Locks(createClient({ url: servers.url(at) }), options));
+        closing(new Locks(clientOf(servers.url(at)), options));
       const view = await servers.view('a');
       const done = work({ servers, view, name: `lock:${++numbers}`, locks, closing });
       const late = sleep(LONGEST, undefined, { signal: over.signal }).then(() => assert.fail('it takes too long'));

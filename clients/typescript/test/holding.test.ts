@@ -3,13 +3,13 @@
 import assert from 'node:assert/strict';
 import { hostname } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { createClient } from 'redis';
 import {
   Closed, FairlockError, LockLost, Locks, NoModule, NotALock, NotInTime, QueueFull, Refused, TakenOver, Unavailable, WrongType,
 } from '../src/index.js';
 import type { Held, LockEvent, LockOptions } from '../src/index.js';
+import { clientOf } from './clients.js';
 import { AT_ONCE, LONG, aborted, failure, row, runRows } from './harness.js';
-import { until } from './servers.js';
+import { SCRIPTS, until } from './servers.js';
 
 row('r01 a free lock is acquired and released', ['one'], async ({ locks, view, name }) => {
   const mine = locks();
@@ -113,9 +113,8 @@ row('r07 the next one has it at once', ['one'], async ({ locks, view, name }) =>
 });
 
 row("r08 a wait outlives the client's read timeout", ['one'], async ({ closing, servers, view, name }) => {
-  const client = createClient({ url: servers.url('a'), socket: { socketTimeout: 300 } });
-  const mine = closing(new Locks(client));
-  for (const options of [{}, { wait: 60_000 }, { session: true }]) {
+  const mine = closing(new Locks(clientOf(servers.url('a'), {}, 300)));
+  for (const options of [{}, { wait: 60_000 }, { session: !SCRIPTS }]) {
     const held = await mine.acquire(name);
     const waiting = mine.acquire(name, options);
     await view.waits(name);
@@ -152,7 +151,7 @@ row('r10 a grant on its way to one that was cancelled is given back', ['one'], a
   await until('asked again', async () => (await view.calls('acquire')) >= 3);
   await servers.tell('freeze');
   await first.release();
-  await view.run('FAIRLOCK.ACQUIRE', name, owner!, 'ENQUEUE', 'LEASE', LONG, 'ONCE');
+  await view.fairlock('FAIRLOCK.ACQUIRE', name, owner!, 'ENQUEUE', 'LEASE', LONG, 'ONCE');
   assert.equal(await view.owner(name), owner);
   cancel.abort();
   await waiting;
@@ -203,7 +202,7 @@ row('r14 nothing is left after the release', ['one'], async ({ locks, view, name
 
 row('r16 a lock that is broken is lost', ['one'], async ({ locks, view, name }) => {
   const held = await locks().acquire(name, { lease: 6000 });
-  await view.run('FAIRLOCK.BREAK', name);
+  await view.fairlock('FAIRLOCK.BREAK', name);
   await aborted(held.lost);
   assert.equal(held.lost.reason.cause, 'notheld');
   const lost = await failure(held.release(), LockLost);
@@ -214,7 +213,7 @@ row('r16 a lock that is broken is lost', ['one'], async ({ locks, view, name }) 
 row('r17 the lock of another is left alone', ['one'], async ({ locks, view, name }) => {
   const held = await locks().acquire(name, { lease: 6000 });
   await view.run('DEL', name);
-  const token = await view.run('FAIRLOCK.ACQUIRE', name, 'another');
+  const token = await view.fairlock('FAIRLOCK.ACQUIRE', name, 'another', 'NOWAIT');
   await aborted(held.lost);
   assert.equal(held.lost.reason.cause, 'notheld');
   await failure(held.release(), LockLost);
@@ -231,6 +230,39 @@ row('r18 a server that is silent', ['one'], async ({ locks, servers, name }) => 
   assert.ok(performance.now() - start < 1500 + AT_ONCE);
   await servers.tell('thaw');
 });
+
+for (const [isBlocked, renew] of [[true, true], [true, false], [false, true], [false, false]] as const) {
+  const title = `a grant that arrives when its lease is over is none, ${isBlocked ? 'blocked' : 'at once'}, ${renew ? 'renewed' : 'not renewed'}`;
+  row(title, ['one'], async ({ locks, servers, view, name }) => {
+    const slow = locks({ commandTimeout: 30_000 }, 'proxy');
+    await (await slow.acquire('another')).release(); // The connections are there.
+    const options = { lease: 1000, renew, ...(isBlocked ? { owner: 'me' } : {}) };
+    let isDone = false;
+    const begin = () => slow.acquire(name, options).finally(() => (isDone = true));
+    let waiting: Promise<Held>;
+    if (isBlocked) {
+      await view.fairlock('FAIRLOCK.ACQUIRE', name, 'first', 'LEASE', LONG);
+      waiting = begin();
+      await until('it is blocked', async () => (await view.run('FAIRLOCK.QUEUE', name))[0]?.[1] === 'blocked');
+      await servers.tell('freeze');
+      await view.fairlock('FAIRLOCK.RELEASE', name, 'first');
+    } else {
+      await servers.tell('freeze');
+      const before = await view.calls('acquire');
+      waiting = begin();
+      await until('granted', async () => (await view.calls('acquire')) > before);
+    }
+    // Another gets the lock after that lease.
+    const token = await view.fairlock('FAIRLOCK.ACQUIRE', name, 'second', 'LEASE', LONG);
+    await servers.tell('thaw');
+    await until('it waits again, or takes itself for the holder', async () => isDone || (await view.queue(name)).length > 0);
+    assert.ok(!isDone);
+    await view.fairlock('FAIRLOCK.RELEASE', name, 'second');
+    const held = await waiting;
+    assert.ok(held.token > token && !held.lost.aborted);
+    await held.release();
+  });
+}
 
 row('r19 a lost lock is not renewed', ['one'], async ({ locks, name }) => {
   const held = await locks().acquire(name, { lease: 200, renew: false });
@@ -252,16 +284,16 @@ row("r25 a failing release does not hide the work's error", ['one'], async ({ lo
   const mine = locks();
   const own = new Error('its own');
   const work = mine.run(name, {}, async () => {
-    await view.run('FAIRLOCK.BREAK', name);
+    await view.fairlock('FAIRLOCK.BREAK', name);
     throw own;
   });
   assert.equal(await failure(work), own);
   const scope = async () => {
     await using _held = await mine.acquire(name);
-    await view.run('FAIRLOCK.BREAK', name);
+    await view.fairlock('FAIRLOCK.BREAK', name);
     throw own;
   };
-  // What the language makes of two errors at the end of a scope.
+  // The language's error for two errors at the end of a scope.
   const both = (await failure(scope())) as Error & { suppressed: unknown; error: unknown };
   assert.equal(both.suppressed, own);
   assert.ok(both.error instanceof LockLost);
@@ -269,7 +301,7 @@ row("r25 a failing release does not hide the work's error", ['one'], async ({ lo
 
 row('r26 a lost lock is told at the end', ['one'], async ({ locks, view, name }) => {
   const mine = locks();
-  await failure(mine.run(name, {}, () => view.run('FAIRLOCK.BREAK', name)), LockLost);
+  await failure(mine.run(name, {}, () => view.fairlock('FAIRLOCK.BREAK', name)), LockLost);
   const held = await mine.acquire(name);
   await held.release();
   const other = await mine.acquire(name);
@@ -288,14 +320,14 @@ row('r27 the reply to RELEASE is lost', ['one'], async ({ locks, servers, view, 
 for (const isTaken of [false, true]) {
   row(`r28 the reply to ACQUIRE is lost while the lock is ${isTaken ? 'taken' : 'free'}`, ['one'], async ({ locks, servers, view, name }) => {
     const mine = locks({ lease: LONG, patience: LONG }, 'proxy');
-    if (isTaken) await view.run('FAIRLOCK.ACQUIRE', name, 'another');
-    else await servers.tell('lose', 'FAIRLOCK.ACQUIRE');
+    if (isTaken) await view.fairlock('FAIRLOCK.ACQUIRE', name, 'another', 'NOWAIT');
+    else await servers.tell('lose', 'ENQUEUE');
     const waiting = mine.acquire(name);
     if (isTaken) {
       // The holder, the first ask, and the one after it has subscribed.
       await until('asked again', async () => (await view.calls('acquire')) >= 3);
-      await servers.tell('lose', 'FAIRLOCK.ACQUIRE');
-      await view.run('FAIRLOCK.RELEASE', name, 'another');
+      await servers.tell('lose', 'ENQUEUE');
+      await view.fairlock('FAIRLOCK.RELEASE', name, 'another');
     }
     const held = await waiting;
     assert.equal(await servers.tell('lost'), '1');
@@ -319,18 +351,18 @@ row('r28 the reply to ACQUIRE is lost, and the next ask refused', ['one'], async
 });
 
 row('r29 connections are cut while a caller waits', ['one'], async ({ locks, servers, view, name }) => {
-  await view.run('FAIRLOCK.ACQUIRE', name, 'another');
+  await view.fairlock('FAIRLOCK.ACQUIRE', name, 'another', 'NOWAIT');
   const waiting = locks({}, 'proxy').acquire(name);
   await view.waits(name);
   await servers.tell('cut');
   await until('its connections are gone', async () => (await view.clients()).length === 0);
   await servers.tell('mend');
-  await view.run('FAIRLOCK.RELEASE', name, 'another');
+  await view.fairlock('FAIRLOCK.RELEASE', name, 'another');
   await (await waiting).release();
 });
 
 row('r30 a server is killed and started again while callers wait', ['one'], async ({ locks, servers, view, name }) => {
-  await view.run('FAIRLOCK.ACQUIRE', name, 'another', 'LEASE', LONG);
+  await view.fairlock('FAIRLOCK.ACQUIRE', name, 'another', 'LEASE', LONG, 'NOWAIT');
   const mine = locks({ patience: LONG });
   const waiting: Promise<Held>[] = [];
   for (const count of [1, 2]) {
@@ -339,13 +371,13 @@ row('r30 a server is killed and started again while callers wait', ['one'], asyn
   }
   const owners = await view.queue(name);
   const asked = () => view.calls('acquire').catch(() => 0);
-  // What the file has of it by then is what the server has on its return.
+  // The server returns with the state that the file has by then.
   await view.run('CONFIG', 'SET', 'appendfsync', 'always');
   await servers.tell('kill', 'a');
   await servers.tell('start', 'a');
   await until('both have asked', async () => (await asked()) >= 2);
   await view.waits(name, 2);
-  await view.run('FAIRLOCK.RELEASE', name, 'another');
+  await view.fairlock('FAIRLOCK.RELEASE', name, 'another');
   for (const [place, each] of waiting.entries()) {
     const held = await each;
     assert.equal(held.owner, owners[place]);
@@ -396,7 +428,7 @@ row('r39 hooks', ['one'], async ({ locks, view, name }) => {
   const released = told.find(([which]) => which === 'released')![1];
   assert.ok(released.token === first.token && released.held! > 0);
   told = [];
-  await view.run('FAIRLOCK.BREAK', name);
+  await view.fairlock('FAIRLOCK.BREAK', name);
   await failure(second.renew(), LockLost);
   await failure(second.release(), LockLost);
   assert.deepEqual(told.map(([which, { cause, token }]) => [which, cause, token]), [['lost', 'notheld', second.token]]);
@@ -422,23 +454,29 @@ row('r40 a hook that fails disturbs nothing', ['one'], async ({ locks, view, nam
 
 row('r41 a server without the module', ['plain'], async ({ locks, servers, name }) => {
   const start = performance.now();
-  const { message } = await failure(locks().acquire(name), NoModule);
+  const { message } = await failure(locks({ module: 'required' }).acquire(name), NoModule);
   assert.ok(performance.now() - start < AT_ONCE);
   assert.ok(message.startsWith(`127.0.0.1:${servers.ports['a']}: the server does not have the fairlock module`), message);
   assert.ok(message.includes('loadmodule /path/to/libfairlock.so') && message.includes('docs/operations.md'));
   assert.ok(!message.includes('\n'));
 });
 
-row('r42 refusals are typed', ['one', '--fairlock.max-waiters', '1'], async ({ locks, view, name }) => {
+if (!SCRIPTS) {
+  row('r42 a queue that is full', ['one', '--fairlock.max-waiters', '1'], async ({ locks, view, name }) => {
+    const mine = locks();
+    const held = await mine.acquire(name);
+    const waiting = mine.acquire(name);
+    await view.waits(name);
+    const full = await failure(mine.acquire(name), QueueFull);
+    assert.equal(full.code, 'QUEUEFULL');
+    assert.ok(full.message.startsWith('QUEUEFULL'));
+    await held.release();
+    await (await waiting).release();
+  });
+}
+
+row('r42 refusals are typed', ['one'], async ({ locks, view }) => {
   const mine = locks();
-  const held = await mine.acquire(name);
-  const waiting = mine.acquire(name);
-  await view.waits(name);
-  const full = await failure(mine.acquire(name), QueueFull);
-  assert.equal(full.code, 'QUEUEFULL');
-  assert.ok(full.message.startsWith('QUEUEFULL'));
-  await held.release();
-  await (await waiting).release();
   await view.run('SET', 'text', 'hello');
   const wrong = await failure(mine.acquire('text'), WrongType);
   assert.equal(wrong.code, 'WRONGTYPE');

@@ -8,10 +8,11 @@ import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { Worker } from 'node:worker_threads';
 import { LONG, row, runRows } from './harness.js';
+import { SCRIPTS, until } from './servers.js';
 
 const CHILD = fileURLToPath(new URL('./child.js', import.meta.url));
 
-/** What a child told, and what it left on its standard error. */
+/** A child's report, and its standard error. */
 async function told(child: ChildProcess): Promise<[unknown, string]> {
   let [message, errors]: [unknown, string] = [undefined, ''];
   child.on('message', (said) => (message = said));
@@ -21,24 +22,22 @@ async function told(child: ChildProcess): Promise<[unknown, string]> {
   return [message, errors];
 }
 
-row('r54 the order is that of the calls', ['one'], async ({ locks, name }) => {
-  const mine = locks({ patience: LONG });
-  for (const count of [10, 1000]) {
+for (const [count, session] of [[10, false], [1000, false], ...(SCRIPTS ? [] : [[10, true]])] as [number, boolean][]) {
+  row(`r54 the order is that of the calls: ${count}${session ? ', every second one a session' : ''}`, ['one'], async ({ locks, view, name }) => {
+    const mine = locks({ lease: LONG, patience: LONG });
     const numbers = Array.from({ length: count }, (_, number) => number);
     const order: number[] = [];
-    await Promise.all(numbers.map((number) => mine.run(name, () => void order.push(number))));
+    // Until all of them wait: such a busy process may be late for its turn, and lose its place.
+    const held = await mine.acquire(name);
+    const done = numbers.map((number) => mine.run(name, { session: session && number % 2 === 0 }, () => void order.push(number)));
+    await view.waits(name, count);
+    const polling = session ? count / 2 : count;
+    await until('all listen', async () => (await view.run('PUBSUB', 'CHANNELS')).length === polling);
+    await held.release();
+    await Promise.all(done);
     assert.deepEqual(order, numbers);
-  }
-});
-
-row('r54 the order is that of the calls, of sessions too', ['one'], async ({ locks, name }) => {
-  const mine = locks({ patience: LONG });
-  const numbers = Array.from({ length: 10 }, (_, number) => number);
-  const order: number[] = [];
-  const more = [{ session: true }, {}];
-  await Promise.all(numbers.map((number) => mine.run(name, more[number % 2]!, () => void order.push(number))));
-  assert.deepEqual(order, numbers);
-});
+  });
+}
 
 row('r55 children and workers have connections of their own', ['one'], async ({ locks, servers, view, name }) => {
   const mine = locks();
@@ -66,7 +65,11 @@ row('r56 out of descriptors', ['one'], async ({ servers, name }) => {
 
 row('r66 nothing is left on standard error', ['one'], async ({ servers, name }) => {
   const child = fork(CHILD, ['twenty', servers.url('a'), name], { stdio: ['ignore', 'inherit', 'pipe', 'ipc'] });
-  assert.deepEqual(await told(child), [20, '']);
+  const [done, errors] = await told(child);
+  assert.equal(done, 20);
+  // Except the one warning about the missing module.
+  const rest = SCRIPTS ? errors.replace(/^.*locks are taken by scripts.*\n.*--trace-warnings.*\n/, '') : errors;
+  assert.equal(rest, '');
 });
 
 runRows('processes');

@@ -1,11 +1,23 @@
-// Row 53: the programs of the README.
+// Rows 48 and 53: the programs of the README.
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
+import { once } from 'node:events';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import type { AddressInfo } from 'node:net';
 import { test } from 'node:test';
 import { promisify } from 'node:util';
 import { Servers } from './servers.js';
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  server.close();
+  await once(server, 'close');
+  return port;
+}
 
 /** Runs a program beside the built package, as if that were installed. */
 async function run(program: string): Promise<string> {
@@ -28,9 +40,15 @@ test('r53 the programs of the README run', async () => {
     // A reader's server has the usual port.
     const said = await run(program.replace('createClient()', `createClient({ url: '${servers.url('a')}' })`));
     assert.match(said, new RegExp(`^${promised.replace(/\d{16}/, '\\d{16}')}$`));
-    const fake = text.slice(text.indexOf('## Tests'));
-    assert.equal(await run(/```js\n([^]*?)```/.exec(fake)![1]!), 'true\nLockLost\n');
   } finally {
     await servers.end();
   }
+});
+
+test('r48 tests of programs need a server, and no module', async () => {
+  const text = await readFile('README.md', 'utf8');
+  const program = /```js\n([^]*?)```/.exec(text.slice(text.indexOf('## Tests')))![1]!;
+  const [, first, second] = /It prints `(null)`, then `(LockLost .*?)`/.exec(text)!;
+  const port = await freePort();
+  assert.equal(await run(program.replaceAll('6390', String(port))), `${first}\n${second}\n`);
 });

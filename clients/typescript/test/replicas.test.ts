@@ -2,22 +2,21 @@
 
 import assert from 'node:assert/strict';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { createCluster } from 'redis';
 import { Locks, NotInTime, NotReplicated, Unavailable } from '../src/index.js';
 import type { Held, LocksOptions } from '../src/index.js';
+import { clusterOf, sentinelOf } from './clients.js';
 import { AT_ONCE, LONG, aborted, failure, row, runRows } from './harness.js';
 import { until } from './servers.js';
 import type { Servers, View } from './servers.js';
 
 /** Locks at the master that the sentinel names. */
 function watched(servers: Servers, options: LocksOptions = {}): Locks {
-  const sentinelRootNodes = [{ host: '127.0.0.1', port: servers.ports['s']! }];
-  return new Locks({ name: 'locks', sentinelRootNodes }, { commandTimeout: 2000, lease: LONG, patience: LONG, ...options });
+  return new Locks(sentinelOf(servers.ports['s']!), { commandTimeout: 2000, lease: LONG, patience: LONG, ...options });
 }
 
 const roleOf = async (view: View) => (await view.run('ROLE')) as [string, unknown, unknown[]];
 const isReplica = async (view: View) => (await roleOf(view))[0] === 'slave';
-const hasAskedNothing = async (view: View) => !(await view.client.info('commandstats')).includes('fairlock');
+const hasAskedNothing = async (view: View) => !/fairlock|eval/.test(await view.client.info('commandstats'));
 
 row('r31 sentinel fails over', ['sentinel'], async ({ closing, servers, view, name }) => {
   const mine = closing(watched(servers));
@@ -29,7 +28,7 @@ row('r31 sentinel fails over', ['sentinel'], async ({ closing, servers, view, na
   }
   const owners = await view.queue(name);
   await servers.tell('failover');
-  // To confirm what the new master grants.
+  // To confirm the new master's grants.
   await servers.tell('start', 'a');
   const there = await servers.view('b');
   const { owner, token } = await there.info(name);
@@ -94,7 +93,7 @@ row('r62 the only replica is down', ['sentinel'], async ({ closing, servers, loc
 });
 
 row('r62 the only replica is down in a cluster', ['cluster'], async ({ closing, servers, view }) => {
-  const mine = closing(new Locks(createCluster({ rootNodes: [{ url: servers.url('b') }] })));
+  const mine = closing(new Locks(clusterOf([servers.url('b')])));
   const name = 'b'; // a lock on a, the master with a replica
   await servers.tell('kill', 'd');
   await until('none is connected', async () => (await roleOf(view))[2].length === 0);

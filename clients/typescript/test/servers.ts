@@ -7,7 +7,10 @@ import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createClient } from 'redis';
+import { scripted } from '../src/scripts.js';
 
+/** The servers are without the module. */
+export const SCRIPTS = Boolean(process.env['FAIRLOCK_SCRIPTS']);
 export const PROGRAM = process.env['FAIRLOCK_SERVERS'] ?? '../testing/servers';
 /** Until a condition is given up; only ever reached on failure. */
 const LONGEST = 60_000;
@@ -32,7 +35,8 @@ export class Servers {
   }
 
   static async start(...args: string[]): Promise<Servers> {
-    const servers = new Servers(args);
+    // To count scripts: see View.calls.
+    const servers = new Servers([...args, '--slowlog-log-slower-than', '0', '--slowlog-max-len', '100000']);
     for (;;) {
       const line = await servers.#line();
       if (line === 'ready') return servers;
@@ -87,11 +91,30 @@ export class View {
     return this.client.sendCommand(words.map(String));
   }
 
+  /** A command of the module, or its equivalent without the module. */
+  async fairlock(...words: (string | number)[]): Promise<any> {
+    const [command, name = ''] = words.map(String);
+    try {
+      return await this.run(...words);
+    } catch (error) {
+      if (!(error as Error).message.startsWith('ERR unknown command')) throw error;
+    }
+    if (command === 'FAIRLOCK.BREAK') return this.run('DEL', name);
+    return this.run(...scripted(words.map(String))!.whole);
+  }
+
   async info(name: string): Promise<Record<string, any>> {
-    const reply = await this.run('FAIRLOCK.INFO', name);
+    const reply = await this.run('FAIRLOCK.INFO', name).catch(() => this.#infoByKeys(name));
     const pairs = [];
     for (let at = 0; at < reply.length; at += 2) pairs.push([reply[at], reply[at + 1]]);
     return Object.fromEntries(pairs);
+  }
+
+  async #infoByKeys(name: string): Promise<unknown[]> {
+    const { '': token = null, ...holders } = await this.client.hGetAll(name);
+    const [[owner, holds] = [null, 0]] = Object.entries(holders);
+    const lease = await this.run('PTTL', name);
+    return Object.entries({ owner, holds: Number(holds), lease, token: token && Number(token) }).flat();
   }
 
   async owner(name: string): Promise<string | null> {
@@ -103,7 +126,8 @@ export class View {
   }
 
   async queue(name: string): Promise<string[]> {
-    return (await this.run('FAIRLOCK.QUEUE', name)).map((waiter: unknown[]) => waiter[0]);
+    const waiters = await this.run('FAIRLOCK.QUEUE', name).catch(() => this.run('LRANGE', `redisson_lock_queue:{${name}}`, 0, -1));
+    return waiters.map((waiter: unknown) => (Array.isArray(waiter) ? waiter[0] : waiter));
   }
 
   async waits(name: string, count = 1): Promise<void> {
@@ -111,8 +135,18 @@ export class View {
   }
 
   async calls(command: string): Promise<number> {
+    if (SCRIPTS && command !== 'info') return this.#scripts(command);
     const stats = await this.client.info('commandstats');
-    return Number(new RegExp(`cmdstat_fairlock.${command}:calls=(\\d+)`).exec(stats)?.[1] ?? 0);
+    return Number(new RegExp(`cmdstat_${SCRIPTS ? 'hgetall' : `fairlock.${command}`}:calls=(\\d+)`).exec(stats)?.[1] ?? 0);
+  }
+
+  async #scripts(command: string): Promise<number> {
+    const log: [number, number, number, string[]][] = await this.run('SLOWLOG', 'GET', -1);
+    const { short, whole } = scripted([`FAIRLOCK.${command.toUpperCase()}`])!;
+    // The log has the beginning of each argument.
+    const isOne = ([verb, script = '']: string[]) =>
+      (verb === 'EVALSHA' && script === short[1]) || (verb === 'EVAL' && script.slice(0, 50) === whole[1]!.slice(0, 50));
+    return log.filter(([, , , words]) => isOne(words)).length;
   }
 
   /** The connections of others. */

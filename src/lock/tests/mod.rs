@@ -1,4 +1,5 @@
 //! What the rules promise, over the state in memory.
 
+pub mod memory;
 mod model;
 mod properties;

@@ -1,6 +1,6 @@
 //! Hashes: fields and their values.
 
-use std::ffi::{c_char, c_void};
+use std::ffi::{c_char, c_int, c_void};
 use std::ptr::{null, null_mut, without_provenance_mut};
 
 use super::super::Str;
@@ -8,72 +8,48 @@ use super::super::api::{api, raw};
 use super::super::string;
 use super::{Key, Kind, adopt};
 
+type RawStr = *mut raw::RedisModuleString;
+
 impl Key<'_> {
     /// The value of a hash's field.
-    #[must_use]
     pub fn hash_get(&self, field: &Str) -> Option<Str> {
-        if self.raw.is_null() {
-            return None;
-        }
-        let mut value: *mut raw::RedisModuleString = null_mut();
-        // SAFETY: the arguments are pairs of a field and a pointer for its value, ended by null.
-        unsafe {
-            let (none, end) = (raw::REDISMODULE_HASH_NONE, null::<c_char>());
-            api!(HashGet(self.raw, none, field.inner, &raw mut value, end));
-        }
-        adopt(value)
+        let [value, _] = self.values(field.inner, null_mut());
+        value
     }
 
     /// The values of two fields of a hash.
-    #[must_use]
     pub fn hash_get_two(&self, [first, second]: [&Str; 2]) -> [Option<Str>; 2] {
-        if self.raw.is_null() {
-            return [None, None];
+        self.values(first.inner, second.inner)
+    }
+
+    /// The values of one field, or of two: the second may be null.
+    fn values(&self, first: RawStr, second: RawStr) -> [Option<Str>; 2] {
+        let (mut one, mut other): (RawStr, RawStr) = (null_mut(), null_mut());
+        if !self.raw.is_null() {
+            let (mode, end) = (raw::REDISMODULE_HASH_NONE, null::<c_char>());
+            let (its, others) = (&raw mut one, &raw mut other);
+            // SAFETY: the arguments are pairs of a field and a pointer for its value, ended by null.
+            unsafe { api!(HashGet(self.raw, mode, first, its, second, others, end)) };
         }
-        let [mut one, mut two]: [*mut raw::RedisModuleString; 2] = [null_mut(); 2];
-        // SAFETY: the arguments are pairs of a field and a pointer for its value, ended by null.
-        unsafe {
-            api!(HashGet(
-                self.raw,
-                raw::REDISMODULE_HASH_NONE,
-                first.inner,
-                &raw mut one,
-                second.inner,
-                &raw mut two,
-                null::<c_char>(),
-            ));
-        }
-        [one, two].map(adopt)
+        [one, other].map(adopt)
     }
 
     /// Sets a field of a hash; makes the hash if there is none.
     pub fn hash_set(&mut self, field: &Str, value: &Str) {
-        self.make_writable();
-        // SAFETY: the arguments are pairs of a field and its value, ended by null; the server
-        // copies both.
-        unsafe {
-            let (none, end) = (raw::REDISMODULE_HASH_NONE, null::<c_char>());
-            api!(HashSet(self.raw, none, field.inner, value.inner, end));
-        }
+        self.set(field.inner, value.inner, null_mut(), null_mut());
     }
 
     /// Sets two fields of a hash; makes the hash if there is none.
-    pub fn hash_set_two(&mut self, fields: [(&Str, &Str); 2]) {
+    pub fn hash_set_two(&mut self, [(first, its), (second, others)]: [(&Str, &Str); 2]) {
+        self.set(first.inner, its.inner, second.inner, others.inner);
+    }
+
+    /// Sets one field, or two: the second may be null. The number of those that were there.
+    fn set(&mut self, first: RawStr, its: RawStr, second: RawStr, others: RawStr) -> c_int {
         self.make_writable();
-        let [(first, its), (second, others)] = fields;
-        // SAFETY: the arguments are pairs of a field and its value, ended by null; the server
-        // copies all of them.
-        unsafe {
-            api!(HashSet(
-                self.raw,
-                raw::REDISMODULE_HASH_NONE,
-                first.inner,
-                its.inner,
-                second.inner,
-                others.inner,
-                null::<c_char>(),
-            ));
-        }
+        let (mode, end) = (raw::REDISMODULE_HASH_NONE, null::<c_char>());
+        // SAFETY: the arguments are pairs of a field and its value, ended by null; the server copies all of them.
+        unsafe { api!(HashSet(self.raw, mode, first, its, second, others, end)) }
     }
 
     /// Makes the server keep a hash as a hash table, so that it finds a field without a walk. It does so for good once
@@ -92,38 +68,19 @@ impl Key<'_> {
         if self.kind() != Kind::Hash {
             return false;
         }
-        self.make_writable();
         // `REDISMODULE_HASH_DELETE`: in place of a value, it deletes the field.
-        let delete = without_provenance_mut::<raw::RedisModuleString>(1);
-        // SAFETY: the arguments are pairs of a field and its value, ended by null.
-        let removed = unsafe {
-            let (none, end) = (raw::REDISMODULE_HASH_NONE, null::<c_char>());
-            api!(HashSet(self.raw, none, field.inner, delete, end))
-        };
-        removed != 0
+        let delete = without_provenance_mut(1);
+        self.set(field.inner, delete, null_mut(), null_mut()) != 0
     }
 
     /// A field whose name is not empty, with its value. If there are several, any of them.
-    #[must_use]
     pub fn hash_named(&self) -> Option<(Vec<u8>, Vec<u8>)> {
-        let mut found = None;
-        self.scan_hash(&mut |field, value| {
-            if found.is_none() && !field.is_empty() {
-                found = Some((field.to_vec(), value.to_vec()));
-            }
-            found.is_none()
-        });
-        found
+        // One of two has a name.
+        let mut fields = self.some_hash_fields(2).into_iter();
+        fields.find(|(field, _)| !field.is_empty())
     }
 
-    /// All fields of a hash with their values. Walks the hash.
-    #[must_use]
-    pub fn hash_fields(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
-        self.some_hash_fields(usize::MAX)
-    }
-
-    /// As [`Key::hash_fields`], but at most so many of them.
-    #[must_use]
+    /// The fields of a hash with their values, at most so many. Walks them.
     pub fn some_hash_fields(&self, most: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
         let mut fields = Vec::with_capacity(self.len().min(most));
         self.scan_hash(&mut |field, value| {

@@ -62,26 +62,27 @@ pub struct Key<'c> {
     access: Access,
     /// Where in a list the handle stands.
     cursor: ListCursor,
+    /// It has come there by a step.
+    has_stepped: bool,
     /// WATCH and client-side caches have been told that the value has changed.
     has_reported: Cell<bool>,
 }
 
 impl Ctx {
     /// Opens a key of the selected database. An expired key is deleted by the server first.
-    #[must_use]
     pub fn open<'c>(&'c self, name: &'c Str, access: Access) -> Key<'c> {
         self.open_named(Cow::Borrowed(name), access)
     }
 
     /// As [`Ctx::open`], where the name is kept nowhere else.
-    #[must_use]
     pub fn open_named<'c>(&'c self, name: Cow<'c, Str>, access: Access) -> Key<'c> {
         Key {
             raw: open(self, &name, access),
             ctx: self,
             name,
             access,
-            cursor: ListCursor::Nowhere,
+            cursor: None,
+            has_stepped: false,
             has_reported: Cell::new(false),
         }
     }
@@ -117,19 +118,17 @@ impl Drop for Key<'_> {
 
 impl<'c> Key<'c> {
     /// The context that it was opened in.
-    #[must_use]
     pub fn ctx(&self) -> &'c Ctx {
         self.ctx
     }
 
     /// Its name.
-    #[must_use]
     pub fn name(&self) -> &Str {
         &self.name
     }
 
-    /// Tells WATCH and client-side caches that the key has changed: once for several changes in a row, because nobody
-    /// can read in between. A key that was deleted and is made anew has changed twice.
+    /// Tells WATCH and client-side caches that the key has changed: once for several changes in a row, because no
+    /// client can read in between. A key that was deleted and is made anew has changed twice.
     pub fn tell_of_change(&self) {
         let is_there = !self.is_empty();
         if !(self.has_reported.replace(is_there) && is_there) {
@@ -146,13 +145,13 @@ impl<'c> Key<'c> {
     }
 
     fn open_again(&mut self) {
-        self.cursor = ListCursor::Nowhere;
+        self.cursor = None;
+        self.has_stepped = false;
         close(self.raw);
         self.raw = open(self.ctx, &self.name, self.access);
     }
 
     /// The type of the value.
-    #[must_use]
     pub fn kind(&self) -> Kind {
         if self.raw.is_null() {
             return Kind::Empty;
@@ -170,14 +169,12 @@ impl<'c> Key<'c> {
     }
 
     /// Whether the key is of a type, or could become so: there is none.
-    #[must_use]
     pub fn fits(&self, kind: Kind) -> bool {
         let found = self.kind();
         found == kind || found == Kind::Empty
     }
 
     /// Number of elements, fields or bytes; 0 for no key.
-    #[must_use]
     pub fn len(&self) -> usize {
         if self.raw.is_null() {
             return 0;
@@ -187,7 +184,6 @@ impl<'c> Key<'c> {
     }
 
     /// Whether there is no such key.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.kind() == Kind::Empty
     }
@@ -203,7 +199,6 @@ impl<'c> Key<'c> {
     }
 
     /// The instant at which the key expires, in milliseconds since the Unix epoch.
-    #[must_use]
     pub fn expires_at(&self) -> Option<u64> {
         // Redis 8.2 to 8.6 read through a null pointer where the key is open and empty (docs/testing.md).
         if self.is_empty() {
@@ -214,20 +209,13 @@ impl<'c> Key<'c> {
         u64::try_from(at).ok()
     }
 
-    /// Sets that instant.
-    pub fn set_expires_at(&mut self, at: u64) {
-        self.make_writable();
-        let at = i64::try_from(at).unwrap_or(i64::MAX);
-        // SAFETY: an open handle; SetAbsExpire refuses an empty key.
-        unsafe { api!(SetAbsExpire(self.raw, at)) };
-    }
-
-    /// Takes the expiry away.
-    pub fn set_persistent(&mut self) {
+    /// Sets that instant; `None`: the key never expires.
+    pub fn set_expires_at(&mut self, at: Option<u64>) {
         self.make_writable();
         let never = raw::REDISMODULE_NO_EXPIRE;
+        let at = at.map_or(never, |at| i64::try_from(at).unwrap_or(i64::MAX));
         // SAFETY: an open handle; SetAbsExpire refuses an empty key.
-        unsafe { api!(SetAbsExpire(self.raw, never)) };
+        unsafe { api!(SetAbsExpire(self.raw, at)) };
     }
 }
 

@@ -10,7 +10,6 @@ use super::{Key, Kind, adopt};
 
 impl Key<'_> {
     /// The score of a sorted set's member.
-    #[must_use]
     pub fn score(&self, member: &Str) -> Option<f64> {
         if self.kind() != Kind::SortedSet {
             return None;
@@ -53,7 +52,6 @@ impl Key<'_> {
     }
 
     /// All members of a sorted set with their scores, lowest first.
-    #[must_use]
     pub fn members(&mut self) -> Vec<(Vec<u8>, f64)> {
         let mut members = Vec::new();
         if self.kind() != Kind::SortedSet {

@@ -30,7 +30,7 @@ impl Blocked {
         let (sender, replies) = mpsc::channel();
         thread::spawn(move || {
             let reply = client.run(&words);
-            // Nobody may be there to take it any more.
+            // The receiver may be gone.
             let _ = sender.send((reply, client));
         });
         Self {

@@ -49,7 +49,7 @@ impl Listener {
         message.expect("a message")
     }
 
-    /// Whether nothing has come that was not read.
+    /// Whether all messages that came have been read.
     pub fn is_quiet(&self) -> bool {
         let mut unread = self.unread.borrow_mut();
         unread.extend(self.messages.try_iter());

@@ -1,11 +1,11 @@
-//! A connection on which tests see line by line what comes back, and when.
+//! A connection on which tests read the replies line by line.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 
 use crate::wait::give_up;
 
-/// A bare connection, for tests of what comes back line by line, and when.
+/// A bare connection whose replies a test reads line by line.
 pub struct Wire {
     socket: BufReader<TcpStream>,
     /// The connection's id; 0 if the server does not tell.
@@ -31,7 +31,7 @@ impl Wire {
     /// Sends commands, one a line, all at once.
     pub fn send(&mut self, commands: &str) {
         let bytes = format!("{}\r\n", commands.replace('\n', "\r\n"));
-        // A connection that was closed shows that by what it replies.
+        // A closed connection shows when it is read.
         let _ = self.socket.get_mut().write_all(bytes.as_bytes());
     }
 
@@ -48,12 +48,12 @@ impl Wire {
         sent.expect("sent");
     }
 
-    /// The next line that comes back, as the protocol has it; empty when the connection is closed.
+    /// The next line from the server, as in the protocol; empty when the connection is closed.
     pub fn line(&mut self) -> String {
         self.line_if_open().unwrap_or_default()
     }
 
-    /// A token, or another integer, that comes back.
+    /// A token, or another integer, from the server.
     #[track_caller]
     pub fn token(&mut self) -> i64 {
         let line = self.line();
@@ -61,11 +61,10 @@ impl Wire {
         token.unwrap_or_else(|| panic!("no token: {line}"))
     }
 
-    /// The next line that comes back, which can be an empty string; `None` when the connection is
-    /// closed.
+    /// The next line from the server, which can be an empty string; `None` when the connection is closed.
     pub fn line_if_open(&mut self) -> Option<String> {
         let mut line = String::new();
-        // A reset is a way of closing.
+        // A reset closes it, too.
         let _ = self.socket.read_line(&mut line);
         (!line.is_empty()).then(|| line.trim_end().to_owned())
     }

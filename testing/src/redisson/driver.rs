@@ -1,4 +1,4 @@
-//! A real Redisson client: a JVM that does what it is told, line by line (see `Driver.java`).
+//! A real Redisson client: a JVM that carries out commands line by line (see `Driver.java`).
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
@@ -16,7 +16,7 @@ use crate::server::Server;
 
 /// Longest a test waits for an answer. Only ever reached on failure.
 const GIVE_UP: Duration = Duration::from_mins(1);
-/// What old releases reach into.
+/// Packages of the JDK that old releases reach into.
 const OPENED: [&str; 8] = [
     "lang",
     "util",
@@ -36,31 +36,30 @@ const FRUGAL: [&str; 5] = [
     "-Xmx128m",
 ];
 
-/// Who waits for which answer; nothing once the client has ended.
+/// The receivers of answers, by request; `None` once the client has ended.
 type Pending = Arc<Mutex<Option<HashMap<u64, Sender<String>>>>>;
 
-/// How a client is to be started.
+/// How to start a client.
 pub struct Options<'a> {
     /// Its release.
     pub release: &'a str,
     /// `single`, `replicated` or `cluster`.
     pub mode: &'a str,
-    /// Those of its servers, on 127.0.0.1.
+    /// The ports of its servers, on 127.0.0.1.
     pub ports: &'a [u16],
-    /// Settings of `Config`, such as `fairLockWaitTimeout=2000`. A release that has not one of
-    /// them leaves it alone.
+    /// Settings of `Config`, such as `fairLockWaitTimeout=2000`. A release ignores those that it does not have.
     pub settings: &'a [&'a str],
-    /// The wall clock that it goes by, if that is not the machine's.
+    /// Its wall clock, if that is not the machine's.
     pub clock: Option<&'a MovableClock>,
 }
 
-/// A client; killed when dropped, without a goodbye to anybody.
+/// A client; killed when dropped, without closing anything.
 pub struct Driver {
     process: Mutex<Child>,
     input: Mutex<ChildStdin>,
     pending: Pending,
     next: AtomicU64,
-    /// What the JVM had to say.
+    /// The JVM's log.
     errors: Arc<Mutex<String>>,
 }
 
@@ -68,7 +67,7 @@ pub struct Driver {
 pub struct Answer {
     operation: String,
     receiver: Receiver<String>,
-    /// What has come and was not taken yet.
+    /// Its answer that has not been taken yet.
     early: OnceCell<String>,
 }
 
@@ -123,7 +122,7 @@ impl Driver {
         let (operation_name, rest) = operation.split_once(' ').unwrap_or((operation, ""));
         let line = format!("{id} {thread} {operation_name} {rest}");
         let mut input = self.input.lock().expect("no panic elsewhere");
-        // A client that was killed takes nothing, and whoever waits learns that it has ended.
+        // A killed client takes nothing, and a waiting caller learns that it has ended.
         let _ = writeln!(input, "{}", line.trim_end());
         Answer {
             operation: format!("{thread}: {operation}"),
@@ -138,10 +137,10 @@ impl Driver {
         self.send(thread, operation).get()
     }
 
-    /// Kills the JVM: connections break, and nobody renews, unlocks or leaves a queue.
+    /// Kills the JVM: connections break, and its threads no longer renew, unlock or leave a queue.
     pub fn kill(&self) {
         let mut process = self.process.lock().expect("no panic elsewhere");
-        // It may have ended by itself; then there is nothing to kill.
+        // It may have ended by itself.
         let _ = process.kill();
         let _ = process.wait();
     }
@@ -237,11 +236,11 @@ impl Starting {
     }
 }
 
-/// Hands the answers out until the client ends; then whoever still waits for one learns of it.
+/// Hands the answers out until the client ends; then callers that still wait learn of it.
 fn take_answers(output: impl Read, ready: &Sender<()>, pending: &Pending) {
     for line in BufReader::new(output).lines().map_while(Result::ok) {
         if line == "ready" {
-            // The test may have failed meanwhile.
+            // The test may have failed by now.
             let _ = ready.send(());
             continue;
         }
@@ -252,7 +251,7 @@ fn take_answers(output: impl Read, ready: &Sender<()>, pending: &Pending) {
         let mut pending = pending.lock().expect("no panic elsewhere");
         let waiting = pending.as_mut().and_then(|pending| pending.remove(&id));
         if let Some(waiting) = waiting {
-            // Not every answer is waited for.
+            // The test may not wait for this answer.
             let _ = waiting.send(answer.to_owned());
         }
     }

@@ -14,7 +14,7 @@ use crate::wait::wait_until;
 /// One script as a client sent it.
 #[derive(Clone, Debug)]
 pub struct Script {
-    /// What it is for, in the words of `src/redisson/scripts.tsv`.
+    /// Its role, as in `src/redisson/scripts.tsv`.
     pub role: &'static str,
     /// What the client sent.
     pub text: Vec<u8>,
@@ -27,14 +27,14 @@ pub struct Script {
 }
 
 impl Script {
-    /// Whether it takes any number of locks, though it was seen with one.
+    /// Whether it takes any number of locks, although the client used one.
     pub fn renews_many(&self) -> bool {
         self.role == "renew" && self.text.starts_with(b"local")
     }
 }
 
-/// What the client does in turn, and the role of a script that is new then. Where the lock is held
-/// long enough, its lease is renewed.
+/// The client's steps, and the role of a script that is new in a step. If the lock is held long enough, its lease is
+/// renewed.
 const STEPS: [(&str, &str, &str); 8] = [
     ("try-lock", "1", "tryLock k"),
     ("renew", "", ""),
@@ -52,7 +52,7 @@ const LOCKS: [&[u8]; 3] = [b"k", b"n", b"m"];
 /// Those of the newest release.
 pub static SCRIPTS: LazyLock<Vec<Script>> = LazyLock::new(|| harvest(NEWEST));
 
-/// The newest release's script for something.
+/// The newest release's script for a role.
 pub fn script(role: &str) -> &'static Script {
     let mut scripts = SCRIPTS.iter();
     scripts.find(|script| script.role == role).expect("a role")
@@ -103,7 +103,7 @@ fn number(text: &[u8]) -> usize {
 /// A command as MONITOR shows it.
 type Words = Vec<Vec<u8>>;
 
-/// Writes down what a server is sent.
+/// Records the commands that a server gets.
 struct Monitor<'s> {
     server: &'s Server,
     seen: Arc<Mutex<Vec<Words>>>,
@@ -120,7 +120,7 @@ impl<'s> Monitor<'s> {
         thread::spawn(move || {
             for line in lines.map_while(Result::ok) {
                 let (_, command) = line.split_once("] ").expect("a command");
-                // What scripts call is shown as well, as coming from them.
+                // MONITOR also shows the commands that scripts call, marked as theirs.
                 if !line.contains(" lua] ") {
                     taken.lock().expect("no panic").push(words(command));
                 }
@@ -129,7 +129,7 @@ impl<'s> Monitor<'s> {
         Self { server, seen }
     }
 
-    /// Waits until it has seen all that was sent so far.
+    /// Waits until it has seen all commands so far.
     fn catch_up(&self) {
         let before = self.seen.lock().expect("no panic").len();
         let marker = format!("seen-{before}");

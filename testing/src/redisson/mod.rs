@@ -1,8 +1,8 @@
 //! Redisson: its releases, the scripts of its fair lock, and real clients.
 //!
-//! - [`releases()`]: which there are, and where they are fetched to;
+//! - [`releases()`]: the releases, and where they are fetched to;
 //! - [`scripts`]: three scripts of a release, from its jar alone;
-//! - [`Driver`]: a client, a JVM that does what a test tells it;
+//! - [`Driver`]: a client, a JVM that carries out a test's commands;
 //! - [`harvest`]: all scripts of a release, from what such a client sends.
 
 mod driver;

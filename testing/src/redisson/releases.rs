@@ -1,36 +1,34 @@
-//! Which releases of Redisson there are here, and where they lie.
+//! The releases of Redisson for tests, and where they lie.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::paths;
 
-/// Those whose scripts or client differ from the one before in something that matters here.
+/// Releases whose scripts or client differ from the one before in a way that matters here.
 const ALL: &[&str] = &[
     "3.11.0", "3.11.1", "3.16.8", "3.24.0", "3.31.0", "3.32.0", "3.37.0", "3.45.0", "3.52.0",
     "4.7.0",
 ];
 /// The newest release.
 pub const NEWEST: &str = "4.7.0";
-/// The first one whose scores are as they still are.
+/// The first release with today's scores.
 pub const OLD: &str = "3.11.1";
-/// What is tested when nothing else is asked for.
-const DAILY: &[&str] = &[NEWEST, OLD];
 
-/// The releases to test.
+/// The releases to test: the newest, or those that `REDISSON_RELEASES` names.
 pub fn releases() -> Vec<String> {
     let wanted = std::env::var("REDISSON_RELEASES").unwrap_or_default();
     let owned = |releases: &[&str]| releases.iter().map(ToString::to_string).collect();
     match wanted.trim() {
-        "" => owned(DAILY),
+        "" => owned(&[NEWEST]),
         "all" => owned(ALL),
         list => list.split_whitespace().map(str::to_owned).collect(),
     }
 }
 
-/// Whether more than the daily tests was asked for.
+/// Whether all releases are to be tested, for long.
 pub fn is_long_run() -> bool {
-    std::env::var("REDISSON_RELEASES").is_ok_and(|wanted| !wanted.trim().is_empty())
+    std::env::var("REDISSON_RELEASES").is_ok_and(|wanted| wanted.trim() == "all")
 }
 
 /// Does something with each release to test.
@@ -42,12 +40,11 @@ pub fn each_release(test: impl Fn(&str)) {
     }
 }
 
-/// The folder with a release, all that it needs and the driver compiled for it: a class path. It is
-/// fetched when it is not there.
+/// The folder with a release, its dependencies and the driver compiled for it: a class path. It is fetched if missing.
 pub fn folder(release: &str) -> PathBuf {
     let folder = paths::target().join("redisson");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("redisson/fetch");
-    // It does nothing where nothing is missing, and several may run at a time.
+    // It does nothing if nothing is missing, and several may run at a time.
     let fetched = Command::new(script).arg(&folder).arg(release).status();
     assert!(
         fetched.expect("the script").success(),

@@ -24,7 +24,7 @@ pub struct Script {
 /// The scripts that are measured.
 #[derive(Clone, Debug)]
 pub struct Scripts {
-    /// Takes the lock if it can be had now.
+    /// Takes the lock if it is available now.
     pub try_lock: Script,
     /// Takes the lock or joins the queue.
     pub lock: Script,
@@ -33,7 +33,7 @@ pub struct Scripts {
 }
 
 impl Scripts {
-    /// Those of the newest release, which is fetched when it is not there.
+    /// Those of the newest release, which is fetched if missing.
     pub fn newest() -> &'static Self {
         static SCRIPTS: LazyLock<Scripts> =
             LazyLock::new(|| Scripts::of(&jar(NEWEST)).expect("its scripts"));

@@ -1,4 +1,4 @@
-//! How a server is started, and what the environment says of that.
+//! How a server is started, by options and the environment.
 
 use std::fs;
 use std::net::TcpListener;
@@ -7,9 +7,8 @@ use std::process::{Child, Command, Stdio};
 
 use crate::clock::MovableClock;
 
-/// The program that servers run under, with its options, if `FAIRLOCK_TEST_WRAPPER` names one: one
-/// that checks their memory (`make test-valgrind`). What it finds it writes to standard error, in
-/// lines that begin with `==`.
+/// The program that servers run under, with its options, if `FAIRLOCK_TEST_WRAPPER` names one: one that checks their
+/// memory (`make test-valgrind`). It writes its findings to standard error, in lines that begin with `==`.
 pub(crate) fn wrapper() -> Vec<String> {
     let wrapper = std::env::var("FAIRLOCK_TEST_WRAPPER").unwrap_or_default();
     wrapper.split_whitespace().map(str::to_owned).collect()
@@ -21,7 +20,7 @@ pub(crate) fn foreign_module() -> Option<PathBuf> {
     std::env::var_os("FAIRLOCK_TEST_MODULE").map(PathBuf::from)
 }
 
-/// The module as it was built with the program that runs, unless it is to be another.
+/// The module that was built with the running program, unless the environment names another.
 pub fn module() -> PathBuf {
     let module = foreign_module().unwrap_or_else(|| {
         let program = std::env::current_exe().expect("the path of this program");
@@ -42,7 +41,7 @@ pub struct Launch {
     /// The program that it runs under, with its options; none if empty.
     under: Vec<String>,
     options: Vec<String>,
-    /// The wall clock that it goes by, if that is not the machine's.
+    /// Its wall clock, if that is not the machine's.
     pub(super) clock: Option<MovableClock>,
 }
 
@@ -63,7 +62,7 @@ impl Launch {
         Self::plain(&[&load, options].concat())
     }
 
-    /// Under another program, which is given the server's command line.
+    /// Under another program, which gets the server's command line.
     #[must_use]
     pub fn under(mut self, program: &[&str]) -> Self {
         self.under.extend(program.iter().map(ToString::to_string));
@@ -77,7 +76,7 @@ impl Launch {
         self
     }
 
-    /// Starts it on a port that was free a moment ago; the port.
+    /// Starts it on a port that was free a moment ago; returns the port.
     pub(super) fn spawn(&self, dir: &Path) -> (Child, u16) {
         let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let port = free.local_addr().expect("its address").port();
@@ -88,7 +87,7 @@ impl Launch {
             .map(String::as_str)
             .chain(["redis-server"]);
         let mut command = Command::new(words.next().expect("a program"));
-        // As it is set on many machines: a panic must not end the server for it.
+        // Many machines set this: a panic must not end the server because of it.
         command.args(words).env("RUST_BACKTRACE", "1");
         if let Some(clock) = &self.clock {
             clock.give_to(&mut command);

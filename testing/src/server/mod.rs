@@ -24,7 +24,7 @@ pub(crate) use launch::{foreign_module, wrapper};
 /// A server process; killed when dropped.
 pub struct Server {
     process: Child,
-    /// Where it listens, on 127.0.0.1.
+    /// Its port on 127.0.0.1.
     pub port: u16,
     dir: TempDir,
     launch: Launch,
@@ -59,15 +59,15 @@ impl Server {
         Self::in_dir(dir, &Launch::with_module(options).by(clock))
     }
 
-    /// Sets the server's wall clock so many seconds ahead of this machine's, or behind.
+    /// Sets the server's wall clock a number of seconds ahead of this machine's, or behind.
     pub fn set_clock(&self, seconds: i64) {
         let clock = self.launch.clock.as_ref();
         clock.expect("a clock that can be set").set(seconds);
     }
 
-    /// A server on what another one left in its directory.
+    /// A server with the data that another one left in its directory.
     fn in_dir(dir: TempDir, launch: &Launch) -> Self {
-        // The port is free when it is chosen, and somebody may be faster: then the next one.
+        // Another process may take the port after it was chosen: then the next one is tried.
         for _ in 0..20 {
             let (process, port) = launch.spawn(dir.path());
             let mut server = Self {
@@ -84,7 +84,7 @@ impl Server {
         panic!("redis-server does not start:\n{}", log(dir.path()));
     }
 
-    /// Waits until it answers, with its data loaded. False if it has ended, or is not ours.
+    /// Waits until it answers, with its data loaded. False if it has ended, or is another process's.
     fn is_up(&mut self) -> bool {
         let ours = format!("process_id:{}\r", self.process.id());
         let start = Instant::now();
@@ -144,7 +144,7 @@ impl Server {
             .expect("a number")
     }
 
-    /// Where the module is that it has loaded.
+    /// The path of the loaded module.
     pub fn module_path(&self) -> String {
         let list = self.connect().run("MODULE LIST");
         // Newer servers bring modules of their own.
@@ -164,8 +164,8 @@ impl Server {
         line.unwrap_or_default().to_owned()
     }
 
-    /// Whether it knows the ACL categories of a module's commands, and tells a module that looks at
-    /// commands whose they are: Redis does since 7.2, and all of Valkey, which calls itself 7.2.4.
+    /// Whether it has ACL categories for a module's commands, and tells a module's command filter which client has sent
+    /// a command. Redis does since 7.2, and Valkey in all versions: it calls itself 7.2.4.
     pub fn knows_7_2(&self) -> bool {
         !self.info("server", "redis_version").starts_with("7.0.")
     }
@@ -180,14 +180,14 @@ impl Server {
         self.dir.path()
     }
 
-    /// Kills the server without warning, and starts it again on what is on disk.
+    /// Kills the server without warning, and starts it again with the data on disk.
     #[must_use]
     pub fn kill_and_restart(self) -> Self {
         let launch = self.launch.clone();
         self.kill_and_launch(&launch)
     }
 
-    /// Kills the server, and starts one without the module on what is on disk.
+    /// Kills the server, and starts one without the module with the data on disk.
     #[must_use]
     pub fn kill_and_restart_without_module(self, options: &[&str]) -> Self {
         let mut launch = Launch::plain(options);
@@ -202,13 +202,13 @@ impl Server {
     }
 
     fn kill(&mut self) {
-        // It may have ended by itself; then there is nothing to kill.
+        // It may have ended by itself.
         let _ = self.process.kill();
         let _ = self.process.wait();
         self.check_findings();
     }
 
-    /// Has the server end by itself, so that its wrapper tells what has leaked.
+    /// Has the server end by itself, so that its wrapper reports leaks.
     fn end(&mut self) {
         if matches!(self.process.try_wait(), Ok(None)) {
             self.signal("TERM");
@@ -219,7 +219,7 @@ impl Server {
         }
     }
 
-    /// Whatever the wrapper has found fails the test.
+    /// Fails the test if the wrapper has found anything.
     fn check_findings(&self) {
         let errors = fs::read_to_string(self.dir().join("errors")).unwrap_or_default();
         let found = errors.lines().any(|line| line.starts_with("=="));

@@ -225,7 +225,7 @@ fn a_queue_that_is_full_takes_no_more() {
         let error = client.run(request);
         assert!(error.starts_with("(error) QUEUEFULL "), "{error}");
     }
-    // Whoever is in it keeps its place.
+    // The queue itself stays as it is.
     assert!(!waiter.is_done());
     client.int("FAIRLOCK.RELEASE k a");
     assert!(waiter.int() > 0);
@@ -259,7 +259,7 @@ fn waiting_shows_in_info_clients_and_ends_there() {
     assert_eq!(server.blocked(), 1);
     client.int("FAIRLOCK.RELEASE k a");
     waiter.int();
-    wait_until("nobody is blocked", || server.blocked() == 0);
+    wait_until("no client is blocked", || server.blocked() == 0);
 }
 
 #[test]

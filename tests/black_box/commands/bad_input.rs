@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 
+use fairlock_testing::commands::{COMMANDS, calls_of_a_lock, on};
 use fairlock_testing::{Server, wait_until};
 use proptest::prelude::*;
 use redis::Value;
@@ -14,27 +15,18 @@ const WRONGTYPE: &str = "(error) WRONGTYPE Operation against a key holding the w
 fn arguments_that_are_missing_or_too_many_are_refused() {
     let server = Server::start();
     let mut client = server.connect();
-    let calls = [
-        "FAIRLOCK.ACQUIRE",
-        "FAIRLOCK.ACQUIRE k",
-        "FAIRLOCK.RELEASE",
-        "FAIRLOCK.RELEASE k",
-        "FAIRLOCK.RENEW k",
-        "FAIRLOCK.CANCEL k",
-        "FAIRLOCK.CANCEL k a b",
-        "FAIRLOCK.BREAK",
-        "FAIRLOCK.QUEUE",
-        "FAIRLOCK.HOLDERS",
-        "FAIRLOCK.INFO",
-        "FAIRLOCK.INFO k a",
-        "FAIRLOCK.HELP me",
-        "FAIRLOCK.EVAL script",
-        "FAIRLOCK.EVALSHA sha1",
-    ];
-    // LOCKS takes options only, and as many as it knows.
-    client.assert_calls_all_but(&["LOCKS"], calls);
-    for words in calls {
-        let error = client.run(words);
+    // No argument, one too few, or one too many. LOCKS takes options only, and as many as it knows.
+    let calls = COMMANDS.iter().flat_map(|command| {
+        let fewest = on(&command.calls().next().expect("a call"), "k");
+        let none = fewest.split_once(' ').map(|(name, _)| name.to_owned());
+        let fewer = fewest.rsplit_once(' ').map(|(fewer, _)| fewer.to_owned());
+        let more = (command.arity > 0).then(|| format!("{fewest} more"));
+        [none, fewer, more]
+    });
+    let scripts =
+        ["FAIRLOCK.EVAL script", "FAIRLOCK.EVALSHA sha1"].map(|call| Some(call.to_owned()));
+    for words in calls.chain(scripts).flatten() {
+        let error = client.run(&words);
         let command = words.split(' ').next().expect("a name").to_lowercase();
         let expected = format!("(error) ERR wrong number of arguments for '{command}' command");
         assert_eq!(error, expected, "{words}");
@@ -194,34 +186,19 @@ fn owners_are_1_to_256_bytes_of_any_kind() {
 fn a_lock_queue_or_deadline_key_of_another_type_is_refused_and_left_alone() {
     let server = Server::start();
     let mut client = server.connect();
-    let commands = [
-        "ACQUIRE k a",
-        "ACQUIRE k a NOWAIT",
-        "ACQUIRE k a ENQUEUE",
-        "RELEASE k a",
-        "RENEW k a",
-        "CANCEL k a",
-        "BREAK k",
-        "QUEUE k",
-        "INFO k",
-    ];
-    // HOLDERS reads other keys (see there). Where a script finds another type, Lua has its own error.
-    let others = ["HOLDERS", "LOCKS", "HELP", "EVAL", "EVALSHA"];
-    client.assert_calls_all_but(&others, commands);
+    // HOLDERS reads other keys (see there).
+    let mut calls = calls_of_a_lock();
+    calls.retain(|call| !call.starts_with("HOLDERS"));
     for key in ["k", "redisson_lock_queue:{k}", "redisson_lock_timeout:{k}"] {
         client.run(&format!("SET {key} value"));
-        for command in commands {
-            assert_eq!(
-                client.run(&format!("FAIRLOCK.{command}")),
-                WRONGTYPE,
-                "{key} {command}"
-            );
+        for call in &calls {
+            assert_eq!(client.run(&on(call, "k")), WRONGTYPE, "{key} {call}");
         }
         assert_eq!(client.run(&format!("GET {key}")), "value");
         assert_eq!(client.run("DBSIZE"), "1");
         client.run("FLUSHALL");
     }
-    // What is kept of a token is looked at, and nobody's lock depends on it.
+    // The token's key is checked, but no lock depends on it.
     client.run("RPUSH fairlock_token:{k} value");
     assert!(client.int("FAIRLOCK.ACQUIRE k a") > 0);
 }
@@ -359,32 +336,18 @@ fn word() -> impl Strategy<Value = Vec<u8>> {
 }
 
 /// Commands of the module, and some of the server's own.
-const NAMES: &[&str] = &[
-    "FAIRLOCK.ACQUIRE",
-    "FAIRLOCK.ACQUIRE",
-    "FAIRLOCK.RELEASE",
-    "FAIRLOCK.RENEW",
-    "FAIRLOCK.CANCEL",
-    "FAIRLOCK.BREAK",
-    "FAIRLOCK.QUEUE",
-    "FAIRLOCK.HOLDERS",
-    "FAIRLOCK.INFO",
-    "FAIRLOCK.LOCKS",
-    "FAIRLOCK.HELP",
-    "FAIRLOCK.EVAL",
-    "FAIRLOCK.EVALSHA",
-    "SET",
-    "DEL",
-    "RPUSH",
-    "LPOP",
-    "ZREM",
-    "HSET",
-];
+fn names() -> Vec<String> {
+    let own = COMMANDS.iter().map(|command| command.name);
+    let own = own.chain(["ACQUIRE", "EVAL", "EVALSHA"]);
+    let others = ["SET", "DEL", "RPUSH", "LPOP", "ZREM", "HSET"];
+    let own = own.map(|name| format!("FAIRLOCK.{name}"));
+    own.chain(others.map(str::to_owned)).collect()
+}
 
 fn command() -> impl Strategy<Value = Vec<Vec<u8>>> {
-    let name = prop::sample::select(NAMES);
+    let name = prop::sample::select(names());
     (name, prop::collection::vec(word(), 0..7)).prop_map(|(name, words)| {
-        let mut command = vec![name.as_bytes().to_vec()];
+        let mut command = vec![name.into_bytes()];
         command.extend(words);
         command
     })
@@ -394,8 +357,6 @@ fn command() -> impl Strategy<Value = Vec<Vec<u8>>> {
 fn no_command_crashes_or_wedges_the_server() {
     let server = Server::start();
     let client = RefCell::new(server.connect());
-    let own = NAMES.iter().filter(|name| name.starts_with("FAIRLOCK."));
-    client.borrow_mut().assert_calls_all_but(&[], own.copied());
     let process = || server.info("server", "process_id");
     let before = process();
     let config = ProptestConfig::with_cases(3_000);

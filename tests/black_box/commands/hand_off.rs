@@ -1,4 +1,4 @@
-//! Hand-off: every road on which a waiter becomes the holder.
+//! Hand-off: every way in which a waiter becomes the holder.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -44,7 +44,7 @@ fn a_release_makes_the_head_the_holder_in_the_same_step() {
     let lease = replies.strip_prefix("[0, [(nil), 1], ");
     let lease = lease.and_then(|rest| rest.strip_suffix(", 0, 0]"));
     let lease: u64 = lease.and_then(|ms| ms.parse().ok()).expect(&replies);
-    // Its milliseconds have begun to run.
+    // Its time has begun to run.
     assert!((50_000..=60_000).contains(&lease), "{replies}");
     assert!(waiter.int() > 0);
 }
@@ -55,10 +55,10 @@ fn a_lease_that_runs_out_goes_to_the_head_by_itself() {
     let mut client = server.connect();
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
     let waiter = server.block("FAIRLOCK.ACQUIRE k b");
-    // Only now is it short, so that it does not end before.
+    // It is shortened only now, so that it does not end before.
     let start = Instant::now();
     client.int("FAIRLOCK.RENEW k a LEASE 300");
-    // Nobody touches the key: only the timer can notice.
+    // No client touches the key: only the timer can notice.
     assert!(waiter.int() > 0);
     assert!(start.elapsed() >= Duration::from_millis(250));
     assert_eq!(client.holders("k"), "[b, 1]");
@@ -218,8 +218,8 @@ fn port(socket: &TcpStream) -> u16 {
     socket.local_addr().expect("an address").port()
 }
 
-/// Stops the server while a waiter hangs up and the holder releases, so that both reach it in one
-/// turn of the event loop.
+/// Stops the server while a waiter hangs up and the holder releases, so that both reach it in one iteration of the
+/// event loop.
 fn hang_up_while_released(server: &Server, release_first: bool) {
     let mut client = server.connect();
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
@@ -228,7 +228,7 @@ fn hang_up_while_released(server: &Server, release_first: bool) {
         client.int("LLEN redisson_lock_queue:{k}") == 1
     });
     let behind = server.block("FAIRLOCK.ACQUIRE k c");
-    // Connected before: the server accepts in one turn and reads in the next.
+    // Connected before: the server accepts in one iteration and reads in the next.
     let mut releasing = send(server, "PING");
     client.run("PING");
     let (waiting, released) = (port(&waiter), port(&releasing));
@@ -306,7 +306,7 @@ fn a_receiver_killed_after_its_reply_was_made_and_before_it_was_written_passes_t
     client.int("FAIRLOCK.ACQUIRE other a");
     let first = server.block("FAIRLOCK.ACQUIRE k b");
     let second = server.block("FAIRLOCK.ACQUIRE k c");
-    // Unblocked in the same turn, the killer's next command runs before any reply is written.
+    // Unblocked in the same iteration, the killer's next command runs before any reply is written.
     let kill = format!("CLIENT KILL ID {}", first.id);
     let _killer = send(&server, &format!("FAIRLOCK.ACQUIRE other b\r\n{kill}"));
     wait_until("the killer waits", || server.blocked() == 3);

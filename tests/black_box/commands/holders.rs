@@ -82,7 +82,7 @@ fn it_is_refused_where_the_lock_or_its_shared_holders_have_another_type() {
     }
 }
 
-/// So many holders of `k`, `h0000` and so on.
+/// Adds holders of `k`: `h0000` and so on.
 fn share(client: &mut Client, number: usize) {
     client.run_many(
         (0..number).map(|n| format!("FAIRLOCK.ACQUIRE k h{n:04} SHARED 5000 LEASE 600000")),
@@ -123,12 +123,12 @@ fn of_very_many_holders_a_reply_has_some_and_says_so() {
     all.sort_unstable();
     all.dedup();
     assert_eq!(all.len(), 2_500);
-    // How many there are, and what they tolerate, is said of all of them.
+    // Number and limit are those of all holders.
     client.int("FAIRLOCK.ACQUIRE k picky SHARED 4000");
     for command in [
         "FAIRLOCK.INFO k",
         "FAIRLOCK.LOCKS",
-        "FAIRLOCK.LOCKS ALL AFTER @0",
+        "FAIRLOCK.LOCKS ALL AFTER 0",
     ] {
         let reply = client.run(command);
         assert!(reply.contains("holders, 2501, limit, 4000"), "{reply}");
@@ -140,7 +140,8 @@ fn of_very_many_holders_a_reply_has_some_and_says_so() {
 
 #[test]
 fn a_cursor_of_holders_that_are_gone_finds_those_that_are_there() {
-    const NO_CURSOR: &str = "(error) ERR AFTER is not a cursor that FAIRLOCK.HOLDERS has replied of late: begin without it";
+    const NO_CURSOR: &str =
+        "(error) ERR AFTER is not a cursor from fairlock.holders: start again without AFTER";
     let server = Server::start();
     let mut client = server.connect();
     assert_eq!(client.run("FAIRLOCK.HOLDERS k AFTER 17"), "[]");

@@ -109,7 +109,7 @@ fn among_many_waiters_one_is_added_without_a_walk() {
     assert_eq!(encoding(&mut client), "listpack");
     client.run_many((8..20).map(ask));
     assert_eq!(encoding(&mut client), "skiplist");
-    // What was written for a moment to that end is not there, neither here nor after a restart.
+    // The temporary element for that is gone, here and after a restart.
     let members = "ZRANGE redisson_lock_timeout:{k} 0 -1 WITHSCORES";
     let queue = client.run("LRANGE redisson_lock_queue:{k} 0 -1");
     let before = client.run(members);

@@ -31,12 +31,15 @@ fn it_lists_every_lock_that_is_held() {
     client.run("PEXPIRE plain 600000");
     let all = ["alone", "bound", "plain", "read", "wanted", "{a}tag"];
     assert_eq!(sorted(&mut client), all);
-    // First those that are listed without ALL, in the same order.
+    // First those that are listed without ALL.
     let first = names(&mut client, "FAIRLOCK.LOCKS all");
     let recorded = names(&mut client, "FAIRLOCK.LOCKS");
-    assert_eq!(recorded, ["wanted", "bound", "read"]);
+    assert_eq!(recorded.len(), 3);
     assert_eq!(first[..3], recorded);
-    assert_eq!(names(&mut client, "fairlock.locks count 1 all"), ["wanted"]);
+    assert_eq!(
+        names(&mut client, "fairlock.locks count 1 all"),
+        recorded[..1]
+    );
     assert_eq!(client.run("FAIRLOCK.LOCKS ALL COUNT 0"), "[]");
     client.run("FAIRLOCK.RELEASE alone a");
     client.run("DEL plain");
@@ -96,7 +99,7 @@ fn it_says_what_info_says_and_for_how_long_the_lock_is_held() {
         )),
         "{list}"
     );
-    // Taken by a script: since when is not known.
+    // Taken by a script: the time is unknown.
     client.run("DEL k");
     client.run(&format!("HSET k {REDISSONS} 2"));
     client.run("PEXPIRE k 600000");
@@ -121,9 +124,9 @@ fn among_many_keys_each_lock_is_found() {
     assert!(all.len() <= expected.len() + 150, "{}", all.len());
     all.dedup();
     assert_eq!(all, expected);
-    // The walk alone, some at a time.
+    // Some at a time.
     let mut walked = Vec::new();
-    let mut place = "@0".to_owned();
+    let mut place = "0".to_owned();
     loop {
         let reply = client.run(&format!("FAIRLOCK.LOCKS ALL COUNT 50 AFTER {place}"));
         let some = names_of(&reply);
@@ -133,7 +136,7 @@ fn among_many_keys_each_lock_is_found() {
             Some(cursor) => place = cursor.to_owned(),
             None => break,
         }
-        assert!(place.starts_with('@'), "{place}");
+        assert!(place.parse::<u64>().is_ok(), "{place}");
     }
     walked.sort_unstable();
     walked.dedup();
@@ -236,7 +239,8 @@ fn a_key_that_the_walk_meets_does_not_count_as_used() {
 
 #[test]
 fn what_it_cannot_read_is_refused() {
-    const NO_CURSOR: &str = "(error) ERR AFTER is not a cursor that FAIRLOCK.LOCKS has replied of late: begin without it";
+    const NO_CURSOR: &str =
+        "(error) ERR AFTER is not a cursor from fairlock.locks: start again without AFTER";
     let server = Server::start();
     let mut client = server.connect();
     client.int("FAIRLOCK.ACQUIRE k a");
@@ -251,14 +255,13 @@ fn what_it_cannot_read_is_refused() {
             "ALLES",
             "(error) ERR syntax error: unknown option, expected ALL, COUNT or AFTER",
         ),
-        ("ALL AFTER @", NO_CURSOR),
-        ("ALL AFTER @-1", NO_CURSOR),
-        ("ALL AFTER @01", NO_CURSOR),
-        ("ALL AFTER @18446744073709551616", NO_CURSOR),
-        ("ALL AFTER 17", NO_CURSOR),
+        ("ALL AFTER -1", NO_CURSOR),
+        ("ALL AFTER +1", NO_CURSOR),
+        ("ALL AFTER 01", NO_CURSOR),
+        ("ALL AFTER 18446744073709551616", NO_CURSOR),
         (
-            "AFTER @0",
-            "(error) ERR AFTER is not a cursor that FAIRLOCK.LOCKS without ALL has replied of late: begin without it",
+            "AFTER 17",
+            "(error) ERR AFTER is not a cursor from fairlock.locks without ALL: start again without AFTER",
         ),
     ] {
         assert_eq!(
@@ -269,7 +272,7 @@ fn what_it_cannot_read_is_refused() {
     }
     // A walk may go on at any number, as with SCAN.
     for place in [0, 1, 1_234_567, u64::MAX] {
-        let reply = client.run(&format!("FAIRLOCK.LOCKS ALL AFTER @{place}"));
+        let reply = client.run(&format!("FAIRLOCK.LOCKS ALL AFTER {place}"));
         assert!(reply.starts_with('['), "{reply}");
     }
 }

@@ -1,8 +1,8 @@
 //! Waiters that do not block: ENQUEUE, wake-ups, turns.
 
-use fairlock_testing::{Client, Listener, Server, wait_until};
+use fairlock_testing::{Listener, Server, wait_until};
 
-use crate::scene::now;
+use crate::scene::{left, now};
 
 #[test]
 fn enqueue_replies_position_and_when_to_ask_again() {
@@ -111,7 +111,7 @@ fn dead_waiters_in_a_row_cost_one_turn() {
 
 #[test]
 fn a_woken_waiter_that_asks_again_keeps_its_place() {
-    // Long enough for who lives to answer on a busy machine.
+    // Long enough for a living waiter to answer on a busy machine.
     let server = Server::with(&["--fairlock.turn", "5000"]);
     let mut client = server.connect();
     client.int("FAIRLOCK.ACQUIRE k a");
@@ -143,14 +143,6 @@ fn a_waiter_whose_deadline_is_over_is_passed_by() {
     client.int("FAIRLOCK.RELEASE k a");
     assert_eq!(client.run("LRANGE redisson_lock_queue:{k} 0 -1"), "[c]");
     assert!(client.int("FAIRLOCK.ACQUIRE k c NOWAIT") > 0);
-}
-
-/// Milliseconds that the waiter at a 0-based position has to ask again.
-fn left(client: &mut Client, index: usize) -> i64 {
-    let waiter = client.run(&format!("FAIRLOCK.QUEUE k LIMIT {index} 1"));
-    let left = waiter.split(", ").nth(2);
-    let left = left.and_then(|left| left.parse().ok());
-    left.unwrap_or_else(|| panic!("no number in {waiter}"))
 }
 
 #[test]

@@ -49,7 +49,7 @@ fn limit_shows_a_part() {
 fn a_waiter_that_is_dead_or_has_no_deadline_has_nothing_left() {
     let server = Server::start();
     let mut client = server.connect();
-    // In one transaction: a moment later the server would have mended it.
+    // In one transaction, because the server repairs it a moment later.
     for words in [
         "MULTI",
         "HSET k a 1",
@@ -60,7 +60,7 @@ fn a_waiter_that_is_dead_or_has_no_deadline_has_nothing_left() {
     ] {
         client.run(words);
     }
-    // QUEUE is read-only: it has mended nothing.
+    // QUEUE is read-only: it repairs nothing.
     assert_eq!(
         client.run("EXEC"),
         "[1, 2, 1, [[b, polling, 0, 1], [c, polling, 0, 1]], 1]"

@@ -5,7 +5,7 @@
 
 use fairlock_testing::{Client, Server, wait_until};
 
-/// Waits until the server has set the end of the lease anew, so many times.
+/// Waits until the server has renewed the lease a number of times.
 fn renewed(client: &mut Client, key: &str, times: usize) {
     for _ in 0..times {
         let end = client.int(&format!("PEXPIRETIME {key}"));
@@ -65,7 +65,7 @@ fn it_is_freed_when_the_connection_has_been_silent_for_too_long() {
     let server = Server::with(&["--timeout", "1"]);
     let mut holder = server.connect();
     holder.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 600000");
-    // Whoever looks must not be silent for as long.
+    // A new connection for each look, because the server closes idle ones.
     wait_until("the lock is free", || {
         server.connect().run("EXISTS k") == "0"
     });
@@ -110,7 +110,7 @@ fn many_on_one_connection_are_all_renewed() {
     for n in 0..3_000 {
         holder.int(&format!("FAIRLOCK.ACQUIRE k{n} a SESSION LEASE 3600"));
     }
-    // Whoever was not renewed is gone by the time that the last one was for the third time.
+    // A session that was not renewed is gone by the third renewal of the last one.
     renewed(&mut client, "k2999", 3);
     renewed(&mut client, "k0", 1);
     assert_eq!(client.int("DBSIZE"), 3_000);

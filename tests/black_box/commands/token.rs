@@ -1,4 +1,4 @@
-//! Fencing tokens: they grow whatever happens, and nothing is left of them.
+//! Fencing tokens: they always grow, and leave no keys behind.
 
 use fairlock_testing::{Client, Server, wait_until};
 
@@ -102,7 +102,7 @@ fn a_token_whose_owner_somebody_took_out_is_nobodys_lock() {
     assert_eq!(client.run("HDEL k a"), "1");
     assert!(waiter.int() > 0);
     assert_eq!(client.run("HDEL k b"), "1");
-    // Without waiters it is noticed when somebody asks.
+    // Without waiters it is noticed at the next request.
     assert!(client.run("FAIRLOCK.INFO k").starts_with("[owner, (nil), "));
     assert!(client.int("FAIRLOCK.ACQUIRE k c NOWAIT") > 0);
     assert_eq!(client.holders("k"), "[c, 1]");
@@ -122,7 +122,7 @@ fn a_token_ahead_of_the_clock_is_kept_until_the_clock_has_passed_it() {
     assert_eq!(end, (ahead + 1) / 1000 + 1);
     client.int("FAIRLOCK.RELEASE k a");
     assert_eq!(client.int("FAIRLOCK.ACQUIRE k b"), ahead + 2);
-    // What is farther ahead than servers' clocks may be apart is no other lock's affair.
+    // A token farther ahead than clocks may differ does not affect other locks.
     assert!(client.int("FAIRLOCK.ACQUIRE other a") < ahead);
 }
 

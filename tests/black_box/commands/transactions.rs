@@ -8,7 +8,7 @@ use redis::Value;
 const SESSION_REFUSED: &str =
     "SESSION binds the lock to a connection and cannot be used in a script";
 
-/// Calls one command of this module with whatever it is given.
+/// Calls one command of this module with its arguments.
 const CALL: &str = "return redis.call(ARGV[1], KEYS[1], unpack(ARGV, 2))";
 
 /// The same as a function, and as one that has promised not to write.
@@ -71,7 +71,7 @@ fn in_a_script_or_function_even_a_long_wait_is_over_at_once() {
         assert_eq!(call(&mut client, "FCALL", "call", words), "(nil)");
     }
     assert_eq!(client.run("FAIRLOCK.QUEUE k"), "[]");
-    // Nor does a script in a transaction wait.
+    // A script in a transaction does not wait either.
     client.run("MULTI");
     assert_eq!(
         call(&mut client, "EVAL", CALL, "FAIRLOCK.ACQUIRE b"),
@@ -286,7 +286,7 @@ fn what_is_discarded_or_aborted_has_not_happened() {
     assert_eq!(client.run("DISCARD"), "OK");
     client.run("MULTI");
     client.run("FAIRLOCK.RELEASE k a");
-    // Refused when it is queued, and with it everything.
+    // It is refused when it is queued, and the whole transaction with it.
     assert!(client.run("FAIRLOCK.ACQUIRE k").starts_with("(error) ERR "));
     assert!(client.run("EXEC").starts_with("(error) EXECABORT "));
     assert_eq!(client.holders("k"), "[a, 1]");

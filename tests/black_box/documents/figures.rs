@@ -1,5 +1,5 @@
-//! A figure in the pages that was measured is a link to where it was measured, and stands there. So prose cannot go
-//! on telling of an earlier run.
+//! A measured figure in the pages is a link to the measurement, and equal to it. So prose cannot keep the figures of an
+//! earlier run.
 //!
 //! `[8,500](benchmarks.md#many-locks)` is right if a number under that heading is 8,500 when rounded to as many
 //! digits. In a file that is not a page, the number itself must stand.
@@ -12,7 +12,7 @@ use super::pages::{files, root, text};
 /// Pages that are measurements, or that tell how they come about.
 const SOURCES: [&str; 3] = ["benchmarks.md", "performance.md", "soak.md"];
 
-/// What follows a number that was measured, mostly.
+/// Words that usually follow a measured number.
 const UNITS: [&str; 18] = [
     "bytes",
     "kB",
@@ -34,7 +34,7 @@ const UNITS: [&str; 18] = [
     "/s",
 ];
 
-/// What was not measured: the program, or the server, sets it.
+/// Numbers that were not measured: the program, or the server, sets them.
 const SET: [&str; 5] = ["256 bytes", "200 bytes", "16 bytes", "80 kB", "512 MB"];
 
 fn is_source(page: &Path) -> bool {
@@ -72,7 +72,7 @@ fn prose(page: &str) -> String {
     prose
 }
 
-/// The links of a text: what is underlined, and where it leads.
+/// The links of a text: their texts and targets.
 fn links(text: &str) -> Vec<(&str, &str)> {
     let link = |end: usize| {
         let shown = text.get(..end)?.rsplit('[').next()?;
@@ -163,7 +163,7 @@ fn is_rounded(measured: &str, shown: &str) -> bool {
     round(measured) == round(shown)
 }
 
-/// What is wrong with a figure, if anything.
+/// The error in a figure, if any.
 fn fault(page: &Path, shown: &str, target: &str) -> Option<String> {
     let (file, name) = target.split_once('#').unwrap_or((target, ""));
     let path = page.with_file_name(file);
@@ -216,7 +216,7 @@ fn what_was_measured_is_a_link_to_where() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// The first figure of a line that looks as if it had been measured.
+/// The first figure of a line that looks measured.
 fn measured(line: &str) -> Option<String> {
     let line = SET
         .iter()

@@ -10,7 +10,7 @@ use super::pages::root;
 
 const STAND_IN: &str = concat!("fairlock", ".example");
 
-/// A copy of what names the home.
+/// A copy of the files that name the home.
 fn copy() -> TempDir {
     let dir = TempDir::new().expect("a directory");
     fs::create_dir_all(dir.path().join("scripts/package")).expect("made");
@@ -29,7 +29,7 @@ fn put(dir: &Path, home: &str, mail: &str) -> Output {
     script.args([home, mail]).output().expect("run")
 }
 
-/// Files that name the stand-in; the script itself goes on to.
+/// Files that name the stand-in, except the script itself.
 fn naming(dir: &Path) -> String {
     let mut grep = Command::new("grep");
     grep.args(["-rlF", "--exclude=home", STAND_IN]).arg(dir);

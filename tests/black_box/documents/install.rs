@@ -1,4 +1,4 @@
-//! `make install` and `make uninstall`, and what they make of a server.
+//! `make install` and `make uninstall`, and a server with the installed files.
 
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
@@ -14,7 +14,7 @@ const COMPANION: &str = "#!/bin/sh\necho the companion, \"$@\"\n";
 /// A system to install into.
 struct Root {
     dir: TempDir,
-    /// What is installed as the module.
+    /// The file that is installed as the module.
     module: String,
 }
 
@@ -28,7 +28,7 @@ impl Root {
         Self { dir, module }
     }
 
-    /// What the Makefile runs, with its folders. Returns what it says.
+    /// Runs the Makefile's script, with its folders. Returns its output.
     fn run(&self, arguments: &[&str]) -> String {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/package/install");
         let output = Command::new(script)
@@ -137,7 +137,7 @@ fn the_installed_module_is_replaced_by_renaming() {
     let old = fs::File::open(root.module()).expect("a file");
     root.run(&[]);
     assert_ne!(number(), old.metadata().expect("a file").ino());
-    // Whoever has the old one mapped still has all of it.
+    // A server that has the old one mapped still has all of it.
     let size = fs::metadata(&root.module).expect("the module").len();
     assert_eq!(old.metadata().expect("a file").len(), size);
 }
@@ -170,14 +170,14 @@ fn a_server_loads_what_is_installed_and_starts_again_after_config_rewrite() {
     let options = plain.connect().run("CONFIG GET fairlock.*");
     let words: Vec<&str> = options.trim_matches(['[', ']']).split(", ").collect();
     for pair in words.chunks(2) {
-        // What the defaults are, and on which servers, is compared elsewhere.
+        // Another test compares the defaults.
         let line = format!("# {} ", pair[0]);
         assert!(
             snippet.lines().any(|other| other.starts_with(&line)),
             "{line}"
         );
     }
-    // As the script says, and one of them set.
+    // As in the script, with one of them set.
     append(&root.snippet(), "fairlock.lease 12345\n");
     let main = root.path("etc/redis/redis.conf");
     let lines = format!(

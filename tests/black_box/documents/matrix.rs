@@ -1,4 +1,4 @@
-//! `make test-matrix` goes on after a failure, and tells all of them at its end.
+//! `make test-matrix` goes on after a failure, and lists all failures at its end.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -12,8 +12,8 @@ fn program(path: &Path, text: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("set");
 }
 
-/// Runs the matrix on servers `old` and `new`, of which a stand-in for scripts/test/servers knows `old`, and a
-/// stand-in for cargo fails as it is told. Whether it succeeds, what it says, and what it has run.
+/// Runs the matrix on servers `old` and `new`, where a stand-in for scripts/test/servers knows only `old`, and a
+/// stand-in for cargo fails on demand. Returns whether it succeeds, its output, and its runs.
 fn matrix_of(readme: &str, cargo: &str, may_lack: &str) -> (bool, String, String) {
     let dir = TempDir::new().expect("a directory");
     let scripts = dir.path().join("scripts/test");
@@ -27,7 +27,7 @@ fn matrix_of(readme: &str, cargo: &str, may_lack: &str) -> (bool, String, String
     fs::write(dir.path().join("README.md"), readme).expect("written");
     program(
         &scripts.join("cargo"),
-        &format!("echo \"$5 ${{PATH%%:*}} $7\" >>ran\n{cargo}"),
+        &format!("echo \"$7 ${{PATH%%:*}} ${{10}}\" >>ran\n{cargo}"),
     );
     let path = std::env::var("PATH").expect("a path");
     let output = Command::new(scripts.join("matrix"))
@@ -74,7 +74,7 @@ fn a_server_that_must_not_be_missing_is_a_failure_after_all_others_were_tried() 
 
 #[test]
 fn a_suite_that_fails_stops_nothing_and_is_named_at_the_end() {
-    let (passed, said, ran) = matrix("[ \"$5\" != black_box ]", "new");
+    let (passed, said, ran) = matrix("[ \"$7\" != black_box ]", "new");
     assert!(!passed, "{said}");
     assert_eq!(ran, ALL);
     for server in ["old", "older"] {

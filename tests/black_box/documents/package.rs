@@ -29,7 +29,7 @@ fn the_pages_of_the_package_link_only_to_what_it_has() {
         ),
         ("docs/kubernetes.md", "[compose.yaml](../compose.yaml)"),
         ("README.md", "[MIT](copyright)"),
-        ("docs/design.md", "\nsrc/lib.rs; this page"),
+        ("docs/design.md", "The map of the code is in src/lib.rs."),
     ];
     for (page, text_of_it) in kept {
         let page = text(&package.path().join(page));

@@ -1,15 +1,15 @@
-//! Deadlines that others change while waiters poll: the head's is true again at once, whatever
-//! scripts in the manner of Redisson did to everybody's.
+//! Deadlines that others change while waiters poll: the head's is right again at once, even after scripts like
+//! Redisson's have changed all of them.
 
 use fairlock_testing::{Client, Listener, Server};
 
 use super::redisson_keys::{try_lock, try_lock_at};
-use crate::scene::{QUEUE, now};
+use crate::scene::{QUEUE, left, now};
 
 /// Milliseconds.
 const HOUR: i64 = 3_600_000;
 
-/// What such a script does to everybody's deadline when somebody takes the lock.
+/// What such a script does to all deadlines when a client takes the lock.
 const SUBTRACT: &[u8] = b"
     for _, owner in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
         redis.call('ZINCRBY', KEYS[1], -ARGV[1], owner)
@@ -44,7 +44,7 @@ fn polled() -> (Server, Client) {
     (server, client)
 }
 
-/// Whether a head's score is ahead of now, and not so far that scripts would line up everybody behind it.
+/// Whether a head's score is ahead of now, but not so far that scripts would line up all waiters behind it.
 fn is_true(client: &mut Client, owner: &str) -> bool {
     let (score, now) = (score(client, owner), now(client));
     (now + 1..now + 24 * HOUR).contains(&score)
@@ -71,10 +71,8 @@ fn a_sign_of_life_counts_from_then_on_whatever_was_subtracted() {
     for _ in 0..5 {
         subtract(&mut client, HOUR);
         client.run("FAIRLOCK.ACQUIRE k p1 ENQUEUE PATIENCE 900000");
-        let head = client.run("FAIRLOCK.QUEUE k LIMIT 0 1");
-        let left = head.split(", ").nth(2);
-        let left: i64 = left.and_then(|left| left.parse().ok()).expect("a number");
-        assert!((890_000..=900_000).contains(&left), "{head}");
+        let left = left(&mut client, 0);
+        assert!((890_000..=900_000).contains(&left), "{left}");
     }
 }
 
@@ -122,7 +120,7 @@ fn a_blocked_head_that_is_set_into_the_past_is_ahead_again_at_once() {
         subtract(&mut client, HOUR);
         assert!(score(&mut client, "b") > now(&mut client));
     }
-    // So a script that drops the dead does not drop it.
+    // So a script that drops dead waiters does not drop it.
     assert!(try_lock(&mut client, "u:1", 300_000) != "(nil)");
     assert_eq!(client.run(QUEUE), "[b, u:1]");
     client.int("FAIRLOCK.RELEASE k a");

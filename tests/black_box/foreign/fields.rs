@@ -60,7 +60,7 @@ fn a_lock_whose_owner_is_taken_out_in_a_script_goes_to_the_head() {
 
 #[test]
 fn a_lock_whose_owner_is_taken_out_long_after_the_command_was_queued_goes_to_the_head() {
-    // By then the command that was queued is forgotten: a look at the hash finds what has happened.
+    // By then the queued command is forgotten: a look at the hash shows what has happened.
     soon_in_both_forms("a late EXEC", &[], |scene| {
         scene.step("MULTI");
         scene.step("HDEL k a");
@@ -113,7 +113,7 @@ fn a_hash_with_nothing_but_a_token_is_a_free_lock_to_every_command() {
         let mut client = server.connect();
         client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
         let waiter = server.block("FAIRLOCK.ACQUIRE k b");
-        // In one transaction, so that nothing else has a look before.
+        // In one transaction, so that no other command looks at the lock before.
         for step in ["MULTI", "HDEL k a", command] {
             client.run(step);
         }

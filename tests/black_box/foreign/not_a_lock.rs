@@ -1,4 +1,4 @@
-//! Hashes that are no locks: somebody's data, which no command of ours changes.
+//! Hashes that are not locks: no command of this module changes them.
 
 use fairlock_testing::{Server, wait_until};
 

@@ -1,6 +1,7 @@
 //! Another module calls FAIRLOCK commands: at any time as a client that cannot block, and from a key
 //! event of a FAIRLOCK command not at all.
 
+use fairlock_testing::commands::{COMMANDS, Command, SCRIPTS, on};
 use fairlock_testing::native::library;
 use fairlock_testing::{Blocked, Client, Server, wait_until};
 use tempfile::TempDir;
@@ -44,7 +45,7 @@ fn a_module_that_is_loaded_later_is_told_of_events_from_then_on() {
     }
 }
 
-/// What each call has replied from the event.
+/// The reply to each call from the event.
 fn said(client: &mut Client) -> String {
     client.run("NOSY.SAID")
 }
@@ -81,24 +82,11 @@ fn every_command_that_looks_at_locks_is_refused_there() {
     let (server, _dir) = start(false);
     let mut client = server.connect();
     client.run("CONFIG SET fairlock.intercept-eval yes");
-    let commands = [
-        "FAIRLOCK.ACQUIRE k x",
-        "FAIRLOCK.ACQUIRE k x NOWAIT",
-        "FAIRLOCK.ACQUIRE other x",
-        "FAIRLOCK.RELEASE k a",
-        "FAIRLOCK.RENEW k a",
-        "FAIRLOCK.CANCEL k a",
-        "FAIRLOCK.BREAK k",
-        "FAIRLOCK.QUEUE k",
-        "FAIRLOCK.HOLDERS k",
-        "FAIRLOCK.INFO k",
-        "FAIRLOCK.LOCKS",
-        "FAIRLOCK.LOCKS ALL",
-        "FAIRLOCK.EVALSHA 8e19a1ddbdee9138df9f32a480c57addab4353d1 1 k 1 a",
-    ];
     // HELP looks at no lock, and is tried below. EVAL differs from EVALSHA in how it finds the script.
-    client.assert_calls_all_but(&["HELP", "EVAL"], commands);
-    for command in commands {
+    let commands = COMMANDS.iter().filter(|command| command.name != "HELP");
+    let calls = commands.flat_map(Command::calls);
+    let calls = calls.chain([SCRIPTS[1].to_owned(), "ACQUIRE other x".to_owned()]);
+    for command in calls.map(|call| on(&call, "k")) {
         client.run(&format!("NOSY.ON hset {command}"));
         client.int("FAIRLOCK.ACQUIRE k a");
         let said = said(&mut client);
@@ -118,7 +106,7 @@ fn a_key_that_another_module_deletes_from_an_event_is_noticed() {
         let mut client = server.connect();
         client.int("FAIRLOCK.ACQUIRE k a");
         let waiter = server.block("FAIRLOCK.ACQUIRE k b");
-        // Whatever the step holds open is closed by then.
+        // The step has closed its keys by then.
         client.run("NOSY.ON expire DEL k");
         assert_eq!(client.run("FAIRLOCK.RENEW k a LEASE 600000"), "600000");
         assert!(waiter.int() > 0);
@@ -168,7 +156,7 @@ fn another_module_uses_locks_as_a_client_that_cannot_block() {
     assert_eq!(call("FAIRLOCK.RELEASE k a"), "0");
     assert!(call("FAIRLOCK.ACQUIRE k b ENQUEUE").parse::<i64>().is_ok());
     assert_eq!(call("FAIRLOCK.RELEASE k b"), "0");
-    // It is no connection that a lock could be bound to, or be named after.
+    // It is not a connection that a session or the owner `*` could stand for.
     assert_eq!(
         call("FAIRLOCK.ACQUIRE k a SESSION"),
         "(error) ERR SESSION binds the lock to a connection and cannot be used by another module"

@@ -1,12 +1,11 @@
-//! Others change or delete the queue and the deadlines while clients are blocked: nobody loses a
-//! place, nobody hangs, nobody is served twice.
+//! Others change or delete the queue and the deadlines while clients are blocked: no waiter loses its place, hangs, or
+//! is served twice.
 
 use fairlock_testing::{Blocked, Client, Server, wait_until};
 
 use crate::scene::{DEADLINES, QUEUE, now};
 
-/// Commands, and the queue as the next command finds it. Whoever is no `w` never comes for the
-/// lock.
+/// Commands, and the queue as the next command finds it. Only waiters named `w...` come for the lock.
 struct Harm {
     name: &'static str,
     steps: &'static [&'static str],
@@ -105,7 +104,7 @@ const ENTRIES: &[Harm] = &[
     ),
 ];
 
-/// The order in which others list waiters stands: the keys are what counts.
+/// The order that others give the waiters stands, because the keys count.
 const REORDERED: &[Harm] = &[
     harm(
         "the last to the front",
@@ -228,7 +227,7 @@ impl Line {
         assert_eq!(self.server.blocked(), 5);
     }
 
-    /// Everyone is served in this order, once, and nothing is left.
+    /// All are served in this order, once, and nothing is left.
     #[track_caller]
     fn serve(mut self, queue: &str) {
         let order = names(queue);
@@ -350,7 +349,7 @@ fn a_queue_of_another_type_holds_everything_up_until_it_is_gone() {
             );
         }
         assert_eq!(line.client.holders("k"), "[w0, 1]");
-        // Nobody can be served; nor is anybody told otherwise.
+        // No waiter can be served, and none is told that it was.
         line.suffer(&["DEL k"]);
         assert_eq!(line.client.run("EXISTS k"), "0");
         assert_eq!(line.server.blocked(), 5);

@@ -120,7 +120,7 @@ fn a_lock_that_a_script_took_is_held() {
             .run("FAIRLOCK.RELEASE k b")
             .starts_with("(error) NOTHELD ")
     );
-    // One owner is one holder, by whichever road it asks.
+    // One owner is one holder, by command or by script.
     assert!(client.int("FAIRLOCK.ACQUIRE k u:1") > 0);
     assert_eq!(client.holders("k"), "[u:1, 2]");
     assert_eq!(unlock(&mut client, "u:1"), Value::Int(0));
@@ -205,7 +205,7 @@ fn waiters_that_a_script_drops_keep_their_places() {
     let first = server.block("FAIRLOCK.ACQUIRE k b");
     client.run("FAIRLOCK.ACQUIRE k p ENQUEUE");
     let second = server.block("FAIRLOCK.ACQUIRE k c PATIENCE 7200000");
-    // A client whose clock is an hour ahead purges whom it takes for dead, and joins.
+    // A client whose clock is an hour ahead purges waiters that seem dead to it, and joins.
     try_lock_at(&mut client, "u:1", 300_000, now() + 3_600_000);
     assert_eq!(
         client.run("LRANGE redisson_lock_queue:{k} 0 -1"),

@@ -1,5 +1,5 @@
-//! Every road by which a lock can become free that is no command of ours: the head's turn starts
-//! at once, and nobody else's.
+//! Every way in which a lock becomes free without a command of this module: the head's turn starts at once, and only
+//! the head's.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -219,7 +219,7 @@ fn a_lock_that_expires_goes_to_the_head() {
     });
 }
 
-/// The server deletes no expired key until somebody asks for it.
+/// The server deletes an expired key only when it is accessed.
 const LAZY: &[&str] = &["--hz", "1"];
 
 #[test]
@@ -236,8 +236,8 @@ fn a_lock_that_expires_unnoticed_by_the_server_goes_to_the_head() {
     });
 }
 
-/// Whether the next waiter is served soon after a command, on a server that wakes up by itself only
-/// once a second: looking again then would do in the end. A busy machine may be late now and then.
+/// Whether the next waiter is served soon after a command, on a server that wakes up by itself only once a second. It
+/// would also be served by that, but late. A busy machine may be late now and then.
 fn is_served_soon(command: &str) -> bool {
     (0..8).any(|_| {
         let server = Server::with(&[OPTIONS, LAZY].concat());
@@ -274,7 +274,7 @@ fn a_lock_whose_expiry_an_access_notices_goes_to_the_head() {
     for expire in ["PEXPIRE k 50", "SET k x PX 50"] {
         in_both_forms(expire, LAZY, |scene| {
             scene.step("DEBUG SET-ACTIVE-EXPIRE 0");
-            // In one turn of the event loop: the key expires in it and is asked for.
+            // In one iteration of the event loop the key expires and is asked for.
             let mut socket =
                 TcpStream::connect(("127.0.0.1", scene.server.port)).expect("connected");
             let commands = format!("{expire}\r\nDEBUG SLEEP 0.1\r\nEXISTS k\r\nQUIT\r\n");
@@ -321,8 +321,7 @@ fn a_lock_that_is_evicted_goes_to_the_head() {
     for policy in policies {
         let options = ["--maxmemory-policy", policy];
         soon_in_both_forms(policy, &options, |scene| {
-            // Whatever else is evicted, queue and deadlines for all that is known: only without
-            // the lock is there memory enough.
+            // The queue and the deadlines may be evicted as well: only without the lock is there memory enough.
             let field = "EVAL redis.call('HSET','k','x',string.rep('x',32000000)) 0";
             scene.step(field);
             let used = scene.server.info("memory", "used_memory");

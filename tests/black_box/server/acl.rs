@@ -1,26 +1,10 @@
-//! Who may do what, and what the server knows of each command: users, key patterns, flags, keys,
-//! documentation.
+//! Permissions, and the server's information on each command: users, key patterns, flags, keys, documentation.
 
 use std::process::Command;
 
+use fairlock_testing::commands::{COMMANDS, SCRIPTS, calls_of_a_lock, of_a_lock, on};
 use fairlock_testing::{Client, Server, Wire, show, wait_until};
 use redis::Value;
-
-/// Each command on lock `K`, as it is called.
-const ALL: &[&str] = &[
-    "ACQUIRE K o NOWAIT",
-    "ACQUIRE K o ENQUEUE",
-    "RELEASE K o",
-    "RENEW K o",
-    "CANCEL K o",
-    "BREAK K",
-    "QUEUE K",
-    "INFO K",
-];
-
-fn on(command: &str, key: &str) -> String {
-    format!("FAIRLOCK.{}", command.replace(" K", &format!(" {key}")))
-}
 
 /// A connection of a user with these permissions.
 fn user(server: &Server, permissions: &str) -> Client {
@@ -81,8 +65,8 @@ fn a_refusal_tells_nothing_of_the_lock() {
     let mut ann = user(&server, "~a +@all");
     let mut ask = || {
         let mut replies = Vec::new();
-        for command in ALL {
-            replies.push(ann.run(&on(command, "b")));
+        for command in calls_of_a_lock() {
+            replies.push(ann.run(&on(&command, "b")));
         }
         // Bad arguments are not looked at before the key is.
         for command in [
@@ -123,19 +107,17 @@ fn who_may_only_read_can_look_and_who_may_only_write_cannot_take() {
     let mut admin = server.connect();
     admin.int("FAIRLOCK.ACQUIRE a o");
     let mut reader = user(&server, "%R~a +@all");
-    for command in ALL {
-        let reply = reader.run(&on(command, "a"));
-        let reads = command.starts_with("QUEUE") || command.starts_with("INFO");
-        assert_eq!(
-            reply.starts_with("(error) NOPERM "),
-            !reads,
-            "{command}: {reply}"
-        );
+    for command in of_a_lock() {
+        for call in command.calls() {
+            let reply = reader.run(&on(&call, "a"));
+            let is_refused = reply.starts_with("(error) NOPERM ");
+            assert_eq!(is_refused, !command.only_reads(), "{call}: {reply}");
+        }
     }
     // All that change a lock also say what they found; BREAK alone asks nothing.
     let mut writer = user(&server, "%W~a +@all");
-    for command in ALL {
-        let reply = writer.run(&on(command, "a"));
+    for command in calls_of_a_lock() {
+        let reply = writer.run(&on(&command, "a"));
         let deletes = command.starts_with("BREAK");
         assert_eq!(
             reply.starts_with("(error) NOPERM "),
@@ -153,8 +135,9 @@ fn permissions_go_by_command() {
     let mut ann = user(&server, "~* -@all +fairlock.acquire +fairlock.help");
     assert!(ann.int("FAIRLOCK.ACQUIRE a o") > 0);
     assert!(!ann.run("FAIRLOCK.HELP").contains("NOPERM"));
-    for command in &ALL[2..] {
-        let command = on(command, "a");
+    let calls = calls_of_a_lock().into_iter();
+    for command in calls.filter(|call| !call.starts_with("ACQUIRE")) {
+        let command = on(&command, "a");
         let error = ann.run(&command);
         assert!(
             error.starts_with("(error) NOPERM ")
@@ -165,12 +148,12 @@ fn permissions_go_by_command() {
     let mut ann = user(&server, "~* +@all -fairlock.break");
     assert!(ann.run("FAIRLOCK.BREAK a").starts_with("(error) NOPERM "));
     assert_eq!(ann.run("FAIRLOCK.RELEASE a o"), "0");
-    // Nobody, until he has said who he is.
+    // No user, before it has authenticated.
     server.connect().run("CONFIG SET requirepass secret");
-    let mut nobody = Wire::new(server.port);
-    for command in ALL {
-        nobody.send(&on(command, "a"));
-        let error = nobody.line();
+    let mut stranger = Wire::new(server.port);
+    for command in calls_of_a_lock() {
+        stranger.send(&on(&command, "a"));
+        let error = stranger.line();
         assert!(error.starts_with("-NOAUTH "), "{error}");
     }
 }
@@ -279,87 +262,38 @@ fn get(map: &Value, key: &str) -> Value {
     pair.map_or(Value::Nil, |pair| pair[1].clone())
 }
 
-/// What intercepted scripts become.
-const SENT_BY_NO_CLIENT: &[&str] = &["EVAL", "EVALSHA"];
-
-/// Arity, flags, ACL categories and use of the key of each command.
-const TABLE: &[(&str, i64, &str, &str, &str)] = &[
-    (
-        "acquire",
-        -3,
-        "write denyoom blocking fast",
-        "@blocking @fast @write",
-        "RW access update",
-    ),
-    (
-        "release",
-        -3,
-        "write fast",
-        "@fast @write",
-        "RW access update",
-    ),
-    (
-        "renew",
-        -3,
-        "write fast",
-        "@fast @write",
-        "RW access update",
-    ),
-    (
-        "cancel",
-        3,
-        "write fast",
-        "@fast @write",
-        "RW access update",
-    ),
-    (
-        "break",
-        -2,
-        "write admin",
-        "@admin @dangerous @slow @write",
-        "RM delete",
-    ),
-    ("queue", -2, "readonly", "@read @slow", "RO access"),
-    ("holders", -2, "readonly", "@read @slow", "RO access"),
-    ("info", 2, "readonly fast", "@fast @read", "RO access"),
-    ("locks", -1, "noscript readonly", "@read @slow", ""),
-    ("help", 1, "fast loading stale", "@connection @fast", ""),
-];
-
 #[test]
 fn command_info_has_arity_flags_keys_and_categories() {
     let server = Server::start();
     let mut client = server.connect();
-    client.assert_calls_all_but(SENT_BY_NO_CLIENT, TABLE.iter().map(|row| row.0));
-    for (name, arity, flags, categories, key) in TABLE {
-        let name = format!("fairlock.{name}");
+    client.assert_calls_all(COMMANDS.iter().map(|command| command.name).chain(SCRIPTS));
+    for command in COMMANDS {
+        let name = format!("fairlock.{}", command.name.to_lowercase());
         let reply = client.raw(&[b"COMMAND", b"INFO", name.as_bytes()]);
         let info = items(&items(&reply.expect("a reply"))[0]);
         assert_eq!(show(&info[0]), name);
-        assert_eq!(info[1], Value::Int(*arity), "{name}");
+        assert_eq!(info[1], Value::Int(command.arity), "{name}");
         let mut has: Vec<_> = items(&info[2]).iter().map(show).collect();
         // Every command of a module has it.
         has.retain(|flag| flag != "module");
         has.sort();
-        let mut wanted: Vec<_> = flags.split(' ').collect();
-        wanted.sort_unstable();
-        assert_eq!(has, wanted, "{name}");
-        let has_key = i64::from(!key.is_empty());
+        assert_eq!(has.join(" "), command.flags, "{name}");
+        let has_key = i64::from(!command.key.is_empty());
         assert_eq!(info[3..6], vec![Value::Int(has_key); 3], "{name}");
         let mut known: Vec<_> = items(&info[6]).iter().map(show).collect();
         known.sort();
-        // A server that knows none of a module's commands shows none.
-        let wanted: Vec<_> = if server.knows_7_2() {
-            categories.split(' ').collect()
+        // A server without information on a module's commands shows none.
+        let wanted = if server.knows_7_2() {
+            command.categories
         } else {
-            Vec::new()
+            ""
         };
-        assert_eq!(known, wanted, "{name}");
+        assert_eq!(known.join(" "), wanted, "{name}");
         let specs = items(&info[8]);
-        assert_eq!(specs.len(), usize::from(!key.is_empty()), "{name}");
+        assert_eq!(specs.len(), usize::from(has_key == 1), "{name}");
         for spec in &specs {
             let flags: Vec<_> = items(&get(spec, "flags")).iter().map(show).collect();
-            assert_eq!(flags.join(" "), *key, "{name}");
+            assert_eq!(flags.join(" "), command.key, "{name}");
             let begin = get(&get(&get(spec, "begin_search"), "spec"), "index");
             assert_eq!(begin, Value::Int(1), "{name}");
         }
@@ -370,14 +304,16 @@ fn command_info_has_arity_flags_keys_and_categories() {
 fn the_keys_of_each_command_are_found_with_their_use() {
     let server = Server::start();
     let mut client = server.connect();
-    for (name, arity, _, _, key) in TABLE.iter().filter(|(_, _, _, _, key)| !key.is_empty()) {
-        let owner = if arity.abs() >= 3 { " o" } else { "" };
-        let command = format!("FAIRLOCK.{name} k{owner}");
-        let reply = client.run(&format!("COMMAND GETKEYSANDFLAGS {command}"));
-        let flags = key.replace(' ', ", ");
-        assert_eq!(reply, format!("[[k, [{flags}]]]"), "{command}");
+    for command in of_a_lock() {
+        for call in command.calls().map(|call| on(&call, "k")) {
+            let reply = client.run(&format!("COMMAND GETKEYSANDFLAGS {call}"));
+            let flags = command.key.replace(' ', ", ");
+            assert_eq!(reply, format!("[[k, [{flags}]]]"), "{call}");
+            let keys = client.run(&format!("COMMAND GETKEYS {call}"));
+            assert_eq!(keys, "[k]", "{call}");
+        }
     }
-    // Whatever follows is no key.
+    // What follows is not a key.
     for command in [
         "ACQUIRE k LEASE LEASE 5 WAIT 5 SESSION",
         "QUEUE k LIMIT 0 5",
@@ -413,33 +349,12 @@ fn syntax(argument: &Value) -> String {
     }
 }
 
-const SYNTAX: &[(&str, &str)] = &[
-    (
-        "ACQUIRE",
-        "key owner [SHARED [limit]] [LEASE milliseconds] [WAIT milliseconds|NOWAIT|ENQUEUE] \
-         [PATIENCE milliseconds] [SESSION] [ONCE]",
-    ),
-    ("RELEASE", "key owner [TOKEN token] [ALL]"),
-    ("RENEW", "key owner [LEASE milliseconds]"),
-    ("CANCEL", "key owner"),
-    ("BREAK", "key [OWNER owner] [FORCE]"),
-    ("HOLDERS", "key [AFTER cursor]"),
-    ("LOCKS", "[ALL] [COUNT count] [AFTER cursor]"),
-    ("QUEUE", "key [LIMIT offset count]"),
-    ("INFO", "key"),
-    ("HELP", ""),
-];
-
 #[test]
 fn each_command_is_documented_with_its_syntax() {
     let server = Server::start();
-    let names = SYNTAX.iter().map(|(name, _)| *name);
-    server
-        .connect()
-        .assert_calls_all_but(SENT_BY_NO_CLIENT, names);
     for mut client in [server.connect(), server.connect_resp3()] {
-        for (command, expected) in SYNTAX {
-            let name = format!("fairlock.{}", command.to_lowercase());
+        for command in COMMANDS {
+            let name = format!("fairlock.{}", command.name.to_lowercase());
             let reply = client.raw(&[b"COMMAND", b"DOCS", name.as_bytes()]);
             let docs = get(&reply.expect("a reply"), &name);
             for key in ["summary", "complexity"] {
@@ -457,7 +372,7 @@ fn each_command_is_documented_with_its_syntax() {
             assert_eq!(show(&get(&docs, "module")), "fairlock");
             let arguments = items(&get(&docs, "arguments"));
             let arguments: Vec<_> = arguments.iter().map(syntax).collect();
-            assert_eq!(arguments.join(" "), *expected, "{name}");
+            assert_eq!(arguments.join(" "), command.syntax, "{name}");
         }
     }
 }
@@ -493,11 +408,11 @@ fn all_that_is_documented_is_taken() {
 #[test]
 fn redis_cli_helps_with_each_command() {
     let server = Server::start();
-    for (command, expected) in SYNTAX {
+    for fairlock_testing::commands::Command { name, syntax, .. } in COMMANDS {
         let output = Command::new("sh")
             .arg("-c")
             .arg(format!(
-                "echo HELP FAIRLOCK.{command} | redis-cli -p {}",
+                "echo HELP FAIRLOCK.{name} | redis-cli -p {}",
                 server.port
             ))
             .output()
@@ -509,7 +424,7 @@ fn redis_cli_helps_with_each_command() {
             .map(|part| part.split_once('m').map_or(part, |(_, text)| text))
             .collect();
         assert!(
-            plain.contains(format!("FAIRLOCK.{command} {expected}").trim_end()),
+            plain.contains(format!("FAIRLOCK.{name} {syntax}").trim_end()),
             "{plain}"
         );
         assert!(plain.contains("summary: "), "{plain}");

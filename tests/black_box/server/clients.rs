@@ -98,7 +98,7 @@ fn killing_all_normal_clients_leaves_nobody_in_the_queue() {
         assert!(waiter.reply().starts_with("(error) not a reply"));
     }
     assert_eq!(client.holders("k"), "[a, 1]");
-    // Nor is the killer spared if it does not ask for it, and its session ends with it.
+    // The killer is not spared unless it asks for it, and its session ends with it.
     client.run("CLIENT KILL TYPE normal SKIPME no");
     let mut client = server.connect();
     wait_until("the session has ended", || client.run("EXISTS mine") == "0");
@@ -184,7 +184,7 @@ fn client_unblock_of_a_client_that_is_being_served_leaves_nobody_behind() {
         client.run("FAIRLOCK.RELEASE k a");
         client.run(&format!("CLIENT UNBLOCK {} {how}", wire.id));
         client.run("EXEC");
-        // Whatever b is told is true: it holds the lock, or the next one does.
+        // The reply to b is true: either b holds the lock, or the next waiter does.
         let reply = wire.line();
         if reply.starts_with(':') {
             assert_eq!(client.holders("k"), "[b, 1]");
@@ -208,8 +208,8 @@ fn wait_for(wire: &mut Wire, line: &str) {
     while wire.line_if_open().expect("an open connection") != line {}
 }
 
-/// A server that does not block such a connection (Valkey) is no reason to be told nil, as if the time
-/// were up. Others block it.
+/// Some servers (Valkey) do not block such a connection. It must not be told nil then, as if the time were up. Others
+/// block it.
 #[test]
 fn a_connection_with_subscriptions_waits_or_is_told_why_it_cannot() {
     let server = Server::start();
@@ -232,13 +232,13 @@ fn a_connection_with_subscriptions_waits_or_is_told_why_it_cannot() {
         let expected = if is_blocked {
             "_"
         } else {
-            "-ERR the server does not let this connection wait, as where it has subscriptions: \
+            "-ERR the server does not let this connection wait (it may have subscriptions): \
              use ENQUEUE or another connection"
         };
         assert_eq!(wire.line(), expected);
         assert_eq!(client.run("FAIRLOCK.QUEUE k"), "[]");
     }
-    // What does not wait works.
+    // Requests that do not wait work.
     wire.send("FAIRLOCK.ACQUIRE k b NOWAIT\nFAIRLOCK.ACQUIRE k b ENQUEUE");
     assert_eq!(wire.line(), "_");
     assert_eq!(wire.line(), "*2");
@@ -298,7 +298,7 @@ fn nothing_is_written_while_writes_are_paused() {
     assert_eq!(waiters.remove(1).reply(), "(nil)");
     looking.run(&format!("CLIENT KILL ID {id}"));
     wait_until("the lease is over", || looking.run("EXISTS k") == "0");
-    // What would write waits for the pause to be over.
+    // Writes wait until the pause is over.
     let release = Blocked::send(server.port, "FAIRLOCK.RELEASE j f");
     let acquire = Blocked::send(server.port, "FAIRLOCK.ACQUIRE free f");
     wait_until("the writers wait", || server.blocked() == 4);
@@ -344,7 +344,7 @@ fn with_replies_off_the_lock_is_taken_all_the_same() {
     block(&server, &mut wire, "FAIRLOCK.ACQUIRE k b");
     client.int("FAIRLOCK.RELEASE k a");
     assert_eq!(client.holders("k"), "[b, 1]");
-    // Not told is not gone: the lock stays with it.
+    // A client without a reply is not gone: it keeps the lock.
     wire.send("CLIENT REPLY ON\nFAIRLOCK.RELEASE k b");
     assert_eq!(wire.line(), "+OK");
     assert_eq!(wire.line(), ":0");
@@ -408,7 +408,7 @@ fn a_waiter_whose_user_is_changed_waits_on_and_is_served_if_it_still_may_be() {
     assert_eq!(client.run("ACL DELUSER gone"), "1");
     assert_eq!(waiters.pop().expect("the last").line(), "");
     assert_eq!(owners(&mut client), "[off, keys, commands]");
-    // Who may log in no more may go on.
+    // A user that may no longer log in is still served.
     assert_eq!(client.run("FAIRLOCK.RELEASE k a"), "0");
     let reply = waiters[0].line();
     assert!(reply.starts_with(':'), "{reply}");
@@ -418,7 +418,7 @@ fn a_waiter_whose_user_is_changed_waits_on_and_is_served_if_it_still_may_be() {
         let error = waiter.line();
         assert!(error.starts_with("-NOPERM "), "{error}");
     }
-    wait_until("nobody holds it", || client.run("EXISTS k") == "0");
+    wait_until("the lock is free", || client.run("EXISTS k") == "0");
 }
 
 #[test]
@@ -488,7 +488,7 @@ fn a_swap_that_brings_a_free_lock_serves_the_waiter_at_once() {
 
 #[test]
 fn waiting_is_not_counted_as_work() {
-    // A second of work is more than a busy machine makes of it.
+    // Even a busy machine needs less than a second for it.
     let server = Server::with(&["--slowlog-log-slower-than", "1000000"]);
     let mut client = server.connect();
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
@@ -517,7 +517,7 @@ fn waiting_is_not_counted_as_work() {
     assert_eq!(field("calls"), 3);
     // They waited for two seconds and a half each.
     assert!(field("usec") < 2_500_000, "{stats}");
-    // What else may have been slow is none of theirs.
+    // Other commands may have been slow.
     let slow = client.run("SLOWLOG GET").to_uppercase();
     assert!(!slow.contains("FAIRLOCK.ACQUIRE"), "{slow}");
 }

@@ -43,7 +43,7 @@ fn a_step_back_does_not_stall_whoever_waits_behind_a_dead_waiter() {
     client.run("FAIRLOCK.ACQUIRE k p ENQUEUE");
     let waiter = server.block("FAIRLOCK.ACQUIRE k b");
     client.int("FAIRLOCK.RELEASE k a");
-    // It is the turn of p, who does not come.
+    // It is the turn of p, which does not come.
     server.set_clock(-HOUR);
     assert!(waiter.int() > 0);
 }
@@ -75,7 +75,7 @@ fn a_polling_waiter_outlives_a_step_ahead() {
     server.set_clock(HOUR);
     wait_until("the step is noticed", || client.int("PTTL k") < 83_000_000);
     client.int("FAIRLOCK.RELEASE k a");
-    // Its patience has 60 seconds, of which an hour has not passed.
+    // Its patience of 60 seconds has not run out, although the clock was set an hour ahead.
     assert!(client.int("FAIRLOCK.ACQUIRE k p ENQUEUE") > 0);
     client.int("FAIRLOCK.RELEASE k p");
     assert!(waiter.int() > 0);
@@ -86,7 +86,7 @@ fn tokens_grow_over_steps_of_the_clock() {
     let server = Server::with_movable_clock(&[]);
     let mut client = server.connect();
     let mut last = 0;
-    // After a step back the token is kept in a key; once that is deleted.
+    // After a step back the token is kept in a key, which the second round deletes.
     for step in [0, HOUR, 2 * HOUR, -HOUR, -2 * HOUR, 0] {
         server.set_clock(step);
         for lose in [false, true] {
@@ -118,14 +118,48 @@ fn what_is_told_of_a_token_after_a_step_back_and_a_restart_outlives_the_keys() {
 }
 
 #[test]
+fn tokens_grow_if_the_clock_is_set_back_before_the_first_one_after_a_restart() {
+    let server = Server::with_movable_clock(&[]);
+    let token = server.connect().int("FAIRLOCK.ACQUIRE k a");
+    assert_eq!(server.connect().run("FAIRLOCK.RELEASE k a"), "0");
+    let server = server.kill_and_restart();
+    server.set_clock(-HOUR);
+    let next = server.connect().int("FAIRLOCK.ACQUIRE k b");
+    assert!(next > token, "{next} after {token}");
+}
+
+/// Without a waiter, and with one who joins when a holder leaves.
+#[test]
+fn whoever_joins_holders_after_a_step_back_and_a_restart_gets_a_greater_token() {
+    let aof = ["--appendonly", "yes", "--appendfsync", "always"];
+    let server = Server::with_movable_clock(&aof);
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a SHARED 2 LEASE 600000");
+    client.int("FAIRLOCK.ACQUIRE k b SHARED 3 LEASE 600000");
+    client.run("FAIRLOCK.RELEASE k a");
+    client.int("FAIRLOCK.ACQUIRE k a SHARED 2 LEASE 600000");
+    client.int("FAIRLOCK.ACQUIRE other a SHARED LEASE 600000");
+    let mut last = client.int("FAIRLOCK.ACQUIRE other b SHARED LEASE 600000");
+    server.set_clock(-5);
+    let server = server.kill_and_restart();
+    let mut client = server.connect();
+    let waiter = server.block("FAIRLOCK.ACQUIRE k c SHARED 2 LEASE 600000");
+    wait_until("it waits", || client.run("FAIRLOCK.QUEUE k") != "[]");
+    client.run("FAIRLOCK.RELEASE k a");
+    for token in [waiter.int(), client.int("FAIRLOCK.ACQUIRE other c SHARED")] {
+        assert!(token > last, "{token} after {last}");
+        last = token;
+    }
+}
+
+#[test]
 fn a_session_is_renewed_after_a_step_back() {
     let server = Server::with_movable_clock(&[]);
     let mut client = server.connect();
     client.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 6000");
     server.set_clock(-HOUR);
     wait_until("the step is noticed", || client.int("PTTL k") > 3_000_000);
-    // The expiry that stands is beyond what a renewal gives, and is left alone; what somebody
-    // else cuts short is renewed.
+    // The expiry is beyond what a renewal gives, and is left alone; one that a client cuts short is renewed.
     client.run("PEXPIRE k 5900");
     for _ in 0..3 {
         let end = client.int("PEXPIRETIME k");

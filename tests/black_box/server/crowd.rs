@@ -7,6 +7,8 @@ use std::net::TcpStream;
 
 use fairlock_testing::{Client, Server, wait_until};
 
+use crate::scene::left;
+
 /// Bare connections, each blocked on the lock.
 fn block_crowd(server: &Server, size: usize) -> Vec<TcpStream> {
     let crowd: Vec<TcpStream> = (0..size)
@@ -67,9 +69,9 @@ fn ten_thousand_waiters_join_leave_and_are_served_in_order() {
         holder = next;
     }
 
-    // Everybody hangs up at once.
+    // All hang up at once.
     crowd.clear();
-    wait_until("nobody waits", || {
+    wait_until("the queue is empty", || {
         client.run("LLEN redisson_lock_queue:{k}") == "0"
     });
     assert_eq!(client.run("ZCARD redisson_lock_timeout:{k}"), "0");
@@ -111,9 +113,12 @@ fn half_of_a_crowd_hangs_up_and_the_rest_keep_their_order() {
     assert_eq!(client.int("ZCARD redisson_lock_timeout:{k}"), 2_000);
 }
 
-/// So many waiters that have not asked for longer than their patience.
+/// A queue of waiters that have not asked for longer than their patience.
 fn queue_dead(client: &mut Client, number: usize) {
     client.run_many((0..number).map(|n| format!("FAIRLOCK.ACQUIRE k dead{n} ENQUEUE PATIENCE 1")));
+    wait_until("the last deadline is over", || {
+        left(client, number - 1) == 0
+    });
 }
 
 #[test]
@@ -143,7 +148,7 @@ fn a_crowd_of_dead_waiters_is_dropped_in_pieces_and_nobody_jumps_the_queue() {
         "one was cancelled"
     );
 
-    // Whoever comes between two pieces waits behind those that live.
+    // A newcomer between two pieces waits behind the living waiters.
     assert_eq!(client.run("FAIRLOCK.CANCEL k c"), "1");
     assert_eq!(behind.reply(), "(nil)");
     queue_dead(&mut client, 1_250);
@@ -196,7 +201,9 @@ fn waits_that_end_together_all_end() {
         let length = socket.read(&mut reply).expect("a reply");
         assert_eq!(&reply[..length], b"$-1\r\n");
     }
-    wait_until("nobody waits", || client.run("FAIRLOCK.QUEUE k") == "[]");
+    wait_until("the queue is empty", || {
+        client.run("FAIRLOCK.QUEUE k") == "[]"
+    });
     assert_eq!(server.info("fairlock", "fairlock_timeouts"), "1000");
     assert_eq!(client.holders("k"), "[a, 1]");
     assert_eq!(client.run("FAIRLOCK.RELEASE k a"), "0");

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use fairlock_testing::{Server, wait_until};
 
-/// How many durations of one kind were no longer than so many microseconds.
+/// The durations of one kind: how many took at most a number of microseconds.
 struct Durations {
     by_bound: BTreeMap<u64, u64>,
     count: u64,
@@ -74,7 +74,7 @@ fn each_duration_counts_in_its_bucket_and_all_above() {
     }
     let counts: Vec<_> = holds.by_bound.values().copied().collect();
     assert!(counts.is_sorted(), "{counts:?}");
-    // The long one is in none of those below, the short ones in the last of all.
+    // The long one is in no bucket below its own, the short ones are in the last, too.
     assert!(holds.by_bound[&100_000] <= 3, "{counts:?}");
     assert_eq!(counts[14], 4);
 }

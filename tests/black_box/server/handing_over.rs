@@ -1,11 +1,11 @@
-//! Who leaves a queue while writes are paused for FAILOVER: the leaving is written, or the waiter is told
-//! that its place is still its own.
+//! Waiters that leave a queue while writes are paused for FAILOVER: the leaving is written, or the waiter is told that
+//! its place is still its own.
 
 use fairlock_testing::{Blocked, Client, Server, wait_until};
 
 use super::promotion::{LONG_TURN, fail_over_behind, pair};
 use super::replication::same_keys;
-use crate::scene::QUEUE;
+use crate::scene::{QUEUE, now};
 
 const UNBLOCKED: &str = "(error) UNBLOCKED ";
 
@@ -15,6 +15,8 @@ struct Scene {
     old: Server,
     new: Server,
     client: Client,
+    /// When `b` had asked, by the server's clock.
+    asked: i64,
 }
 
 fn in_the_pause(ask: &str) -> (Scene, Blocked, Blocked) {
@@ -22,18 +24,25 @@ fn in_the_pause(ask: &str) -> (Scene, Blocked, Blocked) {
     let mut client = old.connect();
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
     let b = old.block(ask);
+    let asked = now(&mut client);
     let c = old.block("FAIRLOCK.ACQUIRE k c");
     same_keys(&old, &new);
     new.signal("STOP");
     // The replica cannot have this, and until it has, nothing may be written.
     fail_over_behind("PEXPIRE k 600000", &mut client, &new);
-    (Scene { old, new, client }, b, c)
+    let scene = Scene {
+        old,
+        new,
+        client,
+        asked,
+    };
+    (scene, b, c)
 }
 
 impl Scene {
-    fn time_is_up(&self) {
+    fn time_is_up(&mut self) {
         wait_until("the time is up", || {
-            self.old.info("fairlock", "fairlock_timeouts") == "1"
+            now(&mut self.client) > self.asked + LIMIT
         });
     }
 
@@ -73,13 +82,14 @@ fn is_unblocked(waiter: Blocked) {
     assert!(reply.starts_with(UNBLOCKED), "{reply}");
 }
 
-/// Not over before the pause begins.
+/// Milliseconds: not over before the pause begins.
+const LIMIT: i64 = 6000;
 const WITH_LIMIT: &str = "FAIRLOCK.ACQUIRE k b WAIT 6000";
 const WITHOUT: &str = "FAIRLOCK.ACQUIRE k b";
 
 #[test]
 fn a_wait_that_runs_out_while_a_replica_takes_over_keeps_its_place() {
-    let (scene, b, c) = in_the_pause(WITH_LIMIT);
+    let (mut scene, b, c) = in_the_pause(WITH_LIMIT);
     scene.time_is_up();
     assert!(!b.is_done());
     scene.fails_over();
@@ -95,6 +105,7 @@ fn a_wait_that_runs_out_in_a_failover_that_is_given_up_has_left_when_it_is_told(
     assert!(!b.is_done());
     scene.gives_up();
     assert_eq!(b.reply(), "(nil)");
+    assert_eq!(scene.old.info("fairlock", "fairlock_timeouts"), "1");
     scene.b_has_left();
     assert!(!c.is_done());
 }

@@ -14,7 +14,7 @@ fn memory(server: &Server) -> i64 {
     used.parse().expect("a number")
 }
 
-/// What a crowd cost, for each of it.
+/// The cost of a crowd, for each member.
 fn each(more: i64, number: usize) -> i64 {
     more / i64::try_from(number).expect("a small number")
 }
@@ -64,7 +64,7 @@ fn one_client_fills_a_queue_up_to_max_waiters_and_no_further() {
     let bytes = each(full - before, MAX_WAITERS);
     println!("a polling waiter with an owner of 256 bytes: {bytes} bytes");
     assert!(bytes < 2_048, "{bytes}");
-    // Nor by any other road.
+    // The other ways of asking are refused too.
     for more in ["FAIRLOCK.ACQUIRE k z", "FAIRLOCK.ACQUIRE k z WAIT 5"] {
         assert!(client.run(more).starts_with("(error) QUEUEFULL "));
     }
@@ -77,7 +77,7 @@ fn one_client_fills_a_queue_up_to_max_waiters_and_no_further() {
     assert_eq!(send_all(&mut client, (0..5_000).map(ask), "QUEUEFULL"), 0);
     let asked = memory(&server);
     assert!(asked - full < 1_000_000, "{}", asked - full);
-    // And all of it is given back.
+    // And all memory is given back.
     let leave = |number| format!("FAIRLOCK.CANCEL k {}", owner(number));
     send_all(&mut client, (0..MAX_WAITERS).map(leave), "ERR");
     drop(client);
@@ -169,7 +169,7 @@ fn huge_arguments_are_refused_and_not_kept() {
     }
     drop(client);
     wait_until("nothing is kept", || memory(&server) - before < 1_000_000);
-    // So many arguments that nobody reads them all.
+    // More arguments than a command can use.
     let mut client = server.connect();
     let mut many = words("FAIRLOCK.ACQUIRE k b");
     many.extend((0..500_000).map(|_| b"ONCE".to_vec()));

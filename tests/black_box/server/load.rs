@@ -1,7 +1,8 @@
-//! Loading the module, and what the server knows of its commands.
+//! Loading the module, and the server's information on its commands.
 
 use std::fs;
 
+use fairlock_testing::commands::{SCRIPTS, calls_of_a_lock, on};
 use fairlock_testing::native::library;
 use fairlock_testing::{Blocked, Server, wait_until};
 use tempfile::TempDir;
@@ -36,46 +37,16 @@ fn it_loads_from_a_configuration_file() {
 }
 
 #[test]
-fn commands_declare_their_key() {
-    let server = Server::start();
-    let mut client = server.connect();
-    for command in [
-        "ACQUIRE k a",
-        "RELEASE k a",
-        "RENEW k a",
-        "CANCEL k a",
-        "BREAK k",
-        "QUEUE k",
-        "INFO k",
-    ] {
-        let keys = client.run(&format!("COMMAND GETKEYS FAIRLOCK.{command}"));
-        assert_eq!(keys, "[k]", "{command}");
-    }
-}
-
-#[test]
 fn acl_key_patterns_apply_to_the_lock() {
     let server = Server::start();
     let mut client = server.connect();
     client.run("ACL SETUSER ann on nopass ~mine:* +@all");
     client.run("AUTH ann x");
     assert!(client.int("FAIRLOCK.ACQUIRE mine:k a") > 0);
-    let calls = [
-        "ACQUIRE k a",
-        "RELEASE k a",
-        "RENEW k a",
-        "CANCEL k a",
-        "BREAK k",
-        "QUEUE k",
-        "HOLDERS k",
-        "INFO k",
-        "EVAL return 1 k a",
-        "EVALSHA 8e19a1ddbdee9138df9f32a480c57addab4353d1 1 k 1 a",
-    ];
-    client.assert_calls_all_but(&["LOCKS", "HELP"], calls);
-    for command in calls {
-        let error = client.run(&format!("FAIRLOCK.{command}"));
-        assert!(error.starts_with("(error) NOPERM "), "{command}: {error}");
+    let scripts = SCRIPTS.map(str::to_owned);
+    for call in calls_of_a_lock().into_iter().chain(scripts) {
+        let error = client.run(&on(&call, "k"));
+        assert!(error.starts_with("(error) NOPERM "), "{call}: {error}");
     }
 }
 
@@ -128,7 +99,7 @@ fn it_is_not_loaded_where_a_command_that_it_needs_was_renamed() {
     assert_eq!(server.connect().run(&format!("MODULE LOAD {path}")), "OK");
 }
 
-/// A waiter of the user ann, who may acquire the lock `k`, held by `a`.
+/// A waiter of the user ann, for the lock `k` that `a` holds.
 fn ann_waits(server: &Server) -> Blocked {
     let mut ann = server.connect();
     assert_eq!(ann.run("AUTH ann x"), "OK");
@@ -137,7 +108,7 @@ fn ann_waits(server: &Server) -> Blocked {
     waiter
 }
 
-/// The release of `k` serves nobody, for the waiter has lost its permission.
+/// The release of `k` serves no waiter: the only one has lost its permission.
 fn is_refused(server: &Server, waiter: Blocked) {
     let mut admin = server.connect();
     assert_eq!(admin.run("FAIRLOCK.RELEASE k a"), "0");
@@ -150,7 +121,7 @@ fn is_refused(server: &Server, waiter: Blocked) {
 fn permissions_that_a_renamed_command_changes_are_noticed() {
     const MAY: &str = "users SETUSER ann reset on nopass ~k +fairlock.acquire";
     const MAY_NOT: &str = "users setuser ann -fairlock.acquire";
-    // What is renamed to itself keeps its name.
+    // A command that is renamed to itself keeps its name.
     for exec in ["EXEC", "go"] {
         let renamed = ["--rename-command", "ACL", "users"];
         let renamed = [renamed, ["--rename-command", "EXEC", exec]].concat();
@@ -206,7 +177,7 @@ fn it_can_be_unloaded_when_nobody_waits_and_loaded_again() {
     assert!(waiter.int() > token);
 }
 
-/// A server that can load modules, and none is.
+/// A server that can load modules, without one.
 fn plain() -> Server {
     Server::without_module(&["--enable-module-command", "yes"])
 }
@@ -237,7 +208,7 @@ fn a_server_that_lacks_a_required_function_is_told_which() {
     let server = plain();
     let hiding = library(HIDING, server.dir());
     let mut client = server.connect();
-    // So that what redis-module itself asks for is there from now on.
+    // So that the functions that redis-module itself asks for are there from now on.
     assert_eq!(client.run(&format!("MODULE LOAD {path}")), "OK");
     assert_eq!(client.run("MODULE UNLOAD fairlock"), "OK");
     let required = functions("Required");
@@ -248,7 +219,7 @@ fn a_server_that_lacks_a_required_function_is_told_which() {
         let told = server
             .log()
             .contains(&format!("this server has no {name}\n"));
-        // Without this one nothing can be told.
+        // Without this function the module cannot report anything.
         assert!(told || function == "Log", "{name}");
     }
     assert_eq!(
@@ -273,7 +244,7 @@ fn a_server_that_is_newer_than_all_that_were_tested_is_named_in_the_log_once() {
         server.log()
     );
     assert!(server.connect().int("FAIRLOCK.ACQUIRE k a") > 0);
-    // Not one that was tested.
+    // An untested one.
     assert!(!Server::start().log().contains("is tested up to "));
 }
 
@@ -353,7 +324,7 @@ fn it_can_be_refused_loaded_and_unloaded_many_times_in_one_iteration() {
     client.run("HSET k a 1");
     client.run("RPUSH redisson_lock_queue:{k} b");
     let bad = format!("MODULE LOAD {path} lease never");
-    // Scripts keep their queue: while the module has one, it has a timer, and the server does not unload it.
+    // With interception the module would not leave the queue's waiter.
     let load = format!("MODULE LOAD {path} intercept-eval no");
     let round = [
         &bad,
@@ -408,9 +379,7 @@ fn a_module_that_is_loaded_again_begins_afresh() {
     // Redisson's tryLock().
     client.run("EVALSHA d20501c26a30adf6fb0fe9883bbbcc497e6157e2 3 k q t 30000 u:1 5000 1");
     assert_ne!(client.text("INFO fairlock"), fresh);
-    wait_until("its timer has fired", || {
-        client.run("MODULE UNLOAD fairlock") == "OK"
-    });
+    assert_eq!(client.run("MODULE UNLOAD fairlock"), "OK");
     assert_eq!(client.run(&format!("MODULE LOAD {path} patience 88")), "OK");
     assert_eq!(client.text("INFO fairlock"), fresh);
     let options = client.run("CONFIG GET fairlock.*");
@@ -439,9 +408,7 @@ fn tokens_grow_over_all_loads_of_one_run() {
     server.set_clock(HOUR);
     let token = client.int("FAIRLOCK.ACQUIRE k a NOWAIT");
     client.run("FLUSHALL");
-    wait_until("its timer has fired", || {
-        client.run("MODULE UNLOAD fairlock") == "OK"
-    });
+    assert_eq!(client.run("MODULE UNLOAD fairlock"), "OK");
     server.set_clock(0);
     assert_eq!(client.run(&format!("MODULE LOAD {path}")), "OK");
     assert!(client.int("FAIRLOCK.ACQUIRE k a NOWAIT") > token);

@@ -1,5 +1,5 @@
-//! The server that the module is loaded into: how it is started, restarted, replicated and watched, who
-//! may do what on it, and what it costs.
+//! The server that the module is loaded into: how it is started, restarted, replicated and watched, its users, and what
+//! the module costs it.
 
 mod acl;
 mod clients;
@@ -22,3 +22,4 @@ mod replication;
 mod security;
 mod stalls;
 mod stats;
+mod unloading;

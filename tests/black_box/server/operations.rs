@@ -19,44 +19,6 @@ fn waiters(server: &Server, names: &[&str]) -> Vec<Blocked> {
 }
 
 #[test]
-fn unloading_is_refused_while_anyone_relies_on_the_module() {
-    let server = Server::with(&["--enable-module-command", "yes"]);
-    let mut client = server.connect();
-    let path = server.module_path();
-    // A polling waiter.
-    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
-    client.run("FAIRLOCK.ACQUIRE k p ENQUEUE");
-    let error = client.run("MODULE UNLOAD fairlock");
-    assert!(
-        error.starts_with("(error) ERR ") && error.contains("timer"),
-        "{error}"
-    );
-    assert_eq!(client.run("FAIRLOCK.CANCEL k p"), "1");
-    // A session.
-    let mut other = server.connect();
-    other.int("FAIRLOCK.ACQUIRE s a SESSION LEASE 600000");
-    let error = client.run("MODULE UNLOAD fairlock");
-    assert!(
-        error.starts_with("(error) ERR ") && error.contains("timer"),
-        "{error}"
-    );
-    drop(other);
-    wait_until("the session has ended", || client.run("EXISTS s") == "0");
-    // A lock that is only held does not need the module.
-    assert_eq!(client.run("MODULE UNLOAD fairlock"), "OK");
-    assert!(
-        client
-            .run("FAIRLOCK.INFO k")
-            .starts_with("(error) ERR unknown command")
-    );
-    assert_eq!(client.holders("k"), "[a, 1]");
-    assert_eq!(client.run("DEL k"), "1");
-    assert_eq!(client.run(&format!("MODULE LOAD {path}")), "OK");
-    assert!(client.int("FAIRLOCK.ACQUIRE k b") > 0);
-    assert_eq!(server.info("fairlock", "fairlock_blocked_clients"), "0");
-}
-
-#[test]
 fn loading_again_begins_with_the_defaults_and_goes_on_with_the_keys() {
     let server = Server::with(&["--enable-module-command", "yes"]);
     let mut client = server.connect();
@@ -98,7 +60,7 @@ fn a_queue_that_was_there_before_the_module_is_served_by_it() {
     let waiter = server.block("FAIRLOCK.ACQUIRE k b");
     assert_eq!(owners(&mut client), "[dead, p, b]");
     assert_eq!(client.run("FAIRLOCK.RELEASE k a"), "0");
-    // The first does not come; then it is the turn of p, who does.
+    // The first does not come; then it is the turn of p, which does.
     let mut reply = String::new();
     wait_until("p has the lock", || {
         reply = client.run("FAIRLOCK.ACQUIRE k p ENQUEUE");
@@ -126,7 +88,7 @@ fn queues_that_were_there_before_the_module_are_found_by_it() {
     client.run("ZADD redisson_lock_timeout:{k}x 99999999999999 dead 99999999999999 p");
     let wake_ups = Listener::new(server.port, "redisson_lock__channel:{k}x:p");
     assert_eq!(client.run(&format!("MODULE LOAD {path} turn 50")), "OK");
-    // No command of ours has touched the lock; the module knows it all the same.
+    // No command of this module has touched the lock; it knows the lock all the same.
     wait_until("it is known", || {
         server.info("fairlock", "fairlock_locks_with_waiters_or_session") == "1"
     });
@@ -200,7 +162,7 @@ fn what_was_saved_on_shutdown_is_there_afterwards() {
     let server = server.kill_and_restart();
     let mut client = server.connect();
     assert_eq!(client.holders("k"), "[a, 1]");
-    // Nobody has left the queue by being disconnected.
+    // Disconnected waiters are still in the queue.
     assert_eq!(owners(&mut client), "[b, c]");
     let b = server.block("FAIRLOCK.ACQUIRE k b");
     let c = server.block("FAIRLOCK.ACQUIRE k c");
@@ -269,7 +231,7 @@ fn a_queue_from_the_file_of_commands_is_served_though_nobody_asks() {
 fn busy_while_saving(server: &Server, client: &mut Client, command: &str, running: &str) {
     client.int("FAIRLOCK.ACQUIRE k w LEASE 600000");
     let queue = waiters(server, &["w0", "w1", "w2", "w3", "w4"]);
-    // A fifth of a second for each key keeps the child alive meanwhile.
+    // A fifth of a second for each key keeps the child alive long enough.
     client.run("CONFIG SET rdb-key-save-delay 200000");
     let started = client.run(command);
     assert!(started.starts_with("Background "), "{started}");
@@ -389,8 +351,8 @@ fn a_full_server_refuses_to_lock_and_does_everything_that_frees() {
 /// Has the server evict, once, all keys that its policy allows.
 fn evict(server: &Server) {
     let before = server.info("stats", "evicted_keys");
-    // Every command evicts first. Sent together, the two are one turn of the event loop: what is
-    // granted at its end is not evicted again.
+    // Every command evicts first. Sent together, the two are one iteration of the event loop: a lock that is granted at
+    // its end is not evicted again.
     let mut wire = Wire::new(server.port);
     wire.send("CONFIG SET maxmemory 1\nCONFIG SET maxmemory 0");
     assert_eq!(wire.line(), "+OK");

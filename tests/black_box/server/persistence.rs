@@ -175,7 +175,7 @@ fn the_append_only_file_holds_plain_commands_one_transaction_a_step() {
     assert_eq!(read(), expected);
 }
 
-/// What the log says of the user `default`, who has these rules.
+/// What the log says of the user `default` when it has these rules.
 fn told_of_default_user(rules: &[&str], append_only: &str) -> bool {
     let mut options = vec!["--appendonly", append_only, "--user", "default"];
     options.extend(rules);

@@ -60,11 +60,11 @@ fn a_replica_does_nothing_when_leases_turns_and_patience_run_out() {
     client.int("FAIRLOCK.ACQUIRE free a");
     client.run("FAIRLOCK.ACQUIRE free q ENQUEUE");
     client.run("FAIRLOCK.ACQUIRE free r ENQUEUE");
-    // Until then a busy machine has to get to where the master is stopped.
+    // Long enough for a busy machine to stop the master.
     client.run("CONFIG SET fairlock.turn 7000");
     client.at_once(&["PEXPIRE k 7000", "FAIRLOCK.RELEASE free a"]);
     let turn_ends = now(&mut client) + 7000;
-    // What begins later is short again.
+    // Later turns are short again.
     client.run("CONFIG SET fairlock.turn 100");
     let keys = client.int("DBSIZE");
     for replica in [&middle, &last] {
@@ -91,7 +91,7 @@ fn a_replica_does_nothing_when_leases_turns_and_patience_run_out() {
             assert_eq!(replica.info("stats", "expired_keys"), "0");
         }
     });
-    // Only then do things go on.
+    // Then the lock goes on.
     for replica in [&middle, &last] {
         let mut reader = replica.connect();
         wait_until("b has the lock", || reader.holders("k") == "[b, 1]");
@@ -313,7 +313,7 @@ fn a_wake_up_reaches_subscribers_at_every_replica_once() {
     queued(&master);
     let mut client = master.connect();
     client.int("FAIRLOCK.RELEASE k a");
-    // What is sent behind it comes behind it.
+    // Later requests stay behind it.
     client.run(&format!("PUBLISH {channel} end"));
     for listener in listeners {
         assert_eq!(listener.message(), "0");
@@ -348,13 +348,13 @@ fn a_session_ends_with_its_master_and_the_lock_with_its_lease() {
     follow(&old, &new);
     let end = client.int("PEXPIRETIME k");
     let waiter = new.block("FAIRLOCK.ACQUIRE k b LEASE 600000");
-    // The server that it is connected to has no say in it any more.
+    // The server that it is connected to no longer decides.
     let kill = format!("CLIENT KILL ID {}", holder.id);
     assert_eq!(old.connect().run(&kill), "1");
     old.connect().run("PING");
     assert_eq!(client.holders("k"), "[a, 1]");
     assert_eq!(client.int("PEXPIRETIME k"), end);
-    // Nor does the server that it is at by now renew what is cut short.
+    // The server that it is at now does not renew a shortened lease either.
     let cut = client.at_once(&["PEXPIRE k 1000", "PEXPIRETIME k"]);
     let end = cut.trim_matches(['[', ']']).rsplit(", ").next();
     let end: i64 = end.and_then(|end| end.parse().ok()).expect("an instant");

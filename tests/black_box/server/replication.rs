@@ -138,3 +138,25 @@ fn the_waiters_of_a_master_that_becomes_a_replica_are_told() {
     assert!(waiter.int() > 0);
     same_keys(&new, &old);
 }
+
+#[test]
+fn wait_covers_a_grant_on_its_own_connection_and_elsewhere_after_a_renewal() {
+    let (master, replica) = (Server::start(), Server::start());
+    follow(&replica, &master);
+    let mut other = master.connect();
+    other.int("FAIRLOCK.ACQUIRE k a");
+    let waiter = master.block("FAIRLOCK.ACQUIRE k b LEASE 600000");
+    // The replica has all that was written until now, the waiter's place among it, and nothing later.
+    assert_eq!(other.run("SET x 1"), "OK");
+    assert_eq!(other.run("WAIT 1 0"), "1");
+    let mut stranger = master.connect();
+    replica.while_stopped(|| {
+        assert_eq!(other.run("FAIRLOCK.RELEASE k a"), "0");
+        let (token, mut holder) = waiter.reply_and_client();
+        assert!(token.parse::<i64>().is_ok(), "{token}");
+        assert_eq!(holder.run("WAIT 1 50"), "0");
+        // Before it renews, WAIT may say 1: it has written nothing that could be waited for.
+        assert_eq!(stranger.run("FAIRLOCK.RENEW k b LEASE 600000"), "600000");
+        assert_eq!(stranger.run("WAIT 1 50"), "0");
+    });
+}

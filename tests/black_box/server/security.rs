@@ -4,6 +4,7 @@
 use std::io::{Read, Write};
 use std::net::{IpAddr, TcpStream, UdpSocket};
 
+use fairlock_testing::commands::{COMMANDS, Command, SCRIPTS, calls_of_a_lock, of_a_lock, on};
 use fairlock_testing::{Blocked, Client, Listener, Server, Wire, wait_until};
 
 /// A connection of a user with these permissions.
@@ -15,7 +16,7 @@ fn user(server: &Server, name: &str, permissions: &str) -> Client {
     client
 }
 
-/// Everything that is stored, by key.
+/// All data, by key.
 fn contents(client: &mut Client) -> Vec<String> {
     let keys = client.run("KEYS *");
     let mut keys: Vec<_> = keys.trim_matches(['[', ']']).split(", ").collect();
@@ -29,27 +30,17 @@ fn contents(client: &mut Client) -> Vec<String> {
 
 const REFUSED: &str = "(error) NOPERM ";
 
-/// Each command on lock `K`.
-const ALL: &[&str] = &[
-    "ACQUIRE K x NOWAIT",
-    "ACQUIRE K x ENQUEUE",
-    "ACQUIRE K o ONCE NOWAIT",
-    "RELEASE K o",
-    "RELEASE K o ALL",
-    "RENEW K o LEASE 1",
-    "CANCEL K w",
-    "CANCEL K b",
-    "BREAK K",
-    "QUEUE K",
-    "HOLDERS K",
-    "INFO K",
-];
-
-/// Commands without a lock's key, and those that scripts become.
-const OTHERS: &[&str] = &["LOCKS", "HELP", "EVAL", "EVALSHA"];
-
-fn on(command: &str, lock: &str) -> String {
-    format!("FAIRLOCK.{}", command.replace(" K", &format!(" {lock}")))
+/// Calls on lock `K` by its holder, its waiters and a stranger.
+fn calls() -> Vec<String> {
+    let others = [
+        "ACQUIRE K x NOWAIT",
+        "ACQUIRE K x ENQUEUE",
+        "CANCEL K w",
+        "CANCEL K b",
+    ];
+    let mut calls = calls_of_a_lock();
+    calls.extend(others.map(str::to_owned));
+    calls
 }
 
 #[test]
@@ -63,11 +54,10 @@ fn a_name_in_braces_opens_no_other_lock() {
         admin.run(&format!("FAIRLOCK.ACQUIRE {used} w ENQUEUE"));
         let blocked = server.block(&format!("FAIRLOCK.ACQUIRE {used} b"));
         let before = contents(&mut admin);
-        admin.assert_calls_all_but(OTHERS, ALL.iter().copied());
-        for command in ALL {
+        for command in &calls() {
             let reply = ann.run(&on(command, other));
             assert!(reply.starts_with(REFUSED), "{command}: {reply}");
-            // Nor by a script.
+            // A script may not either.
             let words = on(command, other);
             let script: &[u8] = b"return redis.call(unpack(ARGV))";
             let mut call: Vec<&[u8]> = vec![b"EVAL", script, b"1", other.as_bytes()];
@@ -82,7 +72,7 @@ fn a_name_in_braces_opens_no_other_lock() {
         assert_eq!(ann.run("FAIRLOCK.LOCKS"), "[]");
         assert_eq!(contents(&mut admin), before);
         assert!(!blocked.is_done());
-        // Who may use both is not refused.
+        // A user that may use both is not refused.
         let mut both = user(&server, "bob", "~a ~{a} +@all");
         let reply = both.run(&format!("FAIRLOCK.INFO {other}"));
         assert!(reply.starts_with("[owner, "), "{reply}");
@@ -98,13 +88,13 @@ fn a_lock_of_its_own_needs_no_permission_for_its_name_in_braces() {
     assert!(ann.int("FAIRLOCK.ACQUIRE a o") > 0);
     assert!(ann.run("FAIRLOCK.ACQUIRE a w ENQUEUE").starts_with("[1, "));
     assert_eq!(ann.run("FAIRLOCK.RELEASE a o"), "0");
-    // Held, a lock in braces that nobody waits for has nothing in common with it.
+    // A held lock in braces without waiters has nothing in common with it.
     server.connect().int("FAIRLOCK.ACQUIRE {a} o");
     assert!(ann.int("FAIRLOCK.ACQUIRE a w") > 0);
     assert_eq!(ann.run("FAIRLOCK.RELEASE a w"), "0");
 }
 
-/// What a user of locks `app:*` may call them to get at others.
+/// Names that a user of locks `app:*` may try, to reach other locks.
 const NAMES: &[&str] = &[
     "app:",
     "app:}",
@@ -117,7 +107,7 @@ const NAMES: &[&str] = &[
     "app:x\\",
 ];
 
-/// And its owners.
+/// Owners to try.
 const OWNERS: &[&str] = &[
     "redisson_lock__channel:{victim}:w",
     "victim",
@@ -147,7 +137,7 @@ fn names_and_owners_reach_no_key_and_no_channel_of_other_locks() {
             let place = ann.run(&format!("FAIRLOCK.ACQUIRE {name} {owner} ENQUEUE"));
             assert!(place.starts_with('['), "{name} {owner}: {place}");
         }
-        // Everybody is woken.
+        // All waiters are woken.
         assert_eq!(ann.run(&format!("FAIRLOCK.RELEASE {name} first")), "0");
         for owner in OWNERS {
             ann.int(&format!("FAIRLOCK.ACQUIRE {name} {owner} ENQUEUE"));
@@ -179,11 +169,11 @@ fn a_lock_that_is_named_like_the_queue_of_another_changes_nothing_of_it() {
     let blocked = server.block("FAIRLOCK.ACQUIRE a b");
     let before = contents(&mut admin);
     for key in ["redisson_lock_queue:{a}", "redisson_lock_timeout:{a}"] {
-        // Who may use the lock may not use its keys as locks.
+        // A user of the lock may not use its keys as locks.
         let mut ann = user(&server, "ann", "~a +@all");
-        // Nor do those help who may use the keys: they have other types.
+        // A permission for the keys does not help: they have other types.
         let mut bob = user(&server, "bob", "~redisson_lock_* +@all");
-        for command in ALL {
+        for command in &calls() {
             let reply = ann.run(&on(command, key));
             assert!(reply.starts_with(REFUSED), "{command} {key}: {reply}");
             let reply = bob.run(&on(command, key));
@@ -290,7 +280,7 @@ fn sessions_belong_to_the_connection_and_to_no_user() {
     let mut ann = user(&server, "ann", "~a +fairlock.acquire +reset");
     user(&server, "bob", "~b +@all");
     ann.int("FAIRLOCK.ACQUIRE a ann SESSION LEASE 600000");
-    // As another user the connection may do what that user may, and no more.
+    // As another user the connection may do only what that user may.
     assert_eq!(ann.run("AUTH bob x"), "OK");
     for command in ["RELEASE a ann", "RENEW a ann", "ACQUIRE a ann SESSION"] {
         let reply = ann.run(&format!("FAIRLOCK.{command}"));
@@ -330,27 +320,6 @@ fn breaking_a_lock_takes_the_permission_of_an_administrator() {
     }
 }
 
-/// Every command of the module, with one of Redisson's scripts by its digest.
-const BEFORE_AUTHENTICATION: &[&str] = &[
-    "FAIRLOCK.HELP",
-    "FAIRLOCK.ACQUIRE a x",
-    "FAIRLOCK.ACQUIRE a x ENQUEUE",
-    "FAIRLOCK.RELEASE a o",
-    "FAIRLOCK.RENEW a o",
-    "FAIRLOCK.CANCEL a w",
-    "FAIRLOCK.BREAK a",
-    "FAIRLOCK.QUEUE a",
-    "FAIRLOCK.HOLDERS a",
-    "FAIRLOCK.INFO a",
-    "FAIRLOCK.LOCKS",
-    "FAIRLOCK.EVAL return 1 0",
-    "FAIRLOCK.EVALSHA 8e19a1ddbdee9138df9f32a480c57addab4353d1 1 a 1 o",
-    "EVALSHA 8e19a1ddbdee9138df9f32a480c57addab4353d1 1 a 1 o",
-    "EVAL return 1 0",
-    "INFO fairlock",
-    "COMMAND DOCS fairlock.acquire",
-];
-
 #[test]
 fn nobody_does_anything_without_saying_who_he_is() {
     let server = Server::with(&["--fairlock.intercept-eval", "yes"]);
@@ -358,22 +327,32 @@ fn nobody_does_anything_without_saying_who_he_is() {
     admin.int("FAIRLOCK.ACQUIRE a o LEASE 600000");
     admin.run("FAIRLOCK.ACQUIRE a w ENQUEUE");
     let before = contents(&mut admin);
-    let calls = BEFORE_AUTHENTICATION.iter().copied();
-    admin.assert_calls_all_but(&[], calls.filter(|call| call.starts_with("FAIRLOCK.")));
-    // The password of the default user, then none of its own at all.
+    let own = COMMANDS.iter().flat_map(Command::calls);
+    let own = own.chain(SCRIPTS.map(str::to_owned));
+    let mut calls: Vec<_> = own.map(|call| on(&call, "a")).collect();
+    calls.extend(
+        [
+            "EVALSHA 8e19a1ddbdee9138df9f32a480c57addab4353d1 1 a 1 o",
+            "EVAL return 1 0",
+            "INFO fairlock",
+            "COMMAND DOCS fairlock.acquire",
+        ]
+        .map(str::to_owned),
+    );
+    // First the default user has a password, then it is off.
     admin.run("ACL SETUSER root on >secret ~* &* +@all");
     for close in ["CONFIG SET requirepass secret", "ACL SETUSER default off"] {
         assert_eq!(admin.run(close), "OK");
-        let mut nobody = Wire::new(server.port);
-        assert_eq!(nobody.id, 0, "not told");
-        for command in BEFORE_AUTHENTICATION {
-            nobody.send(command);
-            let error = nobody.line();
+        let mut stranger = Wire::new(server.port);
+        assert_eq!(stranger.id, 0, "not told");
+        for command in &calls {
+            stranger.send(command);
+            let error = stranger.line();
             assert!(error.starts_with("-NOAUTH "), "{command}: {error}");
         }
-        nobody.send("HELLO 3 AUTH default wrong\nFAIRLOCK.BREAK a");
-        assert!(nobody.line().starts_with("-WRONGPASS "));
-        assert!(nobody.line().starts_with("-NOAUTH "));
+        stranger.send("HELLO 3 AUTH default wrong\nFAIRLOCK.BREAK a");
+        assert!(stranger.line().starts_with("-WRONGPASS "));
+        assert!(stranger.line().starts_with("-NOAUTH "));
         assert_eq!(contents(&mut admin), before);
     }
     let mut root = Wire::new(server.port);
@@ -382,7 +361,7 @@ fn nobody_does_anything_without_saying_who_he_is() {
     assert_eq!(root.line(), ":1");
 }
 
-/// Words that are commands of the protocol, where somebody forgets that owners have a length.
+/// Protocol commands inside an owner, for code that ignores its length.
 const SMUGGLED: &[u8] = b"x\r\n*1\r\n$8\r\nFLUSHALL\r\n+OK\r\n\0\n# a line of the log";
 
 #[test]
@@ -446,9 +425,9 @@ fn the_users_of_the_document_can_do_their_work_and_no_more() {
     for (user, name) in users.iter_mut().zip(names) {
         assert_eq!(user.run(&format!("AUTH {name}")), "OK");
     }
-    let mut nobody = Wire::new(server.port);
-    nobody.send("FAIRLOCK.INFO app:1");
-    assert!(nobody.line().starts_with("-NOAUTH "));
+    let mut stranger = Wire::new(server.port);
+    stranger.send("FAIRLOCK.INFO app:1");
+    assert!(stranger.line().starts_with("-NOAUTH "));
 
     let [mut blocker, mut poller, mut watcher] = users;
     assert!(blocker.int("FAIRLOCK.ACQUIRE app:1 b SESSION") > 0);
@@ -495,14 +474,16 @@ fn the_users_of_the_document_can_do_their_work_and_no_more() {
         assert!(reply.starts_with(REFUSED), "{command}: {reply}");
     };
     for lock in ["other", "{app:1}", "redisson_lock_queue:{app:1}", ""] {
-        for command in ALL {
+        for command in &calls() {
             for client in [&mut blocker, &mut poller, &mut watcher] {
                 refused(client, &on(command, lock));
             }
         }
     }
-    for command in &ALL[..9] {
-        refused(&mut watcher, &on(command, "app:1"));
+    let shown: Vec<_> = of_a_lock().filter(Command::only_reads).collect();
+    let only_reads = |call: &String| shown.iter().any(|command| call.starts_with(command.name));
+    for call in calls().iter().filter(|call| !only_reads(call)) {
+        refused(&mut watcher, &on(call, "app:1"));
     }
     for command in [
         "BREAK app:1",

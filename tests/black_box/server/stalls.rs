@@ -1,4 +1,4 @@
-//! A server that stands still, or whose writes are paused, costs no waiter its place: none could ask.
+//! No waiter loses its place while the server stands still or its writes are paused: none could ask.
 //!
 //! Each stall is longer than a turn or a patience, and each waiter asks while it lasts.
 
@@ -42,7 +42,7 @@ fn a_woken_waiter_that_asks_while_the_server_sleeps_gets_the_lock() {
     let server = server();
     let client = two_behind_a_holder(&server, 600_000);
     let mut wire = Wire::new(server.port);
-    // Its wake-up leaves only after the sleep: it may ask anew whenever it likes.
+    // Its wake-up leaves only after the sleep: it may ask again at any time.
     wire.send("FAIRLOCK.RELEASE k a\nDEBUG SLEEP 3");
     sleep(STALL / 10);
     let asked = ask(client, "p");

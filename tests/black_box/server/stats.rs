@@ -17,7 +17,7 @@ fn stats(server: &Server) -> BTreeMap<String, i64> {
         .collect()
 }
 
-/// What steps change, as `name +n`; durations are left out.
+/// The changes by some steps, as `name +n`, without durations.
 #[track_caller]
 fn counts(server: &Server, steps: impl FnOnce()) -> Vec<String> {
     let before = stats(server);
@@ -53,15 +53,21 @@ fn the_section_is_plain_numbers_and_the_commit() {
         "locks_with_waiters_or_session",
         "reaped_waiters",
         "releases",
+        "scripts_intercepted_acquire",
+        "scripts_intercepted_cancel",
         "scripts_intercepted_force_unlock",
         "scripts_intercepted_leave",
         "scripts_intercepted_lock",
+        "scripts_intercepted_release",
         "scripts_intercepted_renew",
         "scripts_intercepted_try_lock",
         "scripts_intercepted_unlock",
+        "scripts_lua_acquire",
+        "scripts_lua_cancel",
         "scripts_lua_force_unlock",
         "scripts_lua_leave",
         "scripts_lua_lock",
+        "scripts_lua_release",
         "scripts_lua_renew",
         "scripts_lua_try_lock",
         "scripts_lua_unlock",
@@ -85,7 +91,7 @@ fn the_section_names_the_commit_that_the_module_was_built_from() {
     let commit = Server::start().info("fairlock", "fairlock_commit");
     let hash = commit.trim_end_matches("-dirty");
     let is_hash = hash.len() == 40 && hash.bytes().all(|digit| digit.is_ascii_hexdigit());
-    // A build from a tarball does not know.
+    // A build from a tarball has no commit.
     assert!(is_hash || commit == "unknown", "{commit:?}");
 }
 
@@ -203,7 +209,7 @@ fn a_lease_that_ends_with_nobody_waiting_is_counted() {
     let mut client = server.connect();
     client.int("FAIRLOCK.ACQUIRE k a LEASE 20");
     wait_until("it is counted", || stats(&server)["lease_ends"] == 1);
-    // Another key's expiry is nobody's lease.
+    // Another key's expiry is not a lease.
     client.run("SET other x PX 1");
     wait_until("it has expired", || client.run("EXISTS other") == "0");
     assert_eq!(stats(&server)["lease_ends"], 1);

@@ -106,7 +106,7 @@ fn a_lease_that_ends_takes_that_holder_out_and_no_other() {
     client.int("FAIRLOCK.ACQUIRE k a SHARED LEASE 600000");
     client.int("FAIRLOCK.ACQUIRE k b SHARED LEASE 300");
     client.int("FAIRLOCK.ACQUIRE k c SHARED LEASE 600000");
-    // Nobody touches the lock: only the timer can notice.
+    // No client touches the lock: only the timer can notice.
     wait_until("one is left out", || client.run("HEXISTS k b") == "0");
     assert_eq!(names(&mut client), ["a", "c"]);
     assert_eq!(client.run("HEXISTS redisson_lock_shared:{k} b"), "0");
@@ -234,7 +234,7 @@ fn break_frees_all_or_one() {
         client.int(&format!("FAIRLOCK.ACQUIRE k {owner} SHARED 3 LEASE 600000"));
     }
     let next = server.block("FAIRLOCK.ACQUIRE k d SHARED 3 LEASE 600000");
-    assert_eq!(client.run("FAIRLOCK.BREAK k OWNER nobody"), "0");
+    assert_eq!(client.run("FAIRLOCK.BREAK k OWNER stranger"), "0");
     assert!(!next.is_done());
     assert_eq!(client.run("FAIRLOCK.BREAK k OWNER b"), "1");
     next.int();

@@ -89,7 +89,7 @@ fn after_a_restart_leases_still_end_one_by_one() {
     client.int("FAIRLOCK.ACQUIRE k b SHARED 2 LEASE 1500");
     let server = server.kill_and_restart();
     let mut client = server.connect();
-    // Nobody asks: the server knows from the keys when the lease ends.
+    // No client asks: the server knows from the keys when the lease ends.
     wait_until("one lease has ended", || client.run("HEXISTS k b") == "0");
     assert_eq!(client.run("HEXISTS k a"), "1");
 }

@@ -1,4 +1,4 @@
-//! Who may hold the lock together with whom, and who is served next.
+//! Which owners may hold the lock together, and which waiter is served next.
 
 use fairlock_testing::{Server, wait_until};
 
@@ -150,7 +150,7 @@ fn polling_readers_and_writers_are_served_in_their_turn() {
     );
     let blocked = server.block("FAIRLOCK.ACQUIRE k c SHARED");
     client.run("FAIRLOCK.RELEASE k w");
-    // It is the turn of a: neither b nor c go before.
+    // It is the turn of a: neither b nor c goes before.
     assert!(
         client
             .run("FAIRLOCK.ACQUIRE k b SHARED ENQUEUE")

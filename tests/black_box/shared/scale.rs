@@ -56,7 +56,7 @@ fn a_holder_among_many_is_found_without_a_walk() {
     assert_eq!(encodings(&mut client), ["listpack"; 2]);
     client.run_many((8..100).map(ask));
     assert_eq!(encodings(&mut client), ["hashtable"; 2]);
-    // What was written for a moment to that end is not there, neither here nor after a restart.
+    // The temporary element for that is gone, here and after a restart.
     let holders = client.run("HGETALL k");
     assert_eq!(client.run("HGET k r8"), "1");
     let server = server.kill_and_restart();

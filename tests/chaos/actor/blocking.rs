@@ -89,7 +89,7 @@ pub fn hold(
         }
         return Ok(());
     }
-    // Who asks again may have lost the lock meanwhile, and has it anew by another token.
+    // A client that asks again may have lost the lock in between, and have it anew by another token.
     let again = fate == Fate::Release && actor.dice.one_in(8);
     let newer = if again {
         more(actor, lock, lease)?

@@ -1,8 +1,8 @@
-//! Clients of all kinds. Each is one owner with one connection; it writes down whatever it asks for
-//! and whatever comes of it, and comes back when its connection breaks, as clients do.
+//! Clients of all kinds. Each is one owner with one connection. It writes down each request and its outcome, and
+//! reconnects when its connection breaks.
 
-use fairlock_testing::Dice;
 use fairlock_testing::resp::Reply;
+use fairlock_testing::{Dice, lua};
 
 mod blocking;
 mod observer;
@@ -18,14 +18,14 @@ use crate::history::{ANY, Answer, Call, EXCLUSIVE, Limit, Request, micros};
 use crate::wire::{Gone, Wire};
 use crate::world::{World, lock_name, owner};
 
-/// Milliseconds; of every hold that is to be released. Longer than all faults but a kill.
+/// The lease of holds that their owners release, in milliseconds. Longer than all faults but a kill.
 pub const LEASE: u64 = 4000;
-/// Of a hold that its owner is going to overstay or to die with.
+/// The lease of holds that their owners overstay or die with, in milliseconds.
 const SHORT_LEASE: u64 = 400;
 /// The locks from 0 up to this one are used by scripts as well.
 pub const SCRIPTED: usize = 2;
 
-/// All is over, and nobody waits any more.
+/// The round is over, and no client waits.
 #[derive(Clone, Copy, Debug)]
 pub struct Over;
 
@@ -44,16 +44,17 @@ pub struct Actor {
     world: Arc<World>,
     number: usize,
     name: String,
-    /// How many holders it tolerates, by lock. It never asks in another way: who may hold a lock as a reader and
-    /// asks for it as a writer is refused.
+    /// How many holders it tolerates, by lock. It never asks in another way: a reader that asks as a writer is refused.
     limits: Vec<Limit>,
     dice: Dice,
     wire: Option<Wire>,
+    /// It has found no module when it connected, and sends the commands as scripts on this connection.
+    by_scripts: bool,
     attempt: u64,
 }
 
 /// A kind of client: what one attempt is, and whether it asks SHARED.
-type Kind = (fn(&mut Actor) -> Result<(), Over>, bool);
+pub type Kind = (fn(&mut Actor) -> Result<(), Over>, bool);
 
 const KINDS: [Kind; 12] = [
     (blocking::run, false),
@@ -70,10 +71,33 @@ const KINDS: [Kind; 12] = [
     (trying::run, true),
 ];
 
+/// What clients do that go over from scripts to the module: they ask in ways that both know, and block where they can.
+pub const GOING_OVER: [Kind; 4] = [
+    (polling::run, false),
+    (block_or_poll, false),
+    (polling::run, false),
+    (trying::run, false),
+];
+
+fn block_or_poll(actor: &mut Actor) -> Result<(), Over> {
+    if !actor.world.has_module() {
+        return polling::run(actor);
+    }
+    if actor.by_scripts {
+        actor.wire = None;
+    }
+    blocking::run(actor)
+}
+
 /// Starts a round's clients: of each kind in turn.
 pub fn start(world: &Arc<World>, seed: u64) -> Vec<JoinHandle<()>> {
+    start_of(&KINDS, world, seed)
+}
+
+/// As [`start`], of these kinds.
+pub fn start_of(kinds: &[Kind], world: &Arc<World>, seed: u64) -> Vec<JoinHandle<()>> {
     let start = |number| {
-        let (run, shares) = KINDS[number % KINDS.len()];
+        let (run, shares) = kinds[number % kinds.len()];
         let mut dice = Dice::new(seed, number);
         let limits = (0..world.locks).map(|_| {
             if shares {
@@ -89,6 +113,7 @@ pub fn start(world: &Arc<World>, seed: u64) -> Vec<JoinHandle<()>> {
             limits: limits.collect(),
             dice,
             wire: None,
+            by_scripts: false,
             attempt: 0,
         };
         thread::spawn(move || while !actor.world.is_over() && run(&mut actor).is_ok() {})
@@ -147,6 +172,7 @@ impl Actor {
     /// The connection, a new one if it was lost.
     fn wire(&mut self) -> Result<&mut Wire, Over> {
         if self.wire.is_none() {
+            self.by_scripts = !self.world.has_module();
             self.wire = Some(self.world.connect_client(self.number).ok_or(Over)?);
         }
         self.wire.as_mut().ok_or(Over)
@@ -199,9 +225,27 @@ impl Actor {
         }
     }
 
+    /// The words of a command as they are sent on this connection. A script is sent by its text, for a server that was
+    /// restarted does not know it.
+    fn words(&self, words: &[&str]) -> Vec<String> {
+        let command = words
+            .first()
+            .and_then(|name| name.strip_prefix("FAIRLOCK."));
+        match command {
+            Some(command) if self.by_scripts => {
+                let mut call = lua::call(words);
+                "EVAL".clone_into(&mut call[0]);
+                call[1].clone_from(&lua::script(command).text);
+                call
+            }
+            _ => words.iter().map(|word| (*word).to_owned()).collect(),
+        }
+    }
+
     fn exchange(&mut self, words: &[&str], unread: Duration) -> Result<Reply, Gone> {
+        let words = self.words(words);
         let wire = self.wire.as_mut().ok_or(Gone)?;
-        wire.send(words)?;
+        wire.send(&words.iter().map(String::as_str).collect::<Vec<_>>())?;
         if !unread.is_zero() {
             thread::sleep(unread);
         }
@@ -227,13 +271,13 @@ impl Actor {
     /// Releases, as often as it takes to know that it was done.
     fn release(&mut self, lock: usize, token: Option<i64>) -> Result<(), Over> {
         let (lock_name, name) = (lock_name(lock), self.name.clone());
+        let token = token.filter(|_| self.dice.one_in(2));
+        let request = Request::Release { token };
         let token = token.map(|token| token.to_string());
         let mut words = vec!["FAIRLOCK.RELEASE", &lock_name, &name];
-        if let Some(token) = token.as_deref().filter(|_| self.dice.one_in(2)) {
-            words.extend(["TOKEN", token]);
-        }
+        words.extend(token.iter().flat_map(|token| ["TOKEN", token]));
         loop {
-            match self.call(lock, Request::Release, &words, released)? {
+            match self.call(lock, request, &words, released)? {
                 Answer::Left(1..) | Answer::Lost | Answer::Refused(_) => (),
                 _ => return Ok(()),
             }
@@ -258,7 +302,7 @@ fn released(reply: Reply) -> Answer {
     }
 }
 
-/// Any reply that is no error will do.
+/// Any reply but an error will do.
 fn done(reply: Reply) -> Answer {
     match reply {
         error if error.is_error("NOTHELD") => Answer::NotHeld,
@@ -274,7 +318,7 @@ fn refused(reply: Reply) -> Answer {
     })
 }
 
-/// Whether an error says that somebody else is the master now.
+/// Whether an error says that another server is the master now.
 fn is_moved(error: &str) -> bool {
     ["READONLY", "UNBLOCKED", "LOADING", "MASTERDOWN"]
         .iter()

@@ -1,4 +1,4 @@
-//! Reads the keys, by plain commands: who holds a lock and who waits for it at an instant.
+//! Reads holders and waiters of a lock at one instant from the keys, by plain commands.
 
 use std::thread;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::history::{Micros, Sight};
 use crate::wire::{Gone, Wire};
 use crate::world::{World, client_of, key, lock_name};
 
-/// Looks at all locks in turn until nobody begins anything any more.
+/// Looks at one lock after the other until the round is over.
 pub fn run(world: &World) {
     while !world.is_over() {
         let Some(mut wire) = world.connect() else {

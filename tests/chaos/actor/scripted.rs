@@ -69,7 +69,7 @@ fn acquire(actor: &mut Actor, lock: usize, lease: u64) -> Result<(), Over> {
     }
 }
 
-/// Until there is no hold left: asking again after a lost reply may have added one.
+/// Until no hold is left: asking again after a lost reply may have added one.
 fn unlock(actor: &mut Actor, lock: usize) -> Result<(), Over> {
     let text = String::from_utf8_lossy(&actor.world.scripts.unlock.text).into_owned();
     let (name, queue, deadlines) = (lock_name(lock), key("queue", lock), key("timeout", lock));
@@ -84,7 +84,8 @@ fn unlock(actor: &mut Actor, lock: usize) -> Result<(), Over> {
             "EVAL", &text, "5", &name, &queue, &deadlines, &channel, &latch, "0", &lease, &owner,
             &now, "PUBLISH", LATCH_TTL,
         ];
-        let answer = actor.call(lock, Request::Release, &words, unlocked)?;
+        let request = Request::Release { token: None };
+        let answer = actor.call(lock, request, &words, unlocked)?;
         if let Ok(wire) = actor.wire() {
             // As Redisson does; if it cannot, the latch expires.
             let _ = wire.ask(&["DEL", &latch]);

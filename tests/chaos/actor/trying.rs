@@ -4,6 +4,7 @@ use fairlock_testing::resp::Reply;
 
 use super::blocking::hold;
 use super::{Actor, Fate, LEASE, Over, SHORT_LEASE, acquired, done, refused};
+use crate::checker::HALF_A_TRANSACTION;
 use crate::history::{Answer, Request, Way};
 use crate::world::{lock_name, owner};
 
@@ -44,7 +45,7 @@ pub fn run(actor: &mut Actor) -> Result<(), Over> {
     }
 }
 
-/// Takes another owner out of the queue, who may be there or not.
+/// Takes another owner, which may be there or not, out of the queue.
 fn cancel(actor: &mut Actor, lock: usize) -> Result<(), Over> {
     let other = actor.choose(0, actor.world.clients());
     let words = ["FAIRLOCK.CANCEL", &lock_name(lock), &owner(other)];
@@ -58,14 +59,20 @@ fn transaction(actor: &mut Actor, lock: usize) -> Result<(), Over> {
     let asking = actor.asking(lock);
     let mut acquire: Vec<&str> = asking.iter().map(String::as_str).collect();
     acquire.extend(["LEASE", &ms]);
-    let wire = actor.wire()?;
+    actor.wire()?;
+    if actor.by_scripts {
+        // As a command it would act so in a transaction anyway.
+        acquire.push("NOWAIT");
+    }
     let steps: [&[&str]; 3] = [
         &["MULTI"],
         &acquire,
         &["FAIRLOCK.RELEASE", &lock_name, &name],
     ];
     for words in steps {
-        if !matches!(wire.ask(words), Ok(Reply::Status(_))) {
+        let words = actor.words(words);
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        if !matches!(actor.wire()?.ask(&words), Ok(Reply::Status(_))) {
             // Refused, as it would be outside: what follows would not be in a transaction.
             actor.wire = None;
             return Ok(());
@@ -91,6 +98,6 @@ fn executed(reply: Reply) -> Answer {
         [Reply::Nil, error] if error.is_error("NOTHELD") => Answer::NotNow,
         [error, _] if error.is_error("OOM") => Answer::Refused("OOM".to_owned()),
         [] => refused(reply),
-        steps => Answer::Refused(format!("half a transaction: {steps:?}")),
+        steps => Answer::Refused(format!("{HALF_A_TRANSACTION}: {steps:?}")),
     }
 }

@@ -1,7 +1,7 @@
 //! Requests put together to attempts: a client that waits may have to ask more than once.
 //!
-//! An attempt says since when its place in the queue has certainly been kept. Who is woken late,
-//! reads late or is refused is not back in the queue before the server has heard of it.
+//! An attempt says since when its place in the queue has certainly been kept. A client that is woken late, reads late
+//! or is refused is back in the queue only when the server has heard of it.
 
 use std::collections::BTreeMap;
 
@@ -19,12 +19,12 @@ pub struct Attempt {
     pub placed_since: Micros,
     /// The last reply.
     pub ended: Micros,
-    /// For so long before that the client did not read.
+    /// How long before that the client did not read.
     pub unread: Micros,
     pub granted: bool,
     /// The token, if it was granted one.
     pub token: Option<i64>,
-    /// The way of waiting is one that nobody can be overtaken in.
+    /// It waits in a way in which it cannot be overtaken.
     pub protected: bool,
 }
 
@@ -35,6 +35,8 @@ struct Followed {
     known: Micros,
     /// Since its connection was lost.
     absent: Option<Absence>,
+    /// Since it was refused.
+    refused: Option<Micros>,
 }
 
 /// The attempts at one lock, by client.
@@ -78,6 +80,7 @@ impl Followed {
             attempt,
             known: call.invoked,
             absent: None,
+            refused: None,
         }
     }
 
@@ -87,12 +90,16 @@ impl Followed {
         (attempt.ended, attempt.unread) = (call.answered, call.unread);
         if let Answer::Refused(error) = &call.answer {
             // No server knows more about the client than before.
+            self.refused.get_or_insert(call.answered);
             if error.starts_with("UNBLOCKED") || error.starts_with("TAKENOVER") {
                 self.absent.get_or_insert_with(|| Absence::of(call));
             }
             return;
         }
-        if !places::is_kept(history, attempt, self.known, self.absent, call) {
+        let refused = self.refused.take();
+        // Its turn may have been then. Of that only the first half counts.
+        let is_late = refused.is_some_and(|since| call.invoked > since + history.turn / 2);
+        if is_late || !places::is_kept(history, attempt, self.known, self.absent, call) {
             attempt.placed_since = places::certainly_heard(call);
         }
         match &call.answer {

@@ -1,6 +1,6 @@
-//! Never more holders than any of them tolerates, by witness: who has read that it holds the lock, and has not yet
-//! written that it gives it up, is inside. One that asked without SHARED may not be inside with another, and with one
-//! that asked for a limit there may not be more than that.
+//! Never more holders than any of them tolerates, by witness: a client that has read that it holds the lock, and has
+//! not yet written that it gives it up, is inside. One that asked without SHARED may not be inside with another, and
+//! with one that asked for a limit there may not be more than that.
 //!
 //! The time inside ends with the lease, of which only the first half counts (the other half is for
 //! a reply that was on its way, a server that was paused, a thread that was not run), less what the
@@ -113,14 +113,14 @@ impl Ledger<'_> {
             (Request::Renew { lease }, Answer::Done) => {
                 was.map(|hold| hold.renewed(self.history, call, lease))
             }
-            // Nobody knows how many holds there are now, or the session has ended.
+            // The hold count is unknown now, or the session has ended.
             (Request::Acquire { .. } | Request::Renew { .. }, Answer::Lost) => {
                 was.filter(|hold| !hold.session).map(|hold| Hold {
                     count: None,
                     ..hold
                 })
             }
-            (Request::Release, answer) => {
+            (Request::Release { .. }, answer) => {
                 let is = release(was?, call, answer, &self.history.faults, &mut self.found);
                 if is.is_none() && *answer != Answer::Lost && !self.was_ever_cut(call) {
                     self.doubtful.remove(&(call.lock, call.client));
@@ -218,7 +218,7 @@ fn safe_until(history: &History, call: &Call, lease: Micros) -> Micros {
         return call.invoked + lease / 2;
     }
     let read = call.answered - call.unread;
-    // What was lost before that is no part of this lease.
+    // What was lost before that is not part of this lease.
     let from = call.invoked.max(read.saturating_sub(lease));
     (read + lease / 2).saturating_sub(stalled(history, from, read))
 }

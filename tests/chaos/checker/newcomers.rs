@@ -1,9 +1,9 @@
-//! Nobody comes from outside the queue and is served before a waiter that was in it already. So neither writers nor
-//! readers starve: however many come, a waiter has its turn after those that were ahead of it.
+//! No newcomer is served before a waiter that was in the queue already. So neither writers nor readers starve: however
+//! many come, a waiter has its turn after those that were ahead of it.
 //!
-//! [`order`] compares waiters that were in the queue together. Here one of the two never was: at the last sight of
-//! the waiter before the other client asked, that one was neither a waiter nor a holder. The tokens tell who was
-//! served first. A waiter's place counts as in [`order`].
+//! [`order`] compares waiters that were in the queue together. Here one of the two never was: at the last sight of the
+//! waiter before the other client asked, that one was neither a waiter nor a holder. The tokens tell which was served
+//! first. A waiter's place counts as in [`order`].
 //!
 //! [`order`]: super::order
 

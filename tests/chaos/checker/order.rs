@@ -1,18 +1,19 @@
 //! First come, first served: of two that an observer saw in the queue at one instant, the one ahead
 //! is served first, if both are served from the places they had then.
 //!
-//! Who was served first shows in the tokens, which grow with each acquisition. Redisson's scripts
-//! leave none; then the replies tell: who could read "granted" first was granted first, as nobody can
-//! have been granted in between, unless the lease was over before its holder was told.
+//! The tokens tell which client was served first: they grow with each acquisition. Redisson's scripts leave none; then
+//! the replies tell. The first that could read "granted" was granted first, because none can have been granted in
+//! between, unless the lease was over before its holder was told.
 //!
-//! Only who waits by the module's own commands is certain not to be overtaken; a client that waits
-//! by Redisson's scripts may be behind, not ahead: scripts of others can drop it.
+//! Only a client that waits by the module's own commands is certain not to be overtaken; a client that waits by
+//! Redisson's scripts may be behind, not ahead: scripts of others can drop it.
 
 use std::collections::BTreeMap;
 
 use super::attempts::{Attempt, of_lock};
+use super::tokens::lost_since;
 use super::{SLACK, Violation, stalled};
-use crate::history::{Harm, History, Micros, Sight};
+use crate::history::{History, Micros, Sight};
 
 pub fn check(history: &History) -> Vec<Violation> {
     let mut locks: Vec<usize> = history.sights.iter().map(|sight| sight.lock).collect();
@@ -37,7 +38,7 @@ pub fn check(history: &History) -> Vec<Violation> {
     found
 }
 
-/// Everybody against who was ahead and was served last.
+/// Each waiter against the one ahead of it that was served last.
 fn check_sight(
     history: &History,
     attempts: &BTreeMap<usize, Vec<Attempt>>,
@@ -94,13 +95,8 @@ fn is_overtaken(history: &History, lock: usize, ahead: &Attempt, behind: &Attemp
 
 /// Whether a fault may have taken tokens away, so that they tell nothing.
 pub fn tokens_are_lost(history: &History, from: Micros, to: Micros) -> bool {
-    history.faults.iter().any(|fault| {
-        let loses = matches!(
-            fault.harm,
-            Harm::Kill {
-                lost_since: Some(_)
-            }
-        );
-        loses && fault.is_between(from, to)
-    })
+    history
+        .faults
+        .iter()
+        .any(|fault| lost_since(history, fault).is_some() && fault.is_between(from, to))
 }

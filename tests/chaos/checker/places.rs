@@ -38,9 +38,9 @@ pub fn certainly_heard(call: &Call) -> Micros {
     }
 }
 
-/// When the client was last taken out of the queue while it waited, and had to join anew: by CANCEL,
-/// and if it polls by a deletion of the queue too. The server can have done so at any time until it
-/// said so, whatever the client was told meanwhile.
+/// When the client was last taken out of the queue while it waited, and had to join anew: by CANCEL, and if it polls by
+/// a deletion of the queue too. The server can have done so at any time until it said so, whatever it told the client
+/// before.
 pub fn taken_out(history: &History, lock: usize, attempt: &Attempt) -> Micros {
     let calls = history.calls.iter().filter(|call| call.lock == lock);
     let cancels = calls.filter_map(|call| match (call.request, &call.answer) {
@@ -77,7 +77,7 @@ pub fn is_kept(
     let Some(first) = restarts().map(|fault| fault.from).min() else {
         return absent.is_none();
     };
-    // A script that runs as Lua may drop whom the server has only found in the keys.
+    // A script that runs as Lua may drop a waiter that the server has only found in the keys.
     let is_dropped = history.scripted.contains(&back.lock);
     let is_lost =
         restarts().any(|fault| fault.loses_data() || at > fault.found_by() + history.turn / 2);
@@ -115,7 +115,7 @@ fn had_its_turn(history: &History, attempt: &Attempt, restart: Micros, back: &Ca
 }
 
 impl Fault {
-    /// Whether who waits is known from the keys alone afterwards.
+    /// Whether waiters are known from the keys alone afterwards.
     fn is_restart(&self) -> bool {
         matches!(self.harm, Harm::Kill { .. } | Harm::Failover)
     }

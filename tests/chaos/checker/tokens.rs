@@ -1,22 +1,23 @@
 //! Tokens grow: an acquisition that began after another one was told its token has a greater one.
 //!
-//! A kill that loses writes loses tokens: what was granted in the time that it may have taken away
-//! is no bound for what comes after it. Nor is anything before a kill if the clock was set: nothing is kept of a
-//! lock that is free but the time.
+//! A kill that loses writes loses tokens: what was granted in the time that it may have taken away is not a bound for
+//! later ones. Nor is anything before a kill if the clock was set: nothing is kept of a lock that is free but the time.
 //!
-//! Who holds a lock alone and asks again has the greatest token of all. One of several holders need not have it: the
-//! token that it has been told before is no new one, and one whose reply was lost it may have had since then.
+//! The only holder of a lock that asks again has the greatest token of all. One of several holders need not have it: a
+//! token that it was told before is not new, and a token whose reply was lost may have been issued since then.
 
 use std::collections::{HashMap, HashSet};
 
 use super::Violation;
 use crate::history::{Answer, Call, EXCLUSIVE, Fault, Harm, History, Micros, Request};
 
-/// A token, and who was told.
+/// A token, and the client that was told.
 #[derive(Clone, Copy)]
 struct Told {
     token: i64,
     at: Micros,
+    /// If that was before a kill was over, the server that was killed has answered, however late that was read.
+    asked: Micros,
     client: usize,
 }
 
@@ -56,6 +57,7 @@ fn check_lock(history: &History, lock: usize) -> Vec<Violation> {
             Some(Told {
                 token,
                 at: call.answered,
+                asked: call.invoked,
                 client: call.client,
             })
         })
@@ -78,7 +80,7 @@ fn check_lock(history: &History, lock: usize) -> Vec<Violation> {
             .take(200)
             .filter(|told| {
                 !kills.iter().any(|(kill, since)| {
-                    *since <= told.at && told.at <= kill.to && kill.from <= call.answered
+                    *since <= told.at && told.asked <= kill.to && kill.from <= call.answered
                 })
             })
             .max_by_key(|told| told.token);
@@ -124,7 +126,7 @@ impl Sharers {
             (Request::Acquire { .. }, Answer::Lost | Answer::Refused(_)) => {
                 self.doubtful.entry(client).or_insert(call.invoked);
             }
-            (Request::Release, Answer::Left(0) | Answer::NotHeld) => {
+            (Request::Release { .. }, Answer::Left(0) | Answer::NotHeld) => {
                 self.released.insert(client);
                 if cut_off_since(history, call).is_none() {
                     self.doubtful.remove(&client);
@@ -149,7 +151,7 @@ fn cut_off_since(history: &History, call: &Call) -> Option<Micros> {
 }
 
 /// Since when a fault may have taken tokens away.
-fn lost_since(history: &History, fault: &Fault) -> Option<Micros> {
+pub fn lost_since(history: &History, fault: &Fault) -> Option<Micros> {
     let Harm::Kill { lost_since } = fault.harm else {
         return None;
     };

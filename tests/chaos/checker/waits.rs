@@ -1,5 +1,5 @@
-//! Nobody is forgotten: who waits is served when the lock is free, is told when it is served, and
-//! is told when its time is up.
+//! No waiter is forgotten: it is served when the lock is free, is told when it is served, and is told when its time is
+//! up.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub fn check(history: &History) -> Vec<Violation> {
         found.extend(lost_grants(history, lock, &sights));
         let limits = Limits::of_lock(history, lock);
         found.extend(stalls(history, &attempts, &limits, &sights));
-        found.extend(given_to_nobody(history, lock, &sights));
+        found.extend(given_to_absent(history, lock, &sights));
     }
     found
 }
@@ -145,14 +145,14 @@ fn is_disturbed(history: &History, client: usize, from: Micros, to: Micros) -> b
             }
             _ => fault.delays(),
         };
-        // After a restart nobody is taken for dead for as long as a turn.
+        // After a restart no waiter is taken for dead before a turn has passed.
         hit && fault.is_between(from.saturating_sub(history.turn), to)
     })
 }
 
 /// A client has closed its connection; later an observer sees it without the lock, and later still
 /// with it, and it had not asked again.
-fn given_to_nobody(history: &History, lock: usize, sights: &[&Sight]) -> Vec<Violation> {
+fn given_to_absent(history: &History, lock: usize, sights: &[&Sight]) -> Vec<Violation> {
     let mut found = Vec::new();
     let mine: Vec<&Call> = history
         .calls
@@ -196,7 +196,7 @@ fn given_to_nobody(history: &History, lock: usize, sights: &[&Sight]) -> Vec<Vio
             && !(history.faults.iter())
                 .any(|other| other.delays() && other.is_between(fault.from, fault.to + SOON))
         {
-            found.push(Violation::GivenToNobody {
+            found.push(Violation::GivenToAbsent {
                 lock,
                 client,
                 at: fault.to,

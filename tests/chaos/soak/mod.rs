@@ -1,7 +1,7 @@
 //! A soak: hours of mixed load with all features and nothing done to the server. Memory and file
 //! descriptors have to stay where they are; latency is measured from the first minute to the last.
 //!
-//! A few seconds long among the other tests, as long as `SOAK_SECONDS` says by `make soak`, which
+//! A few seconds long in `make test-all`, as long as `SOAK_SECONDS` says by `make soak`, which
 //! also writes `docs/soak.md` and its picture.
 
 mod probe;
@@ -33,9 +33,9 @@ const LOAD: Load = Load {
     deaths: 100,
     look: 100,
 };
-/// Among the other tests, seconds.
+/// In `make test-all`, seconds.
 const SHORT: u64 = 6;
-/// Rows that are printed, whatever the length.
+/// Rows that are printed, for any length.
 const ROWS: u64 = 360;
 const OPTIONS: &[&str] = &[
     "--appendonly",
@@ -49,6 +49,7 @@ const OPTIONS: &[&str] = &[
 ];
 
 #[test]
+#[ignore = "takes minutes: make test-all"]
 fn memory_and_descriptors_stay_where_they_are() {
     let scripts = Scripts::newest();
     let _alone = alone();

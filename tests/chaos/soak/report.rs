@@ -13,7 +13,7 @@ use super::probe::{Figure, MORE_FDS, MORE_MB, MORE_PERCENT, Row, ends};
 use crate::checker::Violation;
 
 /// Lines of the table.
-const LINES: usize = 12;
+const LINES: usize = 6;
 
 /// One chart: its title and its lines, each with a name.
 type Chart = (&'static str, Vec<(&'static str, Figure)>);
@@ -33,15 +33,11 @@ fn text(rows: &[Row], found: &[Violation], seconds: u64, server: &Server) -> Str
     let mut text = format!(
         "# Soak
 
-Written by `make soak`; do not edit. This was a run of {seconds} seconds with mixed load on one server, Redis {version}, with an
-append-only file. Clients block (with and without WAIT, some with a session), poll, try once, or use transactions. Others use
-Redisson's scripts, alternately intercepted and not. They renew, cancel, acquire again while they hold the lock, stay past the
-end of their lease, and die. Other clients use locks with 50 new names a second. What the clients saw was checked as in
-[Chaos](chaos.md).
+Written by `make soak`; do not edit. {seconds} seconds of the clients of [Chaos](chaos.md#what-runs) without its faults, and of locks with 50 new names
+a second, on Redis {version} with an append-only file.
 
-The run fails if the median of the last tenth exceeds that of the second tenth (the first is for warming up) by more than
-{MORE_PERCENT} % and {MORE_MB} MB for memory, or by more than {MORE_FDS} for file descriptors. It also fails if the checker finds a
-violation. In this run it found {what_was_found}.
+The run fails if the last tenth's median exceeds the second's by more than {MORE_PERCENT} % and {MORE_MB} MB of memory, or {MORE_FDS} descriptors, or if the
+[checker](chaos.md#what-is-checked) finds a violation. In this run it found {what_was_found}.
 
 ![Memory, descriptors, latency over time](soak.svg)
 
@@ -63,7 +59,7 @@ violation. In this run it found {what_was_found}.
         writeln!(text, "| {name} | {start:.2} | {end:.2} |").expect("text");
     }
     text += "
-A waiter waits for other holders, each of which holds the lock for up to 16 ms. So the wait measures the load, and how steady it is.
+Holders keep the lock for up to 16 ms: so the wait measures the load.
 
 | second | used MB | RSS MB | descriptors | hand-offs/s | acquired/s | p50 ms | p99 ms |
 |---|---|---|---|---|---|---|---|

@@ -1,10 +1,10 @@
-"""Fair locks on Redis or Valkey with the fairlock module.
+"""Fair locks on Redis or Valkey.
 
     locks = fairlock.Locks(redis.Redis())
     with locks("orders", wait=30, lease=10) as held:
         ...  # held.token goes with what is written; held.lost fires if the lock is lost
 
-`fairlock.aio` is the same for asyncio, `fairlock.testing` needs no server.
+`fairlock.aio` is the same for asyncio.
 """
 
 from ._errors import (

@@ -1,4 +1,4 @@
-"""What both flavours share: how a lock is asked for, waited for and withdrawn from.
+"""What both flavours share: asking for a lock, waiting for it, and withdrawing.
 
 Written once, as coroutines over a Runtime. The one for threads does its work at once where the one for asyncio
 awaits, so that its coroutines never suspend and can be run without an event loop (`_threads.run`).
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import threading
 import weakref
 from typing import Any
@@ -15,80 +16,20 @@ from typing import Any
 import redis.exceptions as redis_errors
 
 from . import _errors as errors
+from ._ask import FIRST_PAUSE, Ask, Tries, is_passing
 from ._keep import Keep
-from ._lines import Desk, Failure, Line, Lines, NotSent, Runtime, is_out_of_descriptors
-from ._options import Event, Info, Options, check_name, ms, new_owner
+from ._lines import Deaf, Desk, Failure, Line, Lines, NotSent, Runtime, is_out_of_descriptors
+from ._options import Event, Info, Options, check_name, ms
 from ._route import Address, Route
+from ._scripts import channel_of
 from ._watch import EACH, Watch
 
-# Refusals that pass: the same owner asks again, and has its place still.
-PASSING = {"CLUSTERDOWN", "TRYAGAIN", "LOADING", "READONLY", "MASTERDOWN", "NOREPLICAS"}
 # Refusals that say that the owner neither waits nor holds, or that another caller has its place.
 SETTLED = {"TAKENOVER", "QUEUEFULL", "NOTALOCK", "WRONGTYPE", "CROSSSLOT"}
-FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0  # seconds between tries
 ALONE_FOR = 1.0  # seconds for which a server without replicas is believed to have none
 WITHDRAW = 1.0  # seconds for which leaving the queue is tried
 REDIRECTS = 16  # in a row, before they count as failures
-
-
-class Tries:
-    """How long, and how often, something that fails for the time being is tried again."""
-
-    def __init__(self, name: str | bytes, runtime: Runtime, longest: float) -> None:
-        self.name, self.runtime, self.longest = name, runtime, longest
-        self.succeeded()
-
-    def succeeded(self) -> None:
-        self.since: float | None = None
-        self.first: Exception | None = None
-        self.reason = ""
-        self.pause, self.redirects = FIRST_PAUSE, 0
-
-    def failed(self, error: Exception, where: str) -> None:
-        """What failed first is what the caller is told."""
-        if self.first is None:
-            self.since, self.first = self.runtime.now(), error
-            self.reason = f"{where}: {errors.reason(error)}"
-
-    async def pause_after(self, error: Exception, left: float | None) -> None:
-        """Sleeps, or raises Unavailable when it has been long enough."""
-        assert self.since is not None
-        until_end = self.since + self.longest - self.runtime.now()
-        if until_end <= 0:
-            code = errors.code_of(error) if isinstance(error, redis_errors.ResponseError) else None
-            length = f" for {self.longest:g} s" if self.longest else ""
-            raise errors.Unavailable(f"{errors.shown(self.name)}: not available{length}: {self.reason}", code) from self.first
-        await self.sleep(until_end, left)
-
-    async def sleep(self, *limits: float | None) -> None:
-        await self.runtime.sleep(max(0.0, min(self.pause, *(each for each in limits if each is not None), LONGEST_PAUSE)))
-        self.pause = min(self.pause * 2, LONGEST_PAUSE)
-
-
-class Ask:
-    """One acquisition under way."""
-
-    def __init__(self, name: str | bytes, options: Options, runtime: Runtime) -> None:
-        self.name, self.options, self.runtime = name, options, runtime
-        self.owner = options.owner or new_owner()
-        self.started = runtime.now()
-        # With no time to wait there is that of one answer.
-        self.tries = Tries(name, runtime, options.command_timeout if options.wait == 0 else options.retry_timeout)
-        self.is_waiting = False
-        self.may_be_known = False  # to the server, as waiter or holder
-        self.is_unconfirmed = False
-        self.asking_at: Address | None = None
-
-    def left(self) -> float | None:
-        wait = self.options.wait
-        return None if wait is None else self.started + wait - self.runtime.now()
-
-    def is_over(self) -> bool:
-        left = self.left()
-        return left is not None and left <= 0
-
-    def words(self) -> tuple[Any, ...]:
-        return ("FAIRLOCK.ACQUIRE", self.name, self.owner, *self.options.arguments())
+MOST_JITTER = 1.0  # seconds, so that waiters do not all ask at once
 
 
 class Core:
@@ -97,7 +38,7 @@ class Core:
     def __init__(self, runtime: Runtime, route: Route, options: Options) -> None:
         self.runtime, self.route, self.options = runtime, route, options
         self.lines = Lines(runtime, route, options)
-        self.gone: dict[int, str] = {}  # for the fake: causes by token
+        self.subscribe = "SSUBSCRIBE" if route.is_cluster else "SUBSCRIBE"
         self.begin()
         _cores.add(self)
 
@@ -110,7 +51,7 @@ class Core:
         self.watch = Watch(self)
 
     def in_child(self) -> None:
-        """In a process that was forked: what the parent holds is the parent's, and so are its connections and threads."""
+        """In a forked process: the parent keeps its locks, connections and threads."""
         for keep in self.kept:
             keep.leave_to_parent()
         self.runtime.begin()
@@ -134,6 +75,7 @@ class Core:
                 await self.runtime.finish(self._withdraw(ask))
             raise
         finally:
+            await ask.stop_listening()
             self._count(-1)
             self.runtime.wake()
 
@@ -156,7 +98,6 @@ class Core:
                 keep = await self._ask_at(address, ask)
                 if keep is not None:
                     return keep
-                await self._unconfirmed(ask, address)
             except errors.FairlockError:  # among them TimeoutErrors, which are OSErrors
                 raise
             except Failure as error:
@@ -186,29 +127,32 @@ class Core:
             raise redis_errors.ClusterDownError("no node has the slot") from None
 
     async def find(self) -> None:
-        """Asks for the master, or for the map of the slots, and leaves servers that are no masters."""
+        """Asks for the master, or for the map of the slots, and leaves servers that are not masters."""
         if self.route.is_cluster and not hasattr(self.route, "plan"):
             await self.runtime.adopt(self.route)
-        # Not what the route knows: another thread may have made it forget.
+        # Without the route, because another thread may have made it forget.
         self.lines.abort_except(await self.route.find(self.lines))
 
     async def _passed(self, ask: Ask, error: Exception, address: Address | None) -> None:
-        """Returns if it is worth asking again; raises what the caller gets if not."""
+        """Returns if asking again may help; otherwise raises the caller's error."""
         asked_at, ask.asking_at = ask.asking_at, None
+        await ask.stop_listening()
         where = self.route.describe(address)
         if self._is_redirected(ask.tries, error, address or asked_at):
             if isinstance(error, redis_errors.AskError) and not isinstance(error, redis_errors.MovedError):
                 ask.asking_at = self.route.redirect(str(error), address, for_good=False)
             return
+        if self._is_without(ask, error):
+            return
         if not is_passing(error):
-            raise errors.translated(error, ask.name, where) from error
+            raise errors.translated(error, ask.name, where, ask.options.needs_module()) from error
         is_short = is_out_of_descriptors(error)
         ask.tries.failed(error, where)
         if not is_short:
             self.distrust(address, error)
         if ask.is_over() and ask.options.wait != 0:
             self._not_in_time(ask, address)
-        # With no time to wait, the time of one answer is there for trying again.
+        # Without a wait, there is still the time of one answer for another try.
         left = None if ask.options.wait == 0 else ask.left()
         if is_short and ask.options.wait != 0:
             await ask.tries.sleep(left)  # for as long as it takes until there is a descriptor
@@ -216,7 +160,7 @@ class Core:
             await ask.tries.pause_after(error, left)
 
     def _is_redirected(self, tries: Tries, error: Exception, address: Address | None) -> bool:
-        """Whether another node was named, or the same is to be asked again at once."""
+        """Whether another node was named, or the same one must be asked again at once."""
         code = errors.code_of(error)
         if code not in ("MOVED", "ASK", "UNBLOCKED") or tries.redirects >= REDIRECTS:
             return False
@@ -225,11 +169,25 @@ class Core:
             return self.route.redirect(str(error), address, for_good=True) is not None
         return True
 
+    def _is_without(self, ask: Ask, error: Exception) -> bool:
+        """Whether the server lacks a way of waiting that has a substitute."""
+        if errors.is_unknown(error, "ssubscribe"):
+            self.subscribe = "SUBSCRIBE"
+            return True
+        if not errors.is_unknown(error, "fairlock.") or self._needs_module(ask) or not ask.blocks:
+            return False
+        ask.blocks = False  # The connection on which it first asked has found the module.
+        return True
+
+    @staticmethod
+    def _needs_module(ask: Ask) -> bool:
+        return ask.options.needs_module() is not None or ask.options.module == "required"
+
     def distrust(self, address: Address | None, error: Exception) -> None:
-        """After a failure, connections and what is known of the masters may be those of the past."""
+        """After a failure, connections and known masters may be out of date."""
         if isinstance(error, redis_errors.TryAgainError):
             return
-        if not isinstance(error, redis_errors.ResponseError):
+        if not isinstance(error, (redis_errors.ResponseError, Deaf)):
             self.lines.abort(address, only_idle=True)
         elif errors.code_of(error) == "READONLY":
             self.lines.abort(address, only_idle=False)
@@ -246,27 +204,36 @@ class Core:
     # ------------------------------------------------------------------------------- asking
 
     async def _ask_at(self, address: Address | None, ask: Ask) -> Keep | None:
+        """None: ask again."""
         if ask.options.session:
             return await self._ask_on(await self.lines.take("session", address), ask)
-        sent = self.runtime.now()
-        token = await self._first(self.lines.desk(address), ask, address)
+        sent, desk = self.runtime.now(), self.lines.desk(address)
+        token, retry_after = await self._first(desk, ask, address)
         if token is None:
-            return await self._ask_on(await self.lines.take("wait", address), ask)
+            if ask.blocks and desk.line is not None and desk.line.has_module:
+                return await self._ask_on(await self.lines.take("wait", address), ask)
+            await self._until_woken(ask, address, retry_after)
+            return None
         received = self.runtime.now()
         is_confirmed = await self._confirmed_elsewhere(address, ask)
         return await self._granted(ask, token, sent, received, is_confirmed, address)
 
     async def _ask_on(self, line: Line, ask: Ask) -> Keep | None:
-        """Asks on a connection of the caller's own, on which it may be blocked."""
+        """Asks on the caller's own connection, which may block."""
         keep, address = None, line.address
         try:
             sent = self.runtime.now()
-            token = await self._first(line, ask, address) if ask.options.session else None
+            token, _ = await self._first(line, ask, address) if ask.options.session else (None, 0)
             if token is None:
                 sent, token = await self._wait(line, ask)
+            session = line if ask.options.session else None
+            if session is None and self.runtime.now() - sent >= ask.options.lease / 3:
+                # The grant may have been on its way for longer than its lease.
+                sent = self.runtime.now()
+                if not await self._renewed(line, ask):
+                    return None
             received = self.runtime.now()
             is_confirmed = await self.confirmed(line, ask.name, ask.options)
-            session = line if ask.options.session else None
             keep = await self._granted(ask, token, sent, received, is_confirmed, address, session)
         finally:
             if keep is None or not ask.options.session:
@@ -284,6 +251,7 @@ class Core:
         except redis_errors.ResponseError as error:
             if errors.code_of(error) != "NOTHELD":  # The lease was over before.
                 raise
+        await self._unconfirmed(ask, at)
         return None
 
     async def _unconfirmed(self, ask: Ask, address: Address | None) -> None:
@@ -292,39 +260,57 @@ class Core:
             self._not_in_time(ask, address)
         await self.runtime.sleep(FIRST_PAUSE)
 
-    async def _first(self, through: Desk | Line, ask: Ask, address: Address | None) -> int | None:
-        """The token, if the lock is to be had at once; else the caller is in the queue now."""
+    async def _first(self, through: Desk | Line, ask: Ask, address: Address | None) -> tuple[int | None, float]:
+        """The token, if the lock is available at once; else the caller is now in the queue, and asks again later."""
         patience = ("ENQUEUE", "PATIENCE", ms(ask.options.patience))
         reply = await self._ask(through, ask, *ask.words(), *(("NOWAIT",) if ask.options.wait == 0 else patience))
         if isinstance(reply, int):
-            return reply
+            return reply, 0
         if ask.options.wait == 0:
             self._not_in_time(ask, address)
         if not ask.is_waiting:
             ask.is_waiting = True
             ask.options.hooks.call("on_wait", Event(ask.name, ask.owner))
-        return None
+        return None, reply[1] / 1000
+
+    async def _until_woken(self, ask: Ask, address: Address | None, retry_after: float) -> None:
+        """Returns when to ask again: at the latest after this many seconds, and a little more."""
+        left = ask.left()
+        if left is not None and left <= 0:
+            self._not_in_time(ask, address)
+        if ask.asking_at is not None:  # The slot is on its way: subscribing is not possible there yet.
+            ask.asking_at = None
+            await ask.tries.sleep(left)
+        elif ask.ear is None or ask.ear.address != address:
+            await ask.stop_listening()
+            channel = channel_of(ask.name, ask.owner)
+            # It asks again after this, so that no wake-up is missed.
+            ask.ear = await self.runtime.listen(self.lines, address, self.subscribe, channel)
+        else:
+            retry_after += min(MOST_JITTER, retry_after / 10) * random.random()
+            await ask.ear.wait(retry_after if left is None else min(left, retry_after))
 
     async def _wait(self, line: Line, ask: Ask) -> tuple[float, int]:
-        """When the ask was sent that brought the token, and the token."""
+        """When the successful ask was sent, and the token."""
         left = ask.left()
         if left is not None and left <= 0:
             self._not_in_time(ask, line.address)
         wait = () if left is None else ("WAIT", ms(left))
         longest = None if left is None else left + ask.options.command_timeout
         sent = self.runtime.now()
-        token = await self._ask(line, ask, *ask.words(), *wait, timeout=longest, blocks=True)
+        token = await self._ask(line, ask, *ask.words(), *wait, timeout=longest, blocks=True, no_script=True)
         if token is None:
             self._not_in_time(ask, line.address)
         return sent, token
 
     async def _ask(self, through: Desk | Line, ask: Ask, *words: Any, **how: Any) -> Any:
         was_known, ask.may_be_known = ask.may_be_known, True
+        how.setdefault("no_script", self._needs_module(ask))
         try:
             reply = await self._send(through, ask, *words, **how)
         except redis_errors.ResponseError as error:
-            # A refusal changes nothing: what an earlier ask brought is still there, though its reply was lost, and so
-            # is the place of a caller that is to ask again.
+            # A refusal changes nothing. A hold from an earlier ask whose reply was lost is still there, and so is the
+            # place of a caller that asks again.
             is_settled = errors.code_of(error) in SETTLED
             ask.may_be_known = not is_settled and (was_known or (ask.is_waiting and is_passing(error)))
             raise
@@ -340,7 +326,7 @@ class Core:
     # --------------------------------------------------------------------------- confirming
 
     def _wanted(self, name: str | bytes, options: Options) -> int:
-        """How many replicas have to confirm, be they connected or not."""
+        """How many replicas have to confirm, connected or not."""
         if options.min_replicas is not None:
             return options.min_replicas
         return min(1, self.route.replicas(name))
@@ -354,22 +340,23 @@ class Core:
         if self._is_alone(ask.name, ask.options, address):
             return True
         async with self.lines.lent("confirm", address) as line:
-            # WAIT covers what its own connection has written: ROLE alone is enough on Redis 7.0, and not on 8.6.
-            renewal = ("FAIRLOCK.RENEW", ask.name, ask.owner, "LEASE", ms(ask.options.lease))
-            try:
-                await line.call(*renewal, timeout=ask.options.command_timeout)
-            except redis_errors.ResponseError as error:
-                if errors.code_of(error) != "NOTHELD":
-                    raise
-                return False  # The lease is over already.
-            return await self.confirmed(line, ask.name, ask.options)
+            # WAIT covers the writes of its own connection.
+            return await self._renewed(line, ask) and await self.confirmed(line, ask.name, ask.options)
+
+    @staticmethod
+    async def _renewed(line: Line, ask: Ask) -> bool:
+        """Whether the lease of what was just granted is not over already."""
+        renewal = ("FAIRLOCK.RENEW", ask.name, ask.owner, "LEASE", ms(ask.options.lease))
+        try:
+            await line.call(*renewal, timeout=ask.options.command_timeout)
+        except redis_errors.ResponseError as error:
+            if errors.code_of(error) != "NOTHELD":
+                raise
+            return False
+        return True
 
     async def confirmed(self, line: Line, name: str | bytes, options: Options) -> bool:
-        """Whether replicas have what was granted or renewed before, or there is none.
-
-        ROLE comes right before WAIT: WAIT covers what was written before the last command of its connection, which a
-        grant to a blocked client, or one on another connection, is not until another command has been run.
-        """
+        """Whether replicas have the grants and renewals of this connection, or none has to."""
         if self._is_alone(name, options, line.address):
             return True
         wanted, connected = self._wanted(name, options), await self.lines.role(line)
@@ -388,12 +375,12 @@ class Core:
         """For a caller that does not know whether it waits, holds the lock, or neither."""
         if await self._leave(ask, min(WITHDRAW, self.options.command_timeout)) or ask.options.owner is not None:
             return
-        # A network that comes back must not leave the lock to a caller that has gone. With an owner that was given,
-        # the caller may hold the lock again by then.
+        # A network that comes back must not leave the lock to a caller that has gone. With a given owner, the caller
+        # may hold the lock again by then.
         self.runtime.later(0, lambda: self._leave(ask, ask.options.lease))
 
     async def _leave(self, ask: Ask, longest: float) -> bool:
-        """Whether the owner neither waits nor holds any more, as far as the server could be asked."""
+        """Whether the owner neither waits nor holds any more, if the server could be asked."""
         try:
             has_left, _ = await self.control(ask.name, "FAIRLOCK.CANCEL", ask.name, ask.owner, longest=longest)
             if not has_left:
@@ -408,7 +395,7 @@ class Core:
     async def control(
         self, name: str | bytes, *words: Any, longest: float, confirm: Options | None = None
     ) -> tuple[Any, bool]:
-        """A command on a connection that no waiter can have, tried for so long; and whether it may have been done before.
+        """A command on a connection that no waiter uses, tried for a time; and whether it may have been done before.
 
         Refusals that do not pass are raised as this package's errors.
         """
@@ -454,17 +441,8 @@ class Core:
         reply, _ = await self.control(name, "FAIRLOCK.INFO", name, longest=self.options.command_timeout)
         return Info.of(reply)
 
-    def lose(self, tokens: list[int], cause: str) -> None:
-        """For the fake: the locks with these tokens are lost, at once or as soon as their holders know of them."""
-        with self.mutex:
-            kept = {keep.token: keep for keep in self.kept}
-            self.gone |= {token: cause for token in tokens if token not in kept}
-        for token in tokens:
-            if token in kept:
-                kept[token].lose(cause)
-
     async def close(self) -> None:
-        """Ends all waits, which leave their queues; then all connections. Held locks are lost to us."""
+        """Ends all waits, which leave their queues; then all connections. Held locks are lost."""
         self.runtime.check()
         self.lines.is_closing = True
         for keep in list(self.kept):
@@ -474,15 +452,6 @@ class Core:
         self.runtime.wake()
         await self.runtime.until(lambda: self.asking == 0, self.options.command_timeout)
         await self.lines.close()
-
-
-def is_passing(error: Exception) -> bool:
-    """Whether it is worth trying again a little later."""
-    if isinstance(error, (redis_errors.AuthenticationError, redis_errors.AuthorizationError)):
-        return False
-    if isinstance(error, (redis_errors.ResponseError, redis_errors.BusyLoadingError)):
-        return errors.code_of(error) in PASSING | {"UNBLOCKED", "MOVED", "ASK"}
-    return isinstance(error, (redis_errors.ConnectionError, redis_errors.TimeoutError, OSError))
 
 
 _cores: weakref.WeakSet[Core] = weakref.WeakSet()

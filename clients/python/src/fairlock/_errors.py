@@ -1,4 +1,4 @@
-"""The errors of the package, and what the server's codes become."""
+"""The errors of the package, by the server's codes."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import os
 
 import redis.exceptions as redis_errors
 
+NO_MODULE = "the server does not have the fairlock module"
 HELP = (
-    "the server does not have the fairlock module (unknown command 'FAIRLOCK.ACQUIRE'). "
+    " (unknown command 'FAIRLOCK.ACQUIRE'). "
     'Load it: "loadmodule /path/to/libfairlock.so" in its redis.conf, or MODULE LOAD. '
     "See docs/operations.md at https://fairlock.example"
 )
@@ -22,7 +23,7 @@ class FairlockError(Exception):
 
 
 class NotInTime(FairlockError, TimeoutError):
-    """The lock was not to be had within `wait`."""
+    """The lock did not become available within `wait`."""
 
 
 class NotReplicated(NotInTime):
@@ -30,7 +31,7 @@ class NotReplicated(NotInTime):
 
 
 class LockLost(FairlockError):
-    """The lock is not its holder's any more. `cause`: lease, notheld, connection or closed."""
+    """The holder has lost the lock. `cause`: lease, notheld, connection or closed."""
 
     def __init__(self, message: str, cause: str) -> None:
         super().__init__(message, "NOTHELD" if cause == "notheld" else None)
@@ -46,7 +47,7 @@ class QueueFull(FairlockError):
 
 
 class NotALock(FairlockError):
-    """The key holds a hash that is no lock."""
+    """The key holds a hash that is not a lock."""
 
 
 class WrongType(FairlockError):
@@ -66,7 +67,7 @@ class Refused(FairlockError):
 
 
 class Unavailable(FairlockError, ConnectionError):
-    """The server could not be reached, or refused for the time being, for `retry_timeout`."""
+    """For `retry_timeout` the server could not be reached, or refused temporarily."""
 
 
 class Closed(FairlockError):
@@ -118,7 +119,7 @@ def shown(name: str | bytes) -> str:
 
 
 def reason(error: BaseException) -> str:
-    """What has failed, without redis-py's words around it."""
+    """The failure's own text, without redis-py's words around it."""
     cause = error if isinstance(error, OSError) else error.__cause__ or error.__context__
     if isinstance(cause, OSError) and (cause.errno or 0) > 0:
         return os.strerror(cause.errno or 0)
@@ -132,12 +133,20 @@ def _as_sent(error: Exception) -> str:
     return text if text.startswith(code) else f"{code} {text}"
 
 
-def translated(error: Exception, name: str | bytes, where: str) -> FairlockError:
-    """The error of this package for a refusal of the server."""
+def is_unknown(error: Exception, command: str) -> bool:
+    """Whether the server does not know a command that begins with this. Upstash says that it is not available."""
+    text = str(error).lower()
+    is_said = "unknown command" in text or "command is not available" in text
+    return isinstance(error, redis_errors.ResponseError) and is_said and command in text
+
+
+def translated(error: Exception, name: str | bytes, where: str, needing: str | None = None) -> FairlockError:
+    """The error of this package for a refusal of the server; `needing`: the option that only the module can serve."""
+    if is_unknown(error, "fairlock."):
+        lack = f"{needing} needs the fairlock module, which the server does not have" if needing else NO_MODULE
+        return NoModule(f"{where}: {lack}{HELP}", "ERR")
     code, text = code_of(error), _as_sent(error)
     lower = text.lower()
-    if code == "ERR" and "unknown command" in lower and "fairlock." in lower:
-        return NoModule(f"{where}: {HELP}", "ERR")
     hint = HINTS.get(code, "")
     if code == "NOPERM" and ("'role'" in lower or "'wait'" in lower):
         hint = f"allow ROLE and WAIT, which confirm that a replica has the lock, or say sync_timeout=0; {hint}"

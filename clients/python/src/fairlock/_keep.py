@@ -1,4 +1,4 @@
-"""A lock that is held: its renewal, how it is noticed that it was lost, and its release."""
+"""A held lock: its renewal, the detection of its loss, and its release."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from . import _errors as errors
 from ._options import Event, Info, log, ms
 
 if TYPE_CHECKING:
-    from ._core import Ask, Core
+    from ._ask import Ask
+    from ._core import Core
     from ._lines import Desk, Line
 
 SOON = 0.05  # seconds: the shortest pause between tries to renew
 
 
 class Keep:
-    """The package's side of a held lock. It refers to the user's side, Held, only weakly: where nobody has that any
-    more, nobody can release, and renewing would hold the lock for ever.
+    """The package's side of a held lock. It has only a weak reference to the user's side, Held: once that is
+    collected, no one can release the lock, and renewing would hold it for ever.
     """
 
     def __init__(
@@ -32,9 +33,8 @@ class Keep:
         self.checked_on = checked_on  # the connection under which the master was known to have the lock
         self.runtime = core.runtime
         self.lease = ask.options.lease
-        # A process that was stopped while it waited may have lost the lock before it read that it has it.
-        was_quick = received - sent < self.lease / 3
-        self.end = (sent if was_quick else received) + self.lease
+        # Of a session, the server renews the lease as long as its connection is open.
+        self.end = (received if line is not None else sent) + self.lease
         self.acquired, self.waited = received, received - ask.started
         self.lost = self.runtime.new_lost()
         self.mutex = threading.RLock()
@@ -50,12 +50,8 @@ class Keep:
         if line is not None:
             self.runtime.later(0, self._watch)
         else:
-            self._arm(0 if not was_quick else self.lease / 3)
+            self._arm(sent + self.lease / 3 - self.runtime.now())
         self.options.hooks.call("on_acquired", self.event(waited=self.waited))
-        with core.mutex:
-            cause = core.gone.pop(token, None)
-        if cause:
-            self.lose(cause)
 
     def event(self, **more: Any) -> Event:
         return Event(self.name, self.owner, self.token, **more)
@@ -88,13 +84,13 @@ class Keep:
             del self.entered[id(self.core), self.name]
 
     def leave_to_parent(self) -> None:
-        """In a process that was forked: threads of the parent may have had the mutex."""
+        """In a forked process: threads of the parent may have had the mutex."""
         self.mutex, self.state = threading.RLock(), "the parent's"
 
     # ----------------------------------------------------------------------------- renewal
 
     def _arm(self, due: float) -> None:
-        """Sees to the next renewal, or to the end of the lease if that comes first."""
+        """Schedules the next renewal, or the end of the lease if that comes first."""
         left = self.end - self.runtime.now()
         wait = min(due, left) if self.options.renew else left
         with self.mutex:
@@ -116,14 +112,14 @@ class Keep:
         try:
             await self.renew(None)
         except errors.FairlockError as error:
-            if self.state != "held":  # lost, or released meanwhile
+            if self.state != "held":  # lost, or released in between
                 return
             if not isinstance(error, (errors.Unavailable, errors.NotReplicated)):
                 log.warning("the lock %r cannot be renewed: %s", self.name, error)
             self._arm(max(self.lease / 10, SOON))
 
     async def renew(self, lease: float | None) -> float:
-        """Sets the lease anew; the end as far as the client knows moves only by this, and if replicas confirm it."""
+        """Sets the lease anew; only this moves the end that the client knows, and only if replicas confirm it."""
         if self.state == "lost":
             raise self.loss()
         if self.state != "held":
@@ -149,7 +145,7 @@ class Keep:
         return ("FAIRLOCK.RENEW", self.name, self.owner, "LEASE", ms(lease))
 
     async def check(self, desk: Desk) -> None:
-        """Whether the master has the lock, which may be another one than before. Not confirmed, so the end does not move."""
+        """Whether the master, perhaps a new one, has the lock. Replicas do not confirm it, so the end does not move."""
         if self.line is not None or self.held() is None or self.is_holder_gone():
             return
         timeout = self.options.command_timeout
@@ -162,7 +158,7 @@ class Keep:
             if errors.code_of(error) != "NOTHELD":
                 raise
             return self.lose("notheld")
-        # Of several holders, INFO shows the first.
+        # INFO shows only the first of several holders.
         if info.holders <= 1 and (info.owner, info.token) != (self.owner, self.token):
             self.lose("notheld")
 
@@ -172,13 +168,14 @@ class Keep:
         assert line is not None
         try:
             while self.state == "held":
-                await line.watch(self.lease / 3)
+                if await line.hear(self.lease / 3) is not None:
+                    raise redis_errors.ConnectionError("an answer to nothing")
                 if self.state != "held":
                     return
                 if self.held() is None or self.is_holder_gone():
                     return self.leave()
                 sent = self.runtime.now()
-                # What was left of the lease at the last check, if this one is in time.
+                # The rest of the lease at the last check, if this one is in time.
                 await line.call(*self._renewal(self.lease), timeout=max(SOON, self.lease * 2 / 3))
                 self.end = sent + self.lease
         except Exception as error:
@@ -245,7 +242,7 @@ class Keep:
             await self._end_session()
 
     async def _end_session(self) -> None:
-        """Who watches the connection closes it; after that, this."""
+        """The watcher of the connection closes it first."""
         if self.line is None:
             return
         self.line.abort()
@@ -255,7 +252,7 @@ class Keep:
             await self.core.lines.drop(self.line)
 
     async def _release_if_still_ours(self) -> None:
-        """The lease is over by our clock only, perhaps."""
+        """The lease is over perhaps only by this side's clock."""
         try:
             await self.core.control(self.name, *self._words(), longest=0.0)
         except errors.FairlockError as error:

@@ -1,9 +1,10 @@
-"""The connections of a Locks: who may use which, and which are not to be used any more.
+"""The connections of a Locks: which callers may use which, and which must not be used any more.
 
 - A desk, one for each server: all that is answered at once, in the order of the calls. It is opened at the first ask and
   kept, so that a holder needs no new descriptor to release.
 - "confirm": for renewals, and to have replicas confirm. One for each server is opened with its desk.
 - "wait" and "session": one for each caller that is blocked.
+- "wake": to hear whose turn it is. With asyncio one for each server, with threads one for each caller.
 """
 
 from __future__ import annotations
@@ -13,28 +14,36 @@ import contextlib
 import errno
 import os
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from typing import Any, Protocol
 
 import redis.exceptions as redis_errors
 
 from . import _errors as errors
+from . import _scripts as scripts
 from ._options import Options
 from ._route import Address, Route
 
+WAITING = ("wait", "wake", "session")  # the kinds on which callers wait
 MAX_IDLE = 16  # connections of a kind, for each server
 SOON = 0.05  # seconds
 Failure = (redis_errors.RedisError, OSError)
 
 
 class NotSent(redis_errors.TimeoutError):
-    """The server has left another command without an answer, that was to be answered before."""
+    """The server has not answered an earlier command on the connection."""
+
+
+class Deaf(redis_errors.ConnectionError):
+    """The connection for a waiter's wake-ups has ended. This says nothing about other connections."""
 
 
 class Line:
-    """A connection of ours."""
+    """A connection of the package."""
 
-    kind = ""
+    kind = where = ""
+    module: scripts.Module
+    was_asked = False  # for a lock
 
     def __init__(self, address: Address | None) -> None:
         self.address = address
@@ -42,14 +51,49 @@ class Line:
 
     @property
     def is_sound(self) -> bool:
-        """Whether the next reply will be that to the next command."""
+        """Whether the next reply belongs to the next command."""
         return not (self.is_aborted or self.is_under_way)
 
-    async def call(self, *words: Any, timeout: float | None, is_asking: bool = False, blocks: bool = False) -> Any:
-        """A reply. `blocks`: the server may take its time; whoever waits is not kept from giving up."""
-        if is_asking:
-            await self.exchange(("ASKING",), timeout, False)
-        return await self.exchange(words, timeout, blocks)
+    @property
+    def has_module(self) -> bool | None:
+        """By the last answer on any of the server's connections; None: this one was not asked yet."""
+        return self.module.by_server.get(self.where) if self.was_asked else None
+
+    async def call(
+        self, *words: Any, timeout: float | None, is_asking: bool = False, blocks: bool = False, no_script: bool = False
+    ) -> Any:
+        """A reply. `blocks`: the server may take its time; the caller can still give up. `no_script`: without
+        the module it cannot be done.
+        """
+
+        async def send(*words: Any) -> Any:
+            if is_asking:
+                await self.exchange(("ASKING",), timeout, False)
+            return await self.exchange(words, timeout, blocks)
+
+        if not str(words[0]).startswith("FAIRLOCK."):
+            return await send(*words)
+        no_script = no_script or self.module.is_required
+        if self.has_module is not False or no_script:
+            try:
+                return await self._native(send, words)
+            except redis_errors.ResponseError as error:
+                if no_script or not errors.is_unknown(error, "fairlock."):
+                    raise
+        return await scripts.run(send, words)
+
+    async def _native(self, send: Callable[..., Coroutine[Any, Any, Any]], words: tuple[Any, ...]) -> Any:
+        try:
+            reply = await send(*words)
+        except redis_errors.ResponseError as error:
+            self._note(not errors.is_unknown(error, "fairlock."))
+            raise
+        self._note(True)
+        return reply
+
+    def _note(self, has_module: bool) -> None:
+        self.was_asked = True
+        self.module.note(has_module, self.where)
 
     async def noted(self, exchange: Coroutine[Any, Any, Any]) -> Any:
         self.is_under_way = True
@@ -62,15 +106,15 @@ class Line:
         return reply
 
     def abort(self) -> None:
-        """Ends what is waited for on it, by whomever."""
+        """Ends all waits on it."""
         self.is_aborted = True
         self.cut()
 
     async def exchange(self, words: tuple[Any, ...], timeout: float | None, blocks: bool) -> Any:
         raise NotImplementedError
 
-    async def watch(self, timeout: float) -> None:
-        """Returns when the time is over; raises if the connection ends before."""
+    async def hear(self, timeout: float) -> Any:
+        """A pushed message, or None when the time is over; raises if the connection ends before."""
         raise NotImplementedError
 
     def cut(self) -> None:
@@ -83,17 +127,29 @@ class Line:
         raise NotImplementedError
 
 
+class Ear(Protocol):
+    """Hears when it is a waiter's turn."""
+
+    address: Address | None
+
+    async def wait(self, seconds: float) -> object: ...
+    async def close(self) -> None: ...
+
+
 class Runtime(Protocol):
     """What threads and asyncio do differently."""
 
     kinds: Any
+    blocks: bool  # Waiters block in the server, where it has the module.
 
     def begin(self) -> None: ...
     def check(self) -> None: ...
     def now(self) -> float: ...
     def mutex(self) -> Any: ...
+    def gate(self) -> Any: ...
     async def open(self, route: Route, address: Address | None) -> Line: ...
     async def adopt(self, route: Route) -> None: ...
+    async def listen(self, lines: Lines, address: Address | None, verb: str, channel: bytes) -> Ear: ...
     async def sleep(self, seconds: float) -> None: ...
     async def finish(self, work: Coroutine[Any, Any, Any]) -> Any: ...
     def later(self, seconds: float, work: Callable[[], Any]) -> Callable[[], None]: ...
@@ -104,7 +160,7 @@ class Runtime(Protocol):
 
 
 class Desk:
-    """One connection, and all who use it one after another in the order in which they came."""
+    """One connection for callers that use it one after another, in the order in which they came."""
 
     def __init__(self, lines: Lines, address: Address | None, kind: str) -> None:
         self.lines, self.address, self.kind = lines, address, kind
@@ -112,14 +168,14 @@ class Desk:
         self.line: Line | None = None
         self.silences = 0
 
-    async def call(self, *words: Any, timeout: float | None, is_asking: bool = False, blocks: bool = False) -> Any:
+    async def call(self, *words: Any, timeout: float | None, blocks: bool = False, **how: bool) -> Any:
         silences = self.silences
         async with self.mutex:
             if self.silences != silences:
                 raise NotSent("no answer in time")
             try:
                 line = await self._open()
-                return await line.call(*words, timeout=timeout, is_asking=is_asking)
+                return await line.call(*words, timeout=timeout, **how)
             except (redis_errors.TimeoutError, TimeoutError):
                 self.silences += 1
                 raise
@@ -145,17 +201,19 @@ class Lines:
 
     def __init__(self, runtime: Runtime, route: Route, options: Options) -> None:
         self.runtime, self.route, self.options = runtime, route, options
+        self.module = scripts.Module(options)
         self.is_closing = self.is_closed = False
         self.begin()
 
     def begin(self) -> None:
         self.mutex = threading.RLock()
         self.desks: dict[tuple[str, Address | None], Desk] = {}
+        self.gates: dict[Any, Any] = collections.defaultdict(self.runtime.gate)
         self.idle: dict[tuple[str, Address | None], list[Line]] = collections.defaultdict(list)
         self.all: set[Line] = set()
 
     def desk(self, address: Address | None, kind: str = "control") -> Desk:
-        """The connection for what is answered at once; "guide": by a Sentinel, or by any node."""
+        """The connection for commands that do not block; "guide": by a Sentinel, or by any node."""
         with self.mutex:
             if (kind, address) not in self.desks:
                 self.desks[kind, address] = Desk(self, address, kind)
@@ -168,7 +226,7 @@ class Lines:
         if kind != "guide":
             await self._ask_sentinels_for(address)
         line = await self.runtime.open(self.route, address)
-        line.kind = kind
+        line.kind, line.module, line.where = kind, self.module, self.route.describe(address)
         with self.mutex:
             self.all.add(line)
         try:
@@ -194,13 +252,19 @@ class Lines:
         try:
             await self.role(line)
         except redis_errors.NoPermissionError:
-            # What needs ROLE says so. Sentinels' word alone would not do.
+            # Callers that need ROLE fail later. The Sentinels' answer alone is not enough.
             if self.route.sentinels:
                 raise
 
     async def role(self, through: Line | Desk) -> int:
         """How many replicas are connected to the server, if it is a master."""
-        role, *rest = await through.call("ROLE", timeout=self.options.command_timeout)
+        try:
+            role, *rest = await through.call("ROLE", timeout=self.options.command_timeout)
+        except redis_errors.ResponseError as error:
+            # A proxy or a fake, without replicas. Masters under Sentinels know ROLE.
+            if errors.is_unknown(error, "role") and not self.route.sentinels:
+                return 0
+            raise
         if role != b"master":
             raise redis_errors.ReadOnlyError(f"its ROLE is {role.decode()}, not master")
         return len(rest[1])
@@ -241,11 +305,14 @@ class Lines:
 
     @contextlib.asynccontextmanager
     async def lent(self, kind: str, address: Address | None) -> AsyncIterator[Line]:
-        line = await self.take(kind, address)
-        try:
-            yield line
-        finally:
-            await self.give(line)
+        with self.mutex:
+            gate = self.gates[kind, address]
+        async with gate:
+            line = await self.take(kind, address)
+            try:
+                yield line
+            finally:
+                await self.give(line)
 
     # ----------------------------------------------------------------------------- closing
 
@@ -256,21 +323,21 @@ class Lines:
             await line.close()
 
     def abort(self, address: Address | None, only_idle: bool) -> None:
-        """After a failure, the connections to a server may be of the past."""
+        """After a failure, the connections to a server may be out of date."""
         with self.mutex:
             idle = [line for key in list(self.idle) if key[1] == address for line in self.idle.pop(key)]
-            stale = idle if only_idle else [line for line in self.all if line.address == address]
-        self._cut(stale, idle)
+            others = [line for line in self.all if line.address == address and (line.kind == "wake" or not only_idle)]
+        self._cut({*idle, *others}, idle)
 
     def abort_except(self, masters: set[Address]) -> None:
-        """Those that are no masters any more are asked for nothing."""
+        """Former masters are no longer asked."""
         with self.mutex:
             stale = [line for line in self.all if line.kind != "guide" and line.address not in masters]
             idle = [line for key in list(self.idle) if key[1] not in masters for line in self.idle.pop(key)]
         self._cut(stale, idle)
 
-    def _cut(self, stale: list[Line], unused: list[Line]) -> None:
-        """Whoever uses one closes it."""
+    def _cut(self, stale: Iterable[Line], unused: list[Line]) -> None:
+        """The caller that uses one closes it."""
         for line in stale:
             line.abort()
         with self.mutex:
@@ -279,7 +346,7 @@ class Lines:
     def end_waits(self) -> None:
         self.is_closing = True
         with self.mutex:
-            blocked = [line for line in self.all if line.kind in ("wait", "session")]
+            blocked = [line for line in self.all if line.kind in WAITING]
         for line in blocked:
             line.abort()
 
@@ -296,7 +363,7 @@ class Lines:
             await self.drop(line)
 
     def leave_to_parent(self) -> None:
-        """In a child that was forked: the sockets are the parent's, who may use them at this moment. They must not stay open
+        """In a forked child: the sockets belong to the parent, which may be using them. They must not stay open
         here: a session would outlive the parent.
         """
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""What can be asked for, checked before anything is sent. Seconds, as everywhere in Python."""
+"""The options, checked before anything is sent. Durations are seconds, as everywhere in Python."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ log = logging.getLogger("fairlock")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Event:
-    """What a hook is told. Durations are seconds."""
+    """The argument of a hook. Durations are seconds."""
 
     name: str | bytes
     owner: str
@@ -35,11 +35,11 @@ class Event:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Info:
-    """What the server says of a lock; of several holders, `owner` to `session` are those of the first."""
+    """The state of a lock at the server; with several holders, `owner` to `session` describe the first."""
 
     owner: str | None  # None: the lock is free
     holds: int
-    lease: float | None  # seconds that are left of it; None: free, or held without one
+    lease: float | None  # remaining seconds; None: free, or held without one
     token: int | None  # None: free, or taken by a script
     session: bool
     waiting: int
@@ -60,7 +60,7 @@ Hook = Callable[[Event], object]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Hooks:
-    """Functions for tracing and metrics; one that fails disturbs nothing."""
+    """Functions for tracing and metrics; a failure in one has no other effect."""
 
     on_wait: Hook | None = None
     on_acquired: Hook | None = None
@@ -78,7 +78,7 @@ class Hooks:
 
 
 class LockOptions(TypedDict, total=False):
-    """What can be said of one lock."""
+    """The options of one lock."""
 
     wait: float | None
     lease: float
@@ -91,10 +91,11 @@ class LockOptions(TypedDict, total=False):
     sync_timeout: float
     min_replicas: int | None
     patience: float
+    module: str
 
 
 class LocksOptions(LockOptions, total=False):
-    """What can be said of all locks of a Locks: defaults for each, and the rest."""
+    """The options of a Locks: defaults for each lock, and those of all."""
 
     retry_timeout: float
     command_timeout: float
@@ -117,6 +118,7 @@ class Options:
     sync_timeout: float = 1
     min_replicas: int | None = None
     patience: float = 30
+    module: str = "auto"
     retry_timeout: float = 30
     command_timeout: float = 5
     release_timeout: float = 5
@@ -136,6 +138,9 @@ class Options:
             _check_number("limit", self.limit, 1, MAX_LIMIT)
         if self.min_replicas is not None:
             _check_number("min_replicas", self.min_replicas, 0, MAX_LIMIT)
+        _check_type("module", self.module, str, "'auto' or 'required'")
+        if self.module not in ("auto", "required"):
+            raise ValueError(f"module is not 'auto' or 'required': {self.module!r}")
         if self.owner is not None:
             self._check_owner(self.owner)
 
@@ -148,14 +153,19 @@ class Options:
             raise ValueError("owner is * (a connection's own identity), which connections here are not kept for")
 
     def but(self, changes: Any, known: Any = LockOptions) -> Options:
-        """These options with those that a caller gives."""
+        """These options, overridden by a caller's."""
         for name in changes:
             if name not in known.__annotations__:
                 raise TypeError(f"there is no option {name!r}; there are {', '.join(known.__annotations__)}")
         return dataclasses.replace(self, **changes) if changes else self
 
+    def needs_module(self) -> str | None:
+        """The option that scripts do not have."""
+        asked = {"session": self.session, "limit": self.limit is not None, "shared": self.shared}
+        return next((name for name, is_asked in asked.items() if is_asked), None)
+
     def arguments(self) -> list[Any]:
-        """What ACQUIRE is given in every ask."""
+        """The arguments of ACQUIRE in every ask."""
         words: list[Any] = []
         if self.shared or self.limit is not None:
             words.append("SHARED")
@@ -195,5 +205,5 @@ def ms(seconds: float) -> int:
 
 
 def new_owner() -> str:
-    """An owner that nobody else has, and that names the machine."""
+    """A unique owner that names the machine."""
     return f"{HOST}:{os.getpid()}:{uuid.uuid4()}"

@@ -47,9 +47,9 @@ class Route:
                 self._take_sentinels(pool)
 
     def _plan(self, pool: Any) -> tuple[type[Any], dict[str, Any]]:
-        """The class of a pool's connections, and what they are made with."""
+        """The class of a pool's connections, and its arguments."""
         kinds, made, given = self.kinds, pool.connection_class, pool.connection_kwargs
-        if hasattr(pool, "sentinel_manager"):  # They would look for the master by themselves.
+        if hasattr(pool, "sentinel_manager"):  # Its own class would look for the master by itself.
             made = kinds.ssl if issubclass(made, kinds.ssl) else kinds.tcp
         options = {key: value for key, value in given.items() if not NOT_OURS.search(key)}
         options |= {
@@ -75,7 +75,7 @@ class Route:
         self.sentinels = list(self.sentinel_plans)
 
     def adopt(self, node: Any, nodes: list[Any]) -> None:
-        """Takes from a cluster client that is initialized what a node is connected to with."""
+        """Takes the arguments for connections to nodes from an initialized cluster client."""
         is_pool = hasattr(node, "connection_kwargs")
         self.plan = self._plan(node if is_pool else self.client.get_redis_connection(node).connection_pool)
         self.nodes = [(each.host, int(each.port)) for each in nodes]
@@ -94,7 +94,7 @@ class Route:
         return self.is_cluster or bool(self.sentinels)
 
     def address(self, name: str | bytes) -> Address | None:
-        """The server for a lock as far as it is known; LookupError: find it first."""
+        """The known server for a lock; LookupError: find it first."""
         if self.is_cluster:
             return self.slots[self.slot(name)]
         if self.sentinels and self.master is None:
@@ -109,7 +109,7 @@ class Route:
         return self.known.get(self.slot(name) if self.is_cluster else 0, 0)
 
     def forget(self) -> None:
-        """After a failure, what is known may be of the past."""
+        """After a failure, the known masters may be out of date."""
         self.slots, self.map, self.master = {}, None, None
 
     @staticmethod
@@ -200,7 +200,7 @@ class Route:
 
 
 def check_client(client: Any, kinds: Any) -> None:
-    """Refuses what would only seem to be a client: another server's locks may be taken by it."""
+    """Refuses an object that only looks like a client: it could lead to another server."""
     if isinstance(client, (kinds.client, kinds.cluster)):
         pool = getattr(client, "connection_pool", None)
         if getattr(pool, "is_master", True):

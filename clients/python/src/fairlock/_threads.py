@@ -19,8 +19,9 @@ from redis.retry import Retry
 
 from . import _errors as errors
 from ._core import Core
+from ._ears import ThreadEar
 from ._keep import Keep
-from ._lines import Line
+from ._lines import Ear, Line, Lines
 from ._options import Info, LockOptions, LocksOptions, Options, check_name
 from ._route import Address, Route
 
@@ -37,7 +38,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 class ThreadLine(Line):
-    """A connection of ours, which blocks."""
+    """A blocking connection."""
 
     def __init__(self, connection: Any, address: Address | None) -> None:
         super().__init__(address)
@@ -54,10 +55,11 @@ class ThreadLine(Line):
             raise redis_errors.TimeoutError("no answer in time")
         return self.connection.read_response()
 
-    async def watch(self, timeout: float) -> None:
-        if self.connection.can_read(timeout):
-            self.connection.read_response()
-            raise redis_errors.ConnectionError("an answer to nothing")
+    async def hear(self, timeout: float) -> Any:
+        return self.connection.read_response() if self.connection.can_read(timeout) else None
+
+    def send(self, *words: Any) -> None:
+        self.connection.send_command(*words)
 
     def cut(self) -> None:
         sock = self.connection._sock
@@ -86,7 +88,7 @@ class Mutex:
 
 
 class Clock:
-    """One thread that starts others when their time has come. It ends by itself when it is no longer needed."""
+    """One thread that starts others at their times. It ends by itself when it is no longer needed."""
 
     def __init__(self) -> None:
         self.changed = threading.Condition()
@@ -146,7 +148,7 @@ class Clock:
 
 
 class Lost:
-    """Fires once, when the lock is known not to be its holder's any more."""
+    """Fires once, when the lock is known to be lost."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
@@ -192,7 +194,9 @@ class Threads:
         self.local = threading.local()
 
     now = staticmethod(time.monotonic)
+    blocks = True
     mutex = Mutex
+    gate = contextlib.nullcontext
     new_lost = Lost
 
     def check(self) -> None:
@@ -202,6 +206,17 @@ class Threads:
         connection = route.connection(address)
         connection.connect()
         return ThreadLine(connection, address)
+
+    async def listen(self, lines: Lines, address: Address | None, verb: str, channel: bytes) -> Ear:
+        line = await lines.take("wake", address)
+        ear = ThreadEar(lines, line, verb, channel)
+        try:
+            await ear.begin()
+        except BaseException:
+            line.abort()
+            await lines.give(line)
+            raise
+        return ear
 
     async def adopt(self, route: Route) -> None:
         route.adopt(route.client.get_default_node(), route.client.get_nodes())
@@ -243,11 +258,11 @@ class Held:
         self.lost: Lost = keep.lost
 
     def renew(self, lease: float | None = None) -> float:
-        """Sets the lease anew, to its own length or another; returns what was set, in seconds."""
+        """Sets the lease anew, to its own length or another; returns the new lease in seconds."""
         return run(self._keep.renew(lease))
 
     def release(self) -> None:
-        """Gives up the lock. LockLost: it was lost before. A second time does nothing."""
+        """Gives up the lock. LockLost: it was lost before. Releasing again does nothing."""
         run(self._keep.release())
 
     def __enter__(self) -> Held:
@@ -310,7 +325,7 @@ class Locks:
         return self._acquire(name, self._options.but(options))
 
     def try_acquire(self, name: str | bytes, **options: Unpack[LockOptions]) -> Held | None:
-        """The lock if it can be had at once, else None."""
+        """The lock if it is available at once, else None."""
         try:
             return self._acquire(name, self._options.but({**options, "wait": 0}))
         except errors.NotReplicated:
@@ -319,8 +334,13 @@ class Locks:
             return None
 
     def info(self, name: str | bytes) -> Info:
-        """Who holds the lock, for how long, and how many wait for it."""
+        """The lock's holder, its lease, and how many wait for it."""
         return run(self._core.info(name))
+
+    @property
+    def native(self) -> bool | None:
+        """Whether the server has the module; False: locks are taken by scripts. None: it was not asked yet."""
+        return self._core.lines.module.is_native
 
     def _acquire(self, name: str | bytes, options: Options) -> Held:
         keep = run(self._core.acquire(name, options))

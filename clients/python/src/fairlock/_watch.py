@@ -1,4 +1,4 @@
-"""Whether the master is still the master: looked at once a second while something is held or waited for."""
+"""Checks once a second that the master is still the master, while a lock is held or waited for."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from . import _errors as errors
-from ._lines import Failure
+from ._lines import WAITING, Failure
 
 if TYPE_CHECKING:
     from ._core import Core
@@ -47,7 +47,7 @@ class Watch:
 
     async def _check_all(self) -> None:
         try:
-            # Connections to a server that is no master any more are closed: who waits there asks at the new one.
+            # Connections to a former master are closed: callers that wait there ask at the new one.
             await self.core.find()
         except (errors.FairlockError, *Failure):
             return
@@ -57,7 +57,7 @@ class Watch:
     def _used(self) -> set[Address | None]:
         core, masters = self.core, self.core.route.masters()
         with core.mutex, core.lines.mutex:
-            used = {line.address for line in core.lines.all if line.kind in ("wait", "session")}
+            used = {line.address for line in core.lines.all if line.kind in WAITING}
             used |= {core.address_known(keep.name) for keep in core.kept}
         return {address for address in used if address in masters}
 

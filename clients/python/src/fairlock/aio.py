@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import weakref
 from collections.abc import Callable, Coroutine
 from types import SimpleNamespace, TracebackType
@@ -15,8 +16,9 @@ from redis.asyncio.retry import Retry
 
 from . import _errors as errors
 from ._core import Core
+from ._ears import Board
 from ._keep import Keep
-from ._lines import Line
+from ._lines import MAX_IDLE, Ear, Line, Lines
 from ._options import Info, LockOptions, LocksOptions, Options, check_name
 from ._route import Address, Route
 
@@ -24,7 +26,7 @@ __all__ = ["Held", "Lock", "Locks", "Lost"]
 
 
 class TaskLine(Line):
-    """A connection of ours."""
+    """A connection of the package."""
 
     def __init__(self, connection: Any, address: Address | None) -> None:
         super().__init__(address)
@@ -33,8 +35,8 @@ class TaskLine(Line):
     async def exchange(self, words: tuple[Any, ...], timeout: float | None, blocks: bool) -> Any:
         if blocks:
             return await self.noted(self._exchange(words, timeout))
-        # An answer that is given at once is awaited also by a caller that is cancelled: else what withdraws it, on
-        # another connection, could overtake what it asked for.
+        # Even a cancelled caller awaits an answer that comes at once: otherwise its withdrawal, on another connection,
+        # could overtake its request.
         task = asyncio.ensure_future(self.noted(self._exchange(words, timeout)))
         try:
             return await asyncio.shield(task)
@@ -47,18 +49,23 @@ class TaskLine(Line):
             await self.connection.send_command(*words)
             return await self.connection.read_response()
 
-    async def watch(self, timeout: float) -> None:
+    async def hear(self, timeout: float | None) -> Any:
         try:
             async with asyncio.timeout(timeout):
-                await self.connection.read_response(disconnect_on_error=False)
+                return await self.connection.read_response(disconnect_on_error=False)
         except TimeoutError:
-            return
-        raise redis_errors.ConnectionError("an answer to nothing")
+            return None
+
+    def send(self, *words: Any) -> None:
+        """Sends without awaiting an answer: others listen on the connection."""
+        if self.connection._writer is None:
+            raise redis_errors.ConnectionError("the connection has closed")
+        self.connection._writer.writelines(self.connection.pack_command(*words))
 
     def cut(self) -> None:
-        writer = self.connection._writer
-        if writer is not None:
-            writer.transport.abort()
+        transport = getattr(self.connection._writer, "transport", None)  # fakeredis has none
+        if transport is not None:
+            transport.abort()
 
     async def close(self) -> None:
         await self.connection.disconnect(nowait=True)
@@ -68,7 +75,7 @@ class TaskLine(Line):
 
 
 class Lost:
-    """Fires once, when the lock is known not to be its holder's any more."""
+    """Fires once, when the lock is known to be lost."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
@@ -103,7 +110,10 @@ class Tasks:
         others=(blocking.Redis, blocking.RedisCluster),
         other="fairlock.Locks",
     )
+    blocks = False
     mutex = asyncio.Lock
+    # Thousands of tasks may acquire or renew at the same moment.
+    gate = functools.partial(asyncio.Semaphore, MAX_IDLE)
     new_lost = Lost
 
     def __init__(self) -> None:
@@ -115,6 +125,7 @@ class Tasks:
         self.changed = asyncio.Event()
         self.holders: weakref.WeakKeyDictionary[asyncio.Task[Any], dict[Any, Any]] = weakref.WeakKeyDictionary()
         self.tasks: set[asyncio.Task[Any]] = set()
+        self.boards: dict[Address | None, Board] = {}
 
     def check(self) -> None:
         """Connections belong to the event loop in which they were opened."""
@@ -143,6 +154,11 @@ class Tasks:
         await route.client.initialize()
         route.adopt(route.client.get_default_node(), route.client.get_nodes())
 
+    async def listen(self, lines: Lines, address: Address | None, verb: str, channel: bytes) -> Ear:
+        if address not in self.boards:
+            self.boards[address] = Board(self, lines, address)
+        return await self.boards[address].listen(verb, channel)
+
     async def sleep(self, seconds: float) -> None:
         try:
             async with asyncio.timeout(seconds):
@@ -151,7 +167,7 @@ class Tasks:
             return
 
     async def finish(self, work: Coroutine[Any, Any, Any]) -> Any:
-        """Goes on also when the caller is cancelled (once more)."""
+        """Goes on even if the caller is cancelled (again)."""
         return await asyncio.shield(self.start(work))
 
     def start(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
@@ -171,6 +187,8 @@ class Tasks:
 
     async def until(self, condition: Callable[[], bool], longest: float) -> None:
         self.closing.set()
+        for board in self.boards.values():
+            board.end_waits()
         end = self.now() + longest
         while not condition() and self.now() < end:
             self.changed.clear()
@@ -194,11 +212,11 @@ class Held:
         self.lost: Lost = keep.lost
 
     async def renew(self, lease: float | None = None) -> float:
-        """Sets the lease anew, to its own length or another; returns what was set, in seconds."""
+        """Sets the lease anew, to its own length or another; returns the new lease in seconds."""
         return await self._keep.renew(lease)
 
     async def release(self) -> None:
-        """Gives up the lock. LockLost: it was lost before. A second time does nothing."""
+        """Gives up the lock. LockLost: it was lost before. Releasing again does nothing."""
         await self._keep.release()
 
     async def __aenter__(self) -> Held:
@@ -266,7 +284,7 @@ class Locks:
         return await self._acquire(name, self._options.but(options))
 
     async def try_acquire(self, name: str | bytes, **options: Unpack[LockOptions]) -> Held | None:
-        """The lock if it can be had at once, else None."""
+        """The lock if it is available at once, else None."""
         try:
             return await self._acquire(name, self._options.but({**options, "wait": 0}))
         except errors.NotReplicated:
@@ -275,8 +293,13 @@ class Locks:
             return None
 
     async def info(self, name: str | bytes) -> Info:
-        """Who holds the lock, for how long, and how many wait for it."""
+        """The lock's holder, its lease, and how many wait for it."""
         return await self._core.info(name)
+
+    @property
+    def native(self) -> bool | None:
+        """Whether the server has the module; False: locks are taken by scripts. None: it was not asked yet."""
+        return self._core.lines.module.is_native
 
     async def _acquire(self, name: str | bytes, options: Options) -> Held:
         keep = await self._core.acquire(name, options)

@@ -1,4 +1,6 @@
-"""Row 56: PORT NAME. As descriptors_threads."""
+"""Row 56: PORT NAME. A hundred waiters, and no descriptor for the connection on which they would hear that it is their turn;
+prints the order in which they held the lock.
+"""
 
 import asyncio
 import resource
@@ -20,8 +22,11 @@ async def main():
             order.append(number)
 
     first = await locks.acquire(name)
+    files = []
+    while is_room():
+        files.append(open("/dev/null"))
     tasks = [asyncio.create_task(work(number)) for number in range(100)]
-    while (await locks.info(name)).waiting < 100 or is_room():
+    while (await locks.info(name)).waiting < 100:
         await asyncio.sleep(0.01)
     print("Too many open files")
     await first.renew()

@@ -28,9 +28,9 @@ pub enum Action {
     },
     /// RENEW, with a lease in milliseconds.
     Renew(usize, Millis),
-    /// CANCEL, by anybody.
+    /// CANCEL, by any client.
     Cancel(usize),
-    /// BREAK, by anybody; of all holders, or of one owner.
+    /// BREAK, by any client; of all holders, or of one owner.
     Break(Option<usize>),
     /// A blocked request's time is up: it is told nil at once, its place is swept later.
     TimeOut(usize, usize),
@@ -42,16 +42,16 @@ pub enum Action {
     UnlockByScript(usize),
     /// Redisson's script by which a waiter leaves the queue.
     LeaveByScript(usize),
-    /// Somebody deletes the lock's key. It is looked at later in the same turn.
+    /// A client deletes the lock's key. The lock is looked at later in the same iteration.
     Delete,
     /// The token's key is lost.
     LoseToken,
     /// The server restarts: connections are lost, keys are kept.
     Restart,
-    /// Nobody does anything: what was noted is swept; or, if nothing was, a millisecond passes,
-    /// and the lock is looked at if it is due.
+    /// No client acts: noted work is done; or, if there is none, a millisecond passes, and the lock is looked at if it
+    /// is due.
     Silence,
-    /// A millisecond passes in which the server does nothing, whatever is due.
+    /// A millisecond passes in which the server does nothing, even if work is due.
     Stall,
     /// The wall clock is set this many milliseconds ahead or back.
     SetClock(i64),
@@ -66,7 +66,7 @@ pub struct Step {
 }
 
 impl Step {
-    /// An action after which everybody is told.
+    /// An action after which all receivers are there.
     pub fn of(action: Action) -> Self {
         Self {
             action,
@@ -76,8 +76,8 @@ impl Step {
 }
 
 impl World {
-    /// Whatever can happen next. Owners, and connections of one owner, that nothing tells apart
-    /// are as good as each other: one stands for all.
+    /// All that can happen next. Owners, and connections of one owner, that nothing tells apart are as good as each
+    /// other: one stands for all.
     pub fn actions(&self, scope: &Scope) -> Vec<Action> {
         let mut actions = vec![Action::Silence];
         for owner in self.distinct_owners(scope) {
@@ -279,7 +279,7 @@ impl fmt::Display for Action {
             Self::Delete => write!(f, "DEL of the lock"),
             Self::LoseToken => write!(f, "DEL of the token"),
             Self::Restart => write!(f, "restart"),
-            Self::Silence => write!(f, "nobody does anything"),
+            Self::Silence => write!(f, "no client acts"),
             Self::Stall => write!(f, "a millisecond passes, the server does nothing"),
             Self::SetClock(by) => write!(f, "the wall clock is set by {by} ms"),
         }
@@ -290,7 +290,7 @@ impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.action)?;
         if self.undelivered {
-            write!(f, " (whoever is handed the lock is gone)")?;
+            write!(f, " (the receiver of the lock is gone)")?;
         }
         Ok(())
     }

@@ -12,20 +12,20 @@ use super::scope::Scope;
 use super::world::World;
 use crate::lock::{Presence, Waiter};
 
-/// One of a number of worlds that are the same.
+/// Identifies a class of worlds that behave alike.
 pub type Key = u128;
 
-/// Longest time that is told from longer ones, in milliseconds.
+/// Longer distances count as this one, in milliseconds.
 const LONG: i64 = 60;
 
-/// A distance from now, never 0. What is long over is over.
+/// A distance from now as a number above 0. Times in the distant past count as one.
 fn from_now(at: u64, now: u64, least: i64) -> u8 {
     let distance = at.cast_signed().saturating_sub(now.cast_signed());
     u8::try_from(distance.clamp(least, LONG) + LONG + 1).unwrap_or(u8::MAX)
 }
 
 impl World {
-    /// What tells this world from others.
+    /// A fingerprint: equal for worlds that behave alike.
     pub fn key(&self, scope: &Scope) -> Key {
         let mut profiles: Vec<Profile> = self.profiles(scope);
         profiles.sort_unstable();

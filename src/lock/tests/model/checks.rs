@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use super::super::memory::Memory;
 use super::life::Life;
 use super::oracle::{Checked, Queued, ensure, index};
 use super::scope::Scope;
 use super::world::World;
-use crate::lock::memory::Memory;
 use crate::lock::{
-    Connection, Event, Holds, Millis, Owner, Presence, Session, SharedHolders, State, Waiter,
+    Connection, Event, Holding, Holds, Millis, Owner, Presence, Session, SharedHolders, Waiter,
 };
 
 impl World {
@@ -39,8 +39,8 @@ impl World {
         self.check_due()
     }
 
-    /// The holders are those that clients know, each with its own holds, limit, token and lease, and the lock's
-    /// key lasts as long as the last lease. They are no more than each of them tolerates.
+    /// The holders are those that clients know, each with its own holds, limit, token and lease, and the lock's key
+    /// lasts as long as the last lease. Their number is one that each of them tolerates.
     fn check_holders(&mut self) -> Checked {
         let held = holders(&self.state);
         let mut told: Vec<usize> = self.oracle.holders.iter().map(|of| of.owner).collect();
@@ -75,7 +75,7 @@ impl World {
         ensure!(held.limit == told.limit, "{told:?}, but {held:?}");
         let lost = told.is_exclusive() && held.token.is_none();
         ensure!(held.token == told.token || lost, "{told:?}, but {held:?}");
-        // Renewals are told to nobody.
+        // Renewals emit no event.
         if told.bound.is_empty() {
             ensure!(held.lease_end == told.lease_end, "{told:?}, but {held:?}");
         } else {
@@ -102,7 +102,7 @@ impl World {
         Ok(())
     }
 
-    /// Every blocked request has its place, and no place is blocked for nobody.
+    /// Every blocked request has its place, and every blocked place a request.
     fn check_requests(&self) -> Checked {
         let mut blocked = BTreeSet::new();
         for place in &self.oracle.queue {
@@ -118,8 +118,8 @@ impl World {
         Ok(())
     }
 
-    /// The lock is bound to the connections that its holder relies on, and whoever keeps a list
-    /// of them by the events has the same.
+    /// The lock is bound to the connections that its holder relies on, and a list of them kept from the events is the
+    /// same.
     fn check_session(&mut self, before: &Memory) -> Checked {
         let mut heard = connections(before);
         for event in &self.state.events {
@@ -134,7 +134,7 @@ impl World {
         ensure!(heard == known, "heard of {heard:?}, bound: {known:?}");
         let sessions: Vec<Session> = self.sessions().cloned().collect();
         for session in &sessions {
-            // One that nobody noticed the loss of yet does no harm, but it must not bind anyone else.
+            // A lost session that has not been noticed yet does no harm, but it must not bind another owner.
             let is_lost = self.state.shared.is_none()
                 && self.state.holds(&session.owner) == Holds::None
                 && self.stirred;
@@ -154,8 +154,8 @@ impl World {
         Ok(())
     }
 
-    /// Waking is exact: whoever gets a turn is woken, and nobody else; but those that poll right behind
-    /// a head that has been silent for a tenth of its turn. A turn that runs is not made longer.
+    /// Waking is exact: only a waiter that gets a turn is woken, and those that poll right behind a head that has been
+    /// silent for a tenth of its turn. A running turn is not made longer.
     fn check_turn(&self, before: &Memory) -> Checked {
         let mut woken = BTreeSet::new();
         for event in &self.state.events {
@@ -178,7 +178,7 @@ impl World {
         let Some(ran) = ran else {
             ensure!(
                 woken.contains(&head),
-                "a turn, and nobody is woken: {turn:?}"
+                "a turn, and no waiter is woken: {turn:?}"
             );
             // Those that were reaped in this step had been woken before.
             let others = woken.iter().filter(|owner| **owner != head);
@@ -195,7 +195,7 @@ impl World {
             ensure!(others.is_empty(), "woken: {others:?}");
             return Ok(());
         }
-        // Whoever asks in this very step need not be woken, and may be.
+        // A waiter that asks in this very step may be woken or not.
         let (before, after) = (polling_behind(before), polling_behind(&self.state));
         let missing = before.intersection(&after).find(|of| !others.contains(of));
         ensure!(missing.is_none(), "{missing:?} is not woken");
@@ -204,14 +204,14 @@ impl World {
         Ok(())
     }
 
-    /// At rest the head cannot have the lock; or it polls, and has its turn. No lease is over, and a head that is
-    /// dead keeps nobody behind it from joining the holders.
+    /// At rest the head cannot have the lock; or it polls, and has its turn. No lease is over, and a dead head keeps no
+    /// waiter behind it from joining the holders.
     fn check_head(&self, scope: &Scope) -> Checked {
         let over = self.oracle.holders.iter().find(|of| of.is_over(self.now));
         ensure!(over.is_none(), "its lease is over: {over:?}");
         let turn = self.state.turn.as_ref();
         let Some(head) = self.oracle.queue.first() else {
-            ensure!(turn.is_none(), "a turn, and nobody to take it: {turn:?}");
+            ensure!(turn.is_none(), "a turn, and no waiter: {turn:?}");
             return Ok(());
         };
         if !self.oracle.has_room(head.limit, self.now) {
@@ -227,7 +227,7 @@ impl World {
         }
         let polling = !matches!(head.life, Life::Blocked(_) | Life::Left);
         ensure!(polling, "the lock can be had, {head:?} waits");
-        let turn = turn.ok_or("the lock can be had, nobody has a turn")?;
+        let turn = turn.ok_or("the lock can be had, no waiter has a turn")?;
         ensure!(index(&turn.owner) == head.owner, "{turn:?}, but {head:?}");
         let left = turn.until.saturating_sub(self.now.tick());
         ensure!(
@@ -237,8 +237,8 @@ impl World {
         Ok(())
     }
 
-    /// Scripts drop heads whose scores are over, up to the first whose score is not. Nobody who
-    /// lives for sure may be among them.
+    /// Scripts drop heads whose scores are over, up to the first whose score is not. No waiter that is surely alive may
+    /// be among them.
     fn check_scores(&self) -> Checked {
         let now = self.now;
         let queue = self.state.queue.iter();
@@ -251,8 +251,7 @@ impl World {
         Ok(())
     }
 
-    /// The server knows when to look at the lock again: nobody waits for something that it is not
-    /// told of.
+    /// The server knows when to look at the lock again: no waiter depends on a change that the server would not notice.
     fn check_due(&self) -> Checked {
         let wall = |at: Millis| at.cast_signed() - self.now.millis().cast_signed();
         let tick = |at: u64| at.cast_signed() - self.now.tick().cast_signed();

@@ -13,15 +13,15 @@ use super::world::World;
 /// A world that was reached.
 #[derive(Clone, Copy, Debug)]
 struct Node {
-    /// Whence, and by which step; the first world has none.
+    /// The world before and the step that led here; the first world has none.
     from: Option<(u32, Step)>,
-    /// The world that follows if nobody does anything; none if that was not looked at.
+    /// The world that follows if no client acts; none if that was not explored.
     silence: Option<u32>,
-    /// Silence need not bring anything any more.
+    /// Nothing is expected to happen in silence.
     quiet: bool,
-    /// Somebody waits who could have the lock.
+    /// A waiter waits that could have the lock.
     idle: bool,
-    /// All who wait have been woken, and have no longer than the turn that is running.
+    /// All waiters have been woken, and have until the running turn ends.
     all_woken: bool,
     depth: u32,
 }
@@ -33,11 +33,11 @@ pub struct Report {
     pub transitions: usize,
     /// Steps to the farthest world.
     pub depth: u32,
-    /// Whether all worlds were reached that can be.
+    /// Whether all reachable worlds were explored.
     pub complete: bool,
-    /// Longest silence until nobody waits any more, in steps; each is a millisecond or a sweep.
+    /// Longest silence until the queue is empty, in steps; each is a millisecond or a sweep.
     pub silence: u32,
-    /// Most of it in which the lock was free and somebody waited.
+    /// The longest part of it in which the lock was free and had waiters.
     pub idle: u32,
 }
 
@@ -51,8 +51,7 @@ pub struct Explorer<'s> {
 }
 
 impl<'s> Explorer<'s> {
-    /// Looks at no more than so many worlds of a scope. An error is the shortest way to a broken
-    /// promise.
+    /// Looks at a limited number of worlds of a scope. An error is the shortest way to a broken promise.
     pub fn explore(scope: &'s Scope, limit: usize) -> Result<Report, String> {
         let mut explorer = Self {
             scope,
@@ -153,9 +152,9 @@ impl<'s> Explorer<'s> {
         story
     }
 
-    /// Progress: where nobody does anything any more, sooner or later nobody waits, or the holder
-    /// is there to stay; and a row of dead waiters costs one turn. Returns the longest time that it
-    /// takes, and the longest in which the lock is free meanwhile.
+    /// Progress: once no client acts, the queue becomes empty sooner or later, or the holder stays; and a row of dead
+    /// waiters costs one turn. Returns the longest time that this takes, and the longest part of it in which the lock
+    /// is free.
     fn longest_silence(&self) -> Result<(u32, u32), String> {
         let mut ends = vec![End::Unknown; self.nodes.len()];
         let (mut longest, mut idlest) = (0, 0);
@@ -187,7 +186,9 @@ impl<'s> Explorer<'s> {
             match ends[at] {
                 End::After { length, idle } => return Ok((trail, length, idle)),
                 End::UnderWay => {
-                    return Err(self.tell_of(at, "then nobody does anything, and waits for ever"));
+                    return Err(
+                        self.tell_of(at, "then no client acts, and a waiter waits for ever")
+                    );
                 }
                 End::Unknown if node.quiet => {
                     ends[at] = End::After { length: 0, idle: 0 };
@@ -216,7 +217,7 @@ impl<'s> Explorer<'s> {
 enum End {
     Unknown,
     UnderWay,
-    /// It ends after so many steps; in so many of the first of them the lock is free.
+    /// It ends after `length` steps; in the first `idle` of them the lock is free.
     After {
         length: u32,
         idle: u32,
@@ -224,7 +225,7 @@ enum End {
 }
 
 impl World {
-    /// Whether silence may go on for ever: nobody waits, or holders whose connections are open leave no room for
+    /// Whether silence may go on for ever: the queue is empty, or holders whose connections are open leave no room for
     /// a head whose connection is open as well.
     fn is_quiet(&self) -> bool {
         let Some(head) = self.oracle.queue.first() else {
@@ -234,13 +235,13 @@ impl World {
         matches!(head.life, Life::Blocked(_)) && !self.is_noted() && !have_room(stays, head.limit)
     }
 
-    /// Whether somebody waits who could have the lock.
+    /// Whether a waiter waits that could have the lock.
     fn is_idle(&self) -> bool {
         let head = self.oracle.queue.first();
         head.is_some_and(|head| self.oracle.has_room(head.limit, self.now))
     }
 
-    /// Whether all who wait have no longer than the turn that is running.
+    /// Whether all waiters have until the running turn ends.
     fn are_all_woken(&self) -> bool {
         let Some(turn) = self.state.turn.as_ref() else {
             return false;

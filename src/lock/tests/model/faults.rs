@@ -47,16 +47,16 @@ impl World {
         self.look(step, scope)
     }
 
-    /// Whether the token's key can be lost: somebody has to remember the token, or the clock is
-    /// ahead of it, which no lock could do without.
+    /// Whether the token's key can be lost: the token must be remembered elsewhere, or the clock be ahead of it. No
+    /// lock could do without both.
     pub(super) fn may_lose_token(&self) -> bool {
         let last = self.oracle.last_token;
         let remembered = self.state.greatest_token >= last;
         self.state.token.is_some() && (remembered || self.now.micros > last.cast_unsigned())
     }
 
-    /// Where the last token is in no key and the server has restarted since it was issued, nobody
-    /// remembers it but the clock, and no lock could do with a clock that is behind.
+    /// Where the last token is in no key and the server has restarted since it was issued, only the clock is ahead of
+    /// it. No lock could cope with a clock that is behind as well.
     fn mind_the_clock(&mut self) {
         let last = self.oracle.last_token;
         if self.state.greatest_token < last {
@@ -64,7 +64,7 @@ impl World {
         }
     }
 
-    /// Whoever was found in the keys lives by what stands there.
+    /// A waiter that was found in the keys lives until the deadline stored there.
     pub(super) fn read_deadlines(&mut self) {
         for (owner, waiter) in &self.state.queue {
             if waiter.presence != Presence::Found {

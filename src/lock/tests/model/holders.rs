@@ -1,11 +1,11 @@
-//! Who holds the lock, as clients know it. The one rule is written down here a second time, as the contract says it:
-//! every holder tolerates at most so many holders in all, itself included.
+//! The holders, as clients know them. The one rule is written down here a second time, as the contract has it: every
+//! holder has a limit of holders in all, itself included.
 
 use super::life::Life;
 use super::oracle::{Checked, Oracle, ensure};
 use crate::lock::{Connection, Millis, Now, Tick};
 
-/// One who holds the lock.
+/// A holder of the lock.
 #[derive(Clone, Debug)]
 pub struct Holder {
     pub owner: usize,
@@ -14,7 +14,7 @@ pub struct Holder {
     pub holds: i64,
     /// The token of its acquisition; none if it came by a script.
     pub token: Option<i64>,
-    /// Nobody was told of the first hold: whoever was to be told is gone.
+    /// The first hold was not reported: its receiver is gone.
     pub untold: bool,
     /// The last millisecond of its lease.
     pub lease_end: Millis,
@@ -23,7 +23,7 @@ pub struct Holder {
     pub since: Option<u64>,
     /// The connections that it relies on and the holds they brought, in that order.
     pub bound: Vec<(Connection, i64)>,
-    /// Somebody has deleted the lock's key, and the server has not seen it yet.
+    /// A client has deleted the lock's key, and the server has not seen it yet.
     pub lost: bool,
 }
 
@@ -32,7 +32,7 @@ impl Holder {
         self.limit == 1
     }
 
-    /// Whether it is no holder any more, although nobody may have seen to that yet.
+    /// Whether its hold has ended, even if the server has not dropped it yet.
     pub fn is_over(&self, now: Now) -> bool {
         self.lost || self.lease_end < now.millis()
     }
@@ -51,7 +51,7 @@ impl Holder {
         }
     }
 
-    /// So many holds less; the connections that came last give way if there are fewer holds than they brought.
+    /// Removes holds; if fewer remain than the connections brought, the last connections give way.
     fn give_up(&mut self, holds: i64, connection: Option<Connection>) {
         self.holds -= holds;
         let mut room = self.holds;
@@ -66,7 +66,7 @@ impl Holder {
     }
 }
 
-/// Whether a holder with this limit tolerates so many.
+/// Whether a holder with this limit tolerates this many holders.
 fn tolerates(limit: u32, holders: usize) -> bool {
     limit == 0 || u32::try_from(holders).is_ok_and(|holders| holders <= limit)
 }
@@ -86,7 +86,7 @@ fn fits(limits: &[u32], limit: u32) -> bool {
 /// Whose holds a step takes away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leaving {
-    Nobody,
+    None,
     One(usize),
     All,
 }
@@ -128,20 +128,20 @@ impl Oracle {
         holders.find(|holder| holder.bound.iter().any(|of| of.0 == connection))
     }
 
-    /// Whether somebody may hold the lock now, beside those who do.
+    /// Whether another owner may hold the lock now, beside the holders.
     pub fn has_room(&self, limit: u32, now: Now) -> bool {
         let holders = self.holders.iter().filter(|holder| !holder.is_over(now));
         have_room(holders, limit)
     }
 
-    /// A request is answered at once exactly if all tolerate it and nobody alive is ahead; but those ahead who can
-    /// be served are served before it in the same step.
+    /// A request is answered at once exactly if all holders tolerate it and no living waiter is ahead; waiters ahead
+    /// that can be served are served before it in the same step.
     pub fn is_next(&self, owner: usize, limit: u32, now: Now, grace: Tick) -> bool {
         let (limits, _, stopped) = self.serve_before(Some(owner), now, grace);
         !stopped && fits(&limits, limit)
     }
 
-    /// Who is served first by a step that finds that leases have ended.
+    /// The waiters that a step serves first when it finds that leases have ended.
     pub fn served_first(&self, now: Now, grace: Tick) -> Vec<usize> {
         if self.holders.iter().any(|holder| holder.is_over(now)) {
             self.serve_before(None, now, grace).1
@@ -150,8 +150,8 @@ impl Oracle {
         }
     }
 
-    /// Serves those whose connections are blocked, ahead of an owner: what all holders tolerate then, who was served,
-    /// and whether somebody else ahead is waited for.
+    /// Serves the blocked waiters ahead of an owner. Returns what all holders tolerate then, which waiters were served,
+    /// and whether another one ahead must be waited for.
     fn serve_before(
         &self,
         owner: Option<usize>,
@@ -195,7 +195,7 @@ impl Oracle {
         }
     }
 
-    /// Somebody is a holder from now on: those who are tolerate it, and it them.
+    /// Adds a holder: the others tolerate it, and it them.
     pub(super) fn admit(&mut self, holder: Holder, now: Now) -> Checked {
         let over = self.holders.iter().find(|holder| holder.is_over(now));
         ensure!(over.is_none(), "served beside {over:?}");
@@ -205,16 +205,16 @@ impl Oracle {
         Ok(())
     }
 
-    /// A holder is none any more, by its own doing or somebody's command.
+    /// Removes a holder that released, or that a command removed.
     pub(super) fn released(&mut self, leaving: Leaving, since: Option<u64>) -> Checked {
         let leaves = |holder: &Holder| match leaving {
-            Leaving::Nobody => false,
+            Leaving::None => false,
             Leaving::One(owner) => holder.owner == owner && holder.since == since,
             Leaving::All => holder.since == since,
         };
         let leaving = self.holders.iter().position(leaves);
         self.holders
-            .remove(leaving.ok_or("released, and nobody gives it up")?);
+            .remove(leaving.ok_or("released, and no holder gives it up")?);
         Ok(())
     }
 

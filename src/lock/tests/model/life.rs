@@ -14,8 +14,7 @@ pub enum Life {
     Polling(Tick),
     /// It asked by a script of Redisson's, which was seen.
     Asked(Tick),
-    /// Nobody here has heard of it; it was found in the keys with this deadline. Or it was woken,
-    /// and has until then.
+    /// It was found in the keys with this deadline, and has not been heard. Or it was woken, and has until then.
     Found(Millis, Option<Tick>),
 }
 

@@ -1,26 +1,26 @@
 //! All that can happen to one lock, in small worlds: every state that they can reach is visited.
 //!
-//! Where [`super::properties`] takes random steps through a large world, this search leaves nothing
-//! out of a small one: three or four owners with up to two connections each, who block, poll, try
-//! or use Redisson's scripts, and want the lock for themselves, to share it, or to share it with a few;
-//! leases, turns and deadlines of a few milliseconds, and time that passes one millisecond after the other, so
-//! that they end in every order; connections that
-//! close, hand-offs that nobody gets, wake-ups that nobody answers, keys that are lost, a server
-//! that is late or restarts, a clock that is set.
+//! Where [`super::properties`] takes random steps through a large world, this search leaves nothing out of a small one:
+//! three or four owners with up to two connections each, which block, poll, try or use Redisson's scripts, and want the
+//! lock for themselves, to share it, or to share it with a few; leases, turns and deadlines of a few milliseconds, and
+//! time that passes one millisecond after the other, so that they end in every order; connections that close, hand-offs
+//! without a receiver, wake-ups without an answer, keys that are lost, a server that is late or restarts, a clock that
+//! is set.
 //!
 //! - [`scope`]: what a small world has in it; [`action`]: what can happen next;
 //! - [`world`], [`steps`], [`server`], [`script`], [`faults`]: what a server does with the rules then;
-//! - [`oracle`], [`holders`], [`life`]: what everybody was told, a model that never asks the rules;
+//! - [`oracle`], [`holders`], [`life`]: what clients were told, a model that never asks the rules;
 //! - [`checks`]: the promises, compared with the model after each step;
 //! - [`canon`]: which worlds are the same; [`explore`]: the search, and that silence ends;
-//! - [`found`]: what it has found.
+//! - [`found`]: what it has found;
+//! - [`replicas`]: worlds of two servers, with a search and promises of their own.
 //!
 //! Safety is checked in every world: the holders are those that clients know as such, never more than each of them
-//! tolerates, and none ends but by its own release, lease, session or break; tokens grow; nobody is served before a
-//! living waiter that joined earlier; every blocked request has its place and gets one answer; nobody waits for a lock
-//! that it can have but a polling head that has its turn, and nobody waits behind the dead; scripts would drop nobody
-//! who lives; and the server knows when to look again. Progress is checked at the end: from every world, silence leads
-//! to an empty queue, or to holders whose connections are open and that leave no room for the head.
+//! tolerates, and none ends but by its own release, lease, session or break; tokens grow; no owner is served before a
+//! living waiter that joined earlier; every blocked request has its place and gets one answer; only a polling head in
+//! its turn waits for a lock that it can have, and no waiter waits behind the dead; scripts would drop no living
+//! waiter; and the server knows when to look again. Progress is checked at the end: from every world, silence leads to
+//! an empty queue, or to holders whose connections are open and that leave no room for the head.
 //!
 //! `cargo test` visits the first tens of thousands of worlds of each scope, `make model` millions: all
 //! there are, where it says `complete`.
@@ -34,6 +34,7 @@ mod found;
 mod holders;
 mod life;
 mod oracle;
+mod replicas;
 mod scope;
 mod script;
 mod server;
@@ -55,7 +56,7 @@ const RULES: Rules = Rules {
     intercepts: true,
 };
 
-/// Who blocks, and all that can come between.
+/// Owners that block, and all that can come between.
 const BLOCKING: Scope = Scope {
     name: "blocking",
     owners: &[Kind::EXCLUSIVE; 3],
@@ -83,7 +84,7 @@ const BLOCKING: Scope = Scope {
     rules: RULES,
 };
 
-/// Who polls, blocks or tries.
+/// Owners that poll, block or try.
 const POLLING: Scope = Scope {
     name: "polling",
     waits: &[Wait::Poll, Wait::Block, Wait::Try],
@@ -93,7 +94,7 @@ const POLLING: Scope = Scope {
     ..BLOCKING
 };
 
-/// Who polls on one connection and blocks on another.
+/// Owners that poll on one connection and block on another.
 const MIXED: Scope = Scope {
     name: "mixed",
     waits: &[Wait::Poll, Wait::Block],
@@ -145,14 +146,14 @@ const SCRIPTS: Scope = Scope {
     ..BLOCKING
 };
 
-/// The same with fewer of ours: all of it can be visited.
+/// The same with fewer owners of the module's: all of it can be visited.
 const FEW: Scope = Scope {
     name: "few",
     owners: &[Kind::EXCLUSIVE, Kind::Redisson, Kind::Redisson],
     ..SCRIPTS
 };
 
-/// Many again, but nobody sees who asks by a script.
+/// Many again, but scripts run as Lua: the server does not see who asks.
 const LUA: Scope = Scope {
     name: "lua",
     rules: Rules {
@@ -162,7 +163,7 @@ const LUA: Scope = Scope {
     ..SCRIPTS
 };
 
-/// More who wait than may.
+/// More waiters than the limit.
 const CROWD: Scope = Scope {
     name: "crowd",
     owners: &[Kind::EXCLUSIVE; 4],
@@ -201,7 +202,7 @@ const CLOCK: Scope = Scope {
     ..BLOCKING
 };
 
-/// Two readers and a writer, who block, and all that can come between.
+/// Two readers and a writer that block, and all that can come between.
 const READERS: Scope = Scope {
     name: "readers",
     owners: &[Kind::READER, Kind::READER, Kind::EXCLUSIVE],
@@ -224,7 +225,7 @@ const READERS_FEW: Scope = Scope {
     ..READERS
 };
 
-/// The same who poll or block.
+/// The same, polling or blocking.
 const READERS_POLLING: Scope = Scope {
     name: "readers_polling",
     waits: &[Wait::Poll, Wait::Block],
@@ -233,7 +234,7 @@ const READERS_POLLING: Scope = Scope {
     ..READERS
 };
 
-/// Two at a time, of three who want to, and whose leases end one by one.
+/// Two holders at a time, of three owners, with leases that end one by one.
 const LIMITED: Scope = Scope {
     name: "limited",
     owners: &[Kind::Ours(&[2]); 3],
@@ -248,7 +249,7 @@ const LIMITED: Scope = Scope {
     ..READERS
 };
 
-/// Owners who ask now for themselves and now to share, on one connection or two.
+/// Owners that ask sometimes exclusively and sometimes to share, on one connection or two.
 const UPGRADES: Scope = Scope {
     name: "upgrades",
     owners: &[Kind::Ours(&[0, 1]), Kind::Ours(&[0, 2]), Kind::READER],
@@ -292,7 +293,7 @@ const READERS_SCRIPTS: Scope = Scope {
     ..SCRIPTS
 };
 
-/// The same, but nobody sees who asks by a script.
+/// The same, but scripts run as Lua: the server does not see who asks.
 const READERS_LUA: Scope = Scope {
     name: "readers_lua",
     faults: &[Fault::TimeOut, Fault::Restart],
@@ -300,7 +301,7 @@ const READERS_LUA: Scope = Scope {
     ..READERS_SCRIPTS
 };
 
-/// Visits so many worlds of each scope on an ordinary day.
+/// How many worlds of each scope the daily run visits.
 const DAILY: usize = 30_000;
 
 fn explore(scope: &Scope) {

@@ -1,4 +1,4 @@
-//! What everybody was told: the model that the rules are compared with. It never asks them.
+//! What clients were told: the model that the rules are compared with. It never asks them.
 
 use super::holders::{Holder, Leaving};
 use super::life::Life;
@@ -43,7 +43,7 @@ pub struct Oracle {
     pub queue: Vec<Queued>,
     pub slots: Vec<[Slot; 2]>,
     pub last_token: i64,
-    /// Who has been given a turn, and until when.
+    /// The owner that has a turn, and until when.
     pub turn: Option<(usize, Tick)>,
 }
 
@@ -67,17 +67,17 @@ pub struct Asking {
 #[derive(Clone, Copy, Debug)]
 pub struct Cause {
     pub asking: Option<Asking>,
-    /// Who is taken out of the queue.
+    /// The owner that is taken out of the queue.
     pub cancelled: Option<usize>,
     pub leaving: Leaving,
 }
 
 impl Cause {
-    /// Nobody asks for anything: time has passed, or somebody was refused.
+    /// No request: time has passed, or a request was refused.
     pub const NONE: Self = Self {
         asking: None,
         cancelled: None,
-        leaving: Leaving::Nobody,
+        leaving: Leaving::None,
     };
 
     pub fn asked(asking: Asking) -> Self {
@@ -108,15 +108,15 @@ pub struct Scene {
     pub now: Now,
     pub grace: Tick,
     pub turn: Millis,
-    /// Whether whoever was found is seen asking when it is woken.
+    /// Whether a waiter that was found is seen asking when it is woken.
     pub intercepts: bool,
-    /// The patience of those who poll, and of those who use scripts.
+    /// The patience of polling waiters, and of those that use scripts.
     pub patience: Millis,
     pub wait: Millis,
-    /// The lease of whoever is served.
+    /// The lease of a waiter that is served.
     pub lease: Millis,
     pub cause: Cause,
-    /// Whoever is handed the lock is gone.
+    /// The receiver of the lock is gone.
     pub undelivered: bool,
 }
 
@@ -132,7 +132,7 @@ impl Oracle {
         self.turn = self.turn.filter(|(of, _)| *of != owner);
     }
 
-    /// Somebody hears of something. Returns whether the lock was given up in it.
+    /// Takes in an event. Returns whether a holder gave the lock up in it.
     pub fn hear(&mut self, event: &Event, scene: &Scene) -> Checked<bool> {
         match event {
             Event::Granted {
@@ -153,7 +153,7 @@ impl Oracle {
                 }
             }
             Event::Acquired { shared, .. } => {
-                let asking = scene.cause.asking.ok_or("nobody asks")?;
+                let asking = scene.cause.asking.ok_or("no request")?;
                 let (owner, limit) = (asking.owner, asking.limit);
                 let token = if asking.by_script {
                     None
@@ -169,7 +169,7 @@ impl Oracle {
             }
             Event::LeaseEnded { since } => self.lease_ended(*since, scene.now)?,
             Event::Enqueued => {
-                let asking = scene.cause.asking.ok_or("nobody asks")?;
+                let asking = scene.cause.asking.ok_or("no request")?;
                 let Asking {
                     owner, life, limit, ..
                 } = asking;
@@ -179,10 +179,10 @@ impl Oracle {
             Event::TakenOver { ticket } => {
                 let (owner, _) = self.answer(*ticket)?;
                 let by = scene.cause.asking.map(|asking| asking.owner);
-                ensure!(by == Some(owner), "taken over by somebody else");
+                ensure!(by == Some(owner), "taken over by another owner");
             }
             Event::Cancelled { ticket } => {
-                let owner = scene.cause.cancelled.ok_or("nobody is cancelled")?;
+                let owner = scene.cause.cancelled.ok_or("no waiter is cancelled")?;
                 if let Some(ticket) = ticket {
                     let (told, _) = self.answer(*ticket)?;
                     ensure!(told == owner, "another owner is told");
@@ -209,11 +209,12 @@ impl Oracle {
                 }
             }
         }
-        Err(format!("request {ticket} is answered, and nobody waits"))
+        Err(format!(
+            "request {ticket} is answered, and no waiter has it"
+        ))
     }
 
-    /// An owner becomes a holder: its token is greater than all before, and whoever stood before it was reaped
-    /// before.
+    /// An owner becomes a holder: its token is greater than all before, and all waiters before it were reaped.
     fn acquired(
         &mut self,
         owner: usize,
@@ -254,12 +255,12 @@ impl Oracle {
         Ok(())
     }
 
-    /// Whoever is cancelled leaves first; else those who had left by themselves, the first first.
+    /// A cancelled waiter leaves first; then those that had left by themselves, in their order.
     fn has_left(&mut self, cancelled: Option<usize>) -> Checked {
         let left = |owner: &usize| self.queued(*owner).is_some_and(|of| of.life == Life::Left);
         let mut queue = self.queue.iter().map(|place| place.owner);
         let leaves = cancelled.filter(left).or_else(|| queue.find(left));
-        self.remove(leaves.ok_or("nobody has left")?);
+        self.remove(leaves.ok_or("no waiter has left")?);
         Ok(())
     }
 
@@ -271,7 +272,7 @@ impl Oracle {
         let running = self.turn.filter(|(_, until)| *until > now.tick());
         let mut queue = self.queue.iter_mut();
         let place = queue.find(|place| place.owner == owner);
-        let place = place.ok_or("somebody is woken who does not wait")?;
+        let place = place.ok_or("an owner is woken that does not wait")?;
         if is_head && running.is_some_and(|(of, _)| of == owner) {
             // By a script that found the lock free.
             return Ok(());
@@ -279,7 +280,7 @@ impl Oracle {
         let until = match running.filter(|_| !is_head) {
             Some((_, until)) => until,
             None if is_head => now.tick_after(place.life.turn(scene)),
-            None => return Err(format!("{owner} is woken at nobody's turn")),
+            None => return Err(format!("{owner} is woken, and it is not its turn")),
         };
         match &mut place.life {
             Life::Polling(end) | Life::Asked(end) => {
@@ -297,7 +298,7 @@ impl Oracle {
     }
 
     fn reaped(&mut self, owner: usize, scene: &Scene) -> Checked {
-        let place = self.queued(owner).ok_or("somebody is reaped twice")?;
+        let place = self.queued(owner).ok_or("a waiter is reaped twice")?;
         let lives = place.life.lasts(scene.now, scene.grace);
         ensure!(!lives, "{owner} is reaped alive");
         ensure!(place.life != Life::Left, "{owner} had left by itself");

@@ -2,7 +2,7 @@
 
 use crate::lock::{Millis, Rules};
 
-/// Who an owner is.
+/// The kind of an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// It uses the commands, and asks with one of these limits: how many holders it tolerates, 0 for any number.

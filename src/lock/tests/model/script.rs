@@ -8,8 +8,8 @@ use super::oracle::{Asking, Cause, Checked, Queued, ensure, index};
 use super::scope::Scope;
 use super::world::{NAMES, World};
 use crate::lock;
-use crate::lock::scripts::{Told, Tried, TryLock, Unlocked, Wait};
-use crate::lock::{Millis, Owner, Presence, State, Waiter, score};
+use crate::lock::scripts::{Sleep, Tried, TryLock, Unlocked, Wait};
+use crate::lock::{Holding, Millis, Owner, Presence, Queueing, Waiter, score};
 
 type Entry = (Owner, Waiter);
 
@@ -33,7 +33,7 @@ impl World {
             client: now.millis(),
             wait: Some(Wait {
                 patience: scope.wait,
-                told: Told::Lease,
+                sleep: Sleep::Lease,
             }),
             memory_is_full: false,
         };
@@ -169,8 +169,7 @@ impl World {
         self.stirred = true;
     }
 
-    /// Nobody who is served by this server, and alive, may be ahead of a script that takes the
-    /// lock.
+    /// No living waiter of this server may be ahead of a script that takes the lock.
     fn check_overtaking(&self, owner: usize) -> Checked {
         if self.touched {
             // Two scripts in one iteration of the event loop: the server cannot act between them.
@@ -192,7 +191,7 @@ impl World {
         queue.drain(..dead).collect()
     }
 
-    /// The server puts back whom scripts must not drop; the others are gone.
+    /// The server puts back the waiters that scripts must not drop; the others are gone.
     fn mend(&mut self, dropped: Vec<Entry>) {
         let now = self.now;
         let left = self.lease_left();

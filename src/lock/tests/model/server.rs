@@ -8,7 +8,7 @@ use super::oracle::{Cause, Checked, ensure};
 use super::scope::Scope;
 use super::world::{Lost, NAMES, World};
 use crate::lock;
-use crate::lock::{Connection, Millis, Owner, Presence, State};
+use crate::lock::{Connection, Millis, Owner, Presence, Queueing};
 
 impl World {
     /// A blocked request ends by itself: its place is marked, and swept later.
@@ -72,7 +72,7 @@ impl World {
         let brought = self.oracle.holds_of(connection);
         lock::Step::new(&mut self.state, &rules, now).connection_closed(connection);
         let Some(holder) = holder else {
-            return self.freed_if(Leaving::Nobody, step, scope);
+            return self.freed_if(Leaving::None, step, scope);
         };
         if holder.holds <= brought {
             return self.freed_if(Leaving::One(holder.owner), step, scope);
@@ -81,7 +81,7 @@ impl World {
             holder.bound.retain(|bound| bound.0 != connection);
         }
         self.oracle.give_up(holder.owner, brought, None);
-        self.freed_if(Leaving::Nobody, step, scope)
+        self.freed_if(Leaving::None, step, scope)
     }
 
     /// What was handed over is given up, and nothing that the owner got since.
@@ -107,7 +107,7 @@ impl World {
                 holder.untold = false;
             }
         }
-        self.freed_if(Leaving::Nobody, step, scope)
+        self.freed_if(Leaving::None, step, scope)
     }
 
     /// The server looks at the lock. Leases may end and sessions be renewed; none becomes shorter.
@@ -115,7 +115,7 @@ impl World {
         let rules = self.rules(scope);
         let leases: Vec<_> = self.leases().collect();
         lock::Step::new(&mut self.state, &rules, self.now).look();
-        self.freed_if(Leaving::Nobody, step, scope)?;
+        self.freed_if(Leaving::None, step, scope)?;
         for (owner, before) in leases {
             let now = self.stored_lease_end(owner);
             let shorter = self.oracle.is_holder(owner) && now < Some(before);
@@ -124,13 +124,13 @@ impl World {
         Ok(())
     }
 
-    /// Who holds the lock until when, as far as the keys say.
+    /// The holders and the ends of their leases, from the keys.
     fn leases(&self) -> impl Iterator<Item = (usize, Millis)> {
         let holders = self.oracle.holders.iter().map(|holder| holder.owner);
         holders.filter_map(|owner| Some((owner, self.stored_lease_end(owner)?)))
     }
 
-    /// Nobody does anything: the server does what it has to.
+    /// No client acts: the server does what it has to.
     pub(super) fn silence(&mut self, step: Step, scope: &Scope) -> Checked {
         if self.is_noted() {
             return self.sweep(step, scope);

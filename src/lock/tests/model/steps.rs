@@ -218,7 +218,7 @@ impl World {
         let holds = before.map_or(i64::from(served), |holder| holder.holds);
         let its = before.and_then(|holder| holder.token).unwrap_or(0);
         let token = token.map(|right| if right { its } else { its - 1 });
-        // Where the token's key was lost, nobody can tell which acquisition is meant.
+        // Where the token's key was lost, it is unknown which acquisition is meant.
         let known = self.stored_token(owner).filter(|_| !served);
         let over = self.is_any_over();
         let (rules, now) = (self.rules(scope), self.now);
@@ -249,24 +249,24 @@ impl World {
         let leaving = if expected == 0 {
             Leaving::One(owner)
         } else {
-            Leaving::Nobody
+            Leaving::None
         };
         self.freed_if(leaving, step, scope)
     }
 
-    /// Whether somebody is a holder no more, and the server has yet to see to that.
+    /// Whether a hold has ended that the server has yet to drop.
     fn is_any_over(&self) -> bool {
         let mut holders = self.oracle.holders.iter();
         holders.any(|holder| holder.is_over(self.now))
     }
 
-    /// Lets clients hear what happened: these holders gave the lock up, each once, and nobody else did.
+    /// Lets clients hear what happened: exactly these holders gave the lock up, each once.
     pub(super) fn freed_if(&mut self, leaving: Leaving, step: Step, scope: &Scope) -> Checked {
         let now = self.now;
         let holders = self.oracle.holders.iter();
         let holders = holders.filter(|holder| !holder.is_over(now)).count();
         let expected = match leaving {
-            Leaving::Nobody => 0,
+            Leaving::None => 0,
             Leaving::One(_) => 1,
             Leaving::All => holders + self.oracle.served_first(now, self.grace).len(),
         };
@@ -331,7 +331,7 @@ impl World {
             None => !served.is_empty() || self.oracle.holders.iter().any(|of| !of.is_over(now)),
         };
         let leaving = match owner {
-            _ if !held => Leaving::Nobody,
+            _ if !held => Leaving::None,
             Some(owner) => Leaving::One(owner),
             None => Leaving::All,
         };

@@ -1,10 +1,10 @@
 //! A small world: the state of one lock, the server around it, and what clients were told.
 
+use super::super::memory::Memory;
 use super::action::{Action, Step};
 use super::oracle::{Cause, Checked, Oracle, Scene, Slot, index};
 use super::scope::Scope;
 use crate::lock;
-use crate::lock::memory::Memory;
 use crate::lock::{Connection, Due, Event, Millis, Now, Rules, Session, SharedHolders, Tick};
 
 /// What the owners are called.
@@ -27,13 +27,13 @@ pub struct World {
     pub grace: Tick,
     /// When the server looks at the lock, as it worked out after the last step.
     pub due: Due,
-    /// Waiters who have left, to be swept.
+    /// Waiters that have left, to be swept.
     pub gone: Vec<usize>,
     /// Hand-offs whose receivers were gone, to be taken back.
     pub undelivered: Vec<Lost>,
     /// Connections that have closed while the lock was bound to them, to be swept.
     pub closed: Vec<Connection>,
-    /// Somebody has touched the keys: the lock is to be looked at.
+    /// A client has touched the keys: the lock must be looked at.
     pub touched: bool,
     /// Something has happened to the lock that no step of the rules has seen yet.
     pub stirred: bool,
@@ -193,14 +193,14 @@ impl World {
         Ok(freed)
     }
 
-    /// The sessions of all who hold the lock.
+    /// The sessions of all holders.
     pub(super) fn sessions(&self) -> impl Iterator<Item = &Session> {
         let shared = self.state.shared.iter().flat_map(SharedHolders::iter);
         let sessions = shared.filter_map(|(_, holder)| holder.session());
         self.state.session.iter().chain(sessions)
     }
 
-    /// The connections that somebody's hold is bound to.
+    /// The connections that holds are bound to.
     pub(super) fn connections(&self) -> impl Iterator<Item = Connection> {
         let holders = self.sessions().flat_map(|session| &session.holders);
         holders.map(|(connection, _)| *connection)

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
+use super::super::memory::Memory;
 use super::holders::Holder;
 use super::world::{Checked, Told, World};
-use crate::lock::memory::Memory;
 use crate::lock::{
-    Connection, Event, Holds, Millis, Owner, Presence, SharedHolders, State, Ticket,
+    Connection, Event, Holding, Holds, Millis, Owner, Presence, SharedHolders, Ticket,
 };
 
 /// Whether a waiter got the lock.
@@ -42,7 +42,7 @@ impl World {
         Ok(())
     }
 
-    /// Whoever stood before the owner that got the lock was dead.
+    /// All waiters before the owner that got the lock were dead.
     pub(super) fn check_overtaken(&self, owner: &Owner, before: &Memory) -> Checked {
         let events = &self.state.events;
         for (ahead, waiter) in &before.queue {
@@ -158,8 +158,8 @@ impl World {
         Ok(())
     }
 
-    /// The lock is bound to the connections that its holders rely on, and whoever keeps a list
-    /// of them by the events has the same.
+    /// The lock is bound to the connections that its holders rely on, and a list of them kept from the events is the
+    /// same.
     fn check_session(&mut self, before: &Memory, events: &[Event]) -> Checked {
         let mut told = connections(before);
         for event in events {
@@ -179,7 +179,7 @@ impl World {
         Ok(())
     }
 
-    /// Renewals are told to nobody. None makes a lease shorter, and none comes too late.
+    /// Renewals emit no event. None makes a lease shorter, and none comes too late.
     pub(super) fn learn_renewals(&mut self) -> Checked {
         let leases = leases(&self.state);
         for holder in self.holders.iter_mut().filter(|of| !of.bound.is_empty()) {
@@ -224,7 +224,7 @@ impl World {
         Ok(())
     }
 
-    /// Nobody changes places, and nobody vanishes without a reason.
+    /// Waiters keep their order, and none vanishes without a reason.
     fn check_order(
         &self,
         before: &Memory,
@@ -249,7 +249,7 @@ impl World {
 
     fn check_rest(&mut self, unswept: bool) -> Checked {
         self.check_holders()?;
-        // Every blocked request has its place, and no place is blocked for nobody.
+        // Every blocked request has its place, and every blocked place a request.
         let mut places: Vec<Ticket> = Vec::new();
         for (_, waiter) in &self.state.queue {
             if let Presence::Blocked(ticket) = waiter.presence {
@@ -334,7 +334,7 @@ fn connections(state: &Memory) -> BTreeSet<Connection> {
     holders.map(|(connection, _)| *connection).collect()
 }
 
-/// Who holds the lock until when, as the state has it.
+/// The holders and the ends of their leases, from the state.
 fn leases(state: &Memory) -> BTreeMap<Owner, Millis> {
     let only = state.holder.iter();
     let only = only.map(|(owner, _)| (Owner::clone(owner), state.lease_end.unwrap_or(0)));

@@ -1,10 +1,10 @@
-//! Who holds the lock, as clients know it.
+//! The holders, as clients know them.
 
 use std::collections::BTreeMap;
 
 use crate::lock::{Connection, Millis, Owner};
 
-/// One who holds the lock.
+/// A holder of the lock.
 #[derive(Clone, Debug)]
 pub(super) struct Holder {
     pub(super) owner: Owner,
@@ -13,7 +13,7 @@ pub(super) struct Holder {
     pub(super) holds: i64,
     /// Its token; none if it came by a script, or if the token's key was lost.
     pub(super) token: Option<i64>,
-    /// The last millisecond of its lease. Of one with a session, as it was last seen: renewals are told to nobody.
+    /// The last millisecond of its lease. With a session: as last seen, because renewals emit no event.
     pub(super) lease_end: Millis,
     /// The connections that it relies on, with the holds they brought.
     pub(super) bound: BTreeMap<Connection, i64>,
@@ -76,7 +76,7 @@ impl Holders {
         self.0.clear();
     }
 
-    /// Takes the shared holders out of whom this is true. Returns them.
+    /// Takes out the shared holders for which this is true. Returns them.
     pub(super) fn take_shared_if(&mut self, is_over: impl Fn(&Holder) -> bool) -> Vec<Holder> {
         let taken = |holder: &mut Holder| !holder.is_exclusive() && is_over(holder);
         self.0.extract_if(.., taken).collect()
@@ -90,7 +90,7 @@ impl Holders {
         self.0.retain(|holder| holder.holds > 0);
     }
 
-    /// The one rule: each tolerates at most so many holders in all, itself included.
+    /// The one rule: each has a limit of holders in all, itself included.
     pub(super) fn tolerate_each_other(&self) -> bool {
         self.0
             .iter()

@@ -1,8 +1,8 @@
 //! Random sequences of steps against the rules, over the in-memory state.
 //!
-//! A [`World`] does what a server does: it lets time pass, expires keys, closes connections,
-//! restarts. Beside the state it keeps a model of its own (who was told what) and compares the two
-//! after each step. The model never asks the rules; where they differ, a promise is broken.
+//! A [`World`] does what a server does: it lets time pass, expires keys, closes connections, restarts. Beside the state
+//! it keeps a model of its own (what clients were told) and compares the two after each step. The model never asks the
+//! rules; where they differ, a promise is broken.
 //!
 //! `make properties` runs 100,000 sequences; failing seeds are kept in `proptest-regressions/`. The
 //! fuzzer in `fuzz/` takes the same steps, by the code that they reach.
@@ -15,7 +15,7 @@ mod world;
 
 use proptest::prelude::*;
 
-use crate::lock::scripts::Told;
+use crate::lock::scripts::Sleep;
 use crate::lock::{Connection, Millis, Rules};
 pub use world::World;
 
@@ -81,25 +81,25 @@ pub enum Action {
     /// The last hand-off's receiver turns out to be gone.
     Undelivered,
     Sleep(Millis),
-    /// The server stands still for so long.
+    /// The server stands still for this long.
     Stall(Millis),
     /// The wall clock is set this much ahead or back.
     StepClock(i64),
-    /// Somebody deletes the lock's key.
+    /// A client deletes the lock's key.
     ForeignDelete,
-    /// Somebody deletes the n-th holder from it, if several may hold the lock.
+    /// A client deletes the n-th holder from it, if several may hold the lock.
     ForeignDeleteHolder(usize),
-    /// Somebody changes the score of the n-th waiter to so much from now.
+    /// A client sets the score of the n-th waiter, as a distance from now.
     ForeignScore(usize, i64),
     /// An owner asks by a script of Redisson's, with a clock that is ahead or behind.
     ScriptLock {
         owner: u8,
         lease: Millis,
         patience: Option<Millis>,
-        told: Told,
+        sleep: Sleep,
         skew: i64,
     },
-    /// An owner gives a hold up by such a script; `forced`: all of whoever holds the lock.
+    /// An owner gives a hold up by such a script; `forced`: all holds of any owner.
     ScriptUnlock {
         owner: u8,
         forced: bool,
@@ -111,7 +111,7 @@ pub enum Action {
     },
     /// Scripts are to run as Lua from now on, or natively after all: their scores are lined up.
     LineUp,
-    /// Somebody sets the lock's expiry.
+    /// A client sets the lock's expiry.
     ForeignLease(Millis),
     /// The token's key is lost.
     LoseToken,
@@ -134,10 +134,10 @@ fn action() -> impl Strategy<Value = Action> {
     let token = prop_oneof![Just(None), Just(Some(true)), Just(Some(false))];
     let connection = prop_oneof![Just(None), (1..4u64).prop_map(Some)];
     let patience_by_script = prop::option::of(prop_oneof![Just(0u64), Just(40), Just(300)]);
-    let told = prop_oneof![
-        Just(Told::BehindHead),
-        Just(Told::BehindPrevious),
-        Just(Told::Lease)
+    let sleep = prop_oneof![
+        Just(Sleep::BehindHead),
+        Just(Sleep::BehindPrevious),
+        Just(Sleep::Lease)
     ];
     let skew = prop_oneof![4 => Just(0i64), 1 => -3_000..3_000i64];
     prop_oneof![
@@ -162,9 +162,9 @@ fn action() -> impl Strategy<Value = Action> {
         1 => Just(Action::ForeignDelete),
         1 => (0..5usize).prop_map(Action::ForeignDeleteHolder),
         1 => (0..5usize, -600..600i64).prop_map(|(nth, score)| Action::ForeignScore(nth, score)),
-        6 => (owner.clone(), lease.clone(), patience_by_script, told, skew.clone()).prop_map(
-            |(owner, lease, patience, told, skew)| {
-                Action::ScriptLock { owner, lease, patience, told, skew }
+        6 => (owner.clone(), lease.clone(), patience_by_script, sleep, skew.clone()).prop_map(
+            |(owner, lease, patience, sleep, skew)| {
+                Action::ScriptLock { owner, lease, patience, sleep, skew }
             }
         ),
         3 => (owner.clone(), prop::bool::weighted(0.2), skew).prop_map(

@@ -2,12 +2,12 @@
 
 use proptest::prelude::*;
 
+use super::super::memory::Memory;
 use super::Action;
 use super::world::{self, Checked, World, owner};
 use crate::lock;
-use crate::lock::memory::Memory;
 use crate::lock::scripts::{Tried, TryLock, Unlocked, Wait};
-use crate::lock::{Event, Owner, Presence, State};
+use crate::lock::{Event, Owner, Presence, Queueing};
 
 impl World {
     pub(super) fn act_by_script(&mut self, action: &Action, before: &Memory) -> Checked {
@@ -16,7 +16,7 @@ impl World {
                 owner: name,
                 lease,
                 patience,
-                told,
+                sleep,
                 skew,
             } => {
                 let owner = owner(*name);
@@ -26,7 +26,7 @@ impl World {
                     client: self.now.millis().saturating_add_signed(*skew),
                     wait: patience.map(|patience| Wait {
                         patience,
-                        told: *told,
+                        sleep: *sleep,
                     }),
                     memory_is_full: false,
                 };
@@ -70,7 +70,7 @@ impl World {
                 });
             }
             (Ok(Tried::Refused), _) => prop_assert!(call.wait.is_none()),
-            (Ok(Tried::Waits(told)), _) => {
+            (Ok(Tried::Waits(sleep)), _) => {
                 // Its time is over in the step in which it asks, if it has no patience and no lease runs.
                 let ends = self.state.lease_end.is_none_or(|end| end <= now.millis());
                 let is_over = ends && call.wait.is_some_and(|wait| wait.patience == 0);
@@ -80,9 +80,9 @@ impl World {
                 let is_served = self.is_handed_to(&owner);
                 let waits = self.state.position(&owner).is_some();
                 prop_assert!(waits || is_over || is_served);
-                prop_assert!(told >= 0 || before.position_of(&owner).is_none());
-                // Nobody is told to ask again at once while it is another's turn.
-                prop_assert!(told > 0 || self.state.turn.is_none());
+                prop_assert!(sleep >= 0 || before.position_of(&owner).is_none());
+                // No waiter is told to ask again at once while it is another's turn.
+                prop_assert!(sleep > 0 || self.state.turn.is_none());
             }
             (Err(refusal), _) => prop_assert!(false, "{refusal:?}"),
         }
@@ -124,8 +124,8 @@ impl World {
         Ok(())
     }
 
-    /// Where scripts run as Lua, each acquisition takes the waiter's patience off all scores: nobody's
-    /// is over by the time that it is the head.
+    /// Where scripts run as Lua, each acquisition takes the waiter's patience off all scores: none is over by the time
+    /// its waiter is the head.
     fn check_scores(&self) -> Checked {
         let mut before = self.now.millis();
         for (_, waiter) in &self.state.queue {

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::world::{Checked, World};
 use crate::lock;
-use crate::lock::{Millis, Now, Owner, State};
+use crate::lock::{Millis, Now, Owner, Sharing};
 
 impl World {
     fn look(&mut self) {
@@ -75,7 +75,7 @@ impl World {
         wall.into_iter().chain(tick).min()
     }
 
-    /// The server stands still. What was sent to it meanwhile is unread when it looks at the lock.
+    /// The server stands still. Requests of that time are unread when it looks at the lock.
     pub(super) fn stall(&mut self, time: Millis) {
         self.now = self.now.after_stall(time);
         self.expire();
@@ -90,8 +90,8 @@ impl World {
         self.look();
     }
 
-    /// Where the last token is in no key and the server has restarted since it was issued, nobody
-    /// remembers it but the clock, and no lock could do with a clock that is behind.
+    /// Where the last token is in no key and the server has restarted since it was issued, only the clock is ahead of
+    /// it. No lock could cope with a clock that is behind as well.
     pub(super) fn mind_the_clock(&mut self) {
         if self.state.greatest_token < self.last_token {
             let least = self.last_token.cast_unsigned() + 1;
@@ -117,7 +117,7 @@ impl World {
         self.check(&kept, None, false)
     }
 
-    /// Somebody deletes the lock's key.
+    /// A client deletes the lock's key.
     pub(super) fn delete(&mut self) {
         self.state.lose_key();
         let lost = self.holders.take_shared_if(|_| true);
@@ -126,7 +126,7 @@ impl World {
         self.look();
     }
 
-    /// Somebody takes one of several holders out of the lock's key.
+    /// A client takes one of several holders out of the lock's key.
     pub(super) fn delete_holder(&mut self, nth: usize) {
         let holder = self.holders.nth(nth).filter(|of| !of.is_exclusive());
         let Some(owner) = holder.map(|of| Owner::clone(&of.owner)) else {
@@ -143,7 +143,7 @@ impl World {
         self.look();
     }
 
-    /// Somebody sets the expiry of the lock's key: no lease is longer than that, and the last one as long.
+    /// A client sets the expiry of the lock's key: the longest lease now ends with it.
     pub(super) fn set_expiry(&mut self, lease: Millis) {
         let end = self.now.after(lease);
         let last = self.holders.iter().map(|of| of.lease_end).max();

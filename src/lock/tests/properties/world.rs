@@ -2,13 +2,13 @@
 
 use proptest::prelude::*;
 
+use super::super::memory::Memory;
 use super::holders::Holders;
 use super::{Action, Mode, RULES};
-use crate::lock::memory::Memory;
 use crate::lock::{self, Given};
 use crate::lock::{
-    Acquired, Ask, Connection, Limit, Millis, Now, Owner, Presence, Refusal, Rules, Session, State,
-    Ticket, WaitMode, Waiter,
+    Acquired, Ask, Connection, Limit, Millis, Now, Owner, Presence, Queueing, Refusal, Rules,
+    Session, Ticket, WaitMode, Waiter,
 };
 
 pub(super) fn owner(name: u8) -> Owner {
@@ -281,7 +281,7 @@ impl World {
 
     /// An owner that is told nil cannot have the lock, or others are ahead.
     fn check_refused(&mut self, ask: &Ask<'_>) -> Checked {
-        let head = self.state.nth(0);
+        let head = self.state.waiter_at(0).map(|(head, _)| head);
         let is_next = head.is_none_or(|head| *head == *ask.owner);
         let served = self
             .state

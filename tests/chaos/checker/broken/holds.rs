@@ -130,6 +130,20 @@ fn a_token_that_does_not_grow_is_found() {
 }
 
 #[test]
+fn a_token_that_is_read_after_the_kill_that_lost_it_bounds_nothing() {
+    let told = |asked| {
+        let calls = vec![grant(1, asked, 350, 10), grant(2, 400, 401, 9)];
+        check(&history(calls, vec![], vec![all_lost(100, 300)]))
+    };
+    let is_found = |found: &[Violation]| {
+        let mut found = found.iter();
+        found.any(|found| matches!(found, Violation::TokenNotGrown { after: 10, .. }))
+    };
+    assert!(is_found(&told(310)));
+    assert!(!is_found(&told(0)));
+}
+
+#[test]
 fn a_lease_that_ran_while_the_machine_stood_still_may_be_over() {
     let calls = vec![grant(1, 0, 4100, 10), release(1, 4200, Answer::NotHeld)];
     found_unless_stalled(

@@ -7,7 +7,7 @@ mod places;
 mod sharing;
 mod waits;
 
-use super::{Violation, check};
+use super::{HALF_A_TRANSACTION, Violation, check};
 use crate::history::{
     Answer, Call, EXCLUSIVE, Fault, Harm, History, Limit, Micros, Request, Sight, Stall, Way,
 };
@@ -42,7 +42,7 @@ fn grant(client: usize, invoked: Micros, answered: Micros, token: i64) -> Call {
 
 fn release(client: usize, invoked: Micros, answer: Answer) -> Call {
     Call {
-        request: Request::Release,
+        request: Request::Release { token: None },
         ..ask(client, invoked, invoked + 1, answer)
     }
 }
@@ -122,7 +122,7 @@ fn with_wait(mut call: Call, ms: Micros) -> Call {
     call
 }
 
-/// A reply that was there so many milliseconds before the client read it.
+/// A reply that was there some milliseconds before the client read it.
 fn read_late(call: Call, ms: Micros) -> Call {
     Call {
         unread: ms * MS,
@@ -207,6 +207,21 @@ fn errors_that_nobody_should_get_are_found() {
         "{found:?}"
     );
     assert_eq!(refused("UNBLOCKED the master has changed"), []);
+}
+
+#[test]
+fn a_transaction_that_loses_the_lock_is_found_unless_the_clock_was_set() {
+    let half = || {
+        let error = format!("{HALF_A_TRANSACTION}: ...");
+        vec![ask(1, 10, 11, Answer::Refused(error))]
+    };
+    let step = fault(Harm::ClockStep { seconds: -5 }, 10, 12);
+    let found = check(&history(half(), vec![], vec![]));
+    assert!(
+        matches!(found[..], [Violation::UnexpectedError { .. }]),
+        "{found:?}"
+    );
+    assert_eq!(check(&history(half(), vec![], vec![step])), []);
 }
 
 #[test]

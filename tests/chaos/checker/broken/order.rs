@@ -23,6 +23,24 @@ fn a_waiter_that_was_overtaken_is_found() {
 }
 
 #[test]
+fn tokens_tell_no_order_over_a_restart_by_a_clock_that_was_set_back() {
+    let calls = vec![
+        grant(2, 5, 20, 11),
+        release(2, 30, Answer::Left(0)),
+        grant(1, 4, 31, 12),
+        release(1, 40, Answer::Left(0)),
+    ];
+    let sights = vec![sight(10, Some(9), &[1, 2])];
+    let step = fault(Harm::ClockStep { seconds: -1 }, 11, 12);
+    let restart = Harm::Kill { lost_since: None };
+    found_unless(
+        &history(calls, sights, vec![step]),
+        |found| overtaken(found, 1, 2),
+        fault(restart, 13, 14),
+    );
+}
+
+#[test]
 fn a_waiter_that_somebody_took_out_has_lost_its_place() {
     let calls = vec![
         polling(ask(1, 4, 5, Answer::NotNow)),

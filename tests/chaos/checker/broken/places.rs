@@ -1,5 +1,5 @@
-//! Places in the queue that are lost, so that nobody was overtaken; and beside each the same history
-//! in which the place was kept.
+//! Histories in which a place in the queue was lost, so that no client was overtaken; beside each, the same history
+//! with the place kept.
 
 use super::{
     LEASE, ask, cancel, check, fault, grant, history, is_found, overtaken, polling, read_late,
@@ -58,6 +58,20 @@ fn a_waiter_may_have_been_taken_out_by_one_that_never_heard_of_it() {
 }
 
 #[test]
+fn a_waiter_that_is_refused_and_comes_back_after_its_turn_has_lost_its_place() {
+    let back_at = |back| {
+        let ones = vec![
+            polling(ask(1, 4, 5, Answer::NotNow)),
+            polling(ask(1, 12, 13, Answer::Refused("OOM".to_owned()))),
+            polling(grant(1, back, back + 1, 12)),
+        ];
+        served_last(ones, vec![])
+    };
+    is_overtaken(&back_at(50));
+    assert_eq!(check(&back_at(1600)), []);
+}
+
+#[test]
 fn a_waiter_that_a_replica_refuses_is_not_back_in_the_queue() {
     let refused = |error: &str| Answer::Refused(error.to_owned());
     let back_at = |back| {
@@ -69,7 +83,7 @@ fn a_waiter_that_a_replica_refuses_is_not_back_in_the_queue() {
         served_last(ones, vec![fault(Harm::Failover, 11, 13)])
     };
     is_overtaken(&back_at(20));
-    // Half a turn after the failover nobody keeps its place for it any more.
+    // Half a turn after the failover its place is no longer kept.
     assert_eq!(check(&back_at(2000)), []);
 }
 

@@ -300,7 +300,7 @@ fn a_lock_that_is_shared_with_a_closed_connection_is_found() {
     let calls = vec![sharing(ask(1, 0, 22, Answer::Lost), ANY)];
     found_unless(
         &history(calls, sights, vec![kill]),
-        |found| matches!(found, Violation::GivenToNobody { client: 1, .. }),
+        |found| matches!(found, Violation::GivenToAbsent { client: 1, .. }),
         fault(Harm::Pause, 10, 21),
     );
 }

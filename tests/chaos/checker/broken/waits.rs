@@ -83,7 +83,7 @@ fn a_lock_that_was_given_to_a_closed_connection_is_found() {
     let calls = vec![ask(1, 0, 22, Answer::Lost)];
     found_unless(
         &history(calls, sights, vec![kill]),
-        |found| matches!(found, Violation::GivenToNobody { client: 1, .. }),
+        |found| matches!(found, Violation::GivenToAbsent { client: 1, .. }),
         fault(Harm::Pause, 10, 19 + 2),
     );
 }

@@ -12,7 +12,7 @@ public class FairlockException extends RuntimeException {
         this.code = code;
     }
 
-    /** The first word of the server's error, or null if it was none of the server's. */
+    /** The first word of the server's error, or null if the error is not the server's. */
     public String code() {
         return code;
     }

@@ -3,7 +3,7 @@ package fairlock;
 import java.time.Duration;
 
 /**
- * What a hook is told; what does not apply is null.
+ * The argument of a hook; fields that do not apply are null.
  *
  * @param name of the lock
  * @param owner that asks for it, or holds it

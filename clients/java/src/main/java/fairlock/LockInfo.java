@@ -1,12 +1,12 @@
 package fairlock;
 
 /**
- * What the server says of a lock. Of several holders, owner to session are those of one.
+ * The state of a lock at the server. With several holders, owner to session describe one of them.
  *
- * @param owner who holds it; null: it is free
- * @param holds how often its owner holds it
+ * @param owner the holder; null: it is free
+ * @param holds the owner's hold count
  * @param lease milliseconds until it frees itself; -1: it never does
- * @param token the fencing token; null: it has none, as a script took it
+ * @param token the fencing token; null: it has none, because a script took it
  * @param session whether it is bound to a connection
  * @param waiting how many wait for it
  * @param holders how many hold it

@@ -2,7 +2,7 @@ package fairlock;
 
 import java.util.Locale;
 
-/** The lock is not its holder's any more. */
+/** The holder has lost the lock. */
 public class LockLostException extends FairlockException {
     private static final long serialVersionUID = 1;
     /** How it was lost. */

@@ -7,8 +7,8 @@ import java.util.HashMap;
 import java.util.Map;
 
 /**
- * What can be said of one lock, or of all of a Locks. Immutable: each method returns another. What is not said is as Locks
- * has it. An argument out of range is an IllegalArgumentException at once.
+ * The options of one lock, or the defaults of a Locks. Immutable: each method returns a copy. Options that are not set
+ * are those of the Locks. An argument out of range is an IllegalArgumentException at once.
  */
 public final class LockOptions {
     private static final int MAX_LIMIT = 1_000_000;
@@ -16,6 +16,14 @@ public final class LockOptions {
     private static final int MAX_OWNER = 256;
     /** The server's greatest number of milliseconds. */
     private static final Duration MAX = Duration.ofMillis(4_503_599_627_370_496L);
+
+    /** What to do if the server does not have the module. */
+    public enum Module {
+        /** Locks are taken by scripts: without sessions, shared and limited locks. */
+        AUTO,
+        /** NoModuleException. */
+        REQUIRED
+    }
 
     private static final LockOptions NONE = new LockOptions(Map.of());
 
@@ -25,7 +33,7 @@ public final class LockOptions {
         this.values = values;
     }
 
-    /** With nothing said. */
+    /** Without any option. */
     public static LockOptions options() {
         return NONE;
     }
@@ -35,13 +43,13 @@ public final class LockOptions {
         return with("wait", wait == null ? null : checked("wait", wait, Duration.ZERO));
     }
 
-    /** No option: it keeps {@code wait(5000)} from being Object.wait. Say {@code wait(Duration.ofSeconds(5))}. */
+    /** Not an option: it keeps {@code wait(5000)} from being Object.wait. Write {@code wait(Duration.ofSeconds(5))}. */
     @Deprecated
     public LockOptions wait(int milliseconds) {
         throw new IllegalArgumentException("wait takes a Duration: Duration.ofMillis(" + milliseconds + ")");
     }
 
-    /** The lease that is asked for, and that each renewal sets. Default: 30 s. */
+    /** The lease of the acquisition and of each renewal. Default: 30 s. */
     public LockOptions lease(Duration lease) {
         return with("lease", checked("lease", lease, Duration.ofMillis(1)));
     }
@@ -56,7 +64,7 @@ public final class LockOptions {
         return with("session", isOn);
     }
 
-    /** Who asks, 1 to 256 bytes. Null (the default): {@code host:pid:uuid}, new for each acquisition. */
+    /** The owner, 1 to 256 bytes. Null (the default): {@code host:pid:uuid}, new for each acquisition. */
     public LockOptions owner(String owner) {
         if (owner != null) {
             int bytes = owner.getBytes(StandardCharsets.UTF_8).length;
@@ -77,7 +85,7 @@ public final class LockOptions {
         return with("shared", isOn);
     }
 
-    /** At most so many hold the lock, 1 to 1,000,000; implies shared. Null (the default): no limit. */
+    /** The most holders of the lock, 1 to 1,000,000; implies shared. Null (the default): no limit. */
     public LockOptions limit(Integer limit) {
         if (limit != null && (limit < 1 || limit > MAX_LIMIT)) {
             throw new IllegalArgumentException("limit is not from 1 to " + MAX_LIMIT + ": " + limit);
@@ -91,8 +99,9 @@ public final class LockOptions {
     }
 
     /**
-     * How many replicas must confirm an acquisition or a renewal. Null (the default): 1 where Sentinels or the cluster know a
-     * replica of the master, be it down, and otherwise those that are connected, of which one has to.
+     * How many replicas must confirm an acquisition or a renewal. Null (the default): 1 if Sentinels or the cluster
+     * know a replica of the master, even one that is down. Otherwise the connected ones are asked, and one has to
+     * confirm.
      */
     public LockOptions minReplicas(Integer replicas) {
         if (replicas != null && (replicas < 0 || replicas > MAX_REPLICAS)) {
@@ -106,20 +115,28 @@ public final class LockOptions {
         return with("patience", checked("patience", patience, Duration.ofMillis(1)));
     }
 
-    /** These options, and for what they do not say, those. */
+    /** Whether locks may be taken by scripts where the server does not have the module. Default: AUTO. */
+    public LockOptions module(Module module) {
+        if (module == null) {
+            throw new IllegalArgumentException("module is null");
+        }
+        return with("module", module);
+    }
+
+    /** These options, completed by others. */
     public LockOptions or(LockOptions defaults) {
         Map<String, Object> merged = new HashMap<>(defaults.values);
         merged.putAll(values);
         return new LockOptions(Collections.unmodifiableMap(merged));
     }
 
-    /** What was said of an option, or what holds if nothing was. */
+    /** The value of an option, or its default. */
     @SuppressWarnings("unchecked")
     public <T> T get(String option, T otherwise) {
         return values.containsKey(option) ? (T) values.get(option) : otherwise;
     }
 
-    /** As {@code wait}, {@code lease} and so on have it; for others that have durations as options. */
+    /** The check of {@code wait}, {@code lease} and so on, for other classes with durations as options. */
     static Duration checked(String option, Duration duration, Duration least) {
         if (duration == null || duration.compareTo(least) < 0 || duration.compareTo(MAX) > 0) {
             throw new IllegalArgumentException(option + " is not from " + least + " to " + MAX + ": " + duration);

@@ -39,17 +39,17 @@ public interface Locks extends AutoCloseable {
         return acquire(name, LockOptions.options());
     }
 
-    /** The lock if it can be had at once. */
+    /** The lock if it is available at once. */
     Optional<Held> tryAcquire(String name, LockOptions options) throws InterruptedException;
 
-    /** The lock if it can be had at once, with the options of this Locks. */
+    /** The lock if it is available at once, with the options of this Locks. */
     default Optional<Held> tryAcquire(String name) throws InterruptedException {
         return tryAcquire(name, LockOptions.options());
     }
 
     /**
-     * A {@link java.util.concurrent.locks.Lock}. It has its own owners, and no session; of the options lease, renew, patience,
-     * syncTimeout and, for {@code lock} and {@code lockInterruptibly}, wait count.
+     * A {@link java.util.concurrent.locks.Lock}. It has its own owners, and no session. It uses the options lease,
+     * renew, patience, syncTimeout and, in {@code lock} and {@code lockInterruptibly}, wait.
      */
     FairLock get(String name, LockOptions options);
 
@@ -58,8 +58,11 @@ public interface Locks extends AutoCloseable {
         return get(name, LockOptions.options());
     }
 
-    /** Who holds the lock, and how many wait for it. */
+    /** The holder of the lock, and how many wait for it. */
     LockInfo info(String name);
+
+    /** Whether the server has the module; false: locks are taken by scripts. Empty: no server has answered yet. */
+    Optional<Boolean> isNative();
 
     /** Ends all waits (ClosedException) and closes the connections; locks that are held are lost. */
     @Override

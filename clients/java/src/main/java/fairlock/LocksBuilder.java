@@ -23,7 +23,7 @@ public final class LocksBuilder {
         this.backend = backend;
     }
 
-    /** What holds for each lock that is not asked for otherwise. */
+    /** The default options of each lock. */
     public LocksBuilder defaults(LockOptions options) {
         defaults = given("defaults", options);
         return this;
@@ -35,13 +35,13 @@ public final class LocksBuilder {
         return this;
     }
 
-    /** The longest time that an answer may take which the server gives at once. Default: 5 s. */
+    /** The longest time for an answer to a command that does not block. Default: 5 s. */
     public LocksBuilder commandTimeout(Duration timeout) {
         commandTimeout = LockOptions.checked("commandTimeout", timeout, Duration.ofMillis(1));
         return this;
     }
 
-    /** How long a release that fails for the connection is sent again. Default: 5 s. */
+    /** How long a release is sent again if its connection fails. Default: 5 s. */
     public LocksBuilder releaseTimeout(Duration timeout) {
         releaseTimeout = LockOptions.checked("releaseTimeout", timeout, Duration.ZERO);
         return this;

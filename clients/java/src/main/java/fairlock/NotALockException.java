@@ -1,6 +1,6 @@
 package fairlock;
 
-/** The key holds a hash that is no lock. */
+/** The key holds a hash that is not a lock. */
 public class NotALockException extends FairlockException {
     private static final long serialVersionUID = 1;
 

@@ -1,6 +1,6 @@
 package fairlock;
 
-/** The lock was not to be had within the wait. */
+/** The lock did not become available within the wait. */
 public class NotInTimeException extends FairlockException {
     private static final long serialVersionUID = 1;
 

@@ -1,6 +1,6 @@
 package fairlock;
 
-/** The server could not be reached, or refused for the time being, for {@code retryTimeout}. */
+/** For {@code retryTimeout} the server could not be reached, or refused temporarily. */
 public class UnavailableException extends FairlockException {
     private static final long serialVersionUID = 1;
 

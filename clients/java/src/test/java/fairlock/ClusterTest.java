@@ -88,6 +88,7 @@ class ClusterTest extends Fixture {
 
     @Test
     void r33_alsoWhereItIsBlocked() throws Exception {
+        needsModule("with scripts none is blocked");
         Servers cluster = servers("cluster");
         String lock = nameOn("b");
         Locks locks = clustered(cluster, "a");

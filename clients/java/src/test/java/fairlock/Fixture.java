@@ -2,6 +2,7 @@ package fairlock;
 
 import static java.time.Duration.ofMillis;
 import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import io.lettuce.core.RedisClient;
 import java.time.Duration;
@@ -56,6 +57,16 @@ abstract class Fixture {
 
     Locks locks(Servers servers, String at, LockOptions defaults) {
         return ends(Locks.builder(CLIENT, servers.uri(at)).defaults(defaults).build());
+    }
+
+    /** For tests that need the module. */
+    static void needsModule(String why) {
+        assumeTrue(View.IS_NATIVE, why);
+    }
+
+    /** The reply to the next such command does not come. Connections have to be there: they begin with a question. */
+    static void lose(Servers servers, String command) throws Exception {
+        servers.tell("lose", View.wordOf(command));
     }
 
     /** An acquisition in a thread of its own, which lives until the test ends or {@link #end}. */

@@ -1,5 +1,7 @@
 package fairlock;
 
+import static fairlock.View.until;
+import static java.time.Duration.ofSeconds;
 import static java.util.concurrent.TimeUnit.MILLISECONDS;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
@@ -7,6 +9,7 @@ import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.locks.Lock;
@@ -163,23 +166,57 @@ class LockTest extends Fixture {
     }
 
     @Test
-    void lostRepliesNeitherAddNorTakeHolds() {
+    void lostRepliesNeitherAddNorTakeHolds() throws Exception {
         Servers own = servers("one");
         View look = own.view("a");
         FairLock lock = locks(own, "proxy").get(name);
+        lock.lock();
+        lock.unlock();
         for (int holds = 1; holds <= 2; holds++) {
-            own.tell("lose", "FAIRLOCK.ACQUIRE");
+            lose(own, "FAIRLOCK.ACQUIRE");
             lock.lock();
             assertEquals(Integer.toString(holds), own.tell("lost"));
             assertEquals((long) holds, look.info(name).get("holds"));
         }
-        own.tell("lose", "FAIRLOCK.RELEASE");
+        lose(own, "FAIRLOCK.RELEASE");
         lock.unlock();
         assertEquals(1L, look.info(name).get("holds"));
-        own.tell("lose", "FAIRLOCK.RELEASE");
+        lose(own, "FAIRLOCK.RELEASE");
         lock.unlock();
         assertEquals("4", own.tell("lost"));
         assertTrue(look.isFree(name));
+    }
+
+    /** INFO then says that this thread holds the lock, and that arrives late. */
+    @Test
+    void aHoldThatIsSeenWhenItsLeaseIsOverIsNone() throws Exception {
+        needsModule("a script does not wait");
+        Servers own = servers("one");
+        View look = own.view("a");
+        Locks slow = ends(Locks.builder(CLIENT, own.uri("proxy")).commandTimeout(ofSeconds(30)).build());
+        FairLock lock = slow.get(name, leasing(1000).renew(false).syncTimeout(Duration.ZERO));
+        lock.lock();
+        lock.unlock();
+        lose(own, "FAIRLOCK.ACQUIRE");
+        own.tell("freeze");
+        long before = look.calls("acquire");
+        CompletableFuture<Long> token = CompletableFuture.supplyAsync(() -> {
+            lock.lock();
+            try {
+                return lock.token();
+            } finally {
+                lock.unlock();
+            }
+        });
+        until("granted", () -> look.calls("acquire") > before);
+        // Another gets the lock after that lease.
+        long second = (Long) look.run("FAIRLOCK.ACQUIRE", name, "second", "LEASE", 120_000).get(0);
+        assertEquals("1", own.tell("lost"));
+        own.tell("thaw");
+        until("it waits again, or takes itself for the holder", () -> token.isDone() || !look.queue(name).isEmpty());
+        assertFalse(token.isDone());
+        look.run("FAIRLOCK.RELEASE", name, "second");
+        assertTrue(token.join() > second);
     }
 
     /** What Redisson's RLock does in the same thread, here by its owner id. */
@@ -188,7 +225,7 @@ class LockTest extends Fixture {
         String id = "285475da-9152-4c83-822a-67ee2f116a79";
         Locks shared = ends(Locks.builder(CLIENT, Servers.ONE.uri("a")).ownerId(id).build());
         String owner = id + ":" + Thread.currentThread().getId();
-        view.run("FAIRLOCK.ACQUIRE", name, owner);
+        view.run("FAIRLOCK.ACQUIRE", name, owner, "NOWAIT");
         FairLock lock = shared.get(name);
         lock.lock();
         assertEquals(2, holds());

@@ -14,15 +14,18 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** Row 60: the user that SECURITY.md has for the packages. */
+/** Row 60: the user that SECURITY.md has for the packages, with the module or without it. */
 class PermissionsTest extends Fixture {
     private static final LockOptions BRIEF = OPTIONS.wait(java.time.Duration.ofSeconds(60));
 
-    /** Sets it on each server of the group, but for Sentinel; those that it works at. */
+    private static final String USER = View.IS_NATIVE ? "packages" : "scripts";
+    private static final String PASSWORD = View.IS_NATIVE ? "secret" : "secret4";
+
+    /** Sets it on each server of the group except Sentinels, and returns them. */
     private static void setUser(Servers group) throws Exception {
         String line = Files.readString(Path.of("..", "..", "SECURITY.md"))
                 .lines()
-                .filter(each -> each.strip().startsWith("ACL SETUSER packages "))
+                .filter(each -> each.strip().startsWith("ACL SETUSER " + USER + " "))
                 .findFirst()
                 .orElseThrow();
         group.ports.keySet().stream()
@@ -34,7 +37,7 @@ class PermissionsTest extends Fixture {
         RedisURI.Builder uri = kind.equals("sentinel")
                 ? RedisURI.Builder.sentinel("127.0.0.1", group.ports.get("s"), "locks")
                 : RedisURI.Builder.redis("127.0.0.1", group.ports.get("a"));
-        RedisURI user = uri.withAuthentication("packages", "secret").build();
+        RedisURI user = uri.withAuthentication(USER, PASSWORD).build();
         if (!kind.equals("cluster")) {
             return ends(Locks.of(CLIENT, user));
         }
@@ -49,9 +52,12 @@ class PermissionsTest extends Fixture {
         Servers group = servers(kind);
         setUser(group);
         Locks locks = locksOf(kind, group);
+        List<LockOptions> ways = View.IS_NATIVE
+                ? List.of(BRIEF, BRIEF.owner("me"), BRIEF.session(true), BRIEF.shared(true))
+                : List.of(BRIEF, BRIEF.owner("me"));
         for (int number = 0; number < 5; number++) { // In a cluster, of several nodes.
             String lock = "app:orders:" + number;
-            for (LockOptions options : List.of(BRIEF, BRIEF.session(true), BRIEF.owner("me"), BRIEF.shared(true))) {
+            for (LockOptions options : ways) {
                 doItAll(locks, lock, options);
             }
         }
@@ -83,7 +89,7 @@ class PermissionsTest extends Fixture {
         RefusedException name = assertThrows(RefusedException.class, () -> locks.acquire("other:orders"));
         assertEquals("NOPERM", name.code());
         assertTrue(name.getMessage().contains("SECURITY.md"), name.getMessage());
-        group.view("a").run("ACL", "SETUSER", "packages", "-role");
+        group.view("a").run("ACL", "SETUSER", USER, "-role");
         RefusedException role = assertThrows(RefusedException.class, () -> locks.acquire("app:orders"));
         assertTrue(role.getMessage().contains("syncTimeout"), role.getMessage());
         locks.acquire("app:orders", OPTIONS.syncTimeout(java.time.Duration.ZERO)).release();

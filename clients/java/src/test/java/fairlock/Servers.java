@@ -16,7 +16,7 @@ import java.util.stream.Stream;
 final class Servers implements AutoCloseable {
     private static final String PROGRAM = Optional.ofNullable(System.getenv("FAIRLOCK_SERVERS"))
             .orElse(Path.of("..", "testing", "servers").toString());
-    /** For tests that do it no harm. */
+    /** For tests that leave it intact. */
     static final Servers ONE = new Servers("one");
 
     final Map<String, Integer> ports = new HashMap<>();

@@ -1,6 +1,6 @@
 package fairlock.internal;
 
-/** Of a server; port 0: the host is the path of its socket. */
+/** A server's address; port 0: the host is the path of its socket. */
 public record Address(String host, int port) {
     @Override
     public String toString() {

@@ -13,14 +13,15 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 
 /**
- * One acquisition under way: asking, waiting, and leaving the queue if it comes to nothing.
+ * One acquisition under way: asking, waiting, and leaving the queue if it fails.
  *
- * <p>It asks by ENQUEUE on a connection that all threads share, and is woken through a subscription. Sessions and owners
- * that were given wait blocked, on a connection of their own: those live on it, and with these only the server can tell that
- * another process has taken over the place.
+ * <p>It asks by ENQUEUE on a connection that all threads share, and is woken through a subscription. Sessions and given
+ * owners wait blocked, on a connection of their own. A session lives on it. A given owner learns only there that
+ * another process has taken over its place.
  */
 final class Ask {
     private static final long SHORT_PAUSE = TimeUnit.MILLISECONDS.toNanos(500);
@@ -31,7 +32,7 @@ final class Ask {
     /** A lock that was granted. Times are System.nanoTime(). */
     record Grant(long token, Address at, long sent, long received, Line line) {}
 
-    /** How a thread holds the lock before, where the server counts its holds; the token is 0 if it does not. */
+    /** A thread's hold before the ask, if the server counts its holds; the token is 0 if it has none. */
     record Before(long holds, long token) {}
 
     final Core core;
@@ -45,6 +46,7 @@ final class Ask {
 
     private final Tries tries;
     private final boolean isBlocking;
+    private boolean isByScripts;
     private volatile CompletableFuture<Void> wake = new CompletableFuture<>();
     private boolean isWaiting;
     private boolean mayBeKnown;
@@ -65,8 +67,8 @@ final class Ask {
         this.options = options;
         this.isDeaf = isDeaf;
         this.before = before;
-        isBlocking = core.backend.isBlocking() || options.session() || options.owner() != null;
-        // With no time to wait there is that of one answer.
+        isBlocking = options.session() || options.owner() != null;
+        // Without a wait there is still the time of one answer.
         tries = new Tries(name, options.isPatient()
                 ? Options.nanos(core.settings.retryTimeout())
                 : core.settings.commandNanos());
@@ -102,7 +104,6 @@ final class Ask {
                 if (grant != null) {
                     return grant;
                 }
-                unconfirmed();
             } catch (Failure failure) {
                 core.checkOpen();
                 passed(failure.at(address), address);
@@ -114,14 +115,17 @@ final class Ask {
 
     private Grant askAt(Address address) throws Failure, InterruptedException {
         at = address;
-        // To release and renew by, before there is something to: a full server must not keep a holder from it, nor must
-        // waiters that have taken all descriptors.
-        Waits.on(core.lines.line(Kind.CONTROL, address), Waits.EVER, isDeaf);
+        // Opens the connections for releases and renewals first: a full server, or waiters that use up all descriptors,
+        // must not keep a holder from these.
+        isByScripts = !Waits.on(core.lines.line(Kind.CONTROL, address), Waits.EVER, isDeaf).isNative();
         Waits.on(core.lines.line(Kind.CONFIRM, address), Waits.EVER, isDeaf);
-        if (!isBlocking) {
+        if (isByScripts) {
+            core.byScripts(address, options);
+        }
+        if (!isBlocking || isByScripts) {
             return granted(tokenByTurns(address), address, null);
         }
-        if (!options.session() && !core.backend.isBlocking()) {
+        if (!options.session()) {
             List<Object> reply = ask(address, options.isPatient() ? enqueue() : words("NOWAIT"));
             if (reply.size() == 1) {
                 return granted(tokenIn(reply), address, null);
@@ -160,14 +164,44 @@ final class Ask {
         }
     }
 
-    /** The lock, if replicas have it; null: it was given back. */
+    /** The lock, if replicas have it; null: it was given back, or its lease was over. */
     private Grant granted(long token, Address address, Line line) throws Failure, InterruptedException {
+        if (!isLasting(address, line)) {
+            return null;
+        }
         long received = System.nanoTime();
         if (!isConfirmed(address, line)) {
             giveBack();
+            unconfirmed();
             return null;
         }
         return new Grant(token, address, sent, received, options.session() ? line : null);
+    }
+
+    /** Whether the lease goes on: the grant may have been on its way for longer. The server renews a session's. */
+    private boolean isLasting(Address address, Line line) throws Failure, InterruptedException {
+        if (options.session() || System.nanoTime() - sent < Options.nanos(options.lease()) / 3) {
+            return true;
+        }
+        Object[] words = {"FAIRLOCK.RENEW", name, owner, "LEASE", Options.ms(options.lease())};
+        try {
+            if (line == null) {
+                ask(address, words);
+            } else {
+                ask(line, core.settings.commandNanos(), words);
+            }
+            return true;
+        } catch (Failure failure) {
+            if (!failure.is("NOTHELD")) {
+                throw failure;
+            }
+        }
+        isReplyLost = false;
+        mayBeKnown = false;
+        if (isOver()) {
+            throw notInTime();
+        }
+        return false;
     }
 
     /** ENQUEUE, and a wake-up when it is this owner's turn. */
@@ -180,7 +214,7 @@ final class Ask {
                     return token;
                 }
             }
-            wake = new CompletableFuture<>(); // Before asking: what comes from now on is a reason to ask again.
+            wake = new CompletableFuture<>(); // Before asking: from now on a message is a reason to ask again.
             List<Object> reply = ask(address, options.isPatient() ? enqueue() : words("NOWAIT"));
             if (reply.size() == 1) {
                 return tokenIn(reply);
@@ -191,16 +225,22 @@ final class Ask {
                 listen(address); // And then ask again, so that no wake-up is missed.
                 continue;
             }
-            long retryAfter = TimeUnit.MILLISECONDS.toNanos((Long) reply.get(1));
-            Waits.pause(wake, Math.min(retryAfter, left()), isDeaf);
+            Waits.pause(wake, Math.min(retryAfter((Long) reply.get(1)), left()), isDeaf);
             if (isOver()) {
                 throw notInTime();
             }
         }
     }
 
+    /** Nanoseconds. Without a hand-over by the server, waiters with the same time to ask must not all ask at once. */
+    private long retryAfter(long milliseconds) {
+        long most = Math.min(milliseconds / 10, 1000);
+        long more = isByScripts ? ThreadLocalRandom.current().nextLong(most + 1) : 0;
+        return TimeUnit.MILLISECONDS.toNanos(milliseconds + more);
+    }
+
     private long tokenBlocked(Line line) throws Failure, InterruptedException {
-        if (!isWaiting) { // A session, or the fake.
+        if (!isWaiting) { // A session.
             List<Object> reply = ask(line, core.settings.commandNanos(), words("NOWAIT"));
             if (reply.get(0) != null || !options.isPatient()) {
                 return tokenIn(reply);
@@ -247,7 +287,7 @@ final class Ask {
         return words.toArray();
     }
 
-    /** On the connection that all share; at the node that an ASK has named, on one that nobody else uses. */
+    /** On the shared connection; at a node that an ASK has named, on one of its own. */
     private List<Object> ask(Address address, Object[] words) throws Failure, InterruptedException {
         sent = System.nanoTime();
         if (askingAt != null) {
@@ -260,12 +300,9 @@ final class Ask {
     }
 
     private List<Object> ask(Line line, long longest, Object[] words) throws Failure, InterruptedException {
-        if (askingAt != null) {
-            Waits.on(line.call("ASKING"), core.settings.commandNanos(), isDeaf);
-        }
         endLine = line::close;
         sent = System.nanoTime();
-        asked = line.call(words);
+        asked = askingAt == null ? line.call(words) : line.asking(words);
         return outcome(() -> Waits.on(asked, longest, isDeaf));
     }
 
@@ -280,7 +317,7 @@ final class Ask {
             List<Object> reply = asking.get();
             tries.succeeded();
             mayBeKnown = reply.get(0) != null;
-            // If it fails from here on, the hold is there and not to be asked for again.
+            // If it fails from here on, the hold is there, and must not be asked for again.
             isReplyLost = before != null && reply.size() == 1 && mayBeKnown;
             return reply;
         } catch (Failure failure) {
@@ -289,8 +326,8 @@ final class Ask {
                 endLine.run();
             }
             if (!failure.isBroken()) {
-                // A refusal changes nothing: what an earlier ask brought is still there, though its reply was lost, and
-                // so is the place of a caller that is to ask again.
+                // A refusal changes nothing. A hold from an earlier ask whose reply was lost is still there, and so is
+                // the place of a caller that asks again.
                 boolean mayBeThere = wasKnown || (isWaiting && failure.isPassing());
                 mayBeKnown = mayBeThere && !SETTLED.contains(failure.code);
             }
@@ -300,10 +337,11 @@ final class Ask {
 
     /** Where a repetition would add a hold: the token if the ask whose reply was lost has added it. */
     private Long tokenOfLostReply() throws Failure {
+        long looked = System.nanoTime();
         ThreadLock.Holds now = ThreadLock.holds(core, name, owner, Options.nanos(core.settings.retryTimeout()));
         boolean isAdded = now.token() == before.token() ? now.holds() > before.holds() : now.holds() > 0;
         if (isAdded) {
-            sent = System.nanoTime() - (Options.nanos(options.lease()) - TimeUnit.MILLISECONDS.toNanos(now.lease()));
+            sent = looked - (Options.nanos(options.lease()) - TimeUnit.MILLISECONDS.toNanos(now.lease()));
         }
         isReplyLost = isAdded;
         return isAdded ? now.token() : null;
@@ -352,8 +390,7 @@ final class Ask {
     // ---------------------------------------------------------------------------- listening
 
     private String channel() {
-        // Redisson's rule.
-        return "redisson_lock__channel:" + (name.contains("{") ? name : "{" + name + "}") + ":" + owner;
+        return Script.key("redisson_lock__channel", name) + ":" + owner;
     }
 
     private boolean listens(Address address) {
@@ -385,7 +422,7 @@ final class Ask {
 
     // ----------------------------------------------------------------------------- failing
 
-    /** Returns if it is worth asking again; throws what the caller gets if not. */
+    /** Returns if asking again may help; otherwise throws the caller's error. */
     private void passed(Failure failure, Address address) throws InterruptedException {
         askingAt = null;
         boolean isRedirected = failure.is("MOVED") || failure.is("ASK") || failure.is("UNBLOCKED");
@@ -406,7 +443,8 @@ final class Ask {
         if (isOver() && options.isPatient()) {
             throw notInTime();
         }
-        // With no time to wait, the time of one answer is there for trying again. A descriptor is waited for as the lock is.
+        // Without a wait, there is still the time of one answer for another try. Waiting for a descriptor counts as
+        // waiting for the lock.
         long left = options.isPatient() ? left() : Waits.EVER;
         boolean isShort = failure.isShort() && options.isPatient();
         Waits.pause(core.closing, isShort ? Math.min(SHORT_PAUSE, left) : tries.after(failure, left), isDeaf);
@@ -433,7 +471,7 @@ final class Ask {
 
     /** For a caller that does not know whether it waits, holds the lock, or neither. */
     private void withdraw() {
-        // An ask that is still under way would come after what is said here.
+        // An ask that is still under way would arrive after the requests here.
         Core.quietly(asked, core.closing.isDone() ? 0 : Math.min(WITHDRAW, core.settings.commandNanos()));
         if (!asked.isDone()) {
             endLine.run();
@@ -445,7 +483,7 @@ final class Ask {
         }
     }
 
-    /** Whether the owner neither waits nor holds any more, as far as the server could be asked. */
+    /** Whether the owner neither waits nor holds any more, if the server could be asked. */
     private boolean leave(long longest) {
         try {
             if (isDone(longest, "FAIRLOCK.CANCEL") || (before != null && tokenOfLostReply() == null)) {
@@ -464,7 +502,7 @@ final class Ask {
         try {
             return core.control(name, longest, command, name, owner).get(0).equals(1L);
         } catch (Failure refusal) {
-            return false; // NOTHELD: it does not.
+            return false; // NOTHELD: it does not hold it.
         }
     }
 }

@@ -3,7 +3,7 @@ package fairlock.internal;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 
-/** Where connections come from: Lettuce, or the fake. Futures fail with a {@link Failure}, or an Error of the program. */
+/** Where connections come from. Futures fail with a {@link Failure}, or an Error of the program. */
 public interface Backend extends AutoCloseable {
     /** A connection to a server, or to a Sentinel. */
     CompletableFuture<Line> open(Address address);
@@ -14,29 +14,32 @@ public interface Backend extends AutoCloseable {
     /** Which server is the master of which lock. */
     Route route();
 
-    /** Completes as soon as the route has guides, if it is to have any. */
-    default CompletableFuture<Void> ready() {
-        return CompletableFuture.completedFuture(null);
-    }
-
-    /** Whether leases end, so that they have to be renewed. */
-    boolean hasLeases();
-
-    /** Whether all waits block. Otherwise only those with a connection of their own do. */
-    boolean isBlocking();
+    /** Completes as soon as the route has its guides, if any. */
+    CompletableFuture<Void> ready();
 
     @Override
     void close();
 
-    /** A connection of ours, for any number of threads. */
+    /** A connection of the package, for any number of threads. */
     interface Line {
-        /** Sends a command; a reply that is no array comes as a list of one. */
+        /** Sends a command; a reply that is not an array becomes a list of one. */
         CompletableFuture<List<Object>> call(Object... words);
+
+        /** The same to a node that was named by an ASK; nothing may come between. */
+        default CompletableFuture<List<Object>> asking(Object... words) {
+            call("ASKING");
+            return call(words);
+        }
+
+        /** Whether the server has the module: otherwise commands are sent as scripts, and perhaps twice. */
+        default boolean isNative() {
+            return true;
+        }
 
         /** Runs this once when the connection has ended, or at once if it has. */
         void onClosed(Runnable work);
 
-        /** Ends the connection, and with it what is waited for on it. */
+        /** Ends the connection, and all waits on it. */
         void close();
     }
 

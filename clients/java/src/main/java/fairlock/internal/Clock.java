@@ -9,7 +9,7 @@ import java.util.concurrent.ThreadFactory;
 import java.util.concurrent.ThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
 
-/** Starts work when its time has come, by threads that keep no process alive and end when there is none. */
+/** Starts work at its time, on daemon threads that end when there is none. */
 final class Clock implements AutoCloseable {
     private final ScheduledThreadPoolExecutor timer = new ScheduledThreadPoolExecutor(1, named("fairlock-clock"));
     private final ExecutorService workers = new ThreadPoolExecutor(
@@ -37,7 +37,7 @@ final class Clock implements AutoCloseable {
         }
     }
 
-    /** Returns what cancels it. */
+    /** Returns a handle to cancel it. */
     Runnable later(long nanos, Runnable work) {
         if (nanos <= 0) {
             start(work);

@@ -10,13 +10,14 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 
 /**
- * Renewals at one server that count only if replicas have them, and acquisitions, which are renewed for that. RENEW, ROLE and
- * WAIT share a connection, so that all three are answered by one server in one life. What comes during one WAIT shares the next.
+ * Renewals at one server that count only if replicas have them, and acquisitions, which are renewed for that. RENEW,
+ * ROLE and WAIT share a connection, so that one run of one server answers all three. Requests during one WAIT share the
+ * next.
  */
 final class Confirm {
     private static final long ALONE_FOR = TimeUnit.SECONDS.toNanos(1);
 
-    /** How many replicas have to confirm (null: as the topology has them), and for how long they are asked; zero: not at all. */
+    /** How many replicas have to confirm (null: by the topology), and for how long they are asked; zero: not at all. */
     record Need(Integer replicas, Duration timeout) {}
 
     /** The lease that was set, and whether enough replicas have it. */
@@ -37,7 +38,7 @@ final class Confirm {
         this.commandNanos = commandNanos;
     }
 
-    /** Whether nobody is to confirm, as was seen a moment ago. */
+    /** Whether no replica has to confirm, as seen a moment ago. */
     boolean isNeedless(Need need) {
         Long seen = alone;
         boolean isAlone = seen != null && System.nanoTime() - seen < ALONE_FOR;
@@ -99,12 +100,10 @@ final class Confirm {
     private CompletableFuture<Void> send(Line line, List<Job> batch) {
         List<CompletableFuture<List<Object>>> replies = new ArrayList<>();
         for (Job job : batch) {
-            if (job.isAsking) {
-                line.call("ASKING");
-            }
-            replies.add(line.call(job.words));
+            replies.add(job.isAsking ? line.asking(job.words) : line.call(job.words));
         }
-        CompletableFuture<Boolean> confirmed = confirmed(line, batch.get(0).need);
+        CompletableFuture<Boolean> confirmed =
+                sent(line, replies).thenCompose(nothing -> confirmed(line, batch.get(0).need));
         for (int index = 0; index < replies.size(); index++) {
             Job job = batch.get(index);
             replies.get(index).thenCombine(confirmed, (reply, isConfirmed) -> new Outcome((Long) reply.get(0), isConfirmed))
@@ -119,9 +118,19 @@ final class Confirm {
         return confirmed.thenApply(any -> null);
     }
 
+    /** A script is sent again if the server does not know it: WAIT comes after that. */
+    private CompletableFuture<Void> sent(Line line, List<CompletableFuture<List<Object>>> replies) {
+        if (line.isNative()) {
+            return CompletableFuture.completedFuture(null);
+        }
+        CompletableFuture<?>[] all =
+                replies.stream().map(each -> each.handle((reply, error) -> null)).toArray(CompletableFuture<?>[]::new);
+        return Waits.within(CompletableFuture.allOf(all), commandNanos);
+    }
+
     /**
-     * Whether the replicas have what was done at this server before. ROLE comes directly before WAIT, which covers what was
-     * written before the last command of its connection, on whichever connection that was.
+     * Whether the replicas have the writes of this connection, and grants while it was blocked: WAIT covers nothing
+     * else. ROLE tells how many to wait for.
      */
     CompletableFuture<Boolean> confirmed(Line line, Need need) {
         if (need.timeout.isZero()) {

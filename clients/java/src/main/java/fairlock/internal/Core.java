@@ -3,7 +3,9 @@ package fairlock.internal;
 import fairlock.ClosedException;
 import fairlock.LockInfo;
 import fairlock.LockLostException.Cause;
+import fairlock.LockOptions;
 import fairlock.internal.Lines.Kind;
+import java.lang.System.Logger.Level;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.HashSet;
@@ -13,21 +15,21 @@ import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
 
-/** What a Locks holds and asks for, the commands that no waiter can hold up, and its end. */
+/** The locks and acquisitions of a Locks, the commands that no waiter can delay, and closing. */
 final class Core {
     final Backend backend;
     final Settings settings;
     final Clock clock = new Clock();
     final Set<Keep> kept = ConcurrentHashMap.newKeySet();
-    /** For the fake: why locks were lost whose holders may not know of them yet, by token. */
-    private final Map<Long, Cause> gone = new ConcurrentHashMap<>();
     /** What this thread holds and may hold again, by name. */
     final ThreadLocal<Map<String, Keep>> mine = ThreadLocal.withInitial(ConcurrentHashMap::new);
     /** The same for locks that the server counts. */
     final ThreadLocal<Map<String, Keep>> counted = ThreadLocal.withInitial(ConcurrentHashMap::new);
 
     final Lines lines;
+    private final AtomicBoolean isWarned = new AtomicBoolean();
     private final Watch watch = new Watch(this);
     private final Set<Ask> asking = new HashSet<>();
     /** Done when closing begins: the end of every pause. */
@@ -42,6 +44,17 @@ final class Core {
     void checkOpen() {
         if (closing.isDone()) {
             throw new ClosedException("Locks is closed", null, null);
+        }
+    }
+
+    /** The server does not have the module: what scripts cannot do is refused. */
+    void byScripts(Address address, Options options) {
+        if (options.module() == LockOptions.Module.REQUIRED || options.beyondScripts() != null) {
+            throw Failure.noModule(address, options.beyondScripts());
+        }
+        if (isWarned.compareAndSet(false, true)) {
+            Settings.LOG.log(Level.WARNING, address + ": the server does not have the fairlock module: locks are taken by "
+                    + "scripts. Load it for hand-off, sessions and shared locks, or set module to \"required\" to refuse");
         }
     }
 
@@ -63,7 +76,7 @@ final class Core {
         watch.begin();
     }
 
-    /** Whether there is nothing that a change of master could matter to. */
+    /** Whether a change of master would affect nothing. */
     synchronized boolean isIdle() {
         return asking.isEmpty() && kept.isEmpty();
     }
@@ -77,12 +90,12 @@ final class Core {
 
     // ---------------------------------------------------------------------------- commands
 
-    /** What a command is sent by. */
+    /** Sends a command. */
     private interface Way<T> {
         T send(Address address, boolean isAsking) throws Failure, InterruptedException;
     }
 
-    /** Tried for so long; UnavailableException: it has been long enough. Interrupts wait until it is over. */
+    /** Tries for a time; UnavailableException: the time is up. Interrupts take effect afterwards. */
     private <T> T tried(String name, long longest, Way<T> way) throws Failure {
         Tries tries = new Tries(name, longest);
         Address asking = null;
@@ -112,14 +125,14 @@ final class Core {
         }
     }
 
-    /** A command on a connection that no waiter can hold up. A refusal that does not pass is a Failure. */
+    /** A command on a connection that no waiter can delay. A lasting refusal is a Failure. */
     List<Object> control(String name, long longest, Object... words) throws Failure {
         return tried(name, longest, (address, isAsking) -> isAsking
                 ? lines.once(address, words)
                 : lines.call(Kind.CONTROL, address, true, words));
     }
 
-    /** Sets a lease, once; where it was set, and whether enough replicas have it. */
+    /** Sets a lease, once; returns where it was set, and whether enough replicas have it. */
     Map.Entry<Address, Confirm.Outcome> renew(String name, String owner, long lease, Confirm.Need need) throws Failure {
         return tried(name, 0, (address, isAsking) ->
                 Map.entry(address, confirmed(address, isAsking, need, true, name, owner, lease)));
@@ -134,7 +147,7 @@ final class Core {
         return Waits.on(outcome, 2 * (Options.nanos(need.timeout()) + settings.commandNanos()), isDeaf);
     }
 
-    /** Who holds a lock. */
+    /** A lock's state. */
     LockInfo info(String name, long longest) throws Failure {
         List<Object> reply = control(name, longest, "FAIRLOCK.INFO", name);
         Map<String, Object> fields = new HashMap<>();
@@ -155,27 +168,9 @@ final class Core {
         }
     }
 
-    // -------------------------------------------------------------------------------- fake
-
-    /** The locks with these tokens are lost, at once or as soon as their holders know of them. */
-    void lose(List<Long> tokens, Cause cause) {
-        for (Long token : tokens) {
-            gone.put(token, cause);
-            kept.stream().filter(keep -> keep.token == token).forEach(this::loseIfGone);
-        }
-    }
-
-    /** For a holder that has just learned that it has the lock. */
-    void loseIfGone(Keep keep) {
-        Cause cause = gone.remove(keep.token);
-        if (cause != null) {
-            keep.lose(cause);
-        }
-    }
-
     // --------------------------------------------------------------------------------- end
 
-    /** Ends all waits, which leave their queues; then all connections. Held locks are lost to us. */
+    /** Ends all waits, which leave their queues; then all connections. Held locks are lost. */
     void close() {
         closing.complete(null);
         List<Ask> waiting;

@@ -14,13 +14,12 @@ import java.util.concurrent.CompletionException;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeoutException;
 
-/** What a command failed with: a refusal of the server, or a connection that is broken. */
+/** Why a command failed: a refusal of the server, or a broken connection. */
 public final class Failure extends Exception {
     private static final long serialVersionUID = 1;
-    private static final String HELP = "the server does not have the fairlock module (unknown command "
-            + "'FAIRLOCK.ACQUIRE'). Load it: \"loadmodule /path/to/libfairlock.so\" in its redis.conf, or MODULE LOAD. "
-            + "See docs/operations.md at https://fairlock.example";
-    /** Refusals that pass: the same owner asks again, and has its place still. */
+    private static final String HELP = " (unknown command 'FAIRLOCK.ACQUIRE'). Load it: \"loadmodule /path/to/libfairlock.so\" "
+            + "in its redis.conf, or MODULE LOAD. See docs/operations.md at https://fairlock.example";
+    /** Temporary refusals: the same owner asks again, and still has its place. */
     private static final Set<String> PASSING = Set.of("CLUSTERDOWN", "TRYAGAIN", "LOADING", "READONLY", "MASTERDOWN",
             "NOREPLICAS", "UNBLOCKED", "MOVED", "ASK");
 
@@ -36,18 +35,19 @@ public final class Failure extends Exception {
     }
 
     /** The server's own text. */
-    public static Failure refusal(String text) {
+    static Failure refusal(String text) {
         String word = text.split(" ", 2)[0];
         boolean isCode = !word.isEmpty() && word.chars().allMatch(letter -> letter >= 'A' && letter <= 'Z');
-        return new Failure(text, isCode ? word : "ERR", null);
+        Failure failure = new Failure(text, isCode ? word : "ERR", null);
+        return failure.isUnknown() ? broken(text, failure) : failure; // The next connection learns what the server has.
     }
 
     /** A connection that could not be made or has ended, or whose answer did not come in time. */
-    public static Failure broken(String text, Throwable cause) {
+    static Failure broken(String text, Throwable cause) {
         return new Failure(text, null, cause);
     }
 
-    /** What a future failed with. What is no failure of the server or the network is the program's: thrown at once. */
+    /** The failure of a future. Other failures than the server's and the network's are thrown at once. */
     static Failure of(Throwable error) {
         Throwable cause = error;
         while ((cause instanceof CompletionException || cause instanceof ExecutionException) && cause.getCause() != null) {
@@ -62,7 +62,7 @@ public final class Failure extends Exception {
         return broken(cause instanceof TimeoutException ? "no answer in time" : String.valueOf(cause), cause);
     }
 
-    /** Where it happened, unless that is known. */
+    /** Adds the address, unless it has one. */
     Failure at(Address address) {
         where = where == null ? address : where;
         return this;
@@ -82,21 +82,31 @@ public final class Failure extends Exception {
         return isBroken() && getMessage().contains("Too many open files");
     }
 
+    /** Whether the server does not have the module, or no longer has it. */
+    boolean isUnknown() {
+        String text = getMessage().toLowerCase(Locale.ROOT);
+        return text.contains("unknown command") && text.contains("fairlock.");
+    }
+
     boolean is(String word) {
         return word.equals(code);
     }
 
-    /** Whether it is worth trying again a little later. */
+    /** Whether trying again a little later may help. */
     boolean isPassing() {
         return isBroken() || PASSING.contains(code);
     }
 
+    /** The server has no module, and this option (null: the caller) needs it. */
+    static NoModuleException noModule(Address address, String option) {
+        String text = option == null
+                ? "the server does not have the fairlock module"
+                : option + " needs the fairlock module, which the server does not have";
+        return new NoModuleException(address + ": " + text + HELP, "ERR", null);
+    }
+
     /** The package's error for a refusal. */
     FairlockException translated(String name) {
-        String lower = getMessage().toLowerCase(Locale.ROOT);
-        if (is("ERR") && lower.contains("unknown command") && lower.contains("fairlock.")) {
-            return new NoModuleException(where + ": " + HELP, code, this);
-        }
         String text = name + ": " + text();
         return switch (code) {
             case "TAKENOVER" -> new TakenOverException(text, code, this);
@@ -104,7 +114,7 @@ public final class Failure extends Exception {
             case "NOTALOCK" -> new NotALockException(text, code, this);
             case "WRONGTYPE" -> new WrongTypeException(text, code, this);
             case "CROSSSLOT" -> new CrossSlotException(text, code, this);
-            default -> new RefusedException(text + hint(lower), code, this);
+            default -> new RefusedException(text + hint(getMessage().toLowerCase(Locale.ROOT)), code, this);
         };
     }
 

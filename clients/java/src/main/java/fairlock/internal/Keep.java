@@ -19,9 +19,9 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 
 /**
- * The package's side of a held lock: its renewal, how it is noticed that it was lost, and its release. It refers to the
- * user's side, {@link HeldLock}, and to the thread only weakly: where nobody has the one, or the other has ended, nobody can
- * release, and renewing would hold the lock for ever.
+ * The package's side of a held lock: its renewal, the detection of its loss, and its release. It has only weak
+ * references to the user's side, {@link HeldLock}, and to the thread: when either is gone, no one can release the lock,
+ * and renewing would hold it for ever.
  */
 final class Keep {
     private static final long SOON = TimeUnit.MILLISECONDS.toNanos(50);
@@ -36,9 +36,9 @@ final class Keep {
     private final Options options;
     /** A session's own connection, or null. */
     private final Line line;
-    /** Where it was held last. */
+    /** The server where it was held last. */
     private volatile Address at;
-    /** Whether it is not known if the lock is still there. */
+    /** Whether the lock may be gone. */
     private volatile boolean isDoubted;
     private boolean isChecking;
     /** Whether its last hold is being given up: a renewal could find it gone. */
@@ -79,22 +79,20 @@ final class Keep {
         }
         Duration waited = Duration.ofNanos(acquired - ask.started);
         core.settings.tell(Hooks::onAcquired, new LockEvent(name, owner, token, waited, null, null));
-        core.loseIfGone(this);
     }
 
-    /** A process that was stopped while it waited may have lost the lock before it read that it has it. */
+    /** Of a session, the server renews the lease as long as its connection is open. */
     private void begin(Ask.Grant grant) {
         long length = Options.nanos(lease);
-        boolean isQuick = grant.received() - grant.sent() < length / 3;
         synchronized (this) {
-            end = (isQuick ? grant.sent() : grant.received()) + length;
+            end = (line != null ? grant.received() : grant.sent()) + length;
         }
-        arm(isQuick ? length / 3 : 0);
+        arm(grant.sent() + length / 3 - System.nanoTime());
     }
 
     // --------------------------------------------------------------------------- reentrancy
 
-    /** The user's side: the one there is, or another if nobody has it any more. */
+    /** The user's side: the existing one, or a new one if it was collected. */
     synchronized HeldLock held() {
         HeldLock there = held == null ? null : held.get();
         if (there == null) {
@@ -142,13 +140,12 @@ final class Keep {
         timer.run();
     }
 
-    /** Sees to the next renewal, or to the end of the lease if that comes first. */
+    /** Schedules the next renewal, or the end of the lease if that comes first. */
     private synchronized void arm(long due) {
         timer.run();
-        boolean isTime = core.backend.hasLeases();
         long left = end - System.nanoTime();
         long next = options.renew() || line != null || isDoubted ? Math.min(due, left) : left;
-        timer = isRenewable() && isTime ? core.clock.later(Math.max(0, next), this::due) : () -> {};
+        timer = isRenewable() ? core.clock.later(Math.max(0, next), this::due) : () -> {};
     }
 
     private boolean isAbandoned() {
@@ -250,7 +247,7 @@ final class Keep {
         return tenth(third);
     }
 
-    /** Without a renewal: of several holders, the server shows one. */
+    /** Checks without a renewal. With several holders, the server shows only one. */
     private void lookUp() {
         LockInfo info;
         try {
@@ -294,7 +291,7 @@ final class Keep {
         return renew(other);
     }
 
-    /** Sets the lease anew; the end as far as this process knows moves only by this. */
+    /** Sets the lease anew; only this moves the end that this process knows. */
     private Duration renew(Duration other) {
         Duration length;
         synchronized (this) {
@@ -349,7 +346,7 @@ final class Keep {
         return true;
     }
 
-    /** A new one for each that is told, with the stack of the caller. */
+    /** A new one for each caller, with its stack. */
     LockLostException loss() {
         return new LockLostException(name, at.toString(), lost.join().cause());
     }
@@ -380,7 +377,7 @@ final class Keep {
         released();
     }
 
-    /** One of the holds that the server counts is gone; whether it was the last. */
+    /** One of the holds that the server counts is gone; returns whether it was the last. */
     boolean countedDown() {
         synchronized (this) {
             if (--holds > 0) {
@@ -438,7 +435,7 @@ final class Keep {
         }
     }
 
-    /** The lease is over by our clock only, perhaps. */
+    /** The lease is over perhaps only by this process's clock. */
     private void releaseIfStillOurs() {
         try {
             core.control(name, 0, words());

@@ -43,7 +43,7 @@ public final class LettuceBackend implements Backend {
     private final RedisClusterClient cluster;
     private final Duration longest;
     private final Route route;
-    /** Of the one server, or of a node, from which those of the others are made; null: the cluster was not asked yet. */
+    /** The URI of the one server, or of a node, the model for the others; null: the cluster was not asked yet. */
     private volatile RedisURI uri;
     private final Map<Address, RedisURI> sentinels = new ConcurrentHashMap<>();
     /** Connections that are being closed. */
@@ -103,7 +103,7 @@ public final class LettuceBackend implements Backend {
         return uri.getSocket() != null ? new Address(uri.getSocket(), 0) : new Address(uri.getHost(), uri.getPort());
     }
 
-    /** What is older has no sharded subscriptions. A program's other dependencies may have chosen it. */
+    /** Older releases have no sharded subscriptions. A program's other dependencies may have chosen one. */
     private static void checkVersion() {
         boolean isOld =
                 Stream.of(RedisPubSubListener.class.getMethods()).noneMatch(each -> each.getName().equals("smessage"));
@@ -113,12 +113,12 @@ public final class LettuceBackend implements Backend {
         }
     }
 
-    /** The same, but for the time that connecting may take: the user's read timeout is not ours. */
+    /** The same, with a connect timeout of its own: the user's read timeout does not apply. */
     private RedisURI ours(RedisURI theirs) {
         if (theirs.getSocket() != null) {
             return theirs;
         }
-        // One with Sentinels has no host, and is to have one.
+        // A URI with Sentinels has no host, and needs one.
         String host = theirs.getHost() == null ? "localhost" : theirs.getHost();
         return RedisURI.builder(theirs).withTimeout(longest).withHost(host).withPort(theirs.getPort()).build();
     }
@@ -159,30 +159,20 @@ public final class LettuceBackend implements Backend {
         }));
     }
 
-    @Override
-    public boolean hasLeases() {
-        return true;
-    }
-
-    @Override
-    public boolean isBlocking() {
-        return false;
-    }
-
     /** Connections end first: Lettuce would close them once more, and warn of it. */
     @Override
     public void close() {
         CompletableFuture<Void> all = CompletableFuture.allOf(ending.toArray(new CompletableFuture<?>[0]));
-        // For a moment only, if this is a thread that has to do the closing.
+        // Only for a moment, if this thread itself has to do the closing.
         all.completeOnTimeout(null, 1, TimeUnit.SECONDS).exceptionally(error -> null).join();
         own.shutdownAsync(0, 0, TimeUnit.SECONDS);
     }
 
-    /** What a failure of Lettuce's means here. */
+    /** Translates a failure of Lettuce. */
     private static Failure failure(Throwable error) {
         Throwable cause = error;
-        // A refusal while connecting (WRONGPASS, LOADING) is the cause of what Lettuce throws, and so is what is no failure of
-        // the server's: a class that does not fit.
+        // A refusal while connecting (WRONGPASS, LOADING) is the cause of Lettuce's exception, and so is an error of
+        // the program, such as an incompatible class.
         for (Throwable each = error; each != null; each = each.getCause()) {
             if (each instanceof Error bug) {
                 throw bug;

@@ -12,22 +12,26 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.Consumer;
 
 /**
- * The connections of a Locks. A server is asked for nothing unless it is the master: by what the Sentinels say when the
- * connection is made, and by its own ROLE.
+ * The connections of a Locks. Only masters are asked: by the Sentinels' answer when the connection is made, and by the
+ * server's own ROLE.
  */
 final class Lines {
-    /** Connections that all threads share. The first two are never held up: RENEW and WAIT have one of their own. */
-    enum Kind { ASK, CONTROL, CONFIRM, GUIDE }
+    /** Connections that all threads share, except the last kind. The first two never wait: RENEW and WAIT have their own. */
+    enum Kind { ASK, CONTROL, CONFIRM, GUIDE, OWN }
 
     private record Key(Kind kind, Address address) {}
 
     private final Backend backend;
     private final long commandNanos;
-    /** Told of servers to which the connection has ended that releases use. */
+    /** Is called with a server when its connection for releases has ended. */
     private final Consumer<Address> onLost;
     private final Map<Key, CompletableFuture<Line>> shared = new HashMap<>();
     private final Map<Address, CompletableFuture<Ears>> ears = new HashMap<>();
     private final Map<Address, Confirm> confirms = new ConcurrentHashMap<>();
+    /** Whether the servers have the module. */
+    private final Map<Address, Boolean> natives = new ConcurrentHashMap<>();
+    /** The last answer of any server; null: none has answered. */
+    private volatile Boolean isNative;
     /** Those of one caller each. */
     private final Map<Line, Address> own = new HashMap<>();
     private CompletableFuture<Void> reading;
@@ -57,7 +61,7 @@ final class Lines {
         return address;
     }
 
-    /** Asks the Sentinels, or the nodes of the cluster, until one has answered; all who want to know share that. */
+    /** Asks the Sentinels, or the nodes of the cluster, until one has answered; concurrent callers share the answer. */
     synchronized CompletableFuture<Void> read() {
         if (reading == null || reading.isDone()) {
             reading = Waits.within(backend.ready(), commandNanos).thenCompose(nothing -> readFromOne());
@@ -87,7 +91,7 @@ final class Lines {
 
     // ------------------------------------------------------------------------------- shared
 
-    /** The connection of this kind that all threads share; made if it is not there. */
+    /** The shared connection of this kind; opened if there is none. */
     CompletableFuture<Line> line(Kind kind, Address address) {
         Key key = new Key(kind, address);
         CompletableFuture<Line> made;
@@ -118,11 +122,12 @@ final class Lines {
         return made;
     }
 
-    /** A connection that is not there in time is closed when it is. */
+    /** A connection that opens too late is closed again. */
     private CompletableFuture<Line> connect(Kind kind, Address address) {
         CompletableFuture<Line> opened = kind == Kind.GUIDE
                 ? backend.open(address)
-                : named(address).thenCompose(nothing -> backend.open(address)).thenCompose(Lines::ofMaster);
+                : named(address).thenCompose(nothing -> backend.open(address))
+                        .thenCompose(line -> ofMaster(kind, address, line));
         return Waits.within(opened, commandNanos).whenComplete((line, error) -> {
             if (error != null) {
                 opened.thenAccept(Line::close);
@@ -140,21 +145,32 @@ final class Lines {
                 : CompletableFuture.failedFuture(Failure.refusal("READONLY the Sentinels name another master")));
     }
 
-    private static CompletableFuture<Line> ofMaster(Line line) {
-        return line.call("ROLE").handle((role, error) -> {
-            Failure failure = error == null ? null : Failure.of(error);
-            if (failure == null && !role.get(0).equals("master")) {
-                failure = Failure.refusal("READONLY the server is no master, says its ROLE");
-            }
-            if (failure == null || failure.is("NOPERM")) { // Who needs to know asks again.
-                return CompletableFuture.completedFuture(line);
-            }
-            line.close();
-            return CompletableFuture.<Line>failedFuture(failure);
-        }).thenCompose(each -> each);
+    private CompletableFuture<Line> ofMaster(Kind kind, Address address, Line line) {
+        boolean isOwn = kind == Kind.OWN; // Made where the module was seen.
+        return MasterLine.of(line, isOwn, () -> unloaded(address)).thenApply(master -> isOwn ? master : learn(address, master));
     }
 
-    /** The connection for wake-ups; made if it is not there. */
+    private void unloaded(Address address) {
+        natives.remove(address);
+        leave(address);
+    }
+
+    /** Where the module has come or gone, older connections make room for new ones. */
+    private Line learn(Address address, Line line) {
+        Boolean before = natives.put(address, line.isNative());
+        isNative = line.isNative();
+        if (before != null && before != line.isNative()) {
+            leave(address);
+        }
+        return line;
+    }
+
+    /** Whether the server has the module; null: none has answered yet. */
+    Boolean isNative() {
+        return isNative;
+    }
+
+    /** The connection for wake-ups; opened if there is none. */
     CompletableFuture<Ears> ears(Address address) {
         CompletableFuture<Ears> made;
         synchronized (this) {
@@ -177,7 +193,7 @@ final class Lines {
         return made;
     }
 
-    /** What confirms at this server. */
+    /** The confirmation for this server. */
     Confirm confirm(Address address) {
         return confirms.computeIfAbsent(address, any -> new Confirm(this, address, commandNanos));
     }
@@ -195,7 +211,7 @@ final class Lines {
         map.remove(key, value);
     }
 
-    /** After a failure: what is shared may be of the past. Closing it tells all who wait on it. */
+    /** After a failure shared connections may lead to a former master. Closing them wakes all that wait on them. */
     void distrust(Kind kind, Address address, CompletableFuture<Line> line) {
         CompletableFuture<Ears> deaf = null;
         synchronized (this) {
@@ -238,8 +254,12 @@ final class Lines {
 
     /** A connection for one caller, until it is dropped. */
     Line take(Address address, boolean isDeaf) throws Failure, InterruptedException {
+        return take(Kind.OWN, address, isDeaf);
+    }
+
+    private Line take(Kind kind, Address address, boolean isDeaf) throws Failure, InterruptedException {
         checkOpen();
-        CompletableFuture<Line> opening = connect(Kind.ASK, address);
+        CompletableFuture<Line> opening = connect(kind, address);
         try {
             Line line = Waits.on(opening, Waits.EVER, isDeaf);
             synchronized (this) {
@@ -262,10 +282,9 @@ final class Lines {
 
     /** A command at the node that an ASK has named, on a connection where nothing comes between ASKING and it. */
     List<Object> once(Address address, Object... words) throws Failure, InterruptedException {
-        Line line = take(address, true);
+        Line line = take(Kind.ASK, address, true);
         try {
-            Waits.on(line.call("ASKING"), commandNanos, true);
-            return Waits.on(line.call(words), commandNanos, true);
+            return Waits.on(line.asking(words), commandNanos, true);
         } finally {
             drop(line);
         }
@@ -284,7 +303,7 @@ final class Lines {
         return all;
     }
 
-    /** The server is no master any more: whoever waits there, or for an answer, asks elsewhere. */
+    /** The server is no longer a master: callers that wait there ask elsewhere. */
     void leave(Address address) {
         List<Runnable> ends = new ArrayList<>();
         synchronized (this) {
@@ -302,7 +321,7 @@ final class Lines {
         ends.forEach(Runnable::run);
     }
 
-    /** Ends what waits blocked. */
+    /** Ends blocked waits. */
     void endOwn() {
         List<Line> all;
         synchronized (this) {

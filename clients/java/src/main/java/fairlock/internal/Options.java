@@ -10,7 +10,7 @@ import java.util.UUID;
 
 /** All options of one acquisition. */
 record Options(Duration longest, Duration lease, boolean renew, boolean session, String owner, boolean reentrant,
-        boolean shared, Integer limit, Confirm.Need need, Duration patience) {
+        boolean shared, Integer limit, Confirm.Need need, Duration patience, LockOptions.Module module) {
     private static final String HOST = host();
     private static final long LONGEST = Long.MAX_VALUE / 4;
 
@@ -23,22 +23,27 @@ record Options(Duration longest, Duration lease, boolean renew, boolean session,
         return new Options(all.get("wait", null), all.get("lease", Duration.ofSeconds(30)), all.get("renew", true),
                 all.get("session", false), all.get("owner", null), all.get("reentrant", false),
                 all.get("shared", false), all.get("limit", null), need,
-                all.get("patience", Duration.ofSeconds(30)));
+                all.get("patience", Duration.ofSeconds(30)), all.get("module", LockOptions.Module.AUTO));
     }
 
     Options waiting(Duration other) {
-        return new Options(other, lease, renew, session, owner, reentrant, shared, limit, need, patience);
+        return new Options(other, lease, renew, session, owner, reentrant, shared, limit, need, patience, module);
     }
 
     Options withoutSession() {
-        return new Options(longest, lease, renew, false, owner, reentrant, shared, limit, need, patience);
+        return new Options(longest, lease, renew, false, owner, reentrant, shared, limit, need, patience, module);
     }
 
     boolean isPatient() {
         return longest == null || !longest.isZero();
     }
 
-    /** What ACQUIRE is given in every ask, after name and owner. */
+    /** The option that scripts do not have, or null. */
+    String beyondScripts() {
+        return session ? "session" : shared ? "shared" : limit != null ? "limit" : null;
+    }
+
+    /** The arguments of ACQUIRE in every ask, after name and owner. */
     List<Object> arguments(boolean isOnce) {
         List<Object> words = new ArrayList<>();
         if (shared || limit != null) {
@@ -57,7 +62,7 @@ record Options(Duration longest, Duration lease, boolean renew, boolean session,
         return words;
     }
 
-    /** For this process's clock; what is beyond lies in no process's life. */
+    /** For this process's clock; longer times are cut to one that no process lives to see. */
     static long nanos(Duration duration) {
         return duration.getSeconds() > LONGEST / 1_000_000_000 ? LONGEST : duration.toNanos();
     }
@@ -77,7 +82,7 @@ record Options(Duration longest, Duration lease, boolean renew, boolean session,
         return ms % 1000 == 0 ? ms / 1000 + " s" : ms + " ms";
     }
 
-    /** An owner that nobody else has, and that names the machine. */
+    /** A unique owner that names the machine. */
     static String newOwner() {
         return HOST + ":" + ProcessHandle.current().pid() + ":" + UUID.randomUUID();
     }

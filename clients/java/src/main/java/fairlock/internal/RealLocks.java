@@ -3,13 +3,11 @@ package fairlock.internal;
 import fairlock.FairLock;
 import fairlock.Held;
 import fairlock.LockInfo;
-import fairlock.LockLostException.Cause;
 import fairlock.LockOptions;
 import fairlock.Locks;
 import fairlock.NotInTimeException;
 import fairlock.NotReplicatedException;
 import java.time.Duration;
-import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 
@@ -79,12 +77,12 @@ public final class RealLocks implements Locks {
     }
 
     @Override
-    public void close() {
-        core.close();
+    public Optional<Boolean> isNative() {
+        return Optional.ofNullable(core.lines.isNative());
     }
 
-    /** For the fake: the locks with these tokens are lost. */
-    public void lose(List<Long> tokens, Cause cause) {
-        core.lose(tokens, cause);
+    @Override
+    public void close() {
+        core.close();
     }
 }

@@ -13,8 +13,8 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
 /**
- * Which server is the master of a lock, and whether that has replicas, as far as it is known: by Sentinels, by the nodes of
- * a cluster, or because there is one address.
+ * Which server is the master of a lock, and whether that has replicas, as far as known: from Sentinels, from the nodes
+ * of a cluster, or because there is one address.
  */
 public final class Route {
     private static final Pattern REDIRECT = Pattern.compile("(?:MOVED|ASK) (\\d+) (\\S*):(\\d+)");
@@ -23,15 +23,15 @@ public final class Route {
     private static final String NOBODY = "";
 
     final boolean isCluster;
-    /** What Sentinels call the master, or null. */
+    /** The Sentinels' name of the master, or null. */
     final String master;
     private volatile Map<Integer, Address> slots = new ConcurrentHashMap<>();
-    /** Those that know, the last one that answered first. */
+    /** The servers that know the masters; the last one that answered comes first. */
     private final List<Address> guides = new ArrayList<>();
 
-    /** What the cluster calls the nodes. */
+    /** The cluster's ids of the nodes. */
     private final Map<Address, String> ids = new ConcurrentHashMap<>();
-    /** The most replicas that a master was seen with: one that has lost them is still to have them. */
+    /** The most replicas that a master was seen with: they count even when they are down. */
     private final Map<String, Integer> replicas = new ConcurrentHashMap<>();
     private final Map<String, String> masterOf = new HashMap<>();
 
@@ -74,10 +74,10 @@ public final class Route {
         return Set.copyOf(slots.values());
     }
 
-    /** How many replicas have to confirm, where the caller does not say: 1 if there is to be one. */
+    /** How many replicas have to confirm by default: 1 if the master has any. */
     int leastReplicas(Address address) {
         if (isCluster && !ids.containsKey(address)) {
-            return 1; // A master that nobody has told us of yet, but in a MOVED.
+            return 1; // A master that is known only from a MOVED.
         }
         return replicas.getOrDefault(ids.getOrDefault(address, NOBODY), 0) > 0 ? 1 : 0;
     }
@@ -142,7 +142,7 @@ public final class Route {
         return null;
     }
 
-    /** CLUSTER SLOTS hides replicas that are down. One that is promoted is to have as many as its master had. */
+    /** CLUSTER SLOTS hides replicas that are down. A promoted one counts with as many as its master had. */
     private void learnReplicas(String nodes) {
         Map<String, Integer> now = new HashMap<>();
         for (String node : nodes.split("\n")) {

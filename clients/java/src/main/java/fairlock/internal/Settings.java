@@ -7,12 +7,12 @@ import java.lang.System.Logger.Level;
 import java.time.Duration;
 import java.util.function.BiConsumer;
 
-/** What a Locks was built with. */
+/** The settings of a Locks. */
 public record Settings(LockOptions defaults, Duration retryTimeout, Duration commandTimeout, Duration releaseTimeout,
         Hooks hooks, String ownerId, boolean isOwnerIdShared) {
     static final System.Logger LOG = System.getLogger("fairlock");
 
-    /** Calls a hook; one that fails disturbs nothing. */
+    /** Calls a hook; its failure has no other effect. */
     void tell(BiConsumer<Hooks, LockEvent> hook, LockEvent event) {
         try {
             hook.accept(hooks, event);

@@ -11,11 +11,11 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.Condition;
 
 /**
- * A {@link java.util.concurrent.locks.Lock} whose holds the server counts, as RLock's. A repetition would add a hold, or take
- * one away: where a reply was lost the server is asked how many there are. Nobody but this thread changes them.
+ * A {@link java.util.concurrent.locks.Lock} whose holds the server counts, as RLock's. A repeated command would add a
+ * hold, or take one away: after a lost reply the server is asked for the count. Only this thread changes it.
  */
 record ThreadLock(Core core, String name, Options options) implements FairLock {
-    /** How the owner holds the lock; 0 holds: it does not. */
+    /** The owner's hold; 0 holds: it does not hold the lock. */
     record Holds(long holds, long token, long lease) {}
 
     @Override
@@ -67,7 +67,7 @@ record ThreadLock(Core core, String name, Options options) implements FairLock {
         return core.settings.ownerId() + ":" + Thread.currentThread().getId();
     }
 
-    /** What this thread holds; null: nothing, or it is lost. */
+    /** This thread's hold; null: none, or it is lost. */
     private Keep mine() {
         Keep keep = core.counted.get().get(name);
         return keep == null || keep.isLost() ? null : keep;
@@ -82,7 +82,7 @@ record ThreadLock(Core core, String name, Options options) implements FairLock {
             return;
         }
         if (keep != null) {
-            keep.lose(Cause.NOTHELD); // Which was not known until now.
+            keep.lose(Cause.NOTHELD); // This is news.
         }
         new Keep(ask, grant, core.counted.get());
     }
@@ -95,7 +95,7 @@ record ThreadLock(Core core, String name, Options options) implements FairLock {
         return keep == null ? new Ask.Before(0, 0) : new Ask.Before(keep.holds(), keep.token);
     }
 
-    /** How the owner holds the lock. */
+    /** The owner's hold. */
     static Holds holds(Core core, String name, String owner, long longest) {
         LockInfo info = info(core, name, longest);
         boolean isOurs = owner.equals(info.owner());

@@ -3,7 +3,7 @@ package fairlock.internal;
 import fairlock.UnavailableException;
 import java.util.concurrent.TimeUnit;
 
-/** How long, and how often, something that fails for the time being is tried again. */
+/** How long, and how often, a temporary failure is tried again. */
 final class Tries {
     static final long FIRST_PAUSE = TimeUnit.MILLISECONDS.toNanos(50);
     private static final long LONGEST_PAUSE = TimeUnit.SECONDS.toNanos(1);
@@ -32,7 +32,7 @@ final class Tries {
         return ++redirects <= REDIRECTS;
     }
 
-    /** What has failed first since the last success, or null. */
+    /** The first failure since the last success, or null. */
     Failure first() {
         return first;
     }
@@ -44,7 +44,7 @@ final class Tries {
         }
     }
 
-    /** How long to pause before the next try; UnavailableException: it has been long enough. */
+    /** How long to pause before the next try; UnavailableException: the time is up. */
     long after(Failure failure, long left) {
         failed(failure);
         long spent = System.nanoTime() - since;

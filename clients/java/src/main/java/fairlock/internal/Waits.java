@@ -5,14 +5,14 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 
-/** Waiting for futures, by threads that can be interrupted and by those that must not be. */
+/** Waits for futures, with or without interrupts. */
 final class Waits {
     /** No limit. */
     static final long EVER = Long.MAX_VALUE;
 
     private Waits() {}
 
-    /** What the future comes to; its Failure, or one that says that it has not come in time. */
+    /** The future's result; throws its Failure, or one for a timeout. */
     static <T> T on(CompletableFuture<T> future, long nanos, boolean isDeaf) throws Failure, InterruptedException {
         try {
             return get(future, nanos, isDeaf);
@@ -21,12 +21,12 @@ final class Waits {
         }
     }
 
-    /** The same future, which fails if it has come to nothing after so long. */
+    /** The same future, which fails after a time limit. */
     static <T> CompletableFuture<T> within(CompletableFuture<T> future, long nanos) {
         return future.thenApply(value -> value).orTimeout(nanos, TimeUnit.NANOSECONDS);
     }
 
-    /** The same for a thread that is not to be interrupted here; it is afterwards. */
+    /** The same without interrupts: they take effect afterwards. */
     static <T> T deaf(CompletableFuture<T> future, long nanos) throws Failure {
         try {
             return on(future, nanos, true);
@@ -35,12 +35,12 @@ final class Waits {
         }
     }
 
-    /** Waits until the time is over or the future is done, whatever it comes to. */
+    /** Waits until the time is over or the future is done, even if it failed. */
     static void pause(CompletableFuture<?> future, long nanos, boolean isDeaf) throws InterruptedException {
         try {
             get(future, Math.max(0, nanos), isDeaf);
         } catch (TimeoutException | ExecutionException error) {
-            // That was the time, or the end of what could end it earlier.
+            // The time is over, or the future has failed.
         }
     }
 

@@ -4,8 +4,8 @@ import java.util.Set;
 import java.util.concurrent.TimeUnit;
 
 /**
- * Where masters change, looks once a second whether they have, as long as something is held or waited for: a holder is to
- * learn at once, and not at its next renewal, that the new master does not have its lock.
+ * If masters can change, checks them once a second while locks are held or waited for. A holder then learns at once,
+ * and not only at its next renewal, that the new master does not have its lock.
  */
 final class Watch {
     private static final long EVERY = TimeUnit.SECONDS.toNanos(1);
@@ -39,7 +39,7 @@ final class Watch {
             core.lines.controls().keySet().stream().filter(each -> !masters.contains(each)).forEach(core.lines::leave);
             core.kept.forEach(this::check);
         } catch (Failure failure) {
-            // None of those that know answers; what the servers say of themselves is left.
+            // No guide answers: only the servers' own ROLE is left.
         }
         core.lines.controls().forEach((address, line) -> Waits.within(line.call("ROLE"), core.settings.commandNanos())
                 .whenComplete((role, error) -> {

@@ -1,2 +1,2 @@
-/** How it is done: not to be used from outside, and free to change. */
+/** The implementation: not for use from outside, and free to change. */
 package fairlock.internal;

@@ -1,0 +1,239 @@
+//! A lock's state in plain memory, for unit, property and model tests of the rules.
+
+use std::collections::BTreeMap;
+
+use crate::lock::clock::{Millis, Now};
+use crate::lock::event::Event;
+use crate::lock::holders::{SharedHolder, SharedHolders};
+use crate::lock::parts::{Holds, Owner, Session, Turn, Waiter};
+use crate::lock::state::{Holding, Queueing, Sharing, State};
+
+/// One lock in memory. Everything is public: a test may put it in any state.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// The only holder and its hold count.
+    pub holder: Option<(Owner, i64)>,
+    /// Those that hold the lock together.
+    pub shared: Option<SharedHolders>,
+    /// Their hold counts.
+    pub counts: BTreeMap<Owner, i64>,
+    /// When the lock frees itself.
+    pub lease_end: Option<Millis>,
+    /// The holder's token.
+    pub token: Option<i64>,
+    /// Greatest token seen since the start.
+    pub greatest_token: i64,
+    /// The waiters in order.
+    pub queue: Vec<(Owner, Waiter)>,
+    /// Whose turn it is.
+    pub turn: Option<Turn>,
+    /// The connections that the lock is bound to.
+    pub session: Option<Session>,
+    /// What has happened and was not taken yet.
+    pub events: Vec<Event>,
+}
+
+impl Memory {
+    /// Lets time pass: what a key's expiry does in Redis, where a key lives through the millisecond
+    /// in which it expires. Returns whether the lease has ended.
+    pub fn expire(&mut self, now: Now) -> bool {
+        let ended = self.lease_end.is_some_and(|end| end < now.millis());
+        if ended {
+            self.lose_key();
+        }
+        ended
+    }
+
+    /// Removes the lock's key, as its expiry or another client would. What is known of its shared holders
+    /// stays.
+    pub fn lose_key(&mut self) {
+        let shared = self.shared.take();
+        self.free();
+        self.shared = shared;
+    }
+
+    /// What a restart of the server leaves: the keys, and no connections.
+    pub fn restart(&mut self, now: Now) {
+        self.turn = None;
+        self.session = None;
+        let shared = self.shared.take();
+        let tokens = shared.iter().flat_map(SharedHolders::iter);
+        let tokens = tokens.map(|(_, holder)| holder.token).chain(self.token);
+        self.greatest_token = tokens.max().unwrap_or(0);
+        self.shared = shared.map(|shared| {
+            let mut found = SharedHolders::default();
+            for (owner, of) in shared.iter() {
+                let holder = SharedHolder::new(of.limit, of.lease_end, of.token, None);
+                found.insert(Owner::clone(owner), holder);
+            }
+            found
+        });
+        for (_, waiter) in &mut self.queue {
+            *waiter = Waiter::found(waiter.score, now);
+        }
+    }
+
+    /// 0-based position of an owner in the queue.
+    pub fn position_of(&self, owner: &[u8]) -> Option<usize> {
+        let mut queue = self.queue.iter();
+        queue.position(|entry| entry.0.as_ref() == owner)
+    }
+
+    fn find(&self, owner: &[u8]) -> Option<&(Owner, Waiter)> {
+        self.queue.iter().find(|entry| entry.0.as_ref() == owner)
+    }
+
+    fn find_mut(&mut self, owner: &[u8]) -> Option<&mut (Owner, Waiter)> {
+        self.queue
+            .iter_mut()
+            .find(|entry| entry.0.as_ref() == owner)
+    }
+}
+
+impl Holding for Memory {
+    fn is_held(&mut self) -> bool {
+        self.holder.is_some() || !self.counts.is_empty()
+    }
+
+    fn lease_end(&mut self) -> Option<Millis> {
+        self.lease_end
+    }
+
+    fn holds(&mut self, owner: &[u8]) -> Holds {
+        match &self.holder {
+            Some((holder, holds)) if holder.as_ref() == owner => Holds::Count(*holds),
+            _ => match self.counts.get(owner) {
+                Some(holds) => Holds::Count(*holds),
+                None => Holds::None,
+            },
+        }
+    }
+
+    fn take(&mut self, owner: &[u8], token: i64) {
+        self.set_holds(owner, 1);
+        self.set_token(owner, token);
+    }
+
+    fn set_holds(&mut self, owner: &[u8], holds: i64) {
+        match self.counts.get_mut(owner) {
+            Some(count) => *count = holds,
+            None => self.holder = Some((Owner::from(owner), holds)),
+        }
+    }
+
+    fn set_lease_end(&mut self, at: Millis) {
+        self.lease_end = Some(at);
+    }
+
+    fn free(&mut self) {
+        self.holder = None;
+        self.shared = None;
+        self.counts.clear();
+        self.lease_end = None;
+        self.token = None;
+    }
+
+    fn token(&mut self) -> Option<i64> {
+        self.token
+    }
+
+    fn set_token(&mut self, owner: &[u8], token: i64) {
+        match &mut self.shared {
+            Some(shared) => shared.set_token(owner, token),
+            None => self.token = Some(token),
+        }
+        self.greatest_token = self.greatest_token.max(token);
+    }
+
+    fn last_token(&mut self) -> i64 {
+        self.greatest_token
+    }
+}
+
+impl Sharing for Memory {
+    fn shared(&mut self) -> Option<&mut SharedHolders> {
+        self.shared.as_mut()
+    }
+
+    fn admit(&mut self, owner: &[u8], holder: SharedHolder) {
+        self.greatest_token = self.greatest_token.max(holder.token);
+        self.counts.insert(Owner::from(owner), 1);
+        let shared = self.shared.get_or_insert_default();
+        shared.insert(Owner::from(owner), holder);
+    }
+
+    fn set_lease_of(&mut self, owner: &[u8], at: Millis) {
+        if let Some(shared) = &mut self.shared {
+            shared.set_lease_end(owner, at);
+        }
+    }
+
+    fn dismiss(&mut self, owner: &[u8]) {
+        self.counts.remove(owner);
+        if let Some(shared) = &mut self.shared {
+            shared.remove(owner);
+        }
+    }
+}
+
+impl Queueing for Memory {
+    fn waiting(&mut self) -> usize {
+        self.queue.len()
+    }
+
+    fn scripted(&mut self) -> usize {
+        let scripted = |entry: &&(Owner, Waiter)| entry.1.presence.is_scripted();
+        self.queue.iter().filter(scripted).count()
+    }
+
+    fn position(&mut self, owner: &[u8]) -> Option<usize> {
+        self.position_of(owner)
+    }
+
+    fn waiter(&mut self, owner: &[u8]) -> Option<Waiter> {
+        self.find(owner).map(|entry| entry.1)
+    }
+
+    fn waiter_at(&mut self, index: usize) -> Option<(Owner, Waiter)> {
+        self.queue.get(index).cloned()
+    }
+
+    fn set_waiter(&mut self, owner: &[u8], waiter: Waiter) {
+        if let Some(entry) = self.find_mut(owner) {
+            let score = entry.1.score;
+            entry.1 = Waiter { score, ..waiter };
+        }
+    }
+
+    fn push(&mut self, owner: &[u8], waiter: Waiter) {
+        self.queue.push((Owner::from(owner), waiter));
+    }
+
+    fn remove(&mut self, owner: &[u8]) {
+        self.queue.retain(|entry| entry.0.as_ref() != owner);
+    }
+
+    fn set_score(&mut self, owner: &[u8], at: Millis) {
+        if let Some(entry) = self.find_mut(owner) {
+            entry.1.score = at;
+        }
+    }
+}
+
+impl State for Memory {
+    fn turn(&mut self) -> Option<Turn> {
+        self.turn.clone()
+    }
+
+    fn set_turn(&mut self, turn: Option<Turn>) {
+        self.turn = turn;
+    }
+
+    fn session(&mut self) -> &mut Option<Session> {
+        &mut self.session
+    }
+
+    fn emit(&mut self, event: Event) {
+        self.events.push(event);
+    }
+}

@@ -1,0 +1,74 @@
+//! Fencing tokens: how they grow although the clock steps back, and although servers follow each other whose clocks
+//! differ.
+//!
+//! A token is the time in microseconds, or one more than the greatest that the server knows, whichever is more. So a
+//! free lock needs no stored token: the clock has advanced since. Only a token that is ahead of the clock is kept, in a
+//! key of its own.
+
+use super::clock::{Millis, Now};
+use super::parts::Rules;
+
+/// Ten years in microseconds: no clock steps back by more.
+const FARTHEST_STEP_BACK: i64 = 10 * 365 * 86_400 * 1_000_000;
+
+/// A token that is ahead of the clock by this many microseconds at most is not kept: no server restarts as fast.
+const AS_GOOD_AS_NOW: u64 = 1000;
+
+/// The token after `last`. A last token that is farther ahead than any clock steps back was not given by a server, and
+/// is ignored.
+pub fn next(last: i64, now: Now) -> i64 {
+    let time = i64::try_from(now.micros).unwrap_or(i64::MAX / 2);
+    if last < time.saturating_add(FARTHEST_STEP_BACK) {
+        time.max(last.saturating_add(1))
+    } else {
+        time
+    }
+}
+
+/// What a server that starts goes on behind: an earlier run may have given all tokens until now, and the clock may be
+/// set back before the next one.
+pub fn before_starting(now: Now) -> i64 {
+    ahead(now, 0)
+}
+
+/// What a server that takes over goes on behind: another server has given the tokens until now, and its clock may have
+/// been ahead.
+pub fn before_taking_over(rules: &Rules, now: Now) -> i64 {
+    ahead(now, rules.clock_skew)
+}
+
+/// The greatest token in the keys of one lock that counts for all locks. A server whose clock is ahead of this
+/// one's by the clock skew may have gone on another clock skew ahead of its own clock.
+fn farthest(rules: &Rules, now: Now) -> i64 {
+    ahead(now, rules.clock_skew.saturating_mul(2))
+}
+
+fn ahead(now: Now, by: Millis) -> i64 {
+    let micros = now.micros.saturating_add(by.saturating_mul(1000));
+    i64::try_from(micros).unwrap_or(0)
+}
+
+/// The greatest token that a server knows, once it has seen this one in a key of tokens: the master gave it, or an
+/// earlier run of this server.
+pub fn greatest_after_loading(greatest: i64, token: i64, rules: &Rules, now: Now) -> i64 {
+    greatest.max(token.min(farthest(rules, now)))
+}
+
+/// The greatest token that a server knows, once it has seen that a holder has this one. A token that a client has set
+/// far ahead for one lock does not count for other locks.
+pub fn greatest_after(greatest: i64, token: i64, rules: &Rules, now: Now) -> i64 {
+    let next = greatest.saturating_add(1);
+    if token <= next.max(farthest(rules, now)) {
+        greatest.max(token)
+    } else {
+        greatest
+    }
+}
+
+/// Until when a token is kept in its key: until the clock has passed it. After a restart the clock alone would give
+/// the lock a smaller one. `None` if the token is not ahead of the clock.
+pub fn kept_until(token: i64, now: Now) -> Option<Millis> {
+    let micros = token.max(0).cast_unsigned();
+    let is_ahead = micros > now.micros.saturating_add(AS_GOOD_AS_NOW);
+    is_ahead.then(|| micros / 1000 + 1)
+}

@@ -1,0 +1,165 @@
+//! Clients that send the commands as scripts (`clients/lua`) to a server without the module: what is promised holds
+//! under faults, and while the module is loaded in their middle.
+//!
+//! Left out are faults that the scripts promise nothing about: they go by the wall clock, and hear of keys that are
+//! deleted at the next ask. Until then a lock may stand free, and that is not looked for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fairlock_testing::redisson::Scripts;
+use fairlock_testing::{Server, server};
+
+use crate::actor::{GOING_OVER, start_of};
+use crate::checker::{self, Violation};
+use crate::guarantees::{alone, number};
+use crate::harm::{Disk, Harmer};
+use crate::history::{Answer, History, Recorder, Request};
+use crate::plan::{Act, Plan, Scene, plan};
+use crate::porcupine;
+use crate::round;
+use crate::witness;
+use crate::world::{Load, World};
+use crate::written::Title;
+
+const CLIENTS: usize = 20;
+const LOCKS: usize = 3;
+/// The length of a turn in the scripts, in milliseconds.
+const TURN: u64 = 5000;
+const LOAD: Load = Load {
+    think: 10,
+    hold: 4,
+    deaths: 60,
+    look: 10,
+};
+/// At the end: dead waiters cost a turn each.
+const LAST_WAIT: Duration = Duration::from_mins(1);
+
+/// What happens in the middle of a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Middle {
+    /// The server stays without the module.
+    Nothing,
+    /// The module is loaded, and leaves scripts to Lua.
+    LoadBeside,
+    /// The module is loaded, and runs scripts natively.
+    LoadNative,
+}
+
+#[test]
+fn a_fleet_of_scripts_keeps_order_exclusion_and_tokens_under_faults() {
+    run(Middle::Nothing);
+}
+
+#[test]
+fn a_fleet_of_scripts_goes_over_to_commands_beside_scripts_as_lua() {
+    run(Middle::LoadBeside);
+}
+
+#[test]
+fn a_fleet_of_scripts_goes_over_to_scripts_that_run_natively() {
+    run(Middle::LoadNative);
+}
+
+fn run(middle: Middle) {
+    let _alone = alone();
+    let milliseconds = number("CHAOS_SECONDS", 60) * 1000 / 8;
+    let seed = number("CHAOS_SEED", 1);
+    println!("{middle:?}: twice {milliseconds} ms, CHAOS_SEED={seed}");
+    let found = round(middle, seed, milliseconds);
+    let first: Vec<_> = found.iter().take(20).collect();
+    assert!(
+        found.is_empty(),
+        "{middle:?}, CHAOS_SEED={seed}: {} violations\n{first:#?}",
+        found.len()
+    );
+}
+
+fn round(middle: Middle, seed: u64, milliseconds: u64) -> Vec<Violation> {
+    let options = [Disk::Always.options(), &["--enable-module-command", "yes"]].concat();
+    let master = Server::without_module(&options);
+    let recorder = Recorder::new(History {
+        turn: TURN * 1000,
+        ..History::default()
+    });
+    let scripts = Scripts::newest().clone();
+    let world = Arc::new(World::new(recorder, LOAD, scripts, CLIENTS, LOCKS));
+    world.set_module(false);
+    let witness = witness::start(&world);
+    let mut harmer = Harmer::new(Arc::clone(&world), Disk::Always, seed, master, None);
+    let threads = start_of(&GOING_OVER, &world, seed);
+    harmer.carry_out(&faults(seed, milliseconds, true));
+    if middle != Middle::Nothing {
+        load(harmer.master(), middle);
+        world.set_module(true);
+    }
+    // A server that is killed begins without the module again.
+    let kills = middle == Middle::Nothing;
+    harmer.carry_out(&faults(seed + 1000, milliseconds, kills));
+    round::finish(&world, threads, LAST_WAIT);
+    witness.join().expect("no panic in the witness");
+    let history = world.recorder.with(std::mem::take);
+    round::report(&history);
+    let granted = |call: &&crate::history::Call| {
+        matches!(call.request, Request::Acquire { .. }) && matches!(call.answer, Answer::Granted(_))
+    };
+    assert!(history.calls.iter().filter(granted).count() > 100);
+    ran_as_expected(harmer.master(), middle);
+    let mut found = checker::check(&history);
+    found.retain(|found| !matches!(found, Violation::Stalled { .. }));
+    if harmer.master().log().contains("BUG REPORT") {
+        found.push(Violation::Crash);
+    }
+    let title = Title::new(
+        harmer.master(),
+        &format!("scripts-{middle:?}"),
+        seed,
+        2 * milliseconds,
+    );
+    porcupine::judge(&history, found, &title)
+}
+
+fn faults(seed: u64, milliseconds: u64, kills: bool) -> Plan {
+    let scene = Scene {
+        clients: CLIENTS,
+        locks: LOCKS,
+        pair: false,
+        aof: true,
+    };
+    let mut plan = plan(seed, scene, milliseconds);
+    plan.retain(|(_, act)| match act {
+        Act::Kill => kills,
+        Act::ClockStep { .. }
+        | Act::FlushAll
+        | Act::Delete { .. }
+        | Act::Break { .. }
+        | Act::Config { .. }
+        | Act::Failover => false,
+        _ => true,
+    });
+    plan
+}
+
+fn load(server: &Server, middle: Middle) {
+    let setting = if middle == Middle::LoadNative {
+        "yes"
+    } else {
+        "no"
+    };
+    let module = server::module();
+    let words = format!("MODULE LOAD {} intercept-eval {setting}", module.display());
+    assert_eq!(server.connect().run(&words), "OK");
+}
+
+/// Connections that were there before the load have gone on with scripts.
+fn ran_as_expected(server: &Server, middle: Middle) {
+    let count = || {
+        let native = server.info("fairlock", "fairlock_scripts_intercepted_acquire");
+        native.parse::<u64>().expect("a number")
+    };
+    match middle {
+        Middle::Nothing => (),
+        Middle::LoadBeside => assert_eq!(count(), 0),
+        Middle::LoadNative => assert!(count() > 0),
+    }
+}
