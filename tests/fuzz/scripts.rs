@@ -86,16 +86,17 @@ pub fn call(rng: &mut Rng, scripts: &[Script]) -> Words {
     words
 }
 
-/// A script's text, and at times nearly that.
+/// A script's text, and at times nearly that. Any other byte would not do: `i = i + 0` never ends.
 fn body(rng: &mut Rng, text: &[u8]) -> Vec<u8> {
     let mut body = text.to_vec();
+    let at = rng.usize(..body.len());
     match rng.usize(..40) {
         0 => body.push(b' '),
         1 => drop(body.pop()),
-        2 => {
-            let at = rng.usize(..body.len());
-            body[at] = rng.u8(..);
-        }
+        // Another name, which Lua does not know, or the same command in other letters.
+        2 if body[at].is_ascii_alphabetic() => body[at] ^= 0x20,
+        // Not Lua, or a command that the server does not know.
+        2 => body[at] = rng.u8(0x80..),
         _ => (),
     }
     body
