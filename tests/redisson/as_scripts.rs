@@ -20,6 +20,9 @@ use crate::hand::{ACQUIRED, Hand, PATIENCE};
 use crate::interception::Interception;
 use crate::listener::{Listener, Message};
 
+/// A patience in milliseconds that no test outlasts.
+const LONG: &str = "600000";
+
 /// Calls on one lock, which is new then.
 const CALLS: usize = 30;
 /// Milliseconds by which times may differ from server to server.
@@ -337,9 +340,8 @@ fn a_dead_head_costs_redissons_clients_no_place() {
     assert!(!ask_as(&mut hand, "ours-dead-2"));
     assert_ne!(hand.lock(redissons, PATIENCE), ACQUIRED);
     assert!(!ask_as(&mut hand, "ours-last"));
-    give_back(&mut hand, "ours-holder");
     // A head that was silent for a fifth of its turn: those behind it are woken.
-    ask_in_turn_of(&mut hand, ("ours-dead-1", 4000), "ours-last");
+    hand_over_and_ask(&mut hand, "ours-holder", ("ours-dead-1", 4000), "ours-last");
     assert!(hand.patience_left("ours-dead-2") <= 4000);
     wait_until("the turn of the head is over", || {
         hand.patience_left("ours-dead-2") < 0
@@ -358,9 +360,8 @@ fn who_asks_late_in_the_turn_of_a_dead_head_costs_no_living_waiter_its_place() {
     for waiter in ["dead", "living", "last"] {
         assert!(!ask_as(&mut hand, waiter));
     }
-    give_back(&mut hand, "holder");
     // Of the 5 s of its turn, half a second is left when the first asks.
-    ask_in_turn_of(&mut hand, ("dead", 500), "last");
+    hand_over_and_ask(&mut hand, "holder", ("dead", 500), "last");
     wait_until("the turn of the head is over", || {
         hand.patience_left("dead") < 0
     });
@@ -369,21 +370,22 @@ fn who_asks_late_in_the_turn_of_a_dead_head_costs_no_living_waiter_its_place() {
     assert!(ask_as(&mut hand, "living"));
 }
 
-/// A waiter asks, and has to wait, when the head has so many milliseconds of its turn left. In one transaction: however
-/// slow the machine is, no time passes between.
-fn ask_in_turn_of(hand: &mut Hand, (head, left): (&str, u64), owner: &str) {
+/// A holder gives the lock back. A waiter asks, and must wait, when the head has so many milliseconds of its turn left.
+/// In one transaction: however slow the machine is, no time passes between.
+fn hand_over_and_ask(hand: &mut Hand, holder: &str, (head, left): (&str, u64), owner: &str) {
     const SET: &str = "local time = redis.call('TIME')
         local now = time[1] * 1000 + math.floor(time[2] / 1000)
         return redis.call('ZADD', KEYS[1], 'XX', 'CH', now + ARGV[1], ARGV[2])";
+    let give_back = lua::call(&["RELEASE", "k", holder]);
     let set = ["EVAL", SET, "1", "redisson_lock_timeout:{k}"].map(str::to_owned);
     let set = [&set[..], &[left.to_string(), head.to_owned()]].concat();
-    let ask = lua::call(&["ACQUIRE", "k", owner, "ENQUEUE", "PATIENCE", "6000", "ONCE"]);
+    let ask = lua::call(&["ACQUIRE", "k", owner, "ENQUEUE", "PATIENCE", LONG, "ONCE"]);
     assert_eq!(hand.client.run("MULTI"), "OK");
-    for call in [set, ask] {
+    for call in [give_back, set, ask] {
         assert_eq!(run(&mut hand.client, &call), "QUEUED");
     }
     let replies = hand.client.run("EXEC");
-    assert!(replies.starts_with("[1, ["), "{replies}");
+    assert!(replies.starts_with("[0, 1, ["), "{replies}");
 }
 
 /// Asks for `k` by the scripts of the owner's kind; whether it has it.
@@ -391,7 +393,7 @@ fn ask_as(hand: &mut Hand, owner: &str) -> bool {
     if owner.starts_with("jvm") {
         return hand.lock(owner, PATIENCE) == ACQUIRED;
     }
-    let words = ["ACQUIRE", "k", owner, "ENQUEUE", "PATIENCE", "6000", "ONCE"];
+    let words = ["ACQUIRE", "k", owner, "ENQUEUE", "PATIENCE", LONG, "ONCE"];
     let reply = run(&mut hand.client, &lua::call(&words));
     assert!(!reply.starts_with("(error)"), "{reply}");
     !reply.starts_with('[')
