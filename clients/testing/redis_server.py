@@ -107,7 +107,7 @@ class Server:
     def start(self):
         self.run(self.command)
         until(f"{self.name} is up", lambda: self.is_up(self.port))
-        until(f"{self.name} has its data", lambda: "loading:0" in call(self.port, "INFO", "persistence"))
+        until(f"{self.name} has its data", lambda: "\nloading:0" in call(self.port, "INFO", "persistence"))  # not async_loading
 
     def kill(self):
         self.process.kill()
