@@ -101,7 +101,7 @@ fn begin(ctx: &Ctx, context: &Context, arguments: &[RedisString]) -> bool {
     server::start_afresh(ctx);
     server::user::remember_module(ctx);
     waiting::start_afresh(ctx);
-    let begun = config::load(ctx, context, arguments)
+    let begun = config::load(ctx, context, arguments, waiting::interception_switched)
         && COMMANDS
             .iter()
             .chain(&SCRIPTS)

@@ -66,7 +66,8 @@ fn eval(
     let script = passed.or_else(|| arguments.get(0).and_then(recognise));
     let script = script.ok_or(Error::UnknownScript)?;
     waiting::require_rest()?;
-    let may_run = passed.is_some() || may_run(ctx, client, script);
+    // A call that was queued for a transaction may run after interception was switched off.
+    let may_run = waiting::intercepts() && (passed.is_some() || may_run(ctx, client, script));
     if may_run
         && let Some(command) = script.command()
         && let Some(done) = script::run(ctx, command, arguments)

@@ -248,8 +248,9 @@ impl<S: State> Step<'_, S> {
             self.state.emit(Event::Enqueued);
             index
         };
-        // A polling head that now blocks is served by the server itself.
-        self.settle(None);
+        // Nothing is served here: a client is blocked only after the step, and could not receive the lock yet. Where the
+        // lock is free still, behind a long row of dead waiters, it is due at once.
+        self.refresh_head_score();
         Place {
             position: index.saturating_add(1),
             retry_after: self.retry_after(ask.patience),

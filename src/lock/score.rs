@@ -124,8 +124,11 @@ impl<S: State> Step<'_, S> {
     /// Lines all scores up for scripts that run as Lua from now on, as Lua would have them for this queue: the head's
     /// is ahead of now, and each other is its predecessor's plus the waiter's own patience. So their arithmetic
     /// drops no waiter that lives. From now on it is not seen when Redisson's waiters ask. Walks the queue.
+    ///
+    /// The head has a whole lease, as in a queue that forms behind a holder: Lua builds the scores of later waiters on
+    /// those before, but never counts how long these take to leave, and would drop the later ones that much too early.
     pub fn line_up(&mut self) {
-        let left = self.lease_left();
+        let left = self.lease_left().max(self.rules.lease);
         let mut before = self.now.after(left);
         let mut score_before = None;
         for index in 0..self.state.waiting() {

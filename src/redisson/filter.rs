@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use crate::config;
 use crate::server::filter::{self, Filter, Incoming};
-use crate::server::{Ctx, Str, is_replica, selected, string};
+use crate::server::{Ctx, Str, is_replica, selected, string, user};
 
 use super::recognise::{by_digest, by_text};
 use super::table::Script;
@@ -38,6 +38,8 @@ pub const EVALSHA: &str = "fairlock.evalsha";
 struct Passed {
     /// The client, whose user may run scripts natively.
     client: u64,
+    /// How often permissions had changed: the server may run the command later (CLIENT PAUSE).
+    changes: u64,
     script: &'static Script,
 }
 
@@ -50,8 +52,9 @@ thread_local! {
 /// The script that a client calls by a command that runs now, if the filter has just recognised it and found that the
 /// client's user may run it natively. Then both are done.
 pub fn passed(client: u64) -> Option<&'static Script> {
-    let passed = PASSED.take().filter(|passed| passed.client == client);
-    passed.map(|passed| passed.script)
+    let passed = PASSED.take()?;
+    let holds = passed.client == client && passed.changes == user::changes();
+    holds.then_some(passed.script)
 }
 
 /// The commands that the filter has to see, and the consequence if rename-command has given one another name.
@@ -166,6 +169,10 @@ fn intercept(command: &mut Incoming, recognise: fn(&[u8]) -> Option<&'static Scr
         stats::left_to_lua(script.role);
         return;
     }
-    PASSED.set(client.map(|client| Passed { client, script }));
+    PASSED.set(client.map(|client| Passed {
+        client,
+        changes: user::changes(),
+        script,
+    }));
     NAMES.with(|names| names.get(name).map(|name| command.rename(name)));
 }

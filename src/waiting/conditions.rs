@@ -9,7 +9,7 @@ use crate::server::cluster::SlotState;
 use crate::server::{Ctx, clock, in_cluster};
 
 use super::record::LockId;
-use super::state::{Iteration, ensure_before_sleep, iteration, table, waiting};
+use super::state::{Iteration, ensure_before_sleep, hear_iterations, iteration, table, waiting};
 
 /// The server's clocks.
 pub fn now() -> Now {
@@ -30,13 +30,16 @@ pub fn tick() -> Tick {
 
 /// The rules as configured now.
 pub fn rules() -> Rules {
+    // First: where it is noticed only now that interception was switched on, grace is granted.
+    let intercepts = intercepts();
     Rules {
         turn: config::TURN.get(),
+        lease: config::LEASE.get(),
         patience: config::PATIENCE.get(),
         clock_skew: config::CLOCK_SKEW.get(),
         max_waiters: usize::try_from(config::MAX_WAITERS.get()).unwrap_or(usize::MAX),
         grace: waiting(|waiting| waiting.grace.get()),
-        intercepts: intercepts(),
+        intercepts,
     }
 }
 
@@ -88,9 +91,13 @@ pub fn learn(token: i64) {
 /// In a cluster, whether slots have come from another server. One look tells for the whole iteration: the server writes
 /// such changes down at its end.
 pub fn follow_slots(ctx: &Ctx) {
+    if !in_cluster() {
+        return;
+    }
+    hear_iterations();
     let has_looked =
         |iteration: &mut Iteration| std::mem::replace(&mut iteration.has_followed_slots, true);
-    if in_cluster() && !iteration(has_looked) && ctx.slots_may_have_changed() {
+    if !iteration(has_looked) && ctx.slots_may_have_changed() {
         go_ahead_of_the_clock();
     }
 }
@@ -136,7 +143,9 @@ pub fn intercepts() -> bool {
     if wanted != is_on && (wanted || table(|table| table.is_empty())) {
         waiting(|waiting| waiting.intercepts.set(wanted));
         if wanted {
-            // The queues that the scripts have now are the module's.
+            // The queues that the scripts have now are the module's. Of the waiters only scores are known, which scripts
+            // let run out while others hold the lock.
+            grant_grace();
             waiting(|waiting| waiting.has_switched_on.set(true));
             ensure_before_sleep();
         }

@@ -9,6 +9,8 @@
 //! Lua, it looks only at locks that are its own. A replica only notes which locks have a queue; when it becomes the
 //! master it looks at all of them.
 
+use std::collections::HashSet;
+
 use redis_module::NotifyEvent;
 
 use crate::keyspace::held::is_redissons;
@@ -45,7 +47,7 @@ pub fn key_changes(ctx: &Ctx, class: NotifyEvent, event: &[u8], key: &[u8]) {
     }
     if names::is_token(key) {
         learn(
-            ctx.open(&string(key), Access::Read)
+            ctx.open(&string(key), Access::Glance)
                 .read(number)
                 .flatten()
                 .unwrap_or(0),
@@ -105,8 +107,7 @@ fn lock_changes(ctx: &Ctx, event: &[u8], key: &[u8]) {
 pub fn follow_the_master(ctx: &Ctx) {
     for lock in table(|table| table.take_all(ctx)) {
         let is_queued = has_waiters(ctx, &lock);
-        waiting(|waiting| {
-            let mut followed = waiting.followed.borrow_mut();
+        follow(|followed| {
             if is_queued {
                 followed.insert(lock);
             } else {
@@ -114,6 +115,11 @@ pub fn follow_the_master(ctx: &Ctx) {
             }
         });
     }
+}
+
+/// Changes which locks have a queue, as a replica knows it.
+fn follow(change: impl FnOnce(&mut HashSet<LockId>)) {
+    waiting(|waiting| change(&mut waiting.followed.borrow_mut()));
 }
 
 /// Whether the table has a lock with this queue.
@@ -174,6 +180,7 @@ pub fn is_twin_tracked(lock: &LockId) -> bool {
 /// A database was flushed; `None`: all were.
 pub fn flushed(_: &Ctx, db: Option<i32>) {
     stats(Stats::forget_holders);
+    follow(|followed| followed.retain(|lock| db.is_some_and(|db| lock.db != db)));
     touch_all(table(|table| table.all(db)), QueueView::AsLeft);
     // A lock without a queue is not arriving any more.
     let arriving = table(|table| table.all_at(Place::Arriving));
@@ -184,6 +191,10 @@ pub fn flushed(_: &Ctx, db: Option<i32>) {
 pub fn swapped(_: &Ctx, one: i32, other: i32) {
     stats(Stats::forget_holders);
     sessions(|sessions| sessions.swap(one, other));
+    follow(|followed| {
+        let locks = followed.drain().map(|lock| lock.swapped(one, other));
+        *followed = locks.collect();
+    });
     let locks = table(|table| table.swap(one, other));
     touch_all(locks, QueueView::Touched);
 }
@@ -194,7 +205,7 @@ pub fn role_changes(ctx: &Ctx, replica: bool) {
         // The blocked clients are sent away when the iteration ends.
         ensure_before_sleep();
         let locks = table(|table| table.take_all(ctx));
-        waiting(|waiting| waiting.followed.borrow_mut().extend(locks));
+        follow(|followed| followed.extend(locks));
         sessions(Sessions::clear);
         iteration(|iteration| *iteration = Iteration::default());
         stats(Stats::forget_holders);

@@ -99,7 +99,7 @@ pub const EVENTS: Events = Events {
     slots_migrate: event_loop::slots_migrate,
 };
 
-pub use state::start_afresh;
+pub use state::{ensure_before_sleep as interception_switched, start_afresh};
 pub use work::{before_unload, begin, end};
 
 /// What this server knows of `owner` in a lock's queue.

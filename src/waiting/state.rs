@@ -158,8 +158,7 @@ const IDLE: u8 = 16;
 pub fn rest_if_idle() {
     let remembers =
         |iteration: &mut Iteration| !(iteration.replied.is_empty() && iteration.known.is_empty());
-    let is_busy = in_cluster()
-        || table(|table| !table.is_empty() || table.noted() > 0)
+    let is_busy = table(|table| !table.is_empty() || table.noted() > 0)
         || iteration(remembers)
         || blocked(|blocked| blocked.count()) > 0
         || waiting(|waiting| waiting.is_scanning.get() || !waiting.begun.get());
@@ -168,6 +167,8 @@ pub fn rest_if_idle() {
         waiting.idle.set(idle);
         if idle == IDLE {
             waiting.idle.set(0);
+            // Its end is not heard: the next step looks again.
+            iteration(|iteration| iteration.has_followed_slots = false);
             events::rest();
         }
     });

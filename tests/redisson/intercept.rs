@@ -1,6 +1,8 @@
 //! Interception as clients and operators see it: what is run natively, what is left to Lua, and
 //! who may.
 
+use std::thread;
+
 use fairlock_testing::redisson::harvest::{SCRIPTS, script};
 use fairlock_testing::{Client, Server, Wire, show, wait_until};
 use redis::Value;
@@ -469,4 +471,40 @@ fn its_commands_say_what_they_are() {
     );
     let docs = client.raw(&[b"COMMAND", b"DOCS", b"fairlock.eval"]);
     assert!(matches!(docs, Ok(Value::Array(_) | Value::Map(_))));
+}
+
+#[test]
+fn permissions_that_change_while_writes_are_paused_count_when_they_go_on() {
+    let server = intercepting(&[]);
+    let mut admin = server.connect();
+    load_all(&mut admin);
+    admin.run("ACL SETUSER user on nopass ~* &* +@all");
+    let mut user = server.connect();
+    user.run("AUTH user any");
+    send(&mut user, &call("lock"));
+    let (id, mut paused) = (user.id, user);
+    admin.run("CLIENT PAUSE 600000 WRITE");
+    let asks = thread::spawn(move || send(&mut paused, &call("unlock")));
+    wait_until("it is held up", || {
+        let client = admin.text(&format!("CLIENT LIST ID {id}"));
+        client.contains("cmd=evalsha") || client.contains("cmd=fairlock.evalsha")
+    });
+    admin.run("ACL SETUSER user -hincrby");
+    admin.run("CLIENT UNPAUSE");
+    let reply = asks.join().expect("no panic");
+    assert!(matches!(code(&reply), "ERR" | "NOPERM"), "{reply}");
+    assert_eq!(admin.holders("k"), "[a:1, 1]");
+}
+
+#[test]
+fn a_call_that_is_queued_while_it_is_on_runs_as_lua_once_it_is_off() {
+    let server = intercepting(&[]);
+    let mut client = server.connect();
+    load_all(&mut client);
+    client.run("MULTI");
+    assert_eq!(send(&mut client, &call("lock")), "QUEUED");
+    let off = "CONFIG SET fairlock.intercept-eval no";
+    assert_eq!(server.connect().run(off), "OK");
+    assert_eq!(client.run("EXEC"), "[(nil)]");
+    assert_eq!(counters(&server, "intercepted"), [""; 0]);
 }

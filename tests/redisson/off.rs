@@ -10,9 +10,10 @@ use std::time::Duration;
 
 use fairlock_testing::{Client, Server, Wire, wait_until};
 
-use crate::hand::{ACQUIRED, Hand, PATIENCE};
+use crate::hand::{ACQUIRED, Hand, PATIENCE, now};
 use crate::interception::Interception;
 use crate::listener::{Listener, Message};
+use crate::stage::pass;
 use crate::trace::{Trace, timeless};
 use crate::view::KEYS;
 
@@ -269,4 +270,39 @@ fn a_lock_is_handed_back_when_the_last_of_ours_has_left() {
         (1..3).all(|n| deadlines[n] >= deadlines[n - 1] + patience),
         "{deadlines:?}"
     );
+}
+
+#[test]
+fn who_joins_during_a_turn_after_it_is_switched_off_has_all_of_its_patience() {
+    const SHORT: u64 = 3000;
+    let server = Interception::On.server(&[]);
+    let mut hand = Hand::of(&server);
+    assert_eq!(hand.lock(&owner(0), PATIENCE), ACQUIRED);
+    assert_ne!(hand.lock(&owner(1), SHORT), ACQUIRED);
+    hand.unlock(&owner(0));
+    hand.client.run("CONFIG SET fairlock.intercept-eval no");
+    pass(&mut hand.client, Duration::from_millis(100));
+    let joins = i64::try_from(now()).expect("small");
+    assert_ne!(hand.lock(&owner(2), SHORT), ACQUIRED);
+    assert_eq!(hand.lock(&owner(1), SHORT), ACQUIRED);
+    let patience = hand.deadline(&owner(2)) - joins;
+    assert!(
+        patience >= i64::try_from(SHORT).expect("small"),
+        "{patience}"
+    );
+}
+
+#[test]
+fn a_server_that_does_nothing_else_notices_that_it_is_switched_on() {
+    let server = Interception::Off.server(&[]);
+    let mut hand = Hand::of(&server);
+    assert_eq!(hand.lock(&owner(0), PATIENCE), ACQUIRED);
+    assert_ne!(hand.lock(&owner(1), PATIENCE), ACQUIRED);
+    // Iterations in which the module has nothing to do.
+    (0..50).for_each(|_| drop(hand.client.run("PING")));
+    hand.client.run("CONFIG SET fairlock.intercept-eval yes");
+    wait_until("the queue is found", || {
+        let tracked = server.info("fairlock", "fairlock_locks_with_waiters_or_session");
+        tracked == "1"
+    });
 }

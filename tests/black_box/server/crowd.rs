@@ -6,8 +6,9 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use fairlock_testing::{Client, Server, wait_until};
+use redis::Value;
 
-use crate::scene::left;
+use crate::scene::{left, now};
 
 /// Bare connections, each blocked on the lock.
 fn block_crowd(server: &Server, size: usize) -> Vec<TcpStream> {
@@ -208,4 +209,19 @@ fn waits_that_end_together_all_end() {
     assert_eq!(client.holders("k"), "[a, 1]");
     assert_eq!(client.run("FAIRLOCK.RELEASE k a"), "0");
     assert_eq!(client.run("KEYS *"), "[]");
+}
+
+/// The dead are dropped in pieces: the first by the newcomer's own step, the rest after it has joined.
+#[test]
+fn a_newcomer_that_blocks_behind_a_long_row_of_dead_waiters_gets_the_lock() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    client.run_many((0..600).map(|n| format!("FAIRLOCK.ACQUIRE k dead{n} ENQUEUE PATIENCE 1")));
+    let all_asked = now(&mut client);
+    wait_until("all are dead", || now(&mut client) > all_asked + 5);
+    let replies = client.run_many(["DEL k", "FAIRLOCK.ACQUIRE k x WAIT 10000"]);
+    assert!(matches!(replies[1], Value::Int(1..)), "{replies:?}");
+    assert_eq!(client.holders("k"), "[x, 1]");
+    assert_eq!(client.run("EXISTS redisson_lock_queue:{k}"), "0");
 }

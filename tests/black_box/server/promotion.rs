@@ -505,3 +505,19 @@ fn scripts_go_on_with_the_lock_at_a_server_without_the_module_and_back() {
     assert_eq!(client.run("FAIRLOCK.RELEASE k u:2"), "0");
     assert!(waiter.int() > 0);
 }
+
+#[test]
+fn a_queue_in_a_database_that_was_swapped_is_known_to_the_new_master() {
+    let (master, replica) = pair(&[]);
+    let mut client = master.connect();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    client.run("FAIRLOCK.ACQUIRE k b ENQUEUE");
+    assert_eq!(client.int("WAIT 1 0"), 1);
+    client.run("SWAPDB 0 1");
+    assert_eq!(client.int("WAIT 1 0"), 1);
+    let mut client = promote(&replica);
+    client.run("SELECT 1");
+    wait_until("it is found", || {
+        client.run("FAIRLOCK.LOCKS").starts_with("[[name, k, ")
+    });
+}

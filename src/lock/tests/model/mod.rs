@@ -49,6 +49,7 @@ use scope::{Fault, Kind, Scope, Wait};
 /// deadline can end in another's turn.
 const RULES: Rules = Rules {
     turn: 2,
+    lease: 2,
     patience: 3,
     clock_skew: 0,
     max_waiters: 4,

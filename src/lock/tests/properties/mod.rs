@@ -21,6 +21,7 @@ pub use world::World;
 
 const RULES: Rules = Rules {
     turn: 50,
+    lease: 100,
     patience: 300,
     clock_skew: 0,
     max_waiters: 5,
