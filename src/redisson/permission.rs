@@ -77,9 +77,13 @@ thread_local! {
 /// Whether an ACL command may be queued in a transaction.
 static PENDING: AtomicBool = AtomicBool::new(false);
 
+/// Whether the log has said that the server does not answer.
+static IS_TOLD: AtomicBool = AtomicBool::new(false);
+
 /// Begins without answers.
 pub fn start_afresh(ctx: &Ctx) {
     PENDING.store(false, Ordering::Relaxed);
+    IS_TOLD.store(false, Ordering::Relaxed);
     user::watch_changes(ctx);
     ANSWERS.with_borrow_mut(HashMap::clear);
 }
@@ -141,17 +145,33 @@ fn answer(name: &Str) -> Answer {
 }
 
 fn ask(name: &Str) -> Answer {
-    let user = User::named(name);
-    let may_run = |commands: &[&str]| {
-        let mut commands = commands.iter();
-        user.as_ref()
-            .is_some_and(|user| commands.all(|command| user.may_run_words(command) == Some(true)))
+    let Some(user) = User::named(name) else {
+        return Answer {
+            redisson: false,
+            own: false,
+        };
     };
-    let redisson = user.as_ref().is_some_and(may_use_all) && may_run(&COMMANDS);
+    let may_run = |commands: &[&str]| commands.iter().all(|command| may_run(&user, command));
+    let redisson = may_use_all(&user) && may_run(&COMMANDS);
     Answer {
         redisson,
         own: redisson && may_run(&MORE_COMMANDS),
     }
+}
+
+/// Whether a user may run a command. What this server does not answer is no refusal, and is told once in the log: all
+/// scripts run as Lua then, and that would go unnoticed.
+fn may_run(user: &User, command: &str) -> bool {
+    user.may_run_words(command).unwrap_or_else(|| {
+        if !IS_TOLD.swap(true, Ordering::Relaxed) {
+            user::outside_calls(|ctx| {
+                ctx.log_warning(&format!(
+                    "fairlock: this server does not say who may run '{command}', so Redisson's scripts run as Lua"
+                ));
+            });
+        }
+        false
+    })
 }
 
 /// Whether a user's commands are allowed on any key and channel.
