@@ -11,8 +11,9 @@ use crate::lock::{
 };
 use crate::server::{Access, Kind, Str, decimal, string};
 
+use super::fields::{TOKEN, hold_count, token_of};
 use super::number::number;
-use super::open_lock::{OpenLock, TOKEN, hold_count, token_of};
+use super::open_lock::OpenLock;
 use super::tracked::Line;
 use super::{repair, write};
 

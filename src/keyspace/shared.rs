@@ -13,8 +13,9 @@ use std::collections::HashMap;
 use crate::lock::{Holding, Limit, Millis, Owner, SharedHolder, SharedHolders};
 use crate::server::{Access, Key, Kind, string};
 
+use super::fields::hold_count;
 use super::number::number;
-use super::open_lock::{OpenLock, hold_count};
+use super::open_lock::OpenLock;
 use super::tracked::Unusable;
 use super::{names, write};
 

@@ -7,9 +7,9 @@ use crate::error::Error;
 use crate::lock::{Limit, Millis, Now, SharedHolder};
 use crate::server::{Access, Ctx, Key, Kind, Str, string};
 
-use super::Names;
+use super::fields::token_of;
+use super::names::Names;
 use super::number::{instant, number};
-use super::open_lock::token_of;
 use super::shared::read_entry;
 
 /// The most holders that are read for one reply: a millisecond of the server's time.
