@@ -4,7 +4,7 @@
 use crate::keyspace::names;
 use crate::server::{Access, string};
 
-use super::run::{Call, LeftToLua};
+use super::call::{Call, LeftToLua};
 
 /// Which argument is the owner. Keys: queue, scores. Arguments: owner, and since 3.5.5 the wait to subtract.
 pub const OWNER: usize = 0;

@@ -22,7 +22,26 @@
 //!
 //! The packages' own scripts (`clients/lua`) are in the table as well. They are commands, and `command::script` runs
 //! them as these.
+//!
+//! The map, from top to bottom. A file imports only from those below it, and `make check` holds it
+//! to this list.
+//!
+//! Which scripts run natively:
+//! - [`filter`]: looks at commands before the server does;
+//! - [`permission`]: which users' scripts may run natively;
+//! - [`recognise`]: finds a script by its text or its digest.
+//!
+//! How they run:
+//! - [`run`](mod@run): reads the call, and takes the step;
+//! - [`table`]: the scripts, and what each does;
+//! - [`try_lock`]: the form of scripts that take the lock;
+//! - [`unlock`]: of those that give up a hold;
+//! - [`leave`]: of those by which a waiter leaves the queue;
+//! - [`renew`]: of those that renew leases;
+//! - [`call`]: the keys and arguments of a call, and what can come of it;
+//! - [`stats`]: counts scripts, for INFO.
 
+mod call;
 pub mod filter;
 mod leave;
 pub mod permission;
@@ -34,4 +53,5 @@ pub mod table;
 mod try_lock;
 mod unlock;
 
-pub use run::{Reply, WORDS_OF_COMMAND, has_keys_of_command, run};
+pub use call::{Reply, WORDS_OF_COMMAND};
+pub use run::{has_keys_of_command, run};

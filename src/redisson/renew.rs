@@ -3,7 +3,7 @@
 use crate::keyspace::write;
 use crate::server::{Access, Kind, clock, string};
 
-use super::run::{Call, LeftToLua};
+use super::call::{Call, LeftToLua};
 
 /// Does what the script does, once it is clear that it can be done for all locks. Keys: locks. Arguments: lease, and
 /// an owner for each lock. Renewing a lock raises a key event, by which `waiting` learns of the new lease. Returns 1

@@ -3,7 +3,7 @@
 use crate::lock::scripts::{Sleep, Tried, TryLock as Request, Wait};
 use crate::lock::{Holds, State, Step};
 
-use super::run::{Call, LeftToLua, Reply, refused};
+use super::call::{Call, LeftToLua, Reply, refused};
 
 /// One such script. Keys: lock, queue, scores. Arguments: lease, owner, and others.
 #[derive(Clone, Copy, Debug)]

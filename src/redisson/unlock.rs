@@ -9,7 +9,7 @@ use crate::lock::scripts::Unlocked;
 use crate::lock::{Millis, State, Step};
 use crate::server::{Access, Key, Kind, clock};
 
-use super::run::{Call, LeftToLua, Reply, WakeUp, refused};
+use super::call::{Call, LeftToLua, Reply, WakeUp, refused};
 
 /// A call of such a script. Keys: lock, queue, scores, channel; in newer releases also the latch, a key that keeps the
 /// reply for a while, so that a repeated call gets the same. Arguments: message, lease, owner, the client's time, in
