@@ -5,8 +5,9 @@ use crate::lock::Holding;
 use crate::server::{Key, Kind};
 
 use super::open_lock::OpenLock;
+use super::repair;
 use super::tracked::{QueueView, Unusable};
-use super::{repair, write};
+use super::write;
 
 impl OpenLock<'_> {
     /// Makes the keys ready for the rules. If the queue was changed from outside the module, it is repaired.

@@ -6,9 +6,10 @@ use crate::server::{Args, Ctx, string};
 use crate::waiting;
 
 use super::call::{Call, KEYS_OF_COMMAND, LeftToLua, Reply, WakeUp};
+use super::leave;
+use super::renew;
 use super::table::{Form, Script};
 use super::unlock::Unlocking;
-use super::{leave, renew};
 
 /// Whether a script that is a command is called with the four keys of one lock: itself, queue, deadlines and token.
 pub fn has_keys_of_command(ctx: &Ctx, words: Args<'_>) -> bool {

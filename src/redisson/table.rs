@@ -5,9 +5,10 @@ use std::sync::LazyLock;
 
 use crate::lock::scripts::Sleep;
 
+use super::leave;
 use super::stats::ROLES;
 use super::try_lock::TryLock;
-use super::{leave, unlock};
+use super::unlock;
 
 /// The table: SHA-1 of the text, its length in bytes, role, number of keys and of arguments, first
 /// and last release. A script that renews many locks has any number of keys, and one argument more.

@@ -8,9 +8,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use redis_module::NotifyEvent;
 
+use super::announce;
 use super::api::{OK, api, raw};
+use super::audience;
+use super::context;
+use super::context::Ctx;
+use super::guard::guard;
 use super::migration::{self, Migration};
-use super::{Ctx, Str, announce, audience, context, guard, selected, user};
+use super::selected;
+use super::strings::Str;
+use super::user;
 
 /// Functions that the server's events call.
 #[derive(Clone, Copy, Debug)]
@@ -70,6 +77,9 @@ pub fn subscribe(ctx: &Ctx, events: Events) -> bool {
     HEARS_SCORES.store(false, Ordering::Relaxed);
     HEARS_CONNECTIONS.store(false, Ordering::Relaxed);
     HEARS_ITERATIONS.set(Hearing::No);
+    if listen(ctx, raw::REDISMODULE_EVENT_MODULE_CHANGE) {
+        audience::look(ctx);
+    }
     listen(ctx, raw::REDISMODULE_EVENT_FLUSHDB)
         && listen(ctx, raw::REDISMODULE_EVENT_SWAPDB)
         && listen(ctx, raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED)
@@ -115,6 +125,15 @@ pub fn rest() {
     HEARS_ITERATIONS.set(Hearing::NotForLong);
     // SAFETY: the callback needs no data, and may come after the module is unloaded: its code stays.
     unsafe { api!(EventLoopAddOneShot(Some(unsubscribe), null_mut())) };
+}
+
+impl Ctx {
+    /// Hears of slot migrations, if the server has them.
+    pub fn hear_of_migrations(&self) {
+        if self.has_migrations() && !listen(self, migration::EVENT) {
+            self.log_warning("fairlock: the server does not tell of slot migrations");
+        }
+    }
 }
 
 fn subscribe_to_iterations(shall: bool) {

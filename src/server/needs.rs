@@ -3,8 +3,9 @@
 use std::ffi::CStr;
 
 use super::api::api;
+use super::context::Ctx;
+use super::strings::string;
 use super::user::User;
-use super::{Ctx, string};
 
 /// The newest release of each server that all tests have passed on, and the field of INFO that says its own. Valkey
 /// says what Redis it is compatible with, too, so it comes first.
@@ -112,7 +113,7 @@ fn release(version: &str) -> Option<(u32, u32)> {
 
 #[cfg(test)]
 mod tests {
-    use super::release;
+    use super::*;
 
     #[test]
     fn releases_are_compared_as_numbers() {

@@ -14,9 +14,8 @@ use std::ptr::null_mut;
 
 use redis_module::RedisValue;
 
-use super::Ctx;
 use super::api::{OK, api, raw};
-use super::context::text;
+use super::context::{Ctx, text};
 
 /// Slots of another node.
 #[derive(Debug)]
