@@ -17,8 +17,7 @@
 //! - tests in `tests/black_box/commands/`, listed in its `mod.rs`; its forms in `tests/fuzz/grammar.rs`, and its reply
 //!   in `tests/fuzz/reply.rs`.
 //!
-//! The map, from top to bottom. A file imports only from those below it, and `make check` holds it
-//! to this list.
+//! The map, from top to bottom: a file imports only from those below it (`make check`).
 //!
 //! What scripts become:
 //! - [`eval`]: runs a script natively;

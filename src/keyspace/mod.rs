@@ -9,8 +9,7 @@
 //! | token | `fairlock_token:{K}` | string: the last fencing token, while it is ahead of the clock |
 //! | shared holders | `redisson_lock_shared:{K}` | hash, only while held SHARED: owner → lease end, limit, token |
 //!
-//! The map, from top to bottom. A file imports only from those below it, and `make check` holds it
-//! to this list.
+//! The map, from top to bottom: a file imports only from those below it (`make check`).
 //!
 //! Reading without a step:
 //! - [`view`]: what the commands show of a lock;

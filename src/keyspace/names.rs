@@ -10,13 +10,13 @@ use foldhash::fast::RandomState;
 use crate::server::{Str, string};
 
 /// How many locks' names are cached. A lock is usually released shortly after it was acquired.
-const KEPT: usize = 512;
+const CACHED: usize = 512;
 
 /// Longer names are not cached: they are not worth their memory.
-const LONGEST_KEPT: usize = 200;
+const LONGEST_CACHED: usize = 200;
 
 thread_local! {
-    static KNOWN: RefCell<HashMap<Box<[u8]>, Rc<Names>, RandomState>> = RefCell::default();
+    static CACHE: RefCell<HashMap<Box<[u8]>, Rc<Names>, RandomState>> = RefCell::default();
 }
 
 /// The names of a lock's keys.
@@ -39,14 +39,14 @@ pub struct Names {
 impl Names {
     /// The names that belong to a lock's key. To make them anew in each step would cost a sixth of a pair.
     pub fn of(key: &[u8]) -> Rc<Self> {
-        if key.len() > LONGEST_KEPT {
+        if key.len() > LONGEST_CACHED {
             return Rc::new(Self::made(key));
         }
-        KNOWN.with_borrow_mut(|known| {
+        CACHE.with_borrow_mut(|known| {
             if let Some(names) = known.get(key) {
                 return Rc::clone(names);
             }
-            if known.len() == KEPT {
+            if known.len() == CACHED {
                 known.clear();
             }
             let names = Rc::new(Self::made(key));

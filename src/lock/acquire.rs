@@ -45,7 +45,7 @@ pub struct Acquired {
 
 /// A place in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Joined {
     /// 1 is the head.
     pub position: usize,
     /// Milliseconds after which asking again is worthwhile if no wake-up comes; at least 1.
@@ -219,7 +219,7 @@ impl<S: State> Step<'_, S> {
 
     /// Puts `ask.owner` in the queue, or lets it keep its place. Called when [`Self::acquire`] has returned
     /// `Ok(None)`. If another request of the same owner is blocked, this one takes its place over.
-    pub fn join(&mut self, ask: &Ask<'_>, mode: WaitMode) -> Place {
+    pub fn join(&mut self, ask: &Ask<'_>, mode: WaitMode) -> Joined {
         let presence = match mode {
             WaitMode::Blocked(ticket) => Presence::Blocked(ticket),
             WaitMode::Polling => Presence::Polling,
@@ -250,7 +250,7 @@ impl<S: State> Step<'_, S> {
         };
         // A polling head that now blocks is served by the server itself.
         self.settle(None);
-        Place {
+        Joined {
             position: index.saturating_add(1),
             retry_after: self.retry_after(ask.patience),
         }

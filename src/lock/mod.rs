@@ -11,8 +11,7 @@
 //! the lock, so that a lock is never left free beside a waiter. Afterwards the caller carries out the events,
 //! and asks [`Step::next_due`] when to look at the lock again.
 //!
-//! The map, from top to bottom. A file imports only from those below it, and `make check` holds it
-//! to this list.
+//! The map, from top to bottom: a file imports only from those below it (`make check`).
 //!
 //! The steps:
 //! - [`scripts`]: of Redisson's scripts;
@@ -72,7 +71,7 @@ pub mod turn;
 #[cfg(test)]
 mod tests;
 
-pub use acquire::{Acquired, Ask, Place, WaitMode};
+pub use acquire::{Acquired, Ask, Joined, WaitMode};
 pub use clock::{Heard, Millis, Now, Tick};
 pub use due::Due;
 pub use event::Event;

@@ -10,7 +10,7 @@ use crate::server::{Args, Ctx, Str};
 
 /// The keys and arguments that a script is called with, borrowed from the server.
 #[derive(Debug)]
-pub struct Call<'c> {
+pub struct ScriptCall<'c> {
     /// The context of the call.
     pub ctx: &'c Ctx,
     /// KEYS.
@@ -59,7 +59,7 @@ pub struct WakeUp<'c> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeftToLua;
 
-impl<'c> Call<'c> {
+impl<'c> ScriptCall<'c> {
     /// The script, the number of keys, KEYS and ARGV. `None` if the number is not one that a script can have.
     pub fn read(ctx: &'c Ctx, words: Args<'c>) -> Option<Self> {
         let number = usize::try_from(whole(words.get(1)?)?).ok()?;

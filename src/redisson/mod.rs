@@ -23,8 +23,7 @@
 //! The packages' own scripts (`clients/lua`) are in the table as well. They are commands, and `command::script` runs
 //! them as these.
 //!
-//! The map, from top to bottom. A file imports only from those below it, and `make check` holds it
-//! to this list.
+//! The map, from top to bottom: a file imports only from those below it (`make check`).
 //!
 //! Which scripts run natively:
 //! - [`filter`]: looks at commands before the server does;

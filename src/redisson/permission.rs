@@ -22,7 +22,7 @@ const KEPT: usize = 1000;
 
 /// The commands that Redisson's scripts call, those that clients call the scripts by, and those that the calls become,
 /// each with as many arguments as it needs.
-const COMMANDS: [&str; 25] = [
+const SCRIPT_COMMANDS: [&str; 25] = [
     "fairlock.eval script 0",
     "fairlock.evalsha digest 0",
     "spublish channel message",
@@ -147,7 +147,7 @@ fn ask(name: &Str) -> Answer {
         user.as_ref()
             .is_some_and(|user| commands.all(|command| user.may_run_words(command) == Some(true)))
     };
-    let redisson = user.as_ref().is_some_and(may_use_all) && may_run(&COMMANDS);
+    let redisson = user.as_ref().is_some_and(may_use_all) && may_run(&SCRIPT_COMMANDS);
     Answer {
         redisson,
         own: redisson && may_run(&MORE_COMMANDS),

@@ -5,7 +5,7 @@ use crate::lock::Step;
 use crate::server::{Args, Ctx, string};
 use crate::waiting;
 
-use super::call::{Call, KEYS_OF_COMMAND, LeftToLua, Reply, WakeUp};
+use super::call::{KEYS_OF_COMMAND, LeftToLua, Reply, ScriptCall, WakeUp};
 use super::leave;
 use super::renew;
 use super::table::{Form, Script};
@@ -13,18 +13,21 @@ use super::unlock::Unlocking;
 
 /// Whether a script that is a command is called with the four keys of one lock: itself, queue, deadlines and token.
 pub fn has_keys_of_command(ctx: &Ctx, words: Args<'_>) -> bool {
-    let fits = |call: &Call<'_>| {
+    let fits = |call: &ScriptCall<'_>| {
         let names = call.lock(0, 1, 2).ok()?;
         (call.keys.len() == KEYS_OF_COMMAND && call.key(3) == Ok(names.token.as_slice()))
             .then_some(())
     };
-    Call::read(ctx, words).as_ref().and_then(fits).is_some()
+    ScriptCall::read(ctx, words)
+        .as_ref()
+        .and_then(fits)
+        .is_some()
 }
 
 /// Runs the native form of a script that a user may run natively. `None` if the script itself must run; nothing has
 /// changed then.
 pub fn run(ctx: &Ctx, script: &Script, words: Args<'_>) -> Option<Reply> {
-    let call = Call::read(ctx, words)?;
+    let call = ScriptCall::read(ctx, words)?;
     let fits = match script.keys {
         Some(keys) => call.keys.len() == keys && call.arguments.len() == script.arguments,
         None => !call.keys.is_empty() && call.arguments.len() == call.keys.len() + 1,
@@ -79,7 +82,7 @@ pub fn run(ctx: &Ctx, script: &Script, words: Args<'_>) -> Option<Reply> {
 
 /// Takes the step. Its wake-ups go out as the script says.
 fn take(
-    call: &Call<'_>,
+    call: &ScriptCall<'_>,
     script: &Script,
     names: &Names,
     wake_up: Option<WakeUp<'_>>,

@@ -8,8 +8,7 @@
 //!
 //! Everything here runs on the server's main thread; none of these types is `Send`.
 //!
-//! The map, from top to bottom. A file imports only from those below it, and `make check` holds it
-//! to this list.
+//! The map, from top to bottom: a file imports only from those below it (`make check`).
 //!
 //! What the server calls:
 //! - [`events`]: the server's events, and which of them the module hears of;
