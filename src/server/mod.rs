@@ -37,7 +37,7 @@
 //! - [`context`]: the context of one call;
 //! - [`docs`]: what COMMAND DOCS and COMMAND INFO say;
 //! - [`strings`]: strings of the server;
-//! - [`alloc`]: memory;
+//! - [`alloc`]: memory from the server's allocator;
 //! - [`api`]: the server's functions.
 
 #![allow(unsafe_code)]
