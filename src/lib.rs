@@ -112,7 +112,7 @@ fn begin(ctx: &Ctx, context: &Context, arguments: &[RedisString]) -> bool {
     if begun {
         redisson::filter::tell_of_renamed(ctx);
         ctx.tell_of_new_server();
-        ctx.hear_of_migrations();
+        server::events::hear_migrations(ctx);
         // Last: what is begun here goes on in the event loop, and must find the module loaded.
         waiting::begin(ctx);
     }

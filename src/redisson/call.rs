@@ -23,7 +23,7 @@ pub struct ScriptCall<'c> {
 const BEFORE_KEYS: usize = 2;
 
 /// Number of KEYS of a script that is a command.
-pub(super) const KEYS_OF_COMMAND: usize = 4;
+const KEYS_OF_COMMAND: usize = 4;
 
 /// Where the arguments of the command are among the words of such a script: its key, and everything behind KEYS.
 pub const WORDS_OF_COMMAND: (usize, usize) = (BEFORE_KEYS, BEFORE_KEYS + KEYS_OF_COMMAND);
@@ -78,7 +78,7 @@ impl<'c> ScriptCall<'c> {
     }
 
     /// A key as a string of the server.
-    pub(super) fn key_name(&self, index: usize) -> Result<Str, LeftToLua> {
+    pub fn key_name(&self, index: usize) -> Result<Str, LeftToLua> {
         self.keys.string(index).ok_or(LeftToLua)
     }
 
@@ -88,13 +88,13 @@ impl<'c> ScriptCall<'c> {
     }
 
     /// An argument that is a whole number of milliseconds, not below 0.
-    pub(super) fn millis(&self, index: usize) -> Result<Millis, LeftToLua> {
+    pub fn millis(&self, index: usize) -> Result<Millis, LeftToLua> {
         let number = whole(self.argument(index)?).ok_or(LeftToLua)?;
         Millis::try_from(number).map_err(|_| LeftToLua)
     }
 
     /// An argument that is a time to live. One that is too long is left to the script, for its own error.
-    pub(super) fn duration(&self, index: usize) -> Result<Millis, LeftToLua> {
+    pub fn duration(&self, index: usize) -> Result<Millis, LeftToLua> {
         let longest = LONGEST_DURATION.cast_unsigned();
         let duration = self.millis(index)?;
         (1..longest)
@@ -105,17 +105,12 @@ impl<'c> ScriptCall<'c> {
 
     /// The lock to which these three keys belong. Keys that do not belong together, as those of a client that
     /// maps names before Redisson 3.52.0, are left to the script.
-    pub(super) fn lock(
-        &self,
-        lock: usize,
-        queue: usize,
-        scores: usize,
-    ) -> Result<Rc<Names>, LeftToLua> {
+    pub fn lock(&self, lock: usize, queue: usize, scores: usize) -> Result<Rc<Names>, LeftToLua> {
         self.fits(Names::of(self.key(lock)?), queue, scores)
     }
 
     /// As [`Self::lock`], of a lock whose key is not among KEYS.
-    pub(super) fn fits(
+    pub fn fits(
         &self,
         names: Rc<Names>,
         queue: usize,
@@ -127,8 +122,17 @@ impl<'c> ScriptCall<'c> {
     }
 }
 
+/// Whether a script that is a command is called with the four keys of one lock: itself, queue, deadlines and token.
+pub fn has_keys_of_command(ctx: &Ctx, words: Args<'_>) -> bool {
+    let Some(call) = ScriptCall::read(ctx, words) else {
+        return false;
+    };
+    let fits = |names: Rc<Names>| call.key(3) == Ok(names.token.as_slice());
+    call.keys.len() == KEYS_OF_COMMAND && call.lock(0, 1, 2).is_ok_and(fits)
+}
+
 /// What a refusal becomes. Other errors than that of full memory are left to the script.
-pub(super) fn refused(refusal: Refusal) -> Result<Reply, LeftToLua> {
+pub fn refused(refusal: Refusal) -> Result<Reply, LeftToLua> {
     match refusal {
         Refusal::MemoryFull => Ok(Reply::Error(OUT_OF_MEMORY)),
         _ => Err(LeftToLua),

@@ -52,5 +52,5 @@ pub mod table;
 mod try_lock;
 mod unlock;
 
-pub use call::{Reply, WORDS_OF_COMMAND};
-pub use run::{has_keys_of_command, run};
+pub use call::{Reply, WORDS_OF_COMMAND, has_keys_of_command};
+pub use run::run;

@@ -5,24 +5,11 @@ use crate::lock::Step;
 use crate::server::{Args, Ctx, string};
 use crate::waiting;
 
-use super::call::{KEYS_OF_COMMAND, LeftToLua, Reply, ScriptCall, WakeUp};
+use super::call::{LeftToLua, Reply, ScriptCall, WakeUp};
 use super::leave;
 use super::renew;
 use super::table::{Form, Script};
 use super::unlock::Unlocking;
-
-/// Whether a script that is a command is called with the four keys of one lock: itself, queue, deadlines and token.
-pub fn has_keys_of_command(ctx: &Ctx, words: Args<'_>) -> bool {
-    let fits = |call: &ScriptCall<'_>| {
-        let names = call.lock(0, 1, 2).ok()?;
-        (call.keys.len() == KEYS_OF_COMMAND && call.key(3) == Ok(names.token.as_slice()))
-            .then_some(())
-    };
-    ScriptCall::read(ctx, words)
-        .as_ref()
-        .and_then(fits)
-        .is_some()
-}
 
 /// Runs the native form of a script that a user may run natively. `None` if the script itself must run; nothing has
 /// changed then.

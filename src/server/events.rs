@@ -39,7 +39,7 @@ pub struct Events {
     pub swapped: fn(&Ctx, i32, i32),
     /// The server has become a replica (true) or the master.
     pub role_changes: fn(&Ctx, bool),
-    /// Slots migrate ([`Ctx::hear_of_migrations`]).
+    /// Slots migrate ([`hear_migrations`]).
     pub slots_migrate: fn(&Ctx, Migration),
 }
 
@@ -103,6 +103,13 @@ pub fn hear_connections(ctx: &Ctx) {
     }
 }
 
+/// Subscribes to slot migrations, if the server has them.
+pub fn hear_migrations(ctx: &Ctx) {
+    if ctx.has_migrations() && !listen(ctx, migration::EVENT) {
+        ctx.log_warning("fairlock: the server does not tell of slot migrations");
+    }
+}
+
 /// Subscribes to iterations of the event loop. True if the module was not subscribed.
 pub fn hear_iterations() -> bool {
     match HEARS_ITERATIONS.replace(Hearing::Yes) {
@@ -125,15 +132,6 @@ pub fn rest() {
     HEARS_ITERATIONS.set(Hearing::NotForLong);
     // SAFETY: the callback needs no data, and may come after the module is unloaded: its code stays.
     unsafe { api!(EventLoopAddOneShot(Some(unsubscribe), null_mut())) };
-}
-
-impl Ctx {
-    /// Hears of slot migrations, if the server has them.
-    pub fn hear_of_migrations(&self) {
-        if self.has_migrations() && !listen(self, migration::EVENT) {
-            self.log_warning("fairlock: the server does not tell of slot migrations");
-        }
-    }
 }
 
 fn subscribe_to_iterations(shall: bool) {
