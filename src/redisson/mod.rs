@@ -4,7 +4,7 @@
 //! filter looks at each of them ([`filter`]): a script that is, by its SHA-1, one of those in
 //! [`table`] becomes a command of the module, which the server checks as it would have checked the
 //! EVAL: authentication, permissions, slots, roles. That command runs the script as a step of the lock's
-//! rules ([`run`], and `lock::scripts`). Reply, holder, queue and messages are those of the script; where the
+//! rules ([`run()`], and `lock::scripts`). Reply, holder, queue and messages are those of the script; where the
 //! script uses its client's clock, so does the step.
 //!
 //! The script itself runs as Lua, and raises its own error, where the native form does not apply: keys of
@@ -13,8 +13,8 @@
 //!
 //! The calls in their order: the server calls the filter for every command before it looks the command up.
 //! The filter ([`filter`]) replaces the name of an EVAL or EVALSHA that [`recognise`] knows, and leaves the
-//! arguments as they are. The server then runs `FAIRLOCK.EVAL`: `command::eval` calls [`run`], which reads the call and
-//! takes the step, and replies in the script's own form.
+//! arguments as they are. The server then runs `FAIRLOCK.EVAL`: `command::eval` calls [`run()`], which reads the call
+//! and takes the step, and replies in the script's own form.
 //!
 //! To add a script: `make fingerprints RELEASES=...` writes its digest and its form into [`table`]. A new form
 //! is a file like [`try_lock`] here. It reads keys and arguments, and calls a method of `lock::Step` in
