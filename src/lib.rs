@@ -16,7 +16,7 @@
 //! - `fault`: panics that tests provoke, in debug builds only.
 //!
 //! Imports point one way: command → redisson → waiting → keyspace, stats, lock, server; keyspace, stats → lock, server;
-//! lock → std. `make check` holds them to it.
+//! lock → std. Within a room they follow the map in its `mod.rs`. `make check` holds them to both.
 
 pub mod command;
 pub mod config;
@@ -112,7 +112,7 @@ fn begin(ctx: &Ctx, context: &Context, arguments: &[RedisString]) -> bool {
     if begun {
         redisson::filter::tell_of_renamed(ctx);
         ctx.tell_of_new_server();
-        ctx.hear_of_migrations();
+        server::events::hear_migrations(ctx);
         // Last: what is begun here goes on in the event loop, and must find the module loaded.
         waiting::begin(ctx);
     }

@@ -19,7 +19,7 @@ use crate::config;
 use crate::error::Error;
 use crate::fault;
 use crate::keyspace::OpenLock;
-use crate::lock::{Ask, Holding, Holds, Limit, Millis, Now, Place, Step, Ticket, WaitMode};
+use crate::lock::{Ask, Holding, Holds, Joined, Limit, Millis, Now, Step, Ticket, WaitMode};
 use crate::server::docs::{Docs, KeyUse, Keys};
 use crate::server::{Args, Command, Ctx};
 use crate::waiting::{self, step};
@@ -55,19 +55,19 @@ impl Command for Acquire {
     fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<(), Error> {
         let call = Call::of::<Self>(ctx, *arguments)?;
         let ticket = waiting::next_ticket();
-        let answer = step(ctx, call.lock, |step| {
+        let decision = step(ctx, call.lock, |step| {
             step.state.learn_name(arguments.string(1));
             decide(&call, ctx, step, ticket)
         })?;
-        match answer {
-            Answer::Token(token) => ctx.reply_integer(token),
-            Answer::Nil => ctx.reply_nil(),
-            Answer::Place(place) => {
+        match decision {
+            Decision::Token(token) => ctx.reply_integer(token),
+            Decision::Nil => ctx.reply_nil(),
+            Decision::Joined(joined) => {
                 ctx.reply_array(2);
-                ctx.reply_integer(i64::try_from(place.position).unwrap_or(i64::MAX));
-                ctx.reply_integer(i64::try_from(place.retry_after).unwrap_or(i64::MAX));
+                ctx.reply_integer(i64::try_from(joined.position).unwrap_or(i64::MAX));
+                ctx.reply_integer(i64::try_from(joined.retry_after).unwrap_or(i64::MAX));
             }
-            Answer::Later(timeout, now) => {
+            Decision::Later(timeout, now) => {
                 waiting::block(ctx, call.lock, &call.owner, ticket, (timeout, now))?;
             }
         }
@@ -76,10 +76,10 @@ impl Command for Acquire {
 }
 
 /// What is replied, or done in its place.
-enum Answer {
+enum Decision {
     Token(i64),
     Nil,
-    Place(Place),
+    Joined(Joined),
     /// The owner has joined: the client is to be blocked from now on, for milliseconds or (0) without limit. The reply
     /// comes from `waiting`, when the wait ends.
     Later(Millis, Now),
@@ -91,7 +91,7 @@ fn decide(
     ctx: &Ctx,
     step: &mut Step<'_, OpenLock<'_>>,
     ticket: Ticket,
-) -> Result<Answer, Error> {
+) -> Result<Decision, Error> {
     let ask = Ask {
         owner: &call.owner,
         lease: call.lease.unwrap_or_else(|| config::LEASE.get()),
@@ -111,7 +111,7 @@ fn decide(
         return Err(moving.into());
     }
     if let Some(acquired) = step.acquire(&ask)? {
-        return Ok(Answer::Token(acquired.token));
+        return Ok(Decision::Token(acquired.token));
     }
     let wait = call.wait.unwrap_or(Wait::Block(0));
     let mode = match wait {
@@ -119,15 +119,15 @@ fn decide(
         Wait::Block(_) if !ctx.flags().deny_blocking() => WaitMode::Blocked(ticket),
         Wait::Never | Wait::Block(_) => {
             step.decline();
-            return Ok(Answer::Nil);
+            return Ok(Decision::Nil);
         }
     };
     step.require_room(ask.owner)?;
     fault::point("before-joining", ask.owner);
-    let place = step.join(&ask, mode);
+    let joined = step.join(&ask, mode);
     fault::point("after-joining", ask.owner);
     Ok(match wait {
-        Wait::Block(timeout) => Answer::Later(timeout, step.now),
-        _ => Answer::Place(place),
+        Wait::Block(timeout) => Decision::Later(timeout, step.now),
+        _ => Decision::Joined(joined),
     })
 }

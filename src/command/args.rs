@@ -371,7 +371,7 @@ fn looks_like_a_number(word: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{COMMANDS, acquire::Acquire};
+    use super::super::COMMANDS;
     use super::*;
 
     struct Anybody;
@@ -420,7 +420,7 @@ mod tests {
                 caller: &Anybody,
                 arguments: &words[..],
                 next: 0,
-                command: Acquire::NAME,
+                command: "",
                 option,
             };
             let read = cursor.read_option(&mut Call::default());

@@ -17,7 +17,7 @@ use std::ffi::CStr;
 
 use crate::error::Error;
 use crate::keyspace::Names;
-use crate::keyspace::view::{self, HolderView, MOST_HOLDERS};
+use crate::keyspace::view::{self, HolderView, MOST_READ};
 use crate::lock::Now;
 use crate::server::docs::{Docs, KeyUse, Keys};
 use crate::server::{Args, Command, Ctx};
@@ -81,7 +81,7 @@ fn some(
     if let Some(place) = after {
         return view::more_holders(ctx, names, place, now);
     }
-    let (holders, number) = view::holders(ctx, names, MOST_HOLDERS, now)?;
+    let (holders, number) = view::holders(ctx, names, MOST_READ, now)?;
     if holders.len() < number {
         // Large sets are shown in the server's own order: only there does it have a cursor.
         return view::more_holders(ctx, names, 0, now);

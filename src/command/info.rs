@@ -20,7 +20,7 @@
 use std::ffi::CStr;
 
 use crate::error::Error;
-use crate::keyspace::view::{LockView, MOST_HOLDERS};
+use crate::keyspace::view::{LockView, MOST_READ};
 use crate::keyspace::{Names, view};
 use crate::lock::{Limit, Millis};
 use crate::server::docs::{Docs, KeyUse, Keys};
@@ -53,7 +53,7 @@ impl Command for Info {
     fn run(ctx: &Ctx, arguments: &Args<'_>) -> Result<(), Error> {
         let call = Call::of::<Self>(ctx, *arguments)?;
         let id = LockId::new(ctx.db(), call.lock);
-        let view = view::lock(ctx, &Names::of(call.lock), MOST_HOLDERS, waiting::now())?;
+        let view = view::lock(ctx, &Names::of(call.lock), MOST_READ, waiting::now())?;
         ctx.reply_map(FIELDS);
         fields(ctx, &id, &view);
         Ok(())

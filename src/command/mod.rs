@@ -16,6 +16,30 @@
 //! - a row in `testing/src/commands.rs`, from which tests of arguments, permissions and routing follow;
 //! - tests in `tests/black_box/commands/`, listed in its `mod.rs`; its forms in `tests/fuzz/grammar.rs`, and its reply
 //!   in `tests/fuzz/reply.rs`.
+//!
+//! The map, from top to bottom: a file imports only from those below it (`make check`).
+//!
+//! What scripts become:
+//! - [`eval`]: runs a script natively;
+//! - [`script`]: runs one of the packages' own as the command that it stands for.
+//!
+//! What changes a lock:
+//! - [`acquire`]: takes it, or waits for it;
+//! - [`release`]: gives it up;
+//! - [`renew`]: renews its lease;
+//! - [`cancel`]: takes a waiter out of its queue;
+//! - [`break_lock`]: takes it from its holders.
+//!
+//! What shows locks:
+//! - [`queue`]: the waiters of one;
+//! - [`holders`]: its holders;
+//! - [`locks`]: the locks of a database;
+//! - [`listing`]: finds these, a few at a time;
+//! - [`info`]: one lock.
+//!
+//! For all:
+//! - [`help`]: shows the commands;
+//! - [`args`]: reads arguments.
 
 pub mod acquire;
 pub mod args;

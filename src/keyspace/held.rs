@@ -7,8 +7,8 @@
 
 use crate::server::{Access, Ctx, Key, Kind, string};
 
-use super::Names;
-use super::open_lock::{hold_count, token_of};
+use super::fields::{hold_count, token_of};
+use super::names::{Names, is_redissons};
 
 /// Whether the key of this name is a lock that is held. Does not count as a use of the key.
 pub fn is_held_lock(ctx: &Ctx, name: &[u8]) -> bool {
@@ -46,43 +46,5 @@ pub fn has_lost_holders(ctx: &Ctx, name: &[u8], shared: Option<usize>) -> bool {
         _ if lock.kind() != Kind::Hash => false,
         Some(holders) => lock.len() != holders.saturating_add(1),
         None => lock.len() == 1 && token_of(&lock).is_some(),
-    }
-}
-
-/// Whether an owner is named as Redisson names them: a UUID, a colon, and the number of a thread.
-pub fn is_redissons(owner: &[u8]) -> bool {
-    let Some((uuid, [b':', thread @ ..])) = owner.split_at_checked(36) else {
-        return false;
-    };
-    !thread.is_empty() && thread.iter().all(u8::is_ascii_digit) && is_uuid(uuid)
-}
-
-fn is_uuid(text: &[u8]) -> bool {
-    text.iter().enumerate().all(|(index, byte)| match index {
-        8 | 13 | 18 | 23 => *byte == b'-',
-        // Redisson's UUIDs have version 4. Those that `*` stands for do not (see `command::args`).
-        14 => *byte == b'4',
-        _ => byte.is_ascii_hexdigit(),
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::is_redissons;
-
-    #[test]
-    fn owners_of_redissons_are_told_by_their_names() {
-        assert!(is_redissons(b"0a1b2c3d-0000-4000-8000-00000000000f:42"));
-        for other in [
-            &b"0a1b2c3d-0000-4000-8000-00000000000f:"[..],
-            b"0a1b2c3d-0000-4000-8000-00000000000f:4x",
-            b"0a1b2c3d-0000-4000-8000-00000000000f",
-            b"0a1b2c3d+0000-4000-8000-00000000000f:1",
-            b"0a1b2c3d-0000-8000-8000-00000000000f:42",
-            b"worker-1:7",
-            b"",
-        ] {
-            assert!(!is_redissons(other), "{}", other.escape_ascii());
-        }
     }
 }

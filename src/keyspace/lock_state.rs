@@ -11,10 +11,12 @@ use crate::lock::{
 };
 use crate::server::{Access, Kind, Str, decimal, string};
 
+use super::fields::{TOKEN, hold_count, token_of};
 use super::number::number;
-use super::open_lock::{OpenLock, TOKEN, hold_count, token_of};
+use super::open_lock::OpenLock;
+use super::repair;
 use super::tracked::Line;
-use super::{repair, write};
+use super::write;
 
 /// The module's own event for what happened, on the lock's key.
 fn own_event(event: &Event) -> Option<&'static CStr> {

@@ -9,19 +9,29 @@
 //! | token | `fairlock_token:{K}` | string: the last fencing token, while it is ahead of the clock |
 //! | shared holders | `redisson_lock_shared:{K}` | hash, only while held SHARED: owner → lease end, limit, token |
 //!
-//! The files, from bottom to top:
+//! The map, from top to bottom: a file imports only from those below it (`make check`).
 //!
-//! - [`names`] derives the names of keys and channels; [`number`](mod@number) reads numbers from keys;
-//! - [`mod@write`] changes one key at a time, and reports the change to replicas, WATCH and subscribers;
-//! - [`tracked`] is what this server knows of a lock beyond its keys;
-//! - [`open_lock`] opens a lock's keys for one step, together with what is tracked;
-//! - [`lock_state`] makes an open lock the [`crate::lock::State`] that the rules work on; [`shared`] adds the
-//!   holders of a SHARED lock;
-//! - [`repair`] repairs the queue after changes from outside the module;
-//! - [`wide`] has the server keep keys with many elements so that one is found without a walk;
-//! - [`view`] reads a lock without changing it;
-//! - [`held`] tells a lock that is held from any other key.
+//! Reading without a step:
+//! - [`view`]: what the commands show of a lock;
+//! - [`held`]: tells a lock that is held from any other key.
+//!
+//! One step:
+//! - [`lock_state`]: makes an open lock the [`crate::lock::State`] that the rules work on;
+//! - [`detect`]: detects changes from outside the module;
+//! - [`repair`]: repairs the queue after them;
+//! - [`shared`]: the holders of a SHARED lock;
+//! - [`wide`]: has the server keep keys with many elements so that one is found without a walk;
+//! - [`open_lock`]: opens a lock's keys for one step, together with what is tracked.
+//!
+//! What these rest on:
+//! - [`tracked`]: what this server knows of a lock beyond its keys;
+//! - [`write`](mod@write): changes one key at a time, and reports the change to replicas, WATCH and subscribers;
+//! - [`fields`]: the fields of a lock's hash;
+//! - [`names`]: derives the names of keys and channels;
+//! - [`number`](mod@number): reads numbers from keys.
 
+mod detect;
+mod fields;
 pub mod held;
 mod lock_state;
 pub mod names;

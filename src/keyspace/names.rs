@@ -1,4 +1,4 @@
-//! Names of the keys and channels of a lock.
+//! Names of the keys and channels of a lock, and of owners.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
@@ -10,13 +10,13 @@ use foldhash::fast::RandomState;
 use crate::server::{Str, string};
 
 /// How many locks' names are cached. A lock is usually released shortly after it was acquired.
-const KEPT: usize = 512;
+const CACHED: usize = 512;
 
 /// Longer names are not cached: they are not worth their memory.
-const LONGEST_KEPT: usize = 200;
+const LONGEST_CACHED: usize = 200;
 
 thread_local! {
-    static KNOWN: RefCell<HashMap<Box<[u8]>, Rc<Names>, RandomState>> = RefCell::default();
+    static CACHE: RefCell<HashMap<Box<[u8]>, Rc<Names>, RandomState>> = RefCell::default();
 }
 
 /// The names of a lock's keys.
@@ -39,14 +39,14 @@ pub struct Names {
 impl Names {
     /// The names that belong to a lock's key. To make them anew in each step would cost a sixth of a pair.
     pub fn of(key: &[u8]) -> Rc<Self> {
-        if key.len() > LONGEST_KEPT {
+        if key.len() > LONGEST_CACHED {
             return Rc::new(Self::made(key));
         }
-        KNOWN.with_borrow_mut(|known| {
+        CACHE.with_borrow_mut(|known| {
             if let Some(names) = known.get(key) {
                 return Rc::clone(names);
             }
-            if known.len() == KEPT {
+            if known.len() == CACHED {
                 known.clear();
             }
             let names = Rc::new(Self::made(key));
@@ -169,6 +169,23 @@ pub fn one_slot(key: &[u8]) -> bool {
     hashed(&derived("redisson_lock_queue", key)) == hashed(key)
 }
 
+/// Whether an owner is named as Redisson names them: a UUID, a colon, and the number of a thread.
+pub fn is_redissons(owner: &[u8]) -> bool {
+    let Some((uuid, [b':', thread @ ..])) = owner.split_at_checked(36) else {
+        return false;
+    };
+    !thread.is_empty() && thread.iter().all(u8::is_ascii_digit) && is_uuid(uuid)
+}
+
+fn is_uuid(text: &[u8]) -> bool {
+    text.iter().enumerate().all(|(index, byte)| match index {
+        8 | 13 | 18 | 23 => *byte == b'-',
+        // Redisson's UUIDs have version 4. Those that `*` stands for do not (see `command::args`).
+        14 => *byte == b'4',
+        _ => byte.is_ascii_hexdigit(),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -219,11 +236,11 @@ mod tests {
             (b"{a{b}", None),
             (b"{", None),
         ] {
-            let twin = twin(name);
-            assert_eq!(twin.as_deref(), expected, "{}", name.escape_ascii());
-            if let Some(twin) = twin {
-                assert_eq!(derived("p", &twin), derived("p", name));
-                assert_eq!(super::twin(&twin).as_deref(), Some(name));
+            let other = twin(name);
+            assert_eq!(other.as_deref(), expected, "{}", name.escape_ascii());
+            if let Some(other) = other {
+                assert_eq!(derived("p", &other), derived("p", name));
+                assert_eq!(twin(&other).as_deref(), Some(name));
             }
         }
     }
@@ -253,6 +270,22 @@ mod tests {
     fn a_cluster_refuses_names_whose_keys_would_be_elsewhere() {
         for key in [&b"a{b"[..], b"{}x", b"a}b", b"x{}y", b"", b"}"] {
             assert!(!one_slot(key), "{}", key.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn owners_of_redissons_are_told_by_their_names() {
+        assert!(is_redissons(b"0a1b2c3d-0000-4000-8000-00000000000f:42"));
+        for other in [
+            &b"0a1b2c3d-0000-4000-8000-00000000000f:"[..],
+            b"0a1b2c3d-0000-4000-8000-00000000000f:4x",
+            b"0a1b2c3d-0000-4000-8000-00000000000f",
+            b"0a1b2c3d+0000-4000-8000-00000000000f:1",
+            b"0a1b2c3d-0000-8000-8000-00000000000f:42",
+            b"worker-1:7",
+            b"",
+        ] {
+            assert!(!is_redissons(other), "{}", other.escape_ascii());
         }
     }
 }

@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use crate::lock::{Holding, Holds, Millis, Now, Owner, Presence, Waiter, score};
 use crate::server::{Key, Str, string};
 
-use super::held::is_redissons;
+use super::names::is_redissons;
 use super::number::instant;
 use super::open_lock::OpenLock;
 use super::tracked::Line;

@@ -13,10 +13,12 @@ use std::collections::HashMap;
 use crate::lock::{Holding, Limit, Millis, Owner, SharedHolder, SharedHolders};
 use crate::server::{Access, Key, Kind, string};
 
+use super::fields::hold_count;
+use super::names;
 use super::number::number;
-use super::open_lock::{OpenLock, hold_count};
+use super::open_lock::OpenLock;
 use super::tracked::Unusable;
-use super::{names, write};
+use super::write;
 
 /// What the shared-holders key says of a holder.
 pub(super) fn entry(holder: &SharedHolder) -> String {

@@ -1,19 +1,19 @@
 //! Reading a lock without changing anything: what QUEUE, INFO, LOCKS and HOLDERS show, on replicas too.
 //!
-//! A lock can have a million holders. No more than [`MOST_HOLDERS`] are read for one reply, so that other clients
+//! A lock can have a million holders. No more than [`MOST_READ`] are read for one reply, so that other clients
 //! do not wait for it.
 
 use crate::error::Error;
 use crate::lock::{Limit, Millis, Now, SharedHolder};
 use crate::server::{Access, Ctx, Key, Kind, Str, string};
 
-use super::Names;
+use super::fields::token_of;
+use super::names::Names;
 use super::number::{instant, number};
-use super::open_lock::token_of;
 use super::shared::read_entry;
 
 /// The most holders that are read for one reply: a millisecond of the server's time.
-pub const MOST_HOLDERS: usize = 1000;
+pub const MOST_READ: usize = 1000;
 /// How many fields the server is asked for at once in a longer walk.
 const STEP: usize = 250;
 
@@ -126,10 +126,10 @@ pub fn more_holders(
 ) -> Result<(Vec<HolderView>, u64), Error> {
     open(ctx, &names.lock, Kind::Hash)?;
     if open(ctx, names.shared(), Kind::Hash)?.is_empty() {
-        return Ok((holders(ctx, names, MOST_HOLDERS, now)?.0, 0));
+        return Ok((holders(ctx, names, MOST_READ, now)?.0, 0));
     }
     let mut fields = Vec::new();
-    while fields.len() < MOST_HOLDERS {
+    while fields.len() < MOST_READ {
         let found = ctx.scan_fields(&names.lock, place, STEP);
         let found = found.ok_or(Error::Renamed("HSCAN"))?;
         let mut words = found.items.into_iter();

@@ -45,7 +45,7 @@ pub struct Acquired {
 
 /// A place in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Joined {
     /// 1 is the head.
     pub position: usize,
     /// Milliseconds after which asking again is worthwhile if no wake-up comes; at least 1.
@@ -219,7 +219,7 @@ impl<S: State> Step<'_, S> {
 
     /// Puts `ask.owner` in the queue, or lets it keep its place. Called when [`Self::acquire`] has returned
     /// `Ok(None)`. If another request of the same owner is blocked, this one takes its place over.
-    pub fn join(&mut self, ask: &Ask<'_>, mode: WaitMode) -> Place {
+    pub fn join(&mut self, ask: &Ask<'_>, mode: WaitMode) -> Joined {
         let presence = match mode {
             WaitMode::Blocked(ticket) => Presence::Blocked(ticket),
             WaitMode::Polling => Presence::Polling,
@@ -251,7 +251,7 @@ impl<S: State> Step<'_, S> {
         // Nothing is served here: a client is blocked only after the step, and could not receive the lock yet. Where the
         // lock is free still, behind a long row of dead waiters, it is due at once.
         self.refresh_head_score();
-        Place {
+        Joined {
             position: index.saturating_add(1),
             retry_after: self.retry_after(ask.patience),
         }

@@ -11,15 +11,31 @@
 //! the lock, so that a lock is never left free beside a waiter. Afterwards the caller carries out the events,
 //! and asks [`Step::next_due`] when to look at the lock again.
 //!
-//! Reading order, each file resting only on those before it:
+//! The map, from top to bottom: a file imports only from those below it (`make check`).
 //!
-//! - [`clock`], [`listening`]: the time;
-//! - [`parts`], [`token`], [`state`], [`event`], [`holders`], [`line`](mod@line): what a lock is made of; tokens grow,
-//!   holders and waiters are found without walking;
-//! - [`step`], [`score`], [`session`], [`sharing`], [`turn`], [`due`]: what all steps rest on: the waiters' times in
-//!   the keys, locks bound to connections, several holders, serving the head, when to look again;
-//! - [`acquire`], [`release`], [`leave`]: the steps of the commands;
-//! - [`scripts`]: the steps of Redisson's scripts.
+//! The steps:
+//! - [`scripts`]: of Redisson's scripts;
+//! - [`acquire`]: asking for the lock, and joining its queue;
+//! - [`release`]: giving it up, renewing it, breaking it;
+//! - [`leave`]: leaving the queue.
+//!
+//! What all steps rest on:
+//! - [`due`]: when to look at the lock again;
+//! - [`turn`]: serving the head of the queue;
+//! - [`session`]: locks bound to connections;
+//! - [`sharing`]: several holders;
+//! - [`score`]: the waiters' times in the keys;
+//! - [`step`]: one step on one lock.
+//!
+//! What a lock is made of:
+//! - [`state`]: all of it, as the rules need it;
+//! - [`line`](mod@line): the waiters, found without walking;
+//! - [`holders`]: the shared holders, likewise;
+//! - [`event`]: what can happen to it;
+//! - [`token`]: fencing tokens, which grow;
+//! - [`parts`]: owners, waiters, sessions, limits;
+//! - [`listening`]: the time that this server listened to its clients;
+//! - [`clock`]: the time.
 //!
 //! What the rules promise is tested with a lock's state in memory: in `src/lock/tests/properties` by random steps, and
 //! in `src/lock/tests/model` by all steps, in small worlds.
@@ -55,7 +71,7 @@ pub mod turn;
 #[cfg(test)]
 mod tests;
 
-pub use acquire::{Acquired, Ask, Place, WaitMode};
+pub use acquire::{Acquired, Ask, Joined, WaitMode};
 pub use clock::{Heard, Millis, Now, Tick};
 pub use due::Due;
 pub use event::Event;

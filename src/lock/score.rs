@@ -13,14 +13,14 @@
 
 use super::clock::{Heard, Millis, Now};
 use super::parts::{Presence, Waiter};
-use super::state::State;
+use super::state::{Holding, Queueing, State};
 use super::step::Step;
 
 /// How many waiters behind a silent head are woken, and so how far behind it the first that lives may be.
 pub const WOKEN_BEHIND: usize = 16;
 
 /// What is left of the lease; 0 if the lock is free or has none.
-pub fn lease_left<S: State>(state: &mut S, now: Now) -> Millis {
+pub fn lease_left<S: Holding>(state: &mut S, now: Now) -> Millis {
     let end = state.lease_end();
     end.map_or(0, |end| end.saturating_sub(now.millis()))
 }
@@ -33,7 +33,7 @@ pub fn ahead(lease_left: Millis, patience: Millis, index: usize) -> Millis {
     lease_left.saturating_add(patience.saturating_mul(position))
 }
 
-impl<S: State> Step<'_, S> {
+impl<S: Holding + Queueing> Step<'_, S> {
     /// What is left of the lease, as [`lease_left`].
     pub(super) fn lease_left(&mut self) -> Millis {
         lease_left(self.state, self.now)
@@ -112,15 +112,6 @@ impl<S: State> Step<'_, S> {
         (None, None)
     }
 
-    /// Whether the lock is the scripts': they run as Lua, and no FAIRLOCK client waits, shares the lock, or holds it
-    /// with a session.
-    pub fn is_of_scripts(&mut self) -> bool {
-        !self.rules.intercepts
-            && self.state.waiting() == self.state.scripted()
-            && self.state.session().is_none()
-            && self.state.shared().is_none()
-    }
-
     /// Lines all scores up for scripts that run as Lua from now on, as Lua would have them for this queue: the head's
     /// is ahead of now, and each other is its predecessor's plus the waiter's own patience. So their arithmetic
     /// drops no waiter that lives. From now on it is not seen when Redisson's waiters ask. Walks the queue.
@@ -157,5 +148,16 @@ impl<S: State> Step<'_, S> {
                 self.state.set_waiter(&owner, waiter);
             }
         }
+    }
+}
+
+impl<S: State> Step<'_, S> {
+    /// Whether the lock is the scripts': they run as Lua, and no FAIRLOCK client waits, shares the lock, or holds it
+    /// with a session.
+    pub fn is_of_scripts(&mut self) -> bool {
+        !self.rules.intercepts
+            && self.state.waiting() == self.state.scripted()
+            && self.state.session().is_none()
+            && self.state.shared().is_none()
     }
 }

@@ -33,14 +33,14 @@ pub struct TryLock<'a> {
     /// The time by the client's clock.
     pub client: Millis,
     /// How it waits; `None` if it does not.
-    pub wait: Option<Wait>,
+    pub wait: Option<ScriptWait>,
     /// The server may not use more memory.
     pub memory_is_full: bool,
 }
 
 /// How a script joins the queue.
 #[derive(Clone, Copy, Debug)]
-pub struct Wait {
+pub struct ScriptWait {
     /// How long it may stay silent.
     pub patience: Millis,
     /// For how long it sleeps if it has to wait.
@@ -134,7 +134,7 @@ impl<S: State> Step<'_, S> {
     fn needs_memory(&mut self, call: &TryLock<'_>, holds: Option<i64>) -> bool {
         let is_free = !self.state.is_held();
         let is_queued = self.state.position(call.owner).is_some();
-        let joins = |wait: Wait| wait.sleep == Sleep::BehindHead || !is_queued;
+        let joins = |wait: ScriptWait| wait.sleep == Sleep::BehindHead || !is_queued;
         holds.is_some()
             || call.wait.is_some_and(joins)
             || is_free
@@ -155,7 +155,7 @@ impl<S: State> Step<'_, S> {
     }
 
     /// Puts the owner in the queue, or lets it keep its place. Returns its sleep.
-    fn join_by_script(&mut self, call: &TryLock<'_>, wait: Wait) -> i64 {
+    fn join_by_script(&mut self, call: &TryLock<'_>, wait: ScriptWait) -> i64 {
         let left = self.lease_left();
         let queued = self.state.position(call.owner);
         let index = queued.unwrap_or_else(|| self.state.waiting());
@@ -181,7 +181,7 @@ impl<S: State> Step<'_, S> {
     }
 
     /// For how long a waiter is to sleep; `index` if it is in the queue already.
-    fn sleep_of(&mut self, call: &TryLock<'_>, wait: Wait, index: Option<usize>) -> i64 {
+    fn sleep_of(&mut self, call: &TryLock<'_>, wait: ScriptWait, index: Option<usize>) -> i64 {
         let sleep = match (wait.sleep, index) {
             (Sleep::BehindHead, Some(0)) | (Sleep::Lease, Some(_)) => self.lease_as_sleep(),
             (Sleep::BehindHead, _) => self.sleep_behind(Some(0), call.client),

@@ -7,14 +7,14 @@ use super::clock::Millis;
 use super::event::Event;
 use super::holders::SharedHolder;
 use super::parts::Limit;
-use super::state::State;
+use super::state::{Holding, Sharing, State};
 use super::step::Step;
 
 /// How many holders whose leases have ended are dropped in one step, so that the step does not delay other
 /// clients.
 const DROP_BATCH: usize = 500;
 
-impl<S: State> Step<'_, S> {
+impl<S: Holding + Sharing> Step<'_, S> {
     /// Whether an owner with this limit could be a holder now.
     pub(super) fn fits(&mut self, limit: Limit) -> bool {
         !self.state.is_held() || !limit.is_exclusive() && self.have_room(limit)
@@ -48,6 +48,18 @@ impl<S: State> Step<'_, S> {
         }
     }
 
+    /// Makes the lock's key last as long as the last lease of the shared holders.
+    pub(super) fn refresh_expiry(&mut self) {
+        let last = self.state.shared().and_then(|shared| shared.last_end());
+        if let Some(last) = last
+            && self.state.lease_end() != Some(last)
+        {
+            self.state.set_lease_end(last);
+        }
+    }
+}
+
+impl<S: State> Step<'_, S> {
     /// Drops shared holders whose leases have ended. Each step begins with this; `asking` as for [`Self::settle`].
     pub(super) fn drop_ended(&mut self, asking: Option<&[u8]>) {
         if self.state.shared().is_none() {
@@ -104,15 +116,5 @@ impl<S: State> Step<'_, S> {
             self.refresh_expiry();
         }
         since
-    }
-
-    /// Makes the lock's key last as long as the last lease of the shared holders.
-    pub(super) fn refresh_expiry(&mut self) {
-        let last = self.state.shared().and_then(|shared| shared.last_end());
-        if let Some(last) = last
-            && self.state.lease_end() != Some(last)
-        {
-            self.state.set_lease_end(last);
-        }
     }
 }

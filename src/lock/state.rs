@@ -1,9 +1,13 @@
-//! The state of one lock, wherever it is stored, as the rules need it. Four small traits, by what they are about:
+//! The state of one lock, wherever it is stored, as the rules need it: the trait [`State`], over three smaller ones.
 //!
-//! - [`Holding`]: the lock's hash. Taking, releasing, renewing and breaking need it, and so does each hand-off;
-//! - [`Sharing`]: the shared holders beside it, for [`super::sharing`] and [`super::session`];
-//! - [`Queueing`]: the waiters, for [`super::turn`], [`super::score`], [`super::leave`] and what joins;
-//! - [`State`]: all of them, and what is in no key: turn, session, and what has happened.
+//! - [`Holding`]: the lock's hash;
+//! - [`Sharing`]: the shared holders beside it;
+//! - [`Queueing`]: the waiters;
+//! - [`State`]: all of these, and what is in no key: turn, session, and what has happened.
+//!
+//! Steps need the whole state. Rules that need less are bound to less: the scores ([`super::score`]) to `Holding` and
+//! `Queueing`, limits and leases of holders ([`super::sharing`]) to `Holding` and `Sharing`. So these rules can change
+//! neither turn nor session, and emit no events.
 //!
 //! Implementations only store and fetch; every decision is in [`super::Step`]. No method on queue
 //! and holders may cost more than the logarithm of their number. An owner is in the queue at most once, and

@@ -6,7 +6,7 @@
 
 use super::clock::Now;
 use super::parts::{Refusal, Rules};
-use super::state::State;
+use super::state::{Holding, State};
 
 /// A step on the lock with this state.
 #[derive(Debug)]
@@ -19,12 +19,14 @@ pub struct Step<'a, S> {
     pub now: Now,
 }
 
-impl<'a, S: State> Step<'a, S> {
+impl<'a, S> Step<'a, S> {
     /// Begins a step.
     pub fn new(state: &'a mut S, rules: &'a Rules, now: Now) -> Self {
         Self { state, rules, now }
     }
+}
 
+impl<S: State> Step<'_, S> {
     /// Looks at a lock that is due, or whose keys were touched from outside the module. Does what follows from
     /// the time and from the keys as they are now.
     pub fn look(&mut self) {
@@ -33,7 +35,9 @@ impl<'a, S: State> Step<'a, S> {
         self.renew_due_sessions();
         self.settle(None);
     }
+}
 
+impl<S: Holding> Step<'_, S> {
     /// Refuses a step that would change application data. The key is not empty.
     pub(super) fn require_lock(&mut self) -> Result<(), Refusal> {
         let is_lock = self.state.is_lock();

@@ -6,9 +6,10 @@ use crate::config;
 use crate::server::filter::{self, Filter, Incoming};
 use crate::server::{Ctx, Str, is_replica, selected, string, user};
 
+use super::permission;
 use super::recognise::{by_digest, by_text};
+use super::stats;
 use super::table::Script;
-use super::{permission, stats};
 use crate::waiting;
 
 /// The commands that can take fields out of a hash: at once, or when the fields expire.

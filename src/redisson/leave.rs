@@ -4,13 +4,13 @@
 use crate::keyspace::names;
 use crate::server::{Access, string};
 
-use super::run::{Call, LeftToLua};
+use super::call::{LeftToLua, ScriptCall};
 
 /// Which argument is the owner. Keys: queue, scores. Arguments: owner, and since 3.5.5 the wait to subtract.
 pub const OWNER: usize = 0;
 
 /// Reads a call: the owner that leaves.
-pub fn read<'c>(call: &Call<'c>) -> Result<&'c [u8], LeftToLua> {
+pub fn read<'c>(call: &ScriptCall<'c>) -> Result<&'c [u8], LeftToLua> {
     if call.arguments.len() > 1 {
         call.millis(1)?;
     }
@@ -19,7 +19,7 @@ pub fn read<'c>(call: &Call<'c>) -> Result<&'c [u8], LeftToLua> {
 
 /// The lock whose queue the owner leaves, which is not among the script's keys. If two locks share the queue,
 /// it is the lock that is held.
-pub fn lock<'c>(call: &Call<'c>) -> Result<&'c [u8], LeftToLua> {
+pub fn lock<'c>(call: &ScriptCall<'c>) -> Result<&'c [u8], LeftToLua> {
     let [plain, braced] = names::locks_of(call.key(0)?).ok_or(LeftToLua)?;
     let is_held = |lock: &[u8]| !call.ctx.open(&string(lock), Access::Read).is_empty();
     match (plain, braced) {

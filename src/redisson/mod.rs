@@ -4,7 +4,7 @@
 //! filter looks at each of them ([`filter`]): a script that is, by its SHA-1, one of those in
 //! [`table`] becomes a command of the module, which the server checks as it would have checked the
 //! EVAL: authentication, permissions, slots, roles. That command runs the script as a step of the lock's
-//! rules ([`run`], and `lock::scripts`). Reply, holder, queue and messages are those of the script; where the
+//! rules ([`run()`], and `lock::scripts`). Reply, holder, queue and messages are those of the script; where the
 //! script uses its client's clock, so does the step.
 //!
 //! The script itself runs as Lua, and raises its own error, where the native form does not apply: keys of
@@ -13,8 +13,8 @@
 //!
 //! The calls in their order: the server calls the filter for every command before it looks the command up.
 //! The filter ([`filter`]) replaces the name of an EVAL or EVALSHA that [`recognise`] knows, and leaves the
-//! arguments as they are. The server then runs `FAIRLOCK.EVAL`: `command::eval` calls [`run`], which reads the call and
-//! takes the step, and replies in the script's own form.
+//! arguments as they are. The server then runs `FAIRLOCK.EVAL`: `command::eval` calls [`run()`], which reads the call
+//! and takes the step, and replies in the script's own form.
 //!
 //! To add a script: `make fingerprints RELEASES=...` writes its digest and its form into [`table`]. A new form
 //! is a file like [`try_lock`] here. It reads keys and arguments, and calls a method of `lock::Step` in
@@ -22,7 +22,25 @@
 //!
 //! The packages' own scripts (`clients/lua`) are in the table as well. They are commands, and `command::script` runs
 //! them as these.
+//!
+//! The map, from top to bottom: a file imports only from those below it (`make check`).
+//!
+//! Which scripts run natively:
+//! - [`filter`]: looks at commands before the server does;
+//! - [`permission`]: which users' scripts may run natively;
+//! - [`recognise`]: finds a script by its text or its digest.
+//!
+//! How they run:
+//! - [`run`](mod@run): reads the call, and takes the step;
+//! - [`table`]: the scripts, and what each does;
+//! - [`try_lock`]: the form of scripts that take the lock;
+//! - [`unlock`]: of those that give up a hold;
+//! - [`leave`]: of those by which a waiter leaves the queue;
+//! - [`renew`]: of those that renew leases;
+//! - [`call`]: the keys and arguments of a call, and what can come of it;
+//! - [`stats`]: counts scripts, for INFO.
 
+mod call;
 pub mod filter;
 mod leave;
 pub mod permission;
@@ -34,4 +52,5 @@ pub mod table;
 mod try_lock;
 mod unlock;
 
-pub use run::{Reply, WORDS_OF_COMMAND, has_keys_of_command, run};
+pub use call::{Reply, WORDS_OF_COMMAND, has_keys_of_command};
+pub use run::run;

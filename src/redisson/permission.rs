@@ -22,7 +22,7 @@ const KEPT: usize = 1000;
 
 /// The commands that Redisson's scripts call, those that clients call the scripts by, and those that the calls become,
 /// each with as many arguments as it needs.
-const COMMANDS: [&str; 25] = [
+const SCRIPT_COMMANDS: [&str; 25] = [
     "fairlock.eval script 0",
     "fairlock.evalsha digest 0",
     "spublish channel message",
@@ -152,7 +152,7 @@ fn ask(name: &Str) -> Answer {
         };
     };
     let may_run = |commands: &[&str]| commands.iter().all(|command| may_run(&user, command));
-    let redisson = may_use_all(&user) && may_run(&COMMANDS);
+    let redisson = may_use_all(&user) && may_run(&SCRIPT_COMMANDS);
     Answer {
         redisson,
         own: redisson && may_run(&MORE_COMMANDS),

@@ -3,12 +3,12 @@
 use crate::keyspace::write;
 use crate::server::{Access, Kind, clock, string};
 
-use super::run::{Call, LeftToLua};
+use super::call::{LeftToLua, ScriptCall};
 
 /// Does what the script does, once it is clear that it can be done for all locks. Keys: locks. Arguments: lease, and
 /// an owner for each lock. Renewing a lock raises a key event, by which `waiting` learns of the new lease. Returns 1
 /// for each that was renewed, and 0 for the others.
-pub fn run(call: &Call<'_>) -> Result<Vec<i64>, LeftToLua> {
+pub fn run(call: &ScriptCall<'_>) -> Result<Vec<i64>, LeftToLua> {
     let lease = call.duration(0)?;
     for index in 0..call.keys.len() {
         let key = call.key_name(index)?;

@@ -5,9 +5,10 @@ use std::sync::LazyLock;
 
 use crate::lock::scripts::Sleep;
 
+use super::leave;
 use super::stats::ROLES;
-use super::try_lock::TryLock;
-use super::{leave, unlock};
+use super::try_lock::TryLockForm;
+use super::unlock;
 
 /// The table: SHA-1 of the text, its length in bytes, role, number of keys and of arguments, first
 /// and last release. A script that renews many locks has any number of keys, and one argument more.
@@ -46,7 +47,7 @@ pub struct Script {
 /// What a script does.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Form {
-    TryLock(TryLock),
+    TryLock(TryLockForm),
     Unlock { forced: bool },
     Leave,
     Renew,
@@ -67,7 +68,7 @@ impl Form {
     /// Which argument is the owner, if one is.
     pub(super) fn owner(self) -> Option<usize> {
         match self {
-            Self::TryLock(_) => Some(TryLock::OWNER),
+            Self::TryLock(_) => Some(TryLockForm::OWNER),
             Self::Unlock { forced: false } => Some(unlock::OWNER),
             Self::Leave => Some(leave::OWNER),
             Self::Unlock { forced: true } | Self::Renew | Self::Command(_) => None,
@@ -112,7 +113,7 @@ fn script(line: &'static str) -> Option<Script> {
 fn form(role: &str, first: &str) -> Option<Form> {
     let try_lock = |sleep| {
         let refuses_holder = role.ends_with("-non-reentrant");
-        Form::TryLock(TryLock {
+        Form::TryLock(TryLockForm {
             refuses_holder,
             sleep,
         })

@@ -1,13 +1,13 @@
 //! The scripts that take the lock: with a queue behind it, and without.
 
-use crate::lock::scripts::{Sleep, Tried, TryLock as Request, Wait};
+use crate::lock::scripts::{ScriptWait, Sleep, Tried, TryLock};
 use crate::lock::{Holds, State, Step};
 
-use super::run::{Call, LeftToLua, Reply, refused};
+use super::call::{LeftToLua, Reply, ScriptCall, refused};
 
 /// One such script. Keys: lock, queue, scores. Arguments: lease, owner, and others.
 #[derive(Clone, Copy, Debug)]
-pub struct TryLock {
+pub struct TryLockForm {
     /// Whether a holder that asks again is refused. Servers word that error differently, so it is left to Lua.
     pub refuses_holder: bool,
     /// What it replies to an owner that has to wait; `None` if it does not join the queue.
@@ -17,16 +17,16 @@ pub struct TryLock {
 /// A call of such a script.
 #[derive(Debug)]
 pub struct Try<'c> {
-    request: Request<'c>,
+    request: TryLock<'c>,
     refuses_holder: bool,
 }
 
-impl TryLock {
+impl TryLockForm {
     /// Which argument is the owner.
     pub const OWNER: usize = 1;
 
     /// Reads a call.
-    pub fn read<'c>(self, call: &Call<'c>) -> Result<Try<'c>, LeftToLua> {
+    pub fn read<'c>(self, call: &ScriptCall<'c>) -> Result<Try<'c>, LeftToLua> {
         // Behind the wait, if it waits.
         let client = call.millis(if self.sleep.is_some() { 3 } else { 2 })?;
         if self.sleep.is_none() && call.arguments.len() > 3 {
@@ -39,9 +39,9 @@ impl TryLock {
                 Sleep::BehindHead => call.millis(2)?.checked_sub(client).ok_or(LeftToLua)?,
                 _ => call.millis(2)?,
             };
-            Ok(Wait { patience, sleep })
+            Ok(ScriptWait { patience, sleep })
         });
-        let request = Request {
+        let request = TryLock {
             owner: call.argument(Self::OWNER)?,
             lease: call.duration(0)?,
             client,

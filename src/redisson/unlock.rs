@@ -9,7 +9,7 @@ use crate::lock::scripts::Unlocked;
 use crate::lock::{Millis, State, Step};
 use crate::server::{Access, Key, Kind, clock};
 
-use super::run::{Call, LeftToLua, Reply, WakeUp, refused};
+use super::call::{LeftToLua, Reply, ScriptCall, WakeUp, refused};
 
 /// A call of such a script. Keys: lock, queue, scores, channel; in newer releases also the latch, a key that keeps the
 /// reply for a while, so that a repeated call gets the same. Arguments: message, lease, owner, the client's time, in
@@ -29,7 +29,7 @@ pub const OWNER: usize = 2;
 
 impl<'c> Unlocking<'c> {
     /// Reads a call.
-    pub fn read(call: &Call<'c>, forced: bool) -> Result<Self, LeftToLua> {
+    pub fn read(call: &ScriptCall<'c>, forced: bool) -> Result<Self, LeftToLua> {
         let (holder, client) = if forced {
             (None, 1)
         } else {
@@ -101,7 +101,7 @@ impl<'c> OpenLatch<'c> {
     /// Which argument says for how long it is kept.
     const TIME: usize = 5;
 
-    fn open(call: &Call<'c>) -> Result<Self, LeftToLua> {
+    fn open(call: &ScriptCall<'c>) -> Result<Self, LeftToLua> {
         let name = call.key(Self::KEY)?;
         // A latch that is also one of the other keys is left to the script.
         if (0..Self::KEY).any(|other| call.key(other) == Ok(name)) {

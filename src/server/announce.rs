@@ -17,7 +17,9 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use redis_module::NotifyEvent;
 
 use super::api::api;
-use super::{Ctx, Str, audience, share};
+use super::audience;
+use super::context::Ctx;
+use super::strings::{Str, share};
 
 /// A key event that is still to be raised.
 struct Announcement {

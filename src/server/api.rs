@@ -40,7 +40,7 @@ mod same {
     use redis_module::raw as theirs;
     use redis_module::raw::*;
 
-    use super::raw as ours;
+    use crate::server::api::raw as ours;
 
     macro_rules! constant {
         ($name:ident) => {

@@ -6,10 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use redis_module::RedisValue;
 
-use super::Ctx;
-use super::api::{api, raw};
-use super::context::text;
-use super::events::listen;
+use super::api::api;
+use super::context::{Ctx, text};
 
 /// Whether other modules are loaded beside this one. Which events they listen to is not known.
 static OTHERS: AtomicBool = AtomicBool::new(true);
@@ -20,14 +18,7 @@ pub(super) fn is_there() -> bool {
     OTHERS.load(Ordering::Relaxed) || unsafe { api!(GetNotifyKeyspaceEvents()) } != 0
 }
 
-/// Looks for other modules, and hears of those that come and go.
-pub(super) fn start_afresh(ctx: &Ctx) {
-    if listen(ctx, raw::REDISMODULE_EVENT_MODULE_CHANGE) {
-        look(ctx);
-    }
-}
-
-/// Looks for other modules again.
+/// Looks for other modules: when the module is loaded, and when others come and go.
 pub(super) fn look(ctx: &Ctx) {
     OTHERS.store(ctx.has_other_modules(), Ordering::Relaxed);
 }

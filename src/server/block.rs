@@ -15,7 +15,8 @@ use std::marker::PhantomData;
 use std::ptr::{NonNull, null_mut};
 
 use super::api::{OK, api, raw};
-use super::{Ctx, guard};
+use super::context::Ctx;
+use super::guard::guard;
 
 /// The handler of one kind of blocked clients.
 pub trait Blocking: Sized {

@@ -1,8 +1,8 @@
 //! What this node of a cluster knows of itself: whether keys are here, and whether the cluster is up.
 
 use super::api::api;
-use super::context::text;
-use super::{Ctx, Str, in_cluster};
+use super::context::{Ctx, in_cluster, text};
+use super::strings::Str;
 
 /// Where keys of one slot are, as far as this node knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

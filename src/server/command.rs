@@ -5,9 +5,10 @@ use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::api::{OK, api, raw};
-use super::context::bytes;
+use super::context::{Ctx, bytes};
 use super::docs::{Docs, Keys, describe};
-use super::{Ctx, Str, guard};
+use super::guard::guard;
+use super::strings::Str;
 
 /// One command: what the server must know of it, and what it does.
 pub trait Command {

@@ -9,7 +9,7 @@ use redis_module::RedisValue;
 
 use super::api::{OK, REQUIRED, api, raw};
 use super::docs::UPDATE_KEY;
-use super::{Str, guard};
+use super::strings::Str;
 
 /// What a client is told after a panic.
 pub const INTERNAL_ERROR: &str = "ERR internal error, see the server's log";
@@ -101,14 +101,6 @@ impl Ctx {
             raw,
             owed: Cell::new(1),
         }
-    }
-
-    /// Runs `body` with the context of the module's initialisation, which `redis-module` has wrapped.
-    /// `None` if the body panics.
-    pub fn of<T>(context: &redis_module::Context, body: impl FnOnce(&Self) -> T) -> Option<T> {
-        guard("the module's initialisation", || {
-            body(&Self::new(context.ctx))
-        })
     }
 
     /// The flags of this call. Not free: the server computes its memory use for them.

@@ -8,9 +8,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use redis_module::NotifyEvent;
 
+use super::announce;
 use super::api::{OK, api, raw};
+use super::audience;
+use super::context;
+use super::context::Ctx;
+use super::guard::guard;
 use super::migration::{self, Migration};
-use super::{Ctx, Str, announce, audience, context, guard, selected, user};
+use super::selected;
+use super::strings::Str;
+use super::user;
 
 /// Functions that the server's events call.
 #[derive(Clone, Copy, Debug)]
@@ -32,7 +39,7 @@ pub struct Events {
     pub swapped: fn(&Ctx, i32, i32),
     /// The server has become a replica (true) or the master.
     pub role_changes: fn(&Ctx, bool),
-    /// Slots migrate ([`Ctx::hear_of_migrations`]).
+    /// Slots migrate ([`hear_migrations`]).
     pub slots_migrate: fn(&Ctx, Migration),
 }
 
@@ -70,6 +77,9 @@ pub fn subscribe(ctx: &Ctx, events: Events) -> bool {
     HEARS_SCORES.store(false, Ordering::Relaxed);
     HEARS_CONNECTIONS.store(false, Ordering::Relaxed);
     HEARS_ITERATIONS.set(Hearing::No);
+    if listen(ctx, raw::REDISMODULE_EVENT_MODULE_CHANGE) {
+        audience::look(ctx);
+    }
     listen(ctx, raw::REDISMODULE_EVENT_FLUSHDB)
         && listen(ctx, raw::REDISMODULE_EVENT_SWAPDB)
         && listen(ctx, raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED)
@@ -90,6 +100,13 @@ pub fn hear_connections(ctx: &Ctx) {
     let event = raw::REDISMODULE_EVENT_CLIENT_CHANGE;
     if !HEARS_CONNECTIONS.swap(true, Ordering::Relaxed) && !listen(ctx, event) {
         ctx.log_warning("fairlock: the server does not tell of connections that close, so sessions do not end with them");
+    }
+}
+
+/// Subscribes to slot migrations, if the server has them.
+pub fn hear_migrations(ctx: &Ctx) {
+    if ctx.has_migrations() && !listen(ctx, migration::EVENT) {
+        ctx.log_warning("fairlock: the server does not tell of slot migrations");
     }
 }
 

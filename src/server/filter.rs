@@ -7,8 +7,9 @@ use std::ffi::c_int;
 use std::ptr::null_mut;
 
 use super::api::{OPTIONAL, api, raw};
-use super::context::bytes;
-use super::{Ctx, Str, guard};
+use super::context::{Ctx, bytes};
+use super::guard::guard;
+use super::strings::Str;
 
 /// A command on its way to the server.
 #[derive(Debug)]

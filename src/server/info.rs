@@ -5,7 +5,8 @@ use std::ffi::{CStr, CString, c_int};
 use std::ptr::null_mut;
 
 use super::api::{OK, api, raw};
-use super::{Ctx, guard};
+use super::context::Ctx;
+use super::guard::guard;
 
 /// The section being written.
 #[derive(Debug)]

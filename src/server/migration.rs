@@ -6,9 +6,8 @@
 
 use std::ffi::c_int;
 
-use super::Ctx;
 use super::api::{api, raw};
-use super::events::listen;
+use super::context::Ctx;
 
 /// Valkey's number for "this module can handle atomic slot migrations".
 const HANDLES_ATOMIC_MIGRATION: c_int = 1 << 5;
@@ -59,11 +58,9 @@ impl Ctx {
         if is_valkey { known } else { 0 }
     }
 
-    /// Hears of slot migrations, if the server has them.
-    pub fn hear_of_migrations(&self) {
-        if self.options_of_valkey() & HANDLES_ATOMIC_MIGRATION > 0 && !listen(self, EVENT) {
-            self.log_warning("fairlock: the server does not tell of slot migrations");
-        }
+    /// Whether slots can migrate.
+    pub(super) fn has_migrations(&self) -> bool {
+        self.options_of_valkey() & HANDLES_ATOMIC_MIGRATION > 0
     }
 }
 

@@ -7,6 +7,38 @@
 //! never in the server.
 //!
 //! Everything here runs on the server's main thread; none of these types is `Send`.
+//!
+//! The map, from top to bottom: a file imports only from those below it (`make check`).
+//!
+//! What the server calls:
+//! - [`events`]: the server's events, and which of them the module hears of;
+//! - [`migration`]: slots that migrate;
+//! - [`announce`]: key events of the module's own changes;
+//! - [`audience`]: whether these have listeners;
+//! - [`selected`]: which database a client has selected;
+//! - [`filter`]: command filters;
+//! - [`command`]: registering commands, and their entry;
+//! - [`block`]: blocking a client;
+//! - [`timer`]: one timer of the event loop;
+//! - [`info`]: the module's section of INFO, and the server's own.
+//!
+//! What it is asked:
+//! - [`needs`]: which of its commands the module needs, and on which releases it was tested;
+//! - [`user`]: what a connection's user may do;
+//! - [`nodes`]: which node of the cluster has which slots;
+//! - [`cluster`]: what this node knows of itself;
+//! - [`scan`]: walks over keys and fields;
+//! - [`pause`]: pauses of writes;
+//! - [`clock`]: the time.
+//!
+//! What these rest on:
+//! - [`key`]: direct access to one key;
+//! - [`guard`]: panics in callbacks;
+//! - [`context`]: the context of one call;
+//! - [`docs`]: what COMMAND DOCS and COMMAND INFO say;
+//! - [`strings`]: strings of the server;
+//! - [`alloc`]: memory from the server's allocator;
+//! - [`api`]: the server's functions.
 
 #![allow(unsafe_code)]
 
@@ -22,6 +54,7 @@ mod context;
 pub mod docs;
 pub mod events;
 pub mod filter;
+mod guard;
 pub mod info;
 mod key;
 pub mod migration;
@@ -30,65 +63,24 @@ pub mod nodes;
 mod pause;
 pub mod scan;
 pub mod selected;
+mod strings;
 pub mod timer;
 pub mod user;
-
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::ptr::null_mut;
 
 pub use alloc::{ServerAlloc, is_aligned};
 pub use api::find_functions;
 pub use command::{Args, Command};
 pub use context::{Ctx, Flags, INTERNAL_ERROR, in_cluster, is_replica};
+pub use guard::log_panics;
 pub use key::{Access, Key, Kind};
-pub use redis_module::RedisString as Str;
-
-/// A server string with these bytes.
-pub fn string(bytes: &[u8]) -> Str {
-    Str::create_from_slice(null_mut(), bytes)
-}
-
-/// A server string with a number in decimal digits. The server's own conversion takes twice as long,
-/// because it counts the digits first.
-pub fn decimal(number: i64) -> Str {
-    string(itoa::Buffer::new().format(number).as_bytes())
-}
-
-/// The same string of the server, not a copy.
-pub fn share(string: &Str) -> Str {
-    Str::new(None, string.inner)
-}
+pub use strings::{Str, decimal, string};
 
 /// Reads what does not change while the server runs, and clears the state of an earlier load of the
 /// module: its code and state stay in memory when it is unloaded.
 pub fn start_afresh(ctx: &Ctx) {
     context::remember_server(ctx);
-    audience::start_afresh(ctx);
     nodes::start_afresh();
     selected::start_afresh();
-}
-
-/// Writes panics to the server's log, with their location and without a backtrace, even if `RUST_BACKTRACE` is
-/// set. To name the functions in a backtrace, the C library allocates memory that is freed from here, and a
-/// server with its own allocator may not allow that. Debian's Valkey 8.1 crashed there.
-pub fn log_panics() {
-    std::panic::set_hook(Box::new(|panic| {
-        let text = format!("fairlock: {panic}").replace('\n', " ");
-        Ctx::new(null_mut()).log_warning(&text);
-    }));
-}
-
-/// Runs a callback of the server; a panic in it is logged and becomes `None`.
-fn guard<T>(what: &str, body: impl FnOnce() -> T) -> Option<T> {
-    let result = catch_unwind(AssertUnwindSafe(body));
-    if result.is_err() {
-        // Without the callback's own context: it may be the cause of the panic.
-        let no_call = Ctx::new(null_mut());
-        no_call.log_warning(&format!(
-            "fairlock: panic in {what}; please report this as a bug"
-        ));
-    }
-    result.ok()
 }
 
 /// Applies the configuration file to the options that were registered. False if the server refuses

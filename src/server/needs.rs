@@ -3,8 +3,9 @@
 use std::ffi::CStr;
 
 use super::api::api;
+use super::context::Ctx;
+use super::strings::string;
 use super::user::User;
-use super::{Ctx, string};
 
 /// The newest release of each server that all tests have passed on, and the field of INFO that says its own. Valkey
 /// says what Redis it is compatible with, too, so it comes first.
@@ -14,7 +15,7 @@ const TESTED: [(&str, &CStr, (u32, u32)); 2] = [
 ];
 
 /// The commands that publish wake-ups, and EXISTS, which tells where the keys of a slot are.
-const COMMANDS: [&str; 3] = ["EXISTS", "PUBLISH", "SPUBLISH"];
+const NEEDED: [&str; 3] = ["EXISTS", "PUBLISH", "SPUBLISH"];
 
 /// The module's changes as the append-only file has them, for the queue of some lock.
 const CHANGES: [&str; 12] = [
@@ -69,7 +70,7 @@ impl Ctx {
     /// changes would be lost at replicas and after a restart, without an error.
     pub fn missing_command(&self) -> Option<&'static str> {
         let changes = CHANGES.iter().filter_map(|change| change.split(' ').next());
-        let mut commands = COMMANDS.into_iter().chain(changes);
+        let mut commands = NEEDED.into_iter().chain(changes);
         commands.find(|command| !self.has_command(command))
     }
 
@@ -112,7 +113,7 @@ fn release(version: &str) -> Option<(u32, u32)> {
 
 #[cfg(test)]
 mod tests {
-    use super::release;
+    use super::*;
 
     #[test]
     fn releases_are_compared_as_numbers() {

@@ -14,13 +14,12 @@ use std::ptr::null_mut;
 
 use redis_module::RedisValue;
 
-use super::Ctx;
 use super::api::{OK, api, raw};
-use super::context::text;
+use super::context::{Ctx, text};
 
 /// Slots of another node.
 #[derive(Debug)]
-pub struct Range {
+pub struct SlotRange {
     /// The slots.
     pub slots: RangeInclusive<u16>,
     /// Where clients reach the node, as `host:port`.
@@ -29,7 +28,7 @@ pub struct Range {
 
 /// What a line of the file says of a node.
 #[derive(Debug, PartialEq, Eq)]
-struct Line<'f> {
+struct NodeLine<'f> {
     id: &'f str,
     hostname: &'f str,
     is_ours: bool,
@@ -62,13 +61,13 @@ const ADDRESS: usize = 64;
 
 impl Ctx {
     /// The slots of all other nodes whose address is known.
-    pub fn slots_elsewhere(&self) -> Vec<Range> {
+    pub fn slots_elsewhere(&self) -> Vec<SlotRange> {
         let (file, endpoint) = (self.nodes_file(), self.endpoint());
         let lines = file.lines().filter_map(read_line);
         let others = lines.filter(|line| !line.is_ours && !line.slots.is_empty());
         let ranges = others.filter_map(|line| {
             let node = self.reach(&line, endpoint.as_deref())?;
-            Some(line.slots.into_iter().map(move |slots| Range {
+            Some(line.slots.into_iter().map(move |slots| SlotRange {
                 slots,
                 node: node.clone(),
             }))
@@ -87,7 +86,7 @@ impl Ctx {
 
     /// Where clients reach a node: what the server itself would give them, which depends on
     /// `cluster-preferred-endpoint-type`. With an unknown endpoint they keep the host that they know.
-    fn reach(&self, node: &Line<'_>, endpoint: Option<&str>) -> Option<String> {
+    fn reach(&self, node: &NodeLine<'_>, endpoint: Option<&str>) -> Option<String> {
         let (address, port) = self.address(node.id)?;
         let host = match endpoint {
             Some("hostname") if node.hostname.is_empty() => "?",
@@ -179,7 +178,7 @@ impl Ctx {
 
 /// `id address:port@port,hostname,more flags master ping pong epoch link slots...`; `None` for the
 /// line that is of no node.
-fn read_line(line: &str) -> Option<Line<'_>> {
+fn read_line(line: &str) -> Option<NodeLine<'_>> {
     let mut words = line.split(' ');
     let id = words.next()?;
     if id.len() != raw::REDISMODULE_NODE_ID_LEN {
@@ -190,7 +189,7 @@ fn read_line(line: &str) -> Option<Line<'_>> {
     let master = words.next()?;
     // Before the slots: ping, pong, epoch, link.
     let slots = words.skip(4).filter_map(read_slots).collect();
-    Some(Line {
+    Some(NodeLine {
         id,
         hostname,
         is_ours,

@@ -1,7 +1,7 @@
 //! Pauses of writes: whether there is one, and what for.
 
 use super::api::api;
-use super::{Ctx, in_cluster};
+use super::context::{Ctx, in_cluster};
 
 impl Ctx {
     /// Whether the server wants no new writes now: CLIENT PAUSE WRITE, or a failover under way.

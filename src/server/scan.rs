@@ -8,8 +8,9 @@ use std::ffi::c_void;
 use redis_module::{Context, RedisValue};
 
 use super::api::{api, raw};
-use super::context::text;
-use super::{Ctx, Str, guard};
+use super::context::{Ctx, text};
+use super::guard::guard;
+use super::strings::{Str, string};
 
 /// A scan of the keys of all databases. It can be interrupted between its steps: keys that exist during
 /// the whole scan are found at least once.
@@ -78,7 +79,7 @@ impl Ctx {
     /// does not run HSCAN, or the key is of another type.
     pub fn scan_fields(&self, key: &Str, cursor: u64, count: usize) -> Option<Found> {
         let words = [cursor.to_string(), "COUNT".to_owned(), count.to_string()];
-        let words = words.map(|word| super::string(word.as_bytes()));
+        let words = words.map(|word| string(word.as_bytes()));
         let words: Vec<&Str> = std::iter::once(key).chain(&words).collect();
         found(Context::new(self.raw).call("HSCAN", &words[..]).ok()?)
     }

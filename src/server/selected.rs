@@ -8,8 +8,8 @@
 
 use std::cell::Cell;
 
-use super::Ctx;
 use super::api::{OK, api, raw};
+use super::context::Ctx;
 use super::filter::Incoming;
 
 /// Where the client began whose command moves or copies a key.

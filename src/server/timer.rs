@@ -4,7 +4,8 @@ use std::ffi::c_void;
 use std::ptr::null_mut;
 
 use super::api::{api, raw};
-use super::{Ctx, guard};
+use super::context::Ctx;
+use super::guard::guard;
 
 /// A timer that has not fired yet.
 #[derive(Debug)]

@@ -5,8 +5,9 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 use super::api::{OK, OPTIONAL, api, raw};
+use super::context::Ctx;
 use super::key::adopt;
-use super::{Ctx, Str, string};
+use super::strings::{Str, string};
 
 /// A user.
 #[derive(Debug)]

@@ -3,6 +3,8 @@
 //! How long a lock is held is measured from the moment this server granted it, so that instant is
 //! remembered for every held lock: 16 bytes each, under a 64-bit hash of its name. If two names have the same
 //! hash, one duration is wrong.
+//!
+//! - [`durations`]: how long things took.
 
 mod durations;
 

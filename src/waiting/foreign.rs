@@ -13,7 +13,7 @@ use std::collections::HashSet;
 
 use redis_module::NotifyEvent;
 
-use crate::keyspace::held::is_redissons;
+use crate::keyspace::names::is_redissons;
 use crate::keyspace::number::number;
 use crate::keyspace::{Names, QueueView, names};
 use crate::server::{Access, Ctx, is_replica, string};

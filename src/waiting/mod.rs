@@ -33,8 +33,7 @@
 //!   waiters), and its outcome in [`connections`];
 //! - an effect: a `lock::Event`, and what is done about it in [`effects`] and counted in [`crate::stats`].
 //!
-//! The map, from top to bottom. A file imports only from those below it, and `make check` holds it
-//! to this list.
+//! The map, from top to bottom: a file imports only from those below it (`make check`).
 //!
 //! What comes from the server:
 //! - [`event_loop`]: what is done when an iteration begins and ends, and in which order;

@@ -24,7 +24,7 @@ use crate::keyspace::{Names, QueueView, names};
 use crate::lock::{Millis, Tick};
 use crate::server::cluster::SlotState;
 use crate::server::migration::Migration;
-use crate::server::nodes::Range;
+use crate::server::nodes::SlotRange;
 use crate::server::{Ctx, in_cluster, is_replica};
 
 use super::clients;
@@ -139,7 +139,7 @@ fn slot_state_of(ctx: &Ctx, lock: &LockId) -> SlotState {
 }
 
 /// The address of the other node that has this lock's slot.
-fn node_of<'s>(ranges: &'s [Range], lock: &LockId) -> Option<&'s str> {
+fn node_of<'s>(ranges: &'s [SlotRange], lock: &LockId) -> Option<&'s str> {
     let slot = names::slot(&lock.name);
     let range = ranges.iter().find(|range| range.slots.contains(&slot))?;
     Some(&range.node)

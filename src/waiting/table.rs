@@ -19,15 +19,15 @@ use crate::server::Ctx;
 use super::record::{LockId, Place, Rank, Record, WORK_BATCH, Work};
 use super::schedule::Schedule;
 
-type Locks = HashMap<Rc<[u8]>, Record, RandomState>;
+type Records = HashMap<Rc<[u8]>, Record, RandomState>;
 
 /// What goes with a lock's key where two databases change places.
-type Holders = (Option<Session>, Option<Box<SharedHolders>>, Vec<Connection>);
+type HolderState = (Option<Session>, Option<Box<SharedHolders>>, Vec<Connection>);
 
 /// All locks. One timer of the server serves them all: it is set for the first that is due by either clock.
 #[derive(Debug, Default)]
 pub struct Table {
-    databases: HashMap<i32, Locks, RandomState>,
+    databases: HashMap<i32, Records, RandomState>,
     /// When each lock is due that is tracked.
     pub schedule: Schedule,
     /// Those that are tracked, each database's in the order in which it began.
@@ -395,9 +395,9 @@ impl Table {
         both
     }
 
-    fn take_holders(&mut self, db: i32, name: &[u8]) -> Holders {
+    fn take_holders(&mut self, db: i32, name: &[u8]) -> HolderState {
         let Some(record) = self.record(db, name) else {
-            return Holders::default();
+            return HolderState::default();
         };
         let (tracked, work) = (&mut record.tracked, &mut record.work);
         (
@@ -407,7 +407,7 @@ impl Table {
         )
     }
 
-    fn put_holders(&mut self, db: i32, name: &Rc<[u8]>, holders: Holders) {
+    fn put_holders(&mut self, db: i32, name: &Rc<[u8]>, holders: HolderState) {
         let (session, shared, closed) = holders;
         let mut tracked = Tracked::default();
         self.take_into(&mut tracked, db, name);

@@ -3,9 +3,9 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr::{null, null_mut, without_provenance_mut};
 
-use super::super::Str;
 use super::super::api::{api, raw};
-use super::super::string;
+use super::super::guard::guard;
+use super::super::strings::{Str, string};
 use super::{Key, Kind, adopt};
 
 type RawStr = *mut raw::RedisModuleString;
@@ -106,7 +106,7 @@ impl Key<'_> {
                     *goes_on = show(Str::string_as_slice(field), Str::string_as_slice(value));
                 }
             };
-            super::super::guard("a scan", read);
+            guard("a scan", read);
         }
         if self.kind() != Kind::Hash {
             return;

@@ -2,8 +2,8 @@
 
 use std::ffi::c_long;
 
-use super::super::Str;
 use super::super::api::{api, raw};
+use super::super::strings::Str;
 use super::{Key, adopt};
 
 /// Where a handle stands in a list: nowhere at first. After a deletion it stands at no index that there is.

@@ -11,7 +11,8 @@ use std::cell::Cell;
 use std::ptr::null_mut;
 
 use super::api::{api, raw};
-use super::{Ctx, Str};
+use super::context::Ctx;
+use super::strings::Str;
 
 mod hash;
 mod list;

@@ -3,9 +3,8 @@
 use std::ffi::c_int;
 use std::ptr::null_mut;
 
-use super::super::Str;
 use super::super::api::{OK, api};
-use super::super::string;
+use super::super::strings::{Str, string};
 use super::{Key, Kind, adopt};
 
 impl Key<'_> {

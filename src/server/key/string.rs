@@ -1,7 +1,7 @@
 //! Strings: their bytes.
 
-use super::super::Str;
 use super::super::api::{api, raw};
+use super::super::strings::Str;
 use super::{Key, Kind};
 
 impl Key<'_> {

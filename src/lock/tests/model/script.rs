@@ -8,7 +8,7 @@ use super::oracle::{Asking, Cause, Checked, Queued, ensure, index};
 use super::scope::Scope;
 use super::world::{NAMES, World};
 use crate::lock;
-use crate::lock::scripts::{Sleep, Tried, TryLock, Unlocked, Wait};
+use crate::lock::scripts::{ScriptWait, Sleep, Tried, TryLock, Unlocked};
 use crate::lock::{Holding, Millis, Owner, Presence, Queueing, Waiter, score};
 
 type Entry = (Owner, Waiter);
@@ -31,7 +31,7 @@ impl World {
             owner: NAMES[owner],
             lease: scope.lease,
             client: now.millis(),
-            wait: Some(Wait {
+            wait: Some(ScriptWait {
                 patience: scope.wait,
                 sleep: Sleep::Lease,
             }),

@@ -6,7 +6,7 @@ use super::super::memory::Memory;
 use super::Action;
 use super::world::{self, Checked, World, owner};
 use crate::lock;
-use crate::lock::scripts::{Tried, TryLock, Unlocked, Wait};
+use crate::lock::scripts::{ScriptWait, Tried, TryLock, Unlocked};
 use crate::lock::{Event, Owner, Presence, Queueing};
 
 impl World {
@@ -24,7 +24,7 @@ impl World {
                     owner: &owner,
                     lease: *lease,
                     client: self.now.millis().saturating_add_signed(*skew),
-                    wait: patience.map(|patience| Wait {
+                    wait: patience.map(|patience| ScriptWait {
                         patience,
                         sleep: *sleep,
                     }),

@@ -1,0 +1,110 @@
+//! Detects changes from outside the module since the last step, and has them repaired: when the keys were opened, and
+//! where a step relies on the list.
+
+use crate::lock::Holding;
+use crate::server::{Key, Kind};
+
+use super::open_lock::OpenLock;
+use super::repair;
+use super::tracked::{QueueView, Unusable};
+use super::write;
+
+impl OpenLock<'_> {
+    /// Makes the keys ready for the rules. If the queue was changed from outside the module, it is repaired.
+    /// `may_be_shared`: there may be shared holders that are not tracked yet.
+    ///
+    /// # Errors
+    /// [`Unusable`] if the lock, queue or deadline key holds something else; nothing has been
+    /// written then.
+    pub fn prepare(&mut self, queue: QueueView, may_be_shared: bool) -> Result<(), Unusable> {
+        let are_usable = self.lock.fits(Kind::Hash)
+            && self.queue.fits(Kind::List)
+            && self.scores.fits(Kind::SortedSet);
+        if !are_usable {
+            let expiries = [&self.lock, &self.queue, &self.scores].map(Key::expires_at);
+            return Err(Unusable {
+                expires: expiries.into_iter().flatten().min(),
+            });
+        }
+        let touched = queue.is_touched();
+        let may_be_shared = touched || may_be_shared || self.tracked.shared.is_some();
+        if may_be_shared && !self.frozen {
+            self.open_shared()?;
+        }
+        self.delete_if_nobodys();
+        self.mend_shared_if_touched();
+        if touched {
+            self.persist_queue();
+        }
+        if !self.frozen && (touched || !self.queue_is_as_tracked()) {
+            repair::repair(self, queue == QueueView::Loaded);
+        }
+        Ok(())
+    }
+
+    /// Whether the queue and the scores look as this server left them, in length and, if the
+    /// lock is free, at the head. Key events report most changes from outside the module; this detects changes
+    /// without an event.
+    fn queue_is_as_tracked(&mut self) -> bool {
+        let length = self.tracked.line.len();
+        let is_as_long = self.queue.len() == length && self.scores.len() == length;
+        is_as_long && (self.is_held() || self.head_is_as_tracked())
+    }
+
+    /// Whether the list begins with the head that is tracked. Called before the head is served: a waiter that is
+    /// not in the list is never served.
+    pub(super) fn head_is_as_tracked(&mut self) -> bool {
+        let Some(head) = self.tracked.line.nth(0) else {
+            return true;
+        };
+        if !self.is_head_known {
+            let found = self.queue.list_get(0);
+            self.is_head_known = found.is_some_and(|found| found.as_slice() == &**head);
+        }
+        self.is_head_known
+    }
+
+    /// Deletes the hash if another client took the owner out of it and left only the token.
+    fn delete_if_nobodys(&mut self) {
+        if self.lock.len() == 1 && self.token().is_some() {
+            self.delete_lock();
+        }
+    }
+
+    /// Removes an expiry that another client has set on queue and scores (Redisson's `expire()` does), which
+    /// would delete the waiters. Both keys last as long as there are waiters.
+    fn persist_queue(&mut self) {
+        for key in [&mut self.queue, &mut self.scores] {
+            if key.expires_at().is_some() {
+                write::persist(key);
+            }
+        }
+    }
+
+    /// The list's index of a waiter. The head of the list was compared when the keys were
+    /// opened. If another client has changed the middle, that is detected here, and repaired.
+    fn index_in_list(&mut self, owner: &[u8]) -> Option<usize> {
+        let head = self.tracked.line.nth(0);
+        if self.is_head_known && head.is_some_and(|head| **head == *owner) {
+            return Some(0);
+        }
+        let index = self.tracked.line.position(owner)?;
+        let found = self.queue.list_get(index);
+        if found.is_some_and(|found| found.as_slice() == owner) {
+            return Some(index);
+        }
+        repair::repair(self, false);
+        self.tracked.line.position(owner)
+    }
+
+    /// Takes an owner out of what is tracked of the queue. Returns its index in the list, where it still is.
+    pub(super) fn forget_place(&mut self, owner: &[u8]) -> Option<usize> {
+        if self.frozen {
+            return None;
+        }
+        let index = self.index_in_list(owner)?;
+        self.is_head_known &= index > 0;
+        self.tracked.line.remove(owner);
+        Some(index)
+    }
+}

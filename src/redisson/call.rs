@@ -1,0 +1,140 @@
+//! One call of a script: its keys and arguments, and what can come of it.
+
+use std::rc::Rc;
+
+use crate::config::LONGEST_DURATION;
+use crate::keyspace::Names;
+use crate::keyspace::number::number as whole;
+use crate::lock::{Millis, Refusal};
+use crate::server::{Args, Ctx, Str};
+
+/// The keys and arguments that a script is called with, borrowed from the server.
+#[derive(Debug)]
+pub struct ScriptCall<'c> {
+    /// The context of the call.
+    pub ctx: &'c Ctx,
+    /// KEYS.
+    pub keys: Args<'c>,
+    /// ARGV.
+    pub arguments: Args<'c>,
+}
+
+/// What comes before KEYS: the script and their number.
+const BEFORE_KEYS: usize = 2;
+
+/// Number of KEYS of a script that is a command.
+const KEYS_OF_COMMAND: usize = 4;
+
+/// Where the arguments of the command are among the words of such a script: its key, and everything behind KEYS.
+pub const WORDS_OF_COMMAND: (usize, usize) = (BEFORE_KEYS, BEFORE_KEYS + KEYS_OF_COMMAND);
+
+/// The server's own error where memory is full.
+const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
+
+/// What a script replies.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// Nil.
+    Nil,
+    /// An integer.
+    Number(i64),
+    /// An array of integers.
+    Numbers(Vec<i64>),
+    /// An error.
+    Error(&'static str),
+}
+
+/// How a script sends wake-ups.
+#[derive(Clone, Copy, Debug)]
+pub struct WakeUp<'c> {
+    /// PUBLISH or SPUBLISH.
+    pub command: &'static std::ffi::CStr,
+    /// The channel, without the colon and the owner at its end.
+    pub channel: &'c [u8],
+    /// The message.
+    pub message: &'c [u8],
+}
+
+/// The native form does not cover this case: the script itself must run. Nothing has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeftToLua;
+
+impl<'c> ScriptCall<'c> {
+    /// The script, the number of keys, KEYS and ARGV. `None` if the number is not one that a script can have.
+    pub fn read(ctx: &'c Ctx, words: Args<'c>) -> Option<Self> {
+        let number = usize::try_from(whole(words.get(1)?)?).ok()?;
+        let (_, words) = words.split(BEFORE_KEYS)?;
+        let (keys, arguments) = words.split(number)?;
+        Some(Self {
+            ctx,
+            keys,
+            arguments,
+        })
+    }
+
+    /// KEYS, counted from 0.
+    pub fn key(&self, index: usize) -> Result<&'c [u8], LeftToLua> {
+        self.keys.get(index).ok_or(LeftToLua)
+    }
+
+    /// A key as a string of the server.
+    pub fn key_name(&self, index: usize) -> Result<Str, LeftToLua> {
+        self.keys.string(index).ok_or(LeftToLua)
+    }
+
+    /// ARGV, counted from 0.
+    pub fn argument(&self, index: usize) -> Result<&'c [u8], LeftToLua> {
+        self.arguments.get(index).ok_or(LeftToLua)
+    }
+
+    /// An argument that is a whole number of milliseconds, not below 0.
+    pub fn millis(&self, index: usize) -> Result<Millis, LeftToLua> {
+        let number = whole(self.argument(index)?).ok_or(LeftToLua)?;
+        Millis::try_from(number).map_err(|_| LeftToLua)
+    }
+
+    /// An argument that is a time to live. One that is too long is left to the script, for its own error.
+    pub fn duration(&self, index: usize) -> Result<Millis, LeftToLua> {
+        let longest = LONGEST_DURATION.cast_unsigned();
+        let duration = self.millis(index)?;
+        (1..longest)
+            .contains(&duration)
+            .then_some(duration)
+            .ok_or(LeftToLua)
+    }
+
+    /// The lock to which these three keys belong. Keys that do not belong together, as those of a client that
+    /// maps names before Redisson 3.52.0, are left to the script.
+    pub fn lock(&self, lock: usize, queue: usize, scores: usize) -> Result<Rc<Names>, LeftToLua> {
+        self.fits(Names::of(self.key(lock)?), queue, scores)
+    }
+
+    /// As [`Self::lock`], of a lock whose key is not among KEYS.
+    pub fn fits(
+        &self,
+        names: Rc<Names>,
+        queue: usize,
+        scores: usize,
+    ) -> Result<Rc<Names>, LeftToLua> {
+        let fits = self.key(queue)? == names.queue.as_slice()
+            && self.key(scores)? == names.deadlines.as_slice();
+        fits.then_some(names).ok_or(LeftToLua)
+    }
+}
+
+/// Whether a script that is a command is called with the four keys of one lock: itself, queue, deadlines and token.
+pub fn has_keys_of_command(ctx: &Ctx, words: Args<'_>) -> bool {
+    let Some(call) = ScriptCall::read(ctx, words) else {
+        return false;
+    };
+    let fits = |names: Rc<Names>| call.key(3) == Ok(names.token.as_slice());
+    call.keys.len() == KEYS_OF_COMMAND && call.lock(0, 1, 2).is_ok_and(fits)
+}
+
+/// What a refusal becomes. Other errors than that of full memory are left to the script.
+pub fn refused(refusal: Refusal) -> Result<Reply, LeftToLua> {
+    match refusal {
+        Refusal::MemoryFull => Ok(Reply::Error(OUT_OF_MEMORY)),
+        _ => Err(LeftToLua),
+    }
+}

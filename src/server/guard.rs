@@ -1,0 +1,39 @@
+//! Panics in callbacks of the server: they end in its log, and no further.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::null_mut;
+
+use super::context::Ctx;
+
+/// Writes panics to the server's log, with their location and without a backtrace, even if `RUST_BACKTRACE` is
+/// set. To name the functions in a backtrace, the C library allocates memory that is freed from here, and a
+/// server with its own allocator may not allow that. Debian's Valkey 8.1 crashed there.
+pub fn log_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        let text = format!("fairlock: {panic}").replace('\n', " ");
+        Ctx::new(null_mut()).log_warning(&text);
+    }));
+}
+
+/// Runs a callback of the server; a panic in it is logged and becomes `None`.
+pub(super) fn guard<T>(what: &str, body: impl FnOnce() -> T) -> Option<T> {
+    let result = catch_unwind(AssertUnwindSafe(body));
+    if result.is_err() {
+        // Without the callback's own context: it may be the cause of the panic.
+        let no_call = Ctx::new(null_mut());
+        no_call.log_warning(&format!(
+            "fairlock: panic in {what}; please report this as a bug"
+        ));
+    }
+    result.ok()
+}
+
+impl Ctx {
+    /// Runs `body` with the context of the module's initialisation, which `redis-module` has wrapped.
+    /// `None` if the body panics.
+    pub fn of<T>(context: &redis_module::Context, body: impl FnOnce(&Self) -> T) -> Option<T> {
+        guard("the module's initialisation", || {
+            body(&Self::new(context.ctx))
+        })
+    }
+}
