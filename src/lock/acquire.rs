@@ -248,9 +248,10 @@ impl<S: State> Step<'_, S> {
             self.state.emit(Event::Enqueued);
             index
         };
-        // Nothing is served here: a client is blocked only after the step, and could not receive the lock yet. Where the
-        // lock is free still, behind a long row of dead waiters, it is due at once.
-        self.refresh_head_score();
+        // A client that blocks is blocked after the step, and could not receive the lock in it. Where a long row of
+        // dead waiters was ahead, so that the lock is free still, the lock is due at once.
+        let blocks = matches!(mode, WaitMode::Blocked(_));
+        self.settle(blocks.then_some(ask.owner));
         Joined {
             position: index.saturating_add(1),
             retry_after: self.retry_after(ask.patience),

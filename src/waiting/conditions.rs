@@ -143,8 +143,8 @@ pub fn intercepts() -> bool {
     if wanted != is_on && (wanted || table(|table| table.is_empty())) {
         waiting(|waiting| waiting.intercepts.set(wanted));
         if wanted {
-            // The queues that the scripts have now are the module's. Of the waiters only scores are known, which scripts
-            // let run out while others hold the lock.
+            // The queues that the scripts have now are the module's. Of their waiters only scores are known, which
+            // scripts let run out while others hold the lock.
             grant_grace();
             waiting(|waiting| waiting.has_switched_on.set(true));
             ensure_before_sleep();
