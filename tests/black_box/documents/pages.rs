@@ -335,6 +335,43 @@ fn every_command_has_a_page_that_says_what_the_server_says() {
     assert!(commands.len() >= 12, "{commands:?}");
 }
 
+/// The calls that a page shows: code that is indented, in README behind the command's link.
+fn calls(page: &str) -> Vec<String> {
+    let indented = |line: &str| Some(line.strip_prefix("    FAIRLOCK.")?.to_owned());
+    let linked = |line: &str| {
+        let (name, rest) = line.strip_prefix("- [`FAIRLOCK.")?.split_once("`](")?;
+        let (_, arguments) = rest.split_once(")`")?;
+        Some([name, arguments.split('`').next()?].concat())
+    };
+    let call = |line| indented(line).or_else(|| linked(line));
+    page.lines().filter_map(call).collect()
+}
+
+#[test]
+fn pages_show_each_command_with_the_arguments_that_help_says() {
+    let server = Server::start();
+    let mut cli = Cli::start(server.port);
+    writeln!(cli.input, "FAIRLOCK.HELP").expect("redis-cli listens");
+    writeln!(cli.input, "ECHO that-is-all").expect("redis-cli listens");
+    let lines = std::iter::from_fn(|| Some(cli.line()));
+    let lines = lines.take_while(|line| line != "\"that-is-all\"");
+    let call = |line: String| Some(line.split_once("\"FAIRLOCK.")?.1.replace('"', ""));
+    let help: Vec<String> = lines.filter_map(call).collect();
+    let mut shown = calls(&text(&root().join("README.md")));
+    assert_eq!(shown.len(), 4, "{shown:?}");
+    for page in files(&root().join("docs/commands"), "md") {
+        shown.extend(calls(&text(&page)));
+    }
+    // HELP is silent about commands that clients never send.
+    shown.retain(|call| !call.starts_with("EVAL"));
+    for call in &shown {
+        assert!(help.contains(call), "HELP has no {call}: {help:?}");
+    }
+    for call in &help {
+        assert!(shown.contains(call), "no page has {call}");
+    }
+}
+
 /// A field of COMMAND DOCS; the next field ends it.
 fn field_of(docs: &str, field: &str) -> String {
     let start = docs.split(&format!("{field}, ")).nth(1).expect(field);
