@@ -56,7 +56,7 @@ impl Postgres {
         server.run("initdb", &["-D", &data, "-A", "trust", "--no-sync"])?;
         let sockets = server.path("");
         let options = format!("-c listen_addresses= -c unix_socket_directories={sockets}");
-        // What it does of its own accord is not the locks'.
+        // Background work of the server would be counted as the locks'.
         let options = format!("{options} -c fsync=off -c autovacuum=off -c max_connections=150");
         let log = server.path("log");
         server.run(

@@ -80,7 +80,7 @@ pub const OWN_SCRIPTS: Peer = Peer("a queue in Lua: the packages' scripts", "see
 pub const REDIS_PY: Peer = Peer("redis-py's Lock, which is not fair", "no queue, no token");
 pub const POSTGRES: Peer = Peer("PostgreSQL's advisory lock", "no lease, no token");
 
-/// The number of clients at which a lock is taken with nobody else about.
+/// One client: the lock is uncontended.
 pub const ALONE: usize = 1;
 
 fn crowd(clients: usize) -> String {

@@ -64,7 +64,7 @@ pub enum Subcommand {
     Top(TopArgs),
     /// Prints the events of locks as they happen.
     ///
-    /// Each line has an event, whose lock it was and whose it is, and the state of the lock after it. The
+    /// Each line shows an event, the previous and the new holder, and the lock's state after the event. The
     /// server must publish such events; --enable-events makes it do so.
     Watch(WatchArgs),
     /// Lists the locks that are held, each on a line.

@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn who_holds_it_alone_shares_it_with_nobody() {
+    fn an_exclusive_holder_is_alone() {
         for (holders, limit, shared) in [(0, 0, false), (1, 1, false), (1, 0, true), (2, 5, true)] {
             let lock = Lock {
                 holders,

@@ -68,8 +68,8 @@ func infoOf(reply any) Info {
 	}
 }
 
-// infoByKeys is for servers without the module: the lock is a hash of its owner's holds, and of the token, whose field
-// has no name.
+// infoByKeys reads the keys where the server lacks the module: the lock's hash has the owner's holds, and the token in a
+// field without a name.
 func infoByKeys(pairs []string, lease, waiting int64) Info {
 	info := Info{Waiting: waiting}
 	for at := 0; at+1 < len(pairs); at += 2 {

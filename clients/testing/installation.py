@@ -59,7 +59,7 @@ class Watched(Installation):
         super().__init__(folder, network, options)
         for name in "abc":
             self.add(name)
-        # Who follows whom is no option, so that each comes back as a master.
+        # REPLICAOF is sent, not configured, so that each server restarts as a master.
         for name in "bc":
             call(self.servers[name].port, "REPLICAOF", HOST, self.seen["a"])
         for name in "abc":

@@ -63,7 +63,7 @@ class Pair:
 
 
 def holds_of(events):
-    """A hold whose process ended before it did ends with the process."""
+    """A hold ends at the latest when its process ends."""
     holds = {}
     for event in events:
         key = event.get("process"), event.get("lock"), event.get("token")

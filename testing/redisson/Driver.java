@@ -230,8 +230,8 @@ public class Driver {
     }
 
     /**
-     * Takes the lock so many times, waiting for at most {@code wait} ms each time (-1: without end),
-     * holds it for up to {@code hold} ms, and looks for anybody else inside by the shared counter
+     * Takes the lock {@code times} times, waiting at most {@code wait} ms each time (-1: no limit),
+     * holds it for up to {@code hold} ms, and detects other holders by the shared counter
      * {@code witness}. Answers {@code acquired/given up/seen together with others}.
      */
     private String loop(RLock lock, String[] words) throws Exception {

@@ -126,7 +126,7 @@ impl Cluster {
             links.all(|status| status == "up")
         });
         let replicas = self.replicas.len();
-        wait_until("all agree on who is whose replica", || {
+        wait_until("every node knows every replica's master", || {
             let agrees =
                 |node: &Node| node.run("CLUSTER NODES").matches("slave ").count() == replicas;
             self.nodes().all(agrees)

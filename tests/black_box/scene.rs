@@ -62,7 +62,7 @@ impl Scene {
 
     /// No waiter's turn has started.
     #[track_caller]
-    pub fn nobody_is_served(&mut self) {
+    pub fn no_waiter_is_served(&mut self) {
         assert_eq!(self.client.run("EXISTS k"), "1");
         let reply = self.client.run("FAIRLOCK.ACQUIRE k d NOWAIT");
         assert!(

@@ -47,7 +47,7 @@ pub enum Act {
     Failover,
 }
 
-/// What there is to do harm to.
+/// What faults can hit.
 #[derive(Clone, Copy, Debug)]
 pub struct Scene {
     pub clients: usize,

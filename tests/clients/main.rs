@@ -149,7 +149,8 @@ fn while_masters_are_killed_no_lock_has_two_holders() {
     check(program(SECONDS, "clients/testing/failovers").args(LANGUAGES));
 }
 
-/// All of them, if `PARTITION_ROUNDS` says how often each, with a table of what was seen.
+/// All of them, if `PARTITION_ROUNDS` says how often each, with a table of what was seen; by the dice of
+/// `PARTITION_SEED`.
 #[test]
 #[ignore = "takes minutes: make test-all"]
 fn while_partitions_last_no_lock_has_two_confirmed_holders() {
@@ -161,6 +162,9 @@ fn while_partitions_last_no_lock_has_two_confirmed_holders() {
         Ok(rounds) => partitions.args(["--rounds", rounds, "python", "go"]),
         Err(_) => partitions.args(["--only", "alone,clients,cluster", "python"]),
     };
+    if let Ok(seed) = std::env::var("PARTITION_SEED") {
+        partitions.args(["--seed", &seed]);
+    }
     print!("{}", check(&mut partitions));
 }
 

@@ -44,7 +44,7 @@ const OPTIONS: &[&str] = &[
     "32mb",
 ];
 
-/// Values whose DUMP keys are made of.
+/// Values of which DUMP makes payloads for RESTORE.
 const VALUES: &[&str] = &[
     "HSET v a 1",
     "HSET v u:1 2 b x",

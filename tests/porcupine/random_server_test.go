@@ -54,7 +54,7 @@ func (w *world) carryOut(r *request) {
 			w.release(c)
 		}
 	case !isHolder && w.clients[c].script && len(w.owners) == 0:
-		// So the script says of a lock that nobody holds.
+		// Redisson's script replies 0 for a lock that is free.
 		r.reply.Answer = "left"
 	case !isHolder:
 		r.reply.Answer = "not held"

@@ -33,7 +33,7 @@ func ruleOf(line *line, lock int) rule {
 	}
 }
 
-// A call that is none for this lock.
+// A call on another lock.
 func ruleOfElsewhere(line *line) rule {
 	if isLoss(line) {
 		return (*step).disconnected
@@ -137,7 +137,7 @@ func (e *step) entitled(s *state) (was owner, held bool, why string) {
 			why = fmt.Sprintf("c%d holds the lock by token %d", e.client, was.token)
 		}
 	case mayBeOther:
-		// Who holds a lock alone has the greatest token.
+		// The only holder of a lock has the greatest token.
 		mayBeGreatest := s.floorOf == e.client && (s.anyone || was.mayBeGreatest)
 		if e.Got != 0 && e.limit == 1 && (e.Got < s.floor || e.Got == s.floor && !mayBeGreatest) {
 			why = fmt.Sprintf("token %d was given before", s.floor)
@@ -169,7 +169,7 @@ func (e *step) tooMany(s *state) string {
 	return ""
 }
 
-// The client holds the lock: whoever does not tolerate it does not.
+// The client holds the lock, so clients that do not tolerate it do not hold it.
 func (e *step) exclude(s *state) {
 	s.anyone = s.anyone && e.limit != 1
 	s.drop(func(o owner) bool { return o.client != e.client && (e.limit == 1 || o.limit == 1) })
@@ -193,7 +193,7 @@ func (e *step) released(s *state) string {
 	}
 	switch {
 	case !isUnknown && e.script && e.Holds == 0 && !(held && e.certainly(was)):
-		// Redisson's script says so of a lock that nobody holds.
+		// Redisson's script replies 0 for a lock that is free.
 		return e.freed(s)
 	case !held && !isUnknown:
 		return fmt.Sprintf("c%d does not hold the lock", e.client)
@@ -217,7 +217,7 @@ func (e *step) released(s *state) string {
 	return ""
 }
 
-// Whether so many remain of its holds when one is released. Scripts only tell whether any do.
+// Whether a release leaves this many holds. Scripts tell only whether any is left.
 func (o owner) leaves(holds int64) bool {
 	if o.script {
 		return (o.holds > 1) == (holds > 0)

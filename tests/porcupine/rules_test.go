@@ -179,7 +179,7 @@ var rules = []struct {
 		[]*line{ask(1, 10, "lost"), renew(1, 20, "done"), grant(2, 200, 6)},
 		[]*line{session(ask(1, 10, "lost")), renew(1, 20, "done"), grant(2, 200, 6)},
 	}, {
-		"who asks again by SESSION takes the hold of a lost connection over",
+		"the client that asks again by SESSION takes over the hold of a lost connection",
 		[]*line{session(ask(1, 10, "lost")), session(once(grant(1, 20, 5))), grant(2, 200, 6)},
 		[]*line{session(ask(1, 10, "lost")), once(grant(1, 20, 5)), grant(2, 200, 6)},
 	}, {
@@ -207,6 +207,10 @@ var rules = []struct {
 		[]*line{grant(1, 10, 5), release(1, 20, 0), grant(1, 30, 5)},
 		[]*line{grant(1, 10, 5), once(grant(1, 30, 5)), release(1, 40, 0)},
 	}, {
+		"tokens grow, also that of a hold that a request without an answer brought",
+		[]*line{grant(2, 10, 7), release(2, 15, 0), ask(1, 20, "lost"), renew(1, 30, "done"), grant(1, 40, 6)},
+		[]*line{grant(2, 10, 7), release(2, 15, 0), ask(1, 20, "lost"), renew(1, 30, "done"), grant(1, 40, 8)},
+	}, {
 		"tokens of shared holders grow",
 		[]*line{shared(grant(1, 10, 5), 0), shared(grant(2, 20, 4), 0)},
 		[]*line{shared(grant(1, 10, 5), 0), shared(grant(2, 20, 6), 0)},
@@ -231,11 +235,11 @@ var rules = []struct {
 		[]*line{grant(1, 10, 5), notHeld(1, 20)},
 		[]*line{grant(1, 10, 5), release(1, 20, 0), notHeld(1, 30)},
 	}, {
-		"who is not the holder releases nothing",
+		"only the holder releases",
 		[]*line{grant(1, 10, 5), release(2, 20, 0)},
 		[]*line{grant(1, 10, 5), notHeld(2, 20)},
 	}, {
-		"nobody releases twice",
+		"a lock is released only once",
 		[]*line{grant(1, 10, 5), release(1, 20, 0), release(1, 30, 0)},
 		[]*line{grant(1, 10, 5), release(1, 20, 0), notHeld(1, 30)},
 	}, {
@@ -243,7 +247,7 @@ var rules = []struct {
 		[]*line{grant(1, 10, 5), byToken(release(1, 20, 0), 4)},
 		[]*line{grant(1, 10, 5), byToken(notHeld(1, 20), 4), byToken(release(1, 30, 0), 5)},
 	}, {
-		"who is not the holder renews nothing",
+		"only the holder renews",
 		[]*line{grant(1, 10, 5), renew(2, 20, "done")},
 		[]*line{grant(1, 10, 5), renew(2, 20, "not held"), renew(1, 30, "done")},
 	}, {
@@ -283,6 +287,10 @@ var rules = []struct {
 		[]*line{grant(1, 10, 5), fault("kill", 20, 90), notHeld(1, 100)},
 		[]*line{grant(1, 10, 5), fault("kill", 20, 90), release(1, 100, 0)},
 	}, {
+		"a kill that keeps the data keeps the greatest token",
+		[]*line{grant(1, 10, 5), release(1, 15, 0), fault("kill", 20, 90), grant(2, 100, 4)},
+		[]*line{grant(1, 10, 5), release(1, 15, 0), fault("kill", 20, 90), grant(2, 100, 6)},
+	}, {
 		"a kill that loses data may bring an old holder back, and has no room for two",
 		[]*line{grant(1, 10, 5), release(1, 15, 0), losing(fault("kill", 20, 90), 0), grant(2, 100, 6), release(1, 110, 0)},
 		[]*line{grant(1, 10, 5), release(1, 15, 0), losing(fault("kill", 20, 90), 0), release(1, 100, 0), grant(2, 110, 6)},
@@ -318,6 +326,10 @@ var rules = []struct {
 		"a failover keeps the holder, but for sessions",
 		[]*line{grant(1, 10, 5), fault("failover", 20, 90), notHeld(1, 100)},
 		[]*line{session(grant(1, 10, 5)), fault("failover", 20, 90), notHeld(1, 100)},
+	}, {
+		"a failover keeps the greatest token",
+		[]*line{grant(1, 10, 5), release(1, 15, 0), fault("failover", 20, 90), grant(2, 100, 4)},
+		[]*line{grant(1, 10, 5), release(1, 15, 0), fault("failover", 20, 90), grant(2, 100, 6)},
 	}, {
 		"a request without an answer may have been carried out, or may be yet",
 		[]*line{ask(1, 10, "not now"), release(1, 20, 0)},

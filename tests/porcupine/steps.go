@@ -13,7 +13,7 @@ type step struct {
 	*line
 	rule  rule
 	clock *clock
-	// Whose call it is, or whom the fault hits.
+	// The client that calls, or that the fault hits.
 	client int
 	// How that client asks for this lock, and how all do.
 	habit

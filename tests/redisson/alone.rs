@@ -233,7 +233,7 @@ fn lost_by_each(fleets: &[(Side, Fleet); 3], seed: u64) -> [usize; 3] {
 
 #[test]
 #[ignore = "takes minutes: make test-all"]
-fn switching_interception_on_and_off_drops_nobody() {
+fn switching_interception_on_and_off_drops_no_waiter() {
     each_release(|release| {
         let side = Side::Module(Interception::On);
         let fleet = Fleet::new(side, release);

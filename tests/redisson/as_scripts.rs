@@ -370,7 +370,7 @@ fn who_asks_late_in_the_turn_of_a_dead_head_costs_no_living_waiter_its_place() {
     assert!(ask_as(&mut hand, "living"));
 }
 
-/// A holder gives the lock back. A waiter asks, and must wait, when the head has so many milliseconds of its turn left.
+/// A holder gives the lock back. A waiter asks, and must wait, with this many milliseconds of the head's turn left.
 /// In one transaction: however slow the machine is, no time passes between.
 fn hand_over_and_ask(hand: &mut Hand, holder: &str, (head, left): (&str, u64), owner: &str) {
     const SET: &str = "local time = redis.call('TIME')

@@ -173,7 +173,7 @@ fn threads_of_two_clients_are_served_in_the_order_they_asked() {
 }
 
 #[test]
-fn a_short_patience_costs_nobody_a_place_while_the_lock_changes_hands() {
+fn a_short_patience_costs_no_place_while_the_lock_changes_hands() {
     // Just enough for a woken client to come on a busy machine.
     each_pair(&["fairLockWaitTimeout=4000"], |pair| {
         served_in_order(pair, 4);

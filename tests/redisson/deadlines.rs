@@ -85,7 +85,7 @@ fn a_waiter_outlives_its_patience() {
 
 #[test]
 #[ignore = "takes minutes: make test-all"]
-fn a_waiter_ahead_that_gives_up_asynchronously_costs_nobody_a_place() {
+fn a_waiter_ahead_that_gives_up_asynchronously_costs_no_place() {
     Victim::each(|side, victim, is_lost| {
         let server = side.server();
         let [a, b] = Driver::several([NEWEST; 2], &server, SETTINGS);
@@ -105,7 +105,7 @@ fn a_waiter_ahead_that_gives_up_asynchronously_costs_nobody_a_place() {
 
 #[test]
 #[ignore = "takes minutes: make test-all"]
-fn a_client_whose_clock_is_ahead_costs_nobody_a_place() {
+fn a_client_whose_clock_is_ahead_costs_no_place() {
     Victim::each(|side, victim, is_lost| {
         let server = side.server();
         let [a] = Driver::several([NEWEST], &server, SETTINGS);
@@ -125,7 +125,7 @@ fn a_client_whose_clock_is_ahead_costs_nobody_a_place() {
 
 #[test]
 #[ignore = "takes minutes: make test-all"]
-fn a_client_whose_clock_is_behind_costs_nobody_a_place() {
+fn a_client_whose_clock_is_behind_costs_no_place() {
     Victim::each(|side, victim, is_lost| {
         let server = side.server();
         let [a] = Driver::several([NEWEST], &server, SETTINGS);
@@ -176,7 +176,7 @@ fn start_with_clock(server: &Server, clock: &MovableClock) -> Driver {
 
 #[test]
 #[ignore = "takes minutes: make test-all"]
-fn an_expiry_set_on_the_lock_costs_nobody_a_place() {
+fn an_expiry_set_on_the_lock_costs_no_place() {
     Victim::each(|side, victim, is_lost| {
         let server = side.server();
         let [a, b] = Driver::several([NEWEST; 2], &server, &[]);
@@ -198,7 +198,7 @@ fn an_expiry_set_on_the_lock_costs_nobody_a_place() {
 
 #[test]
 #[ignore = "takes minutes: make test-all"]
-fn a_multi_lock_with_a_lease_takes_nobodys_place_with_it() {
+fn a_multi_lock_with_a_lease_takes_no_place_with_it() {
     Victim::each(|side, victim, is_lost| {
         let server = side.server();
         let [a, b] = Driver::several([NEWEST; 2], &server, &[]);

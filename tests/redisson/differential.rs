@@ -192,7 +192,7 @@ fn told_by_rule(case: &Case, apart: f64, lua: &Value, native: &Value, after: &[V
     let lock_is_free =
         matches!(answer(after, Case::HOLDER), Some(Value::Array(holder)) if holder.is_empty());
     if *lua <= 0 && (*told == 0 || lock_is_free && *told > 0) {
-        // A negative number, computed from a score; or the rest of another's turn.
+        // A negative number computed from a score, or what is left of another waiter's turn.
         return true;
     }
     let queue = answer(after, Case::QUEUE).map(show).unwrap_or_default();

@@ -1,5 +1,4 @@
-//! Interception as clients and operators see it: what is run natively, what is left to Lua, and
-//! who may.
+//! Interception as clients and operators see it: which scripts run natively, which as Lua, and for which users.
 
 use std::thread;
 

@@ -20,7 +20,7 @@ const AMPLE_TURN: Duration = Duration::from_secs(3);
 const LONG_TURN: Duration = Duration::from_secs(10);
 
 #[test]
-fn whoever_joins_during_a_turn_keeps_its_place() {
+fn a_waiter_that_joins_during_a_turn_keeps_its_place() {
     Side::each(|side| {
         let server = side.server_with_turn(AMPLE_TURN);
         let mut hand = Hand::of(&server);
@@ -37,7 +37,7 @@ fn whoever_joins_during_a_turn_keeps_its_place() {
 }
 
 #[test]
-fn whoever_waits_behind_a_blocked_waiter_keeps_its_place() {
+fn a_waiter_behind_a_blocked_one_keeps_its_place() {
     for interception in INTERCEPTIONS {
         println!("interception {interception:?}");
         let server = interception.server(&[]);
@@ -121,7 +121,7 @@ fn the_waiters_of_a_dead_client_do_not_come_back_into_a_deleted_queue() {
 
 /// From 3.32.0 on, Lua tells a waiter behind a dead head to come back in 0 ms.
 #[test]
-fn nobody_spins_while_it_is_the_turn_of_a_dead_head() {
+fn no_client_spins_during_the_turn_of_a_dead_head() {
     let turn = (2 * TURN).as_millis().to_string();
     let server = Interception::On.server(&["--fairlock.turn", &turn]);
     let [living] = Driver::several([NEWEST], &server, &[]);

@@ -123,7 +123,7 @@ fn a_waiter_behind_a_dead_head_does_not_spin_for_long() {
         assert_eq!(gets_the_lock(side.is_native(), &waiter), side.is_native());
         if side.is_native() {
             assert_eq!(b.run("1", "holdCount k"), "1");
-            nobody_spins(&mut client);
+            no_client_spins(&mut client);
         } else {
             // That it asks without a pause is the client's doing; for how long, the server's.
             assert!(scripts(&mut client) > before + 100);
@@ -137,7 +137,7 @@ pub fn scripts(client: &mut Client) -> u64 {
 }
 
 /// The next request of the clients is the renewal of the lease.
-fn nobody_spins(client: &mut Client) {
+fn no_client_spins(client: &mut Client) {
     let before = scripts(client);
     wait_for_renewal(client);
     let asked = scripts(client) - before;
@@ -164,7 +164,7 @@ fn an_entry_that_an_interrupted_wait_leaves_behind_is_not_waited_for() {
 }
 
 #[test]
-fn the_end_of_a_lease_is_noticed_whoever_has_left_meanwhile() {
+fn the_end_of_a_lease_is_noticed_though_waiters_have_left() {
     Side::each(|side| {
         let server = side.server();
         // From 3.32.0 on waiters ask again when the lease ends.
@@ -202,7 +202,7 @@ fn a_lock_that_is_deleted_by_hand_goes_to_the_next() {
 }
 
 #[test]
-fn a_head_without_a_deadline_holds_nobody_up() {
+fn a_head_without_a_deadline_holds_up_no_waiter() {
     Side::each(|side| {
         let (server, [a, _b], waiter) = behind_dead_waiters(side, NEWEST);
         let mut client = server.connect();

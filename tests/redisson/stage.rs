@@ -1,4 +1,4 @@
-//! A server with two JVMs, whose threads do what a test says; and all that can be seen of it.
+//! A server and two JVMs. Tests command the JVMs' threads; [`Look`] is all that can be observed.
 //!
 //! The threads of the first JVM have names that begin with `a`, those of the second with `b`.
 

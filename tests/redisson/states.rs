@@ -229,8 +229,8 @@ fn state(
     (leased, scores)
 }
 
-/// The end of a waiter's time: long over, ahead, far away, not whole. One that is over by some clocks
-/// only says nothing: natively the server's counts as well.
+/// The end of a waiter's time: long over, ahead, far away, not whole. An end that has passed by some clocks only proves
+/// nothing: natively the server's clock counts, too.
 fn score(now: u64, dice: &mut Dice) -> String {
     let at = |offset: i64| now.saturating_add_signed(offset);
     match dice.index(16) {

@@ -198,7 +198,7 @@ fn a_migration_that_is_cancelled_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_target_that_dies_costs_nobody_anything() {
+fn a_target_that_dies_costs_no_lock_and_no_place() {
     let Some(cluster) = two_masters(&[]) else {
         return;
     };

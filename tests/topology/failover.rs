@@ -101,7 +101,7 @@ fn hands_over(cluster: &Cluster, master: &Node, replica: &Node) {
     });
     // A master ignores requests of a node that it does not know as its replica; the other masters do not vote for one.
     let knows = format!("slave {}", master.id);
-    wait_until("all know whose replica it is", || {
+    wait_until("every node knows the replica's master", || {
         cluster.nodes().all(|node| {
             let nodes = node.run("CLUSTER NODES");
             let mut replicas = nodes.split("\\n").filter(|line| line.contains(&knows));
@@ -176,7 +176,7 @@ fn elsewhere(node: &Server, lock: &str) -> [Blocked; 2] {
 /// A dead master takes the whole cluster down for a moment (cluster-require-full-coverage), and the other masters send
 /// their blocked clients away: they do not lose their places either.
 #[test]
-fn a_master_that_is_killed_costs_nobody_the_place() {
+fn a_killed_master_costs_no_place() {
     let (mut cluster, scene, home) = with_scene();
     let other = (home + 1) % 3;
     let lock = cluster.lock_of(other);

@@ -26,7 +26,7 @@ fn begin(cluster: &Cluster) -> Move<'_> {
 }
 
 #[test]
-fn everybody_keeps_the_place_in_whichever_order_the_keys_move() {
+fn all_places_are_kept_in_any_order_of_the_keys() {
     let cluster = two_masters(&["--fairlock.turn", "60000"]);
     let [lock, queue, deadlines] = keys_of("k");
     let orders = [
@@ -46,7 +46,7 @@ fn everybody_keeps_the_place_in_whichever_order_the_keys_move() {
         let moving = Move::begin(&cluster, slot, from, to);
         for (done, key) in order.iter().enumerate() {
             moving.keys(&[(*key).clone()]);
-            nobody_is_served(&moving, order[done + 1..].contains(&&lock));
+            no_waiter_is_served(&moving, order[done + 1..].contains(&&lock));
             scene.all_wait();
             let left: usize = moving.from.run("DBSIZE").parse().expect("a number");
             assert_eq!(left, order.len() - done - 1, "after {key}");
@@ -66,7 +66,7 @@ fn everybody_keeps_the_place_in_whichever_order_the_keys_move() {
 }
 
 /// A newcomer is told to come again, at the node where it is sent to; the holder is not.
-fn nobody_is_served(moving: &Move<'_>, lock_is_at_home: bool) {
+fn no_waiter_is_served(moving: &Move<'_>, lock_is_at_home: bool) {
     let ask = "FAIRLOCK.ACQUIRE k x ENQUEUE";
     let at_home = moving.from.connect().run(ask);
     let there = moving.to.asking(ask);
@@ -137,7 +137,7 @@ fn a_lock_that_is_released_while_half_of_it_has_moved_goes_to_the_head_when_all_
 }
 
 #[test]
-fn a_migration_that_is_given_up_leaves_everybody_in_place() {
+fn an_abandoned_migration_keeps_all_places() {
     let cluster = two_masters(&[]);
     let scene = Scene::new(&cluster.masters[HOME]);
     let moving = begin(&cluster);
@@ -285,7 +285,7 @@ fn a_free_lock_cannot_be_taken_while_its_slot_moves() {
 
 /// The head is silent, and the next one is woken for it.
 #[test]
-fn a_queue_that_has_arrived_is_looked_after_though_nobody_asks() {
+fn a_queue_that_has_arrived_is_served_without_a_request() {
     let cluster = two_masters(&["--fairlock.turn", "200", "--fairlock.pubsub", "publish"]);
     let home = &cluster.masters[HOME];
     home.connect().int("FAIRLOCK.ACQUIRE k a LEASE 600000");

@@ -296,7 +296,7 @@ fn fails_over(begin: impl FnOnce(&Installation, &Server)) {
 }
 
 #[test]
-fn a_master_that_is_killed_is_replaced_and_everybody_keeps_the_place() {
+fn a_killed_master_is_replaced_and_all_places_are_kept() {
     fails_over(|_, master| master.signal("KILL"));
 }
 

@@ -46,7 +46,7 @@ pub fn token(server: &mut Server, key: &str, clients: usize) -> Result<Crowd<Tok
     Ok(crowd)
 }
 
-/// Clients that ask again and again. Nobody knows of them until they ask.
+/// Clients that retry. The server does not know of them until they ask.
 pub fn retrying(server: &Server, key: &str, clients: usize) -> Result<Crowd<Retrying>> {
     let key = format!("{key}:retry");
     let clients = u32::try_from(clients)?;

@@ -12,7 +12,7 @@ use crate::server::{Kind, Server};
 /// Connections that send pairs all the time.
 pub const CONNECTIONS: usize = 50;
 
-/// Who takes part, in which manner, on which of the servers.
+/// The contestants: name, manner, and index of the server.
 const CONTESTANTS: [(&str, Manner, usize); 9] = [
     ("FAIRLOCK.ACQUIRE NOWAIT, RELEASE", Manner::Fairlock, 1),
     ("SET NX PX, DEL", Manner::Set, 0),

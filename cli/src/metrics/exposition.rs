@@ -233,7 +233,7 @@ fairlock_replica{node=\"b:2\"} 1
 fairlock_acquisitions_total{way=\"immediate\",node=\"a:1\"} 7
 fairlock_acquisitions_total{way=\"immediate\",node=\"b:2\"} 1
 fairlock_acquisitions_total{way=\"handed_off\",node=\"a:1\"} 5
-# HELP fairlock_wait_percentile_seconds How long so many in a hundred of the waiters that got their lock waited at most, since the module was loaded.
+# HELP fairlock_wait_percentile_seconds Percentiles of the time that waiters waited for their lock, since the module was loaded.
 # TYPE fairlock_wait_percentile_seconds gauge
 fairlock_wait_percentile_seconds{percentile=\"99\",node=\"a:1\"} 0.0015
 # HELP fairlock_scripts_total Scripts of Redisson and of fairlock's packages: intercepted, that is run natively, or left to Lua.

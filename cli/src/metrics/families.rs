@@ -141,7 +141,7 @@ pub const FAMILIES: &[Family] = &[
     // Not labels named quantile: those belong to summaries, which need a sum besides.
     gauge(
         "fairlock_wait_percentile_seconds",
-        "How long so many in a hundred of the waiters that got their lock waited at most, since the module was loaded.",
+        "Percentiles of the time that waiters waited for their lock, since the module was loaded.",
         &[
             ("wait_time_p50_usec", &[("percentile", "50")]),
             ("wait_time_p99_usec", &[("percentile", "99")]),
@@ -150,7 +150,7 @@ pub const FAMILIES: &[Family] = &[
     ),
     gauge(
         "fairlock_hold_percentile_seconds",
-        "How long so many in a hundred of the locks were held at most, since the module was loaded.",
+        "Percentiles of the time that locks were held, since the module was loaded.",
         &[
             ("hold_time_p50_usec", &[("percentile", "50")]),
             ("hold_time_p99_usec", &[("percentile", "99")]),

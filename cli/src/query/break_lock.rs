@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_says_whose_it_was_and_whose_it_is() {
+    fn a_line_names_the_old_and_the_new_holder() {
         let bobs = Lock {
             owner: Some(b"bob".to_vec()),
             ..Lock::default()

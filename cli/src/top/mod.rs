@@ -37,7 +37,7 @@ pub async fn run(args: &TopArgs, target: Target) -> Result<u8, Failure> {
     let mut collector = Collector::new(target, args);
     // A wrong address or user is reported at once.
     let first = collector.read().await.map_err(Trouble::into_failure)?;
-    if let Some(why) = first.nobody_answered() {
+    if let Some(why) = first.no_server_answered() {
         return Err(Failure::new(UNAVAILABLE, why));
     }
     board.show(first);

@@ -65,7 +65,7 @@ pub struct Reading {
 impl Reading {
     /// What the first server says of itself, if none has answered.
     #[must_use]
-    pub fn nobody_answered(&self) -> Option<&str> {
+    pub fn no_server_answered(&self) -> Option<&str> {
         if self.nodes.iter().any(|node| node.said.is_ok()) {
             return None;
         }

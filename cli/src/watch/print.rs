@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_says_whose_it_was_and_whose_it_is() {
+    fn a_line_names_the_old_and_the_new_holder() {
         let changes = Changes {
             from: vec![b"al ice".to_vec(), b"bob".to_vec()],
             to: vec![b"carl".to_vec()],

@@ -223,7 +223,7 @@ fn the_file_is_written_again_and_again_until_sigterm() {
 }
 
 #[test]
-fn whoever_reads_the_file_gets_all_of_it() {
+fn a_reader_never_sees_half_a_file() {
     let (server, folder) = (Server::start(), tempfile::tempdir().expect("a folder"));
     let path = folder.path().join("fairlock.prom");
     let _program = keep(server.port, &path);

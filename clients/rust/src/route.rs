@@ -52,18 +52,18 @@ fn addresses<T: IntoConnectionInfo>(
     all: impl IntoIterator<Item = T>,
     whose: &str,
 ) -> Result<Vec<ConnectionInfo>> {
-    let wanted = format!("the address of {whose} is wanted, such as redis://host:6379");
+    let wanted = format!("expected the address of {whose}, such as redis://host:6379");
     let mut infos = Vec::new();
     for each in all {
         let info = each.into_connection_info();
         let info = info.map_err(|error| Error::Argument(format!("{wanted}: {error}")))?;
         if matches!(info.addr(), ConnectionAddr::Unix(_)) {
-            return Err(Error::Argument(format!("{wanted}: this is a socket")));
+            return Err(Error::Argument(format!("{wanted}; got a socket")));
         }
         infos.push(info);
     }
     if infos.is_empty() {
-        return Err(Error::Argument(format!("{wanted}: there is none")));
+        return Err(Error::Argument(format!("{wanted}; got none")));
     }
     Ok(infos)
 }

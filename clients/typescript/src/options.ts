@@ -131,7 +131,7 @@ function checked<T extends object>(given: T, others: string[], whose: string): T
     const check = Object.hasOwn(CHECKS, key) && !others.includes(key) && CHECKS[key as keyof Options];
     if (!check) {
       const known = Object.keys(CHECKS).filter((each) => !others.includes(each)).join(', ');
-      throw new TypeError(`${key} is no option of ${whose}: there are ${known}`);
+      throw new TypeError(`${key} is not an option of ${whose}; options are ${known}`);
     }
     check(key, value);
   }

@@ -37,7 +37,7 @@ export function routeOf(client: Client, timeout: number): Route {
   if (source) return new { one: OneServer, sentinel: SentinelRoute, cluster: ClusterRoute }[source.kind](source, timeout);
   throw new TypeError(
     'Locks wants what createClient() or createCluster() of the package "redis" returns, or the options that its createSentinel() is ' +
-      'given ({ name, sentinelRootNodes }), or a Redis or Cluster of the package "ioredis": this is none of them',
+      'given ({ name, sentinelRootNodes }), or a Redis or Cluster of the package "ioredis": got something else',
   );
 }
 

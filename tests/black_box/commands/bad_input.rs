@@ -204,7 +204,7 @@ fn a_lock_queue_or_deadline_key_of_another_type_is_refused_and_left_alone() {
 }
 
 #[test]
-fn a_key_that_changes_its_type_under_waiters_stalls_nobody_for_ever() {
+fn a_key_that_changes_its_type_stalls_no_waiter_for_ever() {
     let server = Server::start();
     let mut client = server.connect();
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");

@@ -137,7 +137,7 @@ fn a_receiver_that_is_gone_before_its_reply_passes_the_lock_on() {
 }
 
 #[test]
-fn a_receiver_that_is_gone_with_nobody_behind_it_frees_the_lock() {
+fn the_last_receiver_that_is_gone_frees_the_lock() {
     let server = Server::start();
     let mut client = server.connect();
     client.int("FAIRLOCK.ACQUIRE k a");

@@ -68,7 +68,7 @@ fn it_says_what_info_says_and_for_how_long_the_lock_is_held() {
 }
 
 #[test]
-fn a_lock_that_others_have_taken_is_held_for_nobody_knows_how_long() {
+fn a_lock_taken_by_a_script_is_held_for_an_unknown_time() {
     let server = Server::start();
     let mut client = server.connect();
     client.run("HSET k a 1");
@@ -83,7 +83,7 @@ fn a_lock_that_others_have_taken_is_held_for_nobody_knows_how_long() {
 }
 
 #[test]
-fn a_lock_is_listed_for_as_long_as_somebody_waits_or_is_bound() {
+fn a_lock_is_listed_while_it_has_a_waiter_or_a_session() {
     let server = Server::start();
     let mut client = server.connect();
     client.int("FAIRLOCK.ACQUIRE k a");

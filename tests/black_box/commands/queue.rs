@@ -3,7 +3,7 @@
 use fairlock_testing::Server;
 
 #[test]
-fn nobody_waits_for_an_unknown_lock() {
+fn an_unknown_lock_has_no_waiters() {
     let server = Server::start();
     assert_eq!(server.connect().run("FAIRLOCK.QUEUE k"), "[]");
 }

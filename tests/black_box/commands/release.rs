@@ -52,7 +52,7 @@ fn with_a_token_only_that_acquisition_is_released() {
 }
 
 #[test]
-fn a_partial_release_serves_nobody() {
+fn a_partial_release_serves_no_waiter() {
     let server = Server::start();
     let mut client = server.connect();
     client.int("FAIRLOCK.ACQUIRE k a");

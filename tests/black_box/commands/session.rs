@@ -297,7 +297,7 @@ fn a_lease_that_others_cut_short_is_renewed() {
 }
 
 #[test]
-fn whoever_takes_the_key_is_not_renewed() {
+fn another_holder_of_the_key_is_not_renewed() {
     for road in [
         "DEL k",
         "RENAME k elsewhere",

@@ -94,7 +94,7 @@ fn a_token_that_is_no_number_is_none() {
 }
 
 #[test]
-fn a_token_whose_owner_somebody_took_out_is_nobodys_lock() {
+fn a_token_without_an_owner_is_a_free_lock() {
     let server = Server::start();
     let mut client = server.connect();
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");

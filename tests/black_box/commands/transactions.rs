@@ -337,7 +337,7 @@ fn a_watch_on_the_lock_notices_a_change_of_holder_and_not_a_waiter() {
 }
 
 #[test]
-fn a_transaction_that_watches_the_lock_takes_it_only_if_nobody_else_has() {
+fn a_watched_lock_is_taken_only_if_it_is_still_free() {
     let server = Server::start();
     let (mut client, mut other) = (server.connect(), server.connect());
     client.run("WATCH k");

@@ -335,6 +335,43 @@ fn every_command_has_a_page_that_says_what_the_server_says() {
     assert!(commands.len() >= 12, "{commands:?}");
 }
 
+/// The calls that a page shows: code that is indented, in README behind the command's link.
+fn calls(page: &str) -> Vec<String> {
+    let indented = |line: &str| Some(line.strip_prefix("    FAIRLOCK.")?.to_owned());
+    let linked = |line: &str| {
+        let (name, rest) = line.strip_prefix("- [`FAIRLOCK.")?.split_once("`](")?;
+        let (_, arguments) = rest.split_once(")`")?;
+        Some([name, arguments.split('`').next()?].concat())
+    };
+    let call = |line| indented(line).or_else(|| linked(line));
+    page.lines().filter_map(call).collect()
+}
+
+#[test]
+fn pages_show_each_command_with_the_arguments_that_help_says() {
+    let server = Server::start();
+    let mut cli = Cli::start(server.port);
+    writeln!(cli.input, "FAIRLOCK.HELP").expect("redis-cli listens");
+    writeln!(cli.input, "ECHO that-is-all").expect("redis-cli listens");
+    let lines = std::iter::from_fn(|| Some(cli.line()));
+    let lines = lines.take_while(|line| line != "\"that-is-all\"");
+    let call = |line: String| Some(line.split_once("\"FAIRLOCK.")?.1.replace('"', ""));
+    let help: Vec<String> = lines.filter_map(call).collect();
+    let mut shown = calls(&text(&root().join("README.md")));
+    assert_eq!(shown.len(), 4, "{shown:?}");
+    for page in files(&root().join("docs/commands"), "md") {
+        shown.extend(calls(&text(&page)));
+    }
+    // HELP is silent about commands that clients never send.
+    shown.retain(|call| !call.starts_with("EVAL"));
+    for call in &shown {
+        assert!(help.contains(call), "HELP has no {call}: {help:?}");
+    }
+    for call in &help {
+        assert!(shown.contains(call), "no page has {call}");
+    }
+}
+
 /// A field of COMMAND DOCS; the next field ends it.
 fn field_of(docs: &str, field: &str) -> String {
     let start = docs.split(&format!("{field}, ")).nth(1).expect(field);
@@ -410,8 +447,14 @@ fn no_page_has_a_mark_where_something_is_still_to_be_written() {
 fn tests_that_pages_name_are_there() {
     let mut named = 0;
     let suites = files(&root().join("tests"), "rs");
-    for page in ["docs/guarantees.md", "docs/testing.md"] {
-        let text = text(&root().join(page));
+    for page in [
+        "guarantees",
+        "testing",
+        "record",
+        "chaos",
+        "redisson-issues",
+    ] {
+        let text = text(&root().join(format!("docs/{page}.md")));
         let is_in_name = |letter: char| matches!(letter, 'a'..='z' | '0'..='9' | '_' | ':');
         let words = text.split(|letter| !is_in_name(letter));
         for word in words.filter(|word| word.contains("::")) {
@@ -419,7 +462,26 @@ fn tests_that_pages_name_are_there() {
             named += 1;
         }
     }
-    assert!(named > 60, "only {named} tests are named");
+    assert!(named > 55, "only {named} tests are named");
+}
+
+/// Without their file: that page is about the suite `redisson`.
+#[test]
+fn tests_with_real_clients_that_the_page_of_issues_names_are_there() {
+    let suites: Vec<String> = files(&root().join("tests/redisson"), "rs")
+        .iter()
+        .map(|path| text(path))
+        .collect();
+    let page = text(&root().join("docs/redisson-issues.md"));
+    let is_test = |word: &&str| word.matches('_').count() > 2 && !word.contains(' ');
+    let named: Vec<&str> = page.split('`').filter(is_test).collect();
+    assert!(named.len() > 10, "{named:?}");
+    for test in named {
+        let is_there = suites
+            .iter()
+            .any(|suite| suite.contains(&format!("fn {test}(")));
+        assert!(is_there, "{test}");
+    }
 }
 
 /// Whether there is a suite, a folder or a file of that name, or a test as `file::test`; folders may come

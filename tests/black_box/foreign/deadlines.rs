@@ -77,7 +77,7 @@ fn a_sign_of_life_counts_from_then_on_whatever_was_subtracted() {
 }
 
 #[test]
-fn the_score_of_whoever_becomes_the_head_is_true() {
+fn the_score_of_a_new_head_is_true() {
     let (_server, mut client) = polled();
     subtract(&mut client, HOUR);
     subtract(&mut client, HOUR);

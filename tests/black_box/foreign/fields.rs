@@ -43,7 +43,7 @@ fn a_lock_whose_owner_is_taken_out_in_a_transaction_goes_to_the_head() {
         in_both_forms(command, &[], |scene| {
             scene.step("MULTI");
             scene.step(command);
-            scene.nobody_is_served();
+            scene.no_waiter_is_served();
             scene.step("EXEC");
         });
     }
@@ -68,7 +68,7 @@ fn a_lock_whose_owner_is_taken_out_long_after_the_command_was_queued_goes_to_the
         wait_until("two looks have passed", || {
             now(&mut scene.client) > queued + 2500
         });
-        scene.nobody_is_served();
+        scene.no_waiter_is_served();
         scene.step("EXEC");
     });
 }

@@ -62,7 +62,7 @@ fn a_lock_that_turns_into_data_under_its_owner_is_left_alone() {
 }
 
 #[test]
-fn a_session_that_ends_takes_nobodys_data_with_it() {
+fn a_session_that_ends_deletes_no_other_data() {
     let server = Server::start();
     let mut client = server.connect();
     let mut holder = server.connect();

@@ -292,7 +292,7 @@ fn a_queue_that_others_put_in_another_order_has_that_order() {
 }
 
 #[test]
-fn deadlines_that_others_change_cost_nobody_a_place() {
+fn changed_deadlines_cost_no_waiter_its_place() {
     is_repaired(SCORES);
 }
 

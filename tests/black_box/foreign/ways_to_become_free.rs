@@ -119,7 +119,7 @@ fn travel(roads: &[Road]) {
         in_both_forms(road.name, &[], |scene| {
             for (index, step) in road.steps.iter().enumerate() {
                 if index > 0 {
-                    scene.nobody_is_served();
+                    scene.no_waiter_is_served();
                 }
                 scene.step(step);
             }
@@ -158,7 +158,7 @@ fn a_lock_that_is_restored_over_and_then_removed_goes_to_the_head() {
     in_both_forms("RESTORE, DEL", &[], |scene| {
         restore(&mut scene.other, b"0");
         assert_eq!(scene.client.holders("k"), "[x, 1]");
-        scene.nobody_is_served();
+        scene.no_waiter_is_served();
         scene.step("DEL k");
     });
     // What has expired already is deleted rather than restored.
@@ -299,7 +299,7 @@ fn a_lock_whose_lease_others_prolong_stays_held() {
             wait_until("the old lease is over", || {
                 now(&mut scene.client) > end + 20
             });
-            scene.nobody_is_served();
+            scene.no_waiter_is_served();
             scene.step("DEL k");
         });
     };
@@ -351,7 +351,7 @@ fn a_lock_goes_to_the_head_in_its_own_database_only() {
         there.run(command);
         assert_eq!(listener.message(), "0");
         assert!(there.int("FAIRLOCK.ACQUIRE k y ENQUEUE") > 0);
-        scene.nobody_is_served();
+        scene.no_waiter_is_served();
     }
 }
 

@@ -85,7 +85,7 @@ fn a_killed_waiter_has_left_before_the_next_command_however_it_was_killed() {
 }
 
 #[test]
-fn killing_all_normal_clients_leaves_nobody_in_the_queue() {
+fn killing_all_normal_clients_empties_the_queue() {
     let server = Server::start();
     let mut client = server.connect();
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
@@ -173,7 +173,7 @@ fn client_unblock_gives_up_a_place_that_its_owner_has_by_enqueue_if_the_owner_bl
 }
 
 #[test]
-fn client_unblock_of_a_client_that_is_being_served_leaves_nobody_behind() {
+fn client_unblock_during_a_hand_off_strands_no_waiter() {
     for how in ["ERROR", "TIMEOUT"] {
         let server = Server::start();
         let mut client = server.connect();
@@ -524,7 +524,7 @@ fn waiting_is_not_counted_as_work() {
 }
 
 #[test]
-fn a_subscriber_that_does_not_read_its_wake_ups_is_closed_and_costs_nobody_else() {
+fn a_subscriber_that_does_not_read_is_closed_alone() {
     let server = Server::with(&["--client-output-buffer-limit", "pubsub 64kb 0 0"]);
     let mut client = server.connect();
     let mut wire = Wire::new(server.port);

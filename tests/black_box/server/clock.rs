@@ -36,7 +36,7 @@ fn a_held_lock_stays_held_after_a_step_back() {
 }
 
 #[test]
-fn a_step_back_does_not_stall_whoever_waits_behind_a_dead_waiter() {
+fn a_step_back_does_not_stall_waiters_behind_a_dead_one() {
     let server = Server::with_movable_clock(&["--fairlock.turn", "500"]);
     let mut client = server.connect();
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
@@ -130,7 +130,7 @@ fn tokens_grow_if_the_clock_is_set_back_before_the_first_one_after_a_restart() {
 
 /// Without a waiter, and with one who joins when a holder leaves.
 #[test]
-fn whoever_joins_holders_after_a_step_back_and_a_restart_gets_a_greater_token() {
+fn a_new_shared_holder_after_a_step_back_and_a_restart_gets_a_greater_token() {
     let aof = ["--appendonly", "yes", "--appendfsync", "always"];
     let server = Server::with_movable_clock(&aof);
     let mut client = server.connect();

@@ -123,7 +123,7 @@ fn queue_dead(client: &mut Client, number: usize) {
 }
 
 #[test]
-fn a_crowd_of_dead_waiters_is_dropped_in_pieces_and_nobody_jumps_the_queue() {
+fn a_crowd_of_dead_waiters_is_dropped_in_pieces_and_no_waiter_overtakes() {
     let server = Server::with(&["--fairlock.turn", "600000"]);
     let mut client = server.connect();
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");

@@ -159,7 +159,7 @@ fn what_it_does_not_see_under_another_name_is_in_the_log() {
 }
 
 #[test]
-fn it_can_be_unloaded_when_nobody_waits_and_loaded_again() {
+fn it_can_be_unloaded_without_waiters_and_loaded_again() {
     let server = Server::with(&["--enable-module-command", "yes"]);
     let mut client = server.connect();
     let path = server.module_path();

@@ -172,7 +172,7 @@ fn what_was_saved_on_shutdown_is_there_afterwards() {
 }
 
 #[test]
-fn a_queue_that_was_loaded_is_served_though_nobody_asks() {
+fn a_loaded_queue_is_served_without_a_request() {
     let mut server = Server::with(&["--fairlock.turn", "50"]);
     let mut client = server.connect();
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
@@ -211,7 +211,7 @@ fn waiters_that_died_with_the_server_cost_one_turn() {
 }
 
 #[test]
-fn a_queue_from_the_file_of_commands_is_served_though_nobody_asks() {
+fn a_queue_from_the_append_only_file_is_served_without_a_request() {
     let server = Server::with(&["--fairlock.turn", "50", "--appendonly", "yes"]);
     let mut client = server.connect();
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
@@ -361,7 +361,7 @@ fn evict(server: &Server) {
 }
 
 #[test]
-fn an_evicted_lock_goes_to_its_head_and_nobody_loses_his_place() {
+fn an_evicted_lock_goes_to_its_head_and_all_places_are_kept() {
     for policy in ["allkeys-lru", "allkeys-random", "volatile-ttl"] {
         let server = Server::with(&["--maxmemory-policy", policy]);
         let mut client = server.connect();

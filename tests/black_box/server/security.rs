@@ -321,7 +321,7 @@ fn breaking_a_lock_takes_the_permission_of_an_administrator() {
 }
 
 #[test]
-fn nobody_does_anything_without_saying_who_he_is() {
+fn every_command_needs_auth() {
     let server = Server::with(&["--fairlock.intercept-eval", "yes"]);
     let mut admin = server.connect();
     admin.int("FAIRLOCK.ACQUIRE a o LEASE 600000");

@@ -173,7 +173,7 @@ fn a_wait_that_ended_unheard_is_over_after_the_stall() {
 }
 
 #[test]
-fn a_session_is_renewed_before_anybody_is_heard_after_a_stall() {
+fn after_a_stall_sessions_are_renewed_before_requests_are_read() {
     let server = server();
     let mut client = server.connect();
     let token = client.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 9000");

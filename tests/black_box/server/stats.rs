@@ -204,7 +204,7 @@ fn lease_ends_and_reaped_waiters_are_counted() {
 }
 
 #[test]
-fn a_lease_that_ends_with_nobody_waiting_is_counted() {
+fn a_lease_that_ends_without_waiters_is_counted() {
     let server = Server::start();
     let mut client = server.connect();
     client.int("FAIRLOCK.ACQUIRE k a LEASE 20");

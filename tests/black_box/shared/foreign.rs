@@ -114,7 +114,7 @@ fn a_shorter_expiry_cuts_the_leases_and_a_longer_one_keeps_the_lock() {
 }
 
 #[test]
-fn more_than_one_owner_without_the_other_key_is_somebodys_data() {
+fn more_than_one_owner_without_the_other_key_is_not_a_lock() {
     let server = Server::start();
     let mut client = server.connect();
     client.run("HSET k a 1 b 1");

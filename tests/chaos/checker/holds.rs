@@ -58,7 +58,7 @@ pub fn check(history: &History) -> Vec<Violation> {
         found: Vec::new(),
         holds: HashMap::new(),
         doubtful: if history.resumed {
-            everybody(history)
+            all_locks_and_clients(history)
         } else {
             HashSet::new()
         },
@@ -93,7 +93,7 @@ pub fn check(history: &History) -> Vec<Violation> {
     ledger.found.into_iter().chain(overlaps).collect()
 }
 
-fn everybody(history: &History) -> HashSet<(usize, usize)> {
+fn all_locks_and_clients(history: &History) -> HashSet<(usize, usize)> {
     let calls = history.calls.iter();
     calls.map(|call| (call.lock, call.client)).collect()
 }

@@ -58,7 +58,7 @@ func acquire(t *testing.T, locks *fairlock.Locks, options ...fairlock.LockOption
 	return held
 }
 
-// waiting are the owners in the queue, once there are so many.
+// waiting returns the owners in the queue once there are count of them.
 func waiting(t *testing.T, server *miniredis.Miniredis, count int) []string {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {

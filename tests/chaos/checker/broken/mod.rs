@@ -196,7 +196,7 @@ fn nothing_is_found_where_all_is_well() {
 }
 
 #[test]
-fn errors_that_nobody_should_get_are_found() {
+fn unexpected_errors_are_found() {
     let refused = |error: &str| {
         let call = ask(1, 0, 1, Answer::Refused(error.to_owned()));
         check(&history(vec![call], vec![], vec![]))

@@ -41,7 +41,7 @@ fn tokens_tell_no_order_over_a_restart_by_a_clock_that_was_set_back() {
 }
 
 #[test]
-fn a_waiter_that_somebody_took_out_has_lost_its_place() {
+fn a_waiter_that_was_cancelled_has_lost_its_place() {
     let calls = vec![
         polling(ask(1, 4, 5, Answer::NotNow)),
         cancel(3, 1, 12, Answer::Done),

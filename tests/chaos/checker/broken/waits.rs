@@ -89,7 +89,7 @@ fn a_lock_that_was_given_to_a_closed_connection_is_found() {
 }
 
 #[test]
-fn a_machine_that_stands_still_keeps_everybody_waiting() {
+fn a_machine_that_stands_still_excuses_every_wait() {
     let late = with_wait(ask(1, 0, 4000, Answer::NotNow), 100);
     found_unless_stalled(
         &history(vec![late], vec![], vec![]),
