@@ -29,7 +29,11 @@ impl OpenLock<'_> {
         let touched = queue.is_touched();
         let may_be_shared = touched || may_be_shared || self.tracked.shared.is_some();
         if may_be_shared && !self.frozen {
-            self.open_shared()?;
+            let opened = self.open_shared();
+            // A lock that is free has no holders, whatever is in the place of their key.
+            if !self.lock.is_empty() {
+                opened?;
+            }
         }
         self.delete_if_nobodys();
         self.mend_shared_if_touched();
@@ -64,9 +68,13 @@ impl OpenLock<'_> {
         self.is_head_known
     }
 
-    /// Deletes the hash if another client took the owner out of it and left only the token.
+    /// Deletes the hash if another client took the owner out of it and left only the token. A hash without an expiry
+    /// that is not tracked may be another program's.
     fn delete_if_nobodys(&mut self) {
-        if self.lock.len() == 1 && self.token().is_some() {
+        if self.lock.len() == 1
+            && self.token().is_some()
+            && (self.lease_end().is_some() || !self.tracked.is_empty())
+        {
             self.delete_lock();
         }
     }

@@ -69,12 +69,15 @@ impl Holding for OpenLock<'_> {
             2 => 2 - usize::from(TOKEN.with(|field| self.lock.hash_get(field)).is_some()),
             _ => fields,
         };
-        let count = || {
-            self.lock
-                .hash_named()
-                .and_then(|(_, count)| hold_count(&count))
-        };
-        named == 1 && (self.is_counted || count().is_some())
+        if named != 1 {
+            return false;
+        }
+        self.is_counted
+            || match self.lock.hash_named() {
+                Some((_, count)) => hold_count(&count).is_some(),
+                // The owner's field has expired. The server counts it until it has deleted it.
+                None => fields == 2,
+            }
     }
 
     fn take(&mut self, owner: &[u8], token: i64) {

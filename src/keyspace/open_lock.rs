@@ -138,7 +138,10 @@ impl<'c> OpenLock<'c> {
     }
 
     pub(super) fn delete_lock(&mut self) {
-        write::delete(&mut self.lock);
+        // A lock whose key has expired is deleted, and that was announced.
+        if !self.lock.is_empty() {
+            write::delete(&mut self.lock);
+        }
         self.token = Some(0);
         self.lease_end = Some(None);
     }

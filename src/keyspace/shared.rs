@@ -10,7 +10,7 @@
 
 use std::collections::HashMap;
 
-use crate::lock::{Holding, Limit, Millis, Owner, SharedHolder, SharedHolders};
+use crate::lock::{Event, Holding, Limit, Millis, Owner, SharedHolder, SharedHolders, State};
 use crate::server::{Access, Key, Kind, string};
 
 use super::fields::hold_count;
@@ -76,8 +76,9 @@ impl OpenLock<'_> {
     pub(super) fn open_shared(&mut self) -> Result<(), Unusable> {
         let key = self.ctx.open(self.names.shared(), Access::Write);
         if !key.fits(Kind::Hash) {
+            let expiries = [&key, &self.lock].map(Key::expires_at);
             return Err(Unusable {
-                expires: key.expires_at(),
+                expires: expiries.into_iter().flatten().min(),
             });
         }
         self.shared = Some(key);
@@ -126,7 +127,8 @@ impl OpenLock<'_> {
         }
         let holders = named_holders(&self.lock);
         let written = self.written_holders();
-        if self.tracked.shared.is_none() && written.is_empty() {
+        if !self.is_shared(&holders, &written) {
+            self.lose_shared();
             return;
         }
         // An earlier run of the server may have given them their tokens, by a clock that was ahead.
@@ -163,6 +165,35 @@ impl OpenLock<'_> {
         self.set_expiry_of_shared();
     }
 
+    /// Whether a hash with these holders is this lock as held by several: one of them at least is known as such. The
+    /// entries may be the twin's, or be left of holders whose leases were over before another client took the lock.
+    fn is_shared(&self, holders: &[Owner], written: &HashMap<Owner, SharedHolder>) -> bool {
+        let shared = self.tracked.shared.as_ref();
+        let now = self.now.millis();
+        holders.iter().any(|owner| {
+            let lives = |holder: &SharedHolder| holder.lease_end >= now;
+            shared.is_some_and(|shared| shared.get(owner).is_some())
+                || written.get(owner).is_some_and(lives)
+        })
+    }
+
+    /// Another client has put a hash in the lock's place that is none of its holders': they have lost the lock.
+    fn lose_shared(&mut self) {
+        let lost = self.tracked.shared.take().unwrap_or_default();
+        for (_, holder) in lost.take_all() {
+            let sessions = holder.session().into_iter();
+            for (connection, _) in sessions.flat_map(|session| &session.holders) {
+                let connection = *connection;
+                self.emit(Event::Unbound { connection });
+            }
+            let since = holder.since;
+            self.emit(Event::LeaseEnded { since });
+        }
+        if !self.twin_is_held() {
+            self.forget_shared();
+        }
+    }
+
     /// What the shared-holders key says.
     fn written_holders(&self) -> HashMap<Owner, SharedHolder> {
         let fields = self
@@ -184,6 +215,9 @@ impl OpenLock<'_> {
                 self.write_shared(owner, holder);
             }
         }
+        if self.twin_is_held() {
+            return;
+        }
         let strangers = written.keys().filter(|owner| holders.get(owner).is_none());
         if let Some(key) = &mut self.shared {
             for owner in strangers {
@@ -192,16 +226,15 @@ impl OpenLock<'_> {
         }
     }
 
-    /// The lock's key lasts as long as the last lease.
+    /// The lock's key lasts as long as the last lease, the other one at least as long.
     fn set_expiry_of_shared(&mut self) {
-        let last = self
-            .tracked
-            .shared
-            .as_ref()
-            .and_then(|shared| shared.last_end());
-        if let Some(last) = last
-            && self.lease_end() != Some(last)
-        {
+        let shared = self.tracked.shared.as_ref();
+        let Some(last) = shared.and_then(|shared| shared.last_end()) else {
+            return;
+        };
+        if self.lease_end() == Some(last) {
+            self.keep_shared_key_until(last);
+        } else {
             self.set_lease_end(last);
         }
     }

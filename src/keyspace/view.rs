@@ -89,8 +89,14 @@ pub fn holders(
 ) -> Result<(Vec<HolderView>, usize), Error> {
     let lock = open(ctx, &names.lock, Kind::Hash)?;
     let shared = open(ctx, names.shared(), Kind::Hash)?;
-    if !lock.is_empty() && !shared.is_empty() {
-        let fields = lock.some_hash_fields(most.saturating_add(1));
+    let fields = if shared.is_empty() {
+        Vec::new()
+    } else {
+        lock.some_hash_fields(most.saturating_add(1))
+    };
+    // The entries may be those of the lock with the same queue.
+    let is_shared = |(owner, _): &(Vec<u8>, Vec<u8>)| shared.hash_get(&string(owner)).is_some();
+    if fields.iter().any(is_shared) {
         let is_all = fields.len() == lock.len();
         let holders = shared_holders(fields, &shared, now);
         // One of the fields is the token's.

@@ -19,6 +19,9 @@ use super::step::Step;
 /// How many waiters behind a silent head are woken, and so how far behind it the first that lives may be.
 pub const WOKEN_BEHIND: usize = 16;
 
+/// The score of a head that is blocked is set at most once in as many milliseconds.
+const REFRESH: Millis = 1000;
+
 /// What is left of the lease; 0 if the lock is free or has none.
 pub fn lease_left<S: Holding>(state: &mut S, now: Now) -> Millis {
     let end = state.lease_end();
@@ -78,7 +81,13 @@ impl<S: Holding + Queueing> Step<'_, S> {
             if waiter.lives(self.now) {
                 let left = self.lease_left();
                 if waiter.score <= self.now.millis() || self.is_far_off(&waiter, left) {
-                    let score = self.now.after(ahead(left, waiter.patience.max(1), 0));
+                    // A blocked waiter lives, however short its patience.
+                    let least = if waiter.ticket().is_some() {
+                        REFRESH
+                    } else {
+                        1
+                    };
+                    let score = self.now.after(ahead(left, waiter.patience.max(least), 0));
                     self.state.set_score(&owner, score);
                 }
                 return;

@@ -43,17 +43,15 @@ pub fn key_changes(ctx: &Ctx, class: NotifyEvent, event: &[u8], key: &[u8]) {
         } else if intercepts() || is_replica() || is_queue_known(ctx, key) {
             touch_queue(ctx.db(), key, QueueView::Touched);
         }
-        return;
-    }
-    if names::is_token(key) {
+    } else if names::is_token(key) {
         learn(
             ctx.open(&string(key), Access::Glance)
                 .read(number)
                 .flatten()
                 .unwrap_or(0),
         );
-        return;
     }
+    // A lock may be named as these keys are.
     if NotifyEvent::GENERIC
         .union(NotifyEvent::EVICTED)
         .union(NotifyEvent::EXPIRED)

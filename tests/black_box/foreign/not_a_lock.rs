@@ -91,3 +91,21 @@ fn a_lock_without_an_expiry_is_broken_by_force_only() {
     assert!(waiter.int() > 0);
     assert_eq!(client.run("FAIRLOCK.BREAK free FORCE"), "0");
 }
+
+#[test]
+fn a_hash_that_only_looks_like_a_lock_without_its_owner_is_left_alone() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let set: [&[u8]; 4] = [b"HSET", b"data", b"", b"42"];
+    client.raw(&set).expect("set");
+    for command in [
+        "RELEASE data o",
+        "ACQUIRE data o NOWAIT",
+        "RENEW data o",
+        "BREAK data FORCE",
+    ] {
+        let reply = client.run(&format!("FAIRLOCK.{command}"));
+        assert!(reply.starts_with("(error) NOT"), "{command}: {reply}");
+        assert_eq!(client.run("HLEN data"), "1", "{command}");
+    }
+}

@@ -377,3 +377,21 @@ fn a_flush_of_all_databases_frees_the_locks_of_each() {
         assert!(waiter.int() > 0);
     }
 }
+
+#[test]
+fn a_lock_that_is_named_as_the_keys_of_another_is_freed_like_any_other() {
+    let prefixes = [
+        "fairlock_token:",
+        "redisson_lock_queue:",
+        "redisson_lock_timeout:",
+        "redisson_lock_shared:",
+    ];
+    for prefix in prefixes {
+        let server = Server::start();
+        let mut client = server.connect();
+        client.int(&format!("FAIRLOCK.ACQUIRE {prefix}job a LEASE 600000"));
+        let next = server.block(&format!("FAIRLOCK.ACQUIRE {prefix}job b"));
+        client.run(&format!("DEL {prefix}job"));
+        assert!(next.int() > 0, "{prefix}");
+    }
+}

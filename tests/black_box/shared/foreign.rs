@@ -2,6 +2,8 @@
 
 use fairlock_testing::{Client, Server, wait_until};
 
+use crate::scene::now;
+
 fn two_of_two(server: &Server) -> Client {
     let mut client = server.connect();
     client.int("FAIRLOCK.ACQUIRE k a SHARED 2 LEASE 600000");
@@ -180,4 +182,102 @@ fn a_holder_that_others_have_written_counts_as_exclusive_and_gets_a_token_when_i
     );
     assert_eq!(client.run("FAIRLOCK.RELEASE k c"), "0");
     assert_eq!(client.int("HLEN redisson_lock_shared:{k}"), 2);
+}
+
+/// `a` and `{a}` share a shared-holders key.
+#[test]
+fn an_exclusive_lock_stays_so_beside_its_shared_twin() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let mut holder = server.connect();
+    let token = holder.int("FAIRLOCK.ACQUIRE a o SESSION LEASE 2000");
+    client.int("FAIRLOCK.ACQUIRE {a} r SHARED LEASE 600000");
+    assert_eq!(client.run("FAIRLOCK.ACQUIRE a x SHARED NOWAIT"), "(nil)");
+    let next = server.block("FAIRLOCK.ACQUIRE a w");
+    let told = client.run("FAIRLOCK.INFO a");
+    assert!(
+        told.contains(&format!("token, {token}, session, 1")),
+        "{told}"
+    );
+    let asked = now(&mut client);
+    wait_until("its lease was renewed", || now(&mut client) > asked + 2500);
+    assert!(!next.is_done());
+    let release = format!("FAIRLOCK.RELEASE a o TOKEN {token}");
+    assert_eq!(holder.run(&release), "0");
+    assert!(next.int() > token);
+    assert_eq!(client.run("FAIRLOCK.RENEW {a} r LEASE 5000"), "5000");
+}
+
+#[test]
+fn another_programs_hash_in_the_lock_s_place_is_left_alone() {
+    for (data, expires) in [
+        ("name bob", 0),
+        ("name bob visits 7", 0),
+        ("name bob", 600_000),
+    ] {
+        let server = Server::start();
+        let mut client = two_of_two(&server);
+        client.run(&format!("HSET data {data}"));
+        if expires > 0 {
+            client.run(&format!("PEXPIRE data {expires}"));
+        }
+        client.run("RENAME data k");
+        for command in ["FAIRLOCK.ACQUIRE k z NOWAIT", "FAIRLOCK.BREAK k FORCE"] {
+            let reply = client.run(command);
+            assert!(reply.starts_with("(error) NOTALOCK"), "{data}: {reply}");
+        }
+        let reply = client.run("FAIRLOCK.RELEASE k a");
+        assert!(reply.starts_with("(error) NOT"), "{data}: {reply}");
+        assert_eq!(client.run("HGET k name"), "bob");
+        assert_eq!(client.int("PTTL k") > 0, expires > 0);
+        assert_eq!(client.run("EXISTS redisson_lock_shared:{k}"), "0");
+    }
+}
+
+#[test]
+fn entries_of_holders_that_are_gone_do_not_make_a_lock_shared() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let entry = [b"HSET", &b"redisson_lock_shared:{k}"[..], b"o", b"1 0 1"];
+    client.raw(&entry).expect("set");
+    let token = client.int("FAIRLOCK.ACQUIRE k o LEASE 60000");
+    assert_eq!(client.run("FAIRLOCK.ACQUIRE k x SHARED NOWAIT"), "(nil)");
+    assert_eq!(client.int("FAIRLOCK.ACQUIRE k o"), token);
+    assert_eq!(client.int("FAIRLOCK.ACQUIRE k o SHARED"), token);
+    assert_eq!(
+        client.run(&format!("FAIRLOCK.RELEASE k o TOKEN {token} ALL")),
+        "0"
+    );
+}
+
+#[test]
+fn a_lock_whose_shared_holders_key_has_another_type_goes_on_when_its_lease_ends() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k r SHARED LEASE 1500");
+    let next = server.block("FAIRLOCK.ACQUIRE k w");
+    client.run("SET redisson_lock_shared:{k} x");
+    assert!(next.int() > 0);
+    assert_eq!(client.run("GET redisson_lock_shared:{k}"), "x");
+}
+
+#[test]
+fn a_shared_holders_key_that_is_written_again_expires() {
+    let server = Server::start();
+    let mut client = two_of_two(&server);
+    client.run("DEL redisson_lock_shared:{k}");
+    client.int("FAIRLOCK.ACQUIRE k a SHARED 2 LEASE 600000 ONCE");
+    assert_eq!(client.int("HLEN redisson_lock_shared:{k}"), 2);
+    assert!(client.int("PTTL redisson_lock_shared:{k}") > 0);
+}
+
+#[test]
+fn a_shared_lock_that_expires_is_not_deleted_again() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let events = Client::events(server.port, || {
+        client.int("FAIRLOCK.ACQUIRE k r SHARED LEASE 100");
+        wait_until("it is free", || client.run("DBSIZE") == "0");
+    });
+    assert!(!events.contains(&"del k".to_owned()), "{events:?}");
 }
