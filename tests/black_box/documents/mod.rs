@@ -1,5 +1,5 @@
-//! What people read and run: the pages, `make install`, the demonstration, `make test-matrix`, the public
-//! home, the pages of the Debian package.
+//! What people read and run: the pages, `make install`, the demonstration, `make test` and `make test-matrix`, the
+//! public home, the pages of the Debian package.
 
 mod demonstration;
 mod exporter;
@@ -9,3 +9,4 @@ mod install;
 mod matrix;
 mod package;
 mod pages;
+mod side_by_side;
