@@ -6,8 +6,9 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 
 ASAN = target/asan
 HOST = $$(rustc -vV | sed -n 's/^host: //p')
-# Our own crates are compiled by clippy's compiler where they are tested, so that lints need no build of their own.
-LINTING = RUSTC_WORKSPACE_WRAPPER=$(CURDIR)/scripts/test/linting-rustc
+# Our own crates are compiled by clippy's compiler where they are tested, so that lints need no build of their own; and
+# as a whole, since incrementally a third longer is needed after a clone.
+LINTING = RUSTC_WORKSPACE_WRAPPER=$(CURDIR)/scripts/test/linting-rustc CARGO_INCREMENTAL=0
 # Benchmarks have dependencies of their own, and no test needs them.
 CARGO_TEST = $(LINTING) cargo test --locked --workspace --exclude fairlock-bench
 # The packages of `make clients`.
@@ -50,7 +51,7 @@ export RUST_TEST_THREADS ?= 8
 test: setup-tests ## Formatting, lints, all tests that are not over in minutes only
 	cargo fmt --all --check
 	scripts/check-architecture
-	$(CARGO_TEST) --no-fail-fast
+	$(LINTING) scripts/test/side-by-side
 
 test-all: test ## `make test`, and what takes minutes: long fleets, an old release of Redisson, packages by scripts, benchmarks
 	$(LINTING) cargo test --locked --package fairlock-bench

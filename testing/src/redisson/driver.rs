@@ -99,9 +99,12 @@ impl Driver {
         for package in OPENED {
             command.arg(format!("--add-opens=java.base/java.{package}=ALL-UNNAMED"));
         }
+        let folder = releases::folder(options.release);
+        let archive = folder.join("driver.jsa");
         command
+            .arg(format!("-XX:SharedArchiveFile={}", archive.display()))
             .arg("-cp")
-            .arg(releases::folder(options.release).join("*"))
+            .arg(folder.join("*"))
             .args(["Driver", options.mode, &addresses.join(",")])
             .args(options.settings);
         if let Some(clock) = options.clock {

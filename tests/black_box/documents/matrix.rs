@@ -7,7 +7,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-fn program(path: &Path, text: &str) {
+pub fn program(path: &Path, text: &str) {
     fs::write(path, format!("#!/bin/sh\n{text}\n")).expect("written");
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("set");
 }

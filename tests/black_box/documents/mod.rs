@@ -1,5 +1,5 @@
-//! What people read and run: the pages, `make install`, the demonstration, `make test-matrix`, the public
-//! home, the pages of the Debian package, the record.
+//! What people read and run: the pages, `make install`, the demonstration, `make test` and `make test-matrix`, the
+//! public home, the pages of the Debian package, the record.
 
 mod demonstration;
 mod exporter;
@@ -10,3 +10,4 @@ mod matrix;
 mod package;
 mod pages;
 mod record;
+mod side_by_side;
