@@ -1,5 +1,5 @@
-//! The packages' own scripts (`clients/lua`) as Lua: what dead waiters cost, what a user needs, replicas, and locks that
-//! others hold by the module.
+//! The packages' own scripts (`clients/lua`) as Lua: what dead waiters cost, what a user needs, replicas, and locks
+//! that others hold by the module.
 
 use std::thread::sleep;
 use std::time::Duration;

@@ -49,9 +49,8 @@ const WRONG: [&str; 8] = [
     "1e3",
 ];
 
-/// What makes of a server Redis 7.2.0 to 7.2.4 for a script that comes behind it: there a number that a script passes to a
-/// command is written with an exponent where that is shorter, `1e+8` (redis 13113), which is no whole number to PEXPIRE.
-/// Here all are that are great enough. A script passes them as text.
+/// In front of a script, it makes a server pass numbers as Redis 7.2.0 to 7.2.4 do: with an exponent where that is
+/// shorter, such as `1e+8` (redis 13113), which PEXPIRE refuses. Here all great numbers have one.
 const EXPONENTS: &str = "
 local redis = setmetatable({}, { __index = redis })
 for _, name in ipairs({ 'call', 'pcall' }) do

@@ -181,7 +181,7 @@ if owners == 0 then
   -- millisecond marks that this was done.
   if deadline % 1 == 0 and until_free > 0.2 * TURN then
     if begins or until_free >= 0.9 * TURN then
-      until_free = until_free / 2 -- By then it is time for that. Nobody else may ask.
+      until_free = until_free / 2 -- Then it is time for that, and no other waiter may be left to ask.
     else
       redis.call('ZADD', deadlines, string.format('%.1f', deadline + 0.5), living)
       for _, waiter in ipairs(redis.call('LRANGE', queue, 1, WOKEN_BEHIND)) do
