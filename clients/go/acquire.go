@@ -138,7 +138,7 @@ func (l *Locks) passed(ctx context.Context, a *ask, err error, address string) e
 		a.mayBeKnown = false
 		return nil
 	}
-	if isUnknown(err) && !a.isPolling && !l.options.isRequired && a.options.needsModule() == "" {
+	if isOutOfReach(err) && !a.isPolling && !l.options.isRequired && a.options.needsModule() == "" {
 		a.isPolling = true
 		return nil
 	}

@@ -153,6 +153,14 @@ func isUnknown(err error) bool {
 	return strings.Contains(text, "UNKNOWN COMMAND") || strings.Contains(text, "COMMAND IS NOT AVAILABLE")
 }
 
+// isDenied says that the user may not run a command of the module.
+func isDenied(err error) bool {
+	return codeOf(err) == "NOPERM" && strings.Contains(strings.ToUpper(replied(err).Error()), "'FAIRLOCK.")
+}
+
+// isOutOfReach says that the module's commands cannot be used.
+func isOutOfReach(err error) bool { return isUnknown(err) || isDenied(err) }
+
 // refusal is the error of this package for one of the server. If the module is not required, an option needs it.
 func (l *Locks) refusal(err error, name, address, option string) *Error {
 	code, text := codeOf(err), replied(err).Error()

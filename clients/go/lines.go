@@ -43,7 +43,7 @@ type conn struct {
 	locks     *Locks
 	place     place
 	isAsked   bool // by a cluster to ask this node just this once
-	knowsNone bool // of the module's commands, by its last answer to one
+	knowsNone bool // of the module's commands, or may not run them, by its last answer to one
 }
 
 // call sends one command.
@@ -208,12 +208,8 @@ func (l *Locks) connect(ctx context.Context, where place) (*line, error) {
 	if err != nil {
 		return nil, err
 	}
-	role := made.exchange(ctx, longest, request{"ROLE"})[0]
-	err = role.err
-	if err == nil {
-		_, err = replicas(role.value)
-	}
-	if codeOf(err) == "NOPERM" || isUnknown(err) { // SyncTimeout(0) does without; a caller that needs it asks again.
+	_, err = l.connected(made.exchange(ctx, longest, request{"ROLE"})[0])
+	if codeOf(err) == "NOPERM" { // SyncTimeout(0) does without; a caller that needs it asks again.
 		err = nil
 	}
 	if err != nil {

@@ -185,16 +185,28 @@ func (l *Locks) wanted(address string, o *options, role []answer) (needed, wante
 	if len(role) == 0 { // SyncTimeout(0)
 		return 0, 0, nil
 	}
-	if role[0].err != nil {
-		return 0, 0, role[0].err
+	connected, err := l.connected(role[0])
+	if err != nil {
+		return 0, 0, err
 	}
-	connected, err := replicas(role[0].value)
 	needed = o.minReplicas
 	if needed == unset && l.route.isReplicated(address) {
 		needed = 1
 	}
 	wanted = max(needed, connected, 0)
-	return max(needed, min(connected, 1)), wanted, err
+	return max(needed, min(connected, 1)), wanted, nil
+}
+
+// connected is how many replicas are connected to a master, by its answer to ROLE. A service that does not know that has its
+// own ways; masters under Sentinels do know it.
+func (l *Locks) connected(role answer) (int, error) {
+	if isUnknown(role.err) && l.route.masterName == "" {
+		return 0, nil
+	}
+	if role.err != nil {
+		return 0, role.err
+	}
+	return replicas(role.value)
 }
 
 // renewOn is RENEW, and whether replicas have confirmed it.

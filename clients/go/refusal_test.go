@@ -126,15 +126,15 @@ func TestR59WhatAUserMayNotDo(t *testing.T) {
 	t.Parallel()
 	s := start(t, "one")
 	view, name := look(t, s, "a"), newName(t)
-	user := func(allowed string) *fairlock.Locks {
-		view.run("ACL", "SETUSER", "worker", "reset", "on", ">secret", "~*", "&*", "+@all", allowed)
+	user := func(rules ...any) *fairlock.Locks {
+		view.run(append([]any{"ACL", "SETUSER", "worker", "reset", "on", ">secret", "~*", "&*", "+@all"}, rules...)...)
 		return locksOf(t, redis.NewClient(&redis.Options{Addr: s.address("a"), Username: "worker", Password: "secret"}))
 	}
-	forbidden := "-fairlock.acquire"
-	if withoutModule {
-		forbidden = "-evalsha"
+	forbidden := []any{"-evalsha"}
+	if !withoutModule {
+		forbidden = append(forbidden, "-fairlock.acquire")
 	}
-	_, err := user(forbidden).Acquire(ctx, name)
+	_, err := user(forbidden...).Acquire(ctx, name)
 	want(t, err, fairlock.ErrRefused)
 	expect(t, asError(t, err).Code == "NOPERM" && strings.Contains(err.Error(), "SECURITY.md"), "hint: %v", err)
 	locks := user("-role")
@@ -147,11 +147,15 @@ func TestR59WhatAUserMayNotDo(t *testing.T) {
 
 // ruleOf is the user of SECURITY.md for the packages.
 func ruleOf(t *testing.T) (words []any) {
-	t.Helper()
-	user := "packages"
 	if withoutModule {
-		user = "scripts"
+		return ruleOfUser(t, "scripts")
 	}
+	return ruleOfUser(t, "packages")
+}
+
+// ruleOfUser is another's, but with the name and the password of that.
+func ruleOfUser(t *testing.T, user string) (words []any) {
+	t.Helper()
 	rule := regexp.MustCompile("(?m)^    ACL SETUSER " + user + " on >[^ ]+ (.*)$").FindStringSubmatch(read(t, "../../SECURITY.md"))
 	words = []any{"ACL", "SETUSER", "packages", "on", ">secret"}
 	for _, word := range strings.Fields(rule[1]) {

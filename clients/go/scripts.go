@@ -104,17 +104,24 @@ func (c *conn) learn(command request, err error) {
 	if !strings.HasPrefix(word, "FAIRLOCK.") || err != nil && replied(err) == nil {
 		return
 	}
-	isUnknown, l := isUnknown(err), c.locks
+	if word == "FAIRLOCK.INFO" && isDenied(err) { // A user may lack it alone.
+		return
+	}
+	isWithout, l := isOutOfReach(err), c.locks
 	l.mutex.Lock()
-	isNews := isUnknown && !l.options.isRequired && !l.hasWarned
-	l.native, l.isKnown, l.hasWarned = !isUnknown, true, l.hasWarned || isNews
+	isNews := isWithout && !l.options.isRequired && !l.hasWarned
+	l.native, l.isKnown, l.hasWarned = !isWithout, true, l.hasWarned || isNews
 	if !l.options.isRequired {
-		c.knowsNone, l.without[c.place.address] = isUnknown, isUnknown
+		c.knowsNone, l.without[c.place.address] = isWithout, isWithout
 	}
 	l.mutex.Unlock()
 	if isNews {
-		log.Printf("%s: the server does not have the fairlock module: locks are taken by scripts. "+
-			"Load it for hand-off, sessions and shared locks, or set module to \"required\" to refuse (RequireModule)", c.place.address)
+		why, cure := "the server does not have the fairlock module", "Load it"
+		if isDenied(err) {
+			why, cure = "the user may not run the commands of the fairlock module", "Allow them"
+		}
+		log.Printf("%s: %s: locks are taken by scripts. %s for hand-off, sessions and shared locks, "+
+			"or set module to \"required\" to refuse (RequireModule)", c.place.address, why, cure)
 	}
 }
 

@@ -1,6 +1,6 @@
 package fairlock_test
 
-// Rows 67 to 70: servers without the module, and one that gets it.
+// Rows 67 to 71: servers without the module, and one that gets it.
 
 import (
 	"bytes"
@@ -178,4 +178,53 @@ func TestAFailoverToAServerWithoutTheModule(t *testing.T) {
 	release(t, held)
 	release(t, waiting.get(t))
 	expect(t, time.Since(start) < atOnce, "at once")
+}
+
+func TestR71AUserWhoMayNotUseTheModuleGoesOnByScripts(t *testing.T) {
+	t.Parallel()
+	s := start(t, "plain")
+	view, name := look(t, s, "a"), "app:"+newName(t)
+	view.run(ruleOfUser(t, "scripts")...)
+	user := func() *fairlock.Locks {
+		return locksOf(t, redis.NewClient(&redis.Options{Addr: s.address("a"), Username: "packages", Password: "secret"}))
+	}
+	locks := user()
+	held := acquire(t, locks, name, fairlock.Lease(9*time.Second))
+	var waiting []*future
+	for count := 1; count <= 2; count++ {
+		waiting = append(waiting, begin(locks, name))
+		until(t, "it waits", func() bool { return len(view.queue(name)) == count })
+	}
+	s.tell(t, "load", "a")
+	// What opens connections: they must not lead the others to the module.
+	others := user()
+	_, err := others.TryAcquire(ctx, name)
+	want(t, err, fairlock.ErrNotInTime)
+	for _, each := range []*fairlock.Locks{locks, others} {
+		for _, option := range []fairlock.LockOption{fairlock.Session(), fairlock.Shared()} {
+			_, err := each.Acquire(ctx, name, option)
+			want(t, err, fairlock.ErrRefused)
+			expect(t, asError(t, err).Code == "NOPERM", "%v", err)
+		}
+	}
+	expect(t, held.Renew(ctx, 0) == nil, "renewed")
+	release(t, held)
+	for _, each := range waiting {
+		held = each.get(t)
+		info, err := locks.Info(ctx, name)
+		expect(t, held.Renew(ctx, 0) == nil && err == nil && info.Owner == held.Owner(), "%v, %v", info, err)
+		release(t, held)
+	}
+	for _, each := range []*fairlock.Locks{locks, others} {
+		native, isKnown := each.Native()
+		expect(t, !native && isKnown, "by scripts")
+	}
+}
+
+func TestAServerThatDoesNotKnowRoleIsAMaster(t *testing.T) {
+	t.Parallel()
+	s := start(t, "plain", "--rename-command", "ROLE", "HIDDEN")
+	held := acquire(t, locksAt(t, s, "a"), newName(t))
+	expect(t, held.Renew(ctx, 0) == nil, "renewed")
+	release(t, held)
 }

@@ -110,7 +110,7 @@ func (l *Locks) verify(ctx context.Context, address string) {
 	case !isMaster:
 		l.route.doubt()
 		l.abandon(address)
-	case err != nil && codeOf(err) != "NOPERM":
+	case err != nil && codeOf(err) != "NOPERM" && !isUnknown(err):
 		l.distrust(address, err)
 	default:
 		for _, h := range l.heldAt(address) {

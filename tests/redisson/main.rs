@@ -26,6 +26,7 @@ mod trace;
 mod view;
 
 mod alone;
+mod as_lua;
 mod as_scripts;
 mod conformance;
 mod deadlines;

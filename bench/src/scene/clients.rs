@@ -181,11 +181,22 @@ fn summary(bench: &mut Bench, sizes: &[Contests]) {
             let ratio = contest.cpu.by(&relay.cpu);
             report.floor(name, *clients, &ratio, Goal::AtMost(1.6, WHY));
         }
+        // What a server without modules costs. Among more, they look for their places in a list.
+        if *clients <= 1000 {
+            let ratio = own.cpu.by(&polling.cpu);
+            let goal = Goal::AtMost(2.5, "they run as Lua");
+            report.floor("the packages' scripts ÷ ENQUEUE", *clients, &ratio, goal);
+        }
     }
     let of = |clients| sizes.iter().find(|contests| contests.clients == clients);
-    let (Some(many), Some(some)) = (of(10_000), of(16)) else {
-        return;
-    };
+    let Some(some) = of(16) else { return };
+    if let Some(many) = of(1000) {
+        let [[_, _, _, many, ..], [_, _, _, some, ..]] = [&many.all, &some.all];
+        let what = "CPU of a hand-off, the packages' scripts: 1,000 clients ÷ 16";
+        let goal = Goal::AtMost(1.2, "the queue costs more as it grows");
+        report.goal(what, &many.cpu.by(&some.cpu), TIMES, goal);
+    }
+    let Some(many) = of(10_000) else { return };
     let both = many.all.iter().zip(&some.all);
     for ((way, name), (many, some)) in WAYS.iter().zip(both) {
         if FLAT.contains(way) {

@@ -54,7 +54,7 @@ local owners = redis.call('HLEN', lock) - redis.call('HEXISTS', lock, '') -- the
 local holds = redis.call('HGET', lock, owner)
 redis.call('LLEN', queue)
 
--- A lock has one owner with its hold count, and perhaps a token. Any other hash is somebody's data.
+-- A lock has one owner with its hold count, and perhaps a token. Any other hash is another program's data.
 local function is_lock()
   for _, value in ipairs(owners == 1 and redis.call('HVALS', lock) or { '' }) do
     if not is_whole(value) then
@@ -103,7 +103,8 @@ end
 local head, deadline = living_head()
 if head then
   if deadline > now + TURN then
-    redis.call('ZADD', deadlines, now + TURN, head)
+    -- As text: Redis 7.2.0 to 7.2.4 would write some numbers with an exponent.
+    redis.call('ZADD', deadlines, string.format('%.0f', now + TURN), head)
   end
   wake(head)
 end

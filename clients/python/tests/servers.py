@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import subprocess
 import time
 
@@ -152,3 +153,9 @@ def until_one(futures):
     done = next(future for future in futures if future.done())
     futures.remove(done)
     return done
+
+
+def rule_of(user):
+    """The command of SECURITY.md that makes a user."""
+    with open(os.path.join(HERE, "..", "..", "..", "SECURITY.md"), encoding="utf-8") as file:
+        return re.search(rf"^    (ACL SETUSER {user} .*)$", file.read(), re.MULTILINE)[1].split()

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -15,10 +14,9 @@ import redis.asyncio
 import fairlock
 import fairlock.aio
 import flavours
-from servers import BY_SCRIPTS, LONGEST, View, until
+from servers import BY_SCRIPTS, LONGEST, View, rule_of, until
 
 HERE = os.path.dirname(__file__)
-SECURITY = os.path.join(HERE, "..", "..", "..", "SECURITY.md")
 
 
 def run(flavour, program, port, name):
@@ -151,8 +149,7 @@ def test_r59_the_wrong_password_or_none(flavour, servers, name):
 def test_r60_the_user_of_security_md(flavour, servers, kind):
     group = servers(kind)
     name, password = ("scripts", "secret4") if BY_SCRIPTS else ("packages", "secret")
-    with open(SECURITY, encoding="utf-8") as file:
-        rule = re.search(rf"^    (ACL SETUSER {name} .*)$", file.read(), re.MULTILINE)[1].split()
+    rule = rule_of(name)
     if kind == "cluster":
         rule.append("+command")  # RedisCluster itself asks for it, before this package has anything to say.
     for node in group.ports.keys() & set("abcd"):

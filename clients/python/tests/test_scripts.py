@@ -1,4 +1,4 @@
-"""Rows 67 to 70: servers without the module."""
+"""Rows 67 to 71: servers without the module."""
 
 import subprocess
 import sys
@@ -7,7 +7,7 @@ import time
 import pytest
 
 import fairlock
-from servers import HERE, View, until, until_one
+from servers import HERE, View, rule_of, until, until_one
 
 AT_ONCE = 20  # seconds
 LONG = 120
@@ -123,4 +123,43 @@ def test_r70_a_waiter_that_was_killed_is_passed_over(flavour, plain, name):
     held.release()
     waiting.result(60).release()
     assert view.queue(name) == []
+    locks.close()
+
+
+def test_r71_a_user_who_may_not_use_the_module_goes_on_by_scripts(flavour, plain, name, caplog):
+    view, user = View(plain.at("a")), {"username": "scripts", "password": "secret4"}
+    view.run(*rule_of("scripts"))
+    name = f"app:{name}"
+    locks, others = (flavour.locks(plain.ports["a"], client_options=user) for _ in range(2))
+    held, waiting = locks.acquire(name, lease=9), []
+    for count in (1, 2):
+        waiting.append(locks.begin(name))
+        view.waits(name, count)
+    plain.tell("load", "a")
+    # What opens connections: they must not lead the others to the module.
+    with pytest.raises(fairlock.NotInTime):
+        others.acquire(name, wait=0)
+    for each in (locks, others):
+        for options in ({"session": True}, {"shared": True}):
+            with pytest.raises(fairlock.Refused) as raised:
+                each.acquire(name, **options)
+            assert raised.value.code == "NOPERM"
+    held.renew()
+    held.release()
+    for future in waiting:
+        following = future.result(60)
+        following.renew()
+        assert locks.info(name).owner == following.owner
+        following.release()
+    assert (locks.real.native, others.real.native) == (False, False)
+    said = [record.getMessage() for record in caplog.records if record.name == "fairlock"]
+    assert [f":{plain.ports['a']}: the user may not run the commands of the fairlock module: " in each for each in said] == [False, True]
+    for each in (locks, others):
+        each.close()
+
+
+def test_a_server_that_does_not_know_role_is_a_master(flavour, servers, name):
+    locks = flavour.locks(servers("plain", "--rename-command", "ROLE", "HIDDEN").ports["a"])
+    with locks.hold(name) as held:
+        held.renew()
     locks.close()

@@ -66,7 +66,8 @@ end
 local head, deadline = living_head()
 if head then
   if deadline > now + TURN then
-    redis.call('ZADD', deadlines, now + TURN, head)
+    -- As text: Redis 7.2.0 to 7.2.4 would write some numbers with an exponent.
+    redis.call('ZADD', deadlines, string.format('%.0f', now + TURN), head)
   end
   wake(head)
 end

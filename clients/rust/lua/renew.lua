@@ -35,7 +35,7 @@ local owners = redis.call('HLEN', lock) - redis.call('HEXISTS', lock, '') -- the
 local holds = redis.call('HGET', lock, owner)
 redis.call('LLEN', queue) -- a key of another type is an error
 
--- A lock has one owner with its hold count, and perhaps a token. Any other hash is somebody's data.
+-- A lock has one owner with its hold count, and perhaps a token. Any other hash is another program's data.
 for _, value in ipairs(owners == 1 and redis.call('HVALS', lock) or owners > 1 and { '' } or {}) do
   if not is_whole(value) then
     return redis.error_reply('NOTALOCK the key holds a hash that is no lock: it is left as it is')

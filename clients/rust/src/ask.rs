@@ -18,8 +18,6 @@ use crate::{Error, Options, Result};
 const WITHDRAW: Duration = Duration::from_secs(1);
 /// The most that is added to a caller's pause before it asks again.
 const SOON: Duration = Duration::from_secs(1);
-/// How long the place of a caller that has died is kept before it waits on a connection of its own.
-const PATIENCE: &str = "30000";
 
 /// One acquisition under way. Dropped before its end, it withdraws in a task.
 pub(crate) struct Ask {
@@ -215,8 +213,9 @@ impl Ask {
         line: &mut Option<Line>,
     ) -> std::result::Result<Option<(Reply, Instant)>, Trouble> {
         let (sent, longest) = (Instant::now(), Some(self.options.command_timeout));
+        let patience = ms(self.options.patience);
         let first: &[&str] = if self.options.is_patient() {
-            &["ENQUEUE", "PATIENCE", PATIENCE]
+            &["ENQUEUE", "PATIENCE", &patience]
         } else {
             &["NOWAIT"]
         };
@@ -276,9 +275,10 @@ impl Ask {
         let mut ear = node.take(false).await?;
         let is_cluster = self.core.route.is_cluster();
         let leave = ear.subscribe(&channel, is_cluster, longest).await?;
+        let patience = ms(self.options.patience);
+        let enqueue = ["ENQUEUE", "PATIENCE", &patience];
         loop {
             let sent = Instant::now();
-            let enqueue = ["ENQUEUE", "PATIENCE", PATIENCE];
             let reply = self
                 .ask(node, line.as_mut(), &enqueue, Some(longest))
                 .await?;

@@ -210,15 +210,25 @@ impl Failure {
         matches!(self, Self::Broken(_))
     }
 
-    /// Whether the server does not know a command of the module; the second text is that of Upstash.
-    pub(crate) fn is_no_module(&self) -> bool {
+    /// Whether the server does not know a command; the second text is that of Upstash.
+    pub(crate) fn is_unknown(&self) -> bool {
         let Self::Refusal(said) = self else {
             return false;
         };
         let said = said.to_lowercase();
-        let is_unknown =
-            said.contains("unknown command") || said.contains("command is not available");
-        is_unknown && said.contains("fairlock.")
+        said.contains("unknown command") || said.contains("command is not available")
+    }
+
+    /// Whether the server does not know a command of the module.
+    pub(crate) fn is_no_module(&self) -> bool {
+        self.is_unknown()
+            && matches!(self, Self::Refusal(said) if said.to_lowercase().contains("fairlock."))
+    }
+
+    /// Whether the user may not run a command of the module.
+    pub(crate) fn is_denied(&self) -> bool {
+        self.is("NOPERM")
+            && matches!(self, Self::Refusal(said) if said.to_lowercase().contains("'fairlock."))
     }
 
     /// Whether trying again a little later may help.

@@ -133,24 +133,39 @@ impl Line {
             return self.run_scripts(calls, longest).await;
         }
         let replies = self.send(all, longest).await?;
-        let is_unknown = |reply: &Outcome<Value>| reply.as_ref().is_err_and(Failure::is_no_module);
-        if !replies.iter().any(is_unknown) {
+        let is_denied = |reply: &Outcome<Value>| reply.as_ref().is_err_and(Failure::is_denied);
+        let is_out_of_reach = |reply: &Outcome<Value>| {
+            is_denied(reply) || reply.as_ref().is_err_and(Failure::is_no_module)
+        };
+        if !replies.iter().any(is_out_of_reach) {
             if all.iter().any(|words| scripts::is_command(words)) {
                 self.native.found();
                 self.server.found();
             }
             return Ok(replies);
         }
-        if !self.native.missed(&self.address) {
-            return Ok(replies);
+        // A user may lack INFO alone.
+        let is_info = |words: &[String]| words.first().is_some_and(|word| word == "FAIRLOCK.INFO");
+        let mut both = all.iter().zip(&replies);
+        if !both.all(|(words, reply)| !is_out_of_reach(reply) || is_denied(reply) && is_info(words))
+        {
+            if !self
+                .native
+                .missed(&self.address, replies.iter().any(is_denied))
+            {
+                return Ok(replies);
+            }
+            self.missed_at
+                .store(self.server.missed(), Ordering::Relaxed);
         }
-        self.missed_at
-            .store(self.server.missed(), Ordering::Relaxed);
         let calls = all.iter().zip(replies).map(|(words, reply)| {
-            if is_unknown(&reply) {
-                as_script(words)
-            } else {
-                Err(reply)
+            if !is_out_of_reach(&reply) {
+                return Err(reply);
+            }
+            match as_script(words) {
+                // What no script can do is what the user may not.
+                Err(_) if is_denied(&reply) => Err(reply),
+                call => call,
             }
         });
         self.run_scripts(calls.collect(), longest).await
@@ -294,7 +309,10 @@ impl Line {
         changed: &[Sync],
         at_once: Duration,
     ) -> Outcome<(usize, usize)> {
-        let connected = items(&role?).get(2).map_or(0, |all| items(all).len());
+        let connected = match role {
+            Err(failure) if failure.is_unknown() => 0, // A service with replicas of its own.
+            role => items(&role?).get(2).map_or(0, |all| items(all).len()),
+        };
         let least = changed.iter().map(|sync| sync.least).max();
         let wanted = connected.max(least.unwrap_or(0));
         if wanted == 0 {

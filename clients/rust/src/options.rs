@@ -86,6 +86,8 @@ pub struct Options {
     /// How many replicas must confirm an acquisition or a renewal; `None`: one if Sentinels or the cluster know any. If
     /// any is connected, at least one must confirm in any case.
     pub min_replicas: Option<usize>,
+    /// How long a waiter that does not block keeps its place after its last ask, as one does without the module.
+    pub patience: Duration,
     /// For Locks only: how long a server that cannot be reached is asked again.
     pub retry_timeout: Duration,
     /// For Locks only: the longest time for an answer to a command that does not block.
@@ -116,6 +118,7 @@ impl Default for Options {
             limit: None,
             sync_timeout: one,
             min_replicas: None,
+            patience: half,
             retry_timeout: half,
             command_timeout: some,
             release_timeout: some,
@@ -135,6 +138,7 @@ impl Options {
             ("wait", self.wait.unwrap_or_default(), Duration::ZERO),
             ("lease", self.lease, least),
             ("sync_timeout", self.sync_timeout, Duration::ZERO),
+            ("patience", self.patience, least),
             ("retry_timeout", self.retry_timeout, Duration::ZERO),
             ("command_timeout", self.command_timeout, least),
             ("release_timeout", self.release_timeout, Duration::ZERO),

@@ -366,10 +366,17 @@ impl Route {
             }
         };
         let mut line = self.connect(info, Some(gone), server, longest).await?;
-        if line.is_master(longest).await? {
-            return Ok(line);
+        match line.is_master(longest).await {
+            Ok(true) => Ok(line),
+            Ok(false) => Err(not_master(address)),
+            // A service of its own kind. Masters under Sentinels know ROLE.
+            Err(failure)
+                if failure.is_unknown() && !matches!(self.source, Source::Sentinel { .. }) =>
+            {
+                Ok(line)
+            }
+            Err(failure) => Err(failure),
         }
-        Err(not_master(address))
     }
 
     fn connect(

@@ -73,16 +73,24 @@ impl Native {
         self.last.store(WITH, Ordering::Relaxed);
     }
 
-    /// Whether to use scripts at this address, which does not have the module.
-    pub(crate) fn missed(&self, address: &str) -> bool {
+    /// Whether to use scripts at this address, which does not have the module, or denies it to the user.
+    pub(crate) fn missed(&self, address: &str, is_denied: bool) -> bool {
         self.last.store(WITHOUT, Ordering::Relaxed);
         if self.is_required.load(Ordering::Relaxed) {
             return false;
         }
         if !self.has_warned.swap(true, Ordering::Relaxed) {
+            let [why, cure] = if is_denied {
+                [
+                    "the user may not run the commands of the fairlock module",
+                    "Allow them",
+                ]
+            } else {
+                ["the server does not have the fairlock module", "Load it"]
+            };
             eprintln!(
-                "fairlock: {address}: the server does not have the fairlock module: locks are taken by scripts. \
-                 Load it for hand-off, sessions and shared locks, or set module to Required to refuse"
+                "fairlock: {address}: {why}: locks are taken by scripts. \
+                 {cure} for hand-off, sessions and shared locks, or set module to Required to refuse"
             );
         }
         true

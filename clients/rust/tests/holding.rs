@@ -895,9 +895,10 @@ fn r45_arguments_are_checked_before_anything_is_sent() {
     let one = one();
     let view = one.view("a");
     type Change = fn(&mut Options);
-    let wrong: [Change; 6] = [
+    let wrong: [Change; 7] = [
         |all| all.lease = Duration::ZERO,
         |all| all.lease = Duration::MAX,
+        |all| all.patience = Duration::ZERO,
         |all| all.limit = Some(0),
         |all| all.limit = Some(1_000_001),
         |all| all.owner = Some(String::new()),

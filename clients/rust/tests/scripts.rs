@@ -1,6 +1,6 @@
-//! Rows 49 and 67 to 70: servers without the module.
+//! Rows 49 and 67 to 71: servers without the module.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use fairlock::{Cause, Error, Options};
 
@@ -141,5 +141,56 @@ fn r70_a_waiter_that_has_died_is_passed_over() {
         child.wait().unwrap();
         held.release().unwrap();
         waiting.held().release().unwrap();
+    });
+}
+
+#[test]
+fn r71_a_user_who_may_not_use_the_module_goes_on_by_scripts() {
+    both(|kind| {
+        let plain = Servers::new(&["plain"]);
+        let view = plain.view("a");
+        let rule = rule("scripts");
+        let words: Vec<&dyn Word> = rule.iter().map(|word| word as &dyn Word).collect();
+        let _: String = view.run(&words);
+        let url = plain.url("a").replace("//", "//scripts:secret4@");
+        let (locks, name) = (kind.at(&url, Options::default()), format!("app:{}", name()));
+        let held = locks.acquire(&name, |all| all.lease = ms(9000)).unwrap();
+        let mut waiting = Vec::new();
+        for count in 1..=2 {
+            waiting.push(locks.begin(&name, |_| ()));
+            until("it waits", || view.length(&name) == count);
+        }
+        plain.tell("load a");
+        // What opens a connection: it must not lead the others to the module.
+        let refused = locks.acquire(&name, |all| all.session = true);
+        assert_eq!(refused.err().unwrap().code(), Some("NOPERM"));
+        let others = kind.at(&url, Options::default());
+        assert!(matches!(
+            others.acquire(&name, |all| all.wait = Some(Duration::ZERO)),
+            Err(Error::NotInTime(..))
+        ));
+        assert_eq!(
+            (locks.native(), others.native()),
+            (Some(false), Some(false))
+        );
+        held.renew().unwrap();
+        held.release().unwrap();
+        for each in waiting {
+            let held = each.held();
+            held.renew().unwrap();
+            assert_eq!(locks.info(&name).unwrap().owner, Some(held.owner()));
+            held.release().unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_server_that_does_not_know_role_is_a_master() {
+    let plain = Servers::new(&["plain", "--rename-command", "ROLE", "HIDDEN"]);
+    both(|kind| {
+        let locks = kind.locks(&plain, "a");
+        let held = locks.get(&name()).unwrap();
+        held.renew().unwrap();
+        held.release().unwrap();
     });
 }

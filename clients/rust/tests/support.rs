@@ -679,3 +679,14 @@ pub fn name() -> String {
         NUMBERS.fetch_add(1, Ordering::Relaxed)
     )
 }
+
+/// The line of SECURITY.md that makes this user.
+pub fn rule(user: &str) -> Vec<String> {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../SECURITY.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let mut lines = page.lines().map(str::trim);
+    let begin = format!("ACL SETUSER {user} on ");
+    let rule = lines.find(|line| line.starts_with(&begin));
+    let words = rule.unwrap().split(' ').map(str::to_owned);
+    words.collect()
+}

@@ -76,7 +76,7 @@ export class Confirming {
   async #replicas(writes: Write[]): Promise<Confirmed> {
     const longest = Math.max(...writes.map((each) => each.longest));
     if (longest === 0) return { connected: 0, count: 0 };
-    const connected = connectedReplicas(this.line, await this.line.call(['ROLE']));
+    const connected = await connectedReplicas(this.line);
     const asked = Math.max(connected, ...writes.map((each) => each.least));
     const words = ['WAIT', String(asked), ms(longest)];
     const count = asked && ((await this.line.call(words, longest + this.timeout)) as number);
@@ -84,9 +84,14 @@ export class Confirming {
   }
 }
 
-/** How many replicas a master has, by its reply to ROLE. Other servers are not asked. */
-export function connectedReplicas({ address }: Line, reply: unknown): number {
+/** How many replicas a master has, by its reply to ROLE. Servers that are none are not asked. */
+export async function connectedReplicas(line: Line): Promise<number> {
+  const reply = await line.call(['ROLE']).catch((error: unknown) => {
+    // A service that has its own ways. Masters under Sentinels know ROLE.
+    if (error instanceof Refusal && error.isUnknown && !line.isUnderSentinel) return ['master', 0, []];
+    throw error;
+  });
   const [role, , replicas] = reply as [string, number, unknown[]];
-  if (role !== 'master') throw new Refusal(`READONLY its role is ${role}`, address);
+  if (role !== 'master') throw new Refusal(`READONLY its role is ${role}`, line.address);
   return replicas.length;
 }

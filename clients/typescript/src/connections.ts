@@ -7,9 +7,11 @@ import type { Options } from './options.js';
 import type { Route } from './route.js';
 import type { Address } from './wire.js';
 
-const WARNING =
-  'the server does not have the fairlock module: locks are taken by scripts. ' +
-  'Load it for hand-off, sessions and shared locks, or set module to "required" to refuse';
+function warning(why: string, cure: string): string {
+  return `${why}: locks are taken by scripts. ${cure} for hand-off, sessions and shared locks, or set module to "required" to refuse`;
+}
+const WITHOUT = warning('the server does not have the fairlock module', 'Load it');
+const DENIED = warning('the user may not run the commands of the fairlock module', 'Allow them');
 
 /**
  * `control`: releases, and other commands that no waiter may delay; `renew`: renewals; `ask`: asks; `sync`:
@@ -24,6 +26,8 @@ export class Connections {
   /** Whether the server has the module, by the newest connection. */
   isNative: boolean | undefined;
   isClosed = false;
+  /** Servers whose module the user may not use. */
+  readonly #denied = new Map<Address, Refusal>();
   #hasWarned = false;
 
   constructor(
@@ -49,6 +53,11 @@ export class Connections {
     return opened;
   }
 
+  /** Looks for the module again, on a new connection. */
+  async look(address: Address): Promise<void> {
+    (await this.#open('ask', address)).destroy();
+  }
+
   async #open(kind: Kind, address: Address): Promise<Line> {
     const line = await this.open(address);
     if (kind === 'wake' || this.options.module === 'required') return line;
@@ -58,12 +67,30 @@ export class Connections {
       line.destroy();
       throw error;
     }
-    if (line.isScripted && !this.#hasWarned) {
-      this.#hasWarned = true;
-      process.emitWarning(`${address}: ${WARNING}`, 'FairlockWarning');
-    }
+    const denied = this.#denied.get(address);
+    line.whenDenied = (refusal) => this.#deny(refusal);
+    if (denied) line.deny(denied);
+    if (line.isScripted) this.#warn(address, WITHOUT);
+    else for (const other of this.#at(address)) other.findsModule();
     this.isNative = !line.isScripted;
     return line;
+  }
+
+  #warn(address: Address, text: string): void {
+    if (this.#hasWarned) return;
+    this.#hasWarned = true;
+    process.emitWarning(`${address}: ${text}`, 'FairlockWarning');
+  }
+
+  #deny(refusal: Refusal): void {
+    this.#denied.set(refusal.address, refusal);
+    for (const line of this.#at(refusal.address)) line.deny(refusal);
+    this.isNative = false;
+    this.#warn(refusal.address, DENIED);
+  }
+
+  #at(address: Address): Line[] {
+    return [...this.#lines].filter((line) => line.address === address);
   }
 
   async confirming(kind: 'renew' | 'sync', address: Address): Promise<Confirming> {
@@ -90,7 +117,7 @@ export class Connections {
 
   async #mustBeMaster(line: Line): Promise<void> {
     try {
-      connectedReplicas(line, await line.call(['ROLE']));
+      await connectedReplicas(line);
     } catch (error) {
       // If no replica has to confirm, ROLE is not needed, and the user may lack the permission.
       if (error instanceof Refusal && error.code === 'NOPERM' && this.options.syncTimeout === 0) return;
@@ -101,7 +128,7 @@ export class Connections {
 
   /** Closes the connections to a former master. */
   leave(address: Address): void {
-    for (const line of [...this.#lines]) if (line.address === address) line.destroy();
+    for (const line of this.#at(address)) line.destroy();
   }
 
   /** Closes the connections to servers that are not masters, by others' answers or their own. */

@@ -11,7 +11,6 @@ import type { Line } from './line.js';
 import { acquireWords, callHook, ms, renewWords } from './options.js';
 import type { Options } from './options.js';
 import type { Route } from './route.js';
-import type { Address } from './wire.js';
 
 // Refusals that mean that the owner neither waits nor holds, or that another caller has its place.
 const SETTLED = new Set(['TAKENOVER', 'QUEUEFULL', 'NOTALOCK', 'WRONGTYPE', 'CROSSSLOT']);
@@ -111,7 +110,12 @@ export class Core {
     const { address, options } = ask;
     await ask.unlessEnded(this.#connections.forHolders(address));
     const line = (ask.line = await ask.unlessEnded(this.#connections.shared('ask', address)));
-    if (line.isScripted) mustNotNeedModule(options, address);
+    const needing = line.isScripted ? optionNeedingModule(options) : undefined;
+    if (needing) {
+      // It may have been loaded since.
+      await ask.unlessEnded(this.#connections.look(address));
+      if (line.isScripted) throw withoutModule(needing, ask.name, line);
+    }
     if (options.wait === 0 && options.session) return this.#askAlone(ask);
     const words = acquireWords(ask.name, ask.owner, options);
     words.push(...(options.wait === 0 ? ['NOWAIT'] : ['ENQUEUE', 'PATIENCE', ms(options.patience)]));
@@ -238,7 +242,7 @@ export class Core {
   async #replicas(ask: Ask, line: Line): Promise<number> {
     const least = this.commands.least(ask.name, ask.options);
     if (!ask.options.syncTimeout || least > 0) return least;
-    return connectedReplicas(line, await line.call(['ROLE']));
+    return connectedReplicas(line);
   }
 
   async #isConfirmed(ask: Ask, replicas: Promise<number>): Promise<boolean> {
@@ -331,7 +335,11 @@ export class Core {
 }
 
 /** The option that scripts do not have. */
-function mustNotNeedModule({ session, shared, limit }: Options, address: Address): void {
-  const needing = Object.entries({ session, shared, limit }).find(([, value]) => value);
-  if (needing) throw noModule(address, `${needing[0]} needs the fairlock module, which the server does not have`);
+function optionNeedingModule({ session, shared, limit }: Options): string | undefined {
+  return Object.entries({ session, shared, limit }).find(([, value]) => value)?.[0];
+}
+
+function withoutModule(option: string, name: string, { address, denied }: Line): FairlockError {
+  if (denied) return translated(denied, name);
+  return noModule(address, `${option} needs the fairlock module, which the server does not have`);
 }

@@ -63,8 +63,18 @@ export class Refusal extends Error {
     return /^([A-Z]+) /.exec(this.text)?.[1] ?? 'ERR';
   }
 
+  /** The server does not know the command. The second text is Upstash's. */
+  get isUnknown(): boolean {
+    return /^ERR .*(unknown command|command is not available)/i.test(this.text);
+  }
+
   get isForWantOfModule(): boolean {
-    return /^ERR unknown command .*FAIRLOCK\./i.test(this.text);
+    return this.isUnknown && /fairlock\./i.test(this.text);
+  }
+
+  /** The user may not run a command of the module. */
+  get isDenied(): boolean {
+    return this.code === 'NOPERM' && /'fairlock\./i.test(this.text);
   }
 }
 

@@ -6,11 +6,16 @@ import type { Address, Source, Wire } from './wire.js';
 
 export class Line {
   isClosed = false;
-  /** Its server does not have the module: the commands are sent as scripts. */
+  /** Its server does not have the module, or denies it: the commands are sent as scripts. */
   isScripted = false;
+  /** How it denies it. */
+  denied: Refusal | undefined;
+  whenDenied = (_: Refusal) => {};
+  readonly isUnderSentinel: boolean;
   /** How many scripts were sent a second time, after later commands, because the server had forgotten them. */
   resent = 0;
   #isWithModule = false;
+  #maySendScripts = false;
   /** The scripts that this connection has sent in full. */
   readonly #sent = new Set<string>();
   #wire: Wire | undefined;
@@ -21,6 +26,7 @@ export class Line {
 
   private constructor(kind: Source['kind'], readonly address: Address, private readonly timeout: number) {
     this.#isSharded = kind === 'cluster';
+    this.isUnderSentinel = kind === 'sentinel';
   }
 
   static async open(source: Source, address: Address, timeout: number, isSentinel = false): Promise<Line> {
@@ -35,14 +41,40 @@ export class Line {
   async findModule(): Promise<void> {
     const reply = await this.#send(['FAIRLOCK.ACQUIRE'], this.timeout).catch((error: unknown) => error);
     if (!(reply instanceof Refusal)) throw reply;
+    this.#maySendScripts = true;
     this.isScripted = reply.isForWantOfModule;
     this.#isWithModule = !this.isScripted;
   }
 
+  /** Another connection to the server has found the module. */
+  findsModule(): void {
+    if (!this.isScripted) return;
+    this.isScripted = false;
+    this.#isWithModule = true;
+  }
+
+  /** The user may not use the module. */
+  deny(refusal: Refusal): void {
+    if (!this.#maySendScripts) return;
+    this.isScripted = true;
+    this.denied = refusal;
+  }
+
   /** Rejects with a Refusal, or with Broken; an answer that does not come in time closes the connection. */
   async call(words: string[], timeout = this.timeout, isAsking = false): Promise<unknown> {
-    const script = this.isScripted ? scripted(words) : undefined;
+    const script = this.#maySendScripts ? scripted(words) : undefined;
     if (!script) return this.#send(words, timeout, isAsking);
+    if (!this.isScripted) {
+      try {
+        return await this.#send(words, timeout, isAsking);
+      } catch (error) {
+        if (!(error instanceof Refusal && error.isDenied)) throw error;
+        this.whenDenied(error);
+        // No script can do that.
+        if (words.includes('SHARED', 3)) throw error;
+        this.resent += 1;
+      }
+    }
     const { short, whole } = script;
     const isFirst = !this.#sent.has(short[1]!);
     this.#sent.add(short[1]!);
@@ -70,7 +102,7 @@ export class Line {
       await this.#within(this.timeout, (wire) => wire.subscribe(channel, wake, this.#isSharded));
     } catch (error) {
       // Redis has SSUBSCRIBE since 7.0.
-      if (!(error instanceof Refusal && this.#isSharded && error.text.startsWith('ERR unknown command'))) throw error;
+      if (!(error instanceof Refusal && this.#isSharded && error.isUnknown)) throw error;
       this.#isSharded = false;
       await this.subscribe(channel, wake);
     }

@@ -1,14 +1,18 @@
-// Rows 49, 52 and 67 to 70: servers that do not have the module.
+// Rows 49, 52 and 67 to 71: servers that do not have the module.
 
 import assert from 'node:assert/strict';
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
+import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { LockLost, NoModule, Unavailable } from '../src/index.js';
+import { LockLost, Locks, NoModule, NotInTime, Refused, Unavailable } from '../src/index.js';
+import { Refusal } from '../src/errors.js';
 import type { Held, LockOptions } from '../src/index.js';
+import { clientOf } from './clients.js';
 import { AT_ONCE, LONG, aborted, failure, row, runRows } from './harness.js';
 import type { Given } from './harness.js';
-import { until } from './servers.js';
+import { scripted } from '../src/scripts.js';
+import { ruleOf, until } from './servers.js';
 
 const CHILD = fileURLToPath(new URL('./child.js', import.meta.url));
 
@@ -82,6 +86,12 @@ row('r69 the module is loaded while one holds and two wait', ['plain'], async ({
     await next.release();
   }
   assert.ok(await view.isFree(name));
+  // What no script can do is looked for anew; then all connections leave the scripts.
+  await mine.run(name, { session: true }, () => {});
+  assert.equal(mine.native, true);
+  await view.run('SCRIPT', 'FLUSH');
+  await mine.run(name, () => {});
+  assert.match(String(await view.run('SCRIPT', 'EXISTS', scripted(['FAIRLOCK.ACQUIRE', name])!.short[1]!)), /^0$/);
 });
 
 row('r70 a waiter that has died is passed over', ['plain'], async ({ locks, servers, view, name }) => {
@@ -97,6 +107,47 @@ row('r70 a waiter that has died is passed over', ['plain'], async ({ locks, serv
   const start = performance.now();
   await (await waiting).release();
   assert.ok(performance.now() - start < AT_ONCE);
+});
+
+row('r71 a user who may not use the module goes on by scripts', ['plain'], async ({ closing, servers, view, name }) => {
+  await view.run(...(await ruleOf('scripts')));
+  const make = () => closing(new Locks(clientOf(servers.url('a'), { username: 'scripts', password: 'secret4' }), { patience: LONG }));
+  const [mine, lock] = [make(), `app:${name}`];
+  const held = await mine.acquire(lock, { lease: 9000 });
+  const waiting: Promise<Held>[] = [];
+  for (const count of [1, 2]) {
+    waiting.push(mine.acquire(lock));
+    await view.waits(lock, count);
+  }
+  await servers.tell('load', 'a');
+  // What opens connections: they must not lead the others to the module.
+  await view.run('CLIENT', 'KILL', 'USER', 'scripts');
+  const others = make();
+  await failure(others.acquire(lock, { wait: 0 }), NotInTime);
+  await held.renew();
+  for (const options of [{ session: true }, { shared: true }]) {
+    const { code } = await failure(others.acquire(lock, options), Refused);
+    assert.equal(code, 'NOPERM');
+  }
+  assert.deepEqual([mine.native, others.native], [false, false]);
+  await held.release();
+  for (const each of waiting) {
+    const next = await each;
+    await next.renew();
+    assert.equal((await mine.info(lock)).owner, next.owner);
+    await next.release();
+  }
+});
+
+test("Upstash's words for an unknown command are understood", () => {
+  const said = new Refusal("ERR Command is not available: 'FAIRLOCK.ACQUIRE'. See https://upstash.com/docs", 'here');
+  assert.ok(said.isForWantOfModule);
+});
+
+row('a server that does not know ROLE is a master', ['plain', '--rename-command', 'ROLE', 'HIDDEN'], async ({ locks, name }) => {
+  const held = await locks().acquire(name);
+  await held.renew();
+  await held.release();
 });
 
 for (const [what, cause, words] of [['ends', 'lease', ['PEXPIRE', 1]], ['is broken', 'notheld', ['DEL']]] as const) {

@@ -4,6 +4,7 @@ import { spawn } from 'node:child_process';
 import type { ChildProcessByStdio } from 'node:child_process';
 import type { Readable, Writable } from 'node:stream';
 import { once } from 'node:events';
+import { readFile } from 'node:fs/promises';
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createClient } from 'redis';
@@ -14,6 +15,12 @@ export const SCRIPTS = Boolean(process.env['FAIRLOCK_SCRIPTS']);
 export const PROGRAM = process.env['FAIRLOCK_SERVERS'] ?? '../testing/servers';
 /** Until a condition is given up; only ever reached on failure. */
 const LONGEST = 60_000;
+
+/** The command of SECURITY.md that makes a user. */
+export async function ruleOf(user: string): Promise<string[]> {
+  const page = await readFile(new URL('../../SECURITY.md', `file://${PROGRAM}`), 'utf8');
+  return new RegExp(`ACL SETUSER ${user} .*`).exec(page)![0].split(' ');
+}
 
 export async function until(what: string, condition: () => Promise<unknown> | unknown): Promise<void> {
   const end = performance.now() + LONGEST;

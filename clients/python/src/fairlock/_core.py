@@ -174,7 +174,7 @@ class Core:
         if errors.is_unknown(error, "ssubscribe"):
             self.subscribe = "SUBSCRIBE"
             return True
-        if not errors.is_unknown(error, "fairlock.") or self._needs_module(ask) or not ask.blocks:
+        if not errors.is_out_of_reach(error) or self._needs_module(ask) or not ask.blocks:
             return False
         ask.blocks = False  # The connection on which it first asked has found the module.
         return True

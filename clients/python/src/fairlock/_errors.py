@@ -140,6 +140,16 @@ def is_unknown(error: Exception, command: str) -> bool:
     return isinstance(error, redis_errors.ResponseError) and is_said and command in text
 
 
+def is_denied(error: Exception) -> bool:
+    """Whether the user may not run a command of the module."""
+    return isinstance(error, redis_errors.NoPermissionError) and "'fairlock." in str(error).lower()
+
+
+def is_out_of_reach(error: Exception) -> bool:
+    """Whether the module's commands cannot be used: the server does not have them, or the user may not run them."""
+    return is_unknown(error, "fairlock.") or is_denied(error)
+
+
 def translated(error: Exception, name: str | bytes, where: str, needing: str | None = None) -> FairlockError:
     """The error of this package for a refusal of the server; `needing`: the option that only the module can serve."""
     if is_unknown(error, "fairlock."):

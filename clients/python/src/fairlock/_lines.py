@@ -56,7 +56,9 @@ class Line:
 
     @property
     def has_module(self) -> bool | None:
-        """By the last answer on any of the server's connections; None: this one was not asked yet."""
+        """By the last answer on any of the server's connections, False also where the user may not use it; None: this one
+        was not asked yet.
+        """
         return self.module.by_server.get(self.where) if self.was_asked else None
 
     async def call(
@@ -78,7 +80,7 @@ class Line:
             try:
                 return await self._native(send, words)
             except redis_errors.ResponseError as error:
-                if no_script or not errors.is_unknown(error, "fairlock."):
+                if no_script or not errors.is_out_of_reach(error):
                     raise
         return await scripts.run(send, words)
 
@@ -86,14 +88,16 @@ class Line:
         try:
             reply = await send(*words)
         except redis_errors.ResponseError as error:
-            self._note(not errors.is_unknown(error, "fairlock."))
+            is_denied = errors.is_denied(error)
+            if not is_denied or words[0] != "FAIRLOCK.INFO":  # which a user may lack alone
+                self._note(not errors.is_out_of_reach(error), is_denied)
             raise
         self._note(True)
         return reply
 
-    def _note(self, has_module: bool) -> None:
+    def _note(self, has_module: bool, is_denied: bool = False) -> None:
         self.was_asked = True
-        self.module.note(has_module, self.where)
+        self.module.note(has_module, self.where, is_denied)
 
     async def noted(self, exchange: Coroutine[Any, Any, Any]) -> Any:
         self.is_under_way = True

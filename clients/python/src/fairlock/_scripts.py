@@ -27,6 +27,10 @@ WARNING = (
     "%s: the server does not have the fairlock module: locks are taken by scripts. Load it for hand-off, sessions and shared "
     'locks, or set module to "required" to refuse'
 )
+DENIED = (
+    "%s: the user may not run the commands of the fairlock module: locks are taken by scripts. Allow them for hand-off, "
+    'sessions and shared locks, or set module to "required" to refuse'
+)
 
 
 def keys_of(name: str | bytes) -> list[bytes]:
@@ -80,10 +84,11 @@ class Module:
         self.is_required = options.module == "required"
         self.by_server: dict[str, bool] = {}
         self.is_native: bool | None = None  # by the last answer
-        self.unsaid = [WARNING]
+        self.unsaid = [True]
 
-    def note(self, is_native: bool, where: str) -> None:
+    def note(self, is_native: bool, where: str, is_denied: bool) -> None:
         self.is_native = self.by_server[where] = is_native
         if not is_native and not self.is_required:
             with contextlib.suppress(IndexError):  # It was said.
-                log.warning(self.unsaid.pop(), where)
+                self.unsaid.pop()
+                log.warning(DENIED if is_denied else WARNING, where)

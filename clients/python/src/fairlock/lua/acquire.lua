@@ -17,11 +17,16 @@ local WOKEN_BEHIND = 16 -- waiters that may be dead with a head that is silent
 local REDISSONS_PATIENCE = 300000 -- milliseconds
 local LONGEST = 4503599627370496 -- milliseconds, for LEASE and PATIENCE
 local MOST_WAITERS = 100000
-local DAY = 86400000 -- milliseconds
+local DAY = '86400000' -- milliseconds
 local FARTHEST = 315360000000000 -- microseconds: no clock is set back by more than ten years
 
 local lock, queue, deadlines, last_token = unpack(KEYS)
 local owner = ARGV[1] or ''
+
+-- A number for a command. Redis 7.2.0 to 7.2.4 would write some with an exponent, such as 1e+8.
+local function digits(number)
+  return string.format('%.0f', number)
+end
 
 -- 1. The arguments.
 
@@ -86,8 +91,12 @@ local lease_left = redis.call('PTTL', lock)
 local head = redis.call('LINDEX', queue, 0)
 local is_waiting = redis.call('ZSCORE', deadlines, owner)
 
--- A lock has one owner with its hold count, and perhaps a token. Any other hash is somebody's data.
+-- A lock has one owner with its hold count, and perhaps a token. Any other hash is another program's data, unless the
+-- module has been loaded since and keeps a list of the owners that share the lock.
 local function is_lock()
+  if owners > 1 and not holds then
+    return redis.pcall('EXISTS', (string.gsub(queue, '^redisson_lock_queue', 'redisson_lock_shared'))) == 1
+  end
   for _, value in ipairs(owners == 1 and redis.call('HVALS', lock) or { '' }) do
     if not is_whole(value) then
       return false
@@ -104,9 +113,8 @@ end
 local function next_token()
   local last = tonumber(redis.call('GET', last_token)) or 0
   local token = last >= micros and last < micros + FARTHEST and last + 1 or micros
-  local digits = string.format('%.0f', token)
-  redis.call('SET', last_token, digits, 'PX', DAY)
-  redis.call('HSET', lock, '', digits)
+  redis.call('SET', last_token, digits(token), 'PX', DAY)
+  redis.call('HSET', lock, '', digits(token))
   return token
 end
 
@@ -117,7 +125,7 @@ if holds then
     redis.call('HINCRBY', lock, owner, 1)
   end
   if given.LEASE or lease_left >= 0 and lease_left < lease then
-    redis.call('PEXPIRE', lock, lease)
+    redis.call('PEXPIRE', lock, digits(lease))
   end
   -- A holder that took the lock by another script may have no token.
   return tonumber(redis.call('HGET', lock, '')) or next_token()
@@ -150,34 +158,40 @@ local function living_head()
   return living_head()
 end
 
-local turn_left = 0
+local until_free = lease_left
 if owners == 0 then
   local living, deadline = living_head()
   if not living or living == owner then
     redis.call('HSET', lock, owner, 1)
-    redis.call('PEXPIRE', lock, lease)
+    redis.call('PEXPIRE', lock, digits(lease))
     if living then
       redis.call('LPOP', queue)
       redis.call('ZREM', deadlines, owner)
     end
     return next_token()
   end
-  turn_left = math.min(deadline - now, TURN)
-  if living ~= head or deadline > now + TURN then
-    redis.call('ZADD', deadlines, now + turn_left, living)
+  local begins = living ~= head or deadline > now + TURN
+  until_free = math.min(deadline - now, TURN)
+  if begins then
+    redis.call('ZADD', deadlines, digits(now + until_free), living)
     wake(living)
-  elseif turn_left < 0.9 * TURN and turn_left > 0.2 * TURN and deadline % 1 == 0 then
-    -- It has been silent for a tenth of its turn, so it may be dead, and others behind it, too. These are woken, and have
-    -- until the end of the same turn to ask, a second at least: a row of dead waiters costs one turn. Half a
-    -- millisecond marks that this was done.
-    redis.call('ZADD', deadlines, deadline + 0.5, living)
-    for _, waiter in ipairs(redis.call('LRANGE', queue, 1, WOKEN_BEHIND)) do
-      if string.find(waiter, '^%x+%-%x+%-%x+%-%x+%-%x+:%d+$') then
-        break -- Redisson's scripts leave its deadline as it is when it asks again: it would lose its place
-      end
-      if waiter ~= owner then
-        redis.call('ZADD', deadlines, math.min(deadline_of(waiter), deadline), waiter)
-        wake(waiter)
+  end
+  -- A head that has been silent for a tenth of its turn may be dead, and others behind it, too. These are woken, and have
+  -- until the end of the same turn to ask, a second at least: a row of dead waiters costs one turn. Half a
+  -- millisecond marks that this was done.
+  if deadline % 1 == 0 and until_free > 0.2 * TURN then
+    if begins or until_free >= 0.9 * TURN then
+      until_free = until_free / 2 -- Then it is time for that, and no other waiter may be left to ask.
+    else
+      redis.call('ZADD', deadlines, string.format('%.1f', deadline + 0.5), living)
+      for _, waiter in ipairs(redis.call('LRANGE', queue, 1, WOKEN_BEHIND)) do
+        if string.find(waiter, '^%x+%-%x+%-%x+%-%x+%-%x+:%d+$') then
+          break -- Redisson's scripts leave its deadline as it is when it asks again: it would lose its place
+        end
+        if waiter ~= owner then
+          redis.call('ZADD', deadlines, digits(math.min(deadline_of(waiter), deadline)), waiter)
+          wake(waiter)
+        end
       end
     end
   end
@@ -200,8 +214,7 @@ end
 -- The owner has its patience to ask again. Redisson's scripts lower all deadlines by a Redisson client's patience for
 -- each waiter that they serve, so it gets as much for each that is ahead.
 local ahead = (position - 1) * math.max(patience, REDISSONS_PATIENCE)
-redis.call('ZADD', deadlines, now + patience + ahead, owner)
+redis.call('ZADD', deadlines, digits(now + patience + ahead), owner)
 
-local until_free = owners > 0 and lease_left or turn_left
 local half = math.floor(patience / 2)
 return { position, math.max(1, until_free < 0 and half or math.min(until_free, half)) }

@@ -23,14 +23,21 @@ class PermissionsTest extends Fixture {
 
     /** Sets it on each server of the group except Sentinels, and returns them. */
     private static void setUser(Servers group) throws Exception {
-        String line = Files.readString(Path.of("..", "..", "SECURITY.md"))
-                .lines()
-                .filter(each -> each.strip().startsWith("ACL SETUSER " + USER + " "))
-                .findFirst()
-                .orElseThrow();
+        String[] rule = ruleOf(USER);
         group.ports.keySet().stream()
                 .filter(name -> !name.equals("s") && !name.equals("proxy"))
-                .forEach(name -> group.view(name).run((Object[]) line.strip().split(" ")));
+                .forEach(name -> group.view(name).run((Object[]) rule));
+    }
+
+    /** The command that makes a user. */
+    static String[] ruleOf(String user) throws Exception {
+        return Files.readString(Path.of("..", "..", "SECURITY.md"))
+                .lines()
+                .map(String::strip)
+                .filter(each -> each.startsWith("ACL SETUSER " + user + " "))
+                .findFirst()
+                .orElseThrow()
+                .split(" ");
     }
 
     private Locks locksOf(String kind, Servers group) {

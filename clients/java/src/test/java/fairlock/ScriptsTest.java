@@ -20,7 +20,7 @@ import java.util.logging.LogRecord;
 import java.util.logging.Logger;
 import org.junit.jupiter.api.Test;
 
-/** Rows 41 and 67 to 70: servers without the module, that get it, or that lose it. */
+/** Rows 41 and 67 to 71: servers without the module, that get it, or that lose it. */
 class ScriptsTest extends Fixture {
     /** Collects the log about a server while it is open. */
     private static final class Log extends Handler implements AutoCloseable {
@@ -117,7 +117,6 @@ class ScriptsTest extends Fixture {
         Locks locks = locks(plain, "a");
         View view = plain.view("a");
         Held held = locks.acquire(name, leasing(9000));
-        String first = View.id(view.clients().get(0));
         List<Begun> waiting = twoWait(locks, view);
         plain.tell("load", "a");
         View.pause(10_000);
@@ -127,20 +126,54 @@ class ScriptsTest extends Fixture {
         Locks later = locks(plain, "a");
         later.acquire(name, OPTIONS.session(true)).release();
         assertEquals(Optional.of(true), later.isNative());
-        // A new connection finds it there for the others, too.
+        // What no script can do is looked for anew; then all connections leave the scripts.
         assertEquals(Optional.of(false), locks.isNative());
-        view.run("CLIENT", "KILL", "ID", first);
-        until("it was found", () -> isThere(locks));
         locks.acquire(name, OPTIONS.session(true)).release();
+        assertEquals(Optional.of(true), locks.isNative());
+        view.run("SCRIPT", "FLUSH");
+        locks.acquire(name).release();
+        assertFalse(view.run("INFO", "memory").toString().matches("(?s).*number_of_cached_scripts:[1-9].*"));
     }
 
-    private boolean isThere(Locks locks) {
-        try {
-            locks.acquire(name).release();
-            return locks.isNative().orElseThrow();
-        } catch (InterruptedException error) {
-            throw new AssertionError(error);
+    @Test
+    void r71_aUserWhoMayNotUseTheModuleGoesOnByScripts() throws Exception {
+        Servers plain = servers("plain");
+        View view = plain.view("a");
+        view.run((Object[]) PermissionsTest.ruleOf("scripts"));
+        RedisURI user = RedisURI.Builder.redis("127.0.0.1", plain.ports.get("a")).withAuthentication("scripts", "secret4").build();
+        Locks locks = ends(Locks.of(CLIENT, user));
+        String lock = "app:" + name;
+        Held held = locks.acquire(lock, leasing(9000));
+        List<Begun> waiting = new ArrayList<>();
+        for (int count = 1; count <= 2; count++) {
+            waiting.add(begin(locks, lock));
+            view.waitsAwake(lock, count);
         }
+        plain.tell("load", "a");
+        // What opens connections: they must not lead the others to the module.
+        view.run("CLIENT", "KILL", "USER", "scripts");
+        Locks others = ends(Locks.of(CLIENT, user));
+        assertThrows(NotInTimeException.class, () -> others.acquire(lock, OPTIONS.wait(java.time.Duration.ZERO)));
+        held.renew();
+        for (LockOptions options : List.of(OPTIONS.session(true), OPTIONS.shared(true))) {
+            assertEquals("NOPERM", assertThrows(RefusedException.class, () -> others.acquire(lock, options)).code());
+        }
+        held.release();
+        for (Begun each : waiting) {
+            Held next = each.held();
+            next.renew();
+            assertEquals(next.owner(), locks.info(lock).owner());
+            next.release();
+        }
+        assertEquals(List.of(Optional.of(false), Optional.of(false)), List.of(locks.isNative(), others.isNative()));
+    }
+
+    @Test
+    void aServerThatDoesNotKnowRoleIsAMaster() throws Exception {
+        Locks locks = locks(servers("plain", "--rename-command", "ROLE", "HIDDEN"), "a");
+        Held held = locks.acquire(name);
+        held.renew();
+        held.release();
     }
 
     /** The way back: the server refuses it while callers wait. */

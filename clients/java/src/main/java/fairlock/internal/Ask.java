@@ -120,6 +120,9 @@ final class Ask {
         isByScripts = !Waits.on(core.lines.line(Kind.CONTROL, address), Waits.EVER, isDeaf).isNative();
         Waits.on(core.lines.line(Kind.CONFIRM, address), Waits.EVER, isDeaf);
         if (isByScripts) {
+            if (options.beyondScripts() != null && core.lines.findsModule(address, isDeaf)) {
+                return null;
+            }
             core.byScripts(address, options);
         }
         if (!isBlocking || isByScripts) {
@@ -132,6 +135,9 @@ final class Ask {
             }
             beginToWait();
             mayBeKnown = true;
+            if (core.lines.denied(address) != null) {
+                return null;
+            }
         }
         return askBlocked(address);
     }
@@ -235,7 +241,7 @@ final class Ask {
     /** Nanoseconds. Without a hand-over by the server, waiters with the same time to ask must not all ask at once. */
     private long retryAfter(long milliseconds) {
         long most = Math.min(milliseconds / 10, 1000);
-        long more = isByScripts ? ThreadLocalRandom.current().nextLong(most + 1) : 0;
+        long more = isByScripts || core.lines.denied(at) != null ? ThreadLocalRandom.current().nextLong(most + 1) : 0;
         return TimeUnit.MILLISECONDS.toNanos(milliseconds + more);
     }
 

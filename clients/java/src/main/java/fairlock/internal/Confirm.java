@@ -102,8 +102,12 @@ final class Confirm {
         for (Job job : batch) {
             replies.add(job.isAsking ? line.asking(job.words) : line.call(job.words));
         }
-        CompletableFuture<Boolean> confirmed =
-                sent(line, replies).thenCompose(nothing -> confirmed(line, batch.get(0).need));
+        boolean wasNative = line.isNative();
+        CompletableFuture<Boolean> first = sent(line, replies).thenCompose(nothing -> confirmed(line, batch.get(0).need));
+        // If the commands were denied, WAIT came before their scripts.
+        CompletableFuture<Boolean> confirmed = first.thenCompose(isConfirmed -> line.isNative() == wasNative
+                ? CompletableFuture.completedFuture(isConfirmed)
+                : sent(line, replies).thenCompose(nothing -> confirmed(line, batch.get(0).need)));
         for (int index = 0; index < replies.size(); index++) {
             Job job = batch.get(index);
             replies.get(index).thenCombine(confirmed, (reply, isConfirmed) -> new Outcome((Long) reply.get(0), isConfirmed))

@@ -38,7 +38,8 @@ final class Core {
     Core(Backend backend, Settings settings) {
         this.backend = backend;
         this.settings = settings;
-        lines = new Lines(backend, settings.commandNanos(), this::lost);
+        boolean isModuleRequired = settings.defaults().get("module", LockOptions.Module.AUTO) == LockOptions.Module.REQUIRED;
+        lines = new Lines(backend, settings.commandNanos(), isModuleRequired, this::lost, this::warn);
     }
 
     void checkOpen() {
@@ -47,14 +48,25 @@ final class Core {
         }
     }
 
-    /** The server does not have the module: what scripts cannot do is refused. */
-    void byScripts(Address address, Options options) {
+    /** The server does not have the module, or denies it: what scripts cannot do is refused. */
+    void byScripts(Address address, Options options) throws Failure {
         if (options.module() == LockOptions.Module.REQUIRED || options.beyondScripts() != null) {
+            if (lines.denied(address) != null) {
+                throw lines.denied(address);
+            }
             throw Failure.noModule(address, options.beyondScripts());
         }
+        warn(address);
+    }
+
+    private void warn(Address address) {
         if (isWarned.compareAndSet(false, true)) {
-            Settings.LOG.log(Level.WARNING, address + ": the server does not have the fairlock module: locks are taken by "
-                    + "scripts. Load it for hand-off, sessions and shared locks, or set module to \"required\" to refuse");
+            boolean isDenied = lines.denied(address) != null;
+            Settings.LOG.log(Level.WARNING, address + (isDenied
+                    ? ": the user may not run the commands of the fairlock module"
+                    : ": the server does not have the fairlock module") + ": locks are taken by scripts. "
+                    + (isDenied ? "Allow them" : "Load it") + " for hand-off, sessions and shared locks, "
+                    + "or set module to \"required\" to refuse");
         }
     }
 

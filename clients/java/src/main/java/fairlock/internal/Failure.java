@@ -82,10 +82,20 @@ public final class Failure extends Exception {
         return isBroken() && getMessage().contains("Too many open files");
     }
 
+    /** Whether the server does not know the command. The second text is Upstash's. */
+    boolean isUnknownCommand() {
+        String text = getMessage().toLowerCase(Locale.ROOT);
+        return text.contains("unknown command") || text.contains("command is not available");
+    }
+
     /** Whether the server does not have the module, or no longer has it. */
     boolean isUnknown() {
-        String text = getMessage().toLowerCase(Locale.ROOT);
-        return text.contains("unknown command") && text.contains("fairlock.");
+        return isUnknownCommand() && getMessage().toLowerCase(Locale.ROOT).contains("fairlock.");
+    }
+
+    /** Whether the user may not run a command of the module. */
+    boolean isDenied() {
+        return is("NOPERM") && getMessage().toLowerCase(Locale.ROOT).contains("'fairlock.");
     }
 
     boolean is(String word) {

@@ -30,6 +30,10 @@ final class Lines {
     private final Map<Address, Confirm> confirms = new ConcurrentHashMap<>();
     /** Whether the servers have the module. */
     private final Map<Address, Boolean> natives = new ConcurrentHashMap<>();
+    /** Servers whose module the user may not use. */
+    private final Map<Address, Failure> denials = new ConcurrentHashMap<>();
+    private final boolean isModuleRequired;
+    private final Consumer<Address> onDenied;
     /** The last answer of any server; null: none has answered. */
     private volatile Boolean isNative;
     /** Those of one caller each. */
@@ -37,7 +41,9 @@ final class Lines {
     private CompletableFuture<Void> reading;
     private boolean isClosed;
 
-    Lines(Backend backend, long commandNanos, Consumer<Address> onLost) {
+    Lines(Backend backend, long commandNanos, boolean isModuleRequired, Consumer<Address> onLost, Consumer<Address> onDenied) {
+        this.isModuleRequired = isModuleRequired;
+        this.onDenied = onDenied;
         this.backend = backend;
         this.commandNanos = commandNanos;
         this.onLost = onLost;
@@ -147,12 +153,57 @@ final class Lines {
 
     private CompletableFuture<Line> ofMaster(Kind kind, Address address, Line line) {
         boolean isOwn = kind == Kind.OWN; // Made where the module was seen.
-        return MasterLine.of(line, isOwn, () -> unloaded(address)).thenApply(master -> isOwn ? master : learn(address, master));
+        return MasterLine.of(line, isOwn, new Server(address)).thenApply(master -> isOwn ? master : learn(address, master));
     }
 
-    private void unloaded(Address address) {
-        natives.remove(address);
-        leave(address);
+    /** What connections find out about a server. */
+    private final class Server implements MasterLine.Server {
+        private final Address address;
+
+        Server(Address address) {
+            this.address = address;
+        }
+
+        @Override
+        public boolean isUnderSentinel() {
+            return route().master != null;
+        }
+
+        @Override
+        public void unloaded() {
+            natives.remove(address);
+            leave(address);
+        }
+
+        @Override
+        public Failure denied() {
+            return denials.get(address);
+        }
+
+        @Override
+        public boolean deny(Failure failure) {
+            if (isModuleRequired) {
+                return false;
+            }
+            if (denials.putIfAbsent(address, failure) == null) {
+                onDenied.accept(address);
+            }
+            natives.put(address, false);
+            isNative = false;
+            return true;
+        }
+    }
+
+    /** How the user was denied the server's module, or null. */
+    Failure denied(Address address) {
+        return denials.get(address);
+    }
+
+    /** Whether a new connection finds the module, which may have been loaded since. */
+    boolean findsModule(Address address, boolean isDeaf) throws Failure, InterruptedException {
+        Line line = take(Kind.ASK, address, isDeaf);
+        drop(line);
+        return line.isNative();
     }
 
     /** Where the module has come or gone, older connections make room for new ones. */

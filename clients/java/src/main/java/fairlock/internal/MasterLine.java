@@ -8,34 +8,55 @@ import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 
 /**
- * A connection to a master: where that has the module, it takes the commands as they are; otherwise it runs their scripts,
- * and reads the lock's keys in place of INFO.
+ * A connection to a master: where that has the module, it takes the commands as they are; otherwise, or if the user may not
+ * run them, it runs their scripts, and reads the lock's keys in place of INFO.
  */
 final class MasterLine implements Line {
-    private final Line line;
-    private final boolean isNative;
-    private final Runnable onUnloaded;
+    /** What all connections to a server know of it. */
+    interface Server {
+        /** Masters under Sentinels know ROLE. Others may be services that have their own ways. */
+        boolean isUnderSentinel();
 
-    private MasterLine(Line line, boolean isNative, Runnable onUnloaded) {
-        this.line = line;
-        this.isNative = isNative;
-        this.onUnloaded = onUnloaded;
+        /** The module is not there any more. */
+        void unloaded();
+
+        /** How the user was denied the module, or null. */
+        Failure denied();
+
+        /** The user may not run a command of the module; whether scripts may do its work. */
+        boolean deny(Failure failure);
     }
 
-    /** The connection, if the server is a master by its own ROLE. Runs the last if the module is not there any more. */
-    static CompletableFuture<Line> of(Line line, boolean isKnownNative, Runnable onUnloaded) {
+    private final Line line;
+    private final boolean isThere;
+    private final Server server;
+
+    private MasterLine(Line line, boolean isThere, Server server) {
+        this.line = line;
+        this.isThere = isThere;
+        this.server = server;
+    }
+
+    /** The connection, if the server is a master by its own ROLE. */
+    static CompletableFuture<Line> of(Line line, boolean isKnownNative, Server server) {
         CompletableFuture<Boolean> hasModule = isKnownNative ? CompletableFuture.completedFuture(true) : hasModule(line);
-        return line.call("ROLE").handle((role, error) -> {
+        return role(line, server).handle((role, error) -> {
             Failure failure = error == null ? null : Failure.of(error);
             if (failure == null && !role.get(0).equals("master")) {
                 failure = Failure.refusal("READONLY the server is no master, says its ROLE");
             }
             if (failure == null || failure.is("NOPERM")) { // A caller that needs ROLE asks again.
-                return hasModule.<Line>thenApply(isNative -> new MasterLine(line, isNative, onUnloaded));
+                return hasModule.<Line>thenApply(isThere -> new MasterLine(line, isThere, server));
             }
             line.close();
             return CompletableFuture.<Line>failedFuture(failure);
         }).thenCompose(each -> each);
+    }
+
+    private static CompletableFuture<List<Object>> role(Line line, Server server) {
+        return line.call("ROLE").exceptionallyCompose(error -> Failure.of(error).isUnknownCommand() && !server.isUnderSentinel()
+                ? CompletableFuture.completedFuture(List.of("master", 0L, List.of()))
+                : CompletableFuture.failedFuture(error));
     }
 
     /** Without a key, the module replies that it needs one. Services have other texts for "unknown command". */
@@ -49,7 +70,7 @@ final class MasterLine implements Line {
 
     @Override
     public boolean isNative() {
-        return isNative;
+        return isThere && server.denied() == null;
     }
 
     @Override
@@ -63,11 +84,18 @@ final class MasterLine implements Line {
     }
 
     private CompletableFuture<List<Object>> run(boolean isAsking, Object[] words) {
-        if (isNative) {
-            return send(isAsking, words).whenComplete((reply, error) -> {
-                if (error != null && Failure.of(error).isUnknown()) {
-                    onUnloaded.run();
+        if (words[0].equals("ROLE")) {
+            return role(line, server);
+        }
+        if (isNative()) {
+            return send(isAsking, words).exceptionallyCompose(error -> {
+                Failure failure = Failure.of(error);
+                if (failure.isUnknown()) {
+                    server.unloaded();
                 }
+                return failure.isDenied() && Script.does(words) && server.deny(failure)
+                        ? run(isAsking, Script.of(words[0]), words)
+                        : CompletableFuture.failedFuture(error);
             });
         }
         if (words[0].equals("FAIRLOCK.INFO")) {

@@ -40,6 +40,16 @@ enum Script {
         return Stream.of(values()).filter(each -> ("FAIRLOCK." + each).equals(command)).findFirst().orElse(null);
     }
 
+    /** Whether a script can do what a command asks for: none blocks in the server, or has sessions and shared locks. */
+    static boolean does(Object... command) {
+        if (of(command[0]) == null) {
+            return false;
+        }
+        List<Object> options = List.of(command).subList(3, command.length);
+        return !options.contains("SESSION") && !options.contains("SHARED")
+                && (of(command[0]) != ACQUIRE || options.contains("ENQUEUE") || options.contains("NOWAIT"));
+    }
+
     /** A key or a channel of a lock, by Redisson's rule. */
     static String key(String prefix, String name) {
         return prefix + ":" + (name.contains("{") ? name : "{" + name + "}");

@@ -1,0 +1,150 @@
+//! The packages' own scripts (`clients/lua`) as Lua: what dead waiters cost, what a user needs, replicas, and locks
+//! that others hold by the module.
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use fairlock_testing::server::follow;
+use fairlock_testing::{Client, Server, lua, wait_until};
+
+use crate::as_scripts::{counted, run};
+use crate::interception::Interception;
+
+/// Words of a command, as its script.
+fn call(client: &mut Client, words: &str) -> String {
+    run(client, &lua::call(&words.split(' ').collect::<Vec<_>>()))
+}
+
+/// The living one asks all the time, as happens where many wait.
+#[test]
+fn a_row_of_dead_waiters_costs_scripts_one_turn() {
+    let (_server, mut client, mut watcher) = with_dead_waiters(20);
+    let mut heads: Vec<String> = Vec::new();
+    wait_until("it is its turn", || {
+        call(&mut client, "ACQUIRE k alive ENQUEUE");
+        let head = watcher.run("LINDEX redisson_lock_queue:{k} 0");
+        if !head.contains("nil") && heads.last() != Some(&head) {
+            heads.push(head);
+        }
+        watcher.run("HEXISTS k alive") == "1"
+    });
+    assert_eq!(heads, ["dead0", "dead17"]);
+}
+
+/// It asks as the packages do: at its retry-after and up to a tenth of it later.
+#[test]
+fn a_row_of_dead_waiters_costs_one_who_waits_alone_behind_it_one_turn_as_well() {
+    let (_server, mut client, _) = with_dead_waiters(16);
+    let mut asks = 0;
+    loop {
+        asks += 1;
+        let reply = call(&mut client, "ACQUIRE k alive ENQUEUE PATIENCE 30000 ONCE");
+        let Some((_, rest)) = reply.split_once(", ") else {
+            assert!(reply.parse::<i64>().is_ok(), "{reply}");
+            break;
+        };
+        let retry_after = rest.trim_end_matches(']').parse().expect("milliseconds");
+        sleep(Duration::from_millis(retry_after).mul_f64(1.1));
+    }
+    // If this test itself is too late for a turn, it takes another.
+    assert!(asks <= 6, "{asks}");
+}
+
+/// So many that will not ask again, and behind them `alive`. The lock has just become free.
+fn with_dead_waiters(count: usize) -> (Server, Client, Client) {
+    let server = Server::without_module(&[]);
+    let mut client = server.connect();
+    lua::load(&mut client);
+    call(&mut client, "ACQUIRE k holder NOWAIT");
+    for number in 0..count {
+        call(&mut client, &format!("ACQUIRE k dead{number} ENQUEUE"));
+    }
+    call(&mut client, "ACQUIRE k alive ENQUEUE");
+    assert_eq!(call(&mut client, "RELEASE k holder"), "0");
+    let watcher = server.connect();
+    (server, client, watcher)
+}
+
+/// Also behind a silent head, where a script does what it does not do elsewhere.
+#[test]
+fn the_user_of_the_security_page_may_do_all_that_scripts_do() {
+    let page = std::fs::read_to_string(fairlock_testing::paths::root().join("SECURITY.md"));
+    let page = page.expect("the page");
+    let user = page
+        .lines()
+        .find(|line| line.contains("ACL SETUSER scripts "));
+    let user = user.expect("the user");
+    for script in lua::SCRIPTS.iter() {
+        let calls = script
+            .text
+            .split("redis.call('")
+            .chain(script.text.split("redis.pcall('"));
+        for command in calls
+            .filter_map(|rest| rest.split_once('\''))
+            .map(|(name, _)| name)
+        {
+            let is_command = command.chars().all(|letter| letter.is_ascii_uppercase());
+            let is_allowed = user.split_whitespace().any(|word| {
+                word.strip_prefix('+')
+                    .is_some_and(|name| name.eq_ignore_ascii_case(command))
+            });
+            assert!(
+                is_allowed || !is_command,
+                "{command}, which {} calls",
+                script.command
+            );
+        }
+    }
+}
+
+#[test]
+fn a_replica_leaves_them_to_lua_which_may_not_write() {
+    let master = Interception::On.server(&[]);
+    let replica = Interception::On.server(&["--repl-diskless-sync-delay", "0"]);
+    let mut client = replica.connect();
+    lua::load(&mut client);
+    follow(&replica, &master);
+    wait_until("the replica is up to date", || {
+        replica.info("replication", "master_link_status") == "up"
+    });
+    for words in [
+        "ACQUIRE k a ENQUEUE",
+        "RELEASE k a",
+        "RENEW k a",
+        "CANCEL k a",
+    ] {
+        let reply = call(&mut client, words);
+        assert!(reply.starts_with("(error) READONLY "), "{words}: {reply}");
+    }
+    assert_eq!(counted(&mut client, "intercepted"), 0);
+    client.run("REPLICAOF NO ONE");
+    assert!(
+        call(&mut client, "ACQUIRE k a ENQUEUE")
+            .parse::<i64>()
+            .is_ok()
+    );
+    assert_eq!(counted(&mut client, "intercepted"), 1);
+}
+
+/// A package that has not found the module yet, where others share the lock by it.
+#[test]
+fn they_wait_behind_those_who_share_the_lock() {
+    for interception in [Interception::Off, Interception::On] {
+        let server = interception.server(&[]);
+        let mut client = server.connect();
+        lua::load(&mut client);
+        for owner in ["a", "b"] {
+            client.run(&format!("FAIRLOCK.ACQUIRE k {owner} SHARED"));
+        }
+        let reply = call(&mut client, "ACQUIRE k c ENQUEUE");
+        assert!(reply.starts_with("[1, "), "{reply}");
+        assert_eq!(call(&mut client, "ACQUIRE k d NOWAIT"), "(nil)");
+        for owner in ["a", "b"] {
+            let reply = call(&mut client, "ACQUIRE k c ENQUEUE");
+            assert!(reply.starts_with("[1, "), "{reply}");
+            assert_eq!(client.run(&format!("FAIRLOCK.RELEASE k {owner}")), "0");
+        }
+        let reply = call(&mut client, "ACQUIRE k c ENQUEUE");
+        assert!(reply.parse::<i64>().is_ok(), "{reply}");
+    }
+}
