@@ -215,25 +215,26 @@ impl Ctx {
     /// this step.
     pub fn run_for_caller(&self, name: &CStr, arguments: &[Str]) {
         let mut argv: Vec<_> = arguments.iter().map(|argument| argument.inner).collect();
-        let format = if self.user_name().is_some() {
-            c"!C0v"
-        } else {
-            c"!0v"
-        };
-        // SAFETY: the format says: replicate, check permissions, the caller's protocol, and a
-        // vector of strings with its length; they live until the call returns. The reply is
-        // freed, and is null, with the reason in errno, where the command was not run.
-        unsafe {
+        let mut run = |format: &CStr| {
             let (word, format) = (name.as_ptr(), format.as_ptr());
-            let reply = api!(Call(self.raw, word, format, argv.as_mut_ptr(), argv.len()));
-            if reply.is_null() {
-                let reason = std::io::Error::last_os_error();
-                self.reply_error(&not_run(name, &reason));
-            } else {
-                self.replied(0);
-                api!(ReplyWithCallReply(self.raw, reply));
-                api!(FreeCallReply(reply));
-            }
+            // SAFETY: the format says: replicate, perhaps check permissions, the caller's protocol, and a vector of
+            // strings with its length; they live until the call returns.
+            unsafe { api!(Call(self.raw, word, format, argv.as_mut_ptr(), argv.len())) }
+        };
+        let mut reply = run(c"!C0v");
+        if reply.is_null() && last_error().raw_os_error() == Some(libc::ENOTSUP) {
+            // There is no user whose permissions could be checked.
+            reply = run(c"!0v");
+        }
+        if reply.is_null() {
+            self.reply_error(&not_run(name, &last_error()));
+            return;
+        }
+        self.replied(0);
+        // SAFETY: the reply is the server's, and is freed once.
+        unsafe {
+            api!(ReplyWithCallReply(self.raw, reply));
+            api!(FreeCallReply(reply));
         }
     }
 
@@ -371,6 +372,11 @@ pub(super) fn text(value: &RedisValue) -> Option<&[u8]> {
         RedisValue::BulkRedisString(text) => Some(text.as_slice()),
         _ => None,
     }
+}
+
+/// Why a function of the server has failed.
+fn last_error() -> std::io::Error {
+    std::io::Error::last_os_error()
 }
 
 /// Why a command was not run, as the server would have said it.

@@ -23,6 +23,7 @@
 //! - [`info`]: the module's section of INFO, and the server's own.
 //!
 //! What it is asked:
+//! - [`attached`]: which clients it knows by the module's commands;
 //! - [`needs`]: which of its commands the module needs, and on which releases it was tested;
 //! - [`user`]: what a connection's user may do;
 //! - [`nodes`]: which node of the cluster has which slots;
@@ -45,6 +46,7 @@
 mod alloc;
 pub mod announce;
 mod api;
+mod attached;
 mod audience;
 pub mod block;
 pub mod clock;

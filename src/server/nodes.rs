@@ -62,7 +62,7 @@ const ADDRESS: usize = 64;
 impl Ctx {
     /// The slots of all other nodes whose address is known.
     pub fn slots_elsewhere(&self) -> Vec<SlotRange> {
-        let (file, endpoint) = (self.nodes_file(), self.endpoint());
+        let (file, endpoint) = (self.nodes_file().unwrap_or_default(), self.endpoint());
         let lines = file.lines().filter_map(read_line);
         let others = lines.filter(|line| !line.is_ours && !line.slots.is_empty());
         let ranges = others.filter_map(|line| {
@@ -77,7 +77,7 @@ impl Ctx {
 
     /// Where clients reach the master of this node, if it is a replica of a known one.
     pub fn master(&self) -> Option<String> {
-        let (file, endpoint) = (self.nodes_file(), self.endpoint());
+        let (file, endpoint) = (self.nodes_file().unwrap_or_default(), self.endpoint());
         let lines: Vec<_> = file.lines().filter_map(read_line).collect();
         let own = lines.iter().find(|line| line.is_ours)?;
         let master = lines.iter().find(|line| line.id == own.master)?;
@@ -138,7 +138,14 @@ impl Ctx {
             });
             let has_changed = std::mem::replace(&mut seen.stamp, stamp) != stamp;
             if has_changed {
-                seen.are_moving = self.nodes_file().lines().any(moves_slots);
+                let file = self.nodes_file();
+                seen.are_moving = file
+                    .as_ref()
+                    .is_none_or(|file| file.lines().any(moves_slots));
+                if file.is_none() {
+                    // The server has no descriptor left. The next look reads the file.
+                    seen.stamp = None;
+                }
             }
             has_changed && known
         })
@@ -149,10 +156,10 @@ impl Ctx {
         SEEN.with_borrow(|seen| seen.as_ref().is_none_or(|seen| seen.are_moving))
     }
 
-    /// The server's cluster configuration file; empty if it cannot be read.
-    fn nodes_file(&self) -> String {
-        let file = fs::read(self.nodes_file_name()).unwrap_or_default();
-        String::from_utf8_lossy(&file).into_owned()
+    /// The server's cluster configuration file, if it can be read.
+    fn nodes_file(&self) -> Option<String> {
+        let file = fs::read(self.nodes_file_name()).ok()?;
+        Some(String::from_utf8_lossy(&file).into_owned())
     }
 
     /// The file's name. It is relative to the server's working directory.

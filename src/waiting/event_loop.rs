@@ -38,7 +38,7 @@ pub fn after_sleep(ctx: &Ctx) {
     if table(|table| table.noted()) == 0 {
         iteration(|iteration| iteration.known.clear());
     }
-    if is_any_lock_tracked() {
+    if is_any_lock_tracked() || table(|table| table.is_any_on_the_move()) {
         look_at_due_locks(ctx);
     }
     listening(|listening| listening.reads(began));

@@ -123,6 +123,13 @@ pub fn end(ctx: &Ctx) -> bool {
         );
         return false;
     }
+    if ctx.are_clients_attached() {
+        ctx.log_warning(
+            "fairlock is not unloaded while a transaction is queued, or a connection's last command (cmd in CLIENT \
+             LIST) was one of fairlock's: the server would crash. Close these connections, or restart the server",
+        );
+        return false;
+    }
     table(|table| table.schedule.stop_timer(ctx));
     true
 }

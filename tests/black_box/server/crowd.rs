@@ -225,3 +225,18 @@ fn a_newcomer_that_blocks_behind_a_long_row_of_dead_waiters_gets_the_lock() {
     assert_eq!(client.holders("k"), "[x, 1]");
     assert_eq!(client.run("EXISTS redisson_lock_queue:{k}"), "0");
 }
+
+/// The command filter sees this command before the server refuses it.
+#[test]
+fn taking_fields_out_of_a_lock_with_many_waiters_walks_no_queue() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    for thousand in 0..100 {
+        client.run_many((0..1000).map(|n| format!("FAIRLOCK.ACQUIRE k p{thousand}:{n} ENQUEUE")));
+    }
+    for _ in 0..3000 {
+        assert_eq!(client.run("HDEL k x"), "0");
+    }
+    assert_eq!(client.int("LLEN redisson_lock_queue:{k}"), 100_000);
+}

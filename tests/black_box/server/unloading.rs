@@ -1,6 +1,6 @@
 //! MODULE UNLOAD: refused while clients rely on the module; otherwise scripts go on with the queues.
 
-use fairlock_testing::{Client, Server, follow, wait_until};
+use fairlock_testing::{Blocked, Client, Server, follow, wait_until};
 
 use crate::scene::now;
 
@@ -126,4 +126,35 @@ fn redissons_clients_wait_on_once_interception_is_off() {
     );
     let score = client.run("ZSCORE redisson_lock_timeout:{k} uuid:1");
     assert!(score.parse::<i64>().expect("a score") >= asked + 600_000);
+}
+
+/// Servers keep pointers to the commands of a module that is gone.
+#[test]
+fn it_is_refused_while_the_server_knows_a_client_by_one_of_its_commands() {
+    let server = server();
+    let (mut client, mut other) = (server.connect(), server.connect());
+    other.run("FAIRLOCK.INFO k");
+    is_refused(&mut client, "not possible");
+    other.run("PING");
+    other.run("MULTI");
+    other.run("FAIRLOCK.INFO k");
+    is_refused(&mut client, "not possible");
+    assert!(other.run("EXEC").starts_with("[["));
+    client.run("MULTI");
+    client.run("FAIRLOCK.INFO k");
+    client.run("MODULE UNLOAD fairlock");
+    let all = client.run("EXEC");
+    assert!(all.contains("not possible"), "{all}");
+    client.run("CLIENT PAUSE 60000 WRITE");
+    let paused = Blocked::send(server.port, "FAIRLOCK.ACQUIRE k a");
+    wait_until("it is held up", || {
+        client.run("CLIENT LIST").contains("cmd=fairlock.acquire")
+    });
+    is_refused(&mut client, "not possible");
+    client.run("CLIENT UNPAUSE");
+    let (token, mut paused) = paused.reply_and_client();
+    assert!(!token.starts_with('('), "{token}");
+    paused.run("PING");
+    assert_eq!(client.run("MODULE UNLOAD fairlock"), "OK");
+    assert!(client.run("CLIENT LIST").contains("cmd=ping"));
 }
