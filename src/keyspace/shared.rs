@@ -271,7 +271,7 @@ impl OpenLock<'_> {
     /// Whether the other lock that has the same shared-holders key is held.
     fn twin_is_held(&self) -> bool {
         let twin = names::twin(self.names.name());
-        twin.is_some_and(|twin| !self.ctx.open(&string(&twin), Access::Read).is_empty())
+        twin.is_some_and(|twin| !self.ctx.open(&string(&twin), Access::Glance).is_empty())
     }
 }
 

@@ -198,7 +198,11 @@ row('a server whose module is unloaded goes on with scripts', ['one', '--with-mo
   const mine = locks();
   const held = await mine.acquire(name);
   assert.equal(mine.native, true);
-  await view.run('MODULE', 'UNLOAD', 'fairlock');
+  // It is refused while a connection's last command was the module's.
+  await until('unloaded', async () => {
+    await view.run('CLIENT', 'KILL', 'TYPE', 'normal');
+    return view.run('MODULE', 'UNLOAD', 'fairlock').then(() => true, () => false);
+  });
   await until('renewed by a script', () => held.renew().catch((error) => {
     if (!(error instanceof Unavailable)) throw error;
     return false;

@@ -169,7 +169,9 @@ fn it_can_be_unloaded_without_waiters_and_loaded_again() {
     assert!(error.contains("blocked clients"), "{error}");
     assert_eq!(client.run("FAIRLOCK.RELEASE k a"), "0");
     let token = waiter.int();
-    assert_eq!(client.run("MODULE UNLOAD fairlock"), "OK");
+    wait_until("the waiter's connection has closed", || {
+        client.run("MODULE UNLOAD fairlock") == "OK"
+    });
     assert_eq!(client.holders("k"), "[b, 1]");
     assert_eq!(client.run(&format!("MODULE LOAD {path}")), "OK");
     let waiter = server.block("FAIRLOCK.ACQUIRE k c");
