@@ -122,3 +122,24 @@ fn a_hash_with_nothing_but_a_token_is_a_free_lock_to_every_command() {
         waiter.int();
     }
 }
+
+/// The server counts a field that has expired until it has deleted it.
+#[test]
+fn an_owner_whose_field_has_expired_is_waited_for_until_it_is_deleted() {
+    if !knows("HPEXPIRE") {
+        return;
+    }
+    let server = Server::with(&["--enable-debug-command", "yes"]);
+    let mut client = server.connect();
+    client.run("DEBUG SET-ACTIVE-EXPIRE 0");
+    client.int("FAIRLOCK.ACQUIRE k o LEASE 600000");
+    client.run("HPEXPIRE k 1 FIELDS 1 o");
+    let set = now(&mut client);
+    wait_until("it has expired", || now(&mut client) > set + 5);
+    let place = client.run("FAIRLOCK.ACQUIRE k x ENQUEUE");
+    assert!(place.starts_with("[1, "), "{place}");
+    client.run("DEBUG SET-ACTIVE-EXPIRE 1");
+    wait_until("the lock is free", || {
+        !client.run("FAIRLOCK.ACQUIRE k x ENQUEUE").starts_with('[')
+    });
+}
