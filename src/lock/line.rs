@@ -11,8 +11,8 @@
 //! When most places are empty the others move together. That, and growing, moves all entries: a hundred thousand
 //! waiters take some milliseconds for it, once in as many changes of the queue.
 
+use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, Hash, RandomState};
 
 use super::parts::{Owner, Waiter};
@@ -37,7 +37,7 @@ pub struct Line<S = RandomState> {
     /// The number of each owner's place.
     numbers: HashMap<Owner, usize, S>,
     /// In the order of the queue.
-    places: VecDeque<Option<(Owner, Waiter)>>,
+    places: Vec<Option<(Owner, Waiter)>>,
     /// The number of the first place.
     first: usize,
     /// The place of the waiter at the head: all before it are empty.
@@ -58,7 +58,7 @@ impl<S: Default> Default for Line<S> {
     fn default() -> Self {
         Self {
             numbers: HashMap::default(),
-            places: VecDeque::new(),
+            places: Vec::new(),
             first: 0,
             head: 0,
             tree: Vec::new(),
@@ -100,7 +100,7 @@ impl<S: BuildHasher + Default> Line<S> {
         };
         number.insert(self.first.wrapping_add(self.places.len()));
         self.scripted += usize::from(waiter.presence.is_scripted());
-        self.places.push_back(Some((owner, waiter)));
+        self.places.push(Some((owner, waiter)));
         self.grow_tree();
     }
 

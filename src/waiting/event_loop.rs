@@ -38,7 +38,7 @@ pub fn after_sleep(ctx: &Ctx) {
     if table(|table| table.noted()) == 0 {
         iteration(|iteration| iteration.known.clear());
     }
-    if is_any_lock_tracked() || table(|table| table.is_any_on_the_move()) {
+    if may_be_due() {
         look_at_due_locks(ctx);
     }
     listening(|listening| listening.reads(began));
@@ -46,6 +46,11 @@ pub fn after_sleep(ctx: &Ctx) {
 
 fn is_any_lock_tracked() -> bool {
     table(|table| !table.is_empty())
+}
+
+/// Whether a lock may have to be looked at some time: it is tracked, or between two nodes of a cluster.
+fn may_be_due() -> bool {
+    is_any_lock_tracked() || table(|table| table.is_any_on_the_move())
 }
 
 /// An iteration begins: notices for how long the server has not listened.
@@ -102,8 +107,7 @@ fn follow_configuration(ctx: &Ctx) {
 
 /// Stops the timer if it would ring for nothing.
 fn stop_timer_if_idle(ctx: &Ctx) {
-    let is_idle = table(|table| table.is_empty() && !table.is_any_on_the_move());
-    if is_idle && blocked(|blocked| blocked.next_timeout()).is_none() {
+    if !may_be_due() && blocked(|blocked| blocked.next_timeout()).is_none() {
         table(|table| table.schedule.stop_timer(ctx));
     }
 }

@@ -276,6 +276,16 @@ fn nothing_is_reachable_without_authentication() {
     }
 }
 
+/// Connections of an administrator and of a user that may do everything as yet. The server has the scripts.
+fn admin_and_user(server: &Server) -> (Client, Client) {
+    let mut admin = server.connect();
+    load_all(&mut admin);
+    admin.run("ACL SETUSER user on nopass ~* &* +@all");
+    let mut user = server.connect();
+    user.run("AUTH user any");
+    (admin, user)
+}
+
 /// What users may and may not do, and the code that the script's call is answered with.
 const USERS: [(&str, &str, &str); 9] = [
     ("all", "~* &* +@all", "1"),
@@ -390,11 +400,7 @@ fn permissions_change(server: &Server, acl: &str, exec: &str) {
 #[test]
 fn permissions_that_change_in_a_transaction_with_scripts_count_after_it() {
     let server = intercepting(&[]);
-    let mut admin = server.connect();
-    load_all(&mut admin);
-    admin.run("ACL SETUSER user on nopass ~* &* +@all");
-    let mut user = server.connect();
-    user.run("AUTH user any");
+    let (mut admin, mut user) = admin_and_user(&server);
     user.run("MULTI");
     assert_eq!(send(&mut user, &call("lock")), "QUEUED");
     user.run("ACL SETUSER user -hincrby");
@@ -475,11 +481,7 @@ fn its_commands_say_what_they_are() {
 #[test]
 fn permissions_that_change_while_writes_are_paused_count_when_they_go_on() {
     let server = intercepting(&[]);
-    let mut admin = server.connect();
-    load_all(&mut admin);
-    admin.run("ACL SETUSER user on nopass ~* &* +@all");
-    let mut user = server.connect();
-    user.run("AUTH user any");
+    let (mut admin, mut user) = admin_and_user(&server);
     send(&mut user, &call("lock"));
     let (id, mut paused) = (user.id, user);
     admin.run("CLIENT PAUSE 600000 WRITE");

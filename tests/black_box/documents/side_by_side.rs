@@ -25,7 +25,9 @@ fn run(built: &str, suite: &str) -> (bool, String, Vec<String>) {
         ),
     );
     let path = std::env::var("PATH").expect("a path");
-    let output = Command::new(scripts.join("side-by-side"))
+    // Not by itself: while another test starts a program, a file that was just written cannot be run.
+    let output = Command::new("bash")
+        .arg(scripts.join("side-by-side"))
         .env("PATH", format!("{}:{path}", scripts.display()))
         .output()
         .expect("run");
