@@ -51,7 +51,7 @@ func TestR63TheOldMasterComesBackAsAMaster(t *testing.T) {
 	s := start(t, "sentinel")
 	locks, name := s.failover(t, fairlock.MinReplicas(0)), newName(t)
 	release(t, acquire(t, locks, name))
-	s.failOver(t)
+	s.tell(t, "failover")
 	// Sentinel makes it a replica some seconds later.
 	s.tell(t, "start", "a")
 	old, view := look(t, s, "a"), look(t, s, "b")

@@ -168,7 +168,7 @@ func TestAFailoverToAServerWithoutTheModule(t *testing.T) {
 	})
 	native, _ := locks.Native()
 	expect(t, native, "by the module")
-	s.failOver(t)
+	s.tell(t, "failover")
 	view = look(t, s, "b")
 	until(t, "it listens there", func() bool { return len(view.run("PUBSUB", "CHANNELS", "redisson*").([]any)) == 1 })
 	expect(t, held.Renew(ctx, 0) == nil && view.owner(name) == held.Owner(), "renewed there")

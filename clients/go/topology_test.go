@@ -26,7 +26,7 @@ func TestR31SentinelFailsOver(t *testing.T) {
 		view.waits(name, count)
 	}
 	owners := view.queue(name)
-	s.failOver(t)
+	s.tell(t, "failover")
 	s.tell(t, "start", "a") // Without a replica nothing is granted or renewed.
 	view = look(t, s, "b")
 	expect(t, view.owner(name) == held.Owner() && view.info(name)["token"] == held.Token(), "it is there")
@@ -42,13 +42,6 @@ func TestR31SentinelFailsOver(t *testing.T) {
 		expect(t, view.owner(name) == next.Owner() && next.Owner() == owners[number], "in their order")
 		release(t, next)
 	}
-}
-
-// failOver is permanent: on a busy machine the Sentinel must not fail back.
-func (s *servers) failOver(t *testing.T) {
-	t.Helper()
-	s.tell(t, "failover")
-	look(t, s, "s").run("SENTINEL", "SET", "locks", "down-after-milliseconds", longest.Milliseconds())
 }
 
 func (s *servers) failover(t *testing.T, options ...fairlock.Option) *fairlock.Locks {
