@@ -18,6 +18,8 @@ use crate::history::{Answer, Call, History, Micros, Request, Sight};
 #[derive(Clone, Copy)]
 struct Grant {
     client: usize,
+    /// When the client first asked in this attempt.
+    began: Micros,
     invoked: Micros,
     answered: Micros,
     token: i64,
@@ -30,8 +32,13 @@ pub fn check(history: &History) -> Vec<Violation> {
     }
     let mut found = Vec::new();
     for (lock, sights) in locks {
-        let calls = history.calls.iter().filter(|call| call.lock == lock);
-        let mut grants: Vec<Grant> = calls.filter_map(granted).collect();
+        let calls: Vec<&Call> = history
+            .calls
+            .iter()
+            .filter(|call| call.lock == lock)
+            .collect();
+        let grants = calls.iter().filter_map(|call| granted(&calls, call));
+        let mut grants: Vec<Grant> = grants.collect();
         grants.sort_by_key(|grant| grant.invoked);
         for attempt in of_lock(history, lock).values().flatten() {
             let by = overtaken_by(history, attempt, &sights, &grants);
@@ -46,10 +53,13 @@ pub fn check(history: &History) -> Vec<Violation> {
     found
 }
 
-fn granted(call: &Call) -> Option<Grant> {
+fn granted(calls: &[&Call], call: &Call) -> Option<Grant> {
+    let of_attempt = |other: &&&Call| (other.client, other.attempt) == (call.client, call.attempt);
+    let began = || calls.iter().filter(of_attempt).map(|other| other.invoked);
     match (call.request, &call.answer) {
         (Request::Acquire { .. }, Answer::Granted(Some(token))) => Some(Grant {
             client: call.client,
+            began: began().min().unwrap_or(call.invoked),
             invoked: call.invoked,
             answered: call.answered,
             token: *token,
@@ -86,9 +96,15 @@ fn overtaken_by(
 }
 
 /// Whether the client was neither a waiter nor a holder when the waiter was last seen before it asked.
+/// A script that runs as Lua can drop a living waiter, which the server puts back: that sight may be of between.
 fn comes_from_outside(grant: &Grant, waiting: &[&Sight]) -> bool {
     let before = waiting.partition_point(|sight| sight.to < grant.invoked);
-    waiting[..before].last().is_some_and(|sight| {
-        !sight.queue.contains(&grant.client) && !sight.holders.contains(&grant.client)
-    })
+    let mut before = waiting[..before].iter().rev();
+    let Some(last) = before.next() else {
+        return false;
+    };
+    let is_put_back = before
+        .next()
+        .is_some_and(|sight| grant.began <= sight.from && sight.queue.contains(&grant.client));
+    !is_put_back && !last.queue.contains(&grant.client) && !last.holders.contains(&grant.client)
 }
