@@ -141,9 +141,11 @@ const SAME_CLOCK: Scope = Scope {
     ..PARTITION
 };
 
-/// The token's key is deleted as well, and the servers go on running.
+/// The token's key is deleted as well, and the servers go on running; no two promotions within the difference of the
+/// clocks.
 const DELETED: Scope = Scope {
     name: "deleted",
+    apart: 2 * TICK,
     faults: &[Fault::Loss, Fault::Partition, Fault::Delete],
     ..PARTITION
 };
@@ -185,6 +187,17 @@ fn a_lease_ends_early_by_its_owners_clock_at_a_server_whose_clock_is_ahead() {
 #[test]
 fn confirmed_tokens_grow_though_their_key_is_deleted() {
     explore(&DELETED);
+}
+
+#[test]
+fn a_deleted_token_may_be_given_again_after_promotions_within_the_difference_of_the_clocks() {
+    let at_once = Scope {
+        owners: 1,
+        ticks: 0,
+        apart: 0,
+        ..DELETED
+    };
+    reach(&at_once, Promise::ConfirmedTokensGrow);
 }
 
 #[test]
