@@ -32,14 +32,7 @@ pub fn check(history: &History) -> Vec<Violation> {
     }
     let mut found = Vec::new();
     for (lock, sights) in locks {
-        let calls: Vec<&Call> = history
-            .calls
-            .iter()
-            .filter(|call| call.lock == lock)
-            .collect();
-        let grants = calls.iter().filter_map(|call| granted(&calls, call));
-        let mut grants: Vec<Grant> = grants.collect();
-        grants.sort_by_key(|grant| grant.invoked);
+        let grants = grants_of(history, lock);
         for attempt in of_lock(history, lock).values().flatten() {
             let by = overtaken_by(history, attempt, &sights, &grants);
             found.extend(by.map(|by| Violation::Barged {
@@ -53,13 +46,24 @@ pub fn check(history: &History) -> Vec<Violation> {
     found
 }
 
-fn granted(calls: &[&Call], call: &Call) -> Option<Grant> {
-    let of_attempt = |other: &&&Call| (other.client, other.attempt) == (call.client, call.attempt);
-    let began = || calls.iter().filter(of_attempt).map(|other| other.invoked);
+/// In the order in which they were asked for.
+fn grants_of(history: &History, lock: usize) -> Vec<Grant> {
+    let mut began: BTreeMap<(usize, u64), Micros> = BTreeMap::new();
+    let mut grants = Vec::new();
+    for call in history.calls.iter().filter(|call| call.lock == lock) {
+        let began = began.entry((call.client, call.attempt));
+        let began = *began.or_insert(call.invoked);
+        grants.extend(granted(call, began));
+    }
+    grants.sort_by_key(|grant| grant.invoked);
+    grants
+}
+
+fn granted(call: &Call, began: Micros) -> Option<Grant> {
     match (call.request, &call.answer) {
         (Request::Acquire { .. }, Answer::Granted(Some(token))) => Some(Grant {
             client: call.client,
-            began: began().min().unwrap_or(call.invoked),
+            began,
             invoked: call.invoked,
             answered: call.answered,
             token: *token,
