@@ -16,7 +16,7 @@ CLIENTS ?= python typescript java go rust
 MODULE = $${CARGO_TARGET_DIR:-target}/release/libfairlock.so
 
 .PHONY: help setup setup-tests build module companion clients run cluster test test-all test-redisson test-matrix test-arm64 fingerprints check fmt \
-    test-clients failovers lint picture properties model chaos evidence soak fuzz fuzz-coverage test-asan test-valgrind \
+    test-clients conformance failovers lint picture properties model chaos evidence soak fuzz fuzz-coverage test-asan test-valgrind \
     bench bench-quick bench-build instructions
 
 help: ## List the targets
@@ -60,6 +60,9 @@ test-all: test ## `make test`, and what takes minutes: long fleets, an old relea
 
 test-clients: setup-tests ## Of all tests only those of the client packages: every row of their table, in every language
 	$(CARGO_TEST) --test clients
+
+conformance: setup-tests module ## The rows of clients/behaviours.md over all packages, or CLIENTS="go ioredis" ROWS="31 44"
+	FAIRLOCK_MODULE=$(MODULE) scripts/clients/conformance test $(CLIENTS) -- --rows "$(ROWS)"
 
 failovers: setup-tests module ## Count two holders at a time over FAILOVERS (100) killed masters and as many planned changes
 	FAIRLOCK_MODULE=$(MODULE) clients/testing/failovers --failovers $${FAILOVERS:-100} $(CLIENTS)

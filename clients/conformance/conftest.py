@@ -1,0 +1,211 @@
+"""Which rows run for which clients, what they are given, and the matrix at the end."""
+
+import itertools
+import os
+import pathlib
+import re
+
+import pytest
+import trustme
+from driving import CLIENTS, Driver
+from servers import Servers
+
+numbers = itertools.count()
+MODES = ("module", "scripts")
+drivers = {}  # the one of this process, by client: the next test has it, too
+cells = {}  # of the matrix: (row, client, mode) to outcomes
+
+
+def pytest_addoption(parser):
+    parser.addoption("--clients", default=" ".join(CLIENTS), help="names of clients or languages")
+    parser.addoption("--rows", default="", help="numbers of rows")
+    parser.addoption("--mode", default="module scripts", help="servers with the module, or without it: by scripts")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "module: the server has to have the module, or the row is about its absence")
+    config.addinivalue_line("markers", "known(why, *clients): these fail this row until they are mended")
+
+
+def row_of(function):
+    return re.match(r"test_r(\d\d[a-z]?)_", function)[1]
+
+
+def pytest_generate_tests(metafunc):
+    if "client" in metafunc.fixturenames:
+        chosen = metafunc.config.getoption("--clients").split()
+        clients = [client for client, (language, *_) in CLIENTS.items() if {client, language} & set(chosen)]
+        modes = [mode for mode in metafunc.config.getoption("--mode").split() if mode == "module" or not is_module_only(metafunc.function)]
+        metafunc.parametrize(("client", "mode"), [(client, mode) for client in clients for mode in modes], scope="session")
+
+
+def is_module_only(function):
+    return any(mark.name == "module" for mark in getattr(function, "pytestmark", []))
+
+
+def pytest_collection_modifyitems(config, items):
+    rows, chosen = config.getoption("--rows").split(), []
+    for item in items:
+        if "client" not in item.fixturenames:
+            chosen += [] if rows else [item]
+            continue
+        row, client, mode = row_of(item.originalname), item.callspec.params["client"], item.callspec.params["mode"]
+        if rows and row not in rows and row[:2] not in rows:
+            continue
+        item.user_properties.append(("cell", [row, client, mode]))
+        for mark in item.iter_markers("known"):
+            why, *known = mark.args
+            if {client, CLIENTS[client][0], f"{client}/{mode}", f"{CLIENTS[client][0]}/{mode}"} & set(known):
+                item.add_marker(pytest.mark.xfail(reason=why, strict=not mark.kwargs.get("sometimes")))
+        chosen.append(item)
+    # One after another for a client, which keeps its driver.
+    items[:] = sorted(chosen, key=lambda item: item.callspec.params["client"] if "client" in item.fixturenames else "")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    if call.excinfo is not None and not call.excinfo.errisinstance(pytest.skip.Exception):
+        item.has_failed = True
+    return (yield)
+
+
+@pytest.fixture
+def driver(request, client):
+    for other in [each for each in drivers if each != client]:
+        drivers.pop(other).kill()
+    made = drivers[client] = drivers.get(client) or Driver(client)
+    yield made
+    has_failed = True
+    try:
+        if not getattr(request.node, "has_failed", False):
+            made.end_test()
+            has_failed = False
+    finally:
+        if has_failed:  # Nothing is known about its state: the next test has a new one.
+            drivers.pop(client).kill()
+
+
+@pytest.fixture
+def servers(mode, certificates):
+    """Starts servers that end with the test."""
+    started = []
+
+    def start(kind="one", *options, module=mode == "module", tls=False):
+        started.append(Servers(kind, options, module, tls and certificates()))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.end()
+
+
+@pytest.fixture(scope="session")
+def shared():
+    """Servers for tests that leave them intact, by kind and mode."""
+    made = {}
+
+    def get(kind, mode):
+        if (kind, mode) not in made:
+            made[kind, mode] = Servers(kind, module=mode == "module")
+        return made[kind, mode]
+
+    yield get
+    for each in made.values():
+        each.end()
+
+
+@pytest.fixture
+def one(shared, mode):
+    return shared("one", mode)
+
+
+@pytest.fixture
+def view(one):
+    return one.view()
+
+
+@pytest.fixture
+def locks(driver, one):
+    return driver.new(one.client())
+
+
+@pytest.fixture
+def name(request):
+    """A lock that no other test has."""
+    return f"lock:{request.node.originalname}:{os.getpid()}:{next(numbers)}"
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory):
+    """Makes a folder with an authority and a certificate of its that serves servers and clients."""
+    folder = tmp_path_factory.mktemp("tls")
+
+    def make():
+        if not (folder / "ca.pem").exists():
+            authority = trustme.CA()
+            its = authority.issue_cert("127.0.0.1", "localhost")
+            its.private_key_pem.write_to_path(folder / "key.pem")
+            for number, pem in enumerate(its.cert_chain_pems):
+                pem.write_to_path(folder / "cert.pem", append=number > 0)
+            authority.cert_pem.write_to_path(folder / "ca.pem")
+        return str(folder)
+
+    return make
+
+
+def pytest_sessionfinish():
+    for each in drivers.values():
+        each.kill()
+
+
+# The matrix.
+
+
+def pytest_runtest_logreport(report):
+    cell = dict(report.user_properties).get("cell")
+    if cell is None or (report.when != "call" and report.passed):
+        return
+    outcome = report.outcome
+    if hasattr(report, "wasxfail"):
+        outcome = f"known: {report.wasxfail}"
+    elif report.skipped:
+        outcome = str(report.longrepr[2]).removeprefix("Skipped: ")
+    cells.setdefault(tuple(cell), []).append(outcome)
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    if hasattr(config, "workerinput") or not cells:
+        return
+    text = matrix()
+    pathlib.Path(os.environ["CONFORMANCE_TARGET"], "matrix.txt").write_text(text)
+    terminalreporter.write(f"\n{text}")
+
+
+def matrix():
+    """Row by package: + passed, F failed, k known to fail, - not applicable. Reasons below."""
+    clients = [client for client in CLIENTS if any(cell[1] == client for cell in cells)]
+    width, notes, lines = max(map(len, clients)) + 2, {}, []
+    lines.append("row  " + "".join(client.ljust(width) for client in clients) + "(with the module, by scripts)")
+    for row in sorted({row for row, _, _ in cells}):
+        line = row.ljust(5)
+        for client in clients:
+            marks = [mark(cells.get((row, client, mode)), notes, row, client) for mode in MODES]
+            line += " ".join(marks).ljust(width)
+        lines.append(line.rstrip())
+    lines += ["", "+ passed, F failed, k known to fail, - not applicable"]
+    lines += [f"{row} {why}: {', '.join(sorted(clients))}" for (row, why), clients in sorted(notes.items())]
+    return "\n".join(lines) + "\n"
+
+
+def mark(outcomes, notes, row, client):
+    if not outcomes:
+        return " "
+    if "failed" in outcomes:
+        return "F"
+    why = next((each for each in outcomes if each != "passed"), None)
+    if why is None:
+        return "+"
+    notes.setdefault((row, why), set()).add(client)
+    if why.startswith("known"):
+        return "k"
+    return "+" if "passed" in outcomes else "-"

@@ -1,0 +1,388 @@
+"""Real servers for the rows, each in a directory of its own, and what is done to them; a proxy; and a look from outside."""
+
+import contextlib
+import pathlib
+import re
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import time
+
+import redis
+
+HERE = pathlib.Path(__file__).parent
+CLIENTS = HERE.parent
+sys.path.insert(0, str(CLIENTS / "testing"))
+from redis_server import HOST, LONGEST, Sentinel, Server, Trouble, call, end_with_parent, free_port, module_path, until  # noqa: E402, F401
+
+LUA = CLIENTS / "lua"
+SLOTS = {"a": (0, 5460), "b": (5461, 10922), "c": (10923, 16383)}
+
+
+class Proxy:
+    """Passes bytes between clients and a server, and does to them what it is told."""
+
+    def __init__(self, server):
+        self.server = server
+        self.changed = threading.Condition()
+        self.pairs = set()
+        self.word, self.lost, self.frozen, self.is_cut, self.delay = None, 0, False, False, 0
+        self.listener = socket.create_server((HOST, 0), backlog=200)
+        self.port = self.listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self):
+        while True:
+            try:
+                client, _ = self.listener.accept()
+            except OSError:
+                return
+            server = None
+            with contextlib.suppress(OSError):
+                server = None if self.is_cut else socket.create_connection((HOST, self.server))
+            if server is None:
+                client.close()
+                continue
+            for one in (client, server):
+                one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            pair = Pair(client, server)
+            with self.changed:
+                self.pairs.add(pair)
+            for work in (self._requests, self._replies):
+                threading.Thread(target=work, args=(pair,), daemon=True).start()
+
+    def _requests(self, pair):
+        with contextlib.suppress(OSError):
+            while data := pair.client.recv(65536):
+                with self.changed:
+                    if self.word and self.word in data.upper():
+                        self.word, pair.is_doomed = None, True
+                time.sleep(self.delay)
+                if not pair.is_silent:
+                    pair.server.sendall(data)
+        self._close(pair)
+
+    def _replies(self, pair):
+        with contextlib.suppress(OSError):
+            while data := pair.server.recv(65536):
+                if pair.is_doomed:
+                    with self.changed:
+                        self.lost += 1
+                    break
+                with self.changed:
+                    self.changed.wait_for(lambda: not self.frozen)
+                if not pair.is_silent:
+                    pair.client.sendall(data)
+        if not pair.is_silent:
+            self._close(pair)
+
+    def _close(self, pair):
+        shut(pair.client, pair.server)
+        with self.changed:
+            self.pairs.discard(pair)
+
+    def lose(self, word):
+        """The reply to the next request with this word is lost, with its connection."""
+        self.word = word.upper().encode()
+
+    def cut(self):
+        """All connections are closed, and no new ones accepted."""
+        self.is_cut = True
+        for pair in self.pairs.copy():
+            self._close(pair)
+
+    def mend(self):
+        self.is_cut = False
+
+    def freeze(self, frozen=True):
+        """No bytes from the server pass."""
+        with self.changed:
+            self.frozen = frozen
+            self.changed.notify_all()
+
+    def half_open(self):
+        """The server sees the present connections end; their clients hear nothing any more. New ones work."""
+        for pair in self.pairs.copy():
+            pair.is_silent = True
+            shut(pair.server)
+
+    def end(self):
+        shut(self.listener)
+        self.freeze(False)
+        self.cut()
+
+
+class Pair:
+    def __init__(self, client, server):
+        self.client, self.server, self.is_doomed, self.is_silent = client, server, False, False
+
+
+def shut(*sockets):
+    for one in sockets:
+        with contextlib.suppress(OSError):
+            one.shutdown(socket.SHUT_RDWR)
+        one.close()
+
+
+class Servers:
+    """The servers of a test by name. Kinds: `one` (a), `replica` (a and its replica b), `sentinel` (also s), `cluster` (masters a to c, a's replica d).
+
+    `module`: whether they have it; options are redis-server's; `tls`: the folder of the certificates; proxies are made when asked for.
+    """
+
+    def __init__(self, kind, options=(), module=True, tls=None):
+        self.kind, self.module, self.tls = kind, module, tls
+        self.folder = tempfile.TemporaryDirectory(prefix="fairlock-conformance-", ignore_cleanup_errors=True)
+        self.options, self.servers, self.secure, self.proxies = list(options), {}, {}, {}
+        try:
+            getattr(self, f"_start_{kind}")()
+        except BaseException:
+            self.end()
+            raise
+
+    def _add(self, name, *options):
+        module = ["--loadmodule", module_path()] if self.module else []
+        always = ["--enable-module-command", "local", "--save", "", "--repl-diskless-sync-delay", "0"]
+        if "--appendonly" not in self.options:
+            always += ["--appendonly", "yes"]
+        if self.tls:
+            self.secure[name] = free_port()
+            always += ["--tls-port", str(self.secure[name]), *tls_options(self.tls)]
+        self.servers[name] = Server(name, self.folder.name, [*module, *always, *options, *self.options])
+        return self.servers[name]
+
+    def _start_one(self):
+        self._add("a")
+
+    def _start_replica(self):
+        master = self._add("a", "--repl-ping-replica-period", "1").port
+        self._add("b", "--replicaof", f"{HOST} {master}")
+        until("b follows a", lambda: "state=online" in call(master, "INFO", "replication"))
+
+    def _start_sentinel(self):
+        self._start_replica()
+        quickly = ["sentinel down-after-milliseconds locks 500", "sentinel failover-timeout locks 3000"]
+        sentinel = Sentinel("s", self.folder.name, self.port("a"), 1, quickly)
+        self.servers["s"] = sentinel
+        until("s knows b", lambda: "slaves=1" in call(sentinel.port, "INFO", "sentinel"))
+
+    def _start_cluster(self):
+        options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "1000", "--cluster-port", "BUS"]
+        for epoch, name in enumerate("abcd", start=1):
+            call(self._add(name, *options).port, "CLUSTER", "SET-CONFIG-EPOCH", epoch)
+        for name, slots in SLOTS.items():
+            call(self.port(name), "CLUSTER", "ADDSLOTSRANGE", *slots)
+        a, d = self.port("a"), self.port("d")
+        for name in "bcd":
+            bus = call(self.port(name), "CONFIG", "GET", "cluster-port")[1]
+            call(a, "CLUSTER", "MEET", HOST, self.port(name), bus)
+        self._until_all("know each other", lambda port: self._known(port) == 4)
+        until("d can follow a", lambda: call(d, "CLUSTER", "REPLICATE", call(a, "CLUSTER", "MYID")))
+        until("d follows a", lambda: "state=online" in call(a, "INFO", "replication"))
+        role = "myself,slave", " slave "
+        self._until_all("know d's role", lambda port: " slave " in call(port, "CLUSTER", "NODES").replace(*role))
+        self._until_all("are up", lambda port: "cluster_state:ok" in call(port, "CLUSTER", "INFO"))
+
+    @staticmethod
+    def _known(port):
+        nodes = call(port, "CLUSTER", "NODES")
+        return nodes.count(" connected") if "handshake" not in nodes else 0
+
+    def _until_all(self, what, condition):
+        for name, server in self.servers.items():
+            until(f"{name}: {what}", lambda port=server.port: condition(port))
+
+    # What a driver needs to reach them, and what tests look at.
+
+    def port(self, name):
+        return self.servers[name].port
+
+    def client(self, name=None, **more):
+        """The description of a client of the library for these servers, or for one of them alone."""
+        kind = self.kind if name is None and self.kind in ("sentinel", "cluster") else "one"
+        name = name or {"sentinel": "s"}.get(self.kind, "a")
+        ports = self.secure if self.tls else {each: server.port for each, server in self.servers.items()}
+        return {"kind": kind, "host": HOST, "port": ports[name], **more}
+
+    def proxy(self, name="a"):
+        if name not in self.proxies:
+            self.proxies[name] = Proxy(self.port(name))
+        return self.proxies[name]
+
+    def through_proxy(self, **more):
+        return {"kind": "one", "host": HOST, "port": self.proxy().port, **more}
+
+    def at(self, name="a"):
+        """A plain client of one of them."""
+        return redis.Redis(port=self.port(name), decode_responses=True, protocol=2)
+
+    def view(self, name="a"):
+        return View(self.at(name))
+
+    def lose(self, command):
+        """The reply to the next such command is lost."""
+        if self.module:
+            self.proxy().lose(f"FAIRLOCK.{command}")
+        else:  # Known to the server, the script is not sent a second time.
+            self.proxy().lose(self.at().script_load((LUA / f"{command}.lua").read_text()))
+
+    # What is done to them.
+
+    def load(self, name="a"):
+        call(self.port(name), "MODULE", "LOAD", module_path())
+
+    def kill(self, name="a"):
+        self.servers[name].kill()
+
+    def start(self, name="a"):
+        self.servers[name].start()
+
+    def stop(self, name="a"):
+        self.servers[name].process.send_signal(signal.SIGSTOP)
+
+    def go_on(self, name="a"):
+        self.servers[name].process.send_signal(signal.SIGCONT)
+
+    def move(self, slot, name):
+        """As `redis-cli --cluster reshard` moves a slot."""
+        target = self.port(name)
+        masters = {self.port(each): call(self.port(each), "CLUSTER", "MYID") for each in "abc"}
+        source = next(port for port in masters if self._has_slot(port, masters[port], slot))
+        call(target, "CLUSTER", "SETSLOT", slot, "IMPORTING", masters[source])
+        call(source, "CLUSTER", "SETSLOT", slot, "MIGRATING", masters[target])
+        while keys := call(source, "CLUSTER", "GETKEYSINSLOT", slot, 100):
+            call(source, "MIGRATE", HOST, target, "", 0, 5000, "KEYS", *keys)
+        for port in [target, source, *(set(masters) - {target, source})]:
+            call(port, "CLUSTER", "SETSLOT", slot, "NODE", masters[target])
+
+    @staticmethod
+    def _has_slot(port, me, slot):
+        return any(first <= slot <= last and master[2] == me for first, last, master, *_ in call(port, "CLUSTER", "SLOTS"))
+
+    def fail_over(self):
+        """Kills a, and waits for the new master."""
+        successor = self.port("b" if self.kind == "sentinel" else "d")
+        self.kill("a")
+        until("another is the master", lambda: call(successor, "ROLE")[0] == "master")
+        if self.kind == "sentinel":
+            sentinel = self.port("s")
+            until("the sentinel says so", lambda: call(sentinel, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", "locks")[1] == str(successor))
+            # There is one failover. On a busy machine the sentinel could take its successor for dead, and go back.
+            call(sentinel, "SENTINEL", "SET", "locks", "down-after-milliseconds", 3600000)
+
+    def end(self):
+        for proxy in self.proxies.values():
+            proxy.end()
+        for server in self.servers.values():
+            server.kill()
+        self.folder.cleanup()
+
+
+def tls_options(folder):
+    files = (("ca-cert", "ca"), ("cert", "cert"), ("key", "key"))
+    return [word for option, name in files for word in (f"--tls-{option}-file", f"{folder}/{name}.pem")] + ["--tls-auth-clients", "yes"]
+
+
+class View:
+    """A server's locks; without the module, from their keys."""
+
+    def __init__(self, client):
+        self.client = client
+
+    def run(self, *words):
+        try:
+            return self.client.execute_command(*words)
+        except redis.ResponseError as error:
+            if "unknown command" not in str(error):
+                raise
+        command, name, *rest = words
+        return getattr(self, "_" + command.removeprefix("FAIRLOCK.").lower())(name, *rest)
+
+    def acquire(self, name, owner="another", lease=60):
+        """Takes the lock for somebody else; the token."""
+        token = self.run("FAIRLOCK.ACQUIRE", name, owner, "NOWAIT", "LEASE", int(lease * 1000))
+        assert token and token > 0
+        return token
+
+    def release(self, name, owner="another"):
+        return self.run("FAIRLOCK.RELEASE", name, owner)
+
+    def breaks(self, name):
+        return self.run("FAIRLOCK.BREAK", name)
+
+    def _acquire(self, name, *rest):
+        return self._script("acquire", name, rest)
+
+    def _release(self, name, *rest):
+        return self._script("release", name, rest)
+
+    def _script(self, script, name, rest):
+        return self.client.eval((LUA / f"{script}.lua").read_text(), 4, name, *keys_of(name), *rest)
+
+    def _break(self, name):
+        return self.client.delete(name)
+
+    def _queue(self, name):
+        return [[owner, "polling"] for owner in self.client.lrange(keys_of(name)[0], 0, -1)]
+
+    def _info(self, name):
+        fields = self.client.hgetall(name)
+        token = int(fields.pop("", 0)) or None
+        ((owner, holds),) = fields.items() or [(None, 0)]
+        lease = self.client.pttl(name) if owner else 0
+        waiting = self.client.llen(keys_of(name)[0])
+        return ["owner", owner, "holds", int(holds), "lease", lease, "token", token, "waiting", waiting]
+
+    def info(self, name):
+        reply = self.run("FAIRLOCK.INFO", name)
+        return dict(zip(reply[::2], reply[1::2], strict=True))
+
+    def owner(self, name):
+        return self.info(name)["owner"]
+
+    def is_free(self, name):
+        return self.owner(name) is None
+
+    def queue(self, name):
+        return [waiter[0] for waiter in self.run("FAIRLOCK.QUEUE", name)]
+
+    def waits(self, name, count=1):
+        """Waits until this many are blocked or listen: a caller can be in the queue before that."""
+        until(f"{count} wait for {name}", lambda: self.waiting(name) == count, pause=0.005)
+
+    def waiting(self, name):
+        waiters = self.run("FAIRLOCK.QUEUE", name)
+        return sum(state == "blocked" or self._listens(name, owner) for owner, state, *_ in waiters)
+
+    def _listens(self, name, owner):
+        channel = f"redisson_lock__channel:{keys_of(name)[0].partition(':')[2]}:{owner}"
+        kinds = ["NUMSUB", "SHARDNUMSUB"] if self.client.info("cluster")["cluster_enabled"] else ["NUMSUB"]
+        return any(self.client.execute_command("PUBSUB", kind, channel)[1] for kind in kinds)
+
+    def is_blocked(self, name):
+        """Whether those that wait are blocked in the server."""
+        return [waiter[1] for waiter in self.run("FAIRLOCK.QUEUE", name)] != ["polling"]
+
+    def calls(self, command):
+        """How often it was called; as a script, by a command that only its script calls, if there is one."""
+        stats = self.client.info("commandstats")
+        scripted = {"acquire": ["eval", "evalsha"], "release": ["del"], "renew": ["pexpire"]}[command]
+        return sum(stats.get(f"cmdstat_{each}", {}).get("calls", 0) for each in [f"fairlock.{command}", *scripted])
+
+    def clients(self):
+        """All connections of clients but this one."""
+        me = self.client.client_id()
+        return [each for each in self.client.client_list() if int(each["id"]) != me]
+
+
+def keys_of(name):
+    rest = name if "{" in name else f"{{{name}}}"
+    return [f"{prefix}:{rest}" for prefix in ("redisson_lock_queue", "redisson_lock_timeout", "fairlock_token")]
+
+
+def rule_of(user):
+    """The command of SECURITY.md that makes a user."""
+    text = (CLIENTS.parent / "SECURITY.md").read_text()
+    return re.search(rf"^    (ACL SETUSER {user} .*)$", text, re.MULTILINE)[1].split()

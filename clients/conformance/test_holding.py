@@ -1,0 +1,371 @@
+"""One server: acquiring, waiting, holding, releasing."""
+
+import re
+import socket
+import threading
+import time
+import uuid
+
+import pytest
+from driving import Failed
+from servers import until
+
+AT_ONCE = 20  # seconds, where the alternative is a minute
+LONG = 120
+
+
+def test_r01_free(locks, view, name):
+    """A free lock is acquired; `token` is above 0 and INFO's; `release` frees it; the next token is greater."""
+    held = locks.acquire(name)
+    assert held.token > 0 and view.info(name)["token"] == held.token
+    held.release()
+    assert view.is_free(name)
+    second = locks.acquire(name)
+    assert second.token > held.token
+    second.release()
+
+
+def test_r02_block(locks, view, name):
+    """Leaving the block releases, also when the body fails; its error arrives unchanged."""
+    block = locks.block(name)
+    assert view.owner(name) == block.owner
+    block.leave()
+    assert view.is_free(name)
+    with pytest.raises(Failed) as raised:
+        locks.block(name).leave(fail=True)
+    assert raised.value.type == "Body" and view.is_free(name)
+
+
+def test_r03_owners(locks, view, name):
+    """Two acquisitions by one Locks exclude each other; the owner names the host and is new each time; a given owner is used."""
+    held = locks.acquire(name)
+    host, process, unique = view.owner(name).rsplit(":", 2)
+    assert host == re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname())[:200]
+    assert process.isdigit() and str(uuid.UUID(unique)) == unique
+    assert locks.fails(name, wait=0.05).type == "NotInTime" and view.owner(name) == held.owner
+    held.release()
+    held = locks.acquire(name, owner="the nightly job")
+    assert view.owner(name) == held.owner == "the nightly job"
+    held.release()
+
+
+def test_r04_try(locks, view, name):
+    """`wait=0` and `try_acquire` of a held lock: NotInTime and none, at once; QUEUE is empty."""
+    held = locks.acquire(name)
+    assert locks.fails(name, wait=0).type == "NotInTime"
+    assert locks.try_acquire(name) is None
+    assert view.queue(name) == []
+    held.release()
+    assert locks.try_acquire(name).token > held.token
+
+
+def test_r05_wait(locks, view, name):
+    """`wait` runs out: NotInTime after at least that time; QUEUE is empty."""
+    locks.acquire(name)
+    start = time.monotonic()
+    assert locks.fails(name, wait=0.3).type == "NotInTime"
+    assert time.monotonic() - start >= 0.3
+    assert view.queue(name) == []
+
+
+def waiting(locks, view, name, count, **options):
+    """So many that wait, one after the other."""
+    calls = []
+    for number in range(1, count + 1):
+        calls.append(locks.begin(name, **options))
+        view.waits(name, number)
+    return calls
+
+
+def test_r06_order(locks, view, name):
+    """Three waiters hold the lock in the order in which they asked."""
+    first, tokens = locks.acquire(name), []
+    calls = waiting(locks, view, name, 3)
+    first.release()
+    for call in calls:
+        held = call.result()
+        tokens.append(held.token)
+        held.release()
+    assert tokens == sorted(tokens) and len(set(tokens)) == 3
+
+
+def test_r07_hand_off(locks, view, name):
+    """Released, the lock is the next waiter's at once, with leases and patience of minutes."""
+    first = locks.acquire(name, lease=LONG)
+    (second,) = waiting(locks, view, name, 1, lease=LONG, patience=LONG)
+    start = time.monotonic()
+    first.release()
+    second.result().release()
+    assert time.monotonic() - start < AT_ONCE
+
+
+@pytest.mark.parametrize("wait", [None, 60])
+def test_r08_read_timeout(driver, one, view, name, wait):
+    """A wait outlives the read timeout of the user's client, also without a limit."""
+    locks = driver.new(one.client(timeout=0.3))
+    held = locks.acquire(name)
+    (call,) = waiting(locks, view, name, 1, wait=wait)
+    threading.Event().wait(1)
+    assert not call.done()
+    held.release()
+    call.result().release()
+
+
+def test_r09_cancelled(locks, view, name):
+    """Cancelling: the language's own error; QUEUE is empty."""
+    held = locks.acquire(name)
+    (call,) = waiting(locks, view, name, 1)
+    call.cancel()
+    assert call.failure().type == "Cancelled" and view.queue(name) == []
+    held.release()
+    assert view.is_free(name)
+
+
+def test_r10_late_grant(driver, servers, name):
+    """A waiter cancelled while its grant is under way does not keep the lock."""
+    one = servers()
+    view, locks = one.view(), driver.new(one.through_proxy(), lease=LONG, command_timeout=0.5)
+    first = locks.acquire(name)
+    (call,) = waiting(locks, view, name, 1)
+    (owner,) = view.queue(name)
+    one.proxy().freeze()
+    view.release(name, first.owner)
+    # It has the lock; or it has been woken, and asks; the test does so in its name.
+    if view.owner(name) != owner:
+        view.run("FAIRLOCK.ACQUIRE", name, owner, "ENQUEUE", "LEASE", LONG * 1000, "ONCE")
+    assert view.owner(name) == owner
+    call.cancel()
+    assert call.failure().type == "Cancelled"
+    one.proxy().freeze(False)
+    until("it is free", lambda: view.is_free(name), longest=AT_ONCE)
+
+
+def test_r11_renewed(locks, view, name):
+    """Held for more than two leases, with one token."""
+    held = locks.acquire(name, lease=9)
+    assert held.lost(19) is None and view.info(name)["token"] == held.token
+    held.release()
+
+
+def test_r12_not_renewed(locks, view, name):
+    """Renewal off: `lost` with cause `lease` when the lease is over; the lock is free."""
+    start = time.monotonic()
+    held = locks.acquire(name, lease=0.4, renew=False)
+    assert held.lost() == "lease" and time.monotonic() - start >= 0.3
+    until("it is free", lambda: view.is_free(name))
+
+
+def test_r13_renew(locks, view, name):
+    """`renew()` sets the lease, its own or the one given."""
+    held = locks.acquire(name, lease=30)
+    assert held.renew(90) == 90 and 80_000 < view.info(name)["lease"] <= 90_000
+    held.release()
+    held = locks.acquire(name, lease=30, renew=False)
+    assert held.renew() == 30 and 20_000 < view.info(name)["lease"] <= 30_000
+    held.release()
+
+
+def test_r14_after_release(driver, servers, name):
+    """After release no renewal is sent."""
+    one = servers()
+    view, locks = one.view(), driver.new(one.client())
+    held = locks.acquire(name, lease=3)
+    until("renewed", lambda: view.calls("renew") > 1)
+    held.release()
+    renewals = view.calls("renew")
+    threading.Event().wait(2.2)
+    assert view.calls("renew") == renewals
+
+
+def test_r15_abandoned(locks, view, name):
+    """Renewal ends with its holder: the lock becomes free."""
+    locks.driver.begin("abandon", locks=locks.id, name=name, options={"lease": 0.6}).result()
+    until("it is free", lambda: view.is_free(name))
+
+
+@pytest.mark.module
+def test_r16_broken(locks, view, name):
+    """BREAK: `lost` with cause `notheld` within a third of the lease; release raises LockLost."""
+    held = locks.acquire(name, lease=6)
+    view.breaks(name)
+    assert held.lost() == "notheld"
+    with pytest.raises(Failed) as raised:
+        held.release()
+    assert (raised.value.type, raised.value.cause, raised.value.code) == ("LockLost", "notheld", "NOTHELD")
+
+
+def test_r17_anothers(locks, view, name):
+    """Deleted and another's: `lost` with cause `notheld`; release leaves the other's alone."""
+    held = locks.acquire(name, lease=6)
+    view.run("DEL", name)
+    token = view.acquire(name)
+    assert held.lost() == "notheld"
+    with pytest.raises(Failed, match="LockLost"):
+        held.release()
+    assert view.info(name)["token"] == token
+
+
+def test_r18_silence(driver, servers, name):
+    """Server not reachable: `lost` with cause `lease` no later than the lease after the last renewal."""
+    one = servers()
+    locks = driver.new(one.through_proxy(), command_timeout=1)
+    held = locks.acquire(name, lease=1.5)
+    one.proxy().freeze()
+    start = time.monotonic()
+    assert held.lost() == "lease" and time.monotonic() - start < 1.5 + AT_ONCE
+    one.proxy().freeze(False)
+
+
+@pytest.mark.parametrize("renew", [True, False])
+def test_r18a_late_grant(driver, servers, name, renew):
+    """A grant that arrives when its lease is over is none: the caller asks again."""
+    one = servers()
+    view, locks = one.view(), driver.new(one.through_proxy(), lease=1, renew=renew)
+    view.acquire(name, "first", LONG)
+    (call,) = waiting(locks, view, name, 1)
+    one.proxy().freeze()
+    view.release(name, "first")
+    until("that lease is over", lambda: view.is_free(name) and view.run("FAIRLOCK.ACQUIRE", name, "second", "NOWAIT", "LEASE", LONG * 1000))
+    token = view.info(name)["token"]
+    one.proxy().freeze(False)
+    until("it waits again, or takes itself for the holder", lambda: call.done() or view.queue(name))
+    assert not call.done()
+    view.release(name, "second")
+    held = call.result()
+    assert held.token > token
+    held.release()
+
+
+def test_r19_lost_is_lost(locks, name):
+    """After `lost`, `renew()` raises LockLost."""
+    held = locks.acquire(name, lease=0.2, renew=False)
+    held.lost()
+    with pytest.raises(Failed) as raised:
+        held.renew()
+    assert (raised.value.type, raised.value.cause) == ("LockLost", "lease")
+
+
+def test_r25_both_fail(locks, view, name):
+    """The body and the release fail: the body's error; that of the release is attached, where the language can."""
+    block = locks.block(name)
+    view.breaks(name)
+    with pytest.raises(Failed) as raised:
+        block.leave(fail=True)
+    assert raised.value.type == "Body"
+    assert raised.value.also == [] or "NOTHELD" in raised.value.also[0] or "was lost" in raised.value.also[0]
+
+
+def test_r26_lost_in_block(locks, view, name):
+    """The body succeeds, the lock was lost: LockLost. A second release does nothing."""
+    block = locks.block(name)
+    view.breaks(name)
+    with pytest.raises(Failed, match="LockLost"):
+        block.leave()
+    held = locks.acquire(name)
+    held.release()
+    other = locks.acquire(name)
+    held.release()
+    assert view.owner(name) == other.owner
+    other.release()
+
+
+def test_r37_reentrant(locks, view, name):
+    """Reentrant: held at once with the same token; the last release frees it; another thread or task waits."""
+    block = locks.block(name, reentrant=True, inner={"reentrant": True})
+    assert block.inner == block.token and view.owner(name) == block.owner
+    assert locks.fails(name, reentrant=True, wait=0).type == "NotInTime"
+    block.leave()
+    assert view.is_free(name)
+
+
+def test_r38_not_reentrant(locks, view, name):
+    """Not reentrant: the same caller asking again is NotInTime."""
+    with pytest.raises(Failed, match="NotInTime"):
+        locks.block(name, inner={"wait": 0.05})
+    assert view.is_free(name)
+
+
+def test_r39_hooks(driver, one, view, name):
+    """Hooks: on_wait only where it waited, on_acquired, on_released, with their records; on_lost and then no on_released."""
+    locks = driver.new(one.client(), hooks="tell")
+    first = locks.acquire(name)
+    (call,) = waiting(locks, view, name, 1)
+    first.release()
+    second = call.result()
+    until("all told", lambda: len(locks.hooks()) == 4)
+    told = locks.hooks()
+    assert sorted(event["hook"] for event in told) == ["acquired", "acquired", "released", "wait"]
+    assert [event["hook"] for event in told if event["owner"] == second.owner] == ["wait", "acquired"]
+    assert all(event["name"] == name for event in told)
+    acquired = [event for event in told if event["hook"] == "acquired"][1]
+    assert acquired["token"] == second.token and acquired["waited"] > 0
+    (released,) = (event for event in told if event["hook"] == "released")
+    assert (released["owner"], released["token"]) == (first.owner, first.token) and released["held"] > 0
+    view.breaks(name)
+    for use in (second.renew, second.release):
+        with pytest.raises(Failed, match="LockLost"):
+            use()
+    until("it is told", lambda: len(locks.hooks()) == 5)
+    lost = locks.hooks()[4]
+    assert (lost["hook"], lost["cause"], lost["token"]) == ("lost", "notheld", second.token)
+
+
+def test_r40_failing_hooks(driver, one, view, name):
+    """A hook that fails disturbs neither acquisition nor release."""
+    locks = driver.new(one.client(), hooks="fail")
+    first = locks.acquire(name)
+    (call,) = waiting(locks, view, name, 1)
+    first.release()
+    call.result().release()
+    assert view.is_free(name)
+
+
+@pytest.mark.parametrize("is_many", [False, True], ids=["few", "many"])
+def test_r54_calls(locks, view, name, is_many, driver):
+    """Ten callers and a thousand (threads and goroutines: a hundred, each once the one before is queued) hold the lock in the order of their calls."""
+    first, calls = locks.acquire(name, lease=LONG), []
+    for number in range(driver.many if is_many else 10):
+        calls.append(locks.begin(name))
+        if not driver.is_ordered:
+            until(f"{number} is in the queue", lambda number=number: len(view.queue(name)) == number + 1, pause=0.002)
+    first.release()
+    tokens = []
+    for call in calls:
+        held = call.result()
+        tokens.append(held.token)
+        held.release()
+    assert tokens == sorted(tokens)
+
+
+def test_r61_info(locks, view, name):
+    """`info(name)`: owner, holds, lease, token, session, waiting, holders, limit; no owner for a free lock."""
+    free = {"owner": None, "holds": 0, "lease": None, "token": None, "session": False, "waiting": 0, "holders": 0, "limit": None}
+    assert locks.info(name) == free
+    held = locks.acquire(name, lease=60, owner="me")
+    (call,) = waiting(locks, view, name, 1)
+    info = locks.info(name)
+    assert 30 < info.pop("lease") <= 60
+    assert info == {"owner": "me", "holds": 1, "token": held.token, "session": False, "waiting": 1, "holders": 1, "limit": 1}
+    held.release()
+    call.result().release()
+    view.run("HSET", name, "a script", 1)
+    info = locks.info(name)
+    assert info["token"] is None and info["lease"] is None
+    view.run("DEL", name)
+
+
+def test_r66_quiet(driver, one, name, mode):
+    """Twenty callers leave nothing in the log but the one warning."""
+    before = driver.size()
+    locks = driver.new(one.client(), lease=3)
+    first = locks.acquire(name)
+    calls = [locks.begin(name) for _ in range(20)]
+    assert first.lost(2) is None  # Those that have waited for more than a third of the lease renew at once.
+    first.release()
+    while calls:
+        until("the next one has it", lambda: any(call.done() for call in calls))
+        done = next(call for call in calls if call.done())
+        calls.remove(done)
+        done.result().release()
+    said = driver.said(before)
+    assert "locks are taken by scripts" in said if mode == "scripts" else not said, said
