@@ -45,8 +45,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("cargo::rerun-if-changed={log}");
     }
 
-    // Once loaded, the code stays mapped: after MODULE UNLOAD, or a load that was refused, the server may
-    // still have a callback to call, and a thread a destructor.
+    // Once loaded, the code stays mapped: after a load that was refused, the server may still have a callback to call,
+    // and a thread a destructor.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
     Ok(())
 }

@@ -98,9 +98,8 @@ fn has_what_is_needed(ctx: &Ctx) -> bool {
 fn begin(ctx: &Ctx, context: &Context, arguments: &[RedisString]) -> bool {
     server::log_panics();
     ctx.declare_options();
-    server::start_afresh(ctx);
+    server::remember_server(ctx);
     server::user::remember_module(ctx);
-    waiting::start_afresh(ctx);
     let begun = config::load(ctx, context, arguments, waiting::interception_switched)
         && COMMANDS
             .iter()
@@ -119,8 +118,16 @@ fn begin(ctx: &Ctx, context: &Context, arguments: &[RedisString]) -> bool {
     begun
 }
 
+/// MODULE UNLOAD is refused: servers keep pointers to the commands of a module, and clients rely on it. Not so in the
+/// iteration in which the module is loaded, because the server itself may take the load back: MODULE LOADEX with an
+/// option that there is not.
 fn unload(context: &Context) -> Status {
-    if Ctx::of(context, waiting::end) != Some(true) {
+    if waiting::has_begun() {
+        Ctx::of(context, |ctx| {
+            ctx.log_warning(
+                "fairlock is never unloaded: restart the server without it, or fail over to one without it",
+            );
+        });
         return Status::Err;
     }
     server::user::forget_module();

@@ -70,8 +70,7 @@ const SEEN: [(&str, &str); 3] = [
 
 /// Registers the filter. False if the server refuses.
 pub fn register(ctx: &Ctx) -> bool {
-    permission::start_afresh(ctx);
-    stats::clear();
+    user::watch_changes(ctx);
     filter::register::<Scripts>(ctx)
 }
 
@@ -87,8 +86,8 @@ pub fn tell_of_renamed(ctx: &Ctx) {
     }
 }
 
-/// Looks for scripts, for commands that take fields out of hashes, for those that may change permissions or, on
-/// some servers, a client's database, and for MODULE UNLOAD.
+/// Looks for scripts, for commands that take fields out of hashes, and for those that may change permissions or, on
+/// some servers, a client's database.
 #[derive(Debug)]
 pub struct Scripts;
 
@@ -101,7 +100,6 @@ impl Filter for Scripts {
             [b'h' | b'H', ..] => can_take_fields(name),
             [b'e' | b'E', _, _, _, _, _, _] => is(name, b"evalsha") && looks_at_scripts(),
             [b'a' | b'A', _, _] => is(name, b"acl"),
-            [b'm' | b'M', _, _, _, _, _] => is(name, b"module"),
             [b'f' | b'F', ..] => is_own(name),
             _ => false,
         }
@@ -126,10 +124,6 @@ impl Filter for Scripts {
         } else if is_own(name) {
             // A client sends it itself.
             PASSED.set(None);
-        } else if is(name, b"module") {
-            if command.argument(1).is_some_and(|word| is(word, b"unload")) {
-                waiting::before_unload();
-            }
         } else if let Some(key) = command.argument(1) {
             waiting::takes_fields(key);
         }

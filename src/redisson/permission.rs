@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use foldhash::fast::RandomState;
 
+use crate::server::Str;
 use crate::server::user::{self, User, user_of};
-use crate::server::{Ctx, Str};
 
 use super::table::Script;
 
@@ -79,14 +79,6 @@ static PENDING: AtomicBool = AtomicBool::new(false);
 
 /// Whether the log has said that the server does not answer.
 static IS_TOLD: AtomicBool = AtomicBool::new(false);
-
-/// Begins without answers.
-pub fn start_afresh(ctx: &Ctx) {
-    PENDING.store(false, Ordering::Relaxed);
-    IS_TOLD.store(false, Ordering::Relaxed);
-    user::watch_changes(ctx);
-    ANSWERS.with_borrow_mut(HashMap::clear);
-}
 
 /// An ACL command is about to run, or to be queued.
 pub fn may_change() {

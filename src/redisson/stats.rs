@@ -47,10 +47,3 @@ pub fn write(section: &mut Section) {
         }
     }
 }
-
-/// Sets all counters to 0.
-pub fn clear() {
-    for counter in INTERCEPTED.iter().chain(&LUA) {
-        counter.store(0, Ordering::Relaxed);
-    }
-}

@@ -57,8 +57,7 @@ impl Ctx {
     /// Blocks the calling client, without limit of time. To be called only where
     /// [`super::Flags::deny_blocking`] is false.
     pub fn block<B: Blocking>(&self) -> Option<Handle<B>> {
-        // SAFETY: the callbacks have the signatures that the server expects and live as long as
-        // the module, which cannot be unloaded while clients are blocked.
+        // SAFETY: the callbacks have the signatures that the server expects, and their code stays.
         unsafe {
             let client = api!(BlockClient(
                 self.raw,

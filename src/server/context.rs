@@ -67,7 +67,7 @@ static CLUSTER: AtomicBool = AtomicBool::new(false);
 static REPLICA: AtomicBool = AtomicBool::new(false);
 
 /// Reads what does not change while the server runs, and its role.
-pub(super) fn remember_server(ctx: &Ctx) {
+pub fn remember_server(ctx: &Ctx) {
     let flags = ctx.flags();
     CLUSTER.store(
         flags.has(raw::REDISMODULE_CTX_FLAGS_CLUSTER),

@@ -130,7 +130,7 @@ pub fn rest() {
         }
     }
     HEARS_ITERATIONS.set(Hearing::NotForLong);
-    // SAFETY: the callback needs no data, and may come after the module is unloaded: its code stays.
+    // SAFETY: the callback needs no data, and its code stays.
     unsafe { api!(EventLoopAddOneShot(Some(unsubscribe), null_mut())) };
 }
 
@@ -153,8 +153,7 @@ fn subscribe_to_iterations(shall: bool) {
 
 fn listen_to_keys(ctx: &Ctx, classes: NotifyEvent) -> bool {
     let classes = classes.bits();
-    // SAFETY: the callback has the signature that the server expects and lives as long as the
-    // module; the server forgets it when the module is unloaded.
+    // SAFETY: the callback has the signature that the server expects and its code stays.
     let status = unsafe { api!(SubscribeToKeyspaceEvents(ctx.raw, classes, Some(key_event))) };
     status == OK
 }
@@ -169,8 +168,7 @@ pub fn hurry() {
 /// Hears of one kind of server event. False if the server refuses.
 pub(super) fn listen(ctx: &Ctx, id: u64) -> bool {
     let event = raw::RedisModuleEvent { id, dataver: 1 };
-    // SAFETY: the callback has the signature that the server expects and lives as long as the
-    // module; the server forgets it when the module is unloaded.
+    // SAFETY: the callback has the signature that the server expects and its code stays.
     let status = unsafe { api!(SubscribeToServerEvent(ctx.raw, event, Some(server_event))) };
     status == OK
 }

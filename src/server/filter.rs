@@ -29,8 +29,7 @@ pub trait Filter {
 /// Registers a filter, which sees every command from now on. False if the server refuses.
 pub fn register<F: Filter>(ctx: &Ctx) -> bool {
     let not_own = raw::REDISMODULE_CMDFILTER_NOSELF;
-    // SAFETY: the callback has the signature that the server expects and lives as long as the
-    // module; the server forgets it when the module is unloaded.
+    // SAFETY: the callback has the signature that the server expects and its code stays.
     let filter = unsafe { api!(RegisterCommandFilter(ctx.raw, Some(entry::<F>), not_own)) };
     !filter.is_null()
 }

@@ -23,7 +23,6 @@
 //! - [`info`]: the module's section of INFO, and the server's own.
 //!
 //! What it is asked:
-//! - [`attached`]: which clients it knows by the module's commands;
 //! - [`needs`]: which of its commands the module needs, and on which releases it was tested;
 //! - [`user`]: what a connection's user may do;
 //! - [`nodes`]: which node of the cluster has which slots;
@@ -46,7 +45,6 @@
 mod alloc;
 pub mod announce;
 mod api;
-mod attached;
 mod audience;
 pub mod block;
 pub mod clock;
@@ -72,18 +70,10 @@ pub mod user;
 pub use alloc::{ServerAlloc, is_aligned};
 pub use api::find_functions;
 pub use command::{Args, Command};
-pub use context::{Ctx, Flags, INTERNAL_ERROR, in_cluster, is_replica};
+pub use context::{Ctx, Flags, INTERNAL_ERROR, in_cluster, is_replica, remember_server};
 pub use guard::log_panics;
 pub use key::{Access, Key, Kind};
 pub use strings::{Str, decimal, string};
-
-/// Reads what does not change while the server runs, and clears the state of an earlier load of the
-/// module: its code and state stay in memory when it is unloaded.
-pub fn start_afresh(ctx: &Ctx) {
-    context::remember_server(ctx);
-    nodes::start_afresh();
-    selected::start_afresh();
-}
 
 /// Applies the configuration file to the options that were registered. False if the server refuses
 /// a value.

@@ -51,11 +51,6 @@ thread_local! {
     static SEEN: RefCell<Option<Seen>> = const { RefCell::new(None) };
 }
 
-/// Forgets what an earlier load of the module may have left.
-pub(super) fn start_afresh() {
-    SEEN.set(None);
-}
-
 /// Room for an address: the server writes 46 bytes at most.
 const ADDRESS: usize = 64;
 

@@ -25,11 +25,6 @@ thread_local! {
     static BEGAN: Cell<Option<Began>> = const { Cell::new(None) };
 }
 
-/// Forgets what an earlier load of the module may have left.
-pub(super) fn start_afresh() {
-    BEGAN.set(None);
-}
-
 /// A COPY is about to run, or to be queued.
 pub fn before_copy(command: &Incoming) {
     let client = command.client();

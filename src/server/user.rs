@@ -57,8 +57,7 @@ pub fn remember_module(ctx: &Ctx) {
     NO_CALL.store(detached, Ordering::Relaxed);
 }
 
-/// Gives back what [`remember_module`] took. To be called when the module is unloaded, or cannot
-/// be loaded.
+/// Gives back what [`remember_module`] took. To be called when the module cannot be loaded.
 pub fn forget_module() {
     let ctx = NO_CALL.swap(null_mut(), Ordering::Relaxed);
     if !ctx.is_null() {

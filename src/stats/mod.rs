@@ -196,11 +196,6 @@ impl Stats {
             durations.write(section, name);
         }
     }
-
-    /// Forgets all.
-    pub fn clear(&mut self) {
-        *self = Self::default();
-    }
 }
 
 fn number(count: usize) -> u64 {

@@ -98,8 +98,13 @@ pub const EVENTS: Events = Events {
     slots_migrate: event_loop::slots_migrate,
 };
 
-pub use state::{ensure_before_sleep as interception_switched, start_afresh};
-pub use work::{before_unload, begin, end};
+pub use state::ensure_before_sleep as interception_switched;
+pub use work::begin;
+
+/// Whether the module has seen the end of the iteration in which it was loaded.
+pub fn has_begun() -> bool {
+    state::waiting(|waiting| waiting.begun.get())
+}
 
 /// What this server knows of `owner` in a lock's queue.
 pub fn waiter(id: &LockId, owner: &[u8]) -> Option<Waiter> {

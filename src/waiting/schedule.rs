@@ -158,7 +158,7 @@ impl Schedule {
         wall.into_iter().chain(tick).min()
     }
 
-    /// Stops the timer, if it is set. The server does not unload a module that has one.
+    /// Stops the timer, if it is set.
     pub fn stop_timer(&mut self, ctx: &Ctx) {
         if let Some(armed) = self.armed.take() {
             timer::stop(ctx, &armed.timer);

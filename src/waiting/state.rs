@@ -10,8 +10,8 @@ use std::collections::HashSet;
 
 use crate::keyspace::{QueueView, Taken};
 use crate::lock::{Connection, Heard, Listening, Tick};
+use crate::server::events;
 use crate::server::scan::KeyScan;
-use crate::server::{Ctx, events, in_cluster};
 use crate::stats::Stats;
 
 use super::connections::{Blocked, Sessions};
@@ -172,26 +172,4 @@ pub fn rest_if_idle() {
             events::rest();
         }
     });
-}
-
-/// Forgets what an earlier load of the module may have left, but not the greatest token: in one run of a
-/// server tokens grow over all loads.
-pub fn start_afresh(ctx: &Ctx) {
-    if in_cluster() {
-        // From here on changes are noticed.
-        let _ = ctx.slots_may_have_changed();
-    }
-    table(|table| table.clear(ctx));
-    sessions(Sessions::clear);
-    iteration(|iteration| *iteration = Iteration::default());
-    waiting(|waiting| {
-        waiting.begun.set(false);
-        waiting.in_iteration.set(false);
-        waiting.intercepts.set(false);
-        waiting.has_switched_on.set(false);
-        waiting.losing_fields.borrow_mut().clear();
-        waiting.followed.borrow_mut().clear();
-        waiting.imports.set(0);
-    });
-    stats(Stats::clear);
 }

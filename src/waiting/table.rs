@@ -98,11 +98,6 @@ impl Table {
         of_db.map(|record| record.id.clone()).collect()
     }
 
-    /// Whether several may hold any lock together.
-    pub fn is_any_shared(&self) -> bool {
-        self.records().any(|record| record.tracked.shared.is_some())
-    }
-
     /// Empties the table and returns all locks that were in it.
     pub fn take_all(&mut self, ctx: &Ctx) -> Vec<LockId> {
         let all = self.records().map(|record| record.id.clone()).collect();
@@ -241,7 +236,7 @@ impl Table {
     }
 
     /// Forgets everything, but goes on with its numbers: a listing may go on, too.
-    pub fn clear(&mut self, ctx: &Ctx) {
+    fn clear(&mut self, ctx: &Ctx) {
         self.schedule.stop_timer(ctx);
         *self = Self {
             last_number: self.last_number,

@@ -11,13 +11,12 @@ use crate::keyspace::held::has_lost_holders;
 use crate::keyspace::{Names, QueueView, Tracked, names};
 use crate::lock::Millis;
 use crate::server::scan::KeyScan;
-use crate::server::user::outside_calls;
 use crate::server::{Ctx, events, in_cluster};
 
 use super::conditions::{self, Slice};
 use super::foreign;
 use super::record::{LockId, Place, WORK_BATCH, Work};
-use super::state::{ensure_before_sleep, iteration, sessions, table, touch, waiting};
+use super::state::{ensure_before_sleep, iteration, table, touch, waiting};
 use super::step::{set_timer, step_on};
 use super::table::Table;
 
@@ -103,37 +102,6 @@ fn is_here(ctx: &Ctx, lock: &LockId) -> bool {
     is_here
 }
 
-/// The module may be about to be unloaded. The server does not unload a module that has timers: they are stopped. If
-/// the module stays, the next iteration sets them.
-pub fn before_unload() {
-    outside_calls(|ctx| table(|table| table.schedule.stop_timer(ctx)));
-    ensure_before_sleep();
-}
-
-/// The module is being unloaded. False if clients rely on it. A lock with waiters cannot be handed back here: what is
-/// written while MODULE UNLOAD runs makes the server replicate that command, too. (The server itself does not unload a
-/// module that has blocked clients.)
-pub fn end(ctx: &Ctx) -> bool {
-    let is_relied_on = sessions(|sessions| sessions.count() > 0)
-        || table(|table| table.is_any_shared() || !table.all(None).is_empty());
-    if is_relied_on {
-        ctx.log_warning(
-            "fairlock is not unloaded while clients wait, or hold locks with SESSION or SHARED; with \
-             fairlock.intercept-eval no, Redisson's clients may wait",
-        );
-        return false;
-    }
-    if ctx.are_clients_attached() {
-        ctx.log_warning(
-            "fairlock is not unloaded while a transaction is queued, or a connection's last command (cmd in CLIENT \
-             LIST) was one of fairlock's: the server would crash. Close these connections, or restart the server",
-        );
-        return false;
-    }
-    table(|table| table.schedule.stop_timer(ctx));
-    true
-}
-
 /// Scripts run as Lua from now on: hands back the locks on which only scripts work, and lines up the scores of the
 /// others.
 pub fn hand_back_all(ctx: &Ctx) {
@@ -217,6 +185,10 @@ const SCAN_STEPS: usize = 500;
 
 /// As [`look_for_queues`], when the module is loaded and configured.
 pub fn begin(ctx: &Ctx) {
+    if in_cluster() {
+        // From here on changes are noticed.
+        let _ = ctx.slots_may_have_changed();
+    }
     let _ = conditions::intercepts();
     waiting(|waiting| waiting.has_switched_on.set(false));
     ensure_before_sleep();

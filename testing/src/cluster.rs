@@ -30,7 +30,7 @@ impl DerefMut for Node {
 }
 
 impl Node {
-    fn start(options: &[&str]) -> Self {
+    fn start(with_module: bool, options: &[&str]) -> Self {
         let cluster = [
             "--cluster-enabled",
             "yes",
@@ -42,7 +42,12 @@ impl Node {
             "--repl-diskless-sync-delay",
             "0",
         ];
-        let server = Server::with_movable_clock(&[&cluster[..], options].concat());
+        let options = [&cluster[..], options].concat();
+        let server = if with_module {
+            Server::with_movable_clock(&options)
+        } else {
+            Server::without_module(&options)
+        };
         let id = server.connect().run("CLUSTER MYID");
         Self { server, id }
     }
@@ -87,7 +92,16 @@ pub struct Cluster {
 impl Cluster {
     /// Starts masters with equal shares of the slots, each with a number of replicas.
     pub fn start(masters: usize, replicas: usize, options: &[&str]) -> Self {
-        let start = |count| (0..count).map(|_| Node::start(options)).collect();
+        Self::of(masters, replicas, || Node::start(true, options))
+    }
+
+    /// Masters without the module.
+    pub fn without_module(masters: usize, options: &[&str]) -> Self {
+        Self::of(masters, 0, || Node::start(false, options))
+    }
+
+    fn of(masters: usize, replicas: usize, node: impl Fn() -> Node) -> Self {
+        let start = |count| (0..count).map(|_| node()).collect();
         let cluster = Self {
             masters: start(masters),
             replicas: start(masters * replicas),

@@ -7,10 +7,12 @@
 use std::time::{Duration, Instant};
 
 use fairlock_testing::cluster::Cluster;
-use fairlock_testing::{Listener, wait_until};
+use fairlock_testing::{Listener, Server, wait_until};
 
 use crate::scene::{QUEUE, Scene, goes_on};
-use crate::slots::{AWAY, HOME, Migration, PAUSE, is_known, prevent, two_masters, wait_for};
+use crate::slots::{
+    AWAY, HOME, Migration, PAUSE, is_known, prevent, two_masters, two_plain_masters, wait_for,
+};
 
 const LONG_TURN: &[&str] = &["--fairlock.turn", "60000"];
 
@@ -115,16 +117,16 @@ fn a_slot_that_comes_back_at_once_is_left_alone_until_it_is_here() {
 /// A module that comes later finds them, too.
 #[test]
 fn a_module_that_is_loaded_in_the_middle_finds_the_queue_when_it_has_arrived() {
-    let Some(cluster) = two_masters(&["--enable-module-command", "yes"]) else {
+    let Some(cluster) = two_plain_masters() else {
         return;
     };
-    let scene = Scene::new(&cluster.masters[HOME]);
-    let away = &cluster.masters[AWAY];
-    let module = away.module_path();
-    assert_eq!(away.run("MODULE UNLOAD fairlock"), "OK");
+    let load = format!("MODULE LOAD {}", Server::start().module_path());
+    let (home, away) = (&cluster.masters[HOME], &cluster.masters[AWAY]);
+    assert_eq!(home.run(&load), "OK");
+    let scene = Scene::new(home);
     let migration = Migration::held_open(&cluster, HOME, AWAY);
     away.run("SET {a}:1 1");
-    assert_eq!(away.run(&format!("MODULE LOAD {module}")), "OK");
+    assert_eq!(away.run(&load), "OK");
     migration.finish();
     wait_until("the queue is known", || {
         away.run("FAIRLOCK.LOCKS").starts_with("[[name, k, ")

@@ -3,7 +3,7 @@
 //! While it moves, no node sees all of the lock: only its holder is served, and no reply is wrong. When it has moved,
 //! all clients are where the lock is, in the order of the queue.
 
-use fairlock_testing::cluster::{Cluster, Node};
+use fairlock_testing::cluster::Cluster;
 use fairlock_testing::{Listener, wait_until};
 
 use crate::moving::{Move, keys_of};
@@ -286,15 +286,6 @@ fn a_free_lock_cannot_be_taken_while_its_slot_moves() {
 /// The head is silent, and the next one is woken for it.
 #[test]
 fn a_queue_that_has_arrived_is_served_without_a_request() {
-    queue_arrives(|_| ());
-}
-
-#[test]
-fn a_queue_that_has_arrived_is_served_after_an_unload_that_was_refused() {
-    queue_arrives(|node| drop(node.connect().run("MODULE UNLOAD nothing")));
-}
-
-fn queue_arrives(meanwhile: impl FnOnce(&Node)) {
     let cluster = two_masters(&["--fairlock.turn", "200", "--fairlock.pubsub", "publish"]);
     let home = &cluster.masters[HOME];
     home.connect().int("FAIRLOCK.ACQUIRE k a LEASE 600000");
@@ -307,7 +298,6 @@ fn queue_arrives(meanwhile: impl FnOnce(&Node)) {
     let away = moving.to;
     let next = Listener::new(away.port, "redisson_lock__channel:{k}:q");
     moving.keys(&keys_of("k"));
-    meanwhile(away);
     moving.finish();
     wait_until("the queue is known", || {
         away.run("FAIRLOCK.LOCKS").starts_with("[[name, k, ")

@@ -20,6 +20,17 @@ pub fn two_masters(options: &[&str]) -> Option<Cluster> {
     Some(cluster)
 }
 
+/// As [`two_masters`], without the module.
+pub fn two_plain_masters() -> Option<Cluster> {
+    let may_load = [
+        "--enable-debug-command",
+        "yes",
+        "--enable-module-command",
+        "yes",
+    ];
+    is_known().then(|| Cluster::without_module(2, &may_load))
+}
+
 pub fn is_known() -> bool {
     let server = Server::without_module(&[]);
     let command = server.connect().run("COMMAND INFO CLUSTER|MIGRATESLOTS");

@@ -78,17 +78,3 @@ fn each_duration_counts_in_its_bucket_and_all_above() {
     assert!(holds.by_bound[&100_000] <= 3, "{counts:?}");
     assert_eq!(counts[14], 4);
 }
-
-#[test]
-fn they_begin_again_when_the_module_is_loaded_again() {
-    let server = Server::with(&["--enable-module-command", "yes"]);
-    let mut client = server.connect();
-    client.int("FAIRLOCK.ACQUIRE k a");
-    client.int("FAIRLOCK.RELEASE k a");
-    assert_eq!(durations(&server, "hold_time").count, 1);
-    let path = server.module_path();
-    assert_eq!(client.run("MODULE UNLOAD fairlock"), "OK");
-    assert_eq!(client.run(&format!("MODULE LOAD {path}")), "OK");
-    let fresh = durations(&server, "hold_time");
-    assert_eq!((fresh.count, fresh.sum), (0, 0));
-}

@@ -159,24 +159,27 @@ fn what_it_does_not_see_under_another_name_is_in_the_log() {
 }
 
 #[test]
-fn it_can_be_unloaded_without_waiters_and_loaded_again() {
+fn it_is_never_unloaded_and_goes_on() {
     let server = Server::with(&["--enable-module-command", "yes"]);
     let mut client = server.connect();
-    let path = server.module_path();
-    client.int("FAIRLOCK.ACQUIRE k a");
+    let mut is_refused = |why: &str| {
+        let error = client.run("MODULE UNLOAD fairlock");
+        assert!(error.starts_with("(error) ERR "), "{error}");
+        assert!(error.contains(why), "{error}");
+    };
+    is_refused("not possible");
+    assert!(
+        server
+            .log()
+            .contains("restart the server without it, or fail over")
+    );
+    let mut other = server.connect();
+    other.int("FAIRLOCK.ACQUIRE k a LEASE 600");
     let waiter = server.block("FAIRLOCK.ACQUIRE k b");
-    let error = client.run("MODULE UNLOAD fairlock");
-    assert!(error.contains("blocked clients"), "{error}");
-    assert_eq!(client.run("FAIRLOCK.RELEASE k a"), "0");
-    let token = waiter.int();
-    wait_until("the waiter's connection has closed", || {
-        client.run("MODULE UNLOAD fairlock") == "OK"
-    });
-    assert_eq!(client.holders("k"), "[b, 1]");
-    assert_eq!(client.run(&format!("MODULE LOAD {path}")), "OK");
-    let waiter = server.block("FAIRLOCK.ACQUIRE k c");
-    assert_eq!(client.run("FAIRLOCK.RELEASE k b"), "0");
-    assert!(waiter.int() > token);
+    is_refused("blocked clients");
+    // The timer for the end of the lease goes on.
+    assert!(waiter.int() > 0);
+    assert_eq!(server.info("fairlock", "fairlock_lease_ends"), "1");
 }
 
 /// A server that can load modules, without one.
@@ -211,8 +214,7 @@ fn a_server_that_lacks_a_required_function_is_told_which() {
     let hiding = library(HIDING, server.dir());
     let mut client = server.connect();
     // So that the functions that redis-module itself asks for are there from now on.
-    assert_eq!(client.run(&format!("MODULE LOAD {path}")), "OK");
-    assert_eq!(client.run("MODULE UNLOAD fairlock"), "OK");
+    does_not_load(&server, &format!("{path} lease never"));
     let required = functions("Required");
     assert!(required.len() > 80, "{required:?}");
     for function in required {
@@ -224,10 +226,6 @@ fn a_server_that_lacks_a_required_function_is_told_which() {
         // Without this function the module cannot report anything.
         assert!(told || function == "Log", "{name}");
     }
-    assert_eq!(
-        client.run("MODULE UNLOAD fairlock").split(' ').next(),
-        Some("(error)")
-    );
     assert_eq!(client.run(&format!("MODULE LOAD {path}")), "OK");
 }
 
@@ -267,7 +265,6 @@ fn a_server_may_lack_an_optional_function() {
         assert_eq!(client.run("EVAL return(1) 0"), "1");
         assert_eq!(client.run("COPY k l"), "1");
         assert_eq!(client.run("FAIRLOCK.BREAK k"), "1");
-        assert_eq!(client.run("MODULE UNLOAD fairlock"), "OK");
     }
 }
 
@@ -300,7 +297,7 @@ fn an_argument_is_logged_as_it_is() {
 }
 
 #[test]
-fn its_code_stays_where_it_is_when_it_is_refused_or_unloaded() {
+fn its_code_stays_where_it_is_when_it_is_refused() {
     let path = Server::start().module_path();
     let renamed = ["--rename-command", "HSET", "hidden"];
     let server =
@@ -308,15 +305,10 @@ fn its_code_stays_where_it_is_when_it_is_refused_or_unloaded() {
     assert!(!is_mapped(&server));
     does_not_load(&server, &path);
     assert!(is_mapped(&server));
-    let server = plain();
-    let mut client = server.connect();
-    client.run(&format!("MODULE LOAD {path}"));
-    assert_eq!(client.run("MODULE UNLOAD fairlock"), "OK");
-    assert!(is_mapped(&server));
 }
 
 #[test]
-fn it_can_be_refused_loaded_and_unloaded_many_times_in_one_iteration() {
+fn it_can_be_refused_and_taken_back_many_times_in_one_iteration() {
     let path = Server::start().module_path();
     let server = plain();
     let mut client = server.connect();
@@ -326,92 +318,16 @@ fn it_can_be_refused_loaded_and_unloaded_many_times_in_one_iteration() {
     client.run("HSET k a 1");
     client.run("RPUSH redisson_lock_queue:{k} b");
     let bad = format!("MODULE LOAD {path} lease never");
-    // With interception the module would not leave the queue's waiter.
-    let load = format!("MODULE LOAD {path} intercept-eval no");
-    let round = [
-        &bad,
-        &bad,
-        &load,
-        "FAIRLOCK.ACQUIRE k c NOWAIT",
-        "DEL l",
-        "FAIRLOCK.ACQUIRE l a LEASE 600000",
-        "FAIRLOCK.RELEASE l a",
-        "MODULE UNLOAD fairlock",
-        &bad,
-        &load,
-        "MODULE UNLOAD fairlock",
-    ];
+    // The server finds out that there is no such option when the module has been initialised.
+    let taken_back = format!("MODULE LOADEX {path} CONFIG fairlock.no 1");
     for _ in 0..5 {
+        let replies = client.run_many([&bad, &taken_back, &bad, &taken_back, &taken_back]);
         let ok = redis::Value::Okay;
-        let replies = client.run_many(round);
-        assert_eq!(
-            replies.iter().filter(|reply| **reply == ok).count(),
-            4,
-            "{replies:?}"
-        );
+        assert!(!replies.contains(&ok), "{replies:?}");
         // In another iteration, with what the last one has left to the event loop.
-        assert_eq!(client.run("PING"), "PONG");
+        assert!(!client.run("MODULE LIST").contains("fairlock"));
     }
-    assert_eq!(client.run(&load), "OK");
+    assert_eq!(client.run(&format!("MODULE LOAD {path}")), "OK");
     client.run("DEL k");
     assert!(client.int("FAIRLOCK.ACQUIRE k b ENQUEUE") > 0);
-}
-
-#[test]
-fn a_module_that_is_loaded_again_begins_afresh() {
-    let server = Server::with(&["--enable-module-command", "yes", "--fairlock.turn", "77"]);
-    let path = server.module_path();
-    let mut client = server.connect();
-    let fresh = client.text("INFO fairlock");
-    for option in [
-        "lease 1234",
-        "patience 99",
-        "max-waiters 5",
-        "pubsub both",
-        "intercept-eval no",
-    ] {
-        assert_eq!(client.run(&format!("CONFIG SET fairlock.{option}")), "OK");
-    }
-    client.int("FAIRLOCK.ACQUIRE k a");
-    client.run("FAIRLOCK.ACQUIRE k b ENQUEUE");
-    client.int("FAIRLOCK.CANCEL k b");
-    client.int("FAIRLOCK.ACQUIRE s a SESSION");
-    client.int("FAIRLOCK.RELEASE k a");
-    client.int("FAIRLOCK.RELEASE s a");
-    // Redisson's tryLock().
-    client.run("EVALSHA d20501c26a30adf6fb0fe9883bbbcc497e6157e2 3 k q t 30000 u:1 5000 1");
-    assert_ne!(client.text("INFO fairlock"), fresh);
-    assert_eq!(client.run("MODULE UNLOAD fairlock"), "OK");
-    assert_eq!(client.run(&format!("MODULE LOAD {path} patience 88")), "OK");
-    assert_eq!(client.text("INFO fairlock"), fresh);
-    let options = client.run("CONFIG GET fairlock.*");
-    for option in [
-        "lease, 30000",
-        "patience, 88",
-        "turn, 5000",
-        "max-waiters, 100000",
-        "pubsub, auto",
-        if server.knows_7_2() {
-            "intercept-eval, yes"
-        } else {
-            "intercept-eval, no"
-        },
-    ] {
-        assert!(options.contains(&format!("fairlock.{option}")), "{options}");
-    }
-}
-
-#[test]
-fn tokens_grow_over_all_loads_of_one_run() {
-    const HOUR: i64 = 3600;
-    let server = Server::with_movable_clock(&["--enable-module-command", "yes"]);
-    let path = server.module_path();
-    let mut client = server.connect();
-    server.set_clock(HOUR);
-    let token = client.int("FAIRLOCK.ACQUIRE k a NOWAIT");
-    client.run("FLUSHALL");
-    assert_eq!(client.run("MODULE UNLOAD fairlock"), "OK");
-    server.set_clock(0);
-    assert_eq!(client.run(&format!("MODULE LOAD {path}")), "OK");
-    assert!(client.int("FAIRLOCK.ACQUIRE k a NOWAIT") > token);
 }

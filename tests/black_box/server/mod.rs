@@ -22,4 +22,3 @@ mod replication;
 mod security;
 mod stalls;
 mod stats;
-mod unloading;
