@@ -12,22 +12,6 @@ use super::stats;
 use super::table::Script;
 use crate::waiting;
 
-/// The commands that can take fields out of a hash: at once, or when the fields expire.
-const TAKE_FIELDS: [&[u8]; 8] = [
-    b"hdel",
-    b"hgetdel",
-    b"hexpire",
-    b"hpexpire",
-    b"hexpireat",
-    b"hpexpireat",
-    b"hsetex",
-    b"hgetex",
-];
-
-fn can_take_fields(name: &[u8]) -> bool {
-    TAKE_FIELDS.iter().any(|word| is(name, word))
-}
-
 /// The command that runs a script natively by its text, with the arguments of EVAL.
 pub const EVAL: &str = "fairlock.eval";
 /// As [`EVAL`], by the script's digest, with the arguments of EVALSHA.
@@ -86,8 +70,8 @@ pub fn tell_of_renamed(ctx: &Ctx) {
     }
 }
 
-/// Looks for scripts, for commands that take fields out of hashes, and for those that may change permissions or, on
-/// some servers, a client's database.
+/// Looks for scripts, and for commands that may change permissions or, on some servers, a client's database. A command
+/// may come from anybody, and be refused after this: so a look walks nothing, and notes no more than the one before.
 #[derive(Debug)]
 pub struct Scripts;
 
@@ -97,7 +81,6 @@ impl Filter for Scripts {
         match name {
             [b'e' | b'E', _, _, _] => is(name, b"exec") || is(name, b"eval") && looks_at_scripts(),
             [b'c' | b'C', _, _, _] => is(name, b"copy"),
-            [b'h' | b'H', ..] => can_take_fields(name),
             [b'e' | b'E', _, _, _, _, _, _] => is(name, b"evalsha") && looks_at_scripts(),
             [b'a' | b'A', _, _] => is(name, b"acl"),
             [b'f' | b'F', ..] => is_own(name),
@@ -116,7 +99,6 @@ impl Filter for Scripts {
         } else if is(name, b"exec") {
             PASSED.set(None);
             permission::transaction_runs();
-            waiting::transaction_runs();
         } else if is(name, b"acl") {
             if command.argument(1).is_some_and(changes_users) {
                 permission::may_change();
@@ -124,8 +106,6 @@ impl Filter for Scripts {
         } else if is_own(name) {
             // A client sends it itself.
             PASSED.set(None);
-        } else if let Some(key) = command.argument(1) {
-            waiting::takes_fields(key);
         }
     }
 }

@@ -63,8 +63,8 @@ static HEARS_SCORES: AtomicBool = AtomicBool::new(false);
 static HEARS_CONNECTIONS: AtomicBool = AtomicBool::new(false);
 
 /// The classes of key events that can concern a lock: events that delete, replace or expire keys, and events
-/// that change queues. The classes of strings and hashes are left out: they are most of a server's traffic,
-/// and none of their events frees a lock. [`hear_scores`] adds the class of sorted sets.
+/// that change queues. The classes of strings and hashes are left out: they are most of a server's traffic, and
+/// a field that is taken out of a lock's hash is found without them. [`hear_scores`] adds the class of sorted sets.
 const CLASSES: NotifyEvent = NotifyEvent::GENERIC
     .union(NotifyEvent::EXPIRED)
     .union(NotifyEvent::EVICTED)

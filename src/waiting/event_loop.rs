@@ -153,8 +153,9 @@ fn alarm() -> Option<Tick> {
 impl Alarm for Ring {
     fn ring(ctx: &Ctx) {
         table(|table| table.schedule.rang());
-        slots::look(ctx);
+        // First: other work may set the timer anew.
         work::patrol(ctx);
+        slots::look(ctx);
         look_at_due_locks(ctx);
     }
 }

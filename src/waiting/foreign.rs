@@ -71,24 +71,6 @@ pub fn touch_queue(db: i32, key: &[u8], view: QueueView) {
     }
 }
 
-/// A client takes fields out of a hash, now or when its transaction runs. If the hash is a lock with waiters, it is
-/// looked at: the module does not subscribe to the key events of hashes. Only at the hash, which costs little: the
-/// filter sees commands that the server then refuses, too.
-pub fn takes_fields(key: &[u8]) {
-    for lock in table(|table| table.named(key)) {
-        touch(&lock, QueueView::AsLeft);
-        waiting(|waiting| waiting.losing_fields.borrow_mut().insert(lock));
-    }
-}
-
-/// A transaction is about to run: locks that it may take fields out of are looked at afterwards.
-pub fn transaction_runs() {
-    let losing = waiting(|waiting| waiting.losing_fields.borrow().clone());
-    for lock in losing {
-        touch(&lock, QueueView::AsLeft);
-    }
-}
-
 /// A key that may be a lock's was deleted, replaced or given another lease.
 fn lock_changes(ctx: &Ctx, event: &[u8], key: &[u8]) {
     let db = ctx.db();

@@ -82,7 +82,6 @@ pub use clients::{block, next_ticket};
 pub use conditions::{Slice, intercepts, now, rules};
 pub use connections::Outcome;
 pub use effects::WakeBy;
-pub use foreign::{takes_fields, transaction_runs};
 pub use record::{Grant, LockId};
 pub use step::{require_rest, step, step_of_script};
 

@@ -19,6 +19,8 @@ pub struct Schedule {
     armed: Option<Armed>,
     /// The lock that [`patrol`](super::work::patrol) has come to in a round that is not over.
     pub patrolled: Option<Rank>,
+    /// When the next round begins.
+    next_round: Tick,
 }
 
 /// The server's timer, as it was set.
@@ -33,10 +35,11 @@ struct Armed {
 /// What the timer does when it rings: the event loop implements it.
 pub struct Ring;
 
-/// The longest time in milliseconds for which the timer is set, so that [`patrol`](super::work::patrol) has its rounds.
-/// Far below 2,147,483 ms, from where on the event loop of Redis 7.0 takes some times for ones in the past, and spins.
-const LONGEST_SLEEP: Millis = 1000;
-/// The same while a round is not over.
+/// Milliseconds from the beginning of one round of [`patrol`](super::work::patrol) to the next: with the time that a
+/// round takes, what it finds waits for a second at most. The timer is set for no longer. (From 2,147,483 ms on, the
+/// event loop of Redis 7.0 takes some times for ones in the past, and spins.)
+const ROUND: Millis = 900;
+/// Milliseconds between two pieces of a round.
 const IN_ROUND: Millis = 20;
 
 /// The wall clock less the steady clock. It changes only when the wall clock is set or slewed.
@@ -115,6 +118,26 @@ impl Schedule {
         self.armed.as_ref().map(|armed| armed.at)
     }
 
+    /// Whether a round of [`patrol`](super::work::patrol) begins now.
+    pub fn begin_round(&mut self, now: Tick) -> bool {
+        let begins = self.next_round <= now;
+        if begins {
+            self.next_round = now.saturating_add(ROUND);
+        }
+        begins
+    }
+
+    /// When the patrol goes on. A round that would have begun while nothing was to be patrolled is left out.
+    fn patrols(&mut self, now: Tick) -> Tick {
+        if self.patrolled.is_some() {
+            return now.saturating_add(IN_ROUND);
+        }
+        if self.armed.is_none() && self.next_round <= now {
+            self.next_round = now.saturating_add(ROUND);
+        }
+        self.next_round
+    }
+
     /// The timer has rung.
     pub fn rang(&mut self) {
         self.armed = None;
@@ -129,12 +152,7 @@ impl Schedule {
         let Some(first) = self.first(now).into_iter().chain(timeout).min() else {
             return;
         };
-        let longest = if self.patrolled.is_some() {
-            IN_ROUND
-        } else {
-            LONGEST_SLEEP
-        };
-        let at = first.min(now.tick_after(longest));
+        let at = first.min(self.patrols(now.tick()));
         let offset = offset(now);
         if let Some(armed) = &self.armed {
             // Rounding both clocks can make a difference of a millisecond.
@@ -163,5 +181,20 @@ impl Schedule {
         if let Some(armed) = self.armed.take() {
             timer::stop(ctx, &armed.timer);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_begin_when_they_are_due_whenever_the_timer_rings_for_other_locks() {
+        let mut schedule = Schedule::default();
+        assert_eq!(schedule.patrols(5000), 5000 + ROUND);
+        assert!(!schedule.begin_round(5000 + ROUND - 1));
+        assert_eq!(schedule.patrols(5000 + ROUND - 1), 5000 + ROUND);
+        assert!(schedule.begin_round(5000 + ROUND + 3));
+        assert_eq!(schedule.patrols(5000 + ROUND + 3), 5000 + 2 * ROUND + 3);
     }
 }

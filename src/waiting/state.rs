@@ -40,8 +40,6 @@ pub struct Waiting {
     iteration: RefCell<Iteration>,
     /// On a replica: the locks that have a queue.
     pub followed: RefCell<HashSet<LockId>>,
-    /// Locks of which a client takes fields, perhaps in a transaction that has not run yet.
-    pub losing_fields: RefCell<HashSet<LockId>>,
     /// The walk over the keys that were there before the module.
     pub scan: Cell<Option<KeyScan>>,
     /// Whether that walk is not over: a lock may have shared holders that were not looked at yet.
@@ -76,8 +74,6 @@ pub struct Waiting {
     pub slots_seen: Cell<Tick>,
     /// When those of locks on the move were.
     pub moving_seen: Cell<Tick>,
-    /// When the last look at the hashes of all locks began.
-    pub round_began: Cell<Tick>,
 }
 
 thread_local! {

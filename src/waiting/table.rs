@@ -84,13 +84,6 @@ impl Table {
         self.databases.values().flat_map(HashMap::values)
     }
 
-    /// The locks of this name that are tracked, in any database.
-    pub fn named(&self, name: &[u8]) -> Vec<LockId> {
-        let records = self.databases.values().filter_map(|locks| locks.get(name));
-        let tracked = records.filter(|record| record.is_tracked());
-        tracked.map(|record| record.id.clone()).collect()
-    }
-
     /// All locks of a database, or of all, that are tracked.
     pub fn all(&self, db: Option<i32>) -> Vec<LockId> {
         let records = self.records().filter(|record| record.is_tracked());

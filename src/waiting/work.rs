@@ -9,7 +9,6 @@
 
 use crate::keyspace::held::has_lost_holders;
 use crate::keyspace::{Names, QueueView, Tracked, names};
-use crate::lock::Millis;
 use crate::server::scan::KeyScan;
 use crate::server::{Ctx, events, in_cluster};
 
@@ -127,28 +126,19 @@ pub fn hand_back_all(ctx: &Ctx) {
     }
 }
 
-/// Milliseconds from the beginning of one look at all hashes to the next.
-const ROUND: Millis = 1000;
 /// How many locks are taken from the table at once for it.
 const PATROL_BATCH: usize = 50;
 
-/// Looks once a second at the hash of each lock. Most changes by other clients are seen: key events and the command
-/// filter report them. A field that expires by itself, or that another module takes out, is not reported, and the
-/// waiters would wait for a holder that is gone.
+/// Looks once a second at the hash of each lock. Other changes are reported by key events. The events of hashes are not
+/// listened to: each HSET of any client would pay for them. So fields that were taken out, or have expired, are found
+/// here, and the waiters do not wait for a holder that is gone.
 ///
 /// A millisecond is spent on it at once, and at most a twentieth of the time: with more than some twenty thousand locks
 /// a round takes longer than a second.
 pub fn patrol(ctx: &Ctx) {
     let mut last = table(|table| table.schedule.patrolled.take());
-    if last.is_none() {
-        let now = conditions::tick();
-        if now.saturating_sub(waiting(|waiting| waiting.round_began.get())) < ROUND {
-            return;
-        }
-        waiting(|waiting| {
-            waiting.losing_fields.borrow_mut().clear();
-            waiting.round_began.set(now);
-        });
+    if last.is_none() && !table(|table| table.schedule.begin_round(conditions::tick())) {
+        return;
     }
     let slice = Slice::begin_search();
     loop {
@@ -167,7 +157,6 @@ pub fn patrol(ctx: &Ctx) {
 /// No lock is left to look at.
 pub fn patrol_no_more() {
     table(|table| table.schedule.patrolled = None);
-    waiting(|waiting| waiting.losing_fields.take());
 }
 
 fn patrol_one(ctx: &Ctx, lock: &LockId) {

@@ -1,8 +1,9 @@
-//! Clients take the holder's field out of a lock's hash, and leave only the token: the lock is free.
+//! Clients take the holder's field out of a lock's hash, and leave only the token: the lock is free, which is found
+//! within a second.
 
 use fairlock_testing::{Server, wait_until};
 
-use super::ways_to_become_free::{in_both_forms, soon_in_both_forms};
+use super::ways_to_become_free::soon_in_both_forms;
 use crate::scene::now;
 
 /// Ways to take the field `a` out of the hash `k`, and the command that the server needs for that.
@@ -33,14 +34,25 @@ fn known() -> impl Iterator<Item = &'static str> {
 #[test]
 fn a_lock_whose_owner_is_taken_out_goes_to_the_head() {
     for command in known() {
-        in_both_forms(command, &[], |scene| scene.step(command));
+        soon_in_both_forms(command, &[], |scene| scene.step(command));
     }
+}
+
+#[test]
+fn a_lock_whose_last_owner_others_have_put_in_and_taken_out_goes_to_the_head() {
+    soon_in_both_forms("HDEL", &[], |scene| {
+        for command in ["HSET k x 1", "HDEL k a"] {
+            scene.step(command);
+            scene.no_waiter_is_served();
+        }
+        scene.step("HDEL k x");
+    });
 }
 
 #[test]
 fn a_lock_whose_owner_is_taken_out_in_a_transaction_goes_to_the_head() {
     for command in known() {
-        in_both_forms(command, &[], |scene| {
+        soon_in_both_forms(command, &[], |scene| {
             scene.step("MULTI");
             scene.step(command);
             scene.no_waiter_is_served();
@@ -54,23 +66,8 @@ fn a_lock_whose_owner_is_taken_out_in_a_script_goes_to_the_head() {
     for command in known() {
         let words: Vec<_> = command.split(' ').map(|word| format!("'{word}'")).collect();
         let script = format!("EVAL redis.call({}) 0", words.join(","));
-        in_both_forms(command, &[], |scene| scene.step(&script));
+        soon_in_both_forms(command, &[], |scene| scene.step(&script));
     }
-}
-
-#[test]
-fn a_lock_whose_owner_is_taken_out_long_after_the_command_was_queued_goes_to_the_head() {
-    // By then the queued command is forgotten: a look at the hash shows what has happened.
-    soon_in_both_forms("a late EXEC", &[], |scene| {
-        scene.step("MULTI");
-        scene.step("HDEL k a");
-        let queued = now(&mut scene.client);
-        wait_until("two looks have passed", || {
-            now(&mut scene.client) > queued + 2500
-        });
-        scene.no_waiter_is_served();
-        scene.step("EXEC");
-    });
 }
 
 #[test]

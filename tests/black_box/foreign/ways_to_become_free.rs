@@ -27,11 +27,6 @@ const DELETED: &[Road] = &[
     road("DEL among others", &["DEL x k y"]),
     road("UNLINK", &["UNLINK k"]),
     road("an expiry in the past", &["PEXPIREAT k 1"]),
-    road("HDEL of the only field", &["HDEL k a"]),
-    road(
-        "HDEL of the last field, not of the holder's",
-        &["HSET k x 1", "HDEL k a", "HDEL k x"],
-    ),
     road("DEL in MULTI", &["MULTI", "DEL k", "EXEC"]),
     road("DEL in a script", &["EVAL redis.call('DEL',KEYS[1]) 1 k"]),
     road(

@@ -226,7 +226,6 @@ fn a_newcomer_that_blocks_behind_a_long_row_of_dead_waiters_gets_the_lock() {
     assert_eq!(client.run("EXISTS redisson_lock_queue:{k}"), "0");
 }
 
-/// The command filter sees this command before the server refuses it.
 #[test]
 fn taking_fields_out_of_a_lock_with_many_waiters_walks_no_queue() {
     let server = Server::start();

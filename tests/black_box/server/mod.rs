@@ -22,3 +22,4 @@ mod replication;
 mod security;
 mod stalls;
 mod stats;
+mod strangers;
