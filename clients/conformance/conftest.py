@@ -24,7 +24,7 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "module: the server has to have the module, or the row is about its absence")
-    config.addinivalue_line("markers", "known(why, *clients): these fail this row until they are mended")
+    config.addinivalue_line("markers", "known(why, *clients, parameter=values): these clients, languages, or client/mode fail this row until they are mended")
 
 
 def row_of(function):
@@ -33,14 +33,11 @@ def row_of(function):
 
 def pytest_generate_tests(metafunc):
     if "client" in metafunc.fixturenames:
+        is_module_only = any(metafunc.definition.iter_markers("module"))
         chosen = metafunc.config.getoption("--clients").split()
         clients = [client for client, (language, *_) in CLIENTS.items() if {client, language} & set(chosen)]
-        modes = [mode for mode in metafunc.config.getoption("--mode").split() if mode == "module" or not is_module_only(metafunc.function)]
+        modes = [mode for mode in metafunc.config.getoption("--mode").split() if mode == "module" or not is_module_only]
         metafunc.parametrize(("client", "mode"), [(client, mode) for client in clients for mode in modes], scope="session")
-
-
-def is_module_only(function):
-    return any(mark.name == "module" for mark in getattr(function, "pytestmark", []))
 
 
 def pytest_collection_modifyitems(config, items):
@@ -53,10 +50,11 @@ def pytest_collection_modifyitems(config, items):
         if rows and row not in rows and row[:2] not in rows:
             continue
         item.user_properties.append(("cell", [row, client, mode]))
+        names = {client, CLIENTS[client][0], f"{client}/{mode}", f"{CLIENTS[client][0]}/{mode}"}
         for mark in item.iter_markers("known"):
-            why, *known = mark.args
-            if {client, CLIENTS[client][0], f"{client}/{mode}", f"{CLIENTS[client][0]}/{mode}"} & set(known):
-                item.add_marker(pytest.mark.xfail(reason=why, strict=not mark.kwargs.get("sometimes")))
+            why, *clients = mark.args
+            if names & set(clients) and all(item.callspec.params[key] in values for key, values in mark.kwargs.items()):
+                item.add_marker(pytest.mark.xfail(reason=why, strict=True))
         chosen.append(item)
     # One after another for a client, which keeps its driver.
     items[:] = sorted(chosen, key=lambda item: item.callspec.params["client"] if "client" in item.fixturenames else "")
@@ -70,7 +68,8 @@ def pytest_runtest_makereport(item, call):
 
 
 @pytest.fixture
-def driver(request, client):
+def driver(request, client, mode, servers):
+    """The client's driver; `servers` end after it."""
     for other in [each for each in drivers if each != client]:
         drivers.pop(other).kill()
     made = drivers[client] = drivers.get(client) or Driver(client)

@@ -149,7 +149,7 @@ class Servers:
             always += ["--appendonly", "yes"]
         if self.tls:
             self.secure[name] = free_port()
-            always += ["--tls-port", str(self.secure[name]), *tls_options(self.tls)]
+            always += ["--tls-port", str(self.secure[name]), *(f"--{word}" if word.startswith("tls") else word for word in tls_options(self.tls))]
         self.servers[name] = Server(name, self.folder.name, [*module, *always, *options, *self.options])
         return self.servers[name]
 
@@ -157,15 +157,18 @@ class Servers:
         self._add("a")
 
     def _start_replica(self):
-        master = self._add("a", "--repl-ping-replica-period", "1").port
-        self._add("b", "--replicaof", f"{HOST} {master}")
-        until("b follows a", lambda: "state=online" in call(master, "INFO", "replication"))
+        self._add("a", "--repl-ping-replica-period", "1")
+        self._add("b", "--replicaof", f"{HOST} {self.reached_at('a')}")
+        until("b follows a", lambda: "state=online" in call(self.port("a"), "INFO", "replication"))
 
     def _start_sentinel(self):
         self._start_replica()
         quickly = ["sentinel down-after-milliseconds locks 500", "sentinel failover-timeout locks 3000"]
-        sentinel = Sentinel("s", self.folder.name, self.port("a"), 1, quickly)
-        self.servers["s"] = sentinel
+        if self.tls:
+            self.secure["s"] = free_port()
+            words = ["tls-port", str(self.secure["s"]), *tls_options(self.tls)]
+            quickly += map(" ".join, zip(words[::2], words[1::2], strict=True))
+        sentinel = self.servers["s"] = Sentinel("s", self.folder.name, self.reached_at("a"), 1, quickly)
         until("s knows b", lambda: "slaves=1" in call(sentinel.port, "INFO", "sentinel"))
 
     def _start_cluster(self):
@@ -177,7 +180,7 @@ class Servers:
         a, d = self.port("a"), self.port("d")
         for name in "bcd":
             bus = call(self.port(name), "CONFIG", "GET", "cluster-port")[1]
-            call(a, "CLUSTER", "MEET", HOST, self.port(name), bus)
+            call(a, "CLUSTER", "MEET", HOST, self.reached_at(name), bus)
         self._until_all("know each other", lambda port: self._known(port) == 4)
         until("d can follow a", lambda: call(d, "CLUSTER", "REPLICATE", call(a, "CLUSTER", "MYID")))
         until("d follows a", lambda: "state=online" in call(a, "INFO", "replication"))
@@ -199,12 +202,15 @@ class Servers:
     def port(self, name):
         return self.servers[name].port
 
+    def reached_at(self, name):
+        """The port for its peers and for clients."""
+        return self.secure[name] if self.tls else self.port(name)
+
     def client(self, name=None, **more):
         """The description of a client of the library for these servers, or for one of them alone."""
         kind = self.kind if name is None and self.kind in ("sentinel", "cluster") else "one"
         name = name or {"sentinel": "s"}.get(self.kind, "a")
-        ports = self.secure if self.tls else {each: server.port for each, server in self.servers.items()}
-        return {"kind": kind, "host": HOST, "port": ports[name], **more}
+        return {"kind": kind, "host": HOST, "port": self.reached_at(name), **more}
 
     def proxy(self, name="a"):
         if name not in self.proxies:
@@ -281,8 +287,9 @@ class Servers:
 
 
 def tls_options(folder):
-    files = (("ca-cert", "ca"), ("cert", "cert"), ("key", "key"))
-    return [word for option, name in files for word in (f"--tls-{option}-file", f"{folder}/{name}.pem")] + ["--tls-auth-clients", "yes"]
+    options = {"ca-cert-file": f"{folder}/ca.pem", "cert-file": f"{folder}/cert.pem", "key-file": f"{folder}/key.pem"}
+    options |= {"auth-clients": "yes", "replication": "yes", "cluster": "yes"}
+    return [word for option, value in options.items() for word in (f"tls-{option}", value)]
 
 
 class View:

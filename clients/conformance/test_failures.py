@@ -1,0 +1,230 @@
+"""One server that fails, refuses, is cut off, or is not there."""
+
+import threading
+import time
+
+import pytest
+from driving import Failed
+from servers import rule_of, until
+from test_holding import AT_ONCE, LONG, waiting
+
+
+def test_r27_release_unheard(driver, servers, name):
+    """The reply to RELEASE is lost: release succeeds, the lock is free."""
+    one = servers()
+    locks = driver.new(one.through_proxy())
+    held = locks.acquire(name)
+    one.lose("release")
+    held.release()
+    assert one.proxy().lost == 1 and one.view().is_free(name)
+
+
+@pytest.mark.parametrize("is_taken", [False, True], ids=["free", "waiting"])
+def test_r28_acquire_unheard(driver, servers, name, is_taken):
+    """The reply to ACQUIRE is lost, at a free lock and while waiting: one hold."""
+    one = servers()
+    view, proxy, locks, is_blocked = one.view(), one.proxy(), driver.new(one.through_proxy()), False
+    if is_taken:
+        view.acquire(name)
+        (call,) = waiting(locks, view, name, 1)
+        is_blocked = view.is_blocked(name)
+        # If it is blocked the request has passed already: its reply goes with the connections.
+        proxy.cut() if is_blocked else one.lose("acquire")
+        view.release(name)
+        proxy.mend()
+    else:
+        locks.acquire(f"{name}:first").release()
+        one.lose("acquire")
+        call = locks.begin(name)
+    held = call.result()
+    assert is_blocked or proxy.lost == 1
+    info = view.info(name)
+    assert (info["holds"], info["owner"], info["token"]) == (1, held.owner, held.token)
+    held.release()
+    assert view.is_free(name)
+
+
+def test_r28a_and_then_refused(driver, servers, name):
+    """The reply to ACQUIRE is lost and the next ask is refused (OOM): no hold is left."""
+    one = servers()
+    view, proxy, locks = one.view(), one.proxy(), driver.new(one.through_proxy(), lease=LONG)
+    locks.acquire(name).release()
+    proxy.freeze()
+    call = locks.begin(name)
+    until("the server has granted it", lambda: not view.is_free(name))
+    view.client.config_set("maxmemory", 1)
+    proxy.cut()
+    proxy.freeze(False)
+    proxy.mend()
+    assert call.failure().code == "OOM"
+    until("it is free", lambda: view.is_free(name))
+
+
+def test_r29_cut(driver, servers, name):
+    """Connections cut and mended while a caller waits: it gets the lock."""
+    one = servers()
+    view, proxy, locks = one.view(), one.proxy(), driver.new(one.through_proxy())
+    view.acquire(name)
+    (call,) = waiting(locks, view, name, 1)
+    proxy.cut()
+    view.waits(name, 0)
+    proxy.mend()
+    view.waits(name)
+    view.release(name)
+    call.result().release()
+
+
+def test_r30_restart(driver, servers, name):
+    """The server is started again while callers wait: they ask with the same owners, and get the lock in order."""
+    one = servers("one", "--appendfsync", "always")
+    view, locks = one.view(), driver.new(one.client(), patience=LONG)
+    view.acquire(name, lease=LONG)
+    calls = waiting(locks, view, name, 2)
+    owners = view.queue(name)
+    is_blocked = view.is_blocked(name)
+    one.kill()
+    one.start()
+    view.waits(name, 2)
+    assert is_blocked or view.queue(name) == owners  # A blocked waiter has joined again.
+    owners = view.queue(name)
+    view.release(name)
+    for owner in owners:
+        until("the next one has it", lambda: any(call.done() for call in calls))
+        held = next(call for call in calls if call.done()).result()
+        calls = [call for call in calls if not call.done()]
+        assert held.owner == owner
+        held.release()
+
+
+@pytest.mark.module
+def test_r42_queue_full(driver, servers, name):
+    """QUEUEFULL is QueueFull, with its code and text."""
+    one = servers("one", "--fairlock.max-waiters", "1")
+    locks = driver.new(one.client())
+    locks.acquire(name)
+    waiting(locks, one.view(), name, 1)
+    failed = locks.fails(name)
+    assert (failed.type, failed.code) == ("QueueFull", "QUEUEFULL") and "QUEUEFULL" in failed.text
+
+
+def test_r42a_other_data(driver, locks, view, name):
+    """A string is WrongType; a hash that is no lock is NotALock; each with code and text."""
+    view.run("SET", name, "hello")
+    failed = locks.fails(name)
+    assert (failed.type, failed.code) == ("WrongType", "WRONGTYPE") and "wrong kind of value" in failed.text
+    view.run("DEL", name)
+    view.run("HSET", name, "name", "Ann")
+    failed = locks.fails(name)
+    assert (failed.type, failed.code) == ("NotALock", "NOTALOCK") and "NOTALOCK" in failed.text
+
+
+def test_r44_nothing_listens(driver, servers, name):
+    """Nothing listens: Unavailable after `retry_timeout`, with its cause; a server that starts in time is used."""
+    one = servers()
+    one.kill()
+    failed = driver.new(one.client(), retry_timeout=0.3).fails(name)
+    assert failed.type == "Unavailable" and failed.because
+    call = driver.new(one.client()).begin(name)
+    threading.Event().wait(0.2)
+    assert not call.done()
+    one.start()
+    call.result().release()
+
+
+@pytest.mark.module
+@pytest.mark.parametrize(("option", "value"), [
+    ("lease", 0), ("lease", -1), ("wait", -1), ("limit", 0), ("limit", 1_000_001), ("owner", ""), ("owner", "x" * 257), ("sync_timeout", -1),
+    ("name", ""),
+], ids=lambda value: str(value)[:9])  # fmt: skip
+def test_r45_out_of_range(driver, servers, name, option, value):
+    """Arguments out of range are refused, nothing was sent."""
+    one = servers()
+    locks = driver.new(one.client())
+    connected = one.at().info("stats")["total_connections_received"]
+    assert locks.fails(**{"name": name, option: value}).type == "Argument"
+    assert one.at().info("stats")["total_connections_received"] <= connected + 1 and one.view().calls("acquire") == 0
+
+
+def test_r46_close(driver, servers, name):
+    """Closing Locks: waits end with Closed, held locks are lost with cause `closed`, connections are closed."""
+    one = servers()
+    view, locks = one.view(), driver.new(one.client())
+    held = locks.acquire(name)
+    (call,) = waiting(locks, view, name, 1)
+    lost = driver.begin("lost", held=held.id, wait=60)
+    locks.close()
+    assert call.failure().type == "Closed"
+    assert view.queue(name) == [] and lost.result()["cause"] == "closed"
+    until("all connections are closed", lambda: view.clients() == [])
+
+
+@pytest.mark.module
+@pytest.mark.parametrize("kind", ["nothing", "text"])
+def test_r57_no_client(driver, kind):
+    """The constructor refuses what is no client of the library, and says what it wants (where the compiler does not do so)."""
+    with pytest.raises(Failed) as raised:
+        driver.new({"kind": kind})
+    assert raised.value.type == "Argument" and raised.value.text
+
+
+@pytest.mark.module
+@pytest.mark.parametrize(("option", "value"), [
+    ("waitt", 3), ("wait", "3"), ("wait", True), ("lease", None), ("renew", "no"), ("limit", 1.5), ("owner", 7), ("min_replicas", "1"), ("shared", 1),
+    ("retry_timeout", 1), ("name", None), ("name", 7),
+])  # fmt: skip
+def test_r58_unknown_or_wrong(driver, one, name, option, value):
+    """Unknown options and values of the wrong type are refused at once, where the compiler does not do so."""
+    locks = driver.new(one.client())
+    assert locks.fails(**{"name": name, option: value}).type == "Argument"
+    if option not in ("name", "retry_timeout"):
+        with pytest.raises(Failed, match="Argument"):
+            driver.new(one.client(), **{option: value})
+
+
+def test_r59_first_failure(driver, servers, name):
+    """The server is down, `wait` is over: the error names lock, address and first failure, its cause."""
+    one = servers()
+    locks = driver.new(one.client())
+    one.kill()
+    failed = locks.fails(name, wait=0.5)
+    assert failed.type == "NotInTime" and failed.because and "refused" in failed.text.lower()
+    assert name in failed.text and str(one.port("a")) in failed.text
+    one.start()
+    locks.acquire(name)
+    failed = locks.fails(name, wait=0.1)
+    assert failed.type == "NotInTime" and not failed.because
+    assert name in failed.text and str(one.port("a")) in failed.text
+
+
+@pytest.mark.parametrize(("code", "password", "hint"), [("WRONGPASS", "wrong", "password"), ("NOAUTH", None, "give the client a password")])
+def test_r59a_passwords(driver, servers, name, code, password, hint):
+    """WRONGPASS and NOAUTH are refused at once, with code and hint."""
+    one = servers()
+    one.at().config_set("requirepass", "secret")
+    start = time.monotonic()
+    failed = driver.new(one.client(password=password)).fails(name)
+    assert (failed.type, failed.code) == ("Refused", code) and hint in failed.text
+    assert name in failed.text and str(one.port("a")) in failed.text and time.monotonic() - start < AT_ONCE
+
+
+@pytest.mark.parametrize("kind", ["one", "replica", "sentinel", "cluster"])
+def test_r60_permissions(driver, servers, kind, mode):
+    """The user `packages` of SECURITY.md can do all (by scripts `scripts`), also with a replica, a Sentinel, a cluster."""
+    group, name = servers(kind), "app:orders"
+    user, password = ("scripts", "secret4") if mode == "scripts" else ("packages", "secret")
+    # Cluster clients of some libraries ask for COMMAND themselves, before the package has anything to say.
+    rule = [*rule_of(user), "+command"] if kind == "cluster" else rule_of(user)
+    for node in group.servers.keys() & set("abcd"):
+        group.at(node).execute_command(*rule)
+    view, locks = group.view(), driver.new(group.client(user=user, password=password))
+    held = locks.acquire(name)
+    assert locks.info(name)["token"] == held.token and held.renew(90) == 90
+    assert locks.fails(name, wait=0.1).type == "NotInTime"
+    (call,) = waiting(locks, view, name, 1)
+    held.release()
+    call.result().release()
+    for options in () if mode == "scripts" else ({"session": True}, {"shared": True}, {"limit": 2}):
+        held = locks.acquire(name, **options)
+        assert not view.is_free(name)
+        held.release()
+    assert view.is_free(name)

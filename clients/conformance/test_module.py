@@ -1,0 +1,244 @@
+"""What needs the module, and servers without it."""
+
+import time
+
+import pytest
+from driving import Driver, Failed
+from servers import rule_of, until
+from test_holding import AT_ONCE, LONG, waiting
+
+pytestmark = pytest.mark.module
+LEASE = 60
+
+
+@pytest.fixture
+def plain(servers):
+    return servers(module=False)
+
+
+def test_r20_session(locks, view, name):
+    """Session: INFO says so; the server renews: held for more than two leases."""
+    held = locks.acquire(name, session=True, lease=3)
+    assert view.info(name)["session"] == 1
+    assert held.lost(7) is None and view.info(name)["token"] == held.token
+    held.release()
+    assert view.is_free(name)
+
+
+def test_r21_connection(driver, servers, name):
+    """The session's connection is killed: `lost` with cause `connection` at once; the next waiter has the lock."""
+    one = servers()
+    view, locks = one.view(), driver.new(one.client())
+    held = locks.acquire(name, session=True, lease=LEASE, sync_timeout=0)
+    (session,) = [each["id"] for each in view.clients() if each["cmd"].startswith("fairlock.acquire")]
+    (call,) = waiting(locks, view, name, 1)
+    start = time.monotonic()
+    view.run("CLIENT", "KILL", "ID", session)
+    assert held.lost() == "connection"
+    call.result().release()
+    assert time.monotonic() - start < AT_ONCE
+    with pytest.raises(Failed, match="LockLost"):
+        held.release()
+
+
+def test_r22_broken(locks, view, name):
+    """A session broken by BREAK: `lost` with cause `notheld` within a third of the lease."""
+    held = locks.acquire(name, session=True, lease=6)
+    view.breaks(name)
+    assert held.lost() == "notheld"
+
+
+def test_r23_waits(driver, servers, name):
+    """A session waits; release frees the lock at once and closes its connection."""
+    one = servers()
+    view, locks = one.view(), driver.new(one.client())
+    first = locks.acquire(name)
+    (call,) = waiting(locks, view, name, 1, session=True, lease=LEASE)
+    first.release()
+    held = call.result()
+    assert view.info(name)["session"] == 1
+    before = len(view.clients())
+    held.release()
+    assert view.is_free(name)
+    until("its connection is closed", lambda: len(view.clients()) < before)
+
+
+def test_r23a_cancelled(locks, view, name):
+    """A session that waits can be cancelled; QUEUE is empty."""
+    locks.acquire(name)
+    (call,) = waiting(locks, view, name, 1, session=True, lease=LEASE)
+    call.cancel()
+    assert call.failure().type == "Cancelled" and view.queue(name) == []
+
+
+def test_r23b_released_when_checked(locks, view, name):
+    """A session that is released while it is checked was not lost."""
+    for _ in range(20):
+        held = locks.acquire(name, session=True, lease=0.6)
+        assert held.lost(0.2) is None  # a third of the lease: the check is due
+        held.release()
+    assert view.is_free(name)
+
+
+def test_r41_required(driver, plain, name):
+    """No module, `module` required: NoModule, at once, with its text."""
+    start = time.monotonic()
+    failed = driver.new(plain.client(), module="required").fails(name)
+    assert failed.type == "NoModule" and time.monotonic() - start < AT_ONCE
+    assert f":{plain.port('a')}: the server does not have the fairlock module" in failed.text and "\n" not in failed.text
+    assert "loadmodule /path/to/libfairlock.so" in failed.text and "docs/operations.md" in failed.text
+
+
+def test_r50_shared(locks, view, name):
+    """Shared holders hold together; an exclusive caller waits for all, and a shared one behind it waits for it."""
+    readers = [locks.acquire(name, shared=True) for _ in range(3)]
+    assert len({reader.token for reader in readers}) == 3
+    writer = locks.begin(name)
+    view.waits(name)
+    late = locks.begin(name, shared=True)
+    view.waits(name, 2)
+    for reader in readers:
+        assert not writer.done()
+        reader.release()
+    held = writer.result()
+    assert not late.done()
+    held.release()
+    late.result().release()
+    assert view.is_free(name)
+
+
+def test_r51_limit(locks, view, name):
+    """`limit=2`: two hold, the third waits until one has released."""
+    first, second = locks.acquire(name, limit=2), locks.acquire(name, limit=2)
+    assert locks.fails(name, limit=2, wait=0).type == "NotInTime"
+    (third,) = waiting(locks, view, name, 1, limit=2)
+    second.release()
+    third.result().release()
+    first.release()
+    assert view.is_free(name)
+
+
+def test_r61a_info(locks, name):
+    """`info` of a session and of a limited lock says so."""
+    locks.acquire(name, limit=3, session=True)
+    locks.acquire(name, limit=2)
+    info = locks.info(name)
+    assert info["session"] and (info["holders"], info["limit"]) == (2, 2)
+
+
+def test_r67_scripts(driver, plain, name):
+    """No module: held by scripts, `native` is false, one warning for two acquisitions; with it `native` is true, no warning."""
+    locks, before = driver.new(plain.client()), driver.size()
+    assert locks.native() is None
+    for _ in range(2):
+        held = locks.acquire(name)
+        assert plain.view().info(name)["token"] == held.token > 0
+        held.release()
+    assert locks.native() is False
+    warning = f":{plain.port('a')}: the server does not have the fairlock module: locks are taken by scripts. "
+    until("it has warned", lambda: driver.said(before).count(warning) == 1)
+    assert driver.said(before).count("taken by scripts") == 1
+
+
+def test_r67a_native(driver, one, name):
+    """With the module `native` is true, and no warning is logged."""
+    locks, before = driver.new(one.client()), driver.size()
+    locks.acquire(name)
+    assert locks.native() is True and driver.said(before) == ""
+
+
+@pytest.mark.parametrize("options", [{"session": True}, {"shared": True}, {"limit": 2}, {"module": "required"}], ids=lambda each: next(iter(each)))
+def test_r68_needs_module(driver, plain, name, options):
+    """No module: `session`, `shared` and `limit` are NoModule at once, naming the option; QUEUE is empty."""
+    view, locks, (option,) = plain.view(), driver.new(plain.client()), options
+    locks.acquire(name)  # It is known by now what the server has.
+    start = time.monotonic()
+    failed = locks.fails(name, **options)
+    assert failed.type == "NoModule" and time.monotonic() - start < AT_ONCE and view.queue(name) == []
+    assert option == "module" or f":{plain.port('a')}: {option} needs the fairlock module, which the server does not" in failed.text
+    assert "loadmodule /path/to/libfairlock.so" in failed.text and "\n" not in failed.text
+
+
+def test_r69_loaded(driver, plain, name):
+    """MODULE LOAD while one holds by a script and two wait: all go on in order, `native` of a new Locks is true."""
+    view, locks = plain.view(), driver.new(plain.client(), lease=LONG)
+    held = locks.acquire(name)
+    calls = waiting(locks, view, name, 2)
+    owners = view.queue(name)
+    plain.load()
+    assert held.renew() == LONG
+    held.release()
+    for owner, call in zip(owners, calls, strict=True):
+        second = call.result()
+        assert second.owner == view.owner(name) == owner
+        second.release()
+    assert view.is_free(name)
+    other = driver.new(plain.client())
+    other.acquire(name, shared=True).release()
+    assert other.native() is True
+
+
+def test_r70_killed(driver, plain, name):
+    """No module: a waiter whose process is killed and that becomes the head is passed over."""
+    view, locks = plain.view(), driver.new(plain.client(), patience=2)
+    held = locks.acquire(name)
+    other = Driver(driver.client)
+    try:
+        other.new(plain.client(), patience=2).begin(name)
+        view.waits(name)
+    finally:
+        other.kill()
+    until("it is gone", lambda: view.waiting(name) == 0)
+    call = locks.begin(name)
+    view.waits(name)
+    assert len(view.queue(name)) == 2
+    held.release()
+    call.result().release()
+    assert view.queue(name) == []
+
+
+def test_r71_may_not(driver, plain, name):
+    """A user that may run only scripts: one holds and two wait through MODULE LOAD; `native` is false, sessions are NOPERM."""
+    view, name, before = plain.view(), f"app:{name}", driver.size()
+    view.run(*rule_of("scripts"))
+    locks, others = (driver.new(plain.client(user="scripts", password="secret4")) for _ in range(2))
+    held = locks.acquire(name, lease=9)
+    calls = waiting(locks, view, name, 2)
+    plain.load()
+    assert others.fails(name, wait=0).type == "NotInTime"
+    for each in (locks, others):
+        for options in ({"session": True}, {"shared": True}):
+            assert each.fails(name, **options).code == "NOPERM"
+    held.renew()
+    held.release()
+    for call in calls:
+        following = call.result()
+        following.renew()
+        assert locks.info(name)["owner"] == following.owner
+        following.release()
+    assert (locks.native(), others.native()) == (False, False)
+    assert driver.said(before).count(": the user may not run the commands of the fairlock module: ") == 1
+
+
+def test_r71a_no_role(driver, servers, name):
+    """A server that does not know ROLE is a master without replicas."""
+    locks = driver.new(servers("one", "--rename-command", "ROLE", "HIDDEN", module=False).client())
+    held = locks.acquire(name)
+    held.renew()
+    held.release()
+
+
+def test_r71b_wake_ups_cut(driver, plain, name):
+    """No module: waiters that are cut off from their wake-ups listen anew, and each gets the lock."""
+    view, locks = plain.view(), driver.new(plain.client(), lease=LONG, patience=LONG)
+    held = locks.acquire(name)
+    calls = [locks.begin(name) for _ in range(3)]
+    view.waits(name, 3)
+    assert view.run("CLIENT", "KILL", "TYPE", "pubsub") > 0
+    view.waits(name, 3)
+    held.release()
+    for _ in range(3):
+        until("the next one has it", lambda: any(call.done() for call in calls), longest=AT_ONCE)
+        done = next(call for call in calls if call.done())
+        calls.remove(done)
+        done.result().release()

@@ -1,0 +1,181 @@
+"""What users of other lock libraries met, and what passes or works must stay so."""
+
+import threading
+
+import pytest
+from driving import Failed
+from servers import HOST, until
+from test_holding import LONG, waiting
+from test_topology import on
+
+pytestmark = pytest.mark.module
+SECONDS = 30  # where the alternative is a minute, or for ever
+FOREVER = 1e11  # seconds
+
+
+class Busy:
+    """A script that the server runs for some seconds, in which it answers everybody BUSY."""
+
+    def __init__(self, one):
+        one.at().config_set("busy-reply-threshold", 100)
+        self.work = threading.Thread(target=self.run, args=(one.at(),), daemon=True)
+        self.work.start()
+        until("it is busy", lambda: self.is_busy(one))
+
+    @staticmethod
+    def run(client):
+        client.eval("local ends = redis.call('TIME')[1] + 3; repeat until redis.call('TIME')[1] + 0 >= ends", 0)
+
+    @staticmethod
+    def is_busy(one):
+        try:
+            return not one.at().ping()
+        except Exception as error:
+            return "BUSY" in str(error) or "Busy" in type(error).__name__
+
+
+@pytest.mark.known("47: refused at once", "python")
+def test_r72_busy_release(driver, servers, name):
+    """BUSY at a release: it is sent again, and the lock is free."""
+    one = servers()
+    locks = driver.new(one.client(), lease=LONG)
+    held = locks.acquire(name)
+    Busy(one)
+    held.release()
+    assert one.view().is_free(name)
+
+
+@pytest.mark.known("47: refused at once", "python")
+def test_r73_busy_acquire(driver, servers, name):
+    """BUSY at an acquisition, and at a renewal: they are sent again."""
+    one = servers()
+    locks = driver.new(one.client(), lease=LONG)
+    held = locks.acquire(f"{name}:held")
+    Busy(one)
+    call = locks.begin(name, wait=LONG)
+    assert held.renew() == LONG
+    call.result().release()
+    held.release()
+
+
+@pytest.mark.known("47: its connection is closed", "python")
+def test_r73a_busy_session(driver, servers, name):
+    """BUSY while a session is checked: it is not lost."""
+    one = servers()
+    locks = driver.new(one.client())
+    held = locks.acquire(name, session=True, lease=3)
+    Busy(one)
+    assert held.lost(4) is None
+    held.release()
+
+
+def test_r74_maxclients(driver, servers, name):
+    """The server has as many clients as it may for some seconds: a caller, a waiter and a release get through afterwards."""
+    one = servers()
+    proxy, view, locks = one.proxy(), one.view(), driver.new(one.through_proxy(), lease=LONG)
+    held = locks.acquire(name)
+    call = locks.begin(name)
+    until("it waits", lambda: view.waiting(name) == 1)
+    view.client.config_set("maxclients", 1)
+    proxy.cut()
+    proxy.mend()
+    fresh = driver.new(one.client(), lease=LONG).begin(f"{name}:fresh")
+    released = driver.begin("release", held=held.id)
+    threading.Event().wait(3)
+    view.client.config_set("maxclients", 1000)
+    released.result()
+    for each in (call, fresh):
+        each.result().release()
+
+
+@pytest.mark.known("47: waits for ever", "python-threads")
+def test_r75_half_open(driver, servers, name):
+    """A connection that dies without a word while its caller waits: it gets the lock within seconds of its release."""
+    one = servers()
+    view, locks = one.view(), driver.new(one.through_proxy(), lease=9, patience=9, command_timeout=2)
+    view.acquire(name)
+    (call,) = waiting(locks, view, name, 1)
+    one.proxy().half_open()
+    view.release(name)
+    until("it has it", call.done, longest=SECONDS)
+    call.result().release()
+
+
+@pytest.mark.parametrize("option", ["wait", "lease", "patience", "command_timeout", "release_timeout", "retry_timeout", "sync_timeout"])
+@pytest.mark.known("47: OverflowError", "python-threads", option=("wait", "lease", "command_timeout"))
+def test_r76_for_ever(driver, servers, name, option):
+    """Any length of time works, also "for ever" as a number, or is refused at once with its range; other locks are still renewed."""
+    one = servers()
+    view = one.view()
+    try:
+        locks = driver.new(one.client(), **{option: FOREVER})
+        held = locks.acquire(name)
+    except Failed as failed:
+        assert failed.type == "Argument" and any(letter.isdigit() for letter in failed.text)
+        return
+    other = locks.acquire(f"{name}:other", lease=1)
+    (call,) = waiting(locks, view, name, 1)
+    connected = view.client.info("stats")["total_connections_received"]
+    assert held.lost(3) is None and other.lost(0) is None
+    assert view.client.info("stats")["total_connections_received"] < connected + 10
+    for each in (held, other):
+        each.release()
+    call.result().release()
+    assert view.is_free(name)
+
+
+@pytest.mark.known("47: asks the announced name", "python")
+def test_r77_address_map(driver, servers, name):
+    """Cluster with announced host names that only the client's address map leads to: locks work on all masters."""
+    cluster = servers("cluster", "--cluster-preferred-endpoint-type", "hostname")
+    names = {f"{node}.invalid": cluster.port(node) for node in "abcd"}
+    for node in "abcd":
+        cluster.at(node).config_set("cluster-announce-hostname", f"{node}.invalid")
+    for node in "abcd":
+        until("all are announced", lambda node=node: all(each in str(cluster.at(node).execute_command("CLUSTER SLOTS")) for each in names))
+    locks = driver.new(cluster.client(map={f"{host}:{port}": f"{HOST}:{port}" for host, port in names.items()}))
+    use_all(locks, cluster, name)
+
+
+@pytest.mark.known("47: AttributeError", "python")
+def test_r78_no_endpoint(driver, servers, name):
+    """Cluster with `cluster-preferred-endpoint-type unknown-endpoint`: locks work on all masters, also in a slot that moves."""
+    cluster = servers("cluster", "--cluster-preferred-endpoint-type", "unknown-endpoint")
+    use_all(driver.new(cluster.client()), cluster, name)
+
+
+def use_all(locks, cluster, name):
+    for node in "abc":
+        lock = on(node, name)
+        held = locks.acquire(lock, wait=SECONDS)
+        (call,) = waiting(locks, cluster.view(node), lock, 1)
+        held.release()
+        call.result(SECONDS).release()
+        assert cluster.view(node).is_free(lock)
+
+
+@pytest.mark.parametrize("kind", ["one", "sentinel", "cluster"])
+def test_r79_mutual_tls(driver, servers, certificates, name, kind):
+    """TLS with a client's certificate: one server, Sentinel, a cluster: acquired, waited for, a session."""
+    group, folder = servers(kind, tls=True), certificates()
+    tls = {each: f"{folder}/{each}.pem" for each in ("ca", "cert", "key")}
+    locks, lock = driver.new(group.client(tls=tls)), on("a", name)
+    held = locks.acquire(lock, wait=SECONDS)
+    (call,) = waiting(locks, group.view(), lock, 1, session=True)
+    held.release()
+    call.result(SECONDS).release()
+    assert group.view().is_free(lock)
+
+
+def test_r80_password_in_a_cluster(driver, servers, name):
+    """A cluster that asks for a password: locks work on all masters."""
+    cluster = servers("cluster")
+    for node in "abcd":
+        cluster.at(node).acl_setuser("worker", enabled=True, passwords=["+secret"], keys=["*"], channels=["*"], commands=["+@all"])
+        for option, value in (("masteruser", "worker"), ("masterauth", "secret")):
+            cluster.at(node).config_set(option, value)
+    locks = driver.new(cluster.client(user="worker", password="secret"))
+    for node in "abcd":
+        cluster.at(node).acl_setuser("default", enabled=False)
+    for node in "abc":
+        locks.acquire(on(node, name), wait=SECONDS).release()

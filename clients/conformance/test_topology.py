@@ -1,0 +1,209 @@
+"""Replicas, Sentinel, clusters."""
+
+import threading
+import time
+
+import pytest
+import redis
+from driving import Failed
+from redis.crc import key_slot
+from servers import SLOTS, until
+from test_holding import AT_ONCE, LONG, waiting
+
+
+@pytest.fixture
+def cluster(shared, mode):
+    return shared("cluster", mode)
+
+
+def on(node, name):
+    """A name whose slot is the master's."""
+    first, last = SLOTS[node]
+    return next(each for each in (f"{name}:{number}" for number in range(1000)) if first <= key_slot(each.encode()) <= last)
+
+
+def renewed(held):
+    """Whether it can be renewed already."""
+    try:
+        return held.renew() > 0
+    except Failed as failed:
+        assert failed.type == "Unavailable"
+        return False
+
+
+def test_r31_sentinel(driver, servers, name):
+    """Sentinel: the master is killed; the holder renews at the new one, two waiters get the lock in order."""
+    group = servers("sentinel")
+    locks = driver.new(group.client(), min_replicas=0)  # There is no other replica to confirm anything.
+    held = locks.acquire(name, lease=30)
+    calls = waiting(locks, group.view(), name, 2)
+    owners = group.view().queue(name)
+    group.fail_over()
+    view = group.view("b")
+    assert view.owner(name) == held.owner and view.info(name)["token"] == held.token
+    until("renewed at the new master", lambda: renewed(held))
+    held.release()
+    for call, owner in zip(calls, owners, strict=True):
+        second = call.result()
+        assert view.owner(name) == second.owner == owner
+        second.release()
+
+
+def test_r32_masters(driver, cluster, name):
+    """Cluster: locks in slots of all masters are acquired, waited for, released."""
+    locks = driver.new(cluster.client(), lease=LONG)
+    for node in SLOTS:
+        lock, view = on(node, name), cluster.view(node)
+        held = locks.acquire(lock)
+        assert view.owner(lock) == held.owner
+        (call,) = waiting(locks, view, lock, 1)
+        start = time.monotonic()
+        held.release()
+        call.result().release()
+        assert time.monotonic() - start < AT_ONCE and view.is_free(lock)
+
+
+def test_r33_slot_moves(driver, servers, name):
+    """Cluster: the slot moves: the holder releases and the waiter gets the lock at the new node."""
+    cluster, lock = servers("cluster"), on("b", name)
+    locks, view = driver.new(cluster.client(), lease=LONG), cluster.view("c")
+    held = locks.acquire(lock)
+    (call,) = waiting(locks, cluster.view("b"), lock, 1)
+    cluster.move(key_slot(lock.encode()), "c")
+    until("it waits there", lambda: view.waiting(lock) == 1)
+    start = time.monotonic()
+    held.release()
+    second = call.result()
+    assert time.monotonic() - start < AT_ONCE and view.owner(lock) == second.owner
+    second.release()
+
+
+def test_r34_master_gone(driver, servers, name):
+    """Cluster: a master without replica is killed and started again: waiters get their locks."""
+    cluster, nodes = servers("cluster"), ("b", "c")
+    locks = driver.new(cluster.client(), retry_timeout=60, lease=LONG)
+    held = [locks.acquire(on(node, name)) for node in nodes]
+    calls = [waiting(locks, cluster.view(node), on(node, name), 1)[0] for node in nodes]
+    cluster.kill("c")
+    until("the cluster is down", lambda: cluster.at("b").cluster("INFO")["cluster_state"] == "fail")
+    assert not any(call.done() for call in calls)
+    cluster.start("c")
+    for node in nodes:
+        until(f"{node} serves again", lambda node=node: is_waited_for(cluster.view(node), on(node, name)))
+    for each, call in zip(held, calls, strict=True):
+        each.release()
+        call.result().release()
+
+
+def is_waited_for(view, lock):
+    try:
+        return view.waiting(lock) == 1
+    except redis.RedisError:
+        return False
+
+
+def test_r35_on_the_replica(driver, servers, name):
+    """When `acquire` returns the replica has the key, also after a hand-off."""
+    group = servers("replica")
+    view, replica, locks = group.view(), group.at("b"), driver.new(group.client())
+    for _ in range(50):
+        held = locks.acquire(name)
+        assert replica.hexists(name, held.owner)
+        held.release()
+    for _ in range(20):
+        first = locks.acquire(name)
+        (call,) = waiting(locks, view, name, 1)
+        first.release()
+        second = call.result()
+        assert replica.hexists(name, second.owner)
+        second.release()
+
+
+def test_r36_replica_stopped(driver, servers, name):
+    """The replica is stopped: NotReplicated when `wait` is over (also past the lease), acquired once it goes on, or with `sync_timeout` 0."""
+    group = servers("replica")
+    view, locks = group.view(), driver.new(group.client(), sync_timeout=0.1)
+    locks.acquire(f"{name}:first").release()
+    group.stop("b")
+    assert locks.fails(name, wait=0.5).type == "NotReplicated"
+    assert view.is_free(name)
+    assert locks.fails(name, wait=0.5, lease=0.02, renew=False).type == "NotReplicated"
+    start = time.monotonic()
+    locks.acquire(name, sync_timeout=0, wait=0).release()
+    assert time.monotonic() - start < AT_ONCE
+    before = view.calls("release")
+    call = locks.begin(name, wait=60)
+    until("it was released again", lambda: view.calls("release") > before + 1)
+    group.go_on("b")
+    held = call.result()
+    assert view.owner(name) == held.owner
+    held.release()
+
+
+@pytest.mark.parametrize("name", ["a{b"])
+def test_r47_braces(driver, cluster, name):
+    """Cluster: a name such as `a{b` is CrossSlot."""
+    failed = driver.new(cluster.client()).fails(name)
+    assert (failed.type, failed.code) == ("CrossSlot", "CROSSSLOT")
+
+
+def test_r62_replica_down(driver, servers, name):
+    """Sentinel, the only replica is down: NotReplicated; with `min_replicas=0`, or on a plain address without replicas, acquired at once."""
+    group = servers("sentinel")
+    locks = driver.new(group.client(), sync_timeout=0.1)
+    locks.acquire(name, wait=60).release()
+    group.kill("b")
+    until("it is disconnected", lambda: group.at().role()[2] == [])
+    failed = locks.fails(name, wait=0.5)
+    assert failed.type == "NotReplicated" and name in failed.text
+    start = time.monotonic()
+    locks.acquire(name, wait=60, min_replicas=0).release()
+    plain = driver.new(group.client("a"))
+    plain.acquire(name, wait=60).release()
+    assert time.monotonic() - start < AT_ONCE
+    assert plain.fails(name, wait=0.3, sync_timeout=0.1, min_replicas=1).type == "NotReplicated"
+
+
+def test_r62a_in_a_cluster(driver, servers):
+    """Cluster, the only replica of a master is down: NotReplicated there, and nowhere else."""
+    cluster = servers("cluster")
+    locks = driver.new(cluster.client(), sync_timeout=0.1)
+    locks.acquire(on("a", "first"), wait=60).release()
+    cluster.kill("d")
+    until("it is disconnected", lambda: cluster.at().role()[2] == [])
+    assert locks.fails(on("a", "lock"), wait=0.5).type == "NotReplicated"
+    for node, options in (("b", {}), ("a", {"min_replicas": 0})):
+        locks.acquire(on(node, "lock"), wait=60, **options).release()
+
+
+@pytest.mark.parametrize("kind", ["sentinel", "cluster"])
+def test_r64_new_master(driver, servers, name, kind):
+    """After a change of master: a lock that the new one lacks is lost with cause `notheld` at the next renewal; others go on."""
+    group, successor, other = servers(kind), *{"sentinel": ("b", "b"), "cluster": ("d", "b")}[kind]
+    locks = driver.new(group.client(), lease=30)
+    gone, there = locks.acquire(on("a", name)), locks.acquire(on("a" if kind == "sentinel" else "b", f"{name}:there"))
+    client = group.at(successor)
+    client.config_set("replica-read-only", "no")
+    client.delete(gone.name) if kind == "sentinel" else client.flushall()
+    group.fail_over()
+    assert gone.lost() == "notheld" and there.lost(0) is None
+    assert group.view(other).owner(there.name) == there.owner
+    there.release()
+
+
+def test_r65_unconfirmed(driver, servers, name):
+    """A renewal that no replica confirms does not count: lost with cause `lease`, unless the replica goes on in time."""
+    group = servers("replica")
+    view, locks = group.view(), driver.new(group.client(), lease=9, sync_timeout=0.2)
+    held = locks.acquire(name)
+    group.stop("b")
+    with pytest.raises(Failed, match="NotReplicated"):
+        held.renew()
+    renewals = view.calls("renew")
+    until("it is tried again", lambda: view.calls("renew") > renewals)
+    group.go_on("b")
+    threading.Event().wait(9)
+    assert held.lost(0) is None and view.owner(name) == held.owner
+    group.stop("b")
+    assert held.lost() == "lease"
+    group.go_on("b")
