@@ -85,7 +85,7 @@ test-arm64: setup-tests ## The black-box tests with module and server for arm64,
 	@scripts/setup --arm64
 	@SERVERS="$(SERVERS)" scripts/test/arm64 $(ARM64_TESTS)
 
-fingerprints: setup-tests ## Write clients/lua and the scripts of RELEASES="4.8.0 ..." of Redisson into the table of digests
+fingerprints: setup-tests ## Copy clients/lua to the packages, and write the scripts of RELEASES="4.8.0 ..." of Redisson into the table of digests
 	cp clients/lua/*.lua clients/go/lua/
 	cp clients/lua/*.lua clients/python/src/fairlock/lua/
 	cp clients/lua/*.lua clients/rust/lua/

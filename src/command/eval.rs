@@ -1,8 +1,8 @@
 //! `FAIRLOCK.EVAL script numkeys [key ...] [arg ...]` and
 //! `FAIRLOCK.EVALSHA sha1 numkeys [key ...] [arg ...]`
 //!
-//! An intercepted EVAL or EVALSHA of one of Redisson's fair-lock scripts, or of the packages' own, becomes this
-//! command; MONITOR, SLOWLOG and commandstats show it. Clients never send it.
+//! An intercepted EVAL or EVALSHA of one of Redisson's fair-lock scripts becomes this command; MONITOR, SLOWLOG and
+//! commandstats show it. Clients never send it.
 
 use std::ffi::CStr;
 
@@ -12,8 +12,6 @@ use crate::redisson::{Reply, filter, permission, recognise, run, stats};
 use crate::server::docs::{Docs, Keys};
 use crate::server::{Args, Command, Ctx, Str};
 use crate::waiting;
-
-use super::script;
 
 /// Runs a script, by its text or by its SHA-1.
 #[derive(Debug)]
@@ -67,14 +65,7 @@ fn eval(
     let script = script.ok_or(Error::UnknownScript)?;
     waiting::require_rest()?;
     // A call that was queued for a transaction may run after interception was switched off.
-    let may_run = waiting::intercepts() && (passed.is_some() || may_run(ctx, client, script));
-    if may_run
-        && let Some(command) = script.command()
-        && let Some(done) = script::run(ctx, command, arguments)
-    {
-        stats::intercepted(script.role);
-        return done;
-    }
+    let may_run = waiting::intercepts() && (passed.is_some() || may_run(ctx, client));
     let done = may_run.then(|| run(ctx, script, *arguments)).flatten();
     if let Some(done) = done {
         stats::intercepted(script.role);
@@ -90,11 +81,11 @@ fn eval(
 }
 
 /// Whether a caller that the filter has not seen, or only as its command was queued, may run scripts natively.
-fn may_run(ctx: &Ctx, client: u64, script: &Script) -> bool {
+fn may_run(ctx: &Ctx, client: u64) -> bool {
     if ctx.flags().in_transaction() {
-        permission::is_plain_now(client, script)
+        permission::is_plain_now(client)
     } else {
-        permission::is_plain(client, script)
+        permission::is_plain(client)
     }
 }
 

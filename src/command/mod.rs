@@ -20,8 +20,7 @@
 //! The map, from top to bottom: a file imports only from those below it (`make check`).
 //!
 //! What scripts become:
-//! - [`eval`]: runs a script natively;
-//! - [`script`]: runs one of the packages' own as the command that it stands for.
+//! - [`eval`]: runs a script natively.
 //!
 //! What changes a lock:
 //! - [`acquire`]: takes it, or waits for it;
@@ -54,7 +53,6 @@ pub mod locks;
 pub mod queue;
 pub mod release;
 pub mod renew;
-mod script;
 
 use crate::server::command::Listed;
 

@@ -22,12 +22,6 @@ pub struct ScriptCall<'c> {
 /// What comes before KEYS: the script and their number.
 const BEFORE_KEYS: usize = 2;
 
-/// Number of KEYS of a script that is a command.
-const KEYS_OF_COMMAND: usize = 4;
-
-/// Where the arguments of the command are among the words of such a script: its key, and everything behind KEYS.
-pub const WORDS_OF_COMMAND: (usize, usize) = (BEFORE_KEYS, BEFORE_KEYS + KEYS_OF_COMMAND);
-
 /// The server's own error where memory is full.
 const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 
@@ -120,15 +114,6 @@ impl<'c> ScriptCall<'c> {
             && self.key(scores)? == names.deadlines.as_slice();
         fits.then_some(names).ok_or(LeftToLua)
     }
-}
-
-/// Whether a script that is a command is called with the four keys of one lock: itself, queue, deadlines and token.
-pub fn has_keys_of_command(ctx: &Ctx, words: Args<'_>) -> bool {
-    let Some(call) = ScriptCall::read(ctx, words) else {
-        return false;
-    };
-    let fits = |names: Rc<Names>| call.key(3) == Ok(names.token.as_slice());
-    call.keys.len() == KEYS_OF_COMMAND && call.lock(0, 1, 2).is_ok_and(fits)
 }
 
 /// What a refusal becomes. Other errors than that of full memory are left to the script.

@@ -140,7 +140,7 @@ fn intercept(command: &mut Incoming, recognise: fn(&[u8]) -> Option<&'static Scr
     // If the user's scripts have to run as Lua, the command passes untouched. Before Redis 7.2 the filter
     // cannot know the user, and `FAIRLOCK.EVAL` decides.
     let client = command.client();
-    if client.is_some_and(|client| !permission::is_plain(client, script)) {
+    if client.is_some_and(|client| !permission::is_plain(client)) {
         stats::left_to_lua(script.role);
         return;
     }

@@ -20,9 +20,6 @@
 //! is a file like [`try_lock`] here. It reads keys and arguments, and calls a method of `lock::Step` in
 //! `src/lock/scripts.rs`. `tests/redisson` compares it with the script, run as Lua.
 //!
-//! The packages' own scripts (`clients/lua`) are in the table as well. They are commands, and `command::script` runs
-//! them as these.
-//!
 //! The map, from top to bottom: a file imports only from those below it (`make check`).
 //!
 //! Which scripts run natively:
@@ -52,5 +49,5 @@ pub mod table;
 mod try_lock;
 mod unlock;
 
-pub use call::{Reply, WORDS_OF_COMMAND, has_keys_of_command};
+pub use call::Reply;
 pub use run::run;

@@ -15,8 +15,6 @@ use foldhash::fast::RandomState;
 use crate::server::Str;
 use crate::server::user::{self, User, user_of};
 
-use super::table::Script;
-
 /// The most users whose answers are cached.
 const KEPT: usize = 1000;
 
@@ -50,28 +48,9 @@ const SCRIPT_COMMANDS: [&str; 25] = [
     "publish channel message",
 ];
 
-/// The commands that only the packages' own scripts call. They do without INFO where it is not allowed.
-const MORE_COMMANDS: [&str; 7] = [
-    "time",
-    "setrange key 0 value",
-    "hget key field",
-    "hlen key",
-    "hvals key",
-    "llen key",
-    "lpos key element",
-];
-
-/// What a user may do, on any key and channel.
-#[derive(Clone, Copy)]
-struct Answer {
-    /// Everything that Redisson's scripts do.
-    redisson: bool,
-    /// Everything that the packages' own scripts do.
-    own: bool,
-}
-
 thread_local! {
-    static ANSWERS: RefCell<HashMap<Vec<u8>, Answer, RandomState>> = RefCell::default();
+    /// Whether a user may do everything that Redisson's scripts do, on any key and channel.
+    static ANSWERS: RefCell<HashMap<Vec<u8>, bool, RandomState>> = RefCell::default();
 }
 
 /// Whether an ACL command may be queued in a transaction.
@@ -100,26 +79,16 @@ fn forget() {
 
 /// Whether a connection's user may do everything that a script does, on any key and channel. False for a caller
 /// without a connection.
-pub fn is_plain(client: u64, script: &Script) -> bool {
-    user_of(client).is_some_and(|name| answer(&name).covers(script))
+pub fn is_plain(client: u64) -> bool {
+    user_of(client).is_some_and(|name| answer(&name))
 }
 
 /// As [`is_plain`], in a transaction, in which permissions may have changed since it began.
-pub fn is_plain_now(client: u64, script: &Script) -> bool {
-    user_of(client).is_some_and(|name| ask(&name).covers(script))
+pub fn is_plain_now(client: u64) -> bool {
+    user_of(client).is_some_and(|name| ask(&name))
 }
 
-impl Answer {
-    fn covers(self, script: &Script) -> bool {
-        if script.command().is_some() {
-            self.own
-        } else {
-            self.redisson
-        }
-    }
-}
-
-fn answer(name: &Str) -> Answer {
+fn answer(name: &Str) -> bool {
     if !user::are_changes_seen() {
         return ask(name);
     }
@@ -136,19 +105,12 @@ fn answer(name: &Str) -> Answer {
     })
 }
 
-fn ask(name: &Str) -> Answer {
-    let Some(user) = User::named(name) else {
-        return Answer {
-            redisson: false,
-            own: false,
-        };
+fn ask(name: &Str) -> bool {
+    let may = |user: User| {
+        let mut commands = SCRIPT_COMMANDS.iter();
+        may_use_all(&user) && commands.all(|command| may_run(&user, command))
     };
-    let may_run = |commands: &[&str]| commands.iter().all(|command| may_run(&user, command));
-    let redisson = may_use_all(&user) && may_run(&SCRIPT_COMMANDS);
-    Answer {
-        redisson,
-        own: redisson && may_run(&MORE_COMMANDS),
-    }
+    User::named(name).is_some_and(may)
 }
 
 /// Whether a user may run a command. What this server does not answer is no refusal, and is told once in the log: all

@@ -63,7 +63,6 @@ pub fn run(ctx: &Ctx, script: &Script, words: Args<'_>) -> Option<Reply> {
                 _ => Reply::Numbers(renewed),
             })
         }
-        Form::Command(_) => None,
     }
 }
 

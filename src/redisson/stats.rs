@@ -5,16 +5,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::server::info::Section;
 
 /// The roles of scripts, in the order of INFO.
-pub const ROLES: [&str; 9] = [
+pub const ROLES: [&str; 6] = [
     "try_lock",
     "lock",
     "unlock",
     "force_unlock",
     "leave",
     "renew",
-    "acquire",
-    "release",
-    "cancel",
 ];
 
 type Counters = [AtomicU64; ROLES.len()];

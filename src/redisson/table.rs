@@ -1,5 +1,5 @@
-//! The table of scripts, and what each script does. The table is made by running Redisson's releases, and from
-//! the scripts in `clients/lua` (see `tests/redisson`).
+//! The table of scripts, and what each script does. The table is made by running Redisson's releases (see
+//! `tests/redisson`).
 
 use std::sync::LazyLock;
 
@@ -14,19 +14,6 @@ use super::unlock;
 /// and last release. A script that renews many locks has any number of keys, and one argument more.
 const TABLE: &str = include_str!("scripts.tsv");
 
-/// A command in the form of a script of `clients/lua`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Own {
-    /// FAIRLOCK.ACQUIRE.
-    Acquire,
-    /// FAIRLOCK.RELEASE.
-    Release,
-    /// FAIRLOCK.RENEW.
-    Renew,
-    /// FAIRLOCK.CANCEL.
-    Cancel,
-}
-
 /// One known script.
 #[derive(Clone, Copy, Debug)]
 pub struct Script {
@@ -38,7 +25,7 @@ pub struct Script {
     pub role: usize,
     /// Number of keys; `None`: any.
     pub keys: Option<usize>,
-    /// Number of arguments; meaningless if there is any number of keys, and for a script that is a command.
+    /// Number of arguments; meaningless if there is any number of keys.
     pub arguments: usize,
     /// What it does.
     pub(super) form: Form,
@@ -51,17 +38,6 @@ pub(super) enum Form {
     Unlock { forced: bool },
     Leave,
     Renew,
-    Command(Own),
-}
-
-impl Script {
-    /// The command that it is, if it is one of `clients/lua`. `command::script` runs these.
-    pub fn command(&self) -> Option<Own> {
-        match self.form {
-            Form::Command(own) => Some(own),
-            _ => None,
-        }
-    }
 }
 
 impl Form {
@@ -71,7 +47,7 @@ impl Form {
             Self::TryLock(_) => Some(TryLockForm::OWNER),
             Self::Unlock { forced: false } => Some(unlock::OWNER),
             Self::Leave => Some(leave::OWNER),
-            Self::Unlock { forced: true } | Self::Renew | Self::Command(_) => None,
+            Self::Unlock { forced: true } | Self::Renew => None,
         }
     }
 }
@@ -96,8 +72,7 @@ fn script(line: &'static str) -> Option<Script> {
     let arguments = word()?.parse().unwrap_or(0);
     let first = word()?;
     let form = form(role, first)?;
-    let name = role.trim_start_matches("fairlock.").replace('-', "_");
-    let name = name.trim_end_matches("_non_reentrant");
+    let name = role.trim_end_matches("-non-reentrant").replace('-', "_");
     let role = ROLES.iter().position(|role| *role == name)?;
     Some(Script {
         hex,
@@ -133,10 +108,6 @@ fn form(role: &str, first: &str) -> Option<Form> {
         ("force-unlock", "3.2.0" | "3.22.0" | "3.31.0") => Form::Unlock { forced: true },
         ("leave", "3.2.4" | "3.5.5" | "3.11.1") => Form::Leave,
         ("renew", "3.2.0" | "3.44.0") => Form::Renew,
-        ("fairlock.acquire", _) => Form::Command(Own::Acquire),
-        ("fairlock.release", _) => Form::Command(Own::Release),
-        ("fairlock.renew", _) => Form::Command(Own::Renew),
-        ("fairlock.cancel", _) => Form::Command(Own::Cancel),
         _ => return None,
     })
 }

@@ -60,13 +60,6 @@ impl<'a> Args<'a> {
         Some(unsafe { bytes(*string) })
     }
 
-    /// Does something with one of them, and those from `rest` on behind it.
-    pub fn with<T>(&self, one: usize, rest: usize, work: impl FnOnce(&Args<'_>) -> T) -> T {
-        let one = self.0.get(one).into_iter();
-        let arguments: Vec<_> = one.chain(self.0.iter().skip(rest)).copied().collect();
-        work(&Args(&arguments))
-    }
-
     /// An argument as a string of the server, without a copy.
     pub fn string(&self, index: usize) -> Option<Str> {
         self.0.get(index).map(|string| Str::new(None, *string))

@@ -1,13 +1,12 @@
-//! The packages' own scripts (`clients/lua`) as Lua: what dead waiters cost, what a user needs, replicas, and locks
-//! that others hold by the module.
+//! The packages' own scripts (`clients/lua`): what dead waiters cost, what a user needs, and locks that others use by
+//! the module.
 
 use std::thread::sleep;
 use std::time::Duration;
 
-use fairlock_testing::server::follow;
-use fairlock_testing::{Client, Server, lua, wait_until};
+use fairlock_testing::{Client, Listener, Server, lua, wait_until};
 
-use crate::as_scripts::{counted, run};
+use crate::as_scripts::run;
 use crate::interception::Interception;
 
 /// Words of a command, as its script.
@@ -97,35 +96,6 @@ fn the_user_of_the_security_page_may_do_all_that_scripts_do() {
     }
 }
 
-#[test]
-fn a_replica_leaves_them_to_lua_which_may_not_write() {
-    let master = Interception::On.server(&[]);
-    let replica = Interception::On.server(&["--repl-diskless-sync-delay", "0"]);
-    let mut client = replica.connect();
-    lua::load(&mut client);
-    follow(&replica, &master);
-    wait_until("the replica is up to date", || {
-        replica.info("replication", "master_link_status") == "up"
-    });
-    for words in [
-        "ACQUIRE k a ENQUEUE",
-        "RELEASE k a",
-        "RENEW k a",
-        "CANCEL k a",
-    ] {
-        let reply = call(&mut client, words);
-        assert!(reply.starts_with("(error) READONLY "), "{words}: {reply}");
-    }
-    assert_eq!(counted(&mut client, "intercepted"), 0);
-    client.run("REPLICAOF NO ONE");
-    assert!(
-        call(&mut client, "ACQUIRE k a ENQUEUE")
-            .parse::<i64>()
-            .is_ok()
-    );
-    assert_eq!(counted(&mut client, "intercepted"), 1);
-}
-
 /// A package that has not found the module yet, where others share the lock by it.
 #[test]
 fn they_wait_behind_those_who_share_the_lock() {
@@ -146,5 +116,57 @@ fn they_wait_behind_those_who_share_the_lock() {
         }
         let reply = call(&mut client, "ACQUIRE k c ENQUEUE");
         assert!(reply.parse::<i64>().is_ok(), "{reply}");
+    }
+}
+
+/// A fleet moves over without a stop: a lock that is held and queued for by scripts goes on, for scripts and commands.
+#[test]
+fn once_the_module_is_loaded_commands_and_scripts_share_a_lock_in_order() {
+    for interception in ["yes", "no"] {
+        let server = Server::without_module(&["--enable-module-command", "yes"]);
+        let mut client = server.connect();
+        lua::load(&mut client);
+        let mut last = 0;
+        let mut is_greater = |reply: String| {
+            let token = reply.parse::<i64>().expect("a token");
+            assert!(token > last, "{reply} after {last}");
+            last = token;
+        };
+        is_greater(call(&mut client, "ACQUIRE k a ENQUEUE"));
+        assert!(call(&mut client, "ACQUIRE k b ENQUEUE").starts_with("[1, "));
+        let module = fairlock_testing::server::module();
+        let load = format!(
+            "MODULE LOAD {} intercept-eval {interception}",
+            module.display()
+        );
+        assert_eq!(client.run(&load), "OK");
+        let blocked = server.block("FAIRLOCK.ACQUIRE k c");
+        assert!(call(&mut client, "ACQUIRE k d ENQUEUE").starts_with("[3, "));
+        assert!(
+            client
+                .run("FAIRLOCK.ACQUIRE k e ENQUEUE")
+                .starts_with("[4, ")
+        );
+        let woken = Listener::new(server.port, "redisson_lock__channel:{k}:d");
+        assert_eq!(call(&mut client, "RELEASE k a"), "0");
+        // It is the turn of b.
+        assert_eq!(call(&mut client, "ACQUIRE k f NOWAIT"), "(nil)");
+        assert_eq!(client.run("FAIRLOCK.ACQUIRE k f NOWAIT"), "(nil)");
+        is_greater(call(&mut client, "ACQUIRE k b ENQUEUE"));
+        assert!(!blocked.is_done());
+        assert_eq!(client.run("FAIRLOCK.RELEASE k b"), "0");
+        is_greater(blocked.reply());
+        assert_eq!(call(&mut client, "RELEASE k c"), "0");
+        assert_eq!(woken.message(), "0");
+        assert!(
+            client
+                .run("FAIRLOCK.ACQUIRE k e ENQUEUE")
+                .starts_with("[2, ")
+        );
+        is_greater(call(&mut client, "ACQUIRE k d ENQUEUE"));
+        assert_eq!(call(&mut client, "RELEASE k d"), "0");
+        is_greater(client.run("FAIRLOCK.ACQUIRE k e ENQUEUE"));
+        assert_eq!(client.run("FAIRLOCK.RELEASE k e"), "0");
+        assert_eq!(client.run("KEYS *"), "[fairlock_token:{k}]");
     }
 }

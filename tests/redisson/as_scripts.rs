@@ -1,6 +1,6 @@
-//! The commands beside their scripts (`clients/lua`): random calls, the same on three servers, get the same replies and
-//! leave the same holder, queue and messages. One server has the module and is sent the commands; one has no module and
-//! runs the scripts; one has the module and is sent the scripts, which it runs natively.
+//! The commands beside their scripts (`clients/lua`): random calls, the same on two servers, get the same replies and
+//! leave the same holder, queue and messages. One server has the module and is sent the commands; the other has no
+//! module and runs the scripts.
 //!
 //! Not compared: deadlines, which are scores for other programs; and, once a lease or a patience has ended or another
 //! client has changed the keys, when a wake-up is sent: a script notices at the next ask, the module at once.
@@ -17,7 +17,6 @@ use fairlock_testing::{Client, Dice, Server, Wire, lua, show, wait_until};
 use redis::Value;
 
 use crate::hand::{ACQUIRED, Hand, PATIENCE};
-use crate::interception::Interception;
 use crate::listener::{Listener, Message};
 
 /// A patience in milliseconds that no test outlasts.
@@ -112,9 +111,8 @@ fn scripts_do_what_the_commands_do() {
     let seed: u64 = setting("SCRIPT_SEED").unwrap_or(1);
     println!("{cases} sequences from seed {seed} on");
     let mut sides = [
-        Side::new(Interception::On.server(&[]), false),
+        Side::new(Server::start(), false),
         Side::new(Server::without_module(&[]), true).with_exponents(),
-        Side::new(Interception::On.server(&[]), true),
     ];
     let mut heard = 0;
     for case in seed..seed + cases {
@@ -122,108 +120,33 @@ fn scripts_do_what_the_commands_do() {
     }
     println!("messages were compared in {heard} sequences");
     assert!(heard > cases / 8, "{heard} of {cases}");
-    let native = sides[2].client.text("INFO fairlock");
-    let ran = |kind: &str| native.contains(&format!("fairlock_scripts_intercepted_{kind}:0\r\n"));
-    for kind in ["acquire", "release", "renew", "cancel"] {
-        assert!(!ran(kind), "no {kind} ran natively");
-    }
 }
 
-/// What no script can do gets the script's own error, from Lua and natively. Keys that do not belong together are left
-/// to Lua.
 #[test]
 fn what_needs_the_module_is_refused_in_a_script() {
-    for has_module in [false, true] {
-        let server = if has_module {
-            Interception::On.server(&[])
-        } else {
-            Server::without_module(&[])
-        };
-        let mut client = server.connect();
-        lua::load(&mut client);
-        for words in [
-            "ACQUIRE k a",
-            "ACQUIRE k a WAIT 5",
-            "ACQUIRE k a ENQUEUE SESSION",
-            "ACQUIRE k a ENQUEUE SHARED",
-            "ACQUIRE k a NOWAIT SHARED 1",
-            "ACQUIRE k * NOWAIT",
-            "RELEASE k *",
-            "RENEW k *",
-            "CANCEL k *",
-        ] {
-            let reply = run(
-                &mut client,
-                &lua::call(&words.split(' ').collect::<Vec<_>>()),
-            );
-            assert!(reply.starts_with("(error) ERR "), "{words}: {reply}");
-            let is_explained = reply.contains("needs the fairlock module") || words.contains('*');
-            assert!(is_explained, "{words}: {reply}");
-        }
-        assert_eq!(client.run("DBSIZE"), "0");
-        // Lua does what it is told.
-        let mut others = lua::call(&["ACQUIRE", "k", "a", "ENQUEUE"]);
-        others[4] = "other".to_owned();
-        assert!(run(&mut client, &others).parse::<i64>().is_ok());
-        if has_module {
-            assert_eq!(counted(&mut client, "lua"), 10);
-            assert_eq!(counted(&mut client, "intercepted"), 0);
-        }
-    }
-}
-
-#[test]
-fn a_user_who_may_not_all_runs_scripts_as_lua() {
-    let server = Interception::On.server(&[]);
-    let mut admin = server.connect();
-    lua::load(&mut admin);
-    for (rules, expected) in [
-        ("~* &* +@all -@dangerous", "natively"),
-        ("~* &* +@all -time", "NOPERM"),
-        ("~k ~*{k} &*{k}* +@all", "as Lua"),
-        ("~other &* +@all", "NOPERM"),
-    ] {
-        admin.run(&format!("ACL SETUSER user reset on nopass {rules}"));
-        admin.run("CONFIG RESETSTAT");
-        let before = counted(&mut admin, "intercepted");
-        let mut user = server.connect();
-        assert_eq!(user.run("AUTH user any"), "OK");
-        let reply = run(&mut user, &lua::call(&["ACQUIRE", "k", "a", "NOWAIT"]));
-        let found = match reply.parse::<i64>() {
-            Ok(_) if counted(&mut admin, "intercepted") > before => "natively",
-            Ok(_) => "as Lua",
-            // Before 7.2 the error of a script's command has no code of its own.
-            Err(_)
-                if ["NOPERM", "permission", "can't run"]
-                    .iter()
-                    .any(|word| reply.contains(word)) =>
-            {
-                "NOPERM"
-            }
-            Err(_) => &reply,
-        };
-        assert_eq!(found, expected, "{rules}: {reply}");
-    }
-}
-
-#[test]
-fn scripts_run_natively_in_a_transaction() {
-    let server = Interception::On.server(&[]);
+    let server = Server::without_module(&[]);
     let mut client = server.connect();
-    client.run("MULTI");
+    lua::load(&mut client);
     for words in [
-        "ACQUIRE k a NOWAIT",
-        "RENEW k a LEASE 9000",
-        "RELEASE k a",
-        "CANCEL k a",
+        "ACQUIRE k a",
+        "ACQUIRE k a WAIT 5",
+        "ACQUIRE k a ENQUEUE SESSION",
+        "ACQUIRE k a ENQUEUE SHARED",
+        "ACQUIRE k a NOWAIT SHARED 1",
+        "ACQUIRE k * NOWAIT",
+        "RELEASE k *",
+        "RENEW k *",
+        "CANCEL k *",
     ] {
-        let words = lua::call(&words.split(' ').collect::<Vec<_>>());
-        assert_eq!(run(&mut client, &words), "QUEUED");
+        let reply = run(
+            &mut client,
+            &lua::call(&words.split(' ').collect::<Vec<_>>()),
+        );
+        assert!(reply.starts_with("(error) ERR "), "{words}: {reply}");
+        let is_explained = reply.contains("needs the fairlock module") || words.contains('*');
+        assert!(is_explained, "{words}: {reply}");
     }
-    let replies = client.run("EXEC");
-    assert!(replies.ends_with(", 9000, 0, 0]"), "{replies}");
-    assert_eq!(counted(&mut client, "intercepted"), 4);
-    assert_eq!(counted(&mut client, "lua"), 0);
+    assert_eq!(client.run("DBSIZE"), "0");
 }
 
 /// A master of a cluster, alone: the head of the queue is woken by SPUBLISH, and no error is counted.
@@ -440,19 +363,8 @@ pub fn run(client: &mut Client, words: &[String]) -> String {
     }
 }
 
-/// How many scripts ran in a way.
-pub fn counted(client: &mut Client, how: &str) -> u64 {
-    let info = client.text("INFO fairlock");
-    let prefix = format!("fairlock_scripts_{how}_");
-    let counters = info.lines().filter_map(|line| line.strip_prefix(&prefix));
-    let numbers = counters.map(|line| line.split_once(':').expect("a number").1.trim());
-    numbers
-        .map(|number| number.parse::<u64>().expect("a number"))
-        .sum()
-}
-
 /// One sequence; whether its messages could be compared.
-fn compare(sides: &mut [Side; 3], case: u64) -> u64 {
+fn compare(sides: &mut [Side; 2], case: u64) -> u64 {
     let mut dice = Dice::new(case, 0);
     let keys = lua::keys(&dice.pick(&LOCKS).replace('?', &case.to_string()));
     for side in &mut *sides {
@@ -471,25 +383,27 @@ fn compare(sides: &mut [Side; 3], case: u64) -> u64 {
             sleep(NAP);
         }
         let start = Instant::now();
-        let [command, script, native] = sides.each_mut().map(|side| side.take(&step, &keys));
+        let [command, script] = sides.each_mut().map(|side| side.take(&step, &keys));
         took += start.elapsed();
-        told.push(format!(
-            "{step:?}\n  command {command}\n  script  {script}\n  native  {native}"
-        ));
-        let same = command.is_like(&script) && command.is_like(&native);
-        assert!(same, "seed {case}, {}:\n{}", keys[0], told.join("\n"));
+        told.push(format!("{step:?}\n  command {command}\n  script  {script}"));
+        assert!(
+            command.is_like(&script),
+            "seed {case}, {}:\n{}",
+            keys[0],
+            told.join("\n")
+        );
     }
-    let [command, script, native] = sides.each_ref().map(|side| side.heard(&keys));
+    let [command, script] = sides.each_ref().map(|side| side.heard(&keys));
     if took >= QUIET {
         // A head may have been silent for long at one server and not at another.
         return 0;
     }
     let are_same = if is_calm {
-        command == script && command == native
+        command == script
     } else {
         are_among(&script, &command)
     };
-    let heard = [command, script, native];
+    let heard = [command, script];
     assert!(
         are_same,
         "seed {case}, {}:\n{}\n{heard:#?}",

@@ -1,13 +1,10 @@
-//! The table of scripts in `src/redisson/scripts.tsv` says what the releases themselves show, and what lies in
-//! `clients/lua`.
+//! The table of scripts in `src/redisson/scripts.tsv` says what the releases themselves show.
 //!
 //! `make fingerprints RELEASES="4.8.0"` runs the clients of these releases and writes what is new
-//! into the table, and the scripts of `clients/lua` as those of this version. A script of Redisson's that changed then
-//! needs a native form in `src/redisson/table.rs`.
+//! into the table. A script that changed then needs a native form in `src/redisson/table.rs`.
 
 use std::path::Path;
 
-use fairlock_testing::lua;
 use fairlock_testing::redisson::harvest::{Script, harvest};
 use fairlock_testing::redisson::releases;
 
@@ -15,7 +12,7 @@ const TABLE: &str = "src/redisson/scripts.tsv";
 const HEADER: &str = "sha1\tbytes\trole\tkeys\targuments\tfirst\tlast";
 
 /// Roles in the table's order.
-const ROLES: [&str; 12] = [
+const ROLES: [&str; 8] = [
     "try-lock",
     "lock",
     "unlock",
@@ -24,14 +21,7 @@ const ROLES: [&str; 12] = [
     "renew",
     "try-lock-non-reentrant",
     "lock-non-reentrant",
-    "fairlock.acquire",
-    "fairlock.release",
-    "fairlock.renew",
-    "fairlock.cancel",
 ];
-
-/// Which the scripts in `clients/lua` belong to.
-const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Row {
@@ -54,8 +44,6 @@ fn the_table_knows_every_script_of_the_releases() {
             add(&mut rows, &release, &script);
         }
     }
-    rows.retain(|row| !(row.role.starts_with("fairlock.") && row.first == VERSION));
-    rows.extend(lua::SCRIPTS.iter().map(own));
     rows.sort_by_key(|row| (place(&row.role), version(&row.first)));
     let lines = rows.iter().map(text);
     let lines: Vec<String> = std::iter::once(HEADER.to_owned()).chain(lines).collect();
@@ -122,19 +110,6 @@ fn add(rows: &mut Vec<Row>, release: &str, script: &Script) {
     found.first.clone_from(&known.first);
     found.last.clone_from(&known.last);
     assert_eq!(*known, found, "Redisson {release}");
-}
-
-/// A script of `clients/lua`: with four keys, and as many arguments as its command has.
-fn own(script: &lua::Script) -> Row {
-    Row {
-        sha1: script.sha1.clone(),
-        bytes: script.text.len().to_string(),
-        role: format!("fairlock.{}", script.command.to_lowercase()),
-        keys: "4".to_owned(),
-        arguments: "n".to_owned(),
-        first: VERSION.to_owned(),
-        last: VERSION.to_owned(),
-    }
 }
 
 fn place(role: &str) -> usize {

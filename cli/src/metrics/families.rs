@@ -159,7 +159,7 @@ pub const FAMILIES: &[Family] = &[
     ),
     counter(
         "fairlock_scripts_total",
-        "Scripts of Redisson and of fairlock's packages: intercepted, that is run natively, or left to Lua.",
+        "Redisson's scripts: intercepted, that is run natively, or left to Lua.",
         &[
             (
                 "scripts_intercepted_try_lock",
@@ -186,18 +186,6 @@ pub const FAMILIES: &[Family] = &[
                 &[("how", "intercepted"), ("kind", "renew")],
             ),
             (
-                "scripts_intercepted_acquire",
-                &[("how", "intercepted"), ("kind", "acquire")],
-            ),
-            (
-                "scripts_intercepted_release",
-                &[("how", "intercepted"), ("kind", "release")],
-            ),
-            (
-                "scripts_intercepted_cancel",
-                &[("how", "intercepted"), ("kind", "cancel")],
-            ),
-            (
                 "scripts_lua_try_lock",
                 &[("how", "lua"), ("kind", "try_lock")],
             ),
@@ -209,15 +197,6 @@ pub const FAMILIES: &[Family] = &[
             ),
             ("scripts_lua_leave", &[("how", "lua"), ("kind", "leave")]),
             ("scripts_lua_renew", &[("how", "lua"), ("kind", "renew")]),
-            (
-                "scripts_lua_acquire",
-                &[("how", "lua"), ("kind", "acquire")],
-            ),
-            (
-                "scripts_lua_release",
-                &[("how", "lua"), ("kind", "release")],
-            ),
-            ("scripts_lua_cancel", &[("how", "lua"), ("kind", "cancel")]),
         ],
     ),
 ];
