@@ -107,6 +107,8 @@ pub enum Error {
     Internal,
     /// In a cluster: the keys of this lock would be in different slots.
     CrossSlot,
+    /// In a cluster: the keys of a script are in different slots.
+    KeysApart,
     /// The server cannot block the client.
     CannotBlock,
     /// The server has become a replica while the client waited.
@@ -185,6 +187,8 @@ impl Error {
                  lock in another slot; use none, or one pair around a part of the key"
                     .to_owned()
             }
+            // The server's own text.
+            Self::KeysApart => "CROSSSLOT Keys in request don't hash to the same slot".to_owned(),
             Self::UnknownScript => {
                 "ERR script is not one of Redisson's fair-lock scripts, use EVAL".to_owned()
             }

@@ -8,9 +8,9 @@ use std::ffi::CStr;
 
 use crate::error::Error;
 use crate::redisson::table::Script;
-use crate::redisson::{Reply, filter, permission, recognise, run, stats};
+use crate::redisson::{Reply, filter, permission, recognise, run, share_a_slot, stats};
 use crate::server::docs::{Docs, Keys};
-use crate::server::{Args, Command, Ctx, Str};
+use crate::server::{Args, Command, Ctx, Str, in_cluster};
 use crate::waiting;
 
 /// Runs a script, by its text or by its SHA-1.
@@ -52,7 +52,7 @@ impl<const BY_DIGEST: bool> Command for Eval<BY_DIGEST> {
 /// Runs a script, natively if possible. What the filter has recognised, and allowed, is not looked at again.
 ///
 /// # Errors
-/// [`Error::UnknownScript`], [`Error::InsideStep`].
+/// [`Error::UnknownScript`], [`Error::InsideStep`], [`Error::KeysApart`].
 fn eval(
     ctx: &Ctx,
     arguments: &Args<'_>,
@@ -64,6 +64,9 @@ fn eval(
     let script = passed.or_else(|| arguments.get(0).and_then(recognise));
     let script = script.ok_or(Error::UnknownScript)?;
     waiting::require_rest()?;
+    if in_cluster() && !share_a_slot(ctx, *arguments) {
+        return Err(Error::KeysApart);
+    }
     // A call that was queued for a transaction may run after interception was switched off.
     let may_run = waiting::intercepts() && (passed.is_some() || may_run(ctx, client));
     let done = may_run.then(|| run(ctx, script, *arguments)).flatten();

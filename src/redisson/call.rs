@@ -3,8 +3,8 @@
 use std::rc::Rc;
 
 use crate::config::LONGEST_DURATION;
-use crate::keyspace::Names;
 use crate::keyspace::number::number as whole;
+use crate::keyspace::{Names, names};
 use crate::lock::{Millis, Refusal};
 use crate::server::{Args, Ctx, Str};
 
@@ -114,6 +114,16 @@ impl<'c> ScriptCall<'c> {
             && self.key(scores)? == names.deadlines.as_slice();
         fits.then_some(names).ok_or(LeftToLua)
     }
+}
+
+/// Whether all keys are in the slot of the first, by which the server has routed the call.
+pub fn share_a_slot(ctx: &Ctx, words: Args<'_>) -> bool {
+    ScriptCall::read(ctx, words).is_none_or(|call| {
+        let mut slots =
+            (0..call.keys.len()).filter_map(|index| call.keys.get(index).map(names::slot));
+        let first = slots.next();
+        slots.all(|slot| Some(slot) == first)
+    })
 }
 
 /// What a refusal becomes. Other errors than that of full memory are left to the script.

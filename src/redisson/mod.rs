@@ -49,5 +49,5 @@ pub mod table;
 mod try_lock;
 mod unlock;
 
-pub use call::Reply;
+pub use call::{Reply, share_a_slot};
 pub use run::run;

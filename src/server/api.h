@@ -58,12 +58,13 @@ static const int REDISMODULE_LIST_TAIL = 1;
 static const int REDISMODULE_HASH_NONE = 0;
 
 /* What a command does with a key. As small as they are, they fit wherever the server wants them. */
-static const uint8_t REDISMODULE_CMD_KEY_RO = 1 << 0;
-static const uint8_t REDISMODULE_CMD_KEY_RW = 1 << 1;
-static const uint8_t REDISMODULE_CMD_KEY_RM = 1 << 3;
-static const uint8_t REDISMODULE_CMD_KEY_ACCESS = 1 << 4;
-static const uint8_t REDISMODULE_CMD_KEY_UPDATE = 1 << 5;
-static const uint8_t REDISMODULE_CMD_KEY_DELETE = 1 << 7;
+static const uint16_t REDISMODULE_CMD_KEY_RO = 1 << 0;
+static const uint16_t REDISMODULE_CMD_KEY_RW = 1 << 1;
+static const uint16_t REDISMODULE_CMD_KEY_RM = 1 << 3;
+static const uint16_t REDISMODULE_CMD_KEY_ACCESS = 1 << 4;
+static const uint16_t REDISMODULE_CMD_KEY_UPDATE = 1 << 5;
+static const uint16_t REDISMODULE_CMD_KEY_DELETE = 1 << 7;
+static const uint16_t REDISMODULE_CMD_KEY_NOT_KEY = 1 << 8;
 
 /* A command's arguments. */
 static const int REDISMODULE_CMD_ARG_NONE = 0;
@@ -233,8 +234,6 @@ struct Required {
     int (*CreateCommand)(RedisModuleCtx *ctx, const char *name, RedisModuleCmdFunc run, const char *flags, int first_key, int last_key, int key_step);
     RedisModuleCommand *(*GetCommand)(RedisModuleCtx *ctx, const char *name);
     int (*SetCommandInfo)(RedisModuleCommand *command, const RedisModuleCommandInfo *info);
-    int (*IsKeysPositionRequest)(RedisModuleCtx *ctx);
-    void (*KeyAtPosWithFlags)(RedisModuleCtx *ctx, int position, int flags);
     RedisModuleCommandFilter *(*RegisterCommandFilter)(RedisModuleCtx *ctx, RedisModuleCommandFilterFunc look, int flags);
     RedisModuleString *(*CommandFilterArgGet)(RedisModuleCommandFilterCtx *filter, int position);
     int (*CommandFilterArgReplace)(RedisModuleCommandFilterCtx *filter, int position, RedisModuleString *argument);

@@ -134,7 +134,7 @@ fn register<C: Command>(ctx: &Ctx) -> bool {
             ctx.raw,
             name.as_ptr(),
             Some(entry::<C>),
-            flags::<C>().as_ptr(),
+            C::FLAGS.as_ptr(),
             key,
             key,
             key,
@@ -152,16 +152,6 @@ fn register<C: Command>(ctx: &Ctx) -> bool {
     }
 }
 
-/// The flags of a command. Before Redis 7.2 a cluster does not route by key specifications, so a command
-/// with a number of keys tells the server its keys when asked (`getkeys-api`).
-fn flags<C: Command>() -> CString {
-    let mut flags = C::FLAGS.to_bytes().to_vec();
-    if C::DOCS.keys == Some(Keys::Numbered) {
-        flags.extend_from_slice(b" getkeys-api");
-    }
-    CString::new(flags).unwrap_or_default()
-}
-
 extern "C" fn entry<C: Command>(
     ctx: *mut raw::RedisModuleCtx,
     arguments: *mut *mut raw::RedisModuleString,
@@ -176,26 +166,10 @@ extern "C" fn entry<C: Command>(
     // SAFETY: the server passes `count` strings that live until the command returns.
     let arguments = unsafe { std::slice::from_raw_parts(arguments, count) };
     let arguments = Args(arguments.get(1..).unwrap_or_default());
-    if C::DOCS.keys == Some(Keys::Numbered) && ctx.asks_for_keys() {
-        guard("a command's keys", || report_keys(&ctx, &arguments));
-        return OK;
-    }
     match guard("a command", || C::run(&ctx, &arguments)) {
         Some(Ok(())) => (),
         Some(Err(error)) => ctx.reply_error(&error.to_string()),
         None => ctx.make_up(),
     }
     OK
-}
-
-/// Tells the server which arguments are keys: the second argument is their number, and they follow it.
-fn report_keys(ctx: &Ctx, arguments: &Args<'_>) {
-    let number = arguments
-        .get(1)
-        .and_then(|text| std::str::from_utf8(text).ok());
-    let number: usize = number.and_then(|text| text.parse().ok()).unwrap_or(0);
-    if number <= arguments.len().saturating_sub(2) {
-        // Counted with the command's name.
-        (3..number.saturating_add(3)).for_each(|position| ctx.report_key(position));
-    }
 }

@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use redis_module::RedisValue;
 
 use super::api::{OK, REQUIRED, api, raw};
-use super::docs::UPDATE_KEY;
 use super::strings::Str;
 
 /// What a client is told after a panic.
@@ -107,21 +106,6 @@ impl Ctx {
     pub fn flags(&self) -> Flags {
         // SAFETY: the context is valid for this call.
         Flags(unsafe { api!(GetContextFlags(self.raw)) })
-    }
-
-    /// Whether the server calls a command only to ask for its keys.
-    pub fn asks_for_keys(&self) -> bool {
-        // SAFETY: the context is valid for this call.
-        unsafe { api!(IsKeysPositionRequest(self.raw)) != 0 }
-    }
-
-    /// Answers with the position of a key, which the command reads and changes.
-    pub(super) fn report_key(&self, position: usize) {
-        let position = c_int::try_from(position).unwrap_or(c_int::MAX);
-        // SAFETY: the context is valid for this call, in which the server asks for keys.
-        unsafe {
-            api!(KeyAtPosWithFlags(self.raw, position, UPDATE_KEY.into()));
-        };
     }
 
     /// Identifies the calling connection.
@@ -382,9 +366,12 @@ fn last_error() -> std::io::Error {
 /// Why a command was not run, as the server would have said it.
 fn not_run(name: &CStr, reason: &std::io::Error) -> String {
     let name = name.to_string_lossy().to_lowercase();
-    if reason.kind() == std::io::ErrorKind::PermissionDenied {
-        format!("NOPERM this user has no permissions to run the '{name}' command")
-    } else {
-        format!("ERR the '{name}' command could not be run: {reason}")
+    match reason.raw_os_error() {
+        Some(libc::EACCES) => {
+            format!("NOPERM this user has no permissions to run the '{name}' command")
+        }
+        // In a cluster: the slot is on its way, and not all of the keys are here.
+        Some(libc::EPERM) => "TRYAGAIN Multiple keys request during rehashing of slot".to_owned(),
+        _ => format!("ERR the '{name}' command could not be run: {reason}"),
     }
 }

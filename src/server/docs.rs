@@ -11,8 +11,8 @@ use std::ptr::{null, null_mut};
 use super::api::{OK, api, raw};
 use raw::{
     REDISMODULE_CMD_KEY_ACCESS as ACCESS, REDISMODULE_CMD_KEY_DELETE as DELETE,
-    REDISMODULE_CMD_KEY_RM as RM, REDISMODULE_CMD_KEY_RO as RO,
-    RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_BLOCK as BLOCK,
+    REDISMODULE_CMD_KEY_NOT_KEY as NOT_KEY, REDISMODULE_CMD_KEY_RM as RM,
+    REDISMODULE_CMD_KEY_RO as RO, RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_BLOCK as BLOCK,
     RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_INTEGER as INTEGER,
     RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY as KEY,
     RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_ONEOF as ONEOF,
@@ -51,13 +51,13 @@ impl Docs {
 pub enum Keys {
     /// The first one.
     First(KeyUse),
-    /// As many as the second argument says, after it. They are read and changed, as EVAL's are.
+    /// As many as the second argument says, after it. They are read and changed, as EVAL's are. A cluster routes by the
+    /// first; that all share its slot, the command has to see for itself.
     Numbered,
 }
 
 /// A key that is read and changed.
-pub(super) const UPDATE_KEY: u8 =
-    raw::REDISMODULE_CMD_KEY_RW | ACCESS | raw::REDISMODULE_CMD_KEY_UPDATE;
+const UPDATE_KEY: u16 = raw::REDISMODULE_CMD_KEY_RW | ACCESS | raw::REDISMODULE_CMD_KEY_UPDATE;
 
 /// What a command does with its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,36 +185,57 @@ fn empty() -> Argument {
     }
 }
 
-/// A list of one key specification: the second element marks the end.
-fn key_specs(keys: Keys) -> [raw::RedisModuleCommandKeySpec; 2] {
-    // SAFETY: the structure is plain data for which all zeros is the end of a list.
-    let end: raw::RedisModuleCommandKeySpec = unsafe { std::mem::zeroed() };
-    let mut spec = end;
-    spec.begin_search_type = raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX;
-    let (position, flags) = match keys {
-        Keys::First(KeyUse::Read) => (1, RO | ACCESS),
-        Keys::First(KeyUse::Update) => (1, UPDATE_KEY),
-        Keys::First(KeyUse::Delete) => (1, RM | DELETE),
-        Keys::Numbered => (2, UPDATE_KEY),
+type KeySpec = raw::RedisModuleCommandKeySpec;
+
+/// Where the keys are: a list that ends with an empty specification.
+///
+/// A cluster routes a module's command by specifications of one kind only, a range. So the first of a number of keys is
+/// named once more, as what is no key but says the slot. The alternative, the flag `getkeys-api`, has the server ask
+/// the module, which it does on an I/O thread too: that ends in propagation beside the main thread.
+fn key_specs(keys: Keys) -> Vec<KeySpec> {
+    let mut specs = match keys {
+        Keys::First(KeyUse::Read) => vec![one_key(1, RO | ACCESS)],
+        Keys::First(KeyUse::Update) => vec![one_key(1, UPDATE_KEY)],
+        Keys::First(KeyUse::Delete) => vec![one_key(1, RM | DELETE)],
+        Keys::Numbered => vec![numbered_keys(2, UPDATE_KEY), one_key(3, RO | NOT_KEY)],
     };
+    specs.push(no_key());
+    specs
+}
+
+fn no_key() -> KeySpec {
+    // SAFETY: the structure is plain data for which all zeros is the end of a list.
+    unsafe { std::mem::zeroed() }
+}
+
+fn one_key(position: c_int, flags: u16) -> KeySpec {
+    let mut spec = begins_at(position, flags);
+    spec.find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_RANGE;
+    spec.fk.range = raw::RedisModuleCommandKeySpec__bindgen_ty_2__bindgen_ty_1 {
+        lastkey: 0,
+        keystep: 1,
+        limit: 0,
+    };
+    spec
+}
+
+fn numbered_keys(position: c_int, flags: u16) -> KeySpec {
+    let mut spec = begins_at(position, flags);
+    spec.find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_KEYNUM;
+    spec.fk.keynum = raw::RedisModuleCommandKeySpec__bindgen_ty_2__bindgen_ty_2 {
+        keynumidx: 0,
+        firstkey: 1,
+        keystep: 1,
+    };
+    spec
+}
+
+fn begins_at(position: c_int, flags: u16) -> KeySpec {
+    let mut spec = no_key();
     spec.flags = flags.into();
+    spec.begin_search_type = raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX;
     spec.bs.index = raw::RedisModuleCommandKeySpec__bindgen_ty_1__bindgen_ty_1 { pos: position };
-    if keys == Keys::Numbered {
-        spec.find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_KEYNUM;
-        spec.fk.keynum = raw::RedisModuleCommandKeySpec__bindgen_ty_2__bindgen_ty_2 {
-            keynumidx: 0,
-            firstkey: 1,
-            keystep: 1,
-        };
-    } else {
-        spec.find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_RANGE;
-        spec.fk.range = raw::RedisModuleCommandKeySpec__bindgen_ty_2__bindgen_ty_1 {
-            lastkey: 0,
-            keystep: 1,
-            limit: 0,
-        };
-    }
-    [spec, end]
+    spec
 }
 
 /// Gives a command's documentation to the server. False if the server refuses.
@@ -222,7 +243,7 @@ pub(super) fn describe(command: *mut raw::RedisModuleCommand, docs: &Docs) -> bo
     let version = raw::RedisModuleCommandInfoVersion {
         version: 1,
         sizeof_historyentry: size_of::<raw::RedisModuleCommandHistoryEntry>(),
-        sizeof_keyspec: size_of::<raw::RedisModuleCommandKeySpec>(),
+        sizeof_keyspec: size_of::<KeySpec>(),
         sizeof_arg: size_of::<raw::RedisModuleCommandArg>(),
     };
     let spaced = docs.syntax.replace('[', "[ ").replace(']', " ]");

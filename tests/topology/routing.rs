@@ -42,6 +42,22 @@ fn every_command_is_sent_to_the_node_of_its_lock() {
 }
 
 #[test]
+fn a_call_with_a_number_of_keys_is_sent_to_the_node_of_the_first() {
+    let cluster = three_masters();
+    let (slot, home) = (cluster.slot("orders"), cluster.home("orders"));
+    let moved = format!("(error) MOVED {slot} {}", cluster.masters[home].address());
+    for (number, node) in cluster.masters.iter().enumerate() {
+        let mut client = node.connect();
+        let keys = client.run("COMMAND GETKEYS FAIRLOCK.EVAL s 2 orders {orders}:x orders");
+        assert_eq!(keys, "[orders, {orders}:x]");
+        for words in ["s 1 orders", "s 2 orders {orders}:x"] {
+            let reply = client.run(&format!("FAIRLOCK.EVAL {words}"));
+            assert_eq!(reply == moved, number != home, "{words}: {reply}");
+        }
+    }
+}
+
+#[test]
 fn a_replica_shows_the_lock_to_those_who_ask_it_to_and_sends_others_to_its_master() {
     let cluster = Cluster::start(3, 1, &[]);
     let home = cluster.home("orders");

@@ -12,6 +12,7 @@ mod events;
 mod going_back;
 mod handing_over;
 mod idle;
+mod io_threads;
 mod limits;
 mod load;
 mod operations;
