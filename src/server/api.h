@@ -194,7 +194,20 @@ typedef struct {
     RedisModuleCommandArg *args;
 } RedisModuleCommandInfo;
 
-/* ---- What the server calls ---- */
+/* ---- What the server calls, and on which thread: by the sources of Redis 8.6.3 and Valkey 9.1.2 ----
+ *
+ *   a command, a command filter                         as the server executes a command: its main thread
+ *   a command that is to tell its keys (getkeys-api)    as it parses a command: I/O threads (Redis 8.4 and newer; Valkey in
+ *                                                       a cluster), so no command has that flag
+ *   reply and time-out of a blocked client, a           before it sleeps, by its timer, as it frees a client, which it takes
+ *   disconnect, private data that is given back         back from an I/O thread first: main thread
+ *   timers, one-shots, events, key events, scans        main thread
+ *   options: get, set, apply                            main thread
+ *   INFO                                                main thread; for the report of a crash the thread that crashed, on
+ *                                                       which nothing is written (see info.rs)
+ *
+ * I/O threads free a command's arguments, but only those that nobody has retained, and write replies, which are copies.
+ * Debug builds end the server if a callback comes on another thread (guard.rs). */
 
 typedef int (*RedisModuleCmdFunc)(RedisModuleCtx *ctx, RedisModuleString **argv, int argc);
 typedef void (*RedisModuleFreeFunc)(RedisModuleCtx *ctx, void *privdata);

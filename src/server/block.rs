@@ -16,7 +16,7 @@ use std::ptr::{NonNull, null_mut};
 
 use super::api::{OK, api, raw};
 use super::context::Ctx;
-use super::guard::guard;
+use super::guard::{guard, require_main_thread};
 
 /// The handler of one kind of blocked clients.
 pub trait Blocking: Sized {
@@ -149,6 +149,7 @@ extern "C" fn disconnected<B: Blocking>(
 }
 
 extern "C" fn free<B: Blocking>(ctx: *mut raw::RedisModuleCtx, delivery: *mut c_void) {
+    require_main_thread();
     // SAFETY: `Handle::end` made the box, and the server frees it once.
     let delivery = unsafe { Box::from_raw(delivery.cast::<Delivery<B>>()) };
     if !delivery.replied {

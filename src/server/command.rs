@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::api::{OK, api, raw};
 use super::context::{Ctx, bytes};
 use super::docs::{Docs, Keys, describe};
-use super::guard::guard;
+use super::guard::{guard, require_main_thread};
 use super::strings::Str;
 
 /// One command: what the server must know of it, and what it does.
@@ -157,6 +157,7 @@ extern "C" fn entry<C: Command>(
     arguments: *mut *mut raw::RedisModuleString,
     count: c_int,
 ) -> c_int {
+    require_main_thread();
     let ctx = Ctx::new(ctx);
     if PROBING.load(Ordering::Relaxed) {
         ctx.reply_nil();

@@ -13,7 +13,7 @@ use super::api::{OK, api, raw};
 use super::audience;
 use super::context;
 use super::context::Ctx;
-use super::guard::guard;
+use super::guard::{guard, require_main_thread};
 use super::migration::{self, Migration};
 use super::selected;
 use super::strings::Str;
@@ -180,6 +180,7 @@ extern "C" fn server_event(
     subevent: u64,
     data: *mut c_void,
 ) {
+    require_main_thread();
     let Some(events) = EVENTS.get() else { return };
     let ctx = Ctx::new(ctx);
     guard("an event of the server", || match (event.id, subevent) {
@@ -241,6 +242,7 @@ extern "C" fn key_event(
     event: *const c_char,
     key: *mut raw::RedisModuleString,
 ) -> c_int {
+    require_main_thread();
     let Some(events) = EVENTS.get() else {
         return OK;
     };

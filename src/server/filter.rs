@@ -8,7 +8,7 @@ use std::ptr::null_mut;
 
 use super::api::{OPTIONAL, api, raw};
 use super::context::{Ctx, bytes};
-use super::guard::guard;
+use super::guard::{guard, require_main_thread};
 use super::strings::Str;
 
 /// A command on its way to the server.
@@ -69,6 +69,7 @@ impl Incoming {
 }
 
 extern "C" fn entry<F: Filter>(raw: *mut raw::RedisModuleCommandFilterCtx) {
+    require_main_thread();
     let mut command = Incoming { raw };
     if command.argument(0).is_some_and(F::concerns) {
         guard("a filter", || F::look(&mut command));

@@ -1,4 +1,5 @@
-//! Panics in callbacks of the server: they end in its log, and no further.
+//! Callbacks of the server: panics in them end in its log, and no further; debug builds end the server where one does
+//! not come on its main thread.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null_mut;
@@ -15,8 +16,23 @@ pub fn log_panics() {
     }));
 }
 
+#[cfg(debug_assertions)]
+thread_local! {
+    static IS_MAIN: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
+/// For callbacks that can end before they are guarded. Which of them a server makes, and on which thread: see `api.h`.
+pub(super) fn require_main_thread() {
+    #[cfg(debug_assertions)]
+    if !IS_MAIN.get() {
+        eprintln!("fairlock: a callback on a thread that is not the server's main one");
+        std::process::abort();
+    }
+}
+
 /// Runs a callback of the server; a panic in it is logged and becomes `None`.
 pub(super) fn guard<T>(what: &str, body: impl FnOnce() -> T) -> Option<T> {
+    require_main_thread();
     let result = catch_unwind(AssertUnwindSafe(body));
     if result.is_err() {
         // Without the callback's own context: it may be the cause of the panic.
@@ -32,6 +48,9 @@ impl Ctx {
     /// Runs `body` with the context of the module's initialisation, which `redis-module` has wrapped.
     /// `None` if the body panics.
     pub fn of<T>(context: &redis_module::Context, body: impl FnOnce(&Self) -> T) -> Option<T> {
+        // The server loads modules on its main thread.
+        #[cfg(debug_assertions)]
+        IS_MAIN.set(true);
         guard("the module's initialisation", || {
             body(&Self::new(context.ctx))
         })

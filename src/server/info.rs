@@ -67,6 +67,7 @@ impl Section {
 }
 
 extern "C" fn write(info: *mut raw::RedisModuleInfoCtx, _crashed: c_int) {
+    // None on other threads: the report of a crash is written by the thread that crashed.
     let Some(writer) = WRITER.get() else { return };
     // SAFETY: an empty name makes the section that is named like the module; the context is
     // valid during the callback.
