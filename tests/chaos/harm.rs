@@ -155,7 +155,7 @@ impl Harmer {
             }
             Act::Config { option, value } => {
                 self.run(&["CONFIG", "SET", option, value]);
-                Harm::Config { option, value }
+                Harm::Config
             }
             Act::OutOfMemory { ms } => {
                 self.run(&["CONFIG", "SET", "maxmemory", "1"]);

@@ -6,6 +6,8 @@
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
+
 /// Microseconds since the round began.
 pub type Micros = u64;
 
@@ -15,7 +17,8 @@ pub fn micros(duration: Duration) -> Micros {
 }
 
 /// How a client asks for a lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Way {
     /// ACQUIRE that blocks.
     Blocked,
@@ -37,7 +40,8 @@ pub const EXCLUSIVE: Limit = 1;
 pub const ANY: Limit = usize::MAX;
 
 /// What a client asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "call", rename_all = "snake_case")]
 pub enum Request {
     Acquire {
         way: Way,
@@ -66,7 +70,8 @@ pub enum Request {
 }
 
 /// What came of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "answer", content = "got", rename_all = "snake_case")]
 pub enum Answer {
     /// The lock is held, by this token if it has one.
     Granted(Option<i64>),
@@ -85,24 +90,29 @@ pub enum Answer {
 }
 
 /// One request of one client, and its reply.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Call {
     pub client: usize,
     pub lock: usize,
     /// Requests with the same number belong to one attempt to get the lock.
     pub attempt: u64,
+    #[serde(flatten)]
     pub request: Request,
     /// Before the request was written.
+    #[serde(rename = "from")]
     pub invoked: Micros,
     /// After the reply was read.
+    #[serde(rename = "to")]
     pub answered: Micros,
     /// How long before that the client did not read.
     pub unread: Micros,
+    #[serde(flatten)]
     pub answer: Answer,
 }
 
 /// What was done to the server, its data or its clients.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "fault", rename_all = "snake_case")]
 pub enum Harm {
     /// Killed and started again. Everything since `lost_since` may be lost; `None`: nothing is.
     Kill {
@@ -138,10 +148,7 @@ pub enum Harm {
         client: Option<usize>,
     },
     /// CONFIG SET of an option that takes nothing from a client.
-    Config {
-        option: &'static str,
-        value: &'static str,
-    },
+    Config,
     /// No memory may be used any more.
     OutOfMemory,
     RewriteAof,
@@ -151,7 +158,8 @@ pub enum Harm {
 }
 
 /// One of a lock's keys.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Part {
     Lock,
     Queue,
@@ -162,15 +170,16 @@ pub enum Part {
 }
 
 /// A fault, from before it was begun to after it was over.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Fault {
+    #[serde(flatten)]
     pub harm: Harm,
     pub from: Micros,
     pub to: Micros,
 }
 
 /// What an observer read of a lock's keys at an instant between two.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Sight {
     pub lock: usize,
     pub from: Micros,
@@ -181,7 +190,7 @@ pub struct Sight {
 
 /// A time in which the machine kept the server or its clients from running: it had no processor
 /// for them, or the disk was not done. The server itself is not asked, see `witness`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stall {
     pub from: Micros,
     pub to: Micros,

@@ -5,12 +5,11 @@
 //! - [`actor`]: clients of all kinds; what they ask for is drawn from the seed too.
 //! - [`harm`]: carries the plan out.
 //! - [`history`]: what the clients, an observer of the keys and the fault injector write down.
-//! - [`written`]: histories as files; [`porcupine`]: another checker, which is not our own, reads them.
+//! - [`written`]: histories as files.
 //! - [`witness`]: watches whether the machine lets server and clients run.
-//! - [`checker`]: finds in a history what should not be; it knows nothing of the product's code.
-//! - [`guarantees`]: rounds for each way of keeping data; [`boundary`]: what no lock on
-//!   asynchronous replication can promise, shown; [`by_scripts`]: clients of a server without the
-//!   module; [`soak`]: long and calm.
+//! - [`checker`], [`porcupine`]: find in a history what should not be; they know nothing of the product's code.
+//! - [`guarantees`]: rounds for each way of keeping data; [`by_scripts`]: clients of a server without the module;
+//!   [`soak`]: long and calm.
 //!
 //! A seed reproduces the plan and the choices of every client, not how the threads and the server
 //! interleave: a round that found something is repeated with the same seed until it is found again.
@@ -26,7 +25,6 @@
 )]
 
 mod actor;
-mod boundary;
 mod by_scripts;
 mod checker;
 mod guarantees;

@@ -2,6 +2,7 @@
 //! the module costs it.
 
 mod acl;
+mod boundary;
 mod clients;
 mod clock;
 mod cluster;

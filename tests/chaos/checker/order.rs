@@ -11,9 +11,8 @@
 use std::collections::BTreeMap;
 
 use super::attempts::{Attempt, of_lock};
-use super::tokens::lost_since;
 use super::{SLACK, Violation, stalled};
-use crate::history::{History, Micros, Sight};
+use crate::history::{Fault, Harm, History, Micros, Sight};
 
 pub fn check(history: &History) -> Vec<Violation> {
     let mut locks: Vec<usize> = history.sights.iter().map(|sight| sight.lock).collect();
@@ -99,4 +98,18 @@ pub fn tokens_are_lost(history: &History, from: Micros, to: Micros) -> bool {
         .faults
         .iter()
         .any(|fault| lost_since(history, fault).is_some() && fault.is_between(from, to))
+}
+
+/// Since when a fault may have taken tokens away. Nothing is kept of a lock that is free but the time: if the clock was
+/// set before a kill, nothing from before is a bound.
+fn lost_since(history: &History, fault: &Fault) -> Option<Micros> {
+    let Harm::Kill { lost_since } = fault.harm else {
+        return None;
+    };
+    let mut before = history
+        .faults
+        .iter()
+        .filter(|other| other.from < fault.from);
+    let clock_was_set = before.any(|other| matches!(other.harm, Harm::ClockStep { .. }));
+    if clock_was_set { Some(0) } else { lost_since }
 }

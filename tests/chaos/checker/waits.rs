@@ -1,12 +1,11 @@
 //! No waiter is forgotten: it is served when the lock is free, is told when it is served, and is told when its time is
 //! up.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::attempts::{Attempt, of_lock};
-use super::sharing::Limits;
 use super::{SLACK, SOON, Violation, delayed, stalled};
-use crate::history::{Answer, Call, Harm, History, Micros, Request, Sight, Way};
+use crate::history::{Answer, Call, EXCLUSIVE, Harm, History, Limit, Micros, Request, Sight, Way};
 
 pub fn check(history: &History) -> Vec<Violation> {
     let mut found: Vec<Violation> = history.calls.iter().filter_map(forgotten).collect();
@@ -204,4 +203,27 @@ fn given_to_absent(history: &History, lock: usize, sights: &[&Sight]) -> Vec<Vio
         }
     }
     found
+}
+
+/// The least limit that each client has asked for.
+struct Limits(HashMap<usize, Limit>);
+
+impl Limits {
+    fn of_lock(history: &History, lock: usize) -> Self {
+        let mut limits: HashMap<usize, Limit> = HashMap::new();
+        for call in history.calls.iter().filter(|call| call.lock == lock) {
+            if let Request::Acquire { limit, .. } = call.request {
+                let least = limits.entry(call.client).or_insert(limit);
+                *least = limit.min(*least);
+            }
+        }
+        Self(limits)
+    }
+
+    /// Whether a waiter certainly can have the lock beside its holders.
+    fn have_room(&self, holders: &[usize], waiter: usize) -> bool {
+        let least = |client: &usize| self.0.get(client).map_or(EXCLUSIVE, |least| *least);
+        let all = holders.len() + 1;
+        holders.is_empty() || least(&waiter) >= all && holders.iter().all(|of| least(of) >= all)
+    }
 }

@@ -9,25 +9,24 @@ use hdrhistogram::Histogram;
 
 use crate::history::{Answer, Call, History, Request, Way};
 
-/// Memory may be this much more at the end than at the start, in percent and besides in MB: the
-/// server's own buffers and the allocator's pages come and go.
-pub const MORE_PERCENT: f64 = 5.0;
-pub const MORE_MB: f64 = 2.0;
+/// Memory may be this much more at the end than at the start, in percent and besides in MB: the server's own buffers
+/// and the allocator's pages come and go.
+const MORE_PERCENT: f64 = 5.0;
+const MORE_MB: f64 = 2.0;
 /// Clients come and go: descriptors.
-pub const MORE_FDS: usize = 4;
+const MORE_FDS: f64 = 4.0;
 
 /// One line of the table.
-#[derive(Clone, Debug)]
 pub struct Row {
-    pub second: u64,
-    pub used_mb: f64,
-    pub rss_mb: f64,
-    pub fds: usize,
-    pub hand_offs: f64,
-    pub acquisitions: f64,
+    second: u64,
+    used_mb: f64,
+    rss_mb: f64,
+    fds: f64,
+    hand_offs: f64,
+    acquisitions: f64,
     /// From a blocking ACQUIRE to its token, milliseconds.
-    pub p50: f64,
-    pub p99: f64,
+    p50: f64,
+    p99: f64,
 }
 
 impl Row {
@@ -37,23 +36,23 @@ impl Row {
 
 impl fmt::Display for Row {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            second,
+            used_mb,
+            rss_mb,
+            fds,
+            hand_offs,
+            acquisitions,
+            p50,
+            p99,
+        } = self;
         write!(
             out,
-            "{:6}  {:7.2}  {:7.2}  {:4}  {:11.1}  {:10.1}  {:11.2}  {:11.2}",
-            self.second,
-            self.used_mb,
-            self.rss_mb,
-            self.fds,
-            self.hand_offs,
-            self.acquisitions,
-            self.p50,
-            self.p99
-        )
+            "{second:6}  {used_mb:7.2}  {rss_mb:7.2}  {fds:4}  {hand_offs:11.1}  "
+        )?;
+        write!(out, "{acquisitions:10.1}  {p50:11.2}  {p99:11.2}")
     }
 }
-
-/// One figure of a row.
-pub type Figure = fn(&Row) -> f64;
 
 /// Reads the server's figures.
 pub struct Probe<'s> {
@@ -63,10 +62,8 @@ pub struct Probe<'s> {
 
 impl<'s> Probe<'s> {
     pub fn new(server: &'s Server) -> Self {
-        Self {
-            server,
-            last: (Duration::ZERO, 0.0),
-        }
+        let last = (Duration::ZERO, 0.0);
+        Self { server, last }
     }
 
     /// What has changed since the last row, and what there is now.
@@ -76,19 +73,20 @@ impl<'s> Probe<'s> {
         let hand_offs = (handed_off - self.last.1) / seconds;
         self.last = (at, handed_off);
         let mut waits = Histogram::<u64>::new(3).expect("a histogram");
-        let waited = history.calls.iter().filter_map(wait);
-        waited.for_each(|wait| waits.record(wait).expect("room for it"));
+        for wait in history.calls.iter().filter_map(wait) {
+            waits.record(wait).expect("room for it");
+        }
         let granted = history.calls.iter().filter(|call| is_granted(call)).count();
         let fds = fs::read_dir(format!("/proc/{}/fd", self.server.pid()));
         Row {
             second: at.as_secs(),
             used_mb: self.figure("memory", "used_memory") / 1e6,
             rss_mb: self.figure("memory", "used_memory_rss") / 1e6,
-            fds: fds.expect("the server's descriptors").count(),
+            fds: float(fds.expect("the server's descriptors").count() as u64),
             hand_offs,
-            acquisitions: as_float(granted as u64) / seconds,
-            p50: as_float(waits.value_at_quantile(0.5)) / 1000.0,
-            p99: as_float(waits.value_at_quantile(0.99)) / 1000.0,
+            acquisitions: float(granted as u64) / seconds,
+            p50: float(waits.value_at_quantile(0.5)) / 1000.0,
+            p99: float(waits.value_at_quantile(0.99)) / 1000.0,
         }
     }
 
@@ -117,46 +115,32 @@ fn wait(call: &Call) -> Option<u64> {
 }
 
 #[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
-pub fn as_float(number: u64) -> f64 {
+fn float(number: u64) -> f64 {
     number as f64
 }
 
-/// The medians of the second tenth and of the last: the first tenth is for warming up.
-pub fn ends(rows: &[Row], of: impl Fn(&Row) -> f64) -> [f64; 2] {
+/// Fails unless memory and descriptors at the end are what they were at the start: the medians of the second tenth and
+/// of the last, for the first is for warming up.
+pub fn is_flat(rows: &[Row]) {
     let tenth = (rows.len() / 10).max(1);
-    let median = |rows: &[Row]| {
-        let mut values: Vec<f64> = rows.iter().map(&of).collect();
+    let start = tenth.min(rows.len() - 1);
+    let median = |rows: &[Row], of: fn(&Row) -> f64| {
+        let mut values: Vec<f64> = rows.iter().map(of).collect();
         values.sort_by(f64::total_cmp);
         values[values.len() / 2]
     };
-    let start = tenth.min(rows.len() - 1);
-    let second = (start + tenth).min(rows.len());
-    [
-        median(&rows[start..second]),
-        median(&rows[rows.len() - tenth..]),
-    ]
-}
-
-/// Fails unless memory and descriptors at the end are what they were at the start.
-pub fn is_flat(rows: &[Row]) {
-    let measures: [(&str, Figure); 2] = [
-        ("used memory", |row| row.used_mb),
-        ("RSS", |row| row.rss_mb),
-    ];
-    for (name, of) in measures {
-        let [start, end] = ends(rows, of);
-        let most = start * (1.0 + MORE_PERCENT / 100.0) + MORE_MB;
+    let flat = |name: &str, of: fn(&Row) -> f64, percent: f64, more: f64| {
+        let begin = median(&rows[start..(start + tenth).min(rows.len())], of);
+        let end = median(&rows[rows.len() - tenth..], of);
+        let most = begin * (1.0 + percent / 100.0) + more;
         assert!(
             end <= most,
-            "{name} grew from {start:.2} MB to {end:.2} MB, at most {most:.2}"
+            "{name} grew from {begin:.2} to {end:.2}, at most {most:.2}"
         );
-    }
-    let [start, end] = ends(rows, |row| as_float(row.fds as u64));
-    let most = start + as_float(MORE_FDS as u64);
-    assert!(
-        end <= most,
-        "descriptors grew from {start} to {end}, at most {most}"
-    );
+    };
+    flat("used MB", |row| row.used_mb, MORE_PERCENT, MORE_MB);
+    flat("RSS MB", |row| row.rss_mb, MORE_PERCENT, MORE_MB);
+    flat("descriptors", |row| row.fds, 0.0, MORE_FDS);
     let busy = rows.iter().filter(|row| row.hand_offs > 0.0).count();
     assert!(
         busy * 2 > rows.len(),
