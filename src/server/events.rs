@@ -103,11 +103,9 @@ pub fn hear_connections(ctx: &Ctx) {
     }
 }
 
-/// Subscribes to slot migrations, if the server has them.
+/// Subscribes to slot migrations, if the server has them: older servers refuse.
 pub fn hear_migrations(ctx: &Ctx) {
-    if ctx.has_migrations() && !listen(ctx, migration::EVENT) {
-        ctx.log_warning("fairlock: the server does not tell of slot migrations");
-    }
+    let _ = listen(ctx, ctx.migration_event());
 }
 
 /// Subscribes to iterations of the event loop. True if the module was not subscribed.
@@ -218,8 +216,8 @@ extern "C" fn server_event(
             (events.role_changes)(&ctx, replica);
         }
         (raw::REDISMODULE_EVENT_MODULE_CHANGE, _) => audience::look(&ctx),
-        (migration::EVENT, what) => {
-            if let Some(what) = migration::read(what) {
+        (event @ (migration::REDIS | migration::VALKEY), what) => {
+            if let Some(what) = migration::read(event, what) {
                 (events.slots_migrate)(&ctx, what);
             }
         }

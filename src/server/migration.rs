@@ -1,8 +1,8 @@
-//! Atomic slot migration (CLUSTER MIGRATESLOTS), which Valkey has from 9.0 on.
+//! Atomic slot migration: CLUSTER MIGRATESLOTS of Valkey (from 9.0 on), CLUSTER MIGRATION of Redis (from 8.4 on).
 //!
 //! The keys of a slot arrive at the new node before it owns the slot. They are hidden from clients there, but
-//! raise key events. Valkey refuses such migrations unless all modules have declared that they
-//! can tell these keys from the server's own. It notifies modules when a migration begins and how it ends.
+//! raise key events. The servers notify modules when a migration begins and how it ends, each by an event of its own.
+//! Valkey refuses such migrations unless all modules have declared that they can tell these keys from the server's own.
 
 use std::ffi::c_int;
 
@@ -13,13 +13,10 @@ use super::context::Ctx;
 const HANDLES_ATOMIC_MIGRATION: c_int = 1 << 5;
 /// Valkey's number for "the commands that this module replicates need not be looked up".
 const SKIPS_VALIDATION: c_int = 1 << 4;
-/// Valkey's number for the events of such migrations.
-pub(super) const EVENT: u64 = 19;
-/// The kinds of such events that matter here.
-const IMPORT_STARTED: u64 = 0;
-const IMPORT_ABORTED: u64 = 2;
-const IMPORT_COMPLETED: u64 = 4;
-const EXPORT_COMPLETED: u64 = 5;
+/// Redis's number for the events of such migrations.
+pub(super) const REDIS: u64 = 18;
+/// Valkey's.
+pub(super) const VALKEY: u64 = 19;
 
 /// What happens to slots that migrate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,23 +51,26 @@ impl Ctx {
     fn options_of_valkey(&self) -> c_int {
         // SAFETY: the function takes nothing and only reads the server's state.
         let known = unsafe { api!(GetModuleOptionsAll() or 0) };
-        let is_valkey = self.info(c"server", c"valkey_version").is_some();
-        if is_valkey { known } else { 0 }
+        if self.is_valkey() { known } else { 0 }
     }
 
-    /// Whether slots can migrate.
-    pub(super) fn has_migrations(&self) -> bool {
-        self.options_of_valkey() & HANDLES_ATOMIC_MIGRATION > 0
+    fn is_valkey(&self) -> bool {
+        self.info(c"server", c"valkey_version").is_some()
+    }
+
+    /// The number of the event that the server has for migrations, if it has them; older ones refuse to tell of it.
+    pub(super) fn migration_event(&self) -> u64 {
+        if self.is_valkey() { VALKEY } else { REDIS }
     }
 }
 
 /// What such an event says, if it matters.
-pub(super) fn read(subevent: u64) -> Option<Migration> {
-    match subevent {
-        IMPORT_STARTED => Some(Migration::ImportStarted),
-        IMPORT_ABORTED => Some(Migration::ImportAborted),
-        IMPORT_COMPLETED => Some(Migration::ImportCompleted),
-        EXPORT_COMPLETED => Some(Migration::ExportCompleted),
+pub(super) fn read(event: u64, subevent: u64) -> Option<Migration> {
+    match (event, subevent) {
+        (_, 0) => Some(Migration::ImportStarted),
+        (REDIS, 1) | (VALKEY, 2) => Some(Migration::ImportAborted),
+        (REDIS, 2) | (VALKEY, 4) => Some(Migration::ImportCompleted),
+        (_, 5) => Some(Migration::ExportCompleted),
         _ => None,
     }
 }

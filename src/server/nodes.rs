@@ -17,15 +17,6 @@ use redis_module::RedisValue;
 use super::api::{OK, api, raw};
 use super::context::{Ctx, text};
 
-/// Slots of another node.
-#[derive(Debug)]
-pub struct SlotRange {
-    /// The slots.
-    pub slots: RangeInclusive<u16>,
-    /// Where clients reach the node, as `host:port`.
-    pub node: String,
-}
-
 /// What a line of the file says of a node.
 #[derive(Debug, PartialEq, Eq)]
 struct NodeLine<'f> {
@@ -55,21 +46,6 @@ thread_local! {
 const ADDRESS: usize = 64;
 
 impl Ctx {
-    /// The slots of all other nodes whose address is known.
-    pub fn slots_elsewhere(&self) -> Vec<SlotRange> {
-        let (file, endpoint) = (self.nodes_file().unwrap_or_default(), self.endpoint());
-        let lines = file.lines().filter_map(read_line);
-        let others = lines.filter(|line| !line.is_ours && !line.slots.is_empty());
-        let ranges = others.filter_map(|line| {
-            let node = self.reach(&line, endpoint.as_deref())?;
-            Some(line.slots.into_iter().map(move |slots| SlotRange {
-                slots,
-                node: node.clone(),
-            }))
-        });
-        ranges.flatten().collect()
-    }
-
     /// Where clients reach the master of this node, if it is a replica of a known one.
     pub fn master(&self) -> Option<String> {
         let (file, endpoint) = (self.nodes_file().unwrap_or_default(), self.endpoint());

@@ -72,16 +72,12 @@ pub fn before_sleep(ctx: &Ctx) {
     if waiting(|waiting| waiting.slots_have_come.take()) {
         slots::look_at_arriving(ctx);
     }
-    let have_gone = waiting(|waiting| waiting.slots_have_gone.take());
-    if have_gone {
+    if waiting(|waiting| waiting.slots_have_gone.take()) && !is_replica() {
         slots::look_at_slots(ctx);
     }
     work::look_on(ctx);
     time_out_due(ctx);
     do_what_was_noted(ctx);
-    if have_gone {
-        slots::send_after_slots(ctx);
-    }
     if is_replica() {
         clients::to_the_master(ctx);
     }

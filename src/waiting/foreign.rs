@@ -16,11 +16,13 @@ use redis_module::NotifyEvent;
 use crate::keyspace::names::is_redissons;
 use crate::keyspace::number::number;
 use crate::keyspace::{Names, QueueView, names};
+use crate::lock::Refusal;
 use crate::server::{Access, Ctx, is_replica, string};
 use crate::stats::Stats;
 
 use super::conditions::{go_ahead_of_the_clock, grant_grace, intercepts, learn};
-use super::connections::Sessions;
+use super::connections::{Outcome, Sessions};
+use super::effects::give_outcome;
 use super::record::{LockId, Place};
 use super::state::{
     Iteration, ensure_before_sleep, iteration, sessions, stats, table, touch, waiting,
@@ -116,6 +118,30 @@ pub fn has_waiters(ctx: &Ctx, lock: &LockId) -> bool {
     let is_there = |key| !ctx.open(key, Access::Glance).is_empty();
     ctx.select_db(lock.db)
         && (is_there(&names.queue) || is_there(&names.deadlines) || is_there(names.shared()))
+}
+
+/// Forgets what is known of a lock that has left with its slot, so that nothing of it is there if the slot returns. Its
+/// waiters are to ask again, and the server tells them where.
+///
+/// False, and nothing is done, if a part of the lock is here.
+pub fn forget_if_gone(ctx: &Ctx, lock: &LockId) -> bool {
+    let is_held = || {
+        !ctx.open(&Names::of(&lock.name).lock, Access::Glance)
+            .is_empty()
+    };
+    if has_waiters(ctx, lock) || is_held() {
+        return false;
+    }
+    let tracked = table(|table| table.remove(lock));
+    table(|table| table.set_place(lock, Place::Here));
+    for connection in tracked.connections() {
+        sessions(|sessions| sessions.unbind(connection, lock));
+    }
+    let waiters = tracked.line.iter();
+    for ticket in waiters.filter_map(|(_, waiter)| waiter.ticket()) {
+        give_outcome(ticket, Outcome::Refused(Refusal::Moving.into()));
+    }
+    true
 }
 
 /// Whether the keys of a lock that is not known yet say that it is the module's: it has waiters or shared holders.

@@ -8,11 +8,11 @@
 //!
 //! - all keys are here: the lock is no longer frozen. If it came from another node, that node has sent the
 //!   waiters here, and they get the time of a turn to arrive;
-//! - another node owns the slot: blocked waiters get MOVED, and find their places there.
+//! - none of them is: the lock has left. What is known of it is forgotten ([`forget_if_gone`]); blocked waiters get
+//!   TRYAGAIN, ask again, and the server says where: they find their places there.
 //!
 //! The node that receives the slot leaves a lock alone while it has only the lock's keys and not yet the slot
-//! ([`Place::Arriving`]): the slot is being migrated key by key, or by replicating it from its owner (Valkey's
-//! CLUSTER MIGRATESLOTS).
+//! ([`Place::Arriving`]): the slot is being migrated key by key, or as a whole.
 //!
 //! Moving a key raises a key event, so it is noticed at once. Slots can also leave without an event,
 //! so the slots of all locks with waiters are checked once a second.
@@ -24,16 +24,13 @@ use crate::keyspace::{Names, QueueView, names};
 use crate::lock::{Millis, Tick};
 use crate::server::cluster::SlotState;
 use crate::server::migration::Migration;
-use crate::server::nodes::SlotRange;
 use crate::server::{Ctx, in_cluster, is_replica};
 
 use super::clients;
-use super::conditions::{go_ahead_of_the_clock, grant_grace, is_here, slot_state, tick};
-use super::connections::Outcome;
-use super::effects::give_outcome;
-use super::foreign::has_waiters;
+use super::conditions::{go_ahead_of_the_clock, grant_grace, slot_state, tick};
+use super::foreign::forget_if_gone;
 use super::record::{LockId, Place};
-use super::state::{Waiting, ensure_before_sleep, note, sessions, table, touch, waiting};
+use super::state::{Waiting, ensure_before_sleep, note, table, touch, waiting};
 use super::step::SLOTS_ON_THE_MOVE;
 
 /// Milliseconds between two looks at the slots of all locks.
@@ -65,28 +62,22 @@ fn is_due(seen: fn(&Waiting) -> &Cell<Tick>, time: Millis) -> bool {
     is_due
 }
 
-/// Notes all locks whose slot is not wholly here, so that they are looked at. One lock of each slot is checked.
+/// Looks at all locks whose slot is not wholly here: those that have left are forgotten, the others are looked at. One
+/// lock of each slot is checked.
 pub fn look_at_slots(ctx: &Ctx) {
     let locks = table(|table| table.all(None));
-    let mut here = HashMap::new();
+    let mut states = HashMap::new();
     for lock in locks {
         let slot = names::slot(&lock.name);
-        let here = here.entry(slot).or_insert_with(|| is_here(ctx, &lock));
-        if !*here {
+        let state = states.entry(slot);
+        let state = *state.or_insert_with(|| slot_state_of(ctx, &lock));
+        if state == SlotState::Down || state == SlotState::Moving && !forget_if_gone(ctx, &lock) {
             touch(&lock, QueueView::AsLeft);
         }
     }
 }
 
-/// Sends away the waiters for locks whose slots have left, without waiting for the timer.
-pub fn send_after_slots(ctx: &Ctx) {
-    if !is_replica() && !ctx.cluster_is_down() {
-        look_at_frozen(ctx);
-    }
-}
-
 fn look_at_frozen(ctx: &Ctx) {
-    let mut slots = None;
     let mut back = false;
     for lock in table(|table| table.all_at(Place::Frozen)) {
         match slot_state_of(ctx, &lock) {
@@ -96,13 +87,7 @@ fn look_at_frozen(ctx: &Ctx) {
             }
             SlotState::Down => (),
             SlotState::Moving => {
-                let slots = slots.get_or_insert_with(|| ctx.slots_elsewhere());
-                // Keys that are here mean that the slot is arriving, not leaving.
-                if let Some(node) = node_of(slots, &lock)
-                    && !has_waiters(ctx, &lock)
-                {
-                    leave(&lock, node);
-                }
+                forget_if_gone(ctx, &lock);
             }
         }
     }
@@ -138,13 +123,6 @@ fn slot_state_of(ctx: &Ctx, lock: &LockId) -> SlotState {
     }
 }
 
-/// The address of the other node that has this lock's slot.
-fn node_of<'s>(ranges: &'s [SlotRange], lock: &LockId) -> Option<&'s str> {
-    let slot = names::slot(&lock.name);
-    let range = ranges.iter().find(|range| range.slots.contains(&slot))?;
-    Some(&range.node)
-}
-
 /// All keys of the lock are here: it goes on.
 fn thaw(lock: &LockId) {
     table(|table| table.set_place(lock, Place::Here));
@@ -153,21 +131,6 @@ fn thaw(lock: &LockId) {
         work.gone.extend(gone);
         work.touch(QueueView::Touched);
     });
-}
-
-/// The lock is another node's now.
-fn leave(lock: &LockId, node: &str) {
-    table(|table| table.set_place(lock, Place::Here));
-    let tracked = table(|table| table.remove(lock));
-    for connection in tracked.connections() {
-        sessions(|sessions| sessions.unbind(connection, lock));
-    }
-    let slot = names::slot(&lock.name);
-    let waiters = tracked.line.iter();
-    for ticket in waiters.filter_map(|(_, waiter)| waiter.ticket()) {
-        let node = node.to_owned();
-        give_outcome(ticket, Outcome::Moved { slot, node });
-    }
 }
 
 /// Slots move as a whole (see [`crate::server::migration`]). Their locks are dealt with in this very iteration. True if

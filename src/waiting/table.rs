@@ -107,6 +107,13 @@ impl Table {
         records.map(|record| record.id.clone()).collect()
     }
 
+    /// Where a lock's keys are.
+    pub fn place(&self, id: &LockId) -> Place {
+        let is_any = self.is_any_on_the_move();
+        let record = is_any.then(|| self.get(id.db, &id.name)).flatten();
+        record.map_or(Place::Here, |record| record.place)
+    }
+
     /// Remembers where a lock's keys are.
     pub fn set_place(&mut self, id: &LockId, place: Place) {
         if place == Place::Here && self.get(id.db, &id.name).is_none() {

@@ -1,9 +1,13 @@
 //! A lock that is held and waited for, and how it goes on at another server.
 
-use fairlock_testing::{Blocked, Server};
+use fairlock_testing::cluster::Cluster;
+use fairlock_testing::{Blocked, Server, wait_until};
 
 /// The waiters of the lock `k`, in order.
 pub const QUEUE: &str = "LRANGE redisson_lock_queue:{k} 0 -1";
+
+/// What a blocked waiter is told when its lock has left with its slot. It asks again, and the server says where.
+pub const LEFT: &str = "(error) TRYAGAIN the lock is on its way to another node of the cluster";
 
 /// The lock `k` with a holder `a`; `b` and `d` are blocked, `c` polls between them.
 pub struct Scene {
@@ -54,4 +58,35 @@ pub fn goes_on(new: &Server, token: i64) {
     assert!(d.int() > token_of_c);
     assert_eq!(client.run("FAIRLOCK.RELEASE k d"), "0");
     assert_eq!(client.run(QUEUE), "[]");
+}
+
+/// The slot of `k` moves from the first master to the second, the lock has other holders there, and the slot moves
+/// back: neither a session nor a waiter of its first stay comes back with it. Turns must be long.
+#[track_caller]
+pub fn nothing_comes_back(cluster: &Cluster, moves: impl Fn(usize, usize)) {
+    let [home, away] = [0, 1].map(|node| &cluster.masters[node]);
+    for _ in 0..3 {
+        let mut session = home.connect();
+        session.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 600000");
+        home.run("FAIRLOCK.ACQUIRE k p ENQUEUE PATIENCE 600000");
+        moves(0, 1);
+        let mut there = away.connect();
+        assert_eq!(there.run("FAIRLOCK.RELEASE k a"), "0");
+        there.int("FAIRLOCK.ACQUIRE k p ENQUEUE");
+        assert_eq!(there.run("FAIRLOCK.RELEASE k p"), "0");
+        there.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+        moves(1, 0);
+        let waiter = home.block("FAIRLOCK.ACQUIRE k b");
+        let connection = format!("id={} ", session.id);
+        drop(session);
+        wait_until("the first connection has closed", || {
+            !home.run("CLIENT LIST").contains(&connection)
+        });
+        assert_eq!(home.connect().holders("k"), "[a, 1]");
+        assert_eq!(home.run(QUEUE), "[b]");
+        assert!(!waiter.is_done());
+        assert_eq!(home.run("FAIRLOCK.RELEASE k a"), "0");
+        waiter.int();
+        assert_eq!(home.run("FAIRLOCK.RELEASE k b"), "0");
+    }
 }

@@ -1,6 +1,8 @@
-//! A slot on its way as a whole, by CLUSTER MIGRATESLOTS of Valkey 9.0 and newer, held open where a test wants it.
+//! A slot on its way as a whole, by CLUSTER MIGRATESLOTS of Valkey 9.0 and newer or CLUSTER MIGRATION of Redis 8.4 and
+//! newer, held open where a test wants it.
 
 use std::ops::RangeInclusive;
+use std::sync::OnceLock;
 
 use fairlock_testing::cluster::{Cluster, Node};
 use fairlock_testing::{Server, wait_until};
@@ -31,14 +33,86 @@ pub fn two_plain_masters() -> Option<Cluster> {
     is_known().then(|| Cluster::without_module(2, &may_load))
 }
 
+/// By which command slots move as a whole.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Command {
+    MigrateSlots,
+    Migration,
+}
+
+fn command() -> Option<Command> {
+    static COMMAND: OnceLock<Option<Command>> = OnceLock::new();
+    *COMMAND.get_or_init(|| {
+        let server = Server::without_module(&[]);
+        let mut client = server.connect();
+        let mut has = |name: &str| {
+            let info = client.run(&format!("COMMAND INFO CLUSTER|{name}"));
+            info.contains(&name.to_lowercase())
+        };
+        if has("MIGRATESLOTS") {
+            Some(Command::MigrateSlots)
+        } else {
+            has("MIGRATION").then_some(Command::Migration)
+        }
+    })
+}
+
 pub fn is_known() -> bool {
-    let server = Server::without_module(&[]);
-    let command = server.connect().run("COMMAND INFO CLUSTER|MIGRATESLOTS");
-    let known = command.contains("migrateslots");
+    let known = command().is_some();
     if !known {
-        eprintln!("skipped: this server has no CLUSTER MIGRATESLOTS");
+        eprintln!("skipped: this server does not move slots as a whole");
     }
     known
+}
+
+/// Keeps a source from pausing its writes, or lets it go on.
+pub fn hold(source: &Node, on: bool) {
+    if command() == Some(Command::MigrateSlots) {
+        prevent(source, "PAUSE", on);
+    } else {
+        // Two empty words are for none.
+        let what = if on {
+            "migrate-main-channel handoff-prep"
+        } else {
+            " "
+        };
+        source.run(&format!("DEBUG ASM-FAILPOINT {what}"));
+    }
+}
+
+fn prevent(node: &Node, what: &str, on: bool) {
+    let on = u8::from(on);
+    node.run(&format!("DEBUG SLOTMIGRATION PREVENT-{what} {on}"));
+}
+
+/// Waits until a node's newest migration is in this state, by Valkey's name for it.
+pub fn wait_for(node: &Node, state: &str) {
+    let theirs: &[&str] = match (command(), state) {
+        (Some(Command::MigrateSlots), state) => &[state],
+        (_, "waiting-to-pause") => &["send-stream"],
+        (_, "success") => &["completed"],
+        _ => &["canceled", "failed"],
+    };
+    wait_until(state, || theirs.contains(&newest_state(node).as_str()));
+}
+
+fn newest_state(node: &Node) -> String {
+    let all = node.run(match command() {
+        Some(Command::MigrateSlots) => "CLUSTER GETSLOTMIGRATIONS",
+        _ => "CLUSTER MIGRATION STATUS ALL",
+    });
+    let state = all.split(" state, ").nth(1).unwrap_or_default();
+    state.split(',').next().unwrap_or_default().to_owned()
+}
+
+/// Keys of a slot at a node that does not have it: Redis counts them among all of its keys only.
+pub fn keys_at(node: &Node, slot: usize) -> usize {
+    let count = match command() {
+        Some(Command::MigrateSlots) => node.run(&format!("CLUSTER COUNTKEYSINSLOT {slot}")),
+        _ => node.info("keyspace", "db0"),
+    };
+    let count = count.trim_start_matches("keys=").split(',').next();
+    count.map_or(0, |count| count.parse().unwrap_or(0))
 }
 
 /// Slots on their way from one node to another, by default that of `k`.
@@ -47,27 +121,6 @@ pub struct Migration<'c> {
     pub to: &'c Node,
     /// The first of them.
     pub slot: usize,
-}
-
-/// What the source can be kept from doing.
-pub const PAUSE: &str = "PAUSE";
-/// What the target can be kept from doing.
-const FAILOVER: &str = "FAILOVER";
-
-pub fn prevent(node: &Node, what: &str, on: bool) {
-    let on = u8::from(on);
-    node.run(&format!("DEBUG SLOTMIGRATION PREVENT-{what} {on}"));
-}
-
-/// Waits until a node's newest migration is in this state.
-pub fn wait_for(node: &Node, state: &str) {
-    wait_until(state, || newest_state(node) == state);
-}
-
-fn newest_state(node: &Node) -> String {
-    let all = node.run("CLUSTER GETSLOTMIGRATIONS");
-    let state = all.split("state, ").nth(1).unwrap_or_default();
-    state.split(',').next().unwrap_or_default().to_owned()
 }
 
 impl<'c> Migration<'c> {
@@ -84,11 +137,14 @@ impl<'c> Migration<'c> {
     ) -> Self {
         let (from, to) = (&cluster.masters[from], &cluster.masters[to]);
         let (first, last) = (slots.start(), slots.end());
-        let command = format!(
-            "CLUSTER MIGRATESLOTS SLOTSRANGE {first} {last} NODE {}",
-            to.id
-        );
-        assert_eq!(from.run(&command), "OK");
+        if command() == Some(Command::MigrateSlots) {
+            let to = &to.id;
+            from.run(&format!(
+                "CLUSTER MIGRATESLOTS SLOTSRANGE {first} {last} NODE {to}"
+            ));
+        } else {
+            to.run(&format!("CLUSTER MIGRATION IMPORT {first} {last}"));
+        }
         let slot = *first;
         Self { from, to, slot }
     }
@@ -105,31 +161,41 @@ impl<'c> Migration<'c> {
         from: usize,
         to: usize,
     ) -> Self {
-        prevent(&cluster.masters[from], PAUSE, true);
+        hold(&cluster.masters[from], true);
         let migration = Self::of_slots(cluster, slots, from, to);
         wait_for(migration.from, "waiting-to-pause");
         migration
     }
 
-    /// Writes are paused at the source.
-    pub fn held_paused(cluster: &'c Cluster, from: usize, to: usize) -> Self {
-        prevent(&cluster.masters[to], FAILOVER, true);
+    /// Writes are paused at the source. `None` where the server cannot be held there.
+    pub fn held_paused(cluster: &'c Cluster, from: usize, to: usize) -> Option<Self> {
+        if command() != Some(Command::MigrateSlots) {
+            eprintln!("skipped: this server cannot be kept from handing slots over");
+            return None;
+        }
+        prevent(&cluster.masters[to], "FAILOVER", true);
         let migration = Self::begin(cluster, from, to);
         wait_for(migration.to, "failover-granted");
-        migration
+        Some(migration)
     }
 
     /// It is given up; the target drops the keys.
     pub fn cancel(&self) {
-        assert_eq!(self.from.run("CLUSTER CANCELSLOTMIGRATIONS"), "OK");
+        if command() == Some(Command::MigrateSlots) {
+            self.from.run("CLUSTER CANCELSLOTMIGRATIONS");
+        } else {
+            self.to.run("CLUSTER MIGRATION CANCEL ALL");
+        }
         wait_for(self.from, "cancelled");
         wait_for(self.to, "failed");
     }
 
     /// It goes on, and succeeds.
     pub fn finish(&self) {
-        prevent(self.from, PAUSE, false);
-        prevent(self.to, FAILOVER, false);
+        hold(self.from, false);
+        if command() == Some(Command::MigrateSlots) {
+            prevent(self.to, "FAILOVER", false);
+        }
         wait_for(self.from, "success");
         wait_for(self.to, "success");
     }
@@ -141,10 +207,7 @@ impl<'c> Migration<'c> {
 
     /// Keys of the slot at the target.
     pub fn keys_there(&self) -> usize {
-        let count = self
-            .to
-            .run(&format!("CLUSTER COUNTKEYSINSLOT {}", self.slot));
-        count.parse().expect("a number")
+        keys_at(self.to, self.slot)
     }
 
     /// Waits until the target has heard of all that was done at the source.
