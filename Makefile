@@ -58,7 +58,7 @@ test-all: test ## `make test`, and what takes minutes: long fleets, an old relea
 	$(CARGO_TEST) --no-fail-fast -- --ignored
 	REDISSON_RELEASES=3.11.1 $(CARGO_TEST) --test redisson
 
-test-clients: setup-tests ## Of all tests only those of the client packages: every row of their table, in every language
+test-clients: setup-tests ## Of all tests only those of the client packages
 	$(CARGO_TEST) --test clients
 
 conformance: setup-tests module ## The rows of clients/behaviours.md over all packages, or CLIENTS="go ioredis" ROWS="31 44"

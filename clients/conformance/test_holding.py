@@ -311,13 +311,13 @@ def test_r39_hooks(driver, one, view, name):
 
 
 def test_r40_failing_hooks(driver, one, view, name):
-    """A hook that fails disturbs neither acquisition nor release."""
-    locks = driver.new(one.client(), hooks="fail")
+    """A hook that fails disturbs neither acquisition nor release, and is logged."""
+    locks, before = driver.new(one.client(), hooks="fail"), driver.size()
     first = locks.acquire(name)
     (call,) = waiting(locks, view, name, 1)
     first.release()
     call.result().release()
-    assert view.is_free(name)
+    assert view.is_free(name) and driver.said(before)
 
 
 @pytest.mark.parametrize("is_many", [False, True], ids=["few", "many"])

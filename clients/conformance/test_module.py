@@ -89,6 +89,18 @@ def test_r41_required(driver, plain, name):
     assert "loadmodule /path/to/libfairlock.so" in failed.text and "docs/operations.md" in failed.text
 
 
+def test_r43_one_owner(driver, plain, name):
+    """No module: callers with one owner share its place, and hold the lock together, with one token."""
+    view, locks = plain.view(), driver.new(plain.client())
+    held = locks.acquire(name)
+    calls = [locks.begin(name, owner="me") for _ in range(2)]
+    view.waits(name)
+    held.release()
+    first, second = [call.result() for call in calls]
+    assert first.token == second.token and first.owner == second.owner == "me"
+    first.release()
+
+
 def test_r50_shared(locks, view, name):
     """Shared holders hold together; an exclusive caller waits for all, and a shared one behind it waits for it."""
     readers = [locks.acquire(name, shared=True) for _ in range(3)]

@@ -1,5 +1,5 @@
-//! The client packages in `clients/`: each one's own tests, run by its own test runner against servers with the module
-//! that was just built; and that each tests every row of the table in `clients/behaviours.md`.
+//! The client packages in `clients/`: the rows of the table in `clients/behaviours.md` over all of them, by
+//! `clients/conformance`, and each one's own tests, by its own test runner; with the module that was just built.
 
 #![allow(missing_docs)]
 // A test that cannot go on panics; that is its way of failing.
@@ -11,6 +11,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Longest that a package may take, with fetching all it needs. Only ever reached on failure.
 const SECONDS: &str = "900";
+/// Those with a driver.
+const CLIENTS: [&str; 2] = ["python-threads", "python-asyncio"];
 const LANGUAGES: [&str; 5] = ["python", "typescript", "java", "go", "rust"];
 
 /// Each of these runs many programs at a time: two of them keep the machine busy, and more would starve their servers.
@@ -66,8 +68,33 @@ fn suite(language: &str, variables: &[(&str, &str)]) {
     assert!(output.status.success(), "{language}, {variables:?}\n{said}");
 }
 
+/// The rows of the table, for these clients, with the module or by scripts.
+fn rows(clients: &[&str], mode: &str) {
+    let _lane = lane(0);
+    let output = program(SECONDS, "scripts/clients/conformance")
+        .arg("test")
+        .args(clients)
+        .args(["--", "--mode", mode])
+        .output()
+        .expect("started");
+    let said = said(&output);
+    assert!(output.status.success(), "{said}");
+    println!("{said}");
+}
+
 #[test]
-fn the_python_package_does_what_the_table_says() {
+fn the_packages_do_what_the_table_says() {
+    rows(&CLIENTS, "module");
+}
+
+#[test]
+#[ignore = "takes minutes: make test-all"]
+fn the_packages_do_what_the_table_says_by_scripts() {
+    rows(&CLIENTS, "scripts");
+}
+
+#[test]
+fn the_python_package_does_what_is_usual_in_python() {
     suite("python", &[]);
 }
 
@@ -100,7 +127,7 @@ fn the_typescript_package_does_so_with_ioredis_too() {
 #[test]
 #[ignore = "takes minutes: make test-all"]
 fn the_rows_that_hold_by_scripts_hold_without_the_module() {
-    for language in LANGUAGES {
+    for language in ["typescript", "java", "go", "rust"] {
         suite(language, &[("FAIRLOCK_SCRIPTS", "1")]);
     }
 }
@@ -110,11 +137,6 @@ fn check(command: &mut Command) -> String {
     let said = said(&output);
     assert!(output.status.success(), "{said}");
     said
-}
-
-#[test]
-fn every_row_of_the_table_has_a_test_in_every_package() {
-    check(&mut Command::new(root().join("clients/testing/rows")));
 }
 
 /// These packages are made of the files below their own folders. They are no links: not every checkout keeps those.

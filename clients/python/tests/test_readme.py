@@ -18,7 +18,7 @@ def test_r53_the_program_of_the_readme_runs(one):
     program = re.search(r"```python\n(.*?)```", text, re.DOTALL)[1]
     promised = re.search(r"It prints .*?\n\n((?:    [^\n]*\n)+)", text, re.DOTALL)[1]
     # A reader's server has the usual port.
-    program = program.replace("redis.Redis()", f"redis.Redis(port={one.ports['a']})")
+    program = program.replace("redis.Redis()", f"redis.Redis(port={one.port('a')})")
     output = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
     pattern = re.sub(r"\d{16}", r"\\d{16}", "".join(line.strip() + "\n" for line in promised.splitlines()))
     assert re.fullmatch(pattern, output.stdout), output.stdout

@@ -1,0 +1,149 @@
+import asyncio
+import gc
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+import redis
+import redis.asyncio
+from servers import until
+
+import fairlock
+import fairlock.aio
+
+
+class BodyError(Exception):
+    pass
+
+
+@pytest.fixture
+def locks(one):
+    with fairlock.Locks(redis.Redis(port=one.port("a")), lease=9) as made:
+        yield made
+
+
+def run(one, work, **options):
+    """A coroutine function that is given the Locks of asyncio."""
+
+    async def main():
+        async with redis.asyncio.Redis(port=one.port("a")) as client, fairlock.aio.Locks(client, **options) as locks:
+            return await asyncio.wait_for(work(locks), 60)
+
+    return asyncio.run(main())
+
+
+def test_the_errors_are_those_of_python_too():
+    assert issubclass(fairlock.NotInTime, TimeoutError) and issubclass(fairlock.NotReplicated, fairlock.NotInTime)
+    assert issubclass(fairlock.Unavailable, ConnectionError)
+
+
+def test_the_error_of_the_body_carries_that_of_the_release(locks, view, name):
+    error = BodyError()
+    with pytest.raises(BodyError) as raised, locks(name):
+        view.breaks(name)
+        raise error
+    assert raised.value is error and "the release failed, too" in error.__notes__[0]
+
+
+def test_an_interrupted_thread_leaves_the_queue(locks, view, name):
+    def interrupt():
+        view.waits(name)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with locks.acquire(name):
+        threading.Thread(target=interrupt).start()
+        with pytest.raises(KeyboardInterrupt):
+            locks.acquire(name)
+        assert view.queue(name) == []
+
+
+def test_cancelling_a_task_at_any_moment_leaves_nothing(one, view, name):
+    async def work(locks):
+        for moment in range(200):
+            task = asyncio.create_task(locks.acquire(name))
+            await asyncio.sleep(moment / 100_000)
+            if not task.done():
+                task.cancel()
+            (held,) = await asyncio.gather(task, return_exceptions=True)
+            if not isinstance(held, BaseException):
+                await held.release()
+            assert view.is_free(name) and view.queue(name) == [], moment
+
+    run(one, work)
+
+
+def test_what_nobody_refers_to_is_not_renewed(locks, view, name):
+    locks.acquire(name, lease=0.4)
+    gc.collect()
+    until("it is free", lambda: view.is_free(name))
+
+
+def test_no_thread_is_left_after_the_release(locks, view, name):
+    with locks(name, lease=0.3):
+        renewed = view.calls("renew") + 2
+        until("it is renewed", lambda: view.calls("renew") > renewed)
+    until("none is left", lambda: not [thread for thread in threading.enumerate() if thread.name == "fairlock"])
+
+
+def test_no_task_is_left_after_the_release(one, name):
+    async def work(locks):
+        async with locks(name, lease=0.3):
+            await asyncio.sleep(0.5)
+        while len(asyncio.all_tasks()) > 2:  # this one and wait_for's
+            await asyncio.sleep(0.01)
+
+    run(one, work)
+
+
+def test_tasks_wait_on_one_connection(one, view, name):
+    async def work(locks):
+        held = await locks.acquire(name)
+        before = len(view.clients())
+        tasks = [asyncio.create_task(locks.acquire(name)) for _ in range(50)]
+        await asyncio.to_thread(view.waits, name, 50)
+        assert len(view.clients()) == before + 1
+        await held.release()
+        for task in tasks:
+            await (await task).release()
+
+    run(one, work)
+
+
+@pytest.mark.parametrize("kind", [redis, redis.asyncio], ids=["threads", "tasks"])
+def test_what_is_no_client_is_refused(kind):
+    new, other = (fairlock.Locks, redis.asyncio) if kind is redis else (fairlock.aio.Locks, redis)
+    pool, sentinel = redis.ConnectionPool(), redis.Sentinel([("127.0.0.1", 1)])
+    for client in ["redis://127.0.0.1", b"", None, {}, pool, sentinel, sentinel.slave_for("locks"), other.Redis()]:
+        with pytest.raises(TypeError, match=f"wants a {kind.__name__}.Redis"):
+            new(client)
+
+
+@pytest.mark.parametrize("flavour", ["threads", "tasks"])
+def test_children_that_are_forked_share_nothing(one, view, name, flavour):
+    program = [sys.executable, pathlib.Path(__file__).with_name("fork.py"), str(one.port("a")), name, flavour]
+    ended = subprocess.run(program, capture_output=True, text=True, timeout=120)
+    said = f"{name}:parents: the lock is held by the process that was forked"
+    assert (ended.returncode, ended.stdout.splitlines()) == (0, [said] * 4), ended.stderr
+    assert view.is_free(name) and view.is_free(f"{name}:parents")
+
+
+def test_a_session_ends_with_the_parent_although_a_child_lives_on(one, view, name):
+    program = f"""
+import os, signal, sys, redis, fairlock
+locks = fairlock.Locks(redis.Redis(port={one.port("a")}), lease=120)
+held = locks.acquire({name!r}, session=True)
+if os.fork() == 0:
+    print("held", flush=True)
+    sys.stdin.read()
+    os._exit(0)
+signal.pause()
+"""
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout.readline() == "held\n" and not view.is_free(name)
+        parent.kill()
+        until("it is free", lambda: view.is_free(name), longest=20)
+        parent.stdin.close()  # The child has waited for this.
