@@ -197,10 +197,11 @@ impl<S: State> Step<'_, S> {
                     self.state.set_waiter(&owner, waiter);
                 }
                 Presence::Found if self.rules.intercepts => {
-                    waiter.presence = Presence::Polling;
-                    waiter.patience = self.rules.patience;
-                    waiter.deadline = until;
-                    self.state.set_waiter(&owner, waiter);
+                    // If it lives, it is seen asking, or asks by a script that sets its score anew.
+                    let at = self.now.after(self.now.left_until(until));
+                    if waiter.score > at {
+                        self.state.set_score(&owner, at);
+                    }
                 }
                 Presence::Found => (),
                 // Behind a waiter that the server serves itself, no waiter needs to hurry.

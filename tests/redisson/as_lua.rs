@@ -170,3 +170,40 @@ fn once_the_module_is_loaded_commands_and_scripts_share_a_lock_in_order() {
         assert_eq!(client.run("KEYS *"), "[fairlock_token:{k}]");
     }
 }
+
+/// The module wakes who waits behind a silent head. A script that asks then is seen by the deadline that it sets.
+#[test]
+fn one_who_asks_by_script_behind_a_silent_head_keeps_its_place() {
+    let server = Interception::On.server(&["--fairlock.turn", "2000"]);
+    let mut client = server.connect();
+    lua::load(&mut client);
+    assert!(
+        call(&mut client, "ACQUIRE k holder NOWAIT")
+            .parse::<i64>()
+            .is_ok()
+    );
+    for (position, waiter) in ["dead", "first", "living"].into_iter().enumerate() {
+        let reply = call(&mut client, &format!("ACQUIRE k {waiter} ENQUEUE"));
+        assert!(
+            reply.starts_with(&format!("[{}, ", position + 1)),
+            "{reply}"
+        );
+    }
+    assert_eq!(client.run("FAIRLOCK.CANCEL k first"), "1");
+    let woken = Listener::new(server.port, "redisson_lock__channel:{k}:living");
+    assert_eq!(client.run("FAIRLOCK.RELEASE k holder"), "0");
+    assert_eq!(woken.message(), "0");
+    let reply = call(&mut client, "ACQUIRE k living ENQUEUE");
+    assert!(reply.starts_with("[2, "), "{reply}");
+    let mut queue = String::new();
+    wait_until("the dead one is dropped", || {
+        queue = client.run("LRANGE redisson_lock_queue:{k} 0 -1");
+        !queue.contains("dead")
+    });
+    assert_eq!(queue, "[living]");
+    assert!(
+        call(&mut client, "ACQUIRE k living ENQUEUE")
+            .parse::<i64>()
+            .is_ok()
+    );
+}

@@ -287,7 +287,9 @@ impl Oracle {
                 *end = if is_head { until } else { until.min(*end) };
             }
             Life::Found(_, end) if is_head => *end = Some(until),
-            life @ Life::Found(..) if scene.intercepts => *life = Life::Polling(until),
+            Life::Found(score, _) if scene.intercepts => {
+                *score = now.after(until.saturating_sub(now.tick())).min(*score);
+            }
             Life::Found(..) => (),
             Life::Blocked(_) | Life::Left => return Err("a blocked waiter is woken".into()),
         }
