@@ -236,6 +236,20 @@ def test_r18a_late_grant(driver, servers, name, renew):
     held.release()
 
 
+def test_r18b_slow_grant(driver, servers, name):
+    """A grant that comes a third of the lease after its ask is renewed before the caller has it."""
+    one = servers()
+    view, locks = one.view(), driver.new(one.through_proxy(), lease=6, renew=False)
+    locks.acquire(name).release()
+    one.proxy().freeze()
+    call = locks.begin(name)
+    until("the server has granted it", lambda: not view.is_free(name))
+    until("it is late", lambda: view.info(name)["lease"] < 3500)
+    one.proxy().freeze(False)
+    call.result()
+    assert view.info(name)["lease"] > 3500
+
+
 def test_r19_lost_is_lost(locks, name):
     """After `lost`, `renew()` raises LockLost."""
     held = locks.acquire(name, lease=0.2, renew=False)

@@ -3,6 +3,8 @@ operation, written once, runs to its end in a thread of its own."""
 
 import asyncio
 import contextlib
+import dataclasses
+import functools
 import inspect
 import json
 import sys
@@ -16,18 +18,12 @@ import fairlock.aio
 
 IS_ASYNC = sys.argv[1] == "python-asyncio"
 library, package = (redis.asyncio, fairlock.aio) if IS_ASYNC else (redis, fairlock)
-enter, leave = ("__aenter__", "__aexit__") if IS_ASYNC else ("__enter__", "__exit__")
 made, holds, inside, tasks = {}, {}, {}, {}
 writing = threading.Lock()
 NAMES = {"BodyError": "Body", "CancelledError": "Cancelled", "TypeError": "Argument", "ValueError": "Argument"}
 
 
-class BodyError(Exception):
-    pass
-
-
-class NotApplicable(Exception):
-    pass
+BodyError, NotApplicable = type("BodyError", (Exception,), {}), type("NotApplicable", (Exception,), {})
 
 
 def say(**line):
@@ -47,26 +43,31 @@ def client_of(kind, host=None, port=None, user=None, password=None, timeout=None
     if kind == "sentinel":
         return library.Sentinel([(host, port)], sentinel_kwargs=secure).master_for("locks", **options)
     if kind == "cluster":
-        if map:
-            options["address_remap"] = lambda at: split(map.get("%s:%s" % at, "%s:%s" % at))
+        if map:  # all of them are on one host
+            options["address_remap"] = lambda at: (host, at[1])
         return library.RedisCluster(host=host, port=port, **options)
     return {"nothing": None, "text": "redis://127.0.0.1"}[kind]
-
-
-def split(address):
-    host, port = address.rsplit(":", 1)
-    return host, int(port)
 
 
 def hooks_of(locks, kind):
     def hook(which, event):
         if kind == "fail":
             raise BodyError("a hook")
-        fields = {key: getattr(event, key) for key in event.__dataclass_fields__}
-        say(event="hook", locks=locks, hook=which, **{key: value for key, value in fields.items() if value is not None})
+        say(event="hook", locks=locks, hook=which, **{key: value for key, value in dataclasses.asdict(event).items() if value is not None})
 
     names = ("wait", "acquired", "lost", "released")
-    return fairlock.Hooks(**{f"on_{name}": lambda event, name=name: hook(name, event) for name in names})
+    return fairlock.Hooks(**{f"on_{name}": functools.partial(hook, name) for name in names})
+
+
+@contextlib.asynccontextmanager
+async def within(lock):
+    """The block of either package."""
+    if IS_ASYNC:
+        async with lock as held:
+            yield held
+    else:
+        with lock as held:
+            yield held
 
 
 class Operations:
@@ -80,33 +81,24 @@ class Operations:
         return held and {"token": held.token, "owner": held.owner}
 
     async def block(self, id, locks, name, options, inner=None):
-        outer, failed, left = made[locks][0](name, **options), None, (asyncio if IS_ASYNC else threading).Event()
-        holds[id] = held = await maybe(getattr(outer, enter)())
-        try:
-            inside[id] = left
-            second = await self.again(made[locks][0](name, **inner)) if inner is not None else None
-            say(event="inside", id=id, token=held.token, owner=held.owner, inner=second)
+        left = inside[id] = (asyncio if IS_ASYNC else threading).Event()
+        async with within(made[locks][0](name, **options)) as held:
+            holds[id], token = held, None
+            if inner is not None:
+                async with within(made[locks][0](name, **inner)) as again:
+                    token = again.token
+            say(event="inside", id=id, token=held.token, owner=held.owner, inner=token)
             await maybe(left.wait())
             if left.fail:
                 raise BodyError("the body's own")
-        except BaseException as error:
-            failed = error
-        await maybe(getattr(outer, leave)(failed and type(failed), failed, None))
-        if failed:
-            raise failed
-
-    async def again(self, lock):
-        token = (await maybe(getattr(lock, enter)())).token
-        await maybe(getattr(lock, leave)(None, None, None))
-        return token
 
     async def leave(self, id, block, fail=False):
         inside[block].fail = fail
         inside[block].set()
 
     async def abandon(self, id, locks, name, options):  # in a block that its thread or task never leaves
-        lock = holds[id, "block"] = made[locks][0](name, **options)
-        holds[id] = held = await maybe(getattr(lock, enter)())
+        block = holds[id, "block"] = within(made[locks][0](name, **options))
+        holds[id] = held = await block.__aenter__()
         return {"token": held.token, "owner": held.owner}
 
     async def renew(self, id, held, **lease):
@@ -129,8 +121,7 @@ class Operations:
         tasks[call].cancel()
 
     async def info(self, id, locks, name):
-        info = await maybe(made[locks][0].info(name))
-        return {key: getattr(info, key) for key in info.__dataclass_fields__}
+        return dataclasses.asdict(await maybe(made[locks][0].info(name)))
 
     async def native(self, id, locks):
         return {"native": made[locks][0].native}
