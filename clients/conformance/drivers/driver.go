@@ -25,7 +25,8 @@ type object = map[string]any
 // A request, with the fields of all operations.
 type request struct {
 	ID, Locks, Held, Block, Call int
-	Op, Name, Hooks              string
+	Op, Hooks                    string
+	Name                         any
 	Options, Inner               object
 	Try, Fail                    bool
 	Lease                        *float64
@@ -42,7 +43,8 @@ type request struct {
 // A Locks with its user's client; a lock that is held, in a block that ends with an error or with nil.
 type made struct {
 	*fairlock.Locks
-	user redis.UniversalClient
+	user  redis.UniversalClient
+	lease any
 }
 type hold struct {
 	*fairlock.Held
@@ -106,10 +108,15 @@ func flag(isSet bool, option fairlock.Option) fairlock.Option {
 
 func optionsOf[T fairlock.Option](given object) (options []T) {
 	for name, value := range given {
-		if option := known[name]; value != nil || option == nil { // No limit is the default.
-			if made := option(value); made != nil {
-				options = append(options, made.(T))
-			}
+		option, ok := known[name]
+		if !ok {
+			_ = any(name).(fairlock.Option) // It does not compile.
+		}
+		if value == nil && (name == "wait" || name == "owner" || name == "limit" || name == "min_replicas") {
+			continue // That is the default.
+		}
+		if made := option(value); made != nil {
+			options = append(options, made.(T))
 		}
 	}
 	return options
@@ -133,7 +140,7 @@ func makeLocks(r request) made {
 	case "one":
 		user = redis.NewClient(all.Simple())
 	case "sentinel":
-		return made{fairlock.NewFailover(all.Failover(), options...), redis.NewFailoverClient(all.Failover())}
+		return made{fairlock.NewFailover(all.Failover(), options...), redis.NewFailoverClient(all.Failover()), r.Options["lease"]}
 	case "cluster":
 		cluster := all.Cluster()
 		if given.Map != nil {
@@ -148,7 +155,7 @@ func makeLocks(r request) made {
 	case "text":
 		return any("").(made) // It does not compile.
 	}
-	return made{fairlock.New(user, options...), user}
+	return made{fairlock.New(user, options...), user, r.Options["lease"]}
 }
 
 func hooks(r request) fairlock.Hooks {
@@ -165,9 +172,11 @@ func hooks(r request) fairlock.Hooks {
 }
 
 func (r request) acquired(held *fairlock.Held) hold {
-	lease, isGiven := r.Options["lease"].(float64)
-	if !isGiven {
-		lease = 30
+	lease := 30.0
+	for _, given := range []any{find[made](&locks, r.Locks).lease, r.Options["lease"]} {
+		if length, ok := given.(float64); ok {
+			lease = length
+		}
 	}
 	h := hold{held, lease, make(chan error, 1)}
 	holds.Store(r.ID, h)
@@ -178,7 +187,7 @@ func (r request) acquired(held *fairlock.Held) hold {
 func (r request) block(ctx context.Context, held *fairlock.Held) error {
 	h, event := r.acquired(held), object{"event": "inside", "id": r.ID, "token": held.Token(), "owner": held.Owner()}
 	if r.Inner != nil {
-		inner, err := find[made](&locks, r.Locks).Acquire(ctx, r.Name, optionsOf[fairlock.LockOption](r.Inner)...)
+		inner, err := find[made](&locks, r.Locks).Acquire(ctx, r.Name.(string), optionsOf[fairlock.LockOption](r.Inner)...)
 		if err != nil {
 			return err
 		}
@@ -194,13 +203,19 @@ func (r request) block(ctx context.Context, held *fairlock.Held) error {
 func operate(ctx context.Context, r request) (object, error) {
 	switch r.Op {
 	case "new":
-		locks.Store(r.ID, makeLocks(r))
+		made := makeLocks(r)
+		locks.Store(r.ID, made)
+		// New returns no error: the first acquisition has it. Without a name nothing is sent.
+		var wrong *fairlock.ArgumentError
+		if _, err := made.Acquire(ctx, ""); errors.As(err, &wrong) && wrong.Option != "name" {
+			return nil, err
+		}
 	case "acquire", "abandon":
 		acquire := find[made](&locks, r.Locks).Acquire
 		if r.Try {
 			acquire = find[made](&locks, r.Locks).TryAcquire
 		}
-		held, err := acquire(ctx, r.Name, optionsOf[fairlock.LockOption](r.Options)...)
+		held, err := acquire(ctx, r.Name.(string), optionsOf[fairlock.LockOption](r.Options)...)
 		if r.Try && errors.Is(err, fairlock.ErrNotInTime) {
 			return nil, nil
 		} else if err != nil {
@@ -209,7 +224,7 @@ func operate(ctx context.Context, r request) (object, error) {
 		r.acquired(held)
 		return object{"token": held.Token(), "owner": held.Owner()}, nil
 	case "block":
-		return nil, find[made](&locks, r.Locks).Run(ctx, r.Name, r.block, optionsOf[fairlock.LockOption](r.Options)...)
+		return nil, find[made](&locks, r.Locks).Run(ctx, r.Name.(string), r.block, optionsOf[fairlock.LockOption](r.Options)...)
 	case "leave":
 		var err error
 		if r.Fail {
@@ -240,7 +255,7 @@ func operate(ctx context.Context, r request) (object, error) {
 	case "cancel":
 		find[context.CancelFunc](&calls, r.Call)()
 	case "info":
-		info, err := find[made](&locks, r.Locks).Info(ctx, r.Name)
+		info, err := find[made](&locks, r.Locks).Info(ctx, r.Name.(string))
 		fields := object{"owner": info.Owner, "holds": info.Holds, "lease": math.Max(info.Lease.Seconds(), 0), "token": info.Token,
 			"session": info.Session, "waiting": info.Waiting, "holders": info.Holders, "limit": info.Limit}
 		for name, none := range (object{"owner": "", "token": int64(0), "limit": int64(0), "lease": 0.0}) {
@@ -250,8 +265,10 @@ func operate(ctx context.Context, r request) (object, error) {
 		}
 		return fields, err
 	case "native":
-		native, _ := find[made](&locks, r.Locks).Native()
-		return object{"native": native}, nil
+		if native, isKnown := find[made](&locks, r.Locks).Native(); isKnown {
+			return object{"native": native}, nil
+		}
+		return object{"native": nil}, nil
 	case "close":
 		m := find[made](&locks, r.Locks)
 		err := m.Close()
