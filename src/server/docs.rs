@@ -262,9 +262,7 @@ pub(super) fn describe(command: *mut raw::RedisModuleCommand, docs: &Docs) -> bo
         history: null_mut(),
         tips: null(),
         arity: docs.arity(),
-        key_specs: specs
-            .as_mut()
-            .map_or(null_mut(), |specs| specs.as_mut_ptr()),
+        key_specs: specs.as_mut().map_or(null_mut(), Vec::as_mut_ptr),
         args: reader.list(arguments),
     };
     // SAFETY: the command was just registered; the server copies everything that `info` points

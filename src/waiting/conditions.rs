@@ -88,6 +88,12 @@ pub fn learn(token: i64) {
     });
 }
 
+/// Slots have come from another node. Waiters are on their way here, and its tokens may be ahead of this clock.
+pub fn slots_have_come() {
+    grant_grace();
+    go_ahead_of_the_clock();
+}
+
 /// In a cluster, whether slots have come from another server. One look tells for the whole iteration: the server writes
 /// such changes down at its end.
 pub fn follow_slots(ctx: &Ctx) {

@@ -27,7 +27,7 @@ use crate::server::migration::Migration;
 use crate::server::{Ctx, in_cluster, is_replica};
 
 use super::clients;
-use super::conditions::{go_ahead_of_the_clock, grant_grace, slot_state, tick};
+use super::conditions::{go_ahead_of_the_clock, grant_grace, slot_state, slots_have_come, tick};
 use super::foreign::forget_if_gone;
 use super::record::{LockId, Place};
 use super::state::{Waiting, ensure_before_sleep, note, table, touch, waiting};
@@ -108,9 +108,7 @@ pub fn look_at_arriving(ctx: &Ctx) {
         }
     }
     if here.into_values().any(|is_here| is_here) {
-        // Their waiters are on their way here.
-        grant_grace();
-        go_ahead_of_the_clock();
+        slots_have_come();
     }
 }
 

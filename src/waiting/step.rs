@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::keyspace::tracked::Unusable;
 use crate::keyspace::{Names, OpenLock, QueueView, Taken, Tracked};
 use crate::lock::{Due, Now, Rules, Step};
-use crate::server::{Ctx, announce, events, is_replica};
+use crate::server::{Ctx, announce, events, in_cluster, is_replica};
 
 use super::conditions;
 use super::connections::Outcome;
@@ -111,17 +111,16 @@ pub fn step_on<T>(
     };
     let lock = names.name();
     conditions::follow_slots(ctx);
-    let (rules, now, db) = (conditions::rules(), conditions::now(), ctx.db());
+    let db = ctx.db();
+    let queue = view(ctx, names, db, (queue, is_asked));
+    let is_frozen = queue == QueueView::Hidden;
+    let (rules, now) = (conditions::rules(), conditions::now());
     let mut taken = begin();
     table(|table| table.take_into(&mut taken.tracked, db, lock));
-    let is_shared = taken.tracked.shared.is_some();
-    // What has moved keys in this iteration has touched the queue.
-    let is_asked = is_asked && !queue.is_touched();
-    let is_frozen = !conditions::is_all_here(ctx, names, is_shared, is_asked);
-    let queue = match queue {
-        _ if is_frozen => QueueView::Hidden,
-        QueueView::AsLeft if taken.tracked.cut_short => QueueView::Touched,
-        queue => queue,
+    let queue = if taken.tracked.cut_short {
+        queue.max(QueueView::Touched)
+    } else {
+        queue
     };
     let end = catch_unwind(AssertUnwindSafe(|| {
         decide_on(ctx, names, &mut taken, (&rules, now), queue, decide)
@@ -130,7 +129,10 @@ pub fn step_on<T>(
     let decided = put_back(ctx, (db, lock), &mut taken.tracked, end, now);
     if is_frozen {
         // It is looked at soon.
-        table(|table| table.set_place(&LockId::new(db, lock), Place::Frozen));
+        let id = LockId::new(db, lock);
+        if table(|table| table.place(&id)) == Place::Here {
+            table(|table| table.set_place(&id, Place::Frozen));
+        }
     }
     ctx.raise_events();
     drop(stepping);
@@ -147,6 +149,37 @@ pub fn step_on<T>(
         refuse_unplaced(&LockId::new(db, lock));
         resume_unwind(panic)
     })
+}
+
+/// How a step sees the lock's queue. In a cluster, some of its keys may be elsewhere, or may have come since the last
+/// look at it.
+fn view(ctx: &Ctx, names: &Names, db: i32, (queue, is_asked): (QueueView, bool)) -> QueueView {
+    if !in_cluster() {
+        return queue;
+    }
+    let (place, is_shared) = table(|table| {
+        let record = table.record(db, names.name());
+        record.map_or_else(Default::default, |record| {
+            (record.place, record.tracked.shared.is_some())
+        })
+    });
+    // What has moved keys in this iteration has touched the queue.
+    let is_asked = is_asked && !queue.is_touched() && place == Place::Here;
+    if !conditions::is_all_here(ctx, names, is_shared, is_asked) {
+        return QueueView::Hidden;
+    }
+    match place {
+        Place::Here => queue,
+        Place::Frozen => {
+            conditions::grant_grace();
+            queue.max(QueueView::Touched)
+        }
+        Place::Arriving => {
+            conditions::slots_have_come();
+            table(|table| table.set_place(&LockId::new(db, names.name()), Place::Here));
+            QueueView::Loaded
+        }
+    }
 }
 
 /// What a step may change beyond the keys, before it is known what is tracked of the lock.

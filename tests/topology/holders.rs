@@ -64,6 +64,41 @@ fn holders_move_with_their_slot_in_whichever_order_the_keys_move() {
 }
 
 #[test]
+fn shared_holders_are_known_as_soon_as_their_slot_has_come() {
+    let cluster = two_masters();
+    let home = &cluster.masters[HOME];
+    for command in [
+        "RELEASE k a",
+        "RENEW k a",
+        "BREAK k OWNER a",
+        "ACQUIRE k a SHARED",
+    ] {
+        for owner in ["a", "b"] {
+            home.run(&format!("FAIRLOCK.ACQUIRE k {owner} SHARED LEASE 600000"));
+        }
+        let moving = Move::begin(&cluster, cluster.slot("k"), HOME, AWAY);
+        let there = moving.to;
+        for key in ["k", "redisson_lock_shared:{k}"] {
+            moving.keys(&[key.to_owned()]);
+            // At both nodes the holder is told to come again, until all of the lock has come.
+            let ask = format!("FAIRLOCK.{command}");
+            for reply in [home.connect().run(&ask), there.asking(&ask)] {
+                let is_refused =
+                    ["ASK", "TRYAGAIN"].map(|code| reply.starts_with(&format!("(error) {code} ")));
+                assert!(is_refused.contains(&true), "{command}: {reply}");
+            }
+        }
+        let mut client = there.connect();
+        moving.finish();
+        let reply = client.run(&format!("FAIRLOCK.{command}"));
+        assert!(!reply.starts_with("(error)"), "{command}: {reply}");
+        there.run("FAIRLOCK.BREAK k");
+        let back = Move::begin(&cluster, cluster.slot("k"), AWAY, HOME);
+        back.finish();
+    }
+}
+
+#[test]
 fn a_lease_that_ends_on_the_way_is_over_where_the_lock_arrives() {
     let cluster = two_masters();
     let [lock, queue, deadlines] = keys_of("k");
