@@ -8,7 +8,7 @@ use std::ffi::CStr;
 
 use crate::error::Error;
 use crate::redisson::table::Script;
-use crate::redisson::{Reply, filter, permission, recognise, run, share_a_slot, stats};
+use crate::redisson::{Reply, filter, recognise, run, share_a_slot, stats};
 use crate::server::docs::{Docs, Keys};
 use crate::server::{Args, Command, Ctx, Str, in_cluster};
 use crate::waiting;
@@ -49,7 +49,8 @@ impl<const BY_DIGEST: bool> Command for Eval<BY_DIGEST> {
     }
 }
 
-/// Runs a script, natively if possible. What the filter has recognised, and allowed, is not looked at again.
+/// Runs a script, natively if possible: the server has checked that the user may run this command with these keys. What
+/// the filter has recognised is not looked at again.
 ///
 /// # Errors
 /// [`Error::UnknownScript`], [`Error::InsideStep`], [`Error::KeysApart`].
@@ -68,7 +69,7 @@ fn eval(
         return Err(Error::KeysApart);
     }
     // A call that was queued for a transaction may run after interception was switched off.
-    let may_run = waiting::intercepts() && (passed.is_some() || may_run(ctx, client));
+    let may_run = waiting::intercepts();
     let done = may_run.then(|| run(ctx, script, *arguments)).flatten();
     if let Some(done) = done {
         stats::intercepted(script.role);
@@ -81,15 +82,6 @@ fn eval(
         .collect();
     ctx.run_for_caller(command, &words);
     Ok(())
-}
-
-/// Whether a caller that the filter has not seen, or only as its command was queued, may run scripts natively.
-fn may_run(ctx: &Ctx, client: u64) -> bool {
-    if ctx.flags().in_transaction() {
-        permission::is_plain_now(client)
-    } else {
-        permission::is_plain(client)
-    }
 }
 
 fn reply(ctx: &Ctx, reply: &Reply) {

@@ -31,7 +31,7 @@
 //! - [`number`](mod@number): reads numbers from keys.
 
 mod detect;
-mod fields;
+pub mod fields;
 pub mod held;
 mod lock_state;
 pub mod names;

@@ -77,9 +77,20 @@ impl Names {
             .get_or_init(|| string(&derived("redisson_lock_shared", &self.name)))
     }
 
+    /// What the names of the channels begin with on which waiters of this lock are woken; a colon and the owner follow.
+    pub fn channels(&self) -> Vec<u8> {
+        derived("redisson_lock__channel", &self.name)
+    }
+
+    /// Whether a key is named as those that keep the reply to an unlock of this lock.
+    pub fn is_latch(&self, key: &[u8]) -> bool {
+        let rest = key.strip_prefix(derived("redisson_unlock_latch", &self.name).as_slice());
+        rest.is_some_and(|rest| rest.starts_with(b":"))
+    }
+
     /// The channel on which a waiter of this lock is woken.
     pub fn channel(&self, owner: &[u8]) -> Str {
-        let mut name = derived("redisson_lock__channel", &self.name);
+        let mut name = self.channels();
         name.push(b':');
         name.extend_from_slice(owner);
         string(&name)

@@ -280,15 +280,21 @@ impl<S: State> Step<'_, S> {
     }
 
     /// Frees the lock from all its holders. Returns whether it was held; if not, this script wakes no waiter.
-    pub fn force_unlock(&mut self, client: Millis) -> bool {
+    ///
+    /// # Errors
+    /// [`Refusal::NotALock`]; nothing has changed then.
+    pub fn force_unlock(&mut self, client: Millis) -> Result<bool, Refusal> {
         self.drop_ended(None);
-        self.drop_dead(None, client);
         let held = self.state.is_held();
+        if held {
+            self.require_lock()?;
+        }
+        self.drop_dead(None, client);
         if held {
             self.free();
             self.settle(None);
         }
-        held
+        Ok(held)
     }
 
     /// Takes the owner out of the queue, unless a connection is blocked here for it.

@@ -38,17 +38,6 @@ pub enum Reply {
     Error(&'static str),
 }
 
-/// How a script sends wake-ups.
-#[derive(Clone, Copy, Debug)]
-pub struct WakeUp<'c> {
-    /// PUBLISH or SPUBLISH.
-    pub command: &'static std::ffi::CStr,
-    /// The channel, without the colon and the owner at its end.
-    pub channel: &'c [u8],
-    /// The message.
-    pub message: &'c [u8],
-}
-
 /// The native form does not cover this case: the script itself must run. Nothing has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeftToLua;

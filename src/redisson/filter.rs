@@ -4,9 +4,9 @@ use std::cell::Cell;
 
 use crate::config;
 use crate::server::filter::{self, Filter, Incoming};
-use crate::server::{Ctx, Str, is_replica, selected, string, user};
+use crate::server::user::{User, user_of};
+use crate::server::{Ctx, Str, is_replica, selected, string};
 
-use super::permission;
 use super::recognise::{by_digest, by_text};
 use super::stats;
 use super::table::Script;
@@ -21,10 +21,7 @@ pub const EVALSHA: &str = "fairlock.evalsha";
 /// queues it for a transaction.
 #[derive(Clone, Copy)]
 struct Passed {
-    /// The client, whose user may run scripts natively.
     client: u64,
-    /// How often permissions had changed: the server may run the command later (CLIENT PAUSE).
-    changes: u64,
     script: &'static Script,
 }
 
@@ -34,12 +31,10 @@ thread_local! {
     static PASSED: Cell<Option<Passed>> = const { Cell::new(None) };
 }
 
-/// The script that a client calls by a command that runs now, if the filter has just recognised it and found that the
-/// client's user may run it natively. Then both are done.
+/// The script that a client calls by a command that runs now, if the filter has just recognised it.
 pub fn passed(client: u64) -> Option<&'static Script> {
     let passed = PASSED.take()?;
-    let holds = passed.client == client && passed.changes == user::changes();
-    holds.then_some(passed.script)
+    (passed.client == client).then_some(passed.script)
 }
 
 /// The commands that the filter has to see, and the consequence if rename-command has given one another name.
@@ -54,7 +49,6 @@ const SEEN: [(&str, &str); 3] = [
 
 /// Registers the filter. False if the server refuses.
 pub fn register(ctx: &Ctx) -> bool {
-    user::watch_changes(ctx);
     filter::register::<Scripts>(ctx)
 }
 
@@ -70,8 +64,8 @@ pub fn tell_of_renamed(ctx: &Ctx) {
     }
 }
 
-/// Looks for scripts, and for commands that may change permissions or, on some servers, a client's database. A command
-/// may come from anybody, and be refused after this: so a look walks nothing, and notes no more than the one before.
+/// Looks for scripts, and for commands that may change a client's database, on some servers. A command may come from
+/// anybody, and be refused after this: so a look walks nothing, and notes no more than the one before.
 #[derive(Debug)]
 pub struct Scripts;
 
@@ -82,7 +76,6 @@ impl Filter for Scripts {
             [b'e' | b'E', _, _, _] => is(name, b"exec") || is(name, b"eval") && looks_at_scripts(),
             [b'c' | b'C', _, _, _] => is(name, b"copy"),
             [b'e' | b'E', _, _, _, _, _, _] => is(name, b"evalsha") && looks_at_scripts(),
-            [b'a' | b'A', _, _] => is(name, b"acl"),
             [b'f' | b'F', ..] => is_own(name),
             _ => false,
         }
@@ -98,11 +91,6 @@ impl Filter for Scripts {
             selected::before_copy(command);
         } else if is(name, b"exec") {
             PASSED.set(None);
-            permission::transaction_runs();
-        } else if is(name, b"acl") {
-            if command.argument(1).is_some_and(changes_users) {
-                permission::may_change();
-            }
         } else if is_own(name) {
             // A client sends it itself.
             PASSED.set(None);
@@ -120,11 +108,6 @@ fn looks_at_scripts() -> bool {
     config::intercept_eval() || waiting::intercepts()
 }
 
-/// Whether an ACL command changes users, by its second word.
-fn changes_users(word: &[u8]) -> bool {
-    is(word, b"setuser") || is(word, b"deluser") || is(word, b"load")
-}
-
 fn is(name: &[u8], word: &[u8]) -> bool {
     name.eq_ignore_ascii_case(word)
 }
@@ -137,17 +120,22 @@ fn intercept(command: &mut Incoming, recognise: fn(&[u8]) -> Option<&'static Scr
     let Some(script) = command.argument(1).and_then(recognise) else {
         return;
     };
-    // If the user's scripts have to run as Lua, the command passes untouched. Before Redis 7.2 the filter
-    // cannot know the user, and `FAIRLOCK.EVAL` decides.
     let client = command.client();
-    if client.is_some_and(|client| !permission::is_plain(client)) {
-        stats::left_to_lua(script.role);
-        return;
-    }
-    PASSED.set(client.map(|client| Passed {
-        client,
-        changes: user::changes(),
-        script,
-    }));
-    NAMES.with(|names| names.get(name).map(|name| command.rename(name)));
+    let done = NAMES.with(|names| {
+        let name = names.get(name)?;
+        if client.is_some_and(|client| !may_run(command, name, client)) {
+            stats::left_to_lua(script.role);
+            return None;
+        }
+        command.rename(name);
+        Some(())
+    });
+    PASSED.set(done.and(client).map(|client| Passed { client, script }));
+}
+
+/// Whether a client's user may run the call as this command: if not, it passes untouched. Where the filter cannot know
+/// the client, before Redis 7.2, the server refuses it. False for a caller without a connection.
+fn may_run(call: &Incoming, command: &Str, client: u64) -> bool {
+    let user = user_of(client).and_then(|name| User::named(&name));
+    user.is_some_and(|user| call.may_run_as(command, &user))
 }

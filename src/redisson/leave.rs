@@ -17,8 +17,8 @@ pub fn read<'c>(call: &ScriptCall<'c>) -> Result<&'c [u8], LeftToLua> {
     call.argument(OWNER)
 }
 
-/// The lock whose queue the owner leaves, which is not among the script's keys. If two locks share the queue,
-/// it is the lock that is held.
+/// The lock whose queue the owner leaves. It is not among the script's keys, so the server has not checked whether the
+/// user may change it. If two locks share the queue, it is the lock that is held.
 pub fn lock<'c>(call: &ScriptCall<'c>) -> Result<&'c [u8], LeftToLua> {
     let [plain, braced] = names::locks_of(call.key(0)?).ok_or(LeftToLua)?;
     let is_held = |lock: &[u8]| !call.ctx.open(&string(lock), Access::Read).is_empty();

@@ -8,8 +8,9 @@
 //! script uses its client's clock, so does the step.
 //!
 //! The script itself runs as Lua, and raises its own error, where the native form does not apply: keys of
-//! other types or other names, arguments that are not integers. It also runs as Lua if the user's permissions
-//! do not cover every command of the scripts on all keys and channels ([`permission`]).
+//! other types or other names, arguments that are not integers. It also runs as Lua if the user may not run
+//! `FAIRLOCK.EVAL` with these keys. What the native form does, the user could do with FAIRLOCK.ACQUIRE, RELEASE, RENEW
+//! and CANCEL on the same lock: other keys, channels and messages than that lock's are left to Lua.
 //!
 //! The calls in their order: the server calls the filter for every command before it looks the command up.
 //! The filter ([`filter`]) replaces the name of an EVAL or EVALSHA that [`recognise`] knows, and leaves the
@@ -24,7 +25,6 @@
 //!
 //! Which scripts run natively:
 //! - [`filter`]: looks at commands before the server does;
-//! - [`permission`]: which users' scripts may run natively;
 //! - [`recognise`]: finds a script by its text or its digest.
 //!
 //! How they run:
@@ -40,7 +40,6 @@
 mod call;
 pub mod filter;
 mod leave;
-pub mod permission;
 pub mod recognise;
 mod renew;
 mod run;

@@ -2,10 +2,10 @@
 
 use crate::keyspace::{Names, OpenLock};
 use crate::lock::Step;
-use crate::server::{Args, Ctx, string};
-use crate::waiting;
+use crate::server::{Args, Ctx};
+use crate::waiting::{self, WakeUp};
 
-use super::call::{LeftToLua, Reply, ScriptCall, WakeUp};
+use super::call::{LeftToLua, Reply, ScriptCall};
 use super::leave;
 use super::renew;
 use super::table::{Form, Script};
@@ -30,7 +30,7 @@ pub fn run(ctx: &Ctx, script: &Script, words: Args<'_>) -> Option<Reply> {
         }
         Form::Unlock { forced } => {
             let names = call.lock(0, 1, 2).ok()?;
-            let mut unlocking = Unlocking::read(&call, forced).ok()?;
+            let mut unlocking = Unlocking::read(&call, &names, forced).ok()?;
             if let Some(reply) = unlocking.kept_reply() {
                 return Some(Reply::Number(reply));
             }
@@ -49,6 +49,9 @@ pub fn run(ctx: &Ctx, script: &Script, words: Args<'_>) -> Option<Reply> {
             let names = Names::of(leave::lock(&call).ok()?);
             let names = call.fits(names, 0, 1).ok()?;
             let owner = leave::read(&call).ok()?;
+            if !ctx.may_update(&names.lock) {
+                return None;
+            }
             take(&call, script, &names, None, |step| {
                 step.leave_by_script(owner);
                 Ok(Reply::Nil)
@@ -66,7 +69,7 @@ pub fn run(ctx: &Ctx, script: &Script, words: Args<'_>) -> Option<Reply> {
     }
 }
 
-/// Takes the step. Its wake-ups go out as the script says.
+/// Takes the step. Its wake-ups go out so, if not as configured.
 fn take(
     call: &ScriptCall<'_>,
     script: &Script,
@@ -74,17 +77,9 @@ fn take(
     wake_up: Option<WakeUp<'_>>,
     decide: impl FnOnce(&mut Step<'_, OpenLock<'_>>) -> Result<Reply, LeftToLua>,
 ) -> Option<Reply> {
-    let wake = |ctx: &Ctx, owner: &[u8]| {
-        let Some(how) = wake_up else {
-            return false;
-        };
-        let channel = [how.channel, b":", owner].concat();
-        ctx.publish(how.command, &string(&channel), &string(how.message));
-        true
-    };
     let owner = script.form.owner();
     let owner = owner.and_then(|index| call.arguments.string(index));
-    let decided = waiting::step_of_script(call.ctx, names, &wake, |step| {
+    let decided = waiting::step_of_script(call.ctx, names, wake_up, |step| {
         step.state.learn_name(owner);
         decide(step)
     });

@@ -4,12 +4,13 @@ use std::borrow::Cow;
 use std::ffi::CStr;
 
 use crate::keyspace::number::number as whole;
-use crate::keyspace::write;
+use crate::keyspace::{Names, write};
 use crate::lock::scripts::Unlocked;
 use crate::lock::{Millis, State, Step};
 use crate::server::{Access, Key, Kind, clock};
+use crate::waiting::WakeUp;
 
-use super::call::{LeftToLua, Reply, ScriptCall, WakeUp, refused};
+use super::call::{LeftToLua, Reply, ScriptCall, refused};
 
 /// A call of such a script. Keys: lock, queue, scores, channel; in newer releases also the latch, a key that keeps the
 /// reply for a while, so that a repeated call gets the same. Arguments: message, lease, owner, the client's time, in
@@ -20,7 +21,7 @@ pub struct Unlocking<'c> {
     holder: Option<(&'c [u8], Millis)>,
     client: Millis,
     latch: Option<OpenLatch<'c>>,
-    /// How the head is woken.
+    /// The command that wakes the head, and its message.
     pub wake_up: WakeUp<'c>,
 }
 
@@ -28,8 +29,12 @@ pub struct Unlocking<'c> {
 pub const OWNER: usize = 2;
 
 impl<'c> Unlocking<'c> {
-    /// Reads a call.
-    pub fn read(call: &ScriptCall<'c>, forced: bool) -> Result<Self, LeftToLua> {
+    /// Reads a call on this lock. Another channel than the lock's own, or another latch, is left to the script: nobody
+    /// has checked whether the user may publish there, or write strings.
+    pub fn read(call: &ScriptCall<'c>, names: &Names, forced: bool) -> Result<Self, LeftToLua> {
+        if call.key(3)? != names.channels() {
+            return Err(LeftToLua);
+        }
         let (holder, client) = if forced {
             (None, 1)
         } else {
@@ -39,12 +44,13 @@ impl<'c> Unlocking<'c> {
         Ok(Self {
             holder,
             client: call.millis(client)?,
-            latch: has_latch.then(|| OpenLatch::open(call)).transpose()?,
-            wake_up: WakeUp {
-                command: publish_command(call.arguments.get(client + 1))?,
-                channel: call.key(3)?,
-                message: call.argument(0)?,
-            },
+            latch: has_latch
+                .then(|| OpenLatch::open(call, names))
+                .transpose()?,
+            wake_up: (
+                publish_command(call.arguments.get(client + 1))?,
+                call.argument(0)?,
+            ),
         })
     }
 }
@@ -68,8 +74,10 @@ impl Unlocking<'_> {
     /// Takes the step.
     pub fn decide<S: State>(&self, step: &mut Step<'_, S>) -> Result<Reply, LeftToLua> {
         let Some((owner, lease)) = self.holder else {
-            let freed = step.force_unlock(self.client);
-            return Ok(Reply::Number(freed.into()));
+            return match step.force_unlock(self.client) {
+                Ok(freed) => Ok(Reply::Number(freed.into())),
+                Err(refusal) => refused(refusal),
+            };
         };
         match step.unlock(owner, lease, self.client) {
             Ok(Unlocked::NotHeld) => Ok(Reply::Nil),
@@ -101,10 +109,9 @@ impl<'c> OpenLatch<'c> {
     /// Which argument says for how long it is kept.
     const TIME: usize = 5;
 
-    fn open(call: &ScriptCall<'c>) -> Result<Self, LeftToLua> {
+    fn open(call: &ScriptCall<'c>, names: &Names) -> Result<Self, LeftToLua> {
         let name = call.key(Self::KEY)?;
-        // A latch that is also one of the other keys is left to the script.
-        if (0..Self::KEY).any(|other| call.key(other) == Ok(name)) {
+        if !names.is_latch(name) {
             return Err(LeftToLua);
         }
         let name = Cow::Owned(call.key_name(Self::KEY)?);

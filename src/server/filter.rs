@@ -10,6 +10,7 @@ use super::api::{OPTIONAL, api, raw};
 use super::context::{Ctx, bytes};
 use super::guard::{guard, require_main_thread};
 use super::strings::Str;
+use super::user::User;
 
 /// A command on its way to the server.
 #[derive(Debug)]
@@ -55,6 +56,17 @@ impl Incoming {
     pub fn client(&self) -> Option<u64> {
         // SAFETY: the function is there or not; the context is valid during the callback.
         unsafe { Some(api!(CommandFilterGetClientId(self.raw) or return None)) }
+    }
+
+    /// Whether a user may run it under another name, as the server itself would check it.
+    pub fn may_run_as(&self, name: &Str, user: &User) -> bool {
+        let mut words = vec![name.inner];
+        words.extend((1..).map_while(|index| {
+            // SAFETY: as in `argument`.
+            let word = unsafe { api!(CommandFilterArgGet(self.raw, index)) };
+            (!word.is_null()).then_some(word)
+        }));
+        user.may_run_raw(&mut words) == Some(true)
     }
 
     /// Makes it another command, with the same arguments.

@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use super::api::{OK, OPTIONAL, api, raw};
 use super::context::Ctx;
@@ -17,34 +17,6 @@ pub struct User {
 
 /// A context that belongs to no call, for functions that need one.
 static NO_CALL: AtomicPtr<raw::RedisModuleCtx> = AtomicPtr::new(null_mut());
-static CHANGES: AtomicU64 = AtomicU64::new(0);
-static ARE_SEEN: AtomicBool = AtomicBool::new(true);
-
-/// Asks the server for the commands by which permissions change: rename-command may have renamed them.
-pub fn watch_changes(ctx: &Ctx) {
-    let are_seen = ["ACL", "EXEC"]
-        .into_iter()
-        .all(|name| ctx.has_command(name));
-    ARE_SEEN.store(are_seen, Ordering::Relaxed);
-}
-
-/// Whether the module sees commands that change permissions.
-pub fn are_changes_seen() -> bool {
-    ARE_SEEN.load(Ordering::Relaxed)
-}
-
-/// Counts how often permissions may have changed. While this stays the same, so do they.
-pub fn changes() -> u64 {
-    if !are_changes_seen() {
-        may_have_changed();
-    }
-    CHANGES.load(Ordering::Relaxed)
-}
-
-/// Records that permissions may be about to change.
-pub fn may_have_changed() {
-    CHANGES.fetch_add(1, Ordering::Relaxed);
-}
 
 /// Commands of the server that are in both `@admin` and `@dangerous`.
 const ADMIN: [&str; 4] = ["debug help", "failover", "replicaof no one", "shutdown"];
@@ -95,6 +67,12 @@ impl Ctx {
         user_of(self.client_id())
     }
 
+    /// Whether the calling connection's user may read and change a key.
+    pub fn may_update(&self, key: &Str) -> bool {
+        self.user_name()
+            .is_none_or(|name| User::named(&name).is_some_and(|user| user.may_update(key)))
+    }
+
     /// Whether the calling connection may run one of fairlock's admin commands by its user's categories.
     /// Since Redis 7.2 the server itself checks that. Before, it has no categories for a module's
     /// commands: a user counts as an administrator if it may run any of the server's own admin commands,
@@ -130,7 +108,17 @@ impl User {
 
     /// Whether the user may read a key.
     pub fn may_read(&self, key: &Str) -> bool {
-        let access = raw::REDISMODULE_CMD_KEY_ACCESS.into();
+        self.may_use(key, raw::REDISMODULE_CMD_KEY_ACCESS)
+    }
+
+    /// Whether the user may read and change a key.
+    pub fn may_update(&self, key: &Str) -> bool {
+        let access = raw::REDISMODULE_CMD_KEY_ACCESS | raw::REDISMODULE_CMD_KEY_UPDATE;
+        self.may_use(key, access)
+    }
+
+    fn may_use(&self, key: &Str, access: u16) -> bool {
+        let access = access.into();
         // SAFETY: the user and the string are valid during the call.
         let status = unsafe { api!(ACLCheckKeyPermissions(self.raw, key.inner, access)) };
         status == OK
@@ -157,16 +145,16 @@ impl User {
     /// Whether the user may run a command with these arguments. `None` where the server has no such command, or, since
     /// Redis 8.2, where the command does not take as many arguments: that is not a question of permission.
     pub fn may_run(&self, command: &[&Str]) -> Option<bool> {
-        let mut argv: Vec<_> = command.iter().map(|word| word.inner).collect();
-        let count = c_int::try_from(argv.len()).unwrap_or(c_int::MAX);
+        let mut words: Vec<_> = command.iter().map(|word| word.inner).collect();
+        self.may_run_raw(&mut words)
+    }
+
+    /// As [`User::may_run`].
+    pub(super) fn may_run_raw(&self, words: &mut [*mut raw::RedisModuleString]) -> Option<bool> {
+        let count = c_int::try_from(words.len()).unwrap_or(c_int::MAX);
+        let words = words.as_mut_ptr();
         // SAFETY: the user and the strings are valid during the call, and there are as many.
-        let status = unsafe {
-            api!(ACLCheckCommandPermissions(
-                self.raw,
-                argv.as_mut_ptr(),
-                count
-            ))
-        };
+        let status = unsafe { api!(ACLCheckCommandPermissions(self.raw, words, count)) };
         let reason = std::io::Error::last_os_error().raw_os_error();
         match status {
             OK => Some(true),

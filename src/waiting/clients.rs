@@ -40,7 +40,6 @@ use crate::keyspace::names;
 use crate::lock::{Connection, Millis, Now, Owner, Presence, Tick, Ticket, Waiter};
 use crate::server::block::{Blocking, Id};
 use crate::server::events;
-use crate::server::user;
 use crate::server::{Ctx, in_cluster};
 use crate::stats::Stats;
 
@@ -87,7 +86,6 @@ pub fn block(
         // One tick more, because the current one is partly over: the client must not time out early.
         until: (timeout > 0).then(|| now.tick_after(timeout).saturating_add(1)),
         connection: ctx.client_id(),
-        allowed_at: user::changes(),
         outcome: None,
         goes_on: false,
     };

@@ -53,8 +53,6 @@ pub struct Client {
     pub until: Option<Tick>,
     /// Its connection.
     pub connection: Connection,
-    /// The number of permission changes when the client was last allowed to wait.
-    pub allowed_at: u64,
     /// What it is told when this iteration of the event loop ends.
     pub outcome: Option<Outcome>,
     /// Its time was up, and its wait goes on: its leaving the queue could not be written.

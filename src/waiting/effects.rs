@@ -4,6 +4,8 @@
 //! Nothing is decided here, except that a client whose user may not acquire the lock any more is
 //! refused.
 
+use std::ffi::CStr;
+
 use crate::config::{self, Pubsub};
 use crate::error::Error;
 use crate::keyspace::{Names, names};
@@ -18,8 +20,8 @@ use super::state::{
     blocked, ensure_before_sleep, hand_off_lost, hear_iterations, iteration, sessions, stats, table,
 };
 
-/// Sends an owner its wake-up; returns false if it cannot, and the wake-up is then sent as configured.
-pub type WakeBy<'a> = &'a dyn Fn(&Ctx, &[u8]) -> bool;
+/// How a script wakes a waiter: PUBLISH or SPUBLISH, and the message.
+pub type WakeUp<'a> = (&'static CStr, &'a [u8]);
 
 /// The lock on which a step was taken, and when.
 pub struct Scene<'a> {
@@ -29,8 +31,8 @@ pub struct Scene<'a> {
     pub db: i32,
     /// The time of the step.
     pub now: Now,
-    /// How wake-ups are sent, if not as configured.
-    pub wake: Option<WakeBy<'a>>,
+    /// How waiters are woken, if not as configured.
+    pub wake_up: Option<WakeUp<'a>>,
 }
 
 impl Scene<'_> {
@@ -77,7 +79,7 @@ fn carry_out_one(ctx: &Ctx, scene: &Scene<'_>, event: Event) {
         Event::Cancelled {
             ticket: Some(ticket),
         } => give_outcome(ticket, Outcome::Nil),
-        Event::WakeUp { owner } => wake(ctx, scene, &owner),
+        Event::WakeUp { owner } => wake(ctx, scene, &scene.names.channel(&owner)),
         Event::Bound { connection } => {
             let lock = scene.lock();
             events::hear_connections(ctx);
@@ -108,14 +110,10 @@ fn hand_over(names: &Names, ticket: Ticket, grant: Grant) {
     }
 }
 
-/// Whether a blocked client's user may still acquire the lock: permissions can change while it
-/// waits, and the server checks them only when the command arrives.
+/// Whether a blocked client's user may still acquire the lock: permissions can change while it waits, and the server
+/// checks them only when the command arrives. (It tells of no change, and anybody can send the command ACL.)
 fn may_still_acquire(ticket: Ticket, names: &Names, owner: &[u8]) -> bool {
-    let connection = blocked(|blocked| {
-        let client = blocked.get(ticket);
-        let changed = client.filter(|client| client.allowed_at != user::changes());
-        changed.map(|client| client.connection)
-    });
+    let connection = blocked(|blocked| Some(blocked.get(ticket)?.connection));
     let Some(user) = connection.and_then(user::user_of) else {
         return true;
     };
@@ -148,16 +146,12 @@ pub fn not_received(outcome: Outcome) {
     }
 }
 
-/// Wakes a waiter.
-fn wake(ctx: &Ctx, scene: &Scene<'_>, owner: &[u8]) {
-    let channel = scene.names.channel(owner);
-    if !scene.wake.is_some_and(|wake| wake(ctx, owner)) {
-        publish_wake_up(ctx, &channel);
-    }
-}
-
 /// Sends a waiter its wake-up, in the way that its client listens.
-fn publish_wake_up(ctx: &Ctx, channel: &Str) {
+fn wake(ctx: &Ctx, scene: &Scene<'_>, channel: &Str) {
+    if let Some((command, message)) = scene.wake_up {
+        ctx.publish(command, channel, &string(message));
+        return;
+    }
     let message = string(b"0");
     let (plain, sharded) = match config::pubsub() {
         Pubsub::auto => (!in_cluster(), in_cluster()),

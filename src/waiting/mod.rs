@@ -81,7 +81,7 @@ use crate::server::{Ctx, in_cluster, is_replica};
 pub use clients::{block, next_ticket};
 pub use conditions::{Slice, intercepts, now, rules};
 pub use connections::Outcome;
-pub use effects::WakeBy;
+pub use effects::WakeUp;
 pub use record::{Grant, LockId};
 pub use step::{require_rest, step, step_of_script};
 

@@ -15,7 +15,7 @@ use crate::server::{Ctx, announce, events, in_cluster, is_replica};
 
 use super::conditions;
 use super::connections::Outcome;
-use super::effects::{Scene, WakeBy, carry_out, give_outcome};
+use super::effects::{Scene, WakeUp, carry_out, give_outcome};
 use super::record::{LockId, Place};
 use super::state::{blocked, hear_iterations, table, waiting};
 
@@ -72,19 +72,18 @@ pub fn step<T>(
     step_on(ctx, &Names::of(lock), (queue, true), None, decide)
 }
 
-/// Takes the step that a script has become. If the lock becomes free, `wake` wakes the head. If `wake` returns
-/// false, the head is woken as by any other step.
+/// Takes the step that a script has become. `wake_up` says how the head is woken, if not as configured.
 ///
 /// # Errors
 /// As [`step`].
 pub fn step_of_script<T>(
     ctx: &Ctx,
     names: &Names,
-    wake: WakeBy<'_>,
+    wake_up: Option<WakeUp<'_>>,
     decide: impl FnOnce(&mut Step<'_, OpenLock<'_>>) -> T,
 ) -> Result<T, Error> {
     let queue = queue_touched(ctx, names.name());
-    step_on(ctx, names, (queue, true), Some(wake), |step| {
+    step_on(ctx, names, (queue, true), wake_up, |step| {
         // Without its queue a lock is left to the script.
         step.state.require_queue()?;
         Ok(decide(step))
@@ -97,12 +96,12 @@ fn queue_touched(ctx: &Ctx, lock: &[u8]) -> QueueView {
 }
 
 /// As [`step`]. `queue` says how others may have touched the queue, `is_asked` whether it is the step of a command;
-/// `wake` sends wake-ups, if not as configured.
+/// `wake_up` says how waiters are woken, if not as configured.
 pub fn step_on<T>(
     ctx: &Ctx,
     names: &Names,
     (queue, is_asked): (QueueView, bool),
-    wake: Option<WakeBy<'_>>,
+    wake_up: Option<WakeUp<'_>>,
     decide: impl FnOnce(&mut Step<'_, OpenLock<'_>>) -> Result<T, Error>,
 ) -> Result<T, Error> {
     require_rest()?;
@@ -140,7 +139,7 @@ pub fn step_on<T>(
         names,
         db,
         now,
-        wake,
+        wake_up,
     };
     carry_out(ctx, &scene, &mut taken.events);
     keep_for_next(taken);
