@@ -18,10 +18,10 @@ WORKDIR /fairlock
 COPY . .
 RUN cargo build --release --locked \
     && cargo build --release --locked --package fairlock-cli \
-    && install -d /out/usr/lib/redis/modules /out/usr/bin /out/usr/lib/fairlock /out/etc/redis /out/etc/fairlock/conf.d \
+    && install -d /out/usr/lib/redis/modules /out/usr/bin /out/usr/lib/fairlock /out/etc/fairlock/conf.d \
     && strip -o /out/usr/lib/redis/modules/libfairlock.so target/release/libfairlock.so \
     && strip -o /out/usr/bin/fairlock target/release/fairlock \
-    && scripts/package/options /usr/lib/redis/modules/libfairlock.so /etc/redis/fairlock.conf >/out/etc/redis/fairlock.conf \
+    && scripts/package/options /usr/lib/redis/modules/libfairlock.so /etc/fairlock/fairlock.conf >/out/etc/fairlock/fairlock.conf \
     && install -m 755 packaging/image/health /out/usr/lib/fairlock/ \
     && install -m 644 packaging/image/server.conf /out/etc/fairlock/ \
     && chmod 755 /out/usr/lib/redis/modules/libfairlock.so /out/usr/bin/fairlock \

@@ -164,7 +164,7 @@ bindir ?= $(prefix)/bin
 datadir ?= $(prefix)/share
 mandir ?= $(datadir)/man
 moduledir ?= /usr/lib/redis/modules
-confdir ?= /etc/redis
+confdir ?= /etc/fairlock
 COMPANION = $(dir $(MODULE))fairlock
 INSTALL = DESTDIR="$(DESTDIR)" bindir="$(bindir)" datadir="$(datadir)" mandir="$(mandir)" \
     moduledir="$(moduledir)" confdir="$(confdir)" MODULE="$(MODULE)" COMPANION="$(COMPANION)" scripts/package/install

@@ -267,7 +267,7 @@ fn the_dockerfile_compose_and_the_configuration_name_the_same_files() {
     let compose = text("compose.yaml");
     for (path, pages) in [
         ("/etc/fairlock/conf.d/", vec![&server, &compose]),
-        ("/etc/redis/fairlock.conf", vec![&server, &docker]),
+        ("/etc/fairlock/fairlock.conf", vec![&server, &docker]),
         (
             "/usr/lib/redis/modules/libfairlock.so",
             vec![&server, &docker],

@@ -38,7 +38,7 @@ impl Root {
             .env("datadir", "/usr/local/share")
             .env("mandir", "/usr/local/share/man")
             .env("moduledir", "/usr/lib/redis/modules")
-            .env("confdir", "/etc/redis")
+            .env("confdir", "/etc/fairlock")
             .env("MODULE", &self.module)
             .env("COMPANION", self.dir.path().join("companion"))
             .output()
@@ -56,7 +56,7 @@ impl Root {
     }
 
     fn snippet(&self) -> PathBuf {
-        self.path("etc/redis/fairlock.conf")
+        self.path("etc/fairlock/fairlock.conf")
     }
 
     /// All files that are there, with their modes.
@@ -90,11 +90,11 @@ fn installing_and_uninstalling_leaves_nothing() {
     let said = root.run(&[]);
     // Where they belong, not below the folder that stands for the root.
     assert!(
-        said.contains("\n    include /etc/redis/fairlock.conf\n    loadmodule /usr/lib/redis/modules/libfairlock.so\n"),
+        said.contains("\n    include /etc/fairlock/fairlock.conf\n    loadmodule /usr/lib/redis/modules/libfairlock.so\n"),
         "{said}"
     );
     let expected = [
-        ("etc/redis/fairlock.conf", 0o644),
+        ("etc/fairlock/fairlock.conf", 0o644),
         ("usr/lib/redis/modules/libfairlock.so", 0o755),
         ("usr/local/bin/fairlock", 0o755),
         (
@@ -130,6 +130,18 @@ fn installing_and_uninstalling_leaves_nothing() {
 }
 
 #[test]
+fn a_folder_that_is_there_stays_as_it_is() {
+    let root = Root::new();
+    let folder = root.path("etc/fairlock");
+    fs::create_dir_all(&folder).expect("made");
+    fs::set_permissions(&folder, Permissions::from_mode(0o2770)).expect("set");
+    root.run(&[]);
+    let mode = fs::metadata(&folder).expect("a folder").mode();
+    assert_eq!(mode & 0o7777, 0o2770);
+    assert!(root.snippet().exists());
+}
+
+#[test]
 fn the_installed_module_is_replaced_by_renaming() {
     let root = Root::new();
     root.run(&[]);
@@ -153,9 +165,9 @@ fn a_snippet_that_was_changed_is_kept() {
     assert!(said.contains("fairlock.conf differs"), "{said}");
     let read = |path| fs::read_to_string(path).expect("a file");
     assert_eq!(read(root.snippet()), changed);
-    assert_eq!(read(root.path("etc/redis/fairlock.conf.dist")), new);
+    assert_eq!(read(root.path("etc/fairlock/fairlock.conf.dist")), new);
     root.run(&["--uninstall"]);
-    let left = BTreeMap::from([("etc/redis/fairlock.conf".to_owned(), 0o644)]);
+    let left = BTreeMap::from([("etc/fairlock/fairlock.conf".to_owned(), 0o644)]);
     assert_eq!(root.files(), left);
     assert_eq!(read(root.snippet()), changed);
 }
@@ -179,7 +191,7 @@ fn a_server_loads_what_is_installed_and_starts_again_after_config_rewrite() {
     }
     // As in the script, with one of them set.
     append(&root.snippet(), "fairlock.lease 12345\n");
-    let main = root.path("etc/redis/redis.conf");
+    let main = root.path("etc/fairlock/redis.conf");
     let lines = format!(
         "include {}\nloadmodule {}\n",
         root.snippet().display(),
