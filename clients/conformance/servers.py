@@ -1,15 +1,12 @@
-"""Real servers for the rows, each in a directory of its own, and what is done to them; a proxy; and a look from outside."""
+"""Real servers for the rows, each in a directory of its own, what is done to them, and a proxy."""
 
 import contextlib
 import pathlib
-import re
 import signal
 import socket
 import sys
 import tempfile
 import threading
-
-import redis
 
 HERE = pathlib.Path(__file__).parent
 CLIENTS = HERE.parent
@@ -220,9 +217,13 @@ class Servers:
 
     def at(self, name="a"):
         """A plain client of one of them."""
+        import redis  # Only here: clients/testing/servers needs nothing but Python.
+
         return redis.Redis(port=self.port(name), decode_responses=True, protocol=2)
 
     def view(self, name="a"):
+        from view import View
+
         return View(self.at(name))
 
     def lose(self, command):
@@ -230,7 +231,7 @@ class Servers:
         if self.module:
             self.proxy().lose(f"FAIRLOCK.{command}")
         else:  # Known to the server, the script is not sent a second time.
-            self.proxy().lose(self.at().script_load((LUA / f"{command}.lua").read_text()))
+            self.proxy().lose(call(self.port("a"), "SCRIPT", "LOAD", (LUA / f"{command}.lua").read_text()))
 
     # What is done to them.
 
@@ -288,106 +289,3 @@ def tls_options(folder):
     options = {"ca-cert-file": f"{folder}/ca.pem", "cert-file": f"{folder}/cert.pem", "key-file": f"{folder}/key.pem"}
     options |= {"auth-clients": "yes", "replication": "yes", "cluster": "yes"}
     return [word for option, value in options.items() for word in (f"tls-{option}", value)]
-
-
-class View:
-    """A server's locks; without the module, from their keys."""
-
-    def __init__(self, client):
-        self.client = client
-
-    def run(self, *words):
-        try:
-            return self.client.execute_command(*words)
-        except redis.ResponseError as error:
-            if "unknown command" not in str(error):
-                raise
-        command, name, *rest = words
-        return getattr(self, "_" + command.removeprefix("FAIRLOCK.").lower())(name, *rest)
-
-    def acquire(self, name, owner="another", lease=60):
-        """Takes the lock for somebody else; the token."""
-        token = self.run("FAIRLOCK.ACQUIRE", name, owner, "NOWAIT", "LEASE", int(lease * 1000))
-        assert token and token > 0
-        return token
-
-    def release(self, name, owner="another"):
-        return self.run("FAIRLOCK.RELEASE", name, owner)
-
-    def breaks(self, name):
-        return self.run("FAIRLOCK.BREAK", name)
-
-    def _acquire(self, name, *rest):
-        return self._script("acquire", name, rest)
-
-    def _release(self, name, *rest):
-        return self._script("release", name, rest)
-
-    def _script(self, script, name, rest):
-        return self.client.eval((LUA / f"{script}.lua").read_text(), 4, name, *keys_of(name), *rest)
-
-    def _break(self, name):
-        return self.client.delete(name)
-
-    def _queue(self, name):
-        return [[owner, "polling"] for owner in self.client.lrange(keys_of(name)[0], 0, -1)]
-
-    def _info(self, name):
-        fields = self.client.hgetall(name)
-        token = int(fields.pop("", 0)) or None
-        ((owner, holds),) = fields.items() or [(None, 0)]
-        lease = self.client.pttl(name) if owner else 0
-        waiting = self.client.llen(keys_of(name)[0])
-        return ["owner", owner, "holds", int(holds), "lease", lease, "token", token, "waiting", waiting]
-
-    def info(self, name):
-        reply = self.run("FAIRLOCK.INFO", name)
-        return dict(zip(reply[::2], reply[1::2], strict=True))
-
-    def owner(self, name):
-        return self.info(name)["owner"]
-
-    def is_free(self, name):
-        return self.owner(name) is None
-
-    def queue(self, name):
-        return [waiter[0] for waiter in self.run("FAIRLOCK.QUEUE", name)]
-
-    def waits(self, name, count=1):
-        """Waits until this many are blocked or listen: a caller can be in the queue before that."""
-        until(f"{count} wait for {name}", lambda: self.waiting(name) == count, pause=0.005)
-
-    def waiting(self, name):
-        waiters = self.run("FAIRLOCK.QUEUE", name)
-        return sum(state == "blocked" or self._listens(name, owner) for owner, state, *_ in waiters)
-
-    def _listens(self, name, owner):
-        channel = f"redisson_lock__channel:{keys_of(name)[0].partition(':')[2]}:{owner}"
-        kinds = ["NUMSUB", "SHARDNUMSUB"] if self.client.info("cluster")["cluster_enabled"] else ["NUMSUB"]
-        return any(self.client.execute_command("PUBSUB", kind, channel)[1] for kind in kinds)
-
-    def is_blocked(self, name):
-        """Whether those that wait are blocked in the server."""
-        return [waiter[1] for waiter in self.run("FAIRLOCK.QUEUE", name)] != ["polling"]
-
-    def calls(self, command):
-        """How often it was called; as a script, by a command that only its script calls, if there is one."""
-        stats = self.client.info("commandstats")
-        scripted = {"acquire": ["eval", "evalsha"], "release": ["del"], "renew": ["pexpire"]}[command]
-        return sum(stats.get(f"cmdstat_{each}", {}).get("calls", 0) for each in [f"fairlock.{command}", *scripted])
-
-    def clients(self):
-        """All connections of clients but this one."""
-        me = self.client.client_id()
-        return [each for each in self.client.client_list() if int(each["id"]) != me]
-
-
-def keys_of(name):
-    rest = name if "{" in name else f"{{{name}}}"
-    return [f"{prefix}:{rest}" for prefix in ("redisson_lock_queue", "redisson_lock_timeout", "fairlock_token")]
-
-
-def rule_of(user):
-    """The command of SECURITY.md that makes a user."""
-    text = (CLIENTS.parent / "SECURITY.md").read_text()
-    return re.search(rf"^    (ACL SETUSER {user} .*)$", text, re.MULTILINE)[1].split()

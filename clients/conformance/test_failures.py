@@ -5,8 +5,9 @@ import time
 
 import pytest
 from driving import Failed
-from servers import rule_of, until
+from servers import until
 from test_holding import AT_ONCE, LONG, waiting
+from view import rule_of
 
 
 def test_r27_release_unheard(driver, servers, name):

@@ -4,8 +4,9 @@ import time
 
 import pytest
 from driving import Driver, Failed
-from servers import rule_of, until
+from servers import until
 from test_holding import AT_ONCE, LONG, waiting
+from view import rule_of
 
 pytestmark = pytest.mark.module
 LEASE = 60

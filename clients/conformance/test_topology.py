@@ -117,6 +117,13 @@ def test_r35_on_the_replica(driver, servers, name):
         second = call.result()
         assert replica.hexists(name, second.owner)
         second.release()
+    group.stop("b")
+    call = locks.begin(name, sync_timeout=30)
+    until("it is granted", lambda: not view.is_free(name))
+    threading.Event().wait(0.3)
+    assert not call.done()
+    group.go_on("b")
+    assert replica.hexists(name, call.result().owner)
 
 
 def test_r36_replica_stopped(driver, servers, name):

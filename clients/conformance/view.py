@@ -1,0 +1,109 @@
+"""A look at a server's locks from outside, and what others do to them."""
+
+import re
+
+import redis
+from servers import CLIENTS, LUA, until
+
+
+class View:
+    """A server's locks; without the module, from their keys."""
+
+    def __init__(self, client):
+        self.client = client
+
+    def run(self, *words):
+        try:
+            return self.client.execute_command(*words)
+        except redis.ResponseError as error:
+            if "unknown command" not in str(error):
+                raise
+        command, name, *rest = words
+        return getattr(self, "_" + command.removeprefix("FAIRLOCK.").lower())(name, *rest)
+
+    def acquire(self, name, owner="another", lease=60):
+        """Takes the lock for somebody else; the token."""
+        token = self.run("FAIRLOCK.ACQUIRE", name, owner, "NOWAIT", "LEASE", int(lease * 1000))
+        assert token and token > 0
+        return token
+
+    def release(self, name, owner="another"):
+        return self.run("FAIRLOCK.RELEASE", name, owner)
+
+    def breaks(self, name):
+        return self.run("FAIRLOCK.BREAK", name)
+
+    def _acquire(self, name, *rest):
+        return self._script("acquire", name, rest)
+
+    def _release(self, name, *rest):
+        return self._script("release", name, rest)
+
+    def _script(self, script, name, rest):
+        return self.client.eval((LUA / f"{script}.lua").read_text(), 4, name, *keys_of(name), *rest)
+
+    def _break(self, name):
+        return self.client.delete(name)
+
+    def _queue(self, name):
+        return [[owner, "polling"] for owner in self.client.lrange(keys_of(name)[0], 0, -1)]
+
+    def _info(self, name):
+        fields = self.client.hgetall(name)
+        token = int(fields.pop("", 0)) or None
+        ((owner, holds),) = fields.items() or [(None, 0)]
+        lease = self.client.pttl(name) if owner else 0
+        waiting = self.client.llen(keys_of(name)[0])
+        return ["owner", owner, "holds", int(holds), "lease", lease, "token", token, "waiting", waiting]
+
+    def info(self, name):
+        reply = self.run("FAIRLOCK.INFO", name)
+        return dict(zip(reply[::2], reply[1::2], strict=True))
+
+    def owner(self, name):
+        return self.info(name)["owner"]
+
+    def is_free(self, name):
+        return self.owner(name) is None
+
+    def queue(self, name):
+        return [waiter[0] for waiter in self.run("FAIRLOCK.QUEUE", name)]
+
+    def waits(self, name, count=1):
+        """Waits until this many are blocked or listen: a caller can be in the queue before that."""
+        until(f"{count} wait for {name}", lambda: self.waiting(name) == count, pause=0.005)
+
+    def waiting(self, name):
+        waiters = self.run("FAIRLOCK.QUEUE", name)
+        return sum(state == "blocked" or self._listens(name, owner) for owner, state, *_ in waiters)
+
+    def _listens(self, name, owner):
+        channel = f"redisson_lock__channel:{keys_of(name)[0].partition(':')[2]}:{owner}"
+        kinds = ["NUMSUB", "SHARDNUMSUB"] if self.client.info("cluster")["cluster_enabled"] else ["NUMSUB"]
+        return any(self.client.execute_command("PUBSUB", kind, channel)[1] for kind in kinds)
+
+    def is_blocked(self, name):
+        """Whether those that wait are blocked in the server."""
+        return [waiter[1] for waiter in self.run("FAIRLOCK.QUEUE", name)] != ["polling"]
+
+    def calls(self, command):
+        """How often it was called; as a script, by a command that only its script calls, if there is one."""
+        stats = self.client.info("commandstats")
+        scripted = {"acquire": ["eval", "evalsha"], "release": ["del"], "renew": ["pexpire"]}[command]
+        return sum(stats.get(f"cmdstat_{each}", {}).get("calls", 0) for each in [f"fairlock.{command}", *scripted])
+
+    def clients(self):
+        """All connections of clients but this one."""
+        me = self.client.client_id()
+        return [each for each in self.client.client_list() if int(each["id"]) != me]
+
+
+def keys_of(name):
+    rest = name if "{" in name else f"{{{name}}}"
+    return [f"{prefix}:{rest}" for prefix in ("redisson_lock_queue", "redisson_lock_timeout", "fairlock_token")]
+
+
+def rule_of(user):
+    """The command of SECURITY.md that makes a user."""
+    text = (CLIENTS.parent / "SECURITY.md").read_text()
+    return re.search(rf"^    (ACL SETUSER {user} .*)$", text, re.MULTILINE)[1].split()
