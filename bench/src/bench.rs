@@ -1,164 +1,142 @@
-//! What all scenes share: how long they measure, where they report.
+//! What all scenes share: how long they measure, their figures, where they report.
 
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use fairlock_testing::redisson::Scripts;
-use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::crowd::{Crowd, Member};
-use crate::measure::{Figure, Sample, sample};
 use crate::plot::Line;
-use crate::report::{Report, show, spread};
+use crate::report::Report;
 use crate::server::{Kind, Server};
 
 /// A run of the benchmarks.
 pub struct Bench {
     /// Shorter and smaller, for daily use.
     pub quick: bool,
-    /// No ring of more clients than these.
-    pub most_clients: usize,
     /// How often each contestant is measured.
     pub rounds: usize,
     /// How long each measurement takes.
     pub window: Duration,
     /// Redisson's.
     pub scripts: Rc<Scripts>,
-    /// The report.
     pub report: Report,
     /// The lines of the picture: hand-offs a second by the number of clients.
     pub lines: Vec<Line>,
-    progress: ProgressBar,
 }
 
 impl Bench {
     /// A run that has not begun.
     pub fn new(quick: bool, scripts: Scripts) -> Self {
-        let progress = ProgressBar::new(0);
-        let style = ProgressStyle::with_template("{elapsed_precise} {wide_bar} {msg}");
-        progress.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        let (rounds, window) = if quick { (3, 200) } else { (4, 1000) };
+        let (rounds, window) = if quick { (1, 200) } else { (3, 1000) };
         Self {
             quick,
-            most_clients: usize::MAX,
             rounds,
             window: Duration::from_millis(window),
             scripts: Rc::new(scripts),
             report: Report::default(),
             lines: Vec::new(),
-            progress,
         }
     }
 
-    /// Shows how far the run is: the scene that begins, and its place among them.
-    pub fn begin(&self, scene: &str, index: u64, of: u64) {
-        self.progress.set_length(of);
-        self.progress.set_position(index);
-        self.progress.set_message(scene.to_owned());
-        self.progress.tick();
-    }
-
-    /// Shows what is being measured.
-    pub fn say(&self, what: &str) {
-        self.progress.set_message(what.to_owned());
-        self.progress.tick();
-    }
-
-    /// Prints a line that stays on the screen.
-    pub fn note(&self, what: &str) {
-        self.progress.suspend(|| eprintln!("{what}"));
-    }
-
-    /// Takes the progress bar away.
-    pub fn end(&self) {
-        self.progress.finish_and_clear();
-    }
-
-    /// A server that knows Redisson's scripts.
-    pub fn server(&self, kind: Kind, options: &[&str]) -> Result<Server> {
-        let mut server = Server::start(kind, options)?;
+    /// A server that knows the scripts of its clients.
+    pub fn server(&self, kind: Kind) -> Result<Server> {
+        let mut server = Server::start(kind)?;
         server.load(&self.scripts)?;
         Ok(server)
     }
+
+    /// Lets a crowd work for a time, or a little longer if it is slow, and measures it.
+    pub fn measure<M: Member>(&self, server: &Server, crowd: &mut Crowd<M>) -> Result<Sample> {
+        /// The fewest units that make a figure.
+        const FEWEST: u64 = 8;
+        // What was interrupted before gets going again.
+        crowd.run(self.window / 10)?;
+        let (done, cpu, start) = (crowd.done(), server.process_cpu()?, Instant::now());
+        crowd.run(self.window)?;
+        crowd.run_while(Duration::from_secs(30), |crowd| {
+            crowd.done() < done + FEWEST
+        })?;
+        let (cpu, elapsed) = (server.process_cpu()? - cpu, start.elapsed().as_secs_f64());
+        let done = float(crowd.done() - done);
+        Ok(Sample {
+            rate: done / elapsed,
+            cpu: cpu * 1e6 / done,
+        })
+    }
 }
 
-/// A contestant, with its figures.
-pub struct Contestant<M> {
-    /// What it does, for the report.
-    pub name: &'static str,
-    /// Its server, by its place in the list that the rounds are given.
-    pub server: usize,
-    /// Its clients.
-    pub crowd: Crowd<M>,
+/// Shows what is being measured.
+pub fn say(what: &str) {
+    eprintln!("{what}");
+}
+
+/// Far below 2^53.
+#[allow(clippy::cast_precision_loss)]
+pub fn float(number: u64) -> f64 {
+    number as f64
+}
+
+/// What was done in some time.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample {
     /// Units a second.
+    pub rate: f64,
+    /// Microseconds of the server for each.
+    pub cpu: f64,
+}
+
+/// What was sampled in several rounds.
+#[derive(Clone, Debug, Default)]
+pub struct Contest {
     pub rate: Figure,
-    /// Microseconds of the server's main thread for a unit.
     pub cpu: Figure,
 }
 
-impl<M: Member> Contestant<M> {
-    /// One that has not been measured yet.
-    pub fn new(name: &'static str, server: usize, crowd: Crowd<M>) -> Self {
-        Self {
-            name,
-            server,
-            crowd,
-            rate: Figure::default(),
-            cpu: Figure::default(),
-        }
-    }
-
-    /// Measures it once.
-    pub fn measure(&mut self, servers: &mut [Server], window: Duration) -> Result<()> {
-        if let Some(server) = servers.get_mut(self.server) {
-            let Sample { rate, cpu } = sample(server, &mut self.crowd, window)?;
-            self.rate.push(rate);
-            self.cpu.push(cpu);
-        }
-        Ok(())
+impl Contest {
+    /// One round more.
+    pub fn push(&mut self, sample: Sample) {
+        self.rate.0.push(sample.rate);
+        self.cpu.0.push(sample.cpu);
     }
 }
 
-/// Measures all contestants in turn, as often as there are rounds.
-pub fn rounds<M: Member>(
-    bench: &Bench,
-    servers: &mut [Server],
-    contestants: &mut [Contestant<M>],
-) -> Result<()> {
-    rounds_of(bench, servers, contestants, bench.rounds, bench.window)
+/// One figure, measured several times.
+#[derive(Clone, Debug, Default)]
+pub struct Figure(pub Vec<f64>);
+
+impl Figure {
+    /// The middle one, the least and the greatest; not a number if there is none.
+    pub fn spread(&self) -> [f64; 3] {
+        let mut values = self.0.clone();
+        values.sort_by(f64::total_cmp);
+        let at = |index: usize| values.get(index).copied().unwrap_or(f64::NAN);
+        let [low, high] = [values.len().saturating_sub(1) / 2, values.len() / 2];
+        let median = f64::midpoint(at(low), at(high));
+        [median, at(0), at(values.len().saturating_sub(1))]
+    }
+
+    pub fn median(&self) -> f64 {
+        self.spread()[0]
+    }
+
+    /// The median of the rounds' ratios.
+    pub fn by(&self, other: &Self) -> f64 {
+        let pairs = self.0.iter().zip(&other.0);
+        Self(pairs.map(|(this, other)| this / other).collect()).median()
+    }
 }
 
-/// The same with a given number and length of rounds.
-pub fn rounds_of<M: Member>(
-    bench: &Bench,
-    servers: &mut [Server],
-    contestants: &mut [Contestant<M>],
-    rounds: usize,
-    window: Duration,
-) -> Result<()> {
-    for round in 1..=rounds {
-        for contestant in contestants.iter_mut() {
-            bench.say(&format!("{}, round {round}", contestant.name));
-            contestant.measure(servers, window)?;
-        }
-    }
-    Ok(())
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Measures contestants that do the same beside more and more of something. The row of the table: the CPU of each,
-/// and that of the last by the first.
-pub fn growth<M: Member>(
-    bench: &Bench,
-    name: &str,
-    servers: &mut [Server],
-    contestants: &mut [Contestant<M>],
-) -> Result<Vec<String>> {
-    rounds_of(bench, servers, contestants, bench.rounds, bench.window / 2)?;
-    let mut row = vec![name.to_owned()];
-    row.extend(contestants.iter().map(|one| spread(&one.cpu)));
-    if let (Some(first), Some(last)) = (contestants.first(), contestants.last()) {
-        row.push(show(last.cpu.by(&first.cpu).median()));
+    #[test]
+    fn the_median_is_in_the_middle() {
+        let figure = |values: &[f64]| Figure(values.to_vec()).median();
+        assert!((figure(&[3.0, 1.0, 2.0]) - 2.0).abs() < 1e-9);
+        assert!((figure(&[4.0, 1.0, 2.0, 3.0]) - 2.5).abs() < 1e-9);
+        assert!(figure(&[]).is_nan());
     }
-    Ok(row)
 }

@@ -23,25 +23,12 @@ pub trait Member {
     fn hear(&mut self, reply: Reply<'_>, out: &mut Vec<u8>) -> Result<()>;
     /// What it has done so far, in the unit that is measured.
     fn done(&self) -> u64;
-    /// What it has sent and heard so far, if that is counted.
-    fn traffic(&self) -> Traffic {
-        Traffic::default()
-    }
     /// When it goes on if no reply comes.
     fn due(&self) -> Option<Instant> {
         None
     }
     /// That time has come.
     fn time_up(&mut self, _out: &mut Vec<u8>) {}
-}
-
-/// What a client of a lock has sent and heard.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Traffic {
-    /// Commands or scripts that ask for the lock or give it back.
-    pub calls: u64,
-    /// Wake-up messages.
-    pub messages: u64,
 }
 
 struct Connection<M> {
@@ -97,34 +84,10 @@ impl<M: Member> Crowd<M> {
         Ok(crowd)
     }
 
-    /// The members, in their order.
-    pub fn members(&self) -> impl Iterator<Item = &M> {
-        self.connections.iter().map(|connection| &connection.member)
-    }
-
     /// What all have done.
     pub fn done(&self) -> u64 {
-        self.members().map(Member::done).sum()
-    }
-
-    /// What all have sent and heard.
-    pub fn traffic(&self) -> Traffic {
-        let add = |sum: Traffic, more: Traffic| Traffic {
-            calls: sum.calls + more.calls,
-            messages: sum.messages + more.messages,
-        };
-        self.members()
-            .map(Member::traffic)
-            .fold(Traffic::default(), add)
-    }
-
-    /// Has every member send something.
-    pub fn tell(&mut self, say: impl Fn(&M, &mut Vec<u8>)) -> Result<()> {
-        for connection in &mut self.connections {
-            say(&connection.member, &mut connection.output);
-            connection.flush()?;
-        }
-        Ok(())
+        let members = self.connections.iter().map(|of| &of.member);
+        members.map(Member::done).sum()
     }
 
     /// Lets them go on for a time.
@@ -234,56 +197,5 @@ impl<M: Member> Connection<M> {
             }
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Is due twice, a few milliseconds apart.
-    struct Patient {
-        next: Option<Instant>,
-        done: u64,
-    }
-
-    impl Member for Patient {
-        fn begin(&mut self, out: &mut Vec<u8>) {
-            out.extend(b"PING\r\n");
-        }
-
-        fn hear(&mut self, _reply: Reply<'_>, _out: &mut Vec<u8>) -> Result<()> {
-            self.next = Some(Instant::now() + Duration::from_millis(5));
-            Ok(())
-        }
-
-        fn done(&self) -> u64 {
-            self.done
-        }
-
-        fn due(&self) -> Option<Instant> {
-            self.next
-        }
-
-        fn time_up(&mut self, _out: &mut Vec<u8>) {
-            self.done += 1;
-            let again = self.done < 2;
-            self.next = again.then(|| Instant::now() + Duration::from_millis(5));
-        }
-    }
-
-    #[test]
-    fn a_member_goes_on_when_it_is_due() {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let member = Patient {
-            next: None,
-            done: 0,
-        };
-        let mut crowd = Crowd::connect(listener.local_addr().unwrap(), [member]).unwrap();
-        let (mut server, _) = listener.accept().unwrap();
-        server.write_all(b"+PONG\r\n").unwrap();
-        let longest = Duration::from_secs(20);
-        assert!(crowd.run_while(longest, |crowd| crowd.done() < 2).unwrap());
-        assert!(crowd.due.is_empty());
     }
 }

@@ -1,60 +1,108 @@
-//! Real Redisson clients: a JVM that runs `java/Throughput.java`.
+//! Real Redisson clients: what their users get from loading the module, and from interception. A JVM runs
+//! `java/Throughput.java`.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use fairlock_testing::redisson::{NEWEST, folder};
 use tempfile::TempDir;
 
-use crate::server::Server;
+use crate::bench::{Bench, Contest, Sample, say};
+use crate::report::{show, spread};
+use crate::server::{Kind, Server};
 
 const SOURCE: &str = include_str!("../java/Throughput.java");
 
 /// All cores there are; taskset leaves out those that are not.
 const ALL_CORES: &str = "0-1023";
 
+const SERVERS: [Kind; 3] = [Kind::Plain, Kind::Module, Kind::Intercepting];
+
+/// What is compared: the kind of lock, and its server by its place among [`SERVERS`].
+const CONTESTANTS: [(&str, usize); 4] = [("fair", 0), ("fair", 1), ("fair", 2), ("plain", 0)];
+
+/// What threads do: how many there are, and whether they want one lock or each its own.
+const LOADS: [(&str, usize, &str); 4] = [
+    ("1 thread", 1, "one"),
+    ("8 threads on one lock", 8, "one"),
+    ("64 threads on one lock", 64, "one"),
+    ("64 threads, each with a lock of its own", 64, "own"),
+];
+
+/// Runs the scene.
+pub fn run(bench: &mut Bench) -> Result<()> {
+    if bench.quick {
+        // A JVM takes longer to warm up than a quick run may last.
+        return Ok(());
+    }
+    let servers: Result<Vec<Server>> = SERVERS.iter().map(|kind| bench.server(*kind)).collect();
+    let servers = servers?;
+    let mut jvm = Jvm::start(&servers)?;
+    let mut contests: Vec<[Contest; CONTESTANTS.len()]> = vec![Default::default(); LOADS.len()];
+    // In round 0 the JVM's compiler gets warm. Another contestant begins in each round, because the first one after
+    // another load has an advantage.
+    for round in 0..=bench.rounds {
+        for ((what, threads, locks), contests) in LOADS.into_iter().zip(&mut contests) {
+            for place in 0..CONTESTANTS.len() {
+                let place = (place + round) % CONTESTANTS.len();
+                let (maker, client) = CONTESTANTS[place];
+                say(&format!("Redisson in a JVM, {what}, round {round}"));
+                let time = 3 * bench.window.as_millis();
+                let order = format!("{client} {threads} {locks} {maker} {time}");
+                let sample = jvm.run(&order, &servers[client])?;
+                if round > 0 {
+                    contests[place].push(sample);
+                }
+            }
+        }
+    }
+    let rows = LOADS.iter().zip(&contests).map(|((name, ..), contests)| {
+        let [plain, others @ ..] = contests;
+        let mut row = vec![(*name).to_owned(), spread(&plain.rate)];
+        row.extend(
+            others
+                .each_ref()
+                .map(|other| show(other.rate.by(&plain.rate))),
+        );
+        row.push(
+            contests
+                .each_ref()
+                .map(|one| show(one.cpu.median()))
+                .join(" / "),
+        );
+        row
+    });
+    let text = format!(
+        "Redisson {NEWEST} with its default settings. A pair is lock() and unlock(), back to back. The next three \
+         columns are the pairs of others ÷ those of the first; the last is of the four in their order."
+    );
+    let header = [
+        "threads",
+        "getFairLock, no module: pairs a second",
+        "interception off",
+        "on",
+        "getLock (not fair)",
+        "CPU of a pair",
+    ];
+    let rows: Vec<Vec<String>> = rows.collect();
+    bench
+        .report
+        .table("Real Redisson clients", &text, &header, &rows);
+    Ok(())
+}
+
 /// The JVM; killed when dropped.
-pub struct Jvm {
+struct Jvm {
     child: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
     _classes: TempDir,
 }
 
-/// What threads did in some time.
-#[derive(Clone, Copy, Debug)]
-pub struct Pairs {
-    /// Pairs of lock and unlock a second.
-    pub rate: f64,
-    /// Microseconds of the server's process for each.
-    pub cpu: f64,
-    /// Scripts that the server was sent for each, natively run or not.
-    pub scripts: f64,
-}
-
-/// Which locks threads take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Locks {
-    /// All of them the same.
-    One,
-    /// Each its own.
-    Own,
-}
-
-/// Which of Redisson's locks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Maker {
-    /// `getFairLock`.
-    Fair,
-    /// `getLock`, which hands the lock to any of those that wait.
-    Plain,
-}
-
 impl Jvm {
     /// Starts one with a client of Redisson's newest release for each server.
-    pub fn start(servers: &[Server]) -> Result<Self> {
+    fn start(servers: &[Server]) -> Result<Self> {
         let jars = format!("{}/*", folder(NEWEST).display());
         let classes = compile(&jars)?;
         let path = format!("{}:{jars}", classes.path().display());
@@ -62,8 +110,15 @@ impl Jvm {
         // Unlike the other clients it takes more time than the server: limited to the other cores, it would be the
         // bottleneck.
         let mut child = Command::new("taskset")
-            .args(["-c", ALL_CORES, "java"])
-            .args(["-Xmx512m", "-cp", &path, "Throughput"])
+            .args([
+                "-c",
+                ALL_CORES,
+                "java",
+                "-Xmx512m",
+                "-cp",
+                &path,
+                "Throughput",
+            ])
             .args(addresses.map(|address| format!("redis://{address}")))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -84,37 +139,18 @@ impl Jvm {
     }
 
     /// Lets threads of a client lock and unlock for a time; `server` is the one of that client.
-    pub fn run(
-        &mut self,
-        client: usize,
-        server: &mut Server,
-        (threads, locks, maker): (usize, Locks, Maker),
-        time: Duration,
-    ) -> Result<Pairs> {
-        let locks = match locks {
-            Locks::One => "one",
-            Locks::Own => "own",
-        };
-        let maker = match maker {
-            Maker::Fair => "fair",
-            Maker::Plain => "plain",
-        };
-        let time = time.as_millis();
-        writeln!(self.input, "{client} {threads} {locks} {maker} {time}")?;
+    fn run(&mut self, order: &str, server: &Server) -> Result<Sample> {
+        writeln!(self.input, "{order}")?;
         self.expect("begin")?;
-        let (cpu, scripts) = (server.process_cpu()?, scripts(server)?);
+        let cpu = server.process_cpu()?;
         let line = self.line()?;
-        let (cpu, scripts) = (
-            server.process_cpu()? - cpu,
-            self::scripts(server)? - scripts,
-        );
+        let cpu = server.process_cpu()? - cpu;
         let (pairs, nanos) = line.split_once(' ').context("pairs and nanoseconds")?;
         let (pairs, nanos): (f64, f64) = (pairs.parse()?, nanos.parse()?);
         self.expect("rest")?;
-        Ok(Pairs {
+        Ok(Sample {
             rate: pairs * 1e9 / nanos,
             cpu: cpu * 1e6 / pairs,
-            scripts: scripts / pairs,
         })
     }
 
@@ -157,33 +193,4 @@ fn compile(jars: &str) -> Result<TempDir> {
         bail!("javac: {status}");
     }
     Ok(directory)
-}
-
-/// How many scripts a server has been sent.
-fn scripts(server: &mut Server) -> Result<f64> {
-    let info: String = server.run(&[b"INFO", b"commandstats"])?;
-    Ok(scripts_in(&info))
-}
-
-/// Intercepted ones are counted under the module's commands.
-fn scripts_in(info: &str) -> f64 {
-    let calls = info.lines().filter_map(|line| {
-        let (name, figures) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
-        let script = matches!(name.rsplit('.').next()?, "eval" | "evalsha");
-        let calls = figures.split(',').next()?.parse::<f64>().ok()?;
-        script.then_some(calls)
-    });
-    calls.sum()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn scripts_are_counted_by_both_names() {
-        let info = "# Commandstats\r\ncmdstat_evalsha:calls=3,usec=1\r\ncmdstat_del:calls=5,usec=1\r\n\
-                    cmdstat_fairlock.evalsha:calls=20,usec=1\r\ncmdstat_script|load:calls=7,usec=1\r\n";
-        assert!((scripts_in(info) - 23.0).abs() < 1e-9);
-    }
 }

@@ -1,20 +1,21 @@
-//! Measures fairlock beside Redisson's scripts and the server's own commands: what `make bench`
-//! and `make bench-quick` run.
+//! Measures fairlock beside Redisson's scripts and the server's own commands: what `make bench` and `make bench-quick`
+//! run.
 //!
 //! - [`resp`], [`crowd`]: a client of many connections that is never the limit;
 //! - [`server`]: what is measured;
-//! - [`pairs`], [`ring`], [`work`]: what clients do;
-//! - [`jvm`], [`postgres`]: Redisson itself, and a database with a lock;
-//! - [`measure`], [`bench`]: figures, contestants in turn;
-//! - [`quiet`]: whether other work runs on the machine;
-//! - [`scene`]: what is measured, a file each; [`instructions`]: counted, not timed;
-//! - [`report`], [`plot`]: tables, ratios, pictures.
+//! - [`pairs`], [`ring`]: what clients do;
+//! - [`uncontended`], [`hand_off`], [`jvm`]: what is measured; [`instructions`]: counted, not timed;
+//! - [`postgres`]: a database with a lock;
+//! - [`bench`], [`report`], [`plot`]: contestants in turn, tables, the picture; [`quiet`]: whether the machine is idle.
+
+// A measurement that cannot go on panics.
+#![allow(clippy::indexing_slicing)]
 
 mod bench;
 mod crowd;
+mod hand_off;
 mod instructions;
 mod jvm;
-mod measure;
 mod pairs;
 mod plot;
 mod postgres;
@@ -22,15 +23,13 @@ mod quiet;
 mod report;
 mod resp;
 mod ring;
-mod scene;
 mod server;
-mod work;
+mod uncontended;
 
-use std::net::SocketAddr;
 use std::num::NonZero;
 
 use anyhow::{Result, bail};
-use clap::{Parser, Subcommand};
+use clap::Parser;
 use fairlock_testing::redisson::Scripts;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -44,120 +43,63 @@ struct Arguments {
     /// Less of everything, and nothing written.
     #[arg(long)]
     quick: bool,
-    /// Only the scenes whose names begin like this; of the instructions, the rows that have this in their names.
+    /// Only this scene (uncontended, hand-off, jvm), and nothing written. With `instructions`: only rows with this in
+    /// their names.
     #[arg(long)]
     only: Option<String>,
-    /// With --only: the most clients on one lock. With instructions: hand-offs among this many clients only.
-    #[arg(long, requires = "only")]
-    clients: Option<usize>,
-    #[command(subcommand)]
-    part: Option<Part>,
-}
-
-/// What is done in place of the benchmarks.
-#[derive(Debug, Subcommand)]
-enum Part {
-    /// Counts the instructions of uncontended pairs and of hand-offs with callgrind.
-    Instructions,
-    /// Holds blocked clients until it is killed.
-    #[command(hide = true)]
-    Hold {
-        address: SocketAddr,
-        manner: String,
-        number: u32,
-    },
+    /// `instructions`: counts those of uncontended pairs and of hand-offs with callgrind instead.
+    part: Option<String>,
 }
 
 type Scene = (&'static str, fn(&mut Bench) -> Result<()>);
 
-fn scenes() -> [Scene; 12] {
-    [
-        ("uncontended", scene::uncontended::run),
-        ("hand-off", scene::hand_off::run),
-        ("clients", scene::clients::run),
-        ("jvm", scene::jvm::run),
-        ("postgres", scene::postgres::run),
-        ("delay", scene::delay::run),
-        ("shared", scene::shared::run),
-        ("crowded", scene::crowded::run),
-        ("pieces", scene::pieces::run),
-        ("length", scene::length::run),
-        ("traffic", scene::traffic::run),
-        ("durable", scene::durable::run),
-    ]
-}
+const SCENES: [Scene; 3] = [
+    ("uncontended", uncontended::run),
+    ("hand-off", hand_off::run),
+    ("jvm", jvm::run),
+];
 
 const PICTURE: &str = "docs/hand-off.svg";
 
 fn main() -> Result<()> {
-    let arguments = Arguments::parse();
+    let Arguments { quick, only, part } = Arguments::parse();
     allow_many_files()?;
-    if let Some(Part::Hold {
-        address,
-        manner,
-        number,
-    }) = arguments.part
-    {
-        return scene::cut::hold(address, &manner, number);
-    }
     keep_off_the_servers_core();
-    let mut bench = Bench::new(arguments.quick, Scripts::newest().clone());
-    bench.most_clients = arguments.clients.unwrap_or(bench.most_clients);
-    if let Some(Part::Instructions) = arguments.part {
-        return instructions::run(&bench, arguments.only.as_deref().unwrap_or_default());
-    }
-    if arguments.quick || arguments.only.is_some() {
-        scenes().into_iter().try_for_each(|(name, run)| {
-            let wanted = arguments.only.as_ref();
-            let skipped = wanted.is_some_and(|wanted| !name.starts_with(wanted.as_str()));
-            if skipped { Ok(()) } else { run(&mut bench) }
-        })?;
-        bench.end();
-        println!("{}", bench.report.markdown());
-        return Ok(());
-    }
-    everything(&mut bench)
-}
-
-/// Runs all scenes, and writes the report if no other work ran.
-fn everything(bench: &mut Bench) -> Result<()> {
-    let mut loudest: f64 = 0.0;
-    let scenes = scenes();
-    let of = scenes.len() as u64;
-    for (index, (name, run)) in (0..).zip(scenes) {
-        let others = quiet::other_work()?;
-        if index == 0 && others > quiet::MOST {
-            bail!("{}", loud(others));
+    let mut bench = Bench::new(quick, Scripts::newest().clone());
+    match part.as_deref() {
+        Some("instructions") => {
+            return instructions::run(&bench, only.as_deref().unwrap_or_default());
         }
-        loudest = loudest.max(others);
-        bench.begin(name, index, of);
-        run(bench)?;
+        Some(other) => bail!("{other}: only instructions can be counted"),
+        None => (),
     }
-    loudest = loudest.max(quiet::other_work()?);
-    bench.end();
+    let is_written = !quick && only.is_none();
+    let mut loudest: f64 = 0.0;
+    for (name, run) in SCENES {
+        if only.as_ref().is_some_and(|only| only != name) {
+            continue;
+        }
+        if is_written {
+            loudest = loudest.max(quiet::other_work()?);
+        }
+        run(&mut bench)?;
+    }
     println!("{}", bench.report.markdown());
     if loudest > quiet::MOST {
-        bail!("{}", loud(loudest));
+        bail!(
+            "Other work took {loudest:.2} of a core between scenes; docs/benchmarks.md is only written where it takes at \
+             most {}.",
+            quiet::MOST
+        );
     }
-    let picture = "![Hand-offs a second by the number of clients](hand-off.svg)\n";
-    bench.report.write(".".as_ref(), loudest, picture)?;
-    let axes = ["clients", "hand-offs a second"];
-    plot::draw(
-        PICTURE.as_ref(),
-        "Hand-offs of one lock",
-        axes,
-        &bench.lines,
-    )?;
-    println!("Written: docs/benchmarks.md, {PICTURE}.");
+    if is_written {
+        bench.report.write(".".as_ref())?;
+        let axes = ["clients", "hand-offs a second"];
+        let title = "Hand-offs of one lock";
+        plot::draw(PICTURE.as_ref(), title, axes, &bench.lines)?;
+        println!("Written: docs/benchmarks.md, {PICTURE}.");
+    }
     Ok(())
-}
-
-fn loud(others: f64) -> String {
-    format!(
-        "Other work took {others:.2} of a core between scenes; docs/benchmarks.md is only written where it takes at \
-         most {}. --only and --quick print what they measure.",
-        quiet::MOST
-    )
 }
 
 /// Servers run on the first core. With only one core, or without the permission to choose, figures are noisy.

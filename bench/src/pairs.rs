@@ -23,10 +23,8 @@ pub enum Answer {
     Positive,
     /// Nil.
     Nil,
-    /// A text: OK, or a value.
+    /// A text: OK.
     Text,
-    /// An array.
-    Array,
 }
 
 impl Answer {
@@ -34,9 +32,7 @@ impl Answer {
         match (self, reply) {
             (Self::Is(wanted), Reply::Integer(number)) => wanted == number,
             (Self::Positive, Reply::Integer(number)) => number > 0,
-            (Self::Nil, Reply::Nil)
-            | (Self::Text, Reply::Text(_))
-            | (Self::Array, Reply::Array(_) | Reply::Pair(..)) => true,
+            (Self::Nil, Reply::Nil) | (Self::Text, Reply::Text(_)) => true,
             _ => false,
         }
     }
@@ -48,8 +44,6 @@ pub struct Batches {
     answers: Vec<Answer>,
     /// Units done with a whole batch.
     units: u64,
-    /// Where each unit's number is written when a batch is sent, so that its name was never used before.
-    numbers: Vec<Vec<usize>>,
     heard: usize,
     sent: usize,
     done: u64,
@@ -73,25 +67,10 @@ impl Batches {
             encoded: (0..number).map(batch).collect(),
             answers: answers.repeat(units),
             units: units as u64,
-            numbers: Vec::new(),
             heard: 0,
             sent: 0,
             done: 0,
         }
-    }
-
-    /// The same where each unit of the only batch writes a number that never comes again in place of each [`NUMBER`].
-    pub fn numbered(mut self) -> Self {
-        let batch = self.encoded.first().map_or(&[][..], Vec::as_slice);
-        let windows = batch.windows(NUMBER.len()).enumerate();
-        let places: Vec<usize> = windows
-            .filter(|(_, window)| window == NUMBER)
-            .map(|(place, _)| place)
-            .collect();
-        let units = usize::try_from(self.units).unwrap_or(1).max(1);
-        let each = (places.len() / units).max(1);
-        self.numbers = places.chunks(each).map(<[usize]>::to_vec).collect();
-        self
     }
 
     /// The batches, each with the number of its answers.
@@ -103,17 +82,7 @@ impl Batches {
 
     fn send(&mut self, out: &mut Vec<u8>) {
         let index = self.sent % self.encoded.len();
-        let begin = out.len();
         out.extend(self.encoded.get(index).into_iter().flatten());
-        for (unit, places) in self.numbers.iter().enumerate() {
-            let number = format!("{:010}", self.sent * self.numbers.len() + unit);
-            for place in places {
-                let place = begin + place;
-                if let Some(room) = out.get_mut(place..place + NUMBER.len()) {
-                    room.copy_from_slice(number.as_bytes());
-                }
-            }
-        }
         self.sent += 1;
         self.heard = 0;
     }
@@ -147,13 +116,8 @@ impl Member for Batches {
 pub enum Manner {
     /// `FAIRLOCK.ACQUIRE ... NOWAIT` and `FAIRLOCK.RELEASE`.
     Fairlock,
-    /// Redisson's try-lock and unlock by EVALSHA, and the DEL of the latch that its client sends
-    /// after each unlock.
-    EvalSha,
-    /// The same by EVAL.
-    Eval,
-    /// As the first, on names that never come again.
-    Fresh,
+    /// Redisson's try-lock and unlock by EVALSHA, and the DEL of the latch that its client sends after each unlock.
+    Redisson,
     /// `SET NX PX` and DEL.
     Set,
     /// `SET NX PX` and the script that deletes the owner's own key, as redis-py's Lock.
@@ -179,7 +143,6 @@ pub fn pairs(manner: Manner, scripts: &Scripts, connection: usize) -> Batches {
                 encode(out, &[b"FAIRLOCK.RELEASE", key.as_bytes(), owner]);
             })
         }
-        Manner::Fresh => fresh(owner, connection),
         Manner::Set => Batches::new(
             BATCHES,
             PAIRS,
@@ -214,30 +177,16 @@ pub fn pairs(manner: Manner, scripts: &Scripts, connection: usize) -> Batches {
                 }
             })
         }
-        Manner::Eval | Manner::EvalSha => {
+        Manner::Redisson => {
             let answers = [Answer::Nil, Answer::Is(1), Answer::Is(1)];
             Batches::new(BATCHES, PAIRS, &answers, |out, batch, unit| {
                 let names = Names::of(&key(batch, unit), connection);
-                encode(out, &names.try_lock(manner, scripts, owner));
-                encode(out, &names.unlock(manner, scripts, owner));
+                encode(out, &names.try_lock(scripts, owner));
+                encode(out, &names.unlock(scripts, owner));
                 encode(out, &[b"DEL", names.latch.as_bytes()]);
             })
         }
     }
-}
-
-/// What stands in a name until its number is known.
-pub const NUMBER: &[u8; 10] = b"##########";
-
-/// Pairs on names of which each is used once.
-fn fresh(owner: &[u8], connection: usize) -> Batches {
-    let name = [format!("order:{connection:04}:").as_bytes(), NUMBER].concat();
-    let answers = [Answer::Positive, Answer::Is(0)];
-    let batches = Batches::new(1, PAIRS, &answers, |out, _, _| {
-        encode(out, &[b"FAIRLOCK.ACQUIRE", &name, owner, b"NOWAIT"]);
-        encode(out, &[b"FAIRLOCK.RELEASE", &name, owner]);
-    });
-    batches.numbered()
 }
 
 /// The keys and the channel of a lock as Redisson names them.
@@ -281,13 +230,8 @@ impl Names {
         [number, lock.as_bytes(), queue.as_bytes(), scores.as_bytes()]
     }
 
-    fn try_lock<'a>(
-        &'a self,
-        manner: Manner,
-        scripts: &'a Scripts,
-        owner: &'a [u8],
-    ) -> Vec<&'a [u8]> {
-        let mut words = call(manner, &scripts.try_lock);
+    fn try_lock<'a>(&'a self, scripts: &'a Scripts, owner: &'a [u8]) -> Vec<&'a [u8]> {
+        let mut words = call(&scripts.try_lock);
         words.extend(self.keys(b"3"));
         words.extend([LEASE, owner, NOW, WAIT]);
         words
@@ -301,20 +245,15 @@ impl Names {
         owner: &'a [u8],
         now: &'a [u8],
     ) -> Vec<&'a [u8]> {
-        let mut words = call(Manner::EvalSha, &scripts.lock);
+        let mut words = call(&scripts.lock);
         words.extend(self.keys(b"3"));
         words.extend([lease, owner, WAIT, now]);
         words
     }
 
     /// Gives up one hold.
-    pub fn unlock<'a>(
-        &'a self,
-        manner: Manner,
-        scripts: &'a Scripts,
-        owner: &'a [u8],
-    ) -> Vec<&'a [u8]> {
-        let mut words = call(manner, &scripts.unlock);
+    pub fn unlock<'a>(&'a self, scripts: &'a Scripts, owner: &'a [u8]) -> Vec<&'a [u8]> {
+        let mut words = call(&scripts.unlock);
         words.extend(self.keys(b"5"));
         words.extend([self.channel.as_bytes(), self.latch.as_bytes()]);
         words.extend([&b"0"[..], LEASE, owner, NOW, b"publish", b"13500"]);
@@ -322,10 +261,6 @@ impl Names {
     }
 }
 
-fn call(manner: Manner, script: &Script) -> Vec<&[u8]> {
-    if manner == Manner::Eval {
-        vec![b"EVAL", &script.text]
-    } else {
-        vec![b"EVALSHA", script.sha1.as_bytes()]
-    }
+fn call(script: &Script) -> Vec<&[u8]> {
+    vec![b"EVALSHA", script.sha1.as_bytes()]
 }

@@ -10,11 +10,13 @@ use anyhow::{Context as _, Result, bail};
 use nix::unistd::{Uid, User};
 use tempfile::TempDir;
 
-use crate::measure::Sample;
+use crate::bench::Sample;
 
 /// Gives the lock back and asks again, in one write, as other clients do here. The first of a
 /// client's questions gives back what it has not got, which is only a warning.
 const SCRIPT: &str = "SELECT pg_advisory_unlock(1)\\; SELECT pg_advisory_lock(1);\n";
+/// How many hand-offs are measured each time: a second of processor time, or more.
+const TIMES: u32 = 24_000;
 /// The one that never runs as root.
 const USER: &str = "postgres";
 /// The unit of times in /proc (proc(5)).
@@ -71,14 +73,14 @@ impl Postgres {
 
     /// Measures hand-offs among a number of clients. Starting and ending the clients' processes is left out by
     /// comparing a run with a longer one.
-    pub fn hand_off(&self, clients: u32, hand_offs: u32) -> Result<Sample> {
+    pub fn hand_off(&self, clients: u32) -> Result<Sample> {
         let run = |each: u32| {
             let (cpu, start) = (self.cpu()?, Instant::now());
             self.bench(clients, each)?;
             let elapsed = start.elapsed().as_secs_f64();
             anyhow::Ok((self.cpu()? - cpu, elapsed, f64::from(clients * each)))
         };
-        let each = hand_offs / clients;
+        let each = TIMES / clients;
         let (short_cpu, short, few) = run(each / 5)?;
         let (long_cpu, long, many) = run(each)?;
         Ok(Sample {

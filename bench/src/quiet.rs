@@ -49,15 +49,3 @@ fn busy_in(stat: &str) -> Option<f64> {
     };
     Some((user + nice + system + irq + softirq + steal) / TICKS_A_SECOND)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn idle_cores_are_not_busy() {
-        let stat = "cpu  100 200 300 9000 7000 10 20 70 50 0\ncpu0 1 2 3\n";
-        assert!((busy_in(stat).unwrap() - 7.0).abs() < 1e-9);
-        assert_eq!(busy_in("intr 1"), None);
-    }
-}

@@ -113,9 +113,4 @@ mod tests {
             }
         }
     }
-
-    #[test]
-    fn commands_are_arrays_of_bulk_strings() {
-        assert_eq!(encoded(&[b"GET", b""]), b"*2\r\n$3\r\nGET\r\n$0\r\n\r\n");
-    }
 }

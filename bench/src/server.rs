@@ -1,7 +1,7 @@
 //! The servers that are measured.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use fairlock_testing::lua;
@@ -34,22 +34,22 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts one, with more options for its command line.
-    pub fn start(kind: Kind, options: &[&str]) -> Result<Self> {
-        Self::start_by(&[], kind, options)
+    /// Starts one.
+    pub fn start(kind: Kind) -> Result<Self> {
+        Self::start_by(&[], kind, &[])
     }
 
-    /// Starts one by another program, which gets the server's command line.
+    /// Starts one by another program, which gets the server's command line, with more options.
     pub fn start_by(by: &[&str], kind: Kind, options: &[&str]) -> Result<Self> {
         let options = [&OPTIONS[..], options].concat();
-        let module = |intercept| {
-            let option = ["--fairlock.intercept-eval", intercept];
-            Launch::with_module(&[&options[..], &option].concat())
-        };
         let launch = match kind {
             Kind::Plain => Launch::plain(&options),
-            Kind::Module => module("no"),
-            Kind::Intercepting => module("yes"),
+            Kind::Module => {
+                Launch::with_module(&[&options[..], &["--fairlock.intercept-eval", "no"]].concat())
+            }
+            Kind::Intercepting => {
+                Launch::with_module(&[&options[..], &["--fairlock.intercept-eval", "yes"]].concat())
+            }
         };
         let server = testing::Server::launch(&launch.under(by));
         let client = redis::Client::open(format!("redis://127.0.0.1:{}", server.port))?;
@@ -107,34 +107,10 @@ impl Server {
         }
     }
 
-    /// The processor time of its main thread so far, in seconds.
-    pub fn cpu(&mut self) -> Result<f64> {
-        let user = self.info("used_cpu_user_main_thread")?;
-        Ok(user + self.info("used_cpu_sys_main_thread")?)
-    }
-
-    /// The processor time of all its threads so far, in seconds. The server takes no notice of the
-    /// question.
+    /// The processor time of all its threads so far, in seconds. The server takes no notice of the question.
     pub fn process_cpu(&self) -> Result<f64> {
-        process_cpu(self.pid())
+        let pid = Pid::from_raw(i32::try_from(self.pid())?);
+        let time = clock_gettime(clock_getcpuclockid(pid)?)?;
+        Ok(Duration::from(time).as_secs_f64())
     }
-
-    /// Waits until a number of INFO is as wanted.
-    pub fn wait(&mut self, name: &str, wanted: impl Fn(f64) -> bool) -> Result<()> {
-        let end = Instant::now() + Duration::from_mins(1);
-        while !wanted(self.info(name)?) {
-            if Instant::now() > end {
-                bail!("{name} is {} after a minute", self.info(name)?);
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        Ok(())
-    }
-}
-
-/// The processor time that a process has taken so far, in seconds.
-pub fn process_cpu(pid: u32) -> Result<f64> {
-    let pid = Pid::from_raw(i32::try_from(pid)?);
-    let time = clock_gettime(clock_getcpuclockid(pid)?)?;
-    Ok(Duration::from(time).as_secs_f64())
 }

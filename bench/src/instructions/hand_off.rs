@@ -5,10 +5,10 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 
 use super::callgrind::Callgrind;
-use crate::bench::Bench;
+use crate::bench::{Bench, say};
 use crate::crowd::{Crowd, Member};
 use crate::ring::gather;
-use crate::server::Kind;
+use crate::server::{Kind, Server};
 
 /// How many clients want the lock.
 pub const CLIENTS: [usize; 3] = [2, 16, 100];
@@ -19,64 +19,71 @@ const KEY: &str = "ring";
 /// What clients do, and the instructions of the server for a hand-off, for each number of clients.
 pub type Row = (&'static str, [f64; CLIENTS.len()]);
 
-/// Instructions for a hand-off among a number of clients.
-type Measure = fn(&Bench, usize) -> Result<f64>;
-
-const ROWS: [(&str, Measure); 6] = [
-    ("FAIRLOCK.ACQUIRE, RELEASE", blocking),
-    ("BLPOP, RPUSH", token),
-    ("FAIRLOCK.ACQUIRE ENQUEUE, RELEASE", polling),
-    ("Redisson's scripts by EVALSHA, DEL", |bench, clients| {
-        scripts(bench, Kind::Plain, clients)
-    }),
-    (
-        "the same, the module loaded and interception off",
-        |bench, clients| scripts(bench, Kind::Module, clients),
-    ),
-    ("the same, intercepted", |bench, clients| {
-        scripts(bench, Kind::Intercepting, clients)
-    }),
-];
-
-/// Counts those whose names contain `only`; with `--clients`, only for that number of clients.
+/// Counts those whose names contain `only`.
 pub fn rows(bench: &Bench, only: &str) -> Result<Vec<Row>> {
-    let mut rows = Vec::new();
-    for (name, measure) in ROWS.into_iter().filter(|(name, _)| name.contains(only)) {
-        let mut row = [0.0; CLIENTS.len()];
-        for (instructions, clients) in row.iter_mut().zip(CLIENTS) {
-            if ![usize::MAX, clients].contains(&bench.most_clients) {
-                continue;
-            }
-            bench.say(&format!("hand-offs among {clients}: {name}"));
-            *instructions = measure(bench, clients)?;
-        }
-        rows.push((name, row));
+    let redisson = |server: &mut Server, clients| gather::redisson(bench, server, KEY, clients);
+    let fairlock = |server: &mut Server, clients| gather::fairlock(server, KEY, clients);
+    let token = |server: &mut Server, clients| gather::token(server, KEY, clients);
+    let polling = |server: &mut Server, clients| gather::polling(server, KEY, clients);
+    let all = [
+        row(
+            bench,
+            only,
+            "FAIRLOCK.ACQUIRE, RELEASE",
+            Kind::Module,
+            fairlock,
+        )?,
+        row(bench, only, "BLPOP, RPUSH", Kind::Plain, token)?,
+        row(
+            bench,
+            only,
+            "FAIRLOCK.ACQUIRE ENQUEUE, RELEASE",
+            Kind::Module,
+            polling,
+        )?,
+        row(
+            bench,
+            only,
+            "Redisson's scripts by EVALSHA, DEL",
+            Kind::Plain,
+            redisson,
+        )?,
+        row(
+            bench,
+            only,
+            "the same, the module loaded and interception off",
+            Kind::Module,
+            redisson,
+        )?,
+        row(
+            bench,
+            only,
+            "the same, intercepted",
+            Kind::Intercepting,
+            redisson,
+        )?,
+    ];
+    Ok(all.into_iter().flatten().collect())
+}
+
+fn row<M: Member>(
+    bench: &Bench,
+    only: &str,
+    name: &'static str,
+    kind: Kind,
+    gather: impl Fn(&mut Server, usize) -> Result<Crowd<M>>,
+) -> Result<Option<Row>> {
+    if !name.contains(only) {
+        return Ok(None);
     }
-    Ok(rows)
-}
-
-fn blocking(bench: &Bench, clients: usize) -> Result<f64> {
-    let mut callgrind = Callgrind::start(bench, Kind::Module)?;
-    let crowd = gather::fairlock(&mut callgrind.server, KEY, clients)?;
-    count(callgrind, crowd)
-}
-
-fn token(bench: &Bench, clients: usize) -> Result<f64> {
-    let mut callgrind = Callgrind::start(bench, Kind::Plain)?;
-    let crowd = gather::token(&mut callgrind.server, KEY, clients)?;
-    count(callgrind, crowd)
-}
-
-fn polling(bench: &Bench, clients: usize) -> Result<f64> {
-    let mut callgrind = Callgrind::start(bench, Kind::Module)?;
-    let crowd = gather::polling(&mut callgrind.server, KEY, clients)?;
-    count(callgrind, crowd)
-}
-
-fn scripts(bench: &Bench, kind: Kind, clients: usize) -> Result<f64> {
-    let mut callgrind = Callgrind::start(bench, kind)?;
-    let crowd = gather::redisson(bench, &mut callgrind.server, KEY, clients)?;
-    count(callgrind, crowd)
+    let mut row = [0.0; CLIENTS.len()];
+    for (instructions, clients) in row.iter_mut().zip(CLIENTS) {
+        say(&format!("hand-offs among {clients}: {name}"));
+        let mut callgrind = Callgrind::start(bench, kind)?;
+        let crowd = gather(&mut callgrind.server, clients)?;
+        *instructions = count(callgrind, crowd)?;
+    }
+    Ok(Some((name, row)))
 }
 
 fn count<M: Member>(callgrind: Callgrind, mut crowd: Crowd<M>) -> Result<f64> {

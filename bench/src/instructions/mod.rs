@@ -13,7 +13,7 @@ use std::net::TcpStream;
 
 use anyhow::{Result, bail};
 
-use crate::bench::Bench;
+use crate::bench::{Bench, say};
 use crate::pairs::{Manner, pairs};
 use crate::report::show;
 use crate::resp::encode;
@@ -63,28 +63,23 @@ pub fn run(bench: &Bench, only: &str) -> Result<()> {
         (
             "ACQUIRE SHARED NOWAIT, RELEASE, beside another reader",
             Kind::Module,
-            Step::Shared { others: 1 },
-        ),
-        (
-            "ACQUIRE SHARED NOWAIT, RELEASE, beside 100 readers",
-            Kind::Module,
-            Step::Shared { others: 100 },
+            Step::Shared,
         ),
         ("SET NX PX, DEL", Kind::Plain, Step::Pair(Manner::Set)),
         (
             "Redisson's scripts by EVALSHA, DEL",
             Kind::Plain,
-            Step::Pair(Manner::EvalSha),
+            Step::Pair(Manner::Redisson),
         ),
         (
             "the same, the module loaded and interception off",
             Kind::Module,
-            Step::Pair(Manner::EvalSha),
+            Step::Pair(Manner::Redisson),
         ),
         (
             "the same, intercepted",
             Kind::Intercepting,
-            Step::Pair(Manner::EvalSha),
+            Step::Pair(Manner::Redisson),
         ),
         ("GET, SET without the module", Kind::Plain, Step::Traffic),
         ("GET, SET with the module", Kind::Module, Step::Traffic),
@@ -92,17 +87,16 @@ pub fn run(bench: &Bench, only: &str) -> Result<()> {
         if !name.contains(only) {
             continue;
         }
-        bench.say(name);
+        say(name);
         let counts = count(bench, kind, step)?;
         rows.push((name, counts.total()));
         match step {
             Step::Pair(Manner::Fairlock) => exclusive = counts,
-            Step::Shared { others: 1 } => shared = counts,
+            Step::Shared => shared = counts,
             _ => (),
         }
     }
     let hand_offs = hand_off::rows(bench, only)?;
-    bench.end();
     println!("| pair | instructions |\n|---|---|");
     for (name, instructions) in rows {
         println!("| {name} | {} |", show(instructions));
@@ -126,15 +120,17 @@ pub fn run(bench: &Bench, only: &str) -> Result<()> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Pair(Manner),
-    Shared { others: usize },
+    Shared,
     Traffic,
 }
 
 fn count(bench: &Bench, kind: Kind, step: Step) -> Result<Counts> {
     let callgrind = Callgrind::start(bench, kind)?;
     let mut client = Client::connect(&callgrind.server)?;
-    if let Step::Shared { others } = step {
-        client.send(&[(readers(others), others)], 8)?;
+    if step == Step::Shared {
+        let mut another = Vec::new();
+        encode(&mut another, &reader(b"another"));
+        client.send(&[(another, 1)], 8)?;
     }
     let batches = batches(bench, step);
     // One-time setup happens before counting.
@@ -149,7 +145,7 @@ fn count(bench: &Bench, kind: Kind, step: Step) -> Result<Counts> {
 fn batches(bench: &Bench, step: Step) -> Vec<(Vec<u8>, usize)> {
     match step {
         Step::Pair(manner) => pairs(manner, &bench.scripts, 1).into_batches(),
-        Step::Shared { .. } => {
+        Step::Shared => {
             let mut batch = Vec::new();
             for index in 0..8 {
                 let owner = format!("8d2c4a43-5f0e-4c7b-9a86-3f2f6f2a0001:{index}");
@@ -176,16 +172,6 @@ const LOCK: &[u8] = b"lock";
 fn reader(owner: &[u8]) -> [&[u8]; 7] {
     let [acquire, shared, nowait] = [&b"FAIRLOCK.ACQUIRE"[..], b"SHARED", b"NOWAIT"];
     [acquire, LOCK, owner, shared, nowait, b"LEASE", b"600000"]
-}
-
-/// The commands by which a number of owners become readers.
-fn readers(number: usize) -> Vec<u8> {
-    let mut all = Vec::new();
-    for index in 0..number {
-        let owner = format!("61e51c56-65be-4fdb-a8a1-4d0e7e6c0002:{index}");
-        encode(&mut all, &reader(owner.as_bytes()));
-    }
-    all
 }
 
 /// A client that sends one batch after the other; each answer has a number of lines.

@@ -1,69 +1,49 @@
-//! Brings the clients of a ring together: connects them, and lets them go on until all but the
-//! holder wait.
+//! Brings the clients of a ring together: connects them, and lets them go on until all but the holder wait.
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-use super::blocking::{Fairlock, Token};
-use super::polling::Polling;
-use super::redisson::Redisson;
-use super::relay::{self, Relay};
+use super::blocking::Blocking;
 use super::retrying::Retrying;
-use crate::bench::Bench;
+use super::waiting::Waiting;
+use crate::bench::{Bench, float};
 use crate::crowd::{Crowd, Member};
 use crate::server::Server;
 
 /// Clients blocked in `FAIRLOCK.ACQUIRE`.
-pub fn fairlock(server: &mut Server, key: &str, clients: usize) -> Result<Crowd<Fairlock>> {
-    limited(server, key, clients, 1, &[])
-}
-
-/// Clients blocked in `FAIRLOCK.ACQUIRE` with more words, by which at most a given number hold the lock at a time.
-pub fn limited(
-    server: &mut Server,
-    key: &str,
-    clients: usize,
-    limit: usize,
-    words: &[&[u8]],
-) -> Result<Crowd<Fairlock>> {
-    server.wait("blocked_clients", |blocked| blocked < 0.5)?;
-    let members = (0..clients).map(|number| Fairlock::asking(key, number, words));
+pub fn fairlock(server: &mut Server, key: &str, clients: usize) -> Result<Crowd<Blocking>> {
+    let members = (0..clients).map(|number| Blocking::fairlock(key, number));
     let mut crowd = Crowd::connect(server.address(), members)?;
-    all_wait(&mut crowd, clients - limit, || {
-        server.info("blocked_clients")
-    })?;
+    all_wait(&mut crowd, clients - 1, || server.info("blocked_clients"))?;
     Ok(crowd)
 }
 
 /// Clients blocked in BLPOP on a list with one token.
-pub fn token(server: &mut Server, key: &str, clients: usize) -> Result<Crowd<Token>> {
-    server.wait("blocked_clients", |blocked| blocked < 0.5)?;
-    let members = (0..clients).map(|_| Token::new(key));
-    let crowd = Crowd::connect(server.address(), members)?;
-    server.wait("blocked_clients", |blocked| blocked >= float(clients))?;
+pub fn token(server: &mut Server, key: &str, clients: usize) -> Result<Crowd<Blocking>> {
+    let members = (0..clients).map(|_| Blocking::token(key));
+    let mut crowd = Crowd::connect(server.address(), members)?;
+    all_wait(&mut crowd, clients, || server.info("blocked_clients"))?;
     let _: i64 = server.run(&[b"RPUSH", key.as_bytes(), b"token"])?;
     Ok(crowd)
 }
 
 /// Clients that retry. The server does not know of them until they ask.
-pub fn retrying(server: &Server, key: &str, clients: usize) -> Result<Crowd<Retrying>> {
-    let key = format!("{key}:retry");
-    let clients = u32::try_from(clients)?;
-    let members = (0..clients).map(|number| Retrying::new(&key, number, clients));
+pub fn retrying(server: &Server, key: &str, clients: u32) -> Result<Crowd<Retrying>> {
+    let members = (0..clients).map(|number| Retrying::new(key, number, clients));
     Crowd::connect(server.address(), members)
 }
 
 /// Clients that wait by ENQUEUE.
-pub fn polling(server: &mut Server, key: &str, clients: usize) -> Result<Crowd<Polling>> {
-    let members = (0..clients).map(|number| Polling::new(key, number));
-    queued(server, key, clients, members)
+pub fn polling(server: &mut Server, key: &str, clients: usize) -> Result<Crowd<Waiting>> {
+    queued(server, key, clients, |number| Waiting::polling(key, number))
 }
 
 /// Clients that wait by the script of ENQUEUE.
-pub fn by_scripts(server: &mut Server, key: &str, clients: usize) -> Result<Crowd<Polling>> {
-    let members = (0..clients).map(|number| Polling::by_scripts(key, number));
-    queued(server, key, clients, members)
+pub fn by_scripts(server: &mut Server, key: &str, clients: usize) -> Result<Crowd<Waiting>> {
+    queued(server, key, clients, |number| {
+        Waiting::by_scripts(key, number)
+    })
 }
 
 /// Clients of Redisson's scripts.
@@ -72,27 +52,19 @@ pub fn redisson(
     server: &mut Server,
     key: &str,
     clients: usize,
-) -> Result<Crowd<Redisson>> {
-    let members = (0..clients).map(|number| Redisson::new(&bench.scripts, key, number));
-    queued(server, key, clients, members)
+) -> Result<Crowd<Waiting>> {
+    queued(server, key, clients, |number| {
+        Waiting::redisson(&bench.scripts, key, number)
+    })
 }
 
-/// Clients that pass a message round.
-pub fn relay(server: &mut Server, clients: usize) -> Result<Crowd<Relay>> {
-    let members = (0..clients).map(|number| Relay::new(number, clients));
-    let mut crowd = Crowd::connect(server.address(), members)?;
-    all_wait(&mut crowd, clients, || server.info("pubsub_channels"))?;
-    let _: i64 = server.run(&[b"PUBLISH", relay::channel(0).as_bytes(), b"0"])?;
-    Ok(crowd)
-}
-
-fn queued<M: Member>(
+fn queued(
     server: &mut Server,
     key: &str,
     clients: usize,
-    members: impl Iterator<Item = M>,
-) -> Result<Crowd<M>> {
-    let mut crowd = Crowd::connect(server.address(), members)?;
+    member: impl Fn(usize) -> Waiting,
+) -> Result<Crowd<Waiting>> {
+    let mut crowd = Crowd::connect(server.address(), (0..clients).map(member))?;
     let queue = format!("redisson_lock_queue:{{{key}}}");
     all_wait(&mut crowd, clients - 1, || {
         server.run(&[b"LLEN", queue.as_bytes()])
@@ -107,16 +79,11 @@ fn all_wait<M: Member>(
     mut waiting: impl FnMut() -> Result<f64>,
 ) -> Result<()> {
     let end = Instant::now() + Duration::from_mins(2);
-    while waiting()? < float(wanted) {
+    while waiting()? < float(wanted as u64) {
         crowd.run(Duration::from_millis(50))?;
         if Instant::now() > end {
             bail!("not all clients have come in two minutes");
         }
     }
     Ok(())
-}
-
-#[allow(clippy::cast_precision_loss)] // Far below 2^53.
-fn float(number: usize) -> f64 {
-    number as f64
 }

@@ -1,0 +1,184 @@
+//! Clients that are answered at once, and ask again when a message wakes them or when the time in the reply is over:
+//! those of `FAIRLOCK.ACQUIRE ... ENQUEUE`, of the packages' scripts, and of Redisson's. These are quicker than
+//! Redisson's own client in two ways: they stay subscribed, and they hear messages on the connection that they ask on.
+//! So almost only the server's work on the lock is measured.
+
+use std::rc::Rc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Result, bail};
+use fairlock_testing::lua;
+use fairlock_testing::redisson::Scripts;
+
+use super::LEASE;
+use crate::crowd::Member;
+use crate::pairs::Names;
+use crate::resp::{Reply, encode, encoded};
+
+/// How a client asks, and how it gives the lock back.
+enum Words {
+    /// By the same words each time.
+    Same { ask: Vec<u8>, release: Vec<u8> },
+    /// By scripts that take the client's time.
+    Redisson(Rc<Scripts>),
+}
+
+/// One client.
+pub struct Waiting {
+    words: Words,
+    names: Names,
+    owner: String,
+    greeted: bool,
+    subscribed: bool,
+    /// Answers to what it sent when it released the lock, which come before that to the next question.
+    unanswered: usize,
+    /// Messages that came while a question was on its way. Each is good for one more question.
+    permits: u32,
+    waits: bool,
+    until: Option<Instant>,
+    done: u64,
+}
+
+impl Waiting {
+    /// A client of `FAIRLOCK.ACQUIRE ... ENQUEUE`.
+    pub fn polling(key: &str, number: usize) -> Self {
+        let (owner, name) = (owner(number), key.as_bytes());
+        let owner = owner.as_bytes();
+        let ask = encoded(&[
+            b"FAIRLOCK.ACQUIRE",
+            name,
+            owner,
+            b"ENQUEUE",
+            b"LEASE",
+            LEASE,
+        ]);
+        let release = encoded(&[b"FAIRLOCK.RELEASE", name, owner]);
+        Self::new(Words::Same { ask, release }, key, number)
+    }
+
+    /// A client that sends the commands as scripts.
+    pub fn by_scripts(key: &str, number: usize) -> Self {
+        let call = |words: &[&str]| {
+            let words = lua::call(words);
+            encoded(&words.iter().map(String::as_bytes).collect::<Vec<_>>())
+        };
+        let (owner, lease) = (owner(number), String::from_utf8_lossy(LEASE));
+        let ask = call(&["ACQUIRE", key, &owner, "ENQUEUE", "LEASE", &lease]);
+        let release = call(&["RELEASE", key, &owner]);
+        Self::new(Words::Same { ask, release }, key, number)
+    }
+
+    /// A client of Redisson's scripts.
+    pub fn redisson(scripts: &Rc<Scripts>, key: &str, number: usize) -> Self {
+        Self::new(Words::Redisson(Rc::clone(scripts)), key, number)
+    }
+
+    fn new(words: Words, key: &str, number: usize) -> Self {
+        Self {
+            words,
+            names: Names::of(key, number),
+            owner: owner(number),
+            greeted: false,
+            subscribed: false,
+            unanswered: 0,
+            permits: 0,
+            waits: false,
+            until: None,
+            done: 0,
+        }
+    }
+
+    fn ask(&self, out: &mut Vec<u8>) {
+        match &self.words {
+            Words::Same { ask, .. } => out.extend(ask),
+            Words::Redisson(scripts) => {
+                let now = SystemTime::now().duration_since(UNIX_EPOCH);
+                let now = now.unwrap_or_default().as_millis().to_string();
+                let owner = self.owner.as_bytes();
+                encode(out, &self.names.lock(scripts, LEASE, owner, now.as_bytes()));
+            }
+        }
+    }
+
+    fn hand_on(&mut self, out: &mut Vec<u8>) {
+        self.done += 1;
+        // Messages of the past no longer count.
+        (self.permits, self.waits, self.until) = (0, false, None);
+        match &self.words {
+            Words::Same { release, .. } => {
+                out.extend(release);
+                self.unanswered = 1;
+            }
+            Words::Redisson(scripts) => {
+                encode(out, &self.names.unlock(scripts, self.owner.as_bytes()));
+                encode(out, &[b"DEL", self.names.latch()]);
+                self.unanswered = 2;
+            }
+        }
+        self.ask(out);
+    }
+
+    /// It does not hold the lock, and is to ask again after some milliseconds; a negative number means that only a
+    /// message ends the wait.
+    fn told_to_wait(&mut self, milliseconds: i64, out: &mut Vec<u8>) {
+        if self.permits > 0 || milliseconds == 0 {
+            self.permits = self.permits.saturating_sub(1);
+            self.ask(out);
+            return;
+        }
+        self.waits = true;
+        let time = u64::try_from(milliseconds).ok();
+        self.until = time.map(|time| Instant::now() + Duration::from_millis(time));
+    }
+
+    fn woken(&mut self, out: &mut Vec<u8>) {
+        self.until = None;
+        if std::mem::take(&mut self.waits) {
+            self.ask(out);
+        } else {
+            self.permits += 1;
+        }
+    }
+}
+
+fn owner(number: usize) -> String {
+    format!("owner:{number}")
+}
+
+impl Member for Waiting {
+    fn begin(&mut self, out: &mut Vec<u8>) {
+        encode(out, &[b"HELLO", b"3"]);
+        let channel = self.names.wake_up(&self.owner);
+        encode(out, &[b"SUBSCRIBE", channel.as_bytes()]);
+        self.ask(out);
+    }
+
+    fn hear(&mut self, reply: Reply<'_>, out: &mut Vec<u8>) -> Result<()> {
+        let is_redisson = matches!(self.words, Words::Redisson(_));
+        match reply {
+            // The first one confirms the subscription.
+            Reply::Push if !std::mem::replace(&mut self.subscribed, true) => (),
+            Reply::Push => self.woken(out),
+            Reply::Array(_) if !self.greeted => self.greeted = true,
+            Reply::Integer(_) if self.unanswered > 0 => self.unanswered -= 1,
+            Reply::Nil if is_redisson => self.hand_on(out),
+            Reply::Integer(after) if is_redisson => self.told_to_wait(after, out),
+            Reply::Integer(1..) => self.hand_on(out),
+            Reply::Pair(_, after) => self.told_to_wait(after, out),
+            other => bail!("{other:?} to a client that waits"),
+        }
+        Ok(())
+    }
+
+    fn done(&self) -> u64 {
+        self.done
+    }
+
+    fn due(&self) -> Option<Instant> {
+        self.until
+    }
+
+    fn time_up(&mut self, out: &mut Vec<u8>) {
+        self.woken(out);
+    }
+}
