@@ -7,6 +7,7 @@ import re
 
 import pytest
 import trustme
+from cryptography.hazmat.primitives import serialization
 from driving import CLIENTS, Driver
 from servers import Servers
 
@@ -143,7 +144,9 @@ def certificates(tmp_path_factory):
         if not (folder / "ca.pem").exists():
             authority = trustme.CA()
             its = authority.issue_cert("127.0.0.1", "localhost")
-            its.private_key_pem.write_to_path(folder / "key.pem")
+            key = serialization.load_pem_private_key(its.private_key_pem.bytes(), None)
+            form = serialization.PrivateFormat.PKCS8  # The only one that Java reads.
+            (folder / "key.pem").write_bytes(key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()))
             for number, pem in enumerate(its.cert_chain_pems):
                 pem.write_to_path(folder / "cert.pem", append=number > 0)
             authority.cert_pem.write_to_path(folder / "ca.pem")

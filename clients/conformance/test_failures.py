@@ -197,7 +197,7 @@ def test_r59_first_failure(driver, servers, name):
     assert name in failed.text and str(one.port("a")) in failed.text
 
 
-@pytest.mark.parametrize(("code", "password", "hint"), [("WRONGPASS", "wrong", "password"), ("NOAUTH", None, "give the client a password")])
+@pytest.mark.parametrize(("code", "password", "hint"), [("WRONGPASS", "wrong", "password"), ("NOAUTH", None, "a password")])
 def test_r59a_passwords(driver, servers, name, code, password, hint):
     """WRONGPASS and NOAUTH are refused at once, with code and hint."""
     one = servers()

@@ -39,6 +39,7 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import java.util.function.Function;
 
 /** The driver of the Java package: README.md beside has the lines. Each operation runs in a thread of its own. */
 final class Driver {
@@ -52,7 +53,7 @@ final class Driver {
     private record Made(Locks locks, Runnable ping, Runnable shutdown) {}
 
     /** A request, with the fields of all operations. */
-    private record Request(int id, String op, int locks, int held, int block, int call, String name, Map<String, Object> options,
+    private record Request(int id, String op, int locks, int held, int block, int call, Object name, Map<String, Object> options,
             Map<String, Object> inner, boolean fail, Double lease, @SerializedName("wait") double longest, String hooks, Client client) {}
 
     private record Client(String kind, String host, int port, String user, String password, Double timeout, Tls tls, Map<String, String> map) {}
@@ -108,7 +109,6 @@ final class Driver {
                 case "sync_timeout" -> all.syncTimeout(seconds(value));
                 case "patience" -> all.patience(seconds(value));
                 case "module" -> all.module(module((String) value));
-                case "retry_timeout", "command_timeout", "release_timeout" -> all;
                 default -> throw new NotApplicable("no such option compiles: " + each.getKey());
             };
         }
@@ -169,17 +169,15 @@ final class Driver {
                 shutdown = client::shutdown;
             }
         }
-        Map<String, Object> own = r.options == null ? Map.of() : r.options;
+        Map<String, Object> own = new HashMap<>(r.options);
+        Map<String, Function<Duration, LocksBuilder>> timeouts = Map.of("retry_timeout", builder::retryTimeout,
+                "command_timeout", builder::commandTimeout, "release_timeout", builder::releaseTimeout);
+        timeouts.forEach((option, set) -> {
+            if (own.containsKey(option)) {
+                set.apply(seconds(own.remove(option)));
+            }
+        });
         builder.defaults(options(own));
-        if (own.get("retry_timeout") != null) {
-            builder.retryTimeout(seconds(own.get("retry_timeout")));
-        }
-        if (own.get("command_timeout") != null) {
-            builder.commandTimeout(seconds(own.get("command_timeout")));
-        }
-        if (own.get("release_timeout") != null) {
-            builder.releaseTimeout(seconds(own.get("release_timeout")));
-        }
         if (r.hooks != null) {
             builder.hooks(hooks(r));
         }
@@ -226,12 +224,12 @@ final class Driver {
     private static void block(Request r) throws InterruptedException {
         Locks locks = LOCKS.get(r.locks).locks;
         BlockingQueue<Boolean> left = new LinkedBlockingQueue<>();
-        try (Held held = locks.acquire(r.name, options(r.options))) {
+        try (Held held = locks.acquire((String) r.name, options(r.options))) {
             HOLDS.put(r.id, held);
             BLOCKS.put(r.id, left);
             Long inner = null;
             if (r.inner != null) {
-                try (Held again = locks.acquire(r.name, options(r.inner))) {
+                try (Held again = locks.acquire((String) r.name, options(r.inner))) {
                     inner = again.token();
                 }
             }
@@ -250,9 +248,9 @@ final class Driver {
                 LOCKS.put(r.id, made(r));
                 return Map.of();
             case "acquire", "abandon":
-                return acquired(r, LOCKS.get(r.locks).locks.acquire(r.name, options(r.options)));
+                return acquired(r, LOCKS.get(r.locks).locks.acquire((String) r.name, options(r.options)));
             case "try":
-                Optional<Held> got = LOCKS.get(r.locks).locks.tryAcquire(r.name, options(r.options));
+                Optional<Held> got = LOCKS.get(r.locks).locks.tryAcquire((String) r.name, options(r.options));
                 return got.isPresent() ? acquired(r, got.get()) : Map.of();
             case "block":
                 block(r);
@@ -279,7 +277,7 @@ final class Driver {
                 CALLS.get(r.call).interrupt();
                 return Map.of();
             case "info":
-                LockInfo info = LOCKS.get(r.locks).locks.info(r.name);
+                LockInfo info = LOCKS.get(r.locks).locks.info((String) r.name);
                 Map<String, Object> fields = new HashMap<>(Map.of("holds", info.holds(), "session", info.session(),
                         "waiting", info.waiting(), "holders", info.holders()));
                 fields.put("owner", info.owner());
@@ -346,12 +344,13 @@ final class Driver {
             line.put("failed", failed(error));
         }
         say(line);
-        if (HOLDS.containsKey(r.id) && !r.op.equals("abandon")) {
-            live(HOLDS.get(r.id));
+        Held held = HOLDS.get(r.op.equals("renew") ? r.held : r.id);
+        if (held != null && !r.op.equals("abandon")) {
+            live(held);
         }
     }
 
-    /** A lock is renewed as long as the thread lives that acquired it. */
+    /** A lock is renewed as long as the thread lives that acquired it, or renewed it last. */
     private static void live(Held held) {
         try {
             held.lost().get();
