@@ -293,6 +293,11 @@ impl State for OpenLock<'_> {
         &mut self.tracked.session
     }
 
+    /// Not while the server lacks the replicas that it must have: it may be cut off, and replaced.
+    fn may_renew(&mut self) -> bool {
+        !self.ctx.lacks_replicas(&self.names.deadlines)
+    }
+
     /// Recorded at once among the key events, so that subscribers see the module's events in the right order.
     fn emit(&mut self, event: Event) {
         if let Some(name) = own_event(&event) {

@@ -17,6 +17,11 @@ impl Session {
     fn renewed(&mut self, now: Now) {
         self.renew_at = now.tick_after((self.lease / 3).max(1));
     }
+
+    /// Tries again soon: the lease could not be renewed now.
+    fn put_off(&mut self, now: Now) {
+        self.renew_at = now.tick_after((self.lease / 10).max(1));
+    }
 }
 
 impl<S: State> Step<'_, S> {
@@ -215,8 +220,13 @@ impl<S: State> Step<'_, S> {
         }
     }
 
-    /// Renews the leases that are due, and a lease that another client has shortened. No lease is made shorter.
+    /// Renews the leases that are due, and a lease that another client has shortened. No lease is made shorter. Where
+    /// the server may be cut off, leases run out: another server may grant the lock when they would have ended.
     pub(super) fn renew_due_sessions(&mut self) {
+        if self.has_session() && !self.state.may_renew() {
+            self.put_off_renewals();
+            return;
+        }
         while let Some(owner) = self
             .state
             .shared()
@@ -237,6 +247,30 @@ impl<S: State> Step<'_, S> {
             session.renewed(self.now);
         }
         *self.state.session() = Some(session);
+    }
+
+    fn has_session(&mut self) -> bool {
+        match self.state.shared() {
+            Some(shared) => shared.first_renewal().is_some(),
+            None => self.state.session().is_some(),
+        }
+    }
+
+    fn put_off_renewals(&mut self) {
+        let now = self.now;
+        if let Some(shared) = self.state.shared() {
+            while shared.first_renewal().is_some_and(|at| at <= now.tick())
+                && let Some(owner) = shared.due_for_renewal(now)
+                && let Some(mut session) = shared.take_session(&owner)
+            {
+                session.put_off(now);
+                shared.put_session(session);
+            }
+        } else if let Some(session) = self.state.session()
+            && session.renew_at <= now.tick()
+        {
+            session.put_off(now);
+        }
     }
 
     fn renew_session_of(&mut self, owner: &[u8]) {

@@ -104,6 +104,10 @@ pub trait State: Holding + Sharing + Queueing {
     fn set_turn(&mut self, turn: Option<Turn>);
     /// The connections that the exclusive holder's lock is bound to.
     fn session(&mut self) -> &mut Option<Session>;
+    /// Whether leases of sessions may be renewed now.
+    fn may_renew(&mut self) -> bool {
+        true
+    }
     /// Records what happened, for the caller of the step.
     fn emit(&mut self, event: Event);
 }

@@ -1,7 +1,8 @@
-//! Pauses of writes: whether there is one, and what for.
+//! Times in which the server wants no writes: pauses, and what for; and the lack of replicas.
 
 use super::api::api;
-use super::context::{Ctx, in_cluster};
+use super::context::{Ctx, bytes_of_reply, in_cluster};
+use super::strings::{Str, string};
 
 impl Ctx {
     /// Whether the server wants no new writes now: CLIENT PAUSE WRITE, or a failover under way.
@@ -28,5 +29,23 @@ impl Ctx {
     fn is_failing_over(&self) -> bool {
         let state = self.info(c"replication", c"master_failover_state");
         state.is_some_and(|state| state != "no-failover")
+    }
+
+    /// Whether the server refuses writes because too few replicas follow it (`min-replicas-to-write`). It is asked to
+    /// take a member that there never is out of `scores`, a sorted set or no key, as a script would.
+    pub fn lacks_replicas(&self, scores: &Str) -> bool {
+        let nobody = string(b"");
+        // SAFETY: the format says: as in a script, with errors as replies; two strings, which live until the call
+        // returns. The reply is freed once, after its last use, and may be null.
+        unsafe {
+            let (name, format) = (c"ZREM".as_ptr(), c"SEss".as_ptr());
+            let reply = api!(Call(self.raw, name, format, scores.inner, nobody.inner));
+            if reply.is_null() {
+                return false;
+            }
+            let lacks = bytes_of_reply(reply).is_some_and(|text| text.starts_with(b"NOREPLICAS"));
+            api!(FreeCallReply(reply));
+            lacks
+        }
     }
 }

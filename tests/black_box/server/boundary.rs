@@ -4,7 +4,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fairlock_testing::redisson::Scripts;
-use fairlock_testing::{Client, Server, follow, show};
+use fairlock_testing::{Client, Server, follow, show, wait_until};
 
 /// Longer than the test, in milliseconds.
 const LEASE: &str = "600000";
@@ -221,4 +221,66 @@ fn a_holder_that_slept_through_its_lease_is_stopped_by_its_token() {
     let error = client.run(&format!("FAIRLOCK.RELEASE k a TOKEN {of_a}"));
     assert!(error.starts_with("(error) NOTHELD "), "{error}");
     assert!(store.write(of_b, "b again"));
+}
+
+/// The replica is promoted elsewhere; the master that must have one is cut off from it, but not from the holders.
+#[test]
+fn a_session_ends_with_its_lease_on_a_master_that_must_have_a_replica_and_has_none() {
+    let master = Server::with(&["--min-replicas-to-write", "1"]);
+    let replica = Server::start();
+    follow(&replica, &master);
+    let mut client = master.connect();
+    wait_until("the replica counts", || {
+        client.run("SET {k}:mark 1") == "OK"
+    });
+    for ask in ["k a SESSION LEASE 1500", "s a SHARED SESSION LEASE 1500"] {
+        client.int(&format!("FAIRLOCK.ACQUIRE {ask}"));
+    }
+    assert_eq!(client.run("WAIT 1 0"), "1");
+    assert_eq!(replica.connect().run("REPLICAOF NO ONE"), "OK");
+    for lock in ["k", "s"] {
+        replica.block(&format!("FAIRLOCK.ACQUIRE {lock} b")).int();
+    }
+    wait_until("the sessions are over there, too", || {
+        master.info("fairlock", "fairlock_session_locks") == "0"
+    });
+    assert_eq!(client.run("EXISTS k s"), "0");
+    let renewal = client.run("FAIRLOCK.RENEW k a");
+    assert!(renewal.starts_with("(error) NOREPLICAS "), "{renewal}");
+}
+
+#[test]
+fn a_session_goes_on_if_the_replicas_are_back_before_its_lease_ends() {
+    let master = Server::start();
+    let mut client = master.connect();
+    for ask in ["k a SESSION LEASE 3000", "s a SHARED SESSION LEASE 3000"] {
+        client.int(&format!("FAIRLOCK.ACQUIRE {ask}"));
+    }
+    client.run("CONFIG SET min-replicas-to-write 1");
+    for lock in ["k", "s"] {
+        wait_until("a renewal is overdue", || {
+            client.int(&format!("PTTL {lock}")) < 1800
+        });
+    }
+    client.run("CONFIG SET min-replicas-to-write 0");
+    for lock in ["k", "s"] {
+        wait_until("the lease is renewed", || {
+            client.int(&format!("PTTL {lock}")) > 2500
+        });
+    }
+}
+
+#[test]
+fn wait_after_renew_tells_the_holder_of_a_session_that_its_master_is_cut_off() {
+    let (master, replica) = (Server::start(), Server::start());
+    follow(&replica, &master);
+    let mut client = master.connect();
+    client.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 600000");
+    assert_eq!(client.run("FAIRLOCK.RENEW k a"), "600000");
+    assert_eq!(client.run("WAIT 1 0"), "1");
+    replica.while_stopped(|| {
+        assert_eq!(client.run("FAIRLOCK.RENEW k a"), "600000");
+        assert_eq!(client.run("WAIT 1 100"), "0");
+    });
+    assert_eq!(client.run("WAIT 1 0"), "1");
 }
