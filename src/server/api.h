@@ -285,7 +285,8 @@ struct Required {
      * 8.6.3 and of Valkey 8.1.1 and 9.1.2, which agree but for one:
      *
      *                                                   null        empty
-     *   CloseKey, KeyType, ValueLength, ScanKey         may         may
+     *   CloseKey, KeyType, ValueLength, ScanKey,        may         may
+     *     GetDbIdFromModuleKey
      *   ListGet, ListPush, ListDelete, HashSet          refused     may
      *   GetAbsExpire                                    crashes     may, but crashes Redis 8.6 (docs/testing.md)
      *   all others that take a handle                   crash       may
@@ -293,6 +294,7 @@ struct Required {
      * SetAbsExpire can move the value on Redis 8.6 and Valkey: other handles of the same key are not valid any more. */
     RedisModuleKey *(*OpenKey)(RedisModuleCtx *ctx, RedisModuleString *name, int mode);
     void (*CloseKey)(RedisModuleKey *key);
+    int (*GetDbIdFromModuleKey)(RedisModuleKey *key);
     int (*KeyType)(RedisModuleKey *key);
     size_t (*ValueLength)(RedisModuleKey *key);
     int (*DeleteKey)(RedisModuleKey *key);

@@ -30,8 +30,11 @@ use super::state::{
 
 /// The server reports that a key was changed from outside the module.
 pub fn key_changes(ctx: &Ctx, class: NotifyEvent, event: &[u8], key: &[u8]) {
+    let comes_from_elsewhere = COMES_FROM_ELSEWHERE.contains(&event);
+    let there = comes_from_elsewhere.then(|| ctx.open(&string(key), Access::Glance).db());
+    let db = there.flatten().unwrap_or_else(|| ctx.db());
     if class == NotifyEvent::EXPIRED {
-        stats(|stats| stats.expired(ctx.db(), key));
+        stats(|stats| stats.expired(db, key));
         if waiting(|waiting| waiting.stepping.get()) {
             // The step that is running has seen the expiry, and handles it.
             return;
@@ -40,10 +43,10 @@ pub fn key_changes(ctx: &Ctx, class: NotifyEvent, event: &[u8], key: &[u8]) {
     if names::queue_of(key).is_some() {
         // Commands from the append-only file raise the same events as commands of clients.
         let is_loading = !waiting(|waiting| waiting.begun.get());
-        if is_loading || class == NotifyEvent::LOADED || COMES_FROM_ELSEWHERE.contains(&event) {
-            touch_queue(ctx.db(), key, QueueView::Loaded);
-        } else if intercepts() || is_replica() || is_queue_known(ctx, key) {
-            touch_queue(ctx.db(), key, QueueView::Touched);
+        if is_loading || class == NotifyEvent::LOADED || comes_from_elsewhere {
+            touch_queue(db, key, QueueView::Loaded);
+        } else if intercepts() || is_replica() || is_queue_known(db, key) {
+            touch_queue(db, key, QueueView::Touched);
         }
     } else if names::is_token(key) {
         learn(
@@ -59,11 +62,12 @@ pub fn key_changes(ctx: &Ctx, class: NotifyEvent, event: &[u8], key: &[u8]) {
         .union(NotifyEvent::EXPIRED)
         .contains(class)
     {
-        lock_changes(ctx, event, key);
+        lock_changes(db, event, key);
     }
 }
 
-/// Events of keys that arrive already written: their writer is unknown.
+/// Events of keys that arrive already written: their writer is unknown. The database may be another than that of the
+/// command, and the key tells it: in a transaction the context of Valkey 9.1 has that of the command.
 const COMES_FROM_ELSEWHERE: [&[u8]; 4] = [b"restore", b"move_to", b"rename_to", b"copy_to"];
 
 /// Notes that the key of a queue or of its scores was touched from outside the module.
@@ -74,8 +78,7 @@ pub fn touch_queue(db: i32, key: &[u8], view: QueueView) {
 }
 
 /// A key that may be a lock's was deleted, replaced or given another lease.
-fn lock_changes(ctx: &Ctx, event: &[u8], key: &[u8]) {
-    let db = ctx.db();
+fn lock_changes(db: i32, event: &[u8], key: &[u8]) {
     let is_lease = event == b"expire";
     if !is_lease {
         stats(|stats| stats.taken_away(db, key));
@@ -106,9 +109,9 @@ fn follow(change: impl FnOnce(&mut HashSet<LockId>)) {
 }
 
 /// Whether the table has a lock with this queue.
-fn is_queue_known(ctx: &Ctx, key: &[u8]) -> bool {
+fn is_queue_known(db: i32, key: &[u8]) -> bool {
     let locks = names::locks_of(key).into_iter().flatten().flatten();
-    let mut locks = locks.filter(|name| table(|table| table.contains(ctx.db(), name)));
+    let mut locks = locks.filter(|name| table(|table| table.contains(db, name)));
     locks.next().is_some()
 }
 

@@ -152,6 +152,13 @@ impl<'c> Key<'c> {
         self.raw = open(self.ctx, &self.name, self.access);
     }
 
+    /// The database that it is in. `None` if there is no such key.
+    pub fn db(&self) -> Option<i32> {
+        // SAFETY: an open handle, or null.
+        let db = unsafe { api!(GetDbIdFromModuleKey(self.raw)) };
+        (db >= 0).then_some(db)
+    }
+
     /// The type of the value.
     pub fn kind(&self) -> Kind {
         if self.raw.is_null() {

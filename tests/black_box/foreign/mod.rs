@@ -3,6 +3,7 @@
 mod deadlines;
 mod fields;
 mod not_a_lock;
+mod other_database;
 mod other_module;
 mod queue;
 pub mod redisson_keys;
