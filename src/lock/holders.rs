@@ -54,8 +54,9 @@ pub struct SharedHolders {
     ends: BTreeSet<(Millis, Owner)>,
     /// How many holders have each limit.
     limits: BTreeMap<Limit, usize>,
-    /// By the time of the next renewal.
+    /// Those with a session, by the time of the next renewal, and by the end of the lease.
     renewals: BTreeSet<(Tick, Owner)>,
+    bound_ends: BTreeSet<(Millis, Owner)>,
     /// Which holders rely on each connection.
     bound: BTreeSet<(Connection, Owner)>,
 }
@@ -127,8 +128,8 @@ impl SharedHolders {
         self.renewals.first().map(|(at, _)| *at)
     }
 
-    /// A holder whose session must be renewed: the renewal is due, or the lease is the first to end and less than half
-    /// of it is left, as after the wall clock was set ahead.
+    /// A holder whose session must be renewed: the renewal is due, or the lease is the first of those to end and less
+    /// than half of it is left, as after the wall clock was set ahead.
     pub fn due_for_renewal(&self, now: Now) -> Option<Owner> {
         let timed = self.renewals.first().filter(|(at, _)| *at <= now.tick());
         let owner = timed.map_or_else(|| self.first_short(now), |(_, owner)| Some(owner));
@@ -136,7 +137,7 @@ impl SharedHolders {
     }
 
     fn first_short(&self, now: Now) -> Option<&Owner> {
-        let (end, owner) = self.ends.first()?;
+        let (end, owner) = self.bound_ends.first()?;
         let session = self.holders.get(owner)?.session.as_ref()?;
         let is_short = end.saturating_sub(session.lease - session.lease / 2) < now.millis();
         is_short.then_some(owner)
@@ -162,14 +163,18 @@ impl SharedHolders {
         self.remove(&owner);
         self.ends.insert((holder.lease_end, Owner::clone(&owner)));
         *self.limits.entry(holder.limit).or_default() += 1;
-        self.index_session(&owner, holder.session.as_ref());
+        if let Some(session) = &holder.session {
+            self.index_session(session, holder.lease_end);
+        }
         self.holders.insert(owner, holder);
     }
 
     /// Takes a holder out.
     pub fn remove(&mut self, owner: &[u8]) -> Option<SharedHolder> {
         let (owner, holder) = self.holders.remove_entry(owner)?;
-        self.forget_session(&owner, holder.session.as_ref());
+        if let Some(session) = &holder.session {
+            self.forget_session(session, holder.lease_end);
+        }
         if let Some(count) = self.limits.get_mut(&holder.limit) {
             *count = count.saturating_sub(1);
             if *count == 0 {
@@ -215,38 +220,37 @@ impl SharedHolders {
     /// Takes a holder's session, to be changed and put back.
     pub fn take_session(&mut self, owner: &[u8]) -> Option<Session> {
         let holder = self.holders.get_mut(owner)?;
-        let session = holder.session.take()?;
-        self.forget_session(&Owner::clone(&session.owner), Some(&session));
+        let (session, end) = (holder.session.take()?, holder.lease_end);
+        self.forget_session(&session, end);
         Some(session)
     }
 
     /// Puts a session back.
     pub fn put_session(&mut self, session: Session) {
-        let owner = Owner::clone(&session.owner);
-        if !self.holders.contains_key(&owner) {
+        let Some(holder) = self.holders.get(&session.owner) else {
             return;
-        }
-        self.index_session(&owner, Some(&session));
-        if let Some(holder) = self.holders.get_mut(&owner) {
+        };
+        self.index_session(&session, holder.lease_end);
+        if let Some(holder) = self.holders.get_mut(&session.owner) {
             holder.session = Some(session);
         }
     }
 
-    fn index_session(&mut self, owner: &Owner, session: Option<&Session>) {
-        let Some(session) = session else { return };
-        self.renewals
-            .insert((session.renew_at, Owner::clone(owner)));
+    fn index_session(&mut self, session: &Session, end: Millis) {
+        let owner = || Owner::clone(&session.owner);
+        self.renewals.insert((session.renew_at, owner()));
+        self.bound_ends.insert((end, owner()));
         for (connection, _) in &session.holders {
-            self.bound.insert((*connection, Owner::clone(owner)));
+            self.bound.insert((*connection, owner()));
         }
     }
 
-    fn forget_session(&mut self, owner: &Owner, session: Option<&Session>) {
-        let Some(session) = session else { return };
-        self.renewals
-            .remove(&(session.renew_at, Owner::clone(owner)));
+    fn forget_session(&mut self, session: &Session, end: Millis) {
+        let owner = || Owner::clone(&session.owner);
+        self.renewals.remove(&(session.renew_at, owner()));
+        self.bound_ends.remove(&(end, owner()));
         for (connection, _) in &session.holders {
-            self.bound.remove(&(*connection, Owner::clone(owner)));
+            self.bound.remove(&(*connection, owner()));
         }
     }
 }
