@@ -147,7 +147,9 @@ impl<S: State> Step<'_, S> {
     fn first_alive(&mut self, call: &TryLock<'_>) -> Option<Owner> {
         for index in 0..self.state.waiting() {
             let (owner, waiter) = self.state.waiter_at(index)?;
-            if *owner == *call.owner || !is_over(&waiter, call.client, self.rules, self.now) {
+            let leaves = waiter.presence == Presence::Gone
+                || self.drops(&owner, &waiter, Some(call.owner), call.client);
+            if *owner == *call.owner || !leaves {
                 return Some(owner);
             }
         }
@@ -309,17 +311,27 @@ impl<S: State> Step<'_, S> {
     /// Drops heads whose scores are over, up to the first one that lives, that has its turn, or that is
     /// asking now.
     fn drop_dead(&mut self, asking: Option<&[u8]>, client: Millis) {
-        while let Some((head, waiter)) = self.state.waiter_at(0) {
-            if !is_over(&waiter, client, self.rules, self.now) || asking == Some(head.as_ref()) {
-                return;
-            }
-            let turn = self.state.turn().filter(|turn| turn.owner == head);
-            if turn.is_some_and(|turn| !self.now.is_over(turn.until)) {
-                return;
-            }
+        while let Some((head, waiter)) = self.state.waiter_at(0)
+            && self.drops(&head, &waiter, asking, client)
+        {
             self.state.remove(&head);
             self.state.emit(Event::Reaped { owner: head });
         }
+    }
+
+    /// Whether a head is dropped.
+    fn drops(
+        &mut self,
+        head: &Owner,
+        waiter: &Waiter,
+        asking: Option<&[u8]>,
+        client: Millis,
+    ) -> bool {
+        if asking == Some(head.as_ref()) || !is_over(waiter, client, self.rules, self.now) {
+            return false;
+        }
+        let turn = self.state.turn().filter(|turn| turn.owner == *head);
+        turn.is_none_or(|turn| self.now.is_over(turn.until))
     }
 }
 
