@@ -104,10 +104,10 @@ picture: setup-tests ## Draw docs/fairlock-top.svg from a live server
 	FAIRLOCK_PICTURE=$(CURDIR)/docs/fairlock-top.svg cargo test --locked --package fairlock-cli --test companion picture
 
 properties: ## The rules' properties, 100,000 random sequences of steps
-	PROPTEST_CASES=100000 cargo test --release --locked --lib lock::tests::properties
+	PROPTEST_CASES=100000 cargo test --release --locked --lib lock::tests::random
 
 model: ## The rules in small worlds, all that can happen to a lock: millions of states
-	MODEL_STATES=$${MODEL_STATES:-3000000} cargo test --release --locked --lib lock::tests::model -- --nocapture
+	MODEL_STATES=$${MODEL_STATES:-3000000} cargo test --release --locked --lib lock::tests::search -- --nocapture
 
 chaos: setup-tests ## Faults under load, for CHAOS_SECONDS (an hour); CHAOS_SEED=n for the same plan again
 	CHAOS_SECONDS=$${CHAOS_SECONDS:-3600} CHAOS_SEED=$${CHAOS_SEED:-$$(date +%s)} \

@@ -1,7 +1,5 @@
 pub use fairlock::lock::*;
 
-#[path = "../../src/lock/tests/memory.rs"]
-pub mod memory;
-
-#[path = "../../src/lock/tests/properties/mod.rs"]
-pub mod properties;
+#[path = "../../src/lock/tests/mod.rs"]
+mod tests;
+pub use tests::random;

@@ -19,7 +19,9 @@ use crate::config;
 use crate::error::Error;
 use crate::fault;
 use crate::keyspace::OpenLock;
-use crate::lock::{Ask, Holding, Holds, Joined, Limit, Millis, Now, Step, Ticket, WaitMode};
+use crate::lock::{
+    Ask, Holding, Holds, Joined, Limit, Millis, Now, Outcome, Step, Ticket, WaitMode,
+};
 use crate::server::docs::{Docs, KeyUse, Keys};
 use crate::server::{Args, Command, Ctx};
 use crate::waiting::{self, step};
@@ -92,6 +94,7 @@ fn decide(
     step: &mut Step<'_, OpenLock<'_>>,
     ticket: Ticket,
 ) -> Result<Decision, Error> {
+    let wait = call.wait.unwrap_or(Wait::Block(0));
     let ask = Ask {
         owner: &call.owner,
         lease: call.lease.unwrap_or_else(|| config::LEASE.get()),
@@ -100,6 +103,11 @@ fn decide(
         once: call.once,
         session: call.session,
         limit: call.shared.unwrap_or(Limit::EXCLUSIVE),
+        wait: match wait {
+            Wait::Enqueue => Some(WaitMode::Polling),
+            Wait::Block(_) if !ctx.flags().deny_blocking() => Some(WaitMode::Blocked(ticket)),
+            Wait::Never | Wait::Block(_) => None,
+        },
     };
     step.state.require_holders()?;
     if !ask.limit.is_exclusive() {
@@ -110,24 +118,13 @@ fn decide(
     {
         return Err(moving.into());
     }
-    if let Some(acquired) = step.acquire(&ask)? {
-        return Ok(Decision::Token(acquired.token));
-    }
-    let wait = call.wait.unwrap_or(Wait::Block(0));
-    let mode = match wait {
-        Wait::Enqueue => WaitMode::Polling,
-        Wait::Block(_) if !ctx.flags().deny_blocking() => WaitMode::Blocked(ticket),
-        Wait::Never | Wait::Block(_) => {
-            step.decline();
-            return Ok(Decision::Nil);
-        }
-    };
-    step.require_room(ask.owner)?;
     fault::point("before-joining", ask.owner);
-    let joined = step.join(&ask, mode);
+    let outcome = step.ask(&ask)?;
     fault::point("after-joining", ask.owner);
-    Ok(match wait {
-        Wait::Block(timeout) => Decision::Later(timeout, step.now),
-        _ => Decision::Joined(joined),
+    Ok(match (outcome, wait) {
+        (Outcome::Acquired(acquired), _) => Decision::Token(acquired.token),
+        (Outcome::Declined, _) => Decision::Nil,
+        (Outcome::Joined(_), Wait::Block(timeout)) => Decision::Later(timeout, step.now),
+        (Outcome::Joined(joined), _) => Decision::Joined(joined),
     })
 }

@@ -23,6 +23,8 @@ pub struct Ask<'a> {
     pub session: Option<Connection>,
     /// How many holders it tolerates.
     pub limit: Limit,
+    /// How it waits if it has to; `None` if it does not.
+    pub wait: Option<WaitMode>,
 }
 
 /// How a request waits.
@@ -52,14 +54,44 @@ pub struct Joined {
     pub retry_after: Millis,
 }
 
+/// What has come of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The owner holds the lock.
+    Acquired(Acquired),
+    /// It waits.
+    Joined(Joined),
+    /// It does not, and did not want to wait. If it is in the queue, it is as alive there as it was before it asked.
+    Declined,
+}
+
 impl<S: State> Step<'_, S> {
     /// Takes the lock if `ask.owner` can have it now: it holds the lock already; or the holders tolerate it and
-    /// no live waiter is ahead. Otherwise `Ok(None)`; then only dead waiters have left the queue.
-    /// What follows is [`Self::join`] or [`Self::decline`].
+    /// no live waiter is ahead. Else the owner waits as it asked to: it joins the queue, or keeps its place there. If
+    /// another request of the same owner is blocked, this one takes its place over.
     ///
     /// # Errors
-    /// [`Refusal::NotALock`], [`Refusal::HoldsOverflow`], [`Refusal::OtherLimit`].
-    pub fn acquire(&mut self, ask: &Ask<'_>) -> Result<Option<Acquired>, Refusal> {
+    /// [`Refusal::NotALock`], [`Refusal::HoldsOverflow`], [`Refusal::OtherLimit`], [`Refusal::QueueFull`].
+    pub fn ask(&mut self, ask: &Ask<'_>) -> Result<Outcome, Refusal> {
+        if let Some(acquired) = self.acquire(ask)? {
+            return Ok(Outcome::Acquired(acquired));
+        }
+        let queued = self.state.waiter(ask.owner);
+        let is_full = queued.is_none() && self.state.waiting() >= self.rules.max_waiters;
+        match ask.wait {
+            Some(_) if is_full => Err(Refusal::QueueFull),
+            Some(mode) => Ok(Outcome::Joined(self.join(ask, mode))),
+            None => {
+                if self.state.shared().is_some() {
+                    self.settle(None);
+                }
+                Ok(Outcome::Declined)
+            }
+        }
+    }
+
+    /// Takes the lock if the owner can have it now. Otherwise only dead waiters have left the queue.
+    fn acquire(&mut self, ask: &Ask<'_>) -> Result<Option<Acquired>, Refusal> {
         self.drop_ended(Some(ask.owner));
         match self.state.holds(ask.owner) {
             Holds::Unreadable => Err(Refusal::NotALock),
@@ -106,14 +138,6 @@ impl<S: State> Step<'_, S> {
     fn has_turn(&mut self, owner: &[u8]) -> bool {
         let turn = self.state.turn();
         turn.is_some_and(|turn| *turn.owner == *owner)
-    }
-
-    /// The owner that [`Self::acquire`] refused does not wait: if it is in the queue, it is as alive there as it was
-    /// before it asked.
-    pub fn decline(&mut self) {
-        if self.state.shared().is_some() {
-            self.settle(None);
-        }
     }
 
     /// Takes an available lock, unless a living waiter is ahead.
@@ -207,19 +231,8 @@ impl<S: State> Step<'_, S> {
         lease
     }
 
-    /// Whether `owner` may wait: to be asked before [`Self::join`], and before its client is blocked.
-    ///
-    /// # Errors
-    /// [`Refusal::QueueFull`].
-    pub fn require_room(&mut self, owner: &[u8]) -> Result<(), Refusal> {
-        let has_room =
-            self.state.waiting() < self.rules.max_waiters || self.state.waiter(owner).is_some();
-        has_room.then_some(()).ok_or(Refusal::QueueFull)
-    }
-
-    /// Puts `ask.owner` in the queue, or lets it keep its place. Called when [`Self::acquire`] has returned
-    /// `Ok(None)`. If another request of the same owner is blocked, this one takes its place over.
-    pub fn join(&mut self, ask: &Ask<'_>, mode: WaitMode) -> Joined {
+    /// Puts the owner in the queue, or lets it keep its place.
+    fn join(&mut self, ask: &Ask<'_>, mode: WaitMode) -> Joined {
         let presence = match mode {
             WaitMode::Blocked(ticket) => Presence::Blocked(ticket),
             WaitMode::Polling => Presence::Polling,

@@ -37,15 +37,15 @@
 //! - [`listening`]: the time that this server listened to its clients;
 //! - [`clock`]: the time.
 //!
-//! What the rules promise is tested with a lock's state in memory: in `src/lock/tests/properties` by random steps, and
-//! in `src/lock/tests/model` by all steps, in small worlds.
+//! What the rules promise is tested with a lock's state in memory (`src/lock/tests`): by all steps in small worlds, and
+//! by random steps in a large one.
 //!
 //! To add a step, write a method of [`Step`] in the file of its kind: it begins with `drop_ended`, and ends with
 //! `settle` if the head may be able to have the lock afterwards. Then give it an action in
-//! `src/lock/tests/model/action.rs` and in `src/lock/tests/properties`, where the oracles say what the step may
-//! do. To add a way of waiting, add a [`Presence`], and follow the matches that no longer compile: they are the
-//! places where waiters of different kinds differ. What is remembered of a waiter or a holder beyond the keys is
-//! lost in a restart; say in `Waiter::found`, or where holders are read from the keys, what is assumed then.
+//! `src/lock/tests/action.rs`; the oracle says what the step may do. To add a way of waiting, add a [`Presence`], and
+//! follow the matches that no longer compile: they are the places where waiters of different kinds differ. What is
+//! remembered of a waiter or a holder beyond the keys is lost in a restart; say in `Waiter::found`, or where holders
+//! are read from the keys, what is assumed then.
 
 #![forbid(unsafe_code)]
 
@@ -71,7 +71,7 @@ pub mod turn;
 #[cfg(test)]
 mod tests;
 
-pub use acquire::{Acquired, Ask, Joined, WaitMode};
+pub use acquire::{Acquired, Ask, Joined, Outcome, WaitMode};
 pub use clock::{Heard, Millis, Now, Tick};
 pub use due::Due;
 pub use event::Event;

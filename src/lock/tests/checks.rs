@@ -2,39 +2,39 @@
 
 use std::collections::BTreeSet;
 
-use super::super::memory::Memory;
-use super::life::Life;
+use super::action::Action;
+use super::life::{Life, heard_after};
+use super::memory::Memory;
 use super::oracle::{Checked, Queued, ensure, index};
-use super::scope::Scope;
 use super::world::World;
 use crate::lock::{
     Connection, Event, Holding, Holds, Millis, Owner, Presence, Session, SharedHolders, Waiter,
 };
 
+/// A step, and the state before it.
+pub struct Before {
+    pub state: Memory,
+    pub action: Action,
+}
+
 impl World {
     /// Compares the state after a step with what clients were told, and with the state before.
-    pub(super) fn check(&mut self, before: &Memory, scope: &Scope) -> Checked {
+    pub(super) fn check(&mut self, before: &Before) -> Checked {
         self.check_holders()?;
         self.check_queue()?;
         self.check_requests()?;
-        self.check_session(before)?;
-        self.check_turn(before)?;
-        if !self.stirred {
-            return self.check_rest(scope);
+        self.check_session(&before.state)?;
+        // Many may have passed while time did.
+        if !matches!(before.action, Action::Silence(2..)) {
+            self.check_turn(&before.state)?;
         }
+        self.check_changed_scores(before)?;
         // Others have changed something. The server has seen to it, or will at once.
-        let pending = self.touched || self.is_overdue();
-        self.stirred = pending;
-        if pending {
-            Ok(())
-        } else {
-            self.check_rest(scope)
+        self.stirred = self.stirred && (self.touched || self.is_overdue());
+        if self.stirred {
+            return Ok(());
         }
-    }
-
-    /// What holds whenever the server has seen what others did.
-    fn check_rest(&self, scope: &Scope) -> Checked {
-        self.check_head(scope)?;
+        self.check_head()?;
         self.check_scores()?;
         self.check_due()
     }
@@ -54,7 +54,7 @@ impl World {
         let is_held = self.state.is_held();
         let expiry = self.state.lease_end;
         ensure!(
-            expiry == last.filter(|_| is_held),
+            expiry == last.filter(|_| is_held) || self.touched,
             "the key lasts until {expiry:?}, the last lease until {last:?}"
         );
         for limit in self.oracle.holders.iter().map(|of| of.limit) {
@@ -70,13 +70,16 @@ impl World {
         let Some(told) = self.oracle.holder_mut(held.owner) else {
             return Ok(());
         };
-        let holds = if is_held { told.holds } else { 0 };
+        let is_lost = told.lost || !is_held;
+        let holds = if is_lost { 0 } else { told.holds };
         ensure!(held.holds == holds, "{told:?}, but {held:?}");
         ensure!(held.limit == told.limit, "{told:?}, but {held:?}");
         let lost = told.is_exclusive() && held.token.is_none();
         ensure!(held.token == told.token || lost, "{told:?}, but {held:?}");
         // Renewals emit no event.
-        if told.bound.is_empty() {
+        if told.lost {
+            return Ok(());
+        } else if told.bound.is_empty() {
             ensure!(held.lease_end == told.lease_end, "{told:?}, but {held:?}");
         } else {
             ensure!(held.lease_end >= told.lease_end, "{told:?}, but {held:?}");
@@ -187,7 +190,7 @@ impl World {
             return Ok(());
         };
         ensure!(ran.until == turn.until, "{ran:?} has become {turn:?}");
-        let is_silent = ran.wakes_next.is_some_and(|at| at <= self.now.tick());
+        let is_silent = ran.wakes_next.is_some_and(|at| at <= self.now.heard);
         let looked = ran.wakes_next.is_some() && turn.wakes_next.is_none();
         ensure!(!looked || is_silent, "not silent for long enough: {ran:?}");
         let others: BTreeSet<usize> = woken.into_iter().filter(|of| *of != head).collect();
@@ -206,7 +209,7 @@ impl World {
 
     /// At rest the head cannot have the lock; or it polls, and has its turn. No lease is over, and a dead head keeps no
     /// waiter behind it from joining the holders.
-    fn check_head(&self, scope: &Scope) -> Checked {
+    fn check_head(&self) -> Checked {
         let over = self.oracle.holders.iter().find(|of| of.is_over(self.now));
         ensure!(over.is_none(), "its lease is over: {over:?}");
         let turn = self.state.turn.as_ref();
@@ -216,7 +219,8 @@ impl World {
         };
         if !self.oracle.has_room(head.limit, self.now) {
             ensure!(turn.is_none(), "a turn, and no room: {turn:?}");
-            let lives = head.life.lasts(self.now, self.grace);
+            let clock = self.now.millis();
+            let lives = head.life.lasts(self.now, self.rules.grace, clock);
             let shared = self.oracle.holders.iter().all(|of| !of.is_exclusive());
             let swept = head.life != Life::Left || self.gone.is_empty();
             ensure!(
@@ -229,25 +233,11 @@ impl World {
         ensure!(polling, "the lock can be had, {head:?} waits");
         let turn = turn.ok_or("the lock can be had, no waiter has a turn")?;
         ensure!(index(&turn.owner) == head.owner, "{turn:?}, but {head:?}");
-        let left = turn.until.saturating_sub(self.now.tick());
+        let left = turn.until.saturating_sub(heard_after(self.now, 0));
         ensure!(
-            (1..=scope.rules.turn).contains(&left),
+            (1..=self.rules.turn).contains(&left),
             "the turn ends in {left} ms"
         );
-        Ok(())
-    }
-
-    /// Scripts drop heads whose scores are over, up to the first whose score is not. No waiter that is surely alive may
-    /// be among them.
-    fn check_scores(&self) -> Checked {
-        let now = self.now;
-        let queue = self.state.queue.iter();
-        for (owner, waiter) in queue.take_while(|(_, waiter)| waiter.score <= now.millis()) {
-            ensure!(
-                !waiter.lives(now),
-                "scripts would drop {owner:?}: {waiter:?}"
-            );
-        }
         Ok(())
     }
 
@@ -271,7 +261,9 @@ impl World {
         let waiting = !self.state.queue.is_empty() || self.state.shared.is_some();
         let ends = self.oracle.holders.iter().map(|of| wall(of.lease_end));
         let end = ends.min().filter(|_| waiting);
-        let turn = self.state.turn.as_ref().map(|turn| tick(turn.until));
+        let deaf = self.now.deaf;
+        let turn = self.state.turn.as_ref();
+        let turn = turn.map(|turn| tick(turn.until + deaf));
         for latest in [renewal, end, turn].into_iter().flatten() {
             ensure!(due <= latest, "due in {due} ms, it should be {latest}");
         }

@@ -12,6 +12,10 @@ use super::world::World;
 
 /// A world that was reached.
 #[derive(Clone, Copy, Debug)]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "they have nothing to do with each other"
+)]
 struct Node {
     /// The world before and the step that led here; the first world has none.
     from: Option<(u32, Step)>,
@@ -23,6 +27,8 @@ struct Node {
     idle: bool,
     /// All waiters have been woken, and have until the running turn ends.
     all_woken: bool,
+    /// The server has something to do, for which no time has to pass.
+    is_busy: bool,
     depth: u32,
 }
 
@@ -94,6 +100,7 @@ impl<'s> Explorer<'s> {
             quiet: world.is_quiet(),
             idle: world.is_idle(),
             all_woken: world.are_all_woken(),
+            is_busy: world.is_noted() || world.is_overdue(),
             depth,
         });
         self.known.insert(key, number);
@@ -116,12 +123,12 @@ impl<'s> Explorer<'s> {
     /// Takes one step. Returns whether it has handed the lock over.
     fn take(&mut self, from: u32, world: &World, step: Step) -> Result<bool, String> {
         self.transitions += 1;
-        let (after, handed_over) = world.after(step, self.scope).map_err(|broken| {
+        let (after, handed_over) = world.after(step).map_err(|broken| {
             let way = self.way(from);
             self.tell(&way, Some(step), &broken)
         })?;
         let number = self.reach(after, Some((from, step)));
-        if step == Step::of(Action::Silence) {
+        if step == Step::of(Action::Silence(1)) {
             self.nodes[from as usize].silence = Some(number);
         }
         Ok(handed_over)
@@ -143,8 +150,8 @@ impl<'s> Explorer<'s> {
         let mut story = format!("{}: {broken}\n", self.scope.name);
         let mut world = World::new(self.scope);
         for (number, step) in way.iter().chain(&last).enumerate() {
-            let _ = writeln!(story, "{:3}. {step}", number + 1);
-            if let Ok((after, _)) = world.after(*step, self.scope) {
+            let _ = writeln!(story, "{:3}. {step:?}", number + 1);
+            if let Ok((after, _)) = world.after(*step) {
                 world = after;
                 let _ = writeln!(story, "     {}", world.summary());
             }
@@ -163,10 +170,10 @@ impl<'s> Explorer<'s> {
             for passed in trail.into_iter().rev() {
                 let node = &self.nodes[passed];
                 length += 1;
-                idle = if node.idle { idle + 1 } else { 0 };
+                let time = u32::from(!node.is_busy);
+                idle = if node.idle { idle + time } else { 0 };
                 ends[passed] = End::After { length, idle };
-                // A sweep takes no time, and there is one at most.
-                if node.all_woken && u64::from(idle) > self.scope.rules.turn + 1 {
+                if node.all_woken && u64::from(idle) > self.scope.rules.turn {
                     return Err(self.tell_of(passed, "then the dead cost more than one turn"));
                 }
                 longest = longest.max(length);
@@ -289,4 +296,46 @@ impl World {
                 .map(|turn| (super::oracle::index(&turn.owner), turn.until)),
         )
     }
+}
+
+/// How many worlds of each scope the daily run visits.
+const DAILY: usize = 20_000;
+
+fn explore(scope: &Scope) {
+    let limit = std::env::var("MODEL_STATES").ok();
+    let limit = limit.and_then(|limit| limit.parse().ok());
+    match Explorer::explore(scope, limit.unwrap_or(DAILY)) {
+        Ok(report) => println!("{}: {report:?}", scope.name),
+        Err(story) => panic!("{story}"),
+    }
+}
+
+macro_rules! explore {
+    ($($test:ident: $scope:ident,)+) => {
+        $(
+            #[test]
+            fn $test() {
+                explore(&super::scope::$scope);
+            }
+        )+
+    };
+}
+
+explore! {
+    blocking: BLOCKING,
+    polling: POLLING,
+    mixed: MIXED,
+    deaf: DEAF,
+    sessions: SESSIONS,
+    scripts: SCRIPTS,
+    few: FEW,
+    found: FOUND,
+    crowd: CROWD,
+    clock: CLOCK,
+    readers: READERS,
+    readers_polling: READERS_POLLING,
+    limited: LIMITED,
+    upgrades: UPGRADES,
+    readers_sessions: READERS_SESSIONS,
+    readers_scripts: READERS_SCRIPTS,
 }

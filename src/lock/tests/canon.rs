@@ -6,7 +6,7 @@
 
 use std::hash::{DefaultHasher, Hasher};
 
-use super::life::Life;
+use super::life::{Life, heard_after};
 use super::oracle::{Slot, index};
 use super::scope::Scope;
 use super::world::World;
@@ -70,19 +70,24 @@ impl World {
         from_now(at, self.now.tick(), 0)
     }
 
+    fn heard(&self, at: u64) -> u8 {
+        from_now(at, heard_after(self.now, 0), -1)
+    }
+
     /// What is there once.
-    fn common(&self) -> [u8; 15] {
+    fn common(&self) -> [u8; 16] {
         let last = self.oracle.last_token;
         let turn = self.state.turn.as_ref();
         [
             self.state.lease_end.map_or(0, |at| self.wall(at, -1)),
-            turn.map_or(0, |turn| self.tick(turn.until)),
+            turn.map_or(0, |turn| self.heard(turn.until)),
             turn.and_then(|turn| turn.wakes_next)
-                .map_or(0, |at| self.tick(at)),
+                .map_or(0, |at| self.heard(at)),
             u8::from(self.state.token.is_some()),
             u8::from(self.state.greatest_token >= last),
             u8::from(last > 0),
-            self.tick(self.grace),
+            self.heard(self.rules.grace),
+            self.heard(self.now.heard + 1),
             self.due.wall.map_or(0, |at| self.wall(at, -1)),
             self.due.tick.map_or(0, |at| self.tick(at)),
             u8::from(self.touched),
@@ -148,7 +153,7 @@ impl World {
     fn life(&self, owner: usize) -> u8 {
         match self.oracle.queued(owner).map(|place| place.life) {
             Some(Life::Polling(until) | Life::Asked(until) | Life::Found(_, Some(until))) => {
-                self.tick(until)
+                self.heard(until)
             }
             _ => 0,
         }
@@ -159,7 +164,7 @@ impl World {
     fn waiter(&self, waiter: &Waiter) -> [u8; 2] {
         let score = self.wall(waiter.score, -8);
         match waiter.presence {
-            Presence::Polling | Presence::Asked => [self.tick(waiter.deadline), score],
+            Presence::Polling | Presence::Asked => [self.heard(waiter.deadline), score],
             Presence::Blocked(_) | Presence::Found | Presence::Gone => [0, score],
         }
     }

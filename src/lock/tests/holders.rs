@@ -3,7 +3,7 @@
 
 use super::life::Life;
 use super::oracle::{Checked, Oracle, ensure};
-use crate::lock::{Connection, Millis, Now, Tick};
+use crate::lock::{Connection, Heard, Millis, Now};
 
 /// A holder of the lock.
 #[derive(Clone, Debug)]
@@ -88,6 +88,8 @@ fn fits(limits: &[u32], limit: u32) -> bool {
 pub enum Leaving {
     None,
     One(usize),
+    /// Those that have no hold beyond what this connection brought.
+    Bound(Connection),
     All,
 }
 
@@ -117,15 +119,16 @@ impl Oracle {
 
     /// The holds that a connection brought.
     pub fn holds_of(&self, connection: Connection) -> i64 {
-        let mut bound = self.holders.iter().flat_map(|holder| &holder.bound);
-        let found = bound.find(|(other, _)| *other == connection);
-        found.map_or(0, |(_, holds)| *holds)
+        self.bound_to(connection).map(|(_, brought)| brought).sum()
     }
 
-    /// The holder that relies on a connection.
-    pub fn bound_to(&self, connection: Connection) -> Option<&Holder> {
-        let mut holders = self.holders.iter();
-        holders.find(|holder| holder.bound.iter().any(|of| of.0 == connection))
+    /// The holders that rely on a connection, and the holds that it brought.
+    pub fn bound_to(&self, connection: Connection) -> impl Iterator<Item = (&Holder, i64)> {
+        let holders = self.holders.iter();
+        holders.filter_map(move |holder| {
+            let bound = holder.bound.iter().find(|of| of.0 == connection);
+            bound.map(|(_, brought)| (holder, *brought))
+        })
     }
 
     /// Whether another owner may hold the lock now, beside the holders.
@@ -136,15 +139,21 @@ impl Oracle {
 
     /// A request is answered at once exactly if all holders tolerate it and no living waiter is ahead; waiters ahead
     /// that can be served are served before it in the same step.
-    pub fn is_next(&self, owner: usize, limit: u32, now: Now, grace: Tick) -> bool {
-        let (limits, _, stopped) = self.serve_before(Some(owner), now, grace);
+    pub fn is_next(
+        &self,
+        owner: usize,
+        limit: u32,
+        now: Now,
+        (grace, clock): (Heard, Millis),
+    ) -> bool {
+        let (limits, _, stopped) = self.serve_before(Some(owner), now, (grace, clock));
         !stopped && fits(&limits, limit)
     }
 
     /// The waiters that a step serves first when it finds that leases have ended.
-    pub fn served_first(&self, now: Now, grace: Tick) -> Vec<usize> {
+    pub fn served_first(&self, now: Now, grace: Heard) -> Vec<usize> {
         if self.holders.iter().any(|holder| holder.is_over(now)) {
-            self.serve_before(None, now, grace).1
+            self.serve_before(None, now, (grace, now.millis())).1
         } else {
             Vec::new()
         }
@@ -156,7 +165,7 @@ impl Oracle {
         &self,
         owner: Option<usize>,
         now: Now,
-        grace: Tick,
+        (grace, clock): (Heard, Millis),
     ) -> (Vec<u32>, Vec<usize>, bool) {
         let holders = self.holders.iter().filter(|holder| !holder.is_over(now));
         let mut limits: Vec<u32> = holders.map(|holder| holder.limit).collect();
@@ -169,23 +178,11 @@ impl Oracle {
             if matches!(place.life, Life::Blocked(_)) && fits {
                 limits.push(place.limit);
                 served.push(place.owner);
-            } else if place.life.lasts(now, grace) {
+            } else if place.life.lasts(now, grace, clock) {
                 return (limits, served, true);
             }
         }
         (limits, served, false)
-    }
-
-    pub fn freed(&mut self) {
-        self.holders.clear();
-    }
-
-    /// The lock's key has gone. Of several holders the server has to be told; the only one is none any more.
-    pub fn deleted(&mut self) {
-        self.holders.retain(|holder| !holder.is_exclusive());
-        for holder in &mut self.holders {
-            holder.lost = true;
-        }
     }
 
     /// One hold is given up, or more, but not the last.
@@ -210,6 +207,11 @@ impl Oracle {
         let leaves = |holder: &Holder| match leaving {
             Leaving::None => false,
             Leaving::One(owner) => holder.owner == owner && holder.since == since,
+            Leaving::Bound(connection) => {
+                let mut bound = holder.bound.iter();
+                let brought = bound.find(|of| of.0 == connection).map(|of| of.1);
+                brought.is_some_and(|brought| brought >= holder.holds) && holder.since == since
+            }
             Leaving::All => holder.since == since,
         };
         let leaving = self.holders.iter().position(leaves);

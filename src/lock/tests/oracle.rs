@@ -1,8 +1,8 @@
 //! What clients were told: the model that the rules are compared with. It never asks them.
 
 use super::holders::{Holder, Leaving};
-use super::life::Life;
-use crate::lock::{Connection, Event, Millis, Now, Tick, Ticket};
+use super::life::{Life, heard_after, is_over};
+use crate::lock::{Connection, Event, Heard, Millis, Now, Rules, Ticket};
 
 /// An error says which promise is broken.
 pub type Checked<T = ()> = Result<T, String>;
@@ -24,10 +24,16 @@ pub struct Queued {
     pub life: Life,
     /// How many holders it tolerates; 0 for any number. Of one that was found no key tells: 1.
     pub limit: u32,
+    /// The lease that it has asked for.
+    pub lease: Millis,
+    /// How long it may be silent.
+    pub patience: Millis,
+    /// When it joined, by the steady clock in microseconds.
+    pub since: u64,
 }
 
 /// A connection of an owner.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Slot {
     pub connection: Connection,
     /// The request that it is blocked in.
@@ -44,7 +50,7 @@ pub struct Oracle {
     pub slots: Vec<[Slot; 2]>,
     pub last_token: i64,
     /// The owner that has a turn, and until when.
-    pub turn: Option<(usize, Tick)>,
+    pub turn: Option<(usize, Heard)>,
 }
 
 /// A request that is being decided.
@@ -55,6 +61,8 @@ pub struct Asking {
     pub limit: u32,
     /// The life that its place has if it joins.
     pub life: Life,
+    pub lease: Millis,
+    pub patience: Millis,
     /// The connection that the lock shall be bound to.
     pub session: Option<Connection>,
     /// The token in the reply.
@@ -70,6 +78,28 @@ pub struct Cause {
     /// The owner that is taken out of the queue.
     pub cancelled: Option<usize>,
     pub leaving: Leaving,
+}
+
+impl Asking {
+    /// The place that it has if it waits, since then.
+    pub fn place(self, since: u64) -> Queued {
+        let Self {
+            owner,
+            life,
+            limit,
+            lease,
+            patience,
+            ..
+        } = self;
+        Queued {
+            owner,
+            life,
+            limit,
+            lease,
+            patience,
+            since,
+        }
+    }
 }
 
 impl Cause {
@@ -106,15 +136,9 @@ impl Cause {
 #[derive(Clone, Copy, Debug)]
 pub struct Scene {
     pub now: Now,
-    pub grace: Tick,
-    pub turn: Millis,
-    /// Whether a waiter that was found is seen asking when it is woken.
-    pub intercepts: bool,
-    /// The patience of polling waiters, and of those that use scripts.
-    pub patience: Millis,
-    pub wait: Millis,
-    /// The lease of a waiter that is served.
-    pub lease: Millis,
+    /// A waiter that was found lives until its score is over by this clock: the server's, or that of a script's client.
+    pub clock: Millis,
+    pub rules: Rules,
     pub cause: Cause,
     /// The receiver of the lock is gone.
     pub undelivered: bool,
@@ -124,6 +148,17 @@ impl Oracle {
     pub fn queued(&self, owner: usize) -> Option<Queued> {
         let mut queue = self.queue.iter().copied();
         queue.find(|place| place.owner == owner)
+    }
+
+    /// A waiter has asked again. If it has a turn, and cannot have the lock any more, that is over.
+    pub fn asked_again(&mut self, asking: Asking, now: Now) {
+        let mut queue = self.queue.iter_mut();
+        if let Some(place) = queue.find(|place| place.owner == asking.owner) {
+            *place = asking.place(place.since);
+        }
+        let has_room = self.has_room(asking.limit, now);
+        let stays = |(of, _): &(usize, _)| *of != asking.owner || has_room;
+        self.turn = self.turn.filter(stays);
     }
 
     /// An owner leaves the queue. If it was its turn, that is over.
@@ -140,27 +175,32 @@ impl Oracle {
                 owner,
                 token,
                 shared,
+                waited,
                 ..
             } => {
                 let (receiver, slot) = self.answer(*ticket)?;
                 ensure!(receiver == index(owner), "another owner is told");
                 let session = slot.session.then_some(slot.connection);
                 let place = self.queued(receiver).ok_or("served, and did not wait")?;
-                self.acquired(receiver, place.limit, Some(*token), session, scene)?;
+                self.check_wait(receiver, Some(*waited), scene)?;
+                let got = (place.limit, place.lease, Some(*token), session);
+                self.acquired(receiver, got, scene)?;
                 self.check_kind(receiver, *shared)?;
                 if let Some(holder) = self.holder_mut(receiver) {
                     holder.untold = scene.undelivered;
                 }
             }
-            Event::Acquired { shared, .. } => {
+            Event::Acquired { shared, waited } => {
                 let asking = scene.cause.asking.ok_or("no request")?;
-                let (owner, limit) = (asking.owner, asking.limit);
+                let owner = asking.owner;
+                self.check_wait(owner, *waited, scene)?;
                 let token = if asking.by_script {
                     None
                 } else {
                     Some(asking.token.ok_or("acquired, and told nil")?)
                 };
-                self.acquired(owner, limit, token, asking.session, scene)?;
+                let got = (asking.limit, asking.lease, token, asking.session);
+                self.acquired(owner, got, scene)?;
                 self.check_kind(owner, *shared)?;
             }
             Event::Released { since } => {
@@ -170,11 +210,9 @@ impl Oracle {
             Event::LeaseEnded { since } => self.lease_ended(*since, scene.now)?,
             Event::Enqueued => {
                 let asking = scene.cause.asking.ok_or("no request")?;
-                let Asking {
-                    owner, life, limit, ..
-                } = asking;
-                ensure!(self.queued(owner).is_none(), "{owner} joins twice");
-                self.queue.push(Queued { owner, life, limit });
+                let known = self.queued(asking.owner);
+                ensure!(known.is_none(), "joins twice: {known:?}");
+                self.queue.push(asking.place(scene.now.steady));
             }
             Event::TakenOver { ticket } => {
                 let (owner, _) = self.answer(*ticket)?;
@@ -218,9 +256,7 @@ impl Oracle {
     fn acquired(
         &mut self,
         owner: usize,
-        limit: u32,
-        token: Option<i64>,
-        session: Option<Connection>,
+        (limit, lease, token, session): (u32, Millis, Option<i64>, Option<Connection>),
         scene: &Scene,
     ) -> Checked {
         let last = self.last_token;
@@ -239,7 +275,7 @@ impl Oracle {
             holds: 1,
             token,
             untold: false,
-            lease_end: scene.now.after(scene.lease),
+            lease_end: scene.now.after(lease),
             since: (limit != 1).then_some(scene.now.steady),
             bound: session.into_iter().map(|bound| (bound, 1)).collect(),
             lost: false,
@@ -252,6 +288,14 @@ impl Oracle {
         let mut holders = self.holders.iter();
         let told = holders.any(|of| of.owner == owner && of.is_exclusive() != shared);
         ensure!(told, "{owner} is told as shared: {shared}");
+        Ok(())
+    }
+
+    /// Counters are told for how long an owner has waited, if it has.
+    fn check_wait(&self, owner: usize, waited: Option<u64>, scene: &Scene) -> Checked {
+        let place = self.queued(owner);
+        let expected = place.map(|place| scene.now.steady - place.since);
+        ensure!(waited == expected, "{place:?} has waited {waited:?}");
         Ok(())
     }
 
@@ -269,7 +313,7 @@ impl Oracle {
     fn woken(&mut self, owner: usize, scene: &Scene) -> Checked {
         let now = scene.now;
         let is_head = self.queue.first().is_some_and(|head| head.owner == owner);
-        let running = self.turn.filter(|(_, until)| *until > now.tick());
+        let running = self.turn.filter(|(_, until)| !is_over(*until, now));
         let mut queue = self.queue.iter_mut();
         let place = queue.find(|place| place.owner == owner);
         let place = place.ok_or("an owner is woken that does not wait")?;
@@ -279,7 +323,7 @@ impl Oracle {
         }
         let until = match running.filter(|_| !is_head) {
             Some((_, until)) => until,
-            None if is_head => now.tick_after(place.life.turn(scene)),
+            None if is_head => heard_after(now, place.turn(scene)),
             None => return Err(format!("{owner} is woken, and it is not its turn")),
         };
         match &mut place.life {
@@ -287,8 +331,10 @@ impl Oracle {
                 *end = if is_head { until } else { until.min(*end) };
             }
             Life::Found(_, end) if is_head => *end = Some(until),
-            Life::Found(score, _) if scene.intercepts => {
-                *score = now.after(until.saturating_sub(now.tick())).min(*score);
+            Life::Found(score, _) if scene.rules.intercepts => {
+                *score = now
+                    .after(until.saturating_sub(heard_after(now, 0)))
+                    .min(*score);
             }
             Life::Found(..) => (),
             Life::Blocked(_) | Life::Left => return Err("a blocked waiter is woken".into()),
@@ -301,8 +347,11 @@ impl Oracle {
 
     fn reaped(&mut self, owner: usize, scene: &Scene) -> Checked {
         let place = self.queued(owner).ok_or("a waiter is reaped twice")?;
-        let lives = place.life.lasts(scene.now, scene.grace);
-        ensure!(!lives, "{owner} is reaped alive");
+        let lives = place.life.lasts(scene.now, scene.rules.grace, scene.clock);
+        // One that asks without patience is over at once.
+        let asking = scene.cause.asking.filter(|of| of.owner == owner);
+        let is_over = asking.is_some_and(|asking| asking.patience == 0);
+        ensure!(!lives || is_over, "{owner} is reaped alive");
         ensure!(place.life != Life::Left, "{owner} had left by itself");
         self.remove(owner);
         Ok(())

@@ -1,24 +1,43 @@
 //! What can happen next: the steps of clients, of time and of fortune.
 
-use std::fmt;
-
 use super::scope::{Fault, Kind, Scope, Wait};
 use super::world::World;
 use crate::lock::Millis;
+use crate::lock::scripts::Sleep;
+
+/// ACQUIRE on one of the owner's connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    pub owner: usize,
+    pub slot: usize,
+    pub wait: Wait,
+    /// How many holders it tolerates; 0 for any number.
+    pub limit: u32,
+    pub lease: Millis,
+    pub patience: Millis,
+    pub once: bool,
+    /// As without LEASE: a holder keeps a lease that is longer.
+    pub keeps: bool,
+    pub session: bool,
+}
+
+/// Redisson's script that takes the lock or joins the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Script {
+    pub owner: usize,
+    pub lease: Millis,
+    /// Its patience, and for how long it sleeps; none if it does not wait.
+    pub wait: Option<(Millis, Sleep)>,
+    /// By how much its client's clock is ahead.
+    pub skew: i64,
+    /// The server may not use more memory.
+    pub memory_is_full: bool,
+}
 
 /// One thing that happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// ACQUIRE on one of the owner's connections.
-    Acquire {
-        owner: usize,
-        slot: usize,
-        wait: Wait,
-        /// How many holders it tolerates; 0 for any number.
-        limit: u32,
-        once: bool,
-        session: bool,
-    },
+    Acquire(Request),
     /// RELEASE on one of the owner's connections. `token`: none, the right one, another one.
     Release {
         owner: usize,
@@ -36,23 +55,32 @@ pub enum Action {
     TimeOut(usize, usize),
     /// A connection closes, which is noted and swept later; its owner opens another one.
     Close(usize, usize),
-    /// Redisson's script that takes the lock or joins the queue.
-    LockByScript(usize),
-    /// Redisson's script that gives up a hold.
-    UnlockByScript(usize),
+    LockByScript(Script),
+    /// Redisson's script that gives up a hold and sets this lease, by a clock that is ahead.
+    UnlockByScript(usize, Millis, i64),
+    /// Redisson's script that frees the lock from all holders.
+    ForceUnlock(i64),
     /// Redisson's script by which a waiter leaves the queue.
     LeaveByScript(usize),
     /// A client deletes the lock's key. The lock is looked at later in the same iteration.
     Delete,
+    /// A client deletes one of several holders from it.
+    DeleteHolder(usize),
+    /// A client sets its expiry.
+    SetExpiry(Millis),
+    /// A client sets the score of a waiter, as a distance from now.
+    SetScore(usize, i64),
     /// The token's key is lost.
     LoseToken,
     /// The server restarts: connections are lost, keys are kept.
     Restart,
-    /// No client acts: noted work is done; or, if there is none, a millisecond passes, and the lock is looked at if it
-    /// is due.
-    Silence,
+    /// No client acts: noted work is done, or the lock is looked at if it is due; or, if neither, so many milliseconds
+    /// pass, and the lock is looked at whenever it is due.
+    Silence(Millis),
     /// A millisecond passes in which the server does nothing, even if work is due.
-    Stall,
+    Late,
+    /// The server stands still for so many milliseconds. What clients have sent is read later.
+    Stall(Millis),
     /// The wall clock is set this many milliseconds ahead or back.
     SetClock(i64),
 }
@@ -79,11 +107,11 @@ impl World {
     /// All that can happen next. Owners, and connections of one owner, that nothing tells apart are as good as each
     /// other: one stands for all.
     pub fn actions(&self, scope: &Scope) -> Vec<Action> {
-        let mut actions = vec![Action::Silence];
+        let mut actions = vec![Action::Silence(1)];
         for owner in self.distinct_owners(scope) {
             match scope.owners[owner] {
-                Kind::Ours(_) => self.commands(owner, scope, &mut actions),
-                Kind::Redisson => self.scripts(owner, &mut actions),
+                Kind::Ours(limits) => self.commands(owner, limits, scope, &mut actions),
+                Kind::Redisson => self.scripts(owner, scope, &mut actions),
             }
             if self.oracle.holder(owner, self.now).is_some() {
                 let leases = scope.renewals.iter();
@@ -97,7 +125,7 @@ impl World {
         actions
     }
 
-    fn commands(&self, owner: usize, scope: &Scope, actions: &mut Vec<Action>) {
+    fn commands(&self, owner: usize, limits: &[u32], scope: &Scope, actions: &mut Vec<Action>) {
         for slot in self.distinct_slots(owner, scope) {
             if self.oracle.slots[owner][slot].blocked.is_some() {
                 if self.gone.len() > 2 {
@@ -111,55 +139,55 @@ impl World {
                 }
                 continue;
             }
-            self.requests(owner, slot, scope, actions);
+            self.requests(owner, slot, limits, scope, actions);
             self.releases(owner, slot, scope, actions);
-            let bound = self
-                .oracle
-                .holds_of(self.oracle.slots[owner][slot].connection)
-                > 0;
+            let connection = self.oracle.slots[owner][slot].connection;
+            let bound = self.oracle.holds_of(connection) > 0;
             if bound && scope.has(Fault::Close) && self.closed.len() < 2 {
                 actions.push(Action::Close(owner, slot));
             }
         }
     }
 
-    fn requests(&self, owner: usize, slot: usize, scope: &Scope, actions: &mut Vec<Action>) {
-        let Kind::Ours(limits) = scope.owners[owner] else {
-            return;
-        };
+    fn requests(
+        &self,
+        owner: usize,
+        slot: usize,
+        limits: &[u32],
+        scope: &Scope,
+        actions: &mut Vec<Action>,
+    ) {
         for wait in scope.waits {
             for limit in limits {
                 for (once, session) in [(false, false), (true, false), (false, true), (true, true)]
                 {
-                    if self.is_sensible(owner, *wait, once, session, scope) {
-                        actions.push(Action::Acquire {
-                            owner,
-                            slot,
-                            wait: *wait,
-                            limit: *limit,
-                            once,
-                            session,
-                        });
+                    let request = Request {
+                        owner,
+                        slot,
+                        wait: *wait,
+                        limit: *limit,
+                        lease: scope.lease,
+                        patience: scope.patience,
+                        once,
+                        keeps: false,
+                        session,
+                    };
+                    if self.is_sensible(request, scope) {
+                        actions.push(Action::Acquire(request));
                     }
                 }
             }
         }
     }
 
-    /// Whether a request can be made, and says something that others do not.
-    fn is_sensible(
-        &self,
-        owner: usize,
-        wait: Wait,
-        once: bool,
-        session: bool,
-        scope: &Scope,
-    ) -> bool {
-        let holder = self.oracle.holder(owner, self.now);
+    /// Whether a request says something that others do not.
+    fn is_sensible(&self, request: Request, scope: &Scope) -> bool {
+        let Request { once, session, .. } = request;
+        let holder = self.oracle.holder(request.owner, self.now);
         // The holder is answered at once, however it would wait; and ONCE says something
         // to the holder alone.
         let alike = match holder {
-            Some(_) => wait != scope.waits[0],
+            Some(_) => request.wait != scope.waits[0],
             None => once,
         };
         let unknown = (once && !scope.once) || (session && !scope.sessions);
@@ -187,16 +215,28 @@ impl World {
         }
     }
 
-    fn scripts(&self, owner: usize, actions: &mut Vec<Action>) {
+    fn scripts(&self, owner: usize, scope: &Scope, actions: &mut Vec<Action>) {
         // The server looks at what is due before any command.
         if self.is_overdue() {
             return;
         }
         if self.oracle.holder(owner, self.now).is_some() {
-            actions.push(Action::UnlockByScript(owner));
+            actions.push(Action::UnlockByScript(owner, scope.lease, 0));
             return;
         }
-        actions.push(Action::LockByScript(owner));
+        actions.extend(scope.scripts.iter().map(|wait| {
+            Action::LockByScript(Script {
+                owner,
+                lease: scope.lease,
+                wait: *wait,
+                skew: 0,
+                memory_is_full: false,
+            })
+        }));
+        if self.oracle.holders.is_empty() {
+            // One whose lease has ended. It wakes the head once more.
+            actions.push(Action::UnlockByScript(owner, scope.lease, 0));
+        }
         if self.oracle.queued(owner).is_some() {
             actions.push(Action::LeaveByScript(owner));
         }
@@ -204,12 +244,17 @@ impl World {
 
     fn accidents(&self, scope: &Scope, actions: &mut Vec<Action>) {
         let held = self.state.holder.is_some() || !self.state.counts.is_empty();
+        let is_due = self.is_overdue();
+        let may_set = self.clock_steps < 2;
         let possible = [
             (Fault::Break, Action::Break(None), held),
             (Fault::Delete, Action::Delete, held),
             (Fault::LoseToken, Action::LoseToken, self.may_lose_token()),
             (Fault::Restart, Action::Restart, true),
-            (Fault::Stall, Action::Stall, !self.is_overdue()),
+            (Fault::Late, Action::Late, !is_due),
+            (Fault::Stall, Action::Stall(1), !is_due),
+            (Fault::SetClock, Action::SetClock(-4), may_set),
+            (Fault::SetClock, Action::SetClock(4), may_set),
         ];
         for (fault, action, enabled) in possible {
             if enabled && scope.has(fault) {
@@ -220,78 +265,5 @@ impl World {
             let owners = self.distinct_owners(scope).into_iter();
             actions.extend(owners.map(|owner| Action::Break(Some(owner))));
         }
-        if self.clock_steps < scope.clock_steps {
-            actions.extend([-4, 4].map(Action::SetClock));
-        }
-    }
-}
-
-fn name(owner: usize) -> char {
-    char::from(b'A' + u8::try_from(owner).unwrap_or(25))
-}
-
-impl fmt::Display for Action {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            Self::Acquire {
-                owner,
-                slot,
-                wait,
-                limit,
-                once,
-                session,
-            } => {
-                write!(f, "{} on {slot}: ACQUIRE {wait:?}", name(owner))?;
-                if limit != 1 {
-                    write!(f, " SHARED {limit}")?;
-                }
-                if once {
-                    write!(f, " ONCE")?;
-                }
-                if session {
-                    write!(f, " SESSION")?;
-                }
-                Ok(())
-            }
-            Self::Release {
-                owner,
-                slot,
-                token,
-                all,
-            } => {
-                write!(f, "{} on {slot}: RELEASE", name(owner))?;
-                match token {
-                    Some(true) => write!(f, " with its token")?,
-                    Some(false) => write!(f, " with another token")?,
-                    None => (),
-                }
-                if all { write!(f, " ALL") } else { Ok(()) }
-            }
-            Self::Renew(owner, lease) => write!(f, "{}: RENEW {lease}", name(owner)),
-            Self::Cancel(owner) => write!(f, "CANCEL {}", name(owner)),
-            Self::Break(None) => write!(f, "BREAK"),
-            Self::Break(Some(owner)) => write!(f, "BREAK OWNER {}", name(owner)),
-            Self::TimeOut(owner, slot) => write!(f, "{} on {slot}: time is up", name(owner)),
-            Self::Close(owner, slot) => write!(f, "{} on {slot}: connection closes", name(owner)),
-            Self::LockByScript(owner) => write!(f, "{}: script takes or joins", name(owner)),
-            Self::UnlockByScript(owner) => write!(f, "{}: script unlocks", name(owner)),
-            Self::LeaveByScript(owner) => write!(f, "{}: script leaves", name(owner)),
-            Self::Delete => write!(f, "DEL of the lock"),
-            Self::LoseToken => write!(f, "DEL of the token"),
-            Self::Restart => write!(f, "restart"),
-            Self::Silence => write!(f, "no client acts"),
-            Self::Stall => write!(f, "a millisecond passes, the server does nothing"),
-            Self::SetClock(by) => write!(f, "the wall clock is set by {by} ms"),
-        }
-    }
-}
-
-impl fmt::Display for Step {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.action)?;
-        if self.undelivered {
-            write!(f, " (the receiver of the lock is gone)")?;
-        }
-        Ok(())
     }
 }

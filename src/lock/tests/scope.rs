@@ -1,0 +1,346 @@
+//! What a small world has in it.
+
+use crate::lock::scripts::Sleep;
+use crate::lock::{Millis, Rules};
+
+/// The kind of an owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// It uses the commands, and asks with one of these limits: how many holders it tolerates, 0 for any number.
+    Ours(&'static [u32]),
+    /// It uses Redisson's scripts.
+    Redisson,
+}
+
+impl Kind {
+    /// It asks without SHARED.
+    pub const EXCLUSIVE: Self = Self::Ours(&[1]);
+    /// It asks with SHARED.
+    pub const READER: Self = Self::Ours(&[0]);
+}
+
+/// How an owner waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// NOWAIT.
+    Try,
+    /// ENQUEUE.
+    Poll,
+    /// Neither: its connection is blocked.
+    Block,
+}
+
+/// What can happen beside asking and releasing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    Break,
+    Cancel,
+    TimeOut,
+    Close,
+    /// The receiver of a hand-off is gone before it can be told.
+    Undelivered,
+    Delete,
+    LoseToken,
+    Restart,
+    /// The server is late with what is due.
+    Late,
+    /// The server stands still, and hears no client.
+    Stall,
+    /// The wall clock is set, twice at most.
+    SetClock,
+}
+
+/// A small world.
+#[derive(Clone, Copy, Debug)]
+pub struct Scope {
+    pub name: &'static str,
+    pub owners: &'static [Kind],
+    /// Connections of each owner that uses the commands.
+    pub slots: usize,
+    /// The second is the same connection for all of them.
+    pub is_common: bool,
+    pub waits: &'static [Wait],
+    pub sessions: bool,
+    pub once: bool,
+    pub most_holds: i64,
+    pub faults: &'static [Fault],
+    pub lease: Millis,
+    /// With which leases the holder may renew its own.
+    pub renewals: &'static [Millis],
+    /// How long an owner that polls may be silent.
+    pub patience: Millis,
+    /// The same of one that uses scripts, and for how long these let it sleep; none if they do not wait.
+    pub scripts: &'static [Option<(Millis, Sleep)>],
+    pub rules: Rules,
+}
+
+impl Scope {
+    pub fn has(&self, fault: Fault) -> bool {
+        self.faults.contains(&fault)
+    }
+
+    /// Whether several may hold the lock.
+    pub fn is_shared(&self) -> bool {
+        let shares = |kind: &Kind| matches!(kind, Kind::Ours(limits) if *limits != [1]);
+        self.owners.iter().any(shares)
+    }
+}
+
+/// A millisecond is the least that counts. A turn is shorter than a deadline, so that one waiter's
+/// deadline can end in another's turn.
+const RULES: Rules = Rules {
+    turn: 2,
+    lease: 2,
+    patience: 3,
+    clock_skew: 0,
+    max_waiters: 4,
+    grace: 0,
+    intercepts: true,
+};
+
+/// Owners that block, and all that can come between.
+pub const BLOCKING: Scope = Scope {
+    name: "blocking",
+    owners: &[Kind::EXCLUSIVE; 3],
+    slots: 2,
+    is_common: false,
+    waits: &[Wait::Block, Wait::Try],
+    sessions: false,
+    once: false,
+    most_holds: 2,
+    faults: &[
+        Fault::Break,
+        Fault::Cancel,
+        Fault::TimeOut,
+        Fault::Close,
+        Fault::Undelivered,
+        Fault::Delete,
+        Fault::LoseToken,
+        Fault::Restart,
+        Fault::Late,
+    ],
+    lease: 2,
+    renewals: &[2],
+    patience: 3,
+    scripts: &[Some((2, Sleep::Lease))],
+    rules: RULES,
+};
+
+/// Owners that poll, block or try.
+pub const POLLING: Scope = Scope {
+    name: "polling",
+    waits: &[Wait::Poll, Wait::Block, Wait::Try],
+    slots: 1,
+    most_holds: 1,
+    renewals: &[],
+    ..BLOCKING
+};
+
+/// Owners that poll on one connection and block on another.
+pub const MIXED: Scope = Scope {
+    name: "mixed",
+    waits: &[Wait::Poll, Wait::Block],
+    faults: &[
+        Fault::Cancel,
+        Fault::TimeOut,
+        Fault::Close,
+        Fault::Undelivered,
+        Fault::Delete,
+        Fault::Restart,
+        Fault::Late,
+    ],
+    once: true,
+    ..BLOCKING
+};
+
+/// Polling owners, and a server that does not always listen.
+pub const DEAF: Scope = Scope {
+    name: "deaf",
+    waits: &[Wait::Poll],
+    faults: &[Fault::Stall, Fault::Late, Fault::Delete],
+    ..POLLING
+};
+
+/// Locks that live as long as their connections.
+pub const SESSIONS: Scope = Scope {
+    name: "sessions",
+    waits: &[Wait::Block],
+    sessions: true,
+    once: true,
+    lease: 3,
+    renewals: &[1, 5],
+    faults: &[
+        Fault::TimeOut,
+        Fault::Close,
+        Fault::Undelivered,
+        Fault::Delete,
+        Fault::Restart,
+    ],
+    ..BLOCKING
+};
+
+/// Our waiters and Redisson's in one queue.
+pub const SCRIPTS: Scope = Scope {
+    name: "scripts",
+    owners: &[
+        Kind::EXCLUSIVE,
+        Kind::EXCLUSIVE,
+        Kind::Redisson,
+        Kind::Redisson,
+    ],
+    slots: 1,
+    waits: &[Wait::Block, Wait::Poll],
+    most_holds: 1,
+    renewals: &[],
+    faults: &[Fault::TimeOut, Fault::Delete, Fault::Restart],
+    ..BLOCKING
+};
+
+/// The same with fewer owners of the module's, and scripts of all releases.
+pub const FEW: Scope = Scope {
+    name: "few",
+    owners: &[Kind::EXCLUSIVE, Kind::Redisson, Kind::Redisson],
+    scripts: &[
+        Some((2, Sleep::Lease)),
+        Some((2, Sleep::BehindHead)),
+        Some((3, Sleep::BehindPrevious)),
+        None,
+    ],
+    ..SCRIPTS
+};
+
+/// Owners that poll, were found in the keys, and may never answer: where scripts run as Lua.
+pub const FOUND: Scope = Scope {
+    name: "found",
+    waits: &[Wait::Poll],
+    faults: &[Fault::Cancel, Fault::Delete, Fault::Restart],
+    rules: Rules {
+        intercepts: false,
+        ..RULES
+    },
+    ..POLLING
+};
+
+/// More waiters than the limit.
+pub const CROWD: Scope = Scope {
+    name: "crowd",
+    owners: &[Kind::EXCLUSIVE; 4],
+    slots: 1,
+    waits: &[Wait::Block, Wait::Poll],
+    most_holds: 1,
+    renewals: &[],
+    faults: &[
+        Fault::TimeOut,
+        Fault::Cancel,
+        Fault::Undelivered,
+        Fault::Restart,
+    ],
+    rules: Rules {
+        max_waiters: 2,
+        ..RULES
+    },
+    ..BLOCKING
+};
+
+/// A wall clock that is set.
+pub const CLOCK: Scope = Scope {
+    name: "clock",
+    owners: &[Kind::EXCLUSIVE, Kind::EXCLUSIVE, Kind::Redisson],
+    slots: 1,
+    waits: &[Wait::Block, Wait::Poll],
+    most_holds: 1,
+    renewals: &[],
+    faults: &[
+        Fault::TimeOut,
+        Fault::Delete,
+        Fault::LoseToken,
+        Fault::Restart,
+        Fault::SetClock,
+    ],
+    ..BLOCKING
+};
+
+/// Two readers and a writer that block, and all that can come between.
+pub const READERS: Scope = Scope {
+    name: "readers",
+    owners: &[Kind::READER, Kind::READER, Kind::EXCLUSIVE],
+    slots: 1,
+    most_holds: 1,
+    ..BLOCKING
+};
+
+/// The same, polling or blocking.
+pub const READERS_POLLING: Scope = Scope {
+    name: "readers_polling",
+    waits: &[Wait::Poll, Wait::Block],
+    renewals: &[],
+    faults: &[Fault::TimeOut, Fault::Break, Fault::Restart, Fault::Late],
+    ..READERS
+};
+
+/// Two holders at a time, of three owners, with leases that end one by one.
+pub const LIMITED: Scope = Scope {
+    name: "limited",
+    owners: &[Kind::Ours(&[2]); 3],
+    waits: &[Wait::Block, Wait::Poll],
+    renewals: &[1],
+    faults: &[
+        Fault::TimeOut,
+        Fault::Undelivered,
+        Fault::Restart,
+        Fault::Late,
+    ],
+    ..READERS
+};
+
+/// Owners that ask sometimes exclusively and sometimes to share, on one connection or two.
+pub const UPGRADES: Scope = Scope {
+    name: "upgrades",
+    owners: &[Kind::Ours(&[0, 1]), Kind::Ours(&[0, 2]), Kind::READER],
+    slots: 2,
+    waits: &[Wait::Block, Wait::Poll, Wait::Try],
+    most_holds: 2,
+    renewals: &[],
+    faults: &[],
+    lease: 1,
+    ..READERS
+};
+
+/// Readers whose holds live as long as their connections, and a writer.
+pub const READERS_SESSIONS: Scope = Scope {
+    name: "readers_sessions",
+    owners: &[Kind::READER, Kind::READER, Kind::EXCLUSIVE],
+    slots: 1,
+    most_holds: 2,
+    renewals: &[5],
+    faults: &[
+        Fault::TimeOut,
+        Fault::Close,
+        Fault::Undelivered,
+        Fault::Delete,
+        Fault::SetClock,
+    ],
+    ..SESSIONS
+};
+
+/// Readers and one of Redisson's clients.
+pub const READERS_SCRIPTS: Scope = Scope {
+    name: "readers_scripts",
+    owners: &[Kind::READER, Kind::READER, Kind::Redisson],
+    ..SCRIPTS
+};
+
+/// A larger world, for random steps.
+pub const LARGE: Scope = Scope {
+    name: "large",
+    owners: &[Kind::READER; 7],
+    is_common: true,
+    rules: Rules {
+        turn: 50,
+        lease: 100,
+        patience: 300,
+        max_waiters: 5,
+        ..RULES
+    },
+    ..READERS_SCRIPTS
+};

@@ -1,0 +1,120 @@
+//! What the waiters' scores are to be after a step, computed a second time from what the pages promise.
+
+use super::action::Action;
+use super::checks::Before;
+use super::life::heard_after;
+use super::oracle::{Checked, ensure};
+use super::world::{NAMES, World};
+use crate::lock::scripts::Sleep;
+use crate::lock::{Event, Millis, Owner, Presence, SharedHolders, Waiter};
+
+impl World {
+    /// Scripts drop heads whose scores are over, up to the first whose score is not. No waiter that is surely alive may
+    /// be among them.
+    pub(super) fn check_scores(&self) -> Checked {
+        let now = self.now;
+        let queue = self.state.queue.iter();
+        for (owner, waiter) in queue.take_while(|(_, waiter)| waiter.score <= now.millis()) {
+            ensure!(
+                !waiter.lives(now),
+                "scripts would drop {owner:?}: {waiter:?}"
+            );
+        }
+        Ok(())
+    }
+
+    /// Scores are set when a waiter asks, and of the first that lives. All others stay as they are.
+    pub(super) fn check_changed_scores(&self, before: &Before) -> Checked {
+        if matches!(before.action, Action::SetScore(..) | Action::Silence(2..)) {
+            return Ok(());
+        }
+        let (left, now) = (self.lease_left(), self.now.millis());
+        let all = self.state.queue.len() as u64;
+        // A lease may have begun or ended in this step, after a score was set.
+        let shared = before.state.shared.iter().flat_map(SharedHolders::iter);
+        let ends = shared.map(|(_, holder)| holder.lease_end);
+        let ends = ends.chain(before.state.lease_end);
+        let lefts = ends.map(|end| end.saturating_sub(now)).chain([0, left]);
+        let served = before.state.queue.iter().map(|(_, waiter)| waiter.lease);
+        let lefts: Vec<Millis> = lefts.chain(served).collect();
+        for (position, (owner, waiter)) in (1..).zip(&self.state.queue) {
+            let mut queue = before.state.queue.iter();
+            let known = queue.find(|entry| entry.0 == *owner).map(|entry| entry.1);
+            let was = known.unwrap_or(*waiter);
+            let known = known.map(|known| known.score);
+            // Found in the keys, and woken: it has no longer than the turn that it is woken in.
+            let is_cut = was.presence == Presence::Found && self.is_woken(owner);
+            let turn = self.state.turn.as_ref().filter(|_| is_cut);
+            let until = turn.map(|turn| now + turn.until.saturating_sub(heard_after(self.now, 0)));
+            let cut = known.map(|known| known.min(until.unwrap_or(known)));
+            let asking =
+                |known| self.score_of_asking(before.action, known, owner, waiter, position);
+            let scores = [known, cut].map(|known| asking(known).or(known));
+            let asked = asking(known);
+            let score = scores[0].ok_or("a waiter that has not asked")?;
+            let patience = waiter.patience;
+            let far = 100 * (left + patience.max(self.rules.patience) * (all + 1));
+            let mut useless = [score, known.unwrap_or(score)].into_iter();
+            let is_useless = useless.any(|score| score <= now || score > now + far);
+            // A millisecond may have passed since.
+            let least = |waiter: &Waiter| if waiter.ticket().is_some() { 1_000 } else { 1 };
+            let possible = [
+                patience.max(least(waiter)),
+                was.patience.max(least(&was)),
+                patience * position * u64::from(asked.is_some()),
+            ];
+            let is_renewed = lefts.iter().any(|left| {
+                let ahead = waiter.score.saturating_sub(now + left);
+                possible.contains(&ahead) || possible.contains(&(ahead + 1))
+            });
+            ensure!(
+                scores.contains(&Some(waiter.score))
+                    || is_useless && is_renewed && (waiter.lives(self.now) || was.lives(self.now)),
+                "{score} is to be the score of {owner:?}: {waiter:?}"
+            );
+        }
+        Ok(())
+    }
+
+    fn is_woken(&self, owner: &Owner) -> bool {
+        let woken = |event: &Event| matches!(event, Event::WakeUp { owner: of } if of == owner);
+        self.state.events.iter().any(woken)
+    }
+
+    /// The score of the waiter that asks in this step: the time, plus what is left of the lease, plus its patience
+    /// times its position. One that asks again keeps a score that is less than half of its patience below that.
+    fn score_of_asking(
+        &self,
+        action: Action,
+        known: Option<Millis>,
+        owner: &Owner,
+        waiter: &Waiter,
+        position: u64,
+    ) -> Option<Millis> {
+        let (left, now) = (self.lease_left(), self.now.millis());
+        let (asking, mut clock, mut patience) = match action {
+            _ if !self.waits => return None,
+            Action::Acquire(request) => (request.owner, now, request.patience),
+            Action::LockByScript(script) => {
+                let client = now.saturating_add_signed(script.skew);
+                (script.owner, client, script.wait?.0)
+            }
+            _ => return None,
+        };
+        if **owner != *NAMES[asking] {
+            return None;
+        }
+        if let Some(known) = known {
+            let sets = matches!(action, Action::LockByScript(script)
+                if script.wait.is_some_and(|(_, sleep)| sleep == Sleep::BehindHead));
+            if !sets {
+                (clock, patience) = (now, waiter.patience);
+                let least = now + patience * position - patience / 2;
+                if known >= least {
+                    return Some(known);
+                }
+            }
+        }
+        Some(clock + left + patience * position)
+    }
+}

@@ -1,0 +1,194 @@
+//! Owners that use Redisson's scripts, where these are steps of the rules, and what their callers are told.
+
+use super::action::Script;
+use super::holders::Leaving;
+use super::life::{Life, heard_after};
+use super::oracle::{Asking, Cause, Checked, ensure, index};
+use super::world::{NAMES, World};
+use crate::lock::scripts::{ScriptWait, Sleep, Tried, TryLock, Unlocked};
+use crate::lock::{Event, Millis, Presence, Refusal};
+
+impl World {
+    /// The time by the clock of a client.
+    fn client(&self, skew: i64) -> Millis {
+        self.now.millis().saturating_add_signed(skew)
+    }
+
+    /// The script that takes the lock or joins the queue.
+    pub(super) fn lock_by_script(&mut self, script: Script) -> Checked {
+        let (owner, now, client) = (script.owner, self.now, self.client(script.skew));
+        let holds = self.oracle.holder(owner, now).is_some();
+        let clock = client.max(now.millis());
+        let is_next = self
+            .oracle
+            .is_next(owner, 1, now, (self.rules.grace, clock));
+        let known = self.oracle.queued(owner).is_some();
+        let call = TryLock {
+            owner: NAMES[owner],
+            lease: script.lease,
+            client,
+            wait: script
+                .wait
+                .map(|(patience, sleep)| ScriptWait { patience, sleep }),
+            memory_is_full: script.memory_is_full,
+        };
+        let tried = self.step(|mut step| step.try_lock(&call));
+        // What is left now: the lease of another may have begun in this step.
+        let left = self.lease_left();
+        let patience = script.wait.map_or(0, |(patience, _)| patience);
+        let life = Life::Asked(heard_after(now, left + patience));
+        let mut asking = Asking {
+            owner,
+            limit: 1,
+            life,
+            lease: script.lease,
+            patience,
+            session: None,
+            token: None,
+            by_script: true,
+        };
+        self.hear_at(Cause::asked(asking), client)?;
+        let grows = |sleep| sleep == Sleep::BehindHead || !known;
+        let writes = holds || is_next || script.wait.is_some_and(|(_, sleep)| grows(sleep));
+        if script.memory_is_full && writes {
+            ensure!(tried == Err(Refusal::MemoryFull), "it wrote: {tried:?}");
+            return Ok(());
+        }
+        let tried = tried.map_err(|refusal| format!("refused: {refusal:?}"))?;
+        if holds {
+            ensure!(tried == Tried::Acquired, "the holder is told {tried:?}");
+            if let Some(holder) = self.oracle.holder_mut(owner) {
+                holder.holds += 1;
+            }
+            return self.check_lease(owner, script.lease);
+        }
+        ensure!(
+            (tried == Tried::Acquired) == is_next,
+            "{tried:?}, next: {is_next}"
+        );
+        let Some((patience, sleep)) = script.wait.filter(|_| !is_next) else {
+            ensure!(is_next || tried == Tried::Refused, "it waits: {tried:?}");
+            return Ok(());
+        };
+        self.waits = true;
+        if self.oracle.is_holder(owner) {
+            // A connection that was blocked for it has been served in this step.
+            return Ok(());
+        }
+        let expected = self.sleep(owner, known, (patience, sleep), client);
+        ensure!(tried == Tried::Waits(expected), "{tried:?}, not {expected}");
+        match self.oracle.queued(owner).map(|place| place.life) {
+            Some(Life::Blocked(_)) => return Ok(()),
+            Some(_) => (),
+            None => {
+                ensure!(left + patience == 0, "it waits without a place");
+                return Ok(());
+            }
+        }
+        // A newcomer asks again at once.
+        if let Some(sleeps) = Millis::try_from(expected).ok().filter(|_| known) {
+            asking.life = Life::Asked(heard_after(now, left.max(sleeps) + patience));
+        }
+        self.oracle.asked_again(asking, now);
+        Ok(())
+    }
+
+    /// What a script is told: PTTL of the lock, or the time until the one that it waits for would be over.
+    fn sleep(
+        &self,
+        owner: usize,
+        known: bool,
+        (patience, sleep): (Millis, Sleep),
+        client: Millis,
+    ) -> i64 {
+        let left = self.lease_left();
+        let lease = match (self.oracle.holders.is_empty(), self.state.lease_end) {
+            (true, _) => -2,
+            (false, None) => -1,
+            (false, Some(_)) => left.cast_signed(),
+        };
+        let place = self.state.position_of(NAMES[owner]).unwrap_or(0);
+        let behind = |index: usize| match &self.state.queue[index].1 {
+            found if found.presence == Presence::Found => {
+                found.score.saturating_sub(client).cast_signed()
+            }
+            waiter => (left + waiter.patience * (index as u64 + 1)).cast_signed(),
+        };
+        let sleep = match sleep {
+            Sleep::Lease if known => lease,
+            _ if place == 0 && sleep == Sleep::BehindHead => lease,
+            Sleep::BehindHead => behind(0),
+            Sleep::BehindPrevious if known => (left + patience * place as u64).cast_signed(),
+            _ if place == 0 => lease,
+            _ => behind(place - 1),
+        };
+        let sleep = if known { sleep.max(0) } else { sleep };
+        match self.oracle.turn {
+            Some((_, until)) if sleep <= 0 => {
+                let left = until.saturating_sub(heard_after(self.now, 0));
+                left.max(1).cast_signed()
+            }
+            _ => sleep,
+        }
+    }
+
+    /// The script that gives up a hold.
+    pub(super) fn unlock_by_script(&mut self, owner: usize, lease: Millis, skew: i64) -> Checked {
+        let client = self.client(skew);
+        let holds = self.oracle.holder(owner, self.now).map(|of| of.holds);
+        let served = self.is_served_first(owner);
+        let holds = holds.or(served.then_some(1));
+        let is_held = self.count_holders() > 0;
+        let had_turn = self.oracle.turn;
+        let unlocked = self.step(|mut step| step.unlock(NAMES[owner], lease, client));
+        let (expected, leaving) = match holds {
+            Some(2..) => (Unlocked::HeldStill, Leaving::None),
+            Some(_) => (Unlocked::Freed, Leaving::One(owner)),
+            None if is_held => (Unlocked::NotHeld, Leaving::None),
+            None => (Unlocked::Freed, Leaving::None),
+        };
+        ensure!(unlocked == Ok(expected), "{unlocked:?}, not {expected:?}");
+        if expected == Unlocked::HeldStill {
+            self.oracle.give_up(owner, 1, None);
+        }
+        let freed = self.hear_at(Cause::leaving(leaving), client)?;
+        ensure!(
+            freed == usize::from(leaving != Leaving::None),
+            "given up {freed} times"
+        );
+        if expected == Unlocked::HeldStill {
+            return self.check_lease(owner, lease);
+        }
+        // It may be that the message was lost by which the head was woken.
+        if !is_held && let Some((head, _)) = self.oracle.turn.filter(|turn| had_turn == Some(*turn))
+        {
+            let mut events = self.state.events.iter();
+            let woken = events
+                .any(|event| matches!(event, Event::WakeUp { owner } if index(owner) == head));
+            ensure!(woken, "{head} is not woken again");
+        }
+        Ok(())
+    }
+
+    /// The script that frees the lock from all its holders.
+    pub(super) fn force_unlock(&mut self, skew: i64) -> Checked {
+        let client = self.client(skew);
+        let holders = self.count_holders();
+        let freed = self.step(|mut step| step.force_unlock(client));
+        ensure!(freed == (holders > 0), "freed: {freed}");
+        let told = self.hear_at(Cause::leaving(Leaving::All), client)?;
+        ensure!(told == holders, "given up {told} times");
+        Ok(())
+    }
+
+    /// The script by which a waiter leaves the queue.
+    pub(super) fn leave_by_script(&mut self, owner: usize) -> Checked {
+        let place = self.oracle.queued(owner).map(|place| place.life);
+        self.step(|mut step| step.leave_by_script(NAMES[owner]));
+        self.hear(Cause::cancelled(owner))?;
+        let stays = matches!(place, Some(Life::Blocked(_))) && !self.oracle.is_holder(owner);
+        let waits = self.oracle.queued(owner).is_some();
+        ensure!(waits == stays, "in the queue: {waits}");
+        Ok(())
+    }
+}
