@@ -148,6 +148,7 @@ impl<S: State> Step<'_, S> {
         for index in 0..self.state.waiting() {
             let (owner, waiter) = self.state.waiter_at(index)?;
             let leaves = waiter.presence == Presence::Gone
+                || waiter.ticket().is_none() && self.is_dead(&owner, &waiter)
                 || self.drops(&owner, &waiter, Some(call.owner), call.client);
             if *owner == *call.owner || !leaves {
                 return Some(owner);

@@ -135,7 +135,7 @@ impl<S: State> Step<'_, S> {
 
     /// A polling head is dead once its turn is over; before its turn, once its deadline is over. For a waiter
     /// that was found in the keys the score decides.
-    fn is_dead(&mut self, head: &Owner, waiter: &Waiter) -> bool {
+    pub(super) fn is_dead(&mut self, head: &Owner, waiter: &Waiter) -> bool {
         let now = self.now;
         if let Some(turn) = self.state.turn().filter(|turn| turn.owner == *head) {
             return now.is_over(turn.until);

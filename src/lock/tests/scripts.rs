@@ -175,7 +175,7 @@ impl World {
         let client = self.client(skew);
         let holders = self.count_holders();
         let freed = self.step(|mut step| step.force_unlock(client));
-        ensure!(freed == (holders > 0), "freed: {freed}");
+        ensure!(freed == Ok(holders > 0), "freed: {freed:?}");
         let told = self.hear_at(Cause::leaving(Leaving::All), client)?;
         ensure!(told == holders, "given up {told} times");
         Ok(())
