@@ -2,10 +2,11 @@
 #
 #     docker build -t fairlock .
 #     docker build -t fairlock --build-arg BASE=valkey/valkey:8.1 .
+#     docker build -t fairlock-module --target module .      # only the module and the companion, for an init container
 #
 # The base has to be one of Debian: the module needs the GNU C library, 2.34 or newer (Debian 12 and 13 have it), and so
 # does not load into an image whose tag ends in -alpine. Options of your own: /etc/fairlock/conf.d/*.conf, see
-# packaging/image/server.conf and docs/kubernetes.md. `make image` makes images without a registry to pull from.
+# packaging/image/server.conf and docs/kubernetes.md.
 ARG BASE=redis:8.0-bookworm
 
 # The toolchain of rust-toolchain.toml.
@@ -25,7 +26,15 @@ RUN cargo build --release --locked \
     && install -m 755 packaging/image/health /out/usr/lib/fairlock/ \
     && install -m 644 packaging/image/server.conf /out/etc/fairlock/ \
     && chmod 755 /out/usr/lib/redis/modules/libfairlock.so /out/usr/bin/fairlock \
+    && install -D -t /module/fairlock /out/usr/lib/redis/modules/libfairlock.so /out/usr/bin/fairlock packaging/image/health packaging/image/copy \
+    && scripts/package/options /fairlock/libfairlock.so /fairlock/fairlock.conf >/module/fairlock/fairlock.conf \
     && rm -rf target
+
+FROM debian:bookworm-slim AS module
+COPY --from=build /module/ /
+USER 65532:65532
+ENV PATH=/fairlock:/usr/bin:/bin
+CMD ["/fairlock/copy", "/shared"]
 
 FROM ${BASE}
 COPY --from=build /out/ /

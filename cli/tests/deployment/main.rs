@@ -1,5 +1,5 @@
 //! The files for deployments: `examples/kubernetes`, `compose.yaml` and the `Dockerfile`, held against published
-//! schemas and against each other. `make test-image` starts what they describe.
+//! schemas and against each other. `make test-dockerfile` starts a server.
 
 #![allow(missing_docs)]
 // A test that cannot go on panics; that is its way of failing.

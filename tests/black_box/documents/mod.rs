@@ -1,8 +1,7 @@
-//! What people read and run: the pages, `make install`, the demonstration, the pages of the Debian package, the record.
+//! What people read and run: the pages, `make install`, the demonstration, the record.
 
 mod demonstration;
 mod exporter;
 mod install;
-mod package;
 mod pages;
 mod record;

@@ -264,7 +264,7 @@ fn pages() -> Vec<PathBuf> {
 }
 
 /// All files of a kind in a folder and those below.
-pub(super) fn files(folder: &Path, kind: &str) -> Vec<PathBuf> {
+fn files(folder: &Path, kind: &str) -> Vec<PathBuf> {
     let mut files = Vec::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
@@ -412,7 +412,7 @@ fn every_field_of_info_is_documented_and_no_other() {
 }
 
 /// Broken relative links of these pages.
-pub(super) fn dead_links(pages: &[PathBuf]) -> Vec<String> {
+fn dead_links(pages: &[PathBuf]) -> Vec<String> {
     let mut dead = Vec::new();
     for path in pages {
         let page = text(path);
