@@ -4,10 +4,8 @@ SHELL := /bin/bash
 # Right after `make setup` installed it, cargo is here and not on the PATH yet.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-ASAN = target/asan
-HOST = $$(rustc -vV | sed -n 's/^host: //p')
-# Our own crates are compiled by clippy's compiler where they are tested, so that lints need no build of their own; and
-# as a whole, since incrementally a third longer is needed after a clone.
+# Crates of ours are compiled by clippy where they are tested, so that lints need no build; and not incrementally, which
+# takes longer after a clone.
 LINTING = RUSTC_WORKSPACE_WRAPPER=$(CURDIR)/scripts/test/linting-rustc CARGO_INCREMENTAL=0
 # Benchmarks have dependencies of their own, and no test needs them.
 CARGO_TEST = $(LINTING) cargo test --locked --workspace --exclude fairlock-bench
@@ -15,9 +13,7 @@ CARGO_TEST = $(LINTING) cargo test --locked --workspace --exclude fairlock-bench
 CLIENTS ?= python typescript java go rust
 MODULE = $${CARGO_TARGET_DIR:-target}/release/libfairlock.so
 
-.PHONY: help setup setup-tests build module companion clients run cluster test test-all test-redisson test-matrix test-arm64 fingerprints check fmt \
-    test-clients conformance failovers lint picture properties model chaos evidence soak fuzz fuzz-coverage test-asan test-valgrind \
-    bench bench-quick bench-build instructions
+.PHONY: $(shell sed -n 's/^\([a-z0-9-]*\):.*/\1/p' Makefile)
 
 help: ## List the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -28,13 +24,11 @@ setup: ## Install what is missing: server, compiler, libclang, Rust
 setup-tests: ## Install what the tests need besides: Java, Python, Node and Go
 	@scripts/setup --tests
 
-build: module companion ## Build the module and the companion in release mode
+build: module ## Build the module and the companion in release mode
+	cargo build --release --locked --package fairlock-cli
 
 module: setup ## Build the module only
 	cargo build --release --locked
-
-companion: setup ## Build the companion only
-	cargo build --release --locked --package fairlock-cli
 
 clients: setup-tests ## Build the client packages as they would be published, into target/clients
 	@for language in $(CLIENTS); do scripts/clients/$$language build || exit 1; done
@@ -42,7 +36,7 @@ clients: setup-tests ## Build the client packages as they would be published, in
 run: module ## Start a server with the module, show it at work, keep it running (PORT=n to choose)
 	@scripts/demo/run "$(MODULE)" $(PORT)
 
-cluster: module ## Start a cluster of six nodes with the module, show it at work, keep it running (PORT=n)
+cluster: module ## Start a cluster of six nodes with the module, keep it running (PORT=n)
 	@scripts/demo/cluster "$(MODULE)" $(PORT)
 
 # Most tests wait, so that many run at a time.
@@ -58,9 +52,6 @@ test-all: test ## `make test`, and what takes minutes: long fleets, an old relea
 	$(CARGO_TEST) --no-fail-fast -- --ignored
 	REDISSON_RELEASES=3.11.1 $(CARGO_TEST) --test redisson
 
-test-clients: setup-tests ## Of all tests only those of the client packages
-	$(CARGO_TEST) --test clients
-
 conformance: setup-tests module ## The rows of clients/behaviours.md over all packages, or CLIENTS="go ioredis" ROWS="31 44"
 	FAIRLOCK_MODULE=$(MODULE) scripts/clients/conformance test $(CLIENTS) -- --rows "$(ROWS)"
 
@@ -70,35 +61,23 @@ failovers: setup-tests module ## Count two holders at a time over FAILOVERS (100
 test-redisson: setup-tests ## The tests with real clients, all releases of Redisson, long fleets
 	REDISSON_RELEASES=all $(CARGO_TEST) --test redisson -- --include-ignored
 
-# Servers that are unpacked beside the system, the suites that are run on them, what the one with real clients
-# is narrowed to, and servers that need not be there (CI). Where nothing is said the script says which.
-SERVERS ?=
-MATRIX_TESTS ?=
-REDISSON_TESTS ?=
-MAY_LACK ?=
+# The servers, the suites, what the one with real clients is narrowed to, and servers that need not be there (CI). Where
+# nothing is said the script says which.
+export SERVERS MATRIX_TESTS REDISSON_TESTS MAY_LACK
 
 test-matrix: setup-tests ## All suites with a server on SERVERS="redis-8.0 valkey-8.1", one build for all
-	$(LINTING) SERVERS="$(SERVERS)" MATRIX_TESTS="$(MATRIX_TESTS)" REDISSON_TESTS="$(REDISSON_TESTS)" MAY_LACK="$(MAY_LACK)" \
-	    scripts/test/matrix
+	$(LINTING) scripts/test/matrix
 
 test-arm64: setup-tests ## The black-box tests with module and server for arm64, emulated (SERVERS=redis-7.0)
 	@scripts/setup --arm64
-	@SERVERS="$(SERVERS)" scripts/test/arm64 $(ARM64_TESTS)
+	@scripts/test/arm64 $(ARM64_TESTS)
 
 fingerprints: setup-tests ## Copy clients/lua to the packages, and write the scripts of RELEASES="4.8.0 ..." of Redisson into the table of digests
-	cp clients/lua/*.lua clients/go/lua/
-	cp clients/lua/*.lua clients/python/src/fairlock/lua/
-	cp clients/lua/*.lua clients/rust/lua/
+	for folder in go/lua python/src/fairlock/lua rust/lua; do cp clients/lua/*.lua clients/$$folder/; done
 	RECORD_FINGERPRINTS=1 REDISSON_RELEASES="$(RELEASES)" $(CARGO_TEST) --test redisson fingerprints
 
 check: ## The rules of the house: which room may use which
 	scripts/check-architecture
-
-fmt: ## Format the code
-	cargo fmt --all
-
-lint: ## Clippy, warnings are errors
-	cargo clippy --locked --workspace --all-targets -- -D warnings
 
 picture: setup-tests ## Draw docs/fairlock-top.svg from a live server
 	FAIRLOCK_PICTURE=$(CURDIR)/docs/fairlock-top.svg cargo test --locked --package fairlock-cli --test companion picture
@@ -126,56 +105,30 @@ fuzz-coverage: setup ## Arguments, scripts and rules by the code that is reached
 	@scripts/setup --fuzz
 	@scripts/test/fuzz-coverage $${FUZZ_SECONDS:-600}
 
-# The compiler takes this flag on its stable release only when it is told to. The tests themselves are built without.
 test-asan: setup-tests ## The black-box tests with a module that is built for the address sanitiser (ASAN_TESTS)
-	@scripts/test/asan-runtime $(CURDIR)/$(ASAN)/runtime.so
-	RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address \
-	    cargo build --locked --lib --target $(HOST) --target-dir $(ASAN)
-	FAIRLOCK_TEST_MODULE=$(CURDIR)/$(ASAN)/$(HOST)/debug/libfairlock.so \
-	FAIRLOCK_TEST_WRAPPER="$(CURDIR)/scripts/test/with-asan $(CURDIR)/$(ASAN)/runtime.so" \
-	    $(CARGO_TEST) --test black_box -- $(ASAN_TESTS)
+	@$(LINTING) scripts/test/asan $(ASAN_TESTS)
 
 test-valgrind: setup-tests ## The black-box tests with the server under valgrind; takes long
 	@scripts/setup --counts
-	FAIRLOCK_TEST_WRAPPER="valgrind -q --soname-synonyms=somalloc=*jemalloc* --leak-check=full \
-	    --show-leak-kinds=definite --errors-for-leak-kinds=definite --child-silent-after-fork=yes \
-	    --num-callers=30" cargo test --locked --test black_box
+	FAIRLOCK_TEST_WRAPPER="valgrind -q --soname-synonyms=somalloc=*jemalloc* --leak-check=full --num-callers=30 \
+	    --show-leak-kinds=definite --errors-for-leak-kinds=definite --child-silent-after-fork=yes" cargo test --locked --test black_box
 
-bench-build: setup-tests
+bench: setup-tests ## Measure fairlock beside others, and write docs/benchmarks.md; BENCH=--quick: less, printed only
 	cargo build --release --locked --workspace
+	@$(dir $(MODULE))fairlock-bench $(BENCH)
 
-bench: bench-build ## Measure everything beside Redisson's scripts and plain commands, and write docs/benchmarks.md
-	@$${CARGO_TARGET_DIR:-target}/release/fairlock-bench
-
-bench-quick: bench-build ## Less of the same in under a minute, printed only
-	@$${CARGO_TARGET_DIR:-target}/release/fairlock-bench --quick
-
-instructions: bench-build ## Count the instructions of a pair and of a hand-off (docs/performance.md)
+instructions: setup-tests ## Count the instructions of a pair and of a hand-off (docs/performance.md)
 	@scripts/setup --counts
-	@$${CARGO_TARGET_DIR:-target}/release/fairlock-bench instructions
+	@$(MAKE) --no-print-directory bench BENCH=instructions
 
 # Installing, packaging, releasing.
 
-# Where `make install` puts things, below DESTDIR. The services of Redis and Valkey in Debian may execute
-# only what is in /usr/lib and /lib.
-DESTDIR ?=
-prefix ?= /usr/local
-bindir ?= $(prefix)/bin
-datadir ?= $(prefix)/share
-mandir ?= $(datadir)/man
-moduledir ?= /usr/lib/redis/modules
-confdir ?= /etc/fairlock
-COMPANION = $(dir $(MODULE))fairlock
-INSTALL = DESTDIR="$(DESTDIR)" bindir="$(bindir)" datadir="$(datadir)" mandir="$(mandir)" \
-    moduledir="$(moduledir)" confdir="$(confdir)" MODULE="$(MODULE)" COMPANION="$(COMPANION)" scripts/package/install
+# Where `make install` puts things: the script has the defaults.
+export DESTDIR prefix bindir datadir mandir moduledir confdir
+INSTALL = MODULE="$(MODULE)" COMPANION="$(dir $(MODULE))fairlock" scripts/package/install
 
 # Put into target/tools when first needed.
 CARGO_DEB = cargo-deb 3.8.0
-CARGO_DENY = cargo-deny 0.20.2
-# What `make deny` looks at. "bans licenses sources" needs no database of known faults.
-DENY ?= all
-
-.PHONY: install uninstall manual deny release deb test-deb test-reproducible image test-image test-dockerfile
 
 # As root there may be no cargo; then what was built before is installed.
 install: ## Install module, options, companion (DESTDIR, prefix, moduledir, confdir, ...)
@@ -188,8 +141,8 @@ uninstall: ## Take away what `make install` put there
 manual: setup ## Write the companion's manual (packaging/man) after a change of its command line
 	RECORD_MANUAL=1 cargo test --locked --package fairlock-cli --test manual
 
-deny: setup ## Check licences, sources, versions and known faults of all dependencies (DENY="licenses ...")
-	@"$$(scripts/tool $(CARGO_DENY))" --locked --workspace check --hide-inclusion-graph $(DENY)
+deny: setup ## Check licences, sources, versions and known faults of all dependencies (DENY="bans licenses sources": no network)
+	@"$$(scripts/tool cargo-deny 0.20.2)" --locked --workspace check --hide-inclusion-graph $(or $(DENY),all)
 
 release: setup ## Build what is published, the same bytes everywhere (docs/releasing.md)
 	@scripts/package/release
@@ -204,18 +157,6 @@ test-deb: deb ## Install the package on clean Debian systems with SERVERS, use i
 test-reproducible: setup ## Build the release twice, in different places, and compare
 	@scripts/setup --package
 	@scripts/package/test-reproducible "$$(scripts/tool $(CARGO_DEB))"
-
-# Which images: module, redis-7.0, redis-8.0, redis-8.6, valkey-8.1. Where nothing is said the scripts say which.
-IMAGES ?=
-DEB = "$${CARGO_TARGET_DIR:-target}"/reproducible/dist/fairlock_*.deb
-
-image: deb ## Make images by buildah without a registry, IMAGES="module valkey-8.1" (docs/kubernetes.md)
-	@scripts/setup --image
-	@scripts/package/image $(DEB) "$${CARGO_TARGET_DIR:-target}/reproducible/images" $(IMAGES)
-
-test-image: deb ## Make the images twice, and run them by podman, alone and as a pod of Kubernetes (as root)
-	@scripts/setup --image
-	@scripts/package/test-image $(DEB) $(IMAGES)
 
 test-dockerfile: ## Build the Dockerfile on stand-ins for the official images, and run what comes out (as root)
 	@scripts/setup --image

@@ -1,4 +1,4 @@
-//! Measures fairlock beside Redisson's scripts and the server's own commands: what `make bench` and `make bench-quick`
+//! Measures fairlock beside Redisson's scripts and the server's own commands: what `make bench` and `make bench BENCH=--quick`
 //! run.
 //!
 //! - [`resp`], [`crowd`]: a client of many connections that is never the limit;
