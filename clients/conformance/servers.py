@@ -24,7 +24,7 @@ class Proxy:
         self.server = server
         self.changed = threading.Condition()
         self.pairs = set()
-        self.word, self.lost, self.frozen, self.is_cut = None, 0, False, False
+        self.words, self.lost, self.frozen, self.is_cut = [], 0, False, False
         self.listener = socket.create_server((HOST, 0), backlog=200)
         self.port = self.listener.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
@@ -53,8 +53,8 @@ class Proxy:
         with contextlib.suppress(OSError):
             while data := pair.client.recv(65536):
                 with self.changed:
-                    if self.word and self.word in data.upper():
-                        self.word, pair.is_doomed = None, True
+                    if any(word in data.upper() for word in self.words):
+                        self.words, pair.is_doomed = [], True
                 if not pair.is_silent:
                     pair.server.sendall(data)
         self._close(pair)
@@ -78,9 +78,9 @@ class Proxy:
         with self.changed:
             self.pairs.discard(pair)
 
-    def lose(self, word):
-        """The reply to the next request with this word is lost, with its connection."""
-        self.word = word.upper().encode()
+    def lose(self, *words):
+        """The reply to the next request with one of these words is lost, with its connection."""
+        self.words = [word.upper().encode() for word in words]
 
     def cut(self):
         """All connections are closed, and no new ones accepted."""
@@ -230,8 +230,9 @@ class Servers:
         """The reply to the next such command is lost."""
         if self.module:
             self.proxy().lose(f"FAIRLOCK.{command}")
-        else:  # Known to the server, the script is not sent a second time.
-            self.proxy().lose(call(self.port("a"), "SCRIPT", "LOAD", (LUA / f"{command}.lua").read_text()))
+        else:  # Known to the server, the script need not be sent.
+            script = (LUA / f"{command}.lua").read_text()
+            self.proxy().lose(call(self.port("a"), "SCRIPT", "LOAD", script), script[:80])
 
     # What is done to them.
 

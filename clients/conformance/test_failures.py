@@ -208,6 +208,20 @@ def test_r59a_passwords(driver, servers, name, code, password, hint):
     assert name in failed.text and str(one.port("a")) in failed.text and time.monotonic() - start < AT_ONCE
 
 
+def test_r59b_denied(driver, servers, name, mode):
+    """NOPERM is refused with a hint: to the page with the user's rule; where ROLE is missing to `sync_timeout`, and the grant is given back."""
+    one = servers()
+    view, locks = one.view(), driver.new(one.client(user="worker", password="secret"))
+    rights = ["+@all", "-evalsha", "-eval"] + (["-fairlock.acquire"] if mode == "module" else [])
+    view.run("ACL", "SETUSER", "worker", "on", ">secret", "~*", "&*", *rights)
+    failed = locks.fails(name)
+    assert (failed.type, failed.code) == ("Refused", "NOPERM") and "SECURITY.md" in failed.text
+    view.run("ACL", "SETUSER", "worker", "+@all", "-role")
+    failed = locks.fails(name)
+    assert failed.code == "NOPERM" and "synctimeout" in failed.text.replace("_", "").lower() and view.is_free(name)
+    locks.acquire(name, sync_timeout=0).release()
+
+
 @pytest.mark.parametrize("kind", ["one", "replica", "sentinel", "cluster"])
 def test_r60_permissions(driver, servers, kind, mode):
     """The user `packages` of SECURITY.md can do all (by scripts `scripts`), also with a replica, a Sentinel, a cluster."""

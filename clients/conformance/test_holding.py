@@ -335,15 +335,15 @@ def test_r40_failing_hooks(driver, one, view, name):
 
 
 @pytest.mark.parametrize("is_many", [False, True], ids=["few", "many"])
-def test_r54_calls(locks, view, name, is_many, driver):
+def test_r54_calls(driver, one, view, name, is_many):
     """Ten callers and a thousand (threads and goroutines: a hundred, each once the one before is queued) hold the lock in the order of their calls."""
-    first, calls = locks.acquire(name, lease=LONG), []
-    for number in range(driver.many if is_many else 10):
+    locks, count = driver.new(one.client(), lease=LONG, patience=LONG), driver.many if is_many else 10
+    first, calls, tokens = locks.acquire(name), [], []
+    for number in range(1, count + 1):
         calls.append(locks.begin(name))
-        if not driver.is_ordered:
-            until(f"{number} is in the queue", lambda number=number: len(view.queue(name)) == number + 1, pause=0.002)
+        if not driver.is_ordered or number == count:  # A process that is busy with asking could be late for its turn.
+            until(f"{number} are in the queue", lambda number=number: len(view.queue(name)) == number, pause=0.002)
     first.release()
-    tokens = []
     for call in calls:
         held = call.result()
         tokens.append(held.token)

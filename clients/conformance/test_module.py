@@ -31,7 +31,7 @@ def test_r21_connection(driver, servers, name):
     one = servers()
     view, locks = one.view(), driver.new(one.client())
     held = locks.acquire(name, session=True, lease=LEASE, sync_timeout=0)
-    (session,) = [each["id"] for each in view.clients() if each["cmd"].startswith("fairlock.acquire")]
+    session = max(int(each["id"]) for each in view.clients() if each["cmd"].startswith("fairlock.acquire"))
     (call,) = waiting(locks, view, name, 1)
     start = time.monotonic()
     view.run("CLIENT", "KILL", "ID", session)
@@ -160,7 +160,7 @@ def test_r67a_native(driver, one, name):
     assert locks.native() is True and driver.said(before) == ""
 
 
-@pytest.mark.parametrize("options", [{"session": True}, {"shared": True}, {"limit": 2}, {"module": "required"}], ids=lambda each: next(iter(each)))
+@pytest.mark.parametrize("options", [{"session": True}, {"shared": True}, {"limit": 2}], ids=lambda each: next(iter(each)))
 def test_r68_needs_module(driver, plain, name, options):
     """No module: `session`, `shared` and `limit` are NoModule at once, naming the option; QUEUE is empty."""
     view, locks, (option,) = plain.view(), driver.new(plain.client()), options
@@ -169,7 +169,7 @@ def test_r68_needs_module(driver, plain, name, options):
     failed = locks.fails(name, **options)
     assert failed.type == "NoModule" and time.monotonic() - start < AT_ONCE and view.queue(name) == []
     text = failed.text.replace("Session", "session").replace("Shared", "shared").replace("Limit", "limit")  # As the language writes it.
-    assert option == "module" or f":{plain.port('a')}: {option} needs the fairlock module, which the server does not" in text
+    assert f":{plain.port('a')}: {option} needs the fairlock module, which the server does not" in text
     assert "loadmodule /path/to/libfairlock.so" in failed.text and "\n" not in failed.text
 
 
@@ -256,3 +256,16 @@ def test_r71b_wake_ups_cut(driver, plain, name):
         done = next(call for call in calls if call.done())
         calls.remove(done)
         done.result().release()
+
+
+def test_r71c_forgotten(driver, plain, name):
+    """A server that has forgotten the scripts gets them again."""
+    locks = driver.new(plain.client())
+    locks.acquire(name).release()
+    plain.at().script_flush()
+    held = locks.acquire(name)
+    plain.at().script_flush()
+    held.renew()
+    plain.at().script_flush()
+    held.release()
+    assert plain.view().is_free(name)

@@ -37,7 +37,7 @@ class Busy:
             return "BUSY" in str(error)
 
 
-@pytest.mark.known("47: refused at once", "python", "go", "java")
+@pytest.mark.known("47: refused at once", "python", "go", "java", "typescript")
 def test_r72_busy_release(driver, servers, name):
     """BUSY at a release: it is sent again, and the lock is free."""
     one = servers()
@@ -48,7 +48,7 @@ def test_r72_busy_release(driver, servers, name):
     assert one.view().is_free(name)
 
 
-@pytest.mark.known("47: refused at once", "python", "go", "java")
+@pytest.mark.known("47: refused at once", "python", "go", "java", "typescript")
 def test_r73_busy_acquire(driver, servers, name):
     """BUSY at an acquisition, and at a renewal: they are sent again."""
     one = servers()
@@ -61,7 +61,7 @@ def test_r73_busy_acquire(driver, servers, name):
     held.release()
 
 
-@pytest.mark.known("47: its connection is closed", "python", "java")
+@pytest.mark.known("47: its connection is closed", "python", "java", "typescript")
 def test_r73a_busy_session(driver, servers, name):
     """BUSY while a session is checked: it is not lost."""
     one = servers()
@@ -108,6 +108,7 @@ def test_r75_half_open(driver, servers, name):
 @pytest.mark.parametrize("option", ["wait", "lease", "patience", "command_timeout", "release_timeout", "retry_timeout", "sync_timeout"])
 @pytest.mark.known("47: OverflowError", "python-threads", option=("wait", "lease", "command_timeout"))
 @pytest.mark.known("47: ArithmeticException", "java", option=("command_timeout",))
+@pytest.mark.known("47: each command times out after 1 ms", "typescript", option=("command_timeout",))
 def test_r76_for_ever(driver, servers, name, option):
     """Any length of time works, also "for ever" as a number, or is refused at once with its range; other locks are still renewed."""
     one = servers()
@@ -129,7 +130,7 @@ def test_r76_for_ever(driver, servers, name, option):
     assert view.is_free(name)
 
 
-@pytest.mark.known("47: asks the announced name", "python", "go")
+@pytest.mark.known("47: asks the announced name", "python", "go", "typescript")
 def test_r77_address_map(driver, servers, name):
     """Cluster with announced host names that only the client's address map leads to: locks work on all masters."""
     cluster = servers("cluster", "--cluster-preferred-endpoint-type", "hostname")

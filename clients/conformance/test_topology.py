@@ -51,6 +51,16 @@ def test_r31_sentinel(driver, servers, name):
 
 def test_r32_masters(driver, cluster, name):
     """Cluster: locks in slots of all masters are acquired, waited for, released."""
+    use_all_masters(driver, cluster, name)
+
+
+def test_r32a_plain_channels(driver, servers, name, mode):
+    """Cluster without sharded channels: locks in slots of all masters are acquired, waited for, released."""
+    without = ["--fairlock.pubsub", "publish"] if mode == "module" else ["--rename-command", "SPUBLISH", ""]
+    use_all_masters(driver, servers("cluster", "--rename-command", "SSUBSCRIBE", "", *without), name)
+
+
+def use_all_masters(driver, cluster, name):
     locks = driver.new(cluster.client(), lease=LONG)
     for node in SLOTS:
         lock, view = on(node, name), cluster.view(node)

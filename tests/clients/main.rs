@@ -11,8 +11,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Longest that a package may take, with fetching all it needs. Only ever reached on failure.
 const SECONDS: &str = "900";
-/// Those with a driver.
-const CLIENTS: [&str; 2] = ["python-threads", "python-asyncio"];
+/// What the suite is run for in any case; one flavour of the TypeScript package is left to `make test-all`.
+const CLIENTS: [&str; 2] = ["python", "node-redis"];
 const LANGUAGES: [&str; 5] = ["python", "typescript", "java", "go", "rust"];
 
 /// Each of these runs many programs at a time: two of them keep the machine busy, and more would starve their servers.
@@ -89,8 +89,9 @@ fn the_packages_do_what_the_table_says() {
 
 #[test]
 #[ignore = "takes minutes: make test-all"]
-fn the_packages_do_what_the_table_says_by_scripts() {
+fn the_packages_do_so_by_scripts_and_with_ioredis_too() {
     rows(&CLIENTS, "scripts");
+    rows(&["ioredis"], "module scripts");
 }
 
 #[test]
@@ -99,7 +100,7 @@ fn the_python_package_does_what_is_usual_in_python() {
 }
 
 #[test]
-fn the_typescript_package_does_what_the_table_says() {
+fn the_typescript_package_does_what_is_usual_in_typescript() {
     suite("typescript", &[]);
 }
 
@@ -120,14 +121,8 @@ fn the_rust_package_does_what_the_table_says() {
 
 #[test]
 #[ignore = "takes minutes: make test-all"]
-fn the_typescript_package_does_so_with_ioredis_too() {
-    suite("typescript", &[("FAIRLOCK_CLIENT", "ioredis")]);
-}
-
-#[test]
-#[ignore = "takes minutes: make test-all"]
 fn the_rows_that_hold_by_scripts_hold_without_the_module() {
-    for language in ["typescript", "java", "go", "rust"] {
+    for language in ["java", "go", "rust"] {
         suite(language, &[("FAIRLOCK_SCRIPTS", "1")]);
     }
 }

@@ -1,4 +1,4 @@
-// Rows 48 and 53: the programs of the README.
+// The programs of the README.
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
@@ -8,7 +8,7 @@ import { createServer } from 'node:net';
 import type { AddressInfo } from 'node:net';
 import { test } from 'node:test';
 import { promisify } from 'node:util';
-import { Servers } from './servers.js';
+import { one } from './servers.js';
 
 async function freePort(): Promise<number> {
   const server = createServer().listen(0, '127.0.0.1');
@@ -31,21 +31,17 @@ async function run(program: string): Promise<string> {
   }
 }
 
-test('r53 the programs of the README run', async () => {
-  const servers = await Servers.start('one');
-  try {
-    const text = await readFile('README.md', 'utf8');
-    const program = /```js\n([^]*?)```/.exec(text)![1]!;
-    const promised = /It prints [^]*?\n\n((?: {4}.*\n)+)/.exec(text)![1]!.replace(/^ {4}/gm, '');
-    // A reader's server has the usual port.
-    const said = await run(program.replace('createClient()', `createClient({ url: '${servers.url('a')}' })`));
-    assert.match(said, new RegExp(`^${promised.replace(/\d{16}/, '\\d{16}')}$`));
-  } finally {
-    await servers.end();
-  }
+test('the programs of the README run', async (t) => {
+  const { url } = await one(t);
+  const text = await readFile('README.md', 'utf8');
+  const program = /```js\n([^]*?)```/.exec(text)![1]!;
+  const promised = /It prints [^]*?\n\n((?: {4}.*\n)+)/.exec(text)![1]!.replace(/^ {4}/gm, '');
+  // A reader's server has the usual port.
+  const said = await run(program.replace('createClient()', `createClient({ url: '${url}' })`));
+  assert.match(said, new RegExp(`^${promised.replace(/\d{16}/, '\\d{16}')}$`));
 });
 
-test('r48 tests of programs need a server, and no module', async () => {
+test('tests of programs need a server, and no module', async () => {
   const text = await readFile('README.md', 'utf8');
   const program = /```js\n([^]*?)```/.exec(text.slice(text.indexOf('## Tests')))![1]!;
   const [, first, second] = /It prints `(null)`, then `(LockLost .*?)`/.exec(text)!;

@@ -1,0 +1,113 @@
+// What is idiom in JavaScript and TypeScript.
+
+import assert from 'node:assert/strict';
+import { execFile, fork } from 'node:child_process';
+import cluster from 'node:cluster';
+import { EventEmitter, once } from 'node:events';
+import { test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { Worker } from 'node:worker_threads';
+import { Cluster, Redis } from 'ioredis';
+import { createClient, createClientPool, createCluster, createSentinel } from 'redis';
+import { Refusal } from '../src/errors.js';
+import { Locks } from '../src/index.js';
+import type { Client, LocksOptions } from '../src/index.js';
+import { one, until } from './servers.js';
+
+const own = new Error('its own');
+
+test('what is no client is refused', async () => {
+  const url = 'redis://127.0.0.1:1';
+  const sentinel = { name: 'locks', sentinelRootNodes: [{ host: '127.0.0.1', port: 1 }] };
+  const lazyConnect = true;
+  const ofIoredis = [new Redis(url, { lazyConnect }), new Redis({ name: 'locks', sentinels: sentinel.sentinelRootNodes, lazyConnect }), new Cluster([url], { lazyConnect })];
+  for (const right of [createClient({ url }), createCluster({ rootNodes: [{ url }] }), sentinel, ...ofIoredis]) await new Locks(right).close();
+  // What another client was configured with.
+  const other = Object.assign(new EventEmitter(), { options: { host: '10.0.0.1', port: 6379 }, status: 'wait' });
+  const pools = [createClientPool({ url }), createSentinel(sentinel), { ...sentinel, name: undefined }];
+  for (const client of [undefined, null, url, 6379, {}, { url }, ...pools, other, createClient]) {
+    assert.throws(() => new Locks(client as unknown as Client), { name: 'TypeError', message: /createClient\(\).*ioredis/ });
+  }
+});
+
+test('options are checked in plain JavaScript, too', async (t) => {
+  const { locks, url } = await one(t);
+  const wrong: unknown[] = [null, 5, 'wait', { waitt: 3 }, { lease: '5000' }, { signal: {} }, { hooks: {} }, { toString: 1 }];
+  for (const options of wrong as object[]) {
+    await assert.rejects(locks.acquire('a', options), TypeError);
+    await assert.rejects(locks.tryAcquire('a', options), TypeError);
+    await assert.rejects(locks.run('a', options, () => {}), TypeError);
+  }
+  await assert.rejects(locks.run('a', {}, undefined as unknown as () => void), TypeError);
+  for (const options of [null, { module: 'none' }, { signal: new AbortController().signal }, { hooks: { onLoss() {} } }]) {
+    assert.throws(() => new Locks(createClient({ url }), options as LocksOptions), TypeError);
+  }
+  // Undefined counts as not given; a lock needs no options.
+  assert.equal(await locks.run('a', () => 7), 7);
+  const held = await locks.acquire('a', { wait: undefined, owner: undefined } as object);
+  await assert.rejects(held.renew('5' as unknown as number), TypeError);
+  await held.release();
+});
+
+test('leaving a scope releases', async (t) => {
+  const { locks } = await one(t);
+  const scope = async (error?: Error) => {
+    await using held = await locks.acquire('a', { wait: 0 });
+    assert.equal((await locks.info('a')).owner, held.owner);
+    if (error) throw error;
+  };
+  await scope();
+  await assert.rejects(scope(own), own);
+  assert.equal((await locks.info('a')).owner, null);
+});
+
+test('run rejects with the very error of its work', async (t) => {
+  const { locks } = await one(t);
+  await assert.rejects(locks.run('a', () => Promise.reject(own)), (error) => error === own);
+});
+
+test('a signal ends a wait with its reason', async (t) => {
+  const { locks } = await one(t);
+  await locks.run('a', async () => {
+    const cancel = new AbortController();
+    const { signal } = cancel;
+    const waiting = assert.rejects(locks.acquire('a', { signal }), own);
+    await until('it waits', async () => (await locks.info('a')).waiting === 1);
+    cancel.abort(own);
+    await waiting;
+    assert.equal((await locks.info('a')).waiting, 0);
+    await assert.rejects(locks.acquire('a', { signal }), own);
+  });
+});
+
+test('children and workers have connections of their own', async (t) => {
+  const { locks, url } = await one(t);
+  const [kept, held] = [await locks.acquire('kept'), await locks.acquire('a')];
+  const child = fileURLToPath(new URL('./child.js', import.meta.url));
+  cluster.setupPrimary({ exec: child, args: [url, 'a'] });
+  const children = [fork(child, [url, 'a']), fork(child, [url, 'a']), cluster.fork().process, new Worker(child, { workerData: [url, 'a'] })];
+  const tokens = Promise.all(children.map((each) => once(each, 'message')));
+  await until('they wait', async () => (await locks.info('a')).waiting === children.length);
+  await held.release();
+  const all = [held.token, ...(await tokens).flatMap(([token]) => token as number)];
+  assert.equal(new Set(all).size, children.length + 1);
+  assert.equal(Math.min(...all), held.token);
+  assert.equal((await locks.info('kept')).owner, kept.owner);
+});
+
+test('what was closed does not keep a process alive', async (t) => {
+  const { url } = await one(t);
+  const program = `
+    import { createClient } from 'redis';
+    import { Locks } from './build/src/index.js';
+    const locks = new Locks(createClient({ url: '${url}' }));
+    await locks.acquire('a', { lease: 100_000 });
+    await locks.close();`;
+  await promisify(execFile)(process.execPath, ['--input-type=module', '-e', program], { timeout: 60_000 });
+});
+
+test("Upstash's words for an unknown command are understood", () => {
+  const said = new Refusal("ERR Command is not available: 'FAIRLOCK.ACQUIRE'. See https://upstash.com/docs", 'here');
+  assert.ok(said.isForWantOfModule);
+});
