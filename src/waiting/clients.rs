@@ -259,6 +259,14 @@ pub fn while_down(ctx: &Ctx) {
     }
 }
 
+/// These databases have changed places with others.
+pub fn send_away_from(databases: [i32; 2]) {
+    let waiting = blocked(|blocked| blocked.waiting()).into_iter();
+    for client in waiting.filter(|client| databases.contains(&client.lock.db)) {
+        send_away(client.ticket, Outcome::Refused(Error::Unblocked));
+    }
+}
+
 /// Counts the client as disconnected, as if the server had unblocked it.
 fn send_away(ticket: Ticket, outcome: Outcome) {
     stats(Stats::disconnected);

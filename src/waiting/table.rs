@@ -4,25 +4,20 @@
 //! A table of data: it reads no key and no clock, and has no effects. Each lock that is tracked is also in the
 //! [`schedule`](super::schedule), so that none is forgotten.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Bound;
 use std::rc::Rc;
 
 use foldhash::fast::RandomState;
 
 use crate::keyspace::{QueueView, Tracked, names};
-use crate::lock::{
-    Connection, Due, Owner, Presence, Session, SharedHolders, Tick, Waiter, give_back, is_too_roomy,
-};
+use crate::lock::{Due, Owner, Presence, Tick, Waiter, give_back, is_too_roomy};
 use crate::server::Ctx;
 
 use super::record::{LockId, Place, Rank, Record, WORK_BATCH, Work};
 use super::schedule::Schedule;
 
 type Records = HashMap<Rc<[u8]>, Record, RandomState>;
-
-/// What goes with a lock's key where two databases change places.
-type HolderState = (Option<Session>, Option<Box<SharedHolders>>, Vec<Connection>);
 
 /// All locks. One timer of the server serves them all: it is set for the first that is due by either clock.
 #[derive(Debug, Default)]
@@ -370,53 +365,34 @@ impl Table {
         self.tracked(id)?.shared.as_ref()?.get(owner)?.since
     }
 
-    /// Two databases have changed places. Waiters stay where their connections are; holders
-    /// go with the key that they hold. Returns the locks that may have changed.
+    /// Two databases have changed places, and each lock goes with its keys. Its queue is not known any more. Returns the
+    /// locks that may have changed.
     pub fn swap(&mut self, one: i32, other: i32) -> Vec<LockId> {
-        let databases = [one, other].map(|db| self.databases.get(&db));
-        let names = databases.into_iter().flatten().flat_map(HashMap::keys);
-        let names: BTreeSet<Rc<[u8]>> = names.cloned().collect();
+        let databases = self.databases.iter_mut();
+        let both = databases.filter(|(db, _)| [one, other].contains(db));
+        let records = both.flat_map(|(_, records)| records.values_mut());
+        let moved = records.map(|record| (record.id.clone(), std::mem::take(&mut record.work)));
+        let moved: Vec<(LockId, Work)> = moved.collect();
+        let known: Vec<Tracked> = moved.iter().map(|(id, _)| self.remove(id)).collect();
         let mut both = Vec::new();
-        for name in names {
-            let first = self.take_holders(one, &name);
-            let second = self.take_holders(other, &name);
-            self.put_holders(one, &name, second);
-            self.put_holders(other, &name, first);
-            for db in [one, other] {
-                let name = Rc::clone(&name);
-                both.push(LockId { db, name });
+        for ((id, work), tracked) in moved.into_iter().zip(known) {
+            let there = id.clone().swapped(one, other);
+            let mut holders = Tracked {
+                session: tracked.session,
+                shared: tracked.shared,
+                ..Tracked::default()
+            };
+            // It is looked at in this very iteration, which schedules it properly.
+            let due = Due {
+                wall: None,
+                tick: Some(0),
+            };
+            self.put(there.db, &there.name, &mut holders, due, 0);
+            if !work.is_none() {
+                self.note(&there, |noted| *noted = work);
             }
+            both.extend([id, there]);
         }
         both
-    }
-
-    fn take_holders(&mut self, db: i32, name: &[u8]) -> HolderState {
-        let Some(record) = self.record(db, name) else {
-            return HolderState::default();
-        };
-        let (tracked, work) = (&mut record.tracked, &mut record.work);
-        (
-            tracked.session.take(),
-            tracked.shared.take(),
-            std::mem::take(&mut work.closed),
-        )
-    }
-
-    fn put_holders(&mut self, db: i32, name: &Rc<[u8]>, holders: HolderState) {
-        let (session, shared, closed) = holders;
-        let mut tracked = Tracked::default();
-        self.take_into(&mut tracked, db, name);
-        tracked.session = session;
-        tracked.shared = shared;
-        // It is looked at in this very iteration, which schedules it properly.
-        let due = Due {
-            wall: None,
-            tick: Some(0),
-        };
-        self.put(db, name, &mut tracked, due, 0);
-        if !closed.is_empty() {
-            let name = Rc::clone(name);
-            self.note(&LockId { db, name }, |work| work.closed.extend(closed));
-        }
     }
 }

@@ -74,16 +74,6 @@ const AWAY: &[Road] = &[
     road("FLUSHALL", &["FLUSHALL"]),
     road("FLUSHALL ASYNC", &["FLUSHALL ASYNC"]),
     road("FLUSHALL from another database", &["SELECT 3", "FLUSHALL"]),
-    road("SWAPDB with an empty database", &["SWAPDB 0 1"]),
-    road("SWAPDB the other way round", &["SWAPDB 1 0"]),
-    road(
-        "SWAPDB with a database in which the lock is held, DEL",
-        &["SELECT 1", "HSET k x 1", "SELECT 0", "SWAPDB 0 1", "DEL k"],
-    ),
-    road(
-        "SWAPDB with a database in which the lock is free",
-        &["SELECT 1", "SET other x", "SELECT 0", "SWAPDB 0 1"],
-    ),
 ];
 
 /// Takes `k` away from `a`, with the head of the queue blocked and with it polling. `go` leaves
@@ -328,13 +318,7 @@ fn a_lock_that_is_evicted_goes_to_the_head() {
 
 #[test]
 fn a_lock_goes_to_the_head_in_its_own_database_only() {
-    let in_three = [
-        "DEL k",
-        "PEXPIRE k 1",
-        "RENAME k gone",
-        "FLUSHDB",
-        "SWAPDB 3 5",
-    ];
+    let in_three = ["DEL k", "PEXPIRE k 1", "RENAME k gone", "FLUSHDB"];
     for command in in_three {
         let mut scene = Scene::new(&[], false);
         let mut there = scene.server.connect();

@@ -448,40 +448,43 @@ fn each_database_has_its_own_queue_of_one_name() {
 }
 
 #[test]
-fn after_a_swap_waiters_wait_in_their_own_database() {
+fn after_a_swap_waiters_ask_again_and_find_their_places() {
     let server = Server::start();
     let (mut zero, mut one) = (server.connect(), server.connect());
     one.run("SELECT 1");
-    zero.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
-    one.int("FAIRLOCK.ACQUIRE k c LEASE 600000");
-    let waiter = server.block("FAIRLOCK.ACQUIRE k b");
-    assert_eq!(zero.run("SWAPDB 0 1"), "OK");
-    // Another holder, the same waiters.
-    assert_eq!(zero.holders("k"), "[c, 1]");
-    assert_eq!(zero.run("FAIRLOCK.QUEUE k"), "[[b, blocked, -1, 1]]");
-    assert_eq!(one.run("FAIRLOCK.RELEASE k a"), "0");
-    zero.run("PING");
-    assert!(!waiter.is_done());
-    assert_eq!(zero.run("FAIRLOCK.RELEASE k c"), "0");
-    assert!(waiter.int() > 0);
-    assert_eq!(zero.holders("k"), "[b, 1]");
-}
-
-#[test]
-fn a_swap_that_brings_a_free_lock_serves_the_waiter_at_once() {
-    let server = Server::start();
-    let (mut zero, mut one) = (server.connect(), server.connect());
-    one.run("SELECT 1");
-    zero.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
-    let waiter = server.block("FAIRLOCK.ACQUIRE k b");
-    let session = server.connect();
-    let mut session = session;
+    for client in [&mut zero, &mut one] {
+        client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    }
+    zero.int("FAIRLOCK.ACQUIRE other a LEASE 600000");
+    let mut waits = vec![server.block("FAIRLOCK.ACQUIRE k b")];
+    let mut client = server.connect();
+    client.run("SELECT 1");
+    waits.push(Blocked::send_on(client, "FAIRLOCK.ACQUIRE k c"));
+    wait_until("both wait", || server.blocked() == 2);
+    let mut third = server.connect();
+    third.run("SELECT 3");
+    third.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    let elsewhere = Blocked::send_on(third, "FAIRLOCK.ACQUIRE k d");
+    wait_until("three wait", || server.blocked() == 3);
+    let mut session = server.connect();
     session.int("FAIRLOCK.ACQUIRE s a SESSION LEASE 600000");
     assert_eq!(zero.run("SWAPDB 1 0"), "OK");
-    assert!(waiter.int() > 0);
-    assert_eq!(zero.holders("k"), "[b, 1]");
+    for wait in waits {
+        let reply = wait.reply();
+        assert!(reply.starts_with("(error) UNBLOCKED "), "{reply}");
+    }
+    assert!(!elsewhere.is_done());
+    // The queues have gone with the locks. A newcomer is behind.
+    for (client, owner) in [(&mut one, "b"), (&mut zero, "c")] {
+        let place = client.run("FAIRLOCK.ACQUIRE k new ENQUEUE");
+        assert!(place.starts_with("[2, "), "{place}");
+        let place = client.run(&format!("FAIRLOCK.ACQUIRE k {owner} ENQUEUE"));
+        assert!(place.starts_with("[1, "), "{place}");
+        assert_eq!(client.run("FAIRLOCK.RELEASE k a"), "0");
+        client.int(&format!("FAIRLOCK.ACQUIRE k {owner} ENQUEUE"));
+    }
     // Locks go with their keys, those of sessions too.
-    assert_eq!(one.holders("k"), "[a, 1]");
+    assert_eq!(one.holders("other"), "[a, 1]");
     assert_eq!(one.holders("s"), "[a, 1]");
     drop(session);
     wait_until("the session has ended", || one.run("EXISTS s") == "0");
