@@ -1,7 +1,5 @@
 package fairlock_test
 
-// Row 53: the program of the README.
-
 import (
 	"os"
 	"os/exec"
@@ -11,15 +9,14 @@ import (
 	"testing"
 )
 
-func TestR53TheProgramOfTheREADMERuns(t *testing.T) {
-	t.Parallel()
+func TestTheProgramOfTheREADMERuns(t *testing.T) {
 	text := read(t, "README.md")
 	program := regexp.MustCompile("(?s)```go\n(package main.*?)```").FindStringSubmatch(text)[1]
 	promised := regexp.MustCompile(`It prints .*?\n\n((?:    .*\n)+)`).FindStringSubmatch(text)[1]
 	// A reader's server has the usual port.
 	usual := `"127.0.0.1:6379"`
 	expect(t, strings.Contains(program, usual), "it names the server")
-	program = strings.Replace(program, usual, `"`+commonOne.get(t).address("a")+`"`, 1)
+	program = strings.Replace(program, usual, `"`+address+`"`, 1)
 	output := runProgram(t, program)
 	pattern := regexp.QuoteMeta(strings.ReplaceAll(promised, "    ", ""))
 	pattern = regexp.MustCompile(`\d{16}`).ReplaceAllString(pattern, `\d{16}`)
@@ -28,7 +25,6 @@ func TestR53TheProgramOfTheREADMERuns(t *testing.T) {
 
 // The other pieces of Go in the README compile; the last one is a test that scripts/clients/go runs.
 func TestThePiecesOfTheREADMECompile(t *testing.T) {
-	t.Parallel()
 	pieces := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(read(t, "README.md"), -1)
 	expect(t, len(pieces) == 3, "a program and two pieces")
 	program := `package main
