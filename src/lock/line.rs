@@ -27,7 +27,7 @@ pub fn is_too_roomy(capacity: usize, len: usize) -> bool {
 /// Gives memory back after a crowd has left.
 pub fn give_back<K: Eq + Hash, V, S: BuildHasher>(map: &mut HashMap<K, V, S>) {
     if is_too_roomy(map.capacity(), map.len()) {
-        map.shrink_to(map.len() * 2);
+        map.shrink_to_fit();
     }
 }
 
@@ -231,8 +231,8 @@ impl<S: BuildHasher + Default> Line<S> {
         self.count_anew();
         give_back(&mut self.numbers);
         if is_too_roomy(self.places.capacity(), self.len()) {
-            self.places.shrink_to(self.len() * 2);
-            self.tree.shrink_to(self.len() * 2);
+            self.places.shrink_to_fit();
+            self.tree.shrink_to_fit();
         }
     }
 
@@ -342,6 +342,25 @@ mod tests {
                 }
                 check(&line, &oracle);
             }
+        }
+    }
+
+    #[test]
+    fn memory_is_given_back_when_less_than_an_eighth_of_a_crowd_is_left() {
+        assert!(is_too_roomy(1032, 128) && !is_too_roomy(1032, 129) && !is_too_roomy(1024, 0));
+        let mut line: Line = Line::default();
+        for name in 0..20_000 {
+            line.push(owner(name), waiter(1));
+        }
+        for name in 0..19_900 {
+            line.remove(&owner(name));
+        }
+        for capacity in [
+            line.numbers.capacity(),
+            line.places.capacity(),
+            line.tree.capacity(),
+        ] {
+            assert!(capacity < 1024, "{capacity}");
         }
     }
 

@@ -171,6 +171,23 @@ mod tests {
     }
 
     #[test]
+    fn a_server_may_sleep_a_little_longer_than_it_meant_to() {
+        for (begins, missed) in [(2101, 0), (2102, 1101)] {
+            let mut listening = Listening::default();
+            iteration(&mut listening, 1000, 1001, false);
+            listening.begins(begins, false);
+            assert_eq!(
+                (listening.deaf(begins), listening.missed()),
+                (missed, missed)
+            );
+            listening.ends(begins, false, begins);
+            // A stall that is over is told until the next iteration that is in time.
+            listening.begins(begins, false);
+            assert_eq!(listening.missed(), 0);
+        }
+    }
+
+    #[test]
     fn while_nobody_waits_no_time_runs() {
         let mut listening = Listening::default();
         iteration(&mut listening, 1000, 1001, false);

@@ -72,3 +72,32 @@ pub fn kept_until(token: i64, now: Now) -> Option<Millis> {
     let is_ahead = micros > now.micros.saturating_add(AS_GOOD_AS_NOW);
     is_ahead.then(|| micros / 1000 + 1)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An instant, in microseconds.
+    fn now() -> (Now, i64) {
+        let now = Now::from_millis(1_700_000_000_000);
+        (now, now.micros.cast_signed())
+    }
+
+    #[test]
+    fn a_token_is_the_time_or_one_more_than_the_last_unless_no_server_gave_that() {
+        let (now, time) = now();
+        assert_eq!(next(time - 1, now), time);
+        assert_eq!(next(time, now), time + 1);
+        let farthest = time + FARTHEST_STEP_BACK;
+        assert_eq!(next(farthest - 1, now), farthest);
+        assert_eq!(next(farthest, now), time);
+    }
+
+    #[test]
+    fn a_token_is_kept_until_the_clock_has_passed_it() {
+        let (now, time) = now();
+        assert_eq!(kept_until(time + 1_000, now), None);
+        assert_eq!(kept_until(time + 1_001, now), Some(1_700_000_000_002));
+        assert_eq!(kept_until(-1, now), None);
+    }
+}

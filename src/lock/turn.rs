@@ -15,7 +15,7 @@
 use super::clock::{Heard, Millis};
 use super::event::Event;
 use super::holders::SharedHolder;
-use super::parts::{Connection, Limit, Owner, Presence, Turn, Waiter};
+use super::parts::{Connection, Limit, Owner, Presence, Ticket, Turn, Waiter};
 use super::score::WOKEN_BEHIND;
 use super::state::State;
 use super::step::Step;
@@ -26,6 +26,22 @@ const REAP_TOGETHER: usize = 16;
 
 /// This many dead waiters are taken out in one step. The next step, which is due at once, goes on.
 pub const REAP_BATCH: usize = 500;
+
+/// What the head of the queue is, at a lock that is free or shared.
+enum Head {
+    /// Its connection has closed.
+    Left,
+    /// It did not ask in time.
+    Dead,
+    /// It lives, and the holders do not tolerate it.
+    HasNoRoom,
+    /// Its own request is being decided.
+    Asks,
+    /// It can be handed the lock.
+    Blocked(Ticket),
+    /// It has to come and take the lock.
+    Polls,
+}
 
 impl<S: State> Step<'_, S> {
     /// Serves waiters until there is nothing more to do: the queue is empty, or the head cannot have the lock, or
@@ -45,17 +61,20 @@ impl<S: State> Step<'_, S> {
             let Some((head, waiter)) = self.state.waiter_at(0) else {
                 break;
             };
-            let fits = self.fits(waiter.limit);
-            let dropped = if asking == Some(head.as_ref()) {
-                None
-            } else {
-                self.drop_head(&head, &waiter, asking)
-            };
-            match dropped {
-                Some(true) => (),
-                None if !fits => break,
-                None if asking != Some(head.as_ref()) && self.serve_head(&head, waiter) => (),
-                _ => return,
+            match self.judge(&head, &waiter, asking) {
+                Head::Left => {
+                    self.state.remove(&head);
+                    self.state.emit(Event::Left);
+                }
+                Head::Dead => {
+                    if !self.reap(&head, asking) {
+                        return;
+                    }
+                }
+                Head::Blocked(ticket) => self.hand_over(&head, waiter, ticket),
+                Head::Polls => return self.wait_for(&head, waiter),
+                Head::Asks => return,
+                Head::HasNoRoom => break,
             }
         }
         if self.state.turn().is_some() {
@@ -63,27 +82,24 @@ impl<S: State> Step<'_, S> {
         }
     }
 
-    /// Removes a head that has left or is dead. `None` if it stays; otherwise whether to look at the next head.
-    fn drop_head(&mut self, head: &Owner, waiter: &Waiter, asking: Option<&[u8]>) -> Option<bool> {
+    fn judge(&mut self, head: &Owner, waiter: &Waiter, asking: Option<&[u8]>) -> Head {
+        let asks = asking == Some(head.as_ref());
         match waiter.presence {
-            Presence::Blocked(_) => None,
-            Presence::Gone => {
-                self.state.remove(head);
-                self.state.emit(Event::Left);
-                Some(true)
+            Presence::Gone if !asks => Head::Left,
+            Presence::Polling | Presence::Found | Presence::Asked
+                if !asks && self.is_dead(head, waiter) =>
+            {
+                Head::Dead
             }
-            Presence::Polling | Presence::Found | Presence::Asked => {
-                self.is_dead(head, waiter).then(|| self.reap(head, asking))
-            }
+            _ if !self.fits(waiter.limit) => Head::HasNoRoom,
+            _ if asks => Head::Asks,
+            Presence::Blocked(ticket) => Head::Blocked(ticket),
+            _ => Head::Polls,
         }
     }
 
-    /// Serves a head that is alive and can have the lock. Returns false if the head still has to come and take it.
-    fn serve_head(&mut self, head: &Owner, waiter: Waiter) -> bool {
-        let Presence::Blocked(ticket) = waiter.presence else {
-            self.wait_for(head, waiter);
-            return false;
-        };
+    /// Makes a blocked head a holder.
+    fn hand_over(&mut self, head: &Owner, waiter: Waiter, ticket: Ticket) {
         let token = self.grant(head, waiter.lease, waiter.session, waiter.limit);
         self.state.remove(head);
         self.state.emit(Event::Granted {
@@ -94,7 +110,6 @@ impl<S: State> Step<'_, S> {
             waited: self.now.steady.saturating_sub(waiter.since),
             shared: !waiter.limit.is_exclusive(),
         });
-        true
     }
 
     /// Drops the head, which is dead, and with it a long row of dead waiters right behind it, up to a number
@@ -164,10 +179,7 @@ impl<S: State> Step<'_, S> {
         let now = self.now;
         let own = match waiter.presence {
             Presence::Polling => waiter.patience,
-            Presence::Asked if waiter.lives(now) => {
-                let left = now.left_until(waiter.deadline);
-                left.min(waiter.patience)
-            }
+            Presence::Asked => now.left_until(waiter.deadline).min(waiter.patience),
             _ if !now.is_over(self.rules.grace) => self.rules.turn,
             _ => waiter.score.saturating_sub(now.millis()),
         };

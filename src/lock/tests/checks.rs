@@ -183,6 +183,9 @@ impl World {
                 woken.contains(&head),
                 "a turn, and no waiter is woken: {turn:?}"
             );
+            let now = heard_after(self.now, 0);
+            let silent = ((turn.until - now) / 10).max(1);
+            ensure!(turn.wakes_next == Some(now + silent), "{turn:?}");
             // Those that were reaped in this step had been woken before.
             let others = woken.iter().filter(|owner| **owner != head);
             let waits = |owner: &&usize| self.oracle.queued(**owner).is_some();

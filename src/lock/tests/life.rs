@@ -48,7 +48,7 @@ impl Queued {
         let now = scene.now;
         let own = match self.life {
             Life::Polling(_) => self.patience,
-            Life::Asked(until) if !is_over(until, now) => {
+            Life::Asked(until) => {
                 let left = until.saturating_sub(heard_after(now, 0));
                 self.patience.min(left)
             }

@@ -301,7 +301,7 @@ pub const UPGRADES: Scope = Scope {
     waits: &[Wait::Block, Wait::Poll, Wait::Try],
     most_holds: 2,
     renewals: &[],
-    faults: &[],
+    faults: &[Fault::Late],
     lease: 1,
     ..READERS
 };

@@ -5,7 +5,7 @@ use super::holders::Leaving;
 use super::life::Life;
 use super::oracle::{Cause, Checked, ensure, index};
 use super::world::{Lost, NAMES, World};
-use crate::lock::{Connection, Millis, Now, Owner, Presence, Queueing};
+use crate::lock::{Connection, Millis, Now, Owner, Presence, Queueing, Session};
 
 impl World {
     /// A blocked request ends by itself: its place is marked, and swept later.
@@ -120,6 +120,8 @@ impl World {
         let holders = self.oracle.holders.iter().map(|holder| holder.owner);
         let leases = holders.filter_map(|owner| Some((owner, self.stored_lease_end(owner)?)));
         let leases: Vec<_> = leases.collect();
+        let due = self.sessions().filter(|session| self.is_to_renew(session));
+        let due: Vec<usize> = due.map(|session| index(&session.owner)).collect();
         self.step(|mut step| step.look());
         for (owner, _) in &leases {
             let end = self.stored_lease_end(*owner);
@@ -134,8 +136,20 @@ impl World {
             let now = self.stored_lease_end(owner);
             let shorter = self.oracle.is_holder(owner) && now < Some(before);
             ensure!(!shorter, "the lease has become shorter: {before}, {now:?}");
+            let renewed = self.oracle.is_holder(owner) && now > Some(before);
+            ensure!(
+                !renewed || due.contains(&owner),
+                "renewed too early: {owner}"
+            );
         }
         Ok(())
+    }
+
+    /// Whether a session's lease is to be renewed: it is time, or less than half of it is left.
+    fn is_to_renew(&self, session: &Session) -> bool {
+        let end = self.stored_lease_end(index(&session.owner)).unwrap_or(0);
+        let left = end.saturating_sub(self.now.millis());
+        session.renew_at <= self.now.tick() || left < session.lease - session.lease / 2
     }
 
     /// No client acts: the server does what it has to. If there is nothing, time passes.
