@@ -1,151 +1,99 @@
 package fairlock;
 
-import static java.time.Duration.ofMillis;
+import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
-import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import io.lettuce.core.RedisClient;
-import java.time.Duration;
-import java.util.ArrayDeque;
-import java.util.Deque;
+import io.lettuce.core.RedisURI;
+import io.lettuce.core.api.sync.RedisCommands;
+import java.io.IOException;
+import java.net.ServerSocket;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.List;
 import java.util.UUID;
+import java.util.concurrent.Callable;
 import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.ExecutionException;
-import java.util.concurrent.TimeUnit;
-import java.util.concurrent.TimeoutException;
-import org.junit.jupiter.api.AfterEach;
-import org.junit.jupiter.api.TestInfo;
-import org.junit.jupiter.api.BeforeEach;
-import org.junit.jupiter.api.TestInstance;
+import javax.tools.ToolProvider;
 
-/** What the tests share. Each test has an instance, a lock's name, and things that end with it. */
-@TestInstance(TestInstance.Lifecycle.PER_METHOD)
+/** What the tests share: one server with the module, and a Locks at it. The rows of all languages are in clients/conformance. */
 abstract class Fixture {
+    static final int PORT = started();
+    static final RedisURI URI = RedisURI.create("127.0.0.1", PORT);
     static final RedisClient CLIENT = RedisClient.create();
-    static final LockOptions OPTIONS = LockOptions.options();
-    /** Where the alternative is a minute. */
-    static final Duration AT_ONCE = Duration.ofSeconds(5);
-    static final LockOptions LONG = OPTIONS.lease(Duration.ofSeconds(120)).patience(Duration.ofSeconds(120));
+    static final RedisCommands<String, String> REDIS = CLIENT.connect(URI).sync();
+    static final Locks LOCKS = Locks.of(CLIENT, URI);
 
-    String name;
-    private final Deque<AutoCloseable> ending = new ArrayDeque<>();
+    final String name = "lock:" + UUID.randomUUID();
 
-    @BeforeEach
-    void nameIt(TestInfo test) {
-        name = "lock:" + test.getTestMethod().orElseThrow().getName() + ":" + UUID.randomUUID().toString().substring(0, 8);
-    }
-
-    @AfterEach
-    void endAll() throws Exception {
-        for (AutoCloseable each : ending) {
-            each.close();
-        }
-    }
-
-    <T extends AutoCloseable> T ends(T what) {
-        ending.push(what);
-        return what;
-    }
-
-    Servers servers(String... arguments) {
-        return ends(new Servers(arguments));
-    }
-
-    Locks locks(Servers servers, String at) {
-        return ends(Locks.of(CLIENT, servers.uri(at)));
-    }
-
-    Locks locks(Servers servers, String at, LockOptions defaults) {
-        return ends(Locks.builder(CLIENT, servers.uri(at)).defaults(defaults).build());
-    }
-
-    /** For tests that need the module. */
-    static void needsModule(String why) {
-        assumeTrue(View.IS_NATIVE, why);
-    }
-
-    /** The reply to the next such command does not come. Connections have to be there: they begin with a question. */
-    static void lose(Servers servers, String command) throws Exception {
-        servers.tell("lose", View.wordOf(command));
-    }
-
-    /** An acquisition in a thread of its own, which lives until the test ends or {@link #end}. */
-    static final class Begun {
-        final CompletableFuture<Held> result = new CompletableFuture<>();
-        private final CompletableFuture<Void> mayEnd = new CompletableFuture<>();
-        final Thread thread;
-
-        Begun(Locks locks, String name, LockOptions options) {
-            thread = new Thread(() -> {
-                try {
-                    result.complete(locks.acquire(name, options));
-                } catch (Throwable error) {
-                    result.completeExceptionally(error);
-                }
-                mayEnd.join(); // The lease is renewed as long as its thread lives.
-            });
-            thread.setDaemon(true);
-            thread.start();
-        }
-
-        Held held() {
-            try {
-                return result.get(60, TimeUnit.SECONDS);
-            } catch (InterruptedException | ExecutionException | TimeoutException error) {
-                throw new AssertionError(error);
-            }
-        }
-
-        Throwable failure() {
-            try {
-                throw new AssertionError("acquired: " + result.get(60, TimeUnit.SECONDS));
-            } catch (ExecutionException error) {
-                return error.getCause();
-            } catch (InterruptedException | TimeoutException error) {
-                throw new AssertionError(error);
-            }
-        }
-
-        boolean isDone() {
-            return result.isDone();
-        }
-
-        void end() throws InterruptedException {
-            mayEnd.complete(null);
-            thread.join();
-        }
-    }
-
-    static Begun begin(Locks locks, String name, LockOptions options) {
-        return new Begun(locks, name, options);
-    }
-
-    static Begun begin(Locks locks, String name) {
-        return begin(locks, name, OPTIONS);
-    }
-
-    static void waitFor(CompletableFuture<?> future) {
-        try {
-            future.get(60, TimeUnit.SECONDS);
-        } catch (InterruptedException | ExecutionException | TimeoutException error) {
+    private static int started() {
+        try (ServerSocket socket = new ServerSocket(0)) {
+            int port = socket.getLocalPort();
+            socket.close();
+            Process server = new ProcessBuilder("redis-server", "--port", Integer.toString(port), "--bind", "127.0.0.1", "--save", "",
+                    "--loadmodule", System.getenv("FAIRLOCK_MODULE"))
+                    .redirectOutput(ProcessBuilder.Redirect.DISCARD).start();
+            Runtime.getRuntime().addShutdownHook(new Thread(server::destroy));
+            until("it listens", () -> listens(port));
+            return port;
+        } catch (IOException error) {
             throw new AssertionError(error);
         }
     }
 
-    static LockLostException.Cause lostBy(Held held) {
-        waitFor(held.lost());
-        return held.lost().join().cause();
+    private static boolean listens(int port) {
+        try {
+            new java.net.Socket("127.0.0.1", port).close();
+            return true;
+        } catch (IOException error) {
+            return false;
+        }
     }
 
-    static void assertAtOnce(long start) {
-        assertTrue(System.nanoTime() - start < AT_ONCE.toNanos());
+    static void until(String what, Callable<Boolean> isSo) {
+        long end = System.nanoTime() + 120_000_000_000L;
+        try {
+            while (!isSo.call()) {
+                assertTrue(System.nanoTime() < end, "still not so: " + what);
+                Thread.sleep(10);
+            }
+        } catch (Exception error) {
+            throw new AssertionError(what, error);
+        }
     }
 
-    static LockOptions waiting(long milliseconds) {
-        return OPTIONS.wait(ofMillis(milliseconds));
+    interface Work {
+        void run() throws Exception;
     }
 
-    static LockOptions leasing(long milliseconds) {
-        return OPTIONS.lease(ofMillis(milliseconds));
+    /** In a thread of its own: what it throws, or null. */
+    static CompletableFuture<Throwable> begin(Work work) {
+        CompletableFuture<Throwable> failure = new CompletableFuture<>();
+        Thread thread = new Thread(() -> {
+            try {
+                work.run();
+                failure.complete(null);
+            } catch (Throwable error) {
+                failure.complete(error);
+            }
+        });
+        thread.setDaemon(true);
+        thread.start();
+        return failure;
+    }
+
+    void waits(String lock, int callers) {
+        until(callers + " wait", () -> REDIS.llen("redisson_lock_queue:{" + lock + "}") == callers);
+    }
+
+    boolean isFree() {
+        return REDIS.exists(name) == 0;
+    }
+
+    /** Leaves the class in the folder. */
+    static void compile(String className, String text, Path folder) throws IOException {
+        Path source = Files.writeString(folder.resolve(className + ".java"), text);
+        List<String> options = List.of("-cp", System.getProperty("java.class.path"), "-d", folder.toString(), source.toString());
+        assertEquals(0, ToolProvider.getSystemJavaCompiler().run(null, null, null, options.toArray(String[]::new)));
     }
 }
