@@ -29,6 +29,16 @@
 //! - [`fields`]: the fields of a lock's hash;
 //! - [`names`]: derives the names of keys and channels;
 //! - [`number`](mod@number): reads numbers from keys.
+//!
+//! To add an option that is stored with a hold, say `TAG text`, that INFO shows. In the keys the text may stand behind
+//! what is there already, never in a field of its own: each further field of the lock's hash is an owner to Redisson,
+//! and makes the hash something else than a lock to this module. For an exclusive holder that is the field without a
+//! name, behind the token and a blank ([`fields`] reads and writes it; a release that does not know the option
+//! finds no token there, so write the blank only with a text). For a shared holder it is the end of its entry
+//! ([`shared`], `entry` and `read_entry`), which may contain blanks then. [`lock_state`] passes it on
+//! in `take`, `admit` and `set_token`, [`view`] shows it. Beside these: `command/acquire.rs` parses it,
+//! `command/info.rs` replies it; in `lock`, `Ask` and `Waiter` (it is in no key while its owner waits, and lost in a
+//! restart), `SharedHolder`, and `grant` in `turn.rs`. It is replicated with the field.
 
 mod detect;
 pub mod fields;

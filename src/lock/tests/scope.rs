@@ -2,6 +2,9 @@
 
 use crate::lock::scripts::Sleep;
 use crate::lock::{Millis, Rules};
+use Fault::{
+    Break, Cancel, Close, Delete, Late, LoseToken, Restart, SetClock, Stall, TimeOut, Untold,
+};
 
 /// The kind of an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +41,7 @@ pub enum Fault {
     TimeOut,
     Close,
     /// The receiver of a hand-off is gone before it can be told.
-    Undelivered,
+    Untold,
     Delete,
     LoseToken,
     Restart,
@@ -109,15 +112,7 @@ pub const BLOCKING: Scope = Scope {
     once: false,
     most_holds: 2,
     faults: &[
-        Fault::Break,
-        Fault::Cancel,
-        Fault::TimeOut,
-        Fault::Close,
-        Fault::Undelivered,
-        Fault::Delete,
-        Fault::LoseToken,
-        Fault::Restart,
-        Fault::Late,
+        Break, Cancel, TimeOut, Close, Untold, Delete, LoseToken, Restart, Late,
     ],
     lease: 2,
     renewals: &[2],
@@ -140,15 +135,7 @@ pub const POLLING: Scope = Scope {
 pub const MIXED: Scope = Scope {
     name: "mixed",
     waits: &[Wait::Poll, Wait::Block],
-    faults: &[
-        Fault::Cancel,
-        Fault::TimeOut,
-        Fault::Close,
-        Fault::Undelivered,
-        Fault::Delete,
-        Fault::Restart,
-        Fault::Late,
-    ],
+    faults: &[Cancel, TimeOut, Close, Untold, Delete, Restart, Late],
     once: true,
     ..BLOCKING
 };
@@ -157,7 +144,7 @@ pub const MIXED: Scope = Scope {
 pub const DEAF: Scope = Scope {
     name: "deaf",
     waits: &[Wait::Poll],
-    faults: &[Fault::Stall, Fault::Late, Fault::Delete],
+    faults: &[Stall, Late, Delete],
     ..POLLING
 };
 
@@ -169,13 +156,7 @@ pub const SESSIONS: Scope = Scope {
     once: true,
     lease: 3,
     renewals: &[1, 5],
-    faults: &[
-        Fault::TimeOut,
-        Fault::Close,
-        Fault::Undelivered,
-        Fault::Delete,
-        Fault::Restart,
-    ],
+    faults: &[TimeOut, Close, Untold, Delete, Restart],
     ..BLOCKING
 };
 
@@ -192,7 +173,7 @@ pub const SCRIPTS: Scope = Scope {
     waits: &[Wait::Block, Wait::Poll],
     most_holds: 1,
     renewals: &[],
-    faults: &[Fault::TimeOut, Fault::Delete, Fault::Restart],
+    faults: &[TimeOut, Delete, Restart],
     ..BLOCKING
 };
 
@@ -213,7 +194,7 @@ pub const FEW: Scope = Scope {
 pub const FOUND: Scope = Scope {
     name: "found",
     waits: &[Wait::Poll],
-    faults: &[Fault::Cancel, Fault::Delete, Fault::Restart],
+    faults: &[Cancel, Delete, Restart],
     rules: Rules {
         intercepts: false,
         ..RULES
@@ -229,12 +210,7 @@ pub const CROWD: Scope = Scope {
     waits: &[Wait::Block, Wait::Poll],
     most_holds: 1,
     renewals: &[],
-    faults: &[
-        Fault::TimeOut,
-        Fault::Cancel,
-        Fault::Undelivered,
-        Fault::Restart,
-    ],
+    faults: &[TimeOut, Cancel, Untold, Restart],
     rules: Rules {
         max_waiters: 2,
         ..RULES
@@ -250,13 +226,7 @@ pub const CLOCK: Scope = Scope {
     waits: &[Wait::Block, Wait::Poll],
     most_holds: 1,
     renewals: &[],
-    faults: &[
-        Fault::TimeOut,
-        Fault::Delete,
-        Fault::LoseToken,
-        Fault::Restart,
-        Fault::SetClock,
-    ],
+    faults: &[TimeOut, Delete, LoseToken, Restart, SetClock],
     ..BLOCKING
 };
 
@@ -274,7 +244,7 @@ pub const READERS_POLLING: Scope = Scope {
     name: "readers_polling",
     waits: &[Wait::Poll, Wait::Block],
     renewals: &[],
-    faults: &[Fault::TimeOut, Fault::Break, Fault::Restart, Fault::Late],
+    faults: &[TimeOut, Break, Restart, Late],
     ..READERS
 };
 
@@ -284,12 +254,7 @@ pub const LIMITED: Scope = Scope {
     owners: &[Kind::Ours(&[2]); 3],
     waits: &[Wait::Block, Wait::Poll],
     renewals: &[1],
-    faults: &[
-        Fault::TimeOut,
-        Fault::Undelivered,
-        Fault::Restart,
-        Fault::Late,
-    ],
+    faults: &[TimeOut, Untold, Restart, Late],
     ..READERS
 };
 
@@ -301,7 +266,7 @@ pub const UPGRADES: Scope = Scope {
     waits: &[Wait::Block, Wait::Poll, Wait::Try],
     most_holds: 2,
     renewals: &[],
-    faults: &[Fault::Late],
+    faults: &[Late],
     lease: 1,
     ..READERS
 };
@@ -313,13 +278,7 @@ pub const READERS_SESSIONS: Scope = Scope {
     slots: 1,
     most_holds: 2,
     renewals: &[5],
-    faults: &[
-        Fault::TimeOut,
-        Fault::Close,
-        Fault::Undelivered,
-        Fault::Delete,
-        Fault::SetClock,
-    ],
+    faults: &[TimeOut, Close, Untold, Delete, SetClock],
     ..SESSIONS
 };
 

@@ -7,6 +7,7 @@ use super::action::{Action, Step};
 use super::canon::Key;
 use super::holders::have_room;
 use super::life::Life;
+use super::oracle::Oracle;
 use super::scope::{Fault, Scope};
 use super::world::World;
 
@@ -112,7 +113,7 @@ impl<'s> Explorer<'s> {
         for action in world.actions(self.scope) {
             let mut step = Step::of(action);
             let handed_over = self.take(from, world, step)?;
-            if handed_over && self.scope.has(Fault::Undelivered) && world.undelivered.len() < 2 {
+            if handed_over && self.scope.has(Fault::Untold) && world.undelivered.len() < 2 {
                 step.undelivered = true;
                 self.take(from, world, step)?;
             }
@@ -262,39 +263,14 @@ impl World {
 
     /// The lock in a line.
     fn summary(&self) -> String {
-        let name = |owner: usize| char::from(super::world::NAMES[owner][0]);
-        let holders: Vec<String> = self
-            .oracle
-            .holders
-            .iter()
-            .map(|of| {
-                format!(
-                    "{} x{} of {} until {}",
-                    name(of.owner),
-                    of.holds,
-                    of.limit,
-                    of.lease_end
-                )
-            })
-            .collect();
-        let queue: Vec<String> = self
-            .oracle
-            .queue
-            .iter()
-            .map(|place| format!("{} of {} {:?}", name(place.owner), place.limit, place.life))
-            .collect();
-        format!(
-            "{} | tick {} | lease ends {:?} | held by [{}] | queue [{}] | turn {:?}",
-            self.now.millis(),
-            self.now.tick(),
-            self.state.lease_end,
-            holders.join(", "),
-            queue.join(", "),
-            self.state
-                .turn
-                .as_ref()
-                .map(|turn| (super::oracle::index(&turn.owner), turn.until)),
-        )
+        let Oracle {
+            holders,
+            queue,
+            turn,
+            ..
+        } = &self.oracle;
+        let now = self.now.millis();
+        format!("{now} | held by {holders:?} | queue {queue:?} | turn {turn:?}")
     }
 }
 
