@@ -230,11 +230,6 @@ fn one_of(words: &[&str]) -> String {
     }
 }
 
-/// The server's own reply to a blocked client whose lock is now at another node.
-pub fn moved(slot: u16, node: &str) -> String {
-    format!("MOVED {slot} {node}")
-}
-
 fn refused(refusal: Refusal) -> &'static str {
     match refusal {
         Refusal::NotHeld => "NOTHELD the owner does not hold the lock",

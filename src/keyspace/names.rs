@@ -167,7 +167,7 @@ fn hashed(key: &[u8]) -> &[u8] {
 const CRC: Crc<u16> = Crc::<u16>::new(&CRC_16_XMODEM);
 
 /// Number of a cluster's slots.
-const SLOTS: u16 = 16_384;
+pub const SLOTS: u16 = 16_384;
 
 /// The slot of a cluster that a key is in.
 pub fn slot(key: &[u8]) -> u16 {

@@ -3,9 +3,10 @@
 use std::cell::Cell;
 
 use crate::config;
+use crate::keyspace::names::SLOTS;
 use crate::server::filter::{self, Filter, Incoming};
 use crate::server::user::{User, user_of};
-use crate::server::{Ctx, Str, is_replica, selected, string};
+use crate::server::{Ctx, Str, in_cluster, is_replica, selected, string};
 
 use super::recognise::{by_digest, by_text};
 use super::stats;
@@ -38,12 +39,16 @@ pub fn passed(client: u64) -> Option<&'static Script> {
 }
 
 /// The commands that the filter has to see, and the consequence if rename-command has given one another name.
-const SEEN: [(&str, &str); 3] = [
+const SEEN: [(&str, &str); 4] = [
     ("EVAL", "scripts run as Lua"),
     ("EVALSHA", "scripts run as Lua"),
     (
         "COPY",
         "a client of Valkey 8.1 or 9.0 that copies to another database may stay there",
+    ),
+    (
+        "CLUSTER",
+        "in a cluster, tokens may not grow where a slot comes from a node whose clock is ahead",
     ),
 ];
 
@@ -64,8 +69,9 @@ pub fn tell_of_renamed(ctx: &Ctx) {
     }
 }
 
-/// Looks for scripts, and for commands that may change a client's database, on some servers. A command may come from
-/// anybody, and be refused after this: so a look walks nothing, and notes no more than the one before.
+/// Looks for scripts, for commands that move slots, and, on some servers, for those that may change a client's
+/// database. A command may come from anybody, and be refused after this: so a look walks nothing, and notes no more
+/// than the one before.
 #[derive(Debug)]
 pub struct Scripts;
 
@@ -75,6 +81,7 @@ impl Filter for Scripts {
         match name {
             [b'e' | b'E', _, _, _] => is(name, b"exec") || is(name, b"eval") && looks_at_scripts(),
             [b'c' | b'C', _, _, _] => is(name, b"copy"),
+            [b'c' | b'C', _, _, _, _, _, _] => is(name, b"cluster") && in_cluster(),
             [b'e' | b'E', _, _, _, _, _, _] => is(name, b"evalsha") && looks_at_scripts(),
             [b'f' | b'F', ..] => is_own(name),
             _ => false,
@@ -89,12 +96,32 @@ impl Filter for Scripts {
             intercept(command, by_text, 0);
         } else if is(name, b"copy") {
             selected::before_copy(command);
+        } else if is(name, b"cluster") {
+            follow_slots(command);
         } else if is(name, b"exec") {
             PASSED.set(None);
         } else if is_own(name) {
             // A client sends it itself.
             PASSED.set(None);
         }
+    }
+}
+
+/// A command that can bring slots to this node, or begins to move one.
+fn follow_slots(command: &Incoming) {
+    let word = command.argument(1).unwrap_or_default();
+    if is(word, b"setslot") {
+        let slot = command
+            .argument(2)
+            .and_then(|slot| str::from_utf8(slot).ok());
+        if let Some(slot) = slot
+            .and_then(|slot| slot.parse().ok())
+            .filter(|slot| *slot < SLOTS)
+        {
+            waiting::slot_is_named(Some(slot));
+        }
+    } else if is(word, b"addslots") || is(word, b"addslotsrange") {
+        waiting::slot_is_named(None);
     }
 }
 

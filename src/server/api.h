@@ -87,9 +87,6 @@ static const uint64_t REDISMODULE_SUBEVENT_EVENTLOOP_AFTER_SLEEP = 1;
 
 static const uint64_t REDISMODULE_CLIENTINFO_VERSION = 1;
 
-/* Length of a cluster node's id. */
-static const size_t REDISMODULE_NODE_ID_LEN = 40;
-
 /* ---- What comes with events ---- */
 
 typedef struct RedisModuleEvent {
@@ -363,9 +360,6 @@ struct Required {
     int (*ACLCheckKeyPermissions)(RedisModuleUser *user, RedisModuleString *key, int flags);
     RedisModuleCtx *(*GetDetachedThreadSafeContext)(RedisModuleCtx *ctx);
     void (*FreeThreadSafeContext)(RedisModuleCtx *ctx);
-
-    /* The cluster. */
-    int (*GetClusterNodeInfo)(RedisModuleCtx *ctx, const char *id, char *address, char *master, int *port, int *flags);
 
     /* Options; redis-module calls these for us. */
     int (*RegisterBoolConfig)(RedisModuleCtx *ctx, const char *name, int value, unsigned int flags, RedisModuleConfigGetBoolFunc get, RedisModuleConfigSetBoolFunc set, RedisModuleConfigApplyFunc apply, void *data);

@@ -16,10 +16,10 @@ pub enum SlotState {
 }
 
 impl Ctx {
-    /// Where these keys are. The server is asked whether it would serve a command on all of them
-    /// now: it does so in a slot of its own, and where a slot is being moved only if each of them
-    /// is here.
-    pub fn slot_state(&self, [a, b, c, d]: [&Str; 4]) -> SlotState {
+    /// Where these keys are, and whether their slot is known to be this node's and not on its way. The server is asked
+    /// whether it would serve a command on all of them now: it does so in a slot of its own, and where a slot is being
+    /// moved only if each of them is here.
+    pub fn slot_state(&self, [a, b, c, d]: [&Str; 4]) -> (SlotState, bool) {
         // SAFETY: the format says: four strings; they live until the call returns. The reply is
         // freed, and is null, with the reason in errno, where the command was not run.
         unsafe {
@@ -28,14 +28,16 @@ impl Ctx {
                 self.raw, name, format, a.inner, b.inner, c.inner, d.inner
             ));
             if !reply.is_null() {
+                let are_all_there = api!(CallReplyInteger(reply)) == 4;
                 api!(FreeCallReply(reply));
-                return SlotState::Here;
+                return (SlotState::Here, !are_all_there);
             }
         }
-        match std::io::Error::last_os_error().raw_os_error() {
+        let state = match std::io::Error::last_os_error().raw_os_error() {
             Some(libc::ENETDOWN | libc::EROFS) => SlotState::Down,
             _ => SlotState::Moving,
-        }
+        };
+        (state, false)
     }
 
     /// Whether the cluster is down for this node. Unlike [`Ctx::slot_state`], this touches no key.

@@ -25,7 +25,6 @@
 //! What it is asked:
 //! - [`needs`]: which of its commands the module needs, and on which releases it was tested;
 //! - [`user`]: what a connection's user may do;
-//! - [`nodes`]: which node of the cluster has which slots;
 //! - [`cluster`]: what this node knows of itself;
 //! - [`scan`]: walks over keys and fields;
 //! - [`pause`]: pauses of writes;
@@ -59,7 +58,6 @@ pub mod info;
 mod key;
 pub mod migration;
 mod needs;
-pub mod nodes;
 mod pause;
 pub mod scan;
 pub mod selected;

@@ -34,13 +34,12 @@
 //! While writes are paused (CLIENT PAUSE, a failover), no lock can be taken back; the notes wait for the end of
 //! the pause. A server that becomes a replica drops them: at the new master the lease decides.
 
-use crate::error::{Error, moved};
+use crate::error::Error;
 use crate::fault;
-use crate::keyspace::names;
 use crate::lock::{Connection, Millis, Now, Owner, Presence, Tick, Ticket, Waiter};
+use crate::server::Ctx;
 use crate::server::block::{Blocking, Id};
 use crate::server::events;
-use crate::server::{Ctx, in_cluster};
 use crate::stats::Stats;
 
 use super::conditions::{self, is_here};
@@ -152,7 +151,6 @@ impl Blocking for BlockedAcquire {
             }
             Outcome::Nil => ctx.reply_nil(),
             Outcome::Refused(error) => ctx.reply_error(&error.to_string()),
-            Outcome::Moved { slot, node } => ctx.reply_error(&moved(*slot, node)),
         }
     }
 
@@ -231,23 +229,10 @@ pub fn connection_closes(ctx: &Ctx, connection: Connection) {
 // while the cluster is down, since 9 in a cluster also when it becomes a replica. So clients that are still
 // blocked get the reply that the server would give.
 
-/// The server is a replica: clients that are still blocked go to its master. At the end of an iteration the server has
-/// written down which that is.
-pub fn to_the_master(ctx: &Ctx) {
-    let waiting = blocked(|blocked| blocked.waiting());
-    if waiting.is_empty() {
-        return;
-    }
-    let master = if in_cluster() { ctx.master() } else { None };
-    for Pending { ticket, lock, .. } in waiting {
-        let outcome = match master.clone() {
-            Some(node) => Outcome::Moved {
-                slot: names::slot(&lock.name),
-                node,
-            },
-            None => Outcome::Refused(Error::Unblocked),
-        };
-        send_away(ticket, outcome);
+/// The server is a replica: clients that are still blocked ask again, and it tells them where.
+pub fn to_the_master() {
+    for Pending { ticket, .. } in blocked(|blocked| blocked.waiting()) {
+        send_away(ticket, Outcome::Refused(Error::Unblocked));
     }
 }
 

@@ -2,14 +2,16 @@
 //! were found, tokens of other servers, and switching interception on and off. And the time limit for the module's work
 //! in one iteration of the event loop, so that a backlog does not delay other clients.
 
+use std::ffi::CStr;
+
 use crate::config;
-use crate::keyspace::Names;
+use crate::keyspace::{Names, names};
 use crate::lock::{Millis, Now, Rules, Tick, token};
 use crate::server::cluster::SlotState;
 use crate::server::{Ctx, clock, in_cluster};
 
 use super::record::LockId;
-use super::state::{Iteration, ensure_before_sleep, hear_iterations, iteration, table, waiting};
+use super::state::{ensure_before_sleep, table, waiting};
 
 /// The server's clocks.
 pub fn now() -> Now {
@@ -94,26 +96,48 @@ pub fn slots_have_come() {
     go_ahead_of_the_clock();
 }
 
-/// In a cluster, whether slots have come from another server. One look tells for the whole iteration: the server writes
-/// such changes down at its end.
-pub fn follow_slots(ctx: &Ctx) {
-    if !in_cluster() {
-        return;
-    }
-    hear_iterations();
-    let has_looked =
-        |iteration: &mut Iteration| std::mem::replace(&mut iteration.has_followed_slots, true);
-    if !iteration(has_looked) && ctx.slots_may_have_changed() {
-        go_ahead_of_the_clock();
+/// The fields of the server's INFO that count the commands by which slots come.
+const BRING_SLOTS: [&CStr; 3] = [
+    c"cmdstat_cluster|setslot",
+    c"cmdstat_cluster|addslots",
+    c"cmdstat_cluster|addslotsrange",
+];
+
+/// The filter sees commands from here on, if they have not been renamed.
+pub fn begin_to_follow_slots(ctx: &Ctx) {
+    let is_blind = !ctx.has_command("CLUSTER");
+    waiting(|waiting| waiting.stable_slots.borrow_mut().is_blind = is_blind);
+}
+
+/// A client may be about to move a slot, or without a number any slots: the server has not checked yet whether it may.
+pub fn slot_is_named(slot: Option<u16>) {
+    let now = tick();
+    waiting(|waiting| waiting.stable_slots.borrow_mut().named(slot, now));
+}
+
+/// In a cluster, before a step on a lock: its slot may have come from another server. What only was named, and has not
+/// come, changes nothing.
+pub fn follow_slots(ctx: &Ctx, names: &Names) {
+    let slot = || names::slot(names.name());
+    if in_cluster() && waiting(|waiting| waiting.stable_slots.borrow_mut().may_have_come(slot)) {
+        // What follows in the field counts calls that were refused.
+        let runs = BRING_SLOTS.map(|field| {
+            let count = ctx.info(c"commandstats", field)?;
+            let runs = count.split(",rejected_calls").next()?;
+            (!runs.starts_with("calls=0,")).then(|| runs.to_owned())
+        });
+        if waiting(|waiting| waiting.stable_slots.borrow_mut().have_run(runs.into())) {
+            go_ahead_of_the_clock();
+        }
     }
 }
 
 /// Whether all keys of a lock are at this node. If the server has let a command on the lock through (`is_asked`), their
-/// slot is; then they are as well, unless slots are moving.
+/// slot is; then they are as well, unless it is being moved.
 pub fn is_all_here(ctx: &Ctx, names: &Names, is_shared: bool, is_asked: bool) -> bool {
-    !in_cluster()
-        || is_asked && !ctx.are_slots_moving()
-        || slot_state(ctx, names, is_shared) == SlotState::Here
+    let slot = || names::slot(names.name());
+    let is_stable = || waiting(|waiting| waiting.stable_slots.borrow().is_stable(slot()));
+    !in_cluster() || is_asked && is_stable() || slot_state(ctx, names, is_shared) == SlotState::Here
 }
 
 /// Whether all keys of a lock are at this node. Selects the lock's database.
@@ -131,14 +155,12 @@ pub fn slot_state(ctx: &Ctx, names: &Names, is_shared: bool) -> SlotState {
     } else {
         &names.lock
     };
-    ctx.slot_state([&names.lock, &names.queue, &names.deadlines, last])
-}
-
-/// An iteration begins or ends: slots may have moved.
-pub fn forget_slots() {
-    if in_cluster() {
-        iteration(|iteration| iteration.has_followed_slots = false);
+    let (state, is_stable) = ctx.slot_state([&names.lock, &names.queue, &names.deadlines, last]);
+    if is_stable {
+        let (slot, now) = (names::slot(names.name()), tick());
+        waiting(|waiting| waiting.stable_slots.borrow_mut().found(slot, now));
     }
+    state
 }
 
 /// Whether Redisson's scripts run natively. Interception starts at once when it is switched on. Where the module has

@@ -27,13 +27,6 @@ pub enum Outcome {
     Nil,
     /// It cannot have the lock.
     Refused(Error),
-    /// The lock is at another node of the cluster now.
-    Moved {
-        /// The lock's slot.
-        slot: u16,
-        /// The node's address.
-        node: String,
-    },
 }
 
 /// The handler of clients that are blocked in ACQUIRE: [`clients`](super::clients) has its functions.

@@ -29,7 +29,6 @@ const NAP: u64 = 1000;
 /// command of this one.
 pub fn after_sleep(ctx: &Ctx) {
     waiting(|waiting| waiting.in_iteration.set(true));
-    conditions::forget_slots();
     let began = conditions::tick();
     begin_to_listen(ctx, began);
     // Receivers may have read their tokens by now, so hand-offs are not taken back any more.
@@ -67,7 +66,6 @@ fn begin_to_listen(ctx: &Ctx, began: Tick) {
 /// Does what was noted in this iteration, before its replies are written.
 pub fn before_sleep(ctx: &Ctx) {
     let before = alarm();
-    conditions::forget_slots();
     follow_configuration(ctx);
     if waiting(|waiting| waiting.slots_have_come.take()) {
         slots::look_at_arriving(ctx);
@@ -79,7 +77,7 @@ pub fn before_sleep(ctx: &Ctx) {
     time_out_due(ctx);
     do_what_was_noted(ctx);
     if is_replica() {
-        clients::to_the_master(ctx);
+        clients::to_the_master();
     }
     clients::unblock_ended();
     waiting(|waiting| waiting.in_iteration.set(false));

@@ -52,6 +52,7 @@
 //! - [`connections`]: the blocked clients, and the locks that are bound to each connection;
 //! - [`table`]: the records of all locks, and which of them have work;
 //! - [`schedule`]: when each of them is due;
+//! - [`stable`]: in a cluster, which slots are not being moved;
 //! - [`record`]: one record for each lock.
 
 mod clients;
@@ -63,6 +64,7 @@ mod foreign;
 mod record;
 mod schedule;
 mod slots;
+mod stable;
 mod state;
 mod step;
 mod table;
@@ -79,7 +81,7 @@ use crate::server::info::Section;
 use crate::server::{Ctx, in_cluster, is_replica};
 
 pub use clients::{block, next_ticket};
-pub use conditions::{Slice, intercepts, now, rules};
+pub use conditions::{Slice, intercepts, now, rules, slot_is_named};
 pub use connections::Outcome;
 pub use effects::WakeUp;
 pub use record::{Grant, LockId};

@@ -16,6 +16,7 @@ use crate::stats::Stats;
 
 use super::connections::{Blocked, Sessions};
 use super::record::{Grant, LockId, Work};
+use super::stable::StableSlots;
 use super::table::Table;
 
 /// What is remembered until the next iteration of the event loop only.
@@ -26,8 +27,6 @@ pub struct Iteration {
     /// Locks whose holders have asked again with ONCE, on whichever connection, and their tokens: a hand-off with this
     /// token is not taken back if its receiver is gone.
     pub known: HashSet<(LockId, i64)>,
-    /// In a cluster, whether slots that have come were looked for.
-    pub has_followed_slots: bool,
 }
 
 /// All state of `waiting`.
@@ -38,6 +37,8 @@ pub struct Waiting {
     sessions: RefCell<Sessions>,
     stats: RefCell<Stats>,
     iteration: RefCell<Iteration>,
+    /// In a cluster.
+    pub stable_slots: RefCell<StableSlots>,
     /// On a replica: the locks that have a queue.
     pub followed: RefCell<HashSet<LockId>>,
     /// The walk over the keys that were there before the module.
@@ -163,8 +164,6 @@ pub fn rest_if_idle() {
         waiting.idle.set(idle);
         if idle == IDLE {
             waiting.idle.set(0);
-            // Its end is not heard: the next step looks again.
-            iteration(|iteration| iteration.has_followed_slots = false);
             events::rest();
         }
     });

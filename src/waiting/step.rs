@@ -109,7 +109,7 @@ pub fn step_on<T>(
         return Err(Error::Replica);
     };
     let lock = names.name();
-    conditions::follow_slots(ctx);
+    conditions::follow_slots(ctx, names);
     let db = ctx.db();
     let queue = view(ctx, names, db, (queue, is_asked));
     let is_frozen = queue == QueueView::Hidden;

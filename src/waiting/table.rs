@@ -365,8 +365,8 @@ impl Table {
         self.tracked(id)?.shared.as_ref()?.get(owner)?.since
     }
 
-    /// Two databases have changed places, and each lock goes with its keys. Its queue is not known any more. Returns the
-    /// locks that may have changed.
+    /// Two databases have changed places, and each lock goes with its keys. Its queue is not known any more. Returns
+    /// the locks that may have changed.
     pub fn swap(&mut self, one: i32, other: i32) -> Vec<LockId> {
         let databases = self.databases.iter_mut();
         let both = databases.filter(|(db, _)| [one, other].contains(db));

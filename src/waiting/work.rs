@@ -177,10 +177,7 @@ const SCAN_STEPS: usize = 500;
 
 /// As [`look_for_queues`], when the module is loaded and configured.
 pub fn begin(ctx: &Ctx) {
-    if in_cluster() {
-        // From here on changes are noticed.
-        let _ = ctx.slots_may_have_changed();
-    }
+    conditions::begin_to_follow_slots(ctx);
     let _ = conditions::intercepts();
     waiting(|waiting| waiting.has_switched_on.set(false));
     ensure_before_sleep();

@@ -3,8 +3,8 @@
 //! While it moves, no node sees all of the lock: only its holder is served, and no reply is wrong. When it has moved,
 //! all clients are where the lock is, in the order of the queue.
 
-use fairlock_testing::cluster::Cluster;
-use fairlock_testing::{Listener, wait_until};
+use fairlock_testing::cluster::{Cluster, Node};
+use fairlock_testing::{Client, Listener, Wire, wait_until};
 
 use crate::moving::{Move, keys_of};
 use crate::scene::{LEFT, QUEUE, Scene, goes_on, nothing_comes_back};
@@ -260,6 +260,16 @@ fn a_slot_that_leaves_takes_with_it_what_was_known_of_its_locks() {
         let moving = Move::begin(&cluster, cluster.slot("k"), from, to);
         moving.keys(&keys_of("k"));
         moving.finish();
+        // A node that has not heard of the last epoch could take this one for its own next time.
+        let epoch = |node: &Node| {
+            let info = node.connect().text("CLUSTER INFO");
+            let mut lines = info.lines();
+            lines
+                .find(|line| line.starts_with("cluster_current_epoch:"))
+                .map(str::to_owned)
+        };
+        let [home, away] = [HOME, AWAY].map(|node| &cluster.masters[node]);
+        wait_until("they agree", || epoch(home) == epoch(away));
     });
 }
 
@@ -356,5 +366,32 @@ fn tokens_grow_while_a_slot_moves_between_servers_whose_clocks_differ() {
         }
         moving.finish();
         std::mem::swap(&mut from, &mut to);
+    }
+}
+
+/// The command filter sees the command before the server refuses it.
+#[test]
+fn a_client_without_rights_that_says_a_slot_comes_or_goes_changes_nothing() {
+    let cluster = Cluster::start(2, 0, &[]);
+    let home = &cluster.masters[HOME];
+    let mut admin = home.connect();
+    let free = |client: &mut Client| {
+        client.int("FAIRLOCK.ACQUIRE k a");
+        client.int("FAIRLOCK.RELEASE k a");
+        client.run("EXISTS fairlock_token:{k}") == "0"
+    };
+    wait_until("tokens are not ahead of the clock", || free(&mut admin));
+    let slot = cluster.slot("k");
+    admin.run("CONFIG SET requirepass secret");
+    let mut stranger = Wire::new(home.port);
+    for what in [
+        format!("SETSLOT {slot} NODE {}", home.id),
+        format!("SETSLOT {slot} MIGRATING {}", cluster.masters[AWAY].id),
+        "ADDSLOTSRANGE 0 16383".to_owned(),
+        "SETSLOT 99999 STABLE".to_owned(),
+    ] {
+        stranger.send(&format!("CLUSTER {what}"));
+        assert!(stranger.line().starts_with("-NOAUTH "), "{what}");
+        assert!(free(&mut admin), "{what}");
     }
 }

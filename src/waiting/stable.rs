@@ -1,0 +1,103 @@
+//! In a cluster: which slots are stable, that is, this node's and not being moved. The server lets a command on a lock
+//! in a stable slot through only if all keys of the lock are here.
+//!
+//! Slots come and begin to move by CLUSTER SETSLOT. The command filter sees it, before the server has found out whether
+//! the caller may send it, and perhaps long before it runs. So a slot that is named by it is only doubted for a while:
+//! the server is asked at each step. Data only: nothing here reads a key or a clock.
+
+use std::collections::{HashMap, HashSet};
+
+use foldhash::fast::RandomState;
+
+use crate::lock::{Millis, Tick};
+
+/// Milliseconds for which a slot is doubted. The command runs later in a transaction, after a pause, and where Valkey
+/// waits for replicas.
+const DOUBT: Millis = 60_000;
+
+/// What is known of slots.
+#[derive(Debug, Default)]
+pub struct StableSlots {
+    stable: HashSet<u16, RandomState>,
+    /// The command has another name (rename-command), so that the filter does not see it: no slot counts as stable.
+    pub is_blind: bool,
+    /// Until when.
+    doubted: HashMap<u16, Tick, RandomState>,
+    /// May have come since the last step on a lock in them.
+    come: HashSet<u16, RandomState>,
+    /// Any slot may have come since the last step.
+    any_come: bool,
+    /// How often commands have run that let slots come, as the server shows it.
+    runs: Vec<Option<String>>,
+}
+
+impl StableSlots {
+    /// A command that moves this slot may run; without a number, one that lets any slots come.
+    pub fn named(&mut self, slot: Option<u16>, now: Tick) {
+        let Some(slot) = slot else {
+            self.any_come = true;
+            return;
+        };
+        self.stable.remove(&slot);
+        self.doubted.insert(slot, now.saturating_add(DOUBT));
+        self.come.insert(slot);
+    }
+
+    /// Whether a slot is known to be stable.
+    pub fn is_stable(&self, slot: u16) -> bool {
+        self.stable.contains(&slot)
+    }
+
+    /// The server has shown that a slot is stable now.
+    pub fn found(&mut self, slot: u16, now: Tick) {
+        let is_over = |until: &Tick| *until <= now;
+        if !self.is_blind && self.doubted.get(&slot).is_none_or(is_over) {
+            self.doubted.remove(&slot);
+            self.stable.insert(slot);
+        }
+    }
+
+    /// Whether a slot may have come since the last call about it.
+    pub fn may_have_come(&mut self, slot: impl FnOnce() -> u16) -> bool {
+        let is_any = std::mem::take(&mut self.any_come);
+        !self.come.is_empty() && self.come.remove(&slot()) || is_any
+    }
+
+    /// Whether commands that let slots come have run since the last call.
+    pub fn have_run(&mut self, runs: Vec<Option<String>>) -> bool {
+        let before = std::mem::replace(&mut self.runs, runs);
+        before != self.runs
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_that_was_named_is_doubted_for_a_while() {
+        let mut slots = StableSlots::default();
+        slots.found(7, 0);
+        assert!(slots.is_stable(7) && !slots.is_stable(8));
+        slots.named(Some(7), 1);
+        slots.found(7, DOUBT);
+        assert!(!slots.is_stable(7));
+        slots.found(7, DOUBT + 1);
+        assert!(slots.is_stable(7));
+    }
+
+    #[test]
+    fn a_slot_that_was_named_may_have_come_once_and_any_slot_if_none_was() {
+        let mut slots = StableSlots::default();
+        slots.named(Some(7), 0);
+        assert_eq!(
+            [8, 7, 7].map(|slot| slots.may_have_come(|| slot)),
+            [false, true, false]
+        );
+        slots.named(None, 0);
+        assert_eq!(
+            [8, 7].map(|slot| slots.may_have_come(|| slot)),
+            [true, false]
+        );
+    }
+}
