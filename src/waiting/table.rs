@@ -11,7 +11,7 @@ use std::rc::Rc;
 use foldhash::fast::RandomState;
 
 use crate::keyspace::{QueueView, Tracked, names};
-use crate::lock::{Due, Owner, Presence, Tick, Waiter, give_back, is_too_roomy};
+use crate::lock::{Due, Millis, Owner, Presence, Tick, Waiter, give_back, is_too_roomy};
 use crate::server::Ctx;
 
 use super::record::{LockId, Place, Rank, Record, WORK_BATCH, Work};
@@ -134,6 +134,12 @@ impl Table {
     /// What is tracked of a lock.
     pub fn tracked(&self, id: &LockId) -> Option<&Tracked> {
         Some(&self.get(id.db, &id.name)?.tracked)
+    }
+
+    /// Whether a lock's lease has ended at this instant of the wall clock, and it is still to be looked at for that.
+    pub fn has_ended(&self, id: &LockId, at: Millis) -> bool {
+        let record = self.get(id.db, &id.name);
+        record.is_some_and(|record| record.scheduled.wall.is_some_and(|end| end < at))
     }
 
     /// Lends what is tracked of a lock, to be changed in a step and put back. `tracked` is new, and stays so if nothing

@@ -143,12 +143,16 @@ pub fn patrol(ctx: &Ctx) {
     if last.is_none() && !table(|table| table.schedule.begin_round(conditions::tick())) {
         return;
     }
-    let slice = Slice::begin_search();
+    let (slice, now) = (Slice::begin_search(), conditions::now().millis());
     loop {
         let locks = table(|table| table.behind(last.unwrap_or_default(), PATROL_BATCH));
         last = locks.last().map(|(rank, _)| *rank);
         for ((db, _), name) in locks {
-            patrol_one(ctx, &LockId { db, name });
+            let lock = LockId { db, name };
+            // To open a key that has expired would put its lock before those whose leases have ended earlier.
+            if !table(|table| table.has_ended(&lock, now)) {
+                patrol_one(ctx, &lock);
+            }
         }
         if last.is_none() || slice.is_over() {
             break;

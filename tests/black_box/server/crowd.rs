@@ -4,8 +4,9 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::time::UNIX_EPOCH;
 
-use fairlock_testing::{Client, Server, wait_until};
+use fairlock_testing::{Client, Server, Wire, wait_until};
 use redis::Value;
 
 use crate::scene::{left, now};
@@ -224,6 +225,49 @@ fn a_newcomer_that_blocks_behind_a_long_row_of_dead_waiters_gets_the_lock() {
     assert!(matches!(replies[1], Value::Int(1..)), "{replies:?}");
     assert_eq!(client.holders("k"), "[x, 1]");
     assert_eq!(client.run("EXISTS redisson_lock_queue:{k}"), "0");
+}
+
+#[test]
+fn of_leases_that_end_at_once_the_first_come_first_in_pieces() {
+    const LOCKS: usize = 2000;
+    let server = Server::with(&["--enable-debug-command", "yes"]);
+    let mut client = server.connect();
+    // Else the server's own job finds some, in any order.
+    client.run("DEBUG SET-ACTIVE-EXPIRE 0");
+    client.run_many((0..LOCKS).flat_map(|n| {
+        ["o LEASE 600000", "w ENQUEUE"].map(|call| format!("FAIRLOCK.ACQUIRE l{n} {call}"))
+    }));
+    let mut woken = Wire::new(server.port);
+    woken.send("PSUBSCRIBE redisson_lock__channel:*");
+    (0..6).for_each(|_| drop(woken.line()));
+    let mut other = Wire::new(server.port);
+    let end = now(&mut client) + 3000;
+    // Those with an odd number end first.
+    let end_of = |n| end + i64::from(n % 2 == 0);
+    client.run_many((0..LOCKS).map(|n| format!("PEXPIREAT l{n} {}", end_of(n))));
+    // The new leases are noticed in pieces, too.
+    (0..100).for_each(|_| drop(client.run("PING")));
+    server.while_stopped(|| {
+        let passed = || UNIX_EPOCH.elapsed().expect("a time").as_millis();
+        wait_until("all are over", || passed() > end.unsigned_abs().into());
+        other.send("INFO fairlock");
+    });
+    let ended = (0..).find_map(|_| {
+        other
+            .line()
+            .strip_prefix("fairlock_lease_ends:")?
+            .parse()
+            .ok()
+    });
+    let ended: usize = ended.expect("a number");
+    assert!(ended < LOCKS, "the other client is served in between");
+    let order = (0..LOCKS).map(|_| {
+        let message: Vec<_> = (0..9).map(|_| woken.line()).collect();
+        let lock = message[6].trim_start_matches("redisson_lock__channel:{l");
+        let number = lock.trim_end_matches("}:w").parse::<usize>();
+        number.expect("a number") % 2 == 1
+    });
+    assert!(order.is_sorted_by(|before, after| before >= after));
 }
 
 #[test]
