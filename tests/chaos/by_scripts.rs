@@ -11,11 +11,11 @@ use fairlock_testing::redisson::Scripts;
 use fairlock_testing::{Server, server};
 
 use crate::actor::{GOING_OVER, start_of};
-use crate::checker::{self, Violation};
+use crate::checker::{self, Kind, Violation};
 use crate::guarantees::{alone, number};
 use crate::harm::{Disk, Harmer};
-use crate::history::{Answer, History, Recorder, Request};
-use crate::plan::{Act, Plan, Scene, plan};
+use crate::history::{Answer, Harm, History, Recorder, Request};
+use crate::plan::{Plan, Scene, plan};
 use crate::porcupine;
 use crate::round;
 use crate::witness;
@@ -106,9 +106,9 @@ fn round(middle: Middle, seed: u64, milliseconds: u64) -> Vec<Violation> {
     };
     assert!(history.calls.iter().filter(granted).count() > 100);
     let mut found = checker::check(&history);
-    found.retain(|found| !matches!(found, Violation::Stalled { .. }));
+    found.retain(|found| found.kind != Kind::Stalled);
     if harmer.master().log().contains("BUG REPORT") {
-        found.push(Violation::Crash);
+        found.push(Violation::said(Kind::Crash, "BUG REPORT"));
     }
     let title = Title::new(
         harmer.master(),
@@ -127,14 +127,14 @@ fn faults(seed: u64, milliseconds: u64, kills: bool) -> Plan {
         aof: true,
     };
     let mut plan = plan(seed, scene, milliseconds);
-    plan.retain(|(_, act)| match act {
-        Act::Kill => kills,
-        Act::ClockStep { .. }
-        | Act::FlushAll
-        | Act::Delete { .. }
-        | Act::Break { .. }
-        | Act::Config { .. }
-        | Act::Failover => false,
+    plan.retain(|(_, (harm, _))| match harm {
+        Harm::Kill { .. } => kills,
+        Harm::ClockStep { .. }
+        | Harm::FlushAll
+        | Harm::Delete { .. }
+        | Harm::Break { .. }
+        | Harm::Config { .. }
+        | Harm::Failover => false,
         _ => true,
     });
     plan

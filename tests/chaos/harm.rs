@@ -14,9 +14,9 @@ use fairlock_testing::resp::Reply;
 use fairlock_testing::{Dice, Server, wait_until};
 
 use crate::history::{Harm, History, Micros, Part, Recorder};
-use crate::plan::{Act, Plan};
+use crate::plan::{Act, OPTIONS, Plan};
 use crate::wire::Wire;
-use crate::world::{Load, World, key, lock_name, owner};
+use crate::world::{World, key, lock_name, owner};
 
 /// What a server keeps on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,7 +100,7 @@ impl Harmer {
                 self.keep_watch();
                 thread::sleep(Duration::from_millis(5));
             }
-            self.act(act);
+            self.act(*act);
         }
         while !self.half_open.is_empty() {
             self.keep_watch();
@@ -111,16 +111,14 @@ impl Harmer {
         }
     }
 
-    fn act(&mut self, act: &Act) {
+    fn act(&mut self, (harm, ms): Act) {
         let from = self.world.recorder.now();
-        let harm = match *act {
-            Act::Kill => self.kill(),
-            Act::Pause { ms } => {
-                self.master()
-                    .while_stopped(|| thread::sleep(Duration::from_millis(ms)));
-                Harm::Pause
-            }
-            Act::ClientKill { client } => {
+        let mut done = harm;
+        let while_it_lasts = || thread::sleep(Duration::from_millis(ms));
+        match harm {
+            Harm::Kill { .. } => done = self.kill(),
+            Harm::Pause => self.master().while_stopped(while_it_lasts),
+            Harm::ClientKill { client } => {
                 // It may have none at the moment, and then nothing is done to it. A server that was restarted numbers
                 // its connections anew.
                 let Some((id, address)) = self.world.connection_of(client) else {
@@ -130,53 +128,34 @@ impl Harmer {
                 if killed != Reply::Int(1) {
                     return;
                 }
-                Harm::ClientKill { client }
             }
-            Act::HalfOpen { client, ms } => return self.cut(client, ms),
-            Act::SlowReader { client, ms } => {
-                self.world.slow_down(client, ms);
-                Harm::SlowReader { client }
-            }
-            Act::ClockStep { seconds } => return self.set_clock(seconds),
-            Act::FlushAll => {
-                self.order(&["FLUSHALL"]);
-                Harm::FlushAll
-            }
-            Act::Delete { lock, key: part } => {
-                self.order(&["DEL", &key_of(lock, part)]);
-                Harm::Delete { lock, key: part }
-            }
-            Act::Break { lock, client } => {
+            Harm::HalfOpen { client } => return self.cut(client, ms),
+            Harm::SlowReader { client } => self.world.slow_down(client, ms),
+            Harm::ClockStep { seconds } => return self.set_clock(seconds),
+            Harm::FlushAll => self.order(&["FLUSHALL"]),
+            Harm::Delete { lock, key } => self.order(&["DEL", &key_of(lock, key)]),
+            Harm::Break { lock, client } => {
                 let (lock_name, one) = (lock_name(lock), client.map(owner));
                 let mut words = vec!["FAIRLOCK.BREAK", &lock_name];
                 words.extend(one.iter().flat_map(|owner| ["OWNER", owner]));
                 self.order(&words);
-                Harm::Break { lock, client }
             }
-            Act::Config { option, value } => {
+            Harm::Config { choice } => {
+                let (option, value) = OPTIONS[choice];
                 self.run(&["CONFIG", "SET", option, value]);
-                Harm::Config
             }
-            Act::OutOfMemory { ms } => {
+            Harm::OutOfMemory => {
                 self.run(&["CONFIG", "SET", "maxmemory", "1"]);
-                thread::sleep(Duration::from_millis(ms));
+                while_it_lasts();
                 self.run(&["CONFIG", "SET", "maxmemory", "0"]);
-                Harm::OutOfMemory
             }
-            Act::RewriteAof => {
+            Harm::RewriteAof => {
                 self.run(&["BGREWRITEAOF"]);
-                Harm::RewriteAof
             }
-            Act::Snapshot => {
-                self.snapshot(from);
-                Harm::Snapshot
-            }
-            Act::Failover => {
-                self.fail_over();
-                Harm::Failover
-            }
-        };
-        self.world.recorder.fault(harm, from);
+            Harm::Snapshot => self.snapshot(from),
+            Harm::Failover => self.fail_over(),
+        }
+        self.world.recorder.fault(done, from);
     }
 
     /// A command at the master.
@@ -369,18 +348,19 @@ fn what_was_written_after_a_cut_is_lost_in_all_files() {
 
 #[test]
 fn a_client_whose_server_was_killed_takes_no_other_connection_with_it() {
-    let load = Load {
-        think: 1,
-        hold: 1,
-        deaths: 1,
-        look: 1,
-    };
     let recorder = Recorder::new(History::default());
-    let world = Arc::new(World::new(recorder, load, Scripts::newest().clone(), 2, 1));
+    let world = World::new(
+        recorder,
+        crate::round::BUSY,
+        Scripts::newest().clone(),
+        2,
+        1,
+    );
+    let world = Arc::new(world);
     let server = Server::with_movable_clock(&[]);
     let mut harmer = Harmer::new(Arc::clone(&world), Disk::Snapshots, 1, server, None);
     let kill = |harmer: &mut Harmer, client| {
-        harmer.act(&Act::ClientKill { client });
+        harmer.act((Harm::ClientKill { client }, 0));
         world.recorder.with(|history| history.faults.len())
     };
     let _old = world.connect_client(0).expect("a connection");

@@ -147,8 +147,10 @@ pub enum Harm {
         lock: usize,
         client: Option<usize>,
     },
-    /// CONFIG SET of an option that takes nothing from a client.
-    Config,
+    /// CONFIG SET of an option that takes nothing from a client, by its place among `plan::OPTIONS`.
+    Config {
+        choice: usize,
+    },
     /// No memory may be used any more.
     OutOfMemory,
     RewriteAof,

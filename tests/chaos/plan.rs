@@ -2,50 +2,10 @@
 
 use fairlock_testing::Dice;
 
-use crate::history::Part;
+use crate::history::{Harm, Part};
 
-/// A planned fault.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Act {
-    Kill,
-    Pause {
-        ms: u64,
-    },
-    ClientKill {
-        client: usize,
-    },
-    HalfOpen {
-        client: usize,
-        ms: u64,
-    },
-    SlowReader {
-        client: usize,
-        ms: u64,
-    },
-    ClockStep {
-        seconds: i64,
-    },
-    FlushAll,
-    Delete {
-        lock: usize,
-        key: Part,
-    },
-    /// Of all holders, or of one.
-    Break {
-        lock: usize,
-        client: Option<usize>,
-    },
-    Config {
-        option: &'static str,
-        value: &'static str,
-    },
-    OutOfMemory {
-        ms: u64,
-    },
-    RewriteAof,
-    Snapshot,
-    Failover,
-}
+/// A planned fault, and how many milliseconds it lasts if it lasts.
+pub type Act = (Harm, u64);
 
 /// What faults can hit.
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +19,7 @@ pub struct Scene {
 }
 
 /// Affects no promise: all must be kept during it.
-const OPTIONS: [(&str, &str); 11] = [
+pub const OPTIONS: [(&str, &str); 11] = [
     ("fairlock.intercept-eval", "yes"),
     ("fairlock.intercept-eval", "no"),
     ("fairlock.turn", "2000"),
@@ -113,48 +73,40 @@ fn act(kind: u64, scene: Scene, dice: &mut Dice) -> Act {
     let client = dice.index(scene.clients);
     let lock = dice.index(scene.locks);
     match kind {
-        0 => Act::Pause {
-            ms: 20 + dice.below(600),
-        },
-        1 | 2 => Act::ClientKill { client },
-        3 | 4 => Act::HalfOpen {
-            client,
-            ms: 100 + dice.below(900),
-        },
-        5 => Act::SlowReader {
-            client,
-            ms: 50 + dice.below(700),
-        },
-        6 => Act::ClockStep {
-            seconds: i64::try_from(dice.below(7)).expect("small") - 3,
-        },
-        7 => Act::FlushAll,
-        8 => Act::Delete {
-            lock,
-            key: dice.pick(&[
-                Part::Lock,
-                Part::Lock,
-                Part::Queue,
-                Part::Deadlines,
-                Part::Token,
-                Part::Shared,
-            ]),
-        },
-        9 => Act::Break {
-            lock,
-            client: dice.one_in(2).then_some(client),
-        },
-        10 => {
-            let (option, value) = dice.pick(&OPTIONS);
-            Act::Config { option, value }
+        0 => (Harm::Pause, 20 + dice.below(600)),
+        1 | 2 => (Harm::ClientKill { client }, 0),
+        3 | 4 => (Harm::HalfOpen { client }, 100 + dice.below(900)),
+        5 => (Harm::SlowReader { client }, 50 + dice.below(700)),
+        6 => {
+            let seconds = i64::try_from(dice.below(7)).expect("small") - 3;
+            (Harm::ClockStep { seconds }, 0)
         }
-        11 if dice.one_in(2) => Act::OutOfMemory {
-            ms: 50 + dice.below(200),
-        },
-        11 => Act::Snapshot,
-        12 => Act::Failover,
-        13 => Act::Kill,
-        _ => Act::RewriteAof,
+        7 => (Harm::FlushAll, 0),
+        8 => {
+            let (seldom, often) = (
+                [Part::Queue, Part::Deadlines, Part::Token, Part::Shared],
+                Part::Lock,
+            );
+            let key = if dice.one_in(3) {
+                often
+            } else {
+                dice.pick(&seldom)
+            };
+            (Harm::Delete { lock, key }, 0)
+        }
+        9 => {
+            let client = dice.one_in(2).then_some(client);
+            (Harm::Break { lock, client }, 0)
+        }
+        10 => {
+            let choice = dice.index(OPTIONS.len());
+            (Harm::Config { choice }, 0)
+        }
+        11 if dice.one_in(2) => (Harm::OutOfMemory, 50 + dice.below(200)),
+        11 => (Harm::Snapshot, 0),
+        12 => (Harm::Failover, 0),
+        13 => (Harm::Kill { lost_since: None }, 0),
+        _ => (Harm::RewriteAof, 0),
     }
 }
 
@@ -180,25 +132,22 @@ fn a_plan_is_a_function_of_its_seed() {
 
 #[test]
 fn every_kind_of_fault_is_in_a_plan_that_is_long_enough() {
-    let kinds = |pair| {
+    let texts = |pair| {
         let plan = plan(7, Scene { pair, ..SCENE }, 60_000);
-        let kinds = plan.iter().map(|(_, act)| format!("{act:?}"));
-        let kinds = kinds.map(|act| act.split(' ').next().unwrap_or_default().to_owned());
-        kinds.collect::<std::collections::BTreeSet<_>>()
+        let texts: Vec<String> = plan
+            .iter()
+            .map(|(_, (harm, _))| format!("{harm:?}"))
+            .collect();
+        texts
     };
-    let (alone, pair) = (kinds(false), kinds(true));
-    assert_eq!((alone.len(), pair.len()), (13, 13));
-    assert!(alone.contains("Kill") && pair.contains("Failover"));
-    for (act, part) in [
-        ("Break", "client: None"),
-        ("Break", "Some"),
-        ("Delete", "Shared"),
-    ] {
-        let plan = plan(7, SCENE, 60_000);
-        let mut acts = plan.iter().map(|(_, act)| format!("{act:?}"));
-        assert!(
-            acts.any(|text| text.starts_with(act) && text.contains(part)),
-            "{part}"
-        );
+    for pair in [false, true] {
+        let texts = texts(pair);
+        let kinds = texts.iter().filter_map(|text| text.split(' ').next());
+        let kinds: std::collections::BTreeSet<&str> = kinds.collect();
+        assert_eq!(kinds.len(), 13, "{kinds:?}");
+        assert!(kinds.contains(if pair { "Failover" } else { "Kill" }));
+        for part in ["client: None", "client: Some", "key: Shared"] {
+            assert!(texts.iter().any(|text| text.contains(part)), "{part}");
+        }
     }
 }

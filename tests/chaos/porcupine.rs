@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
-use crate::checker::Violation;
+use crate::checker::{Kind, Violation};
 use crate::history::History;
 use crate::written::{Title, write};
 
@@ -21,7 +21,7 @@ pub fn judge(history: &History, mut found: Vec<Violation>, title: &Title) -> Vec
     let (output, text) = said(Command::new(program()).arg(&path));
     println!("{text}");
     if !output.status.success() && output.status.code() != Some(UNDECIDED) {
-        found.push(Violation::Porcupine(text));
+        found.push(Violation::said(Kind::Porcupine, &text));
     }
     if wanted.is_some() || !found.is_empty() {
         println!("  the history is in {}", path.display());
@@ -181,7 +181,7 @@ mod tests {
             let found = refused(&spoilt).into_iter().filter(|is| *is).count();
             println!("{name}: {found} of {}", spoilt.len());
             assert!(
-                spoilt.len() >= 10 && found * 10 >= spoilt.len() * 9,
+                spoilt.len() >= 8 && found * 10 >= spoilt.len() * 9,
                 "{name}"
             );
         }

@@ -9,7 +9,7 @@ use fairlock_testing::redisson::Scripts;
 use fairlock_testing::{Server, follow};
 
 use crate::actor::{self, LEASE, SCRIPTED};
-use crate::checker::{self, Violation};
+use crate::checker::{self, Kind, Violation};
 use crate::harm::{Disk, Harmer};
 use crate::history::{Answer, EXCLUSIVE, History, Recorder, Request};
 use crate::plan::{Scene, plan};
@@ -27,7 +27,7 @@ const TURN: u64 = 3000;
 /// each row of them with a turn.
 const LAST_WAIT: Duration = Duration::from_secs(25);
 
-const BUSY: Load = Load {
+pub const BUSY: Load = Load {
     think: 10,
     hold: 4,
     deaths: 40,
@@ -70,7 +70,7 @@ pub fn run(disk: Disk, seed: u64, milliseconds: u64, scripts: &Scripts) -> Vec<V
     report(&history);
     let mut found = checker::check(&history);
     if harmer.master().log().contains("BUG REPORT") {
-        found.push(Violation::Crash);
+        found.push(Violation::said(Kind::Crash, "BUG REPORT"));
     }
     let title = Title::new(harmer.master(), &format!("{disk:?}"), seed, milliseconds);
     porcupine::judge(&history, found, &title)
@@ -119,32 +119,30 @@ pub fn left_behind(world: &World, server: &Server) -> Vec<String> {
 
 /// What a round consisted of, so that one can see that it was not idle.
 pub fn report(history: &History) {
-    let mut grants = BTreeMap::<String, usize>::new();
-    let mut ends = BTreeMap::<&str, usize>::new();
+    let mut counts = BTreeMap::<String, usize>::new();
+    let mut count = |what: String| *counts.entry(what).or_default() += 1;
     for call in &history.calls {
         match (&call.request, &call.answer) {
-            (Request::Acquire { way, limit, .. }, Answer::Granted(_)) => {
-                let shared = if *limit == EXCLUSIVE { "" } else { " shared" };
-                *grants.entry(format!("{way:?}{shared}")).or_default() += 1;
+            (Request::Acquire { way, limit, .. }, Answer::Granted(_)) if *limit == EXCLUSIVE => {
+                count(format!("granted {way:?}"));
             }
-            (_, Answer::Lost) => *ends.entry("lost").or_default() += 1,
-            (_, Answer::NotHeld) => *ends.entry("not held").or_default() += 1,
-            (_, Answer::Refused(_)) => *ends.entry("refused").or_default() += 1,
+            (Request::Acquire { way, .. }, Answer::Granted(_)) => {
+                count(format!("granted {way:?} shared"));
+            }
+            (_, Answer::Lost | Answer::NotHeld) => count(format!("{:?}", call.answer)),
+            (_, Answer::Refused(_)) => count("refused".to_owned()),
             _ => (),
         }
     }
-    let mut faults = BTreeMap::<String, usize>::new();
     for fault in &history.faults {
         let name = format!("{:?}", fault.harm);
-        let name = name.split(' ').next().unwrap_or_default().to_owned();
-        *faults.entry(name).or_default() += 1;
+        count(name.split(' ').next().unwrap_or_default().to_owned());
     }
     let stalls = history.stalls.iter().map(|stall| stall.to - stall.from);
     let sights = history.sights.iter();
     let together = sights.filter(|sight| sight.holders.len() > 1).count();
     println!(
-        "  {} calls; granted {grants:?}; {ends:?}; faults {faults:?}; {} sights, {together} of several holders; \
-         stood still {} ms",
+        "  {} calls; granted, ended, harmed: {counts:?}; {} sights, {together} of several holders; stood still {} ms",
         history.calls.len(),
         history.sights.len(),
         stalls.sum::<u64>() / 1000

@@ -43,16 +43,12 @@ type trial struct {
 type step struct {
 	*line
 	*trial
-	rule func(*step, *state) bool
-	// -1: all.
-	client int
-	// The token of a grant, or the holds that a release leaves.
-	got int64
-	// Kill: from when on the server may have forgotten what it gave.
-	since int64
-	// Grant: a token that was certainly given before. Kill: the greatest that the server still knows of, and whose.
-	floor   int64
-	floorOf int
+	rule    rule
+	client  int   // -1: all.
+	got     int64 // The token of a grant, or the holds that a release leaves.
+	since   int64 // Kill: from when on the server may have forgotten what it gave.
+	floor   int64 // Grant: a token that was certainly given before. Kill: the greatest that the server still knows of,
+	floorOf int   // and whose.
 }
 
 // What the program exits with, unless all is well.
@@ -82,6 +78,9 @@ func read(path string) (lines []*line) {
 		if err = decoder.Decode(l); harmless.MatchString(l.Call + string(l.Got)) {
 			l.Lock = -1
 		}
+		if l.Call+l.Fault == "" && l.Holders == nil {
+			l.Fault = "stall"
+		}
 		lines = append(lines, l)
 	}
 	if err != io.EOF {
@@ -97,7 +96,6 @@ func judge(path string, lines []*line, lock int) int {
 		Step: func(before, input, _ any) (bool, any) {
 			e, after := input.(*step), *before.(*state)
 			after.owners, after.ghosts = maps.Clone(after.owners), maps.Clone(after.ghosts)
-			after.now = max(after.now, e.From)
 			return e.rule(e, &after), &after
 		},
 		Equal:             reflect.DeepEqual,
@@ -122,12 +120,12 @@ func stepsOf(lines []*line, lock int) (operations []porcupine.Operation) {
 			asks := *l
 			asks.Session = l.Session || t.asks[*l.Client].Session
 			t.asks[*l.Client] = asks
-		} else if l.Call == "" && l.Holders == nil {
+		} else if l.Fault != "" {
 			t.faults = append(t.faults, l)
 		}
 	}
 	var steps []*step
-	wasSet, mayHold := false, map[int]bool{}
+	wasSet := false
 	for _, l := range lines[1:] {
 		s := &step{line: l, trial: t, client: -1, since: unknown}
 		if s.got, _ = strconv.ParseInt(string(l.Got), 10, 64); l.Client != nil {
@@ -139,11 +137,10 @@ func stepsOf(lines []*line, lock int) (operations []porcupine.Operation) {
 		} else if l.LostSince != nil {
 			s.since = *l.LostSince
 		}
-		isDenied, end := l.Answer == "not_now", l.To
-		if s.rule = s.ruleAt(lock); s.rule == nil || isDenied && !mayHold[s.client] {
+		end := l.To
+		if s.rule = s.ruleAt(lock); s.rule == nil {
 			continue
 		}
-		mayHold[s.client] = !isDenied && (mayHold[s.client] || l.Lock == lock)
 		if l.isLoss() {
 			// It makes more possible and nothing certain: taken at once, for else there are too many orders to try.
 			end = l.From

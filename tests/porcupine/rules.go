@@ -9,27 +9,19 @@ import (
 // All that is known of a lock between two steps: what it certainly is, and what it may be. So one state stands for all
 // states that the lock can be in, and a step is refused only if none of them allows it.
 type state struct {
-	// The next step is not before.
-	now int64
-	// The greatest token that was given, and who may still hold the lock by it.
-	floor   int64
-	floorOf int
-	// Every client may hold the lock: there is a history before this one, or the server has lost writes.
-	anyone bool
-	owners map[int]owner
-	ghosts map[int]ghost
+	floor   int64 // The greatest token that was given,
+	floorOf int   // and who may still hold the lock by it.
+	anyone  bool  // Every client may hold the lock: there is a history before this one, or the server has lost writes.
+	owners  map[int]owner
+	ghosts  map[int]ghost
 }
 
 // A client that holds the lock, or may hold it.
 type owner struct {
-	// It holds the lock unless its lease can have ended.
-	certain bool
-	// 0: none, or not known.
-	token, holds int64
-	// A lease of this length runs since then at the earliest; by then it has ended.
-	from, lease, until int64
-	// The server renews the lease as long as the connection is open.
-	session bool
+	certain            bool  // It holds the lock unless its lease can have ended.
+	token, holds       int64 // 0: none, or not known.
+	from, lease, until int64 // A lease of this length runs since then at the earliest; by then it has ended.
+	session            bool  // The server renews the lease as long as the connection is open.
 }
 
 // A request for the lock without an answer. If it blocks, it may be carried out until the server is killed; else it was
@@ -39,41 +31,39 @@ type ghost struct {
 	from                    int64
 }
 
-const unknown = math.MaxInt64
+const (
+	unknown  = math.MaxInt64
+	slack    = 300_000   // Microseconds in which a server reads a request, carries it out and notes the time for it.
+	underWay = 1_200_000 // How much longer a reply may be on its way.
+)
 
-// Longest that a server takes to read a request, to carry it out and to note the time for it, microseconds.
-const slack = 300_000
+// A rule changes the state, and says whether the step is possible.
+type rule = func(*step, *state) bool
 
-// Longest that a reply is on its way besides.
-const underWay = 1_200_000
+var rules = map[string]rule{
+	"granted": (*step).granted, "done": (*step).granted, "left": (*step).released,
+	"not_now": (*step).denied, "not_held": (*step).denied,
+	"lost": (*step).unanswered, "never": (*step).unanswered, "refused": (*step).unanswered,
+	"kill": (*step).killed, "flush_all": (*step).freed, "delete": (*step).freed, "break": (*step).freed,
+	"": (*step).seen,
+}
 
-// The rule for a step: it changes the state, and says whether the step is possible. None if nothing is said of holders.
-func (e *step) ruleAt(lock int) func(*step, *state) bool {
-	told := map[string]func(*step, *state) bool{
-		"granted": (*step).granted, "done": (*step).granted, "left": (*step).released,
-		"not_now": (*step).denied, "not_held": (*step).denied,
-		"lost": (*step).unanswered, "never": (*step).unanswered, "refused": (*step).unanswered,
-	}[e.Answer]
-	switch isHere := e.Lock == lock; {
-	case e.Fault == "kill":
-		return (*step).killed
-	case e.Fault == "flush_all", isHere && e.Fault == "delete" && e.Key == "lock", isHere && e.Fault == "break":
-		return (*step).freed
-	case isHere && e.Holders != nil:
-		return (*step).seen
-	case isHere && told != nil:
-		return told
-	case e.isLoss() && (e.client < 0 || e.asks[e.client].Session):
+// None if nothing is said of holders.
+func (e *step) ruleAt(lock int) rule {
+	isHere := e.Lock == lock && (e.Key == "" || e.Key == "lock") || e.Fault == "kill" || e.Fault == "flush_all"
+	if rule := rules[e.Answer+e.Fault]; rule != nil && isHere {
+		return rule
+	}
+	if e.isLoss() && (e.client < 0 || e.asks[e.client].Session) {
 		return (*step).disconnected
 	}
 	return nil
 }
 
+var losses = []string{"lost", "never", "refused", "client_kill", "half_open", "failover"}
+
 // Whether connections are gone with it, or may be: a client's, or all.
-func (l *line) isLoss() bool {
-	return slices.Contains([]string{"lost", "never", "refused", "client_kill", "half_open", "failover"}, l.Answer+l.Fault) ||
-		l.Call == "close"
-}
+func (l *line) isLoss() bool { return l.Call == "close" || slices.Contains(losses, l.Answer+l.Fault) }
 
 // The client was granted the lock, or has renewed its lease. The only holder of a lock has the greatest token.
 func (e *step) granted(s *state) bool {
@@ -94,13 +84,9 @@ func (e *step) granted(s *state) bool {
 		s.floor, s.floorOf = token, e.client
 	}
 	held = isSame || held && isUnknown
-	// A session may have ended before its client was told of it.
-	isCut := e.Session && slices.ContainsFunc(e.faults, func(f *line) bool {
-		return f.isLoss() && (f.Client == nil || *f.Client == e.client) && f.From <= e.To && e.From <= f.To
-	})
-	is := owner{certain: !isCut && !s.ghosts[e.client].waits, token: token, holds: 1, session: e.Session}
-	sent := e.To - e.Unread - e.drift(e.From, e.To, 1) - underWay
-	is.from, is.lease, is.until = coarse(max(s.now, sent)), e.Lease, e.To+e.Lease
+	is := owner{certain: !s.ghosts[e.client].waits, token: token, holds: 1, session: e.Session}
+	is.from = max(e.From, e.To-e.Unread-e.drift(e.From, e.To, 1)-underWay)
+	is.lease, is.until = e.Lease, e.To+e.Lease
 	switch isAgain := isSame || e.certainly(was); {
 	case s.isDoubtful(e.client) && !isSame || s.ghosts[e.client].waits || held && (!isAgain || was.holds == 0):
 		is.holds = 0
@@ -116,9 +102,7 @@ func (e *step) granted(s *state) bool {
 	}
 	if e.put(s, is); e.Way == "transaction" {
 		// The same transaction has released one hold.
-		if s.owners[e.client] = is.doubted(); !held && is.holds != 0 {
-			delete(s.owners, e.client)
-		}
+		s.owners[e.client] = is.doubted()
 	}
 	return true
 }
@@ -217,7 +201,7 @@ func (e *step) seen(s *state) bool {
 	for _, client := range e.Holders {
 		is, held := s.owners[client]
 		limit := e.asks[client].Limit
-		isHolder := held && !(limit == 1 && e.isOver(is, s)) || s.isDoubtful(client)
+		isHolder := held && !(limit == 1 && e.isOver(is)) || s.isDoubtful(client)
 		isPossible = isPossible && isHolder && uint64(len(e.Holders)) <= limit
 		if !held && s.anyone {
 			s.owners[client] = owner{until: unknown}
@@ -234,13 +218,10 @@ func (e *step) seen(s *state) bool {
 
 // What the client holds, or may hold, at this step.
 func (e *step) holder(s *state) (owner, bool) {
-	was, held := s.owners[e.client]
 	if g := s.ghosts[e.client]; g.waits && !g.blocked {
-		if s.exorcise(e.client); held && e.certainly(was) {
-			s.owners[e.client] = was
-		}
+		s.exorcise(e.client)
 	}
-	if is, held := s.owners[e.client]; held && !e.isOver(is, s) {
+	if is, held := s.owners[e.client]; held && !e.isOver(is) {
 		return is, true
 	}
 	delete(s.owners, e.client)
@@ -279,7 +260,7 @@ func (t *trial) drift(from, to, direction int64) int64 {
 		switch isBetween := f.From <= to && from-slack <= f.To; {
 		case isBetween && f.Fault == "clock_step":
 			sum += max(0, direction*f.Seconds*1_000_000)
-		case isBetween && (f.Fault == "" || f.Fault == "pause"):
+		case isBetween && (f.Fault == "stall" || f.Fault == "pause"):
 			sum += min(f.To, to) - max(f.From, from-slack)
 		}
 	}
@@ -293,8 +274,8 @@ func (e *step) certainly(o owner) bool {
 }
 
 // Whether its lease has certainly ended.
-func (e *step) isOver(o owner, s *state) bool {
-	return o.until != unknown && s.now > o.until+e.drift(o.from, e.To, -1)
+func (e *step) isOver(o owner) bool {
+	return o.until != unknown && e.From > o.until+e.drift(o.from, e.To, -1)
 }
 
 // It may have gone, or come anew.
@@ -310,6 +291,3 @@ func (s *state) exorcise(client int) {
 	s.owners[client] = owner{until: unknown, session: s.owners[client].session || s.ghosts[client].session}
 	delete(s.ghosts, client)
 }
-
-// Times are compared for being equal, so that orders of steps that make no difference are not tried over and over.
-func coarse(time int64) int64 { return time - time%100_000 }

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use super::{Actor, Fate, LEASE, Over, SHORT_LEASE, acquired, done};
+use super::{Actor, Fate, Over, acquired, done, strs};
 use crate::history::{Answer, Request, Way};
 use crate::world::lock_name;
 
@@ -12,13 +12,8 @@ pub fn run(actor: &mut Actor) -> Result<(), Over> {
     actor.think();
     actor.attempt += 1;
     let lock = actor.choose(0, actor.world.locks);
-    let fate = actor.fate();
+    let (fate, lease) = actor.fate();
     let session = actor.dice.one_in(4);
-    let lease = if fate == Fate::Release {
-        LEASE
-    } else {
-        SHORT_LEASE
-    };
     let wait = actor.dice.one_in(4).then(|| 1 + actor.dice.below(300));
     if let Some(token) = acquire(actor, lock, lease, wait, session)? {
         hold(actor, lock, token, lease, fate, session)?;
@@ -102,22 +97,21 @@ pub fn hold(
 /// One more hold, and its token, or a fresh lease.
 fn more(actor: &mut Actor, lock: usize, lease: u64) -> Result<Option<i64>, Over> {
     let (lock_name, name, ms) = (lock_name(lock), actor.name.clone(), lease.to_string());
-    let lease = lease * 1000;
     if actor.dice.one_in(2) {
         let words = ["FAIRLOCK.RENEW", &lock_name, &name, "LEASE", &ms];
-        actor.call(lock, Request::Renew { lease }, &words, done)?;
+        actor.call(
+            lock,
+            Request::Renew {
+                lease: lease * 1000,
+            },
+            &words,
+            done,
+        )?;
     } else {
         let asking = actor.asking(lock);
-        let mut words: Vec<&str> = asking.iter().map(String::as_str).collect();
+        let mut words = strs(&asking);
         words.extend(["LEASE", &ms, "NOWAIT"]);
-        let request = Request::Acquire {
-            way: Way::Trying,
-            lease,
-            session: false,
-            once: false,
-            wait: None,
-            limit: actor.limits[lock],
-        };
+        let request = actor.request(lock, Way::Trying, lease, false);
         if let Answer::Granted(token) = actor.call(lock, request, &words, acquired)? {
             return Ok(token);
         }

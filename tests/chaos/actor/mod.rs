@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use crate::history::{ANY, Answer, Call, EXCLUSIVE, Limit, Request, micros};
+use crate::history::{ANY, Answer, Call, EXCLUSIVE, Limit, Request, Way, micros};
 use crate::wire::{Gone, Wire};
 use crate::world::{World, lock_name, owner};
 
@@ -158,14 +158,26 @@ impl Actor {
         }
     }
 
-    fn fate(&mut self) -> Fate {
+    /// How a hold is to end, and its lease in milliseconds.
+    fn fate(&mut self) -> (Fate, u64) {
         if !self.dice.one_in(self.world.load.deaths) {
-            return Fate::Release;
-        }
-        if self.dice.one_in(2) {
-            Fate::Die
+            (Fate::Release, LEASE)
+        } else if self.dice.one_in(2) {
+            (Fate::Die, SHORT_LEASE)
         } else {
-            Fate::Overstay
+            (Fate::Overstay, SHORT_LEASE)
+        }
+    }
+
+    /// A request for a lock, by a lease in milliseconds.
+    fn request(&self, lock: usize, way: Way, lease: u64, once: bool) -> Request {
+        Request::Acquire {
+            way,
+            lease: lease * 1000,
+            session: false,
+            once,
+            wait: None,
+            limit: self.limits[lock],
         }
     }
 
@@ -245,7 +257,7 @@ impl Actor {
     fn exchange(&mut self, words: &[&str], unread: Duration) -> Result<Reply, Gone> {
         let words = self.words(words);
         let wire = self.wire.as_mut().ok_or(Gone)?;
-        wire.send(&words.iter().map(String::as_str).collect::<Vec<_>>())?;
+        wire.send(&strs(&words))?;
         if !unread.is_zero() {
             thread::sleep(unread);
         }
@@ -283,6 +295,10 @@ impl Actor {
             }
         }
     }
+}
+
+fn strs(words: &[String]) -> Vec<&str> {
+    words.iter().map(String::as_str).collect()
 }
 
 /// The reply to ACQUIRE.

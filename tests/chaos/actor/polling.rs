@@ -5,7 +5,7 @@ use std::time::Duration;
 use fairlock_testing::resp::Reply;
 
 use super::blocking::hold;
-use super::{Actor, Fate, LEASE, Over, SHORT_LEASE, acquired, done};
+use super::{Actor, Over, acquired, done, strs};
 use crate::history::{Answer, Request, Way};
 use crate::wire::Gone;
 use crate::world::{key, lock_name};
@@ -18,12 +18,7 @@ pub fn run(actor: &mut Actor) -> Result<(), Over> {
     actor.think();
     actor.attempt += 1;
     let lock = actor.choose(0, actor.world.locks);
-    let fate = actor.fate();
-    let lease = if fate == Fate::Release {
-        LEASE
-    } else {
-        SHORT_LEASE
-    };
+    let (fate, lease) = actor.fate();
     if let Some(token) = acquire(actor, lock, lease)? {
         hold(actor, lock, token, lease, fate, false)?;
     }
@@ -31,17 +26,10 @@ pub fn run(actor: &mut Actor) -> Result<(), Over> {
 }
 
 fn acquire(actor: &mut Actor, lock: usize, lease: u64) -> Result<Option<i64>, Over> {
-    let request = Request::Acquire {
-        way: Way::Polling,
-        lease: lease * 1000,
-        session: false,
-        once: true,
-        wait: None,
-        limit: actor.limits[lock],
-    };
+    let request = actor.request(lock, Way::Polling, lease, true);
     let (lock_name, name, lease) = (lock_name(lock), actor.name.clone(), lease.to_string());
     let asking = actor.asking(lock);
-    let mut words: Vec<&str> = asking.iter().map(String::as_str).collect();
+    let mut words = strs(&asking);
     words.extend(["ENQUEUE", "LEASE", &lease, "PATIENCE", PATIENCE, "ONCE"]);
     let mut retry_after = Duration::ZERO;
     loop {

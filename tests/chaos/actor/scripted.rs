@@ -7,8 +7,8 @@ use std::time::Duration;
 use fairlock_testing::resp::Reply;
 
 use super::polling::{listen, quiet, script_acquired};
-use super::{Actor, Fate, LEASE, Over, SCRIPTED, SHORT_LEASE, refused};
-use crate::history::{Answer, EXCLUSIVE, Request, Way};
+use super::{Actor, Fate, LEASE, Over, SCRIPTED, refused};
+use crate::history::{Answer, Request, Way};
 use crate::world::{key, lock_name};
 
 /// Redisson's fairLockWaitTimeout, milliseconds.
@@ -20,12 +20,7 @@ pub fn run(actor: &mut Actor) -> Result<(), Over> {
     actor.think();
     actor.attempt += 1;
     let lock = actor.choose(0, SCRIPTED.min(actor.world.locks));
-    let fate = actor.fate();
-    let lease = if fate == Fate::Release {
-        LEASE
-    } else {
-        SHORT_LEASE
-    };
+    let (fate, lease) = actor.fate();
     acquire(actor, lock, lease)?;
     let mut ms = actor.dice.below(actor.world.load.hold);
     if fate == Fate::Overstay {
@@ -39,14 +34,7 @@ pub fn run(actor: &mut Actor) -> Result<(), Over> {
 }
 
 fn acquire(actor: &mut Actor, lock: usize, lease: u64) -> Result<(), Over> {
-    let request = Request::Acquire {
-        way: Way::Script,
-        lease: lease * 1000,
-        session: false,
-        once: false,
-        wait: None,
-        limit: EXCLUSIVE,
-    };
+    let request = actor.request(lock, Way::Script, lease, false);
     let text = String::from_utf8_lossy(&actor.world.scripts.lock.text).into_owned();
     let (name, queue, deadlines) = (lock_name(lock), key("queue", lock), key("timeout", lock));
     let (owner, lease) = (actor.name.clone(), lease.to_string());

@@ -3,7 +3,7 @@
 use fairlock_testing::resp::Reply;
 
 use super::blocking::hold;
-use super::{Actor, Fate, LEASE, Over, SHORT_LEASE, acquired, done, refused};
+use super::{Actor, LEASE, Over, acquired, done, refused, strs};
 use crate::checker::HALF_A_TRANSACTION;
 use crate::history::{Answer, Request, Way};
 use crate::world::{lock_name, owner};
@@ -19,20 +19,8 @@ pub fn run(actor: &mut Actor) -> Result<(), Over> {
     if actor.dice.one_in(4) {
         return transaction(actor, lock);
     }
-    let fate = actor.fate();
-    let lease = if fate == Fate::Release {
-        LEASE
-    } else {
-        SHORT_LEASE
-    };
-    let request = Request::Acquire {
-        way: Way::Trying,
-        lease: lease * 1000,
-        session: false,
-        once: true,
-        wait: None,
-        limit: actor.limits[lock],
-    };
+    let (fate, lease) = actor.fate();
+    let request = actor.request(lock, Way::Trying, lease, true);
     let (asking, ms) = (actor.asking(lock), lease.to_string());
     let mut words: Vec<&str> = asking.iter().map(String::as_str).collect();
     words.extend(["NOWAIT", "ONCE", "LEASE", &ms]);
@@ -57,7 +45,7 @@ fn cancel(actor: &mut Actor, lock: usize) -> Result<(), Over> {
 fn transaction(actor: &mut Actor, lock: usize) -> Result<(), Over> {
     let (lock_name, name, ms) = (lock_name(lock), actor.name.clone(), LEASE.to_string());
     let asking = actor.asking(lock);
-    let mut acquire: Vec<&str> = asking.iter().map(String::as_str).collect();
+    let mut acquire = strs(&asking);
     acquire.extend(["LEASE", &ms]);
     actor.wire()?;
     if actor.by_scripts {
@@ -71,21 +59,14 @@ fn transaction(actor: &mut Actor, lock: usize) -> Result<(), Over> {
     ];
     for words in steps {
         let words = actor.words(words);
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let words = strs(&words);
         if !matches!(actor.wire()?.ask(&words), Ok(Reply::Status(_))) {
             // Refused, as it would be outside: what follows would not be in a transaction.
             actor.wire = None;
             return Ok(());
         }
     }
-    let request = Request::Acquire {
-        way: Way::Transaction,
-        lease: LEASE * 1000,
-        session: false,
-        once: false,
-        wait: None,
-        limit: actor.limits[lock],
-    };
+    let request = actor.request(lock, Way::Transaction, LEASE, false);
     actor.call(lock, request, &["EXEC"], executed)?;
     Ok(())
 }

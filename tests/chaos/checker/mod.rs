@@ -18,68 +18,78 @@ mod waits;
 #[cfg(test)]
 pub mod broken;
 
-use crate::history::{Answer, Call, Fault, Harm, History, Micros, Part};
+use std::collections::{BTreeMap, BTreeSet};
+
+use self::attempts::Attempt;
+use crate::history::{self, Answer, Call, Fault, Harm, History, Micros, Sight};
 
 /// What should not be.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Violation {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
     /// Of two that were in the queue at once, the one behind was served first.
-    Overtaken {
-        lock: usize,
-        waiter: usize,
-        by: usize,
-        at: Micros,
-    },
+    Overtaken,
     /// One that was not in the queue yet was served before a waiter that was.
-    Barged {
-        lock: usize,
-        waiter: usize,
-        by: usize,
-        at: Micros,
-    },
+    Barged,
     /// A waiter holds the lock and was not told.
-    LostGrant {
-        lock: usize,
-        client: usize,
-        at: Micros,
-    },
+    LostGrant,
     /// The lock was free, or its holders had room, while a client waited for it.
-    Stalled {
-        lock: usize,
-        waiter: usize,
-        at: Micros,
-    },
+    Stalled,
     /// There was no reply, however long one waited.
-    Forgotten {
-        lock: usize,
-        client: usize,
-        at: Micros,
-    },
+    Forgotten,
     /// WAIT was over long before the reply came.
-    Late {
-        lock: usize,
-        client: usize,
-        at: Micros,
-    },
+    Late,
     /// The lock was given to an owner whose connection was closed and that had not asked since.
-    GivenToAbsent {
-        lock: usize,
-        client: usize,
-        at: Micros,
-    },
+    GivenToAbsent,
     /// An error that no client should get here.
-    UnexpectedError {
-        lock: usize,
-        client: usize,
-        at: Micros,
-        error: String,
-    },
+    UnexpectedError,
     /// There when all had gone.
-    LeftBehind(String),
+    LeftBehind,
     /// The server crashed.
     Crash,
     /// Porcupine says more than that all is well.
-    Porcupine(String),
+    Porcupine,
+}
+
+/// Where that was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    pub kind: Kind,
+    pub lock: usize,
+    /// Whom it befell, and who was preferred.
+    pub clients: Vec<usize>,
+    pub at: Micros,
+    /// What else is to be said.
+    pub text: String,
+}
+
+impl Violation {
+    fn of(kind: Kind, lock: usize, clients: &[usize], at: Micros) -> Self {
+        Self {
+            kind,
+            lock,
+            clients: clients.to_vec(),
+            at,
+            text: String::new(),
+        }
+    }
+
+    /// Of the whole round.
+    pub fn said(kind: Kind, text: &str) -> Self {
+        Self {
+            text: text.to_owned(),
+            ..Self::of(kind, 0, &[], 0)
+        }
+    }
+}
+
+/// One lock's part of a history.
+pub struct Part<'h> {
+    history: &'h History,
+    lock: usize,
+    calls: Vec<&'h Call>,
+    sights: Vec<&'h Sight>,
+    /// By client.
+    attempts: BTreeMap<usize, Vec<Attempt>>,
 }
 
 /// Longest that a reply is on its way, or a thread of this process is not run: what is less apart
@@ -92,13 +102,33 @@ const SOON: Micros = 700_000;
 
 /// All that is wrong with a history.
 pub fn check(history: &History) -> Vec<Violation> {
-    let mut found = order::check(history);
-    found.extend(newcomers::check(history));
-    found.extend(waits::check(history));
     let unexpected = |call| unexpected(history, call);
-    found.extend(history.calls.iter().filter_map(unexpected));
+    let mut found: Vec<Violation> = history.calls.iter().filter_map(unexpected).collect();
+    let locks: BTreeSet<usize> = (history.calls.iter().map(|call| call.lock))
+        .chain(history.sights.iter().map(|sight| sight.lock))
+        .collect();
+    for lock in locks {
+        let part = Part {
+            history,
+            lock,
+            calls: history
+                .calls
+                .iter()
+                .filter(|call| call.lock == lock)
+                .collect(),
+            sights: history
+                .sights
+                .iter()
+                .filter(|sight| sight.lock == lock)
+                .collect(),
+            attempts: attempts::of_lock(history, lock),
+        };
+        found.extend(order::check(&part));
+        found.extend(newcomers::check(&part));
+        found.extend(waits::check(&part));
+    }
     let left = history.left_behind.iter();
-    found.extend(left.map(|what| Violation::LeftBehind(what.clone())));
+    found.extend(left.map(|what| Violation::said(Kind::LeftBehind, what)));
     found
 }
 
@@ -132,11 +162,14 @@ fn unexpected(history: &History, call: &Call) -> Option<Violation> {
             is_step && fault.is_between(call.invoked, call.answered)
         });
     let is_expected = is_expected || is_torn;
-    (!is_expected).then(|| Violation::UnexpectedError {
-        lock: call.lock,
-        client: call.client,
-        at: call.answered,
-        error: error.clone(),
+    (!is_expected).then(|| Violation {
+        text: error.clone(),
+        ..Violation::of(
+            Kind::UnexpectedError,
+            call.lock,
+            &[call.client],
+            call.answered,
+        )
     })
 }
 
@@ -160,7 +193,7 @@ impl Fault {
             } => broken == lock && of.is_none_or(|of| of == client),
             // Without its token a lock cannot be released by token.
             Harm::Delete { lock: other, key } => {
-                other == lock && matches!(key, Part::Lock | Part::Token)
+                other == lock && matches!(key, history::Part::Lock | history::Part::Token)
             }
             // The connection that the lock lives by.
             Harm::Kill { lost_since: None } | Harm::Failover => session,

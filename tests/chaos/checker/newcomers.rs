@@ -9,10 +9,10 @@
 
 use std::collections::BTreeMap;
 
-use super::Violation;
-use super::attempts::{Attempt, of_lock};
+use super::attempts::Attempt;
 use super::order::tokens_are_lost;
-use crate::history::{Answer, Call, History, Micros, Request, Sight};
+use super::{Kind, Part, Violation};
+use crate::history::{Answer, Call, Micros, Request, Sight};
 
 /// A request that was answered by a token.
 #[derive(Clone, Copy)]
@@ -25,32 +25,22 @@ struct Grant {
     token: i64,
 }
 
-pub fn check(history: &History) -> Vec<Violation> {
-    let mut locks: BTreeMap<usize, Vec<&Sight>> = BTreeMap::new();
-    for sight in &history.sights {
-        locks.entry(sight.lock).or_default().push(sight);
-    }
-    let mut found = Vec::new();
-    for (lock, sights) in locks {
-        let grants = grants_of(history, lock);
-        for attempt in of_lock(history, lock).values().flatten() {
-            let by = overtaken_by(history, attempt, &sights, &grants);
-            found.extend(by.map(|by| Violation::Barged {
-                lock,
-                waiter: attempt.client,
-                by: by.client,
-                at: by.answered,
-            }));
-        }
-    }
-    found
+pub fn check(part: &Part) -> Vec<Violation> {
+    let grants = grants_of(part);
+    let attempts = part.attempts.values().flatten();
+    let found = attempts.filter_map(|attempt| {
+        let by = overtaken_by(part, attempt, &grants)?;
+        let both = [attempt.client, by.client];
+        Some(Violation::of(Kind::Barged, part.lock, &both, by.answered))
+    });
+    found.collect()
 }
 
 /// In the order in which they were asked for.
-fn grants_of(history: &History, lock: usize) -> Vec<Grant> {
+fn grants_of(part: &Part) -> Vec<Grant> {
     let mut began: BTreeMap<(usize, u64), Micros> = BTreeMap::new();
     let mut grants = Vec::new();
-    for call in history.calls.iter().filter(|call| call.lock == lock) {
+    for call in &part.calls {
         let began = began.entry((call.client, call.attempt));
         let began = *began.or_insert(call.invoked);
         grants.extend(granted(call, began));
@@ -73,15 +63,10 @@ fn granted(call: &Call, began: Micros) -> Option<Grant> {
 }
 
 /// The first that came while the attempt waited, and was served before it.
-fn overtaken_by(
-    history: &History,
-    attempt: &Attempt,
-    sights: &[&Sight],
-    grants: &[Grant],
-) -> Option<Grant> {
+fn overtaken_by(part: &Part, attempt: &Attempt, grants: &[Grant]) -> Option<Grant> {
     let token = attempt.token.filter(|_| attempt.protected)?;
-    let first = sights.partition_point(|sight| sight.from < attempt.placed_since);
-    let during = sights[first..].iter();
+    let first = (part.sights).partition_point(|sight| sight.from < attempt.placed_since);
+    let during = part.sights[first..].iter();
     let during = during.take_while(|sight| sight.to <= attempt.ended);
     let waiting: Vec<&Sight> = during
         .filter(|sight| sight.queue.contains(&attempt.client))
@@ -94,7 +79,7 @@ fn overtaken_by(
     let mut served_before = came.filter(|grant| grant.token < token);
     let by = served_before.find(|grant| {
         let until = attempt.ended.max(grant.answered);
-        comes_from_outside(grant, &waiting) && !tokens_are_lost(history, since.from, until)
+        comes_from_outside(grant, &waiting) && !tokens_are_lost(part.history, since.from, until)
     });
     by.copied()
 }

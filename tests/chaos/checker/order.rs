@@ -8,56 +8,43 @@
 //! Only a client that waits by the module's own commands is certain not to be overtaken; a client that waits by
 //! Redisson's scripts may be behind, not ahead: scripts of others can drop it.
 
-use std::collections::BTreeMap;
-
-use super::attempts::{Attempt, of_lock};
-use super::{SLACK, Violation, stalled};
+use super::attempts::Attempt;
+use super::{Kind, Part, SLACK, Violation, stalled};
 use crate::history::{Fault, Harm, History, Micros, Sight};
 
-pub fn check(history: &History) -> Vec<Violation> {
-    let mut locks: Vec<usize> = history.sights.iter().map(|sight| sight.lock).collect();
-    locks.sort_unstable();
-    locks.dedup();
+pub fn check(part: &Part) -> Vec<Violation> {
     let mut found = Vec::new();
-    for lock in locks {
-        let attempts = of_lock(history, lock);
-        let mut seen: Option<&Sight> = None;
-        for sight in history.sights.iter().filter(|sight| sight.lock == lock) {
-            if seen.is_some_and(|seen| seen.queue == sight.queue) {
-                continue;
-            }
-            seen = Some(sight);
-            for violation in check_sight(history, &attempts, sight) {
+    let mut seen: &[usize] = &[];
+    for sight in &part.sights {
+        if seen != sight.queue {
+            for violation in check_sight(part, sight) {
                 if !found.contains(&violation) {
                     found.push(violation);
                 }
             }
         }
+        seen = &sight.queue;
     }
     found
 }
 
 /// Each waiter against the one ahead of it that was served last.
-fn check_sight(
-    history: &History,
-    attempts: &BTreeMap<usize, Vec<Attempt>>,
-    sight: &Sight,
-) -> Vec<Violation> {
-    let served: Vec<&Attempt> = (sight.queue.iter())
-        .filter_map(|client| served_from(attempts.get(client)?, sight))
-        .collect();
+fn check_sight(part: &Part, sight: &Sight) -> Vec<Violation> {
+    let served =
+        (sight.queue.iter()).filter_map(|client| served_from(part.attempts.get(client)?, sight));
     let mut found = Vec::new();
     let mut last: Option<&Attempt> = None;
     for attempt in served {
         if let Some(ahead) = last
-            && is_overtaken(history, sight.lock, ahead, attempt)
+            && is_overtaken(part.history, sight.lock, ahead, attempt)
         {
-            found.push(Violation::Overtaken {
-                lock: sight.lock,
-                waiter: ahead.client,
-                by: attempt.client,
-                at: attempt.ended,
-            });
+            let both = [ahead.client, attempt.client];
+            found.push(Violation::of(
+                Kind::Overtaken,
+                part.lock,
+                &both,
+                attempt.ended,
+            ));
         }
         let is_later = last.is_none_or(|ahead| ahead.token < attempt.token);
         if attempt.protected && is_later {

@@ -1,78 +1,67 @@
 //! No waiter is forgotten: it is served when the lock is free, is told when it is served, and is told when its time is
 //! up.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
-use super::attempts::{Attempt, of_lock};
-use super::{SLACK, SOON, Violation, delayed, stalled};
+use super::{Kind, Part, SLACK, SOON, Violation, delayed, stalled};
 use crate::history::{Answer, Call, EXCLUSIVE, Harm, History, Limit, Micros, Request, Sight, Way};
 
-pub fn check(history: &History) -> Vec<Violation> {
-    let mut found: Vec<Violation> = history.calls.iter().filter_map(forgotten).collect();
-    found.extend(history.calls.iter().filter_map(|call| late(history, call)));
-    let mut locks: BTreeMap<usize, Vec<&Sight>> = BTreeMap::new();
-    for sight in &history.sights {
-        locks.entry(sight.lock).or_default().push(sight);
+pub fn check(part: &Part) -> Vec<Violation> {
+    let of = |kind, call: &Call| Violation::of(kind, part.lock, &[call.client], call.invoked);
+    let mut found = Vec::new();
+    for call in &part.calls {
+        if call.answer == Answer::Never {
+            found.push(of(Kind::Forgotten, call));
+        }
+        if is_late(part.history, call) {
+            found.push(of(Kind::Late, call));
+        }
     }
-    for (lock, sights) in locks {
-        let attempts = of_lock(history, lock);
-        found.extend(lost_grants(history, lock, &sights));
-        let limits = Limits::of_lock(history, lock);
-        found.extend(stalls(history, &attempts, &limits, &sights));
-        found.extend(given_to_absent(history, lock, &sights));
-    }
+    found.extend(lost_grants(part));
+    found.extend(stalls(part));
+    found.extend(given_to_absent(part));
     found
 }
 
-fn forgotten(call: &Call) -> Option<Violation> {
-    (call.answer == Answer::Never).then_some(Violation::Forgotten {
-        lock: call.lock,
-        client: call.client,
-        at: call.invoked,
-    })
-}
-
 /// WAIT ends within a second and a half, not counting the time in which nothing could be done.
-fn late(history: &History, call: &Call) -> Option<Violation> {
+fn is_late(history: &History, call: &Call) -> bool {
     let Request::Acquire {
         wait: Some(wait), ..
     } = call.request
     else {
-        return None;
+        return false;
     };
     let delay = delayed(history, call.invoked, call.answered) + call.unread;
-    let is_late = call.answered - call.invoked > wait + delay + SLACK;
     let is_answered = !matches!(call.answer, Answer::Lost | Answer::Never);
-    (is_late && is_answered).then_some(Violation::Late {
-        lock: call.lock,
-        client: call.client,
-        at: call.invoked,
-    })
+    is_answered && call.answered - call.invoked > wait + delay + SLACK
+}
+
+fn is_blocking(call: &Call) -> bool {
+    matches!(
+        call.request,
+        Request::Acquire {
+            way: Way::Blocked,
+            ..
+        }
+    )
 }
 
 /// An observer sees a blocked waiter hold the lock for a while, and the waiter was not told.
-fn lost_grants(history: &History, lock: usize, sights: &[&Sight]) -> Vec<Violation> {
-    let calls = history.calls.iter().filter(|call| call.lock == lock);
+fn lost_grants(part: &Part) -> Vec<Violation> {
+    let calls = part.calls.iter().filter(|call| is_blocking(call));
     let lost = calls.filter_map(|call| {
-        let Request::Acquire {
-            way: Way::Blocked, ..
-        } = call.request
-        else {
-            return None;
-        };
-        let first = sights.partition_point(|sight| sight.from < call.invoked);
+        let first = (part.sights).partition_point(|sight| sight.from < call.invoked);
         let told = call.answered - call.unread;
-        let during = sights[first..].iter().take_while(|sight| sight.to < told);
+        let during = part.sights[first..]
+            .iter()
+            .take_while(|sight| sight.to < told);
         let mut holding = during.filter(|sight| sight.holders.contains(&call.client));
         let seen = holding.next()?;
-        let until = disturbed_from(history, call, seen.from);
+        let until = disturbed_from(part.history, call, seen.from);
         let last = holding.take_while(|sight| sight.to < until).last()?;
-        let longest = SOON + stalled(history, seen.to, last.from);
-        (last.from > seen.to + longest).then_some(Violation::LostGrant {
-            lock,
-            client: call.client,
-            at: seen.from,
-        })
+        let longest = SOON + stalled(part.history, seen.to, last.from);
+        let is_lost = last.from > seen.to + longest;
+        is_lost.then(|| Violation::of(Kind::LostGrant, part.lock, &[call.client], seen.from))
     });
     lost.collect()
 }
@@ -91,16 +80,12 @@ fn disturbed_from(history: &History, call: &Call, after: Micros) -> Micros {
 
 /// An observer sees the lock free for a while, with a living waiter at the head; or for a blocked waiter its holders
 /// have room. To one that polls they may have had none in between, so that its turn began anew.
-fn stalls(
-    history: &History,
-    attempts: &BTreeMap<usize, Vec<Attempt>>,
-    limits: &Limits,
-    sights: &[&Sight],
-) -> Vec<Violation> {
+fn stalls(part: &Part) -> Vec<Violation> {
+    let limits = Limits::of(&part.calls);
     let mut found = Vec::new();
     let mut since: Option<&Sight> = None;
     let mut is_held = false;
-    for sight in sights {
+    for sight in &part.sights {
         let head = sight.queue.first();
         let head = head.filter(|head| limits.have_room(&sight.holders, **head));
         let same = since.is_some_and(|since| head.is_some() && since.queue.first() == head);
@@ -112,24 +97,29 @@ fn stalls(
         let (Some(begin), Some(head)) = (since, head) else {
             continue;
         };
-        let waits = attempts.get(head).is_some_and(|attempts| {
+        let waits = part.attempts.get(head).is_some_and(|attempts| {
             attempts.iter().any(|attempt| {
                 attempt.way == Way::Blocked
                     && attempt.placed_since < begin.from
                     && sight.to < attempt.ended
             })
         });
-        let longest = if waits { SOON } else { history.turn + SLACK };
+        let longest = if waits {
+            SOON
+        } else {
+            part.history.turn + SLACK
+        };
         let stood = sight.from.saturating_sub(begin.to);
         if (waits || !is_held)
-            && stood > longest + stalled(history, begin.to, sight.from)
-            && !is_disturbed(history, *head, begin.from, sight.to)
+            && stood > longest + stalled(part.history, begin.to, sight.from)
+            && !is_disturbed(part.history, *head, begin.from, sight.to)
         {
-            found.push(Violation::Stalled {
-                lock: sight.lock,
-                waiter: *head,
-                at: begin.from,
-            });
+            found.push(Violation::of(
+                Kind::Stalled,
+                part.lock,
+                &[*head],
+                begin.from,
+            ));
             since = None;
         }
     }
@@ -151,13 +141,9 @@ fn is_disturbed(history: &History, client: usize, from: Micros, to: Micros) -> b
 
 /// A client has closed its connection; later an observer sees it without the lock, and later still
 /// with it, and it had not asked again.
-fn given_to_absent(history: &History, lock: usize, sights: &[&Sight]) -> Vec<Violation> {
+fn given_to_absent(part: &Part) -> Vec<Violation> {
     let mut found = Vec::new();
-    let mine: Vec<&Call> = history
-        .calls
-        .iter()
-        .filter(|call| call.lock == lock)
-        .collect();
+    let (history, mine, sights) = (part.history, &part.calls, &part.sights);
     for fault in &history.faults {
         let Harm::ClientKill { client } = fault.harm else {
             continue;
@@ -171,16 +157,7 @@ fn given_to_absent(history: &History, lock: usize, sights: &[&Sight]) -> Vec<Vio
         let lost = mine.iter().find(|call| {
             call.client == client && call.invoked <= fault.from && fault.from <= call.answered
         });
-        let is_blocked = lost.is_some_and(|call| {
-            call.answer == Answer::Lost
-                && matches!(
-                    call.request,
-                    Request::Acquire {
-                        way: Way::Blocked,
-                        ..
-                    }
-                )
-        });
+        let is_blocked = lost.is_some_and(|call| call.answer == Answer::Lost && is_blocking(call));
         if !is_blocked {
             continue;
         }
@@ -195,11 +172,12 @@ fn given_to_absent(history: &History, lock: usize, sights: &[&Sight]) -> Vec<Vio
             && !(history.faults.iter())
                 .any(|other| other.delays() && other.is_between(fault.from, fault.to + SOON))
         {
-            found.push(Violation::GivenToAbsent {
-                lock,
-                client,
-                at: fault.to,
-            });
+            found.push(Violation::of(
+                Kind::GivenToAbsent,
+                part.lock,
+                &[client],
+                fault.to,
+            ));
         }
     }
     found
@@ -209,9 +187,9 @@ fn given_to_absent(history: &History, lock: usize, sights: &[&Sight]) -> Vec<Vio
 struct Limits(HashMap<usize, Limit>);
 
 impl Limits {
-    fn of_lock(history: &History, lock: usize) -> Self {
+    fn of(calls: &[&Call]) -> Self {
         let mut limits: HashMap<usize, Limit> = HashMap::new();
-        for call in history.calls.iter().filter(|call| call.lock == lock) {
+        for call in calls {
             if let Request::Acquire { limit, .. } = call.request {
                 let least = limits.entry(call.client).or_insert(limit);
                 *least = limit.min(*least);
