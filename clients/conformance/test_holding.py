@@ -116,7 +116,8 @@ def test_r09_cancelled(locks, view, name):
     held = locks.acquire(name)
     (call,) = waiting(locks, view, name, 1)
     call.cancel()
-    assert call.failure().type == "Cancelled" and view.queue(name) == []
+    assert call.failure().type == "Cancelled"
+    until("it has left", lambda: view.queue(name) == [], longest=AT_ONCE)
     held.release()
     assert view.is_free(name)
 
@@ -216,6 +217,7 @@ def test_r18_silence(driver, servers, name):
     one.proxy().freeze(False)
 
 
+@pytest.mark.known("47: only what was waited for is renewed", "rust/scripts", sometimes=True)
 @pytest.mark.parametrize("renew", [True, False])
 def test_r18a_late_grant(driver, servers, name, renew):
     """A grant that arrives when its lease is over is none: the caller asks again."""
@@ -236,6 +238,7 @@ def test_r18a_late_grant(driver, servers, name, renew):
     held.release()
 
 
+@pytest.mark.known("47: only what was waited for is renewed", "rust")
 def test_r18b_slow_grant(driver, servers, name):
     """A grant that comes a third of the lease after its ask is renewed before the caller has it."""
     one = servers()

@@ -19,7 +19,7 @@ export async function until(what: string, condition: () => Promise<unknown>): Pr
 
 /** A server that ends with the test: its URL, and a Locks. */
 export async function one(test: TestContext): Promise<{ url: string; locks: Locks }> {
-  const servers = spawn(PROGRAM, ['one'], { stdio: ['pipe', 'pipe', 'inherit'] });
+  const servers = spawn(PROGRAM, { stdio: ['pipe', 'pipe', 'inherit'] });
   let url = '';
   for await (const line of createInterface(servers.stdout)) {
     if (line === 'ready') break;
