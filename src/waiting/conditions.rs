@@ -132,12 +132,10 @@ pub fn follow_slots(ctx: &Ctx, names: &Names) {
     }
 }
 
-/// Whether all keys of a lock are at this node. If the server has let a command on the lock through (`is_asked`), their
-/// slot is; then they are as well, unless it is being moved.
-pub fn is_all_here(ctx: &Ctx, names: &Names, is_shared: bool, is_asked: bool) -> bool {
-    let slot = || names::slot(names.name());
-    let is_stable = || waiting(|waiting| waiting.stable_slots.borrow().is_stable(slot()));
-    !in_cluster() || is_asked && is_stable() || slot_state(ctx, names, is_shared) == SlotState::Here
+/// Whether a lock's slot is known to be this node's, and not being moved.
+pub fn is_stable(names: &Names) -> bool {
+    let slot = names::slot(names.name());
+    waiting(|waiting| waiting.stable_slots.borrow().is_stable(slot))
 }
 
 /// Whether all keys of a lock are at this node. Selects the lock's database.

@@ -11,6 +11,7 @@ use crate::error::Error;
 use crate::keyspace::tracked::Unusable;
 use crate::keyspace::{Names, OpenLock, QueueView, Taken, Tracked};
 use crate::lock::{Due, Now, Rules, Step};
+use crate::server::cluster::SlotState;
 use crate::server::{Ctx, announce, events, in_cluster, is_replica};
 
 use super::conditions;
@@ -18,6 +19,7 @@ use super::connections::Outcome;
 use super::effects::{Scene, WakeUp, carry_out, give_outcome};
 use super::record::{LockId, Place};
 use super::state::{blocked, hear_iterations, table, waiting};
+use super::table::Table;
 
 /// Fallback interval in milliseconds, for a lock of which no deadline is known: it has waiters and no lease, or
 /// one of its keys has another type. Key events normally come first.
@@ -128,9 +130,8 @@ pub fn step_on<T>(
     let decided = put_back(ctx, (db, lock), &mut taken.tracked, end, now);
     if is_frozen {
         // It is looked at soon.
-        let id = LockId::new(db, lock);
-        if table(|table| table.place(&id)) == Place::Here {
-            table(|table| table.set_place(&id, Place::Frozen));
+        if table(|table| table.place(db, lock)) == Place::Here {
+            table(|table| table.set_place(&LockId::new(db, lock), Place::Frozen));
         }
     }
     ctx.raise_events();
@@ -156,16 +157,17 @@ fn view(ctx: &Ctx, names: &Names, db: i32, (queue, is_asked): (QueueView, bool))
     if !in_cluster() {
         return queue;
     }
-    let (place, is_shared) = table(|table| {
-        let record = table.record(db, names.name());
-        record.map_or_else(Default::default, |record| {
-            (record.place, record.tracked.shared.is_some())
-        })
-    });
+    let place = table(|table| table.place(db, names.name()));
     // What has moved keys in this iteration has touched the queue.
     let is_asked = is_asked && !queue.is_touched() && place == Place::Here;
-    if !conditions::is_all_here(ctx, names, is_shared, is_asked) {
-        return QueueView::Hidden;
+    if !(is_asked && conditions::is_stable(names)) {
+        let is_shared = |table: &mut Table| {
+            let record = table.record(db, names.name());
+            record.is_some_and(|record| record.tracked.shared.is_some())
+        };
+        if conditions::slot_state(ctx, names, table(is_shared)) != SlotState::Here {
+            return QueueView::Hidden;
+        }
     }
     match place {
         Place::Here => queue,

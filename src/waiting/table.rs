@@ -103,9 +103,9 @@ impl Table {
     }
 
     /// Where a lock's keys are.
-    pub fn place(&self, id: &LockId) -> Place {
+    pub fn place(&self, db: i32, name: &[u8]) -> Place {
         let is_any = self.is_any_on_the_move();
-        let record = is_any.then(|| self.get(id.db, &id.name)).flatten();
+        let record = is_any.then(|| self.get(db, name)).flatten();
         record.map_or(Place::Here, |record| record.place)
     }
 

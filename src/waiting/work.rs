@@ -66,7 +66,7 @@ fn attend(ctx: &Ctx, lock: &LockId, mut work: Work) -> bool {
     if done.is_err() && !work.is_touch_only() {
         table(|table| table.keep_work(lock, work));
     }
-    if table(|table| table.place(lock)) == Place::Frozen {
+    if table(|table| table.place(lock.db, &lock.name)) == Place::Frozen {
         foreign::forget_if_gone(ctx, lock);
     }
     true

@@ -11,7 +11,7 @@ use fairlock_testing::{Listener, Server, wait_until};
 
 use crate::scene::{LEFT, QUEUE, Scene, goes_on, nothing_comes_back};
 use crate::slots::{
-    AWAY, HOME, Migration, hold, is_known, keys_at, two_masters, two_plain_masters, wait_for,
+    AWAY, HOME, Migration, hold, is_known, keys_at, two_masters, two_plain_masters,
 };
 
 const LONG_TURN: &[&str] = &["--fairlock.turn", "60000"];
@@ -210,7 +210,7 @@ fn a_target_that_dies_costs_no_lock_and_no_place() {
     let migration = Migration::held_open(&cluster, HOME, AWAY);
     migration.is_up_to_date();
     migration.to.signal("KILL");
-    wait_for(migration.from, "failed");
+    migration.wait_for(migration.from, "failed");
     // The cluster goes down later than this.
     let mut client = migration.from.connect();
     assert_eq!(client.run("FAIRLOCK.RELEASE k a"), "0");
@@ -346,7 +346,7 @@ fn a_target_that_fails_over_in_the_middle_leaves_nothing_behind() {
     let count = || keys_at(replica, migration.slot);
     wait_until("the replica follows", || count() > 0);
     assert_eq!(replica.run("CLUSTER FAILOVER TAKEOVER"), "OK");
-    wait_for(migration.from, "failed");
+    migration.wait_for(migration.from, "failed");
     wait_until("the keys are gone", || count() == 0);
     wait_until("the replica is the master", || {
         replica.info("replication", "role") == "master"

@@ -85,26 +85,6 @@ fn prevent(node: &Node, what: &str, on: bool) {
     node.run(&format!("DEBUG SLOTMIGRATION PREVENT-{what} {on}"));
 }
 
-/// Waits until a node's newest migration is in this state, by Valkey's name for it.
-pub fn wait_for(node: &Node, state: &str) {
-    let theirs: &[&str] = match (command(), state) {
-        (Some(Command::MigrateSlots), state) => &[state],
-        (_, "waiting-to-pause") => &["send-stream"],
-        (_, "success") => &["completed"],
-        _ => &["canceled", "failed"],
-    };
-    wait_until(state, || theirs.contains(&newest_state(node).as_str()));
-}
-
-fn newest_state(node: &Node) -> String {
-    let all = node.run(match command() {
-        Some(Command::MigrateSlots) => "CLUSTER GETSLOTMIGRATIONS",
-        _ => "CLUSTER MIGRATION STATUS ALL",
-    });
-    let state = all.split(" state, ").nth(1).unwrap_or_default();
-    state.split(',').next().unwrap_or_default().to_owned()
-}
-
 /// Keys of a slot at a node that does not have it: Redis counts them among all of its keys only.
 pub fn keys_at(node: &Node, slot: usize) -> usize {
     let count = match command() {
@@ -121,6 +101,8 @@ pub struct Migration<'c> {
     pub to: &'c Node,
     /// The first of them.
     pub slot: usize,
+    /// By which both nodes know it, where they say.
+    id: Option<String>,
 }
 
 impl<'c> Migration<'c> {
@@ -137,16 +119,38 @@ impl<'c> Migration<'c> {
     ) -> Self {
         let (from, to) = (&cluster.masters[from], &cluster.masters[to]);
         let (first, last) = (slots.start(), slots.end());
-        if command() == Some(Command::MigrateSlots) {
+        let id = if command() == Some(Command::MigrateSlots) {
             let to = &to.id;
             from.run(&format!(
                 "CLUSTER MIGRATESLOTS SLOTSRANGE {first} {last} NODE {to}"
             ));
+            None
         } else {
-            to.run(&format!("CLUSTER MIGRATION IMPORT {first} {last}"));
-        }
+            Some(to.run(&format!("CLUSTER MIGRATION IMPORT {first} {last}")))
+        };
         let slot = *first;
-        Self { from, to, slot }
+        Self { from, to, slot, id }
+    }
+
+    /// Waits until it is in this state at a node, by Valkey's name for it.
+    pub fn wait_for(&self, node: &Node, state: &str) {
+        let theirs: &[&str] = match (command(), state) {
+            (Some(Command::MigrateSlots), state) => &[state],
+            (_, "waiting-to-pause") => &["send-stream"],
+            (_, "success") => &["completed"],
+            _ => &["canceled", "failed"],
+        };
+        wait_until(state, || theirs.contains(&self.state(node).as_str()));
+    }
+
+    fn state(&self, node: &Node) -> String {
+        let all = node.run(&match &self.id {
+            Some(id) => format!("CLUSTER MIGRATION STATUS ID {id}"),
+            // The newest comes first.
+            None => "CLUSTER GETSLOTMIGRATIONS".to_owned(),
+        });
+        let state = all.split(" state, ").nth(1).unwrap_or_default();
+        state.split(',').next().unwrap_or_default().to_owned()
     }
 
     /// All keys are there, and changes at the source follow.
@@ -163,7 +167,7 @@ impl<'c> Migration<'c> {
     ) -> Self {
         hold(&cluster.masters[from], true);
         let migration = Self::of_slots(cluster, slots, from, to);
-        wait_for(migration.from, "waiting-to-pause");
+        migration.wait_for(migration.from, "waiting-to-pause");
         migration
     }
 
@@ -175,7 +179,7 @@ impl<'c> Migration<'c> {
         }
         prevent(&cluster.masters[to], "FAILOVER", true);
         let migration = Self::begin(cluster, from, to);
-        wait_for(migration.to, "failover-granted");
+        migration.wait_for(migration.to, "failover-granted");
         Some(migration)
     }
 
@@ -186,8 +190,8 @@ impl<'c> Migration<'c> {
         } else {
             self.to.run("CLUSTER MIGRATION CANCEL ALL");
         }
-        wait_for(self.from, "cancelled");
-        wait_for(self.to, "failed");
+        self.wait_for(self.from, "cancelled");
+        self.wait_for(self.to, "failed");
     }
 
     /// It goes on, and succeeds.
@@ -196,13 +200,13 @@ impl<'c> Migration<'c> {
         if command() == Some(Command::MigrateSlots) {
             prevent(self.to, "FAILOVER", false);
         }
-        wait_for(self.from, "success");
-        wait_for(self.to, "success");
+        self.wait_for(self.from, "success");
+        self.wait_for(self.to, "success");
     }
 
     /// As [`Migration::finish`], of one that was not held up: no time is lost.
     pub fn finish_quickly(&self) {
-        wait_for(self.from, "success");
+        self.wait_for(self.from, "success");
     }
 
     /// Keys of the slot at the target.
