@@ -120,7 +120,8 @@ func (e *step) denied(s *state) bool {
 // A hold was given up. Redisson's script tells only whether any is left, and that none is of a lock that is free.
 func (e *step) released(s *state) bool {
 	was, held := e.holder(s)
-	isScript, isUnknown := e.asks[e.client].Way == "script", s.isDoubtful(e.client)
+	asks, known := e.asks[e.client]
+	isScript, isUnknown := !known || asks.Way == "script", s.isDoubtful(e.client)
 	isOther := e.Token != 0 && was.token != 0 && e.Token != was.token
 	isRight := was.holds == 0 || e.got == was.holds-1 || isScript && (was.holds > 1) == (e.got > 0)
 	isFree := isScript && e.got == 0 && !(held && e.certainly(was))
@@ -200,7 +201,7 @@ func (e *step) seen(s *state) bool {
 	isPossible := true
 	for _, client := range e.Holders {
 		is, held := s.owners[client]
-		limit := e.asks[client].Limit
+		limit := e.limit(client)
 		isHolder := held && !(limit == 1 && e.isOver(is)) || s.isDoubtful(client)
 		isPossible = isPossible && isHolder && uint64(len(e.Holders)) <= limit
 		if !held && s.anyone {
@@ -236,22 +237,30 @@ func (e *step) put(s *state, is owner) {
 	s.owners[e.client] = is
 	s.anyone = s.anyone && !e.isAlone()
 	maps.DeleteFunc(s.owners, func(client int, _ owner) bool {
-		return client != e.client && (e.isAlone() || e.asks[client].Limit == 1)
+		return client != e.client && (e.isAlone() || e.limit(client) == 1)
 	})
 }
 
 // Whether others that certainly hold the lock leave no room for the client.
 func (e *step) isCrowded(s *state) bool {
-	holders, limit := uint64(1), e.asks[e.client].Limit
+	holders, limit := uint64(1), e.limit(e.client)
 	for client, o := range s.owners {
 		if client != e.client && e.certainly(o) {
-			holders, limit = holders+1, min(limit, e.asks[client].Limit)
+			holders, limit = holders+1, min(limit, e.limit(client))
 		}
 	}
 	return holders > limit
 }
 
-func (e *step) isAlone() bool { return e.asks[e.client].Limit == 1 }
+// How many holders a client tolerates; any number if it has asked in a history before this one only.
+func (t *trial) limit(client int) uint64 {
+	if asks, known := t.asks[client]; known {
+		return asks.Limit
+	}
+	return math.MaxUint64
+}
+
+func (e *step) isAlone() bool { return e.limit(e.client) == 1 }
 
 // By how much a lease that ran in between can have ended earlier (1) or later (-1) than the steady clock says.
 func (t *trial) drift(from, to, direction int64) int64 {

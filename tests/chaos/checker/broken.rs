@@ -67,6 +67,8 @@ fn add(history: &mut History, event: &str) {
         history.stalls.push(Stall { from, to });
     } else if what == "scripted" {
         history.scripted = vec![0];
+    } else if what == "resumed" {
+        history.resumed = true;
     } else if let Some((asked, answer)) = what.split_once(": ") {
         history.calls.push(call(asked, answer, from, to));
     } else {
