@@ -275,7 +275,7 @@ impl World {
 }
 
 /// How many worlds of each scope the daily run visits.
-const DAILY: usize = 20_000;
+const DAILY: usize = 40_000;
 
 fn explore(scope: &Scope) {
     let limit = std::env::var("MODEL_STATES").ok();
