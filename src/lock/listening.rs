@@ -10,11 +10,31 @@
 //! - between beginning and end it executes commands. What that takes beyond [`USUAL`] is a stall;
 //! - after the end it writes its file and its replies, and sleeps until a timer is due. If it begins the next
 //!   iteration much later than that, it did not sleep but stood still.
+//!
+//! With I/O threads, another thread reads what has come, soon after an iteration begins, and the commands run an
+//! iteration or two later. The server does not tell when. So after each delay, also one that is too short for a stall,
+//! what was sent meanwhile counts as read only when as much time has passed again ([`CATCH_UP`] at the most), in more
+//! than one iteration.
 
 use super::clock::{Heard, Millis, Tick};
 
 /// Milliseconds that the server may work, or sleep too long, and still counts as listening.
 const USUAL: Millis = 100;
+/// Milliseconds that are a delay. Two readings of the clock can differ by one without any.
+const DELAY: Millis = 2;
+/// Milliseconds after a delay in which I/O threads have read all that was sent before, also on a busy machine.
+const CATCH_UP: Millis = 200;
+/// Iterations after a delay in which the commands have run.
+const CATCHES_UP_IN: u8 = 2;
+
+/// What was sent during a delay is being read.
+#[derive(Clone, Copy, Debug)]
+struct CatchUp {
+    /// Since then: by the steady clock, and by the listening clock.
+    from: (Tick, Heard),
+    until: Tick,
+    iterations: u8,
+}
 
 /// What is known of the server's listening. Instants are of the steady clock unless they are `Heard`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -32,8 +52,13 @@ pub struct Listening {
     /// Whether this iteration began late. A process that was stopped may then be woken without being told what has come
     /// in between, so its sockets are only read in the next one.
     late: bool,
+    /// For how long requests could lie unread before the iteration that begins.
+    delay: Millis,
+    catch_up: Option<CatchUp>,
     /// All that was sent before has been read. `None` while there are no waiters.
     heard: Option<(Tick, Heard)>,
+    /// When an iteration began last while there were no waiters: all that was sent before has been read.
+    read: Tick,
 }
 
 impl Listening {
@@ -49,8 +74,8 @@ impl Listening {
     }
 
     /// As [`heard`](Self::heard), by the steady clock.
-    pub fn read_until(&self, now: Tick) -> Tick {
-        self.heard.map_or(now, |(tick, _)| tick)
+    pub fn read_until(&self) -> Tick {
+        self.heard.map_or(self.read, |(tick, _)| tick)
     }
 
     /// Milliseconds of the stall or pause that has just been, or still is.
@@ -58,10 +83,24 @@ impl Listening {
         self.missed
     }
 
-    /// An iteration begins. Its sockets have not been read yet.
-    pub fn begins(&mut self, now: Tick, paused: bool) {
-        self.late = self.since.is_some() && now > self.sleeps_until.saturating_add(USUAL);
-        let stall = match self.since {
+    /// Whether requests of a delay that is over may be unread.
+    pub fn catches_up(&self) -> bool {
+        self.late || self.catch_up.is_some()
+    }
+
+    /// An iteration begins, the first after `alarm` if that is set. Its sockets have not been read yet.
+    ///
+    /// The alarm can be earlier than when the last iteration ended: with I/O threads, commands run after that, too.
+    pub fn begins(&mut self, now: Tick, paused: bool, alarm: Option<Tick>) {
+        let (since, sleeps_until) = match self.since {
+            Some(since) => (since, self.sleeps_until),
+            None => (0, Tick::MAX),
+        };
+        let woken = sleeps_until.min(alarm.unwrap_or(Tick::MAX)).max(since);
+        let delay = now.saturating_sub(woken);
+        self.delay = self.delay.max(delay);
+        self.late = delay > USUAL;
+        let stall = match self.since.or(alarm) {
             Some(since) if self.late || self.paused => now.saturating_sub(since),
             _ => 0,
         };
@@ -75,15 +114,40 @@ impl Listening {
 
     /// The sockets are read from now on, in an iteration that began at `began`.
     pub fn reads(&mut self, began: Tick) {
-        if !self.late {
-            let heard = began.saturating_sub(self.deaf);
-            self.heard = self.since.map(|_| (began, heard));
+        if self.since.is_none() {
+            self.read = began;
+        }
+        if self.late || self.since.is_none() {
+            return;
+        }
+        if let Some(catch_up) = &mut self.catch_up {
+            catch_up.iterations = catch_up.iterations.saturating_sub(1);
+            if catch_up.iterations > 0 || began < catch_up.until {
+                return;
+            }
+            self.heard = Some(catch_up.from);
+            self.catch_up = None;
+        }
+        let read = (began, began.saturating_sub(self.deaf));
+        let delay = std::mem::take(&mut self.delay);
+        if delay < DELAY {
+            self.heard = Some(read);
+        } else {
+            let before = (self.read, self.read.saturating_sub(self.deaf));
+            self.heard.get_or_insert(before);
+            self.catch_up = Some(CatchUp {
+                from: read,
+                until: began.saturating_add(delay.min(CATCH_UP)),
+                iterations: CATCHES_UP_IN,
+            });
         }
     }
 
     /// An iteration ends. The server sleeps until `sleeps_until` at the longest.
     pub fn ends(&mut self, now: Tick, paused: bool, sleeps_until: Tick) {
         let stall = self.work_beyond_usual(now);
+        let work = self.since.map_or(0, |since| now.saturating_sub(since));
+        self.delay = self.delay.max(work);
         self.missed = self.missed.saturating_add(stall);
         self.sleeps_until = sleeps_until;
         self.go_on(now, paused, stall);
@@ -94,6 +158,8 @@ impl Listening {
         self.since = None;
         self.heard = None;
         self.late = false;
+        self.delay = 0;
+        self.catch_up = None;
         self.missed = 0;
     }
 
@@ -116,7 +182,7 @@ mod tests {
 
     /// An iteration from `began` to `ended`, after which the server sleeps for up to a second.
     fn iteration(listening: &mut Listening, began: Tick, ended: Tick, paused: bool) {
-        listening.begins(began, paused);
+        listening.begins(began, paused, None);
         listening.reads(began);
         listening.ends(ended, paused, ended + 1000);
     }
@@ -128,13 +194,16 @@ mod tests {
         iteration(&mut listening, 2000, 2099, false);
         iteration(&mut listening, 3150, 3151, false);
         assert_eq!((listening.deaf(3200), listening.missed()), (0, 0));
-        assert_eq!(listening.heard(3200), 3150);
+        for began in [3152, 3251, 3252] {
+            iteration(&mut listening, began, began, false);
+        }
+        assert_eq!(listening.heard(3252), 3252);
     }
 
     #[test]
     fn long_work_is_a_stall_while_it_goes_on_and_afterwards() {
         let mut listening = Listening::default();
-        listening.begins(1000, false);
+        listening.begins(1000, false, None);
         listening.reads(1000);
         assert_eq!(listening.deaf(7000), 5900);
         listening.ends(7000, false, 8000);
@@ -147,16 +216,29 @@ mod tests {
     fn a_late_beginning_is_a_stall_and_nothing_is_read_before_the_sockets_are() {
         let mut listening = Listening::default();
         iteration(&mut listening, 1000, 1001, false);
-        listening.begins(8001, false);
+        listening.begins(8001, false, None);
         assert_eq!((listening.deaf(8001), listening.heard(8001)), (7000, 1000));
         listening.reads(8001);
         assert_eq!((listening.heard(8001), listening.missed()), (1000, 7000));
-        assert_eq!(listening.read_until(8001), 1000);
+        assert_eq!(listening.read_until(), 1000);
         listening.ends(8002, false, 9002);
-        listening.begins(8003, false);
-        listening.reads(8003);
-        assert_eq!((listening.heard(8003), listening.missed()), (1003, 0));
-        assert_eq!(listening.read_until(8003), 8003);
+        // An I/O thread may still be reading.
+        iteration(&mut listening, 8003, 8003, false);
+        assert_eq!((listening.heard(8003), listening.missed()), (1000, 0));
+        iteration(&mut listening, 8004, 8004, false);
+        iteration(&mut listening, 8202, 8202, false);
+        assert!(listening.catches_up());
+        iteration(&mut listening, 8203, 8203, false);
+        assert!(!listening.catches_up());
+        assert_eq!(listening.heard(8203), 1203);
+        assert_eq!(listening.read_until(), 8203);
+    }
+
+    #[test]
+    fn a_server_that_is_always_at_work_catches_up_all_the_same() {
+        let mut listening = Listening::default();
+        (0..40).for_each(|n| iteration(&mut listening, n * 30, n * 30 + 30, false));
+        assert_eq!(listening.read_until(), 1110);
     }
 
     #[test]
@@ -175,14 +257,14 @@ mod tests {
         for (begins, missed) in [(2101, 0), (2102, 1101)] {
             let mut listening = Listening::default();
             iteration(&mut listening, 1000, 1001, false);
-            listening.begins(begins, false);
+            listening.begins(begins, false, None);
             assert_eq!(
                 (listening.deaf(begins), listening.missed()),
                 (missed, missed)
             );
             listening.ends(begins, false, begins);
             // A stall that is over is told until the next iteration that is in time.
-            listening.begins(begins, false);
+            listening.begins(begins, false, None);
             assert_eq!(listening.missed(), 0);
         }
     }

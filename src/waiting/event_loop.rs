@@ -55,7 +55,8 @@ fn may_be_due() -> bool {
 /// An iteration begins: notices for how long the server has not listened.
 fn begin_to_listen(ctx: &Ctx, began: Tick) {
     if is_any_lock_tracked() {
-        listening(|listening| listening.begins(began, ctx.writes_paused()));
+        let alarm = alarm();
+        listening(|listening| listening.begins(began, ctx.writes_paused(), alarm));
         conditions::make_up_for(waiting(|waiting| waiting.listening.get().missed()));
     } else {
         listening(Listening::rests);
@@ -109,11 +110,7 @@ fn stop_timer_if_idle(ctx: &Ctx) {
 /// Times out clients, but only after all requests that came in time were read: one of them may serve the client.
 fn time_out_due(ctx: &Ctx) {
     if blocked(|blocked| blocked.next_timeout()).is_some() {
-        let now = conditions::tick();
-        clients::time_out_due(
-            ctx,
-            waiting(|waiting| waiting.listening.get().read_until(now)),
-        );
+        clients::time_out_due(ctx, waiting(|waiting| waiting.listening.get().read_until()));
     }
 }
 
@@ -126,7 +123,8 @@ fn end_iteration(ctx: &Ctx, alarm: Option<Tick>, is_new: bool) {
     // Before 7.2 the server computes how long to sleep before it calls this hook, so it may sleep past a new
     // alarm. Clients whose time is up, and that were left for the next iteration, have no timer.
     let is_time_up = blocked(|blocked| blocked.next_timeout()).is_some_and(|until| until <= now);
-    if is_time_up || (is_new && wakes < own_job) {
+    let catches_up = waiting(|waiting| waiting.listening.get().catches_up());
+    if (is_time_up && !catches_up) || (is_new && wakes < own_job) {
         events::hurry();
     }
     listening(|listening| listening.ends(now, ctx.writes_paused(), wakes));
@@ -205,7 +203,8 @@ fn look_at_due_locks(ctx: &Ctx) {
         }
     }
     set_timer(ctx, now);
-    if table(|table| table.schedule.is_due(now)) {
+    let catches_up = waiting(|waiting| waiting.listening.get().catches_up());
+    if table(|table| table.schedule.is_due(now)) && !catches_up {
         // The timer would wait for a millisecond.
         events::hurry();
     }

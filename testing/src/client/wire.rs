@@ -28,6 +28,12 @@ impl Wire {
         wire
     }
 
+    /// The port at this end.
+    pub fn port(&self) -> u16 {
+        let address = self.socket.get_ref().local_addr();
+        address.expect("an address").port()
+    }
+
     /// Sends commands, one a line, all at once.
     pub fn send(&mut self, commands: &str) {
         let bytes = format!("{}\r\n", commands.replace('\n', "\r\n"));

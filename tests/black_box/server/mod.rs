@@ -13,6 +13,7 @@ mod events;
 mod going_back;
 mod handing_over;
 mod idle;
+mod io_delays;
 mod io_threads;
 mod limits;
 mod load;
