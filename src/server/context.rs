@@ -244,19 +244,6 @@ impl Ctx {
         }
     }
 
-    /// Whether the server closes a connection because it has written all replies to it (QUIT), and not
-    /// because the connection broke. Not free: it reads the connection's line of CLIENT LIST.
-    pub fn closes_after_reply(&self, client: u64) -> bool {
-        let id = client.to_string();
-        let list = redis_module::Context::new(self.raw).call("CLIENT", &["LIST", "ID", &id]);
-        let Some(line) = list.as_ref().ok().and_then(text) else {
-            return false;
-        };
-        let flags = line.split(|byte| *byte == b' ');
-        let mut flags = flags.filter_map(|word| word.strip_prefix(b"flags="));
-        flags.any(|flags| flags.contains(&b'c'))
-    }
-
     /// One of the missing replies was given, and `more` are to follow as its parts.
     fn replied(&self, more: usize) {
         let others = self.owed.get().saturating_sub(1);

@@ -28,6 +28,7 @@
 //! - [`cluster`]: what this node knows of itself;
 //! - [`scan`]: walks over keys and fields;
 //! - [`pause`]: pauses of writes;
+//! - [`connection`]: whether a client's other end is gone, and whether a reply went out;
 //! - [`clock`]: the time.
 //!
 //! What these rest on:
@@ -49,6 +50,7 @@ pub mod block;
 pub mod clock;
 pub mod cluster;
 pub mod command;
+mod connection;
 mod context;
 pub mod docs;
 pub mod events;

@@ -21,12 +21,15 @@
 //!    the wait in the same way. (After CLIENT UNBLOCK ... TIMEOUT the client gets its token at once.)
 //! 3. After it is unblocked, before its reply is made: the server calls `not_received`. It also does if the reply
 //!    panics.
-//! 4. After its reply is made, before the iteration is over: the server calls [`connection_closes`]. The reply
-//!    may not have been written, so hand-offs are remembered until the next iteration (`Iteration::replied`).
+//! 4. When its reply is to be made: the server would read only later that the connection has closed, because it was at
+//!    work, or because its I/O threads are still reading. So after a delay [`reply_token`] asks the system.
+//! 5. After its reply is made: the server calls [`connection_closes`]. The last hand-off that was replied on each
+//!    connection is remembered until then ([`HandOffs`](super::connections::HandOffs)). I/O threads write in their own
+//!    time, so it does not matter in which iteration the connection closes, but whether the reply was sent.
 //!
-//! When the next iteration begins, the client may have read its token: the hand-off stands, and the lease
-//! decides. The hand-off also stands if its owner has asked again with ONCE, on whichever connection, and so
-//! knows that it holds the lock (`Iteration::known`).
+//! A token that may have been read is never taken back: what the system was given to send counts as read, and so does
+//! what cannot be known. Then the hand-off stands, and the lease decides. It also stands if the owner has asked again
+//! with ONCE, on whichever connection, and so knows that it holds the lock.
 //!
 //! Not lost, but refused, is a hand-off to a client whose user may not acquire the lock any more: the lock is
 //! taken back in the same way, and the client gets an error (`hand_over` in [`effects`](super::effects)).
@@ -45,10 +48,8 @@ use crate::stats::Stats;
 use super::conditions::{self, is_here};
 use super::connections::{Blocked, BlockedAcquire, Client, Outcome, Pending};
 use super::effects::{give_outcome, not_received};
-use super::record::{LockId, Place};
-use super::state::{
-    blocked, hand_off_lost, hear_iterations, iteration, note, sessions, stats, table,
-};
+use super::record::{Grant, LockId, Place};
+use super::state::{blocked, hand_off_lost, hand_offs, note, sessions, stats, table, waiting};
 use super::step::set_timer;
 
 /// A ticket for a client that may be blocked.
@@ -143,11 +144,7 @@ impl Blocking for BlockedAcquire {
         match outcome {
             Outcome::Granted(grant) => {
                 fault::point("in-a-reply", &grant.owner);
-                ctx.reply_integer(grant.token);
-                events::hear_connections(ctx);
-                hear_iterations();
-                let replied = (ctx.client_id(), grant.clone());
-                iteration(|iteration| iteration.replied.push(replied));
+                reply_token(ctx, grant);
             }
             Outcome::Nil => ctx.reply_nil(),
             Outcome::Refused(error) => ctx.reply_error(&error.to_string()),
@@ -188,6 +185,25 @@ impl Blocking for BlockedAcquire {
     }
 }
 
+/// Milliseconds from a hand-off to its reply after which a look at the receiver costs little beside.
+const PROMPT: Millis = 2;
+
+/// Replies the token, unless the receiver is known to be gone: the server may have been kept from reading that, or an
+/// I/O thread has not told it yet, and what it sends now would count as read.
+fn reply_token(ctx: &Ctx, grant: &Grant) {
+    let connection = ctx.client_id();
+    let is_late = conditions::tick() >= grant.at.saturating_add(PROMPT)
+        || waiting(|waiting| waiting.listening.get().catches_up());
+    if is_late && ctx.has_hung_up(connection) {
+        ctx.reply_error(&Error::Unblocked.to_string());
+        hand_off_lost(grant.clone());
+        return;
+    }
+    ctx.reply_integer(grant.token);
+    events::hear_connections(ctx);
+    hand_offs(|hand_offs| hand_offs.replied(connection, grant.clone()));
+}
+
 /// The server has ended a client's wait. Returns the outcome that the client was given in this iteration, if it
 /// was; else calls `place` for its place in the queue.
 fn leave(id: Id, place: impl FnOnce(&LockId, Owner, Ticket)) -> Option<Outcome> {
@@ -206,21 +222,20 @@ fn give_up_place(lock: &LockId, owner: Owner, ticket: Ticket) {
     note(lock, |work| work.gone.push_back(owner));
 }
 
-/// A connection closes. The locks that are bound to it are given up. A hand-off that was replied to it in this
-/// iteration is lost, unless the client sent QUIT after ACQUIRE: then the server has written all replies.
+/// A connection closes. The locks that are bound to it are given up. The last hand-off that was replied to it is lost
+/// if the reply surely was not sent.
 pub fn connection_closes(ctx: &Ctx, connection: Connection) {
     for lock in sessions(|sessions| sessions.take(connection)) {
         note(&lock, |work| work.closed.push(connection));
     }
-    let replied = iteration(|iteration| {
-        let mut replied = iteration.replied.iter();
-        let index = replied.position(|(receiver, _)| *receiver == connection)?;
-        Some(iteration.replied.swap_remove(index).1)
-    });
-    if let Some(grant) = replied
-        && !ctx.closes_after_reply(connection)
-    {
+    let Some(grant) = hand_offs(|hand_offs| hand_offs.take(connection)) else {
+        return;
+    };
+    let reply = format!(":{}\r\n", grant.token);
+    if ctx.is_unsent(connection, b"fairlock.acquire", reply.len()) {
         hand_off_lost(grant);
+    } else {
+        hand_offs(|hand_offs| hand_offs.end(grant.token));
     }
 }
 

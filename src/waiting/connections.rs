@@ -187,6 +187,59 @@ impl Blocked {
     }
 }
 
+/// Hand-offs whose receivers may not have their tokens: until the lock is taken back, the receiver asks for something,
+/// or its owner is told the token again. At most one for each connection that was replied.
+#[derive(Debug, Default)]
+pub struct HandOffs {
+    /// Their tokens.
+    tokens: HashSet<i64, RandomState>,
+    /// The last that was replied on each connection.
+    replied: HashMap<Connection, Grant, RandomState>,
+}
+
+impl HandOffs {
+    /// A hand-off with this token was decided.
+    pub fn begin(&mut self, token: i64) {
+        self.tokens.insert(token);
+    }
+
+    /// A hand-off needs no attention any more. False if it did not before.
+    pub fn end(&mut self, token: i64) -> bool {
+        let did = self.tokens.remove(&token);
+        if is_too_roomy(self.tokens.capacity(), self.tokens.len()) {
+            self.tokens.shrink_to(self.tokens.len() * 2);
+        }
+        did
+    }
+
+    /// The receiver of a hand-off was replied on its connection. If it has been replied an earlier one, it has asked
+    /// since.
+    pub fn replied(&mut self, connection: Connection, grant: Grant) {
+        if let Some(earlier) = self.replied.insert(connection, grant) {
+            self.end(earlier.token);
+        }
+    }
+
+    /// Whether any is replied.
+    pub fn is_any_replied(&self) -> bool {
+        !self.replied.is_empty()
+    }
+
+    /// The client of a connection has asked for something.
+    pub fn lives(&mut self, connection: Connection) {
+        if let Some(grant) = self.take(connection) {
+            self.end(grant.token);
+        }
+    }
+
+    /// The last hand-off that was replied on a connection, which is forgotten. It is still to be ended.
+    pub fn take(&mut self, connection: Connection) -> Option<Grant> {
+        let grant = self.replied.remove(&connection)?;
+        give_back(&mut self.replied);
+        Some(grant)
+    }
+}
+
 /// The locks bound to each connection.
 #[derive(Debug, Default)]
 pub struct Sessions {

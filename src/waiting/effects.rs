@@ -17,7 +17,7 @@ use crate::server::{Ctx, Str, in_cluster, string};
 use super::connections::Outcome;
 use super::record::{Grant, LockId};
 use super::state::{
-    blocked, ensure_before_sleep, hand_off_lost, hear_iterations, iteration, sessions, stats, table,
+    blocked, ensure_before_sleep, hand_off_lost, hand_offs, sessions, stats, table, token_known,
 };
 
 /// How a script wakes a waiter: PUBLISH or SPUBLISH, and the message.
@@ -66,14 +66,13 @@ fn carry_out_one(ctx: &Ctx, scene: &Scene<'_>, event: Event) {
                 lock: scene.lock(),
                 owner,
                 token,
+                at: scene.now.tick(),
                 session,
             };
             hand_over(scene.names, ticket, grant);
         }
         Event::HeldAgain { token, once: true } => {
-            let lock = scene.lock();
-            hear_iterations();
-            iteration(|iteration| iteration.known.insert((lock, token)));
+            token_known(&scene.lock(), token);
         }
         Event::TakenOver { ticket } => give_outcome(ticket, Outcome::Refused(Error::TakenOver)),
         Event::Cancelled {
@@ -102,6 +101,7 @@ fn carry_out_one(ctx: &Ctx, scene: &Scene<'_>, event: Event) {
 
 /// A blocked client has become the holder.
 fn hand_over(names: &Names, ticket: Ticket, grant: Grant) {
+    hand_offs(|hand_offs| hand_offs.begin(grant.token));
     if may_still_acquire(ticket, names, &grant.owner) {
         give_outcome(ticket, Outcome::Granted(grant));
     } else {

@@ -16,7 +16,7 @@ use super::conditions::{self, Slice};
 use super::foreign;
 use super::schedule::Ring;
 use super::slots;
-use super::state::{blocked, ensure_before_sleep, iteration, rest_if_idle, table, waiting};
+use super::state::{blocked, ensure_before_sleep, rest_if_idle, table, waiting};
 use super::step::{look, set_timer};
 use super::work;
 
@@ -31,12 +31,7 @@ pub fn after_sleep(ctx: &Ctx) {
     waiting(|waiting| waiting.in_iteration.set(true));
     let began = conditions::tick();
     begin_to_listen(ctx, began);
-    // Receivers may have read their tokens by now, so hand-offs are not taken back any more.
-    iteration(|iteration| iteration.replied.clear());
     do_what_was_noted(ctx);
-    if table(|table| table.noted()) == 0 {
-        iteration(|iteration| iteration.known.clear());
-    }
     if may_be_due() {
         look_at_due_locks(ctx);
     }

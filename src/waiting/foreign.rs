@@ -22,12 +22,10 @@ use crate::stats::Stats;
 
 use super::clients::send_away_from;
 use super::conditions::{go_ahead_of_the_clock, grant_grace, intercepts, learn};
-use super::connections::{Outcome, Sessions};
+use super::connections::{HandOffs, Outcome, Sessions};
 use super::effects::give_outcome;
 use super::record::{LockId, Place};
-use super::state::{
-    Iteration, ensure_before_sleep, iteration, sessions, stats, table, touch, waiting,
-};
+use super::state::{ensure_before_sleep, hand_offs, sessions, stats, table, touch, waiting};
 
 /// The server reports that a key was changed from outside the module.
 pub fn key_changes(ctx: &Ctx, class: NotifyEvent, event: &[u8], key: &[u8]) {
@@ -223,7 +221,7 @@ pub fn role_changes(ctx: &Ctx, replica: bool) {
         let locks = table(|table| table.take_all(ctx));
         follow(|followed| followed.extend(locks));
         sessions(Sessions::clear);
-        iteration(|iteration| *iteration = Iteration::default());
+        hand_offs(|hand_offs| *hand_offs = HandOffs::default());
         stats(Stats::forget_holders);
     } else {
         grant_grace();

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use crate::keyspace::{QueueView, Tracked};
-use crate::lock::{Connection, Due, Owner};
+use crate::lock::{Connection, Due, Owner, Tick};
 
 /// A lock of one database.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -48,6 +48,8 @@ pub struct Grant {
     pub owner: Owner,
     /// The token.
     pub token: i64,
+    /// When it was decided.
+    pub at: Tick,
     /// The connection that the lock is bound to.
     pub session: Option<Connection>,
 }

@@ -9,25 +9,15 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 
 use crate::keyspace::{QueueView, Taken};
-use crate::lock::{Connection, Heard, Listening, Tick};
+use crate::lock::{Heard, Listening, Tick};
 use crate::server::events;
 use crate::server::scan::KeyScan;
 use crate::stats::Stats;
 
-use super::connections::{Blocked, Sessions};
+use super::connections::{Blocked, HandOffs, Sessions};
 use super::record::{Grant, LockId, Work};
 use super::stable::StableSlots;
 use super::table::Table;
-
-/// What is remembered until the next iteration of the event loop only.
-#[derive(Debug, Default)]
-pub struct Iteration {
-    /// Hand-offs that were replied, with the receiver's connection.
-    pub replied: Vec<(Connection, Grant)>,
-    /// Locks whose holders have asked again with ONCE, on whichever connection, and their tokens: a hand-off with this
-    /// token is not taken back if its receiver is gone.
-    pub known: HashSet<(LockId, i64)>,
-}
 
 /// All state of `waiting`.
 #[derive(Default)]
@@ -35,8 +25,8 @@ pub struct Waiting {
     table: RefCell<Table>,
     blocked: RefCell<Blocked>,
     sessions: RefCell<Sessions>,
+    hand_offs: RefCell<HandOffs>,
     stats: RefCell<Stats>,
-    iteration: RefCell<Iteration>,
     /// In a cluster.
     pub stable_slots: RefCell<StableSlots>,
     /// On a replica: the locks that have a queue.
@@ -101,14 +91,14 @@ pub fn sessions<T>(body: impl FnOnce(&mut Sessions) -> T) -> T {
     waiting(|waiting| body(&mut waiting.sessions.borrow_mut()))
 }
 
+/// The hand-offs whose receivers may not have their tokens.
+pub fn hand_offs<T>(body: impl FnOnce(&mut HandOffs) -> T) -> T {
+    waiting(|waiting| body(&mut waiting.hand_offs.borrow_mut()))
+}
+
 /// What is counted.
 pub fn stats<T>(body: impl FnOnce(&mut Stats) -> T) -> T {
     waiting(|waiting| body(&mut waiting.stats.borrow_mut()))
-}
-
-/// What is remembered until the next iteration.
-pub fn iteration<T>(body: impl FnOnce(&mut Iteration) -> T) -> T {
-    waiting(|waiting| body(&mut waiting.iteration.borrow_mut()))
 }
 
 /// Notes work about a lock. It is done when this iteration of the event loop ends; if its end has been handled
@@ -124,10 +114,22 @@ pub fn touch(lock: &LockId, view: QueueView) {
     note(lock, |work| work.touch(view));
 }
 
-/// A hand-off is lost: the lock must be taken back.
+/// A hand-off is lost: the lock must be taken back, unless its owner knows the token by now.
 pub fn hand_off_lost(grant: Grant) {
-    let lock = grant.lock.clone();
-    note(&lock, |work| work.lost.push(grant));
+    if hand_offs(|hand_offs| hand_offs.end(grant.token)) {
+        let lock = grant.lock.clone();
+        note(&lock, |work| work.lost.push(grant));
+    }
+}
+
+/// The holder of a lock was told its token, on whichever connection: no hand-off with this token is taken back.
+pub fn token_known(lock: &LockId, token: i64) {
+    hand_offs(|hand_offs| hand_offs.end(token));
+    table(|table| {
+        if let Some(record) = table.record(lock.db, &lock.name) {
+            record.work.lost.retain(|grant| grant.token != token);
+        }
+    });
 }
 
 /// Makes sure that [`event_loop::before_sleep`](super::event_loop::before_sleep) runs before the server sleeps.
@@ -153,10 +155,7 @@ const IDLE: u8 = 16;
 
 /// An iteration ends: whether the module has to hear of the next one.
 pub fn rest_if_idle() {
-    let remembers =
-        |iteration: &mut Iteration| !(iteration.replied.is_empty() && iteration.known.is_empty());
     let is_busy = table(|table| !table.is_empty() || table.noted() > 0)
-        || iteration(remembers)
         || blocked(|blocked| blocked.count()) > 0
         || waiting(|waiting| waiting.is_scanning.get() || !waiting.begun.get());
     waiting(|waiting| {

@@ -18,7 +18,7 @@ use super::conditions;
 use super::connections::Outcome;
 use super::effects::{Scene, WakeUp, carry_out, give_outcome};
 use super::record::{LockId, Place};
-use super::state::{blocked, hear_iterations, table, waiting};
+use super::state::{blocked, hand_offs, hear_iterations, table, waiting};
 use super::table::Table;
 
 /// Fallback interval in milliseconds, for a lock of which no deadline is known: it has waiters and no lease, or
@@ -70,6 +70,7 @@ pub fn step<T>(
     lock: &[u8],
     decide: impl FnOnce(&mut Step<'_, OpenLock<'_>>) -> Result<T, Error>,
 ) -> Result<T, Error> {
+    caller_lives(ctx);
     let queue = queue_touched(ctx, lock);
     step_on(ctx, &Names::of(lock), (queue, true), None, decide)
 }
@@ -84,12 +85,20 @@ pub fn step_of_script<T>(
     wake_up: Option<WakeUp<'_>>,
     decide: impl FnOnce(&mut Step<'_, OpenLock<'_>>) -> T,
 ) -> Result<T, Error> {
+    caller_lives(ctx);
     let queue = queue_touched(ctx, names.name());
     step_on(ctx, names, (queue, true), wake_up, |step| {
         // Without its queue a lock is left to the script.
         step.state.require_queue()?;
         Ok(decide(step))
     })
+}
+
+/// The calling client lives, and can read the token of the last hand-off to it.
+fn caller_lives(ctx: &Ctx) {
+    if hand_offs(|hand_offs| hand_offs.is_any_replied()) {
+        hand_offs(|hand_offs| hand_offs.lives(ctx.client_id()));
+    }
 }
 
 /// How a lock's queue was touched from outside the module. The caller's step repairs it.

@@ -15,7 +15,7 @@ use crate::server::{Ctx, events, in_cluster};
 use super::conditions::{self, Slice};
 use super::foreign;
 use super::record::{LockId, Place, WORK_BATCH, Work};
-use super::state::{ensure_before_sleep, iteration, table, touch, waiting};
+use super::state::{ensure_before_sleep, table, touch, waiting};
 use super::step::{set_timer, step_on};
 use super::table::Table;
 
@@ -42,10 +42,6 @@ fn attend(ctx: &Ctx, lock: &LockId, mut work: Work) -> bool {
     if !is_ours || !ctx.select_db(lock.db) {
         return false;
     }
-    iteration(|iteration| {
-        let knows = |token| iteration.known.contains(&(lock.clone(), token));
-        work.lost.retain(|grant| !knows(grant.token));
-    });
     let view = work.touch.unwrap_or(QueueView::AsLeft);
     let done = step_on(ctx, &Names::of(&lock.name), (view, false), None, |step| {
         if !work.gone.is_empty() {
