@@ -14,6 +14,12 @@ pub(crate) fn wrapper() -> Vec<String> {
     wrapper.split_whitespace().map(str::to_owned).collect()
 }
 
+/// Options that all servers get before their own, by `FAIRLOCK_TEST_OPTIONS`: I/O threads (`scripts/test/matrix`).
+fn options_for_all() -> Vec<String> {
+    let options = std::env::var("FAIRLOCK_TEST_OPTIONS").unwrap_or_default();
+    options.split_whitespace().map(str::to_owned).collect()
+}
+
 /// The module that servers load, if `FAIRLOCK_TEST_MODULE` names one that the tests were not built with: for
 /// an emulated server (`make test-arm64`), or for the address sanitiser (`make test-asan`).
 pub(crate) fn foreign_module() -> Option<PathBuf> {
@@ -105,6 +111,7 @@ impl Launch {
             .args(["--save", "", "--logfile", "log", "--maxclients", "20000"])
             .arg("--dir")
             .arg(dir)
+            .args(options_for_all())
             .args(options)
             .stdout(Stdio::null())
             .stderr(errors)
