@@ -1,8 +1,12 @@
 //! I/O threads: a server that reads and writes on several threads runs the module's code on its main thread only.
 
+use std::io::Write as _;
+use std::net::TcpListener;
+use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 
 use fairlock_testing::{Server, Wire, wait_until};
+use tempfile::TempDir;
 
 const THREADS: &str = "--io-threads 4 --appendonly yes --appendfsync no";
 
@@ -66,4 +70,61 @@ fn a_client_without_a_password_cannot_end_the_server() {
 #[test]
 fn nor_that_of_a_cluster() {
     bear_strangers("--cluster-enabled yes");
+}
+
+#[test]
+fn a_lock_is_handed_over_between_connections_with_tls() {
+    let dir = TempDir::new().expect("a directory");
+    let path = |name: &str| dir.path().join(name).to_str().expect("UTF-8").to_owned();
+    let (certificate, key) = (path("certificate"), path("key"));
+    let made = Command::new("openssl")
+        .args(
+            "req -x509 -nodes -subj /CN=localhost -newkey ec -pkeyopt ec_paramgen_curve:prime256v1"
+                .split(' '),
+        )
+        .args(["-keyout", &key, "-out", &certificate])
+        .output();
+    assert!(made.expect("openssl is there").status.success());
+    let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = free.local_addr().expect("its address").port().to_string();
+    drop(free);
+    let options = ["--io-threads", "4", "--tls-auth-clients", "no"];
+    let tls = [
+        "--tls-port",
+        &port,
+        "--tls-cert-file",
+        &certificate,
+        "--tls-key-file",
+        &key,
+    ];
+    let server = Server::with(&[&options[..], &tls].concat());
+
+    let pairs = "FAIRLOCK.ACQUIRE k *\nFAIRLOCK.RELEASE k *\n".repeat(50);
+    let connect = || -> Child {
+        let mut client = Command::new("redis-cli")
+            .args(["--tls", "--insecure", "-p", &port])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("redis-cli is there");
+        let mut input = client.stdin.take().expect("its input");
+        input.write_all(pairs.as_bytes()).expect("sent");
+        client
+    };
+    let clients: Vec<Child> = (0..6).map(|_| connect()).collect();
+    let said = |client: Child| -> Output { client.wait_with_output().expect("its output") };
+    let said: Vec<u8> = clients
+        .into_iter()
+        .flat_map(|client| said(client).stdout)
+        .collect();
+    let said = String::from_utf8(said).expect("text");
+    let mut tokens: Vec<u64> = said.lines().filter_map(|line| line.parse().ok()).collect();
+    assert_eq!(tokens.len(), 600, "{said}");
+    tokens.sort_unstable();
+    tokens.dedup();
+    assert_eq!(tokens.len(), 1 + 300, "{said}");
+    assert_ne!(
+        server.info("fairlock", "fairlock_acquisitions_handed_off"),
+        "0"
+    );
 }
