@@ -532,7 +532,16 @@ fn a_subscriber_that_does_not_read_is_closed_alone() {
     let mut client = server.connect();
     let mut wire = Wire::new(server.port);
     wire.send("PSUBSCRIBE redisson_lock__channel:*");
-    // It never reads on from here. The owner is long, so that the messages are.
+    // It never reads on from here. The kernel takes megabytes, which are not made of locks' messages alone.
+    let filler = format!(
+        "PUBLISH redisson_lock__channel:{{k}}:x {}",
+        "x".repeat(30_000)
+    );
+    wait_until("the kernel takes no more", || {
+        client.run(&filler);
+        !line_of(&mut client, wire.id).contains(" omem=0 ")
+    });
+    // The owner is long, so that the messages are.
     let owner = "o".repeat(250);
     let turn = [
         "FAIRLOCK.ACQUIRE k a".to_owned(),
@@ -542,7 +551,6 @@ fn a_subscriber_that_does_not_read_is_closed_alone() {
         format!("FAIRLOCK.RELEASE k {owner}"),
     ];
     wait_until("it is closed", || {
-        // Many at a time: the server has megabytes to send before the kernel takes no more.
         let replies = client.run_many(turn.iter().cycle().take(200 * turn.len()));
         for turn in replies.chunks(turn.len()) {
             assert!(
