@@ -6,6 +6,7 @@
 
 use std::ffi::CStr;
 
+use crate::config;
 use crate::error::Error;
 use crate::redisson::table::Script;
 use crate::redisson::{Reply, filter, recognise, run, share_a_slot, stats};
@@ -69,7 +70,7 @@ fn eval(
         return Err(Error::KeysApart);
     }
     // A call that was queued for a transaction may run after interception was switched off.
-    let may_run = waiting::intercepts();
+    let may_run = config::intercept_eval();
     let done = may_run.then(|| run(ctx, script, *arguments)).flatten();
     if let Some(done) = done {
         stats::intercepted(script.role);

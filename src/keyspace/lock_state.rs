@@ -189,10 +189,6 @@ impl Queueing for OpenLock<'_> {
         self.line().map_or(0, Line::len)
     }
 
-    fn scripted(&mut self) -> usize {
-        self.line().map_or(0, Line::scripted)
-    }
-
     fn position(&mut self, owner: &[u8]) -> Option<usize> {
         self.line()?.position(owner)
     }

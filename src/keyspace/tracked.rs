@@ -40,6 +40,15 @@ impl Tracked {
         self.line.is_empty() && self.session.is_none() && self.shared.is_none()
     }
 
+    /// Whether a FAIRLOCK client relies on it: one waits, shares the lock, or holds it with a session. Walks the queue
+    /// up to the first that waits.
+    pub fn is_relied_on(&self) -> bool {
+        let mut waiters = self.line.iter();
+        self.session.is_some()
+            || self.shared.is_some()
+            || waiters.any(|(_, waiter)| !waiter.presence.is_scripted())
+    }
+
     /// Whether it is as it was made.
     fn is_new(&self) -> bool {
         let Self {

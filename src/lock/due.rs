@@ -10,8 +10,8 @@ use super::step::Step;
 pub struct Due {
     /// By the wall clock, once this millisecond is over: a lease ends, or the score of a live head passes.
     pub wall: Option<Millis>,
-    /// By the steady clock: a turn ends, the waiters behind a silent head are to be woken, a session is to be
-    /// renewed, or the deadline of a live head passes.
+    /// By the steady clock: a turn ends, the waiters behind a silent head are to be woken, or a session is to be
+    /// renewed.
     pub tick: Option<Tick>,
 }
 
@@ -42,12 +42,12 @@ impl<S: State> Step<'_, S> {
         }
         let turn_ends = turn.as_ref().map(|turn| turn.until);
         let wakes_next = turn.and_then(|turn| turn.wakes_next);
-        let (deadline, score) = self.shield_ends();
+        let score = self.head_score_ends();
         let (lives_until, last_score) = self.unfit_head_ends();
         let walls = [self.first_lease_end(), score, last_score];
         Due {
             wall: walls.into_iter().flatten().min(),
-            tick: [turn_ends, wakes_next, deadline, lives_until]
+            tick: [turn_ends, wakes_next, lives_until]
                 .into_iter()
                 .flatten()
                 .map(|instant| self.now.tick_at(instant))

@@ -45,8 +45,6 @@ pub struct Line<S = RandomState> {
     /// `tree[i]` counts the waiters in the range of `i`, as usual for a Fenwick tree over the places; index 0 is not
     /// used.
     tree: Vec<usize>,
-    /// Number of waiters that are known by scripts only.
-    scripted: usize,
 }
 
 /// The lowest set bit: the length of the range that a Fenwick node covers.
@@ -62,7 +60,6 @@ impl<S: Default> Default for Line<S> {
             first: 0,
             head: 0,
             tree: Vec::new(),
-            scripted: 0,
         }
     }
 }
@@ -99,22 +96,15 @@ impl<S: BuildHasher + Default> Line<S> {
             return;
         };
         number.insert(self.first.wrapping_add(self.places.len()));
-        self.scripted += usize::from(waiter.presence.is_scripted());
         self.places.push(Some((owner, waiter)));
         self.grow_tree();
-    }
-
-    /// Number of waiters that are known by scripts only.
-    pub fn scripted(&self) -> usize {
-        self.scripted
     }
 
     /// Takes a waiter out, and tells which position it had.
     pub fn remove(&mut self, owner: &[u8]) -> Option<usize> {
         let place = self.numbers.remove(owner)?.wrapping_sub(self.first);
         let index = self.taken_before(place);
-        let (_, waiter) = self.places.get_mut(place)?.take()?;
-        self.scripted -= usize::from(waiter.presence.is_scripted());
+        self.places.get_mut(place)?.take()?;
         let mut node = place + 1;
         while let Some(count) = self.tree.get_mut(node) {
             *count -= 1;
@@ -180,9 +170,7 @@ impl<S: BuildHasher + Default> Line<S> {
         let place = self.place_of(owner);
         let place = place.and_then(|place| self.places.get_mut(place));
         if let Some((_, known)) = place.and_then(Option::as_mut) {
-            self.scripted -= usize::from(known.presence.is_scripted());
             change(known);
-            self.scripted += usize::from(known.presence.is_scripted());
         }
     }
 
@@ -374,23 +362,6 @@ mod tests {
             }
         }
         assert!(line.places.capacity() <= 4 * FEW);
-    }
-
-    #[test]
-    fn waiters_known_by_scripts_only_are_counted() {
-        let with = |presence| Waiter {
-            presence,
-            ..waiter(1)
-        };
-        let mut line: Line = Line::default();
-        line.push(owner(1), with(Presence::Found));
-        line.push(owner(2), with(Presence::Polling));
-        line.push(owner(3), with(Presence::Asked));
-        assert_eq!(line.scripted(), 2);
-        line.set(&owner(2), with(Presence::Found));
-        line.set(&owner(1), with(Presence::Blocked(1)));
-        line.remove(&owner(3));
-        assert_eq!(line.scripted(), 1);
     }
 
     #[test]

@@ -19,8 +19,6 @@ pub type Connection = u64;
 pub struct Rules {
     /// Time a polling waiter has to take the lock once it is its turn.
     pub turn: Millis,
-    /// Lease of a holder that names none.
-    pub lease: Millis,
     /// Patience of a waiter that was found in the keys without a deadline.
     pub patience: Millis,
     /// By how much the clocks of servers that follow each other may differ.

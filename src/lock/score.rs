@@ -8,15 +8,14 @@
 //!
 //! A newcomer's score is now, plus what is left of the lease, plus its patience times its position:
 //! what Redisson's scripts compute for a queue that has just formed. Scripts that run as Lua lower all scores by the
-//! patience of each waiter that they serve. These rules do not, so scores are lined up when a lock is handed
-//! back to such scripts.
+//! patience of each waiter that they serve. These rules do not. Only the head's score is kept ahead of now.
 
-use super::clock::{Heard, Millis, Now};
-use super::parts::{Presence, Waiter};
-use super::state::{Holding, Queueing, State};
+use super::clock::{Millis, Now};
+use super::parts::{Owner, Waiter};
+use super::state::{Holding, Queueing};
 use super::step::Step;
 
-/// How many waiters behind a silent head are woken, and so how far behind it the first that lives may be.
+/// How many waiters behind a silent head are woken.
 pub const WOKEN_BEHIND: usize = 16;
 
 /// The score of a head that is blocked is set at most once in as many milliseconds.
@@ -63,36 +62,32 @@ impl<S: Holding + Queueing> Step<'_, S> {
         }
     }
 
-    /// Rewrites the head's score if it is no longer ahead of now while the head lives. Scripts stop at the
-    /// first head whose score is ahead, which protects all waiters behind it. A head that may be dead does not
-    /// protect them for long; then the score of the first live waiter behind it is kept ahead as well.
+    /// Rewrites the head's score if it is no longer ahead of now while the head lives. Scripts stop at the first head
+    /// whose score is ahead, which protects all waiters behind it as well.
     pub(super) fn refresh_head_score(&mut self) {
-        // Most locks have no waiters.
-        if self.state.waiting() > 0 {
-            self.refresh_first_scores();
+        let Some((owner, waiter)) = self.living_head() else {
+            return;
+        };
+        let left = self.lease_left();
+        if waiter.score <= self.now.millis() || self.is_far_off(&waiter, left) {
+            // A blocked waiter lives, however short its patience.
+            let least = if waiter.ticket().is_some() {
+                REFRESH
+            } else {
+                1
+            };
+            let score = self.now.after(ahead(left, waiter.patience.max(least), 0));
+            self.state.set_score(&owner, score);
         }
     }
 
-    fn refresh_first_scores(&mut self) {
-        for index in 0..=WOKEN_BEHIND {
-            let Some((owner, waiter)) = self.state.waiter_at(index) else {
-                return;
-            };
-            if waiter.lives(self.now) {
-                let left = self.lease_left();
-                if waiter.score <= self.now.millis() || self.is_far_off(&waiter, left) {
-                    // A blocked waiter lives, however short its patience.
-                    let least = if waiter.ticket().is_some() {
-                        REFRESH
-                    } else {
-                        1
-                    };
-                    let score = self.now.after(ahead(left, waiter.patience.max(least), 0));
-                    self.state.set_score(&owner, score);
-                }
-                return;
-            }
+    fn living_head(&mut self) -> Option<(Owner, Waiter)> {
+        // Most locks have no waiters.
+        if self.state.waiting() == 0 {
+            return None;
         }
+        let head = self.state.waiter_at(0);
+        head.filter(|(_, waiter)| waiter.lives(self.now))
     }
 
     /// Whether a score is farther ahead than the scripts' arithmetic can bring it. Another client wrote it,
@@ -104,69 +99,11 @@ impl<S: Holding + Queueing> Step<'_, S> {
         waiter.score > self.now.after(usual.saturating_mul(FAR))
     }
 
-    /// When the first waiter that lives stops protecting those behind it: by the listening clock, when
-    /// its deadline is over; and by the wall clock, when its score is.
-    pub(super) fn shield_ends(&mut self) -> (Option<Heard>, Option<Millis>) {
-        for index in 0..=WOKEN_BEHIND {
-            let Some((_, waiter)) = self.state.waiter_at(index) else {
-                break;
-            };
-            if waiter.lives(self.now) {
-                let deadline = waiter.ticket().is_none().then_some(waiter.deadline);
-                // Scripts drop a head in the very millisecond of its score; what is due by the wall
-                // clock is looked at when its millisecond is over.
-                return (deadline, Some(waiter.score.saturating_sub(1)));
-            }
-        }
-        (None, None)
-    }
-
-    /// Lines all scores up for scripts that run as Lua from now on, as Lua would have them for this queue: the head's
-    /// is ahead of now, and each other is its predecessor's plus the waiter's own patience. So their arithmetic
-    /// drops no waiter that lives. From now on it is not seen when Redisson's waiters ask. Walks the queue.
-    ///
-    /// The head has a whole lease, as in a queue that forms behind a holder: Lua builds the scores of later waiters on
-    /// those before, but never counts how long these take to leave, and would drop the later ones that much too early.
-    pub fn line_up(&mut self) {
-        let left = self.lease_left().max(self.rules.lease);
-        let mut before = self.now.after(left);
-        let mut score_before = None;
-        for index in 0..self.state.waiting() {
-            let Some((owner, mut waiter)) = self.state.waiter_at(index) else {
-                break;
-            };
-            let is_found = waiter.presence == Presence::Found;
-            let patience = match score_before {
-                _ if !is_found => waiter.patience,
-                // What the script has added that wrote it.
-                Some(score) => waiter.score.saturating_sub(score),
-                None => self.rules.patience,
-            };
-            score_before = Some(waiter.score);
-            let is_true = is_found && index == 0 && waiter.score > self.now.millis();
-            if is_true {
-                before = waiter.score;
-            } else {
-                before = before.saturating_add(patience.max(1));
-            }
-            if waiter.score != before {
-                self.state.set_score(&owner, before);
-            }
-            if waiter.presence == Presence::Asked {
-                waiter.presence = Presence::Found;
-                self.state.set_waiter(&owner, waiter);
-            }
-        }
-    }
-}
-
-impl<S: State> Step<'_, S> {
-    /// Whether the lock is the scripts': they run as Lua, and no FAIRLOCK client waits, shares the lock, or holds it
-    /// with a session.
-    pub fn is_of_scripts(&mut self) -> bool {
-        !self.rules.intercepts
-            && self.state.waiting() == self.state.scripted()
-            && self.state.session().is_none()
-            && self.state.shared().is_none()
+    /// When the score of a head that lives is to be rewritten.
+    pub(super) fn head_score_ends(&mut self) -> Option<Millis> {
+        let (_, waiter) = self.living_head()?;
+        // Scripts drop a head in the very millisecond of its score; what is due by the wall clock is looked at when its
+        // millisecond is over.
+        Some(waiter.score.saturating_sub(1))
     }
 }

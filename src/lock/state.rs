@@ -68,8 +68,6 @@ pub trait Sharing {
 pub trait Queueing {
     /// Number of waiters.
     fn waiting(&mut self) -> usize;
-    /// Number of waiters that are known by scripts only.
-    fn scripted(&mut self) -> usize;
     /// 0-based position of a waiter.
     fn position(&mut self, owner: &[u8]) -> Option<usize>;
     /// A waiter as this server sees it.

@@ -7,11 +7,11 @@ use crate::keyspace::names::SLOTS;
 use crate::server::filter::{self, Filter, Incoming};
 use crate::server::user::{User, user_of};
 use crate::server::{Ctx, Str, in_cluster, is_replica, selected, string};
+use crate::waiting;
 
 use super::recognise::{by_digest, by_text};
 use super::stats;
 use super::table::Script;
-use crate::waiting;
 
 /// The command that runs a script natively by its text, with the arguments of EVAL.
 pub const EVAL: &str = "fairlock.eval";
@@ -79,10 +79,12 @@ impl Filter for Scripts {
     /// Compares length and first letter first, because most commands are others.
     fn concerns(name: &[u8]) -> bool {
         match name {
-            [b'e' | b'E', _, _, _] => is(name, b"exec") || is(name, b"eval") && looks_at_scripts(),
+            [b'e' | b'E', _, _, _] => {
+                is(name, b"exec") || is(name, b"eval") && config::intercept_eval()
+            }
             [b'c' | b'C', _, _, _] => is(name, b"copy"),
             [b'c' | b'C', _, _, _, _, _, _] => is(name, b"cluster") && in_cluster(),
-            [b'e' | b'E', _, _, _, _, _, _] => is(name, b"evalsha") && looks_at_scripts(),
+            [b'e' | b'E', _, _, _, _, _, _] => is(name, b"evalsha") && config::intercept_eval(),
             [b'f' | b'F', ..] => is_own(name),
             _ => false,
         }
@@ -129,19 +131,13 @@ fn is_own(name: &[u8]) -> bool {
     is(name, EVAL.as_bytes()) || is(name, EVALSHA.as_bytes())
 }
 
-/// Whether scripts run natively, or did until just now: they do until the end of the iteration in which interception is
-/// switched off.
-fn looks_at_scripts() -> bool {
-    config::intercept_eval() || waiting::intercepts()
-}
-
 fn is(name: &[u8], word: &[u8]) -> bool {
     name.eq_ignore_ascii_case(word)
 }
 
 fn intercept(command: &mut Incoming, recognise: fn(&[u8]) -> Option<&'static Script>, name: usize) {
     // Without the number of keys the server refuses the call. At a replica scripts write nothing.
-    if command.argument(2).is_none() || is_replica() || !waiting::intercepts() {
+    if command.argument(2).is_none() || is_replica() {
         return;
     }
     let Some(script) = command.argument(1).and_then(recognise) else {

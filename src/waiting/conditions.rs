@@ -1,6 +1,6 @@
 //! What each step is given: the time, and the rules as configured. Also what changes them: grace for waiters that
-//! were found, tokens of other servers, and switching interception on and off. And the time limit for the module's work
-//! in one iteration of the event loop, so that a backlog does not delay other clients.
+//! were found, and tokens of other servers. And the time limit for the module's work in one iteration of the event
+//! loop, so that a backlog does not delay other clients.
 
 use std::ffi::CStr;
 
@@ -11,7 +11,7 @@ use crate::server::cluster::SlotState;
 use crate::server::{Ctx, clock, in_cluster};
 
 use super::record::LockId;
-use super::state::{ensure_before_sleep, table, waiting};
+use super::state::waiting;
 
 /// The server's clocks.
 pub fn now() -> Now {
@@ -32,16 +32,13 @@ pub fn tick() -> Tick {
 
 /// The rules as configured now.
 pub fn rules() -> Rules {
-    // First: where it is noticed only now that interception was switched on, grace is granted.
-    let intercepts = intercepts();
     Rules {
         turn: config::TURN.get(),
-        lease: config::LEASE.get(),
         patience: config::PATIENCE.get(),
         clock_skew: config::CLOCK_SKEW.get(),
         max_waiters: usize::try_from(config::MAX_WAITERS.get()).unwrap_or(usize::MAX),
         grace: waiting(|waiting| waiting.grace.get()),
-        intercepts,
+        intercepts: config::intercept_eval(),
     }
 }
 
@@ -159,25 +156,6 @@ pub fn slot_state(ctx: &Ctx, names: &Names, is_shared: bool) -> SlotState {
         waiting(|waiting| waiting.stable_slots.borrow_mut().found(slot, now));
     }
     state
-}
-
-/// Whether Redisson's scripts run natively. Interception starts at once when it is switched on. Where the module has
-/// locks, it ends with the iteration in which it is switched off: their scores are lined up first.
-pub fn intercepts() -> bool {
-    let wanted = config::intercept_eval();
-    let is_on = waiting(|waiting| waiting.intercepts.get());
-    if wanted != is_on && (wanted || table(|table| table.is_empty())) {
-        waiting(|waiting| waiting.intercepts.set(wanted));
-        if wanted {
-            // The queues that the scripts have now are the module's. Of their waiters only scores are known, which
-            // scripts let run out while others hold the lock.
-            grant_grace();
-            waiting(|waiting| waiting.has_switched_on.set(true));
-            ensure_before_sleep();
-        }
-        return wanted;
-    }
-    is_on
 }
 
 /// Microseconds for all the work at the beginning or end of an iteration. One more step may follow, which has its

@@ -4,7 +4,6 @@
 //! Callbacks only note work (see [`Work`](super::record::Work)). It is done here, between commands, when the iteration
 //! ends.
 
-use crate::config;
 use crate::keyspace::QueueView;
 use crate::lock::{Listening, Tick};
 use crate::server::migration::Migration;
@@ -62,7 +61,6 @@ fn begin_to_listen(ctx: &Ctx, began: Tick) {
 /// Does what was noted in this iteration, before its replies are written.
 pub fn before_sleep(ctx: &Ctx) {
     let before = alarm();
-    follow_configuration(ctx);
     if waiting(|waiting| waiting.slots_have_come.take()) {
         slots::look_at_arriving(ctx);
     }
@@ -83,16 +81,6 @@ pub fn before_sleep(ctx: &Ctx) {
         end_iteration(ctx, alarm, alarm != before);
     }
     rest_if_idle();
-}
-
-/// CONFIG SET may have switched interception on or off.
-fn follow_configuration(ctx: &Ctx) {
-    if conditions::intercepts() && !config::intercept_eval() && !ctx.writes_paused() {
-        work::hand_back_all(ctx);
-    }
-    if waiting(|waiting| waiting.has_switched_on.take()) {
-        work::look_for_queues(ctx);
-    }
 }
 
 /// Stops the timer if it would ring for nothing.

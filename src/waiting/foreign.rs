@@ -13,6 +13,7 @@ use std::collections::HashSet;
 
 use redis_module::NotifyEvent;
 
+use crate::config;
 use crate::keyspace::names::is_redissons;
 use crate::keyspace::number::number;
 use crate::keyspace::{Names, QueueView, names};
@@ -21,7 +22,7 @@ use crate::server::{Access, Ctx, is_replica, string};
 use crate::stats::Stats;
 
 use super::clients::send_away_from;
-use super::conditions::{go_ahead_of_the_clock, grant_grace, intercepts, learn};
+use super::conditions::{go_ahead_of_the_clock, grant_grace, learn};
 use super::connections::{HandOffs, Outcome, Sessions};
 use super::effects::give_outcome;
 use super::record::{LockId, Place};
@@ -44,7 +45,7 @@ pub fn key_changes(ctx: &Ctx, class: NotifyEvent, event: &[u8], key: &[u8]) {
         let is_loading = !waiting(|waiting| waiting.begun.get());
         if is_loading || class == NotifyEvent::LOADED || comes_from_elsewhere {
             touch_queue(db, key, QueueView::Loaded);
-        } else if intercepts() || is_replica() || is_queue_known(db, key) {
+        } else if config::intercept_eval() || is_replica() || is_queue_known(db, key) {
             touch_queue(db, key, QueueView::Touched);
         }
     } else if names::is_token(key) {
@@ -150,7 +151,7 @@ pub fn forget_if_gone(ctx: &Ctx, lock: &LockId) -> bool {
 /// Where scripts run as Lua, it needs shared holders, or a waiter that is not named as Redisson names its own.
 /// Walks the queue then.
 pub fn is_ours_to_track(ctx: &Ctx, lock: &LockId) -> bool {
-    if intercepts() {
+    if config::intercept_eval() {
         return has_waiters(ctx, lock);
     }
     let names = Names::of(&lock.name);

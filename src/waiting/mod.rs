@@ -72,6 +72,7 @@ mod work;
 
 use std::rc::Rc;
 
+use crate::config;
 use crate::keyspace::Names;
 use crate::keyspace::names;
 use crate::lock::{Limit, Now, Waiter};
@@ -81,11 +82,12 @@ use crate::server::info::Section;
 use crate::server::{Ctx, in_cluster, is_replica};
 
 pub use clients::{block, next_ticket};
-pub use conditions::{Slice, intercepts, now, rules, slot_is_named};
+pub use conditions::{Slice, now, rules, slot_is_named};
 pub use connections::Outcome;
 pub use effects::WakeUp;
 pub use record::{Grant, LockId};
 pub use step::{require_rest, step, step_of_script};
+use table::Table;
 
 /// What the module does at the server's events.
 pub const EVENTS: Events = Events {
@@ -99,8 +101,15 @@ pub const EVENTS: Events = Events {
     slots_migrate: event_loop::slots_migrate,
 };
 
-pub use state::ensure_before_sleep as interception_switched;
 pub use work::begin;
+
+/// Interception was switched on or off. Where scripts run as Lua, only locks that FAIRLOCK clients rely on are looked
+/// after.
+pub fn interception_switched() {
+    if !config::intercept_eval() {
+        state::table(Table::keep_relied_on);
+    }
+}
 
 /// Whether the module has seen the end of the iteration in which it was loaded.
 pub fn has_begun() -> bool {

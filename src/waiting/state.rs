@@ -43,10 +43,6 @@ pub struct Waiting {
     pub grace: Cell<Heard>,
     /// For how long the server has not listened to its clients.
     pub listening: Cell<Listening>,
-    /// Whether Redisson's scripts run natively.
-    pub intercepts: Cell<bool>,
-    /// Whether that was switched on in this iteration.
-    pub has_switched_on: Cell<bool>,
     /// Whether a step is under way: steps do not nest.
     pub stepping: Cell<bool>,
     /// Iterations that have had nothing to do.

@@ -221,13 +221,13 @@ fn put_back<T>(
 ) -> thread::Result<Result<T, Error>> {
     match end {
         Ok(Ok(step)) => {
-            if step.is_of_scripts {
-                table(|table| table.forget(db, lock));
-            } else {
+            if step.is_ours {
                 if !tracked.line.is_empty() {
                     events::hear_scores(ctx);
                 }
                 keep(db, lock, tracked, step.due, now);
+            } else {
+                table(|table| table.forget(db, lock));
             }
             Ok(step.answer)
         }
@@ -275,8 +275,8 @@ fn soon(now: Now) -> Due {
 struct Decided<T> {
     answer: Result<T, Error>,
     due: Due,
-    /// The lock is the scripts' from now on, or still is.
-    is_of_scripts: bool,
+    /// It is to be looked after: always where scripts run natively; else only for FAIRLOCK clients.
+    is_ours: bool,
 }
 
 /// Opens the keys, and lets the rules decide.
@@ -290,21 +290,16 @@ fn decide_on<T>(
 ) -> Result<Decided<T>, Unusable> {
     let is_frozen = queue == QueueView::Hidden;
     let may_be_shared = taken.may_be_shared;
-    let was_ours = !taken.tracked.is_empty();
     let mut state = OpenLock::open(ctx, names, taken, rules, now, queue);
     state.prepare(queue, may_be_shared)?;
     state.tracked.cut_short &= is_frozen;
     let mut step = Step::new(&mut state, rules, now);
     let answer = decide(&mut step);
-    let is_of_scripts = !is_frozen && step.is_of_scripts();
-    if is_of_scripts && was_ours {
-        step.line_up();
-    }
     let due = step.next_due();
     Ok(Decided {
         answer,
         due,
-        is_of_scripts,
+        is_ours: rules.intercepts || is_frozen || step.state.tracked.is_relied_on(),
     })
 }
 

@@ -200,6 +200,15 @@ impl Table {
         self.forget_if_idle(&id);
     }
 
+    /// Forgets the locks that no FAIRLOCK client relies on.
+    pub fn keep_relied_on(&mut self) {
+        for lock in self.all(None) {
+            if !self.tracked(&lock).is_some_and(Tracked::is_relied_on) {
+                self.forget(lock.db, &lock.name);
+            }
+        }
+    }
+
     fn forget_if_idle(&mut self, id: &LockId) {
         if let Some(locks) = self.databases.get_mut(&id.db)
             && locks.get(&id.name).is_some_and(Record::is_idle)

@@ -3,9 +3,9 @@
 //! and locks whose keys were touched from outside the module are looked at. All that is to be done about a lock is
 //! one step, and the keys as they are then decide: several commands may have run since.
 //!
-//! Also what goes through all locks: handing them back to scripts, the look at their hashes once a second, and the walk
-//! over the keys that were there before the module, or before interception was switched on. (A server that starts
-//! raises an event for each key that it loads. One that is already running raises none.)
+//! Also what goes through all locks: the look at their hashes once a second, and the walk over the keys that were there
+//! before the module. (A server that starts raises an event for each key that it loads. One that is already running
+//! raises none.)
 
 use crate::keyspace::held::has_lost_holders;
 use crate::keyspace::{Names, QueueView, Tracked, names};
@@ -100,31 +100,6 @@ fn is_here(ctx: &Ctx, lock: &LockId) -> bool {
     is_here
 }
 
-/// Scripts run as Lua from now on: hands back the locks on which only scripts work, and lines up the scores of the
-/// others.
-pub fn hand_back_all(ctx: &Ctx) {
-    waiting(|waiting| waiting.intercepts.set(false));
-    for lock in table(|table| table.all(None)) {
-        if !ctx.select_db(lock.db) {
-            continue;
-        }
-        // Where a key has another type, there is nothing to be lined up.
-        let _ = step_on(
-            ctx,
-            &Names::of(&lock.name),
-            (QueueView::AsLeft, false),
-            None,
-            |step| {
-                // Those of scripts are lined up at the end of the step.
-                if !step.is_of_scripts() {
-                    step.line_up();
-                }
-                Ok(())
-            },
-        );
-    }
-}
-
 /// How many locks are taken from the table at once for it.
 const PATROL_BATCH: usize = 50;
 
@@ -178,8 +153,6 @@ const SCAN_STEPS: usize = 500;
 /// As [`look_for_queues`], when the module is loaded and configured.
 pub fn begin(ctx: &Ctx) {
     conditions::begin_to_follow_slots(ctx);
-    let _ = conditions::intercepts();
-    waiting(|waiting| waiting.has_switched_on.set(false));
     ensure_before_sleep();
     look_for_queues(ctx);
 }

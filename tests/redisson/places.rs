@@ -67,8 +67,10 @@ fn a_waiter_behind_a_blocked_one_keeps_its_place() {
         hand.unlock("jvm:104");
         assert!(blocked.int() > 0);
         assert_eq!(hand.queue(), "[jvm:105]");
-        let left = hand.patience_left("jvm:105");
-        assert!(left > 0, "{left}");
+        if *interception == Interception::On {
+            let left = hand.patience_left("jvm:105");
+            assert!(left > 0, "{left}");
+        }
     }
 }
 

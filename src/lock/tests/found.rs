@@ -131,24 +131,8 @@ fn a_head_lives_through_the_millisecond_of_its_score() {
 }
 
 #[test]
-fn a_dead_head_does_not_expose_those_behind_it() {
-    let steps = "A polls; B polls; C blocks; silence; silence; A polls; silence";
-    after(&MIXED, steps);
-}
-
-#[test]
-fn a_head_that_was_found_does_not_expose_those_behind_it() {
-    let steps = "C asks_by_script; D asks_by_script; A blocks; restart; B blocks; silence;
-        D leaves_by_script; silence";
-    after(&SCRIPTS, steps);
-}
-
-#[test]
-fn a_clock_that_is_set_exposes_nobody() {
+fn a_clock_that_is_set_ahead_does_not_expose_the_head() {
     after(&CLOCK, "A blocks; B polls; A releases; clock=4");
-    let steps = "A blocks; silence; B blocks; clock=-4; restart; C asks_by_script; A releases;
-        clock=4; silence";
-    after(&CLOCK, steps);
 }
 
 #[test]

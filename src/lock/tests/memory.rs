@@ -181,11 +181,6 @@ impl Queueing for Memory {
         self.queue.len()
     }
 
-    fn scripted(&mut self) -> usize {
-        let scripted = |entry: &&(Owner, Waiter)| entry.1.presence.is_scripted();
-        self.queue.iter().filter(scripted).count()
-    }
-
     fn position(&mut self, owner: &[u8]) -> Option<usize> {
         self.position_of(owner)
     }

@@ -12,7 +12,7 @@
 //! tolerates, and none ends but by its own release, lease, session or break; tokens grow; no owner is served before a
 //! living waiter that joined earlier; every blocked request has its place and gets one answer; only a polling head in
 //! its turn waits for a lock that it can have, and no waiter waits behind the dead; scripts would drop no living
-//! waiter; and the server knows when to look again. Progress is checked at the end of a search: from every world,
+//! head; and the server knows when to look again. Progress is checked at the end of a search: from every world,
 //! silence leads to an empty queue, or to holders whose connections are open and that leave no room for the head.
 //!
 //! - [`memory`]: the state; [`scope`]: what a world has in it; [`action`]: what can happen next;

@@ -93,7 +93,6 @@ impl Scope {
 /// deadline can end in another's turn.
 const RULES: Rules = Rules {
     turn: 2,
-    lease: 2,
     patience: 3,
     clock_skew: 0,
     max_waiters: 4,
@@ -296,7 +295,6 @@ pub const LARGE: Scope = Scope {
     is_common: true,
     rules: Rules {
         turn: 50,
-        lease: 100,
         patience: 300,
         max_waiters: 5,
         ..RULES

@@ -9,21 +9,17 @@ use crate::lock::scripts::Sleep;
 use crate::lock::{Event, Millis, Owner, Presence, SharedHolders, Waiter};
 
 impl World {
-    /// Scripts drop heads whose scores are over, up to the first whose score is not. No waiter that is surely alive may
-    /// be among them.
+    /// Scripts drop heads whose scores are over, up to the first whose score is not. A head that is surely alive stops
+    /// them.
     pub(super) fn check_scores(&self) -> Checked {
-        let now = self.now;
-        let queue = self.state.queue.iter();
-        for (owner, waiter) in queue.take_while(|(_, waiter)| waiter.score <= now.millis()) {
-            ensure!(
-                !waiter.lives(now),
-                "scripts would drop {owner:?}: {waiter:?}"
-            );
-        }
+        let head = self.state.queue.first();
+        let dropped = head.filter(|(_, head)| head.score <= self.now.millis());
+        let lives = dropped.is_some_and(|(_, head)| head.lives(self.now));
+        ensure!(!lives, "scripts would drop {head:?}");
         Ok(())
     }
 
-    /// Scores are set when a waiter asks, and of the first that lives. All others stay as they are.
+    /// Scores are set when a waiter asks, and of a head that lives. All others stay as they are.
     pub(super) fn check_changed_scores(&self, before: &Before) -> Checked {
         if matches!(before.action, Action::SetScore(..) | Action::Silence(2..)) {
             return Ok(());
