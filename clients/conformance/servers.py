@@ -277,6 +277,9 @@ class Servers:
             until("the sentinel says so", lambda: call(sentinel, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", "locks")[1] == str(successor))
             # There is one failover. On a busy machine the sentinel could take its successor for dead, and go back.
             call(sentinel, "SENTINEL", "SET", "locks", "down-after-milliseconds", 3600000)
+        else:
+            for name in "bcd":
+                until(f"{name} is up", lambda name=name: "cluster_state:ok" in call(self.port(name), "CLUSTER", "INFO"))
 
     def end(self):
         for proxy in self.proxies.values():
