@@ -4,7 +4,9 @@
 //! a key while this module has it open would leave a dangling handle. So events are only recorded while keys
 //! are open, and raised in their order once the keys are closed.
 //!
-//! Events without a listener are not even recorded (see [`audience`]).
+//! Events without a listener are not even recorded: a hand-off has ten, and is cheaper without them. Listeners are
+//! clients, if the option `notify-keyspace-events` says so, and other modules. For each event the server makes a client
+//! for every module that listens, even for the one that has raised it.
 //!
 //! This module receives its own events, too. It recognises them by the address of the string that names the
 //! event: commands that another module runs in its callback raise the same events with other strings.
@@ -14,11 +16,10 @@ use std::ffi::{CStr, c_char};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
-use redis_module::NotifyEvent;
+use redis_module::{NotifyEvent, RedisValue};
 
 use super::api::api;
-use super::audience;
-use super::context::Ctx;
+use super::context::{Ctx, text};
 use super::strings::{Str, share};
 
 /// A key event that is still to be raised.
@@ -44,7 +45,7 @@ const ANNOUNCEMENTS_KEPT: usize = 1024;
 
 /// A step begins. This module ignores the events of its own steps.
 pub fn step_begins() {
-    UNHEARD.store(!audience::is_there(), Ordering::Relaxed);
+    UNHEARD.store(!has_listeners(), Ordering::Relaxed);
 }
 
 /// A step has ended, or was cut short by a panic.
@@ -109,4 +110,41 @@ impl Ctx {
 /// Whether an event from the server is the one that is being raised here.
 pub(super) fn is_own(event: *const c_char) -> bool {
     RAISING.load(Ordering::Relaxed).cast_const() == event
+}
+
+/// Whether other modules are loaded beside this one. Which events they listen to is not known.
+static OTHERS: AtomicBool = AtomicBool::new(true);
+
+/// Whether a key event has listeners besides this module.
+fn has_listeners() -> bool {
+    // SAFETY: the function takes nothing and only reads an option.
+    OTHERS.load(Ordering::Relaxed) || unsafe { api!(GetNotifyKeyspaceEvents()) } != 0
+}
+
+/// Looks for other modules: when the module is loaded, and when others come and go.
+pub(super) fn look_for_listeners(ctx: &Ctx) {
+    OTHERS.store(ctx.has_other_modules(), Ordering::Relaxed);
+}
+
+impl Ctx {
+    /// Whether modules are loaded that may listen to key events, or the server does not say.
+    fn has_other_modules(&self) -> bool {
+        match redis_module::Context::new(self.raw).call("MODULE", &["LIST"]) {
+            Ok(RedisValue::Array(modules)) => modules.iter().any(may_listen),
+            _ => true,
+        }
+    }
+}
+
+/// Whether a module in the server's list is another one, and was loaded from a file: what comes with the server is not.
+fn may_listen(module: &RedisValue) -> bool {
+    let RedisValue::Array(fields) = module else {
+        return true;
+    };
+    let value = |name: &[u8]| {
+        let at = fields.iter().position(|field| text(field) == Some(name))?;
+        text(fields.get(at + 1)?)
+    };
+    let is_of_a_file = value(b"path").is_none_or(|path| path.contains(&b'/'));
+    is_of_a_file && value(b"name") != Some(b"fairlock")
 }

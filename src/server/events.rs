@@ -10,7 +10,6 @@ use redis_module::NotifyEvent;
 
 use super::announce;
 use super::api::{OK, api, raw};
-use super::audience;
 use super::context;
 use super::context::Ctx;
 use super::guard::{guard, require_main_thread};
@@ -78,7 +77,7 @@ pub fn subscribe(ctx: &Ctx, events: Events) -> bool {
     HEARS_CONNECTIONS.store(false, Ordering::Relaxed);
     HEARS_ITERATIONS.set(Hearing::No);
     if listen(ctx, raw::REDISMODULE_EVENT_MODULE_CHANGE) {
-        audience::look(ctx);
+        announce::look_for_listeners(ctx);
     }
     listen(ctx, raw::REDISMODULE_EVENT_FLUSHDB)
         && listen(ctx, raw::REDISMODULE_EVENT_SWAPDB)
@@ -215,7 +214,7 @@ extern "C" fn server_event(
             context::role_changes(replica);
             (events.role_changes)(&ctx, replica);
         }
-        (raw::REDISMODULE_EVENT_MODULE_CHANGE, _) => audience::look(&ctx),
+        (raw::REDISMODULE_EVENT_MODULE_CHANGE, _) => announce::look_for_listeners(&ctx),
         (event @ (migration::REDIS | migration::VALKEY), what) => {
             if let Some(what) = migration::read(event, what) {
                 (events.slots_migrate)(&ctx, what);

@@ -13,8 +13,7 @@
 //! What the server calls:
 //! - [`events`]: the server's events, and which of them the module hears of;
 //! - [`migration`]: slots that migrate;
-//! - [`announce`]: key events of the module's own changes;
-//! - [`audience`]: whether these have listeners;
+//! - [`announce`]: key events of the module's own changes, where they have listeners;
 //! - [`selected`]: which database a client has selected;
 //! - [`filter`]: command filters;
 //! - [`command`]: registering commands, and their entry;
@@ -45,7 +44,6 @@
 mod alloc;
 pub mod announce;
 mod api;
-mod audience;
 pub mod block;
 pub mod clock;
 pub mod cluster;
