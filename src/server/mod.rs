@@ -18,7 +18,6 @@
 //! - [`filter`]: command filters;
 //! - [`command`]: registering commands, and their entry;
 //! - [`block`]: blocking a client;
-//! - [`timer`]: one timer of the event loop;
 //! - [`info`]: the module's section of INFO, and the server's own.
 //!
 //! What it is asked:
@@ -28,7 +27,7 @@
 //! - [`scan`]: walks over keys and fields;
 //! - [`pause`]: pauses of writes;
 //! - [`connection`]: whether a client's other end is gone, and whether a reply went out;
-//! - [`clock`]: the time.
+//! - [`clock`]: the time, and one timer of the event loop.
 //!
 //! What these rest on:
 //! - [`key`]: direct access to one key;
@@ -62,7 +61,6 @@ mod pause;
 pub mod scan;
 pub mod selected;
 mod strings;
-pub mod timer;
 pub mod user;
 
 pub use alloc::{ServerAlloc, is_aligned};

@@ -6,8 +6,8 @@
 
 use crate::keyspace::QueueView;
 use crate::lock::{Listening, Tick};
+use crate::server::clock::Alarm;
 use crate::server::migration::Migration;
-use crate::server::timer::Alarm;
 use crate::server::{Ctx, events, is_replica};
 
 use super::clients;

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use crate::lock::{Due, Millis, Now, Tick};
 use crate::server::Ctx;
-use crate::server::timer::{self, Timer};
+use crate::server::clock::{self, Timer};
 
 use super::record::{LockId, Rank};
 
@@ -162,7 +162,7 @@ impl Schedule {
             self.stop_timer(ctx);
         }
         let delay = at.saturating_sub(now.tick()).max(1);
-        let timer = timer::start::<Ring>(ctx, delay);
+        let timer = clock::start_timer::<Ring>(ctx, delay);
         self.armed = Some(Armed { at, offset, timer });
     }
 
@@ -179,7 +179,7 @@ impl Schedule {
     /// Stops the timer, if it is set.
     pub fn stop_timer(&mut self, ctx: &Ctx) {
         if let Some(armed) = self.armed.take() {
-            timer::stop(ctx, &armed.timer);
+            clock::stop_timer(ctx, &armed.timer);
         }
     }
 }
