@@ -1,8 +1,25 @@
-//! What this node of a cluster knows of itself: whether keys are here, and whether the cluster is up.
+//! Which server decides: where keys are in a cluster and whether it is up, slots that migrate to another node, and
+//! times in which a server wants no writes, such as before another takes over.
+//!
+//! Atomic slot migration is CLUSTER MIGRATESLOTS of Valkey (from 9.0 on), CLUSTER MIGRATION of Redis (from 8.4 on).
+//! The keys of a slot arrive at the new node before it owns the slot. They are hidden from clients there, but
+//! raise key events. The servers notify modules when a migration begins and how it ends, each by an event of its own.
+//! Valkey refuses such migrations unless all modules have declared that they can tell these keys from the server's own.
 
-use super::api::api;
-use super::context::{Ctx, in_cluster, text};
-use super::strings::Str;
+use std::ffi::c_int;
+
+use super::api::{api, raw};
+use super::context::{Ctx, bytes_of_reply, in_cluster, text};
+use super::strings::{Str, string};
+
+/// Valkey's number for "this module can handle atomic slot migrations".
+const HANDLES_ATOMIC_MIGRATION: c_int = 1 << 5;
+/// Valkey's number for "the commands that this module replicates need not be looked up".
+const SKIPS_VALIDATION: c_int = 1 << 4;
+/// Redis's number for the events of such migrations.
+pub(super) const MIGRATIONS_OF_REDIS: u64 = 18;
+/// As [`MIGRATIONS_OF_REDIS`], of Valkey.
+pub(super) const MIGRATIONS_OF_VALKEY: u64 = 19;
 
 /// Where keys of one slot are, as far as this node knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,6 +30,19 @@ pub enum SlotState {
     Moving,
     /// The cluster is down for this node: it must not decide anything.
     Down,
+}
+
+/// What happens to slots that migrate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Migration {
+    /// Slots begin to migrate to this node, or to its master. No key is here yet.
+    ImportStarted,
+    /// The migration has failed: the slots stay at their node.
+    ImportAborted,
+    /// This node, or its master, owns the slots now.
+    ImportCompleted,
+    /// Another node owns slots that this node had.
+    ExportCompleted,
 }
 
 impl Ctx {
@@ -49,5 +79,97 @@ impl Ctx {
         let info = info.ok();
         let info = info.as_ref().and_then(text);
         info.is_some_and(|info| info.starts_with(b"cluster_state:fail"))
+    }
+
+    /// Whether the server wants no new writes now: CLIENT PAUSE WRITE, or a failover under way.
+    pub fn writes_paused(&self) -> bool {
+        // SAFETY: the function takes nothing and only reads the server's state.
+        unsafe { api!(AvoidReplicaTraffic()) != 0 }
+    }
+
+    /// Whether writes are paused so that another server can take over: by FAILOVER, CLUSTER FAILOVER or
+    /// CLUSTER MIGRATESLOTS. Valkey reports the purpose of a pause since 8.1. Redis reports FAILOVER only, and in a
+    /// cluster nothing, so any pause there may be for a failover. Not free.
+    pub fn is_handing_over(&self) -> bool {
+        if !self.writes_paused() {
+            return false;
+        }
+        match self.info(c"clients", c"paused_reason").as_deref() {
+            Some("failover_in_progress" | "slot_migration_in_progress") => true,
+            Some(_) => self.is_failing_over(),
+            None => in_cluster() || self.is_failing_over(),
+        }
+    }
+
+    /// Whether FAILOVER is under way. `paused_reason` shows one reason only, and so may hide this one.
+    fn is_failing_over(&self) -> bool {
+        let state = self.info(c"replication", c"master_failover_state");
+        state.is_some_and(|state| state != "no-failover")
+    }
+
+    /// Whether the server refuses writes because too few replicas follow it (`min-replicas-to-write`). It is asked to
+    /// take a member that there never is out of `scores`, a sorted set or no key, as a script would.
+    pub fn lacks_replicas(&self, scores: &Str) -> bool {
+        let nobody = string(b"");
+        // SAFETY: the format says: as in a script, with errors as replies; two strings, which live until the call
+        // returns. The reply is freed once, after its last use, and may be null.
+        unsafe {
+            let (name, format) = (c"ZREM".as_ptr(), c"SEss".as_ptr());
+            let reply = api!(Call(self.raw, name, format, scores.inner, nobody.inner));
+            if reply.is_null() {
+                return false;
+            }
+            let lacks = bytes_of_reply(reply).is_some_and(|text| text.starts_with(b"NOREPLICAS"));
+            api!(FreeCallReply(reply));
+            lacks
+        }
+    }
+}
+
+impl Ctx {
+    /// Declares what the server may rely on:
+    ///
+    /// - only keys reported by [`Ctx::changed`] have changed: opening a key for writing alone must not make
+    ///   a WATCH fail;
+    /// - where the server has atomic slot migration: the module can handle keys of slots that another node
+    ///   still owns;
+    /// - where the server would look each replicated command up: there are such commands (see `needs.rs`).
+    pub fn declare_options(&self) {
+        let theirs = self.options_of_valkey() & (HANDLES_ATOMIC_MIGRATION | SKIPS_VALIDATION);
+        let options = raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED | theirs;
+        // SAFETY: the context is valid for this call.
+        unsafe { api!(SetModuleOptions(self.raw, options)) };
+    }
+
+    /// The options that the server knows. The numbers above are Valkey's: another server may mean something else by
+    /// them, and none of them is known then.
+    fn options_of_valkey(&self) -> c_int {
+        // SAFETY: the function takes nothing and only reads the server's state.
+        let known = unsafe { api!(GetModuleOptionsAll() or 0) };
+        if self.is_valkey() { known } else { 0 }
+    }
+
+    fn is_valkey(&self) -> bool {
+        self.info(c"server", c"valkey_version").is_some()
+    }
+
+    /// The number of the event that the server has for migrations, if it has them; older ones refuse to tell of it.
+    pub(super) fn migration_event(&self) -> u64 {
+        if self.is_valkey() {
+            MIGRATIONS_OF_VALKEY
+        } else {
+            MIGRATIONS_OF_REDIS
+        }
+    }
+}
+
+/// What an event of a migration says, if it matters.
+pub(super) fn migration_of(event: u64, subevent: u64) -> Option<Migration> {
+    match (event, subevent) {
+        (_, 0) => Some(Migration::ImportStarted),
+        (MIGRATIONS_OF_REDIS, 1) | (MIGRATIONS_OF_VALKEY, 2) => Some(Migration::ImportAborted),
+        (MIGRATIONS_OF_REDIS, 2) | (MIGRATIONS_OF_VALKEY, 4) => Some(Migration::ImportCompleted),
+        (_, 5) => Some(Migration::ExportCompleted),
+        _ => None,
     }
 }

@@ -10,10 +10,10 @@ use redis_module::NotifyEvent;
 
 use super::announce;
 use super::api::{OK, api, raw};
+use super::cluster::{self, Migration};
 use super::context;
 use super::context::Ctx;
 use super::guard::{guard, require_main_thread};
-use super::migration::{self, Migration};
 use super::selected;
 use super::strings::Str;
 use super::user;
@@ -215,8 +215,8 @@ extern "C" fn server_event(
             (events.role_changes)(&ctx, replica);
         }
         (raw::REDISMODULE_EVENT_MODULE_CHANGE, _) => announce::look_for_listeners(&ctx),
-        (event @ (migration::REDIS | migration::VALKEY), what) => {
-            if let Some(what) = migration::read(event, what) {
+        (event @ (cluster::MIGRATIONS_OF_REDIS | cluster::MIGRATIONS_OF_VALKEY), what) => {
+            if let Some(what) = cluster::migration_of(event, what) {
                 (events.slots_migrate)(&ctx, what);
             }
         }

@@ -12,7 +12,6 @@
 //!
 //! What the server calls:
 //! - [`events`]: the server's events, and which of them the module hears of;
-//! - [`migration`]: slots that migrate;
 //! - [`announce`]: key events of the module's own changes, where they have listeners;
 //! - [`selected`]: which database a client has selected;
 //! - [`filter`]: command filters;
@@ -23,9 +22,8 @@
 //! What it is asked:
 //! - [`needs`]: which of its commands the module needs, and on which releases it was tested;
 //! - [`user`]: what a connection's user may do;
-//! - [`cluster`]: what this node knows of itself;
+//! - [`cluster`]: which server decides: slots, their migrations, pauses of writes;
 //! - [`scan`]: walks over keys and fields;
-//! - [`pause`]: pauses of writes;
 //! - [`connection`]: whether a client's other end is gone, and whether a reply went out;
 //! - [`clock`]: the time, and one timer of the event loop.
 //!
@@ -55,9 +53,7 @@ pub mod filter;
 mod guard;
 pub mod info;
 mod key;
-pub mod migration;
 mod needs;
-mod pause;
 pub mod scan;
 pub mod selected;
 mod strings;

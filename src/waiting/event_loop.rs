@@ -7,7 +7,7 @@
 use crate::keyspace::QueueView;
 use crate::lock::{Listening, Tick};
 use crate::server::clock::Alarm;
-use crate::server::migration::Migration;
+use crate::server::cluster::Migration;
 use crate::server::{Ctx, events, is_replica};
 
 use super::clients;

@@ -22,8 +22,7 @@ use std::collections::HashMap;
 
 use crate::keyspace::{Names, QueueView, names};
 use crate::lock::{Millis, Tick};
-use crate::server::cluster::SlotState;
-use crate::server::migration::Migration;
+use crate::server::cluster::{Migration, SlotState};
 use crate::server::{Ctx, in_cluster, is_replica};
 
 use super::clients;
@@ -131,7 +130,7 @@ fn thaw(lock: &LockId) {
     });
 }
 
-/// Slots move as a whole (see [`crate::server::migration`]). Their locks are dealt with in this very iteration. True if
+/// Slots move as a whole (see [`crate::server::cluster`]). Their locks are dealt with in this very iteration. True if
 /// the keys of slots that have come must be looked for: their import began unseen.
 pub fn migrate(what: Migration) -> bool {
     let mut is_unseen = false;
