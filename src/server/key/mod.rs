@@ -1,7 +1,6 @@
 //! Direct access to one key. Nothing here replicates or raises key events: `keyspace` does.
 //!
-//! This file has what all types have in common. Each type has a file: [`hash`], [`list`], [`sorted_set`],
-//! [`string`](mod@string).
+//! This file has what all types have in common, [`values`] what each of them has.
 //!
 //! Methods do nothing, or find nothing, on a key of another type; callers look at
 //! [`Key::kind`] first.
@@ -14,12 +13,9 @@ use super::api::{api, raw};
 use super::context::Ctx;
 use super::strings::Str;
 
-mod hash;
-mod list;
-mod sorted_set;
-mod string;
+mod values;
 
-use list::ListCursor;
+use values::ListCursor;
 
 /// What a key is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

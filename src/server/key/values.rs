@@ -1,0 +1,277 @@
+//! The values at keys, by their types: strings, hashes, lists, sorted sets.
+
+use std::ffi::{c_char, c_int, c_long, c_void};
+use std::ptr::{null, null_mut, without_provenance_mut};
+
+use super::super::api::{OK, api, raw};
+use super::super::guard::guard;
+use super::super::strings::{Str, string};
+use super::{Key, Kind, adopt};
+
+type RawStr = *mut raw::RedisModuleString;
+
+/// Where a handle stands in a list: nowhere at first. After a deletion it stands at no index that there is.
+pub(super) type ListCursor = Option<usize>;
+
+const NO_INDEX: ListCursor = Some(usize::MAX);
+
+/// Strings: their bytes.
+impl Key<'_> {
+    /// Calls `read` with the bytes of a string, and returns its result.
+    pub fn read<T>(&self, read: impl FnOnce(&[u8]) -> T) -> Option<T> {
+        if self.kind() != Kind::String {
+            return None;
+        }
+        let mut length = 0;
+        // SAFETY: an open handle of a string; the bytes are not used after the key is used again.
+        unsafe {
+            let mode = raw::REDISMODULE_READ;
+            let start = api!(StringDMA(self.raw, &raw mut length, mode));
+            if start.is_null() {
+                return None;
+            }
+            Some(read(std::slice::from_raw_parts(start.cast::<u8>(), length)))
+        }
+    }
+
+    /// Makes the key a string with this value and no expiry.
+    pub fn set_string(&mut self, value: &Str) {
+        self.make_writable();
+        // SAFETY: an open handle; StringSet refuses one that is not open for writing.
+        unsafe { api!(StringSet(self.raw, value.inner)) };
+    }
+}
+
+/// Hashes: fields and their values.
+impl Key<'_> {
+    /// The value of a hash's field.
+    pub fn hash_get(&self, field: &Str) -> Option<Str> {
+        let [value, _] = self.values(field.inner, null_mut());
+        value
+    }
+
+    /// The values of two fields of a hash.
+    pub fn hash_get_two(&self, [first, second]: [&Str; 2]) -> [Option<Str>; 2] {
+        self.values(first.inner, second.inner)
+    }
+
+    /// The values of one field, or of two: the second may be null.
+    fn values(&self, first: RawStr, second: RawStr) -> [Option<Str>; 2] {
+        let (mut one, mut other): (RawStr, RawStr) = (null_mut(), null_mut());
+        if !self.raw.is_null() {
+            let (mode, end) = (raw::REDISMODULE_HASH_NONE, null::<c_char>());
+            let (its, others) = (&raw mut one, &raw mut other);
+            // SAFETY: the arguments are pairs of a field and a pointer for its value, ended by null.
+            unsafe { api!(HashGet(self.raw, mode, first, its, second, others, end)) };
+        }
+        [one, other].map(adopt)
+    }
+
+    /// Sets a field of a hash; makes the hash if there is none.
+    pub fn hash_set(&mut self, field: &Str, value: &Str) {
+        self.set(field.inner, value.inner, null_mut(), null_mut());
+    }
+
+    /// Sets two fields of a hash; makes the hash if there is none.
+    pub fn hash_set_two(&mut self, [(first, its), (second, others)]: [(&Str, &Str); 2]) {
+        self.set(first.inner, its.inner, second.inner, others.inner);
+    }
+
+    /// Sets one field, or two: the second may be null. The number of those that were there.
+    fn set(&mut self, first: RawStr, its: RawStr, second: RawStr, others: RawStr) -> c_int {
+        self.make_writable();
+        let (mode, end) = (raw::REDISMODULE_HASH_NONE, null::<c_char>());
+        // SAFETY: the arguments are pairs of a field and its value, ended by null; the server copies all of them.
+        unsafe { api!(HashSet(self.raw, mode, first, its, second, others, end)) }
+    }
+
+    /// Makes the server keep a hash as a hash table, so that it finds a field without a walk. It does so for good once
+    /// a value is longer than `hash-max-listpack-value`: this field's is, for a moment.
+    pub fn widen_hash(&mut self, field: &Str) {
+        /// Longer than that option's default.
+        const LONG: [u8; 65] = [b' '; 65];
+        if let Some(value) = self.hash_get(field) {
+            self.hash_set(field, &string(&LONG));
+            self.hash_set(field, &value);
+        }
+    }
+
+    /// Takes a field out of a hash; true if it was there.
+    pub fn hash_remove(&mut self, field: &Str) -> bool {
+        if self.kind() != Kind::Hash {
+            return false;
+        }
+        // `REDISMODULE_HASH_DELETE`: in place of a value, it deletes the field.
+        let delete = without_provenance_mut(1);
+        self.set(field.inner, delete, null_mut(), null_mut()) != 0
+    }
+
+    /// A field whose name is not empty, with its value. If there are several, any of them.
+    pub fn hash_named(&self) -> Option<(Vec<u8>, Vec<u8>)> {
+        // One of two has a name.
+        let mut fields = self.some_hash_fields(2).into_iter();
+        fields.find(|(field, _)| !field.is_empty())
+    }
+
+    /// The fields of a hash with their values, at most so many. Walks them.
+    pub fn some_hash_fields(&self, most: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let mut fields = Vec::with_capacity(self.len().min(most));
+        self.scan_hash(&mut |field, value| {
+            fields.push((field.to_vec(), value.to_vec()));
+            fields.len() < most
+        });
+        fields
+    }
+
+    /// Calls `show` with each field of a hash and its value, until `show` returns false.
+    fn scan_hash(&self, show: &mut dyn FnMut(&[u8], &[u8]) -> bool) {
+        type Scan<'s> = (&'s mut dyn FnMut(&[u8], &[u8]) -> bool, bool);
+        extern "C" fn take(
+            _key: *mut raw::RedisModuleKey,
+            field: *mut raw::RedisModuleString,
+            value: *mut raw::RedisModuleString,
+            scan: *mut c_void,
+        ) {
+            let read = || {
+                // SAFETY: `scan` is the pointer that `scan_hash` passed to ScanKey below.
+                let (show, goes_on) = unsafe { &mut *scan.cast::<Scan<'_>>() };
+                if *goes_on {
+                    *goes_on = show(Str::string_as_slice(field), Str::string_as_slice(value));
+                }
+            };
+            guard("a scan", read);
+        }
+        if self.kind() != Kind::Hash {
+            return;
+        }
+        let mut scan: Scan<'_> = (show, true);
+        // SAFETY: the cursor is made and destroyed here; `scan` outlives the walk.
+        unsafe {
+            let cursor = api!(ScanCursorCreate());
+            while scan.1 {
+                let shown = (&raw mut scan).cast();
+                if api!(ScanKey(self.raw, cursor, Some(take), shown)) == 0 {
+                    break;
+                }
+            }
+            api!(ScanCursorDestroy(cursor));
+        }
+    }
+}
+
+/// Lists: elements by their index.
+impl Key<'_> {
+    /// The element of a list at an index.
+    pub fn list_get(&mut self, index: usize) -> Option<Str> {
+        // A step ahead is cheap. A step back costs the server as much as a jump, for which the key is opened again.
+        let is_near = self
+            .cursor
+            .is_some_and(|here| here == index || here.checked_add(1) == Some(index));
+        if !is_near {
+            self.stand_nowhere();
+        }
+        self.has_stepped |= self.cursor.is_some_and(|here| here != index);
+        self.cursor = Some(index);
+        let index = c_long::try_from(index).ok()?;
+        // SAFETY: ListGet accepts any handle and refuses other types.
+        adopt(unsafe { api!(ListGet(self.raw, index)) })
+    }
+
+    pub(super) fn stand_nowhere(&mut self) {
+        if self.cursor.is_some() {
+            self.open_again();
+        }
+    }
+
+    /// Adds an element at the end of a list; makes the list if there is none.
+    pub fn list_push(&mut self, element: &Str) {
+        self.make_writable();
+        let tail = raw::REDISMODULE_LIST_TAIL;
+        self.cursor = None;
+        // SAFETY: ListPush accepts any handle and refuses other types; the server copies.
+        unsafe { api!(ListPush(self.raw, tail, element.inner)) };
+    }
+
+    /// Deletes the element of a list at an index. Only where the handle has jumped: after steps, Redis 7.0 deletes
+    /// another one, or loses its cursor.
+    pub fn list_delete(&mut self, index: usize) {
+        self.make_writable();
+        if self.has_stepped || self.cursor != Some(index) {
+            self.stand_nowhere();
+        }
+        self.cursor = NO_INDEX;
+        let Ok(index) = c_long::try_from(index) else {
+            return;
+        };
+        // SAFETY: ListDelete accepts any handle and refuses other types.
+        unsafe { api!(ListDelete(self.raw, index)) };
+    }
+}
+
+/// Sorted sets: members and their scores.
+impl Key<'_> {
+    /// The score of a sorted set's member.
+    pub fn score(&self, member: &Str) -> Option<f64> {
+        if self.kind() != Kind::SortedSet {
+            return None;
+        }
+        let mut score = 0.0;
+        // SAFETY: an open handle of a sorted set, and a pointer for the score.
+        let status = unsafe { api!(ZsetScore(self.raw, member.inner, &raw mut score)) };
+        (status == OK).then_some(score)
+    }
+
+    /// Sets the score of a sorted set's member; makes the set if there is none.
+    pub fn set_score(&mut self, member: &Str, score: f64) {
+        self.make_writable();
+        // SAFETY: ZsetAdd refuses other types; no flags are passed; the server copies.
+        unsafe { api!(ZsetAdd(self.raw, score, member.inner, null_mut())) };
+    }
+
+    /// Makes the server keep a sorted set as a skip list, so that it adds a member without a walk. It does so for good
+    /// once a member is longer than `zset-max-listpack-value`: one is in the set for a moment.
+    pub fn widen_sorted_set(&mut self) {
+        /// Longer than that option's default, and than any owner.
+        const LONG: [u8; 300] = [b' '; 300];
+        let member = string(&LONG);
+        if self.kind() == Kind::SortedSet {
+            self.set_score(&member, 0.0);
+            self.remove_member(&member);
+        }
+    }
+
+    /// Removes a member of a sorted set; true if it was there.
+    pub fn remove_member(&mut self, member: &Str) -> bool {
+        if self.kind() != Kind::SortedSet {
+            return false;
+        }
+        self.make_writable();
+        let mut removed: c_int = 0;
+        // SAFETY: an open handle of a sorted set, and a pointer for the answer.
+        unsafe { api!(ZsetRem(self.raw, member.inner, &raw mut removed)) };
+        removed != 0
+    }
+
+    /// All members of a sorted set with their scores, lowest first.
+    pub fn members(&mut self) -> Vec<(Vec<u8>, f64)> {
+        let mut members = Vec::new();
+        if self.kind() != Kind::SortedSet {
+            return members;
+        }
+        // SAFETY: an open handle of a sorted set; the range is stopped before it is used again.
+        unsafe {
+            let (low, high) = (f64::NEG_INFINITY, f64::INFINITY);
+            api!(ZsetFirstInScoreRange(self.raw, low, high, 0, 0));
+            while api!(ZsetRangeEndReached(self.raw)) == 0 {
+                let mut score = 0.0;
+                let member = api!(ZsetRangeCurrentElement(self.raw, &raw mut score));
+                if let Some(member) = adopt(member) {
+                    members.push((member.as_slice().to_vec(), score));
+                }
+                api!(ZsetRangeNext(self.raw));
+            }
+            api!(ZsetRangeStop(self.raw));
+        }
+        members
+    }
+}
