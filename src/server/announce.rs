@@ -20,7 +20,7 @@ use redis_module::{NotifyEvent, RedisValue};
 
 use super::api::api;
 use super::context::{Ctx, text};
-use super::strings::{Str, share};
+use super::memory::{Str, share};
 
 /// A key event that is still to be raised.
 struct Announcement {

@@ -10,7 +10,7 @@ use std::ffi::c_int;
 
 use super::api::{api, raw};
 use super::context::{Ctx, bytes_of_reply, in_cluster, text};
-use super::strings::{Str, string};
+use super::memory::{Str, string};
 
 /// Valkey's number for "this module can handle atomic slot migrations".
 const HANDLES_ATOMIC_MIGRATION: c_int = 1 << 5;

@@ -8,7 +8,7 @@ use super::api::{OK, api, raw};
 use super::context::{Ctx, bytes};
 use super::docs::{Docs, Keys, describe};
 use super::guard::{guard, require_main_thread};
-use super::strings::Str;
+use super::memory::Str;
 
 /// One command: what the server must know of it, and what it does.
 pub trait Command {

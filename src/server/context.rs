@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use redis_module::RedisValue;
 
 use super::api::{OK, REQUIRED, api, raw};
-use super::strings::Str;
+use super::memory::Str;
 
 /// What a client is told after a panic.
 pub const INTERNAL_ERROR: &str = "ERR internal error, see the server's log";

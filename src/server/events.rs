@@ -14,8 +14,8 @@ use super::cluster::{self, Migration};
 use super::context;
 use super::context::Ctx;
 use super::guard::{guard, require_main_thread};
+use super::memory::Str;
 use super::selected;
-use super::strings::Str;
 use super::user;
 
 /// Functions that the server's events call.

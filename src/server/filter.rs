@@ -9,7 +9,7 @@ use std::ptr::null_mut;
 use super::api::{OPTIONAL, api, raw};
 use super::context::{Ctx, bytes};
 use super::guard::{guard, require_main_thread};
-use super::strings::Str;
+use super::memory::Str;
 use super::user::User;
 
 /// A command on its way to the server.

@@ -32,13 +32,11 @@
 //! - [`guard`]: panics in callbacks;
 //! - [`context`]: the context of one call;
 //! - [`docs`]: what COMMAND DOCS and COMMAND INFO say;
-//! - [`strings`]: strings of the server;
-//! - [`alloc`]: memory from the server's allocator;
+//! - [`memory`]: the server's allocator and strings;
 //! - [`api`]: the server's functions.
 
 #![allow(unsafe_code)]
 
-mod alloc;
 pub mod announce;
 mod api;
 pub mod block;
@@ -53,19 +51,18 @@ pub mod filter;
 mod guard;
 pub mod info;
 mod key;
+mod memory;
 mod needs;
 pub mod scan;
 pub mod selected;
-mod strings;
 pub mod user;
 
-pub use alloc::{ServerAlloc, is_aligned};
 pub use api::find_functions;
 pub use command::{Args, Command};
 pub use context::{Ctx, Flags, INTERNAL_ERROR, in_cluster, is_replica, remember_server};
 pub use guard::log_panics;
 pub use key::{Access, Key, Kind};
-pub use strings::{Str, decimal, string};
+pub use memory::{ServerAlloc, Str, decimal, is_aligned, string};
 
 /// Applies the configuration file to the options that were registered. False if the server refuses
 /// a value.

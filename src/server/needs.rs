@@ -4,7 +4,7 @@ use std::ffi::CStr;
 
 use super::api::api;
 use super::context::Ctx;
-use super::strings::string;
+use super::memory::string;
 use super::user::User;
 
 /// The newest release of each server that all tests have passed on, and the field of INFO that says its own. Valkey

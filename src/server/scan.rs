@@ -10,7 +10,7 @@ use redis_module::{Context, RedisValue};
 use super::api::{api, raw};
 use super::context::{Ctx, text};
 use super::guard::guard;
-use super::strings::{Str, string};
+use super::memory::{Str, string};
 
 /// A scan of the keys of all databases. It can be interrupted between its steps: keys that exist during
 /// the whole scan are found at least once.

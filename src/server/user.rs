@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use super::api::{OK, OPTIONAL, api, raw};
 use super::context::Ctx;
 use super::key::adopt;
-use super::strings::{Str, string};
+use super::memory::{Str, string};
 
 /// A user.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use std::ptr::null_mut;
 
 use super::api::{api, raw};
 use super::context::Ctx;
-use super::strings::Str;
+use super::memory::Str;
 
 mod values;
 

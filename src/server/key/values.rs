@@ -5,7 +5,7 @@ use std::ptr::{null, null_mut, without_provenance_mut};
 
 use super::super::api::{OK, api, raw};
 use super::super::guard::guard;
-use super::super::strings::{Str, string};
+use super::super::memory::{Str, string};
 use super::{Key, Kind, adopt};
 
 type RawStr = *mut raw::RedisModuleString;

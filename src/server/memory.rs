@@ -1,9 +1,11 @@
-//! Memory from the server's allocator, so that it counts in `used_memory`.
+//! Memory of the server: its allocator, so that all of the module counts in `used_memory`, and its strings.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr::null_mut;
 
 use redis_module::raw;
+
+pub use redis_module::RedisString as Str;
 
 use super::api::api;
 
@@ -56,4 +58,20 @@ pub fn is_aligned() -> bool {
         api!(Free(memory));
         is_aligned
     }
+}
+
+/// A server string with these bytes.
+pub fn string(bytes: &[u8]) -> Str {
+    Str::create_from_slice(null_mut(), bytes)
+}
+
+/// A server string with a number in decimal digits. The server's own conversion takes twice as long,
+/// because it counts the digits first.
+pub fn decimal(number: i64) -> Str {
+    string(itoa::Buffer::new().format(number).as_bytes())
+}
+
+/// The same string of the server, not a copy.
+pub fn share(string: &Str) -> Str {
+    Str::new(None, string.inner)
 }
