@@ -6,7 +6,7 @@ use crate::config;
 use crate::keyspace::names::SLOTS;
 use crate::server::filter::{self, Filter, Incoming};
 use crate::server::user::{User, user_of};
-use crate::server::{Ctx, Str, in_cluster, is_replica, selected, string};
+use crate::server::{Ctx, Str, in_cluster, is_replica, string};
 use crate::waiting;
 
 use super::recognise::{by_digest, by_text};
@@ -97,7 +97,7 @@ impl Filter for Scripts {
         } else if is(name, b"eval") {
             intercept(command, by_text, 0);
         } else if is(name, b"copy") {
-            selected::before_copy(command);
+            filter::before_copy(command);
         } else if is(name, b"cluster") {
             follow_slots(command);
         } else if is(name, b"exec") {

@@ -13,9 +13,9 @@ use super::api::{OK, api, raw};
 use super::cluster::{self, Migration};
 use super::context;
 use super::context::Ctx;
+use super::filter;
 use super::guard::{guard, require_main_thread};
 use super::memory::Str;
-use super::selected;
 use super::user;
 
 /// Functions that the server's events call.
@@ -253,7 +253,7 @@ extern "C" fn key_event(
         let key = Str::string_as_slice(key);
         let ctx = Ctx::new(ctx);
         (events.key_changes)(&ctx, class, event.to_bytes(), key);
-        selected::restore(&ctx, event.to_bytes());
+        filter::restore_db(&ctx, event.to_bytes());
     });
     OK
 }

@@ -13,8 +13,7 @@
 //! What the server calls:
 //! - [`events`]: the server's events, and which of them the module hears of;
 //! - [`announce`]: key events of the module's own changes, where they have listeners;
-//! - [`selected`]: which database a client has selected;
-//! - [`filter`]: command filters;
+//! - [`filter`]: command filters, and which database a client has selected;
 //! - [`command`]: registering commands, and their entry;
 //! - [`block`]: blocking a client;
 //! - [`info`]: the module's section of INFO, and the server's own.
@@ -54,7 +53,6 @@ mod key;
 mod memory;
 mod needs;
 pub mod scan;
-pub mod selected;
 pub mod user;
 
 pub use api::find_functions;
