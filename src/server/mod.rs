@@ -15,7 +15,7 @@
 //! - [`announce`]: key events of the module's own changes, where they have listeners;
 //! - [`filter`]: command filters, and which database a client has selected;
 //! - [`command`]: registering commands, and their entry;
-//! - [`block`]: blocking a client;
+//! - [`block`]: blocking a client, whether its other end is gone, and whether a reply went out;
 //! - [`info`]: the module's section of INFO, and the server's own.
 //!
 //! What it is asked:
@@ -23,7 +23,6 @@
 //! - [`user`]: what a connection's user may do;
 //! - [`cluster`]: which server decides: slots, their migrations, pauses of writes;
 //! - [`scan`]: walks over keys and fields;
-//! - [`connection`]: whether a client's other end is gone, and whether a reply went out;
 //! - [`clock`]: the time, and one timer of the event loop.
 //!
 //! What these rest on:
@@ -42,7 +41,6 @@ pub mod block;
 pub mod clock;
 pub mod cluster;
 pub mod command;
-mod connection;
 mod context;
 pub mod docs;
 pub mod events;
