@@ -1,4 +1,4 @@
-//! Key events of the module's own changes.
+//! What others are told of the module's own changes: replicas, WATCH, subscribers, and listeners to key events.
 //!
 //! Other modules receive an event at once, and can run any command in their callback. A command that deletes
 //! a key while this module has it open would leave a dangling handle. So events are only recorded while keys
@@ -54,6 +54,67 @@ pub fn step_ends() {
 }
 
 impl Ctx {
+    /// Sends a command to the replicas and the append-only file, with the others of this step in
+    /// one transaction.
+    pub fn replicate(&self, command: &CStr, arguments: &[&Str]) {
+        let (ctx, name) = (self.raw, command.as_ptr());
+        let at = |index: usize| {
+            arguments
+                .get(index)
+                .map_or(null_mut(), |string| string.inner)
+        };
+        // The server makes room for a vector twice, which is a twelfth of a pair: up to five arguments go without.
+        let format = [c"s", c"ss", c"sss", c"ssss", c"sssss"].get(arguments.len().wrapping_sub(1));
+        // SAFETY: the format has a letter for each string, of which it may be given more than it has letters; or it is
+        // "v" for a vector of strings and its length. The strings live until the call returns; the server takes its
+        // own references.
+        unsafe {
+            if let Some(format) = format {
+                let format = format.as_ptr();
+                api!(Replicate(
+                    ctx,
+                    name,
+                    format,
+                    at(0),
+                    at(1),
+                    at(2),
+                    at(3),
+                    at(4)
+                ));
+            } else {
+                let mut argv: Vec<_> = arguments.iter().map(|string| string.inner).collect();
+                api!(Replicate(
+                    ctx,
+                    name,
+                    c"v".as_ptr(),
+                    argv.as_mut_ptr(),
+                    argv.len()
+                ));
+            }
+        }
+    }
+
+    /// Reports that a key has changed, to WATCH and client-side caches.
+    pub fn changed(&self, key: &Str) {
+        // SAFETY: context and string are valid for this call.
+        unsafe { api!(SignalModifiedKey(self.raw, key.inner)) };
+    }
+
+    /// Publishes a message with PUBLISH or SPUBLISH, to subscribers at this server, at the cluster's other
+    /// servers and, as a replicated command, at replicas. The command is not written to the
+    /// append-only file.
+    pub fn publish(&self, command: &CStr, channel: &Str, message: &Str) {
+        // SAFETY: the format says: replicate, but not to the append-only file; two strings, which live until
+        // the call returns. The reply is freed, and may be null.
+        unsafe {
+            let (name, format) = (command.as_ptr(), c"!Ass".as_ptr());
+            let reply = api!(Call(self.raw, name, format, channel.inner, message.inner));
+            if !reply.is_null() {
+                api!(FreeCallReply(reply));
+            }
+        }
+    }
+
     /// Records a keyspace event of a class, to be raised by [`Ctx::raise_events`].
     #[inline]
     pub fn record_event(&self, class: NotifyEvent, event: &'static CStr, key: &Str) {

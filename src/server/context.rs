@@ -2,7 +2,6 @@
 
 use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char, c_int, c_long};
-use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use redis_module::RedisValue;
@@ -131,67 +130,6 @@ impl Ctx {
         // SAFETY: the context is valid for this call.
         let status = unsafe { api!(SelectDb(self.raw, db)) };
         status == OK
-    }
-
-    /// Sends a command to the replicas and the append-only file, with the others of this step in
-    /// one transaction.
-    pub fn replicate(&self, command: &CStr, arguments: &[&Str]) {
-        let (ctx, name) = (self.raw, command.as_ptr());
-        let at = |index: usize| {
-            arguments
-                .get(index)
-                .map_or(null_mut(), |string| string.inner)
-        };
-        // The server makes room for a vector twice, which is a twelfth of a pair: up to five arguments go without.
-        let format = [c"s", c"ss", c"sss", c"ssss", c"sssss"].get(arguments.len().wrapping_sub(1));
-        // SAFETY: the format has a letter for each string, of which it may be given more than it has letters; or it is
-        // "v" for a vector of strings and its length. The strings live until the call returns; the server takes its
-        // own references.
-        unsafe {
-            if let Some(format) = format {
-                let format = format.as_ptr();
-                api!(Replicate(
-                    ctx,
-                    name,
-                    format,
-                    at(0),
-                    at(1),
-                    at(2),
-                    at(3),
-                    at(4)
-                ));
-            } else {
-                let mut argv: Vec<_> = arguments.iter().map(|string| string.inner).collect();
-                api!(Replicate(
-                    ctx,
-                    name,
-                    c"v".as_ptr(),
-                    argv.as_mut_ptr(),
-                    argv.len()
-                ));
-            }
-        }
-    }
-
-    /// Reports that a key has changed, to WATCH and client-side caches.
-    pub fn changed(&self, key: &Str) {
-        // SAFETY: context and string are valid for this call.
-        unsafe { api!(SignalModifiedKey(self.raw, key.inner)) };
-    }
-
-    /// Publishes a message with PUBLISH or SPUBLISH, to subscribers at this server, at the cluster's other
-    /// servers and, as a replicated command, at replicas. The command is not written to the
-    /// append-only file.
-    pub fn publish(&self, command: &CStr, channel: &Str, message: &Str) {
-        // SAFETY: the format says: replicate, but not to the append-only file; two strings, which live until
-        // the call returns. The reply is freed, and may be null.
-        unsafe {
-            let (name, format) = (command.as_ptr(), c"!Ass".as_ptr());
-            let reply = api!(Call(self.raw, name, format, channel.inner, message.inner));
-            if !reply.is_null() {
-                api!(FreeCallReply(reply));
-            }
-        }
     }
 
     /// Runs one of the server's own commands with the permissions of the calling connection (with all

@@ -12,7 +12,7 @@
 //!
 //! What the server calls:
 //! - [`events`]: the server's events, and which of them the module hears of;
-//! - [`announce`]: key events of the module's own changes, where they have listeners;
+//! - [`announce`]: what others are told of the module's own changes: replicas, WATCH, subscribers, listeners;
 //! - [`filter`]: command filters, and which database a client has selected;
 //! - [`command`]: registering commands, and their entry;
 //! - [`block`]: blocking a client, whether its other end is gone, and whether a reply went out;
