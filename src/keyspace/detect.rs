@@ -61,11 +61,11 @@ impl OpenLock<'_> {
         let Some(head) = self.tracked.line.nth(0) else {
             return true;
         };
-        if !self.is_head_known {
+        if !self.known.is_head {
             let found = self.queue.list_get(0);
-            self.is_head_known = found.is_some_and(|found| found.as_slice() == &**head);
+            self.known.is_head = found.is_some_and(|found| found.as_slice() == &**head);
         }
-        self.is_head_known
+        self.known.is_head
     }
 
     /// Deletes the hash if another client took the owner out of it and left only the token. A hash without an expiry
@@ -93,7 +93,7 @@ impl OpenLock<'_> {
     /// opened. If another client has changed the middle, that is detected here, and repaired.
     fn index_in_list(&mut self, owner: &[u8]) -> Option<usize> {
         let head = self.tracked.line.nth(0);
-        if self.is_head_known && head.is_some_and(|head| **head == *owner) {
+        if self.known.is_head && head.is_some_and(|head| **head == *owner) {
             return Some(0);
         }
         let index = self.tracked.line.position(owner)?;
@@ -111,7 +111,7 @@ impl OpenLock<'_> {
             return None;
         }
         let index = self.index_in_list(owner)?;
-        self.is_head_known &= index > 0;
+        self.known.is_head &= index > 0;
         self.tracked.line.remove(owner);
         Some(index)
     }

@@ -42,7 +42,10 @@ impl Holding for OpenLock<'_> {
 
     fn lease_end(&mut self) -> Option<Millis> {
         let lock = &self.lock;
-        *self.lease_end.get_or_insert_with(|| lock.expires_at())
+        *self
+            .known
+            .lease_end
+            .get_or_insert_with(|| lock.expires_at())
     }
 
     fn holds(&mut self, owner: &[u8]) -> Holds {
@@ -53,7 +56,7 @@ impl Holding for OpenLock<'_> {
             None => Holds::None,
             Some(count) => {
                 let count = hold_count(count.as_slice());
-                self.is_counted = count.is_some();
+                self.known.is_counted = count.is_some();
                 count.map_or(Holds::Unreadable, Holds::Count)
             }
         }
@@ -72,7 +75,7 @@ impl Holding for OpenLock<'_> {
         if named != 1 {
             return false;
         }
-        self.is_counted
+        self.known.is_counted
             || match self.lock.hash_named() {
                 Some((_, count)) => hold_count(&count).is_some(),
                 // The owner's field has expired. The server counts it until it has deleted it.
@@ -81,7 +84,7 @@ impl Holding for OpenLock<'_> {
     }
 
     fn take(&mut self, owner: &[u8], token: i64) {
-        let owner = self.named.get(owner);
+        let owner = self.known.named.get(owner);
         TOKEN.with(|field| write::take_lock(&mut self.lock, owner, field, token));
         self.given(token);
     }
@@ -92,13 +95,13 @@ impl Holding for OpenLock<'_> {
         } else {
             c"hincrby"
         };
-        let field = self.named.get(owner);
+        let field = self.known.named.get(owner);
         write::set_field(&mut self.lock, field, &decimal(holds), event);
     }
 
     fn set_lease_end(&mut self, at: Millis) {
         write::set_expiry(&mut self.lock, at);
-        self.lease_end = Some(Some(at));
+        self.known.lease_end = Some(Some(at));
         if self.tracked.shared.is_some() {
             self.keep_shared_key_until(at);
         }
@@ -121,10 +124,10 @@ impl Holding for OpenLock<'_> {
     }
 
     fn token(&mut self) -> Option<i64> {
-        if self.token.is_none() {
+        if self.known.token.is_none() {
             self.found(token_of(&self.lock));
         }
-        self.token.filter(|token| *token > 0)
+        self.known.token.filter(|token| *token > 0)
     }
 
     fn set_token(&mut self, owner: &[u8], token: i64) {
@@ -153,7 +156,7 @@ impl Sharing for OpenLock<'_> {
     }
 
     fn admit(&mut self, owner: &[u8], holder: SharedHolder) {
-        let name = self.named.get(owner);
+        let name = self.known.named.get(owner);
         TOKEN.with(|field| write::take_lock(&mut self.lock, name, field, holder.token));
         self.given(holder.token);
         self.write_shared(owner, &holder);
@@ -173,7 +176,7 @@ impl Sharing for OpenLock<'_> {
     }
 
     fn dismiss(&mut self, owner: &[u8]) {
-        let name = self.named.get(owner);
+        let name = self.known.named.get(owner);
         write::remove_field(&mut self.lock, name);
         if let Some(key) = &mut self.shared {
             write::remove_field(key, name);
@@ -208,7 +211,7 @@ impl Queueing for OpenLock<'_> {
 
     fn push(&mut self, owner: &[u8], waiter: Waiter) {
         self.tracked.line.push(Owner::from(owner), waiter);
-        let owner = self.named.get(owner);
+        let owner = self.known.named.get(owner);
         write::set_score(&mut self.scores, owner, waiter.score);
         write::push(&mut self.queue, owner);
         self.widen_scores();
@@ -216,7 +219,7 @@ impl Queueing for OpenLock<'_> {
 
     fn remove(&mut self, owner: &[u8]) {
         if let Some(index) = self.forget_place(owner) {
-            let owner = self.named.get(owner);
+            let owner = self.known.named.get(owner);
             write::remove_at(&mut self.queue, index, owner);
             write::remove_member(&mut self.scores, owner);
         }
@@ -224,7 +227,7 @@ impl Queueing for OpenLock<'_> {
 
     fn withdraw(&mut self, owner: &[u8]) {
         if let Some(index) = self.forget_place(owner) {
-            let owner = self.named.get(owner);
+            let owner = self.known.named.get(owner);
             write::remove_member(&mut self.scores, owner);
             write::withdraw_at(&mut self.queue, index, owner);
         }
@@ -233,7 +236,7 @@ impl Queueing for OpenLock<'_> {
     /// Removing a waiter from the middle costs each replica a walk of the queue. For many waiters the list is
     /// rewritten instead, which costs one walk in all. Waiters in a row at the head are removed without a walk.
     fn remove_all(&mut self, owners: &[Owner]) {
-        self.is_head_known = false;
+        self.known.is_head = false;
         let waiting = self.tracked.line.len();
         if owners.len() >= 16 && self.are_first(owners) {
             self.remove_first(owners);
@@ -272,7 +275,7 @@ impl Queueing for OpenLock<'_> {
                 ..waiter
             },
         );
-        write::set_score(&mut self.scores, self.named.get(owner), at);
+        write::set_score(&mut self.scores, self.known.named.get(owner), at);
     }
 }
 

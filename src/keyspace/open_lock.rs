@@ -27,17 +27,23 @@ pub struct OpenLock<'c> {
     pub(super) scores: Key<'c>,
     /// The shared holders, where there may be some.
     pub(super) shared: Option<Key<'c>>,
-    /// The token in the lock's hash, once it was read; 0 if there is none.
-    pub(super) token: Option<i64>,
-    /// When the lock's key expires, once it was read; `None` in it: never, or there is no key.
+    pub(super) known: Known,
+}
+
+/// What a step has found in the keys, so that it need not ask the server again. Whoever changes a key keeps it true.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    /// The token in the lock's hash, once it was read; 0 if there is none. Saves look-ups of its field.
+    pub token: Option<i64>,
+    /// When the lock's key expires, once it was read; `None` in it: never, or there is no key. Saves look-ups of that.
     #[allow(clippy::option_option)]
-    pub(super) lease_end: Option<Option<Millis>>,
-    /// The list begins with the head that is tracked.
-    pub(super) is_head_known: bool,
-    /// An owner that was asked about has a hold count.
-    pub(super) is_counted: bool,
-    /// The owners of this step, as strings of the server.
-    pub(super) named: Named,
+    pub lease_end: Option<Option<Millis>>,
+    /// The list begins with the head that is tracked. Saves reading its first element.
+    pub is_head: bool,
+    /// An owner that was asked about has a hold count. Saves a walk over the hash.
+    pub is_counted: bool,
+    /// The owners of this step, as strings of the server. Saves making them anew.
+    pub named: Named,
 }
 
 /// The owners that were last named to the server: most steps are about one or two.
@@ -99,11 +105,7 @@ impl<'c> OpenLock<'c> {
             queue: ctx.open(&names.queue, access),
             scores: ctx.open(&names.deadlines, access),
             shared: None,
-            token: None,
-            lease_end: None,
-            is_head_known: false,
-            is_counted: false,
-            named: Named::default(),
+            known: Known::default(),
         }
     }
 
@@ -142,8 +144,8 @@ impl<'c> OpenLock<'c> {
         if !self.lock.is_empty() {
             write::delete(&mut self.lock);
         }
-        self.token = Some(0);
-        self.lease_end = Some(None);
+        self.known.token = Some(0);
+        self.known.lease_end = Some(None);
     }
 
     /// Whether these are the first in the queue, in this order, for the list as well.
@@ -167,21 +169,21 @@ impl<'c> OpenLock<'c> {
 
     /// Uses the caller's own string for an owner, so that no new one is made.
     pub fn learn_name(&mut self, owner: Option<Str>) {
-        let [last, _] = &mut self.named.0;
+        let [last, _] = &mut self.known.named.0;
         *last = owner;
     }
 
     /// The holder has been given this token.
     pub(super) fn given(&mut self, token: i64) {
-        self.token = Some(token);
+        self.known.token = Some(token);
         self.learn(token);
         self.keep_if_ahead(token);
     }
 
     /// The hold count of an owner, as text. Where the hash looks like a lock's, its token is read on the way.
     pub(super) fn count_of(&mut self, owner: &[u8]) -> Option<Str> {
-        let owner = self.named.get(owner);
-        if self.token.is_some() || self.lock.len() != 2 {
+        let owner = self.known.named.get(owner);
+        if self.known.token.is_some() || self.lock.len() != 2 {
             return self.lock.hash_get(owner);
         }
         let [count, token] = TOKEN.with(|field| self.lock.hash_get_two([owner, field]));
@@ -192,7 +194,7 @@ impl<'c> OpenLock<'c> {
     /// This token is in the lock's hash.
     pub(super) fn found(&mut self, token: Option<i64>) {
         let token = token.unwrap_or(0);
-        self.token = Some(token);
+        self.known.token = Some(token);
         // A run of the server before this one may have given it, by a clock that was ahead.
         self.learn(token);
     }

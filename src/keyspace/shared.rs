@@ -246,7 +246,7 @@ impl OpenLock<'_> {
             .shared
             .get_or_insert_with(|| ctx.open(names.shared(), Access::Write));
         let entry = string(entry(holder).as_bytes());
-        write::set_field(key, self.named.get(owner), &entry, c"hset");
+        write::set_field(key, self.known.named.get(owner), &entry, c"hset");
     }
 
     /// Sets an expiry on the shared-holders key, so that it does not stay for ever on a server without the module.

@@ -21,7 +21,7 @@ impl OpenLock<'_> {
             return;
         }
         self.tracked.wide.holders = true;
-        let owner = self.named.get(owner);
+        let owner = self.known.named.get(owner);
         self.lock.widen_hash(owner);
         if let Some(key) = &mut self.shared {
             key.widen_hash(owner);
