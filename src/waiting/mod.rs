@@ -50,7 +50,8 @@
 //! What is remembered:
 //! - [`state`]: all of it, in one struct behind one thread-local;
 //! - [`connections`]: the blocked clients, and the locks that are bound to each connection;
-//! - [`table`]: the records of all locks, and which of them have work;
+//! - [`noted`]: which of all locks have work;
+//! - [`table`]: the records of all locks;
 //! - [`schedule`]: when each of them is due;
 //! - [`stable`]: in a cluster, which slots are not being moved;
 //! - [`record`]: one record for each lock.
@@ -61,6 +62,7 @@ mod connections;
 mod effects;
 mod event_loop;
 mod foreign;
+mod noted;
 mod record;
 mod schedule;
 mod slots;

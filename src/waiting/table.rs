@@ -10,11 +10,11 @@ use std::rc::Rc;
 
 use foldhash::fast::RandomState;
 
-use crate::keyspace::{QueueView, Tracked, names};
-use crate::lock::{Due, Millis, Owner, Presence, Tick, Waiter, give_back, is_too_roomy};
+use crate::keyspace::{Tracked, names};
+use crate::lock::{Due, Millis, Owner, Presence, Tick, Waiter, give_back};
 use crate::server::Ctx;
 
-use super::record::{LockId, Place, Rank, Record, WORK_BATCH, Work};
+use super::record::{LockId, Place, Rank, Record, Work};
 use super::schedule::Schedule;
 
 type Records = HashMap<Rc<[u8]>, Record, RandomState>;
@@ -29,8 +29,8 @@ pub struct Table {
     order: BTreeMap<Rank, Rc<[u8]>>,
     /// The greatest number that a lock was tracked under.
     last_number: u64,
-    /// Those that have work.
-    noted: VecDeque<LockId>,
+    /// Those that have work ([`noted`](super::noted)).
+    pub(super) noted: VecDeque<LockId>,
     /// Number of locks that are tracked and whose whole name is in braces.
     braced: usize,
     /// Number of locks whose keys are not just here.
@@ -49,7 +49,7 @@ impl Table {
         self.order.len()
     }
 
-    fn get(&self, db: i32, name: &[u8]) -> Option<&Record> {
+    pub(super) fn get(&self, db: i32, name: &[u8]) -> Option<&Record> {
         self.databases.get(&db)?.get(name)
     }
 
@@ -59,7 +59,7 @@ impl Table {
     }
 
     /// As [`record`](Self::record); there is one from now on.
-    fn make(&mut self, id: &LockId) -> &mut Record {
+    pub(super) fn make(&mut self, id: &LockId) -> &mut Record {
         let locks = self.databases.entry(id.db).or_default();
         let name = Rc::clone(&id.name);
         locks.entry(name).or_insert_with(|| Record::new(id.clone()))
@@ -209,7 +209,7 @@ impl Table {
         }
     }
 
-    fn forget_if_idle(&mut self, id: &LockId) {
+    pub(super) fn forget_if_idle(&mut self, id: &LockId) {
         if let Some(locks) = self.databases.get_mut(&id.db)
             && locks.get(&id.name).is_some_and(Record::is_idle)
         {
@@ -252,75 +252,6 @@ impl Table {
             last_number: self.last_number,
             ..Self::default()
         };
-    }
-}
-
-/// Work.
-impl Table {
-    /// Notes work about a lock. True if no lock had work.
-    pub fn note(&mut self, id: &LockId, note: impl FnOnce(&mut Work)) -> bool {
-        let record = self.make(id);
-        note(&mut record.work);
-        if !std::mem::replace(&mut record.is_noted, true) {
-            let id = record.id.clone();
-            self.noted.push_back(id);
-            return self.noted.len() == 1;
-        }
-        false
-    }
-
-    /// Notes again the work that could not be done, if there is any.
-    pub fn note_again(&mut self, id: &LockId) -> bool {
-        let record = self.get(id.db, &id.name);
-        let has_work = record.is_some_and(|record| !record.work.is_none());
-        has_work && self.note(id, |_| ())
-    }
-
-    /// Number of locks that have work.
-    pub fn noted(&self) -> usize {
-        self.noted.len()
-    }
-
-    /// The first lock that has work, and the work, which is not noted any more: of many waiters that have gone, some.
-    /// The rest is noted behind that of other locks.
-    pub fn take_work(&mut self) -> Option<(LockId, Work)> {
-        let id = self.noted.pop_front()?;
-        if is_too_roomy(self.noted.capacity(), self.noted.len()) {
-            self.noted.shrink_to(self.noted.len() * 2);
-        }
-        let record = self.record(id.db, &id.name)?;
-        record.is_noted = false;
-        let mut work = std::mem::take(&mut record.work);
-        if work.gone.len() > WORK_BATCH {
-            record.work.gone = work.gone.split_off(WORK_BATCH);
-            self.note(&id, |_| ());
-        } else {
-            self.forget_if_idle(&id);
-        }
-        Some((id, work))
-    }
-
-    /// Work could not be done, because a key has another type. It is kept until the lock is touched or due.
-    pub fn keep_work(&mut self, id: &LockId, mut work: Work) {
-        let kept = &mut self.make(id).work;
-        work.gone.append(&mut kept.gone);
-        work.lost.append(&mut kept.lost);
-        work.closed.append(&mut kept.closed);
-        work.touch = work.touch.max(kept.touch);
-        *kept = work;
-    }
-
-    /// How a lock's queue was touched from outside the module, for the step that begins now. The lock is still
-    /// looked at when the iteration ends.
-    pub fn take_touch(&mut self, db: impl FnOnce() -> i32, lock: &[u8]) -> QueueView {
-        if self.noted.is_empty() {
-            return QueueView::AsLeft;
-        }
-        let record = self.record(db(), lock);
-        let touch = record.and_then(|record| record.work.touch.as_mut());
-        touch.map_or(QueueView::AsLeft, |touch| {
-            std::mem::replace(touch, QueueView::AsLeft)
-        })
     }
 }
 
