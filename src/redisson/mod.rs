@@ -18,7 +18,7 @@
 //! and takes the step, and replies in the script's own form.
 //!
 //! To add a script: `make fingerprints RELEASES=...` writes its digest and its form into [`table`]. A new form
-//! is a file like [`try_lock`] here. It reads keys and arguments, and calls a method of `lock::Step` in
+//! is one more in [`forms`]. It reads keys and arguments, and calls a method of `lock::Step` in
 //! `src/lock/scripts.rs`. `tests/redisson` compares it with the script, run as Lua.
 //!
 //! The map, from top to bottom: a file imports only from those below it (`make check`).
@@ -30,23 +30,17 @@
 //! How they run:
 //! - [`run`](mod@run): reads the call, and takes the step;
 //! - [`table`]: the scripts, and what each does;
-//! - [`try_lock`]: the form of scripts that take the lock;
-//! - [`unlock`]: of those that give up a hold;
-//! - [`leave`]: of those by which a waiter leaves the queue;
-//! - [`renew`]: of those that renew leases;
+//! - [`forms`]: how each form of script reads a call, and what it does;
 //! - [`call`]: the keys and arguments of a call, and what can come of it;
 //! - [`stats`]: counts scripts, for INFO.
 
 mod call;
 pub mod filter;
-mod leave;
+mod forms;
 pub mod recognise;
-mod renew;
 mod run;
 pub mod stats;
 pub mod table;
-mod try_lock;
-mod unlock;
 
 pub use call::{Reply, share_a_slot};
 pub use run::run;

@@ -6,13 +6,11 @@ use crate::server::{Args, Ctx};
 use crate::waiting::{self, WakeUp};
 
 use super::call::{LeftToLua, Reply, ScriptCall};
-use super::leave;
-use super::renew;
-use super::table::{Form, Script};
-use super::unlock::Unlocking;
+use super::forms::{self, Form, Unlocking};
+use super::table::Script;
 
 /// Runs the native form of a script that a user may run natively. `None` if the script itself must run; nothing has
-/// changed then.
+/// changed then that it would not do again.
 pub fn run(ctx: &Ctx, script: &Script, words: Args<'_>) -> Option<Reply> {
     let call = ScriptCall::read(ctx, words)?;
     let fits = match script.keys {
@@ -46,9 +44,9 @@ pub fn run(ctx: &Ctx, script: &Script, words: Args<'_>) -> Option<Reply> {
             Some(reply)
         }
         Form::Leave => {
-            let names = Names::of(leave::lock(&call).ok()?);
+            let names = Names::of(forms::lock_of_leaver(&call).ok()?);
             let names = call.fits(names, 0, 1).ok()?;
-            let owner = leave::read(&call).ok()?;
+            let owner = forms::leaver(&call).ok()?;
             if !ctx.may_update(&names.lock) {
                 return None;
             }
@@ -58,10 +56,8 @@ pub fn run(ctx: &Ctx, script: &Script, words: Args<'_>) -> Option<Reply> {
             })
         }
         Form::Renew => {
-            let renewed = renew::run(&call);
-            // The events of what it wrote without a step.
-            ctx.raise_events_to_all();
-            renewed.ok().map(|renewed| match renewed.as_slice() {
+            let renewed = forms::renew(&call).ok()?;
+            Some(match renewed.as_slice() {
                 [one] if script.keys.is_some() => Reply::Number(*one),
                 _ => Reply::Numbers(renewed),
             })

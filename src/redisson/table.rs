@@ -5,10 +5,8 @@ use std::sync::LazyLock;
 
 use crate::lock::scripts::Sleep;
 
-use super::leave;
+use super::forms::{Form, TryLockForm};
 use super::stats::ROLES;
-use super::try_lock::TryLockForm;
-use super::unlock;
 
 /// The table: SHA-1 of the text, its length in bytes, role, number of keys and of arguments, first
 /// and last release. A script that renews many locks has any number of keys, and one argument more.
@@ -29,27 +27,6 @@ pub struct Script {
     pub arguments: usize,
     /// What it does.
     pub(super) form: Form,
-}
-
-/// What a script does.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Form {
-    TryLock(TryLockForm),
-    Unlock { forced: bool },
-    Leave,
-    Renew,
-}
-
-impl Form {
-    /// Which argument is the owner, if one is.
-    pub(super) fn owner(self) -> Option<usize> {
-        match self {
-            Self::TryLock(_) => Some(TryLockForm::OWNER),
-            Self::Unlock { forced: false } => Some(unlock::OWNER),
-            Self::Leave => Some(leave::OWNER),
-            Self::Unlock { forced: true } | Self::Renew => None,
-        }
-    }
 }
 
 /// All scripts that have a native form.

@@ -114,6 +114,23 @@ fn a_known_script_runs_natively_though_it_was_never_loaded() {
 }
 
 #[test]
+fn a_script_renews_the_lease_of_a_shared_holder_alone() {
+    let server = intercepting(&[]);
+    let mut client = server.connect();
+    for owner in ["a:1", "b:1"] {
+        client.int(&format!("FAIRLOCK.ACQUIRE k {owner} SHARED 2 LEASE 10000"));
+    }
+    assert_eq!(send(&mut client, &call("renew")), "[1]");
+    client.int("FAIRLOCK.RELEASE k b:1");
+    let holders = client.run("FAIRLOCK.HOLDERS k");
+    let lease = holders.split(", ").nth(2).expect("a lease");
+    assert!(
+        lease.parse::<u64>().expect("a number") > 10_000,
+        "{holders}"
+    );
+}
+
+#[test]
 fn a_renewal_that_is_left_to_lua_has_changed_nothing_before() {
     let server = intercepting(&["--notify-keyspace-events", "KEA"]);
     let mut client = server.connect();

@@ -1,0 +1,273 @@
+//! The forms of scripts: how each reads its keys and arguments, and the step that it takes.
+
+use std::borrow::Cow;
+use std::ffi::CStr;
+
+use crate::error::Error;
+use crate::keyspace::number::number as whole;
+use crate::keyspace::{Names, names, write};
+use crate::lock::scripts::{ScriptWait, Sleep, Tried, TryLock, Unlocked};
+use crate::lock::{Holds, Millis, Refusal, State, Step};
+use crate::server::{Access, Key, Kind, clock, string};
+use crate::waiting::{self, WakeUp};
+
+use super::call::{LeftToLua, Reply, ScriptCall, refused};
+
+/// What a script does.
+#[derive(Clone, Copy, Debug)]
+pub enum Form {
+    /// It takes the lock: with a queue behind it, or without.
+    TryLock(TryLockForm),
+    /// It gives up a hold.
+    Unlock {
+        /// It frees the lock from its holder, whoever that is.
+        forced: bool,
+    },
+    /// A waiter leaves the queue. As Lua these differ in which waiters' scores they lower; natively no score changes.
+    Leave,
+    /// It renews leases.
+    Renew,
+}
+
+impl Form {
+    /// Which argument is the owner, if one is.
+    pub fn owner(self) -> Option<usize> {
+        match self {
+            Self::TryLock(_) => Some(1),
+            Self::Unlock { forced: false } => Some(2),
+            Self::Leave => Some(0),
+            Self::Unlock { forced: true } | Self::Renew => None,
+        }
+    }
+}
+
+/// A script that takes the lock. Keys: lock, queue, scores. Arguments: lease, owner, and others.
+#[derive(Clone, Copy, Debug)]
+pub struct TryLockForm {
+    /// Whether a holder that asks again is refused. Servers word that error differently, so it is left to Lua.
+    pub refuses_holder: bool,
+    /// What it replies to an owner that has to wait; `None` if it does not join the queue.
+    pub sleep: Option<Sleep>,
+}
+
+/// A call of such a script.
+#[derive(Debug)]
+pub struct Try<'c> {
+    request: TryLock<'c>,
+    refuses_holder: bool,
+}
+
+impl TryLockForm {
+    /// Reads a call.
+    pub fn read<'c>(self, call: &ScriptCall<'c>) -> Result<Try<'c>, LeftToLua> {
+        // Behind the wait, if it waits.
+        let client = call.millis(if self.sleep.is_some() { 3 } else { 2 })?;
+        if self.sleep.is_none() && call.arguments.len() > 3 {
+            // The time that the script subtracts from scores: not used here, but it must be a number.
+            call.millis(3)?;
+        }
+        let wait = self.sleep.map(|sleep| {
+            let patience = match sleep {
+                // The oldest form passes the instant at which the patience ends, by the client's clock.
+                Sleep::BehindHead => call.millis(2)?.checked_sub(client).ok_or(LeftToLua)?,
+                _ => call.millis(2)?,
+            };
+            Ok(ScriptWait { patience, sleep })
+        });
+        let request = TryLock {
+            owner: call.argument(1)?,
+            lease: call.duration(0)?,
+            client,
+            wait: wait.transpose()?,
+            memory_is_full: call.ctx.flags().out_of_memory(),
+        };
+        Ok(Try {
+            request,
+            refuses_holder: self.refuses_holder,
+        })
+    }
+}
+
+impl Try<'_> {
+    /// Takes the step.
+    pub fn decide<S: State>(&self, step: &mut Step<'_, S>) -> Result<Reply, LeftToLua> {
+        if self.refuses_holder && step.state.holds(self.request.owner) != Holds::None {
+            return Err(LeftToLua);
+        }
+        match step.try_lock(&self.request) {
+            Ok(Tried::Acquired) => Ok(Reply::Nil),
+            Ok(Tried::Refused) => Ok(Reply::Number(1)),
+            Ok(Tried::Waits(sleep)) => Ok(Reply::Number(sleep)),
+            Err(refusal) => refused(refusal),
+        }
+    }
+}
+
+/// A call of a script that gives up a hold. Keys: lock, queue, scores, channel; in newer releases also the latch, a key
+/// that keeps the reply for a while, so that a repeated call gets the same. Arguments: message, lease, owner, the
+/// client's time, in newer releases the command that publishes, and the time of the latch. A forced unlock has no
+/// lease, owner and latch.
+#[derive(Debug)]
+pub struct Unlocking<'c> {
+    /// The owner that gives up a hold, and the lease for the holds that remain; `None` where forced.
+    holder: Option<(&'c [u8], Millis)>,
+    client: Millis,
+    latch: Option<OpenLatch<'c>>,
+    /// The command that wakes the head, and its message.
+    pub wake_up: WakeUp<'c>,
+}
+
+impl<'c> Unlocking<'c> {
+    /// Reads a call on this lock. Another channel than the lock's own, or another latch, is left to the script: nobody
+    /// has checked whether the user may publish there, or write strings.
+    pub fn read(call: &ScriptCall<'c>, names: &Names, forced: bool) -> Result<Self, LeftToLua> {
+        if call.key(3)? != names.channels() {
+            return Err(LeftToLua);
+        }
+        let (holder, client) = if forced {
+            (None, 1)
+        } else {
+            (Some((call.argument(2)?, call.duration(1)?)), 3)
+        };
+        let has_latch = call.keys.len() > OpenLatch::KEY;
+        Ok(Self {
+            holder,
+            client: call.millis(client)?,
+            latch: has_latch
+                .then(|| OpenLatch::open(call, names))
+                .transpose()?,
+            wake_up: (
+                publish_command(call.arguments.get(client + 1))?,
+                call.argument(0)?,
+            ),
+        })
+    }
+}
+
+/// The command of this name; PUBLISH where the script says none.
+fn publish_command(name: Option<&[u8]>) -> Result<&'static CStr, LeftToLua> {
+    match name {
+        None => Ok(c"PUBLISH"),
+        Some(name) if name.eq_ignore_ascii_case(b"PUBLISH") => Ok(c"PUBLISH"),
+        Some(name) if name.eq_ignore_ascii_case(b"SPUBLISH") => Ok(c"SPUBLISH"),
+        Some(_) => Err(LeftToLua),
+    }
+}
+
+impl Unlocking<'_> {
+    /// The reply to an earlier call of the same unlock.
+    pub fn kept_reply(&self) -> Option<i64> {
+        self.latch.as_ref()?.reply
+    }
+
+    /// Takes the step.
+    pub fn decide<S: State>(&self, step: &mut Step<'_, S>) -> Result<Reply, LeftToLua> {
+        let Some((owner, lease)) = self.holder else {
+            return match step.force_unlock(self.client) {
+                Ok(freed) => Ok(Reply::Number(freed.into())),
+                Err(refusal) => refused(refusal),
+            };
+        };
+        match step.unlock(owner, lease, self.client) {
+            Ok(Unlocked::NotHeld) => Ok(Reply::Nil),
+            Ok(Unlocked::HeldStill) => Ok(Reply::Number(0)),
+            Ok(Unlocked::Freed) => Ok(Reply::Number(1)),
+            Err(refusal) => refused(refusal),
+        }
+    }
+
+    /// Keeps the reply.
+    pub fn keep(&mut self, reply: i64) {
+        if let Some(latch) = &mut self.latch {
+            let expires = (clock::wall_micros() / 1000).saturating_add(latch.time);
+            write::set_number(&mut latch.key, reply, expires);
+        }
+    }
+}
+
+#[derive(Debug)]
+struct OpenLatch<'c> {
+    key: Key<'c>,
+    time: Millis,
+    reply: Option<i64>,
+}
+
+impl<'c> OpenLatch<'c> {
+    /// Which key it is.
+    const KEY: usize = 4;
+    /// Which argument says for how long it is kept.
+    const TIME: usize = 5;
+
+    fn open(call: &ScriptCall<'c>, names: &Names) -> Result<Self, LeftToLua> {
+        let name = call.key(Self::KEY)?;
+        if !names.is_latch(name) {
+            return Err(LeftToLua);
+        }
+        let name = Cow::Owned(call.key_name(Self::KEY)?);
+        let key = call.ctx.open_named(name, Access::Write);
+        let reply = match key.kind() {
+            Kind::Empty => None,
+            Kind::String => {
+                let reply = key.read(whole).flatten();
+                Some(reply.ok_or(LeftToLua)?)
+            }
+            _ => return Err(LeftToLua),
+        };
+        Ok(Self {
+            key,
+            time: call.duration(Self::TIME)?,
+            reply,
+        })
+    }
+}
+
+/// The owner that leaves a queue. Keys: queue, scores. Arguments: owner, and since 3.5.5 the wait to subtract.
+pub fn leaver<'c>(call: &ScriptCall<'c>) -> Result<&'c [u8], LeftToLua> {
+    if call.arguments.len() > 1 {
+        call.millis(1)?;
+    }
+    call.argument(0)
+}
+
+/// The lock whose queue the owner leaves. It is not among the script's keys, so the server has not checked whether the
+/// user may change it. If two locks share the queue, it is the lock that is held.
+pub fn lock_of_leaver<'c>(call: &ScriptCall<'c>) -> Result<&'c [u8], LeftToLua> {
+    let [plain, braced] = names::locks_of(call.key(0)?).ok_or(LeftToLua)?;
+    let is_held = |lock: &[u8]| !call.ctx.open(&string(lock), Access::Read).is_empty();
+    match (plain, braced) {
+        (Some(plain), Some(braced)) if is_held(braced) && !is_held(plain) => Ok(braced),
+        (Some(lock), _) | (None, Some(lock)) => Ok(lock),
+        (None, None) => Err(LeftToLua),
+    }
+}
+
+/// Renews leases, each in a step of its own. Keys: locks. Arguments: lease, and an owner for each lock. Returns 1 for
+/// each that was renewed, and 0 for the others. A hash that is no lock is left to the script, which renews once more
+/// what was renewed before it.
+pub fn renew(call: &ScriptCall<'_>) -> Result<Vec<i64>, LeftToLua> {
+    let lease = call.duration(0)?;
+    for index in 0..call.keys.len() {
+        let names = Names::of(call.key(index)?);
+        let fits = |name, kind| call.ctx.open(name, Access::Read).fits(kind);
+        let are_readable = fits(&names.lock, Kind::Hash)
+            && fits(&names.queue, Kind::List)
+            && fits(&names.deadlines, Kind::SortedSet);
+        if !are_readable {
+            return Err(LeftToLua);
+        }
+    }
+    let renew = |index| {
+        let owner = call.argument(index + 1)?;
+        let renewed = waiting::step(call.ctx, call.key(index)?, |step| {
+            step.state.require_holders()?;
+            step.state.learn_name(call.arguments.string(index + 1));
+            Ok(step.renew(owner, lease)?)
+        });
+        match renewed {
+            Ok(_) => Ok(1),
+            Err(Error::Refused(Refusal::NotHeld)) => Ok(0),
+            Err(_) => Err(LeftToLua),
+        }
+    };
+    (0..call.keys.len()).map(renew).collect()
+}
