@@ -205,7 +205,7 @@ class Servers:
         """The description of a client of the library for these servers, or for one of them alone."""
         kind = self.kind if name is None and self.kind in ("sentinel", "cluster") else "one"
         name = name or {"sentinel": "s"}.get(self.kind, "a")
-        return {"kind": kind, "host": HOST, "port": self.reached_at(name), **more}
+        return {"kind": kind, "at": [f"{HOST}:{self.reached_at(name)}"], **more}
 
     def proxy(self, name="a"):
         if name not in self.proxies:
@@ -213,7 +213,7 @@ class Servers:
         return self.proxies[name]
 
     def through_proxy(self, **more):
-        return {"kind": "one", "host": HOST, "port": self.proxy().port, **more}
+        return {"kind": "one", "at": [f"{HOST}:{self.proxy().port}"], **more}
 
     def at(self, name="a"):
         """A plain client of one of them."""

@@ -1,19 +1,30 @@
-"""Programs that use the client packages, one process each, and their output."""
+"""Callers that take locks by the drivers of the packages (clients/conformance), and say when they hold which."""
 
-import contextlib
+import functools
 import json
-import os
+import random
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
 
-from redis_server import end_with_parent, until
+from redis_server import until
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parent.parent
-LONGEST_BUILD = 900  # seconds until a worker holds its first lock; only ever reached on failure
-WORKERS = {"python": "worker.py", "typescript": "worker.mjs", "java": "worker.java", "go": "worker.go", "rust": "worker.rs"}
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "clients/conformance"))
+from driving import CLIENTS, Driver, DriverFault, Failed  # noqa: E402
+
+# A client of each language.
+WORKERS = {language: client for client, (language, *_) in reversed(CLIENTS.items())}
+WAIT = 2  # seconds
+
+
+@functools.cache
+def command_of(language):
+    """Compiles the driver."""
+    made = subprocess.run([ROOT / "scripts/clients" / language, "driver"], stdout=subprocess.PIPE, text=True, check=True)
+    return made.stdout.splitlines()
 
 
 class Record:
@@ -34,45 +45,63 @@ class Record:
 
 
 class Worker:
-    """A process of a package's worker program; its lines become events."""
+    """A process that uses a package, with some callers for each of the locks (`name[:limit]`).
 
-    def __init__(self, language, number, locks, settings, record, folder):
+    Each holds its lock for a time from the range `hold`, and then pauses for one from `idle`, both in seconds.
+    """
+
+    def __init__(self, language, number, locks, client, options, record, folder, callers=2, hold=(0.05, 0.15), idle=(0, 0)):
         self.name, self.language, self.record = f"{language}-{number}", language, record
-        self.said = folder / f"{self.name}.log"
-        command = [ROOT / "scripts/clients" / language, "run", HERE / "failover" / WORKERS[language]]
-        own = {"FAILOVER_LOCKS": ",".join(locks)}
-        with open(self.said, "wb") as log:
-            self.process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
-                env={**os.environ, **settings, **own}, preexec_fn=end_with_parent,
-            )
-        self.reader = threading.Thread(target=self.read)
-        self.reader.start()
+        self.holding, self.idle, self.log, self.is_over = hold, idle, folder / f"{self.name}.log", threading.Event()
+        self.driver = Driver(WORKERS[language], command_of(language))
+        self.locks = self.driver.new(client, wait=WAIT, **options)
+        self.callers = [threading.Thread(target=self.call, args=lock.split(":"), daemon=True) for lock in locks for _ in range(callers)]
+        for caller in self.callers:
+            caller.start()
 
-    def read(self):
-        for line in self.process.stdout:
-            with contextlib.suppress(ValueError):  # the line of a process that was killed
-                self.record.add(**json.loads(line), process=self.name, package=self.language)
-        self.process.wait()
-        self.record.add(event="exit", process=self.name, at=time.time())
+    def say(self, event, **more):
+        if not self.is_over.is_set():  # Else it ended meanwhile.
+            self.record.add(event=event, **more, process=self.name, package=self.language)
+
+    def call(self, lock, limit="1"):
+        options = {"limit": int(limit)} if limit != "1" else {}
+        while not self.is_over.is_set():
+            try:
+                self.hold(self.locks.acquire(lock, **options), int(limit))
+                self.is_over.wait(random.uniform(*self.idle))
+            except Failed as failed:
+                if failed.type != "NotInTime":
+                    self.say("error", lock=lock, error=str(failed), at=time.time())
+                    self.is_over.wait(0.1)
+            except DriverFault:
+                return  # begin or is_at_work will say so.
+
+    def hold(self, held, limit):
+        which = {"lock": held.name, "token": held.token}
+        self.say("begin", **which, limit=limit, owner=held.owner, at=time.time())
+        cause = held.lost(random.uniform(*self.holding))
+        self.say("end", **which, at=time.time(), how=f"lost:{cause}" if cause else "release")
+        try:
+            if not cause:
+                held.release()
+        except Failed as failed:
+            if failed.type != "LockLost":
+                raise
+            self.say("late", **which, at=time.time(), cause=failed.cause)
 
     def begin(self):
-        until(f"{self.name} holds a lock", self.is_at_work, pause=0.5, longest=LONGEST_BUILD)
+        until(f"{self.name} holds a lock", self.is_at_work, pause=0.5)
 
     def is_at_work(self):
-        if self.process.poll() is not None:
-            raise SystemExit(f"{self.name} has ended\n{self.said.read_text(errors='replace')[-4000:]}")
+        if self.driver.fault:
+            raise SystemExit(str(self.driver.broken(self.driver.fault)))
         return self.record.has(event="begin", process=self.name)
 
     def kill(self):
-        self.process.kill()
-        self.reader.join()
-
-    def end(self):
-        """Closed standard input ends it; a moment later it is killed."""
-        self.process.stdin.close()
-        try:
-            self.process.wait(30)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-        self.reader.join()
+        self.is_over.set()
+        self.driver.process.kill()
+        for caller in self.callers:
+            caller.join()
+        self.log.write_text(self.driver.said())
+        self.driver.kill()
+        self.record.add(event="exit", process=self.name, at=time.time())

@@ -56,7 +56,7 @@ final class Driver {
     private record Request(int id, String op, int locks, int held, int block, int call, Object name, Map<String, Object> options,
             Map<String, Object> inner, boolean fail, Double lease, @SerializedName("wait") double longest, String hooks, Client client) {}
 
-    private record Client(String kind, String host, int port, String user, String password, Double timeout, Tls tls, Map<String, String> map) {}
+    private record Client(String kind, List<String> at, String user, String password, Double timeout, Tls tls, Map<String, String> map) {}
 
     private record Tls(String ca, String cert, String key) {}
 
@@ -133,9 +133,15 @@ final class Driver {
         } else if (given.kind.equals("text")) {
             throw new NotApplicable("a client that is a text does not compile");
         } else {
-            boolean isSentinel = given.kind.equals("sentinel");
-            RedisURI.Builder uri = isSentinel ? RedisURI.Builder.sentinel(given.host, given.port, "locks")
-                    : RedisURI.Builder.redis(given.host, given.port);
+            List<HostAndPort> nodes = given.at.stream().map(HostAndPort::parse).toList();
+            HostAndPort first = nodes.get(0);
+            RedisURI.Builder uri = RedisURI.Builder.redis(first.getHostText(), first.getPort());
+            if (given.kind.equals("sentinel")) {
+                uri = RedisURI.builder().withSentinelMasterId("locks");
+                for (HostAndPort each : nodes) {
+                    uri.withSentinel(each.getHostText(), each.getPort());
+                }
+            }
             if (given.password != null) {
                 uri = given.user == null ? uri.withPassword(given.password.toCharArray())
                         : uri.withAuthentication(given.user, given.password.toCharArray());
@@ -263,6 +269,7 @@ final class Driver {
                 return Map.of("lease", (r.lease == null ? held.renew() : held.renew(seconds(r.lease))).toMillis() / 1000.0);
             case "release":
                 HOLDS.get(r.held).release();
+                CALLS.get(r.held).interrupt(); // It has no lock to live for.
                 return Map.of();
             case "lost":
                 Map<String, Object> loss = new HashMap<>();

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"net"
 	"os"
 	"runtime"
 	"sync"
@@ -32,11 +33,11 @@ type request struct {
 	Lease                        *float64
 	Wait                         float64
 	Client                       struct {
-		Kind, Host, User, Password string
-		Port                       int
-		Timeout                    float64
-		TLS                        *struct{ CA, Cert, Key string }
-		Map                        map[string]string
+		Kind, Source, User, Password string
+		At                           []string
+		Timeout                      float64
+		TLS                          *struct{ CA, Cert, Key string }
+		Map                          map[string]string
 	}
 }
 
@@ -127,8 +128,12 @@ func makeLocks(r request) made {
 	if r.Hooks != "" {
 		options = append(options, hooks(r))
 	}
-	all := redis.UniversalOptions{Addrs: []string{fmt.Sprint(given.Host, ":", given.Port)}, Username: given.User, Password: given.Password,
+	all := redis.UniversalOptions{Addrs: given.At, Username: given.User, Password: given.Password,
 		ReadTimeout: seconds(given.Timeout), MasterName: "locks"}
+	if given.Source != "" {
+		dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(given.Source)}}
+		all.Dialer = dialer.DialContext
+	}
 	if files := given.TLS; files != nil {
 		pem, _ := os.ReadFile(files.CA)
 		pair, _ := tls.LoadX509KeyPair(files.Cert, files.Key)

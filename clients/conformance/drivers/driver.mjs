@@ -18,27 +18,32 @@ class BodyError extends Error {
 
 const say = (line) => process.stdout.write(`${JSON.stringify(line)}\n`);
 
-function clientOf({ kind, host, port, user: username, password, timeout, tls, map }) {
+function addressOf(text) {
+  const [host, port] = text.split(':');
+  return { host, port: Number(port) };
+}
+
+function clientOf({ kind, at, user: username, password, timeout, tls, map }) {
   const files = tls && { ca: readFileSync(tls.ca), cert: readFileSync(tls.cert), key: readFileSync(tls.key) };
-  const addresses = Object.entries(map ?? {}).map(([from, to]) => [from, { host: to.split(':')[0], port: Number(to.split(':')[1]) }]);
+  const addresses = Object.entries(map ?? {}).map(([from, to]) => [from, addressOf(to)]);
   if (kind === 'nothing') return null;
   if (kind === 'text') return 'redis://127.0.0.1';
-  return (IS_IOREDIS ? ofIoredis : ofNodeRedis)(kind, { host, port }, { username, password }, timeout && timeout * 1000, files, Object.fromEntries(addresses));
+  return (IS_IOREDIS ? ofIoredis : ofNodeRedis)(kind, at.map(addressOf), { username, password }, timeout && timeout * 1000, files, Object.fromEntries(addresses));
 }
 
 function ofIoredis(kind, at, user, commandTimeout, tls, natMap) {
   const options = { lazyConnect: true, retryStrategy: () => null, commandTimeout, tls, ...user };
-  const sentinel = { sentinels: [at], name: 'locks', sentinelTLS: tls, enableTLSForSentinelMode: Boolean(tls), ...options };
-  const client = kind === 'cluster' ? new Cluster([at], { lazyConnect: true, redisOptions: options, natMap, clusterRetryStrategy: () => null })
-    : new Redis(kind === 'sentinel' ? sentinel : { ...at, ...options });
+  const sentinel = { sentinels: at, name: 'locks', sentinelTLS: tls, enableTLSForSentinelMode: Boolean(tls), ...options };
+  const client = kind === 'cluster' ? new Cluster(at, { lazyConnect: true, redisOptions: options, natMap, clusterRetryStrategy: () => null })
+    : new Redis(kind === 'sentinel' ? sentinel : { ...at[0], ...options });
   return client.on('error', () => {});
 }
 
 function ofNodeRedis(kind, at, user, socketTimeout, tls, nodeAddressMap) {
   const options = { ...user, socket: { reconnectStrategy: false, ...(socketTimeout && { socketTimeout }), ...(tls && { tls: true, ...tls }) } };
-  if (kind === 'sentinel') return { name: 'locks', sentinelRootNodes: [at], nodeClientOptions: options, sentinelClientOptions: { socket: options.socket } };
-  const rootNodes = [{ socket: at }];
-  const client = kind === 'cluster' ? createCluster({ rootNodes, defaults: options, nodeAddressMap }) : createClient({ ...options, socket: { ...options.socket, ...at } });
+  if (kind === 'sentinel') return { name: 'locks', sentinelRootNodes: at, nodeClientOptions: options, sentinelClientOptions: { socket: options.socket } };
+  const rootNodes = at.map((socket) => ({ socket }));
+  const client = kind === 'cluster' ? createCluster({ rootNodes, defaults: options, nodeAddressMap }) : createClient({ ...options, socket: { ...options.socket, ...at[0] } });
   return client.on('error', () => {});
 }
 

@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import inspect
 import json
+import socket
 import sys
 import threading
 
@@ -35,17 +36,31 @@ async def maybe(result):
     return await result if inspect.isawaitable(result) else result
 
 
-def client_of(kind, host=None, port=None, user=None, password=None, timeout=None, tls=None, map=None):
+def come_from(address):
+    """All connections of this process have this address at this end."""
+
+    class From(socket.socket):
+        def connect(self, other):
+            self.bind((address, 0))
+            super().connect(other)
+
+    socket.socket = From
+
+
+def client_of(kind, at=(), source=None, user=None, password=None, timeout=None, tls=None, map=None):
+    if source:
+        come_from(source)
+    nodes = [(host, int(port)) for host, port in (each.split(":") for each in at)]
     secure = {"ssl": True, "ssl_ca_certs": tls["ca"], "ssl_certfile": tls["cert"], "ssl_keyfile": tls["key"]} if tls else {}
     options = {"username": user, "password": password, **({"socket_timeout": timeout} if timeout else {}), **secure}
     if kind == "one":
-        return library.Redis(host=host, port=port, **options)
+        return library.Redis(host=nodes[0][0], port=nodes[0][1], **options)
     if kind == "sentinel":
-        return library.Sentinel([(host, port)], sentinel_kwargs=secure).master_for("locks", **options)
+        return library.Sentinel(nodes, sentinel_kwargs=secure).master_for("locks", **options)
     if kind == "cluster":
         if map:  # all of them are on one host
-            options["address_remap"] = lambda at: (host, at[1])
-        return library.RedisCluster(host=host, port=port, **options)
+            options["address_remap"] = lambda at: (nodes[0][0], at[1])
+        return library.RedisCluster(startup_nodes=[library.cluster.ClusterNode(*each) for each in nodes], **options)
     return {"nothing": None, "text": "redis://127.0.0.1"}[kind]
 
 

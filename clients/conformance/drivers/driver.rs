@@ -91,15 +91,15 @@ fn hooks(locks: u64, is_telling: bool) -> Hooks {
     Hooks { on_wait: hook("wait"), on_acquired: hook("acquired"), on_lost: hook("lost"), on_released: hook("released") }
 }
 
-/// The server's URL; what the library, or the package as it is built here, cannot do is not applicable.
-fn url(client: &Value) -> Result<String, Not> {
+/// The servers' URLs; what the library, or the package as it is built here, cannot do is not applicable.
+fn urls(client: &Value) -> Result<Vec<String>, Not> {
     for (field, why) in [("timeout", "its client has no read timeout"), ("tls", "built without TLS"), ("map", "its client has no address map")] {
         typed(why, client[field].is_null().then_some(()))?;
     }
-    let [user, password, host] = ["user", "password", "host"].map(|field| client[field].as_str().unwrap_or_default());
-    typed("no client", client["host"].as_str())?;
+    let [user, password] = ["user", "password"].map(|field| client[field].as_str().unwrap_or_default());
     let user = if password.is_empty() { String::new() } else { format!("{user}:{password}@") };
-    Ok(format!("redis://{user}{host}:{}", client["port"]))
+    let nodes = typed("no client", client["at"].as_array())?;
+    Ok(nodes.iter().map(|at| format!("redis://{user}{}", at.as_str().unwrap())).collect())
 }
 
 /// The operations of a flavour: what stands behind each call, and how a loss is waited for.
@@ -112,12 +112,12 @@ macro_rules! flavour {
             static HOLDS: Table<Arc<$guard>> = LazyLock::new(Mutex::default);
 
             fn make(client: &Value, options: Options) -> Result<$locks, Not> {
-                let url = url(client)?;
-                let node = url.as_str().into_connection_info().unwrap().redis_settings().clone();
+                let urls = urls(client)?;
+                let node = urls[0].as_str().into_connection_info().unwrap().redis_settings().clone();
                 let made = match client["kind"].as_str().unwrap() {
-                    "sentinel" => <$locks>::sentinel([format!("redis://{}:{}", client["host"].as_str().unwrap(), client["port"])], "locks", Some(node))?,
-                    "cluster" => <$locks>::cluster([url])?,
-                    _ => <$locks>::new(&redis::Client::open(url).unwrap())?,
+                    "sentinel" => <$locks>::sentinel(super::urls(&json!({"at": client["at"]}))?, "locks", Some(node))?,
+                    "cluster" => <$locks>::cluster(urls)?,
+                    _ => <$locks>::new(&redis::Client::open(urls[0].as_str()).unwrap())?,
                 };
                 Ok(made.with(options))
             }
