@@ -73,7 +73,7 @@ impl fmt::Display for Range {
 }
 
 /// Why a command was refused. Nothing has changed then.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
     /// The lock's rules do not allow it.
     Refused(Refusal),
@@ -121,8 +121,8 @@ pub enum Error {
     TakenOver,
     /// No script of Redisson's fair lock.
     UnknownScript,
-    /// The user may not use the lock that has the same queue.
-    NoPermissionForTwin,
+    /// The lock that has the same queue is in use: both names.
+    TwinInUse(Box<[Box<[u8]>; 2]>),
     /// The user may not run the command of this name.
     NoPermission(&'static str),
     /// The user has lost the permission to acquire the lock, while its connection waited for it.
@@ -192,10 +192,12 @@ impl Error {
             Self::UnknownScript => {
                 "ERR script is not one of Redisson's fair-lock scripts, use EVAL".to_owned()
             }
-            Self::NoPermissionForTwin => {
-                "NOPERM the lock 'key' and the lock '{key}' have one queue: this user may not use \
-                 both"
-                    .to_owned()
+            Self::TwinInUse(names) => {
+                let [asked, used] = names.each_ref().map(|name| shown(name));
+                format!(
+                    "ERR the lock '{asked}' cannot be used while '{used}' has waiters, a session or SHARED \
+                     holders: they have one queue"
+                )
             }
             // The server's own text.
             Self::NoPermission(name) => {
@@ -220,6 +222,12 @@ impl Error {
             Self::TakenOver => "TAKENOVER another connection asks for the same owner".to_owned(),
         }
     }
+}
+
+/// A name as part of one line: a long one is cut, as in the server's own errors.
+fn shown(name: &[u8]) -> String {
+    let first = name.get(..128).unwrap_or(name);
+    first.escape_ascii().to_string()
 }
 
 /// Words as a sentence lists them.

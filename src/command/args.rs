@@ -9,7 +9,7 @@ use crate::error::{Error, LONGEST_OWNER, MOST_HOLDERS, Range};
 use crate::keyspace::names::one_slot;
 use crate::keyspace::number::number;
 use crate::lock::{Connection, Limit, Millis};
-use crate::server::{Args, Command, Ctx, Str, in_cluster, string};
+use crate::server::{Args, Command, Ctx, in_cluster};
 use crate::waiting;
 
 /// A UUID of this server run. Its version is not that of Redisson's UUIDs, so that after a restart owners
@@ -75,23 +75,6 @@ impl Caller for Ctx {
     }
 }
 
-/// Checks the permission that the server does not check. The server has checked the lock's key; if the lock
-/// shares its queue with another lock, the user must be allowed to run the same command on that lock, too.
-///
-/// # Errors
-/// [`Error::NoPermissionForTwin`].
-fn permit(ctx: &Ctx, command: &'static str, lock: &[u8], arguments: Args<'_>) -> Result<(), Error> {
-    let Some(twin) = waiting::shares_queue_with(ctx, lock) else {
-        return Ok(());
-    };
-    let others = (1..).map_while(|index| arguments.get(index));
-    let words: Vec<Str> = std::iter::once(string(&twin))
-        .chain(others.map(string))
-        .collect();
-    let may = ctx.may_run(command, &words);
-    may.then_some(()).ok_or(Error::NoPermissionForTwin)
-}
-
 /// What to do when the lock cannot be had at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
@@ -149,15 +132,15 @@ static WAIT: Range = Range::millis("WAIT");
 static WAIT_FOR_NOTHING: Range = Range::millis("WAIT").hint(": to try once say NOWAIT");
 
 impl<'a> Call<'a> {
-    /// Reads the arguments, and checks the permission that the server does not check. Nothing has changed yet.
+    /// Reads the arguments. Nothing has changed yet.
     ///
     /// # Errors
-    /// The error for the first argument that is refused; [`Error::InsideStep`]; [`Error::NoPermissionForTwin`].
+    /// The error for the first argument that is refused; [`Error::InsideStep`]; [`Error::TwinInUse`].
     pub(super) fn of<C: Command>(ctx: &Ctx, arguments: Args<'a>) -> Result<Self, Error> {
         waiting::require_rest()?;
         let call = Self::read::<C>(ctx, arguments)?;
         if C::DOCS.keys.is_some() {
-            permit(ctx, C::NAME, call.lock, arguments)?;
+            waiting::require_own_queue(ctx, call.lock)?;
         }
         Ok(call)
     }

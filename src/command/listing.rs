@@ -162,13 +162,14 @@ impl<'c> Search<'c> {
         })
     }
 
-    /// A lock, if the user may read it and all that its queue is shared with.
+    /// A lock, if the user may read it.
     fn view(&self, name: &[u8]) -> Option<LockView> {
-        // The reply shows what is in the queue, which another lock may share.
-        let twin = waiting::shares_queue_with(self.ctx, name);
-        let mut all = std::iter::once(name).chain(twin.as_deref());
-        all.all(|lock| self.may_read(lock))
-            .then(|| view::lock(self.ctx, &Names::of(name), HOLDERS, self.now))?
-            .ok()
+        let may = self.may_read(name);
+        let view = may.then(|| view::lock(self.ctx, &Names::of(name), HOLDERS, self.now))?;
+        let mut view = view.ok()?;
+        if view.waiting > 0 && !waiting::has_queue(self.ctx, name) {
+            (view.waiting, view.next) = (0, None);
+        }
+        Some(view)
     }
 }

@@ -14,7 +14,6 @@ use crate::lock::{Event, Holding, Limit, Millis, Owner, SharedHolder, SharedHold
 use crate::server::{Access, Key, Kind, string};
 
 use super::fields::hold_count;
-use super::names;
 use super::number::number;
 use super::open_lock::OpenLock;
 use super::tracked::Unusable;
@@ -119,8 +118,8 @@ impl OpenLock<'_> {
     /// Makes the lock's hash, the other key and what is tracked agree.
     fn mend_shared(&mut self) {
         if self.lock.is_empty() {
-            // The rules end the holders that are tracked. If none are, the key may be the twin's.
-            if self.tracked.shared.is_none() && !self.twin_is_held() {
+            // The rules end the holders that are tracked.
+            if self.tracked.shared.is_none() {
                 self.forget_shared();
             }
             return;
@@ -166,7 +165,7 @@ impl OpenLock<'_> {
     }
 
     /// Whether a hash with these holders is this lock as held by several: one of them at least is known as such. The
-    /// entries may be the twin's, or be left of holders whose leases were over before another client took the lock.
+    /// entries may be left of holders whose leases were over before another client took the lock.
     fn is_shared(&self, holders: &[Owner], written: &HashMap<Owner, SharedHolder>) -> bool {
         let shared = self.tracked.shared.as_ref();
         let now = self.now.millis();
@@ -189,9 +188,7 @@ impl OpenLock<'_> {
             let since = holder.since;
             self.emit(Event::LeaseEnded { since });
         }
-        if !self.twin_is_held() {
-            self.forget_shared();
-        }
+        self.forget_shared();
     }
 
     /// What the shared-holders key says.
@@ -214,9 +211,6 @@ impl OpenLock<'_> {
             if !is_written {
                 self.write_shared(owner, holder);
             }
-        }
-        if self.twin_is_held() {
-            return;
         }
         let strangers = written.keys().filter(|owner| holders.get(owner).is_none());
         if let Some(key) = &mut self.shared {
@@ -266,12 +260,6 @@ impl OpenLock<'_> {
         if let Some(key) = self.shared.as_mut().filter(|key| !key.is_empty()) {
             write::delete(key);
         }
-    }
-
-    /// Whether the other lock that has the same shared-holders key is held.
-    fn twin_is_held(&self) -> bool {
-        let twin = names::twin(self.names.name());
-        twin.is_some_and(|twin| !self.ctx.open(&string(&twin), Access::Glance).is_empty())
     }
 }
 

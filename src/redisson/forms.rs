@@ -8,7 +8,7 @@ use crate::keyspace::number::number as whole;
 use crate::keyspace::{Names, names, write};
 use crate::lock::scripts::{ScriptWait, Sleep, Tried, TryLock, Unlocked};
 use crate::lock::{Holds, Millis, Refusal, State, Step};
-use crate::server::{Access, Key, Kind, clock, string};
+use crate::server::{Access, Key, Kind, clock};
 use crate::waiting::{self, WakeUp};
 
 use super::call::{LeftToLua, Reply, ScriptCall, refused};
@@ -230,15 +230,13 @@ pub fn leaver<'c>(call: &ScriptCall<'c>) -> Result<&'c [u8], LeftToLua> {
 }
 
 /// The lock whose queue the owner leaves. It is not among the script's keys, so the server has not checked whether the
-/// user may change it. If two locks share the queue, it is the lock that is held.
+/// user may change it.
 pub fn lock_of_leaver<'c>(call: &ScriptCall<'c>) -> Result<&'c [u8], LeftToLua> {
-    let [plain, braced] = names::locks_of(call.key(0)?).ok_or(LeftToLua)?;
-    let is_held = |lock: &[u8]| !call.ctx.open(&string(lock), Access::Read).is_empty();
-    match (plain, braced) {
-        (Some(plain), Some(braced)) if is_held(braced) && !is_held(plain) => Ok(braced),
-        (Some(lock), _) | (None, Some(lock)) => Ok(lock),
-        (None, None) => Err(LeftToLua),
-    }
+    let locks = names::locks_of(call.key(0)?).ok_or(LeftToLua)?;
+    let mut locks = locks.into_iter().flatten();
+    locks
+        .find(|lock| waiting::has_queue(call.ctx, lock))
+        .ok_or(LeftToLua)
 }
 
 /// Renews leases, each in a step of its own. Keys: locks. Arguments: lease, and an owner for each lock. Returns 1 for
@@ -248,6 +246,7 @@ pub fn renew(call: &ScriptCall<'_>) -> Result<Vec<i64>, LeftToLua> {
     let lease = call.duration(0)?;
     for index in 0..call.keys.len() {
         let names = Names::of(call.key(index)?);
+        waiting::require_own_queue(call.ctx, names.name()).map_err(|_| LeftToLua)?;
         let fits = |name, kind| call.ctx.open(name, Access::Read).fits(kind);
         let are_readable = fits(&names.lock, Kind::Hash)
             && fits(&names.queue, Kind::List)

@@ -2,7 +2,6 @@
 
 use std::ffi::{CStr, CString, c_int};
 use std::fmt::Display;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::api::{OK, api, raw};
 use super::context::{Ctx, bytes};
@@ -63,36 +62,6 @@ impl<'a> Args<'a> {
     /// An argument as a string of the server, without a copy.
     pub fn string(&self, index: usize) -> Option<Str> {
         self.0.get(index).map(|string| Str::new(None, *string))
-    }
-}
-
-/// Set while a command is called only to see whether the server lets the caller run it.
-static PROBING: AtomicBool = AtomicBool::new(false);
-
-impl Ctx {
-    /// Whether the caller, a connection or a script, may run one of the module's commands with
-    /// these arguments. The command does not run. The server records a refusal in ACL LOG.
-    pub fn may_run(&self, name: &str, arguments: &[Str]) -> bool {
-        let Ok(name) = CString::new(name) else {
-            return false;
-        };
-        let mut argv: Vec<_> = arguments.iter().map(|argument| argument.inner).collect();
-        PROBING.store(true, Ordering::Relaxed);
-        // SAFETY: the format says: with the caller's permissions, and a vector of strings with its
-        // length; they live until the call returns. The reply is freed, and is null, with the
-        // reason in errno, where the command was not run.
-        let may = unsafe {
-            let (ctx, name, format) = (self.raw, name.as_ptr(), c"Cv".as_ptr());
-            let reply = api!(Call(ctx, name, format, argv.as_mut_ptr(), argv.len()));
-            let reason = std::io::Error::last_os_error().kind();
-            if !reply.is_null() {
-                api!(FreeCallReply(reply));
-            }
-            // A caller without a user, such as another module, has all permissions.
-            !reply.is_null() || reason != std::io::ErrorKind::PermissionDenied
-        };
-        PROBING.store(false, Ordering::Relaxed);
-        may
     }
 }
 
@@ -159,10 +128,6 @@ extern "C" fn entry<C: Command>(
 ) -> c_int {
     require_main_thread();
     let ctx = Ctx::new(ctx);
-    if PROBING.load(Ordering::Relaxed) {
-        ctx.reply_nil();
-        return OK;
-    }
     let count = usize::try_from(count).unwrap_or(0);
     // SAFETY: the server passes `count` strings that live until the command returns.
     let arguments = unsafe { std::slice::from_raw_parts(arguments, count) };

@@ -8,7 +8,7 @@ use std::ffi::CStr;
 
 use crate::config::{self, Pubsub};
 use crate::error::Error;
-use crate::keyspace::{Names, names};
+use crate::keyspace::Names;
 use crate::lock::{Event, Now, Ticket};
 use crate::server::events;
 use crate::server::user::{self, User};
@@ -118,12 +118,8 @@ fn may_still_acquire(ticket: Ticket, names: &Names, owner: &[u8]) -> bool {
         return true;
     };
     let (command, owner) = (string(b"fairlock.acquire"), string(owner));
-    let may = |lock: &Str| {
-        let user = User::named(&user);
-        user.is_some_and(|user| user.may_run(&[&command, lock, &owner]) != Some(false))
-    };
-    let shared = names::unbraced(names.name());
-    may(&names.lock) && shared.is_none_or(|lock| may(&string(lock)))
+    let user = User::named(&user);
+    user.is_some_and(|user| user.may_run(&[&command, &names.lock, &owner]) != Some(false))
 }
 
 /// Gives a blocked client its outcome, which is only noted. If the client's wait has ended already, the outcome

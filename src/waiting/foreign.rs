@@ -165,26 +165,25 @@ pub fn is_ours_to_track(ctx: &Ctx, lock: &LockId) -> bool {
             .any(|owner| !is_redissons(owner.as_slice()))
 }
 
-/// Whether a queue that is not tracked is this lock's. By Redisson's rule for names `a` and `{a}` share a queue
-/// key: a queue that is not tracked belongs to `a`, unless only `{a}` is held.
-pub fn is_meant(ctx: &Ctx, lock: &LockId) -> bool {
-    let is_held = |name: &[u8]| !ctx.open(&string(name), Access::Glance).is_empty();
-    let is_tracked = |name: &[u8]| table(|table| table.contains(lock.db, name));
-    let name = &*lock.name;
-    if let Some(inner) = names::unbraced(name) {
-        return !is_twin_tracked(lock) && is_held(name) && !is_held(inner);
-    }
-    if name.contains(&b'{') {
+/// Whether the queue of `name` is that lock's, and not its twin's: it is that of the one that is tracked. One that is
+/// found in the keys belongs to `x`, unless only `{x}` is held.
+pub fn has_queue(ctx: &Ctx, name: &[u8]) -> bool {
+    let Some(twin) = names::twin(name) else {
         return true;
+    };
+    let db = ctx.db();
+    let [is_mine, is_twins] = [name, &twin].map(|name| table(|table| table.contains(db, name)));
+    if is_mine || is_twins {
+        return is_mine;
     }
-    let braced = [b"{", name, b"}"].concat();
-    !is_tracked(&braced) && (is_held(name) || !is_held(&braced))
-}
-
-/// Whether this lock is `{a}`, and `a`, which has the same queue key, is tracked.
-pub fn is_twin_tracked(lock: &LockId) -> bool {
-    let inner = names::unbraced(&lock.name);
-    inner.is_some_and(|inner| table(|table| table.contains(lock.db, inner)))
+    let is_braced = names::unbraced(name).is_some();
+    let (plain, braced) = if is_braced {
+        (&*twin, name)
+    } else {
+        (name, &*twin)
+    };
+    let is_held = |name: &[u8]| !ctx.open(&string(name), Access::Glance).is_empty();
+    is_braced == (is_held(braced) && !is_held(plain))
 }
 
 /// A database was flushed; `None`: all were.

@@ -76,7 +76,6 @@ use std::rc::Rc;
 
 use crate::config;
 use crate::keyspace::Names;
-use crate::keyspace::names;
 use crate::lock::{Limit, Now, Waiter};
 use crate::server::cluster::SlotState;
 use crate::server::events::Events;
@@ -87,8 +86,9 @@ pub use clients::{block, next_ticket};
 pub use conditions::{Slice, now, rules, slot_is_named};
 pub use connections::Outcome;
 pub use effects::WakeUp;
+pub use foreign::has_queue;
 pub use record::{Grant, LockId};
-pub use step::{require_rest, step, step_of_script};
+pub use step::{require_own_queue, require_rest, step, step_of_script};
 use table::Table;
 
 /// What the module does at the server's events.
@@ -121,14 +121,6 @@ pub fn has_begun() -> bool {
 /// What this server knows of `owner` in a lock's queue.
 pub fn waiter(id: &LockId, owner: &[u8]) -> Option<Waiter> {
     state::table(|table| table.waiter(id, owner))
-}
-
-/// The other lock with the same queue, if a command on this lock affects it. `a` and `{a}` share a queue key. A
-/// command on `{a}` always affects `a`; one on `a` affects `{a}` only while that has waiters or a session.
-pub fn shares_queue_with(ctx: &Ctx, lock: &[u8]) -> Option<Vec<u8>> {
-    let is_affected = names::unbraced(lock).is_some()
-        || state::table(|table| table.contains_braced(|| ctx.db(), lock));
-    is_affected.then(|| names::twin(lock))?
 }
 
 /// Whether the lock is bound to a connection of `owner` here.

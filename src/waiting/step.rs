@@ -60,6 +60,17 @@ pub fn require_rest() -> Result<(), Error> {
     }
 }
 
+/// Refuses a lock whose twin has their queue.
+///
+/// # Errors
+/// [`Error::TwinInUse`].
+pub fn require_own_queue(ctx: &Ctx, lock: &[u8]) -> Result<(), Error> {
+    let twin = table(|table| table.tracked_twin(|| ctx.db(), lock));
+    twin.map_or(Ok(()), |twin| {
+        Err(Error::TwinInUse(Box::new([lock.into(), twin.into()])))
+    })
+}
+
 /// Takes one step on a lock in the selected database: `decide` calls the rules, then their events are carried out.
 ///
 /// # Errors
@@ -85,6 +96,7 @@ pub fn step_of_script<T>(
     wake_up: Option<WakeUp<'_>>,
     decide: impl FnOnce(&mut Step<'_, OpenLock<'_>>) -> T,
 ) -> Result<T, Error> {
+    require_own_queue(ctx, names.name())?;
     caller_lives(ctx);
     let queue = queue_touched(ctx, names.name());
     step_on(ctx, names, (queue, true), wake_up, |step| {
@@ -137,7 +149,7 @@ pub fn step_on<T>(
     }));
     waiting(|waiting| waiting.greatest_token.set(taken.greatest));
     let decided = put_back(ctx, (db, lock), &mut taken.tracked, end, now);
-    if is_frozen {
+    if is_frozen && in_cluster() {
         // It is looked at soon.
         if table(|table| table.place(db, lock)) == Place::Here {
             table(|table| table.set_place(&LockId::new(db, lock), Place::Frozen));

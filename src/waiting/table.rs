@@ -70,9 +70,12 @@ impl Table {
         self.get(db, name).is_some_and(Record::is_tracked)
     }
 
-    /// Whether the lock of this name in braces is tracked.
-    pub fn contains_braced(&self, db: impl FnOnce() -> i32, name: &[u8]) -> bool {
-        self.braced > 0 && self.contains(db(), &[b"{", name, b"}"].concat())
+    /// The twin of a lock, if that is the one of the two that is tracked.
+    pub fn tracked_twin(&self, db: impl FnOnce() -> i32, name: &[u8]) -> Option<Vec<u8>> {
+        // A name without braces is the rule, and to make the other one costs more than this.
+        let may_be = self.braced > 0 || names::unbraced(name).is_some();
+        let twin = may_be.then(|| names::twin(name))??;
+        self.contains(db(), &twin).then_some(twin)
     }
 
     fn records(&self) -> impl Iterator<Item = &Record> {

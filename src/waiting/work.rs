@@ -36,13 +36,19 @@ pub fn go_on(ctx: &Ctx, slice: Slice) {
 
 /// Does the work on one lock. False if there is none for the module.
 fn attend(ctx: &Ctx, lock: &LockId, mut work: Work) -> bool {
+    let is_beside = table(|table| table.tracked_twin(|| lock.db, &lock.name).is_some());
     let is_ours = !work.is_touch_only()
         || table(|table| table.contains(lock.db, &lock.name))
-        || is_ours_to_track(ctx, lock);
+        || !is_beside && is_ours_to_track(ctx, lock);
     if !is_ours || !ctx.select_db(lock.db) {
         return false;
     }
-    let view = work.touch.unwrap_or(QueueView::AsLeft);
+    let view = if is_beside {
+        // Their queue is the twin's; a lost hand-off of this one is taken back without it.
+        QueueView::Hidden
+    } else {
+        work.touch.unwrap_or(QueueView::AsLeft)
+    };
     let done = step_on(ctx, &Names::of(&lock.name), (view, false), None, |step| {
         if !work.gone.is_empty() {
             step.leave_gone(work.gone.make_contiguous());
@@ -68,13 +74,11 @@ fn attend(ctx: &Ctx, lock: &LockId, mut work: Work) -> bool {
     true
 }
 
-/// Whether to track a touched lock that is not tracked yet. An event of a queue key names two locks, `a` and `{a}`. The
-/// cheapest checks of which one it is come first.
+/// Whether to track a touched lock that is not tracked yet. An event of a queue key names two locks, `a` and `{a}`.
 fn is_ours_to_track(ctx: &Ctx, lock: &LockId) -> bool {
     ctx.select_db(lock.db)
-        && !foreign::is_twin_tracked(lock)
         && is_here(ctx, lock)
-        && foreign::is_meant(ctx, lock)
+        && foreign::has_queue(ctx, &lock.name)
         && foreign::is_ours_to_track(ctx, lock)
 }
 

@@ -113,6 +113,28 @@ fn a_known_script_runs_natively_though_it_was_never_loaded() {
     assert_eq!(counters(&server, "lua"), [""; 0]);
 }
 
+/// `k` and `{k}` have one queue.
+#[test]
+fn scripts_on_a_lock_run_as_lua_while_its_twin_is_in_use() {
+    let server = intercepting(&[]);
+    let mut client = server.connect();
+    load_all(&mut client);
+    client.int("FAIRLOCK.ACQUIRE {k} holder SESSION");
+    let roles = ["try-lock", "lock", "renew", "unlock", "force-unlock"];
+    for role in roles {
+        send(&mut client, &call(role));
+    }
+    assert_eq!(counters(&server, "intercepted"), [""; 0]);
+    assert_eq!(counters(&server, "lua").len(), roles.len());
+    // Whose queue it is does not show in the keys of this one.
+    send(&mut client, &call("leave"));
+    assert_eq!(counters(&server, "intercepted"), ["leave:1"]);
+    assert_eq!(client.holders("{k}"), "[holder, 1]");
+    client.int("FAIRLOCK.RELEASE {k} holder");
+    assert_eq!(send(&mut client, &call("try-lock")), "(nil)");
+    assert!(counters(&server, "intercepted").contains(&"try_lock:1".to_owned()));
+}
+
 #[test]
 fn a_script_renews_the_lease_of_a_shared_holder_alone() {
     let server = intercepting(&[]);

@@ -44,6 +44,55 @@ fn a_name_with_a_brace_is_not_wrapped() {
 }
 
 #[test]
+fn of_two_locks_with_one_queue_one_is_in_use_at_a_time() {
+    for (used, other) in [("a", "{a}"), ("{a}", "a")] {
+        for hold in ["SESSION", "SHARED", "ONCE"] {
+            let server = Server::start();
+            let mut client = server.connect();
+            client.int(&format!("FAIRLOCK.ACQUIRE {used} o {hold}"));
+            client.run(&format!("FAIRLOCK.ACQUIRE {other} y LEASE 60000"));
+            client.run(&format!("FAIRLOCK.ACQUIRE {used} w ENQUEUE"));
+            for command in [
+                "ACQUIRE K x NOWAIT",
+                "RELEASE K y",
+                "INFO K",
+                "QUEUE K",
+                "HOLDERS K",
+            ] {
+                let command = format!("FAIRLOCK.{}", command.replace('K', other));
+                let reply = client.run(&command);
+                let is_refused = reply.starts_with("(error) ERR ")
+                    && reply.contains("'a'")
+                    && reply.contains("'{a}'");
+                assert!(is_refused, "{used} {hold}, {command}: {reply}");
+            }
+            client.run(&format!("FAIRLOCK.RELEASE {used} o"));
+            client.run(&format!("FAIRLOCK.CANCEL {used} w"));
+            assert_eq!(client.run(&format!("FAIRLOCK.QUEUE {other}")), "[]");
+            assert!(client.int(&format!("FAIRLOCK.ACQUIRE {other} y ONCE")) > 0);
+        }
+    }
+}
+
+#[test]
+fn a_queue_that_is_found_is_that_of_k_unless_only_the_name_in_braces_is_held() {
+    for (held, expected) in [("", "k"), ("k", "k"), ("{k}", "{k}"), ("k {k}", "k")] {
+        let server = Server::with(&["--fairlock.intercept-eval", "yes"]);
+        let mut client = server.connect();
+        for lock in held.split_whitespace() {
+            client.int(&format!("FAIRLOCK.ACQUIRE {lock} o"));
+        }
+        client.run("RPUSH redisson_lock_queue:{k} w");
+        let listed = client.run("FAIRLOCK.LOCKS");
+        assert!(
+            listed.contains(&format!("[name, {expected}, ")),
+            "{held}: {listed}"
+        );
+        assert_eq!(listed.matches("name, ").count(), 1, "{held}: {listed}");
+    }
+}
+
+#[test]
 fn nothing_outlives_the_lock() {
     let server = Server::start();
     let mut client = server.connect();

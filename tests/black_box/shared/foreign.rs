@@ -2,8 +2,6 @@
 
 use fairlock_testing::{Client, Server, wait_until};
 
-use crate::scene::now;
-
 fn two_of_two(server: &Server) -> Client {
     let mut client = server.connect();
     client.int("FAIRLOCK.ACQUIRE k a SHARED 2 LEASE 600000");
@@ -182,30 +180,6 @@ fn a_holder_that_others_have_written_counts_as_exclusive_and_gets_a_token_when_i
     );
     assert_eq!(client.run("FAIRLOCK.RELEASE k c"), "0");
     assert_eq!(client.int("HLEN redisson_lock_shared:{k}"), 2);
-}
-
-/// `a` and `{a}` share a shared-holders key.
-#[test]
-fn an_exclusive_lock_stays_so_beside_its_shared_twin() {
-    let server = Server::start();
-    let mut client = server.connect();
-    let mut holder = server.connect();
-    let token = holder.int("FAIRLOCK.ACQUIRE a o SESSION LEASE 2000");
-    client.int("FAIRLOCK.ACQUIRE {a} r SHARED LEASE 600000");
-    assert_eq!(client.run("FAIRLOCK.ACQUIRE a x SHARED NOWAIT"), "(nil)");
-    let next = server.block("FAIRLOCK.ACQUIRE a w");
-    let told = client.run("FAIRLOCK.INFO a");
-    assert!(
-        told.contains(&format!("token, {token}, session, 1")),
-        "{told}"
-    );
-    let asked = now(&mut client);
-    wait_until("its lease was renewed", || now(&mut client) > asked + 2500);
-    assert!(!next.is_done());
-    let release = format!("FAIRLOCK.RELEASE a o TOKEN {token}");
-    assert_eq!(holder.run(&release), "0");
-    assert!(next.int() > token);
-    assert_eq!(client.run("FAIRLOCK.RENEW {a} r LEASE 5000"), "5000");
 }
 
 #[test]
