@@ -1,6 +1,7 @@
 import com.google.gson.Gson;
 import com.google.gson.GsonBuilder;
-import com.google.gson.JsonParser;
+import com.google.gson.JsonPrimitive;
+import com.google.gson.JsonSerializer;
 import com.google.gson.annotations.SerializedName;
 import fairlock.FairlockException;
 import fairlock.Held;
@@ -8,9 +9,11 @@ import fairlock.Hooks;
 import fairlock.LockEvent;
 import fairlock.LockInfo;
 import fairlock.LockLostException;
+import fairlock.LockLostException.Cause;
 import fairlock.LockOptions;
 import fairlock.Locks;
 import fairlock.LocksBuilder;
+import io.lettuce.core.AbstractRedisClient;
 import io.lettuce.core.ClientOptions;
 import io.lettuce.core.RedisClient;
 import io.lettuce.core.RedisException;
@@ -25,62 +28,67 @@ import io.lettuce.core.resource.MappingSocketAddressResolver;
 import java.io.BufferedReader;
 import java.io.File;
 import java.io.InputStreamReader;
-import java.math.BigDecimal;
+import java.lang.reflect.Proxy;
 import java.time.Duration;
-import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
-import java.util.Optional;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
-import java.util.concurrent.TimeoutException;
 import java.util.function.Function;
 
 /** The driver of the Java package: README.md beside has the lines. Each operation runs in a thread of its own. */
 final class Driver {
-    private static final Gson GSON = new GsonBuilder().serializeNulls().create();
+    private static final Gson GSON = new GsonBuilder().serializeNulls()
+            .registerTypeAdapter(Duration.class, (JsonSerializer<Duration>) (time, type, context) -> new JsonPrimitive(time.toNanos() / 1e9))
+            .registerTypeAdapter(Cause.class, (JsonSerializer<Cause>) (cause, type, context) -> new JsonPrimitive(cause.name().toLowerCase(Locale.ROOT)))
+            .create();
     private static final Map<Integer, Made> LOCKS = new ConcurrentHashMap<>();
     private static final Map<Integer, Held> HOLDS = new ConcurrentHashMap<>();
     private static final Map<Integer, BlockingQueue<Boolean>> BLOCKS = new ConcurrentHashMap<>();
     private static final Map<Integer, Thread> CALLS = new ConcurrentHashMap<>();
 
-    /** A Locks, and what its user does with the client. */
-    private record Made(Locks locks, Runnable ping, Runnable shutdown) {}
+    /** A Locks, and what its user does with the client; null: there is none. */
+    private record Made(Locks locks, Runnable ping, AbstractRedisClient user) {}
 
     /** A request, with the fields of all operations. */
     private record Request(int id, String op, int locks, int held, int block, int call, Object name, Map<String, Object> options,
-            Map<String, Object> inner, boolean fail, Double lease, @SerializedName("wait") double longest, String hooks, Client client) {}
+            Map<String, Object> inner, @SerializedName("try") boolean isTry, boolean fail, Double lease,
+            @SerializedName("wait") double longest, String hooks, Client client) {}
 
     private record Client(String kind, List<String> at, String user, String password, Double timeout, Tls tls, Map<String, String> map) {}
 
     private record Tls(String ca, String cert, String key) {}
 
     private static final class NotApplicable extends RuntimeException {
-        private static final long serialVersionUID = 1;
-
         NotApplicable(String why) {
             super(why);
         }
     }
 
-    private static final class Body extends RuntimeException {
-        private static final long serialVersionUID = 1;
+    private static final class Body extends RuntimeException {}
+
+    /** Names and their values in turn, which may be null. */
+    private static Map<String, Object> fields(Object... pairs) {
+        Map<String, Object> fields = new HashMap<>();
+        for (int at = 0; at < pairs.length; at += 2) {
+            fields.put((String) pairs[at], pairs[at + 1]);
+        }
+        return fields;
     }
 
     private static synchronized void say(Map<String, Object> line) {
         System.out.println(GSON.toJson(line));
     }
 
-    private static Duration seconds(Object number) {
-        BigDecimal nanos = new BigDecimal(((Number) number).doubleValue()).movePointRight(9).setScale(0, java.math.RoundingMode.HALF_UP);
-        BigDecimal[] parts = nanos.divideAndRemainder(BigDecimal.TEN.pow(9));
-        BigDecimal most = BigDecimal.valueOf(Long.MAX_VALUE);
-        return Duration.ofSeconds(parts[0].min(most).max(most.negate()).longValue(), parts[1].longValue());
+    private static Duration seconds(Object value) { // What is too long becomes the longest.
+        double number = ((Number) value).doubleValue();
+        return Duration.ofSeconds((long) number, Math.round(number % 1 * 1e9));
     }
 
     /** As an int. Another number does not compile. */
@@ -126,8 +134,8 @@ final class Driver {
     private static Made made(Request r) {
         Client given = r.client;
         LocksBuilder builder;
-        Runnable ping = () -> {};
-        Runnable shutdown = () -> {};
+        Runnable ping = null;
+        AbstractRedisClient user = null;
         if (given.kind.equals("nothing")) {
             builder = Locks.builder(null, RedisURI.create("redis://127.0.0.1"));
         } else if (given.kind.equals("text")) {
@@ -166,13 +174,13 @@ final class Driver {
                 client.setOptions(ClusterClientOptions.builder().sslOptions(ssl).build());
                 builder = Locks.builder(client);
                 ping = () -> client.connect().sync().ping();
-                shutdown = client::shutdown;
+                user = client;
             } else {
                 RedisClient client = RedisClient.create(shared, uri.build());
                 client.setOptions(ClientOptions.builder().sslOptions(ssl).build());
                 builder = Locks.builder(client, uri.build());
                 ping = () -> client.connect().sync().ping();
-                shutdown = client::shutdown;
+                user = client;
             }
         }
         Map<String, Object> own = new HashMap<>(r.options);
@@ -187,43 +195,20 @@ final class Driver {
         if (r.hooks != null) {
             builder.hooks(hooks(r));
         }
-        return new Made(builder.build(), ping, shutdown);
+        return new Made(builder.build(), ping, user);
     }
 
     private static Hooks hooks(Request r) {
-        return new Hooks() {
-            private void tell(String which, LockEvent event) {
-                if (r.hooks.equals("fail")) {
-                    throw new Body();
-                }
-                Map<String, Object> line = new HashMap<>(Map.of("event", "hook", "locks", r.id, "hook", which, "name", event.name(), "owner", event.owner()));
-                line.put("token", event.token());
-                line.put("waited", event.waited() == null ? null : event.waited().toNanos() / 1e9);
-                line.put("held", event.held() == null ? null : event.held().toNanos() / 1e9);
-                line.put("cause", event.cause() == null ? null : event.cause().name().toLowerCase(Locale.ROOT));
-                say(line);
+        return (Hooks) Proxy.newProxyInstance(Driver.class.getClassLoader(), new Class<?>[] {Hooks.class}, (self, hook, arguments) -> {
+            if (r.hooks.equals("fail")) {
+                throw new Body();
             }
-
-            @Override
-            public void onWait(LockEvent event) {
-                tell("wait", event);
-            }
-
-            @Override
-            public void onAcquired(LockEvent event) {
-                tell("acquired", event);
-            }
-
-            @Override
-            public void onLost(LockEvent event) {
-                tell("lost", event);
-            }
-
-            @Override
-            public void onReleased(LockEvent event) {
-                tell("released", event);
-            }
-        };
+            LockEvent event = (LockEvent) arguments[0];
+            String which = hook.getName().substring("on".length()).toLowerCase(Locale.ROOT);
+            say(fields("event", "hook", "locks", r.id, "hook", which, "name", event.name(), "owner", event.owner(), "token", event.token(),
+                    "waited", event.waited(), "held", event.held(), "cause", event.cause()));
+            return null;
+        });
     }
 
     /** In a block of its own, which is left when the suite says so. */
@@ -239,118 +224,94 @@ final class Driver {
                     inner = again.token();
                 }
             }
-            Map<String, Object> line = new HashMap<>(Map.of("event", "inside", "id", r.id, "token", held.token(), "owner", held.owner()));
-            line.put("inner", inner);
-            say(line);
+            say(fields("event", "inside", "id", r.id, "token", held.token(), "owner", held.owner(), "inner", inner));
             if (left.take()) {
                 throw new Body();
             }
         }
     }
 
+    /** The answer; null: there is no such operation. */
     private static Map<String, Object> operate(Request r) throws Exception {
+        Made made = LOCKS.get(r.locks);
+        Held held = HOLDS.get(r.held);
         switch (r.op) {
-            case "new":
-                LOCKS.put(r.id, made(r));
-                return Map.of();
-            case "acquire", "abandon":
-                return acquired(r, LOCKS.get(r.locks).locks.acquire((String) r.name, options(r.options)));
-            case "try":
-                Optional<Held> got = LOCKS.get(r.locks).locks.tryAcquire((String) r.name, options(r.options));
-                return got.isPresent() ? acquired(r, got.get()) : Map.of();
-            case "block":
-                block(r);
-                return Map.of();
-            case "leave":
-                BLOCKS.get(r.block).add(r.fail);
-                return Map.of();
-            case "renew":
-                Held held = HOLDS.get(r.held);
-                return Map.of("lease", (r.lease == null ? held.renew() : held.renew(seconds(r.lease))).toMillis() / 1000.0);
-            case "release":
-                HOLDS.get(r.held).release();
+            case "new" -> LOCKS.put(r.id, made(r));
+            case "acquire", "abandon" -> {
+                LockOptions options = options(r.options);
+                held = r.isTry ? made.locks.tryAcquire((String) r.name, options).orElse(null) : made.locks.acquire((String) r.name, options);
+                if (held != null) {
+                    HOLDS.put(r.id, held);
+                    return fields("token", held.token(), "owner", held.owner());
+                }
+            }
+            case "block" -> block(r);
+            case "leave" -> BLOCKS.get(r.block).add(r.fail);
+            case "renew" -> {
+                return fields("lease", r.lease == null ? held.renew() : held.renew(seconds(r.lease)));
+            }
+            case "release" -> {
+                held.release();
                 CALLS.get(r.held).interrupt(); // It has no lock to live for.
-                return Map.of();
-            case "lost":
-                Map<String, Object> loss = new HashMap<>();
-                try {
-                    LockLostException lost = HOLDS.get(r.held).lost().get((long) (r.longest * 1000), TimeUnit.MILLISECONDS);
-                    loss.put("cause", lost.cause().name().toLowerCase(Locale.ROOT));
-                } catch (TimeoutException e) {
-                    loss.put("cause", null);
+            }
+            case "lost" -> {
+                LockLostException lost = held.lost().copy().completeOnTimeout(null, (long) (r.longest * 1000), TimeUnit.MILLISECONDS).get();
+                return fields("cause", lost == null ? null : lost.cause());
+            }
+            case "cancel" -> CALLS.get(r.call).interrupt();
+            case "info" -> {
+                LockInfo info = made.locks.info((String) r.name);
+                return fields("owner", info.owner(), "holds", info.holds(), "lease", info.lease() > 0 ? info.lease() / 1000.0 : null,
+                        "token", info.token(), "session", info.session(), "waiting", info.waiting(), "holders", info.holders(),
+                        "limit", info.limit() > 0 ? info.limit() : null);
+            }
+            case "native" -> {
+                return fields("native", made.locks.isNative().orElse(null));
+            }
+            case "close" -> {
+                LOCKS.remove(r.locks).locks.close();
+                if (made.user != null) {
+                    close(made);
                 }
-                return loss;
-            case "cancel":
-                CALLS.get(r.call).interrupt();
-                return Map.of();
-            case "info":
-                LockInfo info = LOCKS.get(r.locks).locks.info((String) r.name);
-                Map<String, Object> fields = new HashMap<>(Map.of("holds", info.holds(), "session", info.session(),
-                        "waiting", info.waiting(), "holders", info.holders()));
-                fields.put("owner", info.owner());
-                fields.put("token", info.token());
-                fields.put("lease", info.lease() > 0 ? info.lease() / 1000.0 : null);
-                fields.put("limit", info.limit() > 0 ? info.limit() : null);
-                return fields;
-            case "native":
-                Map<String, Object> answer = new HashMap<>();
-                answer.put("native", LOCKS.get(r.locks).locks.isNative().orElse(null));
-                return answer;
-            case "close":
-                Made made = LOCKS.remove(r.locks);
-                made.locks.close();
-                try {
-                    made.ping.run();
-                } catch (RedisException e) { // Its server may be down.
-                    if (e.getMessage() != null && e.getMessage().contains("closed")) {
-                        throw e;
-                    }
-                }
-                made.shutdown.run();
-                return Map.of();
-            default:
+            }
+            default -> {
                 return null;
+            }
         }
+        return Map.of();
     }
 
-    private static Map<String, Object> acquired(Request r, Held held) {
-        HOLDS.put(r.id, held);
-        return Map.of("token", held.token(), "owner", held.owner());
+    /** As a user who goes on with the client. */
+    private static void close(Made made) {
+        try {
+            made.ping.run();
+        } catch (RedisException e) { // Its server may be down.
+            if (e.getMessage() != null && e.getMessage().contains("closed")) {
+                throw e;
+            }
+        }
+        made.user.shutdown();
     }
 
     private static Map<String, Object> failed(Throwable error) {
-        Map<String, Object> failed = new HashMap<>();
         String type = error.getClass().getSimpleName().replaceFirst("Exception$", "");
-        failed.put("type", switch (type) {
-            case "IllegalArgument", "NullPointer" -> "Argument";
-            case "Interrupted" -> "Cancelled";
-            default -> type;
-        });
-        failed.put("code", error instanceof FairlockException ours ? ours.code() : null);
-        failed.put("text", String.valueOf(error.getMessage()));
-        failed.put("cause", error instanceof LockLostException lost ? lost.cause().name().toLowerCase(Locale.ROOT) : null);
-        failed.put("because", error.getCause() == null ? null : String.valueOf(error.getCause().getMessage()));
-        List<String> also = new ArrayList<>();
-        for (Throwable each : error.getSuppressed()) {
-            also.add(String.valueOf(each.getMessage()));
-        }
-        failed.put("also", also);
-        return failed;
+        type = Map.of("IllegalArgument", "Argument", "NullPointer", "Argument", "Interrupted", "Cancelled").getOrDefault(type, type);
+        return fields("type", type, "code", error instanceof FairlockException ours ? ours.code() : null,
+                "text", String.valueOf(error.getMessage()),
+                "cause", error instanceof LockLostException lost ? lost.cause() : null,
+                "because", error.getCause() == null ? null : String.valueOf(error.getCause().getMessage()),
+                "also", Arrays.stream(error.getSuppressed()).map(Throwable::getMessage).toList());
     }
 
     private static void answer(Request r) {
-        Map<String, Object> line = new HashMap<>(Map.of("id", r.id));
         try {
             Map<String, Object> ok = operate(r);
-            line.put(ok == null ? "unknown" : "ok", ok == null ? r.op : ok);
-        } catch (NotApplicable why) {
-            line.put("na", why.getMessage());
-        } catch (ClassCastException why) {
-            line.put("na", "the package's types: " + why.getMessage());
+            say(fields("id", r.id, ok == null ? "unknown" : "ok", ok == null ? r.op : ok));
+        } catch (NotApplicable | ClassCastException why) {
+            say(fields("id", r.id, "na", "the package's types: " + why.getMessage()));
         } catch (Throwable error) {
-            line.put("failed", failed(error));
+            say(fields("id", r.id, "failed", failed(error)));
         }
-        say(line);
         Held held = HOLDS.get(r.op.equals("renew") ? r.held : r.id);
         if (held != null && !r.op.equals("abandon")) {
             live(held);
@@ -369,11 +330,7 @@ final class Driver {
     public static void main(String[] arguments) throws Exception {
         BufferedReader lines = new BufferedReader(new InputStreamReader(System.in));
         for (String line = lines.readLine(); line != null; line = lines.readLine()) {
-            var fields = JsonParser.parseString(line).getAsJsonObject();
-            if (fields.has("try") && fields.get("try").getAsBoolean()) {
-                fields.addProperty("op", "try");
-            }
-            Request request = GSON.fromJson(fields, Request.class);
+            Request request = GSON.fromJson(line, Request.class);
             Thread thread = new Thread(() -> answer(request));
             thread.setDaemon(true);
             CALLS.put(request.id, thread);
