@@ -16,9 +16,9 @@
 //!
 //! The scripts know exclusive locks only. To them a lock with several holders is held until the last lease ends.
 
-use super::clock::{Millis, Now};
+use super::clock::Millis;
 use super::event::Event;
-use super::parts::{Holds, Limit, Owner, Presence, Refusal, Rules, Waiter};
+use super::parts::{Holds, Limit, Owner, Presence, Refusal, Waiter};
 use super::score;
 use super::state::State;
 use super::step::Step;
@@ -145,11 +145,10 @@ impl<S: State> Step<'_, S> {
 
     /// The head once the dead ahead of it are dropped.
     fn first_alive(&mut self, call: &TryLock<'_>) -> Option<Owner> {
+        let clock = call.client.max(self.now.millis());
         for index in 0..self.state.waiting() {
             let (owner, waiter) = self.state.waiter_at(index)?;
-            let leaves = waiter.presence == Presence::Gone
-                || waiter.ticket().is_none() && self.is_dead(&owner, &waiter)
-                || self.drops(&owner, &waiter, Some(call.owner), call.client);
+            let leaves = waiter.presence == Presence::Gone || self.is_dead(&owner, &waiter, clock);
             if *owner == *call.owner || !leaves {
                 return Some(owner);
             }
@@ -309,42 +308,20 @@ impl<S: State> Step<'_, S> {
         }
     }
 
-    /// Drops heads whose scores are over, up to the first one that lives, that has its turn, or that is
-    /// asking now.
+    /// Drops dead heads whose scores are over by the client's clock, up to the first other one, or to the one that is
+    /// asking now. A dead waiter whose score is not over may still come back.
     fn drop_dead(&mut self, asking: Option<&[u8]>, client: Millis) {
         while let Some((head, waiter)) = self.state.waiter_at(0)
-            && self.drops(&head, &waiter, asking, client)
+            && asking != Some(head.as_ref())
+            && waiter.score <= client
+            && self.is_dead(&head, &waiter, client)
         {
             self.state.remove(&head);
             self.state.emit(Event::Reaped { owner: head });
         }
     }
-
-    /// Whether a head is dropped.
-    fn drops(
-        &mut self,
-        head: &Owner,
-        waiter: &Waiter,
-        asking: Option<&[u8]>,
-        client: Millis,
-    ) -> bool {
-        if asking == Some(head.as_ref()) || !is_over(waiter, client, self.rules, self.now) {
-            return false;
-        }
-        let turn = self.state.turn().filter(|turn| turn.owner == *head);
-        turn.is_none_or(|turn| self.now.is_over(turn.until))
-    }
 }
 
 fn whole(duration: Millis) -> i64 {
     i64::try_from(duration).unwrap_or(i64::MAX)
-}
-
-/// Whether a script may drop a waiter.
-fn is_over(waiter: &Waiter, client: Millis, rules: &Rules, now: Now) -> bool {
-    match waiter.presence {
-        Presence::Found if !now.is_over(rules.grace) => false,
-        Presence::Gone => false,
-        _ => waiter.score <= client && !waiter.lives(now),
-    }
 }

@@ -86,11 +86,7 @@ impl<S: State> Step<'_, S> {
         let asks = asking == Some(head.as_ref());
         match waiter.presence {
             Presence::Gone if !asks => Head::Left,
-            Presence::Polling | Presence::Found | Presence::Asked
-                if !asks && self.is_dead(head, waiter) =>
-            {
-                Head::Dead
-            }
+            _ if !asks && self.is_dead(head, waiter, self.now.millis()) => Head::Dead,
             _ if !self.fits(waiter.limit) => Head::HasNoRoom,
             _ if asks => Head::Asks,
             Presence::Blocked(ticket) => Head::Blocked(ticket),
@@ -119,9 +115,8 @@ impl<S: State> Step<'_, S> {
         let mut dead = vec![Owner::clone(head)];
         let mut goes_on = None;
         while let Some((next, waiter)) = self.state.waiter_at(dead.len()) {
-            let is_spared = matches!(waiter.presence, Presence::Blocked(_) | Presence::Gone)
-                || asking == Some(next.as_ref());
-            if is_spared || !self.is_dead(&next, &waiter) {
+            let asks = asking == Some(next.as_ref());
+            if asks || !self.is_dead(&next, &waiter, self.now.millis()) {
                 break;
             }
             if dead.len() == REAP_BATCH {
@@ -148,15 +143,19 @@ impl<S: State> Step<'_, S> {
         false
     }
 
-    /// A polling head is dead once its turn is over; before its turn, once its deadline is over. For a waiter
-    /// that was found in the keys the score decides.
-    pub(super) fn is_dead(&mut self, head: &Owner, waiter: &Waiter) -> bool {
+    /// A waiter is dead once its turn is over; before its turn, once its deadline is over. For a waiter that was found
+    /// in the keys the score decides, by the clock of whoever asks: a script's client, or this server. A waiter that
+    /// is blocked, or that has left, is never dead.
+    pub(super) fn is_dead(&mut self, owner: &Owner, waiter: &Waiter, clock: Millis) -> bool {
         let now = self.now;
-        if let Some(turn) = self.state.turn().filter(|turn| turn.owner == *head) {
+        if matches!(waiter.presence, Presence::Blocked(_) | Presence::Gone) {
+            return false;
+        }
+        if let Some(turn) = self.state.turn().filter(|turn| turn.owner == *owner) {
             return now.is_over(turn.until);
         }
         match waiter.presence {
-            Presence::Found => now.is_over(self.rules.grace) && waiter.score <= now.millis(),
+            Presence::Found => now.is_over(self.rules.grace) && waiter.score <= clock,
             _ => !waiter.lives(now),
         }
     }
