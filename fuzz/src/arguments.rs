@@ -1,7 +1,8 @@
 //! Arguments of commands: the parsers and a plain reading of the syntax must accept the same.
 
 use fairlock::command::acquire::Acquire;
-use fairlock::command::args::{Call, Caller, Wait};
+use fairlock::command::args::{Call, Wait};
+use fairlock::command::caller::Caller;
 use fairlock::command::queue::Queue;
 use fairlock::command::release::Release;
 use fairlock::command::renew::Renew;

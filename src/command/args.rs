@@ -9,20 +9,10 @@ use crate::error::{Error, LONGEST_OWNER, MOST_HOLDERS, Range};
 use crate::keyspace::names::one_slot;
 use crate::keyspace::number::number;
 use crate::lock::{Connection, Limit, Millis};
-use crate::server::{Args, Command, Ctx, in_cluster};
+use crate::server::{Args, Command, Ctx};
 use crate::waiting;
 
-/// A UUID of this server run. Its version is not that of Redisson's UUIDs, so that after a restart owners
-/// named by `*` can be told from Redisson's clients.
-fn run_id() -> String {
-    let random = uuid::Uuid::new_v4().into_bytes();
-    let id = uuid::Builder::from_custom_bytes(random).into_uuid();
-    id.to_string()
-}
-
-thread_local! {
-    static RUN: String = run_id();
-}
+use super::caller::{Caller, identity};
 
 /// A command's arguments, in either form of storage.
 pub trait Words<'a>: Copy {
@@ -39,39 +29,6 @@ impl<'a> Words<'a> for Args<'a> {
 impl<'a> Words<'a> for &[&'a [u8]] {
     fn get(self, index: usize) -> Option<&'a [u8]> {
         <[_]>::get(self, index).copied()
-    }
-}
-
-/// The caller of a command. The meaning of some arguments depends on it.
-pub trait Caller {
-    /// It is a script or a function.
-    fn in_script(&self) -> bool;
-    /// It is a connection, or a script that one has sent; not another module.
-    fn is_of_connection(&self) -> bool {
-        true
-    }
-    /// Its server is part of a cluster.
-    fn in_cluster(&self) -> bool;
-    /// Its connection.
-    fn connection(&self) -> Connection;
-}
-
-impl Caller for Ctx {
-    fn in_script(&self) -> bool {
-        self.flags().in_script()
-    }
-
-    fn is_of_connection(&self) -> bool {
-        // Only a connection has a user of its own.
-        self.in_script() || self.user_name().is_some()
-    }
-
-    fn in_cluster(&self) -> bool {
-        in_cluster()
-    }
-
-    fn connection(&self) -> Connection {
-        self.client_id()
     }
 }
 
@@ -334,11 +291,6 @@ impl<'a, C: Caller, W: Words<'a>> Cursor<'_, C, W> {
             .filter(|place| place.to_string().as_bytes() == word)
             .ok_or(Error::After(self.command))
     }
-}
-
-/// This connection's own identity: unique over all runs of all servers.
-fn identity(caller: &impl Caller) -> String {
-    RUN.with(|run| format!("{run}:{}", caller.connection()))
 }
 
 /// Whether an argument is this keyword, in any case.

@@ -38,11 +38,13 @@
 //!
 //! For all:
 //! - [`help`]: shows the commands;
-//! - [`args`]: reads arguments.
+//! - [`args`]: reads arguments;
+//! - [`caller`]: who calls.
 
 pub mod acquire;
 pub mod args;
 pub mod break_lock;
+pub mod caller;
 pub mod cancel;
 pub mod eval;
 pub mod help;
