@@ -46,11 +46,6 @@ pub(super) fn without_call(body: impl FnOnce(*mut raw::RedisModuleCtx)) {
     }
 }
 
-/// As [`without_call`], for names that are not functions of the server.
-pub fn outside_calls(body: impl FnOnce(&Ctx)) {
-    without_call(|ctx| body(&Ctx::new(ctx)));
-}
-
 /// The name of a connection's user. `None` for what is not a connection, such as another module.
 pub fn user_of(client: u64) -> Option<Str> {
     let ctx = NO_CALL.load(Ordering::Relaxed);
