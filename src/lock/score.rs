@@ -15,9 +15,6 @@ use super::parts::{Owner, Waiter};
 use super::state::{Holding, Queueing};
 use super::step::Step;
 
-/// How many waiters behind a silent head are woken.
-pub const WOKEN_BEHIND: usize = 16;
-
 /// The score of a head that is blocked is set at most once in as many milliseconds.
 const REFRESH: Millis = 1000;
 

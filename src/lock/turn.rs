@@ -16,10 +16,12 @@ use super::clock::{Heard, Millis};
 use super::event::Event;
 use super::holders::SharedHolder;
 use super::parts::{Connection, Limit, Owner, Presence, Ticket, Turn, Waiter};
-use super::score::WOKEN_BEHIND;
 use super::state::State;
 use super::step::Step;
 use super::token;
+
+/// How many waiters behind a silent head are woken.
+const WOKEN_BEHIND: usize = 16;
 
 /// From this many dead waiters on it is cheaper to take them out of the keys together.
 const REAP_TOGETHER: usize = 16;

@@ -150,7 +150,7 @@ pub fn forget_if_gone(ctx: &Ctx, lock: &LockId) -> bool {
 /// Whether the keys of a lock that is not known yet say that it is the module's: it has waiters or shared holders.
 /// Where scripts run as Lua, it needs shared holders, or a waiter that is not named as Redisson names its own.
 /// Walks the queue then.
-pub fn is_ours_to_track(ctx: &Ctx, lock: &LockId) -> bool {
+pub fn keys_are_ours(ctx: &Ctx, lock: &LockId) -> bool {
     if config::intercept_eval() {
         return has_waiters(ctx, lock);
     }

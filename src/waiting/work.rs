@@ -77,13 +77,13 @@ fn attend(ctx: &Ctx, lock: &LockId, mut work: Work) -> bool {
 /// Whether to track a touched lock that is not tracked yet. An event of a queue key names two locks, `a` and `{a}`.
 fn is_ours_to_track(ctx: &Ctx, lock: &LockId) -> bool {
     ctx.select_db(lock.db)
-        && is_here(ctx, lock)
+        && has_slot_of(ctx, lock)
         && foreign::has_queue(ctx, &lock.name)
-        && foreign::is_ours_to_track(ctx, lock)
+        && foreign::keys_are_ours(ctx, lock)
 }
 
 /// Whether this node has the lock's slot. If not, a lock of the module's is remembered as arriving.
-fn is_here(ctx: &Ctx, lock: &LockId) -> bool {
+fn has_slot_of(ctx: &Ctx, lock: &LockId) -> bool {
     if !in_cluster() {
         return true;
     }
@@ -91,7 +91,7 @@ fn is_here(ctx: &Ctx, lock: &LockId) -> bool {
         return false;
     }
     let is_here = conditions::is_here(ctx, lock);
-    let arrives = !is_here && foreign::is_ours_to_track(ctx, lock);
+    let arrives = !is_here && foreign::keys_are_ours(ctx, lock);
     let place = if arrives {
         Place::Arriving
     } else {
