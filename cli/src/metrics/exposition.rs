@@ -236,7 +236,7 @@ fairlock_acquisitions_total{way=\"handed_off\",node=\"a:1\"} 5
 # HELP fairlock_wait_percentile_seconds Percentiles of the time that waiters waited for their lock, since the module was loaded.
 # TYPE fairlock_wait_percentile_seconds gauge
 fairlock_wait_percentile_seconds{percentile=\"99\",node=\"a:1\"} 0.0015
-# HELP fairlock_scripts_total Scripts of Redisson and of fairlock's packages: intercepted, that is run natively, or left to Lua.
+# HELP fairlock_scripts_total Redisson's scripts: intercepted, that is run natively, or left to Lua.
 # TYPE fairlock_scripts_total counter
 fairlock_scripts_total{how=\"lua\",kind=\"renew\",node=\"a:1\"} 18446744073709551615
 # HELP fairlock_wait_seconds How long the waiters waited that got their lock.
