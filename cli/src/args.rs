@@ -42,9 +42,39 @@ pub struct Args {
     /// to others, or redis://127.0.0.1:6379].
     #[arg(long, global = true, hide_default_value = true, default_value_t = url())]
     pub url: String,
+    /// How to speak TLS.
+    #[command(flatten)]
+    pub tls: TlsArgs,
     /// What to do.
     #[command(subcommand)]
     pub command: Subcommand,
+}
+
+/// TLS, for a URL that begins with rediss://, as redis-cli has it.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "TLS, with rediss://")]
+pub struct TlsArgs {
+    /// The certificates to trust, a file in PEM [default: the machine's].
+    #[arg(long, global = true, value_name = "FILE")]
+    pub cacert: Option<PathBuf>,
+    /// This client's certificate, a file in PEM.
+    #[arg(long, global = true, value_name = "FILE", requires = "tls_key")]
+    pub cert: Option<PathBuf>,
+    /// The private key of --cert, a file in PEM.
+    #[arg(
+        id = "tls_key",
+        long = "key",
+        global = true,
+        value_name = "FILE",
+        requires = "cert"
+    )]
+    pub key: Option<PathBuf>,
+    /// The host name that the server's certificate is for, if it is not the URL's.
+    #[arg(long, global = true, value_name = "HOST")]
+    pub sni: Option<String>,
+    /// Trust any certificate.
+    #[arg(long, global = true)]
+    pub insecure: bool,
 }
 
 /// What to do.
@@ -129,7 +159,7 @@ pub struct ExecArgs {
     /// Time between SIGTERM and SIGKILL; at most a third of the lease.
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration)]
     pub grace: Duration,
-    /// How long to go on asking if the server goes away during the wait.
+    /// How long to go on asking if the server is busy, or goes away during the wait.
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration)]
     pub reconnect: Duration,
     /// The command and its arguments.

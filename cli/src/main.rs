@@ -41,7 +41,7 @@ fn usage(error: &clap::Error) -> ExitCode {
 }
 
 fn run(args: Args) -> Result<u8, Failure> {
-    let target = Target::parse(&args.url)?;
+    let target = Target::new(&args.url, &args.tls)?;
     // One thread is enough. Also, the kernel signals the command when the thread dies that started it, not the process.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

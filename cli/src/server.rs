@@ -3,6 +3,7 @@
 mod ask;
 mod cluster;
 mod everyone;
+mod tls;
 mod trouble;
 
 use std::time::Duration;
@@ -16,6 +17,7 @@ use redis::{
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::timeout;
 
+use crate::args::TlsArgs;
 use crate::failure::{Failure, USAGE};
 use crate::lock::Lock;
 
@@ -27,6 +29,8 @@ pub use trouble::Trouble;
 const CONNECT: Duration = Duration::from_secs(5);
 /// How long a server may take to reply to a command that does not block.
 pub const REPLY: Duration = Duration::from_secs(5);
+/// Time between two attempts to reach a server that is busy or has gone away.
+pub const PAUSE: Duration = Duration::from_millis(200);
 /// A key can move again while its redirection is followed.
 const REDIRECTIONS: usize = 8;
 
@@ -34,9 +38,19 @@ const REDIRECTIONS: usize = 8;
 #[derive(Clone, Debug)]
 pub struct Target {
     info: ConnectionInfo,
+    /// The name that its certificate is for, if that is another one than the host's.
+    sni: Option<String>,
 }
 
 impl Target {
+    /// Reads a URL, and the files for TLS.
+    pub fn new(url: &str, tls: &TlsArgs) -> Result<Self, Failure> {
+        let Self { info, .. } = Self::parse(url)?;
+        let info = tls::applied(info, tls)?;
+        let sni = tls.sni.clone();
+        Ok(Self { info, sni })
+    }
+
     /// Reads a URL.
     pub fn parse(url: &str) -> Result<Self, Failure> {
         let info = url.into_connection_info().map_err(|error| {
@@ -61,13 +75,14 @@ impl Target {
             .set_nodelay(true)
             .set_keepalive(keepalive);
         let info = info.set_redis_settings(settings).set_tcp_settings(tcp);
-        Ok(Self { info })
+        Ok(Self { info, sni: None })
     }
 
     /// Another server, for the same user.
     #[must_use]
     pub fn at(&self, host: &str, port: u16) -> Self {
         let host = host.to_owned();
+        let sni = self.sni.clone();
         let addr = match self.info.addr() {
             ConnectionAddr::TcpTls {
                 insecure,
@@ -82,7 +97,7 @@ impl Target {
             _ => ConnectionAddr::Tcp(host, port),
         };
         let info = self.info.clone().set_addr(addr);
-        Self { info }
+        Self { info, sni }
     }
 
     /// Where it is.
@@ -99,6 +114,13 @@ impl Target {
         }
     }
 
+    fn port(&self) -> u16 {
+        match self.info.addr() {
+            ConnectionAddr::Tcp(_, port) | ConnectionAddr::TcpTls { port, .. } => *port,
+            _ => 0,
+        }
+    }
+
     /// The database's number.
     #[must_use]
     pub fn db(&self) -> i64 {
@@ -107,14 +129,39 @@ impl Target {
 
     /// Connects.
     pub async fn connect(&self) -> Result<Link, Trouble> {
-        let trouble = |error: &RedisError| Trouble::of(error, self);
-        let client = redis::Client::open(self.info.clone()).map_err(|error| trouble(&error))?;
+        let trouble = |error: &RedisError| {
+            if error.is_connection_dropped()
+                && !error.is_connection_refusal()
+                && tls::hint(error).is_none()
+            {
+                return Trouble::Passing(format!(
+                    "the server at {} closes new connections ({error}): has it as many clients as its maxclients, or does it want TLS, rediss://?",
+                    self.address()
+                ));
+            }
+            if error.is_timeout() && matches!(self.info.addr(), ConnectionAddr::TcpTls { .. }) {
+                return Trouble::Gone(format!(
+                    "the server at {} does not answer in TLS ({error}): if it speaks no TLS at this port, write redis://, not rediss://",
+                    self.address()
+                ));
+            }
+            Trouble::of(error, self)
+        };
+        let mut info = self.info.clone();
         let (sender, pushes) = unbounded_channel();
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECT))
             // Waiting for a lock takes as long as it takes.
             .set_response_timeout(None)
             .set_push_sender(sender);
+        let config = match &self.sni {
+            Some(name) => {
+                info = self.at(name, self.port()).info;
+                config.set_dns_resolver(tls::Here(self.host().to_owned()))
+            }
+            None => config,
+        };
+        let client = redis::Client::open(info).map_err(|error| trouble(&error))?;
         let connecting = client.get_multiplexed_async_connection_with_config(&config);
         let connection = timeout(CONNECT + REPLY, connecting)
             .await
@@ -222,7 +269,7 @@ impl Seeds {
                 Err(trouble) => first = first.or(Some(trouble)),
             }
         }
-        Err(first.unwrap_or_else(|| Trouble::Passing("no server to ask".to_owned())))
+        Err(first.unwrap_or_else(|| Trouble::Gone("no server to ask".to_owned())))
     }
 
     /// Remembers the other masters, to ask them if one is gone.

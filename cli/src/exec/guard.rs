@@ -9,11 +9,11 @@ use std::fmt;
 use std::time::Duration;
 
 use redis::PushKind;
-use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 use crate::failure::{Failure, LOST};
 use crate::lock::Lock;
-use crate::server::{Link, REPLY, Sender, Trouble};
+use crate::server::{Link, PAUSE, REPLY, Sender, Trouble};
 use crate::text::word;
 
 /// Longest time between two looks.
@@ -116,8 +116,14 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// Looks at the lock for the first time. `grace` is how long ending the command may take.
-    pub async fn new(link: Link, hold: Hold, grace: Duration) -> Result<Self, Failure> {
+    /// Looks at the lock for the first time. `grace` is how long ending the command may take, `patience` how long the
+    /// server may be busy.
+    pub async fn new(
+        link: Link,
+        hold: Hold,
+        grace: Duration,
+        patience: Duration,
+    ) -> Result<Self, Failure> {
         let mut sender = link.sender();
         if !hold.is_shared {
             // Without the permission, the next look tells of changes.
@@ -125,10 +131,16 @@ impl Guard {
                 .ask(redis::cmd("CLIENT").arg("TRACKING").arg("ON"))
                 .await;
         }
-        let now = Instant::now();
-        let lock = timeout(REPLY, hold.look(&mut sender)).await;
-        let lock = lock.unwrap_or_else(|_| Err(Trouble::silent(&link.target)));
-        let lock = lock.map_err(Trouble::into_failure)?;
+        let start = Instant::now();
+        let (now, lock) = loop {
+            let now = Instant::now();
+            let lock = timeout(REPLY, hold.look(&mut sender)).await;
+            match lock.unwrap_or_else(|_| Err(Trouble::silent(&link.target))) {
+                Ok(lock) => break (now, lock),
+                Err(Trouble::Passing(_)) if start.elapsed() < patience => sleep(PAUSE).await,
+                Err(trouble) => return Err(trouble.into_failure()),
+            }
+        };
         let lease = lease_of(&lock);
         let mut guard = Self {
             link,
@@ -198,25 +210,34 @@ impl Guard {
         loss
     }
 
-    /// Gives the lock back; an error if it had been lost by then.
-    pub async fn release(mut self) -> Result<(), Loss> {
+    /// Gives the lock back; an error if it had been lost by then. A server that is busy is asked again, for so long.
+    pub async fn release(mut self, patience: Duration) -> Result<(), Loss> {
         let mut command = redis::cmd("FAIRLOCK.RELEASE");
         command
             .arg(&self.hold.key)
             .arg(&self.hold.owner)
             .arg("TOKEN")
             .arg(self.hold.token);
-        let reply = timeout(REPLY, self.sender.ask(&command)).await;
-        let address = self.link.target.address();
-        match reply {
-            Ok(Ok(_)) => Ok(()),
-            Ok(Err(trouble)) if trouble.code() == Some("NOTHELD") => Err(Loss::Unconfirmed(
-                "the server says that it is not held any more".to_owned(),
-            )),
-            Ok(Err(trouble)) => Err(Loss::Unconfirmed(trouble.text())),
-            Err(_) => Err(Loss::Unconfirmed(format!(
-                "the server at {address} does not answer"
-            ))),
+        let start = Instant::now();
+        let mut is_said = false;
+        loop {
+            let why = match self.sender.ask(&command).await {
+                Ok(_) => return Ok(()),
+                Err(Trouble::Passing(why)) if start.elapsed() < patience => {
+                    if !is_said {
+                        let key = word(&self.hold.key);
+                        eprintln!("fairlock: cannot give back the lock {key} yet: {why}");
+                        is_said = true;
+                    }
+                    sleep(PAUSE).await;
+                    continue;
+                }
+                Err(trouble) if trouble.code() == Some("NOTHELD") => {
+                    "the server says that it is not held any more".to_owned()
+                }
+                Err(trouble) => trouble.text(),
+            };
+            return Err(Loss::Unconfirmed(why));
         }
     }
 }

@@ -9,12 +9,12 @@ mod guard;
 mod request;
 mod signals;
 pub mod stand_in;
+mod waiting;
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::process::ExitStatus;
 
-use nix::sys::signal::Signal;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use crate::args::{ExecArgs, OnLoss};
 use crate::failure::{Failure, LOST, NOT_ACQUIRED};
@@ -28,42 +28,52 @@ use signals::Signals;
 
 /// Acquires, runs, releases; the exit code.
 pub async fn run(args: &ExecArgs, target: Target) -> Result<u8, Failure> {
+    // Also as PID 1, for which the kernel ignores signals that nobody listens to.
+    let mut signals = Signals::listen()?;
     let request = Request::new(args);
-    let Some(held) = request.acquire(target).await? else {
+    let acquired = tokio::select! {
+        // Without the lock there is nothing to run. The end of the connection gives up the place, or the lock.
+        biased;
+        Some(caught) = signals.next() => return Ok(command::of_signal(caught.signal as i32)),
+        acquired = acquire(args, &request, target) => acquired,
+    };
+    let (mut guard, token) = acquired?;
+    if let Some(caught) = signals.already() {
+        return Ok(command::of_signal(caught.signal as i32));
+    }
+    let mut running = Running::start(args, &request.owner, token)?;
+    let (status, loss) = accompany(&mut running, &mut guard, &mut signals, args).await?;
+    if loss.is_some() {
+        return Ok(LOST);
+    }
+    if let Err(loss) = guard.release(args.reconnect).await {
+        let text = format!(
+            "the lock {} was lost before the command had ended, or just then: {loss}. {}",
+            word(&request.key),
+            how_it_ended(status)
+        );
+        return Err(Failure::new(LOST, text));
+    }
+    Ok(command::exit_code(status))
+}
+
+/// Waits for the lock, and looks at it for the first time; the fencing token.
+async fn acquire(
+    args: &ExecArgs,
+    request: &Request,
+    target: Target,
+) -> Result<(Guard, i64), Failure> {
+    let Some(Held { link, token }) = request.acquire(target).await? else {
         return Err(not_acquired(args));
     };
-    let Held { link, token } = held;
     let watched = Hold {
         key: request.key.clone(),
         owner: request.owner.clone(),
         token,
         is_shared: args.is_shared(),
     };
-    let mut guard = Guard::new(link, watched, args.grace).await?;
-    // Up to here a signal ends this process, and with it the wait or the lock.
-    let mut signals = Signals::listen()?;
-    let mut running = Running::start(args, &request.owner, token)?;
-    let (status, loss) = accompany(&mut running, &mut guard, &mut signals, args).await?;
-    match loss {
-        Some(_) => running.end_what_is_left().await,
-        None => {
-            if let Err(loss) = guard.release().await {
-                return Err(Failure::new(
-                    LOST,
-                    format!(
-                        "the lock {} was lost before the command had ended, or just then: {loss}. {}",
-                        word(&request.key),
-                        how_it_ended(status)
-                    ),
-                ));
-            }
-        }
-    }
-    Ok(if loss.is_some() {
-        LOST
-    } else {
-        command::exit_code(status)
-    })
+    let guard = Guard::new(link, watched, args.grace, args.reconnect).await?;
+    Ok((guard, token))
 }
 
 /// Until the command has ended: passes signals on, and deals with a loss of the lock.
@@ -73,29 +83,32 @@ async fn accompany(
     signals: &mut Signals,
     args: &ExecArgs,
 ) -> Result<(ExitStatus, Option<Loss>), Failure> {
-    let (mut loss, mut kill_at) = (None, None);
     let grace = guard.grace();
     let watching = guard.lost();
     tokio::pin!(watching);
-    loop {
+    let loss = loop {
         tokio::select! {
-            status = running.wait() => return Ok((status?, loss)),
+            status = running.wait() => return Ok((status?, None)),
             Some(caught) = signals.next() => running.pass_on(caught),
-            found = &mut watching, if loss.is_none() => {
-                report(&found, args, grace);
-                if args.on_loss == OnLoss::Terminate {
-                    running.signal(Signal::SIGTERM);
-                    kill_at = Some(Instant::now() + grace);
-                    running.give_until(Instant::now() + grace);
-                }
-                loss = Some(found);
-            }
-            () = sleep_until(kill_at.unwrap_or_else(Instant::now)), if kill_at.is_some() => {
-                running.signal(Signal::SIGKILL);
-                kill_at = None;
+            found = &mut watching => break found,
+        }
+    };
+    report(&loss, args, grace);
+    let ending = async {
+        if args.on_loss == OnLoss::Terminate {
+            command::end_all(Instant::now() + grace).await;
+        }
+    };
+    let ended = async {
+        loop {
+            tokio::select! {
+                status = running.wait() => return status,
+                Some(caught) = signals.next() => running.pass_on(caught),
             }
         }
-    }
+    };
+    let (status, ()) = tokio::join!(ended, ending);
+    Ok((status?, Some(loss)))
 }
 
 fn not_acquired(args: &ExecArgs) -> Failure {

@@ -8,11 +8,10 @@ use tokio::time::{Instant, sleep};
 
 use crate::args::ExecArgs;
 use crate::failure::Failure;
-use crate::server::{Link, Seeds, Target, Trouble};
+use crate::server::{Link, PAUSE, Seeds, Target, Trouble};
 use crate::text::{duration, word};
 
-/// Pauses between attempts to reach a server that has gone away.
-const PAUSE: Duration = Duration::from_millis(200);
+use super::waiting;
 
 /// What is asked for.
 #[derive(Debug)]
@@ -76,7 +75,7 @@ impl Request {
     pub async fn acquire(&self, target: Target) -> Result<Option<Held>, Failure> {
         let start = Instant::now();
         let mut seeds = Seeds::new(target);
-        // Since when no server can be reached. The owner's place in the queue outlives a failover, so that asking again
+        // Since when no server can be reached, or all refuse. The owner's place in the queue outlives a failover, so that asking again
         // finds it.
         let mut gone: Option<Instant> = None;
         loop {
@@ -92,7 +91,8 @@ impl Request {
             }
             let first_attempt = gone.is_none() && !was_asked;
             let text = match trouble {
-                Trouble::Passing(text) if !first_attempt => text,
+                Trouble::Passing(text) => text,
+                Trouble::Gone(text) if !first_attempt => text,
                 other => return Err(other.into_failure()),
             };
             if gone.is_none() {
@@ -105,7 +105,7 @@ impl Request {
             let since = *gone.get_or_insert_with(Instant::now);
             let time_is_up = left.is_some_and(|left| left.is_zero());
             if since.elapsed() >= self.reconnect || time_is_up {
-                return Err(Trouble::Passing(text).into_failure());
+                return Err(Trouble::Gone(text).into_failure());
             }
             sleep(PAUSE).await;
         }
@@ -119,7 +119,16 @@ impl Request {
         was_asked: &mut bool,
     ) -> Result<Option<Held>, Trouble> {
         let mut link = seeds.connect_for(&self.key).await?;
-        let reply = link.wait_for(&self.command(left)).await;
+        let target = link.target.clone();
+        let command = self.command(left);
+        let reply = tokio::select! {
+            reply = link.wait_for(&command) => reply,
+            () = waiting::watch(&target, self) => {
+                *was_asked = true;
+                let address = target.address();
+                return Err(Trouble::Gone(format!("the connection to the server at {address} is dead")));
+            }
+        };
         match reply {
             Ok(Value::Int(token)) => Ok(Some(Held { link, token })),
             Ok(Value::Nil) => Ok(None),

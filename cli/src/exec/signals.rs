@@ -1,4 +1,4 @@
-//! Signals that are for the command.
+//! Signals: without the lock they end this program, later they are for the command.
 
 use std::fs;
 use std::io;
@@ -68,6 +68,11 @@ impl Signals {
     /// The next one.
     pub async fn next(&mut self) -> Option<Caught> {
         self.caught.recv().await
+    }
+
+    /// One that has come already.
+    pub fn already(&mut self) -> Option<Caught> {
+        self.caught.try_recv().ok()
     }
 }
 

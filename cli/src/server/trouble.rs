@@ -6,7 +6,7 @@ use crate::failure::{Failure, NOT_ACQUIRED, UNAVAILABLE};
 
 use super::Target;
 
-/// Refusals that pass by themselves: a failover, a restart, a slot that is being moved.
+/// Refusals that pass by themselves: a long script, a failover, a restart, a slot that is being moved.
 const PASSING: &[&str] = &[
     "UNBLOCKED",
     "LOADING",
@@ -14,15 +14,16 @@ const PASSING: &[&str] = &[
     "CLUSTERDOWN",
     "TRYAGAIN",
     "ASK",
-    "READONLY",
     "BUSY",
 ];
 
 /// Why a server did not do what it was asked.
 #[derive(Debug)]
 pub enum Trouble {
-    /// Passes by itself.
+    /// The server refuses, which passes by itself.
     Passing(String),
+    /// The server is not there, or is a replica: after a failover, or because the address is wrong.
+    Gone(String),
     /// Another node has the key.
     Elsewhere(Box<Target>),
     /// Would happen again; the code is the server's.
@@ -43,7 +44,8 @@ impl Trouble {
         let address = target.address();
         let text = explain(error, &address);
         match error.code() {
-            Some(code) if PASSING.contains(&code) => Self::Passing(text),
+            Some(code) if PASSING.contains(&code) || is_full(error) => Self::Passing(text),
+            Some("READONLY") => Self::Gone(text),
             Some(code) => {
                 let exit = match code {
                     "QUEUEFULL" | "TAKENOVER" => NOT_ACQUIRED,
@@ -51,7 +53,7 @@ impl Trouble {
                 };
                 Self::Lasting(Some(code.to_owned()), Failure::new(exit, text))
             }
-            None if error.is_io_error() => Self::Passing(text),
+            None if error.is_io_error() => Self::Gone(text),
             None => Self::Lasting(None, Failure::new(UNAVAILABLE, text)),
         }
     }
@@ -59,7 +61,7 @@ impl Trouble {
     /// The server does not reply.
     #[must_use]
     pub fn silent(target: &Target) -> Self {
-        Self::Passing(format!(
+        Self::Gone(format!(
             "the server at {} does not reply: is it stopped, or busy with one long command?",
             target.address()
         ))
@@ -95,7 +97,7 @@ impl Trouble {
     #[must_use]
     pub fn text(&self) -> String {
         match self {
-            Self::Passing(text) => text.clone(),
+            Self::Passing(text) | Self::Gone(text) => text.clone(),
             Self::Elsewhere(target) => format!("{} has the key now", target.address()),
             Self::Lasting(_, failure) => failure.text.clone(),
         }
@@ -109,6 +111,12 @@ impl Trouble {
             other => Failure::new(UNAVAILABLE, other.text()),
         }
     }
+}
+
+/// The server has as many clients as it takes.
+fn is_full(error: &RedisError) -> bool {
+    let detail = error.detail().unwrap_or_default();
+    detail.starts_with("max number of clients")
 }
 
 /// The host and port that MOVED names.
@@ -143,6 +151,9 @@ fn explain(error: &RedisError, address: &str) -> String {
         }
         Some(_) => format!("the server at {address} refuses: {}", server_text()),
         None if error.kind() == ErrorKind::AuthenticationFailed => wrong_user(address),
+        None if let Some(hint) = super::tls::hint(error) => {
+            format!("cannot talk to the server at {address} ({error}): {hint}")
+        }
         None if error.is_io_error() => format!(
             "cannot reach the server at {address} ({error}): does it run, and is that the address? --url or FAIRLOCK_URL says where it is"
         ),

@@ -25,5 +25,7 @@ mod questions;
 mod refusals;
 mod signals;
 mod terminal;
+mod tls;
 mod top;
+mod waiting;
 mod watch;

@@ -25,13 +25,17 @@ fn during_the_wait_they_end_it_and_the_place_is_given_up() {
     let server = Server::start();
     let mut client = server.connect();
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
-    let program = Program::start(server.port, &["exec", "k", "--", "true"]);
-    wait_until("it waits", || server.blocked() == 1);
-    program.signal("INT");
-    assert_eq!(program.end().code, -1);
-    wait_until("the queue is empty", || {
-        client.run("FAIRLOCK.INFO k").contains("waiting, 0")
-    });
+    // A code of its own, not the signal's: as PID 1 the kernel would ignore a signal that nobody listens to.
+    for (signal, code) in [("HUP", 129), ("INT", 130), ("TERM", 143)] {
+        let program = Program::start(server.port, &["exec", "k", "--", "echo", "started"]);
+        wait_until("it waits", || server.blocked() == 1);
+        program.signal(signal);
+        let ended = program.end();
+        assert_eq!((ended.code, ended.out.as_str()), (code, ""), "{ended:?}");
+        wait_until("the queue is empty", || {
+            client.run("FAIRLOCK.INFO k").contains("waiting, 0")
+        });
+    }
 }
 
 #[test]

@@ -46,6 +46,22 @@ fn top_gives_the_terminal_back_when_it_is_told_to_end() {
 }
 
 #[test]
+fn what_the_command_has_started_ends_with_it_in_a_terminal_that_stays() {
+    let server = Server::start();
+    let dir = tempfile::TempDir::new().expect("a directory");
+    let file = dir.path().join("pid");
+    let script = format!("sleep 300 & echo $! > {}; wait; true", file.display());
+    let exec = format!("{} exec k -- sh -c '{script}'", program::PATH);
+    let mut program = Program::in_terminal(server.port, &format!("{exec}; echo ended $?; read x"));
+    let started = program::pid_in(&file);
+    assert_eq!(server.connect().run("FAIRLOCK.BREAK k"), "1");
+    program.wait_for("ended 76");
+    assert!(!program::is_alive(started));
+    program.type_in("\n");
+    assert_eq!(program.end().code, 0);
+}
+
+#[test]
 fn control_c_reaches_the_command_once() {
     let server = Server::start();
     let script = "trap \"echo got-it\" INT; echo re\"\"ady; while :; do sleep 0.05; done";

@@ -1,0 +1,89 @@
+//! TLS, with a certificate of the client, as servers want by default.
+
+use std::net::TcpListener;
+use std::process::Command;
+
+use fairlock_testing::Server;
+use tempfile::TempDir;
+
+use crate::program::{Ended, Program};
+
+fn openssl(dir: &TempDir, args: &str) {
+    let mut openssl = Command::new("openssl");
+    openssl.args(args.split(' ')).current_dir(dir.path());
+    let made = openssl.output().expect("openssl is there");
+    assert!(made.status.success(), "{made:?}");
+}
+
+/// A server for `locks.example`, its port for TLS, and the words for its authority and a client's certificate.
+fn scene(dir: &TempDir) -> (Server, u16, [String; 2], [String; 4]) {
+    let new = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -out";
+    let request = "req -subj /CN=locks -addext subjectAltName=DNS:locks.example -keyout key";
+    openssl(
+        dir,
+        &format!("req -x509 -subj /CN=a -keyout ca.key {new} ca"),
+    );
+    openssl(dir, &format!("{request} {new} request"));
+    let sign = "x509 -req -in request -CA ca -CAkey ca.key -copy_extensions copy -out cert";
+    openssl(dir, sign);
+    let path = |name: &str| dir.path().join(name).to_str().expect("UTF-8").to_owned();
+    let (ca, cert, key) = (path("ca"), path("cert"), path("key"));
+    let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = free.local_addr().expect("its address").port();
+    drop(free);
+    let files = format!("--tls-ca-cert-file {ca} --tls-cert-file {cert} --tls-key-file {key}");
+    let options = format!("--tls-port {port} {files}");
+    let server = Server::with(&options.split(' ').collect::<Vec<_>>());
+    let own = ["--cert".to_owned(), cert, "--key".to_owned(), key];
+    (server, port, ["--cacert".to_owned(), ca], own)
+}
+
+fn run(scheme: &str, port: u16, options: &[&str]) -> Ended {
+    let url = format!("{scheme}://127.0.0.1:{port}");
+    let exec = ["--url", &url, "exec", "k"];
+    Program::ended(1, &[&exec, options, &["--", "echo", "done"]].concat())
+}
+
+#[test]
+fn it_speaks_tls_as_redis_cli_does() {
+    let dir = TempDir::new().expect("a directory");
+    let (server, port, trust, own) = scene(&dir);
+    let (trust, own) = (
+        trust.each_ref().map(String::as_str),
+        own.each_ref().map(String::as_str),
+    );
+    let sni = ["--sni", "locks.example"];
+    let insecure = [&own[..], &["--insecure"]].concat();
+    for options in [[&trust[..], &own, &sni].concat(), insecure] {
+        let ended = run("rediss", port, &options);
+        assert_eq!((ended.code, ended.out.as_str()), (0, "done\n"), "{ended:?}");
+    }
+    let anonymous = [&trust[..], &sni].concat();
+    let nameless = [&trust[..], &own].concat();
+    for (scheme, port, options, code, text) in [
+        ("rediss", port, &anonymous[..], 69, "--cert and --key"),
+        ("rediss", port, &own, 69, "--cacert says whom to trust"),
+        ("rediss", port, &nameless, 69, "--sni for which host"),
+        ("rediss", server.port, &[], 69, "write redis://, not rediss"),
+        (
+            "redis",
+            port,
+            &["--reconnect", "0s"],
+            69,
+            "does it want TLS, rediss://",
+        ),
+        ("redis", server.port, &trust, 64, "write rediss://"),
+        ("rediss", port, &own[..2], 64, "--key"),
+        (
+            "rediss",
+            port,
+            &["--cacert", "/none"],
+            64,
+            "cannot read /none",
+        ),
+    ] {
+        let ended = run(scheme, port, options);
+        assert_eq!(ended.code, code, "{ended:?}");
+        assert!(ended.errors.contains(text), "{text}: {ended:?}");
+    }
+}
