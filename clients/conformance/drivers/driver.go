@@ -64,6 +64,15 @@ func find[T any](in *sync.Map, id int) T {
 	return found.(T)
 }
 
+// orNull is what JSON has for none.
+func orNull[T comparable](value T) any {
+	var none T
+	if value == none {
+		return nil
+	}
+	return value
+}
+
 func say(line object) {
 	text, _ := json.Marshal(line)
 	writing.Lock()
@@ -192,12 +201,11 @@ func (r request) acquired(held *fairlock.Held) hold {
 func (r request) block(ctx context.Context, held *fairlock.Held) error {
 	h, event := r.acquired(held), object{"event": "inside", "id": r.ID, "token": held.Token(), "owner": held.Owner()}
 	if r.Inner != nil {
-		inner, err := find[made](&locks, r.Locks).Acquire(ctx, r.Name.(string), optionsOf[fairlock.LockOption](r.Inner)...)
-		if err != nil {
-			return err
+		again := func(_ context.Context, inner *fairlock.Held) error {
+			event["inner"] = inner.Token()
+			return nil
 		}
-		event["inner"] = inner.Token()
-		if err := inner.Release(); err != nil {
+		if err := find[made](&locks, r.Locks).Run(ctx, r.Name.(string), again, optionsOf[fairlock.LockOption](r.Inner)...); err != nil {
 			return err
 		}
 	}
@@ -261,14 +269,8 @@ func operate(ctx context.Context, r request) (object, error) {
 		find[context.CancelFunc](&calls, r.Call)()
 	case "info":
 		info, err := find[made](&locks, r.Locks).Info(ctx, r.Name.(string))
-		fields := object{"owner": info.Owner, "holds": info.Holds, "lease": math.Max(info.Lease.Seconds(), 0), "token": info.Token,
-			"session": info.Session, "waiting": info.Waiting, "holders": info.Holders, "limit": info.Limit}
-		for name, none := range (object{"owner": "", "token": int64(0), "limit": int64(0), "lease": 0.0}) {
-			if fields[name] == none {
-				fields[name] = nil
-			}
-		}
-		return fields, err
+		return object{"owner": orNull(info.Owner), "holds": info.Holds, "lease": orNull(max(info.Lease.Seconds(), 0)), "token": orNull(info.Token),
+			"session": info.Session, "waiting": info.Waiting, "holders": info.Holders, "limit": orNull(info.Limit)}, err
 	case "native":
 		if native, isKnown := find[made](&locks, r.Locks).Native(); isKnown {
 			return object{"native": native}, nil
@@ -313,11 +315,7 @@ func failure(err error) object {
 	}
 	var ours *fairlock.Error
 	if errors.As(err, &ours) {
-		for name, word := range map[string]string{"code": ours.Code, "cause": string(ours.Cause)} {
-			if word != "" {
-				failed[name] = word
-			}
-		}
+		failed["code"], failed["cause"] = orNull(ours.Code), orNull(ours.Cause)
 		if below := errors.Unwrap(ours); below != nil {
 			failed["because"] = below.Error()
 		}
