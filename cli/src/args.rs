@@ -28,7 +28,6 @@ Exit codes:
   69   no server can be reached, or it refuses the request
   75   exec: the lock was not acquired in time
   76   exec: the lock was lost before the command had ended
-  78   watch: the server does not publish events, see --enable-events
   126  exec: the command cannot be executed
   127  exec: the command was not found
   else exec: the command's own status; 128 plus the signal's number if a signal ended it";
@@ -92,11 +91,6 @@ pub enum Subcommand {
     /// lines. The keyspace is searched for locks without waiters, a part of it at each refresh if there are
     /// many keys; --busy leaves that out. In a cluster it shows all masters.
     Top(TopArgs),
-    /// Prints the events of locks as they happen.
-    ///
-    /// Each line shows an event, the previous and the new holder, and the lock's state after the event. The
-    /// server must publish such events; --enable-events makes it do so.
-    Watch(WatchArgs),
     /// Lists the locks that are held, each on a line.
     ///
     /// First come those with waiters or a session, the busiest first. Then the keyspace is searched for all
@@ -230,23 +224,6 @@ pub enum Sort {
     Name,
     /// By the holder.
     Holder,
-}
-
-/// The events of locks as they happen.
-#[derive(Debug, clap::Args)]
-pub struct WatchArgs {
-    /// The locks.
-    #[arg(required = true, value_name = "KEY", value_parser = name())]
-    pub keys: Vec<OsString>,
-    /// Print only the module's own events, not those of plain commands on the key.
-    #[arg(long)]
-    pub own: bool,
-    /// Make the server publish the events, if it does not, with CONFIG SET notify-keyspace-events.
-    #[arg(long)]
-    pub enable_events: bool,
-    /// Print a JSON object for each event.
-    #[arg(long)]
-    pub json: bool,
 }
 
 /// The fields of INFO fairlock, for Prometheus.

@@ -11,8 +11,6 @@ pub const UNAVAILABLE: u8 = 69;
 pub const NOT_ACQUIRED: u8 = 75;
 /// The lock was lost before the command had ended.
 pub const LOST: u8 = 76;
-/// The server does not announce what `watch` is to print (`EX_CONFIG`).
-pub const NO_EVENTS: u8 = 78;
 /// The command is there but cannot be run, as shells have it.
 pub const NOT_RUNNABLE: u8 = 126;
 /// The command is not there, as shells have it.

@@ -1,11 +1,11 @@
 //! `fairlock`, the command line beside the module: runs a command under a lock, shows what the
-//! locks do, and prints what happens to one.
+//! locks do.
 //!
 //! The map, in reading order:
 //!
 //! - [`args`]: the command line. [`failure`]: exit codes, and what an operator is told.
 //! - [`server`]: addresses, connections, the nodes of a cluster. [`lock`]: what a server replies.
-//! - [`exec`]: a command under a lock. [`top`]: the screen of all locks. [`watch`]: events.
+//! - [`exec`]: a command under a lock. [`top`]: the screen of all locks.
 //!   [`query`]: one question, one answer. [`metrics`]: figures for Prometheus.
 //! - [`text`]: names and durations as people read them. [`shown`]: a lock as lines and JSON show it.
 //!
@@ -22,4 +22,3 @@ pub mod server;
 pub mod shown;
 pub mod text;
 pub mod top;
-pub mod watch;

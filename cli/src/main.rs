@@ -8,7 +8,7 @@ use clap_complete::Shell;
 use fairlock_cli::args::{Args, Subcommand};
 use fairlock_cli::failure::{self, Failure};
 use fairlock_cli::server::Target;
-use fairlock_cli::{exec, metrics, query, top, watch};
+use fairlock_cli::{exec, metrics, query, top};
 
 fn main() -> ExitCode {
     if let Some(code) = exec::stand_in::run() {
@@ -50,7 +50,6 @@ fn run(args: Args) -> Result<u8, Failure> {
         match args.command {
             Subcommand::Exec(args) => exec::run(&args, target).await,
             Subcommand::Top(args) => top::run(&args, target).await,
-            Subcommand::Watch(args) => watch::run(args, target).await,
             Subcommand::Metrics(args) => metrics::run(&args, target).await,
             Subcommand::Locks(args) => query::locks::run(&args, target).await,
             Subcommand::Info(args) => query::info::run(args, target).await,

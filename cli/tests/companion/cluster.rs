@@ -94,16 +94,3 @@ fn a_master_that_is_gone_does_not_hide_the_others() {
         "{ended:?}"
     );
 }
-
-#[test]
-fn a_lock_is_watched_at_its_own_master() {
-    let servers = cluster();
-    let args = ["watch", "a", "b", "--own", "--enable-events"];
-    let program = Program::start(servers[1].port, &args);
-    program.wait_for(" a watching free");
-    program.wait_for(" b watching free");
-    servers[2].connect().int("FAIRLOCK.ACQUIRE a me");
-    program.wait_for(" a fairlock.acquire to=me holder=me ");
-    servers[0].connect().int("FAIRLOCK.ACQUIRE b you");
-    program.wait_for(" b fairlock.acquire to=you holder=you ");
-}

@@ -4,10 +4,9 @@ use std::process::Command;
 
 use crate::program::Program;
 
-const SUBCOMMANDS: [&str; 9] = [
+const SUBCOMMANDS: [&str; 8] = [
     "exec",
     "top",
-    "watch",
     "locks",
     "info",
     "queue",

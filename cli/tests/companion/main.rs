@@ -28,4 +28,3 @@ mod terminal;
 mod tls;
 mod top;
 mod waiting;
-mod watch;

@@ -4,10 +4,9 @@ use fairlock_testing::{Server, follow};
 
 use crate::program::{Ended, Program};
 
-const ALL: [&[&str]; 9] = [
+const ALL: [&[&str]; 8] = [
     &["exec", "k", "--", "true"],
     &["top", "--once"],
-    &["watch", "k"],
     &["metrics"],
     &["locks"],
     &["info"],
@@ -134,7 +133,6 @@ fn the_command_line_cannot_be_understood() {
         &["exec", "k"][..],
         &["exec", "k", "true"],
         &["exec", "", "--", "true"],
-        &["watch", "k", ""],
         &["info", ""],
         &["queue", ""],
         &["break", ""],
@@ -144,7 +142,6 @@ fn the_command_line_cannot_be_understood() {
         &["exec", "k", "--lease", "0", "--", "true"],
         &["exec", "k", "--limit", "0", "--", "true"],
         &["exec", "k", "--limit", "1000001", "--", "true"],
-        &["watch"],
         &["top", "--sort", "age"],
         &["queue"],
         &["queue", "k", "--limit", "-1"],
@@ -176,9 +173,7 @@ fn the_usage_does_not_ask_for_a_url_that_the_environment_gives() {
 
 #[test]
 fn the_help_names_the_environment_variable() {
-    for command in [
-        "exec", "top", "watch", "metrics", "locks", "info", "queue", "break",
-    ] {
+    for command in ["exec", "top", "metrics", "locks", "info", "queue", "break"] {
         let ended = Program::ended(1, &[command, "--help"]);
         assert_eq!(ended.code, 0);
         assert!(ended.out.contains("FAIRLOCK_URL"), "{}", ended.out);
@@ -190,7 +185,7 @@ fn the_help_has_the_exit_codes() {
     for args in [&["--help"][..], &["exec", "--help"]] {
         let ended = Program::ended(1, args);
         assert_eq!(ended.code, 0);
-        for code in ["1", "64", "69", "75", "76", "78", "126", "127"] {
+        for code in ["1", "64", "69", "75", "76", "126", "127"] {
             assert!(ended.out.contains(&format!("\n  {code} ")), "{}", ended.out);
         }
     }
