@@ -85,9 +85,6 @@ fingerprints: setup-tests ## Copy clients/lua to the packages, and write the scr
 check: ## The rules of the house: which room may use which
 	scripts/check-architecture
 
-picture: setup-tests ## Draw docs/fairlock-top.svg from a live server
-	FAIRLOCK_PICTURE=$(CURDIR)/docs/fairlock-top.svg cargo test --locked --package fairlock-cli --test companion picture
-
 properties: ## The rules' properties, 100,000 random sequences of steps
 	PROPTEST_CASES=100000 cargo test --release --locked --lib lock::tests::random
 

@@ -1,7 +1,6 @@
 //! What is shown, and in which order.
 
 use std::cmp::{Ordering, Reverse};
-use std::collections::HashMap;
 
 use crate::args::{Sort, TopArgs};
 use crate::lock::Lock;
@@ -18,12 +17,7 @@ pub struct Row {
     pub lock: Lock,
     /// The server's address.
     pub node: String,
-    /// The longest lease that was seen for this token: a full bar. -1: none.
-    pub whole_lease: i64,
 }
-
-/// The longest lease seen of each lock, by server and name, for the token that it had.
-type Leases = HashMap<(String, Vec<u8>), (Option<i64>, i64)>;
 
 /// What is shown.
 #[derive(Debug)]
@@ -55,7 +49,6 @@ pub struct Board {
     reading: Reading,
     summary: Summary,
     rows: Vec<Row>,
-    leases: Leases,
     window: Window,
     looks: u64,
 }
@@ -78,7 +71,6 @@ impl Board {
             reading: Reading::default(),
             summary: Summary::default(),
             rows: Vec::new(),
-            leases: Leases::new(),
             window: Window::default(),
             looks: 0,
         }
@@ -90,23 +82,15 @@ impl Board {
         self.summary = Summary::of(before, &reading);
         self.window.take(&reading);
         self.summary.recent = self.window.recent(&reading);
-        let mut leases = Leases::new();
         self.rows.clear();
         for node in &reading.nodes {
             for lock in node.said.iter().flat_map(|said| &said.locks) {
-                let place = (node.address.clone(), lock.name.clone());
-                let seen = self.leases.get(&place);
-                let seen = seen.filter(|(token, _)| *token == lock.token);
-                let whole_lease = seen.map_or(lock.lease, |(_, seen)| lock.lease.max(*seen));
-                leases.insert(place, (lock.token, whole_lease));
                 self.rows.push(Row {
                     lock: lock.clone(),
                     node: node.address.clone(),
-                    whole_lease,
                 });
             }
         }
-        self.leases = leases;
         self.reading = reading;
         self.looks += 1;
         self.trouble = None;
@@ -316,21 +300,6 @@ pub(super) mod tests {
             board.edit_filter(|text| *text = filter.to_owned());
             assert_eq!(names(&board), expected, "{filter}");
         }
-    }
-
-    #[test]
-    fn a_bar_is_full_at_the_longest_lease_seen_for_the_token() {
-        let mut board = board("");
-        let mut at = |lease, token| {
-            let mut lock = lock("k", "a", 1, lease, 0);
-            lock.token = Some(token);
-            board.show(reading(vec![lock]));
-            board.rows()[0].whole_lease
-        };
-        assert_eq!(at(30_000, 1), 30_000);
-        assert_eq!(at(10_000, 1), 30_000);
-        assert_eq!(at(5_000, 2), 5_000);
-        assert_eq!(at(6_000, 2), 6_000);
     }
 
     #[test]

@@ -17,10 +17,6 @@ use super::cut;
 use super::help;
 use super::plain::rate;
 
-/// Cells of a full lease bar.
-const BAR: usize = 10;
-/// Cells that are filled by eighths.
-const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
 /// The columns that have owners.
 const HOLDER: usize = 1;
 const NEXT: usize = 5;
@@ -144,7 +140,7 @@ fn draw_table(frame: &mut Frame<'_>, area: Rect, board: &Board, rows: &[&Row]) {
         Constraint::Fill(3),
         Constraint::Fill(3),
         Constraint::Length(7),
-        Constraint::Length(20),
+        Constraint::Length(10),
         Constraint::Length(9),
         Constraint::Fill(2),
     ];
@@ -190,50 +186,22 @@ fn row_of(row: &Row, (holder, next): (usize, usize)) -> TableRow<'static> {
         Cell::from(escape(&lock.name)),
         holder,
         Cell::from(held),
-        Cell::from(lease_of(row)),
+        Cell::from(lease_of(lock)),
         Cell::from(Line::from(lock.waiting.to_string()).alignment(Alignment::Left)),
         Cell::from(name(&lock.next, next)),
     ])
 }
 
-/// The bar and what remains in figures; `s` for one that the server renews.
-fn lease_of(row: &Row) -> Line<'static> {
-    let lock = &row.lock;
+/// What remains; `s` for one that the server renews.
+fn lease_of(lock: &Lock) -> Line<'static> {
     if lock.owner.is_none() {
         return Line::default();
     }
     if lock.lease < 0 {
         return Line::from("has no end".red());
     }
-    let left = eighths_left(lock.lease, row.whole_lease);
-    let colour = match left {
-        0..=7 => Color::Red,
-        8..=26 => Color::Yellow,
-        _ => Color::Green,
-    };
     let session = if lock.session { " s" } else { "" };
-    Line::from(vec![
-        Span::styled(bar(left), Style::new().fg(colour)),
-        format!(" {}", millis(lock.lease)).into(),
-        session.dim(),
-    ])
-}
-
-/// How much of a bar is filled, in eighths of a cell.
-fn eighths_left(lease: i64, whole: i64) -> usize {
-    let full = i128::try_from(BAR * 8).unwrap_or(0);
-    let left = i128::from(lease.max(0)) * full / i128::from(whole.max(1));
-    usize::try_from(left.min(full)).unwrap_or(0)
-}
-
-fn bar(eighths: usize) -> String {
-    let mut bar = "█".repeat(eighths / 8);
-    let rest = EIGHTHS
-        .get(eighths % 8)
-        .filter(|_| !eighths.is_multiple_of(8));
-    bar.extend(rest);
-    let empty = BAR.saturating_sub(bar.chars().count());
-    bar + &"·".repeat(empty)
+    Line::from(vec![millis(lock.lease).into(), session.dim()])
 }
 
 /// All of the selected lock, for where the columns are too narrow.
@@ -337,16 +305,7 @@ mod tests {
         );
         assert_eq!(
             screen[4].split_whitespace().collect::<Vec<_>>(),
-            [
-                "orders",
-                "alice",
-                "1.5s",
-                "█████·····",
-                "20.0s",
-                "s",
-                "3",
-                "next-one"
-            ]
+            ["orders", "alice", "1.5s", "20.0s", "s", "3", "next-one"]
         );
         assert_eq!(
             screen[5].split_whitespace().collect::<Vec<_>>(),
@@ -404,23 +363,6 @@ mod tests {
         assert!(screen[3].starts_with(" n o h l w"), "{}", screen[3]);
         assert!(!screen.join(" ").contains("orders"));
         assert!(screen[11].starts_with(" any key"));
-    }
-
-    #[test]
-    fn a_bar_shrinks_with_what_is_left() {
-        for (lease, whole, expected) in [
-            (30_000, 30_000, "██████████"),
-            (15_000, 30_000, "█████·····"),
-            (1_000, 30_000, "▎·········"),
-            (0, 30_000, "··········"),
-            (9, 0, "██████████"),
-        ] {
-            assert_eq!(
-                bar(eighths_left(lease, whole)),
-                expected,
-                "{lease} of {whole}"
-            );
-        }
     }
 
     #[test]

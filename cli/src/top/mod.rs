@@ -3,7 +3,7 @@
 //! [`collect`] asks the servers, and searches their keyspaces as [`walk`] says; [`reading`] is what they said;
 //! [`summary`] compares two readings, [`recent`] those of a minute; [`board`] decides what is shown and in which
 //! order; [`draw`] paints it for a terminal, and cuts names that are too long as [`cut`] says, [`plain`] prints it
-//! as lines or JSON, [`picture`] makes an SVG of a painted screen; `screen` has the terminal and its keys, `help`
+//! as lines or JSON; `screen` has the terminal and its keys, `help`
 //! explains them.
 
 pub mod board;
@@ -11,7 +11,6 @@ pub mod collect;
 pub mod cut;
 pub mod draw;
 mod help;
-pub mod picture;
 pub mod plain;
 pub mod reading;
 pub mod recent;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::shown::{self, Shown, known, lease};
+use crate::shown::{self, Shown, lease};
 use crate::text::{duration, now};
 
 use super::board::{Board, Row};
@@ -20,29 +20,13 @@ struct Look<'a> {
     nodes: Vec<NodeLine<'a>>,
     notices: Vec<String>,
     summary: &'a Summary,
-    locks: Vec<LockLine>,
+    locks: Vec<Shown>,
 }
 
 #[derive(Serialize)]
 struct NodeLine<'a> {
     address: &'a str,
     error: Option<&'a str>,
-}
-
-#[derive(Serialize)]
-struct LockLine {
-    #[serde(flatten)]
-    lock: Shown,
-    whole_lease_ms: Option<i64>,
-}
-
-impl LockLine {
-    fn of(row: &Row) -> Self {
-        Self {
-            lock: Shown::new(&row.lock, &row.node),
-            whole_lease_ms: known(row.whole_lease),
-        }
-    }
 }
 
 /// The board as one line of JSON.
@@ -57,7 +41,11 @@ pub fn json(board: &Board) -> serde_json::Result<String> {
         nodes: nodes.collect(),
         notices: board.notices(),
         summary: board.summary(),
-        locks: board.rows().into_iter().map(LockLine::of).collect(),
+        locks: board
+            .rows()
+            .iter()
+            .map(|row| Shown::new(&row.lock, &row.node))
+            .collect(),
     };
     Ok(serde_json::to_string(&look)? + "\n")
 }
@@ -119,8 +107,7 @@ pub fn rate(rate: Option<f64>) -> String {
 }
 
 fn line(row: &Row) -> String {
-    let lease = format!("{}/{}", lease(row.lock.lease), lease(row.whole_lease));
-    shown::line(&row.lock, &row.node, &lease)
+    shown::line(&row.lock, &row.node, &lease(row.lock.lease))
 }
 
 #[cfg(test)]
@@ -149,11 +136,11 @@ mod tests {
         );
         assert_eq!(
             lines[1],
-            "orders holder=alice held=1.5s lease=18.2s/18.2s waiting=2 next=next-one token=7 session=no node=127.0.0.1:6379"
+            "orders holder=alice held=1.5s lease=18.2s waiting=2 next=next-one token=7 session=no node=127.0.0.1:6379"
         );
         assert_eq!(
             lines[2],
-            "\"two words\\u{7}\" holder=a held=? lease=none/none waiting=0 next=- token=7 session=yes node=127.0.0.1:6379"
+            "\"two words\\u{7}\" holder=a held=? lease=none waiting=0 next=- token=7 session=yes node=127.0.0.1:6379"
         );
     }
 

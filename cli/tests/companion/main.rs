@@ -19,7 +19,6 @@ mod exec;
 mod listen;
 mod loss;
 mod metrics;
-mod picture;
 mod queries;
 mod questions;
 mod refusals;
