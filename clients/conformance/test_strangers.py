@@ -106,7 +106,8 @@ def test_r75_half_open(driver, servers, name):
 
 
 @pytest.mark.parametrize("option", ["wait", "lease", "patience", "command_timeout", "release_timeout", "retry_timeout", "sync_timeout"])
-@pytest.mark.known("47: OverflowError", "python-threads", option=("wait", "lease", "command_timeout"))
+@pytest.mark.known("47: OverflowError", "python-threads", option=("wait", "command_timeout"))
+@pytest.mark.known("47: OverflowError, unless the clock's thread renews the other lock first", "python-threads", option=("lease",), sometimes=True)
 @pytest.mark.known("47: ArithmeticException", "java", option=("command_timeout",))
 @pytest.mark.known("47: each command times out after 1 ms", "typescript", option=("command_timeout",))
 def test_r76_for_ever(driver, servers, name, option):
