@@ -37,7 +37,7 @@ def test_r02_block(locks, view, name):
 
 
 def test_r03_owners(locks, view, name):
-    """Two acquisitions by one Locks exclude each other; the owner names the host and is new each time; a given owner is used."""
+    """Two acquisitions by one Locks exclude each other; the owner names the host, the process and a uuid; a given owner is used."""
     held = locks.acquire(name)
     host, process, unique = view.owner(name).rsplit(":", 2)
     assert host == re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname())[:200]
@@ -123,7 +123,7 @@ def test_r09_cancelled(locks, view, name):
 
 
 def test_r10_late_grant(driver, servers, name):
-    """A waiter cancelled while its grant is under way does not keep the lock."""
+    """A waiter cancelled while its grant is under way does not keep the lock, and its owner name is not used again."""
     one = servers()
     view, locks = one.view(), driver.new(one.through_proxy(), lease=LONG, command_timeout=0.5)
     first = locks.acquire(name)
@@ -141,6 +141,7 @@ def test_r10_late_grant(driver, servers, name):
     finally:  # Also where nothing can be cancelled.
         one.proxy().freeze(False)
     until("it is free", lambda: view.is_free(name), longest=AT_ONCE)
+    assert locks.acquire(name).owner != owner  # Nobody has said that it left the queue.
 
 
 def test_r11_renewed(locks, view, name):
@@ -339,6 +340,18 @@ def test_r40_failing_hooks(driver, one, view, name):
     assert view.is_free(name) and driver.said(before)
 
 
+@pytest.mark.known("47: TAKENOVER", "python/module", "typescript/module", "go/module", "java/module", "rust/module", sometimes=True)
+def test_r43_one_owner(locks, view, name):
+    """Callers with one owner share its place, and hold the lock together, with one token."""
+    held = locks.acquire(name)
+    calls = [locks.begin(name, owner="me") for _ in range(2)]
+    view.waits(name)
+    held.release()
+    first, second = [call.result() for call in calls]
+    assert first.token == second.token and first.owner == second.owner == "me"
+    first.release()
+
+
 @pytest.mark.parametrize("is_many", [False, True], ids=["few", "many"])
 def test_r54_calls(driver, one, view, name, is_many):
     """Ten callers and a thousand (threads and goroutines: a hundred, each once the one before is queued) hold the lock in the order of their calls."""
@@ -388,3 +401,24 @@ def test_r66_quiet(driver, one, name, mode):
         done.result().release()
     said = driver.said(before)
     assert "locks are taken by scripts" in said if mode == "scripts" else not said, said
+
+
+@pytest.mark.known("47: blocks", "python-threads", "typescript", "go", "java", "rust", sometimes=True)
+def test_r81_one_subscription(driver, servers, name):
+    """Twenty that wait, on two locks, share one connection that listens, and block none; a later wait has it still."""
+    one = servers()
+    view, locks = one.view(), driver.new(one.client(), lease=LONG)
+    for names in ([name, f"{name}:other"], [name]):
+        held = [locks.acquire(each) for each in names]
+        calls = [locks.begin(each) for _ in range(10) for each in names]
+        for each in names:
+            view.waits(each, 10)
+        assert view.client.info("clients")["blocked_clients"] == 0
+        assert sum(each["sub"] != "0" or each["ssub"] != "0" for each in view.clients()) == 1
+        for each in held:
+            each.release()
+        while calls:
+            until("the next one has it", lambda: any(call.done() for call in calls))
+            done = next(call for call in calls if call.done())
+            calls.remove(done)
+            done.result().release()

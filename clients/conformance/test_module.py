@@ -3,13 +3,13 @@
 import time
 
 import pytest
-from driving import Driver, Failed
+from driving import Failed
 from servers import until
 from test_holding import AT_ONCE, LONG, waiting
 from view import rule_of
 
 pytestmark = pytest.mark.module
-LEASE = 60
+LEASE = 30
 
 
 @pytest.fixture
@@ -27,17 +27,16 @@ def test_r20_session(locks, view, name):
 
 
 def test_r21_connection(driver, servers, name):
-    """The session's connection is killed: `lost` with cause `connection` at once; the next waiter has the lock."""
+    """The session's connection is killed: the next waiter has the lock at once; `lost`, with cause `connection` or `notheld`, within a third of the lease."""
     one = servers()
     view, locks = one.view(), driver.new(one.client())
-    held = locks.acquire(name, session=True, lease=LEASE, sync_timeout=0)
-    session = max(int(each["id"]) for each in view.clients() if each["cmd"].startswith("fairlock.acquire"))
+    held = locks.acquire(name, session=True, lease=LEASE)
     (call,) = waiting(locks, view, name, 1)
     start = time.monotonic()
-    view.run("CLIENT", "KILL", "ID", session)
-    assert held.lost() == "connection"
+    view.run("CLIENT", "KILL", "TYPE", "normal")  # all but those that listen, and this one
     call.result().release()
     assert time.monotonic() - start < AT_ONCE
+    assert held.lost(LEASE / 3 + 1) in ("connection", "notheld")
     with pytest.raises(Failed, match="LockLost"):
         held.release()
 
@@ -73,6 +72,16 @@ def test_r23a_cancelled(locks, view, name):
     until("it has left", lambda: view.queue(name) == [], longest=AT_ONCE)
 
 
+@pytest.mark.known("47: the server renews, and asks no replica", "python", "typescript", "go", "java", "rust")
+def test_r23c_unconfirmed(driver, servers, name):
+    """No replica confirms the renewals of a session: lost with cause `lease`."""
+    group = servers("replica")
+    held = driver.new(group.client(), sync_timeout=0.2).acquire(name, session=True, lease=6)
+    group.stop("b")
+    assert held.lost() == "lease"
+    group.go_on("b")
+
+
 def test_r23b_released_when_checked(locks, view, name):
     """A session that is released while it is checked was not lost."""
     for _ in range(20):
@@ -89,18 +98,6 @@ def test_r41_required(driver, plain, name):
     assert failed.type == "NoModule" and time.monotonic() - start < AT_ONCE
     assert f":{plain.port('a')}: the server does not have the fairlock module" in failed.text and "\n" not in failed.text
     assert "loadmodule /path/to/libfairlock.so" in failed.text and "docs/operations.md" in failed.text
-
-
-def test_r43_one_owner(driver, plain, name):
-    """No module: callers with one owner share its place, and hold the lock together, with one token."""
-    view, locks = plain.view(), driver.new(plain.client())
-    held = locks.acquire(name)
-    calls = [locks.begin(name, owner="me") for _ in range(2)]
-    view.waits(name)
-    held.release()
-    first, second = [call.result() for call in calls]
-    assert first.token == second.token and first.owner == second.owner == "me"
-    first.release()
 
 
 def test_r50_shared(locks, view, name):
@@ -191,25 +188,6 @@ def test_r69_loaded(driver, plain, name):
     other = driver.new(plain.client())
     other.acquire(name, shared=True).release()
     assert other.native() is True
-
-
-def test_r70_killed(driver, plain, name):
-    """No module: a waiter whose process is killed and that becomes the head is passed over."""
-    view, locks = plain.view(), driver.new(plain.client(), patience=2)
-    held = locks.acquire(name)
-    other = Driver(driver.client)
-    try:
-        other.new(plain.client(), patience=2).begin(name)
-        view.waits(name)
-    finally:
-        other.kill()
-    until("it is gone", lambda: view.waiting(name) == 0)
-    call = locks.begin(name)
-    view.waits(name)
-    assert len(view.queue(name)) == 2
-    held.release()
-    call.result().release()
-    assert view.queue(name) == []
 
 
 @pytest.mark.known("47: one that has used scripts may say NoModule", "java", sometimes=True)

@@ -166,7 +166,7 @@ def test_r47_braces(driver, cluster, name):
 
 
 def test_r62_replica_down(driver, servers, name):
-    """Sentinel, the only replica is down: NotReplicated; with `min_replicas=0`, or on a plain address without replicas, acquired at once."""
+    """Sentinel, the only replica goes down after the first ask: NotReplicated; with `min_replicas=0`, or a Locks that asks only then, acquired at once."""
     group = servers("sentinel")
     locks = driver.new(group.client(), sync_timeout=0.1)
     locks.acquire(name, wait=60).release()
@@ -183,7 +183,7 @@ def test_r62_replica_down(driver, servers, name):
 
 
 def test_r62a_in_a_cluster(driver, servers):
-    """Cluster, the only replica of a master is down: NotReplicated there, and nowhere else."""
+    """Cluster, the only replica of a master goes down after the first ask: NotReplicated there, and nowhere else."""
     cluster = servers("cluster")
     locks = driver.new(cluster.client(), sync_timeout=0.1)
     locks.acquire(on("a", "first"), wait=60).release()

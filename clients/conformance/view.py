@@ -82,10 +82,6 @@ class View:
         kinds = ["NUMSUB", "SHARDNUMSUB"] if self.client.info("cluster")["cluster_enabled"] else ["NUMSUB"]
         return any(self.client.execute_command("PUBSUB", kind, channel)[1] for kind in kinds)
 
-    def is_blocked(self, name):
-        """Whether those that wait are blocked in the server."""
-        return [waiter[1] for waiter in self.run("FAIRLOCK.QUEUE", name)] != ["polling"]
-
     def calls(self, command):
         """How often it was called; as a script, by a command that only its script calls, if there is one."""
         stats = self.client.info("commandstats")
