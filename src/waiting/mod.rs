@@ -11,7 +11,7 @@
 //!   of other work, where nothing may be written. They note work in the lock's [`record`], and [`event_loop`] has it
 //!   done when the iteration ends.
 //!
-//! One hand-off, from FAIRLOCK.RELEASE to the waiter's reply (docs/design.md has more such walks):
+//! One hand-off, from FAIRLOCK.RELEASE to the waiter's reply:
 //!
 //! 1. `command::release` parses the command and calls [`step()`].
 //! 2. The step takes what is tracked of the lock out of the [`table`], and opens the lock's keys (`OpenLock`).
