@@ -95,7 +95,7 @@ chaos: setup-tests ## Faults under load, for CHAOS_SECONDS (an hour); CHAOS_SEED
 	CHAOS_SECONDS=$${CHAOS_SECONDS:-3600} CHAOS_SEED=$${CHAOS_SEED:-$$(date +%s)} \
 	    $(CARGO_TEST) --test chaos guarantees -- --nocapture --test-threads=1
 
-evidence: setup-tests ## Make the table of runs in docs/record.md anew, on the newest servers (EVIDENCE_SECONDS, an hour)
+evidence: setup-tests ## Make the last long run in docs/evidence.md anew, on the newest servers (EVIDENCE_SECONDS, an hour)
 	@$(LINTING) scripts/test/evidence
 
 soak: setup-tests ## Mixed load for SOAK_SECONDS (an hour): memory, descriptors, latency

@@ -285,7 +285,7 @@ struct Required {
      *   CloseKey, KeyType, ValueLength, ScanKey,        may         may
      *     GetDbIdFromModuleKey
      *   ListGet, ListPush, ListDelete, HashSet          refused     may
-     *   GetAbsExpire                                    crashes     may, but crashes Redis 8.6 (docs/testing.md)
+     *   GetAbsExpire                                    crashes     may, but crashes Redis 8.6
      *   all others that take a handle                   crash       may
      *
      * SetAbsExpire can move the value on Redis 8.6 and Valkey: other handles of the same key are not valid any more. */

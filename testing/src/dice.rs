@@ -1,7 +1,7 @@
 //! Random numbers that a seed determines.
 //!
-//! The crate fastrand would do, except for this: docs/chaos.md says what a seed finds, and a seed that is reported must
-//! give the same plan later on. Its minor versions may change what a seed gives, as 2.1 did.
+//! The crate fastrand would do, except for this: a seed that is reported must give the same plan later
+//! on. Its minor versions may change what a seed gives, as 2.1 did.
 
 /// Random numbers that a seed determines (splitmix64).
 #[derive(Clone, Debug)]

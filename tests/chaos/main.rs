@@ -13,7 +13,6 @@
 //!
 //! A seed reproduces the plan and the choices of every client, not how the threads and the server
 //! interleave: a round that found something is repeated with the same seed until it is found again.
-//! See `docs/chaos.md`.
 
 #![allow(missing_docs)]
 // A test that cannot go on panics; that is its way of failing.

@@ -1,5 +1,5 @@
 //! Histories as files: JSON lines, for Porcupine and for people. The first says what run it was, and what was found;
-//! then every call, fault, sight and stall in the order in which they ended. See `docs/chaos.md`.
+//! then every call, fault, sight and stall in the order in which they ended.
 //!
 //! A file appears under its name when it is complete, and no name is given twice: many runs can write to one folder.
 

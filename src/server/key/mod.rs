@@ -204,7 +204,7 @@ impl<'c> Key<'c> {
 
     /// The instant at which the key expires, in milliseconds since the Unix epoch.
     pub fn expires_at(&self) -> Option<u64> {
-        // Redis 8.2 to 8.6 read through a null pointer where the key is open and empty (docs/testing.md).
+        // Redis 8.2 to 8.6 read through a null pointer where the key is open and empty.
         if self.is_empty() {
             return None;
         }

@@ -1,7 +1,7 @@
-//! What people read and run: the pages, `make install`, the demonstration, the record.
+//! What people read and run: the pages, `make install`, the demonstration, the evidence.
 
 mod demonstration;
+mod evidence;
 mod exporter;
 mod install;
 mod pages;
-mod record;

@@ -386,7 +386,7 @@ fn field_of(docs: &str, field: &str) -> String {
 fn every_field_of_info_is_documented_and_no_other() {
     let server = Server::start();
     let info = server.connect().text("INFO fairlock");
-    let page = text(&root().join("docs/operations.md"));
+    let page = text(&root().join("docs/monitoring.md"));
     let fields: Vec<&str> = info
         .lines()
         .filter_map(|line| line.strip_prefix("fairlock_")?.split(':').next())
@@ -444,25 +444,17 @@ fn no_page_has_a_mark_where_something_is_still_to_be_written() {
 }
 
 #[test]
-fn tests_that_pages_name_are_there() {
+fn tests_that_the_guarantees_name_are_there() {
     let mut named = 0;
     let suites = files(&root().join("tests"), "rs");
-    for page in [
-        "guarantees",
-        "testing",
-        "record",
-        "chaos",
-        "redisson-issues",
-    ] {
-        let text = text(&root().join(format!("docs/{page}.md")));
-        let is_in_name = |letter: char| matches!(letter, 'a'..='z' | '0'..='9' | '_' | ':');
-        let words = text.split(|letter| !is_in_name(letter));
-        for word in words.filter(|word| word.contains("::")) {
-            assert!(is_there(word, &suites), "{page}: {word}");
-            named += 1;
-        }
+    let page = text(&root().join("docs/guarantees.md"));
+    let is_in_name = |letter: char| matches!(letter, 'a'..='z' | '0'..='9' | '_' | ':');
+    let words = page.split(|letter| !is_in_name(letter));
+    for word in words.filter(|word| word.contains("::")) {
+        assert!(is_there(word, &suites), "{word}");
+        named += 1;
     }
-    assert!(named > 55, "only {named} tests are named");
+    assert!(named > 20, "only {named} tests are named");
 }
 
 /// Without their file: that page is about the suite `redisson`.
