@@ -10,10 +10,9 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Parser, ValueEnum};
 use clap_complete::Shell;
 
-mod line;
 mod query;
 
-pub use query::{BreakArgs, InfoArgs, LocksArgs, QueueArgs};
+pub use query::{BreakArgs, InfoArgs, LocksArgs};
 
 /// Longest duration that the server takes, in milliseconds.
 const LONGEST: u128 = 4_503_599_627_370_496;
@@ -87,9 +86,8 @@ pub enum Subcommand {
     Exec(ExecArgs),
     /// Shows the locks that are held, and how fast they change hands.
     ///
-    /// On a terminal it is a screen: ? lists its keys. Without a terminal, or with --once or --json, it prints
-    /// lines. The keyspace is searched for locks without waiters, a part of it at each refresh if there are
-    /// many keys; --busy leaves that out. In a cluster it shows all masters.
+    /// On a terminal it is a screen. Without a terminal, or with --once or --json, it prints lines. In a cluster
+    /// it shows all masters.
     Top(TopArgs),
     /// Lists the locks that are held, each on a line.
     ///
@@ -101,8 +99,6 @@ pub enum Subcommand {
     ///
     /// Without a key it prints the fields of INFO fairlock of the server, in a cluster those of all masters.
     Info(InfoArgs),
-    /// Lists the waiters of a lock, in order.
-    Queue(QueueArgs),
     /// Takes a lock away from its holders.
     ///
     /// The holder is not told. It finds out at its next RENEW or RELEASE, or by its token, if what it writes to
@@ -111,8 +107,6 @@ pub enum Subcommand {
     /// Prints the fields of INFO fairlock for Prometheus.
     ///
     /// In a cluster, the fields of all masters. With --listen Prometheus gets them by HTTP, until SIGTERM.
-    /// With --textfile they are written into a file for node_exporter, again and again until SIGTERM, which
-    /// removes the file.
     Metrics(MetricsArgs),
     /// Prints a script by which a shell completes this program's command lines.
     ///
@@ -180,10 +174,6 @@ pub enum OnLoss {
 
 /// The locks that are held, and how fast they change hands.
 #[derive(Debug, clap::Args)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a flag of its own on the command line"
-)]
 pub struct TopArgs {
     /// Time between two refreshes.
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = positive)]
@@ -191,18 +181,12 @@ pub struct TopArgs {
     /// What to sort by.
     #[arg(long, value_enum, default_value_t = Sort::Waiting)]
     pub sort: Sort,
-    /// Reverse the order.
-    #[arg(long)]
-    pub reverse: bool,
     /// Show only locks whose name, holder or next waiter contains this text, ignoring case.
     #[arg(long, default_value = "", hide_default_value = true)]
     pub filter: String,
     /// How many locks to ask each server for, those with most waiters first.
     #[arg(long, value_name = "COUNT", default_value_t = 1000)]
-    pub limit: u32,
-    /// Show only locks with waiters or a session: the keyspace is not searched.
-    #[arg(long)]
-    pub busy: bool,
+    pub limit: usize,
     /// Print once and exit.
     #[arg(long)]
     pub once: bool,
@@ -232,15 +216,8 @@ pub struct MetricsArgs {
     /// Answer HTTP requests at this address, HOST:PORT; :PORT is all addresses of this machine. /metrics is
     /// for Prometheus, /healthz says whether this program is well, /readyz whether all servers answer and
     /// have the module.
-    #[arg(long, value_name = "ADDRESS", value_parser = address, conflicts_with = "textfile")]
+    #[arg(long, value_name = "ADDRESS", value_parser = address)]
     pub listen: Option<String>,
-    /// Write into this file, in the directory that node_exporter's --collector.textfile.directory names.
-    /// Its name must end in .prom.
-    #[arg(long, value_name = "PATH", value_parser = prom)]
-    pub textfile: Option<PathBuf>,
-    /// Time between two writes.
-    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = positive, requires = "textfile")]
-    pub interval: Duration,
 }
 
 /// Where no URL is given. Not by clap's own `env`, which counts as given: it would stand in the usage of each error.
@@ -259,14 +236,6 @@ fn name() -> impl TypedValueParser<Value = OsString> {
         }
         Ok(name)
     })
-}
-
-fn prom(text: &str) -> Result<PathBuf, String> {
-    let path = PathBuf::from(text);
-    if path.extension().is_none_or(|extension| extension != "prom") {
-        return Err("node_exporter reads only files whose names end in .prom".to_owned());
-    }
-    Ok(path)
 }
 
 fn address(text: &str) -> Result<String, String> {
@@ -318,14 +287,6 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_for_node_exporter_is_named_so() {
-        assert_eq!(prom("a/b.prom"), Ok(PathBuf::from("a/b.prom")));
-        for text in ["b", "b.txt", ".prom", "prom", "a.prom/b", ""] {
-            assert!(prom(text).is_err(), "{text}");
-        }
-    }
-
-    #[test]
     fn a_limit_is_what_the_server_takes() {
         let limit = |limit: &str| {
             let line = format!("fairlock exec k --limit {limit} -- true");
@@ -357,8 +318,6 @@ mod tests {
         ] {
             assert!(address(text).is_err(), "{text}");
         }
-        let both = "fairlock metrics --listen :0 --textfile a.prom";
-        assert!(Args::try_parse_from(both.split(' ')).is_err());
     }
 
     #[test]

@@ -3,19 +3,19 @@
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use clap::CommandFactory as _;
+use clap::{CommandFactory as _, Parser as _};
 use clap_complete::Shell;
 use fairlock_cli::args::{Args, Subcommand};
-use fairlock_cli::failure::{self, Failure};
+use fairlock_cli::failure::{self, Failure, SIGNALLED};
 use fairlock_cli::server::Target;
 use fairlock_cli::{exec, metrics, query, top};
+use tokio::signal::unix::{SignalKind, signal};
 
 fn main() -> ExitCode {
     if let Some(code) = exec::stand_in::run() {
         return code;
     }
-    let line: Vec<_> = std::env::args_os().collect();
-    let args = match Args::read(&line) {
+    let args = match Args::try_parse() {
         Ok(args) => args,
         Err(error) => return usage(&error),
     };
@@ -47,20 +47,42 @@ fn run(args: Args) -> Result<u8, Failure> {
         .enable_all()
         .build()?;
     let result = runtime.block_on(async {
-        match args.command {
-            Subcommand::Exec(args) => exec::run(&args, target).await,
-            Subcommand::Top(args) => top::run(&args, target).await,
-            Subcommand::Metrics(args) => metrics::run(&args, target).await,
-            Subcommand::Locks(args) => query::locks::run(&args, target).await,
-            Subcommand::Info(args) => query::info::run(args, target).await,
-            Subcommand::Queue(args) => query::queue::run(args, target).await,
-            Subcommand::Break(args) => query::break_lock::run(args, target).await,
-            Subcommand::Completions { shell } => completions(shell),
+        match &args.command {
+            // Its signals are for the command that it runs.
+            Subcommand::Exec(_) => run_command(args.command, target).await,
+            // A service that is told to end has done all that it should.
+            Subcommand::Metrics(metrics) if metrics.listen.is_some() => {
+                until_told(args.command, target).await.map(|_| 0)
+            }
+            _ => until_told(args.command, target).await,
         }
     });
     // A thread may still be waiting for a key.
     runtime.shutdown_background();
     result
+}
+
+/// Runs it until a signal ends it, also as PID 1, for which the kernel ignores signals that nobody listens to.
+async fn until_told(command: Subcommand, target: Target) -> Result<u8, Failure> {
+    let mut terminated = signal(SignalKind::terminate())?;
+    let mut interrupted = signal(SignalKind::interrupt())?;
+    tokio::select! {
+        ended = run_command(command, target) => ended,
+        _ = terminated.recv() => Ok(SIGNALLED + 15),
+        _ = interrupted.recv() => Ok(SIGNALLED + 2),
+    }
+}
+
+async fn run_command(command: Subcommand, target: Target) -> Result<u8, Failure> {
+    match command {
+        Subcommand::Exec(args) => exec::run(&args, target).await,
+        Subcommand::Top(args) => top::run(&args, target).await,
+        Subcommand::Metrics(args) => metrics::run(&args, target).await,
+        Subcommand::Locks(args) => query::locks::run(&args, target).await,
+        Subcommand::Info(args) => query::info::run(args, target).await,
+        Subcommand::Break(args) => query::break_lock::run(args, target).await,
+        Subcommand::Completions { shell } => completions(shell),
+    }
 }
 
 /// Prints a shell's completion script. No server is asked.

@@ -1,8 +1,8 @@
 //! Servers: where they are, connections to them, and what their refusals mean.
 
 mod ask;
-mod cluster;
-mod everyone;
+mod info;
+mod masters;
 mod tls;
 mod trouble;
 
@@ -19,10 +19,9 @@ use tokio::time::timeout;
 
 use crate::args::TlsArgs;
 use crate::failure::{Failure, USAGE};
-use crate::lock::Lock;
 
-pub use cluster::masters;
-pub use everyone::{Answer, Everyone};
+pub use info::Info;
+pub use masters::{Answer, Masters};
 pub use trouble::Trouble;
 
 /// How long a server may take to accept a connection.
@@ -186,39 +185,11 @@ pub struct Link {
 }
 
 impl Link {
-    /// Another sender for this connection.
-    #[must_use]
-    pub fn sender(&self) -> Sender {
-        Sender {
-            connection: self.connection.clone(),
-            target: self.target.clone(),
-        }
-    }
-
     /// Sends a command and waits for its reply, however long that takes.
     pub async fn wait_for(&mut self, command: &Cmd) -> Result<Value, RedisError> {
         command.query_async(&mut self.connection).await
     }
 
-    /// Sends a command that does not block.
-    pub async fn ask(&self, command: &Cmd) -> Result<Value, Trouble> {
-        self.sender().ask(command).await
-    }
-
-    /// What the server says of a lock.
-    pub async fn lock(&self, key: &[u8]) -> Result<Lock, Trouble> {
-        self.sender().lock(key).await
-    }
-}
-
-/// Sends commands on a shared connection.
-#[derive(Clone, Debug)]
-pub struct Sender {
-    connection: MultiplexedConnection,
-    target: Target,
-}
-
-impl Sender {
     /// Sends a command that does not block.
     pub async fn ask(&mut self, command: &Cmd) -> Result<Value, Trouble> {
         let reply = timeout(REPLY, self.ask_for_long(command)).await;
@@ -226,23 +197,14 @@ impl Sender {
     }
 
     async fn ask_for_long(&mut self, command: &Cmd) -> Result<Value, Trouble> {
-        let reply = command.query_async(&mut self.connection).await;
+        let reply = self.wait_for(command).await;
         reply.map_err(|error| Trouble::of(&error, &self.target))
     }
 
     /// What the server says of itself.
     pub async fn info(&mut self, sections: &[&str]) -> Result<String, Trouble> {
-        match self.ask(redis::cmd("INFO").arg(sections)).await? {
-            Value::VerbatimString { text, .. } => Ok(text),
-            Value::BulkString(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
-            _ => Err(Trouble::odd("INFO", &self.target)),
-        }
-    }
-
-    /// The server that they go to.
-    #[must_use]
-    pub fn target(&self) -> &Target {
-        &self.target
+        let reply = self.ask(redis::cmd("INFO").arg(sections)).await?;
+        redis::from_redis_value(reply).map_err(|_| Trouble::odd("INFO", &self.target))
     }
 }
 
@@ -289,7 +251,7 @@ impl Seeds {
         for _ in 0..REDIRECTIONS {
             match link.lock(key).await {
                 Ok(_) => {
-                    let masters = masters(&link).await;
+                    let masters = masters::masters(&mut link).await;
                     self.remember(masters.unwrap_or_default());
                     return Ok(link);
                 }

@@ -1,4 +1,4 @@
-//! The command lines of `locks`, `info`, `queue` and `break`.
+//! The command lines of `locks`, `info` and `break`.
 
 use std::ffi::OsString;
 
@@ -25,20 +25,6 @@ pub struct InfoArgs {
     #[arg(value_name = "KEY", value_parser = name())]
     pub key: Option<OsString>,
     /// Print a JSON object for the lock, or for each server.
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// The waiters of a lock, in order.
-#[derive(Debug, clap::Args)]
-pub struct QueueArgs {
-    /// The lock.
-    #[arg(value_name = "KEY", value_parser = name())]
-    pub key: OsString,
-    /// How many waiters to list [default: all].
-    #[arg(long, value_name = "COUNT")]
-    pub limit: Option<u32>,
-    /// Print a JSON object for each waiter.
     #[arg(long)]
     pub json: bool,
 }

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 use crate::failure::{Failure, LOST};
 use crate::lock::Lock;
-use crate::server::{Link, PAUSE, REPLY, Sender, Trouble};
+use crate::server::{Link, PAUSE, REPLY, Trouble};
 use crate::text::word;
 
 /// Longest time between two looks.
@@ -79,11 +79,11 @@ pub struct Hold {
 
 impl Hold {
     /// Asks the server for it, without a time limit.
-    async fn look(&self, sender: &mut Sender) -> Result<Lock, Trouble> {
+    async fn look(&self, link: &mut Link) -> Result<Lock, Trouble> {
         if self.is_shared {
-            sender.holder_for_long(&self.key, &self.owner).await
+            link.holder_for_long(&self.key, &self.owner).await
         } else {
-            sender.lock_for_long(&self.key).await
+            link.lock_for_long(&self.key).await
         }
     }
 
@@ -104,7 +104,6 @@ impl Hold {
 #[derive(Debug)]
 pub struct Guard {
     link: Link,
-    sender: Sender,
     hold: Hold,
     grace: Duration,
     /// How late a busy machine may be to deliver a signal.
@@ -119,22 +118,21 @@ impl Guard {
     /// Looks at the lock for the first time. `grace` is how long ending the command may take, `patience` how long the
     /// server may be busy.
     pub async fn new(
-        link: Link,
+        mut link: Link,
         hold: Hold,
         grace: Duration,
         patience: Duration,
     ) -> Result<Self, Failure> {
-        let mut sender = link.sender();
         if !hold.is_shared {
             // Without the permission, the next look tells of changes.
-            let _ = sender
+            let _ = link
                 .ask(redis::cmd("CLIENT").arg("TRACKING").arg("ON"))
                 .await;
         }
         let start = Instant::now();
         let (now, lock) = loop {
             let now = Instant::now();
-            let lock = timeout(REPLY, hold.look(&mut sender)).await;
+            let lock = timeout(REPLY, hold.look(&mut link)).await;
             match lock.unwrap_or_else(|_| Err(Trouble::silent(&link.target))) {
                 Ok(lock) => break (now, lock),
                 Err(Trouble::Passing(_)) if start.elapsed() < patience => sleep(PAUSE).await,
@@ -144,7 +142,6 @@ impl Guard {
         let lease = lease_of(&lock);
         let mut guard = Self {
             link,
-            sender,
             hold,
             grace: grace.min(lease / 3),
             margin: lease / 10,
@@ -182,7 +179,7 @@ impl Guard {
                 () = sleep_until(next_look) => (),
             }
             let asked = Instant::now();
-            let answer = timeout_at(self.safe_until, self.hold.look(&mut self.sender)).await;
+            let answer = timeout_at(self.safe_until, self.hold.look(&mut self.link)).await;
             let why = match answer {
                 Ok(Ok(lock)) => {
                     if let Some(loss) = self.judge(&lock, asked) {
@@ -221,7 +218,7 @@ impl Guard {
         let start = Instant::now();
         let mut is_said = false;
         loop {
-            let why = match self.sender.ask(&command).await {
+            let why = match self.link.ask(&command).await {
                 Ok(_) => return Ok(()),
                 Err(Trouble::Passing(why)) if start.elapsed() < patience => {
                     if !is_said {

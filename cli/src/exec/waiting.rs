@@ -51,7 +51,7 @@ pub async fn watch(target: &Target, request: &Request) {
 }
 
 async fn look(target: &Target, request: &Request) -> Result<(Lock, Place), Trouble> {
-    let mut server = target.connect().await?.sender();
+    let mut server = target.connect().await?;
     let lock = server.lock(&request.key).await?;
     let place = match server.waiters(&request.key, 0, HEAD).await {
         Ok(waiters) => {

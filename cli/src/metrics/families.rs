@@ -1,202 +1,160 @@
 //! Which field of `INFO fairlock` becomes which metric.
 
-/// Whether a metric only grows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// It only grows, until the module is loaded anew.
-    Counter,
-    /// It goes up and down.
-    Gauge,
-}
-
-/// Label names and values that tell the samples of a family apart.
-pub type Labels = &'static [(&'static str, &'static str)];
-
 /// A metric, of one sample or more.
 #[derive(Clone, Copy, Debug)]
 pub struct Family {
-    /// As Prometheus calls it.
-    pub name: &'static str,
-    /// Whether it only grows.
-    pub kind: Kind,
-    /// A line for people.
-    pub help: &'static str,
-    /// The fields of INFO, without their prefix, and the labels of their samples.
-    pub fields: &'static [(&'static str, Labels)],
-}
-
-const fn counter(
-    name: &'static str,
-    help: &'static str,
-    fields: &'static [(&'static str, Labels)],
-) -> Family {
-    Family {
-        name,
-        kind: Kind::Counter,
-        help,
-        fields,
-    }
-}
-
-const fn gauge(
-    name: &'static str,
-    help: &'static str,
-    fields: &'static [(&'static str, Labels)],
-) -> Family {
-    Family {
-        name,
-        kind: Kind::Gauge,
-        help,
-        fields,
-    }
-}
-
-/// How durations are distributed.
-#[derive(Clone, Copy, Debug)]
-pub struct Histogram {
-    /// As Prometheus calls it, without `_bucket`, `_sum` and `_count`.
+    /// As Prometheus calls it; a counter ends in `_total`.
     pub name: &'static str,
     /// A line for people.
     pub help: &'static str,
-    /// What the fields of INFO begin with, without their prefix: the rest is `le_` and a bound in
-    /// microseconds, `sum`, or `count`.
-    pub fields: &'static str,
+    /// What its fields of INFO begin with, without their prefix.
+    field: &'static str,
+    /// The labels that the rest of a field's name gives the values of.
+    labels: &'static [&'static str],
 }
 
-/// Histograms: they can be added up over servers, and taken over any span of time.
-pub const HISTOGRAMS: &[Histogram] = &[
-    Histogram {
-        name: "fairlock_wait_seconds",
-        help: "How long the waiters waited that got their lock.",
-        fields: "wait_time_usec_",
-    },
-    Histogram {
-        name: "fairlock_hold_seconds",
-        help: "How long locks were held.",
-        fields: "hold_time_usec_",
-    },
+const fn family(
+    name: &'static str,
+    field: &'static str,
+    labels: &'static [&'static str],
+    help: &'static str,
+) -> Family {
+    Family {
+        name,
+        help,
+        field,
+        labels,
+    }
+}
+
+/// Histograms: the rest of a field's name is `le_` and a bound in microseconds, `sum`, or `count`.
+pub const HISTOGRAMS: [Family; 2] = [
+    family(
+        "fairlock_wait_seconds",
+        "wait_time_usec_",
+        &[],
+        "How long the waiters waited that got their lock.",
+    ),
+    family(
+        "fairlock_hold_seconds",
+        "hold_time_usec_",
+        &[],
+        "How long locks were held.",
+    ),
 ];
 
 /// All other metrics. Durations, of fields whose names end in `_usec`, are in seconds.
-pub const FAMILIES: &[Family] = &[
-    counter(
+pub const FAMILIES: [Family; 14] = [
+    family(
         "fairlock_acquisitions_total",
+        "acquisitions_",
+        &["way"],
         "Locks taken: without waiting, by a waiter, or once more by their holders.",
-        &[
-            ("acquisitions_immediate", &[("way", "immediate")]),
-            ("acquisitions_handed_off", &[("way", "handed_off")]),
-            ("acquisitions_reentrant", &[("way", "reentrant")]),
-        ],
     ),
-    counter(
+    family(
         "fairlock_releases_total",
+        "releases",
+        &[],
         "Locks freed by RELEASE, BREAK, or a session's end.",
-        &[("releases", &[])],
     ),
-    counter(
+    family(
         "fairlock_timeouts_total",
+        "timeouts",
+        &[],
         "Blocked waiters whose WAIT was over.",
-        &[("timeouts", &[])],
     ),
-    counter(
+    family(
         "fairlock_cancels_total",
+        "cancels",
+        &[],
         "Waiters taken out by CANCEL.",
-        &[("cancels", &[])],
     ),
-    counter(
+    family(
         "fairlock_disconnects_total",
+        "disconnects",
+        &[],
         "Blocked waiters whose connection closed.",
-        &[("disconnects", &[])],
     ),
-    counter(
+    family(
         "fairlock_lease_ends_total",
+        "lease_ends",
+        &[],
         "Locks whose lease ran out: their holders died or were too slow.",
-        &[("lease_ends", &[])],
     ),
-    counter(
+    family(
         "fairlock_reaped_waiters_total",
+        "reaped_waiters",
+        &[],
         "Polling waiters dropped as dead.",
-        &[("reaped_waiters", &[])],
     ),
-    counter(
+    family(
         "fairlock_take_overs_total",
+        "take_overs",
+        &[],
         "Blocked waiters whose place a second connection took.",
-        &[("take_overs", &[])],
     ),
-    gauge(
+    family(
         "fairlock_blocked_clients",
+        "blocked_clients",
+        &[],
         "Clients blocked in ACQUIRE now.",
-        &[("blocked_clients", &[])],
     ),
-    gauge(
+    family(
         "fairlock_session_locks",
+        "session_locks",
+        &[],
         "Locks bound to a connection now.",
-        &[("session_locks", &[])],
     ),
-    gauge(
+    family(
         "fairlock_locks_with_waiters_or_session",
+        "locks_with_waiters_or_session",
+        &[],
         "Locks that the module looks after now.",
-        &[("locks_with_waiters_or_session", &[])],
     ),
     // Not labels named quantile: those belong to summaries, which need a sum besides.
-    gauge(
+    family(
         "fairlock_wait_percentile_seconds",
+        "wait_time_",
+        &["percentile"],
         "Percentiles of the time that waiters waited for their lock, since the module was loaded.",
-        &[
-            ("wait_time_p50_usec", &[("percentile", "50")]),
-            ("wait_time_p99_usec", &[("percentile", "99")]),
-            ("wait_time_max_usec", &[("percentile", "100")]),
-        ],
     ),
-    gauge(
+    family(
         "fairlock_hold_percentile_seconds",
+        "hold_time_",
+        &["percentile"],
         "Percentiles of the time that locks were held, since the module was loaded.",
-        &[
-            ("hold_time_p50_usec", &[("percentile", "50")]),
-            ("hold_time_p99_usec", &[("percentile", "99")]),
-            ("hold_time_max_usec", &[("percentile", "100")]),
-        ],
     ),
-    counter(
+    family(
         "fairlock_scripts_total",
+        "scripts_",
+        &["how", "kind"],
         "Redisson's scripts: intercepted, that is run natively, or left to Lua.",
-        &[
-            (
-                "scripts_intercepted_try_lock",
-                &[("how", "intercepted"), ("kind", "try_lock")],
-            ),
-            (
-                "scripts_intercepted_lock",
-                &[("how", "intercepted"), ("kind", "lock")],
-            ),
-            (
-                "scripts_intercepted_unlock",
-                &[("how", "intercepted"), ("kind", "unlock")],
-            ),
-            (
-                "scripts_intercepted_force_unlock",
-                &[("how", "intercepted"), ("kind", "force_unlock")],
-            ),
-            (
-                "scripts_intercepted_leave",
-                &[("how", "intercepted"), ("kind", "leave")],
-            ),
-            (
-                "scripts_intercepted_renew",
-                &[("how", "intercepted"), ("kind", "renew")],
-            ),
-            (
-                "scripts_lua_try_lock",
-                &[("how", "lua"), ("kind", "try_lock")],
-            ),
-            ("scripts_lua_lock", &[("how", "lua"), ("kind", "lock")]),
-            ("scripts_lua_unlock", &[("how", "lua"), ("kind", "unlock")]),
-            (
-                "scripts_lua_force_unlock",
-                &[("how", "lua"), ("kind", "force_unlock")],
-            ),
-            ("scripts_lua_leave", &[("how", "lua"), ("kind", "leave")]),
-            ("scripts_lua_renew", &[("how", "lua"), ("kind", "renew")]),
-        ],
     ),
 ];
+
+impl Family {
+    /// The labels of a field's sample, names and values; `None` if the field is not one of this metric.
+    #[must_use]
+    pub fn labels_of<'a>(&self, field: &'a str) -> Option<Vec<(&'static str, &'a str)>> {
+        let rest = field.strip_prefix(self.field)?;
+        match *self.labels {
+            [] => rest.is_empty().then(Vec::new),
+            ["percentile"] => {
+                let rest = rest.strip_suffix("_usec")?;
+                let percentile = rest.strip_prefix('p').unwrap_or("100");
+                Some(vec![("percentile", percentile)])
+            }
+            [one] => Some(vec![(one, rest)]),
+            [one, other, ..] => {
+                let (first, second) = rest.split_once('_')?;
+                Some(vec![(one, first), (other, second)])
+            }
+        }
+    }
+
+    /// Of a histogram's field, what follows its beginning.
+    #[must_use]
+    pub fn part_of<'a>(&self, field: &'a str) -> Option<&'a str> {
+        field.strip_prefix(self.field)
+    }
+}

@@ -16,17 +16,16 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Mutex;
 use tokio::time::{sleep, timeout};
 
+use prometheus_client::encoding::prometheus_text::CONTENT_TYPE as METRICS;
+
 use crate::failure::Failure;
-use crate::server::Everyone;
+use crate::server::Masters;
 
-use super::{Look, Teller, look};
+use super::{Look, look};
 
-/// Connections at a time; one more waits until one of them ends.
-const CONNECTIONS: usize = 64;
 /// How long a client may take to send its request.
 const HEAD: Duration = Duration::from_secs(5);
 /// How long a connection may last, with waiting for the servers. One carries one request.
@@ -34,8 +33,6 @@ const ALL: Duration = Duration::from_secs(30);
 /// How long to pause if no connection can be accepted: there may be too many open files.
 const BREATH: Duration = Duration::from_millis(100);
 
-/// As Prometheus calls its text format.
-const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 const TEXT: &str = "text/plain; charset=utf-8";
 const INDEX: &str = "/metrics  figures for Prometheus\n\
     /healthz  whether this program is well\n\
@@ -43,26 +40,25 @@ const INDEX: &str = "/metrics  figures for Prometheus\n\
 
 /// The servers, which one request asks at a time, and what the operator was told of them.
 struct Asked {
-    masters: Everyone,
-    teller: Teller,
+    masters: Masters,
+    told: Vec<String>,
 }
 
 type Shared = Arc<Mutex<Asked>>;
 
-/// Answers until told to stop; the exit code.
-pub async fn serve(address: &str, masters: Everyone) -> Result<u8, Failure> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
+/// Answers for ever.
+pub async fn serve(address: &str, masters: Masters) -> Result<u8, Failure> {
     let (listener, at) = bind(address)
         .await
         .map_err(|error| Failure::new(1, format!("cannot listen on {address}: {error}")))?;
     eprintln!("fairlock: listening on http://{at}/metrics");
-    let teller = Teller::default();
-    let asked = Arc::new(Mutex::new(Asked { masters, teller }));
-    tokio::select! {
-        _ = terminate.recv() => Ok(0),
-        _ = interrupt.recv() => Ok(0),
-        never = answer_on(&listener, &asked) => match never {},
+    let told = Vec::new();
+    let asked = Arc::new(Mutex::new(Asked { masters, told }));
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => drop(tokio::spawn(talk(stream, Arc::clone(&asked)))),
+            Err(_) => sleep(BREATH).await,
+        }
     }
 }
 
@@ -82,22 +78,8 @@ async fn bind(address: &str) -> io::Result<(TcpListener, SocketAddr)> {
     Ok((listener, at))
 }
 
-async fn answer_on(listener: &TcpListener, asked: &Shared) -> Infallible {
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
-    loop {
-        // It is never closed.
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
-            continue;
-        };
-        match listener.accept().await {
-            Ok((stream, _)) => drop(tokio::spawn(talk(stream, Arc::clone(asked), place))),
-            Err(_) => sleep(BREATH).await,
-        }
-    }
-}
-
 /// One request and its answer.
-async fn talk(stream: TcpStream, asked: Shared, _place: OwnedSemaphorePermit) {
+async fn talk(stream: TcpStream, asked: Shared) {
     let service = service_fn(move |request: Request<Incoming>| {
         let asked = Arc::clone(&asked);
         async move { Ok::<_, Infallible>(answer(request.method(), request.uri().path(), &asked).await) }
@@ -119,26 +101,42 @@ async fn answer(method: &Method, path: &str, asked: &Shared) -> Response<Full<By
         return response;
     }
     match path {
-        "/metrics" => {
-            let (metrics, _) = ask(asked).await;
-            response(StatusCode::OK, METRICS, metrics)
+        "/metrics" | "/readyz" => {
+            let asked = &mut *asked.lock().await;
+            match look(&mut asked.masters).await {
+                Ok(look) => {
+                    asked.tell(&look.troubles);
+                    looked(path, look)
+                }
+                Err(failure) => text(StatusCode::INTERNAL_SERVER_ERROR, failure.text),
+            }
         }
-        "/readyz" => match ask(asked).await {
-            (_, troubles) if troubles.is_empty() => text(StatusCode::OK, "ok\n"),
-            (_, troubles) => text(StatusCode::SERVICE_UNAVAILABLE, troubles.join("\n") + "\n"),
-        },
         "/healthz" => text(StatusCode::OK, "ok\n"),
         "/" => text(StatusCode::OK, INDEX),
         _ => text(StatusCode::NOT_FOUND, INDEX),
     }
 }
 
-/// What the servers say, and what is wrong with those that do not.
-async fn ask(asked: &Shared) -> (String, Vec<String>) {
-    let mut asked = asked.lock().await;
-    let Look { text, troubles } = look(&mut asked.masters).await;
-    asked.teller.tell(&troubles);
-    (text, troubles)
+fn looked(path: &str, look: Look) -> Response<Full<Bytes>> {
+    match (path, look.troubles.as_slice()) {
+        ("/metrics", _) => response(StatusCode::OK, METRICS, look.text),
+        (_, []) => text(StatusCode::OK, "ok\n"),
+        (_, troubles) => text(StatusCode::SERVICE_UNAVAILABLE, troubles.join("\n") + "\n"),
+    }
+}
+
+impl Asked {
+    /// Reports servers that do not answer: once for each error, and once when all is well again.
+    fn tell(&mut self, troubles: &[String]) {
+        let is_new = |trouble: &&String| !self.told.contains(trouble);
+        for trouble in troubles.iter().filter(is_new) {
+            eprintln!("fairlock: {trouble}. Trying again");
+        }
+        if troubles.is_empty() && !self.told.is_empty() {
+            eprintln!("fairlock: all servers answer again");
+        }
+        self.told = troubles.to_vec();
+    }
 }
 
 fn text(status: StatusCode, body: impl Into<Bytes>) -> Response<Full<Bytes>> {

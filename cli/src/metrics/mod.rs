@@ -1,35 +1,32 @@
 //! `fairlock metrics`: what `INFO fairlock` says on all masters, for Prometheus.
 //!
-//! [`families`] is the table of metrics; [`exposition`] writes them as text; `textfile` keeps a file of them for
-//! `node_exporter`; `listen` serves them by HTTP.
+//! [`families`] is the table of metrics; [`scrape`] writes them as text; `listen` serves them by HTTP.
 
-pub mod exposition;
 pub mod families;
 mod listen;
-mod textfile;
+pub mod scrape;
 
 use std::io::{self, Write as _};
 use std::time::SystemTime;
 
 use crate::args::MetricsArgs;
 use crate::failure::{Failure, UNAVAILABLE};
-use crate::server::{Answer, Everyone, Sender, Target, Trouble};
+use crate::server::{Answer, Link, Masters, Target, Trouble};
 
-use exposition::{Node, Said};
+use scrape::Scrape;
 
-/// Prints the metrics, or hands them out or keeps a file of them until told to stop; the exit code.
+/// Prints the metrics, or hands them out until told to stop; the exit code.
 pub async fn run(args: &MetricsArgs, target: Target) -> Result<u8, Failure> {
-    let mut masters = Everyone::new(target);
-    match (&args.listen, &args.textfile) {
-        (Some(address), _) => listen::serve(address, masters).await,
-        (None, Some(path)) => textfile::keep(path, args.interval, &mut masters).await,
-        (None, None) => print(&mut masters).await,
+    let mut masters = Masters::new(target);
+    match &args.listen {
+        Some(address) => listen::serve(address, masters).await,
+        None => print(&mut masters).await,
     }
 }
 
 /// Prints one look. Servers that do not answer are in it, so that the collector knows of them.
-async fn print(masters: &mut Everyone) -> Result<u8, Failure> {
-    let Look { text, troubles } = look(masters).await;
+async fn print(masters: &mut Masters) -> Result<u8, Failure> {
+    let Look { text, troubles } = look(masters).await?;
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         // As `fairlock metrics | head -1` does.
@@ -42,25 +39,6 @@ async fn print(masters: &mut Everyone) -> Result<u8, Failure> {
     Ok(if troubles.is_empty() { 0 } else { UNAVAILABLE })
 }
 
-/// Reports servers that do not answer: once for each error, and once when all is well again.
-#[derive(Default)]
-struct Teller {
-    told: Vec<String>,
-}
-
-impl Teller {
-    fn tell(&mut self, troubles: &[String]) {
-        let is_new = |trouble: &&String| !self.told.contains(trouble);
-        for trouble in troubles.iter().filter(is_new) {
-            eprintln!("fairlock: {trouble}. Trying again");
-        }
-        if troubles.is_empty() && !self.told.is_empty() {
-            eprintln!("fairlock: all servers answer again");
-        }
-        self.told = troubles.to_vec();
-    }
-}
-
 /// What the servers say.
 struct Look {
     /// As Prometheus reads it.
@@ -69,31 +47,22 @@ struct Look {
     troubles: Vec<String>,
 }
 
-async fn look(masters: &mut Everyone) -> Look {
-    let mut troubles = Vec::new();
-    let nodes: Vec<Node> = match masters.ask(said).await {
-        Ok(answers) => {
-            let node = |Answer { address, said }| {
-                let told = |trouble: Trouble| troubles.push(trouble.text());
-                let said = said.map_err(told).ok();
-                Node { address, said }
-            };
-            answers.into_iter().map(node).collect()
-        }
+async fn look(masters: &mut Masters) -> Result<Look, Failure> {
+    let nodes = match masters.ask(Link::fairlock_info).await {
+        Ok(answers) => answers,
         Err(trouble) => {
-            troubles.push(trouble.text());
-            let node = |address| {
-                let said = None;
-                Node { address, said }
+            let text = trouble.text();
+            let gone = |address| Answer {
+                address,
+                said: Err(Trouble::Gone(text.clone())),
             };
-            masters.known().map(node).collect()
+            masters.known().map(gone).collect()
         }
     };
-    let text = exposition::text(&nodes, SystemTime::now());
-    Look { text, troubles }
-}
-
-async fn said(mut server: Sender) -> Result<Said, Trouble> {
-    let info = server.info(&["replication", "fairlock"]).await?;
-    Said::read(&info).ok_or_else(|| Trouble::no_module(server.target()))
+    let troubles = nodes.iter().filter_map(|node| node.said.as_ref().err());
+    let mut troubles: Vec<String> = troubles.map(Trouble::text).collect();
+    troubles.dedup();
+    let at = SystemTime::now();
+    let text = Scrape { nodes, at }.text().map_err(io::Error::other)?;
+    Ok(Look { text, troubles })
 }

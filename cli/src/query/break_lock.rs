@@ -66,7 +66,7 @@ async fn free(
     target: Target,
 ) -> Result<Broken, Trouble> {
     let mut seeds = Seeds::new(target);
-    let mut server = seeds.connect_for(key).await?.sender();
+    let mut server = seeds.connect_for(key).await?;
     let before = server.lock(key).await?;
     let freed = server.break_lock(key, owner, force).await?;
     let after = server.lock(key).await?;

@@ -9,14 +9,11 @@ use serde::Serialize;
 use crate::args::InfoArgs;
 use crate::failure::{Failure, UNAVAILABLE};
 use crate::lock::Lock;
-use crate::server::{Answer, Everyone, Seeds, Sender, Target, Trouble};
+use crate::server::{Answer, Link, Masters, Seeds, Target, Trouble};
 use crate::shown::{known, lease, limited, token, yes};
 use crate::text::{escape, quote};
 
 use super::print;
-
-/// What the fields of the module's section of INFO begin with.
-const PREFIX: &str = "fairlock_";
 
 /// Shows a lock, or the servers; the exit code.
 pub async fn run(args: InfoArgs, target: Target) -> Result<u8, Failure> {
@@ -105,8 +102,7 @@ impl Found {
 
 async fn about(key: &[u8], target: Target) -> Result<Found, Trouble> {
     let mut seeds = Seeds::new(target);
-    let link = seeds.connect_for(key).await?;
-    let mut server = link.sender();
+    let mut server = seeds.connect_for(key).await?;
     let lock = server.lock(key).await?;
     let holders = if lock.is_shared() {
         all_holders(&mut server, key).await?
@@ -117,14 +113,14 @@ async fn about(key: &[u8], target: Target) -> Result<Found, Trouble> {
     };
     Ok(Found {
         name: escape(key),
-        node: link.target.address(),
+        node: server.target.address(),
         holders,
         waiting: lock.waiting,
         next: lock.next.as_deref().map(escape),
     })
 }
 
-async fn all_holders(server: &mut Sender, key: &[u8]) -> Result<Vec<Holder>, Trouble> {
+async fn all_holders(server: &mut Link, key: &[u8]) -> Result<Vec<Holder>, Trouble> {
     let (mut all, mut after) = (Vec::new(), None);
     loop {
         let some = server.holders(key, after.as_deref()).await?;
@@ -145,48 +141,30 @@ struct Figures<'a> {
 }
 
 async fn servers(json: bool, target: Target) -> Result<u8, Failure> {
-    let mut masters = Everyone::new(target);
-    let answers = masters.ask(figures).await.map_err(Trouble::into_failure)?;
+    let answers = Masters::new(target).ask(Link::fairlock_info).await;
     let mut code = 0;
-    for Answer { address, said } in answers {
+    for Answer { address, said } in answers.map_err(Trouble::into_failure)? {
         let error = said.as_ref().err().map(Trouble::text);
         if let Some(error) = &error {
             eprintln!("fairlock: {error}");
             code = UNAVAILABLE;
         }
-        let info = said.unwrap_or_default();
+        let fields = said.map_or_else(|_| Vec::new(), |info| info.fields);
+        let typed = |(name, value): &(String, String)| (name.clone(), typed(value));
         let figures = Figures {
             node: &address,
             error,
-            fields: fields(&info)
-                .map(|(name, value)| (name.to_owned(), typed(value)))
-                .collect(),
+            fields: fields.iter().map(typed).collect(),
         };
         let lines = || {
-            let lines = fields(&info).map(|(name, value)| format!("\n  {name} {value}"));
-            address.clone() + &lines.collect::<String>()
+            let line = |(name, value): &(String, String)| format!("\n  {name} {value}");
+            address.clone() + &fields.iter().map(line).collect::<String>()
         };
         if (json || figures.error.is_none()) && !print(json, &figures, lines)? {
             break;
         }
     }
     Ok(code)
-}
-
-async fn figures(mut server: Sender) -> Result<String, Trouble> {
-    let info = server.info(&["fairlock"]).await?;
-    if fields(&info).next().is_none() {
-        return Err(Trouble::no_module(server.target()));
-    }
-    Ok(info)
-}
-
-/// The module's fields, in the server's order, without their prefix.
-fn fields(info: &str) -> impl Iterator<Item = (&str, &str)> {
-    let fields = info
-        .lines()
-        .filter_map(|line| line.trim_end().split_once(':'));
-    fields.filter_map(|(name, value)| Some((name.strip_prefix(PREFIX)?, value)))
 }
 
 /// A number as a number.
@@ -234,14 +212,5 @@ mod tests {
         assert!(lines.contains(" limit=5\n"), "{lines}");
         found.holders.clear();
         assert!(found.lines().contains("\nholder   (free)\n"));
-    }
-
-    #[test]
-    fn the_modules_fields_are_told_from_others() {
-        let info = "# fairlock\r\nfairlock_commit:abc\r\nfairlock_releases:7\r\nother:1\r\n";
-        let all: Vec<_> = fields(info).collect();
-        assert_eq!(all, [("commit", "abc"), ("releases", "7")]);
-        assert_eq!(typed("7"), serde_json::json!(7));
-        assert_eq!(typed("abc"), serde_json::json!("abc"));
     }
 }

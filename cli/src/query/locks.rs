@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use crate::args::LocksArgs;
 use crate::failure::{Failure, UNAVAILABLE};
 use crate::lock::Lock;
-use crate::server::{Seeds, Target, Trouble, masters};
+use crate::server::{Masters, Target, Trouble};
 use crate::shown::{self, Shown, lease, matches};
 
 use super::print;
@@ -32,13 +32,10 @@ impl From<Trouble> for Stop {
 
 /// Lists the locks of all masters; the exit code.
 pub async fn run(args: &LocksArgs, target: Target) -> Result<u8, Failure> {
-    let link = Seeds::new(target)
-        .connect()
-        .await
-        .map_err(Trouble::into_failure)?;
-    let masters = masters(&link).await.map_err(Trouble::into_failure)?;
+    let mut masters = Masters::new(target);
+    let masters = masters.current().await.map_err(Trouble::into_failure)?;
     let mut code = 0;
-    for master in &masters {
+    for master in masters {
         match list(args, master).await {
             Ok(()) => (),
             Err(Stop::Unread) => return Ok(0),
@@ -55,8 +52,7 @@ pub async fn run(args: &LocksArgs, target: Target) -> Result<u8, Failure> {
 
 /// Prints one server's locks.
 async fn list(args: &LocksArgs, target: &Target) -> Result<(), Stop> {
-    let link = target.connect().await?;
-    let (mut server, node) = (link.sender(), target.address());
+    let (mut server, node) = (target.connect().await?, target.address());
     let filter = args.filter.to_lowercase();
     // A lock that gets a waiter during the search is met twice.
     let mut names = HashSet::new();

@@ -1,12 +1,11 @@
 //! One question to the servers, and its answer on standard output.
 //!
-//! [`locks`]: all locks that are held. [`info`]: one lock, or the servers themselves. [`queue`]: a lock's waiters.
+//! [`locks`]: all locks that are held. [`info`]: one lock, or the servers themselves.
 //! [`break_lock`]: frees a lock.
 
 pub mod break_lock;
 pub mod info;
 pub mod locks;
-pub mod queue;
 
 use std::io::{self, Write as _};
 

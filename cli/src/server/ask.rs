@@ -5,16 +5,16 @@ use tokio::time::timeout;
 
 use crate::lock::{Holders, Listing, Lock, Waiter};
 
-use super::{REPLY, Sender, Trouble};
+use super::{Link, REPLY, Trouble};
 
-impl Sender {
+impl Link {
     /// What the server says of a lock.
     pub async fn lock(&mut self, key: &[u8]) -> Result<Lock, Trouble> {
         let reply = timeout(REPLY, self.lock_for_long(key)).await;
         reply.unwrap_or_else(|_| Err(Trouble::silent(&self.target)))
     }
 
-    /// As [`Sender::lock`], without a time limit.
+    /// As [`Link::lock`], without a time limit.
     pub async fn lock_for_long(&mut self, key: &[u8]) -> Result<Lock, Trouble> {
         let mut command = redis::cmd("FAIRLOCK.INFO");
         let reply = self.ask_for_long(command.arg(key)).await?;

@@ -2,64 +2,68 @@
 
 use std::io;
 use std::thread;
-use std::time::Duration;
 
 use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::Stylize as _;
+use ratatui::text::Line;
+use ratatui::widgets::{Cell, Paragraph, Row, Table, Wrap};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::Interval;
 
 use crate::args::{Sort, TopArgs};
-use crate::failure::{Failure, SIGNALLED};
+use crate::failure::Failure;
+use crate::lock::Lock;
+use crate::server::Masters;
+use crate::text::{escape, millis};
 
 use super::board::Board;
-use super::collect::Collector;
-use super::draw::draw;
+use super::look::Look;
 
-/// The second look comes soon, because rates need two.
-const SECOND_LOOK: Duration = Duration::from_millis(300);
-/// Rows of a page.
-const PAGE: isize = 10;
+/// More lines of notices than this would hide the locks.
+const NOTICES: u16 = 4;
+
+/// What a column shows, how wide it is, and what it is sorted by.
+const COLUMNS: [(&str, Constraint, Option<Sort>); 6] = [
+    ("LOCK", Constraint::Fill(3), Some(Sort::Name)),
+    ("HOLDER", Constraint::Fill(3), Some(Sort::Holder)),
+    ("HELD", Constraint::Length(7), Some(Sort::Held)),
+    ("LEASE", Constraint::Length(9), Some(Sort::Lease)),
+    ("WAITING", Constraint::Length(9), Some(Sort::Waiting)),
+    ("NEXT", Constraint::Fill(2), None),
+];
+
+/// The terminal is as it was when this is dropped, also when a signal ends the program.
+struct Screen;
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        ratatui::restore();
+    }
+}
 
 /// Shows the board until `q`; the exit code.
 pub async fn run(
     args: &TopArgs,
-    board: &mut Board,
-    collector: &mut Collector,
+    mut board: Board,
+    mut masters: Masters,
+    mut looks: Interval,
 ) -> Result<u8, Failure> {
-    let mut ends = [SignalKind::terminate(), SignalKind::hangup()].map(signal);
-    let [Ok(terminated), Ok(hung_up)] = &mut ends else {
-        return Err(Failure::new(1, "cannot listen for signals"));
-    };
+    let _screen = Screen;
     // Puts the terminal back in order when the program panics, too.
     let mut terminal = ratatui::try_init()?;
-    let ended = show(args, board, collector, &mut terminal, terminated, hung_up).await;
-    ratatui::try_restore()?;
-    ended
-}
-
-async fn show(
-    args: &TopArgs,
-    board: &mut Board,
-    collector: &mut Collector,
-    terminal: &mut ratatui::DefaultTerminal,
-    terminated: &mut Signal,
-    hung_up: &mut Signal,
-) -> Result<u8, Failure> {
     let mut keys = keys();
-    let mut looks = interval(args.interval);
-    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    looks.reset_after(SECOND_LOOK.min(args.interval));
     loop {
-        terminal.draw(|frame| draw(frame, board))?;
+        terminal.draw(|frame| draw(frame, &board))?;
         tokio::select! {
-            _ = looks.tick(), if !board.paused => match collector.read().await {
-                Ok(reading) => board.show(reading),
+            _ = looks.tick() => match Look::at(&mut masters, args.limit).await {
+                Ok(look) => board.show(look),
                 Err(trouble) => board.trouble = Some(trouble.text()),
             },
             event = keys.recv() => match event {
                 Some(Ok(Event::Key(key))) if key.kind != KeyEventKind::Release => {
-                    if !press(board, key) {
+                    if !press(&mut board, key) {
                         return Ok(0);
                     }
                 }
@@ -67,8 +71,6 @@ async fn show(
                 Some(Err(error)) => return Err(error.into()),
                 None => return Ok(0),
             },
-            _ = terminated.recv() => return Ok(SIGNALLED + 15),
-            _ = hung_up.recv() => return Ok(SIGNALLED + 1),
         }
     }
 }
@@ -80,6 +82,7 @@ fn keys() -> UnboundedReceiver<io::Result<Event>> {
         loop {
             let event = event::read();
             let failed = event.is_err();
+            // The receiver is gone when the screen is.
             if sender.send(event).is_err() || failed {
                 return;
             }
@@ -88,135 +91,169 @@ fn keys() -> UnboundedReceiver<io::Result<Event>> {
     keys
 }
 
-/// Does what a key says; false if it says to end.
+/// What a key does; false ends the program.
 fn press(board: &mut Board, key: KeyEvent) -> bool {
-    let control = key.modifiers.contains(KeyModifiers::CONTROL);
-    if control && key.code == KeyCode::Char('c') {
-        return false;
-    }
-    if board.typing {
-        type_filter(board, key.code);
-        return true;
-    }
-    if board.help && key.code != KeyCode::Char('q') {
-        board.help = false;
-        return true;
-    }
     match key.code {
+        KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return false,
         KeyCode::Char('q') | KeyCode::Esc => return false,
-        KeyCode::Char('n') => board.sort_by(Sort::Name),
-        KeyCode::Char('o') => board.sort_by(Sort::Holder),
-        KeyCode::Char('h') => board.sort_by(Sort::Held),
-        KeyCode::Char('l') => board.sort_by(Sort::Lease),
-        KeyCode::Char('w') => board.sort_by(Sort::Waiting),
-        KeyCode::Char('r') => board.reverse = !board.reverse,
-        KeyCode::Char('/') => board.typing = true,
-        KeyCode::Char('?') => board.help = true,
-        KeyCode::Char(' ') => board.paused = !board.paused,
-        KeyCode::Up | KeyCode::Char('k') => board.move_by(-1),
-        KeyCode::Down | KeyCode::Char('j') => board.move_by(1),
-        KeyCode::PageUp => board.move_by(-PAGE),
-        KeyCode::PageDown => board.move_by(PAGE),
-        KeyCode::Home => board.move_by(isize::MIN),
-        KeyCode::End => board.move_by(isize::MAX),
+        KeyCode::Char('n') => board.sort = Sort::Name,
+        KeyCode::Char('o') => board.sort = Sort::Holder,
+        KeyCode::Char('h') => board.sort = Sort::Held,
+        KeyCode::Char('l') => board.sort = Sort::Lease,
+        KeyCode::Char('w') => board.sort = Sort::Waiting,
         _ => (),
     }
     true
 }
 
-fn type_filter(board: &mut Board, key: KeyCode) {
-    match key {
-        KeyCode::Enter => board.typing = false,
-        KeyCode::Esc => {
-            board.edit_filter(String::clear);
-            board.typing = false;
-        }
-        KeyCode::Backspace => board.edit_filter(|filter| {
-            filter.pop();
-        }),
-        KeyCode::Char(char) => board.edit_filter(|filter| filter.push(char)),
-        _ => (),
+/// Paints the whole screen.
+fn draw(frame: &mut Frame<'_>, board: &Board) {
+    let notices = board.notices();
+    let [title, figures, notice, table, keys] = Layout::vertical([
+        Constraint::Length(1),
+        Constraint::Length(1),
+        Constraint::Length(lines_of(&notices, frame.area().width)),
+        Constraint::Min(3),
+        Constraint::Length(1),
+    ])
+    .areas(frame.area());
+    let nodes: Vec<&str> = board.nodes().collect();
+    let whom = match nodes.as_slice() {
+        [node] => (*node).to_owned(),
+        nodes => format!("{} masters", nodes.len()),
+    };
+    let whom = Line::from(vec![" fairlock top".bold(), format!("  {whom}").into()]);
+    frame.render_widget(whom, title);
+    frame.render_widget(format!(" {}", board.figures()), figures);
+    let notices: Vec<_> = notices
+        .into_iter()
+        .map(|text| Line::from(text).yellow())
+        .collect();
+    frame.render_widget(Paragraph::new(notices).wrap(Wrap { trim: true }), notice);
+    draw_table(frame, table, board);
+    let help = " sort: n name  o holder  h held  l lease  w waiting   q quit";
+    frame.render_widget(Line::from(help).dim(), keys);
+}
+
+/// How many lines the notices take; words are not broken, so a line is not always full.
+fn lines_of(notices: &[String], width: u16) -> u16 {
+    let width = usize::from(width - width / 8).max(1);
+    let lines = notices
+        .iter()
+        .map(|text| text.chars().count().div_ceil(width));
+    u16::try_from(lines.sum::<usize>())
+        .unwrap_or(NOTICES)
+        .min(NOTICES)
+}
+
+fn draw_table(frame: &mut Frame<'_>, area: Rect, board: &Board) {
+    let header = COLUMNS.map(|(name, _, sort)| {
+        let is_sorted = sort == Some(board.sort);
+        Cell::from(if is_sorted {
+            format!("{name} ▼")
+        } else {
+            name.to_owned()
+        })
+    });
+    let rows = board.rows();
+    let rows = rows.iter().map(|(lock, _)| row_of(lock));
+    let table = Table::new(rows, COLUMNS.map(|(_, width, _)| width));
+    frame.render_widget(table.header(Row::new(header).bold()), area);
+}
+
+fn row_of(lock: &Lock) -> Row<'static> {
+    let name = |bytes: &Option<Vec<u8>>| bytes.as_deref().map_or_else(|| "-".to_owned(), escape);
+    let waiting = Cell::from(lock.waiting.to_string());
+    let (lock_name, next) = (Cell::from(escape(&lock.name)), Cell::from(name(&lock.next)));
+    if lock.owner.is_none() {
+        let free = Cell::from("(free)").dim();
+        return Row::new([
+            lock_name,
+            free,
+            Cell::default(),
+            Cell::default(),
+            waiting,
+            next,
+        ]);
     }
+    let holder = match lock.holders {
+        ..=1 => name(&lock.owner),
+        several => format!("+{} {}", several - 1, name(&lock.owner)),
+    };
+    let session = if lock.session { " s" } else { "" };
+    let lease = match lock.lease {
+        0.. => Cell::from(Line::from(vec![millis(lock.lease).into(), session.dim()])),
+        _ => Cell::from("no end").red(),
+    };
+    Row::new([
+        lock_name,
+        holder.into(),
+        millis(lock.held).into(),
+        lease,
+        waiting,
+        next,
+    ])
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::board::tests::{board, lock, reading};
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+
+    use super::super::board::tests::{board, lock};
     use super::*;
 
-    fn press_all(board: &mut Board, keys: &[KeyCode]) -> bool {
-        let mut pressed = keys.iter().map(|key| press(board, KeyEvent::from(*key)));
-        pressed.all(|goes_on| goes_on)
+    fn screen(board: &Board) -> Vec<String> {
+        let mut terminal = Terminal::new(TestBackend::new(100, 9)).expect("a terminal");
+        terminal.draw(|frame| draw(frame, board)).expect("drawn");
+        let buffer = terminal.backend().buffer();
+        let text = |row: &[ratatui::buffer::Cell]| -> String {
+            row.iter().map(ratatui::buffer::Cell::symbol).collect()
+        };
+        let rows = buffer.content().chunks(100).map(text);
+        rows.map(|row| row.split_whitespace().collect::<Vec<_>>().join(" "))
+            .collect()
     }
 
     #[test]
-    fn keys_sort_and_reverse() {
-        let mut board = board("");
-        assert!(press_all(&mut board, &[KeyCode::Char('n')]));
-        assert_eq!((board.sort, board.reverse), (Sort::Name, false));
-        press_all(&mut board, &[KeyCode::Char('n')]);
-        assert!(board.reverse);
-        press_all(&mut board, &[KeyCode::Char('h')]);
-        assert_eq!((board.sort, board.reverse), (Sort::Held, false));
-        press_all(&mut board, &[KeyCode::Char('r')]);
-        assert!(board.reverse);
+    fn every_lock_is_a_row() {
+        let bound = Lock {
+            session: true,
+            ..lock("orders", "alice", 3, 20_000, 1_500)
+        };
+        let pool = Lock {
+            holders: 3,
+            limit: 5,
+            ..lock("pool", "bob", 2, -1, 1_500)
+        };
+        let mut free = lock("free", "", 1, 0, 0);
+        free.owner = None;
+        // Names cannot play with the terminal.
+        let odd = lock("a\x1b[2Jb\n", "\u{9b}x", 0, 1, 1);
+        let mut board = board("", vec![bound, free, pool, odd]);
+        let rows = screen(&board);
+        assert_eq!(rows[0], "fairlock top here:1");
+        assert!(rows[1].starts_with("hand-offs=? acquisitions=? wait-p50=0us "));
+        assert_eq!(rows[2], "LOCK HOLDER HELD LEASE WAITING ▼ NEXT");
+        assert_eq!(rows[3], "orders alice 1.5s 20.0s s 3 next-one");
+        assert_eq!(rows[4], "pool +2 bob 1.5s no end 2 next-one");
+        assert_eq!(rows[5], "free (free) 1 next-one");
+        assert_eq!(rows[6], "a\\u{1b}[2Jb\\n \\u{9b}x 1.0ms 1.0ms 0 -");
+        assert!(rows[8].starts_with("sort: n name"));
+        board.trouble = Some("a long story ".repeat(10));
+        let told = screen(&board).join(" ");
+        assert_eq!(told.matches("story").count(), 10);
     }
 
     #[test]
-    fn a_filter_is_typed_kept_and_dropped() {
-        let mut board = board("");
-        board.show(reading(vec![
-            lock("quay", "a", 1, 1, 1),
-            lock("b", "b", 1, 1, 1),
-        ]));
-        // `q` is a letter while a filter is typed.
-        let typed = ['/', 'q', 'x'].map(KeyCode::Char);
-        assert!(press_all(&mut board, &typed));
-        assert!(board.rows().is_empty());
-        press_all(&mut board, &[KeyCode::Backspace, KeyCode::Enter]);
-        assert_eq!(board.rows().len(), 1);
-        assert!(!board.typing);
-        press_all(&mut board, &[KeyCode::Char('/'), KeyCode::Esc]);
-        assert_eq!(board.rows().len(), 2);
-        assert!(!press_all(&mut board, &[KeyCode::Char('q')]));
-    }
-
-    #[test]
-    fn a_question_mark_asks_for_help_and_any_key_goes_back() {
-        let mut board = board("");
-        for back in [KeyCode::Char('?'), KeyCode::Esc, KeyCode::Char('n')] {
-            assert!(press_all(&mut board, &[KeyCode::Char('?')]));
-            assert!(board.help);
-            assert!(press_all(&mut board, &[back]));
-            assert!(!board.help);
+    fn keys_sort_and_end_it() {
+        let mut board = board("", Vec::new());
+        let key = |letter| KeyEvent::from(KeyCode::Char(letter));
+        for (letter, sort) in [('n', Sort::Name), ('h', Sort::Held), ('w', Sort::Waiting)] {
+            assert!(press(&mut board, key(letter)));
+            assert_eq!(board.sort, sort);
         }
-        // It does not sort in between.
-        assert_eq!(board.sort, Sort::Waiting);
-        assert!(!press_all(&mut board, &['?', 'q'].map(KeyCode::Char)));
-    }
-
-    #[test]
-    fn control_c_ends_it_whatever_is_typed() {
-        let mut board = board("");
-        press_all(&mut board, &[KeyCode::Char('/')]);
-        let key = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
-        assert!(!press(&mut board, key));
-    }
-
-    #[test]
-    fn arrows_select_and_space_pauses() {
-        let mut board = board("");
-        let locks = (0..30).map(|n| lock(&format!("{n:02}"), "a", 1, 1, 1));
-        board.show(reading(locks.collect()));
-        press_all(&mut board, &[KeyCode::Down, KeyCode::Down, KeyCode::Up]);
-        assert_eq!(board.selected, 1);
-        press_all(&mut board, &[KeyCode::PageDown]);
-        assert_eq!(board.selected, 11);
-        press_all(&mut board, &[KeyCode::End]);
-        assert_eq!(board.selected, 29);
-        press_all(&mut board, &[KeyCode::Home]);
-        assert_eq!(board.selected, 0);
-        press_all(&mut board, &[KeyCode::Char(' ')]);
-        assert!(board.paused);
+        let control_c = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
+        assert!(!press(&mut board, key('q')) && !press(&mut board, control_c));
     }
 }

@@ -66,7 +66,6 @@ fn the_board_has_the_locks_of_all_masters() {
         let ended = Program::ended(server.port, &args);
         assert_eq!(ended.code, 0, "{ended:?}");
         let look: Value = serde_json::from_str(&ended.out).expect("JSON");
-        assert_eq!(look["nodes"].as_array().map(Vec::len), Some(3));
         assert_eq!(look["summary"]["session_locks"], 3);
         let locks = look["locks"].as_array().expect("locks");
         let names: Vec<_> = locks.iter().map(|lock| lock["name"].as_str()).collect();

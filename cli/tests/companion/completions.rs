@@ -4,12 +4,11 @@ use std::process::Command;
 
 use crate::program::Program;
 
-const SUBCOMMANDS: [&str; 8] = [
+const SUBCOMMANDS: [&str; 7] = [
     "exec",
     "top",
     "locks",
     "info",
-    "queue",
     "break",
     "metrics",
     "completions",

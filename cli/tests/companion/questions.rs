@@ -1,4 +1,4 @@
-//! `fairlock locks`, `info`, `queue` and `break`.
+//! `fairlock locks`, `info` and `break`.
 
 use fairlock_testing::{Client, Server};
 use serde_json::{Value, json};
@@ -137,51 +137,6 @@ fn without_a_key_it_shows_the_servers_figures() {
 }
 
 #[test]
-fn waiters_are_listed_in_order() {
-    let server = Server::start();
-    let _client = scene(&server);
-    let blocked = server.block("FAIRLOCK.ACQUIRE stock three");
-    let out = said(&server, &["queue", "stock"]);
-    let lines: Vec<&str> = out.lines().collect();
-    assert!(lines[0].starts_with("1 one polling deadline="), "{out}");
-    assert!(lines[1].starts_with("2 two polling deadline="), "{out}");
-    assert!(lines[1].ends_with(" limit=5"), "{out}");
-    assert_eq!(lines[2], "3 three blocked");
-    assert_eq!(
-        said(&server, &["queue", "stock", "--limit", "1"])
-            .lines()
-            .count(),
-        1
-    );
-    assert_eq!(said(&server, &["queue", "stock", "--limit", "0"]), "");
-    assert_eq!(said(&server, &["queue", "nothing"]), "");
-    let objects = objects(&server, &["queue", "stock"]);
-    assert_eq!(objects[0]["position"], 1);
-    assert_eq!(objects[1]["limit"], 5);
-    let expected = json!({"position": 3, "owner": "three", "state": "blocked", "deadline_ms": null, "limit": 1});
-    assert_eq!(objects[2], expected);
-    drop(blocked);
-}
-
-#[test]
-fn a_queue_of_more_than_a_reply_has_is_listed_to_its_end() {
-    let server = Server::start();
-    let mut client = server.connect();
-    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
-    client.run_many((0..2_000).map(|n| format!("FAIRLOCK.ACQUIRE k w{n:04} ENQUEUE")));
-    let out = said(&server, &["queue", "k"]);
-    let last = out.lines().last().expect("a line");
-    assert!(last.starts_with("2000 w1999 polling "), "{last}");
-    assert_eq!(out.lines().count(), 2_000);
-    assert_eq!(
-        said(&server, &["queue", "k", "--limit", "1500"])
-            .lines()
-            .count(),
-        1_500
-    );
-}
-
-#[test]
 fn a_lock_is_freed_and_goes_to_the_next() {
     let server = Server::start();
     let mut client = server.connect();
@@ -224,12 +179,8 @@ fn what_may_be_data_is_freed_by_force_only() {
         "k was held by a; it is free now\n"
     );
     client.run("SET text x");
-    for args in [
-        &["break", "text"][..],
-        &["info", "text"],
-        &["queue", "text"],
-    ] {
-        let ended = Program::ended(server.port, args);
+    for command in ["break", "info"] {
+        let ended = Program::ended(server.port, &[command, "text"]);
         assert_eq!(ended.code, 69, "{ended:?}");
         assert!(ended.errors.contains("WRONGTYPE"), "{ended:?}");
     }
@@ -266,7 +217,6 @@ fn in_a_cluster_any_node_will_do() {
         assert_eq!(out(&[command, "--json"]).lines().count(), 3);
     }
     for lock in ["a", "b", "c"] {
-        assert!(out(&["queue", lock]).starts_with("1 bob "));
         assert!(out(&["info", lock]).contains("holder   ann "));
         assert!(out(&["break", lock]).contains(" was held by ann; it is free now"));
     }

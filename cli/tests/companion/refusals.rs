@@ -4,14 +4,13 @@ use fairlock_testing::{Server, follow};
 
 use crate::program::{Ended, Program};
 
-const ALL: [&[&str]; 8] = [
+const ALL: [&[&str]; 7] = [
     &["exec", "k", "--", "true"],
     &["top", "--once"],
     &["metrics"],
     &["locks"],
     &["info"],
     &["info", "k"],
-    &["queue", "k"],
     &["break", "k"],
 ];
 
@@ -134,7 +133,6 @@ fn the_command_line_cannot_be_understood() {
         &["exec", "k", "true"],
         &["exec", "", "--", "true"],
         &["info", ""],
-        &["queue", ""],
         &["break", ""],
         &["completions"],
         &["completions", "dos"],
@@ -143,17 +141,12 @@ fn the_command_line_cannot_be_understood() {
         &["exec", "k", "--limit", "0", "--", "true"],
         &["exec", "k", "--limit", "1000001", "--", "true"],
         &["top", "--sort", "age"],
-        &["queue"],
-        &["queue", "k", "--limit", "-1"],
-        &["queue", "k", "--limit", "many"],
         &["info", "k", "other"],
         &["locks", "k"],
         &["locks", "--filter"],
         &["break"],
         &["break", "k", "--owner"],
         &["break", "k", "other"],
-        &["metrics", "--textfile", "fairlock.txt"],
-        &["metrics", "--interval", "5s"],
         &["--url", "http://x", "top"],
         &["sell"],
         &[],
@@ -173,7 +166,7 @@ fn the_usage_does_not_ask_for_a_url_that_the_environment_gives() {
 
 #[test]
 fn the_help_names_the_environment_variable() {
-    for command in ["exec", "top", "metrics", "locks", "info", "queue", "break"] {
+    for command in ["exec", "top", "metrics", "locks", "info", "break"] {
         let ended = Program::ended(1, &[command, "--help"]);
         assert_eq!(ended.code, 0);
         assert!(ended.out.contains("FAIRLOCK_URL"), "{}", ended.out);

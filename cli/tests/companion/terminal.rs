@@ -18,9 +18,7 @@ fn top_has_a_screen_and_gives_the_terminal_back() {
     program.wait_for("\u{1b}[?1049h");
     program.wait_for("orders");
     program.wait_for("stock");
-    program.type_in("/ord");
-    program.wait_for("filter:");
-    program.type_in("\rq");
+    program.type_in("q");
     let ended = program.end();
     assert_eq!(ended.code, 0, "{ended:?}");
     assert!(ended.out.contains("\u{1b}[?1049l"), "{ended:?}");

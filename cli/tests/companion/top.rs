@@ -56,8 +56,8 @@ fn lines_are_sorted_and_filtered() {
         names(&once(&server, &["--sort", "name"])),
         ["bound", "mail", "stock"]
     );
-    let args = ["--sort", "name", "--reverse", "--filter", "ONE"];
-    assert_eq!(names(&once(&server, &args)), ["stock", "mail"]);
+    let args = ["--sort", "name", "--filter", "ONE"];
+    assert_eq!(names(&once(&server, &args)), ["mail", "stock"]);
     assert_eq!(names(&once(&server, &["--filter", "ann"])), ["stock"]);
     let limited = once(&server, &["--limit", "1"]);
     assert!(limited.contains("\n! of 127.0.0.1:"), "{limited}");
@@ -79,7 +79,7 @@ fn a_look_is_an_object_of_json() {
     assert!(stock["lease_ms"].as_i64() > Some(500_000));
     assert_eq!(look["locks"][2]["session"], true);
     assert_eq!(look["summary"]["locks"], 3);
-    assert_eq!(look["nodes"][0]["error"], Value::Null);
+    assert_eq!(look["notices"], Value::Array(Vec::new()));
 }
 
 #[test]
@@ -106,7 +106,9 @@ fn looks_go_on_and_hand_offs_are_counted() {
                 && look["summary"]["wait_p99_usec"].as_u64() > Some(0)
         })
     });
+    // A code of its own, not the signal's: as PID 1 the kernel would ignore a signal that nobody listens to.
     program.signal("TERM");
+    assert_eq!(program.end().code, 143);
 }
 
 #[test]
@@ -165,46 +167,17 @@ fn a_lock_with_several_holders_tells_how_many() {
 }
 
 #[test]
-fn locks_without_waiters_are_shown_unless_only_busy_ones_are_wanted() {
+fn locks_without_waiters_are_shown_behind_the_others() {
     let server = Server::start();
     let mut client = scene(&server);
     client.int("FAIRLOCK.ACQUIRE alone dora LEASE 600000");
     client.run("HSET data field 1");
-    let out = once(&server, &[]);
-    assert_eq!(names(&out), ["stock", "mail", "alone", "bound"]);
-    assert!(out.contains("\nalone holder=dora held="), "{out}");
     assert_eq!(
-        names(&once(&server, &["--busy"])),
-        ["stock", "mail", "bound"]
+        names(&once(&server, &[])),
+        ["stock", "mail", "alone", "bound"]
     );
     let limited = once(&server, &["--limit", "3"]);
     assert!(limited.contains(" only 3 locks are shown"), "{limited}");
     assert_eq!(names(&limited), ["!", "stock", "mail", "bound"]);
     assert!(!once(&server, &["--limit", "4"]).contains("\n!"));
-    client.run("FAIRLOCK.RELEASE alone dora");
-    assert_eq!(names(&once(&server, &[])), ["stock", "mail", "bound"]);
-}
-
-#[test]
-fn recent_waits_are_told_apart_from_earlier_ones() {
-    let server = Server::start();
-    let mut client = server.connect();
-    let mut hand_on = |times: usize| {
-        for _ in 0..times {
-            client.int("FAIRLOCK.ACQUIRE k a");
-            let blocked = server.block("FAIRLOCK.ACQUIRE k b");
-            client.int("FAIRLOCK.RELEASE k a");
-            blocked.int();
-            client.int("FAIRLOCK.RELEASE k b");
-        }
-    };
-    hand_on(5);
-    let look: Value = serde_json::from_str(&once(&server, &["--json"])).expect("JSON");
-    assert!(look["summary"]["wait_p50_usec"].as_u64() > Some(0));
-    assert_eq!(look["summary"]["recent"]["waits"], 0);
-    assert_eq!(look["summary"]["recent"]["p50_usec"], Value::Null);
-    let program = Program::start(server.port, &["top", "--interval", "20ms"]);
-    program.wait_for(" recent-waits=0 recent-p50=- ");
-    hand_on(3);
-    program.wait_for(" recent-waits=3 recent-p50=");
 }

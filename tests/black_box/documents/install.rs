@@ -111,7 +111,6 @@ fn installing_and_uninstalling_leaves_nothing() {
         ("usr/local/share/man/man1/fairlock-info.1", 0o644),
         ("usr/local/share/man/man1/fairlock-locks.1", 0o644),
         ("usr/local/share/man/man1/fairlock-metrics.1", 0o644),
-        ("usr/local/share/man/man1/fairlock-queue.1", 0o644),
         ("usr/local/share/man/man1/fairlock-top.1", 0o644),
         ("usr/local/share/man/man1/fairlock.1", 0o644),
         ("usr/local/share/zsh/site-functions/_fairlock", 0o644),

@@ -1,0 +1,50 @@
+//! What `INFO fairlock` says.
+
+use super::{Link, Trouble};
+
+/// The figures of a server.
+#[derive(Clone, Debug)]
+pub struct Info {
+    /// The module's fields, in the server's order, without their prefix.
+    pub fields: Vec<(String, String)>,
+    /// It is a replica, which knows of no waiters.
+    pub is_replica: bool,
+}
+
+impl Info {
+    /// Reads the sections `fairlock` and `replication`; `None` if the module is not loaded.
+    #[must_use]
+    pub fn read(info: &str) -> Option<Self> {
+        let pairs = info
+            .lines()
+            .filter_map(|line| line.trim_end().split_once(':'));
+        let own = |(name, value): (&str, &str)| {
+            let name = name.strip_prefix("fairlock_")?;
+            Some((name.to_owned(), value.to_owned()))
+        };
+        let fields: Vec<_> = pairs.filter_map(own).collect();
+        let is_replica = info.lines().any(|line| line.trim_end() == "role:slave");
+        (!fields.is_empty()).then_some(Self { fields, is_replica })
+    }
+
+    /// The fields that are numbers: all but the commit.
+    pub fn numbers(&self) -> impl Iterator<Item = (&str, u64)> {
+        let fields = self.fields.iter();
+        fields.filter_map(|(name, value)| Some((name.as_str(), value.parse().ok()?)))
+    }
+
+    /// One of them; 0 for one that the server does not know.
+    #[must_use]
+    pub fn number(&self, name: &str) -> u64 {
+        let found = self.numbers().find(|(found, _)| *found == name);
+        found.map_or(0, |(_, value)| value)
+    }
+}
+
+impl Link {
+    /// The figures of this server.
+    pub async fn fairlock_info(mut self) -> Result<Info, Trouble> {
+        let info = self.info(&["replication", "fairlock"]).await?;
+        Info::read(&info).ok_or_else(|| Trouble::no_module(&self.target))
+    }
+}

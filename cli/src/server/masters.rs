@@ -1,0 +1,156 @@
+//! The masters of a cluster, asked at once.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use redis::Value;
+use tokio::time::timeout;
+
+use super::{Link, Target, Trouble};
+
+/// How long one server may keep the others waiting.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// The masters of a server's cluster; without a cluster, the server itself.
+#[derive(Debug)]
+pub struct Masters {
+    given: Target,
+    known: Vec<Target>,
+}
+
+/// What one of them answered.
+#[derive(Debug)]
+pub struct Answer<T> {
+    /// Where it is.
+    pub address: String,
+    /// What it said, or why it did not.
+    pub said: Result<T, Trouble>,
+}
+
+impl Masters {
+    /// Begins with one server.
+    #[must_use]
+    pub fn new(given: Target) -> Self {
+        Self {
+            known: vec![given.clone()],
+            given,
+        }
+    }
+
+    /// The last known masters.
+    pub fn known(&self) -> impl Iterator<Item = String> {
+        self.known.iter().map(Target::address)
+    }
+
+    /// Asks all at once; their answers in the order of their slots. An error if there is no server to ask.
+    pub async fn ask<T>(
+        &mut self,
+        question: impl AsyncFn(Link) -> Result<T, Trouble>,
+    ) -> Result<Vec<Answer<T>>, Trouble> {
+        let answers = self.current().await?.iter().map(async |master| {
+            let said = timeout(LOOK, async { question(master.connect().await?).await });
+            let silent = |_| Err(Trouble::silent(master));
+            Answer {
+                address: master.address(),
+                said: said.await.unwrap_or_else(silent),
+            }
+        });
+        Ok(join_all(answers).await)
+    }
+
+    /// The current masters: from the server that was given, or one that it has named before.
+    pub async fn current(&mut self) -> Result<&[Target], Trouble> {
+        let mut first = None;
+        let others = std::mem::take(&mut self.known);
+        for target in [&self.given].into_iter().chain(&others) {
+            let asked = async { masters(&mut target.connect().await?).await };
+            match asked.await {
+                Ok(masters) => {
+                    self.known = masters;
+                    return Ok(&self.known);
+                }
+                Err(trouble) => first = first.or(Some(trouble)),
+            }
+        }
+        self.known = others;
+        Err(first.unwrap_or_else(|| Trouble::silent(&self.given)))
+    }
+}
+
+/// Those of a server's cluster; without a cluster, the server itself.
+pub async fn masters(link: &mut Link) -> Result<Vec<Target>, Trouble> {
+    // INFO comes first: without a cluster, CLUSTER would count as an error at each look.
+    let info = link.info(&["cluster"]).await?;
+    if !info.contains("cluster_enabled:1") {
+        return Ok(vec![link.target.clone()]);
+    }
+    let slots = link.ask(redis::cmd("CLUSTER").arg("SLOTS")).await?;
+    let nodes = addresses(&slots).ok_or_else(|| Trouble::odd("CLUSTER SLOTS", &link.target))?;
+    let targets = nodes.into_iter().map(|(host, port)| match host {
+        Some(host) => link.target.at(&host, port),
+        // The one that was asked, which does not know its own address.
+        None => link.target.at(link.target.host(), port),
+    });
+    Ok(targets.collect())
+}
+
+/// The masters that CLUSTER SLOTS names, each once, in order of their first slots.
+fn addresses(reply: &Value) -> Option<Vec<(Option<String>, u16)>> {
+    let Value::Array(ranges) = reply else {
+        return None;
+    };
+    let mut ranges: Vec<_> = ranges.iter().map(range).collect::<Option<_>>()?;
+    ranges.sort_unstable_by_key(|(first, _)| *first);
+    let mut masters = Vec::new();
+    for (_, master) in ranges {
+        if !masters.contains(&master) {
+            masters.push(master);
+        }
+    }
+    Some(masters)
+}
+
+/// `[first slot, last slot, [host, port, ...] of the master, replicas...]`
+fn range(range: &Value) -> Option<(i64, (Option<String>, u16))> {
+    let Value::Array(parts) = range else {
+        return None;
+    };
+    let [Value::Int(first), _, Value::Array(master), ..] = parts.as_slice() else {
+        return None;
+    };
+    let [host, Value::Int(port), ..] = master.as_slice() else {
+        return None;
+    };
+    let host: Option<String> = redis::from_redis_value_ref(host).ok()?;
+    let host = host.filter(|host| !host.is_empty() && host != "?");
+    Some((*first, (host, u16::try_from(*port).ok()?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_master_is_named_once() {
+        let node = |host, port| Value::Array(vec![host, Value::Int(port), Value::Nil]);
+        let host = |host: &str| Value::BulkString(host.into());
+        let slots = |first, master| {
+            let replica = node(host("10.0.0.9"), 9);
+            let range = [Value::Int(first), Value::Int(first + 1), master, replica];
+            Value::Array(range.to_vec())
+        };
+        let reply = Value::Array(vec![
+            slots(200, node(host("10.0.0.2"), 2)),
+            slots(0, node(host("10.0.0.1"), 1)),
+            slots(100, node(host("10.0.0.2"), 2)),
+            slots(300, node(Value::Nil, 3)),
+        ]);
+        let expected = vec![
+            (Some("10.0.0.1".to_owned()), 1),
+            (Some("10.0.0.2".to_owned()), 2),
+            (None, 3),
+        ];
+        assert_eq!(addresses(&reply), Some(expected));
+        assert_eq!(addresses(&Value::Array(vec![Value::Int(1)])), None);
+    }
+}
