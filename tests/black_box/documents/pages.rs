@@ -308,7 +308,7 @@ fn every_transcript_is_what_a_server_says() {
             client.nothing_more();
         }
     }
-    assert!(played > 20, "only {played} transcripts were found");
+    assert!(played > 15, "only {played} transcripts were found");
 }
 
 #[test]
