@@ -19,7 +19,6 @@ mod exec;
 mod listen;
 mod loss;
 mod metrics;
-mod queries;
 mod questions;
 mod refusals;
 mod signals;

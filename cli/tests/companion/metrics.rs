@@ -1,15 +1,16 @@
 //! `fairlock metrics`.
 
 use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use fairlock_cli::metrics::families::{FAMILIES, Family, HISTOGRAMS};
 use fairlock_testing::{Server, follow};
-use prometheus_parse::Sample;
 
 use crate::cluster::cluster;
 use crate::program::{PATH, Program};
-use crate::scrape::{Busy, read, samples, value};
+use crate::scrape::{Busy, Samples, read, samples, value};
 
 /// The fields of INFO fairlock, without their prefix, and their values; not the commit, which is not a number.
 fn fields(server: &Server) -> Vec<(String, f64)> {
@@ -51,7 +52,7 @@ fn every_field_of_info_is_a_metric_with_its_value() {
 
 /// Each field of a histogram is one of its samples.
 #[track_caller]
-fn check_histograms(samples: &[Sample], fields: &[(String, f64)]) {
+fn check_histograms(samples: &Samples, fields: &[(String, f64)]) {
     for (field, number) in fields {
         let part = |histogram: &Family| Some((histogram.name, histogram.part_of(field)?));
         let (name, part) = HISTOGRAMS.iter().find_map(part).expect("its histogram");
@@ -78,9 +79,8 @@ fn each_sample_says_of_which_server_it_is() {
     let server = Server::start();
     let node = format!("127.0.0.1:{}", server.port);
     let samples = samples(&server);
-    for sample in &samples {
-        assert_eq!(sample.labels.get("node"), Some(node.as_str()), "{sample:?}");
-    }
+    let label = format!("node=\"{node}\"");
+    assert!(samples.keys().all(|sample| sample.contains(&label)));
     assert_eq!(value(&samples, "fairlock_up", &[]), 1.0);
     assert_eq!(value(&samples, "fairlock_replica", &[]), 0.0);
 }
@@ -120,10 +120,9 @@ fn in_a_cluster_all_masters_are_asked_and_one_that_is_gone_is_shown() {
     for (node, up) in nodes.iter().zip([1.0, 1.0, 0.0]) {
         assert_eq!(value(&rest, "fairlock_up", &[("node", node)]), up);
     }
-    let gone = |sample: &&Sample| sample.labels.get("node") == Some(nodes[2].as_str());
-    let known: BTreeSet<_> = rest.iter().filter(gone).map(|it| &it.metric[..]).collect();
-    let expected = ["fairlock_metrics_timestamp_seconds", "fairlock_up"];
-    assert_eq!(known, BTreeSet::from(expected));
+    let gone = rest.keys().filter(|sample| sample.contains(&nodes[2]));
+    let known: Vec<_> = gone.filter_map(|sample| sample.split('{').next()).collect();
+    assert_eq!(known, ["fairlock_metrics_timestamp_seconds", "fairlock_up"]);
 }
 
 #[test]
@@ -154,4 +153,35 @@ fn a_reader_that_has_enough_is_no_failure() {
     let url = format!("redis://127.0.0.1:{}", server.port);
     let ended = shell.env("FAIRLOCK_URL", url).output().expect("a shell");
     assert_eq!(String::from_utf8_lossy(&ended.stderr), "0\n");
+}
+
+/// The metrics' names in a text.
+fn names(text: &str) -> BTreeSet<&str> {
+    let words = text.split(|letter: char| !letter.is_ascii_lowercase() && letter != '_');
+    words.filter(|word| word.starts_with("fairlock_")).collect()
+}
+
+#[test]
+fn the_examples_ask_for_what_is_there() {
+    let busy = Busy::start();
+    let printed = Program::ended(busy.server.port, &["metrics"]).out;
+    let there = samples(&busy.server);
+    let there: BTreeSet<_> = there
+        .keys()
+        .filter_map(|sample| sample.split('{').next())
+        .collect();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/metrics");
+    let text = |name: &str| fs::read_to_string(folder.join(name)).expect("an example");
+    let (dashboard, alerts) = (text("grafana-dashboard.json"), text("fairlock-alerts.yml"));
+    serde_json::from_str::<serde_json::Value>(&dashboard).expect("JSON");
+    assert_eq!(names(&dashboard), there);
+    let alerts_ask = names(&alerts);
+    assert!(alerts_ask.is_subset(&there), "{alerts_ask:?}");
+    let matchers = alerts
+        .split('{')
+        .skip(1)
+        .filter_map(|rest| rest.split('}').next());
+    for matcher in matchers.filter(|matcher| matcher.contains('"')) {
+        assert!(printed.contains(&matcher.replace("!=", "=")), "{matcher}");
+    }
 }

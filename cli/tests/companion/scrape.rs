@@ -1,67 +1,45 @@
-//! The output of `fairlock metrics`, read by an independent parser; and a server where everything that is counted has
-//! happened.
+//! The output of `fairlock metrics`, and a server where everything that is counted has happened.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use fairlock_testing::{Blocked, Client, Server, wait_until};
-use prometheus_parse::{Sample, Scrape, Value};
 
 use crate::program::Program;
 
 /// The digest of the script by which Redisson's watchdog renewed a lease up to release 3.43.0.
 const RENEW: &str = "8e19a1ddbdee9138df9f32a480c57addab4353d1";
 
-/// What a histogram's samples are called besides its name; each is a counter, as queries use them.
-const PARTS: [&str; 3] = ["_bucket", "_sum", "_count"];
+/// Samples, by their names with labels.
+pub type Samples = BTreeMap<String, f64>;
 
-/// The lines of metrics, with what describes a histogram said of each of its counters: the parser would
-/// put all buckets into one sample.
-fn lines(text: &str) -> impl Iterator<Item = String> {
-    let histograms: Vec<_> = text
-        .lines()
-        .filter_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(" histogram"))
-        .collect();
-    let each = move |line: &str| {
-        let mut words = line.splitn(4, ' ').skip(1);
-        let (Some(word), Some(name)) = (words.next(), words.next()) else {
-            return vec![line.to_owned()];
-        };
-        if !line.starts_with("# ") || !histograms.contains(&name) {
-            return vec![line.to_owned()];
-        }
-        let text = if word == "TYPE" { "counter" } else { "..." };
-        let described = |part| format!("# {word} {name}{part} {text}");
-        PARTS.map(described).to_vec()
-    };
-    text.lines().flat_map(each).collect::<Vec<_>>().into_iter()
-}
-
-/// Reads metrics. Each line must be understood, and each sample be there once and described.
+/// Reads metrics. Each sample must be there once and described.
 #[track_caller]
-pub fn read(text: &str) -> Vec<Sample> {
+pub fn read(text: &str) -> Samples {
     assert!(text.ends_with('\n'), "cut off: {text}");
-    let scrape = Scrape::parse(lines(text).map(Ok)).expect("Prometheus' text format");
-    let values = text.lines().filter(|line| !line.starts_with('#')).count();
-    assert_eq!(scrape.samples.len(), values, "{text}");
-    let mut seen = BTreeSet::new();
-    for sample in &scrape.samples {
-        let name = &sample.metric;
-        assert!(seen.insert(format!("{name} {}", sample.labels)), "{text}");
-        assert!(scrape.docs.contains_key(name), "no HELP: {name}");
-        let counted = matches!(sample.value, Value::Counter(_));
-        let named = name.ends_with("_total") || PARTS.iter().any(|part| name.ends_with(part));
-        assert_eq!(counted, named, "{sample:?}");
+    let mut samples = Samples::new();
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let (sample, number) = line.rsplit_once(' ').expect("a value");
+        let name = sample.split('{').next().expect("a name");
+        let parts = ["_bucket", "_sum", "_count"];
+        let family = parts.iter().find_map(|part| name.strip_suffix(part));
+        for word in ["HELP", "TYPE"] {
+            let described = format!("# {word} {} ", family.unwrap_or(name));
+            assert!(text.contains(&described), "no {described}");
+        }
+        let counted = text.contains(&format!("# TYPE {name} counter"));
+        assert_eq!(counted, name.ends_with("_total"), "{name}");
+        let number = number.parse().expect("a number");
         assert!(
-            counted || matches!(sample.value, Value::Gauge(_)),
-            "no TYPE: {name}"
+            samples.insert(sample.to_owned(), number).is_none(),
+            "{sample}"
         );
     }
-    scrape.samples
+    samples
 }
 
 /// What the program prints of a server that answers.
 #[track_caller]
-pub fn samples(server: &Server) -> Vec<Sample> {
+pub fn samples(server: &Server) -> Samples {
     let ended = Program::ended(server.port, &["metrics"]);
     assert_eq!((ended.code, ended.errors.as_str()), (0, ""));
     read(&ended.out)
@@ -69,22 +47,20 @@ pub fn samples(server: &Server) -> Vec<Sample> {
 
 /// The one value of a metric with these labels.
 #[track_caller]
-pub fn value(samples: &[Sample], metric: &str, labels: &[(&str, &str)]) -> f64 {
-    let found: Vec<_> = samples
+pub fn value(samples: &Samples, metric: &str, labels: &[(&str, &str)]) -> f64 {
+    let is_it = |sample: &str| {
+        let has = |(name, value): &(&str, &str)| sample.contains(&format!("{name}=\"{value}\""));
+        sample.starts_with(&format!("{metric}{{")) && labels.iter().all(has)
+    };
+    let found: Vec<f64> = samples
         .iter()
-        .filter(|sample| sample.metric == metric)
-        .filter(|sample| {
-            let has = |(name, value): &(&str, &str)| sample.labels.get(name) == Some(*value);
-            labels.iter().all(has)
-        })
+        .filter(|(it, _)| is_it(it))
+        .map(|(_, number)| *number)
         .collect();
-    let [sample] = found.as_slice() else {
+    let [number] = found.as_slice() else {
         panic!("{metric} {labels:?}: {found:?} of {samples:?}");
     };
-    match sample.value {
-        Value::Counter(value) | Value::Gauge(value) => value,
-        _ => panic!("{sample:?}"),
-    }
+    *number
 }
 
 /// A server where all that is counted has happened at least once. One client waits, one has a session.
