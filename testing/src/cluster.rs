@@ -1,5 +1,6 @@
 //! A cluster of real servers with the module.
 
+use std::collections::{BTreeSet, HashSet};
 use std::ops::{Deref, DerefMut};
 
 use crate::server::Server;
@@ -76,6 +77,19 @@ impl Node {
         self.run("CLUSTER INFO").contains("cluster_state:ok")
     }
 
+    /// What it tells of each master: its id, the epoch of its slots, and the slots, but those that move.
+    fn view(&self) -> BTreeSet<Vec<String>> {
+        let nodes = self.run("CLUSTER NODES");
+        let masters = nodes.split("\\n").filter(|line| line.contains("master"));
+        let told = masters.map(|line| {
+            let words: Vec<_> = line.split_whitespace().collect();
+            let slots = words[8..].iter().filter(|slot| !slot.starts_with('['));
+            let told = [&words[0], &words[6]].into_iter().chain(slots);
+            told.map(|word| (*word).to_owned()).collect()
+        });
+        told.collect()
+    }
+
     fn knows(&self, other: &Self) -> bool {
         self.run("CLUSTER NODES").contains(&other.id)
     }
@@ -146,6 +160,17 @@ impl Cluster {
             self.nodes().all(agrees)
         });
         wait_until("the cluster is up", || self.nodes().all(Node::is_ok));
+    }
+
+    /// Waits until all masters tell the same of each other: who has which slots, and since which epoch. A node that was
+    /// given a slot while an older claim to it is still on its way may lose the slot again.
+    pub fn agrees(&self) {
+        wait_until("the masters agree who has which slots", || {
+            let mut views = self.masters.iter().map(Node::view);
+            let first = views.next();
+            let epochs: HashSet<_> = first.iter().flatten().map(|master| &master[1]).collect();
+            epochs.len() == self.masters.len() && views.all(|view| Some(view) == first)
+        });
     }
 
     /// All nodes.

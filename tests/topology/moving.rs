@@ -17,8 +17,9 @@ pub struct Move<'c> {
 }
 
 impl<'c> Move<'c> {
-    /// Opens the slot at both nodes.
+    /// Opens the slot at both nodes, once a move before this one is known to both.
     pub fn begin(cluster: &'c Cluster, slot: usize, from: usize, to: usize) -> Self {
+        cluster.agrees();
         let (from, to) = (&cluster.masters[from], &cluster.masters[to]);
         to.run(&format!("CLUSTER SETSLOT {slot} IMPORTING {}", from.id));
         from.run(&format!("CLUSTER SETSLOT {slot} MIGRATING {}", to.id));
