@@ -30,8 +30,6 @@ const CONNECT: Duration = Duration::from_secs(5);
 pub const REPLY: Duration = Duration::from_secs(5);
 /// Time between two attempts to reach a server that is busy or has gone away.
 pub const PAUSE: Duration = Duration::from_millis(200);
-/// A key can move again while its redirection is followed.
-const REDIRECTIONS: usize = 8;
 
 /// A server's address, and the user for it.
 #[derive(Clone, Debug)]
@@ -205,62 +203,6 @@ impl Link {
     pub async fn info(&mut self, sections: &[&str]) -> Result<String, Trouble> {
         let reply = self.ask(redis::cmd("INFO").arg(sections)).await?;
         redis::from_redis_value(reply).map_err(|_| Trouble::odd("INFO", &self.target))
-    }
-}
-
-/// The servers that may know where a lock is: the one that was given, and those that it named.
-#[derive(Debug)]
-pub struct Seeds {
-    targets: Vec<Target>,
-}
-
-impl Seeds {
-    /// One server to begin with.
-    #[must_use]
-    pub fn new(target: Target) -> Self {
-        let targets = vec![target];
-        Self { targets }
-    }
-
-    /// Connects to the first that answers. If none does, returns the first one's error.
-    pub async fn connect(&self) -> Result<Link, Trouble> {
-        let mut first = None;
-        for target in &self.targets {
-            match target.connect().await {
-                Ok(link) => return Ok(link),
-                Err(trouble) => first = first.or(Some(trouble)),
-            }
-        }
-        Err(first.unwrap_or_else(|| Trouble::Gone("no server to ask".to_owned())))
-    }
-
-    /// Remembers the other masters, to ask them if one is gone.
-    pub fn remember(&mut self, masters: Vec<Target>) {
-        self.targets.truncate(1);
-        let given = self.targets.first().map(Target::address);
-        let others = masters
-            .into_iter()
-            .filter(|master| Some(master.address()) != given);
-        self.targets.extend(others);
-    }
-
-    /// Connects to the server that has a lock, and asks for its state. This shows that the server has the module and
-    /// that the user has the permission.
-    pub async fn connect_for(&mut self, key: &[u8]) -> Result<Link, Trouble> {
-        let mut link = self.connect().await?;
-        for _ in 0..REDIRECTIONS {
-            match link.lock(key).await {
-                Ok(_) => {
-                    let masters = masters::masters(&mut link).await;
-                    self.remember(masters.unwrap_or_default());
-                    return Ok(link);
-                }
-                Err(Trouble::Elsewhere(target)) => link = target.connect().await?,
-                Err(trouble) => return Err(trouble),
-            }
-        }
-        let text = "the nodes of the cluster do not agree on where the lock is: see CLUSTER NODES";
-        Err(Trouble::Passing(text.to_owned()))
     }
 }
 

@@ -3,56 +3,31 @@
 use serde::Serialize;
 
 use crate::lock::Lock;
-use crate::text::{escape, holders, millis, word};
+use crate::text::{escape, millis, word};
 
 /// A lock, and where it is.
 #[derive(Clone, Debug, Serialize)]
 pub struct Shown {
     name: String,
     node: String,
-    #[serde(flatten)]
-    state: State,
-    /// Milliseconds; null if unknown.
-    held_ms: Option<i64>,
-}
-
-/// A lock's holders and waiters: the part that all objects about a lock have.
-#[derive(Clone, Debug, Serialize)]
-pub struct State {
     /// The holder; the first, where there are several.
-    pub owner: Option<String>,
+    owner: Option<String>,
     holds: i64,
     /// Number of holders.
-    pub holders: i64,
+    holders: i64,
     /// Null if there is none.
-    pub limit: Option<i64>,
+    limit: Option<i64>,
     /// Milliseconds; null if it has no end.
-    pub lease_ms: Option<i64>,
+    lease_ms: Option<i64>,
     /// The last one, if one is known.
-    pub token: Option<i64>,
+    token: Option<i64>,
     session: bool,
     /// Number of waiters.
-    pub waiting: i64,
+    waiting: i64,
     /// The head of the queue.
-    pub next: Option<String>,
-}
-
-impl State {
-    /// Of a lock as a server describes it.
-    #[must_use]
-    pub fn of(lock: &Lock) -> Self {
-        Self {
-            owner: lock.owner.as_deref().map(escape),
-            holds: lock.holds,
-            holders: lock.holders,
-            limit: limited(lock.limit),
-            lease_ms: known(lock.lease),
-            token: lock.token,
-            session: lock.session,
-            waiting: lock.waiting,
-            next: lock.next.as_deref().map(escape),
-        }
-    }
+    next: Option<String>,
+    /// Milliseconds; null if unknown.
+    held_ms: Option<i64>,
 }
 
 impl Shown {
@@ -62,7 +37,15 @@ impl Shown {
         Self {
             name: escape(&lock.name),
             node: node.to_owned(),
-            state: State::of(lock),
+            owner: lock.owner.as_deref().map(escape),
+            holds: lock.holds,
+            holders: lock.holders,
+            limit: limited(lock.limit),
+            lease_ms: known(lock.lease),
+            token: lock.token,
+            session: lock.session,
+            waiting: lock.waiting,
+            next: lock.next.as_deref().map(escape),
             held_ms: known(lock.held),
         }
     }
@@ -98,20 +81,21 @@ pub fn yes(truth: bool) -> &'static str {
     if truth { "yes" } else { "no" }
 }
 
-/// A lock on a line. Its lease is given as text.
+/// A lock on a line.
 #[must_use]
-pub fn line(lock: &Lock, node: &str, lease: &str) -> String {
+pub fn line(lock: &Lock, node: &str) -> String {
     let name = |bytes: &Option<Vec<u8>>| bytes.as_deref().map_or_else(|| "-".to_owned(), word);
-    let shared = if lock.is_shared() {
-        format!(" {}", holders(lock.holders, lock.limit))
-    } else {
-        String::new()
+    let shared = match (lock.is_shared(), lock.limit) {
+        (false, _) => String::new(),
+        (true, 0) => format!(" holders={} limit=none", lock.holders),
+        (true, limit) => format!(" holders={} limit={limit}", lock.holders),
     };
     format!(
-        "{} holder={}{shared} held={} lease={lease} waiting={} next={} token={} session={} node={node}",
+        "{} holder={}{shared} held={} lease={} waiting={} next={} token={} session={} node={node}",
         word(&lock.name),
         name(&lock.owner),
         millis(lock.held),
+        lease(lock.lease),
         lock.waiting,
         name(&lock.next),
         token(lock.token),

@@ -74,15 +74,6 @@ pub fn millis(millis: i64) -> String {
     )
 }
 
-/// How many hold a lock together, and how many they tolerate; 0 is any number.
-#[must_use]
-pub fn holders(holders: i64, limit: i64) -> String {
-    match limit {
-        0 => format!("holders={holders} limit=none"),
-        limit => format!("holders={holders} limit={limit}"),
-    }
-}
-
 /// Now, in UTC, to the millisecond.
 #[must_use]
 pub fn now() -> String {

@@ -168,13 +168,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_status_is_shown_as_shells_do() {
-        assert_eq!(exit_code(ExitStatus::from_raw(0)), 0);
-        assert_eq!(exit_code(ExitStatus::from_raw(3 << 8)), 3);
-        assert_eq!(exit_code(ExitStatus::from_raw(15)), 143);
-    }
-
-    #[test]
     fn a_process_that_has_not_ended_has_a_parent() {
         assert_eq!(parent("12 (a) b) S 7 12 12 0"), Some(7));
         assert_eq!(parent("12 (a) Z 7 12 12 0"), None);

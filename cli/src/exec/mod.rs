@@ -49,7 +49,7 @@ pub async fn run(args: &ExecArgs, target: Target) -> Result<u8, Failure> {
     if let Err(loss) = guard.release(args.reconnect).await {
         let text = format!(
             "the lock {} was lost before the command had ended, or just then: {loss}. {}",
-            word(&request.key),
+            word(request.key()),
             how_it_ended(status)
         );
         return Err(Failure::new(LOST, text));
@@ -60,14 +60,14 @@ pub async fn run(args: &ExecArgs, target: Target) -> Result<u8, Failure> {
 /// Waits for the lock, and looks at it for the first time; the fencing token.
 async fn acquire(
     args: &ExecArgs,
-    request: &Request,
+    request: &Request<'_>,
     target: Target,
 ) -> Result<(Guard, i64), Failure> {
     let Some(Held { link, token }) = request.acquire(target).await? else {
         return Err(not_acquired(args));
     };
     let watched = Hold {
-        key: request.key.clone(),
+        key: request.key().to_vec(),
         owner: request.owner.clone(),
         token,
         is_shared: args.is_shared(),

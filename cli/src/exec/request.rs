@@ -8,43 +8,17 @@ use tokio::time::{Instant, sleep};
 
 use crate::args::ExecArgs;
 use crate::failure::Failure;
-use crate::server::{Link, PAUSE, Seeds, Target, Trouble};
+use crate::server::{Link, Masters, PAUSE, Target, Trouble};
 use crate::text::{duration, word};
 
 use super::waiting;
 
 /// What is asked for.
 #[derive(Debug)]
-pub struct Request {
-    /// The lock.
-    pub key: Vec<u8>,
+pub struct Request<'a> {
+    args: &'a ExecArgs,
     /// The owner.
     pub owner: Vec<u8>,
-    wait: Option<Duration>,
-    lease: Option<Duration>,
-    reconnect: Duration,
-    sharing: Sharing,
-}
-
-/// How many owners may hold the lock together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sharing {
-    /// One.
-    Alone,
-    /// Any number.
-    Together,
-    /// At most this many.
-    AtMost(u32),
-}
-
-impl Sharing {
-    fn of(args: &ExecArgs) -> Self {
-        match args.limit {
-            Some(limit) => Self::AtMost(limit),
-            None if args.shared => Self::Together,
-            None => Self::Alone,
-        }
-    }
 }
 
 /// The lock is held by this connection.
@@ -56,32 +30,35 @@ pub struct Held {
     pub token: i64,
 }
 
-impl Request {
+impl<'a> Request<'a> {
     /// What the command line asks for.
     #[must_use]
-    pub fn new(args: &ExecArgs) -> Self {
+    pub fn new(args: &'a ExecArgs) -> Self {
         let owner = args.owner.as_ref();
-        Self {
-            key: args.key.as_bytes().to_vec(),
-            owner: owner.map_or_else(unique_owner, |owner| owner.as_bytes().to_vec()),
-            wait: args.wait,
-            lease: args.lease,
-            reconnect: args.reconnect,
-            sharing: Sharing::of(args),
-        }
+        let owner = owner.map_or_else(unique_owner, |owner| owner.as_bytes().to_vec());
+        Self { args, owner }
+    }
+
+    /// The lock.
+    #[must_use]
+    pub fn key(&self) -> &[u8] {
+        self.args.key.as_bytes()
     }
 
     /// Waits for the lock. `None` if it did not become available in time.
     pub async fn acquire(&self, target: Target) -> Result<Option<Held>, Failure> {
         let start = Instant::now();
-        let mut seeds = Seeds::new(target);
+        let mut masters = Masters::new(target);
         // Since when no server can be reached, or all refuse. The owner's place in the queue outlives a failover, so that asking again
         // finds it.
         let mut gone: Option<Instant> = None;
         loop {
-            let left = self.wait.map(|wait| wait.saturating_sub(start.elapsed()));
+            let left = self
+                .args
+                .wait
+                .map(|wait| wait.saturating_sub(start.elapsed()));
             let mut was_asked = false;
-            let trouble = match self.attempt(&mut seeds, left, &mut was_asked).await {
+            let trouble = match self.attempt(&mut masters, left, &mut was_asked).await {
                 Ok(held) => return Ok(held),
                 Err(Trouble::Elsewhere(_)) if was_asked => continue,
                 Err(trouble) => trouble,
@@ -96,15 +73,15 @@ impl Request {
                 other => return Err(other.into_failure()),
             };
             if gone.is_none() {
-                let reconnect = duration(self.reconnect);
+                let reconnect = duration(self.args.reconnect);
                 eprintln!(
                     "fairlock: waiting for the lock {} was cut short: {text}. Asking again for {reconnect}",
-                    word(&self.key)
+                    word(self.key())
                 );
             }
             let since = *gone.get_or_insert_with(Instant::now);
             let time_is_up = left.is_some_and(|left| left.is_zero());
-            if since.elapsed() >= self.reconnect || time_is_up {
+            if since.elapsed() >= self.args.reconnect || time_is_up {
                 return Err(Trouble::Gone(text).into_failure());
             }
             sleep(PAUSE).await;
@@ -114,11 +91,11 @@ impl Request {
     /// Asks once. `was_asked` tells whether the server got as far as letting it wait.
     async fn attempt(
         &self,
-        seeds: &mut Seeds,
+        masters: &mut Masters,
         left: Option<Duration>,
         was_asked: &mut bool,
     ) -> Result<Option<Held>, Trouble> {
-        let mut link = seeds.connect_for(&self.key).await?;
+        let mut link = masters.connect_for(self.key()).await?;
         let target = link.target.clone();
         let command = self.command(left);
         let reply = tokio::select! {
@@ -146,14 +123,12 @@ impl Request {
     /// notices that its connection is gone.
     fn command(&self, left: Option<Duration>) -> Cmd {
         let mut command = redis::cmd("FAIRLOCK.ACQUIRE");
-        command.arg(&self.key).arg(&self.owner);
-        match self.sharing {
-            Sharing::Alone => &mut command,
-            Sharing::Together => command.arg("SHARED"),
-            Sharing::AtMost(limit) => command.arg("SHARED").arg(limit),
-        };
+        command.arg(self.key()).arg(&self.owner);
+        if self.args.is_shared() {
+            command.arg("SHARED").arg(self.args.limit);
+        }
         command.arg("SESSION");
-        if let Some(lease) = self.lease {
+        if let Some(lease) = self.args.lease {
             command.arg("LEASE").arg(whole_millis(lease));
         }
         match left.map(whole_millis) {
@@ -182,63 +157,37 @@ fn unique_owner() -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
+
     use super::*;
+    use crate::args::{Args, Subcommand};
 
-    fn sent(wait: Option<Duration>, left: Option<Duration>) -> String {
-        sent_as(Sharing::Alone, wait, left)
-    }
-
-    fn sent_as(sharing: Sharing, wait: Option<Duration>, left: Option<Duration>) -> String {
-        let request = Request {
-            key: b"k".to_vec(),
-            owner: b"a".to_vec(),
-            wait,
-            lease: Some(Duration::from_secs(2)),
-            reconnect: Duration::ZERO,
-            sharing,
+    fn sent(options: &str, left: Option<Duration>) -> String {
+        let line = format!("fairlock exec k --owner a {options} -- true");
+        let args = Args::try_parse_from(line.split_whitespace()).expect("a command line");
+        let Subcommand::Exec(args) = args.command else {
+            panic!("another subcommand");
         };
-        let command = request.command(left);
-        let words = command.args_iter().map(|word| match word {
-            redis::Arg::Simple(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-            _ => "?".to_owned(),
-        });
+        let packed = Request::new(&args).command(left).get_packed_command();
+        let words = String::from_utf8(packed).expect("text");
+        let words = words.lines().filter(|line| !line.starts_with(['*', '$']));
         words.collect::<Vec<_>>().join(" ")
     }
 
     #[test]
     fn it_asks_for_what_is_left_of_the_wait() {
-        let start = "FAIRLOCK.ACQUIRE k a SESSION LEASE 2000";
-        assert_eq!(sent(None, None), start);
-        let wait = Some(Duration::from_secs(5));
-        assert_eq!(
-            sent(wait, Some(Duration::from_millis(1500))),
-            format!("{start} WAIT 1500")
-        );
-        assert_eq!(sent(wait, Some(Duration::ZERO)), format!("{start} NOWAIT"));
-        assert_eq!(
-            sent(wait, Some(Duration::from_micros(10))),
-            format!("{start} NOWAIT")
-        );
-    }
-
-    #[test]
-    fn it_says_with_whom_it_shares() {
-        let end = "SESSION LEASE 2000 WAIT 5000";
-        let wait = Some(Duration::from_secs(5));
-        for (sharing, said) in [
-            (Sharing::Alone, ""),
-            (Sharing::Together, "SHARED "),
-            (Sharing::AtMost(3), "SHARED 3 "),
+        let left = Duration::from_micros;
+        for (options, left, words) in [
+            ("", None, "SESSION"),
+            (
+                "--lease 2s",
+                Some(left(1_500_000)),
+                "SESSION LEASE 2000 WAIT 1500",
+            ),
+            ("--shared", Some(left(10)), "SHARED SESSION NOWAIT"),
+            ("--limit 3", Some(left(0)), "SHARED 3 SESSION NOWAIT"),
         ] {
-            let expected = format!("FAIRLOCK.ACQUIRE k a {said}{end}");
-            assert_eq!(sent_as(sharing, wait, wait), expected);
+            assert_eq!(sent(options, left), format!("FAIRLOCK.ACQUIRE k a {words}"));
         }
-    }
-
-    #[test]
-    fn owners_are_unique_and_short_enough() {
-        let (one, other) = (unique_owner(), unique_owner());
-        assert_ne!(one, other);
-        assert!(one.len() <= 256);
     }
 }

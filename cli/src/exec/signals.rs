@@ -83,15 +83,3 @@ fn ignored(status: &str) -> Option<u64> {
         .find_map(|line| line.strip_prefix("SigIgn:"))?;
     u64::from_str_radix(mask.trim(), 16).ok()
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_ignored_is_read_from_the_process_status() {
-        let status = "Name:\tx\nSigBlk:\t0000000000000000\nSigIgn:\t0000000000000003\n";
-        assert_eq!(ignored(status), Some(0b11));
-        assert_eq!(ignored("Name:\tx\n"), None);
-    }
-}

@@ -32,7 +32,7 @@ enum Place {
 }
 
 /// Until the place in the queue is gone, although no reply has come.
-pub async fn watch(target: &Target, request: &Request) {
+pub async fn watch(target: &Target, request: &Request<'_>) {
     let (mut is_said, mut missing) = (false, 0);
     let mut pause = FIRST;
     // Once is no proof: the lock may be on its way. A look that fails says nothing.
@@ -44,26 +44,21 @@ pub async fn watch(target: &Target, request: &Request) {
         };
         missing = if place == Place::None { missing + 1 } else { 0 };
         if !is_said && place != Place::None {
-            eprintln!("fairlock: {}", line(&request.key, &lock, place));
+            eprintln!("fairlock: {}", line(request.key(), &lock, place));
             is_said = true;
         }
     }
 }
 
-async fn look(target: &Target, request: &Request) -> Result<(Lock, Place), Trouble> {
+async fn look(target: &Target, request: &Request<'_>) -> Result<(Lock, Place), Trouble> {
     let mut server = target.connect().await?;
-    let lock = server.lock(&request.key).await?;
-    let place = match server.waiters(&request.key, 0, HEAD).await {
-        Ok(waiters) => {
-            let at = waiters
-                .iter()
-                .position(|waiter| waiter.owner == request.owner);
-            match at {
-                Some(at) => Place::At(at + 1),
-                None if waiters.len() < HEAD => Place::None,
-                None => Place::Unknown,
-            }
-        }
+    let lock = server.lock(request.key()).await?;
+    let place = match server.waiters(request.key(), HEAD).await {
+        Ok(waiters) => match waiters.iter().position(|owner| *owner == request.owner) {
+            Some(at) => Place::At(at + 1),
+            None if waiters.len() < HEAD => Place::None,
+            None => Place::Unknown,
+        },
         Err(trouble) if trouble.code() != Some("NOPERM") => return Err(trouble),
         Err(_) if lock.waiting == 0 => Place::None,
         Err(_) => Place::Unknown,

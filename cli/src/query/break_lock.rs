@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::args::BreakArgs;
 use crate::failure::Failure;
 use crate::lock::Lock;
-use crate::server::{Seeds, Target, Trouble};
+use crate::server::{Masters, Target, Trouble};
 use crate::text::{escape, quote};
 
 use super::print;
@@ -65,41 +65,10 @@ async fn free(
     force: bool,
     target: Target,
 ) -> Result<Broken, Trouble> {
-    let mut seeds = Seeds::new(target);
-    let mut server = seeds.connect_for(key).await?;
+    let mut server = Masters::new(target).connect_for(key).await?;
     let before = server.lock(key).await?;
     let freed = server.break_lock(key, owner, force).await?;
     let after = server.lock(key).await?;
     let was = owner.or(before.owner.as_deref());
     Ok(Broken::new(key, freed, was, &after))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_line_names_the_old_and_the_new_holder() {
-        let bobs = Lock {
-            owner: Some(b"bob".to_vec()),
-            ..Lock::default()
-        };
-        let line = |freed, was: Option<&[u8]>, is: &Lock| Broken::new(b"k", freed, was, is).line();
-        assert_eq!(
-            line(true, Some(b"a b"), &bobs),
-            "k was held by \"a b\"; it is held by bob now"
-        );
-        assert_eq!(
-            line(true, None, &Lock::default()),
-            "k was held; it is free now"
-        );
-        assert_eq!(
-            line(false, Some(b"a"), &bobs),
-            "k was not held; it is held by bob now"
-        );
-        assert_eq!(
-            line(false, None, &Lock::default()),
-            "k was not held; it is free now"
-        );
-    }
 }

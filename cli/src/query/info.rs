@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::args::InfoArgs;
 use crate::failure::{Failure, UNAVAILABLE};
 use crate::lock::Lock;
-use crate::server::{Answer, Link, Masters, Seeds, Target, Trouble};
+use crate::server::{Answer, Link, Masters, Target, Trouble};
 use crate::shown::{known, lease, limited, token, yes};
 use crate::text::{escape, quote};
 
@@ -101,8 +101,7 @@ impl Found {
 }
 
 async fn about(key: &[u8], target: Target) -> Result<Found, Trouble> {
-    let mut seeds = Seeds::new(target);
-    let mut server = seeds.connect_for(key).await?;
+    let mut server = Masters::new(target).connect_for(key).await?;
     let lock = server.lock(key).await?;
     let holders = if lock.is_shared() {
         all_holders(&mut server, key).await?
@@ -124,7 +123,7 @@ async fn all_holders(server: &mut Link, key: &[u8]) -> Result<Vec<Holder>, Troub
     let (mut all, mut after) = (Vec::new(), None);
     loop {
         let some = server.holders(key, after.as_deref()).await?;
-        all.extend(some.holders.iter().map(Holder::new));
+        all.extend(some.locks.iter().map(Holder::new));
         after = some.more;
         if after.is_none() {
             return Ok(all);
@@ -172,45 +171,5 @@ fn typed(value: &str) -> serde_json::Value {
     match value.parse::<u64>() {
         Ok(number) => number.into(),
         Err(_) => value.into(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn holder(owner: &str, limit: i64) -> Holder {
-        Holder::new(&Lock {
-            owner: Some(owner.into()),
-            holds: 1,
-            lease: 28_500,
-            limit,
-            ..Lock::default()
-        })
-    }
-
-    #[test]
-    fn a_lock_is_told_of_in_lines() {
-        let mut found = Found {
-            name: "k".to_owned(),
-            node: "127.0.0.1:6379".to_owned(),
-            holders: vec![holder("a b", 1)],
-            waiting: 1,
-            next: Some("c".to_owned()),
-        };
-        assert_eq!(
-            found.lines(),
-            "lock     k\nholder   \"a b\" holds=1 lease=28.5s token=- session=no\n\
-             waiting  1\nnext     c\nnode     127.0.0.1:6379"
-        );
-        found.holders = vec![holder("a", 0), holder("b", 5)];
-        let lines = found.lines();
-        assert!(
-            lines.contains(" session=no limit=none\nholder   b "),
-            "{lines}"
-        );
-        assert!(lines.contains(" limit=5\n"), "{lines}");
-        found.holders.clear();
-        assert!(found.lines().contains("\nholder   (free)\n"));
     }
 }

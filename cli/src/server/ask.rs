@@ -3,7 +3,7 @@
 use redis::{Cmd, Value};
 use tokio::time::timeout;
 
-use crate::lock::{Holders, Listing, Lock, Waiter};
+use crate::lock::{Lock, Page, waiters};
 
 use super::{Link, REPLY, Trouble};
 
@@ -28,34 +28,29 @@ impl Link {
         loop {
             let command = holders_command(key, after.as_deref());
             let reply = self.ask_for_long(&command).await?;
-            let some = self.understood(&command, Holders::read(&reply))?;
-            after.clone_from(&some.more);
-            match some.take(owner) {
+            let some = self.understood(&command, Page::read(&reply, Lock::read_holder))?;
+            let is_it = |holder: &Lock| holder.owner.as_deref() == Some(owner);
+            match some.locks.into_iter().find(is_it) {
                 Some(found) => return Ok(found),
-                None if after.is_none() => return Ok(Lock::default()),
-                None => (),
+                None if some.more.is_none() => return Ok(Lock::default()),
+                None => after = some.more,
             }
         }
     }
 
     /// The holders of a lock, some at a time.
-    pub async fn holders(&mut self, key: &[u8], after: Option<&[u8]>) -> Result<Holders, Trouble> {
+    pub async fn holders(&mut self, key: &[u8], after: Option<&[u8]>) -> Result<Page, Trouble> {
         let command = holders_command(key, after);
         let reply = self.ask(&command).await?;
-        self.understood(&command, Holders::read(&reply))
+        self.understood(&command, Page::read(&reply, Lock::read_holder))
     }
 
-    /// Some of a lock's waiters, in order, from a position on that is counted from 0.
-    pub async fn waiters(
-        &mut self,
-        key: &[u8],
-        offset: usize,
-        count: usize,
-    ) -> Result<Vec<Waiter>, Trouble> {
+    /// A lock's first waiters, in order.
+    pub async fn waiters(&mut self, key: &[u8], count: usize) -> Result<Vec<Vec<u8>>, Trouble> {
         let mut command = redis::cmd("FAIRLOCK.QUEUE");
-        command.arg(key).arg("LIMIT").arg(offset).arg(count);
+        command.arg(key).arg("LIMIT").arg(0).arg(count);
         let reply = self.ask(&command).await?;
-        self.understood(&command, Waiter::read_all(&reply))
+        self.understood(&command, waiters(&reply))
     }
 
     /// About `count` locks; `all`: those without waiters, too. `after` is the cursor of an earlier listing.
@@ -64,7 +59,7 @@ impl Link {
         all: bool,
         count: usize,
         after: Option<&[u8]>,
-    ) -> Result<Listing, Trouble> {
+    ) -> Result<Page, Trouble> {
         let mut command = redis::cmd("FAIRLOCK.LOCKS");
         if all {
             command.arg("ALL");
@@ -74,7 +69,7 @@ impl Link {
             command.arg("AFTER").arg(cursor);
         }
         let reply = self.ask(&command).await?;
-        self.understood(&command, Listing::read(&reply))
+        self.understood(&command, Page::read(&reply, Lock::read))
     }
 
     /// Frees a lock, or one holder's part in it; whether there was anything to free.

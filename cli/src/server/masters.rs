@@ -11,10 +11,14 @@ use super::{Link, Target, Trouble};
 /// How long one server may keep the others waiting.
 const LOOK: Duration = Duration::from_secs(2);
 
+/// A key can move again while its redirection is followed.
+const REDIRECTIONS: usize = 8;
+
 /// The masters of a server's cluster; without a cluster, the server itself.
 #[derive(Debug)]
 pub struct Masters {
     given: Target,
+    /// As they were when they were last asked for.
     known: Vec<Target>,
 }
 
@@ -58,27 +62,49 @@ impl Masters {
         Ok(join_all(answers).await)
     }
 
-    /// The current masters: from the server that was given, or one that it has named before.
+    /// The current masters.
     pub async fn current(&mut self) -> Result<&[Target], Trouble> {
+        let mut link = self.connect().await?;
+        self.known = masters(&mut link).await?;
+        Ok(&self.known)
+    }
+
+    /// Connects to the server that was given or, if it is gone, to one that it has named.
+    async fn connect(&self) -> Result<Link, Trouble> {
         let mut first = None;
-        let others = std::mem::take(&mut self.known);
-        for target in [&self.given].into_iter().chain(&others) {
-            let asked = async { masters(&mut target.connect().await?).await };
-            match asked.await {
-                Ok(masters) => {
-                    self.known = masters;
-                    return Ok(&self.known);
-                }
+        let given = self.given.address();
+        let others = self.known.iter().filter(|known| known.address() != given);
+        for target in [&self.given].into_iter().chain(others) {
+            match target.connect().await {
+                Ok(link) => return Ok(link),
                 Err(trouble) => first = first.or(Some(trouble)),
             }
         }
-        self.known = others;
         Err(first.unwrap_or_else(|| Trouble::silent(&self.given)))
+    }
+
+    /// Connects to the server that has a lock, and asks for its state. This shows that the server has the module and
+    /// that the user has the permission.
+    pub async fn connect_for(&mut self, key: &[u8]) -> Result<Link, Trouble> {
+        let mut link = self.connect().await?;
+        for _ in 0..REDIRECTIONS {
+            match link.lock(key).await {
+                Ok(_) => {
+                    // To ask them if this one is gone. The user may not be allowed to know them.
+                    self.known = masters(&mut link).await.unwrap_or_default();
+                    return Ok(link);
+                }
+                Err(Trouble::Elsewhere(target)) => link = target.connect().await?,
+                Err(trouble) => return Err(trouble),
+            }
+        }
+        let text = "the nodes of the cluster do not agree on where the lock is: see CLUSTER NODES";
+        Err(Trouble::Passing(text.to_owned()))
     }
 }
 
 /// Those of a server's cluster; without a cluster, the server itself.
-pub async fn masters(link: &mut Link) -> Result<Vec<Target>, Trouble> {
+async fn masters(link: &mut Link) -> Result<Vec<Target>, Trouble> {
     // INFO comes first: without a cluster, CLUSTER would count as an error at each look.
     let info = link.info(&["cluster"]).await?;
     if !info.contains("cluster_enabled:1") {

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::args::{Sort, TopArgs};
 use crate::lock::Lock;
-use crate::shown::{self, Shown, lease, matches};
+use crate::shown::{self, Shown, matches};
 use crate::text::{duration, now};
 
 use super::look::{Look, Summary};
@@ -145,7 +145,7 @@ impl Board {
             let _ = writeln!(text, "! {notice}");
         }
         for (lock, node) in self.rows() {
-            let _ = writeln!(text, "{}", shown::line(lock, node, &lease(lock.lease)));
+            let _ = writeln!(text, "{}", shown::line(lock, node));
         }
         text
     }
