@@ -3,13 +3,12 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use fairlock_cli::metrics::families::{FAMILIES, Family, HISTOGRAMS};
 use fairlock_testing::{Server, follow};
 
 use crate::cluster::cluster;
-use crate::program::{PATH, Program};
+use crate::program::Program;
 use crate::scrape::{Busy, Samples, read, samples, value};
 
 /// The fields of INFO fairlock, without their prefix, and their values; not the commit, which is not a number.
@@ -75,21 +74,16 @@ fn check_histograms(samples: &Samples, fields: &[(String, f64)]) {
 }
 
 #[test]
-fn each_sample_says_of_which_server_it_is() {
-    let server = Server::start();
-    let node = format!("127.0.0.1:{}", server.port);
-    let samples = samples(&server);
-    let label = format!("node=\"{node}\"");
-    assert!(samples.keys().all(|sample| sample.contains(&label)));
-    assert_eq!(value(&samples, "fairlock_up", &[]), 1.0);
-    assert_eq!(value(&samples, "fairlock_replica", &[]), 0.0);
-}
-
-#[test]
-fn a_replica_is_shown_as_such() {
+fn each_sample_says_of_which_server_it_is_and_a_replica_is_shown_as_such() {
     let (master, replica) = (Server::start(), Server::start());
     follow(&replica, &master);
-    assert_eq!(value(&samples(&replica), "fairlock_replica", &[]), 1.0);
+    for (server, is_replica) in [(&master, 0.0), (&replica, 1.0)] {
+        let label = format!("node=\"127.0.0.1:{}\"", server.port);
+        let samples = samples(server);
+        assert!(samples.keys().all(|sample| sample.contains(&label)));
+        assert_eq!(value(&samples, "fairlock_up", &[]), 1.0);
+        assert_eq!(value(&samples, "fairlock_replica", &[]), is_replica);
+    }
 }
 
 #[test]
@@ -126,14 +120,6 @@ fn in_a_cluster_all_masters_are_asked_and_one_that_is_gone_is_shown() {
 }
 
 #[test]
-fn a_server_that_does_not_answer_is_printed_as_well() {
-    let server = Server::without_module(&[]);
-    let ended = Program::ended(server.port, &["metrics"]);
-    assert_eq!(ended.code, 69, "{ended:?}");
-    assert_eq!(value(&read(&ended.out), "fairlock_up", &[]), 0.0);
-}
-
-#[test]
 fn a_user_needs_little_for_metrics() {
     let server = Server::start();
     let mut client = server.connect();
@@ -141,18 +127,6 @@ fn a_user_needs_little_for_metrics() {
     let url = format!("redis://ann:secret@127.0.0.1:{}", server.port);
     let ended = Program::ended(1, &["--url", &url, "metrics"]);
     assert_eq!((ended.code, ended.errors.as_str()), (0, ""), "{ended:?}");
-}
-
-#[test]
-fn a_reader_that_has_enough_is_no_failure() {
-    let server = Server::start();
-    // Its end is closed before anything is printed.
-    let line = format!("({PATH} metrics; echo $? >&2) | true");
-    let mut shell = Command::new("sh");
-    shell.args(["-c", &line]);
-    let url = format!("redis://127.0.0.1:{}", server.port);
-    let ended = shell.env("FAIRLOCK_URL", url).output().expect("a shell");
-    assert_eq!(String::from_utf8_lossy(&ended.stderr), "0\n");
 }
 
 /// The metrics' names in a text.
