@@ -36,10 +36,10 @@ fn output(command: &mut Command) -> Output {
     command.output().expect("started")
 }
 
-/// Runs the check of the schemas; what it said if it refuses.
-fn check(version: &str, file: &Path) -> Result<(), String> {
+/// Runs the check of the schemas, of a release of Kubernetes or of `compose`; what it said if it refuses.
+fn check(schema: &str, file: &Path) -> Result<(), String> {
     let mut command = Command::new(root().join("scripts/package/manifests"));
-    let output = output(command.arg(version).arg(file));
+    let output = output(command.arg(schema).arg(file));
     let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     // A kind without a schema is only a warning.
     if output.status.success() && !said.contains("find schema") {
@@ -49,30 +49,44 @@ fn check(version: &str, file: &Path) -> Result<(), String> {
 }
 
 #[test]
-fn kubernetes_knows_all_that_the_manifests_say() {
-    let file = root().join("examples/kubernetes/fairlock.yaml");
-    for version in KUBERNETES {
-        check(version, &file).unwrap_or_else(|said| panic!("{version}: {said}"));
+fn kubernetes_and_compose_know_all_that_the_files_say() {
+    let kubernetes = "examples/kubernetes/fairlock.yaml";
+    for (schema, file) in [
+        (KUBERNETES[0], kubernetes),
+        (KUBERNETES[1], kubernetes),
+        ("compose", "compose.yaml"),
+    ] {
+        check(schema, &root().join(file)).unwrap_or_else(|said| panic!("{schema}: {said}"));
     }
-}
-
-#[test]
-fn what_kubernetes_does_not_know_is_found() {
-    let good = text("examples/kubernetes/fairlock.yaml");
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("bad.yaml");
-    for (what, other) in [
-        ("readOnlyRootFilesystem:", "readOnlyRootFileSystem:"),
-        ("failureThreshold: 150", "failureThreshold: often"),
+    for (schema, path, what, other) in [
         (
-            "  serviceName: fairlock-pods\n",
-            "  service: fairlock-pods\n",
+            KUBERNETES[1],
+            kubernetes,
+            "readOnlyRootFilesystem:",
+            "readOnlyRootFileSystem:",
         ),
+        (
+            KUBERNETES[1],
+            kubernetes,
+            "failureThreshold: 150",
+            "failureThreshold: often",
+        ),
+        ("compose", "compose.yaml", "read_only:", "readonly:"),
     ] {
+        let good = text(path);
         let bad = good.replace(what, other);
         assert_ne!(bad, good, "{what}");
         fs::write(&file, bad).expect("written");
-        assert!(check(KUBERNETES[1], &file).is_err(), "{other}");
+        assert!(check(schema, &file).is_err(), "{other}");
+    }
+    // No port is open to other machines by default.
+    let project = &documents("compose.yaml")[0]["services"];
+    for service in ["server", "metrics"] {
+        let port = project[service]["ports"][0].as_str();
+        let port = port.expect("a port");
+        assert!(port.starts_with("127.0.0.1:"), "{service}: {port}");
     }
 }
 
@@ -203,60 +217,6 @@ fn the_charts_values_have_the_containers_and_probes_of_the_manifests() {
     // Two servers at a time would give the same locks out twice.
     assert_eq!(values["deploymentStrategy"], "Recreate");
     assert_eq!(values["dataStorage"]["enabled"], true);
-}
-
-/// Runs the reader of compose files; what the file means, or what is wrong with it.
-fn compose(file: &Path, password: Option<&str>) -> Result<Value, String> {
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("compose");
-    let source = root().join("cli/tests/deployment/compose");
-    let build = output(
-        Command::new("go")
-            .args(["build", "-mod=readonly", "-o"])
-            .arg(&target)
-            .arg(".")
-            // The reader is a module of its own, and no part of the workspace at the top.
-            .env("GOWORK", "off")
-            .current_dir(source),
-    );
-    let errors = String::from_utf8_lossy(&build.stderr);
-    assert!(build.status.success(), "{errors}");
-    let mut command = Command::new(target);
-    command.arg(file).env_remove("FAIRLOCK_PASSWORD");
-    if let Some(password) = password {
-        command.env("FAIRLOCK_PASSWORD", password);
-    }
-    let output = output(&mut command);
-    if !output.status.success() {
-        return Err(String::from_utf8_lossy(&output.stderr).into_owned());
-    }
-    let text = String::from_utf8_lossy(&output.stdout);
-    Ok(serde_saphyr::from_str(&text).expect("YAML"))
-}
-
-#[test]
-fn compose_knows_all_that_its_file_says() {
-    let file = root().join("compose.yaml");
-    let project = compose(&file, Some("secret")).expect("a project");
-    let url = &project["services"]["metrics"]["environment"]["FAIRLOCK_URL"];
-    assert_eq!(url, "redis://:secret@server:6379");
-    let options = project["configs"]["server"]["content"].as_str();
-    assert_eq!(options, Some("requirepass secret\n"));
-    // No port is open to other machines by default.
-    for service in ["server", "metrics"] {
-        let port = &project["services"][service]["ports"][0];
-        assert_eq!(port["host_ip"], "127.0.0.1", "{service}");
-    }
-    let error = compose(&file, None).expect_err("no password");
-    assert!(error.contains("FAIRLOCK_PASSWORD"), "{error}");
-    let folder = tempfile::tempdir().expect("a folder");
-    let bad = folder.path().join("compose.yaml");
-    fs::write(
-        &bad,
-        text("compose.yaml").replace("read_only:", "readonly:"),
-    )
-    .expect("written");
-    let error = compose(&bad, Some("secret")).expect_err("an unknown word");
-    assert!(error.contains("readonly"), "{error}");
 }
 
 /// What compose mounts and starts is where the Dockerfile and the server's configuration have it.
