@@ -24,7 +24,7 @@ pub struct Board {
     pub summary: Summary,
     /// What a name, holder or next waiter must contain, in lower case.
     filter: String,
-    look: Option<Look>,
+    look: Look,
 }
 
 /// A look as an object of JSON.
@@ -37,43 +37,41 @@ struct Object<'a> {
 }
 
 impl Board {
-    /// An empty one.
+    /// Begins with a look.
     #[must_use]
-    pub fn new(args: &TopArgs) -> Self {
+    pub fn new(args: &TopArgs, look: Look) -> Self {
         Self {
             sort: args.sort,
             trouble: None,
-            summary: Summary::default(),
+            summary: Summary::of(None, &look),
             filter: args.filter.to_lowercase(),
-            look: None,
+            look,
         }
     }
 
     /// Takes in a look.
     pub fn show(&mut self, look: Look) {
-        self.summary = Summary::of(self.look.as_ref(), &look);
-        self.look = Some(look);
+        self.summary = Summary::of(Some(&self.look), &look);
+        self.look = look;
         self.trouble = None;
     }
 
     /// The servers' addresses.
     pub fn nodes(&self) -> impl Iterator<Item = &str> {
-        let nodes = self.look.iter().flat_map(|look| &look.nodes);
-        nodes.map(|node| node.address.as_str())
+        self.look.nodes.iter().map(|node| node.address.as_str())
     }
 
     /// Whether a server did not answer.
     #[must_use]
     pub fn has_trouble(&self) -> bool {
-        let mut nodes = self.look.iter().flat_map(|look| &look.nodes);
-        self.trouble.is_some() || nodes.any(|node| node.said.is_err())
+        self.trouble.is_some() || self.look.nodes.iter().any(|node| node.said.is_err())
     }
 
     /// What an operator should know before reading the table.
     #[must_use]
     pub fn notices(&self) -> Vec<String> {
         let mut notices: Vec<String> = self.trouble.iter().cloned().collect();
-        for node in self.look.iter().flat_map(|look| &look.nodes) {
+        for node in &self.look.nodes {
             match &node.said {
                 Err(trouble) => notices.push(trouble.text()),
                 Ok(said) if said.info.is_replica => notices.push(format!(
@@ -94,8 +92,10 @@ impl Board {
     /// The locks that are shown, in order, each with its server's address.
     #[must_use]
     pub fn rows(&self) -> Vec<(&Lock, &str)> {
-        let nodes = self.look.iter().flat_map(|look| &look.nodes);
-        let mut rows: Vec<(&Lock, &str)> = nodes
+        let mut rows: Vec<(&Lock, &str)> = self
+            .look
+            .nodes
+            .iter()
             .flat_map(|node| {
                 let locks = node.said.iter().flat_map(|said| &said.locks);
                 locks.map(|lock| (lock, node.address.as_str()))
@@ -198,12 +198,8 @@ pub(super) mod tests {
         let Subcommand::Top(args) = args.command else {
             panic!("another subcommand");
         };
-        let mut board = Board::new(&args);
-        board.show(look(
-            Instant::now(),
-            vec![("here:1", Ok(said(locks, 0, 0)))],
-        ));
-        board
+        let first = vec![("here:1", Ok(said(locks, 0, 0)))];
+        Board::new(&args, look(Instant::now(), first))
     }
 
     fn three() -> Vec<Lock> {

@@ -20,7 +20,6 @@ use look::Look;
 
 /// Shows the locks until told to stop; the exit code.
 pub async fn run(args: &TopArgs, target: Target) -> Result<u8, Failure> {
-    let mut board = Board::new(args);
     let mut masters = Masters::new(target);
     // A wrong address or user is reported at once.
     let first = Look::at(&mut masters, args.limit).await;
@@ -28,7 +27,7 @@ pub async fn run(args: &TopArgs, target: Target) -> Result<u8, Failure> {
     if let Some(why) = first.no_server_answered() {
         return Err(Failure::new(UNAVAILABLE, why));
     }
-    board.show(first);
+    let board = Board::new(args, first);
     let mut looks = interval(args.interval);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     looks.tick().await;

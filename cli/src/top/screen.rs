@@ -1,15 +1,12 @@
 //! The terminal: painting at each look, and keys in between.
 
-use std::io;
-use std::thread;
-
-use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use crossterm::event::{Event, EventStream, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use futures_util::StreamExt as _;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Stylize as _;
 use ratatui::text::Line;
 use ratatui::widgets::{Cell, Paragraph, Row, Table, Wrap};
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::Interval;
 
 use crate::args::{Sort, TopArgs};
@@ -20,9 +17,6 @@ use crate::text::{escape, millis};
 
 use super::board::Board;
 use super::look::Look;
-
-/// More lines of notices than this would hide the locks.
-const NOTICES: u16 = 4;
 
 /// What a column shows, how wide it is, and what it is sorted by.
 const COLUMNS: [(&str, Constraint, Option<Sort>); 6] = [
@@ -53,7 +47,7 @@ pub async fn run(
     let _screen = Screen;
     // Puts the terminal back in order when the program panics, too.
     let mut terminal = ratatui::try_init()?;
-    let mut keys = keys();
+    let mut events = EventStream::new();
     loop {
         terminal.draw(|frame| draw(frame, &board))?;
         tokio::select! {
@@ -61,7 +55,7 @@ pub async fn run(
                 Ok(look) => board.show(look),
                 Err(trouble) => board.trouble = Some(trouble.text()),
             },
-            event = keys.recv() => match event {
+            event = events.next() => match event {
                 Some(Ok(Event::Key(key))) if key.kind != KeyEventKind::Release => {
                     if !press(&mut board, key) {
                         return Ok(0);
@@ -73,22 +67,6 @@ pub async fn run(
             },
         }
     }
-}
-
-/// Keys, and changes of the terminal's size.
-fn keys() -> UnboundedReceiver<io::Result<Event>> {
-    let (sender, keys) = unbounded_channel();
-    thread::spawn(move || {
-        loop {
-            let event = event::read();
-            let failed = event.is_err();
-            // The receiver is gone when the screen is.
-            if sender.send(event).is_err() || failed {
-                return;
-            }
-        }
-    });
-    keys
 }
 
 /// What a key does; false ends the program.
@@ -112,7 +90,7 @@ fn draw(frame: &mut Frame<'_>, board: &Board) {
     let [title, figures, notice, table, keys] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Length(1),
-        Constraint::Length(lines_of(&notices, frame.area().width)),
+        Constraint::Max(if notices.is_empty() { 0 } else { 3 }),
         Constraint::Min(3),
         Constraint::Length(1),
     ])
@@ -133,17 +111,6 @@ fn draw(frame: &mut Frame<'_>, board: &Board) {
     draw_table(frame, table, board);
     let help = " sort: n name  o holder  h held  l lease  w waiting   q quit";
     frame.render_widget(Line::from(help).dim(), keys);
-}
-
-/// How many lines the notices take; words are not broken, so a line is not always full.
-fn lines_of(notices: &[String], width: u16) -> u16 {
-    let width = usize::from(width - width / 8).max(1);
-    let lines = notices
-        .iter()
-        .map(|text| text.chars().count().div_ceil(width));
-    u16::try_from(lines.sum::<usize>())
-        .unwrap_or(NOTICES)
-        .min(NOTICES)
 }
 
 fn draw_table(frame: &mut Frame<'_>, area: Rect, board: &Board) {
