@@ -26,16 +26,11 @@ pub fn escape(bytes: &[u8]) -> String {
 /// As [`escape`], and a name that could be taken for two words or for none is put in quotes.
 #[must_use]
 pub fn word(bytes: &[u8]) -> String {
-    quote(&escape(bytes))
-}
-
-/// Puts what is escaped already in quotes, if it could be taken for two words or for none.
-#[must_use]
-pub fn quote(text: &str) -> String {
+    let text = escape(bytes);
     if text.is_empty() || text.contains([' ', '"', '=']) {
         return format!("\"{}\"", text.replace('"', "\\\""));
     }
-    text.to_owned()
+    text
 }
 
 /// A duration in the two units that matter: `850ms`, `18.2s`, `2m05s`, `1h02m`, `3d04h`.

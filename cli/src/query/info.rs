@@ -1,17 +1,16 @@
 //! `fairlock info`: one lock with all its holders, or what the servers say of themselves.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::os::unix::ffi::OsStringExt as _;
 
-use serde::Serialize;
+use serde_json::{Map, Value, json};
 
 use crate::args::InfoArgs;
 use crate::failure::{Failure, UNAVAILABLE};
 use crate::lock::Lock;
-use crate::server::{Answer, Link, Masters, Target, Trouble};
-use crate::shown::{known, lease, limited, token, yes};
-use crate::text::{escape, quote};
+use crate::server::{Answer, Info, Link, Masters, Target, Trouble};
+use crate::shown::{known, lease, limited, name, token, yes};
+use crate::text::{escape, word};
 
 use super::print;
 
@@ -19,124 +18,102 @@ use super::print;
 pub async fn run(args: InfoArgs, target: Target) -> Result<u8, Failure> {
     match args.key {
         Some(key) => {
-            let found = about(&key.into_vec(), target).await;
+            let found = Found::of(key.into_vec(), target).await;
             let found = found.map_err(Trouble::into_failure)?;
-            print(args.json, &found, || found.lines())?;
+            print(args.json, || found.object(), || found.lines())?;
             Ok(0)
         }
         None => servers(args.json, target).await,
     }
 }
 
-/// One holder.
-#[derive(Debug, Serialize)]
-struct Holder {
-    owner: String,
-    holds: i64,
-    /// Milliseconds; null if it has no end.
-    lease_ms: Option<i64>,
-    token: Option<i64>,
-    session: bool,
-    /// How many holders it tolerates: 1 if it holds the lock alone; null if any number.
-    limit: Option<i64>,
-}
-
-impl Holder {
-    fn new(lock: &Lock) -> Self {
-        Self {
-            owner: escape(lock.owner.as_deref().unwrap_or_default()),
-            holds: lock.holds,
-            lease_ms: known(lock.lease),
-            token: lock.token,
-            session: lock.session,
-            limit: limited(lock.limit),
-        }
-    }
-
-    fn line(&self) -> String {
-        let limit = match self.limit {
-            Some(1) => String::new(),
-            Some(limit) => format!(" limit={limit}"),
-            None => " limit=none".to_owned(),
-        };
-        format!(
-            "{} holds={} lease={} token={} session={}{limit}",
-            quote(&self.owner),
-            self.holds,
-            lease(self.lease_ms.unwrap_or(-1)),
-            token(self.token),
-            yes(self.session),
-        )
-    }
-}
-
 /// A lock.
-#[derive(Debug, Serialize)]
 struct Found {
-    name: String,
+    key: Vec<u8>,
     node: String,
-    holders: Vec<Holder>,
-    waiting: i64,
-    next: Option<String>,
+    lock: Lock,
+    /// The lock as it is for each of its holders.
+    holders: Vec<Lock>,
 }
 
 impl Found {
+    async fn of(key: Vec<u8>, target: Target) -> Result<Self, Trouble> {
+        let mut server = Masters::new(target).connect_for(&key).await?;
+        let lock = server.lock(&key).await?;
+        let holders = if lock.is_shared() {
+            all_holders(&mut server, &key).await?
+        } else {
+            lock.owner.iter().map(|_| lock.clone()).collect()
+        };
+        let node = server.target.address();
+        Ok(Self {
+            key,
+            node,
+            lock,
+            holders,
+        })
+    }
+
+    fn object(&self) -> Value {
+        let holder = |holder: &Lock| {
+            json!({
+                "owner": holder.owner.as_deref().map(escape),
+                "holds": holder.holds,
+                "lease_ms": known(holder.lease),
+                "token": holder.token,
+                "session": holder.session,
+                "limit": limited(holder.limit),
+            })
+        };
+        json!({
+            "name": escape(&self.key),
+            "node": self.node,
+            "holders": self.holders.iter().map(holder).collect::<Vec<_>>(),
+            "waiting": self.lock.waiting,
+            "next": self.lock.next.as_deref().map(escape),
+        })
+    }
+
     fn lines(&self) -> String {
-        let mut text = format!("lock     {}\n", quote(&self.name));
+        let mut text = format!("lock     {}\n", word(&self.key));
         if self.holders.is_empty() {
             text.push_str("holder   (free)\n");
         }
         for holder in &self.holders {
+            let limit = match holder.limit {
+                1 => String::new(),
+                0 => " limit=none".to_owned(),
+                limit => format!(" limit={limit}"),
+            };
             // Writing to a string does not fail.
-            let _ = writeln!(text, "holder   {}", holder.line());
+            let _ = writeln!(
+                text,
+                "holder   {} holds={} lease={} token={} session={}{limit}",
+                name(holder.owner.as_deref()),
+                holder.holds,
+                lease(holder.lease),
+                token(holder.token),
+                yes(holder.session),
+            );
         }
-        let next = self.next.as_deref().map_or_else(|| "-".to_owned(), quote);
-        let _ = write!(
-            text,
-            "waiting  {}\nnext     {next}\nnode     {}",
-            self.waiting, self.node
-        );
-        text
+        let (waiting, next) = (self.lock.waiting, name(self.lock.next.as_deref()));
+        text + &format!(
+            "waiting  {waiting}\nnext     {next}\nnode     {}",
+            self.node
+        )
     }
 }
 
-async fn about(key: &[u8], target: Target) -> Result<Found, Trouble> {
-    let mut server = Masters::new(target).connect_for(key).await?;
-    let lock = server.lock(key).await?;
-    let holders = if lock.is_shared() {
-        all_holders(&mut server, key).await?
-    } else if lock.owner.is_some() {
-        vec![Holder::new(&lock)]
-    } else {
-        Vec::new()
-    };
-    Ok(Found {
-        name: escape(key),
-        node: server.target.address(),
-        holders,
-        waiting: lock.waiting,
-        next: lock.next.as_deref().map(escape),
-    })
-}
-
-async fn all_holders(server: &mut Link, key: &[u8]) -> Result<Vec<Holder>, Trouble> {
+async fn all_holders(server: &mut Link, key: &[u8]) -> Result<Vec<Lock>, Trouble> {
     let (mut all, mut after) = (Vec::new(), None);
     loop {
         let some = server.holders(key, after.as_deref()).await?;
-        all.extend(some.locks.iter().map(Holder::new));
+        all.extend(some.locks);
         after = some.more;
         if after.is_none() {
             return Ok(all);
         }
     }
-}
-
-/// What a server says of itself.
-#[derive(Serialize)]
-struct Figures<'a> {
-    node: &'a str,
-    error: Option<String>,
-    fields: BTreeMap<String, serde_json::Value>,
 }
 
 async fn servers(json: bool, target: Target) -> Result<u8, Failure> {
@@ -147,27 +124,30 @@ async fn servers(json: bool, target: Target) -> Result<u8, Failure> {
         if let Some(error) = &error {
             eprintln!("fairlock: {error}");
             code = UNAVAILABLE;
+            if !json {
+                continue;
+            }
         }
-        let fields = said.map_or_else(|_| Vec::new(), |info| info.fields);
-        let typed = |(name, value): &(String, String)| (name.clone(), typed(value));
-        let figures = Figures {
-            node: &address,
-            error,
-            fields: fields.iter().map(typed).collect(),
+        let info: Option<Info> = said.ok();
+        let fields = || info.iter().flat_map(|info| &info.fields);
+        let object = || {
+            let all: Map<String, Value> = fields()
+                .map(|(name, value)| (name.clone(), number_or_text(value)))
+                .collect();
+            json!({ "node": address, "error": error, "fields": all })
         };
         let lines = || {
-            let line = |(name, value): &(String, String)| format!("\n  {name} {value}");
-            address.clone() + &fields.iter().map(line).collect::<String>()
+            let lines = fields().map(|(name, value)| format!("\n  {name} {value}"));
+            address.clone() + &lines.collect::<String>()
         };
-        if (json || figures.error.is_none()) && !print(json, &figures, lines)? {
+        if !print(json, object, lines)? {
             break;
         }
     }
     Ok(code)
 }
 
-/// A number as a number.
-fn typed(value: &str) -> serde_json::Value {
+fn number_or_text(value: &str) -> Value {
     match value.parse::<u64>() {
         Ok(number) => number.into(),
         Err(_) => value.into(),

@@ -9,7 +9,7 @@ use crate::args::LocksArgs;
 use crate::failure::{Failure, UNAVAILABLE};
 use crate::lock::Lock;
 use crate::server::{Masters, Target, Trouble};
-use crate::shown::{self, Shown, matches};
+use crate::shown::{self, matches, object};
 
 use super::print;
 
@@ -73,7 +73,7 @@ async fn list(args: &LocksArgs, target: &Target) -> Result<(), Stop> {
 
 fn show(args: &LocksArgs, lock: &Lock, node: &str) -> Result<(), Stop> {
     let line = || shown::line(lock, node);
-    match print(args.json, &Shown::new(lock, node), line) {
+    match print(args.json, || object(lock, node), line) {
         Ok(true) => Ok(()),
         Ok(false) => Err(Stop::Unread),
         Err(failure) => Err(Stop::Failure(failure)),

@@ -9,21 +9,17 @@ pub mod locks;
 
 use std::io::{self, Write as _};
 
-use serde::Serialize;
+use serde_json::Value;
 
 use crate::failure::Failure;
 
 /// Prints a line, of JSON if that is wanted. False if the reader is gone, as with `fairlock locks | head`.
 fn print(
     json: bool,
-    object: &impl Serialize,
+    object: impl FnOnce() -> Value,
     line: impl FnOnce() -> String,
 ) -> Result<bool, Failure> {
-    let text = if json {
-        serde_json::to_string(object).map_err(io::Error::from)?
-    } else {
-        line()
-    };
+    let text = if json { object().to_string() } else { line() };
     match writeln!(io::stdout().lock(), "{text}") {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),

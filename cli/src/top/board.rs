@@ -4,11 +4,11 @@ use std::cmp::Reverse;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use serde::Serialize;
+use serde_json::json;
 
 use crate::args::{Sort, TopArgs};
 use crate::lock::Lock;
-use crate::shown::{self, Shown, matches};
+use crate::shown::{self, matches, object};
 use crate::text::{duration, now};
 
 use super::look::{Look, Summary};
@@ -25,15 +25,6 @@ pub struct Board {
     /// What a name, holder or next waiter must contain, in lower case.
     filter: String,
     look: Look,
-}
-
-/// A look as an object of JSON.
-#[derive(Serialize)]
-struct Object<'a> {
-    time: String,
-    notices: Vec<String>,
-    summary: &'a Summary,
-    locks: Vec<Shown>,
 }
 
 impl Board {
@@ -151,18 +142,15 @@ impl Board {
     }
 
     /// As one line of JSON.
-    pub fn json(&self) -> serde_json::Result<String> {
+    #[must_use]
+    pub fn json(&self) -> String {
         let rows = self.rows();
-        let object = Object {
-            time: now(),
-            notices: self.notices(),
-            summary: &self.summary,
-            locks: rows
-                .iter()
-                .map(|(lock, node)| Shown::new(lock, node))
-                .collect(),
-        };
-        Ok(serde_json::to_string(&object)? + "\n")
+        let locks: Vec<_> = rows.iter().map(|(lock, node)| object(lock, node)).collect();
+        let (notices, summary) = (self.notices(), self.summary);
+        format!(
+            "{}\n",
+            json!({ "time": now(), "notices": notices, "summary": summary, "locks": locks })
+        )
     }
 }
 

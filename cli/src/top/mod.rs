@@ -55,7 +55,7 @@ async fn print(
             }
         }
         let text = if args.json {
-            board.json().map_err(io::Error::from)?
+            board.json()
         } else {
             board.lines()
         };
