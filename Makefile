@@ -9,7 +9,6 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 LINTING = RUSTC_WORKSPACE_WRAPPER=$(CURDIR)/scripts/test/linting-rustc CARGO_INCREMENTAL=0
 # Benchmarks have dependencies of their own, and no test needs them.
 CARGO_TEST = $(LINTING) cargo test --locked --workspace --exclude fairlock-bench
-# The packages of `make clients`.
 CLIENTS ?= python typescript java go rust
 MODULE = $${CARGO_TARGET_DIR:-target}/release/libfairlock.so
 
@@ -42,17 +41,11 @@ cluster: module ## Start a cluster of six nodes with the module, keep it running
 # Most tests wait, so that many run at a time.
 export RUST_TEST_THREADS ?= 8
 
-# What `make test` leaves out: it needs Java, Python, Node or Go. Without Go, Porcupine does not judge the histories of chaos.
-OTHERS = redisson clients examples deployment
+# Without Go, Porcupine does not judge the histories of chaos.
+test: setup check ## Formatting, lints, and the tests that need Rust and a server only
+	PORCUPINE=no $(LINTING) scripts/test/side-by-side --but redisson clients examples deployment
 
-test: setup ## Formatting, lints, and the tests that need Rust and a server only
-	cargo fmt --all --check
-	scripts/check-architecture
-	PORCUPINE=no $(LINTING) scripts/test/side-by-side --but $(OTHERS)
-
-test-all: setup-tests ## All tests: real Redisson clients, the client packages, long fleets, killed masters, benchmarks
-	cargo fmt --all --check
-	scripts/check-architecture
+test-all: setup-tests check ## All tests: real Redisson clients, the client packages, long fleets, killed masters, benchmarks
 	$(LINTING) scripts/test/side-by-side
 	$(LINTING) cargo test --locked --package fairlock-bench
 	$(CARGO_TEST) --no-fail-fast -- --ignored
@@ -67,8 +60,6 @@ failovers: setup-tests module ## Count two holders at a time over FAILOVERS (100
 test-redisson: setup-tests ## The tests with real clients, all releases of Redisson, long fleets
 	REDISSON_RELEASES=all $(CARGO_TEST) --test redisson -- --include-ignored
 
-# The servers, the suites, what the one with real clients is narrowed to, and servers that need not be there (CI). Where
-# nothing is said the script says which.
 export SERVERS MATRIX_TESTS REDISSON_TESTS MAY_LACK
 
 test-matrix: setup-tests ## All suites with a server on SERVERS="redis-8.0 valkey-8.1", one build for all
@@ -82,7 +73,8 @@ fingerprints: setup-tests ## Copy clients/lua to the packages, and write the scr
 	for folder in go/lua python/src/fairlock/lua rust/lua; do cp clients/lua/*.lua clients/$$folder/; done
 	RECORD_FINGERPRINTS=1 REDISSON_RELEASES="$(RELEASES)" $(CARGO_TEST) --test redisson fingerprints
 
-check: ## The rules of the house: which room may use which
+check: setup ## Formatting, and the rules of the house: which room may use which
+	cargo fmt --all --check
 	scripts/check-architecture
 
 properties: ## The rules' properties, 100,000 random sequences of steps
@@ -124,14 +116,8 @@ instructions: setup-tests ## Count the instructions of a pair and of a hand-off 
 	@scripts/setup --counts
 	@$(MAKE) --no-print-directory bench BENCH=instructions
 
-# Installing, packaging, releasing.
-
-# Where `make install` puts things: the script has the defaults.
 export DESTDIR prefix bindir datadir mandir moduledir confdir
 INSTALL = MODULE="$(MODULE)" COMPANION="$(dir $(MODULE))fairlock" scripts/package/install
-
-# Put into target/tools when first needed.
-CARGO_DEB = cargo-deb 3.8.0
 
 # As root there may be no cargo; then what was built before is installed.
 install: ## Install module, options, companion (DESTDIR, prefix, moduledir, confdir, ...)
@@ -145,21 +131,19 @@ manual: setup ## Write the companion's manual (packaging/man) after a change of 
 	RECORD_MANUAL=1 cargo test --locked --package fairlock-cli --test manual
 
 deny: setup ## Check licences, sources, versions and known faults of all dependencies (DENY="bans licenses sources": no network)
-	@"$$(scripts/tool cargo-deny 0.20.2)" --locked --workspace check --hide-inclusion-graph $(or $(DENY),all)
+	@"$$(scripts/tool cargo-deny)" --locked --workspace check --hide-inclusion-graph $(or $(DENY),all)
 
 release: setup ## Build what is published, the same bytes everywhere (docs/releasing.md)
 	@scripts/package/release
 
 deb: release ## Make the Debian package, beside the rest of the release
-	@scripts/setup --package
-	@scripts/package/deb "$$(scripts/tool $(CARGO_DEB))"
+	@scripts/package/deb
 
 test-deb: deb ## Install the package on clean Debian systems with SERVERS, use it, purge it (as root)
 	@scripts/package/test-deb "$${CARGO_TARGET_DIR:-target}"/reproducible/dist/fairlock_*.deb $(SERVERS)
 
 test-reproducible: setup ## Build the release twice, in different places, and compare
-	@scripts/setup --package
-	@scripts/package/test-reproducible "$$(scripts/tool $(CARGO_DEB))"
+	@scripts/package/test-reproducible
 
 test-dockerfile: ## Build the Dockerfile on stand-ins for the official images, and run what comes out (as root)
 	@scripts/setup --image
