@@ -3,7 +3,7 @@
 
 use fairlock_testing::{Server, wait_until};
 
-use super::ways_to_become_free::soon_in_both_forms;
+use super::ways_to_become_free::blocked_and_polling_soon;
 use crate::scene::now;
 
 /// Ways to take the field `a` out of the hash `k`, and the command that the server needs for that.
@@ -34,13 +34,13 @@ fn known() -> impl Iterator<Item = &'static str> {
 #[test]
 fn a_lock_whose_owner_is_taken_out_goes_to_the_head() {
     for command in known() {
-        soon_in_both_forms(command, &[], |scene| scene.step(command));
+        blocked_and_polling_soon(command, &[], |scene| scene.step(command));
     }
 }
 
 #[test]
 fn a_lock_whose_last_owner_others_have_put_in_and_taken_out_goes_to_the_head() {
-    soon_in_both_forms("HDEL", &[], |scene| {
+    blocked_and_polling_soon("HDEL", &[], |scene| {
         for command in ["HSET k x 1", "HDEL k a"] {
             scene.step(command);
             scene.no_waiter_is_served();
@@ -52,7 +52,7 @@ fn a_lock_whose_last_owner_others_have_put_in_and_taken_out_goes_to_the_head() {
 #[test]
 fn a_lock_whose_owner_is_taken_out_in_a_transaction_goes_to_the_head() {
     for command in known() {
-        soon_in_both_forms(command, &[], |scene| {
+        blocked_and_polling_soon(command, &[], |scene| {
             scene.step("MULTI");
             scene.step(command);
             scene.no_waiter_is_served();
@@ -66,14 +66,14 @@ fn a_lock_whose_owner_is_taken_out_in_a_script_goes_to_the_head() {
     for command in known() {
         let words: Vec<_> = command.split(' ').map(|word| format!("'{word}'")).collect();
         let script = format!("EVAL redis.call({}) 0", words.join(","));
-        soon_in_both_forms(command, &[], |scene| scene.step(&script));
+        blocked_and_polling_soon(command, &[], |scene| scene.step(&script));
     }
 }
 
 #[test]
 fn a_lock_whose_owner_expires_in_the_hash_goes_to_the_head() {
     if knows("HPEXPIRE") {
-        soon_in_both_forms("HPEXPIRE", &[], |scene| {
+        blocked_and_polling_soon("HPEXPIRE", &[], |scene| {
             scene.step("PERSIST k");
             scene.step("HPEXPIRE k 50 FIELDS 1 a");
         });

@@ -13,72 +13,72 @@ use crate::scene::{OPTIONS, Scene, now};
 
 /// Commands after the last of which `k`, held by `a`, is free. After each of those before, it is
 /// held, by whomever.
-struct Road {
+struct Case {
     name: &'static str,
     steps: &'static [&'static str],
 }
 
-const fn road(name: &'static str, steps: &'static [&'static str]) -> Road {
-    Road { name, steps }
+const fn case(name: &'static str, steps: &'static [&'static str]) -> Case {
+    Case { name, steps }
 }
 
-const DELETED: &[Road] = &[
-    road("DEL", &["DEL k"]),
-    road("DEL among others", &["DEL x k y"]),
-    road("UNLINK", &["UNLINK k"]),
-    road("an expiry in the past", &["PEXPIREAT k 1"]),
-    road("DEL in MULTI", &["MULTI", "DEL k", "EXEC"]),
-    road("DEL in a script", &["EVAL redis.call('DEL',KEYS[1]) 1 k"]),
-    road(
+const DELETED: &[Case] = &[
+    case("DEL", &["DEL k"]),
+    case("DEL among others", &["DEL x k y"]),
+    case("UNLINK", &["UNLINK k"]),
+    case("an expiry in the past", &["PEXPIREAT k 1"]),
+    case("DEL in MULTI", &["MULTI", "DEL k", "EXEC"]),
+    case("DEL in a script", &["EVAL redis.call('DEL',KEYS[1]) 1 k"]),
+    case(
         "taken again where it was deleted, then deleted",
         &[
             "EVAL redis.call('DEL','k');redis.call('HSET','k','x',1) 0",
             "DEL k",
         ],
     ),
-    road(
+    case(
         "the same in a transaction",
         &["MULTI", "DEL k", "HSET k x 1", "EXEC", "DEL k"],
     ),
 ];
 
-const REPLACED: &[Road] = &[
-    road("SET over it, DEL", &["SET k x", "DEL k"]),
-    road("SET over it, GETDEL", &["SET k x", "GETDEL k"]),
-    road("SET over it, GETEX", &["SET k x", "GETEX k PXAT 1"]),
-    road(
+const REPLACED: &[Case] = &[
+    case("SET over it, DEL", &["SET k x", "DEL k"]),
+    case("SET over it, GETDEL", &["SET k x", "GETDEL k"]),
+    case("SET over it, GETEX", &["SET k x", "GETEX k PXAT 1"]),
+    case(
         "RENAME of a hash over it, DEL",
         &["HSET other x 1", "RENAME other k", "DEL k"],
     ),
-    road(
+    case(
         "RENAME of a list over it, LPOP of its only element",
         &["RPUSH other x", "RENAME other k", "LPOP k"],
     ),
-    road(
+    case(
         "COPY over it, UNLINK",
         &["HSET other x 1", "COPY other k REPLACE", "UNLINK k"],
     ),
-    road(
+    case(
         "the result of SORT over it, which is empty",
         &["SORT other STORE k"],
     ),
-    road("SINTERSTORE over it, empty", &["SINTERSTORE k other"]),
+    case("SINTERSTORE over it, empty", &["SINTERSTORE k other"]),
 ];
 
-const AWAY: &[Road] = &[
-    road("RENAME away", &["RENAME k gone"]),
-    road("RENAMENX away", &["RENAMENX k gone"]),
-    road("MOVE to another database", &["MOVE k 1"]),
-    road("FLUSHDB", &["FLUSHDB"]),
-    road("FLUSHDB ASYNC", &["FLUSHDB ASYNC"]),
-    road("FLUSHALL", &["FLUSHALL"]),
-    road("FLUSHALL ASYNC", &["FLUSHALL ASYNC"]),
-    road("FLUSHALL from another database", &["SELECT 3", "FLUSHALL"]),
+const AWAY: &[Case] = &[
+    case("RENAME away", &["RENAME k gone"]),
+    case("RENAMENX away", &["RENAMENX k gone"]),
+    case("MOVE to another database", &["MOVE k 1"]),
+    case("FLUSHDB", &["FLUSHDB"]),
+    case("FLUSHDB ASYNC", &["FLUSHDB ASYNC"]),
+    case("FLUSHALL", &["FLUSHALL"]),
+    case("FLUSHALL ASYNC", &["FLUSHALL ASYNC"]),
+    case("FLUSHALL from another database", &["SELECT 3", "FLUSHALL"]),
 ];
 
 /// Takes `k` away from `a`, with the head of the queue blocked and with it polling. `go` leaves
 /// the lock free.
-pub fn in_both_forms(name: &str, options: &[&str], go: impl Fn(&mut Scene)) {
+pub fn blocked_and_polling(name: &str, options: &[&str], go: impl Fn(&mut Scene)) {
     for polling in [false, true] {
         println!("{name}, polling: {polling}");
         let mut scene = Scene::new(options, polling);
@@ -88,8 +88,8 @@ pub fn in_both_forms(name: &str, options: &[&str], go: impl Fn(&mut Scene)) {
     }
 }
 
-/// As [`in_both_forms`], where `go` leaves it to the server to free the lock.
-pub fn soon_in_both_forms(name: &str, options: &[&str], go: impl Fn(&mut Scene)) {
+/// As [`blocked_and_polling`], where `go` leaves it to the server to free the lock.
+pub fn blocked_and_polling_soon(name: &str, options: &[&str], go: impl Fn(&mut Scene)) {
     for polling in [false, true] {
         println!("{name}, polling: {polling}");
         let mut scene = Scene::new(options, polling);
@@ -99,10 +99,10 @@ pub fn soon_in_both_forms(name: &str, options: &[&str], go: impl Fn(&mut Scene))
     }
 }
 
-fn travel(roads: &[Road]) {
-    for road in roads {
-        in_both_forms(road.name, &[], |scene| {
-            for (index, step) in road.steps.iter().enumerate() {
+fn run_cases(cases: &[Case]) {
+    for case in cases {
+        blocked_and_polling(case.name, &[], |scene| {
+            for (index, step) in case.steps.iter().enumerate() {
                 if index > 0 {
                     scene.no_waiter_is_served();
                 }
@@ -114,24 +114,24 @@ fn travel(roads: &[Road]) {
 
 #[test]
 fn a_lock_that_is_deleted_goes_to_the_head() {
-    travel(DELETED);
+    run_cases(DELETED);
 }
 
 #[test]
 fn a_lock_that_is_replaced_and_then_removed_goes_to_the_head() {
-    travel(REPLACED);
+    run_cases(REPLACED);
 }
 
 #[test]
 fn a_lock_that_is_taken_elsewhere_goes_to_the_head() {
-    travel(AWAY);
+    run_cases(AWAY);
 }
 
 #[test]
 fn a_lock_that_a_function_deletes_goes_to_the_head() {
     const LIBRARY: &[u8] = b"#!lua name=locks
         redis.register_function('free', function(keys) return redis.call('DEL', keys[1]) end)";
-    in_both_forms("a function", &[], |scene| {
+    blocked_and_polling("a function", &[], |scene| {
         let loaded = scene.other.raw(&[b"FUNCTION", b"LOAD", LIBRARY]);
         loaded.expect("a library");
         scene.step("FCALL free 1 k");
@@ -140,17 +140,17 @@ fn a_lock_that_a_function_deletes_goes_to_the_head() {
 
 #[test]
 fn a_lock_that_is_restored_over_and_then_removed_goes_to_the_head() {
-    in_both_forms("RESTORE, DEL", &[], |scene| {
+    blocked_and_polling("RESTORE, DEL", &[], |scene| {
         restore(&mut scene.other, b"0");
         assert_eq!(scene.client.holders("k"), "[x, 1]");
         scene.no_waiter_is_served();
         scene.step("DEL k");
     });
     // What has expired already is deleted rather than restored.
-    in_both_forms("RESTORE of an expired lock", &[], |scene| {
+    blocked_and_polling("RESTORE of an expired lock", &[], |scene| {
         restore(&mut scene.other, b"1");
     });
-    soon_in_both_forms("RESTORE with a short lease", &[], |scene| {
+    blocked_and_polling_soon("RESTORE with a short lease", &[], |scene| {
         let soon = now(&mut scene.client) + 50;
         restore(&mut scene.other, soon.to_string().as_bytes());
     });
@@ -170,7 +170,7 @@ fn restore(client: &mut Client, expiry: &[u8]) {
 #[test]
 fn a_lock_that_is_migrated_to_another_server_goes_to_the_head() {
     let target = Server::start();
-    in_both_forms("MIGRATE", &[], |scene| {
+    blocked_and_polling("MIGRATE", &[], |scene| {
         target.connect().run("DEL k");
         scene.step(&format!("MIGRATE 127.0.0.1 {} k 0 5000", target.port));
         assert_eq!(target.connect().holders("k"), "[a, 1]");
@@ -190,11 +190,11 @@ fn a_lock_that_a_script_in_the_manner_of_redisson_releases_goes_to_the_head() {
 
 #[test]
 fn a_lock_that_expires_goes_to_the_head() {
-    soon_in_both_forms("PEXPIRE", &[], |scene| scene.step("PEXPIRE k 1"));
-    soon_in_both_forms("SET with an expiry", &[], |scene| {
+    blocked_and_polling_soon("PEXPIRE", &[], |scene| scene.step("PEXPIRE k 1"));
+    blocked_and_polling_soon("SET with an expiry", &[], |scene| {
         scene.step("SET k x PX 20");
     });
-    soon_in_both_forms("RENAME of what expires", &[], |scene| {
+    blocked_and_polling_soon("RENAME of what expires", &[], |scene| {
         // Both at once: it must not expire in between.
         scene.step("SET other x");
         scene.step("MULTI");
@@ -209,11 +209,11 @@ const LAZY: &[&str] = &["--hz", "1"];
 
 #[test]
 fn a_lock_that_expires_unnoticed_by_the_server_goes_to_the_head() {
-    soon_in_both_forms("PEXPIRE", LAZY, |scene| {
+    blocked_and_polling_soon("PEXPIRE", LAZY, |scene| {
         scene.step("DEBUG SET-ACTIVE-EXPIRE 0");
         scene.step("PEXPIRE k 1");
     });
-    soon_in_both_forms("longer, then shorter", LAZY, |scene| {
+    blocked_and_polling_soon("longer, then shorter", LAZY, |scene| {
         scene.step("DEBUG SET-ACTIVE-EXPIRE 0");
         scene.step("PERSIST k");
         scene.step("PEXPIRE k 900000");
@@ -257,7 +257,7 @@ fn an_idle_server_knows_when_a_key_of_another_type_expires() {
 fn a_lock_whose_expiry_an_access_notices_goes_to_the_head() {
     // A key of another type has no due time, as far as the lock is concerned.
     for expire in ["PEXPIRE k 50", "SET k x PX 50"] {
-        in_both_forms(expire, LAZY, |scene| {
+        blocked_and_polling(expire, LAZY, |scene| {
             scene.step("DEBUG SET-ACTIVE-EXPIRE 0");
             // In one iteration of the event loop the key expires and is asked for.
             let mut socket =
@@ -276,7 +276,7 @@ fn a_lock_whose_expiry_an_access_notices_goes_to_the_head() {
 #[test]
 fn a_lock_whose_lease_others_prolong_stays_held() {
     let is_prolonged = |longer| {
-        in_both_forms(longer, &[], |scene| {
+        blocked_and_polling(longer, &[], |scene| {
             // Not over before it is prolonged, however busy the machine.
             scene.step("PEXPIRE k 3000");
             let end = scene.client.int("PEXPIRETIME k");
@@ -305,7 +305,7 @@ fn a_lock_that_is_evicted_goes_to_the_head() {
     ];
     for policy in policies {
         let options = ["--maxmemory-policy", policy];
-        soon_in_both_forms(policy, &options, |scene| {
+        blocked_and_polling_soon(policy, &options, |scene| {
             // The queue and the deadlines may be evicted as well: only without the lock is there memory enough.
             let field = "EVAL redis.call('HSET','k','x',string.rep('x',32000000)) 0";
             scene.step(field);
