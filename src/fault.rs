@@ -5,7 +5,11 @@
 #[cfg(debug_assertions)]
 pub fn point(point: &str, owner: &[u8]) {
     let named = owner.strip_prefix(b"fairlock-test-panics:");
-    assert_ne!(named, Some(point.as_bytes()), "as a test wants it");
+    assert_ne!(
+        named,
+        Some(point.as_bytes()),
+        "a test has asked for this panic"
+    );
 }
 
 /// Nothing happens.

@@ -7,7 +7,7 @@
 use std::ffi::CStr;
 
 use crate::error::Error;
-use crate::lock::{GiveUp, Given};
+use crate::lock::GiveUp;
 use crate::server::docs::{Docs, KeyUse, Keys};
 use crate::server::{Args, Command, Ctx};
 use crate::waiting::step;
@@ -38,7 +38,7 @@ impl Command for Release {
         let release = GiveUp {
             owner: &call.owner,
             token: call.token,
-            holds: if call.all { Given::All } else { Given::One },
+            all: call.all,
             connection: Some(ctx.client_id()),
         };
         let left = step(ctx, call.lock, |step| {

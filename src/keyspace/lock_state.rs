@@ -41,11 +41,7 @@ impl Holding for OpenLock<'_> {
     }
 
     fn lease_end(&mut self) -> Option<Millis> {
-        let lock = &self.lock;
-        *self
-            .known
-            .lease_end
-            .get_or_insert_with(|| lock.expires_at())
+        self.lock.expires_at()
     }
 
     fn holds(&mut self, owner: &[u8]) -> Holds {
@@ -101,7 +97,6 @@ impl Holding for OpenLock<'_> {
 
     fn set_lease_end(&mut self, at: Millis) {
         write::set_expiry(&mut self.lock, at);
-        self.known.lease_end = Some(Some(at));
         if self.tracked.shared.is_some() {
             self.keep_shared_key_until(at);
         }
@@ -234,14 +229,10 @@ impl Queueing for OpenLock<'_> {
     }
 
     /// Removing a waiter from the middle costs each replica a walk of the queue. For many waiters the list is
-    /// rewritten instead, which costs one walk in all. Waiters in a row at the head are removed without a walk.
+    /// rewritten instead, which costs one walk in all.
     fn remove_all(&mut self, owners: &[Owner]) {
         self.known.is_head = false;
         let waiting = self.tracked.line.len();
-        if owners.len() >= 16 && self.are_first(owners) {
-            self.remove_first(owners);
-            return;
-        }
         if owners.len() < 16 || owners.len() * 8 < waiting {
             for owner in owners {
                 self.remove(owner);

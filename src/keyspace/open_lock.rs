@@ -1,6 +1,6 @@
 //! A lock's keys, open for one step.
 
-use crate::lock::{Event, Millis, Now, Owner, Refusal, Rules, token};
+use crate::lock::{Event, Now, Refusal, Rules, token};
 use crate::server::{Access, Ctx, Key, Str, string};
 
 use super::fields::{TOKEN, read_token};
@@ -35,9 +35,6 @@ pub struct OpenLock<'c> {
 pub(super) struct Known {
     /// The token in the lock's hash, once it was read; 0 if there is none. Saves look-ups of its field.
     pub token: Option<i64>,
-    /// When the lock's key expires, once it was read; `None` in it: never, or there is no key. Saves look-ups of that.
-    #[allow(clippy::option_option)]
-    pub lease_end: Option<Option<Millis>>,
     /// The list begins with the head that is tracked. Saves reading its first element.
     pub is_head: bool,
     /// An owner that was asked about has a hold count. Saves a walk over the hash.
@@ -145,26 +142,6 @@ impl<'c> OpenLock<'c> {
             write::delete(&mut self.lock);
         }
         self.known.token = Some(0);
-        self.known.lease_end = Some(None);
-    }
-
-    /// Whether these are the first in the queue, in this order, for the list as well.
-    pub(super) fn are_first(&mut self, owners: &[Owner]) -> bool {
-        owners.iter().enumerate().all(|(index, owner)| {
-            let listed = self.queue.list_get(index);
-            self.tracked.line.nth(index) == Some(owner)
-                && listed.is_some_and(|listed| listed.as_slice() == &**owner)
-        })
-    }
-
-    pub(super) fn remove_first(&mut self, owners: &[Owner]) {
-        let mut members = Vec::with_capacity(owners.len());
-        for owner in owners {
-            self.tracked.line.remove(owner);
-            members.push(string(owner));
-        }
-        write::remove_first(&mut self.queue, owners.len());
-        write::remove_members(&mut self.scores, &members);
     }
 
     /// Uses the caller's own string for an owner, so that no new one is made.

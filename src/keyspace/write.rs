@@ -149,16 +149,6 @@ fn take_out(key: &mut Key<'_>, index: usize, element: &Str) -> &'static CStr {
     }
 }
 
-/// LPOP of `count` elements; there are that many.
-pub fn remove_first(key: &mut Key<'_>, count: usize) {
-    for _ in 0..count {
-        key.list_delete(0);
-    }
-    let number = decimal(i64::try_from(count).unwrap_or(i64::MAX));
-    key.ctx().replicate(c"LPOP", &[key.name(), &number]);
-    announce_removed(key, c"lpop");
-}
-
 /// Writes a list anew: DEL and RPUSH.
 pub fn rewrite_list(key: &mut Key<'_>, elements: &[Str]) {
     delete(key);

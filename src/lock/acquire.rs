@@ -210,10 +210,7 @@ impl<S: State> Step<'_, S> {
 
     /// Whether more is left of a holder's lease than it asks for. True for a holder without a lease.
     fn lasts_longer(&mut self, ask: &Ask<'_>) -> bool {
-        let end = match self.state.shared() {
-            Some(shared) => shared.get(ask.owner).map(|holder| holder.lease_end),
-            None => self.state.lease_end(),
-        };
+        let end = self.lease_end_of(ask.owner);
         end.is_none_or(|end| end > self.now.after(ask.lease))
     }
 
@@ -221,13 +218,7 @@ impl<S: State> Step<'_, S> {
     /// session, which could not renew it in time.
     pub(super) fn extend(&mut self, owner: &[u8], lease: Millis) -> Millis {
         let lease = lease.max(self.least_lease(owner));
-        let end = self.now.after(lease);
-        if self.state.shared().is_some() {
-            self.state.set_lease_of(owner, end);
-            self.refresh_expiry();
-        } else {
-            self.state.set_lease_end(end);
-        }
+        self.set_lease_end(owner, self.now.after(lease));
         lease
     }
 

@@ -20,7 +20,7 @@ pub struct Now {
     /// The steady clock in microseconds.
     pub steady: u64,
     /// How far the listening clock is behind the steady clock: for how long the server has not listened.
-    pub deaf: Millis,
+    pub behind: Millis,
     /// Everything that clients sent before this instant has been read.
     pub heard: Heard,
 }
@@ -31,7 +31,7 @@ impl Now {
         Self {
             micros: millis.saturating_mul(1000),
             steady: millis.saturating_mul(1000),
-            deaf: 0,
+            behind: 0,
             heard: millis,
         }
     }
@@ -40,7 +40,7 @@ impl Now {
     #[must_use]
     pub fn later(self, time: Millis) -> Self {
         let later = Self {
-            deaf: self.deaf,
+            behind: self.behind,
             ..self.after_stall(time)
         };
         Self {
@@ -55,7 +55,7 @@ impl Now {
         Self {
             micros: self.micros.saturating_add(time.saturating_mul(1000)),
             steady: self.steady.saturating_add(time.saturating_mul(1000)),
-            deaf: self.deaf.saturating_add(time),
+            behind: self.behind.saturating_add(time),
             heard: self.heard,
         }
     }
@@ -82,7 +82,7 @@ impl Now {
 
     /// The listening clock.
     pub fn listening(self) -> Heard {
-        self.tick().saturating_sub(self.deaf)
+        self.tick().saturating_sub(self.behind)
     }
 
     /// `duration` from now, by the listening clock.
@@ -102,6 +102,6 @@ impl Now {
 
     /// When an instant of the listening clock is by the steady clock, if the server listens until then.
     pub fn tick_at(self, instant: Heard) -> Tick {
-        instant.saturating_add(self.deaf)
+        instant.saturating_add(self.behind)
     }
 }

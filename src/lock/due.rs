@@ -77,7 +77,7 @@ impl<S: State> Step<'_, S> {
     }
 
     /// When a session must be renewed.
-    fn next_renewal(&mut self) -> Option<Tick> {
+    pub(super) fn next_renewal(&mut self) -> Option<Tick> {
         match self.state.shared() {
             Some(shared) => shared.first_renewal(),
             None => self

@@ -118,7 +118,7 @@ impl SharedHolders {
     }
 
     /// A holder whose lease is over: it ended before this millisecond.
-    pub fn first_over(&self, now: Millis) -> Option<Owner> {
+    pub fn first_expired(&self, now: Millis) -> Option<Owner> {
         let (end, owner) = self.ends.first()?;
         (*end < now).then(|| Owner::clone(owner))
     }

@@ -40,7 +40,7 @@ struct CatchUp {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Listening {
     /// Milliseconds of stalls and pauses until `since`.
-    deaf: Millis,
+    behind: Millis,
     /// Milliseconds of the stall or pause that has just been, or still is.
     missed: Millis,
     /// When an iteration began or ended last. `None` while there are no waiters.
@@ -63,13 +63,13 @@ pub struct Listening {
 
 impl Listening {
     /// How far the listening clock is behind the steady clock.
-    pub fn deaf(&self, now: Tick) -> Millis {
-        self.deaf.saturating_add(self.work_beyond_usual(now))
+    pub fn behind(&self, now: Tick) -> Millis {
+        self.behind.saturating_add(self.work_beyond_usual(now))
     }
 
     /// All that was sent before this instant has been read.
     pub fn heard(&self, now: Tick) -> Heard {
-        let listening = now.saturating_sub(self.deaf(now));
+        let listening = now.saturating_sub(self.behind(now));
         self.heard.map_or(listening, |(_, heard)| heard)
     }
 
@@ -128,12 +128,12 @@ impl Listening {
             self.heard = Some(catch_up.from);
             self.catch_up = None;
         }
-        let read = (began, began.saturating_sub(self.deaf));
+        let read = (began, began.saturating_sub(self.behind));
         let delay = std::mem::take(&mut self.delay);
         if delay < DELAY {
             self.heard = Some(read);
         } else {
-            let before = (self.read, self.read.saturating_sub(self.deaf));
+            let before = (self.read, self.read.saturating_sub(self.behind));
             self.heard.get_or_insert(before);
             self.catch_up = Some(CatchUp {
                 from: read,
@@ -170,7 +170,7 @@ impl Listening {
     }
 
     fn go_on(&mut self, now: Tick, paused: bool, stall: Millis) {
-        self.deaf = self.deaf.saturating_add(stall);
+        self.behind = self.behind.saturating_add(stall);
         self.since = Some(now);
         self.paused = paused;
     }
@@ -193,7 +193,7 @@ mod tests {
         iteration(&mut listening, 1000, 1050, false);
         iteration(&mut listening, 2000, 2099, false);
         iteration(&mut listening, 3150, 3151, false);
-        assert_eq!((listening.deaf(3200), listening.missed()), (0, 0));
+        assert_eq!((listening.behind(3200), listening.missed()), (0, 0));
         for began in [3152, 3251, 3252] {
             iteration(&mut listening, began, began, false);
         }
@@ -205,9 +205,9 @@ mod tests {
         let mut listening = Listening::default();
         listening.begins(1000, false, None);
         listening.reads(1000);
-        assert_eq!(listening.deaf(7000), 5900);
+        assert_eq!(listening.behind(7000), 5900);
         listening.ends(7000, false, 8000);
-        assert_eq!((listening.deaf(7000), listening.missed()), (5900, 5900));
+        assert_eq!((listening.behind(7000), listening.missed()), (5900, 5900));
         // What was sent during the stall is unread.
         assert_eq!(listening.heard(7000), 1000);
     }
@@ -217,7 +217,10 @@ mod tests {
         let mut listening = Listening::default();
         iteration(&mut listening, 1000, 1001, false);
         listening.begins(8001, false, None);
-        assert_eq!((listening.deaf(8001), listening.heard(8001)), (7000, 1000));
+        assert_eq!(
+            (listening.behind(8001), listening.heard(8001)),
+            (7000, 1000)
+        );
         listening.reads(8001);
         assert_eq!((listening.heard(8001), listening.missed()), (1000, 7000));
         assert_eq!(listening.read_until(), 1000);
@@ -248,7 +251,7 @@ mod tests {
         iteration(&mut listening, 1101, 1102, true);
         iteration(&mut listening, 1202, 1203, true);
         iteration(&mut listening, 1303, 1304, false);
-        assert_eq!(listening.deaf(1304), 202);
+        assert_eq!(listening.behind(1304), 202);
         assert_eq!(listening.missed(), 202);
     }
 
@@ -259,7 +262,7 @@ mod tests {
             iteration(&mut listening, 1000, 1001, false);
             listening.begins(begins, false, None);
             assert_eq!(
-                (listening.deaf(begins), listening.missed()),
+                (listening.behind(begins), listening.missed()),
                 (missed, missed)
             );
             listening.ends(begins, false, begins);
@@ -275,6 +278,6 @@ mod tests {
         iteration(&mut listening, 1000, 1001, false);
         listening.rests();
         iteration(&mut listening, 9000, 9001, false);
-        assert_eq!((listening.deaf(9001), listening.missed()), (0, 0));
+        assert_eq!((listening.behind(9001), listening.missed()), (0, 0));
     }
 }

@@ -81,6 +81,6 @@ pub use listening::Listening;
 pub use parts::{
     Connection, Holds, Limit, Owner, Presence, Refusal, Rules, Session, Ticket, Turn, Waiter,
 };
-pub use release::{GiveUp, Given, TakeAway};
+pub use release::{GiveUp, TakeAway};
 pub use state::{Holding, Queueing, Sharing, State};
 pub use step::Step;

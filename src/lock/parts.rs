@@ -134,7 +134,7 @@ pub enum Presence {
 }
 
 impl Presence {
-    /// Whether the waiter is known by scripts only: it joined by one, or was found in the keys.
+    /// Whether no command of the waiter was seen here: it joined by a script, or was found in the keys.
     pub fn is_scripted(self) -> bool {
         matches!(self, Self::Found | Self::Asked)
     }

@@ -13,19 +13,10 @@ pub struct GiveUp<'a> {
     pub owner: &'a [u8],
     /// Only if it holds the lock by this token.
     pub token: Option<i64>,
-    /// How many.
-    pub holds: Given,
+    /// All of them.
+    pub all: bool,
     /// The connection that asks.
     pub connection: Option<Connection>,
-}
-
-/// How many holds are given up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Given {
-    /// One.
-    One,
-    /// All that the owner has.
-    All,
 }
 
 /// One request to take the lock from its holders.
@@ -70,10 +61,8 @@ impl<S: State> Step<'_, S> {
         let left = match self.state.holds(request.owner) {
             Holds::None => return Err(self.not_held()),
             Holds::Unreadable => return Err(Refusal::NotALock),
-            Holds::Count(count) => match request.holds {
-                Given::One => count.saturating_sub(1).max(0),
-                Given::All => 0,
-            },
+            Holds::Count(_) if request.all => 0,
+            Holds::Count(count) => count.saturating_sub(1).max(0),
         };
         self.require_lock()?;
         if request.token.is_some() && self.token_of(request.owner) != request.token {
@@ -97,7 +86,7 @@ impl<S: State> Step<'_, S> {
         let _ = self.release(&GiveUp {
             owner,
             token: Some(token),
-            holds: Given::One,
+            all: false,
             connection: session,
         });
     }

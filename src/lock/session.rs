@@ -223,70 +223,37 @@ impl<S: State> Step<'_, S> {
     /// Renews the leases that are due, and a lease that another client has shortened. No lease is made shorter. Where
     /// the server may be cut off, leases run out: another server may grant the lock when they would have ended.
     pub(super) fn renew_due_sessions(&mut self) {
-        if self.has_session() && !self.state.may_renew() {
-            self.put_off_renewals();
-            return;
-        }
-        while let Some(owner) = self
-            .state
-            .shared()
-            .and_then(|shared| shared.due_for_renewal(self.now))
+        let may_renew = self.next_renewal().is_none() || self.state.may_renew();
+        while let Some(owner) = self.due_for_renewal(may_renew)
+            && let Some(mut session) = self.take_session(&owner)
         {
-            self.renew_session_of(&owner);
-        }
-        let Some(mut session) = self.state.session().take() else {
-            return;
-        };
-        let end = self.state.lease_end();
-        let safe = self.now.after(session.lease - session.lease / 2);
-        if session.renew_at <= self.now.tick() || end.is_none_or(|end| end < safe) {
             let renewed = self.now.after(session.lease);
-            if end.is_none_or(|end| end < renewed) {
-                self.state.set_lease_end(renewed);
+            if may_renew {
+                session.renewed(self.now);
+            } else {
+                session.put_off(self.now);
             }
-            session.renewed(self.now);
-        }
-        *self.state.session() = Some(session);
-    }
-
-    fn has_session(&mut self) -> bool {
-        match self.state.shared() {
-            Some(shared) => shared.first_renewal().is_some(),
-            None => self.state.session().is_some(),
+            self.put_session(session);
+            let end = self.lease_end_of(&owner);
+            if may_renew && end.is_none_or(|end| end < renewed) {
+                self.set_lease_end(&owner, renewed);
+            }
         }
     }
 
-    fn put_off_renewals(&mut self) {
+    /// A holder whose session is to be renewed, or to be put off.
+    fn due_for_renewal(&mut self, may_renew: bool) -> Option<Owner> {
         let now = self.now;
+        if self.next_renewal()? > now.tick() && !may_renew {
+            return None;
+        }
         if let Some(shared) = self.state.shared() {
-            while shared.first_renewal().is_some_and(|at| at <= now.tick())
-                && let Some(owner) = shared.due_for_renewal(now)
-                && let Some(mut session) = shared.take_session(&owner)
-            {
-                session.put_off(now);
-                shared.put_session(session);
-            }
-        } else if let Some(session) = self.state.session()
-            && session.renew_at <= now.tick()
-        {
-            session.put_off(now);
+            return shared.due_for_renewal(now);
         }
-    }
-
-    fn renew_session_of(&mut self, owner: &[u8]) {
-        let Some(shared) = self.state.shared() else {
-            return;
-        };
-        let end = shared.get(owner).map_or(0, |holder| holder.lease_end);
-        let Some(mut session) = shared.take_session(owner) else {
-            return;
-        };
-        session.renewed(self.now);
-        let renewed = self.now.after(session.lease);
-        shared.put_session(session);
-        if end < renewed {
-            self.state.set_lease_of(owner, renewed);
-            self.refresh_expiry();
-        }
+        let end = self.state.lease_end();
+        let session = self.state.session().as_ref()?;
+        let safe = now.after(session.lease - session.lease / 2);
+        let is_due = session.renew_at <= now.tick() || end.is_none_or(|end| end < safe);
+        is_due.then(|| Owner::clone(&session.owner))
     }
 }

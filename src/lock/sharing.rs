@@ -40,6 +40,24 @@ impl<S: Holding + Sharing> Step<'_, S> {
         }
     }
 
+    /// When a holder's lease ends, if it has one.
+    pub(super) fn lease_end_of(&mut self, owner: &[u8]) -> Option<Millis> {
+        match self.state.shared() {
+            Some(shared) => shared.get(owner).map(|holder| holder.lease_end),
+            None => self.state.lease_end(),
+        }
+    }
+
+    /// Sets when a holder's lease ends.
+    pub(super) fn set_lease_end(&mut self, owner: &[u8], at: Millis) {
+        if self.state.shared().is_some() {
+            self.state.set_lease_of(owner, at);
+            self.refresh_expiry();
+        } else {
+            self.state.set_lease_end(at);
+        }
+    }
+
     /// When the next lease ends: that of the exclusive holder, or the first of several.
     pub(super) fn first_lease_end(&mut self) -> Option<Millis> {
         match self.state.shared() {
@@ -83,7 +101,7 @@ impl<S: State> Step<'_, S> {
         let mut dropped = 0;
         while dropped < DROP_BATCH
             && let Some(shared) = self.state.shared()
-            && let Some(owner) = shared.first_over(now)
+            && let Some(owner) = shared.first_expired(now)
         {
             let since = self.drop_holder(&owner);
             self.state.emit(Event::LeaseEnded { since });

@@ -23,10 +23,7 @@ use super::token;
 /// How many waiters behind a silent head are woken.
 const WOKEN_BEHIND: usize = 16;
 
-/// From this many dead waiters on it is cheaper to take them out of the keys together.
-const REAP_TOGETHER: usize = 16;
-
-/// This many dead waiters are taken out in one step. The next step, which is due at once, goes on.
+/// This many dead waiters are dropped in one step. The next step, which is due at once, goes on.
 pub const REAP_BATCH: usize = 500;
 
 /// What the head of the queue is, at a lock that is free or shared.
@@ -59,6 +56,7 @@ impl<S: State> Step<'_, S> {
     /// Serves one head after the other while it can have the lock. A head that the holders do not tolerate keeps
     /// those behind it waiting, but only while it lives.
     fn serve(&mut self, asking: Option<&[u8]>) {
+        let mut reaped = 0;
         while !self.state.is_held() || self.state.shared().is_some() {
             let Some((head, waiter)) = self.state.waiter_at(0) else {
                 break;
@@ -68,11 +66,12 @@ impl<S: State> Step<'_, S> {
                     self.state.remove(&head);
                     self.state.emit(Event::Left);
                 }
-                Head::Dead => {
-                    if !self.reap(&head, asking) {
-                        return;
-                    }
+                Head::Dead if reaped < REAP_BATCH => {
+                    reaped += 1;
+                    self.state.remove(&head);
+                    self.state.emit(Event::Reaped { owner: head });
                 }
+                Head::Dead => return self.stop_before(head),
                 Head::Blocked(ticket) => self.hand_over(&head, waiter, ticket),
                 Head::Polls => return self.wait_for(&head, waiter),
                 Head::Asks => return,
@@ -110,39 +109,14 @@ impl<S: State> Step<'_, S> {
         });
     }
 
-    /// Drops the head, which is dead, and with it a long row of dead waiters right behind it, up to a number
-    /// that does not delay other clients. Returns false if the row goes on behind these. The next dead waiter
-    /// then gets a turn that is over already, so that no waiter behind it is served before it is dropped.
-    fn reap(&mut self, head: &Owner, asking: Option<&[u8]>) -> bool {
-        let mut dead = vec![Owner::clone(head)];
-        let mut goes_on = None;
-        while let Some((next, waiter)) = self.state.waiter_at(dead.len()) {
-            let asks = asking == Some(next.as_ref());
-            if asks || !self.is_dead(&next, &waiter, self.now.millis()) {
-                break;
-            }
-            if dead.len() == REAP_BATCH {
-                goes_on = Some(next);
-                break;
-            }
-            dead.push(next);
-        }
-        if dead.len() < REAP_TOGETHER {
-            dead.truncate(1);
-            self.state.remove(head);
-        } else {
-            self.state.remove_all(&dead);
-        }
-        for owner in dead {
-            self.state.emit(Event::Reaped { owner });
-        }
-        let Some(owner) = goes_on else { return true };
+    /// Leaves a dead head for the next step: it gets a turn that is over, so that no waiter behind it is served before
+    /// it is dropped.
+    fn stop_before(&mut self, owner: Owner) {
         self.state.set_turn(Some(Turn {
             owner,
             wakes_next: None,
             until: self.now.heard,
         }));
-        false
     }
 
     /// A waiter is dead once its turn is over; before its turn, once its deadline is over. For a waiter that was found

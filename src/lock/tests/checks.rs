@@ -264,9 +264,9 @@ impl World {
         let waiting = !self.state.queue.is_empty() || self.state.shared.is_some();
         let ends = self.oracle.holders.iter().map(|of| wall(of.lease_end));
         let end = ends.min().filter(|_| waiting);
-        let deaf = self.now.deaf;
+        let behind = self.now.behind;
         let turn = self.state.turn.as_ref();
-        let turn = turn.map(|turn| tick(turn.until + deaf));
+        let turn = turn.map(|turn| tick(turn.until + behind));
         for latest in [renewal, end, turn].into_iter().flatten() {
             ensure!(due <= latest, "due in {due} ms, it should be {latest}");
         }

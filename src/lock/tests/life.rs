@@ -20,7 +20,7 @@ pub enum Life {
 
 /// An instant of the clock that stands still while the server does not listen.
 pub fn heard_after(now: Now, time: Millis) -> Heard {
-    now.steady / 1000 - now.deaf + time
+    now.steady / 1000 - now.behind + time
 }
 
 /// Whether an instant of that clock is over, and all that was sent before it has been read.

@@ -7,7 +7,7 @@ use super::oracle::{Asking, Cause, Checked, ensure};
 use super::scope::Wait;
 use super::world::{NAMES, World};
 use crate::lock::{
-    Acquired, Ask, GiveUp, Given, Joined, Limit, Millis, Outcome, Refusal, TakeAway, WaitMode,
+    Acquired, Ask, GiveUp, Joined, Limit, Millis, Outcome, Refusal, TakeAway, WaitMode,
 };
 
 impl World {
@@ -190,7 +190,7 @@ impl World {
         let request = GiveUp {
             owner: NAMES[owner],
             token,
-            holds: if all { Given::All } else { Given::One },
+            all,
             connection: Some(connection),
         };
         let left = self.step(|mut step| step.release(&request));
