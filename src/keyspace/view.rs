@@ -14,8 +14,6 @@ use super::shared::read_entry;
 
 /// The most holders that are read for one reply: a millisecond of the server's time.
 pub const MOST_READ: usize = 1000;
-/// How many fields the server is asked for at once in a longer walk.
-const STEP: usize = 250;
 
 /// A holder as the keys say.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,39 +115,6 @@ pub fn holders(
     });
     let number = usize::from(holder.is_some());
     Ok((holder.into_iter().collect(), number))
-}
-
-/// Some of a lock's many holders, in the order of their tokens, from a place in the hash on that the server names; and
-/// the next such place, 0 after the last one. `None` if the server's configuration has renamed HSCAN.
-///
-/// # Errors
-/// [`Error::WrongType`] if a key of the lock holds something else, [`Error::Renamed`].
-pub fn more_holders(
-    ctx: &Ctx,
-    names: &Names,
-    mut place: u64,
-    now: Now,
-) -> Result<(Vec<HolderView>, u64), Error> {
-    open(ctx, &names.lock, Kind::Hash)?;
-    if open(ctx, names.shared(), Kind::Hash)?.is_empty() {
-        return Ok((holders(ctx, names, MOST_READ, now)?.0, 0));
-    }
-    let mut fields = Vec::new();
-    while fields.len() < MOST_READ {
-        let found = ctx.scan_fields(&names.lock, place, STEP);
-        let found = found.ok_or(Error::Renamed("HSCAN"))?;
-        let mut words = found.items.into_iter();
-        fields.extend(std::iter::from_fn(|| words.next().zip(words.next())));
-        place = found.next;
-        if place == 0 {
-            break;
-        }
-    }
-    let shared = open(ctx, names.shared(), Kind::Hash)?;
-    let mut some = shared_holders(fields, &shared, now);
-    // While the hash grows or shrinks, the server may show a field twice.
-    some.dedup_by(|one, other| one.owner == other.owner);
-    Ok((some, place))
 }
 
 fn shared_holders(fields: Vec<(Vec<u8>, Vec<u8>)>, shared: &Key<'_>, now: Now) -> Vec<HolderView> {

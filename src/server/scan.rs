@@ -10,7 +10,7 @@ use redis_module::{Context, RedisValue};
 use super::api::{api, raw};
 use super::context::{Ctx, text};
 use super::guard::guard;
-use super::memory::{Str, string};
+use super::memory::Str;
 
 /// A scan of the keys of all databases. It can be interrupted between its steps: keys that exist during
 /// the whole scan are found at least once.
@@ -60,7 +60,7 @@ impl KeyScan {
 /// What a walk has found, and the cursor to go on with: 0 if it is through.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Found {
-    /// The keys; or the fields of a hash, each followed by its value.
+    /// The keys.
     pub items: Vec<Vec<u8>>,
     /// Where the walk goes on.
     pub next: u64,
@@ -74,18 +74,9 @@ impl Ctx {
         let words = [cursor.as_str(), "COUNT", &count, "TYPE", "hash"];
         found(Context::new(self.raw).call("SCAN", &words[..]).ok()?)
     }
-
-    /// Some fields of a hash, with their values: `count` or a few more, and all of a small hash. `None` if the server
-    /// does not run HSCAN, or the key is of another type.
-    pub fn scan_fields(&self, key: &Str, cursor: u64, count: usize) -> Option<Found> {
-        let words = [cursor.to_string(), "COUNT".to_owned(), count.to_string()];
-        let words = words.map(|word| string(word.as_bytes()));
-        let words: Vec<&Str> = std::iter::once(key).chain(&words).collect();
-        found(Context::new(self.raw).call("HSCAN", &words[..]).ok()?)
-    }
 }
 
-/// The reply of SCAN or HSCAN: the next cursor, and what was found.
+/// The reply of SCAN: the next cursor, and what was found.
 fn found(reply: RedisValue) -> Option<Found> {
     let RedisValue::Array(parts) = reply else {
         return None;

@@ -81,8 +81,8 @@ pub const COMMANDS: [Command; 10] = [
     Command {
         name: "HOLDERS",
         arguments: &["K"],
-        syntax: "key [AFTER cursor]",
-        arity: -2,
+        syntax: "key",
+        arity: 2,
         flags: "readonly",
         categories: "@read @slow",
         key: "RO access",

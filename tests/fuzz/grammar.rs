@@ -24,7 +24,7 @@ pub const FAIRLOCK: &[&str] = &[
     "6 FAIRLOCK.RENEW {lock} {owner} [LEASE {ms}]",
     "8 FAIRLOCK.CANCEL {lock} {owner}",
     "3 FAIRLOCK.BREAK {lock} [OWNER {owner}] [FORCE]",
-    "5 FAIRLOCK.HOLDERS {lock} [AFTER {count}]",
+    "5 FAIRLOCK.HOLDERS {lock}",
     "5 FAIRLOCK.QUEUE {lock} [LIMIT {count} {count}]",
     "5 FAIRLOCK.INFO {lock}",
     "1 FAIRLOCK.LOCKS [COUNT {count}]",

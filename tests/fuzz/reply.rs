@@ -65,8 +65,8 @@ fn fits(name: &[u8], command: &[Vec<u8>], reply: &Reply) -> bool {
         (b"CANCEL" | b"BREAK", Reply::Int(done)) => (0..=1).contains(done),
         (b"QUEUE", Reply::Items(items)) => items.iter().all(is_waiter),
         (b"INFO", Reply::Items(items)) => items.len() == 18,
-        (b"HOLDERS", Reply::Items(items)) => is_listing(items, is_holder),
-        (b"LOCKS", Reply::Items(items)) => is_listing(items, is_lock),
+        (b"HOLDERS", Reply::Items(items)) => items.iter().all(is_holder),
+        (b"LOCKS", Reply::Items(items)) => is_listing(items),
         (b"HELP", Reply::Items(items)) => !items.is_empty(),
         (b"ACQUIRE", Reply::Nil) | (b"EVAL" | b"EVALSHA", _) => true,
         // No command of that name.
@@ -74,14 +74,14 @@ fn fits(name: &[u8], command: &[Vec<u8>], reply: &Reply) -> bool {
     }
 }
 
-/// Locks or holders; behind them, where there are more, one field with the cursor.
-fn is_listing(items: &[Reply], is_one: fn(&Reply) -> bool) -> bool {
+/// Locks; behind them, where there are more, one field with the cursor.
+fn is_listing(items: &[Reply]) -> bool {
     let is_cursor = |last: &Reply| matches!(last, Reply::Items(items) if items.len() == 2);
     let listed = match items.split_last() {
         Some((last, listed)) if is_cursor(last) => listed,
         _ => items,
     };
-    listed.iter().all(is_one)
+    listed.iter().all(is_lock)
 }
 
 /// Eleven fields with their names.
