@@ -82,7 +82,7 @@ fn has_what_is_needed(ctx: &Ctx) -> bool {
     if let Some(command) = ctx.missing_command() {
         ctx.log_warning(&format!(
             "fairlock needs the command {command}, which this server's configuration has renamed \
-             (rename-command): without it replicas and files would not hear of locks"
+             (rename-command): without it replicas and files would not learn of locks"
         ));
         return false;
     }
@@ -110,8 +110,7 @@ fn begin(ctx: &Ctx, context: &Context, arguments: &[RedisString]) -> bool {
         && server::info::register(ctx, write_info);
     if begun {
         redisson::filter::tell_of_renamed(ctx);
-        ctx.tell_of_new_server();
-        server::events::hear_migrations(ctx);
+        server::events::follow_migrations(ctx);
         // Last: what is begun here goes on in the event loop, and must find the module loaded.
         waiting::begin(ctx);
     }

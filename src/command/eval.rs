@@ -50,8 +50,7 @@ impl<const BY_DIGEST: bool> Command for Eval<BY_DIGEST> {
     }
 }
 
-/// Runs a script, natively if possible: the server has checked that the user may run this command with these keys. What
-/// the filter has recognised is not looked at again.
+/// Runs a script, natively if possible: the server has checked that the user may run this command with these keys.
 ///
 /// # Errors
 /// [`Error::UnknownScript`], [`Error::InsideStep`], [`Error::KeysApart`].
@@ -61,9 +60,7 @@ fn eval(
     recognise: fn(&[u8]) -> Option<&'static Script>,
     command: &CStr,
 ) -> Result<(), Error> {
-    let client = ctx.client_id();
-    let passed = filter::passed(client);
-    let script = passed.or_else(|| arguments.get(0).and_then(recognise));
+    let script = arguments.get(0).and_then(recognise);
     let script = script.ok_or(Error::UnknownScript)?;
     waiting::require_rest()?;
     if in_cluster() && !share_a_slot(ctx, *arguments) {

@@ -13,7 +13,7 @@ use super::names::{Names, is_redissons};
 /// Whether the key of this name is a lock that is held. Does not count as a use of the key.
 pub fn is_held_lock(ctx: &Ctx, name: &[u8]) -> bool {
     let key = string(name);
-    let lock = ctx.open(&key, Access::Glance);
+    let lock = ctx.open(&key, Access::Read);
     if lock.kind() != Kind::Hash {
         return false;
     }
@@ -33,7 +33,7 @@ fn one_holder(lock: &Key<'_>) -> Option<Vec<u8>> {
 
 fn has_shared_holders(ctx: &Ctx, name: &[u8]) -> bool {
     let names = Names::of(name);
-    let shared = ctx.open(names.shared(), Access::Glance);
+    let shared = ctx.open(names.shared(), Access::Read);
     shared.kind() == Kind::Hash
 }
 
@@ -41,7 +41,7 @@ fn has_shared_holders(ctx: &Ctx, name: &[u8]) -> bool {
 /// left, or of a SHARED lock not as many holders as are `shared`. Does not count as a use of the key.
 pub fn has_lost_holders(ctx: &Ctx, name: &[u8], shared: Option<usize>) -> bool {
     let key = string(name);
-    let lock = ctx.open(&key, Access::Glance);
+    let lock = ctx.open(&key, Access::Read);
     match shared {
         _ if lock.kind() != Kind::Hash => false,
         Some(holders) => lock.len() != holders.saturating_add(1),

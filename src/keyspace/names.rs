@@ -34,6 +34,8 @@ pub struct Names {
     pub token: Str,
     /// The shared holders' key: made when it is first needed, because most locks are exclusive.
     shared: OnceCell<Str>,
+    /// The slot in a cluster: computed when it is first needed.
+    slot: OnceCell<u16>,
 }
 
 impl Names {
@@ -63,7 +65,13 @@ impl Names {
             deadlines: string(&derived("redisson_lock_timeout", key)),
             token: string(&derived("fairlock_token", key)),
             shared: OnceCell::new(),
+            slot: OnceCell::new(),
         }
+    }
+
+    /// The slot of a cluster that the lock is in.
+    pub fn slot(&self) -> u16 {
+        *self.slot.get_or_init(|| slot(&self.name))
     }
 
     /// The lock's name.

@@ -1,7 +1,5 @@
 //! The command filter: which EVAL and EVALSHA are run natively.
 
-use std::cell::Cell;
-
 use crate::config;
 use crate::keyspace::names::SLOTS;
 use crate::server::filter::{self, Filter, Incoming};
@@ -18,28 +16,17 @@ pub const EVAL: &str = "fairlock.eval";
 /// As [`EVAL`], by the script's digest, with the arguments of EVALSHA.
 pub const EVALSHA: &str = "fairlock.evalsha";
 
-/// A call that the filter has let become a command of the module's. The server runs it right behind the filter, or
-/// queues it for a transaction.
-#[derive(Clone, Copy)]
-struct Passed {
-    client: u64,
-    script: &'static Script,
-}
-
 thread_local! {
     /// [`EVAL`] and [`EVALSHA`], as strings of the server.
     static NAMES: [Str; 2] = [EVAL, EVALSHA].map(|name| string(name.as_bytes()));
-    static PASSED: Cell<Option<Passed>> = const { Cell::new(None) };
-}
-
-/// The script that a client calls by a command that runs now, if the filter has just recognised it.
-pub fn passed(client: u64) -> Option<&'static Script> {
-    let passed = PASSED.take()?;
-    (passed.client == client).then_some(passed.script)
 }
 
 /// The commands that the filter has to see, and the consequence if rename-command has given one another name.
-const SEEN: [(&str, &str); 4] = [
+const SEEN: [(&str, &str); 5] = [
+    (
+        "ACL",
+        "each hand-off asks for the permissions of its receiver",
+    ),
     ("EVAL", "scripts run as Lua"),
     ("EVALSHA", "scripts run as Lua"),
     (
@@ -69,9 +56,9 @@ pub fn tell_of_renamed(ctx: &Ctx) {
     }
 }
 
-/// Looks for scripts, for commands that move slots, and, on some servers, for those that may change a client's
-/// database. A command may come from anybody, and be refused after this: so a look walks nothing, and notes no more
-/// than the one before.
+/// Looks for scripts, for commands that move slots or change permissions, and, on some servers, for those that may
+/// change a client's database. A command may come from anybody, and be refused after this: so a look walks nothing, and
+/// notes no more than the one before.
 #[derive(Debug)]
 pub struct Scripts;
 
@@ -79,13 +66,11 @@ impl Filter for Scripts {
     /// Compares length and first letter first, because most commands are others.
     fn concerns(name: &[u8]) -> bool {
         match name {
-            [b'e' | b'E', _, _, _] => {
-                is(name, b"exec") || is(name, b"eval") && config::intercept_eval()
-            }
-            [b'c' | b'C', _, _, _] => is(name, b"copy"),
+            [b'a' | b'A', _, _] => is(name, b"acl"),
+            [b'c' | b'C', _, _, _] => is(name, b"copy") && filter::may_move_clients(),
             [b'c' | b'C', _, _, _, _, _, _] => is(name, b"cluster") && in_cluster(),
+            [b'e' | b'E', _, _, _] => is(name, b"eval") && config::intercept_eval(),
             [b'e' | b'E', _, _, _, _, _, _] => is(name, b"evalsha") && config::intercept_eval(),
-            [b'f' | b'F', ..] => is_own(name),
             _ => false,
         }
     }
@@ -100,11 +85,8 @@ impl Filter for Scripts {
             filter::before_copy(command);
         } else if is(name, b"cluster") {
             follow_slots(command);
-        } else if is(name, b"exec") {
-            PASSED.set(None);
-        } else if is_own(name) {
-            // A client sends it itself.
-            PASSED.set(None);
+        } else {
+            follow_permissions(command);
         }
     }
 }
@@ -127,8 +109,15 @@ fn follow_slots(command: &Incoming) {
     }
 }
 
-fn is_own(name: &[u8]) -> bool {
-    is(name, EVAL.as_bytes()) || is(name, EVALSHA.as_bytes())
+/// A command that can take a waiter's permission to acquire its lock.
+fn follow_permissions(command: &Incoming) {
+    let word = command.argument(1).unwrap_or_default();
+    if [&b"setuser"[..], b"deluser", b"load"]
+        .iter()
+        .any(|name| is(word, name))
+    {
+        waiting::permissions_change();
+    }
 }
 
 fn is(name: &[u8], word: &[u8]) -> bool {
@@ -143,22 +132,21 @@ fn intercept(command: &mut Incoming, recognise: fn(&[u8]) -> Option<&'static Scr
     let Some(script) = command.argument(1).and_then(recognise) else {
         return;
     };
-    let client = command.client();
-    let done = NAMES.with(|names| {
-        let name = names.get(name)?;
-        if client.is_some_and(|client| !may_run(command, name, client)) {
+    NAMES.with(|names| {
+        let Some(name) = names.get(name) else { return };
+        if may_run(command, name) {
+            command.rename(name);
+        } else {
             stats::left_to_lua(script.role);
-            return None;
         }
-        command.rename(name);
-        Some(())
     });
-    PASSED.set(done.and(client).map(|client| Passed { client, script }));
 }
 
-/// Whether a client's user may run the call as this command: if not, it passes untouched. Where the filter cannot know
-/// the client, before Redis 7.2, the server refuses it. False for a caller without a connection.
-fn may_run(call: &Incoming, command: &Str, client: u64) -> bool {
-    let user = user_of(client).and_then(|name| User::named(&name));
-    user.is_some_and(|user| call.may_run_as(command, &user))
+/// Whether the caller may run the call as this command: if not, it passes untouched. Where the filter cannot know the
+/// client, before Redis 7.2, the server refuses it. False for a caller without a connection.
+fn may_run(call: &Incoming, command: &Str) -> bool {
+    call.client().is_none_or(|client| {
+        let user = user_of(client).and_then(|name| User::named(&name));
+        user.is_some_and(|user| call.may_run_as(command, &user))
+    })
 }

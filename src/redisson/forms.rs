@@ -8,7 +8,7 @@ use crate::keyspace::number::number as whole;
 use crate::keyspace::{Names, names, write};
 use crate::lock::scripts::{ScriptWait, Sleep, Tried, TryLock, Unlocked};
 use crate::lock::{Holds, Millis, Refusal, State, Step};
-use crate::server::{Access, Key, Kind, clock};
+use crate::server::{Access, Key, Kind};
 use crate::waiting::{self, WakeUp};
 
 use super::call::{LeftToLua, Reply, ScriptCall, refused};
@@ -160,28 +160,25 @@ impl Unlocking<'_> {
         self.latch.as_ref()?.reply
     }
 
-    /// Takes the step.
-    pub fn decide<S: State>(&self, step: &mut Step<'_, S>) -> Result<Reply, LeftToLua> {
-        let Some((owner, lease)) = self.holder else {
-            return match step.force_unlock(self.client) {
-                Ok(freed) => Ok(Reply::Number(freed.into())),
-                Err(refusal) => refused(refusal),
-            };
+    /// Takes the step, and keeps the reply. With this the latch is closed.
+    pub fn decide<S: State>(self, step: &mut Step<'_, S>) -> Result<Reply, LeftToLua> {
+        let freed = match self.holder {
+            None => step.force_unlock(self.client),
+            Some((owner, lease)) => match step.unlock(owner, lease, self.client) {
+                Ok(Unlocked::NotHeld) => return Ok(Reply::Nil),
+                Ok(Unlocked::HeldStill) => Ok(false),
+                Ok(Unlocked::Freed) => Ok(true),
+                Err(refusal) => Err(refusal),
+            },
         };
-        match step.unlock(owner, lease, self.client) {
-            Ok(Unlocked::NotHeld) => Ok(Reply::Nil),
-            Ok(Unlocked::HeldStill) => Ok(Reply::Number(0)),
-            Ok(Unlocked::Freed) => Ok(Reply::Number(1)),
-            Err(refusal) => refused(refusal),
+        let reply = match freed {
+            Ok(freed) => freed.into(),
+            Err(refusal) => return refused(refusal),
+        };
+        if let Some(mut latch) = self.latch {
+            write::set_number(&mut latch.key, reply, step.now.after(latch.time));
         }
-    }
-
-    /// Keeps the reply.
-    pub fn keep(&mut self, reply: i64) {
-        if let Some(latch) = &mut self.latch {
-            let expires = (clock::wall_micros() / 1000).saturating_add(latch.time);
-            write::set_number(&mut latch.key, reply, expires);
-        }
+        Ok(Reply::Number(reply))
     }
 }
 

@@ -28,20 +28,14 @@ pub fn run(ctx: &Ctx, script: &Script, words: Args<'_>) -> Option<Reply> {
         }
         Form::Unlock { forced } => {
             let names = call.lock(0, 1, 2).ok()?;
-            let mut unlocking = Unlocking::read(&call, &names, forced).ok()?;
+            let unlocking = Unlocking::read(&call, &names, forced).ok()?;
             if let Some(reply) = unlocking.kept_reply() {
                 return Some(Reply::Number(reply));
             }
             let wake_up = Some(unlocking.wake_up);
-            let reply = take(&call, script, &names, wake_up, |step| {
+            take(&call, script, &names, wake_up, move |step| {
                 unlocking.decide(step)
-            })?;
-            if let Reply::Number(reply) = reply {
-                unlocking.keep(reply);
-                // The event of the latch, which was written beside the step.
-                ctx.raise_events_to_all();
-            }
-            Some(reply)
+            })
         }
         Form::Leave => {
             let names = Names::of(forms::lock_of_leaver(&call).ok()?);

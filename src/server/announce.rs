@@ -38,19 +38,19 @@ static RAISING: AtomicPtr<c_char> = AtomicPtr::new(null_mut());
 
 /// The current step's events have no listener, so none is recorded. An atomic, because reading a thread-local costs a
 /// function call.
-static UNHEARD: AtomicBool = AtomicBool::new(false);
+static IS_SILENT: AtomicBool = AtomicBool::new(false);
 
 /// Capacity beyond this is freed.
 const ANNOUNCEMENTS_KEPT: usize = 1024;
 
 /// A step begins. This module ignores the events of its own steps.
 pub fn step_begins() {
-    UNHEARD.store(!has_listeners(), Ordering::Relaxed);
+    IS_SILENT.store(!has_listeners(), Ordering::Relaxed);
 }
 
 /// A step has ended, or was cut short by a panic.
 pub fn step_ends() {
-    UNHEARD.store(false, Ordering::Relaxed);
+    IS_SILENT.store(false, Ordering::Relaxed);
 }
 
 impl Ctx {
@@ -118,7 +118,7 @@ impl Ctx {
     /// Records a keyspace event of a class, to be raised by [`Ctx::raise_events`].
     #[inline]
     pub fn record_event(&self, class: NotifyEvent, event: &'static CStr, key: &Str) {
-        if !UNHEARD.load(Ordering::Relaxed) {
+        if !IS_SILENT.load(Ordering::Relaxed) {
             Self::record(class, event, key);
         }
     }
@@ -131,26 +131,12 @@ impl Ctx {
     /// Raises the recorded events. The database must be the one in which they happened, and
     /// no key may be open.
     pub fn raise_events(&self) {
-        self.raise(true);
-    }
-
-    /// As [`Ctx::raise_events`], for changes outside a step: this module does not ignore the events as its own.
-    pub fn raise_events_to_all(&self) {
-        self.raise(false);
-    }
-
-    fn raise(&self, own: bool) {
-        if UNHEARD.load(Ordering::Relaxed) {
+        if IS_SILENT.load(Ordering::Relaxed) {
             return;
         }
         let mut all = ANNOUNCEMENTS.take();
         for Announcement { class, event, key } in all.drain(..) {
-            let name = if own {
-                event.as_ptr().cast_mut()
-            } else {
-                null_mut()
-            };
-            RAISING.store(name, Ordering::Relaxed);
+            RAISING.store(event.as_ptr().cast_mut(), Ordering::Relaxed);
             // SAFETY: context, event name and string are valid for this call.
             unsafe {
                 api!(NotifyKeyspaceEvent(

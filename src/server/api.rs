@@ -40,28 +40,28 @@ mod same {
     use redis_module::raw as theirs;
     use redis_module::raw::*;
 
-    use crate::server::api::raw as ours;
+    use crate::server::api::raw as own;
 
     macro_rules! constant {
         ($name:ident) => {
-            const _: () = assert!(ours::$name as i128 == theirs::$name as i128);
+            const _: () = assert!(own::$name as i128 == theirs::$name as i128);
         };
     }
     macro_rules! structure {
         ($name:ident) => {
-            const _: () = assert!(size_of::<ours::$name>() == size_of::<theirs::$name>());
-            const _: () = assert!(align_of::<ours::$name>() == align_of::<theirs::$name>());
+            const _: () = assert!(size_of::<own::$name>() == size_of::<theirs::$name>());
+            const _: () = assert!(align_of::<own::$name>() == align_of::<theirs::$name>());
         };
     }
     macro_rules! field {
         ($of:ident $name:ident) => {
-            const _: () = assert!(offset_of!(ours::$of, $name) == offset_of!(theirs::$of, $name));
+            const _: () = assert!(offset_of!(own::$of, $name) == offset_of!(theirs::$of, $name));
         };
     }
     include!(concat!(env!("OUT_DIR"), "/same.rs"));
 
     /// redis-module does not name this one.
-    type RedisModuleFreeFunc = ours::RedisModuleFreeFunc;
+    type RedisModuleFreeFunc = own::RedisModuleFreeFunc;
     include!(concat!(env!("OUT_DIR"), "/tables.rs"));
 
     macro_rules! functions {

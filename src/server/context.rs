@@ -160,18 +160,9 @@ impl Ctx {
         }
     }
 
-    /// Writes a line of consequence to the server's log.
+    /// Writes a line of consequence to the server's log. It is not a format string: `%` has no meaning in it.
     pub fn log_warning(&self, message: &str) {
-        self.log(c"warning", message);
-    }
-
-    /// Writes a line to the server's log that an operator may want to know.
-    pub fn log_notice(&self, message: &str) {
-        self.log(c"notice", message);
-    }
-
-    /// The line is not a format string: `%` has no meaning in it.
-    fn log(&self, level: &CStr, message: &str) {
+        let level = c"warning";
         let message = CString::new(message.replace('\0', "\\0")).unwrap_or_default();
         // SAFETY: the format says: one string, which lives until the call returns. The context may be
         // null. If the server lacks this very function, nothing is logged.

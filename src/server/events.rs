@@ -22,12 +22,12 @@ use super::user;
 #[derive(Clone, Copy, Debug)]
 pub struct Events {
     /// The event loop has events to deal with: the first thing in each of its iterations. Called while the module
-    /// listens to them ([`hear_iterations`]).
+    /// listens to them ([`follow_iterations`]).
     pub after_sleep: fn(&Ctx),
     /// The event loop is about to wait: after the commands of an iteration, before the replies of
     /// clients that were unblocked in it.
     pub before_sleep: fn(&Ctx),
-    /// The connection with this id closes. Called from [`hear_connections`] on.
+    /// The connection with this id closes. Called from [`follow_connections`] on.
     pub connection_closes: fn(&Ctx, u64),
     /// A key of the context's database was changed from outside the module: class, event and key. The call comes
     /// in the middle of the command that changed it, so nothing may be written.
@@ -38,13 +38,13 @@ pub struct Events {
     pub swapped: fn(&Ctx, i32, i32),
     /// The server has become a replica (true) or the master.
     pub role_changes: fn(&Ctx, bool),
-    /// Slots migrate ([`hear_migrations`]).
+    /// Slots migrate ([`follow_migrations`]).
     pub slots_migrate: fn(&Ctx, Migration),
 }
 
 /// Whether the module is subscribed to iterations of the event loop.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Hearing {
+enum Following {
     No,
     Yes,
     /// The subscription is about to be taken back.
@@ -53,17 +53,17 @@ enum Hearing {
 
 thread_local! {
     static EVENTS: Cell<Option<Events>> = const { Cell::new(None) };
-    static HEARS_ITERATIONS: Cell<Hearing> = const { Cell::new(Hearing::No) };
+    static FOLLOWS_ITERATIONS: Cell<Following> = const { Cell::new(Following::No) };
 }
 
 /// Whether the module is subscribed to the events of sorted sets.
-static HEARS_SCORES: AtomicBool = AtomicBool::new(false);
+static FOLLOWS_SCORES: AtomicBool = AtomicBool::new(false);
 /// Whether it is subscribed to connections.
-static HEARS_CONNECTIONS: AtomicBool = AtomicBool::new(false);
+static FOLLOWS_CONNECTIONS: AtomicBool = AtomicBool::new(false);
 
 /// The classes of key events that can concern a lock: events that delete, replace or expire keys, and events
 /// that change queues. The classes of strings and hashes are left out: they are most of a server's traffic, and
-/// a field that is taken out of a lock's hash is found without them. [`hear_scores`] adds the class of sorted sets.
+/// a field that is taken out of a lock's hash is found without them. [`follow_scores`] adds the class of sorted sets.
 const CLASSES: NotifyEvent = NotifyEvent::GENERIC
     .union(NotifyEvent::EXPIRED)
     .union(NotifyEvent::EVICTED)
@@ -73,9 +73,9 @@ const CLASSES: NotifyEvent = NotifyEvent::GENERIC
 /// Subscribes these functions to the server's events. False if the server refuses.
 pub fn subscribe(ctx: &Ctx, events: Events) -> bool {
     EVENTS.set(Some(events));
-    HEARS_SCORES.store(false, Ordering::Relaxed);
-    HEARS_CONNECTIONS.store(false, Ordering::Relaxed);
-    HEARS_ITERATIONS.set(Hearing::No);
+    FOLLOWS_SCORES.store(false, Ordering::Relaxed);
+    FOLLOWS_CONNECTIONS.store(false, Ordering::Relaxed);
+    FOLLOWS_ITERATIONS.set(Following::No);
     if listen(ctx, raw::REDISMODULE_EVENT_MODULE_CHANGE) {
         announce::look_for_listeners(ctx);
     }
@@ -87,31 +87,31 @@ pub fn subscribe(ctx: &Ctx, events: Events) -> bool {
 
 /// Subscribes to the events of sorted sets as well. Redisson's scripts rewrite the score of every waiter, so
 /// the module does without these events while only such scripts use locks.
-pub fn hear_scores(ctx: &Ctx) {
-    if !HEARS_SCORES.swap(true, Ordering::Relaxed) {
-        HEARS_SCORES.store(listen_to_keys(ctx, NotifyEvent::ZSET), Ordering::Relaxed);
+pub fn follow_scores(ctx: &Ctx) {
+    if !FOLLOWS_SCORES.swap(true, Ordering::Relaxed) {
+        FOLLOWS_SCORES.store(listen_to_keys(ctx, NotifyEvent::ZSET), Ordering::Relaxed);
     }
 }
 
 /// Subscribes to connections as well. For a module that listens, the server asks the system for the address of each
 /// connection that opens or closes, so the module does without until a lock depends on a connection.
-pub fn hear_connections(ctx: &Ctx) {
+pub fn follow_connections(ctx: &Ctx) {
     let event = raw::REDISMODULE_EVENT_CLIENT_CHANGE;
-    if !HEARS_CONNECTIONS.swap(true, Ordering::Relaxed) && !listen(ctx, event) {
+    if !FOLLOWS_CONNECTIONS.swap(true, Ordering::Relaxed) && !listen(ctx, event) {
         ctx.log_warning("fairlock: the server does not tell of connections that close, so sessions do not end with them");
     }
 }
 
 /// Subscribes to slot migrations, if the server has them: older servers refuse.
-pub fn hear_migrations(ctx: &Ctx) {
+pub fn follow_migrations(ctx: &Ctx) {
     let _ = listen(ctx, ctx.migration_event());
 }
 
 /// Subscribes to iterations of the event loop. True if the module was not subscribed.
-pub fn hear_iterations() -> bool {
-    match HEARS_ITERATIONS.replace(Hearing::Yes) {
-        Hearing::Yes | Hearing::NotForLong => return false,
-        Hearing::No => (),
+pub fn follow_iterations() -> bool {
+    match FOLLOWS_ITERATIONS.replace(Following::Yes) {
+        Following::Yes | Following::NotForLong => return false,
+        Following::No => (),
     }
     subscribe_to_iterations(true);
     true
@@ -121,12 +121,12 @@ pub fn hear_iterations() -> bool {
 /// server does not expect that from a callback for such an event.
 pub fn rest() {
     extern "C" fn unsubscribe(_data: *mut c_void) {
-        if HEARS_ITERATIONS.get() == Hearing::NotForLong {
-            HEARS_ITERATIONS.set(Hearing::No);
+        if FOLLOWS_ITERATIONS.get() == Following::NotForLong {
+            FOLLOWS_ITERATIONS.set(Following::No);
             subscribe_to_iterations(false);
         }
     }
-    HEARS_ITERATIONS.set(Hearing::NotForLong);
+    FOLLOWS_ITERATIONS.set(Following::NotForLong);
     // SAFETY: the callback needs no data, and its code stays.
     unsafe { api!(EventLoopAddOneShot(Some(unsubscribe), null_mut())) };
 }
@@ -162,7 +162,7 @@ pub fn hurry() {
     unsafe { api!(EventLoopAddOneShot(Some(nothing), null_mut())) };
 }
 
-/// Hears of one kind of server event. False if the server refuses.
+/// Subscribes to one kind of server event. False if the server refuses.
 pub(super) fn listen(ctx: &Ctx, id: u64) -> bool {
     let event = raw::RedisModuleEvent { id, dataver: 1 };
     // SAFETY: the callback has the signature that the server expects and its code stays.
@@ -170,7 +170,7 @@ pub(super) fn listen(ctx: &Ctx, id: u64) -> bool {
     status == OK
 }
 
-/// All events of the server that the module hears of.
+/// All events of the server that the module is told of.
 extern "C" fn server_event(
     ctx: *mut raw::RedisModuleCtx,
     event: raw::RedisModuleEvent,

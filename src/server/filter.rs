@@ -7,11 +7,12 @@
 //! event's database for the client whose command raised it, and do not restore the client's own (valkey-io/valkey,
 //! pull request 4024). With any module that listens to key events, a client that moves or copies a key to another
 //! database would find itself in that database. Here its database is restored ([`before_copy`]). Other servers report
-//! key events through an internal client, and are not affected.
+//! key events through an internal client.
 
 use std::cell::Cell;
 use std::ffi::c_int;
 use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::api::{OK, OPTIONAL, api, raw};
 use super::context::{Ctx, bytes};
@@ -34,8 +35,21 @@ pub trait Filter {
     fn look(command: &mut Incoming);
 }
 
+/// Whether the server has that fault.
+static MOVES_CLIENTS: AtomicBool = AtomicBool::new(false);
+
+/// Whether a client may find itself in another database after a command that moves or copies a key.
+pub fn may_move_clients() -> bool {
+    MOVES_CLIENTS.load(Ordering::Relaxed)
+}
+
 /// Registers a filter, which sees every command from now on. False if the server refuses.
 pub fn register<F: Filter>(ctx: &Ctx) -> bool {
+    let version = ctx.info(c"server", c"valkey_version").unwrap_or_default();
+    let has_fault = ["8.1.", "9.0."]
+        .iter()
+        .any(|release| version.starts_with(release));
+    MOVES_CLIENTS.store(has_fault, Ordering::Relaxed);
     let not_own = raw::REDISMODULE_CMDFILTER_NOSELF;
     // SAFETY: the callback has the signature that the server expects and its code stays.
     let filter = unsafe { api!(RegisterCommandFilter(ctx.raw, Some(entry::<F>), not_own)) };
@@ -118,6 +132,9 @@ pub fn before_copy(command: &Incoming) {
 /// For a COPY it is read before the command runs. In a transaction or a script a SELECT may follow that
 /// reading, so nothing is restored there.
 pub(super) fn restore_db(ctx: &Ctx, event: &[u8]) {
+    if !may_move_clients() {
+        return;
+    }
     let began_in = match event {
         b"move_from" => {
             BEGAN.set(Some(Began::Move(ctx.db())));

@@ -11,7 +11,7 @@
 //! The map, from top to bottom: a file imports only from those below it (`make check`).
 //!
 //! What the server calls:
-//! - [`events`]: the server's events, and which of them the module hears of;
+//! - [`events`]: the server's events, and which of them the module is told of;
 //! - [`announce`]: what others are told of the module's own changes: replicas, WATCH, subscribers, listeners;
 //! - [`filter`]: command filters, and which database a client has selected;
 //! - [`command`]: registering commands, and their entry;
@@ -19,7 +19,7 @@
 //! - [`info`]: the module's section of INFO, and the server's own.
 //!
 //! What it is asked:
-//! - [`needs`]: which of its commands the module needs, and on which releases it was tested;
+//! - [`needs`]: which of its commands the module needs;
 //! - [`user`]: what a connection's user may do;
 //! - [`cluster`]: which server decides: slots, their migrations, pauses of writes;
 //! - [`scan`]: walks over keys and fields;

@@ -1,18 +1,9 @@
-//! What the module needs of the server beside the module API: its commands, and a release that it was tested on.
-
-use std::ffi::CStr;
+//! What the module needs of the server beside the module API: its commands.
 
 use super::api::api;
 use super::context::Ctx;
 use super::memory::string;
 use super::user::User;
-
-/// The newest release of each server that all tests have passed on, and the field of INFO that says its own. Valkey
-/// says what Redis it is compatible with, too, so it comes first.
-const TESTED: [(&str, &CStr, (u32, u32)); 2] = [
-    ("Valkey", c"valkey_version", (9, 1)),
-    ("Redis", c"redis_version", (8, 6)),
-];
 
 /// The commands that publish wake-ups, and EXISTS, which tells where the keys of a slot are.
 const NEEDED: [&str; 3] = ["EXISTS", "PUBLISH", "SPUBLISH"];
@@ -34,23 +25,6 @@ const CHANGES: [&str; 12] = [
 ];
 
 impl Ctx {
-    /// Says in the log if the server is newer than any that the module was tested on.
-    pub fn tell_of_new_server(&self) {
-        let versions = TESTED.into_iter().map(|(name, field, tested)| {
-            let version = self.info(c"server", field)?;
-            Some((name, version, tested))
-        });
-        if let Some((name, version, tested)) = versions.flatten().next()
-            && release(&version) > Some(tested)
-        {
-            let (major, minor) = tested;
-            self.log_notice(&format!(
-                "fairlock is tested up to {name} {major}.{minor}, and this is {name} {version}: it loads, and reports \
-                 of how it does are welcome"
-            ));
-        }
-    }
-
     /// Warns if the next start may lose locks: most servers check each transaction of the append-only file against the
     /// permissions of the user `default`, and skip what it may not do. To be called when users are loaded.
     pub fn warn_of_default_user(&self) {
@@ -103,24 +77,4 @@ fn denied_to_default() -> Option<&'static str> {
     let is_denied = |change: &&&str| user.may_run_words(change) == Some(false);
     let denied = CHANGES.iter().find(is_denied)?;
     denied.split(' ').next()
-}
-
-/// The first two numbers of a version.
-fn release(version: &str) -> Option<(u32, u32)> {
-    let mut numbers = version.split('.').map(|number| number.parse().ok());
-    Some((numbers.next()??, numbers.next()??))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn releases_are_compared_as_numbers() {
-        assert!(release("8.10.0") > release("8.6.3"));
-        assert!(release("10.0.0-rc1") > release("9.1.2"));
-        assert_eq!(release("8.6.99"), Some((8, 6)));
-        // A version of a form that is not known is not called new.
-        assert_eq!(release("unstable"), None);
-    }
 }

@@ -46,7 +46,7 @@ use crate::server::events;
 use crate::stats::Stats;
 
 use super::conditions::{self, is_here};
-use super::connections::{Blocked, BlockedAcquire, Client, Outcome, Pending};
+use super::connections::{Blocked, BlockedAcquire, Client, Outcome, Request};
 use super::effects::{give_outcome, not_received};
 use super::record::{Grant, LockId, Place};
 use super::state::{blocked, hand_off_lost, hand_offs, note, sessions, stats, table, waiting};
@@ -81,15 +81,18 @@ pub fn block(
     };
     let client = Client {
         handle,
-        lock,
-        owner: Owner::from(owner),
+        request: Request {
+            ticket,
+            lock,
+            owner: Owner::from(owner),
+            goes_on: false,
+        },
         // One tick more, because the current one is partly over: the client must not time out early.
         until: (timeout > 0).then(|| now.tick_after(timeout).saturating_add(1)),
         connection: ctx.client_id(),
         outcome: None,
-        goes_on: false,
     };
-    blocked(|blocked| blocked.add(ticket, client));
+    blocked(|blocked| blocked.add(client));
     if timeout > 0 {
         set_timer(ctx, now);
     }
@@ -193,24 +196,25 @@ const PROMPT: Millis = 2;
 fn reply_token(ctx: &Ctx, grant: &Grant) {
     let connection = ctx.client_id();
     let is_late = conditions::tick() >= grant.at.saturating_add(PROMPT)
-        || waiting(|waiting| waiting.listening.get().catches_up());
+        || waiting(|waiting| waiting.conditions.listening.get().catches_up());
     if is_late && ctx.has_hung_up(connection) {
         ctx.reply_error(&Error::Unblocked.to_string());
         hand_off_lost(grant.clone());
         return;
     }
     ctx.reply_integer(grant.token);
-    events::hear_connections(ctx);
+    events::follow_connections(ctx);
     hand_offs(|hand_offs| hand_offs.replied(connection, grant.clone()));
 }
 
 /// The server has ended a client's wait. Returns the outcome that the client was given in this iteration, if it
 /// was; else calls `place` for its place in the queue.
 fn leave(id: Id, place: impl FnOnce(&LockId, Owner, Ticket)) -> Option<Outcome> {
-    let (ticket, client) = blocked(|blocked| blocked.remove_id(id))?;
+    let client = blocked(|blocked| blocked.remove_id(id))?;
     client.handle.discard();
     if client.outcome.is_none() {
-        place(&client.lock, client.owner, ticket);
+        let request = client.request;
+        place(&request.lock, request.owner, request.ticket);
     }
     client.outcome
 }
@@ -246,7 +250,7 @@ pub fn connection_closes(ctx: &Ctx, connection: Connection) {
 
 /// The server is a replica: clients that are still blocked ask again, and it tells them where.
 pub fn to_the_master() {
-    for Pending { ticket, .. } in blocked(|blocked| blocked.waiting()) {
+    for Request { ticket, .. } in blocked(|blocked| blocked.waiting()) {
         send_away(ticket, Outcome::Refused(Error::Unblocked));
     }
 }

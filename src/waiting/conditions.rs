@@ -5,22 +5,26 @@
 use std::ffi::CStr;
 
 use crate::config;
-use crate::keyspace::{Names, names};
+use crate::keyspace::Names;
 use crate::lock::{Millis, Now, Rules, Tick, token};
 use crate::server::cluster::SlotState;
 use crate::server::{Ctx, clock, in_cluster};
 
 use super::record::LockId;
-use super::state::waiting;
+use super::stable::{DOUBT, Slots};
+use super::state::{known_slots, waiting};
 
 /// The server's clocks.
 pub fn now() -> Now {
     let steady = clock::steady_micros();
-    let (tick, listening) = (steady / 1000, waiting(|waiting| waiting.listening.get()));
+    let (tick, listening) = (
+        steady / 1000,
+        waiting(|waiting| waiting.conditions.listening.get()),
+    );
     Now {
         micros: clock::wall_micros(),
         steady,
-        deaf: listening.deaf(tick),
+        behind: listening.behind(tick),
         heard: listening.heard(tick),
     }
 }
@@ -37,7 +41,7 @@ pub fn rules() -> Rules {
         patience: config::PATIENCE.get(),
         clock_skew: config::CLOCK_SKEW.get(),
         max_waiters: usize::try_from(config::MAX_WAITERS.get()).unwrap_or(usize::MAX),
-        grace: waiting(|waiting| waiting.grace.get()),
+        grace: waiting(|waiting| waiting.conditions.grace.get()),
         intercepts: config::intercept_eval(),
     }
 }
@@ -52,7 +56,10 @@ pub fn grant_grace() {
 pub fn make_up_for(missed: Millis) {
     if missed > 0 {
         let until = now().listening_after(missed.min(config::TURN.get()));
-        waiting(|waiting| waiting.grace.set(waiting.grace.get().max(until)));
+        waiting(|waiting| {
+            let grace = &waiting.conditions.grace;
+            grace.set(grace.get().max(until));
+        });
     }
 }
 
@@ -68,7 +75,7 @@ pub fn go_ahead_of_the_clock() {
 
 fn go_on_behind(token: i64) {
     waiting(|waiting| {
-        let greatest = &waiting.greatest_token;
+        let greatest = &waiting.conditions.greatest_token;
         greatest.set(greatest.get().max(token));
     });
 }
@@ -77,7 +84,7 @@ fn go_on_behind(token: i64) {
 pub fn learn(token: i64) {
     let (rules, now) = (rules(), now());
     waiting(|waiting| {
-        let greatest = &waiting.greatest_token;
+        let greatest = &waiting.conditions.greatest_token;
         greatest.set(token::greatest_after_loading(
             greatest.get(),
             token,
@@ -101,29 +108,46 @@ const BRING_SLOTS: [&CStr; 3] = [
 ];
 
 /// The filter sees commands from here on, if they have not been renamed.
-pub fn begin_to_follow_slots(ctx: &Ctx) {
-    let is_blind = !ctx.has_command("CLUSTER");
-    waiting(|waiting| waiting.stable_slots.borrow_mut().is_blind = is_blind);
+pub fn begin_to_see_commands(ctx: &Ctx) {
+    if ctx.has_command("CLUSTER") {
+        known_slots(Slots::are_watched);
+    }
+    if !ctx.has_command("ACL") {
+        permissions_change_until(Tick::MAX);
+    }
+}
+
+/// A command is seen that changes permissions: the server has not checked yet whether it may.
+pub fn permissions_change() {
+    permissions_change_until(tick().saturating_add(DOUBT));
+}
+
+fn permissions_change_until(until: Tick) {
+    waiting(|waiting| waiting.conditions.permissions_change.set(until));
+}
+
+/// Whether permissions may have changed since this instant.
+pub fn may_have_changed_permissions(since: Tick) -> bool {
+    since < waiting(|waiting| waiting.conditions.permissions_change.get())
 }
 
 /// A client may be about to move a slot, or without a number any slots: the server has not checked yet whether it may.
 pub fn slot_is_named(slot: Option<u16>) {
     let now = tick();
-    waiting(|waiting| waiting.stable_slots.borrow_mut().named(slot, now));
+    known_slots(|slots| slots.named(slot, now));
 }
 
 /// In a cluster, before a step on a lock: its slot may have come from another server. What only was named, and has not
 /// come, changes nothing.
 pub fn follow_slots(ctx: &Ctx, names: &Names) {
-    let slot = || names::slot(names.name());
-    if in_cluster() && waiting(|waiting| waiting.stable_slots.borrow_mut().may_have_come(slot)) {
+    if known_slots(|slots| slots.may_have_come(names.slot())) {
         // What follows in the field counts calls that were refused.
         let runs = BRING_SLOTS.map(|field| {
             let count = ctx.info(c"commandstats", field)?;
             let runs = count.split(",rejected_calls").next()?;
             (!runs.starts_with("calls=0,")).then(|| runs.to_owned())
         });
-        if waiting(|waiting| waiting.stable_slots.borrow_mut().have_run(runs.into())) {
+        if known_slots(|slots| slots.have_run(runs.into())) {
             go_ahead_of_the_clock();
         }
     }
@@ -131,8 +155,7 @@ pub fn follow_slots(ctx: &Ctx, names: &Names) {
 
 /// Whether a lock's slot is known to be this node's, and not being moved.
 pub fn is_stable(names: &Names) -> bool {
-    let slot = names::slot(names.name());
-    waiting(|waiting| waiting.stable_slots.borrow().is_stable(slot))
+    known_slots(|slots| slots.is_stable(names.slot()))
 }
 
 /// Whether all keys of a lock are at this node. Selects the lock's database.
@@ -152,8 +175,8 @@ pub fn slot_state(ctx: &Ctx, names: &Names, is_shared: bool) -> SlotState {
     };
     let (state, is_stable) = ctx.slot_state([&names.lock, &names.queue, &names.deadlines, last]);
     if is_stable {
-        let (slot, now) = (names::slot(names.name()), tick());
-        waiting(|waiting| waiting.stable_slots.borrow_mut().found(slot, now));
+        let now = tick();
+        known_slots(|slots| slots.found(names.slot(), now));
     }
     state
 }

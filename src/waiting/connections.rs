@@ -38,42 +38,27 @@ pub struct BlockedAcquire;
 pub struct Client {
     /// The server's record of it.
     pub handle: Handle<BlockedAcquire>,
-    /// The lock that it waits for.
-    pub lock: LockId,
-    /// The owner that waits for it.
-    pub owner: Owner,
+    /// What it waits for.
+    pub request: Request,
     /// When its time is up, if ever.
     pub until: Option<Tick>,
     /// Its connection.
     pub connection: Connection,
     /// What it is told when this iteration of the event loop ends.
     pub outcome: Option<Outcome>,
-    /// Its time was up, and its wait goes on: its leaving the queue could not be written.
-    pub goes_on: bool,
 }
 
-/// A client that has no outcome yet.
-#[derive(Debug)]
-pub struct Pending {
+/// The request of a blocked client.
+#[derive(Clone, Debug)]
+pub struct Request {
     /// Its ticket.
     pub ticket: Ticket,
-    /// The lock that it waits for.
+    /// The lock.
     pub lock: LockId,
     /// The owner that waits for it.
     pub owner: Owner,
-    /// As with [`Client`].
+    /// Its time was up, and its wait goes on: its leaving the queue could not be written.
     pub goes_on: bool,
-}
-
-impl Pending {
-    fn of(ticket: Ticket, client: &Client) -> Self {
-        Self {
-            ticket,
-            lock: client.lock.clone(),
-            owner: Owner::clone(&client.owner),
-            goes_on: client.goes_on,
-        }
-    }
 }
 
 /// All blocked clients.
@@ -95,7 +80,8 @@ impl Blocked {
     }
 
     /// Adds a client under a ticket of its own.
-    pub fn add(&mut self, ticket: Ticket, client: Client) {
+    pub fn add(&mut self, client: Client) {
+        let ticket = client.request.ticket;
         self.tickets.insert(client.handle.id(), ticket);
         if let Some(until) = client.until {
             self.by_until.insert((until, ticket));
@@ -125,7 +111,7 @@ impl Blocked {
     /// A client's wait goes on until then, though its time was up.
     pub fn go_on(&mut self, ticket: Ticket, until: Tick) {
         if let Some(client) = self.by_ticket.get_mut(&ticket) {
-            client.goes_on = true;
+            client.request.goes_on = true;
             if let Some(before) = client.until.replace(until) {
                 self.by_until.remove(&(before, ticket));
             }
@@ -155,25 +141,22 @@ impl Blocked {
     }
 
     /// Forgets the client with this record of the server's.
-    pub fn remove_id(&mut self, id: Id) -> Option<(Ticket, Client)> {
-        let ticket = *self.tickets.get(&id)?;
-        Some((ticket, self.remove(ticket)?))
+    pub fn remove_id(&mut self, id: Id) -> Option<Client> {
+        self.remove(*self.tickets.get(&id)?)
     }
 
-    /// The first client whose time is up.
-    pub fn first_due(&self, now: Tick) -> Option<Pending> {
+    /// The request of the first client whose time is up.
+    pub fn first_due(&self, now: Tick) -> Option<Request> {
         let (until, ticket) = *self.by_until.first()?;
         let client = self.by_ticket.get(&ticket)?;
-        (until <= now).then(|| Pending::of(ticket, client))
+        (until <= now).then(|| client.request.clone())
     }
 
-    /// All blocked clients that have no outcome yet.
-    pub fn waiting(&self) -> Vec<Pending> {
-        let clients = self.by_ticket.iter();
-        let waiting = clients.filter(|(_, client)| client.outcome.is_none());
-        waiting
-            .map(|(ticket, client)| Pending::of(*ticket, client))
-            .collect()
+    /// The requests of all clients that have no outcome yet.
+    pub fn waiting(&self) -> Vec<Request> {
+        let clients = self.by_ticket.values();
+        let waiting = clients.filter(|client| client.outcome.is_none());
+        waiting.map(|client| client.request.clone()).collect()
     }
 
     /// When the first client's time is up.

@@ -9,11 +9,12 @@ use std::ffi::CStr;
 use crate::config::{self, Pubsub};
 use crate::error::Error;
 use crate::keyspace::Names;
-use crate::lock::{Event, Now, Ticket};
+use crate::lock::{Event, Now, Tick, Ticket};
 use crate::server::events;
 use crate::server::user::{self, User};
 use crate::server::{Ctx, Str, in_cluster, string};
 
+use super::conditions;
 use super::connections::Outcome;
 use super::record::{Grant, LockId};
 use super::state::{
@@ -60,8 +61,10 @@ fn carry_out_one(ctx: &Ctx, scene: &Scene<'_>, event: Event) {
             owner,
             token,
             session,
+            waited,
             ..
         } => {
+            let asked = scene.now.tick().saturating_sub(waited / 1000);
             let grant = Grant {
                 lock: scene.lock(),
                 owner,
@@ -69,7 +72,7 @@ fn carry_out_one(ctx: &Ctx, scene: &Scene<'_>, event: Event) {
                 at: scene.now.tick(),
                 session,
             };
-            hand_over(scene.names, ticket, grant);
+            hand_over(scene.names, (ticket, asked), grant);
         }
         Event::HeldAgain { token, once: true } => {
             token_known(&scene.lock(), token);
@@ -81,7 +84,7 @@ fn carry_out_one(ctx: &Ctx, scene: &Scene<'_>, event: Event) {
         Event::WakeUp { owner } => wake(ctx, scene, &scene.names.channel(&owner)),
         Event::Bound { connection } => {
             let lock = scene.lock();
-            events::hear_connections(ctx);
+            events::follow_connections(ctx);
             sessions(|sessions| sessions.bind(connection, &lock));
         }
         Event::Unbound { connection } => {
@@ -99,10 +102,12 @@ fn carry_out_one(ctx: &Ctx, scene: &Scene<'_>, event: Event) {
     }
 }
 
-/// A blocked client has become the holder.
-fn hand_over(names: &Names, ticket: Ticket, grant: Grant) {
+/// A blocked client has become the holder, which asked at this instant.
+fn hand_over(names: &Names, (ticket, asked): (Ticket, Tick), grant: Grant) {
     hand_offs(|hand_offs| hand_offs.begin(grant.token));
-    if may_still_acquire(ticket, names, &grant.owner) {
+    if !conditions::may_have_changed_permissions(asked)
+        || may_still_acquire(ticket, names, &grant.owner)
+    {
         give_outcome(ticket, Outcome::Granted(grant));
     } else {
         give_outcome(ticket, Outcome::Refused(Error::PermissionGone));
@@ -111,7 +116,7 @@ fn hand_over(names: &Names, ticket: Ticket, grant: Grant) {
 }
 
 /// Whether a blocked client's user may still acquire the lock: permissions can change while it waits, and the server
-/// checks them only when the command arrives. (It tells of no change, and anybody can send the command ACL.)
+/// checks them only when the command arrives.
 fn may_still_acquire(ticket: Ticket, names: &Names, owner: &[u8]) -> bool {
     let connection = blocked(|blocked| Some(blocked.get(ticket)?.connection));
     let Some(user) = connection.and_then(user::user_of) else {

@@ -15,8 +15,8 @@ use super::conditions::{self, Slice};
 use super::foreign;
 use super::schedule::Ring;
 use super::slots;
-use super::state::{blocked, ensure_before_sleep, rest_if_idle, table, waiting};
-use super::step::{look, set_timer};
+use super::state::{blocked, known_slots, rest_if_idle, table, waiting};
+use super::step::set_timer;
 use super::work;
 
 /// Milliseconds after which a lock that is due is looked at again while writes are paused.
@@ -27,7 +27,7 @@ const NAP: u64 = 1000;
 /// Does what was noted at the end of the last iteration, and what has fallen due, before any
 /// command of this one.
 pub fn after_sleep(ctx: &Ctx) {
-    waiting(|waiting| waiting.in_iteration.set(true));
+    waiting(|waiting| waiting.iterations.in_one.set(true));
     let began = conditions::tick();
     begin_to_listen(ctx, began);
     do_what_was_noted(ctx);
@@ -51,7 +51,9 @@ fn begin_to_listen(ctx: &Ctx, began: Tick) {
     if is_any_lock_tracked() {
         let alarm = alarm();
         listening(|listening| listening.begins(began, ctx.writes_paused(), alarm));
-        conditions::make_up_for(waiting(|waiting| waiting.listening.get().missed()));
+        conditions::make_up_for(waiting(|waiting| {
+            waiting.conditions.listening.get().missed()
+        }));
     } else {
         listening(Listening::rests);
         work::patrol_no_more();
@@ -61,10 +63,10 @@ fn begin_to_listen(ctx: &Ctx, began: Tick) {
 /// Does what was noted in this iteration, before its replies are written.
 pub fn before_sleep(ctx: &Ctx) {
     let before = alarm();
-    if waiting(|waiting| waiting.slots_have_come.take()) {
+    if known_slots(|slots| std::mem::take(&mut slots.have_come)) {
         slots::look_at_arriving(ctx);
     }
-    if waiting(|waiting| waiting.slots_have_gone.take()) && !is_replica() {
+    if known_slots(|slots| std::mem::take(&mut slots.have_gone)) && !is_replica() {
         slots::look_at_slots(ctx);
     }
     work::look_on(ctx);
@@ -74,7 +76,7 @@ pub fn before_sleep(ctx: &Ctx) {
         clients::to_the_master();
     }
     clients::unblock_ended();
-    waiting(|waiting| waiting.in_iteration.set(false));
+    waiting(|waiting| waiting.iterations.in_one.set(false));
     stop_timer_if_idle(ctx);
     let alarm = alarm();
     if is_any_lock_tracked() || alarm != before {
@@ -93,7 +95,10 @@ fn stop_timer_if_idle(ctx: &Ctx) {
 /// Times out clients, but only after all requests that came in time were read: one of them may serve the client.
 fn time_out_due(ctx: &Ctx) {
     if blocked(|blocked| blocked.next_timeout()).is_some() {
-        clients::time_out_due(ctx, waiting(|waiting| waiting.listening.get().read_until()));
+        clients::time_out_due(
+            ctx,
+            waiting(|waiting| waiting.conditions.listening.get().read_until()),
+        );
     }
 }
 
@@ -106,7 +111,7 @@ fn end_iteration(ctx: &Ctx, alarm: Option<Tick>, is_new: bool) {
     // Before 7.2 the server computes how long to sleep before it calls this hook, so it may sleep past a new
     // alarm. Clients whose time is up, and that were left for the next iteration, have no timer.
     let is_time_up = blocked(|blocked| blocked.next_timeout()).is_some_and(|until| until <= now);
-    let catches_up = waiting(|waiting| waiting.listening.get().catches_up());
+    let catches_up = waiting(|waiting| waiting.conditions.listening.get().catches_up());
     if (is_time_up && !catches_up) || (is_new && wakes < own_job) {
         events::hurry();
     }
@@ -115,9 +120,9 @@ fn end_iteration(ctx: &Ctx, alarm: Option<Tick>, is_new: bool) {
 
 fn listening(change: impl FnOnce(&mut Listening)) {
     waiting(|waiting| {
-        let mut listening = waiting.listening.get();
+        let mut listening = waiting.conditions.listening.get();
         change(&mut listening);
-        waiting.listening.set(listening);
+        waiting.conditions.listening.set(listening);
     });
 }
 
@@ -143,7 +148,7 @@ pub fn slots_migrate(ctx: &Ctx, what: Migration) {
 }
 
 fn do_what_was_noted(ctx: &Ctx) {
-    if !waiting(|waiting| waiting.begun.replace(true)) {
+    if !waiting(|waiting| waiting.iterations.begun.replace(true)) {
         conditions::grant_grace();
         conditions::keep_up_with_the_clock();
         ctx.warn_of_default_user();
@@ -169,11 +174,6 @@ fn look_at_due_locks(ctx: &Ctx) {
         return;
     }
     let due = table(|table| table.schedule.due(now));
-    // Work that could not be done, because a key has another type, is tried again.
-    let has_work = table(|table| due.iter().filter(|id| table.note_again(id)).count());
-    if has_work > 0 {
-        ensure_before_sleep();
-    }
     if !due.is_empty() && ctx.writes_paused() {
         // A paused server must not write.
         let later = now.tick_after(PAUSE);
@@ -182,11 +182,13 @@ fn look_at_due_locks(ctx: &Ctx) {
         let slice = Slice::begin();
         let mut due = due.into_iter();
         while let Some(id) = due.next().filter(|_| !slice.is_over()) {
-            look(ctx, &id, QueueView::AsLeft);
+            let mut work = table(|table| table.kept_work(&id));
+            work.touch(QueueView::AsLeft);
+            work::attend(ctx, &id, work);
         }
     }
     set_timer(ctx, now);
-    let catches_up = waiting(|waiting| waiting.listening.get().catches_up());
+    let catches_up = waiting(|waiting| waiting.conditions.listening.get().catches_up());
     if table(|table| table.schedule.is_due(now)) && !catches_up {
         // The timer would wait for a millisecond.
         events::hurry();

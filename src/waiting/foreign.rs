@@ -31,7 +31,7 @@ use super::state::{ensure_before_sleep, hand_offs, sessions, stats, table, touch
 /// The server reports that a key was changed from outside the module.
 pub fn key_changes(ctx: &Ctx, class: NotifyEvent, event: &[u8], key: &[u8]) {
     let comes_from_elsewhere = COMES_FROM_ELSEWHERE.contains(&event);
-    let there = comes_from_elsewhere.then(|| ctx.open(&string(key), Access::Glance).db());
+    let there = comes_from_elsewhere.then(|| ctx.open(&string(key), Access::Read).db());
     let db = there.flatten().unwrap_or_else(|| ctx.db());
     if class == NotifyEvent::EXPIRED {
         stats(|stats| stats.expired(db, key));
@@ -42,7 +42,7 @@ pub fn key_changes(ctx: &Ctx, class: NotifyEvent, event: &[u8], key: &[u8]) {
     }
     if names::queue_of(key).is_some() {
         // Commands from the append-only file raise the same events as commands of clients.
-        let is_loading = !waiting(|waiting| waiting.begun.get());
+        let is_loading = !waiting(|waiting| waiting.iterations.begun.get());
         if is_loading || class == NotifyEvent::LOADED || comes_from_elsewhere {
             touch_queue(db, key, QueueView::Loaded);
         } else if config::intercept_eval() || is_replica() || is_queue_known(db, key) {
@@ -50,7 +50,7 @@ pub fn key_changes(ctx: &Ctx, class: NotifyEvent, event: &[u8], key: &[u8]) {
         }
     } else if names::is_token(key) {
         learn(
-            ctx.open(&string(key), Access::Glance)
+            ctx.open(&string(key), Access::Read)
                 .read(number)
                 .flatten()
                 .unwrap_or(0),
@@ -66,8 +66,8 @@ pub fn key_changes(ctx: &Ctx, class: NotifyEvent, event: &[u8], key: &[u8]) {
     }
 }
 
-/// Events of keys that arrive already written: their writer is unknown. The database may be another than that of the
-/// command, and the key tells it: in a transaction the context of Valkey 9.1 has that of the command.
+/// Events of keys that arrive already written: their writer is unknown. Their database may differ from that of
+/// the command, and the key tells it: in a transaction the context of Valkey 9.1 has that of the command.
 const COMES_FROM_ELSEWHERE: [&[u8]; 4] = [b"restore", b"move_to", b"rename_to", b"copy_to"];
 
 /// Notes that the key of a queue or of its scores was touched from outside the module.
@@ -118,7 +118,7 @@ fn is_queue_known(db: i32, key: &[u8]) -> bool {
 /// Whether a lock has waiters or shared holders, as the keys say.
 pub fn has_waiters(ctx: &Ctx, lock: &LockId) -> bool {
     let names = Names::of(&lock.name);
-    let is_there = |key| !ctx.open(key, Access::Glance).is_empty();
+    let is_there = |key| !ctx.open(key, Access::Read).is_empty();
     ctx.select_db(lock.db)
         && (is_there(&names.queue) || is_there(&names.deadlines) || is_there(names.shared()))
 }
@@ -129,7 +129,7 @@ pub fn has_waiters(ctx: &Ctx, lock: &LockId) -> bool {
 /// False, and nothing is done, if a part of the lock is here.
 pub fn forget_if_gone(ctx: &Ctx, lock: &LockId) -> bool {
     let is_held = || {
-        !ctx.open(&Names::of(&lock.name).lock, Access::Glance)
+        !ctx.open(&Names::of(&lock.name).lock, Access::Read)
             .is_empty()
     };
     if has_waiters(ctx, lock) || is_held() {
@@ -150,7 +150,7 @@ pub fn forget_if_gone(ctx: &Ctx, lock: &LockId) -> bool {
 /// Whether the keys of a lock that is not known yet say that it is the module's: it has waiters or shared holders.
 /// Where scripts run as Lua, it needs shared holders, or a waiter that is not named as Redisson names its own.
 /// Walks the queue then.
-pub fn keys_are_ours(ctx: &Ctx, lock: &LockId) -> bool {
+pub fn has_own_keys(ctx: &Ctx, lock: &LockId) -> bool {
     if config::intercept_eval() {
         return has_waiters(ctx, lock);
     }
@@ -158,8 +158,8 @@ pub fn keys_are_ours(ctx: &Ctx, lock: &LockId) -> bool {
     if !ctx.select_db(lock.db) {
         return false;
     }
-    let mut queue = ctx.open(&names.queue, Access::Glance);
-    !ctx.open(names.shared(), Access::Glance).is_empty()
+    let mut queue = ctx.open(&names.queue, Access::Read);
+    !ctx.open(names.shared(), Access::Read).is_empty()
         || (0..queue.len())
             .map_while(|index| queue.list_get(index))
             .any(|owner| !is_redissons(owner.as_slice()))
@@ -182,7 +182,7 @@ pub fn has_queue(ctx: &Ctx, name: &[u8]) -> bool {
     } else {
         (name, &*twin)
     };
-    let is_held = |name: &[u8]| !ctx.open(&string(name), Access::Glance).is_empty();
+    let is_held = |name: &[u8]| !ctx.open(&string(name), Access::Read).is_empty();
     is_braced == (is_held(braced) && !is_held(plain))
 }
 

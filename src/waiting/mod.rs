@@ -83,7 +83,7 @@ use crate::server::info::Section;
 use crate::server::{Ctx, in_cluster, is_replica};
 
 pub use clients::{block, next_ticket};
-pub use conditions::{Slice, now, rules, slot_is_named};
+pub use conditions::{Slice, now, permissions_change, rules, slot_is_named};
 pub use connections::Outcome;
 pub use effects::WakeUp;
 pub use foreign::has_queue;
@@ -115,7 +115,7 @@ pub fn interception_switched() {
 
 /// Whether the module has seen the end of the iteration in which it was loaded.
 pub fn has_begun() -> bool {
-    state::waiting(|waiting| waiting.begun.get())
+    state::waiting(|waiting| waiting.iterations.begun.get())
 }
 
 /// What this server knows of `owner` in a lock's queue.
@@ -153,7 +153,7 @@ pub fn locks_behind(db: i32, last: u64, most: usize) -> Vec<(u64, Rc<[u8]>)> {
 /// Microseconds since this server made `owner` a holder of a lock. `None` if it did not, or if
 /// the lock was changed from outside the module since.
 pub fn held_for(id: &LockId, owner: &[u8], now: Now) -> Option<u64> {
-    if state::table(|table| table.is_shared(id)) {
+    if state::table(|table| table.is_shared(id.db, &id.name)) {
         let since = state::table(|table| table.shared_since(id, owner))?;
         return Some(now.steady.saturating_sub(since));
     }

@@ -19,11 +19,12 @@ impl Table {
         false
     }
 
-    /// Notes again the work that could not be done, if there is any.
-    pub fn note_again(&mut self, id: &LockId) -> bool {
-        let record = self.get(id.db, &id.name);
-        let has_work = record.is_some_and(|record| !record.work.is_none());
-        has_work && self.note(id, |_| ())
+    /// The work on a lock that could not be done before, which is not kept any more.
+    pub fn kept_work(&mut self, id: &LockId) -> Work {
+        let record = self.record(id.db, &id.name);
+        let kept = record.filter(|record| !record.is_noted);
+        kept.map(|record| std::mem::take(&mut record.work))
+            .unwrap_or_default()
     }
 
     /// Number of locks that have work.
@@ -50,7 +51,8 @@ impl Table {
         Some((id, work))
     }
 
-    /// Work could not be done, because a key has another type. It is kept until the lock is touched or due.
+    /// Work could not be done, because a key has another type, or is at another node. It is kept until the lock is
+    /// touched or due.
     pub fn keep_work(&mut self, id: &LockId, mut work: Work) {
         let kept = &mut self.make(id).work;
         work.gone.append(&mut kept.gone);
@@ -62,11 +64,11 @@ impl Table {
 
     /// How a lock's queue was touched from outside the module, for the step that begins now. The lock is still
     /// looked at when the iteration ends.
-    pub fn take_touch(&mut self, db: impl FnOnce() -> i32, lock: &[u8]) -> QueueView {
+    pub fn take_touch(&mut self, db: i32, lock: &[u8]) -> QueueView {
         if self.noted.is_empty() {
             return QueueView::AsLeft;
         }
-        let record = self.record(db(), lock);
+        let record = self.record(db, lock);
         let touch = record.and_then(|record| record.work.touch.as_mut());
         touch.map_or(QueueView::AsLeft, |touch| {
             std::mem::replace(touch, QueueView::AsLeft)

@@ -17,7 +17,6 @@
 //! Moving a key raises a key event, so it is noticed at once. Slots can also leave without an event,
 //! so the slots of all locks with waiters are checked once a second.
 
-use std::cell::Cell;
 use std::collections::HashMap;
 
 use crate::keyspace::{Names, QueueView, names};
@@ -29,7 +28,8 @@ use super::clients;
 use super::conditions::{go_ahead_of_the_clock, grant_grace, slot_state, slots_have_come, tick};
 use super::foreign::forget_if_gone;
 use super::record::{LockId, Place};
-use super::state::{Waiting, ensure_before_sleep, note, table, touch, waiting};
+use super::stable::Slots;
+use super::state::{ensure_before_sleep, known_slots, table, touch};
 use super::step::SLOTS_ON_THE_MOVE;
 
 /// Milliseconds between two looks at the slots of all locks.
@@ -37,11 +37,11 @@ const ALL_SLOTS: Millis = 1000;
 
 /// The timer has rung: looks at slots, if that is due.
 pub fn look(ctx: &Ctx) {
-    if !in_cluster() || is_replica() || !is_due(|waiting| &waiting.moving_seen, SLOTS_ON_THE_MOVE) {
+    if !in_cluster() || is_replica() || !is_due(|slots| &mut slots.moving_seen, SLOTS_ON_THE_MOVE) {
         return;
     }
     look_at_arriving(ctx);
-    if is_due(|waiting| &waiting.slots_seen, ALL_SLOTS) {
+    if is_due(|slots| &mut slots.all_seen, ALL_SLOTS) {
         look_at_slots(ctx);
     }
     if ctx.cluster_is_down() {
@@ -51,14 +51,17 @@ pub fn look(ctx: &Ctx) {
     }
 }
 
-/// Whether as many milliseconds have passed since the instant in this cell, which is now from here on.
-fn is_due(seen: fn(&Waiting) -> &Cell<Tick>, time: Millis) -> bool {
+/// Whether as many milliseconds have passed since this instant, which is now from here on.
+fn is_due(seen: fn(&mut Slots) -> &mut Tick, time: Millis) -> bool {
     let now = tick();
-    let is_due = now >= waiting(|waiting| seen(waiting).get()).saturating_add(time);
-    if is_due {
-        waiting(|waiting| seen(waiting).set(now));
-    }
-    is_due
+    known_slots(|slots| {
+        let seen = seen(slots);
+        let is_due = now >= seen.saturating_add(time);
+        if is_due {
+            *seen = now;
+        }
+        is_due
+    })
 }
 
 /// Looks at all locks whose slot is not wholly here: those that have left are forgotten, the others are looked at. One
@@ -82,7 +85,8 @@ fn look_at_frozen(ctx: &Ctx) {
         match slot_state_of(ctx, &lock) {
             SlotState::Here => {
                 back = true;
-                thaw(&lock);
+                table(|table| table.set_place(&lock, Place::Here));
+                touch(&lock, QueueView::Touched);
             }
             SlotState::Down => (),
             SlotState::Moving => {
@@ -113,51 +117,37 @@ pub fn look_at_arriving(ctx: &Ctx) {
 
 fn slot_state_of(ctx: &Ctx, lock: &LockId) -> SlotState {
     if ctx.select_db(lock.db) {
-        let tracked = table(|table| table.is_shared(lock));
+        let tracked = table(|table| table.is_shared(lock.db, &lock.name));
         slot_state(ctx, &Names::of(&lock.name), tracked)
     } else {
         SlotState::Here
     }
 }
 
-/// All keys of the lock are here: it goes on.
-fn thaw(lock: &LockId) {
-    table(|table| table.set_place(lock, Place::Here));
-    let gone = table(|table| table.gone(lock));
-    note(lock, |work| {
-        work.gone.extend(gone);
-        work.touch(QueueView::Touched);
-    });
-}
-
 /// Slots move as a whole (see [`crate::server::cluster`]). Their locks are dealt with in this very iteration. True if
 /// the keys of slots that have come must be looked for: their import began unseen.
 pub fn migrate(what: Migration) -> bool {
-    let mut is_unseen = false;
-    match what {
-        Migration::ImportStarted => {
-            waiting(|waiting| waiting.imports.set(waiting.imports.get() + 1));
-            // If the slots were here a moment ago, what is known of their locks is forgotten before they return.
-            waiting(|waiting| waiting.slots_have_gone.set(true));
-        }
-        Migration::ImportAborted => {
-            import_ends();
-        }
-        Migration::ImportCompleted => {
-            // A token may be requested before the server has recorded that the slots are its own.
-            go_ahead_of_the_clock();
-            waiting(|waiting| waiting.slots_have_come.set(true));
-            is_unseen = !import_ends();
-        }
-        Migration::ExportCompleted => waiting(|waiting| waiting.slots_have_gone.set(true)),
-    }
     ensure_before_sleep();
-    is_unseen
-}
-
-/// An import has ended. False if this or another one had begun unseen, before the module was loaded.
-fn import_ends() -> bool {
-    let seen = waiting(|waiting| waiting.imports.get());
-    waiting(|waiting| waiting.imports.set(seen.saturating_sub(1)));
-    seen > 0
+    if what == Migration::ImportCompleted {
+        // A token may be requested before the server has recorded that the slots are its own.
+        go_ahead_of_the_clock();
+    }
+    known_slots(|slots| {
+        let seen = slots.imports;
+        match what {
+            Migration::ImportStarted => {
+                slots.imports = seen.saturating_add(1);
+                // If the slots were here a moment ago, what is known of their locks is forgotten before they return.
+                slots.have_gone = true;
+            }
+            Migration::ImportAborted => slots.imports = seen.saturating_sub(1),
+            Migration::ImportCompleted => {
+                slots.imports = seen.saturating_sub(1);
+                slots.have_come = true;
+                return seen == 0;
+            }
+            Migration::ExportCompleted => slots.have_gone = true,
+        }
+        false
+    })
 }

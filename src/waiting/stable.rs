@@ -11,16 +11,26 @@ use foldhash::fast::RandomState;
 
 use crate::lock::{Millis, Tick};
 
-/// Milliseconds for which a slot is doubted. The command runs later in a transaction, after a pause, and where Valkey
-/// waits for replicas.
-const DOUBT: Millis = 60_000;
+/// Milliseconds after which a command that the filter has seen has run, or never will: it runs later in a transaction,
+/// after a pause, and where Valkey waits for replicas. For so long a slot is doubted.
+pub const DOUBT: Millis = 60_000;
 
 /// What is known of slots.
 #[derive(Debug, Default)]
-pub struct StableSlots {
-    stable: HashSet<u16, RandomState>,
-    /// The command has another name (rename-command), so that the filter does not see it: no slot counts as stable.
-    pub is_blind: bool,
+pub struct Slots {
+    /// Slots have come with all their keys, in this iteration.
+    pub have_come: bool,
+    /// Slots have gone in this iteration, or begin to come.
+    pub have_gone: bool,
+    /// Number of imports that have begun and not ended.
+    pub imports: usize,
+    /// When those of all locks were looked at last.
+    pub all_seen: Tick,
+    /// When those of locks on the move were.
+    pub moving_seen: Tick,
+    /// None counts as stable, and this is `None`, where the filter does not see the command, which has another name
+    /// (rename-command).
+    stable: Option<HashSet<u16, RandomState>>,
     /// Until when.
     doubted: HashMap<u16, Tick, RandomState>,
     /// May have come since the last step on a lock in them.
@@ -31,36 +41,46 @@ pub struct StableSlots {
     runs: Vec<Option<String>>,
 }
 
-impl StableSlots {
+impl Slots {
+    /// The filter sees commands that move slots.
+    pub fn are_watched(&mut self) {
+        self.stable = Some(HashSet::default());
+    }
+
     /// A command that moves this slot may run; without a number, one that lets any slots come.
     pub fn named(&mut self, slot: Option<u16>, now: Tick) {
         let Some(slot) = slot else {
             self.any_come = true;
             return;
         };
-        self.stable.remove(&slot);
+        if let Some(stable) = &mut self.stable {
+            stable.remove(&slot);
+        }
         self.doubted.insert(slot, now.saturating_add(DOUBT));
         self.come.insert(slot);
     }
 
     /// Whether a slot is known to be stable.
     pub fn is_stable(&self, slot: u16) -> bool {
-        self.stable.contains(&slot)
+        let stable = self.stable.as_ref();
+        stable.is_some_and(|stable| stable.contains(&slot))
     }
 
     /// The server has shown that a slot is stable now.
     pub fn found(&mut self, slot: u16, now: Tick) {
         let is_over = |until: &Tick| *until <= now;
-        if !self.is_blind && self.doubted.get(&slot).is_none_or(is_over) {
+        if let Some(stable) = &mut self.stable
+            && self.doubted.get(&slot).is_none_or(is_over)
+        {
             self.doubted.remove(&slot);
-            self.stable.insert(slot);
+            stable.insert(slot);
         }
     }
 
     /// Whether a slot may have come since the last call about it.
-    pub fn may_have_come(&mut self, slot: impl FnOnce() -> u16) -> bool {
+    pub fn may_have_come(&mut self, slot: u16) -> bool {
         let is_any = std::mem::take(&mut self.any_come);
-        !self.come.is_empty() && self.come.remove(&slot()) || is_any
+        self.come.remove(&slot) || is_any
     }
 
     /// Whether commands that let slots come have run since the last call.
@@ -76,7 +96,8 @@ mod tests {
 
     #[test]
     fn a_slot_that_was_named_is_doubted_for_a_while() {
-        let mut slots = StableSlots::default();
+        let mut slots = Slots::default();
+        slots.are_watched();
         slots.found(7, 0);
         assert!(slots.is_stable(7) && !slots.is_stable(8));
         slots.named(Some(7), 1);
@@ -88,16 +109,13 @@ mod tests {
 
     #[test]
     fn a_slot_that_was_named_may_have_come_once_and_any_slot_if_none_was() {
-        let mut slots = StableSlots::default();
+        let mut slots = Slots::default();
         slots.named(Some(7), 0);
         assert_eq!(
-            [8, 7, 7].map(|slot| slots.may_have_come(|| slot)),
+            [8, 7, 7].map(|slot| slots.may_have_come(slot)),
             [false, true, false]
         );
         slots.named(None, 0);
-        assert_eq!(
-            [8, 7].map(|slot| slots.may_have_come(|| slot)),
-            [true, false]
-        );
+        assert_eq!([8, 7].map(|slot| slots.may_have_come(slot)), [true, false]);
     }
 }

@@ -16,10 +16,10 @@ use crate::stats::Stats;
 
 use super::connections::{Blocked, HandOffs, Sessions};
 use super::record::{Grant, LockId, Work};
-use super::stable::StableSlots;
+use super::stable::Slots;
 use super::table::Table;
 
-/// All state of `waiting`.
+/// All state of `waiting`, by the file that it belongs to. Those that are not public have functions of their own below.
 #[derive(Default)]
 pub struct Waiting {
     table: RefCell<Table>,
@@ -27,40 +27,45 @@ pub struct Waiting {
     sessions: RefCell<Sessions>,
     hand_offs: RefCell<HandOffs>,
     stats: RefCell<Stats>,
-    /// In a cluster.
-    pub stable_slots: RefCell<StableSlots>,
-    /// On a replica: the locks that have a queue.
-    pub followed: RefCell<HashSet<LockId>>,
-    /// The walk over the keys that were there before the module.
-    pub scan: Cell<Option<KeyScan>>,
-    /// Whether that walk is not over: a lock may have shared holders that were not looked at yet.
-    pub is_scanning: Cell<bool>,
-    /// The greatest token that was given, or may have been given by the server before this one.
-    pub greatest_token: Cell<i64>,
+    /// [`step`](mod@super::step): whether one is under way, since steps do not nest.
+    pub stepping: Cell<bool>,
     /// For the next step, cleared.
     pub spare: Cell<Option<Box<Taken>>>,
+    /// [`conditions`](super::conditions).
+    pub conditions: Conditions,
+    /// [`event_loop`](super::event_loop).
+    pub iterations: Iterations,
+    /// [`slots`](super::slots): in a cluster.
+    slots: RefCell<Slots>,
+    /// [`foreign`](super::foreign): on a replica, the locks that have a queue.
+    pub followed: RefCell<HashSet<LockId>>,
+    /// [`work`](super::work): the walk over the keys that were there before the module. While it goes on, a lock may
+    /// have shared holders that were not looked at yet.
+    pub scan: RefCell<Option<KeyScan>>,
+}
+
+/// What the conditions of the next step depend on.
+#[derive(Default)]
+pub struct Conditions {
+    /// The greatest token that was given, or may have been given by the server before this one.
+    pub greatest_token: Cell<i64>,
     /// Until when waiters that are found in the keys count as alive.
     pub grace: Cell<Heard>,
     /// For how long the server has not listened to its clients.
     pub listening: Cell<Listening>,
-    /// Whether a step is under way: steps do not nest.
-    pub stepping: Cell<bool>,
-    /// Iterations that have had nothing to do.
+    /// Until when permissions may have changed last.
+    pub permissions_change: Cell<Tick>,
+}
+
+/// The iterations of the event loop.
+#[derive(Default)]
+pub struct Iterations {
+    /// How many have had nothing to do.
     pub idle: Cell<u8>,
-    /// Whether the hook at the end of this iteration is still to come.
-    pub in_iteration: Cell<bool>,
-    /// Whether the module has seen its first iteration, with all data loaded.
+    /// Whether the hook at the end of this one is still to come.
+    pub in_one: Cell<bool>,
+    /// Whether the module has seen its first, with all data loaded.
     pub begun: Cell<bool>,
-    /// Whether slots have come with all their keys, in this iteration.
-    pub slots_have_come: Cell<bool>,
-    /// Whether slots have gone in this iteration, or begin to come.
-    pub slots_have_gone: Cell<bool>,
-    /// Number of slot imports that have begun and not ended.
-    pub imports: Cell<usize>,
-    /// When the slots of all locks were looked at last.
-    pub slots_seen: Cell<Tick>,
-    /// When those of locks on the move were.
-    pub moving_seen: Cell<Tick>,
 }
 
 thread_local! {
@@ -80,6 +85,11 @@ pub fn table<T>(body: impl FnOnce(&mut Table) -> T) -> T {
 /// The blocked clients.
 pub fn blocked<T>(body: impl FnOnce(&mut Blocked) -> T) -> T {
     waiting(|waiting| body(&mut waiting.blocked.borrow_mut()))
+}
+
+/// What is known of slots.
+pub fn known_slots<T>(body: impl FnOnce(&mut Slots) -> T) -> T {
+    waiting(|waiting| body(&mut waiting.slots.borrow_mut()))
 }
 
 /// Which locks are bound to which connection.
@@ -131,34 +141,38 @@ pub fn token_known(lock: &LockId, token: i64) {
 /// Makes sure that [`event_loop::before_sleep`](super::event_loop::before_sleep) runs before the server sleeps.
 /// If it has run in this iteration already, the next iteration begins at once.
 pub fn ensure_before_sleep() {
-    hear_iterations();
-    if !waiting(|waiting| waiting.in_iteration.get()) {
+    follow_iterations();
+    if !waiting(|waiting| waiting.iterations.in_one.get()) {
         events::hurry();
     }
 }
 
-/// From now on the module hears of iterations of the event loop. It may have missed the end of this one.
-pub fn hear_iterations() {
-    waiting(|waiting| waiting.idle.set(0));
-    if events::hear_iterations() {
-        waiting(|waiting| waiting.in_iteration.set(false));
+/// From now on the module is told of iterations of the event loop. It may have missed the end of this one.
+pub fn follow_iterations() {
+    waiting(|waiting| waiting.iterations.idle.set(0));
+    if events::follow_iterations() {
+        waiting(|waiting| waiting.iterations.in_one.set(false));
     }
 }
 
-/// Iterations without anything to do after which the module does not hear of them any more: a lock that is handed on
+/// Iterations without anything to do after which the module is not told of them any more: a lock that is handed on
 /// all the time has no waiters now and then.
 const IDLE: u8 = 16;
 
-/// An iteration ends: whether the module has to hear of the next one.
+/// An iteration ends: whether the module has to be told of the next one.
 pub fn rest_if_idle() {
     let is_busy = table(|table| !table.is_empty() || table.noted() > 0)
         || blocked(|blocked| blocked.count()) > 0
-        || waiting(|waiting| waiting.is_scanning.get() || !waiting.begun.get());
+        || waiting(|waiting| waiting.scan.borrow().is_some() || !waiting.iterations.begun.get());
     waiting(|waiting| {
-        let idle = if is_busy { 0 } else { waiting.idle.get() + 1 };
-        waiting.idle.set(idle);
+        let idle = if is_busy {
+            0
+        } else {
+            waiting.iterations.idle.get() + 1
+        };
+        waiting.iterations.idle.set(idle);
         if idle == IDLE {
-            waiting.idle.set(0);
+            waiting.iterations.idle.set(0);
             events::rest();
         }
     });

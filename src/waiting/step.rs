@@ -8,7 +8,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::thread;
 
 use crate::error::Error;
-use crate::keyspace::tracked::Unusable;
 use crate::keyspace::{Names, OpenLock, QueueView, Taken, Tracked};
 use crate::lock::{Due, Now, Rules, Step};
 use crate::server::cluster::SlotState;
@@ -18,8 +17,7 @@ use super::conditions;
 use super::connections::Outcome;
 use super::effects::{Scene, WakeUp, carry_out, give_outcome};
 use super::record::{LockId, Place};
-use super::state::{blocked, hand_offs, hear_iterations, table, waiting};
-use super::table::Table;
+use super::state::{blocked, follow_iterations, hand_offs, table, waiting};
 
 /// Fallback interval in milliseconds, for a lock of which no deadline is known: it has waiters and no lease, or
 /// one of its keys has another type. Key events normally come first.
@@ -29,14 +27,10 @@ const RECHECK: u64 = 1000;
 struct Stepping;
 
 impl Stepping {
-    /// `None` on a replica, where no step may be taken.
-    fn begin() -> Option<Self> {
-        if is_replica() {
-            return None;
-        }
+    fn begin() -> Self {
         waiting(|waiting| waiting.stepping.set(true));
         announce::step_begins();
-        Some(Self)
+        Self
     }
 }
 
@@ -81,9 +75,7 @@ pub fn step<T>(
     lock: &[u8],
     decide: impl FnOnce(&mut Step<'_, OpenLock<'_>>) -> Result<T, Error>,
 ) -> Result<T, Error> {
-    caller_lives(ctx);
-    let queue = queue_touched(ctx, lock);
-    step_on(ctx, &Names::of(lock), (queue, true), None, decide)
+    step_on(ctx, &Names::of(lock), Cause::Command(None), decide)
 }
 
 /// Takes the step that a script has become. `wake_up` says how the head is woken, if not as configured.
@@ -97,96 +89,189 @@ pub fn step_of_script<T>(
     decide: impl FnOnce(&mut Step<'_, OpenLock<'_>>) -> T,
 ) -> Result<T, Error> {
     require_own_queue(ctx, names.name())?;
-    caller_lives(ctx);
-    let queue = queue_touched(ctx, names.name());
-    step_on(ctx, names, (queue, true), wake_up, |step| {
+    step_on(ctx, names, Cause::Command(wake_up), |step| {
         // Without its queue a lock is left to the script.
         step.state.require_queue()?;
         Ok(decide(step))
     })
 }
 
-/// The calling client lives, and can read the token of the last hand-off to it.
-fn caller_lives(ctx: &Ctx) {
-    if hand_offs(|hand_offs| hand_offs.is_any_replied()) {
-        hand_offs(|hand_offs| hand_offs.lives(ctx.client_id()));
-    }
+/// What a step is taken for.
+#[derive(Clone, Copy)]
+pub enum Cause<'a> {
+    /// A command, or a script, which says how waiters are woken if not as configured. The server has checked that its
+    /// key is here.
+    Command(Option<WakeUp<'a>>),
+    /// Work that was noted: how others may have touched the queue.
+    Work(QueueView),
 }
 
-/// How a lock's queue was touched from outside the module. The caller's step repairs it.
-fn queue_touched(ctx: &Ctx, lock: &[u8]) -> QueueView {
-    table(|table| table.take_touch(|| ctx.db(), lock))
-}
-
-/// As [`step`]. `queue` says how others may have touched the queue, `is_asked` whether it is the step of a command;
-/// `wake_up` says how waiters are woken, if not as configured.
+/// As [`step`].
 pub fn step_on<T>(
     ctx: &Ctx,
     names: &Names,
-    (queue, is_asked): (QueueView, bool),
-    wake_up: Option<WakeUp<'_>>,
+    cause: Cause<'_>,
     decide: impl FnOnce(&mut Step<'_, OpenLock<'_>>) -> Result<T, Error>,
 ) -> Result<T, Error> {
-    require_rest()?;
-    let Some(stepping) = Stepping::begin() else {
-        return Err(Error::Replica);
-    };
-    let lock = names.name();
-    conditions::follow_slots(ctx, names);
-    let db = ctx.db();
-    let queue = view(ctx, names, db, (queue, is_asked));
-    let is_frozen = queue == QueueView::Hidden;
-    let (rules, now) = (conditions::rules(), conditions::now());
-    let mut taken = begin();
-    table(|table| table.take_into(&mut taken.tracked, db, lock));
-    let queue = if taken.tracked.cut_short {
-        queue.max(QueueView::Touched)
-    } else {
-        queue
-    };
-    let end = catch_unwind(AssertUnwindSafe(|| {
-        decide_on(ctx, names, &mut taken, (&rules, now), queue, decide)
-    }));
-    waiting(|waiting| waiting.greatest_token.set(taken.greatest));
-    let decided = put_back(ctx, (db, lock), &mut taken.tracked, end, now);
-    if is_frozen && in_cluster() {
-        // It is looked at soon.
-        if table(|table| table.place(db, lock)) == Place::Here {
-            table(|table| table.set_place(&LockId::new(db, lock), Place::Frozen));
-        }
-    }
-    ctx.raise_events();
-    drop(stepping);
-    let scene = Scene {
-        names,
-        db,
-        now,
-        wake_up,
-    };
-    carry_out(ctx, &scene, &mut taken.events);
-    keep_for_next(taken);
-    set_timer(ctx, now);
-    decided.unwrap_or_else(|panic| {
-        refuse_unplaced(&LockId::new(db, lock));
-        resume_unwind(panic)
-    })
+    let mut run = Run::prepare(ctx, names, cause)?;
+    let end = catch_unwind(AssertUnwindSafe(|| run.decide(decide)));
+    run.finish(end)
 }
 
-/// How a step sees the lock's queue. In a cluster, some of its keys may be elsewhere, or may have come since the last
-/// look at it.
-fn view(ctx: &Ctx, names: &Names, db: i32, (queue, is_asked): (QueueView, bool)) -> QueueView {
+/// One step, from the clocks to the next timer.
+struct Run<'a> {
+    ctx: &'a Ctx,
+    scene: Scene<'a>,
+    rules: Rules,
+    /// How it sees the queue.
+    queue: QueueView,
+    taken: Box<Taken>,
+    stepping: Stepping,
+}
+
+/// What came of a step, without its effects on other clients.
+struct Decided<T> {
+    answer: Result<T, Error>,
+    due: Due,
+    /// It is to be looked after: always where scripts run natively; else only for FAIRLOCK clients.
+    is_kept: bool,
+}
+
+impl<'a> Run<'a> {
+    fn prepare(ctx: &'a Ctx, names: &'a Names, cause: Cause<'a>) -> Result<Self, Error> {
+        require_rest()?;
+        if is_replica() {
+            return Err(Error::Replica);
+        }
+        let stepping = Stepping::begin();
+        let db = ctx.db();
+        let mut queue = view(ctx, names, db, cause);
+        let mut taken = waiting(|waiting| {
+            let mut taken = waiting.spare.take().unwrap_or_default();
+            taken.greatest = waiting.conditions.greatest_token.get();
+            taken.may_be_shared = waiting.scan.borrow().is_some();
+            taken
+        });
+        table(|table| table.take_into(&mut taken.tracked, db, names.name()));
+        if taken.tracked.cut_short {
+            queue = queue.max(QueueView::Touched);
+        }
+        let wake_up = match cause {
+            Cause::Command(wake_up) => wake_up,
+            Cause::Work(_) => None,
+        };
+        Ok(Self {
+            ctx,
+            scene: Scene {
+                names,
+                db,
+                now: conditions::now(),
+                wake_up,
+            },
+            rules: conditions::rules(),
+            queue,
+            taken,
+            stepping,
+        })
+    }
+
+    /// Opens the keys, and lets the rules decide.
+    fn decide<T>(
+        &mut self,
+        decide: impl FnOnce(&mut Step<'_, OpenLock<'_>>) -> Result<T, Error>,
+    ) -> Decided<T> {
+        let (rules, now, queue) = (&self.rules, self.scene.now, self.queue);
+        let is_frozen = queue == QueueView::Hidden;
+        let may_be_shared = self.taken.may_be_shared;
+        let names = self.scene.names;
+        let mut state = OpenLock::open(self.ctx, names, &mut self.taken, rules, now, queue);
+        if let Err(unusable) = state.prepare(queue, may_be_shared) {
+            // Nothing can be decided until that changes.
+            return Decided {
+                answer: Err(Error::WrongType),
+                due: Due {
+                    wall: unusable.expires,
+                    ..soon(now)
+                },
+                is_kept: true,
+            };
+        }
+        state.tracked.cut_short &= is_frozen;
+        let mut step = Step::new(&mut state, rules, now);
+        let answer = decide(&mut step);
+        Decided {
+            answer,
+            due: step.next_due(),
+            is_kept: rules.intercepts || is_frozen || step.state.tracked.is_relied_on(),
+        }
+    }
+
+    /// Puts back what is tracked, even after a panic, which is passed on, and carries out what has happened.
+    fn finish<T>(mut self, end: thread::Result<Decided<T>>) -> Result<T, Error> {
+        let Scene { names, db, now, .. } = self.scene;
+        let (answer, due, is_kept) = match end {
+            Ok(Decided {
+                answer,
+                due,
+                is_kept,
+            }) => (Ok(answer), due, is_kept),
+            Err(panic) => {
+                self.taken.tracked.cut_short = true;
+                (Err(panic), soon(now), true)
+            }
+        };
+        waiting(|waiting| waiting.conditions.greatest_token.set(self.taken.greatest));
+        if is_kept {
+            keep(
+                self.ctx,
+                (db, names.name()),
+                &mut self.taken.tracked,
+                due,
+                now,
+            );
+        } else {
+            table(|table| table.forget(db, names.name()));
+        }
+        if self.queue == QueueView::Hidden && in_cluster() {
+            // It is looked at soon.
+            table(|table| table.freeze(db, names.name()));
+        }
+        self.ctx.raise_events();
+        drop(self.stepping);
+        carry_out(self.ctx, &self.scene, &mut self.taken.events);
+        // Most steps are on locks of which nothing is tracked: to clear what a step leaves costs less than to make it
+        // anew.
+        self.taken.clear();
+        waiting(|waiting| waiting.spare.set(Some(self.taken)));
+        set_timer(self.ctx, now);
+        answer.unwrap_or_else(|panic| {
+            refuse_unplaced(&LockId::new(db, names.name()));
+            resume_unwind(panic)
+        })
+    }
+}
+
+/// How a step sees the lock's queue: as others may have touched it. In a cluster, some of its keys may be elsewhere, or
+/// may have come since the last look at it.
+fn view(ctx: &Ctx, names: &Names, db: i32, cause: Cause<'_>) -> QueueView {
+    let queue = match cause {
+        Cause::Command(_) => {
+            caller_lives(ctx);
+            table(|table| table.take_touch(db, names.name()))
+        }
+        Cause::Work(queue) => queue,
+    };
     if !in_cluster() {
         return queue;
     }
+    conditions::follow_slots(ctx, names);
     let place = table(|table| table.place(db, names.name()));
     // What has moved keys in this iteration has touched the queue.
-    let is_asked = is_asked && !queue.is_touched() && place == Place::Here;
-    if !(is_asked && conditions::is_stable(names)) {
-        let is_shared = |table: &mut Table| {
-            let record = table.record(db, names.name());
-            record.is_some_and(|record| record.tracked.shared.is_some())
-        };
-        if conditions::slot_state(ctx, names, table(is_shared)) != SlotState::Here {
+    let is_checked =
+        matches!(cause, Cause::Command(_)) && !queue.is_touched() && place == Place::Here;
+    if !(is_checked && conditions::is_stable(names)) {
+        let is_shared = table(|table| table.is_shared(db, names.name()));
+        if conditions::slot_state(ctx, names, is_shared) != SlotState::Here {
             return QueueView::Hidden;
         }
     }
@@ -204,59 +289,10 @@ fn view(ctx: &Ctx, names: &Names, db: i32, (queue, is_asked): (QueueView, bool))
     }
 }
 
-/// What a step may change beyond the keys, before it is known what is tracked of the lock.
-fn begin() -> Box<Taken> {
-    waiting(|waiting| {
-        let mut taken = waiting.spare.take().unwrap_or_default();
-        taken.greatest = waiting.greatest_token.get();
-        taken.may_be_shared = waiting.is_scanning.get();
-        taken
-    })
-}
-
-/// Most steps are on locks of which nothing is tracked: to clear what a step leaves costs less than to make it anew.
-fn keep_for_next(mut taken: Box<Taken>) {
-    taken.clear();
-    waiting(|waiting| waiting.spare.set(Some(taken)));
-}
-
-/// The result of the part of a step in which a panic may occur.
-type End<T> = thread::Result<Result<Decided<T>, Unusable>>;
-
-/// Puts what is tracked of the lock back into the table, even after a panic, which is passed on.
-fn put_back<T>(
-    ctx: &Ctx,
-    (db, lock): (i32, &[u8]),
-    tracked: &mut Tracked,
-    end: End<T>,
-    now: Now,
-) -> thread::Result<Result<T, Error>> {
-    match end {
-        Ok(Ok(step)) => {
-            if step.is_ours {
-                if !tracked.line.is_empty() {
-                    events::hear_scores(ctx);
-                }
-                keep(db, lock, tracked, step.due, now);
-            } else {
-                table(|table| table.forget(db, lock));
-            }
-            Ok(step.answer)
-        }
-        Ok(Err(unusable)) => {
-            // A key of the lock has another type: nothing can be decided until that changes.
-            let due = Due {
-                wall: unusable.expires,
-                ..soon(now)
-            };
-            keep(db, lock, tracked, due, now);
-            Ok(Err(Error::WrongType))
-        }
-        Err(panic) => {
-            tracked.cut_short = true;
-            keep(db, lock, tracked, soon(now), now);
-            Err(panic)
-        }
+/// The calling client lives, and can read the token of the last hand-off to it.
+fn caller_lives(ctx: &Ctx) {
+    if hand_offs(|hand_offs| hand_offs.is_any_replied()) {
+        hand_offs(|hand_offs| hand_offs.lives(ctx.client_id()));
     }
 }
 
@@ -283,42 +319,13 @@ fn soon(now: Now) -> Due {
     }
 }
 
-/// The result of a step, without its effects on other clients.
-struct Decided<T> {
-    answer: Result<T, Error>,
-    due: Due,
-    /// It is to be looked after: always where scripts run natively; else only for FAIRLOCK clients.
-    is_ours: bool,
-}
-
-/// Opens the keys, and lets the rules decide.
-fn decide_on<T>(
-    ctx: &Ctx,
-    names: &Names,
-    taken: &mut Taken,
-    (rules, now): (&Rules, Now),
-    queue: QueueView,
-    decide: impl FnOnce(&mut Step<'_, OpenLock<'_>>) -> Result<T, Error>,
-) -> Result<Decided<T>, Unusable> {
-    let is_frozen = queue == QueueView::Hidden;
-    let may_be_shared = taken.may_be_shared;
-    let mut state = OpenLock::open(ctx, names, taken, rules, now, queue);
-    state.prepare(queue, may_be_shared)?;
-    state.tracked.cut_short &= is_frozen;
-    let mut step = Step::new(&mut state, rules, now);
-    let answer = decide(&mut step);
-    let due = step.next_due();
-    Ok(Decided {
-        answer,
-        due,
-        is_ours: rules.intercepts || is_frozen || step.state.tracked.is_relied_on(),
-    })
-}
-
 /// The step is over: what is tracked goes back into the table.
-fn keep(db: i32, lock: &[u8], tracked: &mut Tracked, due: Due, now: Now) {
+fn keep(ctx: &Ctx, (db, lock): (i32, &[u8]), tracked: &mut Tracked, due: Due, now: Now) {
     if !tracked.is_empty() {
-        hear_iterations();
+        follow_iterations();
+    }
+    if !tracked.line.is_empty() {
+        events::follow_scores(ctx);
     }
     let otherwise = now.tick_after(RECHECK);
     table(|table| table.put(db, lock, tracked, due, otherwise));
@@ -336,17 +343,5 @@ pub fn set_timer(ctx: &Ctx, now: Now) {
         let soon = table.is_any_on_the_move().then_some(soon);
         let first = timeout.into_iter().chain(soon).min();
         table.schedule.set_timer(ctx, now, first);
-    });
-}
-
-/// Looks at a lock outside commands. `queue` says how others may have touched its queue.
-pub fn look(ctx: &Ctx, id: &LockId, queue: QueueView) {
-    if !ctx.select_db(id.db) {
-        return;
-    }
-    // For a key of another type there is no caller to tell; the lock is looked at again later.
-    let _ = step_on(ctx, &Names::of(&id.name), (queue, false), None, |step| {
-        step.look();
-        Ok(())
     });
 }

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use foldhash::fast::RandomState;
 
 use crate::keyspace::{Tracked, names};
-use crate::lock::{Due, Millis, Owner, Presence, Tick, Waiter, give_back};
+use crate::lock::{Due, Millis, Presence, Tick, Waiter, give_back};
 use crate::server::Ctx;
 
 use super::record::{LockId, Place, Rank, Record, Work};
@@ -121,6 +121,13 @@ impl Table {
         self.on_the_move += usize::from(place != Place::Here);
         self.on_the_move -= usize::from(before != Place::Here);
         self.forget_if_idle(id);
+    }
+
+    /// Some of a lock's keys are not here any more.
+    pub fn freeze(&mut self, db: i32, name: &[u8]) {
+        if self.place(db, name) == Place::Here {
+            self.set_place(&LockId::new(db, name), Place::Frozen);
+        }
     }
 
     /// Whether the keys of any lock are not just here.
@@ -233,9 +240,10 @@ impl Table {
         }
     }
 
-    /// What is tracked of a lock that has left this server; it is forgotten.
+    /// What is tracked of a lock that has left this server; it is forgotten, and so is its work.
     pub fn remove(&mut self, id: &LockId) -> Tracked {
         let mut tracked = Tracked::default();
+        self.kept_work(id);
         self.take_into(&mut tracked, id.db, &id.name);
         self.forget(id.db, &id.name);
         tracked
@@ -277,14 +285,6 @@ impl Table {
         }
     }
 
-    /// The waiters of a lock that are marked as gone.
-    pub fn gone(&self, id: &LockId) -> Vec<Owner> {
-        let tracked = self.tracked(id);
-        let waiters = tracked.into_iter().flat_map(|tracked| tracked.line.iter());
-        let gone = waiters.filter(|(_, waiter)| waiter.presence == Presence::Gone);
-        gone.map(|(owner, _)| Owner::clone(owner)).collect()
-    }
-
     /// What is tracked of an owner in a lock's queue.
     pub fn waiter(&self, id: &LockId, owner: &[u8]) -> Option<Waiter> {
         self.tracked(id)?.line.get(owner)
@@ -304,9 +304,9 @@ impl Table {
     }
 
     /// Whether several may hold a lock together.
-    pub fn is_shared(&self, id: &LockId) -> bool {
-        self.tracked(id)
-            .is_some_and(|tracked| tracked.shared.is_some())
+    pub fn is_shared(&self, db: i32, name: &[u8]) -> bool {
+        self.get(db, name)
+            .is_some_and(|record| record.tracked.shared.is_some())
     }
 
     /// When an owner became one of the shared holders of a lock here, by the steady clock in microseconds.

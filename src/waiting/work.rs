@@ -16,7 +16,7 @@ use super::conditions::{self, Slice};
 use super::foreign;
 use super::record::{LockId, Place, WORK_BATCH, Work};
 use super::state::{ensure_before_sleep, table, touch, waiting};
-use super::step::{set_timer, step_on};
+use super::step::{Cause, set_timer, step_on};
 use super::table::Table;
 
 /// Does what was noted until now, as far as there is time. Names that are not locks of the module cost little to check,
@@ -35,12 +35,12 @@ pub fn go_on(ctx: &Ctx, slice: Slice) {
 }
 
 /// Does the work on one lock. False if there is none for the module.
-fn attend(ctx: &Ctx, lock: &LockId, mut work: Work) -> bool {
+pub fn attend(ctx: &Ctx, lock: &LockId, mut work: Work) -> bool {
     let is_beside = table(|table| table.tracked_twin(|| lock.db, &lock.name).is_some());
-    let is_ours = !work.is_touch_only()
+    let is_known = !work.is_touch_only()
         || table(|table| table.contains(lock.db, &lock.name))
-        || !is_beside && is_ours_to_track(ctx, lock);
-    if !is_ours || !ctx.select_db(lock.db) {
+        || !is_beside && shall_track(ctx, lock);
+    if !is_known || !ctx.select_db(lock.db) {
         return false;
     }
     let view = if is_beside {
@@ -49,7 +49,7 @@ fn attend(ctx: &Ctx, lock: &LockId, mut work: Work) -> bool {
     } else {
         work.touch.unwrap_or(QueueView::AsLeft)
     };
-    let done = step_on(ctx, &Names::of(&lock.name), (view, false), None, |step| {
+    let done = step_on(ctx, &Names::of(&lock.name), Cause::Work(view), |step| {
         if !work.gone.is_empty() {
             step.leave_gone(work.gone.make_contiguous());
         }
@@ -65,21 +65,22 @@ fn attend(ctx: &Ctx, lock: &LockId, mut work: Work) -> bool {
         }
         Ok(())
     });
-    if done.is_err() && !work.is_touch_only() {
+    let is_frozen = table(|table| table.place(lock.db, &lock.name)) == Place::Frozen;
+    if (done.is_err() || is_frozen) && !work.is_touch_only() {
         table(|table| table.keep_work(lock, work));
     }
-    if table(|table| table.place(lock.db, &lock.name)) == Place::Frozen {
+    if is_frozen {
         foreign::forget_if_gone(ctx, lock);
     }
     true
 }
 
 /// Whether to track a touched lock that is not tracked yet. An event of a queue key names two locks, `a` and `{a}`.
-fn is_ours_to_track(ctx: &Ctx, lock: &LockId) -> bool {
+fn shall_track(ctx: &Ctx, lock: &LockId) -> bool {
     ctx.select_db(lock.db)
         && has_slot_of(ctx, lock)
         && foreign::has_queue(ctx, &lock.name)
-        && foreign::keys_are_ours(ctx, lock)
+        && foreign::has_own_keys(ctx, lock)
 }
 
 /// Whether this node has the lock's slot. If not, a lock of the module's is remembered as arriving.
@@ -91,7 +92,7 @@ fn has_slot_of(ctx: &Ctx, lock: &LockId) -> bool {
         return false;
     }
     let is_here = conditions::is_here(ctx, lock);
-    let arrives = !is_here && foreign::keys_are_ours(ctx, lock);
+    let arrives = !is_here && foreign::has_own_keys(ctx, lock);
     let place = if arrives {
         Place::Arriving
     } else {
@@ -156,7 +157,7 @@ const SCAN_STEPS: usize = 500;
 
 /// As [`look_for_queues`], when the module is loaded and configured.
 pub fn begin(ctx: &Ctx) {
-    conditions::begin_to_follow_slots(ctx);
+    conditions::begin_to_see_commands(ctx);
     ensure_before_sleep();
     look_for_queues(ctx);
 }
@@ -170,10 +171,7 @@ pub fn look_for_queues(ctx: &Ctx) {
     // The caller's database; there is one.
     let _ = ctx.select_db(selected);
     let scan = any.then(KeyScan::default);
-    waiting(|waiting| {
-        waiting.scan.set(scan);
-        waiting.is_scanning.set(any);
-    });
+    waiting(|waiting| waiting.scan.replace(scan));
     if any {
         ensure_before_sleep();
         events::hurry();
@@ -182,16 +180,14 @@ pub fn look_for_queues(ctx: &Ctx) {
 
 /// Continues that walk.
 pub fn look_on(ctx: &Ctx) {
-    let Some(mut scan) = waiting(|waiting| waiting.scan.take()) else {
-        return;
-    };
     let mut found = |ctx: &Ctx, key: &[u8]| foreign::touch_queue(ctx.db(), key, QueueView::Loaded);
-    for _ in 0..SCAN_STEPS {
-        if !scan.step(ctx, &mut found) {
-            waiting(|waiting| waiting.is_scanning.set(false));
-            return;
+    waiting(|waiting| {
+        let mut scan = waiting.scan.borrow_mut();
+        let goes_on = |scan: &mut KeyScan| (0..SCAN_STEPS).all(|_| scan.step(ctx, &mut found));
+        if scan.as_mut().is_some_and(goes_on) {
+            events::hurry();
+        } else {
+            *scan = None;
         }
-    }
-    waiting(|waiting| waiting.scan.set(Some(scan)));
-    events::hurry();
+    });
 }

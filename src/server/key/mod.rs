@@ -20,11 +20,9 @@ use values::ListCursor;
 /// What a key is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Reading; works on replicas. The first change opens the key again, for writing.
+    /// Reading; works on replicas. The key does not count as used: neither for eviction nor, since Redis 7.2, in the
+    /// server's hits. The first change opens the key again, for writing.
     Read,
-    /// As [`Access::Read`], and the key does not count as used: neither for eviction nor, since Redis 7.2, in the
-    /// server's hits.
-    Glance,
     /// Reading and writing.
     Write,
 }
@@ -87,8 +85,7 @@ impl Ctx {
 
 fn open(ctx: &Ctx, name: &Str, access: Access) -> *mut raw::RedisModuleKey {
     let mode = match access {
-        Access::Read => raw::REDISMODULE_READ,
-        Access::Glance => {
+        Access::Read => {
             raw::REDISMODULE_READ
                 | raw::REDISMODULE_OPEN_KEY_NOTOUCH
                 | raw::REDISMODULE_OPEN_KEY_NOSTATS

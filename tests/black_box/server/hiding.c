@@ -1,7 +1,6 @@
 /* Loaded by a server in the module's place, loads the module for it, and keeps one of the server's
  * functions from it: MODULE LOAD hiding.so MODULE FUNCTION ARGUMENT... With `RedisModule_Alloc`
- * followed by a minus, memory is aligned to 8 bytes instead; with `RedisModule_ServerInfoGetFieldC` followed by a plus, the
- * server's versions are those of one that is not out yet.
+ * followed by a minus, memory is aligned to 8 bytes instead.
  *
  * A context begins with the function by which the module asks for all others.
  */
@@ -23,21 +22,10 @@ static void *alloc_off(size_t bytes) { return (char *)server_alloc(bytes + 8) + 
 
 static void free_off(void *memory) { if (memory) server_free((char *)memory - 8); }
 
-static const char *(*info_field)(void *info, const char *field);
-
-static const char *newer(void *info, const char *field) {
-    const char *text = info_field(info, field);
-    return text && strstr(field, "_version") ? "99.1.0" : text;
-}
-
 static int ask_or_hide(const char *name, void *place) {
     if (strcmp(hidden, "RedisModule_Alloc-") == 0) {
         if (strcmp(name, "RedisModule_Alloc") == 0) { *(void **)place = (void *)alloc_off; return 0; }
         if (strcmp(name, "RedisModule_Free") == 0) { *(void **)place = (void *)free_off; return 0; }
-    }
-    if (strcmp(hidden, "RedisModule_ServerInfoGetFieldC+") == 0 && strncmp(name, hidden, strlen(hidden) - 1) == 0) {
-        *(void **)place = (void *)newer;
-        return 0;
     }
     return strcmp(name, hidden) == 0 ? 1 : ask(name, place);
 }
@@ -48,7 +36,6 @@ int RedisModule_OnLoad(void *ctx, void **argv, int argc) {
     ask("RedisModule_StringPtrLen", &bytes);
     ask("RedisModule_Alloc", &server_alloc);
     ask("RedisModule_Free", &server_free);
-    ask("RedisModule_ServerInfoGetFieldC", &info_field);
     hidden = bytes(argv[1], NULL);
     module = dlopen(bytes(argv[0], NULL), RTLD_NOW | RTLD_LOCAL);
     if (!module) return 1;
