@@ -220,7 +220,6 @@ def test_r18_silence(driver, servers, name):
     one.proxy().freeze(False)
 
 
-@pytest.mark.known("47: only what was waited for is renewed", "rust/scripts", sometimes=True)
 @pytest.mark.parametrize("renew", [True, False])
 def test_r18a_late_grant(driver, servers, name, renew):
     """A grant that arrives when its lease is over is none: the caller asks again."""
@@ -241,7 +240,7 @@ def test_r18a_late_grant(driver, servers, name, renew):
     held.release()
 
 
-@pytest.mark.known("47: only what was waited for is renewed", "rust", "go")
+@pytest.mark.known("47: only what was waited for is renewed", "go")
 def test_r18b_slow_grant(driver, servers, name):
     """A grant that comes a third of the lease after its ask is renewed before the caller has it."""
     one = servers()
@@ -340,7 +339,7 @@ def test_r40_failing_hooks(driver, one, view, name):
     assert view.is_free(name) and driver.said(before)
 
 
-@pytest.mark.known("47: TAKENOVER", "python/module", "typescript/module", "go/module", "java/module", "rust/module", sometimes=True)
+@pytest.mark.known("47: TAKENOVER", "python/module", "typescript/module", "go/module", "java/module", sometimes=True)
 def test_r43_one_owner(locks, view, name):
     """Callers with one owner share its place, and hold the lock together, with one token."""
     held = locks.acquire(name)
@@ -403,7 +402,7 @@ def test_r66_quiet(driver, one, name, mode):
     assert "locks are taken by scripts" in said if mode == "scripts" else not said, said
 
 
-@pytest.mark.known("47: blocks", "python-threads", "typescript", "go", "java", "rust", sometimes=True)
+@pytest.mark.known("47: blocks", "python-threads", "typescript", "go", "java", sometimes=True)
 def test_r81_one_subscription(driver, servers, name):
     """Twenty that wait, on two locks, share one connection that listens, and block none; a later wait has it still."""
     one = servers()

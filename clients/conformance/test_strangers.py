@@ -37,7 +37,7 @@ class Busy:
             return "BUSY" in str(error)
 
 
-@pytest.mark.known("47: refused at once", "python", "go", "java", "typescript", "rust")
+@pytest.mark.known("47: refused at once", "python", "go", "java", "typescript")
 def test_r72_busy_release(driver, servers, name):
     """BUSY at a release: it is sent again, and the lock is free."""
     one = servers()
@@ -48,7 +48,7 @@ def test_r72_busy_release(driver, servers, name):
     assert one.view().is_free(name)
 
 
-@pytest.mark.known("47: refused at once", "python", "go", "java", "typescript", "rust")
+@pytest.mark.known("47: refused at once", "python", "go", "java", "typescript")
 def test_r73_busy_acquire(driver, servers, name):
     """BUSY at an acquisition, and at a renewal: they are sent again."""
     one = servers()
@@ -61,7 +61,7 @@ def test_r73_busy_acquire(driver, servers, name):
     held.release()
 
 
-@pytest.mark.known("47: its connection is closed", "python", "java", "typescript", "rust")
+@pytest.mark.known("47: its connection is closed", "python", "java", "typescript")
 def test_r73a_busy_session(driver, servers, name):
     """BUSY while a session is checked: it is not lost."""
     one = servers()
@@ -92,7 +92,7 @@ def test_r74_maxclients(driver, servers, name):
         each.result().release()
 
 
-@pytest.mark.known("47: waits for ever", "python-threads", "go", "rust")
+@pytest.mark.known("47: waits for ever", "python-threads", "go")
 def test_r75_half_open(driver, servers, name):
     """A connection that dies without a word while its caller waits: it gets the lock within seconds of its release."""
     one = servers()

@@ -5,8 +5,9 @@ use std::error::Error as _;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 use std::time::Duration;
 
-use fairlock::{Error, Event, Hooks, Module, Options};
-use redis::IntoConnectionInfo;
+use fairlock_client::{Error, Event, Hooks, Module, Options, Server};
+use redis::sentinel::{SentinelClientBuilder, SentinelServerType};
+use redis::{ClientTlsConfig, ConnectionAddr, TlsCertificates};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
@@ -67,7 +68,7 @@ fn options(base: &Options, given: &Value, is_lock: bool) -> Result<Options, Not>
             ("session", _) => all.session = typed(name, value.as_bool())?,
             ("reentrant", _) => all.reentrant = typed(name, value.as_bool())?,
             ("shared", _) => all.shared = typed(name, value.as_bool())?,
-            ("owner", _) => all.owner = Some(typed(name, value.as_str())?.to_owned()),
+            ("owner", _) => all.owner = Some(typed(name, value.as_str())?.into()),
             ("limit", _) => all.limit = Some(typed(name, value.as_u64().and_then(|it| it.try_into().ok()))?),
             ("min_replicas", _) => all.min_replicas = Some(typed(name, value.as_u64())? as usize),
             ("module", false) => all.module = Module::Required,
@@ -78,7 +79,7 @@ fn options(base: &Options, given: &Value, is_lock: bool) -> Result<Options, Not>
 }
 
 fn hooks(locks: u64, is_telling: bool) -> Hooks {
-    let hook = |which: &'static str| -> Option<fairlock::Hook> {
+    let hook = |which: &'static str| -> Option<fairlock_client::Hook> {
         Some(Arc::new(move |event: &Event| {
             assert!(is_telling, "a hook");
             let cause = event.cause.map(|cause| format!("{cause:?}").to_lowercase());
@@ -90,36 +91,63 @@ fn hooks(locks: u64, is_telling: bool) -> Hooks {
     Hooks { on_wait: hook("wait"), on_acquired: hook("acquired"), on_lost: hook("lost"), on_released: hook("released") }
 }
 
-/// The servers' URLs; what the library, or the package as it is built here, cannot do is not applicable.
-fn urls(client: &Value) -> Result<Vec<String>, Not> {
-    for (field, why) in [("timeout", "its client has no read timeout"), ("tls", "built without TLS"), ("map", "its client has no address map")] {
-        typed(why, client[field].is_null().then_some(()))?;
-    }
-    let [user, password] = ["user", "password"].map(|field| client[field].as_str().unwrap_or_default());
-    let user = if password.is_empty() { String::new() } else { format!("{user}:{password}@") };
-    let nodes = typed("no client", client["at"].as_array())?;
-    Ok(nodes.iter().map(|at| format!("redis://{user}{}", at.as_str().unwrap())).collect())
+/// The library's client; what it cannot do is not applicable.
+fn server(client: &Value) -> Result<Server, Not> {
+    typed("its client has no read timeout", client["timeout"].is_null().then_some(()))?;
+    let [user, password] = ["user", "password"].map(|field| client[field].as_str());
+    let at: Vec<_> = typed("no client", client["at"].as_array())?.iter().map(|at| at.as_str().unwrap()).collect();
+    let file = |name: &str| client["tls"][name].as_str().map(|path| std::fs::read(path).unwrap());
+    let tls = file("ca").map(|root| TlsCertificates {
+        client_tls: Some(ClientTlsConfig { client_cert: file("cert").unwrap(), client_key: file("key").unwrap() }),
+        root_cert: Some(root),
+    });
+    let scheme = if tls.is_some() { "rediss" } else { "redis" };
+    let access = password.map(|password| format!("{}:{password}@", user.unwrap_or_default())).unwrap_or_default();
+    let urls: Vec<_> = at.iter().map(|at| format!("{scheme}://{access}{at}")).collect();
+    Ok(match client["kind"].as_str().unwrap() {
+        "sentinel" => {
+            let sentinels = at.iter().map(|at| {
+                let (host, port) = at.split_once(':').unwrap();
+                let (host, port) = (host.to_owned(), port.parse().unwrap());
+                if tls.is_none() { return ConnectionAddr::Tcp(host, port) }
+                ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None }
+            });
+            let mut made = SentinelClientBuilder::new(sentinels, "locks", SentinelServerType::Master).unwrap();
+            if let Some(password) = password {
+                made = made.set_client_to_redis_username(user.unwrap()).set_client_to_redis_password(password);
+            }
+            if let Some(tls) = tls {
+                made = made.set_client_to_redis_tls_mode(redis::TlsMode::Secure);
+                made = made.set_client_to_redis_certificates(tls.clone()).set_client_to_sentinel_certificates(tls);
+            }
+            made.build().unwrap().into()
+        }
+        "cluster" => {
+            let mut made = redis::cluster::ClusterClient::builder(urls).use_protocol(redis::ProtocolVersion::RESP3);
+            if let Some(tls) = tls {
+                made = made.certs(tls);
+            }
+            if let Some(map) = client["map"].as_object() {
+                let node = |text: &str| text.parse::<redis::cluster::NodeAddress>().unwrap();
+                made = made.node_address_map(map.iter().map(|(from, to)| (node(from), node(to.as_str().unwrap()))).collect());
+            }
+            made.build().unwrap().into()
+        }
+        _ => match tls {
+            Some(tls) => redis::Client::build_with_tls(urls[0].as_str(), tls).unwrap().into(),
+            None => redis::Client::open(urls[0].as_str()).unwrap().into(),
+        },
+    })
 }
 
 /// The operations of a flavour: what stands behind each call, and how a loss is waited for.
 macro_rules! flavour {
-    ($name:ident, $locks:ty, $guard:ty, [$($wait:tt)*], |$held:ident, $longest:ident| $lost:expr) => {
+    ($name:ident, $locks:ty, $guard:ty, |$server:ident, $all:ident| $made:expr, [$($wait:tt)*], |$held:ident, $longest:ident| $lost:expr) => {
         mod $name {
             use super::*;
 
             static LOCKS: Table<(Arc<$locks>, Options)> = LazyLock::new(Mutex::default);
             static HOLDS: Table<Arc<$guard>> = LazyLock::new(Mutex::default);
-
-            fn make(client: &Value, options: Options) -> Result<$locks, Not> {
-                let urls = urls(client)?;
-                let node = urls[0].as_str().into_connection_info().unwrap().redis_settings().clone();
-                let made = match client["kind"].as_str().unwrap() {
-                    "sentinel" => <$locks>::sentinel(super::urls(&json!({"at": client["at"]}))?, "locks", Some(node))?,
-                    "cluster" => <$locks>::cluster(urls)?,
-                    _ => <$locks>::new(&redis::Client::open(urls[0].as_str()).unwrap())?,
-                };
-                Ok(made.with(options))
-            }
 
             fn held(id: u64) -> Arc<$guard> {
                 of(&HOLDS)[&id].clone()
@@ -163,8 +191,8 @@ macro_rules! flavour {
                         if let Some(kind) = request["hooks"].as_str() {
                             all.hooks = hooks(id, kind == "tell");
                         }
-                        let locks = make(&request["client"], all.clone())?;
-                        of(&LOCKS).insert(id, (Arc::new(locks), all));
+                        let ($server, $all) = (server(&request["client"])?, all.clone());
+                        of(&LOCKS).insert(id, (Arc::new($made), all));
                     }
                     "acquire" | "abandon" => {
                         let Some(held) = acquire(request, "options").await? else { return Ok(json!({})) };
@@ -211,10 +239,10 @@ macro_rules! flavour {
         }
     };
 }
-flavour!(tasks, fairlock::aio::Locks, fairlock::aio::Held, [.await], |held, longest| {
+flavour!(tasks, fairlock_client::aio::Locks, fairlock_client::aio::Held, |server, all| fairlock_client::aio::Locks::with(server, all), [.await], |held, longest| {
     tokio::time::timeout(longest, held.lost()).await.ok().and_then(|error| error.cause())
 });
-flavour!(threads, fairlock::Locks, fairlock::Held, [], |held, longest| held.wait_lost(longest));
+flavour!(threads, fairlock_client::Locks, fairlock_client::Held, |server, all| fairlock_client::Locks::with(server, all)?, [], |held, longest| held.wait_lost(longest));
 
 fn answer(id: u64, op: &str, outcome: Result<Value, Not>) {
     let failed = |kind: &str, text: &str, error: Option<&Error>, also: Option<&Error>| {
@@ -229,7 +257,7 @@ fn answer(id: u64, op: &str, outcome: Result<Value, Not>) {
         Err(Not::Known) => json!({"id": id, "unknown": op}),
         Err(Not::Continued) => failed("Cancelled", "", None, None),
         Err(Not::Body(also)) => failed("Body", "the body's own", None, also.as_ref()),
-        Err(Not::Done(error)) => failed(format!("{error:?}").split('(').next().unwrap(), &error.to_string(), Some(&error), None),
+        Err(Not::Done(error)) => failed(format!("{:?}", error.kind()).split('(').next().unwrap(), &error.to_string(), Some(&error), None),
     });
 }
 

@@ -1,11 +1,11 @@
-//! The first program of the README.
+//! The program of the README.
 
 use std::time::Duration;
 
-use fairlock::Locks;
+use fairlock_client::Locks;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let locks = Locks::new(&redis::Client::open(&std::env::var("URL").unwrap()[..])?)?;
+    let locks = Locks::new(redis::Client::open(&std::env::var("URL")?[..])?)?;
 
     let held = locks
         .lock("orders")

@@ -1,464 +1,419 @@
-//! The locks at one server, or at those of one cluster: acquisitions, held locks, and their connections.
+//! The locks at one server, or at those of one cluster: what acquisitions and held locks share.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::thread::ThreadId;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
+use redis::Value;
 use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
 
-use crate::ask::Ask;
 use crate::error::{Failure, Outcome};
-use crate::info::Info;
-use crate::keep::Keep;
-use crate::line::{Reply, Sync, Turn};
-use crate::node::{Node, Which, reply_to};
-use crate::route::{Address, Route, Source};
-use crate::{Cause, Error, Options, Result};
+use crate::hold::Hold;
+use crate::lines::{Channel, Line, Server, Source, locked};
+use crate::protocol::{Reply, Request, Tries};
+use crate::scripts::{Command, Form, no_module, warning};
+use crate::{Error, Info, Kind, Module, Options, Result};
 
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-const REDIRECTS: u32 = 16; // in a row, before they count as failures
+/// How long an owner's name and channel are kept for the next wait.
+const IDLE: Duration = Duration::from_mins(1);
+/// So many names are remembered.
+const MAX_NAMES: usize = 10_000;
+const WITHOUT: u8 = 1;
+const WITH: u8 = 2;
 
 /// The caller, for a lock that it may hold again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Caller {
-    Thread(ThreadId),
-    #[cfg_attr(not(feature = "tokio"), allow(dead_code))]
+    Thread(std::thread::ThreadId),
     Task(tokio::task::Id),
 }
 
 pub(crate) struct Core {
-    pub(crate) route: Arc<Route>,
     pub(crate) options: Options,
-    state: Mutex<State>,
-    turn: Turn,
-    closing: watch::Sender<bool>,
+    pub(crate) source: Arc<Source>,
+    plain: Arc<Line>,
+    /// Where WAIT follows, and stalls whoever is behind it.
+    confirmed: Arc<Line>,
+    pub(crate) ears: Arc<Line>,
+    native: AtomicU8,
+    pub(crate) state: Mutex<State>,
+    pub(crate) closing: watch::Sender<bool>,
     /// Acquisitions under way, and locks that are held.
     work: watch::Sender<usize>,
-    numbers: AtomicU64,
 }
 
 #[derive(Default)]
-struct State {
-    nodes: HashMap<Address, Arc<Node>>,
-    kept: HashMap<u64, Weak<Keep>>,
-    entered: HashMap<(Caller, String), Weak<Keep>>,
-    watch: Option<tokio::task::AbortHandle>,
-    looked: Option<Instant>,
-    is_closed: bool,
+pub(crate) struct State {
+    pub(crate) entered: HashMap<(Caller, Vec<u8>), Weak<Hold>>,
+    /// For each lock, the first asks are sent one after the other.
+    turns: HashMap<Vec<u8>, Weak<tokio::sync::Mutex<()>>>,
+    /// For each lock, owners that have ended cleanly, with channels that are listened to.
+    seats: HashMap<Vec<u8>, Vec<(Instant, Seat)>>,
+    /// How many replicas a server had when it was first asked; in a cluster also each lock's server.
+    replicas: HashMap<String, usize>,
+    nodes: HashMap<Vec<u8>, String>,
 }
 
-impl State {
-    fn all_kept(&self) -> Vec<Arc<Keep>> {
-        self.kept.values().filter_map(Weak::upgrade).collect()
-    }
+#[derive(Clone)]
+pub(crate) struct Seat {
+    pub(crate) owner: Vec<u8>,
+    pub(crate) channel: Arc<Channel>,
 }
 
-/// How long, and how often, a temporary failure is tried again.
-pub(crate) struct Tries {
-    pub(crate) longest: Duration,
-    since: Option<Instant>,
-    pause: Duration,
-    redirects: u32,
+/// The connection for a lock's commands, and how many replicas must confirm them.
+#[derive(Clone)]
+pub(crate) struct Way {
+    pub(crate) line: Arc<Line>,
+    need: usize,
+    sync_timeout: Duration,
 }
 
-impl Tries {
-    pub(crate) fn new(longest: Duration) -> Self {
-        Self {
-            longest,
-            since: None,
-            pause: FIRST_PAUSE,
-            redirects: 0,
-        }
+/// Counts as work until it is dropped.
+pub(crate) struct Busy(Arc<Core>);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.work.send_modify(|work| *work -= 1);
     }
-
-    /// The server has answered. The pauses stay as they are, because the next connection may fail again.
-    pub(crate) fn answered(&mut self) {
-        (self.since, self.redirects) = (None, 0);
-    }
-
-    pub(crate) fn may_redirect(&mut self) -> bool {
-        self.redirects += 1;
-        self.redirects <= REDIRECTS
-    }
-
-    /// Pauses; an error if the time is up.
-    pub(crate) async fn after(&mut self, left: Option<Duration>) -> bool {
-        let spent = self.since.get_or_insert_with(Instant::now).elapsed();
-        let rest = self.longest.saturating_sub(spent);
-        if !rest.is_zero() {
-            self.pause(Some(left.map_or(rest, |left| left.min(rest))))
-                .await;
-        }
-        !rest.is_zero()
-    }
-
-    pub(crate) async fn pause(&mut self, longest: Option<Duration>) {
-        let pause = longest.map_or(self.pause, |longest| self.pause.min(longest));
-        tokio::time::sleep(pause).await;
-        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
-    }
-}
-
-/// The connection for a command.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum By {
-    Control,
-    Renewals(Sync),
-}
-
-/// Why a command failed: the error, its cause, and whether an earlier try may have been carried out.
-pub(crate) struct Failed {
-    pub(crate) error: Error,
-    pub(crate) failure: Failure,
-    pub(crate) may_be_done: bool,
 }
 
 impl Core {
-    pub(crate) fn new(source: Source, options: Options) -> Arc<Self> {
+    pub(crate) fn new(server: Server, options: Options) -> Arc<Self> {
+        let source = Arc::new(Source::new(server));
+        let line = || Line::new(&source, options.command_timeout);
         Arc::new(Self {
-            route: Arc::new(Route::new(source)),
+            plain: line(),
+            confirmed: line(),
+            ears: line(),
+            source,
             options,
+            native: AtomicU8::new(0),
             state: Mutex::default(),
-            turn: Turn::default(),
             closing: watch::Sender::new(false),
             work: watch::Sender::new(0),
-            numbers: AtomicU64::new(0),
         })
     }
 
-    pub(crate) fn set_options(&mut self, options: Options) {
-        self.route.native.require(options.module);
-        self.options = options;
+    /// The connection of a session, which is not given up as long as the lease goes on.
+    pub(crate) fn own_line(&self, lease: Duration) -> Arc<Line> {
+        Line::new(&self.source, self.options.command_timeout.max(lease))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn busy(self: &Arc<Self>) -> Busy {
+        self.work.send_modify(|work| *work += 1);
+        Busy(self.clone())
     }
 
-    // --------------------------------------------------------------------------- acquiring
-
-    /// The Keep of a lock that is now held, or of one that this caller holds already.
-    pub(crate) async fn acquire(
-        self: &Arc<Self>,
-        name: &str,
-        options: Options,
-        caller: Option<Caller>,
-    ) -> Result<Arc<Keep>> {
-        options.check(name)?;
-        if *self.closing.borrow() {
-            return Err(Error::Closed);
+    pub(crate) fn native(&self) -> Option<bool> {
+        match self.native.load(Ordering::Relaxed) {
+            0 => None,
+            known => Some(known == WITH),
         }
-        let caller = if options.reentrant {
-            let caller =
-                caller.ok_or_else(|| Error::Argument("reentrant: this is no task".to_owned()))?;
-            Some((caller, name.to_owned()))
+    }
+
+    // ---------------------------------------------------------------------- sending
+
+    pub(crate) async fn way(
+        &self,
+        name: &[u8],
+        options: &Options,
+        own: Option<&Arc<Line>>,
+    ) -> Outcome<Way> {
+        let need = match options.min_replicas {
+            _ if options.sync_timeout.is_zero() => 0,
+            Some(given) => given,
+            None => self.replicas(name).await.map_err(Failure::unsent)?.min(1),
+        };
+        let line = own.unwrap_or(if need > 0 {
+            &self.confirmed
         } else {
-            None
-        };
-        let there = caller
-            .as_ref()
-            .and_then(|key| self.state().entered.get(key)?.upgrade());
-        if let Some(keep) = there {
-            keep.enter_again()?;
-            return Ok(keep);
+            &self.plain
+        });
+        let (line, sync_timeout) = (line.clone(), options.sync_timeout);
+        Ok(Way {
+            line,
+            need,
+            sync_timeout,
+        })
+    }
+
+    /// How many replicas the lock's server had when it was first asked.
+    async fn replicas(&self, name: &[u8]) -> Outcome<usize> {
+        let is_cluster = self.source.is_cluster;
+        {
+            let state = locked(&self.state);
+            let node = if is_cluster {
+                state.nodes.get(name).cloned()
+            } else {
+                Some(self.source.address())
+            };
+            if let Some(known) = node.and_then(|node| state.replicas.get(&node).copied()) {
+                return Ok(known);
+            }
         }
-        let mut ask = Ask::new(self, name, options);
-        let mut closing = self.closing.subscribe();
-        let granted = tokio::select! {
-            biased;
-            granted = ask.until_granted() => granted,
-            _ = closing.wait_for(|is_so| *is_so) => Err(Error::Closed),
+        let mut pipeline = redis::pipe();
+        if is_cluster {
+            // The first leads to the lock's node; the last tells which one that is.
+            pipeline
+                .cmd("FAIRLOCK.INFO")
+                .arg(name)
+                .cmd("CLUSTER")
+                .arg("NODES");
+        }
+        pipeline.cmd("ROLE");
+        let mut values = self
+            .plain
+            .send(&pipeline, self.options.command_timeout)
+            .await?;
+        let count = match values.pop() {
+            Some(Err(failure)) if !failure.is_unknown() => return Err(failure),
+            Some(Ok(Value::Array(role))) => match role.get(2) {
+                Some(Value::Array(replicas)) => replicas.len(),
+                _ => return Ok(0), // A replica; it will refuse the ask.
+            },
+            _ => 0,
         };
-        match granted {
-            Ok(grant) => {
-                let keep = Keep::begin(self, &mut ask, grant, caller.clone());
-                if let Some(key) = caller {
-                    self.state().entered.insert(key, Arc::downgrade(&keep));
+        let mut state = locked(&self.state);
+        let node = if is_cluster {
+            let Some(Ok(nodes)) = values.pop() else {
+                return Ok(count);
+            };
+            let nodes: String = redis::from_redis_value(nodes).unwrap_or_default();
+            let me = nodes
+                .lines()
+                .find(|line| line.contains("myself"))
+                .unwrap_or_default();
+            let node = me.split(' ').next().unwrap_or_default().to_owned();
+            if state.nodes.len() >= MAX_NAMES {
+                state.nodes.clear();
+            }
+            state.nodes.insert(name.to_vec(), node.clone());
+            node
+        } else {
+            self.source.address()
+        };
+        Ok(*state.replicas.entry(node).or_insert(count))
+    }
+
+    /// Sends a command once; by a script where the server does not have the module.
+    pub(crate) async fn send(
+        &self,
+        way: &Way,
+        name: &[u8],
+        request: &Request,
+        longest: Duration,
+    ) -> Outcome<Reply> {
+        let is_to_confirm =
+            way.need > 0 && matches!(request.command, Command::Acquire | Command::Renew);
+        let is_scripted = request.needs.is_none() && self.native() == Some(false);
+        let mut form = if is_scripted {
+            Form::Hash
+        } else {
+            Form::Native
+        };
+        loop {
+            let mut pipeline = redis::pipe();
+            pipeline.add_command(request.command(name, form));
+            if is_to_confirm {
+                let ms = u64::try_from(way.sync_timeout.as_millis())
+                    .unwrap_or(u64::MAX)
+                    .max(1);
+                pipeline.cmd("WAIT").arg(way.need).arg(ms);
+            }
+            let mut values = way.line.send(&pipeline, longest).await?.into_iter();
+            let nothing = || Err(Failure::Broken("no reply".to_owned()));
+            match values.next().unwrap_or_else(nothing) {
+                Err(failure) if form == Form::Hash && failure.is("NOSCRIPT") => form = Form::Text,
+                Err(failure)
+                    if form == Form::Native
+                        && request.needs.is_none()
+                        && self.uses_scripts(&failure) =>
+                {
+                    form = Form::Hash;
                 }
-                Ok(keep)
-            }
-            Err(error) => {
-                ask.withdraw().await;
-                Err(error)
+                Err(failure) => return Err(failure),
+                Ok(value) => {
+                    if form == Form::Native {
+                        self.native.store(WITH, Ordering::Relaxed);
+                    }
+                    let is_enough = |count| matches!(count, Value::Int(count) if count >= i64::try_from(way.need).unwrap_or(i64::MAX));
+                    let confirmed = values.next().filter(|_| is_to_confirm);
+                    let is_confirmed = confirmed.map_or(Ok(true), |count| count.map(is_enough));
+                    return Ok(Reply {
+                        value,
+                        is_confirmed,
+                    });
+                }
             }
         }
     }
 
-    /// The confirmation by replicas that these options need.
-    pub(crate) fn sync(&self, name: &str, options: &Options) -> Sync {
-        let known = || self.route.replicas(name).min(1);
-        Sync {
-            timeout: options.sync_timeout,
-            least: options.min_replicas.unwrap_or_else(known),
+    /// Whether this failure is a reason to use scripts from now on.
+    fn uses_scripts(&self, failure: &Failure) -> bool {
+        let is_missing = failure.is_no_module() || failure.is_denied();
+        if !is_missing || self.options.module == Module::Required {
+            return false;
+        }
+        if self.native.swap(WITHOUT, Ordering::Relaxed) != WITHOUT {
+            eprintln!("{}", warning(&self.source.address(), failure.is_denied()));
+        }
+        true
+    }
+
+    /// Sends a command until it is answered or refused, for so long; also whether a try that failed may have arrived.
+    pub(crate) async fn persist(
+        &self,
+        way: &Way,
+        name: &[u8],
+        request: &Request,
+        longest: Duration,
+    ) -> (Outcome<Reply>, bool) {
+        let (mut tries, mut may_be_done) = (Tries::new(longest), false);
+        loop {
+            let each = if longest.is_zero() {
+                Duration::MAX
+            } else {
+                longest
+            };
+            let each = self.options.command_timeout.min(each) + way.sync_timeout;
+            let failure = match self.send(way, name, request, each).await {
+                Err(failure) if failure.is_passing() => failure,
+                other => return (other, may_be_done),
+            };
+            may_be_done |= matches!(failure, Failure::Broken(_));
+            match tries.failed(Instant::now(), &failure) {
+                Some(pause) => sleep(pause).await,
+                None => return (Err(failure), may_be_done),
+            }
         }
     }
 
-    pub(crate) async fn info(&self, name: &str) -> Result<Info> {
+    pub(crate) fn error(&self, name: &[u8], failure: Failure, needs: Option<&str>) -> Error {
+        let (name, address) = (String::from_utf8_lossy(name), self.source.address());
+        if failure.is_no_module() {
+            return Error::new(Kind::NoModule, no_module(&address, needs));
+        }
+        if failure.is_passing() {
+            let error = Error::new(Kind::Unavailable, format!("{name} at {address}"));
+            return error.because(Some(failure));
+        }
+        failure.translated(&name, &address)
+    }
+
+    pub(crate) async fn info(&self, name: &[u8]) -> Result<Info> {
         Options::default().check(name)?;
-        if *self.closing.borrow() {
-            return Err(Error::Closed);
-        }
-        let words = words(["FAIRLOCK.INFO", name]);
-        let longest = self.options.command_timeout;
-        let reply = self.control(name, &words, By::Control, longest).await;
-        let reply = reply.map_err(|failed| failed.error)?;
+        self.check_open()?;
+        let (words, needs) = (Vec::new(), None);
+        let request = Request {
+            command: Command::Info,
+            words,
+            needs,
+        };
+        let (line, need, sync_timeout) = (self.plain.clone(), 0, Duration::ZERO);
+        let way = Way {
+            line,
+            need,
+            sync_timeout,
+        };
+        let (outcome, _) = self
+            .persist(&way, name, &request, self.options.command_timeout)
+            .await;
+        let reply = outcome.map_err(|failure| self.error(name, failure, None))?;
         Ok(Info::of(&reply.value))
     }
 
-    // ------------------------------------------------------------------------- connections
+    // ------------------------------------------------------------------ what is shared
 
-    /// The server at an address, with its connections.
-    pub(crate) fn node(&self, address: &Address) -> Arc<Node> {
-        let mut state = self.state();
-        if let Some(node) = state.nodes.get(address) {
-            return node.clone();
+    /// The turn for the first ask.
+    pub(crate) fn turn(&self, name: &[u8]) -> Arc<tokio::sync::Mutex<()>> {
+        let turns = &mut locked(&self.state).turns;
+        if let Some(turn) = turns.get(name).and_then(Weak::upgrade) {
+            return turn;
         }
-        let node = Node::new(address, &self.route, self.options.command_timeout);
-        let node = Arc::new(node);
-        if state.is_closed {
-            node.close();
+        if turns.len() >= MAX_NAMES {
+            turns.retain(|_, turn| turn.strong_count() > 0);
+        }
+        let turn = Arc::default();
+        turns.insert(name.to_vec(), Arc::downgrade(&turn));
+        turn
+    }
+
+    /// An owner that has ended cleanly, and is listened for.
+    pub(crate) fn take_seat(&self, name: &[u8]) -> Option<Seat> {
+        let mut state = locked(&self.state);
+        let (_, seat) = state.seats.get_mut(name)?.pop()?;
+        Some(seat)
+    }
+
+    pub(crate) fn give_seat(self: &Arc<Self>, name: &[u8], seat: Seat) {
+        let mut state = locked(&self.state);
+        let is_first = state.seats.is_empty();
+        state
+            .seats
+            .entry(name.to_vec())
+            .or_default()
+            .push((Instant::now(), seat));
+        drop(state);
+        if is_first {
+            tokio::spawn(forget_seats(Arc::downgrade(self)));
+        }
+    }
+
+    pub(crate) fn check_open(&self) -> Result<()> {
+        if *self.closing.borrow() {
+            Err(closed())
         } else {
-            state.nodes.insert(address.clone(), node.clone());
-        }
-        node
-    }
-
-    pub(crate) fn nodes(&self) -> Vec<Arc<Node>> {
-        self.state().nodes.values().cloned().collect()
-    }
-
-    /// The server that a lock is at.
-    pub(crate) async fn node_of(&self, name: &str) -> Outcome<Arc<Node>> {
-        let longest = self.options.command_timeout;
-        let located = Box::pin(self.route.locate(name, longest));
-        let address = self.turn.take(located).await?;
-        Ok(self.node(&address))
-    }
-
-    /// A command that must not wait for others, tried for a time.
-    pub(crate) async fn control(
-        &self,
-        name: &str,
-        words: &[String],
-        by: By,
-        longest: Duration,
-    ) -> std::result::Result<Reply, Failed> {
-        let mut tries = Tries::new(longest);
-        let mut may_be_done = false;
-        let mut asking_at: Option<Address> = None;
-        loop {
-            let mut node = None;
-            let failure = match self
-                .control_once(name, words, by, asking_at.as_ref(), &mut node)
-                .await
-            {
-                Ok(reply) => return Ok(reply),
-                Err(failure) => failure,
-            };
-            let address = node.as_ref().map(|node| node.address.clone());
-            let was_redirected = failure.is("MOVED") || failure.is("ASK");
-            if let Some(address) = &address
-                && was_redirected
-                && tries.may_redirect()
-            {
-                let named = self.route.redirect(&failure, address);
-                asking_at = named.filter(|_| failure.is("ASK"));
-                continue;
-            }
-            asking_at = None;
-            let is_passing = failure.is_passing();
-            if is_passing {
-                may_be_done |= failure.is_broken() && node.is_some();
-                self.distrust(node.as_ref(), &failure);
-                if tries.after(None).await {
-                    continue;
-                }
-            }
-            let error = if is_passing {
-                Error::unavailable(name, longest, &failure)
-            } else {
-                failure.translated(name, address.as_deref().unwrap_or("no server yet"))
-            };
-            return Err(Failed {
-                error,
-                failure,
-                may_be_done,
-            });
+            Ok(())
         }
     }
 
-    /// `node`: the server that it was sent to.
-    async fn control_once(
-        &self,
-        name: &str,
-        all: &[String],
-        by: By,
-        asking_at: Option<&Address>,
-        node: &mut Option<Arc<Node>>,
-    ) -> Outcome<Reply> {
-        let longest = Some(self.options.command_timeout);
-        let there = match asking_at {
-            Some(address) => self.node(address),
-            None => self.node_of(name).await?,
-        };
-        let value = match (asking_at, by) {
-            (Some(_), _) => {
-                let mut line = there.take(false).await?;
-                *node = Some(there.clone());
-                line.call(&["ASKING".to_owned()], longest).await?;
-                let value = line.call(all, longest).await?;
-                there.give(line);
-                value
-            }
-            (None, By::Control) => {
-                let mut line = there.control().await?;
-                *node = Some(there.clone());
-                let value = line.call(all, longest).await;
-                if value.as_ref().is_err_and(Failure::is_broken) {
-                    there.control.clear();
-                }
-                value?
-            }
-            (None, By::Renewals(sync)) => {
-                *node = Some(there.clone());
-                let mut pending = there.send(Which::Renewals, all.to_vec(), sync);
-                let reply = reply_to(&mut pending).await?;
-                reply.is_confirmed.clone()?;
-                return Ok(reply);
-            }
-        };
-        Ok(Reply {
-            value,
-            is_confirmed: Ok(true),
-        })
-    }
-
-    /// After a failure, connections and known masters may be out of date.
-    pub(crate) fn distrust(&self, node: Option<&Arc<Node>>, failure: &Failure) {
-        if failure.is("READONLY")
-            && let Some(node) = node
-        {
-            self.leave_node(node);
-        }
-        if failure.is_broken()
-            && let Some(node) = node
-        {
-            node.idle().clear();
-        }
-        if failure.is_broken() || failure.is("READONLY") || failure.is("CLUSTERDOWN") {
-            self.route.forget();
-        }
-    }
-
-    /// The server is no longer the master: callers that wait there ask anew, and held locks are looked up.
-    pub(crate) fn leave_node(&self, node: &Arc<Node>) {
-        let is_there = {
-            let nodes = &mut self.state().nodes;
-            let there = nodes.get(&node.address);
-            let is_there = there.is_some_and(|there| Arc::ptr_eq(there, node));
-            if is_there {
-                nodes.remove(&node.address);
-            }
-            is_there
-        };
-        node.close();
-        if is_there {
-            self.doubt();
-        }
-    }
-
-    /// Has all held locks looked up at once.
-    pub(crate) fn doubt(&self) {
-        for keep in self.all_kept() {
-            keep.doubt();
-        }
-    }
-
-    // -------------------------------------------------------------------------------- held
-
-    /// An acquisition or a hold begins: the master is watched until it ends.
-    pub(crate) fn begin_work(self: &Arc<Self>) {
-        let mut state = self.state();
-        self.work.send_modify(|work| *work += 1);
-        if *self.work.borrow() == 1 && self.route.may_change() {
-            let watch = tokio::spawn(crate::watch::watch(Arc::downgrade(self)));
-            state.watch = Some(watch.abort_handle());
-        }
-    }
-
-    /// When the master was last looked at, or began to be used.
-    pub(crate) fn looked(&self) -> Instant {
-        *self.state().looked.get_or_insert_with(Instant::now)
-    }
-
-    pub(crate) fn set_looked(&self) {
-        self.state().looked = Some(Instant::now());
-    }
-
-    pub(crate) fn end_work(&self) {
-        let mut state = self.state();
-        self.work.send_modify(|work| *work -= 1);
-        if *self.work.borrow() == 0
-            && let Some(watch) = state.watch.take()
-        {
-            watch.abort();
-        }
-    }
-
-    pub(crate) fn keep(self: &Arc<Self>, keep: &Arc<Keep>) -> u64 {
-        self.begin_work();
-        let number = self.numbers.fetch_add(1, Ordering::Relaxed);
-        self.state().kept.insert(number, Arc::downgrade(keep));
-        number
-    }
-
-    pub(crate) fn unkeep(&self, number: u64, entered: Option<&(Caller, String)>) {
-        {
-            let mut state = self.state();
-            if state.kept.remove(&number).is_none() {
-                return;
-            }
-            if let Some(key) = entered {
-                state.entered.remove(key);
-            }
-        }
-        self.end_work();
-    }
-
-    fn all_kept(&self) -> Vec<Arc<Keep>> {
-        self.state().all_kept()
-    }
-
-    /// Ends all waits; held locks are lost. The connections close when waits have left their queues.
-    pub(crate) fn begin_to_close(&self) {
+    pub(crate) async fn close(&self) -> Result<()> {
         self.closing.send_replace(true);
-        for keep in self.all_kept() {
-            keep.lose(Cause::Closed);
-        }
-    }
-
-    pub(crate) async fn close(&self) {
-        self.begin_to_close();
         let mut work = self.work.subscribe();
-        let ended = work.wait_for(|work| *work == 0);
-        drop(tokio::time::timeout(self.options.command_timeout, ended).await);
-        let nodes = {
-            let mut state = self.state();
-            state.is_closed = true;
-            std::mem::take(&mut state.nodes)
-        };
-        for node in nodes.values() {
-            node.close();
+        drop(
+            timeout(
+                self.options.command_timeout,
+                work.wait_for(|work| *work == 0),
+            )
+            .await,
+        );
+        for line in [&self.plain, &self.confirmed, &self.ears] {
+            line.close().await;
         }
-        self.route.close();
+        Ok(())
     }
 }
 
-pub(crate) fn words<S: AsRef<str>>(all: impl IntoIterator<Item = S>) -> Vec<String> {
-    all.into_iter()
-        .map(|word| word.as_ref().to_owned())
-        .collect()
+pub(crate) fn closed() -> Error {
+    Error::new(Kind::Closed, "Locks is closed")
+}
+
+/// Ends when there is none any more.
+async fn forget_seats(core: Weak<Core>) {
+    loop {
+        sleep(IDLE / 6).await;
+        let Some(core) = core.upgrade() else { return };
+        let mut old = Vec::new();
+        let is_last = {
+            let mut state = locked(&core.state);
+            for seats in state.seats.values_mut() {
+                // Those that were used last are at the end.
+                let count = seats
+                    .iter()
+                    .take_while(|(since, _)| since.elapsed() >= IDLE)
+                    .count();
+                old.extend(seats.drain(..count));
+            }
+            state.seats.retain(|_, seats| !seats.is_empty());
+            state.seats.is_empty()
+        };
+        for (_, seat) in old {
+            core.ears.forget(&seat.channel).await;
+        }
+        if is_last {
+            return;
+        }
+    }
 }

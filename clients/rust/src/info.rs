@@ -3,9 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use redis::{FromRedisValue, Value};
-
-use crate::line::items;
+use redis::{FromRedisValue, Value, from_redis_value_ref};
 
 /// A lock as the server has it now. If several hold it, `owner`, `holds`, `lease`, `token` and `session` are those of the
 /// first that got it.
@@ -31,14 +29,11 @@ pub struct Info {
 }
 
 impl Info {
-    /// The reply to FAIRLOCK.INFO, or the state from the keys without the module.
+    /// The reply to FAIRLOCK.INFO, or to the script that takes its place.
     pub(crate) fn of(reply: &Value) -> Self {
-        if let [hash, lease, waiting] = items(reply) {
-            return Self::of_keys(hash, lease, waiting);
-        }
-        let fields: HashMap<String, Value> = redis::from_redis_value_ref(reply).unwrap_or_default();
+        let fields: HashMap<String, Value> = from_redis_value_ref(reply).unwrap_or_default();
         let owner: Option<String> = field(&fields, "owner");
-        let lease: Option<u64> = field::<i64>(&fields, "lease").and_then(|ms| ms.try_into().ok());
+        let lease = field(&fields, "lease").and_then(|ms: i64| ms.try_into().ok());
         Self {
             holds: field(&fields, "holds").unwrap_or_default(),
             lease: lease.filter(|_| owner.is_some()).map(Duration::from_millis),
@@ -52,34 +47,7 @@ impl Info {
     }
 }
 
-impl Info {
-    /// The hash of a lock has its owner's holds, and the token in a field without a name.
-    fn of_keys(hash: &Value, lease: &Value, waiting: &Value) -> Self {
-        let fields: HashMap<String, i64> = redis::from_redis_value_ref(hash).unwrap_or_default();
-        let owner = fields.keys().find(|owner| !owner.is_empty()).cloned();
-        let lease: i64 = redis::from_redis_value_ref(lease).unwrap_or_default();
-        let holds = owner.as_ref().and_then(|owner| fields.get(owner));
-        let is_held = u32::from(owner.is_some());
-        Self {
-            holds: holds
-                .and_then(|holds| (*holds).try_into().ok())
-                .unwrap_or_default(),
-            lease: lease
-                .try_into()
-                .ok()
-                .filter(|_| owner.is_some())
-                .map(Duration::from_millis),
-            token: fields.get("").copied(),
-            session: false,
-            waiting: redis::from_redis_value_ref(waiting).unwrap_or_default(),
-            holders: is_held,
-            limit: owner.as_ref().map(|_| 1),
-            owner,
-        }
-    }
-}
-
 fn field<T: FromRedisValue>(fields: &HashMap<String, Value>, name: &str) -> Option<T> {
     let value = fields.get(name).filter(|value| **value != Value::Nil)?;
-    redis::from_redis_value_ref(value).ok()
+    from_redis_value_ref(value).ok()
 }

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use fairlock::{Error, Locks, aio};
+use fairlock_client::{Kind, Locks, Options, aio};
 use servers::{Server, until};
 
 const FIRST: &str = "the body's own";
@@ -58,12 +58,12 @@ fn a_guard_that_is_dropped_without_a_server_is_not_renewed() {
     let server = Server::new();
     let client = redis::Client::open(server.url_of("proxy")).unwrap();
     let short = Duration::from_millis(100);
-    let options = fairlock::Options {
+    let options = Options {
         release_timeout: short,
         command_timeout: short,
         ..Default::default()
     };
-    let locks = Locks::new(&client).unwrap().with(options);
+    let locks = Locks::with(client, options).unwrap();
     let lock = locks.lock("orders").lease(Duration::from_millis(1500));
     let held = lock.acquire().unwrap();
     server.tell("cut");
@@ -113,7 +113,7 @@ fn a_release_that_its_runtime_does_not_do_is_told() {
             .enable_all()
             .build();
         return runtime.unwrap().block_on(async {
-            let locks = aio::Locks::new(&redis::Client::open(url).unwrap()).unwrap();
+            let locks = aio::Locks::new(redis::Client::open(url).unwrap());
             let _held = locks.lock("orders").acquire().await.unwrap();
         });
     }
@@ -147,63 +147,55 @@ fn children_have_no_connection_of_their_parent() {
 }
 
 #[test]
-fn what_is_no_address_is_refused() {
+fn arguments_out_of_range_are_refused_and_a_caller_that_is_no_task_cannot_be_reentrant() {
+    let locks = Locks::new(redis::Client::open("redis://localhost:1").unwrap()).unwrap();
+    let lock = || locks.lock("orders");
     for wrong in [
-        vec!["not an address"],
-        vec!["redis+unix:///tmp/socket"],
-        vec![],
+        lock().lease(Duration::ZERO),
+        lock().limit(0),
+        lock().owner("*"),
+        locks.lock(""),
     ] {
-        let errors = [
-            Locks::sentinel(wrong.clone(), "locks", None).err(),
-            aio::Locks::sentinel(wrong.clone(), "locks", None).err(),
-            Locks::cluster(wrong.clone()).err(),
-            aio::Locks::cluster(wrong).err(),
-        ];
-        for error in errors.map(Option::unwrap) {
-            assert!(matches!(error, Error::Argument(_)));
-            assert!(error.to_string().contains("such as redis://host:6379"));
-        }
+        assert_eq!(wrong.acquire().err().unwrap().kind(), Kind::Argument);
     }
-}
-
-/// The programs of the README are those in examples/, and print what the README says.
-#[test]
-fn the_programs_of_the_readme_run() {
-    let package = env!("CARGO_MANIFEST_DIR");
-    let text = std::fs::read_to_string(format!("{package}/README.md")).unwrap();
-    let promised = text.split_once("It prints").unwrap().1;
-    let promised = promised.split_once("```text\n").unwrap().1;
-    let promised = promised.split_once("```").unwrap().0;
-    let server = Server::new();
-    for (place, name) in ["hello", "hello_tokio"].into_iter().enumerate() {
-        let program = text.split("```rust,no_run\n").nth(place + 1).unwrap();
-        let example = std::fs::read_to_string(format!("{package}/examples/{name}.rs")).unwrap();
-        let example = example.split_once("\n\n").unwrap().1;
-        // A reader's server has the usual port.
-        let local = example.replace(
-            "&std::env::var(\"URL\").unwrap()[..]",
-            "\"redis://localhost\"",
-        );
-        assert_eq!(program.split_once("```").unwrap().0, local);
-        let mut example = Command::new(servers::example(name));
-        let output = example.env("URL", server.url()).output().unwrap();
-        assert!(output.status.success(), "{output:?}");
-        let said = String::from_utf8(output.stdout).unwrap();
-        let masked = |text: &str| text.replace(|each: char| each.is_ascii_digit(), "0");
-        assert_eq!(masked(&said), masked(promised));
-    }
-}
-
-/// The README says how to test a program of one's own.
-#[test]
-fn programs_are_tested_on_a_server_without_the_module() {
-    let package = env!("CARGO_MANIFEST_DIR");
-    let text = std::fs::read_to_string(format!("{package}/README.md")).unwrap();
-    let example = std::fs::read_to_string(format!("{package}/examples/own_tests.rs")).unwrap();
-    let shown = text.split_once("```rust,ignore\n").unwrap().1;
-    assert!(example.ends_with(shown.split_once("```").unwrap().0));
-    let output = Command::new(servers::example("own_tests"))
-        .output()
+    let tasks = aio::Locks::new(redis::Client::open("redis://localhost:1").unwrap());
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
         .unwrap();
+    let refused = runtime.block_on(tasks.lock("orders").reentrant().acquire());
+    assert_eq!(refused.err().unwrap().kind(), Kind::Argument);
+}
+
+#[test]
+fn locks_for_threads_work_in_a_thread_of_another_runtime() {
+    let server = Server::new();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let locks = server.locks();
+        locks.lock("orders").acquire().unwrap().release().unwrap();
+    });
+}
+
+/// The program of the README is examples/hello.rs, and prints what the README says.
+#[test]
+fn the_program_of_the_readme_runs() {
+    let package = env!("CARGO_MANIFEST_DIR");
+    let text = std::fs::read_to_string(format!("{package}/README.md")).unwrap();
+    let (_, promised) = text.split_once("```text\n").unwrap();
+    let (promised, _) = promised.split_once("```").unwrap();
+    let (_, program) = text.split_once("```rust,no_run\n").unwrap();
+    let (program, _) = program.split_once("```").unwrap();
+    let example = std::fs::read_to_string(format!("{package}/examples/hello.rs")).unwrap();
+    let (_, example) = example.split_once("\n\n").unwrap();
+    // A reader's server has the usual port.
+    let local = example.replace("&std::env::var(\"URL\")?[..]", "\"redis://localhost\"");
+    assert_eq!(program, local);
+    let server = Server::new();
+    let mut example = Command::new(servers::example("hello"));
+    let output = example.env("URL", server.url()).output().unwrap();
     assert!(output.status.success(), "{output:?}");
+    let said = String::from_utf8(output.stdout).unwrap();
+    let masked = |text: &str| text.replace(|each: char| each.is_ascii_digit(), "0");
+    assert_eq!(masked(&said), masked(promised));
 }

@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use fairlock::{Locks, aio};
+use fairlock_client::{Locks, aio};
 
 pub struct Server {
     process: Child,
@@ -46,11 +46,11 @@ impl Server {
     }
 
     pub fn locks(&self) -> Locks {
-        Locks::new(&redis::Client::open(self.url()).unwrap()).unwrap()
+        Locks::new(redis::Client::open(self.url()).unwrap()).unwrap()
     }
 
     pub fn tasks_locks(&self) -> aio::Locks {
-        aio::Locks::new(&redis::Client::open(self.url()).unwrap()).unwrap()
+        aio::Locks::new(redis::Client::open(self.url()).unwrap())
     }
 
     pub fn tell(&self, words: &str) {
