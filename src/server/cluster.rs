@@ -10,7 +10,7 @@ use std::ffi::c_int;
 
 use super::api::{api, raw};
 use super::context::{Ctx, bytes_of_reply, in_cluster, text};
-use super::memory::{Str, string};
+use super::memory::{Str, decimal};
 
 /// Valkey's number for "this module can handle atomic slot migrations".
 const HANDLES_ATOMIC_MIGRATION: c_int = 1 << 5;
@@ -108,14 +108,16 @@ impl Ctx {
     }
 
     /// Whether the server refuses writes because too few replicas follow it (`min-replicas-to-write`). It is asked to
-    /// take a member that there never is out of `scores`, a sorted set or no key, as a script would.
+    /// remove a range that has no members from `scores`, a sorted set or no key, as a script would.
     pub fn lacks_replicas(&self, scores: &Str) -> bool {
-        let nobody = string(b"");
-        // SAFETY: the format says: as in a script, with errors as replies; two strings, which live until the call
+        // The first rank is behind the last.
+        let [first, last] = [decimal(1), decimal(0)];
+        // SAFETY: the format says: as in a script, with errors as replies; three strings, which live until the call
         // returns. The reply is freed once, after its last use, and may be null.
         unsafe {
-            let (name, format) = (c"ZREM".as_ptr(), c"SEss".as_ptr());
-            let reply = api!(Call(self.raw, name, format, scores.inner, nobody.inner));
+            let (name, format) = (c"ZREMRANGEBYRANK".as_ptr(), c"SEsss".as_ptr());
+            let (key, first, last) = (scores.inner, first.inner, last.inner);
+            let reply = api!(Call(self.raw, name, format, key, first, last));
             if reply.is_null() {
                 return false;
             }

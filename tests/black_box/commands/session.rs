@@ -296,6 +296,26 @@ fn a_lease_that_others_cut_short_is_renewed() {
     wait_until("it is renewed", || client.int("PTTL k") > 50_000);
 }
 
+/// Before it renews, the server asks itself by a write whether it has the replicas that it must have.
+#[test]
+fn a_renewal_takes_nothing_out_of_the_queue() {
+    let server = Server::start();
+    let mut client = server.connect();
+    let mut holder = server.connect();
+    holder.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 3600");
+    let score = client.int("PEXPIRETIME k") + 60_000;
+    // The second owner's name is empty: the last word of its commands is.
+    for owner in ["b", ""] {
+        client.run(&format!("ZADD redisson_lock_timeout:{{k}} {score} {owner}"));
+        client.run(&format!("RPUSH redisson_lock_queue:{{k}} {owner}"));
+    }
+    renewed(&mut client, "k", 2);
+    for owner in ["b", ""] {
+        let kept = client.run(&format!("ZSCORE redisson_lock_timeout:{{k}} {owner}"));
+        assert_eq!(kept, score.to_string(), "{owner:?}");
+    }
+}
+
 #[test]
 fn another_holder_of_the_key_is_not_renewed() {
     for road in [
