@@ -51,7 +51,7 @@ test-all: setup-tests check ## All tests: real Redisson clients, the client pack
 	$(CARGO_TEST) --no-fail-fast -- --ignored
 	REDISSON_RELEASES=3.11.1 $(CARGO_TEST) --test redisson
 
-conformance: setup-tests module ## The rows of clients/behaviours.md over all packages, or CLIENTS="go ioredis" ROWS="31 44"
+conformance: setup-tests module ## The rows of clients/conformance over all packages, or CLIENTS="go ioredis" ROWS="31 44"
 	FAIRLOCK_MODULE=$(MODULE) scripts/clients/conformance test $(CLIENTS) -- --rows "$(ROWS)"
 
 failovers: setup-tests module ## Count two holders at a time over FAILOVERS (100) killed masters and as many planned changes

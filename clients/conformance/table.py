@@ -1,13 +1,10 @@
-"""The table of rows in clients/behaviours.md, made of the tests' docstrings; `--write` writes it."""
+"""Prints the table of rows, which are the tests' docstrings."""
 
 import ast
 import pathlib
 import re
-import sys
 
 HERE = pathlib.Path(__file__).parent
-PAGE = HERE.parent / "behaviours.md"
-BEGIN = "### The table of behaviours\n"
 HEADS = (
     "These are tested with the module, and without it by scripts:",
     "These need the module, or are about its absence:",
@@ -28,19 +25,9 @@ def rows():
     return found
 
 
-def table():
-    text, found = BEGIN, sorted(rows().items())
+if __name__ == "__main__":
     for head, kind in zip(HEADS, (False, True), strict=True):
-        lines = [f"- {number}: {said.removesuffix('.')}\n" for number, (needs_module, said) in found if needs_module is kind]
-        text += f"\n{head}\n\n" + "".join(lines)
-    return text
-
-
-def parts():
-    """What stands on the page before the table, and the table."""
-    before, begin, after = PAGE.read_text().partition(BEGIN)
-    return before, begin + after
-
-
-if __name__ == "__main__" and sys.argv[1:] == ["--write"]:
-    PAGE.write_text(parts()[0] + table())
+        print(f"\n{head}\n")
+        for number, (needs_module, said) in sorted(rows().items()):
+            if needs_module is kind:
+                print(f"- {number}: {said.removesuffix('.')}")

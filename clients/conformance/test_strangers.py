@@ -37,7 +37,7 @@ class Busy:
             return "BUSY" in str(error)
 
 
-@pytest.mark.known("47: refused at once", "python", "go", "java", "typescript")
+@pytest.mark.known("47: refused at once", "go", "java", "typescript")
 def test_r72_busy_release(driver, servers, name):
     """BUSY at a release: it is sent again, and the lock is free."""
     one = servers()
@@ -48,7 +48,7 @@ def test_r72_busy_release(driver, servers, name):
     assert one.view().is_free(name)
 
 
-@pytest.mark.known("47: refused at once", "python", "go", "java", "typescript")
+@pytest.mark.known("47: refused at once", "go", "java", "typescript")
 def test_r73_busy_acquire(driver, servers, name):
     """BUSY at an acquisition, and at a renewal: they are sent again."""
     one = servers()
@@ -61,7 +61,7 @@ def test_r73_busy_acquire(driver, servers, name):
     held.release()
 
 
-@pytest.mark.known("47: its connection is closed", "python", "java", "typescript")
+@pytest.mark.known("47: its connection is closed", "java", "typescript")
 def test_r73a_busy_session(driver, servers, name):
     """BUSY while a session is checked: it is not lost."""
     one = servers()
@@ -92,7 +92,7 @@ def test_r74_maxclients(driver, servers, name):
         each.result().release()
 
 
-@pytest.mark.known("47: waits for ever", "python-threads", "go")
+@pytest.mark.known("47: waits for ever", "go")
 def test_r75_half_open(driver, servers, name):
     """A connection that dies without a word while its caller waits: it gets the lock within seconds of its release."""
     one = servers()
@@ -106,8 +106,6 @@ def test_r75_half_open(driver, servers, name):
 
 
 @pytest.mark.parametrize("option", ["wait", "lease", "patience", "command_timeout", "release_timeout", "retry_timeout", "sync_timeout"])
-@pytest.mark.known("47: OverflowError", "python-threads", option=("wait", "command_timeout"))
-@pytest.mark.known("47: OverflowError, unless the clock's thread renews the other lock first", "python-threads", option=("lease",), sometimes=True)
 @pytest.mark.known("47: ArithmeticException", "java", option=("command_timeout",))
 @pytest.mark.known("47: each command times out after 1 ms", "typescript", option=("command_timeout",))
 def test_r76_for_ever(driver, servers, name, option):
@@ -131,7 +129,7 @@ def test_r76_for_ever(driver, servers, name, option):
     assert view.is_free(name)
 
 
-@pytest.mark.known("47: asks the announced name", "python", "go", "typescript")
+@pytest.mark.known("47: asks the announced name", "go", "typescript")
 def test_r77_address_map(driver, servers, name):
     """Cluster with announced host names that only the client's address map leads to: locks work on all masters."""
     cluster = servers("cluster", "--cluster-preferred-endpoint-type", "hostname")
@@ -144,7 +142,6 @@ def test_r77_address_map(driver, servers, name):
     use_all(locks, cluster, name)
 
 
-@pytest.mark.known("47: AttributeError", "python")
 def test_r78_no_endpoint(driver, servers, name):
     """Cluster with `cluster-preferred-endpoint-type unknown-endpoint`: locks work on all masters, also in a slot that moves."""
     cluster = servers("cluster", "--cluster-preferred-endpoint-type", "unknown-endpoint")

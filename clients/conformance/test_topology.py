@@ -35,11 +35,11 @@ def test_r31_sentinel(driver, servers, name):
     """Sentinel: the master is killed; the holder renews at the new one, two waiters get the lock in order."""
     group = servers("sentinel")
     locks = driver.new(group.client(), min_replicas=0)  # There is no other replica to confirm anything.
-    held = locks.acquire(name, lease=30)
+    held = locks.acquire(name, lease=LONG)
     calls = waiting(locks, group.view(), name, 2)
-    owners = group.view().queue(name)
+    owners, view = group.view().queue(name), group.view("b")
+    until("the replica has them", lambda: view.owner(name) == held.owner and view.queue(name) == owners)
     group.fail_over()
-    view = group.view("b")
     assert view.owner(name) == held.owner and view.info(name)["token"] == held.token
     until("renewed at the new master", lambda: renewed(held))
     held.release()

@@ -1,4 +1,4 @@
-//! The client packages in `clients/`: the rows of the table in `clients/behaviours.md` over all of them, by
+//! The client packages in `clients/`: the rows of `clients/conformance` over all of them, by
 //! `clients/conformance`, and each one's own tests, by its own test runner; with the module that was just built.
 
 #![allow(missing_docs)]

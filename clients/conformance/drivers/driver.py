@@ -22,8 +22,6 @@ library, package = (redis.asyncio, fairlock.aio) if IS_ASYNC else (redis, fairlo
 made, holds, inside, tasks = {}, {}, {}, {}
 writing = threading.Lock()
 NAMES = {"BodyError": "Body", "CancelledError": "Cancelled", "TypeError": "Argument", "ValueError": "Argument"}
-
-
 BodyError, NotApplicable = type("BodyError", (Exception,), {}), type("NotApplicable", (Exception,), {})
 
 
@@ -74,15 +72,17 @@ def hooks_of(locks, kind):
     return fairlock.Hooks(**{f"on_{name}": functools.partial(hook, name) for name in names})
 
 
-@contextlib.asynccontextmanager
-async def within(lock):
+class Within:
     """The block of either package."""
-    if IS_ASYNC:
-        async with lock as held:
-            yield held
-    else:
-        with lock as held:
-            yield held
+
+    def __init__(self, lock):
+        self.enter, self.exit = (lock.__aenter__, lock.__aexit__) if IS_ASYNC else (lock.__enter__, lock.__exit__)
+
+    async def __aenter__(self):
+        return await maybe(self.enter())
+
+    async def __aexit__(self, *error):
+        return await maybe(self.exit(*error))
 
 
 class Operations:
@@ -97,10 +97,10 @@ class Operations:
 
     async def block(self, id, locks, name, options, inner=None):
         left = inside[id] = (asyncio if IS_ASYNC else threading).Event()
-        async with within(made[locks][0](name, **options)) as held:
+        async with Within(made[locks][0](name, **options)) as held:
             holds[id], token = held, None
             if inner is not None:
-                async with within(made[locks][0](name, **inner)) as again:
+                async with Within(made[locks][0](name, **inner)) as again:
                     token = again.token
             say(event="inside", id=id, token=held.token, owner=held.owner, inner=token)
             await maybe(left.wait())
@@ -112,7 +112,7 @@ class Operations:
         inside[block].set()
 
     async def abandon(self, id, locks, name, options):  # in a block that its thread or task never leaves
-        block = holds[id, "block"] = within(made[locks][0](name, **options))
+        block = holds[id, "block"] = Within(made[locks][0](name, **options))
         holds[id] = held = await block.__aenter__()
         return {"token": held.token, "owner": held.owner}
 

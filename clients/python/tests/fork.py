@@ -29,6 +29,9 @@ def run(work):
 
 
 async def child(parents):
+    global locks
+    if is_async:  # Its client belongs to the parent's event loop.
+        locks = fairlock.aio.Locks(redis.asyncio.Redis(port=port))
     held = await maybe(locks.acquire(name, wait=60))
     assert (await maybe(locks.info(name))).token == held.token
     await maybe(held.release())

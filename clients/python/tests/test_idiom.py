@@ -6,10 +6,13 @@ import signal
 import subprocess
 import sys
 import threading
+import unittest.mock
 
 import pytest
 import redis
 import redis.asyncio
+import redis.asyncio.sentinel
+import redis.sentinel
 from servers import until
 
 import fairlock
@@ -99,13 +102,13 @@ def test_no_task_is_left_after_the_release(one, name):
     run(one, work)
 
 
-def test_tasks_wait_on_one_connection(one, view, name):
+def test_a_hundred_tasks_wait_on_few_connections(one, view, name):
     async def work(locks):
         held = await locks.acquire(name)
         before = len(view.clients())
-        tasks = [asyncio.create_task(locks.acquire(name)) for _ in range(50)]
-        await asyncio.to_thread(view.waits, name, 50)
-        assert len(view.clients()) == before + 1
+        tasks = [asyncio.create_task(locks.acquire(name)) for _ in range(100)]
+        await asyncio.to_thread(view.waits, name, 100)
+        assert len(view.clients()) <= before + 17  # one listens, and 16 ask at a time
         await held.release()
         for task in tasks:
             await (await task).release()
@@ -116,10 +119,53 @@ def test_tasks_wait_on_one_connection(one, view, name):
 @pytest.mark.parametrize("kind", [redis, redis.asyncio], ids=["threads", "tasks"])
 def test_what_is_no_client_is_refused(kind):
     new, other = (fairlock.Locks, redis.asyncio) if kind is redis else (fairlock.aio.Locks, redis)
-    pool, sentinel = redis.ConnectionPool(), redis.Sentinel([("127.0.0.1", 1)])
-    for client in ["redis://127.0.0.1", b"", None, {}, pool, sentinel, sentinel.slave_for("locks"), other.Redis()]:
+    pool, sentinel = redis.ConnectionPool(), kind.sentinel.Sentinel([("127.0.0.1", 1)])
+    wrappers = [unittest.mock.Mock(spec=kind.Redis), kind.Redis().pipeline(), type("Redis", (), {"connection_pool": pool})()]
+    for client in ["redis://127.0.0.1", b"", None, {}, pool, sentinel, sentinel.slave_for("locks"), other.Redis(), *wrappers]:
         with pytest.raises(TypeError, match=f"wants a {kind.__name__}.Redis"):
             new(client)
+
+
+def test_a_subclass_of_the_client_works(one, view, name):
+    with fairlock.Locks(type("Ours", (redis.Redis,), {})(port=one.port("a"), decode_responses=True)) as locks:
+        with locks(name) as held:
+            assert locks.info(name).owner == held.owner == view.owner(name)
+
+
+def test_a_function_is_decorated(locks, view, name):
+    @locks(name)
+    def owner():
+        return view.owner(name)
+
+    assert owner() and owner() and view.is_free(name)
+
+
+def test_a_renewal_whose_thread_cannot_start_is_tried_again(locks, view, name, monkeypatch):
+    start, refused = threading.Thread.start, []
+
+    def refuse(thread):
+        if thread.name == "fairlock" and len(refused) < 3:
+            refused.append(thread)
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with locks(name, lease=1) as held, locks(f"{name}:other", lease=1) as other:
+        assert not held.lost.wait(3) and not other.lost.is_set()
+    assert len(refused) == 3
+
+
+def test_a_wait_takes_the_owner_name_and_the_subscription_of_the_one_before(locks, view, name):
+    owners = []
+    for _ in range(2):
+        view.acquire(name)
+        waiter = threading.Thread(target=lambda: owners.append(locks.acquire(name)))
+        waiter.start()
+        view.waits(name)
+        view.release(name)
+        waiter.join()
+        owners[-1].release()
+    assert owners[0].owner == owners[1].owner and owners[0].token < owners[1].token
 
 
 @pytest.mark.parametrize("flavour", ["threads", "tasks"])

@@ -7,44 +7,11 @@
 `fairlock.aio` is the same for asyncio.
 """
 
-from ._errors import (
-    Closed,
-    CrossSlot,
-    FairlockError,
-    LockLost,
-    NoModule,
-    NotALock,
-    NotInTime,
-    NotReplicated,
-    QueueFull,
-    Refused,
-    TakenOver,
-    Unavailable,
-    WrongType,
-)
+from ._errors import Closed, CrossSlot, FairlockError, LockLost, NoModule, NotALock, NotInTime, NotReplicated
+from ._errors import QueueFull, Refused, Unavailable, WrongType
 from ._options import Event, Hooks, Info
-from ._threads import Held, Lock, Locks, Lost
+from ._threads import Held, Locks, Lost
 
 __version__ = "0.1.0"
-__all__ = [
-    "Closed",
-    "CrossSlot",
-    "Event",
-    "FairlockError",
-    "Held",
-    "Hooks",
-    "Info",
-    "Lock",
-    "LockLost",
-    "Locks",
-    "Lost",
-    "NoModule",
-    "NotALock",
-    "NotInTime",
-    "NotReplicated",
-    "QueueFull",
-    "Refused",
-    "TakenOver",
-    "Unavailable",
-    "WrongType",
-]
+__all__ = ["Closed", "CrossSlot", "Event", "FairlockError", "Held", "Hooks", "Info", "LockLost", "Locks", "Lost", "NoModule", "NotALock"]
+__all__ += ["NotInTime", "NotReplicated", "QueueFull", "Refused", "Unavailable", "WrongType"]

@@ -1,465 +1,555 @@
-"""What both flavours share: asking for a lock, waiting for it, and withdrawing.
+"""The protocol, without I/O: what is sent, and how long is waited. clients/behaviours.md tells it.
 
-Written once, as coroutines over a Runtime. The one for threads does its work at once where the one for asyncio
-awaits, so that its coroutines never suspend and can be run without an event loop (`_threads.run`).
+Each operation is a generator. It yields steps, which an Io carries out as its methods of that name, and is sent what came of them; a failure is thrown
+into it. So it is written once for threads and asyncio, and tested without a server.
 """
 
 from __future__ import annotations
 
-import contextlib
+import math
 import os
 import random
 import threading
+import time
 import weakref
-from typing import Any
+from collections import defaultdict
+from collections.abc import Callable, Generator
+from typing import Any, TypeVar
 
 import redis.exceptions as redis_errors
 
 from . import _errors as errors
-from ._ask import FIRST_PAUSE, Ask, Tries, is_passing
-from ._keep import Keep
-from ._lines import Deaf, Desk, Failure, Line, Lines, NotSent, Runtime, is_out_of_descriptors
-from ._options import Event, Info, Options, check_name, ms
-from ._route import Address, Route
-from ._scripts import channel_of
-from ._watch import EACH, Watch
+from ._errors import Failure
+from ._options import Event, Info, Options, check_name, log, ms, new_owner
+from ._scripts import channel_of, warning, without
 
-# Refusals that say that the owner neither waits nor holds, or that another caller has its place.
-SETTLED = {"TAKENOVER", "QUEUEFULL", "NOTALOCK", "WRONGTYPE", "CROSSSLOT"}
-ALONE_FOR = 1.0  # seconds for which a server without replicas is believed to have none
-WITHDRAW = 1.0  # seconds for which leaving the queue is tried
+T = TypeVar("T")
+Work = Generator[tuple[Any, ...], Any, T]
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0  # seconds between tries
+LEAVE = 1.0  # seconds for which a caller waits until it has left the queue
+KEPT = 60.0  # seconds for which an ear waits for its next use
 REDIRECTS = 16  # in a row, before they count as failures
-MOST_JITTER = 1.0  # seconds, so that waiters do not all ask at once
+ASKS = 16  # at a time: a thousand waiters take no more connections
+
+
+class Tries:
+    """Failures in a row: the first, until when it is tried again, the next pause; and where it was last tried."""
+
+    def __init__(self, name: str | bytes, options: Options, longest: float, where: str) -> None:
+        self.name, self.options, self.longest, self.where = name, options, longest, where
+        self.is_unheard = False  # a reply was lost: that request may still be carried out
+        self.reset()
+
+    def reset(self) -> None:
+        self.first: BaseException | None = None
+        self.end, self.reason, self.pause, self.redirects = math.inf, "", FIRST_PAUSE, 0
+
+
+class Ear:
+    """An owner name, and its subscription to the wake-ups. Its bell rings for them, for a subscription that stands, and to make its caller look up."""
+
+    def __init__(self, name: str | bytes, owner: str | None, bell: Any) -> None:
+        self.name, self.is_given, self.owner, self.bell = name, owner is not None, owner or new_owner(), bell
+        self.channel = channel_of(name, self.owner)
+        self.stands = False  # the subscription
+        self.error: Exception | None = None
+
+
+class Ask(Tries):
+    """One acquisition under way."""
+
+    def __init__(self, core: Core, name: str | bytes, options: Options) -> None:
+        # Without a wait there is still the time of one answer.
+        super().__init__(name, options, options.command_timeout if options.wait == 0 else options.retry_timeout, core.where)
+        self.started, self.ear, self.line = core.now(), core.take_ear(name, options.owner), None
+        self.over = math.inf if options.wait is None else self.started + options.wait
+        self.stop: BaseException | None = None  # the caller is cancelled, or Locks closed
+        self.was_answered = self.is_waiting = self.is_granted = self.is_unconfirmed = False
+        self.is_clean = True  # neither waits nor holds, nor ever will: the owner name can be used again
+
+    def words(self) -> tuple[Any, ...]:
+        way = ("NOWAIT",) if self.options.wait == 0 else ("ENQUEUE", "PATIENCE", ms(self.options.patience))
+        return ("FAIRLOCK.ACQUIRE", self.name, self.ear.owner, *self.options.arguments(), *way)
+
+
+class Hold:
+    """A lock that is held: `state` is held, then lost or released; in a forked child, the parent's."""
+
+    def __init__(self, core: Core, ask: Ask, token: int, sent: float) -> None:
+        self.core, self.name, self.owner, self.token, self.options = core, ask.name, ask.ear.owner, token, ask.options
+        self.ear, self.is_clean, self.line, self.where, self.lost = ask.ear, not ask.is_unheard, ask.line, ask.where, core.io.lost()
+        self.lease, self.end, self.acquired = ask.options.lease, sent + ask.options.lease, core.now()
+        self.state, self.holds = "held", 1
+        self.user: Callable[[], Any] = lambda: self  # a weak reference to the user's side, once there is one
+        self.is_holder_gone: Callable[[], bool] = lambda: False
+        self.entered: dict[Any, Any] = {}  # the reentrant holds of its thread or task
+
+    def tell(self, hook: str, **more: Any) -> None:
+        self.options.hooks.call(hook, Event(self.name, self.owner, self.token, **more))
+
+    def loss(self) -> errors.LockLost:
+        return errors.LockLost(f"{errors.shown(self.name)}: {self.where}: the lock was lost ({self.lost.cause})", self.lost.cause)
 
 
 class Core:
-    """The locks at one server, or at those of one cluster."""
+    """The locks of one client."""
 
-    def __init__(self, runtime: Runtime, route: Route, options: Options) -> None:
-        self.runtime, self.route, self.options = runtime, route, options
-        self.lines = Lines(runtime, route, options)
-        self.subscribe = "SSUBSCRIBE" if route.is_cluster else "SUBSCRIBE"
+    now = staticmethod(time.monotonic)
+
+    def __init__(self, options: Options, io: Any) -> None:
+        self.options, self.io, self.where = options, io, io.where
+        self.subscribe = "SSUBSCRIBE" if io.is_cluster else "SUBSCRIBE"
+        self.native: bool | None = None
+        self.has_warned = self.is_closed = False
+        self.replicas: dict[Any, int] = {}
+        self.holds: set[Hold] = set()
         self.begin()
-        _cores.add(self)
+        _all.add(self)
 
     def begin(self) -> None:
-        self.mutex = threading.RLock()
-        self.finding = self.runtime.mutex()
-        self.kept: set[Keep] = set()
-        self.asking = 0
-        self.alone_until: dict[Address | None, float] = {}
-        self.watch = Watch(self)
+        """Also in a forked child: the parent keeps what it holds."""
+        for hold in self.holds:
+            hold.state = "the parent's"
+        self.holds.clear()
+        self.mutex, self.gate, self.asks = threading.RLock(), self.io.gate(ASKS), set[Ask]()
+        self.turns: Any = weakref.WeakValueDictionary()
+        self.idle: dict[str | bytes, list[Ear]] = defaultdict(list)
 
-    def in_child(self) -> None:
-        """In a forked process: the parent keeps its locks, connections and threads."""
-        for keep in self.kept:
-            keep.leave_to_parent()
-        self.runtime.begin()
-        self.lines.leave_to_parent()
-        self.begin()
+    # Owner names are used again where no request with one is under way any more.
 
-    # ---------------------------------------------------------------------------- acquiring
+    def take_ear(self, name: str | bytes, owner: str | None) -> Ear:
+        with self.mutex:
+            if owner is None and self.idle.get(name):
+                ear = self.idle[name].pop()
+                self.io.timer.clear(ear)
+                return ear
+        return Ear(name, owner, self.io.bell())
 
-    async def acquire(self, name: str | bytes, options: Options) -> Any:
-        """The Keep of a lock that is now held, or of one that this caller holds already."""
-        self.check(name)
-        if options.reentrant and (keep := self.runtime.mine().get((id(self), name))):
-            keep.enter_again()
-            return keep
-        ask = Ask(name, options, self.runtime)
-        self._count(+1)
+    def _give_ear(self, ear: Ear, is_clean: bool) -> Work[None]:
+        if ear.stands and is_clean and not ear.is_given and not self.is_closed:
+            with self.mutex:
+                self.idle[ear.name].append(ear)
+                self.io.timer.set(ear, self.now() + KEPT)
+        elif ear.stands:
+            yield "drop", ear
+
+    def due(self, it: Ear | Hold) -> Work[None]:
+        """The timer's."""
+        if isinstance(it, Hold):
+            return (yield from self._due(it))
+        with self.mutex:
+            kept = self.idle.get(it.name, [])
+            if it not in kept:
+                return
+            kept.remove(it)
+            if not kept:
+                del self.idle[it.name]
+        yield "drop", it
+
+    # Acquiring.
+
+    def ask(self, name: str | bytes, options: Options) -> Ask:
+        check_name(name)
+        if self.is_closed:
+            raise errors.Closed("Locks is closed")
+        ask = Ask(self, name, options)
+        with self.mutex:
+            self.asks.add(ask)
+        return ask
+
+    def stop(self, ask: Ask, why: BaseException) -> None:
+        ask.stop = ask.stop or why
+        ask.ear.bell.set()
+
+    def acquire(self, ask: Ask) -> Work[Hold]:
+        """The Hold; else the caller neither waits nor holds, or leaves in the background."""
+        hold = None
         try:
-            return await self._until_granted(ask)
-        except BaseException:
-            if ask.may_be_known:
-                await self.runtime.finish(self._withdraw(ask))
+            with self.mutex:
+                turn = self.turns.setdefault(ask.name, self.io.mutex())
+            yield "enter", turn  # The first asks for a name go in the order of the calls.
+            try:
+                hold = yield from self._try(ask)
+            finally:
+                turn.release()
+            while hold is None:
+                hold = yield from self._try(ask)
+            return hold
+        except Exception as error:
+            yield from self._withdraw(ask)
+            raise error
+        except (KeyboardInterrupt, SystemExit, self.io.Cancelled):
+            yield from self._withdraw(ask)
             raise
         finally:
-            await ask.stop_listening()
-            self._count(-1)
-            self.runtime.wake()
+            with self.mutex:
+                self.asks.discard(ask)
 
-    def check(self, name: str | bytes) -> None:
-        self.runtime.check()
-        check_name(name)
-        if self.lines.is_closing:
-            raise errors.Closed("Locks is closed")
+    def _withdraw(self, ask: Ask) -> Work[None]:
+        if ask.is_waiting or ask.is_granted or ask.is_unheard:
+            # With a given owner, the caller may hold the lock again by then.
+            if not (yield from self._leave(ask, LEAVE)) and not ask.ear.is_given:
+                yield "behind", self._leave(ask, ask.options.lease)
+        yield from self._give_ear(ask.ear, ask.is_clean and not ask.is_unheard)
+        if ask.line is not None:
+            yield "close", ask.line
 
-    def _count(self, more: int) -> None:
-        with self.mutex:
-            self.asking += more
-        self.watch.update()
-
-    async def _until_granted(self, ask: Ask) -> Keep:
-        while True:
-            address = None
-            try:
-                address = ask.asking_at or await self._where(ask)
-                keep = await self._ask_at(address, ask)
-                if keep is not None:
-                    return keep
-            except errors.FairlockError:  # among them TimeoutErrors, which are OSErrors
-                raise
-            except Failure as error:
-                if self.lines.is_closing:
-                    raise errors.Closed("Locks is closed") from error
-                await self._passed(ask, error, address)
-
-    async def _where(self, ask: Ask) -> Address | None:
-        """One after another, so that callers stay in the order in which they came."""
-        async with self.finding:
-            if self.route.sentinels and self.runtime.now() - self.route.asked > EACH:
-                await self.find()
-            return await self.address(ask.name)
-
-    def address_known(self, name: str | bytes) -> Address | None:
-        with contextlib.suppress(LookupError):
-            return self.route.address(name)
-        return None
-
-    async def address(self, name: str | bytes) -> Address | None:
-        with contextlib.suppress(LookupError):
-            return self.route.address(name)
-        await self.find()
+    def _try(self, ask: Ask) -> Work[Hold | None]:
+        """Asks once; None: again."""
         try:
-            return self.route.address(name)
-        except LookupError:
-            raise redis_errors.ClusterDownError("no node has the slot") from None
-
-    async def find(self) -> None:
-        """Asks for the master, or for the map of the slots, and leaves servers that are not masters."""
-        if self.route.is_cluster and not hasattr(self.route, "plan"):
-            await self.runtime.adopt(self.route)
-        # Without the route, because another thread may have made it forget.
-        self.lines.abort_except(await self.route.find(self.lines))
-
-    async def _passed(self, ask: Ask, error: Exception, address: Address | None) -> None:
-        """Returns if asking again may help; otherwise raises the caller's error."""
-        asked_at, ask.asking_at = ask.asking_at, None
-        await ask.stop_listening()
-        where = self.route.describe(address)
-        if self._is_redirected(ask.tries, error, address or asked_at):
-            if isinstance(error, redis_errors.AskError) and not isinstance(error, redis_errors.MovedError):
-                ask.asking_at = self.route.redirect(str(error), address, for_good=False)
-            return
-        if self._is_without(ask, error):
-            return
-        if not is_passing(error):
-            raise errors.translated(error, ask.name, where, ask.options.needs_module()) from error
-        is_short = is_out_of_descriptors(error)
-        ask.tries.failed(error, where)
-        if not is_short:
-            self.distrust(address, error)
-        if ask.is_over() and ask.options.wait != 0:
-            self._not_in_time(ask, address)
-        # Without a wait, there is still the time of one answer for another try.
-        left = None if ask.options.wait == 0 else ask.left()
-        if is_short and ask.options.wait != 0:
-            await ask.tries.sleep(left)  # for as long as it takes until there is a descriptor
-        else:
-            await ask.tries.pause_after(error, left)
-
-    def _is_redirected(self, tries: Tries, error: Exception, address: Address | None) -> bool:
-        """Whether another node was named, or the same one must be asked again at once."""
-        code = errors.code_of(error)
-        if code not in ("MOVED", "ASK", "UNBLOCKED") or tries.redirects >= REDIRECTS:
-            return False
-        tries.redirects += 1
-        if code == "MOVED":
-            return self.route.redirect(str(error), address, for_good=True) is not None
-        return True
-
-    def _is_without(self, ask: Ask, error: Exception) -> bool:
-        """Whether the server lacks a way of waiting that has a substitute."""
-        if errors.is_unknown(error, "ssubscribe"):
-            self.subscribe = "SUBSCRIBE"
-            return True
-        if not errors.is_out_of_reach(error) or self._needs_module(ask) or not ask.blocks:
-            return False
-        ask.blocks = False  # The connection on which it first asked has found the module.
-        return True
-
-    @staticmethod
-    def _needs_module(ask: Ask) -> bool:
-        return ask.options.needs_module() is not None or ask.options.module == "required"
-
-    def distrust(self, address: Address | None, error: Exception) -> None:
-        """After a failure, connections and known masters may be out of date."""
-        if isinstance(error, redis_errors.TryAgainError):
-            return
-        if not isinstance(error, (redis_errors.ResponseError, Deaf)):
-            self.lines.abort(address, only_idle=True)
-        elif errors.code_of(error) == "READONLY":
-            self.lines.abort(address, only_idle=False)
-        self.route.forget()
-
-    def _not_in_time(self, ask: Ask, address: Address | None) -> None:
-        wait = ask.options.wait
-        text = f"{errors.shown(ask.name)}: not acquired " + (f"within {wait:g} s" if wait else "at once")
-        where = self.route.describe(address)
-        if ask.is_unconfirmed:
-            raise errors.NotReplicated(f"{text}: {where}: no replica has confirmed it") from ask.tries.first
-        raise errors.NotInTime(f"{text}: {ask.tries.reason or where}") from ask.tries.first
-
-    # ------------------------------------------------------------------------------- asking
-
-    async def _ask_at(self, address: Address | None, ask: Ask) -> Keep | None:
-        """None: ask again."""
-        if ask.options.session:
-            return await self._ask_on(await self.lines.take("session", address), ask)
-        sent, desk = self.runtime.now(), self.lines.desk(address)
-        token, retry_after = await self._first(desk, ask, address)
-        if token is None:
-            if ask.blocks and desk.line is not None and desk.line.has_module:
-                return await self._ask_on(await self.lines.take("wait", address), ask)
-            await self._until_woken(ask, address, retry_after)
+            if ask.stop is not None:
+                raise ask.stop
+            return (yield from self._ask(ask))
+        except Failure as error:
+            if errors.is_unknown(error, "ssubscribe"):
+                self.subscribe = "SUBSCRIBE"
+                return None
+            left = math.inf if ask.options.wait == 0 else ask.over - self.now()
+            yield from self._failed(ask, error, left)
             return None
-        received = self.runtime.now()
-        is_confirmed = await self._confirmed_elsewhere(address, ask)
-        return await self._granted(ask, token, sent, received, is_confirmed, address)
 
-    async def _ask_on(self, line: Line, ask: Ask) -> Keep | None:
-        """Asks on the caller's own connection, which may block."""
-        keep, address = None, line.address
+    def _failed(self, tries: Tries, error: Exception, left: float = math.inf) -> Work[None]:
+        """Returns when it is time to try again; otherwise raises the caller's error."""
+        if isinstance(error, errors.FairlockError):
+            raise error
+        if not errors.is_passing(error):
+            raise errors.translated(error, tries.name, tries.where, tries.options.needs_module()) from error
+        now = self.now()
+        if tries.first is None:
+            tries.first, tries.reason = error, f"{tries.where}: {errors.reason(error)}"
+            tries.end = min(tries.end, now + tries.longest)
+        if left <= 0 and isinstance(tries, Ask):
+            raise self._not_in_time(tries)
+        if self.io.is_cluster:
+            yield "refresh", tries.name
+        if errors.code_of(error) in errors.AT_ONCE and tries.redirects < REDIRECTS:
+            tries.redirects += 1
+        elif now >= tries.end:
+            length = f" for {tries.longest:g} s" if tries.longest else ""
+            text = f"{errors.shown(tries.name)}: not available{length}: {tries.reason}"
+            raise errors.Unavailable(text, errors.code_of(error) or None) from tries.first
+        else:
+            yield "pause", min(tries.pause, tries.end - now, left), tries.ear.bell if isinstance(tries, Ask) else None
+            tries.pause = min(tries.pause * 2, LONGEST_PAUSE)
+
+    def _ask(self, ask: Ask) -> Work[Hold | None]:
+        if ask.was_answered and self.now() >= ask.over:
+            raise self._not_in_time(ask)
+        if ask.options.session and ask.line is None:
+            ask.line = yield "open", ask.name
+        yield "enter", self.gate
+        sent = self.now()
         try:
-            sent = self.runtime.now()
-            token, _ = await self._first(line, ask, address) if ask.options.session else (None, 0)
-            if token is None:
-                sent, token = await self._wait(line, ask)
-            session = line if ask.options.session else None
-            if session is None and self.runtime.now() - sent >= ask.options.lease / 3:
-                # The grant may have been on its way for longer than its lease.
-                sent = self.runtime.now()
-                if not await self._renewed(line, ask):
-                    return None
-            received = self.runtime.now()
-            is_confirmed = await self.confirmed(line, ask.name, ask.options)
-            keep = await self._granted(ask, token, sent, received, is_confirmed, address, session)
+            reply, is_confirmed = yield from self._call(ask, ask.words(), confirm=True, line=ask.line)
         finally:
-            if keep is None or not ask.options.session:
-                await self.lines.give(line)
-        return keep
-
-    async def _granted(
-        self, ask: Ask, token: int, sent: float, received: float, is_confirmed: bool, at: Address | None,
-        session: Line | None = None,
-    ) -> Keep | None:  # fmt: skip
-        if is_confirmed:
-            return Keep(self, ask, token, sent, received, self.lines.desk(at).line, session)
-        try:
-            await self._send(self.lines.desk(at), ask, "FAIRLOCK.RELEASE", ask.name, ask.owner)
-        except redis_errors.ResponseError as error:
-            if errors.code_of(error) != "NOTHELD":  # The lease was over before.
-                raise
-        await self._unconfirmed(ask, at)
+            self.gate.release()
+        ask.was_answered, ask.is_unconfirmed = True, not is_confirmed
+        if type(reply) is int:
+            return (yield from self._granted(ask, reply, sent, is_confirmed))
+        ask.reset()
+        if reply is None:
+            raise self._not_in_time(ask)
+        yield from self._wait(ask, reply[1] / 1000)
         return None
 
-    async def _unconfirmed(self, ask: Ask, address: Address | None) -> None:
-        ask.is_unconfirmed, ask.may_be_known = True, False
-        if ask.options.wait == 0 or ask.is_over():
-            self._not_in_time(ask, address)
-        await self.runtime.sleep(FIRST_PAUSE)
+    def _granted(self, ask: Ask, token: int, sent: float, is_confirmed: bool) -> Work[Hold | None]:
+        lease, name, owner = ask.options.lease, ask.name, ask.ear.owner
+        if self.now() - sent >= lease / 3:  # It may have been on its way for longer than its lease.
+            sent = self.now()
+            try:
+                _, is_confirmed = yield from self._call(ask, ("FAIRLOCK.RENEW", name, owner, "LEASE", ms(lease)), confirm=True)
+            except redis_errors.ResponseError as error:
+                ask.is_granted = errors.code_of(error) != "NOTHELD"
+                if ask.is_granted:
+                    raise
+                return None
+        if ask.stop is not None:
+            raise ask.stop
+        if is_confirmed:
+            hold = Hold(self, ask, token, sent)
+            with self.mutex:
+                self.holds.add(hold)
+                self._arm(hold, sent)
+            hold.tell("on_acquired", waited=hold.acquired - ask.started)
+            return hold
+        yield from self._call_unless_gone(ask, ("FAIRLOCK.RELEASE", name, owner))
+        ask.is_granted = False
+        if self.now() >= ask.over:
+            raise self._not_in_time(ask)
+        yield "pause", min(FIRST_PAUSE, ask.over - self.now()), ask.ear.bell
+        return None
 
-    async def _first(self, through: Desk | Line, ask: Ask, address: Address | None) -> tuple[int | None, float]:
-        """The token, if the lock is available at once; else the caller is now in the queue, and asks again later."""
-        patience = ("ENQUEUE", "PATIENCE", ms(ask.options.patience))
-        reply = await self._ask(through, ask, *ask.words(), *(("NOWAIT",) if ask.options.wait == 0 else patience))
-        if isinstance(reply, int):
-            return reply, 0
-        if ask.options.wait == 0:
-            self._not_in_time(ask, address)
+    def _wait(self, ask: Ask, retry_after: float) -> Work[None]:
+        """Returns when it is time to ask again."""
         if not ask.is_waiting:
             ask.is_waiting = True
-            ask.options.hooks.call("on_wait", Event(ask.name, ask.owner))
-        return None, reply[1] / 1000
+            ask.options.hooks.call("on_wait", Event(ask.name, ask.ear.owner))
+        if self.now() >= ask.over:
+            raise self._not_in_time(ask)
+        if ask.ear.stands:
+            longest = retry_after + min(1.0, retry_after / 10) * random.random()
+            if (yield "pause", min(longest, ask.over - self.now()), ask.ear.bell) or self.now() >= ask.over:
+                return
+        # At first; and after silence, since the connection may be dead.
+        yield "listen", ask.ear, self.subscribe, ask.options.command_timeout
 
-    async def _until_woken(self, ask: Ask, address: Address | None, retry_after: float) -> None:
-        """Returns when to ask again: at the latest after this many seconds, and a little more."""
-        left = ask.left()
-        if left is not None and left <= 0:
-            self._not_in_time(ask, address)
-        if ask.asking_at is not None:  # The slot is on its way: subscribing is not possible there yet.
-            ask.asking_at = None
-            await ask.tries.sleep(left)
-        elif ask.ear is None or ask.ear.address != address:
-            await ask.stop_listening()
-            channel = channel_of(ask.name, ask.owner)
-            # It asks again after this, so that no wake-up is missed.
-            ask.ear = await self.runtime.listen(self.lines, address, self.subscribe, channel)
-        else:
-            retry_after += min(MOST_JITTER, retry_after / 10) * random.random()
-            await ask.ear.wait(retry_after if left is None else min(left, retry_after))
+    def _not_in_time(self, ask: Ask) -> errors.NotInTime:
+        wait = ask.options.wait
+        text = f"{errors.shown(ask.name)}: not acquired " + (f"within {wait:g} s" if wait else "at once")
+        if ask.is_unconfirmed:
+            return errors.NotReplicated(f"{text}: {ask.where}: too few replicas have confirmed it")
+        error = errors.NotInTime(f"{text}: {ask.reason or ask.where}")
+        error.__cause__ = ask.first
+        return error
 
-    async def _wait(self, line: Line, ask: Ask) -> tuple[float, int]:
-        """When the successful ask was sent, and the token."""
-        left = ask.left()
-        if left is not None and left <= 0:
-            self._not_in_time(ask, line.address)
-        wait = () if left is None else ("WAIT", ms(left))
-        longest = None if left is None else left + ask.options.command_timeout
-        sent = self.runtime.now()
-        token = await self._ask(line, ask, *ask.words(), *wait, timeout=longest, blocks=True, no_script=True)
-        if token is None:
-            self._not_in_time(ask, line.address)
-        return sent, token
+    def _leave(self, ask: Ask, longest: float) -> Work[bool]:
+        """Whether the owner neither waits nor holds any more. Unheard, only an ask whose reply was lost can have been granted."""
+        tries, timeout = Tries(ask.name, ask.options, longest, ask.where), min(longest, ask.options.command_timeout)
+        ask.is_clean = False
+        while True:
+            try:
+                has_left, _ = yield from self._call(tries, ("FAIRLOCK.CANCEL", ask.name, ask.ear.owner), timeout=timeout)
+                ask.is_clean = has_left == 1
+                if not has_left and (ask.is_granted or ask.is_unheard):
+                    yield from self._call_unless_gone(tries, ("FAIRLOCK.RELEASE", ask.name, ask.ear.owner), timeout=timeout)
+                return True
+            except Failure as error:
+                try:
+                    yield from self._failed(tries, error)
+                except errors.FairlockError as failed:
+                    return self.is_closed or not isinstance(failed, errors.Unavailable)
 
-    async def _ask(self, through: Desk | Line, ask: Ask, *words: Any, **how: Any) -> Any:
-        was_known, ask.may_be_known = ask.may_be_known, True
-        how.setdefault("no_script", self._needs_module(ask))
+    # Commands.
+
+    def _call(
+        self, tries: Tries, words: tuple[Any, ...], confirm: bool = False, line: Any = None, timeout: float | None = None
+    ) -> Work[tuple[Any, bool]]:
+        """The reply, and whether enough replicas have confirmed it: WAIT covers what its own connection has written."""
+        options, form = tries.options, "EVALSHA"
+        pool, wanted = yield from self._where(tries, confirm)
+        wait = [("WAIT", wanted, ms(options.sync_timeout))] if wanted else []
+        longest = (timeout or options.command_timeout) + (options.sync_timeout if wanted else 0)
+        needs_module = options.module == "required" or (isinstance(tries, Ask) and options.needs_module() is not None)
+        while True:
+            is_script = self.native is False and not needs_module
+            commands, parse = without(words, form) if is_script else ([words], lambda replies: replies[0])
+            try:
+                replies = yield "send", pool, [*commands, *wait], longest, line
+            except Failure as error:
+                tries.is_unheard |= not hasattr(error, "is_unsent")
+                raise
+            failed = next((reply for reply in replies if isinstance(reply, Exception)), None)
+            if isinstance(tries, Ask) and type(replies[0]) is int and words[0] == "FAIRLOCK.ACQUIRE":
+                tries.is_granted = True
+            if isinstance(failed, redis_errors.NoScriptError) and form == "EVALSHA":
+                form = "EVAL"
+            elif not is_script and not needs_module and errors.is_out_of_reach(failed):
+                self._without_module(failed, tries.where)
+            elif failed is not None:
+                raise failed
+            else:
+                self.native = self.native if is_script else True
+                return parse(replies), not wanted or replies[-1] >= wanted
+
+    def _call_unless_gone(self, tries: Tries, words: tuple[Any, ...], timeout: float | None = None) -> Work[None]:
+        """NOTHELD is as good."""
         try:
-            reply = await self._send(through, ask, *words, **how)
-        except redis_errors.ResponseError as error:
-            # A refusal changes nothing. A hold from an earlier ask whose reply was lost is still there, and so is the
-            # place of a caller that asks again.
-            is_settled = errors.code_of(error) in SETTLED
-            ask.may_be_known = not is_settled and (was_known or (ask.is_waiting and is_passing(error)))
-            raise
-        ask.tries.succeeded()
-        ask.may_be_known = reply is not None
-        return reply
-
-    @staticmethod
-    async def _send(through: Desk | Line, ask: Ask, *words: Any, **how: Any) -> Any:
-        how.setdefault("timeout", ask.options.command_timeout)
-        return await through.call(*words, is_asking=ask.asking_at is not None, **how)
-
-    # --------------------------------------------------------------------------- confirming
-
-    def _wanted(self, name: str | bytes, options: Options) -> int:
-        """How many replicas have to confirm, connected or not."""
-        if options.min_replicas is not None:
-            return options.min_replicas
-        return min(1, self.route.replicas(name))
-
-    def _is_alone(self, name: str | bytes, options: Options, address: Address | None) -> bool:
-        if not options.sync_timeout:
-            return True
-        return not self._wanted(name, options) and self.alone_until.get(address, 0) > self.runtime.now()
-
-    async def _confirmed_elsewhere(self, address: Address | None, ask: Ask) -> bool:
-        if self._is_alone(ask.name, ask.options, address):
-            return True
-        async with self.lines.lent("confirm", address) as line:
-            # WAIT covers the writes of its own connection.
-            return await self._renewed(line, ask) and await self.confirmed(line, ask.name, ask.options)
-
-    @staticmethod
-    async def _renewed(line: Line, ask: Ask) -> bool:
-        """Whether the lease of what was just granted is not over already."""
-        renewal = ("FAIRLOCK.RENEW", ask.name, ask.owner, "LEASE", ms(ask.options.lease))
-        try:
-            await line.call(*renewal, timeout=ask.options.command_timeout)
+            yield from self._call(tries, words, timeout=timeout)
         except redis_errors.ResponseError as error:
             if errors.code_of(error) != "NOTHELD":
                 raise
-            return False
-        return True
 
-    async def confirmed(self, line: Line, name: str | bytes, options: Options) -> bool:
-        """Whether replicas have the grants and renewals of this connection, or none has to."""
-        if self._is_alone(name, options, line.address):
-            return True
-        wanted, connected = self._wanted(name, options), await self.lines.role(line)
-        if not wanted and not connected:
-            self.alone_until[line.address] = self.runtime.now() + ALONE_FOR
-            return True
-        longest = options.sync_timeout + options.command_timeout
-        confirmed = await line.call(
-            "WAIT", max(wanted, connected), ms(options.sync_timeout), timeout=longest, blocks=True
-        )
-        return bool(confirmed >= max(wanted, min(1, connected)))
+    def _without_module(self, error: Any, where: str) -> None:
+        with self.mutex:
+            self.native, has_warned, self.has_warned = False, self.has_warned, True
+        if not has_warned:
+            log.warning(warning(error), where)
 
-    # -------------------------------------------------------------------------- withdrawing
+    def _where(self, tries: Tries, confirm: bool) -> Work[tuple[Any, int]]:
+        """The pool of the name's server, and how many replicas have to confirm."""
+        key, tries.where, pool = yield "route", tries.name
+        if not confirm or not tries.options.sync_timeout:
+            return pool, 0
+        if tries.options.min_replicas is not None:
+            return pool, tries.options.min_replicas
+        if key not in self.replicas:
+            (role,) = yield "send", pool, [("ROLE",)], tries.options.command_timeout, None
+            if errors.is_unknown(role, "role"):
+                role = [b"master", 0, []]
+            if isinstance(role, Exception):
+                raise role
+            if role[0] != b"master":
+                return pool, 0  # It will refuse.
+            key, tries.where, pool = yield "route", tries.name  # A client of Sentinel knows the master once it has connected.
+            self.replicas[key] = min(1, len(role[2]))
+        return pool, self.replicas[key]
 
-    async def _withdraw(self, ask: Ask) -> None:
-        """For a caller that does not know whether it waits, holds the lock, or neither."""
-        if await self._leave(ask, min(WITHDRAW, self.options.command_timeout)) or ask.options.owner is not None:
-            return
-        # A network that comes back must not leave the lock to a caller that has gone. With a given owner, the caller
-        # may hold the lock again by then.
-        self.runtime.later(0, lambda: self._leave(ask, ask.options.lease))
-
-    async def _leave(self, ask: Ask, longest: float) -> bool:
-        """Whether the owner neither waits nor holds any more, if the server could be asked."""
-        try:
-            has_left, _ = await self.control(ask.name, "FAIRLOCK.CANCEL", ask.name, ask.owner, longest=longest)
-            if not has_left:
-                with contextlib.suppress(errors.Refused):  # NOTHELD: it does not
-                    await self.control(ask.name, "FAIRLOCK.RELEASE", ask.name, ask.owner, longest=longest)
-        except (errors.FairlockError, *Failure):
-            return self.lines.is_closed
-        return True
-
-    # ------------------------------------------------------------------------ other commands
-
-    async def control(
-        self, name: str | bytes, *words: Any, longest: float, confirm: Options | None = None
-    ) -> tuple[Any, bool]:
-        """A command on a connection that no waiter uses, tried for a time; and whether it may have been done before.
-
-        Refusals that do not pass are raised as this package's errors.
-        """
-        self.runtime.check()
-        tries, may_be_done = Tries(name, self.runtime, longest), False
-        asking_at = None
+    def info(self, name: str | bytes) -> Work[Info]:
+        check_name(name)
+        tries = Tries(name, self.options, self.options.command_timeout, self.where)
         while True:
-            address = None
             try:
-                address = asking_at or await self.address(name)
-                return await self._do(address, words, bool(asking_at), confirm), may_be_done
-            except errors.FairlockError:
-                raise
+                reply, _ = yield from self._call(tries, ("FAIRLOCK.INFO", name))
+                return Info.of(reply)
             except Failure as error:
-                where = self.route.describe(address)
-                if self._is_redirected(tries, error, address):
-                    is_moved = isinstance(error, redis_errors.MovedError)
-                    asking_at = None if is_moved else self.route.redirect(str(error), address, for_good=False)
-                    continue
-                asking_at = None
-                if not is_passing(error):
-                    refusal = errors.translated(error, name, where)
-                    refusal.may_be_done = may_be_done  # type: ignore[attr-defined]
-                    raise refusal from error
-                may_be_done = may_be_done or not isinstance(error, (redis_errors.ResponseError, NotSent))
-                tries.failed(error, where)
-                self.distrust(address, error)
-                await tries.pause_after(error, None)
+                yield from self._failed(tries, error)
 
-    async def _do(self, address: Address | None, words: tuple[Any, ...], is_asking: bool, confirm: Options | None) -> Any:
-        how: dict[str, Any] = {"timeout": self.options.command_timeout, "is_asking": is_asking}
-        if confirm is None:
-            return await self.lines.desk(address).call(*words, **how)
-        async with self.lines.lent("confirm", address) as line:
-            reply = await line.call(*words, **how)
-            if not await self.confirmed(line, words[1], confirm):
-                where = f"{errors.shown(words[1])}: {self.route.describe(address)}"
-                raise errors.NotReplicated(f"{where}: no replica has confirmed the renewal")
-            return reply
+    # Holding.
 
-    async def info(self, name: str | bytes) -> Info:
-        self.check(name)
-        reply, _ = await self.control(name, "FAIRLOCK.INFO", name, longest=self.options.command_timeout)
-        return Info.of(reply)
+    def _arm(self, hold: Hold, sent: float) -> None:
+        is_renewed = hold.options.renew or hold.options.session
+        self.io.timer.set(hold, sent + hold.lease / 3 if is_renewed else hold.end)
 
-    async def close(self) -> None:
-        """Ends all waits, which leave their queues; then all connections. Held locks are lost."""
-        self.runtime.check()
-        self.lines.is_closing = True
-        for keep in list(self.kept):
-            keep.lose("closed")
-        self.watch.update()
-        self.lines.end_waits()
-        self.runtime.wake()
-        await self.runtime.until(lambda: self.asking == 0, self.options.command_timeout)
-        await self.lines.close()
+    def _due(self, hold: Hold) -> Work[None]:
+        """Renews, or finds that the lease is over."""
+        if hold.state != "held":
+            return
+        if self.now() >= hold.end:
+            return (yield from self.lose(hold, "lease"))
+        if hold.user() is None or hold.is_holder_gone():
+            return (yield from self._forget(hold, hold.line))
+        self.io.timer.set(hold, hold.end)  # The lease may end while the answer does not come.
+        if not (hold.options.renew or hold.options.session):
+            return
+        # A session's own connection is kept busy; what fails there is asked elsewhere at once.
+        for line in (hold.line, None) if hold.line else (None,):
+            try:
+                yield from self._renew(hold, Tries(hold.name, hold.options, 0.0, hold.where), hold.lease, line)
+                return
+            except Exception as error:
+                if hold.state != "held":  # lost, or released in between
+                    return
+                if self.io.is_cluster:
+                    yield "refresh", hold.name
+                if not (errors.is_passing(error) or isinstance(error, errors.NotReplicated)):
+                    log.warning("the lock %r cannot be renewed: %s", hold.name, error)
+        self.io.timer.set(hold, min(hold.end, self.now() + max(hold.lease / 10, FIRST_PAUSE)))
+
+    def _renew(self, hold: Hold, tries: Tries, lease: float, line: Any = None) -> Work[float]:
+        """Only this moves the end of the lease, and only if enough replicas confirm it."""
+        sent, words = self.now(), ("FAIRLOCK.RENEW", hold.name, hold.owner, "LEASE", ms(lease))
+        try:
+            reply, is_confirmed = yield from self._call(tries, words, confirm=True, line=line)
+        except redis_errors.ResponseError as error:
+            if errors.code_of(error) != "NOTHELD" or hold.state != "held":
+                raise
+            yield from self.lose(hold, "notheld")
+            raise hold.loss() from error
+        if not is_confirmed:
+            raise errors.NotReplicated(f"{errors.shown(hold.name)}: {tries.where}: too few replicas have confirmed the renewal")
+        with self.mutex:
+            hold.lease, hold.end, hold.where = lease, sent + lease, tries.where
+            if hold.state == "held":
+                self._arm(hold, sent)
+        return float(reply) / 1000
+
+    def renew(self, hold: Hold, lease: float | None) -> Work[float]:
+        if lease is not None:
+            hold.options.but({"lease": lease})  # checks it
+        tries = Tries(hold.name, hold.options, hold.options.retry_timeout, hold.where)
+        tries.end = hold.end
+        while True:
+            if hold.state == "lost":
+                raise hold.loss()
+            if hold.state != "held":
+                gone = "was released" if hold.state == "released" else "is held by the process that was forked"
+                raise errors.FairlockError(f"{errors.shown(hold.name)}: the lock {gone}")
+            try:
+                return (yield from self._renew(hold, tries, hold.lease if lease is None else lease))
+            except Failure as error:
+                yield from self._failed(tries, error)
+
+    def enter_again(self, hold: Hold) -> Any:
+        """The user's side of what this caller holds already."""
+        with self.mutex:
+            if hold.state == "lost":
+                raise hold.loss()
+            hold.holds += 1
+        return hold.user()
+
+    def _forget(self, hold: Hold, line: Any) -> Work[None]:
+        with self.mutex:
+            self.holds.discard(hold)
+            self.io.timer.clear(hold)
+            if hold.entered.get(hold.name) is hold:
+                del hold.entered[hold.name]
+        if line is not None:
+            yield "close", line
+
+    def lose(self, hold: Hold, cause: str) -> Work[None]:
+        with self.mutex:
+            if hold.state != "held":
+                return
+            hold.state = "lost"
+        hold.lost._set(cause)
+        hold.tell("on_lost", cause=cause, held=self.now() - hold.acquired)
+        yield from self._forget(hold, hold.line)
+
+    def release(self, hold: Hold) -> Work[None]:
+        with self.mutex:
+            if hold.state not in ("held", "lost"):
+                return
+            hold.holds -= 1
+            if hold.holds > 0:
+                return
+            was_lost, hold.state = hold.state == "lost", "released"
+        yield from self._forget(hold, None)
+        is_clean = False
+        try:
+            if was_lost:
+                if hold.lost.cause == "lease":  # perhaps only by this side's clock
+                    yield "behind", self._release(hold, 0.0)
+                raise hold.loss()
+            is_clean = (yield from self._release(hold, hold.options.release_timeout)) and hold.is_clean
+        except errors.Unavailable:
+            if hold.line is None:  # The end of a session's connection frees the lock, too.
+                raise
+        finally:
+            if hold.line is not None and not was_lost:
+                yield "close", hold.line
+            yield from self._give_ear(hold.ear, is_clean)
+        hold.tell("on_released", held=self.now() - hold.acquired)
+
+    def _release(self, hold: Hold, longest: float) -> Work[bool]:
+        """Whether the server has said that it is released, to the only request for that."""
+        tries = Tries(hold.name, hold.options, longest, hold.where)
+        tries.end = max(hold.end, self.now())
+        while True:
+            try:
+                yield from self._call(tries, ("FAIRLOCK.RELEASE", hold.name, hold.owner, "TOKEN", hold.token))
+                return not tries.is_unheard
+            except Failure as error:
+                if errors.code_of(error) == "NOTHELD":
+                    if tries.is_unheard:  # The first request has released it; only its reply was lost.
+                        return False
+                    hold.lost._set("notheld")
+                    raise hold.loss() from error
+                yield from self._failed(tries, error)
+
+    def close(self) -> Work[None]:
+        """All waits end, and leave their queues; held locks are lost."""
+        with self.mutex:
+            self.is_closed = True
+            asks, holds, idle = list(self.asks), list(self.holds), [ear for kept in self.idle.values() for ear in kept]
+        for hold in holds:
+            yield from self.lose(hold, "closed")
+        for ask in asks:
+            self.stop(ask, errors.Closed("Locks is closed"))
+        end = self.now() + self.options.command_timeout
+        while self.asks and self.now() < end:
+            yield "pause", 0.01, None
+        for ear in idle:
+            self.io.timer.clear(ear)
+        yield ("end",)
 
 
-_cores: weakref.WeakSet[Core] = weakref.WeakSet()
+_all: weakref.WeakSet[Core] = weakref.WeakSet()
 
 
 def _in_child() -> None:
-    for core in list(_cores):
-        core.in_child()
+    for core in list(_all):
+        core.io.in_child(core.holds)
+        core.begin()
 
 
 os.register_at_fork(after_in_child=_in_child)

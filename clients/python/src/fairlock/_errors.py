@@ -1,12 +1,12 @@
-"""The errors of the package, by the server's codes."""
+"""The errors of the package, and what a failure of redis-py or the server means."""
 
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import redis.exceptions as redis_errors
 
-NO_MODULE = "the server does not have the fairlock module"
 HELP = (
     " (unknown command 'FAIRLOCK.ACQUIRE'). "
     'Load it: "loadmodule /path/to/libfairlock.so" in its redis.conf, or MODULE LOAD. '
@@ -27,19 +27,15 @@ class NotInTime(FairlockError, TimeoutError):
 
 
 class NotReplicated(NotInTime):
-    """No replica confirmed the acquisition within `wait`."""
+    """Too few replicas confirmed the acquisition within `wait`, or a renewal."""
 
 
 class LockLost(FairlockError):
     """The holder has lost the lock. `cause`: lease, notheld, connection or closed."""
 
-    def __init__(self, message: str, cause: str) -> None:
+    def __init__(self, message: str, cause: str | None) -> None:
         super().__init__(message, "NOTHELD" if cause == "notheld" else None)
         self.cause = cause
-
-
-class TakenOver(FairlockError):
-    """The same owner asks elsewhere, and has the place in the queue now."""
 
 
 class QueueFull(FairlockError):
@@ -59,32 +55,33 @@ class CrossSlot(FairlockError):
 
 
 class NoModule(FairlockError):
-    """The server does not have the fairlock module."""
-
-
-class Refused(FairlockError):
-    """Any other refusal of the server: NOPERM, OOM, ERR, ..."""
+    """An option needs the fairlock module, which the server does not have."""
 
 
 class Unavailable(FairlockError, ConnectionError):
-    """For `retry_timeout` the server could not be reached, or refused temporarily."""
+    """The server could not be reached, or could not serve, for `retry_timeout`."""
+
+
+class Refused(FairlockError):
+    """Any other refusal of the server: NOPERM, NOAUTH, OOM, ..."""
 
 
 class Closed(FairlockError):
     """Locks was closed."""
 
 
-_KINDS: dict[str, type[FairlockError]] = {
-    "TAKENOVER": TakenOver,
+# All that redis-py may raise for a command. The package's own errors can be OSErrors, too: they are let through first.
+Failure = (redis_errors.RedisError, redis_errors.RedisClusterException, OSError)
+PASSING = {"CLUSTERDOWN", "TRYAGAIN", "LOADING", "READONLY", "MASTERDOWN", "NOREPLICAS", "BUSY"}
+AT_ONCE = {"MOVED", "ASK", "UNBLOCKED"}
+KINDS: dict[str, type[FairlockError]] = {
     "QUEUEFULL": QueueFull,
     "NOTALOCK": NotALock,
     "WRONGTYPE": WrongType,
     "CROSSSLOT": CrossSlot,
 }
-
-# redis-py takes the code off the texts that it knows; a class stands for it, or (newer ones) an attribute. LOADING comes
-# first: it is a kind of ConnectionError there, and MOVED is a kind of ASK.
-_CODES: tuple[tuple[type[Exception], str], ...] = (
+# redis-py takes these codes off the text. LOADING comes first: it is a kind of ConnectionError; MOVED is a kind of ASK.
+CODES: tuple[tuple[type[Exception], str], ...] = (
     (redis_errors.BusyLoadingError, "LOADING"),
     (redis_errors.ClusterCrossSlotError, "CROSSSLOT"),
     (redis_errors.MovedError, "MOVED"),
@@ -103,15 +100,40 @@ HINTS = {
 }
 
 
-def code_of(error: Exception) -> str:
-    """The first word of the error as the server wrote it."""
-    for kind, code in _CODES:
+def code_of(error: BaseException) -> str:
+    """The first word of the error as the server wrote it; empty if it was not the server's."""
+    for kind, code in CODES:
         if isinstance(error, kind):
             return code
     if isinstance(error, redis_errors.AuthenticationError):
-        return "NOAUTH" if "required" in str(error) else "WRONGPASS"
+        return "WRONGPASS" if "invalid" in str(error).lower() else "NOAUTH"
+    if not isinstance(error, redis_errors.ResponseError):
+        return ""
     word = str(error).split(" ", 1)[0]
     return word if word.isupper() and word.isalpha() else "ERR"
+
+
+def is_passing(error: BaseException) -> bool:
+    """Whether asking again a little later may help."""
+    if isinstance(error, (redis_errors.AuthenticationError, redis_errors.AuthorizationError)):
+        return False
+    code = code_of(error)
+    if code:
+        return code in PASSING | AT_ONCE
+    return isinstance(error, (redis_errors.ConnectionError, redis_errors.TimeoutError, redis_errors.RedisClusterException, OSError))
+
+
+def is_unknown(error: Any, command: str) -> bool:
+    """Whether the server does not know a command that begins with this. Upstash says that it is not available."""
+    text = str(error).lower()
+    is_said = "unknown command" in text or "command is not available" in text
+    return isinstance(error, redis_errors.ResponseError) and is_said and command in text
+
+
+def is_out_of_reach(error: Any) -> bool:
+    """Whether the module cannot be used: the server does not have it, or the user may not run its commands."""
+    is_denied = isinstance(error, redis_errors.NoPermissionError) and "'fairlock." in str(error).lower()
+    return is_denied or is_unknown(error, "fairlock.")
 
 
 def shown(name: str | bytes) -> str:
@@ -123,42 +145,17 @@ def reason(error: BaseException) -> str:
     cause = error if isinstance(error, OSError) else error.__cause__ or error.__context__
     if isinstance(cause, OSError) and (cause.errno or 0) > 0:
         return os.strerror(cause.errno or 0)
-    if isinstance(error, redis_errors.ResponseError):
-        return _as_sent(error)
-    return str(error) or "no answer in time"
-
-
-def _as_sent(error: Exception) -> str:
     code, text = code_of(error), str(error)
-    return text if text.startswith(code) else f"{code} {text}"
-
-
-def is_unknown(error: Exception, command: str) -> bool:
-    """Whether the server does not know a command that begins with this. Upstash says that it is not available."""
-    text = str(error).lower()
-    is_said = "unknown command" in text or "command is not available" in text
-    return isinstance(error, redis_errors.ResponseError) and is_said and command in text
-
-
-def is_denied(error: Exception) -> bool:
-    """Whether the user may not run a command of the module."""
-    return isinstance(error, redis_errors.NoPermissionError) and "'fairlock." in str(error).lower()
-
-
-def is_out_of_reach(error: Exception) -> bool:
-    """Whether the module's commands cannot be used: the server does not have them, or the user may not run them."""
-    return is_unknown(error, "fairlock.") or is_denied(error)
+    return (text if text.startswith(code) else f"{code} {text}") or "no answer in time"
 
 
 def translated(error: Exception, name: str | bytes, where: str, needing: str | None = None) -> FairlockError:
     """The error of this package for a refusal of the server; `needing`: the option that only the module can serve."""
     if is_unknown(error, "fairlock."):
-        lack = f"{needing} needs the fairlock module, which the server does not have" if needing else NO_MODULE
-        return NoModule(f"{where}: {lack}{HELP}", "ERR")
-    code, text = code_of(error), _as_sent(error)
-    lower = text.lower()
+        lack = f"{needing} needs the fairlock module, which the server does not have"
+        return NoModule(f"{where}: {lack if needing else 'the server does not have the fairlock module'}{HELP}", "ERR")
+    code, text = code_of(error), reason(error)
     hint = HINTS.get(code, "")
-    if code == "NOPERM" and ("'role'" in lower or "'wait'" in lower):
+    if code == "NOPERM" and ("'role'" in text.lower() or "'wait'" in text.lower()):
         hint = f"allow ROLE and WAIT, which confirm that a replica has the lock, or say sync_timeout=0; {hint}"
-    text = f"{shown(name)}: {where}: {text}" + (f" ({hint})" if hint else "")
-    return _KINDS.get(code, Refused)(text, code)
+    return KINDS.get(code, Refused)(f"{shown(name)}: {where}: {text}" + (f" ({hint})" if hint else ""), code or None)

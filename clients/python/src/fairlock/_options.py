@@ -47,8 +47,9 @@ class Info:
     limit: int | None  # how many all holders tolerate; None: free, or any number
 
     @classmethod
-    def of(cls, reply: list[Any]) -> Info:
-        said = {key.decode(): value for key, value in zip(reply[::2], reply[1::2], strict=True)}
+    def of(cls, reply: Any) -> Info:
+        pairs = reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2], strict=True)
+        said = {key.decode(): value for key, value in pairs}
         owner = said["owner"] if said["owner"] is None else said["owner"].decode(errors="backslashreplace")
         lease = said["lease"] / 1000 if said["lease"] > 0 else None
         counts = said["waiting"], said["holders"], said["limit"] or None
@@ -69,10 +70,9 @@ class Hooks:
 
     def call(self, which: str, event: Event) -> None:
         hook = getattr(self, which)
-        if hook is None:
-            return
         try:
-            hook(event)
+            if hook is not None:
+                hook(event)
         except Exception:
             log.exception("the hook %s has failed", which)
 
@@ -117,7 +117,7 @@ class Options:
     limit: int | None = None
     sync_timeout: float = 1
     min_replicas: int | None = None
-    patience: float = 30
+    patience: float = 10
     module: str = "auto"
     retry_timeout: float = 30
     command_timeout: float = 5

@@ -1,36 +1,24 @@
-"""The package's commands at a server without the module: the scripts of clients/lua."""
+"""The keys of a lock, and the module's commands as the scripts of clients/lua."""
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import hashlib
 import importlib.resources
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
-import redis.exceptions as redis_errors
-
-from ._options import Options, log
-
-Words = tuple[Any, ...]
+from ._errors import is_unknown
 
 
-class Script:
-    def __init__(self, name: str) -> None:
-        self.text = importlib.resources.files(__package__).joinpath("lua", f"{name}.lua").read_text("utf-8")
-        self.sha = hashlib.sha1(self.text.encode()).hexdigest()
-
-
-SCRIPTS = {f"FAIRLOCK.{name.upper()}": Script(name) for name in ("acquire", "release", "renew", "cancel")}
-
-WARNING = (
-    "%s: the server does not have the fairlock module: locks are taken by scripts. Load it for hand-off, sessions and shared "
-    'locks, or set module to "required" to refuse'
-)
-DENIED = (
-    "%s: the user may not run the commands of the fairlock module: locks are taken by scripts. Allow them for hand-off, "
-    'sessions and shared locks, or set module to "required" to refuse'
-)
+def warning(error: Exception) -> str:
+    lack, cure = "the user may not run the commands of the fairlock module", "Allow them"
+    if is_unknown(error, "fairlock."):
+        lack, cure = "the server does not have the fairlock module", "Load it"
+    return (
+        f"%s: {lack}: locks are taken by scripts. {cure} for hand-off, sessions and shared locks, "
+        'or set module to "required" to refuse'
+    )
 
 
 def keys_of(name: str | bytes) -> list[bytes]:
@@ -45,26 +33,30 @@ def channel_of(name: str | bytes, owner: str) -> bytes:
     return b"redisson_lock__channel:%s:%s" % (keys_of(name)[1].partition(b":")[2], owner.encode())
 
 
-async def run(send: Callable[..., Awaitable[Any]], words: Words) -> Any:
-    """Does the work of the module's commands by scripts, and by reading the keys."""
+@functools.cache
+def script(command: str) -> tuple[str, str]:
+    """Its SHA-1 and its text."""
+    name = command.removeprefix("FAIRLOCK.").lower()
+    text = importlib.resources.files(__package__).joinpath("lua", f"{name}.lua").read_text("utf-8")
+    return hashlib.sha1(text.encode()).hexdigest(), text
+
+
+def without(words: tuple[Any, ...], form: str) -> tuple[list[tuple[Any, ...]], Callable[[list[Any]], Any]]:
+    """A command of the module as EVALSHA or EVAL; INFO by reading the keys. And what makes its reply of theirs."""
     command, name, *rest = words
     keys = keys_of(name)
     if command == "FAIRLOCK.INFO":
-        return _info(await send("HGETALL", keys[0]), await send("PTTL", keys[0]), await send("LLEN", keys[1]))
-    script = SCRIPTS[command]
-    try:
-        return await send("EVALSHA", script.sha, len(keys), *keys, *rest)
-    except redis_errors.NoScriptError:
-        return await send("EVAL", script.text, len(keys), *keys, *rest)
+        return [("HGETALL", keys[0]), ("PTTL", keys[0]), ("LLEN", keys[1])], info_of
+    return [(form, script(command)[form == "EVAL"], len(keys), *keys, *rest)], lambda replies: replies[0]
 
 
-def _info(fields: list[bytes], lease: int, waiting: int) -> list[Any]:
-    """What FAIRLOCK.INFO replies, from the fields of a lock's hash, its expiry and the length of its queue."""
-    said = dict(zip(fields[::2], fields[1::2], strict=True))
+def info_of(replies: list[Any]) -> dict[bytes, Any]:
+    fields, lease, waiting = replies
+    said = fields if isinstance(fields, dict) else dict(zip(fields[::2], fields[1::2], strict=True))
     token = said.pop(b"", None)
     owner, holds = next(iter(said.items()), (None, b"0"))
     is_held = int(owner is not None)
-    reply = {
+    return {
         b"owner": owner,
         b"holds": int(holds) if holds.isdigit() else 0,  # a hash that is not a lock
         b"lease": lease if is_held else 0,
@@ -74,21 +66,3 @@ def _info(fields: list[bytes], lease: int, waiting: int) -> list[Any]:
         b"holders": is_held,
         b"limit": is_held,
     }
-    return [each for pair in reply.items() for each in pair]
-
-
-class Module:
-    """Whether the servers of a Locks have the module."""
-
-    def __init__(self, options: Options) -> None:
-        self.is_required = options.module == "required"
-        self.by_server: dict[str, bool] = {}
-        self.is_native: bool | None = None  # by the last answer
-        self.unsaid = [True]
-
-    def note(self, is_native: bool, where: str, is_denied: bool) -> None:
-        self.is_native = self.by_server[where] = is_native
-        if not is_native and not self.is_required:
-            with contextlib.suppress(IndexError):  # It was said.
-                self.unsaid.pop()
-                log.warning(DENIED if is_denied else WARNING, where)

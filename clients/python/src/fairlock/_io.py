@@ -1,0 +1,263 @@
+"""Carries out the steps of the core by redis-py. Written once: where asyncio awaits, threads are answered at once, so that their coroutines never suspend."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import defaultdict, deque
+from typing import Any, NamedTuple, TypeVar
+
+import redis
+import redis.exceptions as redis_errors
+
+from ._core import Ear, Work
+from ._errors import Failure
+from ._options import log
+
+T = TypeVar("T")
+IDLE = 60.0  # seconds of silence after which what has nothing to do ends
+LONGEST = 3600.0  # seconds that are waited for in one piece
+# Before 5.3 the pool wanted the name of a command; since then it warns of one.
+ANY = ("_",) if tuple(map(int, redis.__version__.split(".")[:2])) < (5, 3) else ()
+
+
+class Line(NamedTuple):
+    """A session's own connection, of the library's pool."""
+
+    pool: Any
+    connection: Any
+    mutex: Any
+
+
+async def maybe(result: Any) -> Any:
+    return await result if hasattr(result, "__await__") else result
+
+
+class Listener:
+    """The connection on which the waiters at one server hear that it is their turn. One reads it, others write, as with redis-py's own PubSub."""
+
+    def __init__(self, io: Io, pool: Any, connection: Any) -> None:
+        self.io, self.pool, self.connection, self.mutex, self.is_over = io, pool, connection, io.mutex(), False
+        self.ears: dict[bytes, list[Ear]] = defaultdict(list)
+        self.sent: deque[bytes] = deque()  # channels whose confirmation has not come yet
+
+    async def send(self, verb: str, *channels: bytes) -> None:
+        self.sent.extend(channels)
+        await maybe(self.connection.send_command(verb, *channels, check_health=False))
+
+    async def read(self) -> None:
+        error: Exception = redis_errors.ConnectionError("closed")
+        try:
+            while not self.is_over:
+                await self._hear()
+        except Failure as failed:
+            error = redis_errors.ConnectionError(str(failed))
+        finally:
+            self.is_over = True
+            for channel in list(self.ears):
+                self._ring(channel, error)
+            await self.cut()
+            await maybe(self.pool.release(self.connection))
+
+    async def cut(self) -> None:
+        async with self.mutex:
+            self.is_over = True
+            await maybe(self.connection.disconnect(True))
+
+    async def _hear(self) -> None:
+        try:
+            reply = await self.io.hear(self.connection)
+        except redis_errors.ResponseError as error:
+            return self._ring(self.sent.popleft() if self.sent else b"", error)
+        if reply is None:
+            async with self.mutex:
+                self.is_over = self.is_over or not self.ears
+            return
+        kind, channel = reply[:2]
+        with contextlib.suppress(ValueError):
+            if b"subscribe" in kind:
+                self.sent.remove(channel)
+        if b"unsubscribe" not in kind:
+            self._ring(channel)
+        elif kind == b"sunsubscribe" and channel in self.ears:
+            self._ring(channel, redis_errors.ConnectionError("the slot has left this server"))
+
+    def _ring(self, channel: bytes, error: Exception | None = None) -> None:
+        for ear in list(self.ears.get(channel, ())):
+            if error is not None:
+                ear.stands, ear.error = False, error
+            ear.bell.set()
+
+
+class Io:
+    """What a flavour adds: locks and events of its kind; `timer` (set, clear), `gate`, `lost`, `Cancelled` for the core; and these."""
+
+    mutex: Any
+    bell: Any
+    within: Any  # a time limit, where there is one
+    read: Any  # one reply
+    hear: Any  # one message; None after silence
+    rung: Any  # whether a bell has rung in time, which is then ready for the next time
+    start: Any  # a coroutine, in the background
+    pool_of: Any  # the connections to a cluster's node
+
+    def __init__(self, client: Any, library: Any, other: Any) -> None:
+        check_client(client, library, other)
+        self.client, self.where = client, describe(client)
+        self.is_cluster = isinstance(client, library.RedisCluster)
+        self.begin()
+
+    def begin(self) -> None:
+        self.opening, self.listeners = self.mutex(), dict[Any, Listener]()
+
+    async def run(self, work: Work[T]) -> T:
+        result, error = None, None
+        try:
+            while True:
+                step, *given = work.throw(error) if error else work.send(result)
+                result, error = None, None
+                try:
+                    result = await getattr(self, step)(*given)
+                except BaseException as failed:
+                    error = failed
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+
+    async def quietly(self, work: Work[Any]) -> None:
+        try:
+            await self.run(work)
+        except Exception as error:
+            log.debug("in the background: %s", error)
+
+    async def route(self, name: str | bytes) -> tuple[Any, str, Any]:
+        """The library's name for the server of a lock, the address for messages, and the library's pool of connections to it."""
+        if self.is_cluster:
+            await maybe(getattr(self.client, "initialize", dict)())
+            node = self.client.get_node_from_key(name)
+            return node.name, node.name, self.pool_of(node)
+        at = getattr(self.client.connection_pool, "master_address", None)
+        return at, "{}:{}".format(*at) if at else self.where, self.client.connection_pool
+
+    async def refresh(self, name: str | bytes) -> None:
+        """The cluster's client follows redirects, and learns from them and from failures."""
+        for command in ("FAIRLOCK.INFO", "PTTL"):  # what the user may run
+            with contextlib.suppress(*Failure):
+                await maybe(self.client.execute_command(command, name))
+                return
+
+    async def send(self, pool: Any, commands: list[Any], timeout: float, line: Line | None) -> list[Any]:
+        """The replies to a pipeline; a refusal is an exception among them."""
+        async with self.within(timeout):
+            if line is not None:
+                async with line.mutex:
+                    return await self._exchange(line.connection, commands, timeout)
+            try:
+                connection = await maybe(pool.get_connection(*ANY))
+            except Failure as error:
+                error.is_unsent = True  # type: ignore[union-attr]
+                raise
+            try:
+                return await self._exchange(connection, commands, timeout)
+            finally:
+                await maybe(pool.release(connection))
+
+    async def _exchange(self, connection: Any, commands: list[Any], timeout: float) -> list[Any]:
+        replies: list[Any] = []
+        try:
+            await maybe(connection.send_packed_command(connection.pack_commands(commands)))
+            for _ in commands:
+                try:
+                    replies.append(await self.read(connection, timeout))
+                except redis_errors.ResponseError as error:
+                    replies.append(error)
+        except BaseException:
+            await maybe(connection.disconnect(True))
+            raise
+        return replies
+
+    async def open(self, name: str | bytes) -> Line:
+        _, _, pool = await self.route(name)
+        return Line(pool, await maybe(pool.get_connection(*ANY)), self.mutex())
+
+    async def close(self, line: Line) -> None:
+        async with line.mutex:
+            await maybe(line.connection.disconnect(True))
+            await maybe(line.pool.release(line.connection))
+
+    async def listen(self, ear: Ear, verb: str, timeout: float) -> None:
+        """Until the subscription stands, or its bell has rung for something else."""
+        key, _, pool = await self.route(ear.name)
+        async with self.within(timeout):
+            async with self.opening:
+                listener = self.listeners.get(key)
+                if listener is None or listener.is_over:
+                    listener = self.listeners[key] = Listener(self, pool, await maybe(pool.get_connection(*ANY)))
+                    self.start(listener.read())
+            await self.drop(ear, but=listener)
+            ear.bell.clear()
+            async with listener.mutex:
+                if listener.is_over:
+                    raise redis_errors.ConnectionError("the connection has closed")
+                if ear not in listener.ears[ear.channel]:
+                    listener.ears[ear.channel].append(ear)
+                ear.stands, ear.error = True, None
+                await listener.send(verb, ear.channel)
+        if not await self.rung(ear.bell, timeout):
+            ear.stands = False
+            await listener.cut()
+            raise redis_errors.TimeoutError("no confirmation of a subscription in time")
+        ear.bell.set()  # Whatever it has rung for, the caller asks again.
+        if ear.error is not None:
+            raise ear.error
+
+    async def drop(self, ear: Ear, but: Listener | None = None) -> None:
+        """No connection listens for it any more."""
+        ear.stands = False
+        for listener in list(self.listeners.values()):
+            if listener is but or ear not in listener.ears.get(ear.channel, ()):
+                continue
+            async with listener.mutex:
+                listener.ears[ear.channel].remove(ear)
+                if not listener.ears[ear.channel]:  # Callers with one owner share a channel.
+                    del listener.ears[ear.channel]
+                    with contextlib.suppress(*Failure):
+                        if not listener.is_over:
+                            await listener.send("SUNSUBSCRIBE" if self.is_cluster else "UNSUBSCRIBE", ear.channel)
+
+    async def pause(self, seconds: float, bell: Any) -> bool:
+        return bool(await self.rung(bell or self.bell(), min(seconds, LONGEST)))
+
+    async def enter(self, mutex: Any) -> None:
+        await maybe(mutex.acquire())
+
+    async def behind(self, work: Work[Any]) -> None:
+        self.start(self.quietly(work))
+
+    async def end(self) -> None:
+        for listener in self.listeners.values():
+            async with listener.mutex:
+                with contextlib.suppress(*Failure):
+                    if not listener.is_over:
+                        listener.is_over = True
+                        await listener.send("UNSUBSCRIBE")  # Who reads hears this, and ends.
+        self.listeners.clear()
+
+
+def check_client(client: Any, library: Any, other: Any) -> None:
+    """By its type, since mocks claim to be anything."""
+    kind, pool, wanted = type(client), getattr(client, "connection_pool", None), f"Locks wants a {library.__name__}.Redis or RedisCluster"
+    if issubclass(kind, (other.Redis, other.RedisCluster)):
+        raise TypeError(f"{wanted}; the other flavour of fairlock takes this one: {client!r}")
+    if issubclass(kind, library.RedisCluster):
+        return
+    if not issubclass(kind, library.Redis) or issubclass(kind, library.client.Pipeline) or not isinstance(pool, library.ConnectionPool):
+        raise TypeError(f"{wanted}, not {client!r}")
+    if not getattr(pool, "is_master", True):
+        raise TypeError(f"{wanted} of a master, not of a replica: {client!r}")
+
+
+def describe(client: Any) -> str:
+    """The address for messages, before it is known which server is asked."""
+    said = client.get_connection_kwargs()
+    if "host" in said or "path" in said:
+        return str(said["path"]) if "path" in said else f"{said['host']}:{said.get('port', 6379)}"
+    return f"master {getattr(getattr(client, 'connection_pool', None), 'service_name', None)}"
