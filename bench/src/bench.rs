@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use fairlock_testing::redisson::Scripts;
 
-use crate::crowd::{Crowd, Member};
+use crate::crowd::Crowd;
 use crate::plot::Line;
 use crate::report::Report;
 use crate::server::{Kind, Server};
@@ -48,7 +48,7 @@ impl Bench {
     }
 
     /// Lets a crowd work for a time, or a little longer if it is slow, and measures it.
-    pub fn measure<M: Member>(&self, server: &Server, crowd: &mut Crowd<M>) -> Result<Sample> {
+    pub fn measure(&self, server: &Server, crowd: &mut Crowd) -> Result<Sample> {
         /// The fewest units that make a figure.
         const FEWEST: u64 = 8;
         // What was interrupted before gets going again.

@@ -31,27 +31,30 @@ pub trait Member {
     fn time_up(&mut self, _out: &mut Vec<u8>) {}
 }
 
-struct Connection<M> {
+struct Connection {
     stream: TcpStream,
     input: Vec<u8>,
     output: Vec<u8>,
-    member: M,
+    member: Box<dyn Member>,
     /// When the member is due, as the crowd has noted it.
     due: Option<Instant>,
 }
 
 /// Connections with their members.
-pub struct Crowd<M> {
+pub struct Crowd {
     poll: Poll,
     events: Events,
-    connections: Vec<Connection<M>>,
+    connections: Vec<Connection>,
     /// Members that want to go on at a time, by their place among the connections.
     due: BTreeSet<(Instant, usize)>,
 }
 
-impl<M: Member> Crowd<M> {
+impl Crowd {
     /// Connects all members; they begin in their order.
-    pub fn connect(address: SocketAddr, members: impl IntoIterator<Item = M>) -> Result<Self> {
+    pub fn connect<M: Member + 'static>(
+        address: SocketAddr,
+        members: impl Iterator<Item = M>,
+    ) -> Result<Self> {
         let poll = Poll::new()?;
         let mut connections = Vec::new();
         for member in members {
@@ -67,7 +70,7 @@ impl<M: Member> Crowd<M> {
                 stream,
                 input: Vec::new(),
                 output: Vec::new(),
-                member,
+                member: Box::new(member),
                 due: None,
             });
         }
@@ -87,7 +90,7 @@ impl<M: Member> Crowd<M> {
     /// What all have done.
     pub fn done(&self) -> u64 {
         let members = self.connections.iter().map(|of| &of.member);
-        members.map(Member::done).sum()
+        members.map(|member| member.done()).sum()
     }
 
     /// Lets them go on for a time.
@@ -151,7 +154,7 @@ impl<M: Member> Crowd<M> {
     }
 }
 
-impl<M: Member> Connection<M> {
+impl Connection {
     fn ready(&mut self) -> Result<()> {
         let mut chunk = [0; 16 * 1024];
         loop {

@@ -15,7 +15,7 @@ const BATCHES: usize = 4;
 const LEASE: &[u8] = b"30000";
 
 /// The expected answer to a command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub enum Answer {
     /// Exactly this integer.
     Is(i64),
@@ -42,42 +42,27 @@ impl Answer {
 pub struct Batches {
     encoded: Vec<Vec<u8>>,
     answers: Vec<Answer>,
-    /// Units done with a whole batch.
-    units: u64,
     heard: usize,
     sent: usize,
     done: u64,
 }
 
 impl Batches {
-    /// Batches of `units` units each. `commands` encodes the commands of a batch's unit; `answers` are the expected
-    /// answers.
-    pub fn new(
-        number: usize,
-        units: usize,
-        answers: &[Answer],
-        mut commands: impl FnMut(&mut Vec<u8>, usize, usize),
-    ) -> Self {
+    /// Batches of pairs. `commands` encodes those of a pair; `answers` are the expected ones.
+    pub fn new(answers: &[Answer], commands: impl Fn(&mut Vec<u8>, usize)) -> Self {
         let batch = |index| {
             let mut out = Vec::new();
-            (0..units).for_each(|unit| commands(&mut out, index, unit));
+            let pairs = index * PAIRS..(index + 1) * PAIRS;
+            pairs.for_each(|pair| commands(&mut out, pair));
             out
         };
         Self {
-            encoded: (0..number).map(batch).collect(),
-            answers: answers.repeat(units),
-            units: units as u64,
+            encoded: (0..BATCHES).map(batch).collect(),
+            answers: answers.repeat(PAIRS),
             heard: 0,
             sent: 0,
             done: 0,
         }
-    }
-
-    /// The batches, each with the number of its answers.
-    pub fn into_batches(self) -> Vec<(Vec<u8>, usize)> {
-        let answers = self.answers.len();
-        let batches = self.encoded.into_iter();
-        batches.map(|batch| (batch, answers)).collect()
     }
 
     fn send(&mut self, out: &mut Vec<u8>) {
@@ -100,7 +85,7 @@ impl Member for Batches {
         }
         self.heard += 1;
         if self.heard == self.answers.len() {
-            self.done += self.units;
+            self.done += PAIRS as u64;
             self.send(out);
         }
         Ok(())
@@ -127,66 +112,46 @@ pub enum Manner {
 }
 
 /// A connection that does nothing but pairs.
-pub fn pairs(manner: Manner, scripts: &Scripts, connection: usize) -> Batches {
-    let owner_text = &format!("8d2c4a43-5f0e-4c7b-9a86-3f2f6f2a{connection:04}:42")[..];
-    let owner = owner_text.as_bytes();
-    let key = |batch: usize, unit: usize| format!("order:{connection}:{}", batch * PAIRS + unit);
-    match manner {
-        Manner::Fairlock => {
-            let answers = [Answer::Positive, Answer::Is(0)];
-            Batches::new(BATCHES, PAIRS, &answers, |out, batch, unit| {
-                let key = key(batch, unit);
-                encode(
-                    out,
-                    &[b"FAIRLOCK.ACQUIRE", key.as_bytes(), owner, b"NOWAIT"],
-                );
-                encode(out, &[b"FAIRLOCK.RELEASE", key.as_bytes(), owner]);
-            })
-        }
-        Manner::Set => Batches::new(
-            BATCHES,
-            PAIRS,
-            &[Answer::Text, Answer::Is(1)],
-            |out, batch, unit| {
-                let key = key(batch, unit);
-                encode(out, &[b"SET", key.as_bytes(), owner, b"NX", b"PX", LEASE]);
-                encode(out, &[b"DEL", key.as_bytes()]);
-            },
-        ),
-        Manner::RedisPy => {
-            let (answers, release) = ([Answer::Text, Answer::Is(1)], sha1(RELEASE));
-            Batches::new(BATCHES, PAIRS, &answers, |out, batch, unit| {
-                let key = key(batch, unit);
-                encode(out, &[b"SET", key.as_bytes(), owner, b"NX", b"PX", LEASE]);
-                encode(
-                    out,
-                    &[b"EVALSHA", release.as_bytes(), b"1", key.as_bytes(), owner],
-                );
-            })
-        }
-        Manner::OwnScripts => {
-            let answers = [Answer::Positive, Answer::Is(0)];
-            Batches::new(BATCHES, PAIRS, &answers, |out, batch, unit| {
-                let key = key(batch, unit);
-                for command in [
-                    &["ACQUIRE", &key, owner_text, "NOWAIT"][..],
-                    &["RELEASE", &key, owner_text],
-                ] {
+pub fn pairs(manner: Manner, scripts: &Scripts, connection: u32) -> Batches {
+    let owner = &format!("8d2c4a43-5f0e-4c7b-9a86-3f2f6f2a{connection:04}:42")[..];
+    let answers: &[Answer] = match manner {
+        Manner::Fairlock | Manner::OwnScripts => &[Answer::Positive, Answer::Is(0)],
+        Manner::Set | Manner::RedisPy => &[Answer::Text, Answer::Is(1)],
+        Manner::Redisson => &[Answer::Nil, Answer::Is(1), Answer::Is(1)],
+    };
+    Batches::new(answers, |out, unit| {
+        let key = &format!("order:{connection}:{unit}")[..];
+        let (name, id) = (key.as_bytes(), owner.as_bytes());
+        let set = [b"SET", name, id, b"NX", b"PX", LEASE];
+        match manner {
+            Manner::Fairlock => {
+                encode(out, &[b"FAIRLOCK.ACQUIRE", name, id, b"NOWAIT"]);
+                encode(out, &[b"FAIRLOCK.RELEASE", name, id]);
+            }
+            Manner::Set => {
+                encode(out, &set);
+                encode(out, &[b"DEL", name]);
+            }
+            Manner::RedisPy => {
+                encode(out, &set);
+                let release = sha1(RELEASE);
+                encode(out, &[b"EVALSHA", release.as_bytes(), b"1", name, id]);
+            }
+            Manner::OwnScripts => {
+                let acquire = ["ACQUIRE", key, owner, "NOWAIT"];
+                for command in [&acquire[..], &["RELEASE", key, owner]] {
                     let words = lua::call(command);
                     encode(out, &words.iter().map(String::as_bytes).collect::<Vec<_>>());
                 }
-            })
-        }
-        Manner::Redisson => {
-            let answers = [Answer::Nil, Answer::Is(1), Answer::Is(1)];
-            Batches::new(BATCHES, PAIRS, &answers, |out, batch, unit| {
-                let names = Names::of(&key(batch, unit), connection);
-                encode(out, &names.try_lock(scripts, owner));
-                encode(out, &names.unlock(scripts, owner));
+            }
+            Manner::Redisson => {
+                let names = Names::of(key, connection);
+                encode(out, &names.try_lock(scripts, id));
+                encode(out, &names.unlock(scripts, id));
                 encode(out, &[b"DEL", names.latch.as_bytes()]);
-            })
+            }
         }
-    }
+    })
 }
 
 /// The keys and the channel of a lock as Redisson names them.
@@ -204,7 +169,7 @@ const WAIT: &[u8] = b"300000";
 
 impl Names {
     /// Those of a lock; the latch is of one client's unlocking.
-    pub fn of(lock: &str, client: usize) -> Self {
+    pub fn of(lock: &str, client: u32) -> Self {
         Self {
             lock: lock.to_owned(),
             queue: format!("redisson_lock_queue:{{{lock}}}"),

@@ -9,7 +9,7 @@ use crate::report::{show, spread};
 use crate::server::Kind;
 
 /// Connections that send pairs all the time.
-const CONNECTIONS: usize = 50;
+const CONNECTIONS: u32 = 50;
 
 const CONTESTANTS: [(&str, Manner, Kind); 6] = [
     (

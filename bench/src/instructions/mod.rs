@@ -8,13 +8,13 @@
 mod callgrind;
 mod hand_off;
 
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::TcpStream;
+use std::time::Duration;
 
 use anyhow::{Result, bail};
 
 use crate::bench::{Bench, say};
-use crate::pairs::{Manner, pairs};
+use crate::crowd::Crowd;
+use crate::pairs::{Answer, Batches, Manner, pairs};
 use crate::report::show;
 use crate::resp::encode;
 use crate::server::{Kind, Server};
@@ -22,7 +22,7 @@ use crate::server::{Kind, Server};
 use callgrind::{Callgrind, Counts};
 
 /// How often each is counted.
-const TIMES: usize = 2_000;
+const TIMES: u64 = 8_000;
 
 /// What takes the time of a pair: functions of the server, with all that they call.
 const AREAS: [(&str, &str); 12] = [
@@ -88,7 +88,9 @@ pub fn run(bench: &Bench, only: &str) -> Result<()> {
             continue;
         }
         say(name);
-        let counts = count(bench, kind, step)?;
+        let mut callgrind = Callgrind::start(bench, kind)?;
+        let crowd = steps(bench, &mut callgrind.server, step)?;
+        let counts = count(callgrind, crowd, TIMES)?;
         rows.push((name, counts.total()));
         match step {
             Step::Pair(Manner::Fairlock) => exclusive = counts,
@@ -124,46 +126,44 @@ enum Step {
     Traffic,
 }
 
-fn count(bench: &Bench, kind: Kind, step: Step) -> Result<Counts> {
-    let callgrind = Callgrind::start(bench, kind)?;
-    let mut client = Client::connect(&callgrind.server)?;
+/// A connection that does nothing but such steps.
+fn steps(bench: &Bench, server: &mut Server, step: Step) -> Result<Crowd> {
     if step == Step::Shared {
-        let mut another = Vec::new();
-        encode(&mut another, &reader(b"another"));
-        client.send(&[(another, 1)], 8)?;
+        let _: i64 = server.run(&reader(b"another"))?;
     }
-    let batches = batches(bench, step);
-    // One-time setup happens before counting.
-    client.send(&batches, TIMES / 4)?;
-    callgrind.count(true)?;
-    client.send(&batches, TIMES)?;
-    callgrind.count(false)?;
-    callgrind.finish(TIMES)
+    let steps = match step {
+        Step::Pair(manner) => pairs(manner, &bench.scripts, 1),
+        Step::Shared => Batches::new(&[Answer::Positive, Answer::Is(0)], |out, index| {
+            let owner = format!("8d2c4a43-5f0e-4c7b-9a86-3f2f6f2a0001:{index}");
+            encode(out, &reader(owner.as_bytes()));
+            encode(out, &[b"FAIRLOCK.RELEASE", LOCK, owner.as_bytes()]);
+        }),
+        Step::Traffic => Batches::new(&[Answer::Text; 2], |out, index| {
+            let key = format!("key:{index}");
+            encode(out, &[b"SET", key.as_bytes(), b"0123456789"]);
+            encode(out, &[b"GET", key.as_bytes()]);
+        }),
+    };
+    Crowd::connect(server.address(), [steps].into_iter())
 }
 
-/// Eight steps each.
-fn batches(bench: &Bench, step: Step) -> Vec<(Vec<u8>, usize)> {
-    match step {
-        Step::Pair(manner) => pairs(manner, &bench.scripts, 1).into_batches(),
-        Step::Shared => {
-            let mut batch = Vec::new();
-            for index in 0..8 {
-                let owner = format!("8d2c4a43-5f0e-4c7b-9a86-3f2f6f2a0001:{index}");
-                encode(&mut batch, &reader(owner.as_bytes()));
-                encode(&mut batch, &[b"FAIRLOCK.RELEASE", LOCK, owner.as_bytes()]);
-            }
-            vec![(batch, 16)]
+/// Counts so many steps of a crowd. What is under way at the beginning makes up for what is at the end.
+fn count(callgrind: Callgrind, mut crowd: Crowd, times: u64) -> Result<Counts> {
+    let mut go_on = |times: u64| {
+        let before = crowd.done();
+        let longest = Duration::from_mins(5);
+        if !crowd.run_while(longest, |crowd| crowd.done() < before + times)? {
+            bail!("not {times} steps in five minutes");
         }
-        Step::Traffic => {
-            let mut batch = Vec::new();
-            for index in 0..8 {
-                let key = format!("key:{index}");
-                encode(&mut batch, &[b"SET", key.as_bytes(), b"0123456789"]);
-                encode(&mut batch, &[b"GET", key.as_bytes()]);
-            }
-            vec![(batch, 24)]
-        }
-    }
+        Ok(crowd.done() - before)
+    };
+    // One-time setup happens before counting.
+    go_on(times / 4)?;
+    callgrind.count(true)?;
+    let steps = go_on(times)?;
+    callgrind.count(false)?;
+    drop(crowd);
+    callgrind.finish(usize::try_from(steps)?)
 }
 
 const LOCK: &[u8] = b"lock";
@@ -172,34 +172,4 @@ const LOCK: &[u8] = b"lock";
 fn reader(owner: &[u8]) -> [&[u8]; 7] {
     let [acquire, shared, nowait] = [&b"FAIRLOCK.ACQUIRE"[..], b"SHARED", b"NOWAIT"];
     [acquire, LOCK, owner, shared, nowait, b"LEASE", b"600000"]
-}
-
-/// A client that sends one batch after the other; each answer has a number of lines.
-struct Client {
-    stream: TcpStream,
-    answers: BufReader<TcpStream>,
-}
-
-impl Client {
-    fn connect(server: &Server) -> Result<Self> {
-        let stream = TcpStream::connect(server.address())?;
-        stream.set_nodelay(true)?;
-        let answers = BufReader::new(stream.try_clone()?);
-        Ok(Self { stream, answers })
-    }
-
-    fn send(&mut self, batches: &[(Vec<u8>, usize)], steps: usize) -> Result<()> {
-        let mut line = String::new();
-        for (batch, lines) in batches.iter().cycle().take(steps / 8) {
-            self.stream.write_all(batch)?;
-            for _ in 0..*lines {
-                line.clear();
-                self.answers.read_line(&mut line)?;
-                if line.starts_with('-') {
-                    bail!("{line}");
-                }
-            }
-        }
-        Ok(())
-    }
 }

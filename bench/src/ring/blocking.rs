@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 
-use super::LEASE;
+use super::{KEY, LEASE};
 use crate::crowd::Member;
 use crate::resp::{Reply, encoded};
 
@@ -17,9 +17,9 @@ pub struct Blocking {
 
 impl Blocking {
     /// A client of `FAIRLOCK.ACQUIRE` and `FAIRLOCK.RELEASE`.
-    pub fn fairlock(key: &str, number: usize) -> Self {
+    pub fn fairlock(number: u32) -> Self {
         let owner = format!("owner:{number}");
-        let (key, owner) = (key.as_bytes(), owner.as_bytes());
+        let (key, owner) = (KEY.as_bytes(), owner.as_bytes());
         Self::of(
             &[b"FAIRLOCK.ACQUIRE", key, owner, b"LEASE", LEASE],
             &[b"FAIRLOCK.RELEASE", key, owner],
@@ -27,8 +27,8 @@ impl Blocking {
     }
 
     /// A client that takes a token from a list and puts it back.
-    pub fn token(key: &str) -> Self {
-        let key = key.as_bytes();
+    pub fn token() -> Self {
+        let key = KEY.as_bytes();
         Self::of(&[b"BLPOP", key, b"0"], &[b"RPUSH", key, b"token"])
     }
 

@@ -4,86 +4,75 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
+use super::KEY;
 use super::blocking::Blocking;
 use super::retrying::Retrying;
 use super::waiting::Waiting;
-use crate::bench::{Bench, float};
-use crate::crowd::{Crowd, Member};
+use crate::bench::Bench;
+use crate::crowd::Crowd;
 use crate::server::Server;
 
+/// A way to bring so many clients together.
+pub type Gather = fn(&Bench, &mut Server, u32) -> Result<Crowd>;
+
 /// Clients blocked in `FAIRLOCK.ACQUIRE`.
-pub fn fairlock(server: &mut Server, key: &str, clients: usize) -> Result<Crowd<Blocking>> {
-    let members = (0..clients).map(|number| Blocking::fairlock(key, number));
-    let mut crowd = Crowd::connect(server.address(), members)?;
-    all_wait(&mut crowd, clients - 1, || server.info("blocked_clients"))?;
-    Ok(crowd)
+pub fn fairlock(_: &Bench, server: &mut Server, clients: u32) -> Result<Crowd> {
+    let members = (0..clients).map(Blocking::fairlock);
+    let crowd = Crowd::connect(server.address(), members)?;
+    all_wait(crowd, clients - 1, || server.info("blocked_clients"))
 }
 
 /// Clients blocked in BLPOP on a list with one token.
-pub fn token(server: &mut Server, key: &str, clients: usize) -> Result<Crowd<Blocking>> {
-    let members = (0..clients).map(|_| Blocking::token(key));
-    let mut crowd = Crowd::connect(server.address(), members)?;
-    all_wait(&mut crowd, clients, || server.info("blocked_clients"))?;
-    let _: i64 = server.run(&[b"RPUSH", key.as_bytes(), b"token"])?;
+pub fn token(_: &Bench, server: &mut Server, clients: u32) -> Result<Crowd> {
+    let members = (0..clients).map(|_| Blocking::token());
+    let crowd = Crowd::connect(server.address(), members)?;
+    let crowd = all_wait(crowd, clients, || server.info("blocked_clients"))?;
+    let _: i64 = server.run(&[b"RPUSH", KEY.as_bytes(), b"token"])?;
     Ok(crowd)
 }
 
 /// Clients that retry. The server does not know of them until they ask.
-pub fn retrying(server: &Server, key: &str, clients: u32) -> Result<Crowd<Retrying>> {
-    let members = (0..clients).map(|number| Retrying::new(key, number, clients));
+pub fn retrying(_: &Bench, server: &mut Server, clients: u32) -> Result<Crowd> {
+    let members = (0..clients).map(|number| Retrying::new(number, clients));
     Crowd::connect(server.address(), members)
 }
 
 /// Clients that wait by ENQUEUE.
-pub fn polling(server: &mut Server, key: &str, clients: usize) -> Result<Crowd<Waiting>> {
-    queued(server, key, clients, |number| Waiting::polling(key, number))
+pub fn polling(_: &Bench, server: &mut Server, clients: u32) -> Result<Crowd> {
+    queued(server, clients, Waiting::polling)
 }
 
 /// Clients that wait by the script of ENQUEUE.
-pub fn by_scripts(server: &mut Server, key: &str, clients: usize) -> Result<Crowd<Waiting>> {
-    queued(server, key, clients, |number| {
-        Waiting::by_scripts(key, number)
-    })
+pub fn by_scripts(_: &Bench, server: &mut Server, clients: u32) -> Result<Crowd> {
+    queued(server, clients, Waiting::by_scripts)
 }
 
 /// Clients of Redisson's scripts.
-pub fn redisson(
-    bench: &Bench,
-    server: &mut Server,
-    key: &str,
-    clients: usize,
-) -> Result<Crowd<Waiting>> {
-    queued(server, key, clients, |number| {
-        Waiting::redisson(&bench.scripts, key, number)
+pub fn redisson(bench: &Bench, server: &mut Server, clients: u32) -> Result<Crowd> {
+    let member = |number| Waiting::redisson(&bench.scripts, number);
+    queued(server, clients, member)
+}
+
+fn queued(server: &mut Server, clients: u32, member: impl Fn(u32) -> Waiting) -> Result<Crowd> {
+    let crowd = Crowd::connect(server.address(), (0..clients).map(member))?;
+    let queue = format!("redisson_lock_queue:{{{KEY}}}");
+    all_wait(crowd, clients - 1, || {
+        server.run(&[b"LLEN", queue.as_bytes()])
     })
 }
 
-fn queued(
-    server: &mut Server,
-    key: &str,
-    clients: usize,
-    member: impl Fn(usize) -> Waiting,
-) -> Result<Crowd<Waiting>> {
-    let mut crowd = Crowd::connect(server.address(), (0..clients).map(member))?;
-    let queue = format!("redisson_lock_queue:{{{key}}}");
-    all_wait(&mut crowd, clients - 1, || {
-        server.run(&[b"LLEN", queue.as_bytes()])
-    })?;
-    Ok(crowd)
-}
-
 /// Lets a crowd go on until a number of clients wait.
-fn all_wait<M: Member>(
-    crowd: &mut Crowd<M>,
-    wanted: usize,
+fn all_wait(
+    mut crowd: Crowd,
+    wanted: u32,
     mut waiting: impl FnMut() -> Result<f64>,
-) -> Result<()> {
+) -> Result<Crowd> {
     let end = Instant::now() + Duration::from_mins(2);
-    while waiting()? < float(wanted as u64) {
+    while waiting()? < f64::from(wanted) {
         crowd.run(Duration::from_millis(50))?;
         if Instant::now() > end {
             bail!("not all clients have come in two minutes");
         }
     }
-    Ok(())
+    Ok(crowd)
 }

@@ -11,5 +11,7 @@ pub mod gather;
 pub mod retrying;
 pub mod waiting;
 
+/// The lock, or the list.
+const KEY: &str = "ring";
 /// Longer than any scene, so that no lease ends within one.
 const LEASE: &[u8] = b"600000";

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use fairlock_testing::lua::sha1;
 
-use super::LEASE;
+use super::{KEY, LEASE};
 use crate::crowd::Member;
 use crate::resp::{Reply, encoded};
 
@@ -29,9 +29,9 @@ impl Retrying {
     /// The client of this number among so many.
     ///
     /// Clients of different processes ask at different times, so these begin at different times.
-    pub fn new(key: &str, number: u32, clients: u32) -> Self {
+    pub fn new(number: u32, clients: u32) -> Self {
         let owner = format!("owner:{number}");
-        let (key, owner) = (key.as_bytes(), owner.as_bytes());
+        let (key, owner) = (KEY.as_bytes(), owner.as_bytes());
         Self {
             acquire: encoded(&[b"SET", key, owner, b"NX", b"PX", LEASE]),
             release: encoded(&[b"EVALSHA", sha1(RELEASE).as_bytes(), b"1", key, owner]),

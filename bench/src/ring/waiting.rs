@@ -10,7 +10,7 @@ use anyhow::{Result, bail};
 use fairlock_testing::lua;
 use fairlock_testing::redisson::Scripts;
 
-use super::LEASE;
+use super::{KEY, LEASE};
 use crate::crowd::Member;
 use crate::pairs::Names;
 use crate::resp::{Reply, encode, encoded};
@@ -41,8 +41,8 @@ pub struct Waiting {
 
 impl Waiting {
     /// A client of `FAIRLOCK.ACQUIRE ... ENQUEUE`.
-    pub fn polling(key: &str, number: usize) -> Self {
-        let (owner, name) = (owner(number), key.as_bytes());
+    pub fn polling(number: u32) -> Self {
+        let (owner, name) = (owner(number), KEY.as_bytes());
         let owner = owner.as_bytes();
         let ask = encoded(&[
             b"FAIRLOCK.ACQUIRE",
@@ -53,30 +53,30 @@ impl Waiting {
             LEASE,
         ]);
         let release = encoded(&[b"FAIRLOCK.RELEASE", name, owner]);
-        Self::new(Words::Same { ask, release }, key, number)
+        Self::new(Words::Same { ask, release }, number)
     }
 
     /// A client that sends the commands as scripts.
-    pub fn by_scripts(key: &str, number: usize) -> Self {
+    pub fn by_scripts(number: u32) -> Self {
         let call = |words: &[&str]| {
             let words = lua::call(words);
             encoded(&words.iter().map(String::as_bytes).collect::<Vec<_>>())
         };
         let (owner, lease) = (owner(number), String::from_utf8_lossy(LEASE));
-        let ask = call(&["ACQUIRE", key, &owner, "ENQUEUE", "LEASE", &lease]);
-        let release = call(&["RELEASE", key, &owner]);
-        Self::new(Words::Same { ask, release }, key, number)
+        let ask = call(&["ACQUIRE", KEY, &owner, "ENQUEUE", "LEASE", &lease]);
+        let release = call(&["RELEASE", KEY, &owner]);
+        Self::new(Words::Same { ask, release }, number)
     }
 
     /// A client of Redisson's scripts.
-    pub fn redisson(scripts: &Rc<Scripts>, key: &str, number: usize) -> Self {
-        Self::new(Words::Redisson(Rc::clone(scripts)), key, number)
+    pub fn redisson(scripts: &Rc<Scripts>, number: u32) -> Self {
+        Self::new(Words::Redisson(Rc::clone(scripts)), number)
     }
 
-    fn new(words: Words, key: &str, number: usize) -> Self {
+    fn new(words: Words, number: u32) -> Self {
         Self {
             words,
-            names: Names::of(key, number),
+            names: Names::of(KEY, number),
             owner: owner(number),
             greeted: false,
             subscribed: false,
@@ -141,7 +141,7 @@ impl Waiting {
     }
 }
 
-fn owner(number: usize) -> String {
+fn owner(number: u32) -> String {
     format!("owner:{number}")
 }
 
