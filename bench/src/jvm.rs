@@ -6,13 +6,12 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use anyhow::{Context as _, Result, bail};
 use fairlock_testing::redisson::{NEWEST, folder};
-use tempfile::TempDir;
 
 use crate::bench::{Bench, Contest, Sample, say};
 use crate::report::{show, spread};
 use crate::server::{Kind, Server};
 
-const SOURCE: &str = include_str!("../java/Throughput.java");
+const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/java/Throughput.java");
 
 /// All cores there are; taskset leaves out those that are not.
 const ALL_CORES: &str = "0-1023";
@@ -97,28 +96,17 @@ struct Jvm {
     child: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
-    _classes: TempDir,
 }
 
 impl Jvm {
     /// Starts one with a client of Redisson's newest release for each server.
     fn start(servers: &[Server]) -> Result<Self> {
         let jars = format!("{}/*", folder(NEWEST).display());
-        let classes = compile(&jars)?;
-        let path = format!("{}:{jars}", classes.path().display());
         let addresses = servers.iter().map(Server::address);
         // Unlike the other clients it takes more time than the server: limited to the other cores, it would be the
         // bottleneck.
         let mut child = Command::new("taskset")
-            .args([
-                "-c",
-                ALL_CORES,
-                "java",
-                "-Xmx512m",
-                "-cp",
-                &path,
-                "Throughput",
-            ])
+            .args(["-c", ALL_CORES, "java", "-Xmx512m", "-cp", &jars, SOURCE])
             .args(addresses.map(|address| format!("redis://{address}")))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -132,7 +120,6 @@ impl Jvm {
             child,
             input,
             output,
-            _classes: classes,
         };
         jvm.expect("ready")?;
         Ok(jvm)
@@ -177,20 +164,4 @@ impl Drop for Jvm {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-fn compile(jars: &str) -> Result<TempDir> {
-    let directory = tempfile::tempdir()?;
-    let source = directory.path().join("Throughput.java");
-    std::fs::write(&source, SOURCE)?;
-    let status = Command::new("javac")
-        .args(["-nowarn", "-cp", jars, "-d"])
-        .arg(directory.path())
-        .arg(source)
-        .status()
-        .context("starting javac")?;
-    if !status.success() {
-        bail!("javac: {status}");
-    }
-    Ok(directory)
 }

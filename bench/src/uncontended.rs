@@ -11,7 +11,8 @@ use crate::server::Kind;
 /// Connections that send pairs all the time.
 const CONNECTIONS: u32 = 50;
 
-const CONTESTANTS: [(&str, Manner, Kind); 6] = [
+/// Who takes and gives back, how, and on which server.
+pub const CONTESTANTS: [(&str, Manner, Kind); 6] = [
     (
         "FAIRLOCK.ACQUIRE NOWAIT, RELEASE",
         Manner::Fairlock,

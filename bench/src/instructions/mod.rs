@@ -18,6 +18,7 @@ use crate::pairs::{Answer, Batches, Manner, pairs};
 use crate::report::show;
 use crate::resp::encode;
 use crate::server::{Kind, Server};
+use crate::uncontended::CONTESTANTS;
 
 use callgrind::{Callgrind, Counts};
 
@@ -54,36 +55,20 @@ const AREAS: [(&str, &str); 12] = [
 pub fn run(bench: &Bench, only: &str) -> Result<()> {
     let mut rows = Vec::new();
     let [mut exclusive, mut shared] = [Counts::default(), Counts::default()];
-    for (name, kind, step) in [
+    let timed = CONTESTANTS.map(|(name, manner, kind)| (name, kind, Step::Pair(manner)));
+    let redisson = Step::Pair(Manner::Redisson);
+    let reader = "ACQUIRE SHARED NOWAIT, RELEASE, beside another reader";
+    let others = [
         (
-            "FAIRLOCK.ACQUIRE NOWAIT, RELEASE",
+            "Redisson's scripts, interception off",
             Kind::Module,
-            Step::Pair(Manner::Fairlock),
+            redisson,
         ),
-        (
-            "ACQUIRE SHARED NOWAIT, RELEASE, beside another reader",
-            Kind::Module,
-            Step::Shared,
-        ),
-        ("SET NX PX, DEL", Kind::Plain, Step::Pair(Manner::Set)),
-        (
-            "Redisson's scripts by EVALSHA, DEL",
-            Kind::Plain,
-            Step::Pair(Manner::Redisson),
-        ),
-        (
-            "the same, the module loaded and interception off",
-            Kind::Module,
-            Step::Pair(Manner::Redisson),
-        ),
-        (
-            "the same, intercepted",
-            Kind::Intercepting,
-            Step::Pair(Manner::Redisson),
-        ),
+        (reader, Kind::Module, Step::Shared),
         ("GET, SET without the module", Kind::Plain, Step::Traffic),
         ("GET, SET with the module", Kind::Module, Step::Traffic),
-    ] {
+    ];
+    for (name, kind, step) in timed.into_iter().chain(others) {
         if !name.contains(only) {
             continue;
         }
