@@ -72,7 +72,7 @@ def test_r23a_cancelled(locks, view, name):
     until("it has left", lambda: view.queue(name) == [], longest=AT_ONCE)
 
 
-@pytest.mark.known("47: the server renews, and asks no replica", "typescript", "go", "java")
+@pytest.mark.known("47: the server renews, and asks no replica", "typescript", "go")
 def test_r23c_unconfirmed(driver, servers, name):
     """No replica confirms the renewals of a session: lost with cause `lease`."""
     group = servers("replica")
@@ -190,7 +190,6 @@ def test_r69_loaded(driver, plain, name):
     assert other.native() is True
 
 
-@pytest.mark.known("47: one that has used scripts may say NoModule", "java", sometimes=True)
 def test_r71_may_not(driver, plain, name):
     """A user that may run only scripts: one holds and two wait through MODULE LOAD; `native` is false, sessions are NOPERM."""
     view, name, before = plain.view(), f"app:{name}", driver.size()

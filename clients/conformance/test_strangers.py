@@ -37,7 +37,7 @@ class Busy:
             return "BUSY" in str(error)
 
 
-@pytest.mark.known("47: refused at once", "go", "java", "typescript")
+@pytest.mark.known("47: refused at once", "go", "typescript")
 def test_r72_busy_release(driver, servers, name):
     """BUSY at a release: it is sent again, and the lock is free."""
     one = servers()
@@ -48,7 +48,7 @@ def test_r72_busy_release(driver, servers, name):
     assert one.view().is_free(name)
 
 
-@pytest.mark.known("47: refused at once", "go", "java", "typescript")
+@pytest.mark.known("47: refused at once", "go", "typescript")
 def test_r73_busy_acquire(driver, servers, name):
     """BUSY at an acquisition, and at a renewal: they are sent again."""
     one = servers()
@@ -61,7 +61,7 @@ def test_r73_busy_acquire(driver, servers, name):
     held.release()
 
 
-@pytest.mark.known("47: its connection is closed", "java", "typescript")
+@pytest.mark.known("47: its connection is closed", "typescript")
 def test_r73a_busy_session(driver, servers, name):
     """BUSY while a session is checked: it is not lost."""
     one = servers()
@@ -72,7 +72,6 @@ def test_r73a_busy_session(driver, servers, name):
     held.release()
 
 
-@pytest.mark.known("47: refused at once", "java")
 def test_r74_maxclients(driver, servers, name):
     """The server has as many clients as it may for some seconds: a caller, a waiter and a release get through afterwards."""
     one = servers()
@@ -106,7 +105,6 @@ def test_r75_half_open(driver, servers, name):
 
 
 @pytest.mark.parametrize("option", ["wait", "lease", "patience", "command_timeout", "release_timeout", "retry_timeout", "sync_timeout"])
-@pytest.mark.known("47: ArithmeticException", "java", option=("command_timeout",))
 @pytest.mark.known("47: each command times out after 1 ms", "typescript", option=("command_timeout",))
 def test_r76_for_ever(driver, servers, name, option):
     """Any length of time works, also "for ever" as a number, or is refused at once with its range; other locks are still renewed."""
@@ -159,7 +157,6 @@ def use_all(locks, cluster, name):
 
 
 @pytest.mark.parametrize("kind", ["one", "sentinel", "cluster"])
-@pytest.mark.known("47: no TLS at the nodes", "java", kind=("cluster",))
 def test_r79_mutual_tls(driver, servers, certificates, name, kind):
     """TLS with a client's certificate: one server, Sentinel, a cluster: acquired, waited for, a session."""
     group, folder = servers(kind, tls=True), certificates()
@@ -172,7 +169,6 @@ def test_r79_mutual_tls(driver, servers, certificates, name, kind):
     assert group.view().is_free(lock)
 
 
-@pytest.mark.known("47: NOAUTH", "java")
 def test_r80_password_in_a_cluster(driver, servers, name):
     """A cluster that asks for a password: locks work on all masters."""
     cluster = servers("cluster")

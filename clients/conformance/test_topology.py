@@ -54,7 +54,6 @@ def test_r32_masters(driver, cluster, name):
     use_all_masters(driver, cluster, name)
 
 
-@pytest.mark.known("47: listens to sharded channels only", "java")
 def test_r32a_plain_channels(driver, servers, name, mode):
     """Cluster without sharded channels: locks in slots of all masters are acquired, waited for, released."""
     without = ["--fairlock.pubsub", "publish"] if mode == "module" else ["--rename-command", "SPUBLISH", ""]

@@ -4,15 +4,14 @@ import com.google.gson.JsonPrimitive;
 import com.google.gson.JsonSerializer;
 import com.google.gson.annotations.SerializedName;
 import fairlock.FairlockException;
+import fairlock.FairlockException.LockLost;
+import fairlock.FairlockException.LockLost.Cause;
 import fairlock.Held;
 import fairlock.Hooks;
 import fairlock.LockEvent;
 import fairlock.LockInfo;
-import fairlock.LockLostException;
-import fairlock.LockLostException.Cause;
 import fairlock.LockOptions;
 import fairlock.Locks;
-import fairlock.LocksBuilder;
 import io.lettuce.core.AbstractRedisClient;
 import io.lettuce.core.ClientOptions;
 import io.lettuce.core.RedisClient;
@@ -40,7 +39,6 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
-import java.util.function.Function;
 
 /** The driver of the Java package: README.md beside has the lines. Each operation runs in a thread of its own. */
 final class Driver {
@@ -53,23 +51,14 @@ final class Driver {
     private static final Map<Integer, BlockingQueue<Boolean>> BLOCKS = new ConcurrentHashMap<>();
     private static final Map<Integer, Thread> CALLS = new ConcurrentHashMap<>();
 
-    /** A Locks, and what its user does with the client; null: there is none. */
-    private record Made(Locks locks, Runnable ping, AbstractRedisClient user) {}
+    private record Made(Locks locks, AbstractRedisClient user, Runnable ping) {}
 
     /** A request, with the fields of all operations. */
     private record Request(int id, String op, int locks, int held, int block, int call, Object name, Map<String, Object> options,
             Map<String, Object> inner, @SerializedName("try") boolean isTry, boolean fail, Double lease,
             @SerializedName("wait") double longest, String hooks, Client client) {}
 
-    private record Client(String kind, List<String> at, String user, String password, Double timeout, Tls tls, Map<String, String> map) {}
-
-    private record Tls(String ca, String cert, String key) {}
-
-    private static final class NotApplicable extends RuntimeException {
-        NotApplicable(String why) {
-            super(why);
-        }
-    }
+    private record Client(String kind, List<String> at, String user, String password, Double timeout, Map<String, String> tls, Map<String, String> map) {}
 
     private static final class Body extends RuntimeException {}
 
@@ -87,17 +76,15 @@ final class Driver {
     }
 
     private static Duration seconds(Object value) { // What is too long becomes the longest.
-        double number = ((Number) value).doubleValue();
-        return Duration.ofSeconds((long) number, Math.round(number % 1 * 1e9));
+        return Duration.ofSeconds(((Number) value).longValue(), Math.round(((Number) value).doubleValue() % 1 * 1e9));
     }
 
-    /** As an int. Another number does not compile. */
-    private static Integer whole(Object number) {
-        double value = (Double) number;
-        if (value != Math.rint(value) || Math.abs(value) > Integer.MAX_VALUE) {
-            throw new NotApplicable("an Integer is not " + value);
+    /** What does not compile is a ClassCastException. */
+    private static Integer whole(Object value) {
+        if (value != null && (Double) value != ((Double) value).intValue()) {
+            throw new ClassCastException("an Integer is not " + value);
         }
-        return (int) value;
+        return value == null ? null : ((Double) value).intValue();
     }
 
     private static LockOptions options(Map<String, Object> given) {
@@ -112,90 +99,58 @@ final class Driver {
                 case "owner" -> all.owner((String) value);
                 case "reentrant" -> all.reentrant((Boolean) value);
                 case "shared" -> all.shared((Boolean) value);
-                case "limit" -> all.limit(value == null ? null : whole(value));
-                case "min_replicas" -> all.minReplicas(value == null ? null : whole(value));
+                case "limit" -> all.limit(whole(value));
+                case "min_replicas" -> all.minReplicas(whole(value));
                 case "sync_timeout" -> all.syncTimeout(seconds(value));
                 case "patience" -> all.patience(seconds(value));
-                case "module" -> all.module(module((String) value));
-                default -> throw new NotApplicable("no such option compiles: " + each.getKey());
+                case "module" -> all.module(LockOptions.Module.valueOf(((String) value).toUpperCase(Locale.ROOT)));
+                case "retry_timeout" -> all.retryTimeout(seconds(value));
+                case "command_timeout" -> all.commandTimeout(seconds(value));
+                case "release_timeout" -> all.releaseTimeout(seconds(value));
+                default -> throw new ClassCastException("no such option compiles: " + each.getKey());
             };
         }
         return all;
     }
 
-    private static LockOptions.Module module(String name) {
-        try {
-            return LockOptions.Module.valueOf(name.toUpperCase(Locale.ROOT));
-        } catch (IllegalArgumentException e) {
-            throw new NotApplicable("no such Module compiles: " + name);
-        }
-    }
-
     private static Made made(Request r) {
         Client given = r.client;
-        LocksBuilder builder;
-        Runnable ping = null;
-        AbstractRedisClient user = null;
-        if (given.kind.equals("nothing")) {
-            builder = Locks.builder(null, RedisURI.create("redis://127.0.0.1"));
-        } else if (given.kind.equals("text")) {
-            throw new NotApplicable("a client that is a text does not compile");
-        } else {
-            List<HostAndPort> nodes = given.at.stream().map(HostAndPort::parse).toList();
-            HostAndPort first = nodes.get(0);
-            RedisURI.Builder uri = RedisURI.Builder.redis(first.getHostText(), first.getPort());
-            if (given.kind.equals("sentinel")) {
-                uri = RedisURI.builder().withSentinelMasterId("locks");
-                for (HostAndPort each : nodes) {
-                    uri.withSentinel(each.getHostText(), each.getPort());
-                }
-            }
-            if (given.password != null) {
-                uri = given.user == null ? uri.withPassword(given.password.toCharArray())
-                        : uri.withAuthentication(given.user, given.password.toCharArray());
-            }
-            if (given.timeout != null) {
-                uri.withTimeout(seconds(given.timeout));
-            }
-            SslOptions ssl = SslOptions.create();
-            if (given.tls != null) {
-                ssl = SslOptions.builder().jdkSslProvider().trustManager(new File(given.tls.ca))
-                        .keyManager(new File(given.tls.cert), new File(given.tls.key), new char[0]).build();
-                uri.withSsl(true);
-            }
-            ClientResources.Builder resources = ClientResources.builder();
-            if (given.map != null) {
-                resources.socketAddressResolver(MappingSocketAddressResolver.create(DnsResolver.unresolved(),
-                        at -> HostAndPort.parse(given.map.getOrDefault(at.toString(), at.toString()))));
-            }
-            ClientResources shared = resources.ioThreadPoolSize(2).computationThreadPoolSize(2).build();
-            if (given.kind.equals("cluster")) {
-                RedisClusterClient client = RedisClusterClient.create(shared, uri.build());
-                client.setOptions(ClusterClientOptions.builder().sslOptions(ssl).build());
-                builder = Locks.builder(client);
-                ping = () -> client.connect().sync().ping();
-                user = client;
-            } else {
-                RedisClient client = RedisClient.create(shared, uri.build());
-                client.setOptions(ClientOptions.builder().sslOptions(ssl).build());
-                builder = Locks.builder(client, uri.build());
-                ping = () -> client.connect().sync().ping();
-                user = client;
+        LockOptions options = r.hooks == null ? options(r.options) : options(r.options).hooks(hooks(r));
+        if (given.at == null) {
+            return new Made(Locks.of((RedisClient) (given.kind.equals("text") ? (Object) "text" : null), RedisURI.create("redis://localhost"), options), null, null);
+        }
+        List<HostAndPort> nodes = given.at.stream().map(HostAndPort::parse).toList();
+        RedisURI.Builder uri = RedisURI.Builder.redis(nodes.get(0).getHostText(), nodes.get(0).getPort());
+        if (given.kind.equals("sentinel")) {
+            uri = RedisURI.builder().withSentinelMasterId("locks");
+            for (HostAndPort each : nodes) {
+                uri.withSentinel(each.getHostText(), each.getPort());
             }
         }
-        Map<String, Object> own = new HashMap<>(r.options);
-        Map<String, Function<Duration, LocksBuilder>> timeouts = Map.of("retry_timeout", builder::retryTimeout,
-                "command_timeout", builder::commandTimeout, "release_timeout", builder::releaseTimeout);
-        timeouts.forEach((option, set) -> {
-            if (own.containsKey(option)) {
-                set.apply(seconds(own.remove(option)));
-            }
-        });
-        builder.defaults(options(own));
-        if (r.hooks != null) {
-            builder.hooks(hooks(r));
+        if (given.password != null) {
+            uri = given.user == null ? uri.withPassword(given.password.toCharArray()) : uri.withAuthentication(given.user, given.password.toCharArray());
         }
-        return new Made(builder.build(), ping, user);
+        if (given.timeout != null) {
+            uri.withTimeout(seconds(given.timeout));
+        }
+        SslOptions.Builder ssl = SslOptions.builder().jdkSslProvider();
+        if (given.tls != null) {
+            ssl.trustManager(new File(given.tls.get("ca"))).keyManager(new File(given.tls.get("cert")), new File(given.tls.get("key")), new char[0]);
+            uri.withSsl(true);
+        }
+        ClientResources.Builder resources = ClientResources.builder().ioThreadPoolSize(2).computationThreadPoolSize(2);
+        if (given.map != null) {
+            resources.socketAddressResolver(MappingSocketAddressResolver.create(DnsResolver.unresolved(),
+                    at -> HostAndPort.parse(given.map.getOrDefault(at.toString(), at.toString()))));
+        }
+        if (given.kind.equals("cluster")) {
+            RedisClusterClient client = RedisClusterClient.create(resources.build(), uri.build());
+            client.setOptions(ClusterClientOptions.builder().sslOptions(ssl.build()).build());
+            return new Made(Locks.of(client, options), client, () -> client.connect().sync().ping());
+        }
+        RedisClient client = RedisClient.create(resources.build(), uri.build());
+        client.setOptions(ClientOptions.builder().sslOptions(ssl.build()).build());
+        return new Made(Locks.of(client, uri.build(), options), client, () -> client.connect().sync().ping());
     }
 
     private static Hooks hooks(Request r) {
@@ -204,9 +159,8 @@ final class Driver {
                 throw new Body();
             }
             LockEvent event = (LockEvent) arguments[0];
-            String which = hook.getName().substring("on".length()).toLowerCase(Locale.ROOT);
-            say(fields("event", "hook", "locks", r.id, "hook", which, "name", event.name(), "owner", event.owner(), "token", event.token(),
-                    "waited", event.waited(), "held", event.held(), "cause", event.cause()));
+            say(fields("event", "hook", "locks", r.id, "hook", hook.getName().substring("on".length()).toLowerCase(Locale.ROOT), "name", event.name(),
+                    "owner", event.owner(), "token", event.token(), "waited", event.waited(), "held", event.held(), "cause", event.cause()));
             return null;
         });
     }
@@ -214,10 +168,9 @@ final class Driver {
     /** In a block of its own, which is left when the suite says so. */
     private static void block(Request r) throws InterruptedException {
         Locks locks = LOCKS.get(r.locks).locks;
-        BlockingQueue<Boolean> left = new LinkedBlockingQueue<>();
+        BLOCKS.put(r.id, new LinkedBlockingQueue<>());
         try (Held held = locks.acquire((String) r.name, options(r.options))) {
             HOLDS.put(r.id, held);
-            BLOCKS.put(r.id, left);
             Long inner = null;
             if (r.inner != null) {
                 try (Held again = locks.acquire((String) r.name, options(r.inner))) {
@@ -225,7 +178,7 @@ final class Driver {
                 }
             }
             say(fields("event", "inside", "id", r.id, "token", held.token(), "owner", held.owner(), "inner", inner));
-            if (left.take()) {
+            if (BLOCKS.get(r.id).take()) {
                 throw new Body();
             }
         }
@@ -255,7 +208,7 @@ final class Driver {
                 CALLS.get(r.held).interrupt(); // It has no lock to live for.
             }
             case "lost" -> {
-                LockLostException lost = held.lost().copy().completeOnTimeout(null, (long) (r.longest * 1000), TimeUnit.MILLISECONDS).get();
+                LockLost lost = held.lost().copy().completeOnTimeout(null, (long) (r.longest * 1000), TimeUnit.MILLISECONDS).get();
                 return fields("cause", lost == null ? null : lost.cause());
             }
             case "cancel" -> CALLS.get(r.call).interrupt();
@@ -268,12 +221,7 @@ final class Driver {
             case "native" -> {
                 return fields("native", made.locks.isNative().orElse(null));
             }
-            case "close" -> {
-                LOCKS.remove(r.locks).locks.close();
-                if (made.user != null) {
-                    close(made);
-                }
-            }
+            case "close" -> close(LOCKS.remove(r.locks));
             default -> {
                 return null;
             }
@@ -283,10 +231,11 @@ final class Driver {
 
     /** As a user who goes on with the client. */
     private static void close(Made made) {
+        made.locks.close();
         try {
             made.ping.run();
         } catch (RedisException e) { // Its server may be down.
-            if (e.getMessage() != null && e.getMessage().contains("closed")) {
+            if (String.valueOf(e.getMessage()).contains("closed")) {
                 throw e;
             }
         }
@@ -295,10 +244,9 @@ final class Driver {
 
     private static Map<String, Object> failed(Throwable error) {
         String type = error.getClass().getSimpleName().replaceFirst("Exception$", "");
-        type = Map.of("IllegalArgument", "Argument", "NullPointer", "Argument", "Interrupted", "Cancelled").getOrDefault(type, type);
-        return fields("type", type, "code", error instanceof FairlockException ours ? ours.code() : null,
-                "text", String.valueOf(error.getMessage()),
-                "cause", error instanceof LockLostException lost ? lost.cause() : null,
+        type = Map.of("IllegalArgument", "Argument", "Interrupted", "Cancelled").getOrDefault(type, type);
+        return fields("type", type, "code", error instanceof FairlockException ours ? ours.code() : null, "text", String.valueOf(error.getMessage()),
+                "cause", error instanceof LockLost lost ? lost.cause() : null,
                 "because", error.getCause() == null ? null : String.valueOf(error.getCause().getMessage()),
                 "also", Arrays.stream(error.getSuppressed()).map(Throwable::getMessage).toList());
     }
@@ -307,23 +255,18 @@ final class Driver {
         try {
             Map<String, Object> ok = operate(r);
             say(fields("id", r.id, ok == null ? "unknown" : "ok", ok == null ? r.op : ok));
-        } catch (NotApplicable | ClassCastException why) {
+        } catch (ClassCastException why) {
             say(fields("id", r.id, "na", "the package's types: " + why.getMessage()));
         } catch (Throwable error) {
             say(fields("id", r.id, "failed", failed(error)));
         }
         Held held = HOLDS.get(r.op.equals("renew") ? r.held : r.id);
-        if (held != null && !r.op.equals("abandon")) {
-            live(held);
-        }
-    }
-
-    /** A lock is renewed as long as the thread lives that acquired it, or renewed it last. */
-    private static void live(Held held) {
-        try {
-            held.lost().get();
-        } catch (InterruptedException | ExecutionException e) {
-            // The driver need not know.
+        if (held != null && !r.op.equals("abandon")) { // A lock is renewed as long as the thread lives that acquired it, or renewed it last.
+            try {
+                held.lost().get();
+            } catch (InterruptedException | ExecutionException e) {
+                // Released.
+            }
         }
     }
 

@@ -1,6 +1,6 @@
 package fairlock;
 
-/** Functions for tracing and metrics. If one fails, its failure only goes to the System.Logger "fairlock". */
+/** Functions for tracing and metrics. What one throws only goes to the System.Logger "fairlock". */
 public interface Hooks {
     /** Once for each acquisition that has to wait. */
     default void onWait(LockEvent event) {}

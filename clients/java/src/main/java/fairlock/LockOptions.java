@@ -2,29 +2,20 @@ package fairlock;
 
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
-import java.util.Collections;
 import java.util.HashMap;
 import java.util.Map;
+import java.util.Set;
 
 /**
- * The options of one lock, or the defaults of a Locks. Immutable: each method returns a copy. Options that are not set
- * are those of the Locks. An argument out of range is an IllegalArgumentException at once.
+ * Options of a Locks, which are the defaults of its locks, or of one lock. Immutable: each method returns a copy. A value that is out of range is an
+ * IllegalArgumentException at once.
  */
 public final class LockOptions {
-    private static final int MAX_LIMIT = 1_000_000;
-    private static final int MAX_REPLICAS = 1_000_000;
-    private static final int MAX_OWNER = 256;
-    /** The server's greatest number of milliseconds. */
-    private static final Duration MAX = Duration.ofMillis(4_503_599_627_370_496L);
+    /** If the server does not have the module: locks are taken by scripts, without sessions, shared and limited locks; or NoModule is thrown. */
+    public enum Module { AUTO, REQUIRED }
 
-    /** What to do if the server does not have the module. */
-    public enum Module {
-        /** Locks are taken by scripts: without sessions, shared and limited locks. */
-        AUTO,
-        /** NoModuleException. */
-        REQUIRED
-    }
-
+    private static final Duration LONGEST = Duration.ofMillis(4_503_599_627_370_496L); // the server's
+    private static final Set<String> OF_LOCKS = Set.of("module", "retryTimeout", "commandTimeout", "releaseTimeout", "hooks", "ownerId");
     private static final LockOptions NONE = new LockOptions(Map.of());
 
     private final Map<String, Object> values;
@@ -38,115 +29,97 @@ public final class LockOptions {
         return NONE;
     }
 
-    /** The longest wait; zero: try once. Null (the default): no limit. */
-    public LockOptions wait(Duration wait) {
-        return with("wait", wait == null ? null : checked("wait", wait, Duration.ZERO));
-    }
-
-    /** Not an option: it keeps {@code wait(5000)} from being Object.wait. Write {@code wait(Duration.ofSeconds(5))}. */
-    @Deprecated
-    public LockOptions wait(int milliseconds) {
-        throw new IllegalArgumentException("wait takes a Duration: Duration.ofMillis(" + milliseconds + ")");
-    }
+    /** The longest wait; zero: try once. Default: null, no limit. */
+    public LockOptions wait(Duration wait) { return with("wait", wait == null ? null : checked("wait", wait, 0)); }
 
     /** The lease of the acquisition and of each renewal. Default: 30 s. */
-    public LockOptions lease(Duration lease) {
-        return with("lease", checked("lease", lease, Duration.ofMillis(1)));
-    }
+    public LockOptions lease(Duration lease) { return with("lease", checked("lease", lease, 1)); }
 
-    /** Whether the lease is renewed in the background, every third of it. Default: yes. */
-    public LockOptions renew(boolean isOn) {
-        return with("renew", isOn);
-    }
+    /** Whether the lease is renewed, at every third of it, while the thread lives that acquired the lock. Default: yes. */
+    public LockOptions renew(boolean isOn) { return with("renew", isOn); }
 
-    /** Whether the server renews the lease, as long as a connection of the lock's own is open. Default: no. */
-    public LockOptions session(boolean isOn) {
-        return with("session", isOn);
-    }
+    /** Whether the lock is freed when this process ends: it lives as long as a connection of its own. Default: no. */
+    public LockOptions session(boolean isOn) { return with("session", isOn); }
 
-    /** The owner, 1 to 256 bytes. Null (the default): {@code host:pid:uuid}, new for each acquisition. */
+    /** The owner, 1 to 256 bytes. Default: null, {@code host:pid:uuid}, which no other has. */
     public LockOptions owner(String owner) {
-        if (owner != null) {
-            int bytes = owner.getBytes(StandardCharsets.UTF_8).length;
-            if (bytes < 1 || bytes > MAX_OWNER || owner.equals("*")) {
-                throw new IllegalArgumentException("owner is not 1 to " + MAX_OWNER + " bytes, or is *: " + owner);
-            }
-        }
-        return with("owner", owner);
+        int bytes = owner == null ? 1 : owner.getBytes(StandardCharsets.UTF_8).length;
+        return with("owner", range("owner", bytes >= 1 && bytes <= 256 && !"*".equals(owner), "1 to 256 bytes, and not *", owner));
     }
 
-    /** Whether the same thread holds the lock again at once. Default: no. */
-    public LockOptions reentrant(boolean isOn) {
-        return with("reentrant", isOn);
-    }
+    /** Whether the same thread holds the lock again at once, if both acquisitions say so. Default: no. */
+    public LockOptions reentrant(boolean isOn) { return with("reentrant", isOn); }
 
     /** Whether the lock is held together with others that are shared. Default: no. */
-    public LockOptions shared(boolean isOn) {
-        return with("shared", isOn);
-    }
+    public LockOptions shared(boolean isOn) { return with("shared", isOn); }
 
-    /** The most holders of the lock, 1 to 1,000,000; implies shared. Null (the default): no limit. */
+    /** The most holders of the lock, 1 to 1,000,000; implies shared. Default: null, no limit. */
     public LockOptions limit(Integer limit) {
-        if (limit != null && (limit < 1 || limit > MAX_LIMIT)) {
-            throw new IllegalArgumentException("limit is not from 1 to " + MAX_LIMIT + ": " + limit);
-        }
-        return with("limit", limit);
+        return with("limit", range("limit", limit == null || limit >= 1 && limit <= 1_000_000, "1 to 1,000,000", limit));
     }
 
-    /** The longest wait for replicas to confirm an acquisition; zero: they are not asked. Default: 1 s. */
-    public LockOptions syncTimeout(Duration timeout) {
-        return with("syncTimeout", checked("syncTimeout", timeout, Duration.ZERO));
-    }
-
-    /**
-     * How many replicas must confirm an acquisition or a renewal. Null (the default): 1 if Sentinels or the cluster
-     * know a replica of the master, even one that is down. Otherwise the connected ones are asked, and one has to
-     * confirm.
-     */
+    /** How many replicas must confirm an acquisition or a renewal, 0 to 1,000,000. Default: null, one if the master has any. */
     public LockOptions minReplicas(Integer replicas) {
-        if (replicas != null && (replicas < 0 || replicas > MAX_REPLICAS)) {
-            throw new IllegalArgumentException("minReplicas is not from 0 to " + MAX_REPLICAS + ": " + replicas);
-        }
-        return with("minReplicas", replicas);
+        return with("minReplicas", range("minReplicas", replicas == null || replicas >= 0 && replicas <= 1_000_000, "0 to 1,000,000", replicas));
     }
 
-    /** How long a waiter that has died keeps its place. Default: 30 s. */
-    public LockOptions patience(Duration patience) {
-        return with("patience", checked("patience", patience, Duration.ofMillis(1)));
-    }
+    /** The longest wait for them; zero: they are not asked. Default: 1 s. */
+    public LockOptions syncTimeout(Duration timeout) { return with("syncTimeout", checked("syncTimeout", timeout, 0)); }
 
-    /** Whether locks may be taken by scripts where the server does not have the module. Default: AUTO. */
-    public LockOptions module(Module module) {
-        if (module == null) {
-            throw new IllegalArgumentException("module is null");
-        }
-        return with("module", module);
-    }
+    /** How long a waiter that has died keeps its place; at the head, a turn. Default: 10 s. */
+    public LockOptions patience(Duration patience) { return with("patience", checked("patience", patience, 1)); }
 
-    /** These options, completed by others. */
-    public LockOptions or(LockOptions defaults) {
+    /** Of Locks: whether locks may be taken by scripts. Default: AUTO. */
+    public LockOptions module(Module module) { return with("module", range("module", module != null, "AUTO or REQUIRED", module)); }
+
+    /** Of Locks: how long a server that cannot be reached is asked again. Default: 30 s. */
+    public LockOptions retryTimeout(Duration timeout) { return with("retryTimeout", checked("retryTimeout", timeout, 0)); }
+
+    /** Of Locks: the longest time for an answer that is given at once. Default: 5 s. */
+    public LockOptions commandTimeout(Duration timeout) { return with("commandTimeout", checked("commandTimeout", timeout, 1)); }
+
+    /** Of Locks: how long a release that fails is sent again. Default: 5 s. */
+    public LockOptions releaseTimeout(Duration timeout) { return with("releaseTimeout", checked("releaseTimeout", timeout, 0)); }
+
+    /** Of Locks: functions for tracing and metrics. Default: none. */
+    public LockOptions hooks(Hooks hooks) { return with("hooks", range("hooks", hooks != null, "there", hooks)); }
+
+    /** Of Locks: the first half of the owners of {@link Locks#get}: {@code redisson.getId()} shares them. Default: a random uuid. */
+    public LockOptions ownerId(String id) { return with("ownerId", options().owner(range("ownerId", id != null, "there", id)).values.get("owner")); }
+
+    /** These options for one lock of a Locks with the given ones. */
+    LockOptions within(LockOptions defaults) {
+        values.keySet().forEach(option -> range(option, !OF_LOCKS.contains(option), "an option of one lock: give it to Locks", values.get(option)));
         Map<String, Object> merged = new HashMap<>(defaults.values);
         merged.putAll(values);
-        return new LockOptions(Collections.unmodifiableMap(merged));
+        return new LockOptions(merged);
     }
 
-    /** The value of an option, or its default. */
     @SuppressWarnings("unchecked")
-    public <T> T get(String option, T otherwise) {
+    <T> T get(String option, T otherwise) {
         return values.containsKey(option) ? (T) values.get(option) : otherwise;
     }
 
-    /** The check of {@code wait}, {@code lease} and so on, for other classes with durations as options. */
-    static Duration checked(String option, Duration duration, Duration least) {
-        if (duration == null || duration.compareTo(least) < 0 || duration.compareTo(MAX) > 0) {
-            throw new IllegalArgumentException(option + " is not from " + least + " to " + MAX + ": " + duration);
+    long nanos(String option, long seconds) {
+        Duration duration = get(option, Duration.ofSeconds(seconds));
+        return duration == null ? Timer.EVER : Timer.nanos(duration);
+    }
+
+    static <T> T range(String what, boolean isInside, String range, T value) {
+        if (!isInside) {
+            throw new IllegalArgumentException(what + " is not " + range + ": " + value);
         }
-        return duration;
+        return value;
+    }
+
+    static Duration checked(String option, Duration duration, long least) {
+        boolean isInside = duration != null && duration.compareTo(Duration.ofMillis(least)) >= 0 && duration.compareTo(LONGEST) <= 0;
+        return range(option, isInside, "a Duration of " + least + " to " + LONGEST.toMillis() + " ms", duration);
     }
 
     private LockOptions with(String option, Object value) {
         Map<String, Object> changed = new HashMap<>(values);
         changed.put(option, value);
-        return new LockOptions(Collections.unmodifiableMap(changed));
+        return new LockOptions(changed);
     }
 }

@@ -43,23 +43,6 @@ class ProgramsTest extends Fixture {
         assertTrue(Pattern.matches(promised.replaceAll("\\d{16}", "\\\\d{16}"), output), output);
     }
 
-    /** On an embedded Redis, which has no module. */
-    @Test
-    void testsOfAProgramNeedNoModule(@TempDir Path folder) throws Exception {
-        String lines = found("embedded-redis:1.4.3.*?```\n(.*?)```", Path.of("README.md"));
-        String program = """
-                import static fairlock.LockOptions.options;
-                import static org.junit.jupiter.api.Assertions.*;
-                import fairlock.*; import fairlock.LockLostException.Cause; import io.lettuce.core.*;
-                import java.time.Duration; import java.util.concurrent.TimeUnit; import redis.embedded.RedisServer;
-                public class Hello { public static void main(String[] arguments) throws Exception {
-                """ + lines + "System.out.println(held.name()); System.exit(0); } }";
-        try (java.net.ServerSocket free = new java.net.ServerSocket(0)) {
-            program = program.replace("6390", Integer.toString(free.getLocalPort()));
-        }
-        assertTrue(run(program, folder).endsWith("orders\n"));
-    }
-
     private static boolean isLeader(AnnotationConfigApplicationContext instance) {
         return instance.getBean(LockRegistryLeaderInitiator.class).getContext().isLeader();
     }
