@@ -69,8 +69,7 @@ test-arm64: setup-tests ## The black-box tests with module and server for arm64,
 	@scripts/setup --arm64
 	@scripts/test/arm64 $(ARM64_TESTS)
 
-fingerprints: setup-tests ## Copy clients/lua to the packages, and write the scripts of RELEASES="4.8.0 ..." of Redisson into the table of digests
-	for folder in go/lua python/src/fairlock/lua; do cp clients/lua/*.lua clients/$$folder/; done
+fingerprints: setup-tests ## Write the scripts of RELEASES="4.8.0 ..." of Redisson into the table of digests
 	RECORD_FINGERPRINTS=1 REDISSON_RELEASES="$(RELEASES)" $(CARGO_TEST) --test redisson fingerprints
 
 check: setup ## Formatting, and the rules of the house: which room may use which

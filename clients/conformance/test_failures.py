@@ -20,7 +20,6 @@ def test_r27_release_unheard(driver, servers, name):
     assert one.proxy().lost == 1 and one.view().is_free(name)
 
 
-@pytest.mark.known("47: blocks", "go/module", is_taken=(True,))
 @pytest.mark.parametrize("is_taken", [False, True], ids=["free", "waiting"])
 def test_r28_acquire_unheard(driver, servers, name, is_taken):
     """The reply to ACQUIRE is lost, at a free lock and while waiting: one hold."""
@@ -73,7 +72,6 @@ def test_r29_cut(driver, servers, name):
     call.result().release()
 
 
-@pytest.mark.known("47: blocks", "go/module", sometimes=True)
 def test_r30_restart(driver, servers, name):
     """The server is started again while callers wait: they ask with the same owners, and get the lock in order."""
     one = servers("one", "--appendfsync", "always")
@@ -220,7 +218,6 @@ def test_r59b_denied(driver, servers, name, mode):
     locks.acquire(name, sync_timeout=0).release()
 
 
-@pytest.mark.known("47: blocks", "go/module")
 def test_r70_killed(driver, one, view, name):
     """A waiter whose process is killed and that becomes the head costs a turn, and is passed over."""
     locks = driver.new(one.client(), patience=2)

@@ -37,7 +37,7 @@ class Busy:
             return "BUSY" in str(error)
 
 
-@pytest.mark.known("47: refused at once", "go", "typescript")
+@pytest.mark.known("47: refused at once", "typescript")
 def test_r72_busy_release(driver, servers, name):
     """BUSY at a release: it is sent again, and the lock is free."""
     one = servers()
@@ -48,7 +48,7 @@ def test_r72_busy_release(driver, servers, name):
     assert one.view().is_free(name)
 
 
-@pytest.mark.known("47: refused at once", "go", "typescript")
+@pytest.mark.known("47: refused at once", "typescript")
 def test_r73_busy_acquire(driver, servers, name):
     """BUSY at an acquisition, and at a renewal: they are sent again."""
     one = servers()
@@ -91,7 +91,6 @@ def test_r74_maxclients(driver, servers, name):
         each.result().release()
 
 
-@pytest.mark.known("47: waits for ever", "go")
 def test_r75_half_open(driver, servers, name):
     """A connection that dies without a word while its caller waits: it gets the lock within seconds of its release."""
     one = servers()
@@ -127,7 +126,7 @@ def test_r76_for_ever(driver, servers, name, option):
     assert view.is_free(name)
 
 
-@pytest.mark.known("47: asks the announced name", "go", "typescript")
+@pytest.mark.known("47: asks the announced name", "typescript")
 def test_r77_address_map(driver, servers, name):
     """Cluster with announced host names that only the client's address map leads to: locks work on all masters."""
     cluster = servers("cluster", "--cluster-preferred-endpoint-type", "hostname")
@@ -140,6 +139,7 @@ def test_r77_address_map(driver, servers, name):
     use_all(locks, cluster, name)
 
 
+@pytest.mark.known("go-redis itself cannot", "go")
 def test_r78_no_endpoint(driver, servers, name):
     """Cluster with `cluster-preferred-endpoint-type unknown-endpoint`: locks work on all masters, also in a slot that moves."""
     cluster = servers("cluster", "--cluster-preferred-endpoint-type", "unknown-endpoint")

@@ -3,39 +3,28 @@ package fairlock
 import (
 	"context"
 	"errors"
+	"log"
 	"sync"
 	"time"
 )
 
-type state int
-
-const (
-	isHeld state = iota
-	isLost
-	isReleased
-)
-
 // Held is a lock that is held.
 type Held struct {
-	locks       *Locks
-	name, owner string
-	token       int64
-	options     options
-	acquired    time.Time
-	session     *conn
-	holder      context.Context // the one given to Acquire
-	ctx         context.Context
-	cancel      context.CancelCauseFunc
-	renewed     chan struct{} // by Renew, so that the next renewal is due later
-	doubted     chan struct{} // by the watch, so that the next renewal is due now
-	mutex       sync.Mutex    // guards what follows
-	state       state
-	loss        *Error
-	lease       time.Duration
-	end         time.Time // of the lease, as far as this side knows
-	seen        stand     // of the server that said last that it is held
-	expiry      *time.Timer
-	holds       int
+	*caller
+	ctx      context.Context
+	cancel   context.CancelCauseFunc
+	acquired time.Time
+	expiry   *time.Timer // of the lease
+	renewal  *time.Timer
+	stop     func() bool // watching whether Locks is closed
+	renewing sync.Mutex  // one renewal at a time
+
+	mutex      sync.Mutex // guards what follows
+	loss       *Error
+	isReleased bool
+	holds      int
+	lease      time.Duration
+	until      time.Time // the lease lasts, as far as this side knows
 }
 
 type heldKey struct {
@@ -43,42 +32,31 @@ type heldKey struct {
 	name  string
 }
 
-func newHeld(l *Locks, holder context.Context, a *ask, got *grant, line *conn) *Held {
-	h := &Held{
-		locks: l, name: a.name, owner: a.owner, token: got.token, options: a.options, acquired: time.Now(), session: line,
-		holder: holder, lease: a.options.lease, holds: 1, seen: got.seen,
-		renewed: make(chan struct{}, 1), doubted: make(chan struct{}, 1),
+func newHeld(ctx context.Context, c *caller) *Held {
+	h := &Held{caller: c, acquired: time.Now(), holds: 1, lease: c.options.lease, until: c.sent.Add(c.options.lease)}
+	h.ctx, h.cancel = context.WithCancelCause(ctx)
+	if c.options.reentrant {
+		h.ctx = context.WithValue(h.ctx, heldKey{h.locks, c.name}, h)
 	}
-	h.ctx, h.cancel = context.WithCancelCause(holder)
-	if h.options.reentrant {
-		h.ctx = context.WithValue(h.ctx, heldKey{l, h.name}, h)
+	h.tell(c.options.hooks.OnAcquired, Event{Waited: h.acquired.Sub(c.started)})
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	h.expiry = time.AfterFunc(time.Until(h.until), func() { h.lose(CauseLease) })
+	h.stop = context.AfterFunc(h.locks.ctx, func() { h.lose(CauseClosed) })
+	first := time.Until(c.sent.Add(h.lease / 3))
+	if c.options.noRenewal && !c.options.session {
+		first = forever
 	}
-	h.end = got.sent.Add(h.lease)
-	if line != nil { // Until now the server has renewed it.
-		h.end = h.acquired.Add(h.lease)
-	}
-	tell("OnAcquired", h.options.hooks.OnAcquired, h.event(Event{Waited: h.acquired.Sub(a.started)}))
-	isKept := l.keep(h)
-	h.begin(got.sent.Add(h.lease / 3))
-	if !isKept {
-		h.lose(CauseClosed)
-	}
+	h.renewal = time.AfterFunc(first, func() {
+		if ctx.Err() != nil { // Its holder is gone.
+			return
+		}
+		err := h.renew(0)
+		if err != nil && h.ctx.Err() == nil && !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrNotReplicated) {
+			log.Printf("fairlock: the lock %q cannot be renewed: %v", c.name, err)
+		}
+	})
 	return h
-}
-
-// begin starts the renewal, or the watch of the session.
-func (h *Held) begin(due time.Time) {
-	if h.session == nil {
-		h.mutex.Lock()
-		h.expiry = time.AfterFunc(time.Until(h.end), h.expire)
-		h.mutex.Unlock()
-	}
-	switch {
-	case h.session != nil:
-		go h.watch()
-	case !h.options.noRenewal:
-		go h.keepRenewing(time.Until(due))
-	}
 }
 
 // Name is the lock's.
@@ -94,6 +72,13 @@ func (h *Held) Token() int64 { return h.token }
 // Lost tells which, and so does context.Cause. With Reentrant, a caller that asks with it holds the lock again.
 func (h *Held) Context() context.Context { return h.ctx }
 
+// Lease is what each renewal sets.
+func (h *Held) Lease() time.Duration {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	return h.lease
+}
+
 // Lost is nil as long as the lock is not known to be lost, and then an *Error that is ErrLockLost and has a Cause.
 func (h *Held) Lost() error {
 	h.mutex.Lock()
@@ -104,24 +89,6 @@ func (h *Held) Lost() error {
 	return h.loss
 }
 
-func (h *Held) isHeld() bool {
-	h.mutex.Lock()
-	defer h.mutex.Unlock()
-	return h.state == isHeld
-}
-
-// address of the server that said last that it is held.
-func (h *Held) address() string {
-	h.mutex.Lock()
-	defer h.mutex.Unlock()
-	return h.seen.address
-}
-
-func (h *Held) event(event Event) Event {
-	event.Name, event.Owner, event.Token = h.name, h.owner, h.token
-	return event
-}
-
 // again is the lock that the caller holds already, if its context says so.
 func (l *Locks) again(ctx context.Context, name string) (*Held, error) {
 	h, ok := ctx.Value(heldKey{l, name}).(*Held)
@@ -130,106 +97,150 @@ func (l *Locks) again(ctx context.Context, name string) (*Held, error) {
 	}
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
-	switch h.state {
-	case isLost:
+	if h.loss != nil {
 		return nil, h.loss
-	case isReleased:
+	}
+	if h.isReleased {
 		return nil, nil
 	}
 	h.holds++
 	return h, nil
 }
 
-// --------------------------------------------------------------------------------------------------- loss
-
-// lose handles a lock that is known to be lost; it returns nil if it was released.
-func (h *Held) lose(cause Cause) error {
-	h.mutex.Lock()
-	if h.state != isHeld {
-		defer h.mutex.Unlock()
-		if h.state == isReleased {
-			return nil
-		}
-		return h.loss
-	}
-	h.state, h.loss = isLost, lost(h.name, h.seen.address, cause)
-	h.mutex.Unlock()
-	h.leave(h.loss)
-	h.endSession()
-	tell("OnLost", h.options.hooks.OnLost, h.event(Event{Cause: cause, Held: time.Since(h.acquired)}))
-	return h.loss
+func (h *Held) tell(hook func(Event), event Event) {
+	event.Name, event.Owner, event.Token = h.name, h.owner, h.token
+	tell(hook, event)
 }
 
-func (h *Held) leave(why error) {
-	h.cancel(why)
-	h.locks.drop(h)
+// Renew sets the lease anew, to another length, or with 0 to the same; later renewals in the background use that
+// length, too. Failures that pass are tried again until the lease is over. ErrNotReplicated: too few replicas have
+// confirmed it.
+func (h *Held) Renew(ctx context.Context, lease time.Duration) error {
+	if lease != 0 && lease < time.Millisecond {
+		return failed(ErrArgument, nil, "Lease is less than 1ms")
+	}
+	done := make(chan error, 1)
+	go func() {
+		var tries tries
+		err := h.renew(min(lease, forever))
+		for errors.Is(err, ErrUnavailable) && ctx.Err() == nil && h.ctx.Err() == nil {
+			tries.failed(err, time.Now())
+			time.Sleep(tries.pause)
+			err = h.renew(min(lease, forever))
+		}
+		done <- err
+	}()
+	err, ended := await(ctx, done, forever)
+	if ended != nil {
+		return ended
+	}
+	return err
+}
+
+// renew tries once.
+func (h *Held) renew(lease time.Duration) error {
+	h.renewing.Lock()
+	defer h.renewing.Unlock()
+	h.mutex.Lock()
+	if lease == 0 {
+		lease = h.lease
+	}
+	isEnded := h.loss != nil || h.isReleased
+	h.mutex.Unlock()
+	if isEnded {
+		return h.notHeld()
+	}
+	r := h.locks.send(context.Background(), nil, h.options, h.options.syncTimeout, []any{"FAIRLOCK.RENEW", h.name, h.owner, "LEASE", ms(lease)})
+	if codeOf(r.err) == "NOTHELD" {
+		h.lose(CauseNotHeld)
+		return h.notHeld()
+	}
+	return h.renewed(r, lease)
+}
+
+func (h *Held) notHeld() error {
+	if loss := h.Lost(); loss != nil {
+		return loss
+	}
+	return failed(ErrRefused, nil, "%s: the lock was released", h.name)
+}
+
+func (h *Held) renewed(r reply, lease time.Duration) error {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
-	if h.expiry != nil {
-		h.expiry.Stop()
+	next := r.came.Add(max(h.lease/10, firstPause))
+	if r.err == nil && r.isConfirmed {
+		h.lease, next = lease, r.sent.Add(lease/3)
 	}
+	if end := r.sent.Add(lease); r.err == nil && (r.isConfirmed || end.Before(h.until)) {
+		h.until = end // A shorter lease counts even if it was not confirmed.
+	}
+	if h.loss == nil && !h.isReleased {
+		h.expiry.Reset(time.Until(h.until))
+		if !h.options.noRenewal || h.options.session {
+			h.renewal.Reset(time.Until(next))
+		}
+	}
+	switch {
+	case r.err == nil && r.isConfirmed:
+		return nil
+	case r.err == nil:
+		return failed(ErrNotReplicated, nil, "%s: too few replicas have confirmed the renewal: %s", h.name, r.address)
+	case isPassing(r.err):
+		return failed(ErrUnavailable, r.err, "%s: not renewed: %s: %v", h.name, r.address, r.err)
+	}
+	return refusal(r.err, h.name, r.address, h.options)
 }
 
-func (h *Held) endSession() {
-	if h.session != nil {
-		h.session.close() // The goroutine that watches it gives it back.
+// lose handles a lock that is known to be lost, unless it was released.
+func (h *Held) lose(cause Cause) {
+	h.mutex.Lock()
+	if h.loss != nil || h.isReleased || cause == CauseLease && time.Now().Before(h.until) {
+		h.mutex.Unlock()
+		return
 	}
+	h.loss = h.lost(cause)
+	h.mutex.Unlock()
+	h.ended(h.loss)
+	if h.close(); cause == CauseLease { // Perhaps only by this side's clock.
+		h.release(0)
+		go func() { _ = h.run(context.Background()) }()
+	}
+	h.tell(h.options.hooks.OnLost, Event{Cause: cause, Held: time.Since(h.acquired)})
 }
 
-// ------------------------------------------------------------------------------------------------- release
+func (h *Held) ended(why error) {
+	h.expiry.Stop()
+	h.renewal.Stop()
+	h.stop()
+	h.cancel(why)
+}
 
-// Release gives up the lock. ErrLockLost: it was lost before. Releasing again does nothing, and neither does releasing
-// nil: defer held.Release() may stand before err is checked.
+// Release gives up the lock. ErrLockLost: it was lost before. Failures that pass are tried again for ReleaseTimeout.
+// Releasing again does nothing, and neither does releasing nil: defer held.Release() may stand before err is checked.
 func (h *Held) Release() error {
 	if h == nil {
 		return nil
 	}
 	h.mutex.Lock()
-	state, loss, left := h.state, h.loss, time.Until(h.end)
-	if state == isReleased {
+	if h.holds--; h.isReleased || h.holds > 0 {
 		h.mutex.Unlock()
 		return nil
 	}
-	if h.holds > 1 {
-		h.holds--
-		h.mutex.Unlock()
-		return nil
-	}
-	h.state = isReleased
+	h.isReleased = true
+	loss, left := h.loss, time.Until(h.until)
 	h.mutex.Unlock()
-	h.leave(nil)
-	if state == isLost {
-		if loss.Cause == CauseLease { // Perhaps only by this side's clock.
-			_ = h.releaseFor(0)
-		}
+	if loss != nil {
 		return loss
 	}
-	err := h.release(left)
-	h.endSession()
-	if err == nil {
-		tell("OnReleased", h.options.hooks.OnReleased, h.event(Event{Held: time.Since(h.acquired)}))
+	h.ended(nil)
+	h.release(min(h.options.releaseTimeout, left))
+	err := h.run(context.Background())
+	if h.close(); errors.Is(err, ErrUnavailable) && h.options.session {
+		err = nil // The end of its connection frees the lock as well.
 	}
-	return err
-}
-
-func (h *Held) releaseFor(longest time.Duration) error {
-	words := []any{"FAIRLOCK.RELEASE", h.name, h.owner, "TOKEN", h.token}
-	_, err := h.locks.control(context.Background(), h.name, longest, words...)
-	return err
-}
-
-func (h *Held) release(left time.Duration) error {
-	err := h.releaseFor(min(h.options.releaseTimeout, left))
-	var refused *Error
-	switch {
-	case err == nil || !errors.As(err, &refused):
-		return err
-	case refused.kind == ErrUnavailable && h.session != nil:
-		return nil // The end of its connection frees the lock as well.
-	case refused.Code == "NOTHELD" && refused.mayBeDone:
-		return nil // Only the reply was lost: an earlier try has released it.
-	case refused.Code == "NOTHELD":
-		return lost(h.name, h.address(), CauseNotHeld)
+	if err == nil {
+		h.tell(h.options.hooks.OnReleased, Event{Held: time.Since(h.acquired)})
 	}
 	return err
 }

@@ -1,143 +1,199 @@
 package fairlock
 
 import (
-	"bufio"
-	"bytes"
 	"context"
-	"fmt"
-	"io"
-	"math/rand"
-	"strconv"
-	"strings"
+	"errors"
+	"log"
+	"net"
+	"slices"
+	"sync"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
-const restTime = time.Second // for the rest of a message that has begun
+const (
+	silence = 5 * time.Second // of a connection that listens, before it is asked whether it lives
+	kept    = time.Minute     // an ear that nobody uses
+)
 
-// askAndListen waits where the server cannot: it asks when the owner's channel says that it is its turn, and at the
-// times that the server gave. The channel has a connection of its own until the wait ends; asks go on the shared one.
-func (l *Locks) askAndListen(ctx context.Context, address string, a *ask) (*grant, error) {
-	c, err := l.take(ctx, place{listening, address})
-	if err != nil {
-		return nil, err
-	}
-	c.isAsked = a.onceAt != ""
-	verb, err := l.subscribe(ctx, c, channelOf(a.name, a.owner))
-	var got *grant
-	for err == nil && got == nil {
-		// Asking after the subscription makes up for a wake-up that came before it.
-		a.isQueued = false
-		if got, err = l.askInOrder(ctx, address, a); got == nil && err == nil {
-			err = a.listen(ctx, c)
+// ear is an owner, and what it hears. It is kept for the next caller, so that its first ask is listened to.
+type ear struct {
+	name, owner, channel string
+	woken                chan struct{}
+	listener             *listener // guarded by the mutex of Locks
+	expiry               *time.Timer
+}
+
+func (l *Locks) takeEar(name string, o *options) *ear {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	owner := o.owner
+	if owner == nil {
+		if its := l.idle[name]; len(its) > 0 && its[len(its)-1].expiry.Stop() {
+			l.idle[name] = its[:len(its)-1]
+			return its[len(its)-1]
 		}
+		unique := newOwner()
+		owner = &unique
 	}
-	go l.unsubscribe(c, verb) // The holder does not wait for that.
-	return got, err
+	return &ear{name: name, owner: *owner, channel: key("redisson_lock__channel", name) + ":" + *owner, woken: make(chan struct{}, 1)}
 }
 
-// listen returns when it is time to ask again.
-func (a *ask) listen(ctx context.Context, c *conn) error {
-	if a.left() == 0 {
-		return a.notInTime()
+// putEar takes back an ear, which may be used again or not.
+func (l *Locks) putEar(e *ear, mayBeUsed bool) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	if e.listener == nil || !mayBeUsed || l.ctx.Err() != nil {
+		l.deafen(e)
+		return
 	}
-	// The waiters of one lock must not all ask at the same moment.
-	jitter := rand.Int63n(int64(min(a.retryAfter/10, time.Second)) + 1)
-	return c.line.listen(ctx, a.shorter(a.retryAfter+time.Duration(jitter)))
-}
-
-// subscribe returns the command that it used. In a cluster channels belong to slots, since Redis 7.
-func (l *Locks) subscribe(ctx context.Context, c *conn, channel string) (verb string, err error) {
-	if l.route.isCluster {
-		verb, err = "SSUBSCRIBE", c.converse(ctx, "SSUBSCRIBE", channel)
-	}
-	if verb == "" || isUnknown(err) {
-		verb, err = "SUBSCRIBE", c.converse(ctx, "SUBSCRIBE", channel)
-	}
-	if err != nil {
-		return "", err
-	}
-	return verb, nil
-}
-
-func (l *Locks) unsubscribe(c *conn, verb string) {
-	if verb != "" && !c.isClosed() {
-		_ = c.converse(context.Background(), strings.Replace(verb, "SUB", "UNSUB", 1))
-	}
-	l.give(c)
-}
-
-// converse sends a command for channels, and skips other messages, such as wake-ups on their way.
-func (c *conn) converse(ctx context.Context, words ...string) error {
-	defer context.AfterFunc(ctx, c.close)()
-	_ = c.socket.SetDeadline(time.Now().Add(c.locks.options.commandTimeout))
-	err := c.say(c.isAsked, words)
-	for err == nil {
-		var heard string
-		if heard, err = hear(c.said); strings.EqualFold(heard, words[0]) {
-			return nil
+	l.idle[e.name] = append(l.idle[e.name], e)
+	e.expiry = time.AfterFunc(kept, func() {
+		l.mutex.Lock()
+		defer l.mutex.Unlock()
+		l.deafen(e)
+		l.idle[e.name] = slices.DeleteFunc(l.idle[e.name], func(each *ear) bool { return each == e })
+		if len(l.idle[e.name]) == 0 {
+			delete(l.idle, e.name)
 		}
-	}
-	if replied(err) == nil {
-		c.close()
-	}
-	return err
+	})
 }
 
-func (l *line) say(isAsked bool, words []string) error {
-	var all bytes.Buffer
-	if isAsked {
-		all.WriteString("*1\r\n$6\r\nASKING\r\n")
+// listen makes an ear hear its messages, at the server that has the lock now. When it does, it is woken.
+func (l *Locks) listen(ctx context.Context, e *ear) {
+	node, err := l.node(ctx, e.name)
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	if err != nil || l.ctx.Err() != nil || e.listener != nil && e.listener.node == node {
+		return
 	}
-	fmt.Fprintf(&all, "*%d\r\n", len(words))
-	for _, word := range words {
-		fmt.Fprintf(&all, "$%d\r\n%s\r\n", len(word), word)
+	l.deafen(e)
+	its := l.listeners[node]
+	if its == nil {
+		its = &listener{locks: l, node: node, ears: map[string][]*ear{}, pubsub: node.Subscribe(context.Background())}
+		l.listeners[node] = its
+		context.AfterFunc(l.ctx, func() { its.pubsub.Close() })
+		go its.hear()
 	}
-	_, err := l.socket.Write(all.Bytes())
-	return err
+	e.listener, its.ears[e.channel] = its, append(its.ears[e.channel], e)
+	go its.subscribe(e.channel)
 }
 
-// listen returns nil when a message comes, or longest is over; it ends with ctx, and so does the connection then.
-func (l *line) listen(ctx context.Context, longest time.Duration) error {
-	defer context.AfterFunc(ctx, l.close)()
-	_ = l.socket.SetReadDeadline(time.Now().Add(longest))
-	if _, err := l.said.Peek(1); isTimeout(err) {
-		return nil
-	} else if err != nil {
-		return err
+// deafen ends what an ear hears, with the mutex held.
+func (l *Locks) deafen(e *ear) {
+	its := e.listener
+	if its == nil {
+		return
 	}
-	_ = l.socket.SetReadDeadline(time.Now().Add(restTime))
-	_, err := hear(l.said)
-	return err
+	e.listener = nil
+	its.ears[e.channel] = slices.DeleteFunc(its.ears[e.channel], func(each *ear) bool { return each == e })
+	if len(its.ears[e.channel]) == 0 {
+		delete(its.ears, e.channel)
+		go its.subscribe(e.channel)
+	}
 }
 
-// hear reads one reply of RESP2: what kind of message it is, as "message" or "subscribe".
-func hear(from *bufio.Reader) (kind string, err error) {
-	text, err := from.ReadString('\n')
-	if err == nil && len(text) < 3 {
-		err = io.ErrUnexpectedEOF
+// listener is the connection that listens at one server.
+type listener struct {
+	locks     *Locks
+	node      *redis.Client
+	pubsub    *redis.PubSub
+	ears      map[string][]*ear // by channel; guarded by the mutex of Locks
+	following sync.Mutex        // what ears says, one at a time
+}
+
+// subscribe to a channel, or end that, as it is wanted. A cluster's messages come by sharded channels, unless it has
+// none, or Sentinels look after it.
+func (n *listener) subscribe(channel string) {
+	n.following.Lock()
+	defer n.following.Unlock()
+	n.locks.mutex.Lock()
+	do, sharded := n.pubsub.Subscribe, n.pubsub.SSubscribe
+	if len(n.ears[channel]) == 0 {
+		do, sharded = n.pubsub.Unsubscribe, n.pubsub.SUnsubscribe
 	}
-	if err != nil {
-		return "", err
+	n.locks.mutex.Unlock()
+	if n.locks.cluster != nil {
+		_ = sharded(context.Background(), channel)
 	}
-	mark, text := text[0], text[1:len(text)-2]
-	length, _ := strconv.Atoi(text)
-	switch mark {
-	case '-':
-		return "", replyError(text)
-	case '$':
-		if length < 0 {
-			return "", nil
+	_ = do(context.Background(), channel) // That it has failed is heard.
+}
+
+// hear takes what comes, until Locks or the client is closed, or the server has left the cluster.
+func (n *listener) hear() {
+	for isAsked := false; ; {
+		longest, ctx, cancel := silence, context.Background(), context.CancelFunc(func() {})
+		if isAsked { // Whether it lives: go-redis connects again if it is silent still.
+			longest = 0
+			ctx, cancel = context.WithTimeout(ctx, silence)
 		}
-		content := make([]byte, length+2)
-		_, err = io.ReadFull(from, content)
-		return string(content[:length]), err
-	case '*':
-		for number := 0; number < length && err == nil; number++ {
-			var part string
-			if part, err = hear(from); number == 0 {
-				kind = part
+		said, err := n.pubsub.ReceiveTimeout(ctx, longest)
+		cancel()
+		var failure net.Error
+		switch {
+		case err == nil:
+			isAsked = false
+		case errors.Is(err, redis.ErrClosed):
+			n.end()
+			return
+		case replied(err) != nil: // Its waiters ask now and then all the same.
+			if code := codeOf(err); code != "MOVED" && code != "CROSSSLOT" && !isUnknown(err) {
+				n.locks.refused.Do(func() { log.Printf("fairlock: %s: wake-ups are not heard: %v", n.node.Options().Addr, err) })
 			}
+		case !isAsked && errors.As(err, &failure) && failure.Timeout():
+			isAsked = true
+			_ = n.pubsub.Ping(ctx)
+		default:
+			isAsked = false
+			n.subscribeAgain()
+		}
+		n.locks.mutex.Lock()
+		switch said := said.(type) {
+		case *redis.Message:
+			n.wake(said.Channel, false)
+		case *redis.Subscription: // If it ends although it is wanted, its slot has moved.
+			n.wake(said.Channel, said.Kind == "sunsubscribe")
+		}
+		n.locks.mutex.Unlock()
+	}
+}
+
+// subscribeAgain after a failure. So does go-redis, but to the channels of different slots at once, which is refused.
+func (n *listener) subscribeAgain() {
+	time.Sleep(2 * firstPause)
+	if n.pubsub.Ping(context.Background()) != nil || n.locks.cluster == nil {
+		return
+	}
+	n.locks.mutex.Lock()
+	defer n.locks.mutex.Unlock()
+	for channel := range n.ears {
+		go n.subscribe(channel)
+	}
+}
+
+func (n *listener) end() {
+	n.locks.mutex.Lock()
+	defer n.locks.mutex.Unlock()
+	delete(n.locks.listeners, n.node)
+	for channel := range n.ears {
+		n.wake(channel, true)
+	}
+}
+
+// wake those that have this channel, with the mutex of Locks held. Where it is gone they listen anew, perhaps elsewhere.
+func (n *listener) wake(channel string, isGone bool) {
+	for _, each := range n.ears[channel] {
+		select {
+		case each.woken <- struct{}{}:
+		default:
+		}
+		if isGone {
+			each.listener = nil
 		}
 	}
-	return kind, err
+	if isGone {
+		delete(n.ears, channel)
+		go n.subscribe(channel)
+	}
 }

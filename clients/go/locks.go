@@ -1,6 +1,6 @@
-// Package fairlock takes fair locks on Redis or Valkey with the fairlock module: who asks first is served first, the
-// server does the waiting, and each acquisition has a fencing token. Where a server does not have the module, locks are
-// taken by scripts; Session, Shared and Limit are refused there.
+// Package fairlock takes fair locks on Redis or Valkey with the fairlock module: first come, first served, and each
+// acquisition has a fencing token. Where a server does not have the module, locks are taken by scripts; Session, Shared
+// and Limit are refused there.
 //
 //	locks := fairlock.New(redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379"}))
 //	held, err := locks.Acquire(ctx, "orders", fairlock.Wait(30*time.Second))
@@ -9,77 +9,55 @@
 //	}
 //	defer held.Release()
 //
-// Locks opens connections of its own, and leaves the client alone.
+// The client carries all commands. One connection more listens for all callers that wait (in a cluster one for each
+// master), and each Session has one.
 package fairlock
 
 import (
 	"context"
 	"errors"
+	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-var (
-	errClosed   = failed(ErrClosed, nil, "Locks is closed")
-	errNoOption = &ArgumentError{"options", "have one that is nil"}
-)
+var errClosed = failed(ErrClosed, nil, "Locks is closed")
 
-// Locks takes fair locks at one server, at the master that sentinels name, or at a cluster. Make one for the
-// process; it can be used by many goroutines.
+// Locks takes fair locks. Make one for the process; it can be used by many goroutines.
 type Locks struct {
 	options options
-	wrong   error // what New could not return
-	route   *route
+	wrong   error                // what New could not return
+	client  *redis.Client        // nil for a cluster
+	cluster *redis.ClusterClient // or nil
+	ctx     context.Context      // done when it is closed
+	cancel  context.CancelFunc
+	calls   sync.WaitGroup // that are under way
+	refused sync.Once      // to listen
+	mode    atomic.Int32
 
-	mutex               sync.Mutex // guards what follows
-	idle                map[place][]*conn
-	busy                map[*conn]bool
-	open                map[place]int // idle and busy ones
-	turns               map[place]chan struct{}
-	breaks              map[string]int  // of connections, and changes of its role, by address
-	without             map[string]bool // the module, by address: the last answer there
-	native, isKnown     bool            // the last answer of all
-	hasWarned           bool
-	held                map[*Held]bool
-	asks                map[int]context.CancelFunc
-	asked               int
-	endWatch            context.CancelFunc // nil where none is going on
-	verifying           map[string]bool
-	isClosing, isClosed bool
-	quiet               chan struct{} // closed when it closes and no request is left
-
-	worry        chan struct{} // wakes the watch
-	lookedAround time.Time     // by the watch
-	looked       time.Time     // for the masters; held by the goroutine that looks
+	mutex     sync.Mutex        // guards what follows
+	replicas  map[string]int    // that must confirm by default, by address
+	idle      map[string][]*ear // by name of the lock
+	listeners map[*redis.Client]*listener
 }
 
-// New makes a Locks from a *redis.Client or a *redis.ClusterClient; NewFailover is for Sentinels. Nothing is sent
-// before the first acquisition, which also returns the error if the client is of another type, or an option here is out
-// of range.
-func New(client redis.UniversalClient, options ...Option) *Locks {
-	route, err := newRoute(client)
-	return newLocks(route, err, options)
-}
-
-// NewFailover makes a Locks from the options of redis.NewFailoverClient: the master is the one that Sentinels name.
-func NewFailover(sentinels *redis.FailoverOptions, options ...Option) *Locks {
-	route, err := failoverRoute(sentinels)
-	return newLocks(route, err, options)
-}
-
-func newLocks(route *route, wrong error, given []Option) *Locks {
-	l := &Locks{
-		options: defaults(), route: route, wrong: wrong, idle: map[place][]*conn{}, busy: map[*conn]bool{},
-		open: map[place]int{}, turns: map[place]chan struct{}{}, breaks: map[string]int{},
-		without: map[string]bool{}, held: map[*Held]bool{},
-		asks: map[int]context.CancelFunc{}, verifying: map[string]bool{},
-		quiet: make(chan struct{}), worry: make(chan struct{}, 1),
+// New makes a Locks from a *redis.Client, also one of redis.NewFailoverClient, or from a *redis.ClusterClient. Nothing is
+// sent before the first acquisition, which also returns the error if the client is of another type, or an option here is
+// out of range.
+func New(client redis.UniversalClient, given ...Option) *Locks {
+	l := &Locks{options: defaults(), replicas: map[string]int{}, idle: map[string][]*ear{}, listeners: map[*redis.Client]*listener{}}
+	l.ctx, l.cancel = context.WithCancel(context.Background())
+	l.client, _ = client.(*redis.Client)
+	l.cluster, _ = client.(*redis.ClusterClient)
+	if l.client == nil && l.cluster == nil {
+		l.wrong = failed(ErrArgument, nil, "the client is no *redis.Client and no *redis.ClusterClient: %T", client)
 	}
 	for _, option := range given {
 		if option == nil {
-			l.wrong = errNoOption
+			l.wrong = failed(ErrArgument, nil, "an option is nil")
 			return l
 		}
 		option.apply(&l.options)
@@ -97,7 +75,12 @@ func (l *Locks) Acquire(ctx context.Context, name string, options ...LockOption)
 	if err != nil {
 		return nil, err
 	}
-	return l.acquire(ctx, name, all)
+	if all.reentrant {
+		if held, err := l.again(ctx, name); held != nil || err != nil {
+			return held, err
+		}
+	}
+	return l.acquire(ctx, name, &all)
 }
 
 // TryAcquire is Acquire with Wait(0): ErrNotInTime if the lock is not available at once.
@@ -130,101 +113,91 @@ func (l *Locks) with(name string, given []LockOption) (options, error) {
 		return all, l.wrong
 	}
 	if name == "" {
-		return all, &ArgumentError{"name", "of the lock is empty"}
+		return all, failed(ErrArgument, nil, "the name of the lock is empty")
 	}
 	for _, option := range given {
 		if option == nil {
-			return all, errNoOption
+			return all, failed(ErrArgument, nil, "an option is nil")
 		}
-		option.apply(&all)
+		option(&all)
 	}
 	return all, all.check()
 }
 
-// begin starts an acquisition, whose context also ends when Locks is closed.
-func (l *Locks) begin(ctx context.Context) (context.Context, func(), error) {
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
-	if l.isClosing {
-		return nil, nil, errClosed
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	l.asked++
-	number := l.asked
-	l.asks[number] = cancel
-	l.attend()
-	return ctx, func() { l.ended(number) }, nil
-}
-
-func (l *Locks) ended(number int) {
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
-	l.asks[number]()
-	delete(l.asks, number)
-	l.attend()
-	if l.isClosing && len(l.asks) == 0 {
-		close(l.quiet)
-	}
-}
-
-// keep remembers a lock that is held, unless Locks is being closed.
-func (l *Locks) keep(h *Held) bool {
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
-	if l.isClosing {
-		return false
-	}
-	l.held[h] = true
-	l.attend()
-	return true
-}
-
-func (l *Locks) drop(h *Held) {
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
-	delete(l.held, h)
-	l.attend()
-}
-
-// Close ends all waits (ErrClosed) and closes the connections; locks that are held are lost. It returns nil.
+// Close ends all waits (ErrClosed) and the connections of this Locks; locks that are held are lost. The client stays
+// open. It returns nil.
 func (l *Locks) Close() error {
 	l.mutex.Lock()
-	if l.isClosing {
-		l.mutex.Unlock()
-		return nil
-	}
-	l.isClosing = true
-	l.attend()
-	held, isQuiet := l.holding(), len(l.asks) == 0
-	for _, cancel := range l.asks {
-		cancel()
-	}
+	l.cancel()
 	l.mutex.Unlock()
-	for _, each := range held {
-		each.lose(CauseClosed)
-	}
-	if !isQuiet {
-		// Waiters leave their queues first.
-		select {
-		case <-l.quiet:
-		case <-time.After(l.options.commandTimeout):
-		}
-	}
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
-	l.isClosed = true
-	for where := range l.idle {
-		l.closeIdle(where)
-	}
-	for c := range l.busy {
-		c.close()
-	}
+	l.calls.Wait() // Waiters leave their queues first.
 	return nil
 }
 
-func (l *Locks) holding() (held []*Held) {
-	for each := range l.held {
-		held = append(held, each)
+// Native reports whether locks are taken by the server's module, or by scripts; known is false before the server's
+// first answer.
+func (l *Locks) Native() (native, known bool) {
+	mode := l.mode.Load()
+	return mode == byModule, mode != byNothingYet
+}
+
+// Info is the state of a lock at the server. If several hold it, Owner is the first of them, and Holds, Lease, Token
+// and Session are that one's.
+type Info struct {
+	Owner   string        // "" if the lock is free
+	Holds   int64         // the owner's hold count
+	Lease   time.Duration // until it ends; below 0 if it is held without a lease
+	Token   int64         // 0 if the lock is free, or was taken by a script
+	Session bool
+	Waiting int64 // callers in the queue
+	Holders int64
+	Limit   int64 // of holders in all: 1 if the lock is held exclusively, 0 if it is free or they tolerate any number
+}
+
+// Info returns a lock's holder, and how many wait for it. It is not tried again.
+func (l *Locks) Info(ctx context.Context, name string) (info Info, err error) {
+	o, err := l.with(name, nil)
+	if err != nil {
+		return info, err
 	}
-	return held
+	node, err := l.node(ctx, name)
+	if err == nil {
+		err = l.info(ctx, node, name, &info)
+	}
+	switch {
+	case err == nil:
+		return info, nil
+	case isPassing(err):
+		return info, failed(ErrUnavailable, err, "%s: %v", name, err)
+	}
+	return info, refusal(err, name, "info", &o)
+}
+
+func (l *Locks) info(ctx context.Context, node *redis.Client, name string, info *Info) error {
+	if l.mode.Load() != byScripts {
+		reply := redis.NewMapStringInterfaceCmd(ctx, "FAIRLOCK.INFO", name)
+		exchange(ctx, node, l.options.commandTimeout, reply)
+		fields, err := reply.Result()
+		if !isUnknown(err) && !isDenied(err) {
+			number := func(field string) int64 { value, _ := fields[field].(int64); return value }
+			info.Owner, _ = fields["owner"].(string)
+			info.Holds, info.Token, info.Waiting = number("holds"), number("token"), number("waiting")
+			info.Lease, info.Holders, info.Limit = time.Duration(number("lease"))*time.Millisecond, number("holders"), number("limit")
+			info.Session = number("session") == 1 || fields["session"] == true
+			return err
+		}
+	}
+	pipe := node.Pipeline()
+	fields, lease, waiting := pipe.HGetAll(ctx, name), pipe.PTTL(ctx, name), pipe.LLen(ctx, key("redisson_lock_queue", name))
+	_, err := pipe.Exec(ctx)
+	info.Waiting = waiting.Val()
+	for field, value := range fields.Val() { // The owner's holds, and the token in a field without a name.
+		number, _ := strconv.ParseInt(value, 10, 64)
+		if field == "" {
+			info.Token = number
+			continue
+		}
+		info.Owner, info.Holds, info.Lease, info.Holders, info.Limit = field, number, lease.Val(), 1, 1
+	}
+	return err
 }

@@ -1,134 +1,94 @@
 package fairlock
 
 import (
-	"crypto/rand"
-	"fmt"
 	"log"
-	"os"
-	"strings"
 	"time"
 )
 
-const (
-	forever  = time.Duration(-1)
-	unset    = -1
-	maxLimit = 1_000_000
-	maxOwner = 256
-	maxHost  = 200
-)
+const forever = 100 * 365 * 24 * time.Hour // what is longer counts as this, so that sums do not overflow
 
 // Option is an option of New.
 type Option interface{ apply(*options) }
 
 // LockOption is an option of one acquisition; given to New it is the default for all.
-type LockOption interface {
-	Option
-	ofLock()
-}
-
-type lockOption func(*options)
-
-func (o lockOption) apply(all *options) { o(all) }
-func (o lockOption) ofLock()            {}
+type LockOption func(*options)
 
 type locksOption func(*options)
 
+func (o LockOption) apply(all *options)  { o(all) }
 func (o locksOption) apply(all *options) { o(all) }
 
 type options struct {
 	wait, lease, patience, syncTimeout           time.Duration
-	noRenewal, session, reentrant, shared        bool
-	owner                                        string
-	isOwned                                      bool // the owner was given
-	limit                                        int
-	isLimited                                    bool
-	minReplicas                                  int
 	retryTimeout, commandTimeout, releaseTimeout time.Duration
-	isRequired                                   bool // the module
+	noRenewal, session, reentrant, shared        bool
+	owner                                        *string // nil: a new one
+	limit, minReplicas                           *int    // nil: none, and as the server has replicas
+	isRequired                                   bool    // the module
 	hooks                                        Hooks
 }
 
 func defaults() options {
 	return options{
-		wait: forever, lease: 30 * time.Second, patience: 30 * time.Second, syncTimeout: time.Second, minReplicas: unset,
+		wait: forever, lease: 30 * time.Second, patience: 10 * time.Second, syncTimeout: time.Second,
 		retryTimeout: 30 * time.Second, commandTimeout: 5 * time.Second, releaseTimeout: 5 * time.Second,
 	}
 }
 
 // Wait limits the wait; 0: try once, never queue. Without it there is no limit.
-func Wait(longest time.Duration) LockOption {
-	return lockOption(func(o *options) {
-		if o.wait = longest; longest < 0 {
-			o.wait = forever - 1 // Not the value for no limit.
-		}
-	})
-}
+func Wait(longest time.Duration) LockOption { return func(o *options) { o.wait = longest } }
 
 // Lease is the lease of the acquisition and of each renewal: 30 seconds by default, 1 ms or more.
-func Lease(length time.Duration) LockOption { return lockOption(func(o *options) { o.lease = length }) }
+func Lease(length time.Duration) LockOption { return func(o *options) { o.lease = length } }
 
-// Patience is how long a waiter that has died keeps its place where the server does not have the module: 30 seconds by
-// default, 1 ms or more. It asks again at half of that at the latest. With the module it counts only until the waiter
-// blocks: a blocked one that has died is dropped at once.
-func Patience(length time.Duration) LockOption {
-	return lockOption(func(o *options) { o.patience = length })
-}
+// Patience is how long a waiter may be silent before it counts as dead: 10 seconds by default, 1 ms or more. It asks at
+// least twice in that time.
+func Patience(length time.Duration) LockOption { return func(o *options) { o.patience = length } }
 
 // NoRenewal lets the lease end. Without it the lease is renewed in the background at every third of it, until Release,
 // and until the context given to Acquire is done.
-func NoRenewal() LockOption { return lockOption(func(o *options) { o.noRenewal = true }) }
+func NoRenewal() LockOption { return func(o *options) { o.noRenewal = true } }
 
 // Session makes the server renew the lease as long as a connection of the lock's own is open, and free the lock as
-// soon as it is closed.
-func Session() LockOption { return lockOption(func(o *options) { o.session = true }) }
+// soon as it is closed. It needs the module.
+func Session() LockOption { return func(o *options) { o.session = true } }
 
-// Owner sets the owner, 1 to 256 bytes, for owners that outlive a process. Two callers with one owner both hold the
-// lock. Without it the owner is host:pid:uuid, with another uuid for each acquisition.
-func Owner(name string) LockOption {
-	return lockOption(func(o *options) { o.owner, o.isOwned = name, true })
-}
+// Owner sets the owner, 1 to 256 bytes, for owners that outlive a process. Two callers with one owner share its place,
+// and both hold the lock. Without it the owner is host:pid:uuid.
+func Owner(name string) LockOption { return func(o *options) { o.owner = &name } }
 
 // Reentrant lets a caller that asks with a context that derives from Held.Context hold the lock again at once. The last
 // Release frees it. Both acquisitions need the option.
-func Reentrant() LockOption { return lockOption(func(o *options) { o.reentrant = true }) }
+func Reentrant() LockOption { return func(o *options) { o.reentrant = true } }
 
-// Shared holds the lock together with others that are shared.
-func Shared() LockOption { return lockOption(func(o *options) { o.shared = true }) }
+// Shared holds the lock together with others that are shared. It needs the module.
+func Shared() LockOption { return func(o *options) { o.shared = true } }
 
-// Limit holds the lock together with others, up to a number of holders, 1 to 1,000,000.
-func Limit(holders int) LockOption {
-	return lockOption(func(o *options) { o.limit, o.isLimited = holders, true })
-}
+// Limit holds the lock together with others, up to a number of holders, 1 to 1,000,000. It needs the module.
+func Limit(holders int) LockOption { return func(o *options) { o.limit = &holders } }
 
 // SyncTimeout is how long replicas may take to confirm an acquisition or a renewal, 1 second by default; 0: do not ask
 // them.
 func SyncTimeout(longest time.Duration) LockOption {
-	return lockOption(func(o *options) { o.syncTimeout = longest })
+	return func(o *options) { o.syncTimeout = longest }
 }
 
-// MinReplicas is how many replicas must confirm an acquisition or a renewal; if any is connected, at least one must.
-// The default is 1 if the Sentinels or the cluster know a replica of the master, even one that is down, and 0
-// otherwise.
-func MinReplicas(count int) LockOption {
-	return lockOption(func(o *options) {
-		if o.minReplicas = count; count < 0 {
-			o.minReplicas = unset - 1 // Not the value for the default.
-		}
-	})
-}
+// MinReplicas is how many replicas must confirm an acquisition or a renewal. The default is 1 if the master had a
+// replica when this Locks first asked it, and 0 otherwise.
+func MinReplicas(count int) LockOption { return func(o *options) { o.minReplicas = &count } }
 
-// RetryTimeout is how long a server that cannot be reached, or refuses temporarily, is asked again: 30 seconds by
+// RetryTimeout is how long a server that cannot be reached, or refuses for the moment, is asked again: 30 seconds by
 // default, and no longer than the wait.
 func RetryTimeout(longest time.Duration) Option {
 	return locksOption(func(o *options) { o.retryTimeout = longest })
 }
 
-// CommandTimeout is the longest time for an answer to a command that does not block: 5 seconds by default.
+// CommandTimeout is the longest time for an answer: 5 seconds by default, 1 ms or more.
 func CommandTimeout(longest time.Duration) Option {
 	return locksOption(func(o *options) { o.commandTimeout = longest })
 }
 
-// ReleaseTimeout is how long a release is sent again if its connection fails: 5 seconds by default.
+// ReleaseTimeout is how long a release that fails is sent again: 5 seconds by default, and no longer than the lease.
 func ReleaseTimeout(longest time.Duration) Option {
 	return locksOption(func(o *options) { o.releaseTimeout = longest })
 }
@@ -156,47 +116,40 @@ type Event struct {
 	Cause       Cause
 }
 
-func tell(which string, hook func(Event), event Event) {
-	if hook == nil {
-		return
-	}
+func tell(hook func(Event), event Event) {
 	defer func() {
 		if failure := recover(); failure != nil {
-			log.Printf("fairlock: the hook %s has failed: %v", which, failure)
+			log.Printf("fairlock: a hook has failed: %v", failure)
 		}
 	}()
-	hook(event)
+	if hook != nil {
+		hook(event)
+	}
 }
 
 // check refuses values out of range before anything is sent.
 func (o *options) check() error {
 	for _, each := range []struct {
-		name        string
-		value, from time.Duration
+		name  string
+		value *time.Duration
+		least time.Duration
 	}{
-		{"Lease", o.lease, time.Millisecond}, {"Patience", o.patience, time.Millisecond}, {"CommandTimeout", o.commandTimeout, time.Millisecond},
-		{"SyncTimeout", o.syncTimeout, 0}, {"RetryTimeout", o.retryTimeout, 0}, {"ReleaseTimeout", o.releaseTimeout, 0},
-		{"Wait", o.wait, forever},
+		{"Lease", &o.lease, time.Millisecond}, {"Patience", &o.patience, time.Millisecond},
+		{"CommandTimeout", &o.commandTimeout, time.Millisecond}, {"ReleaseTimeout", &o.releaseTimeout, 0},
+		{"RetryTimeout", &o.retryTimeout, 0}, {"SyncTimeout", &o.syncTimeout, 0}, {"Wait", &o.wait, 0},
 	} {
-		if each.value < each.from {
-			from := each.from
-			if from < 0 {
-				from = 0
-			}
-			return &ArgumentError{each.name, fmt.Sprintf("is less than %v", from)}
+		if *each.value < each.least {
+			return failed(ErrArgument, nil, "%s is less than %v", each.name, each.least)
 		}
+		*each.value = min(*each.value, forever)
 	}
-	if o.isLimited && (o.limit < 1 || o.limit > maxLimit) {
-		return &ArgumentError{"Limit", fmt.Sprintf("is not from 1 to %d: %d", maxLimit, o.limit)}
-	}
-	if o.minReplicas < unset {
-		return &ArgumentError{"MinReplicas", "is less than 0"}
-	}
-	if o.isOwned && (len(o.owner) < 1 || len(o.owner) > maxOwner) {
-		return &ArgumentError{"Owner", fmt.Sprintf("is not 1 to %d bytes long", maxOwner)}
-	}
-	if o.owner == "*" {
-		return &ArgumentError{"Owner", "is * (a connection's own identity), which connections here are not kept for"}
+	switch {
+	case o.limit != nil && (*o.limit < 1 || *o.limit > 1_000_000):
+		return failed(ErrArgument, nil, "Limit is not from 1 to 1000000: %d", *o.limit)
+	case o.minReplicas != nil && *o.minReplicas < 0:
+		return failed(ErrArgument, nil, "MinReplicas is less than 0")
+	case o.owner != nil && (len(*o.owner) < 1 || len(*o.owner) > 256 || *o.owner == "*"):
+		return failed(ErrArgument, nil, "Owner is not 1 to 256 bytes long, or is *, which stands for a connection")
 	}
 	return nil
 }
@@ -206,7 +159,7 @@ func (o *options) needsModule() string {
 	switch {
 	case o.session:
 		return "Session"
-	case o.isLimited:
+	case o.limit != nil:
 		return "Limit"
 	case o.shared:
 		return "Shared"
@@ -214,69 +167,7 @@ func (o *options) needsModule() string {
 	return ""
 }
 
-// arguments are those of ACQUIRE in every ask.
-func (o *options) arguments() (words []any) {
-	if o.shared || o.isLimited {
-		words = append(words, "SHARED")
-	}
-	if o.isLimited {
-		words = append(words, o.limit)
-	}
-	words = append(words, "LEASE", ms(o.lease), "ONCE")
-	if o.session {
-		words = append(words, "SESSION")
-	}
-	return words
-}
-
-// andRole asks for the replicas, too, where they have to confirm.
-func (o *options) andRole(command request) []request {
-	if o.syncTimeout == 0 {
-		return []request{command}
-	}
-	return []request{command, {"ROLE"}}
-}
-
 // ms is whole milliseconds, rounded up, for the server.
 func ms(length time.Duration) int64 {
-	whole := int64(length / time.Millisecond)
-	if length%time.Millisecond > 0 {
-		whole++
-	}
-	if whole < 1 {
-		return 1
-	}
-	return whole
-}
-
-var host = hostName()
-
-func hostName() string {
-	name, err := os.Hostname()
-	if err != nil {
-		name = "unknown"
-	}
-	name = strings.Map(func(r rune) rune {
-		switch {
-		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '.', r == '_', r == '-':
-			return r
-		}
-		return '-'
-	}, name)
-	if len(name) > maxHost {
-		return name[:maxHost]
-	}
-	return name
-}
-
-// newOwner is a unique owner that names the machine.
-func newOwner() string {
-	var random [16]byte
-	if _, err := rand.Read(random[:]); err != nil {
-		panic(err) // Without randomness two callers could hold one lock.
-	}
-	random[6] = random[6]&0x0f | 0x40
-	random[8] = random[8]&0x3f | 0x80
-	return fmt.Sprintf("%s:%d:%x-%x-%x-%x-%x", host, os.Getpid(),
-		random[:4], random[4:6], random[6:8], random[8:10], random[10:])
+	return max(1, int64((length+time.Millisecond-1)/time.Millisecond))
 }

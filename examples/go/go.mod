@@ -3,7 +3,7 @@ module examples
 go 1.21
 
 require (
-	fairlock.example/clients/go v0.0.0
+	fairlock.example/clients v0.0.0
 	github.com/redis/go-redis/v9 v9.14.1
 )
 
@@ -12,4 +12,4 @@ require (
 	github.com/dgryski/go-rendezvous v0.0.0-20200823014737-9f7001d12a5f // indirect
 )
 
-replace fairlock.example/clients/go => ../../clients/go
+replace fairlock.example/clients => ../../clients

@@ -125,17 +125,6 @@ fn check(command: &mut Command) -> String {
     said
 }
 
-/// These packages are made of the files below their own folders. They are no links: not every checkout keeps those.
-#[test]
-fn the_packages_carry_the_scripts_of_clients_lua() {
-    for package in ["go", "python/src/fairlock", "rust"] {
-        let mut compare = Command::new("diff");
-        compare.args(["-r", "-x", "README.md", "clients/lua"]);
-        compare.arg(format!("clients/{package}/lua"));
-        check(compare.current_dir(root()));
-    }
-}
-
 #[test]
 fn what_counts_holds_that_overlap_counts_them() {
     check(&mut Command::new(

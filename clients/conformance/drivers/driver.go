@@ -9,11 +9,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"net"
 	"os"
 	"runtime"
+	"strings"
 	"sync"
 	"time"
 
@@ -30,8 +30,7 @@ type request struct {
 	Name                         any
 	Options, Inner               object
 	Try, Fail                    bool
-	Lease                        *float64
-	Wait                         float64
+	Lease, Wait                  float64
 	Client                       struct {
 		Kind, Source, User, Password string
 		At                           []string
@@ -41,43 +40,32 @@ type request struct {
 	}
 }
 
-// A Locks with its user's client; a lock that is held, in a block that ends with an error or with nil.
+// A Locks with its user's client.
 type made struct {
 	*fairlock.Locks
-	user  redis.UniversalClient
-	lease any
-}
-type hold struct {
-	*fairlock.Held
-	lease float64
-	end   chan error
+	user redis.UniversalClient
 }
 
 var (
-	errBody, errUnknown = errors.New("the body's own"), errors.New("an unknown operation")
-	writing             sync.Mutex
-	locks, holds, calls sync.Map // by the id of their request
+	errBody, errUnknown       = errors.New("the body's own"), errors.New("an unknown operation")
+	writing                   sync.Mutex
+	locks, holds, ends, calls sync.Map // by the id of their request
 )
 
-func find[T any](in *sync.Map, id int) T {
-	found, _ := in.Load(id)
-	return found.(T)
-}
+func find[T any](in *sync.Map, id int) T { found, _ := in.Load(id); return found.(T) }
 
 // orNull is what JSON has for none.
 func orNull[T comparable](value T) any {
-	var none T
-	if value == none {
+	if value == *new(T) {
 		return nil
 	}
 	return value
 }
 
 func say(line object) {
-	text, _ := json.Marshal(line)
 	writing.Lock()
 	defer writing.Unlock()
-	fmt.Println(string(text))
+	_ = json.NewEncoder(os.Stdout).Encode(line)
 }
 
 func seconds(number any) time.Duration { // What is too long becomes the longest.
@@ -91,52 +79,47 @@ func whole(number any) int {
 	return int(number.(float64))
 }
 
-var known = map[string]func(any) fairlock.Option{
-	"wait":            func(v any) fairlock.Option { return fairlock.Wait(seconds(v)) },
-	"lease":           func(v any) fairlock.Option { return fairlock.Lease(seconds(v)) },
-	"patience":        func(v any) fairlock.Option { return fairlock.Patience(seconds(v)) },
-	"sync_timeout":    func(v any) fairlock.Option { return fairlock.SyncTimeout(seconds(v)) },
-	"retry_timeout":   func(v any) fairlock.Option { return fairlock.RetryTimeout(seconds(v)) },
-	"command_timeout": func(v any) fairlock.Option { return fairlock.CommandTimeout(seconds(v)) },
-	"release_timeout": func(v any) fairlock.Option { return fairlock.ReleaseTimeout(seconds(v)) },
-	"limit":           func(v any) fairlock.Option { return fairlock.Limit(whole(v)) },
-	"min_replicas":    func(v any) fairlock.Option { return fairlock.MinReplicas(whole(v)) },
-	"owner":           func(v any) fairlock.Option { return fairlock.Owner(v.(string)) },
-	"renew":           func(v any) fairlock.Option { return flag(!v.(bool), fairlock.NoRenewal()) },
-	"session":         func(v any) fairlock.Option { return flag(v.(bool), fairlock.Session()) },
-	"reentrant":       func(v any) fairlock.Option { return flag(v.(bool), fairlock.Reentrant()) },
-	"shared":          func(v any) fairlock.Option { return flag(v.(bool), fairlock.Shared()) },
-	"module":          func(v any) fairlock.Option { return flag(v.(string) == "required", fairlock.RequireModule()) },
+type option = fairlock.Option
+
+var known = map[string]func(any) option{
+	"wait":            func(v any) option { return fairlock.Wait(seconds(v)) },
+	"lease":           func(v any) option { return fairlock.Lease(seconds(v)) },
+	"patience":        func(v any) option { return fairlock.Patience(seconds(v)) },
+	"sync_timeout":    func(v any) option { return fairlock.SyncTimeout(seconds(v)) },
+	"retry_timeout":   func(v any) option { return fairlock.RetryTimeout(seconds(v)) },
+	"command_timeout": func(v any) option { return fairlock.CommandTimeout(seconds(v)) },
+	"release_timeout": func(v any) option { return fairlock.ReleaseTimeout(seconds(v)) },
+	"limit":           func(v any) option { return fairlock.Limit(whole(v)) },
+	"min_replicas":    func(v any) option { return fairlock.MinReplicas(whole(v)) },
+	"owner":           func(v any) option { return fairlock.Owner(v.(string)) },
+	"renew":           func(v any) option { return flag(!v.(bool), fairlock.NoRenewal()) },
+	"session":         func(v any) option { return flag(v.(bool), fairlock.Session()) },
+	"reentrant":       func(v any) option { return flag(v.(bool), fairlock.Reentrant()) },
+	"shared":          func(v any) option { return flag(v.(bool), fairlock.Shared()) },
+	"module":          func(v any) option { return flag(v.(string) == "required", fairlock.RequireModule()) },
 }
 
-func flag(isSet bool, option fairlock.Option) fairlock.Option {
-	if isSet {
-		return option
-	}
-	return nil
-}
+func flag(isSet bool, its option) option { return map[bool]option{true: its}[isSet] }
 
-func optionsOf[T fairlock.Option](given object) (options []T) {
+// optionsOf are those of New (T is Option) or of one lock (LockOption).
+func optionsOf[T option](given object) (options []T) {
 	for name, value := range given {
-		option, ok := known[name]
+		make, ok := known[name]
 		if !ok {
-			_ = any(name).(fairlock.Option) // It does not compile.
+			_ = any(name).(option) // It does not compile.
 		}
 		if value == nil && (name == "wait" || name == "owner" || name == "limit" || name == "min_replicas") {
 			continue // That is the default.
 		}
-		if made := option(value); made != nil {
+		if made := make(value); made != nil {
 			options = append(options, made.(T))
 		}
 	}
 	return options
 }
 
-func makeLocks(r request) made {
-	options, given := optionsOf[fairlock.Option](r.Options), r.Client
-	if r.Hooks != "" {
-		options = append(options, hooks(r))
-	}
+func clientOf(r request) redis.UniversalClient {
+	given := r.Client
 	all := redis.UniversalOptions{Addrs: given.At, Username: given.User, Password: given.Password,
 		ReadTimeout: seconds(given.Timeout), MasterName: "locks"}
 	if given.Source != "" {
@@ -149,27 +132,24 @@ func makeLocks(r request) made {
 		all.TLSConfig = &tls.Config{RootCAs: x509.NewCertPool(), Certificates: []tls.Certificate{pair}}
 		all.TLSConfig.RootCAs.AppendCertsFromPEM(pem)
 	}
-	var user redis.UniversalClient
 	switch given.Kind {
 	case "one":
-		user = redis.NewClient(all.Simple())
+		return redis.NewClient(all.Simple())
 	case "sentinel":
-		return made{fairlock.NewFailover(all.Failover(), options...), redis.NewFailoverClient(all.Failover()), r.Options["lease"]}
+		return redis.NewFailoverClient(all.Failover())
 	case "cluster":
-		cluster := all.Cluster()
-		if given.Map != nil {
-			cluster.NewClient = func(o *redis.Options) *redis.Client {
-				if to, ok := given.Map[o.Addr]; ok {
-					o.Addr = to
-				}
-				return redis.NewClient(o)
+		options := all.Cluster()
+		options.NewClient = func(o *redis.Options) *redis.Client {
+			if to, ok := given.Map[o.Addr]; ok {
+				o.Addr = to
 			}
+			return redis.NewClient(o)
 		}
-		user = redis.NewClusterClient(cluster)
+		return redis.NewClusterClient(options)
 	case "text":
-		return any("").(made) // It does not compile.
+		return any("").(redis.UniversalClient) // It does not compile.
 	}
-	return made{fairlock.New(user, options...), user, r.Options["lease"]}
+	return nil
 }
 
 func hooks(r request) fairlock.Hooks {
@@ -185,48 +165,43 @@ func hooks(r request) fairlock.Hooks {
 	return fairlock.Hooks{OnWait: hook("wait"), OnAcquired: hook("acquired"), OnLost: hook("lost"), OnReleased: hook("released")}
 }
 
-func (r request) acquired(held *fairlock.Held) hold {
-	lease := 30.0
-	for _, given := range []any{find[made](&locks, r.Locks).lease, r.Options["lease"]} {
-		if length, ok := given.(float64); ok {
-			lease = length
-		}
-	}
-	h := hold{held, lease, make(chan error, 1)}
-	holds.Store(r.ID, h)
-	return h
-}
-
 // block acquires once more inside, if it shall, and stays until it is told to leave.
 func (r request) block(ctx context.Context, held *fairlock.Held) error {
-	h, event := r.acquired(held), object{"event": "inside", "id": r.ID, "token": held.Token(), "owner": held.Owner()}
+	end, event := make(chan error, 1), object{"event": "inside", "id": r.ID, "token": held.Token(), "owner": held.Owner()}
+	holds.Store(r.ID, held)
+	ends.Store(r.ID, end)
 	if r.Inner != nil {
-		again := func(_ context.Context, inner *fairlock.Held) error {
-			event["inner"] = inner.Token()
-			return nil
-		}
-		if err := find[made](&locks, r.Locks).Run(ctx, r.Name.(string), again, optionsOf[fairlock.LockOption](r.Inner)...); err != nil {
+		inner, err := find[made](&locks, r.Locks).Acquire(ctx, r.Name.(string), optionsOf[fairlock.LockOption](r.Inner)...)
+		if err != nil {
 			return err
 		}
+		event["inner"] = inner.Token()
+		_ = inner.Release()
 	}
 	say(event)
-	return <-h.end
+	return <-end
 }
 
 func operate(ctx context.Context, r request) (object, error) {
+	l, _ := locks.Load(r.Locks)
+	its, _ := l.(made)
 	switch r.Op {
 	case "new":
-		made := makeLocks(r)
-		locks.Store(r.ID, made)
+		options := optionsOf[fairlock.Option](r.Options)
+		if r.Hooks != "" {
+			options = append(options, hooks(r))
+		}
+		user := clientOf(r)
+		its = made{fairlock.New(user, options...), user}
+		locks.Store(r.ID, its)
 		// New returns no error: the first acquisition has it. Without a name nothing is sent.
-		var wrong *fairlock.ArgumentError
-		if _, err := made.Acquire(ctx, ""); errors.As(err, &wrong) && wrong.Option != "name" {
+		if _, err := its.Acquire(ctx, ""); !strings.Contains(err.Error(), "name") {
 			return nil, err
 		}
 	case "acquire", "abandon":
-		acquire := find[made](&locks, r.Locks).Acquire
+		acquire := its.Acquire
 		if r.Try {
-			acquire = find[made](&locks, r.Locks).TryAcquire
+			acquire = its.TryAcquire
 		}
 		held, err := acquire(ctx, r.Name.(string), optionsOf[fairlock.LockOption](r.Options)...)
 		if r.Try && errors.Is(err, fairlock.ErrNotInTime) {
@@ -234,54 +209,43 @@ func operate(ctx context.Context, r request) (object, error) {
 		} else if err != nil {
 			return nil, err
 		}
-		r.acquired(held)
+		holds.Store(r.ID, held)
 		return object{"token": held.Token(), "owner": held.Owner()}, nil
 	case "block":
-		return nil, find[made](&locks, r.Locks).Run(ctx, r.Name.(string), r.block, optionsOf[fairlock.LockOption](r.Options)...)
+		return nil, its.Run(ctx, r.Name.(string), r.block, optionsOf[fairlock.LockOption](r.Options)...)
 	case "leave":
-		var err error
-		if r.Fail {
-			err = errBody
-		}
-		find[hold](&holds, r.Block).end <- err
+		find[chan error](&ends, r.Block) <- map[bool]error{true: errBody}[r.Fail]
 	case "renew":
-		h := find[hold](&holds, r.Held)
-		if r.Lease == nil {
-			return object{"lease": h.lease}, h.Renew(ctx, 0)
-		}
-		h.lease = *r.Lease
-		holds.Store(r.Held, h)
-		return object{"lease": h.lease}, h.Renew(ctx, seconds(h.lease))
+		held := find[*fairlock.Held](&holds, r.Held)
+		err := held.Renew(ctx, seconds(r.Lease))
+		return object{"lease": held.Lease().Seconds()}, err
 	case "release":
-		return nil, find[hold](&holds, r.Held).Release()
+		return nil, find[*fairlock.Held](&holds, r.Held).Release()
 	case "lost":
-		h := find[hold](&holds, r.Held)
+		held := find[*fairlock.Held](&holds, r.Held)
 		select {
-		case <-h.Context().Done():
+		case <-held.Context().Done():
 		case <-time.After(seconds(r.Wait)):
 		}
 		var loss *fairlock.Error
-		if errors.As(h.Lost(), &loss) {
+		if errors.As(held.Lost(), &loss) {
 			return object{"cause": loss.Cause}, nil
 		}
 		return object{"cause": nil}, nil
 	case "cancel":
 		find[context.CancelFunc](&calls, r.Call)()
 	case "info":
-		info, err := find[made](&locks, r.Locks).Info(ctx, r.Name.(string))
+		info, err := its.Info(ctx, r.Name.(string))
 		return object{"owner": orNull(info.Owner), "holds": info.Holds, "lease": orNull(max(info.Lease.Seconds(), 0)), "token": orNull(info.Token),
 			"session": info.Session, "waiting": info.Waiting, "holders": info.Holders, "limit": orNull(info.Limit)}, err
 	case "native":
-		if native, isKnown := find[made](&locks, r.Locks).Native(); isKnown {
-			return object{"native": native}, nil
-		}
-		return object{"native": nil}, nil
+		native, isKnown := its.Native()
+		return object{"native": map[bool]any{true: native}[isKnown]}, nil
 	case "close":
-		m := find[made](&locks, r.Locks)
-		err := m.Close()
-		if m.user != nil {
-			_ = m.user.Ping(ctx).Err() // Its server may be down.
-			err = errors.Join(err, m.user.Close())
+		err := its.Close()
+		if its.user != nil {
+			_ = its.user.Ping(ctx).Err() // Its server may be down.
+			err = errors.Join(err, its.user.Close())
 		}
 		return nil, err
 	default:
@@ -296,17 +260,13 @@ var kinds = []struct {
 	err  error
 }{
 	{"Body", errBody}, {"NotReplicated", fairlock.ErrNotReplicated}, {"NotInTime", fairlock.ErrNotInTime}, {"LockLost", fairlock.ErrLockLost},
-	{"TakenOver", fairlock.ErrTakenOver}, {"QueueFull", fairlock.ErrQueueFull}, {"NotALock", fairlock.ErrNotALock},
-	{"WrongType", fairlock.ErrWrongType}, {"CrossSlot", fairlock.ErrCrossSlot}, {"NoModule", fairlock.ErrNoModule},
-	{"Refused", fairlock.ErrRefused}, {"Unavailable", fairlock.ErrUnavailable}, {"Closed", fairlock.ErrClosed}, {"Cancelled", context.Canceled},
+	{"QueueFull", fairlock.ErrQueueFull}, {"NotALock", fairlock.ErrNotALock}, {"WrongType", fairlock.ErrWrongType},
+	{"CrossSlot", fairlock.ErrCrossSlot}, {"NoModule", fairlock.ErrNoModule}, {"Refused", fairlock.ErrRefused}, {"Argument", fairlock.ErrArgument},
+	{"Unavailable", fairlock.ErrUnavailable}, {"Closed", fairlock.ErrClosed}, {"Cancelled", context.Canceled},
 }
 
 func failure(err error) object {
-	failed := object{"type": fmt.Sprintf("%T", err), "code": nil, "text": err.Error(), "cause": nil, "because": nil, "also": []string{}}
-	var argument *fairlock.ArgumentError
-	if errors.As(err, &argument) {
-		failed["type"] = "Argument"
-	}
+	failed, also := object{"type": fmt.Sprintf("%T", err), "text": err.Error()}, []string{}
 	for _, kind := range kinds {
 		if errors.Is(err, kind.err) {
 			failed["type"] = kind.name
@@ -322,9 +282,10 @@ func failure(err error) object {
 	}
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, each := range joined.Unwrap()[1:] {
-			failed["also"] = append(failed["also"].([]string), each.Error())
+			also = append(also, each.Error())
 		}
 	}
+	failed["also"] = also
 	return failed
 }
 
@@ -358,10 +319,8 @@ func main() {
 	lines := json.NewDecoder(os.Stdin)
 	for {
 		var r request
-		if err := lines.Decode(&r); err == io.EOF {
+		if lines.Decode(&r) != nil {
 			return
-		} else if err != nil {
-			panic(err)
 		}
 		go answer(r)
 	}

@@ -3,7 +3,7 @@ module service
 go 1.21
 
 require (
-	fairlock.example/clients/go v0.0.0
+	fairlock.example/clients v0.0.0
 	github.com/alicebob/miniredis/v2 v2.40.0
 	github.com/redis/go-redis/v9 v9.14.1
 )
@@ -14,4 +14,4 @@ require (
 	github.com/yuin/gopher-lua v1.1.1 // indirect
 )
 
-replace fairlock.example/clients/go => ../..
+replace fairlock.example/clients => ../../..

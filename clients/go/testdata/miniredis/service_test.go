@@ -22,7 +22,7 @@ var ctx = context.Background()
 // The piece of the README.
 func TestTheServiceStopsWithItsLock(t *testing.T) {
 	server := miniredis.RunT(t)
-	locks := fairlock.New(redis.NewClient(&redis.Options{Addr: server.Addr()}), fairlock.SyncTimeout(0))
+	locks := fairlock.New(redis.NewClient(&redis.Options{Addr: server.Addr()}))
 	defer locks.Close()
 
 	held, err := locks.Acquire(context.Background(), "orders", fairlock.Lease(time.Second))
@@ -39,7 +39,7 @@ func TestTheServiceStopsWithItsLock(t *testing.T) {
 func start(t *testing.T, options ...fairlock.Option) (*miniredis.Miniredis, *fairlock.Locks) {
 	server := miniredis.RunT(t)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
-	locks := fairlock.New(client, append(options, fairlock.SyncTimeout(0))...)
+	locks := fairlock.New(client, options...)
 	t.Cleanup(func() { locks.Close() })
 	return server, locks
 }

@@ -1,4 +1,4 @@
-module fairlock.example/clients/go
+module fairlock.example/clients
 
 go 1.21
 

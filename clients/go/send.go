@@ -1,0 +1,196 @@
+package fairlock
+
+import (
+	"context"
+	"crypto/sha1"
+	"errors"
+	"fmt"
+	"log"
+	"strings"
+	"sync"
+	"time"
+
+	"fairlock.example/clients/lua"
+	"github.com/redis/go-redis/v9"
+)
+
+// script does what a command does, where the server does not have the module.
+type script struct{ text, digest string }
+
+var scripts = map[any]script{
+	"FAIRLOCK.ACQUIRE": scriptOf(lua.Acquire), "FAIRLOCK.RELEASE": scriptOf(lua.Release),
+	"FAIRLOCK.RENEW": scriptOf(lua.Renew), "FAIRLOCK.CANCEL": scriptOf(lua.Cancel),
+}
+
+func scriptOf(text string) script { return script{text, fmt.Sprintf("%x", sha1.Sum([]byte(text)))} }
+
+// form is a command, or EVALSHA or EVAL of its script.
+func form(verb string, words []any) []any {
+	its, name := scripts[words[0]], words[1].(string)
+	code := its.digest
+	switch verb {
+	case "":
+		return words
+	case "EVAL":
+		code = its.text
+	}
+	keys := []any{verb, code, 4, name, key("redisson_lock_queue", name), key("redisson_lock_timeout", name), key("fairlock_token", name)}
+	return append(keys, words[2:]...)
+}
+
+// key is one of a lock besides its own, with Redisson's names: prefix:{name}, or prefix:name if the name has braces.
+func key(prefix, name string) string {
+	if strings.Contains(name, "{") {
+		return prefix + ":" + name
+	}
+	return prefix + ":{" + name + "}"
+}
+
+// node is the client that the lock's commands go to.
+func (l *Locks) node(ctx context.Context, name string) (*redis.Client, error) {
+	if l.cluster == nil {
+		return l.client, nil
+	}
+	return l.cluster.MasterForKey(ctx, name)
+}
+
+// send sends a command to the lock's master, or on a session's line. Replicas have as long as within to confirm it; 0: they
+// are not asked.
+func (l *Locks) send(ctx context.Context, line *redis.Client, o *options, within time.Duration, words []any) (r reply) {
+	var node *redis.Client
+	r.sent = time.Now()
+	if node = line; line == nil {
+		node, r.err = l.node(ctx, words[1].(string))
+	}
+	if r.err == nil {
+		l.sendTo(ctx, node, o, within, words, false, &r)
+	}
+	switch code := codeOf(r.err); {
+	case l.cluster == nil:
+	case line == nil && (code == "MOVED" || code == "ASK"):
+		l.sendAround(ctx, o, within, words, &r)
+	case r.err != nil && isPassing(r.err):
+		l.cluster.ReloadState(ctx)
+	}
+	r.came = time.Now()
+	return r
+}
+
+// sendAround asks all masters of a cluster: each but the one that has the slot, or imports it, points to another.
+func (l *Locks) sendAround(ctx context.Context, o *options, within time.Duration, words []any, r *reply) {
+	var mutex sync.Mutex
+	_ = l.cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
+		its := reply{sent: r.sent}
+		l.sendTo(ctx, node, o, within, words, true, &its)
+		mutex.Lock()
+		defer mutex.Unlock()
+		if code := codeOf(its.err); code != "MOVED" && code != "ASK" && (its.err == nil || replied(r.err) != nil) {
+			*r = its
+		}
+		return nil
+	})
+}
+
+// sendTo sends the command to a server, or the script for it.
+func (l *Locks) sendTo(
+	ctx context.Context, node *redis.Client, o *options, within time.Duration, words []any, isAsking bool, r *reply,
+) {
+	r.address = node.Options().Addr
+	replicas := 0
+	if within > 0 {
+		if replicas, r.err = l.wanted(ctx, node, o); r.err != nil {
+			return
+		}
+	}
+	hasScript := o.needsModule() == "" && !l.options.isRequired
+	for _, verb := range []string{"", "EVALSHA", "EVAL"} {
+		if isScript := verb != ""; isScript && !hasScript || !isScript && hasScript && l.mode.Load() == byScripts {
+			continue
+		}
+		command, confirm := redis.NewCmd(ctx, form(verb, words)...), redis.NewIntCmd(ctx, "WAIT", replicas, ms(within))
+		all := append(make([]redis.Cmder, 0, 3), command)
+		if isAsking {
+			all = append(all[:0], redis.NewCmd(ctx, "ASKING"), command)
+		}
+		if replicas > 0 { // In one pipeline: WAIT is about what its own connection has written.
+			all = append(all, confirm)
+		}
+		exchange(ctx, node, o.commandTimeout+within, all...)
+		if r.value, r.err = command.Result(); errors.Is(r.err, redis.Nil) {
+			r.value, r.err = nil, nil
+		}
+		if r.isConfirmed = confirm.Val() >= int64(replicas); r.err == nil {
+			r.err = confirm.Err()
+		}
+		if verb == "" && !l.lacks(r, o) || verb != "" && codeOf(r.err) != "NOSCRIPT" {
+			break
+		}
+	}
+}
+
+// exchange sends commands in one pipeline, once: go-redis would send them again, but not on a Conn that has failed.
+func exchange(ctx context.Context, node *redis.Client, longest time.Duration, commands ...redis.Cmder) {
+	conn := node.WithTimeout(longest).Conn()
+	defer conn.Close()
+	if len(commands) == 1 {
+		_ = conn.Process(ctx, commands[0])
+		return
+	}
+	pipe := conn.Pipeline()
+	for _, each := range commands {
+		_ = pipe.Process(ctx, each)
+	}
+	_, _ = pipe.Exec(ctx)
+}
+
+// wanted is how many replicas must confirm. Each server is asked once whether it has any.
+func (l *Locks) wanted(ctx context.Context, node *redis.Client, o *options) (int, error) {
+	if o.minReplicas != nil {
+		return *o.minReplicas, nil
+	}
+	l.mutex.Lock()
+	wanted, isKnown := l.replicas[node.Options().Addr]
+	l.mutex.Unlock()
+	if isKnown {
+		return wanted, nil
+	}
+	role := redis.NewSliceCmd(ctx, "ROLE")
+	exchange(ctx, node, o.commandTimeout, role)
+	said, err := role.Result()
+	if err != nil && !isUnknown(err) {
+		return 0, err
+	}
+	if len(said) == 3 && said[0] == "master" && len(said[2].([]any)) > 0 {
+		wanted = 1
+	}
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	l.replicas[node.Options().Addr] = wanted
+	return wanted, nil
+}
+
+// How locks are taken, by the server's first answer.
+const (
+	byNothingYet int32 = iota
+	byModule
+	byScripts
+)
+
+// lacks says that the server does not have the module for this user, as far as a reply tells.
+func (l *Locks) lacks(r *reply, o *options) bool {
+	why, cure := "the server does not have the fairlock module", "Load it"
+	switch {
+	case isDenied(r.err):
+		why, cure = "the user may not run the commands of the fairlock module", "Allow them"
+	case !isUnknown(r.err):
+		if r.err == nil || codeOf(r.err) != "" {
+			l.mode.CompareAndSwap(byNothingYet, byModule)
+		}
+		return false
+	}
+	if o.needsModule() == "" && !l.options.isRequired && l.mode.Swap(byScripts) != byScripts {
+		log.Printf("fairlock: %s: %s: locks are taken by scripts. %s for hand-off, sessions and shared locks, "+
+			"or set module to \"required\" to refuse (RequireModule)", r.address, why, cure)
+	}
+	return true
+}
