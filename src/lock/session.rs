@@ -223,7 +223,8 @@ impl<S: State> Step<'_, S> {
     /// Renews the leases that are due, and a lease that another client has shortened. No lease is made shorter. Where
     /// the server may be cut off, leases run out: another server may grant the lock when they would have ended.
     pub(super) fn renew_due_sessions(&mut self) {
-        let may_renew = self.next_renewal().is_none() || self.state.may_renew();
+        // The server is asked only if something is due: many steps look here.
+        let may_renew = self.due_for_renewal(true).is_none() || self.state.may_renew();
         while let Some(owner) = self.due_for_renewal(may_renew)
             && let Some(mut session) = self.take_session(&owner)
         {
