@@ -144,9 +144,9 @@ class Operations:
     async def close(self, id, locks):
         ours, user = made.pop(locks)
         await maybe(ours.aclose() if IS_ASYNC else ours.close())
-        with contextlib.suppress(redis.RedisError, redis.RedisClusterException):  # Its server may be down.
+        with contextlib.suppress(redis.RedisError, redis.exceptions.RedisClusterException):  # Its server may be down.
             await maybe(user.ping())
-        await maybe(user.aclose() if IS_ASYNC else user.close())
+        await maybe(getattr(user, "aclose", user.close)())  # redis-py 5.0.0 has no aclose
 
 
 async def answer(op, **fields):

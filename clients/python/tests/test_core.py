@@ -15,7 +15,7 @@ from fairlock._options import Options
 def core():
     timer = SimpleNamespace(set=lambda *_: None, clear=lambda *_: None)
     kinds = {"mutex": threading.Lock, "bell": threading.Event, "gate": threading.Semaphore, "lost": threading.Event}
-    made = Core(Options(), SimpleNamespace(where="here", is_cluster=False, timer=timer, Cancelled=KeyboardInterrupt, **kinds))
+    made = Core(Options(), SimpleNamespace(where="here", is_cluster=False, timer=timer, **kinds))
     made.now, made.replicas[None] = lambda: 1000.0, 0
     return made
 

@@ -21,7 +21,7 @@ import redis.exceptions as redis_errors
 from . import _errors as errors
 from ._errors import Failure
 from ._options import Event, Info, Options, check_name, log, ms, new_owner
-from ._scripts import channel_of, warning, without
+from ._scripts import warning, without
 
 T = TypeVar("T")
 Work = Generator[tuple[Any, ...], Any, T]
@@ -50,8 +50,7 @@ class Ear:
 
     def __init__(self, name: str | bytes, owner: str | None, bell: Any) -> None:
         self.name, self.is_given, self.owner, self.bell = name, owner is not None, owner or new_owner(), bell
-        self.channel = channel_of(name, self.owner)
-        self.stands = False  # the subscription
+        self.channel, self.stands = b"", False  # the subscription
         self.error: Exception | None = None
 
 
@@ -122,6 +121,7 @@ class Core:
             if owner is None and self.idle.get(name):
                 ear = self.idle[name].pop()
                 self.io.timer.clear(ear)
+                ear.bell.clear()
                 return ear
         return Ear(name, owner, self.io.bell())
 
@@ -138,11 +138,10 @@ class Core:
         if isinstance(it, Hold):
             return (yield from self._due(it))
         with self.mutex:
-            kept = self.idle.get(it.name, [])
-            if it not in kept:
+            if it not in self.idle.get(it.name, ()):  # It has just been taken.
                 return
-            kept.remove(it)
-            if not kept:
+            self.idle[it.name].remove(it)
+            if not self.idle[it.name]:
                 del self.idle[it.name]
         yield "drop", it
 
@@ -163,7 +162,6 @@ class Core:
 
     def acquire(self, ask: Ask) -> Work[Hold]:
         """The Hold; else the caller neither waits nor holds, or leaves in the background."""
-        hold = None
         try:
             with self.mutex:
                 turn = self.turns.setdefault(ask.name, self.io.mutex())
@@ -175,11 +173,9 @@ class Core:
             while hold is None:
                 hold = yield from self._try(ask)
             return hold
-        except Exception as error:
-            yield from self._withdraw(ask)
-            raise error
-        except (KeyboardInterrupt, SystemExit, self.io.Cancelled):
-            yield from self._withdraw(ask)
+        except BaseException as error:
+            if not isinstance(error, GeneratorExit):
+                yield from self._withdraw(ask)
             raise
         finally:
             with self.mutex:
@@ -201,6 +197,9 @@ class Core:
                 raise ask.stop
             return (yield from self._ask(ask))
         except Failure as error:
+            if ask.line is not None:  # In a cluster another node may be the right one.
+                yield "close", ask.line
+                ask.line = None
             if errors.is_unknown(error, "ssubscribe"):
                 self.subscribe = "SUBSCRIBE"
                 return None
@@ -335,7 +334,7 @@ class Core:
             commands, parse = without(words, form) if is_script else ([words], lambda replies: replies[0])
             try:
                 replies = yield "send", pool, [*commands, *wait], longest, line
-            except Failure as error:
+            except BaseException as error:
                 tries.is_unheard |= not hasattr(error, "is_unsent")
                 raise
             failed = next((reply for reply in replies if isinstance(reply, Exception)), None)

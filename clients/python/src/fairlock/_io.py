@@ -12,6 +12,7 @@ import redis.exceptions as redis_errors
 from ._core import Ear, Work
 from ._errors import Failure
 from ._options import log
+from ._scripts import channel_of
 
 T = TypeVar("T")
 IDLE = 60.0  # seconds of silence after which what has nothing to do ends
@@ -89,7 +90,7 @@ class Listener:
 
 
 class Io:
-    """What a flavour adds: locks and events of its kind; `timer` (set, clear), `gate`, `lost`, `Cancelled` for the core; and these."""
+    """What a flavour adds: locks and events of its kind; `timer` (set, clear), `gate` and `lost` for the core; and these."""
 
     mutex: Any
     bell: Any
@@ -186,6 +187,7 @@ class Io:
     async def listen(self, ear: Ear, verb: str, timeout: float) -> None:
         """Until the subscription stands, or its bell has rung for something else."""
         key, _, pool = await self.route(ear.name)
+        ear.channel = ear.channel or channel_of(ear.name, ear.owner)
         async with self.within(timeout):
             async with self.opening:
                 listener = self.listeners.get(key)
@@ -205,7 +207,6 @@ class Io:
             ear.stands = False
             await listener.cut()
             raise redis_errors.TimeoutError("no confirmation of a subscription in time")
-        ear.bell.set()  # Whatever it has rung for, the caller asks again.
         if ear.error is not None:
             raise ear.error
 

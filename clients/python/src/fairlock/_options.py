@@ -13,10 +13,7 @@ from collections.abc import Callable
 from numbers import Real
 from typing import Any, TypedDict
 
-MAX_LIMIT = 1_000_000
-MAX_OWNER = 256
-# The server's greatest number of milliseconds.
-MAX_MS = 4_503_599_627_370_496
+MOST = 4_503_599_627_370  # seconds, of the server's greatest number of milliseconds
 HOST = re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname())[:200]
 log = logging.getLogger("fairlock")
 
@@ -103,6 +100,20 @@ class LocksOptions(LockOptions, total=False):
     hooks: Hooks
 
 
+SECONDS, COUNT, FLAG = "a number of seconds", "a whole number", (bool, "True or False", 0, 0)
+# By option: its type and what that is called; from which to which size.
+CHECKS: dict[str, tuple[type, str, float, float]] = {
+    **{name: (Real, SECONDS, 0, MOST) for name in ("wait", "sync_timeout", "retry_timeout", "release_timeout")},
+    **{name: (Real, SECONDS, 0.001, MOST) for name in ("lease", "patience", "command_timeout")},
+    **{name: FLAG for name in ("renew", "session", "reentrant", "shared")},
+    "owner": (str, "a str of UTF-8 bytes", 1, 256),
+    "limit": (int, COUNT, 1, 1_000_000),
+    "min_replicas": (int, COUNT, 0, 1_000_000),
+    "module": (str, "'auto' or 'required'", 0, 0),
+    "hooks": (Hooks, "a fairlock.Hooks", 0, 0),
+}
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Options:
     """All options of one acquisition."""
@@ -125,31 +136,18 @@ class Options:
     hooks: Hooks = Hooks()
 
     def __post_init__(self) -> None:
-        if self.wait is not None:
-            _check_seconds("wait", self.wait, least=0)
-        for name in ("sync_timeout", "retry_timeout", "release_timeout"):
-            _check_seconds(name, getattr(self, name), least=0)
-        for name in ("lease", "patience", "command_timeout"):
-            _check_seconds(name, getattr(self, name), least=0.001)
-        for name in ("renew", "session", "reentrant", "shared"):
-            _check_type(name, getattr(self, name), bool, "True or False")
-        _check_type("hooks", self.hooks, Hooks, "a fairlock.Hooks")
-        if self.limit is not None:
-            _check_number("limit", self.limit, 1, MAX_LIMIT)
-        if self.min_replicas is not None:
-            _check_number("min_replicas", self.min_replicas, 0, MAX_LIMIT)
-        _check_type("module", self.module, str, "'auto' or 'required'")
+        for name, (kind, wanted, least, most) in CHECKS.items():
+            value: Any = getattr(self, name)
+            if value is None and name in ("wait", "owner", "limit", "min_replicas"):
+                continue
+            if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+                raise TypeError(f"{name} is not {wanted}: {value!r}")
+            size: Any = len(value.encode()) if isinstance(value, str) else value
+            if most and not least <= size <= most:
+                raise ValueError(f"{name} is not {wanted} from {least} to {most}: {value!r}")
         if self.module not in ("auto", "required"):
             raise ValueError(f"module is not 'auto' or 'required': {self.module!r}")
-        if self.owner is not None:
-            self._check_owner(self.owner)
-
-    @staticmethod
-    def _check_owner(owner: str) -> None:
-        _check_type("owner", owner, str, "a str")
-        if not 1 <= len(owner.encode()) <= MAX_OWNER:
-            raise ValueError(f"owner is not 1 to {MAX_OWNER} bytes long")
-        if owner == "*":
+        if self.owner == "*":
             raise ValueError("owner is * (a connection's own identity), which connections here are not kept for")
 
     def but(self, changes: Any, known: Any = LockOptions) -> Options:
@@ -173,23 +171,6 @@ class Options:
             words.append(self.limit)
         words += ["LEASE", ms(self.lease), "ONCE"]
         return [*words, "SESSION"] if self.session else words
-
-
-def _check_type(name: str, value: Any, kind: type, wanted: str) -> None:
-    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        raise TypeError(f"{name} is not {wanted}: {value!r}")
-
-
-def _check_seconds(name: str, seconds: float, least: float) -> None:
-    _check_type(name, seconds, Real, "a number of seconds")
-    if not least <= seconds <= MAX_MS / 1000:
-        raise ValueError(f"{name} is not from {least} to {MAX_MS // 1000} seconds: {seconds}")
-
-
-def _check_number(name: str, number: int, least: int, most: int) -> None:
-    _check_type(name, number, int, "a whole number")
-    if not least <= number <= most:
-        raise ValueError(f"{name} is not from {least} to {most}: {number}")
 
 
 def check_name(name: Any) -> None:

@@ -79,6 +79,7 @@ class Timer:
         with self.changed:
             self.entries[it] = when
             if when < self.next:
+                self.next = when
                 self.changed.notify()
 
     def clear(self, it: Any) -> None:
@@ -95,7 +96,8 @@ class Timer:
                         del self.entries[it]
                     except RuntimeError:
                         self.entries[it] = now + 0.05
-                self.next = min(self.entries.values(), default=now + IDLE)
+                # If there is none any more, it sleeps on all the same: the next one should not have to wake it.
+                self.next = min(self.entries.values(), default=self.next if self.next > now else now + IDLE)
                 if not self.changed.wait(min(max(0.005, self.next - now), LONGEST)) and not self.entries:
                     self.is_running = False
                     return
@@ -104,7 +106,7 @@ class Timer:
 class Threads(Io):
     """Its coroutines never suspend."""
 
-    mutex, bell, gate, lost, Cancelled = Mutex, threading.Event, threading.BoundedSemaphore, Lost, KeyboardInterrupt
+    mutex, bell, gate, lost = Mutex, threading.Event, threading.BoundedSemaphore, Lost
     core: Core
 
     def begin(self) -> None:
@@ -114,7 +116,8 @@ class Threads(Io):
     within = contextlib.nullcontext
 
     async def read(self, connection: Any, timeout: float) -> Any:
-        if not connection.can_read(min(timeout, LONGEST)):
+        is_limited = 0 < (connection.socket_timeout or 0) <= timeout  # by the library
+        if not is_limited and not connection.can_read(min(timeout, LONGEST)):
             raise redis_errors.TimeoutError("no answer in time")
         return connection.read_response(disable_decoding=True)
 

@@ -60,7 +60,7 @@ class NodePool:
 class Tasks(Io):
     """Its coroutines run in tasks of their own: that of a cancelled caller goes on until it has left the queue."""
 
-    mutex, bell, gate, lost, Cancelled = asyncio.Lock, asyncio.Event, asyncio.BoundedSemaphore, Lost, asyncio.CancelledError
+    mutex, bell, gate, lost = asyncio.Lock, asyncio.Event, asyncio.BoundedSemaphore, Lost
     core: Core
 
     def begin(self) -> None:
