@@ -22,8 +22,8 @@ use crate::server::Target;
 use crate::text::{duration, word};
 
 use command::Running;
-use guard::{Guard, Hold, Loss};
-use request::{Held, Request};
+use guard::Guard;
+use request::Request;
 use signals::Signals;
 
 /// Acquires, runs, releases; the exit code.
@@ -31,64 +31,50 @@ pub async fn run(args: &ExecArgs, target: Target) -> Result<u8, Failure> {
     // Also as PID 1, for which the kernel ignores signals that nobody listens to.
     let mut signals = Signals::listen()?;
     let request = Request::new(args);
+    let acquiring = async {
+        match request.acquire(target).await? {
+            Some((link, token)) => Guard::new(link, &request, token).await,
+            None => Err(not_acquired(args)),
+        }
+    };
     let acquired = tokio::select! {
         // Without the lock there is nothing to run. The end of the connection gives up the place, or the lock.
         biased;
         Some(caught) = signals.next() => return Ok(command::of_signal(caught.signal as i32)),
-        acquired = acquire(args, &request, target) => acquired,
+        acquired = acquiring => acquired,
     };
-    let (mut guard, token) = acquired?;
+    let mut guard = acquired?;
     if let Some(caught) = signals.already() {
         return Ok(command::of_signal(caught.signal as i32));
     }
-    let mut running = Running::start(args, &request.owner, token)?;
-    let (status, loss) = accompany(&mut running, &mut guard, &mut signals, args).await?;
-    if loss.is_some() {
+    let mut running = Running::start(args, &request.owner, guard.token)?;
+    let (status, is_lost) = accompany(&mut running, &mut guard, &mut signals, args).await?;
+    if is_lost {
         return Ok(LOST);
     }
-    if let Err(loss) = guard.release(args.reconnect).await {
+    guard.release().await.map_err(|loss| {
+        let key = word(request.key());
         let text = format!(
-            "the lock {} was lost before the command had ended, or just then: {loss}. {}",
-            word(request.key()),
-            how_it_ended(status)
+            "the lock {key} was lost before the command had ended, or just then: {loss}. The command itself ended by {status}"
         );
-        return Err(Failure::new(LOST, text));
-    }
+        Failure::new(LOST, text)
+    })?;
     Ok(command::exit_code(status))
 }
 
-/// Waits for the lock, and looks at it for the first time; the fencing token.
-async fn acquire(
-    args: &ExecArgs,
-    request: &Request<'_>,
-    target: Target,
-) -> Result<(Guard, i64), Failure> {
-    let Some(Held { link, token }) = request.acquire(target).await? else {
-        return Err(not_acquired(args));
-    };
-    let watched = Hold {
-        key: request.key().to_vec(),
-        owner: request.owner.clone(),
-        token,
-        is_shared: args.is_shared(),
-    };
-    let guard = Guard::new(link, watched, args.grace, args.reconnect).await?;
-    Ok((guard, token))
-}
-
-/// Until the command has ended: passes signals on, and deals with a loss of the lock.
+/// Until the command has ended: passes signals on, and deals with a loss of the lock. Whether it was lost.
 async fn accompany(
     running: &mut Running,
-    guard: &mut Guard,
+    guard: &mut Guard<'_>,
     signals: &mut Signals,
     args: &ExecArgs,
-) -> Result<(ExitStatus, Option<Loss>), Failure> {
-    let grace = guard.grace();
+) -> Result<(ExitStatus, bool), Failure> {
+    let grace = guard.grace;
     let watching = guard.lost();
     tokio::pin!(watching);
     let loss = loop {
         tokio::select! {
-            status = running.wait() => return Ok((status?, None)),
+            status = running.wait() => return Ok((status?, false)),
             Some(caught) = signals.next() => running.pass_on(caught),
             found = &mut watching => break found,
         }
@@ -108,7 +94,7 @@ async fn accompany(
         }
     };
     let (status, ()) = tokio::join!(ended, ending);
-    Ok((status?, Some(loss)))
+    Ok((status?, true))
 }
 
 fn not_acquired(args: &ExecArgs) -> Failure {
@@ -129,7 +115,7 @@ fn not_acquired(args: &ExecArgs) -> Failure {
     )
 }
 
-fn report(loss: &Loss, args: &ExecArgs, grace: std::time::Duration) {
+fn report(loss: &str, args: &ExecArgs, grace: std::time::Duration) {
     let key = word(args.key.as_bytes());
     let what = match args.on_loss {
         OnLoss::Terminate => format!(
@@ -139,8 +125,4 @@ fn report(loss: &Loss, args: &ExecArgs, grace: std::time::Duration) {
         OnLoss::Ignore => "the command goes on without it, as --on-loss ignore says".to_owned(),
     };
     eprintln!("fairlock: lost the lock {key}: {loss}; {what}");
-}
-
-fn how_it_ended(status: ExitStatus) -> String {
-    format!("The command itself ended by {status}")
 }

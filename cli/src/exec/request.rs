@@ -16,18 +16,10 @@ use super::waiting;
 /// What is asked for.
 #[derive(Debug)]
 pub struct Request<'a> {
-    args: &'a ExecArgs,
+    /// The command line.
+    pub args: &'a ExecArgs,
     /// The owner.
     pub owner: Vec<u8>,
-}
-
-/// The lock is held by this connection.
-#[derive(Debug)]
-pub struct Held {
-    /// The connection.
-    pub link: Link,
-    /// The fencing token.
-    pub token: i64,
 }
 
 impl<'a> Request<'a> {
@@ -45,12 +37,13 @@ impl<'a> Request<'a> {
         self.args.key.as_bytes()
     }
 
-    /// Waits for the lock. `None` if it did not become available in time.
-    pub async fn acquire(&self, target: Target) -> Result<Option<Held>, Failure> {
+    /// Waits for the lock: the connection that holds it, and the fencing token. `None` if it did not become available
+    /// in time.
+    pub async fn acquire(&self, target: Target) -> Result<Option<(Link, i64)>, Failure> {
         let start = Instant::now();
         let mut masters = Masters::new(target);
-        // Since when no server can be reached, or all refuse. The owner's place in the queue outlives a failover, so that asking again
-        // finds it.
+        // Since when no server can be reached, or all refuse. The owner's place in the queue outlives a failover, so that
+        // asking again finds it.
         let mut gone: Option<Instant> = None;
         loop {
             let left = self
@@ -94,7 +87,7 @@ impl<'a> Request<'a> {
         masters: &mut Masters,
         left: Option<Duration>,
         was_asked: &mut bool,
-    ) -> Result<Option<Held>, Trouble> {
+    ) -> Result<Option<(Link, i64)>, Trouble> {
         let mut link = masters.connect_for(self.key()).await?;
         let target = link.target.clone();
         let command = self.command(left);
@@ -107,7 +100,7 @@ impl<'a> Request<'a> {
             }
         };
         match reply {
-            Ok(Value::Int(token)) => Ok(Some(Held { link, token })),
+            Ok(Value::Int(token)) => Ok(Some((link, token))),
             Ok(Value::Nil) => Ok(None),
             Ok(_) => Err(Trouble::odd("FAIRLOCK.ACQUIRE", &link.target)),
             Err(error) => {
@@ -156,22 +149,19 @@ fn unique_owner() -> Vec<u8> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use clap::Parser as _;
 
     use super::*;
     use crate::args::{Args, Subcommand};
 
-    fn sent(options: &str, left: Option<Duration>) -> String {
+    pub fn args(options: &str) -> ExecArgs {
         let line = format!("fairlock exec k --owner a {options} -- true");
         let args = Args::try_parse_from(line.split_whitespace()).expect("a command line");
         let Subcommand::Exec(args) = args.command else {
             panic!("another subcommand");
         };
-        let packed = Request::new(&args).command(left).get_packed_command();
-        let words = String::from_utf8(packed).expect("text");
-        let words = words.lines().filter(|line| !line.starts_with(['*', '$']));
-        words.collect::<Vec<_>>().join(" ")
+        args
     }
 
     #[test]
@@ -187,7 +177,13 @@ mod tests {
             ("--shared", Some(left(10)), "SHARED SESSION NOWAIT"),
             ("--limit 3", Some(left(0)), "SHARED 3 SESSION NOWAIT"),
         ] {
-            assert_eq!(sent(options, left), format!("FAIRLOCK.ACQUIRE k a {words}"));
+            let packed = Request::new(&args(options))
+                .command(left)
+                .get_packed_command();
+            let sent = String::from_utf8(packed).expect("text");
+            let sent = sent.lines().filter(|line| !line.starts_with(['*', '$']));
+            let sent = sent.collect::<Vec<_>>().join(" ");
+            assert_eq!(sent, format!("FAIRLOCK.ACQUIRE k a {words}"));
         }
     }
 }
