@@ -207,8 +207,8 @@ macro_rules! flavour {
                     "renew" => {
                         let held = held(number(request, "held"));
                         let lease = match &request["lease"] {
-                            Value::Null => held.renew()$($wait)*?,
-                            lease => held.renew_for(seconds("lease", lease)?)$($wait)*?,
+                            Value::Null => held.renew(None)$($wait)*?,
+                            lease => held.renew(seconds("lease", lease)?)$($wait)*?,
                         };
                         return Ok(json!({"lease": lease.as_secs_f64()}));
                     }

@@ -1,19 +1,17 @@
 //! One acquisition: carries out what [`Asking`] says.
 
-use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 
 use crate::core::{Busy, Caller, Core, Seat, Way, closed};
-use crate::error::{Failure, Outcome};
+use crate::error::Outcome;
 use crate::hold::Hold;
-use crate::lines::{Channel, Line, locked};
+use crate::lines::{Channel, Line, Work, locked};
 use crate::options::{call, new_owner};
-use crate::protocol::{Asking, Keeping, Message, Reply, Request, Step};
-use crate::scripts::{Command, channel};
+use crate::protocol::{Asking, Message, Reply, Step, Terms};
+use crate::scripts::channel;
 use crate::{Error, Event, Kind, Options, Result};
 
 /// The longest that a caller waits for its owner to leave the queue; it goes on in the background.
@@ -21,9 +19,7 @@ const LEAVE: Duration = Duration::from_secs(1);
 
 struct Waiter {
     core: Arc<Core>,
-    name: Vec<u8>,
-    owner: Vec<u8>,
-    options: Options,
+    terms: Arc<Terms>,
     start: Instant,
     asking: Asking,
     /// The connection of a session.
@@ -44,19 +40,18 @@ impl Core {
     ) -> Result<Arc<Hold>> {
         options.check(name)?;
         self.check_open()?;
-        let mut key = None;
+        let mut entry = None;
         if options.reentrant {
             let refused = || Error::new(Kind::Argument, "reentrant: this is no task");
-            let entered = (caller.ok_or_else(refused)?, name.to_vec());
+            let key = (caller.ok_or_else(refused)?, name.to_vec());
             let there = locked(&self.state)
                 .entered
-                .get(&entered)
-                .and_then(std::sync::Weak::upgrade);
+                .get(&key)
+                .and_then(Weak::upgrade);
             if let Some(hold) = there {
-                hold.enter_again()?;
-                return Ok(hold);
+                return hold.enter_again();
             }
-            key = Some(entered);
+            entry = Some(key);
         }
         let mut waiter = Waiter::new(self, name, options);
         let mut closing = self.closing.subscribe();
@@ -66,7 +61,20 @@ impl Core {
             _ = closing.wait_for(|is_so| *is_so) => Err(closed()),
         };
         match granted {
-            Ok((token, since)) => Ok(waiter.hold(token, since, key).await),
+            Ok((token, since)) => {
+                let seat = waiter.seat().map(|seat| (seat, waiter.asking.is_clean()));
+                let (terms, own) = (waiter.terms.clone(), waiter.own.take());
+                let mut hold = Hold::new(self, terms, token, since, own).await;
+                (hold.seat, hold.entry) = (seat.into(), entry);
+                let hold = hold.begin(waiter.busy.take());
+                let took = Some(waiter.start.elapsed());
+                let event = Event {
+                    waited: took,
+                    ..hold.event.clone()
+                };
+                call(self.options.hooks.on_acquired.as_ref(), &event);
+                Ok(hold)
+            }
             Err(error) => {
                 if let Some(leaving) = waiter.leave() {
                     drop(timeout(LEAVE, tokio::spawn(leaving)).await);
@@ -85,18 +93,22 @@ impl Waiter {
         } else {
             None
         };
-        let (owner, channel) = match seat {
-            Some(Seat { owner, channel }) => (owner, Some(channel)),
-            None => (options.owner.clone().unwrap_or_else(new_owner), None),
-        };
+        let (owner, channel) = seat.map(|seat| (seat.owner, seat.channel)).unzip();
+        let owner = owner.or_else(|| options.owner.clone());
+        let owner = owner.unwrap_or_else(new_owner);
+        let own = options.session.then(|| core.own_line(options.lease));
+        let asking = Asking::new(&options, start);
+        let name = name.to_vec();
         Self {
             core: core.clone(),
-            name: name.to_vec(),
-            owner,
+            terms: Arc::new(Terms {
+                name,
+                owner,
+                options,
+            }),
             start,
-            asking: Asking::new(&options, start),
-            own: options.session.then(|| core.own_line(options.lease)),
-            options,
+            asking,
+            own,
             way: None,
             channel,
             is_told: false,
@@ -106,7 +118,7 @@ impl Waiter {
 
     async fn run(&mut self) -> Result<(i64, Instant)> {
         let longest = self.asking.left(self.start).unwrap_or(Duration::MAX);
-        let turn = self.core.turn(&self.name).lock_owned();
+        let turn = self.core.turn(&self.terms.name).lock_owned();
         let mut turn = timeout(longest, turn).await.ok();
         let mut step = self.asking.ask(Instant::now());
         loop {
@@ -123,182 +135,91 @@ impl Waiter {
                     self.asking.ask(Instant::now())
                 }
                 Step::Granted(token, since) => return Ok((token, since)),
-                Step::Failed(kind, failure) => return Err(self.error(kind, failure)),
+                Step::Failed(kind, failure) => {
+                    return Err(self.core.error(&self.terms, kind, failure));
+                }
             }
         }
     }
 
     async fn send(&mut self, message: Message, now: Instant) -> Outcome<Reply> {
-        let way = self
-            .core
-            .way(&self.name, &self.options, self.own.as_ref())
-            .await?;
+        let way = self.core.way(&self.terms, self.own.as_ref()).await?;
         let way = self.way.insert(way);
-        let request = match message {
-            Message::Ask => Request::ask(&self.owner, &self.options),
-            Message::Renew => Request::renew(&self.owner, self.options.lease).with(&self.options),
-            Message::GiveBack(token) => Request::release(&self.owner, token).with(&self.options),
-        };
-        let left = self.asking.left(now).unwrap_or(Duration::MAX);
-        let longest = self.core.options.command_timeout.min(left) + self.options.sync_timeout;
-        self.core.send(way, &self.name, &request, longest).await
+        let longest = self.core.options.command_timeout;
+        let longest = self
+            .asking
+            .left(now)
+            .map_or(longest, |left| left.min(longest));
+        let request = self.terms.message(message);
+        self.core.send(way, &self.terms, &request, longest).await
     }
 
     async fn listen(&mut self, longest: Duration) -> Step {
         if !self.is_told {
             self.is_told = true;
-            call(self.core.options.hooks.on_wait.as_ref(), &self.event());
+            call(
+                self.core.options.hooks.on_wait.as_ref(),
+                &self.terms.event(),
+            );
         }
-        let ears = &self.core.ears;
-        let channel = self
-            .channel
-            .get_or_insert_with(|| ears.channel(channel(&self.name, &self.owner)));
+        let (ears, terms) = (&self.core.ears, &self.terms);
+        let new = || ears.channel(channel(&terms.name, &terms.owner));
+        let channel = self.channel.get_or_insert_with(new);
+        let heard = timeout(longest, channel.bell.notified());
         // Silence may be that of a dead connection: then it does not confirm this either.
-        let is_heard =
-            ears.hears(channel) && timeout(longest, channel.bell.notified()).await.is_ok();
+        let is_heard = ears.hears(channel) && heard.await.is_ok();
         if !is_heard && let Err(failure) = ears.listen(channel).await {
             return self.asking.failed(Instant::now(), failure);
         }
         self.asking.ask(Instant::now())
     }
 
-    fn event(&self) -> Event {
-        Event {
-            name: String::from_utf8_lossy(&self.name).into_owned(),
-            owner: String::from_utf8_lossy(&self.owner).into_owned(),
-            token: None,
-            waited: None,
-            held: None,
-            cause: None,
-        }
-    }
-
-    fn error(&self, kind: Kind, failure: Option<Failure>) -> Error {
-        let name = String::from_utf8_lossy(&self.name);
-        let address = self.core.source.address();
-        let failure = match (kind, failure) {
-            (Kind::Refused | Kind::Unavailable, Some(failure)) => {
-                return self.core.error(&self.name, failure, self.options.needs());
-            }
-            (_, failure) => failure,
-        };
-        let text = match kind {
-            Kind::NotReplicated => {
-                format!("{name} at {address}: no replica has confirmed it in time")
-            }
-            _ => format!(
-                "{name} at {address}: not acquired within {:?}",
-                self.options.wait.unwrap_or_default()
-            ),
-        };
-        Error::new(kind, text).because(failure)
-    }
-
-    async fn hold(
-        mut self,
-        token: i64,
-        since: Instant,
-        key: Option<(Caller, Vec<u8>)>,
-    ) -> Arc<Hold> {
-        let own = match self.own.take() {
-            Some(line) => Some((line.clone(), line.number().await)),
-            None => None,
-        };
-        let owner = self.owner.clone();
-        let seat = self.channel.take().map(|channel| Seat { owner, channel });
-        let event = Event {
-            token: Some(token),
-            ..self.event()
-        };
-        let acquired = Event {
-            waited: Some(self.start.elapsed()),
-            ..event.clone()
-        };
-        let hold = Arc::new(Hold {
-            keeping: Mutex::new(Keeping::new(
-                self.options.lease,
-                self.options.renew || self.options.session,
-                since,
-            )),
-            seat: Mutex::new(seat),
-            unanswered: AtomicUsize::new(usize::from(!self.asking.is_clean())),
-            core: self.core.clone(),
-            name: std::mem::take(&mut self.name),
-            owner: std::mem::take(&mut self.owner),
-            options: self.options.clone(),
-            token,
-            event,
-            own,
-            key,
-            acquired: Instant::now(),
-            holds: Mutex::new(1),
-            lost: watch::Sender::new(None),
-            changed: Notify::new(),
-            task: OnceLock::new(),
-        });
-        hold.begin(self.busy.take());
-        call(self.core.options.hooks.on_acquired.as_ref(), &acquired);
-        hold
+    fn seat(&mut self) -> Option<Seat> {
+        let (owner, since) = (self.terms.owner.clone(), Instant::now());
+        let channel = self.channel.take()?;
+        Some(Seat {
+            owner,
+            channel,
+            since,
+        })
     }
 
     /// The work of leaving the queue, or of giving up what was granted meanwhile; none if the owner was never there.
-    fn leave(&mut self) -> Option<impl Future<Output = ()> + Send + 'static> {
+    fn leave(&mut self) -> Option<Work<'static, ()>> {
         let busy = self.busy.take()?;
         let way = self.way.take().filter(|_| self.asking.must_leave());
-        let (core, name, owner, options) = (
-            self.core.clone(),
-            self.name.clone(),
-            self.owner.clone(),
-            self.options.clone(),
-        );
-        let (channel, is_clean) = (self.channel.take(), self.asking.is_clean());
-        if way.is_none() && channel.is_none() {
+        let (core, terms, seat) = (self.core.clone(), self.terms.clone(), self.seat());
+        let is_clean = self.asking.is_clean();
+        if way.is_none() && seat.is_none() {
             return None;
         }
-        Some(async move {
-            let _busy = busy;
+        Some(Box::pin(async move {
             let is_left = match way {
-                Some(way) => leave(&core, &way, &name, &owner, &options, is_clean).await,
+                Some(way) => leave(&core, &way, &terms, is_clean).await,
                 None => true,
             };
-            match channel {
-                Some(channel) if is_left && is_clean && options.owner.is_none() => {
-                    core.give_seat(&name, Seat { owner, channel });
-                }
-                Some(channel) => core.ears.forget(&channel).await,
-                None => {}
+            if let Some(seat) = seat {
+                core.give_seat(&terms, seat, is_left && is_clean).await;
             }
-        })
+            drop(busy);
+        }))
     }
 }
 
 /// Whether the owner was in the queue, and has left it.
-async fn leave(
-    core: &Arc<Core>,
-    way: &Way,
-    name: &[u8],
-    owner: &[u8],
-    options: &Options,
-    is_clean: bool,
-) -> bool {
-    let longest = options.lease.max(options.patience);
-    let cancel = Request::new(Command::Cancel, owner, &[]).with(options);
-    let (answer, _) = core.persist(way, name, &cancel, longest).await;
-    if matches!(
-        answer,
-        Ok(Reply {
-            value: redis::Value::Int(1),
-            ..
-        })
-    ) {
-        return true;
-    }
+async fn leave(core: &Arc<Core>, way: &Way, terms: &Terms, is_clean: bool) -> bool {
+    let longest = terms.options.lease.max(terms.options.patience);
+    let (answer, _) = core.persist(way, terms, &terms.cancel(), longest).await;
+    let is_left = |reply: &Reply| reply.value == redis::Value::Int(1);
     // Another caller may hold the lock by an owner that was given, unless an ask of this one is not answered.
-    if answer.is_ok() && !(is_clean && options.owner.is_some()) {
-        let release = Request::new(Command::Release, owner, &[]).with(options);
-        drop(core.persist(way, name, &release, longest).await);
+    let may_hold = !is_clean || terms.options.owner.is_none();
+    if may_hold && answer.as_ref().is_ok_and(|reply| !is_left(reply)) {
+        drop(
+            core.persist(way, terms, &terms.release(None), longest)
+                .await,
+        );
     }
-    false
+    answer.as_ref().is_ok_and(is_left)
 }
 
 impl Drop for Waiter {

@@ -11,8 +11,8 @@ use tokio::time::{sleep, timeout};
 
 use crate::error::{Failure, Outcome};
 use crate::hold::Hold;
-use crate::lines::{Channel, Line, Server, Source, locked};
-use crate::protocol::{Reply, Request, Tries};
+use crate::lines::{Channel, Line, Server, locked};
+use crate::protocol::{Reply, Request, Terms, Tries};
 use crate::scripts::{Command, Form, no_module, warning};
 use crate::{Error, Info, Kind, Module, Options, Result};
 
@@ -23,7 +23,9 @@ const MAX_NAMES: usize = 10_000;
 const WITHOUT: u8 = 1;
 const WITH: u8 = 2;
 
-/// The caller, for a lock that it may hold again.
+/// Who asks, for a lock that it may hold again: the thread or task, and the lock's name.
+pub(crate) type Entry = (Caller, Vec<u8>);
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Caller {
     Thread(std::thread::ThreadId),
@@ -32,7 +34,7 @@ pub(crate) enum Caller {
 
 pub(crate) struct Core {
     pub(crate) options: Options,
-    pub(crate) source: Arc<Source>,
+    server: Arc<Server>,
     plain: Arc<Line>,
     /// Where WAIT follows, and stalls whoever is behind it.
     confirmed: Arc<Line>,
@@ -46,28 +48,26 @@ pub(crate) struct Core {
 
 #[derive(Default)]
 pub(crate) struct State {
-    pub(crate) entered: HashMap<(Caller, Vec<u8>), Weak<Hold>>,
+    pub(crate) entered: HashMap<Entry, Weak<Hold>>,
     /// For each lock, the first asks are sent one after the other.
     turns: HashMap<Vec<u8>, Weak<tokio::sync::Mutex<()>>>,
-    /// For each lock, owners that have ended cleanly, with channels that are listened to.
-    seats: HashMap<Vec<u8>, Vec<(Instant, Seat)>>,
+    /// For each lock, owners that have ended cleanly, and whose channels are listened to.
+    seats: HashMap<Vec<u8>, Vec<Seat>>,
     /// How many replicas a server had when it was first asked; in a cluster also each lock's server.
     replicas: HashMap<String, usize>,
     nodes: HashMap<Vec<u8>, String>,
 }
 
-#[derive(Clone)]
 pub(crate) struct Seat {
     pub(crate) owner: Vec<u8>,
     pub(crate) channel: Arc<Channel>,
+    pub(crate) since: Instant,
 }
 
 /// The connection for a lock's commands, and how many replicas must confirm them.
-#[derive(Clone)]
 pub(crate) struct Way {
-    pub(crate) line: Arc<Line>,
+    line: Arc<Line>,
     need: usize,
-    sync_timeout: Duration,
 }
 
 /// Counts as work until it is dropped.
@@ -81,13 +81,13 @@ impl Drop for Busy {
 
 impl Core {
     pub(crate) fn new(server: Server, options: Options) -> Arc<Self> {
-        let source = Arc::new(Source::new(server));
-        let line = || Line::new(&source, options.command_timeout);
+        let server = Arc::new(server);
+        let line = || Line::new(&server, options.command_timeout);
         Arc::new(Self {
             plain: line(),
             confirmed: line(),
             ears: line(),
-            source,
+            server,
             options,
             native: AtomicU8::new(0),
             state: Mutex::default(),
@@ -98,7 +98,7 @@ impl Core {
 
     /// The connection of a session, which is not given up as long as the lease goes on.
     pub(crate) fn own_line(&self, lease: Duration) -> Arc<Line> {
-        Line::new(&self.source, self.options.command_timeout.max(lease))
+        Line::new(&self.server, self.options.command_timeout.max(lease))
     }
 
     pub(crate) fn busy(self: &Arc<Self>) -> Busy {
@@ -107,93 +107,70 @@ impl Core {
     }
 
     pub(crate) fn native(&self) -> Option<bool> {
-        match self.native.load(Ordering::Relaxed) {
-            0 => None,
-            known => Some(known == WITH),
-        }
+        let known = self.native.load(Ordering::Relaxed);
+        (known != 0).then_some(known == WITH)
     }
 
     // ---------------------------------------------------------------------- sending
 
-    pub(crate) async fn way(
-        &self,
-        name: &[u8],
-        options: &Options,
-        own: Option<&Arc<Line>>,
-    ) -> Outcome<Way> {
-        let need = match options.min_replicas {
-            _ if options.sync_timeout.is_zero() => 0,
+    pub(crate) async fn way(&self, terms: &Terms, own: Option<&Arc<Line>>) -> Outcome<Way> {
+        let need = match terms.options.min_replicas {
+            _ if terms.options.sync_timeout.is_zero() => 0,
             Some(given) => given,
-            None => self.replicas(name).await.map_err(Failure::unsent)?.min(1),
+            None => self.replicas(&terms.name).await.map_err(Failure::unsent)?,
         };
-        let line = own.unwrap_or(if need > 0 {
-            &self.confirmed
-        } else {
-            &self.plain
-        });
-        let (line, sync_timeout) = (line.clone(), options.sync_timeout);
-        Ok(Way {
-            line,
-            need,
-            sync_timeout,
-        })
+        let shared = [&self.plain, &self.confirmed][usize::from(need > 0)];
+        let line = own.unwrap_or(shared).clone();
+        Ok(Way { line, need })
     }
 
-    /// How many replicas the lock's server had when it was first asked.
+    /// The way of what no replica needs to confirm.
+    pub(crate) fn plain_way(&self, own: Option<&Arc<Line>>) -> Way {
+        let (line, need) = (own.unwrap_or(&self.plain).clone(), 0);
+        Way { line, need }
+    }
+
+    /// One, if the lock's server had any replica when it was first asked.
     async fn replicas(&self, name: &[u8]) -> Outcome<usize> {
-        let is_cluster = self.source.is_cluster;
-        {
+        let is_cluster = self.server.is_cluster();
+        let known = {
             let state = locked(&self.state);
-            let node = if is_cluster {
-                state.nodes.get(name).cloned()
-            } else {
-                Some(self.source.address())
-            };
-            if let Some(known) = node.and_then(|node| state.replicas.get(&node).copied()) {
-                return Ok(known);
-            }
+            let node = state.nodes.get(name).cloned();
+            let node = node.or_else(|| (!is_cluster).then(|| self.server.address()));
+            node.and_then(|node| state.replicas.get(&node).copied())
+        };
+        if let Some(known) = known {
+            return Ok(known);
         }
         let mut pipeline = redis::pipe();
         if is_cluster {
-            // The first leads to the lock's node; the last tells which one that is.
-            pipeline
-                .cmd("FAIRLOCK.INFO")
-                .arg(name)
-                .cmd("CLUSTER")
-                .arg("NODES");
+            // The first leads to the lock's node; the other tells which one that is.
+            pipeline.cmd("FAIRLOCK.INFO").arg(name);
+            pipeline.cmd("CLUSTER").arg("NODES");
         }
         pipeline.cmd("ROLE");
-        let mut values = self
-            .plain
-            .send(&pipeline, self.options.command_timeout)
-            .await?;
+        let sent = self.plain.send(&pipeline, self.options.command_timeout);
+        let mut values = sent.await?;
         let count = match values.pop() {
             Some(Err(failure)) if !failure.is_unknown() => return Err(failure),
             Some(Ok(Value::Array(role))) => match role.get(2) {
-                Some(Value::Array(replicas)) => replicas.len(),
+                Some(Value::Array(replicas)) => replicas.len().min(1),
                 _ => return Ok(0), // A replica; it will refuse the ask.
             },
             _ => 0,
         };
+        let nodes = values.pop().and_then(Outcome::ok).unwrap_or(Value::Nil);
+        let nodes: String = redis::from_redis_value(nodes).unwrap_or_default();
+        let me = nodes.lines().find(|line| line.contains("myself"));
+        let me = me.and_then(|line| line.split(' ').next());
         let mut state = locked(&self.state);
-        let node = if is_cluster {
-            let Some(Ok(nodes)) = values.pop() else {
-                return Ok(count);
-            };
-            let nodes: String = redis::from_redis_value(nodes).unwrap_or_default();
-            let me = nodes
-                .lines()
-                .find(|line| line.contains("myself"))
-                .unwrap_or_default();
-            let node = me.split(' ').next().unwrap_or_default().to_owned();
+        if let Some(me) = me {
             if state.nodes.len() >= MAX_NAMES {
                 state.nodes.clear();
             }
-            state.nodes.insert(name.to_vec(), node.clone());
-            node
-        } else {
-            self.source.address()
-        };
+            state.nodes.insert(name.to_vec(), me.to_owned());
+        }
+        let node = me.map_or_else(|| self.server.address(), str::to_owned);
         Ok(*state.replicas.entry(node).or_insert(count))
     }
 
@@ -201,52 +178,46 @@ impl Core {
     pub(crate) async fn send(
         &self,
         way: &Way,
-        name: &[u8],
+        terms: &Terms,
         request: &Request,
         longest: Duration,
     ) -> Outcome<Reply> {
-        let is_to_confirm =
-            way.need > 0 && matches!(request.command, Command::Acquire | Command::Renew);
-        let is_scripted = request.needs.is_none() && self.native() == Some(false);
-        let mut form = if is_scripted {
-            Form::Hash
-        } else {
-            Form::Native
-        };
+        let is_setting = matches!(request.command, Command::Acquire | Command::Renew);
+        let may_be_scripted = terms.options.needs().is_none();
+        let mut form = Form::Native;
+        if may_be_scripted && self.native() == Some(false) {
+            form = Form::Hash;
+        }
         loop {
             let mut pipeline = redis::pipe();
-            pipeline.add_command(request.command(name, form));
-            if is_to_confirm {
-                let ms = u64::try_from(way.sync_timeout.as_millis())
-                    .unwrap_or(u64::MAX)
-                    .max(1);
+            pipeline.add_command(request.command(&terms.name, form));
+            if is_setting && way.need > 0 {
+                let ms = crate::options::ms(terms.options.sync_timeout);
                 pipeline.cmd("WAIT").arg(way.need).arg(ms);
             }
+            let longest = longest.saturating_add(terms.options.sync_timeout);
             let mut values = way.line.send(&pipeline, longest).await?.into_iter();
             let nothing = || Err(Failure::Broken("no reply".to_owned()));
-            match values.next().unwrap_or_else(nothing) {
-                Err(failure) if form == Form::Hash && failure.is("NOSCRIPT") => form = Form::Text,
-                Err(failure)
-                    if form == Form::Native
-                        && request.needs.is_none()
-                        && self.uses_scripts(&failure) =>
-                {
-                    form = Form::Hash;
-                }
-                Err(failure) => return Err(failure),
+            let failure = match values.next().unwrap_or_else(nothing) {
                 Ok(value) => {
                     if form == Form::Native {
                         self.native.store(WITH, Ordering::Relaxed);
                     }
-                    let is_enough = |count| matches!(count, Value::Int(count) if count >= i64::try_from(way.need).unwrap_or(i64::MAX));
-                    let confirmed = values.next().filter(|_| is_to_confirm);
-                    let is_confirmed = confirmed.map_or(Ok(true), |count| count.map(is_enough));
+                    let is_enough = |count| matches!(count, Value::Int(count) if count.unsigned_abs() >= way.need as u64);
+                    let confirmed = values.next().map(|count| count.map(is_enough));
+                    let is_confirmed = confirmed.unwrap_or(Ok(true));
                     return Ok(Reply {
                         value,
                         is_confirmed,
                     });
                 }
-            }
+                Err(failure) => failure,
+            };
+            form = match form {
+                Form::Hash if failure.is("NOSCRIPT") => Form::Text,
+                Form::Native if may_be_scripted && self.uses_scripts(&failure) => Form::Hash,
+                _ => return Err(failure),
+            };
         }
     }
 
@@ -257,28 +228,27 @@ impl Core {
             return false;
         }
         if self.native.swap(WITHOUT, Ordering::Relaxed) != WITHOUT {
-            eprintln!("{}", warning(&self.source.address(), failure.is_denied()));
+            eprintln!("{}", warning(&self.server.address(), failure.is_denied()));
         }
         true
     }
 
-    /// Sends a command until it is answered or refused, for so long; also whether a try that failed may have arrived.
+    /// Sends a command until it is answered or refused, for so long (zero: once); also whether a try that failed may have
+    /// arrived.
     pub(crate) async fn persist(
         &self,
         way: &Way,
-        name: &[u8],
+        terms: &Terms,
         request: &Request,
         longest: Duration,
     ) -> (Outcome<Reply>, bool) {
         let (mut tries, mut may_be_done) = (Tries::new(longest), false);
+        let mut each = self.options.command_timeout;
+        if !longest.is_zero() {
+            each = each.min(longest);
+        }
         loop {
-            let each = if longest.is_zero() {
-                Duration::MAX
-            } else {
-                longest
-            };
-            let each = self.options.command_timeout.min(each) + way.sync_timeout;
-            let failure = match self.send(way, name, request, each).await {
+            let failure = match self.send(way, terms, request, each).await {
                 Err(failure) if failure.is_passing() => failure,
                 other => return (other, may_be_done),
             };
@@ -290,38 +260,52 @@ impl Core {
         }
     }
 
-    pub(crate) fn error(&self, name: &[u8], failure: Failure, needs: Option<&str>) -> Error {
-        let (name, address) = (String::from_utf8_lossy(name), self.source.address());
-        if failure.is_no_module() {
-            return Error::new(Kind::NoModule, no_module(&address, needs));
-        }
-        if failure.is_passing() {
-            let error = Error::new(Kind::Unavailable, format!("{name} at {address}"));
-            return error.because(Some(failure));
-        }
-        failure.translated(&name, &address)
+    pub(crate) fn error(&self, terms: &Terms, kind: Kind, failure: Option<Failure>) -> Error {
+        let address = self.server.address();
+        let name = String::from_utf8_lossy(&terms.name);
+        let what = match (kind, &failure) {
+            (Kind::Refused | Kind::Unavailable, Some(failure)) if failure.is_no_module() => {
+                let text = no_module(&address, terms.options.needs());
+                return Error::new(Kind::NoModule, text);
+            }
+            (Kind::Refused | Kind::Unavailable, Some(failure)) if !failure.is_passing() => {
+                return failure.translated(&name, &address);
+            }
+            (Kind::NotReplicated, _) => "no replica has confirmed it in time".to_owned(),
+            (Kind::NotInTime, _) => {
+                format!(
+                    "not acquired within {:?}",
+                    terms.options.wait.unwrap_or_default()
+                )
+            }
+            _ => "not available".to_owned(),
+        };
+        let is_passing = failure.as_ref().is_some_and(Failure::is_passing);
+        let kind = if kind == Kind::Refused && is_passing {
+            Kind::Unavailable
+        } else {
+            kind
+        };
+        Error::new(kind, format!("{name} at {address}: {what}")).because(failure)
     }
 
     pub(crate) async fn info(&self, name: &[u8]) -> Result<Info> {
-        Options::default().check(name)?;
+        let (name, owner, options) = (name.to_vec(), Vec::new(), Options::default());
+        options.check(&name)?;
         self.check_open()?;
-        let (words, needs) = (Vec::new(), None);
-        let request = Request {
-            command: Command::Info,
-            words,
-            needs,
+        let terms = Terms {
+            name,
+            owner,
+            options,
         };
-        let (line, need, sync_timeout) = (self.plain.clone(), 0, Duration::ZERO);
-        let way = Way {
-            line,
-            need,
-            sync_timeout,
-        };
-        let (outcome, _) = self
-            .persist(&way, name, &request, self.options.command_timeout)
-            .await;
-        let reply = outcome.map_err(|failure| self.error(name, failure, None))?;
-        Ok(Info::of(&reply.value))
+        let (command, words) = (Command::Info, Vec::new());
+        let (request, longest) = (Request { command, words }, self.options.command_timeout);
+        let way = self.plain_way(None);
+        let (outcome, _) = self.persist(&way, &terms, &request, longest).await;
+        match outcome {
+            Ok(reply) => Ok(Info::of(&reply.value)),
+            Err(failure) => Err(self.error(&terms, Kind::Refused, Some(failure))),
+        }
     }
 
     // ------------------------------------------------------------------ what is shared
@@ -342,20 +326,19 @@ impl Core {
 
     /// An owner that has ended cleanly, and is listened for.
     pub(crate) fn take_seat(&self, name: &[u8]) -> Option<Seat> {
-        let mut state = locked(&self.state);
-        let (_, seat) = state.seats.get_mut(name)?.pop()?;
-        Some(seat)
+        locked(&self.state).seats.get_mut(name)?.pop()
     }
 
-    pub(crate) fn give_seat(self: &Arc<Self>, name: &[u8], seat: Seat) {
-        let mut state = locked(&self.state);
-        let is_first = state.seats.is_empty();
-        state
-            .seats
-            .entry(name.to_vec())
-            .or_default()
-            .push((Instant::now(), seat));
-        drop(state);
+    pub(crate) async fn give_seat(self: &Arc<Self>, terms: &Terms, seat: Seat, is_clean: bool) {
+        if !is_clean || terms.options.owner.is_some() {
+            return self.ears.forget(&seat.channel).await;
+        }
+        let is_first = {
+            let seats = &mut locked(&self.state).seats;
+            let is_first = seats.is_empty();
+            seats.entry(terms.name.clone()).or_default().push(seat);
+            is_first
+        };
         if is_first {
             tokio::spawn(forget_seats(Arc::downgrade(self)));
         }
@@ -397,19 +380,17 @@ async fn forget_seats(core: Weak<Core>) {
         let Some(core) = core.upgrade() else { return };
         let mut old = Vec::new();
         let is_last = {
-            let mut state = locked(&core.state);
-            for seats in state.seats.values_mut() {
+            let seats = &mut locked(&core.state).seats;
+            for seats in seats.values_mut() {
                 // Those that were used last are at the end.
-                let count = seats
-                    .iter()
-                    .take_while(|(since, _)| since.elapsed() >= IDLE)
-                    .count();
+                let is_old = |seat: &&Seat| seat.since.elapsed() >= IDLE;
+                let count = seats.iter().take_while(is_old).count();
                 old.extend(seats.drain(..count));
             }
-            state.seats.retain(|_, seats| !seats.is_empty());
-            state.seats.is_empty()
+            seats.retain(|_, seats| !seats.is_empty());
+            seats.is_empty()
         };
-        for (_, seat) in old {
+        for seat in old {
             core.ears.forget(&seat.channel).await;
         }
         if is_last {

@@ -6,76 +6,106 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
-use tokio::time::sleep_until;
+use tokio::time::timeout_at;
 
-use crate::core::{Busy, Caller, Core, Seat};
+use crate::core::{Busy, Core, Entry, Seat};
 use crate::error::{Failure, Outcome};
 use crate::lines::{Line, Work, locked};
 use crate::options::call;
-use crate::protocol::{Due, Keeping, Reply, Request};
+use crate::protocol::{Due, Keeping, Terms};
 use crate::{Cause, Error, Event, Kind, Options, Result};
 
 pub(crate) struct Hold {
     pub(crate) core: Arc<Core>,
-    pub(crate) name: Vec<u8>,
-    pub(crate) owner: Vec<u8>,
-    pub(crate) options: Options,
+    terms: Arc<Terms>,
     pub(crate) token: i64,
     /// For hooks and people.
     pub(crate) event: Event,
     /// The connection of a session, and its number.
-    pub(crate) own: Option<(Arc<Line>, u64)>,
-    /// What the next wait may use.
-    pub(crate) seat: Mutex<Option<Seat>>,
-    /// Asks and renewals without an answer, which may still reach the server.
-    pub(crate) unanswered: AtomicUsize,
-    pub(crate) key: Option<(Caller, Vec<u8>)>,
-    pub(crate) acquired: Instant,
-    pub(crate) keeping: Mutex<Keeping>,
+    own: Option<(Arc<Line>, u64)>,
+    /// What the next wait may use, and whether all asks were answered.
+    pub(crate) seat: Mutex<Option<(Seat, bool)>>,
+    /// Renewals without an answer, which may still reach the server.
+    unanswered: AtomicUsize,
+    pub(crate) entry: Option<Entry>,
+    acquired: Instant,
+    keeping: Mutex<Keeping>,
     /// How many guards there are.
-    pub(crate) holds: Mutex<usize>,
-    pub(crate) lost: watch::Sender<Option<Cause>>,
+    holds: Mutex<usize>,
+    lost: watch::Sender<Option<Cause>>,
     /// The lease was set by hand.
-    pub(crate) changed: Notify,
-    pub(crate) task: OnceLock<AbortHandle>,
+    changed: Notify,
+    task: OnceLock<AbortHandle>,
 }
 
 impl Hold {
-    pub(crate) fn begin(self: &Arc<Self>, busy: Option<Busy>) {
-        if let Some(key) = &self.key {
-            locked(&self.core.state)
-                .entered
-                .insert(key.clone(), Arc::downgrade(self));
+    pub(crate) async fn new(
+        core: &Arc<Core>,
+        terms: Arc<Terms>,
+        token: i64,
+        since: Instant,
+        own: Option<Arc<Line>>,
+    ) -> Self {
+        let (token_of_event, is_renewed) = (Some(token), terms.options.renew || own.is_some());
+        let own = match own {
+            Some(line) => Some((line.clone(), line.number().await)),
+            None => None,
+        };
+        Self {
+            core: core.clone(),
+            token,
+            event: Event {
+                token: token_of_event,
+                ..terms.event()
+            },
+            own,
+            seat: Mutex::default(),
+            unanswered: AtomicUsize::new(0),
+            entry: None,
+            acquired: Instant::now(),
+            keeping: Mutex::new(Keeping::new(terms.options.lease, is_renewed, since)),
+            terms,
+            holds: Mutex::new(1),
+            lost: watch::Sender::new(None),
+            changed: Notify::new(),
+            task: OnceLock::new(),
         }
-        let task = tokio::spawn(keep(self.clone(), busy));
-        drop(self.task.set(task.abort_handle()));
     }
 
-    pub(crate) fn enter_again(&self) -> Result<()> {
+    pub(crate) fn begin(self, busy: Option<Busy>) -> Arc<Self> {
+        let hold = Arc::new(self);
+        if let Some(entry) = hold.entry.clone() {
+            locked(&hold.core.state)
+                .entered
+                .insert(entry, Arc::downgrade(&hold));
+        }
+        let task = tokio::spawn(keep(hold.clone(), busy));
+        drop(hold.task.set(task.abort_handle()));
+        hold
+    }
+
+    pub(crate) fn enter_again(self: Arc<Self>) -> Result<Arc<Self>> {
         if let Some(cause) = self.cause() {
             return Err(self.lost_by(cause));
         }
         *locked(&self.holds) += 1;
-        Ok(())
+        Ok(self)
     }
 
     pub(crate) fn cause(&self) -> Option<Cause> {
         *self.lost.borrow()
     }
 
-    pub(crate) fn lost_by(&self, cause: Cause) -> Error {
+    fn lost_by(&self, cause: Cause) -> Error {
         let why = format!("{cause:?}").to_lowercase();
-        Error::new(
-            Kind::LockLost(cause),
-            format!("{} was lost ({why})", self.event.name),
-        )
+        let text = format!("{} was lost ({why})", self.event.name);
+        Error::new(Kind::LockLost(cause), text)
     }
 
     pub(crate) async fn until_lost(&self) -> Error {
         let mut lost = self.lost.subscribe();
         let cause = lost.wait_for(Option::is_some).await.ok();
-        let cause = cause.and_then(|cause| *cause);
-        self.lost_by(cause.unwrap_or(Cause::Closed))
+        self.lost_by(cause.and_then(|cause| *cause).unwrap_or(Cause::Closed))
     }
 
     pub(crate) fn end(&self) -> Instant {
@@ -94,96 +124,88 @@ impl Hold {
 
     /// Sends RENEW, for so long (zero: once). What it says of the lock is done; a failure is the caller's.
     async fn renew(&self, lease: Duration, longest: Duration) -> Outcome<()> {
+        // Of several tries it may be the first that has set the lease.
         let sent = Instant::now();
+        let way = self.core.way(&self.terms, self.own_line()).await?;
+        let request = self.terms.renewal(lease);
         self.unanswered.fetch_add(1, Ordering::Relaxed);
-        let (outcome, may_be_done) = self.send_renewal(lease, longest).await;
-        if !may_be_done && !matches!(outcome, Err(Failure::Broken(_))) {
+        let renewed = self.core.persist(&way, &self.terms, &request, longest);
+        let (outcome, may_be_done) = renewed.await;
+        if !may_be_done {
             self.unanswered.fetch_sub(1, Ordering::Relaxed);
         }
-        let failure = match outcome {
-            Ok(Reply {
-                is_confirmed: Ok(true),
-                ..
-            }) => {
-                // Of several tries it may be the first that has set the lease.
+        let is_confirmed = outcome.and_then(|reply| reply.is_confirmed);
+        let failure = match is_confirmed {
+            Ok(true) => {
                 locked(&self.keeping).renewed(sent, lease);
                 return Ok(());
             }
-            Ok(Reply {
-                is_confirmed: Ok(false),
-                ..
-            }) => Failure::Unconfirmed,
-            Ok(Reply {
-                is_confirmed: Err(failure),
-                ..
-            })
-            | Err(failure) => failure,
+            Ok(false) => Failure::Unconfirmed,
+            Err(failure) => failure,
         };
         if failure.is("NOTHELD") {
             self.lose(Cause::NotHeld);
-        } else {
-            locked(&self.keeping).failed(Instant::now());
         }
         Err(failure)
     }
 
-    async fn send_renewal(&self, lease: Duration, longest: Duration) -> (Outcome<Reply>, bool) {
-        match self
-            .core
-            .way(&self.name, &self.options, self.own_line())
-            .await
-        {
-            Ok(way) => {
-                let request = Request::renew(&self.owner, lease).with(&self.options);
-                self.core.persist(&way, &self.name, &request, longest).await
+    pub(crate) async fn renew_by_hand(&self, lease: Option<Duration>) -> Result<Duration> {
+        let lease = lease.unwrap_or(locked(&self.keeping).lease);
+        let options = Options {
+            lease,
+            ..Options::default()
+        };
+        options.check(&self.terms.name)?;
+        let longest = self.core.options.retry_timeout.min(self.left());
+        let renewed = match self.cause() {
+            None => self.renew(lease, longest).await,
+            Some(_) => Ok(()),
+        };
+        match (self.cause(), renewed) {
+            (Some(cause), _) => Err(self.lost_by(cause)),
+            (None, Ok(())) => {
+                self.changed.notify_one();
+                Ok(lease)
             }
-            Err(failure) => (Err(failure), false),
+            (None, Err(Failure::Unconfirmed)) => {
+                Err(self.core.error(&self.terms, Kind::NotReplicated, None))
+            }
+            (None, Err(failure)) => Err(self.refused(failure)),
         }
     }
 
-    pub(crate) async fn renew_by_hand(&self, lease: Option<Duration>) -> Result<Duration> {
-        let lease = lease.unwrap_or(locked(&self.keeping).lease);
-        Options {
-            lease,
-            ..self.options.clone()
-        }
-        .check(&self.name)?;
-        if let Some(cause) = self.cause() {
-            return Err(self.lost_by(cause));
-        }
-        let longest = self.core.options.retry_timeout.min(self.left());
-        let failed = match self.renew(lease, longest).await {
-            Ok(()) => {
-                self.changed.notify_one();
-                return Ok(lease);
-            }
-            Err(failure) => failure,
+    fn refused(&self, failure: Failure) -> Error {
+        self.core.error(&self.terms, Kind::Refused, Some(failure))
+    }
+
+    /// A renewal by itself: once, but the lease may end while the answer does not come.
+    async fn renew_in_time(&self) {
+        let (lease, end) = {
+            let keeping = locked(&self.keeping);
+            (keeping.lease, keeping.end)
         };
-        Err(match (self.cause(), failed) {
-            (Some(cause), _) => self.lost_by(cause),
-            (None, Failure::Unconfirmed) => Error::new(
-                Kind::NotReplicated,
-                format!("{}: {}", self.event.name, Failure::Unconfirmed),
-            ),
-            (None, failure) => self.core.error(&self.name, failure, None),
-        })
+        let renewed = timeout_at(end.into(), self.renew(lease, Duration::ZERO)).await;
+        let Ok(Err(failure)) = renewed else { return };
+        locked(&self.keeping).failed(Instant::now());
+        if !failure.is_passing() && self.cause().is_none() {
+            eprintln!("fairlock: {} cannot be renewed: {failure}", self.event.name);
+        }
     }
 
     // ------------------------------------------------------------------------ loss
 
     fn lose(&self, cause: Cause) {
-        let is_first = *locked(&self.holds) > 0 && {
-            self.lost.send_if_modified(|lost| {
-                let is_first = lost.is_none();
-                *lost = lost.or(Some(cause));
-                is_first
-            })
-        };
+        let is_held = *locked(&self.holds) > 0;
+        let is_first = self.lost.send_if_modified(|lost| {
+            let is_first = is_held && lost.is_none();
+            *lost = lost.or(is_held.then_some(cause));
+            is_first
+        });
         if is_first {
-            let held = Some(self.acquired.elapsed());
+            let (held, cause) = (Some(self.acquired.elapsed()), Some(cause));
             let event = Event {
                 held,
-                cause: Some(cause),
+                cause,
                 ..self.event.clone()
             };
             call(self.core.options.hooks.on_lost.as_ref(), &event);
@@ -204,23 +226,21 @@ impl Hold {
         if let Some(task) = self.task.get() {
             task.abort();
         }
-        if let Some(key) = &self.key {
-            locked(&self.core.state).entered.remove(key);
+        if let Some(entry) = &self.entry {
+            locked(&self.core.state).entered.remove(entry);
         }
-        let (hold, busy, mut undone) = (self.clone(), self.core.busy(), Undone(Some(self.clone())));
+        let (hold, busy) = (self.clone(), self.core.busy());
+        let mut undone = Undone(Some(self.event.name.clone()));
         Some(Box::pin(async move {
             let released = hold.release().await;
             if let Some(line) = hold.own_line() {
                 line.close().await;
             }
             let seat = locked(&hold.seat).take();
-            if let Some(seat) = seat {
-                let is_clean = hold.unanswered.load(Ordering::Relaxed) == 0;
-                if released.is_ok() && is_clean && hold.options.owner.is_none() {
-                    hold.core.give_seat(&hold.name, seat);
-                } else {
-                    hold.core.ears.forget(&seat.channel).await;
-                }
+            if let Some((seat, was_clean)) = seat {
+                let is_clean = was_clean && hold.unanswered.load(Ordering::Relaxed) == 0;
+                let is_clean = is_clean && released.is_ok();
+                hold.core.give_seat(&hold.terms, seat, is_clean).await;
             }
             drop((busy, undone.0.take()));
             released
@@ -235,30 +255,21 @@ impl Hold {
             Some(Cause::Lease) => Duration::ZERO,
             Some(cause) => return Err(self.lost_by(cause)),
         };
-        let own = self.own_line();
-        let options = Options {
-            sync_timeout: Duration::ZERO,
-            ..self.options.clone()
-        };
-        let request = Request::release(&self.owner, self.token).with(&options);
-        let way = self.core.way(&self.name, &options, own).await;
-        let (outcome, may_be_done) = match way {
-            Ok(way) => self.core.persist(&way, &self.name, &request, longest).await,
-            Err(failure) => (Err(failure), false),
-        };
+        let way = self.core.plain_way(self.own_line());
+        let request = self.terms.release(Some(self.token));
+        let released = self.core.persist(&way, &self.terms, &request, longest);
+        let (outcome, may_be_done) = released.await;
         if let Some(cause) = cause {
             return Err(self.lost_by(cause));
         }
         match outcome {
             Ok(_) => {}
-            Err(failure) if failure.is("NOTHELD") && !may_be_done => {
-                return Err(self.lost_by(Cause::NotHeld));
-            }
             // If only the reply was lost, an earlier try has released it.
-            Err(failure) if failure.is("NOTHELD") => {}
+            Err(failure) if failure.is("NOTHELD") && may_be_done => {}
+            Err(failure) if failure.is("NOTHELD") => return Err(self.lost_by(Cause::NotHeld)),
             // The end of its connection frees the lock as well.
-            Err(failure) if failure.is_passing() && own.is_some() => {}
-            Err(failure) => return Err(self.core.error(&self.name, failure, None)),
+            Err(failure) if failure.is_passing() && self.own.is_some() => {}
+            Err(failure) => return Err(self.refused(failure)),
         }
         let held = Some(self.acquired.elapsed());
         let event = Event {
@@ -278,25 +289,9 @@ async fn keep(held: Arc<Hold>, _busy: Option<Busy>) {
         let work = async {
             match due {
                 Due::Lost(cause) => held.lose(cause),
-                Due::Later(when) => tokio::select! {
-                    () = sleep_until(when.into()) => {}
-                    () = held.changed.notified() => {}
-                },
-                Due::Renewal => {
-                    let (lease, end) = {
-                        let keeping = locked(&held.keeping);
-                        (keeping.lease, keeping.end)
-                    };
-                    // The lease may end while the answer does not come.
-                    let renewed =
-                        tokio::time::timeout_at(end.into(), held.renew(lease, Duration::ZERO))
-                            .await;
-                    if let Ok(Err(failure)) = renewed
-                        && !failure.is_passing()
-                        && held.cause().is_none()
-                    {
-                        eprintln!("fairlock: {} cannot be renewed: {failure}", held.event.name);
-                    }
+                Due::Renewal => held.renew_in_time().await,
+                Due::Later(when) => {
+                    drop(timeout_at(when.into(), held.changed.notified()).await);
                 }
             }
         };
@@ -316,15 +311,15 @@ async fn ended(own: Option<&(Arc<Line>, u64)>) {
     }
 }
 
-/// A release that the runtime did not finish before it ended.
-struct Undone(Option<Arc<Hold>>);
+/// The name of a lock whose release the runtime did not finish before it ended.
+struct Undone(Option<String>);
 
 impl Drop for Undone {
     fn drop(&mut self) {
-        if let Some(hold) = &self.0 {
+        if let Some(name) = &self.0 {
             eprintln!(
-                "fairlock: {} was dropped as its runtime ended, and may stay taken until its lease is over: release() it before",
-                hold.event.name
+                "fairlock: {name} was dropped as its runtime ended, and may stay taken until its lease is over: \
+                 release() it before"
             );
         }
     }

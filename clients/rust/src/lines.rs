@@ -6,10 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
-use redis::{
-    AsyncConnectionConfig, Client, Pipeline, ProtocolVersion, PushInfo, PushKind, RedisResult,
-    Value,
-};
+use redis::{Client, ErrorKind, Pipeline, ProtocolVersion, PushInfo, PushKind, RedisResult, Value};
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
@@ -18,7 +15,11 @@ use crate::error::{Failure, Outcome};
 pub(crate) type Work<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Where the locks are: made of a client of the redis crate, which opens all connections.
-pub struct Server(Kind);
+pub struct Server {
+    kind: Kind,
+    /// For people.
+    address: Mutex<String>,
+}
 
 enum Kind {
     One(Client),
@@ -28,22 +29,26 @@ enum Kind {
     Cluster(Box<redis::cluster::ClusterClient>),
 }
 
-impl From<&Client> for Server {
-    fn from(client: &Client) -> Self {
-        Self(Kind::One(client.clone()))
+impl From<Client> for Server {
+    fn from(client: Client) -> Self {
+        let address = Mutex::new(client.get_connection_info().addr().to_string());
+        let kind = Kind::One(client);
+        Self { kind, address }
     }
 }
 
-impl From<Client> for Server {
-    fn from(client: Client) -> Self {
-        Self(Kind::One(client))
+impl From<&Client> for Server {
+    fn from(client: &Client) -> Self {
+        client.clone().into()
     }
 }
 
 #[cfg(feature = "sentinel")]
 impl From<redis::sentinel::SentinelClient> for Server {
     fn from(client: redis::sentinel::SentinelClient) -> Self {
-        Self(Kind::Sentinel(Box::new(client.into())))
+        let kind = Kind::Sentinel(Box::new(client.into()));
+        let address = Mutex::new("the Sentinels' master".to_owned());
+        Self { kind, address }
     }
 }
 
@@ -51,7 +56,9 @@ impl From<redis::sentinel::SentinelClient> for Server {
 #[cfg(feature = "cluster")]
 impl From<redis::cluster::ClusterClient> for Server {
     fn from(client: redis::cluster::ClusterClient) -> Self {
-        Self(Kind::Cluster(Box::new(client)))
+        let kind = Kind::Cluster(Box::new(client));
+        let address = Mutex::new("the cluster".to_owned());
+        Self { kind, address }
     }
 }
 
@@ -65,67 +72,26 @@ pub(crate) enum Connection {
 impl Connection {
     /// In a cluster it goes to the master of the first command's key.
     async fn send(&mut self, pipeline: &Pipeline) -> RedisResult<Vec<Value>> {
+        let count = pipeline.len();
         match self {
-            Self::One(one) => one.req_packed_commands(pipeline, 0, pipeline.len()).await,
+            Self::One(one) => one.req_packed_commands(pipeline, 0, count).await,
             #[cfg(feature = "cluster")]
-            Self::Cluster(cluster) => {
-                cluster
-                    .req_packed_commands(pipeline, 0, pipeline.len())
-                    .await
-            }
-        }
-    }
-
-    async fn subscribe(&mut self, channel: &[u8]) -> RedisResult<()> {
-        match self {
-            Self::One(one) => one.subscribe(channel).await,
-            // Wake-ups come on either kind of channel (`fairlock.pubsub`).
-            #[cfg(feature = "cluster")]
-            Self::Cluster(cluster) => {
-                let sharded = cluster.ssubscribe(channel).await;
-                cluster.subscribe(channel).await.or(sharded)
-            }
-        }
-    }
-
-    async fn unsubscribe(&mut self, channel: &[u8]) -> RedisResult<()> {
-        match self {
-            Self::One(one) => one.unsubscribe(channel).await,
-            #[cfg(feature = "cluster")]
-            Self::Cluster(cluster) => cluster
-                .sunsubscribe(channel)
-                .await
-                .and(cluster.unsubscribe(channel).await),
+            Self::Cluster(cluster) => cluster.req_packed_commands(pipeline, 0, count).await,
         }
     }
 }
 
-/// A client, and the address that it has led to.
-pub(crate) struct Source {
-    kind: Kind,
-    address: Mutex<String>,
-    pub(crate) is_cluster: bool,
-}
-
-impl Source {
-    pub(crate) fn new(server: Server) -> Self {
-        let (address, is_cluster) = match &server.0 {
-            Kind::One(client) => (client.get_connection_info().addr().to_string(), false),
-            #[cfg(feature = "sentinel")]
-            Kind::Sentinel(_) => ("the master of the Sentinels".to_owned(), false),
-            #[cfg(feature = "cluster")]
-            Kind::Cluster(_) => ("the cluster".to_owned(), true),
-        };
-        let (kind, address) = (server.0, address.into());
-        Self {
-            kind,
-            address,
-            is_cluster,
-        }
-    }
-
+impl Server {
     pub(crate) fn address(&self) -> String {
         locked(&self.address).clone()
+    }
+
+    pub(crate) fn is_cluster(&self) -> bool {
+        match self.kind {
+            #[cfg(feature = "cluster")]
+            Kind::Cluster(_) => true,
+            _ => false,
+        }
     }
 
     async fn open(
@@ -151,28 +117,24 @@ impl Source {
             }
         };
         let info = client.get_connection_info().clone();
-        let settings = info
-            .redis_settings()
-            .clone()
-            .set_protocol(ProtocolVersion::RESP3);
-        let config = AsyncConnectionConfig::new().set_connection_timeout(Some(longest));
-        let config = config.set_response_timeout(None).set_push_sender(pushed);
+        let settings = info.redis_settings().clone();
+        let settings = settings.set_protocol(ProtocolVersion::RESP3);
         let client = Client::open(info.set_redis_settings(settings))?;
-        Ok(Connection::One(
-            client
-                .get_multiplexed_async_connection_with_config(&config)
-                .await?,
-        ))
+        let config = redis::AsyncConnectionConfig::new().set_connection_timeout(Some(longest));
+        let config = config.set_response_timeout(None).set_push_sender(pushed);
+        let made = client.get_multiplexed_async_connection_with_config(&config);
+        Ok(Connection::One(made.await?))
     }
 }
 
 /// One connection, which is opened when it is needed, and again when it has ended.
 pub(crate) struct Line {
-    pub(crate) source: Arc<Source>,
+    server: Arc<Server>,
     longest: Duration,
     opened: tokio::sync::Mutex<Opened>,
     /// The number of the last connection that has ended.
     ended: watch::Sender<u64>,
+    /// If this is the line that listens.
     channels: Mutex<HashMap<Vec<u8>, Arc<Channel>>>,
 }
 
@@ -186,16 +148,16 @@ struct Opened {
 
 /// An owner's channel.
 pub(crate) struct Channel {
-    pub(crate) name: Vec<u8>,
+    name: Vec<u8>,
     pub(crate) bell: Notify,
     /// The number of the connection that listens to it.
     number: Mutex<u64>,
 }
 
 impl Line {
-    pub(crate) fn new(source: &Arc<Source>, longest: Duration) -> Arc<Self> {
+    pub(crate) fn new(server: &Arc<Server>, longest: Duration) -> Arc<Self> {
         Arc::new(Self {
-            source: source.clone(),
+            server: server.clone(),
             longest,
             opened: tokio::sync::Mutex::default(),
             ended: watch::Sender::new(0),
@@ -204,23 +166,18 @@ impl Line {
     }
 
     /// The connection, and its number.
-    pub(crate) async fn get(self: &Arc<Self>) -> Outcome<(u64, Connection)> {
+    async fn get(self: &Arc<Self>) -> Outcome<(u64, Connection)> {
         let called = Instant::now();
         let mut opened = self.opened.lock().await;
-        if let Some(connection) = &opened.connection
-            && self.is_open(opened.number)
-        {
-            return Ok((opened.number, connection.clone()));
+        match (&opened.connection, &opened.failed) {
+            (Some(connection), _) if self.is_open(opened.number) => {
+                return Ok((opened.number, connection.clone()));
+            }
+            _ if opened.is_closed => return Err(Failure::Unsent("Locks is closed".to_owned())),
+            // The failure of the try that this call has waited for.
+            (_, Some((when, failure))) if *when > called => return Err(failure.clone()),
+            _ => opened.number += 1,
         }
-        if opened.is_closed {
-            return Err(Failure::Unsent("Locks is closed".to_owned()));
-        }
-        if let Some((when, failure)) = &opened.failed
-            && *when > called
-        {
-            return Err(failure.clone()); // Of the try that this call has waited for.
-        }
-        opened.number += 1;
         opened.connection = None;
         let (number, line) = (opened.number, Arc::downgrade(self));
         let pushed = move |info: PushInfo| {
@@ -230,17 +187,14 @@ impl Line {
             Ok(())
         };
         // Boxed, since the types of the library's futures are too deep for some callers.
-        let made: Work<'_, _> = Box::pin(self.source.open(self.longest, pushed));
-        let made = timeout(self.longest, made).await;
-        let made = made
-            .map_err(|_| self.silent())
-            .and_then(|made| made.map_err(|error| self.failure(&error)));
-        match made.map_err(Failure::unsent) {
+        let made: Work<'_, _> = Box::pin(self.server.open(self.longest, pushed));
+        match self.judge(timeout(self.longest, made).await.ok()) {
             Ok(connection) => {
                 opened.connection = Some(connection.clone());
                 Ok((number, connection))
             }
             Err(failure) => {
+                let failure = failure.unsent();
                 opened.failed = Some((Instant::now(), failure.clone()));
                 Err(failure)
             }
@@ -252,52 +206,40 @@ impl Line {
         self.opened.lock().await.number
     }
 
-    fn failure(&self, error: &redis::RedisError) -> Failure {
-        Failure::of(error, &self.source.address())
+    /// What the library says, in time or not.
+    fn judge<T>(&self, result: Option<RedisResult<T>>) -> Outcome<T> {
+        let silent = || (ErrorKind::Io, "no answer in time").into();
+        let result = result.unwrap_or_else(|| Err(silent()));
+        result.map_err(|error| Failure::of(&error, &self.server.address()))
     }
 
-    fn silent(&self) -> Failure {
-        Failure::Broken(format!("{}: no answer in time", self.source.address()))
-    }
-
-    /// The values, one for each command.
+    /// An outcome for each command.
     pub(crate) async fn send(
         self: &Arc<Self>,
         pipeline: &Pipeline,
         longest: Duration,
     ) -> Outcome<Vec<Outcome<Value>>> {
-        let sent = Instant::now();
-        let got = timeout(longest, self.get())
-            .await
-            .map_err(|_| self.silent().unsent())?;
-        let (number, mut connection) = got?;
-        let values = timeout(
-            longest.saturating_sub(sent.elapsed()),
-            connection.send(pipeline),
-        )
-        .await;
-        let values = match values {
-            Ok(values) => values.map_err(|error| self.failure(&error)),
-            Err(_) => Err(self.silent()),
-        };
-        let is_over = matches!(values, Err(Failure::Broken(_))) && sent.elapsed() >= self.longest;
-        if is_over && self.is_open(number) {
-            self.end(number);
+        let start = Instant::now();
+        let got = timeout(longest, self.get()).await;
+        let unsent = |_| Failure::Unsent("no connection in time".to_owned());
+        let (number, mut connection) = got.map_err(unsent)??;
+        let left = longest.saturating_sub(start.elapsed());
+        let result = timeout(left, connection.send(pipeline)).await.ok();
+        let is_in_doubt = result.is_some() || start.elapsed() >= self.longest;
+        let values = self.judge(result);
+        if values.is_err() && is_in_doubt {
+            self.end(number); // It has ended, or may be half open.
         }
-        let outcomes = values?.into_iter();
-        let outcomes =
-            outcomes.map(|value| value.extract_error().map_err(|error| self.failure(&error)));
-        let outcomes: Vec<_> = outcomes.collect();
-        if outcomes
-            .iter()
-            .any(|each| each.as_ref().is_err_and(|failure| failure.is("READONLY")))
-        {
-            self.end(number); // It is a replica now; another may be the master.
+        let outcomes = values?.into_iter().map(Value::extract_error);
+        let outcomes: Vec<_> = outcomes.map(|value| self.judge(Some(value))).collect();
+        let is_replica = |each: &Outcome<_>| each.as_ref().is_err_and(|it| it.is("READONLY"));
+        if outcomes.iter().any(is_replica) {
+            self.end(number); // Another is the master.
         }
         Ok(outcomes)
     }
 
-    pub(crate) fn is_open(&self, number: u64) -> bool {
+    fn is_open(&self, number: u64) -> bool {
         number > *self.ended.borrow()
     }
 
@@ -306,7 +248,7 @@ impl Line {
         drop(ended.wait_for(|ended| *ended >= number).await);
     }
 
-    /// The next one who needs it opens another; all who listen ask again.
+    /// Who needs it next opens another; all who listen ask again.
     fn end(&self, number: u64) {
         self.ended.send_if_modified(|ended| {
             let is_new = number > *ended;
@@ -319,19 +261,22 @@ impl Line {
     }
 
     fn pushed(&self, number: u64, info: &PushInfo) {
-        let channels = locked(&self.channels);
-        let channel = match info.data.first() {
-            Some(Value::BulkString(name)) => channels.get(name).cloned(),
-            _ => None,
+        let (channel, is_listening) = {
+            let channels = locked(&self.channels);
+            let channel = match info.data.first() {
+                Some(Value::BulkString(name)) => channels.get(name).cloned(),
+                _ => None,
+            };
+            (channel, !channels.is_empty())
         };
-        // Only messages need more of a cluster than that it connects again to a node that is lost.
-        let is_doubtful = !self.source.is_cluster || !channels.is_empty();
-        drop(channels);
         match (&info.kind, channel) {
             (PushKind::Message | PushKind::SMessage, Some(channel)) => channel.bell.notify_one(),
             // Nobody here has asked for it: the slot has moved.
             (PushKind::Unsubscribe | PushKind::SUnsubscribe, Some(_)) => self.end(number),
-            (PushKind::Disconnection, _) if is_doubtful => self.end(number),
+            // A cluster's connection goes on by itself, but for messages.
+            (PushKind::Disconnection, _) if is_listening || !self.server.is_cluster() => {
+                self.end(number);
+            }
             _ => {}
         }
     }
@@ -341,10 +286,9 @@ impl Line {
         opened.is_closed = true;
         opened.connection = None;
     }
-}
 
-/// As the line that listens, for all waiters.
-impl Line {
+    // ------------------------------------------------------- the one that listens
+
     pub(crate) fn channel(&self, name: Vec<u8>) -> Arc<Channel> {
         let (bell, number) = (Notify::new(), Mutex::new(0));
         let channel = Arc::new(Channel { name, bell, number });
@@ -357,27 +301,36 @@ impl Line {
     }
 
     pub(crate) async fn listen(self: &Arc<Self>, channel: &Channel) -> Outcome<()> {
-        let (number, mut connection) = self.get().await?;
-        match timeout(self.longest, connection.subscribe(&channel.name)).await {
-            Ok(Ok(())) => {
-                *locked(&channel.number) = number;
-                Ok(())
-            }
-            Ok(Err(error)) => Err(self.failure(&error).unsent()),
-            Err(_) => {
-                self.end(number);
-                Err(self.silent().unsent())
-            }
-        }
+        let (number, _) = self.get().await?;
+        self.subscribe("SUBSCRIBE", channel).await?;
+        *locked(&channel.number) = number;
+        Ok(())
     }
 
     pub(crate) async fn forget(self: &Arc<Self>, channel: &Channel) {
         locked(&self.channels).remove(&channel.name);
-        if self.hears(channel)
-            && let Ok((_, mut connection)) = self.get().await
-        {
-            drop(timeout(self.longest, connection.unsubscribe(&channel.name)).await);
+        if self.hears(channel) {
+            drop(self.subscribe("UNSUBSCRIBE", channel).await);
         }
+    }
+
+    /// In a cluster wake-ups come on either kind of channel (`fairlock.pubsub`).
+    async fn subscribe(self: &Arc<Self>, word: &str, channel: &Channel) -> Outcome<()> {
+        let mut outcome = Err(Failure::Broken("no reply".to_owned()));
+        for sharded in ["S", ""]
+            .into_iter()
+            .skip(usize::from(!self.server.is_cluster()))
+        {
+            let mut pipeline = redis::pipe();
+            pipeline.cmd(&format!("{sharded}{word}")).arg(&channel.name);
+            let values = self.send(&pipeline, self.longest).await?;
+            outcome = values.into_iter().next().map_or(outcome.clone(), |value| {
+                value
+                    .map(drop)
+                    .or_else(|failure| outcome.map_err(|_| failure))
+            });
+        }
+        outcome
     }
 }
 

@@ -294,14 +294,9 @@ impl Held<Tasks> {
         self.0.until_lost().await
     }
 
-    /// Sets the lease anew; returns the new lease.
-    pub async fn renew(&self) -> Result<Duration> {
-        self.0.renew_by_hand(None).await
-    }
-
-    /// Sets another lease, for later renewals as well; returns the new lease.
-    pub async fn renew_for(&self, lease: Duration) -> Result<Duration> {
-        self.0.renew_by_hand(Some(lease)).await
+    /// Sets the lease anew, or another one for later renewals as well; returns it.
+    pub async fn renew(&self, lease: impl Into<Option<Duration>>) -> Result<Duration> {
+        self.0.renew_by_hand(lease.into()).await
     }
 
     /// Gives up the lock, even if this future is dropped early. [`Kind::LockLost`]: it was lost before. Releasing again
@@ -327,17 +322,10 @@ impl Held<Threads> {
         lost.ok()?.and_then(|error| error.cause())
     }
 
-    /// Sets the lease anew; returns the new lease.
-    pub fn renew(&self) -> Result<Duration> {
-        let hold = self.0.clone();
-        self.1.run(async move { hold.renew_by_hand(None).await })
-    }
-
-    /// Sets another lease, for later renewals as well; returns the new lease.
-    pub fn renew_for(&self, lease: Duration) -> Result<Duration> {
-        let hold = self.0.clone();
-        let renewed = async move { hold.renew_by_hand(Some(lease)).await };
-        self.1.run(renewed)
+    /// Sets the lease anew, or another one for later renewals as well; returns it.
+    pub fn renew(&self, lease: impl Into<Option<Duration>>) -> Result<Duration> {
+        let (hold, lease) = (self.0.clone(), lease.into());
+        self.1.run(async move { hold.renew_by_hand(lease).await })
     }
 
     /// Gives up the lock. [`Kind::LockLost`]: it was lost before. Releasing again does nothing.

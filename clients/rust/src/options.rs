@@ -14,7 +14,7 @@ const MAX_OWNER: usize = 256;
 const MAX_MS: u128 = 4_503_599_627_370_496;
 
 /// The argument of a hook; fields that do not apply are `None`.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Event {
     /// Of the lock.
     pub name: String,

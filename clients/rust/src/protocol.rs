@@ -7,7 +7,7 @@ use redis::Value;
 use crate::error::{Failure, Outcome};
 use crate::options::{Options, jitter, ms};
 use crate::scripts::Command;
-use crate::{Cause, Kind};
+use crate::{Cause, Event, Kind};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
@@ -46,35 +46,33 @@ impl Tries {
     }
 }
 
+/// What is asked for, and by whom.
+pub(crate) struct Terms {
+    pub(crate) name: Vec<u8>,
+    pub(crate) owner: Vec<u8>,
+    pub(crate) options: Options,
+}
+
 /// A command, with its arguments after the lock's name.
 #[derive(Debug, Clone)]
 pub(crate) struct Request {
     pub(crate) command: Command,
     pub(crate) words: Vec<Vec<u8>>,
-    /// The option that only the module has.
-    pub(crate) needs: Option<&'static str>,
 }
 
-impl Request {
-    pub(crate) fn new(command: Command, owner: &[u8], more: &[&str]) -> Self {
-        let more = more.iter().map(|word| word.as_bytes().to_vec());
-        let words = std::iter::once(owner.to_vec()).chain(more).collect();
-        let needs = None;
-        Self {
-            command,
-            words,
-            needs,
-        }
+impl Terms {
+    fn request(&self, command: Command, more: &[&str]) -> Request {
+        let mut words = vec![self.owner.clone()];
+        words.extend(more.iter().map(|word| word.as_bytes().to_vec()));
+        Request { command, words }
     }
 
-    pub(crate) fn ask(owner: &[u8], options: &Options) -> Self {
+    fn ask(&self) -> Request {
+        let options = &self.options;
         let (lease, patience) = (ms(options.lease), ms(options.patience));
         let limit = options.limit.map(|limit| limit.to_string());
-        let mut words = if options.is_shared() {
-            vec!["SHARED"]
-        } else {
-            vec![]
-        };
+        let mut words = Vec::new();
+        words.extend(options.is_shared().then_some("SHARED"));
         words.extend(limit.as_deref());
         words.extend(["LEASE", &lease]);
         if options.wait == Some(Duration::ZERO) {
@@ -84,21 +82,39 @@ impl Request {
         }
         words.extend(options.session.then_some("SESSION"));
         words.push("ONCE");
-        Self::new(Command::Acquire, owner, &words).with(options)
+        self.request(Command::Acquire, &words)
     }
 
-    pub(crate) fn renew(owner: &[u8], lease: Duration) -> Self {
-        Self::new(Command::Renew, owner, &["LEASE", &ms(lease)])
+    pub(crate) fn renewal(&self, lease: Duration) -> Request {
+        self.request(Command::Renew, &["LEASE", &ms(lease)])
     }
 
-    pub(crate) fn release(owner: &[u8], token: i64) -> Self {
-        Self::new(Command::Release, owner, &["TOKEN", &token.to_string()])
+    pub(crate) fn release(&self, token: Option<i64>) -> Request {
+        let token = token.map(|token| token.to_string());
+        let words: Vec<_> = token.iter().flat_map(|token| ["TOKEN", token]).collect();
+        self.request(Command::Release, &words)
     }
 
-    /// For a lock that was acquired with these options: what has a session or is shared is no script's business.
-    pub(crate) fn with(mut self, options: &Options) -> Self {
-        self.needs = options.needs();
-        self
+    pub(crate) fn cancel(&self) -> Request {
+        self.request(Command::Cancel, &[])
+    }
+
+    /// A message of an acquisition.
+    pub(crate) fn message(&self, message: Message) -> Request {
+        match message {
+            Message::Ask => self.ask(),
+            Message::Renew => self.renewal(self.options.lease),
+            Message::GiveBack(token) => self.release(Some(token)),
+        }
+    }
+
+    /// For hooks and people.
+    pub(crate) fn event(&self) -> Event {
+        Event {
+            name: String::from_utf8_lossy(&self.name).into_owned(),
+            owner: String::from_utf8_lossy(&self.owner).into_owned(),
+            ..Event::default()
+        }
     }
 }
 

@@ -143,7 +143,7 @@ fn children_have_no_connection_of_their_parent() {
     let test = "children_have_no_connection_of_their_parent";
     let output = child(test, "CHILD", &server).output().unwrap();
     assert!(output.status.success(), "{output:?}");
-    held.renew().unwrap();
+    held.renew(None).unwrap();
 }
 
 #[test]
@@ -175,6 +175,19 @@ fn locks_for_threads_work_in_a_thread_of_another_runtime() {
         let locks = server.locks();
         locks.lock("orders").acquire().unwrap().release().unwrap();
     });
+}
+
+#[test]
+fn a_locks_of_tokio_goes_on_in_another_runtime_when_the_first_has_ended() {
+    let server = Server::new();
+    let locks = server.tasks_locks();
+    for _ in 0..2 {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        runtime.block_on(async {
+            let held = locks.lock("orders").acquire().await.unwrap();
+            held.release().await.unwrap();
+        });
+    }
 }
 
 /// The program of the README is examples/hello.rs, and prints what the README says.
