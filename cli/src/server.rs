@@ -118,12 +118,6 @@ impl Target {
         }
     }
 
-    /// The database's number.
-    #[must_use]
-    pub fn db(&self) -> i64 {
-        self.info.redis_settings().db()
-    }
-
     /// Connects.
     pub async fn connect(&self) -> Result<Link, Trouble> {
         let trouble = |error: &RedisError| {
@@ -214,7 +208,6 @@ mod tests {
     fn a_password_is_never_shown() {
         let target = Target::parse("redis://ann:secret@example.org:7000/2").expect("a URL");
         assert_eq!(target.address(), "example.org:7000");
-        assert_eq!(target.db(), 2);
         let failure = Target::parse("http://ann:secret@example.org").expect_err("no Redis URL");
         assert_eq!(failure.code, USAGE);
         assert!(!failure.text.contains("secret"), "{failure}");

@@ -54,12 +54,7 @@ fn the_command_is_told_key_owner_and_token_and_the_token_grows() {
 fn the_lock_is_bound_to_the_connection_for_the_lease_that_was_asked_for() {
     let server = Server::start();
     let mut client = server.connect();
-    let script = "echo ready; exec sleep 100";
-    let args = [
-        "exec", "k", "--lease", "90s", "--owner", "me", "--", "sh", "-c", script,
-    ];
-    let program = Program::start(server.port, &args);
-    program.wait_for("ready\n");
+    let program = Program::holding(server.port, &["--lease", "90s", "--owner", "me"]);
     assert_eq!(client.holders("k"), "[me, 1]");
     // It is renewed after a third.
     assert!((50_000..=90_000).contains(&client.int("PTTL k")));
@@ -79,8 +74,7 @@ fn a_lock_that_is_held_is_not_acquired_in_time() {
     for wait in ["0", "50ms"] {
         let args = ["exec", "k", "--wait", wait, "--", "touch", witness];
         let ended = Program::ended(server.port, &args);
-        assert_eq!(ended.code, 75, "{ended:?}");
-        assert!(ended.errors.contains("did not get the lock k"), "{ended:?}");
+        ended.failed(75, "did not get the lock k");
         assert!(!fs::exists(witness).expect("looked"));
         assert!(client.run("FAIRLOCK.INFO k").contains("waiting, 0"));
     }
@@ -93,8 +87,7 @@ fn a_full_queue_is_not_acquired_either() {
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
     client.run("FAIRLOCK.ACQUIRE k b ENQUEUE");
     let ended = Program::ended(server.port, &["exec", "k", "--", "true"]);
-    assert_eq!(ended.code, 75, "{ended:?}");
-    assert!(ended.errors.contains("QUEUEFULL"), "{ended:?}");
+    ended.failed(75, "QUEUEFULL");
 }
 
 #[test]
@@ -181,11 +174,7 @@ fn a_wait_without_a_server_is_given_up() {
     server.signal("KILL");
     server.exit_code();
     let ended = program.end();
-    assert_eq!(ended.code, 69, "{ended:?}");
-    assert!(
-        ended.errors.contains("cannot reach the server"),
-        "{ended:?}"
-    );
+    ended.failed(69, "cannot reach the server");
 }
 
 #[test]
@@ -226,28 +215,14 @@ fn keys_and_owners_are_any_bytes() {
 fn readers_run_together_and_a_writer_alone() {
     let server = Server::start();
     let mut client = server.connect();
-    let script = "echo ready; exec sleep 100";
-    let reader = || {
-        let args = ["exec", "k", "--shared", "--", "sh", "-c", script];
-        let program = Program::start(server.port, &args);
-        program.wait_for("ready\n");
-        program
-    };
-    let readers = [reader(), reader()];
-    assert!(
-        client
-            .run("FAIRLOCK.INFO k")
-            .contains("holders, 2, limit, 0")
-    );
+    let readers = [(); 2].map(|()| Program::holding(server.port, &["--shared"]));
+    let info = client.run("FAIRLOCK.INFO k");
+    assert!(info.contains("holders, 2, limit, 0"), "{info}");
     let mut writer = Program::start(server.port, &["exec", "k", "--", "sh", "-c", "exit 5"]);
     wait_until("it waits", || server.blocked() == 1);
     let args = ["exec", "k", "--shared", "--wait", "0", "--", "true"];
     let refused = Program::ended(server.port, &args);
-    assert_eq!(refused.code, 75, "{refused:?}");
-    assert!(
-        refused.errors.contains("FAIRLOCK.HOLDERS k says who"),
-        "{refused:?}"
-    );
+    refused.failed(75, "FAIRLOCK.HOLDERS k says who");
     assert!(!writer.has_ended());
     for reader in readers {
         reader.signal("TERM");

@@ -7,73 +7,56 @@ use tempfile::TempDir;
 
 use crate::program::{Program, connection, is_alive, kill_connection, pid_in};
 
-/// Runs `sleep` under the lock `k` until something happens to the lock.
-fn lose(happens: impl FnOnce(&Server)) -> (i32, String) {
+/// Runs a command under the lock `k` until something happens to the lock, and is told of in this way.
+#[track_caller]
+fn lose(happens: impl FnOnce(&Server), text: &str) {
     let server = Server::start();
-    let script = "echo ready; exec sleep 100";
-    let args = ["exec", "k", "--owner", "me", "--", "sh", "-c", script];
-    let program = Program::start(server.port, &args);
-    program.wait_for("ready\n");
+    let program = Program::holding(server.port, &["--owner", "me"]);
     happens(&server);
-    let ended = program.end();
-    (ended.code, ended.errors)
+    program.end().failed(76, text);
 }
 
 #[test]
 fn it_is_lost_when_its_connection_is_killed() {
-    let (code, errors) = lose(|server| {
+    let kill = |server: &Server| {
         let id = connection(server, "cmd=fairlock.info ");
         kill_connection(&mut server.connect(), id);
-    });
-    assert_eq!(code, 76, "{errors}");
-    assert!(
-        errors.contains("the connection to the server at 127.0.0.1:"),
-        "{errors}"
-    );
+    };
+    lose(kill, "the connection to the server at 127.0.0.1:");
 }
 
 #[test]
 fn it_is_lost_when_it_is_broken() {
-    let (code, errors) = lose(|server| {
-        assert_eq!(server.connect().run("FAIRLOCK.BREAK k"), "1");
-    });
-    assert_eq!(code, 76, "{errors}");
-    assert!(errors.contains("lost the lock k: it was freed"), "{errors}");
+    let free = |server: &Server| assert_eq!(server.connect().run("FAIRLOCK.BREAK k"), "1");
+    lose(free, "lost the lock k: it was freed");
 }
 
 #[test]
 fn it_is_lost_when_another_holds_it() {
-    let (code, errors) = lose(|server| {
+    let take = |server: &Server| {
         let mut client = server.connect();
         let waiter = server.block("FAIRLOCK.ACQUIRE k an\u{1b}other LEASE 600000");
         client.run("DEL k");
         assert!(waiter.int() > 0);
-    });
-    assert_eq!(code, 76, "{errors}");
-    assert!(errors.contains("an\\u{1b}other holds it now"), "{errors}");
+    };
+    lose(take, "an\\u{1b}other holds it now");
 }
 
 #[test]
 fn it_is_lost_when_it_is_acquired_anew_as_the_same_owner() {
-    let (code, errors) = lose(|server| {
+    let acquire = |server: &Server| {
         let mut client = server.connect();
         client.run("MULTI");
         client.run("FAIRLOCK.BREAK k");
         client.run("FAIRLOCK.ACQUIRE k me LEASE 600000");
         client.run("EXEC");
-    });
-    assert_eq!(code, 76, "{errors}");
-    assert!(
-        errors.contains("acquired anew as the same owner"),
-        "{errors}"
-    );
+    };
+    lose(acquire, "acquired anew as the same owner");
 }
 
 #[test]
 fn it_is_lost_when_the_server_is_killed() {
-    let (code, errors) = lose(|server| server.signal("KILL"));
-    assert_eq!(code, 76, "{errors}");
-    assert!(errors.contains("the server is gone"), "{errors}");
+    lose(|server| server.signal("KILL"), "the server is gone");
 }
 
 #[test]
@@ -96,8 +79,7 @@ fn without_an_answer_the_command_ends_before_the_lease_can() {
         let took = start.elapsed();
         (program.end(), took)
     });
-    assert_eq!(ended.code, 76, "{ended:?}");
-    assert!(ended.errors.contains("its lease may end soon"), "{ended:?}");
+    ended.failed(76, "its lease may end soon");
     assert!(took < LEASE, "{took:?}");
 }
 
@@ -141,8 +123,7 @@ fn a_lock_that_was_lost_just_before_the_end_is_reported() {
     let server = Server::start();
     let script = format!("redis-cli -p {} FAIRLOCK.BREAK k", server.port);
     let ended = Program::ended(server.port, &["exec", "k", "--", "sh", "-c", &script]);
-    assert_eq!(ended.code, 76, "{ended:?}");
-    assert!(ended.errors.contains("lost"), "{ended:?}");
+    ended.failed(76, "lost");
 }
 
 #[test]
@@ -164,27 +145,13 @@ fn when_the_program_itself_is_killed_the_command_ends_and_the_lock_is_free() {
 #[test]
 fn a_holder_among_others_loses_the_lock_alone() {
     let server = Server::start();
-    let start = |owner: &str| {
-        let script = "echo ready; exec sleep 100";
-        let args = [
-            "exec", "k", "--shared", "--owner", owner, "--", "sh", "-c", script,
-        ];
-        let program = Program::start(server.port, &args);
-        program.wait_for("ready\n");
-        program
-    };
+    let start = |owner: &str| Program::holding(server.port, &["--shared", "--owner", owner]);
     // What INFO says is of the first holder: it is not the one that the second must ask for.
     let (mut first, second, third) = (start("one"), start("two"), start("three"));
     let mut client = server.connect();
     assert_eq!(client.run("FAIRLOCK.BREAK k OWNER two"), "1");
     let ended = second.end();
-    assert_eq!(ended.code, 76, "{ended:?}");
-    assert!(
-        ended
-            .errors
-            .contains("lost the lock k: it is no holder of it any more"),
-        "{ended:?}"
-    );
+    ended.failed(76, "lost the lock k: it is no holder of it any more");
     let holders = client.run("FAIRLOCK.HOLDERS k");
     assert_eq!(holders.matches('[').count(), 3, "{holders}");
     assert!(!first.has_ended());
@@ -197,12 +164,7 @@ fn a_holder_among_others_loses_the_lock_alone() {
 #[test]
 fn a_holder_among_others_notices_that_it_was_acquired_anew() {
     let server = Server::start();
-    let script = "echo ready; exec sleep 100";
-    let args = [
-        "exec", "k", "--limit", "3", "--owner", "me", "--", "sh", "-c", script,
-    ];
-    let program = Program::start(server.port, &args);
-    program.wait_for("ready\n");
+    let program = Program::holding(server.port, &["--limit", "3", "--owner", "me"]);
     let mut client = server.connect();
     let replies = client.at_once(&[
         "FAIRLOCK.BREAK k OWNER me",
@@ -210,6 +172,5 @@ fn a_holder_among_others_notices_that_it_was_acquired_anew() {
     ]);
     assert!(replies.starts_with("[1, "), "{replies}");
     let ended = program.end();
-    assert_eq!(ended.code, 76, "{ended:?}");
-    assert!(ended.errors.contains("acquired anew"), "{ended:?}");
+    ended.failed(76, "acquired anew");
 }

@@ -33,7 +33,26 @@ pub struct Ended {
     pub errors: String,
 }
 
+impl Ended {
+    /// That it has ended so, and said this.
+    #[track_caller]
+    pub fn failed(&self, code: i32, text: &str) {
+        assert_eq!(self.code, code, "{self:?}");
+        assert!(self.errors.contains(text), "{text}: {self:?}");
+    }
+}
+
 impl Program {
+    /// Starts a command that runs under the lock `k`, with these options of `exec`, until it gets a signal; waits until
+    /// it runs.
+    #[track_caller]
+    pub fn holding(port: u16, options: &[&str]) -> Self {
+        let command = ["--", "sh", "-c", "echo ready; exec sleep 100"];
+        let program = Self::start(port, &[&["exec", "k"], options, &command].concat());
+        program.wait_for("ready\n");
+        program
+    }
+
     /// Starts it for a server. It has no terminal, as from cron, wherever the tests run.
     pub fn start<S: AsRef<OsStr>>(port: u16, args: &[S]) -> Self {
         let mut command = with_all_signals("setsid");

@@ -24,13 +24,7 @@ fn each(port: u16, check: impl Fn(&Ended)) {
 fn there_is_no_server() {
     // A port that no other test's server can get.
     each(1, |ended| {
-        assert_eq!(ended.code, 69, "{ended:?}");
-        assert!(
-            ended
-                .errors
-                .contains("cannot reach the server at 127.0.0.1:"),
-            "{ended:?}"
-        );
+        ended.failed(69, "cannot reach the server at 127.0.0.1:");
         assert!(ended.errors.contains("FAIRLOCK_URL"), "{ended:?}");
     });
 }
@@ -39,11 +33,7 @@ fn there_is_no_server() {
 fn the_server_has_no_module() {
     let server = Server::without_module(&[]);
     each(server.port, |ended| {
-        assert_eq!(ended.code, 69, "{ended:?}");
-        assert!(
-            ended.errors.contains("does not have the fairlock module"),
-            "{ended:?}"
-        );
+        ended.failed(69, "does not have the fairlock module");
         assert!(ended.errors.contains("loadmodule"), "{ended:?}");
     });
 }
@@ -53,24 +43,14 @@ fn the_server_wants_a_password() {
     let server = Server::start();
     server.connect().run("CONFIG SET requirepass secret");
     each(server.port, |ended| {
-        assert_eq!(ended.code, 69, "{ended:?}");
-        assert!(
-            ended.errors.contains("redis://:PASSWORD@127.0.0.1:"),
-            "{ended:?}"
-        );
+        ended.failed(69, "redis://:PASSWORD@127.0.0.1:");
     });
     let url = format!("redis://:secret@127.0.0.1:{}", server.port);
     let ended = Program::ended(1, &["--url", &url, "exec", "k", "--", "true"]);
     assert_eq!(ended.code, 0, "{ended:?}");
     let url = format!("redis://:wrong@127.0.0.1:{}", server.port);
     let ended = Program::ended(1, &["--url", &url, "exec", "k", "--", "true"]);
-    assert_eq!(ended.code, 69, "{ended:?}");
-    assert!(
-        ended
-            .errors
-            .contains("does not accept this user and password"),
-        "{ended:?}"
-    );
+    ended.failed(69, "does not accept this user and password");
     assert!(!ended.errors.contains("wrong@"), "{ended:?}");
 }
 
@@ -86,8 +66,7 @@ fn a_user_needs_little_for_a_command_under_a_lock() {
     // Beside others, to look at its own hold.
     let shared = ["--url", &url, "exec", "k", "--shared", "--", "true"];
     let ended = Program::ended(1, &shared);
-    assert_eq!(ended.code, 69, "{ended:?}");
-    assert!(ended.errors.contains("fairlock.holders"), "{ended:?}");
+    ended.failed(69, "fairlock.holders");
     client.run("ACL SETUSER ann +fairlock.holders");
     let ended = Program::ended(1, &shared);
     assert_eq!((ended.code, ended.errors.as_str()), (0, ""), "{ended:?}");
@@ -99,8 +78,7 @@ fn the_server_is_a_replica() {
     // Before it has the master's data it may refuse everything, with another error.
     follow(&replica, &master);
     let ended = Program::ended(replica.port, &["exec", "k", "--", "true"]);
-    assert_eq!(ended.code, 69, "{ended:?}");
-    assert!(ended.errors.contains("is a replica"), "{ended:?}");
+    ended.failed(69, "is a replica");
     let ended = Program::ended(replica.port, &["top", "--once", "--interval", "10ms"]);
     assert!(ended.out.contains("is a replica"), "{ended:?}");
 }
@@ -110,8 +88,7 @@ fn another_key_holds_something_else() {
     let server = Server::start();
     server.connect().run("SET k x");
     let ended = Program::ended(server.port, &["exec", "k", "--", "true"]);
-    assert_eq!(ended.code, 69, "{ended:?}");
-    assert!(ended.errors.contains("WRONGTYPE"), "{ended:?}");
+    ended.failed(69, "WRONGTYPE");
 }
 
 #[test]
