@@ -75,7 +75,7 @@ final class Link {
         opening = completedFuture(isPubSub).thenCompose(servers::open);
         opened = timer.within(Math.min(Timer.EVER, 4 * longest), opening); // TLS and a cluster's topology take their time.
         opened.exceptionally(error -> {
-            end();
+            timer.at(Timer.now(), this::end); // Not here: whoever needs it may hold a monitor.
             return null;
         });
     }

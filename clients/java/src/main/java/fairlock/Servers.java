@@ -29,6 +29,7 @@ final class Servers {
     private final RedisClient one;
     private final RedisURI uri;
     private volatile Partitions partitions = new Partitions();
+    private long refreshedAt;
     private CompletableFuture<?> refresh = completedFuture(null);
 
     Servers(RedisClient one, RedisURI uri, RedisClusterClient cluster) {
@@ -84,9 +85,10 @@ final class Servers {
         return isWatched ? uri.getSentinelMasterId() + " of the Sentinel " + at : at;
     }
 
-    /** After a failure a cluster is asked for its slots: the client does so by itself only if its options say so. */
+    /** After a failure a cluster is asked for its slots, not all the time: the client does so by itself only if its options say so. */
     synchronized CompletableFuture<?> refreshed() {
-        if (cluster != null && refresh.isDone()) {
+        if (cluster != null && refresh.isDone() && (partitions.isEmpty() || Timer.now() - refreshedAt > 200 * Timer.MS)) {
+            refreshedAt = Timer.now();
             refresh = cluster.refreshPartitionsAsync().toCompletableFuture().thenRun(() -> partitions = cluster.getPartitions());
         }
         return refresh;
