@@ -72,7 +72,7 @@ func (c *caller) run(ctx context.Context) error {
 
 func (c *caller) pauses(ctx context.Context) {
 	pause, woken := c.pause, chan struct{}(nil)
-	if c.state == asking {
+	if c.state == asking || c.state == returning {
 		pause = min(pause, c.left(time.Now()))
 	}
 	if c.isWaiting {

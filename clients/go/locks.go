@@ -29,7 +29,8 @@ var errClosed = failed(ErrClosed, nil, "Locks is closed")
 // Locks takes fair locks. Make one for the process; it can be used by many goroutines.
 type Locks struct {
 	options options
-	wrong   error                // what New could not return
+	wrong   error // what New could not return
+	user    redis.UniversalClient
 	client  *redis.Client        // nil for a cluster
 	cluster *redis.ClusterClient // or nil
 	ctx     context.Context      // done when it is closed
@@ -48,7 +49,7 @@ type Locks struct {
 // sent before the first acquisition, which also returns the error if the client is of another type, or an option here is
 // out of range.
 func New(client redis.UniversalClient, given ...Option) *Locks {
-	l := &Locks{options: defaults(), replicas: map[string]int{}, idle: map[string][]*ear{}, listeners: map[*redis.Client]*listener{}}
+	l := &Locks{user: client, options: defaults(), replicas: map[string]int{}, idle: map[string][]*ear{}, listeners: map[*redis.Client]*listener{}}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.client, _ = client.(*redis.Client)
 	l.cluster, _ = client.(*redis.ClusterClient)
@@ -154,29 +155,26 @@ type Info struct {
 	Limit   int64 // of holders in all: 1 if the lock is held exclusively, 0 if it is free or they tolerate any number
 }
 
-// Info returns a lock's holder, and how many wait for it. It is not tried again.
+// Info returns a lock's holder, and how many wait for it. It asks once.
 func (l *Locks) Info(ctx context.Context, name string) (info Info, err error) {
 	o, err := l.with(name, nil)
 	if err != nil {
 		return info, err
 	}
-	node, err := l.node(ctx, name)
-	if err == nil {
-		err = l.info(ctx, node, name, &info)
-	}
+	err = l.info(ctx, name, &info)
 	switch {
 	case err == nil:
 		return info, nil
 	case isPassing(err):
 		return info, failed(ErrUnavailable, err, "%s: %v", name, err)
 	}
-	return info, refusal(err, name, "info", &o)
+	return info, refusal(err, name, "INFO", &o)
 }
 
-func (l *Locks) info(ctx context.Context, node *redis.Client, name string, info *Info) error {
+func (l *Locks) info(ctx context.Context, name string, info *Info) error {
 	if l.mode.Load() != byScripts {
 		reply := redis.NewMapStringInterfaceCmd(ctx, "FAIRLOCK.INFO", name)
-		exchange(ctx, node, l.options.commandTimeout, reply)
+		_ = l.user.Process(ctx, reply)
 		fields, err := reply.Result()
 		if !isUnknown(err) && !isDenied(err) {
 			number := func(field string) int64 { value, _ := fields[field].(int64); return value }
@@ -187,7 +185,7 @@ func (l *Locks) info(ctx context.Context, node *redis.Client, name string, info 
 			return err
 		}
 	}
-	pipe := node.Pipeline()
+	pipe := l.user.Pipeline()
 	fields, lease, waiting := pipe.HGetAll(ctx, name), pipe.PTTL(ctx, name), pipe.LLen(ctx, key("redisson_lock_queue", name))
 	_, err := pipe.Exec(ctx)
 	info.Waiting = waiting.Val()

@@ -115,9 +115,14 @@ func (a *ask) left(now time.Time) time.Duration { return max(a.options.wait-now.
 
 // paused is told when a pause is over, or a message has ended it.
 func (a *ask) paused(now time.Time) {
-	if a.pause = 0; a.state == asking && a.options.wait > 0 && a.left(now) == 0 {
+	if a.pause = 0; a.isOver(now) {
 		a.end(a.notInTime())
 	}
+}
+
+// isOver says that it has waited long enough.
+func (a *ask) isOver(now time.Time) bool {
+	return (a.state == asking || a.state == returning) && a.options.wait > 0 && a.left(now) == 0
 }
 
 // heard takes the reply to words.
@@ -147,7 +152,7 @@ func (a *ask) heard(r reply) {
 		a.end(nil)
 	case releasing:
 		a.isClean = !isNotHeld
-		if a.err = nil; isNotHeld && !a.isUnheard {
+		if isNotHeld && !a.isUnheard {
 			a.end(a.lost(CauseNotHeld))
 			return
 		}
@@ -173,6 +178,11 @@ func (a *ask) asked(r reply) {
 	case !r.isConfirmed:
 		a.token, a.state = token, returning
 	case late >= a.options.lease || late >= a.options.lease/3 && !a.wasLate:
+		if a.token = token; a.wasLate && a.left(r.came) == 0 {
+			a.end(a.notInTime())
+		} else if a.wasLate {
+			a.pause = firstPause
+		}
 		a.wasLate = true // To ask again renews the lease of a holder, and puts any other in the queue.
 	default:
 		a.token, a.sent = token, r.sent
@@ -189,7 +199,7 @@ func (a *ask) failed(r reply) {
 	switch {
 	case !isPassing(r.err):
 		a.end(refusal(r.err, a.name, a.address, a.options))
-	case a.state == asking && a.options.wait > 0 && a.left(r.came) == 0:
+	case a.isOver(r.came):
 		a.end(a.notInTime())
 	case r.came.Sub(a.tries.since) >= a.longest:
 		a.end(failed(ErrUnavailable, a.tries.first, "%s: %s: not available for %v: %v", a.name, a.address, a.longest, a.tries.first))

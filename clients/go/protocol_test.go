@@ -21,8 +21,8 @@ var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 // told is an ask after answers, each of which came so many milliseconds after noon, to what was sent at noon.
 func told(o options, answers ...reply) *ask {
 	a := newAsk("orders", "me", &o, noon)
-	for number, each := range answers {
-		if number > 0 {
+	for _, each := range answers {
+		if a.pause > 0 {
 			a.paused(each.came)
 		}
 		if a.state != over {
@@ -50,6 +50,7 @@ func TestTheProtocol(t *testing.T) {
 	queued, unconfirmed := []any{int64(1), int64(3000)}, after(1, int64(7))
 	unconfirmed.isConfirmed = false
 	waits := with(func(o *options) { o.wait = time.Second })
+	brief := with(func(o *options) { o.wait, o.lease = time.Second, time.Millisecond })
 	once := with(func(o *options) { o.wait = 0 })
 	for what, each := range map[string]struct {
 		a    *ask
@@ -61,9 +62,11 @@ func TestTheProtocol(t *testing.T) {
 		"the wait is over":            {told(waits, after(1, queued), after(1001, queued)), "over 0s not in time"},
 		"a late grant is asked again": {told(defaults(), after(11_000, int64(7))), "ACQUIRE 0s <nil>"},
 		"and then it is not late":     {told(defaults(), after(11_000, int64(7)), after(12_000, int64(7))), "over 0s <nil>"},
-		"but it may be over":          {told(defaults(), after(11_000, int64(7)), after(31_000, int64(7))), "ACQUIRE 0s <nil>"},
+		"but it may be over":          {told(defaults(), after(11_000, int64(7)), after(31_000, int64(7))), "ACQUIRE 50ms <nil>"},
+		"not beyond the wait":         {told(brief, after(1001, int64(7)), after(1002, int64(7))), "over 0s not in time"},
 		"too few replicas":            {told(defaults(), unconfirmed), "RELEASE 0s <nil>"},
 		"and then again":              {told(defaults(), unconfirmed, after(2, int64(0))), "ACQUIRE 50ms <nil>"},
+		"nor if it cannot return it":  {told(waits, unconfirmed, after(1001, io.EOF)), "over 0s not in time"},
 		"unless the wait is over":     {told(waits, unconfirmed, after(1001, int64(0))), "over 0s not replicated in time"},
 		"a failure passes":            {told(defaults(), after(1, io.EOF)), "ACQUIRE 50ms <nil>"},
 		"pauses grow":                 {told(defaults(), after(1, io.EOF), after(60, refused("BUSY script"))), "ACQUIRE 100ms <nil>"},

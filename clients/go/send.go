@@ -160,12 +160,16 @@ func (l *Locks) wanted(ctx context.Context, node *redis.Client, o *options) (int
 	if err != nil && !isUnknown(err) {
 		return 0, err
 	}
-	if len(said) == 3 && said[0] == "master" && len(said[2].([]any)) > 0 {
-		wanted = 1
+	if len(said) == 3 {
+		if replicas, _ := said[2].([]any); len(replicas) > 0 {
+			wanted = 1
+		}
 	}
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
-	l.replicas[node.Options().Addr] = wanted
+	if err != nil || said[0] == "master" {
+		l.mutex.Lock()
+		defer l.mutex.Unlock()
+		l.replicas[node.Options().Addr] = wanted
+	}
 	return wanted, nil
 }
 
