@@ -338,7 +338,6 @@ def test_r40_failing_hooks(driver, one, view, name):
     assert view.is_free(name) and driver.said(before)
 
 
-@pytest.mark.known("47: TAKENOVER", "typescript/module", sometimes=True)
 def test_r43_one_owner(locks, view, name):
     """Callers with one owner share its place, and hold the lock together, with one token."""
     held = locks.acquire(name)
@@ -401,7 +400,6 @@ def test_r66_quiet(driver, one, name, mode):
     assert "locks are taken by scripts" in said if mode == "scripts" else not said, said
 
 
-@pytest.mark.known("47: blocks", "typescript", sometimes=True)
 def test_r81_one_subscription(driver, servers, name):
     """Twenty that wait, on two locks, share one connection that listens, and block none; a later wait has it still."""
     one = servers()

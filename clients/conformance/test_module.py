@@ -72,7 +72,6 @@ def test_r23a_cancelled(locks, view, name):
     until("it has left", lambda: view.queue(name) == [], longest=AT_ONCE)
 
 
-@pytest.mark.known("47: the server renews, and asks no replica", "typescript")
 def test_r23c_unconfirmed(driver, servers, name):
     """No replica confirms the renewals of a session: lost with cause `lease`."""
     group = servers("replica")

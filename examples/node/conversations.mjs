@@ -17,7 +17,8 @@ import { Locks } from 'fairlock';
 
 const [url = 'redis://127.0.0.1:6379', port = '8000'] = process.argv.slice(2);
 // After a crash, the next message of a conversation is answered when the lease is over.
-const locks = new Locks(createClient({ url }), { lease: 9000, wait: 300_000 });
+const client = await createClient({ url }).connect();
+const locks = new Locks(client, { lease: 9000, wait: 300_000 });
 
 // Waits until all earlier messages of the conversation are answered.
 function onMessage(conversation, message, signal) {

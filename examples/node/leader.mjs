@@ -10,7 +10,8 @@ import { createClient } from 'redis';
 import { LockLost, Locks } from 'fairlock';
 
 const [url = 'redis://127.0.0.1:6379', name = `process ${process.pid}`] = process.argv.slice(2);
-const locks = new Locks(createClient({ url }));
+const client = await createClient({ url }).connect();
+const locks = new Locks(client);
 const resign = new AbortController();
 for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => resign.abort());
 
@@ -37,3 +38,4 @@ while (!resign.signal.aborted) {
   }
 }
 await locks.close();
+client.destroy();

@@ -5,7 +5,7 @@ import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { FairlockError, Locks } from 'fairlock';
 import { Cluster, Redis } from 'ioredis';
-import { createClient, createCluster } from 'redis';
+import { createClient, createCluster, createSentinel } from 'redis';
 
 const IS_IOREDIS = process.argv[2] === 'ioredis';
 const DURATIONS = ['wait', 'lease', 'syncTimeout', 'patience', 'retryTimeout', 'commandTimeout', 'releaseTimeout'];
@@ -28,23 +28,26 @@ function clientOf({ kind, at, user: username, password, timeout, tls, map }) {
   const addresses = Object.entries(map ?? {}).map(([from, to]) => [from, addressOf(to)]);
   if (kind === 'nothing') return null;
   if (kind === 'text') return 'redis://127.0.0.1';
-  return (IS_IOREDIS ? ofIoredis : ofNodeRedis)(kind, at.map(addressOf), { username, password }, timeout && timeout * 1000, files, Object.fromEntries(addresses));
+  const user = password ? { username, password } : {};
+  return (IS_IOREDIS ? ofIoredis : ofNodeRedis)(kind, at.map(addressOf), user, timeout && timeout * 1000, files, Object.fromEntries(addresses));
 }
 
 function ofIoredis(kind, at, user, commandTimeout, tls, natMap) {
-  const options = { lazyConnect: true, retryStrategy: () => null, commandTimeout, tls, ...user };
+  const options = { retryStrategy: () => 100, enableReadyCheck: !user.username, commandTimeout, tls, ...user };
   const sentinel = { sentinels: at, name: 'locks', sentinelTLS: tls, enableTLSForSentinelMode: Boolean(tls), ...options };
-  const client = kind === 'cluster' ? new Cluster(at, { lazyConnect: true, redisOptions: options, natMap, clusterRetryStrategy: () => null })
+  const client = kind === 'cluster' ? new Cluster(at, { redisOptions: options, natMap, enableReadyCheck: !user.username })
     : new Redis(kind === 'sentinel' ? sentinel : { ...at[0], ...options });
   return client.on('error', () => {});
 }
 
 function ofNodeRedis(kind, at, user, socketTimeout, tls, nodeAddressMap) {
-  const options = { ...user, socket: { reconnectStrategy: false, ...(socketTimeout && { socketTimeout }), ...(tls && { tls: true, ...tls }) } };
-  if (kind === 'sentinel') return { name: 'locks', sentinelRootNodes: at, nodeClientOptions: options, sentinelClientOptions: { socket: options.socket } };
+  const options = { ...user, socket: { reconnectStrategy: () => 100, ...(socketTimeout && { socketTimeout }), ...(tls && { tls: true, ...tls }) } };
   const rootNodes = at.map((socket) => ({ socket }));
-  const client = kind === 'cluster' ? createCluster({ rootNodes, defaults: options, nodeAddressMap }) : createClient({ ...options, socket: { ...options.socket, ...at[0] } });
-  return client.on('error', () => {});
+  const client = kind === 'cluster' ? createCluster({ rootNodes, defaults: options, nodeAddressMap })
+    : kind === 'sentinel' ? createSentinel({ name: 'locks', sentinelRootNodes: at, nodeClientOptions: options, sentinelClientOptions: { socket: options.socket }, masterPoolSize: 4 })
+      : createClient({ ...options, socket: { ...options.socket, ...at[0] } });
+  client.on('error', () => {}).connect().catch(() => {}); // Commands wait for that.
+  return client;
 }
 
 function optionsOf(given) {
@@ -124,8 +127,8 @@ const operations = {
     const [ours, user] = made.get(locks);
     made.delete(locks);
     await ours.close();
-    if (!user?.connect) return; // options of a Sentinel
-    await Promise.race([user.connect().then(() => user.ping?.()).catch(() => {}), sleep(2000)]); // Its server may be down.
+    const works = await Promise.race([user.ping().then(() => true, (error) => !/closed/.test(error.message)), sleep(2000, true)]); // Its server may be down.
+    if (!works) throw new Error('the client was closed, too');
     IS_IOREDIS ? user.disconnect() : user.isOpen && user.destroy();
   },
 };

@@ -1,9 +1,8 @@
-// The errors of the package, by the server's codes.
+// The errors of the package, by the server's codes; and what a client has answered or thrown, as they are made of it.
 
 const HOME = 'https://fairlock.example';
 const HELP =
-  "(unknown command 'FAIRLOCK.ACQUIRE'). " +
-  'Load it: "loadmodule /path/to/libfairlock.so" in its redis.conf, or MODULE LOAD. ' +
+  `(unknown command 'FAIRLOCK.ACQUIRE'). Load it: "loadmodule /path/to/libfairlock.so" in its redis.conf, or MODULE LOAD. ` +
   `See docs/operations.md at ${HOME}`;
 
 /** Why a lock was lost: see `Held.lost`. */
@@ -15,17 +14,14 @@ export class FairlockError extends Error {
 
   constructor(message: string, code?: string, cause?: unknown) {
     super(message, cause === undefined ? undefined : { cause });
-    this.name = new.target.name;
     this.code = code;
   }
 }
 
 /** The lock did not become available within `wait`. */
 export class NotInTime extends FairlockError {}
-/** No replica confirmed the acquisition within `wait`. */
+/** Too few replicas confirmed the acquisition within `wait`, or a renewal. */
 export class NotReplicated extends NotInTime {}
-/** The same owner asks elsewhere, and has the place in the queue now. */
-export class TakenOver extends FairlockError {}
 /** The lock has as many waiters as the server allows (`fairlock.max-waiters`). */
 export class QueueFull extends FairlockError {}
 /** The key holds a hash that is not a lock. */
@@ -47,20 +43,37 @@ export class Closed extends FairlockError {}
 export class LockLost extends FairlockError {
   override readonly cause: Cause;
 
-  constructor(name: string, cause: Cause, address: string) {
-    super(`${name}: the lock was lost (${cause}, ${address})`, cause === 'notheld' ? 'NOTHELD' : undefined);
+  constructor(name: string, cause: Cause) {
+    super(`${name}: the lock was lost (${cause})`, cause === 'notheld' ? 'NOTHELD' : undefined);
     this.cause = cause;
   }
 }
 
-/** A refusal as the server wrote it. */
-export class Refusal extends Error {
-  constructor(readonly text: string, readonly address: string, cause?: unknown) {
+// Bundlers give the classes other names.
+const ALL = { FairlockError, NotInTime, NotReplicated, QueueFull, NotALock, WrongType, CrossSlot, NoModule, Refused, Unavailable, Closed, LockLost };
+for (const [name, { prototype }] of Object.entries(ALL)) Object.defineProperty(prototype, 'name', { value: name });
+
+const PASSING = 'CLUSTERDOWN TRYAGAIN LOADING READONLY MASTERDOWN NOREPLICAS BUSY MOVED ASK UNBLOCKED'.split(' ');
+const KINDS: Record<string, typeof FairlockError> = { QUEUEFULL: QueueFull, NOTALOCK: NotALock, WRONGTYPE: WrongType, CROSSSLOT: CrossSlot };
+
+/** A refusal as the server wrote it; or, without a code, anything else that a client has thrown: there was no reply. */
+export class Failure extends Error {
+  readonly text: string;
+  readonly code: string | undefined;
+  /** The client has connected anew meanwhile, and may have sent the command twice. */
+  isRepeated = false;
+
+  constructor(cause: unknown, readonly address: string) {
+    const { message, code } = Object(cause) as NodeJS.ErrnoException;
+    const text = cause instanceof Failure ? cause.text : message || code || String(cause);
     super(`${address}: ${text}`, { cause });
+    this.text = text;
+    this.code = /^([A-Z]{2,}) /.exec(text)?.[1];
   }
 
-  get code(): string {
-    return /^([A-Z]+) /.exec(this.text)?.[1] ?? 'ERR';
+  /** Whether asking again later may help. */
+  get isPassing(): boolean {
+    return this.code === undefined || PASSING.includes(this.code) || /max number of clients/i.test(this.text);
   }
 
   /** The server does not know the command. The second text is Upstash's. */
@@ -68,47 +81,25 @@ export class Refusal extends Error {
     return /^ERR .*(unknown command|command is not available)/i.test(this.text);
   }
 
-  get isForWantOfModule(): boolean {
-    return this.isUnknown && /fairlock\./i.test(this.text);
-  }
-
   /** The user may not run a command of the module. */
   get isDenied(): boolean {
     return this.code === 'NOPERM' && /'fairlock\./i.test(this.text);
   }
-}
 
-/** A connection that broke, or an answer that did not come. */
-export class Broken extends Error {
-  /** The process is out of descriptors. */
-  get isForWantOfDescriptors(): boolean {
-    return ['EMFILE', 'ENFILE'].includes((this.cause as NodeJS.ErrnoException | undefined)?.code ?? '');
+  /** The error for the caller. */
+  translated(name: string): FairlockError {
+    if (this.isUnknown && /fairlock\./i.test(this.text)) return this.noModule('the server does not have the fairlock module');
+    const Kind = KINDS[this.code ?? ''] ?? Refused;
+    return new Kind(`${this.text} (${name}, ${this.address}${this.#hint})`, this.code, this);
   }
-}
 
-const KINDS: Record<string, typeof FairlockError> = {
-  TAKENOVER: TakenOver,
-  QUEUEFULL: QueueFull,
-  NOTALOCK: NotALock,
-  WRONGTYPE: WrongType,
-  CROSSSLOT: CrossSlot,
-};
+  noModule(what: string): NoModule {
+    return new NoModule(`${this.address}: ${what} ${HELP}`, 'ERR', this);
+  }
 
-/** The error for a server without the module, and how to load it. */
-export function noModule(address: string, what: string, cause?: Refusal): NoModule {
-  return new NoModule(`${address}: ${what} ${HELP}`, 'ERR', cause);
-}
-
-/** The error of this package for a refusal of the server. */
-export function translated(refusal: Refusal, name: string): FairlockError {
-  const { code, text, address } = refusal;
-  if (refusal.isForWantOfModule) return noModule(address, 'the server does not have the fairlock module', refusal);
-  return new (KINDS[code] ?? Refused)(`${text} (${name}, ${address}${hint(refusal)})`, code, refusal);
-}
-
-function hint({ code, text }: Refusal): string {
-  if (code === 'NOAUTH') return '; give the client a password';
-  if (code !== 'NOPERM') return '';
-  const isSync = /'(role|wait)'/i.test(text);
-  return `; SECURITY.md at ${HOME} has a user for this package${isSync ? ', or say syncTimeout: 0' : ''}`;
+  get #hint(): string {
+    if (this.code === 'NOAUTH') return '; give the client a password';
+    if (this.code !== 'NOPERM') return '';
+    return `; SECURITY.md at ${HOME} has a user for this package${/'(role|wait)'/i.test(this.text) ? ', or say syncTimeout: 0' : ''}`;
+  }
 }

@@ -1,9 +1,9 @@
-export type { LockInfo } from './commands.js';
-export { Held, Locks } from './locks.js';
+export type { Client } from './clients.js';
+export { Held } from './held.js';
+export { Locks } from './locks.js';
+export type { LockInfo } from './protocol.js';
 export type { Hooks, LockEvent, LockOptions, LocksOptions } from './options.js';
-export type { Client } from './route.js';
 export {
-  Closed, CrossSlot, FairlockError, LockLost, NoModule, NotALock, NotInTime, NotReplicated, QueueFull, Refused, TakenOver,
-  Unavailable, WrongType,
+  Closed, CrossSlot, FairlockError, LockLost, NoModule, NotALock, NotInTime, NotReplicated, QueueFull, Refused, Unavailable, WrongType,
 } from './errors.js';
 export type { Cause } from './errors.js';

@@ -1,69 +1,43 @@
-// The public classes: Locks and Held.
+// Locks: acquires, waits, and gives up.
 
 import { AsyncLocalStorage } from 'node:async_hooks';
-import type { LockInfo } from './commands.js';
-import { Core } from './core.js';
-import { NotInTime, NotReplicated } from './errors.js';
-import type { Keep } from './keep.js';
-import { checkLease, checkName, optionsOfLock, optionsOfLocks } from './options.js';
+import { setMaxListeners } from 'node:events';
+import { Line, Servers } from './clients.js';
+import type { Client } from './clients.js';
+import { Closed, NotInTime, NotReplicated } from './errors.js';
+import { Held, Hold } from './held.js';
+import { callHook, checkName, optionsOfLock, optionsOfLocks } from './options.js';
 import type { LockOptions, LocksOptions, Options } from './options.js';
-import { routeOf } from './route.js';
-import type { Client } from './route.js';
+import { Ask, acquiring, informing, isLost, leaving } from './protocol.js';
+import type { LockInfo } from './protocol.js';
+import { Ears, Runner } from './runner.js';
+import { Sender } from './sender.js';
+import { within } from './timers.js';
 
 // Node 18 has none; TypeScript's output for `await using` looks here.
 const dispose = Symbol as { asyncDispose?: symbol };
 if (!dispose.asyncDispose) Object.defineProperty(Symbol, 'asyncDispose', { value: Symbol.for('Symbol.asyncDispose') });
 
-/** A lock that is held. */
-export class Held implements AsyncDisposable {
-  readonly #keep: Keep;
-  readonly name: string;
-  readonly owner: string;
-  /** The fencing token: it grows with each acquisition. */
-  readonly token: number;
-  /** Aborted as soon as the lock is known to be lost; the reason is a LockLost. */
-  readonly lost: AbortSignal;
+const WITHDRAW = 1000; // ms that leaving the queue is waited for
+const now = (): number => performance.now();
 
-  /** @internal */
-  constructor(keep: Keep) {
-    this.#keep = keep;
-    ({ name: this.name, owner: this.owner, token: this.token } = keep.grant);
-    this.lost = keep.lost;
-    keep.belongsTo(this);
-  }
-
-  /** Sets the lease anew, to its own length or another; resolves to the new lease in ms. */
-  async renew(lease?: number): Promise<number> {
-    if (lease !== undefined) checkLease(lease);
-    return this.#keep.renew(lease);
-  }
-
-  /** Gives up the lock. LockLost: it was lost before. Releasing again does nothing. */
-  release(): Promise<void> {
-    return this.#keep.release();
-  }
-
-  [Symbol.asyncDispose](): Promise<void> {
-    return this.release();
-  }
-}
-
-type Entered = ReadonlyMap<string, Keep>;
 type Work<T> = (held: Held) => Promise<T> | T;
 
-/**
- * Takes fair locks at the servers of a client: of node-redis (`createClient`, `createCluster`, the options given to
- * `createSentinel`) or ioredis (`Redis`, also with sentinels, `Cluster`). Options are defaults for its locks. It has
- * connections of its own, by the same library, and leaves the client alone, which need not be connected.
- */
+/** Takes fair locks at the servers of a client, by that client. Options are defaults for its locks. */
 export class Locks implements AsyncDisposable {
   readonly #options: Options;
-  readonly #entered = new AsyncLocalStorage<Entered>();
-  readonly #core: Core;
+  readonly #servers: Servers;
+  readonly #sender: Sender;
+  readonly #ears = new Ears();
+  readonly #entered = new AsyncLocalStorage<ReadonlyMap<string, Held>>();
+  readonly #holds = new Set<Hold>();
+  readonly #asking = new Map<Runner, Promise<unknown>>();
+  #isClosed = false;
 
   constructor(client: Client, options: LocksOptions = {}) {
     this.#options = optionsOfLocks(options);
-    this.#core = new Core(routeOf(client, this.#options.commandTimeout), this.#options);
+    this.#servers = new Servers(client, this.#options.commandTimeout);
+    this.#sender = new Sender(this.#servers, this.#options.module);
   }
 
   /** The lock, to be released. Rejects with NotInTime if it does not become available within `wait`. */
@@ -90,10 +64,7 @@ export class Locks implements AsyncDisposable {
     const options = optionsOfLock(given, this.#options);
     const held = await this.#acquire(name, options);
     const entered = new Map(this.#entered.getStore() ?? []);
-    if (options.reentrant) {
-      const keep = [...this.#core.kept].find((each) => each.grant.token === held.token && each.grant.name === name);
-      if (keep) entered.set(name, keep);
-    }
+    if (options.reentrant) entered.set(name, held);
     let result: T;
     try {
       result = await this.#entered.run(entered, async () => work(held));
@@ -107,24 +78,86 @@ export class Locks implements AsyncDisposable {
 
   async #acquire(name: string, options: Options): Promise<Held> {
     checkName(name);
-    const outer = options.reentrant ? this.#entered.getStore()?.get(name)?.enter() : undefined;
-    return outer ?? new Held(await this.#core.acquire(name, options));
+    if (this.#isClosed) throw new Closed('Locks is closed');
+    const outer = options.reentrant ? this.#entered.getStore()?.get(name) : undefined;
+    return outer?.enter() ? outer : this.#ask(name, options);
+  }
+
+  async #ask(name: string, options: Options): Promise<Held> {
+    const { signal } = options;
+    signal?.throwIfAborted();
+    const ear = this.#ears.take(name, options.owner);
+    const onQueued = (): void => callHook(options.hooks, 'onWait', { name, owner: ear.owner });
+    const ask = new Ask(name, ear.owner, options, now, Math.random, () => ear.isHeard, onQueued);
+    const open = options.session ? () => this.#line(name) : undefined;
+    const runner = new Runner(this.#sender, name, { servers: this.#servers, ear, open });
+    ear.wake = runner.wake;
+    const cancel = (): void => runner.end(signal?.reason);
+    // One signal may end many waits: without this, Node takes that for a leak.
+    if (signal) setMaxListeners(0, signal);
+    signal?.addEventListener('abort', cancel);
+    const asking = runner.carryOut(acquiring(ask)).then(
+      (kept) => {
+        const hold: Hold = new Hold(kept, this.#sender, runner.line, (isClean) => {
+          this.#holds.delete(hold);
+          this.#ears.give(name, ear, isClean);
+        });
+        this.#holds.add(hold);
+        hold.tell('onAcquired', { waited: kept.acquired - ask.started });
+        return new Held(hold);
+      },
+      async (error: unknown) => {
+        const left = this.#left(ask, runner).then((isClean) => this.#ears.give(name, ear, isClean), () => ear.end());
+        await within(WITHDRAW, left, () => {});
+        throw error;
+      },
+    );
+    this.#asking.set(runner, asking);
+    try {
+      return await asking;
+    } finally {
+      signal?.removeEventListener('abort', cancel);
+      this.#asking.delete(runner);
+    }
+  }
+
+  /** The connection of a session. */
+  async #line(name: string): Promise<Line> {
+    const line = new Line(await this.#servers.at(name), true);
+    await line.open();
+    return line;
+  }
+
+  /** For a caller that gives up: leaves the queue, when it is known what its last ask has brought. */
+  async #left(ask: Ask, runner: Runner): Promise<boolean> {
+    await runner.pending?.then(
+      ({ reply }) => (ask.isGranted ||= Number(reply) > 0),
+      (error: unknown) => (ask.isUnheard ||= isLost(error)),
+    );
+    runner.line?.close();
+    if (!ask.isQueued && !ask.isUnheard && !ask.isGranted) return true;
+    return new Runner(this.#sender, ask.name, { isInBackground: true }).carryOut(leaving(ask));
   }
 
   /** Whether the server has the module; undefined before it was asked for the first time. */
   get native(): boolean | undefined {
-    return this.#core.isNative;
+    return this.#sender.isNative;
   }
 
   /** The lock's holder, and how many wait for it. */
   async info(name: string): Promise<LockInfo> {
     checkName(name);
-    return this.#core.commands.info(name, this.#options.commandTimeout);
+    return new Runner(this.#sender, name).carryOut(informing(name, this.#options, now));
   }
 
-  /** Ends all waits (Closed) and closes the connections; locks that are held are lost. */
-  close(): Promise<void> {
-    return this.#core.close();
+  /** Ends all waits (Closed) and closes the package's connections; locks that are held are lost. The client stays open. */
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    for (const hold of this.#holds) hold.lose('closed');
+    for (const runner of this.#asking.keys()) runner.end(new Closed('Locks is closed'));
+    await Promise.allSettled(this.#asking.values());
+    this.#ears.close();
+    this.#servers.close();
   }
 
   [Symbol.asyncDispose](): Promise<void> {

@@ -1,15 +1,7 @@
 // The options, checked before anything is sent, in plain JavaScript as well. Durations are milliseconds, as everywhere
 // there.
 
-import { randomUUID } from 'node:crypto';
-import { hostname } from 'node:os';
 import type { Cause } from './errors.js';
-
-const MAX_LIMIT = 1_000_000;
-const MAX_OWNER = 256;
-// The server's greatest number of milliseconds.
-const MAX_MS = 4_503_599_627_370_496;
-const HOST = hostname().replace(/[^A-Za-z0-9._-]/g, '-').slice(0, 200);
 
 /** The argument of a hook. Durations are milliseconds. */
 export interface LockEvent {
@@ -25,10 +17,7 @@ type Hook = (event: LockEvent) => void;
 
 /** Functions for tracing and metrics; a failure in one has no other effect. */
 export interface Hooks {
-  onWait?: Hook;
-  onAcquired?: Hook;
-  onLost?: Hook;
-  onReleased?: Hook;
+  onWait?: Hook; onAcquired?: Hook; onLost?: Hook; onReleased?: Hook;
 }
 
 /** The options of one lock. */
@@ -39,9 +28,9 @@ export interface LockOptions {
   lease?: number;
   /** Renew in the background at every third of the lease; default true. */
   renew?: boolean;
-  /** The server renews, for as long as a connection of the lock's own is open. */
+  /** A connection of its own, with which the lock ends. */
   session?: boolean;
-  /** The owner, 1 to 256 bytes; default `host:pid:uuid`, new for each acquisition. */
+  /** The owner, 1 to 256 bytes; default `host:pid:uuid`, unique. */
   owner?: string;
   /** Within the work of `run`, the same lock can be held again. */
   reentrant?: boolean;
@@ -51,9 +40,9 @@ export interface LockOptions {
   limit?: number;
   /** Longest wait for replicas to confirm an acquisition or a renewal; default 1,000; 0: they are not asked. */
   syncTimeout?: number;
-  /** How many replicas must confirm; default 1 if Sentinel or the cluster knows a replica, else 0. */
+  /** How many replicas must confirm; default 1 if the master had a replica when this Locks first asked it, else 0. */
   minReplicas?: number;
-  /** How long a waiter that has died keeps its place; default 30,000. */
+  /** How long a waiter that has died keeps its place; default 10,000. */
   patience?: number;
   /** Cancels the wait. */
   signal?: AbortSignal;
@@ -63,7 +52,7 @@ export interface LockOptions {
 export interface LocksOptions extends Omit<LockOptions, 'signal'> {
   /** How long a server that cannot be reached is asked again; default 30,000. */
   retryTimeout?: number;
-  /** Longest time for an answer to a command that does not block; default 5,000. */
+  /** Longest time for an answer; default 5,000. */
   commandTimeout?: number;
   /** How long a release that fails is sent again; default 5,000. */
   releaseTimeout?: number;
@@ -73,42 +62,33 @@ export interface LocksOptions extends Omit<LockOptions, 'signal'> {
 }
 
 const DEFAULTS = {
-  wait: Infinity,
-  lease: 30_000,
-  renew: true,
-  session: false,
-  reentrant: false,
-  shared: false,
-  syncTimeout: 1000,
-  patience: 30_000,
-  retryTimeout: 30_000,
-  commandTimeout: 5000,
-  releaseTimeout: 5000,
-  module: 'auto' as 'auto' | 'required',
-  hooks: {} as Hooks,
+  wait: Infinity, lease: 30_000, renew: true, session: false, reentrant: false, shared: false, syncTimeout: 1000, patience: 10_000,
+  retryTimeout: 30_000, commandTimeout: 5000, releaseTimeout: 5000, module: 'auto' as 'auto' | 'required', hooks: {} as Hooks,
 };
 
 export type Options = typeof DEFAULTS & LocksOptions & { signal?: AbortSignal };
 
-type Check = (key: string, value: unknown) => void;
+// What a value is, in words and by a test.
+type Check = readonly [what: string, isRight: (value: any) => boolean];
+
+const MAX_MS = 4_503_599_627_370_496; // the server's greatest
+const flag: Check = ['true or false', (value) => typeof value === 'boolean'];
+const time = (least: number): Check => [`a number from ${least} to ${MAX_MS} ms`, (value) => typeof value === 'number' && value >= least && value <= MAX_MS];
+const count = (least: number, most: number): Check => [`a whole number from ${least} to ${most}`, (value) => Number.isInteger(value) && value >= least && value <= most];
+const isOwner = (value: any): boolean => typeof value === 'string' && value !== '' && value !== '*' && Buffer.byteLength(value) <= 256;
+const areHooks = (value: any): boolean =>
+  typeof value === 'object' && value !== null &&
+  Object.entries(value).every(([name, hook]) => /^on(Wait|Acquired|Lost|Released)$/.test(name) && ['undefined', 'function'].includes(typeof hook));
+
 const CHECKS: Record<keyof Options, Check> = {
-  wait: duration(0, Infinity),
-  lease: duration(1),
-  renew: ofType('boolean'),
-  session: ofType('boolean'),
-  owner: isOwner,
-  reentrant: ofType('boolean'),
-  shared: ofType('boolean'),
-  limit: whole(1, MAX_LIMIT),
-  syncTimeout: duration(0),
-  minReplicas: whole(0, Number.MAX_SAFE_INTEGER),
-  patience: duration(1),
-  signal: isSignal,
-  retryTimeout: duration(0),
-  commandTimeout: duration(1),
-  releaseTimeout: duration(0),
-  module: isModule,
-  hooks: areHooks,
+  wait: [`${time(0)[0]}, or Infinity`, (value) => value === Infinity || time(0)[1](value)],
+  lease: time(1), patience: time(1), syncTimeout: time(0), retryTimeout: time(0), commandTimeout: time(1), releaseTimeout: time(0),
+  renew: flag, session: flag, reentrant: flag, shared: flag,
+  limit: count(1, 1_000_000), minReplicas: count(0, Number.MAX_SAFE_INTEGER),
+  owner: ['a string of 1 to 256 bytes, and not *', isOwner],
+  module: ['"auto" or "required"', (value) => value === 'auto' || value === 'required'],
+  signal: ['an AbortSignal', (value) => value instanceof EventTarget && 'aborted' in value],
+  hooks: ['an object of the functions onWait, onAcquired, onLost, onReleased', areHooks],
 };
 const FOR_ONE = ['signal'];
 const FOR_ALL = ['retryTimeout', 'commandTimeout', 'releaseTimeout', 'module', 'hooks'];
@@ -125,100 +105,28 @@ export function optionsOfLock(given: LockOptions, all: Options): Options {
 
 /** The given ones; undefined counts as not given. */
 function checked<T extends object>(given: T, others: string[], whose: string): T {
-  if (typeof given !== 'object' || given === null) throw new TypeError(`options are an object, not ${shown(given)}`);
+  check('options', ['an object', (value) => typeof value === 'object' && value !== null], given);
   const said = Object.entries(given).filter(([, value]) => value !== undefined);
+  const known = Object.keys(CHECKS).filter((key) => !others.includes(key));
   for (const [key, value] of said) {
-    const check = Object.hasOwn(CHECKS, key) && !others.includes(key) && CHECKS[key as keyof Options];
-    if (!check) {
-      const known = Object.keys(CHECKS).filter((each) => !others.includes(each)).join(', ');
-      throw new TypeError(`${key} is not an option of ${whose}; options are ${known}`);
-    }
-    check(key, value);
+    if (!known.includes(key)) throw new TypeError(`${key} is not an option of ${whose}; options are ${known.join(', ')}`);
+    check(key, CHECKS[key as keyof Options], value);
   }
   return Object.fromEntries(said) as T;
 }
 
+function check(key: string, [what, isRight]: Check, value: unknown): void {
+  if (isRight(value)) return;
+  const Kind = typeof value === 'number' && what.includes('number') ? RangeError : TypeError;
+  throw new Kind(`${key} is ${what}, not ${typeof value === 'string' ? JSON.stringify(value) : String(value)}`);
+}
+
 export function checkName(name: unknown): void {
-  if (typeof name !== 'string' || name === '') {
-    throw new TypeError(`the name of a lock is a string that is not empty, not ${shown(name)}`);
-  }
+  check('the name of a lock', ['a string that is not empty', (value) => typeof value === 'string' && value !== ''], name);
 }
 
 export function checkLease(lease: unknown): void {
-  CHECKS.lease('lease', lease);
-}
-
-function shown(value: unknown): string {
-  return typeof value === 'string' ? JSON.stringify(value) : String(value);
-}
-
-function ofType(type: string): Check {
-  return (key, value) => {
-    if (typeof value !== type) throw new TypeError(`${key} is a ${type}, not ${shown(value)}`);
-  };
-}
-
-function duration(least: number, greatest = MAX_MS): Check {
-  return (key, value) => {
-    ofType('number')(key, value);
-    if (!((value as number) >= least && ((value as number) <= MAX_MS || value === greatest))) {
-      throw new RangeError(`${key} is not from ${least} to ${MAX_MS} ms: ${value}`);
-    }
-  };
-}
-
-function whole(least: number, greatest: number): Check {
-  return (key, value) => {
-    ofType('number')(key, value);
-    if (!(Number.isInteger(value) && (value as number) >= least && (value as number) <= greatest)) {
-      throw new RangeError(`${key} is not a whole number from ${least} to ${greatest}: ${value}`);
-    }
-  };
-}
-
-function isOwner(key: string, owner: unknown): void {
-  ofType('string')(key, owner);
-  if (owner === '*' || owner === '' || Buffer.byteLength(owner as string) > MAX_OWNER) {
-    throw new RangeError(`owner is not 1 to ${MAX_OWNER} bytes long, or is *, a connection's own identity`);
-  }
-}
-
-function isModule(key: string, value: unknown): void {
-  if (value !== 'auto' && value !== 'required') throw new TypeError(`${key} is "auto" or "required", not ${shown(value)}`);
-}
-
-function isSignal(key: string, signal: unknown): void {
-  if (!(signal instanceof EventTarget && 'aborted' in signal)) throw new TypeError(`${key} is no AbortSignal: ${shown(signal)}`);
-}
-
-function areHooks(key: string, hooks: unknown): void {
-  if (typeof hooks !== 'object' || hooks === null) throw new TypeError(`${key} is an object, not ${shown(hooks)}`);
-  for (const [which, hook] of Object.entries(hooks)) {
-    if (!['onWait', 'onAcquired', 'onLost', 'onReleased'].includes(which)) throw new TypeError(`there is no hook ${which}`);
-    if (hook !== undefined) ofType('function')(which, hook);
-  }
-}
-
-/** The arguments of ACQUIRE in every ask. */
-export function acquireWords(name: string, owner: string, options: Options): string[] {
-  const words = ['FAIRLOCK.ACQUIRE', name, owner];
-  if (options.shared || options.limit !== undefined) words.push('SHARED');
-  if (options.limit !== undefined) words.push(String(options.limit));
-  return [...words, 'LEASE', ms(options.lease), 'ONCE'];
-}
-
-export function renewWords(name: string, owner: string, lease: number): string[] {
-  return ['FAIRLOCK.RENEW', name, owner, 'LEASE', ms(lease)];
-}
-
-/** Whole milliseconds, rounded up, for the server. */
-export function ms(duration: number): string {
-  return String(Math.max(1, Math.ceil(duration)));
-}
-
-/** A unique owner that names the machine. */
-export function newOwner(): string {
-  return `${HOST}:${process.pid}:${randomUUID()}`;
+  check('lease', CHECKS.lease, lease);
 }
 
 export function callHook(hooks: Hooks, which: keyof Hooks, event: LockEvent): void {

@@ -4,31 +4,47 @@ import assert from 'node:assert/strict';
 import { execFile, fork } from 'node:child_process';
 import cluster from 'node:cluster';
 import { EventEmitter, once } from 'node:events';
+import { readFile, writeFile } from 'node:fs/promises';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { Worker } from 'node:worker_threads';
 import { Cluster, Redis } from 'ioredis';
+import { Redis as Valkey } from 'iovalkey';
 import { createClient, createClientPool, createCluster, createSentinel } from 'redis';
-import { Refusal } from '../src/errors.js';
-import { Locks } from '../src/index.js';
-import type { Client, LocksOptions } from '../src/index.js';
-import { one, until } from './servers.js';
+import { Failure } from '../src/errors.js';
+import { Locks } from '../src/index.mjs';
+import type { Client, LocksOptions } from '../src/index.mjs';
+import { one, until } from './servers.mjs';
 
 const own = new Error('its own');
 
-test('what is no client is refused', async () => {
+test('what is no client, or none that can carry locks, is refused', async () => {
   const url = 'redis://127.0.0.1:1';
   const sentinel = { name: 'locks', sentinelRootNodes: [{ host: '127.0.0.1', port: 1 }] };
   const lazyConnect = true;
   const ofIoredis = [new Redis(url, { lazyConnect }), new Redis({ name: 'locks', sentinels: sentinel.sentinelRootNodes, lazyConnect }), new Cluster([url], { lazyConnect })];
-  for (const right of [createClient({ url }), createCluster({ rootNodes: [{ url }] }), sentinel, ...ofIoredis]) await new Locks(right).close();
-  // What another client was configured with.
+  const ofNodeRedis = [createClient({ url }), createCluster({ rootNodes: [{ url }] }), createSentinel(sentinel)];
+  for (const right of [...ofIoredis, ...ofNodeRedis, new Valkey(url, { lazyConnect })]) await new Locks(right).close();
   const other = Object.assign(new EventEmitter(), { options: { host: '10.0.0.1', port: 6379 }, status: 'wait' });
-  const pools = [createClientPool({ url }), createSentinel(sentinel), { ...sentinel, name: undefined }];
-  for (const client of [undefined, null, url, 6379, {}, { url }, ...pools, other, createClient]) {
+  for (const client of [undefined, null, url, 6379, {}, { url }, sentinel, createClientPool({ url }), other, createClient]) {
     assert.throws(() => new Locks(client as unknown as Client), { name: 'TypeError', message: /createClient\(\).*ioredis/ });
   }
+  assert.throws(() => new Locks(new Redis(url, { lazyConnect, keyPrefix: 'a:' })), { name: 'TypeError', message: /keyPrefix/ });
+  await assert.rejects(new Locks(createClient({ url })).acquire('a'), { name: 'Refused', message: /not connected/ });
+});
+
+test('locks on iovalkey', async (t) => {
+  const { url } = await one(t);
+  const client = new Valkey(url);
+  const locks = new Locks(client);
+  const held = await locks.acquire('a');
+  const waits = locks.acquire('a');
+  await until('it waits', async () => (await locks.info('a')).waiting === 1);
+  await held.release();
+  await (await waits).release();
+  await locks.close();
+  client.disconnect();
 });
 
 test('options are checked in plain JavaScript, too', async (t) => {
@@ -84,7 +100,7 @@ test('a signal ends a wait with its reason', async (t) => {
 test('children and workers have connections of their own', async (t) => {
   const { locks, url } = await one(t);
   const [kept, held] = [await locks.acquire('kept'), await locks.acquire('a')];
-  const child = fileURLToPath(new URL('./child.js', import.meta.url));
+  const child = fileURLToPath(new URL('./child.mjs', import.meta.url));
   cluster.setupPrimary({ exec: child, args: [url, 'a'] });
   const children = [fork(child, [url, 'a']), fork(child, [url, 'a']), cluster.fork().process, new Worker(child, { workerData: [url, 'a'] })];
   const tokens = Promise.all(children.map((each) => once(each, 'message')));
@@ -100,14 +116,26 @@ test('what was closed does not keep a process alive', async (t) => {
   const { url } = await one(t);
   const program = `
     import { createClient } from 'redis';
-    import { Locks } from './build/src/index.js';
-    const locks = new Locks(createClient({ url: '${url}' }));
+    import { Locks } from './build/src/index.mjs';
+    const client = await createClient({ url: '${url}' }).connect();
+    const locks = new Locks(client);
     await locks.acquire('a', { lease: 100_000 });
-    await locks.close();`;
+    await Promise.all([locks.acquire('a', { wait: 100 }).catch(() => {}), locks.acquire('a').catch(() => {}), locks.close()]);
+    client.destroy();`;
   await promisify(execFile)(process.execPath, ['--input-type=module', '-e', program], { timeout: 60_000 });
 });
 
 test("Upstash's words for an unknown command are understood", () => {
-  const said = new Refusal("ERR Command is not available: 'FAIRLOCK.ACQUIRE'. See https://upstash.com/docs", 'here');
-  assert.ok(said.isForWantOfModule);
+  const said = new Failure(new Error("ERR Command is not available: 'FAIRLOCK.ACQUIRE'. See https://upstash.com/docs"), 'here');
+  assert.equal(said.translated('a').name, 'NoModule');
+});
+
+test('the program of the README runs, beside the built package', async (t) => {
+  const { url } = await one(t);
+  const text = await readFile('README.md', 'utf8');
+  const program = /```js\n([^]*?)```/.exec(text)![1]!.replace('createClient()', `createClient({ url: '${url}' })`);
+  const promised = /It prints [^]*?\n\n((?: {4}.*\n)+)/.exec(text)![1]!.replace(/^ {4}/gm, '');
+  await writeFile('readme.mjs', program);
+  const { stdout } = await promisify(execFile)(process.execPath, ['readme.mjs'], { timeout: 60_000 });
+  assert.match(stdout, new RegExp(`^${promised.replace(/\d{16}/, '\\d{16}')}$`));
 });

@@ -6,7 +6,7 @@ import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { TestContext } from 'node:test';
 import { createClient } from 'redis';
-import { Locks } from '../src/index.js';
+import { Locks } from '../src/index.mjs';
 
 const PROGRAM = process.env['FAIRLOCK_SERVERS'] ?? '../testing/servers';
 const LONGEST = 60_000; // until a condition is given up
@@ -25,9 +25,11 @@ export async function one(test: TestContext): Promise<{ url: string; locks: Lock
     if (line === 'ready') break;
     if (line.startsWith('a ')) url = `redis://127.0.0.1:${line.split(' ')[1]}`;
   }
-  const locks = new Locks(createClient({ url }));
+  const client = await createClient({ url }).connect();
+  const locks = new Locks(client);
   test.after(async () => {
     await locks.close();
+    client.destroy();
     servers.stdin.end();
     await once(servers, 'close');
   });

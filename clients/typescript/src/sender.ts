@@ -1,0 +1,91 @@
+// One command to a lock's master: to the module, or as a script where the server has none; and confirmed by replicas.
+
+import type { Line, Server, Servers } from './clients.js';
+import { Failure } from './errors.js';
+import type { Options } from './options.js';
+import { codeOf, ms } from './protocol.js';
+import type { Answer, Step } from './protocol.js';
+import { within } from './timers.js';
+import { neededBy, scripted } from './scripts.js';
+
+type Send = Step & { do: 'send' };
+
+export class Sender {
+  /** Whether the server has the module, by its first answer. */
+  isNative: boolean | undefined;
+  #hasWarned = false;
+
+  constructor(private readonly servers: Servers, private readonly module: 'auto' | 'required') {}
+
+  /** Sends it on the user's connection, or on the given one. */
+  async send(name: string, step: Send, line?: Line): Promise<Answer> {
+    try {
+      return await this.#sendTo(line?.server ?? (await this.servers.at(name)), step, line);
+    } catch (error) {
+      if (!this.servers.isCluster || !['MOVED', 'ASK', 'CLUSTERDOWN'].includes(codeOf(error) ?? '')) throw error;
+      return this.#follow(name, step, line, error);
+    }
+  }
+
+  async #sendTo(server: Server, { words, confirm, longest }: Send, line: Line | undefined): Promise<Answer> {
+    const { address } = server;
+    const asked = await within(longest, least(server, confirm), () => server.unanswered());
+    const wait = asked > 0 ? [['WAIT', String(asked), ms(confirm!.syncTimeout)]] : [];
+    const sent = performance.now();
+    const link = line ?? (asked > 0 ? server.line('confirm') : server);
+    const [reply, count] = await this.#worded(words, (its) => link.call([its, ...wait], longest));
+    if (count instanceof Failure && Number(reply) > 0) throw count;
+    return { reply, isConfirmed: asked === 0 || Number(count) >= asked, sent, at: performance.now(), address };
+  }
+
+  /** The libraries follow redirections of single commands only, and learn by them. */
+  async #follow(name: string, { words, confirm, longest }: Send, line: Line | undefined, error: unknown): Promise<Answer> {
+    const sent = performance.now();
+    if (line) {
+      // Another node's connection is to be made: only now it is known which.
+      await this.servers.follow(name, ['FAIRLOCK.INFO', name], longest).finally(() => line.close(error));
+      throw error;
+    }
+    const reply = await this.#worded(words, (its) => this.servers.follow(name, its, longest));
+    if (Number(reply) > 0 && confirm?.syncTimeout && (await least(await this.servers.at(name), confirm)) > 0) throw error;
+    return { reply, isConfirmed: true, sent, at: performance.now(), address: 'the cluster' };
+  }
+
+  async #worded<T>(words: string[], send: (words: string[]) => Promise<T>): Promise<T> {
+    const script = scripted(words);
+    if (script && this.isNative === false) {
+      return send(script.short).catch((error: unknown) => {
+        if (codeOf(error) !== 'NOSCRIPT') throw error;
+        return send(script.whole);
+      });
+    }
+    try {
+      const result = await send(words);
+      if (words[0]!.startsWith('FAIRLOCK')) this.isNative = true;
+      return result;
+    } catch (error) {
+      if (!(error instanceof Failure && (error.isUnknown || error.isDenied))) throw error;
+      const needing = neededBy(words.slice(3));
+      if (needing && error.isUnknown) throw error.noModule(`${needing} needs the fairlock module, which the server does not have`);
+      if (!script || this.module === 'required') throw error;
+      this.isNative = false;
+      this.#warn(error);
+      return this.#worded(words, send);
+    }
+  }
+
+  #warn({ address, isDenied }: Failure): void {
+    if (this.#hasWarned) return;
+    this.#hasWarned = true;
+    const [why, cure] = isDenied
+      ? ['the user may not run the commands of the fairlock module', 'Allow them']
+      : ['the server does not have the fairlock module', 'Load it'];
+    const what = `${cure} for hand-off, sessions and shared locks, or set module to "required" to refuse`;
+    process.emitWarning(`${address}: ${why}: locks are taken by scripts. ${what}`, 'FairlockWarning');
+  }
+}
+
+/** How many replicas must confirm. */
+async function least(server: Server, confirm: Options | undefined): Promise<number> {
+  return confirm?.syncTimeout ? (confirm.minReplicas ?? server.replicas()) : 0;
+}
