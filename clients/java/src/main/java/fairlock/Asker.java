@@ -20,7 +20,6 @@ final class Asker implements Consumer<Boolean> {
     final CompletableFuture<Void> waiting = new CompletableFuture<>();
     final CompletableFuture<Void> decided = new CompletableFuture<>();
     final CompletableFuture<Void> over = new CompletableFuture<>();
-    final long deadline;
     private final Locks locks;
     private final boolean isSession;
     private final boolean isOwnerGiven;
@@ -49,12 +48,14 @@ final class Asker implements Consumer<Boolean> {
         Wish wish = new Wish(name, ear.owner, words, wait == 0, options.nanos("lease", 30), options.nanos("patience", 10),
                 wait == 0 ? locks.commandFor : wait, locks.retryFor, ThreadLocalRandom.current().nextDouble(1, 1.1), () -> locks.where(name));
         ask = new Ask(wish, ear.listens(), Timer.now());
-        deadline = Math.min(Timer.EVER, Timer.now() + wish.longest());
     }
 
     /** A message has come (true), or the subscription has ended. */
     @Override
     public void accept(Boolean listens) {
+        if (ask == null) {
+            return; // It is being made: its first ask is yet to come.
+        }
         synchronized (this) {
             ask.woken(listens);
         }
@@ -82,7 +83,8 @@ final class Asker implements Consumer<Boolean> {
                 case BUSY, OVER -> { }
                 case PAUSE -> pause = locks.timer.at(step.until(), this::go);
                 case LISTEN -> run(() -> locks.ears.listen(ear), nothing -> ask.listening(Timer.now()));
-                default -> run(() -> locks.wire.send(renewedWay(), step.words()), reply -> ask.replied(reply.values(), reply.isConfirmed(), Timer.now()));
+                default -> run(() -> locks.wire.send(renewedWay(), step.words()),
+                        reply -> ask.replied(reply.values(), reply.isConfirmed(), Timer.now()));
             }
         }
         if (step.act() == Protocol.Act.OVER) {

@@ -13,7 +13,10 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentLinkedDeque;
 import java.util.function.Consumer;
 
-/** The wake-ups of all waiters, by one connection. A subscription stays for a minute, for the next wait for the lock; and its owner's name, where the last ended cleanly. */
+/**
+ * The wake-ups of all waiters, by one connection. A subscription is kept for a minute, for the next wait for its lock; and so is its owner's name,
+ * where that ended cleanly.
+ */
 final class Ears extends RedisPubSubAdapter<String, String> {
     private static final long KEPT = 60_000 * Timer.MS;
     private static final String PROCESS = host() + ":" + ProcessHandle.current().pid() + ":";

@@ -24,8 +24,8 @@ import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicBoolean;
 
 /**
- * A connection that the user's client makes, until it is disconnected or silent. Then it is closed, with all that is on its way, which Lettuce would send
- * again unseen, and who needs one has another made.
+ * A connection that the user's client makes, until it is disconnected or silent. Then it is closed, with all that is on its way, which Lettuce
+ * would send again unseen; the next command has another one made.
  */
 final class Link {
     /** Lettuce asks for a name up to 7, and deprecates it. */
@@ -93,7 +93,8 @@ final class Link {
 
     /** The connection to the lock's server. */
     CompletableFuture<StatefulRedisConnection<String, String>> to(String name) {
-        return checked(name, false, opened.thenCompose(made -> timer.within(Math.min(Timer.EVER, 4 * longest), servers.to(made, name)))).thenApply(connection -> {
+        var connecting = opened.thenCompose(made -> timer.within(Math.min(Timer.EVER, 4 * longest), servers.to(made, name)));
+        return checked(name, false, connecting).thenApply(connection -> {
             if (watched.add(connection)) {
                 connection.setTimeout(Duration.ZERO); // The client's own is for its own commands.
                 connection.addListener(new RedisConnectionStateListener() {
@@ -130,7 +131,8 @@ final class Link {
 
     /** The same by what follows MOVED and ASK in a cluster. */
     CompletableFuture<List<Object>> redirected(String name, int keysFrom, List<String> words) {
-        return opened.thenCompose(made -> call(((StatefulRedisClusterConnection<String, String>) made.connection()).async(), name, longest, keysFrom, words));
+        return opened.thenCompose(made -> call(((StatefulRedisClusterConnection<String, String>) made.connection()).async(), name, longest,
+                keysFrom, words));
     }
 
     private <T> CompletableFuture<T> checked(String name, boolean wasSent, CompletableFuture<T> work) {

@@ -205,7 +205,7 @@ public final class Locks implements AutoCloseable {
         boolean wasInterrupted = false;
         while (!what.isDone()) {
             try {
-                what.get(Math.max(Timer.MS, asker.deadline - Timer.now()), TimeUnit.NANOSECONDS);
+                what.get(Math.max(Timer.MS, asker.ask.deadline - Timer.now()), TimeUnit.NANOSECONDS);
             } catch (TimeoutException error) {
                 asker.go();
             } catch (InterruptedException error) {

@@ -60,7 +60,7 @@ final class Protocol {
         long leaseFrom;
 
         private final Wish wish;
-        private final long deadline;
+        final long deadline;
         private Tries tries;
         private FairlockException first;
         private Act act = Act.ACQUIRE, sent;
