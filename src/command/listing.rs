@@ -125,7 +125,7 @@ impl<'c> Search<'c> {
     /// the end.
     fn walk(&mut self, mut cursor: u64) -> Result<Option<u64>, Error> {
         loop {
-            let found = self.ctx.scan_hashes(cursor, SCAN_BATCH);
+            let found = self.ctx.scan(cursor, SCAN_BATCH, ["TYPE", "hash"]);
             let found = found.ok_or(Error::Renamed("SCAN"))?;
             self.work += SCAN_BATCH;
             for key in found.items {

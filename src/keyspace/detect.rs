@@ -11,12 +11,11 @@ use super::write;
 
 impl OpenLock<'_> {
     /// Makes the keys ready for the rules. If the queue was changed from outside the module, it is repaired.
-    /// `may_be_shared`: there may be shared holders that are not tracked yet.
     ///
     /// # Errors
     /// [`Unusable`] if the lock, queue or deadline key holds something else; nothing has been
     /// written then.
-    pub fn prepare(&mut self, queue: QueueView, may_be_shared: bool) -> Result<(), Unusable> {
+    pub fn prepare(&mut self, queue: QueueView) -> Result<(), Unusable> {
         let are_usable = self.lock.fits(Kind::Hash)
             && self.queue.fits(Kind::List)
             && self.scores.fits(Kind::SortedSet);
@@ -27,7 +26,7 @@ impl OpenLock<'_> {
             });
         }
         let touched = queue.is_touched();
-        let may_be_shared = touched || may_be_shared || self.tracked.shared.is_some();
+        let may_be_shared = touched || self.tracked.shared.is_some();
         if may_be_shared && !self.frozen {
             let opened = self.open_shared();
             // A lock that is free has no holders, whatever is in the place of their key.
@@ -35,7 +34,7 @@ impl OpenLock<'_> {
                 opened?;
             }
         }
-        self.delete_if_nobodys();
+        self.delete_if_only_token();
         self.mend_shared_if_touched();
         if touched {
             self.persist_queue();
@@ -70,7 +69,7 @@ impl OpenLock<'_> {
 
     /// Deletes the hash if another client took the owner out of it and left only the token. A hash without an expiry
     /// that is not tracked may be another program's.
-    fn delete_if_nobodys(&mut self) {
+    fn delete_if_only_token(&mut self) {
         if self.lock.len() == 1
             && self.token().is_some()
             && (self.lease_end().is_some() || !self.tracked.is_empty())

@@ -21,8 +21,6 @@ pub struct Tracked {
     pub shared: Option<Box<SharedHolders>>,
     /// The keys that were converted.
     pub wide: Wide,
-    /// The last step was cut short by a panic: the queue is mended before the next.
-    pub cut_short: bool,
 }
 
 /// Which keys the server keeps in the form for many elements, most likely (see `wide.rs`).
@@ -57,9 +55,8 @@ impl Tracked {
             session,
             shared,
             wide,
-            cut_short,
         } = self;
-        let is_marked = wide.holders || wide.scores || *cut_short;
+        let is_marked = wide.holders || wide.scores;
         line.is_new() && turn.is_none() && session.is_none() && shared.is_none() && !is_marked
     }
 
@@ -117,8 +114,6 @@ pub struct Taken {
     pub greatest: i64,
     /// What has happened so far.
     pub events: Vec<Event>,
-    /// There may be shared holders that are not tracked yet.
-    pub may_be_shared: bool,
 }
 
 impl Taken {

@@ -91,10 +91,9 @@ impl Filter for Scripts {
     }
 }
 
-/// A command that can bring slots to this node, or begins to move one.
+/// A command that can bring a slot to this node, or begins to move one.
 fn follow_slots(command: &Incoming) {
-    let word = command.argument(1).unwrap_or_default();
-    if is(word, b"setslot") {
+    if is(command.argument(1).unwrap_or_default(), b"setslot") {
         let slot = command
             .argument(2)
             .and_then(|slot| str::from_utf8(slot).ok());
@@ -102,10 +101,8 @@ fn follow_slots(command: &Incoming) {
             .and_then(|slot| slot.parse().ok())
             .filter(|slot| *slot < SLOTS)
         {
-            waiting::slot_is_named(Some(slot));
+            waiting::slot_is_named(slot);
         }
-    } else if is(word, b"addslots") || is(word, b"addslotsrange") {
-        waiting::slot_is_named(None);
     }
 }
 

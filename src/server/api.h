@@ -215,7 +215,6 @@ typedef void (*RedisModuleCommandFilterFunc)(RedisModuleCommandFilterCtx *filter
 typedef void (*RedisModuleInfoFunc)(RedisModuleInfoCtx *ctx, int for_crash_report);
 typedef int (*RedisModuleNotificationFunc)(RedisModuleCtx *ctx, int type, const char *event, RedisModuleString *key);
 typedef void (*RedisModuleEventCallback)(RedisModuleCtx *ctx, RedisModuleEvent event, uint64_t subevent, void *data);
-typedef void (*RedisModuleScanCB)(RedisModuleCtx *ctx, RedisModuleString *name, RedisModuleKey *key, void *data);
 typedef void (*RedisModuleScanKeyCB)(RedisModuleKey *key, RedisModuleString *field, RedisModuleString *value, void *data);
 typedef int (*RedisModuleConfigGetBoolFunc)(const char *name, void *data);
 typedef int (*RedisModuleConfigSetBoolFunc)(const char *name, int value, void *data, RedisModuleString **error);
@@ -313,11 +312,9 @@ struct Required {
     int (*ZsetRangeNext)(RedisModuleKey *key);
     void (*ZsetRangeStop)(RedisModuleKey *key);
 
-    /* Walking over keys, and over the fields of one. */
+    /* Walking over the fields of a key. */
     RedisModuleScanCursor *(*ScanCursorCreate)(void);
-    void (*ScanCursorRestart)(RedisModuleScanCursor *cursor);
     void (*ScanCursorDestroy)(RedisModuleScanCursor *cursor);
-    int (*Scan)(RedisModuleCtx *ctx, RedisModuleScanCursor *cursor, RedisModuleScanCB tell, void *data);
     int (*ScanKey)(RedisModuleKey *key, RedisModuleScanCursor *cursor, RedisModuleScanKeyCB tell, void *data);
 
     /* What others learn of a change. */

@@ -165,12 +165,9 @@ extern "C" fn free<B: Blocking>(ctx: *mut raw::RedisModuleCtx, delivery: *mut c_
 }
 
 impl Ctx {
-    /// Whether the other end has closed the connection, or has reset it: the server may not have read that yet. Not
-    /// free: it reads the connection's line of CLIENT LIST.
-    pub fn has_hung_up(&self, client: u64) -> bool {
-        Line::of(self, client)
-            .and_then(|line| line.socket())
-            .is_some_and(has_hung_up)
+    /// A connection's socket, which it keeps until it closes. Not free: it reads the connection's line of CLIENT LIST.
+    pub fn socket(&self, client: u64) -> Option<Socket> {
+        Line::of(self, client)?.socket()
     }
 
     /// Whether the reply to a client's last command surely was not sent, if that was this command, and the reply has
@@ -197,7 +194,7 @@ impl Ctx {
             return true;
         }
         line.socket()
-            .and_then(given)
+            .and_then(Socket::given)
             .is_some_and(|given| Some(given) <= noted)
     }
 
@@ -230,44 +227,50 @@ impl Line {
         std::str::from_utf8(self.field(name)?).ok()?.parse().ok()
     }
 
-    fn socket(&self) -> Option<libc::c_int> {
-        libc::c_int::try_from(self.number(b"fd")?)
-            .ok()
-            .filter(|socket| *socket >= 0)
+    fn socket(&self) -> Option<Socket> {
+        let socket = libc::c_int::try_from(self.number(b"fd")?).ok();
+        socket.filter(|socket| *socket >= 0).map(Socket)
     }
 }
 
-fn has_hung_up(socket: libc::c_int) -> bool {
-    let mut asked = libc::pollfd {
-        fd: socket,
-        events: libc::POLLRDHUP,
-        revents: 0,
-    };
-    // SAFETY: one place for the result; without a time it does not wait.
-    let count = unsafe { libc::poll(&raw mut asked, 1, 0) };
-    count == 1 && asked.revents & (libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR) != 0
-}
+/// The socket of a connection.
+#[derive(Clone, Copy, Debug)]
+pub struct Socket(libc::c_int);
 
-/// How many bytes the system was given to send on a TCP connection.
-fn given(socket: libc::c_int) -> Option<i64> {
-    // SAFETY: all of it are numbers.
-    let mut info: libc::tcp_info = unsafe { zeroed() };
-    let mut length = libc::socklen_t::try_from(size_of::<libc::tcp_info>()).ok()?;
-    let place = (&raw mut info).cast();
-    // SAFETY: a place for the result, and its length.
-    let status = unsafe {
-        libc::getsockopt(
-            socket,
-            libc::IPPROTO_TCP,
-            libc::TCP_INFO,
-            place,
-            &raw mut length,
-        )
-    };
-    let told = std::mem::offset_of!(libc::tcp_info, tcpi_dsack_dups);
-    if status != 0 || usize::try_from(length).ok()? < told {
-        return None;
+impl Socket {
+    /// Whether the other end has closed the connection, or has reset it: the server may not have read that yet.
+    pub fn has_hung_up(self) -> bool {
+        let mut asked = libc::pollfd {
+            fd: self.0,
+            events: libc::POLLRDHUP,
+            revents: 0,
+        };
+        // SAFETY: one place for the result; without a time it does not wait.
+        let count = unsafe { libc::poll(&raw mut asked, 1, 0) };
+        count == 1 && asked.revents & (libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR) != 0
     }
-    let sent = info.tcpi_bytes_sent.saturating_sub(info.tcpi_bytes_retrans);
-    i64::try_from(sent.saturating_add(info.tcpi_notsent_bytes.into())).ok()
+
+    /// How many bytes the system was given to send on a TCP connection.
+    fn given(self) -> Option<i64> {
+        // SAFETY: all of it are numbers.
+        let mut info: libc::tcp_info = unsafe { zeroed() };
+        let mut length = libc::socklen_t::try_from(size_of::<libc::tcp_info>()).ok()?;
+        let place = (&raw mut info).cast();
+        // SAFETY: a place for the result, and its length.
+        let status = unsafe {
+            libc::getsockopt(
+                self.0,
+                libc::IPPROTO_TCP,
+                libc::TCP_INFO,
+                place,
+                &raw mut length,
+            )
+        };
+        let told = std::mem::offset_of!(libc::tcp_info, tcpi_dsack_dups);
+        if status != 0 || usize::try_from(length).ok()? < told {
+            return None;
+        }
+        let sent = info.tcpi_bytes_sent.saturating_sub(info.tcpi_bytes_retrans);
+        i64::try_from(sent.saturating_add(info.tcpi_notsent_bytes.into())).ok()
+    }
 }

@@ -22,7 +22,7 @@
 //! - [`needs`]: which of its commands the module needs;
 //! - [`user`]: what a connection's user may do;
 //! - [`cluster`]: which server decides: slots, their migrations, pauses of writes;
-//! - [`scan`]: walks over keys and fields;
+//! - [`scan`]: walks over keys;
 //! - [`clock`]: the time, and one timer of the event loop.
 //!
 //! What these rest on:

@@ -197,14 +197,24 @@ fn reply_token(ctx: &Ctx, grant: &Grant) {
     let connection = ctx.client_id();
     let is_late = conditions::tick() >= grant.at.saturating_add(PROMPT)
         || waiting(|waiting| waiting.conditions.listening.get().catches_up());
-    if is_late && ctx.has_hung_up(connection) {
+    events::follow_connections(ctx);
+    if is_late && has_hung_up(ctx, connection) {
         ctx.reply_error(&Error::Unblocked.to_string());
         hand_off_lost(grant.clone());
         return;
     }
     ctx.reply_integer(grant.token);
-    events::follow_connections(ctx);
     hand_offs(|hand_offs| hand_offs.replied(connection, grant.clone()));
+}
+
+/// Whether the other end of a connection is gone. Its socket is asked for once.
+fn has_hung_up(ctx: &Ctx, connection: Connection) -> bool {
+    let known = hand_offs(|hand_offs| hand_offs.sockets.get(&connection).copied());
+    let socket = known.or_else(|| ctx.socket(connection));
+    socket.is_some_and(|socket| {
+        hand_offs(|hand_offs| hand_offs.sockets.insert(connection, socket));
+        socket.has_hung_up()
+    })
 }
 
 /// The server has ended a client's wait. Returns the outcome that the client was given in this iteration, if it
@@ -232,6 +242,7 @@ pub fn connection_closes(ctx: &Ctx, connection: Connection) {
     for lock in sessions(|sessions| sessions.take(connection)) {
         note(&lock, |work| work.closed.push(connection));
     }
+    hand_offs(|hand_offs| hand_offs.sockets.remove(&connection));
     let Some(grant) = hand_offs(|hand_offs| hand_offs.take(connection)) else {
         return;
     };

@@ -100,12 +100,8 @@ pub fn slots_have_come() {
     go_ahead_of_the_clock();
 }
 
-/// The fields of the server's INFO that count the commands by which slots come.
-const BRING_SLOTS: [&CStr; 3] = [
-    c"cmdstat_cluster|setslot",
-    c"cmdstat_cluster|addslots",
-    c"cmdstat_cluster|addslotsrange",
-];
+/// The field of the server's INFO that counts the commands by which slots come.
+const BRINGS_SLOTS: &CStr = c"cmdstat_cluster|setslot";
 
 /// The filter sees commands from here on, if they have not been renamed.
 pub fn begin_to_see_commands(ctx: &Ctx) {
@@ -131,8 +127,8 @@ pub fn may_have_changed_permissions(since: Tick) -> bool {
     since < waiting(|waiting| waiting.conditions.permissions_change.get())
 }
 
-/// A client may be about to move a slot, or without a number any slots: the server has not checked yet whether it may.
-pub fn slot_is_named(slot: Option<u16>) {
+/// A client may be about to move a slot: the server has not checked yet whether it may.
+pub fn slot_is_named(slot: u16) {
     let now = tick();
     known_slots(|slots| slots.named(slot, now));
 }
@@ -141,13 +137,10 @@ pub fn slot_is_named(slot: Option<u16>) {
 /// come, changes nothing.
 pub fn follow_slots(ctx: &Ctx, names: &Names) {
     if known_slots(|slots| slots.may_have_come(names.slot())) {
+        let count = ctx.info(c"commandstats", BRINGS_SLOTS).unwrap_or_default();
         // What follows in the field counts calls that were refused.
-        let runs = BRING_SLOTS.map(|field| {
-            let count = ctx.info(c"commandstats", field)?;
-            let runs = count.split(",rejected_calls").next()?;
-            (!runs.starts_with("calls=0,")).then(|| runs.to_owned())
-        });
-        if known_slots(|slots| slots.have_run(runs.into())) {
+        let runs = count.split(",rejected_calls").next().unwrap_or_default();
+        if known_slots(|slots| slots.have_run(runs)) {
             go_ahead_of_the_clock();
         }
     }

@@ -14,7 +14,7 @@ use foldhash::fast::RandomState;
 
 use crate::error::Error;
 use crate::lock::{Connection, Owner, Tick, Ticket, give_back, is_too_roomy};
-use crate::server::block::{Handle, Id};
+use crate::server::block::{Handle, Id, Socket};
 
 use super::record::{Grant, LockId};
 
@@ -178,6 +178,8 @@ pub struct HandOffs {
     tokens: HashSet<i64, RandomState>,
     /// The last that was replied on each connection.
     replied: HashMap<Connection, Grant, RandomState>,
+    /// The sockets of connections that were asked for, until they close.
+    pub sockets: HashMap<Connection, Socket, RandomState>,
 }
 
 impl HandOffs {

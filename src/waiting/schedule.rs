@@ -47,33 +47,24 @@ fn offset(now: Now) -> i64 {
     now.millis().cast_signed() - now.tick().cast_signed()
 }
 
+/// Moves a lock from one of these instants to the other.
+fn move_to(locks: &mut BTreeSet<(u64, LockId)>, id: &LockId, [from, to]: [Option<u64>; 2]) {
+    if from == to {
+        return;
+    }
+    if let Some(at) = from {
+        locks.remove(&(at, id.clone()));
+    }
+    if let Some(at) = to {
+        locks.insert((at, id.clone()));
+    }
+}
+
 impl Schedule {
-    fn add(&mut self, id: &LockId, due: Due) {
-        if let Some(at) = due.wall {
-            self.by_wall.insert((at, id.clone()));
-        }
-        if let Some(at) = due.tick {
-            self.by_tick.insert((at, id.clone()));
-        }
-    }
-
-    /// Takes out a lock that was scheduled for `due`.
-    pub fn remove(&mut self, id: &LockId, due: Due) {
-        if let Some(at) = due.wall {
-            self.by_wall.remove(&(at, id.clone()));
-        }
-        if let Some(at) = due.tick {
-            self.by_tick.remove(&(at, id.clone()));
-        }
-    }
-
     /// Schedules a lock anew; `scheduled`: what it was scheduled for, and is from now on.
     pub fn set(&mut self, id: &LockId, scheduled: &mut Due, due: Due) {
-        if *scheduled == due {
-            return;
-        }
-        self.remove(id, *scheduled);
-        self.add(id, due);
+        move_to(&mut self.by_wall, id, [scheduled.wall, due.wall]);
+        move_to(&mut self.by_tick, id, [scheduled.tick, due.tick]);
         *scheduled = due;
     }
 

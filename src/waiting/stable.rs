@@ -35,10 +35,8 @@ pub struct Slots {
     doubted: HashMap<u16, Tick, RandomState>,
     /// May have come since the last step on a lock in them.
     come: HashSet<u16, RandomState>,
-    /// Any slot may have come since the last step.
-    any_come: bool,
-    /// How often commands have run that let slots come, as the server shows it.
-    runs: Vec<Option<String>>,
+    /// How often the command has run by which slots come, as the server shows it.
+    runs: String,
 }
 
 impl Slots {
@@ -47,12 +45,8 @@ impl Slots {
         self.stable = Some(HashSet::default());
     }
 
-    /// A command that moves this slot may run; without a number, one that lets any slots come.
-    pub fn named(&mut self, slot: Option<u16>, now: Tick) {
-        let Some(slot) = slot else {
-            self.any_come = true;
-            return;
-        };
+    /// A command that moves this slot may run.
+    pub fn named(&mut self, slot: u16, now: Tick) {
         if let Some(stable) = &mut self.stable {
             stable.remove(&slot);
         }
@@ -79,14 +73,13 @@ impl Slots {
 
     /// Whether a slot may have come since the last call about it.
     pub fn may_have_come(&mut self, slot: u16) -> bool {
-        let is_any = std::mem::take(&mut self.any_come);
-        self.come.remove(&slot) || is_any
+        self.come.remove(&slot)
     }
 
-    /// Whether commands that let slots come have run since the last call.
-    pub fn have_run(&mut self, runs: Vec<Option<String>>) -> bool {
-        let before = std::mem::replace(&mut self.runs, runs);
-        before != self.runs
+    /// Whether the command by which slots come has run since the last call.
+    pub fn have_run(&mut self, runs: &str) -> bool {
+        let before = std::mem::replace(&mut self.runs, runs.to_owned());
+        before != *runs && !runs.starts_with("calls=0,")
     }
 }
 
@@ -100,7 +93,7 @@ mod tests {
         slots.are_watched();
         slots.found(7, 0);
         assert!(slots.is_stable(7) && !slots.is_stable(8));
-        slots.named(Some(7), 1);
+        slots.named(7, 1);
         slots.found(7, DOUBT);
         assert!(!slots.is_stable(7));
         slots.found(7, DOUBT + 1);
@@ -108,14 +101,12 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_that_was_named_may_have_come_once_and_any_slot_if_none_was() {
+    fn a_slot_that_was_named_may_have_come_once() {
         let mut slots = Slots::default();
-        slots.named(Some(7), 0);
+        slots.named(7, 0);
         assert_eq!(
             [8, 7, 7].map(|slot| slots.may_have_come(slot)),
             [false, true, false]
         );
-        slots.named(None, 0);
-        assert_eq!([8, 7].map(|slot| slots.may_have_come(slot)), [true, false]);
     }
 }

@@ -11,7 +11,6 @@ use std::collections::HashSet;
 use crate::keyspace::{QueueView, Taken};
 use crate::lock::{Heard, Listening, Tick};
 use crate::server::events;
-use crate::server::scan::KeyScan;
 use crate::stats::Stats;
 
 use super::connections::{Blocked, HandOffs, Sessions};
@@ -39,9 +38,9 @@ pub struct Waiting {
     slots: RefCell<Slots>,
     /// [`foreign`](super::foreign): on a replica, the locks that have a queue.
     pub followed: RefCell<HashSet<LockId>>,
-    /// [`work`](super::work): the walk over the keys that were there before the module. While it goes on, a lock may
-    /// have shared holders that were not looked at yet.
-    pub scan: RefCell<Option<KeyScan>>,
+    /// [`work`](super::work): the database and the cursor to which the walk has come over the keys that were there
+    /// before the module. While it goes on, a lock may have waiters or shared holders that were not looked at yet.
+    pub scan: Cell<Option<(i32, u64)>>,
 }
 
 /// What the conditions of the next step depend on.
@@ -163,7 +162,7 @@ const IDLE: u8 = 16;
 pub fn rest_if_idle() {
     let is_busy = table(|table| !table.is_empty() || table.noted() > 0)
         || blocked(|blocked| blocked.count()) > 0
-        || waiting(|waiting| waiting.scan.borrow().is_some() || !waiting.iterations.begun.get());
+        || waiting(|waiting| waiting.scan.get().is_some() || !waiting.iterations.begun.get());
     waiting(|waiting| {
         let idle = if is_busy {
             0

@@ -17,7 +17,7 @@ use super::conditions;
 use super::connections::Outcome;
 use super::effects::{Scene, WakeUp, carry_out, give_outcome};
 use super::record::{LockId, Place};
-use super::state::{blocked, follow_iterations, hand_offs, table, waiting};
+use super::state::{blocked, follow_iterations, hand_offs, table, touch, waiting};
 
 /// Fallback interval in milliseconds, for a lock of which no deadline is known: it has waiters and no lease, or
 /// one of its keys has another type. Key events normally come first.
@@ -149,12 +149,12 @@ impl<'a> Run<'a> {
         let mut taken = waiting(|waiting| {
             let mut taken = waiting.spare.take().unwrap_or_default();
             taken.greatest = waiting.conditions.greatest_token.get();
-            taken.may_be_shared = waiting.scan.borrow().is_some();
             taken
         });
         table(|table| table.take_into(&mut taken.tracked, db, names.name()));
-        if taken.tracked.cut_short {
-            queue = queue.max(QueueView::Touched);
+        if taken.tracked.is_empty() && waiting(|waiting| waiting.scan.get().is_some()) {
+            // It may have been there before the module.
+            queue = queue.max(QueueView::Loaded);
         }
         let wake_up = match cause {
             Cause::Command(wake_up) => wake_up,
@@ -182,10 +182,9 @@ impl<'a> Run<'a> {
     ) -> Decided<T> {
         let (rules, now, queue) = (&self.rules, self.scene.now, self.queue);
         let is_frozen = queue == QueueView::Hidden;
-        let may_be_shared = self.taken.may_be_shared;
         let names = self.scene.names;
         let mut state = OpenLock::open(self.ctx, names, &mut self.taken, rules, now, queue);
-        if let Err(unusable) = state.prepare(queue, may_be_shared) {
+        if let Err(unusable) = state.prepare(queue) {
             // Nothing can be decided until that changes.
             return Decided {
                 answer: Err(Error::WrongType),
@@ -196,7 +195,6 @@ impl<'a> Run<'a> {
                 is_kept: true,
             };
         }
-        state.tracked.cut_short &= is_frozen;
         let mut step = Step::new(&mut state, rules, now);
         let answer = decide(&mut step);
         Decided {
@@ -215,10 +213,7 @@ impl<'a> Run<'a> {
                 due,
                 is_kept,
             }) => (Ok(answer), due, is_kept),
-            Err(panic) => {
-                self.taken.tracked.cut_short = true;
-                (Err(panic), soon(now), true)
-            }
+            Err(panic) => (Err(panic), soon(now), true),
         };
         waiting(|waiting| waiting.conditions.greatest_token.set(self.taken.greatest));
         if is_kept {
@@ -245,7 +240,9 @@ impl<'a> Run<'a> {
         waiting(|waiting| waiting.spare.set(Some(self.taken)));
         set_timer(self.ctx, now);
         answer.unwrap_or_else(|panic| {
-            refuse_unplaced(&LockId::new(db, names.name()));
+            let lock = LockId::new(db, names.name());
+            touch(&lock, QueueView::Touched);
+            refuse_unplaced(&lock);
             resume_unwind(panic)
         })
     }

@@ -9,7 +9,6 @@
 
 use crate::keyspace::held::has_lost_holders;
 use crate::keyspace::{Names, QueueView, Tracked, names};
-use crate::server::scan::KeyScan;
 use crate::server::{Ctx, events, in_cluster};
 
 use super::conditions::{self, Slice};
@@ -152,8 +151,8 @@ fn patrol_one(ctx: &Ctx, lock: &LockId) {
     }
 }
 
-/// Steps of the walk over all keys in one iteration: some tenths of a millisecond.
-const SCAN_STEPS: usize = 500;
+/// Keys of the walk over all keys in one iteration: some tenths of a millisecond.
+const SCAN_BATCH: usize = 500;
 
 /// As [`look_for_queues`], when the module is loaded and configured.
 pub fn begin(ctx: &Ctx) {
@@ -170,8 +169,7 @@ pub fn look_for_queues(ctx: &Ctx) {
         .any(|_| ctx.keys() > 0);
     // The caller's database; there is one.
     let _ = ctx.select_db(selected);
-    let scan = any.then(KeyScan::default);
-    waiting(|waiting| waiting.scan.replace(scan));
+    waiting(|waiting| waiting.scan.set(any.then_some((0, 0))));
     if any {
         ensure_before_sleep();
         events::hurry();
@@ -180,14 +178,24 @@ pub fn look_for_queues(ctx: &Ctx) {
 
 /// Continues that walk.
 pub fn look_on(ctx: &Ctx) {
-    let mut found = |ctx: &Ctx, key: &[u8]| foreign::touch_queue(ctx.db(), key, QueueView::Loaded);
-    waiting(|waiting| {
-        let mut scan = waiting.scan.borrow_mut();
-        let goes_on = |scan: &mut KeyScan| (0..SCAN_STEPS).all(|_| scan.step(ctx, &mut found));
-        if scan.as_mut().is_some_and(goes_on) {
-            events::hurry();
-        } else {
-            *scan = None;
+    let Some((db, cursor)) = waiting(|waiting| waiting.scan.get()) else {
+        return;
+    };
+    let names = ["MATCH", "redisson_lock_*"];
+    let found = ctx
+        .select_db(db)
+        .then(|| ctx.scan(cursor, SCAN_BATCH, names));
+    let goes_on = found.flatten().map(|found| {
+        for key in &found.items {
+            foreign::touch_queue(db, key, QueueView::Loaded);
+        }
+        match found.next {
+            0 => (db + 1, 0),
+            next => (db, next),
         }
     });
+    waiting(|waiting| waiting.scan.set(goes_on));
+    if goes_on.is_some() {
+        events::hurry();
+    }
 }

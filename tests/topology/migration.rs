@@ -387,7 +387,6 @@ fn a_client_without_rights_that_says_a_slot_comes_or_goes_changes_nothing() {
     for what in [
         format!("SETSLOT {slot} NODE {}", home.id),
         format!("SETSLOT {slot} MIGRATING {}", cluster.masters[AWAY].id),
-        "ADDSLOTSRANGE 0 16383".to_owned(),
         "SETSLOT 99999 STABLE".to_owned(),
     ] {
         stranger.send(&format!("CLUSTER {what}"));
