@@ -108,16 +108,13 @@ impl Hold {
         self.lost_by(cause.and_then(|cause| *cause).unwrap_or(Cause::Closed))
     }
 
-    pub(crate) fn end(&self) -> Instant {
-        locked(&self.keeping).end
-    }
-
     fn own_line(&self) -> Option<&Arc<Line>> {
         self.own.as_ref().map(|(line, _)| line)
     }
 
     fn left(&self) -> Duration {
-        self.end().saturating_duration_since(Instant::now())
+        let end = locked(&self.keeping).end;
+        end.saturating_duration_since(Instant::now())
     }
 
     // --------------------------------------------------------------------- renewal
@@ -230,7 +227,6 @@ impl Hold {
             locked(&self.core.state).entered.remove(entry);
         }
         let (hold, busy) = (self.clone(), self.core.busy());
-        let mut undone = Undone(Some(self.event.name.clone()));
         Some(Box::pin(async move {
             let released = hold.release().await;
             if let Some(line) = hold.own_line() {
@@ -242,7 +238,7 @@ impl Hold {
                 let is_clean = is_clean && released.is_ok();
                 hold.core.give_seat(&hold.terms, seat, is_clean).await;
             }
-            drop((busy, undone.0.take()));
+            drop(busy);
             released
         }))
     }
@@ -308,19 +304,5 @@ async fn ended(own: Option<&(Arc<Line>, u64)>) {
     match own {
         Some((line, number)) => line.ended(*number).await,
         None => std::future::pending().await,
-    }
-}
-
-/// The name of a lock whose release the runtime did not finish before it ended.
-struct Undone(Option<String>);
-
-impl Drop for Undone {
-    fn drop(&mut self) {
-        if let Some(name) = &self.0 {
-            eprintln!(
-                "fairlock: {name} was dropped as its runtime ended, and may stay taken until its lease is over: \
-                 release() it before"
-            );
-        }
     }
 }

@@ -37,12 +37,6 @@ impl From<Client> for Server {
     }
 }
 
-impl From<&Client> for Server {
-    fn from(client: &Client) -> Self {
-        client.clone().into()
-    }
-}
-
 #[cfg(feature = "sentinel")]
 impl From<redis::sentinel::SentinelClient> for Server {
     fn from(client: redis::sentinel::SentinelClient) -> Self {

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::runtime::{Builder, Handle, Runtime};
 
@@ -237,7 +237,7 @@ fn available<T>(acquired: Result<T>) -> Result<Option<T>> {
 }
 
 /// A lock that is held. Dropped, it is released: in threads at once, in tokio by a task, which a runtime that ends does not
-/// finish (a line on standard error says so). Only `release()` tells that the lock was lost, or that the release has
+/// finish. Only `release()` tells that the lock was lost, or that the release has
 /// failed. A guard without a name is dropped at once:
 ///
 /// ```compile_fail
@@ -273,12 +273,6 @@ impl<F: Flavour> Held<F> {
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.0.cause().is_some()
-    }
-
-    /// Until when the lock is held unless it is broken: the end of the lease, by this process's clock.
-    #[must_use]
-    pub fn until(&self) -> Instant {
-        self.0.end()
     }
 
     /// The work to do when the guard lets go, the first time.

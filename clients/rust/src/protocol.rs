@@ -103,7 +103,6 @@ impl Terms {
     pub(crate) fn message(&self, message: Message) -> Request {
         match message {
             Message::Ask => self.ask(),
-            Message::Renew => self.renewal(self.options.lease),
             Message::GiveBack(token) => self.release(Some(token)),
         }
     }
@@ -140,8 +139,6 @@ pub(crate) enum Step {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Message {
     Ask,
-    /// The grant has come late: is it still ours?
-    Renew,
     /// Too few replicas have the grant with this token.
     GiveBack(i64),
 }
@@ -243,20 +240,17 @@ impl Asking {
         self.tries = Tries::new(self.retry_timeout);
         match (message, &reply.value) {
             (Some(Message::GiveBack(_)), _) => self.pause(now, FIRST_PAUSE),
-            (Some(Message::Renew), _) => self.granted(sent, now, reply.is_confirmed, true),
             (_, Value::Int(token)) => {
-                self.token = *token;
-                self.granted(sent, now, reply.is_confirmed, false)
+                let is_new = *token != std::mem::replace(&mut self.token, *token);
+                self.granted(sent, now, reply.is_confirmed, is_new)
             }
             (_, Value::Array(place)) => {
                 self.is_there = true;
-                let Some(Value::Int(retry_after)) = place.get(1) else {
-                    return self.failed(
-                        now,
-                        Failure::Refusal("ERR odd reply to FAIRLOCK.ACQUIRE".to_owned()),
-                    );
+                let retry_after = match place.get(1) {
+                    Some(Value::Int(ms)) => ms.unsigned_abs(),
+                    _ => 1000,
                 };
-                let pause = Duration::from_millis(retry_after.unsigned_abs());
+                let pause = Duration::from_millis(retry_after);
                 Step::Listen(self.at_most_left(now, pause + jitter(pause / 10)))
             }
             _ => self.too_late(),
@@ -268,7 +262,7 @@ impl Asking {
         sent: Instant,
         now: Instant,
         is_confirmed: Outcome<bool>,
-        is_renewed: bool,
+        is_new: bool,
     ) -> Step {
         self.is_there = true;
         let late = now.saturating_duration_since(sent);
@@ -278,8 +272,8 @@ impl Asking {
                 self.is_unconfirmed = true;
                 self.send(Message::GiveBack(self.token))
             }
-            Ok(true) if late >= self.lease => self.ask(now),
-            Ok(true) if late >= self.lease / 3 && !is_renewed => self.send(Message::Renew),
+            // Asking again (ONCE) renews it, or finds that it is lost. Once, since it may be as slow again.
+            Ok(true) if late >= self.lease || (late >= self.lease / 3 && is_new) => self.ask(now),
             Ok(true) => Step::Granted(self.token, sent),
         }
     }

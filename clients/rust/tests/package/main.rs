@@ -107,28 +107,6 @@ async fn a_thousand_tasks_hold_it_in_the_order_of_their_calls() {
 }
 
 #[test]
-fn a_release_that_its_runtime_does_not_do_is_told() {
-    if let Ok(url) = std::env::var("ENDS") {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build();
-        return runtime.unwrap().block_on(async {
-            let locks = aio::Locks::new(redis::Client::open(url).unwrap());
-            let _held = locks.lock("orders").acquire().await.unwrap();
-        });
-    }
-    let server = Server::new();
-    let test = "a_release_that_its_runtime_does_not_do_is_told";
-    let output = child(test, "ENDS", &server).output().unwrap();
-    let errors = String::from_utf8(output.stderr).unwrap();
-    assert!(
-        errors.contains("orders") && errors.contains("release()"),
-        "{errors}"
-    );
-    assert!(!is_free(&server.locks()));
-}
-
-#[test]
 fn children_have_no_connection_of_their_parent() {
     if std::env::var("CHILD").is_ok() {
         let open = std::fs::read_dir("/proc/self/fd").unwrap();
