@@ -60,8 +60,8 @@ def test_a_lost_reply_is_asked_again_and_a_refusal_then_leaves(core):
 
 
 def test_too_few_replicas_give_the_lock_back(core):
-    taken, error = acquire(core, [7, 0], [0], min_replicas=1, wait=0)
-    assert taken == ["FAIRLOCK.ACQUIRE", "FAIRLOCK.RELEASE"] and isinstance(error, fairlock.NotReplicated)
+    taken, error = acquire(core, [7, 0], [0], [0], min_replicas=1, wait=0)
+    assert taken == ["FAIRLOCK.ACQUIRE", "FAIRLOCK.CANCEL", "FAIRLOCK.RELEASE"] and isinstance(error, fairlock.NotReplicated)
 
 
 def test_the_role_is_asked_once_for_each_server(core):

@@ -271,8 +271,7 @@ class Core:
                 self._arm(hold, sent)
             hold.tell("on_acquired", waited=hold.acquired - ask.started)
             return hold
-        yield from self._call_unless_gone(ask, ("FAIRLOCK.RELEASE", name, owner))
-        ask.is_granted = False
+        yield from self._leave(ask, LEAVE)
         if self.now() >= ask.over:
             raise self._not_in_time(ask)
         yield "pause", min(FIRST_PAUSE, ask.over - self.now()), ask.ear.bell
@@ -302,20 +301,21 @@ class Core:
         return error
 
     def _leave(self, ask: Ask, longest: float) -> Work[bool]:
-        """Whether the owner neither waits nor holds any more. Unheard, only an ask whose reply was lost can have been granted."""
+        """Whether the owner neither waits nor holds any more. A given owner may hold it by another caller's ask."""
         tries, timeout = Tries(ask.name, ask.options, longest, ask.where), min(longest, ask.options.command_timeout)
         ask.is_clean = False
         while True:
             try:
                 has_left, _ = yield from self._call(tries, ("FAIRLOCK.CANCEL", ask.name, ask.ear.owner), timeout=timeout)
                 ask.is_clean = has_left == 1
-                if not has_left and (ask.is_granted or ask.is_unheard):
-                    yield from self._call_unless_gone(tries, ("FAIRLOCK.RELEASE", ask.name, ask.ear.owner), timeout=timeout)
+                if not has_left and (ask.is_granted or ask.is_unheard or not ask.ear.is_given):
+                    yield from self._call(tries, ("FAIRLOCK.RELEASE", ask.name, ask.ear.owner), timeout=timeout)
+                ask.is_granted = False
                 return True
             except Failure as error:
                 try:
                     yield from self._failed(tries, error)
-                except errors.FairlockError as failed:
+                except errors.FairlockError as failed:  # NOTHELD is as good.
                     return self.is_closed or not isinstance(failed, errors.Unavailable)
 
     # Commands.
@@ -349,14 +349,6 @@ class Core:
             else:
                 self.native = self.native if is_script else True
                 return parse(replies), not wanted or replies[-1] >= wanted
-
-    def _call_unless_gone(self, tries: Tries, words: tuple[Any, ...], timeout: float | None = None) -> Work[None]:
-        """NOTHELD is as good."""
-        try:
-            yield from self._call(tries, words, timeout=timeout)
-        except redis_errors.ResponseError as error:
-            if errors.code_of(error) != "NOTHELD":
-                raise
 
     def _without_module(self, error: Any, where: str) -> None:
         with self.mutex:
@@ -475,12 +467,17 @@ class Core:
         if line is not None:
             yield "close", line
 
+    @staticmethod
+    def _set_lost(hold: Hold, cause: str) -> None:
+        hold.lost.cause = hold.lost.cause or cause
+        hold.lost.set()
+
     def lose(self, hold: Hold, cause: str) -> Work[None]:
         with self.mutex:
             if hold.state != "held":
                 return
             hold.state = "lost"
-        hold.lost._set(cause)
+        self._set_lost(hold, cause)
         hold.tell("on_lost", cause=cause, held=self.now() - hold.acquired)
         yield from self._forget(hold, hold.line)
 
@@ -521,7 +518,7 @@ class Core:
                 if errors.code_of(error) == "NOTHELD":
                     if tries.is_unheard:  # The first request has released it; only its reply was lost.
                         return False
-                    hold.lost._set("notheld")
+                    self._set_lost(hold, "notheld")
                     raise hold.loss() from error
                 yield from self._failed(tries, error)
 

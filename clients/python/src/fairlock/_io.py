@@ -29,6 +29,11 @@ class Line(NamedTuple):
     mutex: Any
 
 
+def pushes(connection: Any) -> dict[str, bool]:
+    """What read_response needs for the messages of RESP3. redis-py 5.0's Sentinel takes it nowhere else."""
+    return {"push_request": True} if str(getattr(connection, "protocol", 3)) == "3" else {}
+
+
 async def maybe(result: Any) -> Any:
     return await result if hasattr(result, "__await__") else result
 
@@ -42,7 +47,7 @@ class Listener:
         self.sent: deque[bytes] = deque()  # channels whose confirmation has not come yet
 
     async def send(self, verb: str, *channels: bytes) -> None:
-        self.sent.extend(channels)
+        self.sent.extend(channels)  # The replies come in this order.
         await maybe(self.connection.send_command(verb, *channels, check_health=False))
 
     async def read(self) -> None:
@@ -53,10 +58,9 @@ class Listener:
         except Failure as failed:
             error = redis_errors.ConnectionError(str(failed))
         finally:
-            self.is_over = True
+            await self.cut()
             for channel in list(self.ears):
                 self._ring(channel, error)
-            await self.cut()
             await maybe(self.pool.release(self.connection))
 
     async def cut(self) -> None:
@@ -100,6 +104,7 @@ class Io:
     rung: Any  # whether a bell has rung in time, which is then ready for the next time
     start: Any  # a coroutine, in the background
     pool_of: Any  # the connections to a cluster's node
+    core: Any
 
     def __init__(self, client: Any, library: Any, other: Any) -> None:
         check_client(client, library, other)
@@ -192,8 +197,14 @@ class Io:
             async with self.opening:
                 listener = self.listeners.get(key)
                 if listener is None or listener.is_over:
-                    listener = self.listeners[key] = Listener(self, pool, await maybe(pool.get_connection(*ANY)))
-                    self.start(listener.read())
+                    listener = Listener(self, pool, await maybe(pool.get_connection(*ANY)))
+                    try:
+                        self.start(listener.read())
+                    except RuntimeError:  # no thread
+                        await listener.cut()
+                        await maybe(pool.release(listener.connection))
+                        raise
+                    self.listeners[key] = listener
             await self.drop(ear, but=listener)
             ear.bell.clear()
             async with listener.mutex:
@@ -222,7 +233,7 @@ class Io:
                     del listener.ears[ear.channel]
                     with contextlib.suppress(*Failure):
                         if not listener.is_over:
-                            await listener.send("SUNSUBSCRIBE" if self.is_cluster else "UNSUBSCRIBE", ear.channel)
+                            await listener.send(self.core.subscribe.replace("SUB", "UNSUB"), ear.channel)
 
     async def pause(self, seconds: float, bell: Any) -> bool:
         return bool(await self.rung(bell or self.bell(), min(seconds, LONGEST)))
@@ -259,6 +270,4 @@ def check_client(client: Any, library: Any, other: Any) -> None:
 def describe(client: Any) -> str:
     """The address for messages, before it is known which server is asked."""
     said = client.get_connection_kwargs()
-    if "host" in said or "path" in said:
-        return str(said["path"]) if "path" in said else f"{said['host']}:{said.get('port', 6379)}"
-    return f"master {getattr(getattr(client, 'connection_pool', None), 'service_name', None)}"
+    return f"{said['host']}:{said.get('port', 6379)}" if "host" in said else str(said.get("path", "the servers"))

@@ -16,7 +16,7 @@ import redis.exceptions as redis_errors
 
 from . import _errors as errors
 from ._core import Core, Hold, Work
-from ._io import IDLE, LONGEST, Io
+from ._io import IDLE, LONGEST, Io, pushes
 from ._options import Info, LockOptions, LocksOptions, Options
 
 T = TypeVar("T")
@@ -31,22 +31,10 @@ def finish(work: Coroutine[Any, Any, T]) -> T:
     raise RuntimeError("a coroutine of the threads' own has suspended")
 
 
-class Lost:
-    """Fires once, when the lock is known to be lost."""
+class Lost(threading.Event):
+    """Is set once, when the lock is known to be lost, which has a `cause` then."""
 
-    def __init__(self) -> None:
-        self._event = threading.Event()
-        self.cause: str | None = None
-
-    def _set(self, cause: str) -> None:
-        self.cause = self.cause or cause
-        self._event.set()
-
-    def is_set(self) -> bool:
-        return self._event.is_set()
-
-    def wait(self, timeout: float | None = None) -> bool:
-        return self._event.wait(timeout if timeout is None else min(timeout, threading.TIMEOUT_MAX))
+    cause: str | None = None
 
 
 class Mutex:
@@ -107,7 +95,6 @@ class Threads(Io):
     """Its coroutines never suspend."""
 
     mutex, bell, gate, lost = Mutex, threading.Event, threading.BoundedSemaphore, Lost
-    core: Core
 
     def begin(self) -> None:
         super().begin()
@@ -122,7 +109,7 @@ class Threads(Io):
         return connection.read_response(disable_decoding=True)
 
     async def hear(self, connection: Any) -> Any:
-        return connection.read_response(disable_decoding=True, push_request=True) if connection.can_read(IDLE) else None
+        return connection.read_response(disable_decoding=True, **pushes(connection)) if connection.can_read(IDLE) else None
 
     async def rung(self, bell: threading.Event, seconds: float) -> bool:
         is_rung = bell.wait(min(seconds, LONGEST))

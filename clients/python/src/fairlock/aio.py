@@ -14,28 +14,16 @@ import redis.asyncio as redis
 
 from . import _errors as errors
 from ._core import LEAVE, Core, Hold
-from ._io import IDLE, LONGEST, Io, maybe
+from ._io import IDLE, Io, pushes
 from ._options import Info, LockOptions, LocksOptions, Options
 
 __all__ = ["Held", "Locks", "Lost"]
 
 
-class Lost:
-    """Fires once, when the lock is known to be lost."""
+class Lost(asyncio.Event):
+    """Is set once, when the lock is known to be lost, which has a `cause` then."""
 
-    def __init__(self) -> None:
-        self._event = asyncio.Event()
-        self.cause: str | None = None
-
-    def _set(self, cause: str) -> None:
-        self.cause = self.cause or cause
-        self._event.set()
-
-    def is_set(self) -> bool:
-        return self._event.is_set()
-
-    async def wait(self) -> bool:
-        return await self._event.wait()
+    cause: str | None = None
 
 
 class NodePool:
@@ -61,7 +49,6 @@ class Tasks(Io):
     """Its coroutines run in tasks of their own: that of a cancelled caller goes on until it has left the queue."""
 
     mutex, bell, gate, lost = asyncio.Lock, asyncio.Event, asyncio.BoundedSemaphore, Lost
-    core: Core
 
     def begin(self) -> None:
         super().begin()
@@ -77,7 +64,7 @@ class Tasks(Io):
         return await connection.read_response(disable_decoding=True, timeout=timeout + 1)
 
     async def hear(self, connection: Any) -> Any:
-        return await connection.read_response(disable_decoding=True, timeout=IDLE, push_request=True)
+        return await connection.read_response(disable_decoding=True, timeout=IDLE, **pushes(connection))
 
     async def rung(self, bell: asyncio.Event, seconds: float) -> bool:
         with contextlib.suppress(TimeoutError):
@@ -103,12 +90,9 @@ class Tasks(Io):
 
     def set(self, it: Any, when: float) -> None:
         self.clear(it)
-        delay = min(max(0.0, when - Core.now()), LONGEST)
-        self.timers[it] = asyncio.get_running_loop().call_later(delay, self._due, it, when)
+        self.timers[it] = asyncio.get_running_loop().call_later(max(0.0, when - Core.now()), self._due, it)
 
-    def _due(self, it: Any, when: float) -> None:
-        if when > Core.now() + 1:
-            return self.set(it, when)
+    def _due(self, it: Any) -> None:
         del self.timers[it]
         self.start(self.quietly(self.core.due(it)))
 
@@ -124,11 +108,6 @@ class Tasks(Io):
         if node.name not in self.pools or self.pools[node.name].node is not node:
             self.pools[node.name] = NodePool(node)
         return self.pools[node.name]
-
-    async def end(self) -> None:
-        await super().end()
-        for connection in [each for pool in self.pools.values() for each in pool.free]:
-            await maybe(connection.disconnect(True))
 
     def mine(self) -> dict[Any, Hold]:
         """The reentrant holds of this task."""
