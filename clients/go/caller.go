@@ -35,6 +35,9 @@ func (l *Locks) acquire(ctx context.Context, name string, o *options) (*Held, er
 	defer context.AfterFunc(l.ctx, func() { cancel(errClosed) })()
 	c := &caller{locks: l, ear: l.takeEar(name, o)}
 	c.ask = newAsk(name, c.ear.owner, o, time.Now())
+	if l.client != nil { // Errors name it even if it has not answered.
+		c.address = l.client.Options().Addr
+	}
 	err := c.run(waiting)
 	if err == nil {
 		return newHeld(ctx, c), nil
