@@ -5,13 +5,14 @@ use std::time::{Duration, Instant};
 
 use tokio::time::{sleep, timeout};
 
-use crate::core::{Busy, Caller, Core, Seat, Way, closed};
+use crate::core::{Busy, Caller, Core, Seat, closed};
 use crate::error::Outcome;
 use crate::hold::Hold;
 use crate::lines::{Channel, Line, Work, locked};
 use crate::options::{call, new_owner};
-use crate::protocol::{Asking, Message, Reply, Step, Terms};
-use crate::scripts::channel;
+use crate::protocol::{Asking, Message, Reply, Step};
+use crate::scripts::{Terms, channel};
+use crate::sending::Way;
 use crate::{Error, Event, Kind, Options, Result};
 
 /// The longest that a caller waits for its owner to leave the queue; it goes on in the background.

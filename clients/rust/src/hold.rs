@@ -12,7 +12,8 @@ use crate::core::{Busy, Core, Entry, Seat};
 use crate::error::{Failure, Outcome};
 use crate::lines::{Line, Work, locked};
 use crate::options::call;
-use crate::protocol::{Due, Keeping, Terms};
+use crate::protocol::{Due, Keeping};
+use crate::scripts::Terms;
 use crate::{Cause, Error, Event, Kind, Options, Result};
 
 pub(crate) struct Hold {

@@ -2,8 +2,8 @@
 //!
 //! # Where is what
 //!
-//! `protocol` says what to send and how long to wait, `acquire` and `hold` carry it out, `core` is what they share, `lines`
-//! are the connections, `scripts` has the commands for servers without the module. All is written once, for tokio;
+//! `protocol` says what to send and how long to wait, `acquire` and `hold` carry it out, `core` is what they share, `sending`
+//! the way of a command, `lines` are the connections, `scripts` has the commands for servers without the module. All is written once, for tokio;
 //! [`Locks`] runs it on a thread of its own, [`aio::Locks`] where it is called.
 
 mod acquire;
@@ -16,6 +16,7 @@ pub mod locks;
 mod options;
 mod protocol;
 mod scripts;
+mod sending;
 
 pub use error::{Cause, Error, Kind};
 pub use info::Info;

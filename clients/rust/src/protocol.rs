@@ -5,9 +5,8 @@ use std::time::{Duration, Instant};
 use redis::Value;
 
 use crate::error::{Failure, Outcome};
-use crate::options::{Options, jitter, ms};
-use crate::scripts::Command;
-use crate::{Cause, Event, Kind};
+use crate::options::{Options, jitter};
+use crate::{Cause, Kind};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
@@ -43,77 +42,6 @@ impl Tries {
 
     fn first(&self) -> Option<Failure> {
         self.since.as_ref().map(|(_, failure)| failure.clone())
-    }
-}
-
-/// What is asked for, and by whom.
-pub(crate) struct Terms {
-    pub(crate) name: Vec<u8>,
-    pub(crate) owner: Vec<u8>,
-    pub(crate) options: Options,
-}
-
-/// A command, with its arguments after the lock's name.
-#[derive(Debug, Clone)]
-pub(crate) struct Request {
-    pub(crate) command: Command,
-    pub(crate) words: Vec<Vec<u8>>,
-}
-
-impl Terms {
-    fn request(&self, command: Command, more: &[&str]) -> Request {
-        let mut words = vec![self.owner.clone()];
-        words.extend(more.iter().map(|word| word.as_bytes().to_vec()));
-        Request { command, words }
-    }
-
-    fn ask(&self) -> Request {
-        let options = &self.options;
-        let (lease, patience) = (ms(options.lease), ms(options.patience));
-        let limit = options.limit.map(|limit| limit.to_string());
-        let mut words = Vec::new();
-        words.extend(options.is_shared().then_some("SHARED"));
-        words.extend(limit.as_deref());
-        words.extend(["LEASE", &lease]);
-        if options.wait == Some(Duration::ZERO) {
-            words.push("NOWAIT");
-        } else {
-            words.extend(["ENQUEUE", "PATIENCE", &patience]);
-        }
-        words.extend(options.session.then_some("SESSION"));
-        words.push("ONCE");
-        self.request(Command::Acquire, &words)
-    }
-
-    pub(crate) fn renewal(&self, lease: Duration) -> Request {
-        self.request(Command::Renew, &["LEASE", &ms(lease)])
-    }
-
-    pub(crate) fn release(&self, token: Option<i64>) -> Request {
-        let token = token.map(|token| token.to_string());
-        let words: Vec<_> = token.iter().flat_map(|token| ["TOKEN", token]).collect();
-        self.request(Command::Release, &words)
-    }
-
-    pub(crate) fn cancel(&self) -> Request {
-        self.request(Command::Cancel, &[])
-    }
-
-    /// A message of an acquisition.
-    pub(crate) fn message(&self, message: Message) -> Request {
-        match message {
-            Message::Ask => self.ask(),
-            Message::GiveBack(token) => self.release(Some(token)),
-        }
-    }
-
-    /// For hooks and people.
-    pub(crate) fn event(&self) -> Event {
-        Event {
-            name: String::from_utf8_lossy(&self.name).into_owned(),
-            owner: String::from_utf8_lossy(&self.owner).into_owned(),
-            ..Event::default()
-        }
     }
 }
 

@@ -1,11 +1,14 @@
-//! The module's commands, and the same as scripts, for servers that do not have it.
+//! What is asked for as commands: the module's, or the same as scripts, for servers that do not have it.
 
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use redis::{Cmd, Script};
 
 use crate::error::PAGES;
-use crate::protocol::Request;
+use crate::options::ms;
+use crate::protocol::Message;
+use crate::{Event, Options};
 
 /// Whether locks may be taken by scripts where the server does not have the module.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -24,6 +27,77 @@ pub(crate) enum Command {
     Renew,
     Cancel,
     Info,
+}
+
+/// What is asked for, and by whom.
+pub(crate) struct Terms {
+    pub(crate) name: Vec<u8>,
+    pub(crate) owner: Vec<u8>,
+    pub(crate) options: Options,
+}
+
+/// A command, with its arguments after the lock's name.
+#[derive(Debug, Clone)]
+pub(crate) struct Request {
+    pub(crate) command: Command,
+    pub(crate) words: Vec<Vec<u8>>,
+}
+
+impl Terms {
+    fn request(&self, command: Command, more: &[&str]) -> Request {
+        let mut words = vec![self.owner.clone()];
+        words.extend(more.iter().map(|word| word.as_bytes().to_vec()));
+        Request { command, words }
+    }
+
+    fn ask(&self) -> Request {
+        let options = &self.options;
+        let (lease, patience) = (ms(options.lease), ms(options.patience));
+        let limit = options.limit.map(|limit| limit.to_string());
+        let mut words = Vec::new();
+        words.extend(options.is_shared().then_some("SHARED"));
+        words.extend(limit.as_deref());
+        words.extend(["LEASE", &lease]);
+        if options.wait == Some(Duration::ZERO) {
+            words.push("NOWAIT");
+        } else {
+            words.extend(["ENQUEUE", "PATIENCE", &patience]);
+        }
+        words.extend(options.session.then_some("SESSION"));
+        words.push("ONCE");
+        self.request(Command::Acquire, &words)
+    }
+
+    pub(crate) fn renewal(&self, lease: Duration) -> Request {
+        self.request(Command::Renew, &["LEASE", &ms(lease)])
+    }
+
+    pub(crate) fn release(&self, token: Option<i64>) -> Request {
+        let token = token.map(|token| token.to_string());
+        let words: Vec<_> = token.iter().flat_map(|token| ["TOKEN", token]).collect();
+        self.request(Command::Release, &words)
+    }
+
+    pub(crate) fn cancel(&self) -> Request {
+        self.request(Command::Cancel, &[])
+    }
+
+    /// A message of an acquisition.
+    pub(crate) fn message(&self, message: Message) -> Request {
+        match message {
+            Message::Ask => self.ask(),
+            Message::GiveBack(token) => self.release(Some(token)),
+        }
+    }
+
+    /// For hooks and people.
+    pub(crate) fn event(&self) -> Event {
+        Event {
+            name: String::from_utf8_lossy(&self.name).into_owned(),
+            owner: String::from_utf8_lossy(&self.owner).into_owned(),
+            ..Event::default()
+        }
+    }
 }
 
 /// How a command is sent: as the module's, as a script that the server knows, or with the script's text.
