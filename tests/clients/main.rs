@@ -156,7 +156,7 @@ fn while_partitions_last_no_lock_has_two_confirmed_holders() {
     let seconds = if rounds.is_ok() { "0" } else { SECONDS };
     let mut partitions = program(seconds, "clients/testing/partitions");
     match &rounds {
-        Ok(rounds) => partitions.args(["--rounds", rounds, "python", "go"]),
+        Ok(rounds) => partitions.args(["--rounds", rounds, "python"]),
         Err(_) => partitions.args(["--only", "alone,clients,cluster", "python"]),
     };
     if let Ok(seed) = std::env::var("PARTITION_SEED") {
