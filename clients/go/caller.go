@@ -19,6 +19,8 @@ type caller struct {
 	line     *redis.Client // of a session
 	lineTo   *redis.Client // the user's client for that server
 	underWay chan reply    // to a command that was not waited for
+
+	isUnhurried bool // its context cannot be done
 }
 
 func (l *Locks) acquire(ctx context.Context, name string, o *options) (*Held, error) {
@@ -33,7 +35,7 @@ func (l *Locks) acquire(ctx context.Context, name string, o *options) (*Held, er
 	waiting, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(l.ctx, func() { cancel(errClosed) })()
-	c := &caller{locks: l, ear: l.takeEar(name, o)}
+	c := &caller{locks: l, ear: l.takeEar(name, o), isUnhurried: ctx.Done() == nil}
 	c.ask = newAsk(name, c.ear.owner, o, time.Now())
 	if l.client != nil { // Errors name it even if it has not answered.
 		c.address = l.client.Options().Addr
@@ -95,7 +97,7 @@ func (c *caller) send(ctx context.Context) {
 	o, words, sent := c.options, c.words(), time.Now()
 	within, longest := time.Duration(0), forever
 	if c.state == asking {
-		if within = o.syncTimeout; o.wait > 0 {
+		if within = o.syncTimeout; o.wait > 0 && o.wait < forever {
 			within = min(within, max(c.left(sent), time.Millisecond))
 			longest = c.left(sent) + leaveTime
 		}
@@ -104,15 +106,19 @@ func (c *caller) send(ctx context.Context) {
 		default:
 		}
 	}
-	underWay := make(chan reply, 1)
-	go func() {
+	do := func() reply {
 		line, err := c.connect(ctx)
 		if err != nil {
-			underWay <- reply{err: err, sent: sent, came: time.Now()}
-			return
+			return reply{err: err, sent: sent, came: time.Now()}
 		}
-		underWay <- c.locks.send(ctx, line, o, within, words)
-	}()
+		return c.locks.send(ctx, line, o, within, words)
+	}
+	if ctx.Done() == nil || c.isUnhurried && longest == forever {
+		c.heard(do())
+		return
+	}
+	underWay := make(chan reply, 1)
+	go func() { underWay <- do() }()
 	r, err := await(ctx, underWay, longest)
 	if err != nil {
 		c.underWay, r = underWay, reply{err: err, sent: sent, came: time.Now()}
