@@ -50,7 +50,7 @@ final class Keeper {
         if (act == Act.OVER) {
             lose(Cause.LEASE);
         } else if (act == Act.RENEW && !isOver()) {
-            hold.pause();
+            hold.sent(Timer.now());
             if (holder.isAlive()) {
                 renewed(hold.lease()).exceptionally(error -> null);
             }
@@ -121,7 +121,7 @@ final class Keeper {
 
     void release() {
         synchronized (this) {
-            if (--count > 0) {
+            if (--count > 0 && loss == null) {
                 return;
             }
             mine.remove(name, this);
@@ -137,6 +137,7 @@ final class Keeper {
         } catch (FairlockException error) {
             if (!error.is("NOTHELD")) {
                 count = 1;
+                mine.putIfAbsent(name, this);
                 throw error;
             } else if (!isUnheard) {
                 lost(Cause.NOTHELD);

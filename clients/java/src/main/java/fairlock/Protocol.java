@@ -244,9 +244,9 @@ final class Protocol {
             due = isRenewed ? now + Math.max(Tries.PAUSE, lease / 10) : Timer.EVER;
         }
 
-        /** No more renewals, or none until the answer to this one. */
-        void pause() {
-            due = Timer.EVER;
+        /** Whatever becomes of this renewal, the next one is due. */
+        void sent(long now) {
+            due = now + Math.max(Tries.PAUSE, lease / 3);
         }
 
         long lease() {
