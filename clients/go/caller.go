@@ -106,12 +106,15 @@ func (c *caller) send(ctx context.Context) {
 		default:
 		}
 	}
+	isOnLine := o.session && c.state == asking
 	do := func() reply {
-		line, err := c.connect(ctx)
-		if err != nil {
-			return reply{err: err, sent: sent, came: time.Now()}
+		if isOnLine {
+			if err := c.connect(ctx); err != nil {
+				return reply{err: err, sent: sent, came: time.Now()}
+			}
+			return c.locks.send(ctx, c.line, o, within, words)
 		}
-		return c.locks.send(ctx, line, o, within, words)
+		return c.locks.send(ctx, nil, o, within, words)
 	}
 	if ctx.Done() == nil || c.isUnhurried && longest == forever {
 		c.heard(do())
@@ -126,14 +129,11 @@ func (c *caller) send(ctx context.Context) {
 	c.heard(r)
 }
 
-// connect is the connection of a session to the server that has the lock now, or nil.
-func (c *caller) connect(ctx context.Context) (*redis.Client, error) {
-	if !c.options.session || c.state != asking {
-		return nil, nil
-	}
+// connect makes the connection of a session, to the server that has the lock now.
+func (c *caller) connect(ctx context.Context) error {
 	node, err := c.locks.node(ctx, c.name)
 	if err != nil || node == c.lineTo {
-		return c.line, err
+		return err
 	}
 	if c.line != nil {
 		c.line.Close()
@@ -142,7 +142,7 @@ func (c *caller) connect(ctx context.Context) (*redis.Client, error) {
 	options.PoolSize, options.MinIdleConns, options.MaxIdleConns, options.MaxActiveConns = 1, 0, 0, 0
 	options.ConnMaxIdleTime, options.ConnMaxLifetime = -1, -1
 	c.line, c.lineTo = redis.NewClient(&options), node
-	return c.line, nil
+	return nil
 }
 
 // close ends the connection of a session, and what the owner hears, unless it can be used again.
