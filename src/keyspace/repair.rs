@@ -242,7 +242,7 @@ mod tests {
     fn a_lost_polling_waiter_is_back_until_its_deadline() {
         let mut polling = line("a b c", Presence::Polling);
         let mut dead = polling.get(b"b").expect("it is there");
-        dead.deadline = 100;
+        dead.deadline = Now::from_millis(100).listening();
         polling.set(b"b", dead);
         assert_eq!(merged("c", &polling, &[]), "a c");
     }

@@ -10,7 +10,26 @@ pub type Tick = u64;
 /// An instant of the listening clock, in milliseconds: the steady clock less the time in which the server
 /// did not listen to its clients, because it stood still or because writes were paused. Turns and the
 /// deadlines of polling waiters are counted by it, for a waiter can only ask a server that listens.
-pub type Heard = u64;
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Heard(u64);
+
+impl Heard {
+    /// `behind` milliseconds before this instant of the steady clock.
+    pub const fn at(tick: Tick, behind: Millis) -> Self {
+        Self(tick.saturating_sub(behind))
+    }
+
+    /// `duration` later.
+    #[must_use]
+    pub fn after(self, duration: Millis) -> Self {
+        Self(self.0.saturating_add(duration))
+    }
+
+    /// The time since an earlier instant; 0 since a later one.
+    pub fn since(self, earlier: Self) -> Millis {
+        self.0.saturating_sub(earlier.0)
+    }
+}
 
 /// The server's clocks, read once for a whole step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +51,7 @@ impl Now {
             micros: millis.saturating_mul(1000),
             steady: millis.saturating_mul(1000),
             behind: 0,
-            heard: millis,
+            heard: Heard(millis),
         }
     }
 
@@ -82,17 +101,17 @@ impl Now {
 
     /// The listening clock.
     pub fn listening(self) -> Heard {
-        self.tick().saturating_sub(self.behind)
+        Heard::at(self.tick(), self.behind)
     }
 
     /// `duration` from now, by the listening clock.
     pub fn listening_after(self, duration: Millis) -> Heard {
-        self.listening().saturating_add(duration)
+        self.listening().after(duration)
     }
 
     /// What is left until an instant of the listening clock.
     pub fn left_until(self, instant: Heard) -> Millis {
-        instant.saturating_sub(self.listening())
+        instant.since(self.listening())
     }
 
     /// Whether an instant of the listening clock is over, and all that was sent before it has been read.
@@ -102,6 +121,6 @@ impl Now {
 
     /// When an instant of the listening clock is by the steady clock, if the server listens until then.
     pub fn tick_at(self, instant: Heard) -> Tick {
-        instant.saturating_add(self.behind)
+        instant.after(self.behind).0
     }
 }

@@ -242,6 +242,7 @@ impl<S: BuildHasher + Default> Line<S> {
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::clock::Heard;
     use super::super::parts::{Limit, Presence};
     use super::*;
 
@@ -252,7 +253,7 @@ mod tests {
             patience: 0,
             session: None,
             limit: Limit::EXCLUSIVE,
-            deadline: 0,
+            deadline: Heard::default(),
             score: 0,
             since: 0,
         }

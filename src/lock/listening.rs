@@ -69,7 +69,7 @@ impl Listening {
 
     /// All that was sent before this instant has been read.
     pub fn heard(&self, now: Tick) -> Heard {
-        let listening = now.saturating_sub(self.behind(now));
+        let listening = Heard::at(now, self.behind(now));
         self.heard.map_or(listening, |(_, heard)| heard)
     }
 
@@ -128,12 +128,12 @@ impl Listening {
             self.heard = Some(catch_up.from);
             self.catch_up = None;
         }
-        let read = (began, began.saturating_sub(self.behind));
+        let read = (began, Heard::at(began, self.behind));
         let delay = std::mem::take(&mut self.delay);
         if delay < DELAY {
             self.heard = Some(read);
         } else {
-            let before = (self.read, self.read.saturating_sub(self.behind));
+            let before = (self.read, Heard::at(self.read, self.behind));
             self.heard.get_or_insert(before);
             self.catch_up = Some(CatchUp {
                 from: read,
@@ -197,7 +197,7 @@ mod tests {
         for began in [3152, 3251, 3252] {
             iteration(&mut listening, began, began, false);
         }
-        assert_eq!(listening.heard(3252), 3252);
+        assert_eq!(listening.heard(3252), Heard::at(3252, 0));
     }
 
     #[test]
@@ -209,7 +209,7 @@ mod tests {
         listening.ends(7000, false, 8000);
         assert_eq!((listening.behind(7000), listening.missed()), (5900, 5900));
         // What was sent during the stall is unread.
-        assert_eq!(listening.heard(7000), 1000);
+        assert_eq!(listening.heard(7000), Heard::at(1000, 0));
     }
 
     #[test]
@@ -219,21 +219,23 @@ mod tests {
         listening.begins(8001, false, None);
         assert_eq!(
             (listening.behind(8001), listening.heard(8001)),
-            (7000, 1000)
+            (7000, Heard::at(1000, 0))
         );
         listening.reads(8001);
-        assert_eq!((listening.heard(8001), listening.missed()), (1000, 7000));
+        assert_eq!(listening.heard(8001), Heard::at(1000, 0));
+        assert_eq!(listening.missed(), 7000);
         assert_eq!(listening.read_until(), 1000);
         listening.ends(8002, false, 9002);
         // An I/O thread may still be reading.
         iteration(&mut listening, 8003, 8003, false);
-        assert_eq!((listening.heard(8003), listening.missed()), (1000, 0));
+        assert_eq!(listening.heard(8003), Heard::at(1000, 0));
+        assert_eq!(listening.missed(), 0);
         iteration(&mut listening, 8004, 8004, false);
         iteration(&mut listening, 8202, 8202, false);
         assert!(listening.catches_up());
         iteration(&mut listening, 8203, 8203, false);
         assert!(!listening.catches_up());
-        assert_eq!(listening.heard(8203), 1203);
+        assert_eq!(listening.heard(8203), Heard::at(1203, 0));
         assert_eq!(listening.read_until(), 8203);
     }
 

@@ -172,7 +172,7 @@ impl Waiter {
             patience: 0,
             session: None,
             limit: Limit::EXCLUSIVE,
-            deadline: 0,
+            deadline: Heard::default(),
             score,
             since: now.steady,
         }

@@ -10,7 +10,7 @@ use super::life::{Life, heard_after};
 use super::oracle::{Slot, index};
 use super::scope::Scope;
 use super::world::World;
-use crate::lock::{Presence, Waiter};
+use crate::lock::{Heard, Presence, Waiter};
 
 /// Identifies a class of worlds that behave alike.
 pub type Key = u128;
@@ -70,8 +70,9 @@ impl World {
         from_now(at, self.now.tick(), 0)
     }
 
-    fn heard(&self, at: u64) -> u8 {
-        from_now(at, heard_after(self.now, 0), -1)
+    fn heard(&self, at: Heard) -> u8 {
+        let (start, now) = (Heard::default(), heard_after(self.now, 0));
+        from_now(at.since(start), now.since(start), -1)
     }
 
     /// What is there once.
@@ -87,7 +88,7 @@ impl World {
             u8::from(self.state.greatest_token >= last),
             u8::from(last > 0),
             self.heard(self.rules.grace),
-            self.heard(self.now.heard + 1),
+            self.heard(self.now.heard.after(1)),
             self.due.wall.map_or(0, |at| self.wall(at, -1)),
             self.due.tick.map_or(0, |at| self.tick(at)),
             u8::from(self.touched),

@@ -184,8 +184,8 @@ impl World {
                 "a turn, and no waiter is woken: {turn:?}"
             );
             let now = heard_after(self.now, 0);
-            let silent = ((turn.until - now) / 10).max(1);
-            ensure!(turn.wakes_next == Some(now + silent), "{turn:?}");
+            let silent = (turn.until.since(now) / 10).max(1);
+            ensure!(turn.wakes_next == Some(now.after(silent)), "{turn:?}");
             // Those that were reaped in this step had been woken before.
             let others = woken.iter().filter(|owner| **owner != head);
             let waits = |owner: &&usize| self.oracle.queued(**owner).is_some();
@@ -236,7 +236,7 @@ impl World {
         ensure!(polling, "the lock can be had, {head:?} waits");
         let turn = turn.ok_or("the lock can be had, no waiter has a turn")?;
         ensure!(index(&turn.owner) == head.owner, "{turn:?}, but {head:?}");
-        let left = turn.until.saturating_sub(heard_after(self.now, 0));
+        let left = turn.until.since(heard_after(self.now, 0));
         ensure!(
             (1..=self.rules.turn).contains(&left),
             "the turn ends in {left} ms"
@@ -264,9 +264,8 @@ impl World {
         let waiting = !self.state.queue.is_empty() || self.state.shared.is_some();
         let ends = self.oracle.holders.iter().map(|of| wall(of.lease_end));
         let end = ends.min().filter(|_| waiting);
-        let behind = self.now.behind;
         let turn = self.state.turn.as_ref();
-        let turn = turn.map(|turn| tick(turn.until + behind));
+        let turn = turn.map(|turn| tick(self.now.tick_at(turn.until)));
         for latest in [renewal, end, turn].into_iter().flatten() {
             ensure!(due <= latest, "due in {due} ms, it should be {latest}");
         }

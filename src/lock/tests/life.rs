@@ -20,7 +20,7 @@ pub enum Life {
 
 /// An instant of the clock that stands still while the server does not listen.
 pub fn heard_after(now: Now, time: Millis) -> Heard {
-    now.steady / 1000 - now.behind + time
+    Heard::at(now.tick(), now.behind).after(time)
 }
 
 /// Whether an instant of that clock is over, and all that was sent before it has been read.
@@ -49,7 +49,7 @@ impl Queued {
         let own = match self.life {
             Life::Polling(_) => self.patience,
             Life::Asked(until) => {
-                let left = until.saturating_sub(heard_after(now, 0));
+                let left = until.since(heard_after(now, 0));
                 self.patience.min(left)
             }
             Life::Found(..) if !is_over(scene.rules.grace, now) => scene.rules.turn,

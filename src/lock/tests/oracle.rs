@@ -332,9 +332,7 @@ impl Oracle {
             }
             Life::Found(_, end) if is_head => *end = Some(until),
             Life::Found(score, _) if scene.rules.intercepts => {
-                *score = now
-                    .after(until.saturating_sub(heard_after(now, 0)))
-                    .min(*score);
+                *score = now.after(until.since(heard_after(now, 0))).min(*score);
             }
             Life::Found(..) => (),
             Life::Blocked(_) | Life::Left => return Err("a blocked waiter is woken".into()),

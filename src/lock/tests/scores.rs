@@ -41,7 +41,7 @@ impl World {
             // Found in the keys, and woken: it has no longer than the turn that it is woken in.
             let is_cut = was.presence == Presence::Found && self.is_woken(owner);
             let turn = self.state.turn.as_ref().filter(|_| is_cut);
-            let until = turn.map(|turn| now + turn.until.saturating_sub(heard_after(self.now, 0)));
+            let until = turn.map(|turn| now + turn.until.since(heard_after(self.now, 0)));
             let cut = known.map(|known| known.min(until.unwrap_or(known)));
             let asking =
                 |known| self.score_of_asking(before.action, known, owner, waiter, position);

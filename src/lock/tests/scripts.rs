@@ -125,7 +125,7 @@ impl World {
         let sleep = if known { sleep.max(0) } else { sleep };
         match self.oracle.turn {
             Some((_, until)) if sleep <= 0 => {
-                let left = until.saturating_sub(heard_after(self.now, 0));
+                let left = until.since(heard_after(self.now, 0));
                 left.max(1).cast_signed()
             }
             _ => sleep,

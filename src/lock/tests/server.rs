@@ -204,7 +204,7 @@ impl World {
         // what a lost token relies on.
         let least = self.oracle.last_token.cast_unsigned() / 1000 + 1;
         self.now = Now::from_millis(self.now.after(1).max(least));
-        self.rules.grace = self.now.millis() + self.rules.turn;
+        self.rules.grace = self.now.listening_after(self.rules.turn);
         self.expire();
         self.state.restart(self.now);
         self.oracle.turn = None;

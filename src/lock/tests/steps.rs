@@ -101,7 +101,7 @@ impl World {
         let most = (asking.patience / 2).max(1);
         let ends = self.oracle.holders.iter().map(|of| of.lease_end);
         let until_free = match self.oracle.turn {
-            Some((_, until)) => Some(until.saturating_sub(heard_after(self.now, 0))),
+            Some((_, until)) => Some(until.since(heard_after(self.now, 0))),
             None => ends.min().map(|end| end.saturating_sub(self.now.millis())),
         };
         let expected = Joined {
