@@ -9,7 +9,8 @@ from typing import Any, NamedTuple, TypeVar
 import redis
 import redis.exceptions as redis_errors
 
-from ._core import Ear, Work
+from ._asks import Ear
+from ._calls import Work
 from ._errors import Failure
 from ._options import log
 from ._scripts import channel_of

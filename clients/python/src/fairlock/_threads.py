@@ -15,7 +15,8 @@ import redis.asyncio
 import redis.exceptions as redis_errors
 
 from . import _errors as errors
-from ._core import Core, Hold, Work
+from ._calls import Work
+from ._core import Core, Hold
 from ._io import IDLE, LONGEST, Io, pushes
 from ._options import Info, LockOptions, LocksOptions, Options
 

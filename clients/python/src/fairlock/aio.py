@@ -13,7 +13,8 @@ import redis as blocking
 import redis.asyncio as redis
 
 from . import _errors as errors
-from ._core import LEAVE, Core, Hold
+from ._asks import LEAVE
+from ._core import Core, Hold
 from ._io import IDLE, Io, pushes
 from ._options import Info, LockOptions, LocksOptions, Options
 

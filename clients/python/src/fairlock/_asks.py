@@ -1,0 +1,232 @@
+"""Acquiring: asking, waiting and leaving. clients/behaviours.md tells the protocol."""
+
+from __future__ import annotations
+
+import math
+import random
+import threading
+import weakref
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+import redis.exceptions as redis_errors
+
+from . import _errors as errors
+from ._calls import FIRST_PAUSE, Calls, Tries, Work
+from ._errors import Failure
+from ._options import Event, Options, check_name, ms, new_owner
+
+if TYPE_CHECKING:
+    from ._core import Hold
+
+LEAVE = 1.0  # seconds for which a caller waits until it has left the queue
+KEPT = 60.0  # seconds for which an ear waits for its next use
+ASKS = 16  # at a time: a thousand waiters take no more connections
+
+
+class Ear:
+    """An owner name, and its subscription to the wake-ups. Its bell rings for them, for a subscription that stands, and to make its caller look up."""
+
+    def __init__(self, name: str | bytes, owner: str | None, bell: Any) -> None:
+        self.name, self.is_given, self.owner, self.bell = name, owner is not None, owner or new_owner(), bell
+        self.channel, self.stands = b"", False  # the subscription
+        self.error: Exception | None = None
+
+
+class Ask(Tries):
+    """One acquisition under way."""
+
+    def __init__(self, core: Asks, name: str | bytes, options: Options) -> None:
+        # Without a wait there is still the time of one answer.
+        super().__init__(name, options, options.command_timeout if options.wait == 0 else options.retry_timeout, core.where)
+        self.started, self.ear, self.line = core.now(), core.take_ear(name, options.owner), None
+        self.bell, self.needing = self.ear.bell, options.needs_module()
+        self.over = math.inf if options.wait is None else self.started + options.wait
+        self.stop: BaseException | None = None  # the caller is cancelled, or Locks closed
+        self.was_answered = self.is_waiting = self.is_unconfirmed = False
+        self.is_clean = True  # neither waits nor holds, nor ever will: the owner name can be used again
+
+    def words(self) -> tuple[Any, ...]:
+        way = ("NOWAIT",) if self.options.wait == 0 else ("ENQUEUE", "PATIENCE", ms(self.options.patience))
+        return ("FAIRLOCK.ACQUIRE", self.name, self.ear.owner, *self.options.arguments(), *way)
+
+
+class Asks(Calls):
+    """The acquisitions of one client that are under way."""
+
+    def __init__(self, options: Options, io: Any) -> None:
+        super().__init__(options, io)
+        self.subscribe = "SSUBSCRIBE" if io.is_cluster else "SUBSCRIBE"
+        self.begin()
+
+    def begin(self) -> None:
+        """Also in a forked child."""
+        self.mutex, self.gate, self.asks = threading.RLock(), self.io.gate(ASKS), set[Ask]()
+        self.turns: Any = weakref.WeakValueDictionary()
+        self.idle: dict[str | bytes, list[Ear]] = defaultdict(list)
+
+    def _hold(self, ask: Ask, token: int, sent: float) -> Hold:
+        raise NotImplementedError
+
+    # Owner names are used again where no request with one is under way any more.
+
+    def take_ear(self, name: str | bytes, owner: str | None) -> Ear:
+        with self.mutex:
+            if owner is None and self.idle.get(name):
+                ear = self.idle[name].pop()
+                self.io.timer.clear(ear)
+                ear.bell.clear()
+                return ear
+        return Ear(name, owner, self.io.bell())
+
+    def _give_ear(self, ear: Ear, is_clean: bool) -> Work[None]:
+        if ear.stands and is_clean and not ear.is_given and not self.is_closed:
+            with self.mutex:
+                self.idle[ear.name].append(ear)
+                self.io.timer.set(ear, self.now() + KEPT)
+        elif ear.stands:
+            yield "drop", ear
+
+    def ask(self, name: str | bytes, options: Options) -> Ask:
+        check_name(name)
+        if self.is_closed:
+            raise errors.Closed("Locks is closed")
+        ask = Ask(self, name, options)
+        with self.mutex:
+            self.asks.add(ask)
+        return ask
+
+    def stop(self, ask: Ask, why: BaseException) -> None:
+        ask.stop = ask.stop or why
+        ask.ear.bell.set()
+
+    def acquire(self, ask: Ask) -> Work[Hold]:
+        """The Hold; else the caller neither waits nor holds, or leaves in the background."""
+        try:
+            with self.mutex:
+                turn = self.turns.setdefault(ask.name, self.io.mutex())
+            yield "enter", turn  # The first asks for a name go in the order of the calls.
+            try:
+                hold = yield from self._try(ask)
+            finally:
+                turn.release()
+            while hold is None:
+                hold = yield from self._try(ask)
+            return hold
+        except BaseException as error:
+            if not isinstance(error, GeneratorExit):
+                yield from self._withdraw(ask)
+            raise
+        finally:
+            with self.mutex:
+                self.asks.discard(ask)
+
+    def _withdraw(self, ask: Ask) -> Work[None]:
+        if ask.is_waiting or ask.is_granted or ask.is_unheard:
+            # With a given owner, the caller may hold the lock again by then.
+            if not (yield from self._leave(ask, LEAVE)) and not ask.ear.is_given:
+                yield "behind", self._leave(ask, ask.options.lease)
+        yield from self._give_ear(ask.ear, ask.is_clean and not ask.is_unheard)
+        if ask.line is not None:
+            yield "close", ask.line
+
+    def _try(self, ask: Ask) -> Work[Hold | None]:
+        """Asks once; None: again."""
+        try:
+            if ask.stop is not None:
+                raise ask.stop
+            return (yield from self._ask(ask))
+        except Failure as error:
+            if ask.line is not None:  # In a cluster another node may be the right one.
+                yield "close", ask.line
+                ask.line = None
+            if errors.is_unknown(error, "ssubscribe"):
+                self.subscribe = "SUBSCRIBE"
+                return None
+            left = math.inf if ask.options.wait == 0 else ask.over - self.now()
+            yield from self._failed(ask, error, left)
+            if left <= 0:
+                raise self._not_in_time(ask) from ask.first
+            return None
+
+    def _ask(self, ask: Ask) -> Work[Hold | None]:
+        if ask.was_answered and self.now() >= ask.over:
+            raise self._not_in_time(ask)
+        if ask.options.session and ask.line is None:
+            ask.line = yield "open", ask.name
+        yield "enter", self.gate
+        sent = self.now()
+        try:
+            reply, is_confirmed = yield from self._call(ask, ask.words(), confirm=True, line=ask.line)
+        finally:
+            self.gate.release()
+        ask.was_answered, ask.is_unconfirmed = True, not is_confirmed
+        if type(reply) is int:
+            return (yield from self._granted(ask, reply, sent, is_confirmed))
+        ask.reset()
+        if reply is None:
+            raise self._not_in_time(ask)
+        yield from self._wait(ask, reply[1] / 1000)
+        return None
+
+    def _granted(self, ask: Ask, token: int, sent: float, is_confirmed: bool) -> Work[Hold | None]:
+        lease, name, owner = ask.options.lease, ask.name, ask.ear.owner
+        if self.now() - sent >= lease / 3:  # It may have been on its way for longer than its lease.
+            sent = self.now()
+            try:
+                _, is_confirmed = yield from self._call(ask, ("FAIRLOCK.RENEW", name, owner, "LEASE", ms(lease)), confirm=True)
+            except redis_errors.ResponseError as error:
+                ask.is_granted = errors.code_of(error) != "NOTHELD"
+                if ask.is_granted:
+                    raise
+                return None
+        if ask.stop is not None:
+            raise ask.stop
+        if is_confirmed:
+            return self._hold(ask, token, sent)
+        yield from self._leave(ask, LEAVE)
+        if self.now() >= ask.over:
+            raise self._not_in_time(ask)
+        yield "pause", min(FIRST_PAUSE, ask.over - self.now()), ask.ear.bell
+        return None
+
+    def _wait(self, ask: Ask, retry_after: float) -> Work[None]:
+        """Returns when it is time to ask again."""
+        if not ask.is_waiting:
+            ask.is_waiting = True
+            ask.options.hooks.call("on_wait", Event(ask.name, ask.ear.owner))
+        if self.now() >= ask.over:
+            raise self._not_in_time(ask)
+        if ask.ear.stands:
+            longest = retry_after + min(1.0, retry_after / 10) * random.random()
+            if (yield "pause", min(longest, ask.over - self.now()), ask.ear.bell) or self.now() >= ask.over:
+                return
+        # At first; and after silence, since the connection may be dead.
+        yield "listen", ask.ear, self.subscribe, ask.options.command_timeout
+
+    def _not_in_time(self, ask: Ask) -> errors.NotInTime:
+        wait = ask.options.wait
+        text = f"{errors.shown(ask.name)}: not acquired " + (f"within {wait:g} s" if wait else "at once")
+        if ask.is_unconfirmed:
+            return errors.NotReplicated(f"{text}: {ask.where}: too few replicas have confirmed it")
+        error = errors.NotInTime(f"{text}: {ask.reason or ask.where}")
+        error.__cause__ = ask.first
+        return error
+
+    def _leave(self, ask: Ask, longest: float) -> Work[bool]:
+        """Whether the owner neither waits nor holds any more. A given owner may hold it by another caller's ask."""
+        tries, timeout = Tries(ask.name, ask.options, longest, ask.where), min(longest, ask.options.command_timeout)
+        ask.is_clean = False
+        while True:
+            try:
+                has_left, _ = yield from self._call(tries, ("FAIRLOCK.CANCEL", ask.name, ask.ear.owner), timeout=timeout)
+                ask.is_clean = has_left == 1
+                if not has_left and (ask.is_granted or ask.is_unheard or not ask.ear.is_given):
+                    yield from self._call(tries, ("FAIRLOCK.RELEASE", ask.name, ask.ear.owner), timeout=timeout)
+                ask.is_granted = False
+                return True
+            except Failure as error:
+                try:
+                    yield from self._failed(tries, error)
+                except errors.FairlockError as failed:  # NOTHELD is as good.
+                    return self.is_closed or not isinstance(failed, errors.Unavailable)

@@ -1,0 +1,137 @@
+"""The commands of the protocol: sent by the module or as scripts, confirmed by replicas, and tried again after passing failures."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Generator
+from typing import Any, TypeVar
+
+import redis.exceptions as redis_errors
+
+from . import _errors as errors
+from ._errors import Failure
+from ._options import Info, Options, check_name, log, ms
+from ._scripts import warning, without
+
+T = TypeVar("T")
+Work = Generator[tuple[Any, ...], Any, T]  # yields steps, which an Io carries out
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0  # seconds between tries
+REDIRECTS = 16  # in a row, before they count as failures
+
+
+class Tries:
+    """Failures in a row: the first, until when it is tried again, the next pause; and where it was last tried."""
+
+    def __init__(self, name: str | bytes, options: Options, longest: float, where: str) -> None:
+        self.name, self.options, self.longest, self.where = name, options, longest, where
+        self.is_unheard = False  # a reply was lost: that request may still be carried out
+        self.is_granted = False
+        self.bell: Any = None  # of an Ask, to end a pause
+        self.needing: str | None = None  # the option that only the module can serve
+        self.reset()
+
+    def reset(self) -> None:
+        self.first: BaseException | None = None
+        self.end, self.reason, self.pause, self.redirects = math.inf, "", FIRST_PAUSE, 0
+
+
+class Calls:
+    """What the steps need of an Io: route, send, refresh, pause."""
+
+    now = staticmethod(time.monotonic)
+    mutex: Any
+
+    def __init__(self, options: Options, io: Any) -> None:
+        self.options, self.io, self.where = options, io, io.where
+        self.native: bool | None = None
+        self.has_warned = self.is_closed = False
+        self.replicas: dict[Any, int] = {}
+
+    def _failed(self, tries: Tries, error: Exception, left: float = math.inf) -> Work[None]:
+        """Returns when it is time to try again; otherwise raises the caller's error."""
+        if isinstance(error, errors.FairlockError):
+            raise error
+        if not errors.is_passing(error):
+            raise errors.translated(error, tries.name, tries.where, tries.needing) from error
+        now = self.now()
+        if tries.first is None:
+            tries.first, tries.reason = error, f"{tries.where}: {errors.reason(error)}"
+            tries.end = min(tries.end, now + tries.longest)
+        if left <= 0:
+            return  # The caller says so.
+        if self.io.is_cluster:
+            yield "refresh", tries.name
+        if errors.code_of(error) in errors.AT_ONCE and tries.redirects < REDIRECTS:
+            tries.redirects += 1
+        elif now >= tries.end:
+            length = f" for {tries.longest:g} s" if tries.longest else ""
+            text = f"{errors.shown(tries.name)}: not available{length}: {tries.reason}"
+            raise errors.Unavailable(text, errors.code_of(error) or None) from tries.first
+        else:
+            yield "pause", min(tries.pause, tries.end - now, left), tries.bell
+            tries.pause = min(tries.pause * 2, LONGEST_PAUSE)
+
+    def _call(
+        self, tries: Tries, words: tuple[Any, ...], confirm: bool = False, line: Any = None, timeout: float | None = None
+    ) -> Work[tuple[Any, bool]]:
+        """The reply, and whether enough replicas have confirmed it: WAIT covers what its own connection has written."""
+        options, form = tries.options, "EVALSHA"
+        pool, wanted = yield from self._where(tries, confirm)
+        wait = [("WAIT", wanted, ms(options.sync_timeout))] if wanted else []
+        longest = (timeout or options.command_timeout) + (options.sync_timeout if wanted else 0)
+        needs_module = options.module == "required" or tries.needing is not None
+        while True:
+            is_script = self.native is False and not needs_module
+            commands, parse = without(words, form) if is_script else ([words], lambda replies: replies[0])
+            try:
+                replies = yield "send", pool, [*commands, *wait], longest, line
+            except BaseException as error:
+                tries.is_unheard |= not hasattr(error, "is_unsent")
+                raise
+            failed = next((reply for reply in replies if isinstance(reply, Exception)), None)
+            tries.is_granted |= words[0] == "FAIRLOCK.ACQUIRE" and type(replies[0]) is int
+            if isinstance(failed, redis_errors.NoScriptError) and form == "EVALSHA":
+                form = "EVAL"
+            elif not is_script and not needs_module and errors.is_out_of_reach(failed):
+                self._without_module(failed, tries.where)
+            elif failed is not None:
+                raise failed
+            else:
+                self.native = self.native if is_script else True
+                return parse(replies), not wanted or replies[-1] >= wanted
+
+    def _without_module(self, error: Any, where: str) -> None:
+        with self.mutex:
+            self.native, has_warned, self.has_warned = False, self.has_warned, True
+        if not has_warned:
+            log.warning(warning(error), where)
+
+    def _where(self, tries: Tries, confirm: bool) -> Work[tuple[Any, int]]:
+        """The pool of the name's server, and how many replicas have to confirm."""
+        key, tries.where, pool = yield "route", tries.name
+        if not confirm or not tries.options.sync_timeout:
+            return pool, 0
+        if tries.options.min_replicas is not None:
+            return pool, tries.options.min_replicas
+        if key not in self.replicas:
+            (role,) = yield "send", pool, [("ROLE",)], tries.options.command_timeout, None
+            if errors.is_unknown(role, "role"):
+                role = [b"master", 0, []]
+            if isinstance(role, Exception):
+                raise role
+            if role[0] != b"master":
+                return pool, 0  # It will refuse.
+            key, tries.where, pool = yield "route", tries.name  # A client of Sentinel knows the master once it has connected.
+            self.replicas[key] = min(1, len(role[2]))
+        return pool, self.replicas[key]
+
+    def info(self, name: str | bytes) -> Work[Info]:
+        check_name(name)
+        tries = Tries(name, self.options, self.options.command_timeout, self.where)
+        while True:
+            try:
+                reply, _ = yield from self._call(tries, ("FAIRLOCK.INFO", name))
+                return Info.of(reply)
+            except Failure as error:
+                yield from self._failed(tries, error)
