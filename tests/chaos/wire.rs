@@ -35,7 +35,7 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Cuts the connection so that only the client notices. The server hears of it when the socket
+    /// Cuts the connection so that only the client notices. The server notices when the socket
     /// that is returned is dropped.
     pub fn cut(self) -> TcpStream {
         self.cut.store(true, Ordering::SeqCst);

@@ -193,7 +193,7 @@ fn redissons_scripts_drop_no_waiter_of_the_packages() {
                 0 | 1 if queue.len() < 12 => {
                     let is_ours = dice.one_in(2);
                     let owner = if is_ours {
-                        format!("ours-{number}")
+                        format!("own-{number}")
                     } else {
                         format!("jvm:{number}")
                     };
@@ -210,7 +210,7 @@ fn redissons_scripts_drop_no_waiter_of_the_packages() {
                 }
                 3 if queue.len() > 2 && dice.one_in(3) => {
                     let owner = queue.remove(dice.index(queue.len()));
-                    if owner.starts_with("ours") {
+                    if owner.starts_with("own") {
                         let words = lua::call(&["CANCEL", "k", &owner]);
                         assert_eq!(run(&mut hand.client, &words), "1");
                     } else {
@@ -251,19 +251,19 @@ fn a_dead_head_costs_redissons_clients_no_place() {
     let mut hand = Hand::of(&server);
     lua::load(&mut hand.client);
     let redissons = "0b5eb1a4-6a6f-4d5c-9d3e-2f1f3b1c7a10:7";
-    assert!(ask_as(&mut hand, "ours-holder"));
-    assert!(!ask_as(&mut hand, "ours-dead-1"));
-    assert!(!ask_as(&mut hand, "ours-dead-2"));
+    assert!(ask_as(&mut hand, "own-holder"));
+    assert!(!ask_as(&mut hand, "own-dead-1"));
+    assert!(!ask_as(&mut hand, "own-dead-2"));
     assert_ne!(hand.lock(redissons, PATIENCE), ACQUIRED);
-    assert!(!ask_as(&mut hand, "ours-last"));
+    assert!(!ask_as(&mut hand, "own-last"));
     // A head that was silent for a fifth of its turn: those behind it are woken.
-    hand_over_and_ask(&mut hand, "ours-holder", ("ours-dead-1", 4000), "ours-last");
-    assert!(hand.patience_left("ours-dead-2") <= 4000);
+    hand_over_and_ask(&mut hand, "own-holder", ("own-dead-1", 4000), "own-last");
+    assert!(hand.patience_left("own-dead-2") <= 4000);
     wait_until("the turn of the head is over", || {
-        hand.patience_left("ours-dead-2") < 0
+        hand.patience_left("own-dead-2") < 0
     });
-    assert!(!ask_as(&mut hand, "ours-last"));
-    assert_eq!(hand.queue(), format!("[{redissons}, ours-last]"));
+    assert!(!ask_as(&mut hand, "own-last"));
+    assert_eq!(hand.queue(), format!("[{redissons}, own-last]"));
     assert_eq!(hand.lock(redissons, PATIENCE), ACQUIRED);
 }
 

@@ -110,7 +110,7 @@ impl World {
         let mut actions = vec![Action::Silence(1)];
         for owner in self.distinct_owners(scope) {
             match scope.owners[owner] {
-                Kind::Ours(limits) => self.commands(owner, limits, scope, &mut actions),
+                Kind::Commands(limits) => self.commands(owner, limits, scope, &mut actions),
                 Kind::Redisson => self.scripts(owner, scope, &mut actions),
             }
             if self.oracle.holder(owner, self.now).is_some() {

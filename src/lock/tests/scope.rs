@@ -10,16 +10,16 @@ use Fault::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// It uses the commands, and asks with one of these limits: how many holders it tolerates, 0 for any number.
-    Ours(&'static [u32]),
+    Commands(&'static [u32]),
     /// It uses Redisson's scripts.
     Redisson,
 }
 
 impl Kind {
     /// It asks without SHARED.
-    pub const EXCLUSIVE: Self = Self::Ours(&[1]);
+    pub const EXCLUSIVE: Self = Self::Commands(&[1]);
     /// It asks with SHARED.
-    pub const READER: Self = Self::Ours(&[0]);
+    pub const READER: Self = Self::Commands(&[0]);
 }
 
 /// How an owner waits.
@@ -47,7 +47,7 @@ pub enum Fault {
     Restart,
     /// The server is late with what is due.
     Late,
-    /// The server stands still, and hears no client.
+    /// The server stands still, and reads no requests.
     Stall,
     /// The wall clock is set, twice at most.
     SetClock,
@@ -84,7 +84,7 @@ impl Scope {
 
     /// Whether several may hold the lock.
     pub fn is_shared(&self) -> bool {
-        let shares = |kind: &Kind| matches!(kind, Kind::Ours(limits) if *limits != [1]);
+        let shares = |kind: &Kind| matches!(kind, Kind::Commands(limits) if *limits != [1]);
         self.owners.iter().any(shares)
     }
 }
@@ -140,8 +140,8 @@ pub const MIXED: Scope = Scope {
 };
 
 /// Polling owners, and a server that does not always listen.
-pub const DEAF: Scope = Scope {
-    name: "deaf",
+pub const STALLED: Scope = Scope {
+    name: "stalled",
     waits: &[Wait::Poll],
     faults: &[Stall, Late, Delete],
     ..POLLING
@@ -250,7 +250,7 @@ pub const READERS_POLLING: Scope = Scope {
 /// Two holders at a time, of three owners, with leases that end one by one.
 pub const LIMITED: Scope = Scope {
     name: "limited",
-    owners: &[Kind::Ours(&[2]); 3],
+    owners: &[Kind::Commands(&[2]); 3],
     waits: &[Wait::Block, Wait::Poll],
     renewals: &[1],
     faults: &[TimeOut, Untold, Restart, Late],
@@ -260,7 +260,11 @@ pub const LIMITED: Scope = Scope {
 /// Owners that ask sometimes exclusively and sometimes to share, on one connection or two.
 pub const UPGRADES: Scope = Scope {
     name: "upgrades",
-    owners: &[Kind::Ours(&[0, 1]), Kind::Ours(&[0, 2]), Kind::READER],
+    owners: &[
+        Kind::Commands(&[0, 1]),
+        Kind::Commands(&[0, 2]),
+        Kind::READER,
+    ],
     slots: 2,
     waits: &[Wait::Block, Wait::Poll, Wait::Try],
     most_holds: 2,

@@ -301,7 +301,7 @@ explore! {
     blocking: BLOCKING,
     polling: POLLING,
     mixed: MIXED,
-    deaf: DEAF,
+    stalled: STALLED,
     sessions: SESSIONS,
     scripts: SCRIPTS,
     few: FEW,

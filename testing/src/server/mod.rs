@@ -86,7 +86,7 @@ impl Server {
 
     /// Waits until it answers, with its data loaded. False if it has ended, or is another process's.
     fn is_up(&mut self) -> bool {
-        let ours = format!("process_id:{}\r", self.process.id());
+        let own = format!("process_id:{}\r", self.process.id());
         let start = Instant::now();
         while start.elapsed() < give_up() {
             if self
@@ -103,10 +103,10 @@ impl Server {
                 let info = redis::cmd("INFO").query::<String>(&mut connection);
                 let info = info.unwrap_or_default();
                 // Another server could have taken the port.
-                if info.contains("process_id:") && !info.contains(&ours) {
+                if info.contains("process_id:") && !info.contains(&own) {
                     return false;
                 }
-                if info.contains(&ours) && info.contains("\nloading:0\r") {
+                if info.contains(&own) && info.contains("\nloading:0\r") {
                     return true;
                 }
             }
@@ -151,8 +151,8 @@ impl Server {
         let paths = list
             .split("path, ")
             .filter_map(|rest| rest.split(',').next());
-        let ours = paths.filter(|path| path.ends_with("libfairlock.so")).last();
-        ours.expect("a path").to_owned()
+        let own = paths.filter(|path| path.ends_with("libfairlock.so")).last();
+        own.expect("a path").to_owned()
     }
 
     /// A field of INFO.

@@ -31,7 +31,7 @@ struct Cli {
     input: ChildStdin,
     output: Receiver<String>,
     /// It has subscribed or quit, and takes no more commands.
-    is_deaf: bool,
+    is_closed: bool,
 }
 
 impl Cli {
@@ -57,7 +57,7 @@ impl Cli {
             process,
             input,
             output: receiver,
-            is_deaf: false,
+            is_closed: false,
         }
     }
 
@@ -69,12 +69,12 @@ impl Cli {
     /// Checks that no answer has come that is not in the transcript, and types a command.
     fn type_in(&mut self, command: &str) {
         self.nothing_more();
-        self.is_deaf = command.contains("SUBSCRIBE ") || command == "QUIT";
+        self.is_closed = command.contains("SUBSCRIBE ") || command == "QUIT";
         writeln!(self.input, "{command}").expect("redis-cli listens");
     }
 
     fn nothing_more(&mut self) {
-        if !self.is_deaf {
+        if !self.is_closed {
             writeln!(self.input, "ECHO that-is-all").expect("redis-cli listens");
             assert_eq!(self.line(), "\"that-is-all\"", "more than the page says");
         }
@@ -300,7 +300,7 @@ fn every_transcript_is_what_a_server_says() {
             tokens: Tokens::default(),
         };
         for (number, transcript) in transcripts {
-            let name = path.strip_prefix(root()).expect("a page of ours");
+            let name = path.strip_prefix(root()).expect("its path");
             play.play(&transcript, &format!("{}:{number}", name.display()));
             played += 1;
         }

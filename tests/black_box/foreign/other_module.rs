@@ -15,9 +15,9 @@ fn start(first: bool) -> (Server, TempDir) {
     let nosy = library("tests/black_box/foreign/nosy_module.c", dir.path());
     let option = ["--loadmodule", nosy.to_str().expect("UTF-8")];
     let server = if first {
-        let ours = Server::start().module_path();
+        let own = Server::start().module_path();
         let [flag, nosy] = option;
-        Server::without_module(&[flag, nosy, flag, &ours])
+        Server::without_module(&[flag, nosy, flag, &own])
     } else {
         Server::with(&option)
     };

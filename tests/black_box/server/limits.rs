@@ -195,7 +195,7 @@ fn all_that_wait_for_a_lock_share_its_name() {
     let bytes = each(memory(&server) - before, 100);
     assert!(bytes < 50_000, "{bytes} for a polling waiter");
     // The server keeps the arguments of a client that is blocked, and we keep no copy of them.
-    let [ours, theirs] = ["FAIRLOCK.ACQUIRE", "BLPOP"].map(|command| {
+    let [own, theirs] = ["FAIRLOCK.ACQUIRE", "BLPOP"].map(|command| {
         let before = memory(&server);
         let rest = |number| match command {
             "BLPOP" => format!("{number} 0"),
@@ -212,7 +212,7 @@ fn all_that_wait_for_a_lock_share_its_name() {
         wait_until("all have left", || server.blocked() == 0);
         bytes
     });
-    assert!(ours - theirs < 500_000, "{ours} {theirs}");
+    assert!(own - theirs < 500_000, "{own} {theirs}");
 }
 
 #[test]

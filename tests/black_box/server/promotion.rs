@@ -462,7 +462,7 @@ fn a_new_master_gives_greater_tokens_than_those_that_it_has_not_heard_of() {
     client.int("FAIRLOCK.ACQUIRE k a");
     client.int("FAIRLOCK.RELEASE k a");
     same_keys(&old, &new);
-    // The last that the replica hears of.
+    // The last that the replica is told.
     new.connect().run("REPLICAOF 127.0.0.1 1");
     let mut last = 0;
     for _ in 0..10 {
