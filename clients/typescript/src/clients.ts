@@ -71,7 +71,7 @@ async function lease(client: Raw, line: Raw): Promise<void> {
 
 /** A server: the user's connection to it, and those of this package. */
 export class Server {
-  #replicas: { count: Promise<number>; master: string | undefined } | undefined;
+  #replicas: { count: number | Promise<number>; master: string | undefined } | undefined;
   /** Of the user's connection, since it was ready; and how often it was closed. */
   #trouble: Failure | undefined;
   #closings = 0;
@@ -124,12 +124,12 @@ export class Server {
   }
 
   /** 1 if the master had a replica when it was first asked, else 0. Behind a Sentinel it may be another after each connection. */
-  replicas(): Promise<number> {
+  replicas(): number | Promise<number> {
     const master = (): string => this.address + (this.client.options?.sentinels ? this.#closings : '');
     const known = this.#replicas;
     if (known && (known.master ?? master()) === master()) return known.count;
     const asked: typeof known = (this.#replicas = { count: this.#role(), master: undefined });
-    asked.count.then(() => (asked.master = master()), () => (this.#replicas = undefined));
+    void Promise.resolve(asked.count).then((count) => Object.assign(asked, { count, master: master() }), () => (this.#replicas = undefined));
     return asked.count;
   }
 
@@ -252,7 +252,7 @@ export class Servers {
     const given = (this.#client = Object(client) as Raw);
     const has = (...methods: string[]): boolean => methods.every((each) => typeof given[each] === 'function');
     const isIoredis = typeof given.status === 'string' && has('call', 'disconnect', 'subscribe') && typeof given.options === 'object';
-    const isNodeRedis = typeof given.isOpen === 'boolean' && has('sendCommand', 'sSubscribe');
+    const isNodeRedis = typeof given.isOpen === 'boolean' && has('sendCommand', 'subscribe');
     const isSentinel = isNodeRedis && has('acquire', 'getMasterNode');
     this.isCluster = isIoredis ? given.isCluster === true : isNodeRedis && has('nodeClient');
     if (!isSentinel && !((isIoredis || isNodeRedis) && has('duplicate'))) {
@@ -279,8 +279,11 @@ export class Servers {
     const shard = this.#client.slots[calculateSlot(name)];
     if (this.#library === NODE_REDIS) {
       const node = shard?.master;
-      const late = (): Failure => new Failure('no connection in time', node.address);
-      if (node && node.client?.isReady !== false) return this.#server(await within(this.timeout, this.#client.nodeClient(node), late).catch((error) => { throw new Failure(error, node.address); }));
+      if (node && node.client?.isReady !== false) {
+        const late = (): Error => new Error('no connection in time');
+        const client = within(this.timeout, Promise.resolve(this.#client.nodeClient(node)), late);
+        return this.#server(await client.catch((error: unknown) => Promise.reject(new Failure(error, node.address))));
+      }
     } else {
       const node = this.#client.nodes('master').find(({ options }: Raw) => `${options.host}:${options.port}` === shard?.[0]);
       if (['ready', 'wait'].includes(node?.status)) return this.#server(node);

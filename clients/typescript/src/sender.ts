@@ -29,13 +29,14 @@ export class Sender {
 
   async #sendTo(server: Server, { words, confirm, longest }: Send, line: Line | undefined): Promise<Answer> {
     const { address } = server;
-    const asked = await within(longest, least(server, confirm), () => server.unanswered());
+    const count = least(server, confirm);
+    const asked = typeof count === 'number' ? count : await within(longest, count, () => server.unanswered());
     const wait = asked > 0 ? [['WAIT', String(asked), ms(confirm!.syncTimeout)]] : [];
     const sent = performance.now();
     const link = line ?? (asked > 0 ? server.line('confirm') : server);
-    const [reply, count] = await this.#worded(words, (its) => link.call([its, ...wait], longest));
-    if (count instanceof Failure && Number(reply) > 0) throw count;
-    return { reply, isConfirmed: asked === 0 || Number(count) >= asked, sent, at: performance.now(), address };
+    const [reply, confirmed] = await this.#worded(words, (its) => link.call([its, ...wait], longest));
+    if (confirmed instanceof Failure && Number(reply) > 0) throw confirmed;
+    return { reply, isConfirmed: asked === 0 || Number(confirmed) >= asked, sent, at: performance.now(), address };
   }
 
   /** The libraries follow redirections of single commands only, and learn by them. */
@@ -86,6 +87,6 @@ export class Sender {
 }
 
 /** How many replicas must confirm. */
-async function least(server: Server, confirm: Options | undefined): Promise<number> {
+function least(server: Server, confirm: Options | undefined): number | Promise<number> {
   return confirm?.syncTimeout ? (confirm.minReplicas ?? server.replicas()) : 0;
 }

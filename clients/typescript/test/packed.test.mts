@@ -57,7 +57,7 @@ test('esbuild', async () => {
 test('webpack and jest', { skip: !process.env['FAIRLOCK_ALL'] }, async () => {
   await writeFile(join(project, 'package.json'), JSON.stringify({ type: 'commonjs' }));
   await writeFile(join(project, 'app.js'), `const { createClient } = require('redis');\nconst { Locks, NotInTime } = require('fairlock');\n${USE}\n`);
-  await writeFile(join(project, 'app.test.js'), "test('it loads', () => require('./app.js'));\n");
+  await writeFile(join(project, 'app.test.js'), "test('it loads', () => { require('./app.js'); });\n");
   for (const jest of ['29', '30']) {
     await run('npm', ['install', '--no-save', '--prefix', 'tools', 'webpack', 'webpack-cli', `jest@${jest}`], { cwd: project });
     await run('node', ['tools/node_modules/jest/bin/jest.js', 'app.test.js'], { cwd: project });
