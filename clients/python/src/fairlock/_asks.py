@@ -84,7 +84,7 @@ class Asks(Calls):
             with self.mutex:
                 self.idle[ear.name].append(ear)
                 self.io.timer.set(ear, self.now() + KEPT)
-        elif ear.stands:
+        elif ear.channel:
             yield "drop", ear
 
     def ask(self, name: str | bytes, options: Options) -> Ask:

@@ -213,14 +213,15 @@ class Io:
                     raise redis_errors.ConnectionError("the connection has closed")
                 if ear not in listener.ears[ear.channel]:
                     listener.ears[ear.channel].append(ear)
-                ear.stands, ear.error = True, None
+                ear.error = None
                 await listener.send(verb, ear.channel)
         if not await self.rung(ear.bell, timeout):
-            ear.stands = False
             await listener.cut()
             raise redis_errors.TimeoutError("no confirmation of a subscription in time")
         if ear.error is not None:
             raise ear.error
+        async with listener.mutex:  # If it ends later, it rings.
+            ear.stands = not listener.is_over
 
     async def drop(self, ear: Ear, but: Listener | None = None) -> None:
         """No connection listens for it any more."""
