@@ -88,6 +88,7 @@ def test_r33_slot_moves(driver, servers, name):
     second.release()
 
 
+@pytest.mark.known("47: a waiter at another master listens late, now and then", "python-asyncio", sometimes=True)
 def test_r34_master_gone(driver, servers, name):
     """Cluster: a master without replica is killed and started again: waiters get their locks."""
     cluster, nodes = servers("cluster"), ("b", "c")
