@@ -71,8 +71,8 @@ impl Report {
     pub fn write(&self, root: &Path) -> Result<()> {
         let text = format!(
             "# Benchmarks\n\nWritten by `make bench`; do not edit. Figures are medians (least–greatest), ratios the \
-             medians of the rounds' ratios. CPU is the server's, in µs of each.\n[Performance](performance.md) says \
-             where it goes.\n\n{}\n![Hand-offs a second by the number of clients](hand-off.svg)\n{}",
+             medians of the rounds' ratios. CPU is the server's, in µs of each.\n\n{}\n![Hand-offs a \
+             second by the number of clients](hand-off.svg)\n{}",
             machine(root)?,
             self.0
         );
