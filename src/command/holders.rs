@@ -1,4 +1,4 @@
-//! `FAIRLOCK.HOLDERS key [AFTER cursor]`
+//! `FAIRLOCK.HOLDERS key`
 //!
 //! The holders in the order in which they got the lock, each as `[owner, holds, lease, token, session, limit]`:
 //!

@@ -41,7 +41,11 @@ impl Holding for OpenLock<'_> {
     }
 
     fn lease_end(&mut self) -> Option<Millis> {
-        self.lock.expires_at()
+        let lock = &self.lock;
+        *self
+            .known
+            .lease_end
+            .get_or_insert_with(|| lock.expires_at())
     }
 
     fn holds(&mut self, owner: &[u8]) -> Holds {
@@ -97,6 +101,7 @@ impl Holding for OpenLock<'_> {
 
     fn set_lease_end(&mut self, at: Millis) {
         write::set_expiry(&mut self.lock, at);
+        self.known.lease_end = Some(Some(at));
         if self.tracked.shared.is_some() {
             self.keep_shared_key_until(at);
         }

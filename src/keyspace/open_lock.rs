@@ -1,6 +1,6 @@
 //! A lock's keys, open for one step.
 
-use crate::lock::{Event, Now, Refusal, Rules, token};
+use crate::lock::{Event, Millis, Now, Refusal, Rules, token};
 use crate::server::{Access, Ctx, Key, Str, string};
 
 use super::fields::{TOKEN, read_token};
@@ -35,6 +35,10 @@ pub struct OpenLock<'c> {
 pub(super) struct Known {
     /// The token in the lock's hash, once it was read; 0 if there is none. Saves look-ups of its field.
     pub token: Option<i64>,
+    /// When the lock's key expires, once it was read; `None` in it: never, or there is no key. Saves a thirtieth of a
+    /// hand-off, which asks for it several times.
+    #[allow(clippy::option_option)]
+    pub lease_end: Option<Option<Millis>>,
     /// The list begins with the head that is tracked. Saves reading its first element.
     pub is_head: bool,
     /// An owner that was asked about has a hold count. Saves a walk over the hash.
@@ -142,6 +146,7 @@ impl<'c> OpenLock<'c> {
             write::delete(&mut self.lock);
         }
         self.known.token = Some(0);
+        self.known.lease_end = Some(None);
     }
 
     /// Uses the caller's own string for an owner, so that no new one is made.
