@@ -76,7 +76,7 @@ final class Driver {
     }
 
     private static Duration seconds(Object value) { // What is too long becomes the longest.
-        return Duration.ofSeconds(((Number) value).longValue(), Math.round(((Number) value).doubleValue() % 1 * 1e9));
+        return value == null ? null : Duration.ofSeconds(((Number) value).longValue(), Math.round(((Number) value).doubleValue() % 1 * 1e9));
     }
 
     /** What does not compile is a ClassCastException. */
@@ -92,7 +92,7 @@ final class Driver {
         for (Map.Entry<String, Object> each : given == null ? Map.<String, Object>of().entrySet() : given.entrySet()) {
             Object value = each.getValue();
             all = switch (each.getKey()) {
-                case "wait" -> all.wait(value == null ? null : seconds(value));
+                case "wait" -> all.wait(seconds(value));
                 case "lease" -> all.lease(seconds(value));
                 case "renew" -> all.renew((Boolean) value);
                 case "session" -> all.session((Boolean) value);
