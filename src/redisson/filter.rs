@@ -101,7 +101,9 @@ fn follow_slots(command: &Incoming) {
             .and_then(|slot| slot.parse().ok())
             .filter(|slot| *slot < SLOTS)
         {
-            waiting::slot_is_named(slot);
+            let word = command.argument(3).unwrap_or_default();
+            let leaves = is(word, b"migrating") || is(word, b"stable");
+            waiting::slot_is_named(slot, !leaves);
         }
     }
 }

@@ -127,10 +127,10 @@ pub fn may_have_changed_permissions(since: Tick) -> bool {
     since < waiting(|waiting| waiting.conditions.permissions_change.get())
 }
 
-/// A client may be about to move a slot: the server has not checked yet whether it may.
-pub fn slot_is_named(slot: u16) {
+/// A client may be about to move a slot, perhaps to this node: the server has not checked yet whether it may.
+pub fn slot_is_named(slot: u16, may_come: bool) {
     let now = tick();
-    known_slots(|slots| slots.named(slot, now));
+    known_slots(|slots| slots.named(slot, may_come, now));
 }
 
 /// In a cluster, before a step on a lock: its slot may have come from another server. What only was named, and has not

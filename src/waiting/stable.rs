@@ -45,13 +45,16 @@ impl Slots {
         self.stable = Some(HashSet::default());
     }
 
-    /// A command that moves this slot may run.
-    pub fn named(&mut self, slot: u16, now: Tick) {
+    /// A command that moves this slot may run. If the slot leaves, tokens do not go ahead of the clock: the key that
+    /// keeps one would be a new key of a slot whose keys are already being moved.
+    pub fn named(&mut self, slot: u16, may_come: bool, now: Tick) {
         if let Some(stable) = &mut self.stable {
             stable.remove(&slot);
         }
         self.doubted.insert(slot, now.saturating_add(DOUBT));
-        self.come.insert(slot);
+        if may_come {
+            self.come.insert(slot);
+        }
     }
 
     /// Whether a slot is known to be stable.
@@ -93,7 +96,7 @@ mod tests {
         slots.are_watched();
         slots.found(7, 0);
         assert!(slots.is_stable(7) && !slots.is_stable(8));
-        slots.named(7, 1);
+        slots.named(7, false, 1);
         slots.found(7, DOUBT);
         assert!(!slots.is_stable(7));
         slots.found(7, DOUBT + 1);
@@ -103,7 +106,8 @@ mod tests {
     #[test]
     fn a_slot_that_was_named_may_have_come_once() {
         let mut slots = Slots::default();
-        slots.named(7, 0);
+        slots.named(7, true, 0);
+        slots.named(8, false, 0);
         assert_eq!(
             [8, 7, 7].map(|slot| slots.may_have_come(slot)),
             [false, true, false]
