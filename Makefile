@@ -4,7 +4,7 @@ SHELL := /bin/bash
 # Right after `make setup` installed it, cargo is here and not on the PATH yet.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-# Crates of ours are compiled by clippy where they are tested, so that lints need no build; and not incrementally, which
+# Our own crates are compiled by clippy where they are tested, so that lints need no build; and not incrementally, which
 # takes longer after a clone.
 LINTING = RUSTC_WORKSPACE_WRAPPER=$(CURDIR)/scripts/test/linting-rustc CARGO_INCREMENTAL=0
 # Benchmarks have dependencies of their own, and no test needs them.

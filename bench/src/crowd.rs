@@ -20,7 +20,7 @@ pub trait Member {
     ///
     /// # Errors
     /// A reply that should not have come.
-    fn hear(&mut self, reply: Reply<'_>, out: &mut Vec<u8>) -> Result<()>;
+    fn receive(&mut self, reply: Reply<'_>, out: &mut Vec<u8>) -> Result<()>;
     /// What it has done so far, in the unit that is measured.
     fn done(&self) -> u64;
     /// When it goes on if no reply comes.
@@ -172,7 +172,7 @@ impl Connection {
         }
         let mut taken = 0;
         while let Some((reply, length)) = self.input.get(taken..).and_then(first) {
-            self.member.hear(reply, &mut self.output)?;
+            self.member.receive(reply, &mut self.output)?;
             taken += length;
         }
         self.input.drain(..taken);

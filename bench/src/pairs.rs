@@ -78,7 +78,7 @@ impl Member for Batches {
         self.send(out);
     }
 
-    fn hear(&mut self, reply: Reply<'_>, out: &mut Vec<u8>) -> Result<()> {
+    fn receive(&mut self, reply: Reply<'_>, out: &mut Vec<u8>) -> Result<()> {
         let wanted = self.answers.get(self.heard);
         if !wanted.is_some_and(|wanted| wanted.fits(reply)) {
             bail!("{reply:?} where {wanted:?} was expected");

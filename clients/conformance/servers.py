@@ -98,7 +98,7 @@ class Proxy:
             self.changed.notify_all()
 
     def half_open(self):
-        """The server sees the present connections end; their clients hear nothing any more. New ones work."""
+        """The server sees the present connections end; their clients receive nothing any more. New ones work."""
         for pair in self.pairs.copy():
             pair.is_silent = True
             shut(pair.server)

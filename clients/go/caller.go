@@ -145,7 +145,7 @@ func (c *caller) connect(ctx context.Context) error {
 	return nil
 }
 
-// close ends the connection of a session, and what the owner hears, unless it can be used again.
+// close ends the connection of a session, and what the owner receives, unless it can be used again.
 func (c *caller) close() {
 	if c.line != nil {
 		c.line.Close()

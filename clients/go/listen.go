@@ -17,7 +17,7 @@ const (
 	kept    = time.Minute     // an ear that nobody uses
 )
 
-// ear is an owner, and what it hears. It is kept for the next caller, so that its first ask is listened to.
+// ear is an owner, and what it receives. It is kept for the next caller, so that its first ask is listened to.
 type ear struct {
 	name, owner, channel string
 	woken                chan struct{}
@@ -45,14 +45,14 @@ func (l *Locks) putEar(e *ear, mayBeUsed bool) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	if e.listener == nil || !mayBeUsed || l.ctx.Err() != nil {
-		l.deafen(e)
+		l.drop(e)
 		return
 	}
 	l.idle[e.name] = append(l.idle[e.name], e)
 	e.expiry = time.AfterFunc(kept, func() {
 		l.mutex.Lock()
 		defer l.mutex.Unlock()
-		l.deafen(e)
+		l.drop(e)
 		l.idle[e.name] = slices.DeleteFunc(l.idle[e.name], func(each *ear) bool { return each == e })
 		if len(l.idle[e.name]) == 0 {
 			delete(l.idle, e.name)
@@ -60,7 +60,7 @@ func (l *Locks) putEar(e *ear, mayBeUsed bool) {
 	})
 }
 
-// listen makes an ear hear its messages, at the server that has the lock now. When it does, it is woken.
+// listen makes an ear receive its messages, at the server that has the lock now. When it does, it is woken.
 func (l *Locks) listen(ctx context.Context, e *ear) {
 	node, err := l.node(ctx, e.name)
 	l.mutex.Lock()
@@ -68,20 +68,20 @@ func (l *Locks) listen(ctx context.Context, e *ear) {
 	if err != nil || l.ctx.Err() != nil || e.listener != nil && e.listener.node == node {
 		return
 	}
-	l.deafen(e)
+	l.drop(e)
 	its := l.listeners[node]
 	if its == nil {
 		its = &listener{locks: l, node: node, ears: map[string][]*ear{}, pubsub: node.Subscribe(context.Background())}
 		l.listeners[node] = its
 		context.AfterFunc(l.ctx, func() { its.pubsub.Close() })
-		go its.hear()
+		go its.receive()
 	}
 	e.listener, its.ears[e.channel] = its, append(its.ears[e.channel], e)
 	go its.subscribe(e.channel)
 }
 
-// deafen ends what an ear hears, with the mutex held.
-func (l *Locks) deafen(e *ear) {
+// drop ends what an ear receives, with the mutex held.
+func (l *Locks) drop(e *ear) {
 	its := e.listener
 	if its == nil {
 		return
@@ -120,8 +120,8 @@ func (n *listener) subscribe(channel string) {
 	_ = do(context.Background(), channel) // That it has failed is heard.
 }
 
-// hear takes what comes, until Locks or the client is closed, or the server has left the cluster.
-func (n *listener) hear() {
+// receive takes what comes, until Locks or the client is closed, or the server has left the cluster.
+func (n *listener) receive() {
 	for isAsked := false; ; {
 		longest, ctx, cancel := silence, context.Background(), context.CancelFunc(func() {})
 		if isAsked { // Whether it lives: go-redis connects again if it is silent still.

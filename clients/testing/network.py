@@ -84,7 +84,7 @@ class Network:
         self._set(refuse)
 
     def half_close(self, some):
-        """The receiver reads the end of each connection; the sender hears nothing at all."""
+        """The receiver reads the end of each connection; the sender receives nothing at all."""
         def close():
             self.ended.update(some)
             self.stopped.update(way for one, other in some for way in [(one, other), (other, one)])

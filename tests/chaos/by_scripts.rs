@@ -1,7 +1,7 @@
 //! Clients that send the commands as scripts (`clients/lua`) to a server without the module: what is promised holds
 //! under faults, and while the module is loaded in their middle.
 //!
-//! Left out are faults that the scripts promise nothing about: they go by the wall clock, and hear of keys that are
+//! Left out are faults that the scripts promise nothing about: they go by the wall clock, and learn of keys that are
 //! deleted at the next ask. Until then a lock may stand free, and that is not looked for.
 
 use std::sync::Arc;

@@ -173,10 +173,10 @@ fn waits_end(sides: &mut Sides) {
     sides.step("one waits behind it", |s| s.joins("a4", "lock k"));
     sides.step("the tail waits for a moment", |s| {
         s.joins("b4", "tryLock k 300 60000");
-        s.hears("b4", "false");
+        s.receives("b4", "false");
     });
     for waiter in ["b1", "b2", "b3"] {
-        sides.step("one gives up", |s| s.hears(waiter, "false"));
+        sides.step("one gives up", |s| s.receives(waiter, "false"));
     }
     for (holder, next) in [("a1", "a2"), ("a2", "a3"), ("a3", "a4")] {
         sides.step("the next one's turn", |s| s.passes(holder, next));
@@ -193,7 +193,7 @@ fn an_interrupted_wait_leaves_its_entry(sides: &mut Sides) {
     });
     sides.step("the lock is given back", |s| {
         s.says("a1", "unlock k", "done");
-        s.hears("a2", "false");
+        s.receives("a2", "false");
     });
     sides.step("turns pass", Stage::turns_pass);
     sides.step("the entry is in the way", |s| {
@@ -215,7 +215,7 @@ fn the_lock_is_freed_by_force(sides: &mut Sides) {
     sides.step("another waits", |s| s.joins("b2", "lock k"));
     sides.step("another frees it", |s| {
         s.says("b6", "forceUnlock k", "true");
-        s.hears("b1", "true");
+        s.receives("b1", "true");
     });
     sides.step("the holder of before is refused", |s| {
         s.fails("a1", "unlock k");
@@ -243,7 +243,7 @@ fn the_lock_is_freed_without_a_message(sides: &mut Sides) {
                 s.operator(command);
             }
             s.is_woken("b1");
-            s.hears("b1", "true");
+            s.receives("b1", "true");
         });
         sides.step("the next one's turn", |s| s.passes("b1", "a2"));
         sides.step("none is left", |s| s.says("a2", "unlock k", "done"));

@@ -331,7 +331,7 @@ const USERS: [(&str, &str, &str, &str); 10] = [
     ("all", "~* &* +@all", "1", "1"),
     ("no scripts", "~* &* +@all -eval -evalsha", "NOPERM", "1"),
     (
-        "none of ours",
+        "not Redisson's",
         "~* &* +@all -fairlock.evalsha",
         "1",
         "as Lua",

@@ -106,7 +106,7 @@ impl Stage {
     }
 
     /// Waits until the answer of a thread has come.
-    pub fn hears(&mut self, thread: &str, expected: &str) {
+    pub fn receives(&mut self, thread: &str, expected: &str) {
         let answer = self.busy.remove(thread).expect("a busy thread").get();
         assert!(answer.starts_with(expected), "{thread}: {answer}");
     }
@@ -114,12 +114,12 @@ impl Stage {
     /// Gives the lock back, and waits until the next one has it.
     pub fn passes(&mut self, holder: &str, next: &str) {
         self.says(holder, "unlock k", "done");
-        self.hears(next, "true");
+        self.receives(next, "true");
     }
 
     pub fn interrupts(&mut self, thread: &str) {
         self.says(thread, "interrupt k", "done");
-        self.hears(thread, "failed");
+        self.receives(thread, "failed");
     }
 
     /// Kills the second JVM.

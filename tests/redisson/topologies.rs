@@ -112,7 +112,7 @@ pub fn commands(client: &mut Client, command: &str) -> u64 {
 #[ignore = "takes minutes: make test-all"]
 fn a_cluster_of_three_masters() {
     each_setting(|release, interception| {
-        // Old clients hear one kind of message, new ones the other.
+        // Old clients receive one kind of message, new ones the other.
         let options = ["--cluster-enabled", "yes", "--fairlock.pubsub", "both"];
         let servers = [(); 3].map(|()| interception.server(&options));
         join(&servers);

@@ -63,7 +63,7 @@ fn the_source_serves_its_clients_until_the_slot_has_left() {
     assert_eq!(client.run("FAIRLOCK.CANCEL k x"), "1");
     d.disconnect();
     wait_until("d has left", || client.run(QUEUE) == "[y]");
-    // A waiter is woken, and the target hears of that message as well.
+    // A waiter is woken, and the target receives that message as well.
     client.int("FAIRLOCK.ACQUIRE {k}:2 a");
     client.run("FAIRLOCK.ACQUIRE {k}:2 p ENQUEUE PATIENCE 600000");
     let woken = Listener::new(home.port, "redisson_lock__channel:{k}:2:p");

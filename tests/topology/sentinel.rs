@@ -163,7 +163,7 @@ impl Installation {
         let mut servers = self.servers.iter();
         servers
             .find(|server| server.port == port)
-            .expect("one of ours")
+            .expect("one that was started")
     }
 
     /// Waits until the sentinels name another master, and it is one.

@@ -47,7 +47,7 @@ impl Member for Blocking {
         out.extend(&self.ask);
     }
 
-    fn hear(&mut self, reply: Reply<'_>, out: &mut Vec<u8>) -> Result<()> {
+    fn receive(&mut self, reply: Reply<'_>, out: &mut Vec<u8>) -> Result<()> {
         match reply {
             Reply::Integer(_) if self.releases => self.releases = false,
             Reply::Integer(1..) | Reply::Array(2) => {

@@ -48,7 +48,7 @@ impl Retrying {
 impl Member for Retrying {
     fn begin(&mut self, _out: &mut Vec<u8>) {}
 
-    fn hear(&mut self, reply: Reply<'_>, out: &mut Vec<u8>) -> Result<()> {
+    fn receive(&mut self, reply: Reply<'_>, out: &mut Vec<u8>) -> Result<()> {
         match reply {
             Reply::Text(_) => {
                 self.done += 1;

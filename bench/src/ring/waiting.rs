@@ -1,6 +1,6 @@
 //! Clients that are answered at once, and ask again when a message wakes them or when the time in the reply is over:
 //! those of `FAIRLOCK.ACQUIRE ... ENQUEUE`, of the packages' scripts, and of Redisson's. These are quicker than
-//! Redisson's own client in two ways: they stay subscribed, and they hear messages on the connection that they ask on.
+//! Redisson's own client in two ways: they stay subscribed, and receive messages on the connection that they ask on.
 //! So almost only the server's work on the lock is measured.
 
 use std::rc::Rc;
@@ -153,7 +153,7 @@ impl Member for Waiting {
         self.ask(out);
     }
 
-    fn hear(&mut self, reply: Reply<'_>, out: &mut Vec<u8>) -> Result<()> {
+    fn receive(&mut self, reply: Reply<'_>, out: &mut Vec<u8>) -> Result<()> {
         let is_redisson = matches!(self.words, Words::Redisson(_));
         match reply {
             // The first one confirms the subscription.

@@ -168,7 +168,7 @@ impl Waiter {
         let channel = self.channel.get_or_insert_with(new);
         let heard = timeout(longest, channel.bell.notified());
         // Silence may be that of a dead connection: then it does not confirm this either.
-        let is_heard = ears.hears(channel) && heard.await.is_ok();
+        let is_heard = ears.has(channel) && heard.await.is_ok();
         if !is_heard && let Err(failure) = ears.listen(channel).await {
             return self.asking.failed(Instant::now(), failure);
         }

@@ -290,7 +290,7 @@ impl Line {
         channel
     }
 
-    pub(crate) fn hears(&self, channel: &Channel) -> bool {
+    pub(crate) fn has(&self, channel: &Channel) -> bool {
         self.is_open(*locked(&channel.number))
     }
 
@@ -303,7 +303,7 @@ impl Line {
 
     pub(crate) async fn forget(self: &Arc<Self>, channel: &Channel) {
         locked(&self.channels).remove(&channel.name);
-        if self.hears(channel) {
+        if self.has(channel) {
             drop(self.subscribe("UNSUBSCRIBE", channel).await);
         }
     }

@@ -168,7 +168,7 @@ impl Oracle {
     }
 
     /// Takes in an event. Returns whether a holder gave the lock up in it.
-    pub fn hear(&mut self, event: &Event, scene: &Scene) -> Checked<bool> {
+    pub fn receive(&mut self, event: &Event, scene: &Scene) -> Checked<bool> {
         match event {
             Event::Granted {
                 ticket,

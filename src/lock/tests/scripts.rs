@@ -185,7 +185,7 @@ impl World {
     pub(super) fn leave_by_script(&mut self, owner: usize) -> Checked {
         let place = self.oracle.queued(owner).map(|place| place.life);
         self.step(|mut step| step.leave_by_script(NAMES[owner]));
-        self.hear(Cause::cancelled(owner))?;
+        self.receive(Cause::cancelled(owner))?;
         let stays = matches!(place, Some(Life::Blocked(_))) && !self.oracle.is_holder(owner);
         let waits = self.oracle.queued(owner).is_some();
         ensure!(waits == stays, "in the queue: {waits}");

@@ -59,7 +59,7 @@ impl World {
         let gone: Vec<Owner> = gone.map(|of| Owner::from(NAMES[of])).collect();
         if !gone.is_empty() {
             self.step(|mut step| step.leave_gone(&gone));
-            self.hear(Cause::NONE)?;
+            self.receive(Cause::NONE)?;
         }
         for lost in std::mem::take(&mut self.undelivered) {
             self.take_back(lost)?;

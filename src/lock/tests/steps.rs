@@ -51,7 +51,7 @@ impl World {
             },
             by_script: false,
         };
-        self.hear(Cause::asked(asking))?;
+        self.receive(Cause::asked(asking))?;
         if let Some(before) = held {
             return self.held_again(&ask, &before, outcome, stored_token);
         }
@@ -203,7 +203,7 @@ impl World {
             ensure!(left == Err(refused), "not held, released: {left:?}");
             let silent = self.state.events.is_empty();
             ensure!(over || silent, "something has changed");
-            return self.hear(Cause::NONE).map(drop);
+            return self.receive(Cause::NONE).map(drop);
         }
         let expected = if all { 0 } else { holds - 1 };
         ensure!(left == Ok(expected), "{left:?} instead of {expected}");
@@ -231,7 +231,7 @@ impl World {
         self.oracle.holder(owner, self.now).is_none() && served.contains(&owner)
     }
 
-    /// Lets clients hear what happened: exactly these holders gave the lock up, each once.
+    /// Tells clients what happened: exactly these holders gave the lock up, each once.
     pub(super) fn freed_if(&mut self, leaving: Leaving) -> Checked {
         let now = self.now;
         let expected = match leaving {
@@ -244,7 +244,7 @@ impl World {
             }
             Leaving::All => self.count_holders(),
         };
-        let freed = self.hear(Cause::leaving(leaving))?;
+        let freed = self.receive(Cause::leaving(leaving))?;
         ensure!(
             freed == expected,
             "given up {freed} times, expected: {expected}"
@@ -255,7 +255,7 @@ impl World {
     pub(super) fn renew(&mut self, owner: usize, lease: Millis) -> Checked {
         let holds = self.oracle.holder(owner, self.now).is_some() || self.is_served_first(owner);
         let renewed = self.step(|mut step| step.renew(NAMES[owner], lease));
-        self.hear(Cause::NONE)?;
+        self.receive(Cause::NONE)?;
         if !holds {
             ensure!(renewed == Err(Refusal::NotHeld), "not held: {renewed:?}");
             return Ok(());
@@ -282,7 +282,7 @@ impl World {
             cancelled == expected || served && !cancelled,
             "cancelled: {cancelled}"
         );
-        self.hear(Cause::cancelled(owner))?;
+        self.receive(Cause::cancelled(owner))?;
         let waits = self.oracle.queued(owner).is_some();
         ensure!(!waits, "cancelled, and still in the queue");
         Ok(())

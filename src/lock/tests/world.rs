@@ -175,13 +175,13 @@ impl World {
         Ok(())
     }
 
-    /// Lets clients hear what happened, and works out when the lock is due next. Returns how often
+    /// Tells clients what happened, and works out when the lock is due next. Returns how often
     /// the lock was given up.
-    pub(super) fn hear(&mut self, cause: Cause) -> Checked<usize> {
+    pub(super) fn receive(&mut self, cause: Cause) -> Checked<usize> {
         self.hear_at(cause, self.now.millis())
     }
 
-    /// As [`Self::hear`], after a script of a client whose clock shows this time.
+    /// As [`Self::receive`], after a script of a client whose clock shows this time.
     pub(super) fn hear_at(&mut self, cause: Cause, clock: Millis) -> Checked<usize> {
         self.read_scores();
         let events = self.state.events.split_off(self.heard);
@@ -194,7 +194,7 @@ impl World {
         };
         let mut freed = 0;
         for event in &events {
-            freed += usize::from(self.oracle.hear(event, &scene)?);
+            freed += usize::from(self.oracle.receive(event, &scene)?);
             match event {
                 Event::Granted {
                     owner,

@@ -219,14 +219,14 @@ impl Play {
                 Line::Late(name, answer) => {
                     name.clone_into(&mut speaking);
                     self.waiting.remove(name);
-                    self.hear(name, answer, place);
+                    self.receive(name, answer, place);
                 }
-                Line::Answer(answer) => self.hear(&speaking, answer, place),
+                Line::Answer(answer) => self.receive(&speaking, answer, place),
             }
         }
     }
 
-    fn hear(&mut self, name: &str, answer: &str, place: &str) {
+    fn receive(&mut self, name: &str, answer: &str, place: &str) {
         let heard = self.client(name).line();
         let alike = self.tokens.is_alike(answer, &heard);
         assert!(

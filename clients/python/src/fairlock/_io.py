@@ -40,7 +40,7 @@ async def maybe(result: Any) -> Any:
 
 
 class Listener:
-    """The connection on which the waiters at one server hear that it is their turn. One reads it, others write, as with redis-py's own PubSub."""
+    """The connection on which the waiters at one server are told that it is their turn. One reads it, others write, as with redis-py's own PubSub."""
 
     def __init__(self, io: Io, pool: Any, connection: Any) -> None:
         self.io, self.pool, self.connection, self.mutex, self.is_over = io, pool, connection, io.mutex(), False
@@ -55,7 +55,7 @@ class Listener:
         error: Exception = redis_errors.ConnectionError("closed")
         try:
             while not self.is_over:
-                await self._hear()
+                await self._receive()
         except Failure as failed:
             error = redis_errors.ConnectionError(str(failed))
         finally:
@@ -69,9 +69,9 @@ class Listener:
             self.is_over = True
             await maybe(self.connection.disconnect(True))
 
-    async def _hear(self) -> None:
+    async def _receive(self) -> None:
         try:
-            reply = await self.io.hear(self.connection)
+            reply = await self.io.receive(self.connection)
         except redis_errors.ResponseError as error:
             return self._ring(self.sent.popleft() if self.sent else b"", error)
         if reply is None:
@@ -101,7 +101,7 @@ class Io:
     bell: Any
     within: Any  # a time limit, where there is one
     read: Any  # one reply
-    hear: Any  # one message; None after silence
+    receive: Any  # one message; None after silence
     rung: Any  # whether a bell has rung in time, which is then ready for the next time
     start: Any  # a coroutine, in the background
     pool_of: Any  # the connections to a cluster's node
@@ -252,7 +252,7 @@ class Io:
                 with contextlib.suppress(*Failure):
                     if not listener.is_over:
                         listener.is_over = True
-                        await listener.send("UNSUBSCRIBE")  # Who reads hears this, and ends.
+                        await listener.send("UNSUBSCRIBE")  # The reader gets the answer, and ends.
         self.listeners.clear()
 
 

@@ -109,7 +109,7 @@ class Threads(Io):
             raise redis_errors.TimeoutError("no answer in time")
         return connection.read_response(disable_decoding=True)
 
-    async def hear(self, connection: Any) -> Any:
+    async def receive(self, connection: Any) -> Any:
         return connection.read_response(disable_decoding=True, **pushes(connection)) if connection.can_read(IDLE) else None
 
     async def rung(self, bell: threading.Event, seconds: float) -> bool:

@@ -64,7 +64,7 @@ class Tasks(Io):
         # The timeout around this is the shorter one: after its own it would return None.
         return await connection.read_response(disable_decoding=True, timeout=timeout + 1)
 
-    async def hear(self, connection: Any) -> Any:
+    async def receive(self, connection: Any) -> Any:
         return await connection.read_response(disable_decoding=True, timeout=IDLE, **pushes(connection))
 
     async def rung(self, bell: asyncio.Event, seconds: float) -> bool:

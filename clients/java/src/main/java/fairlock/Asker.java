@@ -151,7 +151,7 @@ final class Asker implements Consumer<Boolean> {
         }
     }
 
-    /** Whether the server will not hear of the owner again. */
+    /** Whether the server will get nothing more from the owner. */
     boolean isClean() {
         return !isOwnerGiven && !ask.isUnheard;
     }

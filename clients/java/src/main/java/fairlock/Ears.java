@@ -97,12 +97,12 @@ final class Ears extends RedisPubSubAdapter<String, String> {
 
     private synchronized Link link() {
         if (link == null || link.isOver()) {
-            link = wire.link(true, this::deafen);
+            link = wire.link(true, this::linkEnded);
         }
         return link;
     }
 
-    private void deafen() {
+    private void linkEnded() {
         heard.clear();
         ears.values().forEach(Ear::end);
     }

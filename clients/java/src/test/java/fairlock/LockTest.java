@@ -61,15 +61,15 @@ class LockTest extends Fixture {
         interruptible.join().interrupt();
         assertInstanceOf(InterruptedException.class, first.join());
         waits(name, 0);
-        CompletableFuture<Thread> deaf = new CompletableFuture<>();
+        CompletableFuture<Thread> holder = new CompletableFuture<>();
         CompletableFuture<Throwable> second = begin(() -> {
-            deaf.complete(Thread.currentThread());
+            holder.complete(Thread.currentThread());
             lock.lock();
             assertTrue(Thread.interrupted());
             lock.unlock();
         });
         waits(name, 1);
-        deaf.join().interrupt();
+        holder.join().interrupt();
         lock.unlock();
         assertNull(second.join());
     }
