@@ -39,6 +39,7 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Supplier;
 
 /** The driver of the Java package: README.md beside has the lines. Each operation runs in a thread of its own. */
 final class Driver {
@@ -146,11 +147,21 @@ final class Driver {
         if (given.kind.equals("cluster")) {
             RedisClusterClient client = RedisClusterClient.create(resources.build(), uri.build());
             client.setOptions(ClusterClientOptions.builder().sslOptions(ssl.build()).build());
-            return new Made(Locks.of(client, options), client, () -> client.connect().sync().ping());
+            return made(client, () -> Locks.of(client, options), () -> client.connect().sync().ping());
         }
         RedisClient client = RedisClient.create(resources.build(), uri.build());
         client.setOptions(ClientOptions.builder().sslOptions(ssl.build()).build());
-        return new Made(Locks.of(client, uri.build(), options), client, () -> client.connect().sync().ping());
+        RedisURI at = uri.build();
+        return made(client, () -> Locks.of(client, at, options), () -> client.connect().sync().ping());
+    }
+
+    private static Made made(AbstractRedisClient client, Supplier<Locks> locks, Runnable ping) {
+        try {
+            return new Made(locks.get(), client, ping);
+        } catch (RuntimeException refused) {
+            shutDown(client);
+            throw refused;
+        }
     }
 
     private static Hooks hooks(Request r) {
@@ -239,7 +250,12 @@ final class Driver {
                 throw e;
             }
         }
-        made.user.shutdown();
+        shutDown(made.user);
+    }
+
+    private static void shutDown(AbstractRedisClient client) {
+        client.shutdown();
+        client.getResources().shutdown(); // They were made for it.
     }
 
     private static Map<String, Object> failed(Throwable error) {

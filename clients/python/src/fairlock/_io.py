@@ -56,7 +56,7 @@ class Listener:
         try:
             while not self.is_over:
                 await self._receive()
-        except Failure as failed:
+        except (*Failure, ValueError) as failed:  # ValueError: it was cut while it was read.
             error = redis_errors.ConnectionError(str(failed))
         finally:
             await self.cut()
