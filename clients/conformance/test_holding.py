@@ -384,6 +384,15 @@ def test_r61_info(locks, view, name):
     view.run("DEL", name)
 
 
+def release_as_they_come(calls):
+    """Each call gets the lock in its turn, and gives it up; the order is not known here."""
+    while calls:
+        until("the next one has it", lambda: any(call.done() for call in calls))
+        done = next(call for call in calls if call.done())
+        calls.remove(done)
+        done.result().release()
+
+
 def test_r66_quiet(driver, one, name, mode):
     """Twenty callers leave nothing in the log but the one warning."""
     before = driver.size()
@@ -392,11 +401,7 @@ def test_r66_quiet(driver, one, name, mode):
     calls = [locks.begin(name) for _ in range(20)]
     assert first.lost(2) is None  # Those that have waited for more than a third of the lease renew at once.
     first.release()
-    while calls:
-        until("the next one has it", lambda: any(call.done() for call in calls))
-        done = next(call for call in calls if call.done())
-        calls.remove(done)
-        done.result().release()
+    release_as_they_come(calls)
     said = driver.said(before)
     assert "locks are taken by scripts" in said if mode == "scripts" else not said, said
 
@@ -414,8 +419,4 @@ def test_r81_one_subscription(driver, servers, name):
         assert sum(each["sub"] != "0" or each["ssub"] != "0" for each in view.clients()) == 1
         for each in held:
             each.release()
-        while calls:
-            until("the next one has it", lambda: any(call.done() for call in calls))
-            done = next(call for call in calls if call.done())
-            calls.remove(done)
-            done.result().release()
+        release_as_they_come(calls)
