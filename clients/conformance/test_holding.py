@@ -384,10 +384,10 @@ def test_r61_info(locks, view, name):
     view.run("DEL", name)
 
 
-def release_as_they_come(calls):
+def release_as_they_come(calls, **limit):
     """Each call gets the lock in its turn, and gives it up; the order is not known here."""
     while calls:
-        until("the next one has it", lambda: any(call.done() for call in calls))
+        until("the next one has it", lambda: any(call.done() for call in calls), **limit)
         done = next(call for call in calls if call.done())
         calls.remove(done)
         done.result().release()

@@ -5,7 +5,7 @@ import time
 import pytest
 from driving import Failed
 from servers import until
-from test_holding import AT_ONCE, LONG, waiting
+from test_holding import AT_ONCE, LONG, release_as_they_come, waiting
 from view import rule_of
 
 pytestmark = pytest.mark.module
@@ -228,11 +228,7 @@ def test_r71b_wake_ups_cut(driver, plain, name):
     assert view.run("CLIENT", "KILL", "TYPE", "pubsub") > 0
     view.waits(name, 3)
     held.release()
-    for _ in range(3):
-        until("the next one has it", lambda: any(call.done() for call in calls), longest=AT_ONCE)
-        done = next(call for call in calls if call.done())
-        calls.remove(done)
-        done.result().release()
+    release_as_they_come(calls, longest=AT_ONCE)
 
 
 def test_r71c_forgotten(driver, plain, name):
