@@ -7,6 +7,8 @@ mod launch;
 mod process;
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::Child;
 use std::thread;
@@ -196,9 +198,22 @@ impl Server {
     }
 
     fn kill_and_launch(mut self, launch: &Launch) -> Self {
+        self.let_it_write();
         self.kill();
         let dir = std::mem::replace(&mut self.dir, TempDir::new().expect("a directory"));
         Self::in_dir(dir, launch)
+    }
+
+    /// Lets the server write to its file what it has replied to. With I/O threads, Redis 8.6 may reply before it writes,
+    /// also with `appendfsync always`; a request that comes after such a reply is answered after the write.
+    fn let_it_write(&self) {
+        let Ok(mut stream) = TcpStream::connect(("127.0.0.1", self.port)) else {
+            return;
+        };
+        // A server that was stopped does not answer.
+        let _ = stream.set_read_timeout(Some(Duration::from_secs(1)));
+        let _ = stream.write_all(b"PING\r\n");
+        let _ = stream.read(&mut [0; 128]);
     }
 
     fn kill(&mut self) {
