@@ -171,7 +171,7 @@ def pytest_runtest_logreport(report):
     if cell is None or (report.when != "call" and report.passed):
         return
     outcome = report.outcome
-    if hasattr(report, "wasxfail"):
+    if hasattr(report, "wasxfail") and report.skipped:
         outcome = f"known: {report.wasxfail}"
     elif report.skipped:
         outcome = str(report.longrepr[2]).removeprefix("Skipped: ")
