@@ -55,7 +55,7 @@ conformance: setup-tests module ## The rows of clients/conformance over all pack
 	FAIRLOCK_MODULE=$(MODULE) scripts/clients/conformance test $(CLIENTS) -- --rows "$(ROWS)"
 
 failovers: setup-tests module ## Count two holders at a time over FAILOVERS (100) killed masters and as many planned changes
-	FAIRLOCK_MODULE=$(MODULE) clients/testing/failovers --failovers $${FAILOVERS:-100} $(CLIENTS)
+	FAIRLOCK_MODULE=$(MODULE) clients/conformance/lab/faults --only kill,planned,paused --rounds $${FAILOVERS:-100} $(CLIENTS)
 
 test-redisson: setup-tests ## The tests with real clients, all releases of Redisson, long fleets
 	REDISSON_RELEASES=all $(CARGO_TEST) --test redisson -- --include-ignored

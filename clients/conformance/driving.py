@@ -1,5 +1,6 @@
 """The driver of a package as a process, and its Locks and holds as objects of this suite (README.md has the lines)."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -115,7 +116,8 @@ class Driver:
         self.process.wait()
         self.reader.join()
         for stream in (self.process.stdin, self.process.stdout, self.errors):
-            stream.close()
+            with contextlib.suppress(BrokenPipeError):  # It was killed while it was written to.
+                stream.close()
 
 
 class Call:
@@ -139,7 +141,7 @@ class Call:
         if answer is None:
             raise self.driver.broken(self.driver.fault)
         if "na" in answer:
-            import pytest  # Only here: clients/testing needs nothing but Python.
+            import pytest  # Only here: the lab and `server` need nothing but Python.
 
             pytest.skip(f"not applicable: {answer['na']}")
         if "failed" in answer:

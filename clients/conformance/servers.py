@@ -4,14 +4,12 @@ import contextlib
 import pathlib
 import signal
 import socket
-import sys
 import tempfile
 import threading
 
-HERE = pathlib.Path(__file__).parent
-CLIENTS = HERE.parent
-sys.path.insert(0, str(CLIENTS / "testing"))
-from redis_server import HOST, LONGEST, Sentinel, Server, Trouble, call, end_with_parent, free_port, module_path, until  # noqa: E402, F401
+from redis_server import HOST, LONGEST, Sentinel, Server, Trouble, call, end_with_parent, free_port, module_path, reply_of, until  # noqa: F401
+
+CLIENTS = pathlib.Path(__file__).parents[1]
 
 LUA = CLIENTS / "lua"
 SLOTS = {"a": (0, 5460), "b": (5461, 10922), "c": (10923, 16383)}
@@ -125,11 +123,15 @@ class Servers:
     """The servers of a test by name. Kinds: `one` (a), `replica` (a and its replica b), `sentinel` (also s), `cluster` (masters a to c, a's replica d).
 
     `module`: whether they have it; options are redis-server's; `tls`: the folder of the certificates; proxies are made when asked for.
+    In `folder`, if it is given, all remains.
     """
 
-    def __init__(self, kind, options=(), module=True, tls=None):
+    slots = SLOTS
+
+    def __init__(self, kind, options=(), module=True, tls=None, folder=None):
         self.kind, self.module, self.tls = kind, module, tls
-        self.folder = tempfile.TemporaryDirectory(prefix="fairlock-conformance-", ignore_cleanup_errors=True)
+        self.passing = None if folder else tempfile.TemporaryDirectory(prefix="fairlock-conformance-", ignore_cleanup_errors=True)
+        self.folder = folder or self.passing.name
         self.options, self.servers, self.secure, self.proxies = list(options), {}, {}, {}
         try:
             getattr(self, f"_start_{kind}")()
@@ -145,7 +147,7 @@ class Servers:
         if self.tls:
             self.secure[name] = free_port()
             always += ["--tls-port", str(self.secure[name]), *(f"--{word}" if word.startswith("tls") else word for word in tls_options(self.tls))]
-        self.servers[name] = Server(name, self.folder.name, [*module, *always, *options, *self.options])
+        self.servers[name] = Server(name, self.folder, [*module, *always, *options, *self.options])
         return self.servers[name]
 
     def _start_one(self):
@@ -163,25 +165,27 @@ class Servers:
             self.secure["s"] = free_port()
             words = ["tls-port", str(self.secure["s"]), *tls_options(self.tls)]
             quickly += map(" ".join, zip(words[::2], words[1::2], strict=True))
-        sentinel = self.servers["s"] = Sentinel("s", self.folder.name, self.reached_at("a"), 1, quickly)
+        sentinel = self.servers["s"] = Sentinel("s", self.folder, self.reached_at("a"), 1, quickly)
         until("s knows b", lambda: "slaves=1" in call(sentinel.port, "INFO", "sentinel"))
 
     def _start_cluster(self):
         options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "1000", "--cluster-port", "BUS"]
         for epoch, name in enumerate("abcd", start=1):
             call(self._add(name, *options).port, "CLUSTER", "SET-CONFIG-EPOCH", epoch)
-        for name, slots in SLOTS.items():
+        for name, slots in self.slots.items():
             call(self.port(name), "CLUSTER", "ADDSLOTSRANGE", *slots)
         a, d = self.port("a"), self.port("d")
         for name in "bcd":
-            bus = call(self.port(name), "CONFIG", "GET", "cluster-port")[1]
-            call(a, "CLUSTER", "MEET", HOST, self.reached_at(name), bus)
+            call(a, "CLUSTER", "MEET", HOST, self.reached_at(name), self._bus(name))
         self._until_all("know each other", lambda port: self._known(port) == 4)
         until("d can follow a", lambda: call(d, "CLUSTER", "REPLICATE", call(a, "CLUSTER", "MYID")))
         until("d follows a", lambda: "state=online" in call(a, "INFO", "replication"))
         role = "myself,slave", " slave "
         self._until_all("know d's role", lambda port: " slave " in call(port, "CLUSTER", "NODES").replace(*role))
         self._until_all("are up", lambda port: "cluster_state:ok" in call(port, "CLUSTER", "INFO"))
+
+    def _bus(self, name):
+        return call(self.port(name), "CONFIG", "GET", "cluster-port")[1]
 
     @staticmethod
     def _known(port):
@@ -217,7 +221,7 @@ class Servers:
 
     def at(self, name="a"):
         """A plain client of one of them."""
-        import redis  # Only here: clients/testing/servers needs nothing but Python.
+        import redis  # Only here: the lab and `server` need nothing but Python.
 
         return redis.Redis(port=self.port(name), decode_responses=True, protocol=2)
 
@@ -286,7 +290,8 @@ class Servers:
             proxy.end()
         for server in self.servers.values():
             server.kill()
-        self.folder.cleanup()
+        if self.passing:
+            self.passing.cleanup()
 
 
 def tls_options(folder):

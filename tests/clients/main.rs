@@ -126,24 +126,12 @@ fn check(command: &mut Command) -> String {
 }
 
 #[test]
-fn what_counts_holds_that_overlap_counts_them() {
-    check(&mut Command::new(
-        root().join("clients/testing/overlaps_test.py"),
-    ));
-}
-
-#[test]
-fn what_cuts_networks_cuts_them() {
-    check(&mut Command::new(
-        root().join("clients/testing/network_test.py"),
-    ));
-}
-
-#[test]
 #[ignore = "takes minutes: make test-all"]
 fn while_masters_are_killed_no_lock_has_two_holders() {
     let _lane = lane(0);
-    check(program(SECONDS, "clients/testing/failovers").args(LANGUAGES));
+    let mut faults = program(SECONDS, "clients/conformance/lab/faults");
+    faults.args(["--rounds", "2", "--only", "kill,planned,paused"]);
+    print!("{}", check(faults.args(LANGUAGES)));
 }
 
 /// All of them, if `PARTITION_ROUNDS` says how often each, with a table of what was seen; by the dice of
@@ -154,15 +142,15 @@ fn while_partitions_last_no_lock_has_two_confirmed_holders() {
     let _lane = lane(1);
     let rounds = std::env::var("PARTITION_ROUNDS");
     let seconds = if rounds.is_ok() { "0" } else { SECONDS };
-    let mut partitions = program(seconds, "clients/testing/partitions");
+    let mut faults = program(seconds, "clients/conformance/lab/faults");
     match &rounds {
-        Ok(rounds) => partitions.args(["--rounds", rounds, "python"]),
-        Err(_) => partitions.args(["--only", "alone,clients,cluster", "python"]),
+        Ok(rounds) => faults.args(["--rounds", rounds, "python"]),
+        Err(_) => faults.args(["--only", "alone,clients,cluster", "python"]),
     };
     if let Ok(seed) = std::env::var("PARTITION_SEED") {
-        partitions.args(["--seed", &seed]);
+        faults.args(["--seed", &seed]);
     }
-    print!("{}", check(&mut partitions));
+    print!("{}", check(&mut faults));
 }
 
 /// Without interception, where scripts and commands work on the same queues, and with it.
@@ -171,7 +159,7 @@ fn while_partitions_last_no_lock_has_two_confirmed_holders() {
 fn while_the_module_is_loaded_no_waiter_loses_its_place() {
     let _lane = lane(1);
     for intercept in [None, Some("--intercept")] {
-        let mut fleet = program(SECONDS, "clients/testing/fleet");
+        let mut fleet = program(SECONDS, "clients/conformance/lab/fleet");
         fleet.args(["--seconds", "15"]).args(intercept);
         check(fleet.args(LANGUAGES));
     }

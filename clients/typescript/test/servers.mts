@@ -1,4 +1,4 @@
-// A server for a test, by clients/testing/servers. The rows of the table are tested by clients/conformance.
+// A server for a test, by clients/conformance/server. The rows of the table are tested by clients/conformance.
 
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -8,7 +8,7 @@ import type { TestContext } from 'node:test';
 import { createClient } from 'redis';
 import { Locks } from '../src/index.mjs';
 
-const PROGRAM = process.env['FAIRLOCK_SERVERS'] ?? '../testing/servers';
+const PROGRAM = process.env['FAIRLOCK_SERVERS'] ?? '../conformance/server';
 const LONGEST = 60_000; // until a condition is given up
 
 export async function until(what: string, condition: () => Promise<unknown>): Promise<void> {

@@ -1,4 +1,4 @@
-//! A server for a test, by clients/testing/servers.
+//! A server for a test, by clients/conformance/server.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -17,7 +17,7 @@ pub struct Server {
 
 impl Server {
     pub fn new() -> Self {
-        let beside = concat!(env!("CARGO_MANIFEST_DIR"), "/../testing/servers");
+        let beside = concat!(env!("CARGO_MANIFEST_DIR"), "/../conformance/server");
         let mut command = Command::new(beside);
         let piped = command.stdin(Stdio::piped());
         let mut process = piped.stdout(Stdio::piped()).spawn().unwrap();

@@ -1,8 +1,7 @@
-"""Where the network is cut, in `partitions`. A machine is a server, its Sentinel and its clients: x, sx and kx."""
+"""What is done to masters and their network, in `faults`. A machine is a server, its Sentinel and its clients: x, sx and kx."""
 
 import dataclasses
 
-from installation import Cluster, Watched
 from network import both, ways
 
 # What excludes two holders: that all replicas confirm a hold, that at least one does, or nothing needs to.
@@ -11,21 +10,25 @@ ALL, ONE, ANY = ("all",), ("all", "one"), ("all", "one", "none")
 
 @dataclasses.dataclass
 class Scenario:
-    """`cuts` says for a master, all names and dice what is done: faults of Network, their ways, and the seconds until the next one."""
+    """`cuts` says for a master, all names and dice what is done: faults of Network (or Place), their ways, and the seconds until the next one."""
 
     title: str
     cuts: object
     excludes: tuple
-    kind: type = Watched
+    kind: str = "watched"
     options: tuple = ()
     is_change: bool = True  # of the master
     ends_grants: bool = False  # min-replicas-to-write keeps a master that is cut off from granting
     is_beyond_skew: bool = False  # an old master's tokens pass those of the new one
     after: tuple = (3.0, 5.0)  # seconds that the cut lasts when the master has changed, or when it does not change
+    # How many replicas confirm holds of packages; the leases of their processes; and their callers' pauses.
+    counts: tuple = (0, 1, 2)
+    leases: tuple = (3, 3, 3)
+    idle: tuple = (0.0, 0.4)
 
-    def servers(self):
-        """Scenarios with the same ones share them."""
-        return self.kind, self.options
+    def group(self):
+        """Scenarios with the same servers and workers share them."""
+        return self.kind, self.options, self.counts, self.leases, self.idle
 
 
 def machine(*names):
@@ -92,10 +95,29 @@ def clients_cut_off(master, names, dice):
     ])]
 
 
+def kill(master, *_):
+    return [("kill", master, 0)]
+
+
+def planned(master, *_):
+    return [("replace", master, 0)]
+
+
+def paused(master, *_):
+    return [("pause", master, 0), ("replace", master, 0)]
+
+
 MIN_REPLICAS = ("--min-replicas-to-write", "1", "--min-replicas-max-lag", "2")
 SKEW = ("--fairlock.clock-skew", "1000")
 
+# A hold that the new master still knows protects the lock from others, a short while; and a holder that does not learn that it has
+# lost the lock believes in it for long. So there are leases of both lengths, and a lock is sometimes free.
+BY_SENTINELS = {"counts": (1,), "leases": (2, 10), "idle": (0, 8)}
+
 SCENARIOS = {
+    "kill": Scenario("the master is killed, and comes back empty", kill, ONE, after=(0.0, 1.0), **BY_SENTINELS),
+    "planned": Scenario("`SENTINEL FAILOVER`", planned, ALL, after=(0.0, 1.0), **BY_SENTINELS),
+    "paused": Scenario("`SENTINEL FAILOVER` while writes are paused", paused, ONE, after=(0.0, 1.0), **BY_SENTINELS),
     "alone": Scenario("the master's machine is cut off", alone, ONE),
     "leaves": Scenario("nothing leaves the master's machine", nothing_leaves, ONE),
     "arrives": Scenario("nothing arrives at the master's machine", nothing_arrives, ONE),
@@ -110,9 +132,9 @@ SCENARIOS = {
     "long": Scenario("the master's machine is cut off for longer than `clock-skew` (1 s)", alone, ONE, options=SKEW, is_beyond_skew=True, after=(6.0, 9.0)),
     "apart": Scenario("the Sentinels are cut off from each other", sentinels_apart, ANY, is_change=False),
     "clients": Scenario("clients are cut off", clients_cut_off, ANY, is_change=False),
-    "cluster": Scenario("cluster: the master's machine is cut off", alone, ONE, Cluster),
-    "cluster-leaves": Scenario("cluster: nothing leaves the master's machine", nothing_leaves, ONE, Cluster),
-    "cluster-arrives": Scenario("cluster: nothing arrives at the master's machine", nothing_arrives, ONE, Cluster),
-    "cluster-replication": Scenario("cluster: replication stops 2 s before the master's machine is cut off", replication_first, ONE, Cluster),
-    "cluster-clients": Scenario("cluster: clients are cut off", clients_cut_off, ANY, Cluster, is_change=False),
+    "cluster": Scenario("cluster: the master's machine is cut off", alone, ONE, "cluster"),
+    "cluster-leaves": Scenario("cluster: nothing leaves the master's machine", nothing_leaves, ONE, "cluster"),
+    "cluster-arrives": Scenario("cluster: nothing arrives at the master's machine", nothing_arrives, ONE, "cluster"),
+    "cluster-replication": Scenario("cluster: replication stops 2 s before the master's machine is cut off", replication_first, ONE, "cluster"),
+    "cluster-clients": Scenario("cluster: clients are cut off", clients_cut_off, ANY, "cluster", is_change=False),
 }

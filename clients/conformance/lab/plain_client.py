@@ -6,8 +6,8 @@ import socket
 import threading
 import time
 
-from installation import NAME
-from redis_server import HOST, Trouble, reply_of
+from place import NAME
+from servers import HOST, Trouble, reply_of
 
 LEASE, PATIENCE, CONFIRM = 3000, 1000, 500  # milliseconds: of ACQUIRE, and of WAIT
 ANSWER = 1.0  # seconds that an answer may take besides
@@ -56,11 +56,11 @@ class Client(threading.Thread):
                 self.follow(str(error))
 
     def find(self):
-        if self.place.sentinels:
-            with Line(self.source, self.place.seen[f"s{self.name[-1]}"]) as line:
+        if self.place.sentinels():
+            with Line(self.source, self.place.doors[f"s{self.name[-1]}"]) as line:
                 self.master = int(line.ask("SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME)[1])
         elif self.master is None:
-            self.master = self.place.seen[random.choice("abcd")]
+            self.master = self.place.doors[random.choice("abcd")]
         return self.master
 
     def follow(self, error):

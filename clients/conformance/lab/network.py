@@ -15,7 +15,7 @@ import socket
 import struct
 import threading
 
-from redis_server import HOST
+from servers import HOST
 
 AT_ONCE = 65536  # bytes
 DELAY, CONNECT = 0.5, 5  # seconds: of a slow way, and that a connection to what is cut off may take

@@ -1,7 +1,7 @@
-"""Which holds of a lock overlapped although its limit excludes it: the analysis of `failovers` and `partitions`, from events alone.
+"""Which holds of a lock overlapped although its limit excludes it: the analysis of `faults` and `fleet`, from events alone.
 
-Events are dictionaries with `at` in seconds. Workers say `begin`, `end` and `late` (the release was told that the lock had been lost);
-`failovers` adds `process` and `package` to theirs, `exit` when a process has ended, and `fault` with its `kind`.
+Events are dictionaries with `at` in seconds. Workers say `begin`, `end` and `late` (the release was told that the lock had been lost), and
+`exit` when a process has ended.
 """
 
 import dataclasses
@@ -109,16 +109,6 @@ def pairs_of(overlap):
 
 def fault_before(at, faults):
     return max((fault for fault in faults if fault["at"] <= at), key=lambda fault: fault["at"], default=None)
-
-
-def pauses(holds, faults):
-    """For each fault, the longest time after it without a grant of an exclusive lock."""
-    begins = sorted(hold.begin for hold in holds if hold.limit == 1)
-    found = []
-    for fault in faults:
-        times = [at for at in begins if fault["at"] <= at <= fault["settled"]]
-        found.append(max((b - a for a, b in zip([fault["at"], *times], [*times, fault["settled"]])), default=0.0))
-    return found
 
 
 def overtaken(seen, holds):

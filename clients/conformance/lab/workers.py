@@ -1,19 +1,18 @@
 """Callers that take locks by the drivers of the packages (clients/conformance), and say when they hold which."""
 
 import functools
+import itertools
 import json
 import random
 import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
 
-from redis_server import until
+from driving import CLIENTS, Driver, DriverFault, Failed
+from servers import until
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.append(str(ROOT / "clients/conformance"))
-from driving import CLIENTS, Driver, DriverFault, Failed  # noqa: E402
+ROOT = Path(__file__).resolve().parents[3]
 
 # A client of each language.
 WORKERS = {language: client for client, (language, *_) in reversed(CLIENTS.items())}
@@ -47,11 +46,13 @@ class Record:
 class Worker:
     """A process that uses a package, with some callers for each of the locks (`name[:limit]`).
 
-    Each holds its lock for a time from the range `hold`, and then pauses for one from `idle`, both in seconds.
+    Each holds its lock for a time from the range `hold`, and then pauses for one from `idle`, both in seconds. `has_names`: no two asks have
+    one owner, so that it can be told which was ahead of which.
     """
 
-    def __init__(self, language, number, locks, client, options, record, folder, callers=2, hold=(0.05, 0.15), idle=(0, 0)):
+    def __init__(self, language, number, locks, client, options, record, folder, callers=2, hold=(0.05, 0.15), idle=(0, 0), has_names=False):
         self.name, self.language, self.record = f"{language}-{number}", language, record
+        self.has_names, self.asks = has_names, itertools.count(1)
         self.holding, self.idle, self.log, self.is_over = hold, idle, folder / f"{self.name}.log", threading.Event()
         self.driver = Driver(WORKERS[language], command_of(language))
         self.locks = self.driver.new(client, wait=WAIT, **options)
@@ -66,6 +67,8 @@ class Worker:
     def call(self, lock, limit="1"):
         options = {"limit": int(limit)} if limit != "1" else {}
         while not self.is_over.is_set():
+            if self.has_names:
+                options["owner"] = f"{self.name}:{next(self.asks)}"
             try:
                 self.hold(self.locks.acquire(lock, **options), int(limit))
                 self.is_over.wait(random.uniform(*self.idle))

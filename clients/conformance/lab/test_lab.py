@@ -1,0 +1,172 @@
+"""What the lab relies on: its analysis, with holds that are made up, and its network, between a client and a server of these tests' own."""
+
+import socket
+import time
+
+import pytest
+from network import DELAY, Network, both
+from overlaps import holds_of, not_grown, overlaps_of, overtaken, pairs_of
+from servers import HOST
+
+LONG, A_MOMENT = 10, 0.3  # seconds: what is to come, and what is not
+KILL, PLANNED = {"kind": "kill", "at": 10, "old": "a", "beside": "a"}, {"kind": "planned", "at": 30}
+
+
+def begin(process, at, lock="a", limit=1, token=None, server=None):
+    return {"event": "begin", "process": process, "package": "p", "lock": lock, "limit": limit,
+            "owner": process, "token": token or int(at * 1000), "at": at, "server": server}  # fmt: skip
+
+
+def hold(process, first, last, how="release", **more):
+    start = begin(process, first, **more)
+    return [start, {**start, "event": "end", "at": last, "how": how}]
+
+
+def found(*holds):
+    """Of each overlap: the later holder, the others, how long, and after which fault."""
+    overlaps = overlaps_of(holds_of([event for each in holds for event in each]), [KILL, PLANNED])
+    return [(each.hold.process, [other.process for other in each.others], each.seconds, each.fault and each.fault["kind"]) for each in overlaps]
+
+
+TWO = {"limit": 2}
+GONE = {"event": "exit", "process": "x", "at": 14}
+
+
+@pytest.mark.parametrize(("holds", "overlaps"), [
+    ([hold("x", 1, 2), hold("y", 2, 3), hold("x", 3.5, 4)], []),
+    ([hold("x", 1, 3), hold("y", 2, 4, lock="b")], []),
+    ([hold("x", 11, 12.5), hold("y", 12, 15)], [("y", ["x"], 0.5, "kill")]),
+    ([hold("x", 1, 3), hold("y", 2, 4)], [("y", ["x"], 1, None)]),
+    ([hold("y", 32, 35), hold("x", 31, 33)], [("y", ["x"], 1, "planned")]),
+    ([hold("x", 11, 19), hold("y", 12, 13), hold("z", 14, 16)], [("y", ["x"], 1, "kill"), ("z", ["x"], 2, "kill")]),
+    ([hold("x", 1, 5, **TWO), hold("y", 2, 6, **TWO), hold("z", 5, 7, **TWO)], []),
+    ([hold("x", 1, 5, **TWO), hold("y", 2, 6, **TWO), hold("z", 4, 7, **TWO)], [("z", ["x", "y"], 1, None)]),
+    ([hold("x", 11, 13, "lost:notheld"), hold("y", 12, 14), hold("z", 15, 16)], [("y", ["x"], 1, "kill")]),
+    ([[begin("x", 11), GONE], hold("y", 12, 13), hold("z", 13.5, 15)], [("y", ["x"], 1, "kill"), ("z", ["x"], 0.5, "kill")]),
+    ([[begin("x", 11), GONE], hold("y", 14, 15)], []),
+    ([[*hold("x", 11, 12), GONE], hold("y", 13, 15)], []),
+], ids=["one after another", "two locks", "how long", "before any fault", "in any order", "within another", "two may", "the third may not", "lost",
+        "until its process has ended", "after its process has ended", "ended before its process"])  # fmt: skip
+def test_holds_overlap_beyond_their_limit_until_they_end_or_are_lost_or_their_process_has_ended(holds, overlaps):
+    assert found(*holds) == overlaps
+
+
+def test_a_release_that_is_refused_tells_its_holder_too():
+    late = {"event": "late", "process": "x", "lock": "a", "token": 11000, "cause": "notheld"}
+    (one,) = overlaps_of(holds_of([*hold("x", 11, 13), late, *hold("y", 12, 14)]), [])
+    assert one.others[0].was_told() and not one.hold.was_told()
+
+
+@pytest.mark.parametrize(("first", "last", "old", "is_told_apart"), [
+    (hold("x-c", 11, 14, server="a"), hold("y-a", 12, 15, server="b"), "x-c", True),
+    (hold("x-c", 11, 14, server="b"), hold("y-a", 12, 15, server="a"), "y-a", False),
+    (hold("x-b", 11, 14, token=9), hold("y-a", 12, 15, token=8), "y-a", True),
+    (hold("x-b", 11, 14), hold("y-c", 12, 15, "lost:notheld"), "y-c", False),
+    (hold("x-b", 11, 14), hold("y-c", 12, 15), "x-b", True),
+    (hold("x-a", 11, 14, token=9), hold("y-c", 12, 15, token=9), "x-a", False),
+])  # fmt: skip
+def test_the_old_masters_hold_is_known_by_its_server_by_the_machine_that_was_cut_off_or_by_what_its_holder_was_told(first, last, old, is_told_apart):
+    (overlap,) = overlaps_of(holds_of([*first, *last]), [KILL])
+    (pair,) = pairs_of(overlap)
+    assert (pair.old.process, pair.is_told_apart()) == (old, is_told_apart)
+
+
+def test_tokens_grow_from_hold_to_hold():
+    events = [*hold("x", 1, 2, token=7), *hold("y", 2, 3, token=8)]
+    assert not_grown(holds_of(events)) == []
+    events += [*hold("z", 4, 5, token=8), *hold("z", 4, 5, lock="b", token=1)]
+    assert not_grown(holds_of(events)) == ["a: 8 after 8"]
+
+
+def test_one_that_was_seen_behind_is_not_served_first():
+    holds = holds_of([*hold("x", 1, 2), *hold("y", 2, 3)])
+    assert overtaken({"a": {("x", "y"): 0.5, ("x", "gave up"): 0.5, ("gave up", "y"): 0.5}}, holds) == []
+    assert len(overtaken({"a": {("y", "x"): 0.5}}, holds)) == 1
+
+
+class Net:
+    """A network with a listener behind a door; `connect` gives both ends."""
+
+    def __init__(self):
+        self.network, self.listener = Network(), socket.create_server((HOST, 0))
+        self.door = self.network.door("server", lambda: self.listener.getsockname()[1])
+        self.client, self.server = self.connect("client")
+
+    def dial(self, name):
+        return socket.create_connection((HOST, self.door), LONG, (self.network.address(name), 0))
+
+    def connect(self, name):
+        client = self.dial(name)
+        server, _ = self.listener.accept()
+        passes(client, server)
+        return client, server
+
+
+@pytest.fixture
+def net():
+    return Net()
+
+
+def passes(sender, receiver):
+    sender.sendall(b"x")
+    receiver.settimeout(LONG)
+    assert receiver.recv(10) == b"x"
+
+
+def is_silent(receiver):
+    receiver.settimeout(A_MOMENT)
+    with pytest.raises(TimeoutError):
+        receiver.recv(10)
+    receiver.settimeout(LONG)
+
+
+def test_what_is_stopped_one_way_arrives_when_that_is_mended(net):
+    net.network.stop({("client", "server")})
+    net.client.sendall(b"late")
+    is_silent(net.server)
+    passes(net.server, net.client)
+    net.network.mend()
+    assert net.server.recv(10) == b"late"
+
+
+def test_an_end_does_not_arrive_either_and_others_are_not_concerned(net):
+    others = net.connect("other")
+    net.network.stop(both({"client"}, {"server"}))
+    net.client.close()
+    is_silent(net.server)
+    passes(*others)
+    net.network.mend()
+    assert net.server.recv(10) == b""
+
+
+def test_connections_that_were_cut_are_reset_if_they_are_to_be(net):
+    net.network.stop({("server", "client")})
+    net.network.mend(reset=True)
+    with pytest.raises(ConnectionResetError):
+        net.client.recv(10)
+
+
+def test_one_that_is_refused_is_reset_and_cannot_connect_again(net):
+    net.network.refuse({("client", "server")})
+    for read in (net.client.recv, lambda count: net.dial("client").recv(count)):
+        with pytest.raises(ConnectionResetError):
+            read(10)
+    net.network.mend()
+    net.connect("client")
+
+
+def test_of_half_a_close_the_sender_hears_nothing(net):
+    net.network.half_close({("client", "server")})
+    assert net.server.recv(10) == b""
+    net.server.sendall(b"x")
+    is_silent(net.client)
+    net.network.mend()
+    with pytest.raises(ConnectionResetError):
+        net.client.recv(10)
+
+
+def test_what_is_slow_arrives_later(net):
+    net.network.slow({("client", "server")})
+    start = time.monotonic()
+    passes(net.client, net.server)
+    assert time.monotonic() - start >= DELAY
