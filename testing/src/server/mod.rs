@@ -204,8 +204,8 @@ impl Server {
         Self::in_dir(dir, launch)
     }
 
-    /// Lets the server write to its file what it has replied to. With I/O threads, Redis 8.6 may reply before it writes,
-    /// also with `appendfsync always`; a request that comes after such a reply is answered after the write.
+    /// Lets the server write to its file what it has replied to. With I/O threads, Redis 8.6 may reply before it
+    /// writes, also with `appendfsync always`; a request that comes after such a reply is answered after the write.
     fn let_it_write(&self) {
         let Ok(mut stream) = TcpStream::connect(("127.0.0.1", self.port)) else {
             return;
