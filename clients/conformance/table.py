@@ -1,18 +1,35 @@
-"""Prints the table of rows, which are the tests' docstrings."""
+"""Writes the pages of behaviours: their rows are the tests' docstrings."""
 
 import ast
 import pathlib
 import re
 
 HERE = pathlib.Path(__file__).parent
-HEADS = (
-    "These are tested with the module, and without it by scripts:",
-    "These need the module, or are about its absence:",
-)
+WRITTEN = "`scripts/clients/conformance table` writes this page from the [tests](conformance/README.md): do not edit."
+# By whether rows need the module.
+PAGES = {
+    False: (
+        HERE.parent / "behaviours.md",
+        f"""\
+# Behaviours
+
+What each package does, a row for each test: with the module, and without it by scripts. [Others](behaviours-module.md) need the module; the
+[protocol](protocol.md) says how. {WRITTEN}
+""",
+    ),
+    True: (
+        HERE.parent / "behaviours-module.md",
+        f"""\
+# Behaviours that need the module
+
+What each package does, as in [Behaviours](behaviours.md), with the module, or about its absence. {WRITTEN}
+""",
+    ),
+}
 
 
 def rows():
-    """By whether they need the module: number and sentence."""
+    """By number: whether the row needs the module, and its sentence."""
     found = {}
     for path in HERE.glob("test_*.py"):
         tree = ast.parse(path.read_text())
@@ -25,9 +42,13 @@ def rows():
     return found
 
 
+def pages():
+    """Each page's path and text."""
+    for kind, (path, head) in PAGES.items():
+        said = [f"\n**{number}** {said.removesuffix('.')}\n" for number, (needs_module, said) in sorted(rows().items()) if needs_module is kind]
+        yield path, head + "".join(said)
+
+
 if __name__ == "__main__":
-    for head, kind in zip(HEADS, (False, True), strict=True):
-        print(f"\n{head}\n")
-        for number, (needs_module, said) in sorted(rows().items()):
-            if needs_module is kind:
-                print(f"- {number}: {said.removesuffix('.')}")
+    for path, text in pages():
+        path.write_text(text)

@@ -1,4 +1,4 @@
-"""Acquiring: asking, waiting and leaving. clients/behaviours.md tells the protocol."""
+"""Acquiring: asking, waiting and leaving. clients/protocol.md tells the protocol."""
 
 from __future__ import annotations
 

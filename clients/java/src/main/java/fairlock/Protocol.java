@@ -6,7 +6,7 @@ import java.util.function.Supplier;
 
 /**
  * What is sent next, and how long is waited, without connections, threads and clocks: times are nanoseconds of one steady clock, and are
- * handed in. clients/behaviours.md tells it in words.
+ * handed in. clients/protocol.md tells it in words.
  */
 final class Protocol {
     private Protocol() {}
