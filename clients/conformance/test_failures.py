@@ -43,7 +43,7 @@ def test_r28_acquire_unheard(driver, servers, name, is_taken):
 
 
 def test_r28a_and_then_refused(driver, servers, name):
-    """The reply to ACQUIRE is lost and the next ask is refused (OOM): no hold is left."""
+    """The reply to ACQUIRE is lost, the next ask refused (OOM): no hold is left."""
     one = servers()
     view, proxy, locks = one.view(), one.proxy(), driver.new(one.through_proxy(), lease=LONG)
     locks.acquire(name).release()
@@ -73,7 +73,7 @@ def test_r29_cut(driver, servers, name):
 
 
 def test_r30_restart(driver, servers, name):
-    """The server is started again while callers wait: they ask with the same owners, and get the lock in order."""
+    """The server restarts while callers wait: they get the lock in order, with the same owners."""
     one = servers("one", "--appendfsync", "always")
     view, locks = one.view(), driver.new(one.client(), patience=LONG)
     view.acquire(name, lease=LONG)
@@ -142,7 +142,7 @@ def test_r45_out_of_range(driver, servers, name, option, value):
 
 
 def test_r46_close(driver, servers, name):
-    """Closing Locks: waits end with Closed, held locks are lost with cause `closed`, connections are closed."""
+    """Closing Locks: waits end with Closed, held locks are lost with cause `closed`, connections close."""
     one = servers()
     view, locks = one.view(), driver.new(one.client())
     held = locks.acquire(name)
@@ -157,7 +157,7 @@ def test_r46_close(driver, servers, name):
 @pytest.mark.module
 @pytest.mark.parametrize("kind", ["nothing", "text"])
 def test_r57_no_client(driver, kind):
-    """The constructor refuses what is no client of the library, and says what it wants (where the compiler does not do so)."""
+    """The constructor refuses what is no client of the library, and says what it wants (unless the compiler does)."""
     with pytest.raises(Failed) as raised:
         driver.new({"kind": kind})
     assert raised.value.type == "Argument" and raised.value.text
@@ -169,7 +169,7 @@ def test_r57_no_client(driver, kind):
     ("retry_timeout", 1), ("name", None), ("name", 7),
 ])  # fmt: skip
 def test_r58_unknown_or_wrong(driver, one, name, option, value):
-    """Unknown options and values of the wrong type are refused at once, where the compiler does not do so."""
+    """Unknown options and wrong types are refused at once (unless by the compiler)."""
     locks = driver.new(one.client())
     assert locks.fails(**{"name": name, option: value}).type == "Argument"
     if option not in ("name", "retry_timeout"):
@@ -178,7 +178,7 @@ def test_r58_unknown_or_wrong(driver, one, name, option, value):
 
 
 def test_r59_first_failure(driver, servers, name):
-    """The server is down, `wait` is over: the error names lock, address and first failure, its cause."""
+    """The server is down and `wait` over: the error names lock, address and, as its cause, the first failure."""
     one = servers()
     locks = driver.new(one.client())
     one.kill()
@@ -204,7 +204,7 @@ def test_r59a_passwords(driver, servers, name, code, password, hint):
 
 
 def test_r59b_denied(driver, servers, name, mode):
-    """NOPERM is refused with a hint: to the page with the user's rule; where ROLE is missing to `sync_timeout`, and the grant is given back."""
+    """NOPERM is refused with a hint: to the user's rule; where ROLE is missing to `sync_timeout`, and the grant is given back."""
     one = servers()
     view, locks = one.view(), driver.new(one.client(user="worker", password="secret"))
     rights = ["+@all", "-evalsha", "-eval"] + (["-fairlock.acquire"] if mode == "module" else [])
@@ -219,7 +219,7 @@ def test_r59b_denied(driver, servers, name, mode):
 
 
 def test_r70_killed(driver, one, view, name):
-    """A waiter whose process is killed and that becomes the head costs a turn, and is passed over."""
+    """A waiter whose process is killed costs a turn when it becomes the head."""
     locks = driver.new(one.client(), patience=2)
     held = locks.acquire(name)
     other = Driver(driver.client)
@@ -239,7 +239,7 @@ def test_r70_killed(driver, one, view, name):
 
 @pytest.mark.parametrize("kind", ["one", "replica", "sentinel", "cluster"])
 def test_r60_permissions(driver, servers, kind, mode):
-    """The user `packages` of SECURITY.md can do all (by scripts `scripts`), also with a replica, a Sentinel, a cluster."""
+    """The user `packages` of SECURITY.md (by scripts: `scripts`) can do all, also with a replica, a Sentinel, a cluster."""
     group, name = servers(kind), "app:orders"
     user, password = ("scripts", "secret4") if mode == "scripts" else ("packages", "secret")
     # Cluster clients of some libraries ask for COMMAND themselves, before the package has anything to say.

@@ -15,7 +15,7 @@ LONG = 120
 
 
 def test_r01_free(locks, view, name):
-    """A free lock is acquired; `token` is above 0 and INFO's; `release` frees it; the next token is greater."""
+    """A free lock is acquired, with INFO's `token`, above 0; `release` frees it; the next token is greater."""
     held = locks.acquire(name)
     assert held.token > 0 and view.info(name)["token"] == held.token
     held.release()
@@ -26,7 +26,7 @@ def test_r01_free(locks, view, name):
 
 
 def test_r02_block(locks, view, name):
-    """Leaving the block releases, also when the body fails; its error arrives unchanged."""
+    """Leaving the block releases, also when its body fails; that error arrives unchanged."""
     block = locks.block(name)
     assert view.owner(name) == block.owner
     block.leave()
@@ -37,7 +37,7 @@ def test_r02_block(locks, view, name):
 
 
 def test_r03_owners(locks, view, name):
-    """Two acquisitions by one Locks exclude each other; the owner names the host, the process and a uuid; a given owner is used."""
+    """Acquisitions by one Locks exclude each other; the owner names host, process and a uuid; a given owner is used."""
     held = locks.acquire(name)
     host, process, unique = view.owner(name).rsplit(":", 2)
     assert host == re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname())[:200]
@@ -60,7 +60,7 @@ def test_r04_try(locks, view, name):
 
 
 def test_r05_wait(locks, view, name):
-    """`wait` runs out: NotInTime after at least that time; QUEUE is empty."""
+    """`wait` runs out: NotInTime, not before; QUEUE is empty."""
     locks.acquire(name)
     start = time.monotonic()
     assert locks.fails(name, wait=0.3).type == "NotInTime"
@@ -78,7 +78,7 @@ def waiting(locks, view, name, count, **options):
 
 
 def test_r06_order(locks, view, name):
-    """Three waiters hold the lock in the order in which they asked."""
+    """Three waiters hold the lock in the order of asking."""
     first, tokens = locks.acquire(name), []
     calls = waiting(locks, view, name, 3)
     first.release()
@@ -101,7 +101,7 @@ def test_r07_hand_off(locks, view, name):
 
 @pytest.mark.parametrize("wait", [None, 60])
 def test_r08_read_timeout(driver, one, view, name, wait):
-    """A wait outlives the read timeout of the user's client, also without a limit."""
+    """A wait, also without a limit, outlives the read timeout of the user's client."""
     locks = driver.new(one.client(timeout=0.3))
     held = locks.acquire(name)
     (call,) = waiting(locks, view, name, 1, wait=wait)
@@ -123,7 +123,7 @@ def test_r09_cancelled(locks, view, name):
 
 
 def test_r10_late_grant(driver, servers, name):
-    """A waiter cancelled while its grant is under way does not keep the lock, and its owner name is not used again."""
+    """A waiter cancelled while its grant is under way keeps no lock, and its owner name is not used again."""
     one = servers()
     view, locks = one.view(), driver.new(one.through_proxy(), lease=LONG, command_timeout=0.5)
     first = locks.acquire(name)
@@ -152,7 +152,7 @@ def test_r11_renewed(locks, view, name):
 
 
 def test_r12_not_renewed(locks, view, name):
-    """Renewal off: `lost` with cause `lease` when the lease is over; the lock is free."""
+    """Renewal off: lost with cause `lease` when that is over; the lock is free."""
     start = time.monotonic()
     held = locks.acquire(name, lease=0.4, renew=False)
     assert held.lost() == "lease" and time.monotonic() - start >= 0.3
@@ -160,7 +160,7 @@ def test_r12_not_renewed(locks, view, name):
 
 
 def test_r13_renew(locks, view, name):
-    """`renew()` sets the lease, its own or the one given."""
+    """`renew()` sets the lease: its own, or the one given."""
     held = locks.acquire(name, lease=30)
     assert held.renew(90) == 90 and 80_000 < view.info(name)["lease"] <= 90_000
     held.release()
@@ -189,7 +189,7 @@ def test_r15_abandoned(locks, view, name):
 
 @pytest.mark.module
 def test_r16_broken(locks, view, name):
-    """BREAK: `lost` with cause `notheld` within a third of the lease; release raises LockLost."""
+    """BREAK: lost with cause `notheld` within a third of the lease; release raises LockLost."""
     held = locks.acquire(name, lease=6)
     view.breaks(name)
     assert held.lost() == "notheld"
@@ -199,7 +199,7 @@ def test_r16_broken(locks, view, name):
 
 
 def test_r17_anothers(locks, view, name):
-    """Deleted and another's: `lost` with cause `notheld`; release leaves the other's alone."""
+    """Deleted and another's: lost with cause `notheld`; release leaves the other's alone."""
     held = locks.acquire(name, lease=6)
     view.run("DEL", name)
     token = view.acquire(name)
@@ -210,7 +210,7 @@ def test_r17_anothers(locks, view, name):
 
 
 def test_r18_silence(driver, servers, name):
-    """Server not reachable: `lost` with cause `lease` no later than the lease after the last renewal."""
+    """Server not reachable: lost with cause `lease`, no later than a lease after the last renewal."""
     one = servers()
     locks = driver.new(one.through_proxy(), command_timeout=1)
     held = locks.acquire(name, lease=1.5)
@@ -264,7 +264,7 @@ def test_r19_lost_is_lost(locks, name):
 
 
 def test_r25_both_fail(locks, view, name):
-    """The body and the release fail: the body's error; that of the release is attached, where the language can."""
+    """Body and release fail: the body's error, with that of the release attached where the language can."""
     block = locks.block(name)
     view.breaks(name)
     with pytest.raises(Failed) as raised:
@@ -304,7 +304,7 @@ def test_r38_not_reentrant(locks, view, name):
 
 
 def test_r39_hooks(driver, one, view, name):
-    """Hooks: on_wait only where it waited, on_acquired, on_released, with their records; on_lost and then no on_released."""
+    """Hooks, with their records: on_wait only where it waited, on_acquired, on_released; after on_lost no on_released."""
     locks = driver.new(one.client(), hooks="tell")
     first = locks.acquire(name)
     (call,) = waiting(locks, view, name, 1)
@@ -351,7 +351,7 @@ def test_r43_one_owner(locks, view, name):
 
 @pytest.mark.parametrize("is_many", [False, True], ids=["few", "many"])
 def test_r54_calls(driver, one, view, name, is_many):
-    """Ten callers and a thousand (threads and goroutines: a hundred, each once the one before is queued) hold the lock in the order of their calls."""
+    """Ten callers and a thousand (threads and goroutines: a hundred, one queued after the other) hold the lock in the order of their calls."""
     limits = dict.fromkeys(("lease", "patience", "command_timeout", "release_timeout"), LONG)  # What a thousand ask takes long on a busy machine.
     locks, count = driver.new(one.client(), **limits), driver.many if is_many else 10
     first, calls, tokens = locks.acquire(name), [], []
@@ -407,7 +407,7 @@ def test_r66_quiet(driver, one, name, mode):
 
 
 def test_r81_one_subscription(driver, servers, name):
-    """Twenty that wait, on two locks, share one connection that listens, and block none; a later wait has it still."""
+    """Twenty waits on two locks share one connection that listens, and block none; a later wait has it still."""
     one = servers()
     view, locks = one.view(), driver.new(one.client(), lease=LONG)
     for names in ([name, f"{name}:other"], [name]):

@@ -18,7 +18,7 @@ def plain(servers):
 
 
 def test_r20_session(locks, view, name):
-    """Session: INFO says so; the server renews: held for more than two leases."""
+    """Session: INFO says so; the server renews it, for more than two leases."""
     held = locks.acquire(name, session=True, lease=3)
     assert view.info(name)["session"] == 1
     assert held.lost(7) is None and view.info(name)["token"] == held.token
@@ -27,7 +27,7 @@ def test_r20_session(locks, view, name):
 
 
 def test_r21_connection(driver, servers, name):
-    """The session's connection is killed: the next waiter has the lock at once; `lost`, with cause `connection` or `notheld`, within a third of the lease."""
+    """A session's connection is killed: the next waiter has the lock at once; lost with cause `connection` or `notheld` within a third of the lease."""
     one = servers()
     view, locks = one.view(), driver.new(one.client())
     held = locks.acquire(name, session=True, lease=LEASE)
@@ -42,7 +42,7 @@ def test_r21_connection(driver, servers, name):
 
 
 def test_r22_broken(locks, view, name):
-    """A session broken by BREAK: `lost` with cause `notheld` within a third of the lease."""
+    """A session broken by BREAK: lost with cause `notheld` within a third of the lease."""
     held = locks.acquire(name, session=True, lease=6)
     view.breaks(name)
     assert held.lost() == "notheld"
@@ -118,7 +118,7 @@ def test_r50_shared(locks, view, name):
 
 
 def test_r51_limit(locks, view, name):
-    """`limit=2`: two hold, the third waits until one has released."""
+    """`limit=2`: two hold, the third waits for a release."""
     first, second = locks.acquire(name, limit=2), locks.acquire(name, limit=2)
     assert locks.fails(name, limit=2, wait=0).type == "NotInTime"
     (third,) = waiting(locks, view, name, 1, limit=2)
@@ -137,7 +137,7 @@ def test_r61a_info(locks, name):
 
 
 def test_r67_scripts(driver, plain, name):
-    """No module: held by scripts, `native` is false, one warning for two acquisitions; with it `native` is true, no warning."""
+    """No module: held by scripts, `native` is false, one warning for two acquisitions."""
     locks, before = driver.new(plain.client()), driver.size()
     assert locks.native() is None
     for _ in range(2):
@@ -171,7 +171,7 @@ def test_r68_needs_module(driver, plain, name, options):
 
 
 def test_r69_loaded(driver, plain, name):
-    """MODULE LOAD while one holds by a script and two wait: all go on in order, `native` of a new Locks is true."""
+    """MODULE LOAD while one holds by a script and two wait: all go on in order; a new Locks is `native`."""
     view, locks = plain.view(), driver.new(plain.client(), lease=LONG)
     held = locks.acquire(name)
     calls = waiting(locks, view, name, 2)
@@ -220,7 +220,7 @@ def test_r71a_no_role(driver, servers, name):
 
 
 def test_r71b_wake_ups_cut(driver, plain, name):
-    """No module: waiters that are cut off from their wake-ups listen anew, and each gets the lock."""
+    """No module: waiters that are cut off from their wake-ups listen anew, and get the lock."""
     view, locks = plain.view(), driver.new(plain.client(), lease=LONG, patience=LONG)
     held = locks.acquire(name)
     calls = [locks.begin(name) for _ in range(3)]

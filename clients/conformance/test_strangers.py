@@ -70,7 +70,7 @@ def test_r73a_busy_session(driver, servers, name):
 
 
 def test_r74_maxclients(driver, servers, name):
-    """The server has as many clients as it may for some seconds: a caller, a waiter and a release get through afterwards."""
+    """The server has `maxclients` for some seconds: a caller, a waiter and a release get through afterwards."""
     one = servers()
     proxy, view, locks = one.proxy(), one.view(), driver.new(one.through_proxy(), lease=LONG)
     held = locks.acquire(name)
@@ -89,7 +89,7 @@ def test_r74_maxclients(driver, servers, name):
 
 
 def test_r75_half_open(driver, servers, name):
-    """A connection that dies without a word while its caller waits: it gets the lock within seconds of its release."""
+    """A connection dies without a word while its caller waits: it gets the lock within seconds of its release."""
     one = servers()
     view, locks = one.view(), driver.new(one.through_proxy(), lease=9, patience=9, command_timeout=2)
     view.acquire(name)
@@ -123,7 +123,7 @@ def test_r76_for_ever(driver, servers, name, option):
 
 
 def test_r77_address_map(driver, servers, name):
-    """Cluster with announced host names that only the client's address map leads to: locks work on all masters."""
+    """Cluster with announced host names that only the client's address map knows: locks work on all masters."""
     cluster = servers("cluster", "--cluster-preferred-endpoint-type", "hostname")
     names = {f"{node}.invalid": cluster.port(node) for node in "abcd"}
     for node in "abcd":

@@ -32,7 +32,7 @@ def renewed(held):
 
 
 def test_r31_sentinel(driver, servers, name):
-    """Sentinel: the master is killed; the holder renews at the new one, two waiters get the lock in order."""
+    """Sentinel, the master is killed: the holder renews at the new one, two waiters get the lock in order."""
     group = servers("sentinel")
     locks = driver.new(group.client(), min_replicas=0)  # There is no other replica to confirm anything.
     held = locks.acquire(name, lease=LONG)
@@ -50,12 +50,12 @@ def test_r31_sentinel(driver, servers, name):
 
 
 def test_r32_masters(driver, cluster, name):
-    """Cluster: locks in slots of all masters are acquired, waited for, released."""
+    """Cluster: locks on all masters are acquired, waited for, released."""
     use_all_masters(driver, cluster, name)
 
 
 def test_r32a_plain_channels(driver, servers, name, mode):
-    """Cluster without sharded channels: locks in slots of all masters are acquired, waited for, released."""
+    """The same without sharded channels."""
     without = ["--fairlock.pubsub", "publish"] if mode == "module" else ["--rename-command", "SPUBLISH", ""]
     use_all_masters(driver, servers("cluster", "--rename-command", "SSUBSCRIBE", "", *without), name)
 
@@ -74,7 +74,7 @@ def use_all_masters(driver, cluster, name):
 
 
 def test_r33_slot_moves(driver, servers, name):
-    """Cluster: the slot moves: the holder releases and the waiter gets the lock at the new node."""
+    """Cluster, the slot moves: the holder releases, and the waiter gets the lock at the new node."""
     cluster, lock = servers("cluster"), on("b", name)
     locks, view = driver.new(cluster.client(), lease=LONG), cluster.view("c")
     held = locks.acquire(lock)
@@ -90,7 +90,7 @@ def test_r33_slot_moves(driver, servers, name):
 
 @pytest.mark.known("47: a waiter at another master listens late, now and then", "python-asyncio", sometimes=True)
 def test_r34_master_gone(driver, servers, name):
-    """Cluster: a master without replica is killed and started again: waiters get their locks."""
+    """Cluster, a master without replica is killed and restarted: waiters get their locks."""
     cluster, nodes = servers("cluster"), ("b", "c")
     locks = driver.new(cluster.client(), retry_timeout=60, lease=LONG)
     held = [locks.acquire(on(node, name)) for node in nodes]
@@ -138,7 +138,7 @@ def test_r35_on_the_replica(driver, servers, name):
 
 
 def test_r36_replica_stopped(driver, servers, name):
-    """The replica is stopped: NotReplicated when `wait` is over (also past the lease), acquired once it goes on, or with `sync_timeout` 0."""
+    """The replica is stopped: NotReplicated when `wait` is over (also past the lease); acquired once it goes on, or with `sync_timeout` 0."""
     group = servers("replica")
     view, locks = group.view(), driver.new(group.client(), sync_timeout=0.1)
     locks.acquire(f"{name}:first").release()
@@ -166,7 +166,7 @@ def test_r47_braces(driver, cluster, name):
 
 
 def test_r62_replica_down(driver, servers, name):
-    """Sentinel, the only replica goes down after the first ask: NotReplicated; with `min_replicas=0`, or a Locks that asks only then, acquired at once."""
+    """Sentinel, the only replica goes down after the first ask: NotReplicated; with `min_replicas=0`, or by a Locks that asks only then, acquired."""
     group = servers("sentinel")
     locks = driver.new(group.client(), sync_timeout=0.1)
     locks.acquire(name, wait=60).release()
@@ -183,7 +183,7 @@ def test_r62_replica_down(driver, servers, name):
 
 
 def test_r62a_in_a_cluster(driver, servers):
-    """Cluster, the only replica of a master goes down after the first ask: NotReplicated there, and nowhere else."""
+    """Cluster, a master's only replica goes down after the first ask: NotReplicated there, and nowhere else."""
     cluster = servers("cluster")
     locks = driver.new(cluster.client(), sync_timeout=0.1)
     locks.acquire(on("a", "first"), wait=60).release()
@@ -196,7 +196,7 @@ def test_r62a_in_a_cluster(driver, servers):
 
 @pytest.mark.parametrize("kind", ["sentinel", "cluster"])
 def test_r64_new_master(driver, servers, name, kind):
-    """After a change of master: a lock that the new one lacks is lost with cause `notheld` at the next renewal; others go on."""
+    """Change of master: a lock that the new one lacks is lost with cause `notheld` at the next renewal; others go on."""
     group, successor, other = servers(kind), *{"sentinel": ("b", "b"), "cluster": ("d", "b")}[kind]
     locks = driver.new(group.client(), lease=30)
     gone, there = locks.acquire(on("a", name)), locks.acquire(on("a" if kind == "sentinel" else "b", f"{name}:there"))
