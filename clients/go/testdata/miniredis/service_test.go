@@ -1,12 +1,10 @@
 package service
 
-// Rows 48 and 49: tests of a service without a server.
+// Tests of a service without a server.
 
 import (
 	"context"
 	"errors"
-	"reflect"
-	"sync"
 	"testing"
 	"time"
 
@@ -70,13 +68,11 @@ func waiting(t *testing.T, server *miniredis.Miniredis, count int) []string {
 	}
 }
 
-func TestR48FirstComeFirstServed(t *testing.T) {
+func TestFirstComeFirstServed(t *testing.T) {
 	t.Parallel()
 	server, locks := start(t)
 	first := acquire(t, locks)
 	_, err := locks.Acquire(ctx, "orders", fairlock.Wait(50*time.Millisecond))
-	expect(t, errors.Is(err, fairlock.ErrNotInTime), "not in time: %v", err)
-	_, err = locks.TryAcquire(ctx, "orders")
 	expect(t, errors.Is(err, fairlock.ErrNotInTime), "not in time: %v", err)
 	cancelled, cancel := context.WithCancel(ctx)
 	ended := make(chan error)
@@ -104,10 +100,6 @@ func TestR48FirstComeFirstServed(t *testing.T) {
 		last = held.Token()
 		expect(t, held.Release() == nil, "released")
 	}
-	outer := acquire(t, locks, fairlock.Reentrant())
-	inner, err := locks.Acquire(outer.Context(), "orders", fairlock.Reentrant())
-	expect(t, err == nil && inner == outer, "the same: %v", err)
-	expect(t, inner.Release() == nil && outer.Release() == nil && !server.Exists("orders"), "free")
 }
 
 // Upstash's error for an unknown command.
@@ -127,65 +119,4 @@ func TestAServiceThatSaysItOtherwise(t *testing.T) {
 	_, err = locks.Acquire(ctx, "orders", fairlock.Session())
 	expect(t, errors.Is(err, fairlock.ErrNoModule), "no module: %v", err)
 	expect(t, held.Release() == nil, "released")
-}
-
-func TestR48Hooks(t *testing.T) {
-	t.Parallel()
-	var mutex sync.Mutex
-	told := map[string][]string{}
-	tell := func(which string) func(fairlock.Event) {
-		return func(event fairlock.Event) {
-			mutex.Lock()
-			defer mutex.Unlock()
-			told[event.Owner] = append(told[event.Owner], which)
-		}
-	}
-	server, locks := start(t, fairlock.Hooks{
-		OnWait: tell("wait"), OnAcquired: tell("acquired"), OnLost: tell("lost"), OnReleased: tell("released"),
-	})
-	first, got := acquire(t, locks), make(chan *fairlock.Held)
-	go func() {
-		held, _ := locks.Acquire(ctx, "orders")
-		got <- held
-	}()
-	waiting(t, server, 1)
-	expect(t, first.Release() == nil, "released")
-	second := <-got
-	server.Del("orders")
-	expect(t, errors.Is(second.Renew(ctx, 0), fairlock.ErrLockLost), "lost")
-	mutex.Lock()
-	defer mutex.Unlock()
-	expect(t, reflect.DeepEqual(told[first.Owner()], []string{"acquired", "released"}), "told: %v", told)
-	expect(t, reflect.DeepEqual(told[second.Owner()], []string{"wait", "acquired", "lost"}), "told: %v", told)
-}
-
-func TestR49ALockIsLost(t *testing.T) {
-	t.Parallel()
-	for cause, lose := range map[fairlock.Cause]func(*miniredis.Miniredis){
-		fairlock.CauseNotHeld: func(server *miniredis.Miniredis) { server.Del("orders") },
-		fairlock.CauseLease:   func(server *miniredis.Miniredis) { server.FastForward(time.Minute) },
-	} {
-		cause, lose := cause, lose
-		t.Run(string(cause), func(t *testing.T) {
-			t.Parallel()
-			server, locks := start(t)
-			options := []fairlock.LockOption{fairlock.Lease(time.Second)}
-			if cause == fairlock.CauseLease {
-				options = append(options, fairlock.NoRenewal())
-			}
-			held, got := acquire(t, locks, options...), make(chan *fairlock.Held)
-			go func() {
-				next, _ := locks.Acquire(ctx, "orders")
-				got <- next
-			}()
-			waiting(t, server, 1)
-			expect(t, held.Lost() == nil, "held")
-			lose(server)
-			<-held.Context().Done()
-			var loss *fairlock.Error
-			expect(t, errors.As(held.Release(), &loss) && loss.Cause == cause, "lost: %v", held.Lost())
-			next := <-got
-			expect(t, next.Token() > held.Token() && next.Release() == nil, "the next one has it")
-		})
-	}
 }
