@@ -13,6 +13,7 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -32,11 +33,11 @@ type request struct {
 	Try, Fail                    bool
 	Lease, Wait                  float64
 	Client                       struct {
-		Kind, Source, User, Password string
-		At                           []string
-		Timeout                      float64
-		TLS                          *struct{ CA, Cert, Key string }
-		Map                          map[string]string
+		Kind, User, Password string
+		At                   []string
+		Timeout              float64
+		TLS                  *struct{ CA, Cert, Key string }
+		Map                  map[string]string
 	}
 }
 
@@ -56,10 +57,7 @@ func find[T any](in *sync.Map, id int) T { found, _ := in.Load(id); return found
 
 // orNull is what JSON has for none.
 func orNull[T comparable](value T) any {
-	if value == *new(T) {
-		return nil
-	}
-	return value
+	return map[bool]any{true: value}[value != *new(T)]
 }
 
 func say(line object) {
@@ -101,15 +99,15 @@ var known = map[string]func(any) option{
 
 func flag(isSet bool, its option) option { return map[bool]option{true: its}[isSet] }
 
-// optionsOf are those of New (T is Option) or of one lock (LockOption).
+// optionsOf are those of New (T is Option) or of one lock (LockOption). Null is the default of some.
 func optionsOf[T option](given object) (options []T) {
 	for name, value := range given {
+		if value == nil && strings.Contains("wait owner limit min_replicas", name) {
+			continue
+		}
 		make, ok := known[name]
 		if !ok {
 			_ = any(name).(option) // It does not compile.
-		}
-		if value == nil && (name == "wait" || name == "owner" || name == "limit" || name == "min_replicas") {
-			continue // That is the default.
 		}
 		if made := make(value); made != nil {
 			options = append(options, made.(T))
@@ -121,10 +119,22 @@ func optionsOf[T option](given object) (options []T) {
 func clientOf(r request) redis.UniversalClient {
 	given := r.Client
 	all := redis.UniversalOptions{Addrs: given.At, Username: given.User, Password: given.Password,
-		ReadTimeout: seconds(given.Timeout), MasterName: "locks"}
-	if given.Source != "" {
-		dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(given.Source)}}
-		all.Dialer = dialer.DialContext
+		ReadTimeout: seconds(given.Timeout), IsClusterMode: given.Kind == "cluster"}
+	switch given.Kind {
+	case "nothing":
+		return nil
+	case "text":
+		return any("").(redis.UniversalClient) // It does not compile.
+	case "sentinel":
+		all.MasterName = "locks"
+	}
+	if given.Map != nil {
+		all.Dialer = func(ctx context.Context, network, address string) (net.Conn, error) {
+			if to, ok := given.Map[address]; ok {
+				address = to
+			}
+			return new(net.Dialer).DialContext(ctx, network, address)
+		}
 	}
 	if files := given.TLS; files != nil {
 		pem, _ := os.ReadFile(files.CA)
@@ -132,24 +142,7 @@ func clientOf(r request) redis.UniversalClient {
 		all.TLSConfig = &tls.Config{RootCAs: x509.NewCertPool(), Certificates: []tls.Certificate{pair}}
 		all.TLSConfig.RootCAs.AppendCertsFromPEM(pem)
 	}
-	switch given.Kind {
-	case "one":
-		return redis.NewClient(all.Simple())
-	case "sentinel":
-		return redis.NewFailoverClient(all.Failover())
-	case "cluster":
-		options := all.Cluster()
-		options.NewClient = func(o *redis.Options) *redis.Client {
-			if to, ok := given.Map[o.Addr]; ok {
-				o.Addr = to
-			}
-			return redis.NewClient(o)
-		}
-		return redis.NewClusterClient(options)
-	case "text":
-		return any("").(redis.UniversalClient) // It does not compile.
-	}
-	return nil
+	return redis.NewUniversalClient(&all)
 }
 
 func hooks(r request) fairlock.Hooks {
@@ -184,10 +177,12 @@ func (r request) block(ctx context.Context, held *fairlock.Held) error {
 
 func operate(ctx context.Context, r request) (object, error) {
 	l, _ := locks.Load(r.Locks)
+	h, _ := holds.Load(r.Held)
 	its, _ := l.(made)
+	held, _ := h.(*fairlock.Held)
 	switch r.Op {
 	case "new":
-		options := optionsOf[fairlock.Option](r.Options)
+		options := optionsOf[option](r.Options)
 		if r.Hooks != "" {
 			options = append(options, hooks(r))
 		}
@@ -204,10 +199,8 @@ func operate(ctx context.Context, r request) (object, error) {
 			acquire = its.TryAcquire
 		}
 		held, err := acquire(ctx, r.Name.(string), optionsOf[fairlock.LockOption](r.Options)...)
-		if r.Try && errors.Is(err, fairlock.ErrNotInTime) {
-			return nil, nil
-		} else if err != nil {
-			return nil, err
+		if err != nil {
+			return nil, map[bool]error{false: err}[r.Try && errors.Is(err, fairlock.ErrNotInTime)]
 		}
 		holds.Store(r.ID, held)
 		return object{"token": held.Token(), "owner": held.Owner()}, nil
@@ -216,22 +209,18 @@ func operate(ctx context.Context, r request) (object, error) {
 	case "leave":
 		find[chan error](&ends, r.Block) <- map[bool]error{true: errBody}[r.Fail]
 	case "renew":
-		held := find[*fairlock.Held](&holds, r.Held)
 		err := held.Renew(ctx, seconds(r.Lease))
 		return object{"lease": held.Lease().Seconds()}, err
 	case "release":
-		return nil, find[*fairlock.Held](&holds, r.Held).Release()
+		return nil, held.Release()
 	case "lost":
-		held := find[*fairlock.Held](&holds, r.Held)
 		select {
 		case <-held.Context().Done():
 		case <-time.After(seconds(r.Wait)):
 		}
-		var loss *fairlock.Error
-		if errors.As(held.Lost(), &loss) {
-			return object{"cause": loss.Cause}, nil
-		}
-		return object{"cause": nil}, nil
+		loss := new(fairlock.Error)
+		_ = errors.As(held.Lost(), &loss)
+		return object{"cause": orNull(loss.Cause)}, nil
 	case "cancel":
 		find[context.CancelFunc](&calls, r.Call)()
 	case "info":
@@ -254,24 +243,15 @@ func operate(ctx context.Context, r request) (object, error) {
 	return nil, nil
 }
 
-// By name, in the order in which they are looked for: what is not replicated is not in time, either; and the work's own error comes first.
-var kinds = []struct {
-	name string
-	err  error
-}{
-	{"Body", errBody}, {"NotReplicated", fairlock.ErrNotReplicated}, {"NotInTime", fairlock.ErrNotInTime}, {"LockLost", fairlock.ErrLockLost},
-	{"QueueFull", fairlock.ErrQueueFull}, {"NotALock", fairlock.ErrNotALock}, {"WrongType", fairlock.ErrWrongType},
-	{"CrossSlot", fairlock.ErrCrossSlot}, {"NoModule", fairlock.ErrNoModule}, {"Refused", fairlock.ErrRefused}, {"Argument", fairlock.ErrArgument},
-	{"Unavailable", fairlock.ErrUnavailable}, {"Closed", fairlock.ErrClosed}, {"Cancelled", context.Canceled},
-}
+// In the order in which they are looked for: what is not replicated is not in time, either; and the work's own error comes first.
+var kinds, errs = strings.Fields("Body NotReplicated NotInTime LockLost QueueFull NotALock WrongType CrossSlot NoModule Refused Argument Unavailable Closed Cancelled"),
+	[]error{errBody, fairlock.ErrNotReplicated, fairlock.ErrNotInTime, fairlock.ErrLockLost, fairlock.ErrQueueFull, fairlock.ErrNotALock, fairlock.ErrWrongType,
+		fairlock.ErrCrossSlot, fairlock.ErrNoModule, fairlock.ErrRefused, fairlock.ErrArgument, fairlock.ErrUnavailable, fairlock.ErrClosed, context.Canceled}
 
 func failure(err error) object {
-	failed, also := object{"type": fmt.Sprintf("%T", err), "text": err.Error()}, []string{}
-	for _, kind := range kinds {
-		if errors.Is(err, kind.err) {
-			failed["type"] = kind.name
-			break
-		}
+	failed := object{"type": fmt.Sprintf("%T", err), "text": err.Error()}
+	if at := slices.IndexFunc(errs, func(kind error) bool { return errors.Is(err, kind) }); at >= 0 {
+		failed["type"] = kinds[at]
 	}
 	var ours *fairlock.Error
 	if errors.As(err, &ours) {
@@ -281,11 +261,8 @@ func failure(err error) object {
 		}
 	}
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		for _, each := range joined.Unwrap()[1:] {
-			also = append(also, each.Error())
-		}
+		failed["also"] = []string{joined.Unwrap()[1].Error()}
 	}
-	failed["also"] = also
 	return failed
 }
 
@@ -305,8 +282,6 @@ func answer(r request) {
 		line["unknown"] = r.Op
 	case err != nil:
 		line["failed"] = failure(err)
-	case ok == nil:
-		line["ok"] = object{}
 	default:
 		line["ok"] = ok
 	}
