@@ -6,8 +6,6 @@ import pathlib
 import re
 
 import pytest
-import trustme
-from cryptography.hazmat.primitives import serialization
 from driving import CLIENTS, Driver
 from servers import Servers
 
@@ -145,6 +143,9 @@ def certificates(tmp_path_factory):
 
     def make():
         if not (folder / "ca.pem").exists():
+            import trustme  # Only here: it takes long.
+            from cryptography.hazmat.primitives import serialization
+
             authority = trustme.CA()
             its = authority.issue_cert("127.0.0.1", "localhost")
             key = serialization.load_pem_private_key(its.private_key_pem.bytes(), None)

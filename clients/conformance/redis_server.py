@@ -24,7 +24,8 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def until(what, condition, pause=0.02, longest=LONGEST):
+def until(what, condition, pause=0.01, longest=LONGEST):
+    """Looks less often as it takes longer."""
     end = time.monotonic() + longest
     while True:
         with contextlib.suppress(OSError, Trouble):
@@ -33,6 +34,7 @@ def until(what, condition, pause=0.02, longest=LONGEST):
         if time.monotonic() > end:
             raise Trouble(f"still not so: {what}")
         time.sleep(pause)
+        pause = max(pause, min(pause * 1.1, 0.1))
 
 
 def call(port, *words):

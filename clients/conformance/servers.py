@@ -132,7 +132,7 @@ class Servers:
         self.kind, self.module, self.tls = kind, module, tls
         self.passing = None if folder else tempfile.TemporaryDirectory(prefix="fairlock-conformance-", ignore_cleanup_errors=True)
         self.folder = folder or self.passing.name
-        self.options, self.servers, self.secure, self.proxies = list(options), {}, {}, {}
+        self.options, self.servers, self.secure, self.proxies, self.clients = list(options), {}, {}, {}, {}
         try:
             getattr(self, f"_start_{kind}")()
         except BaseException:
@@ -220,10 +220,12 @@ class Servers:
         return {"kind": "one", "at": [f"{HOST}:{self.proxy().port}"], **more}
 
     def at(self, name="a"):
-        """A plain client of one of them."""
+        """A plain client of one of them: always the same one, which is cheaper to poll with."""
         import redis  # Only here: the lab and `server` need nothing but Python.
 
-        return redis.Redis(port=self.port(name), decode_responses=True, protocol=2)
+        if name not in self.clients:
+            self.clients[name] = redis.Redis(port=self.port(name), decode_responses=True, protocol=2)
+        return self.clients[name]
 
     def view(self, name="a"):
         from view import View
@@ -288,6 +290,8 @@ class Servers:
     def end(self):
         for proxy in self.proxies.values():
             proxy.end()
+        for client in self.clients.values():
+            client.close()
         for server in self.servers.values():
             server.kill()
         if self.passing:

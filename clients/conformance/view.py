@@ -74,13 +74,13 @@ class View:
         until(f"{count} wait for {name}", lambda: self.waiting(name) == count, pause=0.005)
 
     def waiting(self, name):
+        """How many of those in the queue are blocked or listen."""
         waiters = self.run("FAIRLOCK.QUEUE", name)
-        return sum(state == "blocked" or self._listens(name, owner) for owner, state, *_ in waiters)
-
-    def _listens(self, name, owner):
-        channel = f"redisson_lock__channel:{keys_of(name)[0].partition(':')[2]}:{owner}"
-        kinds = ["NUMSUB", "SHARDNUMSUB"] if self.client.info("cluster")["cluster_enabled"] else ["NUMSUB"]
-        return any(self.client.execute_command("PUBSUB", kind, channel)[1] for kind in kinds)
+        channels = [f"redisson_lock__channel:{keys_of(name)[0].partition(':')[2]}:{owner}" for owner, *_ in waiters]
+        if not channels:
+            return 0
+        plain, sharded = (self.client.execute_command("PUBSUB", kind, *channels)[1::2] for kind in ("NUMSUB", "SHARDNUMSUB"))
+        return sum(state == "blocked" or max(counts) > 0 for (_, state, *_), *counts in zip(waiters, plain, sharded, strict=True))
 
     def calls(self, command):
         """How often it was called; as a script, by a command that only its script calls, if there is one."""
