@@ -16,7 +16,7 @@
 //! - `fault`: panics that tests provoke, in debug builds only.
 //!
 //! Imports point one way: command → redisson → waiting → keyspace, stats, lock, server; keyspace, stats → lock, server;
-//! lock → std. Within a room they follow the map in its `mod.rs`. `make check` holds them to both.
+//! lock → std. Within a folder they follow the map in its `mod.rs`. `make check` holds them to both.
 
 pub mod command;
 pub mod config;

@@ -33,12 +33,14 @@
 //! To add an option that is stored with a hold, say `TAG text`, that INFO shows. In the keys the text may stand behind
 //! what is there already, never in a field of its own: each further field of the lock's hash is an owner to Redisson,
 //! and makes the hash something else than a lock to this module. For an exclusive holder that is the field without a
-//! name, behind the token and a blank ([`fields`] reads and writes it; a release that does not know the option
-//! finds no token there, so write the blank only with a text). For a shared holder it is the end of its entry
-//! ([`shared`], `entry` and `read_entry`), which may contain blanks then. [`lock_state`] passes it on
-//! in `take`, `admit` and `set_token`, [`view`] shows it. Beside these: `command/acquire.rs` parses it,
-//! `command/info.rs` replies it; in `lock`, `Ask` and `Waiter` (it is in no key while its owner waits, and lost in a
-//! restart), `SharedHolder`, and `grant` in `turn.rs`. It is replicated with the field.
+//! name, behind the token and a blank: [`fields`] reads it, `take_lock` of [`write`](mod@write) writes and replicates
+//! it. Write the blank only with a text: a release that does not know the option finds no token there, and the scripts
+//! in `clients/lua` no lock, until they know it, too. For a shared holder it is the end of its entry ([`shared`]:
+//! `entry`, `read_entry`, and what `write_mended` compares), which may contain blanks then. [`lock_state`] passes it on
+//! in `take` and `admit`, [`view`] shows it. Beside these: `command/args.rs` and `command/acquire.rs` parse it,
+//! `command/info.rs` replies it; in `lock`, `Ask` and `Waiter` (which is `Copy`, so the text has a greatest length; it
+//! is in no key while its owner waits, and lost in a restart), `SharedHolder`, `Holding::take`, and `grant` in
+//! `turn.rs`; and `hold_again`, if a holder that asks again may change it.
 
 mod detect;
 pub mod fields;

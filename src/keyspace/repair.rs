@@ -38,7 +38,7 @@ pub fn repair(lock: &mut OpenLock<'_>, is_loaded: bool) {
         let score = scores.get(&owner).copied();
         let score = score.unwrap_or_else(|| give_score(lock, &owner, waiter, index));
         if is_loaded && waiter.presence == Presence::Found {
-            recognise(lock, &owner, &mut waiter, score);
+            count_as_polling(lock, &owner, &mut waiter, score);
         }
         line.push(owner, Waiter { score, ..waiter });
     }
@@ -53,7 +53,7 @@ pub fn repair(lock: &mut OpenLock<'_>, is_loaded: bool) {
 
 /// A waiter that is not named as Redisson names its own is fairlock's, from before a restart or a failover: it asks
 /// again when it is woken.
-fn recognise(lock: &OpenLock<'_>, owner: &[u8], waiter: &mut Waiter, score: Millis) {
+fn count_as_polling(lock: &OpenLock<'_>, owner: &[u8], waiter: &mut Waiter, score: Millis) {
     if !is_redissons(owner) {
         let left = score.saturating_sub(lock.now.millis());
         waiter.presence = Presence::Polling;
