@@ -66,6 +66,12 @@ impl Node {
         reply
     }
 
+    /// Runs a command that must get this reply.
+    #[track_caller]
+    pub fn assert_reply(&self, command: &str, reply: &str) {
+        self.connect().assert_reply(command, reply);
+    }
+
     /// Runs a command as a client that was sent here by ASK.
     pub fn asking(&self, command: &str) -> String {
         let mut client = self.connect();

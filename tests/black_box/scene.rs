@@ -37,8 +37,7 @@ impl Scene {
         client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
         let head = if polling {
             let listener = Listener::new(server.port, "redisson_lock__channel:{k}:b");
-            let place = client.run("FAIRLOCK.ACQUIRE k b ENQUEUE PATIENCE 600000");
-            assert!(place.starts_with("[1, "), "{place}");
+            client.assert_start("FAIRLOCK.ACQUIRE k b ENQUEUE PATIENCE 600000", "[1, ");
             Head::Polling(listener)
         } else {
             Head::Blocked(server.block("FAIRLOCK.ACQUIRE k b LEASE 600000"))
@@ -63,7 +62,7 @@ impl Scene {
     /// No waiter's turn has started.
     #[track_caller]
     pub fn no_waiter_is_served(&mut self) {
-        assert_eq!(self.client.run("EXISTS k"), "1");
+        self.client.assert_reply("EXISTS k", "1");
         let reply = self.client.run("FAIRLOCK.ACQUIRE k d NOWAIT");
         assert!(
             reply == "(nil)" || reply.starts_with("(error) WRONGTYPE "),
@@ -93,15 +92,15 @@ impl Scene {
             Head::Blocked(waiter) => is_the_holder(&mut client, waiter),
             Head::Polling(listener) => is_woken(&mut client, &listener, since),
         }
-        assert_eq!(client.run(QUEUE), "[c]");
-        assert_eq!(client.run(DEADLINES), "[c]");
+        client.assert_reply(QUEUE, "[c]");
+        client.assert_reply(DEADLINES, "[c]");
         assert_eq!(server.blocked(), 1);
         assert!(!next.is_done());
-        assert_eq!(client.run("FAIRLOCK.RELEASE k b"), "0");
+        client.assert_reply("FAIRLOCK.RELEASE k b", "0");
         assert_eq!(next.int(), client.token("k"));
         assert_eq!(client.holders("k"), "[c, 1]");
-        assert_eq!(client.run(QUEUE), "[]");
-        assert_eq!(client.run(DEADLINES), "[]");
+        client.assert_reply(QUEUE, "[]");
+        client.assert_reply(DEADLINES, "[]");
     }
 
     /// As [`Scene::the_head_is_served`], by the server itself: it gets no command in between.
@@ -126,13 +125,13 @@ fn is_the_holder(client: &mut Client, waiter: Blocked) {
 /// A polling head was told once and has a turn from now; it comes.
 #[track_caller]
 fn is_woken(client: &mut Client, listener: &Listener, since: i64) {
-    assert_eq!(client.run("EXISTS k"), "0");
-    assert_eq!(client.run(QUEUE), "[b, c]");
+    client.assert_reply("EXISTS k", "0");
+    client.assert_reply(QUEUE, "[b, c]");
     let left = left(client, 0);
     let passed = now(client) - since;
     assert!((TURN - passed - 1..=TURN).contains(&left), "{left}");
     assert_eq!(listener.message(), "0");
-    assert_eq!(client.run("FAIRLOCK.ACQUIRE k d NOWAIT"), "(nil)");
+    client.assert_reply("FAIRLOCK.ACQUIRE k d NOWAIT", "(nil)");
     client.int("FAIRLOCK.ACQUIRE k b ENQUEUE LEASE 600000");
     assert!(listener.is_quiet());
 }

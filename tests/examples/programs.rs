@@ -76,8 +76,7 @@ fn field(server: &Server, lock: &str, field: &str) -> String {
 
 #[test]
 fn workers_take_turns_at_the_orders_of_a_customer() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     let workers = [0; 3].map(|_| start("python", "python/worker.py", &server, &[]));
     // A program that has not begun cannot end cleanly yet.
     wait_until("all wait for orders", || {

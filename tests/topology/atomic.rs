@@ -29,9 +29,9 @@ fn everything_goes_on_at_the_other_node() {
             assert_eq!(waiter.reply(), LEFT);
         }
         goes_on(migration.to, scene.token);
-        assert_eq!(migration.from.run("DBSIZE"), "0");
+        migration.from.assert_reply("DBSIZE", "0");
         for command in ["FAIRLOCK.LOCKS", "FAIRLOCK.LOCKS ALL"] {
-            assert_eq!(migration.from.run(command), "[]");
+            migration.from.assert_reply(command, "[]");
         }
         migration.to.run("FLUSHALL");
     }
@@ -51,7 +51,7 @@ fn the_source_serves_its_clients_until_the_slot_has_left() {
     let migration = Migration::held_open(&cluster, HOME, AWAY);
     migration.nothing_happens_there();
     // Handed on, by a command and by a lease that ends.
-    assert_eq!(client.run("FAIRLOCK.RELEASE k a"), "0");
+    client.assert_reply("FAIRLOCK.RELEASE k a", "0");
     let token_of_b = b.int();
     assert!(token_of_b > token);
     client.run("PEXPIRE k 50");
@@ -60,22 +60,22 @@ fn the_source_serves_its_clients_until_the_slot_has_left() {
     // A newcomer joins, one leaves, one hangs up.
     client.run("FAIRLOCK.ACQUIRE k x ENQUEUE PATIENCE 600000");
     client.run("FAIRLOCK.ACQUIRE k y ENQUEUE PATIENCE 600000");
-    assert_eq!(client.run("FAIRLOCK.CANCEL k x"), "1");
+    client.assert_reply("FAIRLOCK.CANCEL k x", "1");
     d.disconnect();
     wait_until("d has left", || client.run(QUEUE) == "[y]");
     // A waiter is woken, and the target receives that message as well.
     client.int("FAIRLOCK.ACQUIRE {k}:2 a");
     client.run("FAIRLOCK.ACQUIRE {k}:2 p ENQUEUE PATIENCE 600000");
     let woken = Listener::new(home.port, "redisson_lock__channel:{k}:2:p");
-    assert_eq!(client.run("FAIRLOCK.RELEASE {k}:2 a"), "0");
+    client.assert_reply("FAIRLOCK.RELEASE {k}:2 a", "0");
     assert_eq!(woken.message(), "0");
     migration.is_up_to_date();
     migration.nothing_happens_there();
     migration.finish();
     let mut client = migration.to.connect();
-    assert_eq!(client.run(QUEUE), "[y]");
+    client.assert_reply(QUEUE, "[y]");
     assert_eq!(client.holders("k"), "[c, 1]");
-    assert_eq!(client.run("FAIRLOCK.RELEASE k c"), "0");
+    client.assert_reply("FAIRLOCK.RELEASE k c", "0");
     assert!(client.int("FAIRLOCK.ACQUIRE k y ENQUEUE") > token_of_c);
 }
 
@@ -103,7 +103,7 @@ fn a_slot_that_comes_back_at_once_is_left_alone_until_it_is_here() {
         Migration::begin(&cluster, HOME, AWAY).finish_quickly();
         let back = Migration::held_open(&cluster, AWAY, HOME);
         assert_eq!(waiter.reply(), LEFT);
-        assert_eq!(back.to.run("FAIRLOCK.LOCKS"), "[]");
+        back.to.assert_reply("FAIRLOCK.LOCKS", "[]");
         let known = "fairlock_locks_with_waiters_or_session";
         assert_eq!(back.to.info("fairlock", known), "0");
         back.finish();
@@ -124,11 +124,11 @@ fn a_module_that_is_loaded_in_the_middle_finds_the_queue_when_it_has_arrived() {
     };
     let load = format!("MODULE LOAD {}", Server::start().module_path());
     let (home, away) = (&cluster.masters[HOME], &cluster.masters[AWAY]);
-    assert_eq!(home.run(&load), "OK");
+    home.assert_reply(&load, "OK");
     let scene = Scene::new(home);
     let migration = Migration::held_open(&cluster, HOME, AWAY);
     away.run("SET {a}:1 1");
-    assert_eq!(away.run(&load), "OK");
+    away.assert_reply(&load, "OK");
     migration.finish();
     wait_until("the queue is known", || {
         away.run("FAIRLOCK.LOCKS").starts_with("[[name, k, ")
@@ -213,10 +213,10 @@ fn a_target_that_dies_costs_no_lock_and_no_place() {
     migration.wait_for(migration.from, "failed");
     // The cluster goes down later than this.
     let mut client = migration.from.connect();
-    assert_eq!(client.run("FAIRLOCK.RELEASE k a"), "0");
+    client.assert_reply("FAIRLOCK.RELEASE k a", "0");
     let [b, _d] = scene.blocked;
     assert!(b.int() > scene.token);
-    assert_eq!(client.run(QUEUE), "[c, d]");
+    client.assert_reply(QUEUE, "[c, d]");
 }
 
 /// The lock is released by the session's end as long as it is the source's.
@@ -232,7 +232,7 @@ fn a_session_ends_with_its_connection_before_and_with_its_slot_after() {
     second.int("FAIRLOCK.ACQUIRE {k}:2 b SESSION LEASE 600000");
     let migration = Migration::held_open(&cluster, HOME, AWAY);
     let kill = format!("CLIENT KILL ID {}", client.id);
-    assert_eq!(home.run(&kill), "1");
+    home.assert_reply(&kill, "1");
     let token = waiting.int();
     migration.is_up_to_date();
     migration.nothing_happens_there();
@@ -246,7 +246,7 @@ fn a_session_ends_with_its_connection_before_and_with_its_slot_after() {
     assert_eq!(away.holders("{k}:2"), "[b, 1]");
     let end = away.int("PEXPIRETIME {k}:2");
     drop(second);
-    assert_eq!(home.run("PING"), "PONG");
+    home.assert_reply("PING", "PONG");
     assert_eq!(away.int("PEXPIRETIME {k}:2"), end);
     // What is cut short is not renewed.
     away.run("PEXPIRE {k}:2 1000");
@@ -279,8 +279,8 @@ fn a_wait_that_runs_out_while_the_slot_is_handed_over_goes_on_there() {
     let mut away = migration.to.connect();
     let _newcomer = migration.to.block("FAIRLOCK.ACQUIRE k d");
     let b = migration.to.block("FAIRLOCK.ACQUIRE k b");
-    assert_eq!(away.run(QUEUE), "[b, c, d]");
-    assert_eq!(away.run("FAIRLOCK.RELEASE k a"), "0");
+    away.assert_reply(QUEUE, "[b, c, d]");
+    away.assert_reply("FAIRLOCK.RELEASE k a", "0");
     b.int();
 }
 
@@ -322,7 +322,7 @@ fn a_replica_that_has_followed_takes_over_what_has_arrived() {
     }
     assert_eq!(migration.to.connect().run("WAIT 1 30000"), "1");
     let replica = &cluster.replicas[AWAY];
-    assert_eq!(replica.run("CLUSTER FAILOVER TAKEOVER"), "OK");
+    replica.assert_reply("CLUSTER FAILOVER TAKEOVER", "OK");
     wait_until("the replica is the master", || {
         replica.info("replication", "role") == "master"
     });
@@ -345,13 +345,13 @@ fn a_target_that_fails_over_in_the_middle_leaves_nothing_behind() {
     let replica = &cluster.replicas[AWAY];
     let count = || keys_at(replica, migration.slot);
     wait_until("the replica follows", || count() > 0);
-    assert_eq!(replica.run("CLUSTER FAILOVER TAKEOVER"), "OK");
+    replica.assert_reply("CLUSTER FAILOVER TAKEOVER", "OK");
     migration.wait_for(migration.from, "failed");
     wait_until("the keys are gone", || count() == 0);
     wait_until("the replica is the master", || {
         replica.info("replication", "role") == "master"
     });
-    assert_eq!(replica.run("FAIRLOCK.LOCKS"), "[]");
+    replica.assert_reply("FAIRLOCK.LOCKS", "[]");
     let known = "fairlock_locks_with_waiters_or_session";
     assert_eq!(replica.info("fairlock", known), "0");
     scene.all_wait();

@@ -37,7 +37,7 @@ fn is_sent_away(waiter: Blocked) {
 fn fails_over_by(command: &str) {
     let (cluster, scene, home) = with_scene();
     let (old, new) = (&cluster.masters[home], &cluster.replicas[home]);
-    assert_eq!(new.run(command), "OK");
+    new.assert_reply(command, "OK");
     for waiter in scene.blocked {
         is_sent_away(waiter);
     }
@@ -77,7 +77,7 @@ fn who_was_sent_away_and_stays_away_costs_a_turn_after_failing_back() {
     holder.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
     let forever = old.block("FAIRLOCK.ACQUIRE k b");
     let with_limit = old.block("FAIRLOCK.ACQUIRE k c WAIT 600000");
-    assert_eq!(holder.run("WAIT 1 30000"), "1");
+    holder.assert_reply("WAIT 1 30000", "1");
     hands_over(&cluster, old, new);
     for waiter in [forever, with_limit] {
         is_sent_away(waiter);
@@ -146,7 +146,7 @@ fn a_wait_that_runs_out_in_a_planned_failover_is_told_what_is_true() {
         if !is_nil {
             assert!(reply.starts_with("(error) UNBLOCKED "), "{reply}");
             wait_until("the replica is the master", || is_master(new));
-            assert_eq!(new.run(QUEUE), format!("[{owner}]"));
+            new.assert_reply(QUEUE, &format!("[{owner}]"));
             if is_over {
                 return;
             }
@@ -200,7 +200,7 @@ fn a_killed_master_costs_no_place() {
 fn goes_on_elsewhere(node: &Server, lock: &str, waiters: [Blocked; 2]) {
     let mut client = node.connect();
     let queue = format!("LRANGE redisson_lock_queue:{{{lock}}} 0 -1");
-    assert_eq!(client.run(&queue), "[b, c]");
+    client.assert_reply(&queue, "[b, c]");
     // What the server has said may still be on its way.
     wait_until("each waits, or was told not to", || {
         let told = waiters.iter().filter(|waiter| waiter.is_done()).count();
@@ -216,11 +216,11 @@ fn goes_on_elsewhere(node: &Server, lock: &str, waiters: [Blocked; 2]) {
             waiter
         }
     });
-    assert_eq!(client.run(&queue), "[b, c]");
-    assert_eq!(client.run(&format!("FAIRLOCK.RELEASE {lock} a")), "0");
+    client.assert_reply(&queue, "[b, c]");
+    client.assert_reply(&format!("FAIRLOCK.RELEASE {lock} a"), "0");
     let token = b.int();
     assert!(!c.is_done());
-    assert_eq!(client.run(&format!("FAIRLOCK.RELEASE {lock} b")), "0");
+    client.assert_reply(&format!("FAIRLOCK.RELEASE {lock} b"), "0");
     assert!(c.int() > token);
 }
 
@@ -238,8 +238,7 @@ fn a_node_that_is_cut_off_hands_nothing_on() {
         cluster.masters[2].while_stopped(|| {
             let replies = waiters.map(Blocked::reply).to_vec();
             let expire = format!("PEXPIRE {lock} 1");
-            let refused = client.run(&expire);
-            assert!(refused.starts_with("(error) CLUSTERDOWN "), "{refused}");
+            client.assert_error(&expire, "CLUSTERDOWN");
             replies
         })
     });
@@ -250,7 +249,7 @@ fn a_node_that_is_cut_off_hands_nothing_on() {
         node.run("CLUSTER INFO").contains("cluster_state:ok")
     });
     let queue = format!("LRANGE redisson_lock_queue:{{{lock}}} 0 -1");
-    assert_eq!(client.run(&queue), "[b, c]");
+    client.assert_reply(&queue, "[b, c]");
     let c = node.block(&format!("FAIRLOCK.ACQUIRE {lock} c"));
     let b = node.block(&format!("FAIRLOCK.ACQUIRE {lock} b"));
     client.run(&format!("FAIRLOCK.RELEASE {lock} a"));
@@ -279,7 +278,7 @@ fn a_client_is_sent_away_once() {
     cluster.is_ready();
     waiter.send(&ask);
     wait_until("b waits again", || home.blocked() == 1);
-    assert_eq!(replica.run("CLUSTER FAILOVER TAKEOVER"), "OK");
+    replica.assert_reply("CLUSTER FAILOVER TAKEOVER", "OK");
     let reply = waiter.line();
     assert!(reply.starts_with("-UNBLOCKED "), "{reply}");
     if home.info("server", "valkey_version").starts_with("9.") {

@@ -36,11 +36,11 @@ fn a_slot_that_leaves_gets_no_new_key_by_a_hand_off() {
         ["b", "c"].map(|owner| home.block(&format!("FAIRLOCK.ACQUIRE k {owner} LEASE 600000")));
     let moving = begin(&cluster);
     let before = home.run("DBSIZE");
-    assert_eq!(home.run("FAIRLOCK.RELEASE k a"), "0");
+    home.assert_reply("FAIRLOCK.RELEASE k a", "0");
     assert!(b.int() > 0);
-    assert_eq!(home.run("DBSIZE"), before);
+    home.assert_reply("DBSIZE", &before);
     moving.give_up();
-    assert_eq!(home.run("FAIRLOCK.RELEASE k b"), "0");
+    home.assert_reply("FAIRLOCK.RELEASE k b", "0");
     assert!(c.int() > 0);
 }
 
@@ -114,14 +114,13 @@ fn a_holder_renews_and_releases_wherever_its_key_is() {
     let moving = begin(&cluster);
     moving.keys(&[queue, deadlines]);
     let mut home = moving.from.connect();
-    assert_eq!(home.run("FAIRLOCK.RENEW k a LEASE 500000"), "500000");
+    home.assert_reply("FAIRLOCK.RENEW k a LEASE 500000", "500000");
     let again = home.int("FAIRLOCK.ACQUIRE k a LEASE 500000");
     assert_eq!(again, scene.token);
-    assert_eq!(home.run("FAIRLOCK.RELEASE k a"), "1");
+    home.assert_reply("FAIRLOCK.RELEASE k a", "1");
     moving.keys(&[lock]);
     // Its holder is no longer known here.
-    let unknown = home.run("FAIRLOCK.ACQUIRE k a");
-    assert!(unknown.starts_with("(error) ASK "), "{unknown}");
+    home.assert_error("FAIRLOCK.ACQUIRE k a", "ASK");
     assert_eq!(
         moving.to.asking("FAIRLOCK.RENEW k a LEASE 400000"),
         "400000"
@@ -150,11 +149,11 @@ fn a_lock_that_is_released_while_half_of_it_has_moved_goes_to_the_head_when_all_
     moving.finish();
     // No newcomer overtakes the clients that are on their way.
     let mut client = to.connect();
-    assert_eq!(client.run("FAIRLOCK.ACQUIRE k x NOWAIT"), "(nil)");
+    client.assert_reply("FAIRLOCK.ACQUIRE k x NOWAIT", "(nil)");
     let [b, _d] = scene.blocked;
     assert_eq!(b.reply(), LEFT);
     assert!(client.int("FAIRLOCK.ACQUIRE k b") > scene.token);
-    assert_eq!(client.run(QUEUE), "[c, d]");
+    client.assert_reply(QUEUE, "[c, d]");
 }
 
 #[test]
@@ -165,23 +164,18 @@ fn an_abandoned_migration_keeps_all_places() {
     let home = moving.from;
     let mut client = home.connect();
     // As long as all keys are here nothing is different; one that is not may have moved.
-    assert!(
-        client
-            .run("FAIRLOCK.ACQUIRE k x ENQUEUE")
-            .starts_with("[4, ")
-    );
-    assert_eq!(client.run("FAIRLOCK.CANCEL k x"), "1");
-    assert_eq!(client.run("DEL redisson_lock_timeout:{k}"), "1");
-    let newcomer = client.run("FAIRLOCK.ACQUIRE k x ENQUEUE");
-    assert!(newcomer.starts_with("(error) TRYAGAIN "), "{newcomer}");
-    assert_eq!(client.run("FAIRLOCK.RELEASE k a"), "0");
+    client.assert_start("FAIRLOCK.ACQUIRE k x ENQUEUE", "[4, ");
+    client.assert_reply("FAIRLOCK.CANCEL k x", "1");
+    client.assert_reply("DEL redisson_lock_timeout:{k}", "1");
+    client.assert_error("FAIRLOCK.ACQUIRE k x ENQUEUE", "TRYAGAIN");
+    client.assert_reply("FAIRLOCK.RELEASE k a", "0");
     scene.all_wait();
     moving.give_up();
     let [b, d] = scene.blocked;
     assert!(b.int() > scene.token);
-    assert_eq!(client.run("FAIRLOCK.RELEASE k b"), "0");
+    client.assert_reply("FAIRLOCK.RELEASE k b", "0");
     client.int("FAIRLOCK.ACQUIRE k c ENQUEUE");
-    assert_eq!(client.run("FAIRLOCK.RELEASE k c"), "0");
+    client.assert_reply("FAIRLOCK.RELEASE k c", "0");
     d.int();
 }
 
@@ -196,7 +190,7 @@ fn a_lease_that_ends_on_the_way_serves_the_head_when_the_lock_has_arrived() {
     let keys = keys_of("k");
     moving.keys(&keys[1..]);
     // Only now is it short, so that it does not end before.
-    assert_eq!(client.run("PEXPIRE k 300"), "1");
+    client.assert_reply("PEXPIRE k 300", "1");
     wait_until("the lease has ended", || client.run("DBSIZE") == "0");
     moving.keys(&keys[..1]);
     moving.finish();
@@ -224,10 +218,10 @@ fn a_waiter_whose_time_is_up_or_who_hangs_up_on_the_way_costs_one_turn() {
     moving.finish();
     assert_eq!(last.reply(), LEFT);
     let last = away.block("FAIRLOCK.ACQUIRE k d");
-    assert_eq!(away.run(QUEUE), "[b, c, d]");
-    assert_eq!(away.run("FAIRLOCK.RELEASE k a"), "0");
+    away.assert_reply(QUEUE, "[b, c, d]");
+    away.assert_reply("FAIRLOCK.RELEASE k a", "0");
     last.int();
-    assert_eq!(away.run(QUEUE), "[]");
+    away.assert_reply(QUEUE, "[]");
 }
 
 #[test]
@@ -242,7 +236,7 @@ fn a_waiter_who_hangs_up_before_the_move_is_given_up_has_left() {
     dying.disconnect();
     moving.give_up();
     wait_until("b has left", || home.run(QUEUE) == "[c]");
-    assert_eq!(home.run("FAIRLOCK.RELEASE k a"), "0");
+    home.assert_reply("FAIRLOCK.RELEASE k a", "0");
     next.int();
 }
 
@@ -264,9 +258,9 @@ fn a_session_ends_where_its_slot_leaves_and_the_lock_lives_on_by_its_lease() {
     let waiter = away.block("FAIRLOCK.ACQUIRE k b");
     let end = away.run("PEXPIRETIME k");
     drop(holder);
-    assert_eq!(home.run("PING"), "PONG");
+    home.assert_reply("PING", "PONG");
     assert_eq!(away.connect().holders("k"), "[a, 1]");
-    assert_eq!(away.run("PEXPIRETIME k"), end);
+    away.assert_reply("PEXPIRETIME k", &end);
     // What is cut short is not renewed.
     away.run("PEXPIRE k 1000");
     waiter.int();
@@ -364,7 +358,7 @@ fn waiters_of_a_slot_that_is_taken_away_are_sent_after_it() {
         home.info("fairlock", "fairlock_acquisitions_handed_off"),
         "0"
     );
-    assert_eq!(home.run("DBSIZE"), "0");
+    home.assert_reply("DBSIZE", "0");
 }
 
 #[test]

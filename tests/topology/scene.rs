@@ -42,22 +42,19 @@ pub fn goes_on(new: &Server, token: i64) {
     let d = new.block("FAIRLOCK.ACQUIRE k d LEASE 600000");
     let b = new.block("FAIRLOCK.ACQUIRE k b LEASE 600000");
     let mut client = new.connect();
-    assert_eq!(client.run(QUEUE), "[b, c, d]");
+    client.assert_reply(QUEUE, "[b, c, d]");
     assert_eq!(client.holders("k"), "[a, 1]");
-    assert_eq!(
-        client.run(&format!("FAIRLOCK.RELEASE k a TOKEN {token}")),
-        "0"
-    );
+    client.assert_reply(&format!("FAIRLOCK.RELEASE k a TOKEN {token}"), "0");
     let token_of_b = b.int();
     assert!(token_of_b > token);
     assert!(!d.is_done());
-    assert_eq!(client.run("FAIRLOCK.RELEASE k b"), "0");
+    client.assert_reply("FAIRLOCK.RELEASE k b", "0");
     let token_of_c = client.int("FAIRLOCK.ACQUIRE k c ENQUEUE LEASE 600000");
     assert!(token_of_c > token_of_b);
-    assert_eq!(client.run("FAIRLOCK.RELEASE k c"), "0");
+    client.assert_reply("FAIRLOCK.RELEASE k c", "0");
     assert!(d.int() > token_of_c);
-    assert_eq!(client.run("FAIRLOCK.RELEASE k d"), "0");
-    assert_eq!(client.run(QUEUE), "[]");
+    client.assert_reply("FAIRLOCK.RELEASE k d", "0");
+    client.assert_reply(QUEUE, "[]");
 }
 
 /// The slot of `k` moves from the first master to the second, the lock has other holders there, and the slot moves
@@ -71,9 +68,9 @@ pub fn nothing_comes_back(cluster: &Cluster, moves: impl Fn(usize, usize)) {
         home.run("FAIRLOCK.ACQUIRE k p ENQUEUE PATIENCE 600000");
         moves(0, 1);
         let mut there = away.connect();
-        assert_eq!(there.run("FAIRLOCK.RELEASE k a"), "0");
+        there.assert_reply("FAIRLOCK.RELEASE k a", "0");
         there.int("FAIRLOCK.ACQUIRE k p ENQUEUE");
-        assert_eq!(there.run("FAIRLOCK.RELEASE k p"), "0");
+        there.assert_reply("FAIRLOCK.RELEASE k p", "0");
         there.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
         moves(1, 0);
         let waiter = home.block("FAIRLOCK.ACQUIRE k b");
@@ -83,10 +80,10 @@ pub fn nothing_comes_back(cluster: &Cluster, moves: impl Fn(usize, usize)) {
             !home.run("CLIENT LIST").contains(&connection)
         });
         assert_eq!(home.connect().holders("k"), "[a, 1]");
-        assert_eq!(home.run(QUEUE), "[b]");
+        home.assert_reply(QUEUE, "[b]");
         assert!(!waiter.is_done());
-        assert_eq!(home.run("FAIRLOCK.RELEASE k a"), "0");
+        home.assert_reply("FAIRLOCK.RELEASE k a", "0");
         waiter.int();
-        assert_eq!(home.run("FAIRLOCK.RELEASE k b"), "0");
+        home.assert_reply("FAIRLOCK.RELEASE k b", "0");
     }
 }

@@ -3,7 +3,6 @@
 use std::fs;
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -149,14 +148,10 @@ impl Installation {
 
     /// The master's port, as a client finds it.
     fn master(&self) -> u16 {
-        master_by(&self.ports())
-    }
-
-    fn ports(&self) -> Vec<u16> {
-        self.sentinels
-            .iter()
-            .map(|sentinel| sentinel.port)
-            .collect()
+        let mut client = self.sentinels[0].connect();
+        let address = client.run("SENTINEL GET-MASTER-ADDR-BY-NAME fair");
+        let port = address.trim_matches(['[', ']']).rsplit(", ").next();
+        port.and_then(|port| port.parse().ok()).expect("a port")
     }
 
     fn server(&self, port: u16) -> &Server {
@@ -182,89 +177,7 @@ impl Installation {
     }
 }
 
-/// The master's port, by the first sentinel that answers.
-fn master_by(sentinels: &[u16]) -> u16 {
-    let mut client = Client::new(sentinels[0], 2);
-    let address = client.run("SENTINEL GET-MASTER-ADDR-BY-NAME fair");
-    let port = address.trim_matches(['[', ']']).rsplit(", ").next();
-    port.and_then(|port| port.parse().ok()).expect("a port")
-}
-
-/// Clients that take and release locks of their own, and find the master again when they lose it.
-struct Load {
-    stop: AtomicBool,
-    rounds: [AtomicUsize; 4],
-}
-
-impl Load {
-    fn new() -> Self {
-        Self {
-            stop: AtomicBool::new(false),
-            rounds: Default::default(),
-        }
-    }
-
-    /// One client, until it is stopped. A failover may lose what it did last, but no acquisition
-    /// has a smaller token than one before it.
-    fn work(&self, number: usize, sentinels: &[u16]) {
-        let mut last = 0;
-        while !self.stop.load(Ordering::Relaxed) {
-            let url = format!("redis://127.0.0.1:{}/", master_by(sentinels));
-            let client = redis::Client::open(url).expect("a valid address");
-            if let Ok(mut connection) = client.get_connection() {
-                // Some failures are expected; they show in that nothing is done.
-                let _ = self.work_at(&mut connection, number, &mut last);
-            }
-        }
-    }
-
-    fn work_at(
-        &self,
-        connection: &mut redis::Connection,
-        number: usize,
-        last: &mut i64,
-    ) -> redis::RedisResult<()> {
-        let lock = format!("load-{number}");
-        let mut release = redis::cmd("FAIRLOCK.RELEASE");
-        release.arg(&lock).arg("a");
-        // Its last release may have been lost, and then it would be given its old token.
-        match release.query::<i64>(connection) {
-            Err(error) if error.code() != Some("NOTHELD") => return Err(error),
-            _ => (),
-        }
-        while !self.stop.load(Ordering::Relaxed) {
-            let mut ask = redis::cmd("FAIRLOCK.ACQUIRE");
-            ask.arg(&lock).arg("a").arg("LEASE").arg(60_000);
-            let token: i64 = ask.query(connection)?;
-            assert!(token > *last, "{token} after {last}");
-            *last = token;
-            release.query::<i64>(connection)?;
-            self.rounds[number].fetch_add(1, Ordering::Relaxed);
-        }
-        Ok(())
-    }
-
-    /// Waits until each client has done more.
-    fn goes_on(&self) {
-        for rounds in &self.rounds {
-            let before = rounds.load(Ordering::Relaxed);
-            wait_until("the load goes on", || {
-                rounds.load(Ordering::Relaxed) > before + 10
-            });
-        }
-    }
-}
-
-/// Ends the load however the test ends.
-struct Ending<'l>(&'l Load);
-
-impl Drop for Ending<'_> {
-    fn drop(&mut self) {
-        self.0.stop.store(true, Ordering::Relaxed);
-    }
-}
-
-/// A failover under load; waiters that ask again at the new master have kept their places.
+/// A failover; waiters that ask again at the new master have kept their places.
 fn fails_over(begin: impl FnOnce(&Installation, &Server)) {
     let installation = Installation::start();
     let old = installation.master();
@@ -274,25 +187,14 @@ fn fails_over(begin: impl FnOnce(&Installation, &Server)) {
             replica.connect().run(QUEUE) == "[b, c, d]"
         });
     }
-    let load = Load::new();
-    let ports = installation.ports();
-    thread::scope(|scope| {
-        let _ending = Ending(&load);
-        for number in 0..load.rounds.len() {
-            let (load, ports) = (&load, &ports);
-            scope.spawn(move || load.work(number, ports));
-        }
-        load.goes_on();
-        scene.all_wait();
-        begin(&installation, installation.server(old));
-        let new = installation.new_master(old);
-        for waiter in scene.blocked {
-            let reply = waiter.reply();
-            assert!(reply.starts_with("(error) "), "{reply}");
-        }
-        goes_on(new, scene.token);
-        load.goes_on();
-    });
+    scene.all_wait();
+    begin(&installation, installation.server(old));
+    let new = installation.new_master(old);
+    for waiter in scene.blocked {
+        let reply = waiter.reply();
+        assert!(reply.starts_with("(error) "), "{reply}");
+    }
+    goes_on(new, scene.token);
 }
 
 #[test]
@@ -304,6 +206,6 @@ fn a_killed_master_is_replaced_and_all_places_are_kept() {
 fn a_failover_on_demand_keeps_every_place() {
     fails_over(|installation, _| {
         let mut sentinel = installation.sentinels[0].connect();
-        assert_eq!(sentinel.run("SENTINEL FAILOVER fair"), "OK");
+        sentinel.assert_reply("SENTINEL FAILOVER fair", "OK");
     });
 }

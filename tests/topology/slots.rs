@@ -231,14 +231,14 @@ impl<'c> Migration<'c> {
     #[track_caller]
     pub fn nothing_happens_there(&self) {
         for command in ["FAIRLOCK.LOCKS", "FAIRLOCK.LOCKS ALL"] {
-            assert_eq!(self.to.run(command), "[]");
+            self.to.assert_reply(command, "[]");
         }
         let info = self.to.connect().text("INFO fairlock");
         let all = info.lines().filter(|line| line.starts_with("fairlock_"));
         for line in all.filter(|line| !line.starts_with("fairlock_commit:")) {
             assert!(line.ends_with(":0"), "{line}");
         }
-        assert_eq!(self.to.run("DBSIZE"), "0");
+        self.to.assert_reply("DBSIZE", "0");
     }
 
     /// Nothing of the slot is left at the target.

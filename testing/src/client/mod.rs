@@ -159,6 +159,25 @@ impl Client {
         assert_eq!(named, self.commands());
     }
 
+    /// Sends words that must get this reply.
+    #[track_caller]
+    pub fn assert_reply(&mut self, words: &str, reply: &str) {
+        assert_eq!(self.run(words), reply, "{words}");
+    }
+
+    /// Sends words that must get a reply that begins so.
+    #[track_caller]
+    pub fn assert_start(&mut self, words: &str, start: &str) {
+        let reply = self.run(words);
+        assert!(reply.starts_with(start), "{words}: {reply}");
+    }
+
+    /// Sends words that must get an error of this code.
+    #[track_caller]
+    pub fn assert_error(&mut self, words: &str, code: &str) {
+        self.assert_start(words, &format!("(error) {code} "));
+    }
+
     /// The whole text of a bulk reply.
     pub fn text(&mut self, words: &str) -> String {
         self.run(words)

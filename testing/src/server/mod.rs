@@ -43,6 +43,18 @@ impl Server {
         Self::launch(&Launch::with_module(options))
     }
 
+    /// With the module; and a connection to it.
+    pub fn connected() -> (Self, Client) {
+        Self::connected_with(&[])
+    }
+
+    /// With the module and options; and a connection to it.
+    pub fn connected_with(options: &[&str]) -> (Self, Client) {
+        let server = Self::with(options);
+        let client = server.connect();
+        (server, client)
+    }
+
     /// A plain server; the first option can be the path of a configuration file.
     pub fn without_module(options: &[&str]) -> Self {
         Self::launch(&Launch::plain(options))
@@ -206,7 +218,7 @@ impl Server {
 
     /// Lets the server write to its file what it has replied to. With I/O threads, Redis 8.6 may reply before it
     /// writes, also with `appendfsync always`; a request that comes after such a reply is answered after the write.
-    fn let_it_write(&self) {
+    pub fn let_it_write(&self) {
         let Ok(mut stream) = TcpStream::connect(("127.0.0.1", self.port)) else {
             return;
         };

@@ -8,8 +8,7 @@ use fairlock_testing::{Blocked, Server, wait_until};
 
 #[test]
 fn waiters_are_served_in_the_order_in_which_they_joined() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k w0");
     let waiters: Vec<_> = (1..=8)
         .map(|n| server.block(&format!("FAIRLOCK.ACQUIRE k w{n}")))
@@ -17,30 +16,29 @@ fn waiters_are_served_in_the_order_in_which_they_joined() {
     let mut last = 0;
     for (n, waiter) in waiters.into_iter().enumerate() {
         assert!(!waiter.is_done());
-        assert_eq!(client.run(&format!("FAIRLOCK.RELEASE k w{n}")), "0");
+        client.assert_reply(&format!("FAIRLOCK.RELEASE k w{n}"), "0");
         let token = waiter.int();
         assert!(token > last);
         last = token;
         assert_eq!(client.holders("k"), format!("[w{}, 1]", n + 1));
     }
-    assert_eq!(client.run("FAIRLOCK.RELEASE k w8"), "0");
-    assert_eq!(client.run("KEYS *"), "[]");
+    client.assert_reply("FAIRLOCK.RELEASE k w8", "0");
+    client.assert_reply("KEYS *", "[]");
 }
 
 #[test]
 fn a_release_makes_the_head_the_holder_in_the_same_step() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k a");
     let waiter = server.block("FAIRLOCK.ACQUIRE k b LEASE 60000");
     // In one transaction nothing can come between the release and the look.
-    client.run("MULTI");
-    client.run("FAIRLOCK.RELEASE k a");
-    client.run("HMGET k a b");
-    client.run("PTTL k");
-    client.run("LLEN redisson_lock_queue:{k}");
-    client.run("ZCARD redisson_lock_timeout:{k}");
-    let replies = client.run("EXEC");
+    let replies = client.at_once(&[
+        "FAIRLOCK.RELEASE k a",
+        "HMGET k a b",
+        "PTTL k",
+        "LLEN redisson_lock_queue:{k}",
+        "ZCARD redisson_lock_timeout:{k}",
+    ]);
     let lease = replies.strip_prefix("[0, [(nil), 1], ");
     let lease = lease.and_then(|rest| rest.strip_suffix(", 0, 0]"));
     let lease: u64 = lease.and_then(|ms| ms.parse().ok()).expect(&replies);
@@ -51,10 +49,9 @@ fn a_release_makes_the_head_the_holder_in_the_same_step() {
 
 #[test]
 fn a_lease_that_runs_out_goes_to_the_head_by_itself() {
-    let server = Server::with(&["--hz", "1"]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected_with(&["--hz", "1"]);
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
-    let waiter = server.block("FAIRLOCK.ACQUIRE k b");
+    let waiter = server.block("FAIRLOCK.ACQUIRE k b LEASE 77000");
     // It is shortened only now, so that it does not end before.
     let start = Instant::now();
     client.int("FAIRLOCK.RENEW k a LEASE 300");
@@ -62,23 +59,12 @@ fn a_lease_that_runs_out_goes_to_the_head_by_itself() {
     assert!(waiter.int() > 0);
     assert!(start.elapsed() >= Duration::from_millis(250));
     assert_eq!(client.holders("k"), "[b, 1]");
-}
-
-#[test]
-fn a_hand_off_has_the_lease_that_the_waiter_asked_for() {
-    let server = Server::start();
-    let mut client = server.connect();
-    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
-    let waiter = server.block("FAIRLOCK.ACQUIRE k b LEASE 77000");
-    client.int("FAIRLOCK.RENEW k a LEASE 50");
-    waiter.int();
     assert!((70_000..=77_000).contains(&client.int("PTTL k")));
 }
 
 #[test]
 fn leases_run_out_one_after_the_other() {
-    let server = Server::with(&["--hz", "1"]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected_with(&["--hz", "1"]);
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
     let waiters: Vec<_> = (0..5)
         .map(|n| server.block(&format!("FAIRLOCK.ACQUIRE k w{n} LEASE 40")))
@@ -92,118 +78,45 @@ fn leases_run_out_one_after_the_other() {
 }
 
 #[test]
-fn a_waiter_that_disconnects_leaves_the_queue() {
-    let server = Server::start();
-    let mut client = server.connect();
-    client.int("FAIRLOCK.ACQUIRE k a");
-    let first = server.block("FAIRLOCK.ACQUIRE k b");
-    let second = server.block("FAIRLOCK.ACQUIRE k c");
-    first.disconnect();
-    assert_eq!(client.run("FAIRLOCK.QUEUE k"), "[[c, blocked, -1, 1]]");
-    assert_eq!(client.run("ZRANGE redisson_lock_timeout:{k} 0 -1"), "[c]");
-    client.int("FAIRLOCK.RELEASE k a");
-    assert!(second.int() > 0);
-}
-
-#[test]
 fn a_waiter_killed_in_the_same_transaction_is_skipped() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k a");
-    let first = server.block("FAIRLOCK.ACQUIRE k b");
+    let first = server.block("FAIRLOCK.ACQUIRE k b LEASE 600000");
     let second = server.block("FAIRLOCK.ACQUIRE k c");
-    client.run("MULTI");
-    client.run(&format!("CLIENT KILL ID {}", first.id));
-    client.run("FAIRLOCK.RELEASE k a");
-    assert_eq!(client.run("EXEC"), "[1, 0]");
-    assert!(second.int() > 0);
-    assert_eq!(client.holders("k"), "[c, 1]");
-}
-
-#[test]
-fn a_receiver_that_is_gone_before_its_reply_passes_the_lock_on() {
-    let server = Server::start();
-    let mut client = server.connect();
-    client.int("FAIRLOCK.ACQUIRE k a");
-    let first = server.block("FAIRLOCK.ACQUIRE k b");
-    let second = server.block("FAIRLOCK.ACQUIRE k c");
-    // Handed over, and killed before the event loop could reply.
-    client.run("MULTI");
-    client.run("FAIRLOCK.RELEASE k a");
-    client.run(&format!("CLIENT KILL ID {}", first.id));
-    assert_eq!(client.run("EXEC"), "[0, 1]");
+    assert_eq!(
+        client.at_once(&[
+            &format!("CLIENT KILL ID {}", first.id),
+            "FAIRLOCK.RELEASE k a"
+        ]),
+        "[1, 0]"
+    );
     assert!(second.int() > 0);
     assert_eq!(client.holders("k"), "[c, 1]");
 }
 
 #[test]
 fn the_last_receiver_that_is_gone_frees_the_lock() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k a");
-    let only = server.block("FAIRLOCK.ACQUIRE k b");
-    client.run("MULTI");
-    client.run("FAIRLOCK.RELEASE k a");
-    client.run(&format!("CLIENT KILL ID {}", only.id));
-    assert_eq!(client.run("EXEC"), "[0, 1]");
-    wait_until("the lock is free", || client.run("EXISTS k") == "0");
-    assert_eq!(client.run("KEYS *"), "[]");
-}
-
-#[test]
-fn client_unblock_ends_a_wait() {
-    let server = Server::start();
-    let mut client = server.connect();
-    client.int("FAIRLOCK.ACQUIRE k a");
-    let one = server.block("FAIRLOCK.ACQUIRE k b");
-    let two = server.block("FAIRLOCK.ACQUIRE k c");
-    assert_eq!(client.run(&format!("CLIENT UNBLOCK {}", one.id)), "1");
-    assert_eq!(one.reply(), "(nil)");
-    assert_eq!(client.run(&format!("CLIENT UNBLOCK {} ERROR", two.id)), "1");
-    assert!(two.reply().starts_with("(error) UNBLOCKED "));
-    assert_eq!(client.run("FAIRLOCK.QUEUE k"), "[]");
+    let only = server.block("FAIRLOCK.ACQUIRE k b LEASE 600000");
     assert_eq!(
-        client.run("EXISTS redisson_lock_queue:{k} redisson_lock_timeout:{k}"),
-        "0"
+        client.at_once(&[
+            "FAIRLOCK.RELEASE k a",
+            &format!("CLIENT KILL ID {}", only.id)
+        ]),
+        "[0, 1]"
     );
-}
-
-#[test]
-fn a_lock_that_others_delete_goes_to_the_waiter() {
-    let server = Server::start();
-    let mut client = server.connect();
-    client.int("FAIRLOCK.ACQUIRE k a LEASE 60000");
-    let waiter = server.block("FAIRLOCK.ACQUIRE k b");
-    client.run("DEL k");
-    // The next command on the lock serves the head first.
-    assert_eq!(client.run("FAIRLOCK.ACQUIRE k c NOWAIT"), "(nil)");
-    assert!(waiter.int() > 0);
+    wait_until("the lock is free", || client.run("EXISTS k") == "0");
+    client.assert_reply("KEYS *", "[]");
 }
 
 #[test]
 fn a_foreign_lock_without_a_lease_is_noticed_when_it_goes() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     client.run("HSET k a 1");
     let waiter = server.block("FAIRLOCK.ACQUIRE k b");
     client.run("DEL k");
     assert!(waiter.int() > 0);
-}
-
-#[test]
-fn one_connection_can_release_what_another_waits_for_in_a_pipeline() {
-    let server = Server::start();
-    let mut client = server.connect();
-    client.int("FAIRLOCK.ACQUIRE k a");
-    let waiter = server.block("FAIRLOCK.ACQUIRE k b");
-    client.run("MULTI");
-    client.run("FAIRLOCK.RELEASE k a");
-    client.run("FAIRLOCK.RELEASE k b");
-    client.run("FAIRLOCK.ACQUIRE k c");
-    let replies = client.run("EXEC");
-    assert!(replies.starts_with("[0, 0, "), "{replies}");
-    assert!(waiter.int() > 0);
-    assert_eq!(client.holders("k"), "[c, 1]");
 }
 
 /// A bare connection on which a command was sent.
@@ -249,7 +162,7 @@ fn hang_up_while_released(server: &Server, release_first: bool) {
     });
     assert!(behind.int() > 0);
     assert_eq!(client.holders("k"), "[c, 1]");
-    assert_eq!(client.run("FAIRLOCK.QUEUE k"), "[]");
+    client.assert_reply("FAIRLOCK.QUEUE k", "[]");
 }
 
 #[test]
@@ -263,8 +176,7 @@ fn a_waiter_that_hangs_up_as_the_lock_is_released_is_skipped() {
 
 #[test]
 fn a_waiter_that_says_quit_behind_its_request_keeps_the_lock() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k a");
     let mut socket = send(&server, "FAIRLOCK.ACQUIRE k b\r\nQUIT");
     wait_until("b waits", || {
@@ -286,8 +198,7 @@ fn a_waiter_that_says_quit_behind_its_request_keeps_the_lock() {
 
 #[test]
 fn a_waiter_that_hangs_up_has_left_before_the_next_command() {
-    let server = Server::with(&["--hz", "1"]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected_with(&["--hz", "1"]);
     client.int("FAIRLOCK.ACQUIRE k a");
     let socket = send(&server, "FAIRLOCK.ACQUIRE k b");
     wait_until("b waits", || {
@@ -295,25 +206,24 @@ fn a_waiter_that_hangs_up_has_left_before_the_next_command() {
     });
     drop(socket);
     wait_until("the server has noticed", || server.blocked() == 0);
-    assert_eq!(client.run("LLEN redisson_lock_queue:{k}"), "0");
+    client.assert_reply("LLEN redisson_lock_queue:{k}", "0");
 }
 
 #[test]
 fn a_receiver_killed_after_its_reply_was_made_and_before_it_was_written_passes_the_lock_on() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k a");
     client.int("FAIRLOCK.ACQUIRE other a");
-    let first = server.block("FAIRLOCK.ACQUIRE k b");
+    let first = server.block("FAIRLOCK.ACQUIRE k b LEASE 600000");
     let second = server.block("FAIRLOCK.ACQUIRE k c");
     // Unblocked in the same iteration, the killer's next command runs before any reply is written.
     let kill = format!("CLIENT KILL ID {}", first.id);
     let _killer = send(&server, &format!("FAIRLOCK.ACQUIRE other b\r\n{kill}"));
     wait_until("the killer waits", || server.blocked() == 3);
-    client.run("MULTI");
-    client.run("FAIRLOCK.RELEASE k a");
-    client.run("FAIRLOCK.RELEASE other a");
-    assert_eq!(client.run("EXEC"), "[0, 0]");
+    assert_eq!(
+        client.at_once(&["FAIRLOCK.RELEASE k a", "FAIRLOCK.RELEASE other a"]),
+        "[0, 0]"
+    );
     assert!(second.int() > 0);
     assert!(first.reply().starts_with("(error) not a reply"));
     assert_eq!(client.holders("k"), "[c, 1]");

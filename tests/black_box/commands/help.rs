@@ -5,8 +5,7 @@ use fairlock_testing::commands::SCRIPTS;
 
 #[test]
 fn help_names_every_command() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (_server, mut client) = Server::connected();
     let help = client.run("FAIRLOCK.HELP");
     let words = help.split(['[', ' ', ',']);
     let shown = words.filter(|word| word.starts_with("FAIRLOCK."));

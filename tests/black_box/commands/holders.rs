@@ -4,9 +4,8 @@ use fairlock_testing::{Client, Server};
 
 #[test]
 fn holders_are_listed_in_the_order_in_which_they_came() {
-    let server = Server::start();
-    let mut client = server.connect();
-    assert_eq!(client.run("FAIRLOCK.HOLDERS k"), "[]");
+    let (_server, mut client) = Server::connected();
+    client.assert_reply("FAIRLOCK.HOLDERS k", "[]");
     let z = client.int("FAIRLOCK.ACQUIRE k z SHARED LEASE 600000");
     let a = client.int("FAIRLOCK.ACQUIRE k a SHARED 5 LEASE 500000 SESSION");
     assert!(a > z);
@@ -25,8 +24,7 @@ fn holders_are_listed_in_the_order_in_which_they_came() {
 
 #[test]
 fn an_exclusive_lock_has_one_holder() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (_server, mut client) = Server::connected();
     let token = client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
     let holders = client.run("FAIRLOCK.HOLDERS k");
     assert!(holders.starts_with("[[a, 1, "), "{holders}");
@@ -61,25 +59,13 @@ fn a_session_is_a_boolean_in_resp3() {
 
 #[test]
 fn a_lock_of_a_script_has_no_token_and_may_have_no_lease() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (_server, mut client) = Server::connected();
     client.run("HSET k a 2");
-    assert_eq!(
-        client.run("FAIRLOCK.HOLDERS k"),
-        "[[a, 2, -1, (nil), 0, 1]]"
+    client.assert_reply("FAIRLOCK.HOLDERS k", "[[a, 2, -1, (nil), 0, 1]]");
+    client.assert_start(
+        "FAIRLOCK.INFO k",
+        "[owner, a, holds, 2, lease, -1, token, (nil), ",
     );
-}
-
-#[test]
-fn it_is_refused_where_the_lock_or_its_shared_holders_have_another_type() {
-    let server = Server::start();
-    let mut client = server.connect();
-    for key in ["k", "redisson_lock_shared:{k}"] {
-        client.run(&format!("SET {key} value"));
-        let reply = client.run("FAIRLOCK.HOLDERS k");
-        assert!(reply.starts_with("(error) WRONGTYPE "), "{key}: {reply}");
-        client.run("FLUSHALL");
-    }
 }
 
 /// Adds holders of `k`: `h0000` and so on.
@@ -91,8 +77,7 @@ fn share(client: &mut Client, number: usize) {
 
 #[test]
 fn very_many_holders_are_listed_in_the_order_of_their_tokens() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (_server, mut client) = Server::connected();
     share(&mut client, 2_500);
     let reply = client.run("FAIRLOCK.HOLDERS k");
     let holders = reply.trim_matches(['[', ']']).split("], [");

@@ -4,23 +4,16 @@ use fairlock_testing::{Client, Server};
 
 #[test]
 fn a_lock_with_waiters_has_the_three_keys_of_the_table() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     let token = client.int("FAIRLOCK.ACQUIRE orders a LEASE 60000");
     client.run("FAIRLOCK.ACQUIRE orders b ENQUEUE PATIENCE 70000");
     let _blocked = server.block("FAIRLOCK.ACQUIRE orders c PATIENCE 80000");
-    assert_eq!(client.run("TYPE orders"), "hash");
+    client.assert_reply("TYPE orders", "hash");
     assert_eq!(client.holders("orders"), "[a, 1]");
     assert!((50_000..=60_000).contains(&client.int("PTTL orders")));
-    assert_eq!(
-        client.run("LRANGE redisson_lock_queue:{orders} 0 -1"),
-        "[b, c]"
-    );
-    assert_eq!(client.run("TTL redisson_lock_queue:{orders}"), "-1");
-    assert_eq!(
-        client.run("ZRANGE redisson_lock_timeout:{orders} 0 -1"),
-        "[b, c]"
-    );
+    client.assert_reply("LRANGE redisson_lock_queue:{orders} 0 -1", "[b, c]");
+    client.assert_reply("TTL redisson_lock_queue:{orders}", "-1");
+    client.assert_reply("ZRANGE redisson_lock_timeout:{orders} 0 -1", "[b, c]");
     let b = client.int("ZSCORE redisson_lock_timeout:{orders} b");
     let c = client.int("ZSCORE redisson_lock_timeout:{orders} c");
     // The lease's end, and each one's patience times its position.
@@ -31,15 +24,11 @@ fn a_lock_with_waiters_has_the_three_keys_of_the_table() {
 
 #[test]
 fn a_name_with_a_brace_is_not_wrapped() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (_server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE shop{7}:x a");
     client.run("FAIRLOCK.ACQUIRE shop{7}:x b ENQUEUE");
-    assert_eq!(
-        client.run("LRANGE redisson_lock_queue:shop{7}:x 0 -1"),
-        "[b]"
-    );
-    assert_eq!(client.run("ZCARD redisson_lock_timeout:shop{7}:x"), "1");
+    client.assert_reply("LRANGE redisson_lock_queue:shop{7}:x 0 -1", "[b]");
+    client.assert_reply("ZCARD redisson_lock_timeout:shop{7}:x", "1");
     assert_eq!(client.int("DBSIZE"), 3);
 }
 
@@ -47,8 +36,7 @@ fn a_name_with_a_brace_is_not_wrapped() {
 fn of_two_locks_with_one_queue_one_is_in_use_at_a_time() {
     for (used, other) in [("a", "{a}"), ("{a}", "a")] {
         for hold in ["SESSION", "SHARED", "ONCE"] {
-            let server = Server::start();
-            let mut client = server.connect();
+            let (_server, mut client) = Server::connected();
             client.int(&format!("FAIRLOCK.ACQUIRE {used} o {hold}"));
             client.run(&format!("FAIRLOCK.ACQUIRE {other} y LEASE 60000"));
             client.run(&format!("FAIRLOCK.ACQUIRE {used} w ENQUEUE"));
@@ -68,7 +56,7 @@ fn of_two_locks_with_one_queue_one_is_in_use_at_a_time() {
             }
             client.run(&format!("FAIRLOCK.RELEASE {used} o"));
             client.run(&format!("FAIRLOCK.CANCEL {used} w"));
-            assert_eq!(client.run(&format!("FAIRLOCK.QUEUE {other}")), "[]");
+            client.assert_reply(&format!("FAIRLOCK.QUEUE {other}"), "[]");
             assert!(client.int(&format!("FAIRLOCK.ACQUIRE {other} y ONCE")) > 0);
         }
     }
@@ -77,8 +65,7 @@ fn of_two_locks_with_one_queue_one_is_in_use_at_a_time() {
 #[test]
 fn a_queue_that_is_found_is_that_of_k_unless_only_the_name_in_braces_is_held() {
     for (held, expected) in [("", "k"), ("k", "k"), ("{k}", "{k}"), ("k {k}", "k")] {
-        let server = Server::with(&["--fairlock.intercept-eval", "yes"]);
-        let mut client = server.connect();
+        let (_server, mut client) = Server::connected_with(&["--fairlock.intercept-eval", "yes"]);
         for lock in held.split_whitespace() {
             client.int(&format!("FAIRLOCK.ACQUIRE {lock} o"));
         }
@@ -94,14 +81,13 @@ fn a_queue_that_is_found_is_that_of_k_unless_only_the_name_in_braces_is_held() {
 
 #[test]
 fn nothing_outlives_the_lock() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (_server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k a");
     client.run("FAIRLOCK.ACQUIRE k b ENQUEUE");
     client.int("FAIRLOCK.RELEASE k a");
     client.int("FAIRLOCK.ACQUIRE k b");
     client.int("FAIRLOCK.RELEASE k b");
-    assert_eq!(client.run("KEYS *"), "[]");
+    client.assert_reply("KEYS *", "[]");
 }
 
 #[test]
@@ -114,14 +100,10 @@ fn a_refused_command_does_not_disturb_a_watch() {
     client.run("FAIRLOCK.RELEASE k b");
     client.run("FAIRLOCK.RENEW k b");
     client.run("FAIRLOCK.CANCEL k b");
-    watcher.run("MULTI");
-    watcher.run("PING");
-    assert_eq!(watcher.run("EXEC"), "[PONG]");
+    assert_eq!(watcher.at_once(&["PING"]), "[PONG]");
     watcher.run("WATCH k");
     client.run("FAIRLOCK.RENEW k a");
-    watcher.run("MULTI");
-    watcher.run("PING");
-    assert_eq!(watcher.run("EXEC"), "(nil)");
+    assert_eq!(watcher.at_once(&["PING"]), "(nil)");
 }
 
 #[test]
@@ -131,17 +113,14 @@ fn a_client_stays_in_its_database_whatever_it_moves_and_copies() {
     for command in ["COPY x y DB 3", "COPY x y DB 4", "MOVE x 5", "MOVE x 6"] {
         client.run("SELECT 2");
         client.run("SET x 1");
-        assert_eq!(client.run(command), "1");
+        client.assert_reply(command, "1");
         let list = other.text(&format!("CLIENT LIST ID {}", client.id));
         assert!(list.contains(" db=2 "), "{command}: {list}");
     }
     client.run("SET x 1");
-    client.run("MULTI");
-    client.run("MOVE x 7");
-    client.run("SET here 1");
-    assert_eq!(client.run("EXEC"), "[1, OK]");
+    assert_eq!(client.at_once(&["MOVE x 7", "SET here 1"]), "[1, OK]");
     other.run("SELECT 2");
-    assert_eq!(other.run("EXISTS here"), "1");
+    other.assert_reply("EXISTS here", "1");
     let script = "redis.call('MOVE', 'here', 7) return redis.call('EXISTS', 'y')";
     let run = client.raw(&[b"EVAL", script.as_bytes(), b"0"]);
     assert_eq!(run, Ok(redis::Value::Int(0)));
@@ -149,8 +128,8 @@ fn a_client_stays_in_its_database_whatever_it_moves_and_copies() {
 
 #[test]
 fn among_many_waiters_one_is_added_without_a_walk() {
-    let server = Server::with(&["--appendonly", "yes", "--appendfsync", "always"]);
-    let mut client = server.connect();
+    let (server, mut client) =
+        Server::connected_with(&["--appendonly", "yes", "--appendfsync", "always"]);
     let encoding = |client: &mut Client| client.run("OBJECT ENCODING redisson_lock_timeout:{k}");
     let ask = |n| format!("FAIRLOCK.ACQUIRE k w{n} ENQUEUE");
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
@@ -165,8 +144,8 @@ fn among_many_waiters_one_is_added_without_a_walk() {
     assert_eq!(client.int("ZCARD redisson_lock_timeout:{k}"), 20);
     let server = server.kill_and_restart();
     let mut client = server.connect();
-    assert_eq!(client.run(members), before);
-    assert_eq!(client.run("LRANGE redisson_lock_queue:{k} 0 -1"), queue);
+    client.assert_reply(members, &before);
+    client.assert_reply("LRANGE redisson_lock_queue:{k} 0 -1", &queue);
     client.run_many([ask(20)]);
     assert_eq!(encoding(&mut client), "skiplist");
     // A queue that was empty begins anew.

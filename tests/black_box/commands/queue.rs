@@ -3,15 +3,8 @@
 use fairlock_testing::Server;
 
 #[test]
-fn an_unknown_lock_has_no_waiters() {
-    let server = Server::start();
-    assert_eq!(server.connect().run("FAIRLOCK.QUEUE k"), "[]");
-}
-
-#[test]
 fn waiters_are_shown_in_order() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k a");
     let _blocked = server.block("FAIRLOCK.ACQUIRE k b");
     client.run("FAIRLOCK.ACQUIRE k c ENQUEUE PATIENCE 60000");
@@ -25,8 +18,7 @@ fn waiters_are_shown_in_order() {
 
 #[test]
 fn limit_shows_a_part() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (_server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k a");
     for owner in 0..5 {
         client.run(&format!("FAIRLOCK.ACQUIRE k w{owner} ENQUEUE"));
@@ -47,8 +39,7 @@ fn limit_shows_a_part() {
 
 #[test]
 fn a_waiter_that_is_dead_or_has_no_deadline_has_nothing_left() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (_server, mut client) = Server::connected();
     // In one transaction, because the server repairs it a moment later.
     for words in [
         "MULTI",
@@ -61,8 +52,8 @@ fn a_waiter_that_is_dead_or_has_no_deadline_has_nothing_left() {
         client.run(words);
     }
     // QUEUE is read-only: it repairs nothing.
-    assert_eq!(
-        client.run("EXEC"),
-        "[1, 2, 1, [[b, polling, 0, 1], [c, polling, 0, 1]], 1]"
+    client.assert_reply(
+        "EXEC",
+        "[1, 2, 1, [[b, polling, 0, 1], [c, polling, 0, 1]], 1]",
     );
 }

@@ -5,39 +5,28 @@ use redis::Value;
 
 #[test]
 fn renewing_replies_the_lease_now_set() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (_server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k a LEASE 10000");
-    assert_eq!(client.run("FAIRLOCK.RENEW k a LEASE 60000"), "60000");
+    client.assert_reply("FAIRLOCK.RENEW k a LEASE 60000", "60000");
     assert!((50_000..=60_000).contains(&client.int("PTTL k")));
-    assert_eq!(client.run("FAIRLOCK.RENEW k a"), "30000");
+    client.assert_reply("FAIRLOCK.RENEW k a", "30000");
     assert!((20_000..=30_000).contains(&client.int("PTTL k")));
     assert_eq!(client.holders("k"), "[a, 1]");
 }
 
 #[test]
 fn only_the_holder_can_renew() {
-    let server = Server::start();
-    let mut client = server.connect();
-    assert!(
-        client
-            .run("FAIRLOCK.RENEW k a")
-            .starts_with("(error) NOTHELD ")
-    );
-    assert_eq!(client.run("EXISTS k"), "0");
+    let (_server, mut client) = Server::connected();
+    client.assert_error("FAIRLOCK.RENEW k a", "NOTHELD");
+    client.assert_reply("EXISTS k", "0");
     client.int("FAIRLOCK.ACQUIRE k a LEASE 5000");
-    assert!(
-        client
-            .run("FAIRLOCK.RENEW k b")
-            .starts_with("(error) NOTHELD ")
-    );
+    client.assert_error("FAIRLOCK.RENEW k b", "NOTHELD");
     assert!(client.int("PTTL k") <= 5_000);
 }
 
 #[test]
 fn a_renewed_lease_holds_up_the_waiters() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
     let waiter = server.block("FAIRLOCK.ACQUIRE k b");
     // One command behind the other, so that the short lease does not end in between.
@@ -53,7 +42,7 @@ fn a_renewed_lease_holds_up_the_waiters() {
             .parse::<i64>()
             .is_ok()
     );
-    assert_eq!(client.run("FAIRLOCK.ACQUIRE other y WAIT 300"), "(nil)");
+    client.assert_reply("FAIRLOCK.ACQUIRE other y WAIT 300", "(nil)");
     assert!(!waiter.is_done());
     client.int("FAIRLOCK.RELEASE k a");
     assert!(waiter.int() > 0);

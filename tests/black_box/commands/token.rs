@@ -17,8 +17,7 @@ fn time(client: &mut Client) -> i64 {
 
 #[test]
 fn tokens_grow_from_one_acquisition_to_the_next_and_leave_nothing_behind() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (_server, mut client) = Server::connected();
     let mut last = 0;
     for _ in 0..100 {
         let token = client.int("FAIRLOCK.ACQUIRE k a");
@@ -32,8 +31,7 @@ fn tokens_grow_from_one_acquisition_to_the_next_and_leave_nothing_behind() {
 
 #[test]
 fn a_token_is_the_time_in_microseconds() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (_server, mut client) = Server::connected();
     let before = time(&mut client);
     let token = client.int("FAIRLOCK.ACQUIRE k a");
     let after = time(&mut client);
@@ -45,73 +43,64 @@ fn a_token_is_the_time_in_microseconds() {
 
 #[test]
 fn the_holders_token_is_the_second_field_of_its_hash() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (_server, mut client) = Server::connected();
     let token = client.int("FAIRLOCK.ACQUIRE k a");
-    assert_eq!(client.run("HGETALL k"), format!("[a, 1, , {token}]"));
+    client.assert_reply("HGETALL k", &format!("[a, 1, , {token}]"));
     assert_eq!(client.int("FAIRLOCK.ACQUIRE k a"), token);
-    assert_eq!(client.run("HGETALL k"), format!("[a, 2, , {token}]"));
+    client.assert_reply("HGETALL k", &format!("[a, 2, , {token}]"));
     assert!(
         client
             .run("FAIRLOCK.INFO k")
             .contains(&format!("token, {token}"))
     );
     client.int("FAIRLOCK.RELEASE k a");
-    assert_eq!(client.run("HGETALL k"), format!("[a, 1, , {token}]"));
+    client.assert_reply("HGETALL k", &format!("[a, 1, , {token}]"));
 }
 
 #[test]
 fn a_lock_that_a_script_took_has_no_token_until_its_holder_asks() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (_server, mut client) = Server::connected();
     client.run("HSET k a 1");
     client.run("PEXPIRE k 600000");
     assert!(client.run("FAIRLOCK.INFO k").contains("token, (nil)"));
-    assert_eq!(client.run("FAIRLOCK.RENEW k a LEASE 700000"), "700000");
+    client.assert_reply("FAIRLOCK.RENEW k a LEASE 700000", "700000");
     assert_eq!(client.holders("k"), "[a, 1]");
-    let refused = client.run("FAIRLOCK.RELEASE k a TOKEN 1");
-    assert!(refused.starts_with("(error) NOTHELD "), "{refused}");
+    client.assert_error("FAIRLOCK.RELEASE k a TOKEN 1", "NOTHELD");
     let token = client.int("FAIRLOCK.ACQUIRE k a");
-    assert_eq!(client.run("HGETALL k"), format!("[a, 2, , {token}]"));
-    assert_eq!(
-        client.run(&format!("FAIRLOCK.RELEASE k a ALL TOKEN {token}")),
-        "0"
-    );
+    client.assert_reply("HGETALL k", &format!("[a, 2, , {token}]"));
+    client.assert_reply(&format!("FAIRLOCK.RELEASE k a ALL TOKEN {token}"), "0");
 }
 
 #[test]
 fn a_token_that_is_no_number_is_none() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (_server, mut client) = Server::connected();
     for token in [&b"x"[..], b"-5", b"0", b"1.5", b"9223372036854775808"] {
         client.run("HSET k a 1");
         let set = client.raw(&[b"HSET", b"k", b"", token]);
         assert!(set.is_ok());
         assert!(client.run("FAIRLOCK.INFO k").contains("token, (nil)"));
         assert!(client.int("FAIRLOCK.ACQUIRE k a") > 0);
-        assert_eq!(client.run("FAIRLOCK.RELEASE k a ALL"), "0");
+        client.assert_reply("FAIRLOCK.RELEASE k a ALL", "0");
     }
 }
 
 #[test]
 fn a_token_without_an_owner_is_a_free_lock() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
     let waiter = server.block("FAIRLOCK.ACQUIRE k b");
-    assert_eq!(client.run("HDEL k a"), "1");
+    client.assert_reply("HDEL k a", "1");
     assert!(waiter.int() > 0);
-    assert_eq!(client.run("HDEL k b"), "1");
+    client.assert_reply("HDEL k b", "1");
     // Without waiters it is noticed at the next request.
-    assert!(client.run("FAIRLOCK.INFO k").starts_with("[owner, (nil), "));
+    client.assert_start("FAIRLOCK.INFO k", "[owner, (nil), ");
     assert!(client.int("FAIRLOCK.ACQUIRE k c NOWAIT") > 0);
     assert_eq!(client.holders("k"), "[c, 1]");
 }
 
 #[test]
 fn a_token_ahead_of_the_clock_is_kept_until_the_clock_has_passed_it() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (_server, mut client) = Server::connected();
     let ahead = client.int("FAIRLOCK.ACQUIRE k a") + MINUTE;
     client.int("FAIRLOCK.RELEASE k a");
     // As it is after the clock was set back by a minute, and the server has restarted.
@@ -128,8 +117,7 @@ fn a_token_ahead_of_the_clock_is_kept_until_the_clock_has_passed_it() {
 
 #[test]
 fn a_token_that_was_ahead_is_remembered_though_all_keys_are_gone() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (_server, mut client) = Server::connected();
     let ahead = client.int("FAIRLOCK.ACQUIRE k a") + 5_000_000;
     client.int("FAIRLOCK.RELEASE k a");
     client.run(&format!("SET fairlock_token:{{k}} {ahead}"));
@@ -154,8 +142,7 @@ fn the_token_of_a_lock_that_is_freed_behind_its_clock_is_kept() {
 
 #[test]
 fn tokens_grow_whatever_others_delete() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (_server, mut client) = Server::connected();
     let mut last = 0;
     for way in [
         "DEL k",

@@ -5,8 +5,7 @@ use std::fs;
 use fairlock_testing::{Client, Server, Wire, show, wait_until};
 use redis::Value;
 
-const SESSION_REFUSED: &str =
-    "SESSION binds the lock to a connection and cannot be used in a script";
+const REFUSED: &str = " and cannot be used in a script";
 
 /// Calls one command of this module with its arguments.
 const CALL: &str = "return redis.call(ARGV[1], KEYS[1], unpack(ARGV, 2))";
@@ -27,12 +26,6 @@ fn call(client: &mut Client, how: &str, what: &str, words: &str) -> String {
     }
 }
 
-/// The commands between MULTI and EXEC; the reply of EXEC.
-#[track_caller]
-fn exec(client: &mut Client, commands: &[&str]) -> String {
-    client.at_once(commands)
-}
-
 fn load_library(client: &mut Client) {
     let loaded = client.raw(&[b"FUNCTION", b"LOAD", LIBRARY.as_bytes()]);
     assert_eq!(show(&loaded.expect("loaded")), "locks");
@@ -44,46 +37,43 @@ fn is_place(reply: &str, position: u32) -> bool {
 
 #[test]
 fn enqueue_queues_in_a_transaction_a_script_and_a_function() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (_server, mut client) = Server::connected();
     load_library(&mut client);
     client.int("FAIRLOCK.ACQUIRE k a");
-    let replies = exec(&mut client, &["FAIRLOCK.ACQUIRE k b ENQUEUE"]);
+    let replies = client.at_once(&["FAIRLOCK.ACQUIRE k b ENQUEUE"]);
     assert!(replies.starts_with("[[1, "), "{replies}");
     let reply = call(&mut client, "EVAL", CALL, "FAIRLOCK.ACQUIRE c ENQUEUE");
     assert!(is_place(&reply, 2), "{reply}");
     let reply = call(&mut client, "FCALL", "call", "FAIRLOCK.ACQUIRE d ENQUEUE");
     assert!(is_place(&reply, 3), "{reply}");
     for (holder, next) in [("a", "b"), ("b", "c"), ("c", "d")] {
-        assert_eq!(client.run(&format!("FAIRLOCK.RELEASE k {holder}")), "0");
+        client.assert_reply(&format!("FAIRLOCK.RELEASE k {holder}"), "0");
         assert!(client.int(&format!("FAIRLOCK.ACQUIRE k {next} ENQUEUE")) > 0);
     }
 }
 
 #[test]
 fn in_a_script_or_function_even_a_long_wait_is_over_at_once() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (_server, mut client) = Server::connected();
     load_library(&mut client);
     client.int("FAIRLOCK.ACQUIRE k a");
     for words in ["FAIRLOCK.ACQUIRE b", "FAIRLOCK.ACQUIRE b WAIT 3600000"] {
         assert_eq!(call(&mut client, "EVAL", CALL, words), "(nil)");
         assert_eq!(call(&mut client, "FCALL", "call", words), "(nil)");
     }
-    assert_eq!(client.run("FAIRLOCK.QUEUE k"), "[]");
+    client.assert_reply("FAIRLOCK.QUEUE k", "[]");
     // A script in a transaction does not wait either.
     client.run("MULTI");
     assert_eq!(
         call(&mut client, "EVAL", CALL, "FAIRLOCK.ACQUIRE b"),
         "QUEUED"
     );
-    assert_eq!(client.run("EXEC"), "[(nil)]");
+    client.assert_reply("EXEC", "[(nil)]");
 }
 
 #[test]
 fn scripts_and_functions_take_hold_and_release_as_clients_do() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (_server, mut client) = Server::connected();
     load_library(&mut client);
     for (how, what) in [("EVAL", CALL), ("FCALL", "call")] {
         let token: i64 = call(&mut client, how, what, "FAIRLOCK.ACQUIRE a LEASE 60000")
@@ -104,8 +94,7 @@ fn scripts_and_functions_take_hold_and_release_as_clients_do() {
 
 #[test]
 fn a_script_or_function_that_may_not_write_can_only_look() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (_server, mut client) = Server::connected();
     load_library(&mut client);
     client.int("FAIRLOCK.ACQUIRE k a");
     client.run("FAIRLOCK.ACQUIRE k b ENQUEUE");
@@ -129,14 +118,14 @@ fn a_script_or_function_that_may_not_write_can_only_look() {
     }
     // All but the lease, which goes down.
     let start = before.split("lease").next().expect("a start");
-    assert!(client.run("FAIRLOCK.INFO k").starts_with(start));
+    client.assert_start("FAIRLOCK.INFO k", start);
 }
 
 #[test]
 fn a_session_in_a_transaction_is_bound_to_the_connection() {
     let server = Server::start();
     let (mut client, mut other) = (server.connect(), server.connect());
-    let replies = exec(&mut client, &["FAIRLOCK.ACQUIRE k a SESSION LEASE 600000"]);
+    let replies = client.at_once(&["FAIRLOCK.ACQUIRE k a SESSION LEASE 600000"]);
     assert!(!replies.contains("nil"), "{replies}");
     assert!(other.run("FAIRLOCK.INFO k").contains("session, 1"));
     let waiter = server.block("FAIRLOCK.ACQUIRE k b");
@@ -146,29 +135,28 @@ fn a_session_in_a_transaction_is_bound_to_the_connection() {
 }
 
 #[test]
-fn a_session_in_a_script_or_function_is_refused() {
-    let server = Server::start();
-    let mut client = server.connect();
+fn a_session_or_the_connections_identity_in_a_script_or_function_is_refused() {
+    let (_server, mut client) = Server::connected();
     load_library(&mut client);
     for words in [
         "FAIRLOCK.ACQUIRE a SESSION",
         "FAIRLOCK.ACQUIRE a ENQUEUE SESSION",
+        "FAIRLOCK.ACQUIRE *",
     ] {
         for (how, what) in [("EVAL", CALL), ("FCALL", "call")] {
             let error = call(&mut client, how, what, words);
             assert!(
-                error.starts_with("(error) ERR ") && error.contains(SESSION_REFUSED),
+                error.starts_with("(error) ERR ") && error.contains(REFUSED),
                 "{how} {words}: {error}"
             );
         }
     }
-    assert_eq!(client.run("DBSIZE"), "0");
+    client.assert_reply("DBSIZE", "0");
 }
 
 #[test]
 fn a_release_inside_serves_the_waiter_exactly_once() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     load_library(&mut client);
     for way in ["EXEC", "EVAL", "FCALL"] {
         let token = client.int("FAIRLOCK.ACQUIRE k a");
@@ -176,7 +164,7 @@ fn a_release_inside_serves_the_waiter_exactly_once() {
         waiter.send("FAIRLOCK.ACQUIRE k b\nPING");
         wait_until("b waits", || server.blocked() == 1);
         let released = match way {
-            "EXEC" => exec(&mut client, &["FAIRLOCK.RELEASE k a"]),
+            "EXEC" => client.at_once(&["FAIRLOCK.RELEASE k a"]),
             "EVAL" => call(&mut client, "EVAL", CALL, "FAIRLOCK.RELEASE a"),
             _ => call(&mut client, "FCALL", "call", "FAIRLOCK.RELEASE a"),
         };
@@ -184,15 +172,14 @@ fn a_release_inside_serves_the_waiter_exactly_once() {
         assert!(waiter.token() > token, "{way}");
         assert_eq!(waiter.line(), "+PONG", "{way}");
         assert_eq!(client.holders("k"), "[b, 1]");
-        assert_eq!(client.run("FAIRLOCK.QUEUE k"), "[]");
-        assert_eq!(client.run("FAIRLOCK.RELEASE k b"), "0");
+        client.assert_reply("FAIRLOCK.QUEUE k", "[]");
+        client.assert_reply("FAIRLOCK.RELEASE k b", "0");
     }
 }
 
 #[test]
 fn an_acquire_behind_a_release_does_not_overtake_the_waiter() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     let script = "redis.call('FAIRLOCK.RELEASE', KEYS[1], 'a')
         return redis.call('FAIRLOCK.ACQUIRE', KEYS[1], 'c')";
     for scripted in [false, true] {
@@ -202,55 +189,49 @@ fn an_acquire_behind_a_release_does_not_overtake_the_waiter() {
             assert_eq!(call(&mut client, "EVAL", script, ""), "(nil)");
         } else {
             let commands = ["FAIRLOCK.RELEASE k a", "FAIRLOCK.ACQUIRE k c"];
-            assert_eq!(exec(&mut client, &commands), "[0, (nil)]");
+            assert_eq!(client.at_once(&commands), "[0, (nil)]");
         }
         assert!(waiter.int() > 0);
         assert_eq!(client.holders("k"), "[b, 1]");
-        assert_eq!(client.run("FAIRLOCK.RELEASE k b"), "0");
+        client.assert_reply("FAIRLOCK.RELEASE k b", "0");
     }
 }
 
 #[test]
 fn an_acquire_behind_a_del_does_not_overtake_the_waiter() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k a");
     let waiter = server.block("FAIRLOCK.ACQUIRE k b");
     let commands = ["DEL k", "FAIRLOCK.ACQUIRE k c", "HMGET k b c"];
-    assert_eq!(exec(&mut client, &commands), "[1, (nil), [1, (nil)]]");
+    assert_eq!(client.at_once(&commands), "[1, (nil), [1, (nil)]]");
     assert!(waiter.int() > 0);
 }
 
 #[test]
 fn an_acquire_behind_a_release_does_not_overtake_a_polling_waiter() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (_server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k a");
     client.run("FAIRLOCK.ACQUIRE k b ENQUEUE");
-    let replies = exec(
-        &mut client,
-        &[
-            "FAIRLOCK.RELEASE k a",
-            "FAIRLOCK.ACQUIRE k c",
-            "FAIRLOCK.ACQUIRE k b",
-            "HMGET k a b c",
-        ],
-    );
+    let replies = client.at_once(&[
+        "FAIRLOCK.RELEASE k a",
+        "FAIRLOCK.ACQUIRE k c",
+        "FAIRLOCK.ACQUIRE k b",
+        "HMGET k a b c",
+    ]);
     assert!(replies.starts_with("[0, (nil), "), "{replies}");
     assert!(replies.ends_with(", [(nil), 1, (nil)]]"), "{replies}");
 }
 
 #[test]
 fn one_transaction_can_serve_a_whole_queue_in_order() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     let token = client.int("FAIRLOCK.ACQUIRE k w0");
     let waiters: Vec<_> = (1..=5)
         .map(|n| server.block(&format!("FAIRLOCK.ACQUIRE k w{n}")))
         .collect();
     let releases: Vec<_> = (0..5).map(|n| format!("FAIRLOCK.RELEASE k w{n}")).collect();
     let releases: Vec<&str> = releases.iter().map(String::as_str).collect();
-    assert_eq!(exec(&mut client, &releases), "[0, 0, 0, 0, 0]");
+    assert_eq!(client.at_once(&releases), "[0, 0, 0, 0, 0]");
     waiters.into_iter().fold(token, |last, waiter| {
         let token = waiter.int();
         assert!(token > last);
@@ -261,8 +242,7 @@ fn one_transaction_can_serve_a_whole_queue_in_order() {
 
 #[test]
 fn an_error_inside_costs_only_its_own_command() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (_server, mut client) = Server::connected();
     client.run("MULTI");
     client.run("FAIRLOCK.ACQUIRE k a");
     client.run("FAIRLOCK.RELEASE k stranger");
@@ -276,21 +256,20 @@ fn an_error_inside_costs_only_its_own_command() {
 
 #[test]
 fn what_is_discarded_or_aborted_has_not_happened() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k a");
     let waiter = server.block("FAIRLOCK.ACQUIRE k b");
     client.run("MULTI");
     client.run("FAIRLOCK.RELEASE k a");
     client.run("FAIRLOCK.ACQUIRE other c SESSION");
-    assert_eq!(client.run("DISCARD"), "OK");
+    client.assert_reply("DISCARD", "OK");
     client.run("MULTI");
     client.run("FAIRLOCK.RELEASE k a");
     // It is refused when it is queued, and the whole transaction with it.
-    assert!(client.run("FAIRLOCK.ACQUIRE k").starts_with("(error) ERR "));
-    assert!(client.run("EXEC").starts_with("(error) EXECABORT "));
+    client.assert_error("FAIRLOCK.ACQUIRE k", "ERR");
+    client.assert_error("EXEC", "EXECABORT");
     assert_eq!(client.holders("k"), "[a, 1]");
-    assert_eq!(client.run("EXISTS other"), "0");
+    client.assert_reply("EXISTS other", "0");
     assert!(!waiter.is_done());
 }
 
@@ -299,13 +278,12 @@ fn goes_through(server: &Server, keys: &str, meanwhile: impl FnOnce()) -> bool {
     let mut client = server.connect();
     client.run(&format!("WATCH {keys}"));
     meanwhile();
-    exec(&mut client, &["PING"]) == "[PONG]"
+    client.at_once(&["PING"]) == "[PONG]"
 }
 
 #[test]
 fn a_watch_on_the_lock_notices_a_change_of_holder_and_not_a_waiter() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     assert!(!goes_through(&server, "k", || {
         client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
     }));
@@ -326,7 +304,7 @@ fn a_watch_on_the_lock_notices_a_change_of_holder_and_not_a_waiter() {
     let replies = watcher.run_many(["PEXPIRE k 300", "WATCH k"]);
     assert_eq!(replies, [Value::Int(1), Value::Okay]);
     waiters.remove(0).int();
-    assert_eq!(exec(&mut watcher, &["PING"]), "(nil)");
+    assert_eq!(watcher.at_once(&["PING"]), "(nil)");
     assert!(!goes_through(&server, "redisson_lock_queue:{k}", || {
         waiters.remove(0).disconnect();
         wait_until("d has left", || client.run("FAIRLOCK.QUEUE k") == "[]");
@@ -337,24 +315,8 @@ fn a_watch_on_the_lock_notices_a_change_of_holder_and_not_a_waiter() {
 }
 
 #[test]
-fn a_watched_lock_is_taken_only_if_it_is_still_free() {
-    let server = Server::start();
-    let (mut client, mut other) = (server.connect(), server.connect());
-    client.run("WATCH k");
-    other.int("FAIRLOCK.ACQUIRE k b");
-    other.int("FAIRLOCK.RELEASE k b");
-    assert_eq!(exec(&mut client, &["FAIRLOCK.ACQUIRE k a"]), "(nil)");
-    assert_eq!(client.run("EXISTS k"), "0");
-    client.run("WATCH k");
-    let replies = exec(&mut client, &["FAIRLOCK.ACQUIRE k a"]);
-    assert_ne!(replies, "(nil)");
-    assert_eq!(client.holders("k"), "[a, 1]");
-}
-
-#[test]
 fn commands_behind_an_acquire_that_blocks_wait_with_it_and_run_in_order() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     let token = client.int("FAIRLOCK.ACQUIRE k a");
     let mut wire = Wire::new(server.port);
     wire.send(
@@ -363,8 +325,8 @@ fn commands_behind_an_acquire_that_blocks_wait_with_it_and_run_in_order() {
     );
     assert_eq!(wire.line(), ":1");
     wait_until("b waits", || server.blocked() == 1);
-    assert_eq!(client.run("GET log"), "1");
-    assert_eq!(client.run("EXISTS j"), "0");
+    client.assert_reply("GET log", "1");
+    client.assert_reply("EXISTS j", "0");
     client.int("FAIRLOCK.RELEASE k a");
     let next = wire.token();
     assert!(next > token);
@@ -374,14 +336,13 @@ fn commands_behind_an_acquire_that_blocks_wait_with_it_and_run_in_order() {
     assert!(other.len() > 10, "{other}");
     assert_eq!(wire.line(), ":0");
     assert_eq!(wire.line(), ":3");
-    assert_eq!(client.run("GET log"), "123");
-    assert_eq!(client.run("EXISTS k"), "0");
+    client.assert_reply("GET log", "123");
+    client.assert_reply("EXISTS k", "0");
 }
 
 #[test]
 fn commands_behind_an_acquire_run_when_its_time_is_up() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k a");
     let mut wire = Wire::new(server.port);
     wire.send(
@@ -393,29 +354,8 @@ fn commands_behind_an_acquire_run_when_its_time_is_up() {
 }
 
 #[test]
-fn a_thousand_pairs_of_acquire_and_release_in_one_pipeline() {
-    let server = Server::start();
-    let mut wire = Wire::new(server.port);
-    let pair = "FAIRLOCK.ACQUIRE k a NOWAIT\nFAIRLOCK.RELEASE k a";
-    wire.send(&vec![pair; 1000].join("\n"));
-    let mut last = 0;
-    for _ in 0..1000 {
-        let token: i64 = wire
-            .line()
-            .trim_start_matches(':')
-            .parse()
-            .expect("a token");
-        assert!(token > last, "{token} after {last}");
-        last = token;
-        assert_eq!(wire.line(), ":0");
-    }
-    assert_eq!(server.connect().run("KEYS *"), "[]");
-}
-
-#[test]
 fn a_pipeline_of_pairs_lets_a_waiter_in_between() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k a");
     let waiter = server.block("FAIRLOCK.ACQUIRE k b");
     let mut wire = Wire::new(server.port);
@@ -435,16 +375,12 @@ fn a_pipeline_of_pairs_lets_a_waiter_in_between() {
 #[test]
 fn what_scripts_and_transactions_do_is_kept_as_plain_commands() {
     let options = ["--appendonly", "yes", "--appendfsync", "always"];
-    let server = Server::with(&options);
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected_with(&options);
     load_library(&mut client);
     call(&mut client, "EVAL", CALL, "FAIRLOCK.ACQUIRE a LEASE 600000");
     let waiter = server.block("FAIRLOCK.ACQUIRE k b LEASE 600000");
     call(&mut client, "FCALL", "call", "FAIRLOCK.ACQUIRE c ENQUEUE");
-    exec(
-        &mut client,
-        &["FAIRLOCK.RELEASE k a", "FAIRLOCK.ACQUIRE k d ENQUEUE"],
-    );
+    client.at_once(&["FAIRLOCK.RELEASE k a", "FAIRLOCK.ACQUIRE k d ENQUEUE"]);
     let token = waiter.int();
     let folder = server.dir().join("appendonlydir");
     for file in fs::read_dir(folder).expect("the folder").flatten() {
@@ -460,21 +396,6 @@ fn what_scripts_and_transactions_do_is_kept_as_plain_commands() {
     let server = server.kill_and_restart_without_module(&options);
     let mut client = server.connect();
     assert_eq!(client.holders("k"), "[b, 1]");
-    assert_eq!(client.run("LRANGE redisson_lock_queue:{k} 0 -1"), "[c, d]");
+    client.assert_reply("LRANGE redisson_lock_queue:{k} 0 -1", "[c, d]");
     assert_eq!(client.token("k"), token);
-}
-
-#[test]
-fn a_script_sees_its_own_hold_and_gives_it_up_before_it_ends() {
-    let server = Server::start();
-    let mut client = server.connect();
-    let script = "local token = redis.call('FAIRLOCK.ACQUIRE', KEYS[1], 'a')
-        local again = redis.call('FAIRLOCK.ACQUIRE', KEYS[1], 'a', 'ONCE')
-        local other = redis.call('FAIRLOCK.ACQUIRE', KEYS[1], 'b')
-        local left = redis.call('FAIRLOCK.RELEASE', KEYS[1], 'a', 'TOKEN', token)
-        return {token == again, other == false, left, redis.call('EXISTS', KEYS[1])}";
-    let reply = client.raw(&[b"EVAL", script.as_bytes(), b"1", b"k"]);
-    let one = Value::Int(1);
-    let expected = Value::Array(vec![one.clone(), one, Value::Int(0), Value::Int(0)]);
-    assert_eq!(reply, Ok(expected));
 }

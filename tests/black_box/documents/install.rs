@@ -201,13 +201,13 @@ fn a_server_loads_what_is_installed_and_starts_again_after_config_rewrite() {
     let help = client.run("FAIRLOCK.HELP");
     assert!(help.contains("FAIRLOCK.ACQUIRE"), "{help}");
     let lease = "[fairlock.lease, 12345]";
-    assert_eq!(client.run("CONFIG GET fairlock.lease"), lease);
-    assert_eq!(client.run("CONFIG SET fairlock.turn 777"), "OK");
-    assert_eq!(client.run("CONFIG REWRITE"), "OK");
+    client.assert_reply("CONFIG GET fairlock.lease", lease);
+    client.assert_reply("CONFIG SET fairlock.turn 777", "OK");
+    client.assert_reply("CONFIG REWRITE", "OK");
     let server = server.kill_and_restart();
     let mut client = server.connect();
-    assert_eq!(client.run("CONFIG GET fairlock.lease"), lease);
+    client.assert_reply("CONFIG GET fairlock.lease", lease);
     let turn = "[fairlock.turn, 777]";
-    assert_eq!(client.run("CONFIG GET fairlock.turn"), turn);
+    client.assert_reply("CONFIG GET fairlock.turn", turn);
     assert!(client.int("FAIRLOCK.ACQUIRE k a") > 0);
 }

@@ -1,7 +1,6 @@
-//! What people read and run: the pages, `make install`, the demonstration, the evidence.
+//! What people read and run: the pages, `make install`, the demonstration.
 
 mod demonstration;
-mod evidence;
 mod exporter;
 mod install;
 mod pages;

@@ -251,7 +251,7 @@ fn transcripts(page: &str) -> Vec<(usize, Vec<&str>)> {
     found
 }
 
-pub(super) fn root() -> &'static Path {
+fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
@@ -280,7 +280,7 @@ fn files(folder: &Path, kind: &str) -> Vec<PathBuf> {
     files
 }
 
-pub(super) fn text(path: &Path) -> String {
+fn text(path: &Path) -> String {
     fs::read_to_string(path).expect("a page")
 }
 
@@ -313,8 +313,7 @@ fn every_transcript_is_what_a_server_says() {
 
 #[test]
 fn every_command_has_a_page_that_says_what_the_server_says() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (_server, mut client) = Server::connected();
     let commands = client.commands();
     let list = text(&root().join("docs/commands/README.md"));
     for command in &commands {
@@ -434,89 +433,4 @@ fn dead_links(pages: &[PathBuf]) -> Vec<String> {
 #[test]
 fn links_between_pages_lead_somewhere() {
     assert_eq!(dead_links(&pages()), [""; 0]);
-}
-
-#[test]
-fn no_page_has_a_mark_where_something_is_still_to_be_written() {
-    let is_unfinished = |path: &PathBuf| text(path).contains("@@");
-    let unfinished = pages().into_iter().filter(is_unfinished);
-    assert_eq!(unfinished.collect::<Vec<_>>(), [""; 0].map(PathBuf::from));
-}
-
-#[test]
-fn tests_that_the_guarantees_name_are_there() {
-    let mut named = 0;
-    let suites = files(&root().join("tests"), "rs");
-    let page = text(&root().join("docs/guarantees.md"));
-    let is_in_name = |letter: char| matches!(letter, 'a'..='z' | '0'..='9' | '_' | ':');
-    let words = page.split(|letter| !is_in_name(letter));
-    for word in words.filter(|word| word.contains("::")) {
-        assert!(is_there(word, &suites), "{word}");
-        named += 1;
-    }
-    assert!(named > 20, "only {named} tests are named");
-}
-
-/// Without their file: that page is about the suite `redisson`.
-#[test]
-fn tests_with_real_clients_that_the_page_of_issues_names_are_there() {
-    let suites: Vec<String> = files(&root().join("tests/redisson"), "rs")
-        .iter()
-        .map(|path| text(path))
-        .collect();
-    let page = text(&root().join("docs/redisson-issues.md"));
-    let is_test = |word: &&str| word.matches('_').count() > 2 && !word.contains(' ');
-    let named: Vec<&str> = page.split('`').filter(is_test).collect();
-    assert!(named.len() > 10, "{named:?}");
-    for test in named {
-        let is_there = suites
-            .iter()
-            .any(|suite| suite.contains(&format!("fn {test}(")));
-        assert!(is_there, "{test}");
-    }
-}
-
-/// Whether there is a suite, a folder or a file of that name, or a test as `file::test`; folders may come
-/// before it.
-fn is_there(name: &str, suites: &[PathBuf]) -> bool {
-    let name = name.trim_end_matches("::").replace("::", "/");
-    let (file, test) = name.rsplit_once('/').unwrap_or((&name, ""));
-    let is_file = |path: &PathBuf| {
-        let names = ["", "/main", "/mod"].map(|end| format!("{name}{end}.rs"));
-        names.iter().any(|name| path.ends_with(name))
-    };
-    let has_test = |path: &PathBuf| {
-        path.ends_with(format!("{file}.rs")) && text(path).contains(&format!("fn {test}("))
-    };
-    suites.iter().any(|path| is_file(path) || has_test(path))
-}
-
-#[test]
-fn lines_are_read_as_the_page_means_them() {
-    assert_eq!(read("ann> GET x"), Line::Typed("ann", "GET x"));
-    assert_eq!(read("bob: (nil)"), Line::Late("bob", "(nil)"));
-    assert_eq!(read("(error) ERR a: b"), Line::Answer("(error) ERR a: b"));
-    assert_eq!(read("1) \"x: y> z\""), Line::Answer("1) \"x: y> z\""));
-}
-
-#[test]
-fn answers_are_alike_only_if_they_say_the_same() {
-    let mut tokens = Tokens::default();
-    assert!(tokens.is_alike("(integer) 1795222021229276", "(integer) 1800000000000005"));
-    assert!(tokens.is_alike("(integer) 1795222021229276", "(integer) 1800000000000005"));
-    assert!(!tokens.is_alike("(integer) 1795222021229276", "(integer) 1800000000000006"));
-    assert!(!tokens.is_alike("(integer) 1795222021229277", "(integer) 1800000000000004"));
-    assert!(tokens.is_alike("1) (integer) 59000", "1) (integer) 58000"));
-    assert!(!tokens.is_alike("1) (integer) 59000", "2) (integer) 59000"));
-    assert!(!tokens.is_alike("(integer) 59000", "(integer) 30000"));
-    assert!(!tokens.is_alike("(integer) 1", "(integer) 0"));
-    assert!(tokens.is_alike("2) \"1795222021229276\"", "2) \"1800000000000005\""));
-    assert!(!tokens.is_alike("2) \"1\"", "2) \"2\""));
-    assert!(!tokens.is_alike("(nil)", "(integer) 0"));
-    assert!(tokens.is_alike("(error) NOPERM this user", "(error) NOPERM User u"));
-    assert!(!tokens.is_alike("(error) ERR this user", "(error) ERR User u"));
-    assert_eq!(
-        tokens.put_into("RELEASE k a TOKEN 1795222021229276"),
-        "RELEASE k a TOKEN 1800000000000005"
-    );
 }

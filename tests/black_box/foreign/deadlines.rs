@@ -33,8 +33,7 @@ fn score(client: &mut Client, owner: &str) -> i64 {
 
 /// `a` holds `k` for an hour; `p1`, `p2` and `p3` poll.
 fn polled() -> (Server, Client) {
-    let server = Server::with(&["--fairlock.turn", "60000"]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected_with(&["--fairlock.turn", "60000"]);
     client.int("FAIRLOCK.ACQUIRE k a LEASE 3600000");
     for owner in ["p1", "p2", "p3"] {
         client.run(&format!(
@@ -81,7 +80,7 @@ fn the_score_of_a_new_head_is_true() {
     let (_server, mut client) = polled();
     subtract(&mut client, HOUR);
     subtract(&mut client, HOUR);
-    assert_eq!(client.run("FAIRLOCK.CANCEL k p1"), "1");
+    client.assert_reply("FAIRLOCK.CANCEL k p1", "1");
     assert!(is_true(&mut client, "p2"));
     client.int("FAIRLOCK.RELEASE k a");
     subtract(&mut client, HOUR);
@@ -91,8 +90,7 @@ fn the_score_of_a_new_head_is_true() {
 
 #[test]
 fn a_blocked_waiter_that_becomes_the_head_is_ahead_of_now() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k a LEASE 3600000");
     let first = server.block("FAIRLOCK.ACQUIRE k b1");
     let second = server.block("FAIRLOCK.ACQUIRE k b2");
@@ -110,8 +108,7 @@ fn a_blocked_waiter_that_becomes_the_head_is_ahead_of_now() {
 
 #[test]
 fn a_blocked_head_that_is_set_into_the_past_is_ahead_again_at_once() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k a LEASE 3600000");
     let waiter = server.block("FAIRLOCK.ACQUIRE k b");
     for past in ["0", "1", "-5.5", "-inf"] {
@@ -122,7 +119,7 @@ fn a_blocked_head_that_is_set_into_the_past_is_ahead_again_at_once() {
     }
     // So a script that drops dead waiters does not drop it.
     assert!(try_lock(&mut client, "u:1", 300_000) != "(nil)");
-    assert_eq!(client.run(QUEUE), "[b, u:1]");
+    client.assert_reply(QUEUE, "[b, u:1]");
     client.int("FAIRLOCK.RELEASE k a");
     assert!(waiter.int() > 0);
 }
@@ -141,18 +138,14 @@ fn no_score_ends_the_turn_of_a_polling_head() {
 
 #[test]
 fn scores_of_scripts_are_their_own_affair() {
-    let server = Server::with(&["--fairlock.turn", "60000"]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected_with(&["--fairlock.turn", "60000"]);
     client.int("FAIRLOCK.ACQUIRE k a LEASE 3600000");
     let listener = Listener::new(server.port, "redisson_lock__channel:{k}:u:1");
     try_lock(&mut client, "u:1", 300_000);
     let waiter = server.block("FAIRLOCK.ACQUIRE k b");
     set_score(&mut client, "u:1", "1e15");
     client.int("FAIRLOCK.RELEASE k a");
-    assert_eq!(
-        client.run("ZSCORE redisson_lock_timeout:{k} u:1"),
-        "1000000000000000"
-    );
+    client.assert_reply("ZSCORE redisson_lock_timeout:{k} u:1", "1000000000000000");
     assert_eq!(listener.message(), "0");
     assert_eq!(try_lock(&mut client, "u:1", 300_000), "(nil)");
     assert!(listener.is_quiet());
@@ -161,15 +154,14 @@ fn scores_of_scripts_are_their_own_affair() {
 
 #[test]
 fn a_script_far_ahead_that_is_dead_costs_one_turn() {
-    let server = Server::with(&["--fairlock.turn", "100"]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected_with(&["--fairlock.turn", "100"]);
     client.int("FAIRLOCK.ACQUIRE k a LEASE 3600000");
     try_lock(&mut client, "u:1", 300_000);
     let waiter = server.block("FAIRLOCK.ACQUIRE k b");
     set_score(&mut client, "u:1", "1e15");
     client.int("FAIRLOCK.RELEASE k a");
     assert!(waiter.int() > 0);
-    assert_eq!(client.run(QUEUE), "[]");
+    client.assert_reply(QUEUE, "[]");
 }
 
 #[test]
@@ -181,8 +173,7 @@ fn living_waiters_outlast_scripts_that_subtract_and_drop() {
         subtract(&mut client, HOUR);
         let ahead = u128::try_from(now(&mut client) + 24 * HOUR).expect("after 1970");
         try_lock_at(&mut client, &format!("u:{n}"), 1, ahead);
-        let queue = client.run(QUEUE);
-        assert!(queue.starts_with("[p1, p2, p3, b"), "{queue}");
+        client.assert_start(QUEUE, "[p1, p2, p3, b");
     }
     client.int("FAIRLOCK.RELEASE k a");
     for owner in ["p1", "p2", "p3"] {

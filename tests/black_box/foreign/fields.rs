@@ -83,20 +83,6 @@ fn a_lock_whose_owner_expires_in_the_hash_goes_to_the_head() {
 }
 
 #[test]
-fn a_holder_that_is_taken_out_of_a_shared_lock_makes_room() {
-    let server = Server::start();
-    let mut client = server.connect();
-    for owner in ["a", "b"] {
-        client.int(&format!("FAIRLOCK.ACQUIRE k {owner} SHARED 2 LEASE 600000"));
-    }
-    let waiter = server.block("FAIRLOCK.ACQUIRE k c SHARED 2");
-    for command in ["MULTI", "HDEL k a", "EXEC"] {
-        client.run(command);
-    }
-    waiter.int();
-}
-
-#[test]
 fn a_hash_with_nothing_but_a_token_is_a_free_lock_to_every_command() {
     for (command, reply) in [
         ("FAIRLOCK.BREAK k", "[1, 0]"),
@@ -106,8 +92,7 @@ fn a_hash_with_nothing_but_a_token_is_a_free_lock_to_every_command() {
         ("FAIRLOCK.RELEASE k a", "(error) NOTHELD "),
         ("FAIRLOCK.RENEW k a", "(error) NOTHELD "),
     ] {
-        let server = Server::start();
-        let mut client = server.connect();
+        let (server, mut client) = Server::connected();
         client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
         let waiter = server.block("FAIRLOCK.ACQUIRE k b");
         // In one transaction, so that no other command looks at the lock before.
@@ -126,15 +111,13 @@ fn an_owner_whose_field_has_expired_is_waited_for_until_it_is_deleted() {
     if !knows("HPEXPIRE") {
         return;
     }
-    let server = Server::with(&["--enable-debug-command", "yes"]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::connected_with(&["--enable-debug-command", "yes"]);
     client.run("DEBUG SET-ACTIVE-EXPIRE 0");
     client.int("FAIRLOCK.ACQUIRE k o LEASE 600000");
     client.run("HPEXPIRE k 1 FIELDS 1 o");
     let set = now(&mut client);
     wait_until("it has expired", || now(&mut client) > set + 5);
-    let place = client.run("FAIRLOCK.ACQUIRE k x ENQUEUE");
-    assert!(place.starts_with("[1, "), "{place}");
+    client.assert_start("FAIRLOCK.ACQUIRE k x ENQUEUE", "[1, ");
     client.run("DEBUG SET-ACTIVE-EXPIRE 1");
     wait_until("the lock is free", || {
         !client.run("FAIRLOCK.ACQUIRE k x ENQUEUE").starts_with('[')

@@ -6,8 +6,7 @@ const NOT_A_LOCK: &str = "(error) NOTALOCK ";
 
 #[test]
 fn a_hash_that_is_no_lock_is_refused_and_stays_as_it_is() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (_server, mut client) = Server::connected();
     for data in [
         "name Ann",
         "a 0",
@@ -26,6 +25,8 @@ fn a_hash_that_is_no_lock_is_refused_and_stays_as_it_is() {
         for command in [
             "ACQUIRE k a",
             "ACQUIRE k a NOWAIT",
+            "ACQUIRE k a SHARED",
+            "ACQUIRE k z SHARED NOWAIT",
             "ACQUIRE k z ENQUEUE",
             "ACQUIRE k name WAIT 60000",
             "RELEASE k a",
@@ -40,17 +41,16 @@ fn a_hash_that_is_no_lock_is_refused_and_stays_as_it_is() {
             let reply = client.run(&format!("FAIRLOCK.{command}"));
             assert!(reply.starts_with(NOT_A_LOCK), "{data}, {command}: {reply}");
         }
-        assert_eq!(client.run("HGETALL k"), before);
-        assert_eq!(client.run("PEXPIRETIME k"), end);
-        assert_eq!(client.run("DBSIZE"), "1");
+        client.assert_reply("HGETALL k", &before);
+        client.assert_reply("PEXPIRETIME k", &end);
+        client.assert_reply("DBSIZE", "1");
         client.run("DEL k");
     }
 }
 
 #[test]
 fn a_lock_that_turns_into_data_under_its_owner_is_left_alone() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (_server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
     client.run("HSET k name Ann");
     let before = client.run("HGETALL k");
@@ -58,13 +58,12 @@ fn a_lock_that_turns_into_data_under_its_owner_is_left_alone() {
         let reply = client.run(&format!("FAIRLOCK.{command}"));
         assert!(reply.starts_with(NOT_A_LOCK), "{command}: {reply}");
     }
-    assert_eq!(client.run("HGETALL k"), before);
+    client.assert_reply("HGETALL k", &before);
 }
 
 #[test]
 fn a_session_that_ends_deletes_no_other_data() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     let mut holder = server.connect();
     holder.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 600000");
     client.run("HSET k a data");
@@ -72,13 +71,12 @@ fn a_session_that_ends_deletes_no_other_data() {
     wait_until("the session has ended", || {
         server.info("fairlock", "fairlock_session_locks") == "0"
     });
-    assert_eq!(client.run("HGET k a"), "data");
+    client.assert_reply("HGET k a", "data");
 }
 
 #[test]
 fn a_lock_without_an_expiry_is_broken_by_force_only() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     client.run("HSET k a 1");
     let waiter = server.block("FAIRLOCK.ACQUIRE k b");
     let reply = client.run("FAIRLOCK.BREAK k");
@@ -87,15 +85,14 @@ fn a_lock_without_an_expiry_is_broken_by_force_only() {
         "{reply}"
     );
     assert_eq!(client.holders("k"), "[a, 1]");
-    assert_eq!(client.run("FAIRLOCK.BREAK k FORCE"), "1");
+    client.assert_reply("FAIRLOCK.BREAK k FORCE", "1");
     assert!(waiter.int() > 0);
-    assert_eq!(client.run("FAIRLOCK.BREAK free FORCE"), "0");
+    client.assert_reply("FAIRLOCK.BREAK free FORCE", "0");
 }
 
 #[test]
 fn a_hash_that_only_looks_like_a_lock_without_its_owner_is_left_alone() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (_server, mut client) = Server::connected();
     let set: [&[u8]; 4] = [b"HSET", b"data", b"", b"42"];
     client.raw(&set).expect("set");
     for command in [
@@ -104,8 +101,7 @@ fn a_hash_that_only_looks_like_a_lock_without_its_owner_is_left_alone() {
         "RENEW data o",
         "BREAK data FORCE",
     ] {
-        let reply = client.run(&format!("FAIRLOCK.{command}"));
-        assert!(reply.starts_with("(error) NOT"), "{command}: {reply}");
+        client.assert_start(&format!("FAIRLOCK.{command}"), "(error) NOT");
         assert_eq!(client.run("HLEN data"), "1", "{command}");
     }
 }

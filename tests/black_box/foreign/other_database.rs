@@ -36,14 +36,13 @@ fn a_queue_that_comes_from_another_database_is_served_there() {
         ("COPY", true),
     ] {
         println!("{how}, in a transaction: {in_transaction}");
-        let server = Server::with(&["--fairlock.turn", "600000"]);
-        let mut client = server.connect();
+        let (server, mut client) = Server::connected_with(&["--fairlock.turn", "600000"]);
         client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
         client.run("FAIRLOCK.ACQUIRE k b ENQUEUE PATIENCE 600000");
         take_to_another_database(&mut client, how, in_transaction);
         let listener = Listener::new(server.port, "redisson_lock__channel:{k}:b");
         client.run("SELECT 1");
-        assert_eq!(client.run("DEL k"), "1");
+        client.assert_reply("DEL k", "1");
         assert_eq!(listener.message(), "0");
     }
 }
@@ -52,15 +51,14 @@ fn a_queue_that_comes_from_another_database_is_served_there() {
 fn shared_holders_that_come_from_another_database_hold_there() {
     for (how, in_transaction) in [("MOVE", true), ("COPY", false), ("COPY", true)] {
         println!("{how}, in a transaction: {in_transaction}");
-        let server = Server::start();
-        let mut client = server.connect();
+        let (_server, mut client) = Server::connected();
         for owner in ["a", "b"] {
             client.int(&format!("FAIRLOCK.ACQUIRE k {owner} SHARED LEASE 600000"));
         }
         take_to_another_database(&mut client, how, in_transaction);
         client.run("SELECT 1");
-        assert_eq!(client.run("FAIRLOCK.RELEASE k a"), "0");
-        assert_eq!(client.run("FAIRLOCK.RELEASE k b"), "0");
-        assert_eq!(client.run("EXISTS k"), "0");
+        client.assert_reply("FAIRLOCK.RELEASE k a", "0");
+        client.assert_reply("FAIRLOCK.RELEASE k b", "0");
+        client.assert_reply("EXISTS k", "0");
     }
 }

@@ -28,10 +28,9 @@ fn start(first: bool) -> (Server, TempDir) {
 fn a_module_that_is_loaded_later_is_told_of_events_from_then_on() {
     let dir = TempDir::new().expect("a directory");
     let nosy = library("tests/black_box/foreign/nosy_module.c", dir.path());
-    let server = Server::with(&["--enable-module-command", "yes"]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::connected_with(&["--enable-module-command", "yes"]);
     client.int("FAIRLOCK.ACQUIRE k a");
-    assert_eq!(client.run(&format!("MODULE LOAD {}", nosy.display())), "OK");
+    client.assert_reply(&format!("MODULE LOAD {}", nosy.display()), "OK");
     for (event, command) in [
         ("expire", "FAIRLOCK.RENEW k a LEASE 600000"),
         ("del", "FAIRLOCK.RELEASE k a"),
@@ -62,18 +61,18 @@ fn a_call_from_a_key_event_of_a_step_is_refused_and_the_step_goes_on() {
             ("lpop", "FAIRLOCK.ACQUIRE k x ENQUEUE"),
             ("fairlock.acquire", "FAIRLOCK.QUEUE k"),
         ] {
-            assert_eq!(client.run(&format!("NOSY.ON {event} {command}")), "OK");
-            assert_eq!(client.run(&format!("FAIRLOCK.RELEASE k {holder}")), "0");
+            client.assert_reply(&format!("NOSY.ON {event} {command}"), "OK");
+            client.assert_reply(&format!("FAIRLOCK.RELEASE k {holder}"), "0");
             let said = said(&mut client);
             assert!(said.starts_with(REFUSED), "{event} {command}: {said}");
             assert_eq!(said.matches("-ERR").count(), 1, "{said}");
             holder = if holder == "a" { "b" } else { "c" };
             assert_eq!(client.holders("k"), format!("[{holder}, 1]"));
         }
-        assert_eq!(client.run("FAIRLOCK.RELEASE k c"), "0");
+        client.assert_reply("FAIRLOCK.RELEASE k c", "0");
         let tokens = waiters.map(Blocked::int);
         assert!(tokens[0] < tokens[1]);
-        assert_eq!(client.run("KEYS *"), "[]");
+        client.assert_reply("KEYS *", "[]");
     }
 }
 
@@ -91,12 +90,12 @@ fn every_command_that_looks_at_locks_is_refused_there() {
         client.int("FAIRLOCK.ACQUIRE k a");
         let said = said(&mut client);
         assert!(said.starts_with(REFUSED), "{command}: {said}");
-        assert_eq!(client.run("FAIRLOCK.RELEASE k a"), "0");
+        client.assert_reply("FAIRLOCK.RELEASE k a", "0");
     }
     client.run("NOSY.ON hset FAIRLOCK.HELP");
     client.int("FAIRLOCK.ACQUIRE k a");
     assert!(said(&mut client).starts_with('*'));
-    assert_eq!(client.run("EXISTS other"), "0");
+    client.assert_reply("EXISTS other", "0");
 }
 
 #[test]
@@ -108,7 +107,7 @@ fn a_key_that_another_module_deletes_from_an_event_is_noticed() {
         let waiter = server.block("FAIRLOCK.ACQUIRE k b");
         // The step has closed its keys by then.
         client.run("NOSY.ON expire DEL k");
-        assert_eq!(client.run("FAIRLOCK.RENEW k a LEASE 600000"), "600000");
+        client.assert_reply("FAIRLOCK.RENEW k a LEASE 600000", "600000");
         assert!(waiter.int() > 0);
         assert_eq!(client.holders("k"), "[b, 1]");
         // The same while a queue is at work.
@@ -117,7 +116,7 @@ fn a_key_that_another_module_deletes_from_an_event_is_noticed() {
         wait_until("the waiter is back in its place", || {
             client.run("LRANGE redisson_lock_queue:{k} 0 -1") == "[c]"
         });
-        assert_eq!(client.run("FAIRLOCK.RELEASE k b"), "0");
+        client.assert_reply("FAIRLOCK.RELEASE k b", "0");
         assert!(waiter.int() > 0);
     }
 }
@@ -165,5 +164,5 @@ fn another_module_uses_locks_as_a_client_that_cannot_block() {
         call("FAIRLOCK.ACQUIRE k *"),
         "(error) ERR owner '*' is the identity of a connection and cannot be used by another module"
     );
-    assert_eq!(client.run("KEYS *"), "[]");
+    client.assert_reply("KEYS *", "[]");
 }

@@ -174,8 +174,7 @@ impl Line {
     fn new() -> Self {
         // Strangers cost a turn, and are the module's to drop where it runs the scripts.
         let options = ["--fairlock.turn", "100", "--fairlock.intercept-eval", "yes"];
-        let server = Server::with(&options);
-        let mut client = server.connect();
+        let (server, mut client) = Server::connected_with(&options);
         client.int("FAIRLOCK.ACQUIRE k w0 LEASE 600000");
         let waiters = (1..=5)
             .map(|n| server.block(&format!("FAIRLOCK.ACQUIRE k w{n} LEASE 600000")))
@@ -208,7 +207,7 @@ impl Line {
     #[track_caller]
     fn is_whole(&mut self, queue: &str) {
         let client = &mut self.client;
-        assert_eq!(client.run(QUEUE), queue);
+        client.assert_reply(QUEUE, queue);
         let head = queue[1..].split([',', ']']).next().expect("a head");
         let ahead = format!(
             "ZRANGEBYSCORE redisson_lock_timeout:{{k}} ({} inf",
@@ -237,7 +236,7 @@ impl Line {
         for next in order {
             assert!(waiters.iter().flatten().all(|waiter| !waiter.is_done()));
             let release = format!("FAIRLOCK.RELEASE k w{holder}");
-            assert_eq!(self.client.run(&release), "0");
+            self.client.assert_reply(&release, "0");
             let index = next.parse::<usize>().expect("a number") - 1;
             let token = waiters[index].take().expect("served once").int();
             assert!(token > last);
@@ -245,10 +244,8 @@ impl Line {
             (holder, last) = (next, token);
         }
         assert!(waiters.iter().all(Option::is_none));
-        assert_eq!(
-            self.client.run(&format!("FAIRLOCK.RELEASE k w{holder}")),
-            "0"
-        );
+        self.client
+            .assert_reply(&format!("FAIRLOCK.RELEASE k w{holder}"), "0");
         nothing_is_left(&mut self.client);
     }
 }
@@ -258,7 +255,7 @@ impl Line {
 fn nothing_is_left(client: &mut Client) {
     client.run("DEL gone other");
     wait_until("the queue is empty", || client.run(QUEUE) == "[]");
-    assert_eq!(client.run("KEYS *"), "[]");
+    client.assert_reply("KEYS *", "[]");
 }
 
 fn names(list: &str) -> Vec<String> {
@@ -321,7 +318,7 @@ fn a_server_that_is_flushed_serves_its_waiters_in_the_order_of_their_arrival() {
         let mut line = Line::new();
         line.suffer(&[flush]);
         // The lock is gone as well: the head holds it now.
-        assert_eq!(line.client.run(QUEUE), "[w2, w3, w4, w5]");
+        line.client.assert_reply(QUEUE, "[w2, w3, w4, w5]");
         assert_eq!(line.client.holders("k"), "[w1, 1]");
         assert!(line.waiters.remove(0).int() > 0);
         assert_eq!(line.server.blocked(), 4);
@@ -351,11 +348,11 @@ fn a_queue_of_another_type_holds_everything_up_until_it_is_gone() {
         assert_eq!(line.client.holders("k"), "[w0, 1]");
         // No waiter can be served, and none is told that it was.
         line.suffer(&["DEL k"]);
-        assert_eq!(line.client.run("EXISTS k"), "0");
+        line.client.assert_reply("EXISTS k", "0");
         assert_eq!(line.server.blocked(), 5);
         line.suffer(&[&format!("DEL {key}")]);
         assert_eq!(line.client.holders("k"), "[w1, 1]");
-        assert_eq!(line.client.run(QUEUE), "[w2, w3, w4, w5]");
+        line.client.assert_reply(QUEUE, "[w2, w3, w4, w5]");
         assert!(line.waiters.remove(0).int() > 0);
         assert_eq!(line.server.blocked(), 4);
     }
@@ -374,7 +371,7 @@ fn a_waiter_that_leaves_while_its_entry_is_gone_stays_away() {
         "EXEC",
     ]);
     wait_until("both are gone", || line.server.blocked() == 3);
-    assert_eq!(line.client.run(QUEUE), "[w1, w4, w5]");
+    line.client.assert_reply(QUEUE, "[w1, w4, w5]");
     let gone = line.waiters.drain(1..3);
     let replies: Vec<String> = gone.map(Blocked::reply).collect();
     assert_eq!(replies[0], "(nil)");

@@ -106,111 +106,63 @@ pub fn unlock(client: &mut Client, owner: &str) -> Value {
 
 #[test]
 fn a_lock_that_a_script_took_is_held() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (_server, mut client) = Server::connected();
     assert_eq!(try_lock(&mut client, "u:1", 300_000), "(nil)");
-    assert_eq!(client.run("FAIRLOCK.ACQUIRE k b NOWAIT"), "(nil)");
-    assert!(
-        client
-            .run("FAIRLOCK.INFO k")
-            .starts_with("[owner, u:1, holds, 1, lease, ")
-    );
-    assert!(
-        client
-            .run("FAIRLOCK.RELEASE k b")
-            .starts_with("(error) NOTHELD ")
-    );
+    client.assert_reply("FAIRLOCK.ACQUIRE k b NOWAIT", "(nil)");
+    client.assert_start("FAIRLOCK.INFO k", "[owner, u:1, holds, 1, lease, ");
+    client.assert_error("FAIRLOCK.RELEASE k b", "NOTHELD");
     // One owner is one holder, by command or by script.
     assert!(client.int("FAIRLOCK.ACQUIRE k u:1") > 0);
     assert_eq!(client.holders("k"), "[u:1, 2]");
     assert_eq!(unlock(&mut client, "u:1"), Value::Int(0));
-    assert_eq!(client.run("FAIRLOCK.RELEASE k u:1"), "0");
+    client.assert_reply("FAIRLOCK.RELEASE k u:1", "0");
 }
 
 #[test]
 fn a_lock_that_a_command_took_is_held_for_scripts() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (_server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k a");
     let left: i64 = try_lock(&mut client, "u:1", 300_000).parse().expect("ms");
     assert!((20_000..=30_000).contains(&left), "{left}");
     assert_eq!(unlock(&mut client, "u:1"), Value::Nil);
     assert_eq!(unlock(&mut client, "a"), Value::Int(1));
-    assert_eq!(client.run("EXISTS k"), "0");
+    client.assert_reply("EXISTS k", "0");
 }
 
 #[test]
 fn scripts_and_commands_wait_in_one_queue() {
-    let server = Server::with(&["--fairlock.turn", "60000"]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected_with(&["--fairlock.turn", "60000"]);
     client.int("FAIRLOCK.ACQUIRE k a");
     try_lock(&mut client, "u:1", 300_000);
     client.run("FAIRLOCK.ACQUIRE k b ENQUEUE");
     try_lock(&mut client, "u:2", 300_000);
     let blocked = server.block("FAIRLOCK.ACQUIRE k c");
-    assert_eq!(
-        client.run("LRANGE redisson_lock_queue:{k} 0 -1"),
-        "[u:1, b, u:2, c]"
-    );
+    client.assert_reply("LRANGE redisson_lock_queue:{k} 0 -1", "[u:1, b, u:2, c]");
 
     client.int("FAIRLOCK.RELEASE k a");
-    assert_eq!(client.run("FAIRLOCK.ACQUIRE k b NOWAIT"), "(nil)");
+    client.assert_reply("FAIRLOCK.ACQUIRE k b NOWAIT", "(nil)");
     assert_eq!(try_lock(&mut client, "u:1", 300_000), "(nil)");
     assert_eq!(unlock(&mut client, "u:1"), Value::Int(1));
     assert!(client.int("FAIRLOCK.ACQUIRE k b ENQUEUE") > 0);
-    assert_eq!(client.run("FAIRLOCK.RELEASE k b"), "0");
+    client.assert_reply("FAIRLOCK.RELEASE k b", "0");
     assert_eq!(try_lock(&mut client, "u:2", 300_000), "(nil)");
     assert_eq!(unlock(&mut client, "u:2"), Value::Int(1));
     // The script freed the lock behind the module's back: the server notices by itself.
     assert!(blocked.int() > 0);
-    assert_eq!(client.run("FAIRLOCK.RELEASE k c"), "0");
-    assert_eq!(client.run("KEYS *"), "[]");
-}
-
-#[test]
-fn a_script_in_the_queue_is_woken_by_a_release() {
-    let server = Server::start();
-    let mut client = server.connect();
-    let mut listener = redis::Client::open(format!("redis://127.0.0.1:{}", server.port))
-        .and_then(|client| client.get_connection())
-        .expect("a connection");
-    let mut channel = listener.as_pubsub();
-    channel
-        .subscribe("redisson_lock__channel:{k}:u:1")
-        .expect("subscribed");
-    client.int("FAIRLOCK.ACQUIRE k a");
-    try_lock(&mut client, "u:1", 300_000);
-    client.int("FAIRLOCK.RELEASE k a");
-    let message = channel.get_message().expect("a wake-up");
-    assert_eq!(message.get_payload::<String>(), Ok("0".to_owned()));
-    assert_eq!(try_lock(&mut client, "u:1", 300_000), "(nil)");
-}
-
-#[test]
-fn a_script_that_joined_and_died_costs_one_turn() {
-    let server = Server::with(&["--fairlock.turn", "50"]);
-    let mut client = server.connect();
-    client.int("FAIRLOCK.ACQUIRE k a");
-    try_lock(&mut client, "u:1", 300_000);
-    let waiter = server.block("FAIRLOCK.ACQUIRE k b");
-    client.int("FAIRLOCK.RELEASE k a");
-    assert!(waiter.int() > 0);
+    client.assert_reply("FAIRLOCK.RELEASE k c", "0");
+    client.assert_reply("KEYS *", "[]");
 }
 
 #[test]
 fn waiters_that_a_script_drops_keep_their_places() {
-    let server = Server::with(&["--fairlock.turn", "60000"]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected_with(&["--fairlock.turn", "60000"]);
     client.int("FAIRLOCK.ACQUIRE k a");
     let first = server.block("FAIRLOCK.ACQUIRE k b");
     client.run("FAIRLOCK.ACQUIRE k p ENQUEUE");
     let second = server.block("FAIRLOCK.ACQUIRE k c PATIENCE 7200000");
     // A client whose clock is an hour ahead purges waiters that seem dead to it, and joins.
     try_lock_at(&mut client, "u:1", 300_000, now() + 3_600_000);
-    assert_eq!(
-        client.run("LRANGE redisson_lock_queue:{k} 0 -1"),
-        "[b, p, c, u:1]"
-    );
+    client.assert_reply("LRANGE redisson_lock_queue:{k} 0 -1", "[b, p, c, u:1]");
     client.int("FAIRLOCK.RELEASE k a");
     assert!(first.int() > 0);
     client.int("FAIRLOCK.RELEASE k b");

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 use fairlock_testing::{Blocked, Client, Listener, Server, wait_until};
 
-use super::redisson_keys;
 use crate::scene::{OPTIONS, Scene, now};
 
 /// Commands after the last of which `k`, held by `a`, is free. After each of those before, it is
@@ -178,17 +177,6 @@ fn a_lock_that_is_migrated_to_another_server_goes_to_the_head() {
 }
 
 #[test]
-fn a_lock_that_a_script_in_the_manner_of_redisson_releases_goes_to_the_head() {
-    let mut scene = Scene::new(&[], false);
-    let since = now(&mut scene.client);
-    assert_eq!(
-        redisson_keys::unlock(&mut scene.other, "a"),
-        redis::Value::Int(1)
-    );
-    scene.the_head_is_served(since);
-}
-
-#[test]
 fn a_lock_that_expires_goes_to_the_head() {
     blocked_and_polling_soon("PEXPIRE", &[], |scene| scene.step("PEXPIRE k 1"));
     blocked_and_polling_soon("SET with an expiry", &[], |scene| {
@@ -224,9 +212,8 @@ fn a_lock_that_expires_unnoticed_by_the_server_goes_to_the_head() {
 /// Whether the next waiter is served soon after a command, on a server that wakes up by itself only once a second. It
 /// would also be served by that, but late. A busy machine may be late now and then.
 fn is_served_soon(command: &str) -> bool {
-    (0..8).any(|_| {
-        let server = Server::with(&[OPTIONS, LAZY].concat());
-        let mut client = server.connect();
+    (0..20).any(|_| {
+        let (server, mut client) = Server::connected_with(&[OPTIONS, LAZY].concat());
         client.run("DEBUG SET-ACTIVE-EXPIRE 0");
         client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
         let head = server.block("FAIRLOCK.ACQUIRE k b LEASE 50");
@@ -296,27 +283,6 @@ fn a_lock_whose_lease_others_prolong_stays_held() {
 }
 
 #[test]
-fn a_lock_that_is_evicted_goes_to_the_head() {
-    let policies = [
-        "allkeys-lru",
-        "allkeys-lfu",
-        "allkeys-random",
-        "volatile-ttl",
-    ];
-    for policy in policies {
-        let options = ["--maxmemory-policy", policy];
-        blocked_and_polling_soon(policy, &options, |scene| {
-            // The queue and the deadlines may be evicted as well: only without the lock is there memory enough.
-            let field = "EVAL redis.call('HSET','k','x',string.rep('x',32000000)) 0";
-            scene.step(field);
-            let used = scene.server.info("memory", "used_memory");
-            let used: u64 = used.parse().expect("bytes");
-            scene.step(&format!("CONFIG SET maxmemory {}", used - 16_000_000));
-        });
-    }
-}
-
-#[test]
 fn a_lock_goes_to_the_head_in_its_own_database_only() {
     let in_three = ["DEL k", "PEXPIRE k 1", "RENAME k gone", "FLUSHDB"];
     for command in in_three {
@@ -336,8 +302,7 @@ fn a_lock_goes_to_the_head_in_its_own_database_only() {
 
 #[test]
 fn a_flush_of_all_databases_frees_the_locks_of_each() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     let waiters: Vec<_> = (0..4)
         .map(|db| {
             let mut waiter = server.connect();
@@ -366,8 +331,7 @@ fn a_lock_that_is_named_as_the_keys_of_another_is_freed_like_any_other() {
         "redisson_lock_shared:",
     ];
     for prefix in prefixes {
-        let server = Server::start();
-        let mut client = server.connect();
+        let (server, mut client) = Server::connected();
         client.int(&format!("FAIRLOCK.ACQUIRE {prefix}job a LEASE 600000"));
         let next = server.block(&format!("FAIRLOCK.ACQUIRE {prefix}job b"));
         client.run(&format!("DEL {prefix}job"));

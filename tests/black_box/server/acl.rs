@@ -1,9 +1,7 @@
 //! Permissions, and the server's information on each command: users, key patterns, flags, keys, documentation.
 
-use std::process::Command;
-
 use fairlock_testing::commands::{COMMANDS, SCRIPTS, calls_of_a_lock, of_a_lock, on};
-use fairlock_testing::{Client, Server, Wire, show, wait_until};
+use fairlock_testing::{Client, Server, Wire, show};
 use redis::Value;
 
 /// A connection of a user with these permissions.
@@ -11,61 +9,43 @@ fn user(server: &Server, permissions: &str) -> Client {
     let mut client = server.connect();
     let set = client.run(&format!("ACL SETUSER ann reset on nopass {permissions}"));
     assert_eq!(set, "OK");
-    assert_eq!(client.run("AUTH ann x"), "OK");
+    client.assert_reply("AUTH ann x", "OK");
     client
 }
 
 #[test]
 fn a_pattern_for_the_lock_is_enough() {
-    let server = Server::start();
-    let mut admin = server.connect();
+    let (server, mut admin) = Server::connected();
     let mut ann = user(&server, "~a +@all");
     // The queue, the deadlines and the token are the lock's own affair.
     admin.int("FAIRLOCK.ACQUIRE a x");
-    assert!(ann.run("FAIRLOCK.ACQUIRE a o ENQUEUE").starts_with("[1, "));
-    assert!(ann.run("FAIRLOCK.QUEUE a").starts_with("[[o, polling, "));
-    assert_eq!(admin.run("FAIRLOCK.RELEASE a x"), "0");
+    ann.assert_start("FAIRLOCK.ACQUIRE a o ENQUEUE", "[1, ");
+    ann.assert_start("FAIRLOCK.QUEUE a", "[[o, polling, ");
+    admin.assert_reply("FAIRLOCK.RELEASE a x", "0");
     let token = ann.int("FAIRLOCK.ACQUIRE a o");
     assert!(ann.run("FAIRLOCK.INFO a").contains(&token.to_string()));
-    assert_eq!(ann.run("FAIRLOCK.RENEW a o LEASE 5000"), "5000");
-    assert_eq!(ann.run("FAIRLOCK.RELEASE a o"), "0");
-    assert_eq!(ann.run("FAIRLOCK.CANCEL a o"), "0");
-    assert_eq!(ann.run("FAIRLOCK.BREAK a"), "0");
+    ann.assert_reply("FAIRLOCK.RENEW a o LEASE 5000", "5000");
+    ann.assert_reply("FAIRLOCK.RELEASE a o", "0");
+    ann.assert_reply("FAIRLOCK.CANCEL a o", "0");
+    ann.assert_reply("FAIRLOCK.BREAK a", "0");
     // By themselves they stay out of reach.
     for command in [
         "GET fairlock_token:{a}",
         "DEL redisson_lock_queue:{a}",
         "FAIRLOCK.ACQUIRE redisson_lock_queue:{a} o",
     ] {
-        let error = ann.run(command);
-        assert!(error.starts_with("(error) NOPERM "), "{command}: {error}");
+        ann.assert_error(command, "NOPERM");
     }
 }
 
 #[test]
-fn a_blocked_waiter_needs_no_more_than_the_lock_either() {
-    let server = Server::start();
-    let mut admin = server.connect();
-    user(&server, "~a +fairlock.acquire");
-    admin.int("FAIRLOCK.ACQUIRE a x");
-    let mut ann = Wire::new(server.port);
-    ann.send("AUTH ann x\nFAIRLOCK.ACQUIRE a o SESSION");
-    assert_eq!(ann.line(), "+OK");
-    wait_until("it waits", || server.blocked() == 1);
-    admin.int("FAIRLOCK.RELEASE a x");
-    assert!(ann.line().starts_with(':'));
-    drop(ann);
-    wait_until("its session has ended", || admin.run("EXISTS a") == "0");
-}
-
-#[test]
 fn a_refusal_tells_nothing_of_the_lock() {
-    let server = Server::start();
-    let mut admin = server.connect();
+    let (server, mut admin) = Server::connected();
     let mut ann = user(&server, "~a +@all");
     let mut ask = || {
         let mut replies = Vec::new();
-        for command in calls_of_a_lock() {
+        let scripts = SCRIPTS.map(str::to_owned);
+        for command in calls_of_a_lock().into_iter().chain(scripts) {
             replies.push(ann.run(&on(&command, "b")));
         }
         // Bad arguments are not looked at before the key is.
@@ -103,8 +83,7 @@ fn a_refusal_tells_nothing_of_the_lock() {
 
 #[test]
 fn who_may_only_read_can_look_and_who_may_only_write_cannot_take() {
-    let server = Server::start();
-    let mut admin = server.connect();
+    let (server, mut admin) = Server::connected();
     admin.int("FAIRLOCK.ACQUIRE a o");
     let mut reader = user(&server, "%R~a +@all");
     for command in of_a_lock() {
@@ -146,22 +125,13 @@ fn permissions_go_by_command() {
         );
     }
     let mut ann = user(&server, "~* +@all -fairlock.break");
-    assert!(ann.run("FAIRLOCK.BREAK a").starts_with("(error) NOPERM "));
-    assert_eq!(ann.run("FAIRLOCK.RELEASE a o"), "0");
-    // No user, before it has authenticated.
-    server.connect().run("CONFIG SET requirepass secret");
-    let mut stranger = Wire::new(server.port);
-    for command in calls_of_a_lock() {
-        stranger.send(&on(&command, "a"));
-        let error = stranger.line();
-        assert!(error.starts_with("-NOAUTH "), "{error}");
-    }
+    ann.assert_error("FAIRLOCK.BREAK a", "NOPERM");
+    ann.assert_reply("FAIRLOCK.RELEASE a o", "0");
 }
 
 #[test]
 fn wake_ups_go_out_whatever_channels_the_releasing_user_may_use() {
-    let server = Server::start();
-    let mut admin = server.connect();
+    let (server, mut admin) = Server::connected();
     admin.int("FAIRLOCK.ACQUIRE a o");
     admin.run("FAIRLOCK.ACQUIRE a p ENQUEUE");
     let mut listener = Wire::new(server.port);
@@ -170,9 +140,8 @@ fn wake_ups_go_out_whatever_channels_the_releasing_user_may_use() {
         listener.line();
     }
     let mut ann = user(&server, "~a resetchannels -@all +fairlock.release");
-    let error = ann.run("PUBLISH redisson_lock__channel:{a}:p 0");
-    assert!(error.starts_with("(error) NOPERM "), "{error}");
-    assert_eq!(ann.run("FAIRLOCK.RELEASE a o"), "0");
+    ann.assert_error("PUBLISH redisson_lock__channel:{a}:p 0", "NOPERM");
+    ann.assert_reply("FAIRLOCK.RELEASE a o", "0");
     let message: Vec<_> = (0..7).map(|_| listener.line()).collect();
     assert_eq!(message[2], "message");
     assert_eq!(message[6], "0");
@@ -180,18 +149,14 @@ fn wake_ups_go_out_whatever_channels_the_releasing_user_may_use() {
 
 #[test]
 fn transactions_and_scripts_are_no_way_around() {
-    let server = Server::start();
-    let mut admin = server.connect();
+    let (server, mut admin) = Server::connected();
     admin.int("FAIRLOCK.ACQUIRE b x");
     let mut ann = user(&server, "~a ~k +@all -fairlock.break");
     ann.run("MULTI");
-    assert_eq!(ann.run("FAIRLOCK.ACQUIRE a o"), "QUEUED");
-    assert!(
-        ann.run("FAIRLOCK.RELEASE b x")
-            .starts_with("(error) NOPERM ")
-    );
-    assert!(ann.run("EXEC").starts_with("(error) EXECABORT "));
-    assert_eq!(admin.run("EXISTS a"), "0");
+    ann.assert_reply("FAIRLOCK.ACQUIRE a o", "QUEUED");
+    ann.assert_error("FAIRLOCK.RELEASE b x", "NOPERM");
+    ann.assert_error("EXEC", "EXECABORT");
+    admin.assert_reply("EXISTS a", "0");
     // Not even when the key is not declared.
     let script = b"return redis.call(unpack(ARGV))";
     for (words, expected) in [
@@ -219,29 +184,6 @@ fn transactions_and_scripts_are_no_way_around() {
     assert!(admin.int("PTTL b") > 1_000);
 }
 
-#[test]
-fn a_dry_run_tells_who_may_do_what_and_does_nothing() {
-    let server = Server::start();
-    let mut admin = server.connect();
-    user(&server, "~a %R~r +@all -fairlock.break");
-    for (command, allowed) in [
-        ("acquire a o", true),
-        ("acquire b o", false),
-        ("acquire r o", false),
-        ("release a o", true),
-        ("release r o", false),
-        ("queue r", true),
-        ("info r", true),
-        ("info b", false),
-        ("break a", false),
-        ("help", true),
-    ] {
-        let reply = admin.run(&format!("ACL DRYRUN ann FAIRLOCK.{command}"));
-        assert_eq!(reply == "OK", allowed, "{command}: {reply}");
-    }
-    assert_eq!(admin.run("DBSIZE"), "0");
-}
-
 /// Items of an array, or pairs of a map one after the other.
 fn items(value: &Value) -> Vec<Value> {
     match value {
@@ -264,8 +206,7 @@ fn get(map: &Value, key: &str) -> Value {
 
 #[test]
 fn command_info_has_arity_flags_keys_and_categories() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     client.assert_calls_all(COMMANDS.iter().map(|command| command.name).chain(SCRIPTS));
     for command in COMMANDS {
         let name = format!("fairlock.{}", command.name.to_lowercase());
@@ -302,8 +243,7 @@ fn command_info_has_arity_flags_keys_and_categories() {
 
 #[test]
 fn the_keys_of_each_command_are_found_with_their_use() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (_server, mut client) = Server::connected();
     for command in of_a_lock() {
         for call in command.calls().map(|call| on(&call, "k")) {
             let reply = client.run(&format!("COMMAND GETKEYSANDFLAGS {call}"));
@@ -374,60 +314,5 @@ fn each_command_is_documented_with_its_syntax() {
             let arguments: Vec<_> = arguments.iter().map(syntax).collect();
             assert_eq!(arguments.join(" "), command.syntax, "{name}");
         }
-    }
-}
-
-#[test]
-fn all_that_is_documented_is_taken() {
-    let server = Server::start();
-    let mut client = server.connect();
-    for option in [
-        "",
-        " LEASE 5000",
-        " WAIT 5",
-        " NOWAIT",
-        " ENQUEUE",
-        " PATIENCE 5",
-        " SESSION",
-        " ONCE",
-    ] {
-        assert!(
-            client.int(&format!("FAIRLOCK.ACQUIRE k a{option}")) > 0,
-            "{option}"
-        );
-    }
-    let token = client.int("FAIRLOCK.ACQUIRE k a LEASE 60000 WAIT 5 PATIENCE 5 SESSION ONCE");
-    assert_eq!(client.run("FAIRLOCK.QUEUE k LIMIT 0 5"), "[]");
-    assert_eq!(client.run("FAIRLOCK.RENEW k a LEASE 60000"), "60000");
-    assert_eq!(
-        client.run(&format!("FAIRLOCK.RELEASE k a TOKEN {token} ALL")),
-        "0"
-    );
-}
-
-#[test]
-fn redis_cli_helps_with_each_command() {
-    let server = Server::start();
-    for fairlock_testing::commands::Command { name, syntax, .. } in COMMANDS {
-        let output = Command::new("sh")
-            .arg("-c")
-            .arg(format!(
-                "echo HELP FAIRLOCK.{name} | redis-cli -p {}",
-                server.port
-            ))
-            .output()
-            .expect("redis-cli");
-        let shown = String::from_utf8_lossy(&output.stdout);
-        // It writes in colours.
-        let plain: String = shown
-            .split("\u{1b}[")
-            .map(|part| part.split_once('m').map_or(part, |(_, text)| text))
-            .collect();
-        assert!(
-            plain.contains(format!("FAIRLOCK.{name} {syntax}").trim_end()),
-            "{plain}"
-        );
-        assert!(plain.contains("summary: "), "{plain}");
-        assert!(plain.contains("group: module"), "{plain}");
     }
 }

@@ -15,7 +15,7 @@ fn held_on_both() -> (Server, Server, i64) {
     follow(&replica, &master);
     let mut client = master.connect();
     let token = client.int(&format!("FAIRLOCK.ACQUIRE k a LEASE {LEASE}"));
-    assert_eq!(client.run("WAIT 1 0"), "1");
+    client.assert_reply("WAIT 1 0", "1");
     (master, replica, token)
 }
 
@@ -30,17 +30,14 @@ fn fail_over(master: Server, replica: &Server) -> Client {
     drop(master);
     replica.signal("CONT");
     let mut client = replica.connect();
-    assert_eq!(client.run("REPLICAOF NO ONE"), "OK");
+    client.assert_reply("REPLICAOF NO ONE", "OK");
     client
 }
 
 /// a gives the lock up, b gets it and is told so. Its connection and its token.
 fn passes_to_b(server: &Server, token: i64) -> (Client, i64) {
     let mut client = server.connect();
-    assert_eq!(
-        client.run(&format!("FAIRLOCK.RELEASE k a TOKEN {token}")),
-        "0"
-    );
+    client.assert_reply(&format!("FAIRLOCK.RELEASE k a TOKEN {token}"), "0");
     let token = client.int("FAIRLOCK.ACQUIRE k b LEASE 600000");
     (client, token)
 }
@@ -61,11 +58,7 @@ fn a_failover_that_loses_writes_gives_the_lock_to_a_second_owner_with_a_greater_
     let of_c = passes_to_c(&mut client);
     // Now b and c both believe to hold the lock; a store that has seen the token of c refuses b.
     assert!(of_c > of_b);
-    assert!(
-        client
-            .run("FAIRLOCK.RELEASE k b")
-            .starts_with("(error) NOTHELD ")
-    );
+    client.assert_error("FAIRLOCK.RELEASE k b", "NOTHELD");
 }
 
 #[test]
@@ -87,7 +80,7 @@ fn wait_tells_an_owner_that_its_lock_would_not_survive_a_failover() {
     cut_off(&master, &replica);
     let (mut b, _) = passes_to_b(&master, token);
     // b must not use the lock: no replica knows of it.
-    assert_eq!(b.run("WAIT 1 50"), "0");
+    b.assert_reply("WAIT 1 50", "0");
     replica.signal("CONT");
 }
 
@@ -95,36 +88,28 @@ fn wait_tells_an_owner_that_its_lock_would_not_survive_a_failover() {
 fn an_owner_that_wait_has_confirmed_is_the_only_one_after_the_failover() {
     let (master, replica, token) = held_on_both();
     let mut b = master.connect();
-    assert_eq!(b.run(&format!("FAIRLOCK.RELEASE k a TOKEN {token}")), "0");
+    b.assert_reply(&format!("FAIRLOCK.RELEASE k a TOKEN {token}"), "0");
     let of_b = b.int("FAIRLOCK.ACQUIRE k b LEASE 600000");
-    assert_eq!(b.run("WAIT 1 0"), "1");
+    b.assert_reply("WAIT 1 0", "1");
     // Later changes may be lost.
     cut_off(&master, &replica);
     master.connect().run("FAIRLOCK.ACQUIRE k b LEASE 600000");
     let mut client = fail_over(master, &replica);
-    assert_eq!(client.run("FAIRLOCK.ACQUIRE k c NOWAIT"), "(nil)");
-    assert_eq!(
-        client.run(&format!("FAIRLOCK.RELEASE k b TOKEN {of_b}")),
-        "0"
-    );
+    client.assert_reply("FAIRLOCK.ACQUIRE k c NOWAIT", "(nil)");
+    client.assert_reply(&format!("FAIRLOCK.RELEASE k b TOKEN {of_b}"), "0");
     assert!(client.int("FAIRLOCK.ACQUIRE k c NOWAIT") > of_b);
 }
 
 #[test]
 fn a_master_that_must_have_a_replica_locks_nothing_without_one_but_still_hands_over() {
-    let master = Server::start();
-    let mut client = master.connect();
+    let (master, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
     let waiter = master.block("FAIRLOCK.ACQUIRE k b");
     // At once, so that the lease does not end before.
     let both = ["PEXPIRE k 1000", "CONFIG SET min-replicas-to-write 1"];
     assert_eq!(client.at_once(&both), "[1, OK]");
     for command in ["ACQUIRE other c NOWAIT", "ACQUIRE k c", "RELEASE k a"] {
-        let error = client.run(&format!("FAIRLOCK.{command}"));
-        assert!(
-            error.starts_with("(error) NOREPLICAS "),
-            "{command}: {error}"
-        );
+        client.assert_error(&format!("FAIRLOCK.{command}"), "NOREPLICAS");
     }
     // The server itself serves the waiter in the queue when the lease ends.
     assert!(waiter.int() > 0);
@@ -157,7 +142,7 @@ fn scripts_cost_a_poller_no_place_though_it_has_not_asked_at_the_new_master_yet(
         let (master, replica, _) = held_on_both();
         let mut client = master.connect();
         client.run(POLL);
-        assert_eq!(client.run("WAIT 1 0"), "1");
+        client.assert_reply("WAIT 1 0", "1");
         let mut client = fail_over(master, &replica);
         if asks {
             client.run(POLL);
@@ -171,10 +156,9 @@ fn scripts_cost_a_poller_no_place_though_it_has_not_asked_at_the_new_master_yet(
 
 #[test]
 fn a_restart_from_an_old_snapshot_gives_the_lock_to_a_second_owner_with_a_greater_token() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     let token = client.int(&format!("FAIRLOCK.ACQUIRE k a LEASE {LEASE}"));
-    assert_eq!(client.run("SAVE"), "OK");
+    client.assert_reply("SAVE", "OK");
     let (_, of_b) = passes_to_b(&server, token);
     drop(client);
     let server = server.kill_and_restart();
@@ -187,40 +171,6 @@ fn without_any_persistence_a_restart_frees_every_lock_and_tokens_still_grow() {
     let of_a = server.connect().int("FAIRLOCK.ACQUIRE k a LEASE 600000");
     let server = server.kill_and_restart();
     assert!(server.connect().int("FAIRLOCK.ACQUIRE k b LEASE 600000") > of_a);
-}
-
-/// What a lock protects: it refuses a token smaller than one it has seen.
-#[derive(Default)]
-struct Store {
-    greatest: i64,
-    text: &'static str,
-}
-
-impl Store {
-    fn write(&mut self, token: i64, text: &'static str) -> bool {
-        let accepted = token >= self.greatest;
-        if accepted {
-            (self.greatest, self.text) = (token, text);
-        }
-        accepted
-    }
-}
-
-#[test]
-fn a_holder_that_slept_through_its_lease_is_stopped_by_its_token() {
-    let server = Server::start();
-    let mut store = Store::default();
-    let mut client = server.connect();
-    let of_a = client.int("FAIRLOCK.ACQUIRE k a LEASE 100");
-    // a sleeps. Its lease ends, and b is next.
-    let of_b = client.int("FAIRLOCK.ACQUIRE k b");
-    assert!(store.write(of_b, "b"));
-    // a wakes up, and still takes itself for the holder.
-    assert!(!store.write(of_a, "a"));
-    assert_eq!(store.text, "b");
-    let error = client.run(&format!("FAIRLOCK.RELEASE k a TOKEN {of_a}"));
-    assert!(error.starts_with("(error) NOTHELD "), "{error}");
-    assert!(store.write(of_b, "b again"));
 }
 
 /// The replica is promoted elsewhere; the master that must have one is cut off from it, but not from the holders.
@@ -236,7 +186,7 @@ fn a_session_ends_with_its_lease_on_a_master_that_must_have_a_replica_and_has_no
     for ask in ["k a SESSION LEASE 1500", "s a SHARED SESSION LEASE 1500"] {
         client.int(&format!("FAIRLOCK.ACQUIRE {ask}"));
     }
-    assert_eq!(client.run("WAIT 1 0"), "1");
+    client.assert_reply("WAIT 1 0", "1");
     assert_eq!(replica.connect().run("REPLICAOF NO ONE"), "OK");
     for lock in ["k", "s"] {
         replica.block(&format!("FAIRLOCK.ACQUIRE {lock} b")).int();
@@ -244,15 +194,14 @@ fn a_session_ends_with_its_lease_on_a_master_that_must_have_a_replica_and_has_no
     wait_until("the sessions are over there, too", || {
         master.info("fairlock", "fairlock_session_locks") == "0"
     });
-    assert_eq!(client.run("EXISTS k s"), "0");
+    client.assert_reply("EXISTS k s", "0");
     let renewal = client.run("FAIRLOCK.RENEW k a");
     assert!(renewal.starts_with("(error) NOREPLICAS "), "{renewal}");
 }
 
 #[test]
 fn a_session_goes_on_if_the_replicas_are_back_before_its_lease_ends() {
-    let master = Server::start();
-    let mut client = master.connect();
+    let (_master, mut client) = Server::connected();
     for ask in ["k a SESSION LEASE 3000", "s a SHARED SESSION LEASE 3000"] {
         client.int(&format!("FAIRLOCK.ACQUIRE {ask}"));
     }
@@ -276,11 +225,11 @@ fn wait_after_renew_tells_the_holder_of_a_session_that_its_master_is_cut_off() {
     follow(&replica, &master);
     let mut client = master.connect();
     client.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 600000");
-    assert_eq!(client.run("FAIRLOCK.RENEW k a"), "600000");
-    assert_eq!(client.run("WAIT 1 0"), "1");
+    client.assert_reply("FAIRLOCK.RENEW k a", "600000");
+    client.assert_reply("WAIT 1 0", "1");
     replica.while_stopped(|| {
-        assert_eq!(client.run("FAIRLOCK.RENEW k a"), "600000");
-        assert_eq!(client.run("WAIT 1 100"), "0");
+        client.assert_reply("FAIRLOCK.RENEW k a", "600000");
+        client.assert_reply("WAIT 1 100", "0");
     });
-    assert_eq!(client.run("WAIT 1 0"), "1");
+    client.assert_reply("WAIT 1 0", "1");
 }

@@ -23,8 +23,7 @@ fn owners(client: &mut Client) -> String {
 
 #[test]
 fn client_list_shows_a_blocked_waiter_as_such() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k a");
     let waiter = server.block("FAIRLOCK.ACQUIRE k b");
     let line = line_of(&mut client, waiter.id);
@@ -40,24 +39,8 @@ fn client_list_shows_a_blocked_waiter_as_such() {
 }
 
 #[test]
-fn a_client_that_is_not_to_be_evicted_waits_like_any_other() {
-    let server = Server::start();
-    let mut client = server.connect();
-    client.int("FAIRLOCK.ACQUIRE k a");
-    let mut waiting = server.connect();
-    assert_eq!(waiting.run("CLIENT NO-EVICT on"), "OK");
-    let waiter = Blocked::send_on(waiting, "FAIRLOCK.ACQUIRE k b");
-    wait_until("b waits", || server.blocked() == 1);
-    let line = line_of(&mut client, waiter.id);
-    assert!(line.contains(" flags=be "), "{line}");
-    client.int("FAIRLOCK.RELEASE k a");
-    assert!(waiter.int() > 0);
-}
-
-#[test]
 fn a_killed_waiter_has_left_before_the_next_command_however_it_was_killed() {
-    let server = Server::with(&["--hz", "1"]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected_with(&["--hz", "1"]);
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
     client.run("ACL SETUSER ann on nopass ~* +@all");
     let behind = server.block("FAIRLOCK.ACQUIRE k z");
@@ -86,15 +69,14 @@ fn a_killed_waiter_has_left_before_the_next_command_however_it_was_killed() {
 
 #[test]
 fn killing_all_normal_clients_empties_the_queue() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
     let waiters: Vec<_> = (0..20)
         .map(|n| server.block(&format!("FAIRLOCK.ACQUIRE k w{n}")))
         .collect();
     client.int("FAIRLOCK.ACQUIRE mine c SESSION LEASE 600000");
     client.run("CLIENT KILL TYPE normal SKIPME yes");
-    assert_eq!(client.run("FAIRLOCK.QUEUE k"), "[]");
+    client.assert_reply("FAIRLOCK.QUEUE k", "[]");
     for waiter in waiters {
         assert!(waiter.reply().starts_with("(error) not a reply"));
     }
@@ -107,20 +89,22 @@ fn killing_all_normal_clients_empties_the_queue() {
 
 #[test]
 fn a_queue_whose_receivers_are_killed_one_after_the_other_stays_in_order() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k a");
     let mut waiters: Vec<_> = (0..6)
-        .map(|n| server.block(&format!("FAIRLOCK.ACQUIRE k w{n}")))
+        .map(|n| server.block(&format!("FAIRLOCK.ACQUIRE k w{n} LEASE 600000")))
         .collect();
     // Three are handed the lock and killed before they can be told, all in one step.
-    client.run("MULTI");
-    client.run("FAIRLOCK.RELEASE k a");
-    client.run(&format!("CLIENT KILL ID {}", waiters[0].id));
-    client.run("FAIRLOCK.RELEASE k w0");
-    client.run(&format!("CLIENT KILL ID {}", waiters[1].id));
-    client.run(&format!("CLIENT KILL ID {}", waiters[2].id));
-    assert_eq!(client.run("EXEC"), "[0, 1, 0, 1, 1]");
+    assert_eq!(
+        client.at_once(&[
+            "FAIRLOCK.RELEASE k a",
+            &format!("CLIENT KILL ID {}", waiters[0].id),
+            "FAIRLOCK.RELEASE k w0",
+            &format!("CLIENT KILL ID {}", waiters[1].id),
+            &format!("CLIENT KILL ID {}", waiters[2].id)
+        ]),
+        "[0, 1, 0, 1, 1]"
+    );
     assert!(waiters.remove(3).int() > 0);
     assert_eq!(client.holders("k"), "[w3, 1]");
     assert_eq!(owners(&mut client), "[w4, w5]");
@@ -128,8 +112,7 @@ fn a_queue_whose_receivers_are_killed_one_after_the_other_stays_in_order() {
 
 #[test]
 fn client_unblock_gives_the_place_up_and_those_behind_move_up() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
     for (how, expected) in [
         ("", "$-1"),
@@ -140,11 +123,11 @@ fn client_unblock_gives_the_place_up_and_those_behind_move_up() {
         block(&server, &mut wire, "FAIRLOCK.ACQUIRE k b WAIT 600000");
         let behind = server.block("FAIRLOCK.ACQUIRE k c");
         let unblock = format!("CLIENT UNBLOCK {}{how}", wire.id);
-        assert_eq!(client.run(&unblock), "1");
-        assert_eq!(client.run("FAIRLOCK.QUEUE k"), "[[c, blocked, -1, 1]]");
+        client.assert_reply(&unblock, "1");
+        client.assert_reply("FAIRLOCK.QUEUE k", "[[c, blocked, -1, 1]]");
         assert_eq!(wire.line(), expected, "{how}");
         // Once is enough: it does not block any more, and its connection goes on.
-        assert_eq!(client.run(&unblock), "0");
+        client.assert_reply(&unblock, "0");
         wire.send("PING");
         assert_eq!(wire.line(), "+PONG");
         behind.disconnect();
@@ -154,8 +137,7 @@ fn client_unblock_gives_the_place_up_and_those_behind_move_up() {
 
 #[test]
 fn client_unblock_gives_up_a_place_that_its_owner_has_by_enqueue_if_the_owner_blocks() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
     for how in ["TIMEOUT", "ERROR"] {
         let mut wire = Wire::new(server.port);
@@ -164,32 +146,31 @@ fn client_unblock_gives_up_a_place_that_its_owner_has_by_enqueue_if_the_owner_bl
         assert_eq!(place[..2], ["*2", ":1"]);
         // Its connection is not blocked, so there is nothing to unblock.
         let unblock = format!("CLIENT UNBLOCK {} {how}", wire.id);
-        assert_eq!(client.run(&unblock), "0");
-        assert!(client.run("FAIRLOCK.QUEUE k").starts_with("[[b, polling, "));
+        client.assert_reply(&unblock, "0");
+        client.assert_start("FAIRLOCK.QUEUE k", "[[b, polling, ");
         block(&server, &mut wire, "FAIRLOCK.ACQUIRE k b");
-        assert_eq!(client.run(&unblock), "1");
-        assert_eq!(client.run("FAIRLOCK.QUEUE k"), "[]");
+        client.assert_reply(&unblock, "1");
+        client.assert_reply("FAIRLOCK.QUEUE k", "[]");
     }
 }
 
 #[test]
 fn client_unblock_during_a_hand_off_strands_no_waiter() {
     for how in ["ERROR", "TIMEOUT"] {
-        let server = Server::start();
-        let mut client = server.connect();
+        let (server, mut client) = Server::connected();
         client.int("FAIRLOCK.ACQUIRE k a");
         let mut wire = Wire::new(server.port);
-        block(&server, &mut wire, "FAIRLOCK.ACQUIRE k b");
+        block(&server, &mut wire, "FAIRLOCK.ACQUIRE k b LEASE 600000");
         let behind = server.block("FAIRLOCK.ACQUIRE k c");
-        client.run("MULTI");
-        client.run("FAIRLOCK.RELEASE k a");
-        client.run(&format!("CLIENT UNBLOCK {} {how}", wire.id));
-        client.run("EXEC");
+        client.at_once(&[
+            "FAIRLOCK.RELEASE k a",
+            &format!("CLIENT UNBLOCK {} {how}", wire.id),
+        ]);
         // The reply to b is true: either b holds the lock, or the next waiter does.
         let reply = wire.line();
         if reply.starts_with(':') {
             assert_eq!(client.holders("k"), "[b, 1]");
-            assert_eq!(client.run("FAIRLOCK.RELEASE k b"), "0");
+            client.assert_reply("FAIRLOCK.RELEASE k b", "0");
         } else {
             assert!(
                 ["$-1", "-UNBLOCKED client unblocked via CLIENT UNBLOCK"].contains(&reply.as_str()),
@@ -213,8 +194,7 @@ fn wait_for(wire: &mut Wire, line: &str) {
 /// block it.
 #[test]
 fn a_connection_with_subscriptions_waits_or_is_told_why_it_cannot() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
     let mut wire = Wire::new(server.port);
     wire.send("HELLO 3\nSUBSCRIBE channel");
@@ -237,7 +217,7 @@ fn a_connection_with_subscriptions_waits_or_is_told_why_it_cannot() {
              use ENQUEUE or another connection"
         };
         assert_eq!(wire.line(), expected);
-        assert_eq!(client.run("FAIRLOCK.QUEUE k"), "[]");
+        client.assert_reply("FAIRLOCK.QUEUE k", "[]");
     }
     // Requests that do not wait work.
     wire.send("FAIRLOCK.ACQUIRE k b NOWAIT\nFAIRLOCK.ACQUIRE k b ENQUEUE");
@@ -249,8 +229,7 @@ fn a_connection_with_subscriptions_waits_or_is_told_why_it_cannot() {
 #[test]
 fn a_lease_that_ends_while_writes_are_paused_is_acted_on_after_the_pause() {
     for mode in ["WRITE", "ALL"] {
-        let server = Server::start();
-        let mut client = server.connect();
+        let (server, mut client) = Server::connected();
         client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
         let waiter = server.block("FAIRLOCK.ACQUIRE k b");
         // One behind the other, so that the lease does not end before the pause.
@@ -258,7 +237,7 @@ fn a_lease_that_ends_while_writes_are_paused_is_acted_on_after_the_pause() {
         client.run("PEXPIRE k 150");
         client.run(&format!("CLIENT PAUSE 600 {mode}"));
         let start = Instant::now();
-        assert_eq!(client.run("EXEC"), "[1, OK]");
+        client.assert_reply("EXEC", "[1, OK]");
         assert!(waiter.int() > 0);
         let elapsed = start.elapsed();
         // The server counts whole milliseconds: the one in which it began may be nearly over.
@@ -269,8 +248,8 @@ fn a_lease_that_ends_while_writes_are_paused_is_acted_on_after_the_pause() {
 
 #[test]
 fn nothing_is_written_while_writes_are_paused() {
-    let server = Server::with(&["--appendonly", "yes", "--appendfsync", "always"]);
-    let mut client = server.connect();
+    let (server, mut client) =
+        Server::connected_with(&["--appendonly", "yes", "--appendfsync", "always"]);
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
     client.int("FAIRLOCK.ACQUIRE j a SESSION LEASE 600000");
     let (id, mut looking) = (client.id, server.connect());
@@ -305,7 +284,7 @@ fn nothing_is_written_while_writes_are_paused() {
     wait_until("the writers wait", || server.blocked() == 4);
     assert_eq!(dump(&mut looking), kept);
     assert_eq!(server.info("persistence", "aof_current_size"), before);
-    assert_eq!(looking.run("CLIENT UNPAUSE"), "OK");
+    looking.assert_reply("CLIENT UNPAUSE", "OK");
     for waiter in waiters {
         assert!(waiter.int() > 0);
     }
@@ -319,24 +298,22 @@ fn nothing_is_written_while_writes_are_paused() {
 #[test]
 fn a_release_that_waits_for_the_end_of_a_pause_hands_over_then() {
     for mode in ["WRITE", "ALL"] {
-        let server = Server::start();
-        let mut client = server.connect();
+        let (server, mut client) = Server::connected();
         client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
         let first = server.block("FAIRLOCK.ACQUIRE k b");
         client.run(&format!("CLIENT PAUSE 300 {mode}"));
         let late = Blocked::send(server.port, "FAIRLOCK.ACQUIRE k c");
-        assert_eq!(client.run("FAIRLOCK.RELEASE k a"), "0");
+        client.assert_reply("FAIRLOCK.RELEASE k a", "0");
         assert!(first.int() > 0);
         assert!(!late.is_done());
-        assert_eq!(client.run("FAIRLOCK.RELEASE k b"), "0");
+        client.assert_reply("FAIRLOCK.RELEASE k b", "0");
         assert!(late.int() > 0);
     }
 }
 
 #[test]
 fn with_replies_off_the_lock_is_taken_all_the_same() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     let mut wire = Wire::new(server.port);
     wire.send("CLIENT REPLY OFF\nFAIRLOCK.ACQUIRE k b");
     wait_until("b holds", || client.holders("k") == "[b, 1]");
@@ -353,8 +330,7 @@ fn with_replies_off_the_lock_is_taken_all_the_same() {
 
 #[test]
 fn a_skipped_reply_is_that_of_the_acquire_blocked_or_not() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     let mut wire = Wire::new(server.port);
     wire.send("CLIENT REPLY SKIP\nFAIRLOCK.ACQUIRE k b\nFAIRLOCK.RELEASE k b");
     assert_eq!(wire.line(), ":0");
@@ -371,55 +347,20 @@ fn a_skipped_reply_is_that_of_the_acquire_blocked_or_not() {
 
 #[test]
 fn reset_keeps_the_connections_session_and_identity() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k * SESSION LEASE 600000");
     client.run("SELECT 3");
     client.int("FAIRLOCK.ACQUIRE k * SESSION LEASE 600000");
-    assert_eq!(client.run("RESET"), "RESET");
+    client.assert_reply("RESET", "RESET");
     assert!(client.run("FAIRLOCK.INFO k").contains("session, 1"));
     let waiter = server.block("FAIRLOCK.ACQUIRE k b");
     // It is still the same connection, in database 0 again.
-    assert_eq!(client.run("FAIRLOCK.RELEASE k *"), "0");
+    client.assert_reply("FAIRLOCK.RELEASE k *", "0");
     assert!(waiter.int() > 0);
     drop(client);
     let mut other = server.connect();
     other.run("SELECT 3");
     wait_until("it is free", || other.run("EXISTS k") == "0");
-}
-
-#[test]
-fn a_waiter_whose_user_is_changed_waits_on_and_is_served_if_it_still_may_be() {
-    let server = Server::start();
-    let mut client = server.connect();
-    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
-    let mut waiters = Vec::new();
-    for user in ["off", "keys", "commands", "gone"] {
-        client.run(&format!("ACL SETUSER {user} on nopass ~k +@all"));
-        let mut wire = Wire::new(server.port);
-        wire.send(&format!("AUTH {user} x"));
-        assert_eq!(wire.line(), "+OK");
-        block(&server, &mut wire, &format!("FAIRLOCK.ACQUIRE k {user}"));
-        waiters.push(wire);
-    }
-    for change in ["off off", "keys resetkeys", "commands -@all"] {
-        assert_eq!(client.run(&format!("ACL SETUSER {change}")), "OK");
-    }
-    assert_eq!(owners(&mut client), "[off, keys, commands, gone]");
-    assert_eq!(client.run("ACL DELUSER gone"), "1");
-    assert_eq!(waiters.pop().expect("the last").line(), "");
-    assert_eq!(owners(&mut client), "[off, keys, commands]");
-    // A user that may no longer log in is still served.
-    assert_eq!(client.run("FAIRLOCK.RELEASE k a"), "0");
-    let reply = waiters[0].line();
-    assert!(reply.starts_with(':'), "{reply}");
-    // As with the blocked commands of newer servers: what is allowed when it is served counts.
-    assert_eq!(client.run("FAIRLOCK.RELEASE k off"), "0");
-    for waiter in &mut waiters[1..] {
-        let error = waiter.line();
-        assert!(error.starts_with("-NOPERM "), "{error}");
-    }
-    wait_until("the lock is free", || client.run("EXISTS k") == "0");
 }
 
 #[test]
@@ -436,7 +377,7 @@ fn each_database_has_its_own_queue_of_one_name() {
     }
     wait_until("all wait", || server.blocked() == 3);
     for client in &mut clients {
-        assert_eq!(client.run("FAIRLOCK.QUEUE k"), "[[b, blocked, -1, 1]]");
+        client.assert_reply("FAIRLOCK.QUEUE k", "[[b, blocked, -1, 1]]");
     }
     clients[1].run("FLUSHDB");
     assert!(waiters.remove(1).int() > 0);
@@ -468,7 +409,7 @@ fn after_a_swap_waiters_ask_again_and_find_their_places() {
     wait_until("three wait", || server.blocked() == 3);
     let mut session = server.connect();
     session.int("FAIRLOCK.ACQUIRE s a SESSION LEASE 600000");
-    assert_eq!(zero.run("SWAPDB 1 0"), "OK");
+    zero.assert_reply("SWAPDB 1 0", "OK");
     for wait in waits {
         let reply = wait.reply();
         assert!(reply.starts_with("(error) UNBLOCKED "), "{reply}");
@@ -476,11 +417,9 @@ fn after_a_swap_waiters_ask_again_and_find_their_places() {
     assert!(!elsewhere.is_done());
     // The queues have gone with the locks. A newcomer is behind.
     for (client, owner) in [(&mut one, "b"), (&mut zero, "c")] {
-        let place = client.run("FAIRLOCK.ACQUIRE k new ENQUEUE");
-        assert!(place.starts_with("[2, "), "{place}");
-        let place = client.run(&format!("FAIRLOCK.ACQUIRE k {owner} ENQUEUE"));
-        assert!(place.starts_with("[1, "), "{place}");
-        assert_eq!(client.run("FAIRLOCK.RELEASE k a"), "0");
+        client.assert_start("FAIRLOCK.ACQUIRE k new ENQUEUE", "[2, ");
+        client.assert_start(&format!("FAIRLOCK.ACQUIRE k {owner} ENQUEUE"), "[1, ");
+        client.assert_reply("FAIRLOCK.RELEASE k a", "0");
         client.int(&format!("FAIRLOCK.ACQUIRE k {owner} ENQUEUE"));
     }
     // Locks go with their keys, those of sessions too.
@@ -493,8 +432,7 @@ fn after_a_swap_waiters_ask_again_and_find_their_places() {
 #[test]
 fn waiting_is_not_counted_as_work() {
     // Even a busy machine needs less than a second for it.
-    let server = Server::with(&["--slowlog-log-slower-than", "1000000"]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected_with(&["--slowlog-log-slower-than", "1000000"]);
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
     client.run("CONFIG RESETSTAT");
     let handed = server.block("FAIRLOCK.ACQUIRE k b");
@@ -528,8 +466,8 @@ fn waiting_is_not_counted_as_work() {
 
 #[test]
 fn a_subscriber_that_does_not_read_is_closed_alone() {
-    let server = Server::with(&["--client-output-buffer-limit", "pubsub 64kb 0 0"]);
-    let mut client = server.connect();
+    let (server, mut client) =
+        Server::connected_with(&["--client-output-buffer-limit", "pubsub 64kb 0 0"]);
     let mut wire = Wire::new(server.port);
     wire.send("PSUBSCRIBE redisson_lock__channel:*");
     // It never reads on from here. The kernel takes megabytes, which are not made of locks' messages alone.
@@ -566,8 +504,7 @@ fn a_subscriber_that_does_not_read_is_closed_alone() {
 
 #[test]
 fn a_waiter_that_is_evicted_for_its_memory_leaves_the_queue_and_one_exempted_stays() {
-    let server = Server::with(&["--maxmemory-clients", "20mb"]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected_with(&["--maxmemory-clients", "20mb"]);
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
     let (mut exempt, mut greedy) = (Wire::new(server.port), Wire::new(server.port));
     exempt.send("CLIENT NO-EVICT ON");
@@ -597,8 +534,7 @@ fn a_waiter_that_is_evicted_for_its_memory_leaves_the_queue_and_one_exempted_sta
 
 #[test]
 fn a_waiter_that_tracks_the_lock_gets_its_token_and_the_invalidation() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k a");
     let mut wire = Wire::new(server.port);
     wire.send("HELLO 3\nCLIENT TRACKING ON BCAST PREFIX k");

@@ -5,8 +5,7 @@ use fairlock_testing::{Server, wait_until};
 use crate::scene::now;
 
 fn cluster_of_one() -> Server {
-    let server = Server::with(&["--cluster-enabled", "yes"]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected_with(&["--cluster-enabled", "yes"]);
     client.run("CLUSTER ADDSLOTSRANGE 0 16383");
     wait_until("the cluster is up", || {
         client.run("CLUSTER INFO").contains("cluster_state:ok")
@@ -37,22 +36,17 @@ fn a_cluster_refuses_names_whose_keys_would_be_in_other_slots() {
     }
     for key in ["orders", "shop{7}:x", "{a}"] {
         assert!(client.int(&format!("FAIRLOCK.ACQUIRE {key} a")) > 0);
-        assert!(
-            client
-                .run(&format!("FAIRLOCK.ACQUIRE {key} b ENQUEUE"))
-                .starts_with("[1, ")
-        );
-        assert_eq!(client.run(&format!("FAIRLOCK.RELEASE {key} a")), "0");
+        client.assert_start(&format!("FAIRLOCK.ACQUIRE {key} b ENQUEUE"), "[1, ");
+        client.assert_reply(&format!("FAIRLOCK.RELEASE {key} a"), "0");
     }
 }
 
 #[test]
 fn outside_a_cluster_any_name_will_do() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (_server, mut client) = Server::connected();
     for key in ["a{b", "{}x", "a}b", "x{}y"] {
         assert!(client.int(&format!("FAIRLOCK.ACQUIRE {key} a")) > 0);
-        assert_eq!(client.run(&format!("FAIRLOCK.RELEASE {key} a")), "0");
+        client.assert_reply(&format!("FAIRLOCK.RELEASE {key} a"), "0");
     }
 }
 
@@ -65,14 +59,14 @@ fn a_wait_that_runs_out_in_a_pause_is_answered_when_it_is_known_that_it_has_left
     // Not over before the pause begins.
     let waiter = server.block("FAIRLOCK.ACQUIRE k b WAIT 6000");
     let asked = now(&mut client);
-    assert_eq!(client.run("CLIENT PAUSE 600000 WRITE"), "OK");
+    client.assert_reply("CLIENT PAUSE 600000 WRITE", "OK");
     wait_until("the time is up", || now(&mut client) > asked + 6000);
     if server.info("clients", "paused_reason").is_empty() {
         assert!(!waiter.is_done());
-        assert_eq!(client.run("CLIENT UNPAUSE"), "OK");
+        client.assert_reply("CLIENT UNPAUSE", "OK");
     }
     assert_eq!(waiter.reply(), "(nil)");
-    assert_eq!(client.run("CLIENT UNPAUSE"), "OK");
+    client.assert_reply("CLIENT UNPAUSE", "OK");
     wait_until("b has left", || {
         client.run("LRANGE redisson_lock_queue:{k} 0 -1") == "[]"
     });

@@ -33,9 +33,8 @@ fn every_option_is_documented_in_the_example_with_its_default() {
 
 #[test]
 fn options_change_while_the_server_runs() {
-    let server = Server::start();
-    let mut client = server.connect();
-    assert_eq!(client.run("CONFIG SET fairlock.lease 5000"), "OK");
+    let (_server, mut client) = Server::connected();
+    client.assert_reply("CONFIG SET fairlock.lease 5000", "OK");
     client.int("FAIRLOCK.ACQUIRE k a");
     assert!(client.int("PTTL k") <= 5_000);
     for bad in [
@@ -47,16 +46,12 @@ fn options_change_while_the_server_runs() {
         let error = client.run(&format!("CONFIG SET {bad}"));
         assert!(error.starts_with("(error) ERR "), "{bad}: {error}");
     }
-    assert_eq!(
-        client.run("CONFIG GET fairlock.lease"),
-        "[fairlock.lease, 5000]"
-    );
+    client.assert_reply("CONFIG GET fairlock.lease", "[fairlock.lease, 5000]");
 }
 
 #[test]
 fn every_number_has_its_range() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (_server, mut client) = Server::connected();
     let longest = i64::pow(2, 52);
     for (name, max) in [
         ("lease", longest),
@@ -66,7 +61,7 @@ fn every_number_has_its_range() {
     ] {
         let name = format!("fairlock.{name}");
         for good in [1, max] {
-            assert_eq!(client.run(&format!("CONFIG SET {name} {good}")), "OK");
+            client.assert_reply(&format!("CONFIG SET {name} {good}"), "OK");
             let shown = client.run(&format!("CONFIG GET {name}"));
             assert_eq!(shown, format!("[{name}, {good}]"));
         }
@@ -81,13 +76,9 @@ fn every_number_has_its_range() {
 
 #[test]
 fn pubsub_is_one_of_four_words() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (_server, mut client) = Server::connected();
     for word in ["publish", "spublish", "both", "auto"] {
-        assert_eq!(
-            client.run(&format!("CONFIG SET fairlock.pubsub {word}")),
-            "OK"
-        );
+        client.assert_reply(&format!("CONFIG SET fairlock.pubsub {word}"), "OK");
         let shown = client.run("CONFIG GET fairlock.pubsub");
         assert_eq!(shown, format!("[fairlock.pubsub, {word}]"));
     }
@@ -110,7 +101,7 @@ fn options_come_from_the_configuration_file_and_are_rewritten_to_it() {
     assert!(client.run(all).contains("fairlock.turn, 77"));
     assert!(client.run(all).contains("fairlock.pubsub, both"));
     client.run("CONFIG SET fairlock.lease 1234 fairlock.pubsub spublish");
-    assert_eq!(client.run("CONFIG REWRITE"), "OK");
+    client.assert_reply("CONFIG REWRITE", "OK");
     let rewritten = client.run(all);
     assert!(rewritten.contains("fairlock.lease, 1234"), "{rewritten}");
     assert!(rewritten.contains("fairlock.turn, 77"), "{rewritten}");
@@ -147,11 +138,8 @@ fn unusable_module_arguments_are_refused() {
         let error = client.run(&format!("MODULE LOAD {path} {bad}"));
         assert!(error.starts_with("(error) ERR "), "{bad}: {error}");
     }
-    assert_eq!(client.run(&format!("MODULE LOAD {path} lease 1000")), "OK");
-    assert_eq!(
-        client.run("CONFIG GET fairlock.lease"),
-        "[fairlock.lease, 1000]"
-    );
+    client.assert_reply(&format!("MODULE LOAD {path} lease 1000"), "OK");
+    client.assert_reply("CONFIG GET fairlock.lease", "[fairlock.lease, 1000]");
     assert!(
         server
             .log()

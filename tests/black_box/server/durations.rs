@@ -46,8 +46,7 @@ fn nothing_is_counted_before_anything_has_happened() {
 
 #[test]
 fn each_duration_counts_in_its_bucket_and_all_above() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
     let waiter = server.block("FAIRLOCK.ACQUIRE k b LEASE 600000");
     // The waiter began after the holder, so that both are at least as long.

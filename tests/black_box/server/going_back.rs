@@ -4,8 +4,8 @@ use fairlock_testing::Server;
 
 #[test]
 fn without_enable_module_command_unloading_needs_a_restart() {
-    let server = Server::with(&["--appendonly", "yes", "--appendfsync", "always"]);
-    let mut client = server.connect();
+    let (server, mut client) =
+        Server::connected_with(&["--appendonly", "yes", "--appendfsync", "always"]);
     let token = client.int("FAIRLOCK.ACQUIRE k ann LEASE 600000");
     client.run("FAIRLOCK.ACQUIRE k bob ENQUEUE");
     let error = client.run("MODULE UNLOAD fairlock");
@@ -20,12 +20,11 @@ fn without_enable_module_command_unloading_needs_a_restart() {
     let options = ["--appendonly", "yes", "--appendfsync", "always"];
     let server = server.kill_and_restart_without_module(&options);
     let mut client = server.connect();
-    let error = client.run("FAIRLOCK.HELP");
-    assert!(error.starts_with("(error) ERR unknown command"), "{error}");
+    client.assert_start("FAIRLOCK.HELP", "(error) ERR unknown command");
     // What scripts go on with: the holder, its hold count and the queue; and a field that they do not look at.
-    assert_eq!(client.run("HGET k ann"), "1");
+    client.assert_reply("HGET k ann", "1");
     assert_eq!(client.token("k"), token);
-    assert_eq!(client.run("LRANGE redisson_lock_queue:{k} 0 -1"), "[bob]");
+    client.assert_reply("LRANGE redisson_lock_queue:{k} 0 -1", "[bob]");
     assert!(client.int("PTTL k") > 0);
 }
 

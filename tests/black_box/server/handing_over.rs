@@ -56,7 +56,7 @@ impl Scene {
 
     /// The replica never comes to take over.
     fn gives_up(&mut self) {
-        assert_eq!(self.client.run("FAILOVER ABORT"), "OK");
+        self.client.assert_reply("FAILOVER ABORT", "OK");
         self.new.signal("CONT");
     }
 
@@ -65,13 +65,13 @@ impl Scene {
         let mut client = self.new.connect();
         let _newcomer = self.new.block("FAIRLOCK.ACQUIRE k d");
         let b = self.new.block("FAIRLOCK.ACQUIRE k b");
-        assert_eq!(client.run(QUEUE), "[b, c, d]");
-        assert_eq!(client.run("FAIRLOCK.RELEASE k a"), "0");
+        client.assert_reply(QUEUE, "[b, c, d]");
+        client.assert_reply("FAIRLOCK.RELEASE k a", "0");
         assert!(b.int() > 0);
     }
 
     fn b_has_left(&mut self) {
-        assert_eq!(self.client.run(QUEUE), "[c]");
+        self.client.assert_reply(QUEUE, "[c]");
         same_keys(&self.old, &self.new);
     }
 }
@@ -115,7 +115,7 @@ fn a_waiter_that_is_unblocked_while_a_replica_takes_over_keeps_its_place() {
     for how in ["", " TIMEOUT", " ERROR"] {
         let (mut scene, b, c) = in_the_pause(WITHOUT);
         let unblock = format!("CLIENT UNBLOCK {}{how}", b.id);
-        assert_eq!(scene.client.run(&unblock), "1");
+        scene.client.assert_reply(&unblock, "1");
         is_unblocked(b);
         scene.fails_over();
         is_unblocked(c);
@@ -129,7 +129,9 @@ fn a_waiter_whose_time_was_up_can_be_unblocked_and_killed() {
     for how in ["UNBLOCK", "KILL ID"] {
         let (mut scene, b, _c) = in_the_pause(WITH_LIMIT);
         scene.time_is_up();
-        assert_eq!(scene.client.run(&format!("CLIENT {how} {}", b.id)), "1");
+        scene
+            .client
+            .assert_reply(&format!("CLIENT {how} {}", b.id), "1");
         if how == "UNBLOCK" {
             is_unblocked(b);
         }

@@ -13,7 +13,7 @@ const LEASES: [i64; 6] = [
 /// How often the event loop begins anew in a second in which no client asks for anything.
 fn iterations_of_a_second(client: &mut Client) -> i64 {
     let before = client.int("ITERATIONS");
-    assert_eq!(client.run("BLPOP nothing 1"), "(nil)");
+    client.assert_reply("BLPOP nothing 1", "(nil)");
     client.int("ITERATIONS") - before
 }
 
@@ -21,8 +21,8 @@ fn iterations_of_a_second(client: &mut Client) -> i64 {
 fn a_server_sleeps_while_clients_wait_for_a_lock_with_a_long_lease() {
     let dir = TempDir::new().expect("a directory");
     let counter = library("tests/black_box/server/iterations.c", dir.path());
-    let server = Server::with(&["--loadmodule", counter.to_str().expect("UTF-8")]);
-    let mut client = server.connect();
+    let (server, mut client) =
+        Server::connected_with(&["--loadmodule", counter.to_str().expect("UTF-8")]);
     for lease in LEASES {
         client.int(&format!("FAIRLOCK.ACQUIRE k{lease} a LEASE {lease}"));
         let session = format!("FAIRLOCK.ACQUIRE s{lease} a LEASE {lease} SESSION");
@@ -34,7 +34,7 @@ fn a_server_sleeps_while_clients_wait_for_a_lock_with_a_long_lease() {
         });
         for wait in [20, 40, 60] {
             let command = format!("FAIRLOCK.ACQUIRE k{lease} c WAIT {wait}");
-            assert_eq!(client.run(&command), "(nil)");
+            client.assert_reply(&command, "(nil)");
         }
         let iterations = iterations_of_a_second(&mut client);
         // The server's own job runs ten times a second.

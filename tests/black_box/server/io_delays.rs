@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use fairlock_testing::{Blocked, Client, Server, Wire, wait_until};
 
 fn server() -> Server {
-    let server = Server::with(&["--io-threads", "4", "--enable-debug-command", "yes"]);
-    let mut client = server.connect();
+    let (server, mut client) =
+        Server::connected_with(&["--io-threads", "4", "--enable-debug-command", "yes"]);
     // Valkey lets its threads rest while there is little to do; others do not know these options.
     client.run("CONFIG SET events-per-io-thread 0");
     client.run("CONFIG SET io-threads-always-active yes");
@@ -91,8 +91,7 @@ fn a_token_that_may_have_been_read_is_not_taken_back() {
 
 #[test]
 fn a_token_that_was_read_is_kept_if_another_reply_of_its_length_is_lost() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     let (mut first, _second) = two_waiters(&server, &mut client, "k");
     client.int("FAIRLOCK.RELEASE k a");
     assert_eq!(first.line(), "+PONG");
@@ -106,7 +105,7 @@ fn a_token_that_was_read_is_kept_if_another_reply_of_its_length_is_lost() {
     client.run_many([&format!("RPUSH q {value}"), &kill]);
     assert_eq!(first.line_if_open(), None);
     let release = format!("FAIRLOCK.RELEASE k b TOKEN {token}");
-    assert_eq!(client.run(&release), "0");
+    client.assert_reply(&release, "0");
 }
 
 /// Waits that end during a stall, which sends a release for each while it lasts.

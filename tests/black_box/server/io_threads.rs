@@ -20,8 +20,7 @@ fn bear_strangers(options: &str) {
         .split(' ')
         .chain(options.split_whitespace())
         .collect();
-    let server = Server::with(&options);
-    let mut admin = server.connect();
+    let (server, mut admin) = Server::connected_with(&options);
     if admin.text("INFO cluster").contains("cluster_enabled:1") {
         admin.run("CLUSTER ADDSLOTSRANGE 0 16383");
         wait_until("it is up", || {
@@ -101,6 +100,8 @@ fn a_lock_is_handed_over_between_connections_with_tls() {
     ];
     let server = Server::with(&[&options[..], &tls].concat());
 
+    let mut holder = server.connect();
+    holder.int("FAIRLOCK.ACQUIRE k holder LEASE 600000");
     let pairs = "FAIRLOCK.ACQUIRE k *\nFAIRLOCK.RELEASE k *\n".repeat(50);
     let connect = || -> Child {
         let mut client = Command::new("redis-cli")
@@ -114,6 +115,8 @@ fn a_lock_is_handed_over_between_connections_with_tls() {
         client
     };
     let clients: Vec<Child> = (0..6).map(|_| connect()).collect();
+    wait_until("all wait", || server.blocked() == clients.len());
+    holder.assert_reply("FAIRLOCK.RELEASE k holder", "0");
     let said = |client: Child| -> Output { client.wait_with_output().expect("its output") };
     let said: Vec<u8> = clients
         .into_iter()

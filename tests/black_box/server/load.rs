@@ -2,70 +2,11 @@
 
 use std::fs;
 
-use fairlock_testing::commands::{SCRIPTS, calls_of_a_lock, on};
 use fairlock_testing::native::library;
 use fairlock_testing::{Blocked, Server, wait_until};
-use tempfile::TempDir;
 
 /// Loads the module, and keeps one of the server's functions from it.
 const HIDING: &str = "tests/black_box/server/hiding.c";
-
-#[test]
-fn it_loads_from_the_command_line() {
-    let server = Server::start();
-    assert!(server.connect().run("MODULE LIST").contains("fairlock"));
-}
-
-#[test]
-fn it_loads_from_a_configuration_file() {
-    let plain = Server::start();
-    let path = plain.module_path();
-    let dir = TempDir::new().expect("a directory");
-    let file = dir.path().join("redis.conf");
-    let text = format!("loadmodule {path}\nfairlock.lease 1234\nfairlock.turn 77\n");
-    fs::write(&file, text).expect("a file");
-    let server = Server::without_module(&["--include", file.to_str().expect("UTF-8")]);
-    let mut client = server.connect();
-    assert_eq!(
-        client.run("CONFIG GET fairlock.lease"),
-        "[fairlock.lease, 1234]"
-    );
-    assert_eq!(
-        client.run("CONFIG GET fairlock.turn"),
-        "[fairlock.turn, 77]"
-    );
-}
-
-#[test]
-fn acl_key_patterns_apply_to_the_lock() {
-    let server = Server::start();
-    let mut client = server.connect();
-    client.run("ACL SETUSER ann on nopass ~mine:* +@all");
-    client.run("AUTH ann x");
-    assert!(client.int("FAIRLOCK.ACQUIRE mine:k a") > 0);
-    let scripts = SCRIPTS.map(str::to_owned);
-    for call in calls_of_a_lock().into_iter().chain(scripts) {
-        let error = client.run(&on(&call, "k"));
-        assert!(error.starts_with("(error) NOPERM "), "{call}: {error}");
-    }
-}
-
-#[test]
-fn reading_commands_are_read_only_and_the_others_write() {
-    let server = Server::start();
-    let mut client = server.connect();
-    for command in client.commands() {
-        let info = client.run(&format!("COMMAND INFO FAIRLOCK.{command}"));
-        let (reads, has_no_lock) = match &*command {
-            "QUEUE" | "HOLDERS" | "INFO" | "LOCKS" => (true, false),
-            "HELP" => (false, true),
-            _ => (false, false),
-        };
-        assert_eq!(info.contains("readonly"), reads, "{command}: {info}");
-        let writes = !reads && !has_no_lock;
-        assert_eq!(info.contains("write"), writes, "{command}: {info}");
-    }
-}
 
 #[test]
 fn it_is_not_loaded_where_a_command_that_it_needs_was_renamed() {
@@ -102,7 +43,7 @@ fn it_is_not_loaded_where_a_command_that_it_needs_was_renamed() {
 /// A waiter of the user ann, for the lock `k` that `a` holds.
 fn ann_waits(server: &Server) -> Blocked {
     let mut ann = server.connect();
-    assert_eq!(ann.run("AUTH ann x"), "OK");
+    ann.assert_reply("AUTH ann x", "OK");
     let waiter = Blocked::send_on(ann, "FAIRLOCK.ACQUIRE k ann");
     wait_until("ann waits", || server.blocked() == 1);
     waiter
@@ -111,10 +52,10 @@ fn ann_waits(server: &Server) -> Blocked {
 /// The release of `k` serves no waiter: the only one has lost its permission.
 fn assert_refused(server: &Server, waiter: Blocked) {
     let mut admin = server.connect();
-    assert_eq!(admin.run("FAIRLOCK.RELEASE k a"), "0");
+    admin.assert_reply("FAIRLOCK.RELEASE k a", "0");
     let reply = waiter.reply();
     assert!(reply.starts_with("(error) NOPERM "), "{reply}");
-    assert_eq!(admin.run("EXISTS k"), "0");
+    admin.assert_reply("EXISTS k", "0");
 }
 
 #[test]
@@ -125,21 +66,20 @@ fn permissions_that_a_renamed_command_changes_are_noticed() {
     for exec in ["EXEC", "go"] {
         let renamed = ["--rename-command", "ACL", "users"];
         let renamed = [renamed, ["--rename-command", "EXEC", exec]].concat();
-        let server = Server::with(&renamed);
-        let mut admin = server.connect();
-        assert_eq!(admin.run(MAY), "OK");
+        let (server, mut admin) = Server::connected_with(&renamed);
+        admin.assert_reply(MAY, "OK");
         admin.int("FAIRLOCK.ACQUIRE k a");
         let waiter = ann_waits(&server);
-        assert_eq!(admin.run(MAY_NOT), "OK");
+        admin.assert_reply(MAY_NOT, "OK");
         assert_refused(&server, waiter);
 
         // By a transaction that was begun before ann asks.
-        assert_eq!(admin.run(MAY), "OK");
+        admin.assert_reply(MAY, "OK");
         admin.int("FAIRLOCK.ACQUIRE k a");
         admin.run("MULTI");
         admin.run(MAY_NOT);
         let waiter = ann_waits(&server);
-        assert_eq!(admin.run(exec), "[OK]");
+        admin.assert_reply(exec, "[OK]");
         assert_refused(&server, waiter);
     }
 }
@@ -160,8 +100,7 @@ fn what_it_does_not_see_under_another_name_is_in_the_log() {
 
 #[test]
 fn it_is_never_unloaded_and_goes_on() {
-    let server = Server::with(&["--enable-module-command", "yes"]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected_with(&["--enable-module-command", "yes"]);
     let mut assert_refused = |why: &str| {
         let error = client.run("MODULE UNLOAD fairlock");
         assert!(error.starts_with("(error) ERR "), "{error}");
@@ -226,7 +165,7 @@ fn a_server_that_lacks_a_required_function_is_told_which() {
         // Without this function the module cannot report anything.
         assert!(told || function == "Log", "{name}");
     }
-    assert_eq!(client.run(&format!("MODULE LOAD {path}")), "OK");
+    client.assert_reply(&format!("MODULE LOAD {path}"), "OK");
 }
 
 #[test]
@@ -242,10 +181,10 @@ fn a_server_may_lack_an_optional_function() {
         let mut client = server.connect();
         assert_eq!(client.run(&load), "OK", "{function}");
         assert!(client.int("FAIRLOCK.ACQUIRE k a") > 0);
-        assert_eq!(client.run("CONFIG SET fairlock.intercept-eval yes"), "OK");
-        assert_eq!(client.run("EVAL return(1) 0"), "1");
-        assert_eq!(client.run("COPY k l"), "1");
-        assert_eq!(client.run("FAIRLOCK.BREAK k"), "1");
+        client.assert_reply("CONFIG SET fairlock.intercept-eval yes", "OK");
+        client.assert_reply("EVAL return(1) 0", "1");
+        client.assert_reply("COPY k l", "1");
+        client.assert_reply("FAIRLOCK.BREAK k", "1");
     }
 }
 
@@ -308,7 +247,7 @@ fn it_can_be_refused_and_taken_back_many_times_in_one_iteration() {
         // In another iteration, with what the last one has left to the event loop.
         assert!(!client.run("MODULE LIST").contains("fairlock"));
     }
-    assert_eq!(client.run(&format!("MODULE LOAD {path}")), "OK");
+    client.assert_reply(&format!("MODULE LOAD {path}"), "OK");
     client.run("DEL k");
     assert!(client.int("FAIRLOCK.ACQUIRE k b ENQUEUE") > 0);
 }

@@ -3,9 +3,6 @@
 
 use fairlock_testing::{Blocked, Client, Listener, Server, Wire, wait_until};
 
-use crate::scene::now;
-
-/// The path of the module that a server has loaded.
 fn owners(client: &mut Client) -> String {
     client.run("LRANGE redisson_lock_queue:{k} 0 -1")
 }
@@ -29,11 +26,11 @@ fn a_queue_that_was_there_before_the_module_is_served_by_it() {
     client.run("RPUSH redisson_lock_queue:{k} dead p");
     client.run("ZADD redisson_lock_timeout:{k} 99999999999999 dead 99999999999999 p");
     // Long enough for p to ask again in time on a busy machine.
-    assert_eq!(client.run(&format!("MODULE LOAD {path} turn 3000")), "OK");
-    assert_eq!(client.run("FAIRLOCK.ACQUIRE k c NOWAIT"), "(nil)");
+    client.assert_reply(&format!("MODULE LOAD {path} turn 3000"), "OK");
+    client.assert_reply("FAIRLOCK.ACQUIRE k c NOWAIT", "(nil)");
     let waiter = server.block("FAIRLOCK.ACQUIRE k b");
     assert_eq!(owners(&mut client), "[dead, p, b]");
-    assert_eq!(client.run("FAIRLOCK.RELEASE k a"), "0");
+    client.assert_reply("FAIRLOCK.RELEASE k a", "0");
     // The first does not come; then it is the turn of p, which does.
     let mut reply = String::new();
     wait_until("p has the lock", || {
@@ -42,7 +39,7 @@ fn a_queue_that_was_there_before_the_module_is_served_by_it() {
     });
     assert!(reply.parse::<i64>().expect("a token") > 0);
     assert!(!waiter.is_done());
-    assert_eq!(client.run("FAIRLOCK.RELEASE k p"), "0");
+    client.assert_reply("FAIRLOCK.RELEASE k p", "0");
     assert!(waiter.int() > 0);
 }
 
@@ -61,7 +58,7 @@ fn queues_that_were_there_before_the_module_are_found_by_it() {
     client.run("RPUSH redisson_lock_queue:{k}x dead p");
     client.run("ZADD redisson_lock_timeout:{k}x 99999999999999 dead 99999999999999 p");
     let wake_ups = Listener::new(server.port, "redisson_lock__channel:{k}x:p");
-    assert_eq!(client.run(&format!("MODULE LOAD {path} turn 50")), "OK");
+    client.assert_reply(&format!("MODULE LOAD {path} turn 50"), "OK");
     // No command of this module has touched the lock; it knows the lock all the same.
     wait_until("it is known", || {
         server.info("fairlock", "fairlock_locks_with_waiters_or_session") == "1"
@@ -75,8 +72,7 @@ fn queues_that_were_there_before_the_module_are_found_by_it() {
 
 #[test]
 fn debug_reload_changes_nothing_for_those_who_wait_and_hold() {
-    let server = Server::with(&["--enable-debug-command", "yes"]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected_with(&["--enable-debug-command", "yes"]);
     let mut session = server.connect();
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
     session.int("FAIRLOCK.ACQUIRE s a SESSION LEASE 600000");
@@ -85,16 +81,16 @@ fn debug_reload_changes_nothing_for_those_who_wait_and_hold() {
     queue.extend(waiters(&server, &["c"]));
     let of_session = server.block("FAIRLOCK.ACQUIRE s d");
     for _ in 0..3 {
-        assert_eq!(client.run("DEBUG RELOAD"), "OK");
+        client.assert_reply("DEBUG RELOAD", "OK");
     }
     assert_eq!(owners(&mut client), "[b, p, c]");
-    assert_eq!(client.run("FAIRLOCK.ACQUIRE k e NOWAIT"), "(nil)");
+    client.assert_reply("FAIRLOCK.ACQUIRE k e NOWAIT", "(nil)");
     assert!(client.run("FAIRLOCK.INFO s").contains("session, 1"));
-    assert_eq!(client.run("FAIRLOCK.RELEASE k a"), "0");
+    client.assert_reply("FAIRLOCK.RELEASE k a", "0");
     assert!(queue.remove(0).int() > 0);
-    assert_eq!(client.run("FAIRLOCK.RELEASE k b"), "0");
+    client.assert_reply("FAIRLOCK.RELEASE k b", "0");
     assert!(client.int("FAIRLOCK.ACQUIRE k p ENQUEUE") > 0);
-    assert_eq!(client.run("FAIRLOCK.RELEASE k p"), "0");
+    client.assert_reply("FAIRLOCK.RELEASE k p", "0");
     assert!(queue.remove(0).int() > 0);
     drop(session);
     assert!(of_session.int() > 0);
@@ -140,65 +136,33 @@ fn what_was_saved_on_shutdown_is_there_afterwards() {
     assert_eq!(owners(&mut client), "[b, c]");
     let b = server.block("FAIRLOCK.ACQUIRE k b");
     let c = server.block("FAIRLOCK.ACQUIRE k c");
-    assert_eq!(client.run("FAIRLOCK.RELEASE k a"), "0");
+    client.assert_reply("FAIRLOCK.RELEASE k a", "0");
     assert!(b.int() > token);
     assert!(!c.is_done());
 }
 
 #[test]
 fn a_loaded_queue_is_served_without_a_request() {
-    let mut server = Server::with(&["--fairlock.turn", "50"]);
-    let mut client = server.connect();
-    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
-    client.run("FAIRLOCK.ACQUIRE k p ENQUEUE PATIENCE 600000");
-    client.run("FAIRLOCK.ACQUIRE k q ENQUEUE PATIENCE 600000");
-    client.run("FAIRLOCK.RENEW k a LEASE 1500");
-    client.run("SHUTDOWN SAVE");
-    assert_eq!(server.exit_code(), Some(0));
-    drop(client);
-    let server = server.kill_and_restart();
-    let mut client = server.connect();
-    // The lease ends, and each of the two is woken and dropped when its turn is over.
-    wait_until("both have had their turns", || {
-        client.run("EXISTS redisson_lock_queue:{k}") == "0"
-    });
-    assert!(client.int("FAIRLOCK.ACQUIRE k b") > 0);
-}
-
-#[test]
-fn waiters_that_died_with_the_server_cost_one_turn() {
-    let server = Server::with(&["--fairlock.turn", "1000", "--appendonly", "yes"]);
-    let mut client = server.connect();
-    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
-    for n in 0..8 {
-        client.run(&format!("FAIRLOCK.ACQUIRE k dead{n} ENQUEUE"));
+    for append_only in ["no", "yes"] {
+        let options = ["--fairlock.turn", "50", "--appendonly", append_only];
+        let (server, mut client) = Server::connected_with(&options);
+        client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+        client.run("FAIRLOCK.ACQUIRE k p ENQUEUE PATIENCE 600000");
+        // One that is named after its connection is gone with it.
+        client.run("FAIRLOCK.ACQUIRE k * ENQUEUE PATIENCE 600000");
+        client.run("FAIRLOCK.RENEW k a LEASE 1500");
+        if append_only == "no" {
+            client.assert_reply("SAVE", "OK");
+        }
+        drop(client);
+        let server = server.kill_and_restart();
+        let mut client = server.connect();
+        // The lease ends, and each of the two is woken and dropped when its turn is over.
+        wait_until("both have had their turns", || {
+            client.run("EXISTS redisson_lock_queue:{k}") == "0"
+        });
+        assert!(client.int("FAIRLOCK.ACQUIRE k b") > 0);
     }
-    drop(client);
-    let server = server.kill_and_restart();
-    let mut client = server.connect();
-    let waiter = server.block("FAIRLOCK.ACQUIRE k b");
-    let freed = now(&mut client);
-    client.int("FAIRLOCK.RELEASE k a");
-    assert!(waiter.int() > 0);
-    // Eight turns would have taken 8 s.
-    assert!(now(&mut client) < freed + 6_000);
-}
-
-#[test]
-fn a_queue_from_the_append_only_file_is_served_without_a_request() {
-    let server = Server::with(&["--fairlock.turn", "50", "--appendonly", "yes"]);
-    let mut client = server.connect();
-    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
-    client.run("FAIRLOCK.ACQUIRE k p ENQUEUE PATIENCE 600000");
-    // One that is named after its connection is gone with it.
-    client.run("FAIRLOCK.ACQUIRE k * ENQUEUE PATIENCE 600000");
-    client.run("FAIRLOCK.RENEW k a LEASE 1500");
-    drop(client);
-    let server = server.kill_and_restart();
-    let mut client = server.connect();
-    wait_until("both have had their turns", || {
-        client.run("EXISTS redisson_lock_queue:{k}") == "0"
-    });
 }
 
 /// Hands a lock from one to the next while a child process saves, and more join and leave.
@@ -207,14 +171,13 @@ fn busy_while_saving(server: &Server, client: &mut Client, command: &str, runnin
     let queue = waiters(server, &["w0", "w1", "w2", "w3", "w4"]);
     // A fifth of a second for each key keeps the child alive long enough.
     client.run("CONFIG SET rdb-key-save-delay 200000");
-    let started = client.run(command);
-    assert!(started.starts_with("Background "), "{started}");
+    client.assert_start(command, "Background ");
     wait_until("the child saves", || {
         server.info("persistence", running) == "1"
     });
     let mut holder = "w".to_owned();
     for (n, waiter) in queue.into_iter().enumerate().take(4) {
-        assert_eq!(client.run(&format!("FAIRLOCK.RELEASE k {holder}")), "0");
+        client.assert_reply(&format!("FAIRLOCK.RELEASE k {holder}"), "0");
         assert!(waiter.int() > 0);
         holder = format!("w{n}");
     }
@@ -236,8 +199,7 @@ fn busy_while_saving(server: &Server, client: &mut Client, command: &str, runnin
 
 #[test]
 fn a_snapshot_made_under_load_is_that_of_its_instant() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     for n in 0..30 {
         client.run(&format!("SET filler{n} x"));
     }
@@ -249,13 +211,13 @@ fn a_snapshot_made_under_load_is_that_of_its_instant() {
     let mut client = server.connect();
     assert_eq!(client.holders("k"), "[w, 1]");
     assert_eq!(owners(&mut client), "[w0, w1, w2, w3, w4]");
-    assert_eq!(client.run("ZCARD redisson_lock_timeout:{k}"), "5");
+    client.assert_reply("ZCARD redisson_lock_timeout:{k}", "5");
 }
 
 #[test]
 fn an_append_only_file_rewritten_under_load_has_everything() {
-    let server = Server::with(&["--appendonly", "yes", "--appendfsync", "always"]);
-    let mut client = server.connect();
+    let (server, mut client) =
+        Server::connected_with(&["--appendonly", "yes", "--appendfsync", "always"]);
     for n in 0..30 {
         client.run(&format!("SET filler{n} x"));
     }
@@ -288,8 +250,7 @@ fn an_append_only_file_rewritten_under_load_has_everything() {
 
 #[test]
 fn a_full_server_refuses_to_lock_and_does_everything_that_frees() {
-    let server = Server::with(&["--maxmemory-policy", "noeviction"]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected_with(&["--maxmemory-policy", "noeviction"]);
     let token = client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
     let mut queue = waiters(&server, &["b", "c", "d", "e"]);
     client.run("FAIRLOCK.ACQUIRE k p ENQUEUE");
@@ -297,29 +258,24 @@ fn a_full_server_refuses_to_lock_and_does_everything_that_frees() {
     for option in ["", " NOWAIT", " ENQUEUE", " WAIT 5"] {
         // The holder, a waiter and a newcomer alike.
         for owner in ["a", "p", "z"] {
-            let error = client.run(&format!("FAIRLOCK.ACQUIRE k {owner}{option}"));
-            assert!(error.starts_with("(error) OOM "), "{error}");
+            client.assert_error(&format!("FAIRLOCK.ACQUIRE k {owner}{option}"), "OOM");
         }
     }
     assert_eq!(owners(&mut client), "[b, c, d, e, p]");
-    assert_eq!(client.run("FAIRLOCK.RENEW k a LEASE 500000"), "500000");
-    assert_eq!(client.run("FAIRLOCK.CANCEL k p"), "1");
-    assert_eq!(client.run("FAIRLOCK.CANCEL k d"), "1");
+    client.assert_reply("FAIRLOCK.RENEW k a LEASE 500000", "500000");
+    client.assert_reply("FAIRLOCK.CANCEL k p", "1");
+    client.assert_reply("FAIRLOCK.CANCEL k d", "1");
     assert_eq!(queue.remove(2).reply(), "(nil)");
-    assert_eq!(client.run("FAIRLOCK.RELEASE k a"), "0");
+    client.assert_reply("FAIRLOCK.RELEASE k a", "0");
     let second = queue.remove(0).int();
     assert!(second > token);
-    assert_eq!(client.run("FAIRLOCK.BREAK k"), "1");
+    client.assert_reply("FAIRLOCK.BREAK k", "1");
     let third = queue.remove(0).int();
     assert!(third > second);
     client.run("PEXPIRE k 1");
     assert!(queue.remove(0).int() > third);
-    assert_eq!(client.run("FAIRLOCK.QUEUE k"), "[]");
-    assert!(
-        client
-            .run("FAIRLOCK.INFO k")
-            .starts_with("[owner, e, holds, 1, ")
-    );
+    client.assert_reply("FAIRLOCK.QUEUE k", "[]");
+    client.assert_start("FAIRLOCK.INFO k", "[owner, e, holds, 1, ");
 }
 
 /// Has the server evict, once, all keys that its policy allows.
@@ -337,17 +293,16 @@ fn evict(server: &Server) {
 #[test]
 fn an_evicted_lock_goes_to_its_head_and_all_places_are_kept() {
     for policy in ["allkeys-lru", "allkeys-random", "volatile-ttl"] {
-        let server = Server::with(&["--maxmemory-policy", policy]);
-        let mut client = server.connect();
+        let (server, mut client) = Server::connected_with(&["--maxmemory-policy", policy]);
         let token = client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
         let mut queue = waiters(&server, &["b", "c", "d"]);
         evict(&server);
         assert!(queue.remove(0).int() > token, "{policy}");
         assert_eq!(client.holders("k"), "[b, 1]");
         assert_eq!(owners(&mut client), "[c, d]");
-        assert_eq!(client.run("ZCARD redisson_lock_timeout:{k}"), "2");
+        client.assert_reply("ZCARD redisson_lock_timeout:{k}", "2");
         for (holder, waiter) in ["b", "c"].iter().zip(queue) {
-            assert_eq!(client.run(&format!("FAIRLOCK.RELEASE k {holder}")), "0");
+            client.assert_reply(&format!("FAIRLOCK.RELEASE k {holder}"), "0");
             assert!(waiter.int() > token, "{policy}");
         }
     }
@@ -355,8 +310,7 @@ fn an_evicted_lock_goes_to_its_head_and_all_places_are_kept() {
 
 #[test]
 fn an_evicted_queue_is_restored_and_its_order_kept() {
-    let server = Server::with(&["--maxmemory-policy", "allkeys-lru"]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected_with(&["--maxmemory-policy", "allkeys-lru"]);
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
     let blocked = waiters(&server, &["b"]);
     client.run("FAIRLOCK.ACQUIRE k p ENQUEUE");
@@ -367,9 +321,9 @@ fn an_evicted_queue_is_restored_and_its_order_kept() {
         assert!(waiter.int() > 0);
     }
     assert_eq!(owners(&mut client), "[p, c]");
-    assert_eq!(client.run("FAIRLOCK.RELEASE k b"), "0");
+    client.assert_reply("FAIRLOCK.RELEASE k b", "0");
     assert!(client.int("FAIRLOCK.ACQUIRE k p ENQUEUE") > 0);
-    assert_eq!(client.run("FAIRLOCK.RELEASE k p"), "0");
+    client.assert_reply("FAIRLOCK.RELEASE k p", "0");
     for waiter in behind {
         assert!(waiter.int() > 0);
     }
@@ -377,12 +331,11 @@ fn an_evicted_queue_is_restored_and_its_order_kept() {
 
 #[test]
 fn an_evicted_session_is_no_session_any_more() {
-    let server = Server::with(&["--maxmemory-policy", "allkeys-lru"]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected_with(&["--maxmemory-policy", "allkeys-lru"]);
     let mut session = server.connect();
     session.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 600000");
     evict(&server);
-    assert_eq!(client.run("EXISTS k"), "0");
+    client.assert_reply("EXISTS k", "0");
     assert!(client.int("FAIRLOCK.ACQUIRE k b LEASE 600000") > 0);
     drop(session);
     wait_until("the connection has closed", || {
@@ -394,7 +347,7 @@ fn an_evicted_session_is_no_session_any_more() {
 
 #[test]
 fn keys_that_are_freed_lazily_are_free_at_once() {
-    let server = Server::with(&[
+    let (server, mut client) = Server::connected_with(&[
         "--lazyfree-lazy-expire",
         "yes",
         "--lazyfree-lazy-eviction",
@@ -408,7 +361,6 @@ fn keys_that_are_freed_lazily_are_free_at_once() {
         "--maxmemory-policy",
         "volatile-ttl",
     ]);
-    let mut client = server.connect();
     let mut last = client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
     client.run("HSET other x 1");
     let names = ["b", "c", "d", "e", "f", "g", "h"];
@@ -428,9 +380,9 @@ fn keys_that_are_freed_lazily_are_free_at_once() {
             // Over the lock, and away.
             "RENAME other k" => {
                 client.run("HSET other x 1");
-                assert_eq!(client.run(way), "OK");
+                client.assert_reply(way, "OK");
                 assert!(!waiter.is_done());
-                assert_eq!(client.run("DEL k"), "1");
+                client.assert_reply("DEL k", "1");
             }
             _ => {
                 client.run(way);
@@ -450,10 +402,8 @@ fn a_load_that_is_refused_leaves_no_memory_behind() {
     let mut client = server.connect();
     let mut rounds = |number: usize| {
         for _ in 0..number {
-            let refused = client.run(&format!("MODULE LOAD {path} lease never"));
-            assert!(refused.starts_with("(error) ERR "), "{refused}");
-            let taken_back = client.run(&format!("MODULE LOADEX {path} CONFIG fairlock.no 1"));
-            assert!(taken_back.starts_with("(error) ERR "), "{taken_back}");
+            client.assert_error(&format!("MODULE LOAD {path} lease never"), "ERR");
+            client.assert_error(&format!("MODULE LOADEX {path} CONFIG fairlock.no 1"), "ERR");
         }
         let used = server.info("memory", "used_memory_dataset");
         used.parse::<i64>().expect("a number of bytes")

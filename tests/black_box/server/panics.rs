@@ -15,17 +15,13 @@ fn owner(point: &str) -> String {
 fn a_panic_in_a_step_loses_no_place_in_the_queue() {
     for point in ["before joining", "after joining"] {
         let point = point.replace(' ', "-");
-        let server = Server::start();
-        let mut client = server.connect();
+        let (server, mut client) = Server::connected();
         client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
         let first = server.block("FAIRLOCK.ACQUIRE k b");
         client.run("FAIRLOCK.ACQUIRE k c ENQUEUE");
         let third = server.block("FAIRLOCK.ACQUIRE k d");
         let panics = owner(&point);
-        assert_eq!(
-            client.run(&format!("FAIRLOCK.ACQUIRE k {panics} ENQUEUE")),
-            INTERNAL
-        );
+        client.assert_reply(&format!("FAIRLOCK.ACQUIRE k {panics} ENQUEUE"), INTERNAL);
         client.run(&format!("FAIRLOCK.CANCEL k {panics}"));
         assert_eq!(
             client.run("FAIRLOCK.LOCKS").matches("name, k").count(),
@@ -38,14 +34,14 @@ fn a_panic_in_a_step_loses_no_place_in_the_queue() {
             "{queue}"
         );
         assert!(queue.ends_with(", [d, blocked, -1, 1]]"), "{queue}");
-        assert_eq!(client.run("FAIRLOCK.RELEASE k a"), "0");
+        client.assert_reply("FAIRLOCK.RELEASE k a", "0");
         assert!(first.int() > 0);
-        assert_eq!(client.run("FAIRLOCK.RELEASE k b"), "0");
+        client.assert_reply("FAIRLOCK.RELEASE k b", "0");
         client.int("FAIRLOCK.ACQUIRE k c ENQUEUE");
-        assert_eq!(client.run("FAIRLOCK.RELEASE k c"), "0");
+        client.assert_reply("FAIRLOCK.RELEASE k c", "0");
         assert!(third.int() > 0);
-        assert_eq!(client.run("FAIRLOCK.RELEASE k d"), "0");
-        assert_eq!(client.run("KEYS *"), "[]");
+        client.assert_reply("FAIRLOCK.RELEASE k d", "0");
+        client.assert_reply("KEYS *", "[]");
         let log = server.log();
         assert!(log.contains("panic in a command"), "{log}");
         assert!(log.contains("panicked at src/fault.rs"), "{log}");
@@ -54,8 +50,7 @@ fn a_panic_in_a_step_loses_no_place_in_the_queue() {
 
 #[test]
 fn a_client_that_was_to_be_blocked_is_answered_once() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
     let mut wire = Wire::new(server.port);
     for point in ["before-joining", "after-joining"] {
@@ -67,21 +62,20 @@ fn a_client_that_was_to_be_blocked_is_answered_once() {
     }
     // The place that the second has by then keeps no other waiting.
     let waiter = server.block("FAIRLOCK.ACQUIRE k b LEASE 600000");
-    assert_eq!(client.run("FAIRLOCK.RELEASE k a"), "0");
+    client.assert_reply("FAIRLOCK.RELEASE k a", "0");
     assert!(waiter.int() > 0);
-    assert_eq!(client.run("FAIRLOCK.QUEUE k"), "[]");
+    client.assert_reply("FAIRLOCK.QUEUE k", "[]");
     assert_eq!(server.info("fairlock", "fairlock_lease_ends"), "0");
 }
 
 #[test]
 fn a_panic_in_a_reply_is_replied_as_an_error() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
     let receiver = owner("in-a-reply");
     let waiter = server.block(&format!("FAIRLOCK.ACQUIRE k {receiver}"));
     let next = server.block("FAIRLOCK.ACQUIRE k b");
-    assert_eq!(client.run("FAIRLOCK.RELEASE k a"), "0");
+    client.assert_reply("FAIRLOCK.RELEASE k a", "0");
     let (reply, waiter) = waiter.reply_and_client();
     assert_eq!(reply, INTERNAL);
     // The connection is as good as before.

@@ -1,24 +1,10 @@
 //! Restarts: the append-only file, snapshots, and servers without the module.
 
-use fairlock_testing::{Client, Server, wait_until};
+use fairlock_testing::{Server, wait_until};
+
+use super::replication::dump;
 
 const AOF: &[&str] = &["--appendonly", "yes", "--appendfsync", "always"];
-
-/// What the keys of lock `k` hold; the instants at which they expire, not how long they still have.
-fn keys(client: &mut Client) -> Vec<String> {
-    [
-        "HGETALL k",
-        "PEXPIRETIME k",
-        "LRANGE redisson_lock_queue:{k} 0 -1",
-        "ZRANGE redisson_lock_timeout:{k} 0 -1 WITHSCORES",
-        "GET fairlock_token:{k}",
-        "PEXPIRETIME fairlock_token:{k}",
-        "DBSIZE",
-    ]
-    .iter()
-    .map(|command| client.run(command))
-    .collect()
-}
 
 /// A lock on which everything has happened once.
 fn busy_lock(server: &Server) {
@@ -45,18 +31,18 @@ fn busy_lock(server: &Server) {
 fn a_killed_server_comes_back_with_the_same_lock() {
     let server = Server::with(AOF);
     busy_lock(&server);
-    let before = keys(&mut server.connect());
+    let before = dump(&mut server.connect());
     let server = server.kill_and_restart();
-    assert_eq!(keys(&mut server.connect()), before);
+    assert_eq!(dump(&mut server.connect()), before);
 }
 
 #[test]
 fn a_server_without_the_module_loads_the_append_only_file() {
     let server = Server::with(AOF);
     busy_lock(&server);
-    let before = keys(&mut server.connect());
+    let before = dump(&mut server.connect());
     let server = server.kill_and_restart_without_module(AOF);
-    assert_eq!(keys(&mut server.connect()), before);
+    assert_eq!(dump(&mut server.connect()), before);
 }
 
 #[test]
@@ -64,17 +50,16 @@ fn a_server_without_the_module_loads_the_snapshot() {
     let server = Server::start();
     busy_lock(&server);
     let mut client = server.connect();
-    let before = keys(&mut client);
-    assert_eq!(client.run("SAVE"), "OK");
+    let before = dump(&mut client);
+    client.assert_reply("SAVE", "OK");
     drop(client);
     let server = server.kill_and_restart_without_module(&[]);
-    assert_eq!(keys(&mut server.connect()), before);
+    assert_eq!(dump(&mut server.connect()), before);
 }
 
 #[test]
 fn owners_that_come_back_find_their_place() {
-    let server = Server::with(AOF);
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected_with(AOF);
     let token = client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
     let waiters: Vec<_> = ["b", "c"]
         .map(|owner| server.block(&format!("FAIRLOCK.ACQUIRE k {owner}")))
@@ -86,19 +71,16 @@ fn owners_that_come_back_find_their_place() {
     let c = server.block("FAIRLOCK.ACQUIRE k c");
     let d = server.block("FAIRLOCK.ACQUIRE k d");
     let b = server.block("FAIRLOCK.ACQUIRE k b");
-    assert_eq!(
-        client.run("LRANGE redisson_lock_queue:{k} 0 -1"),
-        "[b, c, d]"
-    );
+    client.assert_reply("LRANGE redisson_lock_queue:{k} 0 -1", "[b, c, d]");
     for (holder, waiter) in [("a", b), ("b", c), ("c", d)] {
-        assert_eq!(client.run(&format!("FAIRLOCK.RELEASE k {holder}")), "0");
+        client.assert_reply(&format!("FAIRLOCK.RELEASE k {holder}"), "0");
         assert!(waiter.int() > token);
     }
 }
 
 #[test]
 fn an_owner_that_does_not_come_back_costs_one_turn() {
-    let server = Server::with(&[
+    let (server, mut client) = Server::connected_with(&[
         "--appendonly",
         "yes",
         "--appendfsync",
@@ -106,7 +88,6 @@ fn an_owner_that_does_not_come_back_costs_one_turn() {
         "--fairlock.turn",
         "50",
     ]);
-    let mut client = server.connect();
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
     let waiter = server.block("FAIRLOCK.ACQUIRE k b");
     drop(client);
@@ -119,23 +100,9 @@ fn an_owner_that_does_not_come_back_costs_one_turn() {
 }
 
 #[test]
-fn tokens_grow_across_restarts() {
-    let server = Server::with(AOF);
-    let first = server.connect().int("FAIRLOCK.ACQUIRE k a LEASE 1");
-    let server = server.kill_and_restart();
-    let mut client = server.connect();
-    let second = client.int("FAIRLOCK.ACQUIRE k a LEASE 1");
-    assert!(second > first);
-    client.run("DEL fairlock_token:{k}");
-    drop(client);
-    let server = server.kill_and_restart();
-    assert!(server.connect().int("FAIRLOCK.ACQUIRE k b") > second);
-}
-
-#[test]
 fn the_append_only_file_holds_plain_commands_one_transaction_a_step() {
-    let server = Server::with(&["--appendonly", "yes", "--aof-use-rdb-preamble", "no"]);
-    let mut client = server.connect();
+    let (server, mut client) =
+        Server::connected_with(&["--appendonly", "yes", "--aof-use-rdb-preamble", "no"]);
     client.int("FAIRLOCK.ACQUIRE k a");
     let waiter = server.block("FAIRLOCK.ACQUIRE k b");
     client.int("FAIRLOCK.RELEASE k a");

@@ -57,7 +57,7 @@ fn a_turn_counts_from_when_the_wake_up_has_left() {
     wire.send("FAIRLOCK.RELEASE k a\nDEBUG SLEEP 3");
     // All replies and messages have been written when the first reply is here.
     assert_eq!(wire.line(), ":0");
-    assert_eq!(client.run("LINDEX redisson_lock_queue:{k} 0"), "p");
+    client.assert_reply("LINDEX redisson_lock_queue:{k} 0", "p");
     assert!(client.int("FAIRLOCK.ACQUIRE k p ENQUEUE") > 0);
 }
 
@@ -130,7 +130,7 @@ fn a_waiter_of_which_only_the_score_is_known_outlives_a_stall() {
     let waiter = server.block("FAIRLOCK.ACQUIRE k b");
     server.while_stopped(|| sleep(STALL));
     client.int("FAIRLOCK.RELEASE k a");
-    assert_eq!(client.run("LINDEX redisson_lock_queue:{k} 0"), "f");
+    client.assert_reply("LINDEX redisson_lock_queue:{k} 0", "f");
     // It does not come, and loses its turn as any other.
     assert!(waiter.int() > 0);
 }
@@ -143,7 +143,7 @@ fn a_dead_waiter_loses_its_turn_all_the_same() {
     client.int("FAIRLOCK.RELEASE k a");
     server.while_stopped(|| sleep(STALL));
     assert!(waiter.int() > 0);
-    assert_eq!(client.run("FAIRLOCK.QUEUE k"), "[]");
+    client.assert_reply("FAIRLOCK.QUEUE k", "[]");
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn a_wait_that_ended_unheard_is_over_after_the_stall() {
     let waiter = server.block("FAIRLOCK.ACQUIRE k b WAIT 1000");
     server.while_stopped(|| sleep(STALL));
     assert_eq!(waiter.reply(), "(nil)");
-    assert_eq!(client.run("FAIRLOCK.QUEUE k"), "[]");
+    client.assert_reply("FAIRLOCK.QUEUE k", "[]");
 }
 
 #[test]

@@ -91,8 +91,7 @@ fn the_section_names_the_commit_that_the_module_was_built_from() {
 
 #[test]
 fn acquisitions_and_releases_are_counted() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     let immediate = counts(&server, || {
         client.int("FAIRLOCK.ACQUIRE k a");
     });
@@ -125,8 +124,7 @@ fn acquisitions_and_releases_are_counted() {
 
 #[test]
 fn a_polling_waiter_that_takes_the_lock_was_handed_it() {
-    let server = Server::with(&["--fairlock.turn", "60000"]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected_with(&["--fairlock.turn", "60000"]);
     client.int("FAIRLOCK.ACQUIRE k a");
     client.run("FAIRLOCK.ACQUIRE k b ENQUEUE");
     client.int("FAIRLOCK.RELEASE k a");
@@ -142,8 +140,7 @@ fn a_polling_waiter_that_takes_the_lock_was_handed_it() {
 
 #[test]
 fn waits_that_end_without_the_lock_are_counted_by_their_end() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
     client.run("FAIRLOCK.ACQUIRE k p ENQUEUE");
     let timed = counts(&server, || {
@@ -178,8 +175,7 @@ fn waits_that_end_without_the_lock_are_counted_by_their_end() {
 
 #[test]
 fn lease_ends_and_reaped_waiters_are_counted() {
-    let server = Server::with(&["--fairlock.turn", "50"]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected_with(&["--fairlock.turn", "50"]);
     let ended = counts(&server, || {
         client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
         client.run("FAIRLOCK.ACQUIRE k dead ENQUEUE");
@@ -199,8 +195,7 @@ fn lease_ends_and_reaped_waiters_are_counted() {
 
 #[test]
 fn a_lease_that_ends_without_waiters_is_counted() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k a LEASE 20");
     wait_until("it is counted", || stats(&server)["lease_ends"] == 1);
     // Another key's expiry is not a lease.
@@ -211,8 +206,7 @@ fn a_lease_that_ends_without_waiters_is_counted() {
 
 #[test]
 fn gauges_show_who_waits_and_holds_now() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     let mut holder = server.connect();
     holder.int("FAIRLOCK.ACQUIRE k a SESSION");
     holder.int("FAIRLOCK.ACQUIRE l a SESSION");
@@ -234,8 +228,7 @@ fn gauges_show_who_waits_and_holds_now() {
 
 #[test]
 fn wait_and_hold_times_are_measured() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     let first = server.connect().int("FAIRLOCK.ACQUIRE k a LEASE 600000");
     let waiter = server.block("FAIRLOCK.ACQUIRE k b LEASE 600000");
     // Since the waiter began to wait, not only since the holder began to hold.

@@ -79,8 +79,8 @@ const OF_OTHERS: [&str; 5] = [
 #[test]
 fn what_a_stranger_sends_costs_little_and_changes_nothing() {
     // I/O threads use time also while there is nothing to do.
-    let server = Server::with(&["--fairlock.intercept-eval", "yes", "--io-threads", "1"]);
-    let mut admin = server.connect();
+    let (server, mut admin) =
+        Server::connected_with(&["--fairlock.intercept-eval", "yes", "--io-threads", "1"]);
     for part in 0..LOCKS / 1000 {
         let locks = part * 1000..(part + 1) * 1000;
         admin.run_many(locks.flat_map(|n| {

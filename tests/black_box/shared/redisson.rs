@@ -23,8 +23,7 @@ fn try_by_lua(client: &mut Client, owner: &str) -> String {
 
 #[test]
 fn a_script_sees_a_held_lock_until_the_last_holder_is_gone() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (_server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k a SHARED LEASE 600000");
     client.int("FAIRLOCK.ACQUIRE k b SHARED LEASE 900000");
     let left: i64 = try_by_lua(&mut client, "x").parse().expect("PTTL");
@@ -33,23 +32,22 @@ fn a_script_sees_a_held_lock_until_the_last_holder_is_gone() {
     assert_ne!(try_by_lua(&mut client, "x"), "(nil)");
     client.run("FAIRLOCK.RELEASE k b");
     assert_eq!(try_by_lua(&mut client, "x"), "(nil)");
-    assert_eq!(client.run("FAIRLOCK.ACQUIRE k c SHARED NOWAIT"), "(nil)");
+    client.assert_reply("FAIRLOCK.ACQUIRE k c SHARED NOWAIT", "(nil)");
     assert_eq!(client.run("FAIRLOCK.HOLDERS k").matches("x, 1").count(), 1);
 }
 
 #[test]
 fn a_holder_that_comes_again_by_a_script_keeps_its_holds_apart() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (_server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k a SHARED LEASE 100000");
     client.int("FAIRLOCK.ACQUIRE k b SHARED LEASE 100000");
     // The script counts a hold and gives the key another expiry.
     assert_eq!(try_by_lua(&mut client, "a"), "(nil)");
-    assert_eq!(client.run("HGET k a"), "2");
+    client.assert_reply("HGET k a", "2");
     wait_until("the expiry is some holder's lease", || {
         client.run("FAIRLOCK.HOLDERS k").contains(", 59")
     });
-    assert_eq!(client.run("FAIRLOCK.RELEASE k b"), "0");
-    assert_eq!(client.run("FAIRLOCK.RELEASE k a ALL"), "0");
-    assert_eq!(client.run("DBSIZE"), "0");
+    client.assert_reply("FAIRLOCK.RELEASE k b", "0");
+    client.assert_reply("FAIRLOCK.RELEASE k a ALL", "0");
+    client.assert_reply("DBSIZE", "0");
 }

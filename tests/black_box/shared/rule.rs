@@ -4,25 +4,23 @@ use fairlock_testing::{Server, wait_until};
 
 #[test]
 fn readers_share_and_a_writer_waits_for_all_of_them() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     for reader in ["a", "b", "c"] {
         client.int(&format!("FAIRLOCK.ACQUIRE k {reader} SHARED"));
     }
     let writer = server.block("FAIRLOCK.ACQUIRE k w");
     for reader in ["a", "b"] {
-        assert_eq!(client.run(&format!("FAIRLOCK.RELEASE k {reader}")), "0");
+        client.assert_reply(&format!("FAIRLOCK.RELEASE k {reader}"), "0");
         assert!(!writer.is_done());
     }
-    assert_eq!(client.run("FAIRLOCK.RELEASE k c"), "0");
+    client.assert_reply("FAIRLOCK.RELEASE k c", "0");
     assert!(writer.int() > 0);
     assert_eq!(client.holders("k"), "[w, 1]");
 }
 
 #[test]
 fn a_row_of_readers_is_served_in_one_step() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k w");
     let readers: Vec<_> = (0..5)
         .map(|n| server.block(&format!("FAIRLOCK.ACQUIRE k r{n} SHARED LEASE 600000")))
@@ -45,12 +43,11 @@ fn a_row_of_readers_is_served_in_one_step() {
 
 #[test]
 fn a_reader_never_overtakes_a_waiting_writer() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k a SHARED");
     let writer = server.block("FAIRLOCK.ACQUIRE k w");
-    assert_eq!(client.run("FAIRLOCK.ACQUIRE k b SHARED NOWAIT"), "(nil)");
-    assert_eq!(client.run("FAIRLOCK.ACQUIRE k b SHARED WAIT 1"), "(nil)");
+    client.assert_reply("FAIRLOCK.ACQUIRE k b SHARED NOWAIT", "(nil)");
+    client.assert_reply("FAIRLOCK.ACQUIRE k b SHARED WAIT 1", "(nil)");
     let reader = server.block("FAIRLOCK.ACQUIRE k c SHARED");
     client.run("FAIRLOCK.RELEASE k a");
     writer.int();
@@ -64,8 +61,7 @@ fn a_reader_never_overtakes_a_waiting_writer() {
 
 #[test]
 fn a_writer_that_leaves_the_queue_lets_the_readers_behind_it_in() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     for leaves in ["cancel", "disconnect", "timeout"] {
         client.int("FAIRLOCK.ACQUIRE k a SHARED LEASE 600000");
         let writer = match leaves {
@@ -79,20 +75,19 @@ fn a_writer_that_leaves_the_queue_lets_the_readers_behind_it_in() {
             _ => assert_eq!(writer.reply(), "(nil)"),
         }
         assert!(reader.int() > 0, "{leaves}");
-        assert_eq!(client.run("FAIRLOCK.BREAK k"), "1");
+        client.assert_reply("FAIRLOCK.BREAK k", "1");
     }
 }
 
 #[test]
 fn there_are_never_more_holders_than_the_limit() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     for n in 0..3 {
         client.int(&format!("FAIRLOCK.ACQUIRE k s{n} SHARED 3 NOWAIT"));
     }
-    assert_eq!(client.run("FAIRLOCK.ACQUIRE k s3 SHARED 3 NOWAIT"), "(nil)");
+    client.assert_reply("FAIRLOCK.ACQUIRE k s3 SHARED 3 NOWAIT", "(nil)");
     // It tolerates any number, they do not.
-    assert_eq!(client.run("FAIRLOCK.ACQUIRE k r SHARED NOWAIT"), "(nil)");
+    client.assert_reply("FAIRLOCK.ACQUIRE k r SHARED NOWAIT", "(nil)");
     let next = server.block("FAIRLOCK.ACQUIRE k s3 SHARED 3");
     let after = server.block("FAIRLOCK.ACQUIRE k s4 SHARED 3");
     client.run("FAIRLOCK.RELEASE k s1");
@@ -105,11 +100,10 @@ fn there_are_never_more_holders_than_the_limit() {
 
 #[test]
 fn each_holder_tolerates_what_it_said() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (_server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k a SHARED 3");
     client.int("FAIRLOCK.ACQUIRE k b SHARED 2");
-    assert_eq!(client.run("FAIRLOCK.ACQUIRE k c SHARED NOWAIT"), "(nil)");
+    client.assert_reply("FAIRLOCK.ACQUIRE k c SHARED NOWAIT", "(nil)");
     assert!(
         client
             .run("FAIRLOCK.INFO k")
@@ -119,43 +113,29 @@ fn each_holder_tolerates_what_it_said() {
     client.run("FAIRLOCK.RELEASE k b");
     client.int("FAIRLOCK.ACQUIRE k c SHARED NOWAIT");
     client.int("FAIRLOCK.ACQUIRE k d SHARED 9 NOWAIT");
-    assert_eq!(client.run("FAIRLOCK.ACQUIRE k e SHARED NOWAIT"), "(nil)");
+    client.assert_reply("FAIRLOCK.ACQUIRE k e SHARED NOWAIT", "(nil)");
 }
 
 #[test]
 fn a_limit_of_one_is_exclusive() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (_server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k a SHARED 1");
-    assert_eq!(client.run("FAIRLOCK.ACQUIRE k b SHARED NOWAIT"), "(nil)");
-    assert_eq!(client.run("KEYS *"), "[k]");
+    client.assert_reply("FAIRLOCK.ACQUIRE k b SHARED NOWAIT", "(nil)");
+    client.assert_reply("KEYS *", "[k]");
     client.int("FAIRLOCK.ACQUIRE k a");
     assert_eq!(client.holders("k"), "[a, 2]");
 }
 
 #[test]
 fn polling_readers_and_writers_are_served_in_their_turn() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k w");
-    assert!(
-        client
-            .run("FAIRLOCK.ACQUIRE k a SHARED ENQUEUE")
-            .starts_with("[1, ")
-    );
-    assert!(
-        client
-            .run("FAIRLOCK.ACQUIRE k b SHARED ENQUEUE")
-            .starts_with("[2, ")
-    );
+    client.assert_start("FAIRLOCK.ACQUIRE k a SHARED ENQUEUE", "[1, ");
+    client.assert_start("FAIRLOCK.ACQUIRE k b SHARED ENQUEUE", "[2, ");
     let blocked = server.block("FAIRLOCK.ACQUIRE k c SHARED");
     client.run("FAIRLOCK.RELEASE k w");
     // It is the turn of a: neither b nor c goes before.
-    assert!(
-        client
-            .run("FAIRLOCK.ACQUIRE k b SHARED ENQUEUE")
-            .starts_with("[2, ")
-    );
+    client.assert_start("FAIRLOCK.ACQUIRE k b SHARED ENQUEUE", "[2, ");
     assert!(!blocked.is_done());
     client.int("FAIRLOCK.ACQUIRE k a SHARED ENQUEUE");
     client.int("FAIRLOCK.ACQUIRE k b SHARED ENQUEUE");
@@ -165,8 +145,7 @@ fn polling_readers_and_writers_are_served_in_their_turn() {
 
 #[test]
 fn a_dead_polling_reader_costs_one_turn() {
-    let server = Server::with(&["--fairlock.turn", "300"]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected_with(&["--fairlock.turn", "300"]);
     client.int("FAIRLOCK.ACQUIRE k w");
     client.run("FAIRLOCK.ACQUIRE k dead SHARED ENQUEUE");
     let reader = server.block("FAIRLOCK.ACQUIRE k a SHARED");
@@ -176,27 +155,8 @@ fn a_dead_polling_reader_costs_one_turn() {
 }
 
 #[test]
-fn a_writer_among_readers_that_come_all_the_time_gets_its_turn_next() {
-    let server = Server::start();
-    let mut client = server.connect();
-    client.int("FAIRLOCK.ACQUIRE k r0 SHARED");
-    let writer = server.block("FAIRLOCK.ACQUIRE k w");
-    let readers: Vec<_> = (1..20)
-        .map(|n| server.block(&format!("FAIRLOCK.ACQUIRE k r{n} SHARED")))
-        .collect();
-    client.run("FAIRLOCK.RELEASE k r0");
-    writer.int();
-    assert!(readers.iter().all(|reader| !reader.is_done()));
-    client.run("FAIRLOCK.RELEASE k w");
-    for reader in readers {
-        reader.int();
-    }
-}
-
-#[test]
 fn a_blocked_reader_can_ask_as_a_writer_instead() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k w");
     let first = server.block("FAIRLOCK.ACQUIRE k a SHARED");
     let second = server.block("FAIRLOCK.ACQUIRE k a");
@@ -205,13 +165,12 @@ fn a_blocked_reader_can_ask_as_a_writer_instead() {
     assert!(client.run("FAIRLOCK.QUEUE k").ends_with("-1, 1]]"));
     client.run("FAIRLOCK.RELEASE k w");
     second.int();
-    assert_eq!(client.run("EXISTS redisson_lock_shared:{k}"), "0");
+    client.assert_reply("EXISTS redisson_lock_shared:{k}", "0");
 }
 
 #[test]
 fn where_the_client_may_not_block_shared_tries_once() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (_server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k a SHARED");
     let replies = client.at_once(&[
         "FAIRLOCK.ACQUIRE k b SHARED",

@@ -4,8 +4,7 @@ use fairlock_testing::{Client, Server, wait_until};
 
 #[test]
 fn ten_thousand_hold_it_and_all_their_leases_end() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     let ask = |n| format!("FAIRLOCK.ACQUIRE k r{n} SHARED LEASE 6000{:03}", n % 1000);
     for first in (0..10_000).step_by(500) {
         client.run_many((first..first + 500).map(ask));
@@ -32,8 +31,7 @@ fn ten_thousand_hold_it_and_all_their_leases_end() {
 
 #[test]
 fn leases_that_end_at_the_same_time_are_dropped_in_pieces() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     client.run_many((0..3_000).map(|n| format!("FAIRLOCK.ACQUIRE k r{n} SHARED LEASE 1500")));
     client.int("FAIRLOCK.ACQUIRE k z SHARED LEASE 600000");
     wait_until("one is left", || {
@@ -49,8 +47,8 @@ fn encodings(client: &mut Client) -> [String; 2] {
 
 #[test]
 fn a_holder_among_many_is_found_without_a_walk() {
-    let server = Server::with(&["--appendonly", "yes", "--appendfsync", "always"]);
-    let mut client = server.connect();
+    let (server, mut client) =
+        Server::connected_with(&["--appendonly", "yes", "--appendfsync", "always"]);
     let ask = |n| format!("FAIRLOCK.ACQUIRE k r{n} SHARED LEASE 600000");
     client.run_many((0..8).map(ask));
     assert_eq!(encodings(&mut client), ["listpack"; 2]);
@@ -58,11 +56,11 @@ fn a_holder_among_many_is_found_without_a_walk() {
     assert_eq!(encodings(&mut client), ["hashtable"; 2]);
     // The temporary element for that is gone, here and after a restart.
     let holders = client.run("HGETALL k");
-    assert_eq!(client.run("HGET k r8"), "1");
+    client.assert_reply("HGET k r8", "1");
     let server = server.kill_and_restart();
     let mut client = server.connect();
     assert_eq!(client.int("HLEN k"), 101);
-    assert_eq!(client.run("HGET k r8"), "1");
+    client.assert_reply("HGET k r8", "1");
     assert_eq!(holders.matches("r8, 1").count(), 1, "{holders}");
     client.run("FAIRLOCK.ACQUIRE k new SHARED LEASE 600000");
     assert_eq!(encodings(&mut client), ["hashtable"; 2]);
