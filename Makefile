@@ -89,7 +89,7 @@ chaos: setup-tests ## Faults under load, for CHAOS_SECONDS (an hour); CHAOS_SEED
 evidence: setup-tests ## Make the last long run in docs/evidence.md anew, on the newest servers (EVIDENCE_SECONDS, an hour)
 	@$(LINTING) scripts/test/evidence
 
-soak: setup-tests ## Mixed load for SOAK_SECONDS (an hour): memory, descriptors, latency
+soak: setup-tests ## Mixed load for SOAK_SECONDS (an hour): memory, descriptors
 	SOAK_SECONDS=$${SOAK_SECONDS:-3600} cargo test --release --locked --test chaos soak -- --include-ignored --nocapture
 
 fuzz: setup-tests ## Ten million random commands on random contents of keys (FUZZ_COMMANDS, FUZZ_SEED)

@@ -1,9 +1,11 @@
 //! What is promised under faults, by what the server keeps on disk.
 
+use std::fmt::Debug;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use fairlock_testing::redisson::Scripts;
 
+use crate::checker::Violation;
 use crate::harm::Disk;
 use crate::round;
 
@@ -36,24 +38,18 @@ fn keeps_its_promises(disk: Disk) {
         .max(1000);
     for seed in seed..seed + rounds {
         println!("{disk:?}: {length} ms, CHAOS_SEED={seed}");
-        let found = round::run(disk, seed, length, scripts);
-        assert!(
-            found.is_empty(),
-            "{disk:?}, CHAOS_SEED={seed} CHAOS_SECONDS={}: {} violations\n{}",
-            seconds.min(ROUND),
-            found.len(),
-            list(&found)
-        );
+        nothing(&round::run(disk, seed, length, scripts), disk, seed);
     }
 }
 
-fn list<T: std::fmt::Debug>(found: &[T]) -> String {
-    let lines: Vec<_> = found
-        .iter()
-        .take(20)
-        .map(|one| format!("{one:?}"))
-        .collect();
-    lines.join("\n")
+/// Fails if anything was found in a round of this kind.
+pub fn nothing(found: &[Violation], kind: impl Debug, seed: u64) {
+    let first: Vec<_> = found.iter().take(20).collect();
+    assert!(
+        found.is_empty(),
+        "{kind:?}, CHAOS_SEED={seed}: {} violations\n{first:#?}",
+        found.len()
+    );
 }
 
 #[test]

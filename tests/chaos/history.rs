@@ -110,6 +110,13 @@ pub struct Call {
     pub answer: Answer,
 }
 
+impl Call {
+    /// Whether it has got the lock.
+    pub fn is_granted(&self) -> bool {
+        matches!(self.request, Request::Acquire { .. }) && matches!(self.answer, Answer::Granted(_))
+    }
+}
+
 /// What was done to the server, its data or its clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "fault", rename_all = "snake_case")]

@@ -63,17 +63,25 @@ pub fn run(disk: Disk, seed: u64, milliseconds: u64, scripts: &Scripts) -> Vec<V
     finish(&world, threads, LAST_WAIT);
     witness.join().expect("no panic in the witness");
     let left = left_behind(&world, harmer.master());
-    let history = world.recorder.with(|history| {
-        history.left_behind = left;
-        std::mem::take(history)
-    });
+    world.recorder.with(|history| history.left_behind = left);
+    let title = Title::new(harmer.master(), &format!("{disk:?}"), seed, milliseconds);
+    verdict(&world, harmer.master(), &title, checker::check)
+}
+
+/// What is found in the history of a round that is over.
+pub fn verdict(
+    world: &World,
+    server: &Server,
+    title: &Title,
+    check: impl FnOnce(&History) -> Vec<Violation>,
+) -> Vec<Violation> {
+    let history = world.recorder.with(std::mem::take);
     report(&history);
-    let mut found = checker::check(&history);
-    if harmer.master().log().contains("BUG REPORT") {
+    let mut found = check(&history);
+    if server.log().contains("BUG REPORT") {
         found.push(Violation::said(Kind::Crash, "BUG REPORT"));
     }
-    let title = Title::new(harmer.master(), &format!("{disk:?}"), seed, milliseconds);
-    porcupine::judge(&history, found, &title)
+    porcupine::judge(&history, found, title)
 }
 
 /// Lets all clients finish; a client that waits for too long is cut off, and says so.

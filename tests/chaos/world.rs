@@ -1,8 +1,8 @@
 //! What clients, observers and the fault injector share.
 
 use std::net::TcpStream;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fairlock_testing::Server;
@@ -147,14 +147,18 @@ impl World {
         None
     }
 
+    fn handle_of(&self, client: usize) -> MutexGuard<'_, Option<Handle>> {
+        self.reins[client]
+            .handle
+            .lock()
+            .expect("no panic elsewhere")
+    }
+
     /// Connects one of the clients.
     pub fn connect_client(&self, client: usize) -> Option<Wire> {
         let wire = self.connect()?;
         if let Ok(handle) = wire.handle() {
-            *self.reins[client]
-                .handle
-                .lock()
-                .expect("no panic elsewhere") = Some(handle);
+            *self.handle_of(client) = Some(handle);
         }
         // The world may have closed before the handle was there.
         (!self.is_closing()).then_some(wire)
@@ -162,22 +166,14 @@ impl World {
 
     /// The id of a client's connection, and its address. It may have gone with the server to which it was.
     pub fn connection_of(&self, client: usize) -> Option<(i64, String)> {
-        let handle = self.reins[client]
-            .handle
-            .lock()
-            .expect("no panic elsewhere");
+        let handle = self.handle_of(client);
         let handle = handle.as_ref()?;
         Some((handle.id, handle.address()?))
     }
 
     /// Cuts a client's connection off, see [`Handle::cut`].
     pub fn cut(&self, client: usize) -> Option<TcpStream> {
-        let handle = self.reins[client]
-            .handle
-            .lock()
-            .expect("no panic elsewhere")
-            .take();
-        handle.map(Handle::cut)
+        self.handle_of(client).take().map(Handle::cut)
     }
 
     /// The client delays reading its next reply by these milliseconds.

@@ -5,7 +5,6 @@
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use fairlock_testing::Server;
 use serde::{Deserialize, Serialize};
@@ -23,8 +22,6 @@ pub struct Title {
     seed: u64,
     /// How long faults were injected.
     milliseconds: u64,
-    /// Of the tree, with a mark if that has changes.
-    commit: String,
 }
 
 #[derive(Serialize)]
@@ -67,16 +64,11 @@ impl Title {
         } else {
             format!("valkey-{valkey}")
         };
-        let mut git = Command::new("git");
-        git.current_dir(env!("CARGO_MANIFEST_DIR"));
-        git.args(["describe", "--always", "--dirty", "--exclude=*"]);
-        let commit = git.output().map(|said| said.stdout).unwrap_or_default();
         Self {
             server,
             suite: suite.to_lowercase(),
             seed,
             milliseconds,
-            commit: String::from_utf8_lossy(&commit).trim().to_owned(),
         }
     }
 }
@@ -141,7 +133,6 @@ impl Title {
             suite: "made-up".to_owned(),
             seed: 0,
             milliseconds: 0,
-            commit: String::new(),
         }
     }
 }

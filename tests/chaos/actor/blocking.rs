@@ -9,9 +9,7 @@ use crate::world::lock_name;
 
 /// One attempt.
 pub fn run(actor: &mut Actor) -> Result<(), Over> {
-    actor.think();
-    actor.attempt += 1;
-    let lock = actor.choose(0, actor.world.locks);
+    let lock = actor.begin(actor.world.locks);
     let (fate, lease) = actor.fate();
     let session = actor.dice.one_in(4);
     let wait = actor.dice.one_in(4).then(|| 1 + actor.dice.below(300));

@@ -125,15 +125,12 @@ pub fn start_of(kinds: &[Kind], world: &Arc<World>, seed: u64) -> Vec<JoinHandle
 }
 
 impl Actor {
-    /// A pause between two attempts.
-    fn think(&mut self) {
+    /// After a pause, begins an attempt; one of so many locks to ask for.
+    fn begin(&mut self, locks: usize) -> usize {
         let ms = self.dice.below(self.world.load.think);
         thread::sleep(Duration::from_millis(ms));
-    }
-
-    /// A lock to ask for.
-    fn choose(&mut self, from: usize, to: usize) -> usize {
-        from + usize::try_from(self.dice.below((to - from) as u64)).expect("small")
+        self.attempt += 1;
+        self.dice.index(locks)
     }
 
     /// The words by which it asks for a lock, up to its options.

@@ -15,9 +15,7 @@ const PATIENCE: &str = "6000";
 
 /// One attempt.
 pub fn run(actor: &mut Actor) -> Result<(), Over> {
-    actor.think();
-    actor.attempt += 1;
-    let lock = actor.choose(0, actor.world.locks);
+    let lock = actor.begin(actor.world.locks);
     let (fate, lease) = actor.fate();
     if let Some(token) = acquire(actor, lock, lease)? {
         hold(actor, lock, token, lease, fate, false)?;

@@ -17,9 +17,7 @@ const LATCH_TTL: &str = "1000";
 
 /// One attempt.
 pub fn run(actor: &mut Actor) -> Result<(), Over> {
-    actor.think();
-    actor.attempt += 1;
-    let lock = actor.choose(0, SCRIPTED.min(actor.world.locks));
+    let lock = actor.begin(SCRIPTED.min(actor.world.locks));
     let (fate, lease) = actor.fate();
     acquire(actor, lock, lease)?;
     let mut ms = actor.dice.below(actor.world.load.hold);

@@ -10,9 +10,7 @@ use crate::world::{lock_name, owner};
 
 /// One attempt.
 pub fn run(actor: &mut Actor) -> Result<(), Over> {
-    actor.think();
-    actor.attempt += 1;
-    let lock = actor.choose(0, actor.world.locks);
+    let lock = actor.begin(actor.world.locks);
     if actor.dice.one_in(20) {
         return cancel(actor, lock);
     }
@@ -35,7 +33,7 @@ pub fn run(actor: &mut Actor) -> Result<(), Over> {
 
 /// Takes another owner, which may be there or not, out of the queue.
 fn cancel(actor: &mut Actor, lock: usize) -> Result<(), Over> {
-    let other = actor.choose(0, actor.world.clients());
+    let other = actor.dice.index(actor.world.clients());
     let words = ["FAIRLOCK.CANCEL", &lock_name(lock), &owner(other)];
     actor.call(lock, Request::Cancel { owner: other }, &words, done)?;
     Ok(())
