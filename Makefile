@@ -72,7 +72,7 @@ test-arm64: setup-tests ## The black-box tests with module and server for arm64,
 fingerprints: setup-tests ## Write the scripts of RELEASES="4.8.0 ..." of Redisson into the table of digests
 	RECORD_FINGERPRINTS=1 REDISSON_RELEASES="$(RELEASES)" $(CARGO_TEST) --test redisson fingerprints
 
-check: setup ## Formatting, and the rules of the house: which room may use which
+check: setup ## Formatting, and the rules of the house: which folder may use which
 	cargo fmt --all --check
 	scripts/check-architecture
 
@@ -108,6 +108,7 @@ test-valgrind: setup-tests ## The black-box tests with the server under valgrind
 	    --show-leak-kinds=definite --errors-for-leak-kinds=definite --child-silent-after-fork=yes" cargo test --locked --test black_box
 
 bench: setup-tests ## Measure fairlock beside others, and write docs/benchmarks.md; BENCH=--quick: less, printed only
+	@[ -n "$(BENCH)" ] || scripts/setup --bench
 	cargo build --release --locked --workspace
 	@$(dir $(MODULE))fairlock-bench $(BENCH)
 

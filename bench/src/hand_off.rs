@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use crate::bench::{Bench, Contest, say};
 use crate::postgres::{Postgres, installed};
-use crate::report::{in_thousands, show, spread};
+use crate::report::{beside, in_thousands, spread};
 use crate::ring::gather::{self, Gather};
 use crate::server::Kind;
 
@@ -97,7 +97,6 @@ fn report(bench: &mut Bench, sizes: &[u32], contests: &[(&str, Contests)]) {
         });
         rows.collect()
     };
-    let ratio = |place: usize, contest: &Contest| show(contest.cpu.by(&contests[0].1[place].cpu));
     let text = "Hand-offs a second: each client releases the lock as soon as it has it, and asks again in the same write. \
                 BLPOP and RPUSH pass one token. redis-py's Lock asks every 0.1 s, and waits as long after a release.";
     bench.report.table(
@@ -106,16 +105,12 @@ fn report(bench: &mut Bench, sizes: &[u32], contests: &[(&str, Contests)]) {
         &header,
         &rows(&|_, contest| spread(&contest.rate)),
     );
-    let text =
-        "Redisson's scripts are sent by EVALSHA. PostgreSQL's is that of its clients' processes.";
+    let text = "In brackets: ÷ that of fairlock. Redisson's scripts are sent by EVALSHA. Of PostgreSQL the processes that \
+                serve clients are counted.";
     bench.report.table(
-        "CPU of a hand-off, by the kind of client",
+        "CPU of a hand-off",
         text,
         &header,
-        &rows(&|_, contest| spread(&contest.cpu)),
+        &rows(&|place, contest| beside(&contest.cpu, &contests[0].1[place].cpu)),
     );
-    let text = "The same ÷ that of fairlock, blocking.";
-    bench
-        .report
-        .table("CPU ÷ fairlock's", text, &header, &rows(&ratio));
 }

@@ -74,7 +74,7 @@ pub fn run(bench: &mut Bench) -> Result<()> {
     });
     let text = format!(
         "Redisson {NEWEST} with its default settings. A pair is lock() and unlock(), back to back. The next three \
-         columns are the pairs of others ÷ those of the first; the last is of the four in their order."
+         columns are the pairs of the others ÷ those of the first; the last has the CPU of all four, in the same order."
     );
     let header = [
         "threads",

@@ -49,17 +49,25 @@ pub fn spread(figure: &Figure) -> String {
     format!("{median} ({least}–{greatest})")
 }
 
+/// A figure: its median, and its ratio to another.
+pub fn beside(figure: &Figure, other: &Figure) -> String {
+    if figure.0.is_empty() {
+        return "-".to_owned();
+    }
+    format!("{} ({})", show(figure.median()), show(figure.by(other)))
+}
+
 impl Report {
     /// A table, with its text.
     pub fn table(&mut self, title: &str, text: &str, header: &[&str], rows: &[Vec<String>]) {
         let rule = "---|".repeat(header.len());
         let _ = write!(
             self.0,
-            "\n## {title}\n\n{text}\n\n| {} |\n|{rule}\n",
-            header.join(" | ")
+            "\n## {title}\n\n{text}\n\n|{}|\n|{rule}\n",
+            header.join("|")
         );
         for row in rows {
-            let _ = writeln!(self.0, "| {} |", row.join(" | "));
+            let _ = writeln!(self.0, "|{}|", row.join("|"));
         }
     }
 
@@ -70,9 +78,9 @@ impl Report {
     /// Writes docs/benchmarks.md.
     pub fn write(&self, root: &Path) -> Result<()> {
         let text = format!(
-            "# Benchmarks\n\nWritten by `make bench`; do not edit. Figures are medians (least–greatest), ratios the \
-             medians of the rounds' ratios. CPU is the server's, in µs of each.\n\n{}\n![Hand-offs a \
-             second by the number of clients](hand-off.svg)\n{}",
+            "# Benchmarks\n\n`make bench` measures on an idle machine, and writes this page: do not edit. Figures are the \
+             medians of the rounds (least–greatest), ratios the medians of the rounds' ratios. CPU is the server's time \
+             for one pair or hand-off, in µs.\n\n{}\n![Hand-offs a second by the number of clients](hand-off.svg)\n{}",
             machine(root)?,
             self.0
         );

@@ -62,8 +62,8 @@ pub fn run(bench: &mut Bench) -> Result<()> {
     bench.report.table(
         "An uncontended lock",
         &format!(
-            "{CONNECTIONS} connections send {PAIRS} pairs of acquisition and release in each write; Redisson's has the \
-             DEL of a latch besides."
+            "{CONNECTIONS} connections send {PAIRS} pairs of acquisition and release in each write; a pair of Redisson's \
+             also has the DEL of a latch."
         ),
         &[
             "commands",
