@@ -3,9 +3,9 @@
 //	CHAOS_HISTORY=/tmp/histories make chaos CHAOS_SECONDS=60
 //	go run ./tests/porcupine /tmp/histories/*.jsonl
 //
-// For each lock it says Ok, Illegal (with a picture), or Unknown after a minute. rules.go is the model, broken.txt breaks
-// each rule. Wrong histories are accepted where leases may have ended 300 ms early or late (plus stalls and steps of the
-// clock), a request without an answer may yet be carried out, or a kill may have lost data.
+// For each lock it says Ok, Illegal (with a picture), or Unknown after a minute. rules.go is the model, broken.txt
+// breaks each rule. Wrong histories are accepted where leases may have ended 300 ms early or late (plus stalls and
+// steps of the clock), a request without an answer may yet be carried out, or a kill may have lost data.
 package main
 
 import (
