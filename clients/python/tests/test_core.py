@@ -1,5 +1,6 @@
 """The machine without a server: the steps that it takes, and what it makes of what comes of them."""
 
+import asyncio
 import threading
 from types import SimpleNamespace
 
@@ -9,6 +10,7 @@ import redis.exceptions as redis_errors
 import fairlock
 from fairlock._core import Core
 from fairlock._options import Options
+from fairlock.aio import Tasks
 
 
 @pytest.fixture
@@ -80,3 +82,19 @@ def test_a_release_whose_first_reply_was_lost_has_succeeded(core):
     _, hold = acquire(core, [7])
     taken, result = steps(core.release(hold), redis_errors.TimeoutError("late"), None, [redis_errors.ResponseError("NOTHELD no")])
     assert [step for step in taken if step != "route"] == ["FAIRLOCK.RELEASE", "pause", "FAIRLOCK.RELEASE"] and result is None
+
+
+def test_a_cluster_whose_client_never_answers_is_asked_for_so_long_only():
+    async def never(*_):
+        await asyncio.Event().wait()
+
+    io = Tasks.__new__(Tasks)
+    io.client, io.is_cluster = SimpleNamespace(execute_command=never, initialize=never), True
+    io.core = SimpleNamespace(options=Options(command_timeout=0.05))
+
+    async def main():
+        await io.refresh("orders")
+        with pytest.raises(TimeoutError, match="^$"):
+            await io.route("orders")
+
+    asyncio.run(asyncio.wait_for(main(), 5))

@@ -138,7 +138,8 @@ class Io:
     async def route(self, name: str | bytes) -> tuple[Any, str, Any]:
         """The library's name for the server of a lock, the address for messages, and the library's pool of connections to it."""
         if self.is_cluster:
-            await maybe(getattr(self.client, "initialize", dict)())
+            async with self.within(self.core.options.command_timeout):
+                await maybe(getattr(self.client, "initialize", dict)())
             node = self.client.get_node_from_key(name)
             return node.name, node.name, self.pool_of(node)
         at = getattr(self.client.connection_pool, "master_address", None)
@@ -148,7 +149,8 @@ class Io:
         """The cluster's client follows redirects, and learns from them and from failures."""
         for command in ("FAIRLOCK.INFO", "PTTL"):  # what the user may run
             with contextlib.suppress(*Failure):
-                await maybe(self.client.execute_command(command, name))
+                async with self.within(self.core.options.command_timeout):  # The library would wait for ever.
+                    await maybe(self.client.execute_command(command, name))
                 return
 
     async def send(self, pool: Any, commands: list[Any], timeout: float, line: Line | None) -> list[Any]:
