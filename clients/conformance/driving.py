@@ -100,7 +100,7 @@ class Driver:
 
     def new(self, client, hooks=..., **options):
         call = self.begin("new", client=client, options=options, hooks=hooks)
-        call.result()
+        call.result(3 * LONGEST)  # The process may only be starting, on a busy machine.
         locks = Locks(self, call.id)
         self.locks.append(locks)
         return locks
