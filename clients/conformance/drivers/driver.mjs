@@ -9,13 +9,10 @@ import { createClient, createCluster, createSentinel } from 'redis';
 
 const IS_IOREDIS = process.argv[2] === 'ioredis';
 const DURATIONS = ['wait', 'lease', 'syncTimeout', 'patience', 'retryTimeout', 'commandTimeout', 'releaseTimeout'];
-const NAMES = { TypeError: 'Argument', RangeError: 'Argument', AbortError: 'Cancelled', BodyError: 'Body' };
+const NAMES = { TypeError: 'Argument', RangeError: 'Argument', AbortError: 'Cancelled' };
 const made = new Map(), holds = new Map(), inside = new Map(), calls = new Map();
 
-class BodyError extends Error {
-  name = 'BodyError';
-}
-
+const bodyError = (text) => Object.assign(new Error(text), { name: 'Body' });
 const say = (line) => process.stdout.write(`${JSON.stringify(line)}\n`);
 
 function addressOf(text) {
@@ -60,7 +57,7 @@ function optionsOf(given) {
 
 function hooksOf(locks, kind) {
   const hook = (which) => ({ waited, held, ...event }) => {
-    if (kind === 'fail') throw new BodyError('a hook');
+    if (kind === 'fail') throw bodyError('a hook');
     say({ event: 'hook', locks, hook: which, ...event, ...(waited !== undefined && { waited: waited / 1000 }), ...(held !== undefined && { held: held / 1000 }) });
   };
   return { onWait: hook('wait'), onAcquired: hook('acquired'), onLost: hook('lost'), onReleased: hook('released') };
@@ -87,7 +84,7 @@ const operations = {
       const token = inner && (await made.get(locks)[0].run(name, optionsOf(inner), (again) => again.token));
       const left = new Promise((leave) => inside.set(id, leave));
       say({ event: 'inside', id, token: held.token, owner: held.owner, inner: token });
-      if (await left) throw new BodyError("the body's own");
+      if (await left) throw bodyError("the body's own");
     });
   },
 
