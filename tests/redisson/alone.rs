@@ -11,7 +11,7 @@ use std::sync::{Barrier, Mutex};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
-use fairlock_testing::redisson::{Driver, each_release};
+use fairlock_testing::redisson::{Driver, NEWEST, OLD, each_release, releases};
 use fairlock_testing::{Dice, Server};
 
 use crate::conformance::nothing_is_left;
@@ -58,10 +58,10 @@ impl Course {
 }
 
 impl Fleet {
-    fn new(side: Side, release: &str) -> Self {
+    fn new(side: Side, releases: [&str; 2]) -> Self {
         let turn = if side.is_native() { TURN } else { NO_TURN };
         let server = side.server_with_turn(turn);
-        let jvms = Driver::several([release; 2], &server, &[]);
+        let jvms = Driver::several(releases, &server, &[]);
         Self { server, jvms }
     }
 
@@ -201,7 +201,7 @@ fn the_module_costs_redissons_clients_no_places() {
         Side::Module(Interception::On),
     ];
     each_release(|release| {
-        let fleets = sides.map(|side| (side, Fleet::new(side, release)));
+        let fleets = sides.map(|side| (side, Fleet::new(side, [release; 2])));
         for seed in SEEDS {
             let [plain, off, on] = lost_by_each(&fleets, seed);
             assert_eq!(on, 0, "with interception");
@@ -211,6 +211,25 @@ fn the_module_costs_redissons_clients_no_places() {
             assert!(no_more, "{off} lost without interception");
         }
     });
+}
+
+/// Each release meets the next one, or the newest an old one.
+#[test]
+#[ignore = "takes minutes: make test-all"]
+fn a_mixed_fleet_shares_a_lock_fairly() {
+    let mut releases = releases();
+    if releases.len() < 2 {
+        releases = [NEWEST, OLD].map(str::to_owned).to_vec();
+    }
+    let side = Side::Module(Interception::On);
+    for pair in releases.windows(2) {
+        println!("Redisson {pair:?}");
+        let fleet = Fleet::new(side, [&pair[0], &pair[1]]);
+        for seed in SEEDS {
+            let lost = fleet.run(seed, |_, _| ());
+            assert_eq!(count(side, seed, &lost), 0);
+        }
+    }
 }
 
 /// Runs fleets on all sides at the same time.
@@ -235,7 +254,7 @@ fn lost_by_each(fleets: &[(Side, Fleet); 3], seed: u64) -> [usize; 3] {
 #[test]
 fn over_a_hundred_switches_of_interception_one_owner_holds_the_lock_and_no_waiter_hangs() {
     each_release(|release| {
-        let fleet = Fleet::new(Side::Module(Interception::On), release);
+        let fleet = Fleet::new(Side::Module(Interception::On), [release; 2]);
         let switches = AtomicUsize::new(0);
         for seed in 1.. {
             fleet.run(seed, |fleet, course| {
@@ -260,7 +279,7 @@ fn switch(fleet: &Fleet, course: &Course, mut dice: Dice) -> usize {
     while !course.is_over.load(Ordering::Relaxed) {
         let setting = settings.next().expect("another");
         let set = format!("CONFIG SET fairlock.intercept-eval {setting}");
-        assert_eq!(client.run(&set), "OK");
+        client.assert_reply(&set, "OK");
         times += 1;
         thread::sleep(Duration::from_millis(dice.below(60)));
     }

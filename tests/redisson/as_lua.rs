@@ -112,7 +112,7 @@ fn they_wait_behind_those_who_share_the_lock() {
         for owner in ["a", "b"] {
             let reply = call(&mut client, "ACQUIRE k c ENQUEUE");
             assert!(reply.starts_with("[1, "), "{reply}");
-            assert_eq!(client.run(&format!("FAIRLOCK.RELEASE k {owner}")), "0");
+            client.assert_reply(&format!("FAIRLOCK.RELEASE k {owner}"), "0");
         }
         let reply = call(&mut client, "ACQUIRE k c ENQUEUE");
         assert!(reply.parse::<i64>().is_ok(), "{reply}");
@@ -139,35 +139,27 @@ fn once_the_module_is_loaded_commands_and_scripts_share_a_lock_in_order() {
             "MODULE LOAD {} intercept-eval {interception}",
             module.display()
         );
-        assert_eq!(client.run(&load), "OK");
+        client.assert_reply(&load, "OK");
         let blocked = server.block("FAIRLOCK.ACQUIRE k c");
         assert!(call(&mut client, "ACQUIRE k d ENQUEUE").starts_with("[3, "));
-        assert!(
-            client
-                .run("FAIRLOCK.ACQUIRE k e ENQUEUE")
-                .starts_with("[4, ")
-        );
+        client.assert_start("FAIRLOCK.ACQUIRE k e ENQUEUE", "[4, ");
         let woken = Listener::new(server.port, "redisson_lock__channel:{k}:d");
         assert_eq!(call(&mut client, "RELEASE k a"), "0");
         // It is the turn of b.
         assert_eq!(call(&mut client, "ACQUIRE k f NOWAIT"), "(nil)");
-        assert_eq!(client.run("FAIRLOCK.ACQUIRE k f NOWAIT"), "(nil)");
+        client.assert_reply("FAIRLOCK.ACQUIRE k f NOWAIT", "(nil)");
         is_greater(call(&mut client, "ACQUIRE k b ENQUEUE"));
         assert!(!blocked.is_done());
-        assert_eq!(client.run("FAIRLOCK.RELEASE k b"), "0");
+        client.assert_reply("FAIRLOCK.RELEASE k b", "0");
         is_greater(blocked.reply());
         assert_eq!(call(&mut client, "RELEASE k c"), "0");
         assert_eq!(woken.message(), "0");
-        assert!(
-            client
-                .run("FAIRLOCK.ACQUIRE k e ENQUEUE")
-                .starts_with("[2, ")
-        );
+        client.assert_start("FAIRLOCK.ACQUIRE k e ENQUEUE", "[2, ");
         is_greater(call(&mut client, "ACQUIRE k d ENQUEUE"));
         assert_eq!(call(&mut client, "RELEASE k d"), "0");
         is_greater(client.run("FAIRLOCK.ACQUIRE k e ENQUEUE"));
-        assert_eq!(client.run("FAIRLOCK.RELEASE k e"), "0");
-        assert_eq!(client.run("KEYS *"), "[fairlock_token:{k}]");
+        client.assert_reply("FAIRLOCK.RELEASE k e", "0");
+        client.assert_reply("KEYS *", "[fairlock_token:{k}]");
     }
 }
 
@@ -189,9 +181,9 @@ fn one_who_asks_by_script_behind_a_silent_head_keeps_its_place() {
             "{reply}"
         );
     }
-    assert_eq!(client.run("FAIRLOCK.CANCEL k first"), "1");
+    client.assert_reply("FAIRLOCK.CANCEL k first", "1");
     let woken = Listener::new(server.port, "redisson_lock__channel:{k}:living");
-    assert_eq!(client.run("FAIRLOCK.RELEASE k holder"), "0");
+    client.assert_reply("FAIRLOCK.RELEASE k holder", "0");
     assert_eq!(woken.message(), "0");
     let reply = call(&mut client, "ACQUIRE k living ENQUEUE");
     assert!(reply.starts_with("[2, "), "{reply}");

@@ -146,7 +146,7 @@ fn what_needs_the_module_is_refused_in_a_script() {
         let is_explained = reply.contains("needs the fairlock module") || words.contains('*');
         assert!(is_explained, "{words}: {reply}");
     }
-    assert_eq!(client.run("DBSIZE"), "0");
+    client.assert_reply("DBSIZE", "0");
 }
 
 /// A master of a cluster, alone: the head of the queue is woken by SPUBLISH, and no error is counted.
@@ -154,7 +154,7 @@ fn what_needs_the_module_is_refused_in_a_script() {
 fn scripts_wake_by_spublish_in_a_cluster() {
     let server = Server::without_module(&["--cluster-enabled", "yes"]);
     let mut client = server.connect();
-    assert_eq!(client.run("CLUSTER ADDSLOTSRANGE 0 16383"), "OK");
+    client.assert_reply("CLUSTER ADDSLOTSRANGE 0 16383", "OK");
     wait_until("the cluster is up", || {
         client.text("CLUSTER INFO").contains("cluster_state:ok")
     });
@@ -296,7 +296,7 @@ fn hand_over_and_ask(hand: &mut Hand, holder: &str, (head, left): (&str, u64), o
     let set = ["EVAL", SET, "1", "redisson_lock_timeout:{k}"].map(str::to_owned);
     let set = [&set[..], &[left.to_string(), head.to_owned()]].concat();
     let ask = lua::call(&["ACQUIRE", "k", owner, "ENQUEUE", "PATIENCE", LONG, "ONCE"]);
-    assert_eq!(hand.client.run("MULTI"), "OK");
+    hand.client.assert_reply("MULTI", "OK");
     for call in [give_back, set, ask] {
         assert_eq!(run(&mut hand.client, &call), "QUEUED");
     }

@@ -38,7 +38,7 @@ pub fn each_pair(settings: &[&str], test: impl Fn(&mut Pair)) {
 }
 
 /// How many wait for a lock.
-pub fn waiting(client: &mut Client, lock: &str) -> i64 {
+fn waiting(client: &mut Client, lock: &str) -> i64 {
     let name = if lock.contains('{') {
         lock.to_owned()
     } else {
@@ -107,7 +107,7 @@ fn excludes(pair: &mut Pair) {
     assert_eq!(b.run("1", "holdCount k"), "0");
     assert_eq!(b.run("1", "tryLock k"), "false");
     assert_eq!(a.run("2", "tryLock k"), "false");
-    assert_eq!(client.run("FAIRLOCK.ACQUIRE k other NOWAIT"), "(nil)");
+    client.assert_reply("FAIRLOCK.ACQUIRE k other NOWAIT", "(nil)");
     assert_eq!(a.run("1", "unlock k"), "done");
     assert_eq!(b.run("1", "isLocked k"), "false");
     assert_eq!(b.run("1", "tryLock k"), "true");
@@ -241,7 +241,7 @@ fn a_wait_that_is_given_up_leaves_nothing_behind() {
             // An asynchronous one says no before it has left.
             wait_until(operation, || client.run(QUEUE) == "[]");
         }
-        assert_eq!(client.run("EXISTS redisson_lock_timeout:{k}"), "0");
+        client.assert_reply("EXISTS redisson_lock_timeout:{k}", "0");
         assert_eq!(a.run("1", "unlock k"), "done");
         assert_eq!(b.run("2", "tryLock k"), "true");
         assert_eq!(b.run("2", "unlock k"), "done");

@@ -190,7 +190,7 @@ fn scripts_of_others_pass_untouched() {
         let reply = client.raw(&[b"EVAL", &other, b"1", b"k"]);
         assert_eq!(show(&reply.expect("a reply")), "k", "{length}");
     }
-    assert_eq!(client.run("EVAL return{1,2} 0"), "[1, 2]");
+    client.assert_reply("EVAL return{1,2} 0", "[1, 2]");
     let unknown = client.run(&format!("EVALSHA {} 0", "0".repeat(40)));
     assert_eq!(code(&unknown), "NOSCRIPT");
     for wrong in ["EVAL", "EVALSHA", "EVAL x", "EVALSHA x 0"] {
@@ -200,7 +200,7 @@ fn scripts_of_others_pass_untouched() {
     let few = format!("EVALSHA {}", script("lock").sha1);
     assert!(client.run(&few).contains("'evalsha' command"));
     assert_eq!(counters(&server, "intercepted"), [""; 0]);
-    assert_eq!(client.run("DBSIZE"), "0");
+    client.assert_reply("DBSIZE", "0");
 }
 
 #[test]
@@ -293,14 +293,12 @@ fn in_a_transaction_it_runs_natively_too() {
     client.run("MULTI");
     assert_eq!(send(&mut client, &call("lock")), "QUEUED");
     assert_eq!(send(&mut client, &call("unlock")), "QUEUED");
-    assert_eq!(client.run("EXEC"), "[(nil), 1]");
+    client.assert_reply("EXEC", "[(nil), 1]");
     assert_eq!(counters(&server, "intercepted"), ["lock:1", "unlock:1"]);
     // A watched lock that a script changed fails the transaction.
     client.run("WATCH k");
     send(&mut server.connect(), &call("lock"));
-    client.run("MULTI");
-    client.run("PING");
-    assert_eq!(client.run("EXEC"), "(nil)");
+    assert_eq!(client.at_once(&["PING"]), "(nil)");
 }
 
 #[test]
@@ -392,7 +390,7 @@ fn unlock_as(server: &Server, rules: &str) -> String {
     admin.run("RPUSH redisson_lock_queue:{k} b:1");
     admin.run("ZADD redisson_lock_timeout:{k} 9999999999999 b:1");
     let mut user = server.connect();
-    assert_eq!(user.run("AUTH user any"), "OK");
+    user.assert_reply("AUTH user any", "OK");
     send(&mut user, &call("unlock"))
 }
 
@@ -453,7 +451,7 @@ fn permissions_that_change_before_a_transaction_runs_or_in_it_count() {
         }
         let reply = user.run("EXEC");
         assert!(reply.contains("NOPERM"), "{reply}");
-        assert_eq!(admin.run("EXISTS k"), "0");
+        admin.assert_reply("EXISTS k", "0");
     }
 }
 
@@ -494,9 +492,9 @@ fn a_script_reaches_nothing_that_the_commands_of_the_lock_do_not() {
         .chain([(6, "redisson_lock__channel:{data}")])
         .collect();
     refused(with("force-unlock", &of_data));
-    assert_eq!(admin.run("EXISTS fresh"), "0");
-    assert_eq!(admin.run("PTTL data"), "-1");
-    assert_eq!(admin.run("PTTL more"), "-1");
+    admin.assert_reply("EXISTS fresh", "0");
+    admin.assert_reply("PTTL data", "-1");
+    admin.assert_reply("PTTL more", "-1");
     assert_eq!(with("unlock", &[]), "1");
     // The lock is not among the keys of this script.
     admin.run("ACL SETUSER user resetkeys ~redisson_*");
@@ -517,7 +515,7 @@ fn full_memory_refuses_the_lock_and_lets_it_be_given_up() {
         "OOM"
     );
     assert_eq!(send(&mut client, &call("unlock")), "1");
-    assert_eq!(client.run("EXISTS k other"), "0");
+    client.assert_reply("EXISTS k other", "0");
 }
 
 #[test]
@@ -599,6 +597,6 @@ fn a_call_that_is_queued_while_it_is_on_runs_as_lua_once_it_is_off() {
     assert_eq!(send(&mut client, &call("lock")), "QUEUED");
     let off = "CONFIG SET fairlock.intercept-eval no";
     assert_eq!(server.connect().run(off), "OK");
-    assert_eq!(client.run("EXEC"), "[(nil)]");
+    client.assert_reply("EXEC", "[(nil)]");
     assert_eq!(counters(&server, "intercepted"), [""; 0]);
 }

@@ -46,7 +46,7 @@ fn freed_under_a_plain_waiter(
     }
     assert!(listener.is_quiet(), "it was published");
     assert!(!waiter.has_come(), "it was woken");
-    assert_eq!(client.run(&format!("PUBLISH {CHANNEL} 0")), "2");
+    client.assert_reply(&format!("PUBLISH {CHANNEL} 0"), "2");
     assert_eq!(waiter.get(), "true");
     assert_eq!(listener.message(), "0");
     assert_eq!(driver.run("waiter", "unlock plain:k"), "done");
@@ -95,8 +95,7 @@ fn a_plain_lock_knows_no_queue_and_overtakes_it() {
     // It is the turn of the first. A fair lock of Redisson waits for it, a plain one does not.
     assert_eq!(driver.run("fair", "tryLock k"), "false");
     assert_eq!(driver.run("plain", "tryLock plain:k"), "true");
-    let again = client.run("FAIRLOCK.ACQUIRE k first ENQUEUE");
-    assert!(again.starts_with("[1, "), "{again}");
+    client.assert_start("FAIRLOCK.ACQUIRE k first ENQUEUE", "[1, ");
 }
 
 #[test]
@@ -107,12 +106,12 @@ fn spin_and_fenced_locks_exclude_each_other_with_fairlock_clients() {
     for kind in ["spin", "fenced"] {
         let lock = |operation: &str| driver.run("other", &format!("{operation} {kind}:k"));
         assert_eq!(lock("tryLock"), "true", "{kind}");
-        assert_eq!(client.run("FAIRLOCK.ACQUIRE k me NOWAIT"), "(nil)");
+        client.assert_reply("FAIRLOCK.ACQUIRE k me NOWAIT", "(nil)");
         let waiter = server.block("FAIRLOCK.ACQUIRE k me LEASE 600000");
         assert_eq!(lock("unlock"), "done", "{kind}");
         assert!(waiter.int() > 0, "{kind}");
         assert_eq!(lock("tryLock"), "false", "{kind}");
-        assert_eq!(client.run("FAIRLOCK.RELEASE k me"), "0");
+        client.assert_reply("FAIRLOCK.RELEASE k me", "0");
     }
     // The token of a fenced lock is another number, unrelated to this module's.
     let theirs = client.run("KEYS *token*");
@@ -149,8 +148,8 @@ fn a_multi_lock_of_fair_locks_is_made_of_fair_locks() {
     client.run("FAIRLOCK.RELEASE k other");
     client.run("FAIRLOCK.RELEASE l me");
     assert_eq!(driver.run("both", "multiLock k l 60000 600000"), "true");
-    assert_eq!(client.run("FAIRLOCK.ACQUIRE k other NOWAIT"), "(nil)");
-    assert_eq!(client.run("FAIRLOCK.ACQUIRE l other NOWAIT"), "(nil)");
+    client.assert_reply("FAIRLOCK.ACQUIRE k other NOWAIT", "(nil)");
+    client.assert_reply("FAIRLOCK.ACQUIRE l other NOWAIT", "(nil)");
 }
 
 /// A hold of Redisson's adds up with each `lock()` of the same thread, however it is counted; ONCE does not.
@@ -169,8 +168,8 @@ fn holds_add_up_over_scripts_and_commands() {
         client.run(&format!("FAIRLOCK.ACQUIRE k {owner} LEASE 600000 ONCE"));
         assert_eq!(driver.run("thread", "holdCount k"), "3");
         assert_eq!(driver.run("thread", "unlock k"), "done");
-        assert_eq!(client.run(&format!("FAIRLOCK.RELEASE k {owner}")), "1");
+        client.assert_reply(&format!("FAIRLOCK.RELEASE k {owner}"), "1");
         assert_eq!(driver.run("thread", "unlock k"), "done");
-        assert_eq!(client.run("EXISTS k"), "0");
+        client.assert_reply("EXISTS k", "0");
     }
 }

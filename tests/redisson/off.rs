@@ -14,8 +14,9 @@ use crate::hand::{ACQUIRED, Hand, PATIENCE};
 use crate::interception::Interception;
 use crate::listener::{Listener, Message};
 use crate::trace::{Trace, timeless};
-use crate::view::KEYS;
 
+/// The keys of `k`: itself, its queue, its deadlines.
+const KEYS: [&str; 3] = ["k", "redisson_lock_queue:{k}", "redisson_lock_timeout:{k}"];
 /// How many wait.
 const CROWDS: [usize; 4] = [1, 8, 20, 200];
 /// Marks the end of the listeners' input.
@@ -69,7 +70,8 @@ impl Side {
     /// Makes some calls, and returns what the listeners saw.
     fn see(&mut self, calls: impl FnOnce(&mut Hand) -> Vec<String>) -> Seen {
         let watched = KEYS.join(" ");
-        assert_eq!(self.watching.run(&format!("WATCH {watched}")), "OK");
+        self.watching
+            .assert_reply(&format!("WATCH {watched}"), "OK");
         let hand = &mut self.hand;
         let mut replies = Vec::new();
         let mut events = Client::events(self.server.port, || replies = calls(hand));
@@ -260,7 +262,7 @@ fn a_lock_is_forgotten_when_the_last_of_ours_has_left() {
     let place = hand.client.run("FAIRLOCK.ACQUIRE k ours ENQUEUE");
     assert!(place.starts_with("[4, "), "{place}");
     assert_eq!(tracked(&server), "1");
-    assert_eq!(hand.client.run("FAIRLOCK.CANCEL k ours"), "1");
+    hand.client.assert_reply("FAIRLOCK.CANCEL k ours", "1");
     assert_eq!(tracked(&server), "0");
 }
 

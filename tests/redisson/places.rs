@@ -4,13 +4,12 @@
 use std::time::{Duration, Instant};
 
 use fairlock_testing::redisson::{Driver, NEWEST};
-use fairlock_testing::wait_until;
+use fairlock_testing::{Client, wait_until};
 
 use crate::conformance::{nothing_is_left, queue, wait_for_queue};
 use crate::hand::{ACQUIRED, Hand, PATIENCE};
 use crate::interception::{INTERCEPTIONS, Interception};
 use crate::scenarios::{SETTINGS, Side, scripts};
-use crate::stage::pass;
 
 /// Long enough for a client that comes at once.
 const TURN: Duration = Duration::from_secs(1);
@@ -18,6 +17,14 @@ const TURN: Duration = Duration::from_secs(1);
 const AMPLE_TURN: Duration = Duration::from_secs(3);
 /// No test waits for its end.
 const LONG_TURN: Duration = Duration::from_secs(10);
+
+/// Some time passes, by the server's clock.
+fn pass(client: &mut Client, time: Duration) {
+    client.run(&format!("SET hourglass 1 PX {}", time.as_millis()));
+    wait_until("the hourglass has run out", || {
+        client.run("EXISTS hourglass") == "0"
+    });
+}
 
 #[test]
 fn a_waiter_that_joins_during_a_turn_keeps_its_place() {

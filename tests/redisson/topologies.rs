@@ -132,11 +132,11 @@ fn join(servers: &[Server; 3]) {
     for (number, (server, range)) in servers.iter().zip(ranges).enumerate() {
         let mut client = server.connect();
         let epoch = format!("CLUSTER SET-CONFIG-EPOCH {}", number + 1);
-        assert_eq!(client.run(&epoch), "OK");
+        client.assert_reply(&epoch, "OK");
         let slots = format!("CLUSTER ADDSLOTSRANGE {range}");
-        assert_eq!(client.run(&slots), "OK");
+        client.assert_reply(&slots, "OK");
         let meet = format!("CLUSTER MEET 127.0.0.1 {}", servers[0].port);
-        assert_eq!(client.run(&meet), "OK");
+        client.assert_reply(&meet, "OK");
     }
     for server in servers {
         let mut client = server.connect();

@@ -11,7 +11,7 @@ use fairlock_testing::{Client, Server, give_up, wait_until};
 use crate::replica::Replica;
 
 /// Written to the server to mark the moment up to which writes are wanted.
-pub const NOW: &str = "trace-until-now";
+const NOW: &str = "trace-until-now";
 /// Numbers from here on are milliseconds since 1970.
 const MOMENT: f64 = 1e12;
 

@@ -11,5 +11,5 @@ mod releases;
 pub mod scripts;
 
 pub use driver::{Answer, Driver, Options, Starting};
-pub use releases::{NEWEST, OLD, each_release, folder, is_long_run, jar, releases};
+pub use releases::{NEWEST, OLD, each_release, folder, jar, releases};
 pub use scripts::Scripts;

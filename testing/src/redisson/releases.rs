@@ -26,11 +26,6 @@ pub fn releases() -> Vec<String> {
     }
 }
 
-/// Whether all releases are to be tested, for long.
-pub fn is_long_run() -> bool {
-    std::env::var("REDISSON_RELEASES").is_ok_and(|wanted| wanted.trim() == "all")
-}
-
 /// Does something with each release to test.
 pub fn each_release(test: impl Fn(&str)) {
     for release in releases() {
