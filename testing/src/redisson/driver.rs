@@ -15,7 +15,7 @@ use crate::redisson::releases;
 use crate::server::Server;
 
 /// Longest a test waits for an answer. Only ever reached on failure.
-const GIVE_UP: Duration = Duration::from_mins(1);
+const GIVE_UP: Duration = Duration::from_mins(3);
 /// Packages of the JDK that old releases reach into.
 const OPENED: [&str; 8] = [
     "lang",
