@@ -16,7 +16,7 @@ const TURN: Duration = Duration::from_secs(1);
 /// Long enough for a living client on a busy machine.
 const AMPLE_TURN: Duration = Duration::from_secs(3);
 /// No test waits for its end.
-const LONG_TURN: Duration = Duration::from_secs(10);
+const LONG_TURN: Duration = Duration::from_mins(1);
 
 /// Some time passes, by the server's clock.
 fn pass(client: &mut Client, time: Duration) {
