@@ -1,9 +1,10 @@
 //! A client of Redisson's newest release that the test controls: it asks on request, for any owner, with any patience
 //! and lease.
 
+use std::sync::LazyLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use fairlock_testing::redisson::harvest::script;
+use fairlock_testing::redisson::harvest::{SCRIPTS, script};
 use fairlock_testing::{Client, Server, show};
 
 use crate::scenarios::QUEUE;
@@ -25,6 +26,8 @@ pub struct Hand {
 
 impl Hand {
     pub fn of(server: &Server) -> Self {
+        // It takes a JVM to get them: not while leases run.
+        LazyLock::force(&SCRIPTS);
         let client = server.connect();
         Self {
             client,
