@@ -9,7 +9,7 @@ use crate::lock::{
     Event, Holding, Holds, Millis, Owner, Queueing, Session, SharedHolder, SharedHolders, Sharing,
     State, Turn, Waiter,
 };
-use crate::server::{Access, Kind, Str, decimal, string};
+use crate::server::{Access, Kind, decimal};
 
 use super::fields::{TOKEN, hold_count, token_of};
 use super::number::number;
@@ -231,33 +231,6 @@ impl Queueing for OpenLock<'_> {
             write::remove_member(&mut self.scores, owner);
             write::withdraw_at(&mut self.queue, index, owner);
         }
-    }
-
-    /// Removing a waiter from the middle costs each replica a walk of the queue. For many waiters the list is
-    /// rewritten instead, which costs one walk in all.
-    fn remove_all(&mut self, owners: &[Owner]) {
-        self.known.is_head = false;
-        let waiting = self.tracked.line.len();
-        if owners.len() < 16 || owners.len() * 8 < waiting {
-            for owner in owners {
-                self.remove(owner);
-            }
-            return;
-        }
-        let mut members = Vec::with_capacity(owners.len());
-        for owner in owners {
-            if self.tracked.line.remove(owner).is_some() {
-                members.push(string(owner));
-            }
-        }
-        let rest: Vec<Str> = self
-            .tracked
-            .line
-            .iter()
-            .map(|(owner, _)| string(owner))
-            .collect();
-        write::rewrite_list(&mut self.queue, &rest);
-        write::remove_members(&mut self.scores, &members);
     }
 
     fn set_score(&mut self, owner: &[u8], at: Millis) {

@@ -1,7 +1,5 @@
 //! Leaving the queue without the lock: by CANCEL, or because a connection has closed or its WAIT is over.
 
-use std::collections::HashSet;
-
 use super::event::Event;
 use super::parts::{Owner, Presence};
 use super::state::State;
@@ -37,18 +35,12 @@ impl<S: State> Step<'_, S> {
     /// connection, which has closed as well.
     pub fn leave_gone(&mut self, owners: &[Owner]) {
         self.drop_ended(None);
-        let mut named = HashSet::new();
-        let mut gone = Vec::with_capacity(owners.len());
         for owner in owners {
             let waiter = self.state.waiter(owner);
-            let is_gone = waiter.is_some_and(|waiter| waiter.presence == Presence::Gone);
-            if is_gone && named.insert(owner) {
-                gone.push(Owner::clone(owner));
+            if waiter.is_some_and(|waiter| waiter.presence == Presence::Gone) {
+                self.state.remove(owner);
+                self.state.emit(Event::Left);
             }
-        }
-        self.state.remove_all(&gone);
-        for _ in &gone {
-            self.state.emit(Event::Left);
         }
         self.settle(None);
     }

@@ -84,12 +84,6 @@ pub trait Queueing {
     fn withdraw(&mut self, owner: &[u8]) {
         self.remove(owner);
     }
-    /// Takes many waiters out at once.
-    fn remove_all(&mut self, owners: &[Owner]) {
-        for owner in owners {
-            self.remove(owner);
-        }
-    }
     /// Sets the score of an owner in the queue.
     fn set_score(&mut self, owner: &[u8], at: Millis);
 }
