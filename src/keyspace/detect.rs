@@ -60,11 +60,8 @@ impl OpenLock<'_> {
         let Some(head) = self.tracked.line.nth(0) else {
             return true;
         };
-        if !self.known.is_head {
-            let found = self.queue.list_get(0);
-            self.known.is_head = found.is_some_and(|found| found.as_slice() == &**head);
-        }
-        self.known.is_head
+        let found = self.queue.list_get(0);
+        found.is_some_and(|found| found.as_slice() == &**head)
     }
 
     /// Deletes the hash if another client took the owner out of it and left only the token. A hash without an expiry
@@ -88,13 +85,8 @@ impl OpenLock<'_> {
         }
     }
 
-    /// The list's index of a waiter. The head of the list was compared when the keys were
-    /// opened. If another client has changed the middle, that is detected here, and repaired.
+    /// The list's index of a waiter. If another client has changed the list, that is detected here, and repaired.
     fn index_in_list(&mut self, owner: &[u8]) -> Option<usize> {
-        let head = self.tracked.line.nth(0);
-        if self.known.is_head && head.is_some_and(|head| **head == *owner) {
-            return Some(0);
-        }
         let index = self.tracked.line.position(owner)?;
         let found = self.queue.list_get(index);
         if found.is_some_and(|found| found.as_slice() == owner) {
@@ -110,7 +102,6 @@ impl OpenLock<'_> {
             return None;
         }
         let index = self.index_in_list(owner)?;
-        self.known.is_head &= index > 0;
         self.tracked.line.remove(owner);
         Some(index)
     }

@@ -39,8 +39,6 @@ pub(super) struct Known {
     /// hand-off, which asks for it several times.
     #[allow(clippy::option_option)]
     pub lease_end: Option<Option<Millis>>,
-    /// The list begins with the head that is tracked. Saves reading its first element.
-    pub is_head: bool,
     /// An owner that was asked about has a hold count. Saves a walk over the hash.
     pub is_counted: bool,
     /// The owners of this step, as strings of the server. Saves making them anew.
