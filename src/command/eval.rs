@@ -8,6 +8,7 @@ use std::ffi::CStr;
 
 use crate::config;
 use crate::error::Error;
+use crate::lock::Refusal;
 use crate::redisson::table::Script;
 use crate::redisson::{Reply, filter, recognise, run, share_a_slot, stats};
 use crate::server::docs::{Docs, Keys};
@@ -86,7 +87,7 @@ fn reply(ctx: &Ctx, reply: &Reply) {
     match reply {
         Reply::Nil => ctx.reply_nil(),
         Reply::Number(number) => ctx.reply_integer(*number),
-        Reply::Error(text) => ctx.reply_error(text),
+        Reply::OutOfMemory => ctx.reply_error(&Error::from(Refusal::MemoryFull).to_string()),
         Reply::Numbers(numbers) => {
             ctx.reply_array(numbers.len());
             for number in numbers {

@@ -22,9 +22,6 @@ pub struct ScriptCall<'c> {
 /// What comes before KEYS: the script and their number.
 const BEFORE_KEYS: usize = 2;
 
-/// The server's own error where memory is full.
-const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
-
 /// What a script replies.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Reply {
@@ -34,8 +31,8 @@ pub enum Reply {
     Number(i64),
     /// An array of integers.
     Numbers(Vec<i64>),
-    /// An error.
-    Error(&'static str),
+    /// The server's own error where memory is full.
+    OutOfMemory,
 }
 
 /// The native form does not cover this case: the script itself must run. Nothing has changed.
@@ -118,7 +115,7 @@ pub fn share_a_slot(ctx: &Ctx, words: Args<'_>) -> bool {
 /// What a refusal becomes. Other errors than that of full memory are left to the script.
 pub fn refused(refusal: Refusal) -> Result<Reply, LeftToLua> {
     match refusal {
-        Refusal::MemoryFull => Ok(Reply::Error(OUT_OF_MEMORY)),
+        Refusal::MemoryFull => Ok(Reply::OutOfMemory),
         _ => Err(LeftToLua),
     }
 }
