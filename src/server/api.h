@@ -81,7 +81,6 @@ static const uint64_t REDISMODULE_EVENT_EVENTLOOP = 15;
 static const uint64_t REDISMODULE_EVENT_REPLROLECHANGED_NOW_REPLICA = 1;
 static const uint64_t REDISMODULE_SUBEVENT_FLUSHDB_END = 1;
 static const uint64_t REDISMODULE_SUBEVENT_CLIENT_CHANGE_DISCONNECTED = 1;
-static const uint64_t REDISMODULE_SUBEVENT_MODULE_LOADED = 0;
 static const uint64_t REDISMODULE_SUBEVENT_EVENTLOOP_BEFORE_SLEEP = 0;
 static const uint64_t REDISMODULE_SUBEVENT_EVENTLOOP_AFTER_SLEEP = 1;
 
@@ -114,12 +113,6 @@ typedef struct RedisModuleSwapDbInfo {
     int32_t dbnum_first;
     int32_t dbnum_second;
 } RedisModuleSwapDbInfo;
-
-typedef struct RedisModuleModuleChange {
-    uint64_t version;
-    const char *module_name;
-    int module_version;
-} RedisModuleModuleChange;
 
 /* ---- What COMMAND DOCS and COMMAND INFO are told: SetCommandInfo ---- */
 
