@@ -29,9 +29,7 @@ pub trait Holding {
     /// How often `owner` holds the lock.
     fn holds(&mut self, owner: &[u8]) -> Holds;
     /// Whether the key that is held is a lock: it has one holder with a hold count, or known shared holders.
-    fn is_lock(&mut self) -> bool {
-        true
-    }
+    fn is_lock(&mut self) -> bool;
     /// Makes `owner` the exclusive holder of a free lock, with one hold and this fencing token.
     fn take(&mut self, owner: &[u8], token: i64);
     /// Makes `owner` the exclusive holder of a free lock without a token, or changes a holder's hold count.
@@ -97,9 +95,7 @@ pub trait State: Holding + Sharing + Queueing {
     /// The connections that the exclusive holder's lock is bound to.
     fn session(&mut self) -> &mut Option<Session>;
     /// Whether leases of sessions may be renewed now.
-    fn may_renew(&mut self) -> bool {
-        true
-    }
+    fn may_renew(&mut self) -> bool;
     /// Records what happened, for the caller of the step.
     fn emit(&mut self, event: Event);
 }

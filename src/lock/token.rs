@@ -91,6 +91,11 @@ mod tests {
         let farthest = time + FARTHEST_STEP_BACK;
         assert_eq!(next(farthest - 1, now), farthest);
         assert_eq!(next(farthest, now), time);
+        // A server that restarts may do so with a clock that was set back.
+        assert_eq!(
+            next(before_starting(now), Now::from_millis(1_600_000_000_000)),
+            time + 1
+        );
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What can happen next: the steps of clients, of time and of fortune.
+//! What can happen next: the steps of clients and of time, and what goes wrong.
 
 use super::scope::{Fault, Kind, Scope, Wait};
 use super::world::World;
@@ -38,22 +38,17 @@ pub struct Script {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     Acquire(Request),
-    /// RELEASE on one of the owner's connections. `token`: none, the right one, another one.
-    Release {
-        owner: usize,
-        slot: usize,
-        token: Option<bool>,
-        all: bool,
-    },
+    /// RELEASE on one of the owner's connections; with no token, the right one, or another one; of all holds or one.
+    Release(usize, usize, Option<bool>, bool),
     /// RENEW, with a lease in milliseconds.
     Renew(usize, Millis),
     /// CANCEL, by any client.
     Cancel(usize),
     /// BREAK, by any client; of all holders, or of one owner.
     Break(Option<usize>),
-    /// A blocked request's time is up: it is told nil at once, its place is swept later.
+    /// A blocked request's time is up: it is told nil at once, its place is removed later.
     TimeOut(usize, usize),
-    /// A connection closes, which is noted and swept later; its owner opens another one.
+    /// A connection closes, which is noted and dealt with later; its owner opens another one.
     Close(usize, usize),
     LockByScript(Script),
     /// Redisson's script that gives up a hold and sets this lease, by a clock that is ahead.
@@ -101,6 +96,11 @@ impl Step {
             undelivered: false,
         }
     }
+}
+
+/// A broken promise, and how it came to that.
+pub fn story(broken: &str, way: &[Step]) -> String {
+    format!("{broken} after {way:?}").replace("Step {", "\nStep {")
 }
 
 impl World {
@@ -157,26 +157,24 @@ impl World {
         scope: &Scope,
         actions: &mut Vec<Action>,
     ) {
+        let limits = limits
+            .iter()
+            .flat_map(|limit| [0, 1, 2, 3].map(|how| (*limit, how)));
+        let limits: Vec<_> = limits.collect();
         for wait in scope.waits {
-            for limit in limits {
-                for (once, session) in [(false, false), (true, false), (false, true), (true, true)]
-                {
-                    let request = Request {
-                        owner,
-                        slot,
-                        wait: *wait,
-                        limit: *limit,
-                        lease: scope.lease,
-                        patience: scope.patience,
-                        once,
-                        keeps: false,
-                        session,
-                    };
-                    if self.is_sensible(request, scope) {
-                        actions.push(Action::Acquire(request));
-                    }
-                }
-            }
+            let requests = limits.iter().map(|(limit, how)| Request {
+                owner,
+                slot,
+                wait: *wait,
+                limit: *limit,
+                lease: scope.lease,
+                patience: scope.patience,
+                once: how & 1 > 0,
+                keeps: false,
+                session: how & 2 > 0,
+            });
+            let requests = requests.filter(|request| self.is_sensible(*request, scope));
+            actions.extend(requests.map(Action::Acquire));
         }
     }
 
@@ -197,12 +195,7 @@ impl World {
 
     fn releases(&self, owner: usize, slot: usize, scope: &Scope, actions: &mut Vec<Action>) {
         let mut release = |token, all| {
-            actions.push(Action::Release {
-                owner,
-                slot,
-                token,
-                all,
-            });
+            actions.push(Action::Release(owner, slot, token, all));
         };
         release(None, false);
         let holds = self.oracle.holds(owner);

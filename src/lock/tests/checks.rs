@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 
 use super::action::Action;
+use super::holders::fits;
 use super::life::{Life, heard_after};
 use super::memory::Memory;
 use super::oracle::{Checked, Queued, ensure, index};
-use super::world::World;
+use super::world::{NAMES, World};
 use crate::lock::{
     Connection, Event, Holding, Holds, Millis, Owner, Presence, Session, SharedHolders, Waiter,
 };
@@ -42,49 +43,58 @@ impl World {
     /// The holders are those that clients know, each with its own holds, limit, token and lease, and the lock's key
     /// lasts as long as the last lease. Their number is one that each of them tolerates.
     fn check_holders(&mut self) -> Checked {
-        let held = holders(&self.state);
+        let names: Vec<usize> = match &self.state.shared {
+            Some(shared) => shared.iter().map(|(owner, _)| index(owner)).collect(),
+            None => self.state.holder.iter().map(|of| index(&of.0)).collect(),
+        };
         let mut told: Vec<usize> = self.oracle.holders.iter().map(|of| of.owner).collect();
         told.sort_unstable();
-        let names: Vec<usize> = held.iter().map(|of| of.owner).collect();
         ensure!(told == names, "{told:?} were told, {names:?} hold the lock");
-        for held in &held {
-            self.check_one(held)?;
+        for owner in &names {
+            self.check_one(*owner)?;
         }
-        let last = held.iter().map(|of| of.lease_end).max();
+        let ends = names.iter().map(|owner| self.stored_lease_end(*owner));
+        let last = ends.max().flatten();
         let is_held = self.state.is_held();
         let expiry = self.state.lease_end;
         ensure!(
             expiry == last.filter(|_| is_held) || self.touched,
             "the key lasts until {expiry:?}, the last lease until {last:?}"
         );
-        for limit in self.oracle.holders.iter().map(|of| of.limit) {
-            let fits = limit == 0 || u32::try_from(held.len()).is_ok_and(|all| all <= limit);
-            ensure!(fits, "{names:?}, and one tolerates {limit}");
-        }
+        let limits: Vec<u32> = self.oracle.holders.iter().map(|of| of.limit).collect();
+        let all_fit = limits
+            .first()
+            .is_none_or(|first| fits(&limits[1..], *first));
+        ensure!(all_fit, "{names:?}, and they tolerate {limits:?}");
         Ok(())
     }
 
     /// What is known of one holder is what it was told.
-    fn check_one(&mut self, held: &Held) -> Checked {
+    fn check_one(&mut self, owner: usize) -> Checked {
         let is_held = self.state.is_held();
-        let Some(told) = self.oracle.holder_mut(held.owner) else {
+        let holds = match self.state.holds(NAMES[owner]) {
+            Holds::Count(holds) => holds,
+            _ => 0,
+        };
+        let shared = self.state.shared.as_ref();
+        let shared = shared.and_then(|shared| shared.get(NAMES[owner]));
+        let limit = shared.map_or(1, |holder| holder.limit.shown());
+        let (token, end) = (self.stored_token(owner), self.stored_lease_end(owner));
+        let (held, end) = ((holds, limit, token), end.unwrap_or(0));
+        let Some(told) = self.oracle.holder_mut(owner) else {
             return Ok(());
         };
-        let is_lost = told.lost || !is_held;
-        let holds = if is_lost { 0 } else { told.holds };
-        ensure!(held.holds == holds, "{told:?}, but {held:?}");
-        ensure!(held.limit == told.limit, "{told:?}, but {held:?}");
-        let lost = told.is_exclusive() && held.token.is_none();
-        ensure!(held.token == told.token || lost, "{told:?}, but {held:?}");
-        // Renewals emit no event.
+        let holds = if told.lost || !is_held { 0 } else { told.holds };
+        let is_lost = told.is_exclusive() && token.is_none();
+        let its = if is_lost { None } else { told.token };
+        ensure!(held == (holds, told.limit, its), "{told:?}, but {held:?}");
         if told.lost {
             return Ok(());
-        } else if told.bound.is_empty() {
-            ensure!(held.lease_end == told.lease_end, "{told:?}, but {held:?}");
-        } else {
-            ensure!(held.lease_end >= told.lease_end, "{told:?}, but {held:?}");
-            told.lease_end = held.lease_end;
         }
+        // Renewals emit no event.
+        let fits = end == told.lease_end || end > told.lease_end && !told.bound.is_empty();
+        ensure!(fits, "{told:?}, but it ends at {end}");
+        told.lease_end = end;
         Ok(())
     }
 
@@ -225,9 +235,9 @@ impl World {
             let clock = self.now.millis();
             let lives = head.life.lasts(self.now, self.rules.grace, clock);
             let shared = self.oracle.holders.iter().all(|of| !of.is_exclusive());
-            let swept = head.life != Life::Left || self.gone.is_empty();
+            let removed = head.life != Life::Left || self.gone.is_empty();
             ensure!(
-                lives || !shared || !swept,
+                lives || !shared || !removed,
                 "{head:?} is dead, and keeps others waiting"
             );
             return Ok(());
@@ -288,38 +298,6 @@ fn connections(state: &Memory) -> BTreeSet<Connection> {
     let sessions = sessions.chain(&state.session);
     let bound = sessions.flat_map(|session| &session.holders);
     bound.map(|(connection, _)| *connection).collect()
-}
-
-/// A holder as the state has it.
-#[derive(Debug)]
-struct Held {
-    owner: usize,
-    holds: i64,
-    limit: u32,
-    token: Option<i64>,
-    lease_end: Millis,
-}
-
-/// The holders as the state has them, in the order of their names.
-fn holders(state: &Memory) -> Vec<Held> {
-    let Some(shared) = &state.shared else {
-        let only = state.holder.iter().map(|(owner, holds)| Held {
-            owner: index(owner),
-            holds: *holds,
-            limit: 1,
-            token: state.token,
-            lease_end: state.lease_end.unwrap_or(0),
-        });
-        return only.collect();
-    };
-    let several = shared.iter().map(|(owner, holder)| Held {
-        owner: index(owner),
-        holds: state.counts.get(owner).copied().unwrap_or(0),
-        limit: holder.limit.shown(),
-        token: Some(holder.token),
-        lease_end: holder.lease_end,
-    });
-    several.collect()
 }
 
 /// Whether the server sees a waiter as it was told.

@@ -2,7 +2,7 @@
 //! holder has a limit of holders in all, itself included.
 
 use super::life::Life;
-use super::oracle::{Checked, Oracle, ensure};
+use super::oracle::{Cause, Checked, Oracle, ensure};
 use crate::lock::{Connection, Heard, Millis, Now};
 
 /// A holder of the lock.
@@ -37,6 +37,11 @@ impl Holder {
         self.lost || self.lease_end < now.millis()
     }
 
+    /// Whether it has no hold beyond what this connection brought.
+    pub fn ends_with(&self, connection: Connection) -> bool {
+        self.bound.contains(&(connection, self.holds))
+    }
+
     /// Another hold, by a connection that says SESSION, or by none.
     pub fn hold_again(&mut self, once: bool, session: Option<Connection>) {
         self.holds += i64::from(!once);
@@ -66,31 +71,18 @@ impl Holder {
     }
 }
 
-/// Whether a holder with this limit tolerates this many holders.
-fn tolerates(limit: u32, holders: usize) -> bool {
-    limit == 0 || u32::try_from(holders).is_ok_and(|holders| holders <= limit)
-}
-
 /// Whether one more may hold the lock beside these.
 pub fn have_room<'h>(holders: impl Iterator<Item = &'h Holder>, limit: u32) -> bool {
     let limits: Vec<u32> = holders.map(|holder| holder.limit).collect();
     fits(&limits, limit)
 }
 
-/// Whether one with this limit and those with the others tolerate each other.
-fn fits(limits: &[u32], limit: u32) -> bool {
-    let all = limits.len() + 1;
-    tolerates(limit, all) && limits.iter().all(|limit| tolerates(*limit, all))
-}
-
-/// Whose holds a step takes away.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Leaving {
-    None,
-    One(usize),
-    /// Those that have no hold beyond what this connection brought.
-    Bound(Connection),
-    All,
+/// Whether one with this limit and those with the others tolerate each other; 0 tolerates any number.
+pub fn fits(limits: &[u32], limit: u32) -> bool {
+    let limited = limits.iter().chain([&limit]).filter(|limit| **limit > 0);
+    limited
+        .min()
+        .is_none_or(|least| limits.len() < *least as usize)
 }
 
 impl Oracle {
@@ -203,20 +195,17 @@ impl Oracle {
     }
 
     /// Removes a holder that released, or that a command removed.
-    pub(super) fn released(&mut self, leaving: Leaving, since: Option<u64>) -> Checked {
-        let leaves = |holder: &Holder| match leaving {
-            Leaving::None => false,
-            Leaving::One(owner) => holder.owner == owner && holder.since == since,
-            Leaving::Bound(connection) => {
-                let mut bound = holder.bound.iter();
-                let brought = bound.find(|of| of.0 == connection).map(|of| of.1);
-                brought.is_some_and(|brought| brought >= holder.holds) && holder.since == since
-            }
-            Leaving::All => holder.since == since,
+    pub(super) fn released(&mut self, cause: Cause, since: Option<u64>) -> Checked {
+        let leaves = |holder: &Holder| match cause {
+            Cause::None | Cause::Asks(_) | Cause::Cancels(_) => false,
+            Cause::Releases(owner) => holder.owner == owner,
+            Cause::Closes(connection) => holder.ends_with(connection),
+            Cause::Breaks => true,
         };
-        let leaving = self.holders.iter().position(leaves);
+        let mut holders = self.holders.iter();
+        let leaves = holders.position(|holder| leaves(holder) && holder.since == since);
         self.holders
-            .remove(leaving.ok_or("released, and no holder gives it up")?);
+            .remove(leaves.ok_or("released, and no holder gives it up")?);
         Ok(())
     }
 

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::lock::clock::{Millis, Now};
-use crate::lock::event::Event;
-use crate::lock::holders::{SharedHolder, SharedHolders};
-use crate::lock::parts::{Holds, Owner, Session, Turn, Waiter};
-use crate::lock::state::{Holding, Queueing, Sharing, State};
+use crate::lock::{
+    Event, Holding, Holds, Millis, Now, Owner, Queueing, Session, SharedHolder, SharedHolders,
+    Sharing, State, Turn, Waiter,
+};
 
 /// One lock in memory. Everything is public: a test may put it in any state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,6 +28,10 @@ pub struct Memory {
     pub turn: Option<Turn>,
     /// The connections that the lock is bound to.
     pub session: Option<Session>,
+    /// What is held is application data.
+    pub is_alien: bool,
+    /// The server may be cut off.
+    pub is_cut_off: bool,
     /// What has happened and was not taken yet.
     pub events: Vec<Event>,
 }
@@ -79,14 +82,9 @@ impl Memory {
         queue.position(|entry| entry.0.as_ref() == owner)
     }
 
-    fn find(&self, owner: &[u8]) -> Option<&(Owner, Waiter)> {
-        self.queue.iter().find(|entry| entry.0.as_ref() == owner)
-    }
-
-    fn find_mut(&mut self, owner: &[u8]) -> Option<&mut (Owner, Waiter)> {
-        self.queue
-            .iter_mut()
-            .find(|entry| entry.0.as_ref() == owner)
+    fn find(&mut self, owner: &[u8]) -> Option<&mut Waiter> {
+        let place = self.position_of(owner)?;
+        Some(&mut self.queue[place].1)
     }
 }
 
@@ -100,13 +98,13 @@ impl Holding for Memory {
     }
 
     fn holds(&mut self, owner: &[u8]) -> Holds {
-        match &self.holder {
-            Some((holder, holds)) if holder.as_ref() == owner => Holds::Count(*holds),
-            _ => match self.counts.get(owner) {
-                Some(holds) => Holds::Count(*holds),
-                None => Holds::None,
-            },
-        }
+        let only = self.holder.as_ref().filter(|of| of.0.as_ref() == owner);
+        let holds = only.map(|of| of.1).or(self.counts.get(owner).copied());
+        holds.map_or(Holds::None, Holds::Count)
+    }
+
+    fn is_lock(&mut self) -> bool {
+        !self.is_alien
     }
 
     fn take(&mut self, owner: &[u8], token: i64) {
@@ -186,7 +184,7 @@ impl Queueing for Memory {
     }
 
     fn waiter(&mut self, owner: &[u8]) -> Option<Waiter> {
-        self.find(owner).map(|entry| entry.1)
+        self.find(owner).copied()
     }
 
     fn waiter_at(&mut self, index: usize) -> Option<(Owner, Waiter)> {
@@ -194,9 +192,9 @@ impl Queueing for Memory {
     }
 
     fn set_waiter(&mut self, owner: &[u8], waiter: Waiter) {
-        if let Some(entry) = self.find_mut(owner) {
-            let score = entry.1.score;
-            entry.1 = Waiter { score, ..waiter };
+        if let Some(known) = self.find(owner) {
+            let score = known.score;
+            *known = Waiter { score, ..waiter };
         }
     }
 
@@ -209,8 +207,8 @@ impl Queueing for Memory {
     }
 
     fn set_score(&mut self, owner: &[u8], at: Millis) {
-        if let Some(entry) = self.find_mut(owner) {
-            entry.1.score = at;
+        if let Some(known) = self.find(owner) {
+            known.score = at;
         }
     }
 }
@@ -226,6 +224,10 @@ impl State for Memory {
 
     fn session(&mut self) -> &mut Option<Session> {
         &mut self.session
+    }
+
+    fn may_renew(&mut self) -> bool {
+        !self.is_cut_off
     }
 
     fn emit(&mut self, event: Event) {

@@ -16,7 +16,7 @@
 //! silence leads to an empty queue, or to holders whose connections are open and that leave no room for the head.
 //!
 //! - [`memory`]: the state; [`scope`]: what a world has in it; [`action`]: what can happen next;
-//! - [`steps`], [`scripts`], [`server`], [`foreign`]: what a server does with the rules then;
+//! - [`steps`], [`scripts`], [`server`]: what a server does with the rules then;
 //! - [`oracle`], [`holders`], [`life`]: what clients were told;
 //! - [`checks`], [`scores`]: the promises; [`canon`]: which worlds are the same;
 //! - [`found`]: what the drivers have found; [`tokens`]: two servers whose clocks differ.
@@ -24,7 +24,6 @@
 mod action;
 mod canon;
 mod checks;
-mod foreign;
 #[cfg(test)]
 mod found;
 mod holders;

@@ -1,6 +1,6 @@
 //! What clients were told: the model that the rules are compared with. It never asks them.
 
-use super::holders::{Holder, Leaving};
+use super::holders::Holder;
 use super::life::{Life, heard_after, is_over};
 use crate::lock::{Connection, Event, Heard, Millis, Now, Rules, Ticket};
 
@@ -56,78 +56,42 @@ pub struct Oracle {
 /// A request that is being decided.
 #[derive(Clone, Copy, Debug)]
 pub struct Asking {
-    pub owner: usize,
-    /// How many holders it tolerates; 0 for any number.
-    pub limit: u32,
-    /// The life that its place has if it joins.
-    pub life: Life,
-    pub lease: Millis,
-    pub patience: Millis,
+    /// The place that it has if it waits.
+    pub place: Queued,
     /// The connection that the lock shall be bound to.
     pub session: Option<Connection>,
-    /// The token in the reply.
+    /// The token in the reply; a script gets none.
     pub token: Option<i64>,
-    /// It asks by a script of Redisson's, which gets no token.
-    pub by_script: bool,
 }
 
 /// What the step does in which something is heard.
 #[derive(Clone, Copy, Debug)]
-pub struct Cause {
-    pub asking: Option<Asking>,
-    /// The owner that is taken out of the queue.
-    pub cancelled: Option<usize>,
-    pub leaving: Leaving,
-}
-
-impl Asking {
-    /// The place that it has if it waits, since then.
-    pub fn place(self, since: u64) -> Queued {
-        let Self {
-            owner,
-            life,
-            limit,
-            lease,
-            patience,
-            ..
-        } = self;
-        Queued {
-            owner,
-            life,
-            limit,
-            lease,
-            patience,
-            since,
-        }
-    }
+pub enum Cause {
+    /// Time has passed, or a request changes nothing.
+    None,
+    Asks(Asking),
+    /// This owner is taken out of the queue.
+    Cancels(usize),
+    /// This holder gives the lock up.
+    Releases(usize),
+    /// So do those that have no hold beyond what this connection brought.
+    Closes(Connection),
+    /// So do all.
+    Breaks,
 }
 
 impl Cause {
-    /// No request: time has passed, or a request was refused.
-    pub const NONE: Self = Self {
-        asking: None,
-        cancelled: None,
-        leaving: Leaving::None,
-    };
-
-    pub fn asked(asking: Asking) -> Self {
-        Self {
-            asking: Some(asking),
-            ..Self::NONE
+    fn asking(self) -> Option<Asking> {
+        match self {
+            Self::Asks(asking) => Some(asking),
+            _ => None,
         }
     }
 
-    pub fn cancelled(owner: usize) -> Self {
-        Self {
-            cancelled: Some(owner),
-            ..Self::NONE
-        }
-    }
-
-    pub fn leaving(leaving: Leaving) -> Self {
-        Self {
-            leaving,
-            ..Self::NONE
+    fn cancelled(self) -> Option<usize> {
+        match self {
+            Self::Cancels(owner) => Some(owner),
+            _ => None,
         }
     }
 }
@@ -153,11 +117,13 @@ impl Oracle {
     /// A waiter has asked again. If it has a turn, and cannot have the lock any more, that is over.
     pub fn asked_again(&mut self, asking: Asking, now: Now) {
         let mut queue = self.queue.iter_mut();
-        if let Some(place) = queue.find(|place| place.owner == asking.owner) {
-            *place = asking.place(place.since);
+        let asks = asking.place;
+        if let Some(place) = queue.find(|place| place.owner == asks.owner) {
+            let since = place.since;
+            *place = Queued { since, ..asks };
         }
-        let has_room = self.has_room(asking.limit, now);
-        let stays = |(of, _): &(usize, _)| *of != asking.owner || has_room;
+        let has_room = self.has_room(asks.limit, now);
+        let stays = |(of, _): &(usize, _)| *of != asks.owner || has_room;
         self.turn = self.turn.filter(stays);
     }
 
@@ -180,54 +146,47 @@ impl Oracle {
             } => {
                 let (receiver, slot) = self.answer(*ticket)?;
                 ensure!(receiver == index(owner), "another owner is told");
-                let session = slot.session.then_some(slot.connection);
-                let place = self.queued(receiver).ok_or("served, and did not wait")?;
-                self.check_wait(receiver, Some(*waited), scene)?;
-                let got = (place.limit, place.lease, Some(*token), session);
-                self.acquired(receiver, got, scene)?;
-                self.check_kind(receiver, *shared)?;
+                let got = Asking {
+                    place: self.queued(receiver).ok_or("served, and did not wait")?,
+                    session: slot.session.then_some(slot.connection),
+                    token: Some(*token),
+                };
+                self.acquired(got, (Some(*waited), *shared), scene)?;
                 if let Some(holder) = self.holder_mut(receiver) {
                     holder.untold = scene.undelivered;
                 }
             }
             Event::Acquired { shared, waited } => {
-                let asking = scene.cause.asking.ok_or("no request")?;
-                let owner = asking.owner;
-                self.check_wait(owner, *waited, scene)?;
-                let token = if asking.by_script {
-                    None
-                } else {
-                    Some(asking.token.ok_or("acquired, and told nil")?)
-                };
-                let got = (asking.limit, asking.lease, token, asking.session);
-                self.acquired(owner, got, scene)?;
-                self.check_kind(owner, *shared)?;
+                let asking = scene.cause.asking().ok_or("no request")?;
+                let by_script = matches!(asking.place.life, Life::Asked(_));
+                ensure!(asking.token.is_none() == by_script, "told {asking:?}");
+                self.acquired(asking, (*waited, *shared), scene)?;
             }
             Event::Released { since } => {
-                self.released(scene.cause.leaving, *since)?;
+                self.released(scene.cause, *since)?;
                 return Ok(true);
             }
             Event::LeaseEnded { since } => self.lease_ended(*since, scene.now)?,
             Event::Enqueued => {
-                let asking = scene.cause.asking.ok_or("no request")?;
-                let known = self.queued(asking.owner);
+                let asking = scene.cause.asking().ok_or("no request")?;
+                let known = self.queued(asking.place.owner);
                 ensure!(known.is_none(), "joins twice: {known:?}");
-                self.queue.push(asking.place(scene.now.steady));
+                self.queue.push(asking.place);
             }
             Event::TakenOver { ticket } => {
                 let (owner, _) = self.answer(*ticket)?;
-                let by = scene.cause.asking.map(|asking| asking.owner);
+                let by = scene.cause.asking().map(|asking| asking.place.owner);
                 ensure!(by == Some(owner), "taken over by another owner");
             }
             Event::Cancelled { ticket } => {
-                let owner = scene.cause.cancelled.ok_or("no waiter is cancelled")?;
+                let owner = scene.cause.cancelled().ok_or("no waiter is cancelled")?;
                 if let Some(ticket) = ticket {
                     let (told, _) = self.answer(*ticket)?;
                     ensure!(told == owner, "another owner is told");
                 }
                 self.remove(owner);
             }
-            Event::Left => self.has_left(scene.cause.cancelled)?,
+            Event::Left => self.has_left(scene.cause.cancelled())?,
             Event::WakeUp { owner } => self.woken(index(owner), scene)?,
             Event::Reaped { owner } => self.reaped(index(owner), scene)?,
             Event::HeldAgain { .. } | Event::Bound { .. } | Event::Unbound { .. } => (),
@@ -252,13 +211,27 @@ impl Oracle {
         ))
     }
 
-    /// An owner becomes a holder: its token is greater than all before, and all waiters before it were reaped.
+    /// An owner becomes a holder: its token is greater than all before, and all waiters before it were reaped. Counters
+    /// are told for how long it has waited, if it has, and whether it may share the lock.
     fn acquired(
         &mut self,
-        owner: usize,
-        (limit, lease, token, session): (u32, Millis, Option<i64>, Option<Connection>),
+        Asking {
+            place,
+            session,
+            token,
+        }: Asking,
+        (waited, shared): (Option<u64>, bool),
         scene: &Scene,
     ) -> Checked {
+        let Queued { owner, limit, .. } = place;
+        let since = self
+            .queued(owner)
+            .map(|place| scene.now.steady - place.since);
+        ensure!(waited == since, "{place:?} has waited {waited:?}");
+        ensure!(
+            shared == (limit != 1),
+            "{owner} is told as shared: {shared}"
+        );
         let last = self.last_token;
         ensure!(
             token.is_none_or(|token| token > last),
@@ -275,28 +248,12 @@ impl Oracle {
             holds: 1,
             token,
             untold: false,
-            lease_end: scene.now.after(lease),
-            since: (limit != 1).then_some(scene.now.steady),
+            lease_end: scene.now.after(place.lease),
+            since: shared.then_some(scene.now.steady),
             bound: session.into_iter().map(|bound| (bound, 1)).collect(),
             lost: false,
         };
         self.admit(holder, scene.now)
-    }
-
-    /// Counters are told whether a holder may share the lock.
-    fn check_kind(&self, owner: usize, shared: bool) -> Checked {
-        let mut holders = self.holders.iter();
-        let told = holders.any(|of| of.owner == owner && of.is_exclusive() != shared);
-        ensure!(told, "{owner} is told as shared: {shared}");
-        Ok(())
-    }
-
-    /// Counters are told for how long an owner has waited, if it has.
-    fn check_wait(&self, owner: usize, waited: Option<u64>, scene: &Scene) -> Checked {
-        let place = self.queued(owner);
-        let expected = place.map(|place| scene.now.steady - place.since);
-        ensure!(waited == expected, "{place:?} has waited {waited:?}");
-        Ok(())
     }
 
     /// A cancelled waiter leaves first; then those that had left by themselves, in their order.
@@ -347,8 +304,8 @@ impl Oracle {
         let place = self.queued(owner).ok_or("a waiter is reaped twice")?;
         let lives = place.life.lasts(scene.now, scene.rules.grace, scene.clock);
         // One that asks without patience is over at once.
-        let asking = scene.cause.asking.filter(|of| of.owner == owner);
-        let is_over = asking.is_some_and(|asking| asking.patience == 0);
+        let asking = scene.cause.asking().map(|asking| asking.place);
+        let is_over = asking.is_some_and(|asks| asks.owner == owner && asks.patience == 0);
         ensure!(!lives || is_over, "{owner} is reaped alive");
         ensure!(place.life != Life::Left, "{owner} had left by itself");
         self.remove(owner);

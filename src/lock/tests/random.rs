@@ -1,6 +1,6 @@
 //! Random steps in a large world.
 
-use super::action::{Action, Request, Script, Step};
+use super::action::{Action, Request, Script, Step, story};
 use super::oracle::Checked;
 use super::scope::{LARGE, Wait};
 use super::world::World;
@@ -26,8 +26,7 @@ pub fn take(draws: impl IntoIterator<Item = Draw>) -> Checked {
         };
         way.push(step);
         let after = world.after(step);
-        (world, _) = after
-            .map_err(|broken| format!("{broken} after {way:?}").replace("Step {", "\nStep {"))?;
+        (world, _) = after.map_err(|broken| story(&broken, &way))?;
     }
     Ok(())
 }
@@ -71,12 +70,10 @@ fn action(draw: &Draw) -> Action {
             keeps: more[4] % 4 > 1,
             session: more[5] % 3 == 2,
         }),
-        11..=18 => Action::Release {
-            owner,
-            slot,
-            token: one(&[None, None, Some(true), Some(false)], more[0]),
-            all: more[1] % 2 == 1,
-        },
+        11..=18 => {
+            let token = one(&[None, None, Some(true), Some(false)], more[0]);
+            Action::Release(owner, slot, token, more[1] % 2 == 1)
+        }
         19 => Action::Renew(owner, lease),
         20 => Action::Cancel(owner),
         21 => Action::Break(Some(owner).filter(|_| slot == 1)),
@@ -129,23 +126,11 @@ impl World {
         };
         Some(match action {
             Action::Acquire(of) if is_blocked(&(of.owner, of.slot)) => return None,
-            Action::Release {
-                owner, slot, token, ..
-            } if is_blocked(&(owner, slot)) && token.is_some() => return None,
-            Action::Release {
-                owner,
-                slot,
-                token,
-                all,
-            } if owner % 4 > 0 => {
+            Action::Release(owner, slot, Some(_), _) if is_blocked(&(owner, slot)) => return None,
+            Action::Release(owner, slot, token, all) if owner % 4 > 0 => {
                 let holders = self.oracle.holders.iter();
-                let owner = nth(owner, holders.map(|of| (of.owner, 0)).collect())?.0;
-                Action::Release {
-                    owner,
-                    slot,
-                    token,
-                    all,
-                }
+                let (owner, _) = nth(owner, holders.map(|of| (of.owner, 0)).collect())?;
+                Action::Release(owner, slot, token, all)
             }
             Action::TimeOut(owner, _) => {
                 let (owner, slot) = nth(owner, all.filter(is_blocked).collect())?;

@@ -56,7 +56,6 @@ pub enum Fault {
 /// A small world.
 #[derive(Clone, Copy, Debug)]
 pub struct Scope {
-    pub name: &'static str,
     pub owners: &'static [Kind],
     /// Connections of each owner that uses the commands.
     pub slots: usize,
@@ -102,7 +101,6 @@ const RULES: Rules = Rules {
 
 /// Owners that block, and all that can come between.
 pub const BLOCKING: Scope = Scope {
-    name: "blocking",
     owners: &[Kind::EXCLUSIVE; 3],
     slots: 2,
     is_common: false,
@@ -122,7 +120,6 @@ pub const BLOCKING: Scope = Scope {
 
 /// Owners that poll, block or try.
 pub const POLLING: Scope = Scope {
-    name: "polling",
     waits: &[Wait::Poll, Wait::Block, Wait::Try],
     slots: 1,
     most_holds: 1,
@@ -132,7 +129,6 @@ pub const POLLING: Scope = Scope {
 
 /// Owners that poll on one connection and block on another.
 pub const MIXED: Scope = Scope {
-    name: "mixed",
     waits: &[Wait::Poll, Wait::Block],
     faults: &[Cancel, TimeOut, Close, Untold, Delete, Restart, Late],
     once: true,
@@ -141,7 +137,6 @@ pub const MIXED: Scope = Scope {
 
 /// Polling owners, and a server that does not always listen.
 pub const STALLED: Scope = Scope {
-    name: "stalled",
     waits: &[Wait::Poll],
     faults: &[Stall, Late, Delete],
     ..POLLING
@@ -149,7 +144,6 @@ pub const STALLED: Scope = Scope {
 
 /// Locks that live as long as their connections.
 pub const SESSIONS: Scope = Scope {
-    name: "sessions",
     waits: &[Wait::Block],
     sessions: true,
     once: true,
@@ -159,39 +153,25 @@ pub const SESSIONS: Scope = Scope {
     ..BLOCKING
 };
 
-/// Our waiters and Redisson's in one queue.
+/// The module's waiters and Redisson's in one queue, with scripts of all releases.
 pub const SCRIPTS: Scope = Scope {
-    name: "scripts",
-    owners: &[
-        Kind::EXCLUSIVE,
-        Kind::EXCLUSIVE,
-        Kind::Redisson,
-        Kind::Redisson,
-    ],
+    owners: &[Kind::EXCLUSIVE, Kind::Redisson, Kind::Redisson],
     slots: 1,
     waits: &[Wait::Block, Wait::Poll],
     most_holds: 1,
     renewals: &[],
     faults: &[TimeOut, Delete, Restart],
-    ..BLOCKING
-};
-
-/// The same with fewer owners of the module's, and scripts of all releases.
-pub const FEW: Scope = Scope {
-    name: "few",
-    owners: &[Kind::EXCLUSIVE, Kind::Redisson, Kind::Redisson],
     scripts: &[
         Some((2, Sleep::Lease)),
         Some((2, Sleep::BehindHead)),
         Some((3, Sleep::BehindPrevious)),
         None,
     ],
-    ..SCRIPTS
+    ..BLOCKING
 };
 
 /// Owners that poll, were found in the keys, and may never answer: where scripts run as Lua.
 pub const FOUND: Scope = Scope {
-    name: "found",
     waits: &[Wait::Poll],
     faults: &[Cancel, Delete, Restart],
     rules: Rules {
@@ -203,7 +183,6 @@ pub const FOUND: Scope = Scope {
 
 /// More waiters than the limit.
 pub const CROWD: Scope = Scope {
-    name: "crowd",
     owners: &[Kind::EXCLUSIVE; 4],
     slots: 1,
     waits: &[Wait::Block, Wait::Poll],
@@ -219,7 +198,6 @@ pub const CROWD: Scope = Scope {
 
 /// A wall clock that is set.
 pub const CLOCK: Scope = Scope {
-    name: "clock",
     owners: &[Kind::EXCLUSIVE, Kind::EXCLUSIVE, Kind::Redisson],
     slots: 1,
     waits: &[Wait::Block, Wait::Poll],
@@ -231,7 +209,6 @@ pub const CLOCK: Scope = Scope {
 
 /// Two readers and a writer that block, and all that can come between.
 pub const READERS: Scope = Scope {
-    name: "readers",
     owners: &[Kind::READER, Kind::READER, Kind::EXCLUSIVE],
     slots: 1,
     most_holds: 1,
@@ -240,7 +217,6 @@ pub const READERS: Scope = Scope {
 
 /// The same, polling or blocking.
 pub const READERS_POLLING: Scope = Scope {
-    name: "readers_polling",
     waits: &[Wait::Poll, Wait::Block],
     renewals: &[],
     faults: &[TimeOut, Break, Restart, Late],
@@ -249,7 +225,6 @@ pub const READERS_POLLING: Scope = Scope {
 
 /// Two holders at a time, of three owners, with leases that end one by one.
 pub const LIMITED: Scope = Scope {
-    name: "limited",
     owners: &[Kind::Commands(&[2]); 3],
     waits: &[Wait::Block, Wait::Poll],
     renewals: &[1],
@@ -259,7 +234,6 @@ pub const LIMITED: Scope = Scope {
 
 /// Owners that ask sometimes exclusively and sometimes to share, on one connection or two.
 pub const UPGRADES: Scope = Scope {
-    name: "upgrades",
     owners: &[
         Kind::Commands(&[0, 1]),
         Kind::Commands(&[0, 2]),
@@ -276,7 +250,6 @@ pub const UPGRADES: Scope = Scope {
 
 /// Readers whose holds live as long as their connections, and a writer.
 pub const READERS_SESSIONS: Scope = Scope {
-    name: "readers_sessions",
     owners: &[Kind::READER, Kind::READER, Kind::EXCLUSIVE],
     slots: 1,
     most_holds: 2,
@@ -287,14 +260,12 @@ pub const READERS_SESSIONS: Scope = Scope {
 
 /// Readers and one of Redisson's clients.
 pub const READERS_SCRIPTS: Scope = Scope {
-    name: "readers_scripts",
     owners: &[Kind::READER, Kind::READER, Kind::Redisson],
     ..SCRIPTS
 };
 
 /// A larger world, for random steps.
 pub const LARGE: Scope = Scope {
-    name: "large",
     owners: &[Kind::READER; 7],
     is_common: true,
     rules: Rules {

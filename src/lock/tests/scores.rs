@@ -25,44 +25,36 @@ impl World {
             return Ok(());
         }
         let (left, now) = (self.lease_left(), self.now.millis());
-        let all = self.state.queue.len() as u64;
         // A lease may have begun or ended in this step, after a score was set.
         let shared = before.state.shared.iter().flat_map(SharedHolders::iter);
         let ends = shared.map(|(_, holder)| holder.lease_end);
         let ends = ends.chain(before.state.lease_end);
-        let lefts = ends.map(|end| end.saturating_sub(now)).chain([0, left]);
+        let lefts = ends.map(|end| end.saturating_sub(now)).chain([left]);
         let served = before.state.queue.iter().map(|(_, waiter)| waiter.lease);
-        let lefts: Vec<Millis> = lefts.chain(served).collect();
+        let longest = lefts.chain(served).max().unwrap_or(0);
         for (position, (owner, waiter)) in (1..).zip(&self.state.queue) {
             let mut queue = before.state.queue.iter();
-            let known = queue.find(|entry| entry.0 == *owner).map(|entry| entry.1);
-            let was = known.unwrap_or(*waiter);
-            let known = known.map(|known| known.score);
+            let was = queue.find(|entry| entry.0 == *owner).map(|entry| entry.1);
+            let known = was.map(|was| was.score);
             // Found in the keys, and woken: it has no longer than the turn that it is woken in.
-            let is_cut = was.presence == Presence::Found && self.is_woken(owner);
-            let turn = self.state.turn.as_ref().filter(|_| is_cut);
+            let is_found = was.is_some_and(|was| was.presence == Presence::Found);
+            let is_cut = is_found && self.rules.intercepts;
+            let turn = self.state.turn.as_ref();
+            let turn = turn.filter(|_| is_cut && self.is_woken(owner));
             let until = turn.map(|turn| now + turn.until.since(heard_after(self.now, 0)));
             let cut = known.map(|known| known.min(until.unwrap_or(known)));
             let asking =
                 |known| self.score_of_asking(before.action, known, owner, waiter, position);
             let scores = [known, cut].map(|known| asking(known).or(known));
-            let asked = asking(known);
             let score = scores[0].ok_or("a waiter that has not asked")?;
-            let patience = waiter.patience;
-            let far = 100 * (left + patience.max(self.rules.patience) * (all + 1));
+            // Useless to scripts: over, or far off. That of a head is set anew then, perhaps before the waiter asked.
+            let was = was.unwrap_or(*waiter);
+            let patience = waiter.patience.max(was.patience).max(1_000);
+            let all = self.state.queue.len() as u64 + 1;
+            let far = 100 * (left + waiter.patience.max(self.rules.patience) * all);
             let mut useless = [score, known.unwrap_or(score)].into_iter();
             let is_useless = useless.any(|score| score <= now || score > now + far);
-            // A millisecond may have passed since.
-            let least = |waiter: &Waiter| if waiter.ticket().is_some() { 1_000 } else { 1 };
-            let possible = [
-                patience.max(least(waiter)),
-                was.patience.max(least(&was)),
-                patience * position * u64::from(asked.is_some()),
-            ];
-            let is_renewed = lefts.iter().any(|left| {
-                let ahead = waiter.score.saturating_sub(now + left);
-                possible.contains(&ahead) || possible.contains(&(ahead + 1))
-            });
+            let is_renewed = waiter.score > now && waiter.score <= now + longest + patience;
             ensure!(
                 scores.contains(&Some(waiter.score))
                     || is_useless && is_renewed && (waiter.lives(self.now) || was.lives(self.now)),

@@ -1,9 +1,8 @@
 //! Owners that use Redisson's scripts, where these are steps of the rules, and what their callers are told.
 
 use super::action::Script;
-use super::holders::Leaving;
 use super::life::{Life, heard_after};
-use super::oracle::{Asking, Cause, Checked, ensure, index};
+use super::oracle::{Asking, Cause, Checked, Queued, ensure, index};
 use super::world::{NAMES, World};
 use crate::lock::scripts::{ScriptWait, Sleep, Tried, TryLock, Unlocked};
 use crate::lock::{Event, Millis, Presence, Refusal};
@@ -36,18 +35,20 @@ impl World {
         // What is left now: the lease of another may have begun in this step.
         let left = self.lease_left();
         let patience = script.wait.map_or(0, |(patience, _)| patience);
-        let life = Life::Asked(heard_after(now, left + patience));
-        let mut asking = Asking {
+        let place = Queued {
             owner,
+            life: Life::Asked(heard_after(now, left + patience)),
             limit: 1,
-            life,
             lease: script.lease,
             patience,
+            since: now.steady,
+        };
+        let mut asking = Asking {
+            place,
             session: None,
             token: None,
-            by_script: true,
         };
-        self.hear_at(Cause::asked(asking), client)?;
+        self.hear_at(Cause::Asks(asking), client)?;
         let grows = |sleep| sleep == Sleep::BehindHead || !known;
         let writes = holds || is_next || script.wait.is_some_and(|(_, sleep)| grows(sleep));
         if script.memory_is_full && writes {
@@ -87,7 +88,7 @@ impl World {
         }
         // A newcomer asks again at once.
         if let Some(sleeps) = Millis::try_from(expected).ok().filter(|_| known) {
-            asking.life = Life::Asked(heard_after(now, left.max(sleeps) + patience));
+            asking.place.life = Life::Asked(heard_after(now, left.max(sleeps) + patience));
         }
         self.oracle.asked_again(asking, now);
         Ok(())
@@ -141,21 +142,18 @@ impl World {
         let is_held = self.count_holders() > 0;
         let had_turn = self.oracle.turn;
         let unlocked = self.step(|mut step| step.unlock(NAMES[owner], lease, client));
-        let (expected, leaving) = match holds {
-            Some(2..) => (Unlocked::HeldStill, Leaving::None),
-            Some(_) => (Unlocked::Freed, Leaving::One(owner)),
-            None if is_held => (Unlocked::NotHeld, Leaving::None),
-            None => (Unlocked::Freed, Leaving::None),
+        let (expected, cause, frees) = match holds {
+            Some(2..) => (Unlocked::HeldStill, Cause::None, 0),
+            Some(_) => (Unlocked::Freed, Cause::Releases(owner), 1),
+            None if is_held => (Unlocked::NotHeld, Cause::None, 0),
+            None => (Unlocked::Freed, Cause::None, 0),
         };
         ensure!(unlocked == Ok(expected), "{unlocked:?}, not {expected:?}");
         if expected == Unlocked::HeldStill {
             self.oracle.give_up(owner, 1, None);
         }
-        let freed = self.hear_at(Cause::leaving(leaving), client)?;
-        ensure!(
-            freed == usize::from(leaving != Leaving::None),
-            "given up {freed} times"
-        );
+        let told = self.hear_at(cause, client)?;
+        ensure!(told == frees, "given up {told} times");
         if expected == Unlocked::HeldStill {
             return self.check_lease(owner, lease);
         }
@@ -176,7 +174,7 @@ impl World {
         let holders = self.count_holders();
         let freed = self.step(|mut step| step.force_unlock(client));
         ensure!(freed == Ok(holders > 0), "freed: {freed:?}");
-        let told = self.hear_at(Cause::leaving(Leaving::All), client)?;
+        let told = self.hear_at(Cause::Breaks, client)?;
         ensure!(told == holders, "given up {told} times");
         Ok(())
     }
@@ -185,7 +183,7 @@ impl World {
     pub(super) fn leave_by_script(&mut self, owner: usize) -> Checked {
         let place = self.oracle.queued(owner).map(|place| place.life);
         self.step(|mut step| step.leave_by_script(NAMES[owner]));
-        self.receive(Cause::cancelled(owner))?;
+        self.receive(Cause::Cancels(owner))?;
         let stays = matches!(place, Some(Life::Blocked(_))) && !self.oracle.is_holder(owner);
         let waits = self.oracle.queued(owner).is_some();
         ensure!(waits == stays, "in the queue: {waits}");

@@ -1,90 +1,59 @@
 //! Walks through all worlds that can be reached, breadth first.
 
 use std::collections::{HashMap, VecDeque};
-use std::fmt::Write;
 
-use super::action::{Action, Step};
+use super::action::{Action, Step, story};
 use super::canon::Key;
 use super::holders::have_room;
 use super::life::Life;
-use super::oracle::Oracle;
 use super::scope::{Fault, Scope};
 use super::world::World;
 
 /// A world that was reached.
 #[derive(Clone, Copy, Debug)]
-#[allow(
-    clippy::struct_excessive_bools,
-    reason = "they have nothing to do with each other"
-)]
 struct Node {
     /// The world before and the step that led here; the first world has none.
     from: Option<(u32, Step)>,
     /// The world that follows if no client acts; none if that was not explored.
     silence: Option<u32>,
-    /// Nothing is expected to happen in silence.
-    quiet: bool,
-    /// A waiter waits that could have the lock.
-    idle: bool,
+    is_quiet: bool,
+    /// A waiter waits that could have the lock: for how many milliseconds in the next silence.
+    idle: Option<u64>,
     /// All waiters have been woken, and have until the running turn ends.
     all_woken: bool,
-    /// The server has something to do, for which no time has to pass.
-    is_busy: bool,
     depth: u32,
 }
 
-/// What was seen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Report {
-    pub states: usize,
-    pub transitions: usize,
-    /// Steps to the farthest world.
-    pub depth: u32,
-    /// Whether all reachable worlds were explored.
-    pub complete: bool,
-    /// Longest silence until the queue is empty, in steps; each is a millisecond or a sweep.
-    pub silence: u32,
-    /// The longest part of it in which the lock was free and had waiters.
-    pub idle: u32,
-}
-
 /// All worlds reached so far.
-pub struct Explorer<'s> {
+struct Explorer<'s> {
     scope: &'s Scope,
     nodes: Vec<Node>,
     known: HashMap<Key, u32>,
     ahead: VecDeque<(u32, World)>,
-    transitions: usize,
 }
 
 impl<'s> Explorer<'s> {
-    /// Looks at a limited number of worlds of a scope. An error is the shortest way to a broken promise.
-    pub fn explore(scope: &'s Scope, limit: usize) -> Result<Report, String> {
+    /// Looks at a limited number of worlds of a scope. Tells what it saw; an error is the shortest way to a broken
+    /// promise.
+    fn explore(scope: &'s Scope, limit: usize) -> Result<String, String> {
         let mut explorer = Self {
             scope,
             nodes: Vec::new(),
             known: HashMap::new(),
             ahead: VecDeque::new(),
-            transitions: 0,
         };
         explorer.reach(World::new(scope), None);
-        let mut complete = true;
-        while let Some((from, world)) = explorer.ahead.pop_front() {
-            if explorer.nodes.len() >= limit {
-                complete = false;
-                break;
-            }
+        while explorer.nodes.len() < limit
+            && let Some((from, world)) = explorer.ahead.pop_front()
+        {
             explorer.expand(from, &world)?;
         }
-        let (silence, idle) = explorer.longest_silence()?;
-        Ok(Report {
-            states: explorer.nodes.len(),
-            transitions: explorer.transitions,
-            depth: explorer.nodes.last().map_or(0, |node| node.depth),
-            complete,
-            silence,
-            idle,
-        })
+        explorer.check_silences()?;
+        let (worlds, complete) = (explorer.nodes.len(), explorer.ahead.is_empty());
+        let depth = explorer.nodes.last().map_or(0, |node| node.depth);
+        Ok(format!(
+            "{worlds} worlds, {depth} steps deep, complete: {complete}"
+        ))
     }
 
     /// Notes a world. Returns its number.
@@ -95,13 +64,13 @@ impl<'s> Explorer<'s> {
         }
         let number = u32::try_from(self.nodes.len()).expect("fewer worlds");
         let depth = from.map_or(0, |(from, _)| self.nodes[from as usize].depth + 1);
+        let time_passes = !world.is_noted() && !world.is_overdue();
         self.nodes.push(Node {
             from,
             silence: None,
-            quiet: world.is_quiet(),
-            idle: world.is_idle(),
+            is_quiet: world.is_quiet(),
+            idle: world.is_idle().then_some(u64::from(time_passes)),
             all_woken: world.are_all_woken(),
-            is_busy: world.is_noted() || world.is_overdue(),
             depth,
         });
         self.known.insert(key, number);
@@ -123,11 +92,8 @@ impl<'s> Explorer<'s> {
 
     /// Takes one step. Returns whether it has handed the lock over.
     fn take(&mut self, from: u32, world: &World, step: Step) -> Result<bool, String> {
-        self.transitions += 1;
-        let (after, handed_over) = world.after(step).map_err(|broken| {
-            let way = self.way(from);
-            self.tell(&way, Some(step), &broken)
-        })?;
+        let after = world.after(step);
+        let (after, handed_over) = after.map_err(|broken| self.tell(from, Some(step), &broken))?;
         let number = self.reach(after, Some((from, step)));
         if step == Step::of(Action::Silence(1)) {
             self.nodes[from as usize].silence = Some(number);
@@ -135,101 +101,51 @@ impl<'s> Explorer<'s> {
         Ok(handed_over)
     }
 
-    /// The steps that led to a world.
-    fn way(&self, mut number: u32) -> Vec<Step> {
-        let mut way = Vec::new();
-        while let Some((from, step)) = self.nodes[number as usize].from {
+    /// A broken promise, and the steps that led to a world, and to that.
+    fn tell(&self, mut world: u32, last: Option<Step>, broken: &str) -> String {
+        let mut way = Vec::from_iter(last);
+        while let Some((from, step)) = self.nodes[world as usize].from {
             way.push(step);
-            number = from;
+            world = from;
         }
         way.reverse();
-        way
-    }
-
-    /// A broken promise, and how it came to that.
-    fn tell(&self, way: &[Step], last: Option<Step>, broken: &str) -> String {
-        let mut story = format!("{}: {broken}\n", self.scope.name);
-        let mut world = World::new(self.scope);
-        for (number, step) in way.iter().chain(&last).enumerate() {
-            let _ = writeln!(story, "{:3}. {step:?}", number + 1);
-            if let Ok((after, _)) = world.after(*step) {
-                world = after;
-                let _ = writeln!(story, "     {}", world.summary());
-            }
-        }
-        story
+        story(broken, &way)
     }
 
     /// Progress: once no client acts, the queue becomes empty sooner or later, or the holder stays; and a row of dead
-    /// waiters costs one turn. Returns the longest time that this takes, and the longest part of it in which the lock
-    /// is free.
-    fn longest_silence(&self) -> Result<(u32, u32), String> {
-        let mut ends = vec![End::Unknown; self.nodes.len()];
-        let (mut longest, mut idlest) = (0, 0);
-        for start in 0..self.nodes.len() {
-            let (trail, mut length, mut idle) = self.follow(start, &mut ends)?;
+    /// waiters costs one turn.
+    fn check_silences(&self) -> Result<(), String> {
+        // For how long the lock is free beside a waiter in the silence that begins in a world, once that is known.
+        let mut idle: Vec<Option<u64>> = vec![None; self.nodes.len()];
+        for (start, number) in (0..self.nodes.len()).zip(0..) {
+            let (mut trail, mut at) = (Vec::new(), start);
+            let mut time = loop {
+                let node = &self.nodes[at];
+                match (idle[at], node.silence) {
+                    (Some(known), _) => break known,
+                    (None, Some(next)) if !node.is_quiet => {
+                        trail.push(at);
+                        at = next as usize;
+                    }
+                    (None, _) => break 0,
+                }
+                if trail.len() > 10_000 {
+                    let broken = "no client acts any more, and a waiter waits for ever";
+                    return Err(self.tell(number, None, broken));
+                }
+            };
             for passed in trail.into_iter().rev() {
                 let node = &self.nodes[passed];
-                length += 1;
-                let time = u32::from(!node.is_busy);
-                idle = if node.idle { idle + time } else { 0 };
-                ends[passed] = End::After { length, idle };
-                if node.all_woken && u64::from(idle) > self.scope.rules.turn {
-                    return Err(self.tell_of(passed, "then the dead cost more than one turn"));
-                }
-                longest = longest.max(length);
-                idlest = idlest.max(idle);
-            }
-        }
-        Ok((longest, idlest))
-    }
-
-    /// Follows the silence from a world until its end, or until a world of which the end is known:
-    /// the worlds on the way, and how long it takes from there.
-    fn follow(&self, start: usize, ends: &mut [End]) -> Result<(Vec<usize>, u32, u32), String> {
-        let mut trail = Vec::new();
-        let mut at = start;
-        loop {
-            let node = &self.nodes[at];
-            match ends[at] {
-                End::After { length, idle } => return Ok((trail, length, idle)),
-                End::UnderWay => {
-                    return Err(
-                        self.tell_of(at, "then no client acts, and a waiter waits for ever")
-                    );
-                }
-                End::Unknown if node.quiet => {
-                    ends[at] = End::After { length: 0, idle: 0 };
-                    return Ok((trail, 0, 0));
-                }
-                End::Unknown => {
-                    ends[at] = End::UnderWay;
-                    trail.push(at);
+                time = node.idle.map_or(0, |passes| time + passes);
+                idle[passed] = Some(time);
+                if node.all_woken && time > self.scope.rules.turn {
+                    let broken = "no client acts any more, and the dead cost more than one turn";
+                    return Err(self.tell(number, None, broken));
                 }
             }
-            let Some(next) = node.silence else {
-                return Ok((trail, 0, 0));
-            };
-            at = next as usize;
         }
+        Ok(())
     }
-
-    fn tell_of(&self, number: usize, broken: &str) -> String {
-        let way = self.way(u32::try_from(number).expect("fewer worlds"));
-        self.tell(&way, None, broken)
-    }
-}
-
-/// What is known of the silence that begins in a world.
-#[derive(Clone, Copy, Debug)]
-enum End {
-    Unknown,
-    UnderWay,
-    /// It ends after `length` steps; in the first `idle` of them the lock is free.
-    After {
-        length: u32,
-        idle: u32,
-    },
 }
 
 impl World {
@@ -260,28 +176,16 @@ impl World {
             _ => false,
         })
     }
-
-    /// The lock in a line.
-    fn summary(&self) -> String {
-        let Oracle {
-            holders,
-            queue,
-            turn,
-            ..
-        } = &self.oracle;
-        let now = self.now.millis();
-        format!("{now} | held by {holders:?} | queue {queue:?} | turn {turn:?}")
-    }
 }
 
 /// How many worlds of each scope the daily run visits.
 const DAILY: usize = 40_000;
 
-fn explore(scope: &Scope) {
+fn explore(name: &str, scope: &Scope) {
     let limit = std::env::var("MODEL_STATES").ok();
     let limit = limit.and_then(|limit| limit.parse().ok());
     match Explorer::explore(scope, limit.unwrap_or(DAILY)) {
-        Ok(report) => println!("{}: {report:?}", scope.name),
+        Ok(seen) => println!("{name}: {seen}"),
         Err(story) => panic!("{story}"),
     }
 }
@@ -291,7 +195,7 @@ macro_rules! explore {
         $(
             #[test]
             fn $test() {
-                explore(&super::scope::$scope);
+                explore(stringify!($test), &super::scope::$scope);
             }
         )+
     };
@@ -304,7 +208,6 @@ explore! {
     stalled: STALLED,
     sessions: SESSIONS,
     scripts: SCRIPTS,
-    few: FEW,
     found: FOUND,
     crowd: CROWD,
     clock: CLOCK,

@@ -1,14 +1,15 @@
-//! What a server does beside serving commands: it takes notes of connections that close, sweeps them
-//! later, and looks at a lock when it is due. It restarts, and its clock is set.
+//! What a server does beside serving commands: it notes connections that close, deals with them later, and looks at a
+//! lock when it is due. It restarts, its clock is set, and other clients change the keys.
 
-use super::holders::Leaving;
 use super::life::Life;
 use super::oracle::{Cause, Checked, ensure, index};
 use super::world::{Lost, NAMES, World};
-use crate::lock::{Connection, Millis, Now, Owner, Presence, Queueing, Session};
+use crate::lock::{
+    Connection, Holding, Millis, Now, Owner, Presence, Queueing, Session, SharedHolders, Sharing,
+};
 
 impl World {
-    /// A blocked request ends by itself: its place is marked, and swept later.
+    /// A blocked request ends by itself: its place is marked, and removed later.
     pub(super) fn leave(&mut self, owner: usize, slot: usize) {
         let slot = &mut self.oracle.slots[owner][slot];
         let ticket = slot.blocked.take().unwrap_or(0);
@@ -32,7 +33,7 @@ impl World {
         self.close_connection(of.connection);
     }
 
-    /// Requests that are blocked on a connection leave. If the lock is bound to it, it is swept; its owners open
+    /// Requests that are blocked on a connection leave. If the lock is bound to it, that is noted; its owners open
     /// another.
     pub(super) fn close_connection(&mut self, connection: Connection) {
         let is_bound = self.oracle.bound_to(connection).next().is_some();
@@ -53,13 +54,13 @@ impl World {
         }
     }
 
-    /// The server sweeps what was noted, in its order.
-    fn sweep(&mut self) -> Checked {
+    /// The server deals with what was noted, in its order.
+    fn deal_with_noted(&mut self) -> Checked {
         let gone = self.gone.drain(..);
         let gone: Vec<Owner> = gone.map(|of| Owner::from(NAMES[of])).collect();
         if !gone.is_empty() {
             self.step(|mut step| step.leave_gone(&gone));
-            self.receive(Cause::NONE)?;
+            self.receive(Cause::None)?;
         }
         for lost in std::mem::take(&mut self.undelivered) {
             self.take_back(lost)?;
@@ -80,7 +81,7 @@ impl World {
         let stay = holders.filter(|(holder, brought)| holder.holds > *brought);
         let stay: Vec<_> = stay.map(|(of, brought)| (of.owner, brought)).collect();
         self.step(|mut step| step.connection_closed(connection));
-        self.freed_if(Leaving::Bound(connection))?;
+        self.freed_if(Cause::Closes(connection))?;
         for (owner, brought) in stay {
             if let Some(holder) = self.oracle.holder_mut(owner) {
                 holder.bound.retain(|bound| bound.0 != connection);
@@ -104,7 +105,7 @@ impl World {
         let holds = untold.map(|of| of.holds);
         self.step(|mut step| step.take_back(NAMES[owner], token, session));
         if holds == Some(1) {
-            return self.freed_if(Leaving::One(owner));
+            return self.freed_if(Cause::Releases(owner));
         }
         if holds.is_some() {
             self.oracle.give_up(owner, 1, session);
@@ -112,7 +113,7 @@ impl World {
                 holder.untold = false;
             }
         }
-        self.freed_if(Leaving::None)
+        self.freed_if(Cause::None)
     }
 
     /// The server looks at the lock. Leases may end and sessions be renewed; none becomes shorter.
@@ -131,7 +132,7 @@ impl World {
                 holder.lease_end = end.unwrap_or(0).max(holder.lease_end);
             }
         }
-        self.freed_if(Leaving::None)?;
+        self.freed_if(Cause::None)?;
         for (owner, before) in leases {
             let now = self.stored_lease_end(owner);
             let shorter = self.oracle.is_holder(owner) && now < Some(before);
@@ -155,7 +156,7 @@ impl World {
     /// No client acts: the server does what it has to. If there is nothing, time passes.
     pub(super) fn silence(&mut self, time: Millis) -> Checked {
         if self.is_noted() {
-            return self.sweep();
+            return self.deal_with_noted();
         }
         if self.is_overdue() {
             return self.look();
@@ -255,5 +256,62 @@ impl World {
                 *known = waiter.score;
             }
         }
+    }
+}
+
+// What other clients do to the keys. The server looks at the lock later in the same iteration.
+impl World {
+    /// The lock's key is deleted. Of several holders the server has to tell; the only one is none any more.
+    pub(super) fn delete(&mut self) {
+        self.state.lose_key();
+        self.oracle.holders.retain(|holder| !holder.is_exclusive());
+        for holder in &mut self.oracle.holders {
+            holder.lost = true;
+        }
+        self.touch();
+    }
+
+    /// One of several holders is taken out of it.
+    pub(super) fn delete_holder(&mut self, owner: usize) {
+        if self.state.counts.remove(NAMES[owner]).is_none() {
+            return;
+        }
+        if self.state.counts.is_empty() {
+            return self.delete();
+        }
+        if let Some(holder) = self.oracle.holder_mut(owner) {
+            holder.lost = true;
+        }
+        self.state.set_lease_of(NAMES[owner], 0);
+        self.touch();
+    }
+
+    /// Its expiry is set: the longest lease now ends with it, and none ends later.
+    pub(super) fn set_expiry(&mut self, lease: Millis) {
+        if !self.state.is_held() {
+            return;
+        }
+        let end = self.now.after(lease);
+        self.state.lease_end = Some(end);
+        let longest = self.state.shared.as_ref().and_then(SharedHolders::last);
+        for holder in self.oracle.holders.iter_mut().filter(|of| !of.lost) {
+            let name = Owner::from(NAMES[holder.owner]);
+            if holder.is_exclusive() || Some(&name) == longest.as_ref() || holder.lease_end > end {
+                holder.lease_end = end;
+                self.state.set_lease_of(&name, end);
+            }
+        }
+        self.touch();
+    }
+
+    pub(super) fn set_score(&mut self, owner: usize, ahead: i64) {
+        let score = self.now.millis().saturating_add_signed(ahead);
+        self.state.set_score(NAMES[owner], score);
+        self.touch();
+    }
+
+    fn touch(&mut self) {
+        self.touched = true;
+        self.stirred = true;
     }
 }

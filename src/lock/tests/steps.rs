@@ -1,9 +1,9 @@
 //! What a server does with the rules for each command, and what the answer must be.
 
 use super::action::Request;
-use super::holders::{Holder, Leaving};
+use super::holders::Holder;
 use super::life::{Life, heard_after};
-use super::oracle::{Asking, Cause, Checked, ensure};
+use super::oracle::{Asking, Cause, Checked, Queued, ensure};
 use super::scope::Wait;
 use super::world::{NAMES, World};
 use crate::lock::{
@@ -35,23 +35,26 @@ impl World {
         let stored_token = self.stored_token(owner);
         let is_new = self.oracle.queued(owner).is_none();
         let outcome = self.step(|mut step| step.ask(&ask));
-        let asking = Asking {
+        let place = Queued {
             owner,
-            limit: request.limit,
             life: match request.wait {
                 Wait::Block => Life::Blocked(ticket),
                 _ => Life::Polling(heard_after(now, request.patience)),
             },
+            limit: request.limit,
             lease: request.lease,
             patience: request.patience,
+            since: now.steady,
+        };
+        let asking = Asking {
+            place,
             session: ask.session,
             token: match outcome {
                 Ok(Outcome::Acquired(acquired)) => Some(acquired.token),
                 _ => None,
             },
-            by_script: false,
         };
-        self.receive(Cause::asked(asking))?;
+        self.receive(Cause::Asks(asking))?;
         if let Some(before) = held {
             return self.held_again(&ask, &before, outcome, stored_token);
         }
@@ -92,13 +95,13 @@ impl World {
     fn joined(&mut self, asking: Asking, joined: Joined, is_new: bool) -> Checked {
         self.waits = true;
         let mut queue = self.oracle.queue.iter();
-        let index = queue.position(|place| place.owner == asking.owner);
+        let index = queue.position(|place| place.owner == asking.place.owner);
         let index = index.ok_or("it waits without a place")?;
         let all = self.oracle.queue.len();
         let fits = all <= self.rules.max_waiters;
         ensure!(fits || !is_new, "{all} waiters");
         self.oracle.asked_again(asking, self.now);
-        let most = (asking.patience / 2).max(1);
+        let most = (asking.place.patience / 2).max(1);
         let ends = self.oracle.holders.iter().map(|of| of.lease_end);
         let until_free = match self.oracle.turn {
             Some((_, until)) => Some(until.since(heard_after(self.now, 0))),
@@ -203,19 +206,15 @@ impl World {
             ensure!(left == Err(refused), "not held, released: {left:?}");
             let silent = self.state.events.is_empty();
             ensure!(over || silent, "something has changed");
-            return self.receive(Cause::NONE).map(drop);
+            return self.receive(Cause::None).map(drop);
         }
         let expected = if all { 0 } else { holds - 1 };
         ensure!(left == Ok(expected), "{left:?} instead of {expected}");
-        if expected > 0 {
-            self.oracle.give_up(owner, 1, Some(connection));
+        if expected == 0 {
+            return self.freed_if(Cause::Releases(owner));
         }
-        let leaving = if expected == 0 {
-            Leaving::One(owner)
-        } else {
-            Leaving::None
-        };
-        self.freed_if(leaving)
+        self.oracle.give_up(owner, 1, Some(connection));
+        self.freed_if(Cause::None)
     }
 
     /// How many hold the lock once the step has found that leases have ended, and has served waiters.
@@ -232,19 +231,18 @@ impl World {
     }
 
     /// Tells clients what happened: exactly these holders gave the lock up, each once.
-    pub(super) fn freed_if(&mut self, leaving: Leaving) -> Checked {
-        let now = self.now;
-        let expected = match leaving {
-            Leaving::None => 0,
-            Leaving::One(_) => 1,
-            Leaving::Bound(connection) => {
-                let bound = self.oracle.bound_to(connection);
-                let ends = bound.filter(|(of, brought)| !of.is_over(now) && of.holds <= *brought);
-                ends.count()
+    pub(super) fn freed_if(&mut self, cause: Cause) -> Checked {
+        let expected = match cause {
+            Cause::Releases(_) => 1,
+            Cause::Closes(connection) => {
+                let holders = self.oracle.holders.iter();
+                let holders = holders.filter(|of| !of.is_over(self.now));
+                holders.filter(|of| of.ends_with(connection)).count()
             }
-            Leaving::All => self.count_holders(),
+            Cause::Breaks => self.count_holders(),
+            _ => 0,
         };
-        let freed = self.receive(Cause::leaving(leaving))?;
+        let freed = self.receive(cause)?;
         ensure!(
             freed == expected,
             "given up {freed} times, expected: {expected}"
@@ -255,7 +253,7 @@ impl World {
     pub(super) fn renew(&mut self, owner: usize, lease: Millis) -> Checked {
         let holds = self.oracle.holder(owner, self.now).is_some() || self.is_served_first(owner);
         let renewed = self.step(|mut step| step.renew(NAMES[owner], lease));
-        self.receive(Cause::NONE)?;
+        self.receive(Cause::None)?;
         if !holds {
             ensure!(renewed == Err(Refusal::NotHeld), "not held: {renewed:?}");
             return Ok(());
@@ -282,7 +280,7 @@ impl World {
             cancelled == expected || served && !cancelled,
             "cancelled: {cancelled}"
         );
-        self.receive(Cause::cancelled(owner))?;
+        self.receive(Cause::Cancels(owner))?;
         let waits = self.oracle.queued(owner).is_some();
         ensure!(!waits, "cancelled, and still in the queue");
         Ok(())
@@ -290,16 +288,12 @@ impl World {
 
     /// Takes the lock from all its holders, or from one owner, if it is a holder.
     pub(super) fn break_lock(&mut self, owner: Option<usize>) -> Checked {
-        let held = match owner {
+        let (held, cause) = match owner {
             Some(owner) => {
-                self.oracle.holder(owner, self.now).is_some() || self.is_served_first(owner)
+                let holds = self.oracle.holder(owner, self.now).is_some();
+                (holds || self.is_served_first(owner), Cause::Releases(owner))
             }
-            None => self.count_holders() > 0,
-        };
-        let leaving = match owner {
-            _ if !held => Leaving::None,
-            Some(owner) => Leaving::One(owner),
-            None => Leaving::All,
+            None => (self.count_holders() > 0, Cause::Breaks),
         };
         let request = TakeAway {
             owner: owner.map(|owner| NAMES[owner]),
@@ -307,6 +301,6 @@ impl World {
         };
         let broken = self.step(|mut step| step.break_lock(&request));
         ensure!(broken == Ok(held), "broken: {broken:?}, held: {held}");
-        self.freed_if(leaving)
+        self.freed_if(if held { cause } else { Cause::None })
     }
 }

@@ -32,11 +32,11 @@ pub struct World {
     pub rules: Rules,
     /// When the server looks at the lock, as it worked out after the last step.
     pub due: Due,
-    /// Waiters that have left, to be swept.
+    /// Waiters that have left, to be removed.
     pub gone: Vec<usize>,
     /// Hand-offs whose receivers were gone, to be taken back.
     pub undelivered: Vec<Lost>,
-    /// Connections that have closed while the lock was bound to them, to be swept.
+    /// Connections that have closed while the lock was bound to them, whose holds are to be given up.
     pub closed: Vec<Connection>,
     /// A client has touched the keys: the lock must be looked at.
     pub touched: bool,
@@ -137,12 +137,7 @@ impl World {
     fn act(&mut self, action: Action) -> Checked {
         match action {
             Action::Acquire(request) => self.acquire(request)?,
-            Action::Release {
-                owner,
-                slot,
-                token,
-                all,
-            } => self.release((owner, slot), token, all)?,
+            Action::Release(owner, slot, token, all) => self.release((owner, slot), token, all)?,
             Action::Renew(owner, lease) => self.renew(owner, lease)?,
             Action::Cancel(owner) => self.cancel(owner)?,
             Action::Break(owner) => self.break_lock(owner)?,
@@ -298,7 +293,7 @@ impl World {
         self.until_due() == Some(0)
     }
 
-    /// Whether there is something to sweep.
+    /// Whether something was noted that is to be dealt with.
     pub fn is_noted(&self) -> bool {
         self.touched
             || !(self.gone.is_empty() && self.undelivered.is_empty() && self.closed.is_empty())
