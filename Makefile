@@ -33,10 +33,10 @@ clients: setup-tests ## Build the client packages as they would be published, in
 	@for language in $(CLIENTS); do scripts/clients/$$language build || exit 1; done
 
 run: module ## Start a server with the module, show it at work, keep it running (PORT=n to choose)
-	@scripts/demo/run "$(MODULE)" $(PORT)
+	@scripts/demo/start 1 "$(MODULE)" $(PORT)
 
 cluster: module ## Start a cluster of six nodes with the module, keep it running (PORT=n)
-	@scripts/demo/cluster "$(MODULE)" $(PORT)
+	@scripts/demo/start 6 "$(MODULE)" $(PORT)
 
 # Most tests wait, so that many run at a time.
 export RUST_TEST_THREADS ?= 8

@@ -10,8 +10,8 @@ use tempfile::TempDir;
 fn the_cluster_that_is_started_for_users_is_complete_and_leaves_nothing_behind() {
     let module = Server::start().module_path();
     let work = TempDir::new().expect("a temporary directory");
-    let output = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/demo/cluster"))
-        .arg(module)
+    let output = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/demo/start"))
+        .args(["6", &module])
         .env("DEMO_ONLY", "1")
         .env("TMPDIR", work.path())
         .stdin(Stdio::null())
