@@ -127,9 +127,6 @@ install: ## Install module, options, companion (DESTDIR, prefix, moduledir, conf
 uninstall: ## Take away what `make install` put there
 	@$(INSTALL) --uninstall
 
-manual: setup ## Write the companion's manual (packaging/man) after a change of its command line
-	RECORD_MANUAL=1 cargo test --locked --package fairlock-cli --test manual
-
 deny: setup ## Check licences, sources, versions and known faults of all dependencies (DENY="bans licenses sources": no network)
 	@"$$(scripts/tool cargo-deny)" --locked --workspace check --hide-inclusion-graph $(or $(DENY),all)
 

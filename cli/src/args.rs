@@ -86,8 +86,8 @@ pub enum Subcommand {
     Exec(ExecArgs),
     /// Shows the locks that are held, and how fast they change hands.
     ///
-    /// On a terminal it is a screen. Without a terminal, or with --once or --json, it prints lines. In a cluster
-    /// it shows all masters.
+    /// On a terminal it is a screen. Without a terminal, or with --once, it prints lines. In a cluster it shows all
+    /// masters.
     Top(TopArgs),
     /// Lists the locks that are held, each on a line.
     ///
@@ -96,8 +96,6 @@ pub enum Subcommand {
     /// those of all masters.
     Locks(LocksArgs),
     /// Shows a lock: its holders, their leases and tokens, and who is next.
-    ///
-    /// Without a key it prints the fields of INFO fairlock of the server, in a cluster those of all masters.
     Info(InfoArgs),
     /// Takes a lock away from its holders.
     ///
@@ -115,6 +113,12 @@ pub enum Subcommand {
     Completions {
         /// The shell.
         shell: Shell,
+    },
+    /// Writes the pages of the manual into a folder. For packages.
+    #[command(hide = true)]
+    Manual {
+        /// The folder.
+        folder: PathBuf,
     },
 }
 
@@ -157,7 +161,6 @@ pub struct ExecArgs {
 
 impl ExecArgs {
     /// Whether others may hold the lock at the same time.
-    #[must_use]
     pub fn is_shared(&self) -> bool {
         self.shared || self.limit.is_some()
     }
@@ -175,7 +178,7 @@ pub enum OnLoss {
 /// The locks that are held, and how fast they change hands.
 #[derive(Debug, clap::Args)]
 pub struct TopArgs {
-    /// Time between two refreshes.
+    /// Time between two refreshes; with --once the time over which rates are taken.
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = positive)]
     pub interval: Duration,
     /// What to sort by.
@@ -184,15 +187,9 @@ pub struct TopArgs {
     /// Show only locks whose name, holder or next waiter contains this text, ignoring case.
     #[arg(long, default_value = "", hide_default_value = true)]
     pub filter: String,
-    /// How many locks to ask each server for, those with most waiters first.
-    #[arg(long, value_name = "COUNT", default_value_t = 1000)]
-    pub limit: usize,
-    /// Print once and exit.
+    /// Print lines, once, and exit.
     #[arg(long)]
     pub once: bool,
-    /// Print a JSON object at each refresh.
-    #[arg(long)]
-    pub json: bool,
 }
 
 /// What to sort by.
@@ -287,20 +284,25 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_is_what_the_server_takes() {
-        let limit = |limit: &str| {
-            let line = format!("fairlock exec k --limit {limit} -- true");
-            let args = Args::try_parse_from(line.split(' '));
-            args.map(|args| match args.command {
-                Subcommand::Exec(exec) => (exec.is_shared(), exec.limit),
-                _ => panic!("another subcommand"),
-            })
+    fn a_command_line_of_exec_is_taken_apart() {
+        let exec = |line: &str| {
+            let args = Args::try_parse_from(line.split(' ')).ok()?;
+            match args.command {
+                Subcommand::Exec(exec) => Some(exec),
+                _ => None,
+            }
         };
-        assert_eq!(limit("1").ok(), Some((true, Some(1))));
-        assert_eq!(limit("1000000").ok(), Some((true, Some(1_000_000))));
-        for text in ["0", "1000001", "-1", "two"] {
-            assert!(limit(text).is_err(), "{text}");
+        let of_limit = |limit: &str| exec(&format!("fairlock exec k --limit {limit} -- true"));
+        for (text, limit) in [("1", 1), ("1000000", 1_000_000)] {
+            let exec = of_limit(text).expect("a limit that the server takes");
+            assert_eq!((exec.is_shared(), exec.limit), (true, Some(limit)));
         }
+        for text in ["0", "1000001", "-1", "two"] {
+            assert!(of_limit(text).is_none(), "{text}");
+        }
+        let exec = exec("fairlock exec k --wait 0 -- sh -c true --wait 5").expect("understood");
+        assert_eq!(exec.wait, Some(Duration::ZERO));
+        assert_eq!(exec.command, ["sh", "-c", "true", "--wait", "5"]);
     }
 
     #[test]
@@ -308,26 +310,8 @@ mod tests {
         for text in ["127.0.0.1:9121", "[::1]:0", ":9121", "localhost:65535"] {
             assert_eq!(address(text), Ok(text.to_owned()));
         }
-        for text in [
-            "",
-            "9121",
-            "localhost",
-            "localhost:",
-            ":65536",
-            "127.0.0.1:http",
-        ] {
+        for text in ["", "9121", "localhost:", ":65536", "127.0.0.1:http"] {
             assert!(address(text).is_err(), "{text}");
         }
-    }
-
-    #[test]
-    fn what_follows_the_dashes_is_the_commands() {
-        let line = "fairlock exec k --wait 0 -- sh -c true --wait 5";
-        let args = Args::try_parse_from(line.split(' ')).expect("a command line");
-        let Subcommand::Exec(exec) = args.command else {
-            panic!("another subcommand");
-        };
-        assert_eq!(exec.wait, Some(Duration::ZERO));
-        assert_eq!(exec.command, ["sh", "-c", "true", "--wait", "5"]);
     }
 }

@@ -43,9 +43,13 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Failures of this machine: no terminal, no process, no more files.
+/// Failures of this machine: no terminal, no process, no more files. That the reader of the output has enough, as `head`
+/// does, is none.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
-        Self::new(1, error.to_string())
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Self::new(0, ""),
+            _ => Self::new(1, error.to_string()),
+        }
     }
 }

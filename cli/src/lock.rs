@@ -34,7 +34,6 @@ pub struct Lock {
 
 impl Lock {
     /// Reads a map, or the flat array that it is in RESP2. Unknown fields are skipped.
-    #[must_use]
     pub fn read(reply: &Value) -> Option<Self> {
         let fields: HashMap<String, Value> = redis::from_redis_value_ref(reply).ok()?;
         Some(Self {
@@ -53,11 +52,8 @@ impl Lock {
     }
 
     /// Reads one element of what FAIRLOCK.HOLDERS replies: the lock as it is for this holder.
-    #[must_use]
     pub fn read_holder(holder: &Value) -> Option<Self> {
-        let Value::Array(holder) = holder else {
-            return None;
-        };
+        let holder: Vec<Value> = value(holder)?;
         let [owner, holds, lease, token, session, limit, ..] = holder.as_slice() else {
             return None;
         };
@@ -73,50 +69,26 @@ impl Lock {
     }
 
     /// Whether it is held SHARED, by several or by one that others may join.
-    #[must_use]
     pub fn is_shared(&self) -> bool {
         self.holders > 0 && self.limit != 1
     }
 }
 
-/// What FAIRLOCK.LOCKS or FAIRLOCK.HOLDERS replies.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Page {
-    /// The locks, or one lock as it is for each of its holders.
-    pub locks: Vec<Lock>,
-    /// If there are more: the cursor behind these.
-    pub more: Option<Vec<u8>>,
-}
-
-impl Page {
-    /// Reads the reply, each element by `read`.
-    #[must_use]
-    pub fn read(reply: &Value, read: fn(&Value) -> Option<Lock>) -> Option<Self> {
-        let Value::Array(all) = reply else {
-            return None;
-        };
-        let (locks, more) = match all.split_last() {
-            Some((last, others)) if let Some(cursor) = cursor(last) => (others, Some(cursor)),
-            _ => (all.as_slice(), None),
-        };
-        let locks = locks.iter().map(read).collect::<Option<_>>()?;
-        Some(Self { locks, more })
-    }
-}
-
-/// The cursor, if this is what follows a listing that was cut short.
-fn cursor(reply: &Value) -> Option<Vec<u8>> {
-    let (field, cursor) = reply.as_map_iter()?.next()?;
-    let is_more = value::<String>(field)? == "more";
-    is_more.then(|| value(cursor))?
+/// The locks that FAIRLOCK.LOCKS replies and, if there are more, the cursor behind them.
+pub fn page(reply: &Value) -> Option<(Vec<Lock>, Option<Vec<u8>>)> {
+    let mut all: Vec<Value> = value(reply)?;
+    let more = all.last().and_then(|last| {
+        let (field, cursor) = last.as_map_iter()?.next()?;
+        (value::<String>(field)? == "more").then(|| value(cursor))?
+    });
+    all.truncate(all.len() - usize::from(more.is_some()));
+    let locks = all.iter().map(Lock::read).collect::<Option<_>>()?;
+    Some((locks, more))
 }
 
 /// The owners that FAIRLOCK.QUEUE replies, in order.
-#[must_use]
 pub fn waiters(reply: &Value) -> Option<Vec<Vec<u8>>> {
-    let Value::Array(waiters) = reply else {
-        return None;
-    };
+    let waiters: Vec<Value> = value(reply)?;
     let owner = |waiter: &Value| match waiter {
         Value::Array(waiter) => value(waiter.first()?),
         _ => None,
@@ -129,7 +101,8 @@ fn field<T: FromRedisValue + Default>(fields: &HashMap<String, Value>, name: &st
     fields.get(name).map_or_else(|| Some(T::default()), value)
 }
 
-fn value<T: FromRedisValue>(value: &Value) -> Option<T> {
+/// A value of the kind that is wanted.
+pub fn value<T: FromRedisValue>(value: &Value) -> Option<T> {
     redis::from_redis_value_ref(value).ok()
 }
 
@@ -142,47 +115,31 @@ mod tests {
     }
 
     #[test]
-    fn both_protocols_say_the_same() {
+    fn a_listing_says_what_it_knows_and_whether_there_is_more() {
         let fields = [
             (text("name"), text("k")),
             (text("owner"), text("a")),
-            (text("lease"), Value::Int(900)),
             (text("token"), Value::Nil),
-            (text("next"), text("b")),
             (text("holders"), Value::Int(3)),
             (text("limit"), Value::Int(5)),
+            (text("session"), Value::Boolean(true)),
             (text("of a later release"), Value::Int(1)),
         ];
-        let session = text("session");
-        let mut map = fields.to_vec();
-        map.push((session.clone(), Value::Boolean(true)));
-        let mut flat: Vec<Value> = fields.into_iter().flat_map(|(k, v)| [k, v]).collect();
-        flat.extend([session, Value::Int(1)]);
-        let expected = Lock {
+        let lock = Lock {
             name: b"k".to_vec(),
             owner: Some(b"a".to_vec()),
-            lease: 900,
             session: true,
-            next: Some(b"b".to_vec()),
             holders: 3,
             limit: 5,
             ..Lock::default()
         };
-        assert!(expected.is_shared());
-        let map = Value::Map(map);
-        assert_eq!(Lock::read(&map).as_ref(), Some(&expected));
-        assert_eq!(Lock::read(&Value::Array(flat)), Some(expected.clone()));
-        for rest in [
-            Value::Map(vec![(text("more"), text("17"))]),
-            Value::Array(vec![text("more"), text("17")]),
-        ] {
-            let cut = Page::read(&Value::Array(vec![map.clone(), rest]), Lock::read);
-            let more = Some(b"17".to_vec());
-            let locks = vec![expected.clone()];
-            assert_eq!(cut, Some(Page { locks, more }));
-        }
-        let whole = Page::read(&Value::Array(vec![map]), Lock::read);
-        assert_eq!(whole.map(|page| page.more), Some(None));
+        assert!(lock.is_shared());
+        let map = Value::Map(fields.to_vec());
+        let more = Value::Map(vec![(text("more"), text("17"))]);
+        let cut = page(&Value::Array(vec![map.clone(), more]));
+        assert_eq!(cut, Some((vec![lock.clone()], Some(b"17".to_vec()))));
+        let whole = page(&Value::Array(vec![map]));
+        assert_eq!(whole, Some((vec![lock], None)));
     }
 
     #[test]
@@ -190,10 +147,7 @@ mod tests {
         let odd = Value::Array(vec![text("holds"), text("x")]);
         assert_eq!(Lock::read(&odd), None);
         assert_eq!(Lock::read_holder(&odd), None);
-        assert_eq!(
-            Page::read(&Value::Array(vec![odd.clone()]), Lock::read),
-            None
-        );
+        assert_eq!(page(&Value::Array(vec![odd.clone()])), None);
         assert_eq!(waiters(&odd), None);
     }
 }

@@ -22,7 +22,9 @@ fn main() -> ExitCode {
     match run(args) {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
-            eprintln!("fairlock: {failure}");
+            if failure.code != 0 {
+                eprintln!("fairlock: {failure}");
+            }
             ExitCode::from(failure.code)
         }
     }
@@ -82,6 +84,12 @@ async fn run_command(command: Subcommand, target: Target) -> Result<u8, Failure>
         Subcommand::Info(args) => query::info::run(args, target).await,
         Subcommand::Break(args) => query::break_lock::run(args, target).await,
         Subcommand::Completions { shell } => completions(shell),
+        Subcommand::Manual { folder } => {
+            // A page for `help` would only say how to get help.
+            let command = Args::command().disable_help_subcommand(true);
+            clap_mangen::generate_to(command, folder)?;
+            Ok(0)
+        }
     }
 }
 

@@ -20,8 +20,9 @@ use tokio::time::timeout;
 use crate::args::TlsArgs;
 use crate::failure::{Failure, USAGE};
 
+pub use ask::{Listing, PAGE};
 pub use info::Info;
-pub use masters::{Answer, Masters};
+pub use masters::{Answer, Masters, troubles};
 pub use trouble::Trouble;
 
 /// How long a server may take to accept a connection.
@@ -76,8 +77,7 @@ impl Target {
     }
 
     /// Another server, for the same user.
-    #[must_use]
-    pub fn at(&self, host: &str, port: u16) -> Self {
+    fn at(&self, host: &str, port: u16) -> Self {
         let host = host.to_owned();
         let sni = self.sni.clone();
         let addr = match self.info.addr() {
@@ -98,7 +98,6 @@ impl Target {
     }
 
     /// Where it is.
-    #[must_use]
     pub fn address(&self) -> String {
         self.info.addr().to_string()
     }
@@ -184,19 +183,15 @@ impl Link {
 
     /// Sends a command that does not block.
     pub async fn ask(&mut self, command: &Cmd) -> Result<Value, Trouble> {
-        let reply = timeout(REPLY, self.ask_for_long(command)).await;
-        reply.unwrap_or_else(|_| Err(Trouble::silent(&self.target)))
-    }
-
-    async fn ask_for_long(&mut self, command: &Cmd) -> Result<Value, Trouble> {
-        let reply = self.wait_for(command).await;
+        let reply = timeout(REPLY, self.wait_for(command)).await;
+        let reply = reply.map_err(|_| Trouble::silent(&self.target))?;
         reply.map_err(|error| Trouble::of(&error, &self.target))
     }
 
     /// What the server says of itself.
     pub async fn info(&mut self, sections: &[&str]) -> Result<String, Trouble> {
         let reply = self.ask(redis::cmd("INFO").arg(sections)).await?;
-        redis::from_redis_value(reply).map_err(|_| Trouble::odd("INFO", &self.target))
+        redis::from_redis_value(reply).map_err(|_| Trouble::odd(&self.target))
     }
 }
 

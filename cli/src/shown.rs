@@ -6,7 +6,6 @@ use crate::lock::Lock;
 use crate::text::{escape, millis, word};
 
 /// A lock, and where it is, as JSON. Of several holders `owner` is the first. What is unknown, or has no end, is null.
-#[must_use]
 pub fn object(lock: &Lock, node: &str) -> Value {
     json!({
         "name": escape(&lock.name),
@@ -25,43 +24,36 @@ pub fn object(lock: &Lock, node: &str) -> Value {
 }
 
 /// `None` for numbers below 0: unknown, or without an end.
-#[must_use]
 pub fn known(millis: i64) -> Option<i64> {
     (millis >= 0).then_some(millis)
 }
 
 /// How many holders are tolerated; 0 is any number.
-#[must_use]
 pub fn limited(limit: i64) -> Option<i64> {
     (limit > 0).then_some(limit)
 }
 
 /// A lease as people read it.
-#[must_use]
 pub fn lease(left: i64) -> String {
     known(left).map_or_else(|| "none".to_owned(), millis)
 }
 
 /// A token as people read it.
-#[must_use]
 pub fn token(token: Option<i64>) -> String {
     token.map_or_else(|| "-".to_owned(), |token| token.to_string())
 }
 
 /// An owner as people read it.
-#[must_use]
 pub fn name(owner: Option<&[u8]>) -> String {
     owner.map_or_else(|| "-".to_owned(), word)
 }
 
 /// Yes or no.
-#[must_use]
 pub fn yes(truth: bool) -> &'static str {
     if truth { "yes" } else { "no" }
 }
 
 /// A lock on a line.
-#[must_use]
 pub fn line(lock: &Lock, node: &str) -> String {
     let shared = match (lock.is_shared(), lock.limit) {
         (false, _) => String::new(),
@@ -82,7 +74,6 @@ pub fn line(lock: &Lock, node: &str) -> String {
 }
 
 /// Whether a lock's name, holder or next waiter contains a text, which is in lower case.
-#[must_use]
 pub fn matches(lock: &Lock, filter: &str) -> bool {
     let texts = [Some(&lock.name), lock.owner.as_ref(), lock.next.as_ref()];
     let mut texts = texts.into_iter().flatten();

@@ -1,10 +1,9 @@
 //! Names and durations as people read them.
 
 use std::fmt::Write as _;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 /// Any bytes on one line: printable text as it is, a backslash doubled, all else escaped.
-#[must_use]
 pub fn escape(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -24,7 +23,6 @@ pub fn escape(bytes: &[u8]) -> String {
 }
 
 /// As [`escape`], and a name that could be taken for two words or for none is put in quotes.
-#[must_use]
 pub fn word(bytes: &[u8]) -> String {
     let text = escape(bytes);
     if text.is_empty() || text.contains([' ', '"', '=']) {
@@ -34,7 +32,6 @@ pub fn word(bytes: &[u8]) -> String {
 }
 
 /// A duration in the two units that matter: `850ms`, `18.2s`, `2m05s`, `1h02m`, `3d04h`.
-#[must_use]
 pub fn duration(duration: Duration) -> String {
     let micros = duration.as_micros();
     let (millis, seconds) = (duration.as_millis(), duration.as_secs());
@@ -61,18 +58,11 @@ pub fn duration(duration: Duration) -> String {
 }
 
 /// Milliseconds as [`duration`] shows them; `?` if unknown.
-#[must_use]
 pub fn millis(millis: i64) -> String {
     u64::try_from(millis).map_or_else(
         |_| "?".to_owned(),
         |millis| duration(Duration::from_millis(millis)),
     )
-}
-
-/// Now, in UTC, to the millisecond.
-#[must_use]
-pub fn now() -> String {
-    humantime::format_rfc3339_millis(SystemTime::now()).to_string()
 }
 
 #[cfg(test)]

@@ -18,13 +18,13 @@ pub struct LocksArgs {
     pub json: bool,
 }
 
-/// A lock, or what servers say of themselves.
+/// A lock.
 #[derive(Debug, clap::Args)]
 pub struct InfoArgs {
-    /// The lock [default: the servers' figures].
+    /// The lock.
     #[arg(value_name = "KEY", value_parser = name())]
-    pub key: Option<OsString>,
-    /// Print a JSON object for the lock, or for each server.
+    pub key: OsString,
+    /// Print a JSON object.
     #[arg(long)]
     pub json: bool,
 }
@@ -41,7 +41,4 @@ pub struct BreakArgs {
     /// Free a lock without a lease, too. Such a hash may not be a lock.
     #[arg(long)]
     pub force: bool,
-    /// Print a JSON object.
-    #[arg(long)]
-    pub json: bool,
 }

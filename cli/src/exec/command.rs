@@ -149,7 +149,6 @@ fn parent(stat: &str) -> Option<i32> {
 }
 
 /// The command's status as a shell shows it.
-#[must_use]
 pub fn exit_code(status: ExitStatus) -> u8 {
     let signalled = || status.signal().and_then(|signal| u8::try_from(signal).ok());
     let code = status.code().and_then(|code| u8::try_from(code).ok());
@@ -158,7 +157,6 @@ pub fn exit_code(status: ExitStatus) -> u8 {
 }
 
 /// The exit code of a program that a signal has ended.
-#[must_use]
 pub fn of_signal(signal: i32) -> u8 {
     exit_code(ExitStatus::from_raw(signal))
 }

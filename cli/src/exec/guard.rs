@@ -1,18 +1,18 @@
 //! Noticing that the lock is lost.
 //!
 //! The end of the connection is noticed, and client-side caching tells when the lock's key changes. Then, and each
-//! second, the server is asked for the holder. (The key of a lock that is held together with others changes whenever
+//! second, the server is asked for the holders. (The key of a lock that is held together with others changes whenever
 //! one of them comes or goes: there it is asked each second only.) If it does not answer, the lock counts as lost early
 //! enough to end the command before the lease ends.
 
 use std::time::Duration;
 
 use redis::PushKind;
-use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use crate::failure::{Failure, LOST};
 use crate::lock::Lock;
-use crate::server::{Link, PAUSE, REPLY, Trouble};
+use crate::server::{Link, PAUSE, Trouble};
 use crate::text::word;
 
 use super::request::Request;
@@ -56,18 +56,20 @@ impl<'a> Guard<'a> {
                 .await;
         }
         let start = Instant::now();
-        let (now, lock) = loop {
+        let (now, holders) = loop {
             let now = Instant::now();
-            let lock = timeout(REPLY, look(request, &mut link)).await;
-            match lock.unwrap_or_else(|_| Err(Trouble::silent(&link.target))) {
-                Ok(lock) => break (now, lock),
+            match link.holders(request.key()).await {
+                Ok(holders) => break (now, holders),
                 Err(Trouble::Passing(_)) if start.elapsed() < request.args.reconnect => {
                     sleep(PAUSE).await;
                 }
-                Err(trouble) => return Err(trouble.into_failure()),
+                Err(trouble) => return Err(trouble.into()),
             }
         };
-        let lease = lease_of(&lock);
+        let lease = held(request, token, &holders).map_err(|loss| {
+            let key = word(request.key());
+            Failure::new(LOST, format!("the lock {key} was lost at once: {loss}"))
+        })?;
         let mut guard = Self {
             link,
             request,
@@ -77,11 +79,7 @@ impl<'a> Guard<'a> {
             look: LOOK.min(lease / 6).max(Duration::from_millis(1)),
             safe_until: now,
         };
-        if let Some(loss) = guard.judge(&lock, now) {
-            let key = word(request.key());
-            let text = format!("the lock {key} was lost at once: {loss}");
-            return Err(Failure::new(LOST, text));
-        }
+        guard.confirmed(now, lease);
         Ok(guard)
     }
 
@@ -101,11 +99,12 @@ impl<'a> Guard<'a> {
                 () = sleep_until(next_look) => (),
             }
             let asked = Instant::now();
-            let answer = timeout_at(self.safe_until, look(self.request, &mut self.link)).await;
+            let answer = timeout_at(self.safe_until, self.link.holders(self.request.key())).await;
             let why = match answer {
-                Ok(Ok(lock)) => {
-                    if let Some(loss) = self.judge(&lock, asked) {
-                        return loss;
+                Ok(Ok(holders)) => {
+                    match held(self.request, self.token, &holders) {
+                        Ok(lease) => self.confirmed(asked, lease),
+                        Err(loss) => return loss,
                     }
                     "the server does not renew it".to_owned()
                 }
@@ -119,14 +118,10 @@ impl<'a> Guard<'a> {
         }
     }
 
-    /// What the server's answer to a question means.
-    fn judge(&mut self, lock: &Lock, asked: Instant) -> Option<Loss> {
-        let loss = loss(self.request, self.token, lock);
-        if loss.is_none() {
-            let needed = self.grace + self.margin;
-            self.safe_until = asked + lease_of(lock).saturating_sub(needed);
-        }
-        loss
+    /// At that time there was so much left of the lease.
+    fn confirmed(&mut self, asked: Instant, lease: Duration) {
+        let needed = self.grace + self.margin;
+        self.safe_until = asked + lease.saturating_sub(needed);
     }
 
     /// Gives the lock back; an error if it had been lost by then. A server that is busy is asked again.
@@ -156,36 +151,31 @@ impl<'a> Guard<'a> {
     }
 }
 
-/// Asks the server for the lock, without a time limit.
-async fn look(request: &Request<'_>, link: &mut Link) -> Result<Lock, Trouble> {
-    if request.args.is_shared() {
-        link.holder_for_long(request.key(), &request.owner).await
-    } else {
-        link.lock_for_long(request.key()).await
-    }
-}
-
-/// Whether the lock is lost, by the server's answer.
-fn loss(request: &Request<'_>, token: i64, lock: &Lock) -> Option<Loss> {
-    match (&lock.owner, lock.token) {
-        (None, _) if request.args.is_shared() => Some(
-            "it is no holder of it any more (FAIRLOCK.BREAK, DEL, HDEL, or its lease ended)"
-                .to_owned(),
-        ),
-        (None, _) => Some("it was freed (FAIRLOCK.BREAK, DEL, or its lease ended)".to_owned()),
-        (Some(holder), _) if *holder != request.owner => {
-            Some(format!("{} holds it now", word(holder)))
-        }
-        (Some(_), Some(other)) if other != token => Some(format!(
-            "it was acquired anew as the same owner, with token {other}"
+/// What is left of the lease, by the server's answer, or that the lock is lost.
+fn held(request: &Request<'_>, token: i64, holders: &[Lock]) -> Result<Duration, Loss> {
+    let is_own = |holder: &&Lock| holder.owner.as_ref() == Some(&request.owner);
+    match (holders.iter().find(is_own), holders) {
+        // One that a script has acquired anew has no token.
+        (Some(own), _) => match own.token.filter(|found| *found != token) {
+            Some(other) => Err(format!(
+                "it was acquired anew as the same owner, with token {other}"
+            )),
+            None => Ok(u64::try_from(own.lease).map_or(FOREVER, Duration::from_millis)),
+        },
+        (
+            None,
+            [
+                Lock {
+                    owner: Some(other), ..
+                },
+                ..,
+            ],
+        ) => Err(format!(
+            "{} holds it now (after FAIRLOCK.BREAK, DEL, HDEL, or the end of the lease)",
+            word(other)
         )),
-        // The token's key may have been deleted or evicted.
-        (Some(_), _) => None,
+        (None, _) => Err("it was freed (FAIRLOCK.BREAK, DEL, or its lease ended)".to_owned()),
     }
-}
-
-fn lease_of(lock: &Lock) -> Duration {
-    u64::try_from(lock.lease).map_or(FOREVER, Duration::from_millis)
 }
 
 #[cfg(test)]
@@ -197,19 +187,22 @@ mod tests {
     fn a_lock_is_held_by_owner_and_token() {
         let args = args("");
         let request = Request::new(&args);
-        for (owner, token, is_lost) in [
-            (Some(b"a"), Some(7), false),
-            (Some(b"a"), None, false),
-            (Some(b"a"), Some(8), true),
-            (Some(b"b"), Some(7), true),
-            (None, Some(7), true),
+        let holder = |owner: &str, token, lease| Lock {
+            owner: Some(owner.into()),
+            token,
+            lease,
+            ..Lock::default()
+        };
+        let other = holder("b", Some(9), 10);
+        for (own, lease) in [
+            (holder("a", Some(7), 900), Some(Duration::from_millis(900))),
+            (holder("a", None, -1), Some(FOREVER)),
+            (holder("a", Some(8), 900), None),
+            (holder("c", Some(7), 900), None),
         ] {
-            let lock = Lock {
-                owner: owner.map(|owner| owner.to_vec()),
-                token,
-                ..Lock::default()
-            };
-            assert_eq!(loss(&request, 7, &lock).is_some(), is_lost, "{lock:?}");
+            let holders = [other.clone(), own];
+            assert_eq!(held(&request, 7, &holders).ok(), lease, "{holders:?}");
         }
+        assert!(held(&request, 7, &[]).is_err());
     }
 }

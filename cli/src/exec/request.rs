@@ -24,7 +24,6 @@ pub struct Request<'a> {
 
 impl<'a> Request<'a> {
     /// What the command line asks for.
-    #[must_use]
     pub fn new(args: &'a ExecArgs) -> Self {
         let owner = args.owner.as_ref();
         let owner = owner.map_or_else(unique_owner, |owner| owner.as_bytes().to_vec());
@@ -32,7 +31,6 @@ impl<'a> Request<'a> {
     }
 
     /// The lock.
-    #[must_use]
     pub fn key(&self) -> &[u8] {
         self.args.key.as_bytes()
     }
@@ -63,7 +61,7 @@ impl<'a> Request<'a> {
             let text = match trouble {
                 Trouble::Passing(text) => text,
                 Trouble::Gone(text) if !first_attempt => text,
-                other => return Err(other.into_failure()),
+                other => return Err(other.into()),
             };
             if gone.is_none() {
                 let reconnect = duration(self.args.reconnect);
@@ -75,7 +73,7 @@ impl<'a> Request<'a> {
             let since = *gone.get_or_insert_with(Instant::now);
             let time_is_up = left.is_some_and(|left| left.is_zero());
             if since.elapsed() >= self.args.reconnect || time_is_up {
-                return Err(Trouble::Gone(text).into_failure());
+                return Err(Trouble::Gone(text).into());
             }
             sleep(PAUSE).await;
         }
@@ -102,7 +100,7 @@ impl<'a> Request<'a> {
         match reply {
             Ok(Value::Int(token)) => Ok(Some((link, token))),
             Ok(Value::Nil) => Ok(None),
-            Ok(_) => Err(Trouble::odd("FAIRLOCK.ACQUIRE", &link.target)),
+            Ok(_) => Err(Trouble::odd(&link.target)),
             Err(error) => {
                 *was_asked = error.is_io_error()
                     || error.redirect_node().is_some()

@@ -27,7 +27,6 @@ pub fn arguments(command: &[OsString]) -> impl Iterator<Item = OsString> {
 }
 
 /// If this process is a stand-in, becomes the command; the exit code if it cannot be run.
-#[must_use]
 pub fn run() -> Option<ExitCode> {
     let mut args = std::env::args_os().skip(1);
     if args.next().as_deref() != Some(OsStr::new(FLAG)) {

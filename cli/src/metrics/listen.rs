@@ -24,7 +24,7 @@ use prometheus_client::encoding::prometheus_text::CONTENT_TYPE as METRICS;
 use crate::failure::Failure;
 use crate::server::Masters;
 
-use super::{Look, look};
+use super::look;
 
 /// How long a client may take to send its request.
 const HEAD: Duration = Duration::from_secs(5);
@@ -104,9 +104,13 @@ async fn answer(method: &Method, path: &str, asked: &Shared) -> Response<Full<By
         "/metrics" | "/readyz" => {
             let asked = &mut *asked.lock().await;
             match look(&mut asked.masters).await {
-                Ok(look) => {
-                    asked.tell(&look.troubles);
-                    looked(path, look)
+                Ok((figures, troubles)) => {
+                    asked.tell(troubles);
+                    match asked.told.as_slice() {
+                        _ if path == "/metrics" => response(StatusCode::OK, METRICS, figures),
+                        [] => text(StatusCode::OK, "ok\n"),
+                        told => text(StatusCode::SERVICE_UNAVAILABLE, told.join("\n") + "\n"),
+                    }
                 }
                 Err(failure) => text(StatusCode::INTERNAL_SERVER_ERROR, failure.text),
             }
@@ -117,17 +121,9 @@ async fn answer(method: &Method, path: &str, asked: &Shared) -> Response<Full<By
     }
 }
 
-fn looked(path: &str, look: Look) -> Response<Full<Bytes>> {
-    match (path, look.troubles.as_slice()) {
-        ("/metrics", _) => response(StatusCode::OK, METRICS, look.text),
-        (_, []) => text(StatusCode::OK, "ok\n"),
-        (_, troubles) => text(StatusCode::SERVICE_UNAVAILABLE, troubles.join("\n") + "\n"),
-    }
-}
-
 impl Asked {
     /// Reports servers that do not answer: once for each error, and once when all is well again.
-    fn tell(&mut self, troubles: &[String]) {
+    fn tell(&mut self, troubles: Vec<String>) {
         let is_new = |trouble: &&String| !self.told.contains(trouble);
         for trouble in troubles.iter().filter(is_new) {
             eprintln!("fairlock: {trouble}. Trying again");
@@ -135,7 +131,7 @@ impl Asked {
         if troubles.is_empty() && !self.told.is_empty() {
             eprintln!("fairlock: all servers answer again");
         }
-        self.told = troubles.to_vec();
+        self.told = troubles;
     }
 }
 

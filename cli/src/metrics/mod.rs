@@ -7,11 +7,10 @@ mod listen;
 pub mod scrape;
 
 use std::io::{self, Write as _};
-use std::time::SystemTime;
 
 use crate::args::MetricsArgs;
 use crate::failure::{Failure, UNAVAILABLE};
-use crate::server::{Answer, Link, Masters, Target, Trouble};
+use crate::server::{Link, Masters, Target, troubles};
 
 use scrape::Scrape;
 
@@ -26,43 +25,19 @@ pub async fn run(args: &MetricsArgs, target: Target) -> Result<u8, Failure> {
 
 /// Prints one look. Servers that do not answer are in it, so that the collector knows of them.
 async fn print(masters: &mut Masters) -> Result<u8, Failure> {
-    let Look { text, troubles } = look(masters).await?;
+    let (text, troubles) = look(masters).await?;
     let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        // As `fairlock metrics | head -1` does.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => (),
-        done => done?,
-    }
+    out.write_all(text.as_bytes()).and_then(|()| out.flush())?;
     for trouble in &troubles {
         eprintln!("fairlock: {trouble}");
     }
     Ok(if troubles.is_empty() { 0 } else { UNAVAILABLE })
 }
 
-/// What the servers say.
-struct Look {
-    /// As Prometheus reads it.
-    text: String,
-    /// Messages for an operator about servers that do not answer.
-    troubles: Vec<String>,
-}
-
-async fn look(masters: &mut Masters) -> Result<Look, Failure> {
-    let nodes = match masters.ask(Link::fairlock_info).await {
-        Ok(answers) => answers,
-        Err(trouble) => {
-            let text = trouble.text();
-            let gone = |address| Answer {
-                address,
-                said: Err(Trouble::Gone(text.clone())),
-            };
-            masters.known().map(gone).collect()
-        }
-    };
-    let troubles = nodes.iter().filter_map(|node| node.said.as_ref().err());
-    let mut troubles: Vec<String> = troubles.map(Trouble::text).collect();
-    troubles.dedup();
-    let at = SystemTime::now();
-    let text = Scrape { nodes, at }.text().map_err(io::Error::other)?;
-    Ok(Look { text, troubles })
+/// What the servers say, as Prometheus reads it, and messages for an operator about those that do not answer.
+async fn look(masters: &mut Masters) -> Result<(String, Vec<String>), Failure> {
+    let nodes = masters.ask(Link::fairlock_info).await;
+    let troubles = troubles(&nodes);
+    let text = Scrape(nodes).text().map_err(io::Error::other)?;
+    Ok((text, troubles))
 }

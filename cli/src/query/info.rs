@@ -1,30 +1,35 @@
-//! `fairlock info`: one lock with all its holders, or what the servers say of themselves.
+//! `fairlock info`: one lock with all its holders.
 
 use std::fmt::Write as _;
 use std::os::unix::ffi::OsStringExt as _;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::args::InfoArgs;
-use crate::failure::{Failure, UNAVAILABLE};
+use crate::failure::Failure;
 use crate::lock::Lock;
-use crate::server::{Answer, Info, Link, Masters, Target, Trouble};
+use crate::server::{Masters, Target};
 use crate::shown::{known, lease, limited, name, token, yes};
 use crate::text::{escape, word};
 
 use super::print;
 
-/// Shows a lock, or the servers; the exit code.
+/// Shows a lock; the exit code.
 pub async fn run(args: InfoArgs, target: Target) -> Result<u8, Failure> {
-    match args.key {
-        Some(key) => {
-            let found = Found::of(key.into_vec(), target).await;
-            let found = found.map_err(Trouble::into_failure)?;
-            print(args.json, || found.object(), || found.lines())?;
-            Ok(0)
-        }
-        None => servers(args.json, target).await,
-    }
+    let key = args.key.into_vec();
+    let mut server = Masters::new(target).connect_for(&key).await?;
+    let found = Found {
+        lock: server.lock(&key).await?,
+        holders: server.holders(&key).await?,
+        node: server.target.address(),
+        key,
+    };
+    print(&if args.json {
+        found.object().to_string()
+    } else {
+        found.lines()
+    })?;
+    Ok(0)
 }
 
 /// A lock.
@@ -37,23 +42,6 @@ struct Found {
 }
 
 impl Found {
-    async fn of(key: Vec<u8>, target: Target) -> Result<Self, Trouble> {
-        let mut server = Masters::new(target).connect_for(&key).await?;
-        let lock = server.lock(&key).await?;
-        let holders = if lock.is_shared() {
-            all_holders(&mut server, &key).await?
-        } else {
-            lock.owner.iter().map(|_| lock.clone()).collect()
-        };
-        let node = server.target.address();
-        Ok(Self {
-            key,
-            node,
-            lock,
-            holders,
-        })
-    }
-
     fn object(&self) -> Value {
         let holder = |holder: &Lock| {
             json!({
@@ -101,55 +89,5 @@ impl Found {
             "waiting  {waiting}\nnext     {next}\nnode     {}",
             self.node
         )
-    }
-}
-
-async fn all_holders(server: &mut Link, key: &[u8]) -> Result<Vec<Lock>, Trouble> {
-    let (mut all, mut after) = (Vec::new(), None);
-    loop {
-        let some = server.holders(key, after.as_deref()).await?;
-        all.extend(some.locks);
-        after = some.more;
-        if after.is_none() {
-            return Ok(all);
-        }
-    }
-}
-
-async fn servers(json: bool, target: Target) -> Result<u8, Failure> {
-    let answers = Masters::new(target).ask(Link::fairlock_info).await;
-    let mut code = 0;
-    for Answer { address, said } in answers.map_err(Trouble::into_failure)? {
-        let error = said.as_ref().err().map(Trouble::text);
-        if let Some(error) = &error {
-            eprintln!("fairlock: {error}");
-            code = UNAVAILABLE;
-            if !json {
-                continue;
-            }
-        }
-        let info: Option<Info> = said.ok();
-        let fields = || info.iter().flat_map(|info| &info.fields);
-        let object = || {
-            let all: Map<String, Value> = fields()
-                .map(|(name, value)| (name.clone(), number_or_text(value)))
-                .collect();
-            json!({ "node": address, "error": error, "fields": all })
-        };
-        let lines = || {
-            let lines = fields().map(|(name, value)| format!("\n  {name} {value}"));
-            address.clone() + &lines.collect::<String>()
-        };
-        if !print(json, object, lines)? {
-            break;
-        }
-    }
-    Ok(code)
-}
-
-fn number_or_text(value: &str) -> Value {
-    match value.parse::<u64>() {
-        Ok(number) => number.into(),
-        Err(_) => value.into(),
     }
 }

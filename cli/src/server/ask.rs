@@ -1,75 +1,49 @@
 //! What a server is asked about locks.
 
+use std::collections::HashSet;
+
 use redis::{Cmd, Value};
-use tokio::time::timeout;
 
-use crate::lock::{Lock, Page, waiters};
+use crate::lock::{Lock, page, value, waiters};
 
-use super::{Link, REPLY, Trouble};
+use super::{Link, Trouble};
+
+/// Locks that a server is asked for at once.
+pub const PAGE: usize = 1000;
 
 impl Link {
     /// What the server says of a lock.
     pub async fn lock(&mut self, key: &[u8]) -> Result<Lock, Trouble> {
-        let reply = timeout(REPLY, self.lock_for_long(key)).await;
-        reply.unwrap_or_else(|_| Err(Trouble::silent(&self.target)))
+        let command = cmd("FAIRLOCK.INFO", key);
+        self.read(&command, Lock::read).await
     }
 
-    /// As [`Link::lock`], without a time limit.
-    pub async fn lock_for_long(&mut self, key: &[u8]) -> Result<Lock, Trouble> {
-        let mut command = redis::cmd("FAIRLOCK.INFO");
-        let reply = self.ask_for_long(command.arg(key)).await?;
-        self.understood(&command, Lock::read(&reply))
-    }
-
-    /// What the server says of one of a lock's holders, without a time limit; a free lock if that owner does not hold
-    /// it.
-    pub async fn holder_for_long(&mut self, key: &[u8], owner: &[u8]) -> Result<Lock, Trouble> {
-        let mut after = None;
-        loop {
-            let command = holders_command(key, after.as_deref());
-            let reply = self.ask_for_long(&command).await?;
-            let some = self.understood(&command, Page::read(&reply, Lock::read_holder))?;
-            let is_it = |holder: &Lock| holder.owner.as_deref() == Some(owner);
-            match some.locks.into_iter().find(is_it) {
-                Some(found) => return Ok(found),
-                None if some.more.is_none() => return Ok(Lock::default()),
-                None => after = some.more,
-            }
-        }
-    }
-
-    /// The holders of a lock, some at a time.
-    pub async fn holders(&mut self, key: &[u8], after: Option<&[u8]>) -> Result<Page, Trouble> {
-        let command = holders_command(key, after);
-        let reply = self.ask(&command).await?;
-        self.understood(&command, Page::read(&reply, Lock::read_holder))
+    /// The lock as it is for each of its holders.
+    pub async fn holders(&mut self, key: &[u8]) -> Result<Vec<Lock>, Trouble> {
+        let command = cmd("FAIRLOCK.HOLDERS", key);
+        let read = |reply: &Value| {
+            let holders: Vec<Value> = value(reply)?;
+            holders.iter().map(Lock::read_holder).collect()
+        };
+        self.read(&command, read).await
     }
 
     /// A lock's first waiters, in order.
     pub async fn waiters(&mut self, key: &[u8], count: usize) -> Result<Vec<Vec<u8>>, Trouble> {
-        let mut command = redis::cmd("FAIRLOCK.QUEUE");
-        command.arg(key).arg("LIMIT").arg(0).arg(count);
-        let reply = self.ask(&command).await?;
-        self.understood(&command, waiters(&reply))
+        let mut command = cmd("FAIRLOCK.QUEUE", key);
+        command.arg("LIMIT").arg(0).arg(count);
+        self.read(&command, waiters).await
     }
 
-    /// About `count` locks; `all`: those without waiters, too. `after` is the cursor of an earlier listing.
-    pub async fn locks(
-        &mut self,
-        all: bool,
-        count: usize,
-        after: Option<&[u8]>,
-    ) -> Result<Page, Trouble> {
-        let mut command = redis::cmd("FAIRLOCK.LOCKS");
-        if all {
-            command.arg("ALL");
+    /// The server's locks; `all`: those without waiters, too.
+    pub fn locks(self, all: bool) -> Listing {
+        Listing {
+            link: self,
+            all,
+            met: HashSet::new(),
+            after: None,
+            is_over: false,
         }
-        command.arg("COUNT").arg(count);
-        if let Some(cursor) = after {
-            command.arg("AFTER").arg(cursor);
-        }
-        let reply = self.ask(&command).await?;
-        self.understood(&command, Page::read(&reply, Lock::read))
     }
 
     /// Frees a lock, or one holder's part in it; whether there was anything to free.
@@ -79,39 +53,62 @@ impl Link {
         owner: Option<&[u8]>,
         force: bool,
     ) -> Result<bool, Trouble> {
-        let mut command = redis::cmd("FAIRLOCK.BREAK");
-        command.arg(key);
+        let mut command = cmd("FAIRLOCK.BREAK", key);
         if let Some(owner) = owner {
             command.arg("OWNER").arg(owner);
         }
         if force {
             command.arg("FORCE");
         }
-        let freed = match self.ask(&command).await? {
-            Value::Int(freed) => Some(freed == 1),
-            _ => None,
-        };
-        self.understood(&command, freed)
+        self.read(&command, value).await
     }
 
-    /// The reply as it was read, or the error that it cannot be read.
-    fn understood<T>(&self, command: &Cmd, read: Option<T>) -> Result<T, Trouble> {
-        read.ok_or_else(|| {
-            let name = command.args_iter().next();
-            let name = match name {
-                Some(redis::Arg::Simple(name)) => String::from_utf8_lossy(name).into_owned(),
-                _ => "a command".to_owned(),
-            };
-            Trouble::odd(&name, &self.target)
-        })
+    async fn read<T>(
+        &mut self,
+        command: &Cmd,
+        read: impl FnOnce(&Value) -> Option<T>,
+    ) -> Result<T, Trouble> {
+        let reply = self.ask(command).await?;
+        read(&reply).ok_or_else(|| Trouble::odd(&self.target))
     }
 }
 
-fn holders_command(key: &[u8], after: Option<&[u8]>) -> Cmd {
-    let mut command = redis::cmd("FAIRLOCK.HOLDERS");
-    command.arg(key);
-    if let Some(cursor) = after {
-        command.arg("AFTER").arg(cursor);
+/// The locks of a server, some at a time, each once.
+#[derive(Debug)]
+pub struct Listing {
+    /// The server.
+    pub link: Link,
+    all: bool,
+    met: HashSet<Vec<u8>>,
+    /// The cursor behind those that were listed.
+    after: Option<Vec<u8>>,
+    /// There are no more.
+    pub is_over: bool,
+}
+
+impl Listing {
+    /// About [`PAGE`] more of them, those with waiters first, the busiest first; `None` behind the last.
+    pub async fn next(&mut self) -> Result<Option<Vec<Lock>>, Trouble> {
+        if self.is_over {
+            return Ok(None);
+        }
+        let mut command = redis::cmd("FAIRLOCK.LOCKS");
+        command.arg(self.all.then_some("ALL"));
+        command.arg("COUNT").arg(PAGE);
+        if let Some(cursor) = &self.after {
+            command.arg("AFTER").arg(cursor);
+        }
+        let (mut locks, more) = self.link.read(&command, page).await?;
+        // A lock that gets a waiter meanwhile is met twice.
+        locks.retain(|lock| self.met.insert(lock.name.clone()));
+        self.is_over = more.is_none();
+        self.after = more;
+        Ok(Some(locks))
     }
+}
+
+fn cmd(name: &str, key: &[u8]) -> Cmd {
+    let mut command = redis::cmd(name);
+    command.arg(key);
     command
 }

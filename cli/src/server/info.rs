@@ -13,7 +13,6 @@ pub struct Info {
 
 impl Info {
     /// Reads the sections `fairlock` and `replication`; `None` if the module is not loaded.
-    #[must_use]
     pub fn read(info: &str) -> Option<Self> {
         let pairs = info
             .lines()
@@ -34,7 +33,6 @@ impl Info {
     }
 
     /// One of them; 0 for one that the server does not know.
-    #[must_use]
     pub fn number(&self, name: &str) -> u64 {
         let found = self.numbers().find(|(found, _)| *found == name);
         found.map_or(0, |(_, value)| value)

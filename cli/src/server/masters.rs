@@ -31,9 +31,18 @@ pub struct Answer<T> {
     pub said: Result<T, Trouble>,
 }
 
+/// Messages for an operator about those that did not answer.
+pub fn troubles<T>(answers: &[Answer<T>]) -> Vec<String> {
+    let troubles = answers
+        .iter()
+        .filter_map(|answer| answer.said.as_ref().err());
+    let mut troubles: Vec<String> = troubles.map(Trouble::text).collect();
+    troubles.dedup();
+    troubles
+}
+
 impl Masters {
     /// Begins with one server.
-    #[must_use]
     pub fn new(given: Target) -> Self {
         Self {
             known: vec![given.clone()],
@@ -41,17 +50,21 @@ impl Masters {
         }
     }
 
-    /// The last known masters.
-    pub fn known(&self) -> impl Iterator<Item = String> {
-        self.known.iter().map(Target::address)
-    }
-
-    /// Asks all at once; their answers in the order of their slots. An error if there is no server to ask.
+    /// Asks all at once; their answers in the order of their slots. If there is no server to ask, each of those that were
+    /// known has not answered.
     pub async fn ask<T>(
         &mut self,
         question: impl AsyncFn(Link) -> Result<T, Trouble>,
-    ) -> Result<Vec<Answer<T>>, Trouble> {
-        let answers = self.current().await?.iter().map(async |master| {
+    ) -> Vec<Answer<T>> {
+        if let Err(trouble) = self.current().await {
+            let text = trouble.text();
+            let gone = |master: &Target| Answer {
+                address: master.address(),
+                said: Err(Trouble::Gone(text.clone())),
+            };
+            return self.known.iter().map(gone).collect();
+        }
+        let answers = self.known.iter().map(async |master| {
             let said = timeout(LOOK, async { question(master.connect().await?).await });
             let silent = |_| Err(Trouble::silent(master));
             Answer {
@@ -59,7 +72,7 @@ impl Masters {
                 said: said.await.unwrap_or_else(silent),
             }
         });
-        Ok(join_all(answers).await)
+        join_all(answers).await
     }
 
     /// The current masters.
@@ -111,7 +124,7 @@ async fn masters(link: &mut Link) -> Result<Vec<Target>, Trouble> {
         return Ok(vec![link.target.clone()]);
     }
     let slots = link.ask(redis::cmd("CLUSTER").arg("SLOTS")).await?;
-    let nodes = addresses(&slots).ok_or_else(|| Trouble::odd("CLUSTER SLOTS", &link.target))?;
+    let nodes = addresses(&slots).ok_or_else(|| Trouble::odd(&link.target))?;
     let targets = nodes.into_iter().map(|(host, port)| match host {
         Some(host) => link.target.at(&host, port),
         // The one that was asked, which does not know its own address.

@@ -32,7 +32,6 @@ pub enum Trouble {
 
 impl Trouble {
     /// The error of this server.
-    #[must_use]
     pub fn of(error: &RedisError, target: &Target) -> Self {
         if error.kind() == ErrorKind::Server(ServerErrorKind::Moved)
             && let Some((host, port)) = moved(error)
@@ -59,7 +58,6 @@ impl Trouble {
     }
 
     /// The server does not reply.
-    #[must_use]
     pub fn silent(target: &Target) -> Self {
         Self::Gone(format!(
             "the server at {} does not reply: is it stopped, or busy with one long command?",
@@ -68,24 +66,21 @@ impl Trouble {
     }
 
     /// The reply cannot be understood.
-    #[must_use]
-    pub fn odd(command: &str, target: &Target) -> Self {
+    pub fn odd(target: &Target) -> Self {
         let text = format!(
-            "the server at {} replied to {command} what this program does not understand: are they of the same release?",
+            "the server at {} replied what this program does not understand: are they of the same release?",
             target.address()
         );
         Self::Lasting(None, Failure::new(UNAVAILABLE, text))
     }
 
     /// The server does not have the module.
-    #[must_use]
     pub fn no_module(target: &Target) -> Self {
         let text = without_module(&target.address());
         Self::Lasting(None, Failure::new(UNAVAILABLE, text))
     }
 
     /// The server's code, if it refused for good.
-    #[must_use]
     pub fn code(&self) -> Option<&str> {
         match self {
             Self::Lasting(code, _) => code.as_deref(),
@@ -94,7 +89,6 @@ impl Trouble {
     }
 
     /// The message for an operator.
-    #[must_use]
     pub fn text(&self) -> String {
         match self {
             Self::Passing(text) | Self::Gone(text) => text.clone(),
@@ -102,13 +96,14 @@ impl Trouble {
             Self::Lasting(_, failure) => failure.text.clone(),
         }
     }
+}
 
-    /// As the failure that ends the program.
-    #[must_use]
-    pub fn into_failure(self) -> Failure {
-        match self {
-            Self::Lasting(_, failure) => failure,
-            other => Failure::new(UNAVAILABLE, other.text()),
+/// As it ends the program.
+impl From<Trouble> for Failure {
+    fn from(trouble: Trouble) -> Self {
+        match trouble {
+            Trouble::Lasting(_, failure) => failure,
+            other => Self::new(UNAVAILABLE, other.text()),
         }
     }
 }

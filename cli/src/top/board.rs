@@ -4,93 +4,90 @@ use std::cmp::Reverse;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use serde_json::json;
+use tokio::time::Instant;
 
 use crate::args::{Sort, TopArgs};
 use crate::lock::Lock;
-use crate::shown::{self, matches, object};
-use crate::text::{duration, now};
+use crate::server::{Answer, Info, troubles};
+use crate::shown::{line, matches};
+use crate::text::duration;
 
-use super::look::{Look, Summary};
+/// What a server said.
+#[derive(Debug)]
+pub struct Said {
+    /// Its figures.
+    pub info: Info,
+    /// Its locks, the busiest first.
+    pub locks: Vec<Lock>,
+    /// It has more, or more keys than were looked at.
+    pub has_more: bool,
+}
 
 /// What is shown.
 #[derive(Debug)]
 pub struct Board {
     /// What to sort by.
     pub sort: Sort,
-    /// Why no server could be asked at the last look.
-    pub trouble: Option<String>,
-    /// The figures above the table.
-    pub summary: Summary,
     /// What a name, holder or next waiter must contain, in lower case.
     filter: String,
-    look: Look,
+    /// When the servers were asked.
+    at: Instant,
+    /// What they said.
+    pub nodes: Vec<Answer<Said>>,
+    /// Hand-offs and acquisitions a second since the look before; `None` if there is nothing to compare with.
+    rates: Option<[f64; 2]>,
 }
 
 impl Board {
     /// Begins with a look.
-    #[must_use]
-    pub fn new(args: &TopArgs, look: Look) -> Self {
+    pub fn new(args: &TopArgs, at: Instant, nodes: Vec<Answer<Said>>) -> Self {
         Self {
             sort: args.sort,
-            trouble: None,
-            summary: Summary::of(None, &look),
             filter: args.filter.to_lowercase(),
-            look,
+            at,
+            nodes,
+            rates: None,
         }
     }
 
     /// Takes in a look.
-    pub fn show(&mut self, look: Look) {
-        self.summary = Summary::of(Some(&self.look), &look);
-        self.look = look;
-        self.trouble = None;
-    }
-
-    /// The servers' addresses.
-    pub fn nodes(&self) -> impl Iterator<Item = &str> {
-        self.look.nodes.iter().map(|node| node.address.as_str())
-    }
-
-    /// Whether a server did not answer.
-    #[must_use]
-    pub fn has_trouble(&self) -> bool {
-        self.trouble.is_some() || self.look.nodes.iter().any(|node| node.said.is_err())
+    pub fn show(&mut self, at: Instant, nodes: Vec<Answer<Said>>) {
+        let seconds = (at - self.at).as_secs_f64();
+        let grown = ["acquisitions_handed_off", "acquisitions_immediate"]
+            .map(|name| grown(&self.nodes, &nodes, name));
+        self.rates = match grown {
+            [Some(handed_off), Some(immediate)] if seconds > 0.0 => {
+                let all = handed_off.saturating_add(immediate);
+                Some([handed_off, all].map(|count| f64::from(count) / seconds))
+            }
+            _ => None,
+        };
+        (self.at, self.nodes) = (at, nodes);
     }
 
     /// What an operator should know before reading the table.
-    #[must_use]
     pub fn notices(&self) -> Vec<String> {
-        let mut notices: Vec<String> = self.trouble.iter().cloned().collect();
-        for node in &self.look.nodes {
-            match &node.said {
-                Err(trouble) => notices.push(trouble.text()),
+        let mut notices = troubles(&self.nodes);
+        for Answer { address, said } in &self.nodes {
+            match said {
                 Ok(said) if said.info.is_replica => notices.push(format!(
-                    "{} is a replica, which knows of no waiters: its master's address shows more",
-                    node.address
+                    "{address} is a replica, which knows of no waiters: its master's address shows more"
                 )),
                 Ok(said) if said.has_more => notices.push(format!(
-                    "of {} only {} locks are shown, those with most waiters first: `fairlock locks` lists all",
-                    node.address,
+                    "of {address} only {} locks are shown, those with most waiters first: `fairlock locks` lists all",
                     said.locks.len()
                 )),
-                Ok(_) => (),
+                _ => (),
             }
         }
         notices
     }
 
     /// The locks that are shown, in order, each with its server's address.
-    #[must_use]
     pub fn rows(&self) -> Vec<(&Lock, &str)> {
-        let mut rows: Vec<(&Lock, &str)> = self
-            .look
-            .nodes
-            .iter()
-            .flat_map(|node| {
-                let locks = node.said.iter().flat_map(|said| &said.locks);
-                locks.map(|lock| (lock, node.address.as_str()))
-            })
+        let all = said(&self.nodes)
+            .flat_map(|(node, said)| said.locks.iter().map(move |lock| (lock, node)));
+        let mut rows: Vec<(&Lock, &str)> = all
             .filter(|(lock, _)| matches(lock, &self.filter))
             .collect();
         rows.sort_by_key(|(lock, node)| (&lock.name, *node));
@@ -107,60 +104,65 @@ impl Board {
         rows
     }
 
-    /// The figures in one line.
-    #[must_use]
+    /// The figures of all servers together, in one line; of waits the worst server's.
     pub fn figures(&self) -> String {
-        let summary = &self.summary;
-        let usec = |usec| duration(Duration::from_micros(usec));
-        let rate =
-            |rate: Option<f64>| rate.map_or_else(|| "?".to_owned(), |rate| format!("{rate:.1}/s"));
+        let all = |name| said(&self.nodes).map(move |(_, said)| said.info.number(name));
+        let worst = |name| duration(Duration::from_micros(all(name).max().unwrap_or(0)));
+        let sum = |name| all(name).sum::<u64>();
+        let rate = |which: usize| {
+            let rate = self.rates.and_then(|rates| rates.get(which).copied());
+            rate.map_or_else(|| "?".to_owned(), |rate| format!("{rate:.1}/s"))
+        };
         format!(
             "hand-offs={} acquisitions={} wait-p50={} wait-p99={} wait-max={} blocked={} sessions={} locks={}",
-            rate(summary.hand_offs_per_second),
-            rate(summary.acquisitions_per_second),
-            usec(summary.wait_p50_usec),
-            usec(summary.wait_p99_usec),
-            usec(summary.wait_max_usec),
-            summary.blocked_clients,
-            summary.session_locks,
-            summary.locks,
+            rate(0),
+            rate(1),
+            worst("wait_time_p50_usec"),
+            worst("wait_time_p99_usec"),
+            worst("wait_time_max_usec"),
+            sum("blocked_clients"),
+            sum("session_locks"),
+            sum("locks_with_waiters_or_session"),
         )
     }
 
     /// As lines: the figures, what an operator should know, a line a lock.
-    #[must_use]
     pub fn lines(&self) -> String {
-        let mut text = format!("{} {}\n", now(), self.figures());
+        let mut text = self.figures() + "\n";
         for notice in self.notices() {
             // Writing to a string does not fail.
             let _ = writeln!(text, "! {notice}");
         }
         for (lock, node) in self.rows() {
-            let _ = writeln!(text, "{}", shown::line(lock, node));
+            let _ = writeln!(text, "{}", line(lock, node));
         }
         text
     }
+}
 
-    /// As one line of JSON.
-    #[must_use]
-    pub fn json(&self) -> String {
-        let rows = self.rows();
-        let locks: Vec<_> = rows.iter().map(|(lock, node)| object(lock, node)).collect();
-        let (notices, summary) = (self.notices(), self.summary);
-        format!(
-            "{}\n",
-            json!({ "time": now(), "notices": notices, "summary": summary, "locks": locks })
-        )
-    }
+/// The servers that have answered.
+fn said(nodes: &[Answer<Said>]) -> impl Iterator<Item = (&str, &Said)> {
+    nodes
+        .iter()
+        .filter_map(|node| Some((node.address.as_str(), node.said.as_ref().ok()?)))
+}
+
+/// By how much a counter has grown, over the servers that were there at both looks; `None` if there are none. One that was
+/// restarted in between counts from nothing.
+fn grown(before: &[Answer<Said>], now: &[Answer<Said>], name: &str) -> Option<u32> {
+    let growth = said(now).filter_map(|(address, after)| {
+        let (_, earlier) = said(before).find(|(found, _)| *found == address)?;
+        let (after, earlier) = (after.info.number(name), earlier.info.number(name));
+        Some(after.checked_sub(earlier).unwrap_or(after))
+    });
+    let growth = growth.reduce(u64::saturating_add)?;
+    Some(u32::try_from(growth).unwrap_or(u32::MAX))
 }
 
 #[cfg(test)]
 pub(super) mod tests {
-    use std::time::Instant;
-
     use clap::Parser as _;
 
-    use super::super::look::tests::{look, said};
     use super::*;
     use crate::args::{Args, Subcommand};
     use crate::server::Trouble;
@@ -180,65 +182,80 @@ pub(super) mod tests {
         }
     }
 
+    /// A server with these locks, and so many hand-offs.
+    fn node(address: &str, locks: Vec<Lock>, hand_offs: u64) -> Answer<Said> {
+        let info = format!(
+            "fairlock_acquisitions_handed_off:{hand_offs}\nfairlock_blocked_clients:1\nfairlock_wait_time_p99_usec:{hand_offs}"
+        );
+        Answer {
+            address: address.to_owned(),
+            said: Ok(Said {
+                info: Info::read(&info).expect("fields"),
+                locks,
+                has_more: false,
+            }),
+        }
+    }
+
     pub fn board(line: &str, locks: Vec<Lock>) -> Board {
         let line = format!("fairlock top {line}");
         let args = Args::try_parse_from(line.split_whitespace()).expect("a command line");
         let Subcommand::Top(args) = args.command else {
             panic!("another subcommand");
         };
-        let first = vec![("here:1", Ok(said(locks, 0, 0)))];
-        Board::new(&args, look(Instant::now(), first))
-    }
-
-    fn three() -> Vec<Lock> {
-        vec![
-            lock("orders", "carol", 1, 500, 9_000),
-            lock("Stock", "alice", 3, 30_000, 20),
-            lock("mail", "bob", 0, -1, -1),
-        ]
-    }
-
-    fn names(board: &Board) -> Vec<String> {
-        let name = |(lock, _): (&Lock, _)| String::from_utf8_lossy(&lock.name).into_owned();
-        board.rows().into_iter().map(name).collect()
+        Board::new(&args, Instant::now(), vec![node("here:1", locks, 0)])
     }
 
     #[test]
-    fn rows_are_sorted_by_what_was_asked_for() {
-        let mut board = board("", three());
-        for (sort, expected) in [
-            (Sort::Waiting, ["Stock", "orders", "mail"]),
-            (Sort::Held, ["orders", "Stock", "mail"]),
-            (Sort::Lease, ["orders", "Stock", "mail"]),
-            (Sort::Name, ["Stock", "mail", "orders"]),
-            (Sort::Holder, ["Stock", "mail", "orders"]),
+    fn rows_are_filtered_and_sorted_by_what_was_asked_for() {
+        let three = || {
+            vec![
+                lock("orders", "carol", 1, 500, 9_000),
+                lock("Stock", "alice", 3, 30_000, 20),
+                lock("mail", "bob", 0, -1, -1),
+            ]
+        };
+        for (line, expected) in [
+            ("", "Stock orders mail"),
+            ("--sort held", "orders Stock mail"),
+            ("--sort lease", "orders Stock mail"),
+            ("--sort name", "Stock mail orders"),
+            ("--sort holder", "Stock mail orders"),
+            ("--filter STOCK", "Stock"),
+            ("--filter car", "orders"),
+            ("--filter next", "Stock orders"),
+            ("--filter nothing", ""),
         ] {
-            board.sort = sort;
-            assert_eq!(names(&board), expected, "{sort:?}");
+            let board = board(line, three());
+            let name = |(lock, _): (&Lock, _)| String::from_utf8_lossy(&lock.name).into_owned();
+            let names: Vec<String> = board.rows().into_iter().map(name).collect();
+            assert_eq!(names.join(" "), expected, "{line}");
         }
     }
 
     #[test]
-    fn the_filter_looks_at_names_holders_and_who_is_next() {
-        for (filter, expected) in [
-            ("STOCK", vec!["Stock"]),
-            ("car", vec!["orders"]),
-            ("next", vec!["Stock", "orders"]),
-            ("nothing", vec![]),
-        ] {
-            let board = board(&format!("--filter {filter}"), three());
-            assert_eq!(names(&board), expected, "{filter}");
-        }
-    }
-
-    #[test]
-    fn an_operator_is_told_what_is_not_shown() {
-        let mut board = board("", three());
-        assert!(board.notices().is_empty() && !board.has_trouble());
-        let gone = Err(Trouble::Gone("it is gone".to_owned()));
-        board.show(look(Instant::now(), vec![("here:1", gone)]));
-        assert!(board.has_trouble());
-        board.trouble = Some("no server".to_owned());
-        assert!(board.lines().ends_with("\n! no server\n! it is gone\n"));
+    fn servers_add_up_and_one_that_does_not_answer_is_told_of() {
+        let mut board = board("", Vec::new());
+        let start = board.at;
+        assert!(board.figures().starts_with("hand-offs=? acquisitions=? "));
+        let servers = [("a", 10), ("b", 20), ("c", 9)];
+        board.show(
+            start,
+            servers
+                .map(|(at, count)| node(at, Vec::new(), count))
+                .into(),
+        );
+        assert!(board.figures().starts_with("hand-offs=? ") && board.notices().is_empty());
+        // One was restarted, one is new, one does not answer.
+        let servers = [("a", 14), ("b", 2), ("d", 99)];
+        let mut now = Vec::from(servers.map(|(at, count)| node(at, Vec::new(), count)));
+        now.push(Answer {
+            address: "c".to_owned(),
+            said: Err(Trouble::Gone("it is gone".to_owned())),
+        });
+        board.show(start + Duration::from_millis(500), now);
+        let figures = "hand-offs=12.0/s acquisitions=12.0/s wait-p50=0us wait-p99=99us wait-max=0us blocked=3 ";
+        assert!(board.lines().starts_with(figures), "{}", board.lines());
+        assert!(board.lines().ends_with("\n! it is gone\n"));
     }
 }

@@ -7,16 +7,16 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Stylize as _;
 use ratatui::text::Line;
 use ratatui::widgets::{Cell, Paragraph, Row, Table, Wrap};
-use tokio::time::Interval;
+use tokio::time::{Instant, Interval};
 
-use crate::args::{Sort, TopArgs};
+use crate::args::Sort;
 use crate::failure::Failure;
 use crate::lock::Lock;
 use crate::server::Masters;
 use crate::text::{escape, millis};
 
 use super::board::Board;
-use super::look::Look;
+use super::look;
 
 /// What a column shows, how wide it is, and what it is sorted by.
 const COLUMNS: [(&str, Constraint, Option<Sort>); 6] = [
@@ -39,7 +39,6 @@ impl Drop for Screen {
 
 /// Shows the board until `q`; the exit code.
 pub async fn run(
-    args: &TopArgs,
     mut board: Board,
     mut masters: Masters,
     mut looks: Interval,
@@ -51,10 +50,7 @@ pub async fn run(
     loop {
         terminal.draw(|frame| draw(frame, &board))?;
         tokio::select! {
-            _ = looks.tick() => match Look::at(&mut masters, args.limit).await {
-                Ok(look) => board.show(look),
-                Err(trouble) => board.trouble = Some(trouble.text()),
-            },
+            _ = looks.tick() => board.show(Instant::now(), look(&mut masters).await),
             event = events.next() => match event {
                 Some(Ok(Event::Key(key))) if key.kind != KeyEventKind::Release => {
                     if !press(&mut board, key) {
@@ -95,9 +91,8 @@ fn draw(frame: &mut Frame<'_>, board: &Board) {
         Constraint::Length(1),
     ])
     .areas(frame.area());
-    let nodes: Vec<&str> = board.nodes().collect();
-    let whom = match nodes.as_slice() {
-        [node] => (*node).to_owned(),
+    let whom = match board.nodes.as_slice() {
+        [node] => node.address.clone(),
         nodes => format!("{} masters", nodes.len()),
     };
     let whom = Line::from(vec![" fairlock top".bold(), format!("  {whom}").into()]);
@@ -169,6 +164,7 @@ mod tests {
 
     use super::super::board::tests::{board, lock};
     use super::*;
+    use crate::server::Trouble;
 
     fn screen(board: &Board) -> Vec<String> {
         let mut terminal = Terminal::new(TestBackend::new(100, 9)).expect("a terminal");
@@ -207,7 +203,8 @@ mod tests {
         assert_eq!(rows[5], "free (free) 1 next-one");
         assert_eq!(rows[6], "a\\u{1b}[2Jb\\n \\u{9b}x 1.0ms 1.0ms 0 -");
         assert!(rows[8].starts_with("sort: n name"));
-        board.trouble = Some("a long story ".repeat(10));
+        let long = Trouble::Gone("a long story ".repeat(10));
+        board.nodes[0].said = Err(long);
         let told = screen(&board).join(" ");
         assert_eq!(told.matches("story").count(), 10);
     }

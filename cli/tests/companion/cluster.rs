@@ -3,33 +3,27 @@
 use fairlock_testing::cluster::{Cluster, Node};
 use fairlock_testing::wait_until;
 
+use crate::metrics::{read, value};
 use crate::program::{Program, connection, kill_connection};
 
 /// A lock on each of the masters.
 const LOCKS: [&str; 3] = ["b", "c", "a"];
 
 /// Three masters, each with a third of the slots. The others do not declare a stopped one dead during the test.
-pub fn cluster() -> [Node; 3] {
+fn cluster() -> [Node; 3] {
     let cluster = Cluster::start(3, 0, &["--cluster-node-timeout", "15000"]);
     let masters = cluster.masters.try_into();
     masters.unwrap_or_else(|_| panic!("three masters"))
 }
 
 #[test]
-fn a_lock_is_found_wherever_it_is() {
+fn a_lock_is_held_and_waited_for_and_lost_at_its_own_master() {
     let servers = cluster();
-    for asked in &servers {
-        for (server, lock) in servers.iter().zip(LOCKS) {
-            let script = format!("redis-cli -p {} EXISTS {lock}; exit 9", server.port);
-            let ended = Program::ended(asked.port, &["exec", lock, "--", "sh", "-c", &script]);
-            assert_eq!((ended.code, ended.out.as_str()), (9, "1\n"), "{ended:?}");
-        }
+    for (server, lock) in servers.iter().zip(LOCKS) {
+        let script = format!("redis-cli -p {} EXISTS {lock}", server.port);
+        let args = ["exec", lock, "--", "sh", "-c", &script];
+        assert_eq!(Program::ended(servers[1].port, &args).said(), "1\n");
     }
-}
-
-#[test]
-fn a_lock_is_lost_and_waited_for_at_its_own_master() {
-    let servers = cluster();
     let [asked, master, _] = &servers;
     let mut client = master.connect();
     let script = "echo ready; exec sleep 100";
@@ -46,47 +40,53 @@ fn a_lock_is_lost_and_waited_for_at_its_own_master() {
 }
 
 #[test]
-fn in_a_cluster_any_node_will_do() {
-    let servers = cluster();
-    for (server, lock) in servers.iter().zip(["b", "c", "a"]) {
+fn all_masters_are_asked_and_one_that_is_gone_does_not_hide_the_others() {
+    let mut servers = cluster();
+    for (server, lock) in servers.iter().zip(LOCKS) {
         server.run(&format!("FAIRLOCK.ACQUIRE {lock} ann LEASE 600000"));
         server.run(&format!("FAIRLOCK.ACQUIRE {lock} bob ENQUEUE"));
     }
     let port = servers[1].port;
-    let out = |args: &[&str]| {
-        let ended = Program::ended(port, args);
-        assert_eq!((ended.code, ended.errors.as_str()), (0, ""), "{ended:?}");
-        ended.out
-    };
-    let top = out(&["top", "--once", "--interval", "10ms", "--sort", "name"]);
-    let names: Vec<_> = top.lines().skip(1).map(|line| &line[..1]).collect();
+    let nodes = servers
+        .each_ref()
+        .map(|server| format!("127.0.0.1:{}", server.port));
+    let out = |args: &[&str]| Program::ended(port, args).said();
+    let top = ["top", "--once", "--interval", "10ms", "--sort", "name"];
+    let shown = out(&top);
+    let names: Vec<_> = shown.lines().skip(1).map(|line| &line[..1]).collect();
     assert_eq!(names, ["a", "b", "c"]);
-    let node = format!(" node=127.0.0.1:{}\n", servers[0].port);
-    assert!(top.contains(&node), "{top}");
-    for command in ["locks", "info"] {
-        assert_eq!(out(&[command, "--json"]).lines().count(), 3);
+    assert!(shown.contains(&format!(" node={}\n", nodes[0])), "{shown}");
+    assert_eq!(out(&["locks", "--json"]).lines().count(), 3);
+    let metrics = read(&out(&["metrics"]));
+    for node in &nodes {
+        let labels = [("node", node.as_str()), ("way", "immediate")];
+        assert_eq!(value(&metrics, "up", &labels[..1]), 1.0);
+        assert_eq!(value(&metrics, "acquisitions_total", &labels), 1.0);
     }
-    for lock in ["a", "b", "c"] {
+    for lock in ["a", "b"] {
         assert!(out(&["info", lock]).contains("holder   ann "));
         assert!(out(&["break", lock]).contains(" was held by ann; it is free now"));
     }
-}
 
-#[test]
-fn a_master_that_is_gone_does_not_hide_the_others() {
-    let mut servers = cluster();
-    let mut holder = servers[0].connect();
-    holder.int("FAIRLOCK.ACQUIRE b me SESSION");
     servers[2].signal("KILL");
     servers[2].exit_code();
-    let gone = format!("127.0.0.1:{}", servers[2].port);
-    let ended = Program::ended(servers[1].port, &["top", "--once", "--interval", "10ms"]);
+    let gone = format!("cannot reach the server at {}", nodes[2]);
+    let ended = Program::ended(port, &top);
     assert_eq!(ended.code, 69, "{ended:?}");
-    assert!(ended.out.contains("\nb holder=me "), "{ended:?}");
     assert!(
-        ended
-            .out
-            .contains(&format!("cannot reach the server at {gone}")),
+        ended.out.contains(&gone) && ended.out.contains("\nc holder=ann "),
         "{ended:?}"
     );
+    let ended = Program::ended(port, &["locks"]);
+    ended.failed(69, &gone);
+    assert!(ended.out.contains("c holder=ann "), "{ended:?}");
+    let ended = Program::ended(port, &["metrics"]);
+    ended.failed(69, &gone);
+    let rest = read(&ended.out);
+    for (node, up) in nodes.iter().zip([1.0, 1.0, 0.0]) {
+        assert_eq!(value(&rest, "up", &[("node", node)]), up);
+    }
+    let gone = rest.keys().filter(|sample| sample.contains(&nodes[2]));
+    let known: Vec<_> = gone.filter_map(|sample| sample.split('{').next()).collect();
+    assert_eq!(known, ["fairlock_up"]);
 }

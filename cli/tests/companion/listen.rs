@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use fairlock_testing::{Server, wait_until};
 
+use crate::metrics::{read, value};
 use crate::program::Program;
-use crate::scrape::{read, value};
 
 /// The program, listening on a port that the system chose.
 struct Listening {
@@ -67,7 +67,7 @@ fn prometheus_gets_the_figures_of_the_moment() {
     let listening = Listening::start(server.port);
     let taken = |body: &str| {
         let immediate = [("way", "immediate")];
-        value(&read(body), "fairlock_acquisitions_total", &immediate)
+        value(&read(body), "acquisitions_total", &immediate)
     };
     let first = listening.get("/metrics");
     assert_eq!(first.status, 200, "{first:?}");
@@ -79,10 +79,10 @@ fn prometheus_gets_the_figures_of_the_moment() {
 }
 
 #[test]
-fn a_server_that_goes_away_is_told_of_and_waited_for() {
+fn a_server_that_goes_away_is_told_of_and_waited_for_until_sigterm() {
     let server = Server::start();
     let listening = Listening::start(server.port);
-    let up = || value(&read(&listening.get("/metrics").body), "fairlock_up", &[]);
+    let up = || value(&read(&listening.get("/metrics").body), "up", &[]);
     assert_eq!((up(), listening.get("/readyz").status), (1.0, 200));
     let mut client = server.connect();
     client.run("CONFIG SET requirepass secret");
@@ -100,8 +100,14 @@ fn a_server_that_goes_away_is_told_of_and_waited_for() {
     });
     // It answers first and tells the operator next.
     listening.program.wait_for_error("all servers answer again");
-    let errors = listening.program.errors();
-    assert_eq!(errors.matches("wants a password").count(), 1, "{errors}");
+    listening.program.signal("TERM");
+    let ended = listening.program.end();
+    ended.failed(0, "wants a password");
+    assert_eq!(
+        ended.errors.matches("wants a password").count(),
+        1,
+        "{ended:?}"
+    );
 }
 
 #[test]
@@ -136,21 +142,9 @@ fn clients_that_say_nothing_or_nonsense_do_not_keep_others_from_an_answer() {
 }
 
 #[test]
-fn sigterm_ends_it_well() {
-    let server = Server::start();
-    let listening = Listening::start(server.port);
-    assert_eq!(listening.get("/healthz").status, 200);
-    listening.program.signal("TERM");
-    let ended = listening.program.end();
-    assert_eq!(ended.code, 0, "{ended:?}");
-}
-
-#[test]
 fn an_address_that_is_taken_ends_it() {
     let server = Server::start();
     let address = format!("127.0.0.1:{}", server.port);
     let ended = Program::ended(server.port, &["metrics", "--listen", &address]);
-    assert_eq!(ended.code, 1, "{ended:?}");
-    let text = format!("cannot listen on {address}: ");
-    assert!(ended.errors.contains(&text), "{ended:?}");
+    ended.failed(1, &format!("cannot listen on {address}: "));
 }

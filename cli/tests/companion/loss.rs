@@ -9,9 +9,9 @@ use crate::program::{Program, connection, is_alive, kill_connection, pid_in};
 
 /// Runs a command under the lock `k` until something happens to the lock, and is told of in this way.
 #[track_caller]
-fn lose(happens: impl FnOnce(&Server), text: &str) {
+fn lose(options: &[&str], happens: impl FnOnce(&Server), text: &str) {
     let server = Server::start();
-    let program = Program::holding(server.port, &["--owner", "me"]);
+    let program = Program::holding(server.port, &[&["--owner", "me"], options].concat());
     happens(&server);
     program.end().failed(76, text);
 }
@@ -19,16 +19,16 @@ fn lose(happens: impl FnOnce(&Server), text: &str) {
 #[test]
 fn it_is_lost_when_its_connection_is_killed() {
     let kill = |server: &Server| {
-        let id = connection(server, "cmd=fairlock.info ");
+        let id = connection(server, "cmd=fairlock.holders ");
         kill_connection(&mut server.connect(), id);
     };
-    lose(kill, "the connection to the server at 127.0.0.1:");
+    lose(&[], kill, "the connection to the server at 127.0.0.1:");
 }
 
 #[test]
 fn it_is_lost_when_it_is_broken() {
     let free = |server: &Server| assert_eq!(server.connect().run("FAIRLOCK.BREAK k"), "1");
-    lose(free, "lost the lock k: it was freed");
+    lose(&[], free, "lost the lock k: it was freed");
 }
 
 #[test]
@@ -39,24 +39,50 @@ fn it_is_lost_when_another_holds_it() {
         client.run("DEL k");
         assert!(waiter.int() > 0);
     };
-    lose(take, "an\\u{1b}other holds it now");
+    lose(&[], take, "an\\u{1b}other holds it now");
 }
 
 #[test]
 fn it_is_lost_when_it_is_acquired_anew_as_the_same_owner() {
-    let acquire = |server: &Server| {
-        let mut client = server.connect();
-        client.run("MULTI");
-        client.run("FAIRLOCK.BREAK k");
-        client.run("FAIRLOCK.ACQUIRE k me LEASE 600000");
-        client.run("EXEC");
-    };
-    lose(acquire, "acquired anew as the same owner");
+    for (options, how) in [(&[][..], ""), (&["--limit", "3"], " SHARED 3")] {
+        let acquire = |server: &Server| {
+            let acquire = format!("FAIRLOCK.ACQUIRE k me LEASE 600000{how}");
+            let commands = ["FAIRLOCK.BREAK k OWNER me", &acquire];
+            let replies = server.connect().at_once(&commands);
+            assert!(replies.starts_with("[1, "), "{replies}");
+        };
+        lose(options, acquire, "acquired anew as the same owner");
+    }
 }
 
 #[test]
 fn it_is_lost_when_the_server_is_killed() {
-    lose(|server| server.signal("KILL"), "the server is gone");
+    lose(&[], |server| server.signal("KILL"), "the server is gone");
+}
+
+#[test]
+fn a_lock_that_was_lost_just_before_the_end_is_reported() {
+    let server = Server::start();
+    let script = format!("redis-cli -p {} FAIRLOCK.BREAK k", server.port);
+    Program::script(server.port, &[], &script)
+        .end()
+        .failed(76, "lost");
+}
+
+#[test]
+fn a_holder_among_others_loses_the_lock_alone() {
+    let server = Server::start();
+    let start = |owner: &str| Program::holding(server.port, &["--shared", "--owner", owner]);
+    let (mut first, second, third) = (start("one"), start("two"), start("three"));
+    let mut client = server.connect();
+    assert_eq!(client.run("FAIRLOCK.BREAK k OWNER two"), "1");
+    second.end().failed(76, "lost the lock k: one holds it now");
+    let holders = client.run("FAIRLOCK.HOLDERS k");
+    assert_eq!(holders.matches('[').count(), 3, "{holders}");
+    assert!(!first.has_ended());
+    assert_eq!(third.terminate(), 143);
+    assert_eq!(client.run("FAIRLOCK.BREAK k"), "1");
+    assert_eq!(first.end().code, 76);
 }
 
 #[test]
@@ -68,10 +94,8 @@ fn without_an_answer_the_command_ends_before_the_lease_can() {
     let file = dir.path().join("pid");
     // It does not end by SIGTERM.
     let script = format!("trap '' TERM; echo $$ > {}; sleep 100; :", file.display());
-    let args = [
-        "exec", "k", "--lease", "20s", "--grace", "500ms", "--", "sh", "-c", &script,
-    ];
-    let program = Program::start(server.port, &args);
+    let options = ["--lease", "20s", "--grace", "500ms"];
+    let program = Program::script(server.port, &options, &script);
     let command = pid_in(&file);
     let (ended, took) = server.while_stopped(|| {
         let start = Instant::now();
@@ -88,27 +112,21 @@ fn a_command_that_ignores_the_signal_is_killed_and_what_it_started_too() {
     let server = Server::start();
     let dir = TempDir::new().expect("a directory");
     let (own, started) = (dir.path().join("own"), dir.path().join("started"));
-    let script = format!(
-        "trap '' TERM; sleep 100 & echo $! > {}; echo $$ > {}; wait",
-        started.display(),
-        own.display()
-    );
-    let args = ["exec", "k", "--grace", "100ms", "--", "sh", "-c", &script];
-    let program = Program::start(server.port, &args);
+    let (own_path, started_path) = (own.display(), started.display());
+    let script =
+        format!("trap '' TERM; sleep 100 & echo $! > {started_path}; echo $$ > {own_path}; wait");
+    let program = Program::script(server.port, &["--grace", "100ms"], &script);
     let (own, started) = (pid_in(&own), pid_in(&started));
     server.connect().run("FAIRLOCK.BREAK k");
-    let ended = program.end();
-    assert_eq!(ended.code, 76, "{ended:?}");
-    assert!(!is_alive(own));
-    wait_until("what it started has ended", || !is_alive(started));
+    program.end().failed(76, "");
+    assert!(!is_alive(own) && !is_alive(started));
 }
 
 #[test]
 fn a_command_can_be_let_go_on() {
     let server = Server::start();
     let script = "echo ready; read line; echo \"got $line\"";
-    let args = ["exec", "k", "--on-loss", "ignore", "--", "sh", "-c", script];
-    let mut program = Program::start(server.port, &args);
+    let mut program = Program::script(server.port, &["--on-loss", "ignore"], script);
     program.wait_for("ready\n");
     server.connect().run("FAIRLOCK.BREAK k");
     program.wait_for_error("the command goes on");
@@ -119,58 +137,21 @@ fn a_command_can_be_let_go_on() {
 }
 
 #[test]
-fn a_lock_that_was_lost_just_before_the_end_is_reported() {
-    let server = Server::start();
-    let script = format!("redis-cli -p {} FAIRLOCK.BREAK k", server.port);
-    let ended = Program::ended(server.port, &["exec", "k", "--", "sh", "-c", &script]);
-    ended.failed(76, "lost");
-}
-
-#[test]
 fn when_the_program_itself_is_killed_the_command_ends_and_the_lock_is_free() {
     let server = Server::start();
+    let mut client = server.connect();
     let dir = TempDir::new().expect("a directory");
     let file = dir.path().join("pid");
     let script = format!("echo $$ > {}; exec sleep 100", file.display());
-    let program = Program::start(server.port, &["exec", "k", "--", "sh", "-c", &script]);
+    let program = Program::script(server.port, &[], &script);
     let command = pid_in(&file);
-    program.signal("KILL");
-    assert_eq!(program.code(), -1);
+    let waiting = Program::waiting(&server, &[]);
+    for program in [waiting, program] {
+        program.signal("KILL");
+        assert_eq!(program.end().code, -1);
+        // Its place is given up at once.
+        wait_until("nobody waits", || server.blocked() == 0);
+    }
     wait_until("the command has ended", || !is_alive(command));
-    wait_until("the lock is free", || {
-        server.connect().run("EXISTS k") == "0"
-    });
-}
-
-#[test]
-fn a_holder_among_others_loses_the_lock_alone() {
-    let server = Server::start();
-    let start = |owner: &str| Program::holding(server.port, &["--shared", "--owner", owner]);
-    // What INFO says is of the first holder: it is not the one that the second must ask for.
-    let (mut first, second, third) = (start("one"), start("two"), start("three"));
-    let mut client = server.connect();
-    assert_eq!(client.run("FAIRLOCK.BREAK k OWNER two"), "1");
-    let ended = second.end();
-    ended.failed(76, "lost the lock k: it is no holder of it any more");
-    let holders = client.run("FAIRLOCK.HOLDERS k");
-    assert_eq!(holders.matches('[').count(), 3, "{holders}");
-    assert!(!first.has_ended());
-    third.signal("TERM");
-    assert_eq!(third.end().code, 143);
-    assert_eq!(client.run("FAIRLOCK.BREAK k"), "1");
-    assert_eq!(first.end().code, 76);
-}
-
-#[test]
-fn a_holder_among_others_notices_that_it_was_acquired_anew() {
-    let server = Server::start();
-    let program = Program::holding(server.port, &["--limit", "3", "--owner", "me"]);
-    let mut client = server.connect();
-    let replies = client.at_once(&[
-        "FAIRLOCK.BREAK k OWNER me",
-        "FAIRLOCK.ACQUIRE k me SHARED 3 LEASE 600000",
-    ]);
-    assert!(replies.starts_with("[1, "), "{replies}");
-    let ended = program.end();
-    ended.failed(76, "acquired anew");
+    wait_until("the lock is free", || client.run("EXISTS k") == "0");
 }

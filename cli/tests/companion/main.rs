@@ -11,7 +11,6 @@
 )]
 
 mod program;
-mod scrape;
 
 mod cluster;
 mod completions;

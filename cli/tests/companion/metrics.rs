@@ -1,75 +1,148 @@
 //! `fairlock metrics`.
 
-use std::collections::BTreeSet;
-use std::fs;
-use std::path::Path;
+use std::collections::{BTreeMap, BTreeSet};
 
-use fairlock_cli::metrics::families::{FAMILIES, Family, HISTOGRAMS};
-use fairlock_testing::{Server, follow};
+use fairlock_cli::metrics::families::metric;
+use fairlock_testing::{Blocked, Client, Server, follow, paths, wait_until};
 
-use crate::cluster::cluster;
 use crate::program::Program;
-use crate::scrape::{Busy, Samples, read, samples, value};
 
-/// The fields of INFO fairlock, without their prefix, and their values; not the commit, which is not a number.
-fn fields(server: &Server) -> Vec<(String, f64)> {
-    let info = server.connect().text("INFO fairlock");
-    let pairs = info.lines().filter_map(|line| {
-        let (name, number) = line.strip_prefix("fairlock_")?.split_once(':')?;
-        (name != "commit").then(|| (name.to_owned(), number.parse().expect("a number")))
+/// The digest of the script by which Redisson's watchdog renewed a lease up to release 3.43.0.
+const RENEW: &str = "8e19a1ddbdee9138df9f32a480c57addab4353d1";
+
+/// Samples, by their names with labels.
+pub type Samples = BTreeMap<String, f64>;
+
+/// Reads metrics. Each sample must be there once and described.
+#[track_caller]
+pub fn read(text: &str) -> Samples {
+    assert!(text.ends_with('\n'), "cut off: {text}");
+    let mut samples = Samples::new();
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let (sample, number) = line.rsplit_once(' ').expect("a value");
+        let name = sample.split('{').next().expect("a name");
+        let parts = ["_bucket", "_sum", "_count"];
+        let family = parts.iter().find_map(|part| name.strip_suffix(part));
+        let kind = match family {
+            Some(_) => "histogram",
+            None if name.ends_with("_total") => "counter",
+            None => "gauge",
+        };
+        let family = family.unwrap_or(name);
+        for described in [
+            format!("# HELP {family} "),
+            format!("# TYPE {family} {kind}\n"),
+        ] {
+            assert!(text.contains(&described), "no {described}");
+        }
+        let number = number.parse().expect("a number");
+        let before = samples.insert(sample.to_owned(), number);
+        assert!(before.is_none(), "{sample}");
+    }
+    samples
+}
+
+/// What the program prints of a server that answers.
+#[track_caller]
+fn samples(server: &Server) -> Samples {
+    read(&Program::ended(server.port, &["metrics"]).said())
+}
+
+/// The one value of a metric with these labels.
+#[track_caller]
+pub fn value(samples: &Samples, metric: &str, labels: &[(&str, &str)]) -> f64 {
+    let is_it = |sample: &str| {
+        let has = |(name, value): &(&str, &str)| sample.contains(&format!("{name}=\"{value}\""));
+        sample.starts_with(&format!("fairlock_{metric}{{")) && labels.iter().all(has)
+    };
+    let found = samples.iter().filter(|(sample, _)| is_it(sample));
+    let found: Vec<f64> = found.map(|(_, number)| *number).collect();
+    let [number] = found.as_slice() else {
+        panic!("{metric} {labels:?}: {found:?} of {samples:?}");
+    };
+    *number
+}
+
+/// A server where all that is counted has happened at least once; one client waits, one has a session.
+fn busy() -> (Server, Client, Blocked) {
+    let server = Server::with(&["--fairlock.turn", "50"]);
+    let mut client = server.connect();
+    // `k` goes from `a` to `b`.
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
+    let waiter = server.block("FAIRLOCK.ACQUIRE k b LEASE 600000");
+    client.run("FAIRLOCK.RELEASE k a ALL");
+    waiter.int();
+    // Clients fail to get it, each in its own way.
+    client.run("FAIRLOCK.ACQUIRE k c WAIT 1");
+    client.run("FAIRLOCK.ACQUIRE k c ENQUEUE");
+    client.run("FAIRLOCK.CANCEL k c");
+    server.block("FAIRLOCK.ACQUIRE k d").disconnect();
+    wait_until("the closed connection is noticed", || {
+        server.info("fairlock", "fairlock_disconnects") == "1"
     });
-    pairs.collect()
+    let first = server.block("FAIRLOCK.ACQUIRE k e");
+    let second = server.block("FAIRLOCK.ACQUIRE k e WAIT 50");
+    first.reply();
+    second.reply();
+    // A lease ends, and a waiter is dropped as dead.
+    client.int("FAIRLOCK.ACQUIRE short a LEASE 600000");
+    client.run("FAIRLOCK.ACQUIRE short dead ENQUEUE");
+    let waiter = server.block("FAIRLOCK.ACQUIRE short b");
+    client.int("FAIRLOCK.RENEW short a LEASE 50");
+    waiter.int();
+    client.run("CONFIG SET fairlock.intercept-eval yes");
+    // An argument that is not a whole number is left to Lua, and counted so.
+    for lease in ["30000", "x"] {
+        client.run(&format!("EVALSHA {RENEW} 1 k {lease} b"));
+    }
+    client.int("FAIRLOCK.ACQUIRE bound a SESSION");
+    let waiter = server.block("FAIRLOCK.ACQUIRE k z");
+    (server, client, waiter)
 }
 
 #[test]
 fn every_field_of_info_is_a_metric_with_its_value() {
-    let busy = Busy::start();
-    let samples = samples(&busy.server);
-    let (of_histograms, others): (Vec<_>, Vec<_>) =
-        fields(&busy.server).into_iter().partition(|(name, _)| {
-            let mut all = HISTOGRAMS.iter();
-            all.any(|histogram| histogram.part_of(name).is_some())
-        });
-    check_histograms(&samples, &of_histograms);
-    let mut served = BTreeSet::new();
-    for (field, number) in &others {
-        let of_it = FAMILIES.iter().find_map(|family| {
-            let labels = family.labels_of(field)?;
-            Some((family.name, labels))
-        });
-        let (name, labels) = of_it.unwrap_or_else(|| panic!("{field} is no metric"));
-        served.insert(name);
-        let unit = if field.ends_with("_usec") { 1e6 } else { 1.0 };
-        let value = value(&samples, name, &labels);
+    let (server, mut client, _waiter) = busy();
+    let samples = samples(&server);
+    for line in client.text("INFO fairlock").lines() {
+        let field = line
+            .strip_prefix("fairlock_")
+            .and_then(|line| line.split_once(':'));
+        let Some((field, number)) = field.filter(|(field, _)| *field != "commit") else {
+            continue;
+        };
+        let number: f64 = number.parse().expect("a number");
+        let (name, labels) = metric(field);
+        let micros = |bound: &str| bound.parse::<f64>().expect("a number") / 1e6;
+        let (value, unit) = match labels.first() {
+            Some(("part", "sum")) => (value(&samples, &format!("{name}_sum"), &[]), 1e6),
+            Some(("part", "count")) => {
+                let all = value(&samples, &format!("{name}_bucket"), &[("le", "+Inf")]);
+                assert_eq!(value(&samples, &format!("{name}_count"), &[]), all);
+                (all, 1.0)
+            }
+            Some(("part", bound)) => {
+                let bound = micros(&bound["le_".len()..]).to_string();
+                (
+                    value(&samples, &format!("{name}_bucket"), &[("le", &bound)]),
+                    1.0,
+                )
+            }
+            _ if name.ends_with("_seconds") => (value(&samples, name, &labels), 1e6),
+            _ => {
+                let total = format!("{name}_total");
+                let is_counter = samples.keys().any(|sample| sample.contains(&total));
+                (
+                    value(&samples, if is_counter { &total } else { name }, &labels),
+                    1.0,
+                )
+            }
+        };
         assert!((value * unit - number).abs() < 1e-3, "{field}: {value}");
-        // A 0 would prove nothing: only scripts that did not come are 0, and they differ.
+        // A 0 would prove nothing: only scripts that did not come are 0, and they differ, and low buckets.
         let came = !field.starts_with("scripts_") || field.ends_with("_renew");
-        assert_eq!(*number > 0.0, came, "{field}");
-    }
-    assert_eq!(served.len(), FAMILIES.len(), "{served:?}");
-}
-
-/// Each field of a histogram is one of its samples.
-#[track_caller]
-fn check_histograms(samples: &Samples, fields: &[(String, f64)]) {
-    for (field, number) in fields {
-        let part = |histogram: &Family| Some((histogram.name, histogram.part_of(field)?));
-        let (name, part) = HISTOGRAMS.iter().find_map(part).expect("its histogram");
-        let value =
-            |part: &str, labels: &[(&str, &str)]| value(samples, &format!("{name}_{part}"), labels);
-        match part {
-            "sum" => assert!((value("sum", &[]) * 1e6 - number).abs() < 1e-3, "{field}"),
-            "count" => {
-                assert!(*number > 0.0, "{field}");
-                assert_eq!(value("count", &[]), *number);
-                assert_eq!(value("bucket", &[("le", "+Inf")]), *number);
-            }
-            bound => {
-                let micros: f64 = bound["le_".len()..].parse().expect("a number");
-                let bound = (micros / 1e6).to_string();
-                assert_eq!(value("bucket", &[("le", &bound)]), *number, "{field}");
-            }
-        }
+        assert!((number > 0.0) == came || field.contains("_le_"), "{field}");
     }
 }
 
@@ -81,52 +154,9 @@ fn each_sample_says_of_which_server_it_is_and_a_replica_is_shown_as_such() {
         let label = format!("node=\"127.0.0.1:{}\"", server.port);
         let samples = samples(server);
         assert!(samples.keys().all(|sample| sample.contains(&label)));
-        assert_eq!(value(&samples, "fairlock_up", &[]), 1.0);
-        assert_eq!(value(&samples, "fairlock_replica", &[]), is_replica);
+        assert_eq!(value(&samples, "up", &[]), 1.0);
+        assert_eq!(value(&samples, "replica", &[]), is_replica);
     }
-}
-
-#[test]
-fn in_a_cluster_all_masters_are_asked_and_one_that_is_gone_is_shown() {
-    let mut servers = cluster();
-    servers[0].connect().int("FAIRLOCK.ACQUIRE b me");
-    let nodes = servers
-        .each_ref()
-        .map(|server| format!("127.0.0.1:{}", server.port));
-    let all = samples(&servers[1]);
-    for (number, node) in nodes.iter().enumerate() {
-        let node = ("node", node.as_str());
-        assert_eq!(value(&all, "fairlock_up", &[node]), 1.0);
-        let taken = value(
-            &all,
-            "fairlock_acquisitions_total",
-            &[node, ("way", "immediate")],
-        );
-        assert_eq!(taken, if number == 0 { 1.0 } else { 0.0 });
-    }
-    servers[2].signal("KILL");
-    servers[2].exit_code();
-    let ended = Program::ended(servers[1].port, &["metrics"]);
-    assert_eq!(ended.code, 69, "{ended:?}");
-    let gone = format!("cannot reach the server at {}", nodes[2]);
-    assert!(ended.errors.contains(&gone), "{ended:?}");
-    let rest = read(&ended.out);
-    for (node, up) in nodes.iter().zip([1.0, 1.0, 0.0]) {
-        assert_eq!(value(&rest, "fairlock_up", &[("node", node)]), up);
-    }
-    let gone = rest.keys().filter(|sample| sample.contains(&nodes[2]));
-    let known: Vec<_> = gone.filter_map(|sample| sample.split('{').next()).collect();
-    assert_eq!(known, ["fairlock_metrics_timestamp_seconds", "fairlock_up"]);
-}
-
-#[test]
-fn a_user_needs_little_for_metrics() {
-    let server = Server::start();
-    let mut client = server.connect();
-    client.run("ACL SETUSER ann on >secret +info");
-    let url = format!("redis://ann:secret@127.0.0.1:{}", server.port);
-    let ended = Program::ended(1, &["--url", &url, "metrics"]);
-    assert_eq!((ended.code, ended.errors.as_str()), (0, ""), "{ended:?}");
 }
 
 /// The metrics' names in a text.
@@ -137,20 +167,17 @@ fn names(text: &str) -> BTreeSet<&str> {
 
 #[test]
 fn the_examples_ask_for_what_is_there() {
-    let busy = Busy::start();
-    let printed = Program::ended(busy.server.port, &["metrics"]).out;
-    let there = samples(&busy.server);
-    let there: BTreeSet<_> = there
-        .keys()
-        .filter_map(|sample| sample.split('{').next())
-        .collect();
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/metrics");
-    let text = |name: &str| fs::read_to_string(folder.join(name)).expect("an example");
+    let (server, ..) = busy();
+    let printed = Program::ended(server.port, &["metrics"]).said();
+    let there = read(&printed);
+    let there = there.keys().filter_map(|sample| sample.split('{').next());
+    let there: BTreeSet<_> = there.collect();
+    let folder = paths::root().join("examples/metrics");
+    let text = |name: &str| std::fs::read_to_string(folder.join(name)).expect("an example");
     let (dashboard, alerts) = (text("grafana-dashboard.json"), text("fairlock-alerts.yml"));
     serde_json::from_str::<serde_json::Value>(&dashboard).expect("JSON");
     assert_eq!(names(&dashboard), there);
-    let alerts_ask = names(&alerts);
-    assert!(alerts_ask.is_subset(&there), "{alerts_ask:?}");
+    assert!(names(&alerts).is_subset(&there), "{alerts}");
     let matchers = alerts
         .split('{')
         .skip(1)

@@ -1,27 +1,21 @@
 //! The program, run by a test.
 
 use std::ffi::OsStr;
-use std::fs;
-use std::io::{BufRead as _, BufReader, Read, Write as _};
+use std::fs::{self, File};
+use std::io::Write as _;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex};
-use std::thread;
+use std::process::{Child, Command, Stdio};
 
 use fairlock_testing::{Client, Server, wait_until};
+use tempfile::TempDir;
 
 /// Where the program is.
 pub const PATH: &str = env!("CARGO_BIN_EXE_fairlock");
 
-/// What a stream has said so far.
-type Said = Arc<Mutex<String>>;
-
-/// The program under way; killed when dropped.
+/// The program under way; killed when dropped. What it prints goes into files.
 pub struct Program {
     child: Child,
-    out: Said,
-    errors: Said,
-    readers: Vec<thread::JoinHandle<()>>,
+    dir: TempDir,
 }
 
 /// The result of a program that has ended.
@@ -34,11 +28,18 @@ pub struct Ended {
 }
 
 impl Ended {
-    /// That it has ended so, and said this.
+    /// That it has ended so, and said this as an error.
     #[track_caller]
     pub fn failed(&self, code: i32, text: &str) {
         assert_eq!(self.code, code, "{self:?}");
         assert!(self.errors.contains(text), "{text}: {self:?}");
+    }
+
+    /// What it printed, without an error.
+    #[track_caller]
+    pub fn said(self) -> String {
+        assert_eq!((self.code, self.errors.as_str()), (0, ""), "{self:?}");
+        self.out
     }
 }
 
@@ -47,10 +48,23 @@ impl Program {
     /// it runs.
     #[track_caller]
     pub fn holding(port: u16, options: &[&str]) -> Self {
-        let command = ["--", "sh", "-c", "echo ready; exec sleep 100"];
-        let program = Self::start(port, &[&["exec", "k"], options, &command].concat());
+        let program = Self::script(port, options, "echo ready; exec sleep 100");
         program.wait_for("ready\n");
         program
+    }
+
+    /// Starts a command for the lock `k`, with these options of `exec`, which ends with 3; waits until it waits for the lock.
+    #[track_caller]
+    pub fn waiting(server: &Server, options: &[&str]) -> Self {
+        let program = Self::script(server.port, options, "exit 3");
+        wait_until("it waits", || server.blocked() == 1);
+        program
+    }
+
+    /// Starts a shell's script that runs under the lock `k`, with these options of `exec`.
+    pub fn script(port: u16, options: &[&str], script: &str) -> Self {
+        let command = ["--", "sh", "-c", script];
+        Self::start(port, &[&["exec", "k"], options, &command].concat())
     }
 
     /// Starts it for a server. It has no terminal, as from cron, wherever the tests run.
@@ -60,42 +74,33 @@ impl Program {
         Self::run(command, port)
     }
 
-    /// Starts another program, which becomes it.
-    pub fn start_by(by: &[&str], port: u16) -> Self {
+    /// Starts a shell's script in which `$FAIRLOCK` is the program.
+    pub fn in_shell(port: u16, script: &str) -> Self {
         let mut command = with_all_signals("setsid");
-        command.args(by);
+        command.args(["sh", "-c", script]);
         Self::run(command, port)
     }
 
-    /// Starts it with a terminal, in which `line` is typed as a command.
-    pub fn in_terminal(port: u16, line: &str) -> Self {
+    /// As [`Program::in_shell`], with a terminal.
+    pub fn in_terminal(port: u16, script: &str) -> Self {
         let mut command = with_all_signals("script");
-        command
-            .args(["-qfec", line, "/dev/null"])
-            .env("TERM", "xterm-256color");
+        command.args(["-qfec", script, "/dev/null"]);
+        command.env("TERM", "xterm-256color");
         Self::run(command, port)
     }
 
     fn run(mut command: Command, port: u16) -> Self {
-        let mut child = command
+        let dir = TempDir::new().expect("a directory");
+        let file = |name| File::create(dir.path().join(name)).expect("a file");
+        let child = command
             .env("FAIRLOCK", PATH)
             .env("FAIRLOCK_URL", format!("redis://127.0.0.1:{port}"))
             .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
+            .stdout(file("out"))
+            .stderr(file("errors"))
             .spawn()
             .expect("a process");
-        let (out, errors) = (Said::default(), Said::default());
-        let readers = vec![
-            read(child.stdout.take().expect("its output"), &out),
-            read(child.stderr.take().expect("its errors"), &errors),
-        ];
-        Self {
-            child,
-            out,
-            errors,
-            readers,
-        }
+        Self { child, dir }
     }
 
     /// Runs it to its end.
@@ -104,13 +109,18 @@ impl Program {
         Self::start(port, args).end()
     }
 
+    /// Runs it to its end as that user.
+    #[track_caller]
+    pub fn ended_as(user: &str, server: &Server, args: &[&str]) -> Ended {
+        let url = format!("redis://{user}@127.0.0.1:{}", server.port);
+        Self::ended(1, &[&["--url", &url], args].concat())
+    }
+
     /// Waits until it has ended by itself.
     #[track_caller]
     pub fn end(mut self) -> Ended {
-        let status = self.wait();
-        for reader in std::mem::take(&mut self.readers) {
-            reader.join().expect("read to the end");
-        }
+        wait_until("the program has ended", || self.has_ended());
+        let status = self.child.wait().expect("its status");
         Ended {
             code: status.code().unwrap_or(-1),
             out: self.out(),
@@ -118,20 +128,11 @@ impl Program {
         }
     }
 
+    /// Ends it by SIGTERM; the exit code.
     #[track_caller]
-    fn wait(&mut self) -> ExitStatus {
-        let mut status = None;
-        wait_until("the program has ended", || {
-            status = self.child.try_wait().expect("its state");
-            status.is_some()
-        });
-        status.expect("its status")
-    }
-
-    /// Waits until its own process has ended. What it started may have its streams.
-    #[track_caller]
-    pub fn code(mut self) -> i32 {
-        self.wait().code().unwrap_or(-1)
+    pub fn terminate(self) -> i32 {
+        self.signal("TERM");
+        self.end().code
     }
 
     /// Whether it has ended.
@@ -139,14 +140,19 @@ impl Program {
         self.child.try_wait().expect("its state").is_some()
     }
 
+    fn read(&self, name: &str) -> String {
+        let bytes = fs::read(self.dir.path().join(name)).expect("what it printed");
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
     /// What it has printed so far.
     pub fn out(&self) -> String {
-        self.out.lock().expect("no panic").clone()
+        self.read("out")
     }
 
     /// What it has printed as errors so far.
     pub fn errors(&self) -> String {
-        self.errors.lock().expect("no panic").clone()
+        self.read("errors")
     }
 
     /// Waits until it has printed a text.
@@ -165,17 +171,11 @@ impl Program {
     pub fn type_in(&mut self, text: &str) {
         let input = self.child.stdin.as_mut().expect("its input");
         input.write_all(text.as_bytes()).expect("typed");
-        input.flush().expect("typed");
-    }
-
-    /// Its process.
-    pub fn pid(&self) -> u32 {
-        self.child.id()
     }
 
     /// Sends it a signal, such as `TERM`.
     pub fn signal(&self, name: &str) {
-        send_signal(self.pid(), name);
+        send_signal(self.child.id(), name);
     }
 }
 
@@ -184,35 +184,16 @@ impl Drop for Program {
         // It may have ended by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();
-        if thread::panicking() {
+        if std::thread::panicking() {
             eprintln!("printed:\n{}\nerrors:\n{}", self.out(), self.errors());
         }
     }
 }
 
-fn read(stream: impl Read + Send + 'static, said: &Said) -> thread::JoinHandle<()> {
-    let said = Arc::clone(said);
-    thread::spawn(move || {
-        let mut stream = BufReader::new(stream);
-        let mut bytes = Vec::new();
-        // Until it closes: what is read of a line is shown at once, for screens have none.
-        while let Ok(read) = stream.fill_buf() {
-            if read.is_empty() {
-                return;
-            }
-            let length = read.len();
-            bytes.extend_from_slice(read);
-            stream.consume(length);
-            *said.lock().expect("no panic") = String::from_utf8_lossy(&bytes).into_owned();
-        }
-    })
-}
-
 /// Sends a process a signal.
 pub fn send_signal(pid: u32, name: &str) {
-    let status = Command::new("kill")
-        .args([format!("-{name}"), pid.to_string()])
-        .status();
+    let mut kill = Command::new("kill");
+    let status = kill.args([format!("-{name}"), pid.to_string()]).status();
     assert!(status.expect("kill is there").success());
 }
 
@@ -254,8 +235,7 @@ pub fn connection(server: &Server, mark: &str) -> i64 {
     wait_until("the program's connection is there", || {
         let list = client.text("CLIENT LIST");
         // The client shows what it gets with its ends of lines escaped.
-        let mut lines = list.split("\\n");
-        let line = lines.find(|line| line.contains(mark));
+        let line = list.split("\\n").find(|line| line.contains(mark));
         let found = line.and_then(|line| line.split(' ').find_map(|word| word.strip_prefix("id=")));
         id = found.and_then(|id| id.parse().ok());
         id.is_some()

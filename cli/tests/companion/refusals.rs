@@ -4,12 +4,11 @@ use fairlock_testing::{Server, follow};
 
 use crate::program::{Ended, Program};
 
-const ALL: [&[&str]; 7] = [
+const ALL: [&[&str]; 6] = [
     &["exec", "k", "--", "true"],
     &["top", "--once"],
     &["metrics"],
     &["locks"],
-    &["info"],
     &["info", "k"],
     &["break", "k"],
 ];
@@ -45,31 +44,28 @@ fn the_server_wants_a_password() {
     each(server.port, |ended| {
         ended.failed(69, "redis://:PASSWORD@127.0.0.1:");
     });
-    let url = format!("redis://:secret@127.0.0.1:{}", server.port);
-    let ended = Program::ended(1, &["--url", &url, "exec", "k", "--", "true"]);
-    assert_eq!(ended.code, 0, "{ended:?}");
-    let url = format!("redis://:wrong@127.0.0.1:{}", server.port);
-    let ended = Program::ended(1, &["--url", &url, "exec", "k", "--", "true"]);
+    let exec = ["exec", "k", "--", "true"];
+    Program::ended_as(":secret", &server, &exec).said();
+    let ended = Program::ended_as(":wrong", &server, &exec);
     ended.failed(69, "does not accept this user and password");
     assert!(!ended.errors.contains("wrong@"), "{ended:?}");
 }
 
 #[test]
-fn a_user_needs_little_for_a_command_under_a_lock() {
+fn a_user_needs_little() {
     let server = Server::start();
     let mut client = server.connect();
-    let commands = "+fairlock.info +fairlock.acquire +fairlock.release";
+    let commands = "+fairlock.info +fairlock.holders +fairlock.acquire +fairlock.release";
     client.run(&format!("ACL SETUSER ann on >secret ~k {commands}"));
-    let url = format!("redis://ann:secret@127.0.0.1:{}", server.port);
-    let ended = Program::ended(1, &["--url", &url, "exec", "k", "--", "true"]);
-    assert_eq!((ended.code, ended.errors.as_str()), (0, ""), "{ended:?}");
-    // Beside others, to look at its own hold.
-    let shared = ["--url", &url, "exec", "k", "--shared", "--", "true"];
-    let ended = Program::ended(1, &shared);
-    ended.failed(69, "fairlock.holders");
-    client.run("ACL SETUSER ann +fairlock.holders");
-    let ended = Program::ended(1, &shared);
-    assert_eq!((ended.code, ended.errors.as_str()), (0, ""), "{ended:?}");
+    for how in ["--limit=1", "--shared"] {
+        let exec = ["exec", "k", how, "--", "true"];
+        Program::ended_as("ann:secret", &server, &exec).said();
+    }
+    client.run("ACL SETUSER ann -fairlock.holders");
+    let exec = ["exec", "k", "--", "true"];
+    Program::ended_as("ann:secret", &server, &exec).failed(69, "fairlock.holders");
+    client.run("ACL SETUSER ben on >secret +info");
+    Program::ended_as("ben:secret", &server, &["metrics"]).said();
 }
 
 #[test]
@@ -77,8 +73,7 @@ fn the_server_is_a_replica() {
     let (master, replica) = (Server::start(), Server::start());
     // Before it has the master's data it may refuse everything, with another error.
     follow(&replica, &master);
-    let ended = Program::ended(replica.port, &["exec", "k", "--", "true"]);
-    ended.failed(69, "is a replica");
+    Program::ended(replica.port, ALL[0]).failed(69, "is a replica");
     let ended = Program::ended(replica.port, &["top", "--once", "--interval", "10ms"]);
     assert!(ended.out.contains("is a replica"), "{ended:?}");
 }
@@ -87,8 +82,7 @@ fn the_server_is_a_replica() {
 fn another_key_holds_something_else() {
     let server = Server::start();
     server.connect().run("SET k x");
-    let ended = Program::ended(server.port, &["exec", "k", "--", "true"]);
-    ended.failed(69, "WRONGTYPE");
+    Program::ended(server.port, ALL[0]).failed(69, "WRONGTYPE");
 }
 
 #[test]
@@ -102,6 +96,7 @@ fn the_command_line_cannot_be_understood() {
         &["exec", "k", "--lease", "0", "--", "true"],
         &["exec", "k", "--limit", "0", "--", "true"],
         &["top", "--sort", "age"],
+        &["info"],
         &["--url", "http://x", "top"],
         &["metrics", "--listen", "nonsense"],
         &[],

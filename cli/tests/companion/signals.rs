@@ -11,7 +11,7 @@ fn they_are_passed_on_to_the_command() {
         let script = format!(
             "trap 'echo {signal}; exit 5' {signal}; echo ready; while :; do sleep 0.05; done"
         );
-        let program = Program::start(server.port, &["exec", "k", "--", "sh", "-c", &script]);
+        let program = Program::script(server.port, &[], &script);
         program.wait_for("ready\n");
         program.signal(signal);
         let ended = program.end();
@@ -27,11 +27,9 @@ fn during_the_wait_they_end_it_and_the_place_is_given_up() {
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
     // A code of its own, not the signal's: as PID 1 the kernel would ignore a signal that nobody listens to.
     for (signal, code) in [("HUP", 129), ("INT", 130), ("TERM", 143)] {
-        let program = Program::start(server.port, &["exec", "k", "--", "echo", "started"]);
-        wait_until("it waits", || server.blocked() == 1);
+        let program = Program::waiting(&server, &[]);
         program.signal(signal);
-        let ended = program.end();
-        assert_eq!((ended.code, ended.out.as_str()), (code, ""), "{ended:?}");
+        assert_eq!(program.end().code, code);
         wait_until("the queue is empty", || {
             client.run("FAIRLOCK.INFO k").contains("waiting, 0")
         });
@@ -42,13 +40,12 @@ fn during_the_wait_they_end_it_and_the_place_is_given_up() {
 fn what_was_ignored_stays_ignored() {
     let server = Server::start();
     let script = "trap '' HUP; exec \"$FAIRLOCK\" exec k -- sh -c 'grep SigIgn /proc/self/status; read line'";
-    let mut program = Program::start_by(&["sh", "-c", script], server.port);
+    let mut program = Program::in_shell(server.port, script);
     program.wait_for("SigIgn:");
     program.signal("HUP");
     program.type_in("\n");
-    let ended = program.end();
-    assert_eq!(ended.code, 0, "{ended:?}");
-    let mask = ended.out.trim().rsplit('\t').next().expect("a mask");
+    let out = program.end().said();
+    let mask = out.trim().rsplit('\t').next().expect("a mask");
     let mask = u64::from_str_radix(mask, 16).expect("a number");
     assert_eq!(mask & 1, 1, "{mask:x}");
 }

@@ -2,45 +2,37 @@
 
 use fairlock_testing::{Server, wait_until};
 
-use crate::program::{self, Program};
+use crate::program::{Program, is_alive, pid_in, send_signal};
 
+/// `top` has a screen of its own, and gives the terminal back.
 #[test]
-fn top_has_a_screen_and_gives_the_terminal_back() {
+fn top_has_a_screen_until_it_is_told_to_end() {
     let server = Server::start();
     let mut client = server.connect();
     client.int("FAIRLOCK.ACQUIRE orders ann SESSION");
     client.int("FAIRLOCK.ACQUIRE stock bob SESSION");
-    let line = format!(
-        "stty rows 24 cols 100; {} top --interval 50ms",
-        program::PATH
-    );
-    let mut program = Program::in_terminal(server.port, &line);
-    program.wait_for("\u{1b}[?1049h");
-    program.wait_for("orders");
-    program.wait_for("stock");
-    program.type_in("q");
-    let ended = program.end();
-    assert_eq!(ended.code, 0, "{ended:?}");
-    assert!(ended.out.contains("\u{1b}[?1049l"), "{ended:?}");
-}
-
-#[test]
-fn top_gives_the_terminal_back_when_it_is_told_to_end() {
-    let server = Server::start();
-    let top = format!("sh -c 'echo pid=$$.; exec {} top'", program::PATH);
+    let top = "sh -c 'echo pid=$$.; exec \"$FAIRLOCK\" top --interval 50ms'";
     let line = format!("stty rows 24 cols 100; {top}; echo ended $?");
-    let program = Program::in_terminal(server.port, &line);
-    program.wait_for("\u{1b}[?1049h");
-    let out = program.out();
-    let pid = out
-        .split("pid=")
-        .nth(1)
-        .and_then(|rest| rest.split('.').next());
-    let pid = pid.and_then(|pid| pid.parse().ok());
-    program::send_signal(pid.expect("a process number"), "TERM");
-    let ended = program.end();
-    assert!(ended.out.contains("\u{1b}[?1049l"), "{ended:?}");
-    assert!(ended.out.contains("ended 143"), "{ended:?}");
+    for (by, code) in [("q", 0), ("TERM", 143)] {
+        let mut program = Program::in_terminal(server.port, &line);
+        for text in ["\u{1b}[?1049h", "orders", "stock"] {
+            program.wait_for(text);
+        }
+        if by == "q" {
+            program.type_in(by);
+        } else {
+            let out = program.out();
+            let pid = out
+                .split("pid=")
+                .nth(1)
+                .and_then(|rest| rest.split('.').next());
+            let pid = pid.and_then(|pid| pid.parse().ok());
+            send_signal(pid.expect("a process number"), by);
+        }
+        let ended = program.end();
+        assert!(ended.out.contains("\u{1b}[?1049l"), "{ended:?}");
+        assert!(ended.out.contains(&format!("ended {code}")), "{ended:?}");
+    }
 }
 
 #[test]
@@ -49,12 +41,12 @@ fn what_the_command_has_started_ends_with_it_in_a_terminal_that_stays() {
     let dir = tempfile::TempDir::new().expect("a directory");
     let file = dir.path().join("pid");
     let script = format!("sleep 300 & echo $! > {}; wait; true", file.display());
-    let exec = format!("{} exec k -- sh -c '{script}'", program::PATH);
-    let mut program = Program::in_terminal(server.port, &format!("{exec}; echo ended $?; read x"));
-    let started = program::pid_in(&file);
+    let line = format!("\"$FAIRLOCK\" exec k -- sh -c '{script}'; echo ended $?; read x");
+    let mut program = Program::in_terminal(server.port, &line);
+    let started = pid_in(&file);
     assert_eq!(server.connect().run("FAIRLOCK.BREAK k"), "1");
     program.wait_for("ended 76");
-    assert!(!program::is_alive(started));
+    assert!(!is_alive(started));
     program.type_in("\n");
     assert_eq!(program.end().code, 0);
 }
@@ -63,7 +55,7 @@ fn what_the_command_has_started_ends_with_it_in_a_terminal_that_stays() {
 fn control_c_reaches_the_command_once() {
     let server = Server::start();
     let script = "trap \"echo got-it\" INT; echo re\"\"ady; while :; do sleep 0.05; done";
-    let line = format!("{} exec k -- sh -c '{script}'", program::PATH);
+    let line = format!("\"$FAIRLOCK\" exec k -- sh -c '{script}'");
     let mut program = Program::in_terminal(server.port, &line);
     program.wait_for("ready");
     program.type_in("\u{3}");
