@@ -179,7 +179,7 @@ impl World {
 }
 
 /// How many worlds of each scope the daily run visits.
-const DAILY: usize = 40_000;
+const DAILY: usize = 15_000;
 
 fn explore(name: &str, scope: &Scope) {
     let limit = std::env::var("MODEL_STATES").ok();
