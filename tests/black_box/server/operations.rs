@@ -144,7 +144,14 @@ fn what_was_saved_on_shutdown_is_there_afterwards() {
 #[test]
 fn a_loaded_queue_is_served_without_a_request() {
     for append_only in ["no", "yes"] {
-        let options = ["--fairlock.turn", "50", "--appendonly", append_only];
+        let options = [
+            "--fairlock.turn",
+            "50",
+            "--appendonly",
+            append_only,
+            "--appendfsync",
+            "always",
+        ];
         let (server, mut client) = Server::connected_with(&options);
         client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
         client.run("FAIRLOCK.ACQUIRE k p ENQUEUE PATIENCE 600000");
