@@ -48,8 +48,7 @@ fn the_command_is_told_key_owner_and_token_and_the_token_grows() {
 
 #[test]
 fn the_lock_is_bound_to_the_connection_for_the_lease_that_was_asked_for() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     let program = Program::holding(server.port, &["--lease", "90s", "--owner", "me"]);
     assert_eq!(client.holders("k"), "[me, 1]");
     // It is renewed after a third.
@@ -60,8 +59,7 @@ fn the_lock_is_bound_to_the_connection_for_the_lease_that_was_asked_for() {
 
 #[test]
 fn a_lock_that_cannot_be_had_in_time_is_not_acquired() {
-    let server = Server::with(&["--fairlock.max-waiters", "1"]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected_with(&["--fairlock.max-waiters", "1"]);
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
     for wait in ["0", "50ms"] {
         let args = ["exec", "k", "--wait", wait, "--", "echo", "started"];
@@ -80,8 +78,7 @@ fn a_lock_that_cannot_be_had_in_time_is_not_acquired() {
 
 #[test]
 fn it_waits_for_its_turn() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     for wait in [&[][..], &["--wait", "1h"]] {
         client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
         let mut program = Program::waiting(&server, wait);
@@ -139,8 +136,7 @@ fn so_many_as_the_limit_run_at_the_same_time() {
 
 #[test]
 fn one_within_another_by_the_same_owner_holds_together_with_it() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     let script =
         "\"$FAIRLOCK\" exec k --owner \"$FAIRLOCK_OWNER\" -- true && echo inner && exec sleep 100";
     let program = Program::script(server.port, &[], script);
@@ -152,8 +148,7 @@ fn one_within_another_by_the_same_owner_holds_together_with_it() {
 
 #[test]
 fn a_wait_that_is_cut_short_is_taken_up_again() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
     let program = Program::waiting(&server, &["--wait", "10m"]);
     let first = connection(&server, " flags=b ");
@@ -201,8 +196,7 @@ fn keys_and_owners_are_any_bytes() {
 
 #[test]
 fn readers_run_together_and_a_writer_alone() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     let readers = [(); 2].map(|()| Program::holding(server.port, &["--shared"]));
     let info = client.run("FAIRLOCK.INFO k");
     assert!(info.contains("holders, 2, limit, 0"), "{info}");

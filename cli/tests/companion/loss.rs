@@ -138,8 +138,7 @@ fn a_command_can_be_let_go_on() {
 
 #[test]
 fn when_the_program_itself_is_killed_the_command_ends_and_the_lock_is_free() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     let dir = TempDir::new().expect("a directory");
     let file = dir.path().join("pid");
     let script = format!("echo $$ > {}; exec sleep 100", file.display());

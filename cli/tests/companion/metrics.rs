@@ -65,8 +65,7 @@ pub fn value(samples: &Samples, metric: &str, labels: &[(&str, &str)]) -> f64 {
 
 /// A server where all that is counted has happened at least once; one client waits, one has a session.
 fn busy() -> (Server, Client, Blocked) {
-    let server = Server::with(&["--fairlock.turn", "50"]);
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected_with(&["--fairlock.turn", "50"]);
     // `k` goes from `a` to `b`.
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");

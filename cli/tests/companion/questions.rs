@@ -58,8 +58,7 @@ fn locks_are_listed_each_on_a_line() {
 
 #[test]
 fn very_many_locks_are_all_listed() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     client.run_many((0..4_000).map(|n| format!("FAIRLOCK.ACQUIRE l{n:05} a LEASE 600000")));
     let out = said(&server, &["locks"]);
     let names = out.lines().filter_map(|line| line.split(' ').next());
@@ -92,8 +91,7 @@ fn a_lock_is_shown_with_all_its_holders() {
 
 #[test]
 fn a_lock_is_freed_and_goes_to_the_next() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k ann LEASE 600000");
     let bob = server.block("FAIRLOCK.ACQUIRE k bob");
     let broken = || said(&server, &["break", "k"]);
@@ -112,8 +110,7 @@ fn a_lock_is_freed_and_goes_to_the_next() {
 
 #[test]
 fn what_may_be_data_is_freed_by_force_only() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     client.run("HSET k a 1");
     Program::ended(server.port, &["break", "k"]).failed(69, "NOTALOCK");
     assert_eq!(client.run("EXISTS k"), "1");
@@ -129,8 +126,7 @@ fn what_may_be_data_is_freed_by_force_only() {
 
 #[test]
 fn a_user_needs_an_administrators_permission_to_free_a_lock() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k ann");
     client.run("ACL SETUSER bob on >secret ~* +@all -@admin -@dangerous +info");
     let bob = |args: &[&str]| Program::ended_as("bob:secret", &server, args);

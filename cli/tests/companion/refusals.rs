@@ -53,8 +53,7 @@ fn the_server_wants_a_password() {
 
 #[test]
 fn a_user_needs_little() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     let commands = "+fairlock.info +fairlock.holders +fairlock.acquire +fairlock.release";
     client.run(&format!("ACL SETUSER ann on >secret ~k {commands}"));
     for how in ["--limit=1", "--shared"] {

@@ -22,8 +22,7 @@ fn they_are_passed_on_to_the_command() {
 
 #[test]
 fn during_the_wait_they_end_it_and_the_place_is_given_up() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k a LEASE 600000");
     // A code of its own, not the signal's: as PID 1 the kernel would ignore a signal that nobody listens to.
     for (signal, code) in [("HUP", 129), ("INT", 130), ("TERM", 143)] {

@@ -7,8 +7,7 @@ use crate::program::{Program, is_alive, pid_in, send_signal};
 /// `top` has a screen of its own, and gives the terminal back.
 #[test]
 fn top_has_a_screen_until_it_is_told_to_end() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE orders ann SESSION");
     client.int("FAIRLOCK.ACQUIRE stock bob SESSION");
     let top = "sh -c 'echo pid=$$.; exec \"$FAIRLOCK\" top --interval 50ms'";

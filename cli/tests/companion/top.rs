@@ -69,8 +69,7 @@ fn what_is_left_out_is_told() {
 
 #[test]
 fn hand_offs_are_counted() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     wait_until("hand-offs are counted", || {
         let mut program = Program::start(server.port, &["top", "--interval", "200ms"]);
         while !program.has_ended() {

@@ -11,8 +11,7 @@ use crate::program::Program;
 
 #[test]
 fn it_says_who_holds_the_lock_and_its_place() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k ann LEASE 600000");
     client.run("FAIRLOCK.ACQUIRE k bob ENQUEUE PATIENCE 600000");
     let program = Program::waiting(&server, &[]);
@@ -63,8 +62,7 @@ fn a_lock_is_given_back_when_the_server_is_not_busy_any_more() {
 
 #[test]
 fn a_server_with_all_the_clients_it_takes_is_asked_again() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     client.run("CONFIG SET maxclients 1");
     let program = Program::script(server.port, &[], "exit 3");
     program.wait_for_error("Asking again");
@@ -93,8 +91,7 @@ fn proxy(server: u16) -> (u16, Arc<Mutex<Vec<TcpStream>>>) {
 
 #[test]
 fn a_connection_that_is_dead_on_the_servers_side_only_is_noticed() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     client.int("FAIRLOCK.ACQUIRE k ann LEASE 600000");
     client.run("FAIRLOCK.ACQUIRE k bob ENQUEUE PATIENCE 600000");
     let (port, to_server) = proxy(server.port);

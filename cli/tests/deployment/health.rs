@@ -37,8 +37,7 @@ fn a_server_that_serves_is_ready_and_one_that_is_gone_is_not_alive() {
 /// first, and hides whether the server is loading.
 #[test]
 fn a_server_that_answers_and_does_not_serve_is_alive_and_not_ready_whoever_asks() {
-    let server = Server::start();
-    let mut client = server.connect();
+    let (server, mut client) = Server::connected();
     client.run("ACL SETUSER probe on nopass -@all +ping");
     client.run("ACL SETUSER other on >word -@all +ping");
     client.run("CONFIG SET replica-serve-stale-data no");

@@ -137,8 +137,7 @@ fn the_users_of_the_manifests_let_locks_survive_a_restart() {
         "--aclfile {} --appendonly yes --appendfsync always",
         file.display()
     );
-    let server = Server::with(&options.split(' ').collect::<Vec<_>>());
-    let mut app = server.connect();
+    let (server, mut app) = Server::connected_with(&options.split(' ').collect::<Vec<_>>());
     app.run("AUTH app change-me-1");
     app.int("FAIRLOCK.ACQUIRE orders ann LEASE 600000");
     let server = server.kill_and_restart();

@@ -45,8 +45,7 @@ fn it_is_freed_however_the_connection_ends() {
         ("silent", "1"),
     ] {
         println!("{how}");
-        let server = Server::with(&["--timeout", timeout]);
-        let mut holder = server.connect();
+        let (server, mut holder) = Server::connected_with(&["--timeout", timeout]);
         holder.int("FAIRLOCK.ACQUIRE k a SESSION LEASE 600000");
         let waiter = server.block("FAIRLOCK.ACQUIRE k b LEASE 600000");
         match how {

@@ -98,9 +98,7 @@ fn a_lock_is_handed_over_between_connections_with_tls() {
         "--tls-key-file",
         &key,
     ];
-    let server = Server::with(&[&options[..], &tls].concat());
-
-    let mut holder = server.connect();
+    let (server, mut holder) = Server::connected_with(&[&options[..], &tls].concat());
     holder.int("FAIRLOCK.ACQUIRE k holder LEASE 600000");
     let pairs = "FAIRLOCK.ACQUIRE k *\nFAIRLOCK.RELEASE k *\n".repeat(50);
     let connect = || -> Child {
