@@ -44,8 +44,9 @@ def rows():
 
 def pages():
     """Each page's path and text."""
+    all_rows = sorted(rows().items())
     for kind, (path, head) in PAGES.items():
-        said = [f"\n**{number}** {said.removesuffix('.')}\n" for number, (needs_module, said) in sorted(rows().items()) if needs_module is kind]
+        said = [f"\n**{number}** {said.removesuffix('.')}\n" for number, (needs_module, said) in all_rows if needs_module is kind]
         yield path, head + "".join(said)
 
 

@@ -154,28 +154,24 @@ impl<'a> Guard<'a> {
 /// What is left of the lease, by the server's answer, or that the lock is lost.
 fn held(request: &Request<'_>, token: i64, holders: &[Lock]) -> Result<Duration, Loss> {
     let is_own = |holder: &&Lock| holder.owner.as_ref() == Some(&request.owner);
-    match (holders.iter().find(is_own), holders) {
+    if let Some(own) = holders.iter().find(is_own) {
         // One that a script has acquired anew has no token.
-        (Some(own), _) => match own.token.filter(|found| *found != token) {
+        return match own.token.filter(|found| *found != token) {
             Some(other) => Err(format!(
                 "it was acquired anew as the same owner, with token {other}"
             )),
             None => Ok(u64::try_from(own.lease).map_or(FOREVER, Duration::from_millis)),
-        },
-        (
-            None,
-            [
-                Lock {
-                    owner: Some(other), ..
-                },
-                ..,
-            ],
-        ) => Err(format!(
-            "{} holds it now (after FAIRLOCK.BREAK, DEL, HDEL, or the end of the lease)",
-            word(other)
-        )),
-        (None, _) => Err("it was freed (FAIRLOCK.BREAK, DEL, or its lease ended)".to_owned()),
+        };
     }
+    Err(
+        match holders.first().and_then(|other| other.owner.as_ref()) {
+            Some(other) => format!(
+                "{} holds it now (after FAIRLOCK.BREAK, DEL, HDEL, or the end of the lease)",
+                word(other)
+            ),
+            None => "it was freed (FAIRLOCK.BREAK, DEL, or its lease ended)".to_owned(),
+        },
+    )
 }
 
 #[cfg(test)]
