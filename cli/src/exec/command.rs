@@ -14,13 +14,13 @@ use nix::sys::prctl::set_child_subreaper;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
+use signal_hook::low_level::siginfo::{Cause, Origin};
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 use tokio::time::{Instant, sleep};
 
 use crate::args::ExecArgs;
 use crate::failure::{Failure, NOT_RUNNABLE, SIGNALLED};
 
-use super::signals::Caught;
 use super::stand_in;
 
 /// A command under way.
@@ -86,13 +86,13 @@ impl Running {
 
     /// Passes a signal on, unless the command got it already: what the terminal sends (Ctrl-C)
     /// goes to the whole foreground group.
-    pub fn pass_on(&self, caught: Caught) {
+    pub fn pass_on(&self, caught: &Origin) {
         // It has not been waited for, so its number is not in use by another process. It may have ended.
-        let _ = match self.own_group {
-            true => killpg(self.pid, caught.signal),
-            false if caught.from_kernel => Ok(()),
-            false => kill(self.pid, caught.signal),
-        };
+        let _ = Signal::try_from(caught.signal).and_then(|signal| match self.own_group {
+            true => killpg(self.pid, signal),
+            false if caught.cause == Cause::Kernel => Ok(()),
+            false => kill(self.pid, signal),
+        });
     }
 }
 

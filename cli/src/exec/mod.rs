@@ -11,6 +11,7 @@ mod signals;
 pub mod stand_in;
 mod waiting;
 
+use std::cell::Cell;
 use std::os::unix::ffi::OsStrExt as _;
 use std::process::ExitStatus;
 
@@ -40,13 +41,10 @@ pub async fn run(args: &ExecArgs, target: Target) -> Result<u8, Failure> {
     let acquired = tokio::select! {
         // Without the lock there is nothing to run. The end of the connection gives up the place, or the lock.
         biased;
-        Some(caught) = signals.next() => return Ok(command::of_signal(caught.signal as i32)),
+        Some(caught) = signals.next() => return Ok(command::of_signal(caught.signal)),
         acquired = acquiring => acquired,
     };
     let mut guard = acquired?;
-    if let Some(caught) = signals.already() {
-        return Ok(command::of_signal(caught.signal as i32));
-    }
     let mut running = Running::start(args, &request.owner, guard.token)?;
     let (status, is_lost) = accompany(&mut running, &mut guard, &mut signals, args).await?;
     if is_lost {
@@ -69,18 +67,11 @@ async fn accompany(
     signals: &mut Signals,
     args: &ExecArgs,
 ) -> Result<(ExitStatus, bool), Failure> {
-    let grace = guard.grace;
-    let watching = guard.lost();
-    tokio::pin!(watching);
-    let loss = loop {
-        tokio::select! {
-            status = running.wait() => return Ok((status?, false)),
-            Some(caught) = signals.next() => running.pass_on(caught),
-            found = &mut watching => break found,
-        }
-    };
-    report(&loss, args, grace);
+    let (grace, lost) = (guard.grace, Cell::new(false));
     let ending = async {
+        let loss = guard.lost().await;
+        lost.set(true);
+        report(&loss, args, grace);
         if args.on_loss == OnLoss::Terminate {
             command::end_all(Instant::now() + grace).await;
         }
@@ -89,12 +80,21 @@ async fn accompany(
         loop {
             tokio::select! {
                 status = running.wait() => return status,
-                Some(caught) = signals.next() => running.pass_on(caught),
+                Some(caught) = signals.next() => running.pass_on(&caught),
             }
         }
     };
-    let (status, ()) = tokio::join!(ended, ending);
-    Ok((status?, true))
+    tokio::pin!(ending, ended);
+    let status = tokio::select! {
+        status = &mut ended => {
+            if lost.get() {
+                ending.await;
+            }
+            status
+        }
+        () = &mut ending => ended.await,
+    };
+    Ok((status?, lost.get()))
 }
 
 fn not_acquired(args: &ExecArgs) -> Failure {
